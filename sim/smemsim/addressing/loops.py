@@ -1,0 +1,181 @@
+"""The formulas compiled, and the loops that run them over whole operands and boxes. Importing this module imports numba."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from smemsim.addressing import operand as _operand
+from smemsim.addressing import swizzle as _swizzle
+from smemsim.addressing import tma as _tma
+
+__all__ = ["copy_chunks", "count_differences", "operand_addresses", "tile_chunks"]
+
+compiled = njit(cache=True, nogil=True, error_model="numpy")
+
+swizzle = compiled(_swizzle.swizzle)
+k_major_chunk = compiled(_operand.k_major_chunk)
+mn_major_chunk = compiled(_operand.mn_major_chunk)
+absolute_chunk = compiled(_operand.absolute_chunk)
+tile_size = compiled(_tma.tile_size)
+bytes_in_bounds = compiled(_tma.bytes_in_bounds)
+store_bytes_in_bounds = compiled(_tma.store_bytes_in_bounds)
+
+
+# What follows fills memory as fast as it can be written: unsigned indices (numba checks signed ones for being negative), a constant
+# number of elements a step (which becomes one vector store), and the XOR over whole columns of lines at a time.
+
+
+@compiled
+def fill_run(flat, at, address, step, count):  # type: ignore[no-untyped-def]
+    """`count` elements `step` bytes apart, from `address` on."""
+    for j in range(count):
+        flat[at + j] = np.uint32(address + step * np.uint32(j))
+
+
+@compiled
+def fill_chunk(flat, at, address, bits, count):  # type: ignore[no-untyped-def]
+    """The first `count` elements of the 16-byte chunk at `address`."""
+    if bits == 16 and count == 8:
+        fill_run(flat, at, address, np.uint32(2), np.uintp(8))
+    elif bits == 8 and count == 16:
+        fill_run(flat, at, address, np.uint32(1), np.uintp(16))
+    elif bits == 32 and count == 4:
+        fill_run(flat, at, address, np.uint32(4), np.uintp(4))
+    else:
+        for j in range(count):
+            flat[at + np.uintp(j)] = np.uint32(address + np.uint32(j * bits // 8))
+
+
+@compiled
+def fill_columns(flat, at, stride, addresses, k, bits, count):  # type: ignore[no-untyped-def]
+    """Eight columns of `count` rows of an MN-major operand: the chunk of each column is at addresses[k …]."""
+    k = np.uintp(k)
+    one, two, three, four = np.uintp(1), np.uintp(2), np.uintp(3), np.uintp(4)
+    a0, a1, a2, a3 = addresses[k], addresses[k + one], addresses[k + two], addresses[k + three]
+    a4, a5, a6, a7 = addresses[k + four], addresses[k + four + one], addresses[k + four + two], addresses[k + four + three]
+    for j in range(count):
+        inside = np.uint32(j * bits // 8)
+        flat[at] = np.uint32(a0 + inside)
+        flat[at + one] = np.uint32(a1 + inside)
+        flat[at + two] = np.uint32(a2 + inside)
+        flat[at + three] = np.uint32(a3 + inside)
+        flat[at + four] = np.uint32(a4 + inside)
+        flat[at + four + one] = np.uint32(a5 + inside)
+        flat[at + four + two] = np.uint32(a6 + inside)
+        flat[at + four + three] = np.uint32(a7 + inside)
+        at += stride
+
+
+@compiled
+def operand_addresses(words, fields, modes, k_major, bits, per_chunk, out):  # type: ignore[no-untyped-def]
+    """The addresses of descriptors `words` (int64) into out[descriptor, row, k].
+
+    `fields` has (lowest bit, mask, shift) of start, LBO, SBO, base_offset, layout code and absolute mode; `modes` has width, mask,
+    shift and rows of K in an atom for each layout code. Elements have `bits` bits, `per_chunk` of them to a 16-byte chunk.
+    A linear address is a sum of what its line (row, or row of K) and what its chunk adds, so that the formula runs once a line and
+    once a chunk; the XOR runs for each of both.
+    """
+    rows, columns = out.shape[1], out.shape[2]
+    lines, along = (rows, columns) if k_major else (columns, rows)
+    of_line, addresses, field = np.empty(lines, np.int64), np.empty(lines, np.uint32), np.empty(6, np.int64)
+    flat = out.reshape(out.size)
+    for i in range(len(words)):
+        for f in range(6):
+            field[f] = ((words[i] >> fields[f, 0]) & fields[f, 1]) << fields[f, 2]
+        start, lbo, sbo, base_offset, absolute = field[0], field[1], field[2], field[3], field[5] != 0
+        width, mask, shift, k_rows = modes[field[4], 0], modes[field[4], 1], modes[field[4], 2], modes[field[4], 3]
+        for line in range(lines):
+            if not k_major and k_rows == 8:  # a constant divisor makes this loop twice as fast
+                of_line[line] = mn_major_chunk(start, lbo, sbo, width, 8, 0, line)
+            elif not k_major:
+                of_line[line] = mn_major_chunk(start, lbo, sbo, width, k_rows, 0, line)
+            elif absolute:
+                of_line[line] = absolute_chunk(start, lbo, sbo, line, 0)
+            else:
+                of_line[line] = k_major_chunk(start, lbo, sbo, width, line, 0)
+        corner = np.uintp(i) * np.uintp(rows * columns)
+        for begin in range(0, along, per_chunk):
+            chunk = begin // per_chunk
+            if not k_major:
+                of_chunk = mn_major_chunk(start, lbo, sbo, width, k_rows, chunk, 0) - start
+            elif absolute:
+                of_chunk = absolute_chunk(start, lbo, sbo, 0, chunk) - start
+            else:
+                of_chunk = k_major_chunk(start, lbo, sbo, width, 0, chunk) - start
+            for line in range(lines):
+                addresses[line] = np.uint32(swizzle(of_line[line] + of_chunk, base_offset, mask, shift))
+            count = min(per_chunk, along - begin)
+            if k_major:
+                for row in range(rows):
+                    fill_chunk(flat, corner + np.uintp(row * columns + begin), addresses[row], bits, count)
+            else:
+                at = corner + np.uintp(begin * columns)
+                for k in range(0, columns // 8 * 8, 8):
+                    fill_columns(flat, at + np.uintp(k), np.uintp(columns), addresses, k, bits, count)
+                for k in range(columns // 8 * 8, columns):
+                    for j in range(count):
+                        flat[at + np.uintp(j * columns + k)] = np.uint32(addresses[k] + np.uint32(j * bits // 8))
+
+
+@compiled
+def tile_chunks(
+    coordinates, dim, stride, box, step, itemsize, global_address, smem_address, pitch, mask, shift, is_store, shared, source, valid
+):  # type: ignore[no-untyped-def]
+    """Every 16-byte chunk of a box: its shared address, the global address it belongs to, and how many bytes are in bounds.
+
+    All arrays have five entries, those past the rank being 1 (box, step, dim) or 0; `stride[i]` is the byte stride of dimension i.
+    """
+    inner = box[0] * itemsize // 16
+    first_byte = coordinates[0] * itemsize
+    n, row = 0, 0
+    for j4 in range(tile_size(box[4], step[4])):
+        g4 = coordinates[4] + j4 * step[4]
+        for j3 in range(tile_size(box[3], step[3])):
+            g3 = coordinates[3] + j3 * step[3]
+            for j2 in range(tile_size(box[2], step[2])):
+                g2 = coordinates[2] + j2 * step[2]
+                for j1 in range(tile_size(box[1], step[1])):
+                    g1 = coordinates[1] + j1 * step[1]
+                    inside = 0 <= g1 < dim[1] and 0 <= g2 < dim[2] and 0 <= g3 < dim[3] and 0 <= g4 < dim[4]
+                    line = global_address + first_byte + g1 * stride[1] + g2 * stride[2] + g3 * stride[3] + g4 * stride[4]
+                    for chunk in range(inner):
+                        shared[n] = swizzle(smem_address + row * pitch + 16 * chunk, 0, mask, shift)
+                        source[n] = line + 16 * chunk
+                        if not inside:
+                            valid[n] = 0
+                        elif is_store:
+                            valid[n] = store_bytes_in_bounds(first_byte + 16 * chunk, dim[0] * itemsize)
+                        else:
+                            valid[n] = bytes_in_bounds(first_byte + 16 * chunk, dim[0] * itemsize)
+                        n += 1
+                    row += 1
+
+
+@compiled
+def copy_chunks(shared, source, valid, fill, origin, memory, tensor, shared_begin, writer, position, transfer):  # type: ignore[no-untyped-def]
+    """Put a load's chunks into shared memory, with owner `transfer` and the byte's place in the dense box.
+
+    `tensor[0]` is the byte at global address `origin`; bytes out of bounds become `fill` (one element, repeated).
+    """
+    for n in range(shared.shape[0]):
+        to = shared[n] - shared_begin
+        for b in range(valid[n]):
+            memory[to + b] = tensor[source[n] - origin + b]
+        for b in range(valid[n], 16):
+            memory[to + b] = fill[b % fill.shape[0]]
+        for b in range(16):
+            writer[to + b] = transfer
+            position[to + b] = 16 * n + b
+
+
+@compiled
+def count_differences(a, b):  # type: ignore[no-untyped-def]
+    """(number of differing entries, index of the first) of two flat arrays; (0, -1) when they are the same."""
+    count, first = 0, -1
+    for i in range(a.shape[0]):
+        if a[i] != b[i]:
+            if count == 0:
+                first = i
+            count += 1
+    return count, first

@@ -1,0 +1,187 @@
+"""`operand_addresses`: which byte does the tensor core read for element (row, k)?"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from typing import Any
+
+import numpy as np
+
+from smemsim.descriptors.layout import why_unmodelled
+from smemsim.descriptors.smem import SmemDescriptor
+from smemsim.errors import InputError, Unmodelled
+from smemsim.spec.architectures import Architecture, architecture
+from smemsim.spec.formats import ElementFormat, element_format
+from smemsim.spec.smem_descriptor import layout_codes
+from smemsim.spec.swizzles import MODES, Swizzle
+
+__all__ = ["operand_addresses"]
+
+BLOCK_ELEMENTS = 1 << 20
+MAX_RESULT_BYTES = 1 << 36
+
+
+def operand_addresses(
+    descriptor: Any,
+    *,
+    arch: str,
+    dtype: Any,
+    major: str,
+    rows: int,
+    k: int,
+    packing: str = "packed",
+    out: np.ndarray | None = None,
+) -> np.ndarray:
+    """The shared address of every element that one MMA reads through a descriptor.
+
+    `descriptor` is a raw 64-bit word, a `SmemDescriptor`, or an array of words; `arch` "sm_90a" (wgmma), "sm_100a" or "sm_103a"
+    (tcgen05); `major` "K" or "MN"; `rows` the M or N elements and `k` the K elements of the operand (the doubled K for the dense
+    operand of a sparse instruction); `packing` "packed" or "padded" for 4-bit types. The result is uint32 of shape
+    descriptor.shape + (rows, k): byte addresses in the CTA's `.shared` window, of each element's first byte. They are the plain
+    sums, also past the end of the window. `out` takes a preallocated result.
+
+    Raises InputError for arguments no kernel could have, and Unmodelled where nobody knows what hardware does (an invalid layout
+    code, say). What the ISA forbids but hardware does anyway is answered here and reported by `SmemDescriptor.problems`.
+
+    Measured on an H200 for wgmma (traces wgmma_operands, wgmma_reserved_bits, tma_wgmma, reference_gemm); for tcgen05 documented by
+    PTX ISA 9.7.16.3.3 and emitted by compilers, not measured. `smemsim.RULES` has the grade of each rule.
+
+    >>> operand_addresses(0x4000004000010040, arch="sm_90a", dtype="bf16", major="K", rows=64, k=16)[:3, 0]
+    array([1024, 1168, 1312], dtype=uint32)
+    """
+    machine, fmt = architecture(arch), element_format(dtype)
+    rows, k = _extent("rows", rows), _extent("k", k)
+    _check_major(major)
+    _check_packing(packing)
+    words, shape = _words(descriptor, machine)
+    _check_known(words, machine, major, -(-k // fmt.elements_per_chunk(packing)) * 16)
+    _check_sums(rows, k, fmt, major, packing)
+    result, flat = _result(out, (*shape, rows, k), len(words), rows, k)
+    if flat.size:
+        _run(words, machine, major == "K", fmt.bits, fmt.elements_per_chunk(packing), flat)
+    return result
+
+
+def _extent(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise InputError(f"{name} = {value!r}: needs a whole number of elements")
+    number: int = value.__index__()
+    if number < 0:
+        raise InputError(f"{name} = {number}: a number of elements cannot be negative")
+    return number
+
+
+def _check_major(major: Any) -> None:
+    if major not in ("K", "MN"):
+        raise InputError(f"major = {major!r}: needs 'K' (K contiguous) or 'MN' (M or N contiguous)")
+
+
+def _check_packing(packing: Any) -> None:
+    if packing not in ("packed", "padded"):
+        raise InputError(
+            f"packing = {packing!r}: needs 'packed' (kinds mxf4, mxf4nvf4) or 'padded' (f8f6f4, mxf8f6f4: 16 elements in 16 bytes)"
+        )
+
+
+def _words(descriptor: Any, machine: Architecture) -> tuple[np.ndarray, tuple[int, ...]]:
+    """The descriptors as a flat uint64 array, and the shape they came in."""
+    if isinstance(descriptor, SmemDescriptor):
+        if descriptor.arch != machine.name:
+            raise InputError(f"the descriptor was decoded for {descriptor.arch}, arch is {machine.name}; decode its word for {machine.name}")
+        descriptor = descriptor.encode()
+    if hasattr(descriptor, "__index__") and not isinstance(descriptor, np.ndarray):
+        return np.array([machine.smem_descriptor.check_range(descriptor, "descriptor")], np.uint64), ()
+    if isinstance(descriptor, (list, tuple)):
+        try:
+            return np.array([_words(d, machine)[0][0] for d in descriptor], np.uint64), (len(descriptor),)
+        except IndexError:
+            raise InputError("descriptor: nested lists are not taken; use a numpy array of uint64") from None
+    if not isinstance(descriptor, np.ndarray) or descriptor.dtype.kind not in "iu":
+        kind = descriptor.dtype if isinstance(descriptor, np.ndarray) else type(descriptor).__name__
+        raise InputError(f"descriptor: needs a 64-bit integer or an array of uint64, not {kind}")
+    words = np.ascontiguousarray(descriptor.ravel())
+    return (words.astype(np.int64) if words.dtype.kind == "i" else words).astype(np.uint64), descriptor.shape
+
+
+def _raw(words: np.ndarray, machine: Architecture, name: str) -> np.ndarray:
+    field = machine.smem_descriptor.fields[name]
+    raw: np.ndarray = (words >> np.uint64(field.low)).astype(np.uint8) & np.uint8(field.mask)
+    return raw
+
+
+def _check_known(words: np.ndarray, machine: Architecture, major: str, k_bytes: int) -> None:
+    """Unmodelled for the first descriptor whose behaviour nobody knows."""
+    codes = layout_codes(machine.smem_descriptor)
+    kinds = _raw(words, machine, "layout_type") << 4
+    if "lbo_mode" in machine.smem_descriptor.fields:
+        absolute = _raw(words, machine, "lbo_mode")
+        if absolute.any():
+            kinds |= absolute << 3 | _raw(words, machine, "base_offset")
+    for kind in np.flatnonzero(np.bincount(kinds, minlength=1)).tolist():
+        code, absolute_mode, base_offset = kind >> 4, bool(kind & 8), kind & 7
+        reason = why_unmodelled(machine, codes.get(code, Swizzle.INVALID), code, absolute_mode, base_offset, major, k_bytes)
+        if reason:
+            raise Unmodelled(f"descriptor {int(words[np.argmax(kinds == kind)]):#018x}: {reason}")
+
+
+def _check_sums(rows: int, k: int, fmt: ElementFormat, major: str, packing: str) -> None:
+    """The farthest chunk of any descriptor must fit 32 bits; no instruction comes near."""
+    per_chunk = fmt.elements_per_chunk(packing)
+    along, across = (k, rows) if major == "K" else (rows, k)
+    if (1 << 18) * (along // per_chunk + across // 4 + 2) >= 1 << 32:
+        raise InputError(f"rows = {rows}, k = {k}: addresses would not fit 32 bits; one instruction reads at most 256 rows and 256 of K")
+
+
+def _result(out: Any, shape: tuple[int, ...], n: int, rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    if out is None:
+        size = 4 * n * rows * k
+        if size > MAX_RESULT_BYTES:
+            raise InputError(f"the result would take {size:,} bytes; ask for fewer descriptors at a time")
+        try:
+            out = np.empty(shape, np.uint32)
+        except MemoryError:
+            raise InputError(f"the result would take {size:,} bytes, more than this machine has") from None
+    if not isinstance(out, np.ndarray) or out.dtype != np.uint32 or out.shape != shape or not out.flags.c_contiguous:
+        given = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+        raise InputError(f"out: needs a C-contiguous uint32 array of shape {shape}, not {given}")
+    if not out.flags.writeable:
+        raise InputError("out: the array is read-only")
+    return out, out.reshape(n, rows, k)
+
+
+@functools.cache
+def _tables(machine: Architecture) -> tuple[np.ndarray, np.ndarray]:
+    """Where the fields stand and what the layout codes mean, as `loops.operand_addresses` takes them."""
+    table, codes = machine.smem_descriptor.fields, layout_codes(machine.smem_descriptor)
+    names = ("start_address", "leading_byte_offset", "stride_byte_offset", "base_offset", "layout_type", "lbo_mode")
+    rows = [(table[n].low, table[n].mask, table[n].shift) if n in table else (0, 0, 0) for n in names]
+    modes = np.zeros((1 << table["layout_type"].width, 4), np.int64)
+    for code, swizzle in codes.items():
+        mode = MODES[swizzle]
+        modes[code] = mode.width, mode.mask, mode.shift, mode.k_rows
+    return np.array(rows, np.int64), modes
+
+
+def _run(words: np.ndarray, machine: Architecture, k_major: bool, bits: int, per_chunk: int, out: np.ndarray) -> None:
+    """Fill `out`, in blocks that whichever thread is free takes next (the compiled loop runs without the interpreter's lock)."""
+    from smemsim.addressing import loops
+
+    fields, modes = _tables(machine)
+    signed = words.view(np.int64)
+    size = max(1, BLOCK_ELEMENTS // (out.shape[1] * out.shape[2]))
+    blocks = iter(range(0, len(out), size))
+
+    def work() -> None:
+        for first in blocks:
+            last = first + size
+            loops.operand_addresses(signed[first:last], fields, modes, k_major, bits, per_chunk, out[first:last])
+
+    helpers = min(os.cpu_count() or 1, -(-len(out) // size)) - 1
+    threads = [threading.Thread(target=work) for _ in range(helpers)]
+    for thread in threads:
+        thread.start()
+    work()
+    for thread in threads:
+        thread.join()

@@ -1,0 +1,49 @@
+"""Everything smemsim raises on purpose. One base class; the text of each is a sentence for a kernel author."""
+
+from __future__ import annotations
+
+__all__ = ["HardwareTrap", "InputError", "SmemsimError", "TensorMapError", "TraceError", "Unmodelled"]
+
+
+class SmemsimError(Exception):
+    """Base class of all errors that smemsim raises on purpose."""
+
+
+class InputError(SmemsimError, ValueError):
+    """An argument that no kernel could have: a wrong type, a negative size, an unknown name."""
+
+
+class TraceError(SmemsimError, ValueError):
+    """A golden trace that cannot be read: damaged, truncated, foreign, or of a newer format."""
+
+
+class Unmodelled(SmemsimError, NotImplementedError):
+    """Nobody knows what hardware does here, or smemsim does not model it yet.
+
+    `see` names the place where the open question is written down.
+    """
+
+    def __init__(self, message: str, *, see: str = "") -> None:
+        super().__init__(f"{message} ({see})" if see else message)
+        self.see = see
+
+
+class TensorMapError(SmemsimError, ValueError):
+    """Arguments that the driver's encode call refuses; `violations` has one sentence for every rule that is broken."""
+
+    def __init__(self, violations: list[str]) -> None:
+        super().__init__("; ".join(violations))
+        self.violations = violations
+
+
+class HardwareTrap(SmemsimError):
+    """Silicon would stop the kernel here.
+
+    `reason` says why; `cuda_error` is the code the driver reports (700 illegal address, 715 illegal instruction, 716 misaligned
+    address).
+    """
+
+    def __init__(self, reason: str, *, cuda_error: int) -> None:
+        super().__init__(f"{reason} (CUDA error {cuda_error})")
+        self.reason = reason
+        self.cuda_error = cuda_error

@@ -1,0 +1,241 @@
+"""Memory as bytes, and for every shared byte who wrote it: which transfer and which element of the tensor, or nobody.
+
+    >>> import numpy as np
+    >>> from smemsim.descriptors.tensor_map import TensorMap
+    >>> world, shared = GlobalMemory(), SharedMemory()
+    >>> a = world.place(np.arange(16 * 64, dtype=np.uint16).reshape(16, 64))
+    >>> tm = TensorMap.tiled(data_type="u16", global_address=a, global_dim=(64, 16), global_strides=(128,), box_dim=(64, 8),
+    ...                      swizzle="128B")
+    >>> _ = shared.tma_load(tm, (0, 4), smem_address=1024, source=world)
+    >>> operand = shared.read_operand(0x4000004000000040, arch="sm_90a", dtype="bf16", major="K", rows=8, k=16)
+    >>> operand.bits[1, 0], operand.coordinate(1, 0)
+    (320, (0, 5))
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from smemsim.descriptors.operand import operand_addresses
+from smemsim.descriptors.tensor_map import TensorMap
+from smemsim.errors import HardwareTrap, InputError
+from smemsim.machine.tma import (
+    ILLEGAL_ADDRESS,
+    Transfer,
+    check_covered,
+    check_plain,
+    fill_bytes,
+    tma_load,
+    tma_store,
+)
+from smemsim.spec.architectures import architecture
+from smemsim.spec.formats import element_format
+
+__all__ = ["GlobalMemory", "Operand", "SharedMemory", "ThreadWrite"]
+
+FIRST_ADDRESS = 0x7F0000000000  # where allocations begin when nobody asks for an address
+GAP = 1 << 20
+
+
+class GlobalMemory:
+    """Global memory: arrays at addresses, nothing between them."""
+
+    def __init__(self) -> None:
+        self._regions: list[tuple[int, np.ndarray]] = []
+        self._next = FIRST_ADDRESS
+
+    def place(self, array: np.ndarray, address: int | None = None) -> int:
+        """Put a copy of the array's bytes at `address`, or at a free one aligned to 256 B. Returns the address."""
+        data = np.ascontiguousarray(array).view(np.uint8).reshape(-1).copy()
+        if address is None:
+            address = self._next
+        for begin, other in self._regions:
+            if address < begin + len(other) and begin < address + len(data):
+                raise InputError(f"global address {address:#x}: {len(data)} bytes there would overlap the array at {begin:#x}")
+        self._regions.append((address, data))
+        self._next = max(self._next, (address + len(data) + GAP) // 256 * 256)
+        return address
+
+    def region(self, address: int) -> tuple[int, np.ndarray]:
+        """(address, bytes) of the array that holds `address`; the bytes are the memory itself."""
+        for begin, data in self._regions:
+            if begin <= address < begin + len(data):
+                return begin, data
+        raise InputError(f"global address {address:#x}: nothing was placed there")
+
+
+@dataclasses.dataclass(frozen=True)
+class ThreadWrite:
+    """Ordinary stores by threads: `label` says which."""
+
+    address: int
+    size: int
+    label: str
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Operand:
+    """What one MMA read through a descriptor: arrays of shape (rows, k).
+
+    `bits` are raw element bits; `writer` indexes `writers` (-1: nobody wrote the byte); `position` is the byte's place in the
+    writer's dense box. An element whose bytes do not come from one place has `torn` set.
+    """
+
+    address: np.ndarray
+    bits: np.ndarray
+    writer: np.ndarray
+    position: np.ndarray
+    torn: np.ndarray
+    writers: Sequence[Transfer | ThreadWrite]
+
+    def coordinate(self, row: int, k: int) -> tuple[int, ...] | None:
+        """Tensor coordinate (dimension 0 first) that element (row, k) holds; None when no TMA load wrote it."""
+        w = int(self.writer[row, k])
+        writer = self.writers[w] if w >= 0 else None
+        if not isinstance(writer, Transfer):
+            return None
+        return tuple(writer.tensor_coordinates(self.position[row, k]).tolist())
+
+    def coordinates(self) -> np.ndarray:
+        """All tensor coordinates, int64 (rows, k, 5), dimension 0 first; -2^63 where no TMA load wrote the element."""
+        out = np.full((*self.writer.shape, 5), np.iinfo(np.int64).min)
+        for w in np.unique(self.writer[self.writer >= 0]).tolist():
+            writer = self.writers[w]
+            if isinstance(writer, Transfer):
+                mine = self.writer == w
+                found = writer.tensor_coordinates(self.position[mine])
+                out[mine] = np.pad(found, ((0, 0), (0, 5 - found.shape[1])))
+        return out
+
+
+class SharedMemory:
+    """One CTA's shared window with owners: 9 bytes of bookkeeping a byte, 2 MB for the largest window."""
+
+    def __init__(self, arch: str = "sm_90a", *, size: int | None = None) -> None:
+        machine = architecture(arch)
+        self.begin = machine.shared_begin
+        self.end = machine.shared_end if size is None else self.begin + size
+        if not self.begin <= self.end <= machine.shared_end:
+            raise InputError(f"size = {size} B: {arch} has 0 to {machine.shared_end - self.begin} B of shared memory a CTA")
+        n = self.end - self.begin
+        self.bytes = np.zeros(n, np.uint8)
+        self._writer = np.zeros(n, np.uint32)  # index into writers, plus 1
+        self._position = np.zeros(n, np.uint32)
+        self.writers: list[Transfer | ThreadWrite] = []
+
+    def _span(self, address: int, size: int) -> slice:
+        if not self.begin <= address <= address + size <= self.end:
+            raise HardwareTrap(
+                f"shared bytes {address:#x} to {address + size:#x} are not inside the window {self.begin:#x} to {self.end:#x}",
+                cuda_error=ILLEGAL_ADDRESS,
+            )
+        return slice(address - self.begin, address + size - self.begin)
+
+    def write(self, address: int, data: bytes | np.ndarray, label: str = "threads") -> None:
+        """Ordinary stores by threads, at the addresses the software chose."""
+        raw = np.frombuffer(bytes(data), np.uint8)
+        span = self._span(address, len(raw))
+        self.writers.append(ThreadWrite(address, len(raw), label))
+        self.bytes[span] = raw
+        self._writer[span] = len(self.writers)
+        self._position[span] = np.arange(len(raw))
+
+    def tma_load(self, tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, source: GlobalMemory) -> Transfer:
+        """Run a tiled TMA load from `source` into this window. Raises as `smemsim.tma_load` does."""
+        from smemsim.addressing import loops
+
+        transfer = tma_load(tm, coordinates, smem_address=smem_address, shared_end=self.end)
+        check_plain(tm)
+        if len(transfer.chunk_shared) and int(transfer.chunk_shared.min()) < self.begin:
+            raise InputError(f"smem_address = {smem_address:#x}: below {self.begin:#x} lies the system's shared memory")
+        begin, data = self._tensor(transfer, source)
+        self.writers.append(transfer)
+        loops.copy_chunks(
+            transfer.chunk_shared,
+            transfer.chunk_global,
+            transfer.chunk_valid,
+            fill_bytes(tm),
+            begin,
+            self.bytes,
+            data,
+            self.begin,
+            self._writer,
+            self._position,
+            len(self.writers),
+        )
+        return transfer
+
+    def tma_store(self, tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, to: GlobalMemory) -> Transfer:
+        """Run a tiled TMA store from this window into `to`. Raises as `smemsim.tma_store` does."""
+        transfer = tma_store(tm, coordinates, smem_address=smem_address, shared_end=self.end)
+        begin, data = self._tensor(transfer, to)
+        data[transfer.global_address - begin] = self.bytes[transfer.shared_address.astype(np.int64) - self.begin]
+        return transfer
+
+    @staticmethod
+    def _tensor(transfer: Transfer, memory: GlobalMemory) -> tuple[int, np.ndarray]:
+        touched = transfer.chunk_global[transfer.chunk_valid > 0]
+        if not len(touched):
+            return 0, np.zeros(1, np.uint8)
+        begin, data = memory.region(int(touched.min()))
+        check_covered(transfer, begin, len(data), "the array there")
+        return begin, data
+
+    def owner(self, address: int) -> tuple[Transfer | ThreadWrite, tuple[int, ...]] | None:
+        """Who wrote the byte at `address` and which tensor element it belongs to (for threads: the byte's index); None: nobody."""
+        at = self._span(address, 1).start
+        w, position = int(self._writer[at]), int(self._position[at])
+        if not w:
+            return None
+        writer = self.writers[w - 1]
+        if isinstance(writer, Transfer):
+            return writer, tuple(writer.tensor_coordinates(np.array(position)).tolist())
+        return writer, (position,)
+
+    def read_operand(
+        self, descriptor: Any, *, arch: str, dtype: Any, major: str, rows: int, k: int, packing: str = "packed"
+    ) -> Operand:
+        """Read one operand as the tensor core does; arguments as for `operand_addresses`, for one descriptor.
+
+        Raises HardwareTrap when the operand leaves the window.
+        """
+        address = operand_addresses(descriptor, arch=arch, dtype=dtype, major=major, rows=rows, k=k, packing=packing)
+        if address.ndim != 2:
+            raise InputError("read_operand takes one descriptor at a time")
+        fmt = element_format(dtype)
+        size = 2 if fmt.bits == 6 else -(-fmt.bits // 8)  # a 6-bit element may straddle two bytes
+        if address.size and int(address.max()) + size > self.end:
+            raise HardwareTrap(
+                f"the operand reaches shared address {int(address.max()) + size - 1:#x}, past the end of the window ({self.end:#x})",
+                cuda_error=ILLEGAL_ADDRESS,
+            )
+        if address.size and int(address.min()) < self.begin:
+            raise InputError(f"the operand begins at {int(address.min()):#x}, in the system's shared memory below {self.begin:#x}")
+        at = address.astype(np.int64) - self.begin
+        reach = at[..., None] + np.arange(size)
+        writer, position = self._writer[reach], self._position[reach]
+        torn = (writer != writer[..., :1]).any(-1) | (np.diff(position.astype(np.int64), axis=-1) != 1).any(-1) & (writer[..., 0] > 0)
+        return Operand(
+            address,
+            _element_bits(self.bytes[reach], fmt.bits, fmt.elements_per_chunk(packing), major),
+            writer[..., 0].astype(np.int64) - 1,
+            position[..., 0],
+            torn,
+            tuple(self.writers),
+        )
+
+
+def _element_bits(raw: np.ndarray, bits: int, per_chunk: int, major: str) -> np.ndarray:
+    """Raw bytes (rows, k, size) to raw element bits, for types of whole bytes; sub-byte types are cut out of their byte or bytes."""
+    value = np.zeros(raw.shape[:-1], np.uint64)
+    for i in range(raw.shape[-1]):
+        value |= raw[..., i].astype(np.uint64) << np.uint64(8 * i)
+    if bits < 8:
+        index = np.arange(raw.shape[1])[None, :] if major == "K" else np.arange(raw.shape[0])[:, None]
+        value = value >> (index % per_chunk * bits % 8).astype(np.uint64) & np.uint64((1 << bits) - 1)
+    return value.astype({64: np.uint64, 32: np.uint32, 16: np.uint16}.get(bits, np.uint8))
+

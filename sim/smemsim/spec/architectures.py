@@ -1,0 +1,48 @@
+"""The architectures smemsim knows, and what differs between them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from smemsim.errors import InputError
+from smemsim.spec.smem_descriptor import SM90_SMEM_DESC, SM100_SMEM_DESC
+from smemsim.words import Word
+
+__all__ = ["ARCHITECTURES", "Architecture", "architecture"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Architecture:
+    """`shared_begin` … `shared_end` is the largest shared window a CTA can have; addresses are those of `.shared`."""
+
+    name: str
+    instruction: str  # the MMA that reads descriptors
+    smem_descriptor: Word
+    shared_begin: int  # below it lies what the system reserves
+    shared_end: int
+    absolute_lbo: bool  # descriptor bit 52 is the absolute-address mode of 48-byte rows
+    source: str
+
+
+# fmt: off
+ARCHITECTURES: dict[str, Architecture] = {a.name: a for a in (
+    Architecture("sm_90a",  "wgmma",   SM90_SMEM_DESC,  0x400, 0x39000, False, "traces wgmma_window, tma_load_traps"),
+    Architecture("sm_100a", "tcgen05", SM100_SMEM_DESC, 0x400, 0x39000, False, "CUDA programming guide, compute capability 10.0: 228 KB"),
+    Architecture("sm_103a", "tcgen05", SM100_SMEM_DESC, 0x400, 0x39000, True,  "CUDA programming guide, compute capability 10.3: 228 KB"),
+)}
+# fmt: on
+
+
+def architecture(name: Any) -> Architecture:
+    """The row of an architecture by its target name.
+
+    >>> architecture("sm_100a").instruction
+    'tcgen05'
+    """
+    if isinstance(name, Architecture):
+        return name
+    if isinstance(name, str) and name in ARCHITECTURES:
+        return ARCHITECTURES[name]
+    hint = f"; did you mean '{name}a'?" if isinstance(name, str) and f"{name}a" in ARCHITECTURES else ""
+    raise InputError(f"arch = {name!r}: not an architecture that smemsim knows ({', '.join(ARCHITECTURES)}){hint}")

@@ -1,0 +1,87 @@
+"""What smemsim's rules rest on: every rule, its grade on each architecture, its source and the traces that show it."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+__all__ = ["RULES", "Grade", "Rule", "rule"]
+
+
+class Grade(enum.StrEnum):
+    """How sure a rule is; where grades disagree the first of these wins."""
+
+    MEASURED = "measured"  # a golden trace shows it
+    DOCUMENTED = "documented"  # the PTX ISA, the CUDA guide or the driver's header says so
+    COMPILED = "compiled"  # shipping compilers and kernels rely on it
+    INFERRED = "inferred"  # reasoned from the others
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """One rule: the statement, the grade by architecture (absent: the rule does not exist there), sources, traces under golden/sm_90a."""
+
+    name: str
+    statement: str
+    grades: dict[str, Grade]
+    source: str
+    traces: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        grades = ", ".join(f"{arch} {grade}" for arch, grade in self.grades.items())
+        return f"{self.name}: {self.statement} ({grades}; {self.source})"
+
+
+def _grades(sm_90a: str | None, sm_100a: str | None, sm_103a: str | None = "") -> dict[str, Grade]:
+    values = {"sm_90a": sm_90a, "sm_100a": sm_100a, "sm_103a": sm_100a if sm_103a == "" else sm_103a}
+    return {arch: Grade(value) for arch, value in values.items() if value}
+
+
+_OPERANDS = ("wgmma_operands", "reference_gemm")
+# fmt: off
+RULES: dict[str, Rule] = {r.name: r for r in (
+    Rule("operand.k_major", "K-major: start + r%8*W + r/8*SBO + kb%W + kb/W*LBO, then the XOR; W is 16 without swizzle",
+         _grades("measured", "documented"), "PTX ISA 9.7.16.3.3, 9.7.15.5.1.2", _OPERANDS),
+    Rule("operand.mn_major", "MN-major: start + k%8*W + k/8*SBO + mb%W + mb/W*LBO, then the XOR; without swizzle LBO and SBO swap roles",
+         _grades("measured", "documented"), "PTX ISA 9.7.16.3.3, 9.7.15.5.1.2", _OPERANDS),
+    Rule("operand.swizzle", "the XOR comes last and acts on the complete sum, an absolute shared address",
+         _grades("measured", "compiled"), "CUTLASS, DeepGEMM, JAX, Triton advance the start inside an atom", (*_OPERANDS, "tma_wgmma")),
+    Rule("operand.any_start", "start, LBO and SBO are any multiples of 16 B, added with full carries, also past a row's end",
+         _grades("measured", "inferred"), "same formulas as on sm_90a", ("wgmma_operands",)),
+    Rule("operand.base_offset", "base_offset b: the XOR key is (sum - 128*b) >> 7, in all swizzled modes, modulo the mask; none ignores it",
+         _grades("measured", "inferred"), "PTX ISA 9.7.16.4.1 (modes and sign differ from CUTLASS's comment)", ("wgmma_operands", "tma_wgmma")),
+    Rule("operand.lbo_past_width", "LBO is used in swizzled K-major only for K bytes beyond the swizzle width (sparse operand, 32B)",
+         _grades("measured", "inferred"), "PTX ISA calls LBO unused there; a comment in Triton says it can be used", ("wgmma_operands",)),
+    Rule("operand.atom_32b", "MN-major with 32-byte atoms (tf32): 4 rows of K an atom, SBO steps 4 K",
+         _grades(None, "compiled"), "CUTLASS mma_traits_sm100.hpp, CuTe DSL, DeepGEMM; the PTX ISA's prose says 8"),
+    Rule("operand.absolute_lbo", "bit 52: LBO is the address of the buffer that continues a 48-byte row past the end of the 128-byte line",
+         _grades(None, None, "inferred"), "PTX ISA 9.7.16.3.1.2 documents the mode; the read rule follows CUTLASS's use of it"),
+    Rule("operand.sub_byte", "4-bit packed: 32 elements a chunk; padded 4- and 6-bit: 16 elements a chunk, data first, then a gap",
+         _grades(None, "documented"), "PTX ISA 9.7.16.10.4"),
+    Rule("operand.window", "a read past the CTA's shared window faults (CUDA error 700), there is no wrap at 2^18",
+         _grades("measured", "inferred"), "same memory system", ("wgmma_window",)),
+    Rule("descriptor.reserved_bits", "reserved and constant bits have no effect",
+         _grades("measured", "compiled"), "JAX and early Triton leave tcgen05's constant bit 46 at 0", ("wgmma_reserved_bits",)),
+    Rule("tma.placement", "rows lie the swizzle width apart (dense without swizzle), the XOR acts on the absolute shared address",
+         _grades("measured", "documented"), "CUDA guide 10.29.3.2, PTX ISA 5.5.7", ("tma_loads", "tma_stores")),
+    Rule("tma.bounds", "loads clip per element in every dimension; coordinates are signed",
+         _grades("measured", "documented"), "PTX ISA 5.5.4", ("tma_loads", "tma_loads_far")),
+    Rule("tma.element_strides", "ceil(box / element stride) elements a dimension; dimension 0's stride is ignored",
+         _grades("measured", "documented"), "cuTensorMapEncodeTiled", ("tma_loads", "tma_stores")),
+    Rule("tma.fill", "outside is zero, or 0x7FF7 in every 16 bits with NaN fill",
+         _grades("measured", "inferred"), "the NaN's bits are in no document", ("tma_loads",)),
+    Rule("tma.transaction_bytes", "the barrier is credited with the dense box, fill included, gaps between rows not",
+         _grades("measured", "documented"), "PTX ISA 9.7.9.27", ("tma_loads",)),
+    Rule("tma.store_clip", "stores clip dimension 0 at whole 16-byte chunks, the others exactly",
+         _grades("measured", "compiled"), "Triton issue 11583 (Hopper and Blackwell); the PTX ISA says per element", ("tma_stores",)),
+    Rule("tma.traps", "traps: dimension 0 off 16 B or a store's negative start (715), shared address off 128 B (716), past the window (700)",
+         _grades("measured", "documented"), "CUDA guide tables 10 and 12, PTX ISA 5.5.3", ("tma_load_traps", "tma_store_traps")),
+    Rule("tensor_map.bits", "the 128 bytes of a tiled map",
+         _grades("measured", "documented"), "PTX ISA tensormap.replace for the fields it can replace", ("tma_loads", "tma_stores")),
+)}
+# fmt: on
+
+
+def rule(name: str) -> Rule:
+    """One rule by its name."""
+    return RULES[name]

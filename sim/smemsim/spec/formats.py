@@ -1,0 +1,79 @@
+"""Element formats by name. Widths are in bits and never taken from a numpy dtype: `float4_e2m1fn` claims a whole byte."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from smemsim.errors import InputError
+
+__all__ = ["FORMATS", "ElementFormat", "element_format"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ElementFormat:
+    """One element type: its name in the PTX ISA, its bits, and the names numpy and ml_dtypes have for it."""
+
+    name: str
+    bits: int
+    family: str  # "float", "int" or "bit"
+    numpy_names: tuple[str, ...] = ()
+
+    def elements_per_chunk(self, packing: str = "packed") -> int:
+        """Elements that one 16-byte chunk of shared memory holds: 128 / bits, but 16 for the padded sub-byte containers.
+
+        6-bit types are always padded (PTX ISA 9.7.16.10.4): 12 bytes of data, then 4 of padding.
+
+        >>> FORMATS["e2m1"].elements_per_chunk(), FORMATS["e2m1"].elements_per_chunk("padded"), FORMATS["e3m2"].elements_per_chunk()
+        (32, 16, 16)
+        """
+        if self.bits == 6 or (self.bits == 4 and packing == "padded"):
+            return 16
+        return 128 // self.bits
+
+
+# fmt: off
+FORMATS: dict[str, ElementFormat] = {f.name: f for f in (
+    ElementFormat("f64",   64, "float", ("float64",)),
+    ElementFormat("f32",   32, "float", ("float32",)),
+    ElementFormat("tf32",  32, "float", ()),
+    ElementFormat("f16",   16, "float", ("float16",)),
+    ElementFormat("bf16",  16, "float", ("bfloat16",)),
+    ElementFormat("e4m3",   8, "float", ("float8_e4m3fn",)),
+    ElementFormat("e5m2",   8, "float", ("float8_e5m2",)),
+    ElementFormat("ue8m0",  8, "float", ("float8_e8m0fnu",)),
+    ElementFormat("ue4m3",  8, "float", ()),
+    ElementFormat("e3m2",   6, "float", ("float6_e3m2fn",)),
+    ElementFormat("e2m3",   6, "float", ("float6_e2m3fn",)),
+    ElementFormat("e2m1",   4, "float", ("float4_e2m1fn",)),
+    ElementFormat("s8",     8, "int",   ("int8",)),
+    ElementFormat("u8",     8, "int",   ("uint8",)),
+    ElementFormat("s16",   16, "int",   ("int16",)),
+    ElementFormat("u16",   16, "int",   ("uint16",)),
+    ElementFormat("s32",   32, "int",   ("int32",)),
+    ElementFormat("u32",   32, "int",   ("uint32",)),
+    ElementFormat("s64",   64, "int",   ("int64",)),
+    ElementFormat("u64",   64, "int",   ("uint64",)),
+    ElementFormat("b1",     1, "bit",   ()),
+)}
+# fmt: on
+
+_ALIASES = {alias: f for f in FORMATS.values() for alias in (f.name, *f.numpy_names)}
+
+
+def element_format(dtype: Any) -> ElementFormat:
+    """The format of a name, or of a numpy or ml_dtypes dtype.
+
+    >>> element_format("bf16").bits
+    16
+    >>> element_format("bf17")
+    Traceback (most recent call last):
+    smemsim.errors.InputError: dtype = 'bf17': not an element type; known are f64 f32 tf32 f16 bf16 e4m3 e5m2 ue8m0 ue4m3 e3m2 e2m3 \
+e2m1 s8 u8 s16 u16 s32 u32 s64 u64 b1
+    """
+    if isinstance(dtype, ElementFormat):
+        return dtype
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
+    if isinstance(name, str) and name in _ALIASES:
+        return _ALIASES[name]
+    raise InputError(f"dtype = {dtype!r}: not an element type; known are {' '.join(FORMATS)}")

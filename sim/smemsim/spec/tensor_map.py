@@ -1,0 +1,191 @@
+"""The CUtensorMap: the driver's enums, its limits, and the 128 bytes it writes.
+
+The enum codes are those of the driver header (CUDA 13.0). The bit layout is measured: it reproduces every map in the traces
+tma_loads and tma_stores bit for bit; the bits marked tcgen05 are documented by PTX `tensormap.replace` only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+from smemsim.spec.swizzles import Swizzle
+from smemsim.words import Field, Word
+
+__all__ = [
+    "DATA_TYPES",
+    "LIMITS",
+    "SWIZZLES",
+    "TENSOR_MAP",
+    "DataType",
+    "Interleave",
+    "L2Promotion",
+    "OobFill",
+    "TensorMapDataType",
+    "TensorMapSwizzle",
+    "corner_bits",
+]
+
+
+class Interleave(enum.IntEnum):
+    """CUtensorMapInterleave."""
+
+    NONE = 0
+    B16 = 1
+    B32 = 2
+
+
+class L2Promotion(enum.IntEnum):
+    """CUtensorMapL2promotion: a hint, without effect on any address or value."""
+
+    NONE = 0
+    L2_64B = 1
+    L2_128B = 2
+    L2_256B = 3
+
+
+class OobFill(enum.IntEnum):
+    """CUtensorMapFloatOOBfill: what elements outside the tensor become."""
+
+    NONE = 0
+    NAN_REQUEST_ZERO_FMA = 1
+
+
+class TensorMapSwizzle(enum.IntEnum):
+    """CUtensorMapSwizzle. These codes are not a descriptor's layout codes."""
+
+    SWIZZLE_NONE = 0
+    SWIZZLE_32B = 1
+    SWIZZLE_64B = 2
+    SWIZZLE_128B = 3
+    SWIZZLE_128B_ATOM_32B = 4
+    SWIZZLE_128B_ATOM_32B_FLIP_8B = 5
+    SWIZZLE_128B_ATOM_64B = 6
+
+
+SWIZZLES: dict[TensorMapSwizzle, Swizzle] = {
+    code: Swizzle(name) for code, name in zip(TensorMapSwizzle, ["none", *(s.name[8:] for s in list(TensorMapSwizzle)[1:])], strict=True)
+}
+
+
+class TensorMapDataType(enum.IntEnum):
+    """CUtensorMapDataType; the sub-byte names begin with U because Python names cannot begin with 16."""
+
+    UINT8 = 0
+    UINT16 = 1
+    UINT32 = 2
+    INT32 = 3
+    UINT64 = 4
+    INT64 = 5
+    FLOAT16 = 6
+    FLOAT32 = 7
+    FLOAT64 = 8
+    BFLOAT16 = 9
+    FLOAT32_FTZ = 10
+    TFLOAT32 = 11
+    TFLOAT32_FTZ = 12
+    U4_ALIGN8B = 13
+    U4_ALIGN16B = 14
+    U6_ALIGN16B = 15
+
+
+@dataclasses.dataclass(frozen=True)
+class DataType:
+    """One row: the element's bits in global memory, its smemsim name, its code inside the 128 bytes, its out-of-bounds NaN."""
+
+    code: TensorMapDataType
+    names: tuple[str, ...]  # accepted besides the driver's own
+    bits: int
+    format_code: int
+    to_tf32: bool = False
+    nan_fill: bytes = b""  # empty where the driver refuses NaN fill
+    sm90: bool = True
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element; sub-byte types have none."""
+        return self.bits // 8
+
+
+_NAN = b"\xf7\x7f"  # 0x7FF7 in every 16 bits
+# fmt: off
+DATA_TYPES: dict[TensorMapDataType, DataType] = {d.code: d for d in (
+    #        driver type                     our names               bits format
+    DataType(TensorMapDataType.UINT8,        ("u8", "s8", "e4m3", "e5m2", "ue8m0", "ue4m3"), 8, 0),
+    DataType(TensorMapDataType.UINT16,       ("u16", "s16"),           16,  1),
+    DataType(TensorMapDataType.UINT32,       ("u32",),                 32,  2),
+    DataType(TensorMapDataType.INT32,        ("s32",),                 32,  3),
+    DataType(TensorMapDataType.UINT64,       ("u64",),                 64,  4),
+    DataType(TensorMapDataType.INT64,        ("s64",),                 64,  5),
+    DataType(TensorMapDataType.FLOAT16,      ("f16",),                 16,  6, nan_fill=_NAN),
+    DataType(TensorMapDataType.FLOAT32,      ("f32",),                 32,  7, nan_fill=_NAN * 2),
+    DataType(TensorMapDataType.FLOAT64,      ("f64",),                 64,  9, nan_fill=_NAN * 4),
+    DataType(TensorMapDataType.BFLOAT16,     ("bf16",),                16, 10, nan_fill=_NAN),
+    DataType(TensorMapDataType.FLOAT32_FTZ,  (),                       32,  8, nan_fill=_NAN * 2),
+    DataType(TensorMapDataType.TFLOAT32,     ("tf32",),                32,  7, to_tf32=True, nan_fill=_NAN * 2),
+    DataType(TensorMapDataType.TFLOAT32_FTZ, (),                       32,  8, to_tf32=True, nan_fill=_NAN * 2),
+    DataType(TensorMapDataType.U4_ALIGN8B,   ("16U4_ALIGN8B", "e2m1"),  4, 11, sm90=False),
+    DataType(TensorMapDataType.U4_ALIGN16B,  ("16U4_ALIGN16B",),        4, 12, sm90=False),
+    DataType(TensorMapDataType.U6_ALIGN16B,  ("16U6_ALIGN16B", "e3m2", "e2m3"), 6, 13, sm90=False),
+)}
+# fmt: on
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """The driver's bounds, all inclusive (driver 580 on an H200; the documents say the same except where a rule says otherwise)."""
+
+    max_rank: int = 5
+    address_alignment: int = 16
+    address_alignment_32b: int = 32  # with INTERLEAVE_32B, and for the ALIGN16B types
+    max_dim: int = 1 << 32
+    max_stride: int = (1 << 40) - 1
+    max_box: int = 256
+    max_element_stride: int = 8
+    inner_alignment: int = 16
+    max_box_bytes: int = 233472  # 228 KiB: in no document, measured
+    max_pixels_per_column: int = 1024
+    smem_alignment: int = 128
+
+
+LIMITS = Limits()
+
+
+def corner_bits(rank: int) -> int:
+    """Bits of one axis of an im2col corner: 16, 8, 5 for rank 3, 4, 5."""
+    return {3: 16, 4: 8, 5: 5}[rank]
+
+
+def _at(word: int, high: int, low: int, **more: int) -> Field:
+    return Field(32 * word + high, 32 * word + low, **more)
+
+
+# fmt: off
+TENSOR_MAP = Word("tensor_map", 1024, {
+    "global_address":  Field(63, 0),
+    "im2col":          _at(2, 0, 0),
+    "version":         _at(2, 3, 1, want=0),
+    "rank":            _at(2, 6, 4, plus=1),
+    "format":          _at(2, 10, 7),
+    "interleave":      _at(2, 12, 11),
+    "swizzle_low":     _at(2, 14, 13),
+    "nan_fill":        _at(2, 15, 15),
+    "to_tf32":         _at(2, 16, 16),
+    "l2_promotion":    _at(2, 18, 17),
+    "atomicity":       _at(2, 21, 19),               # tcgen05: 0 16B, 1 32B, 2 32B with 8-byte flip, 3 64B
+    "_r2_22":          _at(2, 31, 22, want=0),
+    **{f"stride{i}_low":  _at(3 + i, 31, 0) for i in range(4)},                       # bits 35:4 of the byte stride
+    **{f"stride{i}_high": _at(7, 4 * i + 3, 4 * i) for i in range(4)},                # bits 39:36
+    "_r7_16":          _at(7, 31, 16, want=0),
+    **{f"dim{i}":     _at(8 + i, 31, 0, plus=1) for i in range(5)},
+    **{f"element_stride{i}": _at(13, 3 * i + 2, 3 * i, plus=1) for i in range(5)},
+    "_r13_15":         _at(13, 23, 15, want=0),
+    "box0":            _at(13, 31, 24, plus=1),      # im2col: channels per pixel
+    **{f"box{k + 1}": _at(14, 8 * k + 7, 8 * k, plus=1) for k in range(4)},           # im2col: the corners
+    "pixels":          _at(15, 31, 0),               # im2col: pixels per column - 1
+    "box_bytes":       _at(16, 31, 0),               # derived: itemsize * prod floor(box / element stride)
+    "_r17":            _at(17, 31, 0, want=0),
+    "swizzle_period":  _at(18, 31, 0),               # derived: 16, 256, 512, 1024
+    **{f"_r{i}": _at(i, 31, 0, want=0) for i in range(19, 32)},
+})
+# fmt: on

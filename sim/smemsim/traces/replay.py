@@ -1,0 +1,168 @@
+"""Replay golden traces against the model: what was compared, what differs."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from smemsim.errors import InputError, SmemsimError, TraceError, Unmodelled
+from smemsim.traces.compare import KINDS
+from smemsim.traces.format import Suite, find_suites, load_suite
+from smemsim.traces.outcome import Outcome
+
+__all__ = ["Difference", "SuiteReport", "replay", "replay_suite"]
+
+KEPT = 5  # differences a report keeps in full
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """One differing case."""
+
+    case: int
+    title: str
+    outcome: Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class SuiteReport:
+    """One suite's result; the first few `differences` in full, `differing` counts all, `unmodelled` those nobody can judge."""
+
+    suite: Suite
+    cases: int
+    compared: int
+    differing: int
+    differences: tuple[Difference, ...]
+    unmodelled: tuple[tuple[int, str], ...]
+
+    @property
+    def same(self) -> bool:
+        """No difference at all."""
+        return self.differing == 0
+
+    def text(self) -> str:
+        """The report in sentences; for a difference the first one, a map, the rule in force and how to reproduce it."""
+        device = self.suite.manifest["device"]
+        origin = f"[{self.suite.arch}, {device.get('gpu', 'unknown GPU')}, driver {device.get('driver', 'unknown')}]"
+        head = f"{self.suite.name} {origin}: {self.cases:,} cases, {self.compared:,} values compared"
+        lines = [f"{head}, {'no difference' if self.same else f'{self.differing:,} cases differ'}"]
+        if self.unmodelled:
+            case, why = self.unmodelled[0]
+            lines.append(f"  {len(self.unmodelled):,} cases are not modelled; the first, case {case}: {why}")
+        for difference in self.differences[:1]:
+            lines += _difference_lines(self.suite, difference)
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as JSON."""
+        return {
+            "path": str(self.suite.path),
+            "suite": self.suite.name,
+            "kind": self.suite.kind,
+            "arch": self.suite.arch,
+            "device": self.suite.manifest["device"],
+            "cases": self.cases,
+            "compared": self.compared,
+            "differing": self.differing,
+            "same": self.same,
+            "unmodelled": [{"case": case, "reason": why} for case, why in self.unmodelled[:KEPT]],
+            "differences": [
+                {
+                    "case": d.case,
+                    "title": d.title,
+                    "compared": d.outcome.compared,
+                    "differing": d.outcome.differing,
+                    "what": d.outcome.what,
+                    "first": d.outcome.first,
+                    "rule": d.outcome.rule.name if d.outcome.rule else None,
+                    "reproduce": _reproduce(self.suite, d.case),
+                }
+                for d in self.differences
+            ],
+        }
+
+
+def _reproduce(suite: Suite, case: int) -> str:
+    return f"smemsim replay {suite.path} --case {case}"
+
+
+def _difference_lines(suite: Suite, d: Difference) -> list[str]:
+    outcome = d.outcome
+    lines = [f"  case {d.case}: {d.title}", f"  {outcome.differing:,} of {outcome.compared:,} {outcome.what} differ.  first: {outcome.first}"]
+    lines += [f"    {line}" for line in outcome.map]
+    if outcome.rule:
+        lines.append(f"  rule in force: {outcome.rule}")
+    lines.append(f"  reproduce: {_reproduce(suite, d.case)}")
+    return lines
+
+
+def _check_columns(suite: Suite, columns: dict[str, int]) -> None:
+    for name, dimensions in columns.items():
+        array = suite.arrays.get(name)
+        if array is None:
+            raise TraceError(f"{suite.path}: a {suite.kind} trace needs the array '{name}', which is missing")
+        wanted = len(suite) + 1 if name.endswith("_start") else len(suite)
+        if array.ndim != dimensions or len(array) != wanted:
+            raise TraceError(f"{suite.path}: array '{name}' has shape {array.shape}, expected {wanted} entries in {dimensions} dimensions")
+        if name.endswith("_start"):
+            body = suite.arrays.get(name.removesuffix("_start"), np.zeros(0))
+            if array.dtype.kind != "i" or (np.diff(array) < 0).any() or int(array[0]) != 0 or int(array[-1]) != len(body):
+                raise TraceError(f"{suite.path}: '{name}' does not divide its array into {len(suite)} cases")
+
+
+def replay_suite(suite: Suite, *, case: int | None = None, progress: Callable[[int], None] | None = None) -> SuiteReport:
+    """Compare one suite, or one case of it, with the model. `progress` is told after every case."""
+    kind = KINDS.get(suite.kind)
+    if kind is None:
+        raise TraceError(f"{suite.path}: kind {suite.kind!r} is not one this version replays ({', '.join(KINDS)})")
+    _check_columns(suite, kind.columns)
+    if case is not None and not 0 <= case < len(suite):
+        raise InputError(f"case = {case}: {suite.path} has cases 0 to {len(suite) - 1}")
+    compared, differing = 0, 0
+    kept: list[Difference] = []
+    unmodelled: list[tuple[int, str]] = []
+    chosen: Iterable[int] = range(len(suite)) if case is None else [case]
+    comparer = _guarded(suite, None, lambda: kind(suite))
+    for index in chosen:
+        try:
+            one = _guarded(suite, index, lambda index=index: comparer.case(index))  # type: ignore[misc]
+        except Unmodelled as e:
+            unmodelled.append((index, str(e)))
+            one = None
+        if one is not None:
+            compared += one.outcome.compared
+            if one.outcome.differing:
+                differing += 1
+                if len(kept) < KEPT:
+                    kept.append(Difference(index, one.title, one.outcome))
+        if progress:
+            progress(index)
+    return SuiteReport(suite, len(suite) if case is None else 1, compared, differing, tuple(kept), tuple(unmodelled))
+
+
+def _guarded(suite: Suite, case: int | None, call: Callable[[], Any]) -> Any:
+    """What a damaged case makes of the model is the trace's fault, and said so."""
+    try:
+        return call()
+    except Unmodelled:
+        raise
+    except (SmemsimError, ValueError, IndexError, KeyError, TypeError, OverflowError, AttributeError) as e:
+        where = "" if case is None else f" case {case}"
+        raise TraceError(f"{suite.path}:{where} cannot be read as a {suite.kind} case ({e}); the trace is damaged") from e
+
+
+def replay(*paths: str | pathlib.Path, case: int | None = None) -> list[SuiteReport]:
+    """Replay every trace at or below the paths.
+
+    >>> replay("no/such/folder")
+    Traceback (most recent call last):
+    smemsim.errors.TraceError: no/such/folder: no such folder
+    """
+    folders = [folder for path in paths for folder in find_suites(pathlib.Path(path))]
+    if case is not None and len(folders) != 1:
+        raise InputError(f"case = {case}: name one trace, not {len(folders)}")
+    return [replay_suite(load_suite(folder), case=case) for folder in folders]

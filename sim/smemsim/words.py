@@ -1,0 +1,132 @@
+"""A machine word as a declarative table: the same rows encode it, decode it and draw its bit ruler.
+
+    >>> word = Word("demo", 16, {"address": Field(9, 0, unit="B", shift=4), "mode": Field(13, 10), "_r14": Field(15, 14, want=0)})
+    >>> word.encode(address=1024, mode=3)
+    3136
+    >>> word.decode(3136)
+    {'address': 1024, 'mode': 3, '_r14': 0}
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from smemsim.errors import InputError
+
+__all__ = ["Field", "Word"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """Bits `high` … `low`, both inclusive, as the manuals write them.
+
+    The value is the raw bits shifted left by `shift` (fields in 16-byte units have shift 4), plus `plus` (fields that store n - 1
+    have plus 1). `want` is the documented constant of a fixed or reserved field. A name that begins with `_` is reserved.
+    """
+
+    high: int
+    low: int
+    unit: str = ""
+    shift: int = 0
+    plus: int = 0
+    want: int | None = None
+    signed: bool = False
+    source: str = ""
+
+    @property
+    def width(self) -> int:
+        return self.high - self.low + 1
+
+    @property
+    def mask(self) -> int:
+        return (1 << self.width) - 1
+
+    def raw(self, word: Any) -> Any:
+        """The field's bits of a word (an int, or a numpy array of unsigned 64-bit words)."""
+        return (word >> self.low) & self.mask
+
+    def value(self, word: int) -> int:
+        raw: int = self.raw(word)
+        if self.signed and raw >> (self.width - 1):
+            raw -= 1 << self.width
+        return (raw << self.shift) + self.plus
+
+    def bits(self, where: str, value: Any) -> int:
+        """The field's bits for a value, in place."""
+        unit = f" {self.unit}" if self.unit else ""
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise InputError(f"{where} = {value!r}: needs a whole number{' of ' + self.unit if self.unit else ''}")
+        number = value.__index__() - self.plus
+        step = 1 << self.shift
+        low = -(1 << (self.width - 1)) if self.signed else 0
+        high = low + self.mask
+        if number % step or not low <= number >> self.shift <= high:
+            first, last = (low << self.shift) + self.plus, (high << self.shift) + self.plus
+            wanted = f"a multiple of {step} from" if self.shift else "a value from"
+            raise InputError(f"{where} = {value}{unit}: needs {wanted} {first} to {last}{unit}{_cited(self.source)}")
+        return ((number >> self.shift) & self.mask) << self.low
+
+
+def _cited(source: str) -> str:
+    return f" ({source})" if source else ""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Word:
+    """A word of `bits` bits; the constructor refuses overlapping fields, holes and fields outside the word."""
+
+    name: str
+    bits: int
+    fields: Mapping[str, Field]
+
+    def __post_init__(self) -> None:
+        taken = 0
+        for name, field in self.fields.items():
+            if not 0 <= field.low <= field.high < self.bits:
+                raise ValueError(f"{self.name}.{name}: bits [{field.high}:{field.low}] are not inside {self.bits} bits")
+            if taken & (field.mask << field.low):
+                raise ValueError(f"{self.name}.{name}: bits [{field.high}:{field.low}] overlap another field")
+            taken |= field.mask << field.low
+        if taken != (1 << self.bits) - 1:
+            hole = (~taken & ((1 << self.bits) - 1)).bit_length() - 1
+            raise ValueError(f"{self.name}: bit {hole} belongs to no field")
+
+    def check_range(self, word: Any, what: str = "") -> int:
+        """The word as an int; two's complement is taken for a negative one that fits (debuggers print those)."""
+        what = what or self.name
+        if isinstance(word, bool) or not hasattr(word, "__index__"):
+            raise InputError(f"{what} = {word!r}: needs a {self.bits}-bit integer")
+        value: int = word.__index__()
+        if not -(1 << (self.bits - 1)) <= value < 1 << self.bits:
+            raise InputError(f"{what} = {value:#x}: does not fit {self.bits} bits")
+        return value & ((1 << self.bits) - 1)
+
+    def decode(self, word: int) -> dict[str, int]:
+        """Every field's value, reserved ones included."""
+        return {name: field.value(word) for name, field in self.fields.items()}
+
+    def encode(self, **values: Any) -> int:
+        """The word; fields left out hold their documented constant, or 0.
+
+        >>> Word("demo", 8, {"address": Field(7, 0, unit="B", shift=4)}).encode(address=24)
+        Traceback (most recent call last):
+        smemsim.errors.InputError: demo.address = 24 B: needs a multiple of 16 from 0 to 4080 B
+        """
+        unknown = sorted(set(values) - set(self.fields))
+        if unknown:
+            raise InputError(f"{self.name} has no field {', '.join(unknown)}; it has {', '.join(self.fields)}")
+        word = 0
+        for name, field in self.fields.items():
+            if name in values:
+                word |= field.bits(f"{self.name}.{name}", values[name])
+            else:
+                word |= (field.want or 0) << field.low
+        return word
+
+    def constants(self, word: int) -> Iterator[tuple[str, Field, int]]:
+        """(name, field, raw bits) of every fixed or reserved field that does not hold its documented constant."""
+        for name, field in self.fields.items():
+            if field.want is not None and field.raw(word) != field.want:
+                yield name, field, field.raw(word)
