@@ -1,10 +1,10 @@
 """A machine word as a declarative table: the same rows encode it, decode it and draw its bit ruler.
 
-    >>> word = Word("demo", 16, {"address": Field(9, 0, unit="B", shift=4), "mode": Field(13, 10), "_r14": Field(15, 14, want=0)})
-    >>> word.encode(address=1024, mode=3)
-    3136
-    >>> word.decode(3136)
-    {'address': 1024, 'mode': 3, '_r14': 0}
+>>> word = Word("demo", 16, {"address": Field(9, 0, unit="B", shift=4), "mode": Field(13, 10), "_r14": Field(15, 14, want=0)})
+>>> word.encode(address=1024, mode=3)
+3136
+>>> word.decode(3136)
+{'address': 1024, 'mode': 3, '_r14': 0}
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Field:
             first, last = (low << self.shift) + self.plus, (high << self.shift) + self.plus
             wanted = f"a multiple of {step} from" if self.shift else "a value from"
             raise InputError(f"{where} = {value}{unit}: needs {wanted} {first} to {last}{unit}{_cited(self.source)}")
-        return ((number >> self.shift) & self.mask) << self.low
+        return int((number >> self.shift) & self.mask) << self.low
 
 
 def _cited(source: str) -> str:

@@ -27,9 +27,8 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "sim")]
 import cases as cases_module  # noqa: E402
 import wgmma_kernels  # noqa: E402
 from cases import Case  # noqa: E402
-from wgmma_kernels import TYPES, WINDOW_BEGIN, WINDOW_END, Variant  # noqa: E402
-
 from smemsim.traces.format import write_suite  # noqa: E402
+from wgmma_kernels import TYPES, WINDOW_BEGIN, WINDOW_END, Variant  # noqa: E402
 
 UNTOUCHED, FILL = -2, -1  # of elements; a filled byte of a transfer is FILLED minus the byte
 FILLED = -256
@@ -106,13 +105,13 @@ class Bench:
 # ---------------------------------------------------------------------------------------------------------------- wgmma operands
 
 
-def run_operands(bench: Bench, v: Variant, words: list[int]) -> np.ndarray:
+def run_operands(bench: Bench, v: Variant, words: list[int], window_end: int = WINDOW_END) -> np.ndarray:
     """Addresses (case, row, k) of the operand's elements."""
-    shared = WINDOW_END - WINDOW_BEGIN
+    shared = window_end - WINDOW_BEGIN
     function = bench.function(f"wgmma_{v.dtype}", v.name, shared)
     descriptors = bench.device.array(np.array(words, np.uint64))
     out = bench.device.array(np.zeros(len(words) * v.rows * v.k, np.uint32))
-    bench.device.launch(function, len(words), shared, descriptors, out)
+    bench.device.launch(function, len(words), shared, descriptors, window_end, out)
     return out.read(np.uint32).reshape(len(words), v.rows, v.k) * np.uint32(TYPES[v.dtype].itemsize)
 
 
@@ -140,7 +139,7 @@ def write_operands(bench: Bench, out: pathlib.Path, suite: str, title: str, seed
     )
 
 
-def operand_columns(ordered: list[tuple[Variant, int]]) -> dict[str, np.ndarray]:
+def operand_columns(ordered: list[tuple[Variant, int]], window_end: list[int] | None = None) -> dict[str, np.ndarray]:
     return {
         "descriptor": np.array([word for _, word in ordered], np.uint64),
         "operand": np.array([v.operand for v, _ in ordered]),
@@ -149,7 +148,7 @@ def operand_columns(ordered: list[tuple[Variant, int]]) -> dict[str, np.ndarray]
         "sparse": np.array([v.sparse for v, _ in ordered], np.uint8),
         "rows": np.array([v.rows for v, _ in ordered], np.uint16),
         "k": np.array([v.k for v, _ in ordered], np.uint16),
-        "window_end": np.full(len(ordered), WINDOW_END, np.uint32),
+        "window_end": np.array(window_end or [WINDOW_END] * len(ordered), np.uint32),
     }
 
 
@@ -376,7 +375,7 @@ def run_one(what: str, case: Any) -> dict[str, Any]:
     try:
         if what == "operand":
             v = Variant(**case["variant"])
-            return {"status": 0, "address": run_operands(bench, v, [case["descriptor"]]).ravel().tolist()}
+            return {"status": 0, "address": run_operands(bench, v, [case["descriptor"]], case["window_end"]).ravel().tolist()}
         maps, bases, images, counts = {"load": run_loads, "store": run_stores}[what](bench, [case])
         return {"status": 0, "map": maps[0].hex(), "base": bases[0], "image": images[0].tolist(), "count": int(counts[0])}
     except bench.api.CudaError as e:
@@ -413,7 +412,8 @@ def tma_store_traps(bench: Bench, out: pathlib.Path) -> None:
 def wgmma_window(bench: Bench, out: pathlib.Path) -> None:
     seed, suite = 9007, "wgmma_window"
     chosen = cases_module.trap_operands(seed)
-    answers = in_processes("operand", [{"variant": vars(v), "descriptor": word} for v, word in chosen])
+    ordered, ends = [(v, word) for v, word, _ in chosen], [end for _, _, end in chosen]
+    answers = in_processes("operand", [{"variant": vars(v), "descriptor": word, "window_end": end} for v, word, end in chosen])
     status = [a["status"] for a in answers]
     print(suite, collections.Counter(status), file=sys.stderr)
     write_suite(
@@ -426,7 +426,7 @@ def wgmma_window(bench: Bench, out: pathlib.Path) -> None:
         source=source_of(suite, seed),
         cases=len(chosen),
         arrays={
-            **operand_columns(chosen),
+            **operand_columns(ordered, ends),
             "status": np.array(status, np.uint16),
             **ragged("address", [np.array(a.get("address", []), np.uint32) for a in answers], np.uint32),
         },

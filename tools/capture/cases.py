@@ -179,7 +179,7 @@ def far_loads(seed: int, count: int) -> list[Case]:
             continue
         i = rng.randrange(1, len(case["global_dim"]))
         case["global_strides"][i - 1] = 0
-        case["global_dim"][i] = rng.choice((2**31 - 1, 2**31, 2**31 + 5, 2**32 - 1, 2**32, 7))
+        case["global_dim"][i] = rng.choice((2**31 - 1, 2**31 - 1, 2**31, 2**31, 2**31 + 1, 2**32, 7, 7))
         case["coordinates"][i] = rng.choice(extremes)
         if rng.random() < 0.15:
             unit = max(1, 16 // PLAIN_TYPES[case["data_type"]])
@@ -236,6 +236,31 @@ def trap_loads(seed: int) -> list[Case]:
         case = fresh()
         case["smem_address"] = address
         out.append(case)
+    for _ in range(16):  # a window whose size is no multiple of 128
+        case = fresh(0x80F0)
+        _, pitch, rows = pitch_and_rows(case)
+        case["smem_address"] = max(WINDOW_BEGIN + 1024, (case["window_end"] - pitch * rows + 128 * rng.randrange(-1, 3)) // 128 * 128)
+        out.append(case)
+    for i in range(12):  # two reasons at once: which one is reported?
+        case = fresh(itemsize=8)
+        if i % 3 < 2:
+            case["coordinates"][0] += 1
+        if i % 3 > 0:
+            case["smem_address"] += 64
+        if i % 3 != 1:
+            case["smem_address"] += case["window_end"] // 128 * 128
+        out.append(case)
+    for i in range(24):  # one dimension around 2^31, its stride 0
+        case = fresh(itemsize=2)
+        while len(case["global_dim"]) < 2:
+            case = fresh(itemsize=2)
+        dimension = i % 2 and rng.randrange(1, len(case["global_dim"]))
+        case["global_dim"][dimension] = (1 << 31) + (-1, 0, 1, 2)[i // 2 % 4]
+        if dimension:
+            case["global_strides"][dimension - 1] = 0
+        else:
+            case["coordinates"][0] = 0
+        out.append(case)
     return out
 
 
@@ -277,18 +302,27 @@ def trap_stores(seed: int) -> list[Case]:
         case = fresh()
         case["smem_address"] = address
         out.append(case)
+    for i in range(12):  # one dimension around 2^31; no two elements of the box may meet, so it is the last one
+        case = fresh()
+        while len(case["global_dim"]) < 2 or case["box_dim"][-1] > 16:
+            case = fresh()
+        case["global_dim"][-1] = (1 << 31) + (-1, 0, 1)[i % 3]
+        case["coordinates"] = [0] * len(case["coordinates"])
+        case["global_strides"][-1] = 2048
+        case["box_dim"][-1] = case["element_strides"][-1] = 1
+        out.append(case)
     return out
 
 
-def trap_operands(seed: int) -> list[tuple[Variant, int]]:
-    """Descriptors that leave the window, or begin below it."""
+def trap_operands(seed: int) -> list[tuple[Variant, int, int]]:
+    """(kernel, descriptor, end of the window): descriptors that leave the window, or begin just inside it."""
     rng, out = random.Random(seed), []
-    for _ in range(48):
+    for _ in range(40):
         v = Variant("B", "bf16", rng.choice((8, 64, 128)), rng.choice(("K", "MN")))
         word = descriptor(rng, v)
         style = rng.randrange(4)
-        if style == 0:  # the start itself, near the end of the window or of the 18 bits
-            start = rng.choice((WINDOW_END - 2048, WINDOW_END - 1024, WINDOW_END - 256, WINDOW_END, 0x3FC00, 0x3FFF0))
+        if style == 0:  # the start itself, beyond the window or near the end of the 18 bits
+            start = rng.choice((WINDOW_END - 1024, WINDOW_END, 0x3FC00, 0x3FFF0))
             word = word & ~0x3FFF | start >> 4
         elif style == 1:  # strides meant as negative
             word = word & ~(0x3FFF << 32) | (0x4000 - rng.choice((8, 64, 128))) << 32
@@ -296,7 +330,26 @@ def trap_operands(seed: int) -> list[tuple[Variant, int]]:
             word = word & ~(0x3FFF << 16) | (0x4000 - rng.choice((8, 64, 512))) << 16
         else:
             word = word & ~(0x3FFF << 32) | rng.randrange(0x300, 0x3FFF) << 32
-        out.append((v, word))
+        out.append((v, word, WINDOW_END))
+    for end, count in ((WINDOW_END, 80), (WINDOW_BEGIN + 0x8000, 24), (WINDOW_BEGIN + 0x80F0, 16)):  # across the end, line by line
+        for i in range(count):
+            v = Variant("B", "bf16", rng.choice((8, 8, 16)), ("K", "MN")[i % 2])
+            code = i // 2 % 4
+            atom = 8 * (16, 128, 64, 32)[code]
+            start = (end - 16 * rng.randrange(1, atom // 16 + 10)) // 16
+            lbo, sbo = rng.choice((128, atom)), rng.choice((atom, 128))
+            base_offset = rng.choice((0, 0, 0, 1, 5))
+            out.append((v, start | (lbo >> 4) << 16 | (sbo >> 4) << 32 | base_offset << 49 | code << 62, end))
+    for end in (WINDOW_END, WINDOW_BEGIN + 0x80F0):  # one group of 8 lines, 16 bytes further at a time
+        for code in range(4):
+            width = (16, 128, 64, 32)[code]
+            for steps in range(1, 2 * width // 16 + 3):
+                for major in ("K", "MN"):
+                    v = Variant("B", "bf16", 8, major)
+                    last = end - 16 * steps  # the line on which the last group begins
+                    start, far = (last, 16) if major == "K" else (last - 4096, 4096)
+                    lbo = far if code == 0 or major == "K" else 16
+                    out.append((v, start >> 4 | (lbo >> 4) << 16 | (far >> 4) << 32 | code << 62, end))
     return out
 
 

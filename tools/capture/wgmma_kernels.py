@@ -117,10 +117,9 @@ def _instruction(v: Variant) -> str:
     sp = ".sp" if v.sparse else ""
     name = f"wgmma.mma_async{sp}.sync.aligned.m64n{v.n}k{k}.{result}.{t.ptx}.{t.ptx}"
     outputs = ", ".join(f'"+{acc}"(d[{i}])' for i in range(count))
-    inputs = ", ".join(a_args + [b_arg] + meta_args)
+    inputs = ", ".join([*a_args, b_arg, *meta_args])
     return (
-        f'asm volatile("{{ .reg .pred p; setp.ne.b32 p, 1, 0; {name} {{{d}}}, {a}, {b},{meta} {tail}; }}"\n'
-        f"        : {outputs} : {inputs});"
+        f'asm volatile("{{ .reg .pred p; setp.ne.b32 p, 1, 0; {name} {{{d}}}, {a}, {b},{meta} {tail}; }}"\n        : {outputs} : {inputs});'
     )
 
 
@@ -156,8 +155,11 @@ def _kernel(v: Variant) -> str:
             source = f"column / {group // 2} * {group} + column % {max(group // 2, 1)}"
         else:
             source = "column"
-        prepare = (metadata if v.sparse else "") + f"""
+        prepare = (
+            (metadata if v.sparse else "")
+            + f"""
     unsigned long long identity = ({IDENTITY}ull >> 4) | (128ull >> 4) << 16 | (1024ull >> 4) << 32;"""
+        )
         identity_fill = f"""
         for (int x = threadIdx.x; x < {v.n // 8} * 1024 / 16; x += 128) ((uint4 *)(smem + {IDENTITY - WINDOW_BEGIN}))[x] = make_uint4(0, 0, 0, 0);
         __syncthreads();
@@ -166,7 +168,7 @@ def _kernel(v: Variant) -> str:
             unsigned char *at = smem + {IDENTITY - WINDOW_BEGIN} + column % 8 * 16 + column / 8 * 1024 + kb / 16 * 128 + kb % 16;
             for (int byte = 0; byte < {t.itemsize}; byte++) at[byte] = {t.one}u >> (8 * byte);
         }}"""
-    fill_end = IDENTITY if v.operand == "A" else WINDOW_END
+    fill_end = f"min(window_end, {IDENTITY}u)" if v.operand == "A" else "window_end"
     if v.operand == "B":
         keep = f"row < {v.k}"
         where = f"(column * {v.k} + row)"
@@ -174,7 +176,7 @@ def _kernel(v: Variant) -> str:
         keep = f"column < {v.k}"
         where = f"(row * {v.k} + column)"
     return f"""
-extern "C" __global__ void __launch_bounds__(128) {v.name}(const unsigned long long *descriptors, unsigned *out) {{
+extern "C" __global__ void __launch_bounds__(128) {v.name}(const unsigned long long *descriptors, unsigned window_end, unsigned *out) {{
     extern __shared__ __align__(1024) unsigned char smem[];
     const int t = threadIdx.x, w = t / 32, g = t % 32 / 4, q = t % 4;
     unsigned long long desc = descriptors[blockIdx.x];

@@ -119,9 +119,9 @@ def operand_addresses(words, fields, modes, k_major, bits, per_chunk, out):  # t
 
 
 @compiled
-def tile_chunks(
+def tile_chunks(  # type: ignore[no-untyped-def]
     coordinates, dim, stride, box, step, itemsize, global_address, smem_address, pitch, mask, shift, is_store, shared, source, valid
-):  # type: ignore[no-untyped-def]
+):
     """Every 16-byte chunk of a box: its shared address, the global address it belongs to, and how many bytes are in bounds.
 
     All arrays have five entries, those past the rank being 1 (box, step, dim) or 0; `stride[i]` is the byte stride of dimension i.

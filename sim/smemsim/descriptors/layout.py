@@ -9,7 +9,7 @@ from smemsim.addressing.swizzle import swizzle
 from smemsim.spec.architectures import Architecture
 from smemsim.spec.swizzles import MODES, Swizzle
 
-__all__ = ["Fields", "chunk_address", "why_unmodelled"]
+__all__ = ["Fields", "chunk_address", "linear_address", "why_unmodelled", "window_reach"]
 
 
 class Fields(Protocol):
@@ -51,14 +51,28 @@ def why_unmodelled(arch: Architecture, mode: Swizzle, code: int, absolute: bool,
     return ""
 
 
-def chunk_address(d: Fields, major: str, line: int, chunk: int) -> int:
-    """Shared address of 16-byte chunk `chunk` along the contiguous axis, in row (K-major) or K row (MN-major) `line`."""
+def linear_address(d: Fields, major: str, line: int, chunk: int) -> int:
+    """Address, before the XOR, of 16-byte chunk `chunk` along the contiguous axis in row (K-major) or K row (MN-major) `line`."""
     mode = MODES[d.swizzle]
     start, lbo, sbo = d.start_address, d.leading_byte_offset, d.stride_byte_offset
     if d.lbo_mode:
-        linear = absolute_chunk(start, lbo, sbo, line, chunk)
-    elif major == "K":
-        linear = k_major_chunk(start, lbo, sbo, mode.width, line, chunk)
-    else:
-        linear = mn_major_chunk(start, lbo, sbo, mode.width, mode.k_rows, chunk, line)
-    return swizzle(linear, d.base_offset, mode.mask, mode.shift)
+        return absolute_chunk(start, lbo, sbo, line, chunk)
+    if major == "K":
+        return k_major_chunk(start, lbo, sbo, mode.width, line, chunk)
+    return mn_major_chunk(start, lbo, sbo, mode.width, mode.k_rows, chunk, line)
+
+
+def chunk_address(d: Fields, major: str, line: int, chunk: int) -> int:
+    """Shared address of the same chunk."""
+    mode = MODES[d.swizzle]
+    return swizzle(linear_address(d, major, line, chunk), d.base_offset, mode.mask, mode.shift)
+
+
+def window_reach(d: Fields, major: str, lines: int, chunks: int) -> int:
+    """The address that must not lie past the end of the shared window, or the operand faults (CUDA error 700).
+
+    Hardware looks at the first of every 8 lines only: from each of its chunks, before the XOR, a whole swizzle width must fit. Lines
+    further down that lie past the end do not fault; they read as zero. Measured (H200): trace wgmma_window.
+    """
+    width = MODES[d.swizzle].width
+    return max((linear_address(d, major, line, chunk) + width for line in range(0, lines, 8) for chunk in range(chunks)), default=0)

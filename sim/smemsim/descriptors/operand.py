@@ -89,7 +89,9 @@ def _words(descriptor: Any, machine: Architecture) -> tuple[np.ndarray, tuple[in
     """The descriptors as a flat uint64 array, and the shape they came in."""
     if isinstance(descriptor, SmemDescriptor):
         if descriptor.arch != machine.name:
-            raise InputError(f"the descriptor was decoded for {descriptor.arch}, arch is {machine.name}; decode its word for {machine.name}")
+            raise InputError(
+                f"the descriptor was decoded for {descriptor.arch}, arch is {machine.name}; decode its word for {machine.name}"
+            )
         descriptor = descriptor.encode()
     if hasattr(descriptor, "__index__") and not isinstance(descriptor, np.ndarray):
         return np.array([machine.smem_descriptor.check_range(descriptor, "descriptor")], np.uint64), ()

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from smemsim.descriptors.layout import chunk_address, why_unmodelled
+from smemsim.descriptors.layout import chunk_address, why_unmodelled, window_reach
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError
 from smemsim.spec.architectures import Architecture, architecture
@@ -51,9 +51,7 @@ class Context:
         return (lines, chunks) if 0 < lines * chunks <= MOST_CHUNKS else None
 
 
-def find_problems(
-    d: SmemDescriptor, *, dtype: Any, major: Any, rows: Any, k: Any, packing: Any, tile_bytes: Any
-) -> list[Finding]:
+def find_problems(d: SmemDescriptor, *, dtype: Any, major: Any, rows: Any, k: Any, packing: Any, tile_bytes: Any) -> list[Finding]:
     """The findings of every rule, most severe first; see `SmemDescriptor.problems`."""
     if major not in (None, "K", "MN"):
         raise InputError(f"major = {major!r}: needs 'K' or 'MN'")
@@ -112,7 +110,9 @@ def fixed_bits(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
     """Reserved and constant bits that differ from the manual."""
     for name, field, raw in d.table.constants(d.word):
         label = "constant" if name == "constant" else "reserved"
-        effect = "wgmma ignores them (measured)" if d.table is SM90_SMEM_DESC else "no effect is known (kernels that leave bit 46 at 0 work)"
+        effect = (
+            "wgmma ignores them (measured)" if d.table is SM90_SMEM_DESC else "no effect is known (kernels that leave bit 46 at 0 work)"
+        )
         yield _finding("D305", name, f"{label} bits [{field.high}:{field.low}] = {raw:#b}, documented {field.want:#b}; {effect}",
                        f"write {field.want:#b}", field.source)  # fmt: skip
 
@@ -136,7 +136,9 @@ def base_offset(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
         return
     phase = d.start_address >> 7 & 7
     if d.base_offset == phase:
-        why = f"it is (start >> 7) & 7; the field means where the swizzle pattern starts, not where the operand starts ({d.start_address:#x})"
+        why = (
+            f"it is (start >> 7) & 7; the field means where the swizzle pattern starts, not where the operand starts ({d.start_address:#x})"
+        )
     else:
         why = f"it is neither 0 nor the phase of the start address ({phase}), so that it fits no pattern that starts there"
     yield _finding("D306", "base_offset",
@@ -155,7 +157,9 @@ def field_in_bytes(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         raw = decoded >> 4
         if not decoded or raw % 16:
             continue
-        as_bytes = SmemDescriptor.decode(d.word & ~(0x3FFF << d.table.fields[name].low) | (raw >> 4) << d.table.fields[name].low, arch=d.arch)
+        as_bytes = SmemDescriptor.decode(
+            d.word & ~(0x3FFF << d.table.fields[name].low) | (raw >> 4) << d.table.fields[name].low, arch=d.arch
+        )
         limit = c.arch.shared_end
         if c.tile_bytes is not None:
             limit = min(limit, d.start_address + c.tile_bytes)
@@ -183,13 +187,24 @@ def _farthest(d: SmemDescriptor, c: Context) -> int:
 def outside_window(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     """Reads past the end of the shared window fault; those below its begin read what the system keeps there."""
     source = "trace wgmma_window" if d.arch == "sm_90a" else "measured on wgmma (trace wgmma_window), expected here"
-    far = _farthest(d, c) if c.lines_and_chunks() else d.start_address
-    if far >= c.arch.shared_end:
-        yield _finding("A107", "start_address", f"the operand reaches {far:#x}, past the end of the largest shared window "
+    size = c.lines_and_chunks()
+    far = _farthest(d, c) if size else d.start_address
+    known = (
+        size and c.major and not why_unmodelled(c.arch, d.swizzle, d.layout_code, bool(d.lbo_mode), d.base_offset, c.major, 16 * size[1])
+    )
+    reach = window_reach(d, c.major, *size) if known and size and c.major else d.start_address + 16
+    if reach > c.arch.shared_end:
+        yield _finding("A107", "start_address", f"the operand reaches {reach:#x}, past the end of the largest shared window "
                        f"({c.arch.shared_end:#x}): the read faults with CUDA error 700, it does not wrap", "check start, LBO and SBO",
                        source, Severity.TRAP)  # fmt: skip
+    elif far >= c.arch.shared_end:
+        yield _finding("A107", "start_address", f"the operand reaches {far:#x}, past the end of the largest shared window "
+                       f"({c.arch.shared_end:#x}): no fault, because each group of 8 lines begins inside, but those lines read as zero",
+                       "check start, LBO and SBO", source)  # fmt: skip
     elif c.tile_bytes is not None and far >= d.start_address + c.tile_bytes:
-        yield _finding("A107", "start_address", f"the operand reaches {far:#x}, past its {c.tile_bytes} B tile", "check LBO and SBO", source)
+        yield _finding(
+            "A107", "start_address", f"the operand reaches {far:#x}, past its {c.tile_bytes} B tile", "check LBO and SBO", source
+        )
     if 0 < d.start_address < c.arch.shared_begin:
         yield _finding("A107", "start_address", f"start address {d.start_address:#x} lies below {c.arch.shared_begin:#x}, where the system's "
                        "reserved shared memory ends", "", source, Severity.NOTE)  # fmt: skip
@@ -251,7 +266,9 @@ def type_and_major(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         yield _finding("I602", "layout_type", f"{c.fmt.name} MN-major is read with 128B_ATOM_32B only, not {d.swizzle}",
                        "write code 1 and lay the tile out in 32-byte atoms", "PTX ISA 9.7.16.3")  # fmt: skip
     if c.major == "MN" and c.fmt.bits in (8, 16) and atom:
-        yield _finding("I602", "layout_type", f"128B_ATOM_32B is for 32-bit types, not {c.fmt.name}", "write 128B (code 2)", "PTX ISA 9.7.16.3")
+        yield _finding(
+            "I602", "layout_type", f"128B_ATOM_32B is for 32-bit types, not {c.fmt.name}", "write 128B (code 2)", "PTX ISA 9.7.16.3"
+        )
     if c.major == "MN" and c.fmt.bits < 8:
         padded = c.packing == "padded" or c.fmt.bits == 6
         severity = Severity.NOTE if padded else None

@@ -1,15 +1,15 @@
 """Memory as bytes, and for every shared byte who wrote it: which transfer and which element of the tensor, or nobody.
 
-    >>> import numpy as np
-    >>> from smemsim.descriptors.tensor_map import TensorMap
-    >>> world, shared = GlobalMemory(), SharedMemory()
-    >>> a = world.place(np.arange(16 * 64, dtype=np.uint16).reshape(16, 64))
-    >>> tm = TensorMap.tiled(data_type="u16", global_address=a, global_dim=(64, 16), global_strides=(128,), box_dim=(64, 8),
-    ...                      swizzle="128B")
-    >>> _ = shared.tma_load(tm, (0, 4), smem_address=1024, source=world)
-    >>> operand = shared.read_operand(0x4000004000000040, arch="sm_90a", dtype="bf16", major="K", rows=8, k=16)
-    >>> operand.bits[1, 0], operand.coordinate(1, 0)
-    (320, (0, 5))
+>>> import numpy as np
+>>> from smemsim.descriptors.tensor_map import TensorMap
+>>> world, shared = GlobalMemory(), SharedMemory()
+>>> a = world.place(np.arange(16 * 64, dtype=np.uint16).reshape(16, 64))
+>>> tm = TensorMap.tiled(data_type="u16", global_address=a, global_dim=(64, 16), global_strides=(128,), box_dim=(64, 8),
+...                      swizzle="128B")
+>>> _ = shared.tma_load(tm, (0, 4), smem_address=1024, source=world)
+>>> operand = shared.read_operand(0x4000004000000040, arch="sm_90a", dtype="bf16", major="K", rows=8, k=16)
+>>> operand.bits[1, 0], operand.coordinate(1, 0)
+(320, (0, 5))
 """
 
 from __future__ import annotations
@@ -20,9 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.descriptors.layout import window_reach
 from smemsim.descriptors.operand import operand_addresses
+from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.descriptors.tensor_map import TensorMap
-from smemsim.errors import HardwareTrap, InputError
+from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.machine.tma import (
     ILLEGAL_ADDRESS,
     Transfer,
@@ -39,6 +41,7 @@ __all__ = ["GlobalMemory", "Operand", "SharedMemory", "ThreadWrite"]
 
 FIRST_ADDRESS = 0x7F0000000000  # where allocations begin when nobody asks for an address
 GAP = 1 << 20
+GUARD = 8  # bytes behind the window: one element of any type
 
 
 class GlobalMemory:
@@ -118,11 +121,13 @@ class SharedMemory:
     def __init__(self, arch: str = "sm_90a", *, size: int | None = None) -> None:
         machine = architecture(arch)
         self.begin = machine.shared_begin
-        self.end = machine.shared_end if size is None else self.begin + size
+        asked = machine.shared_end if size is None else self.begin + size
+        self.end = -(-asked // machine.shared_granularity) * machine.shared_granularity
         if not self.begin <= self.end <= machine.shared_end:
             raise InputError(f"size = {size} B: {arch} has 0 to {machine.shared_end - self.begin} B of shared memory a CTA")
-        n = self.end - self.begin
-        self.bytes = np.zeros(n, np.uint8)
+        n = self.end - self.begin + GUARD
+        self._memory = np.zeros(n, np.uint8)
+        self.bytes = self._memory[:-GUARD]
         self._writer = np.zeros(n, np.uint32)  # index into writers, plus 1
         self._position = np.zeros(n, np.uint32)
         self.writers: list[Transfer | ThreadWrite] = []
@@ -196,32 +201,33 @@ class SharedMemory:
             return writer, tuple(writer.tensor_coordinates(np.array(position)).tolist())
         return writer, (position,)
 
-    def read_operand(
-        self, descriptor: Any, *, arch: str, dtype: Any, major: str, rows: int, k: int, packing: str = "packed"
-    ) -> Operand:
+    def read_operand(self, descriptor: Any, *, arch: str, dtype: Any, major: str, rows: int, k: int, packing: str = "packed") -> Operand:
         """Read one operand as the tensor core does; arguments as for `operand_addresses`, for one descriptor.
 
-        Raises HardwareTrap when the operand leaves the window.
+        Raises HardwareTrap when the operand leaves the window (see `window_reach`: the last lines may, and read as zero).
         """
         address = operand_addresses(descriptor, arch=arch, dtype=dtype, major=major, rows=rows, k=k, packing=packing)
         if address.ndim != 2:
             raise InputError("read_operand takes one descriptor at a time")
         fmt = element_format(dtype)
-        size = 2 if fmt.bits == 6 else -(-fmt.bits // 8)  # a 6-bit element may straddle two bytes
-        if address.size and int(address.max()) + size > self.end:
+        d = SmemDescriptor.decode(descriptor.encode() if isinstance(descriptor, SmemDescriptor) else descriptor, arch=arch)
+        along, lines = (k, rows) if major == "K" else (rows, k)
+        farthest = window_reach(d, major, lines, -(-along // fmt.elements_per_chunk(packing)))
+        if farthest > self.end:
             raise HardwareTrap(
-                f"the operand reaches shared address {int(address.max()) + size - 1:#x}, past the end of the window ({self.end:#x})",
-                cuda_error=ILLEGAL_ADDRESS,
+                f"the operand reaches {farthest:#x}, past the end of the CTA's shared window ({self.end:#x})", cuda_error=ILLEGAL_ADDRESS
             )
         if address.size and int(address.min()) < self.begin:
-            raise InputError(f"the operand begins at {int(address.min()):#x}, in the system's shared memory below {self.begin:#x}")
-        at = address.astype(np.int64) - self.begin
+            raise Unmodelled(f"the operand begins at {int(address.min()):#x}; nobody knows what the system keeps below {self.begin:#x}")
+        size = 2 if fmt.bits == 6 else -(-fmt.bits // 8)  # a 6-bit element may straddle two bytes
+        # Lines past the end that do not fault read as zero: they find the guard behind the window, which nobody writes.
+        at = np.minimum(address.astype(np.int64), self.end) - self.begin
         reach = at[..., None] + np.arange(size)
         writer, position = self._writer[reach], self._position[reach]
         torn = (writer != writer[..., :1]).any(-1) | (np.diff(position.astype(np.int64), axis=-1) != 1).any(-1) & (writer[..., 0] > 0)
         return Operand(
             address,
-            _element_bits(self.bytes[reach], fmt.bits, fmt.elements_per_chunk(packing), major),
+            _element_bits(self._memory[reach], fmt.bits, fmt.elements_per_chunk(packing), major),
             writer[..., 0].astype(np.int64) - 1,
             position[..., 0],
             torn,
@@ -238,4 +244,3 @@ def _element_bits(raw: np.ndarray, bits: int, per_chunk: int, major: str) -> np.
         index = np.arange(raw.shape[1])[None, :] if major == "K" else np.arange(raw.shape[0])[:, None]
         value = value >> (index % per_chunk * bits % 8).astype(np.uint64) & np.uint64((1 << bits) - 1)
     return value.astype({64: np.uint64, 32: np.uint32, 16: np.uint16}.get(bits, np.uint8))
-

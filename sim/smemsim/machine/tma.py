@@ -18,7 +18,7 @@ from smemsim.spec.tensor_map import LIMITS, SWIZZLES, Interleave
 
 __all__ = ["Transfer", "tma_load", "tma_load_bytes", "tma_store"]
 
-SHARED_END = ARCHITECTURES["sm_90a"].shared_end
+SHARED_END, GRANULARITY = ARCHITECTURES["sm_90a"].shared_end, ARCHITECTURES["sm_90a"].shared_granularity
 ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS = 700, 715, 716
 
 
@@ -141,10 +141,9 @@ def tma_load_bytes(
     if len(transfer.chunk_shared) and int(transfer.chunk_shared.max()) + 16 > len(memory):
         raise InputError(f"shared has {len(memory)} bytes: the box reaches shared address {int(transfer.chunk_shared.max()) + 15:#x}")
     check_covered(transfer, tm.global_address, len(tensor), "global_")
-    owners = np.zeros((2, len(memory)), np.uint32)
-    loops.copy_chunks(
-        transfer.chunk_shared, transfer.chunk_global, transfer.chunk_valid, fill_bytes(tm), tm.global_address, memory, tensor, 0, *owners, 1
-    )
+    writer, position = np.zeros((2, len(memory)), np.uint32)
+    chunks = transfer.chunk_shared, transfer.chunk_global, transfer.chunk_valid
+    loops.copy_chunks(*chunks, fill_bytes(tm), tm.global_address, memory, tensor, 0, writer, position, 1)
     return memory
 
 
@@ -189,7 +188,7 @@ def _transfer(tm: TensorMap, coordinates: Any, smem_address: Any, shared_end: in
     _check_modelled(tm)
     mode, itemsize = tm.swizzle_mode, tm.type_row.itemsize
     pitch = row_pitch(tm.box_dim[0] * itemsize, mode.width)
-    _check_traps(tm, at, address, is_store)
+    _check_coordinates(tm, at, is_store)
     rank = tm.rank
     dim, stride, box, step, position = (np.ones(5, np.int64) for _ in range(5))
     dim[:rank], box[:rank], step[:rank] = tm.global_dim, tm.box_dim, tm.element_strides
@@ -202,13 +201,33 @@ def _transfer(tm: TensorMap, coordinates: Any, smem_address: Any, shared_end: in
     n = rows * (tm.box_dim[0] * itemsize // 16)
     shared, source, valid = np.empty(n, np.uint32), np.empty(n, np.int64), np.empty(n, np.uint8)
     loops.tile_chunks(
-        position, dim, stride, box, step, itemsize, tm.global_address, address, pitch, mode.mask, mode.shift, is_store, shared, source, valid
+        position,
+        dim,
+        stride,
+        box,
+        step,
+        itemsize,
+        tm.global_address,
+        address,
+        pitch,
+        mode.mask,
+        mode.shift,
+        is_store,
+        shared,
+        source,
+        valid,
     )
-    if n and int(shared.max()) + 16 > shared_end:
+    touched = shared[valid > 0] if is_store else shared  # a store does not read what it clips; a load writes its fill
+    if len(touched) and int(touched.max()) + 16 > -(-shared_end // GRANULARITY) * GRANULARITY:
         direction = "reads" if is_store else "writes"
         raise HardwareTrap(
-            f"the box {direction} shared bytes up to {int(shared.max()) + 15:#x}, past the end of the CTA's shared window ({shared_end:#x})",
+            f"the box {direction} shared bytes up to {int(touched.max()) + 15:#x}, past the end of the CTA's shared window ({shared_end:#x})",
             cuda_error=ILLEGAL_ADDRESS,
+        )
+    if address % LIMITS.smem_alignment:
+        raise HardwareTrap(
+            f"smem_address = {address:#x}: needs a multiple of {LIMITS.smem_alignment} B, with and without swizzle",
+            cuda_error=MISALIGNED_ADDRESS,
         )
     return Transfer(tm, at, address, is_store, shared, source, valid)
 
@@ -239,8 +258,14 @@ def _check_modelled(tm: TensorMap) -> None:
         raise InputError(f"global_address = {tm.global_address:#x}: no GPU has an address that large")
 
 
-def _check_traps(tm: TensorMap, at: tuple[int, ...], address: int, is_store: bool) -> None:
+def _check_coordinates(tm: TensorMap, at: tuple[int, ...], is_store: bool) -> None:
     itemsize = tm.type_row.itemsize
+    for i, n in enumerate(tm.global_dim):
+        if n > LIMITS.max_usable_dim:
+            raise HardwareTrap(
+                f"global_dim[{i}] = {n}: every transfer with a dimension above 2^31 traps, although the driver encodes up to 2^32",
+                cuda_error=ILLEGAL_INSTRUCTION,
+            )
     if at[0] * itemsize % 16:
         raise HardwareTrap(
             f"coordinates[0] = {at[0]} x {itemsize} B = {at[0] * itemsize} B: the box must start on a multiple of 16 B, "
@@ -251,8 +276,3 @@ def _check_traps(tm: TensorMap, at: tuple[int, ...], address: int, is_store: boo
         for i, c in enumerate(at):
             if c < 0:
                 raise HardwareTrap(f"coordinates[{i}] = {c}: a store cannot start below 0", cuda_error=ILLEGAL_INSTRUCTION)
-    if address % LIMITS.smem_alignment:
-        raise HardwareTrap(
-            f"smem_address = {address:#x}: needs a multiple of {LIMITS.smem_alignment} B, with and without swizzle",
-            cuda_error=MISALIGNED_ADDRESS,
-        )

@@ -23,6 +23,7 @@ class Architecture:
     shared_end: int
     absolute_lbo: bool  # descriptor bit 52 is the absolute-address mode of 48-byte rows
     source: str
+    shared_granularity: int = 128  # a CTA's window ends on a multiple of this, whatever size it asked for
 
 
 # fmt: off

@@ -19,6 +19,8 @@ class Severity(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Code:
+    """A code's number, its slug, and the severity its findings have unless they say otherwise."""
+
     number: str
     slug: str
     severity: Severity

@@ -139,6 +139,7 @@ class Limits:
     address_alignment: int = 16
     address_alignment_32b: int = 32  # with INTERLEAVE_32B, and for the ALIGN16B types
     max_dim: int = 1 << 32
+    max_usable_dim: int = 1 << 31  # transfers trap above it: traces tma_loads_far, tma_load_traps
     max_stride: int = (1 << 40) - 1
     max_box: int = 256
     max_element_stride: int = 8
@@ -156,8 +157,8 @@ def corner_bits(rank: int) -> int:
     return {3: 16, 4: 8, 5: 5}[rank]
 
 
-def _at(word: int, high: int, low: int, **more: int) -> Field:
-    return Field(32 * word + high, 32 * word + low, **more)
+def _at(word: int, high: int, low: int, *, plus: int = 0, want: int | None = None) -> Field:
+    return Field(32 * word + high, 32 * word + low, plus=plus, want=want)
 
 
 # fmt: off

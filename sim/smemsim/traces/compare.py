@@ -7,13 +7,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from smemsim.descriptors.layout import window_reach
 from smemsim.descriptors.operand import operand_addresses
+from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import HardwareTrap, TensorMapError
 from smemsim.machine.memory import GlobalMemory, SharedMemory
 from smemsim.machine.tma import Transfer, fill_bytes, tma_load, tma_store
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import RULES
+from smemsim.spec.formats import element_format
 from smemsim.traces.format import Suite
 from smemsim.traces.outcome import Case, Outcome, agree, differ
 
@@ -29,7 +32,8 @@ class Comparer(Protocol):
     columns: dict[str, int]
 
     def __init__(self, suite: Suite) -> None: ...
-    def case(self, index: int) -> Case: ...
+    def case(self, index: int) -> Case:
+        """Compare one case."""
 
 
 def _trapped(recorded: int, rule: str, call: Callable[[], Any]) -> tuple[Any, Outcome | None]:
@@ -41,7 +45,9 @@ def _trapped(recorded: int, rule: str, call: Callable[[], Any]) -> tuple[Any, Ou
     if error == recorded:
         return result, (agree(1) if error else None)
     said = {0: "runs"}
-    first = f"hardware {said.get(recorded, f'traps with CUDA error {recorded}')} | model {said.get(error, f'traps with CUDA error {error}')}"
+    first = (
+        f"hardware {said.get(recorded, f'traps with CUDA error {recorded}')} | model {said.get(error, f'traps with CUDA error {error}')}"
+    )
     return result, Outcome(1, 1, first, (), RULES[rule], "outcome")
 
 
@@ -58,7 +64,7 @@ class WgmmaOperand:
 
     def case(self, index: int) -> Case:
         """Compare the addresses, or the trap."""
-        a = self.suite.arrays
+        a, machine = self.suite.arrays, architecture(self.suite.arch)
         word, rows, k = int(a["descriptor"][index]), int(a["rows"][index]), int(a["k"][index])
         dtype, major = str(a["dtype"][index]), str(a["major"][index])
         arguments: dict[str, Any] = {"arch": self.suite.arch, "dtype": dtype, "major": major, "rows": rows, "k": k}
@@ -67,10 +73,13 @@ class WgmmaOperand:
         end = int(a["window_end"][index])
 
         def model() -> np.ndarray:
-            address = operand_addresses(word, **arguments)
-            if int(address.max(initial=0)) >= end:
+            along, lines = (k, rows) if major == "K" else (rows, k)
+            chunks = -(-along // element_format(dtype).elements_per_chunk())
+            granted = -(-end // machine.shared_granularity) * machine.shared_granularity
+            if window_reach(SmemDescriptor.decode(word, arch=machine.name), major, lines, chunks) > granted:
                 raise HardwareTrap("past the window", cuda_error=700)
-            return address
+            address = operand_addresses(word, **arguments)
+            return np.where(address < end, address, 0)  # past the end no byte is coded, and zero is read
 
         address, outcome = _trapped(int(a["status"][index]), "operand.window", model)
         if outcome:
@@ -78,8 +87,7 @@ class WgmmaOperand:
         hardware = self.suite.ragged("address", index).reshape(rows, k)
         swizzled = word >> 62
         # What lies below the first user byte belongs to the system: hardware reads it without a fault, its contents are not ours.
-        begin = architecture(self.suite.arch).shared_begin
-        seen = np.where(address < begin, address, hardware)
+        seen = np.where((address > 0) & (address < machine.shared_begin), address, hardware)
 
         def describe(at: tuple[int, ...]) -> str:
             return f"row {at[0]}, k {at[1]}: hardware {int(hardware[at]):#x} | model {int(address[at]):#x}"
@@ -170,6 +178,11 @@ class TmaTransfer:
         both = np.full((2, size), UNTOUCHED, np.int64)
         both[0, first - low : first - low + len(hardware)] = hardware
         both[1, begin - low : begin - low + len(model)] = model
+        # Bytes below the first user byte, and those a window is rounded up by, are neither coded for a store nor looked at after a load.
+        reserved, end = architecture(self.suite.arch).shared_begin, int(self.suite.arrays["window_end"][index])
+        place = both[1] if self.is_store else np.arange(low, low + size)
+        hidden = ((place >= 0) & (place < reserved)) | (place >= end)
+        both[0, hidden] = both[1, hidden]
         rule = "tma.store_clip" if self.is_store else "tma.placement"
         base = transfer.tensor_map.global_address
 

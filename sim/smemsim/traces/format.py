@@ -121,7 +121,7 @@ def _read_manifest(path: pathlib.Path) -> dict[str, Any]:
             raise TraceError(f"{path}: '{key}' is missing or not a {kind.__name__}; the manifest is damaged")
     if isinstance(manifest["cases"], bool) or manifest["cases"] < 0:
         raise TraceError(f"{path}: 'cases' is {manifest['cases']}, which no suite has; the manifest is damaged")
-    return manifest
+    return dict(manifest)
 
 
 def _read_array(bundle: Any, name: str, about: Any, where: pathlib.Path) -> np.ndarray:

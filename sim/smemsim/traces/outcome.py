@@ -57,7 +57,8 @@ def grid_map(wrong: np.ndarray, columns: int) -> tuple[str, ...]:
         wrong = np.pad(wrong, (0, -len(wrong) % 128)).reshape(-1, 128)
     grid = wrong.reshape(wrong.shape[0], -1)
     grid = np.pad(grid, ((0, 0), (0, -grid.shape[1] % columns)))
-    cells = grid.reshape(grid.shape[0], -1, columns).any(-1)
+    cells: np.ndarray = grid.reshape(grid.shape[0], -1, columns).max(axis=-1)
     rows = -(-cells.shape[0] // MAP_ROWS)
-    cells = np.pad(cells, ((0, -cells.shape[0] % rows), (0, 0))).reshape(-1, rows, cells.shape[1]).any(1)[:, :MAP_COLUMNS]
-    return tuple("".join("x" if cell else "." for cell in line) for line in cells)
+    cells = np.pad(cells, ((0, -cells.shape[0] % rows), (0, 0))).reshape(-1, rows, cells.shape[1])
+    merged: np.ndarray = cells.max(axis=1)[:, :MAP_COLUMNS]
+    return tuple("".join("x" if cell else "." for cell in line) for line in merged.tolist())

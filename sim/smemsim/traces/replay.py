@@ -92,7 +92,10 @@ def _reproduce(suite: Suite, case: int) -> str:
 
 def _difference_lines(suite: Suite, d: Difference) -> list[str]:
     outcome = d.outcome
-    lines = [f"  case {d.case}: {d.title}", f"  {outcome.differing:,} of {outcome.compared:,} {outcome.what} differ.  first: {outcome.first}"]
+    lines = [
+        f"  case {d.case}: {d.title}",
+        f"  {outcome.differing:,} of {outcome.compared:,} {outcome.what} differ.  first: {outcome.first}",
+    ]
     lines += [f"    {line}" for line in outcome.map]
     if outcome.rule:
         lines.append(f"  rule in force: {outcome.rule}")
