@@ -32,7 +32,7 @@ from wgmma_kernels import TYPES, WINDOW_BEGIN, WINDOW_END, Variant  # noqa: E402
 
 UNTOUCHED, FILL = -2, -1  # of elements; a filled byte of a transfer is FILLED minus the byte
 FILLED = -256
-ARCH = "sm_90a"
+ARCH = "sm_90a"  # or what --arch says
 
 
 # ------------------------------------------------------------------------------------------------------------------------ pieces
@@ -44,11 +44,12 @@ def build_all() -> dict[str, pathlib.Path]:
     by_type = collections.defaultdict(list)
     for v in wgmma_kernels.variants():
         by_type[v.dtype].append(v)
-    jobs = {f"wgmma_{dtype}": wgmma_kernels.source(chosen) for dtype, chosen in by_type.items()}
-    for name in ("tma_probes", "reference_gemm"):
-        jobs[name] = (HERE / f"{name}.cu").read_text()
+    jobs = {"tma_probes": (HERE / "tma_probes.cu").read_text()}
+    if ARCH == "sm_90a":
+        jobs |= {f"wgmma_{dtype}": wgmma_kernels.source(chosen) for dtype, chosen in by_type.items()}
+        jobs |= {name: (HERE / f"{name}.cu").read_text() for name in ("tile_probe", "reference_gemm")}
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        return dict(zip(jobs, pool.map(lambda job: device.build(*job), jobs.items()), strict=True))
+        return dict(zip(jobs, pool.map(lambda job: device.build(*job, ARCH), jobs.items()), strict=True))
 
 
 def source_of(suite: str, seed: int) -> dict[str, Any]:
@@ -358,7 +359,7 @@ def in_processes(what: str, chosen: list[Any]) -> list[dict[str, Any]]:
         with tempfile.NamedTemporaryFile("w+", suffix=".json") as file:
             json.dump(case, file)
             file.flush()
-            command = [sys.executable, __file__, "--one", what, file.name]
+            command = [sys.executable, __file__, "--arch", ARCH, "--one", what, file.name]
             done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
         if not lines:
@@ -465,7 +466,7 @@ def tma_wgmma(bench: Bench, out: pathlib.Path) -> None:
             all_maps += b"".join(encoded)
         answer = bench.api.Buffer(len(members) * 3 * 1024 * 4)
         bench.device.launch(
-            bench.function("tma_probes", name, window),
+            bench.function("tile_probe", name, window),
             len(members),
             window,
             bench.device.array(np.frombuffer(packed, np.uint8)),
@@ -583,6 +584,7 @@ def reference_gemm(bench: Bench, out: pathlib.Path) -> None:
     )
 
 
+TMA_SUITES = ("tma_loads", "tma_loads_far", "tma_load_traps", "tma_stores", "tma_store_traps")
 SUITES: dict[str, Callable[[Bench, pathlib.Path], None]] = {
     f.__name__: f
     for f in (
@@ -602,11 +604,14 @@ SUITES: dict[str, Callable[[Bench, pathlib.Path], None]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("golden") / ARCH)
+    parser.add_argument("--arch", default=ARCH, choices=("sm_90a", "sm_100a", "sm_103a"))
+    parser.add_argument("--out", type=pathlib.Path, help="default: golden/ARCH")
     parser.add_argument("--build", action="store_true", help="compile the kernels and stop")
     parser.add_argument("--one", nargs=2, metavar=("WHAT", "FILE"), help=argparse.SUPPRESS)
     parser.add_argument("suite", nargs="*", help=f"of: {' '.join(SUITES)} (default: all)")
     arguments = parser.parse_args()
+    globals()["ARCH"] = arguments.arch
+    available = SUITES if ARCH == "sm_90a" else TMA_SUITES
     if arguments.build:
         for path in build_all().values():
             print(path)
@@ -615,13 +620,13 @@ def main() -> None:
         what, file = arguments.one
         print(json.dumps(run_one(what, json.loads(pathlib.Path(file).read_text()))))
         return
-    unknown = [name for name in arguments.suite if name not in SUITES]
+    unknown = [name for name in arguments.suite if name not in available]
     if unknown:
-        parser.error(f"no such suite: {', '.join(unknown)}")
+        parser.error(f"no such suite for {ARCH}: {', '.join(unknown)}; there are {', '.join(available)}")
     bench = Bench()
-    for name in arguments.suite or SUITES:
+    for name in arguments.suite or available:
         print(f"capturing {name}", file=sys.stderr)
-        SUITES[name](bench, arguments.out)
+        SUITES[name](bench, arguments.out or pathlib.Path("golden") / ARCH)
 
 
 if __name__ == "__main__":

@@ -122,16 +122,16 @@ def encode_tiled(arguments: dict[str, Any], global_address: int) -> bytes:
     return ctypes.string_at(tensor_map.getPtr(), 128)
 
 
-def build(name: str, text: str, arch: str = "90a") -> pathlib.Path:
+def build(name: str, text: str, arch: str) -> pathlib.Path:
     """Compile CUDA C++ to a cubin, once for each text and compiler."""
     folder = HERE / "build"
     folder.mkdir(exist_ok=True)
     headers = "".join(p.read_text() for p in sorted(HERE.glob("*.cuh")))
-    digest = hashlib.sha256((text + headers).encode()).hexdigest()
+    digest = hashlib.sha256((arch + text + headers).encode()).hexdigest()
     cubin = folder / f"{name}-{digest[:16]}.cubin"
     if not cubin.exists():
         source = folder / f"{name}.cu"
         source.write_text(text)
-        code = f"-gencode=arch=compute_{arch},code=sm_{arch}"
+        code = f"-gencode=arch={arch.replace('sm', 'compute')},code={arch}"
         subprocess.run(["nvcc", "-cubin", code, "-I", str(HERE), "-o", str(cubin), str(source)], check=True)
     return cubin

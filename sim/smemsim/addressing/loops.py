@@ -9,7 +9,7 @@ from smemsim.addressing import operand as _operand
 from smemsim.addressing import swizzle as _swizzle
 from smemsim.addressing import tma as _tma
 
-__all__ = ["copy_chunks", "count_differences", "operand_addresses", "tile_chunks"]
+__all__ = ["copy_chunks", "operand_addresses", "tile_chunks"]
 
 compiled = njit(cache=True, nogil=True, error_model="numpy")
 
@@ -125,7 +125,10 @@ def tile_chunks(  # type: ignore[no-untyped-def]
     """Every 16-byte chunk of a box: its shared address, the global address it belongs to, and how many bytes are in bounds.
 
     All arrays have five entries, those past the rank being 1 (box, step, dim) or 0; `stride[i]` is the byte stride of dimension i.
+    Returns the end of the shared bytes that are touched (a store does not read what it clips, a load writes its fill), and begin and
+    end of the global bytes.
     """
+    shared_end, low, high = 0, 0, 0
     inner = box[0] * itemsize // 16
     first_byte = coordinates[0] * itemsize
     n, row = 0, 0
@@ -148,8 +151,15 @@ def tile_chunks(  # type: ignore[no-untyped-def]
                             valid[n] = store_bytes_in_bounds(first_byte + 16 * chunk, dim[0] * itemsize)
                         else:
                             valid[n] = bytes_in_bounds(first_byte + 16 * chunk, dim[0] * itemsize)
+                        if valid[n] > 0:
+                            if high == 0 or source[n] < low:
+                                low = source[n]
+                            high = max(high, source[n] + valid[n])
+                        if valid[n] > 0 or not is_store:
+                            shared_end = max(shared_end, np.int64(shared[n]) + 16)  # type: ignore[assignment]
                         n += 1
                     row += 1
+    return shared_end, low, high
 
 
 @compiled
@@ -158,24 +168,19 @@ def copy_chunks(shared, source, valid, fill, origin, memory, tensor, shared_begi
 
     `tensor[0]` is the byte at global address `origin`; bytes out of bounds become `fill` (one element, repeated).
     """
+    sixteen = np.uintp(16)
     for n in range(shared.shape[0]):
-        to = shared[n] - shared_begin
-        for b in range(valid[n]):
-            memory[to + b] = tensor[source[n] - origin + b]
-        for b in range(valid[n], 16):
-            memory[to + b] = fill[b % fill.shape[0]]
-        for b in range(16):
+        to = np.uintp(shared[n] - shared_begin)
+        if valid[n] == sixteen:
+            at = np.uintp(source[n] - origin)
+            for b in range(sixteen):
+                memory[to + b] = tensor[at + b]
+        else:
+            for b in range(valid[n]):
+                memory[to + np.uintp(b)] = tensor[source[n] - origin + b]
+            for b in range(valid[n], 16):
+                memory[to + np.uintp(b)] = fill[b % fill.shape[0]]
+        first = np.uint32(16 * n)
+        for b in range(sixteen):
             writer[to + b] = transfer
-            position[to + b] = 16 * n + b
-
-
-@compiled
-def count_differences(a, b):  # type: ignore[no-untyped-def]
-    """(number of differing entries, index of the first) of two flat arrays; (0, -1) when they are the same."""
-    count, first = 0, -1
-    for i in range(a.shape[0]):
-        if a[i] != b[i]:
-            if count == 0:
-                first = i
-            count += 1
-    return count, first
+            position[to + b] = np.uint32(first + np.uint32(b))

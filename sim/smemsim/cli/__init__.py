@@ -1,1 +1,53 @@
-"""The command line: `smemsim decode`, `map`, `replay`."""
+"""The command line: `smemsim decode`, `map`, `replay`.
+
+Exit codes: 0 fine or identical, 1 a finding or a difference, 2 bad input, 3 not modelled.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from smemsim import __version__
+from smemsim.cli.decode import decode
+from smemsim.cli.map import map_command
+from smemsim.cli.replay import replay
+from smemsim.errors import SmemsimError, Unmodelled
+
+__all__ = ["main"]
+
+
+class _Group(click.Group):
+    """Turns every smemsim error into a sentence on stderr and its exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Unmodelled as e:
+            click.echo(f"smemsim: not modelled: {e}", err=True)
+            ctx.exit(3)
+        except SmemsimError as e:
+            click.echo(f"smemsim: {e}", err=True)
+            ctx.exit(2)
+        except BrokenPipeError:
+            sys.stderr.close()  # the reader has seen enough
+            ctx.exit(0)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(__version__, prog_name="smemsim", message="%(prog)s %(version)s")
+def main() -> None:
+    """Which byte does the tensor core read? Decode descriptors, map operands, replay hardware traces.
+
+    \b
+    smemsim decode 0x4000404000010040 --arch sm_100a
+    smemsim map 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 16 --k 16
+    smemsim replay golden/
+    """
+
+
+main.add_command(decode)
+main.add_command(map_command)
+main.add_command(replay)

@@ -243,10 +243,14 @@ def aliases(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         (l0, c0), (l1, c1), address = first
         per_chunk = c.fmt.elements_per_chunk(c.packing) if c.fmt else 1
         names = ("row", "k") if c.major == "K" else ("k", "row")
-        yield _finding("D307", "stride_byte_offset" if l0 != l1 else "leading_byte_offset",
+        mode = MODES[d.swizzle]
+        groups_differ = l0 // mode.k_rows != l1 // mode.k_rows
+        steps_lines = groups_differ == (c.major == "K" or bool(mode.mask))  # unswizzled MN-major exchanges the roles
+        field = "stride_byte_offset" if steps_lines else "leading_byte_offset"
+        yield _finding("D307", field,
                        f"{shared} of {lines * chunks} chunks alias earlier ones: ({names[0]} {l0}, {names[1]} {c0 * per_chunk}) and "
                        f"({names[0]} {l1}, {names[1]} {c1 * per_chunk}) are both at {address:#x}",
-                       f"LBO = {d.leading_byte_offset} B, SBO = {d.stride_byte_offset} B: make the strides at least as large as what they step over",
+                       f"{field} = {getattr(d, field)} B steps over an atom of {mode.k_rows} x {mode.width} B = {mode.k_rows * mode.width} B",
                        source)  # fmt: skip
 
 

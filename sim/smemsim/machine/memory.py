@@ -155,7 +155,7 @@ class SharedMemory:
 
         transfer = tma_load(tm, coordinates, smem_address=smem_address, shared_end=self.end)
         check_plain(tm)
-        if len(transfer.chunk_shared) and int(transfer.chunk_shared.min()) < self.begin:
+        if smem_address < self.begin:
             raise InputError(f"smem_address = {smem_address:#x}: below {self.begin:#x} lies the system's shared memory")
         begin, data = self._tensor(transfer, source)
         self.writers.append(transfer)
@@ -183,10 +183,10 @@ class SharedMemory:
 
     @staticmethod
     def _tensor(transfer: Transfer, memory: GlobalMemory) -> tuple[int, np.ndarray]:
-        touched = transfer.chunk_global[transfer.chunk_valid > 0]
-        if not len(touched):
+        low, high = transfer.global_span
+        if not high:
             return 0, np.zeros(1, np.uint8)
-        begin, data = memory.region(int(touched.min()))
+        begin, data = memory.region(low)
         check_covered(transfer, begin, len(data), "the array there")
         return begin, data
 

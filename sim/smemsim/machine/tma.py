@@ -38,6 +38,7 @@ class Transfer:
     chunk_shared: np.ndarray
     chunk_global: np.ndarray
     chunk_valid: np.ndarray
+    global_span: tuple[int, int]  # begin and end of the global bytes that are touched; (0, 0) for none
 
     @property
     def transaction_bytes(self) -> int:
@@ -167,12 +168,8 @@ def check_plain(tm: TensorMap) -> None:
 
 def check_covered(transfer: Transfer, begin: int, size: int, what: str) -> None:
     """InputError unless every byte the transfer touches lies in global bytes begin … begin + size."""
-    inside = transfer.chunk_valid > 0
-    if not inside.any():
-        return
-    low = int(transfer.chunk_global[inside].min())
-    high = int((transfer.chunk_global + transfer.chunk_valid)[inside].max())
-    if low < begin or high > begin + size:
+    low, high = transfer.global_span
+    if high and (low < begin or high > begin + size):
         raise InputError(
             f"{what} covers global {begin:#x} to {begin + size:#x}: the box needs {low:#x} to {high:#x}; check global_address and strides"
         )
@@ -190,7 +187,7 @@ def _transfer(tm: TensorMap, coordinates: Any, smem_address: Any, shared_end: in
     pitch = row_pitch(tm.box_dim[0] * itemsize, mode.width)
     _check_coordinates(tm, at, is_store)
     rank = tm.rank
-    dim, stride, box, step, position = (np.ones(5, np.int64) for _ in range(5))
+    dim, stride, box, step, position = np.ones((5, 5), np.int64)
     dim[:rank], box[:rank], step[:rank] = tm.global_dim, tm.box_dim, tm.element_strides
     stride[1:rank] = tm.global_strides
     position[:] = 0
@@ -200,28 +197,13 @@ def _transfer(tm: TensorMap, coordinates: Any, smem_address: Any, shared_end: in
         rows *= tile_size(size, each)
     n = rows * (tm.box_dim[0] * itemsize // 16)
     shared, source, valid = np.empty(n, np.uint32), np.empty(n, np.int64), np.empty(n, np.uint8)
-    loops.tile_chunks(
-        position,
-        dim,
-        stride,
-        box,
-        step,
-        itemsize,
-        tm.global_address,
-        address,
-        pitch,
-        mode.mask,
-        mode.shift,
-        is_store,
-        shared,
-        source,
-        valid,
-    )
-    touched = shared[valid > 0] if is_store else shared  # a store does not read what it clips; a load writes its fill
-    if len(touched) and int(touched.max()) + 16 > -(-shared_end // GRANULARITY) * GRANULARITY:
-        direction = "reads" if is_store else "writes"
+    shape = (dim, stride, box, step, itemsize)
+    target = (address, pitch, mode.mask, mode.shift, is_store)
+    end, low, high = loops.tile_chunks(position, *shape, tm.global_address, *target, shared, source, valid)
+    if end > -(-shared_end // GRANULARITY) * GRANULARITY:
         raise HardwareTrap(
-            f"the box {direction} shared bytes up to {int(touched.max()) + 15:#x}, past the end of the CTA's shared window ({shared_end:#x})",
+            f"the box {'reads' if is_store else 'writes'} shared bytes up to {end - 1:#x}, past the end of the CTA's shared window "
+            f"({shared_end:#x})",
             cuda_error=ILLEGAL_ADDRESS,
         )
     if address % LIMITS.smem_alignment:
@@ -229,7 +211,7 @@ def _transfer(tm: TensorMap, coordinates: Any, smem_address: Any, shared_end: in
             f"smem_address = {address:#x}: needs a multiple of {LIMITS.smem_alignment} B, with and without swizzle",
             cuda_error=MISALIGNED_ADDRESS,
         )
-    return Transfer(tm, at, address, is_store, shared, source, valid)
+    return Transfer(tm, at, address, is_store, shared, source, valid, (int(low), int(high)))
 
 
 def _coordinates(tm: TensorMap, coordinates: Any) -> tuple[int, ...]:

@@ -1,0 +1,5 @@
+"""`python -m smemsim`."""
+
+from smemsim.cli import main
+
+main(prog_name="smemsim")

@@ -1,0 +1,55 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from smemsim.errors import InputError
+from smemsim.spec.architectures import ARCHITECTURES
+from smemsim.spec.formats import FORMATS
+
+__all__ = ["arch_option", "json_option", "operand_options", "parse_word"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def parse_word(text: str) -> int:
+    """A descriptor word as people paste it: 0x…, 0b…, decimal, hex digits alone, with _ or ' or L suffixes.
+
+    >>> hex(parse_word("0x4000'4040'0001'0040ULL")), hex(parse_word("4000404000010040")), parse_word("-1")
+    ('0x4000404000010040', '0x4000404000010040', -1)
+    """
+    cleaned = text.strip().lower().replace("_", "").replace("'", "").rstrip("ul")
+    for base in (0, 16):
+        if base == 16 and len(cleaned) != 16:
+            continue  # 16 digits without 0x are taken for hex only when they cannot be decimal
+        try:
+            return int(cleaned, base)
+        except ValueError:
+            continue
+    raise InputError(f"{text!r} is not a 64-bit word; write it as 0x… or in decimal")
+
+
+arch_option = click.option("--arch", metavar="ARCH", help=f"Architecture: {', '.join(ARCHITECTURES)}.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def operand_options(*, required: bool) -> Callable[[F], F]:
+    """--dtype --major --rows --k --packing."""
+    options = (
+        click.option("--dtype", required=required, metavar="TYPE", help=f"Element type: {' '.join(FORMATS)}."),
+        click.option("--major", required=required, metavar="K|MN", help="Which axis is contiguous."),
+        click.option("--rows", type=int, required=required, help="M or N elements of one instruction's operand."),
+        click.option("--k", type=int, required=required, help="K elements of one instruction's operand."),
+        click.option("--packing", default="packed", show_default=True, help="4-bit types: packed (mxf4) or padded (f8f6f4)."),
+    )
+
+    def decorate(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate

@@ -1,0 +1,57 @@
+"""`smemsim replay`: hold golden traces against the model."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import click
+
+from smemsim.cli.options import json_option
+
+__all__ = ["replay"]
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=pathlib.Path), metavar="[PATH]...")
+@click.option("--case", type=int, help="Replay this case alone, of one trace.")
+@json_option
+@click.pass_context
+def replay(ctx: click.Context, paths: tuple[pathlib.Path, ...], case: int | None, as_json: bool) -> None:
+    """Compare every trace at or below PATH (default: golden) with the model.
+
+    Exit code 0 when nothing differs, 1 for a difference, 2 for a trace that cannot be read, 3 when some case is not modelled.
+
+    \b
+    smemsim replay golden/
+    smemsim replay golden/sm_90a/tma_stores --case 17
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from smemsim.errors import InputError
+    from smemsim.show.console import stderr
+    from smemsim.traces.format import find_suites, load_suite
+    from smemsim.traces.replay import replay_suite
+
+    folders = [folder for path in paths or (pathlib.Path("golden"),) for folder in find_suites(path)]
+    if case is not None and len(folders) != 1:
+        raise InputError(f"--case {case}: name one trace; there are {len(folders)} at the given paths")
+    reports = []
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=stderr(), transient=True, disable=not stderr().is_terminal) as progress:
+        for folder in folders:
+            suite = load_suite(folder)
+            task = progress.add_task(suite.name, total=len(suite) if case is None else 1)
+            report = replay_suite(suite, case=case, progress=lambda _, task=task: progress.advance(task))  # type: ignore[misc]
+            progress.remove_task(task)
+            reports.append(report)
+            if not as_json:
+                click.echo(report.text())
+    cases, values = sum(r.cases for r in reports), sum(r.compared for r in reports)
+    differing, unmodelled = sum(r.differing for r in reports), sum(len(r.unmodelled) for r in reports)
+    if as_json:
+        click.echo(json.dumps({"same": not differing, "suites": [r.as_dict() for r in reports]}, indent=1))
+    else:
+        verdict = "no difference" if not differing else f"{differing:,} cases differ"
+        click.echo(f"{len(reports)} traces, {cases:,} cases, {values:,} values: {verdict}")
+    ctx.exit(1 if differing else 3 if unmodelled else 0)
