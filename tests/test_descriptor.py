@@ -1,11 +1,13 @@
 """`SmemDescriptor`: every 64-bit word is one, kernels advance it by adding, and each rule of `problems` fires where it must and only there."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import descriptors, examples, words
+from strategies import CLASSIC, descriptors, examples, words
 
-from smemsim import InputError, LboMode, Severity, SmemDescriptor, Swizzle
+from smemsim import InputError, LboMode, Severity, SmemDescriptor, Swizzle, operand_addresses
 from smemsim.descriptors import problems
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.swizzles import MODES
@@ -122,7 +124,7 @@ def test_a_descriptor_moves_in_whole_steps_of_16_bytes(by):
         ({"stride_byte_offset": 1 << 18}, "stride_byte_offset = 262144 B"),
         ({"stride_byte_offset": "1024"}, "stride_byte_offset = '1024': needs a whole number of B"),
         ({"base_offset": 8}, "base_offset = 8: needs a value from 0 to 7"),
-        ({"swizzle": "256B"}, "swizzle = '256B': sm_90a descriptors have none, 128B, 64B, 32B"),
+        ({"swizzle": "256B"}, "swizzle = '256B': sm_90a descriptors have none, 32B, 64B, 128B"),
         ({"swizzle": "128B_ATOM_32B"}, "swizzle = '128B_ATOM_32B': sm_90a descriptors have"),
         ({"swizzle": Swizzle.INVALID}, "swizzle = 'invalid'"),
         ({"lbo_mode": 1}, "lbo_mode = 1: sm_90a descriptors have no absolute mode"),
@@ -196,7 +198,7 @@ RULES = [
     ("field_in_bytes", "D301 wrong stride_byte_offset", "raw field 1024 .*would reach .*, past 0x39000", (s90(start_address=0x20000, stride_byte_offset=16384), K64), (s90(start_address=0x10000, stride_byte_offset=16384), K64)),
     ("field_in_bytes", "D301 wrong stride_byte_offset", "past 0x2400", (s90(stride_byte_offset=16384), K64 | {"tile_bytes": 8192}), (s90(), K64 | {"tile_bytes": 8192})),
     ("field_in_bytes", "D301 wrong leading_byte_offset", "leading_byte_offset = 131072 B: the raw field 8192", (s90(start_address=0x20000, leading_byte_offset=131072), MN64 | {"rows": 128}), (s90(start_address=0x20000, leading_byte_offset=8192), MN64 | {"rows": 128})),
-    ("outside_window", "A107 trap start_address", "reaches 0x39010, past the end of the largest shared window.*error 700", (s90(start_address=END - 0x70), K64 | {"rows": 8}), (s90(start_address=END - 0x80), K64 | {"rows": 8, "k": 8})),
+    ("outside_window", "A107 trap start_address", "reaches 0x39020, past the end of the largest shared window.*error 700", (s90(start_address=END - 0x70), K64 | {"rows": 8}), (s90(start_address=END - 0x80), K64 | {"rows": 8, "k": 8})),
     ("outside_window", "A107 wrong start_address", "no fault, .* read as zero", (s90(start_address=END - 0x380), K64 | {"rows": 8}), (s90(start_address=END - 0x400), K64 | {"rows": 8})),
     ("outside_window", "A107 trap start_address", "the operand reaches 0x39010", (s100(start_address=END), NO), (s100(start_address=END - 16), NO)),
     ("outside_window", "A107 wrong start_address", "past its 8176 B tile", (s90(), K64 | {"tile_bytes": 8176}), (s90(), K64 | {"tile_bytes": 8192})),
@@ -236,7 +238,7 @@ def test_a_rule_fires_on_its_word_and_not_on_the_neighbour(name, finding, senten
     assert finding in alone
     f = alone[finding]
     text = f"{f.message}; {f.repair}"
-    assert pytest.importorskip("re").search(sentence, text), text
+    assert re.search(sentence, text), text
 
 
 def test_every_rule_has_a_word_that_triggers_it():
@@ -286,18 +288,30 @@ def test_findings_come_most_severe_first_and_are_whole_sentences(arch, data):
         assert str(f).startswith(f"{f.code} {f.severity} {f.where}: {f.message}")
 
 
-@each_arch
-@examples(30)
-@given(data=st.data())
-def test_only_an_operand_that_leaves_the_window_or_its_tile_is_outside(arch, data):
-    """A dense 64-row tile of a swizzled mode: A107 comes exactly when the last row group does not fit."""
-    mode = data.draw(st.sampled_from(["32B", "64B", "128B"]))
-    width = MODES[Swizzle(mode)].width
-    start = 1024 * data.draw(st.integers(1, END // 1024))
-    d = SmemDescriptor(arch=arch, start_address=start, stride_byte_offset=8 * width, swizzle=mode)
-    found = {f.code: f for f in d.problems(**K64)}
-    outside = start + 64 * width > END
-    assert ("A107" in found) == outside
+@examples(150)
+@given(st.data())
+def test_a_read_outside_window_or_tile_is_always_found_and_nothing_else_is_called_outside(data):
+    """Hardware's own test is on the first of 8 rows, with a whole swizzle width; every byte of the others counts for the tile."""
+    mode = data.draw(st.sampled_from(CLASSIC))
+    raw = {"start_address": st.integers(0x40, 0x3FFF), "stride_byte_offset": st.integers(0, 0x400), "leading_byte_offset": st.integers(0, 0x3FF)}
+    word = data.draw(descriptors(arch="sm_90a", swizzles=[mode], raw=raw))
+    rows, tile_bytes = data.draw(st.integers(1, 80)), data.draw(st.sampled_from([None, 4096, 8192, 10000]))
+    context = {"dtype": "bf16", "major": "K", "rows": rows, "k": 16}
+    d = SmemDescriptor.decode(word, arch="sm_90a")
+    second = d.leading_byte_offset if mode is Swizzle.NONE else 16
+    reach = d.start_address + (rows - 1) // 8 * d.stride_byte_offset + second + MODES[mode].width
+    last = int(operand_addresses(word, arch="sm_90a", **context).max()) + 1
+    outside = reach > END or last >= END or (tile_bytes is not None and last >= d.start_address + tile_bytes)
+    assert ("A107" in {f.code for f in d.problems(**context, tile_bytes=tile_bytes)}) == outside
+
+
+def test_a_row_group_before_the_last_can_reach_farthest():
+    """12 rows whose groups lie 16 bytes apart: row 7 is the farthest, not row 11."""
+    arch, word = s90(stride_byte_offset=16)
+    context = {"dtype": "bf16", "major": "K", "rows": 12, "k": 16}
+    assert operand_addresses(word, arch=arch, **context).max() == 0x400 + 1022
+    assert "A107" in {f.code for f in SmemDescriptor.decode(word, arch=arch).problems(**context, tile_bytes=1000)}
+    assert "A107" not in {f.code for f in SmemDescriptor.decode(word, arch=arch).problems(**context, tile_bytes=1024)}
 
 
 @pytest.mark.parametrize(

@@ -48,23 +48,14 @@ def fill_chunk(flat, at, address, bits, count):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def fill_columns(flat, at, stride, addresses, k, bits, count):  # type: ignore[no-untyped-def]
-    """Eight columns of `count` rows of an MN-major operand: the chunk of each column is at addresses[k …]."""
-    k = np.uintp(k)
-    one, two, three, four = np.uintp(1), np.uintp(2), np.uintp(3), np.uintp(4)
-    a0, a1, a2, a3 = addresses[k], addresses[k + one], addresses[k + two], addresses[k + three]
-    a4, a5, a6, a7 = addresses[k + four], addresses[k + four + one], addresses[k + four + two], addresses[k + four + three]
+def fill_rows(flat, at, addresses, bits, count):  # type: ignore[no-untyped-def]
+    """`count` rows of an MN-major operand: row j is the chunk addresses along K, moved by element j's place in the chunk."""
+    columns = np.uintp(len(addresses))
     for j in range(count):
         inside = np.uint32(j * bits // 8)
-        flat[at] = np.uint32(a0 + inside)
-        flat[at + one] = np.uint32(a1 + inside)
-        flat[at + two] = np.uint32(a2 + inside)
-        flat[at + three] = np.uint32(a3 + inside)
-        flat[at + four] = np.uint32(a4 + inside)
-        flat[at + four + one] = np.uint32(a5 + inside)
-        flat[at + four + two] = np.uint32(a6 + inside)
-        flat[at + four + three] = np.uint32(a7 + inside)
-        at += stride
+        for k in range(columns):
+            flat[at + k] = np.uint32(addresses[k] + inside)
+        at += columns
 
 
 @compiled
@@ -110,12 +101,7 @@ def operand_addresses(words, fields, modes, k_major, bits, per_chunk, out):  # t
                 for row in range(rows):
                     fill_chunk(flat, corner + np.uintp(row * columns + begin), addresses[row], bits, count)
             else:
-                at = corner + np.uintp(begin * columns)
-                for k in range(0, columns // 8 * 8, 8):
-                    fill_columns(flat, at + np.uintp(k), np.uintp(columns), addresses, k, bits, count)
-                for k in range(columns // 8 * 8, columns):
-                    for j in range(count):
-                        flat[at + np.uintp(j * columns + k)] = np.uint32(addresses[k] + np.uint32(j * bits // 8))
+                fill_rows(flat, corner + np.uintp(begin * columns), addresses, bits, count)
 
 
 @compiled

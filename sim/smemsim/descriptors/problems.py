@@ -82,8 +82,7 @@ def layout_code(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
         hint = f"; {code} is wgmma's code for {meant}, which is {MODES[meant].tcgen05_code} here" if meant else ""
         yield _finding("D302", "layout_type", f"layout code {code} is invalid on {d.arch} (valid: {listed})", f"write a valid code{hint}",
                        "PTX ISA 9.7.16.4.1")  # fmt: skip
-    elif table is SM90_SMEM_DESC and d.word >> 61 & 1:
-        other = SmemDescriptor.decode(d.word, arch="sm_100a")
+    elif table is SM90_SMEM_DESC and (other := SmemDescriptor.decode(d.word, arch="sm_100a")).layout_code % 2:
         yield _finding("D302", "layout_type",
                        f"bit 61 is set: wgmma ignores it and reads code {code} ({d.swizzle}), tcgen05 would read code {other.layout_code} "
                        f"({other.swizzle})", "a wgmma layout code stands in bits 63:62", "trace wgmma_reserved_bits")  # fmt: skip
@@ -157,9 +156,8 @@ def field_in_bytes(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         raw = decoded >> 4
         if not decoded or raw % 16:
             continue
-        as_bytes = SmemDescriptor.decode(
-            d.word & ~(0x3FFF << d.table.fields[name].low) | (raw >> 4) << d.table.fields[name].low, arch=d.arch
-        )
+        field = d.table.fields[name]
+        as_bytes = SmemDescriptor.decode(d.word & ~(field.mask << field.low) | (raw >> 4) << field.low, arch=d.arch)
         limit = c.arch.shared_end
         if c.tile_bytes is not None:
             limit = min(limit, d.start_address + c.tile_bytes)

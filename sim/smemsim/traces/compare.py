@@ -17,6 +17,7 @@ from smemsim.machine.tma import Transfer, fill_bytes, tma_load, tma_store
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import RULES
 from smemsim.spec.formats import element_format
+from smemsim.spec.swizzles import Swizzle
 from smemsim.traces.format import Suite
 from smemsim.traces.outcome import Case, Outcome, agree, differ
 
@@ -67,6 +68,7 @@ class WgmmaOperand:
         a, machine = self.suite.arrays, architecture(self.suite.arch)
         word, rows, k = int(a["descriptor"][index]), int(a["rows"][index]), int(a["k"][index])
         dtype, major = str(a["dtype"][index]), str(a["major"][index])
+        d = SmemDescriptor.decode(word, arch=machine.name)
         arguments: dict[str, Any] = {"arch": self.suite.arch, "dtype": dtype, "major": major, "rows": rows, "k": k}
         sparse = ", sparse" if a["sparse"][index] else ""
         title = f"descriptor {word:#018x}, operand {a['operand'][index]}, {dtype} {major}-major, {rows} x {k}{sparse}"
@@ -76,7 +78,7 @@ class WgmmaOperand:
             along, lines = (k, rows) if major == "K" else (rows, k)
             chunks = -(-along // element_format(dtype).elements_per_chunk())
             granted = -(-end // machine.shared_granularity) * machine.shared_granularity
-            if window_reach(SmemDescriptor.decode(word, arch=machine.name), major, lines, chunks) > granted:
+            if window_reach(d, major, lines, chunks) > granted:
                 raise HardwareTrap("past the window", cuda_error=700)
             address = operand_addresses(word, **arguments)
             return np.where(address < end, address, 0)  # past the end no byte is coded, and zero is read
@@ -85,16 +87,17 @@ class WgmmaOperand:
         if outcome:
             return Case(title, outcome)
         hardware = self.suite.ragged("address", index).reshape(rows, k)
-        swizzled = word >> 62
         # What lies below the first user byte belongs to the system: hardware reads it without a fault, its contents are not ours.
         seen = np.where((address > 0) & (address < machine.shared_begin), address, hardware)
 
         def describe(at: tuple[int, ...]) -> str:
             return f"row {at[0]}, k {at[1]}: hardware {int(hardware[at]):#x} | model {int(address[at]):#x}"
 
-        beyond = major == "K" and swizzled and (word >> 49 & 7 == 0)
-        name = "operand.base_offset" if word >> 49 & 7 and swizzled else "operand.k_major" if major == "K" else "operand.mn_major"
-        if beyond and sparse:
+        swizzled = d.swizzle is not Swizzle.NONE
+        name = "operand.k_major" if major == "K" else "operand.mn_major"
+        if d.base_offset and swizzled:
+            name = "operand.base_offset"
+        elif sparse and swizzled and major == "K":
             name = "operand.lbo_past_width"
         return Case(title, differ(seen, address, RULES[name], "addresses", describe, 16 // max(1, hardware.shape[1] // 8)))
 

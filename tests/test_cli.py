@@ -1,0 +1,141 @@
+"""The command line as a user meets it: what it prints, where, and the exit code. Snapshots are for text that people see."""
+
+import csv
+import io
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+
+import pytest
+from click.testing import CliRunner
+
+from smemsim.cli import main
+
+GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
+OPERAND = "--dtype bf16 --major K --rows 16 --k 16"
+
+
+def smemsim(command, **more):
+    return CliRunner().invoke(main, command.split(), prog_name="smemsim", **more)
+
+
+GOOD = [
+    "decode 0x4000404000010040 --arch sm_100a",
+    "decode 0x4000004000010042 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16",
+    "decode 0x6000000800000003",
+    "decode -4611684918915694528 --arch sm_90a",
+    f"map 0x4000004000010040 --arch sm_90a {OPERAND}",
+    "map 0x8000402000000040 --arch sm_100a --dtype bf16 --major MN --rows 64 --k 16 --lines 4",
+    "map 0x2000402000000040 --arch sm_100a --dtype tf32 --major MN --rows 32 --k 8 --svg",
+]
+
+
+@pytest.mark.parametrize("command", GOOD)
+def test_what_people_see(command, snapshot):
+    result = smemsim(command)
+    assert result.exit_code in (0, 1), result.output
+    assert result.stderr == ""
+    assert result.stdout == snapshot
+
+
+BAD = {
+    "decode zz --arch sm_90a": (2, "not a 64-bit word"),
+    "decode 0x10000000000000000 --arch sm_90a": (2, "does not fit 64 bits"),
+    "decode 1 --arch sm_80": (2, "sm_80"),
+    "decode 1 --arch sm_90": (2, "did you mean 'sm_90a'?"),
+    "decode 1 --arch sm_90a --dtype bf17": (2, "not an element type"),
+    "decode 1 --arch sm_90a --major X": (2, "needs 'K' or 'MN'"),
+    "decode 1 --arch sm_90a --dtype bf16 --major K --rows -1 --k 16": (2, "not negative"),
+    f"map 0x6000000000000000 --arch sm_100a {OPERAND}": (3, "not modelled"),
+    "map 1 --arch sm_90a --dtype bf16 --major K --rows 1000000000 --k 1000000000": (2, "one instruction reads at most"),
+    f"map 1 --arch sm_90a {OPERAND} --json --svg": (2, "exclude each other"),
+    f"map 1 --arch sm_90a {OPERAND} --lines 0": (2, "needs at least 1"),
+    "replay no/such/folder": (2, "no such folder"),
+    "replay golden/sm_100a": (2, "no trace in it"),
+    "replay golden --case 1": (2, "name one trace"),
+    "replay golden/sm_90a/tma_wgmma --case 99999999": (2, "has cases 0 to"),
+    "nonsense": (2, "No such command"),
+}
+
+
+@pytest.mark.parametrize("command", BAD)
+def test_bad_input_is_a_sentence_on_stderr(command, monkeypatch):
+    monkeypatch.chdir(GOLDEN.parent)
+    code, sentence = BAD[command]
+    result = smemsim(command)
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert sentence in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_decode_exits_with_1_when_something_is_wrong():
+    bad = smemsim("decode 0x4000000800010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16")
+    assert bad.exit_code == 1
+    assert "D307" in bad.stdout
+
+
+def test_decode_json_has_the_fields_and_the_findings():
+    described = json.loads(smemsim("decode 0x4000004000010040 --arch sm_100a --json").stdout)
+    assert (described["start_address"], described["stride_byte_offset"], described["swizzle"]) == (1024, 1024, "128B")
+    assert [f["code"] for f in described["findings"]] == ["D305"]
+    assert described["grade"] == "documented"  # nothing about Blackwell is measured
+    assert isinstance(json.loads(smemsim("decode 1 --json").stdout), list)
+
+
+def test_the_forms_of_map_agree():
+    command = f"map 0x4000004000010040 --arch sm_90a {OPERAND}"
+    address = json.loads(smemsim(f"{command} --json").stdout)["address"]
+    rows = list(csv.DictReader(io.StringIO(smemsim(f"{command} --csv").stdout)))
+    assert len(rows) == 256
+    assert all(address[int(r["row"])][int(r["k"])] == int(r["address"]) for r in rows)
+    assert all(int(r["line"]) + 16 * int(r["chunk"]) + int(r["byte"]) == int(r["address"]) for r in rows)
+    svg = ET.fromstring(smemsim(f"{command} --svg").stdout)
+    titles = {t.text for t in svg.iter("{http://www.w3.org/2000/svg}title")}
+    assert f"{address[1][0]:#x}: row 1, k 0" in titles
+
+
+def test_replay_says_where_a_difference_lies(tmp_path):
+    from smemsim.traces.format import load_suite, write_suite
+
+    suite = load_suite(GOLDEN / "sm_90a" / "wgmma_reserved_bits")
+    arrays = dict(suite.arrays)
+    arrays["address"] = arrays["address"].copy()
+    at = int(arrays["address_start"][3]) + 5
+    arrays["address"][at] ^= 16
+    kept = {key: suite.manifest[key] for key in ("suite", "kind", "arch", "title", "device", "source", "cases")}
+    write_suite(tmp_path / "changed", **kept, arrays=arrays)
+    result = smemsim(f"replay {tmp_path}")
+    assert result.exit_code == 1
+    assert "case 3:" in result.stdout
+    assert "1 of" in result.stdout
+    assert "rule in force: operand." in result.stdout
+    reproduce = next(line for line in result.stdout.splitlines() if "reproduce:" in line).split("smemsim ")[1]
+    again = smemsim(reproduce)
+    assert again.exit_code == 1
+    assert "1 cases, " in again.stdout
+    report = json.loads(smemsim(f"replay {tmp_path} --json").stdout)
+    assert [d["case"] for d in report["suites"][0]["differences"]] == [3]
+
+
+def test_replay_of_a_damaged_trace_exits_with_2(tmp_path):
+    shutil.copytree(GOLDEN / "sm_90a" / "tma_wgmma", tmp_path / "t")
+    data = tmp_path / "t" / "data.npz"
+    data.write_bytes(data.read_bytes()[:-1000])
+    result = smemsim(f"replay {tmp_path}")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert str(data) in result.stderr
+
+
+def test_decoding_imports_neither_numpy_nor_numba():
+    code = (
+        "import sys; from smemsim.cli import main; main(['decode', '0x4000404000010040', '--arch', 'sm_100a'], standalone_mode=False); "
+        "sys.exit(bool({'numpy', 'numba'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+def test_version():
+    assert smemsim("--version").stdout.startswith("smemsim 0.")
