@@ -5,12 +5,12 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import CLASSIC, descriptors, examples, words
 
 from smemsim import InputError, LboMode, Severity, SmemDescriptor, Swizzle, operand_addresses
 from smemsim.descriptors import problems
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.swizzles import MODES
+from strategies import CLASSIC, descriptors, examples, words
 
 each_arch = pytest.mark.parametrize("arch", ARCHITECTURES)
 FIELDS = ("start_address", "leading_byte_offset", "stride_byte_offset", "base_offset", "swizzle", "lbo_mode")
@@ -111,7 +111,7 @@ def test_carries_out_of_the_start_address_are_found_on_both_ends(arch, start, by
 
 @pytest.mark.parametrize("by", [8, 1, -17, 1.0, "16", None, True])
 def test_a_descriptor_moves_in_whole_steps_of_16_bytes(by):
-    with pytest.raises(InputError, match="byte_offset = .*: (a descriptor moves in steps of 16 B|needs a whole number of bytes)"):
+    with pytest.raises(InputError, match=r"byte_offset = .*: (a descriptor moves in steps of 16 B|needs a whole number of bytes)"):
         SmemDescriptor(arch="sm_90a").advance(by)
 
 
@@ -293,7 +293,11 @@ def test_findings_come_most_severe_first_and_are_whole_sentences(arch, data):
 def test_a_read_outside_window_or_tile_is_always_found_and_nothing_else_is_called_outside(data):
     """Hardware's own test is on the first of 8 rows, with a whole swizzle width; every byte of the others counts for the tile."""
     mode = data.draw(st.sampled_from(CLASSIC))
-    raw = {"start_address": st.integers(0x40, 0x3FFF), "stride_byte_offset": st.integers(0, 0x400), "leading_byte_offset": st.integers(0, 0x3FF)}
+    raw = {
+        "start_address": st.integers(0x40, 0x3FFF),
+        "stride_byte_offset": st.integers(0, 0x400),
+        "leading_byte_offset": st.integers(0, 0x3FF),
+    }
     word = data.draw(descriptors(arch="sm_90a", swizzles=[mode], raw=raw))
     rows, tile_bytes = data.draw(st.integers(1, 80)), data.draw(st.sampled_from([None, 4096, 8192, 10000]))
     context = {"dtype": "bf16", "major": "K", "rows": rows, "k": 16}

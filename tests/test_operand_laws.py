@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import CLASSIC, descriptors, examples, operands, reads
 
 from smemsim import InputError, SmemDescriptor, Unmodelled, operand_addresses
 from smemsim.addressing.operand import absolute_chunk, k_major_chunk, mn_major_chunk
@@ -12,6 +11,7 @@ from smemsim.addressing.swizzle import guide_chunk, swizzle
 from smemsim.spec.formats import FORMATS
 from smemsim.spec.smem_descriptor import SM100_SMEM_DESC
 from smemsim.spec.swizzles import MODES, Swizzle
+from strategies import CLASSIC, descriptors, examples, operands, reads
 
 ARCHS = ("sm_90a", "sm_100a", "sm_103a")
 each_arch = pytest.mark.parametrize("arch", ARCHS)
@@ -274,7 +274,9 @@ def test_padded_sub_byte_chunks_hold_16_elements_and_then_a_gap(dtype, packing, 
 
 @pytest.mark.parametrize("k", [1, 31, 33, 96])
 @pytest.mark.parametrize("major", ["K", "MN"])
-@pytest.mark.parametrize(("dtype", "packing"), [("e2m1", "packed"), ("e2m1", "padded"), ("e3m2", "padded"), ("b1", "packed"), ("f64", "packed")])
+@pytest.mark.parametrize(
+    ("dtype", "packing"), [("e2m1", "packed"), ("e2m1", "padded"), ("e3m2", "padded"), ("b1", "packed"), ("f64", "packed")]
+)
 def test_a_smaller_operand_is_the_corner_of_a_larger_one(dtype, packing, major, k):
     word = SmemDescriptor(arch="sm_100a", start_address=1040, leading_byte_offset=4112, stride_byte_offset=784, swizzle="none").word
     arguments = {"arch": "sm_100a", "dtype": dtype, "major": major, "packing": packing}
@@ -285,7 +287,9 @@ def test_a_smaller_operand_is_the_corner_of_a_larger_one(dtype, packing, major, 
 
 def test_32_byte_atoms_step_sbo_every_4_rows_of_k():
     """tf32 MN-major: pairs of 16-byte chunks move together, keyed by the line modulo 4."""
-    word = SmemDescriptor(arch="sm_100a", start_address=1024, leading_byte_offset=8192, stride_byte_offset=512, swizzle="128B_ATOM_32B").word
+    word = SmemDescriptor(
+        arch="sm_100a", start_address=1024, leading_byte_offset=8192, stride_byte_offset=512, swizzle="128B_ATOM_32B"
+    ).word
     result = operand_addresses(word, arch="sm_100a", dtype="tf32", major="MN", rows=64, k=8)
     row, k = np.arange(64)[:, None], np.arange(8)[None, :]
     linear = 1024 + k % 4 * 128 + k // 4 * 512 + row % 32 * 4 + row // 32 * 8192

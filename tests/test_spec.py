@@ -158,7 +158,7 @@ def test_a_rule_is_graded_on_known_architectures_and_says_something(rule):
 
 
 def test_every_trace_is_evidence_for_some_rule():
-    assert SUITES == {suite for rule in RULES.values() for suite in rule.traces}
+    assert {suite for rule in RULES.values() for suite in rule.traces} == SUITES
 
 
 @pytest.mark.parametrize("suite", sorted(SUITES))

@@ -8,10 +8,10 @@ import pytest
 from cuda.bindings import driver
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import examples, mutated_arguments, tiled_arguments, words
 
 from smemsim import InputError, SmemsimError, TensorMap, TensorMapError
 from smemsim.spec.tensor_map import TENSOR_MAP, Interleave, L2Promotion, OobFill, TensorMapDataType, TensorMapSwizzle
+from strategies import examples, mutated_arguments, tiled_arguments, words
 
 BASE = {
     "data_type": 9, "global_address": 0x10000, "global_dim": (64, 32, 4), "global_strides": (128, 4096), "box_dim": (64, 8, 2),
@@ -146,17 +146,30 @@ def test_every_broken_rule_is_listed():
     with pytest.raises(TensorMapError) as refused:
         TensorMap.tiled(**BASE | {"global_address": 8, "global_strides": (8, 24), "box_dim": (257, 0, 2), "swizzle": 9, "oob_fill": 5})
     text = str(refused.value)
-    for named in ("global_address = 0x8", "global_strides[0] = 8", "global_strides[1] = 24", "box_dim[0] = 257", "box_dim[1] = 0", "swizzle = 9", "oob_fill = 5"):
+    for named in (
+        "global_address = 0x8",
+        "global_strides[0] = 8",
+        "global_strides[1] = 24",
+        "box_dim[0] = 257",
+        "box_dim[1] = 0",
+        "swizzle = 9",
+        "oob_fill = 5",
+    ):
         assert named in text
     assert isinstance(refused.value, ValueError)
 
 
 def test_the_sentence_for_a_wide_row_says_how_many_issues():
-    with pytest.raises(TensorMapError, match="box_dim\\[0\\] = 128 x 16 bit = 256 B: needs at most 128 B with SWIZZLE_128B; use 2 issues of at most 64"):
+    with pytest.raises(
+        TensorMapError, match="box_dim\\[0\\] = 128 x 16 bit = 256 B: needs at most 128 B with SWIZZLE_128B; use 2 issues of at most 64"
+    ):
         TensorMap.tiled(**BASE | {"box_dim": (128, 8, 2)})
 
 
-@pytest.mark.parametrize("change", [{"swizzle": 4}, {"swizzle": 6}, {"data_type": 14, "box_dim": (128, 1, 1), "global_dim": (128, 32, 4), "global_address": 0x10000}])
+@pytest.mark.parametrize(
+    "change",
+    [{"swizzle": 4}, {"swizzle": 6}, {"data_type": 14, "box_dim": (128, 1, 1), "global_dim": (128, 32, 4), "global_address": 0x10000}],
+)
 def test_blackwells_modes_are_legal_there_and_where_no_architecture_is_named(change):
     for arch in ("sm_100a", "sm_103a", None):
         TensorMap.tiled(**BASE | change | {"arch": arch})
@@ -235,12 +248,14 @@ def test_an_enum_is_its_member_its_code_and_the_names_of_the_header(name, member
 )  # fmt: skip
 def test_element_types_are_named_as_in_numpy_ml_dtypes_and_ptx(dtype, wanted):
     arguments = BASE | {"swizzle": 0, "box_dim": (16, 2, 1)}
-    assert TensorMap.tiled(**arguments | {"data_type": dtype}) == TensorMap.tiled(**arguments | {"data_type": getattr(TensorMapDataType, wanted)})
+    assert TensorMap.tiled(**arguments | {"data_type": dtype}) == TensorMap.tiled(
+        **arguments | {"data_type": getattr(TensorMapDataType, wanted)}
+    )
 
 
 @pytest.mark.parametrize("value", ["SWIZZLE_256B", "128b", "", "NONE ", "CU_TENSOR_MAP_INTERLEAVE_16B"])
 def test_a_name_that_is_none_is_a_violation_with_those_that_are(value):
-    with pytest.raises(TensorMapError, match="swizzle = .*: no such code .*SWIZZLE_128B = 3"):
+    with pytest.raises(TensorMapError, match=r"swizzle = .*: no such code .*SWIZZLE_128B = 3"):
         TensorMap.tiled(**BASE | {"swizzle": value})
 
 
@@ -314,11 +329,31 @@ def test_maps_are_read_from_everything_that_holds_128_bytes():
     theirs = driver.CUtensorMap()
     theirs.opaque = [driver.cuuint64_t(int(word)) for word in np.frombuffer(raw, "<u8")]
     array = np.frombuffer(raw, np.uint8)
-    for holder in (raw, bytearray(raw), memoryview(raw), memoryview(raw).cast("I"), array, array.view("<u4"), array.reshape(8, 16), array[::-1].copy()[::-1], theirs):
+    for holder in (
+        raw,
+        bytearray(raw),
+        memoryview(raw),
+        memoryview(raw).cast("I"),
+        array,
+        array.view("<u4"),
+        array.reshape(8, 16),
+        array[::-1].copy()[::-1],
+        theirs,
+    ):
         assert TensorMap.from_bytes(holder) == tm
 
 
-@pytest.mark.parametrize(("raw", "complaint"), [(b"", "not 0"), (b"\0" * 127, "not 127"), (b"\0" * 129, "not 129"), ("0" * 128, "not str"), (None, "not NoneType"), ([0] * 128, "not list")])
+@pytest.mark.parametrize(
+    ("raw", "complaint"),
+    [
+        (b"", "not 0"),
+        (b"\0" * 127, "not 127"),
+        (b"\0" * 129, "not 129"),
+        ("0" * 128, "not str"),
+        (None, "not NoneType"),
+        ([0] * 128, "not list"),
+    ],
+)
 def test_what_is_not_128_bytes_is_refused(raw, complaint):
     with pytest.raises(InputError, match=f"a tensor map is 128 bytes.*{complaint}"):
         TensorMap.from_bytes(raw)

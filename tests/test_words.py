@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import examples, words
 
 from smemsim.errors import InputError
 from smemsim.spec.smem_descriptor import SM90_SMEM_DESC, SM100_SMEM_DESC
 from smemsim.spec.tensor_map import TENSOR_MAP
 from smemsim.words import Field, Word
+from strategies import examples, words
 
 TABLES = [SM90_SMEM_DESC, SM100_SMEM_DESC, TENSOR_MAP]
 each_table = pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
@@ -103,7 +103,7 @@ def test_numpy_integers_are_whole_numbers():
 
 
 def test_a_field_that_does_not_exist_is_named_with_those_that_do():
-    with pytest.raises(InputError, match="sm90.smem_desc has no field lbo_mode; it has start_address, "):
+    with pytest.raises(InputError, match=r"sm90\.smem_desc has no field lbo_mode; it has start_address, "):
         SM90_SMEM_DESC.encode(lbo_mode=1)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 __all__ = ["HardwareTrap", "InputError", "SmemsimError", "TensorMapError", "TraceError", "Unmodelled"]
 
 
@@ -31,9 +33,9 @@ class Unmodelled(SmemsimError, NotImplementedError):
 class TensorMapError(SmemsimError, ValueError):
     """Arguments that the driver's encode call refuses; `violations` has one sentence for every rule that is broken."""
 
-    def __init__(self, violations: list[str]) -> None:
+    def __init__(self, violations: Sequence[str]) -> None:
         super().__init__("; ".join(violations))
-        self.violations = violations
+        self.violations = list(violations)
 
 
 class HardwareTrap(SmemsimError):

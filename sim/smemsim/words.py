@@ -13,6 +13,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from smemsim.arguments import whole
 from smemsim.errors import InputError
 
 __all__ = ["Field", "Word"]
@@ -56,9 +57,7 @@ class Field:
     def bits(self, where: str, value: Any) -> int:
         """The field's bits for a value, in place."""
         unit = f" {self.unit}" if self.unit else ""
-        if isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise InputError(f"{where} = {value!r}: needs a whole number{' of ' + self.unit if self.unit else ''}")
-        number = value.__index__() - self.plus
+        number = whole(where, value, wanted=f"a whole number{' of ' + self.unit if self.unit else ''}") - self.plus
         step = 1 << self.shift
         low = -(1 << (self.width - 1)) if self.signed else 0
         high = low + self.mask
@@ -96,9 +95,7 @@ class Word:
     def check_range(self, word: Any, what: str = "") -> int:
         """The word as an int; two's complement is taken for a negative one that fits (debuggers print those)."""
         what = what or self.name
-        if isinstance(word, bool) or not hasattr(word, "__index__"):
-            raise InputError(f"{what} = {word!r}: needs a {self.bits}-bit integer")
-        value: int = word.__index__()
+        value = whole(what, word, wanted=f"a {self.bits}-bit integer", most_bits=2 * self.bits)
         if not -(1 << (self.bits - 1)) <= value < 1 << self.bits:
             raise InputError(f"{what} = {value:#x}: does not fit {self.bits} bits")
         return value & ((1 << self.bits) - 1)

@@ -25,6 +25,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "sim")]
 
 import cases as cases_module  # noqa: E402
+import encode_cases  # noqa: E402
 import wgmma_kernels  # noqa: E402
 from cases import Case  # noqa: E402
 from smemsim.traces.format import write_suite  # noqa: E402
@@ -34,6 +35,8 @@ UNTOUCHED, FILL = -2, -1  # of elements; a filled byte of a transfer is FILLED m
 FILLED = -256
 ARCH = "sm_90a"  # or what --arch says
 
+
+COUNT_FACTOR = 1  # --more captures this many times the encode calls, for fitting; the committed suites are made with 1
 
 # ------------------------------------------------------------------------------------------------------------------------ pieces
 
@@ -101,6 +104,53 @@ class Bench:
 
     def function(self, module: str, name: str, shared_bytes: int) -> Any:
         return self.device.function(self.modules[module], name, shared_bytes)
+
+
+# ------------------------------------------------------------------------------------------------------------ the driver's encoder
+
+
+def write_encodes(bench: Bench, out: pathlib.Path, suite: str, title: str, seed: int, kind: str, count: int) -> None:
+    chosen = encode_cases.odd_ranks(kind) + encode_cases.cases(seed, count * COUNT_FACTOR, kind)
+    verdicts = [bench.api.encode_verdict(c) for c in chosen]
+    scalars = ("data_type", "interleave", "swizzle", "l2_promotion", "oob_fill")
+    arrays = {
+        "result": np.array([code for code, _ in verdicts], np.uint16),
+        "tensor_map": np.frombuffer(b"".join(raw for _, raw in verdicts), np.uint8).reshape(-1, 128),
+        "rank": np.array([len(c["global_dim"]) for c in chosen], np.uint8),
+        "global_address": np.array([c["global_address"] for c in chosen], np.uint64),
+        "global_dim": pad([c["global_dim"] for c in chosen], 7, np.uint64),
+        "global_strides": pad([c["global_strides"] for c in chosen], 6, np.uint64),
+        "element_strides": pad([c["element_strides"] for c in chosen], 7, np.uint32),
+        **{name: np.array([c[name] for c in chosen], np.uint8) for name in scalars},
+    }
+    if kind == "tiled":
+        arrays["box_dim"] = pad([c["box_dim"] for c in chosen], 7, np.uint32)
+    else:
+        for name in ("pixel_box_lower_corner", "pixel_box_upper_corner"):
+            arrays[name] = pad([c[name] for c in chosen], 5, np.int32)
+        for name in ("channels_per_pixel", "pixels_per_column"):
+            arrays[name] = np.array([c[name] for c in chosen], np.uint32)
+    write_suite(
+        out / suite,
+        suite=suite,
+        kind="tensor_map_encode",
+        arch=ARCH,
+        title=title,
+        device=bench.device.describe(),
+        source=source_of(suite, seed),
+        cases=len(chosen),
+        arrays=arrays,
+    )
+
+
+def encode_tiled(bench: Bench, out: pathlib.Path) -> None:
+    title = "What cuTensorMapEncodeTiled accepts, and the 128 bytes it writes: legal arguments and ones moved across every limit"
+    write_encodes(bench, out, "encode_tiled", title, 9011, "tiled", 24000)
+
+
+def encode_im2col(bench: Bench, out: pathlib.Path) -> None:
+    title = "The same for cuTensorMapEncodeIm2col"
+    write_encodes(bench, out, "encode_im2col", title, 9012, "im2col", 16000)
 
 
 # ---------------------------------------------------------------------------------------------------------------- wgmma operands
@@ -584,10 +634,12 @@ def reference_gemm(bench: Bench, out: pathlib.Path) -> None:
     )
 
 
-TMA_SUITES = ("tma_loads", "tma_loads_far", "tma_load_traps", "tma_stores", "tma_store_traps")
+TMA_SUITES = ("encode_tiled", "encode_im2col", "tma_loads", "tma_loads_far", "tma_load_traps", "tma_stores", "tma_store_traps")
 SUITES: dict[str, Callable[[Bench, pathlib.Path], None]] = {
     f.__name__: f
     for f in (
+        encode_tiled,
+        encode_im2col,
         wgmma_operands,
         wgmma_reserved_bits,
         wgmma_window,
@@ -606,11 +658,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", default=ARCH, choices=("sm_90a", "sm_100a", "sm_103a"))
     parser.add_argument("--out", type=pathlib.Path, help="default: golden/ARCH")
+    parser.add_argument("--more", type=int, default=1, help="encode calls: this many times as many")
     parser.add_argument("--build", action="store_true", help="compile the kernels and stop")
     parser.add_argument("--one", nargs=2, metavar=("WHAT", "FILE"), help=argparse.SUPPRESS)
     parser.add_argument("suite", nargs="*", help=f"of: {' '.join(SUITES)} (default: all)")
     arguments = parser.parse_args()
-    globals()["ARCH"] = arguments.arch
+    globals().update(ARCH=arguments.arch, COUNT_FACTOR=arguments.more)
     available = SUITES if ARCH == "sm_90a" else TMA_SUITES
     if arguments.build:
         for path in build_all().values():

@@ -122,6 +122,34 @@ def encode_tiled(arguments: dict[str, Any], global_address: int) -> bytes:
     return ctypes.string_at(tensor_map.getPtr(), 128)
 
 
+def encode_verdict(arguments: dict[str, Any]) -> tuple[int, bytes]:
+    """(CUresult, 128 bytes) of either encode call on arguments that no binding would let through: codes and ranks out of range."""
+    a, library = arguments, ctypes.CDLL("libcuda.so.1")
+    rank = len(a["global_dim"])
+
+    def array(kind: Any, values: list[int]) -> Any:
+        return (kind * 8)(*[v & (1 << 8 * ctypes.sizeof(kind)) - 1 for v in values])
+
+    head = (
+        a["data_type"],
+        rank,
+        ctypes.c_void_p(a["global_address"]),
+        array(ctypes.c_uint64, a["global_dim"]),
+        array(ctypes.c_uint64, a["global_strides"]),
+    )
+    steps = array(ctypes.c_uint32, a["element_strides"])
+    tail = (a["interleave"], a["swizzle"], a["l2_promotion"], a["oob_fill"])
+    storage = ctypes.create_string_buffer(256)
+    at = ctypes.addressof(storage) + -ctypes.addressof(storage) % 128
+    if "box_dim" in a:
+        code = library.cuTensorMapEncodeTiled(ctypes.c_void_p(at), *head, array(ctypes.c_uint32, a["box_dim"]), steps, *tail)
+    else:
+        corners = (array(ctypes.c_int32, a["pixel_box_lower_corner"]), array(ctypes.c_int32, a["pixel_box_upper_corner"]))
+        sizes = (ctypes.c_uint32(a["channels_per_pixel"]), ctypes.c_uint32(a["pixels_per_column"]))
+        code = library.cuTensorMapEncodeIm2col(ctypes.c_void_p(at), *head, *corners, *sizes, steps, *tail)
+    return code, ctypes.string_at(at, 128) if code == 0 else bytes(128)
+
+
 def build(name: str, text: str, arch: str) -> pathlib.Path:
     """Compile CUDA C++ to a cubin, once for each text and compiler."""
     folder = HERE / "build"

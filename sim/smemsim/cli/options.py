@@ -23,14 +23,10 @@ def parse_word(text: str) -> int:
     ('0x4000404000010040', '0x4000404000010040', -1)
     """
     cleaned = text.strip().lower().replace("_", "").replace("'", "").rstrip("ul")
-    for base in (0, 16):
-        if base == 16 and len(cleaned) != 16:
-            continue  # 16 digits without 0x are taken for hex only when they cannot be decimal
-        try:
-            return int(cleaned, base)
-        except ValueError:
-            continue
-    raise InputError(f"{text!r} is not a 64-bit word; write it as 0x… or in decimal")
+    try:
+        return int(cleaned, 16 if len(cleaned) == 16 and not cleaned.startswith(("0x", "0b", "-")) else 0)
+    except ValueError:
+        raise InputError(f"{text!r} is not a 64-bit word; write it as 0x…, as 16 hex digits, or in decimal") from None
 
 
 arch_option = click.option("--arch", metavar="ARCH", help=f"Architecture: {', '.join(ARCHITECTURES)}.")

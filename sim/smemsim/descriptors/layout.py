@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from smemsim.addressing.operand import absolute_chunk, k_major_chunk, mn_major_chunk
 from smemsim.addressing.swizzle import swizzle
+from smemsim.arguments import choice
 from smemsim.spec.architectures import Architecture
 from smemsim.spec.swizzles import MODES, Swizzle
 
-__all__ = ["Fields", "chunk_address", "linear_address", "why_unmodelled", "window_reach"]
+__all__ = ["Fields", "check_major", "check_packing", "chunk_address", "linear_address", "why_unmodelled", "window_reach"]
 
 
 class Fields(Protocol):
@@ -27,6 +28,17 @@ class Fields(Protocol):
     def swizzle(self) -> Swizzle: ...
     @property
     def lbo_mode(self) -> int: ...
+
+
+def check_major(major: Any) -> None:
+    """InputError unless it is "K" or "MN"."""
+    choice("major", major, ("K", "MN"), "'K' (K contiguous) or 'MN' (M or N contiguous)")
+
+
+def check_packing(packing: Any) -> None:
+    """InputError unless it is "packed" or "padded"."""
+    kinds = "'packed' (kinds mxf4, mxf4nvf4) or 'padded' (f8f6f4, mxf8f6f4: 16 elements in 16 bytes)"
+    choice("packing", packing, ("packed", "padded"), kinds)
 
 
 def why_unmodelled(arch: Architecture, mode: Swizzle, code: int, absolute: bool, base_offset: int, major: str, k_bytes: int) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.descriptors.layout import why_unmodelled
+from smemsim.arguments import is_whole, whole
+from smemsim.descriptors.layout import check_major, check_packing, why_unmodelled
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError, Unmodelled
 from smemsim.spec.architectures import Architecture, architecture
@@ -52,9 +53,9 @@ def operand_addresses(
     array([1024, 1168, 1312], dtype=uint32)
     """
     machine, fmt = architecture(arch), element_format(dtype)
-    rows, k = _extent("rows", rows), _extent("k", k)
-    _check_major(major)
-    _check_packing(packing)
+    rows, k = whole("rows", rows, minimum=0), whole("k", k, minimum=0)
+    check_major(major)
+    check_packing(packing)
     words, shape = _words(descriptor, machine)
     _check_known(words, machine, major, -(-k // fmt.elements_per_chunk(packing)) * 16)
     _check_sums(rows, k, fmt, major, packing)
@@ -62,27 +63,6 @@ def operand_addresses(
     if flat.size:
         _run(words, machine, major == "K", fmt.bits, fmt.elements_per_chunk(packing), flat)
     return result
-
-
-def _extent(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise InputError(f"{name} = {value!r}: needs a whole number of elements")
-    number: int = value.__index__()
-    if number < 0:
-        raise InputError(f"{name} = {number}: a number of elements cannot be negative")
-    return number
-
-
-def _check_major(major: Any) -> None:
-    if major not in ("K", "MN"):
-        raise InputError(f"major = {major!r}: needs 'K' (K contiguous) or 'MN' (M or N contiguous)")
-
-
-def _check_packing(packing: Any) -> None:
-    if packing not in ("packed", "padded"):
-        raise InputError(
-            f"packing = {packing!r}: needs 'packed' (kinds mxf4, mxf4nvf4) or 'padded' (f8f6f4, mxf8f6f4: 16 elements in 16 bytes)"
-        )
 
 
 def _words(descriptor: Any, machine: Architecture) -> tuple[np.ndarray, tuple[int, ...]]:
@@ -93,13 +73,11 @@ def _words(descriptor: Any, machine: Architecture) -> tuple[np.ndarray, tuple[in
                 f"the descriptor was decoded for {descriptor.arch}, arch is {machine.name}; decode its word for {machine.name}"
             )
         descriptor = descriptor.encode()
-    if hasattr(descriptor, "__index__") and not isinstance(descriptor, np.ndarray):
+    if not isinstance(descriptor, np.ndarray) and is_whole(descriptor):
         return np.array([machine.smem_descriptor.check_range(descriptor, "descriptor")], np.uint64), ()
     if isinstance(descriptor, (list, tuple)):
-        try:
-            return np.array([_words(d, machine)[0][0] for d in descriptor], np.uint64), (len(descriptor),)
-        except IndexError:
-            raise InputError("descriptor: nested lists are not taken; use a numpy array of uint64") from None
+        listed = [machine.smem_descriptor.check_range(d.encode() if isinstance(d, SmemDescriptor) else d, "descriptor") for d in descriptor]
+        return np.array(listed, np.uint64), (len(listed),)
     if not isinstance(descriptor, np.ndarray) or descriptor.dtype.kind not in "iu":
         kind = descriptor.dtype if isinstance(descriptor, np.ndarray) else type(descriptor).__name__
         raise InputError(f"descriptor: needs a 64-bit integer or an array of uint64, not {kind}")

@@ -10,9 +10,9 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from smemsim.descriptors.layout import chunk_address, why_unmodelled, window_reach
+from smemsim.arguments import whole
+from smemsim.descriptors.layout import check_major, check_packing, chunk_address, why_unmodelled, window_reach
 from smemsim.descriptors.smem import SmemDescriptor
-from smemsim.errors import InputError
 from smemsim.spec.architectures import Architecture, architecture
 from smemsim.spec.findings import CODES, Finding, Severity
 from smemsim.spec.formats import ElementFormat, element_format
@@ -53,15 +53,11 @@ class Context:
 
 def find_problems(d: SmemDescriptor, *, dtype: Any, major: Any, rows: Any, k: Any, packing: Any, tile_bytes: Any) -> list[Finding]:
     """The findings of every rule, most severe first; see `SmemDescriptor.problems`."""
-    if major not in (None, "K", "MN"):
-        raise InputError(f"major = {major!r}: needs 'K' or 'MN'")
-    if packing not in ("packed", "padded"):
-        raise InputError(f"packing = {packing!r}: needs 'packed' or 'padded'")
-    numbers: dict[str, int | None] = {}
-    for name, value in (("rows", rows), ("k", k), ("tile_bytes", tile_bytes)):
-        if value is not None and (isinstance(value, bool) or not hasattr(value, "__index__") or value.__index__() < 0):
-            raise InputError(f"{name} = {value!r}: needs a whole number that is not negative")
-        numbers[name] = None if value is None else value.__index__()
+    if major is not None:
+        check_major(major)
+    check_packing(packing)
+    given = {"rows": rows, "k": k, "tile_bytes": tile_bytes}
+    numbers = {name: None if value is None else whole(name, value, minimum=0) for name, value in given.items()}
     fmt = None if dtype is None else element_format(dtype)
     context = Context(architecture(d.arch), fmt, major, numbers["rows"], numbers["k"], packing, numbers["tile_bytes"])
     found = [finding for rule in RULES for finding in rule(d, context)]
@@ -177,9 +173,7 @@ def _farthest(d: SmemDescriptor, c: Context) -> int:
     major = c.major if size and c.major else "K"
     if why_unmodelled(c.arch, d.swizzle, d.layout_code, bool(d.lbo_mode), d.base_offset, major, 16 * chunks):
         return d.start_address
-    step = 8 if MODES[d.swizzle].k_rows == 8 else 4
-    corners = {*range(0, lines, step), lines - 1} if lines > step else set(range(lines))
-    return max(chunk_address(d, major, line, chunk) for line in corners for chunk in range(chunks)) + 15
+    return max(chunk_address(d, major, line, chunk) for line in range(lines) for chunk in range(chunks)) + 15
 
 
 def outside_window(d: SmemDescriptor, c: Context) -> Iterator[Finding]:

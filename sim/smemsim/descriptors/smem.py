@@ -6,6 +6,7 @@ import dataclasses
 import enum
 from typing import Any
 
+from smemsim.arguments import shown, whole
 from smemsim.errors import InputError
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Finding
@@ -58,9 +59,13 @@ class SmemDescriptor:
         """Either the fields, or `word` alone (`SmemDescriptor.decode` is the short form of that)."""
         machine = architecture(arch)
         table = machine.smem_descriptor
-        if word is None:
+        if word is not None:
+            if (start_address, leading_byte_offset, stride_byte_offset, base_offset, lbo_mode, swizzle) != (0, 0, 0, 0, 0, Swizzle.NONE):
+                raise InputError("word, start_address, …: give the raw word or the fields it should have, not both")
+        else:
             codes = {mode: code for code, mode in layout_codes(table).items()}
-            name = str(swizzle)
+            name = swizzle.removeprefix("SWIZZLE_") if isinstance(swizzle, str) else shown(swizzle)
+            name = "none" if name == "NONE" else name
             if name not in codes:
                 raise InputError(f"swizzle = {name!r}: {arch} descriptors have {', '.join(codes)}")
             values: dict[str, Any] = {
@@ -136,9 +141,7 @@ class SmemDescriptor:
         Raises InputError when the sum does not fit the 14-bit field: the addition would carry into bits 14 and 15 and, for large
         offsets, on into LBO.
         """
-        if isinstance(byte_offset, bool) or not hasattr(byte_offset, "__index__"):
-            raise InputError(f"byte_offset = {byte_offset!r}: needs a whole number of bytes")
-        byte_offset = byte_offset.__index__()
+        byte_offset = whole("byte_offset", byte_offset, wanted="a whole number of bytes")
         field = self.table.fields["start_address"]
         if byte_offset % 16:
             raise InputError(f"byte_offset = {byte_offset} B: a descriptor moves in steps of 16 B")
@@ -167,7 +170,6 @@ class SmemDescriptor:
 
         >>> for finding in SmemDescriptor.decode(0x6000400000000000, arch="sm_100a").problems(): print(finding.code, finding.severity)
         D302 wrong
-        D307 luck
         """
         from smemsim.descriptors.problems import find_problems
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.arguments import whole
 from smemsim.descriptors.layout import window_reach
 from smemsim.descriptors.operand import operand_addresses
 from smemsim.descriptors.smem import SmemDescriptor
@@ -121,9 +122,9 @@ class SharedMemory:
     def __init__(self, arch: str = "sm_90a", *, size: int | None = None) -> None:
         machine = architecture(arch)
         self.begin = machine.shared_begin
-        asked = machine.shared_end if size is None else self.begin + size
+        asked = machine.shared_end if size is None else self.begin + whole("size", size)
         self.end = -(-asked // machine.shared_granularity) * machine.shared_granularity
-        if not self.begin <= self.end <= machine.shared_end:
+        if not self.begin <= asked <= machine.shared_end:
             raise InputError(f"size = {size} B: {arch} has 0 to {machine.shared_end - self.begin} B of shared memory a CTA")
         n = self.end - self.begin + GUARD
         self._memory = np.zeros(n, np.uint8)
@@ -155,8 +156,7 @@ class SharedMemory:
 
         transfer = tma_load(tm, coordinates, smem_address=smem_address, shared_end=self.end)
         check_plain(tm)
-        if smem_address < self.begin:
-            raise InputError(f"smem_address = {smem_address:#x}: below {self.begin:#x} lies the system's shared memory")
+        self._check_begin(smem_address)
         begin, data = self._tensor(transfer, source)
         self.writers.append(transfer)
         loops.copy_chunks(
@@ -177,9 +177,14 @@ class SharedMemory:
     def tma_store(self, tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, to: GlobalMemory) -> Transfer:
         """Run a tiled TMA store from this window into `to`. Raises as `smemsim.tma_store` does."""
         transfer = tma_store(tm, coordinates, smem_address=smem_address, shared_end=self.end)
+        self._check_begin(smem_address)
         begin, data = self._tensor(transfer, to)
         data[transfer.global_address - begin] = self.bytes[transfer.shared_address.astype(np.int64) - self.begin]
         return transfer
+
+    def _check_begin(self, smem_address: int) -> None:
+        if smem_address < self.begin:
+            raise Unmodelled(f"smem_address = {smem_address:#x}: below {self.begin:#x} lies what the system keeps in shared memory")
 
     @staticmethod
     def _tensor(transfer: Transfer, memory: GlobalMemory) -> tuple[int, np.ndarray]:
@@ -211,7 +216,7 @@ class SharedMemory:
             raise InputError("read_operand takes one descriptor at a time")
         fmt = element_format(dtype)
         d = SmemDescriptor.decode(descriptor.encode() if isinstance(descriptor, SmemDescriptor) else descriptor, arch=arch)
-        along, lines = (k, rows) if major == "K" else (rows, k)
+        along, lines = address.shape[::-1] if major == "K" else address.shape
         farthest = window_reach(d, major, lines, -(-along // fmt.elements_per_chunk(packing)))
         if farthest > self.end:
             raise HardwareTrap(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from smemsim.addressing.tma import row_pitch, tile_size
+from smemsim.arguments import shown, whole, wholes
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.spec.architectures import ARCHITECTURES
@@ -66,8 +68,7 @@ class Transfer:
     @property
     def tile_shape(self) -> tuple[int, ...]:
         """Elements of the dense box along each dimension, dimension 0 first."""
-        tm = self.tensor_map
-        return (tm.box_dim[0], *(tile_size(b, s) for b, s in zip(tm.box_dim[1:], tm.element_strides[1:], strict=True)))
+        return tile_shape(self.tensor_map)
 
     def tensor_coordinates(self, position: np.ndarray) -> np.ndarray:
         """Tensor coordinates (…, rank), dimension 0 first, of bytes of the dense box; outside the tensor where that is what they are."""
@@ -79,6 +80,11 @@ class Transfer:
             out[..., i] = self.coordinates[i] + index % size * steps[i]
             index = index // size
         return out
+
+
+def tile_shape(tm: TensorMap) -> tuple[int, ...]:
+    """Elements of a tiled map's dense box along each dimension."""
+    return (tm.box_dim[0], *(tile_size(b, s) for b, s in zip(tm.box_dim[1:], tm.element_strides[1:], strict=True)))
 
 
 def tma_load(
@@ -101,8 +107,8 @@ def tma_load(
     >>> t.transaction_bytes, int((t.global_address == -1).sum())
     (1024, 512)
     """
-    if tuple(im2col_offsets):
-        raise InputError(f"im2col_offsets = {tuple(im2col_offsets)}: the map is tiled and takes none")
+    if wholes("im2col_offsets", im2col_offsets, wanted="one whole number for each spatial axis, or none"):
+        raise InputError(f"im2col_offsets = {shown(im2col_offsets)}: the map is tiled and takes none")
     return _transfer(tm, coordinates, smem_address, shared_end, is_store=False)
 
 
@@ -180,6 +186,7 @@ def _transfer(tm: TensorMap, coordinates: Any, smem_address: Any, shared_end: in
 
     if not isinstance(tm, TensorMap):
         raise InputError(f"tm: needs a TensorMap, not {type(tm).__name__}; TensorMap.from_bytes reads the 128 bytes of one")
+    shared_end = _address("shared_end", shared_end)
     at = _coordinates(tm, coordinates)
     address = _address("smem_address", smem_address)
     _check_modelled(tm)
@@ -192,10 +199,9 @@ def _transfer(tm: TensorMap, coordinates: Any, smem_address: Any, shared_end: in
     stride[1:rank] = tm.global_strides
     position[:] = 0
     position[:rank] = at
-    rows = 1
-    for size, each in zip(tm.box_dim[1:], tm.element_strides[1:], strict=True):
-        rows *= tile_size(size, each)
-    n = rows * (tm.box_dim[0] * itemsize // 16)
+    tile = tile_shape(tm)
+    _check_reach(tm, at, tile)
+    n = math.prod(tile) * itemsize // 16
     shared, source, valid = np.empty(n, np.uint32), np.empty(n, np.int64), np.empty(n, np.uint8)
     shape = (dim, stride, box, step, itemsize)
     target = (address, pitch, mode.mask, mode.shift, is_store)
@@ -215,29 +221,40 @@ def _transfer(tm: TensorMap, coordinates: Any, smem_address: Any, shared_end: in
 
 
 def _coordinates(tm: TensorMap, coordinates: Any) -> tuple[int, ...]:
-    if isinstance(coordinates, (str, bytes)) or not hasattr(coordinates, "__iter__"):
-        raise InputError(f"coordinates = {coordinates!r}: needs one whole number a dimension, dimension 0 first")
-    at = tuple(c.__index__() if hasattr(c, "__index__") and not isinstance(c, bool) else None for c in coordinates)
-    if len(at) != tm.rank or any(c is None or not -(1 << 31) <= c < 1 << 31 for c in at):
-        raise InputError(f"coordinates = {tuple(coordinates)}: needs {tm.rank} signed 32-bit element indices, dimension 0 first")
-    return tuple(c for c in at if c is not None)
+    wanted = f"{tm.rank} signed 32-bit element indices, dimension 0 first"
+    at = wholes("coordinates", coordinates, wanted=wanted)
+    if len(at) != tm.rank or any(not -(1 << 31) <= c < 1 << 31 for c in at):
+        raise InputError(f"coordinates = {at}: needs {wanted}")
+    return at
 
 
 def _address(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= value.__index__() < 1 << 24:
-        raise InputError(f"{name} = {value!r}: needs a byte address in the .shared window (0 to {SHARED_END:#x}), not a generic pointer")
-    return int(value.__index__())
+    address = whole(name, value, wanted="a byte address in the .shared window")
+    if not 0 <= address < 1 << 24:
+        raise InputError(f"{name} = {address:#x}: needs a byte address in the .shared window (0 to {SHARED_END:#x}), not a generic pointer")
+    return address
 
 
 def _check_modelled(tm: TensorMap) -> None:
+    if tm.broken_rules:
+        raise Unmodelled(f"no driver makes such a map ({tm.broken_rules[0]}); what a transfer does with it is not known")
+    if tm.is_im2col:
+        raise Unmodelled("im2col transfers are not modelled in this version")
     if tm.interleave is not Interleave.NONE:
         raise Unmodelled(f"interleave {tm.interleave.name}: interleaved transfers are not modelled in this version")
     if not tm.type_row.itemsize:
         raise Unmodelled(f"{tm.data_type.name}: transfers of sub-byte types are not modelled in this version")
     if SWIZZLES[tm.swizzle] in (Swizzle.B128_ATOM_32B_FLIP_8B, Swizzle.B128_ATOM_64B):
         raise Unmodelled(f"{tm.swizzle.name}: not modelled; no document settles what it does on loads")
-    if tm.global_address >= 1 << 63:
-        raise InputError(f"global_address = {tm.global_address:#x}: no GPU has an address that large")
+
+
+def _check_reach(tm: TensorMap, at: tuple[int, ...], tile: tuple[int, ...]) -> None:
+    """The last in-bounds byte must have a 63-bit address; addresses beyond exist on no GPU and would not fit the results."""
+    steps = (1, *tm.element_strides[1:])
+    strides = (tm.type_row.itemsize, *tm.global_strides)
+    last = [min(c + (n - 1) * step, dim - 1) for c, n, step, dim in zip(at, tile, steps, tm.global_dim, strict=True)]
+    if min(last) >= 0 and tm.global_address + sum(g * stride for g, stride in zip(last, strides, strict=True)) + 16 >= 1 << 63:
+        raise Unmodelled(f"global_address = {tm.global_address:#x}, strides {tm.global_strides}: the box reaches addresses past 63 bits")
 
 
 def _check_coordinates(tm: TensorMap, at: tuple[int, ...], is_store: bool) -> None:

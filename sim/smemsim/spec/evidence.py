@@ -76,8 +76,10 @@ RULES: dict[str, Rule] = {r.name: r for r in (
          _grades("measured", "compiled"), "Triton issue 11583 (Hopper and Blackwell); the PTX ISA says per element", ("tma_stores",)),
     Rule("tma.traps", "traps: a dimension above 2^31, dimension 0 off 16 B, a store's negative start (715), past the window (700), shared address off 128 B (716)",
          _grades("measured", "documented"), "CUDA guide tables 10 and 12, PTX ISA 5.5.3", ("tma_load_traps", "tma_store_traps", "tma_loads_far")),
-    Rule("tensor_map.bits", "the 128 bytes of a tiled map",
-         _grades("measured", "documented"), "PTX ISA tensormap.replace for the fields it can replace", ("tma_loads", "tma_stores")),
+    Rule("tensor_map.verdict", "what cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col accept (driver 580)",
+         _grades("measured", "documented"), "driver header; the rules one by one in descriptors/tensor_map_rules.py", ("encode_tiled", "encode_im2col")),
+    Rule("tensor_map.bits", "the 128 bytes of tiled and im2col maps",
+         _grades("measured", "documented"), "PTX ISA tensormap.replace for the fields it can replace", ("encode_tiled", "encode_im2col", "tma_loads")),
 )}
 # fmt: on
 

@@ -24,6 +24,8 @@ __all__ = [
     "TensorMapDataType",
     "TensorMapSwizzle",
     "corner_bits",
+    "pack_corner",
+    "unpack_corner",
 ]
 
 
@@ -155,6 +157,23 @@ LIMITS = Limits()
 def corner_bits(rank: int) -> int:
     """Bits of one axis of an im2col corner: 16, 8, 5 for rank 3, 4, 5."""
     return {3: 16, 4: 8, 5: 5}[rank]
+
+
+def pack_corner(corner: tuple[int, ...], rank: int) -> int:
+    """An im2col corner in 16 bits, W in the lowest ones, two's complement."""
+    bits = corner_bits(rank)
+    return sum((value & ((1 << bits) - 1)) << bits * i for i, value in enumerate(corner))
+
+
+def unpack_corner(packed: int, rank: int) -> tuple[int, ...]:
+    """The other way; rank - 2 axes.
+
+    >>> unpack_corner(pack_corner((-1, 3), 4), 4)
+    (-1, 3)
+    """
+    bits = corner_bits(rank)
+    raw = [packed >> bits * i & ((1 << bits) - 1) for i in range(rank - 2)]
+    return tuple(value - (1 << bits) if value >> (bits - 1) else value for value in raw)
 
 
 def _at(word: int, high: int, low: int, *, plus: int = 0, want: int | None = None) -> Field:

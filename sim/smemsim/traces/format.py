@@ -118,7 +118,7 @@ def _read_manifest(path: pathlib.Path) -> dict[str, Any]:
     for key, kind in REQUIRED.items():
         if not isinstance(manifest.get(key), kind):
             raise TraceError(f"{path}: '{key}' is missing or not a {kind.__name__}; the manifest is damaged")
-    if isinstance(manifest["cases"], bool) or manifest["cases"] < 0:
+    if isinstance(manifest["cases"], bool) or not 0 <= manifest["cases"] < 1 << 31:
         raise TraceError(f"{path}: 'cases' is {manifest['cases']}, which no suite has; the manifest is damaged")
     return dict(manifest)
 
@@ -158,10 +158,12 @@ def load_suite(folder: pathlib.Path) -> Suite:
     manifest = _read_manifest(folder / MANIFEST)
     path = folder / DATA
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as bundle:
+        with path.open("rb") as file:
+            bundle = np.load(file, allow_pickle=False)
             if not hasattr(bundle, "files"):
                 raise TraceError(f"{path}: a single array, not a bundle of arrays")
-            arrays = {name: _read_array(bundle, name, about, path) for name, about in manifest["arrays"].items()}
+            with bundle:
+                arrays = {name: _read_array(bundle, name, about, path) for name, about in manifest["arrays"].items()}
     except TraceError:
         raise
     except OSError as e:

@@ -1,0 +1,76 @@
+"""Taking arguments from people: whole numbers, lists of them, choices. What does not fit raises InputError with a sentence."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+from smemsim.errors import InputError
+
+__all__ = ["choice", "is_whole", "shown", "whole", "wholes"]
+
+MOST_BITS = 128  # no argument of any call is larger
+
+
+def shown(value: Any) -> str:
+    """A short text of any value, for error messages."""
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        return f"{value:#x}"[:20] + "…"  # decimal text of a huge integer is refused by Python itself
+    try:
+        text = repr(value)
+    except Exception:  # anybody's object
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= 80 else text[:79] + "…"
+
+
+def is_whole(value: Any) -> bool:
+    """Does the value count as one whole number? bool does not, numpy integers and cuda.bindings' integer types do."""
+    try:
+        whole("value", value)
+    except InputError:
+        return False
+    return True
+
+
+def whole(name: str, value: Any, *, minimum: int | None = None, wanted: str = "a whole number", most_bits: int = MOST_BITS) -> int:
+    """The value as an int.
+
+    >>> whole("rows", 2.0)
+    Traceback (most recent call last):
+    smemsim.errors.InputError: rows = 2.0: needs a whole number
+    """
+    number: int | None = None
+    if not isinstance(value, bool):
+        try:
+            number = operator.index(value)
+        except TypeError:
+            # cuda.bindings' cuuint32_t, cuuint64_t and CUdeviceptr know __int__ only
+            if type(value).__module__.startswith("cuda.") and not isinstance(value, type):
+                number = int(value)
+    if number is None:
+        raise InputError(f"{name} = {shown(value)}: needs {wanted}")
+    if number.bit_length() > most_bits:
+        raise InputError(f"{name} = {shown(number)}: far beyond anything the hardware has")
+    if minimum is not None and number < minimum:
+        raise InputError(f"{name} = {number}: needs {wanted}{' that is not negative' if minimum == 0 else f' from {minimum} on'}")
+    return number
+
+
+def wholes(name: str, values: Any, *, wanted: str) -> tuple[int, ...]:
+    """A list of whole numbers as a tuple; `wanted` says what belongs in it."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InputError(f"{name} = {shown(values)}: needs {wanted}")
+    try:
+        # Nine entries are enough to see that there are too many; an endless iterator must not hang the caller.
+        taken = [value for value, _ in zip(values, range(9), strict=False)]
+    except Exception as e:  # a 0-d array, or anybody's iterator
+        raise InputError(f"{name} = {shown(values)}: needs {wanted} ({e})") from None
+    return tuple(whole(f"{name}[{i}]", value) for i, value in enumerate(taken))
+
+
+def choice(name: str, value: Any, options: tuple[str, ...], wanted: str) -> str:
+    """One of the options."""
+    if isinstance(value, str) and value in options:
+        return str(value)
+    raise InputError(f"{name} = {shown(value)}: needs {wanted}")

@@ -1,0 +1,517 @@
+"""Golden traces: they replay without a difference, they cover what they claim, a replay can fail, and damage is told from difference."""
+
+import copy
+import hashlib
+import json
+import pathlib
+import re
+import shutil
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from smemsim import InputError, TraceError
+from smemsim.traces.compare import KINDS
+from smemsim.traces.format import find_suites, load_suite
+from smemsim.traces.replay import replay, replay_suite
+from strategies import examples
+
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
+FOLDERS = sorted(p.parent for p in GOLDEN.rglob("manifest.json"))
+SM90 = GOLDEN / "sm_90a"
+SMALL = SM90 / "wgmma_window"
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f"{f.parent.name}/{f.name}")
+def test_the_model_is_what_silicon_did(folder):
+    suite = load_suite(folder)
+    report = replay_suite(suite)
+    assert report.same, report.text()
+    assert not report.unmodelled
+    assert report.cases == len(suite) > 0
+    assert report.compared >= len(suite)
+
+
+# ---- is it evidence? ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "least"),
+    [("wgmma_operands", 4000), ("tma_loads", 6000), ("tma_stores", 4000), ("tma_wgmma", 1000), ("wgmma_reserved_bits", 300), ("wgmma_window", 100),
+     ("tma_loads_far", 100), ("tma_load_traps", 100), ("tma_store_traps", 100), ("reference_gemm", 40)],
+)  # fmt: skip
+def test_a_suite_has_many_cases_and_none_twice(name, least):
+    suite = load_suite(SM90 / name)
+    assert len(suite) >= least
+    if name.startswith("wgmma"):
+        a = suite.arrays
+        distinct = {
+            tuple(str(a[c][i]) for c in ("descriptor", "operand", "dtype", "major", "sparse", "rows", "k", "window_end"))
+            for i in range(len(suite))
+        }
+        assert len(distinct) > 0.95 * len(suite)
+
+
+def test_operand_traces_cover_the_descriptor():
+    a = load_suite(SM90 / "wgmma_operands").arrays
+    word = a["descriptor"]
+    start, lbo, sbo, base, code = (
+        word >> np.uint64(low) & np.uint64(mask) for low, mask in ((0, 0x3FFF), (16, 0x3FFF), (32, 0x3FFF), (49, 7), (62, 3))
+    )
+    seen = set(zip(a["operand"].tolist(), a["dtype"].tolist(), a["major"].tolist(), a["sparse"].tolist(), strict=True))
+    sixteen, others = {"f16", "bf16"}, {"tf32", "e4m3", "e5m2", "s8", "u8"}
+    assert seen == {(o, d, m, s) for o in "AB" for s in (0, 1) for d in sixteen | others for m in ("K", "MN") if m == "K" or d in sixteen}
+    for swizzle in range(4):
+        mine = code == swizzle
+        assert set((start[mine] % 64).tolist()) == set(range(64))  # every 16-byte phase of 1024 bytes
+        assert set(base[mine].tolist()) == set(range(8))
+        assert {(o, m) for o, m in zip(a["operand"][mine].tolist(), a["major"][mine].tolist(), strict=True)} == {
+            (o, m) for o in "AB" for m in ("K", "MN")
+        }
+        for stride in (lbo[mine], sbo[mine]):
+            assert (stride % 2 == 1).sum() > 300  # odd multiples of 16: additions that carry
+            assert len(np.unique(stride)) > 200
+    assert set(a["rows"][a["operand"] == "B"].tolist()) == set(range(8, 257, 8))
+    assert set(a["rows"][a["operand"] == "A"].tolist()) == {64}
+    assert (a["k"] * np.array([{"tf32": 4, "f16": 2, "bf16": 2}.get(d, 1) for d in a["dtype"]]) >= 32).all()
+
+
+def test_reserved_bit_traces_set_every_reserved_bit_alone_and_several_at_once():
+    word = load_suite(SM90 / "wgmma_reserved_bits").arrays["descriptor"]
+    reserved = [14, 15, 30, 31, 46, 47, 48, *range(52, 62)]
+    bits = np.stack([word >> np.uint64(b) & np.uint64(1) for b in reserved])
+    alone = bits[:, bits.sum(0) == 1]
+    assert (alone.sum(1) > 0).all()
+    assert (bits.sum(0) > 1).sum() > 10
+
+
+@pytest.mark.parametrize("name", ["tma_loads", "tma_stores"])
+def test_transfer_traces_cover_rank_type_swizzle_phase_and_edges(name):
+    a = load_suite(SM90 / name).arrays
+    assert set(a["rank"].tolist()) == {1, 2, 3, 4, 5}
+    assert set(a["data_type"].tolist()) == set(range(11))
+    assert set(a["swizzle"].tolist()) == {0, 1, 2, 3}
+    assert set((a["smem_address"] % 1024).tolist()) == set(range(0, 1024, 128))
+    itemsize = np.array([1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4])[a["data_type"]]
+    inner = a["box_dim"][:, 0] * itemsize
+    width = np.array([1 << 20, 32, 64, 128])[a["swizzle"]]
+    assert (inner < width)[a["swizzle"] > 0].sum() > 500  # rows narrower than the swizzle
+    first, dim0 = a["coordinates"][:, 0].astype(np.int64), a["global_dim"][:, 0].astype(np.int64)
+    ragged = (first < dim0) & (first + a["box_dim"][:, 0] > dim0) & (dim0 * itemsize % 16 != 0)
+    assert ragged.sum() > 300
+    assert (a["element_strides"][:, 1:4] > 1).any(1).sum() > 300
+    negative = (a["coordinates"] < 0).any(1).sum()
+    assert negative > 1000 if name == "tma_loads" else negative == 0
+    if name == "tma_loads":
+        assert set(a["data_type"][a["oob_fill"] == 1].tolist()) == {6, 7, 8, 9, 10}
+
+
+def test_trap_traces_hold_every_cuda_error_and_neighbours_that_run():
+    for name, errors in (
+        ("tma_load_traps", {0, 700, 715, 716}),
+        ("tma_store_traps", {0, 700, 715, 716}),
+        ("wgmma_window", {0, 700}),
+        ("tma_loads_far", {0, 715}),
+    ):
+        assert set(load_suite(SM90 / name).arrays["status"].tolist()) == errors
+
+
+READINGS = {
+    "the measured rule": {},
+    "base_offset ignored": {"base": 0},
+    "base_offset with the other sign": {"base": -1},
+    "the XOR acts on the offset from the start": {"relative": True},
+    "start and offsets are ORed, not added": {"ored": True},
+    "LBO never used in swizzled K-major": {"lbo_past": False},
+    "no swizzle at all": {"mask": 0},
+}
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_operand_traces_refute_every_other_reading(reading):
+    """The formulas of the ISA written here once more, in numpy, with one idea changed: only the measured rule survives."""
+    rule = {"base": 1, "relative": False, "ored": False, "lbo_past": True, "mask": 7} | READINGS[reading]
+    suite = load_suite(SM90 / "wgmma_operands")
+    a, wrong = suite.arrays, 0
+    cases = range(0, len(suite), 9)
+    for i in cases:
+        word, rows, k = int(a["descriptor"][i]), int(a["rows"][i]), int(a["k"][i])
+        e = {"tf32": 4, "f16": 2, "bf16": 2}.get(str(a["dtype"][i]), 1)
+        start, lbo, sbo = ((word >> low & 0x3FFF) * 16 for low in (0, 16, 32))
+        width, mask = {0: (16, 0), 1: (128, 7), 2: (64, 3), 3: (32, 1)}[word >> 62]
+        r, c = np.arange(rows)[:, None], np.arange(k)[None, :]
+        if a["major"][i] == "K":
+            past = lbo if width <= 32 and (width == 16 or rule["lbo_past"]) else width
+            offset = r % 8 * width + r // 8 * sbo + c * e % width + c * e // width * past
+        elif width == 16:
+            offset = c % 8 * 16 + c // 8 * lbo + r // (16 // e) * sbo + r % (16 // e) * e
+        else:
+            offset = c % 8 * width + c // 8 * sbo + r // (width // e) * lbo + r % (width // e) * e
+        linear = start | offset if rule["ored"] else start + offset
+        keyed = (offset if rule["relative"] else linear) - 128 * rule["base"] * (word >> 49 & 7)
+        address = linear ^ (keyed >> 7 & mask & rule["mask"]) << 4
+        wrong += not np.array_equal(address, suite.ragged("address", i).reshape(rows, k))
+    assert wrong == 0 if reading == "the measured rule" else wrong > len(cases) // 100, wrong
+
+
+# ---- a replay can fail -------------------------------------------------------------------------------------------------------------
+
+
+def rewritten(source, folder, change=None, *, cases=None, manifest=None):
+    """A copy of a suite with changed arrays whose hashes are right: what a capture would have written had silicon answered so."""
+    suite = load_suite(source)
+    arrays, about = {n: a.copy() for n, a in suite.arrays.items()}, copy.deepcopy(suite.manifest)
+    if cases is not None:
+        for name in KINDS[suite.kind].columns:
+            arrays[name] = arrays[name][: cases + name.endswith("_start")]
+            if name.endswith("_start"):
+                body = name.removesuffix("_start")
+                arrays[body] = arrays[body][: int(arrays[name][-1])]
+        about["cases"] = cases
+    if change:
+        change(arrays)
+    about["arrays"] = {
+        name: {
+            "dtype": a.dtype.str,
+            "shape": list(a.shape),
+            "sha256": hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest(),
+            "delta": False,
+        }
+        for name, a in arrays.items()
+    }
+    if manifest:
+        manifest(about)
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez(folder / "data.npz", **arrays)
+    (folder / "manifest.json").write_text(json.dumps(about))
+    return folder
+
+
+def at_case(name, inside, by):
+    """Add `by` to one entry of the ragged array, in the first case from 20 on that holds more than `inside` entries."""
+
+    def change(arrays):
+        start = arrays[f"{name}_start"]
+        case = 20 + int(np.argmax(np.diff(start)[20:] > inside))
+        arrays[name][start[case] + inside] += by
+        change.case = case
+
+    return change
+
+
+def entry(name, index, value):
+    def change(arrays):
+        assert arrays[name][index] != value
+        arrays[name][index] = value
+
+    change.case = index[0] if isinstance(index, tuple) else index
+    return change
+
+
+def running(name, value):
+    """Another value for the first case from 5 on that ran."""
+
+    def change(arrays):
+        change.case = 5 + int(np.argmax(arrays["status"][5:] == 0))
+        assert arrays[name][change.case] != value
+        arrays[name][change.case] = value
+
+    return change
+
+
+# suite, cases kept, change, what the report names
+CHANGES = {
+    "an operand's address": ("wgmma_reserved_bits", None, at_case("address", 7, 2), r"row 0, k 7: hardware 0x[0-9a-f]+ \| model 0x", "operand."),
+    "an operand's trap": ("wgmma_window", None, running("status", 700), r"hardware traps with CUDA error 700 \| model runs", "operand.window"),
+    "a load's source": ("tma_load_traps", None, at_case("source", 3, 1), r"shared 0x[0-9a-f]+: hardware = ", "tma.placement"),
+    "a load's count": ("tma_load_traps", None, running("transaction_bytes", 48), r"hardware \d+ bytes \| model \d+ bytes", "tma.transaction_bytes"),
+    "a load's trap": ("tma_load_traps", None, running("status", 715), r"hardware traps with CUDA error 715 \| model runs", "tma.traps"),
+    "a map's byte": ("tma_load_traps", None, lambda a: a["tensor_map"].__setitem__((0, 72), 3), r"byte 72: driver 0x3 \| model 0x", "tensor_map.bits"),
+    "a store's source": ("tma_store_traps", None, at_case("source", 3, 16), "global 0x[0-9a-f]+: hardware = shared", "tma.store_clip"),
+    "an element that wgmma got": ("tma_wgmma", 60, entry("element", (33, 5, 7), -7), "row 5, k 7: hardware got element -7", "operand.base_offset"),
+    "a byte of the image": ("reference_gemm", 3, lambda a: a["image"].__setitem__((2, 77), a["image"][2, 77] ^ 1), "shared 0x[0-9a-f]+: hardware 0x", "tma.placement"),
+    "an element of D": ("reference_gemm", 1, lambda a: a["d"].__setitem__((0, 3, 4), a["d"][0, 3, 4] ^ 1 << 23), r"D\[3, 4\]: hardware ", "operand.k_major"),
+}  # fmt: skip
+EXACT = {"a map's byte": 0, "a byte of the image": 2, "an element of D": 0}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_one_changed_outcome_is_one_difference_with_its_first_value_rule_and_command(what, tmp_path):
+    name, cases, change, says, rule = CHANGES[what]
+    folder = rewritten(SM90 / name, tmp_path / name, change, cases=cases)
+    report = replay_suite(load_suite(folder))
+    case = getattr(change, "case", EXACT.get(what))
+    assert not report.same
+    assert report.differing == 1
+    (difference,) = report.differences
+    assert difference.case == case
+    assert difference.outcome.differing >= 1
+    text = report.text()
+    assert text.count(f"reproduce: smemsim replay {folder} --case {case}") == 1
+    assert f"case {case}: {difference.title}" in text
+    assert "rule in force: " + rule in text
+    assert "1 cases differ" in text
+    alone = replay_suite(load_suite(folder), case=case)
+    assert alone.differences == report.differences
+    assert (alone.cases, alone.differing) == (1, 1)
+    as_dict = json.loads(json.dumps(report.as_dict()))
+    assert as_dict["same"] is False
+    assert as_dict["differences"][0]["case"] == case
+    assert as_dict["differences"][0]["rule"].startswith(rule)
+    assert difference.outcome.first in text
+    assert re.search(says, difference.outcome.first), difference.outcome.first
+
+
+def test_many_differences_are_counted_but_few_are_kept(tmp_path):
+    def change(arrays):
+        arrays["address"] += np.uint32(16)
+
+    report = replay_suite(load_suite(rewritten(SM90 / "wgmma_reserved_bits", tmp_path / "s", change)))
+    assert report.differing == report.cases
+    assert len(report.differences) == 5
+    assert report.text().count("reproduce:") == 1
+    assert any("x" in line for line in report.differences[0].outcome.map)
+    assert all(len(line) <= 64 for d in report.differences for line in d.outcome.map)
+
+
+@pytest.mark.parametrize("case", [-1, 312, 1 << 40])
+def test_a_case_that_is_not_there_is_refused(case):
+    with pytest.raises(InputError, match=f"case = {case}: .* has cases 0 to 311"):
+        replay_suite(load_suite(SMALL), case=case)
+
+
+def test_every_trace_below_a_path_is_replayed(tmp_path):
+    for name in ("b", "a/deep"):
+        shutil.copytree(SMALL, tmp_path / name)
+    assert [f.relative_to(tmp_path).as_posix() for f in find_suites(tmp_path)] == ["a/deep", "b"]
+    assert [r.same for r in replay(tmp_path, tmp_path / "b" / "manifest.json")] == [True] * 3
+    with pytest.raises(InputError, match="name one trace, not 2"):
+        replay(tmp_path, case=0)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(TraceError, match="no trace in it"):
+        replay(tmp_path / "empty")
+
+
+# ---- damage ------------------------------------------------------------------------------------------------------------------------
+
+
+def data(change):
+    def damage(folder):
+        path = folder / "data.npz"
+        path.write_bytes(change(path.read_bytes()))
+
+    return damage
+
+
+def manifest(change):
+    def damage(folder):
+        path = folder / "manifest.json"
+        about = json.loads(path.read_text())
+        path.write_text(json.dumps(change(about) or about))
+
+    return damage
+
+
+def text(content):
+    return lambda folder: (folder / "manifest.json").write_bytes(content)
+
+
+def repacked(change):
+    def damage(folder):
+        with np.load(folder / "data.npz") as bundle:
+            arrays = dict(bundle)
+        change(arrays)
+        np.savez(folder / "data.npz", **arrays)
+
+    return damage
+
+
+def swap(a, x, y):
+    a[x], a[y] = a[y], a[x]
+
+
+DAMAGE = {
+    "npz truncated": (data(lambda b: b[: len(b) // 2]), "not a readable .npz|cannot be unpacked"),
+    "npz cut by one byte": (data(lambda b: b[:-1]), "not a readable .npz|cannot be unpacked"),
+    "npz empty": (data(lambda b: b""), "not a readable .npz"),
+    "npz is text": (data(lambda b: b"hello"), "not a readable .npz"),
+    "npz is one array": (lambda f: (np.save(f / "one.npy", np.zeros(3)), (f / "one.npy").rename(f / "data.npz")), "a single array, not a bundle"),
+    "npz missing": (lambda f: (f / "data.npz").unlink(), "cannot be read"),
+    "npz is a folder": (lambda f: ((f / "data.npz").unlink(), (f / "data.npz").mkdir()), "cannot be read"),
+    "byte flipped": (data(lambda b: b[: len(b) // 2] + bytes([b[len(b) // 2] ^ 0x10]) + b[len(b) // 2 + 1 :]), "cannot be unpacked|SHA-256"),
+    "array missing": (repacked(lambda a: a.pop("descriptor")), "array 'descriptor' is in the manifest but not in data.npz"),
+    "array edited": (repacked(lambda a: a["rows"].__setitem__(3, 8)), "array 'rows' does not have the SHA-256"),
+    "arrays swapped": (repacked(lambda a: swap(a, "rows", "k")), "array '(rows|k)' does not have the SHA-256"),
+    "array pickled": (repacked(lambda a: a.__setitem__("rows", np.array([None] * 312))), "array 'rows' cannot be unpacked"),
+    "array of another type": (repacked(lambda a: a.__setitem__("rows", a["rows"].astype("<u4"))), "array 'rows' is uint32 .* the manifest says uint16"),
+    "array shorter": (repacked(lambda a: a.__setitem__("rows", a["rows"][:-1])), "array 'rows' is uint16 \\(311,\\), the manifest says"),
+    "manifest missing": (lambda f: (f / "manifest.json").unlink(), "cannot be read"),
+    "manifest empty": (text(b""), "not JSON"),
+    "manifest cut": (text(b'{"schema": "smemsim.trace/1", '), "not JSON"),
+    "manifest binary": (text(b"\xff\xfe\0\1"), "not JSON"),
+    "manifest nested too deep": (text(b"[" * 100_000), "not JSON"),
+    "foreign JSON": (text(b'{"name": "left-pad", "version": "1.3.0"}'), "not a smemsim trace \\(schema is None"),
+    "JSON list": (text(b"[1, 2]"), "not a smemsim trace"),
+    "another schema": (manifest(lambda m: m.update(schema="other/1")), "not a smemsim trace \\(schema is 'other/1'"),
+    "newer schema": (manifest(lambda m: m.update(schema="smemsim.trace/2")), "format 'smemsim.trace/2', this smemsim reads 'smemsim.trace/1'; install a newer"),
+    "schema is a number": (manifest(lambda m: m.update(schema=1)), "not a smemsim trace"),
+    **{f"no {key}": (manifest(lambda m, key=key: m.pop(key) and None), f"'{key}' is missing") for key in ("suite", "kind", "arch", "device", "source", "cases", "arrays")},
+    "cases negative": (manifest(lambda m: m.update(cases=-1)), "'cases' is -1"),
+    "cases is true": (manifest(lambda m: m.update(cases=True)), "'cases' is True"),
+    "cases is text": (manifest(lambda m: m.update(cases="312")), "'cases' is missing or not a int"),
+    "one case too many": (manifest(lambda m: m.update(cases=313)), "array '.*' has shape .*, expected 31[34] entries"),
+    "one case too few": (manifest(lambda m: m.update(cases=311)), "expected 31[12] entries"),
+    "all cases gone": (manifest(lambda m: m.update(cases=0)), "expected [01] entries"),
+    "wrong shape": (manifest(lambda m: m["arrays"]["rows"].update(shape=[156, 2])), "array 'rows' has shape \\(156, 2\\)"),
+    "shape of another size": (manifest(lambda m: m["arrays"]["rows"].update(shape=[313])), "array 'rows' is uint16 \\(312,\\), the manifest says"),
+    "negative shape": (manifest(lambda m: m["arrays"]["rows"].update(shape=[-312])), "array 'rows' is declared as"),
+    "enormous shape": (manifest(lambda m: m["arrays"]["rows"].update(shape=[1 << 62, 1 << 62])), "array 'rows' is declared as"),
+    "shape of words": (manifest(lambda m: m["arrays"]["rows"].update(shape=["many"])), "entry for array 'rows' is damaged"),
+    "no such dtype": (manifest(lambda m: m["arrays"]["rows"].update(dtype="<q9")), "entry for array 'rows' is damaged"),
+    "dtype of objects": (manifest(lambda m: m["arrays"]["rows"].update(dtype="|O")), "array 'rows' is declared as"),
+    "an array of another type is declared": (manifest(lambda m: m["arrays"]["rows"].update(dtype="<i2")), "the manifest says int16"),
+    "delta that is none": (manifest(lambda m: m["arrays"]["rows"].update(delta=True)), "array 'rows' does not have the SHA-256"),
+    "no hash": (manifest(lambda m: m["arrays"]["rows"].pop("sha256") and None), "entry for array 'rows' is damaged"),
+    "entry is a number": (manifest(lambda m: m["arrays"].update(rows=7)), "entry for array 'rows' is damaged"),
+    "array not declared": (manifest(lambda m: m["arrays"].pop("rows") and None), "needs the array 'rows', which is missing"),
+    "unknown kind": (manifest(lambda m: m.update(kind="wgmma_scales")), "kind 'wgmma_scales' is not one this version replays"),
+    "kind of another suite": (manifest(lambda m: m.update(kind="tma_load")), "a tma_load trace needs the array"),
+    "unknown architecture": (manifest(lambda m: m.update(arch="sm_80")), "cannot be read as a wgmma_operand case .*sm_80"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_damage_is_told_in_a_sentence_that_names_the_file(what, tmp_path):
+    damage, sentence = DAMAGE[what]
+    folder = tmp_path / "suite"
+    shutil.copytree(SMALL, folder)
+    damage(folder)
+    with pytest.raises(TraceError, match=sentence) as told:
+        replay_suite(load_suite(folder))
+    assert str(folder) in str(told.value)
+    assert "\n" not in str(told.value)
+
+
+WRITTEN = {
+    "cases that begin backwards": (
+        lambda a: a["address_start"].__setitem__(5, a["address_start"][-1]),
+        "'address_start' does not divide its array",
+    ),
+    "cases that begin late": (lambda a: a["address_start"].__setitem__(0, 1), "'address_start' does not divide"),
+    "cases that end early": (lambda a: a.__setitem__("address", a["address"][:-1]), "'address_start' does not divide"),
+    "starts that are fractions": (
+        lambda a: a.__setitem__("address_start", a["address_start"].astype(float)),
+        "'address_start' does not divide",
+    ),
+    "a body that is missing": (lambda a: a.pop("address"), "'address_start' does not divide"),
+    "rows of another case": (lambda a: a["rows"].__setitem__(slice(None), 7), r"case \d+ cannot be read as a wgmma_operand case"),
+    "a type nobody has": (running("dtype", "q7"), "case .* cannot be read .*dtype = 'q7'"),
+    "a major nobody has": (running("major", "X"), "case .* cannot be read .*major = 'X'"),
+    "a column of two dimensions": (lambda a: a.__setitem__("k", np.stack([a["k"]] * 2, 1)), "array 'k' has shape \\(312, 2\\)"),
+}
+
+
+@pytest.mark.parametrize("what", WRITTEN)
+def test_a_trace_written_wrong_is_damaged_too_although_its_hashes_are_right(what, tmp_path):
+    change, sentence = WRITTEN[what]
+    folder = rewritten(SMALL, tmp_path / "suite", change)
+    with pytest.raises(TraceError, match=sentence) as told:
+        replay_suite(load_suite(folder))
+    assert str(folder) in str(told.value)
+
+
+def loads_or_tells(folder):
+    """Load, replay and report, or one sentence about the trace."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # numpy warns about old type letters before it refuses them
+        try:
+            report = replay_suite(load_suite(folder))
+            assert report.text()
+            json.dumps(report.as_dict())
+        except TraceError as told:
+            sentence = str(told)
+        else:
+            return
+    assert str(folder) in sentence
+    assert "Traceback" not in sentence
+
+
+def mutated(drawn, raw):
+    for kind, at, byte in drawn:
+        i = int(at * len(raw))
+        raw = (
+            raw[:i]
+            + {"flip": bytes([raw[i] ^ (byte or 1)]) if i < len(raw) else b"", "insert": bytes([byte]) + raw[i : i + 1], "drop": b""}[kind]
+            + raw[i + 1 :]
+        )
+    return raw
+
+
+places = st.floats(0, 1, exclude_max=True)
+mutations = st.lists(st.tuples(st.sampled_from(["flip", "insert", "drop"]), places, st.integers(0, 255)), min_size=1, max_size=3)
+
+
+@pytest.fixture(scope="module")
+def victim(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("victim") / "suite"
+    return rewritten(SMALL, folder, cases=8)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "data.npz"])
+@examples(200)
+@given(drawn=mutations)
+def test_random_bytes_never_make_anything_but_a_sentence(victim, name, drawn):
+    good = (victim / name).read_bytes()
+    try:
+        (victim / name).write_bytes(mutated(drawn, good))
+        loads_or_tells(victim)
+    finally:
+        (victim / name).write_bytes(good)
+
+
+values = (
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 400)
+    | st.sampled_from([1e300, float("nan"), float("inf"), 1 << 70, "", "K", "<u4", "tma_load", "sm_100a", [], {}, [[1]], {"a": 1}])
+)
+
+
+@examples(200)
+@given(st.data())
+def test_any_json_in_the_manifest_never_makes_anything_but_a_sentence(victim, data):
+    good = (victim / "manifest.json").read_text()
+    about = json.loads(good)
+    node = about
+    while True:
+        key = data.draw(st.sampled_from(sorted(node)))
+        if not isinstance(node[key], dict) or not node[key] or data.draw(st.integers(0, 3)) == 0:
+            break
+        node = node[key]
+    node[key] = data.draw(values)
+    try:
+        (victim / "manifest.json").write_text(json.dumps(about))
+        loads_or_tells(victim)
+    finally:
+        (victim / "manifest.json").write_text(good)
+
+
+@pytest.fixture(scope="module", params=["tma_load_traps", "tma_store_traps", "wgmma_reserved_bits"])
+def arrays_of(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("arrays") / request.param
+    return rewritten(SM90 / request.param, folder, cases=6)
+
+
+@examples(60)
+@given(data=st.data())
+def test_any_number_in_the_arrays_is_a_difference_or_a_sentence(arrays_of, data):
+    suite = load_suite(arrays_of)
+    columns = [n for n in KINDS[suite.kind].columns if suite.arrays[n].dtype.kind in "iu"]
+    name = data.draw(st.sampled_from(sorted(columns)))
+    kind = np.iinfo(suite.arrays[name].dtype)
+    value = data.draw(st.sampled_from([kind.min, kind.max, kind.max // 2, 0]) | st.integers(max(kind.min, -8), min(kind.max, 300)))
+    place = tuple(data.draw(st.integers(0, n - 1)) for n in suite.arrays[name].shape)
+    loads_or_tells(rewritten(arrays_of, arrays_of.parent / "changed", lambda a: a[name].__setitem__(place, value)))
