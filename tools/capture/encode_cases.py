@@ -85,7 +85,13 @@ def _mutate(rng: random.Random, case: Case) -> None:
         case["data_type"] = rng.choice((13, 14, 15, 16, 255, rng.randrange(13)))
     elif change == 1:
         case["global_address"] = rng.choice(
-            (0, case["global_address"] + rng.choice((1, 2, 4, 8, 16, 32, 64)), 16, 2**57, 2**63, 2**64 - 16)
+            (
+                0,
+                case["global_address"] + rng.choice((1, 2, 4, 8, 16, 32, 64)),
+                16,
+                2**64 - 16,
+                2 ** rng.randrange(40, 64) - rng.choice((0, 32)),
+            )
         )
     elif change == 2:
         case["global_dim"][axis] = rng.choice((0, 1, 2**31, 2**32 - 1, 2**32, 2**32 + 1, 2**33, 2**63))

@@ -115,9 +115,9 @@ def rank(a: Arguments) -> Iterator[str]:
 
 @rule("cuTensorMapEncodeTiled: globalAddress; traces encode_tiled, encode_im2col")
 def global_address(a: Arguments) -> Iterator[str]:
-    """A multiple of 16 B, or 32 B with INTERLEAVE_32B; it need not be mapped."""
-    if not 0 <= a.global_address < 1 << 64 or a.global_address % a.alignment:
-        yield f"global_address = {a.global_address:#x}: needs a multiple of {a.alignment} B"
+    """A multiple of 16 B, or 32 B with INTERLEAVE_32B, below 2^57; 0 is accepted, and it need not be mapped."""
+    if not 0 <= a.global_address < LIMITS.address_end or a.global_address % a.alignment:
+        yield f"global_address = {a.global_address:#x}: needs a multiple of {a.alignment} B below 2^57"
 
 
 @rule("cuTensorMapEncodeTiled: globalDim; traces encode_tiled, encode_im2col")

@@ -8,7 +8,7 @@
 ...                      swizzle="128B")
 >>> _ = shared.tma_load(tm, (0, 4), smem_address=1024, source=world)
 >>> operand = shared.read_operand(0x4000004000000040, arch="sm_90a", dtype="bf16", major="K", rows=8, k=16)
->>> operand.bits[1, 0], operand.coordinate(1, 0)
+>>> int(operand.bits[1, 0]), operand.coordinate(1, 0)
 (320, (0, 5))
 """
 

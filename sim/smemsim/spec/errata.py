@@ -34,6 +34,12 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum("global alignment of swizzled maps", "CUDA guide, Table 12", "128 B", "16 B is accepted and works", "tma_loads"),
     Erratum("stores at the inner boundary", "PTX ISA 5.5.4", "clip per element", "clip at whole 16-byte chunks", "tma_stores"),
     Erratum("tensor sizes", "cuTensorMapEncodeTiled", "up to 2^32 a dimension", "encoded, but every transfer traps above 2^31", "tma_loads_far"),
+    Erratum("global addresses", "cuTensorMapEncodeTiled", "must be aligned", "must also be below 2^57; 0 is accepted", "encode_tiled"),
+    Erratum("INTERLEAVE_32B", "cuTensorMapEncodeTiled", "needs SWIZZLE_32B", "any swizzle is accepted", "encode_tiled"),
+    Erratum("stride order", "cuTensorMapEncodeTiled", "each stride at least the extent below it", "not checked; 0 and overlaps are accepted", "encode_tiled"),
+    Erratum("size of the box", "none", "-", "at most 233,472 B, counted with floor(box / element stride), dimension 0 included", "encode_tiled"),
+    Erratum("im2col bounding box", "cuTensorMapEncodeIm2col", "dimensions up to 2^32",
+            "dim + upper is taken as a signed 32-bit number and must exceed lower, so that spatial dimensions above 2^31 are refused", "encode_im2col"),
     Erratum("element stride of dimension 0", "CUDA guide 10.29.2", "takes every n-th element", "is ignored without interleave", "tma_loads"),
     Erratum("SBO of 128B_ATOM_32B MN-major", "PTX ISA 9.7.16.4.1", "next 8 columns", "compilers step 4 columns of K"),
 )
