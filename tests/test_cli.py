@@ -85,6 +85,50 @@ def test_decode_json_has_the_fields_and_the_findings():
     assert isinstance(json.loads(smemsim("decode 1 --json").stdout), list)
 
 
+def a_map():
+    from smemsim import TensorMap
+
+    arguments = {
+        "global_address": 0x7F0000000000,
+        "global_dim": (64, 128),
+        "global_strides": (128,),
+        "box_dim": (64, 64),
+        "swizzle": "128B",
+    }
+    return TensorMap.tiled(data_type="bf16", **arguments)
+
+
+def test_a_tensor_map_is_decoded_in_every_form_a_debugger_prints(tmp_path, snapshot):
+    raw = bytes(a_map())
+    words = [int.from_bytes(raw[i : i + 4], "little") for i in range(0, 128, 4)]
+    doubles = [int.from_bytes(raw[i : i + 8], "little") for i in range(0, 128, 8)]
+    (tmp_path / "map.bin").write_bytes(raw)
+    (tmp_path / "map.txt").write_text(raw.hex(" "))
+    forms = [raw.hex(), raw.hex(" "), " ".join(f"0x{w:08x}" for w in words), ", ".join(f"{w:#018x}" for w in doubles)]
+    forms += [str(tmp_path / "map.bin"), str(tmp_path / "map.txt")]
+    shown = {smemsim(f"decode {form}").stdout for form in forms}
+    assert len(shown) == 1
+    assert shown.pop() == snapshot
+    described = json.loads(smemsim(f"decode --json {raw.hex()}").stdout)
+    assert described["arguments"]["box_dim"] == [64, 64]
+    assert bytes.fromhex(described["bytes"]) == raw
+
+
+def test_bits_that_no_encoder_writes_are_named():
+    raw = bytearray(bytes(a_map()))
+    raw[70] = 0x80  # word 17, which is always 0
+    result = smemsim(f"decode {raw.hex()}")
+    assert result.exit_code == 0
+    assert "unknown bits: word 17" in result.stdout
+
+
+def test_a_file_that_holds_no_map_is_bad_input(tmp_path):
+    (tmp_path / "short.bin").write_bytes(bytes(127))
+    result = smemsim(f"decode {tmp_path / 'short.bin'}")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "holds 127 bytes" in result.stderr
+
+
 def test_the_forms_of_map_agree():
     command = f"map 0x4000004000010040 --arch sm_90a {OPERAND}"
     address = json.loads(smemsim(f"{command} --json").stdout)["address"]

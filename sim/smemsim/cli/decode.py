@@ -1,37 +1,45 @@
-"""`smemsim decode`: what does this word mean, and what is wrong with it?"""
+"""`smemsim decode`: what does this word, or do these 128 bytes, mean, and what is wrong with them?"""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import pathlib
+from typing import Any, NoReturn
 
 import click
 
-from smemsim.cli.options import arch_option, json_option, operand_options, parse_word
+from smemsim.cli.options import arch_option, json_option, operand_options, parse_map, parse_word
 from smemsim.descriptors.smem import SmemDescriptor
+from smemsim.errors import InputError
 from smemsim.spec.findings import Severity
 
 __all__ = ["decode"]
 
 
 @click.command(context_settings={"ignore_unknown_options": True})  # a negative word is an argument, not an option
-@click.argument("word")
+@click.argument("words", nargs=-1, required=True, metavar="WORD | MAP | FILE")
 @arch_option
 @operand_options(required=False)
 @click.option("--tile-bytes", type=int, help="Size of the buffer from the start address on.")
 @json_option
 @click.pass_context
-def decode(ctx: click.Context, /, word: str, arch: str | None, as_json: bool, **context: Any) -> None:
-    """Explain a 64-bit shared-memory matrix descriptor, field by field.
+def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_json: bool, **context: Any) -> None:
+    """Explain a 64-bit shared-memory matrix descriptor, or the 128 bytes of a tensor map.
 
+    A tensor map is 256 hex digits in any spacing, 32- or 64-bit words as a debugger prints them, or a file with them or with the bytes.
     Without --arch the word is shown as wgmma (sm_90a) and as tcgen05 (sm_100a) read it. The more is known of the operand, the more can
     be said. Exit code 1 when something is silently wrong or would trap.
 
     \b
     smemsim decode 0x4000404000010040 --arch sm_100a
     smemsim decode 0x4000020000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16
+    smemsim decode tensor_map.bin
     """
-    number = parse_word(word)
+    text = " ".join(words)
+    raw = _file(text) or parse_map(text)
+    if raw:
+        _decode_map(ctx, raw, as_json)
+    number = parse_word(text)
     shown = [SmemDescriptor.decode(number, arch=name) for name in ([arch] if arch else ["sm_90a", "sm_100a"])]
     findings = [d.problems(**context) for d in shown]
     if as_json:
@@ -51,3 +59,34 @@ def decode(ctx: click.Context, /, word: str, arch: str | None, as_json: bool, **
             console.print(descriptor_view(d, found, major=context["major"], context=bool(known)))
     serious = any(f.severity in (Severity.TRAP, Severity.WRONG) for found in findings for f in found)
     ctx.exit(1 if serious and arch else 0)
+
+
+def _file(text: str) -> bytes | None:
+    """The 128 bytes a file holds, raw or as hex; None when there is no such file."""
+    path = pathlib.Path(text)
+    try:
+        if not path.is_file():
+            return None
+        data = path.read_bytes()[: 1 << 16]
+    except (OSError, ValueError):
+        return None
+    raw = data if len(data) == 128 else parse_map(data.decode("ascii", "replace"))
+    if raw is None:
+        raise InputError(f"{text}: holds {len(data)} bytes, a tensor map is 128 bytes or 256 hex digits")
+    return raw
+
+
+def _decode_map(ctx: click.Context, raw: bytes, as_json: bool) -> NoReturn:
+    from smemsim.descriptors.tensor_map import TensorMap
+
+    tm = TensorMap.from_bytes(raw)
+    if as_json:
+        from smemsim.show.tensor_map import tensor_map_json
+
+        click.echo(json.dumps(tensor_map_json(tm), indent=1))
+    else:
+        from smemsim.show.console import stdout
+        from smemsim.show.tensor_map import tensor_map_view
+
+        stdout().print(tensor_map_view(tm))
+    ctx.exit(1 if tm.broken_rules else 0)

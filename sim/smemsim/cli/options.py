@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -11,7 +12,7 @@ from smemsim.errors import InputError
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.formats import FORMATS
 
-__all__ = ["arch_option", "json_option", "operand_options", "parse_word"]
+__all__ = ["arch_option", "json_option", "operand_options", "parse_map", "parse_word"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,7 +27,27 @@ def parse_word(text: str) -> int:
     try:
         return int(cleaned, 16 if len(cleaned) == 16 and not cleaned.startswith(("0x", "0b", "-")) else 0)
     except ValueError:
-        raise InputError(f"{text!r} is not a 64-bit word; write it as 0x…, as 16 hex digits, or in decimal") from None
+        raise InputError(
+            f"{text!r} is not a 64-bit word; write it as 0x…, as 16 hex digits, or in decimal (a tensor map: 256 hex digits)"
+        ) from None
+
+
+def parse_map(text: str) -> bytes | None:
+    """The 128 bytes of a tensor map from hex as debuggers print it; None when the text is something else.
+
+    Bytes in order, in any grouping; or 32-bit or 64-bit little-endian words, each in its own token.
+
+    >>> parse_map("00 " * 128) == bytes(128), parse_map("0x00000001, " + "0x00000000 " * 31)[:2], parse_map("0x4000404000010040")
+    (True, b'\\x01\\x00', None)
+    """
+    tokens = re.findall(r"[0-9a-f]+", re.sub(r"0x|_", " ", text.lower()))
+    digits = "".join(tokens)
+    if len(digits) != 256 or re.search(r"[^0-9a-fx_\s,;:|\[\](){}]", text.lower()):
+        return None
+    word = len(tokens[0])
+    if word in (8, 16) and all(len(token) == word for token in tokens):
+        return b"".join(int(token, 16).to_bytes(word // 2, "little") for token in tokens)
+    return bytes.fromhex(digits)
 
 
 arch_option = click.option("--arch", metavar="ARCH", help=f"Architecture: {', '.join(ARCHITECTURES)}.")

@@ -62,6 +62,8 @@ RULES: dict[str, Rule] = {r.name: r for r in (
          _grades("measured", "inferred"), "same memory system", ("wgmma_window",)),
     Rule("descriptor.reserved_bits", "reserved and constant bits have no effect",
          _grades("measured", "compiled"), "JAX and early Triton leave tcgen05's constant bit 46 at 0", ("wgmma_reserved_bits",)),
+    Rule("arithmetic.wgmma_bf16_f32", "16 exact products and c, each cut to 25 bits below the largest exponent, summed, cut to f32; zero is +0",
+         _grades("measured", None), "public studies of tensor-core arithmetic", ("reference_gemm",)),
     Rule("tma.placement", "rows lie the swizzle width apart (dense without swizzle), the XOR acts on the absolute shared address",
          _grades("measured", "documented"), "CUDA guide 10.29.3.2, PTX ISA 5.5.7", ("tma_loads", "tma_stores")),
     Rule("tma.bounds", "loads clip per element in every dimension; coordinates are signed",
