@@ -233,7 +233,7 @@ CHANGES = {
     "a store's source": ("tma_store_traps", None, at_case("source", 3, 16), "global 0x[0-9a-f]+: hardware = shared", "tma.store_clip"),
     "an element that wgmma got": ("tma_wgmma", 60, entry("element", (33, 5, 7), -7), "row 5, k 7: hardware got element -7", "operand.base_offset"),
     "a byte of the image": ("reference_gemm", 3, lambda a: a["image"].__setitem__((2, 77), a["image"][2, 77] ^ 1), "shared 0x[0-9a-f]+: hardware 0x", "tma.placement"),
-    "an element of D": ("reference_gemm", 1, lambda a: a["d"].__setitem__((0, 3, 4), a["d"][0, 3, 4] ^ 1 << 23), r"D\[3, 4\]: hardware ", "operand.k_major"),
+    "an element of D": ("reference_gemm", 1, lambda a: a["d"].__setitem__((0, 3, 4), a["d"][0, 3, 4] ^ 1 << 23), r"D\[3, 4\]: hardware ", "arithmetic.wgmma_bf16_f32"),
 }  # fmt: skip
 EXACT = {"a map's byte": 0, "a byte of the image": 2, "an element of D": 0}
 
@@ -379,7 +379,8 @@ DAMAGE = {
     "array not declared": (manifest(lambda m: m["arrays"].pop("rows") and None), "needs the array 'rows', which is missing"),
     "unknown kind": (manifest(lambda m: m.update(kind="wgmma_scales")), "kind 'wgmma_scales' is not one this version replays"),
     "kind of another suite": (manifest(lambda m: m.update(kind="tma_load")), "a tma_load trace needs the array"),
-    "unknown architecture": (manifest(lambda m: m.update(arch="sm_80")), "cannot be read as a wgmma_operand case .*sm_80"),
+    "unknown architecture": (manifest(lambda m: m.update(arch="sm_80") or m["device"].update(compute_capability="8.0")), "cannot be read as a wgmma_operand .*sm_80"),
+    "an architecture that the device does not have": (manifest(lambda m: m.update(arch="sm_100a")), "compute capability 9.0; a trace is relabelled"),
 }  # fmt: skip
 
 

@@ -23,6 +23,8 @@ class _Group(click.Group):
     """Turns every smemsim error into a sentence on stderr and its exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(errors="replace")  # an ASCII terminal gets ? for …
         try:
             return super().invoke(ctx)
         except Unmodelled as e:
@@ -34,6 +36,9 @@ class _Group(click.Group):
         except BrokenPipeError:
             sys.stderr.close()  # the reader has seen enough
             ctx.exit(0)
+        except OSError as e:
+            click.echo(f"smemsim: cannot write the output: {e.strerror or e}", err=True)
+            ctx.exit(2)
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import click
 
-from smemsim.cli.options import arch_option, json_option, operand_options, parse_map, parse_word
+from smemsim.cli.options import arch_option, check_options, json_option, operand_options, parse_map, parse_word
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError
 from smemsim.spec.findings import Severity
@@ -35,6 +35,7 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
     smemsim decode 0x4000020000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16
     smemsim decode tensor_map.bin
     """
+    check_options(words)
     text = " ".join(words)
     raw = _file(text) or parse_map(text)
     if raw:
@@ -45,7 +46,7 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
     if as_json:
         from smemsim.show.descriptor import descriptor_json
 
-        described = [descriptor_json(d, found) for d, found in zip(shown, findings, strict=True)]
+        described = [descriptor_json(d, found, major=context["major"]) for d, found in zip(shown, findings, strict=True)]
         click.echo(json.dumps(described[0] if arch else described, indent=1))
     else:
         from smemsim.show.console import stdout
@@ -57,8 +58,9 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
             if i:
                 console.print()
             console.print(descriptor_view(d, found, major=context["major"], context=bool(known)))
-    serious = any(f.severity in (Severity.TRAP, Severity.WRONG) for found in findings for f in found)
-    ctx.exit(1 if serious and arch else 0)
+    # Without --arch the word is wrong when it is wrong in every reading.
+    serious = all(any(f.severity in (Severity.TRAP, Severity.WRONG) for f in found) for found in findings)
+    ctx.exit(1 if serious else 0)
 
 
 def _file(text: str) -> bytes | None:

@@ -12,7 +12,7 @@ from smemsim.errors import InputError
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.formats import FORMATS
 
-__all__ = ["arch_option", "json_option", "operand_options", "parse_map", "parse_word"]
+__all__ = ["arch_option", "check_options", "json_option", "operand_options", "parse_map", "parse_word"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,6 +30,13 @@ def parse_word(text: str) -> int:
         raise InputError(
             f"{text!r} is not a 64-bit word; write it as 0x…, as 16 hex digits, or in decimal (a tensor map: 256 hex digits)"
         ) from None
+
+
+def check_options(words: tuple[str, ...]) -> None:
+    """Commands that take negative words let unknown options through as arguments; those are typos."""
+    for word in words:
+        if word.startswith("--"):
+            raise InputError(f"{word}: no such option; --help lists them")
 
 
 def parse_map(text: str) -> bytes | None:

@@ -50,7 +50,7 @@ def replay(ctx: click.Context, paths: tuple[pathlib.Path, ...], case: int | None
     cases, values = sum(r.cases for r in reports), sum(r.compared for r in reports)
     differing, unmodelled = sum(r.differing for r in reports), sum(len(r.unmodelled) for r in reports)
     if as_json:
-        click.echo(json.dumps({"same": not differing, "suites": [r.as_dict() for r in reports]}, indent=1))
+        click.echo(json.dumps({"same": all(r.same for r in reports), "suites": [r.as_dict() for r in reports]}, indent=1))
     else:
         verdict = "no difference" if not differing else f"{differing:,} cases differ"
         click.echo(f"{len(reports)} traces, {cases:,} cases, {values:,} values: {verdict}")

@@ -8,9 +8,20 @@ from smemsim.addressing.operand import absolute_chunk, k_major_chunk, mn_major_c
 from smemsim.addressing.swizzle import swizzle
 from smemsim.arguments import choice
 from smemsim.spec.architectures import Architecture
+from smemsim.spec.evidence import RULES, Grade, Rule
 from smemsim.spec.swizzles import MODES, Swizzle
 
-__all__ = ["Fields", "check_major", "check_packing", "chunk_address", "linear_address", "why_unmodelled", "window_reach"]
+__all__ = [
+    "Fields",
+    "check_major",
+    "check_packing",
+    "chunk_address",
+    "linear_address",
+    "rules_in_force",
+    "weakest",
+    "why_unmodelled",
+    "window_reach",
+]
 
 
 class Fields(Protocol):
@@ -28,6 +39,9 @@ class Fields(Protocol):
     def swizzle(self) -> Swizzle: ...
     @property
     def lbo_mode(self) -> int: ...
+
+
+ABSOLUTE_ROW = 48  # bytes of K in a row that the absolute-LBO mode of sm_103a is for (96 packed 4-bit elements)
 
 
 def check_major(major: Any) -> None:
@@ -54,6 +68,8 @@ def why_unmodelled(arch: Architecture, mode: Swizzle, code: int, absolute: bool,
         return "absolute LBO is defined for K-major 128B swizzle with base_offset 0 only (PTX ISA 9.7.16.3.1.2)"
     if major == "K" and mode is Swizzle.B128_ATOM_32B:
         return "128B_ATOM_32B has no K-major layout; what hardware does with it is not known"
+    if absolute and k_bytes > ABSOLUTE_ROW:
+        return f"absolute LBO is defined for rows of {ABSOLUTE_ROW} bytes of K, not for {k_bytes} (PTX ISA 9.7.16.3.1.2)"
     width = MODES[mode].width
     if major == "K" and not absolute and width >= 64 and k_bytes > width:
         return (
@@ -61,6 +77,36 @@ def why_unmodelled(arch: Architecture, mode: Swizzle, code: int, absolute: bool,
             "so that nobody knows whether LBO or the next bytes would follow"
         )
     return ""
+
+
+def rules_in_force(
+    d: Fields, arch: Architecture, *, major: str | None, k_bytes: int = 0, bits: int = 16, packing: str = "packed"
+) -> list[Rule]:
+    """The rules that the addresses of an operand rest on, the special ones first; what is not known of the operand counts as ordinary."""
+    names = []
+    swizzled = d.swizzle not in (Swizzle.NONE, Swizzle.INVALID)
+    if d.lbo_mode:
+        names.append("operand.absolute_lbo")
+    if d.base_offset and swizzled:
+        names.append("operand.base_offset")
+    if d.swizzle is Swizzle.B128_ATOM_32B:
+        names.append("operand.atom_32b")
+    if swizzled and major == "K" and k_bytes > MODES[d.swizzle].width:
+        names.append("operand.lbo_past_width")
+    if bits < 8 or packing == "padded":
+        names.append("operand.sub_byte")
+    if swizzled and d.start_address % (8 * MODES[d.swizzle].width) % 32:
+        names.append("operand.any_start")
+    names += [name for name, of in (("operand.k_major", "K"), ("operand.mn_major", "MN")) if major in (None, of)]
+    if swizzled:
+        names.append("operand.swizzle")
+    return [RULES[name] for name in names if arch.name in RULES[name].grades]
+
+
+def weakest(rules: list[Rule], arch: Architecture) -> Grade:
+    """The grade a result has that rests on all of these rules."""
+    order = list(Grade)
+    return max((rule.grades[arch.name] for rule in rules), key=order.index)
 
 
 def linear_address(d: Fields, major: str, line: int, chunk: int) -> int:

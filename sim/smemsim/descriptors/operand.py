@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
 import os
-import threading
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,8 @@ from smemsim.spec.swizzles import MODES, Swizzle
 __all__ = ["operand_addresses"]
 
 BLOCK_ELEMENTS = 1 << 20
-MAX_RESULT_BYTES = 1 << 36
+MAX_RESULT_BYTES = 1 << 33
+MAX_OPERAND_ELEMENTS = 1 << 22  # sixty-four times what the largest instruction reads
 
 
 def operand_addresses(
@@ -107,11 +108,11 @@ def _check_known(words: np.ndarray, machine: Architecture, major: str, k_bytes: 
 
 
 def _check_sums(rows: int, k: int, fmt: ElementFormat, major: str, packing: str) -> None:
-    """The farthest chunk of any descriptor must fit 32 bits; no instruction comes near."""
+    """The farthest chunk of any descriptor must fit 32 bits, and the operand a sensible size; no instruction comes near."""
     per_chunk = fmt.elements_per_chunk(packing)
     along, across = (k, rows) if major == "K" else (rows, k)
-    if (1 << 18) * (along // per_chunk + across // 4 + 2) >= 1 << 32:
-        raise InputError(f"rows = {rows}, k = {k}: addresses would not fit 32 bits; one instruction reads at most 256 rows and 256 of K")
+    if rows * k > MAX_OPERAND_ELEMENTS or (1 << 18) * (along // per_chunk + across // 4 + 2) >= 1 << 32:
+        raise InputError(f"rows = {rows}, k = {k}: too many for one operand; an instruction reads at most 256 rows and 256 of K")
 
 
 def _result(out: Any, shape: tuple[int, ...], n: int, rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -151,17 +152,20 @@ def _run(words: np.ndarray, machine: Architecture, k_major: bool, bits: int, per
     fields, modes = _tables(machine)
     signed = words.view(np.int64)
     size = max(1, BLOCK_ELEMENTS // (out.shape[1] * out.shape[2]))
-    blocks = iter(range(0, len(out), size))
 
-    def work() -> None:
+    def fill(first: int) -> None:
+        last = first + size
+        loops.operand_addresses(signed[first:last], fields, modes, k_major, bits, per_chunk, out[first:last])
+
+    blocks = range(0, len(out), size)
+    workers = min(len(blocks), _processors())
+    if workers < 2:
         for first in blocks:
-            last = first + size
-            loops.operand_addresses(signed[first:last], fields, modes, k_major, bits, per_chunk, out[first:last])
+            fill(first)
+        return
+    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
+        list(pool.map(fill, blocks))
 
-    helpers = min(os.cpu_count() or 1, -(-len(out) // size)) - 1
-    threads = [threading.Thread(target=work) for _ in range(helpers)]
-    for thread in threads:
-        thread.start()
-    work()
-    for thread in threads:
-        thread.join()
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

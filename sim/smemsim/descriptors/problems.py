@@ -81,33 +81,40 @@ def layout_code(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
     elif table is SM90_SMEM_DESC and (other := SmemDescriptor.decode(d.word, arch="sm_100a")).layout_code % 2:
         yield _finding("D302", "layout_type",
                        f"bit 61 is set: wgmma ignores it and reads code {code} ({d.swizzle}), tcgen05 would read code {other.layout_code} "
-                       f"({other.swizzle})", "a wgmma layout code stands in bits 63:62", "trace wgmma_reserved_bits")  # fmt: skip
+                       f"({other.swizzle})", "a wgmma layout code stands in bits 63:62", "trace wgmma_reserved_bits",
+                       Severity.WRONG if d.swizzle is Swizzle.NONE else Severity.LUCK)  # fmt: skip
     elif table is SM100_SMEM_DESC and d.swizzle is Swizzle.B128_ATOM_32B:
         yield _finding("D302", "layout_type", "code 1 is 128B_ATOM_32B on tcgen05, for 32-bit MN-major operands only",
                        "if wgmma's code 1 (128B) was meant, write 2", "PTX ISA 9.7.16.4.1", Severity.NOTE)  # fmt: skip
 
 
 def row_group_of_other_swizzle(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
-    """K-major, SBO is 8 packed rows of the swizzle that the same code number means on the other generation."""
-    other_table = SM100_SMEM_DESC if d.table is SM90_SMEM_DESC else SM90_SMEM_DESC
-    other = layout_codes(other_table).get(d.layout_code)
-    if c.major != "K" or other is None or other is d.swizzle or d.swizzle in (Swizzle.INVALID, Swizzle.NONE):
+    """K-major, and SBO is 8 packed rows of another swizzle: of one whose code has this number on the other generation, or any."""
+    if c.major != "K" or d.swizzle in (Swizzle.INVALID, Swizzle.NONE) or d.stride_byte_offset == 8 * MODES[d.swizzle].width:
         return
-    if d.stride_byte_offset == 8 * MODES[other].width != 8 * MODES[d.swizzle].width:
-        instruction = "tcgen05" if other_table is SM100_SMEM_DESC else "wgmma"
-        code = {mode: number for number, mode in layout_codes(d.table).items()}.get(other)
-        yield _finding("D302", "layout_type",
-                       f"code {d.layout_code} is {d.swizzle} here but {other} on {instruction}, and SBO = {d.stride_byte_offset} B is 8 rows "
-                       f"of {other}", f"if {other} was meant, write code {code}", "PTX ISA 9.7.16.4.1", Severity.LUCK)  # fmt: skip
+    here = {mode: code for code, mode in layout_codes(d.table).items()}
+    other = next((m for m in (Swizzle.B32, Swizzle.B64, Swizzle.B128) if 8 * MODES[m].width == d.stride_byte_offset), None)
+    if other is None:
+        return
+    foreign = SM100_SMEM_DESC if d.table is SM90_SMEM_DESC else SM90_SMEM_DESC
+    namesake = layout_codes(foreign).get(d.layout_code) is other
+    why = f", which is code {d.layout_code} on {'tcgen05' if foreign is SM100_SMEM_DESC else 'wgmma'}" if namesake else ""
+    yield _finding("D302", "layout_type",
+                   f"code {d.layout_code} is {d.swizzle}, but SBO = {d.stride_byte_offset} B is 8 packed rows of {other}{why}",
+                   f"if {other} was meant, write code {here[other]}", "PTX ISA 9.7.16.4.1",
+                   Severity.LUCK if namesake else Severity.NOTE)  # fmt: skip
 
 
 def fixed_bits(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
     """Reserved and constant bits that differ from the manual."""
     for name, field, raw in d.table.constants(d.word):
         label = "constant" if name == "constant" else "reserved"
-        effect = (
-            "wgmma ignores them (measured)" if d.table is SM90_SMEM_DESC else "no effect is known (kernels that leave bit 46 at 0 work)"
-        )
+        if d.table is SM90_SMEM_DESC:
+            effect = "wgmma ignores them (measured)"
+        elif name == "constant":
+            effect = "kernels that leave bit 46 at 0 work; not measured"
+        else:
+            effect = "what tcgen05 does with them is not known"
         yield _finding("D305", name, f"{label} bits [{field.high}:{field.low}] = {raw:#b}, documented {field.want:#b}; {effect}",
                        f"write {field.want:#b}", field.source)  # fmt: skip
 
@@ -129,17 +136,16 @@ def base_offset(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
         reason = "without swizzle it has no effect" if not mode.mask else f"modulo {mode.mask + 1} it is 0 and has no effect"
         yield _finding("D306", "base_offset", f"base_offset = {d.base_offset}: {reason}", "write 0", source, Severity.NOTE)
         return
-    phase = d.start_address >> 7 & 7
-    if d.base_offset == phase:
-        why = (
-            f"it is (start >> 7) & 7; the field means where the swizzle pattern starts, not where the operand starts ({d.start_address:#x})"
-        )
+    moved, phase = d.base_offset & mode.mask, d.start_address >> 7 & mode.mask
+    if moved == phase:
+        severity = Severity.LUCK
+        why = f"it is the phase of the start address {d.start_address:#x}, right only where software laid out a pattern that starts there"
     else:
-        why = f"it is neither 0 nor the phase of the start address ({phase}), so that it fits no pattern that starts there"
-    yield _finding("D306", "base_offset",
-                   f"base_offset = {d.base_offset}: {why}; the XOR key moves by {d.base_offset & mode.mask} lines against data that TMA wrote",
-                   "write 0 unless software laid the pattern out from an address that is not a multiple of "
-                   f"{mode.period} B", source)  # fmt: skip
+        severity = Severity.WRONG
+        why = f"modulo {mode.mask + 1} it is neither 0 nor the phase of the start address ({phase}): it fits no pattern that starts there"
+    message = f"base_offset = {d.base_offset}: {why}; against data that TMA wrote the XOR key is {moved} line{'s' if moved > 1 else ''} off"
+    yield _finding("D306", "base_offset", message, f"write 0 for data that TMA wrote; its pattern begins on multiples of {mode.period} B",
+                   source, severity)  # fmt: skip
 
 
 def field_in_bytes(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
@@ -162,6 +168,8 @@ def field_in_bytes(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         repair = f"write {raw} >> 4 = {raw >> 4}, which is {raw} B"
         if far >= limit > near:
             yield _finding("D301", name, f"{message}; the operand would reach {far:#x}, past {limit:#x}", repair, "PTX ISA 9.7.16.4.1")
+        elif decoded >= 1 << 16 and raw % 128 == 0:  # no kernel known to us strides that far; bytes would be ordinary
+            yield _finding("D301", name, message, repair, "PTX ISA 9.7.16.4.1", Severity.LUCK)
         elif name == "stride_byte_offset" and c.major != "MN" and mode.mask and raw == 8 * mode.width:
             yield _finding("D301", name, f"{message} ({raw} B is 8 rows of {d.swizzle})", repair, "PTX ISA 9.7.16.4.1", Severity.LUCK)
 
@@ -194,9 +202,10 @@ def outside_window(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
                        f"({c.arch.shared_end:#x}): no fault, because each group of 8 lines begins inside, but those lines read as zero",
                        "check start, LBO and SBO", source)  # fmt: skip
     elif c.tile_bytes is not None and far >= d.start_address + c.tile_bytes:
-        yield _finding(
-            "A107", "start_address", f"the operand reaches {far:#x}, past its {c.tile_bytes} B tile", "check LBO and SBO", source
-        )
+        yield _finding("A107", "start_address", f"the operand reaches {far:#x}, past its {c.tile_bytes} B tile", "check LBO and SBO")
+    if d.lbo_mode and c.arch.absolute_lbo and d.leading_byte_offset < c.arch.shared_begin:
+        yield _finding("A107", "leading_byte_offset", f"absolute LBO = {d.leading_byte_offset:#x} is no buffer's address: below "
+                       f"{c.arch.shared_begin:#x} lies what the system keeps", "write the address of the next buffer", "PTX ISA 9.7.16.3.1.2")  # fmt: skip
     if 0 < d.start_address < c.arch.shared_begin:
         yield _finding("A107", "start_address", f"start address {d.start_address:#x} lies below {c.arch.shared_begin:#x}, where the system's "
                        "reserved shared memory ends", "", source, Severity.NOTE)  # fmt: skip
@@ -248,7 +257,13 @@ def aliases(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
 
 def type_and_major(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     """Combinations the instruction cannot read."""
-    if c.fmt is None or c.major is None:
+    if c.fmt is None:
+        return
+    if c.fmt.name not in c.arch.mma_types:
+        message = f"{c.arch.instruction} matrix instructions read {' '.join(c.arch.mma_types)}, not {c.fmt.name}"
+        severity = None if c.arch.instruction == "wgmma" else Severity.NOTE  # tcgen05.cp copies elements of any type
+        yield _finding("I602", "dtype", message, "", c.arch.source, severity)
+    if c.major is None:
         return
     if c.arch.instruction == "wgmma":
         if c.major == "MN" and c.fmt.bits != 16:
@@ -272,6 +287,23 @@ def type_and_major(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         yield _finding("I602", "major", f"{c.fmt.name} MN-major: {why}", "", "PTX ISA 9.7.16.3", severity)
 
 
+def shape(_: SmemDescriptor, c: Context) -> Iterator[Finding]:
+    """An operand that no single instruction reads: what is said of it would be about something else."""
+    source = "PTX ISA 9.7.15.2" if c.arch.instruction == "wgmma" else "PTX ISA 9.7.16.2"
+    if c.rows is not None and (not 1 <= c.rows <= 256 or (c.arch.instruction == "wgmma" and c.rows % 8)):
+        wanted = "a multiple of 8 up to 256" if c.arch.instruction == "wgmma" else "at most 256"
+        yield _finding("I601", "rows", f"rows = {c.rows}: one instruction reads {wanted}", "give one instruction's M or N", source)
+    if c.fmt is None or c.k is None:
+        return
+    stored = c.fmt.elements_per_chunk(c.packing)  # elements of K that 16 bytes hold
+    legal = [size * stored // 16 for size in c.arch.k_row_bytes]
+    if c.k not in legal:
+        listed = ", ".join(str(k) for k in legal)
+        yield _finding(
+            "I601", "k", f"k = {c.k}: one instruction reads {listed} {c.fmt.name} elements of K", "give one instruction's K", source
+        )
+
+
 def unused_field(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     """LBO set to something where it is never used."""
     if c.major != "K" or c.k_bytes is None or d.lbo_mode or d.swizzle in (Swizzle.INVALID, Swizzle.NONE):
@@ -292,5 +324,6 @@ RULES: tuple[Rule, ...] = (
     outside_window,
     aliases,
     type_and_major,
+    shape,
     unused_field,
 )

@@ -60,7 +60,8 @@ class SmemDescriptor:
         machine = architecture(arch)
         table = machine.smem_descriptor
         if word is not None:
-            if (start_address, leading_byte_offset, stride_byte_offset, base_offset, lbo_mode, swizzle) != (0, 0, 0, 0, 0, Swizzle.NONE):
+            fields = (start_address, leading_byte_offset, stride_byte_offset, base_offset, lbo_mode)
+            if any(whole("field", value) for value in fields) or swizzle is not Swizzle.NONE:
                 raise InputError("word, start_address, …: give the raw word or the fields it should have, not both")
         else:
             codes = {mode: code for code, mode in layout_codes(table).items()}
@@ -77,7 +78,7 @@ class SmemDescriptor:
             }
             if "lbo_mode" in table.fields:
                 values["lbo_mode"] = lbo_mode
-            elif lbo_mode:
+            elif whole("lbo_mode", lbo_mode):
                 raise InputError(f"lbo_mode = {lbo_mode}: {arch} descriptors have no absolute mode, bit 52 is unused")
             word = table.encode(**values)
         object.__setattr__(self, "arch", machine.name)

@@ -17,6 +17,8 @@ from smemsim.spec.formats import element_format
 from smemsim.spec.swizzles import MODES, SwizzleMode
 from smemsim.spec.tensor_map import (
     DATA_TYPES,
+    LIMITS,
+    SWIZZLE_BITS,
     SWIZZLES,
     TENSOR_MAP,
     DataType,
@@ -36,7 +38,7 @@ _PREFIXES = ("CU_TENSOR_MAP_", "DATA_TYPE_", "INTERLEAVE_", "SWIZZLE_", "L2_PROM
 _SHORT: dict[type[enum.IntEnum], dict[str, int]] = {
     TensorMapDataType: {name: row.code for row in DATA_TYPES.values() for name in row.names},
     TensorMapSwizzle: {str(name): code for code, name in SWIZZLES.items()} | {"NONE": 0},
-    Interleave: {"none": 0, "16B": 1, "32B": 2},
+    Interleave: {"none": 0, "NONE": 0, "16B": 1, "32B": 2},
     L2Promotion: {"none": 0, "64B": 1, "128B": 2, "256B": 3},
     OobFill: {"zeros": 0, "nan": 1, "none": 0},
 }
@@ -179,7 +181,7 @@ class TensorMap:
         value = TENSOR_MAP.decode(word)
         rank = value["rank"]
         types = [d for d in DATA_TYPES.values() if (d.format_code, int(d.to_tf32)) == (value["format"], value["to_tf32"])]
-        if not 1 <= rank <= 5 or not types or value["interleave"] > 2 or (value["im2col"] and rank < 3):
+        if not 1 <= rank <= LIMITS.max_rank or not types or value["interleave"] not in set(Interleave) or (value["im2col"] and rank < 3):
             what = "im2col " if value["im2col"] else ""
             raise TensorMapError(
                 [f"the 128 bytes hold no tensor map: {what}rank {rank}, format code {value['format']}, interleave {value['interleave']}"]
@@ -220,8 +222,22 @@ class TensorMap:
     @functools.cached_property
     def broken_rules(self) -> tuple[str, ...]:
         """Rules of the encode call that the map breaks: none but for maps from `from_bytes` that no driver makes."""
+        return self.broken_on(None)
+
+    def broken_on(self, arch: str | None) -> tuple[str, ...]:
+        """Rules that the map breaks on an architecture; with None those of all of them."""
         given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "unknown_bits"}
-        return tuple(violations(Arguments(arch=None, im2col=self.is_im2col, **given)))
+        return tuple(violations(Arguments(arch=arch, im2col=self.is_im2col, **given)))
+
+    @functools.cached_property
+    def unknown_fields(self) -> tuple[str, ...]:
+        """Names of the fields whose bits are not what the encoder writes for these arguments."""
+        return tuple(name for name, field in TENSOR_MAP.fields.items() if field.raw(self.unknown_bits))
+
+    def __post_init__(self) -> None:
+        for name, kind in _ENUMS:
+            if not isinstance(getattr(self, name), kind):
+                raise InputError(f"{name} = {shown(getattr(self, name))}: make a map with TensorMap.tiled, .im2col or .from_bytes")
 
     @property
     def type_row(self) -> DataType:
@@ -265,13 +281,13 @@ class TensorMap:
             "rank": self.rank,
             "format": row.format_code,
             "interleave": self.interleave,
-            "swizzle_low": min(self.swizzle, 3),
+            "swizzle_low": SWIZZLE_BITS[self.swizzle][0],
             "nan_fill": self.oob_fill,
             "to_tf32": int(row.to_tf32),
             "l2_promotion": self.l2_promotion,
-            "atomicity": {4: 0, 5: 1, 6: 3}[mode.shift] + (self.swizzle is TensorMapSwizzle.SWIZZLE_128B_ATOM_32B_FLIP_8B),
-            "box_bytes": row.bits * elements // 8,
-            "swizzle_period": 1024 if self.swizzle > 3 else mode.period,
+            "atomicity": SWIZZLE_BITS[self.swizzle][1],
+            "box_bytes": row.bits * elements // 8 & 0xFFFFFFFF,
+            "swizzle_period": 8 * mode.width if mode.mask else mode.period,
         }
         # Fields of dimensions past the rank hold 0 bits, which is the value 1 where n - 1 is stored.
         for i in range(self.rank):
@@ -286,7 +302,8 @@ def _list(name: str, values: Any) -> tuple[int, ...]:
 
 
 def _swizzle_of(low: int, atomicity: int) -> TensorMapSwizzle:
-    return TensorMapSwizzle({1: 4, 2: 5, 3: 6}.get(atomicity, 3) if low == 3 else low)
+    by_bits = {bits: code for code, bits in SWIZZLE_BITS.items()}
+    return by_bits.get((low, atomicity), by_bits[low, 0])
 
 
 def _member(name: str, kind: type[E], value: Any, unknown: list[Violation]) -> E | None:

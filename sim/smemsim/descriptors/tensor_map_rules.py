@@ -66,7 +66,10 @@ class Arguments:
 
     @property
     def alignment(self) -> int:
-        wide = self.interleave is Interleave.B32 or self.data_type in (TensorMapDataType.U4_ALIGN16B, TensorMapDataType.U6_ALIGN16B)
+        wide = self.interleave is Interleave.INTERLEAVE_32B or self.data_type in (
+            TensorMapDataType.U4_ALIGN16B,
+            TensorMapDataType.U6_ALIGN16B,
+        )
         return LIMITS.address_alignment_32b if wide else LIMITS.address_alignment
 
 
@@ -176,7 +179,7 @@ def inner_bytes(a: Arguments) -> Iterator[str]:
         return
     if bits % (8 * LIMITS.inner_alignment):
         yield f"{inner}: needs a multiple of {LIMITS.inner_alignment} B"
-    if a.swizzle and a.interleave is Interleave.NONE:
+    if a.swizzle and a.interleave is Interleave.INTERLEAVE_NONE:
         width = MODES[SWIZZLES[a.swizzle]].width
         if bits > 8 * width:
             most = 8 * width // a.row.bits
@@ -251,7 +254,7 @@ def bounding_box(a: Arguments) -> Iterator[str]:
 
     The driver takes dim + upper as a signed 32-bit number, so that dimensions above 2^31 are refused here.
     """
-    first = 1 if a.interleave is Interleave.NONE else 0
+    first = 1 if a.interleave is Interleave.INTERLEAVE_NONE else 0
     for i, (lower, upper) in enumerate(zip(a.pixel_box_lower_corner, a.pixel_box_upper_corner, strict=False)):
         if first + i >= len(a.global_dim):
             return
@@ -260,6 +263,21 @@ def bounding_box(a: Arguments) -> Iterator[str]:
         if end <= lower:
             wrapped = f" (in 32 bits {end})" if end != n + upper else ""
             yield f"pixel box axis {i}: it ends at global_dim[{first + i}] + upper = {n} + {upper} = {n + upper}{wrapped}: needs more than lower = {lower}"
+
+
+@rule("cuTensorMapEncodeTiled: 16U4_ALIGN16B, 16U6_ALIGN16B (documented)")
+def padded_types(a: Arguments) -> Iterator[str]:
+    """Types with gaps in shared memory: no interleave, no swizzle or one of 128 bytes."""
+    legal = {
+        TensorMapDataType.U4_ALIGN16B: ("SWIZZLE_NONE", "SWIZZLE_128B", "SWIZZLE_128B_ATOM_32B"),
+        TensorMapDataType.U6_ALIGN16B: ("SWIZZLE_NONE", "SWIZZLE_128B", "SWIZZLE_128B_ATOM_32B", "SWIZZLE_128B_ATOM_64B"),
+    }.get(a.data_type) if a.data_type is not None else None  # fmt: skip
+    if legal is None or a.data_type is None:
+        return
+    if a.interleave:
+        yield f"interleave = {a.interleave.name}: needs NONE for {a.data_type.name}"
+    if a.swizzle is not None and a.swizzle.name not in legal:
+        yield f"swizzle = {a.swizzle.name}: needs {', '.join(legal)} for {a.data_type.name}"
 
 
 @rule("driver 580 on an H200; traces encode_tiled, encode_im2col")

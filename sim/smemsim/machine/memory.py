@@ -27,7 +27,6 @@ from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.machine.tma import (
-    ILLEGAL_ADDRESS,
     Transfer,
     check_covered,
     check_plain,
@@ -37,6 +36,7 @@ from smemsim.machine.tma import (
 )
 from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
+from smemsim.spec.traps import ILLEGAL_ADDRESS
 
 __all__ = ["GlobalMemory", "Operand", "SharedMemory", "ThreadWrite"]
 
@@ -52,11 +52,19 @@ class GlobalMemory:
         self._regions: list[tuple[int, np.ndarray]] = []
         self._next = FIRST_ADDRESS
 
+    def __repr__(self) -> str:
+        return f"<GlobalMemory: {', '.join(f'{len(data)} B at {begin:#x}' for begin, data in self._regions) or 'empty'}>"
+
     def place(self, array: np.ndarray, address: int | None = None) -> int:
         """Put a copy of the array's bytes at `address`, or at a free one aligned to 256 B. Returns the address."""
-        data = np.ascontiguousarray(array).view(np.uint8).reshape(-1).copy()
-        if address is None:
-            address = self._next
+        try:
+            data = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8).copy()
+            plain = not np.asarray(array).dtype.hasobject
+        except (TypeError, ValueError):
+            plain = False
+        if not plain:
+            raise InputError(f"array: needs a numpy array of plain numbers, not {type(array).__name__}")
+        address = self._next if address is None else whole("address", address, minimum=0)
         for begin, other in self._regions:
             if address < begin + len(other) and begin < address + len(data):
                 raise InputError(f"global address {address:#x}: {len(data)} bytes there would overlap the array at {begin:#x}")
@@ -66,6 +74,7 @@ class GlobalMemory:
 
     def region(self, address: int) -> tuple[int, np.ndarray]:
         """(address, bytes) of the array that holds `address`; the bytes are the memory itself."""
+        address = whole("address", address)
         for begin, data in self._regions:
             if begin <= address < begin + len(data):
                 return begin, data
@@ -81,7 +90,7 @@ class ThreadWrite:
     label: str
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Operand:
     """What one MMA read through a descriptor: arrays of shape (rows, k).
 
@@ -96,8 +105,16 @@ class Operand:
     torn: np.ndarray
     writers: Sequence[Transfer | ThreadWrite]
 
+    def __repr__(self) -> str:
+        unwritten, torn = int((self.writer < 0).sum()), int(self.torn.sum())
+        return f"<Operand {self.bits.shape[0]} x {self.bits.shape[1]} of {self.bits.dtype}: {unwritten} elements unwritten, {torn} torn>"
+
     def coordinate(self, row: int, k: int) -> tuple[int, ...] | None:
         """Tensor coordinate (dimension 0 first) that element (row, k) holds; None when no TMA load wrote it."""
+        rows, columns = self.writer.shape
+        row, k = whole("row", row, minimum=0), whole("k", k, minimum=0)
+        if row >= rows or k >= columns:
+            raise InputError(f"row = {row}, k = {k}: the operand has {rows} rows and {columns} of K")
         w = int(self.writer[row, k])
         writer = self.writers[w] if w >= 0 else None
         if not isinstance(writer, Transfer):
@@ -121,6 +138,7 @@ class SharedMemory:
 
     def __init__(self, arch: str = "sm_90a", *, size: int | None = None) -> None:
         machine = architecture(arch)
+        self.arch = machine.name
         self.begin = machine.shared_begin
         asked = machine.shared_end if size is None else self.begin + whole("size", size)
         self.end = -(-asked // machine.shared_granularity) * machine.shared_granularity
@@ -134,6 +152,7 @@ class SharedMemory:
         self.writers: list[Transfer | ThreadWrite] = []
 
     def _span(self, address: int, size: int) -> slice:
+        address = whole("address", address)
         if not self.begin <= address <= address + size <= self.end:
             raise HardwareTrap(
                 f"shared bytes {address:#x} to {address + size:#x} are not inside the window {self.begin:#x} to {self.end:#x}",
@@ -143,7 +162,9 @@ class SharedMemory:
 
     def write(self, address: int, data: bytes | np.ndarray, label: str = "threads") -> None:
         """Ordinary stores by threads, at the addresses the software chose."""
-        raw = np.frombuffer(bytes(data), np.uint8)
+        if not isinstance(data, (bytes, bytearray, memoryview, np.ndarray)):
+            raise InputError(f"data: needs bytes or a numpy array, not {type(data).__name__}")
+        raw = np.frombuffer(data.tobytes() if isinstance(data, np.ndarray) else bytes(data), np.uint8)
         span = self._span(address, len(raw))
         self.writers.append(ThreadWrite(address, len(raw), label))
         self.bytes[span] = raw
@@ -156,6 +177,7 @@ class SharedMemory:
 
         transfer = tma_load(tm, coordinates, smem_address=smem_address, shared_end=self.end)
         check_plain(tm)
+        self._check_map(tm)
         self._check_begin(smem_address)
         begin, data = self._tensor(transfer, source)
         self.writers.append(transfer)
@@ -182,12 +204,21 @@ class SharedMemory:
         data[transfer.global_address - begin] = self.bytes[transfer.shared_address.astype(np.int64) - self.begin]
         return transfer
 
+    def __repr__(self) -> str:
+        return f"SharedMemory(arch={self.arch!r}, size={self.end - self.begin})  # {len(self.writers)} writers"
+
+    def _check_map(self, tm: TensorMap) -> None:
+        if broken := tm.broken_on(self.arch):
+            raise InputError(f"{self.arch} has no such tensor map: {broken[0]}")
+
     def _check_begin(self, smem_address: int) -> None:
         if smem_address < self.begin:
             raise Unmodelled(f"smem_address = {smem_address:#x}: below {self.begin:#x} lies what the system keeps in shared memory")
 
     @staticmethod
     def _tensor(transfer: Transfer, memory: GlobalMemory) -> tuple[int, np.ndarray]:
+        if not isinstance(memory, GlobalMemory):
+            raise InputError(f"the tensor's memory: needs a GlobalMemory, not {type(memory).__name__}")
         low, high = transfer.global_span
         if not high:
             return 0, np.zeros(1, np.uint8)
@@ -206,11 +237,16 @@ class SharedMemory:
             return writer, tuple(writer.tensor_coordinates(np.array(position)).tolist())
         return writer, (position,)
 
-    def read_operand(self, descriptor: Any, *, arch: str, dtype: Any, major: str, rows: int, k: int, packing: str = "packed") -> Operand:
-        """Read one operand as the tensor core does; arguments as for `operand_addresses`, for one descriptor.
+    def read_operand(
+        self, descriptor: Any, *, dtype: Any, major: str, rows: int, k: int, packing: str = "packed", arch: str | None = None
+    ) -> Operand:
+        """Read one operand as the tensor core does; arguments as for `operand_addresses`, for one descriptor (`arch` is the memory's).
 
         Raises HardwareTrap when the operand leaves the window (see `window_reach`: the last lines may, and read as zero).
         """
+        if arch is not None and architecture(arch).name != self.arch:
+            raise InputError(f"arch = {arch}: this shared memory is that of {self.arch}")
+        arch = self.arch
         address = operand_addresses(descriptor, arch=arch, dtype=dtype, major=major, rows=rows, k=k, packing=packing)
         if address.ndim != 2:
             raise InputError("read_operand takes one descriptor at a time")

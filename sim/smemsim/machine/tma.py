@@ -16,15 +16,15 @@ from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.swizzles import Swizzle
-from smemsim.spec.tensor_map import LIMITS, SWIZZLES, Interleave
+from smemsim.spec.tensor_map import DERIVED_FIELDS, LIMITS, SWIZZLES, Interleave
+from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
 
 __all__ = ["Transfer", "tma_load", "tma_load_bytes", "tma_store"]
 
 SHARED_END, GRANULARITY = ARCHITECTURES["sm_90a"].shared_end, ARCHITECTURES["sm_90a"].shared_granularity
-ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS = 700, 715, 716
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Transfer:
     """One tiled TMA transfer, as 16-byte chunks and, on demand, as bytes.
 
@@ -41,6 +41,10 @@ class Transfer:
     chunk_global: np.ndarray
     chunk_valid: np.ndarray
     global_span: tuple[int, int]  # begin and end of the global bytes that are touched; (0, 0) for none
+
+    def __repr__(self) -> str:
+        what = "store" if self.is_store else "load"
+        return f"<tiled {what} of {self.tensor_map.data_type.name} {self.tile_shape} at {self.coordinates}, shared {self.smem_address:#x}>"
 
     @property
     def transaction_bytes(self) -> int:
@@ -107,6 +111,8 @@ def tma_load(
     >>> t.transaction_bytes, int((t.global_address == -1).sum())
     (1024, 512)
     """
+    if not isinstance(tm, TensorMap) or tm.is_im2col:
+        return _transfer(tm, coordinates, smem_address, shared_end, is_store=False)
     if wholes("im2col_offsets", im2col_offsets, wanted="one whole number for each spatial axis, or none"):
         raise InputError(f"im2col_offsets = {shown(im2col_offsets)}: the map is tiled and takes none")
     return _transfer(tm, coordinates, smem_address, shared_end, is_store=False)
@@ -238,9 +244,13 @@ def _address(name: str, value: Any) -> int:
 def _check_modelled(tm: TensorMap) -> None:
     if tm.broken_rules:
         raise Unmodelled(f"no driver makes such a map ({tm.broken_rules[0]}); what a transfer does with it is not known")
+    if foreign := [name.lstrip("_") for name in tm.unknown_fields if name not in DERIVED_FIELDS]:
+        raise Unmodelled(
+            f"the map has bits in {', '.join(foreign)} that no known encoder writes; what a transfer does with it is not known"
+        )
     if tm.is_im2col:
         raise Unmodelled("im2col transfers are not modelled in this version")
-    if tm.interleave is not Interleave.NONE:
+    if tm.interleave is not Interleave.INTERLEAVE_NONE:
         raise Unmodelled(f"interleave {tm.interleave.name}: interleaved transfers are not modelled in this version")
     if not tm.type_row.itemsize:
         raise Unmodelled(f"{tm.data_type.name}: transfers of sub-byte types are not modelled in this version")

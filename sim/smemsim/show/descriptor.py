@@ -9,9 +9,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from smemsim.descriptors.layout import rules_in_force, weakest
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.spec.architectures import architecture
-from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import Finding
 from smemsim.spec.swizzles import MODES, Swizzle
 
@@ -57,7 +57,7 @@ def _ruler(d: SmemDescriptor) -> Text:
     ordered = sorted(d.table.fields.items(), key=lambda item: -item[1].low)
     letter = iter("abcdefghijklmnop")
     for i, (_, field) in enumerate(ordered):
-        label = str(field.high) if field.high == field.low else f"{field.high}{field.low:>{max(field.width - len(str(field.high)), 3)}}"
+        label = str(field.high) if field.width < 5 else f"{field.high}{field.low:>{field.width - len(str(field.high))}}"
         width = max(field.width, len(label))
         style = "dim" if field.want is not None else FIELD_STYLES[i % len(FIELD_STYLES)]
         numbers.append(f"{label:<{width}} ", "dim")
@@ -98,8 +98,8 @@ def descriptor_view(d: SmemDescriptor, findings: Sequence[Finding], *, major: st
     """The whole view; `major` where it is known, `context` says whether the findings were made with the operand known."""
     arch = architecture(d.arch)
     head = Text.assemble((f"{d.word:#018x}", "bold"), f"  {d.arch} ({arch.instruction})\n", (repr(d), "dim"))
-    grade = RULES["operand.k_major"].grades[d.arch]
-    where = "against an H200" if d.arch == "sm_90a" else "by documents and compilers; not measured on Blackwell"
+    rules = [] if d.swizzle is Swizzle.INVALID else rules_in_force(d, arch, major=major)
+    where = "against an H200" if d.arch == "sm_90a" else "nothing is measured on Blackwell"
     parts: list[RenderableType] = [head, Text(), _ruler(d), Text(), _fields(d, major), Text()]
     if findings:
         parts.append(finding_lines(findings))
@@ -107,12 +107,16 @@ def descriptor_view(d: SmemDescriptor, findings: Sequence[Finding], *, major: st
         parts.append(Text("no problem found\n", "green"))
     if not context:
         parts.append(Text("more can be said with --dtype, --major, --rows and --k", "dim"))
-    parts.append(Text(f"address rules: {grade} ({where})", "dim"))
+    if rules:
+        names = ", ".join(rule.name for rule in rules)
+        parts.append(Text(f"address rules: {weakest(rules, arch)} ({where}); {names}", "dim"))
     return Group(*parts)
 
 
-def descriptor_json(d: SmemDescriptor, findings: Sequence[Finding]) -> dict[str, Any]:
-    """The same for programs."""
+def descriptor_json(d: SmemDescriptor, findings: Sequence[Finding], *, major: str | None = None) -> dict[str, Any]:
+    """The same for programs; `grade` is null where nobody knows what hardware reads."""
+    arch = architecture(d.arch)
+    rules = [] if d.swizzle is Swizzle.INVALID else rules_in_force(d, arch, major=major)
     return {
         "word": f"{d.word:#018x}",
         "arch": d.arch,
@@ -127,7 +131,8 @@ def descriptor_json(d: SmemDescriptor, findings: Sequence[Finding]) -> dict[str,
             name: {"bits": [field.high, field.low], "raw": field.raw(d.word), "value": field.value(d.word), "meaning": _meaning(d, name)}
             for name, field in d.table.fields.items()
         },
-        "grade": str(RULES["operand.k_major"].grades[d.arch]),
+        "grade": str(weakest(rules, arch)) if rules else None,
+        "rules": [rule.name for rule in rules],
         "findings": [
             {
                 "code": f.code,

@@ -11,16 +11,16 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from smemsim.descriptors.layout import rules_in_force, weakest
 from smemsim.descriptors.operand import operand_addresses
 from smemsim.descriptors.smem import SmemDescriptor
-from smemsim.errors import InputError
-from smemsim.spec.evidence import RULES
+from smemsim.spec.architectures import architecture
+from smemsim.spec.evidence import Rule
 from smemsim.spec.formats import element_format
 
 __all__ = ["COLOURS", "Cell", "OperandMap"]
 
 LINE, CHUNK = 128, 16
-MOST_ELEMENTS = 1 << 22  # more than any instruction reads by far; a picture of more helps nobody
 # Eight pastels, one for each chunk column before swizzling: blue, orange, green, red, violet, brown, pink, grey.
 COLOURS = ("#aecbeb", "#ffd8a8", "#b7e1b5", "#f5b5b0", "#cfbfe8", "#d9c5b2", "#f7c6e0", "#d5d8dc")
 
@@ -44,13 +44,12 @@ class OperandMap:
     major: str
     address: np.ndarray
     lines: dict[int, list[Cell | None]]
+    rules: list[Rule]
 
     @classmethod
     def of(cls, word: int, *, arch: str, dtype: Any, major: str, rows: int, k: int, packing: str = "packed") -> OperandMap:
         """The map of one operand; arguments as for `operand_addresses`."""
         fmt = element_format(dtype)
-        if isinstance(rows, int) and isinstance(k, int) and rows * k > MOST_ELEMENTS:
-            raise InputError(f"rows = {rows}, k = {k}: one instruction reads at most 256 rows and 256 of K")
         address = operand_addresses(word, arch=arch, dtype=fmt, major=major, rows=rows, k=k, packing=packing)
         per_chunk = fmt.elements_per_chunk(packing)
         first = address[:, ::per_chunk] if major == "K" else address[::per_chunk, :]
@@ -65,7 +64,10 @@ class OperandMap:
                 if old is None
                 else dataclasses.replace(old, shared_by=old.shared_by + 1)
             )
-        return cls(SmemDescriptor.decode(word, arch=arch), fmt.name, major, address, dict(sorted(lines.items())))
+        d = SmemDescriptor.decode(word, arch=arch)
+        k_bytes = -(-k // per_chunk) * 16
+        rules = rules_in_force(d, architecture(arch), major=major, k_bytes=k_bytes, bits=fmt.bits, packing=packing)
+        return cls(d, fmt.name, major, address, dict(sorted(lines.items())), rules)
 
     @property
     def title(self) -> str:
@@ -76,8 +78,8 @@ class OperandMap:
     @property
     def grade(self) -> str:
         """How sure the addresses are."""
-        name = "operand.k_major" if self.major == "K" else "operand.mn_major"
-        return f"address rule {name}: {RULES[name].grades[self.descriptor.arch]} on {self.descriptor.arch}"
+        arch = architecture(self.descriptor.arch)
+        return f"address rules on {arch.name}: {weakest(self.rules, arch)} ({', '.join(rule.name for rule in self.rules)})"
 
     def view(self, most: int) -> RenderableType:
         """The terminal picture, at most `most` lines."""
@@ -112,12 +114,14 @@ class OperandMap:
         return Group(head, grid, Text(self.grade, "dim"))
 
     def csv(self) -> str:
-        """row,k,address,line,chunk,byte for every element."""
+        """row,k,address,line,chunk,byte,bit for every element; `bit` is where in its first byte a sub-byte type begins."""
         out = io.StringIO()
-        out.write("row,k,address,line,chunk,byte\n")
+        fmt = element_format(self.dtype)
+        out.write("row,k,address,line,chunk,byte,bit\n")
         for (row, k), at in np.ndenumerate(self.address):
             a = int(at)
-            out.write(f"{row},{k},{a},{a // LINE * LINE},{a % LINE // CHUNK},{a % CHUNK}\n")
+            bit = (k if self.major == "K" else row) * fmt.bits % 8 if fmt.bits < 8 else 0
+            out.write(f"{row},{k},{a},{a // LINE * LINE},{a % LINE // CHUNK},{a % CHUNK},{bit}\n")
         return out.getvalue()
 
     def json(self) -> str:

@@ -43,9 +43,10 @@ def operand_svg(picture: OperandMap) -> str:
         rows.append(f'<text x="{LEFT}" y="{y + 16}" class="s">{rest} more lines</text>')
         y += 22
     subtitle = f"{d.swizzle} swizzle, start {d.start_address:#x}, LBO {d.leading_byte_offset} B, SBO {d.stride_byte_offset} B"
+    alias = ""
     legend = "cell: 16 bytes, row,k of the first element; colour: its column before swizzling"
     if any(c and c.shared_by > 1 for cells in picture.lines.values() for c in cells):
-        legend += "; red: several chunks share these bytes"
+        alias = "red: several chunks share these bytes"
     width, height = LEFT + 8 * CELL_WIDTH + MARGIN, y + 48
     columns = "".join(
         f'<text x="{LEFT + CELL_WIDTH * i + CELL_WIDTH // 2}" y="{TOP - 8}" class="h">+{CHUNK * i:#04x}</text>' for i in range(8)
@@ -65,6 +66,7 @@ def operand_svg(picture: OperandMap) -> str:
             *rows,
             f'<text x="{MARGIN}" y="{height - 28}" class="s">{legend}</text>',
             f'<text x="{MARGIN}" y="{height - 10}" class="s">{html.escape(picture.grade)}</text>',
+            f'<text x="{MARGIN}" y="64" class="s" style="fill:#cf222e">{alias}</text>',
             "</svg>",
         ]
     )

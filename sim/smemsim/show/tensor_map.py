@@ -19,11 +19,8 @@ __all__ = ["tensor_map_json", "tensor_map_view", "unknown_fields"]
 def unknown_fields(tm: TensorMap) -> list[str]:
     """Fields whose bits are not what the encoder writes for these arguments, with what they hold."""
     raw = int.from_bytes(bytes(tm), "little")
-    return [
-        f"word {field.low // 32}, bits {field.high % 32}:{field.low % 32} ({name.lstrip('_')}): {field.raw(raw):#x}"
-        for name, field in TENSOR_MAP.fields.items()
-        if field.raw(tm.unknown_bits)
-    ]
+    fields = [(name, TENSOR_MAP.fields[name]) for name in tm.unknown_fields]
+    return [f"word {f.low // 32}, bits {f.high % 32}:{f.low % 32} ({name.lstrip('_')}): {f.raw(raw):#x}" for name, f in fields]
 
 
 def _arguments(tm: TensorMap) -> dict[str, Any]:

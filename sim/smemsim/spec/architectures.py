@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from typing import Any
 
+from smemsim.arguments import shown
 from smemsim.errors import InputError
 from smemsim.spec.smem_descriptor import SM90_SMEM_DESC, SM100_SMEM_DESC
 from smemsim.words import Word
@@ -23,14 +25,19 @@ class Architecture:
     shared_end: int
     absolute_lbo: bool  # descriptor bit 52 is the absolute-address mode of 48-byte rows
     source: str
+    mma_types: tuple[str, ...]  # element types its matrix instructions read from shared memory
+    k_row_bytes: tuple[int, ...]  # bytes of K in a row of one instruction's K-major operand; the larger ones with sparsity
     shared_granularity: int = 128  # a CTA's window ends on a multiple of this, whatever size it asked for
 
 
+_WGMMA = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1")  # PTX ISA 9.7.15.2
+# tcgen05.cp reads 16 or 32 bytes a row through the same descriptor.
+_TCGEN05 = ("f16", "bf16", "tf32", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "s8", "u8")  # PTX ISA 9.7.16.2
 # fmt: off
 ARCHITECTURES: dict[str, Architecture] = {a.name: a for a in (
-    Architecture("sm_90a",  "wgmma",   SM90_SMEM_DESC,  0x400, 0x39000, False, "traces wgmma_window, tma_load_traps"),
-    Architecture("sm_100a", "tcgen05", SM100_SMEM_DESC, 0x400, 0x39000, False, "CUDA programming guide, compute capability 10.0: 228 KB"),
-    Architecture("sm_103a", "tcgen05", SM100_SMEM_DESC, 0x400, 0x39000, True,  "CUDA programming guide, compute capability 10.3: 228 KB"),
+    Architecture("sm_90a",  "wgmma",   SM90_SMEM_DESC,  0x400, 0x39000, False, "traces wgmma_window, tma_load_traps", _WGMMA, (32, 64)),
+    Architecture("sm_100a", "tcgen05", SM100_SMEM_DESC, 0x400, 0x39000, False, "CUDA programming guide, compute capability 10.0: 228 KB", _TCGEN05, (16, 32, 64)),
+    Architecture("sm_103a", "tcgen05", SM100_SMEM_DESC, 0x400, 0x39000, True,  "CUDA programming guide, compute capability 10.3: 228 KB", _TCGEN05, (16, 32, 48, 64)),
 )}
 # fmt: on
 
@@ -45,5 +52,6 @@ def architecture(name: Any) -> Architecture:
         return name
     if isinstance(name, str) and name in ARCHITECTURES:
         return ARCHITECTURES[name]
-    hint = f"; did you mean '{name}a'?" if isinstance(name, str) and f"{name}a" in ARCHITECTURES else ""
-    raise InputError(f"arch = {name!r}: not an architecture that smemsim knows ({', '.join(ARCHITECTURES)}){hint}")
+    near = difflib.get_close_matches(name.lower(), ARCHITECTURES, 1) if isinstance(name, str) else []
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise InputError(f"arch = {shown(name)}: not an architecture that smemsim knows ({', '.join(ARCHITECTURES)}){hint}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-__all__ = ["RULES", "Grade", "Rule", "rule"]
+__all__ = ["RULES", "Grade", "Rule"]
 
 
 class Grade(enum.StrEnum):
@@ -59,13 +59,14 @@ RULES: dict[str, Rule] = {r.name: r for r in (
     Rule("operand.sub_byte", "4-bit packed: 32 elements a chunk; padded 4- and 6-bit: 16 elements a chunk, data first, then a gap",
          _grades(None, "documented"), "PTX ISA 9.7.16.10.4"),
     Rule("operand.window", "the first of every 8 lines must fit the window with a swizzle width, or the read faults (CUDA error 700); later lines past it read 0",
-         _grades("measured", "inferred"), "same memory system", ("wgmma_window",)),
+         _grades("measured", "inferred"), "dense bf16 operands B; the same memory system elsewhere", ("wgmma_window",)),
     Rule("descriptor.reserved_bits", "reserved and constant bits have no effect",
-         _grades("measured", "compiled"), "JAX and early Triton leave tcgen05's constant bit 46 at 0", ("wgmma_reserved_bits",)),
+         _grades("measured", "inferred"), "JAX and early Triton leave tcgen05's constant bit 46 at 0; nothing is known of the others", ("wgmma_reserved_bits",)),
     Rule("arithmetic.wgmma_bf16_f32", "16 exact products and c, each cut to 25 bits below the largest exponent, summed, cut to f32; zero is +0",
          _grades("measured", None), "public studies of tensor-core arithmetic", ("reference_gemm",)),
     Rule("tma.placement", "rows lie the swizzle width apart (dense without swizzle), the XOR acts on the absolute shared address",
-         _grades("measured", "documented"), "CUDA guide 10.29.3.2, PTX ISA 5.5.7", ("tma_loads", "tma_stores")),
+         _grades("measured", "compiled"), "CUDA guide 10.29.3.2, PTX ISA 5.5.7; the pitch of rows narrower than the swizzle is in no document",
+         ("tma_loads", "tma_stores")),
     Rule("tma.bounds", "loads clip per element in every dimension; coordinates are signed",
          _grades("measured", "documented"), "PTX ISA 5.5.4", ("tma_loads", "tma_loads_far")),
     Rule("tma.element_strides", "ceil(box / element stride) elements a dimension; dimension 0's stride is ignored",
@@ -77,15 +78,10 @@ RULES: dict[str, Rule] = {r.name: r for r in (
     Rule("tma.store_clip", "stores clip dimension 0 at whole 16-byte chunks, the others exactly",
          _grades("measured", "compiled"), "Triton issue 11583 (Hopper and Blackwell); the PTX ISA says per element", ("tma_stores",)),
     Rule("tma.traps", "traps: a dimension above 2^31, dimension 0 off 16 B, a store's negative start (715), past the window (700), shared address off 128 B (716)",
-         _grades("measured", "documented"), "CUDA guide tables 10 and 12, PTX ISA 5.5.3", ("tma_load_traps", "tma_store_traps", "tma_loads_far")),
+         _grades("measured", "inferred"), "CUDA guide tables 10 and 12 and PTX ISA 5.5.3 forbid most of them; no document says what happens", ("tma_load_traps", "tma_store_traps", "tma_loads_far")),
     Rule("tensor_map.verdict", "what cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col accept (driver 580)",
-         _grades("measured", "documented"), "driver header; the rules one by one in descriptors/tensor_map_rules.py", ("encode_tiled", "encode_im2col")),
+         _grades("measured", "inferred"), "driver header, and limits that no document has; the rules one by one in descriptors/tensor_map_rules.py", ("encode_tiled", "encode_im2col")),
     Rule("tensor_map.bits", "the 128 bytes of tiled and im2col maps",
-         _grades("measured", "documented"), "PTX ISA tensormap.replace for the fields it can replace", ("encode_tiled", "encode_im2col", "tma_loads")),
+         _grades("measured", "compiled"), "what ptxas emits for tensormap.replace, for the fields it can replace", ("encode_tiled", "encode_im2col", "tma_loads")),
 )}
 # fmt: on
-
-
-def rule(name: str) -> Rule:
-    """One rule by its name."""
-    return RULES[name]

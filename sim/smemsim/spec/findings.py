@@ -35,6 +35,7 @@ CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity)) for num
     ("D306", "base-offset",     "wrong"),
     ("D307", "bytes-alias",     "wrong"),
     ("D310", "field-unused",    "note"),
+    ("I601", "shape",           "trap"),
     ("I602", "type-major",      "trap"),
 )}
 # fmt: on

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from typing import Any
 
+from smemsim.arguments import shown
 from smemsim.errors import InputError
 
 __all__ = ["FORMATS", "ElementFormat", "element_format"]
@@ -16,7 +18,6 @@ class ElementFormat:
 
     name: str
     bits: int
-    family: str  # "float", "int" or "bit"
     numpy_names: tuple[str, ...] = ()
 
     def elements_per_chunk(self, packing: str = "packed") -> int:
@@ -34,27 +35,27 @@ class ElementFormat:
 
 # fmt: off
 FORMATS: dict[str, ElementFormat] = {f.name: f for f in (
-    ElementFormat("f64",   64, "float", ("float64",)),
-    ElementFormat("f32",   32, "float", ("float32",)),
-    ElementFormat("tf32",  32, "float", ()),
-    ElementFormat("f16",   16, "float", ("float16",)),
-    ElementFormat("bf16",  16, "float", ("bfloat16",)),
-    ElementFormat("e4m3",   8, "float", ("float8_e4m3fn",)),
-    ElementFormat("e5m2",   8, "float", ("float8_e5m2",)),
-    ElementFormat("ue8m0",  8, "float", ("float8_e8m0fnu",)),
-    ElementFormat("ue4m3",  8, "float", ()),
-    ElementFormat("e3m2",   6, "float", ("float6_e3m2fn",)),
-    ElementFormat("e2m3",   6, "float", ("float6_e2m3fn",)),
-    ElementFormat("e2m1",   4, "float", ("float4_e2m1fn",)),
-    ElementFormat("s8",     8, "int",   ("int8",)),
-    ElementFormat("u8",     8, "int",   ("uint8",)),
-    ElementFormat("s16",   16, "int",   ("int16",)),
-    ElementFormat("u16",   16, "int",   ("uint16",)),
-    ElementFormat("s32",   32, "int",   ("int32",)),
-    ElementFormat("u32",   32, "int",   ("uint32",)),
-    ElementFormat("s64",   64, "int",   ("int64",)),
-    ElementFormat("u64",   64, "int",   ("uint64",)),
-    ElementFormat("b1",     1, "bit",   ()),
+    ElementFormat("f64",   64, ("float64",)),
+    ElementFormat("f32",   32, ("float32",)),
+    ElementFormat("tf32",  32, ()),
+    ElementFormat("f16",   16, ("float16",)),
+    ElementFormat("bf16",  16, ("bfloat16",)),
+    ElementFormat("e4m3",   8, ("float8_e4m3fn",)),
+    ElementFormat("e5m2",   8, ("float8_e5m2",)),
+    ElementFormat("ue8m0",  8, ("float8_e8m0fnu",)),
+    ElementFormat("ue4m3",  8, ()),
+    ElementFormat("e3m2",   6, ("float6_e3m2fn",)),
+    ElementFormat("e2m3",   6, ("float6_e2m3fn",)),
+    ElementFormat("e2m1",   4, ("float4_e2m1fn",)),
+    ElementFormat("s8",     8, ("int8",)),
+    ElementFormat("u8",     8, ("uint8",)),
+    ElementFormat("s16",   16, ("int16",)),
+    ElementFormat("u16",   16, ("uint16",)),
+    ElementFormat("s32",   32, ("int32",)),
+    ElementFormat("u32",   32, ("uint32",)),
+    ElementFormat("s64",   64, ("int64",)),
+    ElementFormat("u64",   64, ("uint64",)),
+    ElementFormat("b1",     1, ()),
 )}
 # fmt: on
 
@@ -69,11 +70,13 @@ def element_format(dtype: Any) -> ElementFormat:
     >>> element_format("bf17")
     Traceback (most recent call last):
     smemsim.errors.InputError: dtype = 'bf17': not an element type; known are f64 f32 tf32 f16 bf16 e4m3 e5m2 ue8m0 ue4m3 e3m2 e2m3 \
-e2m1 s8 u8 s16 u16 s32 u32 s64 u64 b1
+e2m1 s8 u8 s16 u16 s32 u32 s64 u64 b1; did you mean 'bf16'?
     """
     if isinstance(dtype, ElementFormat):
         return dtype
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
-    if isinstance(name, str) and name in _ALIASES:
-        return _ALIASES[name]
-    raise InputError(f"dtype = {dtype!r}: not an element type; known are {' '.join(FORMATS)}")
+    if isinstance(name, str) and name.lower() in _ALIASES:
+        return _ALIASES[name.lower()]
+    near = difflib.get_close_matches(name.lower(), _ALIASES, 1) if isinstance(name, str) else []
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    raise InputError(f"dtype = {shown(dtype)}: not an element type; known are {' '.join(FORMATS)}{hint}")

@@ -37,7 +37,6 @@ class SwizzleMode:
     width: int  # bytes of a row (K-major) or column (MN-major) of the atom; 16 for none
     mask: int  # line-index bits that take part
     shift: int  # log2 of the bytes that move together
-    driver_code: int | None  # CUtensorMapSwizzle
     wgmma_code: int | None  # descriptor bits 63:62 on sm_90a
     tcgen05_code: int | None  # descriptor bits 63:61 on sm_100a
     cute: str
@@ -57,13 +56,13 @@ class SwizzleMode:
 
 # fmt: off
 MODES: dict[Swizzle, SwizzleMode] = {m.swizzle: m for m in (
-    #           mode                           width mask shift drv  sm90  sm100  CuTe (bytes)     k   source
-    SwizzleMode(Swizzle.NONE,                    16,   0,  4,   0,   0,    0,    "Swizzle<0,4,3>", 8, "PTX ISA 9.7.16.3.3; trace wgmma_operands"),
-    SwizzleMode(Swizzle.B32,                     32,   1,  4,   1,   3,    6,    "Swizzle<1,4,3>", 8, "PTX ISA 9.7.16.3.3; trace wgmma_operands"),
-    SwizzleMode(Swizzle.B64,                     64,   3,  4,   2,   2,    4,    "Swizzle<2,4,3>", 8, "PTX ISA 9.7.16.3.3; trace wgmma_operands"),
-    SwizzleMode(Swizzle.B128,                   128,   7,  4,   3,   1,    2,    "Swizzle<3,4,3>", 8, "PTX ISA 9.7.16.3.3; trace wgmma_operands"),
-    SwizzleMode(Swizzle.B128_ATOM_32B,          128,   3,  5,   4,   None, 1,    "Swizzle<2,5,2>", 4, "PTX ISA 5.5.7; CUTLASS mma_traits_sm100.hpp"),
-    SwizzleMode(Swizzle.B128_ATOM_32B_FLIP_8B,  128,   3,  5,   5,   None, None, "",               8, "PTX ISA 5.5.7"),
-    SwizzleMode(Swizzle.B128_ATOM_64B,          128,   1,  6,   6,   None, None, "Swizzle<1,6,1>", 8, "PTX ISA 5.5.7"),
+    #           mode                           width mask shift sm90  sm100  CuTe (bytes)     k   source
+    SwizzleMode(Swizzle.NONE,                    16,   0,  4,   0,    0,    "Swizzle<0,4,3>", 8, "PTX ISA 9.7.16.3.3; trace wgmma_operands"),
+    SwizzleMode(Swizzle.B32,                     32,   1,  4,   3,    6,    "Swizzle<1,4,3>", 8, "PTX ISA 9.7.16.3.3; trace wgmma_operands"),
+    SwizzleMode(Swizzle.B64,                     64,   3,  4,   2,    4,    "Swizzle<2,4,3>", 8, "PTX ISA 9.7.16.3.3; trace wgmma_operands"),
+    SwizzleMode(Swizzle.B128,                   128,   7,  4,   1,    2,    "Swizzle<3,4,3>", 8, "PTX ISA 9.7.16.3.3; trace wgmma_operands"),
+    SwizzleMode(Swizzle.B128_ATOM_32B,          128,   3,  5,   None, 1,    "Swizzle<2,5,2>", 4, "PTX ISA 5.5.7; CUTLASS mma_traits_sm100.hpp"),
+    SwizzleMode(Swizzle.B128_ATOM_32B_FLIP_8B,  128,   3,  5,   None, None, "",               8, "PTX ISA 5.5.7"),
+    SwizzleMode(Swizzle.B128_ATOM_64B,          128,   1,  6,   None, None, "Swizzle<1,6,1>", 8, "PTX ISA 5.5.7"),
 )}
 # fmt: on

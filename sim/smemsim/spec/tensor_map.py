@@ -1,7 +1,7 @@
 """The CUtensorMap: the driver's enums, its limits, and the 128 bytes it writes.
 
 The enum codes are those of the driver header (CUDA 13.0). The bit layout is measured: it reproduces every map in the traces
-tma_loads and tma_stores bit for bit; the bits marked tcgen05 are documented by PTX `tensormap.replace` only.
+encode_tiled and encode_im2col bit for bit; the bits marked tcgen05 are what ptxas emits for `tensormap.replace`, not measured.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from smemsim.words import Field, Word
 
 __all__ = [
     "DATA_TYPES",
+    "DERIVED_FIELDS",
     "LIMITS",
     "SWIZZLES",
+    "SWIZZLE_BITS",
     "TENSOR_MAP",
     "DataType",
     "Interleave",
@@ -32,9 +34,9 @@ __all__ = [
 class Interleave(enum.IntEnum):
     """CUtensorMapInterleave."""
 
-    NONE = 0
-    B16 = 1
-    B32 = 2
+    INTERLEAVE_NONE = 0
+    INTERLEAVE_16B = 1
+    INTERLEAVE_32B = 2
 
 
 class L2Promotion(enum.IntEnum):
@@ -65,6 +67,16 @@ class TensorMapSwizzle(enum.IntEnum):
     SWIZZLE_128B_ATOM_64B = 6
 
 
+# What the mode's two fields hold: (swizzle_low, atomicity). Measured for the first four; the others are what ptxas emits for replace.
+SWIZZLE_BITS: dict[TensorMapSwizzle, tuple[int, int]] = {
+    TensorMapSwizzle.SWIZZLE_NONE: (0, 0),
+    TensorMapSwizzle.SWIZZLE_32B: (1, 0),
+    TensorMapSwizzle.SWIZZLE_64B: (2, 0),
+    TensorMapSwizzle.SWIZZLE_128B: (3, 0),
+    TensorMapSwizzle.SWIZZLE_128B_ATOM_32B: (3, 1),
+    TensorMapSwizzle.SWIZZLE_128B_ATOM_32B_FLIP_8B: (3, 2),
+    TensorMapSwizzle.SWIZZLE_128B_ATOM_64B: (3, 3),
+}
 SWIZZLES: dict[TensorMapSwizzle, Swizzle] = {
     code: Swizzle(name) for code, name in zip(TensorMapSwizzle, ["none", *(s.name[8:] for s in list(TensorMapSwizzle)[1:])], strict=True)
 }
@@ -181,6 +193,9 @@ def _at(word: int, high: int, low: int, *, plus: int = 0, want: int | None = Non
     return Field(32 * word + high, 32 * word + low, plus=plus, want=want)
 
 
+# Fields that repeat what the others say, or hint: a map that differs there moves the same bytes.
+DERIVED_FIELDS = ("box_bytes", "swizzle_period", "backing_hint")
+
 # fmt: off
 TENSOR_MAP = Word("tensor_map", 1024, {
     "global_address":  Field(63, 0),
@@ -193,8 +208,10 @@ TENSOR_MAP = Word("tensor_map", 1024, {
     "nan_fill":        _at(2, 15, 15),
     "to_tf32":         _at(2, 16, 16),
     "l2_promotion":    _at(2, 18, 17),
-    "atomicity":       _at(2, 21, 19),               # tcgen05: 0 16B, 1 32B, 2 32B with 8-byte flip, 3 64B
-    "_r2_22":          _at(2, 31, 22, want=0),
+    "atomicity":       _at(2, 20, 19),               # tcgen05: 0 16B, 1 32B, 2 32B with 8-byte flip, 3 64B
+    "backing_hint":    _at(2, 21, 21),               # set by newer drivers for tensors of 128 KiB and more; no effect on addresses
+    "swizzle_high":    _at(2, 22, 22),               # sm_103a: with swizzle_low 0 the 96B mode, which no driver enum has
+    "_r2_23":          _at(2, 31, 23, want=0),
     **{f"stride{i}_low":  _at(3 + i, 31, 0) for i in range(4)},                       # bits 35:4 of the byte stride
     **{f"stride{i}_high": _at(7, 4 * i + 3, 4 * i) for i in range(4)},                # bits 39:36
     "_r7_16":          _at(7, 31, 16, want=0),

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from smemsim.descriptors.layout import window_reach
+from smemsim.descriptors.layout import rules_in_force, window_reach
 from smemsim.descriptors.operand import operand_addresses
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.descriptors.tensor_map import TensorMap
@@ -18,7 +18,7 @@ from smemsim.machine.tma import Transfer, fill_bytes, tma_load, tma_store
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import RULES
 from smemsim.spec.formats import element_format
-from smemsim.spec.swizzles import Swizzle
+from smemsim.spec.traps import ILLEGAL_ADDRESS
 from smemsim.traces.format import Suite
 from smemsim.traces.outcome import Case, Outcome, agree, differ
 
@@ -81,7 +81,7 @@ class WgmmaOperand:
             chunks = -(-along // element_format(dtype).elements_per_chunk())
             granted = -(-end // machine.shared_granularity) * machine.shared_granularity
             if window_reach(d, major, lines, chunks) > granted:
-                raise HardwareTrap("past the window", cuda_error=700)
+                raise HardwareTrap("past the window", cuda_error=ILLEGAL_ADDRESS)
             return np.where(address < end, address, 0)  # past the end no byte is coded, and zero is read
 
         address, outcome = _trapped(int(a["status"][index]), "operand.window", model)
@@ -89,18 +89,13 @@ class WgmmaOperand:
             return Case(title, outcome)
         hardware = self.suite.ragged("address", index).reshape(rows, k)
         # What lies below the first user byte belongs to the system: hardware reads it without a fault, its contents are not ours.
-        seen = np.where((address > 0) & (address < machine.shared_begin), address, hardware)
 
         def describe(at: tuple[int, ...]) -> str:
             return f"row {at[0]}, k {at[1]}: hardware {int(hardware[at]):#x} | model {int(address[at]):#x}"
 
-        swizzled = d.swizzle is not Swizzle.NONE
-        name = "operand.k_major" if major == "K" else "operand.mn_major"
-        if d.base_offset and swizzled:
-            name = "operand.base_offset"
-        elif sparse and swizzled and major == "K":
-            name = "operand.lbo_past_width"
-        return Case(title, differ(seen, address, RULES[name], "addresses", describe, 16 // max(1, hardware.shape[1] // 8)))
+        fmt = element_format(dtype)
+        rules = rules_in_force(d, machine, major=major, k_bytes=k * fmt.bits // 8, bits=fmt.bits)
+        return Case(title, differ(hardware, address, rules[0], "addresses", describe, max(1, 16 // max(1, hardware.shape[1] // 8))))
 
 
 ENUMS = ("data_type", "interleave", "swizzle", "l2_promotion", "oob_fill")
@@ -228,8 +223,11 @@ class TmaTransfer:
         # Bytes below the first user byte, and those a window is rounded up by, are neither coded for a store nor looked at after a load.
         reserved, end = architecture(self.suite.arch).shared_begin, int(self.suite.arrays["window_end"][index])
         place = both[1] if self.is_store else np.arange(low, low + size)
-        hidden = ((place >= 0) & (place < reserved)) | (place >= end)
-        both[0, hidden] = both[1, hidden]
+        hidden = place >= end
+        if int(self.suite.arrays["smem_address"][index]) < reserved:
+            hidden |= (place >= 0) & (place < reserved)
+        both = both[:, ~hidden]
+        where = (low + np.arange(size))[~hidden]
         rule = "tma.store_clip" if self.is_store else "tma.placement"
         base = transfer.tensor_map.global_address
 
@@ -241,9 +239,12 @@ class TmaTransfer:
             return f"shared {value:#x}" if self.is_store else f"global + {value:#x}"
 
         def describe(at: tuple[int, ...]) -> str:
-            where = f"global {base + low + at[0]:#x}" if self.is_store else f"shared {low + at[0]:#x}"
-            return f"{where}: hardware = {say(int(both[0][at]))} | model = {say(int(both[1][at]))}"
+            address = int(where[at])
+            place = f"global {base + address:#x}" if self.is_store else f"shared {address:#x}"
+            return f"{place}: hardware = {say(int(both[0][at]))} | model = {say(int(both[1][at]))}"
 
+        if not both.size:
+            return agree(1)  # both say that nothing is written
         return differ(both[0], both[1], RULES[rule], "bytes", describe, 16)
 
     def _image(self, transfer: Transfer) -> tuple[int, np.ndarray]:
@@ -325,6 +326,10 @@ class ReferenceGemm:
         data, majors = str(a["data"][index]), (str(a["major_a"][index]), str(a["major_b"][index]))
         maps = [TensorMap.from_bytes(a[f"map_{side}"][index].tobytes()) for side in "ab"]
         title = f"{data}, A {majors[0]}-major {maps[0].swizzle.name}, B {majors[1]}-major {maps[1].swizzle.name}"
+        for tm in maps:
+            if tm.unknown_bits or tm.broken_rules:
+                first = f"the map has {', '.join((*tm.unknown_fields, *tm.broken_rules))} | model: no encoder writes that"
+                return Case(title, Outcome(1, 1, first, (), RULES["tensor_map.bits"], "map bytes"))
         world = GlobalMemory()
         for side, tm, major in zip("ab", maps, majors, strict=True):
             matrix = a[f"{side}_{data}"]

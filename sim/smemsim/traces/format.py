@@ -120,6 +120,9 @@ def _read_manifest(path: pathlib.Path) -> dict[str, Any]:
             raise TraceError(f"{path}: '{key}' is missing or not a {kind.__name__}; the manifest is damaged")
     if isinstance(manifest["cases"], bool) or not 0 <= manifest["cases"] < 1 << 31:
         raise TraceError(f"{path}: 'cases' is {manifest['cases']}, which no suite has; the manifest is damaged")
+    capability = manifest["device"].get("compute_capability")
+    if isinstance(capability, str) and capability.replace(".", "") != manifest["arch"].removeprefix("sm_").rstrip("a"):
+        raise TraceError(f"{path}: arch is {manifest['arch']}, but the device has compute capability {capability}; a trace is relabelled")
     return dict(manifest)
 
 
@@ -177,6 +180,8 @@ def find_suites(path: pathlib.Path) -> list[pathlib.Path]:
     """The trace folders at or below `path`, sorted. A path that holds none is an error."""
     path = pathlib.Path(path)
     if path.is_file():
+        if path.name not in (MANIFEST, DATA):
+            raise TraceError(f"{path}: not a trace (a trace is a folder with {MANIFEST} and {DATA})")
         path = path.parent
     if not path.is_dir():
         raise TraceError(f"{path}: no such folder")

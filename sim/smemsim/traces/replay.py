@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.errors import InputError, SmemsimError, TraceError, Unmodelled
+from smemsim.errors import HardwareTrap, InputError, SmemsimError, TraceError, Unmodelled
 from smemsim.traces.compare import KINDS
 from smemsim.traces.format import Suite, find_suites, load_suite
-from smemsim.traces.outcome import Outcome
+from smemsim.traces.outcome import Case, Outcome
 
 __all__ = ["Difference", "SuiteReport", "replay", "replay_suite"]
 
@@ -41,15 +41,15 @@ class SuiteReport:
 
     @property
     def same(self) -> bool:
-        """No difference at all."""
-        return self.differing == 0
+        """Everything was compared and nothing differs."""
+        return self.differing == 0 and not self.unmodelled
 
     def text(self) -> str:
         """The report in sentences; for a difference the first one, a map, the rule in force and how to reproduce it."""
         device = self.suite.manifest["device"]
         origin = f"[{self.suite.arch}, {device.get('gpu', 'unknown GPU')}, driver {device.get('driver', 'unknown')}]"
         head = f"{self.suite.name} {origin}: {self.cases:,} cases, {self.compared:,} values compared"
-        lines = [f"{head}, {'no difference' if self.same else f'{self.differing:,} cases differ'}"]
+        lines = [f"{head}, {f'{self.differing:,} cases differ' if self.differing else 'no difference'}"]
         if self.unmodelled:
             case, why = self.unmodelled[0]
             lines.append(f"  {len(self.unmodelled):,} cases are not modelled; the first, case {case}: {why}")
@@ -136,6 +136,8 @@ def replay_suite(suite: Suite, *, case: int | None = None, progress: Callable[[i
         except Unmodelled as e:
             unmodelled.append((index, str(e)))
             one = None
+        except HardwareTrap as e:
+            one = Case(f"case {index}", Outcome(1, 1, f"hardware runs | model traps: {e}", (), None, "outcome"))
         if one is not None:
             compared += one.outcome.compared
             if one.outcome.differing:
@@ -151,8 +153,8 @@ def _guarded(suite: Suite, case: int | None, call: Callable[[], Any]) -> Any:
     """What a damaged case makes of the model is the trace's fault, and said so."""
     try:
         return call()
-    except Unmodelled:
-        raise
+    except (Unmodelled, HardwareTrap):
+        raise  # these are what the model says, not what is wrong with the trace
     except (SmemsimError, ValueError, IndexError, KeyError, TypeError, OverflowError, AttributeError) as e:
         where = "" if case is None else f" case {case}"
         raise TraceError(f"{suite.path}:{where} cannot be read as a {suite.kind} case ({e}); the trace is damaged") from e

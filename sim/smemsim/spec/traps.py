@@ -1,0 +1,9 @@
+"""The CUDA errors that traps of the copy engine and the tensor core end in (driver API codes), as the trap traces recorded them."""
+
+from __future__ import annotations
+
+__all__ = ["ILLEGAL_ADDRESS", "ILLEGAL_INSTRUCTION", "MISALIGNED_ADDRESS"]
+
+ILLEGAL_ADDRESS = 700  # past the shared window
+ILLEGAL_INSTRUCTION = 715  # coordinates and dimensions the copy engine does not take
+MISALIGNED_ADDRESS = 716  # shared address off 128 B
