@@ -8,7 +8,7 @@ from smemsim.show.operand import CHUNK, COLOURS, LINE, Cell, OperandMap
 
 __all__ = ["operand_svg"]
 
-CELL_WIDTH, CELL_HEIGHT, LEFT, TOP, MARGIN = 64, 22, 84, 84, 16
+CELL_WIDTH, CELL_HEIGHT, LEFT, TOP, MARGIN = 64, 22, 84, 96, 16
 MOST_LINES = 256
 
 
@@ -66,7 +66,7 @@ def operand_svg(picture: OperandMap) -> str:
             *rows,
             f'<text x="{MARGIN}" y="{height - 28}" class="s">{legend}</text>',
             f'<text x="{MARGIN}" y="{height - 10}" class="s">{html.escape(picture.grade)}</text>',
-            f'<text x="{MARGIN}" y="64" class="s" style="fill:#cf222e">{alias}</text>',
+            f'<text x="{MARGIN}" y="66" class="s" style="fill:#cf222e">{alias}</text>',
             "</svg>",
         ]
     )
