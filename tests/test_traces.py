@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smemsim import InputError, TraceError
-from smemsim.traces.compare import KINDS
 from smemsim.traces.format import find_suites, load_suite
+from smemsim.traces.kinds import KINDS
 from smemsim.traces.replay import replay, replay_suite
 from strategies import examples
 

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -36,11 +37,11 @@ class Field:
     signed: bool = False
     source: str = ""
 
-    @property
+    @functools.cached_property
     def width(self) -> int:
         return self.high - self.low + 1
 
-    @property
+    @functools.cached_property
     def mask(self) -> int:
         return (1 << self.width) - 1
 
@@ -111,16 +112,18 @@ class Word:
         Traceback (most recent call last):
         smemsim.errors.InputError: demo.address = 24 B: needs a multiple of 16 from 0 to 4080 B
         """
-        unknown = sorted(set(values) - set(self.fields))
+        unknown = sorted(values.keys() - self.fields.keys())
         if unknown:
             raise InputError(f"{self.name} has no field {', '.join(unknown)}; it has {', '.join(self.fields)}")
-        word = 0
-        for name, field in self.fields.items():
-            if name in values:
-                word |= field.bits(f"{self.name}.{name}", values[name])
-            else:
-                word |= (field.want or 0) << field.low
+        word = self._defaults
+        for name, value in values.items():
+            field = self.fields[name]
+            word = word & ~(field.mask << field.low) | field.bits(f"{self.name}.{name}", value)
         return word
+
+    @functools.cached_property
+    def _defaults(self) -> int:
+        return sum((field.want or 0) << field.low for field in self.fields.values())
 
     def constants(self, word: int) -> Iterator[tuple[str, Field, int]]:
         """(name, field, raw bits) of every fixed or reserved field that does not hold its documented constant."""

@@ -18,20 +18,33 @@ f32_toward_zero = compiled(_dot.f32_toward_zero)
 
 
 @compiled
+def split(bits, exponent_bits, fraction_bits):  # type: ignore[no-untyped-def]
+    """Significands and exponents of an operand (rows, k)."""
+    significands, exponents = np.empty(bits.shape, np.int64), np.empty(bits.shape, np.int64)
+    for row in range(bits.shape[0]):
+        for k in range(bits.shape[1]):
+            significands[row, k] = significand(bits[row, k], exponent_bits, fraction_bits)
+            exponents[row, k] = exponent(bits[row, k], exponent_bits, fraction_bits)
+    return significands, exponents
+
+
+@compiled
 def mma_tile(a, b, c, exponent_bits, fraction_bits, kept_bits, zero_exponent, d):  # type: ignore[no-untyped-def]
     """d[m, n] = sum of a[m, k] * b[n, k] + c[m, n], all raw bits in int64 (c and d those of f32), as one instruction computes it."""
     terms = a.shape[1]
+    a_significand, a_exponent = split(a, exponent_bits, fraction_bits)
+    b_significand, b_exponent = split(b, exponent_bits, fraction_bits)
+    c_significand, c_exponent = split(c, 8, 23)
     products, exponents = np.empty(terms, np.int64), np.empty(terms, np.int64)
     for m in range(a.shape[0]):
         for n in range(b.shape[0]):
-            c_significand, c_exponent = significand(c[m, n], 8, 23), exponent(c[m, n], 8, 23)
-            largest = c_exponent if c_significand != 0 else zero_exponent
+            largest = c_exponent[m, n] if c_significand[m, n] != 0 else zero_exponent
             for k in range(terms):
-                products[k] = significand(a[m, k], exponent_bits, fraction_bits) * significand(b[n, k], exponent_bits, fraction_bits)
-                exponents[k] = exponent(a[m, k], exponent_bits, fraction_bits) + exponent(b[n, k], exponent_bits, fraction_bits)
+                products[k] = a_significand[m, k] * b_significand[n, k]
+                exponents[k] = a_exponent[m, k] + b_exponent[n, k]
                 if products[k] != 0 and exponents[k] > largest:
                     largest = exponents[k]
-            total = cut(c_significand, c_exponent - 23 - largest + kept_bits)
+            total = cut(c_significand[m, n], c_exponent[m, n] - 23 - largest + kept_bits)
             for k in range(terms):
                 total += cut(products[k], exponents[k] - 2 * fraction_bits - largest + kept_bits)
             d[m, n] = f32_toward_zero(total, largest - kept_bits)

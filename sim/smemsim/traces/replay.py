@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from smemsim.errors import HardwareTrap, InputError, SmemsimError, TraceError, Unmodelled
-from smemsim.traces.compare import KINDS
 from smemsim.traces.format import Suite, find_suites, load_suite
+from smemsim.traces.kinds import KINDS
 from smemsim.traces.outcome import Case, Outcome
 
 __all__ = ["Difference", "SuiteReport", "replay", "replay_suite"]

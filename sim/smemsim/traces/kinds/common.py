@@ -1,0 +1,41 @@
+"""What the comparisons of all kinds share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from smemsim.errors import HardwareTrap
+from smemsim.spec.evidence import RULES
+from smemsim.traces.format import Suite
+from smemsim.traces.outcome import Case, Outcome, agree
+
+__all__ = ["FILLED", "UNTOUCHED", "Comparer", "trapped"]
+
+UNTOUCHED = -2  # `source` of a byte that the transfer left alone
+FILLED = -256  # minus the byte: the transfer filled it in
+
+
+class Comparer(Protocol):
+    """Compares the cases of one suite; `columns` are the arrays it needs and their dimensions, the cases' own included."""
+
+    columns: dict[str, int]
+
+    def __init__(self, suite: Suite) -> None: ...
+    def case(self, index: int) -> Case:
+        """Compare one case."""
+
+
+def trapped(recorded: int, rule: str, call: Callable[[], Any]) -> tuple[Any, Outcome | None]:
+    """Run the model; an outcome when hardware or model trapped, which must agree on the CUDA error."""
+    try:
+        result, error = call(), 0
+    except HardwareTrap as e:
+        result, error = None, e.cuda_error
+    if error == recorded:
+        return result, (agree(1) if error else None)
+    said = {0: "runs"}
+    first = (
+        f"hardware {said.get(recorded, f'traps with CUDA error {recorded}')} | model {said.get(error, f'traps with CUDA error {error}')}"
+    )
+    return result, Outcome(1, 1, first, (), RULES[rule], "outcome")
