@@ -265,11 +265,20 @@ def test_nan_fill_is_7ff7_in_every_16_bits(data_type):
 
 
 @pytest.mark.parametrize("data_type", ["TFLOAT32", "TFLOAT32_FTZ"])
-def test_converting_types_have_addresses_but_no_bytes_yet(data_type):
-    tm = plain(data_type=data_type, box_dim=(32, 8))
-    assert tma_load(tm, (0, 0), smem_address=0x400).transaction_bytes == 1024
-    with pytest.raises(Unmodelled, match=data_type):
-        tma_load_bytes(tm, (0, 0), smem_address=0x400, shared=np.zeros(4096, np.uint8), global_=np.zeros(1 << 14, np.uint8))
+def test_tf32_loads_round_to_the_nearest_even_multiple_of_a_1024th(data_type):
+    """Against rounding in float64: numpy's `round` takes ties to even; denormals have the quantum of the smallest normal number."""
+    bits = np.random.default_rng(11).integers(0, 1 << 32, 32 * 8, dtype=np.uint64).astype(np.uint32)
+    bits[:6] = 0x3F801000, 0x3F803000, 0x00001000, 0x80003000, 0x7F7FFFFF, 0xFF800000  # ties, denormal ties, the largest number, -inf
+    tm = plain(data_type=data_type, global_dim=(32, 8), global_strides=(128,), box_dim=(32, 8))
+    after = tma_load_bytes(tm, (0, 0), smem_address=0x400, shared=np.zeros(4096, np.uint8), global_=bits.view(np.uint8))
+    loaded = after[0x400 : 0x400 + 1024].view(np.uint32)
+    value = bits.view(np.float32).astype(np.float64)
+    nan, infinite = np.isnan(value), np.isinf(value)
+    quantum = np.exp2(np.maximum(np.frexp(np.where(infinite | nan, 1, value))[1] - 1, -126) - 10.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        rounded = (np.round(value / quantum) * quantum).astype(np.float32)
+    wanted = np.where(nan, np.uint32(0x7FFFE000), np.where(infinite, bits, rounded.view(np.uint32)))
+    assert (loaded == wanted).all()
 
 
 @pytest.mark.parametrize(

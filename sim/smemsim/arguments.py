@@ -41,7 +41,9 @@ def whole(name: str, value: Any, *, minimum: int | None = None, wanted: str = "a
     smemsim.errors.InputError: rows = 2.0: needs a whole number
     """
     number: int | None = None
-    if not isinstance(value, bool):
+    if type(value) is int:
+        number = value
+    elif not isinstance(value, bool):
         try:
             number = operator.index(value)
         except TypeError:

@@ -47,7 +47,7 @@ def build_all() -> dict[str, pathlib.Path]:
     by_type = collections.defaultdict(list)
     for v in wgmma_kernels.variants():
         by_type[v.dtype].append(v)
-    jobs = {"tma_probes": (HERE / "tma_probes.cu").read_text()}
+    jobs = {name: (HERE / f"{name}.cu").read_text() for name in ("tma_probes", "value_probe")}
     if ARCH == "sm_90a":
         jobs |= {f"wgmma_{dtype}": wgmma_kernels.source(chosen) for dtype, chosen in by_type.items()}
         jobs |= {name: (HERE / f"{name}.cu").read_text() for name in ("tile_probe", "reference_gemm")}
@@ -485,6 +485,46 @@ def wgmma_window(bench: Bench, out: pathlib.Path) -> None:
     )
 
 
+# ------------------------------------------------------------------------------------------------------------------------- values
+
+
+def tma_values(bench: Bench, out: pathlib.Path) -> None:
+    seed, suite = 9013, "tma_values"
+    chosen = cases_module.values(seed, 2400)
+    row = cases_module.VALUE_ROW
+    inputs = np.frombuffer(b"".join(c["input"] for c in chosen), np.uint8).reshape(-1, row)
+    source = bench.device.array(inputs)
+    target = bench.device.array(np.full(inputs.size, 0xA5, np.uint8))  # stores write here, loads are read back into it
+    bases = [(target if c["store"] else source).address + i * row for i, c in enumerate(chosen)]
+    maps = [bench.api.encode_tiled(c, base) for c, base in zip(chosen, bases, strict=True)]
+    bench.device.launch(
+        bench.function("value_probe", "probe_values", 4096),
+        len(chosen),
+        4096,
+        bench.device.array(np.frombuffer(b"".join(maps), np.uint8)),
+        bench.device.array(np.array([c["store"] for c in chosen], np.uint32)),
+        source,
+        target,
+        threads=row,
+    )
+    write_suite(
+        out / suite,
+        suite=suite,
+        kind="tma_values",
+        arch=ARCH,
+        title="What TMA does to floating-point values while loading and storing: ties, denormals, infinities, NaNs, fill",
+        device=bench.device.describe(),
+        source=source_of(suite, seed),
+        cases=len(chosen),
+        arrays={
+            **map_columns(chosen, maps, bases),
+            "store": np.array([c["store"] for c in chosen], np.uint8),
+            "input": inputs,
+            "output": target.read().reshape(-1, row),
+        },
+    )
+
+
 # ------------------------------------------------------------------------------------------------------------------- TMA -> wgmma
 
 
@@ -634,7 +674,16 @@ def reference_gemm(bench: Bench, out: pathlib.Path) -> None:
     )
 
 
-TMA_SUITES = ("encode_tiled", "encode_im2col", "tma_loads", "tma_loads_far", "tma_load_traps", "tma_stores", "tma_store_traps")
+TMA_SUITES = (
+    "encode_tiled",
+    "encode_im2col",
+    "tma_loads",
+    "tma_loads_far",
+    "tma_load_traps",
+    "tma_stores",
+    "tma_store_traps",
+    "tma_values",
+)
 SUITES: dict[str, Callable[[Bench, pathlib.Path], None]] = {
     f.__name__: f
     for f in (
@@ -648,6 +697,7 @@ SUITES: dict[str, Callable[[Bench, pathlib.Path], None]] = {
         tma_load_traps,
         tma_stores,
         tma_store_traps,
+        tma_values,
         tma_wgmma,
         reference_gemm,
     )

@@ -407,6 +407,59 @@ def _tile(rng: random.Random, swizzle: int, major: str, phase: int, base_offset:
     }
 
 
+# ------------------------------------------------------------------------------------------------------------------------- values
+
+VALUE_ROW = 256  # bytes
+VALUE_TYPES = {6: 2, 7: 4, 8: 8, 9: 2, 10: 4, 11: 4, 12: 4}
+
+
+def value_row(rng: random.Random) -> bytes:
+    """A row of floats weighted to the hard cases: ties at every cut, denormals, the largest numbers, infinities, NaNs, both zeros."""
+    out = []
+    for _ in range(VALUE_ROW // 4):
+        word = rng.getrandbits(32)
+        style = rng.randrange(8)
+        if style == 0:  # a tie or its neighbour, at tf32's cut
+            word = word & ~0x1FFF | rng.choice((0xFFF, 0x1000, 0x1001, 0x0001, 0x1FFF))
+        elif style == 1:  # denormals
+            word &= 0x807FFFFF
+        elif style == 2:  # the last ones before infinity, infinities and NaNs with payloads anywhere
+            word = word & 0x80000000 | rng.choice(
+                (0x7F7FF000, 0x7F7FEFFF, 0x7F7FFFFF, 0x7F800000, 0x7F800001, 0x7FC00000, 0x7F801000, 0x7FFFFFFF)
+            )
+        elif style == 3:
+            word &= 0x80000000
+        out.append(word.to_bytes(4, "little"))
+    return b"".join(out)
+
+
+def values(seed: int, count: int) -> list[Case]:
+    """Loads and stores of one row of every floating-point type, some with a ragged end and either fill."""
+    rng, out = random.Random(seed), []
+    for i in range(count):
+        data_type = rng.choice((11, 11, 12, 12, 10, 7, 6, 8, 9))
+        itemsize = VALUE_TYPES[data_type]
+        n = VALUE_ROW // itemsize
+        store = i % 4 == 3
+        dim = n if store or rng.random() < 0.7 else rng.randrange(1, n)
+        out.append(
+            {
+                "data_type": data_type,
+                "global_dim": [dim],
+                "global_strides": [],
+                "box_dim": [n],
+                "element_strides": [1],
+                "interleave": 0,
+                "swizzle": 0,
+                "l2_promotion": 0,
+                "oob_fill": int(not store and rng.random() < 0.5),
+                "store": store,
+                "input": value_row(rng),
+            }
+        )
+    return out
+
+
 # --------------------------------------------------------------------------------------------------------------- reference kernel
 
 

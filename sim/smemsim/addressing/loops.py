@@ -9,7 +9,7 @@ from smemsim.addressing import operand as _operand
 from smemsim.addressing import swizzle as _swizzle
 from smemsim.addressing import tma as _tma
 
-__all__ = ["copy_chunks", "operand_addresses", "tile_chunks"]
+__all__ = ["operand_addresses", "tile_chunks"]
 
 compiled = njit(cache=True, nogil=True, error_model="numpy")
 
@@ -146,27 +146,3 @@ def tile_chunks(  # type: ignore[no-untyped-def]
                         n += 1
                     row += 1
     return shared_end, low, high
-
-
-@compiled
-def copy_chunks(shared, source, valid, fill, origin, memory, tensor, shared_begin, writer, position, transfer):  # type: ignore[no-untyped-def]
-    """Put a load's chunks into shared memory, with owner `transfer` and the byte's place in the dense box.
-
-    `tensor[0]` is the byte at global address `origin`; bytes out of bounds become `fill` (one element, repeated).
-    """
-    sixteen = np.uintp(16)
-    for n in range(shared.shape[0]):
-        to = np.uintp(shared[n] - shared_begin)
-        if valid[n] == sixteen:
-            at = np.uintp(source[n] - origin)
-            for b in range(sixteen):
-                memory[to + b] = tensor[at + b]
-        else:
-            for b in range(valid[n]):
-                memory[to + np.uintp(b)] = tensor[source[n] - origin + b]
-            for b in range(valid[n], 16):
-                memory[to + np.uintp(b)] = fill[b % fill.shape[0]]
-        first = np.uint32(16 * n)
-        for b in range(sixteen):
-            writer[to + b] = transfer
-            position[to + b] = np.uint32(first + np.uint32(b))

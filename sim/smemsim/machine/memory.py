@@ -29,7 +29,6 @@ from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.machine.tma import (
     Transfer,
     check_covered,
-    check_plain,
     fill_bytes,
     tma_load,
     tma_store,
@@ -173,10 +172,9 @@ class SharedMemory:
 
     def tma_load(self, tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, source: GlobalMemory) -> Transfer:
         """Run a tiled TMA load from `source` into this window. Raises as `smemsim.tma_load` does."""
-        from smemsim.addressing import loops
+        from smemsim.machine import loops
 
         transfer = tma_load(tm, coordinates, smem_address=smem_address, shared_end=self.end)
-        check_plain(tm)
         self._check_map(tm)
         self._check_begin(smem_address)
         begin, data = self._tensor(transfer, source)
@@ -193,6 +191,7 @@ class SharedMemory:
             self._writer,
             self._position,
             len(self.writers),
+            tm.type_row.to_tf32,
         )
         return transfer
 

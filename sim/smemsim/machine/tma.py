@@ -145,10 +145,9 @@ def tma_load_bytes(
 
     Returns a copy; `shared` is left as it is.
     """
-    from smemsim.addressing import loops
+    from smemsim.machine import loops
 
     transfer = tma_load(tm, coordinates, smem_address=smem_address, im2col_offsets=im2col_offsets)
-    check_plain(tm)
     memory = _byte_array("shared", shared).copy()
     tensor = _byte_array("global_", global_)
     if len(transfer.chunk_shared) and int(transfer.chunk_shared.max()) + 16 > len(memory):
@@ -156,7 +155,7 @@ def tma_load_bytes(
     check_covered(transfer, tm.global_address, len(tensor), "global_")
     writer, position = np.zeros((2, len(memory)), np.uint32)
     chunks = transfer.chunk_shared, transfer.chunk_global, transfer.chunk_valid
-    loops.copy_chunks(*chunks, fill_bytes(tm), tm.global_address, memory, tensor, 0, writer, position, 1)
+    loops.copy_chunks(*chunks, fill_bytes(tm), tm.global_address, memory, tensor, 0, writer, position, 1, tm.type_row.to_tf32)
     return memory
 
 
@@ -170,12 +169,6 @@ def fill_bytes(tm: TensorMap) -> np.ndarray:
     """One element's worth of what out-of-bounds elements become."""
     row = tm.type_row
     return np.frombuffer(row.nan_fill if tm.oob_fill else bytes(row.itemsize), np.uint8)
-
-
-def check_plain(tm: TensorMap) -> None:
-    """Unmodelled for types whose bits change on the way."""
-    if tm.type_row.to_tf32:
-        raise Unmodelled(f"{tm.data_type.name} converts values while loading; this version models the addresses, not the conversion")
 
 
 def check_covered(transfer: Transfer, begin: int, size: int, what: str) -> None:

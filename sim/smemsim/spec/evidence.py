@@ -73,6 +73,8 @@ RULES: dict[str, Rule] = {r.name: r for r in (
          _grades("measured", "documented"), "cuTensorMapEncodeTiled", ("tma_loads", "tma_stores")),
     Rule("tma.fill", "outside is zero, or 0x7FF7 in every 16 bits with NaN fill",
          _grades("measured", "inferred"), "the NaN's bits are in no document", ("tma_loads",)),
+    Rule("tma.values", "TFLOAT32 and TFLOAT32_FTZ loads round to nearest even at 10 fraction bits, NaN to 0x7FFFE000; all else is copied",
+         _grades("measured", "inferred"), "no document describes the rounding; FLOAT32_FTZ does not flush", ("tma_values",)),
     Rule("tma.transaction_bytes", "the barrier is credited with the dense box, fill included, gaps between rows not",
          _grades("measured", "documented"), "PTX ISA 9.7.9.27", ("tma_loads",)),
     Rule("tma.store_clip", "stores clip dimension 0 at whole 16-byte chunks, the others exactly",

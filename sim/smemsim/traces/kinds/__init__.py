@@ -7,6 +7,7 @@ from smemsim.traces.kinds.operand import WgmmaOperand
 from smemsim.traces.kinds.tensor_map import TensorMapEncode
 from smemsim.traces.kinds.tiles import ReferenceGemm, TmaWgmma
 from smemsim.traces.kinds.transfer import TmaStore, TmaTransfer
+from smemsim.traces.kinds.values import TmaValues
 
 __all__ = ["KINDS", "Comparer"]
 
@@ -15,6 +16,7 @@ KINDS: dict[str, type[Comparer]] = {
     "wgmma_operand": WgmmaOperand,
     "tma_load": TmaTransfer,
     "tma_store": TmaStore,
+    "tma_values": TmaValues,
     "tma_wgmma": TmaWgmma,
     "reference_gemm": ReferenceGemm,
 }
