@@ -272,7 +272,8 @@ def test_tf32_loads_round_to_the_nearest_even_multiple_of_a_1024th(data_type):
     tm = plain(data_type=data_type, global_dim=(32, 8), global_strides=(128,), box_dim=(32, 8))
     after = tma_load_bytes(tm, (0, 0), smem_address=0x400, shared=np.zeros(4096, np.uint8), global_=bits.view(np.uint8))
     loaded = after[0x400 : 0x400 + 1024].view(np.uint32)
-    value = bits.view(np.float32).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        value = bits.view(np.float32).astype(np.float64)
     nan, infinite = np.isnan(value), np.isinf(value)
     quantum = np.exp2(np.maximum(np.frexp(np.where(infinite | nan, 1, value))[1] - 1, -126) - 10.0)
     with np.errstate(over="ignore", invalid="ignore"):
