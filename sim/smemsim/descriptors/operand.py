@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import functools
 import os
+import threading
 from typing import Any
 
 import numpy as np
@@ -153,18 +153,33 @@ def _run(words: np.ndarray, machine: Architecture, k_major: bool, bits: int, per
     signed = words.view(np.int64)
     size = max(1, BLOCK_ELEMENTS // (out.shape[1] * out.shape[2]))
 
-    def fill(first: int) -> None:
-        last = first + size
-        loops.operand_addresses(signed[first:last], fields, modes, k_major, bits, per_chunk, out[first:last])
+    blocks, lock, failures = iter(range(0, len(out), size)), threading.Lock(), []
 
-    blocks = range(0, len(out), size)
-    workers = min(len(blocks), _processors())
-    if workers < 2:
-        for first in blocks:
-            fill(first)
-        return
-    with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-        list(pool.map(fill, blocks))
+    def work() -> None:
+        try:
+            while True:
+                with lock:
+                    first = next(blocks, None)
+                if first is None:
+                    return
+                last = first + size
+                loops.operand_addresses(signed[first:last], fields, modes, k_major, bits, per_chunk, out[first:last])
+        except BaseException as e:  # handed to the caller below
+            failures.append(e)
+
+    helpers = [threading.Thread(target=work) for _ in range(min(-(-len(out) // size), _processors()) - 1)]
+    started = []
+    for helper in helpers:
+        try:
+            helper.start()
+        except RuntimeError:  # no more threads to be had: fewer will do
+            break
+        started.append(helper)
+    work()
+    for helper in started:
+        helper.join()
+    if failures:
+        raise failures[0]
 
 
 def _processors() -> int:
