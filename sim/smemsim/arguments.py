@@ -8,7 +8,7 @@ from typing import Any
 
 from smemsim.errors import InputError
 
-__all__ = ["choice", "is_whole", "shown", "whole", "wholes"]
+__all__ = ["choice", "is_whole", "shown", "suggestion", "whole", "wholes"]
 
 MOST_BITS = 128  # no argument of any call is larger
 
@@ -69,6 +69,16 @@ def wholes(name: str, values: Any, *, wanted: str) -> tuple[int, ...]:
     except Exception as e:  # a 0-d array, or anybody's iterator
         raise InputError(f"{name} = {shown(values)}: needs {wanted} ({e})") from None
     return tuple(whole(f"{name}[{i}]", value) for i, value in enumerate(taken))
+
+
+def suggestion(value: Any, known: Iterable[str]) -> str:
+    """ "; did you mean '…'?" for a near miss, or nothing."""
+    if not isinstance(value, str):
+        return ""
+    import difflib  # only a typo pays for it
+
+    near = difflib.get_close_matches(value.lower(), list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def choice(name: str, value: Any, options: tuple[str, ...], wanted: str) -> str:

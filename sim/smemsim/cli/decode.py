@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pathlib
 from typing import Any, NoReturn
 
 import click
@@ -65,6 +64,8 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
 
 def _file(text: str) -> bytes | None:
     """The 128 bytes a file holds, raw or as hex; None when there is no such file."""
+    import pathlib
+
     path = pathlib.Path(text)
     try:
         if not path.is_file():

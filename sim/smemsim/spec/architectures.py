@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from typing import Any
 
-from smemsim.arguments import shown
+from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError
 from smemsim.spec.smem_descriptor import SM90_SMEM_DESC, SM100_SMEM_DESC
 from smemsim.words import Word
@@ -52,6 +51,5 @@ def architecture(name: Any) -> Architecture:
         return name
     if isinstance(name, str) and name in ARCHITECTURES:
         return ARCHITECTURES[name]
-    near = difflib.get_close_matches(name.lower(), ARCHITECTURES, 1) if isinstance(name, str) else []
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = suggestion(name, ARCHITECTURES)
     raise InputError(f"arch = {shown(name)}: not an architecture that smemsim knows ({', '.join(ARCHITECTURES)}){hint}")

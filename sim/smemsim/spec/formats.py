@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from typing import Any
 
-from smemsim.arguments import shown
+from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError
 
 __all__ = ["FORMATS", "ElementFormat", "element_format"]
@@ -77,6 +76,4 @@ e2m1 s8 u8 s16 u16 s32 u32 s64 u64 b1; did you mean 'bf16'?
     name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
     if isinstance(name, str) and name.lower() in _ALIASES:
         return _ALIASES[name.lower()]
-    near = difflib.get_close_matches(name.lower(), _ALIASES, 1) if isinstance(name, str) else []
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise InputError(f"dtype = {shown(dtype)}: not an element type; known are {' '.join(FORMATS)}{hint}")
+    raise InputError(f"dtype = {shown(dtype)}: not an element type; known are {' '.join(FORMATS)}{suggestion(name, _ALIASES)}")

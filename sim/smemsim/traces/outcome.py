@@ -28,10 +28,15 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A case with its title for people (the arguments that make it)."""
+    """A case and what came of it."""
 
-    title: str
+    describe: Callable[[], str]
     outcome: Outcome
+
+    @property
+    def title(self) -> str:
+        """The arguments that make the case, in words; only a differing case pays for it."""
+        return self.describe()
 
 
 def agree(compared: int) -> Outcome:

@@ -39,7 +39,10 @@ class WgmmaOperand:
         d = SmemDescriptor.decode(word, arch=machine.name)
         arguments: dict[str, Any] = {"arch": self.suite.arch, "dtype": dtype, "major": major, "rows": rows, "k": k}
         sparse = ", sparse" if a["sparse"][index] else ""
-        title = f"descriptor {word:#018x}, operand {a['operand'][index]}, {dtype} {major}-major, {rows} x {k}{sparse}"
+
+        def title() -> str:
+            return f"descriptor {word:#018x}, operand {a['operand'][index]}, {dtype} {major}-major, {rows} x {k}{sparse}"
+
         end = int(a["window_end"][index])
 
         def model() -> np.ndarray:

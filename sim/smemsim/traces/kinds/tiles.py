@@ -33,7 +33,10 @@ class TmaWgmma:
         a = self.suite.arrays
         tm, wrong_map = recorded_map(self.suite, index)
         word, major = int(a["descriptor"][index]), str(a["major"][index])
-        title = f"descriptor {word:#018x} {major}-major over {int(a['loads'][index])} loads of {tm!r}"
+
+        def title() -> str:
+            return f"descriptor {word:#018x} {major}-major over {int(a['loads'][index])} loads of {tm!r}"
+
         if wrong_map:
             return Case(title, wrong_map)
         pitch = tm.global_strides[0]
@@ -73,7 +76,10 @@ class ReferenceGemm:
         a = self.suite.arrays
         data, majors = str(a["data"][index]), (str(a["major_a"][index]), str(a["major_b"][index]))
         maps = [TensorMap.from_bytes(a[f"map_{side}"][index].tobytes()) for side in "ab"]
-        title = f"{data}, A {majors[0]}-major {maps[0].swizzle.name}, B {majors[1]}-major {maps[1].swizzle.name}"
+
+        def title() -> str:
+            return f"{data}, A {majors[0]}-major {maps[0].swizzle.name}, B {majors[1]}-major {maps[1].swizzle.name}"
+
         for tm in maps:
             if tm.unknown_bits or tm.broken_rules:
                 first = f"the map has {', '.join((*tm.unknown_fields, *tm.broken_rules))} | model: no encoder writes that"

@@ -34,7 +34,10 @@ class TmaTransfer:
         at = tuple(a["coordinates"][index][: tm.rank].tolist())
         address, end = int(a["smem_address"][index]), int(a["window_end"][index])
         what = "store" if self.is_store else "load"
-        title = f"{what} {tm!r}, coordinates {at}, smem_address {address:#x}"
+
+        def title() -> str:
+            return f"{what} {tm!r}, coordinates {at}, smem_address {address:#x}"
+
         if wrong_map:
             return Case(title, wrong_map)
         call = tma_store if self.is_store else tma_load

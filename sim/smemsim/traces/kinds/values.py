@@ -26,7 +26,10 @@ class TmaValues:
         a = self.suite.arrays
         tm, wrong_map = recorded_map(self.suite, index)
         row, is_store = a["input"][index], bool(a["store"][index])
-        title = f"{'store' if is_store else 'load'} of {tm!r}"
+
+        def title() -> str:
+            return f"{'store' if is_store else 'load'} of {tm!r}"
+
         if wrong_map:
             return Case(title, wrong_map)
         world, shared = GlobalMemory(), SharedMemory(self.suite.arch, size=4096)
