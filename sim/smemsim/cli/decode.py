@@ -48,15 +48,13 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
         described = [descriptor_json(d, found, major=context["major"]) for d, found in zip(shown, findings, strict=True)]
         click.echo(json.dumps(described[0] if arch else described, indent=1))
     else:
-        from smemsim.show.console import stdout
         from smemsim.show.descriptor import descriptor_view
+        from smemsim.show.plain import Line, print_lines, terminal_width
 
-        console = stdout()
         known = context["dtype"] is not None and context["major"] is not None and context["rows"] and context["k"]
         for i, (d, found) in enumerate(zip(shown, findings, strict=True)):
-            if i:
-                console.print()
-            console.print(descriptor_view(d, found, major=context["major"], context=bool(known)))
+            view = descriptor_view(d, found, major=context["major"], context=bool(known), width=terminal_width())
+            print_lines([Line(), *view] if i else view)
     # Without --arch the word is wrong when it is wrong in every reading.
     serious = all(any(f.severity in (Severity.TRAP, Severity.WRONG) for f in found) for found in findings)
     ctx.exit(1 if serious else 0)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from smemsim.descriptors.layout import rules_in_force, weakest
 from smemsim.descriptors.smem import SmemDescriptor
+from smemsim.show.plain import Line
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Finding
 from smemsim.spec.swizzles import MODES, Swizzle
+from smemsim.words import Field
 
 __all__ = ["descriptor_json", "descriptor_view"]
 
-SEVERITY_STYLE = {"trap": "bold red", "wrong": "red", "luck": "yellow", "note": "cyan"}
+SEVERITY_STYLE = {"trap": "red", "wrong": "red", "luck": "yellow", "note": "cyan"}
 FIELD_STYLES = ("cyan", "green", "magenta", "yellow", "blue")
 
 
@@ -51,66 +50,79 @@ def _meaning(d: SmemDescriptor, name: str, major: str | None = None) -> str:
     return label if field.raw(d.word) == field.want else f"{label}: the manual wants {field.want:#b}"
 
 
-def _ruler(d: SmemDescriptor) -> Text:
-    """The 64 bits in their fields, with the bit numbers above."""
-    numbers, bits, marks = Text(), Text(), Text()
-    ordered = sorted(d.table.fields.items(), key=lambda item: -item[1].low)
-    letter = iter("abcdefghijklmnop")
-    for i, (_, field) in enumerate(ordered):
+def _ruler(d: SmemDescriptor) -> list[Line]:
+    """The 64 bits in their fields, with the bit numbers above and letters below."""
+    numbers, bits, marks = Line(), Line(), Line()
+    for letter, style, _, field in _rows(d):
         label = str(field.high) if field.width < 5 else f"{field.high}{field.low:>{field.width - len(str(field.high))}}"
         width = max(field.width, len(label))
-        style = "dim" if field.want is not None else FIELD_STYLES[i % len(FIELD_STYLES)]
-        numbers.append(f"{label:<{width}} ", "dim")
-        bits.append(f"{field.raw(d.word):0{field.width}b}".ljust(width) + " ", style)
-        marks.append(f"{next(letter):<{width}} ", style)
-    return Text("\n").join([numbers, bits, marks])
+        numbers.append((f"{label:<{width}} ", "dim"))
+        bits.append((f"{field.raw(d.word):0{field.width}b}".ljust(width) + " ", style))
+        marks.append((f"{letter:<{width}} ", style))
+    return [numbers, bits, marks]
 
 
-def _fields(d: SmemDescriptor, major: str | None) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for title, justify in (("", "left"), ("field", "left"), ("bits", "right"), ("raw", "right"), ("bytes", "right"), ("meaning", "left")):
-        table.add_column(title, justify=justify)  # type: ignore[arg-type]
-    letter = iter("abcdefghijklmnop")
-    for i, (name, field) in enumerate(sorted(d.table.fields.items(), key=lambda item: -item[1].low)):
-        raw = field.raw(d.word)
-        style = "dim" if field.want is not None else FIELD_STYLES[i % len(FIELD_STYLES)]
+def _rows(d: SmemDescriptor) -> list[tuple[str, str, str, Field]]:
+    """(letter, style, name, field) from the highest bits down."""
+    ordered = sorted(d.table.fields.items(), key=lambda item: -item[1].low)
+    return [
+        ("abcdefghijklmnop"[i], "dim" if field.want is not None else FIELD_STYLES[i % len(FIELD_STYLES)], name, field)
+        for i, (name, field) in enumerate(ordered)
+    ]
+
+
+def _fields(d: SmemDescriptor, major: str | None) -> list[Line]:
+    cells = [("", "field", "bits", "raw", "bytes", "meaning")]
+    styles = ["dim"]
+    for letter, style, name, field in _rows(d):
         span = f"{field.high}:{field.low}" if field.width > 1 else str(field.high)
         in_bytes = f"{field.value(d.word)}" if field.unit == "B" else ""
         shown = name.lstrip("_") if field.want is None or name == "constant" else "reserved"
-        table.add_row(Text(next(letter), style), Text(shown, style), span, f"{raw:#x}", in_bytes, _meaning(d, name, major))
-    return table
+        cells.append((letter, shown, span, f"{field.raw(d.word):#x}", in_bytes, _meaning(d, name, major)))
+        styles.append(style)
+    widths = [max(len(row[i]) for row in cells) for i in range(5)]
+    lines = []
+    for row, style in zip(cells, styles, strict=True):
+        numbers = "  ".join(row[i].rjust(widths[i]) for i in (2, 3, 4))
+        lines.append(
+            Line(
+                [
+                    (f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  ", style),
+                    (f"{numbers}  {row[5]}", "dim" if style == styles[0] and row is cells[0] else ""),
+                ]
+            )
+        )
+    return lines
 
 
-def finding_lines(findings: Sequence[Finding]) -> Text:
-    """One finding a paragraph: severity, code, message, what to do, the source."""
-    out = Text()
+def finding_lines(findings: Sequence[Finding], width: int) -> list[Line]:
+    """One finding a paragraph: severity, code, message, what to do, the source; wrapped with a hanging indent."""
+    lines: list[Line] = []
+    indent = " " * 12
     for f in findings:
-        out.append(f"{f.severity:<5} {f.code}  ", SEVERITY_STYLE[f.severity])
-        out.append(f.message + "\n")
-        if f.repair:
-            out.append(f"            {f.repair}\n", "green")
-        if f.because:
-            out.append(f"            {f.because}\n", "dim")
-    return out
+        first, *rest = textwrap.wrap(f.message, max(width - 12, 40))
+        lines.append(Line([(f"{f.severity:<5} {f.code}  ", SEVERITY_STYLE[f.severity]), (first, "")]))
+        lines += [Line([(indent + text, "")]) for text in rest]
+        for text, style in ((f.repair, "green"), (f.because, "dim")):
+            lines += [Line([(indent + part, style)]) for part in textwrap.wrap(text, max(width - 12, 40))]
+    return lines
 
 
-def descriptor_view(d: SmemDescriptor, findings: Sequence[Finding], *, major: str | None, context: bool) -> RenderableType:
-    """The whole view; `major` where it is known, `context` says whether the findings were made with the operand known."""
+def descriptor_view(d: SmemDescriptor, findings: Sequence[Finding], *, major: str | None, context: bool, width: int) -> list[Line]:
+    """The whole view in lines; `major` where it is known, `context` says whether the findings were made with the operand known."""
     arch = architecture(d.arch)
-    head = Text.assemble((f"{d.word:#018x}", "bold"), f"  {d.arch} ({arch.instruction})\n", (repr(d), "dim"))
+    head = [Line([(f"{d.word:#018x}", "bold"), (f"  {d.arch} ({arch.instruction})", "")]), Line([(repr(d), "dim")])]
     rules = [] if d.swizzle is Swizzle.INVALID else rules_in_force(d, arch, major=major)
     where = "against an H200" if d.arch == "sm_90a" else "nothing is measured on Blackwell"
-    parts: list[RenderableType] = [head, Text(), _ruler(d), Text(), _fields(d, major), Text()]
-    if findings:
-        parts.append(finding_lines(findings))
-    else:
-        parts.append(Text("no problem found\n", "green"))
+    lines = [*head, Line(), *_ruler(d), Line(), *_fields(d, major), Line()]
+    lines += finding_lines(findings, width) if findings else [Line([("no problem found", "green")])]
+    lines.append(Line())
     if not context:
-        parts.append(Text("more can be said with --dtype, --major, --rows and --k", "dim"))
+        lines.append(Line([("more can be said with --dtype, --major, --rows and --k", "dim")]))
     if rules:
         names = ", ".join(rule.name for rule in rules)
-        parts.append(Text(f"address rules: {weakest(rules, arch)} ({where}); {names}", "dim"))
-    return Group(*parts)
+        lines.append(Line([(f"address rules: {weakest(rules, arch)} ({where}); {names}", "dim")]))
+    return lines
 
 
 def descriptor_json(d: SmemDescriptor, findings: Sequence[Finding], *, major: str | None = None) -> dict[str, Any]:
