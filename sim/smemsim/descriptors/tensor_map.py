@@ -171,7 +171,7 @@ class TensorMap:
         if broken:
             raise TensorMapError(broken)
         made = cls(**given)
-        made.__dict__["broken_rules"] = ()
+        made.__dict__["_broken_on"] = {arch: (), None: ()}  # just judged
         return made
 
     @classmethod
@@ -219,15 +219,18 @@ class TensorMap:
         """Made by cuTensorMapEncodeIm2col?"""
         return bool(self.channels_per_pixel)
 
-    @functools.cached_property
+    @property
     def broken_rules(self) -> tuple[str, ...]:
         """Rules of the encode call that the map breaks: none but for maps from `from_bytes` that no driver makes."""
         return self.broken_on(None)
 
     def broken_on(self, arch: str | None) -> tuple[str, ...]:
         """Rules that the map breaks on an architecture; with None those of all of them."""
-        given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "unknown_bits"}
-        return tuple(violations(Arguments(arch=arch, im2col=self.is_im2col, **given)))
+        known: dict[str | None, tuple[str, ...]] = self.__dict__.setdefault("_broken_on", {})
+        if arch not in known:
+            given = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.name != "unknown_bits"}
+            known[arch] = tuple(violations(Arguments(arch=arch, im2col=self.is_im2col, **given)))
+        return known[arch]
 
     @functools.cached_property
     def unknown_fields(self) -> tuple[str, ...]:
