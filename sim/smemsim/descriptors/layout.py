@@ -41,9 +41,6 @@ class Fields(Protocol):
     def lbo_mode(self) -> int: ...
 
 
-ABSOLUTE_ROW = 48  # bytes of K in a row that the absolute-LBO mode of sm_103a is for (96 packed 4-bit elements)
-
-
 def check_major(major: Any) -> None:
     """InputError unless it is "K" or "MN"."""
     choice("major", major, ("K", "MN"), "'K' (K contiguous) or 'MN' (M or N contiguous)")
@@ -68,8 +65,8 @@ def why_unmodelled(arch: Architecture, mode: Swizzle, code: int, absolute: bool,
         return "absolute LBO is defined for K-major 128B swizzle with base_offset 0 only (PTX ISA 9.7.16.3.1.2)"
     if major == "K" and mode is Swizzle.B128_ATOM_32B:
         return "128B_ATOM_32B has no K-major layout; what hardware does with it is not known"
-    if absolute and k_bytes > ABSOLUTE_ROW:
-        return f"absolute LBO is defined for rows of {ABSOLUTE_ROW} bytes of K, not for {k_bytes} (PTX ISA 9.7.16.3.1.2)"
+    if absolute and k_bytes > arch.absolute_row_bytes:
+        return f"absolute LBO is defined for rows of {arch.absolute_row_bytes} bytes of K, not for {k_bytes} (PTX ISA 9.7.16.3.1.2)"
     width = MODES[mode].width
     if major == "K" and not absolute and width >= 64 and k_bytes > width:
         return (
@@ -95,7 +92,7 @@ def rules_in_force(
         names.append("operand.lbo_past_width")
     if bits < 8 or packing == "padded":
         names.append("operand.sub_byte")
-    if swizzled and d.start_address % (8 * MODES[d.swizzle].width) % 32:
+    if swizzled and d.start_address % 32:  # kernels and compilers move the start in steps of 32 B
         names.append("operand.any_start")
     names += [name for name, of in (("operand.k_major", "K"), ("operand.mn_major", "MN")) if major in (None, of)]
     if swizzled:

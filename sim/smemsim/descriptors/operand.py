@@ -59,7 +59,7 @@ def operand_addresses(
     check_packing(packing)
     words, shape = _words(descriptor, machine)
     _check_known(words, machine, major, -(-k // fmt.elements_per_chunk(packing)) * 16)
-    _check_sums(rows, k, fmt, major, packing)
+    _check_sums(machine, rows, k, fmt, major, packing)
     result, flat = _result(out, (*shape, rows, k), len(words), rows, k)
     if flat.size:
         _run(words, machine, major == "K", fmt.bits, fmt.elements_per_chunk(packing), flat)
@@ -107,11 +107,13 @@ def _check_known(words: np.ndarray, machine: Architecture, major: str, k_bytes: 
             raise Unmodelled(f"descriptor {int(words[np.argmax(kinds == kind)]):#018x}: {reason}")
 
 
-def _check_sums(rows: int, k: int, fmt: ElementFormat, major: str, packing: str) -> None:
+def _check_sums(machine: Architecture, rows: int, k: int, fmt: ElementFormat, major: str, packing: str) -> None:
     """The farthest chunk of any descriptor must fit 32 bits, and the operand a sensible size; no instruction comes near."""
     per_chunk = fmt.elements_per_chunk(packing)
     along, across = (k, rows) if major == "K" else (rows, k)
-    if rows * k > MAX_OPERAND_ELEMENTS or (1 << 18) * (along // per_chunk + across // 4 + 2) >= 1 << 32:
+    stride = machine.smem_descriptor.fields["stride_byte_offset"]
+    farthest = (stride.mask + 1) << stride.shift
+    if rows * k > MAX_OPERAND_ELEMENTS or farthest * (along // per_chunk + across // 4 + 2) >= 1 << 32:
         raise InputError(f"rows = {rows}, k = {k}: too many for one operand; an instruction reads at most 256 rows and 256 of K")
 
 

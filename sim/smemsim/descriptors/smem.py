@@ -149,8 +149,8 @@ class SmemDescriptor:
         moved = self.start_address + byte_offset
         if not 0 <= moved < 1 << (field.width + field.shift):
             raise InputError(
-                f"start address {self.start_address} B + {byte_offset} B = {moved} B does not fit the 14-bit start_address field "
-                f"(0 to {(1 << 18) - 16} B); adding {byte_offset >> 4} to the word would carry out of it"
+                f"start address {self.start_address} B + {byte_offset} B = {moved} B does not fit the {field.width}-bit start_address field "
+                f"(0 to {field.mask << field.shift} B); adding {byte_offset >> 4} to the word would carry out of it"
             )
         return SmemDescriptor.decode(self.word & ~(field.mask << field.low) | (moved >> field.shift) << field.low, arch=self.arch)
 

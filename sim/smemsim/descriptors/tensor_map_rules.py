@@ -66,10 +66,7 @@ class Arguments:
 
     @property
     def alignment(self) -> int:
-        wide = self.interleave is Interleave.INTERLEAVE_32B or self.data_type in (
-            TensorMapDataType.U4_ALIGN16B,
-            TensorMapDataType.U6_ALIGN16B,
-        )
+        wide = self.interleave is Interleave.INTERLEAVE_32B or (self.row is not None and bool(self.row.swizzles))
         return LIMITS.address_alignment_32b if wide else LIMITS.address_alignment
 
 
@@ -120,7 +117,7 @@ def rank(a: Arguments) -> Iterator[str]:
 def global_address(a: Arguments) -> Iterator[str]:
     """A multiple of 16 B, or 32 B with INTERLEAVE_32B, below 2^57; 0 is accepted, and it need not be mapped."""
     if not 0 <= a.global_address < LIMITS.address_end or a.global_address % a.alignment:
-        yield f"global_address = {a.global_address:#x}: needs a multiple of {a.alignment} B below 2^57"
+        yield f"global_address = {a.global_address:#x}: needs a multiple of {a.alignment} B below 2^{LIMITS.address_end.bit_length() - 1}"
 
 
 @rule("cuTensorMapEncodeTiled: globalDim; traces encode_tiled, encode_im2col")
@@ -128,11 +125,9 @@ def global_dim(a: Arguments) -> Iterator[str]:
     """1 to 2^32 elements; sub-byte types need a multiple in dimension 0."""
     for i, n in enumerate(a.global_dim):
         if not 1 <= n <= LIMITS.max_dim:
-            yield f"global_dim[{i}] = {n}: needs 1 to 2^32"
-    group = {TensorMapDataType.U4_ALIGN8B: 2, TensorMapDataType.U4_ALIGN16B: 128, TensorMapDataType.U6_ALIGN16B: 128}
-    step = group.get(a.data_type, 1) if a.data_type is not None else 1
-    if a.global_dim and a.global_dim[0] % step:
-        yield f"global_dim[0] = {a.global_dim[0]}: needs a multiple of {step} for {a.data_type.name if a.data_type is not None else ''}"
+            yield f"global_dim[{i}] = {n}: needs 1 to 2^{LIMITS.max_dim.bit_length() - 1}"
+    if a.row is not None and a.global_dim and a.global_dim[0] % a.row.multiple:
+        yield f"global_dim[0] = {a.global_dim[0]}: needs a multiple of {a.row.multiple} for {a.row.code.name}"
 
 
 @rule("cuTensorMapEncodeTiled: globalStrides; traces encode_tiled, encode_im2col")
@@ -140,7 +135,7 @@ def global_strides(a: Arguments) -> Iterator[str]:
     """Multiples of 16 B (32 B with INTERLEAVE_32B) below 2^40; 0 and overlaps are accepted."""
     for i, stride in enumerate(a.global_strides):
         if stride % a.alignment or not 0 <= stride <= LIMITS.max_stride:
-            yield f"global_strides[{i}] = {stride} B: needs a multiple of {a.alignment} B below 2^40"
+            yield f"global_strides[{i}] = {stride} B: needs a multiple of {a.alignment} B below 2^{LIMITS.max_stride.bit_length()}"
 
 
 @rule("cuTensorMapEncodeTiled: boxDim; trace encode_tiled", im2col=False)
@@ -173,9 +168,9 @@ def inner_bytes(a: Arguments) -> Iterator[str]:
         if bits % 8 == 0
         else f"{name} = {elements} x {a.row.bits} bit = {bits} bit"
     )
-    if a.data_type in (TensorMapDataType.U4_ALIGN16B, TensorMapDataType.U6_ALIGN16B):
-        if elements != 128:
-            yield f"{name} = {elements}: needs 128 elements for {a.data_type.name}"
+    if a.row.swizzles:
+        if elements != a.row.multiple:
+            yield f"{name} = {elements}: needs {a.row.multiple} elements for {a.row.code.name}"
         return
     if bits % (8 * LIMITS.inner_alignment):
         yield f"{inner}: needs a multiple of {LIMITS.inner_alignment} B"
@@ -268,16 +263,12 @@ def bounding_box(a: Arguments) -> Iterator[str]:
 @rule("cuTensorMapEncodeTiled: 16U4_ALIGN16B, 16U6_ALIGN16B (documented)")
 def padded_types(a: Arguments) -> Iterator[str]:
     """Types with gaps in shared memory: no interleave, no swizzle or one of 128 bytes."""
-    legal = {
-        TensorMapDataType.U4_ALIGN16B: ("SWIZZLE_NONE", "SWIZZLE_128B", "SWIZZLE_128B_ATOM_32B"),
-        TensorMapDataType.U6_ALIGN16B: ("SWIZZLE_NONE", "SWIZZLE_128B", "SWIZZLE_128B_ATOM_32B", "SWIZZLE_128B_ATOM_64B"),
-    }.get(a.data_type) if a.data_type is not None else None  # fmt: skip
-    if legal is None or a.data_type is None:
+    if a.row is None or not a.row.swizzles:
         return
     if a.interleave:
-        yield f"interleave = {a.interleave.name}: needs NONE for {a.data_type.name}"
-    if a.swizzle is not None and a.swizzle.name not in legal:
-        yield f"swizzle = {a.swizzle.name}: needs {', '.join(legal)} for {a.data_type.name}"
+        yield f"interleave = {a.interleave.name}: needs INTERLEAVE_NONE for {a.row.code.name}"
+    if a.swizzle is not None and a.swizzle.name not in a.row.swizzles:
+        yield f"swizzle = {a.swizzle.name}: needs {', '.join(a.row.swizzles)} for {a.row.code.name}"
 
 
 @rule("driver 580 on an H200; traces encode_tiled, encode_im2col")

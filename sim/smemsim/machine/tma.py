@@ -102,8 +102,9 @@ def tma_load(
         pitch = bytes of an inner row, or the swizzle width; row = j1 + T1*(j2 + T2*…)
         shared = swizzle(smem_address + row*pitch + byte)        on the absolute address
 
-    Raises HardwareTrap where silicon does: dimension 0 not starting on a multiple of 16 B (715), destination not a multiple of 128 B
-    (716), a write past the window (700). Measured (H200): traces tma_loads, tma_loads_far, tma_load_traps; on Blackwell documented.
+    Raises HardwareTrap where silicon does: a dimension above 2^31 or a box that does not start on a multiple of 16 B in dimension 0
+    (715), a write past the window (700), a destination that is no multiple of 128 B (716), in that order. Measured (H200): traces
+    tma_loads, tma_loads_far, tma_load_traps; nothing of it is measured on Blackwell.
 
     >>> tm = TensorMap.tiled(data_type="bf16", global_address=0x10000, global_dim=(64, 16), global_strides=(128,), box_dim=(64, 8),
     ...                      swizzle="128B")

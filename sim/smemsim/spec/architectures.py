@@ -22,11 +22,16 @@ class Architecture:
     smem_descriptor: Word
     shared_begin: int  # below it lies what the system reserves
     shared_end: int
-    absolute_lbo: bool  # descriptor bit 52 is the absolute-address mode of 48-byte rows
+    absolute_row_bytes: int  # bytes of K in a row that the absolute-LBO mode (descriptor bit 52) is for; 0 where it does not exist
     source: str
     mma_types: tuple[str, ...]  # element types its matrix instructions read from shared memory
     k_row_bytes: tuple[int, ...]  # bytes of K in a row of one instruction's K-major operand; the larger ones with sparsity
     shared_granularity: int = 128  # a CTA's window ends on a multiple of this, whatever size it asked for
+
+    @property
+    def absolute_lbo(self) -> bool:
+        """Has the descriptor's bit 52 a meaning?"""
+        return self.absolute_row_bytes > 0
 
 
 _WGMMA = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1")  # PTX ISA 9.7.15.2
@@ -34,9 +39,9 @@ _WGMMA = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1")  # PTX ISA 9.
 _TCGEN05 = ("f16", "bf16", "tf32", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1", "s8", "u8")  # PTX ISA 9.7.16.2
 # fmt: off
 ARCHITECTURES: dict[str, Architecture] = {a.name: a for a in (
-    Architecture("sm_90a",  "wgmma",   SM90_SMEM_DESC,  0x400, 0x39000, False, "traces wgmma_window, tma_load_traps", _WGMMA, (32, 64)),
-    Architecture("sm_100a", "tcgen05", SM100_SMEM_DESC, 0x400, 0x39000, False, "CUDA programming guide, compute capability 10.0: 228 KB", _TCGEN05, (16, 32, 64)),
-    Architecture("sm_103a", "tcgen05", SM100_SMEM_DESC, 0x400, 0x39000, True,  "CUDA programming guide, compute capability 10.3: 228 KB", _TCGEN05, (16, 32, 48, 64)),
+    Architecture("sm_90a",  "wgmma",   SM90_SMEM_DESC,  0x400, 0x39000,  0, "traces wgmma_window, tma_load_traps", _WGMMA, (32, 64)),
+    Architecture("sm_100a", "tcgen05", SM100_SMEM_DESC, 0x400, 0x39000,  0, "CUDA programming guide, compute capability 10.0: 228 KB", _TCGEN05, (16, 32, 64)),
+    Architecture("sm_103a", "tcgen05", SM100_SMEM_DESC, 0x400, 0x39000, 48, "CUDA programming guide, compute capability 10.3: 228 KB", _TCGEN05, (16, 32, 48, 64)),
 )}
 # fmt: on
 

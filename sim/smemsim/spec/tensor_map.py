@@ -114,6 +114,8 @@ class DataType:
     to_tf32: bool = False
     nan_fill: bytes = b""  # empty where the driver refuses NaN fill
     sm90: bool = True
+    multiple: int = 1  # dimension 0 of the tensor must be one of this many elements
+    swizzles: tuple[str, ...] = ()  # types with gaps in shared memory: the legal ones; `multiple` is then the inner box as well
 
     @property
     def itemsize(self) -> int:
@@ -121,6 +123,7 @@ class DataType:
         return self.bits // 8
 
 
+_PADDED = ("SWIZZLE_NONE", "SWIZZLE_128B", "SWIZZLE_128B_ATOM_32B")  # cuda.h of CUDA 13.0
 _NAN = b"\xf7\x7f"  # 0x7FF7 in every 16 bits
 # fmt: off
 DATA_TYPES: dict[TensorMapDataType, DataType] = {d.code: d for d in (
@@ -138,9 +141,9 @@ DATA_TYPES: dict[TensorMapDataType, DataType] = {d.code: d for d in (
     DataType(TensorMapDataType.FLOAT32_FTZ,  (),                       32,  8, nan_fill=_NAN * 2),
     DataType(TensorMapDataType.TFLOAT32,     ("tf32",),                32,  7, to_tf32=True, nan_fill=_NAN * 2),
     DataType(TensorMapDataType.TFLOAT32_FTZ, (),                       32,  8, to_tf32=True, nan_fill=_NAN * 2),
-    DataType(TensorMapDataType.U4_ALIGN8B,   ("16U4_ALIGN8B", "e2m1"),  4, 11, sm90=False),
-    DataType(TensorMapDataType.U4_ALIGN16B,  ("16U4_ALIGN16B",),        4, 12, sm90=False),
-    DataType(TensorMapDataType.U6_ALIGN16B,  ("16U6_ALIGN16B", "e3m2", "e2m3"), 6, 13, sm90=False),
+    DataType(TensorMapDataType.U4_ALIGN8B,   ("16U4_ALIGN8B", "e2m1"),  4, 11, sm90=False, multiple=2),
+    DataType(TensorMapDataType.U4_ALIGN16B,  ("16U4_ALIGN16B",),        4, 12, sm90=False, multiple=128, swizzles=_PADDED),
+    DataType(TensorMapDataType.U6_ALIGN16B,  ("16U6_ALIGN16B", "e3m2", "e2m3"), 6, 13, sm90=False, multiple=128, swizzles=(*_PADDED, "SWIZZLE_128B_ATOM_64B")),
 )}
 # fmt: on
 

@@ -137,7 +137,7 @@ def replay_suite(suite: Suite, *, case: int | None = None, progress: Callable[[i
             unmodelled.append((index, str(e)))
             one = None
         except HardwareTrap as e:
-            one = Case(lambda: "", Outcome(1, 1, f"hardware runs | model traps: {e}", (), None, "outcome"))
+            one = Case(lambda: "the model traps", Outcome(1, 1, f"hardware runs | model traps: {e}", (), None, "outcome"))
         if one is not None:
             compared += one.outcome.compared
             if one.outcome.differing:

@@ -84,7 +84,7 @@ class TmaTransfer:
             return f"{place}: hardware = {say(int(both[0][at]))} | model = {say(int(both[1][at]))}"
 
         if not both.size:
-            return agree(1)  # both say that nothing is written
+            return agree(1)  # nothing is written where the probe looked
         return differ(both[0], both[1], RULES[rule], "bytes", describe, 16)
 
     def _image(self, transfer: Transfer) -> tuple[int, np.ndarray]:
