@@ -7,74 +7,44 @@ from __future__ import annotations
 
 import argparse
 import collections
-import concurrent.futures
-import hashlib
-import json
 import pathlib
 import random
 import struct
-import subprocess
 import sys
-import tempfile
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "sim")]
+import cases as cases_module
+import encode_cases
+import wgmma_kernels
+from bench import (
+    FILLED,
+    KERNELS,
+    RUNNERS,
+    UNTOUCHED,
+    Bench,
+    Case,
+    build_all,
+    in_processes,
+    kernel_files,
+    pad,
+    ragged,
+    run_risky,
+    settings,
+    trim,
+)
+from wgmma_kernels import TYPES, WINDOW_BEGIN, WINDOW_END, Variant
 
-import cases as cases_module  # noqa: E402
-import encode_cases  # noqa: E402
-import wgmma_kernels  # noqa: E402
-from cases import Case  # noqa: E402
-from smemsim.traces.format import write_suite  # noqa: E402
-from wgmma_kernels import TYPES, WINDOW_BEGIN, WINDOW_END, Variant  # noqa: E402
+FILL = -1  # of elements
 
-UNTOUCHED, FILL = -2, -1  # of elements; a filled byte of a transfer is FILLED minus the byte
-FILLED = -256
-ARCH = "sm_90a"  # or what --arch says
-
-
-COUNT_FACTOR = 1  # --more captures this many times the encode calls, for fitting; the committed suites are made with 1
-
-# ------------------------------------------------------------------------------------------------------------------------ pieces
-
-
-def build_all() -> dict[str, pathlib.Path]:
-    import device
-
-    by_type = collections.defaultdict(list)
-    for v in wgmma_kernels.variants():
-        by_type[v.dtype].append(v)
-    jobs = {name: (HERE / f"{name}.cu").read_text() for name in ("tma_probes", "value_probe")}
-    if ARCH == "sm_90a":
-        jobs |= {f"wgmma_{dtype}": wgmma_kernels.source(chosen) for dtype, chosen in by_type.items()}
-        jobs |= {name: (HERE / f"{name}.cu").read_text() for name in ("tile_probe", "reference_gemm")}
-    with concurrent.futures.ThreadPoolExecutor() as pool:
-        return dict(zip(jobs, pool.map(lambda job: device.build(*job, ARCH), jobs.items()), strict=True))
-
-
-def source_of(suite: str, seed: int) -> dict[str, Any]:
-    files = sorted([*HERE.glob("*.py"), *HERE.glob("*.cu"), *HERE.glob("*.cuh")])
-    return {
-        "command": f"python tools/capture/capture.py --out golden/{ARCH} {suite}",
-        "seed": seed,
-        "files": {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in files},
-    }
-
-
-def ragged(name: str, parts: list[np.ndarray], dtype: Any) -> dict[str, np.ndarray]:
-    start = np.cumsum([0, *(p.size for p in parts)]).astype(np.int64)
-    body = np.concatenate([p.ravel() for p in parts]) if parts else np.zeros(0)
-    return {name: body.astype(dtype), f"{name}_start": start}
-
-
-def pad(rows: list[list[int]], width: int, dtype: Any) -> np.ndarray:
-    out = np.zeros((len(rows), width), dtype)
-    for i, row in enumerate(rows):
-        out[i, : len(row)] = row
-    return out
+kernel_files("tma_probes", "value_probe", "tile_probe", "reference_gemm")
+KERNELS |= {
+    f"wgmma_{dtype}": lambda dtype=dtype: wgmma_kernels.source([v for v in wgmma_kernels.variants() if v.dtype == dtype])
+    for dtype in {v.dtype for v in wgmma_kernels.variants()}
+}
 
 
 def map_columns(chosen: list[Case], maps: list[bytes], base: list[int]) -> dict[str, np.ndarray]:
@@ -92,25 +62,11 @@ def map_columns(chosen: list[Case], maps: list[bytes], base: list[int]) -> dict[
     }
 
 
-class Bench:
-    """The device and its kernels, opened when the first suite needs them."""
-
-    def __init__(self) -> None:
-        import device
-
-        self.api = device
-        self.device = device.Device()
-        self.modules = {name: self.device.module(path) for name, path in build_all().items()}
-
-    def function(self, module: str, name: str, shared_bytes: int) -> Any:
-        return self.device.function(self.modules[module], name, shared_bytes)
-
-
 # ------------------------------------------------------------------------------------------------------------ the driver's encoder
 
 
 def write_encodes(bench: Bench, out: pathlib.Path, suite: str, title: str, seed: int, kind: str, count: int) -> None:
-    chosen = encode_cases.odd_ranks(kind) + encode_cases.cases(seed, count * COUNT_FACTOR, kind)
+    chosen = encode_cases.odd_ranks(kind) + encode_cases.cases(seed, count * settings.more, kind)
     verdicts = [bench.api.encode_verdict(c) for c in chosen]
     scalars = ("data_type", "interleave", "swizzle", "l2_promotion", "oob_fill")
     arrays = {
@@ -130,14 +86,12 @@ def write_encodes(bench: Bench, out: pathlib.Path, suite: str, title: str, seed:
             arrays[name] = pad([c[name] for c in chosen], 5, np.int32)
         for name in ("channels_per_pixel", "pixels_per_column"):
             arrays[name] = np.array([c[name] for c in chosen], np.uint32)
-    write_suite(
-        out / suite,
-        suite=suite,
+    bench.write(
+        out,
+        suite,
         kind="tensor_map_encode",
-        arch=ARCH,
         title=title,
-        device=bench.device.describe(),
-        source=source_of(suite, seed),
+        seed=seed,
         cases=len(chosen),
         arrays=arrays,
     )
@@ -172,14 +126,12 @@ def write_operands(bench: Bench, out: pathlib.Path, suite: str, title: str, seed
         by_variant[v].append(word)
     ordered = [(v, word) for v, words in by_variant.items() for word in words]
     addresses = [block for v, words in by_variant.items() for block in run_operands(bench, v, words)]
-    write_suite(
-        out / suite,
-        suite=suite,
+    bench.write(
+        out,
+        suite,
         kind="wgmma_operand",
-        arch=ARCH,
         title=title,
-        device=bench.device.describe(),
-        source=source_of(suite, seed),
+        seed=seed,
         cases=len(ordered),
         arrays={
             **operand_columns(ordered),
@@ -308,27 +260,17 @@ def _load_batch(
         images[i] = np.concatenate([[begin], image])
 
 
-def trim(image: np.ndarray) -> tuple[int, np.ndarray]:
-    """(first touched address, sources up to the last touched one) of [begin, sources...]."""
-    touched = np.flatnonzero(image[1:] != UNTOUCHED)
-    if not touched.size:
-        return int(image[0]), np.zeros(0, np.int32)
-    return int(image[0] + touched[0]), image[1 + touched[0] : 2 + touched[-1]]
-
-
 def write_transfers(
     bench: Bench, out: pathlib.Path, suite: str, kind: str, title: str, seed: int, chosen: list[Case], answer: Any, status: Any
 ) -> None:
     maps, bases, images, counts = answer
-    trimmed = [trim(image) if image.size else (0, image) for image in images]
-    write_suite(
-        out / suite,
-        suite=suite,
+    trimmed = [trim(int(image[0]), image[1:]) if image.size else (0, image) for image in images]
+    bench.write(
+        out,
+        suite,
         kind=kind,
-        arch=ARCH,
         title=title,
-        device=bench.device.describe(),
-        source=source_of(suite, seed),
+        seed=seed,
         cases=len(chosen),
         arrays={
             **map_columns(chosen, maps, bases),
@@ -402,35 +344,20 @@ def tma_stores(bench: Bench, out: pathlib.Path) -> None:
 # ------------------------------------------------------------------------------------------------------------------- risky cases
 
 
-def in_processes(what: str, chosen: list[Any]) -> list[dict[str, Any]]:
-    """Run every case in a process of its own: a trap ends the CUDA context, and is the outcome."""
-
-    def one(case: Any) -> dict[str, Any]:
-        with tempfile.NamedTemporaryFile("w+", suffix=".json") as file:
-            json.dump(case, file)
-            file.flush()
-            command = [sys.executable, __file__, "--arch", ARCH, "--one", what, file.name]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-        if not lines:
-            raise RuntimeError(f"{what} {case}: {done.stderr[-2000:]}")
-        answer: dict[str, Any] = json.loads(lines[-1])
-        return answer
-
-    with concurrent.futures.ThreadPoolExecutor(14) as pool:
-        return list(pool.map(one, chosen))
+def risky_operand(bench: Bench, case: Any) -> dict[str, Any]:
+    v = Variant(**case["variant"])
+    return {"address": run_operands(bench, v, [case["descriptor"]], case["window_end"]).ravel().tolist()}
 
 
-def run_one(what: str, case: Any) -> dict[str, Any]:
-    bench = Bench()
-    try:
-        if what == "operand":
-            v = Variant(**case["variant"])
-            return {"status": 0, "address": run_operands(bench, v, [case["descriptor"]], case["window_end"]).ravel().tolist()}
-        maps, bases, images, counts = {"load": run_loads, "store": run_stores}[what](bench, [case])
-        return {"status": 0, "map": maps[0].hex(), "base": bases[0], "image": images[0].tolist(), "count": int(counts[0])}
-    except bench.api.CudaError as e:
-        return {"status": e.code}
+def risky_transfer(run: Any) -> Callable[[Bench, Any], dict[str, Any]]:
+    def one(bench: Bench, case: Any) -> dict[str, Any]:
+        maps, bases, images, counts = run(bench, [case])
+        return {"map": maps[0].hex(), "base": bases[0], "image": images[0].tolist(), "count": int(counts[0])}
+
+    return one
+
+
+RUNNERS |= {"operand": risky_operand, "load": risky_transfer(run_loads), "store": risky_transfer(run_stores)}
 
 
 def write_traps(bench: Bench, out: pathlib.Path, suite: str, what: str, title: str, seed: int, chosen: list[Case]) -> None:
@@ -467,14 +394,12 @@ def wgmma_window(bench: Bench, out: pathlib.Path) -> None:
     answers = in_processes("operand", [{"variant": vars(v), "descriptor": word, "window_end": end} for v, word, end in chosen])
     status = [a["status"] for a in answers]
     print(suite, collections.Counter(status), file=sys.stderr)
-    write_suite(
-        out / suite,
-        suite=suite,
+    bench.write(
+        out,
+        suite,
         kind="wgmma_operand",
-        arch=ARCH,
         title="Operands that leave the shared window, each in a process of its own",
-        device=bench.device.describe(),
-        source=source_of(suite, seed),
+        seed=seed,
         cases=len(chosen),
         arrays={
             **operand_columns(ordered, ends),
@@ -507,14 +432,12 @@ def tma_values(bench: Bench, out: pathlib.Path) -> None:
         target,
         threads=row,
     )
-    write_suite(
-        out / suite,
-        suite=suite,
+    bench.write(
+        out,
+        suite,
         kind="tma_values",
-        arch=ARCH,
         title="What TMA does to floating-point values while loading and storing: ties, denormals, infinities, NaNs, fill",
-        device=bench.device.describe(),
-        source=source_of(suite, seed),
+        seed=seed,
         cases=len(chosen),
         arrays={
             **map_columns(chosen, maps, bases),
@@ -566,14 +489,12 @@ def tma_wgmma(bench: Bench, out: pathlib.Path) -> None:
         )
         low, high, constant = np.moveaxis(answer.read(np.int32).reshape(-1, 3, 64, 16), 1, 0)
         outcome[members] = np.where(constant == 512, UNTOUCHED, np.where(constant == 1, low | high << 8, FILL))
-    write_suite(
-        out / suite,
-        suite=suite,
+    bench.write(
+        out,
+        suite,
         kind="tma_wgmma",
-        arch=ARCH,
         title="bf16 tiles loaded by TMA on every 128-byte phase, then read by wgmma m64n64k16 as operand B: the element each lane got",
-        device=bench.device.describe(),
-        source=source_of(suite, seed),
+        seed=seed,
         cases=len(chosen),
         arrays={
             **map_columns(chosen, maps, [tensors[0].address] * len(chosen)),
@@ -656,14 +577,12 @@ def reference_gemm(bench: Bench, out: pathlib.Path) -> None:
                     columns["descriptors"].append(words.read(np.uint64).reshape(steps, 2))
                     columns["image"].append(image.read())
                     columns["d"].append(d.read(np.uint32).reshape(128, 128))
-    write_suite(
-        out / suite,
-        suite=suite,
+    bench.write(
+        out,
+        suite,
         kind="reference_gemm",
-        arch=ARCH,
         title="A complete TMA + mbarrier + wgmma tile loop, D[128, 128] = A B^T in bf16: maps, descriptors, shared memory, D",
-        device=bench.device.describe(),
-        source=source_of(suite, seed),
+        seed=seed,
         cases=len(columns["data"]),
         arrays={
             **{f"a_{name}": ab[0] for name, ab in bits.items()},
@@ -684,6 +603,7 @@ TMA_SUITES = (
     "tma_store_traps",
     "tma_values",
 )
+BLACKWELL_KERNELS = ("tma_probes", "value_probe")
 SUITES: dict[str, Callable[[Bench, pathlib.Path], None]] = {
     f.__name__: f
     for f in (
@@ -706,30 +626,34 @@ SUITES: dict[str, Callable[[Bench, pathlib.Path], None]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arch", default=ARCH, choices=("sm_90a", "sm_100a", "sm_103a"))
+    parser.add_argument("--arch", default=settings.arch, choices=("sm_90a", "sm_100a", "sm_103a"))
     parser.add_argument("--out", type=pathlib.Path, help="default: golden/ARCH")
     parser.add_argument("--more", type=int, default=1, help="encode calls: this many times as many")
     parser.add_argument("--build", action="store_true", help="compile the kernels and stop")
-    parser.add_argument("--one", nargs=2, metavar=("WHAT", "FILE"), help=argparse.SUPPRESS)
+    parser.add_argument("--risky", nargs=2, metavar=("WHAT", "FILE"), help=argparse.SUPPRESS)
     parser.add_argument("suite", nargs="*", help=f"of: {' '.join(SUITES)} (default: all)")
     arguments = parser.parse_args()
-    globals().update(ARCH=arguments.arch, COUNT_FACTOR=arguments.more)
-    available = SUITES if ARCH == "sm_90a" else TMA_SUITES
+    settings.arch, settings.more = arguments.arch, arguments.more
+    if settings.arch != "sm_90a":
+        for name in [name for name in KERNELS if name not in BLACKWELL_KERNELS]:
+            del KERNELS[name]
+    available = SUITES if settings.arch == "sm_90a" else TMA_SUITES
     if arguments.build:
         for path in build_all().values():
             print(path)
         return
-    if arguments.one:
-        what, file = arguments.one
-        print(json.dumps(run_one(what, json.loads(pathlib.Path(file).read_text()))))
+    if arguments.risky:
+        run_risky(*arguments.risky)
         return
     unknown = [name for name in arguments.suite if name not in available]
     if unknown:
-        parser.error(f"no such suite for {ARCH}: {', '.join(unknown)}; there are {', '.join(available)}")
+        parser.error(f"no such suite for {settings.arch}: {', '.join(unknown)}; there are {', '.join(available)}")
+    build_all()
     bench = Bench()
     for name in arguments.suite or available:
-        print(f"capturing {name}", file=sys.stderr)
-        SUITES[name](bench, arguments.out or pathlib.Path("golden") / ARCH)
+        begin = time.monotonic()
+        SUITES[name](bench, arguments.out or pathlib.Path("golden") / settings.arch)
+        print(f"captured {name} in {time.monotonic() - begin:.1f} s", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":
