@@ -137,3 +137,35 @@ def test_a_negative_word_is_its_twos_complement_and_a_wider_one_is_refused(table
 def test_raw_bits_of_an_array_are_those_of_its_words(drawn):
     for field in SM100_SMEM_DESC.fields.values():
         assert field.raw(np.array(drawn, np.uint64)).tolist() == [field.raw(word) for word in drawn]
+
+
+# ---- selections of fields --------------------------------------------------------------------------------------------------------------
+
+
+@examples(60)
+@given(data=st.data())
+def test_a_selection_reads_and_writes_what_the_whole_word_holds(data):
+    """The compiled way through 64-bit parts and the plain way through one integer are the same table."""
+    word = data.draw(words(TENSOR_MAP))
+    names = data.draw(st.lists(st.sampled_from(sorted(TENSOR_MAP.fields)), min_size=1, max_size=20, unique=True))
+    selection, whole = TENSOR_MAP.select(*names), TENSOR_MAP.decode(word)
+    parts = TENSOR_MAP.parts.unpack(word.to_bytes(128, "little"))
+    assert selection.read(parts) == [whole[name] for name in names]
+    written = [0] * len(parts)
+    selection.write(written, [whole[name] for name in names])
+    kept = sum(TENSOR_MAP.fields[name].mask << TENSOR_MAP.fields[name].low for name in names)
+    assert int.from_bytes(TENSOR_MAP.parts.pack(*written), "little") == word & kept
+
+
+@pytest.mark.parametrize("name", sorted(TENSOR_MAP.fields))
+def test_a_selection_refuses_values_outside_the_field(name):
+    for value in outside(TENSOR_MAP.fields[name]):
+        with pytest.raises(InputError, match=f"tensor_map.{name} = {value}: needs "):
+            TENSOR_MAP.select("rank", name).write([0] * 16, [3, value])
+
+
+@pytest.mark.parametrize("field", [Field(66, 60), Field(63, 60, shift=4), Field(63, 60, signed=True)])
+def test_fields_that_need_more_than_a_shift_cannot_be_selected(field):
+    rest = {"low": Field(59, 0), "high": Field(127, field.high + 1)}
+    with pytest.raises(ValueError, match="only plain fields"):
+        Word("demo", 128, {"odd": field, **rest}).select("odd")

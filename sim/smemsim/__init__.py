@@ -16,9 +16,16 @@ if TYPE_CHECKING:
     from smemsim.descriptors.operand import operand_addresses
     from smemsim.descriptors.smem import LboMode, SmemDescriptor
     from smemsim.descriptors.tensor_map import TensorMap
+    from smemsim.descriptors.tensor_map_replace import build_sequence, tensormap_replace
+    from smemsim.descriptors.tensor_map_verdict import TENSOR_MAP_RULES
     from smemsim.errors import HardwareTrap, InputError, SmemsimError, TensorMapError, TraceError, Unmodelled
-    from smemsim.machine.memory import GlobalMemory, SharedMemory
-    from smemsim.machine.tma import tma_load, tma_load_bytes, tma_store
+    from smemsim.machine.bulk import bulk_copy, bulk_prefetch, bulk_reduce
+    from smemsim.machine.cluster import ClusterAddress, mapa, multicast
+    from smemsim.machine.memory import SharedMemory
+    from smemsim.machine.region import GlobalMemory
+    from smemsim.machine.tma import tma_load, tma_prefetch, tma_store
+    from smemsim.machine.transfer import Transfer
+    from smemsim.machine.values import tma_load_bytes, tma_reduce, tma_store_bytes
     from smemsim.spec.evidence import RULES, Grade
     from smemsim.spec.findings import Finding, Severity
     from smemsim.spec.swizzles import Swizzle
@@ -36,11 +43,24 @@ _HOMES = {
     "TensorMapError": "errors",
     "TraceError": "errors",
     "Unmodelled": "errors",
-    "GlobalMemory": "machine.memory",
+    "build_sequence": "descriptors.tensor_map_replace",
+    "tensormap_replace": "descriptors.tensor_map_replace",
+    "TENSOR_MAP_RULES": "descriptors.tensor_map_verdict",
+    "bulk_copy": "machine.bulk",
+    "bulk_prefetch": "machine.bulk",
+    "bulk_reduce": "machine.bulk",
+    "ClusterAddress": "machine.cluster",
+    "mapa": "machine.cluster",
+    "multicast": "machine.cluster",
+    "GlobalMemory": "machine.region",
     "SharedMemory": "machine.memory",
     "tma_load": "machine.tma",
-    "tma_load_bytes": "machine.tma",
+    "tma_prefetch": "machine.tma",
     "tma_store": "machine.tma",
+    "Transfer": "machine.transfer",
+    "tma_load_bytes": "machine.values",
+    "tma_reduce": "machine.values",
+    "tma_store_bytes": "machine.values",
     "RULES": "spec.evidence",
     "Grade": "spec.evidence",
     "Finding": "spec.findings",
@@ -50,6 +70,8 @@ _HOMES = {
 
 __all__ = [
     "RULES",
+    "TENSOR_MAP_RULES",
+    "ClusterAddress",
     "Finding",
     "GlobalMemory",
     "Grade",
@@ -64,11 +86,22 @@ __all__ = [
     "TensorMap",
     "TensorMapError",
     "TraceError",
+    "Transfer",
     "Unmodelled",
+    "build_sequence",
+    "bulk_copy",
+    "bulk_prefetch",
+    "bulk_reduce",
+    "mapa",
+    "multicast",
     "operand_addresses",
+    "tensormap_replace",
     "tma_load",
     "tma_load_bytes",
+    "tma_prefetch",
+    "tma_reduce",
     "tma_store",
+    "tma_store_bytes",
 ]
 
 

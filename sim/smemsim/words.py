@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from smemsim.arguments import whole
 from smemsim.errors import InputError
 
-__all__ = ["Field", "Word"]
+__all__ = ["PART_BITS", "Field", "Selection", "Word"]
+
+PART_BITS = 64  # a long word is handled in parts of this many bits: shifting 1024-bit integers is slow
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,8 +128,65 @@ class Word:
     def _defaults(self) -> int:
         return sum((field.want or 0) << field.low for field in self.fields.values())
 
+    @functools.cached_property
+    def parts(self) -> struct.Struct:
+        """Takes the word's bytes apart into 64-bit parts, lowest first, and puts them together."""
+        return struct.Struct(f"<{self.bits // PART_BITS}Q")
+
+    def select(self, *names: str) -> Selection:
+        """Some of the fields, in this order, to be read and written in the parts."""
+        return Selection(self, names)
+
     def constants(self, word: int) -> Iterator[tuple[str, Field, int]]:
         """(name, field, raw bits) of every fixed or reserved field that does not hold its documented constant."""
         for name, field in self.fields.items():
             if field.want is not None and field.raw(word) != field.want:
                 yield name, field, field.raw(word)
+
+
+class Selection:
+    """Fields of a long word, compiled from its table for `Word.parts`: a tensor map is read and written many thousand times a second.
+
+    >>> word = Word("demo", 128, {"low": Field(67, 64, plus=1), "rest": Field(127, 68), "first": Field(63, 0)})
+    >>> parts = [0, 0]
+    >>> word.select("low", "first").write(parts, (3, 7))
+    >>> parts, word.select("low", "first").read(parts)
+    ([7, 2], [3, 7])
+    """
+
+    def __init__(self, word: Word, names: Sequence[str]) -> None:
+        self.word, self.names = word, tuple(names)
+        fields = [word.fields[name] for name in names]
+        for name, f in zip(names, fields, strict=True):
+            if f.signed or f.shift or f.low // PART_BITS != f.high // PART_BITS:
+                raise ValueError(f"{word.name}.{name}: only plain fields inside one {PART_BITS}-bit part can be selected")
+        self._read = tuple((f.low // PART_BITS, f.low % PART_BITS, f.mask, f.plus) for f in fields)
+        self._write = _compiled_write(fields)
+
+    def read(self, parts: Sequence[int]) -> list[int]:
+        """The values of the fields, in the order of the selection."""
+        return [(parts[i] >> low & mask) + plus for i, low, mask, plus in self._read]
+
+    def write(self, parts: list[int], values: Sequence[int]) -> None:
+        """Put the values, as many as there are fields, into parts whose bits there are 0."""
+        if self._write(parts, values):
+            return
+        for name, value in zip(self.names, values, strict=True):
+            self.word.fields[name].bits(f"{self.word.name}.{name}", value)
+
+
+def _compiled_write(fields: Sequence[Field]) -> Callable[[list[int], Sequence[int]], bool]:
+    """A function that writes the fields, or returns False where a value does not fit.
+
+    Its text is made of the table's rows, one line a part: a loop over the rows takes three times as long.
+    """
+    raw = [f"(v{i} - {f.plus})" if f.plus else f"v{i}" for i, f in enumerate(fields)]
+    lines = [f"{', '.join(f'v{i}' for i in range(len(fields)))}, = values"]
+    lines.append(f"if {' | '.join(f'{value} >> {f.width}' for value, f in zip(raw, fields, strict=True))}: return False")
+    for part in sorted({f.low // PART_BITS for f in fields}):
+        terms = [f"{value} << {f.low % PART_BITS}" for value, f in zip(raw, fields, strict=True) if f.low // PART_BITS == part]
+        lines.append(f"parts[{part}] |= {' | '.join(terms)}")
+    scope: dict[str, Any] = {}
+    exec("\n    ".join(["def write(parts, values):", *lines, "return True"]), scope)
+    write: Callable[[list[int], Sequence[int]], bool] = scope["write"]
+    return write

@@ -17,9 +17,14 @@ from typing import Any
 
 import numpy as np
 
+import bulk_suites
 import cases as cases_module
 import encode_cases
+import pointer_suite
+import replace_suites
+import transfer_suites
 import wgmma_kernels
+import wide_suite
 from bench import (
     FILLED,
     KERNELS,
@@ -622,6 +627,7 @@ SUITES: dict[str, Callable[[Bench, pathlib.Path], None]] = {
         reference_gemm,
     )
 }
+SUITES |= pointer_suite.SUITES | wide_suite.SUITES | transfer_suites.SUITES | replace_suites.SUITES | bulk_suites.SUITES
 
 
 def main() -> None:

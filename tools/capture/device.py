@@ -71,11 +71,23 @@ class Device:
 
     def launch(self, function: Any, grid: int | tuple[int, int], shared_bytes: int, *args: Any, threads: int = 128) -> None:
         """Launch and wait. Buffers pass their address, integers an unsigned 32-bit value."""
-        values = tuple(a.address if isinstance(a, Buffer) else a for a in args)
-        types = tuple(ctypes.c_void_p if isinstance(a, Buffer) else ctypes.c_uint for a in args)
+        values = tuple(a.address if isinstance(a, (Buffer, At)) else a for a in args)
+        types = tuple(ctypes.c_void_p if isinstance(a, (Buffer, At)) else ctypes.c_uint for a in args)
         x, y = grid if isinstance(grid, tuple) else (grid, 1)
         check(cu.cuLaunchKernel(function, x, y, 1, threads, 1, 1, shared_bytes, 0, (values, types), 0), "cuLaunchKernel")
         check(cu.cuCtxSynchronize(), "cuCtxSynchronize")
+
+
+class At:
+    """A place inside a buffer, as an argument of a kernel."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+
+def copy_to(address: int, data: bytes) -> None:
+    source = np.frombuffer(data, np.uint8)
+    check(cu.cuMemcpyHtoD(address, source.ctypes.data, len(data)), "cuMemcpyHtoD")
 
 
 class Buffer:
@@ -148,6 +160,14 @@ def encode_verdict(arguments: dict[str, Any]) -> tuple[int, bytes]:
         sizes = (ctypes.c_uint32(a["channels_per_pixel"]), ctypes.c_uint32(a["pixels_per_column"]))
         code = library.cuTensorMapEncodeIm2col(ctypes.c_void_p(at), *head, *corners, *sizes, steps, *tail)
     return code, ctypes.string_at(at, 128) if code == 0 else bytes(128)
+
+
+def encode(arguments: dict[str, Any], global_address: int) -> bytes:
+    """The 128 bytes of either encode call, or CudaError."""
+    code, raw = encode_verdict({**arguments, "global_address": global_address})
+    if code:
+        raise CudaError(code, f"cuTensorMapEncode of {arguments}")
+    return raw
 
 
 def build(name: str, text: str, arch: str) -> pathlib.Path:

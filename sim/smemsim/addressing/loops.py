@@ -1,4 +1,4 @@
-"""The formulas compiled, and the loops that run them over whole operands and boxes. Importing this module imports numba."""
+"""The operand formulas compiled, and the loops that run them over whole operands. Importing this module imports numba."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from numba import njit
 
 from smemsim.addressing import operand as _operand
 from smemsim.addressing import swizzle as _swizzle
-from smemsim.addressing import tma as _tma
 
-__all__ = ["operand_addresses", "tile_chunks"]
+__all__ = ["compiled", "operand_addresses", "swizzle"]
 
 compiled = njit(cache=True, nogil=True, error_model="numpy")
 
@@ -17,9 +16,6 @@ swizzle = compiled(_swizzle.swizzle)
 k_major_chunk = compiled(_operand.k_major_chunk)
 mn_major_chunk = compiled(_operand.mn_major_chunk)
 absolute_chunk = compiled(_operand.absolute_chunk)
-tile_size = compiled(_tma.tile_size)
-bytes_in_bounds = compiled(_tma.bytes_in_bounds)
-store_bytes_in_bounds = compiled(_tma.store_bytes_in_bounds)
 
 
 # What follows fills memory as fast as it can be written: unsigned indices (numba checks signed ones for being negative), a constant
@@ -102,47 +98,3 @@ def operand_addresses(words, fields, modes, k_major, bits, per_chunk, out):  # t
                     fill_chunk(flat, corner + np.uintp(row * columns + begin), addresses[row], bits, count)
             else:
                 fill_rows(flat, corner + np.uintp(begin * columns), addresses, bits, count)
-
-
-@compiled
-def tile_chunks(  # type: ignore[no-untyped-def]
-    coordinates, dim, stride, box, step, itemsize, global_address, smem_address, pitch, mask, shift, is_store, shared, source, valid
-):
-    """Every 16-byte chunk of a box: its shared address, the global address it belongs to, and how many bytes are in bounds.
-
-    All arrays have five entries, those past the rank being 1 (box, step, dim) or 0; `stride[i]` is the byte stride of dimension i.
-    Returns the end of the shared bytes that are touched (a store does not read what it clips, a load writes its fill), and begin and
-    end of the global bytes.
-    """
-    shared_end, low, high = 0, 0, 0
-    inner = box[0] * itemsize // 16
-    first_byte = coordinates[0] * itemsize
-    n, row = 0, 0
-    for j4 in range(tile_size(box[4], step[4])):
-        g4 = coordinates[4] + j4 * step[4]
-        for j3 in range(tile_size(box[3], step[3])):
-            g3 = coordinates[3] + j3 * step[3]
-            for j2 in range(tile_size(box[2], step[2])):
-                g2 = coordinates[2] + j2 * step[2]
-                for j1 in range(tile_size(box[1], step[1])):
-                    g1 = coordinates[1] + j1 * step[1]
-                    inside = 0 <= g1 < dim[1] and 0 <= g2 < dim[2] and 0 <= g3 < dim[3] and 0 <= g4 < dim[4]
-                    line = global_address + first_byte + g1 * stride[1] + g2 * stride[2] + g3 * stride[3] + g4 * stride[4]
-                    for chunk in range(inner):
-                        shared[n] = swizzle(smem_address + row * pitch + 16 * chunk, 0, mask, shift)
-                        source[n] = line + 16 * chunk
-                        if not inside:
-                            valid[n] = 0
-                        elif is_store:
-                            valid[n] = store_bytes_in_bounds(first_byte + 16 * chunk, dim[0] * itemsize)
-                        else:
-                            valid[n] = bytes_in_bounds(first_byte + 16 * chunk, dim[0] * itemsize)
-                        if valid[n] > 0:
-                            if high == 0 or source[n] < low:
-                                low = source[n]
-                            high = max(high, source[n] + valid[n])
-                        if valid[n] > 0 or not is_store:
-                            shared_end = max(shared_end, np.int64(shared[n]) + 16)  # type: ignore[assignment]
-                        n += 1
-                    row += 1
-    return shared_end, low, high

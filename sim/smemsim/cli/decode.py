@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from smemsim.cli.options import arch_option, check_options, json_option, operand_options, parse_map, parse_word
+from smemsim.cli.options import arch_option, check_options, json_option, operand_options, parse_word
+from smemsim.cli.pasted import read_map
 from smemsim.descriptors.smem import SmemDescriptor
-from smemsim.errors import InputError
 from smemsim.spec.findings import Severity
+
+if TYPE_CHECKING:
+    from smemsim.descriptors.tensor_map import TensorMap
 
 __all__ = ["decode"]
 
 
 @click.command(context_settings={"ignore_unknown_options": True})  # a negative word is an argument, not an option
-@click.argument("words", nargs=-1, required=True, metavar="WORD | MAP | FILE")
+@click.argument("words", nargs=-1, required=True, metavar="WORD | MAP | CALL | FILE")
 @arch_option
 @operand_options(required=False)
 @click.option("--tile-bytes", type=int, help="Size of the buffer from the start address on.")
@@ -25,20 +28,21 @@ __all__ = ["decode"]
 def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_json: bool, **context: Any) -> None:
     """Explain a 64-bit shared-memory matrix descriptor, or the 128 bytes of a tensor map.
 
-    A tensor map is 256 hex digits in any spacing, 32- or 64-bit words as a debugger prints them, or a file with them or with the bytes.
-    Without --arch the word is shown as wgmma (sm_90a) and as tcgen05 (sm_100a) read it. The more is known of the operand, the more can
-    be said. Exit code 1 when something is silently wrong or would trap.
+    A tensor map is 256 hex digits in any spacing, 32- or 64-bit words as a debugger prints them, the text of the encode call in C or
+    Python, or a file with one of these or with the 128 bytes. Without --arch a word is shown as wgmma (sm_90a) and as tcgen05 (sm_100a)
+    read it, and a map is judged for all architectures. The more is known of the operand, the more can be said. Exit code 1 when something
+    is silently wrong or would trap, or the driver refuses the call.
 
     \b
     smemsim decode 0x4000404000010040 --arch sm_100a
     smemsim decode 0x4000020000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16
     smemsim decode tensor_map.bin
+    smemsim decode 'cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void*)0x7f0000000000, {64, 128}, {128}, …);'
     """
     check_options(words)
     text = " ".join(words)
-    raw = _file(text) or parse_map(text)
-    if raw:
-        _decode_map(ctx, raw, as_json)
+    if (made := read_map(text, arch)) is not None:
+        _decode_map(ctx, made, arch, as_json)
     number = parse_word(text)
     shown = [SmemDescriptor.decode(number, arch=name) for name in ([arch] if arch else ["sm_90a", "sm_100a"])]
     findings = [d.problems(**context) for d in shown]
@@ -60,34 +64,19 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
     ctx.exit(1 if serious else 0)
 
 
-def _file(text: str) -> bytes | None:
-    """The 128 bytes a file holds, raw or as hex; None when there is no such file."""
-    import pathlib
+def _decode_map(ctx: click.Context, tm: TensorMap | list[str], arch: str | None, as_json: bool) -> NoReturn:
+    from smemsim.show.plain import print_lines, terminal_width
+    from smemsim.show.tensor_map import refused_json, refused_view, tensor_map_json, tensor_map_view
 
-    path = pathlib.Path(text)
-    try:
-        if not path.is_file():
-            return None
-        data = path.read_bytes()[: 1 << 16]
-    except (OSError, ValueError):
-        return None
-    raw = data if len(data) == 128 else parse_map(data.decode("ascii", "replace"))
-    if raw is None:
-        raise InputError(f"{text}: holds {len(data)} bytes, a tensor map is 128 bytes or 256 hex digits")
-    return raw
-
-
-def _decode_map(ctx: click.Context, raw: bytes, as_json: bool) -> NoReturn:
-    from smemsim.descriptors.tensor_map import TensorMap
-
-    tm = TensorMap.from_bytes(raw)
+    if isinstance(tm, list):
+        if as_json:
+            click.echo(json.dumps(refused_json(tm), indent=1))
+        else:
+            print_lines(refused_view(tm))
+        ctx.exit(1)
     if as_json:
-        from smemsim.show.tensor_map import tensor_map_json
-
-        click.echo(json.dumps(tensor_map_json(tm), indent=1))
+        click.echo(json.dumps(tensor_map_json(tm, arch), indent=1))
     else:
-        from smemsim.show.console import stdout
-        from smemsim.show.tensor_map import tensor_map_view
-
-        stdout().print(tensor_map_view(tm))
-    ctx.exit(1 if tm.broken_rules else 0)
+        print_lines(tensor_map_view(tm, arch, width=terminal_width()))
+    serious = any(f.severity in (Severity.TRAP, Severity.WRONG) for f in tm.problems(arch))
+    ctx.exit(1 if serious or tm.broken_on(arch) else 0)

@@ -1,52 +1,159 @@
-"""`smemsim map`: element to address, as a picture or as data."""
+"""`smemsim map`: element to address, of an operand or of a TMA transfer, as a picture or as data."""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from smemsim.cli.options import check_options, json_option, operand_options, parse_word
-from smemsim.errors import InputError
+from smemsim.cli.options import check_options, json_option, operand_options, parse_address, parse_numbers, parse_word
+from smemsim.cli.pasted import read_map
+from smemsim.errors import HardwareTrap, InputError
+
+if TYPE_CHECKING:
+    from smemsim.descriptors.tensor_map import TensorMap
 
 __all__ = ["map_command"]
 
+_OPERAND = ("dtype", "major", "rows", "k")
+_TRANSFER = ("at", "smem", "offsets", "mode", "store")
+LINES = 32
+
 
 @click.command("map", context_settings={"ignore_unknown_options": True})
-@click.argument("words", nargs=-1, required=True, metavar="WORD")
-@click.option("--arch", required=True, metavar="ARCH", help="sm_90a, sm_100a or sm_103a.")
-@operand_options(required=True)
-@click.option("--csv", "as_csv", is_flag=True, help="Print row,k,address,line,chunk for every element.")
+@click.argument("words", nargs=-1, required=True, metavar="WORD | MAP | CALL | FILE")
+@click.option("--arch", metavar="ARCH", help="sm_90a, sm_100a or sm_103a; a descriptor needs it.")
+@operand_options(required=False)
+@click.option("--at", metavar="C0,C1,…", help="Tensor map: coordinates of the box, dimension 0 first; the origin if left out.")
+@click.option("--smem", metavar="ADDRESS", help="Tensor map: shared address of the box, 0x400 if left out.")
+@click.option("--offsets", metavar="W,H,…", help="Tensor map: im2col offsets, W first; of im2col::w wHalo,wOffset.")
+@click.option("--mode", metavar="MODE", help="Tensor map: the instruction's mode where it is not the map's own, as tile::gather4.")
+@click.option("--store", is_flag=True, help="Tensor map: a store, not a load.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print a line for every element of an operand, for every byte of a transfer.")
 @json_option
 @click.option("--svg", "as_svg", is_flag=True, help="Print an SVG picture.")
-@click.option("--lines", type=int, default=32, show_default=True, help="128-byte lines that the terminal picture shows at most.")
-def map_command(words: tuple[str, ...], as_csv: bool, as_json: bool, as_svg: bool, lines: int, **operand: Any) -> None:
-    """Where the elements of an operand lie in shared memory.
+@click.option("--lines", type=int, help=f"128-byte lines that the picture shows at most; {LINES} in the terminal.")
+@click.pass_context
+def map_command(
+    ctx: click.Context,
+    /,
+    words: tuple[str, ...],
+    arch: str | None,
+    as_csv: bool,
+    as_json: bool,
+    as_svg: bool,
+    lines: int | None,
+    **given: Any,
+) -> None:
+    """Where the elements of an operand, or the bytes of a TMA transfer, lie in shared memory.
 
-    The picture has a row for each 128-byte line and a cell for each 16-byte chunk; colours are the chunk columns before swizzling, so
-    that the permutation shows.
+    The picture has a row for each 128-byte line and a cell for each 16-byte chunk. Of a 64-bit matrix descriptor it shows the operand;
+    --arch, --dtype, --major, --rows and --k are needed, and colours are the chunk columns before swizzling. Of a tensor map, in any form
+    that decode takes, it shows one transfer; colours are rows of the box. Exit code 1 when the transfer would trap or the driver refuses
+    the map.
 
     \b
     smemsim map 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 16 --k 16
     smemsim map 0x4000404002000040 --arch sm_100a --dtype bf16 --major MN --rows 128 --k 16 --svg > operand.svg
+    smemsim map tensor_map.bin --at 0,64 --smem 0x800
+    smemsim map 'cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void*)0x7f0000000000, {64, 128}, {128}, …);' --at 0,-8
     """
-    from smemsim.show.operand import OperandMap
-
     check_options(words)
     if as_csv + as_json + as_svg > 1:
         raise InputError("--csv, --json and --svg exclude each other")
-    if lines < 1:
+    if lines is not None and lines < 1:
         raise InputError(f"--lines {lines}: needs at least 1")
-    picture = OperandMap.of(parse_word(" ".join(words)), **operand)
-    if as_csv:
+    form = "csv" if as_csv else "json" if as_json else "svg" if as_svg else ""
+    text = " ".join(words)
+    tm = read_map(text, arch)
+    if tm is not None:
+        if strangers := [f"--{name}" for name in _OPERAND if given[name] is not None]:
+            raise InputError(
+                f"{', '.join(strangers)}: of a descriptor's operand; a tensor map takes {', '.join(f'--{n}' for n in _TRANSFER)}"
+            )
+        _map_transfer(ctx, tm, arch, form, lines, **{name: given[name] for name in _TRANSFER})
+    word = parse_word(text)
+    if strangers := [f"--{name}" for name in _TRANSFER if given[name]]:
+        raise InputError(f"{', '.join(strangers)}: of a tensor map's transfer; {text} is a descriptor")
+    operand = {"arch": arch, **{name: value for name, value in given.items() if name not in _TRANSFER}}
+    if missing := [f"--{name}" for name, value in operand.items() if value is None]:
+        raise InputError(
+            f"{', '.join(missing)} missing: a descriptor's operand needs --arch, {', '.join(f'--{name}' for name in _OPERAND)}"
+        )
+    _map_operand(word, operand, form, lines)
+
+
+def _map_operand(word: int, operand: dict[str, Any], form: str, lines: int | None) -> None:
+    from smemsim.show.operand import OperandMap
+
+    picture = OperandMap.of(word, **operand)
+    if form == "csv":
         click.echo(picture.csv(), nl=False)
-    elif as_json:
+    elif form == "json":
         click.echo(picture.json())
-    elif as_svg:
+    elif form == "svg":
         from smemsim.show.svg import operand_svg
 
         click.echo(operand_svg(picture))
     else:
         from smemsim.show.console import stdout
 
-        stdout().print(picture.view(lines))
+        stdout().print(picture.view(lines or LINES))
+
+
+def _map_transfer(
+    ctx: click.Context,
+    tm: TensorMap | list[str],
+    arch: str | None,
+    form: str,
+    lines: int | None,
+    *,
+    at: str | None,
+    smem: str | None,
+    offsets: str | None,
+    mode: str | None,
+    store: bool,
+) -> NoReturn:
+    from smemsim.show.tensor_map import refused_json
+
+    if isinstance(tm, list):
+        _stopped(ctx, form, [f"refused: {sentence}" for sentence in tm], refused_json(tm))
+    address = 0x400 if smem is None else parse_address("--smem", smem)
+    coordinates = (0,) * tm.rank if at is None else parse_numbers("--at", at, "coordinates, dimension 0 first, as --at 0,-64")
+    extra = parse_numbers("--offsets", offsets, "im2col offsets, W first, as --offsets 1,0") if offsets else ()
+    if store and extra:
+        raise InputError("--offsets: loads have them, stores have none")
+    from smemsim.show.transfer import TransferMap
+    from smemsim.spec.tensor_map import WIDE_IS_IM2COL
+
+    if tm.is_im2col_wide and arch in WIDE_IS_IM2COL and mode is None:
+        tm = type(tm).from_bytes(bytes(tm))  # the plain im2col map that the driver makes of it there
+    try:
+        picture = TransferMap.of(tm, coordinates, smem_address=address, im2col_offsets=extra, mode=mode, store=store, arch=arch)
+    except HardwareTrap as e:
+        _stopped(ctx, form, [f"traps: {e}"], {"trap": e.reason, "cuda_error": e.cuda_error})
+    if form == "csv":
+        click.echo(picture.csv(), nl=False)
+    elif form == "json":
+        click.echo(picture.json())
+    elif form == "svg":
+        from smemsim.show.transfer_svg import transfer_svg
+
+        click.echo(transfer_svg(picture, *([lines] if lines else [])))
+    else:
+        from smemsim.show.console import stdout
+
+        console = stdout()
+        console.print(picture.view(lines or LINES, console.width))
+    ctx.exit(0)
+
+
+def _stopped(ctx: click.Context, form: str, sentences: list[str], described: dict[str, Any]) -> NoReturn:
+    """What stops the transfer, on stdout where sentences or JSON are wanted; a table or a picture there is none."""
+    if form == "json":
+        click.echo(json.dumps(described, indent=1))
+    else:
+        for sentence in sentences:
+            click.echo(sentence, err=bool(form))
+    ctx.exit(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -12,7 +11,7 @@ from smemsim.errors import InputError
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.formats import FORMATS
 
-__all__ = ["arch_option", "check_options", "json_option", "operand_options", "parse_map", "parse_word"]
+__all__ = ["arch_option", "check_options", "json_option", "operand_options", "parse_address", "parse_numbers", "parse_word"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,9 +26,36 @@ def parse_word(text: str) -> int:
     try:
         return int(cleaned, 16 if len(cleaned) == 16 and not cleaned.startswith(("0x", "0b", "-")) else 0)
     except ValueError:
+        if {".", "/"} & set(cleaned) and " " not in cleaned:
+            raise InputError(f"{text!r}: no such file, and not a 64-bit word") from None
         raise InputError(
-            f"{text!r} is not a 64-bit word; write it as 0x…, as 16 hex digits, or in decimal (a tensor map: 256 hex digits)"
+            f"{text!r} is not a 64-bit word; write it as 0x…, as 16 hex digits, or in decimal (a tensor map: 256 hex digits, an encode call, "
+            "or a file)"
         ) from None
+
+
+def parse_numbers(name: str, text: str, wanted: str) -> tuple[int, ...]:
+    """Whole numbers, in decimal or as 0x…, between commas or spaces, in brackets or not.
+
+    >>> parse_numbers("--at", "(0, -64)", "coordinates"), parse_numbers("--at", "0x10 2", "coordinates")
+    ((0, -64), (16, 2))
+    """
+    try:
+        return tuple(int(piece, 0) for piece in text.strip(" ()[]{}").replace(",", " ").split())
+    except ValueError:
+        raise InputError(f"{name} {text!r}: needs whole numbers: {wanted}") from None
+
+
+def parse_address(name: str, text: str) -> int:
+    """One address, in hexadecimal or decimal.
+
+    >>> parse_address("--smem", "0x800")
+    2048
+    """
+    numbers = parse_numbers(name, text, "one address, as 0x400")
+    if len(numbers) != 1:
+        raise InputError(f"{name} {text!r}: needs one address, as 0x400")
+    return numbers[0]
 
 
 def check_options(words: tuple[str, ...]) -> None:
@@ -37,24 +63,6 @@ def check_options(words: tuple[str, ...]) -> None:
     for word in words:
         if word.startswith("--"):
             raise InputError(f"{word}: no such option; --help lists them")
-
-
-def parse_map(text: str) -> bytes | None:
-    """The 128 bytes of a tensor map from hex as debuggers print it; None when the text is something else.
-
-    Bytes in order, in any grouping; or 32-bit or 64-bit little-endian words, each in its own token.
-
-    >>> parse_map("00 " * 128) == bytes(128), parse_map("0x00000001, " + "0x00000000 " * 31)[:2], parse_map("0x4000404000010040")
-    (True, b'\\x01\\x00', None)
-    """
-    tokens = re.findall(r"[0-9a-f]+", re.sub(r"0x|_", " ", text.lower()))
-    digits = "".join(tokens)
-    if len(digits) != 256 or re.search(r"[^0-9a-fx_\s,;:|\[\](){}]", text.lower()):
-        return None
-    word = len(tokens[0])
-    if word in (8, 16) and all(len(token) == word for token in tokens):
-        return b"".join(int(token, 16).to_bytes(word // 2, "little") for token in tokens)
-    return bytes.fromhex(digits)
 
 
 arch_option = click.option("--arch", metavar="ARCH", help=f"Architecture: {', '.join(ARCHITECTURES)}.")

@@ -1,288 +1,324 @@
-"""What the driver's encode calls refuse: one generator a rule, each yielding a sentence for every value that breaks it.
+"""What the driver's encode calls refuse: one row a rule, whose check returns a sentence for every value that breaks it.
 
-The rules are those that driver 580 on an H200 enforces, fitted to the traces encode_tiled and encode_im2col; documented rules that it
-does not enforce are not here (stride order, box larger than the tensor, INTERLEAVE_32B with another swizzle).
+On sm_90a the rules are those that driver 580 enforces on an H200, fitted to the traces encode_tiled, encode_im2col and
+encode_im2col_wide; documented rules that it does not enforce are findings of tensor_map_problems. On Blackwell they are what the driver's
+header says, or inferred where it says nothing. Here are the rules of tiled maps; tensor_map_im2col_rules adds those of im2col maps.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 
-from smemsim.spec.architectures import architecture
+from smemsim.descriptors.tensor_map_arguments import Arguments
+from smemsim.descriptors.tensor_map_rule import FINE, TILED, Rule, Target, rule
 from smemsim.spec.swizzles import MODES
-from smemsim.spec.tensor_map import (
-    DATA_TYPES,
-    LIMITS,
-    SWIZZLES,
-    DataType,
-    Interleave,
-    L2Promotion,
-    OobFill,
-    TensorMapDataType,
-    TensorMapSwizzle,
-    corner_bits,
-)
+from smemsim.spec.tensor_map import DATA_TYPES, LIMITS, SWIZZLE_ARCHITECTURES, SWIZZLES, WIDE_IS_IM2COL, Interleave, TensorMapSwizzle
 
-__all__ = ["RULES", "Arguments", "Rule", "Violation", "violations"]
-
-
-class Violation(str):
-    """The sentence of a broken rule; `rule` is the rule's name."""
-
-    rule: str
-
-    def __new__(cls, sentence: str, rule: str) -> Violation:
-        self = super().__new__(cls, sentence)
-        self.rule = rule
-        return self
-
-
-@dataclasses.dataclass(frozen=True)
-class Arguments:
-    """Arguments as given; an enum is None where its code was out of range (which is reported elsewhere)."""
-
-    global_address: int
-    global_dim: tuple[int, ...]
-    global_strides: tuple[int, ...]
-    element_strides: tuple[int, ...]
-    data_type: TensorMapDataType | None
-    interleave: Interleave | None
-    swizzle: TensorMapSwizzle | None
-    l2_promotion: L2Promotion | None
-    oob_fill: OobFill | None
-    arch: str | None  # the architecture the map is judged for
-    box_dim: tuple[int, ...] = ()
-    pixel_box_lower_corner: tuple[int, ...] = ()
-    pixel_box_upper_corner: tuple[int, ...] = ()
-    channels_per_pixel: int = 0
-    pixels_per_column: int = 0
-    im2col: bool = False
-
-    @property
-    def row(self) -> DataType | None:
-        return None if self.data_type is None else DATA_TYPES[self.data_type]
-
-    @property
-    def alignment(self) -> int:
-        wide = self.interleave is Interleave.INTERLEAVE_32B or (self.row is not None and bool(self.row.swizzles))
-        return LIMITS.address_alignment_32b if wide else LIMITS.address_alignment
-
-
-@dataclasses.dataclass(frozen=True)
-class Rule:
-    """One rule: its name (that of the function), what it is about, where it is written, which calls it is for."""
-
-    name: str
-    text: str
-    source: str
-    tiled: bool
-    im2col: bool
-    check: Callable[[Arguments], Iterator[str]]
-
+__all__ = ["RULES", "inner", "inner_shown", "lengths"]
 
 RULES: list[Rule] = []
-Check = Callable[[Arguments], Iterator[str]]
+_SLICES_OF_32 = Interleave.INTERLEAVE_32B
 
 
-def rule(source: str, *, tiled: bool = True, im2col: bool = True) -> Callable[[Check], Check]:
-    """Register a generator as a rule; its docstring is the rule's text."""
-
-    def register(check: Check) -> Check:
-        RULES.append(Rule(check.__name__, (check.__doc__ or "").strip(), source, tiled, im2col, check))
-        return check
-
-    return register
+def alignment(a: Arguments, at: Target) -> int:
+    """Bytes that addresses and strides are multiples of; a data type that is not known asks for nothing."""
+    row = DATA_TYPES.get(a.data_type)
+    if a.interleave is _SLICES_OF_32 or (row is not None and row.swizzles and not (row.store_multiple and at.relaxed_stores)):
+        return LIMITS.address_alignment_32b
+    return LIMITS.address_alignment
 
 
-@rule("cuTensorMapEncodeTiled: rank; trace encode_tiled", im2col=False)
-def rank(a: Arguments) -> Iterator[str]:
+def inner(a: Arguments) -> tuple[str, int]:
+    """(argument, elements) of the inner extent of the box; 0 elements where none were given."""
+    if a.box_dim:
+        return "box_dim[0]", a.box_dim[0]
+    return "channels_per_pixel", a.channels_per_pixel
+
+
+def inner_shown(a: Arguments) -> str:
+    """The inner extent in elements and bytes."""
+    name, elements = inner(a)
+    bits = elements * a.type_row.bits
+    size = f"{bits} bit" if bits % 8 else f"{bits // 8} B"
+    return f"{name} = {elements} x {a.type_row.bits} bit = {size}"
+
+
+@rule(RULES, "cuda.h: the enums; traces encode_tiled, encode_im2col, encode_im2col_wide", "measured", "documented")
+def enum_code(a: Arguments, at: Target) -> Sequence[str]:
+    """Every enum is one of the driver's codes."""
+    return a.unknown_codes
+
+
+@rule(RULES, "cuTensorMapEncodeTiled: rank; trace encode_tiled", "measured", "documented", calls=TILED)
+def rank(a: Arguments, at: Target) -> Sequence[str]:
     """Rank 1 to 5, at least 3 with interleave; every array as long as the rank asks."""
     n = len(a.global_dim)
+    broken = []
     if not 1 <= n <= LIMITS.max_rank:
-        yield f"rank = {n} (entries of global_dim): needs 1 to {LIMITS.max_rank}"
-    elif a.interleave and n < 3:
-        yield f"rank = {n}: needs at least 3 with interleave {a.interleave.name}"
-    for name, entries, wanted in (
-        ("global_strides", len(a.global_strides), max(n - 1, 0)),
-        ("box_dim", len(a.box_dim), n),
-        ("element_strides", len(a.element_strides), n),
-    ):
-        if entries != wanted:
-            yield f"{name} has {entries} entries: needs {wanted} for rank {n}"
+        broken.append(f"rank = {n} (entries of global_dim): needs 1 to {LIMITS.max_rank}")
+    elif n < 3 and a.interleave:
+        broken.append(f"rank = {n}: needs at least 3 with interleave {a.interleave.name}")
+    if not len(a.box_dim) == len(a.element_strides) == n == len(a.global_strides) + 1:
+        wanted = {"global_strides": max(n - 1, 0), "box_dim": n, "element_strides": n}
+        broken += lengths(a, wanted)
+    return broken
 
 
-@rule("cuTensorMapEncodeTiled: globalAddress; traces encode_tiled, encode_im2col")
-def global_address(a: Arguments) -> Iterator[str]:
-    """A multiple of 16 B, or 32 B with INTERLEAVE_32B, below 2^57; 0 is accepted, and it need not be mapped."""
-    if not 0 <= a.global_address < LIMITS.address_end or a.global_address % a.alignment:
-        yield f"global_address = {a.global_address:#x}: needs a multiple of {a.alignment} B below 2^{LIMITS.address_end.bit_length() - 1}"
+def lengths(a: Arguments, wanted: dict[str, int]) -> list[str]:
+    """A sentence for every list that is not as long as wanted."""
+    given = {name: len(getattr(a, name)) for name in wanted}
+    hint = {"global_strides": "; dimension 0 is contiguous and has none"} if given.get("global_strides") == a.rank else {}
+    return [
+        f"{name} has {n} entries: needs {wanted[name]} for rank {a.rank}{hint.get(name, '')}"
+        for name, n in given.items()
+        if n != wanted[name]
+    ]
 
 
-@rule("cuTensorMapEncodeTiled: globalDim; traces encode_tiled, encode_im2col")
-def global_dim(a: Arguments) -> Iterator[str]:
-    """1 to 2^32 elements; sub-byte types need a multiple in dimension 0."""
-    for i, n in enumerate(a.global_dim):
-        if not 1 <= n <= LIMITS.max_dim:
-            yield f"global_dim[{i}] = {n}: needs 1 to 2^{LIMITS.max_dim.bit_length() - 1}"
-    if a.row is not None and a.global_dim and a.global_dim[0] % a.row.multiple:
-        yield f"global_dim[0] = {a.global_dim[0]}: needs a multiple of {a.row.multiple} for {a.row.code.name}"
+@rule(
+    RULES,
+    "cuTensorMapEncodeTiled: globalAddress; traces encode_tiled, encode_im2col, encode_im2col_wide",
+    "measured",
+    "documented",
+    code="T204",
+)
+def global_address(a: Arguments, at: Target) -> Sequence[str]:
+    """A multiple of 16 B; of 32 B with INTERLEAVE_32B and the ALIGN16B types. 0 is accepted, and it need not be mapped."""
+    if a.global_address % (step := alignment(a, at)):
+        return [f"global_address = {a.global_address:#x}: needs a multiple of {step} B"]
+    return FINE
 
 
-@rule("cuTensorMapEncodeTiled: globalStrides; traces encode_tiled, encode_im2col")
-def global_strides(a: Arguments) -> Iterator[str]:
-    """Multiples of 16 B (32 B with INTERLEAVE_32B) below 2^40; 0 and overlaps are accepted."""
-    for i, stride in enumerate(a.global_strides):
-        if stride % a.alignment or not 0 <= stride <= LIMITS.max_stride:
-            yield f"global_strides[{i}] = {stride} B: needs a multiple of {a.alignment} B below 2^{LIMITS.max_stride.bit_length()}"
+@rule(RULES, "in no document; traces encode_tiled, encode_im2col, encode_im2col_wide", "measured", "inferred")
+def address_range(a: Arguments, at: Target) -> Sequence[str]:
+    """Addresses lie below 2^57."""
+    if not 0 <= a.global_address < LIMITS.address_end:
+        return [f"global_address = {a.global_address:#x}: needs an address from 0 to below 2^{LIMITS.address_end.bit_length() - 1}"]
+    return FINE
 
 
-@rule("cuTensorMapEncodeTiled: boxDim; trace encode_tiled", im2col=False)
-def box_dim(a: Arguments) -> Iterator[str]:
-    """1 to 256 elements a dimension."""
-    for i, n in enumerate(a.box_dim):
-        if not 1 <= n <= LIMITS.max_box:
-            split = f"; split it into {-(-n // LIMITS.max_box)} issues" if n > 0 else ""
-            yield f"box_dim[{i}] = {n}: needs 1 to {LIMITS.max_box}{split}"
-
-
-@rule("cuTensorMapEncodeTiled: elementStrides; traces encode_tiled, encode_im2col")
-def element_strides(a: Arguments) -> Iterator[str]:
-    """1 to 8, also in dimension 0 where it is ignored."""
-    for i, n in enumerate(a.element_strides):
-        if not 1 <= n <= LIMITS.max_element_stride:
-            ignored = " (the driver checks it although it is ignored without interleave)" if i == 0 and not a.interleave else ""
-            yield f"element_strides[{i}] = {n}: needs 1 to {LIMITS.max_element_stride}{ignored}"
-
-
-@rule("cuTensorMapEncodeTiled: boxDim[0]; traces encode_tiled, encode_im2col")
-def inner_bytes(a: Arguments) -> Iterator[str]:
-    """The inner extent is a multiple of 16 B, and without interleave at most the swizzle width; ALIGN16B types need 128 elements."""
-    name, elements = ("channels_per_pixel", a.channels_per_pixel) if a.im2col else ("box_dim[0]", a.box_dim[0] if a.box_dim else 0)
-    if a.row is None or elements < 1:
-        return
-    bits = elements * a.row.bits
-    inner = (
-        f"{name} = {elements} x {a.row.bits} bit = {bits // 8} B"
-        if bits % 8 == 0
-        else f"{name} = {elements} x {a.row.bits} bit = {bits} bit"
-    )
-    if a.row.swizzles:
-        if elements != a.row.multiple:
-            yield f"{name} = {elements}: needs {a.row.multiple} elements for {a.row.code.name}"
-        return
-    if bits % (8 * LIMITS.inner_alignment):
-        yield f"{inner}: needs a multiple of {LIMITS.inner_alignment} B"
-    if a.swizzle and a.interleave is Interleave.INTERLEAVE_NONE:
-        width = MODES[SWIZZLES[a.swizzle]].width
-        if bits > 8 * width:
-            most = 8 * width // a.row.bits
-            yield (
-                f"{inner}: needs at most {width} B with {a.swizzle.name}; use {-(-elements // most)} issues of at most {most} elements, "
-                "or another swizzle"
-            )
-
-
-@rule("cuTensorMapEncodeTiled: oobFill; traces encode_tiled, encode_im2col")
-def fill(a: Arguments) -> Iterator[str]:
-    """NaN fill needs a floating-point type."""
-    if a.oob_fill and a.row is not None and not a.row.nan_fill:
-        yield f"oob_fill = {a.oob_fill.name}: needs a floating-point type of 16 bits or more, not {a.row.code.name}"
-
-
-@rule("in no document; traces encode_tiled, encode_im2col")
-def total_bytes(a: Arguments) -> Iterator[str]:
-    """The box takes at most 228 KiB, counted as element bytes x floor(box / element stride) in every dimension, 0 included."""
-    if a.row is None or any(n < 1 for n in (*a.box_dim, *a.element_strides)):
-        return
-    if a.im2col:
-        elements = a.channels_per_pixel * a.pixels_per_column
+@rule(RULES, "cuTensorMapEncodeTiled: globalDim; traces encode_tiled, encode_im2col, encode_im2col_wide", "measured", "documented")
+def global_dim(a: Arguments, at: Target) -> Sequence[str]:
+    """1 to 2^32 elements a dimension."""
+    most = LIMITS.max_dim
+    for n in a.global_dim:
+        if not 1 <= n <= most:
+            break
     else:
-        elements = math.prod(box // step for box, step in zip(a.box_dim, a.element_strides, strict=False))
-    size = a.row.bits * elements // 8
+        return FINE
+    return [f"global_dim[{i}] = {n}: needs 1 to 2^{most.bit_length() - 1}" for i, n in enumerate(a.global_dim) if not 1 <= n <= most]
+
+
+@rule(
+    RULES,
+    "cuTensorMapEncodeTiled: globalStrides; traces encode_tiled, encode_im2col, encode_im2col_wide",
+    "measured",
+    "documented",
+    code="T204",
+)
+def global_strides(a: Arguments, at: Target) -> Sequence[str]:
+    """Multiples of 16 B (32 B with INTERLEAVE_32B and the ALIGN16B types) below 2^40; 0 and overlaps are accepted."""
+    step, most = alignment(a, at), LIMITS.max_stride
+    for stride in a.global_strides:
+        if stride % step or not 0 <= stride <= most:
+            break
+    else:
+        return FINE
+    return [
+        f"global_strides[{i}] = {n} B: needs a multiple of {step} B below 2^{most.bit_length()}"
+        for i, n in enumerate(a.global_strides)
+        if n % step or not 0 <= n <= most
+    ]
+
+
+@rule(RULES, "cuTensorMapEncodeTiled: boxDim; trace encode_tiled", "measured", "documented", code="T201", calls=TILED)
+def box_dim(a: Arguments, at: Target) -> Sequence[str]:
+    """1 to 256 elements a dimension."""
+    most = LIMITS.max_box
+    for n in a.box_dim:
+        if not 1 <= n <= most:
+            break
+    else:
+        return FINE
+    return [
+        f"box_dim[{i}] = {n}: needs 1 to {most}" + (f"; split it into {-(-n // most)} issues" if n > 0 else "")
+        for i, n in enumerate(a.box_dim)
+        if not 1 <= n <= most
+    ]
+
+
+@rule(RULES, "cuTensorMapEncodeTiled: elementStrides; traces encode_tiled, encode_im2col, encode_im2col_wide", "measured", "documented")
+def element_strides(a: Arguments, at: Target) -> Sequence[str]:
+    """1 to 8, also in dimension 0 where it is ignored."""
+    most = LIMITS.max_element_stride
+    for n in a.element_strides:
+        if not 1 <= n <= most:
+            break
+    else:
+        return FINE
+    ignored = "" if a.interleave else " (the driver checks it although it is ignored without interleave)"
+    return [
+        f"element_strides[{i}] = {n}: needs 1 to {most}{'' if i else ignored}"
+        for i, n in enumerate(a.element_strides)
+        if not 1 <= n <= most
+    ]
+
+
+@rule(
+    RULES, "cuTensorMapEncodeTiled: boxDim[0]; traces encode_tiled, encode_im2col, encode_im2col_wide", "measured", "documented", code="T203", needs=("data_type", "interleave"),
+)  # fmt: skip
+def inner_alignment(a: Arguments, at: Target) -> Sequence[str]:
+    """Without interleave the inner extent is a multiple of 16 B."""
+    return FINE if a.interleave else unaligned(a)
+
+
+@rule(
+    RULES,
+    "in no document; traces encode_tiled, encode_im2col, encode_im2col_wide",
+    "measured",
+    "inferred",
+    code="T203",
+    needs=("data_type", "interleave"),
+)
+def interleaved_inner_alignment(a: Arguments, at: Target) -> Sequence[str]:
+    """With interleave too the inner extent, in elements of the type, is a multiple of 16 B."""
+    return unaligned(a) if a.interleave else FINE
+
+
+def unaligned(a: Arguments) -> Sequence[str]:
+    """The sentence for an inner extent that is no multiple of 16 B; types with gaps have a rule of their own."""
+    row, elements = a.type_row, inner(a)[1]
+    if elements * row.bits % (8 * LIMITS.inner_alignment) == 0 or elements < 1 or row.swizzles:
+        return FINE
+    return [f"{inner_shown(a)}: needs a multiple of {LIMITS.inner_alignment} B"]
+
+
+@rule(
+    RULES, "cuTensorMapEncodeTiled: swizzle; traces encode_tiled, encode_im2col, encode_im2col_wide", "measured", "documented",
+    code="T202", needs=("data_type", "interleave", "swizzle"),
+)  # fmt: skip
+def inner_width(a: Arguments, at: Target) -> Sequence[str]:
+    """Without interleave the inner extent is at most the swizzle width."""
+    if not a.swizzle or a.interleave:
+        return FINE
+    row, width = a.type_row, MODES[SWIZZLES[a.swizzle]].width
+    elements = inner(a)[1]
+    if elements * row.bits <= 8 * width or row.swizzles:
+        return FINE
+    most = 8 * width // row.bits
+    return [
+        f"{inner_shown(a)}: needs at most {width} B with {a.swizzle.name}; use {-(-elements // most)} issues of at most {most} elements, "
+        "or another swizzle"
+    ]
+
+
+@rule(
+    RULES,
+    "cuTensorMapEncodeTiled: oobFill; traces encode_tiled, encode_im2col, encode_im2col_wide",
+    "measured",
+    "documented",
+    needs=("data_type", "oob_fill"),
+)
+def fill(a: Arguments, at: Target) -> Sequence[str]:
+    """NaN fill needs a floating-point type."""
+    if a.oob_fill and not a.type_row.nan_fill:
+        return [f"oob_fill = {a.oob_fill.name}: needs a floating-point type of 16 bits or more, not {a.data_type.name}"]
+    return FINE
+
+
+@rule(RULES, "in no document; traces encode_tiled, encode_im2col, encode_im2col_wide", "measured", "inferred", needs=("data_type",))
+def total_bytes(a: Arguments, at: Target) -> Sequence[str]:
+    """The box takes at most 228 KiB, counted as element bytes x floor(box / element stride) in every dimension, 0 included; of wide maps
+    it is asked on Hopper only."""
+    if a.mode is not None and at.arch not in WIDE_IS_IM2COL:
+        return FINE
+    elements = a.channels_per_pixel * a.pixels_per_column if not a.box_dim else 1
+    for n, step in zip(a.box_dim, a.element_strides, strict=False):
+        if n < 1 or step < 1:
+            return FINE
+        elements *= n // step
+    size = a.type_row.bits * elements // 8
     if size > LIMITS.max_box_bytes:
-        yield f"the box takes {size} B of shared memory: needs at most {LIMITS.max_box_bytes} B"
+        return [f"the box takes {size} B of shared memory: needs at most {LIMITS.max_box_bytes} B"]
+    return FINE
 
 
-@rule("cuTensorMapEncodeIm2col: tensorRank; trace encode_im2col", tiled=False)
-def im2col_rank(a: Arguments) -> Iterator[str]:
-    """Rank 3 to 5; a corner has rank - 2 entries."""
-    n = len(a.global_dim)
-    if not 3 <= n <= LIMITS.max_rank:
-        yield f"rank = {n} (entries of global_dim): im2col needs 3 to {LIMITS.max_rank}"
-    for name, entries, wanted in (
-        ("global_strides", len(a.global_strides), max(n - 1, 0)),
-        ("element_strides", len(a.element_strides), n),
-        ("pixel_box_lower_corner", len(a.pixel_box_lower_corner), max(n - 2, 0)),
-        ("pixel_box_upper_corner", len(a.pixel_box_upper_corner), max(n - 2, 0)),
-    ):
-        if entries != wanted:
-            yield f"{name} has {entries} entries: needs {wanted} for rank {n}"
+@rule(
+    RULES, "cuTensorMapEncodeTiled: 16U4_ALIGN8B, 16U4_ALIGN16B, 16U6_ALIGN16B; PTX ISA 5.5.1.1", "", "documented", needs=("data_type",), newer=True,
+)  # fmt: skip
+def sub_byte_extents(a: Arguments, at: Target) -> Sequence[str]:
+    """Dimension 0 of sub-byte tensors is a multiple of 2 elements, or of 128 with ALIGN16B types, whose inner box is 128 elements."""
+    row = a.type_row
+    if row.multiple == 1:
+        return FINE
+    step = row.store_multiple if row.store_multiple and at.relaxed_stores else row.multiple
+    broken = []
+    if a.global_dim and a.global_dim[0] % step:
+        broken.append(f"global_dim[0] = {a.global_dim[0]}: needs a multiple of {step} for {row.code.name}")
+    name, elements = inner(a)
+    if row.swizzles and elements not in (step, row.multiple):
+        wanted = f"{row.multiple}" if step == row.multiple else f"{row.multiple}, or {step} for stores on sm_103a,"
+        broken.append(f"{name} = {elements}: needs {wanted} elements for {row.code.name}")
+    return broken
 
 
-@rule("cuTensorMapEncodeIm2col: channelsPerPixel, pixelsPerColumn; trace encode_im2col", tiled=False)
-def column(a: Arguments) -> Iterator[str]:
-    """1 to 256 channels a pixel, 1 to 1024 pixels a column."""
-    if not 1 <= a.channels_per_pixel <= LIMITS.max_box:
-        yield f"channels_per_pixel = {a.channels_per_pixel}: needs 1 to {LIMITS.max_box}"
-    if not 1 <= a.pixels_per_column <= LIMITS.max_pixels_per_column:
-        yield f"pixels_per_column = {a.pixels_per_column}: needs 1 to {LIMITS.max_pixels_per_column}"
+@rule(
+    RULES, "cuTensorMapEncodeTiled: 16U4_ALIGN16B, 16U6_ALIGN16B; PTX ISA 5.5.1.1", "", "documented", needs=("data_type", "swizzle", "interleave"), newer=True,
+)  # fmt: skip
+def padded_types(a: Arguments, at: Target) -> Sequence[str]:
+    """Types with gaps in shared memory: no swizzle or one of 128 bytes; 6-bit elements are never interleaved."""
+    row = a.type_row
+    if not row.swizzles:
+        return FINE
+    broken = []
+    if a.interleave and not row.interleaved:
+        broken.append(f"interleave = {a.interleave.name}: needs INTERLEAVE_NONE for {row.code.name}")
+    allowed = (*row.swizzles, "SWIZZLE_64B") if row.store_multiple and at.relaxed_stores else row.swizzles
+    if a.swizzle.name not in allowed:
+        broken.append(f"swizzle = {a.swizzle.name}: needs {', '.join(allowed)} for {row.code.name}")
+    return broken
 
 
-@rule("cuTensorMapEncodeIm2col: pixelBoxLowerCorner, pixelBoxUpperCorner; trace encode_im2col", tiled=False)
-def corners(a: Arguments) -> Iterator[str]:
-    """Corners fit 16, 8 or 5 signed bits for rank 3, 4 or 5; W comes first."""
-    rank = len(a.global_dim)
-    if not 3 <= rank <= LIMITS.max_rank:
-        return
-    limit = 1 << (corner_bits(rank) - 1)
-    for name in ("pixel_box_lower_corner", "pixel_box_upper_corner"):
-        for i, value in enumerate(getattr(a, name)):
-            if not -limit <= value < limit:
-                yield f"{name}[{i}] = {value}: needs {-limit} to {limit - 1} for rank {rank}"
+@rule(
+    RULES, "driver 580 on an H200, traces encode_tiled, encode_im2col, encode_im2col_wide; cuda.h of CUDA 12.8 and later", "measured", "documented", needs=("data_type",), newer=True,
+)  # fmt: skip
+def sub_byte_types(a: Arguments, at: Target) -> Sequence[str]:
+    """Sub-byte types exist from sm_100 on, not on Hopper."""
+    if at.arch == "sm_90a" and not a.type_row.sm90:
+        return [f"data_type = {a.data_type.name}: needs sm_100 or later"]
+    return FINE
 
 
-@rule("in no document; trace encode_im2col", tiled=False)
-def bounding_box(a: Arguments) -> Iterator[str]:
-    """The box between the corners is not empty on any axis: dimensions 1 .. without interleave, 0 .. with interleave, W first.
-
-    The driver takes dim + upper as a signed 32-bit number, so that dimensions above 2^31 are refused here.
-    """
-    first = 1 if a.interleave is Interleave.INTERLEAVE_NONE else 0
-    for i, (lower, upper) in enumerate(zip(a.pixel_box_lower_corner, a.pixel_box_upper_corner, strict=False)):
-        if first + i >= len(a.global_dim):
-            return
-        n = a.global_dim[first + i]
-        end = (n + upper + (1 << 31)) % (1 << 32) - (1 << 31)
-        if end <= lower:
-            wrapped = f" (in 32 bits {end})" if end != n + upper else ""
-            yield f"pixel box axis {i}: it ends at global_dim[{first + i}] + upper = {n} + {upper} = {n + upper}{wrapped}: needs more than lower = {lower}"
+@rule(
+    RULES, "driver 580 on an H200, traces encode_tiled, encode_im2col, encode_im2col_wide; PTX ISA 5.5.7", "measured", "documented", needs=("swizzle",), newer=True,
+)  # fmt: skip
+def swizzle_atoms(a: Arguments, at: Target) -> Sequence[str]:
+    """The 128B swizzles with larger atoms exist from sm_100 on, not on Hopper."""
+    archs = SWIZZLE_ARCHITECTURES.get(a.swizzle)
+    if archs is None or a.swizzle is TensorMapSwizzle.SWIZZLE_96B or at.arch is None or at.arch in archs:
+        return FINE
+    return [f"swizzle = {a.swizzle.name}: needs sm_100 or later"]
 
 
-@rule("cuTensorMapEncodeTiled: 16U4_ALIGN16B, 16U6_ALIGN16B (documented)")
-def padded_types(a: Arguments) -> Iterator[str]:
-    """Types with gaps in shared memory: no interleave, no swizzle or one of 128 bytes."""
-    if a.row is None or not a.row.swizzles:
-        return
+@rule(RULES, "PTX ISA 5.5.7, 9.7.9.28", "documented", "documented", needs=("swizzle", "interleave"), newer=True)
+def swizzle_96b_use(a: Arguments, at: Target) -> Sequence[str]:
+    """The 96B swizzle exists on sm_103a only, and without interleave."""
+    if a.swizzle is not TensorMapSwizzle.SWIZZLE_96B:
+        return FINE
+    archs, broken = SWIZZLE_ARCHITECTURES[a.swizzle], []
+    if at.arch is not None and at.arch not in archs:
+        broken.append(f"swizzle = {a.swizzle.name}: needs {' or '.join(archs)}")
     if a.interleave:
-        yield f"interleave = {a.interleave.name}: needs INTERLEAVE_NONE for {a.row.code.name}"
-    if a.swizzle is not None and a.swizzle.name not in a.row.swizzles:
-        yield f"swizzle = {a.swizzle.name}: needs {', '.join(a.row.swizzles)} for {a.row.code.name}"
+        broken.append(f"interleave = {a.interleave.name}: needs INTERLEAVE_NONE with {a.swizzle.name}")
+    return broken
 
 
-@rule("driver 580 on an H200; traces encode_tiled, encode_im2col")
-def hopper(a: Arguments) -> Iterator[str]:
-    """Sub-byte types and 128B atom swizzles do not exist on Hopper."""
-    if a.arch is None or architecture(a.arch).instruction != "wgmma":
-        return
-    if a.row is not None and not a.row.sm90:
-        yield f"data_type = {a.row.code.name}: needs sm_100 or later"
-    if a.swizzle is not None and a.swizzle > TensorMapSwizzle.SWIZZLE_128B:
-        yield f"swizzle = {a.swizzle.name}: needs sm_100 or later"
-
-
-def violations(arguments: Arguments) -> list[Violation]:
-    """Every rule that is broken, as sentences; empty where the driver accepts."""
-    chosen = [r for r in RULES if (r.im2col if arguments.im2col else r.tiled)]
-    return [Violation(sentence, r.name) for r in chosen for sentence in r.check(arguments)]
+@rule(RULES, "cuda.h has no code for it; PTX ISA 9.7.9.28", "documented", "documented", encode_only=True, needs=("swizzle",), newer=True)
+def swizzle_96b(a: Arguments, at: Target) -> Sequence[str]:
+    """No encode call makes a map with the 96B swizzle."""
+    if a.swizzle is not TensorMapSwizzle.SWIZZLE_96B:
+        return FINE
+    return [
+        "swizzle = SWIZZLE_96B: no encode call makes it; encode another swizzle and let the kernel change the map with "
+        "tensormap.replace.tile.swizzle_mode, value 4 (sm_103a)"
+    ]

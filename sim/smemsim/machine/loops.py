@@ -1,48 +1,83 @@
-"""The compiled loop that moves bytes. Importing this module imports numba."""
+"""The compiled loops that move bytes. Importing this module imports numba."""
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from smemsim.addressing.loops import compiled, swizzle
+from smemsim.addressing.tma_loops import OUTSIDE, chunk_place, shared_place
 from smemsim.arithmetic import convert as _convert
 
-__all__ = ["copy_chunks"]
-
-compiled = njit(cache=True, nogil=True, error_model="numpy")
+__all__ = ["load", "load_words"]
 
 f32_to_tf32 = compiled(_convert.f32_to_tf32)
 
 
 @compiled
-def copy_chunks(shared, source, valid, fill, origin, memory, tensor, shared_begin, writer, position, transfer, to_tf32):  # type: ignore[no-untyped-def]
-    """Put a load's chunks into shared memory, with owner `transfer` and the byte's place in the dense box.
+def move_chunk(out, word, tensor, at, owner, position):  # type: ignore[no-untyped-def]
+    """Sixteen bytes and their owner; places count 64-bit words."""
+    out[word] = tensor[at]
+    out[word + np.uintp(1)] = tensor[at + np.uintp(1)]
+    owner[word >> np.uintp(1)] = position
 
-    `tensor[0]` is the byte at global address `origin`; bytes out of bounds become `fill` (one element, repeated), which is not
-    converted when `to_tf32` is set.
+
+@compiled
+def load_words(lines, c0, shape, layout, smem_address, out, out_begin, tensor, tensor_begin, owner, writer):  # type: ignore[no-untyped-def]
+    """A load whose every chunk is 16 whole bytes in bounds: `out` and `tensor` are 64-bit words.
+
+    `tensor_begin` is the tensor's first element, in bytes from the first word. `owner` has an entry for each 16-byte chunk of `out`,
+    which becomes `writer` with the chunk's place in the dense box.
     """
-    sixteen = np.uintp(16)
-    for n in range(shared.shape[0]):
-        to = np.uintp(shared[n] - shared_begin)
-        if valid[n] == sixteen:
-            at = np.uintp(source[n] - origin)
-            for b in range(sixteen):
-                memory[to + b] = tensor[at + b]
-        else:
-            for b in range(valid[n]):
-                memory[to + np.uintp(b)] = tensor[source[n] - origin + b]
-            for b in range(valid[n], 16):
-                memory[to + np.uintp(b)] = fill[b % fill.shape[0]]
-        if to_tf32:
-            for w in range(0, valid[n] // 4 * 4, 4):
-                at = to + np.uintp(w)
-                bits = 0
-                for b in range(4):
-                    bits |= int(memory[at + np.uintp(b)]) << (8 * b)
-                bits = f32_to_tf32(bits)
-                for b in range(4):
-                    memory[at + np.uintp(b)] = (bits >> (8 * b)) & 0xFF
-        first = np.uint32(16 * n)
-        for b in range(sixteen):
-            writer[to + b] = transfer
-            position[to + b] = np.uint32(first + np.uint32(b))
+    chunks, pitch, mask, shift = layout[0], layout[2], layout[3], layout[4]
+    first, _ = chunk_place(c0, 0, shape, layout)
+    position = writer
+    whole_lines = chunks == 8 and pitch == 128
+    for n in range(len(lines)):
+        base = smem_address + n * pitch
+        if whole_lines:  # the common case: one XOR a row, and a constant number of chunks, which is unrolled
+            at = np.uintp(lines[n] + first + tensor_begin) >> np.uintp(3)
+            line, key = np.uintp(base - out_begin) >> np.uintp(3), np.uintp((((base >> 7) & mask) << shift) >> 3)
+            for chunk in range(8):
+                move_chunk(out, line + (np.uintp(2 * chunk) ^ key), tensor, at + np.uintp(2 * chunk), owner, position)
+                position += np.uint64(16)
+            continue
+        for chunk in range(chunks):
+            word = np.uintp(swizzle(base + 16 * chunk, 0, mask, shift) - out_begin) >> np.uintp(3)
+            at = np.uintp(chunk_place(c0, chunk, shape, layout)[0] + lines[n] + tensor_begin) >> np.uintp(3)
+            move_chunk(out, word, tensor, at, owner, position)
+            position += np.uint64(16)
+
+
+@compiled
+def own_chunks(count, layout, smem_address, out_begin, owner, writer):  # type: ignore[no-untyped-def]
+    """The owners alone, of a load of `count` rows whose chunks are 16 bytes."""
+    position = writer
+    for n in range(count):
+        for chunk in range(layout[0]):
+            owner[(shared_place(smem_address, n, chunk, layout) - out_begin) >> 4] = position
+            position += np.uint64(16)
+
+
+@compiled
+def load(lines, c0, shape, layout, smem_address, fill, to_tf32, out, out_begin, tensor, tensor_begin):  # type: ignore[no-untyped-def]
+    """Any load, byte by byte: bytes out of bounds become `fill` (one element, repeated), which is not converted when `to_tf32` is set.
+
+    `tensor_begin` is the tensor's first element, in bytes from the first byte of `tensor`.
+    """
+    size = layout[1]
+    for n in range(len(lines)):
+        for chunk in range(layout[0]):
+            to = shared_place(smem_address, n, chunk, layout)
+            first, valid = chunk_place(c0, chunk, shape, layout)
+            if lines[n] == OUTSIDE:
+                valid = 0
+            for b in range(valid):
+                out[(to ^ b) - out_begin] = tensor[tensor_begin + lines[n] + first + b]
+            for b in range(valid, size):
+                out[(to ^ b) - out_begin] = fill[b % fill.shape[0]]
+            if to_tf32:
+                for w in range(to - out_begin, to - out_begin + valid // 4 * 4, 4):
+                    bits = np.int64(out[w]) | np.int64(out[w + 1]) << 8 | np.int64(out[w + 2]) << 16 | np.int64(out[w + 3]) << 24
+                    bits = f32_to_tf32(bits)
+                    for b in range(4):
+                        out[w + b] = (bits >> (8 * b)) & 0xFF

@@ -21,63 +21,24 @@ from typing import Any
 import numpy as np
 
 from smemsim.arguments import whole
+from smemsim.arithmetic.reduce import tensor_reduction
 from smemsim.descriptors.layout import window_reach
 from smemsim.descriptors.operand import operand_addresses
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
-from smemsim.machine.tma import (
-    Transfer,
-    check_covered,
-    fill_bytes,
-    tma_load,
-    tma_store,
-)
+from smemsim.machine.owners import Owners
+from smemsim.machine.region import GlobalMemory, Region
+from smemsim.machine.tma import Transfer, check_covered, tma_load, tma_store
+from smemsim.machine.values import reduce_bytes, store_bytes
 from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
 from smemsim.spec.traps import ILLEGAL_ADDRESS
 
 __all__ = ["GlobalMemory", "Operand", "SharedMemory", "ThreadWrite"]
 
-FIRST_ADDRESS = 0x7F0000000000  # where allocations begin when nobody asks for an address
-GAP = 1 << 20
-GUARD = 8  # bytes behind the window: one element of any type
-
-
-class GlobalMemory:
-    """Global memory: arrays at addresses, nothing between them."""
-
-    def __init__(self) -> None:
-        self._regions: list[tuple[int, np.ndarray]] = []
-        self._next = FIRST_ADDRESS
-
-    def __repr__(self) -> str:
-        return f"<GlobalMemory: {', '.join(f'{len(data)} B at {begin:#x}' for begin, data in self._regions) or 'empty'}>"
-
-    def place(self, array: np.ndarray, address: int | None = None) -> int:
-        """Put a copy of the array's bytes at `address`, or at a free one aligned to 256 B. Returns the address."""
-        try:
-            data = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8).copy()
-            plain = not np.asarray(array).dtype.hasobject
-        except (TypeError, ValueError):
-            plain = False
-        if not plain:
-            raise InputError(f"array: needs a numpy array of plain numbers, not {type(array).__name__}")
-        address = self._next if address is None else whole("address", address, minimum=0)
-        for begin, other in self._regions:
-            if address < begin + len(other) and begin < address + len(data):
-                raise InputError(f"global address {address:#x}: {len(data)} bytes there would overlap the array at {begin:#x}")
-        self._regions.append((address, data))
-        self._next = max(self._next, (address + len(data) + GAP) // 256 * 256)
-        return address
-
-    def region(self, address: int) -> tuple[int, np.ndarray]:
-        """(address, bytes) of the array that holds `address`; the bytes are the memory itself."""
-        address = whole("address", address)
-        for begin, data in self._regions:
-            if begin <= address < begin + len(data):
-                return begin, data
-        raise InputError(f"global address {address:#x}: nothing was placed there")
+GUARD = 16  # bytes behind the window: one element of any type
+NOWHERE = Region.of(0, bytes(1))  # for boxes that touch no global byte
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +94,7 @@ class Operand:
 
 
 class SharedMemory:
-    """One CTA's shared window with owners: 9 bytes of bookkeeping a byte, 2 MB for the largest window."""
+    """One CTA's shared window with owners: half a byte of bookkeeping a byte, for chunks of 16 bytes that one writer has written."""
 
     def __init__(self, arch: str = "sm_90a", *, size: int | None = None) -> None:
         machine = architecture(arch)
@@ -143,11 +104,10 @@ class SharedMemory:
         self.end = -(-asked // machine.shared_granularity) * machine.shared_granularity
         if not self.begin <= asked <= machine.shared_end:
             raise InputError(f"size = {size} B: {arch} has 0 to {machine.shared_end - self.begin} B of shared memory a CTA")
-        n = self.end - self.begin + GUARD
-        self._memory = np.zeros(n, np.uint8)
+        self._words = np.zeros((self.end - self.begin + GUARD) // 8, np.uint64)
+        self._memory = self._words.view(np.uint8)
         self.bytes = self._memory[:-GUARD]
-        self._writer = np.zeros(n, np.uint32)  # index into writers, plus 1
-        self._position = np.zeros(n, np.uint32)
+        self._owners = Owners(len(self._memory))
         self.writers: list[Transfer | ThreadWrite] = []
 
     def _span(self, address: int, size: int) -> slice:
@@ -167,40 +127,48 @@ class SharedMemory:
         span = self._span(address, len(raw))
         self.writers.append(ThreadWrite(address, len(raw), label))
         self.bytes[span] = raw
-        self._writer[span] = len(self.writers)
-        self._position[span] = np.arange(len(raw))
+        self._owners.set_run(span.start, len(raw), len(self.writers))
 
-    def tma_load(self, tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, source: GlobalMemory) -> Transfer:
-        """Run a tiled TMA load from `source` into this window. Raises as `smemsim.tma_load` does."""
-        from smemsim.machine import loops
-
-        transfer = tma_load(tm, coordinates, smem_address=smem_address, shared_end=self.end)
+    def tma_load(
+        self,
+        tm: TensorMap,
+        coordinates: Sequence[int],
+        *,
+        smem_address: int,
+        source: GlobalMemory,
+        im2col_offsets: Sequence[int] = (),
+        mode: str | None = None,
+    ) -> Transfer:
+        """Run a TMA load of any mode from `source` into this window. Raises as `smemsim.tma_load` does."""
+        transfer = tma_load(
+            tm, coordinates, smem_address=smem_address, im2col_offsets=im2col_offsets, mode=mode, arch=self.arch, shared_end=self.end
+        )
         self._check_map(tm)
         self._check_begin(smem_address)
-        begin, data = self._tensor(transfer, source)
+        region = self._tensor(transfer, source)
         self.writers.append(transfer)
-        loops.copy_chunks(
-            transfer.chunk_shared,
-            transfer.chunk_global,
-            transfer.chunk_valid,
-            fill_bytes(tm),
-            begin,
-            self.bytes,
-            data,
-            self.begin,
-            self._writer,
-            self._position,
-            len(self.writers),
-            tm.type_row.to_tf32,
-        )
+        self._owners.load(transfer, self._words, self.begin, region, len(self.writers))
         return transfer
 
-    def tma_store(self, tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, to: GlobalMemory) -> Transfer:
-        """Run a tiled TMA store from this window into `to`. Raises as `smemsim.tma_store` does."""
-        transfer = tma_store(tm, coordinates, smem_address=smem_address, shared_end=self.end)
+    def tma_store(
+        self, tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, to: GlobalMemory, mode: str | None = None
+    ) -> Transfer:
+        """Run a TMA store of any mode from this window into `to`. Raises as `smemsim.tma_store` does."""
+        transfer = tma_store(tm, coordinates, smem_address=smem_address, mode=mode, arch=self.arch, shared_end=self.end)
         self._check_begin(smem_address)
-        begin, data = self._tensor(transfer, to)
-        data[transfer.global_address - begin] = self.bytes[transfer.shared_address.astype(np.int64) - self.begin]
+        region = self._tensor(transfer, to)
+        store_bytes(transfer, self._memory, self.begin, region.data, region.begin)
+        return transfer
+
+    def tma_reduce(
+        self, op: Any, tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, to: GlobalMemory, mode: str | None = None
+    ) -> Transfer:
+        """Run a TMA reduction from this window into `to`. Raises as `smemsim.tma_reduce` does."""
+        kind = tensor_reduction(op, tm.data_type) if isinstance(tm, TensorMap) else None
+        transfer = tma_store(tm, coordinates, smem_address=smem_address, mode=mode, arch=self.arch, shared_end=self.end)
+        self._check_begin(smem_address)
+        region = self._tensor(transfer, to)
+        reduce_bytes(transfer, op, kind, self._memory, self.begin, region.data, region.begin)
         return transfer
 
     def __repr__(self) -> str:
@@ -215,20 +183,21 @@ class SharedMemory:
             raise Unmodelled(f"smem_address = {smem_address:#x}: below {self.begin:#x} lies what the system keeps in shared memory")
 
     @staticmethod
-    def _tensor(transfer: Transfer, memory: GlobalMemory) -> tuple[int, np.ndarray]:
+    def _tensor(transfer: Transfer, memory: GlobalMemory) -> Region:
         if not isinstance(memory, GlobalMemory):
             raise InputError(f"the tensor's memory: needs a GlobalMemory, not {type(memory).__name__}")
         low, high = transfer.global_span
         if not high:
-            return 0, np.zeros(1, np.uint8)
-        begin, data = memory.region(low)
-        check_covered(transfer, begin, len(data), "the array there")
-        return begin, data
+            return NOWHERE
+        region = memory.find(low)
+        check_covered(transfer, region.begin, len(region.data), "the array there")
+        return region
 
     def owner(self, address: int) -> tuple[Transfer | ThreadWrite, tuple[int, ...]] | None:
         """Who wrote the byte at `address` and which tensor element it belongs to (for threads: the byte's index); None: nobody."""
         at = self._span(address, 1).start
-        w, position = int(self._writer[at]), int(self._position[at])
+        found, where = self._owners.of(np.array([at]))
+        w, position = int(found[0]), int(where[0])
         if not w:
             return None
         writer = self.writers[w - 1]
@@ -263,7 +232,7 @@ class SharedMemory:
         # Lines past the end that do not fault read as zero: they find the guard behind the window, which nobody writes.
         at = np.minimum(address.astype(np.int64), self.end) - self.begin
         reach = at[..., None] + np.arange(size)
-        writer, position = self._writer[reach], self._position[reach]
+        writer, position = self._owners.of(reach)
         torn = (writer != writer[..., :1]).any(-1) | (np.diff(position.astype(np.int64), axis=-1) != 1).any(-1) & (writer[..., 0] > 0)
         return Operand(
             address,

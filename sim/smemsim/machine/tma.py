@@ -1,179 +1,103 @@
-"""`tma_load` and `tma_store`: which byte goes where, what the barrier is credited with, and where silicon traps."""
+"""Tensor transfers: which byte goes where, what the barrier is credited with, and where silicon traps."""
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from smemsim.addressing.tma import row_pitch, tile_size
+from smemsim.addressing import tma_loops
+from smemsim.addressing.tma import im2col_offset, pack_im2col_offset
 from smemsim.arguments import shown, whole, wholes
 from smemsim.descriptors.tensor_map import TensorMap
-from smemsim.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.errors import HardwareTrap, InputError
+from smemsim.machine.geometry import Geometry, geometry_of
+from smemsim.machine.transfer import Transfer
+from smemsim.machine.traps import check_coordinates, check_global, check_map, check_smem_address, check_window
 from smemsim.spec.architectures import ARCHITECTURES
-from smemsim.spec.swizzles import Swizzle
-from smemsim.spec.tensor_map import DERIVED_FIELDS, LIMITS, SWIZZLES, Interleave
-from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
+from smemsim.spec.tensor_map import LIMITS, corner_bits
+from smemsim.spec.transfers import GATHERED_ROWS, HALO_EVERY
+from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 
-__all__ = ["Transfer", "tma_load", "tma_load_bytes", "tma_store"]
+MOST_ADDRESS = 1 << 24
+
+__all__ = ["Transfer", "check_covered", "tma_load", "tma_prefetch", "tma_store"]
 
 SHARED_END, GRANULARITY = ARCHITECTURES["sm_90a"].shared_end, ARCHITECTURES["sm_90a"].shared_granularity
 
 
-@dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Transfer:
-    """One tiled TMA transfer, as 16-byte chunks and, on demand, as bytes.
-
-    `chunk_shared` (uint32) and `chunk_global` (int64) say where each chunk of the box lies in shared memory and which global address
-    it belongs to; of its 16 bytes the first `chunk_valid` are inside the tensor. Chunk n holds bytes 16 n … 16 n + 15 of the dense
-    box, dimension 0 fastest.
-    """
-
-    tensor_map: TensorMap
-    coordinates: tuple[int, ...]
-    smem_address: int
-    is_store: bool
-    chunk_shared: np.ndarray
-    chunk_global: np.ndarray
-    chunk_valid: np.ndarray
-    global_span: tuple[int, int]  # begin and end of the global bytes that are touched; (0, 0) for none
-
-    def __repr__(self) -> str:
-        what = "store" if self.is_store else "load"
-        return f"<tiled {what} of {self.tensor_map.data_type.name} {self.tile_shape} at {self.coordinates}, shared {self.smem_address:#x}>"
-
-    @property
-    def transaction_bytes(self) -> int:
-        """What a load credits to its mbarrier: the dense box, fill included, gaps between rows not. For a store the bytes it reads."""
-        return 16 * len(self.chunk_shared)
-
-    @functools.cached_property
-    def _bytes(self) -> tuple[np.ndarray, np.ndarray]:
-        byte = np.arange(16)
-        shared = (self.chunk_shared[:, None] + byte.astype(np.uint32)).ravel()
-        valid = (byte < self.chunk_valid[:, None]).ravel()
-        source = np.where(valid, (self.chunk_global[:, None] + byte).ravel(), -1)
-        return (shared[valid], source[valid]) if self.is_store else (shared, source)
-
-    @property
-    def shared_address(self) -> np.ndarray:
-        """uint32[n]: for a load every shared byte written, for a store the shared byte behind each global byte written."""
-        return self._bytes[0]
-
-    @property
-    def global_address(self) -> np.ndarray:
-        """int64[n]: the global byte each of them came from or went to; -1 for out-of-bounds fill."""
-        return self._bytes[1]
-
-    @property
-    def tile_shape(self) -> tuple[int, ...]:
-        """Elements of the dense box along each dimension, dimension 0 first."""
-        return tile_shape(self.tensor_map)
-
-    def tensor_coordinates(self, position: np.ndarray) -> np.ndarray:
-        """Tensor coordinates (…, rank), dimension 0 first, of bytes of the dense box; outside the tensor where that is what they are."""
-        tm = self.tensor_map
-        index = np.asarray(position, np.int64) // tm.type_row.itemsize
-        steps = (1, *tm.element_strides[1:])
-        out = np.empty((*index.shape, tm.rank), np.int64)
-        for i, size in enumerate(self.tile_shape):
-            out[..., i] = self.coordinates[i] + index % size * steps[i]
-            index = index // size
-        return out
-
-
-def tile_shape(tm: TensorMap) -> tuple[int, ...]:
-    """Elements of a tiled map's dense box along each dimension."""
-    return (tm.box_dim[0], *(tile_size(b, s) for b, s in zip(tm.box_dim[1:], tm.element_strides[1:], strict=True)))
-
-
 def tma_load(
-    tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, im2col_offsets: Sequence[int] = (), shared_end: int = SHARED_END
+    tm: TensorMap,
+    coordinates: Sequence[int],
+    *,
+    smem_address: int,
+    im2col_offsets: Sequence[int] = (),
+    mode: str | None = None,
+    arch: str | None = None,
+    shared_end: int = SHARED_END,
 ) -> Transfer:
-    """Where a tiled `cp.async.bulk.tensor` load puts every byte of its box.
+    """Where a `cp.async.bulk.tensor` load puts every byte of its box.
 
-    `coordinates` are elements in driver order, signed; `smem_address` a byte address in the `.shared` window, which ends at
-    `shared_end` (the largest window by default). Elements outside the tensor are fill.
+    `coordinates` are the instruction's, in driver order, signed: elements, with interleave slices in dimension 0; for tile::gather4 the
+    column and four rows. `smem_address` is a byte address in the `.shared` window, which ends at `shared_end` (the largest window by
+    default). `im2col_offsets` are those of im2col, W first, or (wHalo, wOffset) of im2col::w. `mode` is the instruction's; without it
+    the one that goes with the map. `arch` None: as measured on sm_90a, and as documented for what only Blackwell has.
 
-        pitch = bytes of an inner row, or the swizzle width; row = j1 + T1*(j2 + T2*…)
+        pitch = bytes of an inner row, or the swizzle width; row = j1 + T1*(j2 + T2*...), or the pixel
         shared = swizzle(smem_address + row*pitch + byte)        on the absolute address
 
-    Raises HardwareTrap where silicon does: a dimension above 2^31 or a box that does not start on a multiple of 16 B in dimension 0
-    (715), a write past the window (700), a destination that is no multiple of 128 B (716), in that order. Measured (H200): traces
-    tma_loads, tma_loads_far, tma_load_traps; nothing of it is measured on Blackwell.
+    Elements outside the tensor are fill. Raises HardwareTrap where silicon does (see machine.traps). Measured (H200): traces tma_loads,
+    tma_im2col, tma_interleave, tma_im2col_interleave; tile::gather4, im2col::w, sub-byte types and the 128B atoms are documented only.
 
     >>> tm = TensorMap.tiled(data_type="bf16", global_address=0x10000, global_dim=(64, 16), global_strides=(128,), box_dim=(64, 8),
     ...                      swizzle="128B")
-    >>> t = tma_load(tm, (0, 12), smem_address=2048)
+    >>> t = tma_load(tm, (0, 12), smem_address=2048)  # rows 12 to 19 of a tensor with 16
     >>> t.transaction_bytes, int((t.global_address == -1).sum())
     (1024, 512)
     """
-    if not isinstance(tm, TensorMap) or tm.is_im2col:
-        return _transfer(tm, coordinates, smem_address, shared_end, is_store=False)
-    if wholes("im2col_offsets", im2col_offsets, wanted="one whole number for each spatial axis, or none"):
-        raise InputError(f"im2col_offsets = {shown(im2col_offsets)}: the map is tiled and takes none")
-    return _transfer(tm, coordinates, smem_address, shared_end, is_store=False)
+    return _transfer(tm, coordinates, smem_address, im2col_offsets, mode, arch, shared_end, is_store=False)
 
 
-def tma_store(tm: TensorMap, coordinates: Sequence[int], *, smem_address: int, shared_end: int = SHARED_END) -> Transfer:
-    """Which global byte a tiled `cp.async.bulk.tensor` store writes from which shared byte; arguments as for `tma_load`.
+def tma_store(
+    tm: TensorMap,
+    coordinates: Sequence[int],
+    *,
+    smem_address: int,
+    mode: str | None = None,
+    arch: str | None = None,
+    shared_end: int = SHARED_END,
+) -> Transfer:
+    """Which global byte a `cp.async.bulk.tensor` store writes from which shared byte; arguments as for `tma_load`.
 
     Outer dimensions are clipped exactly; dimension 0 is clipped at 16-byte chunks, so that up to 15 bytes behind the tensor's last
-    element are overwritten. Raises HardwareTrap also for a negative start coordinate (715).
-    Measured (H200): traces tma_stores, tma_store_traps.
+    element are overwritten. Raises HardwareTrap also for a negative start coordinate and for im2col corners that reach out of the
+    tensor (715). Measured (H200): traces tma_stores, tma_im2col_stores, tma_interleave_stores, tma_store_traps, tma_mode_traps.
 
     >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(20, 4), global_strides=(32,), box_dim=(32, 4))
     >>> len(tma_store(tm, (0, 0), smem_address=1024).global_address)  # 4 rows of 32 bytes, not of 20
     128
     """
-    return _transfer(tm, coordinates, smem_address, shared_end, is_store=True)
+    return _transfer(tm, coordinates, smem_address, (), mode, arch, shared_end, is_store=True)
 
 
-def tma_load_bytes(
-    tm: TensorMap,
-    coordinates: Sequence[int],
-    *,
-    smem_address: int,
-    shared: np.ndarray,
-    global_: np.ndarray,
-    im2col_offsets: Sequence[int] = (),
+def tma_prefetch(
+    tm: TensorMap, coordinates: Sequence[int], *, im2col_offsets: Sequence[int] = (), mode: str | None = None, arch: str | None = None
 ) -> np.ndarray:
-    """The bytes of shared memory after the load, fill included. Index 0 of `shared` is shared address 0, of `global_` is tm.global_address.
+    """The global bytes (int64[n]) that `cp.async.bulk.prefetch.tensor` asks the L2 cache for; it changes nothing that can be seen.
 
-    Returns a copy; `shared` is left as it is.
+    Traps as a load does, shared memory apart. Measured (H200): trace tma_mode_traps.
+
+    >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(20,), global_strides=(), box_dim=(32,))
+    >>> len(tma_prefetch(tm, (0,)))
+    20
     """
-    from smemsim.machine import loops
-
-    transfer = tma_load(tm, coordinates, smem_address=smem_address, im2col_offsets=im2col_offsets)
-    memory = _byte_array("shared", shared).copy()
-    tensor = _byte_array("global_", global_)
-    if len(transfer.chunk_shared) and int(transfer.chunk_shared.max()) + 16 > len(memory):
-        raise InputError(f"shared has {len(memory)} bytes: the box reaches shared address {int(transfer.chunk_shared.max()) + 15:#x}")
-    check_covered(transfer, tm.global_address, len(tensor), "global_")
-    writer, position = np.zeros((2, len(memory)), np.uint32)
-    chunks = transfer.chunk_shared, transfer.chunk_global, transfer.chunk_valid
-    loops.copy_chunks(*chunks, fill_bytes(tm), tm.global_address, memory, tensor, 0, writer, position, 1, tm.type_row.to_tf32)
-    return memory
-
-
-def _byte_array(name: str, array: Any) -> np.ndarray:
-    if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.ndim != 1:
-        raise InputError(f"{name}: needs a one-dimensional uint8 array, not {getattr(array, 'dtype', type(array).__name__)}")
-    return np.ascontiguousarray(array)
-
-
-def fill_bytes(tm: TensorMap) -> np.ndarray:
-    """One element's worth of what out-of-bounds elements become."""
-    row = tm.type_row
-    return np.frombuffer(row.nan_fill if tm.oob_fill else bytes(row.itemsize), np.uint8)
+    address = _transfer(tm, coordinates, LIMITS.smem_alignment, im2col_offsets, mode, arch, MOST_ADDRESS, is_store=False).global_address
+    return address[address >= 0]
 
 
 def check_covered(transfer: Transfer, begin: int, size: int, what: str) -> None:
-    """InputError unless every byte the transfer touches lies in global bytes begin … begin + size."""
+    """InputError unless every byte the transfer touches lies in global bytes begin ... begin + size."""
     low, high = transfer.global_span
     if high and (low < begin or high > begin + size):
         raise InputError(
@@ -181,101 +105,106 @@ def check_covered(transfer: Transfer, begin: int, size: int, what: str) -> None:
         )
 
 
-def _transfer(tm: TensorMap, coordinates: Any, smem_address: Any, shared_end: int, *, is_store: bool) -> Transfer:
-    from smemsim.addressing import loops
-
+def _transfer(
+    tm: Any, coordinates: Any, smem_address: Any, offsets: Any, mode: str | None, arch: str | None, shared_end: Any, *, is_store: bool
+) -> Transfer:
     if not isinstance(tm, TensorMap):
         raise InputError(f"tm: needs a TensorMap, not {type(tm).__name__}; TensorMap.from_bytes reads the 128 bytes of one")
-    shared_end = _address("shared_end", shared_end)
-    at = _coordinates(tm, coordinates)
+    end = shared_end if shared_end in (SHARED_END, MOST_ADDRESS) else _address("shared_end", shared_end)
     address = _address("smem_address", smem_address)
-    _check_modelled(tm)
-    mode, itemsize = tm.swizzle_mode, tm.type_row.itemsize
-    pitch = row_pitch(tm.box_dim[0] * itemsize, mode.width)
-    _check_coordinates(tm, at, is_store)
-    rank = tm.rank
-    dim, stride, box, step, position = np.ones((5, 5), np.int64)
-    dim[:rank], box[:rank], step[:rank] = tm.global_dim, tm.box_dim, tm.element_strides
-    stride[1:rank] = tm.global_strides
-    position[:] = 0
-    position[:rank] = at
-    tile = tile_shape(tm)
-    _check_reach(tm, at, tile)
-    n = math.prod(tile) * itemsize // 16
-    shared, source, valid = np.empty(n, np.uint32), np.empty(n, np.int64), np.empty(n, np.uint8)
-    shape = (dim, stride, box, step, itemsize)
-    target = (address, pitch, mode.mask, mode.shift, is_store)
-    end, low, high = loops.tile_chunks(position, *shape, tm.global_address, *target, shared, source, valid)
-    if end > -(-shared_end // GRANULARITY) * GRANULARITY:
-        raise HardwareTrap(
-            f"the box {'reads' if is_store else 'writes'} shared bytes up to {end - 1:#x}, past the end of the CTA's shared window "
-            f"({shared_end:#x})",
-            cuda_error=ILLEGAL_ADDRESS,
-        )
-    if address % LIMITS.smem_alignment:
-        raise HardwareTrap(
-            f"smem_address = {address:#x}: needs a multiple of {LIMITS.smem_alignment} B, with and without swizzle",
-            cuda_error=MISALIGNED_ADDRESS,
-        )
-    return Transfer(tm, at, address, is_store, shared, source, valid, (int(low), int(high)))
+    g = geometry_of(tm, mode, arch, is_store=is_store)
+    at = _coordinates(tm, g, coordinates)
+    check_map(tm, g, arch, is_store=is_store)
+    extra = _offsets(tm, g, offsets, is_store) if offsets or g.axes else ()
+    check_coordinates(tm, g, at, extra, is_store=is_store)
+    walked = _walk(g, at, extra, tm.rank)
+    c0 = 0 if g.walks_inside else at[0]
+    if g.is_far:
+        check_global(g.farthest(at if walked is None else walked))
+    if walked is None:
+        lines = np.empty(g.rows, np.int64)
+        reach, low, high, is_whole = tma_loops.tile_reach(at + (0,) * (5 - len(at)), g.shape, g.layout, address, lines)
+    else:
+        lines = np.empty(len(walked), np.int64)
+        tma_loops.lines_of_rows(walked, int(not g.walks_inside), g.shape, lines)
+        reach, low, high, is_whole = tma_loops.reach(lines, c0, g.shape, g.layout, address)
+    base = tm.global_address
+    span = (low + base, high + base) if high else (0, 0)
+    if reach > end:
+        check_window(reach, -(-end // GRANULARITY) * GRANULARITY, is_store=is_store)
+    # A load looks up the tensor's first byte even when its box lies outside the tensor altogether.
+    check_global(span[1] if is_store else max(span[1], base + 1))
+    check_smem_address(address)
+    return Transfer(tm, at, address, is_store, g, lines, c0, walked, reach, span, is_whole)
 
 
-def _coordinates(tm: TensorMap, coordinates: Any) -> tuple[int, ...]:
-    wanted = f"{tm.rank} signed 32-bit element indices, dimension 0 first"
-    at = wholes("coordinates", coordinates, wanted=wanted)
-    if len(at) != tm.rank or any(not -(1 << 31) <= c < 1 << 31 for c in at):
-        raise InputError(f"coordinates = {at}: needs {wanted}")
-    return at
+def _walk(g: Geometry, at: tuple[int, ...], extra: tuple[int, ...], rank: int) -> np.ndarray | None:
+    """The coordinates at which each row of a gather or an im2col column begins, int64 (rows, 5); None for a tile."""
+    if g.mode in ("tile::gather4", "tile::scatter4"):
+        rows = np.zeros((GATHERED_ROWS, 5), np.int64)
+        rows[:, 0], rows[:, 1] = at[0], at[1:]
+        return rows
+    if not g.axes:
+        return None
+    start = np.zeros(5, np.int64)
+    start[:rank] = at
+    offset = np.zeros(5, np.int64)
+    lower, upper, count = g.lower, g.upper, g.rows
+    if g.mode.startswith("im2col::w"):
+        halo, moved = extra
+        start[g.first] += moved
+        lower, upper = lower + moved, upper + moved  # only the entry of W is looked at
+        count += halo * (g.pixels // HALO_EVERY if g.mode.endswith("::128") else 1)
+    else:
+        offset[g.first : g.first + g.axes] = extra
+    rows = np.empty((count, 5), np.int64)
+    walk = (g.first, g.axes, lower, upper, g.shape[3], rank - 1)
+    if g.mode == "im2col::w::128" and extra[0]:
+        # After every 32 pixels come wHalo more, which the walk over pixels does not use up (PTX ISA 5.5.5.2).
+        line = np.empty((g.pixels + extra[0], 5), np.int64)
+        tma_loops.im2col_rows(start, offset, *walk, line)
+        groups = [line[i : i + HALO_EVERY + extra[0]] for i in range(0, g.pixels, HALO_EVERY)]
+        return np.concatenate(groups)
+    tma_loops.im2col_rows(start, offset, *walk, rows)
+    return rows
+
+
+def _coordinates(tm: TensorMap, g: Geometry, coordinates: Any) -> tuple[int, ...]:
+    gathers = g.mode in ("tile::gather4", "tile::scatter4")
+    rank = 1 + GATHERED_ROWS if gathers else tm.rank
+    at = wholes("coordinates", coordinates, wanted="signed 32-bit element indices, dimension 0 first")
+    if len(at) == rank and all(-(1 << 31) <= c < 1 << 31 for c in at):
+        return at
+    what = "the column and four rows" if gathers else f"{rank} signed 32-bit element indices, dimension 0 first"
+    if not at or len(at) > LIMITS.max_rank or len(at) == rank:
+        raise InputError(f"coordinates = {at}: needs {what}")
+    raise HardwareTrap(
+        f"coordinates = {at}: an instruction of {len(at)} dimensions through a map of rank {tm.rank}; needs {what}",
+        cuda_error=ILLEGAL_INSTRUCTION,
+    )
+
+
+def _offsets(tm: TensorMap, g: Geometry, offsets: Any, is_store: bool) -> tuple[int, ...]:
+    if not g.axes or is_store:
+        if wholes("im2col_offsets", offsets, wanted="whole numbers"):
+            raise InputError(f"im2col_offsets = {shown(offsets)}: {g.mode} takes none")
+        return (0,) * g.axes
+    is_wide = g.mode.startswith("im2col::w")
+    count = 2 if is_wide else g.axes
+    wanted = "(wHalo, wOffset)" if is_wide else f"one 16-bit number for each of {g.axes} spatial axes, W first, or none"
+    given = wholes("im2col_offsets", offsets, wanted=wanted)
+    if (given and len(given) != count) or any(not 0 <= value < 1 << 16 for value in given):
+        raise InputError(f"im2col_offsets = {given}: needs {wanted}")
+    if not given or is_wide:
+        return given or (0,) * count
+    packed, bits = 0, corner_bits(tm.rank)
+    for axis, value in enumerate(given):
+        packed = pack_im2col_offset(packed, value, axis, bits)
+    return tuple(im2col_offset(packed, axis, bits) for axis in range(count))
 
 
 def _address(name: str, value: Any) -> int:
     address = whole(name, value, wanted="a byte address in the .shared window")
-    if not 0 <= address < 1 << 24:
+    if not 0 <= address < MOST_ADDRESS:
         raise InputError(f"{name} = {address:#x}: needs a byte address in the .shared window (0 to {SHARED_END:#x}), not a generic pointer")
     return address
-
-
-def _check_modelled(tm: TensorMap) -> None:
-    if tm.broken_rules:
-        raise Unmodelled(f"no driver makes such a map ({tm.broken_rules[0]}); what a transfer does with it is not known")
-    if foreign := [name.lstrip("_") for name in tm.unknown_fields if name not in DERIVED_FIELDS]:
-        raise Unmodelled(
-            f"the map has bits in {', '.join(foreign)} that no known encoder writes; what a transfer does with it is not known"
-        )
-    if tm.is_im2col:
-        raise Unmodelled("im2col transfers are not modelled in this version")
-    if tm.interleave is not Interleave.INTERLEAVE_NONE:
-        raise Unmodelled(f"interleave {tm.interleave.name}: interleaved transfers are not modelled in this version")
-    if not tm.type_row.itemsize:
-        raise Unmodelled(f"{tm.data_type.name}: transfers of sub-byte types are not modelled in this version")
-    if SWIZZLES[tm.swizzle] in (Swizzle.B128_ATOM_32B_FLIP_8B, Swizzle.B128_ATOM_64B):
-        raise Unmodelled(f"{tm.swizzle.name}: not modelled; no document settles what it does on loads")
-
-
-def _check_reach(tm: TensorMap, at: tuple[int, ...], tile: tuple[int, ...]) -> None:
-    """The last in-bounds byte must have a 63-bit address; addresses beyond exist on no GPU and would not fit the results."""
-    steps = (1, *tm.element_strides[1:])
-    strides = (tm.type_row.itemsize, *tm.global_strides)
-    last = [min(c + (n - 1) * step, dim - 1) for c, n, step, dim in zip(at, tile, steps, tm.global_dim, strict=True)]
-    if min(last) >= 0 and tm.global_address + sum(g * stride for g, stride in zip(last, strides, strict=True)) + 16 >= 1 << 63:
-        raise Unmodelled(f"global_address = {tm.global_address:#x}, strides {tm.global_strides}: the box reaches addresses past 63 bits")
-
-
-def _check_coordinates(tm: TensorMap, at: tuple[int, ...], is_store: bool) -> None:
-    itemsize = tm.type_row.itemsize
-    for i, n in enumerate(tm.global_dim):
-        if n > LIMITS.max_usable_dim:
-            raise HardwareTrap(
-                f"global_dim[{i}] = {n}: every transfer with a dimension above 2^31 traps, although the driver encodes up to 2^32",
-                cuda_error=ILLEGAL_INSTRUCTION,
-            )
-    if at[0] * itemsize % 16:
-        raise HardwareTrap(
-            f"coordinates[0] = {at[0]} x {itemsize} B = {at[0] * itemsize} B: the box must start on a multiple of 16 B, "
-            f"that is {16 // itemsize} elements",
-            cuda_error=ILLEGAL_INSTRUCTION,
-        )
-    if is_store:
-        for i, c in enumerate(at):
-            if c < 0:
-                raise HardwareTrap(f"coordinates[{i}] = {c}: a store cannot start below 0", cuda_error=ILLEGAL_INSTRUCTION)

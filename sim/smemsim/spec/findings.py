@@ -29,6 +29,12 @@ class Code:
 # fmt: off
 CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity)) for number, slug, severity in (
     ("A107", "outside-buffer",  "wrong"),
+    ("T201", "box-range",       "trap"),
+    ("T202", "inner-exceeds-swizzle", "trap"),
+    ("T203", "inner-not-16",    "trap"),
+    ("T204", "global-misaligned", "trap"),
+    ("T205", "map-refused",     "trap"),
+    ("T208", "inner-below-swizzle", "note"),
     ("D301", "field-in-bytes",  "wrong"),
     ("D302", "swizzle-code",    "wrong"),
     ("D305", "fixed-bits",      "note"),

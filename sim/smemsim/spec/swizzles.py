@@ -6,6 +6,7 @@ its 128-byte line. What differs is how many bits (`mask`) and where they land (`
     128B    0b … YYY ZZZ xxxx      ZZZ ^= YYY      mask 7, shift 4, repeats after 1024 bytes
      64B    0b … .YY .ZZ xxxx       ZZ ^= YY       mask 3, shift 4, repeats after  512 bytes
      32B    0b … ..Y ..Z xxxx        Z ^= Y        mask 1, shift 4, repeats after  256 bytes
+     96B    the XOR of 32B under rows of 96 bytes (sm_103a)
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Swizzle(enum.StrEnum):
     B128_ATOM_32B = "128B_ATOM_32B"
     B128_ATOM_32B_FLIP_8B = "128B_ATOM_32B_FLIP_8B"
     B128_ATOM_64B = "128B_ATOM_64B"
+    B96 = "96B"
     INVALID = "invalid"
 
 
@@ -64,5 +66,6 @@ MODES: dict[Swizzle, SwizzleMode] = {m.swizzle: m for m in (
     SwizzleMode(Swizzle.B128_ATOM_32B,          128,   3,  5,   None, 1,    "Swizzle<2,5,2>", 4, "PTX ISA 5.5.7; CUTLASS mma_traits_sm100.hpp"),
     SwizzleMode(Swizzle.B128_ATOM_32B_FLIP_8B,  128,   3,  5,   None, None, "",               8, "PTX ISA 5.5.7"),
     SwizzleMode(Swizzle.B128_ATOM_64B,          128,   1,  6,   None, None, "Swizzle<1,6,1>", 8, "PTX ISA 5.5.7"),
+    SwizzleMode(Swizzle.B96,                     96,   1,  4,   None, None, "Swizzle<1,4,3>", 8, "PTX ISA 5.5.7, 9.7.9.28: TMA on sm_103a only"),
 )}
 # fmt: on

@@ -1,7 +1,8 @@
 """The CUtensorMap: the driver's enums, its limits, and the 128 bytes it writes.
 
 The enum codes are those of the driver header (CUDA 13.0). The bit layout is measured: it reproduces every map in the traces
-encode_tiled and encode_im2col bit for bit; the bits marked tcgen05 are what ptxas emits for `tensormap.replace`, not measured.
+encode_tiled, encode_im2col and encode_im2col_wide bit for bit; the bits marked tcgen05 are what ptxas emits for `tensormap.replace`,
+not measured.
 """
 
 from __future__ import annotations
@@ -16,10 +17,14 @@ __all__ = [
     "DATA_TYPES",
     "DERIVED_FIELDS",
     "LIMITS",
+    "POINTERS",
     "SWIZZLES",
+    "SWIZZLE_ARCHITECTURES",
     "SWIZZLE_BITS",
     "TENSOR_MAP",
+    "WIDE_IS_IM2COL",
     "DataType",
+    "Im2colWideMode",
     "Interleave",
     "L2Promotion",
     "OobFill",
@@ -55,8 +60,18 @@ class OobFill(enum.IntEnum):
     NAN_REQUEST_ZERO_FMA = 1
 
 
+class Im2colWideMode(enum.IntEnum):
+    """CUtensorMapIm2ColWideMode: how many pixels a column has, `pixels_per_column` (W) or always 128 (W128). Hopper's maps drop it."""
+
+    W = 0
+    W128 = 1
+
+
 class TensorMapSwizzle(enum.IntEnum):
-    """CUtensorMapSwizzle. These codes are not a descriptor's layout codes."""
+    """CUtensorMapSwizzle. These codes are not a descriptor's layout codes.
+
+    SWIZZLE_96B is in no driver's enum (its codes count up from 0; 96 is ours): only `tensormap.replace.swizzle_mode` sets it, on sm_103a.
+    """
 
     SWIZZLE_NONE = 0
     SWIZZLE_32B = 1
@@ -65,18 +80,24 @@ class TensorMapSwizzle(enum.IntEnum):
     SWIZZLE_128B_ATOM_32B = 4
     SWIZZLE_128B_ATOM_32B_FLIP_8B = 5
     SWIZZLE_128B_ATOM_64B = 6
+    SWIZZLE_96B = 96
 
 
-# What the mode's two fields hold: (swizzle_low, atomicity). Measured for the first four; the others are what ptxas emits for replace.
-SWIZZLE_BITS: dict[TensorMapSwizzle, tuple[int, int]] = {
-    TensorMapSwizzle.SWIZZLE_NONE: (0, 0),
-    TensorMapSwizzle.SWIZZLE_32B: (1, 0),
-    TensorMapSwizzle.SWIZZLE_64B: (2, 0),
-    TensorMapSwizzle.SWIZZLE_128B: (3, 0),
-    TensorMapSwizzle.SWIZZLE_128B_ATOM_32B: (3, 1),
-    TensorMapSwizzle.SWIZZLE_128B_ATOM_32B_FLIP_8B: (3, 2),
-    TensorMapSwizzle.SWIZZLE_128B_ATOM_64B: (3, 3),
+# What the mode's three fields hold: (swizzle_low, atomicity, swizzle_high). Measured for the first four; the others are what ptxas emits
+# for tensormap.replace.
+SWIZZLE_BITS: dict[TensorMapSwizzle, tuple[int, int, int]] = {
+    TensorMapSwizzle.SWIZZLE_NONE: (0, 0, 0),
+    TensorMapSwizzle.SWIZZLE_32B: (1, 0, 0),
+    TensorMapSwizzle.SWIZZLE_64B: (2, 0, 0),
+    TensorMapSwizzle.SWIZZLE_128B: (3, 0, 0),
+    TensorMapSwizzle.SWIZZLE_128B_ATOM_32B: (3, 1, 0),
+    TensorMapSwizzle.SWIZZLE_128B_ATOM_32B_FLIP_8B: (3, 2, 0),
+    TensorMapSwizzle.SWIZZLE_128B_ATOM_64B: (3, 3, 0),
+    TensorMapSwizzle.SWIZZLE_96B: (0, 0, 1),
 }
+# Modes that not every architecture has: the atoms are refused by driver 580 on an H200 (trace encode_tiled); PTX ISA 9.7.9.28.
+_ATOMS = {code: ("sm_100a", "sm_103a") for code, bits in SWIZZLE_BITS.items() if bits[1]}
+SWIZZLE_ARCHITECTURES: dict[TensorMapSwizzle, tuple[str, ...]] = _ATOMS | {TensorMapSwizzle.SWIZZLE_96B: ("sm_103a",)}
 SWIZZLES: dict[TensorMapSwizzle, Swizzle] = {
     code: Swizzle(name) for code, name in zip(TensorMapSwizzle, ["none", *(s.name[8:] for s in list(TensorMapSwizzle)[1:])], strict=True)
 }
@@ -116,11 +137,15 @@ class DataType:
     sm90: bool = True
     multiple: int = 1  # dimension 0 of the tensor must be one of this many elements
     swizzles: tuple[str, ...] = ()  # types with gaps in shared memory: the legal ones; `multiple` is then the inner box as well
+    store_only: tuple[str, ...] = ()  # swizzles that stores take and loads do not
+    load_only: bool = False
+    interleaved: bool = True  # may the layout be interleaved?
+    store_multiple: int = 0  # sm_103a, stores: what `multiple` is relaxed to, with 16-byte alignment and 64B swizzle (PTX ISA 5.5.1.1)
 
-    @property
-    def itemsize(self) -> int:
-        """Bytes of an element; sub-byte types have none."""
-        return self.bits // 8
+    itemsize: int = dataclasses.field(init=False)  # bytes of an element; sub-byte types have none
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "itemsize", self.bits // 8)
 
 
 _PADDED = ("SWIZZLE_NONE", "SWIZZLE_128B", "SWIZZLE_128B_ATOM_32B")  # cuda.h of CUDA 13.0
@@ -142,8 +167,9 @@ DATA_TYPES: dict[TensorMapDataType, DataType] = {d.code: d for d in (
     DataType(TensorMapDataType.TFLOAT32,     ("tf32",),                32,  7, to_tf32=True, nan_fill=_NAN * 2),
     DataType(TensorMapDataType.TFLOAT32_FTZ, (),                       32,  8, to_tf32=True, nan_fill=_NAN * 2),
     DataType(TensorMapDataType.U4_ALIGN8B,   ("16U4_ALIGN8B", "e2m1"),  4, 11, sm90=False, multiple=2),
-    DataType(TensorMapDataType.U4_ALIGN16B,  ("16U4_ALIGN16B",),        4, 12, sm90=False, multiple=128, swizzles=_PADDED),
-    DataType(TensorMapDataType.U6_ALIGN16B,  ("16U6_ALIGN16B", "e3m2", "e2m3"), 6, 13, sm90=False, multiple=128, swizzles=(*_PADDED, "SWIZZLE_128B_ATOM_64B")),
+    DataType(TensorMapDataType.U4_ALIGN16B,  ("16U4_ALIGN16B",),        4, 12, sm90=False, multiple=128, swizzles=_PADDED, load_only=True),
+    DataType(TensorMapDataType.U6_ALIGN16B,  ("16U6_ALIGN16B", "e3m2", "e2m3"), 6, 13, sm90=False, multiple=128, interleaved=False,
+             swizzles=(*_PADDED, "SWIZZLE_128B_ATOM_64B"), store_only=("SWIZZLE_128B_ATOM_64B",), store_multiple=64),
 )}
 # fmt: on
 
@@ -164,10 +190,26 @@ class Limits:
     inner_alignment: int = 16
     max_box_bytes: int = 233472  # 228 KiB: in no document, measured
     max_pixels_per_column: int = 1024
+    wide_corner_bits: int = 16  # cuTensorMapEncodeIm2colWide: pixelBoxLowerCornerWidth -32768 to 32767, of every rank
+    wide_pixels: int = 128  # pixels of a column with mode W128
     smem_alignment: int = 128
+    object_alignment: int = 64  # of the 128 bytes that a transfer reads, CUDA error 716 otherwise: trace tma_mode_traps (the documents
+    # say 64 as well; CUDA 13's header aligns the type to 128). The encode call writes to any address: trace encode_pointers
 
 
 LIMITS = Limits()
+
+# The pointers of cuTensorMapEncodeTiled that may not be null, by our names: trace encode_pointers, ranks 1, 2 and 5. globalStrides is one
+# of them although a tensor of rank 1 has no stride. globalAddress, which the driver does not follow, may be null (trace encode_tiled).
+POINTERS = {
+    "tensor_map": "tensorMap",
+    "global_dim": "globalDim",
+    "global_strides": "globalStrides",
+    "box_dim": "boxDim",
+    "element_strides": "elementStrides",
+}
+# Where cuTensorMapEncodeIm2colWide is taken for cuTensorMapEncodeIm2col with corners of 0 along H and D: trace encode_im2col_wide.
+WIDE_IS_IM2COL = ("sm_90a",)
 
 
 def corner_bits(rank: int) -> int:
@@ -223,7 +265,8 @@ TENSOR_MAP = Word("tensor_map", 1024, {
     "_r13_15":         _at(13, 23, 15, want=0),
     "box0":            _at(13, 31, 24, plus=1),      # im2col: channels per pixel
     **{f"box{k + 1}": _at(14, 8 * k + 7, 8 * k, plus=1) for k in range(4)},           # im2col: the corners
-    "pixels":          _at(15, 31, 0),               # im2col: pixels per column - 1
+    "pixels":          _at(15, 9, 0),                # im2col: pixels per column - 1
+    "_r15_10":         _at(15, 31, 10, want=0),
     "box_bytes":       _at(16, 31, 0),               # derived: itemsize * prod floor(box / element stride)
     "_r17":            _at(17, 31, 0, want=0),
     "swizzle_period":  _at(18, 31, 0),               # derived: 16, 256, 512, 1024

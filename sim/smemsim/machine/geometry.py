@@ -1,0 +1,190 @@
+"""What a tensor map means to the copy engine: the shape of its box as rows and chunks, computed once for each map and direction."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+
+from smemsim.addressing.tma import row_pitch, tile_size
+from smemsim.descriptors.tensor_map import TensorMap
+from smemsim.errors import InputError, Unmodelled
+from smemsim.spec.architectures import architecture
+from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
+from smemsim.spec.tensor_map import DERIVED_FIELDS, LIMITS, SWIZZLE_BITS, SWIZZLES, TensorMapSwizzle
+from smemsim.spec.transfers import CHUNK_BYTES, GATHERED_ROWS, LOAD_MODES, STORE_MODES
+
+__all__ = ["Geometry", "geometry_of"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class Geometry:
+    """`shape` and `layout` are the arrays `addressing.tma_loops` works on; the rest is what the walk over rows needs.
+
+    `mode` is the instruction's, `swizzle` the mode that is in force. `pixels` counts im2col pixels, halo apart; `first` and `axes` are
+    its spatial dimensions, `lower` and `upper` the pixel box. `row_bytes` are packed bytes of a row, as the barrier counts them.
+    """
+
+    mode: str
+    swizzle: SwizzleMode
+    shape: np.ndarray
+    layout: np.ndarray
+    elements: int  # or slices, of a row
+    unit_bits: int
+    row_bytes: int
+    chunk_bytes: int
+    chunks: int
+    rows: int
+    pixels: int
+    first: int
+    axes: int
+    lower: np.ndarray
+    upper: np.ndarray
+    is_far: bool  # strides so large that coordinates times them may leave 63 bits
+    to_tf32: bool
+    fill: np.ndarray  # the bytes of one element out of bounds
+
+    def farthest(self, at: tuple[int, ...] | np.ndarray) -> int:
+        """Bytes from the tensor's first element to the outermost corner in bounds, of a tile at `at` or of walked rows."""
+        if isinstance(at, tuple):
+            last = [c + (n - 1) * step for c, n, step in zip(at, self.shape[2].tolist(), self.shape[3].tolist(), strict=False)]
+        else:
+            last = at.max(axis=0).tolist()
+        dims, strides = self.shape[0].tolist(), self.shape[1].tolist()
+        return sum(max(0, min(c, n - 1)) * stride for c, n, stride in zip(last[1:], dims[1:], strides[1:], strict=False))
+
+    @property
+    def row_bits(self) -> int:
+        """Bits of a row in global memory, which no legal map leaves between two bytes."""
+        return self.elements * self.unit_bits
+
+    @functools.cached_property
+    def is_plain(self) -> bool:
+        """Sixteen bytes in, the same sixteen out?"""
+        return self.chunk_bytes == 16 and not self.has_flip and not self.to_tf32
+
+    @functools.cached_property
+    def walks_inside(self) -> bool:
+        """Does dimension 0 change from row to row? With interleave W is dimension 0 of an im2col walk."""
+        return self.axes > 0 and self.first == 0
+
+    @property
+    def has_flip(self) -> bool:
+        """Do 8-byte halves change places?"""
+        return self.swizzle.swizzle is Swizzle.B128_ATOM_32B_FLIP_8B
+
+
+def geometry_of(tm: TensorMap, mode: str | None, arch: str | None, *, is_store: bool) -> Geometry:
+    """The geometry of a map for an instruction's mode; None: the mode that goes with the map."""
+    known: dict[tuple[str | None, str | None, bool], Geometry] = tm.__dict__.setdefault("_geometry", {})
+    key = (mode, arch, is_store)
+    if key not in known:
+        if arch is not None:
+            arch = architecture(arch).name
+        known[key] = _build(tm, _mode_of(tm, mode, is_store=is_store), arch, is_store)
+    return known[key]
+
+
+def _mode_of(tm: TensorMap, mode: str | None, *, is_store: bool) -> str:
+    known = STORE_MODES if is_store else LOAD_MODES
+    if mode is None:
+        own = {"tiled": "tile", "im2col": "im2col_no_offs" if is_store else "im2col"}.get(tm.call)
+        own = own or ("im2col::w::128" if tm.wide_mode == "W128" else "im2col::w")
+        if own not in known:
+            raise Unmodelled("stores through a map of cuTensorMapEncodeIm2colWide: no architecture of this package has them")
+        return own
+    if mode not in known:
+        raise InputError(f"mode = {mode!r}: needs one of {', '.join(known)} for a {'store' if is_store else 'load'}")
+    return mode
+
+
+def _build(tm: TensorMap, mode: str, arch: str | None, is_store: bool) -> Geometry:
+    _check_bits(tm, arch)
+    row = tm.type_row
+    swizzle = _swizzle_in_force(tm, arch, mode, is_store=is_store)
+    slices = bool(tm.interleave)
+    unit_bits = 128 * int(tm.interleave) if slices else row.bits
+    rank = tm.rank
+    shape = np.ones((4, 5), np.int64)
+    shape[1] = 0
+    shape[0, :rank] = tm.global_dim
+    shape[1, 0], shape[1, 1:rank] = unit_bits // 8, tm.global_strides
+    shape[3, :rank] = tm.element_strides
+    first, axes, pixels = 0, 0, 0
+    lower, upper = np.zeros((2, 5), np.int64)
+    if tm.call == "tiled":
+        tile = [tile_size(box, step) for box, step in zip(tm.box_dim, tm.element_strides, strict=True)]
+        if slices:
+            tile[rank - 2] = 1  # one plane of channel slices at a time
+        else:
+            tile[0] = tm.box_dim[0]
+            shape[3, 0] = 1
+        elements = tile[0]
+        rows = GATHERED_ROWS if mode in ("tile::gather4", "tile::scatter4") else math.prod(tile[1:])
+        shape[2, :rank] = tile
+    else:
+        elements = 1 if slices else tm.channels_per_pixel  # an interleaved pixel is one slice, whatever channels_per_pixel says
+        first = 0 if slices else 1
+        wide = tm.call == "im2col_wide"
+        axes = 1 if wide else rank - 2
+        corners = (
+            ((tm.pixel_box_lower_corner_width,), (tm.pixel_box_upper_corner_width,))
+            if wide
+            else (tm.pixel_box_lower_corner, tm.pixel_box_upper_corner)
+        )
+        for axis in range(axes):
+            lower[first + axis] = corners[0][axis]
+            upper[first + axis] = tm.global_dim[first + axis] + corners[1][axis]
+        pixels = rows = LIMITS.wide_pixels if mode == "im2col::w::128" else tm.pixels_per_column
+        shape[3, 0] = shape[3, 0] if slices else 1
+    row_bytes = elements * unit_bits // 8
+    chunk_bytes = CHUNK_BYTES.get(row.code, 16)
+    chunks = -(-row_bytes // chunk_bytes)
+    pitch = 16 * chunks if slices else row_pitch(16 * chunks, swizzle.width)
+    flip = int(swizzle.swizzle is Swizzle.B128_ATOM_32B_FLIP_8B)
+    layout = np.array([chunks, chunk_bytes, pitch, swizzle.mask, swizzle.shift, flip, unit_bits, int(slices), int(is_store)], np.int64)
+    fill = np.frombuffer(row.nan_fill if tm.oob_fill else bytes(max(row.itemsize, 1)), np.uint8)
+    to_tf32 = row.to_tf32 and not is_store
+    is_far = sum(tm.global_strides) >> 30 > 0
+    return Geometry(
+        mode=mode,
+        swizzle=swizzle,
+        shape=shape,
+        layout=layout,
+        elements=elements,
+        unit_bits=unit_bits,
+        row_bytes=row_bytes,
+        chunk_bytes=chunk_bytes,
+        chunks=chunks,
+        rows=rows,
+        pixels=pixels,
+        first=first,
+        axes=axes,
+        lower=lower,
+        upper=upper,
+        is_far=is_far,
+        to_tf32=to_tf32,
+        fill=fill,
+    )
+
+
+def _check_bits(tm: TensorMap, arch: str | None) -> None:
+    """Bits that no encoder writes have no effect on sm_90a (measured: trace tma_edited); elsewhere nobody knows."""
+    if arch in (None, "sm_90a") or not tm.unknown_bits:
+        return
+    if foreign := [name.lstrip("_") for name in tm.unknown_fields if name not in DERIVED_FIELDS]:
+        raise Unmodelled(
+            f"the map has bits in {', '.join(foreign)} that no known encoder writes; they do nothing on sm_90a, on {arch} nobody knows"
+        )
+
+
+def _swizzle_in_force(tm: TensorMap, arch: str | None, mode: str, *, is_store: bool) -> SwizzleMode:
+    if arch == "sm_90a":  # it looks at two bits only (measured: trace tma_edited)
+        low = SWIZZLE_BITS[tm.swizzle][0]
+        return MODES[SWIZZLES[TensorMapSwizzle(low)]]
+    found = MODES[SWIZZLES[tm.swizzle]]
+    if found.swizzle is Swizzle.B128_ATOM_32B_FLIP_8B and (is_store or mode.startswith("im2col::w")):
+        raise Unmodelled(f"{tm.swizzle.name} in {mode} {'stores' if is_store else 'loads'}: the PTX ISA does not say that it exists there")
+    return found

@@ -1,0 +1,80 @@
+"""Who wrote each byte of shared memory, and which byte of the writer's data it is.
+
+TMA writes whole chunks of 16 bytes: one 64-bit entry a chunk has the writer in its upper half and, in its lower half, the place of the
+chunk's first byte in the writer's dense data. Chunks that several have written, or in pieces, are kept byte by byte beside it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from smemsim.machine import loops
+from smemsim.machine.region import Region
+from smemsim.machine.transfer import Transfer
+from smemsim.machine.values import load_bytes
+
+__all__ = ["Owners"]
+
+SPLIT = np.uint64(1 << 63)  # the entry's lower half counts the chunks kept byte by byte
+
+
+class Owners:
+    """The owners of `size` bytes, from offset 0; a writer is its number from 1 on, 0 is nobody."""
+
+    def __init__(self, size: int) -> None:
+        self._chunks = np.zeros(-(-size // 16), np.uint64)
+        self._bytes = np.zeros((8, 16, 2), np.uint32)  # of split chunks: writer, place
+        self._used = 0
+
+    def of(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(writer, place) of the bytes at offsets `at`, both uint32 of its shape."""
+        entry = self._chunks[at >> 4]
+        writer = (entry >> np.uint64(32)).astype(np.uint32)
+        place = (entry.astype(np.uint32) + (at & 15).astype(np.uint32)) * (writer > 0)
+        split = entry >= SPLIT
+        if split.any():
+            kept = self._bytes[(entry[split] & np.uint64(0xFFFFFFFF)).astype(np.int64), at[split] & 15]
+            writer[split], place[split] = kept[:, 0], kept[:, 1]
+        return writer, place.astype(np.uint32)
+
+    def set_run(self, at: int, size: int, writer: int) -> None:
+        """`size` bytes from offset `at` on are the writer's bytes 0, 1, 2 ..."""
+        first, last = -(-at // 16), (at + size) // 16
+        if first < last:
+            places = np.arange(16 * first - at, 16 * last - at, 16).astype(np.uint64)
+            self._chunks[first:last] = np.uint64(writer << 32) | places
+            edges = np.r_[at : 16 * first, 16 * last : at + size]
+        else:
+            edges = np.arange(at, at + size)
+        if edges.size:
+            self.set_bytes(edges, writer, edges - at)
+
+    def set_bytes(self, at: np.ndarray, writer: int, places: np.ndarray) -> None:
+        """The bytes at offsets `at` are the writer's bytes `places`."""
+        for chunk in np.unique(at >> 4).tolist():
+            entry = self._chunks[chunk]
+            if entry < SPLIT:
+                if self._used == len(self._bytes):
+                    self._bytes = np.concatenate([self._bytes, np.zeros_like(self._bytes)])
+                owner = np.stack(self.of(16 * chunk + np.arange(16)), axis=-1)
+                self._bytes[self._used] = owner
+                self._chunks[chunk] = entry = SPLIT | np.uint64(self._used)
+                self._used += 1
+            mine = at >> 4 == chunk
+            kept = self._bytes[int(entry & np.uint64(0xFFFFFFFF))]
+            kept[at[mine] & 15, 0], kept[at[mine] & 15, 1] = writer, places[mine]
+
+    def load(self, transfer: Transfer, words: np.ndarray, begin: int, region: Region, writer: int) -> None:
+        """Move a load's bytes into `words` (shared memory from address `begin` on) and note who they belong to."""
+        g, tm, number = transfer.geometry, transfer.tensor_map, np.uint64(writer << 32)
+        lines, c0, at = transfer.lines, transfer.c0, transfer.smem_address
+        if transfer.whole and g.is_plain:
+            origin = tm.global_address - region.words_begin
+            loops.load_words(lines, c0, g.shape, g.layout, at, words, begin, region.words, origin, self._chunks, number)
+            return
+        load_bytes(transfer, words.view(np.uint8), begin, region.data, region.begin)
+        if transfer.chunk_bytes == 16 and not g.has_flip:
+            loops.own_chunks(len(lines), g.layout, at, begin, self._chunks, number)
+        else:
+            bytes_ = transfer.shared_address.astype(np.int64) - begin
+            self.set_bytes(bytes_, writer, np.arange(len(bytes_)))

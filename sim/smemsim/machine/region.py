@@ -1,0 +1,73 @@
+"""Global memory: arrays at addresses."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from smemsim.arguments import whole
+from smemsim.errors import InputError
+
+__all__ = ["GlobalMemory", "Region"]
+
+FIRST_ADDRESS = 0x7F0000000000  # where allocations begin when nobody asks for an address
+GAP = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Region:
+    """One array in global memory: its bytes, and the 64-bit words they lie in, the first at `words_begin`, a multiple of 16."""
+
+    begin: int
+    data: np.ndarray
+    words: np.ndarray
+    words_begin: int
+
+    @classmethod
+    def of(cls, begin: int, raw: bytes) -> Region:
+        words_begin = begin - begin % 16
+        words = np.zeros((begin - words_begin + len(raw) + 31) // 16 * 2, np.uint64)
+        data = words.view(np.uint8)[begin - words_begin : begin - words_begin + len(raw)]
+        data[:] = np.frombuffer(raw, np.uint8)
+        return cls(begin, data, words, words_begin)
+
+
+class GlobalMemory:
+    """Global memory: arrays at addresses, nothing between them."""
+
+    def __init__(self) -> None:
+        self._regions: list[Region] = []
+        self._next = FIRST_ADDRESS
+
+    def __repr__(self) -> str:
+        return f"<GlobalMemory: {', '.join(f'{len(r.data)} B at {r.begin:#x}' for r in self._regions) or 'empty'}>"
+
+    def place(self, array: np.ndarray, address: int | None = None) -> int:
+        """Put a copy of the array's bytes at `address`, or at a free one aligned to 256 B. Returns the address."""
+        try:
+            raw = np.ascontiguousarray(array).tobytes()
+            plain = not np.asarray(array).dtype.hasobject
+        except (TypeError, ValueError):
+            plain = False
+        if not plain:
+            raise InputError(f"array: needs a numpy array of plain numbers, not {type(array).__name__}")
+        address = self._next if address is None else whole("address", address, minimum=0)
+        for other in self._regions:
+            if address < other.begin + len(other.data) and other.begin < address + len(raw):
+                raise InputError(f"global address {address:#x}: {len(raw)} bytes there would overlap the array at {other.begin:#x}")
+        self._regions.append(Region.of(address, raw))
+        self._next = max(self._next, (address + len(raw) + GAP) // 256 * 256)
+        return address
+
+    def region(self, address: int) -> tuple[int, np.ndarray]:
+        """(address, bytes) of the array that holds `address`; the bytes are the memory itself."""
+        found = self.find(whole("address", address))
+        return found.begin, found.data
+
+    def find(self, address: int) -> Region:
+        """The array that holds `address`."""
+        for region in self._regions:
+            if region.begin <= address < region.begin + len(region.data):
+                return region
+        raise InputError(f"global address {address:#x}: nothing was placed there")

@@ -1,0 +1,137 @@
+"""Where silicon stops a tensor transfer: what is wrong with the map for this instruction, with the coordinates, with the addresses.
+
+CUDA error 715 is an illegal instruction, 716 a misaligned address, 700 an illegal address. Measured (H200): traces tma_load_traps,
+tma_store_traps, tma_mode_traps, tma_edited; for what only Blackwell has the PTX ISA says what is not allowed, and that it traps is
+inferred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from smemsim.descriptors.tensor_map import TensorMap
+from smemsim.errors import HardwareTrap, InputError
+from smemsim.machine.geometry import Geometry
+from smemsim.spec.architectures import architecture
+from smemsim.spec.tensor_map import LIMITS, Interleave, TensorMapDataType, TensorMapSwizzle
+from smemsim.spec.transfers import BLACKWELL_MODES, HALO_LIMITS
+from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
+
+__all__ = ["check_coordinates", "check_global", "check_map", "check_smem_address", "check_window"]
+
+
+def check_map(tm: TensorMap, g: Geometry, arch: str | None, *, is_store: bool) -> None:
+    """Traps that come from the map alone; the answer for a map is kept with it."""
+    known: dict[tuple[str, str | None, bool], HardwareTrap | None] = tm.__dict__.setdefault("_map_trap", {})
+    key = (g.mode, arch, is_store)
+    if key not in known:
+        if g.mode in BLACKWELL_MODES and arch is not None and architecture(arch).instruction == "wgmma":
+            raise InputError(f"mode = {g.mode!r}: {arch} has no such instruction; it needs sm_100a")
+        known[key] = next(_map_traps(tm, g, arch, is_store), None)
+    trap = known[key]
+    if trap is not None:
+        raise trap
+
+
+def _illegal(reason: str) -> HardwareTrap:
+    return HardwareTrap(reason, cuda_error=ILLEGAL_INSTRUCTION)
+
+
+def _map_traps(tm: TensorMap, g: Geometry, arch: str | None, is_store: bool) -> Iterator[HardwareTrap]:
+    row, what = tm.type_row, "a store" if is_store else "a load"
+    wanted = {"tile": "tiled", "im2col": "im2col", "im2col_no_offs": "im2col"}.get(g.mode, "im2col_wide" if "::w" in g.mode else "tiled")
+    if tm.call != wanted:
+        yield _illegal(
+            f"mode {g.mode} through a map of cuTensorMapEncode{ {'tiled': 'Tiled', 'im2col': 'Im2col'}.get(tm.call, 'Im2colWide') }"
+        )
+    for i, n in enumerate(tm.global_dim):
+        if n > LIMITS.max_usable_dim:
+            yield _illegal(
+                f"global_dim[{i}] = {n}: every transfer with a dimension above 2^31 traps, although the driver encodes up to 2^32"
+            )
+    if not is_store and "to_tf32" in tm.unknown_fields:
+        yield _illegal(f"the tf32 bit is set with {row.code.name}: only FLOAT32 and FLOAT32_FTZ may have it, every other load traps")
+    if not is_store and tm.oob_fill and not row.nan_fill:
+        yield _illegal(f"NaN fill with {row.code.name}: loads trap, stores do not look")
+    if arch == "sm_90a" and not row.sm90:
+        yield _illegal(f"data_type = {row.code.name}: sm_90a traps, it needs sm_100a")
+    if tm.interleave is Interleave.INTERLEAVE_NONE:
+        if g.row_bits % (8 * g.chunk_bytes):
+            yield _illegal(f"a row of the box takes {g.row_bits / 8:g} B: needs a multiple of {g.chunk_bytes} B")
+        if g.swizzle.mask and 16 * g.chunks > g.swizzle.width:
+            yield _illegal(f"a row of the box takes {16 * g.chunks} B of shared memory: at most {g.swizzle.width} B with {tm.swizzle.name}")
+    if tm.interleave is Interleave.INTERLEAVE_32B and any(stride % LIMITS.address_alignment_32b for stride in tm.global_strides):
+        yield _illegal(f"global_strides = {tm.global_strides}: INTERLEAVE_32B needs multiples of {LIMITS.address_alignment_32b} B")
+    if is_store and tm.call == "im2col" and (min(tm.pixel_box_lower_corner) < 0 or max(tm.pixel_box_upper_corner) > 0):
+        yield _illegal(
+            f"pixel box corners {tm.pixel_box_lower_corner}, {tm.pixel_box_upper_corner}: a store needs lower corners from 0 up and upper "
+            "corners up to 0"
+        )
+    if g.mode in ("tile::gather4", "tile::scatter4"):
+        if tm.rank != 2 or tm.interleave:
+            yield _illegal(f"{g.mode} needs a map of rank 2 without interleave, not rank {tm.rank}, {tm.interleave.name}")
+        if tm.rank == 2 and tm.box_dim[1] != 1:
+            yield _illegal(f"box_dim[1] = {tm.box_dim[1]}: {g.mode} needs 1, the instruction names its four rows itself")
+    if row.code is TensorMapDataType.U4_ALIGN16B and is_store:
+        yield _illegal(f"{row.code.name} cannot be stored: it exists for loads only")
+    if row.swizzles and not is_store and tm.swizzle is TensorMapSwizzle.SWIZZLE_128B_ATOM_64B:
+        yield _illegal(f"{row.code.name} with {tm.swizzle.name} cannot be loaded: the driver's header has it for stores only ({what})")
+    alignment = LIMITS.address_alignment_32b if tm.interleave is Interleave.INTERLEAVE_32B else LIMITS.address_alignment
+    if tm.global_address % alignment:
+        yield HardwareTrap(f"global_address = {tm.global_address:#x}: needs a multiple of {alignment} B", cuda_error=MISALIGNED_ADDRESS)
+
+
+def check_coordinates(tm: TensorMap, g: Geometry, at: tuple[int, ...], extra: tuple[int, ...], *, is_store: bool) -> None:
+    """Traps that come from where the box begins; `extra` is (wHalo, wOffset) of the wide modes."""
+    c0 = at[0] * g.unit_bits
+    if tm.interleave is Interleave.INTERLEAVE_NONE:
+        if c0 % 128:
+            per = 128 // g.unit_bits if g.unit_bits in (4, 8, 16, 32, 64) else 64
+            raise _illegal(
+                f"coordinates[0] = {at[0]} x {g.unit_bits} bit = {c0 / 8:g} B: the box must start on a multiple of 16 B, that is {per} elements"
+            )
+        if tm.type_row.swizzles and at[0] % tm.type_row.multiple:
+            raise _illegal(f"coordinates[0] = {at[0]}: needs a multiple of {tm.type_row.multiple} elements for {tm.type_row.code.name}")
+    if is_store and min(at) < 0:
+        i = next(i for i, c in enumerate(at) if c < 0)
+        raise _illegal(f"coordinates[{i}] = {at[i]}: a store cannot start below 0")
+    for axis in range(g.first, g.first + g.axes):
+        lower, upper = int(g.lower[axis]), int(g.upper[axis])
+        left = at[axis] < lower and not g.mode.startswith("im2col::w")  # the wide modes may begin left of the box
+        if left or at[axis] >= upper:
+            raise _illegal(
+                f"coordinates[{axis}] = {at[axis]}: an im2col transfer must start inside the pixel box, {lower} to {upper - 1} in this dimension "
+                "(lower corner to dimension + upper corner - 1)"
+            )
+    if g.mode in HALO_LIMITS:
+        for name, value, end in zip(("wHalo", "wOffset"), extra, HALO_LIMITS[g.mode], strict=True):
+            if not 0 <= value < end:
+                raise InputError(f"im2col_offsets: {name} = {value}, needs 0 to {end - 1} in {g.mode}")
+
+
+def check_window(shared_end: int, end: int, *, is_store: bool) -> None:
+    """A box must not pass the end of the CTA's shared window."""
+    if shared_end > end:
+        raise HardwareTrap(
+            f"the box {'reads' if is_store else 'writes'} shared bytes up to {shared_end - 1:#x}, past the end of the CTA's shared window ({end:#x})",
+            cuda_error=ILLEGAL_ADDRESS,
+        )
+
+
+def check_global(end: int) -> None:
+    """No GPU maps global addresses of more than 57 bits."""
+    if end > LIMITS.address_end:
+        raise HardwareTrap(
+            f"the box reaches global address {end - 1:#x}: beyond 2^{LIMITS.address_end.bit_length() - 1}, which no GPU maps; check "
+            "global_address and global_strides",
+            cuda_error=ILLEGAL_ADDRESS,
+        )
+
+
+def check_smem_address(address: int) -> None:
+    """The box must begin on a multiple of 128 B in shared memory, whatever the swizzle."""
+    if address % LIMITS.smem_alignment:
+        raise HardwareTrap(
+            f"smem_address = {address:#x}: needs a multiple of {LIMITS.smem_alignment} B, with and without swizzle",
+            cuda_error=MISALIGNED_ADDRESS,
+        )
