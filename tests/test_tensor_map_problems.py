@@ -88,3 +88,27 @@ def test_im2col_columns_can_be_narrow_and_too_large():
     assert [f.code for f in TensorMap.im2col(**arguments | {"channels_per_pixel": 16}).problems()] == ["T208"]
     huge = TensorMap.im2col(**arguments | {"swizzle": "none", "channels_per_pixel": 256, "pixels_per_column": 912})
     assert [(f.code, f.where) for f in huge.problems()] == [("T205", "pixels_per_column")]
+
+
+@pytest.mark.parametrize("swizzle", ["128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B"])
+def test_what_sources_disagree_on_is_said_with_both_of_them(swizzle):
+    tm = TensorMap.tiled(
+        data_type="u8",
+        global_address=0x10000,
+        global_dim=(512, 64),
+        global_strides=(512,),
+        box_dim=(128, 8),
+        swizzle=swizzle,
+        arch="sm_100a",
+    )
+    notes = [f for f in tm.problems("sm_100a") if "sources disagree" in f.message]
+    assert [(f.code, str(f.severity), f.where) for f in notes] == [("T205", "note", "swizzle")]
+    assert notes[0].because
+
+
+def test_measured_modes_are_not_disputed():
+    for swizzle in ("none", "32B", "64B", "128B"):
+        tm = TensorMap.tiled(
+            data_type="u8", global_address=0x10000, global_dim=(512, 64), global_strides=(512,), box_dim=(32, 8), swizzle=swizzle
+        )
+        assert not [f for f in tm.problems() if "sources disagree" in f.message]

@@ -211,13 +211,48 @@ def entry(name, index, value):
     return change
 
 
-def running(name, value):
-    """Another value for the first case from 5 on that ran."""
+def running(name, value, **wanted):
+    """Another value for the first case from 5 on that ran and is as wanted."""
 
     def change(arrays):
-        change.case = 5 + int(np.argmax(arrays["status"][5:] == 0))
+        fits = arrays["status"] == 0
+        for column, what in wanted.items():
+            fits &= arrays[column] == what
+        change.case = 5 + int(np.argmax(fits[5:]))
+        assert fits[change.case]
         assert arrays[name][change.case] != value
         arrays[name][change.case] = value
+
+    return change
+
+
+def trapping(name, value):
+    """Another value for the first case that trapped."""
+
+    def change(arrays):
+        change.case = int(np.argmax(arrays["status"] > 0))
+        assert arrays[name][change.case] != value
+        arrays[name][change.case] = value
+
+    return change
+
+
+def flipped(name, place):
+    """One bit less or more in an array of bytes."""
+
+    def change(arrays):
+        arrays[name][place] ^= 1
+
+    change.case = place[0]
+    return change
+
+
+def verdict(case_refused):
+    """The first refused (or accepted) call, with the other verdict."""
+
+    def change(arrays):
+        change.case = int(np.argmax((arrays["result"] > 0) == case_refused))
+        arrays["result"][change.case] = int(not case_refused)
 
     return change
 
@@ -231,6 +266,34 @@ CHANGES = {
     "a load's trap": ("tma_load_traps", None, running("status", 715), r"hardware traps with CUDA error 715 \| model runs", "tma.traps"),
     "a map's byte": ("tma_load_traps", None, lambda a: a["tensor_map"].__setitem__((0, 72), 3), r"byte 72: driver 0x3 \| model 0x", "tensor_map.bits"),
     "a store's source": ("tma_store_traps", None, at_case("source", 3, 16), "global 0x[0-9a-f]+: hardware = shared", "tma.store_clip"),
+    "an im2col load's source": ("tma_im2col", 30, at_case("source", 3, 16), r"shared 0x[0-9a-f]+: hardware = global \+ ", "tma.im2col"),
+    "an im2col load's count": ("tma_im2col", 30, running("transaction_bytes", 17), r"hardware 17 bytes \| model \d+ bytes", "tma.transaction_bytes"),
+    "an im2col load's trap": ("tma_im2col", 30, running("status", 715), r"hardware traps with CUDA error 715 \| model runs", "tma.traps"),
+    "an im2col store's source": ("tma_im2col_stores", 30, at_case("source", 3, 16), r"global 0x[0-9a-f]+: hardware = shared ", "tma.im2col"),
+    "a slice's source": ("tma_interleave", 30, at_case("source", 3, 16), r"shared 0x[0-9a-f]+: hardware = global \+ ", "tma.interleave"),
+    "a slice of an im2col load": ("tma_im2col_interleave", 30, at_case("source", 3, 16), r"shared 0x[0-9a-f]+: hardware = global \+ ", "tma.interleave"),
+    "a stored slice": ("tma_interleave_stores", 30, at_case("source", 3, 16), r"global 0x[0-9a-f]+: hardware = shared ", "tma.interleave"),
+    "the count of slices": ("tma_interleave", 30, running("transaction_bytes", 0), r"hardware 0 bytes \| model \d+ bytes", "tma.transaction_bytes"),
+    "a trap that did not come": ("tma_mode_traps", None, trapping("status", 0), r"hardware runs \| model traps", "tma.traps"),
+    "a trap with another error": ("tma_mode_traps", None, trapping("status", 700), r"hardware .*700 \| model .*716", "tma.traps"),
+    "a prefetch's trap": ("tma_mode_traps", None, running("status", 715, instruction="prefetch"), r"error 715 \| model runs", "tma.traps"),
+    "where a CUtensorMap lay": ("tma_mode_traps", None, running("object_offset", 32), r"hardware runs \| model traps", "tma.traps"),
+    "an edited map's count": ("tma_edited", 30, running("transaction_bytes", 8, instruction="load"), r"hardware 8 bytes \| model \d+ bytes", "tma.transaction_bytes"),
+    "a reduced byte": ("tma_reductions", 30, at_case("after", 3, 1), r"hardware made 0x[0-9a-f]+ \| model 0x", "reduce.values"),
+    "a reduction's trap": ("tma_reduce_traps", None, running("status", 715), r"hardware traps with CUDA error 715 \| model runs", "reduce.types"),
+    "a converted byte": ("tma_conversions", 30, at_case("image", 3, 1), r"shared 0x[0-9a-f]+: hardware 0x[0-9a-f]+ \| model 0x", "tma.values"),
+    "a replaced byte": ("tensormap_replace", 60, flipped("output", (33, 44)), r"word 11 \(dim3\), bits 0x00000001: .* hardware made 0x", "tensor_map.replace"),
+    "a null pointer's verdict": ("encode_pointers", None, verdict(True), r"the driver accepts \| model refuses", "tensor_map.verdict"),
+    "a legal pointer's verdict": ("encode_pointers", None, verdict(False), r"the driver refuses \| model accepts", "tensor_map.verdict"),
+    "a wide map's verdict": ("encode_im2col_wide", 40, verdict(True), r"the driver accepts \| model refuses", "tensor_map.verdict"),
+    "a wide map's byte": ("encode_im2col_wide", 40, lambda a: a["tensor_map"].__setitem__((int(np.argmax(a["result"] == 0)), 60), 201), r"byte 60: driver 0xc9 \| model 0x", "tensor_map.bits"),
+    "a bulk copy's source": ("bulk_copies", 30, at_case("source", 3, 16), r"destination byte 0x[0-9a-f]+: hardware from ", "bulk.copy"),
+    "a bulk copy's count": ("bulk_copies", 30, running("transaction_bytes", 0), r"hardware 0 bytes \| model \d+ bytes", "bulk.copy"),
+    "a bulk copy's trap": ("bulk_traps", None, running("status", 700), r"hardware traps with CUDA error 700 \| model runs", "bulk.traps"),
+    "a bulk reduction's byte": ("bulk_reductions", 30, at_case("after", 3, 1), r"hardware made 0x[0-9a-f]+ \| model 0x", "reduce.values"),
+    "a multicast byte": ("multicast", 60, at_case("source", 3, 16), r"shared 0x[0-9a-f]+: hardware from ", "multicast.delivery"),
+    "a multicast count": ("multicast", 60, running("transaction_bytes", 48), r"hardware 48 bytes \| model \d+ bytes", "multicast.delivery"),
+    "a cluster's address": ("cluster_addresses", 60, entry("mapa", 33, 0x1), r"mapa: hardware 0x1 \| model 0x", "cluster.addresses"),
     "an element that wgmma got": ("tma_wgmma", 60, entry("element", (33, 5, 7), -7), "row 5, k 7: hardware got element -7", "operand.base_offset"),
     "a byte of the image": ("reference_gemm", 3, lambda a: a["image"].__setitem__((2, 77), a["image"][2, 77] ^ 1), "shared 0x[0-9a-f]+: hardware 0x", "tma.placement"),
     "an element of D": ("reference_gemm", 1, lambda a: a["d"].__setitem__((0, 3, 4), a["d"][0, 3, 4] ^ 1 << 23), r"D\[3, 4\]: hardware ", "arithmetic.wgmma_bf16_f32"),

@@ -51,31 +51,46 @@ def operands() -> None:
 
 
 def boxes() -> None:
+    """Loads of a 128 x 64 bf16 box with its address arrays, and of the largest box into memory with owners."""
     tm = smemsim.TensorMap.tiled(
         data_type="bf16", global_address=1 << 40, global_dim=(4096, 512), global_strides=(8192,), box_dim=(64, 128), swizzle="128B"
     )
-    world, shared = smemsim.GlobalMemory(), smemsim.SharedMemory()
-    world.place(np.zeros((512, 4096), np.uint16), tm.global_address)
-    block = np.zeros(16384, np.uint8)
-    copies = [block.copy() for _ in range(64)]
 
-    def copy() -> None:
-        np.copyto(copies[0], block)
+    def addresses() -> None:
+        transfer = smemsim.tma_load(tm, (64, 64), smem_address=1024)
+        assert len(transfer.shared_address) == len(transfer.global_address) == transfer.transaction_bytes
 
-    def load() -> None:
-        shared.writers.clear()
-        shared.tma_load(tm, (64, 64), smem_address=1024, source=world)
+    block = np.zeros(16384, np.int64)
+    spread = ratio(addresses, lambda: np.copyto(block, block[::-1]), 500)
+    once = statistics.median(seconds(addresses) for _ in range(2000))
+    print(f"tma_load with its address arrays, 128 x 64 bf16, 128B: {1 / once:,.0f} boxes/s, {spread:.1f} copies of 16,384 addresses")
 
-    for call in (load, copy):
-        call()
-    loads = statistics.median(seconds(load) for _ in range(500))
-    plain = statistics.median(seconds(copy) for _ in range(500))
-    addresses = statistics.median(seconds(lambda: smemsim.tma_load(tm, (64, 64), smem_address=1024)) for _ in range(500))
-    print(
-        f"TMA box of 16 KiB: addresses {addresses * 1e6:.0f} us, load with owners {loads * 1e6:.0f} us, np.copyto of its bytes {plain * 1e6:.1f} us"
-    )
-    owners = sum(a.nbytes for a in vars(shared).values() if isinstance(a, np.ndarray))
-    print(f"shared memory with owners: {owners / 2**20:.1f} MiB for {(shared.end - shared.begin) / 1024:.0f} KiB")
+    for width, what in ((64, "rows that follow one another"), (4096, "rows 8 KiB apart")):
+        shape = (8, 512, width)
+        large = smemsim.TensorMap.tiled(
+            data_type="bf16",
+            global_address=1 << 40,
+            global_dim=shape[::-1],
+            global_strides=(2 * width, 1024 * width),
+            box_dim=(64, 256, 7),
+            swizzle="128B",
+        )
+        world, shared = smemsim.GlobalMemory(), smemsim.SharedMemory()
+        world.place(np.zeros(shape, np.uint16), large.global_address)
+        tensor = world.region(large.global_address)[1].reshape(8, 512, 2 * width)
+        dense, source = np.empty((7, 256, 128), np.uint8), tensor[:7, 64:320, :128]
+        flat, other = np.zeros((2, dense.size), np.uint8)
+
+        def load(world: smemsim.GlobalMemory = world, shared: smemsim.SharedMemory = shared, large: smemsim.TensorMap = large) -> None:
+            shared.writers.clear()
+            shared.tma_load(large, (0, 64, 0), smem_address=1024, source=world)
+
+        same = ratio(load, lambda dense=dense, source=source: np.copyto(dense, source), 500)
+        plain = ratio(load, lambda flat=flat, other=other: np.copyto(flat, other), 500)
+        print(
+            f"  plain load of {dense.size // 1024} KiB with owners, {what}: {1 / same:.2f}x the speed of a copy of the same bytes, "
+            f"{1 / plain:.2f}x of one from cache to cache"
+        )
 
 
 def maps() -> None:

@@ -1,31 +1,64 @@
 """Writes the parts of README.md and golden/README.md that come from the code: `python tools/readme.py [--check]`.
 
-Between a marker `<!-- name -->` and the next blank-line-delimited block that this tool wrote before, the text is replaced.
+The text between a marker `<!-- name -->` and its end marker is replaced. The README's Python is run; an expression
+whose comment begins with a value must have that value.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 
-from smemsim.show.operand import OperandMap
-from smemsim.show.svg import operand_svg
 from smemsim.spec.errata import ERRATA
 from smemsim.spec.evidence import RULES
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DECODE = "decode 0x4000000800010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16"
-PICTURE = {"arch": "sm_90a", "dtype": "bf16", "major": "K", "rows": 16, "k": 16}
+CALL = """decode --arch sm_90a 'cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void*)0x7f0000000000, {4096, 4096}, {4096},
+        {64, 128}, {1, 1}, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)'"""
+
+
+def smemsim(command: str) -> str:
+    """What a command prints."""
+    words = [sys.executable, "-m", "smemsim", *shlex.split(command)]
+    return subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT).stdout.rstrip()
 
 
 def console(command: str) -> str:
     """A command and what it prints, as an indented block."""
-    done = subprocess.run([sys.executable, "-m", "smemsim", *command.split()], capture_output=True, text=True, check=False, cwd=ROOT)
-    lines = [f"$ smemsim {command}", *done.stdout.rstrip().splitlines()]
-    return "\n".join(f"    {line}".rstrip() for line in lines)
+    return "\n".join(f"    {line}".rstrip() for line in [f"$ smemsim {command}", *smemsim(command).splitlines()])
+
+
+def pictures(text: str) -> dict[pathlib.Path, str]:
+    """Every picture that the README makes with `smemsim ... > NAME.svg`."""
+    commands = re.findall(r"^    smemsim ([^$]*?) > (\w+\.svg)$", text, re.MULTILINE)
+    return {ROOT / ".readme" / name: smemsim(command) + "\n" for command, name in commands}
+
+
+def run_python(text: str) -> None:
+    """Run the README's Python; a comment `# value` or `# value: why` is held against the expression before it."""
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        known: dict[str, object] = {}
+        lines = block.splitlines()
+        for statement in ast.parse(block).body:
+            source = ast.unparse(statement)
+            if not isinstance(statement, ast.Expr):
+                exec(source, known)
+                continue
+            value = eval(source, known)
+            said = lines[(statement.end_lineno or 1) - 1].partition("  # ")[2].partition(": ")[0]
+            try:
+                wanted_value = ast.literal_eval(said)
+            except (SyntaxError, ValueError):
+                continue  # prose
+            if value != wanted_value:
+                sys.exit(f"README.md: {source} is {value!r}, the comment says {said}")
 
 
 def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -64,28 +97,26 @@ def replaced(text: str, name: str, block: str) -> str:
 def wanted() -> dict[pathlib.Path, str]:
     readme, golden = ROOT / "README.md", ROOT / "golden" / "README.md"
     text = readme.read_text()
+    run_python(text)
     for name, block in (
+        ("decode_call", "\n" + console(CALL) + "\n"),
         ("decode", "\n" + console(DECODE) + "\n"),
         ("replay", "\n" + console("replay golden/") + "\n"),
         ("evidence", "\n" + evidence() + "\n"),
         ("errata", "\n" + errata() + "\n"),
     ):
         text = replaced(text, name, block)
-    picture = operand_svg(OperandMap.of(0x4000004000010040, **PICTURE))  # type: ignore[arg-type]
-    return {
-        readme: text,
-        golden: replaced(golden.read_text(), "suites", suites()),
-        ROOT / ".readme" / "operand.svg": picture + "\n",
-    }
+    return {readme: text, golden: replaced(golden.read_text(), "suites", suites()), **pictures(text)}
 
 
 def main() -> None:
     check = "--check" in sys.argv[1:]
-    stale = [path for path, text in wanted().items() if not path.exists() or path.read_text() != text]
+    made = wanted()
+    stale = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
     if check and stale:
         sys.exit(f"stale: {', '.join(str(p.relative_to(ROOT)) for p in stale)}; run python tools/readme.py")
     for path in stale:
-        path.write_text(wanted()[path])
+        path.write_text(made[path])
 
 
 if __name__ == "__main__":

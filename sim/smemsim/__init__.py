@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from smemsim.errors import HardwareTrap, InputError, SmemsimError, TensorMapError, TraceError, Unmodelled
     from smemsim.machine.bulk import bulk_copy, bulk_prefetch, bulk_reduce
     from smemsim.machine.cluster import ClusterAddress, mapa, multicast
+    from smemsim.machine.cluster_memory import Cluster
     from smemsim.machine.memory import SharedMemory
     from smemsim.machine.region import GlobalMemory
     from smemsim.machine.tma import tma_load, tma_prefetch, tma_store
@@ -49,6 +50,7 @@ _HOMES = {
     "bulk_copy": "machine.bulk",
     "bulk_prefetch": "machine.bulk",
     "bulk_reduce": "machine.bulk",
+    "Cluster": "machine.cluster_memory",
     "ClusterAddress": "machine.cluster",
     "mapa": "machine.cluster",
     "multicast": "machine.cluster",
@@ -71,6 +73,7 @@ _HOMES = {
 __all__ = [
     "RULES",
     "TENSOR_MAP_RULES",
+    "Cluster",
     "ClusterAddress",
     "Finding",
     "GlobalMemory",

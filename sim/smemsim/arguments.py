@@ -61,8 +61,12 @@ def whole(name: str, value: Any, *, minimum: int | None = None, wanted: str = "a
 
 def wholes(name: str, values: Any, *, wanted: str) -> tuple[int, ...]:
     """A list of whole numbers as a tuple; `wanted` says what belongs in it."""
-    if type(values) in (tuple, list) and len(values) < 9 and all(type(v) is int and v.bit_length() <= MOST_BITS for v in values):
-        return tuple(values)  # what nearly everybody gives
+    if type(values) in (tuple, list) and len(values) < 9:
+        for value in values:
+            if type(value) is not int or value.bit_length() > MOST_BITS:
+                break
+        else:
+            return tuple(values)  # what nearly everybody gives
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise InputError(f"{name} = {shown(values)}: needs {wanted}")
     try:

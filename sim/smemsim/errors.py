@@ -42,7 +42,7 @@ class HardwareTrap(SmemsimError):
     """Silicon would stop the kernel here.
 
     `reason` says why; `cuda_error` is the code the driver reports (700 illegal address, 715 illegal instruction, 716 misaligned
-    address).
+    address, 719 a write that another CTA cannot take).
     """
 
     def __init__(self, reason: str, *, cuda_error: int) -> None:

@@ -125,11 +125,8 @@ def shared_place(smem_address, n, chunk, layout):  # type: ignore[no-untyped-def
 
 
 @compiled
-def reach(lines, c0, shape, layout, smem_address):  # type: ignore[no-untyped-def]
-    """(end of the shared bytes touched, begin and end of the tensor's bytes touched, is every byte in bounds?).
-
-    A store does not read what it clips, a load writes its fill.
-    """
+def inner_extent(c0, shape, layout):  # type: ignore[no-untyped-def]
+    """(begin, end) of a row's bytes in bounds, counted from coordinate 0 of dimension 0, and whether these are all of its bytes."""
     begin, end, whole = 0, 0, True
     for chunk in range(layout[_CHUNKS]):
         at, valid = chunk_place(c0, chunk, shape, layout)
@@ -137,7 +134,27 @@ def reach(lines, c0, shape, layout, smem_address):  # type: ignore[no-untyped-de
         if valid:
             begin = begin if end else at
             end = at + valid
-    low, high, last = 1 << 62, OUTSIDE, -1
+    return begin, end, whole
+
+
+@compiled
+def shared_reach(lines, last, c0, shape, layout, smem_address):  # type: ignore[no-untyped-def]
+    """End of the shared bytes of rows up to `last`, which the rows in the last 128-byte line decide. A store does not read what it clips."""
+    is_store, end = layout[_IS_STORE] != 0, 0
+    for n in range(max(last - 7, 0), last + 1):
+        if is_store and lines[n] == OUTSIDE:
+            continue
+        for chunk in range(layout[_CHUNKS]):
+            if not is_store or chunk_place(c0, chunk, shape, layout)[1]:
+                end = max(end, (shared_place(smem_address, n, chunk, layout) | 15) + 1)
+    return end
+
+
+@compiled
+def reach(lines, c0, shape, layout, smem_address):  # type: ignore[no-untyped-def]
+    """(end of the shared bytes touched, begin and end of the tensor's bytes touched, is every byte in bounds?)."""
+    begin, end, whole = inner_extent(c0, shape, layout)
+    low, high, last = -(OUTSIDE + 1), OUTSIDE, -1
     for n in range(len(lines)):
         if lines[n] == OUTSIDE:
             whole = False
@@ -147,25 +164,22 @@ def reach(lines, c0, shape, layout, smem_address):  # type: ignore[no-untyped-de
         low, high, last = 0, 0, -1
     else:
         low, high = low + begin, high + end
-    # Where the shared bytes end is decided in the last 128-byte line.
-    is_store = layout[_IS_STORE] != 0
-    if not is_store:
-        last = len(lines) - 1
-    shared_end = 0
-    for n in range(max(last - 7, 0), last + 1):
-        if is_store and lines[n] == OUTSIDE:
-            continue
-        for chunk in range(layout[_CHUNKS]):
-            if not is_store or chunk_place(c0, chunk, shape, layout)[1]:
-                shared_end = max(shared_end, (shared_place(smem_address, n, chunk, layout) | 15) + 1)
-    return shared_end, low, high, whole
+    if not layout[_IS_STORE]:
+        last = len(lines) - 1  # what is out of bounds is filled
+    return shared_reach(lines, last, c0, shape, layout, smem_address), low, high, whole
 
 
 @compiled
 def tile_reach(start, shape, layout, smem_address, lines):  # type: ignore[no-untyped-def]
     """`tiled_lines` and `reach` in one call."""
     tiled_lines(start, shape, lines)
-    return reach(lines, start[0], shape, layout, smem_address)
+    begin, end, whole = inner_extent(start[0], shape, layout)
+    for i in range(1, 5):
+        whole &= start[i] >= 0 and start[i] + (shape[2, i] - 1) * shape[3, i] < shape[0, i]
+    if not whole:
+        return reach(lines, start[0], shape, layout, smem_address)
+    last = len(lines) - 1  # strides are not negative: the last row is the last one in memory
+    return shared_reach(lines, last, start[0], shape, layout, smem_address), lines[0] + begin, lines[last] + end, True
 
 
 @compiled

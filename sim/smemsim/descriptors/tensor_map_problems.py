@@ -10,6 +10,7 @@ from smemsim.descriptors.tensor_map_arguments import Arguments
 from smemsim.descriptors.tensor_map_rule import Target
 from smemsim.descriptors.tensor_map_rules import inner, inner_shown
 from smemsim.spec.architectures import ARCHITECTURES
+from smemsim.spec.disputes import ATOM_DISPUTES, PADDED_DISPUTE, WIDE_HALO_DISPUTE, Dispute
 from smemsim.spec.findings import CODES, Finding, Severity
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.tensor_map import LIMITS, SWIZZLES, WIDE_IS_IM2COL, Im2colWideMode, Interleave, TensorMapSwizzle
@@ -63,6 +64,26 @@ def _narrow_rows(a: Arguments, at: Target) -> Iterator[Finding]:
             f"untouched, and the barrier counts {size} B a row",
             f"reserve {width} B a row, or make the inner extent {8 * width // row.bits} elements",
             because,
+        )
+
+
+def _disputed(a: Arguments, at: Target) -> Iterator[Finding]:
+    """What only Blackwell has and sources disagree on: the model takes one of them, the finding names the other."""
+    found: list[tuple[str, Dispute]] = []
+    if a.swizzle in ATOM_DISPUTES:
+        found.append(("swizzle", ATOM_DISPUTES[a.swizzle]))
+    if a.type_row.swizzles and a.swizzle is TensorMapSwizzle.SWIZZLE_128B_ATOM_64B:
+        found.append(("data_type", PADDED_DISPUTE))
+    if a.mode is Im2colWideMode.W128 and at.arch not in WIDE_IS_IM2COL:
+        found.append(("mode", WIDE_HALO_DISPUTE))
+    for where, dispute in found:
+        yield _finding(
+            "T205",
+            where,
+            f"sources disagree, and nothing of it is measured: here {dispute.takes}; {dispute.other}",
+            "compare a small case on the device before relying on it",
+            dispute.source,
+            Severity.NOTE,
         )
 
 
@@ -211,4 +232,5 @@ _QUESTIONS: tuple[Callable[[Arguments, Target], Iterator[Finding]], ...] = (
     _overlap,
     _narrow_rows,
     _one_direction,
+    _disputed,
 )

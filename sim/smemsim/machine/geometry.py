@@ -8,12 +8,13 @@ import math
 
 import numpy as np
 
+from smemsim.addressing import tma_loops
 from smemsim.addressing.tma import row_pitch, tile_size
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import InputError, Unmodelled
 from smemsim.spec.architectures import architecture
 from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
-from smemsim.spec.tensor_map import DERIVED_FIELDS, LIMITS, SWIZZLE_BITS, SWIZZLES, TensorMapSwizzle
+from smemsim.spec.tensor_map import DERIVED_FIELDS, LIMITS, SWIZZLE_ARCHITECTURES, SWIZZLE_BITS, SWIZZLES, TensorMapSwizzle
 from smemsim.spec.transfers import CHUNK_BYTES, GATHERED_ROWS, LOAD_MODES, STORE_MODES
 
 __all__ = ["Geometry", "geometry_of"]
@@ -42,6 +43,7 @@ class Geometry:
     axes: int
     lower: np.ndarray
     upper: np.ndarray
+    inner_multiple: int  # of elements that coordinate 0 must be, beside the 16 bytes
     is_far: bool  # strides so large that coordinates times them may leave 63 bits
     to_tf32: bool
     fill: np.ndarray  # the bytes of one element out of bounds
@@ -64,6 +66,11 @@ class Geometry:
     def is_plain(self) -> bool:
         """Sixteen bytes in, the same sixteen out?"""
         return self.chunk_bytes == 16 and not self.has_flip and not self.to_tf32
+
+    @functools.cached_property
+    def pitch(self) -> int:
+        """Bytes of shared memory from row to row."""
+        return int(self.layout[tma_loops.Layout.PITCH])
 
     @functools.cached_property
     def walks_inside(self) -> bool:
@@ -164,10 +171,18 @@ def _build(tm: TensorMap, mode: str, arch: str | None, is_store: bool) -> Geomet
         axes=axes,
         lower=lower,
         upper=upper,
+        inner_multiple=_inner_multiple(tm, arch, is_store),
         is_far=is_far,
         to_tf32=to_tf32,
         fill=fill,
     )
+
+
+def _inner_multiple(tm: TensorMap, arch: str | None, is_store: bool) -> int:
+    row = tm.type_row
+    if not row.swizzles:
+        return 1
+    return row.store_multiple if is_store and row.store_multiple and arch in (None, "sm_103a") else row.multiple
 
 
 def _check_bits(tm: TensorMap, arch: str | None) -> None:
@@ -184,7 +199,9 @@ def _swizzle_in_force(tm: TensorMap, arch: str | None, mode: str, *, is_store: b
     if arch == "sm_90a":  # it looks at two bits only (measured: trace tma_edited)
         low = SWIZZLE_BITS[tm.swizzle][0]
         return MODES[SWIZZLES[TensorMapSwizzle(low)]]
-    found = MODES[SWIZZLES[tm.swizzle]]
+    found, known = MODES[SWIZZLES[tm.swizzle]], SWIZZLE_ARCHITECTURES.get(tm.swizzle)
+    if arch is not None and known and arch not in known:
+        raise InputError(f"swizzle = {tm.swizzle.name}: {arch} does not have it, {' and '.join(known)} do{'es' if len(known) == 1 else ''}")
     if found.swizzle is Swizzle.B128_ATOM_32B_FLIP_8B and (is_store or mode.startswith("im2col::w")):
         raise Unmodelled(f"{tm.swizzle.name} in {mode} {'stores' if is_store else 'loads'}: the PTX ISA does not say that it exists there")
     return found

@@ -78,6 +78,6 @@ def load(lines, c0, shape, layout, smem_address, fill, to_tf32, out, out_begin, 
             if to_tf32:
                 for w in range(to - out_begin, to - out_begin + valid // 4 * 4, 4):
                     bits = np.int64(out[w]) | np.int64(out[w + 1]) << 8 | np.int64(out[w + 2]) << 16 | np.int64(out[w + 3]) << 24
-                    bits = f32_to_tf32(bits)
+                    rounded = f32_to_tf32(int(bits))
                     for b in range(4):
-                        out[w + b] = (bits >> (8 * b)) & 0xFF
+                        out[w + b] = (rounded >> (8 * b)) & 0xFF

@@ -27,6 +27,7 @@ from smemsim.descriptors.operand import operand_addresses
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduce
 from smemsim.machine.owners import Owners
 from smemsim.machine.region import GlobalMemory, Region
 from smemsim.machine.tma import Transfer, check_covered, tma_load, tma_store
@@ -63,7 +64,7 @@ class Operand:
     writer: np.ndarray
     position: np.ndarray
     torn: np.ndarray
-    writers: Sequence[Transfer | ThreadWrite]
+    writers: Sequence[Transfer | BulkTransfer | ThreadWrite]
 
     def __repr__(self) -> str:
         unwritten, torn = int((self.writer < 0).sum()), int(self.torn.sum())
@@ -108,7 +109,7 @@ class SharedMemory:
         self._memory = self._words.view(np.uint8)
         self.bytes = self._memory[:-GUARD]
         self._owners = Owners(len(self._memory))
-        self.writers: list[Transfer | ThreadWrite] = []
+        self.writers: list[Transfer | BulkTransfer | ThreadWrite] = []
 
     def _span(self, address: int, size: int) -> slice:
         address = whole("address", address)
@@ -128,6 +129,12 @@ class SharedMemory:
         self.writers.append(ThreadWrite(address, len(raw), label))
         self.bytes[span] = raw
         self._owners.set_run(span.start, len(raw), len(self.writers))
+
+    def peek(self, address: int, size: int) -> np.ndarray:
+        """A copy of `size` bytes from `address` on."""
+        self._check_begin(whole("address", address))
+        span = self._span(address, whole("size", size, minimum=0))
+        return self.bytes[span].copy()
 
     def tma_load(
         self,
@@ -155,6 +162,7 @@ class SharedMemory:
     ) -> Transfer:
         """Run a TMA store of any mode from this window into `to`. Raises as `smemsim.tma_store` does."""
         transfer = tma_store(tm, coordinates, smem_address=smem_address, mode=mode, arch=self.arch, shared_end=self.end)
+        self._check_map(tm)
         self._check_begin(smem_address)
         region = self._tensor(transfer, to)
         store_bytes(transfer, self._memory, self.begin, region.data, region.begin)
@@ -166,9 +174,39 @@ class SharedMemory:
         """Run a TMA reduction from this window into `to`. Raises as `smemsim.tma_reduce` does."""
         kind = tensor_reduction(op, tm.data_type) if isinstance(tm, TensorMap) else None
         transfer = tma_store(tm, coordinates, smem_address=smem_address, mode=mode, arch=self.arch, shared_end=self.end)
+        self._check_map(tm)
         self._check_begin(smem_address)
         region = self._tensor(transfer, to)
         reduce_bytes(transfer, op, kind, self._memory, self.begin, region.data, region.begin)
+        return transfer
+
+    def bulk_load(self, smem_address: int, global_address: int, size: int, *, mbar: int, source: GlobalMemory) -> BulkTransfer:
+        """`cp.async.bulk.shared::cta.global`: copy from `source` into this window. Raises as `smemsim.bulk_copy` does."""
+        given: dict[str, Any] = {"dst_space": "shared::cta", "src_space": "global", "mbar": mbar, "shared_end": self.end}
+        transfer = bulk_copy(smem_address, global_address, size, **given)
+        self._check_begin(smem_address)
+        if transfer.size:
+            data, at = source.span(transfer.src, transfer.size), transfer.dst - self.begin
+            self.writers.append(transfer)
+            self._memory[at : at + transfer.size] = data
+            self._owners.set_run(at, transfer.size, len(self.writers))
+        return transfer
+
+    def bulk_store(self, smem_address: int, global_address: int, size: int, *, to: GlobalMemory) -> BulkTransfer:
+        """`cp.async.bulk.global.shared::cta`: copy from this window to `to`. Raises as `smemsim.bulk_copy` does."""
+        transfer = bulk_copy(global_address, smem_address, size, dst_space="global", src_space="shared::cta", shared_end=self.end)
+        return self._bulk_out(transfer, to)
+
+    def bulk_reduce(self, op: str, dtype: str, smem_address: int, global_address: int, size: int, *, to: GlobalMemory) -> BulkTransfer:
+        """`cp.reduce.async.bulk.global.shared::cta`: reduce this window's bytes into `to`. Raises as `smemsim.bulk_reduce` does."""
+        transfer = bulk_reduce(op, dtype, global_address, smem_address, size, dst_space="global", shared_end=self.end)
+        return self._bulk_out(transfer, to)
+
+    def _bulk_out(self, transfer: BulkTransfer, to: GlobalMemory) -> BulkTransfer:
+        self._check_begin(transfer.src)
+        if transfer.size:
+            data, at = to.span(transfer.dst, transfer.size), transfer.src - self.begin
+            data[:] = bulk_bytes(transfer, dst=data, src=self._memory[at : at + transfer.size])
         return transfer
 
     def __repr__(self) -> str:
@@ -193,7 +231,7 @@ class SharedMemory:
         check_covered(transfer, region.begin, len(region.data), "the array there")
         return region
 
-    def owner(self, address: int) -> tuple[Transfer | ThreadWrite, tuple[int, ...]] | None:
+    def owner(self, address: int) -> tuple[Transfer | BulkTransfer | ThreadWrite, tuple[int, ...]] | None:
         """Who wrote the byte at `address` and which tensor element it belongs to (for threads: the byte's index); None: nobody."""
         at = self._span(address, 1).start
         found, where = self._owners.of(np.array([at]))

@@ -65,6 +65,16 @@ class GlobalMemory:
         found = self.find(whole("address", address))
         return found.begin, found.data
 
+    def span(self, address: int, size: int) -> np.ndarray:
+        """`size` bytes from `address` on, the memory itself; InputError unless one array holds them all."""
+        found = self.find(address)
+        if address + size > found.begin + len(found.data):
+            raise InputError(
+                f"global {address:#x} to {address + size:#x} reaches past the array at {found.begin:#x}, which ends at "
+                f"{found.begin + len(found.data):#x}"
+            )
+        return found.data[address - found.begin : address - found.begin + size]
+
     def find(self, address: int) -> Region:
         """The array that holds `address`."""
         for region in self._regions:

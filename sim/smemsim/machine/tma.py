@@ -18,9 +18,10 @@ from smemsim.machine.traps import check_coordinates, check_global, check_map, ch
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.tensor_map import LIMITS, corner_bits
 from smemsim.spec.transfers import GATHERED_ROWS, HALO_EVERY
-from smemsim.spec.traps import ILLEGAL_INSTRUCTION
+from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION
 
 MOST_ADDRESS = 1 << 24
+NO_OFFSETS: tuple[int, ...] = ()  # Python keeps one empty tuple
 
 __all__ = ["Transfer", "check_covered", "tma_load", "tma_prefetch", "tma_store"]
 
@@ -110,13 +111,15 @@ def _transfer(
 ) -> Transfer:
     if not isinstance(tm, TensorMap):
         raise InputError(f"tm: needs a TensorMap, not {type(tm).__name__}; TensorMap.from_bytes reads the 128 bytes of one")
-    end = shared_end if shared_end in (SHARED_END, MOST_ADDRESS) else _address("shared_end", shared_end)
+    end = shared_end if shared_end is SHARED_END else _address("shared_end", shared_end)
     address = _address("smem_address", smem_address)
     g = geometry_of(tm, mode, arch, is_store=is_store)
     at = _coordinates(tm, g, coordinates)
     check_map(tm, g, arch, is_store=is_store)
-    extra = _offsets(tm, g, offsets, is_store) if offsets or g.axes else ()
+    extra = () if offsets is NO_OFFSETS and not g.axes else _offsets(tm, g, offsets, is_store)
     check_coordinates(tm, g, at, extra, is_store=is_store)
+    if g.rows * g.pitch > MOST_ADDRESS:  # a map that no driver made; the rows alone would fill this machine
+        raise HardwareTrap(f"the box takes {g.rows} rows of {g.pitch} B: no shared window has them", cuda_error=ILLEGAL_ADDRESS)
     walked = _walk(g, at, extra, tm.rank)
     c0 = 0 if g.walks_inside else at[0]
     if g.is_far:
@@ -173,10 +176,10 @@ def _coordinates(tm: TensorMap, g: Geometry, coordinates: Any) -> tuple[int, ...
     gathers = g.mode in ("tile::gather4", "tile::scatter4")
     rank = 1 + GATHERED_ROWS if gathers else tm.rank
     at = wholes("coordinates", coordinates, wanted="signed 32-bit element indices, dimension 0 first")
-    if len(at) == rank and all(-(1 << 31) <= c < 1 << 31 for c in at):
+    if len(at) == rank and min(at) >= -(1 << 31) and max(at) < 1 << 31:
         return at
     what = "the column and four rows" if gathers else f"{rank} signed 32-bit element indices, dimension 0 first"
-    if not at or len(at) > LIMITS.max_rank or len(at) == rank:
+    if gathers or not at or len(at) > LIMITS.max_rank or len(at) == rank:
         raise InputError(f"coordinates = {at}: needs {what}")
     raise HardwareTrap(
         f"coordinates = {at}: an instruction of {len(at)} dimensions through a map of rank {tm.rank}; needs {what}",
@@ -205,6 +208,6 @@ def _offsets(tm: TensorMap, g: Geometry, offsets: Any, is_store: bool) -> tuple[
 
 def _address(name: str, value: Any) -> int:
     address = whole(name, value, wanted="a byte address in the .shared window")
-    if not 0 <= address < MOST_ADDRESS:
+    if not 0 <= address <= MOST_ADDRESS:
         raise InputError(f"{name} = {address:#x}: needs a byte address in the .shared window (0 to {SHARED_END:#x}), not a generic pointer")
     return address

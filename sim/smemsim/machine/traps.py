@@ -83,15 +83,14 @@ def _map_traps(tm: TensorMap, g: Geometry, arch: str | None, is_store: bool) -> 
 
 def check_coordinates(tm: TensorMap, g: Geometry, at: tuple[int, ...], extra: tuple[int, ...], *, is_store: bool) -> None:
     """Traps that come from where the box begins; `extra` is (wHalo, wOffset) of the wide modes."""
-    c0 = at[0] * g.unit_bits
     if tm.interleave is Interleave.INTERLEAVE_NONE:
-        if c0 % 128:
-            per = 128 // g.unit_bits if g.unit_bits in (4, 8, 16, 32, 64) else 64
+        if at[0] % g.inner_multiple:
+            raise _illegal(f"coordinates[0] = {at[0]}: needs a multiple of {g.inner_multiple} elements for {tm.type_row.code.name}")
+        if g.inner_multiple == 1 and at[0] * g.unit_bits % 128:
             raise _illegal(
-                f"coordinates[0] = {at[0]} x {g.unit_bits} bit = {c0 / 8:g} B: the box must start on a multiple of 16 B, that is {per} elements"
+                f"coordinates[0] = {at[0]} x {g.unit_bits} bit = {at[0] * g.unit_bits / 8:g} B: the box must start on a multiple of 16 B, "
+                f"that is {128 // g.unit_bits} elements"
             )
-        if tm.type_row.swizzles and at[0] % tm.type_row.multiple:
-            raise _illegal(f"coordinates[0] = {at[0]}: needs a multiple of {tm.type_row.multiple} elements for {tm.type_row.code.name}")
     if is_store and min(at) < 0:
         i = next(i for i, c in enumerate(at) if c < 0)
         raise _illegal(f"coordinates[{i}] = {at[i]}: a store cannot start below 0")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["ILLEGAL_ADDRESS", "ILLEGAL_INSTRUCTION", "MISALIGNED_ADDRESS"]
+__all__ = ["ILLEGAL_ADDRESS", "ILLEGAL_INSTRUCTION", "LAUNCH_FAILURE", "MISALIGNED_ADDRESS"]
 
 ILLEGAL_ADDRESS = 700  # past the shared window
 ILLEGAL_INSTRUCTION = 715  # coordinates and dimensions the copy engine does not take
 MISALIGNED_ADDRESS = 716  # shared address off 128 B
+LAUNCH_FAILURE = 719  # "unspecified": a write that another CTA of the cluster cannot take

@@ -14,7 +14,6 @@ from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_prefe
 from smemsim.machine.cluster import ClusterAddress, mapa, multicast
 from smemsim.machine.tma import tma_load
 from smemsim.spec.architectures import architecture
-from smemsim.spec.bulk import BULK_RULES
 from smemsim.spec.evidence import RULES
 from smemsim.traces.format import Suite
 from smemsim.traces.kinds.common import FILLED, UNTOUCHED, trapped
@@ -23,18 +22,16 @@ from smemsim.traces.outcome import Case, Outcome, agree, differ
 
 __all__ = ["BulkCopy", "BulkReduce", "ClusterAddresses", "Multicast"]
 
-_RULES = BULK_RULES | RULES
-
 
 def _trapped(recorded: int, rule: str, call: Callable[[], Any]) -> tuple[Any, Outcome | None]:
     result, outcome = trapped(recorded, "tma.traps", call)
     if outcome and outcome.rule:
-        outcome = dataclasses.replace(outcome, rule=_RULES[rule])
+        outcome = dataclasses.replace(outcome, rule=RULES[rule])
     return result, outcome
 
 
 def _wrong_count(hardware: int, model: int, rule: str) -> Outcome:
-    return Outcome(1, 1, f"hardware {hardware} bytes | model {model} bytes", (), _RULES[rule], "transaction bytes")
+    return Outcome(1, 1, f"hardware {hardware} bytes | model {model} bytes", (), RULES[rule], "transaction bytes")
 
 
 def _side_by_side(first: int, hardware: np.ndarray, where: np.ndarray, source: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -124,7 +121,7 @@ class BulkCopy:
             hard, soft = (_say(int(row[seen[at]])) for row in both)
             return f"destination byte {int(addresses[seen[at]]):#x}: hardware from {hard} | model from {soft}"
 
-        return differ(both[0, seen], both[1, seen], _RULES["bulk.copy"], "bytes", describe, 16)
+        return differ(both[0, seen], both[1, seen], RULES["bulk.copy"], "bytes", describe, 16)
 
 
 class BulkReduce:
@@ -162,7 +159,7 @@ class BulkReduce:
             words = [bytes(x[element])[::-1].hex() for x in (before, operand, hardware, model)]
             return f"byte {at[0]}: of 0x{words[0]} and 0x{words[1]} hardware made 0x{words[2]} | model 0x{words[3]}"
 
-        return Case(title, differ(hardware, model, _RULES["reduce.values"], "bytes", describe, step))
+        return Case(title, differ(hardware, model, RULES["reduce.values"], "bytes", describe, step))
 
 
 class Multicast:
@@ -217,7 +214,7 @@ class Multicast:
         came = len(self.suite.ragged("source", index))
         if came:
             first = f"hardware wrote {came} bytes from shared {int(a['first'][index]):#x} on | model: not one of the destinations"
-            return Case(title, Outcome(came, came, first, (), _RULES["multicast.delivery"], "bytes"))
+            return Case(title, Outcome(came, came, first, (), RULES["multicast.delivery"], "bytes"))
         return Case(title, agree(1))
 
     def _bytes(self, index: int, transfer: Any) -> Outcome:
@@ -233,7 +230,7 @@ class Multicast:
             hard, soft = (_say(int(row[at])) for row in both)
             return f"shared {int(addresses[at]):#x}: hardware from {hard} | model from {soft}"
 
-        return differ(both[0], both[1], _RULES["multicast.delivery"], "bytes", describe, 16)
+        return differ(both[0], both[1], RULES["multicast.delivery"], "bytes", describe, 16)
 
 
 class ClusterAddresses:
@@ -263,4 +260,4 @@ class ClusterAddresses:
         def describe(at: tuple[int, ...]) -> str:
             return f"{names[at[0]]}: hardware {int(hardware[at]):#x} | model {int(model[at]):#x}"
 
-        return Case(title, differ(hardware, model, _RULES["cluster.addresses"], "addresses", describe, 1))
+        return Case(title, differ(hardware, model, RULES["cluster.addresses"], "addresses", describe, 1))

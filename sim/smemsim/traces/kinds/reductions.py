@@ -48,7 +48,7 @@ class TmaReduce:
             after = tma_store_bytes(tm, at, **given) if operation == "store" else tma_reduce(operation, tm, at, **given)
             return np.concatenate([before[:-region] if region else before[:0], after])
 
-        model, outcome = trapped(int(a["status"][index]), "tma.reduce_types", run)
+        model, outcome = trapped(int(a["status"][index]), "reduce.types", run)
         hardware, item = self.suite.ragged("after", index), tm.type_row.itemsize
 
         def describe(where: tuple[int, ...]) -> str:
@@ -59,7 +59,7 @@ class TmaReduce:
         def title() -> str:
             return f"{operation} {tm!r}, coordinates {at}, smem_address {address:#x}"
 
-        return Case(title, outcome or differ(hardware, model, RULES["tma.reduce_values"], "bytes", describe, 4))
+        return Case(title, outcome or differ(hardware, model, RULES["reduce.values"], "bytes", describe, 4))
 
 
 class TmaLoadBytes:

@@ -1,0 +1,51 @@
+"""Where sources about Blackwell disagree and no trace decides: what the model takes, and what the other source says."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from smemsim.spec.tensor_map import TensorMapSwizzle
+
+__all__ = ["ATOM_DISPUTES", "PADDED_DISPUTE", "WIDE_HALO_DISPUTE", "Dispute"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Dispute:
+    """One disagreement: the model `takes` what `source` says, `other` says something else."""
+
+    takes: str
+    source: str
+    other: str
+
+
+_ALIGNMENT = "the PTX ISA asks for less alignment of the shared address (5.5.7: {} B)"
+ATOM_DISPUTES: dict[TensorMapSwizzle, Dispute] = {
+    TensorMapSwizzle.SWIZZLE_128B_ATOM_32B: Dispute(
+        "boxes begin on multiples of 128 B in shared memory",
+        "CUDA guide 10.29.3; measured on Hopper for the other modes",
+        _ALIGNMENT.format(32),
+    ),
+    TensorMapSwizzle.SWIZZLE_128B_ATOM_32B_FLIP_8B: Dispute(
+        "on odd 128-byte lines the 8-byte halves of each 16 bytes change places, in loads of tiles",
+        "PTX ISA 5.5.7",
+        "one simulator has it for loads only; for stores and im2col::w the model raises Unmodelled",
+    ),
+    TensorMapSwizzle.SWIZZLE_128B_ATOM_64B: Dispute(
+        "one bit of the line index takes part, two 128-byte lines repeat",
+        "PTX ISA 5.5.7, table",
+        "CUTLASS expects two bits; " + _ALIGNMENT.format(64),
+    ),
+    TensorMapSwizzle.SWIZZLE_96B: Dispute(
+        "rows lie 96 B apart, the XOR is that of 32B",
+        "PTX ISA 5.5.7 for the XOR, one simulator for the rows",
+        "another simulator leaves the mode out",
+    ),
+}
+PADDED_DISPUTE = Dispute(
+    "16U6_ALIGN16B with 128B_ATOM_64B can be stored, not loaded, and 16U4_ALIGN16B has no such swizzle",
+    "driver header",
+    "the PTX ISA allows all modes but the flip for both types",
+)
+WIDE_HALO_DISPUTE = Dispute(
+    "the wHalo pixels of im2col::w::128 lie behind each 32 pixels", "PTX ISA 5.5.5", "one simulator stores them behind all 128 pixels"
+)
