@@ -156,18 +156,19 @@ def boxes(draw, kinds=KINDS, is_store=False, data_types=tuple(BITS)):
         legal = ["64B", "128B", "128B_ATOM_32B"]
     swizzle = draw(st.sampled_from(legal))
     chunk = 128 if padded else 128 // bits  # elements at which a box may begin
-    inner = 128 if padded else chunk * draw(st.integers(1, min((WIDTH[swizzle] or 160) // 16, 256 // chunk)))
+    inner = 128 if padded else chunk * draw(st.integers(1, 2 if "::" in kind else min((WIDTH[swizzle] or 160) // 16, 256 // chunk)))
     rank = {"gather": 2}.get(kind) or draw(st.integers(3, 5) if walks else st.integers(1, 4))
     multiple = 128 if padded else 2 if bits == 4 else 1
-    dims = [multiple * draw(st.integers(1, max(1, 2 * inner // multiple)))]
+    whole = kind == "tile" and draw(st.booleans())
+    dims = [inner] if whole else [multiple * draw(st.integers(1, max(1, 2 * inner // multiple)))]
     strides, unit, extent = [], 32 if padded else 16, dims[0] * bits // 8
     steps = [draw(st.integers(1, 3)) for _ in range(rank)]
     for _ in range(rank - 1):
         strides.append(-(-extent // unit) * unit + unit * draw(st.integers(0, 1)))
-        dims.append(draw(st.integers(1, 6)))
+        dims.append(draw(st.integers(10 if whole else 1, 10 if whole else 6)))
         extent = strides[-1] * dims[-1]
     low = 0 if is_store else -inner
-    c0 = chunk * draw(st.integers(-(-low // chunk), dims[0] // chunk))
+    c0 = 0 if whole else chunk * draw(st.integers(-(-low // chunk), dims[0] // chunk))
     shape = {"data_type": data_type, "global_address": BASE, "global_dim": dims, "global_strides": strides, "element_strides": steps}
     if kind == "gather":
         tm = tiled(swizzle, **shape, box_dim=(inner, 1))
@@ -180,12 +181,11 @@ def boxes(draw, kinds=KINDS, is_store=False, data_types=tuple(BITS)):
         tile = [inner, *(draw(st.integers(1, 4)) for _ in range(rank - 1))]
         box = [inner, *(draw(st.integers((n - 1) * s + 1, n * s)) for n, s in zip(tile[1:], steps[1:], strict=True))]
         tm = tiled(swizzle, **shape, box_dim=box)
-        at = (c0, *(draw(st.integers(0 if is_store else -b, d)) for b, d in zip(box[1:], dims[1:], strict=True)))
+        at = (c0, *(draw(st.integers(0 if is_store or whole else -b, 0 if whole else d)) for b, d in zip(box[1:], dims[1:], strict=True)))
         return Box(tm, at, tile_rows(at, tile, steps), inner, bits, swizzle, data=data)
     axes = 1 if "::" in kind else rank - 2
     wide_ = "::" in kind
-    corner = {3: 6, 4: 6, 5: 6}[rank]
-    lower = [draw(st.integers(0 if is_store else -2, min(d - 1, corner))) for d in dims[1 : 1 + axes]]
+    lower = [draw(st.integers(0 if is_store else -2, d - 1)) for d in dims[1 : 1 + axes]]
     upper = [draw(st.integers(low_ - d + 1, 0 if is_store else 2)) for low_, d in zip(lower, dims[1 : 1 + axes], strict=True)]
     spans = [(a, d + b, s) for a, b, d, s in zip(lower, upper, dims[1:], steps[1:], strict=False)]
     start = tuple(draw(st.integers(a, b - 1)) for a, b, _ in spans)
@@ -217,7 +217,8 @@ def interleaved_boxes(draw, *, walks, is_store):
     """Slices of 16 or 32 bytes: dimensions are W, …, C (in slices), N."""
     size, rank = draw(st.sampled_from((16, 32))), draw(st.integers(3, 5))
     swizzle = draw(st.sampled_from(("none", "32B", "64B", "128B")))
-    dims = [draw(st.integers(1, 12)), *(draw(st.integers(1, 5)) for _ in range(rank - 1))]
+    whole = not walks and draw(st.booleans())
+    dims = [48 if whole else draw(st.integers(1, 12)), *(5 if whole else draw(st.integers(1, 5)) for _ in range(rank - 1))]
     steps = [draw(st.integers(1, 3)) for _ in range(rank)]
     strides, extent = [], dims[0] * size
     for d in dims[1:]:
@@ -226,10 +227,10 @@ def interleaved_boxes(draw, *, walks, is_store):
     shape = {"data_type": "u64", "global_address": BASE, "global_dim": dims, "global_strides": strides, "element_strides": steps,
              "interleave": f"{size}B", "swizzle": swizzle}  # fmt: skip
     if not walks:
-        box = [2 * draw(st.integers(1, 8)), *(draw(st.integers(1, 5)) for _ in range(rank - 1))]
+        box = [2 * draw(st.integers(1, 8)), *(draw(st.integers(1, 3)) for _ in range(rank - 1))]
         tile = [-(-b // s) for b, s in zip(box, steps, strict=True)]
         tile[rank - 2] = 1
-        at = tuple(draw(st.integers(0 if is_store else -2, d)) for d in dims)
+        at = tuple(draw(st.integers(0 if is_store or whole else -2, 0 if whole else d)) for d in dims)
         return Box(TensorMap.tiled(**shape, box_dim=box), at, tile_rows(at, tile, steps), tile[0], 8 * size, swizzle, step=steps[0])
     axes = rank - 2
     lower = [draw(st.integers(0 if is_store else -2, min(d - 1, 6))) for d in dims[:axes]]

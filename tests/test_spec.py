@@ -8,6 +8,7 @@ import pytest
 
 from smemsim.addressing.swizzle import swizzle
 from smemsim.spec.architectures import ARCHITECTURES
+from smemsim.spec.errata import ERRATA
 from smemsim.spec.evidence import RULES, Grade
 from smemsim.spec.findings import CODES
 from smemsim.spec.formats import FORMATS, element_format
@@ -159,6 +160,19 @@ def test_a_rule_is_graded_on_known_architectures_and_says_something(rule):
 
 def test_every_trace_is_evidence_for_some_rule():
     assert {suite for rule in RULES.values() for suite in rule.traces} == SUITES
+
+
+@pytest.mark.parametrize("erratum", ERRATA, ids=lambda e: e.topic)
+def test_an_erratum_says_who_differs_and_names_a_trace_that_exists(erratum):
+    """Without a trace it is about Blackwell or a compiler, so that nobody takes it for measured; a second trace stands in the sentence."""
+    assert [e.topic for e in ERRATA].count(erratum.topic) == 1
+    assert erratum.document
+    assert erratum.says
+    assert erratum.but
+    assert {name for name in (erratum.trace, *re.findall(r"`(\w+)`", erratum.but)) if name} <= SUITES
+    if erratum.document == "none":
+        assert erratum.trace  # what no document says must have been seen
+        assert erratum.says in ("-", "opaque")
 
 
 @pytest.mark.parametrize("suite", sorted(SUITES))

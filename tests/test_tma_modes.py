@@ -143,7 +143,7 @@ def test_the_ptx_isas_first_im2col_example_is_one_pixel_and_seven_rows_of_nine()
 )
 def test_the_ptx_isas_examples_that_start_outside_their_pixel_box_trap(dims, lower, upper, steps, at):
     tm = im2col(dims, lower=lower, upper=upper, channels=16, count=32, steps=steps)
-    with pytest.raises(HardwareTrap, match="coordinates\\[1\\] = 7.* inside the pixel box"):
+    with pytest.raises(HardwareTrap, match=r"coordinates\[1\] = 7.* inside the pixel box"):
         tma_load(tm, at, smem_address=1024)
 
 
@@ -376,3 +376,88 @@ def test_only_sm_103a_has_96b():
     for call in (tma_load, tma_store):
         with pytest.raises(SmemsimError, match="sm_103a"):
             call(tm, (0, 0), smem_address=1024, arch="sm_100a")
+
+
+def replaced(tm, **fields):
+    """A map changed by tensormap.replace on sm_103a, into what no encode call makes."""
+    raw = bytes(tm)
+    for field, value in fields.items():
+        raw = tensormap_replace(raw, field, value, arch="sm_103a")
+    return TensorMap.from_bytes(raw)
+
+
+SLICES = TensorMap.tiled(
+    data_type="u64", global_address=BASE, global_dim=(8, 4, 2), global_strides=(128, 512), box_dim=(4, 1, 1), interleave="16B"
+)
+
+
+@pytest.mark.parametrize(
+    ("tm", "at"),
+    [
+        (replaced(SLICES, swizzle_mode=4), (0, 0, 0)),
+        (replaced(tiled(global_dim=(128, 16)), swizzle_mode=4), (0, 0)),
+        (replaced(sub_byte("16U6_ALIGN16B")[0], swizzle_mode=4), (0, 0)),
+        (replaced(sub_byte("16U4_ALIGN16B")[0], swizzle_mode=4), (0, 0)),
+        (replaced(tiled(global_dim=(96, 16), box_dim=(96, 8)), swizzle_mode=4, swizzle_atomicity=1), (0, 0)),
+        (replaced(tiled(global_dim=(64, 16), box_dim=(64, 8)), swizzle_mode=2, swizzle_atomicity=1), (0, 0)),
+        (replaced(sub_byte("16U6_ALIGN16B")[0], swizzle_mode=3, swizzle_atomicity=2), (0, 0)),
+    ],
+    ids=[
+        "96B of slices",
+        "96B of 128 bytes",
+        "96B of 6 bits",
+        "96B of 4 bits",
+        "96B of 32-byte atoms",
+        "64B of 32-byte atoms",
+        "flip of 6 bits",
+    ],
+)
+def test_what_the_ptx_isa_restricts_is_not_transferred_as_if_it_were_allowed(tm, at):
+    """9.7.9.27.1.1 and table 14 of 5.5.7; a map may hold such a combination, and no document says what then happens."""
+    with pytest.raises(SmemsimError):
+        tma_load(tm, at, smem_address=1024, arch="sm_103a")
+
+
+def test_a_box_beyond_the_tensor_is_fill_however_far_its_strides_reach():
+    """Strides are below 2^40 and dimensions up to 2^31: only bytes in bounds have addresses."""
+    tm = tiled(global_dim=(128, 1 << 30), global_strides=((1 << 40) - 16,))
+    for row in (1 << 30, (1 << 31) - 8, -8, -(1 << 31)):
+        t = tma_load(tm, (0, row), smem_address=1024)
+        assert (t.global_address == -1).all()
+        assert t.transaction_bytes == 8 * 128
+    with pytest.raises(HardwareTrap) as trap:
+        tma_load(tm, (0, (1 << 30) - 1), smem_address=1024)
+    assert trap.value.cuda_error == 700
+
+
+@pytest.mark.parametrize(("mode", "rows"), [("tile::gather4", (0, 1, 1 << 30, -1)), ("tile::scatter4", (0, 1, 1 << 30, (1 << 31) - 1))])
+def test_rows_beyond_the_tensor_have_no_address_in_a_gather_either(mode, rows):
+    tm = tiled(global_dim=(128, 1 << 30), global_strides=((1 << 40) - 16,), box_dim=(128, 1))
+    t = (tma_load if mode.endswith("gather4") else tma_store)(tm, (0, *rows), smem_address=1024, mode=mode)
+    inside = [a for a in t.global_address.tolist() if a >= 0]
+    assert inside == [*range(BASE, BASE + 128), *range(BASE + (1 << 40) - 16, BASE + (1 << 40) + 112)]
+
+
+@pytest.mark.parametrize(
+    ("tm", "at", "mode"),
+    [
+        (tiled(global_dim=(128, 16), box_dim=(128, 1)), (0, 3, 5, 3, 7), "tile::scatter4"),
+        (tiled(global_dim=(128, 16), global_strides=(0,), box_dim=(128, 2)), (0, 0), "tile"),
+        (tiled(global_dim=(128, 16), global_strides=(64,), box_dim=(128, 2)), (0, 0), "tile"),
+    ],
+    ids=["a row named twice", "stride 0", "stride below the row"],
+)
+def test_no_document_says_which_of_two_stored_bytes_stays(tm, at, mode):
+    shared = np.random.default_rng(10).integers(0, 256, 2048, np.uint8)
+    with pytest.raises(Unmodelled, match=r"overlap|order|twice"):
+        tma_store_bytes(tm, at, smem_address=1024, mode=mode, shared=shared, global_=np.zeros(4096, np.uint8))
+    window, world = SharedMemory("sm_100a"), GlobalMemory()
+    window.bytes[:2048] = shared
+    world.place(np.zeros(4096, np.uint8), BASE)
+    with pytest.raises(Unmodelled, match=r"overlap|order|twice"):
+        window.tma_store(tm, at, smem_address=1024, mode=mode, to=world)
+
+
+def test_a_column_beyond_the_tensor_has_no_address_either():
+    tm = tiled(global_dim=(128, 1 << 30), global_strides=((1 << 40) - 16,))
+    assert (tma_load(tm, (128, 1 << 29), smem_address=1024).global_address == -1).all()

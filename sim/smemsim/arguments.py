@@ -18,7 +18,7 @@ def shown(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > MOST_BITS:
         return f"{value:#x}"[:20] + "…"  # decimal text of a huge integer is refused by Python itself
     try:
-        text = repr(value)
+        text = " ".join(repr(value).split())  # arrays print several lines
     except Exception:  # anybody's object
         text = f"a {type(value).__name__}"
     return text if len(text) <= 80 else text[:79] + "…"

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from typing import Any
 
 import numpy as np
 
 from smemsim.addressing import tma_loops
 from smemsim.addressing.tma import row_pitch, tile_size
+from smemsim.arguments import shown
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import InputError, Unmodelled
 from smemsim.spec.architectures import architecture
@@ -24,8 +26,9 @@ __all__ = ["Geometry", "geometry_of"]
 class Geometry:
     """`shape` and `layout` are the arrays `addressing.tma_loops` works on; the rest is what the walk over rows needs.
 
-    `mode` is the instruction's, `swizzle` the mode that is in force. `pixels` counts im2col pixels, halo apart; `first` and `axes` are
-    its spatial dimensions, `lower` and `upper` the pixel box. `row_bytes` are packed bytes of a row, as the barrier counts them.
+    `mode` is the instruction's, `swizzle` the mode that is in force. `rows` are those of a tile, or pixels, halo apart; `first` and `axes`
+    are the spatial dimensions of an im2col walk, `lower` and `upper` the pixel box. `row_bytes` are packed bytes of a row, as the barrier
+    counts them.
     """
 
     mode: str
@@ -38,7 +41,6 @@ class Geometry:
     chunk_bytes: int
     chunks: int
     rows: int
-    pixels: int
     first: int
     axes: int
     lower: np.ndarray
@@ -49,13 +51,17 @@ class Geometry:
     fill: np.ndarray  # the bytes of one element out of bounds
 
     def farthest(self, at: tuple[int, ...] | np.ndarray) -> int:
-        """Bytes from the tensor's first element to the outermost corner in bounds, of a tile at `at` or of walked rows."""
-        if isinstance(at, tuple):
-            last = [c + (n - 1) * step for c, n, step in zip(at, self.shape[2].tolist(), self.shape[3].tolist(), strict=False)]
-        else:
-            last = at.max(axis=0).tolist()
+        """Bytes from the tensor's first element to the outermost line in bounds, of a tile at `at` or of walked rows; 0 for none."""
         dims, strides = self.shape[0].tolist(), self.shape[1].tolist()
-        return sum(max(0, min(c, n - 1)) * stride for c, n, stride in zip(last[1:], dims[1:], strides[1:], strict=False))
+        if isinstance(at, tuple):
+            steps = zip(at, self.shape[2].tolist(), self.shape[3].tolist(), dims, strict=False)
+            last = [c + min(n - 1, (dim - 1 - c) // step) * step for c, n, step, dim in steps]
+            inside = all(c < dim and reached >= 0 for c, dim, reached in zip(at[1:], dims[1:], last[1:], strict=False))
+        else:
+            rows = at[((at >= 0) & (at < self.shape[0]))[:, 1:].all(axis=1)]
+            inside = len(rows) > 0
+            last = rows.max(axis=0).tolist() if inside else []
+        return sum(c * stride for c, stride in zip(last[1:], strides[1:], strict=False)) if inside else 0
 
     @property
     def row_bits(self) -> int:
@@ -86,10 +92,14 @@ class Geometry:
 def geometry_of(tm: TensorMap, mode: str | None, arch: str | None, *, is_store: bool) -> Geometry:
     """The geometry of a map for an instruction's mode; None: the mode that goes with the map."""
     known: dict[tuple[str | None, str | None, bool], Geometry] = tm.__dict__.setdefault("_geometry", {})
+    if type(mode) is not str and mode is not None:
+        raise InputError(f"mode = {shown(mode)}: needs the name of the instruction's mode, as PTX has it, or None")
+    if type(arch) is not str and arch is not None:
+        arch = architecture(arch).name
     key = (mode, arch, is_store)
     if key not in known:
         if arch is not None:
-            arch = architecture(arch).name
+            architecture(arch)
         known[key] = _build(tm, _mode_of(tm, mode, is_store=is_store), arch, is_store)
     return known[key]
 
@@ -109,73 +119,68 @@ def _mode_of(tm: TensorMap, mode: str | None, *, is_store: bool) -> str:
 
 def _build(tm: TensorMap, mode: str, arch: str | None, is_store: bool) -> Geometry:
     _check_bits(tm, arch)
-    row = tm.type_row
+    row, slices = tm.type_row, bool(tm.interleave)
     swizzle = _swizzle_in_force(tm, arch, mode, is_store=is_store)
-    slices = bool(tm.interleave)
     unit_bits = 128 * int(tm.interleave) if slices else row.bits
-    rank = tm.rank
-    shape = np.ones((4, 5), np.int64)
-    shape[1] = 0
-    shape[0, :rank] = tm.global_dim
-    shape[1, 0], shape[1, 1:rank] = unit_bits // 8, tm.global_strides
-    shape[3, :rank] = tm.element_strides
-    first, axes, pixels = 0, 0, 0
-    lower, upper = np.zeros((2, 5), np.int64)
+    shape, box = _shape(tm, unit_bits), _pixel_box(tm)
     if tm.call == "tiled":
-        tile = [tile_size(box, step) for box, step in zip(tm.box_dim, tm.element_strides, strict=True)]
-        if slices:
-            tile[rank - 2] = 1  # one plane of channel slices at a time
-        else:
-            tile[0] = tm.box_dim[0]
-            shape[3, 0] = 1
-        elements = tile[0]
-        rows = GATHERED_ROWS if mode in ("tile::gather4", "tile::scatter4") else math.prod(tile[1:])
-        shape[2, :rank] = tile
+        elements, rows = int(shape[2, 0]), math.prod(shape[2, 1:].tolist())
+        rows = GATHERED_ROWS if mode in ("tile::gather4", "tile::scatter4") else rows
     else:
         elements = 1 if slices else tm.channels_per_pixel  # an interleaved pixel is one slice, whatever channels_per_pixel says
-        first = 0 if slices else 1
-        wide = tm.call == "im2col_wide"
-        axes = 1 if wide else rank - 2
-        corners = (
-            ((tm.pixel_box_lower_corner_width,), (tm.pixel_box_upper_corner_width,))
-            if wide
-            else (tm.pixel_box_lower_corner, tm.pixel_box_upper_corner)
-        )
-        for axis in range(axes):
-            lower[first + axis] = corners[0][axis]
-            upper[first + axis] = tm.global_dim[first + axis] + corners[1][axis]
-        pixels = rows = LIMITS.wide_pixels if mode == "im2col::w::128" else tm.pixels_per_column
-        shape[3, 0] = shape[3, 0] if slices else 1
-    row_bytes = elements * unit_bits // 8
-    chunk_bytes = CHUNK_BYTES.get(row.code, 16)
+        rows = LIMITS.wide_pixels if mode == "im2col::w::128" else tm.pixels_per_column
+    row_bytes, chunk_bytes = elements * unit_bits // 8, CHUNK_BYTES.get(row.code, 16)
     chunks = -(-row_bytes // chunk_bytes)
     pitch = 16 * chunks if slices else row_pitch(16 * chunks, swizzle.width)
     flip = int(swizzle.swizzle is Swizzle.B128_ATOM_32B_FLIP_8B)
-    layout = np.array([chunks, chunk_bytes, pitch, swizzle.mask, swizzle.shift, flip, unit_bits, int(slices), int(is_store)], np.int64)
-    fill = np.frombuffer(row.nan_fill if tm.oob_fill else bytes(max(row.itemsize, 1)), np.uint8)
-    to_tf32 = row.to_tf32 and not is_store
-    is_far = sum(tm.global_strides) >> 30 > 0
     return Geometry(
+        **box,
         mode=mode,
         swizzle=swizzle,
         shape=shape,
-        layout=layout,
+        layout=np.array([chunks, chunk_bytes, pitch, swizzle.mask, swizzle.shift, flip, unit_bits, int(slices), int(is_store)], np.int64),
         elements=elements,
         unit_bits=unit_bits,
         row_bytes=row_bytes,
         chunk_bytes=chunk_bytes,
         chunks=chunks,
         rows=rows,
-        pixels=pixels,
-        first=first,
-        axes=axes,
-        lower=lower,
-        upper=upper,
         inner_multiple=_inner_multiple(tm, arch, is_store),
-        is_far=is_far,
-        to_tf32=to_tf32,
-        fill=fill,
+        is_far=sum(tm.global_strides) >> 30 > 0,
+        to_tf32=row.to_tf32 and not is_store,
+        fill=np.frombuffer(row.nan_fill if tm.oob_fill else bytes(max(row.itemsize, 1)), np.uint8),
     )
+
+
+def _shape(tm: TensorMap, unit_bits: int) -> np.ndarray:
+    """Dimensions, byte strides, tile and element strides (4 x 5), as `tma_loops` takes them."""
+    rank, slices = tm.rank, bool(tm.interleave)
+    shape = np.ones((4, 5), np.int64)
+    shape[0, :rank] = tm.global_dim
+    shape[1] = 0
+    shape[1, 0], shape[1, 1:rank] = unit_bits // 8, tm.global_strides
+    shape[3, :rank] = tm.element_strides
+    if not slices:
+        shape[3, 0] = 1  # dimension 0's element stride is ignored
+    if tm.call == "tiled":
+        shape[2, :rank] = [tile_size(box, step) for box, step in zip(tm.box_dim, tm.element_strides, strict=True)]
+        if slices:
+            shape[2, rank - 2] = 1  # one plane of channel slices at a time
+        else:
+            shape[2, 0] = tm.box_dim[0]
+    return shape
+
+
+def _pixel_box(tm: TensorMap) -> dict[str, Any]:
+    """The spatial axes of an im2col walk, and the box its base pixel stays in."""
+    box: dict[str, Any] = {"first": 0, "axes": 0, "lower": np.zeros(5, np.int64), "upper": np.zeros(5, np.int64)}
+    if tm.call != "tiled":
+        box["first"] = 0 if tm.interleave else 1
+        box["axes"] = 1 if tm.is_im2col_wide else tm.rank - 2  # the wide modes walk W, then N
+        for axis, (lower, upper) in enumerate(zip(*tm.pixel_box, strict=True)):
+            i = box["first"] + axis
+            box["lower"][i], box["upper"][i] = lower, tm.global_dim[i] + upper
+    return box
 
 
 def _inner_multiple(tm: TensorMap, arch: str | None, is_store: bool) -> int:

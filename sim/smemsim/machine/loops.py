@@ -31,7 +31,7 @@ def load_words(lines, c0, shape, layout, smem_address, out, out_begin, tensor, t
     chunks, pitch, mask, shift = layout[0], layout[2], layout[3], layout[4]
     first, _ = chunk_place(c0, 0, shape, layout)
     position = writer
-    whole_lines = chunks == 8 and pitch == 128
+    whole_lines = chunks == 8 and pitch == 128 and shape[3, 0] == 1  # slices may be apart in global memory
     for n in range(len(lines)):
         base = smem_address + n * pitch
         if whole_lines:  # the common case: one XOR a row, and a constant number of chunks, which is unrolled

@@ -157,16 +157,16 @@ def _walk(g: Geometry, at: tuple[int, ...], extra: tuple[int, ...], rank: int) -
         halo, moved = extra
         start[g.first] += moved
         lower, upper = lower + moved, upper + moved  # only the entry of W is looked at
-        count += halo * (g.pixels // HALO_EVERY if g.mode.endswith("::128") else 1)
+        count += halo * (g.rows // HALO_EVERY if g.mode.endswith("::128") else 1)
     else:
         offset[g.first : g.first + g.axes] = extra
     rows = np.empty((count, 5), np.int64)
     walk = (g.first, g.axes, lower, upper, g.shape[3], rank - 1)
     if g.mode == "im2col::w::128" and extra[0]:
         # After every 32 pixels come wHalo more, which the walk over pixels does not use up (PTX ISA 5.5.5.2).
-        line = np.empty((g.pixels + extra[0], 5), np.int64)
+        line = np.empty((g.rows + extra[0], 5), np.int64)
         tma_loops.im2col_rows(start, offset, *walk, line)
-        groups = [line[i : i + HALO_EVERY + extra[0]] for i in range(0, g.pixels, HALO_EVERY)]
+        groups = [line[i : i + HALO_EVERY + extra[0]] for i in range(0, g.rows, HALO_EVERY)]
         return np.concatenate(groups)
     tma_loops.im2col_rows(start, offset, *walk, rows)
     return rows

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from smemsim.descriptors.tensor_map import TensorMap
-from smemsim.errors import HardwareTrap, InputError
+from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.machine.geometry import Geometry
 from smemsim.spec.architectures import architecture
-from smemsim.spec.tensor_map import LIMITS, Interleave, TensorMapDataType, TensorMapSwizzle
-from smemsim.spec.transfers import BLACKWELL_MODES, HALO_LIMITS
+from smemsim.spec.tensor_map import LIMITS, SWIZZLE_ARCHITECTURES, Interleave, TensorMapDataType, TensorMapSwizzle
+from smemsim.spec.transfers import BLACKWELL_MODES, ENCODE_CALLS, HALO_LIMITS, MAP_OF_MODE
 from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
 
 __all__ = ["check_coordinates", "check_global", "check_map", "check_smem_address", "check_window"]
@@ -28,9 +28,12 @@ def check_map(tm: TensorMap, g: Geometry, arch: str | None, *, is_store: bool) -
         if g.mode in BLACKWELL_MODES and arch is not None and architecture(arch).instruction == "wgmma":
             raise InputError(f"mode = {g.mode!r}: {arch} has no such instruction; it needs sm_100a")
         known[key] = next(_map_traps(tm, g, arch, is_store), None)
+        hopper = tm.type_row.sm90 and (arch == "sm_90a" or tm.swizzle not in SWIZZLE_ARCHITECTURES)
+        if known[key] is None and not hopper and (broken := tm.broken_on(arch)):
+            raise Unmodelled(f"no driver makes such a map ({broken[0]}); what a transfer does with it is not known")
     trap = known[key]
     if trap is not None:
-        raise trap
+        raise HardwareTrap(trap.reason, cuda_error=trap.cuda_error)
 
 
 def _illegal(reason: str) -> HardwareTrap:
@@ -38,12 +41,9 @@ def _illegal(reason: str) -> HardwareTrap:
 
 
 def _map_traps(tm: TensorMap, g: Geometry, arch: str | None, is_store: bool) -> Iterator[HardwareTrap]:
-    row, what = tm.type_row, "a store" if is_store else "a load"
-    wanted = {"tile": "tiled", "im2col": "im2col", "im2col_no_offs": "im2col"}.get(g.mode, "im2col_wide" if "::w" in g.mode else "tiled")
-    if tm.call != wanted:
-        yield _illegal(
-            f"mode {g.mode} through a map of cuTensorMapEncode{ {'tiled': 'Tiled', 'im2col': 'Im2col'}.get(tm.call, 'Im2colWide') }"
-        )
+    row = tm.type_row
+    if tm.call != (wanted := MAP_OF_MODE[g.mode]):
+        yield _illegal(f"mode {g.mode} needs a map of {ENCODE_CALLS[wanted]}, this one is of {ENCODE_CALLS[tm.call]}")
     for i, n in enumerate(tm.global_dim):
         if n > LIMITS.max_usable_dim:
             yield _illegal(
@@ -75,7 +75,7 @@ def _map_traps(tm: TensorMap, g: Geometry, arch: str | None, is_store: bool) -> 
     if row.code is TensorMapDataType.U4_ALIGN16B and is_store:
         yield _illegal(f"{row.code.name} cannot be stored: it exists for loads only")
     if row.swizzles and not is_store and tm.swizzle is TensorMapSwizzle.SWIZZLE_128B_ATOM_64B:
-        yield _illegal(f"{row.code.name} with {tm.swizzle.name} cannot be loaded: the driver's header has it for stores only ({what})")
+        yield _illegal(f"{row.code.name} with {tm.swizzle.name} cannot be loaded: the driver's header has it for stores only")
     alignment = LIMITS.address_alignment_32b if tm.interleave is Interleave.INTERLEAVE_32B else LIMITS.address_alignment
     if tm.global_address % alignment:
         yield HardwareTrap(f"global_address = {tm.global_address:#x}: needs a multiple of {alignment} B", cuda_error=MISALIGNED_ADDRESS)

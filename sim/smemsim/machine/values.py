@@ -100,9 +100,9 @@ def tma_reduce(
     if not isinstance(tm, TensorMap):
         raise InputError(f"tm: needs a TensorMap, not {type(tm).__name__}")
     kind = tensor_reduction(operation, tm.data_type)
-    if mode == "tile::scatter4":
-        raise Unmodelled("reductions in mode tile::scatter4: ptxas takes them, the PTX ISA does not list them, nobody has run one")
     transfer = tma_store(tm, coordinates, smem_address=smem_address, mode=mode, arch=arch)
+    if transfer.geometry.mode == "tile::scatter4":
+        raise Unmodelled("reductions in mode tile::scatter4: ptxas takes them, the PTX ISA does not list them, nobody has run one")
     memory, tensor = _byte_array("shared", shared), _byte_array("global_", global_).copy()
     _check_shared(transfer, len(memory))
     check_covered(transfer, tm.global_address, len(tensor), "global_")

@@ -4,11 +4,37 @@ from __future__ import annotations
 
 from smemsim.spec.tensor_map import TensorMapDataType
 
-__all__ = ["BLACKWELL_MODES", "CHUNK_BYTES", "GATHERED_ROWS", "HALO_EVERY", "HALO_LIMITS", "LOAD_MODES", "STORE_MODES"]
+__all__ = [
+    "BLACKWELL_MODES",
+    "CHUNK_BYTES",
+    "ENCODE_CALLS",
+    "GATHERED_ROWS",
+    "HALO_EVERY",
+    "HALO_LIMITS",
+    "LOAD_MODES",
+    "MAP_OF_MODE",
+    "STORE_MODES",
+]
 
 LOAD_MODES = ("tile", "im2col", "tile::gather4", "im2col::w", "im2col::w::128")
 STORE_MODES = ("tile", "im2col_no_offs", "tile::scatter4")
 BLACKWELL_MODES = ("tile::gather4", "tile::scatter4", "im2col::w", "im2col::w::128")
+
+# Which encode call's maps a mode takes: any other traps (measured for tile and im2col: trace tma_mode_traps).
+MAP_OF_MODE = {
+    "tile": "tiled",
+    "tile::gather4": "tiled",
+    "tile::scatter4": "tiled",
+    "im2col": "im2col",
+    "im2col_no_offs": "im2col",
+    "im2col::w": "im2col_wide",
+    "im2col::w::128": "im2col_wide",
+}
+ENCODE_CALLS = {
+    "tiled": "cuTensorMapEncodeTiled",
+    "im2col": "cuTensorMapEncodeIm2col",
+    "im2col_wide": "cuTensorMapEncodeIm2colWide",
+}
 
 # Operands of the wide modes: (wHalo, wOffset), exclusive upper ends.
 HALO_LIMITS = {"im2col::w": (512, 32), "im2col::w::128": (32, 32)}

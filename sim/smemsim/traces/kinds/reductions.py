@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from smemsim.descriptors.tensor_map import TensorMap
+from smemsim.errors import InputError
 from smemsim.machine.values import tma_load_bytes, tma_reduce, tma_store_bytes
+from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import RULES
 from smemsim.traces.format import Suite
 from smemsim.traces.kinds.common import trapped
@@ -15,6 +17,14 @@ from smemsim.traces.kinds.transfer import COLUMNS, MODES
 from smemsim.traces.outcome import Case, differ
 
 __all__ = ["TmaLoadBytes", "TmaReduce"]
+
+
+def _window(suite: Suite, index: int, fill: int) -> np.ndarray:
+    """Shared memory from address 0 to the window's end, as the probe filled it."""
+    end, most = int(suite.arrays["window_end"][index]), architecture(suite.arch).shared_end
+    if not 0 <= end <= most:
+        raise InputError(f"window_end = {end:#x}: {suite.arch} has windows up to {most:#x}")
+    return np.full(end, fill, np.uint8)
 
 
 def _transfer(suite: Suite, index: int) -> tuple[TensorMap, tuple[int, ...], int]:
@@ -39,7 +49,7 @@ class TmaReduce:
         tm, at, address = _transfer(self.suite, index)
         operation, region = str(a["operation"][index]), int(a["region"][index])
         operand, before = self.suite.ragged("operand", index), self.suite.ragged("before", index)
-        shared = np.full(int(a["window_end"][index]), 0xC3, np.uint8)  # what the probe filled the window with
+        shared = _window(self.suite, index, 0xC3)
         shared[address : address + len(operand)] = operand
         given: dict[str, Any] = {"smem_address": address, "shared": shared, "global_": before[-region:]}
         given |= {"mode": MODES["store", int(a["im2col"][index])], "arch": self.suite.arch}
@@ -79,7 +89,7 @@ class TmaLoadBytes:
         im2col = int(a["im2col"][index])
         offsets = tuple(a["im2col_offsets"][index][: tm.rank - 2].tolist()) if im2col else ()
         tensor, hardware = self.suite.ragged("tensor", index), self.suite.ragged("image", index)
-        shared = np.full(int(a["window_end"][index]), 0xA5, np.uint8)  # what the probe filled the window with
+        shared = _window(self.suite, index, 0xA5)
 
         def run() -> np.ndarray:
             given: dict[str, Any] = {"smem_address": address, "shared": shared, "global_": tensor, "im2col_offsets": offsets}
