@@ -14,6 +14,7 @@ import shlex
 import subprocess
 import sys
 
+from smemsim.spec.disputes import DISPUTES
 from smemsim.spec.errata import ERRATA
 from smemsim.spec.evidence import RULES
 
@@ -79,6 +80,11 @@ def errata() -> str:
     return table(("topic", "document", "says", "but", "trace"), rows)
 
 
+def disputes() -> str:
+    rows = [(topic, d.takes, d.source, d.other) for topic, d in DISPUTES.items()]
+    return table(("Blackwell only", "the model", "after", "but"), rows)
+
+
 def suites() -> str:
     rows = []
     for path in sorted((ROOT / "golden").rglob("manifest.json")):
@@ -104,6 +110,7 @@ def wanted() -> dict[pathlib.Path, str]:
         ("replay", "\n" + console("replay golden/") + "\n"),
         ("evidence", "\n" + evidence() + "\n"),
         ("errata", "\n" + errata() + "\n"),
+        ("disputes", "\n" + disputes() + "\n"),
     ):
         text = replaced(text, name, block)
     return {readme: text, golden: replaced(golden.read_text(), "suites", suites()), **pictures(text)}

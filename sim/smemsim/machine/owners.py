@@ -55,7 +55,7 @@ class Owners:
             entry = self._chunks[chunk]
             if entry < SPLIT:
                 if self._used == len(self._bytes):
-                    self._bytes = np.concatenate([self._bytes, np.zeros_like(self._bytes)])
+                    self._make_room()
                 owner = np.stack(self.of(16 * chunk + np.arange(16)), axis=-1)
                 self._bytes[self._used] = owner
                 self._chunks[chunk] = entry = SPLIT | np.uint64(self._used)
@@ -63,6 +63,15 @@ class Owners:
             mine = at >> 4 == chunk
             kept = self._bytes[int(entry & np.uint64(0xFFFFFFFF))]
             kept[at[mine] & 15, 0], kept[at[mine] & 15, 1] = writer, places[mine]
+
+    def _make_room(self) -> None:
+        """Drop what belongs to chunks that were written as a whole since, and double the room when that is less than half of it."""
+        split = np.flatnonzero(self._chunks >= SPLIT)
+        kept = self._bytes[(self._chunks[split] & np.uint64(0xFFFFFFFF)).astype(np.int64)]
+        self._bytes = np.zeros((len(self._bytes) * (2 if 2 * len(split) > len(self._bytes) else 1), 16, 2), np.uint32)
+        self._bytes[: len(split)] = kept
+        self._chunks[split] = SPLIT | np.arange(len(split), dtype=np.uint64)
+        self._used = len(split)
 
     def load(self, transfer: Transfer, words: np.ndarray, begin: int, region: Region, writer: int) -> None:
         """Move a load's bytes into `words` (shared memory from address `begin` on) and note who they belong to."""

@@ -84,8 +84,6 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum("tf32 bit left behind by tensormap.replace", "PTX ISA 9.7.9.28", "elemtype sets the type",
             "elemtype only ever sets that bit; with a type other than FLOAT32 and FLOAT32_FTZ every load then traps (715, trace `tma_edited`)", "tensormap_replace"),
     Erratum("global_stride in tensormap.replace", "ptxas 12.3, 12.4", "the operand counts 16 B", "from 12.5 on it counts bytes, as the PTX ISA says"),
-    Erratum("storage of the im2col::w::128 halo", "PTX ISA 5.5.5", "after every 32 pixels", "one simulator stores it behind all pixels; the model follows the PTX ISA"),
-    Erratum("16U6 with 128B_ATOM_64B", "PTX ISA 5.5.7", "legal", "the driver's header has it for stores only; the model follows the header"),
     Erratum("SBO of 128B_ATOM_32B MN-major", "PTX ISA 9.7.16.4.1", "next 8 columns", "compilers step 4 columns of K"),
 )
 # fmt: on
