@@ -10,7 +10,7 @@ from smemsim.descriptors.tensor_map_arguments import Arguments
 from smemsim.descriptors.tensor_map_rule import Target
 from smemsim.descriptors.tensor_map_rules import inner, inner_shown
 from smemsim.spec.architectures import ARCHITECTURES
-from smemsim.spec.disputes import ATOM_DISPUTES, PADDED_DISPUTE, WIDE_HALO_DISPUTE, Dispute
+from smemsim.spec.disputes import ATOM_DISPUTES, PADDED_DISPUTE, WIDE_HALO_DISPUTE, WIDE_STEP_DISPUTE, Dispute
 from smemsim.spec.findings import CODES, Finding, Severity
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.tensor_map import LIMITS, SWIZZLES, WIDE_IS_IM2COL, Im2colWideMode, Interleave, TensorMapSwizzle
@@ -76,6 +76,8 @@ def _disputed(a: Arguments, at: Target) -> Iterator[Finding]:
         found.append(("data_type", PADDED_DISPUTE))
     if a.mode is Im2colWideMode.W128 and at.arch not in WIDE_IS_IM2COL:
         found.append(("mode", WIDE_HALO_DISPUTE))
+    if a.mode is not None and at.arch not in WIDE_IS_IM2COL and a.element_strides[-1] != 1:
+        found.append(("element_strides", WIDE_STEP_DISPUTE))
     for where, dispute in found:
         yield _finding(
             "T205",

@@ -53,6 +53,9 @@ class Geometry:
     def farthest(self, at: tuple[int, ...] | np.ndarray) -> int:
         """Bytes from the tensor's first element to the outermost line in bounds, of a tile at `at` or of walked rows; 0 for none."""
         dims, strides = self.shape[0].tolist(), self.shape[1].tolist()
+        c0 = 0 if self.walks_inside else at[0] if isinstance(at, tuple) else int(at[0, 0])
+        if c0 >= dims[0] or c0 + self.elements * int(self.shape[3, 0]) <= 0:
+            return 0
         if isinstance(at, tuple):
             steps = zip(at, self.shape[2].tolist(), self.shape[3].tolist(), dims, strict=False)
             last = [c + min(n - 1, (dim - 1 - c) // step) * step for c, n, step, dim in steps]
@@ -94,8 +97,6 @@ def geometry_of(tm: TensorMap, mode: str | None, arch: str | None, *, is_store: 
     known: dict[tuple[str | None, str | None, bool], Geometry] = tm.__dict__.setdefault("_geometry", {})
     if type(mode) is not str and mode is not None:
         raise InputError(f"mode = {shown(mode)}: needs the name of the instruction's mode, as PTX has it, or None")
-    if type(arch) is not str and arch is not None:
-        arch = architecture(arch).name
     key = (mode, arch, is_store)
     if key not in known:
         if arch is not None:

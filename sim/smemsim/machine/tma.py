@@ -15,7 +15,7 @@ from smemsim.errors import HardwareTrap, InputError
 from smemsim.machine.geometry import Geometry, geometry_of
 from smemsim.machine.transfer import Transfer
 from smemsim.machine.traps import check_coordinates, check_global, check_map, check_smem_address, check_window
-from smemsim.spec.architectures import ARCHITECTURES
+from smemsim.spec.architectures import ARCHITECTURES, architecture
 from smemsim.spec.tensor_map import LIMITS, corner_bits
 from smemsim.spec.transfers import GATHERED_ROWS, HALO_EVERY
 from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION
@@ -113,6 +113,8 @@ def _transfer(
         raise InputError(f"tm: needs a TensorMap, not {type(tm).__name__}; TensorMap.from_bytes reads the 128 bytes of one")
     end = shared_end if shared_end is SHARED_END else _address("shared_end", shared_end)
     address = _address("smem_address", smem_address)
+    if type(arch) is not str and arch is not None:
+        arch = architecture(arch).name
     g = geometry_of(tm, mode, arch, is_store=is_store)
     at = _coordinates(tm, g, coordinates)
     check_map(tm, g, arch, is_store=is_store)

@@ -6,7 +6,7 @@ import dataclasses
 
 from smemsim.spec.tensor_map import TensorMapSwizzle
 
-__all__ = ["ATOM_DISPUTES", "DISPUTES", "PADDED_DISPUTE", "WIDE_HALO_DISPUTE", "Dispute"]
+__all__ = ["ATOM_DISPUTES", "DISPUTES", "PADDED_DISPUTE", "WIDE_HALO_DISPUTE", "WIDE_STEP_DISPUTE", "Dispute"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,9 +49,15 @@ PADDED_DISPUTE = Dispute(
 WIDE_HALO_DISPUTE = Dispute(
     "the wHalo pixels of im2col::w::128 lie behind each 32 pixels", "PTX ISA 5.5.5", "one simulator stores them behind all 128 pixels"
 )
+WIDE_STEP_DISPUTE = Dispute(
+    "im2col::w steps N by its element stride",
+    "one simulator, and im2col on Hopper (trace tma_im2col)",
+    "the PTX ISA (5.5.5.2) names the stride of W alone",
+)
 
 DISPUTES: dict[str, Dispute] = {
     **{code.name: dispute for code, dispute in ATOM_DISPUTES.items()},
     "16U6_ALIGN16B, 16U4_ALIGN16B": PADDED_DISPUTE,
     "im2col::w::128": WIDE_HALO_DISPUTE,
+    "im2col::w with an element stride of N": WIDE_STEP_DISPUTE,
 }
