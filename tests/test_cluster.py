@@ -112,3 +112,25 @@ def test_bytes_that_nobody_placed_and_bytes_of_the_system_are_explained():
 def test_a_cluster_has_1_to_16_ctas(size):
     with pytest.raises(InputError, match="size"):
         Cluster(size)
+
+
+@pytest.mark.parametrize("value", ["abc", 1j, np.datetime64("2020-01-01"), None, [object()]])
+def test_what_is_no_array_of_plain_numbers_is_not_placed(value):
+    with pytest.raises(InputError, match="array"):
+        GlobalMemory().place(value)
+
+
+@pytest.mark.parametrize("address", [None, "x", 1.5, float("nan"), [], np.zeros(2)])
+def test_an_address_that_is_no_number_is_explained(address):
+    memory, _ = world()
+    for call in (memory.find, memory.region, lambda a: memory.span(a, 1)):
+        with pytest.raises(InputError, match="address"):
+            call(address)
+
+
+def test_a_copy_needs_a_global_memory():
+    shared = SharedMemory(size=4096)
+    with pytest.raises(InputError, match="GlobalMemory"):
+        shared.bulk_load(0x500, 0x10000, 16, mbar=0x400, source=None)
+    with pytest.raises(InputError, match="GlobalMemory"):
+        shared.bulk_store(0x500, 0x10000, 16, to=None)

@@ -131,11 +131,21 @@ def test_a_load_that_fails_changes_nothing(loaded):
     assert len(shared.writers) == 1
 
 
-@pytest.mark.parametrize(("address", "size"), [(BEGIN - 1, 1), (END, 1), (END - 1, 2), (0, 1 << 20)])
-def test_threads_fault_outside_the_window(address, size):
+@pytest.mark.parametrize(("address", "size"), [(END, 1), (END - 1, 2), (BEGIN, 1 << 20)])
+def test_threads_fault_past_the_window(address, size):
     with pytest.raises(HardwareTrap, match="not inside the window 0x400 to 0x39000") as trap:
         SharedMemory().write(address, bytes(size))
     assert trap.value.cuda_error == 700
+
+
+@pytest.mark.parametrize("address", [0, BEGIN - 1])
+def test_nobody_knows_what_the_system_keeps_below_the_window(address):
+    shared = SharedMemory()
+    for call in (lambda: shared.write(address, b"1"), lambda: shared.peek(address, 1)):
+        with pytest.raises(Unmodelled, match="below 0x400"):
+            call()
+    with pytest.raises(InputError, match="not in the window"):
+        shared.owner(address)
 
 
 @pytest.mark.parametrize(("size", "end"), [(0, 0x400), (1, 0x480), (128, 0x480), (129, 0x500), (END - BEGIN, END)])

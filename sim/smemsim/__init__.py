@@ -19,14 +19,17 @@ if TYPE_CHECKING:
     from smemsim.descriptors.tensor_map_replace import build_sequence, tensormap_replace
     from smemsim.descriptors.tensor_map_verdict import TENSOR_MAP_RULES
     from smemsim.errors import HardwareTrap, InputError, SmemsimError, TensorMapError, TraceError, Unmodelled
-    from smemsim.machine.bulk import bulk_copy, bulk_prefetch, bulk_reduce
-    from smemsim.machine.cluster import ClusterAddress, mapa, multicast
+    from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce
+    from smemsim.machine.cluster import ClusterAddress, Delivery, mapa, multicast
     from smemsim.machine.cluster_memory import Cluster
-    from smemsim.machine.memory import SharedMemory
+    from smemsim.machine.memory import Operand, SharedMemory
     from smemsim.machine.region import GlobalMemory
     from smemsim.machine.tma import tma_load, tma_prefetch, tma_store
     from smemsim.machine.transfer import Transfer
     from smemsim.machine.values import tma_load_bytes, tma_reduce, tma_store_bytes
+    from smemsim.spec.bulk import BULK_TRAPS
+    from smemsim.spec.disputes import DISPUTES
+    from smemsim.spec.errata import ERRATA
     from smemsim.spec.evidence import RULES, Grade
     from smemsim.spec.findings import Finding, Severity
     from smemsim.spec.swizzles import Swizzle
@@ -47,14 +50,18 @@ _HOMES = {
     "build_sequence": "descriptors.tensor_map_replace",
     "tensormap_replace": "descriptors.tensor_map_replace",
     "TENSOR_MAP_RULES": "descriptors.tensor_map_verdict",
+    "BulkTransfer": "machine.bulk",
+    "bulk_bytes": "machine.bulk",
     "bulk_copy": "machine.bulk",
     "bulk_prefetch": "machine.bulk",
     "bulk_reduce": "machine.bulk",
     "Cluster": "machine.cluster_memory",
     "ClusterAddress": "machine.cluster",
+    "Delivery": "machine.cluster",
     "mapa": "machine.cluster",
     "multicast": "machine.cluster",
     "GlobalMemory": "machine.region",
+    "Operand": "machine.memory",
     "SharedMemory": "machine.memory",
     "tma_load": "machine.tma",
     "tma_prefetch": "machine.tma",
@@ -63,6 +70,9 @@ _HOMES = {
     "tma_load_bytes": "machine.values",
     "tma_reduce": "machine.values",
     "tma_store_bytes": "machine.values",
+    "BULK_TRAPS": "spec.bulk",
+    "DISPUTES": "spec.disputes",
+    "ERRATA": "spec.errata",
     "RULES": "spec.evidence",
     "Grade": "spec.evidence",
     "Finding": "spec.findings",
@@ -71,16 +81,22 @@ _HOMES = {
 }
 
 __all__ = [
+    "BULK_TRAPS",
+    "DISPUTES",
+    "ERRATA",
     "RULES",
     "TENSOR_MAP_RULES",
+    "BulkTransfer",
     "Cluster",
     "ClusterAddress",
+    "Delivery",
     "Finding",
     "GlobalMemory",
     "Grade",
     "HardwareTrap",
     "InputError",
     "LboMode",
+    "Operand",
     "Severity",
     "SharedMemory",
     "SmemDescriptor",
@@ -92,6 +108,7 @@ __all__ = [
     "Transfer",
     "Unmodelled",
     "build_sequence",
+    "bulk_bytes",
     "bulk_copy",
     "bulk_prefetch",
     "bulk_reduce",
@@ -117,4 +134,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted([*__all__, "__version__", "__doc__", "__file__", "__path__"])

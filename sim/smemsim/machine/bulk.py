@@ -93,7 +93,7 @@ def bulk_copy(
     in a cluster: a low int is CTA 0's. `shared_end` is the end of every CTA's window; a copy also runs below its first user byte
     (0x400 on sm_90a), into and out of what the system keeps there.
 
-    Raises InputError for a direction, place or barrier that the instruction does not have; HardwareTrap (see `BULK_TRAPS`) for an
+    Raises InputError for a direction, place or barrier that the instruction does not have; HardwareTrap (see `smemsim.BULK_TRAPS`) for an
     address off its alignment (716), bytes past the executing CTA's window (700) or past another's (719); Unmodelled where nobody knows.
     Measured on sm_90a: traces bulk_copies, bulk_traps. Where a barrier of another rank than the destination's is named, they show that
     this one is not credited.

@@ -106,6 +106,8 @@ def multicast(
         raise InputError(f"cluster_size = {size}: a cluster has at most {BULK_LIMITS.most_ctas} CTAs")
     rank_in("cta_rank", cta_rank, size)
     count = whole("transaction_bytes", transaction_bytes, minimum=0, wanted="a number of bytes")
+    if count >= BULK_LIMITS.size_end:
+        raise InputError(f"transaction_bytes = {count}: an mbarrier counts less than 2^20 bytes")
     group = whole("cta_group", cta_group, wanted="1 or 2")
     if group not in {1, 2} or (group == 2 and size % 2):
         raise InputError(f"cta_group = {group} in a cluster of {size}: needs 1, or 2 in a cluster of whole pairs")

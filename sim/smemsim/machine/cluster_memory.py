@@ -31,9 +31,10 @@ class Cluster:
     """
 
     def __init__(self, size: int, arch: str = "sm_90a", *, shared_bytes: int | None = None) -> None:
-        count = whole("size", size, minimum=1, wanted=f"1 to {BULK_LIMITS.most_ctas} CTAs")
-        if count > BULK_LIMITS.most_ctas:
-            raise InputError(f"size = {count}: a cluster has 1 to {BULK_LIMITS.most_ctas} CTAs")
+        wanted = f"a number of CTAs from 1 to {BULK_LIMITS.most_ctas}"
+        count = whole("size", size, wanted=wanted)
+        if not 1 <= count <= BULK_LIMITS.most_ctas:
+            raise InputError(f"size = {count}: needs {wanted}")
         self.windows = tuple(SharedMemory(arch, size=shared_bytes) for _ in range(count))
 
     def __len__(self) -> int:

@@ -95,7 +95,11 @@ class Operand:
 
 
 class SharedMemory:
-    """One CTA's shared window with owners: half a byte of bookkeeping a byte, for chunks of 16 bytes that one writer has written."""
+    """One CTA's shared window with owners: half a byte of bookkeeping a byte, for chunks of 16 bytes that one writer has written.
+
+    `size` is what the kernel asks for, in bytes; before it lies what the system keeps (the first KiB on sm_90a), so that the window is
+    `begin` to `end` in `.shared` addresses. Without it the largest window of the architecture.
+    """
 
     def __init__(self, arch: str = "sm_90a", *, size: int | None = None) -> None:
         machine = architecture(arch)
@@ -113,7 +117,8 @@ class SharedMemory:
 
     def _span(self, address: int, size: int) -> slice:
         address = whole("address", address)
-        if not self.begin <= address <= address + size <= self.end:
+        self._check_begin(address)
+        if address + size > self.end:
             raise HardwareTrap(
                 f"shared bytes {address:#x} to {address + size:#x} are not inside the window {self.begin:#x} to {self.end:#x}",
                 cuda_error=ILLEGAL_ADDRESS,
@@ -132,7 +137,6 @@ class SharedMemory:
 
     def peek(self, address: int, size: int) -> np.ndarray:
         """A copy of `size` bytes from `address` on."""
-        self._check_begin(whole("address", address))
         span = self._span(address, whole("size", size, minimum=0))
         return self.bytes[span].copy()
 
@@ -178,12 +182,13 @@ class SharedMemory:
         self._check_begin(smem_address)
         region = self._tensor(transfer, to)
         reduce_bytes(transfer, op, kind, self._memory, self.begin, region.data, region.begin)
-        return transfer
+        return dataclasses.replace(transfer, operation=str(op))
 
     def bulk_load(self, smem_address: int, global_address: int, size: int, *, mbar: int, source: GlobalMemory) -> BulkTransfer:
         """`cp.async.bulk.shared::cta.global`: copy from `source` into this window. Raises as `smemsim.bulk_copy` does."""
         given: dict[str, Any] = {"dst_space": "shared::cta", "src_space": "global", "mbar": mbar, "shared_end": self.end}
         transfer = bulk_copy(smem_address, global_address, size, **given)
+        _check_world(source)
         self._check_begin(smem_address)
         if transfer.size:
             data, at = source.span(transfer.src, transfer.size), transfer.dst - self.begin
@@ -204,6 +209,7 @@ class SharedMemory:
 
     def _bulk_out(self, transfer: BulkTransfer, to: GlobalMemory) -> BulkTransfer:
         self._check_begin(transfer.src)
+        _check_world(to)
         if transfer.size:
             data, at = to.span(transfer.dst, transfer.size), transfer.src - self.begin
             data[:] = bulk_bytes(transfer, dst=data, src=self._memory[at : at + transfer.size])
@@ -217,13 +223,14 @@ class SharedMemory:
             raise InputError(f"{self.arch} has no such tensor map: {broken[0]}")
 
     def _check_begin(self, smem_address: int) -> None:
+        if smem_address < 0:
+            raise InputError(f"smem_address = {smem_address}: needs a byte address in the .shared window")
         if smem_address < self.begin:
             raise Unmodelled(f"smem_address = {smem_address:#x}: below {self.begin:#x} lies what the system keeps in shared memory")
 
     @staticmethod
     def _tensor(transfer: Transfer, memory: GlobalMemory) -> Region:
-        if not isinstance(memory, GlobalMemory):
-            raise InputError(f"the tensor's memory: needs a GlobalMemory, not {type(memory).__name__}")
+        _check_world(memory)
         low, high = transfer.global_span
         if not high:
             return NOWHERE
@@ -233,7 +240,9 @@ class SharedMemory:
 
     def owner(self, address: int) -> tuple[Transfer | BulkTransfer | ThreadWrite, tuple[int, ...]] | None:
         """Who wrote the byte at `address` and which tensor element it belongs to (for threads: the byte's index); None: nobody."""
-        at = self._span(address, 1).start
+        at = whole("address", address) - self.begin
+        if not 0 <= at < self.end - self.begin:
+            raise InputError(f"address = {address:#x}: not in the window {self.begin:#x} to {self.end:#x}")
         found, where = self._owners.of(np.array([at]))
         w, position = int(found[0]), int(where[0])
         if not w:
@@ -280,6 +289,11 @@ class SharedMemory:
             torn,
             tuple(self.writers),
         )
+
+
+def _check_world(memory: Any) -> None:
+    if not isinstance(memory, GlobalMemory):
+        raise InputError(f"global memory: needs a GlobalMemory, not {type(memory).__name__}")
 
 
 def _element_bits(raw: np.ndarray, bits: int, per_chunk: int, major: str) -> np.ndarray:

@@ -47,12 +47,15 @@ class GlobalMemory:
         """Put a copy of the array's bytes at `address`, or at a free one aligned to 256 B. Returns the address."""
         try:
             raw = np.ascontiguousarray(array).tobytes()
-            plain = not np.asarray(array).dtype.hasobject
+            dtype = np.asarray(array).dtype
+            plain = dtype.kind in "biufV" and not dtype.hasobject  # V: structured, and the small floats of ml_dtypes
         except (TypeError, ValueError):
             plain = False
         if not plain:
             raise InputError(f"array: needs a numpy array of plain numbers, not {type(array).__name__}")
         address = self._next if address is None else whole("address", address, minimum=0)
+        if address + len(raw) > 1 << 64:
+            raise InputError(f"address = {address:#x}: {len(raw)} bytes there reach past 64 bits")
         for other in self._regions:
             if address < other.begin + len(other.data) and other.begin < address + len(raw):
                 raise InputError(f"global address {address:#x}: {len(raw)} bytes there would overlap the array at {other.begin:#x}")
@@ -67,7 +70,7 @@ class GlobalMemory:
 
     def span(self, address: int, size: int) -> np.ndarray:
         """`size` bytes from `address` on, the memory itself; InputError unless one array holds them all."""
-        found = self.find(address)
+        found, size = self.find(address), whole("size", size, minimum=0)
         if address + size > found.begin + len(found.data):
             raise InputError(
                 f"global {address:#x} to {address + size:#x} reaches past the array at {found.begin:#x}, which ends at "
@@ -77,6 +80,7 @@ class GlobalMemory:
 
     def find(self, address: int) -> Region:
         """The array that holds `address`."""
+        address = whole("address", address)
         for region in self._regions:
             if region.begin <= address < region.begin + len(region.data):
                 return region

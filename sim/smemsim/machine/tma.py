@@ -48,7 +48,9 @@ def tma_load(
         pitch = bytes of an inner row, or the swizzle width; row = j1 + T1*(j2 + T2*...), or the pixel
         shared = swizzle(smem_address + row*pitch + byte)        on the absolute address
 
-    Elements outside the tensor are fill. Raises HardwareTrap where silicon does (see machine.traps). Measured (H200): traces tma_loads,
+    Elements outside the tensor are fill. Raises HardwareTrap where silicon does: a dimension above 2^31, a start
+    off 16 B in dimension 0 or outside the im2col pixel box, another rank or mode than the map's (715), past the window (700), a shared
+    address off 128 B or a global one off 16 B (716). Measured (H200): traces tma_loads,
     tma_im2col, tma_interleave, tma_im2col_interleave; tile::gather4, im2col::w, sub-byte types and the 128B atoms are documented only.
 
     >>> tm = TensorMap.tiled(data_type="bf16", global_address=0x10000, global_dim=(64, 16), global_strides=(128,), box_dim=(64, 8),

@@ -36,9 +36,11 @@ class Transfer:
     shared_end: int  # of the shared bytes that are touched
     global_span: tuple[int, int]  # begin and end of the global bytes that are touched; (0, 0) for none
     whole: bool  # is every byte of the box in bounds?
+    operation: str = ""  # of a reduction: add, min, ...
 
     def __repr__(self) -> str:
-        what = f"{self.geometry.mode} {'store' if self.is_store else 'load'}"
+        direction = f"{self.operation} reduction" if self.operation else "store" if self.is_store else "load"
+        what = f"{self.geometry.mode} {direction}"
         return f"<{what} of {self.tensor_map.data_type.name} {self.tile_shape} at {self.coordinates}, shared {self.smem_address:#x}>"
 
     @functools.cached_property
