@@ -23,6 +23,7 @@ import encode_cases
 import pointer_suite
 import replace_suites
 import transfer_suites
+import value_suites
 import wgmma_kernels
 import wide_suite
 from bench import (
@@ -627,7 +628,9 @@ SUITES: dict[str, Callable[[Bench, pathlib.Path], None]] = {
         reference_gemm,
     )
 }
-SUITES |= pointer_suite.SUITES | wide_suite.SUITES | transfer_suites.SUITES | replace_suites.SUITES | bulk_suites.SUITES
+SUITES |= (
+    pointer_suite.SUITES | wide_suite.SUITES | transfer_suites.SUITES | value_suites.SUITES | replace_suites.SUITES | bulk_suites.SUITES
+)
 
 
 def main() -> None:

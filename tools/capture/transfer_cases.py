@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import cases as plain
 from cases import FLOAT_TYPES, PLAIN_TYPES, STORE_MARGIN, SWIZZLE_BYTES
 from wgmma_kernels import WINDOW_BEGIN
 
@@ -162,6 +163,17 @@ def interleaved(rng: random.Random, *, store: bool = False, steps_inside: bool =
             tile *= -(-n // step)
         case |= {"mode": 0, "box_dim": box, "element_strides": steps, "coordinates": coordinates}
         if tile <= MOST_BOX and _place(rng, case, tile):
+            return case
+
+
+def tiled_case(rng: random.Random, *, store: bool) -> Case:
+    """A legal plain tiled transfer."""
+    while True:
+        case = {**plain.tiled(rng, store=store), "mode": 0}
+        if store:
+            case["oob_fill"] = 0
+        _, pitch, rows = plain.pitch_and_rows(case)
+        if pitch * rows <= MOST_BOX and plain.place(rng, case, WINDOW):
             return case
 
 
