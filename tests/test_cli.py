@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import pathlib
+import shlex
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from click.testing import CliRunner
 from smemsim.cli import main
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
+# A bf16 tensor of 64 x 128 in tiles of 64 x 64 with 128B; an im2col map of 3 x 3 taps.
+MAP = "00000000007f00001065000008000000" + 32 * "0" + "3f0000007f000000" + 30 * "0" + "3f3f" + 14 * "0" + "00200000000000000004" + 108 * "0"
 OPERAND = "--dtype bf16 --major K --rows 16 --k 16"
 
 
@@ -58,6 +61,13 @@ BAD = {
     "replay golden --case 1": (2, "name one trace"),
     "replay golden/sm_90a/tma_wgmma --case 99999999": (2, "has cases 0 to"),
     "nonsense": (2, "No such command"),
+    "decode golden/": (2, "is a folder"),
+    "decode no_such.bin": (2, "no such file"),
+    "decode /dev/null": (2, "holds nothing"),
+    f"decode {MAP} --dtype bf16 --tile-bytes 4": (2, "--dtype, --tile-bytes: of a descriptor's operand"),
+    f"map {MAP} --at 64,,0": (2, "needs whole numbers"),
+    f"map {MAP} --at 64 0": (2, "one argument too many"),
+    f"map {MAP} --offsets=-1,0": (2, "unsigned"),
 }
 
 
@@ -127,6 +137,47 @@ def test_a_file_that_holds_no_map_is_bad_input(tmp_path):
     result = smemsim(f"decode {tmp_path / 'short.bin'}")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "holds 127 bytes" in result.stderr
+
+
+def test_bits_that_have_no_effect_are_told_from_those_that_nobody_knows():
+    raw = bytearray(bytes(a_map()))
+    raw[64:68] = bytes(4)
+    raw[3 * 4 + 64] = 1
+    text = smemsim(f"decode {raw.hex()}").stdout
+    assert "derived bits: word 16, bits 31:0 (box_bytes): 0x0, the encoder writes 0x2000; no effect on Hopper (measured)" in text
+    assert "unknown bits: word 19, bits 31:0 (r19): 0x1, no encoder writes them; no effect on Hopper (measured)" in text
+
+
+@pytest.mark.parametrize("text", ["0x4000404000010040", MAP, "00 " * 128])
+def test_standard_input_is_read(text):
+    piped, given = smemsim("decode - --arch sm_100a", input=text), smemsim(f"decode {text} --arch sm_100a")
+    assert (piped.exit_code, piped.stdout) == (given.exit_code, given.stdout)
+    assert piped.stdout
+
+
+@pytest.mark.parametrize("command", ["decode", "map"])
+def test_the_examples_of_the_help_run_when_they_are_pasted(command, tmp_path, monkeypatch):
+    (tmp_path / "tensor_map.bin").write_bytes(bytes(a_map()))
+    monkeypatch.chdir(tmp_path)
+    text = smemsim(f"{command} --help").stdout
+    examples = text[text.index("\n  smemsim ") : text.index("Options:")].replace("\n    ", " ").strip().splitlines()
+    assert len(examples) >= 4
+    for line in examples:
+        piped, _, words = line.rpartition("smemsim ")
+        arguments = shlex.split(words.partition(" > ")[0])
+        result = CliRunner().invoke(main, arguments, input=dump_as_xxd(bytes(a_map())) if piped else None)
+        assert result.exit_code == 0, result.output
+
+
+def dump_as_xxd(raw):
+    return "".join(f"{i:08x}: {raw[i : i + 16].hex(' ', 2)}  {'.' * 16}\n" for i in range(0, 128, 16))
+
+
+def test_the_help_names_every_code_of_a_finding():
+    from smemsim.spec.findings import CODES
+
+    text = smemsim("decode --help").stdout
+    assert all(f"  {number}  {code.severity}" in text for number, code in CODES.items())
 
 
 def test_the_forms_of_map_agree():

@@ -274,3 +274,24 @@ def test_any_option_is_taken_or_explained_in_a_sentence(at, smem, offsets):
         assert result.exit_code in (0, 1, 2)
         assert result.exception is None or isinstance(result.exception, SystemExit)
         assert len(result.stderr.splitlines()) <= 1
+
+
+def test_im2col_offsets_that_do_not_fit_are_named():
+    hexadecimal = bytes(CASES["im2col"][0]).hex()
+    cut = smemsim(hexadecimal, "--at", "0,-1,-1,0", "--offsets", "258,0")
+    assert "offsets 258, 0 do not fit 8 bits each: 2, 0 arrive in the instruction" in cut.stdout
+    assert "do not fit" not in smemsim(hexadecimal, "--at", "0,-1,-1,0", "--offsets", "2,0").stdout
+
+
+def test_a_map_that_traps_is_a_finding_of_map_as_of_decode():
+    call = CALL.replace("{64, 128}", "{64, 1ull << 32}")
+    runner = CliRunner()
+    assert runner.invoke(main, ["decode", call]).exit_code == smemsim(call).exit_code == 1
+
+
+def test_refused_maps_name_the_call_and_the_arguments_in_json():
+    described = json.loads(smemsim(CALL.replace("128B", "64B"), "--json").stdout)
+    assert described["call"] == "cuTensorMapEncodeTiled"
+    assert described["cuda_error"] == "CUDA_ERROR_INVALID_VALUE (1)"
+    assert described["arguments"]["box_dim"] == [64, 16]
+    assert described["arguments"]["swizzle"] == "SWIZZLE_64B"

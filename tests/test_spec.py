@@ -27,7 +27,10 @@ A101 destination-misaligned trap    A102 stage-misaligned trap        A103 bulk-
 A105 pattern-phase wrong            A106 alignment-not-guaranteed luck                               A107 outside-buffer wrong
 T201 box-range trap                 T202 inner-exceeds-swizzle trap   T203 inner-not-16 trap         T204 global-misaligned trap
 T205 map-refused trap               T206 inner-not-contiguous wrong   T207 map-is-not-tensor wrong   T208 inner-below-swizzle note
-T209 fill-where-data wrong          T210 transaction-bytes trap       T211 element-width wrong       D301 field-in-bytes wrong
+T209 fill-where-data wrong          T210 transaction-bytes trap       T211 element-width wrong       T212 map-traps trap
+T213 argument-ignored wrong         T214 elements-overlap note        T215 beyond-the-documents luck T216 store-overrun note
+T217 sources-disagree note          T218 one-direction note           T219 always-fill note          T220 all-zero trap
+T221 null-address note              T222 partial-step note            D301 field-in-bytes wrong
 D302 swizzle-code wrong             D303 low-bits-lost wrong          D304 start-overflow wrong      D305 fixed-bits note
 D306 base-offset wrong              D307 bytes-alias wrong            D308 stride-value wrong        D309 strides-swapped wrong
 D310 field-unused note              L401 layout-aliases wrong         L402 not-representable trap    R501 swizzle-mismatch wrong

@@ -17,6 +17,7 @@ import sys
 from smemsim.spec.disputes import DISPUTES
 from smemsim.spec.errata import ERRATA
 from smemsim.spec.evidence import RULES
+from smemsim.spec.findings import CODES
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DECODE = "decode 0x4000000800010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16"
@@ -85,6 +86,10 @@ def disputes() -> str:
     return table(("Blackwell only", "the model", "after", "but"), rows)
 
 
+def findings() -> str:
+    return table(("code", "name", "severity", "says"), [(c.number, c.slug, str(c.severity), c.says) for c in CODES.values()])
+
+
 def suites() -> str:
     rows = []
     for path in sorted((ROOT / "golden").rglob("manifest.json")):
@@ -108,6 +113,7 @@ def wanted() -> dict[pathlib.Path, str]:
         ("decode_call", "\n" + console(CALL) + "\n"),
         ("decode", "\n" + console(DECODE) + "\n"),
         ("replay", "\n" + console("replay golden/") + "\n"),
+        ("findings", "\n" + findings() + "\n"),
         ("evidence", "\n" + evidence() + "\n"),
         ("errata", "\n" + errata() + "\n"),
         ("disputes", "\n" + disputes() + "\n"),

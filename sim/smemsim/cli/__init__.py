@@ -44,12 +44,17 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="smemsim", message="%(prog)s %(version)s")
 def main() -> None:
-    """Which byte does the tensor core read? Decode descriptors, map operands, replay hardware traces.
+    """Which byte does the tensor core read? Explain descriptors and tensor maps, show operands and TMA transfers, replay hardware traces.
 
     \b
     smemsim decode 0x4000404000010040 --arch sm_100a
+    smemsim decode encode_calls.cu --arch sm_90a        the cuTensorMapEncode calls of a source file
+    xxd tensor_map.bin | smemsim decode -               the 128 bytes of a tensor map
     smemsim map 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 16 --k 16
+    smemsim map tensor_map.bin --at 0,64                one TMA load
     smemsim replay golden/
+
+    Exit codes: 0 fine, 1 a finding, a refusal or a difference, 2 bad input, 3 not modelled.
     """
 
 

@@ -3,47 +3,56 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 import click
 
-from smemsim.cli.options import arch_option, check_options, json_option, operand_options, parse_word
-from smemsim.cli.pasted import read_map
+from smemsim.cli.options import arch_option, check_options, json_option, operand_options, parse_word, strangers
+from smemsim.cli.pasted import Given, Read, read_input
 from smemsim.descriptors.smem import SmemDescriptor
-from smemsim.spec.findings import Severity
-
-if TYPE_CHECKING:
-    from smemsim.descriptors.tensor_map import TensorMap
+from smemsim.errors import InputError
+from smemsim.spec.findings import CODES, Severity
 
 __all__ = ["decode"]
 
+_SERIOUS = (Severity.TRAP, Severity.WRONG)
+_CODES = "\b\nCodes of findings, and how grave they usually are:\n" + "\n".join(
+    f"{code.number}  {code.severity:<5}  {code.says}" for code in CODES.values()
+)
 
-@click.command(context_settings={"ignore_unknown_options": True})  # a negative word is an argument, not an option
-@click.argument("words", nargs=-1, required=True, metavar="WORD | MAP | CALL | FILE")
+
+@click.command(context_settings={"ignore_unknown_options": True}, short_help="Explain a descriptor or a tensor map.", epilog=_CODES)
+@click.argument("words", nargs=-1, required=True, metavar="WORD | MAP | CALL | FILE | -")  # a negative word is an argument, no option
 @arch_option
 @operand_options(required=False)
-@click.option("--tile-bytes", type=int, help="Size of the buffer from the start address on.")
+@click.option("--tile-bytes", type=int, help="Descriptor: size of the buffer from the start address on.")
 @json_option
 @click.pass_context
 def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_json: bool, **context: Any) -> None:
     """Explain a 64-bit shared-memory matrix descriptor, or the 128 bytes of a tensor map.
 
-    A tensor map is 256 hex digits in any spacing, 32- or 64-bit words as a debugger prints them, the text of the encode call in C or
-    Python, or a file with one of these or with the 128 bytes. Without --arch a word is shown as wgmma (sm_90a) and as tcgen05 (sm_100a)
-    read it, and a map is judged for all architectures. The more is known of the operand, the more can be said. Exit code 1 when something
-    is silently wrong or would trap, or the driver refuses the call.
+    A tensor map is its 128 bytes, as gdb, xxd, od -t x1, hexdump -C or an array of C or Python print them; the text of the encode calls in
+    C, C++ or Python, with the constants that they use; or a file with one of these, - for standard input. Without --arch a word is shown as
+    wgmma (sm_90a) and as tcgen05 (sm_100a) read it, and a map is judged for every architecture: it is shown when it is legal on one of
+    them, with those on which it is not. The more is known of a descriptor's operand, the more can be said. Exit code 1 when something is
+    silently wrong or would trap, or the driver refuses the call.
 
     \b
     smemsim decode 0x4000404000010040 --arch sm_100a
     smemsim decode 0x4000020000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16
-    smemsim decode tensor_map.bin
-    smemsim decode 'cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void*)0x7f0000000000, {64, 128}, {128}, …);'
+    xxd tensor_map.bin | smemsim decode -
+    smemsim decode --arch sm_90a 'cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
+      (void*)0x7f0000000000, {64, 128}, {64 * sizeof(__nv_bfloat16)}, {64, 64}, {1, 1},
+      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);'
     """
     check_options(words)
-    text = " ".join(words)
-    if (made := read_map(text, arch)) is not None:
-        _decode_map(ctx, made, arch, as_json)
-    number = parse_word(text)
+    read = read_input(words, arch)
+    if read.maps:
+        if foreign := strangers(ctx, ("dtype", "major", "rows", "k", "packing", "tile_bytes")):
+            raise InputError(f"{foreign}: of a descriptor's operand; a tensor map takes --arch and --json")
+        ctx.exit(_decode_maps(read, arch, as_json))
+    number = parse_word(read.text)
     shown = [SmemDescriptor.decode(number, arch=name) for name in ([arch] if arch else ["sm_90a", "sm_100a"])]
     findings = [d.problems(**context) for d in shown]
     if as_json:
@@ -60,23 +69,39 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
             view = descriptor_view(d, found, major=context["major"], context=bool(known), width=terminal_width())
             print_lines([Line(), *view] if i else view)
     # Without --arch the word is wrong when it is wrong in every reading.
-    serious = all(any(f.severity in (Severity.TRAP, Severity.WRONG) for f in found) for found in findings)
+    serious = all(any(f.severity in _SERIOUS for f in found) for found in findings)
     ctx.exit(1 if serious else 0)
 
 
-def _decode_map(ctx: click.Context, tm: TensorMap | list[str], arch: str | None, as_json: bool) -> NoReturn:
-    from smemsim.show.plain import print_lines, terminal_width
+def _decode_maps(read: Read, arch: str | None, as_json: bool) -> int:
+    """Every map of the text in its order; the exit code is the gravest of theirs."""
+    from smemsim.show.plain import Line, print_lines, terminal_width
     from smemsim.show.tensor_map import refused_json, refused_view, tensor_map_json, tensor_map_view
 
-    if isinstance(tm, list):
+    if read.note:
+        click.echo(f"smemsim: {read.note}", err=True)
+    described: list[dict[str, Any]] = []
+    for i, given in enumerate(read.maps):
+        several = len(read.maps) > 1
+        if given.unreadable:
+            click.echo(f"smemsim: {given.title + ': ' if several else ''}{given.unreadable}", err=True)
+            described.append({"error": given.unreadable})
+            continue
+        about: dict[str, Any] = {"call": given.call, "arch": arch, "arguments": given.arguments, "hints": given.hints}
         if as_json:
-            click.echo(json.dumps(refused_json(tm), indent=1))
-        else:
-            print_lines(refused_view(tm))
-        ctx.exit(1)
-    if as_json:
-        click.echo(json.dumps(tensor_map_json(tm, arch), indent=1))
-    else:
-        print_lines(tensor_map_view(tm, arch, width=terminal_width()))
-    serious = any(f.severity in (Severity.TRAP, Severity.WRONG) for f in tm.problems(arch))
-    ctx.exit(1 if serious or tm.broken_on(arch) else 0)
+            shown = refused_json(given.violations, **about) if given.tm is None else tensor_map_json(given.tm, arch)
+            described.append(({"text": given.title} if several else {}) | shown)
+            continue
+        lines = refused_view(given.violations, **about) if given.tm is None else tensor_map_view(given.tm, arch, width=terminal_width())
+        if given.tm is not None:
+            lines += [Line([("hint: ", "yellow"), (hint, "")]) for hint in given.hints]
+        print_lines([*([Line()] if i else []), *([Line([(f"[{i + 1}] {given.title}", "bold")])] if several else []), *lines])
+    if as_json and (len(described) > 1 or "error" not in described[0]):
+        click.echo(json.dumps(described if len(described) > 1 else described[0], indent=1))
+    return max(_exit_code(given, arch) for given in read.maps)
+
+
+def _exit_code(given: Given, arch: str | None) -> int:
+    if given.tm is None:
+        return 2 if given.unreadable else 1
+    return int(any(f.severity in _SERIOUS for f in given.tm.problems(arch)) or bool(given.tm.broken_on(arch)))

@@ -7,12 +7,23 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from smemsim.cli.options import check_options, json_option, operand_options, parse_address, parse_numbers, parse_word
-from smemsim.cli.pasted import read_map
+from smemsim.cli.options import (
+    check_options,
+    json_option,
+    operand_options,
+    parse_address,
+    parse_numbers,
+    parse_offsets,
+    parse_word,
+    strangers,
+)
+from smemsim.cli.pasted import Given, read_input
 from smemsim.errors import HardwareTrap, InputError
+from smemsim.spec.findings import Finding, Severity
+from smemsim.spec.transfers import LOAD_MODES, STORE_MODES
 
 if TYPE_CHECKING:
-    from smemsim.descriptors.tensor_map import TensorMap
+    from smemsim.show.transfer import TransferMap
 
 __all__ = ["map_command"]
 
@@ -21,19 +32,29 @@ _TRANSFER = ("at", "smem", "offsets", "mode", "store")
 LINES = 32
 
 
-@click.command("map", context_settings={"ignore_unknown_options": True})
-@click.argument("words", nargs=-1, required=True, metavar="WORD | MAP | CALL | FILE")
-@click.option("--arch", metavar="ARCH", help="sm_90a, sm_100a or sm_103a; a descriptor needs it.")
+@click.command("map", context_settings={"ignore_unknown_options": True}, short_help="Show where an operand, or a TMA transfer, lies.")
+@click.argument("words", nargs=-1, required=True, metavar="WORD | MAP | CALL | FILE | -")
+@click.option(
+    "--arch", metavar="ARCH", help="sm_90a, sm_100a or sm_103a; a descriptor needs it, a map is taken where it is legal on one of them."
+)
 @operand_options(required=False)
 @click.option("--at", metavar="C0,C1,…", help="Tensor map: coordinates of the box, dimension 0 first; the origin if left out.")
 @click.option("--smem", metavar="ADDRESS", help="Tensor map: shared address of the box, 0x400 if left out.")
 @click.option("--offsets", metavar="W,H,…", help="Tensor map: im2col offsets, W first; of im2col::w wHalo,wOffset.")
-@click.option("--mode", metavar="MODE", help="Tensor map: the instruction's mode where it is not the map's own, as tile::gather4.")
+@click.option(
+    "--mode",
+    metavar="MODE",
+    help=f"Tensor map: the instruction's mode where it is not the map's own; loads {', '.join(LOAD_MODES)}; stores {', '.join(STORE_MODES)}.",
+)
 @click.option("--store", is_flag=True, help="Tensor map: a store, not a load.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print a line for every element of an operand, for every byte of a transfer.")
 @json_option
 @click.option("--svg", "as_svg", is_flag=True, help="Print an SVG picture.")
-@click.option("--lines", type=int, help=f"128-byte lines that the picture shows at most; {LINES} in the terminal.")
+@click.option(
+    "--lines",
+    type=int,
+    help=f"128-byte lines that the picture shows at most; {LINES} in the terminal. An SVG grows with them.",
+)
 @click.pass_context
 def map_command(
     ctx: click.Context,
@@ -56,8 +77,11 @@ def map_command(
     \b
     smemsim map 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 16 --k 16
     smemsim map 0x4000404002000040 --arch sm_100a --dtype bf16 --major MN --rows 128 --k 16 --svg > operand.svg
-    smemsim map tensor_map.bin --at 0,64 --smem 0x800
-    smemsim map 'cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void*)0x7f0000000000, {64, 128}, {128}, …);' --at 0,-8
+    xxd tensor_map.bin | smemsim map - --at 0,64 --smem 0x800
+    smemsim map --at 0,-8 'cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
+      (void*)0x7f0000000000, {64, 128}, {64 * sizeof(__nv_bfloat16)}, {64, 16}, {1, 1},
+      CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+      CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);'
     """
     check_options(words)
     if as_csv + as_json + as_svg > 1:
@@ -65,17 +89,20 @@ def map_command(
     if lines is not None and lines < 1:
         raise InputError(f"--lines {lines}: needs at least 1")
     form = "csv" if as_csv else "json" if as_json else "svg" if as_svg else ""
-    text = " ".join(words)
-    tm = read_map(text, arch)
-    if tm is not None:
-        if strangers := [f"--{name}" for name in _OPERAND if given[name] is not None]:
+    read = read_input(words, arch)
+    if read.maps:
+        if foreign := strangers(ctx, (*_OPERAND, "packing")):
+            raise InputError(f"{foreign}: of a descriptor's operand; a tensor map takes {', '.join(f'--{n}' for n in _TRANSFER)}")
+        if len(read.maps) > 1:
             raise InputError(
-                f"{', '.join(strangers)}: of a descriptor's operand; a tensor map takes {', '.join(f'--{n}' for n in _TRANSFER)}"
+                f"{len(read.maps)} encode calls ({', '.join(m.title for m in read.maps)}): paste the one whose transfer you mean"
             )
-        _map_transfer(ctx, tm, arch, form, lines, **{name: given[name] for name in _TRANSFER})
-    word = parse_word(text)
-    if strangers := [f"--{name}" for name in _TRANSFER if given[name]]:
-        raise InputError(f"{', '.join(strangers)}: of a tensor map's transfer; {text} is a descriptor")
+        if read.note:
+            click.echo(f"smemsim: {read.note}", err=True)
+        _map_transfer(ctx, read.maps[0], arch, form, lines, **{name: given[name] for name in _TRANSFER})
+    word = parse_word(read.text)
+    if foreign := strangers(ctx, _TRANSFER):
+        raise InputError(f"{foreign}: of a tensor map's transfer; {read.text} is a descriptor")
     operand = {"arch": arch, **{name: value for name, value in given.items() if name not in _TRANSFER}}
     if missing := [f"--{name}" for name, value in operand.items() if value is None]:
         raise InputError(
@@ -104,7 +131,7 @@ def _map_operand(word: int, operand: dict[str, Any], form: str, lines: int | Non
 
 def _map_transfer(
     ctx: click.Context,
-    tm: TensorMap | list[str],
+    pasted: Given,
     arch: str | None,
     form: str,
     lines: int | None,
@@ -117,11 +144,15 @@ def _map_transfer(
 ) -> NoReturn:
     from smemsim.show.tensor_map import refused_json
 
-    if isinstance(tm, list):
-        _stopped(ctx, form, [f"refused: {sentence}" for sentence in tm], refused_json(tm))
+    tm = pasted.tm
+    if pasted.unreadable:
+        raise InputError(pasted.unreadable)
+    if tm is None:
+        about = refused_json(pasted.violations, call=pasted.call, arch=arch, arguments=pasted.arguments, hints=pasted.hints)
+        _stopped(ctx, form, [*(f"refused: {v}" for v in pasted.violations), *(f"hint: {h}" for h in pasted.hints)], about)
     address = 0x400 if smem is None else parse_address("--smem", smem)
     coordinates = (0,) * tm.rank if at is None else parse_numbers("--at", at, "coordinates, dimension 0 first, as --at 0,-64")
-    extra = parse_numbers("--offsets", offsets, "im2col offsets, W first, as --offsets 1,0") if offsets else ()
+    extra = parse_offsets(offsets) if offsets else ()
     if store and extra:
         raise InputError("--offsets: loads have them, stores have none")
     from smemsim.show.transfer import TransferMap
@@ -133,6 +164,13 @@ def _map_transfer(
         picture = TransferMap.of(tm, coordinates, smem_address=address, im2col_offsets=extra, mode=mode, store=store, arch=arch)
     except HardwareTrap as e:
         _stopped(ctx, form, [f"traps: {e}"], {"trap": e.reason, "cuda_error": e.cuda_error})
+    grave = [f for f in tm.problems(arch) if f.severity in (Severity.TRAP, Severity.WRONG)]
+    _print_transfer(picture, form, lines, grave)
+    ctx.exit(1 if grave else 0)
+
+
+def _print_transfer(picture: TransferMap, form: str, lines: int | None, grave: list[Finding]) -> None:
+    """The picture, and what is seriously wrong with the map: beside data on stderr."""
     if form == "csv":
         click.echo(picture.csv(), nl=False)
     elif form == "json":
@@ -146,7 +184,8 @@ def _map_transfer(
 
         console = stdout()
         console.print(picture.view(lines or LINES, console.width))
-    ctx.exit(0)
+    for finding in grave:
+        click.echo(str(finding), err=bool(form))
 
 
 def _stopped(ctx: click.Context, form: str, sentences: list[str], described: dict[str, Any]) -> NoReturn:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import click
 
+from smemsim.arguments import shown
 from smemsim.errors import InputError
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.formats import FORMATS
 
-__all__ = ["arch_option", "check_options", "json_option", "operand_options", "parse_address", "parse_numbers", "parse_word"]
+__all__ = [
+    "arch_option",
+    "check_options",
+    "json_option",
+    "operand_options",
+    "parse_address",
+    "parse_numbers",
+    "parse_offsets",
+    "parse_word",
+    "strangers",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,24 +37,40 @@ def parse_word(text: str) -> int:
     try:
         return int(cleaned, 16 if len(cleaned) == 16 and not cleaned.startswith(("0x", "0b", "-")) else 0)
     except ValueError:
-        if {".", "/"} & set(cleaned) and " " not in cleaned:
+        if {".", "/"} & set(cleaned) and " " not in cleaned and len(text) < 200:
             raise InputError(f"{text!r}: no such file, and not a 64-bit word") from None
         raise InputError(
-            f"{text!r} is not a 64-bit word; write it as 0x…, as 16 hex digits, or in decimal (a tensor map: 256 hex digits, an encode call, "
+            f"{shown(text)} is not a 64-bit word; write it as 0x…, as 16 hex digits, or in decimal (a tensor map: 256 hex digits, an encode call, "
             "or a file)"
         ) from None
 
 
 def parse_numbers(name: str, text: str, wanted: str) -> tuple[int, ...]:
-    """Whole numbers, in decimal or as 0x…, between commas or spaces, in brackets or not.
+    """Whole numbers, in decimal or as 0x…, between commas or spaces, in brackets or not; nothing may be left out between commas.
 
     >>> parse_numbers("--at", "(0, -64)", "coordinates"), parse_numbers("--at", "0x10 2", "coordinates")
     ((0, -64), (16, 2))
     """
+    inner = text.strip(" ()[]{}")
+    pieces = inner.split(",") if "," in inner else inner.split()
+    if inner != text.strip() and pieces[1:] and not pieces[-1].strip():
+        pieces.pop()  # Python's (64,)
     try:
-        return tuple(int(piece, 0) for piece in text.strip(" ()[]{}").replace(",", " ").split())
+        return tuple(int(number, 0) for piece in pieces for number in piece.split() or [""])
     except ValueError:
         raise InputError(f"{name} {text!r}: needs whole numbers: {wanted}") from None
+
+
+def parse_offsets(text: str) -> tuple[int, ...]:
+    """im2col offsets, which the instruction takes as unsigned numbers.
+
+    >>> parse_offsets("1,0")
+    (1, 0)
+    """
+    numbers = parse_numbers("--offsets", text, "im2col offsets, W first, as --offsets 1,0")
+    if min(numbers, default=0) < 0:
+        raise InputError(f"--offsets {text!r}: im2col offsets are unsigned; a start further left goes into --at")
+    return numbers
 
 
 def parse_address(name: str, text: str) -> int:
@@ -65,18 +92,28 @@ def check_options(words: tuple[str, ...]) -> None:
             raise InputError(f"{word}: no such option; --help lists them")
 
 
-arch_option = click.option("--arch", metavar="ARCH", help=f"Architecture: {', '.join(ARCHITECTURES)}.")
+def strangers(ctx: click.Context, names: Sequence[str]) -> str:
+    """The options among these that stand on the command line, as they are written there; "" for none."""
+    from click.core import ParameterSource
+
+    given = [name for name in names if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    return ", ".join(f"--{name.replace('_', '-')}" for name in given)
+
+
+arch_option = click.option(
+    "--arch", metavar="ARCH", help=f"Architecture: {', '.join(ARCHITECTURES)}. Left out: all of them, and what differs is said."
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 def operand_options(*, required: bool) -> Callable[[F], F]:
     """--dtype --major --rows --k --packing."""
     options = (
-        click.option("--dtype", required=required, metavar="TYPE", help=f"Element type: {' '.join(FORMATS)}."),
-        click.option("--major", required=required, metavar="K|MN", help="Which axis is contiguous."),
-        click.option("--rows", type=int, required=required, help="M or N elements of one instruction's operand."),
-        click.option("--k", type=int, required=required, help="K elements of one instruction's operand."),
-        click.option("--packing", default="packed", show_default=True, help="4-bit types: packed (mxf4) or padded (f8f6f4)."),
+        click.option("--dtype", required=required, metavar="TYPE", help=f"Descriptor: element type: {' '.join(FORMATS)}."),
+        click.option("--major", required=required, metavar="K|MN", help="Descriptor: which axis is contiguous."),
+        click.option("--rows", type=int, required=required, help="Descriptor: M or N elements of one instruction's operand."),
+        click.option("--k", type=int, required=required, help="Descriptor: K elements of one instruction's operand."),
+        click.option("--packing", default="packed", show_default=True, help="Descriptor: 4-bit types, packed (mxf4) or padded (f8f6f4)."),
     )
 
     def decorate(function: F) -> F:

@@ -12,7 +12,7 @@ from smemsim.cli.options import json_option
 __all__ = ["replay"]
 
 
-@click.command()
+@click.command(short_help="Hold hardware traces against the model.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=pathlib.Path), metavar="[PATH]...")
 @click.option("--case", type=int, help="Replay this case alone, of one trace.")
 @json_option

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar, TypeVar
 
-from smemsim.arguments import is_whole, shown, whole, wholes
+from smemsim.arguments import is_whole, shown, suggestion, whole, wholes
 from smemsim.errors import InputError
 from smemsim.spec.formats import element_format
 from smemsim.spec.swizzles import MODES, SwizzleMode
@@ -162,6 +162,41 @@ def member(name: str, value: Any, unknown: list[str]) -> Any:
         raise InputError(f"{name} = {shown(value)}: needs a name, a driver code or an enum member")
     if number in _ACCEPTED[name]:
         return _ACCEPTED[name][number]
-    listed = ", ".join(f"{m.name} = {int(m)}" for m in kind if m is not TensorMapSwizzle.SWIZZLE_96B)
-    unknown.append(f"{name} = {shown(value)}: no such code (known: {listed})")
+    unknown.append(_no_such(name, value, number))
     return None
+
+
+# What people write for the types that the driver and smemsim call otherwise.
+_ALIASES = {
+    "bfloat16": "bf16", "half": "f16", "fp16": "f16", "bfloat": "bf16", "nv_bfloat16": "bf16", "float": "f32", "fp32": "f32", "double": "f64", "fp64": "f64",
+    "int": "s32", "i8": "s8", "int8": "s8", "i16": "s16", "int16": "s16", "i32": "s32", "i64": "s64", "fp8": "e4m3", "float8_e4m3fn": "e4m3",
+    "float8_e5m2": "e5m2", "fp4": "e2m1", "off": "none", "false": "none", "zero": "zeros",
+}  # fmt: skip
+
+
+def _no_such(name: str, value: Any, number: str | int) -> str:
+    """Why a name or a code means no member: what there is, and what was probably meant.
+
+    >>> _no_such("interleave", 16, 16)
+    "interleave = 16: no such code (did you mean '16B'? known: none = INTERLEAVE_NONE = 0, 16B = INTERLEAVE_16B = 1, 32B = INTERLEAVE_32B = 2)"
+    """
+    kind = ENUMS[name]
+    driver = [m for m in kind if m is not TensorMapSwizzle.SWIZZLE_96B]
+    short = {int(m): "/".join(text for text, code in SHORT_NAMES[kind].items() if int(code) == int(m) and text != m.name) for m in driver}
+    listed = ", ".join(" = ".join(filter(None, (short[int(m)], m.name, str(int(m))))) for m in driver)
+    names = [*SHORT_NAMES[kind], *(m.name for m in kind), *(m.name.removeprefix(_PREFIXES[kind]) for m in kind)]
+    forms = {form.lower(): form for form in reversed(names) if not form.endswith("96B")}
+    written = str(number).lower()
+    alias = None if isinstance(number, int) else _ALIASES.get(written.rpartition(".")[2])
+    meant = alias or forms.get(written) or forms.get(written + "b") or _nearest(written, forms)
+    guess = f"did you mean {meant!r}? " if meant else ""
+    return f"{name} = {shown(value)}: no such code ({guess}known: {listed})"
+
+
+def _nearest(written: str, forms: dict[str, str]) -> str | None:
+    """
+    >>> _nearest("swizle_64b", {"swizzle_64b": "SWIZZLE_64B"})
+    'SWIZZLE_64B'
+    """
+    near = suggestion(written, forms)
+    return next((form for low, form in forms.items() if near and repr(low) in near), None)

@@ -4,34 +4,67 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from smemsim.addressing.tma import row_pitch, tile_size
 from smemsim.descriptors.tensor_map_arguments import Arguments
+from smemsim.descriptors.tensor_map_edges import box_beyond_tensor, pixels_outside, store_overrun, walked
+from smemsim.descriptors.tensor_map_finding import finding, measured
 from smemsim.descriptors.tensor_map_rule import Target
 from smemsim.descriptors.tensor_map_rules import inner, inner_shown
+from smemsim.descriptors.tensor_map_traps import map_traps
 from smemsim.spec.architectures import ARCHITECTURES
-from smemsim.spec.disputes import ATOM_DISPUTES, PADDED_DISPUTE, WIDE_HALO_DISPUTE, WIDE_STEP_DISPUTE, Dispute
-from smemsim.spec.findings import CODES, Finding, Severity
+from smemsim.spec.disputes import ATOM_DISPUTES, GUIDE_SWIZZLED_ALIGNMENT, PADDED_DISPUTE, WIDE_HALO_DISPUTE, WIDE_STEP_DISPUTE, Dispute
+from smemsim.spec.findings import Finding, Severity
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.tensor_map import LIMITS, SWIZZLES, WIDE_IS_IM2COL, Im2colWideMode, Interleave, TensorMapSwizzle
+
+if TYPE_CHECKING:
+    from smemsim.descriptors.tensor_map import TensorMap
 
 __all__ = ["problems"]
 
 _SLICES = {Interleave.INTERLEAVE_16B: 16, Interleave.INTERLEAVE_32B: 32}
 
 
-def problems(a: Arguments, at: Target) -> list[Finding]:
-    """The findings of a map, for an architecture or for any of them; maps that break rules have those first (`broken_on`)."""
-    return [finding for ask in _QUESTIONS for finding in ask(a, at)]
+def problems(tm: TensorMap, at: Target) -> list[Finding]:
+    """The findings of a map, for an architecture or for any of them; maps that break rules have those besides (`broken_on`)."""
+    if not tm.global_address and not tm.is_im2col_wide and not any(bytes(tm)):
+        return [_all_zero(at)]
+    return [found for ask in (_traps, *_QUESTIONS) for found in ask(tm, at)]
 
 
-def _finding(code: str, where: str, message: str, repair: str, because: str, severity: Severity | None = None) -> Finding:
-    return Finding(code, severity or CODES[code].severity, where, message, repair, because)
+def _all_zero(at: Target) -> Finding:
+    return finding(
+        "T220",
+        "raw",
+        "all 128 bytes are zero: the map was never encoded, or not copied to where the kernel reads it; read as a map, zeros are rank 1 with a row "
+        "of 1 B, and every transfer traps (CUDA error 715)",
+        "check the encode call's result, and that the kernel gets the CUtensorMap by value (__grid_constant__) or from memory that was filled",
+        measured(at, "cuTensorMapEncodeTiled: boxDim[0]; of loads whose row is off 16 B, of stores inferred", "tma_edited"),
+    )
 
 
-def _measured(at: Target, source: str, trace: str) -> str:
-    """The source of a finding, with its trace where the map is for the architecture that was measured."""
-    return f"{source}; measured on an H200, trace {trace}" if at.arch in (None, "sm_90a") else f"{source}; measured on sm_90a only"
+def _traps(tm: TensorMap, at: Target) -> Iterator[Finding]:
+    """What stops all loads stops the kernel; of stores alone a kernel that only loads need not know."""
+    for trap in map_traps(tm, at.arch):
+        is_noted = trap.is_meant or trap.direction == "store"
+        message = f"{trap.reason}; every {trap.direction} traps (CUDA error {trap.cuda_error})"
+        because = measured(at, trap.source, ", ".join(trap.traces)) if trap.traces else f"{trap.source}; that it traps is inferred"
+        yield finding("T218" if is_noted else "T212", trap.where, message, trap.repair, because)
+
+
+def _stale_tf32(tm: TensorMap, at: Target) -> Iterator[Finding]:
+    """On Hopper it is a trap."""
+    if at.arch not in (None, "sm_90a") and "to_tf32" in tm.unknown_fields:
+        yield finding(
+            "T215",
+            "data_type",
+            f"the tf32 bit is set with {tm.data_type.name}, as tensormap.replace.tile.elemtype leaves it behind: on sm_90a every load traps, what "
+            f"{at.arch} does nobody has published",
+            "begin with a map of another type than TFLOAT32",
+            "trace tma_edited for sm_90a",
+        )
 
 
 def _element_bytes(a: Arguments) -> int:
@@ -53,11 +86,11 @@ def _narrow_rows(a: Arguments, at: Target) -> Iterator[Finding]:
         return
     name, elements = inner(a)
     if 0 < elements * row.bits < 8 * width:
-        because = _measured(at, "no document says it", "tma_loads")
+        because = measured(at, "no document says it", "tma_loads")
         if SWIZZLES[a.swizzle] is Swizzle.B96:
             because = "no document says it, and nothing of the 96B swizzle is measured"
         size = elements * row.bits // 8
-        yield _finding(
+        yield finding(
             "T208",
             name.partition("[")[0],
             f"{inner_shown(a)} is narrower than the swizzle: rows lie {width} B apart in shared memory, {width - size} B between them stay "
@@ -79,58 +112,50 @@ def _disputed(a: Arguments, at: Target) -> Iterator[Finding]:
     if a.mode is not None and at.arch not in WIDE_IS_IM2COL and a.element_strides[-1] != 1:
         found.append(("element_strides", WIDE_STEP_DISPUTE))
     for where, dispute in found:
-        yield _finding(
-            "T205",
-            where,
-            f"sources disagree, and nothing of it is measured: here {dispute.takes}; {dispute.other}",
-            "compare a small case on the device before relying on it",
-            dispute.source,
-            Severity.NOTE,
-        )
+        message = f"sources disagree, and nothing of it is measured: here {dispute.takes}; {dispute.other}"
+        yield finding("T217", where, message, "compare a small case on the device before relying on it", dispute.source)
 
 
 def _wide_on_hopper(a: Arguments, at: Target) -> Iterator[Finding]:
     if a.mode is not None and at.arch in WIDE_IS_IM2COL:
-        yield _finding(
-            "T205",
+        yield finding(
+            "T215",
             "mode",
             f"mode = {a.mode.name}: Hopper has no im2col::w; driver 580 drops the mode and writes a plain im2col map with corners of 0 along H and D",
             "encode it with cuTensorMapEncodeIm2col, which says what it is",
             "cuTensorMapEncodeIm2colWide: compute capability 10.0 or higher; measured on an H200, trace encode_im2col_wide",
-            Severity.LUCK,
         )
 
 
 def _interleaved_swizzle(a: Arguments, at: Target) -> Iterator[Finding]:
     if a.interleave is Interleave.INTERLEAVE_32B and a.swizzle is not TensorMapSwizzle.SWIZZLE_32B:
-        yield _finding(
-            "T205",
+        yield finding(
+            "T215",
             "swizzle",
-            f"swizzle = {a.swizzle.name} with INTERLEAVE_32B: driver 580 accepts it, the documents want SWIZZLE_32B; what transfers do is not known",
+            f"swizzle = {a.swizzle.name} with INTERLEAVE_32B: the driver's header wants SWIZZLE_32B; driver 580 takes any, and transfers swizzle as the map says",
             "use SWIZZLE_32B",
-            "cuTensorMapEncodeTiled: swizzle; accepted in trace encode_tiled",
-            Severity.LUCK,
+            measured(at, "cuTensorMapEncodeTiled: swizzle", "encode_tiled, tma_interleave"),
         )
 
 
-def _huge_dimensions(a: Arguments, at: Target) -> Iterator[Finding]:
-    for i, n in enumerate(a.global_dim):
-        if n > LIMITS.max_usable_dim:
-            yield _finding(
-                "T205",
-                f"global_dim[{i}]",
-                f"global_dim[{i}] = {n}: the driver encodes up to 2^32, but every transfer with a dimension above 2^31 traps (CUDA error 715)",
-                "split the tensor, or fold part of the dimension into another",
-                _measured(at, "no document says it", "tma_loads_far"),
-            )
+def _guide_alignment(a: Arguments, at: Target) -> Iterator[Finding]:
+    if a.swizzle and a.global_address % GUIDE_SWIZZLED_ALIGNMENT:
+        yield finding(
+            "T217",
+            "global_address",
+            f"global_address = {a.global_address:#x} is no multiple of {GUIDE_SWIZZLED_ALIGNMENT} B, which the CUDA guide wants with a swizzle; the driver asks "
+            f"for {LIMITS.address_alignment} B, and the swizzle does not look at global addresses",
+            "",
+            measured(at, "CUDA guide, Table 12, against cuTensorMapEncodeTiled: globalAddress", "tma_loads"),
+        )
 
 
 def _null_address(a: Arguments, at: Target) -> Iterator[Finding]:
     if a.global_address == 0:
-        yield _finding(
-            "T205",
+        yield finding(
+            "T221",
             "global_address",
-            "global_address = 0 is accepted, but no memory is there: a transfer that touches the tensor faults",
+            "global_address = 0 is accepted, as a placeholder; no memory is there: a transfer that touches the tensor faults (CUDA error 700)",
             "pass the tensor's address, or replace it (cuTensorMapReplaceAddress, tensormap.replace) before the first transfer",
             "accepted in trace encode_tiled; that nothing lies at address 0 is inferred",
         )
@@ -153,39 +178,58 @@ def _overlap(a: Arguments, at: Target) -> Iterator[Finding]:
         n = a.global_dim[i]
         if n > 1 and stride < span:
             what = f"all {n} entries are the same bytes" if stride == 0 else f"the dimensions of smaller stride span {span} B"
-            yield _finding(
-                "T205",
+            yield finding(
+                "T214",
                 f"global_strides[{i - 1}]",
                 f"global_strides[{i - 1}] = {stride} B, the step of dimension {i}: {what}, so that elements can share bytes; loads read them twice, stores race",
                 _wider_stride(stride, span, size),
                 "cuTensorMapEncodeTiled: globalStrides, not enforced (trace encode_tiled)",
-                Severity.NOTE,
             )
         span = max(span, (n - 1) * stride + span)
 
 
-def _element_strides(a: Arguments, at: Target) -> Iterator[Finding]:
+def _ignored(a: Arguments, at: Target) -> Iterator[Finding]:
+    name, n = inner(a)
     if a.element_strides[0] != 1 and not a.interleave:
-        name, n = inner(a)
-        yield _finding(
-            "T205",
+        yield finding(
+            "T213",
             "element_strides[0]",
             f"element_strides[0] = {a.element_strides[0]} is ignored without interleave: all {n} elements of {name} are moved",
             "write 1; TMA does not stride along dimension 0",
-            _measured(at, "cuTensorMapEncodeTiled: elementStrides", "tma_loads"),
-            Severity.WRONG,
+            measured(at, "cuTensorMapEncodeTiled: elementStrides", "tma_loads"),
         )
+    if a.interleave and a.rank >= 3 and a.box_dim and a.box_dim[-2] != 1:
+        i = a.rank - 2
+        yield finding(
+            "T213",
+            f"box_dim[{i}]",
+            f"box_dim[{i}] = {a.box_dim[i]} is ignored with interleave: a transfer moves 1 of dimension {i}, the planes of slices, and the barrier counts 1",
+            f"write 1, and issue a transfer for each of the {a.box_dim[i]}",
+            measured(at, "no document says it", "tma_interleave"),
+        )
+    if a.interleave and not a.box_dim and n * a.type_row.bits != 8 * _element_bytes(a):
+        size = _element_bytes(a)
+        yield finding(
+            "T213",
+            "channels_per_pixel",
+            f"{inner_shown(a)} is ignored with interleave: a pixel is one slice of {size} B, and the barrier counts {size} B a pixel",
+            f"write {8 * size // a.type_row.bits}, the channels of a slice, and issue a transfer for each slice",
+            measured(at, "no document says it", "tma_im2col_interleave"),
+            Severity.NOTE,
+        )
+
+
+def _partial_steps(a: Arguments, at: Target) -> Iterator[Finding]:
     for i, (box, step) in enumerate(zip(a.box_dim, a.element_strides, strict=False)):
-        if (i or a.interleave) and box % step:
-            n = -(-box // step)
-            yield _finding(
-                "T205",
+        if i in walked(a) and box % step:
+            n = tile_size(box, step)
+            yield finding(
+                "T222",
                 f"box_dim[{i}]",
                 f"box_dim[{i}] = {box} is no multiple of element_strides[{i}] = {step}: transfers move ceil({box} / {step}) = {n} elements, the last one too "
                 "is tensor data, not fill",
                 f"write {n * step} for {n} elements, or {box // step * step} for {box // step}" if box > step else f"write {n * step}",
-                _measured(at, "cuTensorMapEncodeTiled: elementStrides", "tma_loads"),
-                Severity.NOTE,
+                measured(at, "cuTensorMapEncodeTiled: elementStrides", "tma_loads"),
             )
 
 
@@ -199,40 +243,36 @@ def _too_large(a: Arguments, at: Target) -> Iterator[Finding]:
     archs = [ARCHITECTURES[at.arch]] if at.arch else list(ARCHITECTURES.values())
     window = max(arch.shared_end - arch.shared_begin for arch in archs)
     if size > window:
-        yield _finding(
-            "T205",
+        yield finding(
+            "T212",
             "box_dim" if a.box_dim else "pixels_per_column",
-            f"a transfer covers {size} B of shared memory and no CTA's window has more than {window} B: it traps (CUDA error 700), "
-            "although the driver accepts the map",
+            f"a transfer covers {size} B of shared memory and no CTA's window has more than {window} B: every load and every store traps (CUDA error 700)",
             "make the box smaller",
-            _measured(at, "no document says it", "tma_load_traps"),
+            measured(at, "no document says it", "tma_load_traps"),
         )
 
 
-def _one_direction(a: Arguments, at: Target) -> Iterator[Finding]:
+def _relaxed_stores(a: Arguments, at: Target) -> Iterator[Finding]:
     row = a.type_row
-    if row.load_only:
-        yield _finding(
-            "T205", "data_type", f"data_type = {row.code.name} can be loaded, not stored", "", "PTX ISA 5.5.1.1, cuda.h", Severity.NOTE
-        )
-    if a.swizzle.name in row.store_only:
-        message = f"swizzle = {a.swizzle.name} with {row.code.name} can be stored, not loaded"
-        yield _finding("T205", "swizzle", message, "", "cuTensorMapEncodeTiled: swizzle", Severity.NOTE)
-    _, elements = inner(a)
-    if row.store_multiple and elements == row.store_multiple != row.multiple:
-        message = f"{elements} elements of {row.code.name} a row can be stored on sm_103a, not loaded"
-        yield _finding("T205", "box_dim", message, "", "PTX ISA 5.5.1.1", Severity.NOTE)
+    if row.store_multiple and inner(a)[1] == row.store_multiple != row.multiple:
+        message = f"{row.store_multiple} elements of {row.code.name} a row can be stored on sm_103a, not loaded"
+        yield finding("T218", "box_dim", message, f"loads need {row.multiple} elements", "PTX ISA 5.5.1.1")
 
 
-_QUESTIONS: tuple[Callable[[Arguments, Target], Iterator[Finding]], ...] = (
+_QUESTIONS: tuple[Callable[[TensorMap, Target], Iterator[Finding]], ...] = (
+    _stale_tf32,
+    _too_large,
     _null_address,
     _wide_on_hopper,
-    _huge_dimensions,
-    _too_large,
     _interleaved_swizzle,
-    _element_strides,
+    _ignored,
+    _partial_steps,
     _overlap,
+    store_overrun,
+    box_beyond_tensor,
+    pixels_outside,
     _narrow_rows,
-    _one_direction,
+    _relaxed_stores,
+    _guide_alignment,
     _disputed,
 )

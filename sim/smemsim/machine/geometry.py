@@ -13,10 +13,11 @@ from smemsim.addressing import tma_loops
 from smemsim.addressing.tma import row_pitch, tile_size
 from smemsim.arguments import shown
 from smemsim.descriptors.tensor_map import TensorMap
+from smemsim.descriptors.tensor_map_traps import swizzle_in_force
 from smemsim.errors import InputError, Unmodelled
 from smemsim.spec.architectures import architecture
-from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
-from smemsim.spec.tensor_map import DERIVED_FIELDS, LIMITS, SWIZZLE_ARCHITECTURES, SWIZZLE_BITS, SWIZZLES, TensorMapSwizzle
+from smemsim.spec.swizzles import Swizzle, SwizzleMode
+from smemsim.spec.tensor_map import DERIVED_FIELDS, LIMITS, SWIZZLE_ARCHITECTURES
 from smemsim.spec.transfers import CHUNK_BYTES, GATHERED_ROWS, LOAD_MODES, STORE_MODES
 
 __all__ = ["Geometry", "geometry_of"]
@@ -121,7 +122,7 @@ def _mode_of(tm: TensorMap, mode: str | None, *, is_store: bool) -> str:
 def _build(tm: TensorMap, mode: str, arch: str | None, is_store: bool) -> Geometry:
     _check_bits(tm, arch)
     row, slices = tm.type_row, bool(tm.interleave)
-    swizzle = _swizzle_in_force(tm, arch, mode, is_store=is_store)
+    swizzle = _swizzle(tm, arch, mode, is_store=is_store)
     unit_bits = 128 * int(tm.interleave) if slices else row.bits
     shape, box = _shape(tm, unit_bits), _pixel_box(tm)
     if tm.call == "tiled":
@@ -201,12 +202,9 @@ def _check_bits(tm: TensorMap, arch: str | None) -> None:
         )
 
 
-def _swizzle_in_force(tm: TensorMap, arch: str | None, mode: str, *, is_store: bool) -> SwizzleMode:
-    if arch == "sm_90a":  # it looks at two bits only (measured: trace tma_edited)
-        low = SWIZZLE_BITS[tm.swizzle][0]
-        return MODES[SWIZZLES[TensorMapSwizzle(low)]]
-    found, known = MODES[SWIZZLES[tm.swizzle]], SWIZZLE_ARCHITECTURES.get(tm.swizzle)
-    if arch is not None and known and arch not in known:
+def _swizzle(tm: TensorMap, arch: str | None, mode: str, *, is_store: bool) -> SwizzleMode:
+    found, known = swizzle_in_force(tm, arch), SWIZZLE_ARCHITECTURES.get(tm.swizzle)
+    if arch not in (None, "sm_90a") and known and arch not in known:
         raise InputError(f"swizzle = {tm.swizzle.name}: {arch} does not have it, {' and '.join(known)} do{'es' if len(known) == 1 else ''}")
     if found.swizzle is Swizzle.B128_ATOM_32B_FLIP_8B and (is_store or mode.startswith("im2col::w")):
         raise Unmodelled(f"{tm.swizzle.name} in {mode} {'stores' if is_store else 'loads'}: the PTX ISA does not say that it exists there")

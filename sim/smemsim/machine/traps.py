@@ -1,5 +1,7 @@
 """Where silicon stops a tensor transfer: what is wrong with the map for this instruction, with the coordinates, with the addresses.
 
+What a map alone decides is in descriptors.tensor_map_traps; here it becomes a trap of a transfer, and the rest follows.
+
 CUDA error 715 is an illegal instruction, 716 a misaligned address, 700 an illegal address. Measured (H200): traces tma_load_traps,
 tma_store_traps, tma_mode_traps, tma_edited; for what only Blackwell has the PTX ISA says what is not allowed, and that it traps is
 inferred.
@@ -7,14 +9,13 @@ inferred.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from smemsim.descriptors.tensor_map import TensorMap
+from smemsim.descriptors.tensor_map_traps import MapTrap, map_traps
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.machine.geometry import Geometry
 from smemsim.spec.architectures import architecture
-from smemsim.spec.tensor_map import LIMITS, SWIZZLE_ARCHITECTURES, Interleave, TensorMapDataType, TensorMapSwizzle
-from smemsim.spec.transfers import BLACKWELL_MODES, ENCODE_CALLS, HALO_LIMITS, MAP_OF_MODE
+from smemsim.spec.tensor_map import LIMITS, SWIZZLE_ARCHITECTURES, Interleave
+from smemsim.spec.transfers import BLACKWELL_MODES, HALO_LIMITS
 from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
 
 __all__ = ["check_coordinates", "check_global", "check_map", "check_smem_address", "check_window"]
@@ -22,12 +23,12 @@ __all__ = ["check_coordinates", "check_global", "check_map", "check_smem_address
 
 def check_map(tm: TensorMap, g: Geometry, arch: str | None, *, is_store: bool) -> None:
     """Traps that come from the map alone; the answer for a map is kept with it."""
-    known: dict[tuple[str, str | None, bool], HardwareTrap | None] = tm.__dict__.setdefault("_map_trap", {})
+    known: dict[tuple[str, str | None, bool], MapTrap | None] = tm.__dict__.setdefault("_map_trap", {})
     key = (g.mode, arch, is_store)
     if key not in known:
         if g.mode in BLACKWELL_MODES and arch is not None and architecture(arch).instruction == "wgmma":
             raise InputError(f"mode = {g.mode!r}: {arch} has no such instruction; it needs sm_100a")
-        known[key] = next(_map_traps(tm, g, arch, is_store), None)
+        known[key] = next((trap for trap in map_traps(tm, arch, g.mode) if trap.stops(is_store=is_store)), None)
         hopper = tm.type_row.sm90 and (arch == "sm_90a" or tm.swizzle not in SWIZZLE_ARCHITECTURES)
         if known[key] is None and not hopper and (broken := tm.broken_on(arch)):
             raise Unmodelled(f"no driver makes such a map ({broken[0]}); what a transfer does with it is not known")
@@ -38,47 +39,6 @@ def check_map(tm: TensorMap, g: Geometry, arch: str | None, *, is_store: bool) -
 
 def _illegal(reason: str) -> HardwareTrap:
     return HardwareTrap(reason, cuda_error=ILLEGAL_INSTRUCTION)
-
-
-def _map_traps(tm: TensorMap, g: Geometry, arch: str | None, is_store: bool) -> Iterator[HardwareTrap]:
-    row = tm.type_row
-    if tm.call != (wanted := MAP_OF_MODE[g.mode]):
-        yield _illegal(f"mode {g.mode} needs a map of {ENCODE_CALLS[wanted]}, this one is of {ENCODE_CALLS[tm.call]}")
-    for i, n in enumerate(tm.global_dim):
-        if n > LIMITS.max_usable_dim:
-            yield _illegal(
-                f"global_dim[{i}] = {n}: every transfer with a dimension above 2^31 traps, although the driver encodes up to 2^32"
-            )
-    if not is_store and "to_tf32" in tm.unknown_fields:
-        yield _illegal(f"the tf32 bit is set with {row.code.name}: only FLOAT32 and FLOAT32_FTZ may have it, every other load traps")
-    if not is_store and tm.oob_fill and not row.nan_fill:
-        yield _illegal(f"NaN fill with {row.code.name}: loads trap, stores do not look")
-    if arch == "sm_90a" and not row.sm90:
-        yield _illegal(f"data_type = {row.code.name}: sm_90a traps, it needs sm_100a")
-    if tm.interleave is Interleave.INTERLEAVE_NONE:
-        if g.row_bits % (8 * g.chunk_bytes):
-            yield _illegal(f"a row of the box takes {g.row_bits / 8:g} B: needs a multiple of {g.chunk_bytes} B")
-        if g.swizzle.mask and 16 * g.chunks > g.swizzle.width:
-            yield _illegal(f"a row of the box takes {16 * g.chunks} B of shared memory: at most {g.swizzle.width} B with {tm.swizzle.name}")
-    if tm.interleave is Interleave.INTERLEAVE_32B and any(stride % LIMITS.address_alignment_32b for stride in tm.global_strides):
-        yield _illegal(f"global_strides = {tm.global_strides}: INTERLEAVE_32B needs multiples of {LIMITS.address_alignment_32b} B")
-    if is_store and tm.call == "im2col" and (min(tm.pixel_box_lower_corner) < 0 or max(tm.pixel_box_upper_corner) > 0):
-        yield _illegal(
-            f"pixel box corners {tm.pixel_box_lower_corner}, {tm.pixel_box_upper_corner}: a store needs lower corners from 0 up and upper "
-            "corners up to 0"
-        )
-    if g.mode in ("tile::gather4", "tile::scatter4"):
-        if tm.rank != 2 or tm.interleave:
-            yield _illegal(f"{g.mode} needs a map of rank 2 without interleave, not rank {tm.rank}, {tm.interleave.name}")
-        if tm.rank == 2 and tm.box_dim[1] != 1:
-            yield _illegal(f"box_dim[1] = {tm.box_dim[1]}: {g.mode} needs 1, the instruction names its four rows itself")
-    if row.code is TensorMapDataType.U4_ALIGN16B and is_store:
-        yield _illegal(f"{row.code.name} cannot be stored: it exists for loads only")
-    if row.swizzles and not is_store and tm.swizzle is TensorMapSwizzle.SWIZZLE_128B_ATOM_64B:
-        yield _illegal(f"{row.code.name} with {tm.swizzle.name} cannot be loaded: the driver's header has it for stores only")
-    alignment = LIMITS.address_alignment_32b if tm.interleave is Interleave.INTERLEAVE_32B else LIMITS.address_alignment
-    if tm.global_address % alignment:
-        yield HardwareTrap(f"global_address = {tm.global_address:#x}: needs a multiple of {alignment} B", cuda_error=MISALIGNED_ADDRESS)
 
 
 def check_coordinates(tm: TensorMap, g: Geometry, at: tuple[int, ...], extra: tuple[int, ...], *, is_store: bool) -> None:

@@ -13,13 +13,14 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from smemsim.addressing.tma import im2col_offset, pack_im2col_offset
 from smemsim.descriptors.layout import weakest
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.machine.tma import Transfer, tma_load, tma_store
 from smemsim.show.operand import CHUNK, COLOURS, LINE
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import RULES
-from smemsim.spec.tensor_map import SWIZZLE_ARCHITECTURES
+from smemsim.spec.tensor_map import SWIZZLE_ARCHITECTURES, corner_bits
 
 __all__ = ["Cell", "TransferMap"]
 
@@ -60,6 +61,7 @@ class TransferMap:
     transfer: Transfer
     arch: str | None
     lines: dict[int, list[Cell | None]]
+    offsets: tuple[int, ...] = ()  # of im2col, as they were given
 
     @classmethod
     def of(
@@ -89,7 +91,7 @@ class TransferMap:
         for i, (address, place, offset, inside) in enumerate(places):
             cells = lines.setdefault(address // LINE, [None] * (LINE // CHUNK))
             cells[address % LINE // CHUNK] = Cell(tuple(place), offset, i // per_row, inside, t.chunk_bytes, address % CHUNK != 0)
-        return cls(t, arch, dict(sorted(lines.items())))
+        return cls(t, arch, dict(sorted(lines.items())), tuple(im2col_offsets))
 
     @property
     def title(self) -> str:
@@ -107,7 +109,7 @@ class TransferMap:
     def box(self) -> str:
         """The box in elements or slices, or the pixels of an im2col box."""
         t, tm = self.transfer, self.transfer.tensor_map
-        unit = "slices" if tm.interleave else ""
+        unit = ("slice" if t.tile_shape[0] == 1 else "slices") if tm.interleave else ""
         if tm.is_im2col:
             inner = f"{t.tile_shape[0]} {unit or 'channels'}"
             return f"{t.tile_shape[1]} pixels of {inner}"
@@ -170,7 +172,7 @@ class TransferMap:
         """What the marks in the cells mean, and what nobody expects."""
         t, tm, cells = self.transfer, self.transfer.tensor_map, self.cells
         size = t.chunk_bytes
-        notes = []
+        notes = self._cut_offsets()
         if any(0 < c.inside < size for c in cells):
             notes.append("*: the end of the chunk is fill")
         if any(c.swapped for c in cells):
@@ -186,6 +188,20 @@ class TransferMap:
             if spilt:
                 notes.append(f"{spilt} chunk{'s' if spilt > 1 else ''} written as a whole, past the end of dimension 0")
         return notes
+
+    def _cut_offsets(self) -> list[str]:
+        """What the instruction's operand makes of im2col offsets that are too large for it."""
+        tm = self.transfer.tensor_map
+        if not self.offsets or tm.call != "im2col":
+            return []
+        packed, bits = 0, corner_bits(tm.rank)
+        for axis, value in enumerate(self.offsets):
+            packed = pack_im2col_offset(packed, value, axis, bits)
+        used = tuple(im2col_offset(packed, axis, bits) for axis in range(len(self.offsets)))
+        if used == self.offsets:
+            return []
+        given, left = (", ".join(map(str, numbers)) for numbers in (self.offsets, used))
+        return [f"offsets {given} do not fit {bits} bits each: {left} arrive{'s' if len(used) == 1 else ''} in the instruction"]
 
     @property
     def evidence(self) -> str:

@@ -19,30 +19,42 @@ class Severity(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Code:
-    """A code's number, its slug, and the severity its findings have unless they say otherwise."""
+    """A code's number, its slug, the severity its findings have unless they say otherwise, and what it says."""
 
     number: str
     slug: str
     severity: Severity
+    says: str
 
 
 # fmt: off
-CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity)) for number, slug, severity in (
-    ("A107", "outside-buffer",  "wrong"),
-    ("T201", "box-range",       "trap"),
-    ("T202", "inner-exceeds-swizzle", "trap"),
-    ("T203", "inner-not-16",    "trap"),
-    ("T204", "global-misaligned", "trap"),
-    ("T205", "map-refused",     "trap"),
-    ("T208", "inner-below-swizzle", "note"),
-    ("D301", "field-in-bytes",  "wrong"),
-    ("D302", "swizzle-code",    "wrong"),
-    ("D305", "fixed-bits",      "note"),
-    ("D306", "base-offset",     "wrong"),
-    ("D307", "bytes-alias",     "wrong"),
-    ("D310", "field-unused",    "note"),
-    ("I601", "shape",           "trap"),
-    ("I602", "type-major",      "trap"),
+CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity), says) for number, slug, severity, says in (
+    ("A107", "outside-buffer",  "wrong", "a transfer or a read leaves its buffer or the shared window"),
+    ("T201", "box-range",       "trap",  "a box dimension outside 1 to 256"),
+    ("T202", "inner-exceeds-swizzle", "trap", "the box's inner extent is wider than the swizzle"),
+    ("T203", "inner-not-16",    "trap",  "the box's inner extent is no multiple of 16 B"),
+    ("T204", "global-misaligned", "trap", "a global address or stride off 16 or 32 B"),
+    ("T205", "map-refused",     "trap",  "any other rule of the driver, by its name"),
+    ("T208", "inner-below-swizzle", "note", "rows narrower than the swizzle lie a full swizzle width apart"),
+    ("T212", "map-traps",       "trap",  "the map exists, but every transfer or every load through it traps"),
+    ("T213", "argument-ignored", "wrong", "an argument is checked and encoded, and transfers do not look at it"),
+    ("T214", "elements-overlap", "note", "a stride smaller than what it steps over: elements share bytes"),
+    ("T215", "beyond-the-documents", "luck", "accepted by the driver, or left by an instruction, and no document allows it"),
+    ("T216", "store-overrun",   "note",  "dimension 0 ends inside a 16-byte chunk, which stores and reductions write as a whole"),
+    ("T217", "sources-disagree", "note", "documents contradict each other; what the model takes"),
+    ("T218", "one-direction",   "note",  "every store through the map traps, or the map is for stores only"),
+    ("T219", "always-fill",     "note",  "some of every box lies outside the tensor, or most of the im2col pixel box"),
+    ("T220", "all-zero",        "trap",  "128 bytes of zero: never encoded, or not copied"),
+    ("T221", "null-address",    "note",  "global address 0: a placeholder that must be replaced before the first transfer"),
+    ("T222", "partial-step",    "note",  "the box is no multiple of the element stride: one element more than the quotient comes"),
+    ("D301", "field-in-bytes",  "wrong", "LBO or SBO in bytes where the field counts 16 B"),
+    ("D302", "swizzle-code",    "wrong", "the code means another swizzle on this architecture, or none"),
+    ("D305", "fixed-bits",      "note",  "reserved or constant bits differ"),
+    ("D306", "base-offset",     "wrong", "a base offset on data that lies by absolute addresses"),
+    ("D307", "bytes-alias",     "wrong", "two elements of one instruction are the same byte"),
+    ("D310", "field-unused",    "note",  "this instruction never uses the field"),
+    ("I601", "shape",           "trap",  "an M, N or K that the instruction does not have"),
+    ("I602", "type-major",      "trap",  "the instruction cannot read this type with this major-ness or swizzle"),
 )}
 # fmt: on
 
