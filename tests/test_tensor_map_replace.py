@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import smemsim.traces.kinds.replace as replace_kind
 from smemsim import InputError, TensorMap, TraceError
-from smemsim.descriptors.tensor_map_replace import build_sequence, kept_fields, tensormap_replace
+from smemsim.descriptors.tensor_map.replace import build_sequence, kept_fields, tensormap_replace
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.evidence import RULES, Grade, Rule
 from smemsim.spec.tensor_map import DATA_TYPES, DERIVED_FIELDS, TENSOR_MAP, TensorMapDataType, TensorMapSwizzle

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smemsim import InputError, SmemsimError, TensorMap, TensorMapError, Unmodelled
-from smemsim.descriptors.tensor_map_verdict import TENSOR_MAP_RULES
+from smemsim.descriptors.tensor_map.verdict import TENSOR_MAP_RULES
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.evidence import Grade
 from smemsim.spec.findings import CODES
@@ -310,7 +310,7 @@ def test_a_null_pointer_is_refused_whatever_the_rank(null):
     arguments = {"global_dim": "{64}", "global_strides": "{}", "box_dim": "{64}", "element_strides": "{1}"} | {null: "nullptr"}
     lists = ", ".join(arguments[name] for name in ("global_dim", "global_strides", "box_dim", "element_strides"))
     with pytest.raises(TensorMapError, match=f"^{null} is a null pointer") as refused:
-        TensorMap.parse(f"cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 1, ptr(0x10000), {lists}, 0, 3, 0, 0);")
+        TensorMap.parse(f"cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 1, (void*)0x10000, {lists}, 0, 3, 0, 0);")
     assert [v.rule for v in refused.value.violations] == ["null_pointer"]
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from smemsim.descriptors.operand import operand_addresses
     from smemsim.descriptors.smem import LboMode, SmemDescriptor
     from smemsim.descriptors.tensor_map import TensorMap
-    from smemsim.descriptors.tensor_map_replace import build_sequence, tensormap_replace
-    from smemsim.descriptors.tensor_map_verdict import TENSOR_MAP_RULES
+    from smemsim.descriptors.tensor_map.replace import build_sequence, tensormap_replace
+    from smemsim.descriptors.tensor_map.verdict import TENSOR_MAP_RULES
     from smemsim.errors import HardwareTrap, InputError, SmemsimError, TensorMapError, TraceError, Unmodelled
     from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce
     from smemsim.machine.cluster import ClusterAddress, Delivery, mapa, multicast
@@ -47,9 +47,9 @@ _HOMES = {
     "TensorMapError": "errors",
     "TraceError": "errors",
     "Unmodelled": "errors",
-    "build_sequence": "descriptors.tensor_map_replace",
-    "tensormap_replace": "descriptors.tensor_map_replace",
-    "TENSOR_MAP_RULES": "descriptors.tensor_map_verdict",
+    "build_sequence": "descriptors.tensor_map.replace",
+    "tensormap_replace": "descriptors.tensor_map.replace",
+    "TENSOR_MAP_RULES": "descriptors.tensor_map.verdict",
     "BulkTransfer": "machine.bulk",
     "bulk_bytes": "machine.bulk",
     "bulk_copy": "machine.bulk",

@@ -12,7 +12,7 @@ from smemsim.errors import InputError, TensorMapError
 
 if TYPE_CHECKING:
     from smemsim.descriptors.tensor_map import TensorMap
-    from smemsim.descriptors.tensor_map_call import Pasted
+    from smemsim.descriptors.tensor_map.call import Pasted
 
 __all__ = ["Given", "Read", "read_input"]
 
@@ -60,7 +60,7 @@ def read_input(words: tuple[str, ...], arch: str | None) -> Read:
 
 
 def _read_text(data: bytes, name: str, arch: str | None) -> Read:
-    from smemsim.descriptors.tensor_map_text import find_calls, parse_dump
+    from smemsim.descriptors.tensor_map.text import find_calls, parse_dump
 
     pasted = data.decode("utf-8", "replace")
     if calls := find_calls(pasted):

@@ -13,7 +13,7 @@ from smemsim.addressing import tma_loops
 from smemsim.addressing.tma import row_pitch, tile_size
 from smemsim.arguments import shown
 from smemsim.descriptors.tensor_map import TensorMap
-from smemsim.descriptors.tensor_map_traps import swizzle_in_force
+from smemsim.descriptors.tensor_map.traps import swizzle_in_force
 from smemsim.errors import InputError, Unmodelled
 from smemsim.spec.architectures import architecture
 from smemsim.spec.swizzles import Swizzle, SwizzleMode

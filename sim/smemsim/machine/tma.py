@@ -198,7 +198,7 @@ def _offsets(tm: TensorMap, g: Geometry, offsets: Any, is_store: bool) -> tuple[
         return (0,) * g.axes
     is_wide = g.mode.startswith("im2col::w")
     count = 2 if is_wide else g.axes
-    wanted = "(wHalo, wOffset)" if is_wide else f"one 16-bit number for each of {g.axes} spatial axes, W first, or none"
+    wanted = "(wHalo, wOffset)" if is_wide else f"one unsigned 16-bit number for each of {g.axes} spatial axes, W first, or none"
     given = wholes("im2col_offsets", offsets, wanted=wanted)
     if (given and len(given) != count) or any(not 0 <= value < 1 << 16 for value in given):
         raise InputError(f"im2col_offsets = {given}: needs {wanted}")

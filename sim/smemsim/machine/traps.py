@@ -1,6 +1,6 @@
 """Where silicon stops a tensor transfer: what is wrong with the map for this instruction, with the coordinates, with the addresses.
 
-What a map alone decides is in descriptors.tensor_map_traps; here it becomes a trap of a transfer, and the rest follows.
+What a map alone decides is in descriptors.tensor_map.traps; here it becomes a trap of a transfer, and the rest follows.
 
 CUDA error 715 is an illegal instruction, 716 a misaligned address, 700 an illegal address. Measured (H200): traces tma_load_traps,
 tma_store_traps, tma_mode_traps, tma_edited; for what only Blackwell has the PTX ISA says what is not allowed, and that it traps is
@@ -10,7 +10,7 @@ inferred.
 from __future__ import annotations
 
 from smemsim.descriptors.tensor_map import TensorMap
-from smemsim.descriptors.tensor_map_traps import MapTrap, map_traps
+from smemsim.descriptors.tensor_map.traps import MapTrap, map_traps
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.machine.geometry import Geometry
 from smemsim.spec.architectures import architecture

@@ -8,8 +8,8 @@ from typing import Any
 
 from smemsim.addressing.tma import row_pitch, tile_size
 from smemsim.descriptors.tensor_map import TensorMap
-from smemsim.descriptors.tensor_map_arguments import ENUMS, members
-from smemsim.descriptors.tensor_map_verdict import target, violations
+from smemsim.descriptors.tensor_map.arguments import ENUMS, members
+from smemsim.descriptors.tensor_map.verdict import target, violations
 from smemsim.errors import Unmodelled
 from smemsim.show.descriptor import finding_lines
 from smemsim.show.plain import Line

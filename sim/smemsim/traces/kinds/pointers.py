@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from smemsim.descriptors.tensor_map import TensorMap
-from smemsim.descriptors.tensor_map_pointers import refused_nulls
+from smemsim.descriptors.tensor_map.pointers import refused_nulls
 from smemsim.errors import TensorMapError, TraceError
 from smemsim.spec.evidence import RULES
 from smemsim.traces.format import Suite

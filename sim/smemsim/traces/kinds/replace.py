@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from smemsim.descriptors.tensor_map_replace import tensormap_replace
+from smemsim.descriptors.tensor_map.replace import tensormap_replace
 from smemsim.errors import TraceError
 from smemsim.spec.evidence import RULES
 from smemsim.spec.tensor_map import TENSOR_MAP

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from smemsim.addressing.tma import tile_size
-from smemsim.descriptors.tensor_map_arguments import Arguments
-from smemsim.descriptors.tensor_map_finding import finding, measured
-from smemsim.descriptors.tensor_map_rule import Target
-from smemsim.descriptors.tensor_map_rules import inner
-from smemsim.descriptors.tensor_map_traps import map_traps
+from smemsim.descriptors.tensor_map.arguments import Arguments
+from smemsim.descriptors.tensor_map.finding import finding, measured
+from smemsim.descriptors.tensor_map.rule import Target
+from smemsim.descriptors.tensor_map.rules import inner
+from smemsim.descriptors.tensor_map.traps import map_traps
 from smemsim.spec.findings import Finding
 from smemsim.spec.tensor_map import WIDE_IS_IM2COL
 
 if TYPE_CHECKING:
-    from smemsim.descriptors.tensor_map import TensorMap
+    from smemsim.descriptors.tensor_map.map import TensorMap
 
 __all__ = ["box_beyond_tensor", "pixels_outside", "store_overrun", "walked"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from smemsim.arguments import shown, suggestion, whole
-from smemsim.descriptors.tensor_map import TensorMap
-from smemsim.descriptors.tensor_map_bits import raw_bytes
+from smemsim.descriptors.tensor_map.bits import raw_bytes
+from smemsim.descriptors.tensor_map.map import TensorMap
 from smemsim.errors import InputError
 from smemsim.spec.architectures import ARCHITECTURES, architecture
 from smemsim.spec.tensor_map import SWIZZLE_BITS, TENSOR_MAP

@@ -10,15 +10,15 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Literal
 
-from smemsim.descriptors.tensor_map_arguments import Arguments
-from smemsim.descriptors.tensor_map_rules import inner
+from smemsim.descriptors.tensor_map.arguments import Arguments
+from smemsim.descriptors.tensor_map.rules import inner
 from smemsim.spec.swizzles import MODES, SwizzleMode
 from smemsim.spec.tensor_map import LIMITS, SWIZZLE_BITS, SWIZZLES, Interleave, TensorMapSwizzle
 from smemsim.spec.transfers import CHUNK_BYTES, ENCODE_CALLS, MAP_OF_MODE
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
 
 if TYPE_CHECKING:
-    from smemsim.descriptors.tensor_map import TensorMap
+    from smemsim.descriptors.tensor_map.map import TensorMap
 
 __all__ = ["Direction", "MapTrap", "map_traps", "swizzle_in_force"]
 
@@ -53,7 +53,7 @@ def map_traps(tm: TensorMap, arch: str | None, mode: str | None = None) -> Itera
 
     `arch` None: as on sm_90a, with what only Blackwell has.
 
-    >>> from smemsim.descriptors.tensor_map import TensorMap
+    >>> from smemsim.descriptors.tensor_map.map import TensorMap
     >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(1 << 32, 4), global_strides=(0,), box_dim=(64, 4))
     >>> [(trap.direction, trap.where, trap.cuda_error) for trap in map_traps(tm, "sm_90a")]
     [('transfer', 'global_dim[0]', 715)]
@@ -65,7 +65,7 @@ def map_traps(tm: TensorMap, arch: str | None, mode: str | None = None) -> Itera
 def swizzle_in_force(a: Arguments, arch: str | None) -> SwizzleMode:
     """The mode that transfers go by: sm_90a looks at two bits of the map only (measured: trace tma_edited).
 
-    >>> from smemsim.descriptors.tensor_map import TensorMap
+    >>> from smemsim.descriptors.tensor_map.map import TensorMap
     >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(128,), global_strides=(), box_dim=(128,),
     ...                      swizzle="128B_ATOM_32B")
     >>> str(swizzle_in_force(tm, "sm_90a").swizzle), str(swizzle_in_force(tm, "sm_100a").swizzle)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from smemsim.descriptors.tensor_map_arguments import Arguments
+from smemsim.descriptors.tensor_map.arguments import Arguments
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.evidence import Grade
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from smemsim.descriptors import tensor_map_im2col_rules, tensor_map_rules
-from smemsim.descriptors.tensor_map_arguments import Arguments
-from smemsim.descriptors.tensor_map_rule import Call, Rule, Target, Violation
+from smemsim.descriptors.tensor_map import im2col_rules, rules
+from smemsim.descriptors.tensor_map.arguments import Arguments
+from smemsim.descriptors.tensor_map.rule import Call, Rule, Target, Violation
 from smemsim.spec.architectures import ARCHITECTURES, architecture
 from smemsim.spec.tensor_map import SWIZZLE_ARCHITECTURES
 
 __all__ = ["TENSOR_MAP_RULES", "target", "violations"]
 
 # By name, in the order in which they are reported.
-TENSOR_MAP_RULES: dict[str, Rule] = {r.name: r for r in (*tensor_map_rules.RULES, *tensor_map_im2col_rules.RULES)}
+TENSOR_MAP_RULES: dict[str, Rule] = {r.name: r for r in (*rules.RULES, *im2col_rules.RULES)}
 
 _CALLS: tuple[Call, ...] = ("tiled", "im2col", "im2col_wide")
 # Nearly all maps have whole-byte types, one of Hopper's swizzles and legal codes: most rules about the others need not be asked.

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from smemsim.addressing.tma import row_pitch, tile_size
-from smemsim.descriptors.tensor_map_arguments import Arguments
-from smemsim.descriptors.tensor_map_edges import box_beyond_tensor, pixels_outside, store_overrun, walked
-from smemsim.descriptors.tensor_map_finding import finding, measured
-from smemsim.descriptors.tensor_map_rule import Target
-from smemsim.descriptors.tensor_map_rules import inner, inner_shown
-from smemsim.descriptors.tensor_map_traps import map_traps
+from smemsim.descriptors.tensor_map.arguments import Arguments
+from smemsim.descriptors.tensor_map.edges import box_beyond_tensor, pixels_outside, store_overrun, walked
+from smemsim.descriptors.tensor_map.finding import finding, measured
+from smemsim.descriptors.tensor_map.rule import Target
+from smemsim.descriptors.tensor_map.rules import inner, inner_shown
+from smemsim.descriptors.tensor_map.traps import map_traps
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.disputes import ATOM_DISPUTES, GUIDE_SWIZZLED_ALIGNMENT, PADDED_DISPUTE, WIDE_HALO_DISPUTE, WIDE_STEP_DISPUTE, Dispute
 from smemsim.spec.findings import Finding, Severity
@@ -20,7 +20,7 @@ from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.tensor_map import LIMITS, SWIZZLES, WIDE_IS_IM2COL, Im2colWideMode, Interleave, TensorMapSwizzle
 
 if TYPE_CHECKING:
-    from smemsim.descriptors.tensor_map import TensorMap
+    from smemsim.descriptors.tensor_map.map import TensorMap
 
 __all__ = ["problems"]
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from smemsim.arguments import shown, whole
-from smemsim.descriptors.tensor_map_arguments import ENUMS, LISTS, SHORT_NAMES, Arguments, members, numbers
-from smemsim.descriptors.tensor_map_bits import decode_parts, encode_parts, raw_bytes
-from smemsim.descriptors.tensor_map_problems import problems
-from smemsim.descriptors.tensor_map_rule import Call
-from smemsim.descriptors.tensor_map_verdict import target, violations
+from smemsim.descriptors.tensor_map.arguments import ENUMS, LISTS, SHORT_NAMES, Arguments, members, numbers
+from smemsim.descriptors.tensor_map.bits import decode_parts, encode_parts, raw_bytes
+from smemsim.descriptors.tensor_map.problems import problems
+from smemsim.descriptors.tensor_map.rule import Call
+from smemsim.descriptors.tensor_map.verdict import target, violations
 from smemsim.errors import InputError, TensorMapError, Unmodelled
 from smemsim.spec.findings import Finding
 from smemsim.spec.tensor_map import DATA_TYPES, TENSOR_MAP, WIDE_IS_IM2COL, TensorMapSwizzle
@@ -206,7 +206,7 @@ class TensorMap(Arguments):
         ...                 " CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);").box_dim
         (64, 64)
         """
-        from smemsim.descriptors.tensor_map_text import parse_bytes, parse_call
+        from smemsim.descriptors.tensor_map.text import parse_bytes, parse_call
 
         if not isinstance(text, str):
             raise InputError(f"text = {shown(text)}: needs the text of an encode call or of 128 bytes; TensorMap.from_bytes takes bytes")
@@ -216,7 +216,9 @@ class TensorMap(Arguments):
             return made
         raw = parse_bytes(text)
         if raw is None:
-            raise InputError("the text is neither a call of cuTensorMapEncodeTiled, …Im2col or …Im2colWide nor 256 hex digits")
+            raise InputError(
+                "the text is neither a call of cuTensorMapEncodeTiled, …Im2col or …Im2colWide (outside comments) nor 128 bytes as a debugger or xxd prints them"
+            )
         return cls.from_bytes(raw)
 
     @property

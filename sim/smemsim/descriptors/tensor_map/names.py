@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from smemsim.descriptors.tensor_map_expression import Definition
+from smemsim.descriptors.tensor_map.expression import Definition
 
 __all__ = ["definitions", "is_python", "outside_strings", "without_comments"]
 

@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from smemsim.descriptors.tensor_map_arguments import Arguments
-from smemsim.descriptors.tensor_map_bits import decode_parts, encode_parts
-from smemsim.descriptors.tensor_map_verdict import target, violations
+from smemsim.descriptors.tensor_map.arguments import Arguments
+from smemsim.descriptors.tensor_map.bits import decode_parts, encode_parts
+from smemsim.descriptors.tensor_map.verdict import target, violations
 from smemsim.errors import InputError, TensorMapError
 from smemsim.spec.tensor_map import DERIVED_FIELDS, TENSOR_MAP
 
@@ -296,8 +296,8 @@ def _form(tokens: list[str], rows: list[list[str]], base: int) -> tuple[int, int
 def _plain(text: str) -> Iterator[tuple[bytes, str]]:
     """Numbers, or 256 hex digits in any grouping.
 
-    >>> {reading for _, reading in _plain("00000000 " * 32)}, list(_plain("ab" * 127))
-    ({'32-bit little-endian words', 'groups of 4 bytes in memory order'}, [])
+    >>> sorted({reading for _, reading in _plain("00000000 " * 32)}), list(_plain("ab" * 127))
+    (['32-bit little-endian words', 'groups of 4 bytes in memory order'], [])
     """
     text = re.sub(r"(?m)^[ \t]*(?:0x)?[0-9a-fA-F]+\s*(?:<[^>\n]*>)?\s*:(?=\s)", " ", text)
     text = re.sub(r"\$\d+\s*=|\b[A-Za-z_]\w*\s*=(?=\s*[\[{(0-9])|(?:\b[A-Za-z_]\w*\s*)?\[\s*\d+\s*\]\s*=", " ", text)

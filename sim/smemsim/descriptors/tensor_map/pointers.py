@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from smemsim.descriptors.tensor_map_rule import Violation
+from smemsim.descriptors.tensor_map.rule import Violation
 from smemsim.spec.tensor_map import POINTERS
 
 __all__ = ["refused_nulls"]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from smemsim.arguments import shown, suggestion
-from smemsim.descriptors.tensor_map_arguments import ENUMS
+from smemsim.descriptors.tensor_map.arguments import ENUMS
 from smemsim.errors import InputError
 from smemsim.spec.tensor_map import LIMITS
 

@@ -7,11 +7,11 @@ import re
 from typing import Any
 
 from smemsim.arguments import shown
-from smemsim.descriptors.tensor_map_arguments import LISTS, member
-from smemsim.descriptors.tensor_map_expression import Definition, value
-from smemsim.descriptors.tensor_map_names import definitions, outside_strings, without_comments
-from smemsim.descriptors.tensor_map_pointers import refused_nulls
-from smemsim.descriptors.tensor_map_rule import Call
+from smemsim.descriptors.tensor_map.arguments import LISTS, member
+from smemsim.descriptors.tensor_map.expression import Definition, value
+from smemsim.descriptors.tensor_map.names import definitions, outside_strings, without_comments
+from smemsim.descriptors.tensor_map.pointers import refused_nulls
+from smemsim.descriptors.tensor_map.rule import Call
 from smemsim.errors import InputError, TensorMapError
 from smemsim.spec.tensor_map import DATA_TYPES
 

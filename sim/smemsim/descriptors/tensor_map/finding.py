@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smemsim.descriptors.tensor_map_rule import Target
+from smemsim.descriptors.tensor_map.rule import Target
 from smemsim.spec.findings import CODES, Finding, Severity
 
 __all__ = ["finding", "measured"]

@@ -1,16 +1,16 @@
 """What the driver's encode calls refuse: one row a rule, whose check returns a sentence for every value that breaks it.
 
 On sm_90a the rules are those that driver 580 enforces on an H200, fitted to the traces encode_tiled, encode_im2col and
-encode_im2col_wide; documented rules that it does not enforce are findings of tensor_map_problems. On Blackwell they are what the driver's
-header says, or inferred where it says nothing. Here are the rules of tiled maps; tensor_map_im2col_rules adds those of im2col maps.
+encode_im2col_wide; documented rules that it does not enforce are findings (`problems`). On Blackwell they are what the driver's
+header says, or inferred where it says nothing. Here are the rules of tiled maps; `im2col_rules` adds those of im2col maps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from smemsim.descriptors.tensor_map_arguments import Arguments
-from smemsim.descriptors.tensor_map_rule import FINE, TILED, Rule, Target, rule
+from smemsim.descriptors.tensor_map.arguments import Arguments
+from smemsim.descriptors.tensor_map.rule import FINE, TILED, Rule, Target, rule
 from smemsim.spec.swizzles import MODES
 from smemsim.spec.tensor_map import DATA_TYPES, LIMITS, SWIZZLE_ARCHITECTURES, SWIZZLES, WIDE_IS_IM2COL, Interleave, TensorMapSwizzle
 

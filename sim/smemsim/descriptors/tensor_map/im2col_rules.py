@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from smemsim.descriptors.tensor_map_arguments import Arguments
-from smemsim.descriptors.tensor_map_rule import FINE, IM2COL, WIDE, Rule, Target, rule
-from smemsim.descriptors.tensor_map_rules import lengths
+from smemsim.descriptors.tensor_map.arguments import Arguments
+from smemsim.descriptors.tensor_map.rule import FINE, IM2COL, WIDE, Rule, Target, rule
+from smemsim.descriptors.tensor_map.rules import lengths
 from smemsim.spec.tensor_map import LIMITS, WIDE_IS_IM2COL, Im2colWideMode, TensorMapSwizzle, corner_bits
 
 __all__ = ["RULES"]

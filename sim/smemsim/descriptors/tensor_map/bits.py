@@ -11,7 +11,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from smemsim.descriptors.tensor_map_arguments import Arguments
+from smemsim.descriptors.tensor_map.arguments import Arguments
 from smemsim.errors import InputError, TensorMapError
 from smemsim.spec.swizzles import MODES
 from smemsim.spec.tensor_map import (
