@@ -78,6 +78,11 @@ class Geometry:
         return self.chunk_bytes == 16 and not self.has_flip and not self.to_tf32
 
     @functools.cached_property
+    def is_whole_lines(self) -> bool:
+        """Is every row one 128-byte line in shared memory and 128 bytes that follow one another in global memory?"""
+        return self.is_plain and self.chunks == 8 and self.pitch == 128 and int(self.shape[3, 0]) == 1
+
+    @functools.cached_property
     def pitch(self) -> int:
         """Bytes of shared memory from row to row."""
         return int(self.layout[tma_loops.Layout.PITCH])

@@ -4,47 +4,46 @@ from __future__ import annotations
 
 import numpy as np
 
-from smemsim.addressing.loops import compiled, swizzle
+from smemsim.addressing.loops import compiled
 from smemsim.addressing.tma_loops import OUTSIDE, chunk_place, shared_place
 from smemsim.arithmetic import convert as _convert
 
-__all__ = ["load", "load_words"]
+__all__ = ["load", "load_lines", "load_words", "own_chunks"]
 
 f32_to_tf32 = compiled(_convert.f32_to_tf32)
 
 
 @compiled
-def move_chunk(out, word, tensor, at, owner, position):  # type: ignore[no-untyped-def]
-    """Sixteen bytes and their owner; places count 64-bit words."""
-    out[word] = tensor[at]
-    out[word + np.uintp(1)] = tensor[at + np.uintp(1)]
-    owner[word >> np.uintp(1)] = position
+def load_lines(lines, c0, shape, layout, smem_address, out, out_begin, tensor, tensor_begin, owner, writer):  # type: ignore[no-untyped-def]
+    """A load whose rows are whole 128-byte lines of 16-byte chunks in bounds: `out` and `tensor` are 64-bit words.
+
+    `tensor_begin` is the tensor's first element, in bytes from the first word. `owner` has an entry for each line of `out`, which becomes
+    `writer` with the row's place in the dense box and, in the free low bits, the XOR of its chunks.
+    """
+    mask, shift = layout[3], layout[4]
+    first, _ = chunk_place(c0, 0, shape, layout)
+    for n in range(len(lines)):
+        address = smem_address + 128 * n
+        key = ((address >> 7) & mask) << shift - 4
+        line, at = np.uintp(address - out_begin) >> np.uintp(3), np.uintp(lines[n] + first + tensor_begin) >> np.uintp(3)
+        for chunk in range(8):
+            word = line + np.uintp(2 * (chunk ^ key))
+            out[word] = tensor[at + np.uintp(2 * chunk)]
+            out[word + np.uintp(1)] = tensor[at + np.uintp(2 * chunk + 1)]
+        owner[line >> np.uintp(4)] = writer + np.uint64(128 * n + key)
 
 
 @compiled
 def load_words(lines, c0, shape, layout, smem_address, out, out_begin, tensor, tensor_begin, owner, writer):  # type: ignore[no-untyped-def]
-    """A load whose every chunk is 16 whole bytes in bounds: `out` and `tensor` are 64-bit words.
-
-    `tensor_begin` is the tensor's first element, in bytes from the first word. `owner` has an entry for each 16-byte chunk of `out`,
-    which becomes `writer` with the chunk's place in the dense box.
-    """
-    chunks, pitch, mask, shift = layout[0], layout[2], layout[3], layout[4]
-    first, _ = chunk_place(c0, 0, shape, layout)
+    """The same for any rows of 16-byte chunks in bounds; `owner` has an entry for each chunk, and no XOR in it."""
     position = writer
-    whole_lines = chunks == 8 and pitch == 128 and shape[3, 0] == 1  # slices may be apart in global memory
     for n in range(len(lines)):
-        base = smem_address + n * pitch
-        if whole_lines:  # the common case: one XOR a row, and a constant number of chunks, which is unrolled
-            at = np.uintp(lines[n] + first + tensor_begin) >> np.uintp(3)
-            line, key = np.uintp(base - out_begin) >> np.uintp(3), np.uintp((((base >> 7) & mask) << shift) >> 3)
-            for chunk in range(8):
-                move_chunk(out, line + (np.uintp(2 * chunk) ^ key), tensor, at + np.uintp(2 * chunk), owner, position)
-                position += np.uint64(16)
-            continue
-        for chunk in range(chunks):
-            word = np.uintp(swizzle(base + 16 * chunk, 0, mask, shift) - out_begin) >> np.uintp(3)
+        for chunk in range(layout[0]):
+            word = np.uintp(shared_place(smem_address, n, chunk, layout) - out_begin) >> np.uintp(3)
             at = np.uintp(chunk_place(c0, chunk, shape, layout)[0] + lines[n] + tensor_begin) >> np.uintp(3)
-            move_chunk(out, word, tensor, at, owner, position)
+            out[word] = tensor[at]
+            out[word + np.uintp(1)] = tensor[at + np.uintp(1)]
+            owner[word >> np.uintp(1)] = position
             position += np.uint64(16)
 
 

@@ -1,7 +1,9 @@
 """Who wrote each byte of shared memory, and which byte of the writer's data it is.
 
 TMA writes whole chunks of 16 bytes: one 64-bit entry a chunk has the writer in its upper half and, in its lower half, the place of the
-chunk's first byte in the writer's dense data. Chunks that several have written, or in pieces, are kept byte by byte beside it.
+chunk's first byte in the writer's dense data. Chunks that several have written, or in pieces, are kept byte by byte beside it. Lines of
+128 bytes that a load wrote as a whole have one entry for all their chunks, with the swizzle's XOR of the chunks in its low three bits;
+it counts before those of the chunks.
 """
 
 from __future__ import annotations
@@ -16,20 +18,24 @@ from smemsim.machine.values import load_bytes
 __all__ = ["Owners"]
 
 SPLIT = np.uint64(1 << 63)  # the entry's lower half counts the chunks kept byte by byte
+WRITER, XOR = np.uint64(32), np.uint64(7)  # where the writer begins, and the bits of a line's XOR
 
 
 class Owners:
     """The owners of `size` bytes, from offset 0; a writer is its number from 1 on, 0 is nobody."""
 
     def __init__(self, size: int) -> None:
-        self._chunks = np.zeros(-(-size // 16), np.uint64)
+        self._chunks = np.zeros(-(-size // 128) * 8, np.uint64)
+        self._lines = np.zeros(-(-size // 128), np.uint64)
         self._bytes = np.zeros((8, 16, 2), np.uint32)  # of split chunks: writer, place
         self._used = 0
 
     def of(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(writer, place) of the bytes at offsets `at`, both uint32 of its shape."""
-        entry = self._chunks[at >> 4]
-        writer = (entry >> np.uint64(32)).astype(np.uint32)
+        line = self._lines[at >> 7]
+        whole = (line & ~XOR) + ((((at >> 4) & 7).astype(np.uint64) ^ (line & XOR)) << np.uint64(4))
+        entry = np.where(line > 0, whole, self._chunks[at >> 4])
+        writer = (entry >> WRITER).astype(np.uint32)
         place = (entry.astype(np.uint32) + (at & 15).astype(np.uint32)) * (writer > 0)
         split = entry >= SPLIT
         if split.any():
@@ -37,8 +43,17 @@ class Owners:
             writer[split], place[split] = kept[:, 0], kept[:, 1]
         return writer, place.astype(np.uint32)
 
+    def _open(self, at: int, end: int) -> None:
+        """Give the chunks of the lines from offset `at` to `end` entries of their own."""
+        lines = (at >> 7) + np.flatnonzero(self._lines[at >> 7 : (end + 127) >> 7])
+        if lines.size:
+            entry, chunk = self._lines[lines][:, None], np.arange(8, dtype=np.uint64)
+            self._chunks.reshape(-1, 8)[lines] = (entry & ~XOR) + ((chunk ^ (entry & XOR)) << np.uint64(4))
+            self._lines[lines] = 0
+
     def set_run(self, at: int, size: int, writer: int) -> None:
         """`size` bytes from offset `at` on are the writer's bytes 0, 1, 2 ..."""
+        self._open(at, at + size)
         first, last = -(-at // 16), (at + size) // 16
         if first < last:
             places = np.arange(16 * first - at, 16 * last - at, 16).astype(np.uint64)
@@ -51,6 +66,8 @@ class Owners:
 
     def set_bytes(self, at: np.ndarray, writer: int, places: np.ndarray) -> None:
         """The bytes at offsets `at` are the writer's bytes `places`."""
+        if at.size:
+            self._open(int(at.min()), int(at.max()) + 1)
         for chunk in np.unique(at >> 4).tolist():
             entry = self._chunks[chunk]
             if entry < SPLIT:
@@ -66,7 +83,7 @@ class Owners:
 
     def _make_room(self) -> None:
         """Drop what belongs to chunks that were written as a whole since, and double the room when that is less than half of it."""
-        split = np.flatnonzero(self._chunks >= SPLIT)
+        split = np.flatnonzero((self._chunks >= SPLIT) & (np.repeat(self._lines, 8) == 0))
         kept = self._bytes[(self._chunks[split] & np.uint64(0xFFFFFFFF)).astype(np.int64)]
         self._bytes = np.zeros((len(self._bytes) * (2 if 2 * len(split) > len(self._bytes) else 1), 16, 2), np.uint32)
         self._bytes[: len(split)] = kept
@@ -77,9 +94,13 @@ class Owners:
         """Move a load's bytes into `words` (shared memory from address `begin` on) and note who they belong to."""
         g, tm, number = transfer.geometry, transfer.tensor_map, np.uint64(writer << 32)
         lines, c0, at = transfer.lines, transfer.c0, transfer.smem_address
+        place = (lines, c0, g.shape, g.layout, at, words, begin, region.words, tm.global_address - region.words_begin)
+        if transfer.whole and g.is_whole_lines:
+            loops.load_lines(*place, self._lines, number)
+            return
+        self._open(at - begin, transfer.shared_end - begin)
         if transfer.whole and g.is_plain:
-            origin = tm.global_address - region.words_begin
-            loops.load_words(lines, c0, g.shape, g.layout, at, words, begin, region.words, origin, self._chunks, number)
+            loops.load_words(*place, self._chunks, number)
             return
         load_bytes(transfer, words.view(np.uint8), begin, region.data, region.begin)
         if transfer.chunk_bytes == 16 and not g.has_flip:
