@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import smemsim
 from smemsim import Cluster, ClusterAddress, GlobalMemory, HardwareTrap, InputError, SharedMemory, TensorMap, Unmodelled
 
 DATA = np.random.default_rng(3).integers(0, 256, 1 << 16, dtype=np.uint8)
@@ -134,3 +135,32 @@ def test_a_copy_needs_a_global_memory():
         shared.bulk_load(0x500, 0x10000, 16, mbar=0x400, source=None)
     with pytest.raises(InputError, match="GlobalMemory"):
         shared.bulk_store(0x500, 0x10000, 16, to=None)
+
+
+def test_an_empty_mask_delivers_nothing_but_is_known_of_loads_in_order_only():
+    memory, address = world()
+    cluster = Cluster(2, shared_bytes=8192)
+    given = {"source": memory, "cta_rank": 0, "cta_mask": 0}
+    assert cluster.tma_load(rows_map(address), (0, 0), smem_address=0x800, mbar=0x400, **given) == ()
+    with pytest.raises(Unmodelled, match="multiple of 128"):
+        cluster.tma_load(rows_map(address), (0, 0), smem_address=0x801, mbar=0x400, **given)
+    with pytest.raises(Unmodelled, match="past the end"):
+        cluster.tma_load(rows_map(address), (0, 0), smem_address=0x800, mbar=0xFFFFF8, **given)
+
+
+def test_a_load_outside_the_tensor_still_looks_up_its_first_byte():
+    tm = rows_map(0x10000)
+    with pytest.raises(InputError, match="nothing was placed there"):
+        SharedMemory().tma_load(tm, (0, 4096), smem_address=0x400, source=GlobalMemory())
+
+
+def test_wide_maps_for_two_architectures_are_two_maps():
+    given = {
+        "data_type": "bf16", "global_address": 0x10000, "global_dim": (64, 9, 7, 4), "global_strides": (128, 1152, 8064), "channels_per_pixel": 64,
+        "pixel_box_lower_corner_width": 0, "pixel_box_upper_corner_width": 0, "pixels_per_column": 32, "mode": "W",
+    }  # fmt: skip
+    hopper, blackwell = (TensorMap.im2col_wide(**given, arch=arch) for arch in ("sm_90a", "sm_100a"))
+    assert hopper != blackwell
+    loads = [smemsim.tma_load(tm, (0, 1, 1, 0), smem_address=0x400, arch="sm_90a") for tm in (hopper, TensorMap.from_bytes(bytes(hopper)))]
+    assert (loads[0].global_address == loads[1].global_address).all()
+    assert loads[0].geometry.mode == "im2col"

@@ -54,7 +54,7 @@ def edited(change, **fields):
 ODD = [
     ({"box_dim": (32, 8, 2)}, {}, "T208", "note", "box_dim", "rows lie 128 B apart in shared memory, 64 B between them"),
     ({"global_dim": (64, (1 << 31) + 1, 4)}, {}, "T212", "trap", "global_dim[1]", "every transfer traps (CUDA error 715)"),
-    ({"box_dim": (64, 255, 58), "element_strides": (1, 8, 1)}, {"box_dim": (64, 32, 4)}, "T212", "trap", "box_dim", "B: every load and every store traps (CUDA error 700)"),
+    ({"box_dim": (64, 255, 58), "element_strides": (1, 8, 1)}, {"box_dim": (64, 32, 4)}, "T212", "trap", "box_dim", "B: every load traps (CUDA error 700), and every store that does not clip enough of it"),
     ({"element_strides": (2, 1, 1)}, {"element_strides": (1, 2, 1)}, "T213", "wrong", "element_strides[0]", "is ignored without interleave: all 64 elements"),
     (SLICED | {"box_dim": (64, 4, 2)}, SLICED, "T213", "wrong", "box_dim[1]", "moves 1 of dimension 1"),
     (SLICED_CONV | {"channels_per_pixel": 64}, SLICED_CONV, "T213", "note", "channels_per_pixel", "a pixel is one slice of 32 B"),

@@ -383,7 +383,7 @@ def test_decode_judges_a_map_for_the_architecture():
     assert decode(raw, "--arch", "sm_90a").exit_code == 1
     assert "documented" in decode(atoms).stdout
     first = decode(atoms).stdout.splitlines()[0]
-    assert "accepted on sm_100a and sm_103a (by the documents, not measured); refused on sm_90a (driver 580, measured)" in first
+    assert "accepted on sm_100a and sm_103a (documented or inferred, not measured); refused on sm_90a (driver 580, measured)" in first
     assert decode(CALLS["C"], "--arch", "sm_90a").stdout.startswith("cuTensorMapEncodeTiled: accepted on sm_90a (driver 580, measured)\n")
     assert "measured (driver 580 on an H200)" in decode(CALLS["C"]).stdout
     assert "measured (driver" not in decode(CALLS["C"], "--arch", "sm_100a").stdout

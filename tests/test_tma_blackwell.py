@@ -225,3 +225,35 @@ def test_what_the_ptx_isa_restricts_is_not_transferred_as_if_it_were_allowed(tm,
     """9.7.9.27.1.1 and table 14 of 5.5.7; a map may hold such a combination, and no document says what then happens."""
     with pytest.raises(SmemsimError):
         tma_load(tm, at, smem_address=1024, arch="sm_103a")
+
+
+def test_tf32_is_rounded_in_the_halves_that_change_places_too():
+    """8-byte flip: the words of odd lines lie elsewhere, their values are those of a load without the flip."""
+    words = np.random.default_rng(5).integers(0, 1 << 32, 16 * 32, dtype=np.uint32)
+    maps = [
+        TensorMap.tiled(
+            data_type="tf32",
+            global_address=BASE,
+            global_dim=(32, 16),
+            global_strides=(128,),
+            box_dim=(32, 16),
+            swizzle=swizzle,
+            arch="sm_100a",
+        )
+        for swizzle in ("128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B")
+    ]
+    plain, flipped = (
+        tma_load_bytes(tm, (0, 0), smem_address=1024, shared=np.zeros(4096, np.uint8), global_=words.view(np.uint8))[1024:3072]
+        for tm in maps
+    )
+    halves = plain.reshape(16, 16, 8)
+    assert (flipped.reshape(16, 16, 8)[::2] == halves[::2]).all()
+    assert (flipped.reshape(16, 16, 8)[1::2] == halves[1::2].reshape(8, 8, 2, 8)[:, :, ::-1].reshape(8, 16, 8)).all()
+
+
+def test_memory_does_not_reduce_through_scatter4_either():
+    world, shared = GlobalMemory(), SharedMemory("sm_100a")
+    world.place(np.zeros(1024, np.uint8), BASE)
+    tm = TensorMap.tiled(data_type="u32", global_address=BASE, global_dim=(32, 8), global_strides=(128,), box_dim=(32, 1))
+    with pytest.raises(Unmodelled, match="scatter4"):
+        shared.tma_reduce("add", tm, (0, 1, 2, 3, 4), smem_address=1024, to=world, mode="tile::scatter4")

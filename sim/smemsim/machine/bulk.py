@@ -13,6 +13,7 @@ from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.cluster import ClusterAddress, broken, cluster_address, rank_in, shared_offset
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.bulk import BULK_LIMITS
+from smemsim.spec.tensor_map import LIMITS
 
 __all__ = ["BulkTransfer", "bulk_bytes", "bulk_copy", "bulk_prefetch", "bulk_reduce", "bulk_reduce_bytes"]
 
@@ -146,6 +147,7 @@ def bulk_prefetch(src: int, size: int) -> BulkTransfer:
     """
     address, count = _global("src", src), _moved(size)
     _aligned("global address", "src", address)
+    _check_reach("src", address, count)
     return BulkTransfer(-1, address, count, "L2", "global")
 
 
@@ -204,6 +206,15 @@ def _transfer(
     outside = {name: sentence for name, address, cta in places if cta is not None and (sentence := _past(name, address, cta, count, limit))}
     if src_space == "shared::cta" and to_cta == issuer and "dst" in outside:
         raise Unmodelled(f"{outside['dst']}, which a copy within one CTA names; hardware traps, with which error is not known")
+    odd = (
+        outside
+        or any(address % BULK_LIMITS.unit for _, address, _ in places)
+        or (barrier and barrier.smem_address % BULK_LIMITS.mbarrier_alignment)
+    )
+    if not count and odd:
+        raise Unmodelled(
+            f"size = {size} B moves nothing; whether addresses off their alignment or past a window trap all the same is not known"
+        )
     for name, _, cta in places:
         if name in outside and cta == issuer:
             broken("window", outside[name])
@@ -216,8 +227,8 @@ def _transfer(
     if barrier is not None and (sentence := _past("mbar", barrier.smem_address, barrier.cta_rank, BULK_LIMITS.mbarrier_alignment, limit)):
         raise Unmodelled(f"{sentence}; what hardware does is not known")
     for name, address, cta in places:
-        if cta is None and address + count > 1 << 63:
-            raise Unmodelled(f"{name} = {address:#x}: the copy reaches addresses past 63 bits; what hardware does is not known")
+        if cta is None:
+            _check_reach(name, address, count)
     return BulkTransfer(to, at, count, dst_space, src_space, to_cta, at_cta, barrier)
 
 
@@ -264,6 +275,13 @@ def _global(name: str, value: Any) -> int:
     if address >> 64:
         raise InputError(f"{name} = {shown(address)}: needs a 64-bit global byte address")
     return address
+
+
+def _check_reach(name: str, address: int, count: int) -> None:
+    if address + count > LIMITS.address_end:
+        raise Unmodelled(
+            f"{name} = {address:#x}, {count} bytes: beyond 2^57, which no GPU maps; a tensor copy faults there, bulk copies are untried"
+        )
 
 
 def _moved(size: Any) -> int:

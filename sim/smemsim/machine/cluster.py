@@ -2,8 +2,7 @@
 
 In a cluster every CTA's own `.shared` addresses carry its rank in bits 31:24, because the shared::cta window lies inside the
 shared::cluster window: an array at offset 0x400 is at 0x400 in CTA 0 and at 0x3000400 in CTA 3. A low address is CTA 0's whoever uses it,
-so a constant address that works in a kernel without clusters reaches into CTA 0 in one with them; as a `.shared::cta` operand it traps
-there (seen: `mbarrier.init`, CUDA error 715).
+so a constant address that works in a kernel without clusters reaches into CTA 0 in one with them.
 
     >>> ClusterAddress.decode(0x3000400), ClusterAddress.decode(0x400)
     (ClusterAddress(cta_rank=3, smem_address=0x400), ClusterAddress(cta_rank=0, smem_address=0x400))

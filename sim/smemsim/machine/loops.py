@@ -75,8 +75,9 @@ def load(lines, c0, shape, layout, smem_address, fill, to_tf32, out, out_begin, 
             for b in range(valid, size):
                 out[(to ^ b) - out_begin] = fill[b % fill.shape[0]]
             if to_tf32:
-                for w in range(to - out_begin, to - out_begin + valid // 4 * 4, 4):
+                for b in range(0, valid // 4 * 4, 4):
+                    w = (to ^ b) - out_begin
                     bits = np.int64(out[w]) | np.int64(out[w + 1]) << 8 | np.int64(out[w + 2]) << 16 | np.int64(out[w + 3]) << 24
                     rounded = f32_to_tf32(int(bits))
-                    for b in range(4):
-                        out[w + b] = (rounded >> (8 * b)) & 0xFF
+                    for i in range(4):
+                        out[w + i] = (rounded >> (8 * i)) & 0xFF

@@ -233,6 +233,8 @@ class SharedMemory:
         _check_world(memory)
         low, high = transfer.global_span
         if not high:
+            if not transfer.is_store:
+                memory.find(transfer.tensor_map.global_address)  # looked up all the same (trace tma_edited)
             return NOWHERE
         region = memory.find(low)
         check_covered(transfer, region.begin, len(region.data), "the array there")

@@ -16,7 +16,7 @@ from smemsim.machine.geometry import Geometry, geometry_of
 from smemsim.machine.transfer import Transfer
 from smemsim.machine.traps import check_coordinates, check_global, check_map, check_smem_address, check_window
 from smemsim.spec.architectures import ARCHITECTURES, architecture
-from smemsim.spec.tensor_map import LIMITS, corner_bits
+from smemsim.spec.tensor_map import LIMITS, WIDE_IS_IM2COL, corner_bits
 from smemsim.spec.transfers import GATHERED_ROWS, HALO_EVERY
 from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION
 
@@ -117,6 +117,8 @@ def _transfer(
     address = _address("smem_address", smem_address)
     if type(arch) is not str and arch is not None:
         arch = architecture(arch).name
+    if tm.on_hopper and arch in (None, *WIDE_IS_IM2COL):
+        tm = tm.as_im2col
     g = geometry_of(tm, mode, arch, is_store=is_store)
     at = _coordinates(tm, g, coordinates)
     check_map(tm, g, arch, is_store=is_store)
@@ -213,5 +215,7 @@ def _offsets(tm: TensorMap, g: Geometry, offsets: Any, is_store: bool) -> tuple[
 def _address(name: str, value: Any) -> int:
     address = whole(name, value, wanted="a byte address in the .shared window")
     if not 0 <= address <= MOST_ADDRESS:
-        raise InputError(f"{name} = {address:#x}: needs a byte address in the .shared window (0 to {SHARED_END:#x}), not a generic pointer")
+        raise InputError(
+            f"{name} = {address:#x}: needs a byte address in the .shared window (0 to {SHARED_END:#x}): not a generic pointer, and without the CTA's rank that bits 31:24 have in a cluster (see ClusterAddress)"
+        )
     return address

@@ -101,8 +101,6 @@ def tma_reduce(
         raise InputError(f"tm: needs a TensorMap, not {type(tm).__name__}")
     kind = tensor_reduction(operation, tm.data_type)
     transfer = tma_store(tm, coordinates, smem_address=smem_address, mode=mode, arch=arch)
-    if transfer.geometry.mode == "tile::scatter4":
-        raise Unmodelled("reductions in mode tile::scatter4: ptxas takes them, the PTX ISA does not list them, nobody has run one")
     memory, tensor = _byte_array("shared", shared), _byte_array("global_", global_).copy()
     _check_shared(transfer, len(memory))
     check_covered(transfer, tm.global_address, len(tensor), "global_")
@@ -145,6 +143,8 @@ def reduce_bytes(
     transfer: Transfer, op: Any, kind: Any, memory: np.ndarray, memory_begin: int, tensor: np.ndarray, tensor_begin: int
 ) -> None:
     """Reduce a store's bytes into `tensor`; arguments as for `load_bytes`, `kind` from `tensor_reduction`."""
+    if transfer.geometry.mode == "tile::scatter4":
+        raise Unmodelled("reductions in mode tile::scatter4: ptxas takes them, the PTX ISA does not list them, nobody has run one")
     _check_distinct(transfer)
     where = transfer.global_address - tensor_begin
     at = transfer.shared_address.astype(np.int64) - memory_begin

@@ -81,11 +81,11 @@ def verdict(tm: TensorMap, arch: str | None) -> str:
 def _on(names: Sequence[str]) -> str:
     """
     >>> _on(["sm_90a", "sm_100a", "sm_103a"])
-    'sm_90a (driver 580, measured), sm_100a and sm_103a (by the documents, not measured)'
+    'sm_90a (driver 580, measured), sm_100a and sm_103a (documented or inferred, not measured)'
     """
     newer = " and ".join(name for name in names if name != MEASURED)
     parts = [f"{MEASURED} (driver 580, measured)"] if MEASURED in names else []
-    return ", ".join([*parts, *([f"{newer} (by the documents, not measured)"] if newer else [])])
+    return ", ".join([*parts, *([f"{newer} (documented or inferred, not measured)"] if newer else [])])
 
 
 def map_grades(tm: TensorMap, arch: str | None) -> dict[str, Grade | None]:

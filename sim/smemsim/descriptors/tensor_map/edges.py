@@ -56,7 +56,7 @@ def box_beyond_tensor(a: Arguments, at: Target) -> Iterator[Finding]:
                 f"{where} = {box} is larger than global_dim[{i}] = {a.global_dim[i]}: at least {moved - inside} of {moved} elements of every load along "
                 "this dimension are fill, and the barrier counts them",
                 "",
-                measured(at, "PTX ISA 5.5.4", "tma_loads"),
+                measured(at, "PTX ISA 5.5.4", "tma_loads" if a.box_dim else "tma_im2col"),
             )
 
 

@@ -37,6 +37,7 @@ class TensorMap(Arguments):
     """
 
     unknown_bits: int = dataclasses.field(default_factory=int)  # of 1024: where `from_bytes` found something else than the encoder writes
+    on_hopper: bool = False  # a wide map encoded for Hopper, where it is a plain im2col map
 
     @classmethod
     def tiled(
@@ -169,6 +170,8 @@ class TensorMap(Arguments):
             given["unknown_codes"] = unknown
         given["unknown_bits"] = 0
         given["_legal_on"] = at.arch
+        if given.get("mode") is not None and at.arch in WIDE_IS_IM2COL:
+            given["on_hopper"] = True
         given["type_row"] = DATA_TYPES.get(given["data_type"])  # fills the cached property
         made = cls._of(given)
         if broken := violations(made, call, at):
@@ -301,7 +304,7 @@ class TensorMap(Arguments):
         raw: bytes | None = self.__dict__.get("_raw")
         if raw is not None:
             return raw
-        if self.mode is not None and not self._plain_wide:
+        if self.mode is not None and not self.on_hopper:
             raise Unmodelled(
                 "nobody has published what cuTensorMapEncodeIm2colWide writes on sm_100 and later; what driver 580 writes on Hopper, a plain "
                 f"im2col map, is known: name arch={WIDE_IS_IM2COL[0]!r} for it"
@@ -321,14 +324,14 @@ class TensorMap(Arguments):
                 texts.append(f"{name}={names.get(int(value), value.name)!r}")
             else:
                 texts.append(f"{name}={value:#x}" if name == "global_address" else f"{name}={value!r}")
-        if self._plain_wide:
+        if self.on_hopper:
             texts.append(f"arch={WIDE_IS_IM2COL[0]!r}")
         return f"TensorMap.{self.call}({', '.join(texts)})"
 
-    @property
-    def _plain_wide(self) -> bool:
-        """A wide map that was judged for Hopper, where it is a plain im2col map whose bytes are known?"""
-        return self.mode is not None and self.__dict__.get("_legal_on") in WIDE_IS_IM2COL
+    @functools.cached_property
+    def as_im2col(self) -> TensorMap:
+        """The plain im2col map that the driver makes of a wide one on Hopper (trace encode_im2col_wide); Unmodelled for others."""
+        return TensorMap.from_bytes(bytes(self))
 
     @property
     def arguments(self) -> dict[str, Any]:

@@ -86,7 +86,7 @@ def _narrow_rows(a: Arguments, at: Target) -> Iterator[Finding]:
         return
     name, elements = inner(a)
     if 0 < elements * row.bits < 8 * width:
-        because = measured(at, "no document says it", "tma_loads")
+        because = measured(at, "no document says it", "tma_loads" if a.box_dim else "tma_im2col")
         if SWIZZLES[a.swizzle] is Swizzle.B96:
             because = "no document says it, and nothing of the 96B swizzle is measured"
         size = elements * row.bits // 8
@@ -196,7 +196,7 @@ def _ignored(a: Arguments, at: Target) -> Iterator[Finding]:
             "element_strides[0]",
             f"element_strides[0] = {a.element_strides[0]} is ignored without interleave: all {n} elements of {name} are moved",
             "write 1; TMA does not stride along dimension 0",
-            measured(at, "cuTensorMapEncodeTiled: elementStrides", "tma_loads"),
+            measured(at, "cuTensorMapEncodeTiled: elementStrides", "tma_loads" if a.box_dim else "tma_im2col"),
         )
     if a.interleave and a.rank >= 3 and a.box_dim and a.box_dim[-2] != 1:
         i = a.rank - 2
@@ -229,7 +229,7 @@ def _partial_steps(a: Arguments, at: Target) -> Iterator[Finding]:
                 f"box_dim[{i}] = {box} is no multiple of element_strides[{i}] = {step}: transfers move ceil({box} / {step}) = {n} elements, the last one too "
                 "is tensor data, not fill",
                 f"write {n * step} for {n} elements, or {box // step * step} for {box // step}" if box > step else f"write {n * step}",
-                measured(at, "cuTensorMapEncodeTiled: elementStrides", "tma_loads"),
+                measured(at, "cuTensorMapEncodeTiled: elementStrides", "tma_loads" if a.box_dim else "tma_im2col"),
             )
 
 
@@ -246,7 +246,7 @@ def _too_large(a: Arguments, at: Target) -> Iterator[Finding]:
         yield finding(
             "T212",
             "box_dim" if a.box_dim else "pixels_per_column",
-            f"a transfer covers {size} B of shared memory and no CTA's window has more than {window} B: every load and every store traps (CUDA error 700)",
+            f"a transfer covers {size} B of shared memory and no CTA's window has more than {window} B: every load traps (CUDA error 700), and every store that does not clip enough of it",
             "make the box smaller",
             measured(at, "no document says it", "tma_load_traps"),
         )

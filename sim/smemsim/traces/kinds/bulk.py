@@ -196,7 +196,7 @@ class Multicast:
             raise Unmodelled("multicast loads that fill with NaN: this comparison knows zeros only")
 
         def model() -> tuple[Any, Any]:
-            transfer = tma_load(tm, at, smem_address=address, shared_end=end)
+            transfer = tma_load(tm, at, smem_address=address, shared_end=end, arch=self.suite.arch)
             to, barrier = (mapa(x, issuer if rank < 0 else rank) for x, rank in ((address, to_rank), (mbar, mbar_rank)))
             about = {"cluster_size": size, "cta_rank": issuer, "transaction_bytes": transfer.transaction_bytes}
             return transfer, multicast(mask if several else None, smem_address=to, mbar=barrier, **about)
