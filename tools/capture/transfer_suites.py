@@ -222,6 +222,18 @@ def tma_edited(bench: Bench, out: pathlib.Path) -> None:
     write_transfers(bench, out, "tma_edited", title, seed, chosen)
 
 
+def tma_swizzle_bits(bench: Bench, out: pathlib.Path) -> None:
+    seed, rng = 9112, random.Random(9112)
+    chosen = []
+    for i in range(256):
+        is_store = i % 4 == 3
+        case = {**tiled_case(rng, store=is_store), "instruction": "store" if is_store else "load"}
+        case["edits"] = [draw.word_edit(2, 0x780000, (i // 4 % 16) << 19)]
+        chosen.append(case)
+    title = "Tiled transfers with every combination of bits 22:19 of word 2, which Blackwell has for atoms and 96B"
+    write_transfers(bench, out, "tma_swizzle_bits", title, seed, chosen)
+
+
 SUITES = {
     f.__name__: f
     for f in (
@@ -232,5 +244,6 @@ SUITES = {
         tma_interleave_stores,
         tma_mode_traps,
         tma_edited,
+        tma_swizzle_bits,
     )
 }

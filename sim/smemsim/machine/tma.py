@@ -16,11 +16,12 @@ from smemsim.machine.geometry import Geometry, geometry_of
 from smemsim.machine.transfer import Transfer
 from smemsim.machine.traps import check_coordinates, check_global, check_map, check_smem_address, check_window
 from smemsim.spec.architectures import ARCHITECTURES, architecture
+from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.tensor_map import LIMITS, WIDE_IS_IM2COL, corner_bits
 from smemsim.spec.transfers import GATHERED_ROWS, HALO_EVERY
 from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION
 
-MOST_ADDRESS = 1 << 24
+MOST_ADDRESS = 1 << BULK_LIMITS.cta_rank_shift  # above it stands a CTA's rank
 NO_OFFSETS: tuple[int, ...] = ()  # Python keeps one empty tuple
 
 __all__ = ["Transfer", "check_covered", "tma_load", "tma_prefetch", "tma_store"]

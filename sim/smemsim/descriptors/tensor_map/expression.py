@@ -191,6 +191,8 @@ def _arithmetic(left: Any, op: ast.operator, right: Any, refuse: Callable[[str],
         raise refuse(f"{right} is no sensible number of bits")
     if isinstance(op, (ast.FloorDiv, ast.Div, ast.Mod)) and right == 0:
         raise refuse("divides by zero")
+    if isinstance(op, (ast.FloorDiv, ast.Div, ast.Mod)) and (left < 0 or right < 0):
+        raise refuse(f"{left} and {right}: C and Python divide negative numbers differently; put the value there")
     if isinstance(op, ast.Div) and left % right:
         raise refuse(f"{left} / {right} is no whole number")
     result = _OPERATORS[type(op)](left, right)

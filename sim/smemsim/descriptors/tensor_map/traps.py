@@ -63,7 +63,7 @@ def map_traps(tm: TensorMap, arch: str | None, mode: str | None = None) -> Itera
 
 
 def swizzle_in_force(a: Arguments, arch: str | None) -> SwizzleMode:
-    """The mode that transfers go by: sm_90a looks at two bits of the map only (measured: trace tma_edited).
+    """The mode that transfers go by: sm_90a looks at two bits of the map only (measured: trace tma_swizzle_bits).
 
     >>> from smemsim.descriptors.tensor_map.map import TensorMap
     >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(128,), global_strides=(), box_dim=(128,),
