@@ -10,6 +10,7 @@ import numpy as np
 from smemsim.addressing import tma_loops
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.machine.geometry import Geometry
+from smemsim.spec.transfers import STORED_BITS
 
 __all__ = ["Transfer"]
 
@@ -64,6 +65,11 @@ class Transfer:
         """Bytes of global memory in a chunk."""
         return self.geometry.chunk_bytes
 
+    @property
+    def stored_bits(self) -> int:
+        """Bits that a store takes of each shared byte: 8, or 6 where it packs."""
+        return STORED_BITS.get(self.tensor_map.data_type, 8)
+
     @functools.cached_property
     def _chunks(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         n, g = len(self.lines) * self.geometry.chunks, self.geometry
@@ -91,11 +97,8 @@ class Transfer:
     def _bytes(self) -> tuple[np.ndarray, np.ndarray]:
         byte = np.arange(self.chunk_bytes)
         chunk_shared, chunk_global, chunk_valid = self._chunks
-        if self.is_store and self.chunk_bytes == 12:
-            # A store packs 6 of each byte's 8 bits: global byte q begins in shared byte 8 q / 6.
-            shared = (chunk_shared[:, None] ^ (byte * 8 // 6).astype(np.uint32)).ravel()
-        else:
-            shared = (chunk_shared[:, None] ^ byte.astype(np.uint32)).ravel()
+        begins = byte * 8 // self.stored_bits if self.is_store else byte  # of packed stores the shared byte that a global byte begins in
+        shared = (chunk_shared[:, None] ^ begins.astype(np.uint32)).ravel()
         source = (chunk_global[:, None] + byte).ravel()
         if self.whole:
             return shared, source

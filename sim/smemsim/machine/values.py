@@ -131,9 +131,11 @@ def store_bytes(transfer: Transfer, memory: np.ndarray, memory_begin: int, tenso
     _check_distinct(transfer)
     where = transfer.global_address - tensor_begin
     at = transfer.shared_address.astype(np.int64) - memory_begin
-    if transfer.chunk_bytes == 12:  # each of 16 bytes has six bits for memory
-        low = np.arange(len(at)) % 12 * 8 % 6
-        pair = (memory[at] & 0x3F).astype(np.uint16) | (memory[np.minimum(at + 1, len(memory) - 1)] & 0x3F).astype(np.uint16) << 6
+    bits = transfer.stored_bits
+    if bits < 8:
+        used = (1 << bits) - 1
+        low = np.arange(len(at)) % transfer.chunk_bytes * 8 % bits
+        pair = (memory[at] & used).astype(np.uint16) | (memory[np.minimum(at + 1, len(memory) - 1)] & used).astype(np.uint16) << bits
         tensor[where] = (pair >> low).astype(np.uint8)
     else:
         tensor[where] = memory[at]

@@ -13,6 +13,7 @@ __all__ = [
     "HALO_LIMITS",
     "LOAD_MODES",
     "MAP_OF_MODE",
+    "STORED_BITS",
     "STORE_MODES",
 ]
 
@@ -43,3 +44,5 @@ GATHERED_ROWS = 4
 
 # Bytes of global memory behind 16 bytes of shared memory, for the types that leave gaps there (PTX ISA 5.5.1.1); 16 for all others.
 CHUNK_BYTES = {TensorMapDataType.U4_ALIGN16B: 8, TensorMapDataType.U6_ALIGN16B: 12}
+# Bits that a store takes of each shared byte, lowest first (PTX ISA 5.5.1.1: b6p2x16); 8 for all others.
+STORED_BITS = {TensorMapDataType.U6_ALIGN16B: 6}
