@@ -41,9 +41,8 @@ def tma_load_bytes(
     ['0x3f802000', '0x3f800000', '0x7fffe000', '0x7ff77ff7']
     """
     transfer = tma_load(tm, coordinates, smem_address=smem_address, im2col_offsets=im2col_offsets, mode=mode, arch=arch)
-    memory, tensor = _byte_array("shared", shared).copy(), _byte_array("global_", global_)
-    _check_shared(transfer, len(memory))
-    check_covered(transfer, tm.global_address, len(tensor), "global_")
+    memory, tensor = _arrays(transfer, shared, global_)
+    memory = memory.copy()
     load_bytes(transfer, memory, 0, tensor, tm.global_address)
     return memory
 
@@ -66,9 +65,8 @@ def tma_store_bytes(
     32
     """
     transfer = tma_store(tm, coordinates, smem_address=smem_address, mode=mode, arch=arch)
-    memory, tensor = _byte_array("shared", shared), _byte_array("global_", global_).copy()
-    _check_shared(transfer, len(memory))
-    check_covered(transfer, tm.global_address, len(tensor), "global_")
+    memory, tensor = _arrays(transfer, shared, global_)
+    tensor = tensor.copy()
     store_bytes(transfer, memory, 0, tensor, tm.global_address)
     return tensor
 
@@ -101,9 +99,8 @@ def tma_reduce(
         raise InputError(f"tm: needs a TensorMap, not {type(tm).__name__}")
     kind = tensor_reduction(operation, tm.data_type)
     transfer = tma_store(tm, coordinates, smem_address=smem_address, mode=mode, arch=arch)
-    memory, tensor = _byte_array("shared", shared), _byte_array("global_", global_).copy()
-    _check_shared(transfer, len(memory))
-    check_covered(transfer, tm.global_address, len(tensor), "global_")
+    memory, tensor = _arrays(transfer, shared, global_)
+    tensor = tensor.copy()
     reduce_bytes(transfer, operation, kind, memory, 0, tensor, tm.global_address)
     return tensor
 
@@ -153,9 +150,13 @@ def reduce_bytes(
     tensor[where] = reduce_elements(tensor[where], memory[at], op, kind)
 
 
-def _check_shared(transfer: Transfer, size: int) -> None:
-    if transfer.shared_end > size:
-        raise InputError(f"shared has {size} bytes: the box reaches shared address {transfer.shared_end - 1:#x}")
+def _arrays(transfer: Transfer, shared: Any, global_: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Both arrays, if they hold every byte that the transfer touches."""
+    memory, tensor = _byte_array("shared", shared), _byte_array("global_", global_)
+    if transfer.shared_end > len(memory):
+        raise InputError(f"shared has {len(memory)} bytes: the box reaches shared address {transfer.shared_end - 1:#x}")
+    check_covered(transfer, transfer.tensor_map.global_address, len(tensor), "global_")
+    return memory, tensor
 
 
 def _byte_array(name: str, array: Any) -> np.ndarray:
