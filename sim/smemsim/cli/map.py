@@ -143,6 +143,7 @@ def _map_transfer(
     store: bool,
 ) -> NoReturn:
     from smemsim.show.tensor_map import refused_json
+    from smemsim.spec.architectures import ARCHITECTURES
 
     tm = pasted.tm
     if pasted.unreadable:
@@ -150,16 +151,13 @@ def _map_transfer(
     if tm is None:
         about = refused_json(pasted.violations, call=pasted.call, arch=arch, arguments=pasted.arguments, hints=pasted.hints)
         _stopped(ctx, form, [*(f"refused: {v}" for v in pasted.violations), *(f"hint: {h}" for h in pasted.hints)], about)
-    address = 0x400 if smem is None else parse_address("--smem", smem)
+    address = ARCHITECTURES[arch or "sm_90a"].shared_begin if smem is None else parse_address("--smem", smem)
     coordinates = (0,) * tm.rank if at is None else parse_numbers("--at", at, "coordinates, dimension 0 first, as --at 0,-64")
     extra = parse_offsets(offsets) if offsets else ()
     if store and extra:
         raise InputError("--offsets: loads have them, stores have none")
     from smemsim.show.transfer import TransferMap
-    from smemsim.spec.tensor_map import WIDE_IS_IM2COL
 
-    if tm.is_im2col_wide and arch in WIDE_IS_IM2COL and mode is None:
-        tm = type(tm).from_bytes(bytes(tm))  # the plain im2col map that the driver makes of it there
     try:
         picture = TransferMap.of(tm, coordinates, smem_address=address, im2col_offsets=extra, mode=mode, store=store, arch=arch)
     except HardwareTrap as e:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from smemsim.addressing.loops import compiled
-from smemsim.addressing.tma_loops import OUTSIDE, chunk_place, shared_place
+from smemsim.addressing.loops import compiled, swizzle
+from smemsim.addressing.tma_loops import OUTSIDE, Layout, chunk_place, shared_place
 from smemsim.arithmetic import convert as _convert
 
 __all__ = ["load", "load_lines", "load_words", "own_chunks"]
+
+_CHUNKS, _CHUNK_BYTES, _MASK, _SHIFT = (int(i) for i in (Layout.CHUNKS, Layout.CHUNK_BYTES, Layout.MASK, Layout.SHIFT))
 
 f32_to_tf32 = compiled(_convert.f32_to_tf32)
 
@@ -20,11 +22,10 @@ def load_lines(lines, c0, shape, layout, smem_address, out, out_begin, tensor, t
     `tensor_begin` is the tensor's first element, in bytes from the first word. `owner` has an entry for each line of `out`, which becomes
     `writer` with the row's place in the dense box and, in the free low bits, the XOR of its chunks.
     """
-    mask, shift = layout[3], layout[4]
     first, _ = chunk_place(c0, 0, shape, layout)
     for n in range(len(lines)):
         address = smem_address + 128 * n
-        key = ((address >> 7) & mask) << shift - 4
+        key = (swizzle(address, 0, layout[_MASK], layout[_SHIFT]) ^ address) >> 4  # what the swizzle does to every chunk of this line
         line, at = np.uintp(address - out_begin) >> np.uintp(3), np.uintp(lines[n] + first + tensor_begin) >> np.uintp(3)
         for chunk in range(8):
             word = line + np.uintp(2 * (chunk ^ key))
@@ -38,7 +39,7 @@ def load_words(lines, c0, shape, layout, smem_address, out, out_begin, tensor, t
     """The same for any rows of 16-byte chunks in bounds; `owner` has an entry for each chunk, and no XOR in it."""
     position = writer
     for n in range(len(lines)):
-        for chunk in range(layout[0]):
+        for chunk in range(layout[_CHUNKS]):
             word = np.uintp(shared_place(smem_address, n, chunk, layout) - out_begin) >> np.uintp(3)
             at = np.uintp(chunk_place(c0, chunk, shape, layout)[0] + lines[n] + tensor_begin) >> np.uintp(3)
             out[word] = tensor[at]
@@ -52,7 +53,7 @@ def own_chunks(count, layout, smem_address, out_begin, owner, writer):  # type: 
     """The owners alone, of a load of `count` rows whose chunks are 16 bytes."""
     position = writer
     for n in range(count):
-        for chunk in range(layout[0]):
+        for chunk in range(layout[_CHUNKS]):
             owner[(shared_place(smem_address, n, chunk, layout) - out_begin) >> 4] = position
             position += np.uint64(16)
 
@@ -63,9 +64,9 @@ def load(lines, c0, shape, layout, smem_address, fill, to_tf32, out, out_begin, 
 
     `tensor_begin` is the tensor's first element, in bytes from the first byte of `tensor`.
     """
-    size = layout[1]
+    size = layout[_CHUNK_BYTES]
     for n in range(len(lines)):
-        for chunk in range(layout[0]):
+        for chunk in range(layout[_CHUNKS]):
             to = shared_place(smem_address, n, chunk, layout)
             first, valid = chunk_place(c0, chunk, shape, layout)
             if lines[n] == OUTSIDE:

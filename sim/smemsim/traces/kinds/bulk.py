@@ -16,7 +16,7 @@ from smemsim.machine.tma import tma_load
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import RULES
 from smemsim.traces.format import Suite
-from smemsim.traces.kinds.common import FILLED, UNTOUCHED, trapped
+from smemsim.traces.kinds.common import FILLED, UNTOUCHED, side_by_side, trapped
 from smemsim.traces.kinds.tensor_map import MAP_COLUMNS, recorded_map
 from smemsim.traces.outcome import Case, Outcome, agree, differ
 
@@ -32,18 +32,6 @@ def _trapped(recorded: int, rule: str, call: Callable[[], Any]) -> tuple[Any, Ou
 
 def _wrong_count(hardware: int, model: int, rule: str) -> Outcome:
     return Outcome(1, 1, f"hardware {hardware} bytes | model {model} bytes", (), RULES[rule], "transaction bytes")
-
-
-def _side_by_side(first: int, hardware: np.ndarray, where: np.ndarray, source: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(addresses, [hardware's sources, the model's]): what was recorded from `first` on, and what the model puts where."""
-    begin = int(where.min()) if len(where) else first
-    low = min(first, begin) if len(hardware) else begin
-    high = max(first + len(hardware), int(where.max()) + 1 if len(where) else begin)
-    both = np.full((2, high - low), UNTOUCHED, np.int64)
-    if len(hardware):
-        both[0, first - low : first - low + len(hardware)] = hardware
-    both[1, where - low] = source
-    return np.arange(low, high), both
 
 
 def _say(source: int) -> str:
@@ -104,7 +92,7 @@ class BulkCopy:
             where = where - base
         elif transfer.src_space == "global":
             source = source - base
-        addresses, both = _side_by_side(first, hardware, where, source)
+        addresses, both = side_by_side(first, hardware, where, source)
         # What a window is rounded up by, and what lies below its first user byte, is not looked at as a destination.
         begin, end = architecture(self.suite.arch).shared_begin, int(self.suite.arrays["window_end"][index])
         if transfer.dst_space == "global":
@@ -222,7 +210,7 @@ class Multicast:
         base = int(self.suite.arrays["global_address"][index])
         where, source = transfer.shared_address.astype(np.int64), transfer.global_address
         first, hardware = int(self.suite.arrays["first"][index]), self.suite.ragged("source", index)
-        addresses, both = _side_by_side(first, hardware, where, np.where(source == -1, FILLED, source - base))
+        addresses, both = side_by_side(first, hardware, where, np.where(source == -1, FILLED, source - base))
         if not both.size:
             return agree(1)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import numpy as np
+
 from smemsim.errors import HardwareTrap
 from smemsim.spec.evidence import RULES
 from smemsim.traces.format import Suite
 from smemsim.traces.outcome import Case, Outcome, agree
 
-__all__ = ["FILLED", "UNTOUCHED", "Comparer", "trapped"]
+__all__ = ["FILLED", "UNTOUCHED", "Comparer", "side_by_side", "trapped"]
 
 UNTOUCHED = -2  # `source` of a byte that the transfer left alone
 FILLED = -256  # minus the byte: the transfer filled it in
@@ -39,3 +41,15 @@ def trapped(recorded: int, rule: str, call: Callable[[], Any]) -> tuple[Any, Out
         f"hardware {said.get(recorded, f'traps with CUDA error {recorded}')} | model {said.get(error, f'traps with CUDA error {error}')}"
     )
     return result, Outcome(1, 1, first, (), RULES[rule], "outcome")
+
+
+def side_by_side(first: int, hardware: np.ndarray, where: np.ndarray, source: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(addresses, [hardware's sources, the model's]): what was recorded from `first` on, and what the model puts where."""
+    begin = int(where.min()) if len(where) else first
+    low = min(first, begin) if len(hardware) else begin
+    high = max(first + len(hardware), int(where.max()) + 1 if len(where) else begin)
+    both = np.full((2, high - low), UNTOUCHED, np.int64)
+    if len(hardware):
+        both[0, first - low : first - low + len(hardware)] = hardware
+    both[1, where - low] = source
+    return np.arange(low, high), both

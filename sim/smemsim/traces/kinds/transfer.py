@@ -17,7 +17,7 @@ from smemsim.spec.evidence import RULES
 from smemsim.spec.tensor_map import LIMITS
 from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
 from smemsim.traces.format import Suite
-from smemsim.traces.kinds.common import FILLED, UNTOUCHED, trapped
+from smemsim.traces.kinds.common import FILLED, UNTOUCHED, side_by_side, trapped
 from smemsim.traces.kinds.tensor_map import MAP_COLUMNS, recorded_map
 from smemsim.traces.outcome import Case, Outcome, agree, differ
 
@@ -150,24 +150,19 @@ def compare_sources(suite: Suite, index: int, transfer: Transfer, origin: int) -
     """The source of every byte, against the trace's `first` and `source`; global places count from `origin`."""
     hardware = suite.ragged("source", index)
     first = int(suite.arrays["first"][index])
-    begin, model = _image(transfer, origin, int(suite.arrays["memory_begin"][index]) if transfer.geometry.to_tf32 else 0)
-    low = min(first, begin) if len(model) and len(hardware) else (begin if len(model) else first)
-    size = max(first + len(hardware), begin + len(model)) - low if len(model) or len(hardware) else 0
-    both = np.full((2, size), UNTOUCHED, np.int64)
-    both[0, first - low : first - low + len(hardware)] = hardware
-    both[1, begin - low : begin - low + len(model)] = model
+    memory_begin = int(suite.arrays["memory_begin"][index]) if transfer.geometry.to_tf32 else 0
+    where, both = side_by_side(first, hardware, *_sources(transfer, origin, memory_begin))
     # Bytes below the first user byte, and those a window is rounded up by, are neither coded for a store nor looked at after a load.
     reserved, end = architecture(suite.arch).shared_begin, int(suite.arrays["window_end"][index])
-    place = both[1] if transfer.is_store else np.arange(low, low + size)
+    place = both[1] if transfer.is_store else where
     hidden = place >= end
     if int(suite.arrays["smem_address"][index]) < reserved:
         hidden |= (place >= 0) & (place < reserved)
     both = both[:, ~hidden]
     if not both.size:
         return agree(1)  # nothing is written where the probe looked
-    where = (low + np.arange(size))[~hidden]
     rule = RULES[_rule_of(transfer)]
-    return differ(both[0], both[1], rule, "bytes", _describer(transfer.is_store, origin, both, where), 16)
+    return differ(both[0], both[1], rule, "bytes", _describer(transfer.is_store, origin, both, where[~hidden]), 16)
 
 
 def _rule_of(transfer: Transfer) -> str:
@@ -194,25 +189,16 @@ def _describer(is_store: bool, base: int, both: np.ndarray, where: np.ndarray) -
     return describe
 
 
-def _image(transfer: Transfer, origin: int, memory_begin: int) -> tuple[int, np.ndarray]:
-    """(first address, sources) as the trace writes them: for a load over shared, for a store over global addresses."""
+def _sources(transfer: Transfer, origin: int, memory_begin: int) -> tuple[np.ndarray, np.ndarray]:
+    """(places, sources) as the trace writes them: for a load of shared, for a store of global addresses."""
     if transfer.is_store:
-        where, source = transfer.global_address - origin, transfer.shared_address.astype(np.int64)
-    else:
-        where = transfer.shared_address.astype(np.int64)
-        one = transfer.geometry.fill
-        fill = np.tile(one, -(-len(where) // len(one)))[: len(where)].astype(np.int64)
-        address = transfer.global_address
-        source = address - origin
-        if transfer.geometry.to_tf32:
-            source = _converted(address - memory_begin, origin - memory_begin)
-        source = np.where(address == -1, FILLED - fill, source)
-    if not len(where):
-        return 0, np.zeros(0, np.int64)
-    begin = int(where.min())
-    image = np.full(int(where.max()) - begin + 1, UNTOUCHED, np.int64)
-    image[where - begin] = source
-    return begin, image
+        return transfer.global_address - origin, transfer.shared_address.astype(np.int64)
+    one, address = transfer.geometry.fill, transfer.global_address
+    fill = np.tile(one, -(-len(address) // len(one)))[: len(address)].astype(np.int64)
+    source = address - origin
+    if transfer.geometry.to_tf32:
+        source = _converted(address - memory_begin, origin - memory_begin)
+    return transfer.shared_address.astype(np.int64), np.where(address == -1, FILLED - fill, source)
 
 
 def _converted(index: np.ndarray, origin: int) -> np.ndarray:
