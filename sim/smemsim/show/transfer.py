@@ -117,11 +117,11 @@ class TransferMap:
 
     @property
     def subtitle(self) -> str:
-        """Where it goes, and what the barrier counts."""
+        """Its place in shared memory, and what a load's barrier counts; a store has no barrier, only the size of its box."""
         t, tm = self.transfer, self.transfer.tensor_map
         low, high = self.shared_span
         swizzle = "no swizzle" if not tm.swizzle else f"{tm.swizzle.name.removeprefix('SWIZZLE_')} swizzle"
-        counted = f"reads {t.transaction_bytes:,} B" if t.is_store else f"{t.transaction_bytes:,} transaction bytes"
+        counted = f"a box of {t.transaction_bytes:,} B" if t.is_store else f"{t.transaction_bytes:,} transaction bytes"
         return f"{swizzle}, shared {low:#x} to {high:#x}, {counted}"
 
     @property
