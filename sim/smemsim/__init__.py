@@ -13,6 +13,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from smemsim.descriptors.instr import InstrDescriptor
+    from smemsim.descriptors.instr_problems import INSTR_RULES
     from smemsim.descriptors.operand import operand_addresses
     from smemsim.descriptors.smem import LboMode, SmemDescriptor
     from smemsim.descriptors.tensor_map import TensorMap
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "INSTR_RULES": "descriptors.instr_problems",
+    "InstrDescriptor": "descriptors.instr",
     "operand_addresses": "descriptors.operand",
     "LboMode": "descriptors.smem",
     "SmemDescriptor": "descriptors.smem",
@@ -84,6 +88,7 @@ __all__ = [
     "BULK_TRAPS",
     "DISPUTES",
     "ERRATA",
+    "INSTR_RULES",
     "RULES",
     "TENSOR_MAP_RULES",
     "BulkTransfer",
@@ -95,6 +100,7 @@ __all__ = [
     "Grade",
     "HardwareTrap",
     "InputError",
+    "InstrDescriptor",
     "LboMode",
     "Operand",
     "Severity",

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from smemsim.cli.options import arch_option, check_options, json_option, operand_options, parse_word, strangers
+from smemsim.cli.options import arch_option, check_options, instruction_options, json_option, operand_options, parse_word, strangers
 from smemsim.cli.pasted import Given, Read, read_input
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError
@@ -15,6 +15,7 @@ from smemsim.spec.findings import CODES, Severity
 
 __all__ = ["decode"]
 
+_INSTRUCTION = ("cta_group", "ws", "a_source", "swizzle_a", "swizzle_b", "scale_vec", "ashift")
 _SERIOUS = (Severity.TRAP, Severity.WRONG)
 _CODES = "\b\nCodes of findings, and how grave they usually are:\n" + "\n".join(
     f"{code.number}  {code.severity:<5}  {code.says}" for code in CODES.values()
@@ -26,10 +27,11 @@ _CODES = "\b\nCodes of findings, and how grave they usually are:\n" + "\n".join(
 @arch_option
 @operand_options(required=False)
 @click.option("--tile-bytes", type=int, help="Descriptor: size of the buffer from the start address on.")
+@instruction_options
 @json_option
 @click.pass_context
-def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_json: bool, **context: Any) -> None:
-    """Explain a 64-bit shared-memory matrix descriptor, or the 128 bytes of a tensor map.
+def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_json: bool, kind: str | None, **context: Any) -> None:
+    """Explain a 64-bit shared-memory matrix descriptor, a 32-bit instruction descriptor (--kind), or the 128 bytes of a tensor map.
 
     A tensor map is its 128 bytes, as gdb, xxd, od -t x1, hexdump -C or an array of C or Python print them; the text of the encode calls in
     C, C++ or Python, with the constants that they use; or a file with one of these, - for standard input. Without --arch a word is shown as
@@ -39,6 +41,7 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
 
     \b
     smemsim decode 0x4000404000010040 --arch sm_100a
+    smemsim decode 0x08200490 --kind f16 --cta-group 1
     smemsim decode 0x4000020000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16
     xxd tensor_map.bin | smemsim decode -
     smemsim decode --arch sm_90a 'cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
@@ -48,11 +51,25 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
     """
     check_options(words)
     read = read_input(words, arch)
+    of_operand, of_instruction = ("dtype", "major", "rows", "k", "packing", "tile_bytes"), ("kind", *_INSTRUCTION)
     if read.maps:
-        if foreign := strangers(ctx, ("dtype", "major", "rows", "k", "packing", "tile_bytes")):
-            raise InputError(f"{foreign}: of a descriptor's operand; a tensor map takes --arch and --json")
+        if foreign := strangers(ctx, (*of_operand, *of_instruction)):
+            raise InputError(f"{foreign}: of a descriptor's operand or instruction; a tensor map takes --arch and --json")
         ctx.exit(_decode_maps(read, arch, as_json))
     number = parse_word(read.text)
+    instruction = {name: context.pop(name) for name in _INSTRUCTION}
+    if kind is not None:
+        if foreign := strangers(ctx, of_operand):
+            raise InputError(
+                f"{foreign}: of a shared-memory descriptor; an instruction descriptor (--kind) takes the options of its instruction"
+            )
+        ctx.exit(_decode_instruction(number, kind, {"arch": arch, **instruction}, as_json))
+    if foreign := strangers(ctx, _INSTRUCTION):
+        raise InputError(f"{foreign}: of an instruction; say which with --kind")
+    if number and not number >> 32 and (kinds := kinds_of(number)):
+        click.echo(
+            f"smemsim: {number:#010x} has 32 bits; an instruction descriptor is explained with --kind {' or '.join(kinds)}", err=True
+        )
     shown = [SmemDescriptor.decode(number, arch=name) for name in ([arch] if arch else ["sm_90a", "sm_100a"])]
     findings = [d.problems(**context) for d in shown]
     if as_json:
@@ -71,6 +88,29 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
     # Without --arch the word is wrong when it is wrong in every reading.
     serious = all(any(f.severity in _SERIOUS for f in found) for found in findings)
     ctx.exit(1 if serious else 0)
+
+
+def kinds_of(number: int) -> list[str]:
+    """The kinds under which a 32-bit word is a sound instruction descriptor."""
+    from smemsim.descriptors.instr_problems import kinds_that_fit
+
+    return kinds_that_fit(number)
+
+
+def _decode_instruction(number: int, kind: str, context: dict[str, Any], as_json: bool) -> int:
+    """A 32-bit instruction descriptor; the exit code says whether something is seriously wrong."""
+    from smemsim.descriptors.instr import InstrDescriptor
+    from smemsim.show.instr import instr_json, instr_view
+    from smemsim.show.plain import print_lines, terminal_width
+
+    d = InstrDescriptor.decode(number, kind=kind)
+    known = {name: value for name, value in context.items() if value is not None}
+    findings = d.problems(**known)
+    if as_json:
+        click.echo(json.dumps(instr_json(d, findings), indent=1))
+    else:
+        print_lines(instr_view(d, findings, context=bool(known), width=terminal_width()))
+    return int(any(f.severity in _SERIOUS for f in findings))
 
 
 def _decode_maps(read: Read, arch: str | None, as_json: bool) -> int:

@@ -11,10 +11,12 @@ from smemsim.arguments import shown
 from smemsim.errors import InputError
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.formats import FORMATS
+from smemsim.spec.tcgen05 import KINDS
 
 __all__ = [
     "arch_option",
     "check_options",
+    "instruction_options",
     "json_option",
     "operand_options",
     "parse_address",
@@ -122,3 +124,22 @@ def operand_options(*, required: bool) -> Callable[[F], F]:
         return function
 
     return decorate
+
+
+def instruction_options(function: F) -> F:
+    """--kind, and what else is known of a tcgen05.mma."""
+    options = (
+        click.option("--kind", metavar="KIND", help=f"The word is the 32-bit instruction descriptor of this kind: {' '.join(KINDS)}."),
+        click.option("--cta-group", type=int, metavar="1|2", help="Instruction: one CTA or a pair."),
+        click.option("--ws/--no-ws", default=None, help="Instruction: with or without .ws."),
+        click.option("--a-source", metavar="shared|tensor", help="Instruction: the memory that A lies in."),
+        click.option(
+            "--swizzle-a", metavar="SWIZZLE", help="Instruction: swizzle of A's shared-memory descriptor: none 32B 64B 128B 128B_ATOM_32B."
+        ),
+        click.option("--swizzle-b", metavar="SWIZZLE", help="Instruction: the same of B's."),
+        click.option("--scale-vec", metavar="1X|2X|4X", help="Instruction: scale vector size (or block16, block32)."),
+        click.option("--ashift/--no-ashift", default=None, help="Instruction: with or without .ashift."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import Any
 
 from smemsim.descriptors.layout import rules_in_force, weakest
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.show.plain import Line
+from smemsim.show.word import field_lines, finding_json, finding_lines, ruler_lines
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Finding
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.words import Field
 
 __all__ = ["descriptor_json", "descriptor_view"]
-
-SEVERITY_STYLE = {"trap": "red", "wrong": "red", "luck": "yellow", "note": "cyan"}
-FIELD_STYLES = ("cyan", "green", "magenta", "yellow", "blue")
 
 
 def _meaning(d: SmemDescriptor, name: str, major: str | None = None) -> str:
@@ -50,62 +47,11 @@ def _meaning(d: SmemDescriptor, name: str, major: str | None = None) -> str:
     return label if field.raw(d.word) == field.want else f"{label}: the manual wants {field.want:#b}"
 
 
-def _ruler(d: SmemDescriptor) -> list[Line]:
-    """The 64 bits in their fields, with the bit numbers above and letters below."""
-    numbers, bits, marks = Line(), Line(), Line()
-    for letter, style, _, field in _rows(d):
-        label = str(field.high) if field.width < 5 else f"{field.high}{field.low:>{field.width - len(str(field.high))}}"
-        width = max(field.width, len(label))
-        numbers.append((f"{label:<{width}} ", "dim"))
-        bits.append((f"{field.raw(d.word):0{field.width}b}".ljust(width) + " ", style))
-        marks.append((f"{letter:<{width}} ", style))
-    return [numbers, bits, marks]
-
-
-def _rows(d: SmemDescriptor) -> list[tuple[str, str, str, Field]]:
-    """(letter, style, name, field) from the highest bits down."""
-    ordered = sorted(d.table.fields.items(), key=lambda item: -item[1].low)
-    return [
-        ("abcdefghijklmnop"[i], "dim" if field.want is not None else FIELD_STYLES[i % len(FIELD_STYLES)], name, field)
-        for i, (name, field) in enumerate(ordered)
-    ]
-
-
 def _fields(d: SmemDescriptor, major: str | None) -> list[Line]:
-    cells = [("", "field", "bits", "raw", "bytes", "meaning")]
-    styles = ["dim"]
-    for letter, style, name, field in _rows(d):
-        span = f"{field.high}:{field.low}" if field.width > 1 else str(field.high)
-        in_bytes = f"{field.value(d.word)}" if field.unit == "B" else ""
-        shown = name.lstrip("_") if field.want is None or name == "constant" else "reserved"
-        cells.append((letter, shown, span, f"{field.raw(d.word):#x}", in_bytes, _meaning(d, name, major)))
-        styles.append(style)
-    widths = [max(len(row[i]) for row in cells) for i in range(5)]
-    lines = []
-    for row, style in zip(cells, styles, strict=True):
-        numbers = "  ".join(row[i].rjust(widths[i]) for i in (2, 3, 4))
-        lines.append(
-            Line(
-                [
-                    (f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  ", style),
-                    (f"{numbers}  {row[5]}", "dim" if style == styles[0] and row is cells[0] else ""),
-                ]
-            )
-        )
-    return lines
+    def number(_: str, field: Field) -> str:
+        return f"{field.value(d.word)}" if field.unit == "B" else ""
 
-
-def finding_lines(findings: Sequence[Finding], width: int) -> list[Line]:
-    """One finding a paragraph: severity, code, message, what to do, the source; wrapped with a hanging indent."""
-    lines: list[Line] = []
-    indent = " " * 12
-    for f in findings:
-        first, *rest = textwrap.wrap(f.message, max(width - 12, 40))
-        lines.append(Line([(f"{f.severity:<5} {f.code}  ", SEVERITY_STYLE[f.severity]), (first, "")]))
-        lines += [Line([(indent + text, "")]) for text in rest]
-        for text, style in ((f.repair, "green"), (f.because, "dim")):
-            lines += [Line([(indent + part, style)]) for part in textwrap.wrap(text, max(width - 12, 40))]
-    return lines
+    return field_lines(d.table, d.word, "bytes", number, lambda name: _meaning(d, name, major))
 
 
 def descriptor_view(d: SmemDescriptor, findings: Sequence[Finding], *, major: str | None, context: bool, width: int) -> list[Line]:
@@ -114,7 +60,7 @@ def descriptor_view(d: SmemDescriptor, findings: Sequence[Finding], *, major: st
     head = [Line([(f"{d.word:#018x}", "bold"), (f"  {d.arch} ({arch.instruction})", "")]), Line([(repr(d), "dim")])]
     rules = [] if d.swizzle is Swizzle.INVALID else rules_in_force(d, arch, major=major)
     where = "against an H200" if d.arch == "sm_90a" else "nothing is measured on Blackwell"
-    lines = [*head, Line(), *_ruler(d), Line(), *_fields(d, major), Line()]
+    lines = [*head, Line(), *ruler_lines(d.table, d.word), Line(), *_fields(d, major), Line()]
     lines += finding_lines(findings, width) if findings else [Line([("no problem found", "green")])]
     lines.append(Line())
     if not context:
@@ -145,15 +91,5 @@ def descriptor_json(d: SmemDescriptor, findings: Sequence[Finding], *, major: st
         },
         "grade": str(weakest(rules, arch)) if rules else None,
         "rules": [rule.name for rule in rules],
-        "findings": [
-            {
-                "code": f.code,
-                "severity": str(f.severity),
-                "where": f.where,
-                "message": f.message,
-                "repair": f.repair,
-                "because": f.because,
-            }
-            for f in findings
-        ],
+        "findings": [finding_json(f) for f in findings],
     }

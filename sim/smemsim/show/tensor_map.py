@@ -11,8 +11,8 @@ from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.descriptors.tensor_map.arguments import ENUMS, members
 from smemsim.descriptors.tensor_map.verdict import target, violations
 from smemsim.errors import Unmodelled
-from smemsim.show.descriptor import finding_lines
 from smemsim.show.plain import Line
+from smemsim.show.word import finding_lines
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tensor_map import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+from smemsim.spec.evidence import Dispute
+from smemsim.spec.tcgen05 import TCGEN05_DISPUTES
 from smemsim.spec.tensor_map import TensorMapSwizzle
 
 __all__ = ["ATOM_DISPUTES", "DISPUTES", "GUIDE_SWIZZLED_ALIGNMENT", "PADDED_DISPUTE", "WIDE_HALO_DISPUTE", "WIDE_STEP_DISPUTE", "Dispute"]
@@ -11,16 +11,6 @@ __all__ = ["ATOM_DISPUTES", "DISPUTES", "GUIDE_SWIZZLED_ALIGNMENT", "PADDED_DISP
 # Bytes that the CUDA guide (10.29.3, Table 12) wants global addresses of swizzled maps to be multiples of. The driver asks for 16, which
 # work on an H200 in every mode (trace tma_loads).
 GUIDE_SWIZZLED_ALIGNMENT = 128
-
-
-@dataclasses.dataclass(frozen=True)
-class Dispute:
-    """One disagreement: the model `takes` what `source` says, `other` says something else."""
-
-    takes: str
-    source: str
-    other: str
-
 
 _ALIGNMENT = "the PTX ISA asks for less alignment of the shared address (5.5.7: {} B)"
 ATOM_DISPUTES: dict[TensorMapSwizzle, Dispute] = {
@@ -64,4 +54,5 @@ DISPUTES: dict[str, Dispute] = {
     "16U6_ALIGN16B, 16U4_ALIGN16B": PADDED_DISPUTE,
     "im2col::w::128": WIDE_HALO_DISPUTE,
     "im2col::w with an element stride of N": WIDE_STEP_DISPUTE,
+    **TCGEN05_DISPUTES,
 }

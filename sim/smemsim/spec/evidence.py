@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-__all__ = ["RULES", "Grade", "Rule"]
+__all__ = ["RULES", "Dispute", "Grade", "Rule"]
 
 
 class Grade(enum.StrEnum):
@@ -30,6 +30,15 @@ class Rule:
     def __str__(self) -> str:
         grades = ", ".join(f"{arch} {grade}" for arch, grade in self.grades.items())
         return f"{self.name}: {self.statement} ({grades}; {self.source})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Dispute:
+    """One disagreement of sources that no trace settles: the model `takes` what `source` says, `other` says something else."""
+
+    takes: str
+    source: str
+    other: str
 
 
 def _grades(sm_90a: str | None, sm_100a: str | None, sm_103a: str | None = "") -> dict[str, Grade]:

@@ -55,6 +55,7 @@ CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity), says) f
     ("D310", "field-unused",    "note",  "this instruction never uses the field"),
     ("I601", "shape",           "trap",  "an M, N or K that the instruction does not have"),
     ("I602", "type-major",      "trap",  "the instruction cannot read this type with this major-ness or swizzle"),
+    ("I603", "idesc",           "wrong", "fields of the instruction descriptor contradict each other, the instruction or its kind"),
 )}
 # fmt: on
 

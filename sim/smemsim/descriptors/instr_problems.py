@@ -1,0 +1,357 @@
+"""What is wrong with an instruction descriptor: the named rules, one function each, and a kind that would fit a word better."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from smemsim.arguments import choice, shown
+from smemsim.descriptors.instr import InstrDescriptor
+from smemsim.errors import InputError
+from smemsim.spec.architectures import ARCHITECTURES, architecture
+from smemsim.spec.evidence import Grade
+from smemsim.spec.findings import CODES, Finding, Severity
+from smemsim.spec.formats import element_format
+from smemsim.spec.instr_descriptor import SCALE_TYPES
+from smemsim.spec.swizzles import Swizzle
+from smemsim.spec.tcgen05 import KINDS, SCALE_VECTORS, TCGEN05_DISPUTES, WIDE_K, Shape, shapes_of
+
+__all__ = ["INSTR_RULES", "InstrRule", "find_problems", "kinds_that_fit"]
+
+_SERIOUS = (Severity.TRAP, Severity.WRONG)
+_BLOCK_NAMES = {"block16": ("4X",), "block32": ("1X", "2X")}
+_SHARED_SWIZZLES = tuple(str(s) for s in (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128, Swizzle.B128_ATOM_32B))
+
+
+@dataclasses.dataclass(frozen=True)
+class Context:
+    """What is known of the instruction beside its descriptor; None is unknown."""
+
+    cta_group: int | None = None
+    ws: bool | None = None
+    arch: str | None = None
+    a_source: str | None = None
+    swizzle_a: str | None = None
+    swizzle_b: str | None = None
+    scale_vec: str | None = None
+    ashift: bool | None = None
+
+    def qualifiers(self) -> str:
+        """As they stand in the instruction."""
+        known = [f".cta_group::{self.cta_group}" if self.cta_group else "", ".ws" if self.ws else ""]
+        return " ".join(text for text in known if text)
+
+
+Check = Callable[[InstrDescriptor, Context], Iterator[Finding]]
+
+
+@dataclasses.dataclass(frozen=True)
+class InstrRule:
+    """One rule: its name, what it asks for, where that is written, how sure it is."""
+
+    name: str
+    text: str
+    source: str
+    grade: Grade
+    check: Check = dataclasses.field(repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.text} ({self.grade}; {self.source})"
+
+
+INSTR_RULES: list[InstrRule] = []
+
+
+def _rule(source: str, grade: Grade = Grade.DOCUMENTED) -> Callable[[Check], Check]:
+    """Make a check a rule; its docstring is the rule's text."""
+
+    def register(check: Check) -> Check:
+        INSTR_RULES.append(InstrRule(check.__name__, " ".join((check.__doc__ or "").split()), source, grade, check))
+        return check
+
+    return register
+
+
+def _finding(code: str, where: str, message: str, repair: str = "", because: str = "", severity: Severity | None = None) -> Finding:
+    return Finding(code, severity or CODES[code].severity, where, message, repair, because)
+
+
+def find_problems(d: InstrDescriptor, context: Mapping[str, Any]) -> list[Finding]:
+    """The findings of every rule, most severe first; see `InstrDescriptor.problems`."""
+    c = _context(context)
+    found = [
+        dataclasses.replace(finding, because=finding.because or f"{rule.source} ({rule.grade})")
+        for rule in INSTR_RULES
+        for finding in rule.check(d, c)
+    ]
+    serious = any(f.severity in _SERIOUS for f in found)
+    if serious and (others := kinds_that_fit(d.word)) and d.kind not in others:
+        listed = " and ".join(f"kind {name}" for name in others)
+        found.append(_finding("I603", "kind", f"{d.word:#010x} is no sound word of kind {d.kind}, and is one of {listed}",
+                              f"read as {others[0]}: {InstrDescriptor.decode(d.word, kind=others[0])!r}", "PTX ISA 9.7.16.4.2", Severity.NOTE))  # fmt: skip
+    order = list(Severity)
+    return sorted(found, key=lambda f: order.index(f.severity))
+
+
+def _context(given: Mapping[str, Any]) -> Context:
+    names = [f.name for f in dataclasses.fields(Context)]
+    if unknown := sorted(given.keys() - set(names)):
+        raise InputError(f"{', '.join(unknown)}: not known of an instruction; given can be {', '.join(names)}")
+    values = {name: value for name, value in given.items() if value is not None}
+    if "cta_group" in values and (isinstance(values["cta_group"], bool) or values["cta_group"] not in (1, 2)):
+        raise InputError(f"cta_group = {shown(values['cta_group'])}: needs 1 or 2")
+    for flag in ("ws", "ashift"):
+        if flag in values and not isinstance(values[flag], bool):
+            raise InputError(f"{flag} = {shown(values[flag])}: needs True or False")
+    if "arch" in values and architecture(values["arch"]).instruction != "tcgen05":
+        raise InputError(f"arch = {shown(values['arch'])}: wgmma has no instruction descriptor; tcgen05 is on sm_100a and sm_103a")
+    if "a_source" in values:
+        choice("a_source", values["a_source"], ("shared", "tensor"), "'shared' or 'tensor' (memory)")
+    for side in ("swizzle_a", "swizzle_b"):
+        if side in values:
+            values[side] = choice(side, str(values[side]), _SHARED_SWIZZLES, f"one of {' '.join(_SHARED_SWIZZLES)}")
+    if "scale_vec" in values:
+        known = (*SCALE_VECTORS, *_BLOCK_NAMES)
+        choice("scale_vec", values["scale_vec"], known, f"one of {' '.join(known)}")
+    return Context(**values)
+
+
+def kinds_that_fit(word: int) -> list[str]:
+    """The kinds under which a word is sound in some context: legal fields, and no bit of a reserved field set.
+
+    >>> kinds_that_fit(0x08A01400)
+    ['mxf8f6f4']
+    """
+    fit = []
+    for name in KINDS:
+        d, nothing = InstrDescriptor.decode(word, kind=name), Context()
+        serious = any(f.severity in _SERIOUS for rule in INSTR_RULES for f in rule.check(d, nothing))
+        if not serious and not any(d.table.constants(word)):
+            fit.append(name)
+    return fit
+
+
+@_rule("PTX ISA 9.7.16.4.2, tables 42 to 44")
+def types(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
+    """The codes of A's, B's and D's types are those of the kind."""
+    row = d.row
+    for field, known in (("a_type", row.a_types), ("b_type", row.b_types), ("d_type", row.d_types)):
+        if getattr(d, field) == "invalid":
+            code = d.table.fields[field].value(d.word)
+            listed = ", ".join(f"{c} = {name}" for c, name in known.items())
+            yield _finding("I602", field, f"{field} = {code}: not a type of kind {d.kind} ({listed})", "write one of these codes")
+
+
+@_rule("PTX ISA 9.7.16.2")
+def d_follows_inputs(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
+    """An f16 D of kind f16 needs f16 inputs; A and B of one 16-bit type is what every kernel has."""
+    if d.kind != "f16" or "invalid" in (d.a_type, d.b_type, d.d_type):
+        return
+    if d.d_type == "f16" and (d.a_type, d.b_type) != ("f16", "f16"):
+        yield _finding("I602", "d_type", f"D = f16 with A = {d.a_type}, B = {d.b_type}: an f16 D needs f16 inputs", "write d_type 1 (f32)")
+    elif d.a_type != d.b_type:
+        dispute = TCGEN05_DISPUTES["mixed f16 and bf16"]
+        yield _finding("I602", "b_type", f"A = {d.a_type}, B = {d.b_type}: {dispute.other}", "", dispute.source, Severity.NOTE)
+
+
+def _shapes(d: InstrDescriptor, c: Context) -> tuple[Shape, ...]:
+    return shapes_of(d.row, cta_group=c.cta_group, ws=c.ws, sparse=d.sparsity, wide_k=bool(d.k_size))
+
+
+@_rule("PTX ISA 9.7.16.2, table 39")
+def qualifiers(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
+    """The kind exists with these qualifiers: .ws for a single CTA and kinds without scale factors, K = 96 dense only."""
+    if _shapes(d, c):
+        return
+    if d.k_size and d.sparsity:
+        yield _finding("I601", "k_size", f"K = {WIDE_K} with sparsity: that K is dense only", "clear bit 31")
+    elif c.ws and d.row.block_scaled:
+        yield _finding("I601", "kind", f"kind {d.kind} with .ws: block-scaled kinds have no .ws", "drop .ws")
+    elif c.ws and c.cta_group == 2:
+        yield _finding("I601", "cta_group", ".ws with .cta_group::2: .ws is for a single CTA", "drop .ws or write .cta_group::1")
+
+
+@_rule("PTX ISA 9.7.16.2, table 39")
+def shape(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
+    """M and N are a shape of the kind, for the cta_group, .ws, sparsity and K at hand."""
+    rows = _shapes(d, c)
+    if not rows:
+        return
+    where = c.qualifiers()
+    where = f" with {where}" if where else ""
+    sparse = "sparse " if d.sparsity else ""
+    possible = sorted({m for row in rows for m in row.m})
+    if d.m not in possible:
+        yield _finding("I601", "m", f"M = {d.m}{where}: {sparse}kind {d.kind} has M {_listed(possible)} there" if where else
+                       f"M = {d.m}: {sparse}kind {d.kind} has M {_listed(possible)}", f"write one of these, >> {d.table.fields['m'].shift}")  # fmt: skip
+        return
+    rows = tuple(row for row in rows if d.m in row.m)
+    fitting = [row for row in rows if d.n in row.n]
+    if not fitting:
+        ranges = " or ".join(dict.fromkeys(_range(row.n) for row in rows))
+        yield _finding(
+            "I601", "n", f"N = {d.n} with M = {d.m}{where}: {sparse}kind {d.kind} has N {ranges} there", "write one of these, >> 3"
+        )
+    elif len({row.dispute for row in fitting}) == 1 and (name := fitting[0].dispute) and _disputed(name, d):
+        dispute = TCGEN05_DISPUTES[name]
+        yield _finding("I601", "n" if name.startswith("N") else "m", f"M = {d.m}, N = {d.n}{where}: {dispute.other}",
+                       "", f"legal after {dispute.source}", Severity.NOTE)  # fmt: skip
+
+
+def _disputed(name: str, d: InstrDescriptor) -> bool:
+    """Is this shape one that the other source has not?"""
+    return {
+        "N of M = 128": d.m == 128 and d.n % 16 != 0,
+        "N of a pair": False,  # CUTLASS's limit is for A in tensor memory: `tensor_memory_a`
+        "N of kind i8": d.n == 24,
+        "M of block-scaled pairs": d.kind == "mxf8f6f4" and d.m == 128,
+        "M of K = 96": d.m == 128,
+    }[name]
+
+
+def _listed(values: list[int]) -> str:
+    return ", ".join(map(str, values))
+
+
+def _range(n: tuple[int, ...]) -> str:
+    step = n[-1] - n[-2]
+    if n == tuple(range(n[0], n[-1] + 1, step)) and len(n) > 4:
+        return f"{n[0]} to {n[-1]} in steps of {step}"
+    if len(n) > 4:
+        return f"8, 16, 24, 32 and on in steps of 16 to {n[-1]}"
+    return ", ".join(map(str, n))
+
+
+@_rule("PTX ISA 9.7.16.2; .target lines of 9.7.16.10")
+def targets(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
+    """The architecture has the kind: i8 on sm_100a, K = 96 on sm_103a."""
+    archs = ("sm_103a",) if d.k_size else d.row.archs
+    if c.arch is not None and c.arch not in archs:
+        what = f"K = {WIDE_K} (bit 31)" if d.k_size else f"kind {d.kind}"
+        yield _finding("I601", "k_size" if d.k_size else "kind", f"{what} on {c.arch}: only {', '.join(archs)} has it",
+                       f"clear bit 31 for K = {d.row.k}" if d.k_size else "")  # fmt: skip
+    elif c.arch is None and archs != tuple(a for a in ARCHITECTURES if a != "sm_90a"):
+        what = f"K = {WIDE_K}" if d.k_size else f"kind {d.kind}"
+        yield _finding("I601", "k_size" if d.k_size else "kind", f"{what} exists on {', '.join(archs)} only", "", "", Severity.NOTE)
+
+
+@_rule("PTX ISA 9.7.16.4.2, table 42")
+def integers_only(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
+    """Saturation is for kind i8, negation for all others."""
+    if d.saturate and d.kind != "i8":
+        yield _finding("I603", "saturate", f"saturate = 1 with kind {d.kind}: only integers saturate", "write 0")
+    if d.kind == "i8" and (d.negate_a or d.negate_b):
+        yield _finding("I603", "negate_a" if d.negate_a else "negate_b", "negate = 1 with kind i8: integers cannot be negated", "write 0")
+
+
+@_rule("PTX ISA 9.7.16.3, tables 51, 54, 55")
+def majors(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
+    """Major-ness against type, swizzle and where A lies: MN-major tf32 needs 32-byte atoms, which nothing else has; tensor memory is K-major."""
+    if c.a_source == "tensor" and d.a_major == "MN":
+        yield _finding("I602", "transpose_a", "A is MN-major and lies in tensor memory, where it is K-major", "write transpose_a 0")
+    for side, swizzle in (("a", c.swizzle_a), ("b", c.swizzle_b)):
+        major, dtype = getattr(d, f"{side}_major"), getattr(d, f"{side}_type")
+        if dtype == "invalid" or (side == "a" and c.a_source == "tensor"):
+            continue
+        bits, field = element_format(dtype).bits, f"transpose_{side}"
+        operand = f"{side.upper()} is {dtype}, {major}-major"
+        if major == "MN" and bits < 8:
+            dispute = TCGEN05_DISPUTES["MN-major 4- and 6-bit operands of f8f6f4"]
+            yield _finding("I602", field, f"{operand}: {dispute.source}; {dispute.other}", "", "sources disagree", Severity.NOTE)
+        if swizzle is None:
+            continue
+        atoms = swizzle == Swizzle.B128_ATOM_32B
+        if major == "MN" and bits == 32 and not atoms:
+            yield _finding("I602", field, f"{operand}, swizzle {swizzle}: 32-bit types are MN-major with {Swizzle.B128_ATOM_32B} only",
+                           "write layout code 1 and lay the tile out in 32-byte atoms, or store it K-major")  # fmt: skip
+        elif atoms and not (major == "MN" and bits == 32):
+            yield _finding(
+                "I602", field, f"{operand}, swizzle {swizzle}: 32-byte atoms are for MN-major 32-bit types", "write 128B (code 2)"
+            )
+
+
+@_rule("PTX ISA 9.7.16.3, table 52")
+def transposed_bytes(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
+    """An MN-major B of 8-bit types has N in steps of 16, from 32 for a pair."""
+    if d.b_major != "MN" or d.b_type == "invalid" or element_format(d.b_type).bits > 8:
+        return
+    first = 32 if c.cta_group == 2 else 16
+    if d.n % 16 or d.n < first:
+        yield _finding("I601", "n", f"N = {d.n} with an MN-major {d.b_type} B: needs {first} to 256 in steps of 16", "")
+
+
+@_rule("CUTLASS include/cute/arch/mma_sm100_umma.hpp", Grade.COMPILED)
+def tensor_memory_a(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
+    """With A in tensor memory CUTLASS asks for N in steps of 16 at M = 128, of 32 for a pair."""
+    if c.a_source != "tensor" or c.cta_group is None:
+        return
+    step = 32 if c.cta_group == 2 else 16 if d.m == 128 else 8
+    if d.n % step:
+        yield _finding("I601", "n", f"N = {d.n} with A in tensor memory, M = {d.m}, .cta_group::{c.cta_group}: CUTLASS has multiples of {step}; "
+                       "the PTX ISA names no such limit", "", "", Severity.NOTE)  # fmt: skip
+
+
+@_rule("PTX ISA 9.7.16.7")
+def selector(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
+    """The sparsity selector is 0 or 1 for sparse f16 and tf32, and 0 for everything else."""
+    legal = d.row.selectors if d.sparsity else (0,)
+    if d.sparsity_selector not in legal:
+        what = f"sparse kind {d.kind}" if d.sparsity else "a dense instruction"
+        yield _finding("I603", "sparsity_selector", f"sparsity_selector = {d.sparsity_selector}: {what} has {_listed(list(legal))}", "write one of these",
+                       severity=None if d.sparsity else Severity.NOTE)  # fmt: skip
+
+
+@_rule("PTX ISA 9.7.16.4.2, table 42")
+def shift_of_b(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
+    """max_shift is for .ws."""
+    if d.max_shift and c.ws is False:
+        yield _finding("I603", "max_shift", f"max_shift = {d.max_shift} rows without .ws", "write 0", severity=Severity.NOTE)
+
+
+@_rule("PTX ISA 9.7.16.10")
+def ashift(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
+    """.ashift needs A in tensor memory and M = 128 or 256."""
+    if not c.ashift:
+        return
+    if d.m not in (128, 256):
+        yield _finding("I601", "m", f"M = {d.m} with .ashift: needs M 128 or 256", "drop .ashift")
+    if c.a_source == "shared":
+        yield _finding("I603", "a_source", ".ashift with A in shared memory: it shifts the rows of A in tensor memory", "drop .ashift")
+
+
+@_rule("PTX ISA 9.7.16.10.7, tables 56, 57")
+def scales(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
+    """Scale vectors, their type, and the byte at which the factors begin: any with one factor a row, even with two, 0 with four."""
+    if not d.row.block_scaled:
+        if c.scale_vec:
+            yield _finding("I603", "scale_vec", f"scale_vec = {c.scale_vec} with kind {d.kind}: it has no scale factors", "drop it")
+        return
+    asked = _BLOCK_NAMES.get(c.scale_vec, (c.scale_vec,)) if c.scale_vec else d.row.scale_vectors
+    vectors = [SCALE_VECTORS[name] for name in d.row.scale_vectors if name in asked]
+    if not vectors:
+        yield _finding("I603", "scale_vec", f"scale_vec = {c.scale_vec}: kind {d.kind} has {', '.join(d.row.scale_vectors)}", "")
+        return
+    typed = [v for v in vectors if d.scale_type in v.types]
+    if not typed:
+        listed = ", ".join(dict.fromkeys(t for v in vectors for t in v.types))
+        code = next(code for code, name in SCALE_TYPES.items() if name == vectors[0].types[0])
+        what = f" with {c.scale_vec}" if c.scale_vec else ""
+        yield _finding("I603", "scale_type", f"scale_type = {d.scale_type}: kind {d.kind}{what} has {listed}", f"write bit 23 = {code}")
+        return
+    if d.k_size:
+        return  # the placement of three and six factors is in figures only
+    ids = sorted({i for v in typed for i in v.ids})
+    for side in "ab":
+        if (number := getattr(d, f"{side}_sf_id")) not in ids:
+            yield _finding("I603", f"{side}_sf_id", f"{side}_sf_id = {number}: kind {d.kind} with {typed[0].factors} factors a row and step "
+                           f"has {_listed(ids)}", "write the byte at which they begin")  # fmt: skip
+
+
+@_rule("PTX ISA 9.7.16.4.2, tables 42 to 44")
+def reserved(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
+    """Reserved bits are 0."""
+    for name, field, raw in d.table.constants(d.word):
+        span = f"{field.high}:{field.low}" if field.width > 1 else str(field.high)
+        yield _finding("D305", name.lstrip("_"), f"reserved bits {span} = {raw:#b} under kind {d.kind}", "write 0; what they do is not known",
+                       field.source)  # fmt: skip
