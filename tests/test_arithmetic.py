@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from smemsim import InputError, Unmodelled
 from smemsim.arithmetic.dot import cut, f32_toward_zero
-from smemsim.machine.mma import wgmma_bf16
+from smemsim.arithmetic.multiply import Factors, has_specials, multiply
+from smemsim.arithmetic.values import element_value
+from smemsim.spec.formats import element_format
+
+
+def wgmma_bf16(a, b, c):
+    """D of a bf16 wgmma with f32, whose arithmetic is modelled bit for bit."""
+    return multiply(a, b, c, instruction="wgmma", a_type="bf16", b_type="bf16", d_type="f32")[0]
+
 
 finite = st.integers(0, 0xFFFF).filter(lambda bits: bits & 0x7F80 != 0x7F80)
 # The hard cases: zeros, subnormals, neighbours of 1, values whose products cancel or lie far apart.
@@ -103,3 +111,106 @@ def test_infinities_and_nans_are_not_guessed(bits):
         wgmma_bf16(a, a, np.zeros((1, 1), np.uint32))
     with pytest.raises(InputError):
         wgmma_bf16(a[:, :8], a, np.zeros((1, 1), np.uint32))
+
+
+# The exact sums behind every other type: held against fractions.
+
+TYPES = [
+    ("bf16", "bf16", "f32"),
+    ("f16", "f16", "f16"),
+    ("tf32", "tf32", "f32"),
+    ("e4m3", "e5m2", "f32"),
+    ("e2m1", "e3m2", "f16"),
+    ("e2m3", "e4m3", "f32"),
+]
+
+
+def finite_bits(dtype):
+    fmt = element_format(dtype)
+    return st.integers(0, 2**fmt.bits - 1).filter(lambda bits: not has_specials(np.array([bits]), fmt)[0])
+
+
+def convert(value, dtype):
+    """Bits of a fraction in f32 (toward zero) or f16 (to nearest even); zero is +0."""
+    fmt = element_format(dtype)
+    bias, sign, x = (1 << fmt.exponent_bits - 1) - 1, int(value < 0) << fmt.bits - 1, abs(Fraction(value))
+    exponent = next((e for e in range(-600, 600) if x < Fraction(2) ** (e + 1)), 600) if x else -600
+    last = max(exponent, 1 - bias) - fmt.fraction_bits
+    quotient, rest = divmod(x / Fraction(2) ** last, 1)
+    quotient = int(quotient) + (dtype == "f16" and (rest, quotient % 2) > (Fraction(1, 2), 0))
+    if quotient * Fraction(2) ** last >= Fraction(2) ** (bias + 1):
+        return sign | (2 * bias + 1) << fmt.fraction_bits
+    # Adding the exponent lets a carry of the fraction run into it.
+    return (sign | quotient + (max(exponent, 1 - bias) + bias - 1 << fmt.fraction_bits)) if quotient else 0
+
+
+@pytest.mark.parametrize(("a_type", "b_type", "d_type"), TYPES)
+@settings(max_examples=120)
+@given(st.data())
+def test_sums_of_every_type_are_exact_and_converted_once(a_type, b_type, d_type, data):
+    k = data.draw(st.integers(1, 8))
+    a = [data.draw(finite_bits(a_type)) for _ in range(k)]
+    b = [data.draw(finite_bits(b_type)) for _ in range(k)]
+    c = data.draw(finite_bits(d_type))
+    signs = [data.draw(st.booleans()) for _ in range(2)]
+    arrays = [np.array([x], np.uint32) for x in (a, b)]
+    types = {"a_type": a_type, "b_type": b_type, "d_type": d_type}
+    d, certain = multiply(*arrays, np.array([[c]], np.uint32), instruction="tcgen05", **types, negate_a=signs[0], negate_b=signs[1])
+    true = element_value(c, d_type)
+    for x, y in zip(a, b, strict=True):
+        product = element_value(x, a_type) * element_value(y, b_type)
+        true += -product if signs[0] != signs[1] else product
+    assert int(d[0, 0]) == convert(true, d_type)
+    if certain[0, 0]:
+        assert element_value(int(d[0, 0]), d_type) == true
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 255), st.integers(0, 255)), min_size=1, max_size=32), st.integers(-(2**31), 2**31 - 1), st.booleans()
+)
+def test_integers_wrap_or_clamp(pairs, c, saturate):
+    a, b = (np.array([side], np.uint8) for side in zip(*pairs, strict=True))
+    start = np.array([[c & 0xFFFFFFFF]], np.uint32)
+    d, certain = multiply(a, b, start, instruction="tcgen05", a_type="u8", b_type="s8", d_type="s32", saturate=saturate)
+    true = c + sum(x * (y - 256 if y > 127 else y) for x, y in pairs)
+    true = min(max(true, -(2**31)), 2**31 - 1) if saturate else true
+    assert (int(d[0, 0]), bool(certain[0, 0])) == (true & 0xFFFFFFFF, True)
+
+
+@given(
+    st.lists(st.integers(0, 15), min_size=32, max_size=32), st.lists(st.integers(0, 254), min_size=4, max_size=4), st.sampled_from([16, 32])
+)
+def test_scale_factors_multiply_their_blocks(codes, scales, block):
+    """Powers of two from 2^-127 on; ue4m3 has a sign bit that is ignored."""
+    a, b = np.array([codes], np.uint8), np.full((1, 32), 2, np.uint8)  # b is 1.0 everywhere
+    count = 32 // block
+    near = [100 + s % 50 for s in scales]
+    factors = Factors(np.array([near[:count]], np.uint8), np.array([near[2 : 2 + count]], np.uint8), "ue8m0", block)
+    zero = np.zeros((1, 1), np.uint32)
+    d, _ = multiply(a, b, zero, instruction="tcgen05", a_type="e2m1", b_type="e2m1", d_type="f32", factors=factors)
+    worth = [Fraction(2) ** (near[i // block] + near[2 + i // block] - 254) for i in range(32)]
+    assert int(d[0, 0]) == convert(sum(element_value(x, "e2m1") * w for x, w in zip(codes, worth, strict=True)), "f32")
+    with_sign = Factors(np.full((1, 2), 0xB8, np.uint8), np.full((1, 2), 0x38, np.uint8), "ue4m3", 16)
+    plain = Factors(np.full((1, 2), 0x38, np.uint8), np.full((1, 2), 0x38, np.uint8), "ue4m3", 16)
+    assert [
+        int(multiply(a, b, zero, instruction="tcgen05", a_type="e2m1", b_type="e2m1", d_type="f32", factors=f)[0][0, 0])
+        for f in (with_sign, plain)
+    ] == [convert(Fraction(sum(element_value(x, "e2m1") for x in codes)), "f32")] * 2
+
+
+def test_an_element_is_certain_only_where_no_datapath_can_drop_a_bit():
+    def run(values, instruction="tcgen05", a_type="f16"):
+        a, b = np.array([values], np.float16).view(np.uint16), np.full((1, len(values)), 0x3C00, np.uint16)
+        d, certain = multiply(a, b, np.zeros((1, 1), np.uint32), instruction=instruction, a_type=a_type, b_type=a_type, d_type="f32")
+        return float(d.view(np.float32)[0, 0]), bool(certain[0, 0])
+
+    assert run([1, 2, 3, -6]) == (0.0, True)
+    assert run([2.0**12, 2.0**-11]) == (2.0**12 + 2.0**-11, True)
+    assert run([2.0**12, 2.0**-12]) == (2.0**12, False)  # the sum has 25 bits
+    assert run([2.0**15, 2.0**-11, -(2.0**15)]) == (2.0**-11, False)  # exact here; silicon drops the small term first
+
+
+def test_words_of_single_bits_count_what_they_share():
+    a, b = np.array([[0b1011, 1 << 31]], np.uint32), np.array([[0b0110, 1 << 31]], np.uint32)
+    d, _ = multiply(a, b, np.array([[5]], np.uint32), instruction="wgmma", a_type="b1", b_type="b1", d_type="s32")
+    assert d.tolist() == [[7]]

@@ -13,7 +13,7 @@ from smemsim import InputError, InstrDescriptor, Severity
 from smemsim.cli import main
 from smemsim.descriptors.instr_problems import kinds_that_fit
 from smemsim.spec.instr_descriptor import MAX_SHIFTS
-from smemsim.spec.tcgen05 import KINDS, SCALE_VECTORS, SHAPES, shapes_of
+from smemsim.spec.tcgen05 import KINDS, SCALE_TYPES_OF_BLOCK, SHAPES, scale_modes, shapes_of
 
 # fmt: off
 # Published and compiled words: kind, word, what they mean. Triton's lit tests, CuTe DSL and Triton kernels compiled for sm_100a, unit tests.
@@ -129,9 +129,9 @@ def legal_fields(kind):
     if row.transposable:
         fields |= {"a_major": ["K", "MN"], "b_major": ["K", "MN"]}
     if row.block_scaled:
-        vectors = [SCALE_VECTORS[v] for v in row.scale_vectors]
-        fields["scale_type"] = sorted({t for v in vectors for t in v.types})
-        fields["a_sf_id"] = fields["b_sf_id"] = sorted({i for v in vectors for i in v.ids})
+        modes = scale_modes(row, wide_k=False)
+        fields["scale_type"] = sorted({t for mode in modes for t in SCALE_TYPES_OF_BLOCK[mode.block]})
+        fields["a_sf_id"] = fields["b_sf_id"] = sorted({i for mode in modes for i in mode.ids})
     else:
         fields["max_shift"] = list(MAX_SHIFTS)
     if kind == "i8":

@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from smemsim.arithmetic.values import element_value
     from smemsim.descriptors.instr import InstrDescriptor
     from smemsim.descriptors.instr_problems import INSTR_RULES
     from smemsim.descriptors.operand import operand_addresses
@@ -25,10 +26,20 @@ if TYPE_CHECKING:
     from smemsim.machine.cluster import ClusterAddress, Delivery, mapa, multicast
     from smemsim.machine.cluster_memory import Cluster
     from smemsim.machine.memory import Operand, SharedMemory
+    from smemsim.machine.product import MmaResult
     from smemsim.machine.region import GlobalMemory
+    from smemsim.machine.tcgen05 import tcgen05_mma
     from smemsim.machine.tma import tma_load, tma_prefetch, tma_store
+    from smemsim.machine.tmem.access import TmemAccess
+    from smemsim.machine.tmem.address import TmemAddress
+    from smemsim.machine.tmem.copy import tcgen05_cp, tcgen05_shift
+    from smemsim.machine.tmem.layout import AccumulatorLayout
+    from smemsim.machine.tmem.memory import TensorMemory
+    from smemsim.machine.tmem.operands import ATmemLayout, MetadataLayout
+    from smemsim.machine.tmem.scales import ScaleLayout
     from smemsim.machine.transfer import Transfer
     from smemsim.machine.values import tma_load_bytes, tma_reduce, tma_store_bytes
+    from smemsim.machine.wgmma import wgmma, wgmma_registers
     from smemsim.spec.bulk import BULK_TRAPS
     from smemsim.spec.disputes import DISPUTES
     from smemsim.spec.errata import ERRATA
@@ -39,6 +50,20 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AccumulatorLayout": "machine.tmem.layout",
+    "ATmemLayout": "machine.tmem.operands",
+    "MetadataLayout": "machine.tmem.operands",
+    "ScaleLayout": "machine.tmem.scales",
+    "TmemAccess": "machine.tmem.access",
+    "TmemAddress": "machine.tmem.address",
+    "TensorMemory": "machine.tmem.memory",
+    "tcgen05_cp": "machine.tmem.copy",
+    "tcgen05_shift": "machine.tmem.copy",
+    "tcgen05_mma": "machine.tcgen05",
+    "wgmma": "machine.wgmma",
+    "wgmma_registers": "machine.wgmma",
+    "MmaResult": "machine.product",
+    "element_value": "arithmetic.values",
     "INSTR_RULES": "descriptors.instr_problems",
     "InstrDescriptor": "descriptors.instr",
     "operand_addresses": "descriptors.operand",
@@ -91,6 +116,8 @@ __all__ = [
     "INSTR_RULES",
     "RULES",
     "TENSOR_MAP_RULES",
+    "ATmemLayout",
+    "AccumulatorLayout",
     "BulkTransfer",
     "Cluster",
     "ClusterAddress",
@@ -102,7 +129,10 @@ __all__ = [
     "InputError",
     "InstrDescriptor",
     "LboMode",
+    "MetadataLayout",
+    "MmaResult",
     "Operand",
+    "ScaleLayout",
     "Severity",
     "SharedMemory",
     "SmemDescriptor",
@@ -110,6 +140,9 @@ __all__ = [
     "Swizzle",
     "TensorMap",
     "TensorMapError",
+    "TensorMemory",
+    "TmemAccess",
+    "TmemAddress",
     "TraceError",
     "Transfer",
     "Unmodelled",
@@ -118,9 +151,13 @@ __all__ = [
     "bulk_copy",
     "bulk_prefetch",
     "bulk_reduce",
+    "element_value",
     "mapa",
     "multicast",
     "operand_addresses",
+    "tcgen05_cp",
+    "tcgen05_mma",
+    "tcgen05_shift",
     "tensormap_replace",
     "tma_load",
     "tma_load_bytes",
@@ -128,6 +165,8 @@ __all__ = [
     "tma_reduce",
     "tma_store",
     "tma_store_bytes",
+    "wgmma",
+    "wgmma_registers",
 ]
 
 

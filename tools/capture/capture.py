@@ -20,6 +20,7 @@ import numpy as np
 import bulk_suites
 import cases as cases_module
 import encode_cases
+import mma_suites
 import pointer_suite
 import replace_suites
 import transfer_suites
@@ -629,7 +630,13 @@ SUITES: dict[str, Callable[[Bench, pathlib.Path], None]] = {
     )
 }
 SUITES |= (
-    pointer_suite.SUITES | wide_suite.SUITES | transfer_suites.SUITES | value_suites.SUITES | replace_suites.SUITES | bulk_suites.SUITES
+    pointer_suite.SUITES
+    | wide_suite.SUITES
+    | transfer_suites.SUITES
+    | value_suites.SUITES
+    | replace_suites.SUITES
+    | bulk_suites.SUITES
+    | mma_suites.SUITES
 )
 
 
@@ -637,7 +644,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", default=settings.arch, choices=("sm_90a", "sm_100a", "sm_103a"))
     parser.add_argument("--out", type=pathlib.Path, help="default: golden/ARCH")
-    parser.add_argument("--more", type=int, default=1, help="encode calls: this many times as many")
+    parser.add_argument("--more", type=int, default=1, help="encode calls, whole wgmma: this many times as many")
     parser.add_argument("--build", action="store_true", help="compile the kernels and stop")
     parser.add_argument("--risky", nargs=2, metavar=("WHAT", "FILE"), help=argparse.SUPPRESS)
     parser.add_argument("suite", nargs="*", help=f"of: {' '.join(SUITES)} (default: all)")
@@ -647,6 +654,8 @@ def main() -> None:
         for name in [name for name in KERNELS if name not in BLACKWELL_KERNELS]:
             del KERNELS[name]
     available = SUITES if settings.arch == "sm_90a" else TMA_SUITES
+    if settings.arch == "sm_90a" and not arguments.risky:
+        mma_suites.register()
     if arguments.build:
         for path in build_all().values():
             print(path)

@@ -15,12 +15,12 @@ from smemsim.spec.findings import CODES, Finding, Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.instr_descriptor import SCALE_TYPES
 from smemsim.spec.swizzles import Swizzle
-from smemsim.spec.tcgen05 import KINDS, SCALE_VECTORS, TCGEN05_DISPUTES, WIDE_K, Shape, shapes_of
+from smemsim.spec.tcgen05 import KINDS, SCALE_TYPES_OF_BLOCK, TCGEN05_DISPUTES, WIDE_K, Shape, scale_modes, shapes_of
 
 __all__ = ["INSTR_RULES", "InstrRule", "find_problems", "kinds_that_fit"]
 
 _SERIOUS = (Severity.TRAP, Severity.WRONG)
-_BLOCK_NAMES = {"block16": ("4X",), "block32": ("1X", "2X")}
+_SCALE_VECTORS = ("1X", "2X", "4X", "block16", "block32")
 _SHARED_SWIZZLES = tuple(str(s) for s in (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128, Swizzle.B128_ATOM_32B))
 
 
@@ -112,8 +112,7 @@ def _context(given: Mapping[str, Any]) -> Context:
         if side in values:
             values[side] = choice(side, str(values[side]), _SHARED_SWIZZLES, f"one of {' '.join(_SHARED_SWIZZLES)}")
     if "scale_vec" in values:
-        known = (*SCALE_VECTORS, *_BLOCK_NAMES)
-        choice("scale_vec", values["scale_vec"], known, f"one of {' '.join(known)}")
+        choice("scale_vec", values["scale_vec"], _SCALE_VECTORS, f"one of {' '.join(_SCALE_VECTORS)}")
     return Context(**values)
 
 
@@ -327,24 +326,24 @@ def scales(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
         if c.scale_vec:
             yield _finding("I603", "scale_vec", f"scale_vec = {c.scale_vec} with kind {d.kind}: it has no scale factors", "drop it")
         return
-    asked = _BLOCK_NAMES.get(c.scale_vec, (c.scale_vec,)) if c.scale_vec else d.row.scale_vectors
-    vectors = [SCALE_VECTORS[name] for name in d.row.scale_vectors if name in asked]
-    if not vectors:
-        yield _finding("I603", "scale_vec", f"scale_vec = {c.scale_vec}: kind {d.kind} has {', '.join(d.row.scale_vectors)}", "")
+    modes = scale_modes(d.row, wide_k=bool(d.k_size), asked=c.scale_vec)
+    if not modes:
+        listed = ", ".join(mode.name for mode in scale_modes(d.row, wide_k=bool(d.k_size)))
+        yield _finding("I603", "scale_vec", f"scale_vec = {c.scale_vec}: kind {d.kind} with K = {d.k} has {listed}", "write one of these")
         return
-    typed = [v for v in vectors if d.scale_type in v.types]
+    typed = [mode for mode in modes if d.scale_type in SCALE_TYPES_OF_BLOCK[mode.block]]
     if not typed:
-        listed = ", ".join(dict.fromkeys(t for v in vectors for t in v.types))
-        code = next(code for code, name in SCALE_TYPES.items() if name == vectors[0].types[0])
+        legal = list(dict.fromkeys(name for mode in modes for name in SCALE_TYPES_OF_BLOCK[mode.block]))
+        code = next(code for code, name in SCALE_TYPES.items() if name == legal[0])
         what = f" with {c.scale_vec}" if c.scale_vec else ""
-        yield _finding("I603", "scale_type", f"scale_type = {d.scale_type}: kind {d.kind}{what} has {listed}", f"write bit 23 = {code}")
+        yield _finding(
+            "I603", "scale_type", f"scale_type = {d.scale_type}: kind {d.kind}{what} has {', '.join(legal)}", f"write bit 23 = {code}"
+        )
         return
-    if d.k_size:
-        return  # the placement of three and six factors is in figures only
-    ids = sorted({i for v in typed for i in v.ids})
+    ids = sorted({i for mode in typed for i in mode.ids})
     for side in "ab":
         if (number := getattr(d, f"{side}_sf_id")) not in ids:
-            yield _finding("I603", f"{side}_sf_id", f"{side}_sf_id = {number}: kind {d.kind} with {typed[0].factors} factors a row and step "
+            yield _finding("I603", f"{side}_sf_id", f"{side}_sf_id = {number}: kind {d.kind} with {typed[0].scales} factors a row and step "
                            f"has {_listed(ids)}", "write the byte at which they begin")  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from smemsim.spec.evidence import Dispute
 from smemsim.spec.tcgen05 import TCGEN05_DISPUTES
 from smemsim.spec.tensor_map import TensorMapSwizzle
+from smemsim.spec.tensor_memory import TENSOR_MEMORY_DISPUTES
 
 __all__ = ["ATOM_DISPUTES", "DISPUTES", "GUIDE_SWIZZLED_ALIGNMENT", "PADDED_DISPUTE", "WIDE_HALO_DISPUTE", "WIDE_STEP_DISPUTE", "Dispute"]
 
@@ -55,4 +56,5 @@ DISPUTES: dict[str, Dispute] = {
     "im2col::w::128": WIDE_HALO_DISPUTE,
     "im2col::w with an element stride of N": WIDE_STEP_DISPUTE,
     **TCGEN05_DISPUTES,
+    **TENSOR_MEMORY_DISPUTES,
 }

@@ -13,11 +13,29 @@ __all__ = ["FORMATS", "ElementFormat", "element_format"]
 
 @dataclasses.dataclass(frozen=True)
 class ElementFormat:
-    """One element type: its name in the PTX ISA, its bits, and the names numpy and ml_dtypes have for it."""
+    """One element type: its name in the PTX ISA, its bits, the names numpy and ml_dtypes have for it, and what its bits mean.
+
+    Floats have `exponent_bits` and `fraction_bits` (bias 2^(exponent_bits - 1) - 1; tf32 is the upper 19 bits of its word) and these
+    `specials`: "ieee" infinities and NaNs, "nan" only a NaN whose magnitude is all ones, "" none. Integers have neither; `signed` counts.
+    """
 
     name: str
     bits: int
     numpy_names: tuple[str, ...] = ()
+    exponent_bits: int = 0
+    fraction_bits: int = 0
+    specials: str = ""
+    signed: bool = True
+
+    @property
+    def is_float(self) -> bool:
+        """Does it have an exponent?"""
+        return self.exponent_bits > 0
+
+    @property
+    def dropped_bits(self) -> int:
+        """Low bits of the word that are no part of the number: 13 of tf32."""
+        return self.bits - int(self.signed) - self.exponent_bits - self.fraction_bits if self.is_float else 0
 
     def elements_per_chunk(self, packing: str = "packed") -> int:
         """Elements that one 16-byte chunk of shared memory holds: 128 / bits, but 16 for the padded sub-byte containers.
@@ -34,27 +52,27 @@ class ElementFormat:
 
 # fmt: off
 FORMATS: dict[str, ElementFormat] = {f.name: f for f in (
-    ElementFormat("f64",   64, ("float64",)),
-    ElementFormat("f32",   32, ("float32",)),
-    ElementFormat("tf32",  32, ()),
-    ElementFormat("f16",   16, ("float16",)),
-    ElementFormat("bf16",  16, ("bfloat16",)),
-    ElementFormat("e4m3",   8, ("float8_e4m3fn",)),
-    ElementFormat("e5m2",   8, ("float8_e5m2",)),
-    ElementFormat("ue8m0",  8, ("float8_e8m0fnu",)),
-    ElementFormat("ue4m3",  8, ()),
-    ElementFormat("e3m2",   6, ("float6_e3m2fn",)),
-    ElementFormat("e2m3",   6, ("float6_e2m3fn",)),
-    ElementFormat("e2m1",   4, ("float4_e2m1fn",)),
+    ElementFormat("f64",   64, ("float64",), 11, 52, "ieee"),
+    ElementFormat("f32",   32, ("float32",), 8, 23, "ieee"),
+    ElementFormat("tf32",  32, (), 8, 10, "ieee"),
+    ElementFormat("f16",   16, ("float16",), 5, 10, "ieee"),
+    ElementFormat("bf16",  16, ("bfloat16",), 8, 7, "ieee"),
+    ElementFormat("e4m3",   8, ("float8_e4m3fn",), 4, 3, "nan"),
+    ElementFormat("e5m2",   8, ("float8_e5m2",), 5, 2, "ieee"),
+    ElementFormat("ue8m0",  8, ("float8_e8m0fnu",), 8, 0, "nan", signed=False),  # 2^(bits - 127): 0 is 2^-127
+    ElementFormat("ue4m3",  8, (), 4, 3, "nan"),  # bit 7 is ignored
+    ElementFormat("e3m2",   6, ("float6_e3m2fn",), 3, 2),
+    ElementFormat("e2m3",   6, ("float6_e2m3fn",), 2, 3),
+    ElementFormat("e2m1",   4, ("float4_e2m1fn",), 2, 1),
     ElementFormat("s8",     8, ("int8",)),
-    ElementFormat("u8",     8, ("uint8",)),
+    ElementFormat("u8",     8, ("uint8",), signed=False),
     ElementFormat("s16",   16, ("int16",)),
-    ElementFormat("u16",   16, ("uint16",)),
+    ElementFormat("u16",   16, ("uint16",), signed=False),
     ElementFormat("s32",   32, ("int32",)),
-    ElementFormat("u32",   32, ("uint32",)),
+    ElementFormat("u32",   32, ("uint32",), signed=False),
     ElementFormat("s64",   64, ("int64",)),
-    ElementFormat("u64",   64, ("uint64",)),
-    ElementFormat("b1",     1, ()),
+    ElementFormat("u64",   64, ("uint64",), signed=False),
+    ElementFormat("b1",     1, (), signed=False),
 )}
 # fmt: on
 

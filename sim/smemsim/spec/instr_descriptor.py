@@ -1,4 +1,4 @@
-"""The 32-bit instruction descriptor of tcgen05.mma, bit by bit: three formats, and what the codes in their fields mean.
+"""The 32-bit instruction descriptor of tcgen05.mma, bit by bit: three formats, and what the codes in their fields mean; the mask of .ws.
 
 Which format a word has, the word does not say: the instruction's `.kind` does. PTX ISA 9.7.16.4.2, tables 42 to 44; CUTLASS
 include/cute/arch/mma_sm100_desc.hpp (InstrDescriptor, InstrDescriptorBlockScaled) has the same fields.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from smemsim.words import Field, Word
 
-__all__ = ["BLOCK_SCALED", "MAX_SHIFTS", "MXF4", "PLAIN", "SCALE_TYPES"]
+__all__ = ["BLOCK_SCALED", "MAX_SHIFTS", "MXF4", "PLAIN", "SCALE_TYPES", "ZERO_COLUMN_MASK"]
 
 _T42, _T43, _T44 = (f"PTX ISA 9.7.16.4.2, table {n}" for n in (42, 43, 44))
 
@@ -70,6 +70,24 @@ MXF4 = Word("sm100.idesc_mxf4", 32, {  # kinds mxf4, mxf4nvf4
     "m":                 Field(28, 27, shift=7,           source=_T44),
     "a_sf_id":           Field(30, 29,                    source=_T44),
     "k_size":            Field(31, 31,                    source=_T44),
+})
+
+_T45 = "PTX ISA 9.7.16.4.3, table 45; CUTLASS MaskAndShiftB"
+ZERO_COLUMN_MASK = Word("sm100.zero_column_mask", 64, {  # .ws; a start count and a first span for each band of N
+    "start_count_0":     Field( 7,  0,                    source=_T45),
+    "start_count_1":     Field(15,  8,                    source=_T45),
+    "start_count_2":     Field(23, 16,                    source=_T45),
+    "start_count_3":     Field(31, 24,                    source=_T45),
+    "first_span_0":      Field(32, 32,                    source=_T45),
+    "first_span_1":      Field(33, 33,                    source=_T45),
+    "first_span_2":      Field(34, 34,                    source=_T45),
+    "first_span_3":      Field(35, 35,                    source=_T45),
+    "_r36":              Field(38, 36, want=0,            source=_T45),
+    "non_zero_mask":     Field(39, 39,                    source=_T45),
+    "skip_span":         Field(47, 40,                    source=_T45),
+    "use_span":          Field(55, 48,                    source=_T45),
+    "shift":             Field(61, 56,                    source=_T45),
+    "_r62":              Field(63, 62, want=0,            source=_T45),
 })
 # fmt: on
 

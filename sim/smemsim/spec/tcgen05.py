@@ -13,9 +13,10 @@ from typing import Any
 from smemsim.arguments import choice
 from smemsim.spec.evidence import Dispute
 from smemsim.spec.instr_descriptor import BLOCK_SCALED, MXF4, PLAIN
+from smemsim.spec.tensor_memory import SCALE_MODES, ScaleMode
 from smemsim.words import Word
 
-__all__ = ["KINDS", "SCALE_VECTORS", "SHAPES", "TCGEN05_DISPUTES", "Kind", "ScaleVector", "Shape", "kind_of", "shapes_of"]
+__all__ = ["KINDS", "SCALE_TYPES_OF_BLOCK", "SHAPES", "TCGEN05_DISPUTES", "Kind", "Shape", "kind_of", "scale_modes", "shapes_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +31,6 @@ class Kind:
     k: int
     packing: str = "packed"  # of 4-bit types in shared memory: 6-bit types are always padded
     transposable: bool = True
-    scale_vectors: tuple[str, ...] = ()
     scale_input_d: bool = False
     selectors: tuple[int, ...] = (0,)  # values the sparsity selector may have
     archs: tuple[str, ...] = ("sm_100a", "sm_103a")
@@ -39,24 +39,12 @@ class Kind:
     @property
     def block_scaled(self) -> bool:
         """Are A and B scaled block by block, with factors in tensor memory?"""
-        return bool(self.scale_vectors)
+        return "scale_type" in self.word.fields
 
     @property
     def has_wide_k(self) -> bool:
         """Does K = 96 exist (sm_103a)?"""
         return "k_size" in self.word.fields
-
-
-@dataclasses.dataclass(frozen=True)
-class ScaleVector:
-    """How many K elements share a scale factor: `factors` of them a row and dense K step, of the `types` given, at the `ids` given."""
-
-    name: str
-    block: int
-    factors: int
-    types: tuple[str, ...]
-    ids: tuple[int, ...]  # byte of the 32-bit column at which a row's factors begin
-    source: str = "PTX ISA 9.7.16.10.7, tables 56, 57"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,16 +74,13 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in (
     Kind("tf32",     PLAIN,        _TF32,   _TF32,   {1: "f32"},            8, scale_input_d=True, selectors=(0, 1)),
     Kind("f8f6f4",   PLAIN,        _F8F6F4, _F8F6F4, {0: "f16", 1: "f32"}, 32, packing="padded"),
     Kind("i8",       PLAIN,        _I8,     _I8,     {2: "s32"},           32, archs=("sm_100a",)),
-    Kind("mxf8f6f4", BLOCK_SCALED, _F8F6F4, _F8F6F4, _F32,                 32, packing="padded", scale_vectors=("1X",)),
-    Kind("mxf4",     MXF4,         _F4,     _F4,     _F32,                 64, transposable=False, scale_vectors=("2X",)),
-    Kind("mxf4nvf4", MXF4,         _F4,     _F4,     _F32,                 64, transposable=False, scale_vectors=("2X", "4X")),
+    Kind("mxf8f6f4", BLOCK_SCALED, _F8F6F4, _F8F6F4, _F32,                 32, packing="padded"),
+    Kind("mxf4",     MXF4,         _F4,     _F4,     _F32,                 64, transposable=False),
+    Kind("mxf4nvf4", MXF4,         _F4,     _F4,     _F32,                 64, transposable=False),
 )}
 
-SCALE_VECTORS: dict[str, ScaleVector] = {v.name: v for v in (
-    ScaleVector("1X", 32, 1, ("ue8m0",),          (0, 1, 2, 3)),  # also .block32 of mxf8f6f4
-    ScaleVector("2X", 32, 2, ("ue8m0",),          (0, 2)),        # also .block32 of mxf4 and mxf4nvf4
-    ScaleVector("4X", 16, 4, ("ue8m0", "ue4m3"),  (0,)),          # also .block16
-)}
+# Types of the scale factors by elements of K that share one (PTX ISA 9.7.16.10.7.1).
+SCALE_TYPES_OF_BLOCK: dict[int, tuple[str, ...]] = {32: ("ue8m0",), 16: ("ue8m0", "ue4m3")}
 
 _8, _16, _32 = (tuple(range(step, 257, step)) for step in (8, 16, 32))
 _I8_N = (8, 16, 24, *range(32, 257, 16))
@@ -159,6 +144,16 @@ def kind_of(name: Any) -> Kind:
         return name
     short = name.removeprefix(".").removeprefix("kind::") if isinstance(name, str) else name
     return KINDS[choice("kind", short, tuple(KINDS), f"one of {' '.join(KINDS)}")]
+
+
+def scale_modes(kind: Kind, *, wide_k: bool, asked: str | None = None) -> tuple[ScaleMode, ...]:
+    """The scale vector sizes of a kind, those that `asked` names: "2X" or "block32", which is any with 32 elements of K to a factor.
+
+    >>> [mode.name for mode in scale_modes(kind_of("mxf4nvf4"), wide_k=False)]
+    ['2X', '4X']
+    """
+    rows = (mode for mode in SCALE_MODES if kind.name in mode.kinds and (WIDE_K in mode.k) == wide_k)
+    return tuple(mode for mode in rows if asked in (None, mode.name, f"block{mode.block}"))
 
 
 def shapes_of(kind: Kind, *, cta_group: int | None, ws: bool | None, sparse: bool, wide_k: bool) -> tuple[Shape, ...]:

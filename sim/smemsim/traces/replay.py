@@ -46,8 +46,7 @@ class SuiteReport:
 
     def text(self) -> str:
         """The report in sentences; for a difference the first one, a map, the rule in force and how to reproduce it."""
-        device = self.suite.manifest["device"]
-        origin = f"[{self.suite.arch}, {device.get('gpu', 'unknown GPU')}, driver {device.get('driver', 'unknown')}]"
+        origin = f"[{self.suite.arch}, {_origin(self.suite.manifest['device'])}]"
         head = f"{self.suite.name} {origin}: {self.cases:,} cases, {self.compared:,} values compared"
         lines = [f"{head}, {f'{self.differing:,} cases differ' if self.differing else 'no difference'}"]
         if self.unmodelled:
@@ -84,6 +83,13 @@ class SuiteReport:
                 for d in self.differences
             ],
         }
+
+
+def _origin(device: dict[str, Any]) -> str:
+    """Who says so: a card and its driver, or a compiler, which is not silicon."""
+    if "compiler" in device:
+        return f"compiled by {device['compiler']}, not silicon"
+    return f"{device.get('gpu', 'unknown GPU')}, driver {device.get('driver', 'unknown')}"
 
 
 def _reproduce(suite: Suite, case: int) -> str:

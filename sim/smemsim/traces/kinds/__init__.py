@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from smemsim.traces.kinds.bulk import BulkCopy, BulkReduce, ClusterAddresses, Multicast
 from smemsim.traces.kinds.common import Comparer
+from smemsim.traces.kinds.compiled import CompiledMma
 from smemsim.traces.kinds.operand import WgmmaOperand
 from smemsim.traces.kinds.pointers import EncodePointer
 from smemsim.traces.kinds.reductions import TmaLoadBytes, TmaReduce
@@ -12,6 +13,7 @@ from smemsim.traces.kinds.tensor_map import TensorMapEncode
 from smemsim.traces.kinds.tiles import ReferenceGemm, TmaWgmma
 from smemsim.traces.kinds.transfer import AnyTransfer, TmaStore, TmaTransfer
 from smemsim.traces.kinds.values import TmaValues
+from smemsim.traces.kinds.wgmma import WgmmaMma
 
 __all__ = ["KINDS", "Comparer"]
 
@@ -20,6 +22,7 @@ KINDS: dict[str, type[Comparer]] = {
     "encode_pointer": EncodePointer,
     "tensormap_replace": TensormapReplace,
     "wgmma_operand": WgmmaOperand,
+    "wgmma_mma": WgmmaMma,
     "tma_load": TmaTransfer,
     "tma_store": TmaStore,
     "tma_transfer": AnyTransfer,
@@ -32,4 +35,5 @@ KINDS: dict[str, type[Comparer]] = {
     "bulk_reduce": BulkReduce,
     "multicast": Multicast,
     "cluster_address": ClusterAddresses,
+    "compiled_mma": CompiledMma,
 }

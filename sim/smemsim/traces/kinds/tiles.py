@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.arithmetic.multiply import multiply
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.machine.memory import GlobalMemory, SharedMemory
-from smemsim.machine.mma import wgmma_bf16
 from smemsim.spec.evidence import RULES
 from smemsim.traces.format import Suite
 from smemsim.traces.kinds.common import UNTOUCHED
@@ -135,5 +135,5 @@ class ReferenceGemm:
                 shared.read_operand(int(word), arch=self.suite.arch, dtype="bf16", major=major, rows=self.tile, k=16)
                 for word, major in zip(words, majors, strict=True)
             )
-            d = wgmma_bf16(a.bits, b.bits, d)
+            d, _ = multiply(a.bits, b.bits, d, instruction="wgmma", a_type="bf16", b_type="bf16", d_type="f32")
         return d

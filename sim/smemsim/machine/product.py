@@ -1,0 +1,218 @@
+"""What one matrix instruction multiplied: operands with the place and the owner of every element, and the terms of each dot product."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from smemsim.arguments import whole
+from smemsim.arithmetic.multiply import Factors
+from smemsim.arithmetic.values import element_value
+from smemsim.errors import InputError
+from smemsim.machine.memory import Operand
+from smemsim.machine.transfer import Transfer
+from smemsim.spec.evidence import Grade
+
+__all__ = ["Element", "MmaOperand", "MmaResult", "Term", "from_shared", "halves"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Element:
+    """One element that was multiplied: where it was, its raw bits, their value, and what it is.
+
+    `place` is "shared 0x490", "tensor lane 3 column 7 bit 16" or "thread 5 register 2 bit 16", of CTA `cta` of a pair; `coordinate` the
+    tensor coordinate TMA loaded (dimension 0 first), None where no TMA load wrote it; `writer` who did write it (None: nobody).
+    """
+
+    row: int
+    k: int
+    cta: int
+    place: str
+    bits: int
+    value: Fraction | float
+    coordinate: tuple[int, ...] | None
+    writer: Any
+
+    def __str__(self) -> str:
+        where = f" = tensor element {self.coordinate}" if self.coordinate is not None else ""
+        return f"({self.row}, {self.k}) {self.bits:#x} = {float(self.value):g} at {self.place}{where}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class MmaOperand:
+    """A (M x K) or B (N x K) as one instruction read it, the rows of both CTAs of a pair together.
+
+    `bits` are raw element bits, `address` is where each one is: a byte of shared memory, lane << 16 | column of tensor memory, or thread
+    << 8 | register; `bit` its lowest bit in that word (0 for shared memory). `cta` has the CTA of every row. `writer` and `position` say
+    who wrote it, as in `Operand`; each CTA has its own `writers`.
+    """
+
+    dtype: str
+    space: str
+    bits: np.ndarray
+    address: np.ndarray
+    bit: np.ndarray
+    cta: np.ndarray
+    writer: np.ndarray
+    position: np.ndarray
+    writers: tuple[Sequence[Any], ...]
+
+    def __repr__(self) -> str:
+        rows, k = self.bits.shape
+        return (
+            f"<MmaOperand {rows} x {k} of {self.dtype} in {self.space} memory>"
+            if self.space != "registers"
+            else (f"<MmaOperand {rows} x {k} of {self.dtype} in registers>")
+        )
+
+    def place(self, row: int, k: int) -> str:
+        """Where an element is, in words."""
+        address, bit = int(self.address[row, k]), int(self.bit[row, k])
+        if self.space == "shared":
+            return f"shared {address:#x}"
+        within = f" bit {bit}" if bit else ""
+        if self.space == "tensor":
+            return f"tensor lane {address >> 16} column {address & 0xFFFF}{within}"
+        return f"thread {address >> 8} register {address & 0xFF}{within}"
+
+    def element(self, row: int, k: int) -> Element:
+        """One element with everything that is known of it."""
+        row, k = whole("row", row, minimum=0), whole("k", k, minimum=0)
+        if row >= self.bits.shape[0] or k >= self.bits.shape[1]:
+            raise InputError(f"row = {row}, k = {k}: the operand has {self.bits.shape[0]} rows and {self.bits.shape[1]} of K")
+        cta, bits = int(self.cta[row]), int(self.bits[row, k])
+        number = int(self.writer[row, k])
+        writer = self.writers[cta][number] if number >= 0 else None
+        coordinate = _coordinate(writer, int(self.position[row, k]))
+        return Element(row, k, cta, self.place(row, k), bits, element_value(bits, self.dtype), coordinate, writer)
+
+
+def _coordinate(writer: Any, position: int) -> tuple[int, ...] | None:
+    """The tensor coordinate of a writer's byte, through copies into tensor memory."""
+    if isinstance(writer, Transfer):
+        return tuple(writer.tensor_coordinates(np.array(position)).tolist())
+    source = getattr(writer, "source", None)
+    owner = source(position) if callable(source) else None
+    if owner is not None and isinstance(owner.origin.writer, Transfer):
+        return tuple(owner.origin.where)
+    return None
+
+
+def from_shared(dtype: str, parts: Sequence[Operand]) -> MmaOperand:
+    """The operand that the CTAs read through their descriptors, one part after the other along its rows."""
+    rows = [len(part.bits) for part in parts]
+    return MmaOperand(
+        dtype,
+        "shared",
+        np.concatenate([part.bits for part in parts]),
+        np.concatenate([part.address for part in parts]),
+        np.broadcast_to(np.uint8(0), (sum(rows), parts[0].bits.shape[1])),
+        np.repeat(np.arange(len(parts)), rows),
+        np.concatenate([part.writer for part in parts]),
+        np.concatenate([part.position for part in parts]),
+        tuple(part.writers for part in parts),
+    )
+
+
+def halves(bits: np.ndarray, units: np.ndarray) -> np.ndarray:
+    """tf32 words (N, S) put together from the 16-bit halves `units` (S, 2) of words (N, K): the lower half, the upper half."""
+    pieces = np.ascontiguousarray(bits, np.uint32).view("<u2")
+    return pieces[:, units[:, 0]].astype(np.uint32) | pieces[:, units[:, 1]].astype(np.uint32) << np.uint32(16)
+
+
+@dataclasses.dataclass(frozen=True)
+class Term:
+    """One product of a dot product: elements of A and B at `k`, their scale factors (1 without), the exact product (nan without one)."""
+
+    k: int
+    a: Element
+    b: Element
+    scale_a: Fraction | float
+    scale_b: Fraction | float
+    product: Fraction | float
+
+    def __str__(self) -> str:
+        scales = f" x {float(self.scale_a):g} x {float(self.scale_b):g}" if (self.scale_a, self.scale_b) != (1, 1) else ""
+        return f"k {self.k}: A {self.a} x B {self.b}{scales} = {float(self.product):g}"
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class MmaResult:
+    """What one wgmma or tcgen05.mma did: its operands, C (what D held, as it counts) and D, raw bits (M, N).
+
+    `a` has one operand, or one for each band of N that reads its own copy of A. `index` (M, S) is the K of every stored element of a
+    sparse A, None for a dense one; `lower` (M, S, 2) the halves of B, 16 bits each, that tf32 elements meet where metadata tears them apart.
+    `written` is False where D keeps what it held (disabled lanes). `certain` is where D's bits cannot
+    depend on how silicon rounds (see `rounding`); `grade` what the operands' addresses and D's places rest on.
+    """
+
+    instruction: str
+    a: tuple[MmaOperand, ...]
+    b: MmaOperand
+    c: np.ndarray
+    d: np.ndarray
+    d_type: str
+    certain: np.ndarray
+    grade: Grade
+    index: np.ndarray | None = None
+    factors: Factors | None = None
+    negate: tuple[bool, bool] = (False, False)
+    lower: np.ndarray | None = None
+    written: np.ndarray | None = None
+    zero_columns: np.ndarray | None = None
+
+    def __repr__(self) -> str:
+        m, n = self.d.shape
+        unsure = int((~self.certain).sum())
+        rounding = f"{unsure} of {m * n} elements depend on rounding" if unsure else "D does not depend on rounding"
+        return f"<{self.instruction}: {m} x {n} {self.d_type}, addresses {self.grade}; {rounding}>"
+
+    @property
+    def rounding(self) -> str:
+        """What the bits of D are where they are not `certain`."""
+        if self.certain.all():
+            return "no element of D depends on how silicon rounds"
+        how = "to nearest even" if self.d_type == "f16" else "toward zero"
+        return (
+            f"{int((~self.certain).sum())} elements are exact sums converted once, {how}; silicon drops low bits of some terms, so that its "
+            "last bits may differ"
+        )
+
+    def terms(self, m: int, n: int) -> list[Term]:
+        """The terms of D[m, n] in the order of A's stored elements; C is `c[m, n]`."""
+        rows, columns = self.d.shape
+        m, n = whole("m", m, minimum=0), whole("n", n, minimum=0)
+        if m >= rows or n >= columns:
+            raise InputError(f"m = {m}, n = {n}: D is {rows} x {columns}")
+        band = n // (columns // len(self.a))
+        found = []
+        for s in range(self.a[band].bits.shape[1]):
+            k = s if self.index is None else int(self.index[m, s])
+            b = self.b.element(n, k)
+            if self.lower is not None:
+                b = self._torn(n, b, self.lower[m, s])
+            found.append(self._term(self.a[band].element(m, s), b, k))
+        return found
+
+    def _torn(self, n: int, b: Element, units: np.ndarray) -> Element:
+        """A tf32 of B put together from the 16-bit halves that the metadata names."""
+        low, high = units.tolist()
+        if low % 2 == 0 and high == low + 1:
+            return b
+        bits = int(halves(self.b.bits[n : n + 1], units[None])[0, 0])
+        places = [f"{('lower', 'upper')[unit % 2]} half of {self.b.place(n, unit // 2)}" for unit in (high, low)]
+        return dataclasses.replace(b, bits=bits, value=element_value(bits, self.b.dtype), place=" over ".join(places), coordinate=None)
+
+    def _term(self, a: Element, b: Element, k: int) -> Term:
+        scales: list[Fraction | float] = [Fraction(1), Fraction(1)]
+        if self.factors is not None:
+            f = self.factors
+            scales = [element_value(int(bits[row, k // f.block]), f.dtype) for bits, row in ((f.a, a.row), (f.b, b.row))]
+        product: Any = a.value * b.value * scales[0] * scales[1]
+        if self.zero_columns is not None and self.zero_columns[b.row]:
+            product = Fraction(0)
+        return Term(k, a, b, scales[0], scales[1], -product if self.negate[0] != self.negate[1] else product)

@@ -1,0 +1,172 @@
+"""`tcgen05_cp` and `tcgen05_shift`: from shared memory into tensor memory, and one lane further inside it.
+
+>>> from smemsim.machine.memory import SharedMemory
+>>> shared, tmem = SharedMemory("sm_100a"), TensorMemory("sm_100a")
+>>> shared.write(0x400, np.arange(512, dtype=np.uint16).astype(np.uint8))
+>>> to = tmem.alloc(32)
+>>> _ = tcgen05_cp(tmem, to, 0x0000400800000040, shape="32x128b", multicast="warpx4", shared=shared)
+>>> hex(tmem.read(97, 1)), tmem.owner(97, 1).source.where
+('0x17161514', (20,))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from smemsim.addressing.tensor_memory import copy_lane, shift_source
+from smemsim.arguments import shown, suggestion, whole
+from smemsim.descriptors.smem import SmemDescriptor
+from smemsim.errors import InputError, Unmodelled
+from smemsim.machine.memory import Operand, SharedMemory
+from smemsim.machine.tmem.address import TmemAddress, check_columns
+from smemsim.machine.tmem.memory import TensorMemory
+from smemsim.machine.tmem.writers import TmemCopy
+from smemsim.spec.evidence import Grade
+from smemsim.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, SHIFT, CopyShape, Decompression
+
+__all__ = ["copy_shape", "decompress", "tcgen05_cp", "tcgen05_shift"]
+
+CHUNK = 16  # bytes that begin 16 elements where the source is compressed
+
+
+def copy_shape(shape: Any, multicast: Any = "") -> CopyShape:
+    """The row of a shape with its multicast; InputError where tcgen05.cp has no such form."""
+    name, cast = (str(text).removeprefix(".") if isinstance(text, str) else text for text in (shape, multicast))
+    if (name, cast) in COPY_SHAPES:
+        return COPY_SHAPES[name, cast]
+    named = [row for row in COPY_SHAPES.values() if row.name == name]
+    if not named:
+        raise InputError(
+            f"shape = {shown(shape)}: tcgen05.cp has {', '.join(dict.fromkeys(row.name for row in COPY_SHAPES.values()))}"
+            f"{suggestion(name, [row.name for row in COPY_SHAPES.values()])}"
+        )
+    needs = " or ".join(f"'{row.multicast}'" if row.multicast else "none" for row in named)
+    raise InputError(f"multicast = {shown(multicast)}: .{name} takes {needs} (PTX ISA 9.7.16.9.2)")
+
+
+def decompress(data: np.ndarray, src_fmt: str) -> np.ndarray:
+    """The bytes that .b8x16 makes of rows of 16-byte chunks: uint8 (rows, bytes) to the same shape, an element each.
+
+    Which bits of its byte an element has is inferred: E2M1 5:2, E2M3 and E3M2 5:0.
+
+    >>> decompress(np.arange(16, dtype=np.uint8).reshape(1, 16) * 16 + 3, "b4x16_p64")[0, :4].tolist()
+    [12, 0, 12, 4]
+    """
+    row = _format(src_fmt)
+    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] % CHUNK:
+        raise InputError("data: needs uint8 rows of whole 16-byte chunks")
+    packed = data.reshape(len(data), -1, CHUNK)[..., : CHUNK * row.bits // 8]
+    bits = np.unpackbits(packed, axis=-1, bitorder="little").reshape(*packed.shape[:2], CHUNK, row.bits)
+    out: np.ndarray = (bits << np.arange(row.bits, dtype=np.uint8)).sum(-1, dtype=np.uint8) << row.shift
+    return out.reshape(data.shape)
+
+
+def _format(src_fmt: Any) -> Decompression:
+    name = src_fmt.removeprefix(".") if isinstance(src_fmt, str) else src_fmt
+    if name not in DECOMPRESSIONS:
+        raise InputError(
+            f"src_fmt = {shown(src_fmt)}: tcgen05.cp decompresses {' and '.join(DECOMPRESSIONS)} to b8x16 (PTX ISA 9.7.16.9.1)"
+        )
+    return DECOMPRESSIONS[name]
+
+
+def tcgen05_cp(
+    tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory],
+    taddr: int,
+    descriptor: Any,
+    *,
+    shape: str,
+    shared: SharedMemory | tuple[SharedMemory, SharedMemory],
+    multicast: str = "",
+    src_fmt: str = "",
+    cta_group: int = 1,
+) -> tuple[TmemCopy, ...]:
+    """`tcgen05.cp`: rows of shared memory, read through a descriptor (always K-major), to lanes of tensor memory.
+
+    `shape` and `multicast` as in PTX: "128x256b", "128x128b", "4x256b", "64x128b" with "warpx2::02_13" or "warpx2::01_23", "32x128b" with
+    "warpx4". `src_fmt` "b4x16_p64" or "b6x16_p32" makes a byte of each 4- or 6-bit element (.b8x16). With `cta_group` 2 both memories are
+    pairs, and each CTA copies from its own shared memory (inferred). The result has one TmemCopy for each CTA, which knows for every byte
+    who wrote the shared byte behind it. Grades: COPY_SHAPES, DECOMPRESSIONS; none is measured.
+
+    Raises InputError for forms that there are not and lanes that do not fit; HardwareTrap when the rows leave the shared window; Unmodelled
+    past the last column and for descriptors nobody knows the meaning of.
+    """
+    row = copy_shape(shape, multicast)
+    fmt = _format(src_fmt) if src_fmt else None
+    address = TmemAddress.decode(taddr)
+    memories, sources = _pairs(tensor_memory, TensorMemory, cta_group), _pairs(shared, SharedMemory, cta_group)
+    room = LANES - 1 - int(copy_lane(row.rows - 1, row.copies - 1, row.run, row.run_step, row.copy_step))
+    if address.lane > room:
+        where = f"lanes 0 to {room}" if room else "lane 0"
+        raise InputError(f"taddr = {address.encode():#x}: lane {address.lane}; .{row.name} fills the lanes from {where} on")
+    check_columns(f"tcgen05.cp.{row.name}", address.column, row.columns)
+    lane = address.lane + copy_lane(
+        np.arange(row.rows)[:, None, None], np.arange(row.copies)[:, None], row.run, row.run_step, row.copy_step
+    )
+    column = np.broadcast_to(address.column + np.arange(row.columns), (row.rows, row.copies, row.columns))
+    read = [source.read_operand(descriptor, dtype="u8", major="K", rows=row.rows, k=row.row_bytes) for source in sources]
+    word = descriptor.encode() if isinstance(descriptor, SmemDescriptor) else whole("descriptor", descriptor)
+    copies = []
+    for cta, (memory, operand) in enumerate(zip(memories, read, strict=True)):
+        data, behind = _moved(operand, fmt)
+        copy = TmemCopy(
+            row,
+            fmt.name if fmt else "",
+            address.encode(),
+            word & (1 << 64) - 1,
+            cta,
+            max((row.grade, *([fmt.grade] if fmt else []), *([Grade.INFERRED] if cta_group == 2 else [])), key=list(Grade).index),
+            np.take_along_axis(operand.writer, behind, 1),
+            np.take_along_axis(operand.position, behind, 1),
+            operand.writers,
+        )
+        words = np.ascontiguousarray(data).view("<u4")[:, None, :]
+        place = np.arange(row.rows * row.columns).reshape(row.rows, 1, row.columns) * 4
+        memory.write_placed(lane, column, np.broadcast_to(words, column.shape), copy, np.broadcast_to(place, column.shape))
+        copies.append(copy)
+    return tuple(copies)
+
+
+def _moved(operand: Operand, fmt: Decompression | None) -> tuple[np.ndarray, np.ndarray]:
+    """The bytes that are written, and for each the byte of its row in shared memory that it, or its lowest bit, comes from."""
+    at = np.arange(operand.bits.shape[1])
+    if fmt is None:
+        return operand.bits, np.broadcast_to(at, operand.bits.shape)
+    return decompress(operand.bits, fmt.name), np.broadcast_to(at // CHUNK * CHUNK + at % CHUNK * fmt.bits // 8, operand.bits.shape)
+
+
+def _pairs(given: Any, kind: type, cta_group: Any) -> tuple[Any, ...]:
+    """One memory for each CTA."""
+    group = whole("cta_group", cta_group)
+    if group not in (1, 2):
+        raise InputError(f"cta_group = {group}: there are .cta_group::1 and .cta_group::2")
+    found = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    if len(found) != group or not all(isinstance(memory, kind) for memory in found):
+        wanted = f"a {kind.__name__}" if group == 1 else f"two of {kind.__name__}, of the even CTA and of its peer"
+        raise InputError(f"{shown(given)}: .cta_group::{group} needs {wanted}")
+    return found
+
+
+def tcgen05_shift(tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory], taddr: int, *, cta_group: int = 1) -> None:
+    """`tcgen05.shift.down`: in 8 columns (32 bytes) from the address on, every lane takes what the next one had; the last of 32 keeps its own.
+
+    Owners move with their bytes. Inferred (SHIFT.source): the PTX ISA (9.7.16.9.3) gives neither the direction nor the 32 lanes. Raises
+    InputError for a lane that is no multiple of 32, and Unmodelled for one above 0: whether the lanes below are shifted too is not known.
+    """
+    address = TmemAddress.decode(taddr)
+    memories = _pairs(tensor_memory, TensorMemory, cta_group)
+    if address.lane % SHIFT.lane_alignment:
+        raise InputError(
+            f"taddr = {address.encode():#x}: lane {address.lane}; tcgen05.shift needs a multiple of {SHIFT.lane_alignment} (PTX ISA 9.7.16.9.3)"
+        )
+    if address.lane:
+        raise Unmodelled(
+            f"taddr = {address.encode():#x}: which lanes a shift at lane {address.lane} moves is not known; at lane 0 it moves all",
+            see="TENSOR_MEMORY_DISPUTES['direction of shift']",
+        )
+    check_columns("tcgen05.shift", address.column, SHIFT.columns)
+    lane, column = np.arange(LANES)[:, None], address.column + np.arange(SHIFT.columns)
+    for memory in memories:
+        memory.move(lane, column, shift_source(lane, SHIFT.window))

@@ -1,0 +1,289 @@
+"""`TensorMemory`: the 128 lanes x 512 columns of one CTA, who wrote each byte of them, and who may use them.
+
+>>> tmem = TensorMemory("sm_100a")
+>>> d = tmem.alloc(64)
+>>> tmem.st(TmemAccess("32x32b", repeat=2, taddr=d), np.arange(128 * 2, dtype=np.uint32).reshape(4, 32, 2), label="softmax")
+>>> tmem.ld(TmemAccess("16x64b", taddr=d), warp=1)[:4, 0].tolist()
+[64, 80, 65, 81]
+>>> tmem.owner(40, 1).where
+(1, 8, 1, 0)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from smemsim.arguments import shown, whole
+from smemsim.errors import InputError, Unmodelled
+from smemsim.machine.tmem.access import TmemAccess
+from smemsim.machine.tmem.address import TmemAddress, indices, together
+from smemsim.machine.tmem.layout import flag
+from smemsim.machine.tmem.writers import Owner, TmemStore, owner_of
+from smemsim.spec.architectures import architecture
+from smemsim.spec.tensor_memory import ALLOCATION, CELL_BITS, COLUMNS, LANES, TENSOR_MEMORY_ARCHITECTURES, WARP_LANES
+
+__all__ = ["TensorMemory"]
+
+CELL_BYTES = CELL_BITS // 8
+WARPS = LANES // WARP_LANES
+
+
+class TensorMemory:
+    """Tensor memory of one CTA: `cells` (uint32, 128 lanes x 512 columns), `writers`, and the columns that are allocated.
+
+    With `strict` (the default) touching columns that are not allocated is an InputError; otherwise it is noted in `problems` and done.
+    Cells that nobody wrote read as 0 here and have no owner; hardware has whatever was there. Nothing here has been measured; the rules of
+    allocation are documented (PTX ISA 9.7.16.7.1), which columns one gets is inferred: the first that fit.
+    """
+
+    def __init__(self, arch: str = "sm_100a", *, strict: bool = True) -> None:
+        self.arch = architecture(arch).name
+        if self.arch not in TENSOR_MEMORY_ARCHITECTURES:
+            raise InputError(f"arch = {self.arch}: only {' and '.join(TENSOR_MEMORY_ARCHITECTURES)} have tensor memory")
+        self.strict = flag("strict", strict)
+        self.cells = np.zeros((LANES, COLUMNS), np.uint32)
+        self.writers: list[Any] = []
+        self.problems: list[str] = []
+        self.allocations: dict[int, int] = {}  # first column: columns
+        self._allocated = np.zeros(COLUMNS, bool)
+        self._writer = np.full((LANES * COLUMNS, CELL_BYTES), -1, np.int32)
+        self._place = np.zeros((LANES * COLUMNS, CELL_BYTES), np.int32)
+        self._largest: int = ALLOCATION.most
+        self._cta_group: int | None = None
+        self._relinquished = False
+
+    def __repr__(self) -> str:
+        held = ", ".join(f"{n} columns at {c}" for c, n in sorted(self.allocations.items())) or "nothing allocated"
+        return f"<TensorMemory {self.arch}: {held}; {len(self.writers)} writers>"
+
+    # ---- allocation
+
+    def alloc(self, columns: int, *, cta_group: int = 1) -> int:
+        """`tcgen05.alloc`: the address (lane 0) of so many free columns; `columns` a power of two, 32 to 512, never more than the last time.
+
+        With `cta_group` 2 the peer's warp takes part and gets the same columns: call it for both memories. Raises InputError where the
+        instruction would be illegal, or would block for ever.
+
+        >>> tmem = TensorMemory()
+        >>> tmem.alloc(256), tmem.alloc(32)
+        (0, 256)
+        """
+        count, group = self._count(columns), self._group(cta_group)
+        if self._relinquished:
+            raise InputError(f"alloc of {count} columns: this CTA has executed tcgen05.relinquish_alloc_permit ({ALLOCATION.source})")
+        if count > self._largest:
+            raise InputError(
+                f"columns = {count}: the allocation before had {self._largest}; a CTA's allocations must not grow; take the large one first "
+                f"({ALLOCATION.source})"
+            )
+        for first in range(0, COLUMNS - count + 1, ALLOCATION.unit):
+            if not self._allocated[first : first + count].any():
+                break
+        else:
+            free = int((~self._allocated).sum())
+            raise InputError(
+                f"columns = {count}: {free} of {COLUMNS} are free, no {count} in a row; tcgen05.alloc blocks until another warp or CTA "
+                "deallocates some, for ever if nobody does"
+            )
+        self._cta_group, self._largest = group, count
+        self.allocations[first] = count
+        self._allocated[first : first + count] = True
+        return TmemAddress(0, first).encode()
+
+    def dealloc(self, taddr: int, columns: int, *, cta_group: int = 1) -> None:
+        """`tcgen05.dealloc`: give an allocation back, as a whole."""
+        address, count = TmemAddress.decode(taddr), self._count(columns)
+        self._group(cta_group)
+        held = self.allocations.get(address.column)
+        if address.lane or held != count:
+            what = f"the allocation there has {held}" if held and not address.lane else "no allocation begins there"
+            raise InputError(f"dealloc of {count} columns at {address.encode():#x}: {what} ({ALLOCATION.source})")
+        del self.allocations[address.column]
+        self._allocated[address.column : address.column + count] = False
+
+    def relinquish_alloc_permit(self, *, cta_group: int = 1) -> None:
+        """`tcgen05.relinquish_alloc_permit`: this CTA allocates no more."""
+        self._group(cta_group)
+        self._relinquished = True
+
+    def exit_problems(self) -> list[str]:
+        """What is wrong when the kernel exits now: a sentence for every allocation that was not given back, and what `problems` has."""
+        left = [
+            f"{n} columns at {TmemAddress(0, c).encode():#x} were not deallocated before the kernel exits ({ALLOCATION.source}); later CTAs "
+            "on this SM can wait for them for ever"
+            for c, n in sorted(self.allocations.items())
+        ]
+        return [*self.problems, *left]
+
+    def _count(self, columns: Any) -> int:
+        count = whole("columns", columns)
+        if not ALLOCATION.least <= count <= ALLOCATION.most or count & (count - 1):
+            raise InputError(f"columns = {count}: needs a power of two from {ALLOCATION.least} to {ALLOCATION.most} ({ALLOCATION.source})")
+        return count
+
+    def _group(self, cta_group: Any) -> int:
+        group = whole("cta_group", cta_group)
+        if group not in (1, 2):
+            raise InputError(f"cta_group = {group}: there are .cta_group::1 and .cta_group::2")
+        if self._cta_group not in (None, group):
+            raise InputError(
+                f"cta_group = {group}: this kernel has used {self._cta_group}; all its tcgen05 instructions must have the same"
+            )
+        return group
+
+    # ---- cells
+
+    def read(self, lane: Any, column: Any) -> Any:
+        """The 32 bits of cells: an int, or uint32 of the shape that `lane` and `column` broadcast to."""
+        lane, column = self._cells("read", lane, column)
+        found = self.cells[lane, column]
+        return found if isinstance(found, np.ndarray) else int(found)
+
+    def write_cells(self, lane: Any, column: Any, values: Any, writer: Any) -> None:
+        """Write whole cells, as tcgen05.mma does: `values` (32-bit) broadcast with `lane` and `column`; `writer` is any object.
+
+        Element i of them, in the order of the broadcast arrays, is bytes 4 i to 4 i + 3 of the writer's data. A writer that has a method
+        `where(place)` says with it what byte `place` is.
+        """
+        lane, column = self._cells("written", lane, column)
+        lane, column, values = together(np.asarray(lane), np.asarray(column), self._values(values))
+        self._put(lane, column, values, writer, np.arange(values.size).reshape(values.shape) * CELL_BYTES)
+
+    def write_placed(self, lane: np.ndarray, column: np.ndarray, values: np.ndarray, writer: Any, place: np.ndarray) -> None:
+        """The same with arrays of one shape, where `place` says which bytes of the writer's data each cell has, the first of four."""
+        lane, column = together(*self._cells("written", lane, column))
+        self._put(lane, column, self._values(values), writer, place)
+
+    def owner(self, lane: int, column: int, byte: int = 0) -> Owner | None:
+        """Who wrote a byte of a cell; None: nobody."""
+        at = indices("lane", whole("lane", lane), LANES, "tensor memory has lanes") * COLUMNS
+        at += indices("column", whole("column", column), COLUMNS, "tensor memory has columns")
+        byte = indices("byte", whole("byte", byte), CELL_BYTES, "a cell has bytes")
+        number = int(self._writer[at, byte])
+        return None if number < 0 else owner_of(self.writers[number], int(self._place[at, byte]))
+
+    def owners(self, lane: Any, column: Any) -> tuple[np.ndarray, np.ndarray]:
+        """(writer, place) of the four bytes of cells, int32 (..., 4): an index into `writers` (-1: nobody) and the byte of its data."""
+        lane, column = together(
+            indices("lane", lane, LANES, "tensor memory has lanes"), indices("column", column, COLUMNS, "tensor memory has columns")
+        )
+        at = np.asarray(lane * COLUMNS + column)
+        return self._writer[at], self._place[at]
+
+    def move(self, lane: Any, column: Any, from_lane: Any) -> None:
+        """Give cells the contents and the owners of the same columns of other lanes, all at once."""
+        self._cells("moved", lane, column)
+        to, source = lane * COLUMNS + column, from_lane * COLUMNS + column
+        flat = self.cells.reshape(-1)
+        flat[to], self._writer[to], self._place[to] = flat[source], self._writer[source], self._place[source]
+
+    # ---- threads
+
+    def ld(self, access: TmemAccess, *, warp: int | None = None, taddr: int | None = None) -> np.ndarray:
+        """`tcgen05.ld`: uint32 (32 threads, registers) of one warp, or (4, 32, registers) of a warpgroup's four when `warp` is None.
+
+        `taddr`, for one warp, is the address it gives if that is not `access.operand(warp)`.
+        """
+        warps, access = self._warps(access, warp, taddr)
+        lane, column = access.location(*_registers(warps, access))
+        found = self.read(lane, column)
+        if access.pack:
+            _, upper = access.location(*_registers(warps, access), half=1)
+            found = found & np.uint32(0xFFFF) | self.read(lane, upper) << np.uint32(16)
+        result: np.ndarray = found if warp is None else found[0]
+        return result
+
+    def st(self, access: TmemAccess, values: Any, *, warp: int | None = None, taddr: int | None = None, label: str = "threads") -> None:
+        """`tcgen05.st`: the other way; `values` 32-bit, (32, registers) for one warp or (4, 32, registers). `label` names the writer.
+
+        With `pack` (.unpack::16b) the upper halves of the cells keep what they had (inferred).
+        """
+        warps, access = self._warps(access, warp, taddr)
+        if access.overlaps:
+            raise Unmodelled("both halves of .16x32bx2 write the same cells; which thread's value stays is not known")
+        values, shape = self._values(values), (WARP_LANES, access.registers)
+        if values.shape != (shape if warp is not None else (WARPS, *shape)):
+            wanted = shape if warp is not None else (WARPS, *shape)
+            raise InputError(
+                f"values of shape {values.shape}: .{access.shape}.x{access.repeat} takes {wanted} registers, threads before registers"
+            )
+        values = values.reshape(len(warps), *shape)
+        place = np.arange(values.size).reshape(values.shape) * CELL_BYTES
+        writer = TmemStore(str(label), access, warps[0])
+        if not access.pack:
+            self._put(*self._cells("written", *access.location(*_registers(warps, access))), values, writer, place)
+            return
+        for half in (0, 1):
+            lane, column = self._cells("written", *access.location(*_registers(warps, access), half=half))
+            part = values >> np.uint32(16 * half) & np.uint32(0xFFFF)
+            kept = self.cells[lane, column] & np.uint32(0xFFFF0000)
+            self._put(lane, column, kept | part, writer, place + 2 * half, CELL_BYTES // 2, new=half == 0)
+
+    def _warps(self, access: Any, warp: Any, taddr: Any) -> tuple[list[int], TmemAccess]:
+        if not isinstance(access, TmemAccess):
+            raise InputError(f"access = {shown(access)}: needs a TmemAccess, the instruction's shape and address")
+        if warp is None:
+            if taddr is not None:
+                raise InputError("taddr: each warp gives its own; name the warp")
+            return list(range(WARPS)), access
+        one = whole("warp", warp, minimum=0)
+        if taddr is None:
+            return [one], access
+        given, window = TmemAddress.decode(taddr), one % WARPS * WARP_LANES
+        if not window <= given.lane < window + WARP_LANES:
+            raise InputError(
+                f"taddr = {given.encode():#x}: lane {given.lane}; warp {one} reaches lanes {window} to {window + WARP_LANES - 1} only: add "
+                f"{window} << 16 to the address (PTX ISA 9.7.16.8.1)"
+            )
+        return [one], dataclasses.replace(access, taddr=TmemAddress(given.lane - window, given.column))
+
+    # ---- inside
+
+    def _cells(self, done: str, lane: Any, column: Any) -> tuple[Any, Any]:
+        """The cells, after a look at who may touch them."""
+        lane = indices("lane", lane, LANES, "tensor memory has lanes")
+        column = indices("column", column, COLUMNS, "tensor memory has columns")
+        if not np.all(self._allocated[column]):
+            missing = np.flatnonzero(np.isin(np.arange(COLUMNS), column) & ~self._allocated)
+            sentence = f"column {missing[0]} is {done}, and is not allocated" + (
+                f" ({len(missing)} such columns)" if len(missing) > 1 else ""
+            )
+            if self.strict:
+                raise InputError(f"{sentence}; tcgen05.alloc comes first (PTX ISA 9.7.16.1.2)")
+            self.problems.append(sentence)
+        return lane, column
+
+    @staticmethod
+    def _values(values: Any) -> np.ndarray:
+        array = np.asarray(values)
+        if array.dtype.kind not in "iuf" or (array.dtype.itemsize != CELL_BYTES and array.dtype != np.int64):
+            raise InputError(f"values: needs 32-bit numbers, a cell each, not {array.dtype}")
+        if array.dtype == np.int64:  # what plain Python numbers become
+            if array.size and not 0 <= int(array.min()) <= int(array.max()) < 1 << CELL_BITS:
+                raise InputError("values: a cell has 32 bits")
+            return array.astype(np.uint32)
+        return np.ascontiguousarray(array).view(np.uint32).reshape(array.shape)
+
+    def _put(
+        self, lane: Any, column: Any, values: np.ndarray, writer: Any, place: np.ndarray, size: int = CELL_BYTES, *, new: bool = True
+    ) -> None:
+        """Write cells and note that bytes 0 to `size` - 1 of each are the writer's bytes from `place` on."""
+        if new:
+            self.writers.append(writer)
+        at = lane * COLUMNS + column
+        self.cells.reshape(-1)[at] = values
+        if size == CELL_BYTES:
+            self._writer[at] = len(self.writers) - 1
+            self._place[at] = place[..., None] + np.arange(CELL_BYTES, dtype=np.int32)
+            return
+        for byte in range(size):
+            self._writer[at, byte] = len(self.writers) - 1
+            self._place[at, byte] = place + byte
+
+
+def _registers(warps: list[int], access: TmemAccess) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(warp, thread, register), to be broadcast."""
+    return np.array(warps)[:, None, None], np.arange(WARP_LANES)[:, None], np.arange(access.registers)

@@ -1,0 +1,168 @@
+"""`ScaleLayout`: where the scale factors of the block-scaled kinds lie in tensor memory, and in the shared memory they are copied from.
+
+>>> sfa = ScaleLayout("A", m=128, n=256, kind="mxf4nvf4", scale_vec="4X")
+>>> sfa.location(70, 2), sfa.location(70, 2, copy=3), sfa.smem_offset(70, 2)
+((0, 6, 2, 2), (0, 102, 2, 2), 106)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+import numpy as np
+
+from smemsim.addressing.tensor_memory import scale_block_byte, scale_cell, scale_row
+from smemsim.arguments import choice, shown, whole
+from smemsim.errors import InputError, Unmodelled
+from smemsim.machine.tmem.address import check_columns, indices, together
+from smemsim.machine.tmem.layout import accumulator_path, legal_n
+from smemsim.machine.tmem.operands import begin_column, check_kind
+from smemsim.spec.evidence import Grade
+from smemsim.spec.tensor_memory import CELL_BITS, COLUMNS, LANES, SCALE_MODES, WARP_LANES, ScaleMode
+
+__all__ = ["ScaleLayout"]
+
+CELL_BYTES = CELL_BITS // 8
+_KINDS = tuple(dict.fromkeys(kind for mode in SCALE_MODES for kind in mode.kinds))
+
+
+@dataclasses.dataclass(frozen=True)
+class ScaleLayout:
+    """Where the scale factors of A or of B lie, for one tcgen05.mma of a block-scaled kind: a byte each, in every 32 lanes again.
+
+    `operand` is "A" or "B"; `m` and `n` the instruction's (the pair's); `kind` "mxf8f6f4", "mxf4" or "mxf4nvf4"; `scale_vec` "1X", "2X",
+    "4X", "block16" or "block32" (.blockN stand for .scale_vec, but with `k` 96, sm_103a); `k` the instruction's K (by default a dense one
+    that is not 96); `scale_id` SFA_ID or SFB_ID; `column` that of the scales' address. Of a pair each CTA has the scales of its own rows of
+    A, and all of those of B; with M = 128 the upper half of N lies 64 lanes further. Documented: PTX ISA 9.7.16.10.7; the lanes of rows and
+    the pairs: compiled, CUTLASS tmem_sf_frg. Raises Unmodelled for scales of K = 96 beyond the first cell, which are in figures only.
+    """
+
+    operand: str
+    m: int = dataclasses.field(kw_only=True)
+    n: int = dataclasses.field(kw_only=True)
+    kind: str = dataclasses.field(kw_only=True)
+    scale_vec: str = dataclasses.field(kw_only=True)
+    k: int | None = dataclasses.field(default=None, kw_only=True)
+    cta_group: int = dataclasses.field(default=1, kw_only=True)
+    scale_id: int = dataclasses.field(default=0, kw_only=True)
+    column: int = dataclasses.field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        choice("operand", self.operand, ("A", "B"), "'A' or 'B'")
+        path = accumulator_path(self.m, self.cta_group, False, False)
+        if path.m < LANES:
+            raise InputError(f"m = {self.m}: block-scaled kinds have M = 128, or 256 with .cta_group::2 (PTX ISA 9.7.16.2.1)")
+        if whole("n", self.n) not in (allowed := legal_n(self.cta_group, False, False)):
+            raise InputError(f"n = {self.n}: .cta_group::{self.cta_group} has N = {allowed[0]} to 256 in steps of {allowed[0]}")
+        check_kind(self.kind, _KINDS)
+        mode = self.mode
+        if whole("scale_id", self.scale_id) not in mode.ids:
+            only = ", ".join(map(str, mode.ids))
+            raise InputError(f"scale_id = {self.scale_id}: {mode.name} has {mode.scales} scales a row, and the id {only} ({mode.source})")
+        if self.operand == "B" and path.split == 2 and self.n % (2 * WARP_LANES):
+            raise Unmodelled(
+                f"n = {self.n}: with M = 128 and .cta_group::2 each half of N has its own 64 lanes; what halves that are no multiple of 32 "
+                "do is in no source"
+            )
+        check_columns("scales", begin_column(self.column), self.columns)
+
+    @functools.cached_property
+    def mode(self) -> ScaleMode:
+        """The row of the table that is meant."""
+        names = tuple(dict.fromkeys(mode.name for mode in SCALE_MODES))
+        asked = choice("scale_vec", self.scale_vec, names, " or ".join(names))
+        k = None if self.k is None else whole("k", self.k)
+        for mode in SCALE_MODES:
+            named = mode.name == asked or (asked == f"block{mode.block}" and k != 96)
+            if named and self.kind in mode.kinds and (k in mode.k or (k is None and 96 not in mode.k)):
+                return mode
+        has = "; ".join(f"{mode.name} with K = {' or '.join(map(str, mode.k))}" for mode in SCALE_MODES if self.kind in mode.kinds)
+        raise InputError(f"scale_vec = {shown(asked)}, k = {k}: .kind::{self.kind} has {has} (PTX ISA 9.7.16.10.7.1)")
+
+    @property
+    def grade(self) -> Grade:
+        """How sure the lanes are; which bytes of a cell are meant is documented, but for K = 96."""
+        return Grade.INFERRED if 96 in self.mode.k else Grade.COMPILED
+
+    @property
+    def source(self) -> str:
+        """Where it stands."""
+        return f"{self.mode.source}; CUTLASS tmem_sf_frg"
+
+    @property
+    def rows(self) -> int:
+        """Rows of A in one CTA, or columns of B."""
+        return self.m // self.cta_group if self.operand == "A" else self.n
+
+    @property
+    def scales(self) -> int:
+        """Scales of one row."""
+        return self.mode.scales
+
+    @property
+    def _bands(self) -> int:
+        return 2 if self.operand == "B" and self.cta_group == 2 and self.m == LANES else 1
+
+    @property
+    def _band_rows(self) -> int:
+        return self.rows // self._bands
+
+    @property
+    def columns(self) -> int:
+        """Columns whose cells are read."""
+        return -(-self._band_rows // WARP_LANES)
+
+    @property
+    def copies(self) -> int:
+        """How often each scale lies there: in other lanes, and those of B in both CTAs of a pair."""
+        return LANES // WARP_LANES // self._bands * (self.cta_group if self.operand == "B" else 1)
+
+    def location(self, row: Any, index: Any, copy: Any = 0) -> tuple[Any, Any, Any, Any]:
+        """(CTA of the pair, lane, column, byte) of scale `index` of row `row` (of N for B), for the `copy`-th time."""
+        total = self.m if self.operand == "A" else self.n
+        row = indices("row", row, total, f"the scales of {self.operand} have rows")
+        index = indices("index", index, self.scales, f"{self.mode.name} has scales")
+        row, index, copy = together(row, index, indices("copy", copy, self.copies, "the scales lie there as copies"))
+        byte = self.scale_id + index
+        if np.any(byte >= CELL_BYTES):
+            raise Unmodelled(
+                f"index = {shown(index)}: with K = 96 and scale_id = {self.scale_id} this scale lies beyond the first cell; where is in "
+                "figures only",
+                see="TENSOR_MEMORY_DISPUTES['scales of K = 96']",
+            )
+        in_cta = self.copies // (self.cta_group if self.operand == "B" else 1)
+        cta = row // self.rows if self.operand == "A" else copy // in_cta
+        lane, column = scale_cell(row % self.rows, copy % in_cta, self._band_rows)
+        return cta, lane, self.column + column, byte
+
+    def element(self, cta: Any, lane: Any, column: Any, byte: Any) -> tuple[Any, Any]:
+        """(row, index) of the scale in a byte of a cell. Where none of them lies: InputError for numbers, -1 in arrays."""
+        cta, lane, column, byte = together(
+            indices("cta", cta, self.cta_group, "the instruction has CTAs"),
+            indices("lane", lane, LANES, "tensor memory has lanes"),
+            indices("column", column, COLUMNS, "tensor memory has columns"),
+            indices("byte", byte, CELL_BYTES, "a cell has bytes"),
+        )
+        row, _ = scale_row(lane, column - self.column, self._band_rows, self._bands)
+        index = byte - self.scale_id
+        held = (row >= 0) & (index >= 0) & (index < self.scales)
+        row = row + (cta * self.rows if self.operand == "A" else 0)
+        row, index = held * (row + 1) - 1, held * (index + 1) - 1
+        if isinstance(row, np.ndarray):
+            return row, index
+        if row < 0:
+            raise InputError(
+                f"(cta, lane, column, byte) = {(cta, lane, column, byte)}: no scale of {self.operand} of this instruction lies there"
+            )
+        return int(row), int(index)
+
+    def smem_offset(self, row: Any, index: Any) -> Any:
+        """Byte of the scale in the blocks of 128 rows x 4 scales that `tcgen05.cp.32x128b.warpx4` copies, 512 bytes each.
+
+        Compiled: CUTLASS SfAtom ((32,4),4):((16,4),1), DeepGEMM, JAX.
+        """
+        row = indices("row", row, 1 << 20, "rows are")
+        index = indices("index", index, CELL_BYTES, "a block has scales")
+        return scale_block_byte(*together(row, index))
