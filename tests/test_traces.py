@@ -446,6 +446,8 @@ CHANGES = {
     "a multicast count": ("multicast", 60, running("transaction_bytes", 48), r"hardware 48 bytes \| model \d+ bytes", "multicast.delivery"),
     "a cluster's address": ("cluster_addresses", 60, entry("mapa", 33, 0x1), r"mapa: hardware 0x1 \| model 0x", "cluster.addresses"),
     "an element that wgmma got": ("tma_wgmma", 60, entry("element", (33, 5, 7), -7), "row 5, k 7: hardware got element -7", "operand.base_offset"),
+    "a register of wgmma": ("wgmma_f32", 30, at_case("d", 3, 1), r"thread \d+ d\d+ = D", "wgmma.fragments"),
+    "a register of wgmma.sp": ("wgmma_sparse", 30, at_case("d", 3, 1), r"thread \d+ d\d+ = D", "wgmma.sparse"),
     "a byte of the image": ("reference_gemm", 3, lambda a: a["image"].__setitem__((2, 77), a["image"][2, 77] ^ 1), "shared 0x[0-9a-f]+: hardware 0x", "tma.placement"),
     "an element of D": ("reference_gemm", 1, lambda a: a["d"].__setitem__((0, 3, 4), a["d"][0, 3, 4] ^ 1 << 23), r"D\[3, 4\]: hardware ", "arithmetic.wgmma_bf16_f32"),
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from smemsim.addressing.operand import absolute_chunk, k_major_chunk, mn_major_chunk
 from smemsim.addressing.swizzle import swizzle
@@ -16,6 +16,7 @@ __all__ = [
     "check_major",
     "check_packing",
     "chunk_address",
+    "decoded",
     "linear_address",
     "rules_in_force",
     "weakest",
@@ -39,6 +40,22 @@ class Fields(Protocol):
     def swizzle(self) -> Swizzle: ...
     @property
     def lbo_mode(self) -> int: ...
+
+
+class Decoded(NamedTuple):
+    """The fields of a descriptor, decoded once for many addresses."""
+
+    start_address: int
+    leading_byte_offset: int
+    stride_byte_offset: int
+    base_offset: int
+    swizzle: Swizzle
+    lbo_mode: int
+
+
+def decoded(d: Fields) -> Fields:
+    """The same fields as plain values."""
+    return Decoded(d.start_address, d.leading_byte_offset, d.stride_byte_offset, d.base_offset, d.swizzle, int(d.lbo_mode))
 
 
 def check_major(major: Any) -> None:
@@ -129,5 +146,5 @@ def window_reach(d: Fields, major: str, lines: int, chunks: int) -> int:
     Hardware looks at the first of every 8 lines only: from each of its chunks, before the XOR, a whole swizzle width must fit. Lines
     further down that lie past the end do not fault; they read as zero. Measured (H200): trace wgmma_window.
     """
-    width = MODES[d.swizzle].width
+    d, width = decoded(d), MODES[d.swizzle].width
     return max((linear_address(d, major, line, chunk) + width for line in range(0, lines, 8) for chunk in range(chunks)), default=0)

@@ -159,6 +159,7 @@ class MmaResult:
     certain: np.ndarray
     grade: Grade
     index: np.ndarray | None = None
+    _: dataclasses.KW_ONLY
     factors: Factors | None = None
     negate: tuple[bool, bool] = (False, False)
     lower: np.ndarray | None = None

@@ -143,10 +143,10 @@ def tcgen05_mma(
         np.concatenate([part[1] for part in parts], axis=1),
         _grade(i, a_operands, a, b, layout, memories[0].arch),
         index,
-        factors,
-        (i.negate_a, i.negate_b),
-        written,
-        zero,
+        factors=factors,
+        negate=(i.negate_a, i.negate_b),
+        written=written,
+        zero_columns=zero,
     )
     _write_d(result, cells, tensor)
     return result

@@ -132,7 +132,9 @@ def _row(a_type: Any, b_type: Any, d_type: Any) -> WgmmaTypes:
 
 
 def _steps(n: tuple[int, ...]) -> str:
-    return f"{n[0]} to {n[-1]} in steps of {n[1] - n[0]}" if n[2] - n[1] == n[3] - n[2] else f"8, 16, 24 and 32 to {n[-1]} in steps of 16"
+    if n == tuple(range(n[0], n[-1] + 1, n[0])):
+        return f"{n[0]} to {n[-1]} in steps of {n[0]}"
+    return f"8, 16, 24 and 32 to {n[-1]} in steps of 16"
 
 
 def _check(

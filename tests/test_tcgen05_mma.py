@@ -1,0 +1,436 @@
+"""tcgen05.mma on the memories of a CTA or a pair: D is A times B, term by term, for every kind, layout and source."""
+
+import itertools
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import smemsim
+from mma import AT, encode, lay_out, memories, numbers, one_or_pair, read_d
+from smemsim import (
+    AccumulatorLayout,
+    ATmemLayout,
+    GlobalMemory,
+    Grade,
+    HardwareTrap,
+    InputError,
+    InstrDescriptor,
+    MetadataLayout,
+    ScaleLayout,
+    TensorMap,
+    TmemAccess,
+    TmemAddress,
+    Unmodelled,
+    element_value,
+    tcgen05_cp,
+    tcgen05_mma,
+)
+from smemsim.spec.tcgen05 import KINDS
+
+B_AT = AT + 0x10000
+
+
+def run(i, rng, *, cta_group=1, ws=False, swizzles=("128B", "128B"), a_tensor=False, lane=0, values=None, **options):
+    """Lay out random A and B, multiply, and return everything: (result, D that was read, A, B, tensor memories)."""
+    shared, tensor = memories(cta_group)
+    stored = i.k // 2 if i.sparsity else i.k
+    a, b = values or (numbers(rng, (i.m, stored), i.a_type), numbers(rng, (i.n, i.k), i.b_type))
+    half_m, half_n = i.m // cta_group, i.n // cta_group
+    packing = KINDS[i.kind].packing
+    for cta, memory in enumerate(shared):
+        word_a = lay_out(memory, a[cta * half_m : (cta + 1) * half_m], i.a_type, i.a_major, swizzles[0], AT, packing=packing)
+        word_b = lay_out(memory, b[cta * half_n : (cta + 1) * half_n], i.b_type, i.b_major, swizzles[1], B_AT, packing=packing)
+    source = word_a
+    if a_tensor:
+        source = TmemAddress(lane, 384)
+        store_a(i, a, tensor, cta_group, ws, lane)
+    memory_options = {"shared": one_or_pair(shared)}
+    d = TmemAddress(lane, 0)
+    prepared = {name: value(tensor) if callable(value) else value for name, value in options.items()}
+    result = tcgen05_mma(
+        one_or_pair(tensor), d, source, word_b, i, cta_group=cta_group, ws=ws, **{"enable_input_d": False}, **memory_options, **prepared
+    )
+    layout = AccumulatorLayout(i.m, i.n, cta_group, ws=ws, sparse=i.sparsity, lane=lane)
+    return result, read_d(layout, tensor, i.d_type), a, b, tensor
+
+
+def store_a(i, a, tensor, cta_group, ws, lane):
+    """A into tensor memory through its layout, every copy of it."""
+    layout = ATmemLayout(i.m, i.kind, cta_group, ws=ws, sparse=i.sparsity, lane=lane, column=384)
+    raw = encode(a, i.a_type).astype(np.uint32) << (2 if i.a_type == "e2m1" and layout.bits == 8 else 0)
+    m, k = np.meshgrid(np.arange(i.m), np.arange(layout.k), indexing="ij")
+    for copy in range(layout.copies):
+        cta, where, column, bit = layout.location(m, k, copy)
+        for number, memory in enumerate(tensor):
+            cells = memory.cells.copy()
+            mine = cta == number
+            np.bitwise_or.at(cells, (where[mine], column[mine]), raw[mine] << bit[mine].astype(np.uint32))
+            memory.write_cells(np.arange(128)[:, None], np.arange(384, 392), cells[:, 384:392], "threads")
+
+
+# fmt: off
+KINDS_AND_TYPES = [
+    ("f16", "f16", "f16", "f32"), ("f16", "f16", "f16", "f16"), ("f16", "bf16", "bf16", "f32"), ("tf32", "tf32", "tf32", "f32"),
+    ("f8f6f4", "e4m3", "e5m2", "f32"), ("f8f6f4", "e2m1", "e4m3", "f16"), ("f8f6f4", "e3m2", "e2m3", "f32"),
+    ("i8", "s8", "u8", "s32"), ("i8", "u8", "u8", "s32"),
+]
+FORMS = [  # cta_group, ws, M, N
+    (1, False, 128, 64), (1, False, 64, 24), (2, False, 256, 32), (2, False, 128, 64), (1, True, 128, 64), (1, True, 64, 64), (1, True, 32, 128),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("cta_group", "ws", "m", "n"), FORMS)
+@pytest.mark.parametrize(("kind", "a_type", "b_type", "d_type"), KINDS_AND_TYPES)
+def test_d_is_a_times_b_for_every_kind_and_layout(kind, a_type, b_type, d_type, cta_group, ws, m, n):
+    rng = np.random.default_rng(m * n + cta_group)
+    i = InstrDescriptor(kind=kind, m=m, n=n, a_type=a_type, b_type=b_type, d_type=d_type)
+    result, d, a, b, _ = run(i, rng, cta_group=cta_group, ws=ws)
+    assert (d == a @ b.T).all()
+    assert result.certain.all()
+    assert result.grade is not Grade.MEASURED
+
+
+@pytest.mark.parametrize("swizzle", ["none", "32B", "64B", "128B", "128B_ATOM_32B"])
+@pytest.mark.parametrize("majors", list(itertools.product(["K", "MN"], repeat=2)))
+@pytest.mark.parametrize(("kind", "dtype"), [("f16", "bf16"), ("tf32", "tf32"), ("f8f6f4", "e4m3"), ("i8", "s8")])
+def test_both_majors_and_every_swizzle_give_the_same_d(kind, dtype, majors, swizzle):
+    i = InstrDescriptor(kind=kind, m=64, n=32, a_type=dtype, b_type=dtype, a_major=majors[0], b_major=majors[1])
+    legal = [(swizzle == "128B_ATOM_32B") == (major == "MN" and dtype == "tf32") for major in majors]
+    if not all(legal):
+        if swizzle == "128B_ATOM_32B" or "MN" in majors:
+            with pytest.raises(InputError, match="I602"):
+                run(i, np.random.default_rng(1), swizzles=(swizzle, swizzle))
+        return
+    _, d, a, b, _ = run(i, np.random.default_rng(1), swizzles=(swizzle, swizzle))
+    assert (d == a @ b.T).all()
+
+
+@pytest.mark.parametrize(("cta_group", "ws", "m", "n"), FORMS)
+@pytest.mark.parametrize(("kind", "dtype"), [("f16", "f16"), ("tf32", "tf32"), ("f8f6f4", "e2m1"), ("f8f6f4", "e3m2"), ("i8", "s8")])
+def test_a_in_tensor_memory_is_read_from_the_lanes_of_d(kind, dtype, cta_group, ws, m, n):
+    i = InstrDescriptor(kind=kind, m=m, n=n, a_type=dtype, b_type=dtype)
+    result, d, a, b, _ = run(i, np.random.default_rng(2), cta_group=cta_group, ws=ws, a_tensor=True)
+    assert (d == a @ b.T).all()
+    assert result.a[0].space == "tensor"
+    element = result.a[-1].element(m - 1, 3)
+    assert (element.writer, element.coordinate) == ("threads", None)
+    assert element.place.startswith("tensor lane")
+
+
+def test_half_of_the_lanes_can_be_the_other_half():
+    i = InstrDescriptor(kind="f16", m=64, n=16, a_type="f16", b_type="f16")
+    _, d, a, b, tensor = run(i, np.random.default_rng(3), lane=16)
+    assert (d == a @ b.T).all()
+    assert tensor[0].owner(15, 0) is None
+    assert tensor[0].owner(16, 0).where[:2] == (0, 0)
+
+
+def test_every_band_reads_its_own_copy_of_a():
+    """.ws with M = 64: the lower lanes multiply with the lower half of N; another A in the upper lanes changes the upper half alone."""
+    i = InstrDescriptor(kind="f16", m=64, n=64, a_type="f16", b_type="f16")
+    shared, tensor = memories(1)
+    rng = np.random.default_rng(4)
+    a, other, b = (numbers(rng, shape, "f16") for shape in ((64, 16), (64, 16), (64, 16)))
+    word = lay_out(shared[0], b, "f16", "K", "32B", B_AT)
+    store_a(i, a, tensor, 1, True, 0)
+    upper = tensor[0].cells[:, 384:392].copy()
+    tensor[0].cells[:] = 0
+    store_a(i, other, tensor, 1, True, 0)
+    tensor[0].write_cells(np.arange(64)[:, None], np.arange(384, 392), upper[:64], "threads")
+    result = tcgen05_mma(tensor[0], 0, TmemAddress(0, 384), word, i, shared=shared[0], ws=True, enable_input_d=False)
+    d = result.d.view(np.float32)
+    assert (d[:, :32] == a @ b[:32].T).all()
+    assert (d[:, 32:] == other @ b[32:].T).all()
+    for n, mine in ((5, a), (40, other)):
+        assert [t.a.value for t in result.terms(7, n)] == mine[7].tolist()
+
+
+def sparse_matrix(rng, i):
+    """(stored A, nibbles (M, groups), the dense matrix they stand for)."""
+    chunk = {"tf32": 2, "f16": 4, "f8f6f4": 4, "i8": 4, "mxf8f6f4": 4, "mxf4": 8, "mxf4nvf4": 8}[i.kind]
+    legal = [0b0100, 0b1110] if chunk == 2 else [0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b1110]
+    stored = numbers(rng, (i.m, i.k // 2), i.a_type)
+    nibbles = rng.choice(legal, (i.m, i.k // chunk))
+    dense = np.zeros((i.m, i.k), np.int64)
+    for m, g in np.ndindex(*nibbles.shape):
+        first, second = nibbles[m, g] & 3, nibbles[m, g] >> 2
+        half = chunk // 2
+        kept = stored[m, g * half : (g + 1) * half]
+        if chunk == 2:
+            dense[m, 2 * g + second // 2] = kept[0]
+        elif chunk == 4:
+            dense[m, 4 * g + first], dense[m, 4 * g + second] = kept
+        else:
+            dense[m, 8 * g + 2 * first : 8 * g + 2 * first + 2] = kept[:2]
+            dense[m, 8 * g + 2 * second : 8 * g + 2 * second + 2] = kept[2:]
+    return stored, nibbles, dense, chunk
+
+
+def put_metadata(i, nibbles, chunk, tensor, *, ws=False):
+    """The metadata into tensor memory at column 448, every copy of it."""
+    layout = MetadataLayout(i.m, i.kind, len(tensor), ws=ws, selector=i.sparsity_selector, column=448)
+    m, k = np.meshgrid(np.arange(i.m), np.arange(0, i.k, chunk), indexing="ij")
+    for copy in range(layout.copies):
+        cta, lane, column, bit = layout.location(m, k, copy)
+        for number, memory in enumerate(tensor):
+            cells, mine = memory.cells[:, 448:452].copy(), cta == number
+            np.bitwise_or.at(cells, (lane[mine], column[mine] - 448), nibbles[mine].astype(np.uint32) << bit[mine].astype(np.uint32))
+            memory.write_cells(np.arange(128)[:, None], np.arange(448, 452), cells, "metadata")
+    return TmemAddress(0, 448)
+
+
+SPARSE = [("f16", "f16", 0), ("f16", "bf16", 1), ("tf32", "tf32", 0), ("tf32", "tf32", 1), ("f8f6f4", "e5m2", 0), ("i8", "s8", 0)]
+
+
+@pytest.mark.parametrize(("cta_group", "ws", "m", "n"), [(1, False, 128, 32), (2, False, 256, 32), (1, True, 64, 64), (1, True, 32, 64)])
+@pytest.mark.parametrize(("kind", "dtype", "selector"), SPARSE)
+def test_sparse_a_meets_the_elements_of_b_that_its_metadata_names(kind, dtype, selector, cta_group, ws, m, n):
+    i = InstrDescriptor(kind=kind, m=m, n=n, a_type=dtype, b_type=dtype, sparsity=True, sparsity_selector=selector)
+    rng = np.random.default_rng(5)
+    stored, nibbles, dense, chunk = sparse_matrix(rng, i)
+    b = numbers(rng, (n, i.k), dtype)
+    result, d, _, _, _ = run(
+        i, rng, cta_group=cta_group, ws=ws, values=(stored, b), metadata=lambda t: put_metadata(i, nibbles, chunk, t, ws=ws)
+    )
+    assert (d == dense @ b.T).all()
+    terms = result.terms(m - 1, 2)
+    assert len(terms) == i.k // 2
+    assert sum(t.product for t in terms) == (dense @ b.T)[m - 1, 2]
+    assert all(t.b.k == t.k for t in terms)
+
+
+def test_metadata_that_no_document_lists_is_not_guessed():
+    i = InstrDescriptor(kind="f16", sparsity=True, m=128, n=16)
+    with pytest.raises(Unmodelled, match="0b0000"):
+        run(i, np.random.default_rng(0), metadata=TmemAddress(0, 448))
+
+
+SCALED = [
+    ("mxf8f6f4", "e4m3", "e2m1", "ue8m0", "1X"), ("mxf8f6f4", "e5m2", "e3m2", "ue8m0", None), ("mxf4", "e2m1", "e2m1", "ue8m0", "2X"),
+    ("mxf4nvf4", "e2m1", "e2m1", "ue8m0", "block32"), ("mxf4nvf4", "e2m1", "e2m1", "ue4m3", None), ("mxf4nvf4", "e2m1", "e2m1", "ue8m0", "block16"),
+]  # fmt: skip
+
+
+def put_scales(i, bits, operand, vector, tensor, column):
+    """Scale factors (rows, scales) into tensor memory, every copy of them."""
+    scale_id = i.a_sf_id if operand == "A" else i.b_sf_id
+    layout = ScaleLayout(operand, m=i.m, n=i.n, kind=i.kind, scale_vec=vector, cta_group=len(tensor), scale_id=scale_id, column=column)
+    row, index = np.meshgrid(np.arange(len(bits)), np.arange(layout.scales), indexing="ij")
+    for copy in range(layout.copies):
+        cta, lane, at, byte = layout.location(row, index, copy)
+        for number, memory in enumerate(tensor):
+            cells, mine = memory.cells[:, column : column + 16].copy(), cta == number
+            np.bitwise_or.at(cells, (lane[mine], at[mine] - column), bits[mine].astype(np.uint32) << (8 * byte[mine]).astype(np.uint32))
+            memory.write_cells(np.arange(128)[:, None], np.arange(column, column + 16), cells, "scales")
+    return TmemAddress(0, column)
+
+
+@pytest.mark.parametrize(("cta_group", "m", "n"), [(1, 128, 40), (2, 256, 64), (2, 128, 64)])
+@pytest.mark.parametrize(("kind", "a_type", "b_type", "scale_type", "vector"), SCALED)
+def test_block_scaled_sums_multiply_every_block_by_both_factors(kind, a_type, b_type, scale_type, vector, cta_group, m, n):
+    ids = {"1X": (3, 1), "2X": (2, 0), "4X": (0, 0)}
+    named = vector if vector in ids else {"block16": "4X", None: "4X" if scale_type == "ue4m3" else "1X"}.get(vector, "2X")
+    i = InstrDescriptor(
+        kind=kind, m=m, n=n, a_type=a_type, b_type=b_type, scale_type=scale_type, a_sf_id=ids[named][0], b_sf_id=ids[named][1]
+    )
+    rng = np.random.default_rng(6)
+    scales = {"1X": 1, "2X": 2, "4X": 4}[named]
+    choices = np.array([0x7E, 0x7F, 0x80] if scale_type == "ue8m0" else [0x30, 0x38, 0x3C, 0x40])
+    sa, sb = (rng.choice(choices, (rows, scales)) for rows in (m, n))
+    result, d, a, b, _ = run(
+        i, rng, cta_group=cta_group, scale_a=lambda t: put_scales(i, sa, "A", named, t, 400),
+        scale_b=lambda t: put_scales(i, sb, "B", named, t, 420), scale_vec=vector,
+    )  # fmt: skip
+    worth = [np.vectorize(lambda x: float(element_value(int(x), scale_type)))(s).repeat(i.k // scales, axis=1) for s in (sa, sb)]
+    assert (d == (a * worth[0]) @ (b * worth[1]).T).all()
+    assert result.certain.all()
+    assert Fraction(float(d[3, 5])) == sum(t.product for t in result.terms(3, 5))
+
+
+def test_copies_of_a_scale_that_differ_are_not_guessed():
+    i = InstrDescriptor(kind="mxf4")
+    _, tensor = memories(1)
+    put_scales(i, np.full((128, 2), 0x7F), "A", "2X", tensor, 400)
+    put_scales(i, np.full((128, 2), 0x7F), "B", "2X", tensor, 420)
+    tensor[0].write_cells(37, 400, 0x80, "a slip")
+
+    with pytest.raises(Unmodelled, match=r"scale 0 of row 5 of A is 0x7f at CTA 0 lane 5 .* lane 37"):
+        run(i, np.random.default_rng(0), scale_a=lambda t: copy_of(tensor, t, 400), scale_b=lambda t: copy_of(tensor, t, 420))
+
+
+def copy_of(source, tensor, column):
+    tensor[0].write_cells(np.arange(128)[:, None], np.arange(column, column + 16), source[0].cells[:, column : column + 16], "scales")
+    return TmemAddress(0, column)
+
+
+def test_scales_reach_tensor_memory_through_tcgen05_cp():
+    """The whole path of a block-scaled kernel: 512-byte blocks in shared memory, tcgen05.cp.32x128b.warpx4, tcgen05.mma."""
+    i = InstrDescriptor(kind="mxf8f6f4", m=128, n=128, a_type="e4m3", b_type="e4m3", a_sf_id=1, b_sf_id=1)
+    shared, tensor = memories(1)
+    rng = np.random.default_rng(7)
+    a, b = (numbers(rng, (128, 32), "e4m3") for _ in range(2))
+    words = [lay_out(shared[0], x, "e4m3", "K", "32B", at) for x, at in ((a, AT), (b, B_AT))]
+    scales = rng.integers(0x7C, 0x83, (2, 128, 4)).astype(np.uint8)
+    for number, at in enumerate((0x30400, 0x30600)):
+        block = np.zeros(512, np.uint8)
+        m, k = np.meshgrid(np.arange(128), np.arange(4), indexing="ij")
+        block[m % 32 * 16 + m // 32 * 4 + k] = scales[number]
+        shared[0].write(at, block, label="scales")
+        word = smemsim.SmemDescriptor(arch="sm_100a", start_address=at, stride_byte_offset=128)
+        tcgen05_cp(tensor[0], 400 + 8 * number, word, shape="32x128b", multicast="warpx4", shared=shared[0])
+    result = tcgen05_mma(
+        tensor[0], 0, words[0], words[1], i, shared=shared[0], enable_input_d=False, scale_a=400, scale_b=408, scale_vec="1X"
+    )
+    factor = np.exp2(scales[..., 1].astype(float) - 127)
+    assert (result.d.view(np.float32) == (a @ b.T) * factor[0][:, None] * factor[1][None, :]).all()
+
+
+def test_d_is_added_scaled_kept_and_negated_as_the_instruction_says():
+    i = InstrDescriptor(kind="f16", m=128, n=32, a_type="f16", b_type="f16", negate_a=True)
+    shared, tensor = memories(1)
+    rng = np.random.default_rng(8)
+    a, b = numbers(rng, (128, 16), "f16"), numbers(rng, (32, 16), "f16")
+    words = [lay_out(shared[0], x, "f16", "K", "32B", at) for x, at in ((a, AT), (b, B_AT))]
+    tensor[0].cells[:] = np.float32(8).view(np.uint32)
+    off = (0x80000001, 0, 0, 0x10)
+    result = tcgen05_mma(tensor[0], 0, *words, i, shared=shared[0], scale_input_d=2, disable_output_lane=off)
+    d = tensor[0].cells[:, :32].view(np.float32)
+    disabled = [0, 31, 100]
+    on = np.setdiff1d(np.arange(128), disabled)
+    assert (d[disabled] == 8).all()
+    assert (d[on] == (2 - a @ b.T)[on]).all()
+    assert tensor[0].owner(31, 4) is None
+    assert tensor[0].owner(33, 4).where[:2] == (33, 4)
+    assert float(result.terms(3, 3)[5].product) == -a[3, 5] * b[3, 5]
+    assert (~result.written).sum() == 3 * 32
+    with pytest.raises(InputError, match="f16 and tf32 have it"):
+        run(InstrDescriptor(kind="i8", m=64), rng, scale_input_d=1)
+
+
+@pytest.mark.parametrize(("m", "bands"), [(128, 1), (64, 2), (32, 4)])
+def test_the_zero_column_mask_takes_columns_of_b_as_zero(m, bands):
+    i = InstrDescriptor(kind="f16", m=m, n=64, a_type="f16", b_type="f16")
+    skip, use, starts, firsts = 2, 4, (1, 0, 6, 3), (1, 0, 0, 1)
+    word = 1 << 39 | skip << 40 | use << 48
+    for band in range(4):
+        word |= starts[band] << 8 * band | firsts[band] << 32 + band
+    width, zero = 64 // bands, []
+    for n in range(64):
+        band, column = divmod(n, width)
+        pattern = [1] * 3 + [0] * 5 if firsts[band] else [0] * 5 + [1] * 3
+        zero.append(bool((pattern * 20)[starts[band] + column]))
+    result, d, a, b, _ = run(i, np.random.default_rng(9), ws=True, zero_column_mask=word)
+    assert (d == np.where(zero, 0, a @ b.T)).all()
+    assert {bool(z) for z in zero} == {True, False}
+    assert all(t.product == 0 for t in result.terms(0, zero.index(True)))
+    _, d, a, b, _ = run(i, np.random.default_rng(9), ws=True, zero_column_mask=word & ~(1 << 39))
+    assert (d == a @ b.T).all()
+
+
+def test_terms_name_the_byte_and_the_tensor_element_in_both_ctas():
+    """A pair loads its halves of A and B with TMA; each term's coordinate is the one that the product needs."""
+    shared, tensor = memories(2)
+    world = GlobalMemory()
+    rng = np.random.default_rng(10)
+    tensors = {}
+    for side, rows, address in (("a", 256, 1 << 40), ("b", 64, 1 << 41)):
+        values = numbers(rng, (rows, 64), "bf16")
+        world.place(encode(values, "bf16"), address)
+        tm = TensorMap.tiled(
+            data_type="bf16", global_address=address, global_dim=(64, rows), global_strides=(128,), box_dim=(64, rows // 2), swizzle="128B"
+        )
+        tensors[side] = values, tm
+    for cta, memory in enumerate(shared):
+        memory.tma_load(tensors["a"][1], (0, 128 * cta), smem_address=AT, source=world)
+        memory.tma_load(tensors["b"][1], (0, 32 * cta), smem_address=AT + 0x4000, source=world)
+    i = InstrDescriptor(kind="f16", m=256, n=64, a_type="bf16", b_type="bf16")
+    for step in range(4):
+        words = [
+            smemsim.SmemDescriptor(arch="sm_100a", start_address=at + 32 * step, stride_byte_offset=1024, swizzle="128B")
+            for at in (AT, AT + 0x4000)
+        ]
+        result = tcgen05_mma(tuple(tensor), 0, *words, i, shared=tuple(shared), cta_group=2, enable_input_d=step > 0)
+        for m, n in ((0, 0), (127, 31), (128, 32), (255, 63), (200, 5)):
+            for term in result.terms(m, n):
+                assert (term.a.coordinate, term.b.coordinate) == ((16 * step + term.k, m), (16 * step + term.k, n))
+                assert (term.a.cta, term.b.cta) == (m // 128, n // 32)
+                assert (term.a.value, term.b.value) == (tensors["a"][0][m, 16 * step + term.k], tensors["b"][0][n, 16 * step + term.k])
+    product = tensors["a"][0] @ tensors["b"][0].T
+    for cta in (0, 1):
+        loaded = tensor[cta].ld(TmemAccess("32x32b", repeat=64))
+        assert (loaded.reshape(128, 64).view(np.float32) == product[128 * cta : 128 * cta + 128]).all()
+        owner = tensor[cta].owner(77, 9)
+        assert owner.where[:2] == (128 * cta + 77, 9)
+        assert owner.writer.cta == cta
+
+
+def test_a_register_of_a_thread_leads_to_its_element_of_d_and_back():
+    """(warp, thread, register) -> (lane, column) -> (m, n), over a whole accumulator and every shape of tcgen05.ld."""
+    layout = AccumulatorLayout(128, 256)
+    for shape, repeat in (("32x32b", 128), ("16x64b", 128), ("16x128b", 64), ("16x256b", 32)):
+        seen = set()
+        for lane, column in itertools.product((0, 16) if shape != "32x32b" else (0,), range(0, 256, TmemAccess(shape, repeat).columns)):
+            access = TmemAccess(shape, repeat, taddr=TmemAddress(lane, column))
+            w, t, r = np.meshgrid(np.arange(4), np.arange(32), np.arange(access.registers), indexing="ij")
+            m, n = layout.element(0, *access.location(w, t, r))
+            seen |= set(zip(m.ravel().tolist(), n.ravel().tolist(), strict=True))
+            warp, thread, register = access.register(*layout.location(m, n)[1:])
+            assert (warp == w).all()
+            assert (thread == t).all()
+            assert (register == r).all()
+        assert seen == set(itertools.product(range(128), range(256)))
+
+
+F16 = InstrDescriptor(kind="f16", m=128, n=16)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"idesc": 0x08040490}, "kind: needs the .kind"),
+        ({"idesc": F16, "kind": "tf32"}, "one of kind f16"),
+        ({"idesc": InstrDescriptor(kind="f16", m=192)}, "M = 192"),
+        ({"cta_group": 2}, "needs a pair of TensorMemory"),
+        ({"idesc": InstrDescriptor(kind="f16", m=256, n=16)}, "M = 256 with .cta_group::1"),
+        ({"cta_group": 3}, "cta_group = 3"),
+        ({"shared": ()}, "needs a SharedMemory"),
+        ({"metadata": 0}, "is dense"),
+        ({"idesc": InstrDescriptor(kind="f16", sparsity=True, n=16)}, "metadata: the descriptor says sparse"),
+        ({"scale_a": 0}, "has no scale factors"),
+        ({"idesc": InstrDescriptor(kind="mxf4", n=16)}, "scale_a: kind mxf4 needs"),
+        ({"zero_column_mask": 1 << 39}, "only tcgen05.mma.ws"),
+        ({"disable_output_lane": (1, 2)}, "4 words"),
+        ({"disable_output_lane": 5}, "4 words"),
+        ({"scale_input_d": 16}, "2\\^0 to 2\\^15"),
+        ({"d": 512}, "columns 0 to 511"),
+        ({"d": 16 << 16}, "lane = 16: layout D"),
+        ({"a": TmemAddress(3, 0)}, "lane = 3"),
+        ({"b": "x"}, "descriptor"),
+        ({"tensor": 5}, "needs a TensorMemory"),
+    ],
+)
+def test_what_is_no_instruction_is_a_sentence(options, says):
+    shared, tensor = memories(1)
+    given = {"tensor": tensor[0], "d": 0, "a": 0x0000400800800040, "b": 0x0000400800800040, "idesc": F16, "shared": shared[0]} | options
+    positional = [given.pop(name) for name in ("tensor", "d", "a", "b", "idesc")]
+    with pytest.raises(InputError, match=says):
+        tcgen05_mma(*positional, **given)
+
+
+def test_operands_past_the_window_trap_and_infinities_are_not_guessed():
+    shared, tensor = memories(1)
+    word = 0x0000400800800040
+    with pytest.raises(HardwareTrap):
+        tcgen05_mma(tensor[0], 0, word + 0x3840, word, F16, shared=shared[0])
+    shared[0].write(AT, np.full(8, 0x7C00, np.uint16))
+    with pytest.raises(Unmodelled, match="infinity"):
+        tcgen05_mma(tensor[0], 0, word, word, F16, shared=shared[0], enable_input_d=False)
+
+
+def test_nothing_about_an_mma_of_blackwell_says_measured():
+    i = InstrDescriptor(kind="f16", m=128, n=16, a_type="f16", b_type="f16")
+    result, *_ = run(i, np.random.default_rng(0))
+    assert "measured" not in repr(result)
+    assert result.grade in (Grade.DOCUMENTED, Grade.COMPILED, Grade.INFERRED)
