@@ -1,4 +1,4 @@
-"""`smemsim map`: element to address, of an operand or of a TMA transfer, as a picture or as data."""
+"""`smemsim map`: element to address, of an operand, a TMA transfer or an accumulator, as a picture or as data."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from smemsim.cli.accumulator import ACCUMULATOR, accumulator_options, map_accumulator
 from smemsim.cli.options import (
     check_options,
     json_option,
@@ -47,6 +48,7 @@ LINES = 32
     help=f"Tensor map: the instruction's mode where it is not the map's own; loads {', '.join(LOAD_MODES)}; stores {', '.join(STORE_MODES)}.",
 )
 @click.option("--store", is_flag=True, help="Tensor map: a store, not a load.")
+@accumulator_options
 @click.option("--csv", "as_csv", is_flag=True, help="Print a line for every element of an operand, for every byte of a transfer.")
 @json_option
 @click.option("--svg", "as_svg", is_flag=True, help="Print an SVG picture.")
@@ -67,16 +69,19 @@ def map_command(
     lines: int | None,
     **given: Any,
 ) -> None:
-    """Where the elements of an operand, or the bytes of a TMA transfer, lie in shared memory.
+    """Where the elements of an operand, or the bytes of a TMA transfer, lie in shared memory, or D of a tcgen05.mma in tensor memory.
 
     The picture has a row for each 128-byte line and a cell for each 16-byte chunk. Of a 64-bit matrix descriptor it shows the operand;
     --arch, --dtype, --major, --rows and --k are needed, and colours are the chunk columns before swizzling. Of a tensor map, in any form
-    that decode takes, it shows one transfer; colours are rows of the box. Exit code 1 when the transfer would trap or the driver refuses
-    the map.
+    that decode takes, it shows one transfer; colours are rows of the box. Of a 32-bit instruction descriptor (--kind) it shows the lanes and
+    columns of D; --element, --cell and --register ask for one element. Exit code 1 when the transfer would trap or the driver refuses the
+    map.
 
     \b
     smemsim map 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 16 --k 16
     smemsim map 0x4000404002000040 --arch sm_100a --dtype bf16 --major MN --rows 128 --k 16 --svg > operand.svg
+    smemsim map 0x04200490 --kind f16 --element 20,3
+    smemsim map 0x04200490 --kind f16 --register 1,4,3 --ld 32x32b.x128
     xxd tensor_map.bin | smemsim map - --at 0,64 --smem 0x800
     smemsim map --at 0,-8 'cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
       (void*)0x7f0000000000, {64, 128}, {64 * sizeof(__nv_bfloat16)}, {64, 16}, {1, 1},
@@ -91,8 +96,10 @@ def map_command(
     form = "csv" if as_csv else "json" if as_json else "svg" if as_svg else ""
     read = read_input(words, arch)
     if read.maps:
-        if foreign := strangers(ctx, (*_OPERAND, "packing")):
-            raise InputError(f"{foreign}: of a descriptor's operand; a tensor map takes {', '.join(f'--{n}' for n in _TRANSFER)}")
+        if foreign := strangers(ctx, (*_OPERAND, "packing", *ACCUMULATOR)):
+            raise InputError(
+                f"{foreign}: of a descriptor's operand or instruction; a tensor map takes {', '.join(f'--{n}' for n in _TRANSFER)}"
+            )
         if len(read.maps) > 1:
             raise InputError(
                 f"{len(read.maps)} encode calls ({', '.join(m.title for m in read.maps)}): paste the one whose transfer you mean"
@@ -103,12 +110,26 @@ def map_command(
     word = parse_word(read.text)
     if foreign := strangers(ctx, _TRANSFER):
         raise InputError(f"{foreign}: of a tensor map's transfer; {read.text} is a descriptor")
+    instruction = {name: given.pop(name) for name in ACCUMULATOR}
+    if instruction["kind"] is not None:
+        if foreign := strangers(ctx, (*_OPERAND, "packing", "arch", "lines")):
+            raise InputError(
+                f"{foreign}: not of an instruction's D (--kind), which takes {', '.join(f'--{_dashed(n)}' for n in ACCUMULATOR[1:])}"
+            )
+        map_accumulator(word, form, **instruction)
+        return
+    if foreign := strangers(ctx, ACCUMULATOR):
+        raise InputError(f"{foreign}: of an instruction's D; say which kind of instruction with --kind")
     operand = {"arch": arch, **{name: value for name, value in given.items() if name not in _TRANSFER}}
     if missing := [f"--{name}" for name, value in operand.items() if value is None]:
         raise InputError(
             f"{', '.join(missing)} missing: a descriptor's operand needs --arch, {', '.join(f'--{name}' for name in _OPERAND)}"
         )
     _map_operand(word, operand, form, lines)
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
 
 
 def _map_operand(word: int, operand: dict[str, Any], form: str, lines: int | None) -> None:

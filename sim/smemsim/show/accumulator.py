@@ -1,0 +1,203 @@
+"""D of a tcgen05.mma in tensor memory: which element lies in which lane and column, and which register of which thread loads it."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import html
+import io
+import json
+import textwrap
+from typing import Any
+
+import numpy as np
+
+from smemsim.descriptors.instr import InstrDescriptor
+from smemsim.errors import InputError
+from smemsim.machine.tmem.access import REPEATS, TmemAccess
+from smemsim.machine.tmem.address import TmemAddress
+from smemsim.machine.tmem.layout import AccumulatorLayout
+from smemsim.show.operand import COLOURS
+from smemsim.show.plain import Line
+from smemsim.spec.findings import Severity
+from smemsim.spec.tensor_memory import LANES, LOAD_STORE_SHAPES, WARP_LANES
+
+__all__ = ["AccumulatorMap", "Run", "accumulator_svg"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """Neighbouring lanes of a CTA that hold neighbouring rows of D: lane `lane` + i has row `m` + i, columns `n` on."""
+
+    cta: int
+    lane: int
+    lanes: int
+    m: int
+    n: int
+
+
+@dataclasses.dataclass(frozen=True)
+class AccumulatorMap:
+    """D of one instruction in tensor memory."""
+
+    instr: InstrDescriptor
+    layout: AccumulatorLayout
+
+    @classmethod
+    def of(cls, instr: InstrDescriptor, *, cta_group: int, ws: bool, taddr: int = 0) -> AccumulatorMap:
+        """The map of an instruction whose D is at `taddr`; InputError with the first rule that it breaks."""
+        for finding in instr.problems(cta_group=cta_group, ws=ws):
+            if finding.severity is Severity.TRAP:
+                raise InputError(f"instruction descriptor {instr.word:#010x}: {finding}")
+        at = TmemAddress.decode(taddr)
+        layout = AccumulatorLayout(instr.m, instr.n, cta_group, ws=ws, sparse=instr.sparsity, lane=at.lane, column=at.column)
+        return cls(instr, layout)
+
+    @property
+    def title(self) -> str:
+        """What is shown."""
+        form = f"tcgen05.mma{'.ws' if self.layout.ws else ''}{'.sp' if self.layout.sparse else ''}.cta_group::{self.layout.cta_group}"
+        return f"D of {form}.kind::{self.instr.kind}: {self.layout.m} x {self.layout.n} {self.instr.d_type}"
+
+    @property
+    def subtitle(self) -> str:
+        """Layout, columns and lanes."""
+        d = self.layout
+        half = ", 16 bits in the lower half of each cell" if self.instr.d_type == "f16" else ""
+        return f"layout {d.name} ({d.datapath} data path): columns {d.column} to {d.column + d.columns - 1}{half}"
+
+    @property
+    def grade(self) -> str:
+        """How sure the layout is."""
+        return f"layout {self.layout.name} on {', '.join(self.instr.row.archs)}: {self.layout.grade}, not measured ({self.layout.source})"
+
+    def runs(self) -> list[Run]:
+        """The lanes of every CTA in runs, in their order."""
+        d, found = self.layout, list[Run]()
+        lanes = d.lanes
+        for cta in range(d.cta_group):
+            m, n = d.element(np.full_like(lanes, cta), lanes, np.full_like(lanes, d.column))
+            breaks = np.flatnonzero((np.diff(lanes) != 1) | (np.diff(m) != 1) | (np.diff(n) != 0) | (lanes[1:] % WARP_LANES == 0)) + 1
+            for part in np.split(np.arange(len(lanes)), breaks):
+                found.append(Run(cta, int(lanes[part[0]]), len(part), int(m[part[0]]), int(n[part[0]])))
+        return found
+
+    def registers(self, m: int, n: int) -> dict[str, tuple[int, int, int]]:
+        """(warp, thread, register) that loads an element, for each shape of tcgen05.ld at its smallest .xN that covers D."""
+        _, lane, column = self.layout.location(m, n)
+        found = {}
+        for name, shape in LOAD_STORE_SHAPES.items():
+            if shape.columns * shape.most < self.layout.columns or name == "16x32bx2":
+                continue
+            repeat = next(r for r in REPEATS if r * shape.columns >= self.layout.columns)
+            half = lane % WARP_LANES // shape.lanes * shape.lanes
+            access = TmemAccess(name, repeat, taddr=TmemAddress(half, self.layout.column))
+            found[f"{name}.x{repeat}{f' at lane {half}' if half else ''}"] = access.register(lane, column)
+        return found
+
+    def describe(self, m: int, n: int) -> dict[str, Any]:
+        """One element: its cell, and the registers that load it."""
+        cta, lane, column = self.layout.location(m, n)
+        found = {"m": m, "n": n, "cta": cta, "lane": lane, "column": column, "taddr": f"{TmemAddress(lane, column).encode():#010x}"}
+        loads = {form: dict(zip(("warp", "thread", "register"), where, strict=True)) for form, where in self.registers(m, n).items()}
+        return {**found, "ld": loads}
+
+    def element_lines(self, m: int, n: int) -> list[Line]:
+        """The same in lines."""
+        about = self.describe(m, n)
+        where = f"CTA {about['cta']}, lane {about['lane']}, column {about['column']} ({about['taddr']})"
+        lines = [Line([(f"D[{m}, {n}]", "bold"), (f"  {where}", "")])]
+        for form, r in about["ld"].items():
+            lines.append(
+                Line([(f"  tcgen05.ld.{form}: ", "dim"), (f"warp {r['warp']}, thread {r['thread']}, register {r['register']}", "")])
+            )
+        return lines
+
+    def view(self) -> list[Line]:
+        """The terminal picture: a line for every run of lanes."""
+        d = self.layout
+        lines = [Line([(self.title, "bold")]), Line([(repr(self.instr), "dim")]), Line([(self.subtitle, "")]), Line()]
+        lines.append(Line([(f"{'CTA':<5}{'warp':<6}{'lanes':<11}{'columns':<12}{'rows m':<12}columns n", "dim")]))
+        for run in self.runs():
+            cells = (
+                f"{run.cta:<5}{run.lane // WARP_LANES:<6}{_span(run.lane, run.lanes):<11}{_span(d.column, d.columns):<12}"
+                f"{_span(run.m, run.lanes):<12}{_span(run.n, d.columns)}"
+            )
+            lines.append(Line([(cells, ("cyan", "green", "magenta", "yellow", "blue")[run.m // WARP_LANES % 5])]))
+        unused = LANES - len(d.lanes)
+        if unused:
+            lines.append(Line([(f"{unused} lanes of each CTA are not used", "dim")]))
+        return [*lines, Line(), Line([(self.grade, "dim")])]
+
+    def csv(self) -> str:
+        """m,n,cta,lane,column for every element."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(("m", "n", "cta", "lane", "column"))
+        m, n = (x.ravel() for x in np.meshgrid(np.arange(self.layout.m), np.arange(self.layout.n), indexing="ij"))
+        writer.writerows(zip(m.tolist(), n.tolist(), *(x.tolist() for x in self.layout.location(m, n)), strict=True))
+        return out.getvalue()
+
+    def json(self) -> str:
+        """The runs, with what they belong to."""
+        d = self.layout
+        about = {"word": f"{self.instr.word:#010x}", "kind": self.instr.kind, "cta_group": d.cta_group, "ws": d.ws, "m": d.m, "n": d.n}
+        place = {
+            "layout": d.name,
+            "datapath": d.datapath,
+            "column": d.column,
+            "columns": d.columns,
+            "grade": str(d.grade),
+            "source": d.source,
+        }
+        return json.dumps({**about, **place, "runs": [dataclasses.asdict(run) for run in self.runs()]}, indent=1)
+
+
+def _span(first: int, count: int) -> str:
+    return f"{first} to {first + count - 1}"
+
+
+WIDTH, LANE_HEIGHT, LEFT, TOP, GAP, MARGIN = 300, 4, 92, 118, 40, 16
+
+
+def accumulator_svg(picture: AccumulatorMap) -> str:
+    """D as SVG text: a box for each CTA, lanes downward, columns to the right; hovering a run says what it holds."""
+    d, parts = picture.layout, list[str]()
+    bottom = TOP + LANES * LANE_HEIGHT
+    for warp in range(LANES // WARP_LANES):
+        y = TOP + warp * WARP_LANES * LANE_HEIGHT
+        parts.append(f'<text x="{LEFT - 42}" y="{y + 68}" class="a">warp {warp}</text>')
+        parts += [f'<text x="{LEFT - 8}" y="{y + 4 + i * 64}" class="l">{warp * WARP_LANES + 16 * i}</text>' for i in (0, 1)]
+    parts.append(f'<text x="{LEFT - 8}" y="{TOP - 14}" class="l">lane</text>')
+    for cta in range(d.cta_group):
+        x = LEFT + cta * (WIDTH + GAP)
+        parts.append(f'<rect x="{x}" y="{TOP}" width="{WIDTH}" height="{LANES * LANE_HEIGHT}" class="e"/>')
+        name = f"CTA {cta}" if d.cta_group > 1 else "tensor memory"
+        parts.append(f'<text x="{x + WIDTH // 2}" y="{TOP - 28}" class="h">{name}</text>')
+        parts.append(f'<text x="{x}" y="{TOP - 8}" class="b">column {d.column}</text>')
+        parts.append(f'<text x="{x + WIDTH}" y="{TOP - 8}" class="l">{d.column + d.columns - 1}</text>')
+    for run in picture.runs():
+        x, y, height = LEFT + run.cta * (WIDTH + GAP), TOP + run.lane * LANE_HEIGHT, run.lanes * LANE_HEIGHT
+        text = f"m {run.m} to {run.m + run.lanes - 1}, n {run.n} to {run.n + d.columns - 1}"
+        title = f"lanes {_span(run.lane, run.lanes)}: {text}"
+        fill = COLOURS[run.n // d.columns % len(COLOURS)]
+        parts.append(f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{height}" fill="{fill}"><title>{title}</title></rect>')
+        parts.append(f'<text x="{x + WIDTH // 2}" y="{y + height // 2 + 5}" class="c">{text}</text>')
+    width = max(LEFT + d.cta_group * (WIDTH + GAP), 560)
+    legend = "a band: lanes of one warp's window that hold neighbouring rows; colour: which part of N; grey: lanes that D does not use"
+    notes = [line for text in (legend, picture.grade) for line in textwrap.wrap(text, (width - 2 * MARGIN) // 8)]
+    height = bottom + 20 + 17 * len(notes)
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
+            "<style>text{font-family:ui-monospace,Menlo,Consolas,monospace;fill:#24292f}.t{font-size:14px;font-weight:600}"
+            ".s{font-size:12px;fill:#57606a}.h{font-size:12px;text-anchor:middle;fill:#57606a}.a,.l{font-size:11px;text-anchor:end;fill:#57606a}"
+            ".b{font-size:11px;fill:#57606a}.c{font-size:12px;text-anchor:middle}rect{stroke:#ffffff;stroke-width:1}.e{fill:#eaeef2}</style>",
+            f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+            f'<text x="{MARGIN}" y="26" class="t">{html.escape(picture.title)}</text>',
+            f'<text x="{MARGIN}" y="46" class="s">{html.escape(picture.subtitle)}</text>',
+            *parts,
+            *(f'<text x="{MARGIN}" y="{bottom + 26 + 17 * i}" class="s">{html.escape(line)}</text>' for i, line in enumerate(notes)),
+            "</svg>",
+        ]
+    )
