@@ -12,6 +12,7 @@ from smemsim.arithmetic.dot import cut, f32_toward_zero
 from smemsim.arithmetic.multiply import Factors, has_specials, multiply
 from smemsim.arithmetic.values import element_value
 from smemsim.spec.formats import element_format
+from strategies import examples
 
 
 def wgmma_bf16(a, b, c):
@@ -145,7 +146,7 @@ def convert(value, dtype):
 
 
 @pytest.mark.parametrize(("a_type", "b_type", "d_type"), TYPES)
-@settings(max_examples=120)
+@examples(120)
 @given(st.data())
 def test_sums_of_every_type_are_exact_and_converted_once(a_type, b_type, d_type, data):
     k = data.draw(st.integers(1, 8))

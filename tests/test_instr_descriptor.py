@@ -14,6 +14,7 @@ from smemsim.cli import main
 from smemsim.descriptors.instr_problems import kinds_that_fit
 from smemsim.spec.instr_descriptor import MAX_SHIFTS
 from smemsim.spec.tcgen05 import KINDS, SCALE_TYPES_OF_BLOCK, SHAPES, scale_modes, shapes_of
+from strategies import examples
 
 # fmt: off
 # Published and compiled words: kind, word, what they mean. Triton's lit tests, CuTe DSL and Triton kernels compiled for sm_100a, unit tests.
@@ -186,6 +187,7 @@ def test_a_shape_is_legal_exactly_when_the_table_has_it(kind):
             assert bool(found) != legal, (cg, ws, sparse, m, n)
 
 
+@examples(200)
 @given(st.sampled_from(sorted(KINDS)), st.integers(0, 2**32 - 1))
 def test_every_word_decodes_under_every_kind_and_says_what_is_wrong_with_it(kind, word):
     d = InstrDescriptor.decode(word, kind=kind)

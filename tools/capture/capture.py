@@ -43,6 +43,8 @@ from bench import (
     settings,
     trim,
 )
+from blackwell import check as blackwell_check
+from blackwell import suites as blackwell_suites
 from wgmma_kernels import TYPES, WINDOW_BEGIN, WINDOW_END, Variant
 
 FILL = -1  # of elements
@@ -610,7 +612,7 @@ TMA_SUITES = (
     "tma_store_traps",
     "tma_values",
 )
-BLACKWELL_KERNELS = ("tma_probes", "value_probe")
+BLACKWELL_KERNELS = ("tma_probes", "value_probe", "transfer_probe")
 SUITES: dict[str, Callable[[Bench, pathlib.Path], None]] = {
     f.__name__: f
     for f in (
@@ -645,6 +647,7 @@ def main() -> None:
     parser.add_argument("--arch", default=settings.arch, choices=("sm_90a", "sm_100a", "sm_103a"))
     parser.add_argument("--out", type=pathlib.Path, help="default: golden/ARCH")
     parser.add_argument("--more", type=int, default=1, help="encode calls, whole wgmma: this many times as many")
+    parser.add_argument("--harness-check", action="store_true", help="on Hopper: run the Blackwell kit's harness on wgmma")
     parser.add_argument("--build", action="store_true", help="compile the kernels and stop")
     parser.add_argument("--risky", nargs=2, metavar=("WHAT", "FILE"), help=argparse.SUPPRESS)
     parser.add_argument("suite", nargs="*", help=f"of: {' '.join(SUITES)} (default: all)")
@@ -653,7 +656,11 @@ def main() -> None:
     if settings.arch != "sm_90a":
         for name in [name for name in KERNELS if name not in BLACKWELL_KERNELS]:
             del KERNELS[name]
-    available = SUITES if settings.arch == "sm_90a" else TMA_SUITES
+        KERNELS.update(blackwell_suites.MODULES)
+        SUITES.update(blackwell_suites.SUITES)
+    available = SUITES if settings.arch == "sm_90a" else (*TMA_SUITES, *blackwell_suites.ALSO, *blackwell_suites.SUITES)
+    if arguments.harness_check:
+        sys.exit(blackwell_check.run())
     if settings.arch == "sm_90a" and not arguments.risky:
         mma_suites.register()
     if arguments.build:

@@ -31,14 +31,14 @@ def parts(bits, exponent_bits, fraction_bits):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def span(numbers, powers):  # type: ignore[no-untyped-def]
-    """(lowest, highest) power of two among the numbers that are not zero; (0, 0) if all are."""
+def span(numbers, values):  # type: ignore[no-untyped-def]
+    """(lowest, highest) of the values whose numbers are not zero; (0, 0) if all are."""
     low, high, some = 0, 0, False
     for i in range(numbers.shape[0]):
         for j in range(numbers.shape[1]):
             if numbers[i, j] != 0:
-                low = min(low, powers[i, j]) if some else powers[i, j]
-                high = max(high, powers[i, j]) if some else powers[i, j]
+                low = min(low, values[i, j]) if some else values[i, j]
+                high = max(high, values[i, j]) if some else values[i, j]
                 some = True
     return low, high
 
@@ -49,27 +49,35 @@ def float_tile(a, b, c, index, kept_bits, exponent_bits, fraction_bits, to_neare
 
     `certain` is where no datapath that keeps `kept_bits` below its largest term can come to anything else.
     """
-    a_low, a_high = span(a[0], a[1])
-    b_low, b_high = span(b[0], b[1])
-    c_low, c_high = span(c[0], c[1])
-    low = min(a_low + b_low, c_low)
-    limbs = np.zeros((max(a_high + b_high, c_high) - low) // 32 + 4, np.int64)
+    low = min(span(a[0], a[1])[0] + span(b[0], b[1])[0], span(c[0], c[1])[0])
+    # No sum reaches 2^high: a number of exponent e is below 2^(e + 1), a product of two below 2^(e + f + 2).
+    high = max(span(a[0], a[2])[1] + span(b[0], b[2])[1] + 2, span(c[0], c[2])[1] + 1) + 8
+    narrow = index.shape[1] < 128 and high - low < 63  # then one 64-bit integer holds every sum
+    limbs = np.zeros(2 if narrow else (high - low) // 32 + 3, np.int64)
     for m in range(d.shape[0]):
         for n in range(d.shape[1]):
-            limbs[:] = 0
-            some, top, bottom = c[0][m, n] != 0, c[2][m, n], c[1][m, n]
-            if some:
+            some, top, bottom, total = c[0][m, n] != 0, c[2][m, n], c[1][m, n], 0
+            if not narrow:
+                limbs[:] = 0
+            if some and narrow:
+                total = c[0][m, n] << (c[1][m, n] - low)
+            elif some:
                 add_at(limbs, c[0][m, n], c[1][m, n] - low)
             for s in range(index.shape[1]):
                 k = index[m, s]
                 number = a[0][m, s] * b[0][n, k]
                 if number != 0:
                     power = a[1][m, s] + b[1][n, k]
-                    add_at(limbs, number, power - low)
+                    if narrow:
+                        total += number << (power - low)
+                    else:
+                        add_at(limbs, number, power - low)
                     most = a[2][m, s] + b[2][n, k]
                     top = max(top, most) if some else most
                     bottom = min(bottom, power) if some else power
                     some = True
+            if narrow:
+                limbs[0], limbs[1] = total & 0xFFFFFFFF, total >> 32
             d[m, n], exact = round_accumulator(limbs, low, exponent_bits, fraction_bits, to_nearest)
             certain[m, n] = exact and (not some or top - bottom <= kept_bits)
 
