@@ -45,6 +45,7 @@ def test_the_description_of_the_format_has_every_kind_and_every_array():
         names = {name.removesuffix("_start") for name in about["arrays"]}
         if about["kind"] == "reference_gemm":
             names = {re.sub("^([ab])_.*", r"\1_NAME", name) for name in names}
+        names = {re.sub("^image_.*", "image_NAME", name) for name in names}
         assert names <= told, (folder.name, names - told)
         assert set(KINDS[about["kind"]].columns) <= set(about["arrays"])
 
@@ -57,18 +58,51 @@ def test_the_description_of_the_format_has_every_kind_and_every_array():
     [("wgmma_operands", 4000), ("tma_loads", 6000), ("tma_stores", 4000), ("tma_wgmma", 1000), ("wgmma_reserved_bits", 300), ("wgmma_window", 100),
      ("tma_loads_far", 100), ("tma_load_traps", 100), ("tma_store_traps", 100), ("reference_gemm", 40),
      ("tma_interleave", 3000), ("tma_mode_traps", 700), ("tma_edited", 1500), ("tma_reductions", 2000), ("tensormap_replace", 4800),
+     ("wgmma_f32", 280), ("wgmma_f16", 170), ("wgmma_s32", 190), ("wgmma_sparse", 330), ("wgmma_metadata", 480),
      ("bulk_copies", 1900), ("bulk_reductions", 2000), ("multicast", 3000), ("encode_im2col_wide", 9000)],
 )  # fmt: skip
 def test_a_suite_has_many_cases_and_none_twice(name, least):
     suite = load_suite(SM90 / name)
     assert len(suite) >= least
-    if name.startswith("wgmma"):
-        a = suite.arrays
-        distinct = {
-            tuple(str(a[c][i]) for c in ("descriptor", "operand", "dtype", "major", "sparse", "rows", "k", "window_end"))
-            for i in range(len(suite))
-        }
+    told = {
+        "wgmma_operand": ("descriptor", "operand", "dtype", "major", "sparse", "rows", "k", "window_end"),
+        "wgmma_mma": (
+            "a_descriptor",
+            "b_descriptor",
+            "dtype_a",
+            "dtype_d",
+            "n",
+            "a_block",
+            "metadata_block",
+            "c_block",
+            "image",
+            "scale_a",
+        ),
+    }.get(suite.kind, ())
+    if told:
+        distinct = {tuple(str(suite.arrays[c][i]) for c in told) for i in range(len(suite))}
         assert len(distinct) > 0.95 * len(suite)
+
+
+def test_whole_wgmmas_cover_every_operand_and_every_immediate():
+    suites = [load_suite(SM90 / f"wgmma_{name}").arrays for name in ("f32", "f16", "s32", "sparse")]
+    seen = {
+        tuple(str(a[c][i]) for c in ("dtype_a", "dtype_b", "dtype_d", "sparse", "a_source")) for a in suites for i in range(len(a["n"]))
+    }
+    pairs = [(x, x, d) for x, d in (("f16", "f16"), ("f16", "f32"), ("bf16", "f32"), ("tf32", "f32"))]
+    pairs += [(x, y, d) for x in ("e4m3", "e5m2") for y in ("e4m3", "e5m2") for d in ("f16", "f32")]
+    pairs += [(x, y, "s32") for x in ("s8", "u8") for y in ("s8", "u8")]
+    wanted = {(*types, sparse, source) for types in pairs for sparse in "01" for source in ("shared", "registers")}
+    assert wanted | {("b1", "b1", "s32", "0", source) for source in ("shared", "registers")} == seen
+    for name, values in {"trans_a": (0, 1), "trans_b": (0, 1), "scale_a": (-1, 1), "scale_b": (-1, 1), "scale_d": (0, 1), "selector": (0, 1),
+                         "satfinite": (0, 1)}.items():  # fmt: skip
+        assert {int(x) for a in suites for x in a[name]} == set(values), name
+    for a, dtype, n in (
+        (suites[0], "bf16", range(8, 257, 8)),
+        (suites[3], "bf16", range(8, 257, 8)),
+        (suites[2], "s8", (8, 16, 24, *range(32, 257, 16))),
+    ):
+        assert set(a["n"][a["dtype_a"] == dtype].tolist()) == set(n)
 
 
 def test_operand_traces_cover_the_descriptor():

@@ -112,6 +112,8 @@ def wanted() -> dict[pathlib.Path, str]:
     for name, block in (
         ("decode_call", "\n" + console(CALL) + "\n"),
         ("decode", "\n" + console(DECODE) + "\n"),
+        ("decode_instr", "\n" + console("decode 0x08A01400 --kind f16 --cta-group 1") + "\n"),
+        ("map_element", "\n" + console("map 0x08200490 --kind f16 --cta-group 2 --element 70,100") + "\n"),
         ("replay", "\n" + console("replay golden/") + "\n"),
         ("findings", "\n" + findings() + "\n"),
         ("evidence", "\n" + evidence() + "\n"),
