@@ -434,3 +434,35 @@ def test_nothing_about_an_mma_of_blackwell_says_measured():
     result, *_ = run(i, np.random.default_rng(0))
     assert "measured" not in repr(result)
     assert result.grade in (Grade.DOCUMENTED, Grade.COMPILED, Grade.INFERRED)
+
+
+def test_k_of_96_continues_in_the_next_buffer():
+    """sm_103a: a K tile of 768 fp4 is three buffers of 128-byte rows; eight MMAs of K = 96 walk it, bit 52 naming the buffer that follows.
+
+    The walk is CUTLASS's (sm103_blockscaled_mma_warpspecialized.hpp): (first 16-byte chunk, buffer it is in, buffer that LBO names).
+    """
+    walk = [(0, 0, 0), (3, 0, 0), (6, 0, 1), (1, 1, 1), (4, 1, 1), (7, 1, 2), (2, 2, 2), (5, 2, 2)]
+    shared, tensor = memories(1, "sm_103a")
+    rng = np.random.default_rng(12)
+    a, b = numbers(rng, (128, 768), "e2m1"), numbers(rng, (32, 768), "e2m1")
+    bases = {"a": [0x2000 * (i + 1) * 2 for i in range(3)], "b": [0x10000 + 0x1000 * i for i in range(3)]}
+    for values, at in ((a, bases["a"]), (b, bases["b"])):
+        for i, base in enumerate(at):
+            lay_out(shared[0], values[:, 256 * i : 256 * (i + 1)], "e2m1", "K", "128B", base, arch="sm_103a")
+    i = InstrDescriptor(kind="mxf4", m=128, n=32, k=96)
+    tensor[0].write_cells(np.arange(128)[:, None], np.arange(400, 432), np.uint32(0x7F7F7F7F), "scales of 1")
+    for step, (chunk, first, following) in enumerate(walk):
+        words = [
+            smemsim.SmemDescriptor(
+                arch="sm_103a", start_address=at[first] + 16 * chunk, leading_byte_offset=at[following], stride_byte_offset=1024,
+                swizzle="128B", lbo_mode=1,
+            )
+            for at in (bases["a"], bases["b"])
+        ]  # fmt: skip
+        result = tcgen05_mma(
+            tensor[0], 0, *words, i, shared=shared[0], enable_input_d=step > 0, scale_a=400, scale_b=416, scale_vec="block32"
+        )
+        assert [t.a.value for t in result.terms(77, 5)] == a[77, 96 * step : 96 * step + 96].tolist()
+        assert [t.b.value for t in result.terms(77, 5)] == b[5, 96 * step : 96 * step + 96].tolist()
+    assert (result.d.view(np.float32) == a @ b.T).all()
+    assert result.grade is Grade.INFERRED
