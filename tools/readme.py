@@ -92,7 +92,7 @@ def findings() -> str:
 
 def suites() -> str:
     rows = []
-    for path in sorted((ROOT / "golden").rglob("manifest.json")):
+    for path in sorted((ROOT / "golden" / "sm_90a").rglob("manifest.json")):
         manifest = json.loads(path.read_text())
         rows.append(f"| `{manifest['suite']}` | {manifest['cases']:,} | {manifest['title']} |")
     return "\n".join(rows)

@@ -53,5 +53,7 @@ def replay(ctx: click.Context, paths: tuple[pathlib.Path, ...], case: int | None
         click.echo(json.dumps({"same": all(r.same for r in reports), "suites": [r.as_dict() for r in reports]}, indent=1))
     else:
         verdict = "no difference" if not differing else f"{differing:,} cases differ"
-        click.echo(f"{len(reports)} traces, {cases:,} cases, {values:,} values: {verdict}")
+        compiled = sum(r.compiled for r in reports)
+        origin = f" ({compiled} of them compiled, not silicon)" if compiled else ""
+        click.echo(f"{len(reports)} traces{origin}, {cases:,} cases, {values:,} values: {verdict}")
     ctx.exit(1 if differing else 3 if unmodelled else 0)

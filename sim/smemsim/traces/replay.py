@@ -40,6 +40,11 @@ class SuiteReport:
     unmodelled: tuple[tuple[int, str], ...]
 
     @property
+    def compiled(self) -> bool:
+        """Do the cases come from a compiler, not from silicon?"""
+        return "compiler" in self.suite.manifest["device"]
+
+    @property
     def same(self) -> bool:
         """Everything was compared and nothing differs."""
         return self.differing == 0 and not self.unmodelled
