@@ -199,6 +199,59 @@ def test_scale_factors_multiply_their_blocks(codes, scales, block):
     ] == [convert(Fraction(sum(element_value(x, "e2m1") for x in codes)), "f32")] * 2
 
 
+def truncated(a, b, c, types, *, kept=25, zero=-133, factors=(1, 1)):
+    """The published datapath of tcgen05 and wgmma in fractions: terms cut toward zero `kept` bits below the largest, zeros counting with `zero`."""
+    exponents, terms = [], []
+    for x, y in [*zip(a, b, strict=True), (c, None)]:
+        pair = [(x, types[0] if y is not None else types[2]), *([(y, types[1])] if y is not None else [])]
+        value = Fraction(1)
+        top = 0
+        for bits, dtype in pair:
+            fmt = element_format(dtype)
+            field = bits >> fmt.dropped_bits >> fmt.fraction_bits & ((1 << fmt.exponent_bits) - 1)
+            top += max(field, 1) - ((1 << fmt.exponent_bits - 1) - 1)
+            value *= element_value(bits >> fmt.dropped_bits << fmt.dropped_bits, dtype)
+        terms.append(value)
+        exponents.append(top if value else zero)
+    unit = Fraction(2) ** (max(exponents) - kept)
+    return convert(sum((int(t / unit) * unit for t in terms), Fraction(0)), types[2])
+
+
+@pytest.mark.parametrize("types", [("bf16", "bf16", "f32"), ("tf32", "tf32", "f32"), ("f16", "f16", "f16"), ("e4m3", "e5m2", "f32")])
+@examples(250)
+@given(st.data())
+def test_what_is_certain_is_what_the_published_datapath_computes(types, data):
+    """Exponents are drawn close together, or near the smallest, where zeros cut; with few fraction bits, so that much is certain."""
+
+    def draw(dtype):
+        fmt = element_format(dtype)
+        low = data.draw(st.sampled_from([1, (1 << fmt.exponent_bits - 1) - 4]))
+        field = data.draw(st.integers(max(low - 1, 0), low + 6))
+        fraction = data.draw(st.integers(0, 3)) << data.draw(st.integers(0, fmt.fraction_bits)) & ((1 << fmt.fraction_bits) - 1)
+        bits = (data.draw(st.booleans()) << fmt.exponent_bits | field) << fmt.fraction_bits | fraction
+        return 0 if data.draw(st.integers(0, 5)) == 0 else bits << fmt.dropped_bits
+
+    k = data.draw(st.integers(1, 6))
+    a, b, c = [draw(types[0]) for _ in range(k)], [draw(types[1]) for _ in range(k)], draw(types[2])
+    arrays = [np.array([x], np.uint32) for x in (a, b)]
+    named = dict(zip(("a_type", "b_type", "d_type"), types, strict=True))
+    d, certain = multiply(*arrays, np.array([[c]], np.uint32), instruction="tcgen05", **named)
+    if certain[0, 0]:
+        assert int(d[0, 0]) == truncated(a, b, c, types)
+
+
+def test_tiny_terms_beside_zeros_are_not_certain():
+    """2^-149 - 2^-158 + two times 2^-159: exact is 2^-149, and silicon cuts the small ones off beside the zero of C."""
+    a = np.array([[0x0001, 0x2000, 0x2000, 0x8000 | 0x2080]], np.uint16)
+    b = np.array([[0x3F80, 0x1000, 0x1000, 0x1000]], np.uint16)
+    d, certain = multiply(a, b, np.zeros((1, 1), np.uint32), instruction="tcgen05", a_type="bf16", b_type="bf16", d_type="f32")
+    assert not certain[0, 0]
+    ones = np.array([[0x8000]], np.uint16), np.array([[0x3F80]], np.uint16)
+    for c, sure in ((0x80000000, False), (0, True)):
+        d, certain = multiply(*ones, np.array([[c]], np.uint32), instruction="tcgen05", a_type="bf16", b_type="bf16", d_type="f32")
+        assert (int(d[0, 0]), bool(certain[0, 0])) == (0, sure)  # -0 and -0: +0 on Hopper, unknown here
+
+
 def test_an_element_is_certain_only_where_no_datapath_can_drop_a_bit():
     def run(values, instruction="tcgen05", a_type="f16"):
         a, b = np.array([values], np.float16).view(np.uint16), np.full((1, len(values)), 0x3C00, np.uint16)

@@ -42,12 +42,33 @@ def test_people_see_layout_lanes_and_grade(snapshot):
 
 def test_an_element_its_cell_and_its_register_name_one_another():
     by_element = json.loads(run("0x04200490 --kind f16 --element 20,3 --json").stdout)
-    assert (by_element["lane"], by_element["column"], by_element["taddr"]) == (36, 3, "0x00240003")
+    assert by_element["element"] == {"m": 20, "n": 3, "cta": 0, "lane": 36, "column": 3, "taddr": "0x00240003"}
+    assert (by_element["of"]["layout"], by_element["of"]["grade"], by_element["of"]["d_type"]) == ("F", "compiled", "f32")
     assert json.loads(run("0x04200490 --kind f16 --cell 36,3 --json").stdout) == by_element
-    for form, r in by_element["ld"].items():
-        found = run(f"0x04200490 --kind f16 --register {r['warp']},{r['thread']},{r['register']} --ld {form} --json")
+    assert len(by_element["loads"]) == 4
+    for r in by_element["loads"]:
+        assert r["taddr"] == "0x00000000"
+        found = run(f"0x04200490 --kind f16 --register {r['warp']},{r['thread']},{r['register']} --ld {r['ld']} --json")
         assert json.loads(found.stdout) == by_element
-    assert "tcgen05.ld.32x32b.x128: warp 1, thread 4, register 3" in run("0x04200490 --kind f16 --element 20,3").output
+    text = run("0x04200490 --kind f16 --element 20,3").output
+    assert "tcgen05.ld.32x32b.x128 at 0x00000000: warp 1, thread 4, register 3" in text
+    assert "not measured" in text
+
+
+def test_a_packed_register_has_two_elements_and_a_pair_two_ctas():
+    both = json.loads(run("0x04100010 --kind f16 --register 1,4,3 --ld 32x32b.x32.pack::16b --json").stdout)
+    assert [(e["element"]["m"], e["element"]["n"]) for e in both] == [(20, 6), (20, 7)]
+    other = json.loads(run("0x08200490 --kind f16 --cta-group 2 --register 1,4,3,1 --ld .32x32b.x64 --json").stdout)
+    assert (other["element"]["cta"], other["element"]["m"]) == (1, 100)
+    split = run("0x08100010 --kind f16 --register 1,20,3 --ld tcgen05.ld.sync.aligned.16x32bx2.x8.b32,16")
+    assert "D[36, 19]" in split.output
+
+
+def test_what_is_wrong_with_the_word_is_said_beside_the_picture():
+    result = run("0x08200490 --kind mxf4nvf4")
+    assert result.exit_code == 1
+    assert "I603 wrong b_sf_id" in result.stderr
+    assert "layout D" in result.stdout
 
 
 def test_csv_has_a_line_for_every_element():

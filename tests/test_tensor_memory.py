@@ -12,7 +12,9 @@ from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import decompress, tcgen05_cp, tcgen05_shift
 from smemsim.machine.tmem.layout import AccumulatorLayout
 from smemsim.machine.tmem.memory import TensorMemory
+from smemsim.machine.tmem.operands import ATmemLayout, MetadataLayout
 from smemsim.machine.tmem.scales import ScaleLayout
+from smemsim.machine.tmem.whole import tmem_put, tmem_take
 from smemsim.machine.transfer import Transfer
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES
@@ -79,7 +81,7 @@ def test_allocations_never_overlap_and_come_back(steps):
             with pytest.raises(InputError, match=r"must not grow" if columns > last else r"tcgen05\.alloc blocks .* for ever"):
                 memory.alloc(columns)
             continue
-        taddr, last = memory.alloc(columns), columns
+        taddr, last = memory.alloc(columns).encode(), columns
         assert taddr == room[0]  # inferred: first fit
         held[taddr] = columns
     assert memory.allocations == held
@@ -444,7 +446,7 @@ def test_4x256b_counts_its_lanes_from_the_address(tmem):
         ({"taddr": 1 << 16}, InputError, r"lane 1; \.128x128b fills the lanes from lane 0 on"),
         ({"shape": "4x256b", "taddr": 32 << 16}, InputError, "lanes 0 to 31"),
         ({"taddr": 509}, Unmodelled, "pass column 511"),
-        ({"cta_group": 2}, InputError, r"cta_group::2 needs two of TensorMemory"),
+        ({"cta_group": 2}, InputError, r"cta_group::2 needs a pair of TensorMemory"),
         ({"cta_group": 3}, InputError, "cta_group = 3"),
         ({"shared": None}, InputError, "needs a SharedMemory"),
         ({"descriptor": 3 << 61}, Unmodelled, "layout code 3"),
@@ -517,3 +519,88 @@ def test_the_largest_tile_is_written_at_once(tmem):
     assert len(tmem.writers) == 1
     assert (tmem.cells[:, :256] == values).all()
     assert tmem.owner(127, 255, 1).where == (127, 255)
+
+
+# ---- whole matrices ----------------------------------------------------------------------------------------------------------------
+
+WHOLE = [
+    (1, AccumulatorLayout(128, 64, column=32), 32), (2, AccumulatorLayout(128, 64, 2), 32), (1, AccumulatorLayout(32, 64, ws=True), 32),
+    (1, ATmemLayout(64, "f16", ws=True, column=100), 16), (2, ATmemLayout(128, "f8f6f4", 2), 8), (1, ATmemLayout(128, "mxf4"), 4),
+    (1, ScaleLayout("A", m=128, n=64, kind="mxf4", scale_vec="2X", scale_id=2), 8),
+    (2, ScaleLayout("B", m=256, n=256, kind="mxf4nvf4", scale_vec="4X", cta_group=2, column=9), 8),
+    (1, MetadataLayout(128, "f16", selector=1, column=4), 4), (1, MetadataLayout(64, "tf32", ws=True), 4), (2, MetadataLayout(256, "mxf4", 2), 4),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("ctas", "layout", "bits"), WHOLE, ids=lambda x: type(x).__name__ if hasattr(x, "grade") else str(x))
+def test_whole_matrices_go_into_every_copy_and_come_back(ctas, layout, bits):
+    memories = [TensorMemory() for _ in range(ctas)]
+    for memory in memories:
+        memory.alloc(512, cta_group=ctas)
+        memory.write_cells(np.arange(LANES)[:, None], np.arange(512), random_cells(LANES, 512, seed=3), "before")
+    given = tuple(memories) if ctas > 1 else memories[0]
+    shape = tmem_take(given, layout).shape
+    values = np.random.default_rng(1).integers(0, 1 << bits, shape)
+    before = np.stack([memory.cells.copy() for memory in memories])
+    tmem_put(given, layout, values, label="mine")
+    for copy in range(getattr(layout, "copies", 1)):
+        assert (tmem_take(given, layout, copy=copy) == values).all()
+    changed = before ^ np.stack([memory.cells for memory in memories])
+    assert not (changed & ~covered(layout, before.shape)).any()
+    owners = {str(memories[0].owner(lane, column).writer) for lane, column in zip(*np.nonzero(changed[0]), strict=True)}
+    assert owners <= {"mine"}
+
+
+def covered(layout, shape):
+    """The bits that the layout has, by its own element(): every cell and unit is asked what it holds."""
+    mask = np.zeros(shape, np.uint32)
+    cta, lane, column = np.meshgrid(*(np.arange(n) for n in shape), indexing="ij")
+    if isinstance(layout, AccumulatorLayout):
+        mask[layout.element(cta, lane, column)[0] >= 0] = 0xFFFFFFFF
+        return mask
+    units, bits = (4, 8) if isinstance(layout, ScaleLayout) else (32, 1)
+    for unit in range(units):
+        held = layout.element(cta, lane, column, np.full_like(cta, unit))[0] >= 0
+        mask[held] |= np.uint32((1 << bits) - 1 << unit * bits)
+    return mask
+
+
+def test_what_does_not_fit_a_layout_is_a_sentence():
+    memory, layout = TensorMemory(), ATmemLayout(128, "f16")
+    memory.alloc(32)
+    for call, says in (
+        (lambda: tmem_put(memory, layout, np.zeros((128, 8), int)), r"shape \(128, 16\)"),
+        (lambda: tmem_put(memory, layout, np.full((128, 16), 1 << 16)), "16 bits"),
+        (lambda: tmem_put(memory, layout, [[1]]), "not list"),
+        (lambda: tmem_put(memory, "D", np.zeros((1, 1), int)), "AccumulatorLayout"),
+        (lambda: tmem_take((memory, memory), layout), "needs a TensorMemory"),
+        (lambda: tmem_take(memory, layout, copy=1), "1 times"),
+    ):
+        with pytest.raises(InputError, match=says):
+            call()
+
+
+def test_numpys_numbers_do_not_wrap_in_layouts():
+    assert ATmemLayout(128, "f16", column=np.uint8(250)).location(0, 15)[2] == 257
+    assert ScaleLayout("A", m=128, n=64, kind="mxf4", scale_vec="2X", column=np.uint8(254)).location(127, 0)[2] == 257
+    assert TmemAccess("16x256b", repeat=np.uint8(32), pack=True).width == 512
+    assert hash(ATmemLayout(128, "f16", column=np.array(3))) == hash(ATmemLayout(128, "f16", column=3))
+
+
+def test_an_address_is_computed_as_kernels_do_it():
+    at = TensorMemory().alloc(64)
+    assert (at + 5, at | 16 << 16) == (TmemAddress(0, 5), TmemAddress(16, 0))
+    assert str(at + 5) == "0x5 (lane 0, column 5)"
+    for layout in (layout for _, layout, _ in WHOLE):
+        assert repr(layout).endswith(str(layout.grade))
+    assert repr(TmemAccess("32x32b", 4, taddr=TmemAddress(0, 16))) == "TmemAccess('32x32b', 4, taddr=0x10)  # documented"
+
+
+def test_memories_of_two_architectures_do_not_go_together():
+    shared, tensor = SharedMemory("sm_103a"), TensorMemory("sm_100a")
+    tensor.alloc(32)
+    with pytest.raises(InputError, match="sm_100a, sm_103a"):
+        tcgen05_cp(tensor, 0, 0x40, shape="128x128b", shared=shared)
+    for shape, multicast, src_fmt in ((["x"], "", ""), ("32x128b", ["x"], ""), ("128x128b", "", ["x"])):
+        with pytest.raises(InputError):
+            tcgen05_cp(tensor, 0, 0x40, shape=shape, multicast=multicast, src_fmt=src_fmt, shared=SharedMemory("sm_100a"))

@@ -153,7 +153,7 @@ def test_registers_to_elements_of_d_and_back():
         ("32x32b", {"taddr": 16 << 16}, r"lane 16; \.32x32b begins at lane 0 of the warp's 32"),
         ("16x64b", {"taddr": 8 << 16}, r"begins at lane 0 or 16"),
         ("16x64b", {"taddr": 32 << 16}, r"lane 32.*operand\(warp\)"),
-        ("16x64b", {"pack": 1}, r"pack = 1"),
+        ("16x64b", {"pack": 2}, r"pack = 2"),
         ("16x64b", {"taddr": 600}, r"taddr = 600"),
     ],
 )

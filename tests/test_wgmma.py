@@ -120,6 +120,11 @@ def lay_out_raw(shared, raw):
         ({"shared": SharedMemory("sm_100a")}, "architecture with wgmma"),
         ({"shared": None}, "architecture with wgmma"),
         ({"b": 1.5}, "descriptor: needs"),
+        ({"a_type": np.zeros(3)}, "a_type"),
+        ({"satfinite": {}}, "satfinite"),
+        ({"scale_d": "x"}, "scale_d = 'x'"),
+        ({"sparsity_selector": 1}, "only wgmma.sp"),
+        ({"sparsity_selector": "x"}, "sparsity_selector"),
     ],
 )
 def test_what_is_no_instruction_is_a_sentence(options, says):
@@ -135,3 +140,23 @@ def test_operands_past_the_window_trap_and_infinities_are_not_guessed():
     shared.write(AT, np.full(1024, 0x7F80, np.uint16))
     with pytest.raises(Unmodelled, match="infinity"):
         wgmma(shared, 0x40, 0x40, n=8, a_type="bf16")
+
+
+def test_only_a_wgmma_has_registers():
+    for wrong in (None, smemsim.SmemDescriptor.decode(0, arch="sm_90a")):
+        with pytest.raises(InputError, match="what wgmma returned"):
+            wgmma_registers(wrong)
+
+
+def test_what_nobody_wrote_is_counted():
+    shared = SharedMemory("sm_90a")
+    shared.write(AT, np.full(64 * 16, 0x3F80, np.uint16))
+    word = smemsim.SmemDescriptor(arch="sm_90a", start_address=AT, leading_byte_offset=128, stride_byte_offset=256)
+    below = word.advance(0x4000)
+    result = wgmma(shared, word, below, n=8, a_type="bf16")
+    assert result.unwritten == {"B": 128}
+    assert "nobody wrote 128 elements of B" in repr(result)
+    assert not result.certain.any()
+    for row, k in ((64, 0), (0, 16), (-1, 0)):
+        with pytest.raises(InputError):
+            result.a[0].place(row, k)

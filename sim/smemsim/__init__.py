@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from smemsim.machine.tmem.memory import TensorMemory
     from smemsim.machine.tmem.operands import ATmemLayout, MetadataLayout
     from smemsim.machine.tmem.scales import ScaleLayout
+    from smemsim.machine.tmem.whole import tmem_put, tmem_take
     from smemsim.machine.transfer import Transfer
     from smemsim.machine.values import tma_load_bytes, tma_reduce, tma_store_bytes
     from smemsim.machine.wgmma import wgmma, wgmma_registers
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "tmem_put": "machine.tmem.whole",
+    "tmem_take": "machine.tmem.whole",
     "AccumulatorLayout": "machine.tmem.layout",
     "ATmemLayout": "machine.tmem.operands",
     "MetadataLayout": "machine.tmem.operands",
@@ -165,6 +168,8 @@ __all__ = [
     "tma_reduce",
     "tma_store",
     "tma_store_bytes",
+    "tmem_put",
+    "tmem_take",
     "wgmma",
     "wgmma_registers",
 ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from smemsim.errors import InputError
 
-__all__ = ["choice", "is_whole", "shown", "suggestion", "whole", "wholes"]
+__all__ = ["choice", "flag", "is_whole", "shown", "suggestion", "whole", "wholes"]
 
 MOST_BITS = 128  # no argument of any call is larger
 
@@ -91,4 +91,19 @@ def choice(name: str, value: Any, options: tuple[str, ...], wanted: str) -> str:
     """One of the options."""
     if isinstance(value, str) and value in options:
         return str(value)
-    raise InputError(f"{name} = {shown(value)}: needs {wanted}")
+    raise InputError(f"{name} = {shown(value)}: needs {wanted}{suggestion(value, options)}")
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False; immediates 1 and 0 count as these.
+
+    >>> flag("ws", 1), flag("ws", False)
+    (True, False)
+    """
+    if type(value) is bool:
+        return value
+    if type(value).__name__ in ("bool", "bool_") and not getattr(value, "shape", ()):
+        return bool(value)  # numpy's
+    if is_whole(value) and whole(name, value) in (0, 1):
+        return bool(whole(name, value))
+    raise InputError(f"{name} = {shown(value)}: needs True or False")

@@ -44,10 +44,11 @@ def span(numbers, values):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def float_tile(a, b, c, index, kept_bits, exponent_bits, fraction_bits, to_nearest, d, certain):  # type: ignore[no-untyped-def]
+def float_tile(a, b, c, index, kept_bits, zero_exponent, exponent_bits, fraction_bits, to_nearest, d, certain):  # type: ignore[no-untyped-def]
     """d[m, n] = sum over s of a[m, s] * b[n, index[m, s]], plus c[m, n]; a, b, c are triples from `parts`.
 
-    `certain` is where no datapath that keeps `kept_bits` below its largest term can come to anything else.
+    `certain` is where no datapath that keeps `kept_bits` below its largest term, zeros counting with `zero_exponent`, can come to anything
+    else.
     """
     low = min(span(a[0], a[1])[0] + span(b[0], b[1])[0], span(c[0], c[1])[0])
     # No sum reaches 2^high: a number of exponent e is below 2^(e + 1), a product of two below 2^(e + f + 2).
@@ -79,7 +80,7 @@ def float_tile(a, b, c, index, kept_bits, exponent_bits, fraction_bits, to_neare
             if narrow:
                 limbs[0], limbs[1] = total & 0xFFFFFFFF, total >> 32
             d[m, n], exact = round_accumulator(limbs, low, exponent_bits, fraction_bits, to_nearest)
-            certain[m, n] = exact and (not some or top - bottom <= kept_bits)
+            certain[m, n] = exact and (not some or max(top, zero_exponent) - bottom <= kept_bits)
 
 
 @compiled

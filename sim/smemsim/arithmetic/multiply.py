@@ -12,7 +12,7 @@ import numpy as np
 
 from smemsim.arguments import choice
 from smemsim.errors import InputError, Unmodelled
-from smemsim.spec.formats import FORMATS, ElementFormat, element_format
+from smemsim.spec.formats import FORMATS, SCALE_BIAS, SCALE_MAGNITUDE, ElementFormat, element_format
 from smemsim.spec.mma_arithmetic import (
     HOPPER_FP8_KEPT_BITS,
     HOPPER_FP8_KEPT_FRACTION,
@@ -20,6 +20,7 @@ from smemsim.spec.mma_arithmetic import (
     KEPT_FRACTION,
     TO_NEAREST,
     WGMMA_BF16_F32,
+    ZERO_EXPONENT,
 )
 
 __all__ = ["Factors", "has_specials", "multiply", "nothing_special"]
@@ -27,12 +28,12 @@ __all__ = ["Factors", "has_specials", "multiply", "nothing_special"]
 
 @dataclasses.dataclass(frozen=True)
 class Factors:
-    """Scale factors of A (M, K / block) and B (N, K / block): raw bits of `dtype`, each for `block` elements of K."""
+    """Scale factors of A (M, factors) and B (N, factors): raw bits of `dtype`, each for `k_per_factor` elements of K (logical ones)."""
 
     a: np.ndarray
     b: np.ndarray
     dtype: str
-    block: int
+    k_per_factor: int
 
 
 def multiply(
@@ -57,8 +58,8 @@ def multiply(
     the K that each element of a sparse A meets; without it S is K. Integers wrap, or clamp with `saturate`; b1 counts common bits of words.
 
     Raises Unmodelled for infinities and NaNs, InputError for shapes that do not fit. Certain are elements that no datapath known to us can
-    compute otherwise: no term has bits that it drops beside the largest term, and the sum needs no rounding. All elements of dense wgmma
-    bf16 with f32 are (measured: trace reference_gemm).
+    compute otherwise: no term has bits that it drops beside the largest one or beside a zero, and the sum needs no rounding. All elements of
+    dense wgmma bf16 with f32 are (measured: trace reference_gemm).
 
     >>> one = np.full((8, 16), 0x3F80, np.uint16)
     >>> d, certain = multiply(one, one, np.zeros((8, 8), np.uint32), instruction="tcgen05", a_type="bf16", b_type="bf16", d_type="f32")
@@ -91,16 +92,43 @@ def multiply(
     if factors is not None:
         _scale(split[0], factors.a, factors, where)
         _scale(split[1], factors.b, factors, np.broadcast_to(np.arange(b.shape[1]), b.shape))
+    zeros = None if instruction == "wgmma" else _negative_zeros((a, b, c), formats, where, negate_a != negate_b)
     split[2] = (split[2][0], split[2][1] - scale_c, split[2][2] - scale_c)
     result, narrow = formats[2], instruction == "wgmma" and formats[0].bits == 8
     kept, fraction = (HOPPER_FP8_KEPT_BITS, HOPPER_FP8_KEPT_FRACTION) if narrow else (KEPT_BITS, KEPT_FRACTION)
     to_nearest = result.name in TO_NEAREST
     exact_loops.float_tile(
-        split[0], split[1], split[2], np.ascontiguousarray(where), kept, result.exponent_bits, result.fraction_bits, to_nearest, d, certain
+        split[0],
+        split[1],
+        split[2],
+        np.ascontiguousarray(where),
+        kept,
+        ZERO_EXPONENT,
+        result.exponent_bits,
+        result.fraction_bits,
+        to_nearest,
+        d,
+        certain,
     )
+    if zeros is not None:
+        certain &= ~zeros
+    if scale_c:  # what becomes of a C that is too small once it is divided is in no document
+        certain &= (split[2][0] == 0) | (split[2][1] >= 2 - (1 << result.exponent_bits - 1) - result.fraction_bits)
     if fraction < result.fraction_bits:
         certain &= d & ((1 << result.fraction_bits - fraction) - 1) == 0
     return d.astype(np.uint16 if result.bits == 16 else np.uint32), certain
+
+
+def _negative_zeros(operands: tuple[np.ndarray, ...], formats: list[ElementFormat], index: np.ndarray, flip: bool) -> np.ndarray:
+    """Where every product and C is a negative zero: wgmma makes +0 of that (measured), of tcgen05 it is not known. C is +0 where none is added."""
+    magnitudes = [x & ((1 << f.bits - 1) - 1) >> f.dropped_bits << f.dropped_bits for x, f in zip(operands, formats, strict=True)]
+    signs = [x >> (f.bits - 1) & 1 == 1 for x, f in zip(operands, formats, strict=True)]
+    found: np.ndarray = (magnitudes[2] == 0) & signs[2]
+    for m, n in np.argwhere(found):
+        k = index[m]
+        products = (magnitudes[0][m] == 0) | (magnitudes[1][n, k] == 0)
+        found[m, n] = products.all() and ((signs[0][m] != signs[1][n, k]) != flip).all()
+    return found
 
 
 def has_specials(bits: np.ndarray, fmt: ElementFormat) -> np.ndarray:
@@ -142,11 +170,11 @@ def _scale(parts: Parts, bits: np.ndarray, factors: Factors, index: np.ndarray) 
     fmt = element_format(factors.dtype)
     nothing_special("a scale factor", bits, fmt)
     if fmt.fraction_bits:
-        numbers, powers, exponents = _parts(bits & 0x7F, fmt)  # its sign bit is ignored
+        numbers, powers, exponents = _parts(bits & SCALE_MAGNITUDE, fmt)
     else:  # a power of two, also for 0
-        powers = exponents = bits.astype(np.int64) - 127
+        powers = exponents = bits.astype(np.int64) - SCALE_BIAS
         numbers = np.ones_like(powers)
-    block = np.arange(len(bits))[:, None], index // factors.block
+    block = np.arange(len(bits))[:, None], index // factors.k_per_factor
     parts[0][...] *= numbers[block]
     parts[1][...] += powers[block]
     parts[2][...] += exponents[block]

@@ -10,7 +10,7 @@ import numpy as np
 from smemsim.arguments import whole
 from smemsim.arithmetic.dot import exponent, significand
 from smemsim.errors import InputError
-from smemsim.spec.formats import element_format
+from smemsim.spec.formats import SCALE_BIAS, SCALE_MAGNITUDE, element_format
 
 __all__ = ["element_value"]
 
@@ -36,9 +36,9 @@ def element_value(bits: Any, dtype: Any) -> Fraction | float:
             return float("-inf") if word >> (fmt.bits - 1) else float("inf")
         return float("nan")
     if not fmt.fraction_bits:
-        return Fraction(2) ** (word - 127)
+        return Fraction(2) ** (word - SCALE_BIAS)
     if fmt.name == "ue4m3":
-        word &= 0x7F
+        word &= SCALE_MAGNITUDE
     number = word >> fmt.dropped_bits
     scale = exponent(number, fmt.exponent_bits, fmt.fraction_bits) - fmt.fraction_bits
     return significand(number, fmt.exponent_bits, fmt.fraction_bits) * Fraction(2) ** scale

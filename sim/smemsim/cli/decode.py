@@ -56,7 +56,7 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
         if foreign := strangers(ctx, (*of_operand, *of_instruction)):
             raise InputError(f"{foreign}: of a descriptor's operand or instruction; a tensor map takes --arch and --json")
         ctx.exit(_decode_maps(read, arch, as_json))
-    number = parse_word(read.text)
+    number = parse_word(read.text, bits=64 if kind is None else 32)
     instruction = {name: context.pop(name) for name in _INSTRUCTION}
     if kind is not None:
         if foreign := strangers(ctx, of_operand):

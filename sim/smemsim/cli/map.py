@@ -107,7 +107,7 @@ def map_command(
         if read.note:
             click.echo(f"smemsim: {read.note}", err=True)
         _map_transfer(ctx, read.maps[0], arch, form, lines, **{name: given[name] for name in _TRANSFER})
-    word = parse_word(read.text)
+    word = parse_word(read.text, bits=64 if given["kind"] is None else 32)
     if foreign := strangers(ctx, _TRANSFER):
         raise InputError(f"{foreign}: of a tensor map's transfer; {read.text} is a descriptor")
     instruction = {name: given.pop(name) for name in ACCUMULATOR}
@@ -116,8 +116,7 @@ def map_command(
             raise InputError(
                 f"{foreign}: not of an instruction's D (--kind), which takes {', '.join(f'--{_dashed(n)}' for n in ACCUMULATOR[1:])}"
             )
-        map_accumulator(word, form, **instruction)
-        return
+        ctx.exit(map_accumulator(word, form, **instruction))
     if foreign := strangers(ctx, ACCUMULATOR):
         raise InputError(f"{foreign}: of an instruction's D; say which kind of instruction with --kind")
     operand = {"arch": arch, **{name: value for name, value in given.items() if name not in _TRANSFER}}

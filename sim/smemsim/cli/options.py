@@ -29,8 +29,8 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def parse_word(text: str) -> int:
-    """A descriptor word as people paste it: 0x…, 0b…, decimal, hex digits alone, with _ or ' or L suffixes.
+def parse_word(text: str, bits: int = 64) -> int:
+    """A descriptor word as people paste it: 0x…, 0b…, decimal, 16 hex digits alone, with _ or ' or L suffixes.
 
     >>> hex(parse_word("0x4000'4040'0001'0040ULL")), hex(parse_word("4000404000010040")), parse_word("-1")
     ('0x4000404000010040', '0x4000404000010040', -1)
@@ -40,11 +40,9 @@ def parse_word(text: str) -> int:
         return int(cleaned, 16 if len(cleaned) == 16 and not cleaned.startswith(("0x", "0b", "-")) else 0)
     except ValueError:
         if {".", "/"} & set(cleaned) and " " not in cleaned and len(text) < 200:
-            raise InputError(f"{text!r}: no such file, and not a 64-bit word") from None
-        raise InputError(
-            f"{shown(text)} is not a 64-bit word; write it as 0x…, as 16 hex digits, or in decimal (a tensor map: 256 hex digits, an encode call, "
-            "or a file)"
-        ) from None
+            raise InputError(f"{text!r}: no such file, and not a {bits}-bit word") from None
+        digits, maps = ("as 16 hex digits, ", " (a tensor map: 256 hex digits, an encode call, or a file)") if bits == 64 else ("", "")
+        raise InputError(f"{shown(text)} is not a {bits}-bit word; write it as 0x…, {digits}or in decimal{maps}") from None
 
 
 def parse_numbers(name: str, text: str, wanted: str) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from smemsim.arguments import choice, shown, whole
+from smemsim.arguments import choice, flag, shown, whole
 from smemsim.errors import InputError
 from smemsim.spec.findings import Finding
 from smemsim.spec.instr_descriptor import MAX_SHIFTS, SCALE_TYPES
@@ -26,7 +26,7 @@ class InstrDescriptor:
         kinds mxf8f6f4, mxf4, mxf4nvf4  K  A's scale id  M>>7 - scale_type N>>3 transpose B A negate B A b_type a_type - B's scale id - sparsity -
 
     M and N are those of the instruction, of both CTAs together with `.cta_group::2`. Two descriptors are equal when their kinds and words
-    are. Documented: PTX ISA 9.7.16.4.2 (tables 42 to 44), not measured; compilers emit the words in the trace `compiled/`.
+    are. Documented: PTX ISA 9.7.16.4.2 (tables 42 to 44), not measured; compilers emit the words under golden/compiled.
 
     >>> i = InstrDescriptor.decode(0x08200490, kind="f16")
     >>> i
@@ -75,11 +75,11 @@ class InstrDescriptor:
         given: dict[str, Any] = {
             "transpose_a": _MAJORS.index(choice("a_major", a_major, _MAJORS, "'K' or 'MN'")),
             "transpose_b": _MAJORS.index(choice("b_major", b_major, _MAJORS, "'K' or 'MN'")),
-            "negate_a": int(bool(negate_a)),
-            "negate_b": int(bool(negate_b)),
-            "sparsity": int(bool(sparsity)),
+            "negate_a": int(flag("negate_a", negate_a)),
+            "negate_b": int(flag("negate_b", negate_b)),
+            "sparsity": int(flag("sparsity", sparsity)),
             "sparsity_selector": whole("sparsity_selector", sparsity_selector),
-            "saturate": int(bool(saturate)),
+            "saturate": int(flag("saturate", saturate)),
             "a_sf_id": whole("a_sf_id", a_sf_id),
             "b_sf_id": whole("b_sf_id", b_sf_id),
         }
@@ -106,7 +106,8 @@ class InstrDescriptor:
             if name in row.word.fields:
                 values[name] = value
             elif value:
-                raise InputError(f"{name.replace('transpose', 'major')}: the instruction descriptor of kind {row.name} has no such field")
+                field = f"{name[-1]}_major" if name.startswith("transpose") else name
+                raise InputError(f"{field}: the instruction descriptor of kind {row.name} has no such field")
         object.__setattr__(self, "kind", row.name)
         object.__setattr__(self, "word", row.word.encode(**values))
 

@@ -85,8 +85,7 @@ def find_problems(d: InstrDescriptor, context: Mapping[str, Any]) -> list[Findin
         for rule in INSTR_RULES
         for finding in rule.check(d, c)
     ]
-    serious = any(f.severity in _SERIOUS for f in found)
-    if serious and (others := kinds_that_fit(d.word)) and d.kind not in others:
+    if (others := kinds_that_fit(d.word)) and d.kind not in others:
         listed = " and ".join(f"kind {name}" for name in others)
         found.append(_finding("I603", "kind", f"{d.word:#010x} is no sound word of kind {d.kind}, and is one of {listed}",
                               f"read as {others[0]}: {InstrDescriptor.decode(d.word, kind=others[0])!r}", "PTX ISA 9.7.16.4.2", Severity.NOTE))  # fmt: skip
@@ -181,13 +180,15 @@ def shape(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     where = f" with {where}" if where else ""
     sparse = "sparse " if d.sparsity else ""
     possible = sorted({m for row in rows for m in row.m})
+    if d.n == 0:
+        yield _finding("I601", "n", "N = 0: no instruction has that", "write N >> 3")
     if d.m not in possible:
         yield _finding("I601", "m", f"M = {d.m}{where}: {sparse}kind {d.kind} has M {_listed(possible)} there" if where else
                        f"M = {d.m}: {sparse}kind {d.kind} has M {_listed(possible)}", f"write one of these, >> {d.table.fields['m'].shift}")  # fmt: skip
         return
     rows = tuple(row for row in rows if d.m in row.m)
     fitting = [row for row in rows if d.n in row.n]
-    if not fitting:
+    if not fitting and d.n:
         ranges = " or ".join(dict.fromkeys(_range(row.n) for row in rows))
         yield _finding(
             "I601", "n", f"N = {d.n} with M = {d.m}{where}: {sparse}kind {d.kind} has N {ranges} there", "write one of these, >> 3"
@@ -272,12 +273,12 @@ def majors(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
 
 @_rule("PTX ISA 9.7.16.3, table 52")
 def transposed_bytes(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
-    """An MN-major B of 8-bit types has N in steps of 16, from 32 for a pair."""
-    if d.b_major != "MN" or d.b_type == "invalid" or element_format(d.b_type).bits > 8:
+    """An MN-major B of 8-bit types has N in steps of 16, of 32 for a pair."""
+    if d.b_major != "MN" or d.b_type == "invalid" or element_format(d.b_type).bits != 8:
         return
-    first = 32 if c.cta_group == 2 else 16
-    if d.n % 16 or d.n < first:
-        yield _finding("I601", "n", f"N = {d.n} with an MN-major {d.b_type} B: needs {first} to 256 in steps of 16", "")
+    step = 32 if c.cta_group == 2 else 16
+    if not d.n or d.n % step:
+        yield _finding("I601", "n", f"N = {d.n} with an MN-major {d.b_type} B: needs {step} to 256 in steps of {step}", "")
 
 
 @_rule("CUTLASS include/cute/arch/mma_sm100_umma.hpp", Grade.COMPILED)
@@ -345,6 +346,14 @@ def scales(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
         if (number := getattr(d, f"{side}_sf_id")) not in ids:
             yield _finding("I603", f"{side}_sf_id", f"{side}_sf_id = {number}: kind {d.kind} with {typed[0].scales} factors a row and step "
                            f"has {_listed(ids)}", "write the byte at which they begin")  # fmt: skip
+
+
+@_rule("PTX ISA 9.7.16.10.9, target notes")
+def vector_names(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
+    """.scale_vec::NX is of sm_100a; sm_103a writes .block16 or .block32."""
+    if d.row.block_scaled and c.arch == "sm_103a" and c.scale_vec in ("1X", "2X", "4X"):
+        yield _finding("I603", "scale_vec", f"scale_vec = {c.scale_vec} on sm_103a: the ISA has .scale_vec for sm_100a", "write .block16 or .block32",
+                       severity=Severity.NOTE)  # fmt: skip
 
 
 @_rule("PTX ISA 9.7.16.4.2, tables 42 to 44")

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from smemsim.arguments import whole
-from smemsim.arithmetic.multiply import Factors
+from smemsim.arithmetic.multiply import Factors, has_specials
 from smemsim.arithmetic.values import element_value
-from smemsim.errors import InputError
+from smemsim.descriptors.layout import rules_in_force, weakest
+from smemsim.descriptors.smem import SmemDescriptor
+from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.memory import Operand
 from smemsim.machine.transfer import Transfer
-from smemsim.spec.evidence import Grade
+from smemsim.spec.architectures import architecture
+from smemsim.spec.evidence import RULES, Grade
+from smemsim.spec.formats import element_format
+from smemsim.spec.mma_arithmetic import TO_NEAREST
 
-__all__ = ["Element", "MmaOperand", "MmaResult", "Term", "from_shared", "halves"]
+__all__ = ["Element", "MmaOperand", "MmaResult", "Term", "check_finite", "from_shared", "halves", "shared_grade", "used_writers"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +53,7 @@ class MmaOperand:
 
     `bits` are raw element bits, `address` is where each one is: a byte of shared memory, lane << 16 | column of tensor memory, or thread
     << 8 | register; `bit` its lowest bit in that word (0 for shared memory). `cta` has the CTA of every row. `writer` and `position` say
-    who wrote it, as in `Operand`; each CTA has its own `writers`.
+    who wrote it, as in `Operand`; each CTA has its own `writers`. `grade` is what the addresses rest on.
     """
 
     dtype: str
@@ -59,34 +64,50 @@ class MmaOperand:
     cta: np.ndarray
     writer: np.ndarray
     position: np.ndarray
-    writers: tuple[Sequence[Any], ...]
+    writers: tuple[Mapping[int, Any], ...]
+    grade: Grade
 
     def __repr__(self) -> str:
         rows, k = self.bits.shape
-        return (
-            f"<MmaOperand {rows} x {k} of {self.dtype} in {self.space} memory>"
-            if self.space != "registers"
-            else (f"<MmaOperand {rows} x {k} of {self.dtype} in registers>")
-        )
+        where = self.space if self.space == "registers" else f"{self.space} memory"
+        nobody = int(self.unwritten.sum())
+        return f"<MmaOperand {rows} x {k} of {self.dtype} in {where}{f', {nobody} elements unwritten' if nobody else ''}>"
+
+    @property
+    def unsure_rows(self) -> np.ndarray:
+        """(rows,) bool: does the row have an element that nobody wrote?"""
+        return np.asarray(self.unwritten.any(axis=1))
+
+    @property
+    def unwritten(self) -> np.ndarray:
+        """Where nobody wrote the element, (rows, k); never of registers."""
+        nobody: np.ndarray = self.writer < 0 if self.space != "registers" else np.zeros(self.bits.shape, bool)
+        return nobody
+
+    def _index(self, row: Any, k: Any) -> tuple[int, int]:
+        row, k = whole("row", row, minimum=0), whole("k", k, minimum=0)
+        if row >= self.bits.shape[0] or k >= self.bits.shape[1]:
+            raise InputError(f"row = {row}, k = {k}: the operand has {self.bits.shape[0]} rows and {self.bits.shape[1]} of K")
+        return row, k
 
     def place(self, row: int, k: int) -> str:
-        """Where an element is, in words."""
+        """Where an element is, in words; of a pair with its CTA."""
+        row, k = self._index(row, k)
         address, bit = int(self.address[row, k]), int(self.bit[row, k])
+        owner = f"CTA {int(self.cta[row])} " if len(self.writers) > 1 else ""
         if self.space == "shared":
-            return f"shared {address:#x}"
+            return f"{owner}shared {address:#x}"
         within = f" bit {bit}" if bit else ""
         if self.space == "tensor":
-            return f"tensor lane {address >> 16} column {address & 0xFFFF}{within}"
+            return f"{owner}tensor lane {address >> 16} column {address & 0xFFFF}{within}"
         return f"thread {address >> 8} register {address & 0xFF}{within}"
 
     def element(self, row: int, k: int) -> Element:
         """One element with everything that is known of it."""
-        row, k = whole("row", row, minimum=0), whole("k", k, minimum=0)
-        if row >= self.bits.shape[0] or k >= self.bits.shape[1]:
-            raise InputError(f"row = {row}, k = {k}: the operand has {self.bits.shape[0]} rows and {self.bits.shape[1]} of K")
+        row, k = self._index(row, k)
         cta, bits = int(self.cta[row]), int(self.bits[row, k])
         number = int(self.writer[row, k])
-        writer = self.writers[cta][number] if number >= 0 else None
+        writer = self.writers[cta].get(number)
         coordinate = _coordinate(writer, int(self.position[row, k]))
         return Element(row, k, cta, self.place(row, k), bits, element_value(bits, self.dtype), coordinate, writer)
 
@@ -102,7 +123,40 @@ def _coordinate(writer: Any, position: int) -> tuple[int, ...] | None:
     return None
 
 
-def from_shared(dtype: str, parts: Sequence[Operand]) -> MmaOperand:
+def used_writers(numbers: np.ndarray, writers: Sequence[Any]) -> dict[int, Any]:
+    """The writers that some element has, by their number."""
+    return {int(number): writers[number] for number in np.unique(numbers) if number >= 0}
+
+
+def shared_grade(descriptor: Any, arch: str, dtype: str, major: str, k: int, packing: str = "packed") -> Grade:
+    """What the addresses of an operand read through a descriptor rest on, bits that differ from the manual's included."""
+    d = descriptor if isinstance(descriptor, SmemDescriptor) else SmemDescriptor.decode(descriptor, arch=arch)
+    fmt, machine = element_format(dtype), architecture(arch)
+    k_bytes = -(-k // fmt.elements_per_chunk(packing)) * 16
+    rules = rules_in_force(d, machine, major=major, k_bytes=k_bytes, bits=max(fmt.bits, 4), packing=packing if fmt.bits < 8 else "packed")
+    if any(d.table.constants(d.word)):
+        rules.append(RULES["descriptor.reserved_bits"])
+    return weakest(rules, machine)
+
+
+def check_finite(name: str, operand: MmaOperand) -> None:
+    """Raise Unmodelled for an infinity or a NaN, with its place and what it is."""
+    fmt = element_format(operand.dtype)
+    if not fmt.is_float:
+        return
+    found = has_specials(operand.bits, fmt)
+    if found.any():
+        row, k = (int(i) for i in np.unravel_index(int(np.argmax(found)), found.shape))
+        element = operand.element(row, k)
+        tensor = f", tensor element {element.coordinate}" if element.coordinate is not None else ""
+        writer = "" if element.writer is None else f", written by {element.writer!r}"
+        raise Unmodelled(
+            f"{name}[{row}, {k}] = {element.bits:#x} at {element.place}{tensor}{writer}: an infinity or a NaN of {fmt.name}, whose "
+            "arithmetic is not modelled in this version"
+        )
+
+
+def from_shared(dtype: str, parts: Sequence[Operand], grade: Grade) -> MmaOperand:
     """The operand that the CTAs read through their descriptors, one part after the other along its rows."""
     rows = [len(part.bits) for part in parts]
     return MmaOperand(
@@ -114,7 +168,8 @@ def from_shared(dtype: str, parts: Sequence[Operand]) -> MmaOperand:
         np.repeat(np.arange(len(parts)), rows),
         np.concatenate([part.writer for part in parts]),
         np.concatenate([part.position for part in parts]),
-        tuple(part.writers for part in parts),
+        tuple(used_writers(part.writer, part.writers) for part in parts),
+        grade,
     )
 
 
@@ -142,12 +197,13 @@ class Term:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class MmaResult:
-    """What one wgmma or tcgen05.mma did: its operands, C (what D held, as it counts) and D, raw bits (M, N).
+    """What one wgmma or tcgen05.mma did: its operands, C (what D held; it counts times 2^-`scale_c`) and D, raw bits (M, N).
 
     `a` has one operand, or one for each band of N that reads its own copy of A. `index` (M, S) is the K of every stored element of a
     sparse A, None for a dense one; `lower` (M, S, 2) the halves of B, 16 bits each, that tf32 elements meet where metadata tears them apart.
-    `written` is False where D keeps what it held (disabled lanes). `certain` is where D's bits cannot
-    depend on how silicon rounds (see `rounding`); `grade` what the operands' addresses and D's places rest on.
+    `written` is False where D keeps what it held (disabled lanes). `certain` is where D's bits cannot depend on how silicon rounds (see
+    `rounding`) and on nothing that nobody wrote (`unwritten` counts that). `grade` is what the operands' addresses and D's places rest on,
+    `disputes` names the rows of smemsim.DISPUTES among them.
     """
 
     instruction: str
@@ -160,6 +216,9 @@ class MmaResult:
     grade: Grade
     index: np.ndarray | None = None
     _: dataclasses.KW_ONLY
+    unwritten: dict[str, int] = dataclasses.field(default_factory=dict)
+    disputes: tuple[str, ...] = ()
+    scale_c: int = 0
     factors: Factors | None = None
     negate: tuple[bool, bool] = (False, False)
     lower: np.ndarray | None = None
@@ -169,22 +228,29 @@ class MmaResult:
     def __repr__(self) -> str:
         m, n = self.d.shape
         unsure = int((~self.certain).sum())
-        rounding = f"{unsure} of {m * n} elements depend on rounding" if unsure else "D does not depend on rounding"
-        return f"<{self.instruction}: {m} x {n} {self.d_type}, addresses {self.grade}; {rounding}>"
+        parts = [f"addresses {self.grade}"]
+        parts += [f"disputed: {', '.join(self.disputes)}"] if self.disputes else []
+        parts += [f"nobody wrote {count} elements of {name}" for name, count in self.unwritten.items()]
+        parts.append(f"{unsure} of {m * n} elements of D are not certain" if unsure else "D does not depend on rounding")
+        return f"<{self.instruction}: {m} x {n} {self.d_type}; {'; '.join(parts)}>"
 
     @property
     def rounding(self) -> str:
         """What the bits of D are where they are not `certain`."""
         if self.certain.all():
             return "no element of D depends on how silicon rounds"
-        how = "to nearest even" if self.d_type == "f16" else "toward zero"
+        if self.unwritten:
+            return (
+                "D depends on " + ", ".join(f"{count} elements of {name}" for name, count in self.unwritten.items()) + " that nobody wrote"
+            )
+        how = "to nearest even" if self.d_type in TO_NEAREST else "toward zero"
         return (
             f"{int((~self.certain).sum())} elements are exact sums converted once, {how}; silicon drops low bits of some terms, so that its "
             "last bits may differ"
         )
 
     def terms(self, m: int, n: int) -> list[Term]:
-        """The terms of D[m, n] in the order of A's stored elements; C is `c[m, n]`."""
+        """The terms of D[m, n] in the order of A's stored elements; `c[m, n]` * 2^-`scale_c` is added to them."""
         rows, columns = self.d.shape
         m, n = whole("m", m, minimum=0), whole("n", n, minimum=0)
         if m >= rows or n >= columns:
@@ -212,7 +278,7 @@ class MmaResult:
         scales: list[Fraction | float] = [Fraction(1), Fraction(1)]
         if self.factors is not None:
             f = self.factors
-            scales = [element_value(int(bits[row, k // f.block]), f.dtype) for bits, row in ((f.a, a.row), (f.b, b.row))]
+            scales = [element_value(int(bits[row, k // f.k_per_factor]), f.dtype) for bits, row in ((f.a, a.row), (f.b, b.row))]
         product: Any = a.value * b.value * scales[0] * scales[1]
         if self.zero_columns is not None and self.zero_columns[b.row]:
             product = Fraction(0)

@@ -8,25 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.addressing.tcgen05 import is_lane_disabled, is_zero_column
-from smemsim.arguments import shown, whole
+from smemsim.arguments import flag
 from smemsim.arithmetic.multiply import multiply
 from smemsim.descriptors.instr import InstrDescriptor
-from smemsim.descriptors.layout import rules_in_force, weakest
 from smemsim.descriptors.smem import SmemDescriptor
-from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.memory import SharedMemory
-from smemsim.machine.product import MmaOperand, MmaResult
-from smemsim.machine.tcgen05_operands import read_a_from_tensor, read_factors, read_index, read_shared
+from smemsim.machine.product import MmaOperand, MmaResult, check_finite
+from smemsim.machine.tcgen05_checks import check_instruction, enabled, instruction, scale_of_d, zero_columns
+from smemsim.machine.tcgen05_operands import DECOMPRESSION_OF, read_a_from_tensor, read_factors, read_index, read_shared
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.layout import AccumulatorLayout
 from smemsim.machine.tmem.memory import TensorMemory
-from smemsim.spec.architectures import architecture
+from smemsim.machine.tmem.pairs import check_together, memories_of
 from smemsim.spec.evidence import RULES, Grade
-from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
-from smemsim.spec.instr_descriptor import ZERO_COLUMN_MASK
-from smemsim.spec.tensor_memory import LANES
 
 __all__ = ["TmemMma", "tcgen05_mma"]
 
@@ -75,12 +70,13 @@ def tcgen05_mma(
     descriptors and addresses hold in both. `scale_a`, `scale_b` are the addresses of the scale factors of block-scaled kinds, `scale_vec`
     "1X", "2X", "4X" (or "block16", "block32"), `metadata` that of a sparse A; `scale_input_d` divides the D that is added by 2^n.
 
-    The result has both operands with addresses and owners, `terms(m, n)`, and D. Operand addresses and places in tensor memory carry their
-    grade (`result.grade`): documented, compiled or inferred, nothing is measured on Blackwell. Sums are exact and rounded once;
-    `result.certain` says where that cannot differ from silicon.
+    The instruction is done when the call returns: there is no commit and no fence to forget here. The result has both operands with
+    addresses and owners, `terms(m, n)`, and D. Operand addresses and places in tensor memory carry their grade (`result.grade`):
+    documented, compiled or inferred, nothing is measured on Blackwell; `result.disputes` names what sources disagree about. Sums are exact
+    and rounded once; `result.certain` says where that cannot differ from silicon, and is False where D depends on what nobody wrote.
 
     Raises InputError for an instruction that does not exist, with the first rule it breaks, HardwareTrap when an operand leaves the shared
-    window, Unmodelled for what nobody knows, infinities and NaNs included.
+    window, Unmodelled for what nobody knows, infinities and NaNs included; nothing is written then.
 
     >>> from smemsim.machine.memory import SharedMemory
     >>> shared, tmem = SharedMemory("sm_100a"), TensorMemory("sm_100a")
@@ -88,32 +84,36 @@ def tcgen05_mma(
     >>> word = SmemDescriptor(arch="sm_100a", start_address=0x400, leading_byte_offset=128, stride_byte_offset=256)
     >>> result = tcgen05_mma(tmem, tmem.alloc(32), word, word, 0x08040490, kind="f16", shared=shared, enable_input_d=False)
     >>> result
-    <tcgen05.mma.cta_group::1.kind::f16: 128 x 16 f32, addresses documented; D does not depend on rounding>
+    <tcgen05.mma.cta_group::1.kind::f16: 128 x 16 f32; addresses compiled; D does not depend on rounding>
     >>> float(tmem.cells[127, :16].view(np.float32)[15]), result.terms(9, 3)[0].a.place
     (16.0, 'shared 0x510')
     """
-    i = _descriptor(idesc, kind)
-    tensor, memories = _memories(tensor_memory, TensorMemory, cta_group), _memories(shared, SharedMemory, cta_group)
-    if len({memory.arch for memory in (*tensor, *memories)}) > 1:
-        raise InputError(f"the memories are those of {', '.join(sorted({m.arch for m in (*tensor, *memories)}))}: needs one architecture")
-    a_source = "tensor" if isinstance(a, TmemAddress) else "shared"
-    _check(i, memories[0].arch, a, b, cta_group=cta_group, ws=ws, a_source=a_source, scale_vec=scale_vec)
-    _check_qualifiers(i, scale_a=scale_a, scale_b=scale_b, metadata=metadata)
-    at = TmemAddress.decode(d)
+    i = instruction(idesc, kind)
+    tensor = memories_of("tensor_memory", tensor_memory, TensorMemory, cta_group)
+    memories = memories_of("shared", shared, SharedMemory, cta_group)
+    check_together(tensor, memories, cta_group)
+    ws = flag("ws", ws)
+    at = TmemAddress.decode(d, "d")
+    check_instruction(
+        i, memories[0].arch, at, a, b, cta_group=cta_group, ws=ws, scale_vec=scale_vec, scale_a=scale_a, scale_b=scale_b, metadata=metadata
+    )
     layout = AccumulatorLayout(i.m, i.n, cta_group, ws=ws, sparse=i.sparsity, lane=at.lane, column=at.column)
     cells = _cells_of_d(layout)
-    if isinstance(a, TmemAddress):
-        a_operands = read_a_from_tensor(i, a, tensor, ws=ws)
-    else:
-        a_operands = (read_shared(i, "A", a, memories),)
+    zero = zero_columns(zero_column_mask, i, layout, ws)
+    shift = scale_of_d(i, scale_input_d, ws)
+    written = enabled(disable_output_lane, i, cells, ws)
+    a_operands = read_a_from_tensor(i, a, tensor, ws=ws) if isinstance(a, TmemAddress) else (read_shared(i, "A", a, memories),)
     b_operand = read_shared(i, "B", b, memories)
-    factors = read_factors(i, scale_a, scale_b, tensor, scale_vec=scale_vec) if i.row.block_scaled else None
-    index = read_index(i, metadata, tensor, ws=ws) if i.sparsity else None
-    zero = _zero_columns(zero_column_mask, i, ws)
-    shift = _scale_of_d(i, scale_input_d)
-    c = _read_d(i, cells, tensor) if enable_input_d else np.zeros((i.m, i.n), np.uint16 if i.d_type == "f16" else np.uint32)
+    for name, operand in (*(("A", operand) for operand in a_operands), ("B", b_operand)):
+        check_finite(name, operand)
+    factors, no_factor, factor_grade = read_factors(i, scale_a, scale_b, tensor, scale_vec=scale_vec) if i.row.block_scaled else _NOTHING
+    index, no_index, index_grade = read_index(i, metadata, tensor, ws=ws) if i.sparsity else _NOTHING
+    c, nobody = _read_d(i, cells, tensor) if flag("enable_input_d", enable_input_d) else _no_d(i)
+    for memory, where in zip(tensor, cells, strict=True):
+        memory.check_allocated(*where)
     values = np.where(zero[:, None], 0, b_operand.bits) if zero is not None else b_operand.bits
-    bands = [slice(n, n + i.n // len(a_operands)) for n in range(0, i.n, i.n // len(a_operands))]
+    width = i.n // len(a_operands)
+    bands = [slice(n, n + width) for n in range(0, i.n, width)]
     parts = [
         multiply(
             operand.bits,
@@ -132,7 +132,17 @@ def tcgen05_mma(
         )
         for operand, band in zip(a_operands, bands, strict=True)
     ]
-    written = _enabled(disable_output_lane, cta_group, cells)
+    certain = np.concatenate([part[1] for part in parts], axis=1)
+    unknown = np.concatenate([operand.unsure_rows[:, None] | np.zeros(width, bool) for operand in a_operands], axis=1)
+    certain &= ~(unknown | b_operand.unsure_rows[None, :] | nobody)
+    certain &= not (no_factor or no_index)
+    counts = {
+        "A": sum(int(operand.unwritten.sum()) for operand in a_operands),
+        "B": int(b_operand.unwritten.sum()),
+        "D": int(nobody.sum()),
+        "the scale factors": no_factor,
+        "the metadata": no_index,
+    }
     result = MmaResult(
         f"tcgen05.mma{'.ws' if ws else ''}{'.sp' if i.sparsity else ''}.cta_group::{cta_group}.kind::{i.kind}",
         a_operands,
@@ -140,9 +150,12 @@ def tcgen05_mma(
         c,
         np.concatenate([part[0] for part in parts], axis=1),
         i.d_type,
-        np.concatenate([part[1] for part in parts], axis=1),
-        _grade(i, a_operands, a, b, layout, memories[0].arch),
+        certain,
+        _grade(layout, [*(operand.grade for operand in (*a_operands, b_operand)), factor_grade, index_grade], masked=zero is not None),
         index,
+        unwritten={name: count for name, count in counts.items() if count},
+        disputes=_disputes(i, layout, a_operands[0], masked=zero is not None),
+        scale_c=shift,
         factors=factors,
         negate=(i.negate_a, i.negate_b),
         written=written,
@@ -152,93 +165,7 @@ def tcgen05_mma(
     return result
 
 
-def _descriptor(idesc: Any, kind: str | None) -> InstrDescriptor:
-    if isinstance(idesc, InstrDescriptor):
-        if kind is not None and InstrDescriptor.decode(0, kind=kind).kind != idesc.kind:
-            raise InputError(f"kind = {shown(kind)}: the instruction descriptor is one of kind {idesc.kind}")
-        return idesc
-    if kind is None:
-        raise InputError("kind: needs the .kind of the instruction (f16, tf32, f8f6f4 ...); the word does not say it")
-    return InstrDescriptor.decode(idesc, kind=kind)
-
-
-def _memories(given: Any, what: type, cta_group: Any) -> tuple[Any, ...]:
-    if whole("cta_group", cta_group) not in (1, 2):
-        raise InputError(f"cta_group = {cta_group}: needs 1 or 2")
-    found = tuple(given) if isinstance(given, (tuple, list)) else (given,)
-    if len(found) != cta_group or not all(isinstance(memory, what) for memory in found):
-        wanted = f"a {what.__name__}" if cta_group == 1 else f"a pair of {what.__name__}, of the even CTA and of its peer"
-        raise InputError(f"{shown(given)}: .cta_group::{cta_group} needs {wanted}")
-    return found
-
-
-def _check(i: InstrDescriptor, arch: str, a: Any, b: Any, **context: Any) -> None:
-    """InputError with the first rule of instruction or descriptors that is broken."""
-    for side, word in (("a", a), ("b", b)):
-        if not isinstance(word, TmemAddress):
-            context[f"swizzle_{side}"] = _word(word, arch).swizzle
-    broken = [f for f in i.problems(arch=arch, **_known(context)) if f.severity is Severity.TRAP or f.code == "I603"]
-    serious = [f for f in broken if f.severity in (Severity.TRAP, Severity.WRONG)]
-    if serious:
-        raise InputError(f"instruction descriptor {i.word:#010x}: {serious[0]}")
-
-
-def _known(context: dict[str, Any]) -> dict[str, Any]:
-    """What `InstrDescriptor.problems` can judge: a layout code that means nothing is judged when the operand is read."""
-    return {name: value for name, value in context.items() if value is not None and value != "invalid"}
-
-
-def _word(descriptor: Any, arch: str) -> SmemDescriptor:
-    return descriptor if isinstance(descriptor, SmemDescriptor) else SmemDescriptor.decode(descriptor, arch=arch)
-
-
-def _check_qualifiers(i: InstrDescriptor, *, scale_a: Any, scale_b: Any, metadata: Any) -> None:
-    """What the instruction's form has must be there, and nothing else."""
-    for name, value in (("scale_a", scale_a), ("scale_b", scale_b)):
-        if i.row.block_scaled and value is None:
-            raise InputError(f"{name}: kind {i.kind} needs the tensor-memory address of its scale factors")
-        if not i.row.block_scaled and value is not None:
-            raise InputError(f"{name} = {shown(value)}: kind {i.kind} has no scale factors")
-    if i.sparsity and metadata is None:
-        raise InputError("metadata: the descriptor says sparse (bit 2); tcgen05.mma.sp needs the tensor-memory address of its metadata")
-    if not i.sparsity and metadata is not None:
-        raise InputError(
-            f"metadata = {shown(metadata)}: the instruction descriptor is dense (bit 2 is 0); tcgen05.mma.sp needs a sparse one"
-        )
-
-
-def _scale_of_d(i: InstrDescriptor, shift: Any) -> int:
-    number = whole("scale_input_d", shift, minimum=0)
-    if number and not i.row.scale_input_d:
-        raise InputError(f"scale_input_d = {number}: kinds f16 and tf32 have it, kind {i.kind} has not (PTX ISA 9.7.16.10.9)")
-    if number > 15:
-        raise InputError(f"scale_input_d = {number}: D is divided by 2^0 to 2^15 (PTX ISA 9.7.16.10.9)")
-    return number
-
-
-def _zero_columns(mask: Any, i: InstrDescriptor, ws: bool) -> np.ndarray | None:
-    """(N,) bool of the columns of B that count as zero; None without a mask."""
-    word = ZERO_COLUMN_MASK.check_range(mask, "zero_column_mask")
-    if not word:
-        return None
-    if not ws:
-        raise InputError(f"zero_column_mask = {word:#x}: only tcgen05.mma.ws has it (PTX ISA 9.7.16.10.9.3)")
-    if any(ZERO_COLUMN_MASK.constants(word)):
-        raise Unmodelled(f"zero_column_mask = {word:#018x}: reserved bits are set; what they do is not known")
-    v = ZERO_COLUMN_MASK.decode(word)
-    if v["shift"]:
-        raise Unmodelled(f"zero_column_mask = {word:#018x}: shift = {v['shift']}; no document says how B is shifted")
-    if not v["non_zero_mask"]:
-        return None
-    width = i.n // (LANES // i.m)  # M = 128 has one band, 64 two, 32 four
-    return np.array(
-        [
-            is_zero_column(v[f"start_count_{n // width}"], v[f"first_span_{n // width}"], v["skip_span"], v["use_span"], n % width)
-            for n in range(i.n)
-        ]
-    )
-
-
+_NOTHING: tuple[Any, int, Grade] = (None, 0, Grade.DOCUMENTED)
 Cells = tuple[tuple[np.ndarray, np.ndarray], ...]
 
 
@@ -251,22 +178,15 @@ def _cells_of_d(layout: AccumulatorLayout) -> Cells:
     return tuple((lane[cta * rows : (cta + 1) * rows], column[cta * rows : (cta + 1) * rows]) for cta in range(layout.cta_group))
 
 
-def _read_d(i: InstrDescriptor, cells: Cells, tensor: tuple[TensorMemory, ...]) -> np.ndarray:
+def _read_d(i: InstrDescriptor, cells: Cells, tensor: tuple[TensorMemory, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """(what D holds, where nobody wrote it), (M, N)."""
     held = np.concatenate([memory.read(*where) for memory, where in zip(tensor, cells, strict=True)])
-    return held.astype(np.uint16) if i.d_type == "f16" else held  # 16-bit elements are the lower halves of their cells
+    nobody = np.concatenate([memory.owners(*where)[0][..., 0] < 0 for memory, where in zip(tensor, cells, strict=True)])
+    return held.astype(np.uint16) if i.d_type == "f16" else held, nobody  # 16-bit elements are the lower halves of their cells
 
 
-def _enabled(words: Any, cta_group: int, cells: Cells) -> np.ndarray | None:
-    """(M, N) bool: is this element of D written? None when all are."""
-    if isinstance(words, (str, bytes)) or not hasattr(words, "__iter__"):
-        raise InputError(f"disable_output_lane = {shown(words)}: needs {4 * cta_group} words of 32 bits")
-    given = tuple(whole("disable_output_lane", word, minimum=0) for word in words)
-    if not given:
-        return None
-    if len(given) != 4 * cta_group or any(word >> 32 for word in given):
-        raise InputError(f"disable_output_lane: .cta_group::{cta_group} has {4 * cta_group} words of 32 bits, a bit for every lane")
-    off = np.array([[is_lane_disabled(given, cta, lane) for lane in range(LANES)] for cta in range(cta_group)])
-    return np.concatenate([~off[cta][lane] for cta, (lane, _) in enumerate(cells)])
+def _no_d(i: InstrDescriptor) -> tuple[np.ndarray, np.ndarray]:
+    return np.zeros((i.m, i.n), np.uint16 if i.d_type == "f16" else np.uint32), np.zeros((i.m, i.n), bool)
 
 
 def _write_d(result: MmaResult, cells: Cells, tensor: tuple[TensorMemory, ...]) -> None:
@@ -283,17 +203,28 @@ def _write_d(result: MmaResult, cells: Cells, tensor: tuple[TensorMemory, ...]) 
         first += len(lane)
 
 
-def _grade(i: InstrDescriptor, operands: tuple[MmaOperand, ...], a: Any, b: Any, layout: AccumulatorLayout, arch: str) -> Grade:
-    """The weakest of what the addresses of A and B and the places of D rest on."""
-    machine, grades = architecture(arch), [layout.grade]
-    for word, dtype, major in ((a, i.a_type, i.a_major), (b, i.b_type, i.b_major)):
-        if not isinstance(word, TmemAddress):
-            fmt, packing = element_format(dtype), i.row.packing
-            k_bytes = -(-i.k // fmt.elements_per_chunk(packing)) * 16
-            rules = rules_in_force(
-                _word(word, arch), machine, major=major, k_bytes=k_bytes, bits=fmt.bits, packing=packing if fmt.bits < 8 else "packed"
-            )
-            grades.append(weakest(rules, machine))
-    if isinstance(a, TmemAddress) or i.sparsity or i.row.block_scaled:
-        grades.append(RULES["tcgen05.tensor_operands"].grades[arch])
+def _grade(layout: AccumulatorLayout, grades: list[Grade], *, masked: bool) -> Grade:
+    """The weakest of what the operands' addresses and the places of D rest on."""
+    grades = [*grades, layout.grade]
+    grades += [RULES["tcgen05.pair"].grades["sm_100a"]] if layout.cta_group == 2 else []
+    grades += [Grade.INFERRED] if masked else []
     return max(grades, key=list(Grade).index)
+
+
+def _disputes(i: InstrDescriptor, layout: AccumulatorLayout, a: MmaOperand, *, masked: bool) -> tuple[str, ...]:
+    """The rows of smemsim.DISPUTES that the result rests on."""
+    rows = {
+        "layout C": layout.name == "C",
+        "layout E": layout.name == "E",
+        "A of .ws": layout.ws and a.space == "tensor" and i.m < 128,
+        "decompression": a.space == "tensor" and i.a_type in DECOMPRESSION_OF and not i.kind.startswith("mxf4"),
+        "MN-major 4- and 6-bit operands of f8f6f4": any(
+            major == "MN" and element_format(dtype).bits < 8
+            for dtype, major, read in ((i.a_type, i.a_major, a.space == "shared"), (i.b_type, i.b_major, True))
+            if read
+        ),
+        "scales of B in two CTAs": i.row.block_scaled and layout.name == "B",
+        "scales of K = 96": bool(i.k_size),
+        "zero-column mask": masked,
+    }
+    return tuple(name for name, in_force in rows.items() if in_force)

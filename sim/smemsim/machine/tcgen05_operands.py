@@ -13,19 +13,20 @@ from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.memory import SharedMemory
-from smemsim.machine.product import MmaOperand, from_shared
+from smemsim.machine.product import MmaOperand, from_shared, shared_grade, used_writers
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.memory import TensorMemory
 from smemsim.machine.tmem.operands import ATmemLayout, MetadataLayout
 from smemsim.machine.tmem.scales import ScaleLayout
+from smemsim.spec.evidence import Grade
 from smemsim.spec.formats import element_format
-from smemsim.spec.tcgen05 import SCALE_TYPES_OF_BLOCK, scale_modes
+from smemsim.spec.tcgen05 import scale_modes
 from smemsim.spec.tensor_memory import DECOMPRESSIONS, METADATA
 
 __all__ = ["read_a_from_tensor", "read_factors", "read_index", "read_shared", "stored_k"]
 
 # How 4- and 6-bit elements stand in their byte of tensor memory: as tcgen05.cp's decompression puts them.
-_CONTAINER_SHIFT = {dtype: row.shift for row in DECOMPRESSIONS.values() for dtype in row.types}
+DECOMPRESSION_OF = {dtype: row for row in DECOMPRESSIONS.values() for dtype in row.types}
 
 
 def read_shared(i: InstrDescriptor, operand: str, descriptor: int | SmemDescriptor, shared: tuple[SharedMemory, ...]) -> MmaOperand:
@@ -36,7 +37,7 @@ def read_shared(i: InstrDescriptor, operand: str, descriptor: int | SmemDescript
     parts = [
         memory.read_operand(descriptor, dtype=dtype, major=major, rows=rows // len(shared), k=k, packing=i.row.packing) for memory in shared
     ]
-    return from_shared(dtype, parts)
+    return from_shared(dtype, parts, shared_grade(descriptor, shared[0].arch, dtype, major, k, i.row.packing))
 
 
 @functools.lru_cache(maxsize=64)
@@ -47,13 +48,19 @@ def _cells_of_a(layout: ATmemLayout, copy: int) -> tuple[np.ndarray, ...]:
 
 def read_a_from_tensor(i: InstrDescriptor, taddr: Any, tensor: tuple[TensorMemory, ...], *, ws: bool) -> tuple[MmaOperand, ...]:
     """A (M x stored K) from tensor memory, once for every band of N that has lanes of its own."""
-    at = TmemAddress.decode(taddr)
+    at = TmemAddress.decode(taddr, "a")
+    if i.k_size:
+        raise Unmodelled("A in tensor memory with K = 96: no document shows how a row of it lies there")
     layout = ATmemLayout(i.m, i.kind, len(tensor), ws=ws, sparse=i.sparsity, lane=at.lane, column=at.column)
-    fmt = element_format(i.a_type)
-    return tuple(_read_cells(i.a_type, fmt.bits, layout.bits, _cells_of_a(layout, copy), tensor) for copy in range(layout.copies))
+    contained = DECOMPRESSION_OF.get(i.a_type) if layout.bits == 8 else None
+    grade = layout.grade if contained is None else max(layout.grade, contained.grade, key=list(Grade).index)
+    bits, shift = element_format(i.a_type).bits, contained.shift if contained else 0
+    return tuple(_read_cells(i.a_type, bits, shift, _cells_of_a(layout, copy), tensor, grade) for copy in range(layout.copies))
 
 
-def _read_cells(dtype: str, bits: int, container: int, cells: tuple[np.ndarray, ...], tensor: tuple[TensorMemory, ...]) -> MmaOperand:
+def _read_cells(
+    dtype: str, bits: int, shift: int, cells: tuple[np.ndarray, ...], tensor: tuple[TensorMemory, ...], grade: Grade
+) -> MmaOperand:
     cta, lane, column, bit = cells
     words, owners = np.empty(cta.shape, np.uint32), np.empty((2, *cta.shape), np.int64)
     for number, memory in enumerate(tensor):
@@ -63,85 +70,101 @@ def _read_cells(dtype: str, bits: int, container: int, cells: tuple[np.ndarray, 
         byte = (bit[mine] // 8)[:, None]
         owners[0][mine] = np.take_along_axis(writer, byte, -1)[:, 0]
         owners[1][mine] = np.take_along_axis(place, byte, -1)[:, 0]
-    shift = bit + (_CONTAINER_SHIFT.get(dtype, 0) if container == 8 else 0)
-    raw = words >> shift.astype(np.uint32) & np.uint32((1 << bits) - 1)
+    raw = words >> (bit + shift).astype(np.uint32) & np.uint32((1 << bits) - 1)
     kind = {32: np.uint32, 16: np.uint16}.get(bits, np.uint8)
     address = (lane << 16 | column).astype(np.uint32)
-    return MmaOperand(
-        dtype, "tensor", raw.astype(kind), address, bit, cta[:, 0], owners[0], owners[1], tuple(tuple(memory.writers) for memory in tensor)
-    )
+    writers = tuple(used_writers(owners[0][cta == number], memory.writers) for number, memory in enumerate(tensor))
+    return MmaOperand(dtype, "tensor", raw.astype(kind), address, bit, cta[:, 0], owners[0], owners[1], writers, grade)
 
 
-def read_factors(i: InstrDescriptor, scale_a: Any, scale_b: Any, tensor: tuple[TensorMemory, ...], *, scale_vec: str | None) -> Factors:
-    """The scale factors of A (M, factors) and of B (N, factors).
+def _column(name: str, taddr: Any) -> int:
+    """The column of an address whose lane is 0."""
+    at = TmemAddress.decode(taddr, name)
+    if at.lane:
+        raise Unmodelled(f"{name} = {at}: scale factors and metadata are addressed from lane 0; what another lane does is not known")
+    return at.column
+
+
+def read_factors(
+    i: InstrDescriptor, scale_a: Any, scale_b: Any, tensor: tuple[TensorMemory, ...], *, scale_vec: str | None
+) -> tuple[Factors, int, Grade]:
+    """The scale factors of A (M, factors) and of B (N, factors), how many of them nobody wrote, and their grade.
 
     Every factor lies in tensor memory several times; where the copies differ nobody knows which lanes of the array read which: Unmodelled.
     """
-    if scale_vec is None:
-        modes = [m for m in scale_modes(i.row, wide_k=bool(i.k_size)) if i.scale_type in SCALE_TYPES_OF_BLOCK[m.block]]
-        if len(modes) != 1:
-            raise InputError(f"scale_vec: kind {i.kind} with {i.scale_type} has {' and '.join(mode.name for mode in modes)}; say which")
-        scale_vec = modes[0].name
-    found = []
+    modes = scale_modes(i.row, wide_k=bool(i.k_size))
+    if scale_vec is None and len(modes) > 1:
+        raise InputError(f"scale_vec: kind {i.kind} has {' and '.join(mode.name for mode in modes)}; say which")
+    found, unwritten, grades = [], 0, list[Grade]()
     for operand, taddr, scale_id in (("A", scale_a, i.a_sf_id), ("B", scale_b, i.b_sf_id)):
-        at = TmemAddress.decode(taddr)
-        k = i.k if i.k_size else None
         layout = ScaleLayout(
-            operand, m=i.m, n=i.n, kind=i.kind, scale_vec=scale_vec, k=k, cta_group=len(tensor), scale_id=scale_id, column=at.column
-        )
-        copies = np.stack([_read_bytes(cells, tensor) for cells in _cells_of_scales(layout)])
-        if (copies != copies[0]).any():
-            copy, row, index = (int(x[0]) for x in np.nonzero(copies != copies[0]))
-            places = [layout.location(row, index, c) for c in (0, copy)]
-            texts = [f"CTA {cta} lane {lane} column {column} byte {byte}" for cta, lane, column, byte in places]
+            operand, m=i.m, n=i.n, kind=i.kind, scale_vec=scale_vec or modes[0].name, k=i.k if i.k_size else None, cta_group=len(tensor),
+            scale_id=scale_id, column=_column(f"scale_{operand.lower()}", taddr),
+        )  # fmt: skip
+        bits, nobody = _copies(_cells_of_scales(layout), tensor, 8, 0xFF)
+        differ = (bits != bits[0]).nonzero()
+        if len(differ[0]):
+            copy, row, index = (int(x[0]) for x in differ)
+            texts = ["CTA {} lane {} column {} byte {}".format(*layout.location(row, index, c)) for c in (0, copy)]
             raise Unmodelled(
-                f"scale {index} of row {row} of {operand} is {copies[0][row, index]:#04x} at {texts[0]} and {copies[copy][row, index]:#04x} at "
+                f"scale {index} of row {row} of {operand} is {bits[0][row, index]:#04x} at {texts[0]} and {bits[copy][row, index]:#04x} at "
                 f"{texts[1]}: tcgen05.mma wants it in every 32 lanes (tcgen05.cp.32x128b.warpx4 puts it there); which one counts is not known"
             )
-        found.append(copies[0])
-        scales = layout.scales
-    return Factors(found[0], found[1], str(i.scale_type), i.k // scales)
+        found.append(bits[0].astype(np.uint8))
+        unwritten += int(nobody.any(0).sum())
+        grades.append(layout.grade)
+    return Factors(found[0], found[1], str(i.scale_type), i.k // layout.scales), unwritten, max(grades, key=list(Grade).index)
+
+
+Cells = tuple[tuple[np.ndarray, ...], ...]  # (CTA, lane, column, unit of the cell), one entry a copy
+
+
+def _copies(cells: Cells, tensor: tuple[TensorMemory, ...], unit: int, mask: int) -> tuple[np.ndarray, np.ndarray]:
+    """(bits, did nobody write them) of fields of cells, one entry a copy; a unit of the cell has `unit` bits."""
+    bits, nobody = [], []
+    for cta, lane, column, at in cells:
+        words, unowned = np.empty(cta.shape, np.int64), np.empty(cta.shape, bool)
+        for number, memory in enumerate(tensor):
+            mine = cta == number
+            words[mine] = memory.read(lane[mine], column[mine])
+            byte = (at[mine] * unit // 8)[:, None]
+            unowned[mine] = np.take_along_axis(memory.owners(lane[mine], column[mine])[0], byte, -1)[:, 0] < 0
+        bits.append(words >> at * unit & mask)
+        nobody.append(unowned)
+    return np.stack(bits), np.stack(nobody)
 
 
 @functools.lru_cache(maxsize=64)
-def _cells_of_scales(layout: ScaleLayout) -> tuple[tuple[np.ndarray, ...], ...]:
+def _cells_of_scales(layout: ScaleLayout) -> Cells:
     rows = layout.m if layout.operand == "A" else layout.n
     row, index = np.meshgrid(np.arange(rows), np.arange(layout.scales), indexing="ij")
     return tuple(layout.location(row, index, copy) for copy in range(layout.copies))
 
 
-def _read_bytes(cells: tuple[np.ndarray, ...], tensor: tuple[TensorMemory, ...]) -> np.ndarray:
-    cta, lane, column, byte = cells
-    found = np.empty(cta.shape, np.uint8)
-    for number, memory in enumerate(tensor):
-        mine = cta == number
-        found[mine] = memory.read(lane[mine], column[mine]) >> (8 * byte[mine]).astype(np.uint32) & np.uint32(0xFF)
-    return found
+def read_index(i: InstrDescriptor, metadata: Any, tensor: tuple[TensorMemory, ...], *, ws: bool) -> tuple[np.ndarray, int, Grade]:
+    """(M, stored K) the K that every stored element of a sparse A meets; how many groups of metadata nobody wrote; their grade.
 
-
-def read_index(i: InstrDescriptor, metadata: Any, tensor: tuple[TensorMemory, ...], *, ws: bool) -> np.ndarray:
-    """(M, stored K): the K that every stored element of a sparse A meets.
-
-    Raises Unmodelled for four bits that the PTX ISA does not list: wgmma has a meaning for them, and nobody has asked tcgen05.
+    Raises Unmodelled for four bits that the PTX ISA does not list (wgmma has a meaning for them, and nobody has asked tcgen05), and where
+    the copies that .ws has for its bands differ.
     """
-    at = TmemAddress.decode(metadata)
-    layout = MetadataLayout(i.m, i.kind, len(tensor), ws=ws, selector=i.sparsity_selector, column=at.column)
+    column = _column("metadata", metadata)
+    layout = MetadataLayout(i.m, i.kind, len(tensor), ws=ws, selector=i.sparsity_selector, column=column)
     row = METADATA[i.kind]
-    cta, lane, column, bit = _cells_of_metadata(layout, row.chunk)
-    nibbles = np.empty(cta.shape, np.int64)
-    for number, memory in enumerate(tensor):
-        mine = cta == number
-        nibbles[mine] = memory.read(lane[mine], column[mine]) >> bit[mine].astype(np.uint32) & np.uint32(0xF)
+    cells = _cells_of_metadata(layout, row.chunk)
+    copies, nobody = _copies(cells, tensor, 1, 0xF)
+    nibbles = copies[0]
+    if (copies != nibbles).any():
+        raise Unmodelled("the copies of the metadata differ between bands of lanes; whether each band reads its own is not known")
     odd = ~np.isin(nibbles, row.indices)
     if odd.any():
         m, group = (int(x[0]) for x in np.nonzero(odd))
-        place = f"CTA {cta[m, group]} lane {lane[m, group]} column {column[m, group]} bit {bit[m, group]}"
+        place = "CTA {} lane {} column {} bit {}".format(*(x[m, group] for x in cells[0]))
         listed = ", ".join(f"{value:#06b}" for value in row.indices)
         raise Unmodelled(
             f"metadata of row {m}, K {group * row.chunk} on, at {place}: {nibbles[m, group]:#06b}; kind {i.kind} has {listed} ({row.source})"
         )
     stored = np.arange(i.k // 2)
-    return stored_k(stored, nibbles[:, stored * 2 // row.chunk], row.chunk)
+    return stored_k(stored, nibbles[:, stored * 2 // row.chunk], row.chunk), int(nobody.any(0).sum()), layout.grade
 
 
 def stored_k(stored: np.ndarray, nibbles: np.ndarray, chunk: int) -> np.ndarray:
@@ -158,6 +181,6 @@ def stored_k(stored: np.ndarray, nibbles: np.ndarray, chunk: int) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=64)
-def _cells_of_metadata(layout: MetadataLayout, chunk: int) -> tuple[np.ndarray, ...]:
+def _cells_of_metadata(layout: MetadataLayout, chunk: int) -> Cells:
     m, k = np.meshgrid(np.arange(layout.m), np.arange(0, layout.k, chunk), indexing="ij")
-    return layout.location(m, k)
+    return tuple(layout.location(m, k, copy) for copy in range(layout.copies))

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from smemsim.addressing import fragments
-from smemsim.arguments import choice, shown, whole
+from smemsim.arguments import choice, flag, shown, whole
 from smemsim.arithmetic.multiply import multiply
-from smemsim.descriptors.layout import rules_in_force, weakest
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError
 from smemsim.machine.memory import SharedMemory
-from smemsim.machine.product import MmaOperand, MmaResult, from_shared, halves
+from smemsim.machine.product import MmaOperand, MmaResult, check_finite, from_shared, halves, shared_grade
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import Grade
 from smemsim.spec.formats import element_format
@@ -61,7 +60,7 @@ def wgmma(
     >>> word = SmemDescriptor(arch="sm_90a", start_address=0x400, leading_byte_offset=128, stride_byte_offset=256)
     >>> result = wgmma(shared, word, word, n=8, a_type="bf16")
     >>> result, float(result.d.view(np.float32)[63, 7]), wgmma_registers(result).shape
-    (<wgmma.m64n8k16: 64 x 8 f32, addresses measured; D does not depend on rounding>, 16.0, (128, 4))
+    (<wgmma.m64n8k16: 64 x 8 f32; addresses measured; D does not depend on rounding>, 16.0, (128, 4))
     """
     if not isinstance(shared, SharedMemory) or architecture(shared.arch).instruction != "wgmma":
         raise InputError(f"shared = {shown(shared)}: needs the SharedMemory of an architecture with wgmma (sm_90a)")
@@ -73,13 +72,20 @@ def wgmma(
     sparse = metadata is not None
     registers_a = isinstance(a, np.ndarray) and a.ndim > 0
     _check(row, a_major, b_major, imm_scale_a, imm_scale_b, satfinite, sparse, sparsity_selector, registers_a)
-    k = row.k * 2 if sparse else row.k
-    stored = row.k
-    operand_b = from_shared(b_type, [shared.read_operand(b, dtype=b_type, major=b_major, rows=n, k=k)])
-    if isinstance(a, np.ndarray) and registers_a:
-        operand_a = _from_registers(a, a_type, stored)
-    else:
-        operand_a = from_shared(a_type, [shared.read_operand(a, dtype=a_type, major=a_major, rows=WGMMA_M, k=stored)])
+    k, stored = row.k * (2 if sparse else 1), row.k
+    scale_d, satfinite = flag("scale_d", scale_d), flag("satfinite", satfinite)
+
+    def read(word: Any, dtype: str, major: str, rows: int, k: int) -> MmaOperand:
+        return from_shared(
+            dtype, [shared.read_operand(word, dtype=dtype, major=major, rows=rows, k=k)], shared_grade(word, shared.arch, dtype, major, k)
+        )
+
+    operand_b = read(b, b_type, b_major, n, k)
+    operand_a = (
+        _from_registers(a, a_type, stored) if isinstance(a, np.ndarray) and registers_a else read(a, a_type, a_major, WGMMA_M, stored)
+    )
+    for name, operand in (("A", operand_a), ("B", operand_b)):
+        check_finite(name, operand)
     index = lower = None
     if metadata is not None:
         index, lower = _index(metadata, row, stored, sparsity_selector)
@@ -108,13 +114,19 @@ def wgmma(
         rows = [product(bits_a[m : m + 1], halves(bits_b, lower[m]), c[m : m + 1]) for m in range(WGMMA_M)]
         values, certain = (np.concatenate(parts) for parts in zip(*rows, strict=True))
     name = f"wgmma{'.sp' if sparse else ''}.m{WGMMA_M}n{n}k{k}"
-    words = [(b, b_type, b_major, k)] + ([] if registers_a else [(a, a_type, a_major, stored)])
-    grade = _grade(shared.arch, words)
-    return MmaResult(name, (operand_a,), operand_b, c, values, d_type, certain, grade, index, negate=negate, lower=lower)
+    certain &= ~(operand_a.unsure_rows[:, None] | operand_b.unsure_rows[None, :])
+    grade = max((operand_a.grade, operand_b.grade), key=list(Grade).index)
+    counts = {name: int(operand.unwritten.sum()) for name, operand in (("A", operand_a), ("B", operand_b))}
+    unwritten = {x: count for x, count in counts.items() if count}
+    return MmaResult(
+        name, (operand_a,), operand_b, c, values, d_type, certain, grade, index, unwritten=unwritten, negate=negate, lower=lower
+    )
 
 
 def wgmma_registers(result: MmaResult) -> np.ndarray:
     """D of a wgmma as the threads hold it: uint32 (128, N / 2), for f16 (128, N / 4) with two elements a register."""
+    if not isinstance(result, MmaResult) or not result.instruction.startswith("wgmma"):
+        raise InputError(f"result = {shown(result)}: needs what wgmma returned; D of tcgen05.mma lies in tensor memory (TensorMemory.ld)")
     row, column = _d_places(result.d.shape[1])
     elements: np.ndarray = result.d[row, column].astype(np.uint32)
     if result.d_type != "f16":
@@ -124,6 +136,9 @@ def wgmma_registers(result: MmaResult) -> np.ndarray:
 
 
 def _row(a_type: Any, b_type: Any, d_type: Any) -> WgmmaTypes:
+    for name, dtype in (("a_type", a_type), ("b_type", b_type), ("d_type", d_type)):
+        if not isinstance(dtype, str):
+            raise InputError(f"{name} = {shown(dtype)}: needs the name of a type, such as 'bf16'")
     for row in WGMMA_TYPES:
         if a_type in row.a and b_type in row.b and d_type in row.d:
             return row
@@ -155,6 +170,8 @@ def _check(
         raise InputError(f"satfinite: {row.a[0]} has no .satfinite (PTX ISA 9.7.15.5.2)")
     if sparse and not row.group:
         raise InputError(f"metadata: wgmma.sp does not exist for {row.a[0]} (PTX ISA 9.7.15.6)")
+    if not sparse and whole("sparsity_selector", selector):
+        raise InputError(f"sparsity_selector = {selector}: only wgmma.sp has one; give the metadata too")
     if sparse and whole("sparsity_selector", selector) not in row.selectors:
         raise InputError(f"sparsity_selector = {selector}: {row.a[0]} has {' or '.join(map(str, row.selectors))} (PTX ISA 9.7.15.6.1)")
 
@@ -208,7 +225,8 @@ def _from_registers(a: np.ndarray, a_type: str, stored: int) -> MmaOperand:
     nobody = np.full(raw.shape, -1)
     address = (thread << 8 | register).astype(np.uint32)
     kind = {32: np.uint32, 16: np.uint16}.get(bits, np.uint8)
-    return MmaOperand(a_type, "registers", raw.astype(kind), address, bit, np.zeros(WGMMA_M, np.int64), nobody, nobody, ((),))
+    rows = np.zeros(WGMMA_M, np.int64)
+    return MmaOperand(a_type, "registers", raw.astype(kind), address, bit, rows, nobody, nobody, ({},), Grade.MEASURED)
 
 
 def _index(metadata: Any, row: WgmmaTypes, stored: int, selector: int) -> tuple[np.ndarray, np.ndarray | None]:
@@ -244,12 +262,3 @@ def _words(bits: np.ndarray) -> np.ndarray:
     """Elements of one bit, packed 32 to a word along K."""
     packed: np.ndarray = np.packbits(np.ascontiguousarray(bits), axis=-1, bitorder="little").view("<u4")
     return packed
-
-
-def _grade(arch: str, words: list[tuple[Any, str, str, int]]) -> Grade:
-    machine, grades = architecture(arch), []
-    for word, dtype, major, k in words:
-        d = word if isinstance(word, SmemDescriptor) else SmemDescriptor.decode(word, arch=arch)
-        bits = element_format(dtype).bits
-        grades.append(weakest(rules_in_force(d, machine, major=major, k_bytes=k * bits // 8, bits=max(bits, 8)), machine))
-    return max(grades, key=list(Grade).index)

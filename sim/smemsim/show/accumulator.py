@@ -45,9 +45,9 @@ class AccumulatorMap:
 
     @classmethod
     def of(cls, instr: InstrDescriptor, *, cta_group: int, ws: bool, taddr: int = 0) -> AccumulatorMap:
-        """The map of an instruction whose D is at `taddr`; InputError with the first rule that it breaks."""
+        """The map of an instruction whose D is at `taddr`; InputError with the first rule that it breaks, where there is no such shape."""
         for finding in instr.problems(cta_group=cta_group, ws=ws):
-            if finding.severity is Severity.TRAP:
+            if finding.code == "I601" and finding.severity is Severity.TRAP:
                 raise InputError(f"instruction descriptor {instr.word:#010x}: {finding}")
         at = TmemAddress.decode(taddr)
         layout = AccumulatorLayout(instr.m, instr.n, cta_group, ws=ws, sparse=instr.sparsity, lane=at.lane, column=at.column)
@@ -82,36 +82,57 @@ class AccumulatorMap:
                 found.append(Run(cta, int(lanes[part[0]]), len(part), int(m[part[0]]), int(n[part[0]])))
         return found
 
-    def registers(self, m: int, n: int) -> dict[str, tuple[int, int, int]]:
-        """(warp, thread, register) that loads an element, for each shape of tcgen05.ld at its smallest .xN that covers D."""
+    def loads(self, m: int, n: int) -> list[dict[str, Any]]:
+        """The warp, thread and register that load an element, for each shape of tcgen05.ld at its smallest .xN that covers D.
+
+        `taddr` is the address before the warp adds its lanes. .16x32bx2 has an offset that nothing here fixes, and is left out.
+        """
         _, lane, column = self.layout.location(m, n)
-        found = {}
+        found = []
         for name, shape in LOAD_STORE_SHAPES.items():
             if shape.columns * shape.most < self.layout.columns or name == "16x32bx2":
                 continue
             repeat = next(r for r in REPEATS if r * shape.columns >= self.layout.columns)
-            half = lane % WARP_LANES // shape.lanes * shape.lanes
-            access = TmemAccess(name, repeat, taddr=TmemAddress(half, self.layout.column))
-            found[f"{name}.x{repeat}{f' at lane {half}' if half else ''}"] = access.register(lane, column)
+            base = TmemAddress(lane % WARP_LANES // shape.lanes * shape.lanes, self.layout.column)
+            warp, thread, register = TmemAccess(name, repeat, taddr=base).register(lane, column)
+            form = f"{name}.x{repeat}"
+            found.append({"ld": form, "taddr": _hex(base), "warp": warp, "thread": thread, "register": register, "grade": str(shape.grade)})
         return found
+
+    def about(self) -> dict[str, Any]:
+        """What the picture is of."""
+        d = self.layout
+        word = {
+            "word": f"{self.instr.word:#010x}",
+            "kind": self.instr.kind,
+            "d_type": self.instr.d_type,
+            "archs": list(self.instr.row.archs),
+        }
+        shape = {"cta_group": d.cta_group, "ws": d.ws, "sparse": d.sparse, "m": d.m, "n": d.n}
+        place = {
+            "taddr": _hex(TmemAddress(d.lane, d.column)),
+            "layout": d.name,
+            "datapath": d.datapath,
+            "column": d.column,
+            "columns": d.columns,
+        }
+        return {**word, **shape, **place, "grade": str(d.grade), "source": d.source}
 
     def describe(self, m: int, n: int) -> dict[str, Any]:
         """One element: its cell, and the registers that load it."""
         cta, lane, column = self.layout.location(m, n)
-        found = {"m": m, "n": n, "cta": cta, "lane": lane, "column": column, "taddr": f"{TmemAddress(lane, column).encode():#010x}"}
-        loads = {form: dict(zip(("warp", "thread", "register"), where, strict=True)) for form, where in self.registers(m, n).items()}
-        return {**found, "ld": loads}
+        found = {"m": m, "n": n, "cta": cta, "lane": lane, "column": column, "taddr": _hex(TmemAddress(lane, column))}
+        return {"element": found, "loads": self.loads(m, n), "of": self.about()}
 
     def element_lines(self, m: int, n: int) -> list[Line]:
         """The same in lines."""
-        about = self.describe(m, n)
-        where = f"CTA {about['cta']}, lane {about['lane']}, column {about['column']} ({about['taddr']})"
+        cta, lane, column = self.layout.location(m, n)
+        where = f"CTA {cta}, lane {lane}, column {column} ({_hex(TmemAddress(lane, column))})"
         lines = [Line([(f"D[{m}, {n}]", "bold"), (f"  {where}", "")])]
-        for form, r in about["ld"].items():
-            lines.append(
-                Line([(f"  tcgen05.ld.{form}: ", "dim"), (f"warp {r['warp']}, thread {r['thread']}, register {r['register']}", "")])
-            )
-        return lines
+        for r in self.loads(m, n):
+            head = f"  tcgen05.ld.{r['ld']} at {r['taddr']}: "
+            lines.append(Line([(head, "dim"), (f"warp {r['warp']}, thread {r['thread']}, register {r['register']}", "")]))
+        return [*lines, Line([(self.grade, "dim")])]
 
     def view(self) -> list[Line]:
         """The terminal picture: a line for every run of lanes."""
@@ -140,17 +161,11 @@ class AccumulatorMap:
 
     def json(self) -> str:
         """The runs, with what they belong to."""
-        d = self.layout
-        about = {"word": f"{self.instr.word:#010x}", "kind": self.instr.kind, "cta_group": d.cta_group, "ws": d.ws, "m": d.m, "n": d.n}
-        place = {
-            "layout": d.name,
-            "datapath": d.datapath,
-            "column": d.column,
-            "columns": d.columns,
-            "grade": str(d.grade),
-            "source": d.source,
-        }
-        return json.dumps({**about, **place, "runs": [dataclasses.asdict(run) for run in self.runs()]}, indent=1)
+        return json.dumps({**self.about(), "runs": [dataclasses.asdict(run) for run in self.runs()]}, indent=1)
+
+
+def _hex(address: TmemAddress) -> str:
+    return f"{address.encode():#010x}"
 
 
 def _span(first: int, count: int) -> str:
@@ -184,7 +199,8 @@ def accumulator_svg(picture: AccumulatorMap) -> str:
         parts.append(f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{height}" fill="{fill}"><title>{title}</title></rect>')
         parts.append(f'<text x="{x + WIDTH // 2}" y="{y + height // 2 + 5}" class="c">{text}</text>')
     width = max(LEFT + d.cta_group * (WIDTH + GAP), 560)
-    legend = "a band: lanes of one warp's window that hold neighbouring rows; colour: which part of N; grey: lanes that D does not use"
+    legend = "a band: lanes of one warp's window that hold neighbouring rows; colour: which part of N"
+    legend += "; grey: lanes that D does not use" if len(d.lanes) < LANES else ""
     notes = [line for text in (legend, picture.grade) for line in textwrap.wrap(text, (width - 2 * MARGIN) // 8)]
     height = bottom + 20 + 17 * len(notes)
     return "\n".join(

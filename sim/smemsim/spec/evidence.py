@@ -80,7 +80,7 @@ RULES: dict[str, Rule] = {r.name: r for r in (
     Rule("tcgen05.pair", "cta_group::2: CTA i gives rows i M/2 on of A and i N/2 on of B at the same offsets, and holds its rows of D for all N",
          _grades(None, "compiled"), "CUTLASS mma_traits_sm100.hpp (ALayout, BLayout); PTX ISA 9.7.16.5"),
     Rule("tcgen05.accumulator", "D in tensor memory: layouts A to G by M, cta_group and .ws, a column for each n; every layout has its own grade",
-         _grades(None, "documented"), "PTX ISA 9.7.16.10.5; CUTLASS mma_traits_sm100_frag.hpp; C is inferred, E and G compiled"),
+         _grades(None, "compiled"), "CUTLASS mma_traits_sm100_frag.hpp, golden/compiled (A, B, D, F); PTX ISA 9.7.16.10.5, figures; C is inferred"),
     Rule("tcgen05.tensor_operands", "A, scale factors and sparsity metadata in tensor memory: lanes of the rows, each copy in its band of lanes",
          _grades(None, "compiled"), "CUTLASS mma_traits_sm100_frag.hpp; PTX ISA 9.7.16.10.4, 9.7.16.10.7, 9.7.16.10.8, figures"),
     Rule("tcgen05.ld_st", "32x32b: thread t has lane t; 16x64b, 16x128b, 16x256b: rows in groups of 8 lanes, 16x32bx2: two halves",

@@ -8,7 +8,7 @@ from typing import Any
 from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError
 
-__all__ = ["FORMATS", "ElementFormat", "element_format"]
+__all__ = ["FORMATS", "SCALE_BIAS", "SCALE_MAGNITUDE", "ElementFormat", "element_format"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +75,9 @@ FORMATS: dict[str, ElementFormat] = {f.name: f for f in (
     ElementFormat("b1",     1, (), signed=False),
 )}
 # fmt: on
+
+SCALE_BIAS = 127  # ue8m0 is 2^(bits - 127), 0 included; OCP MX specification
+SCALE_MAGNITUDE = 0x7F  # ue4m3 has no sign: bit 7 is ignored; PTX ISA 9.7.16.10.7
 
 _ALIASES = {alias: f for f in FORMATS.values() for alias in (f.name, *f.numpy_names)}
 

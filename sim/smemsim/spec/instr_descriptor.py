@@ -13,7 +13,7 @@ __all__ = ["BLOCK_SCALED", "MAX_SHIFTS", "MXF4", "PLAIN", "SCALE_TYPES", "ZERO_C
 _T42, _T43, _T44 = (f"PTX ISA 9.7.16.4.2, table {n}" for n in (42, 43, 44))
 
 # fmt: off
-PLAIN = Word("sm100.idesc", 32, {  # kinds f16, tf32, f8f6f4, i8
+PLAIN = Word("idesc", 32, {  # kinds f16, tf32, f8f6f4, i8
     "sparsity_selector": Field( 1,  0,                    source=_T42),
     "sparsity":          Field( 2,  2,                    source=_T42),
     "saturate":          Field( 3,  3,                    source=_T42),
@@ -32,7 +32,7 @@ PLAIN = Word("sm100.idesc", 32, {  # kinds f16, tf32, f8f6f4, i8
     "max_shift":         Field(31, 30,                    source=_T42),
 })
 
-BLOCK_SCALED = Word("sm100.idesc_mxf8f6f4", 32, {  # kind mxf8f6f4
+BLOCK_SCALED = Word("idesc", 32, {  # kind mxf8f6f4
     "_r0":               Field( 1,  0, want=0,            source=_T43),
     "sparsity":          Field( 2,  2,                    source=_T43),
     "_r3":               Field( 3,  3, want=0,            source=_T43),
@@ -52,7 +52,7 @@ BLOCK_SCALED = Word("sm100.idesc_mxf8f6f4", 32, {  # kind mxf8f6f4
     "_r31":              Field(31, 31, want=0,            source=_T43),
 })
 
-MXF4 = Word("sm100.idesc_mxf4", 32, {  # kinds mxf4, mxf4nvf4
+MXF4 = Word("idesc", 32, {  # kinds mxf4, mxf4nvf4
     "_r0":               Field( 1,  0, want=0,            source=_T44),
     "sparsity":          Field( 2,  2,                    source=_T44),
     "_r3":               Field( 3,  3, want=0,            source=_T44),
@@ -73,7 +73,7 @@ MXF4 = Word("sm100.idesc_mxf4", 32, {  # kinds mxf4, mxf4nvf4
 })
 
 _T45 = "PTX ISA 9.7.16.4.3, table 45; CUTLASS MaskAndShiftB"
-ZERO_COLUMN_MASK = Word("sm100.zero_column_mask", 64, {  # .ws; a start count and a first span for each band of N
+ZERO_COLUMN_MASK = Word("zero_column_mask", 64, {  # .ws; a start count and a first span for each band of N
     "start_count_0":     Field( 7,  0,                    source=_T45),
     "start_count_1":     Field(15,  8,                    source=_T45),
     "start_count_2":     Field(23, 16,                    source=_T45),

@@ -11,6 +11,7 @@ __all__ = [
     "KEPT_FRACTION",
     "TO_NEAREST",
     "WGMMA_BF16_F32",
+    "ZERO_EXPONENT",
     "MmaArithmetic",
 ]
 
@@ -27,7 +28,11 @@ class MmaArithmetic:
     source: str
 
 
-WGMMA_BF16_F32 = MmaArithmetic(16, 8, 7, 25, -133, "trace reference_gemm")
+WGMMA_BF16_F32 = MmaArithmetic(terms=16, exponent_bits=8, fraction_bits=7, kept_bits=25, zero_exponent=-133, source="trace reference_gemm")
+
+# A term or C that is zero counts with a fixed low exponent, which cuts off what lies far below it. Published values for wgmma and tcgen05 are
+# -133 and -139; for deciding what cannot depend on it the smallest exponent of f32 stands for all of them.
+ZERO_EXPONENT = -126
 
 # Bits below its largest term that a datapath keeps, and fraction bits of its f32 results: for deciding which results cannot depend on it.
 # Public studies of the instructions (MMA-Sim; DeepGEMM issue 176 for tcgen05); 25 is measured for wgmma bf16 alone (trace reference_gemm).

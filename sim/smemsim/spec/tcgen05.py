@@ -13,7 +13,7 @@ from typing import Any
 from smemsim.arguments import choice
 from smemsim.spec.evidence import Dispute
 from smemsim.spec.instr_descriptor import BLOCK_SCALED, MXF4, PLAIN
-from smemsim.spec.tensor_memory import SCALE_MODES, ScaleMode
+from smemsim.spec.tensor_memory import METADATA, SCALE_MODES, ScaleMode
 from smemsim.words import Word
 
 __all__ = ["KINDS", "SCALE_TYPES_OF_BLOCK", "SHAPES", "TCGEN05_DISPUTES", "Kind", "Shape", "kind_of", "scale_modes", "shapes_of"]
@@ -32,7 +32,6 @@ class Kind:
     packing: str = "packed"  # of 4-bit types in shared memory: 6-bit types are always padded
     transposable: bool = True
     scale_input_d: bool = False
-    selectors: tuple[int, ...] = (0,)  # values the sparsity selector may have
     archs: tuple[str, ...] = ("sm_100a", "sm_103a")
     source: str = "PTX ISA 9.7.16.2"
 
@@ -40,6 +39,11 @@ class Kind:
     def block_scaled(self) -> bool:
         """Are A and B scaled block by block, with factors in tensor memory?"""
         return "scale_type" in self.word.fields
+
+    @property
+    def selectors(self) -> tuple[int, ...]:
+        """Values the sparsity selector may have."""
+        return METADATA[self.name].selectors
 
     @property
     def has_wide_k(self) -> bool:
@@ -70,8 +74,8 @@ _F4 = {1: "e2m1"}
 _F32 = {-1: "f32"}
 # fmt: off
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (
-    Kind("f16",      PLAIN,        _F16,    _F16,    {0: "f16", 1: "f32"}, 16, scale_input_d=True, selectors=(0, 1)),
-    Kind("tf32",     PLAIN,        _TF32,   _TF32,   {1: "f32"},            8, scale_input_d=True, selectors=(0, 1)),
+    Kind("f16",      PLAIN,        _F16,    _F16,    {0: "f16", 1: "f32"}, 16, scale_input_d=True),
+    Kind("tf32",     PLAIN,        _TF32,   _TF32,   {1: "f32"},            8, scale_input_d=True),
     Kind("f8f6f4",   PLAIN,        _F8F6F4, _F8F6F4, {0: "f16", 1: "f32"}, 32, packing="padded"),
     Kind("i8",       PLAIN,        _I8,     _I8,     {2: "s32"},           32, archs=("sm_100a",)),
     Kind("mxf8f6f4", BLOCK_SCALED, _F8F6F4, _F8F6F4, _F32,                 32, packing="padded"),
@@ -97,7 +101,7 @@ SHAPES: tuple[Shape, ...] = (
     Shape(("mxf8f6f4", *_4BIT),   1, False, None,  False, (128,),         _8,     dispute="N of M = 128"),
     Shape(("mxf8f6f4", *_4BIT),   2, False, False, False, (128, 256),     _16,    dispute="M of block-scaled pairs"),
     Shape(("mxf8f6f4", *_4BIT),   2, False, True,  False, (256,),         _16),
-    Shape(_4BIT,                  1, False, False, True,  (128,),         _8,     dispute="M of K = 96"),
+    Shape(_4BIT,                  1, False, False, True,  (128,),         _16,    dispute="M of K = 96"),
     Shape(_4BIT,                  2, False, False, True,  (128, 256),     _16,    dispute="M of K = 96"),
 )
 # fmt: on

@@ -87,12 +87,12 @@ class AccumulatorPath:
 # fmt: off
 ACCUMULATORS: tuple[AccumulatorPath, ...] = (
     #               M  group  ws     sparse rows split block path       lanes
-    AccumulatorPath("A", 256, 2, False, None,  128, 1, 32, "4x1",       (0,),    _D, f"PTX ISA 9.7.16.10.5.1; {_FRAG}, tmem_frg_2sm M=128"),
-    AccumulatorPath("B", 128, 2, False, False,  64, 2, 32, "2x2",       (0,),    _D, f"PTX ISA 9.7.16.10.5.2; {_FRAG}, tmem_frg_2sm M=64"),
+    AccumulatorPath("A", 256, 2, False, None,  128, 1, 32, "4x1",       (0,),    _C, f"PTX ISA 9.7.16.10.5.1; {_FRAG}, tmem_frg_2sm M=128"),
+    AccumulatorPath("B", 128, 2, False, False,  64, 2, 32, "2x2",       (0,),    _C, f"PTX ISA 9.7.16.10.5.2; {_FRAG}, tmem_frg_2sm M=64"),
     AccumulatorPath("C", 128, 2, False, True,   64, 1, 16, "4x1, half", (0, 16), _I, "PTX ISA 9.7.16.10.5.3, a figure; read as layout F of each CTA, as TVM's tmem_datapath_layout does"),
-    AccumulatorPath("D", 128, 1, None,  None,  128, 1, 32, "4x1",       (0,),    _D, f"PTX ISA 9.7.16.10.5.4; {_FRAG}, tmem_frg_1sm M=128"),
+    AccumulatorPath("D", 128, 1, None,  None,  128, 1, 32, "4x1",       (0,),    _C, f"PTX ISA 9.7.16.10.5.4; {_FRAG}, tmem_frg_1sm M=128"),
     AccumulatorPath("E",  64, 1, True,  None,   64, 2, 32, "2x2",       (0,),    _C, f"{_FRAG}, tmem_frg_ws M=64; PTX ISA 9.7.16.10.5.5 prints the data path as 2x3"),
-    AccumulatorPath("F",  64, 1, False, None,   64, 1, 16, "4x1, half", (0, 16), _D, f"PTX ISA 9.7.16.10.5.6; {_FRAG}, tmem_frg_1sm M=64; Triton (second tile at lane 16)"),
+    AccumulatorPath("F",  64, 1, False, None,   64, 1, 16, "4x1, half", (0, 16), _C, f"PTX ISA 9.7.16.10.5.6; {_FRAG}, tmem_frg_1sm M=64; Triton (second tile at lane 16)"),
     AccumulatorPath("G",  32, 1, True,  None,   32, 4, 32, "1x4",       (0,),    _C, f"{_FRAG}, tmem_frg_ws M=32; PTX ISA 9.7.16.10.5.7"),
 )
 # fmt: on
@@ -273,7 +273,7 @@ SHIFT = Shift()
 
 # fmt: off
 TENSOR_MEMORY_DISPUTES: dict[str, Dispute] = {
-    "layout C": Dispute("as layout F in each CTA: 16 lanes of every 32", "PTX ISA 9.7.16.10.5.3 (half of the 4x1 data path); TVM tmem_datapath_layout",
+    "layout C": Dispute("as layout F in each CTA: 16 lanes of every 32; no instruction reaches it here, because its metadata is in figures only", "PTX ISA 9.7.16.10.5.3 (half of the 4x1 data path); TVM tmem_datapath_layout",
                         "CUTLASS has no such fragment and uses 2x2 (layout B); TileLang gives the letter to M = 64 over two CTAs"),
     "layout E": Dispute("data path 2x2", "CUTLASS tmem_frg_ws", "PTX ISA 9.7.16.10.5.5 prints 2x3"),
     "4x256b": Dispute("row i goes to lane 32 i, counted from the address's lane", "CUTLASS SM100_UTCCP_4dp256bit, its layout; TVM tcgen05_cp",

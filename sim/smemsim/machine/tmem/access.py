@@ -15,10 +15,9 @@ from typing import Any
 import numpy as np
 
 from smemsim.addressing import tensor_memory as formulas
-from smemsim.arguments import choice, whole
+from smemsim.arguments import choice, flag, whole
 from smemsim.errors import InputError
-from smemsim.machine.tmem.address import TmemAddress, check_columns, indices, together
-from smemsim.machine.tmem.layout import flag
+from smemsim.machine.tmem.address import TmemAddress, check_columns, indices, plain, together
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tensor_memory import COLUMNS, LANES, LOAD_STORE_SHAPES, WARP_LANES, LoadStoreShape
 
@@ -31,7 +30,7 @@ _CELLS: dict[str, Any] = {name: getattr(formulas, f"cell_of_{name}") for name in
 _REGISTERS: dict[str, Any] = {name: getattr(formulas, f"register_of_{name}") for name in LOAD_STORE_SHAPES}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class TmemAccess:
     """One tcgen05.ld or tcgen05.st: its `shape` ("32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"), .x`repeat` and address.
 
@@ -47,7 +46,17 @@ class TmemAccess:
     half_split_offset: int | None = dataclasses.field(default=None, kw_only=True)
     taddr: int | TmemAddress = dataclasses.field(default=0, kw_only=True)
 
+    def __repr__(self) -> str:
+        given = [repr(self.shape), str(self.repeat)]
+        given += ["pack=True"] if self.pack else []
+        given += [f"half_split_offset={self.half_split_offset}"] if self.half_split_offset is not None else []
+        given += [f"taddr={self.taddr:#x}"] if self.taddr else []
+        return f"TmemAccess({', '.join(given)})  # {self.grade}"
+
     def __post_init__(self) -> None:
+        if isinstance(self.shape, str):
+            object.__setattr__(self, "shape", self.shape.removeprefix("."))
+        plain(self, "repeat", "half_split_offset")
         row = LOAD_STORE_SHAPES[choice("shape", self.shape, tuple(LOAD_STORE_SHAPES), " or ".join(LOAD_STORE_SHAPES))]
         repeat = whole("repeat", self.repeat)
         if repeat not in REPEATS or repeat > row.most:

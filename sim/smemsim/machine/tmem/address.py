@@ -15,7 +15,7 @@ from smemsim.arguments import shown, whole
 from smemsim.errors import InputError, Unmodelled
 from smemsim.spec.tensor_memory import COLUMNS, LANE_SHIFT, LANES
 
-__all__ = ["TmemAddress", "check_columns", "indices", "together"]
+__all__ = ["TmemAddress", "check_columns", "indices", "layout_repr", "plain", "together"]
 
 _COLUMN_MASK = (1 << LANE_SHIFT) - 1
 
@@ -35,15 +35,15 @@ class TmemAddress:
             object.__setattr__(self, name, value)
 
     @classmethod
-    def decode(cls, taddr: Any) -> TmemAddress:
+    def decode(cls, taddr: Any, name: str = "taddr") -> TmemAddress:
         """The address of a 32-bit word, or a TmemAddress as it is. InputError where the lane or the column does not exist."""
         if isinstance(taddr, TmemAddress):
             return taddr
-        word = whole("taddr", taddr, minimum=0, wanted="a tensor memory address, lane << 16 | column")
+        word = whole(name, taddr, minimum=0, wanted="a tensor memory address, lane << 16 | column")
         lane, column = word >> LANE_SHIFT, word & _COLUMN_MASK
         if lane >= LANES or column >= COLUMNS:
             raise InputError(
-                f"taddr = {shown(word)} ({word:#x}): lane {lane}, column {column}; tensor memory has lanes 0 to {LANES - 1} in bits 31:16 "
+                f"{name} = {shown(word)} ({word:#x}): lane {lane}, column {column}; tensor memory has lanes 0 to {LANES - 1} in bits 31:16 "
                 f"and columns 0 to {COLUMNS - 1} in bits 15:0 (PTX ISA 9.7.16.1.1)"
             )
         return cls(lane, column)
@@ -51,6 +51,17 @@ class TmemAddress:
     def encode(self) -> int:
         """The 32-bit word."""
         return self.lane << LANE_SHIFT | self.column
+
+    def __add__(self, offset: int) -> TmemAddress:
+        """The address whose word is larger by `offset`, as kernels compute it: columns, or lanes << 16."""
+        return TmemAddress.decode(self.encode() + whole("offset", offset))
+
+    def __or__(self, bits: int) -> TmemAddress:
+        """The address with bits set, as kernels put the lane in: `taddr | 16 << 16`."""
+        return TmemAddress.decode(self.encode() | whole("bits", bits))
+
+    def __str__(self) -> str:
+        return f"{self.encode():#x} (lane {self.lane}, column {self.column})"
 
     def advance(self, *, lanes: int = 0, columns: int = 0) -> TmemAddress:
         """The address so many lanes and columns further.
@@ -71,6 +82,21 @@ class TmemAddress:
                     "is not known"
                 )
         return TmemAddress(lane, column)
+
+
+def plain(holder: Any, *names: str) -> None:
+    """Make whole numbers of a frozen dataclass Python's own: numpy's wrap around when something is added to them."""
+    for name in names:
+        value = getattr(holder, name)
+        if value is not None:
+            object.__setattr__(holder, name, whole(name, value))
+
+
+def layout_repr(layout: Any) -> str:
+    """The call that makes a layout, arguments with their defaults left out, and its grade."""
+    values = [(f, getattr(layout, f.name)) for f in dataclasses.fields(layout)]
+    given = [f"{f.name}={value!r}" for f, value in values if f.default is dataclasses.MISSING or value != f.default]
+    return f"{type(layout).__name__}({', '.join(given)})  # {layout.grade}"
 
 
 def check_columns(what: str, column: int, count: int) -> None:

@@ -20,8 +20,10 @@ from smemsim.arguments import shown, suggestion, whole
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.memory import Operand, SharedMemory
+from smemsim.machine.product import shared_grade
 from smemsim.machine.tmem.address import TmemAddress, check_columns
 from smemsim.machine.tmem.memory import TensorMemory
+from smemsim.machine.tmem.pairs import check_together, memories_of
 from smemsim.machine.tmem.writers import TmemCopy
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, SHIFT, CopyShape, Decompression
@@ -33,7 +35,7 @@ CHUNK = 16  # bytes that begin 16 elements where the source is compressed
 
 def copy_shape(shape: Any, multicast: Any = "") -> CopyShape:
     """The row of a shape with its multicast; InputError where tcgen05.cp has no such form."""
-    name, cast = (str(text).removeprefix(".") if isinstance(text, str) else text for text in (shape, multicast))
+    name, cast = (text.removeprefix(".") if isinstance(text, str) else shown(text) for text in (shape, multicast))
     if (name, cast) in COPY_SHAPES:
         return COPY_SHAPES[name, cast]
     named = [row for row in COPY_SHAPES.values() if row.name == name]
@@ -64,7 +66,7 @@ def decompress(data: np.ndarray, src_fmt: str) -> np.ndarray:
 
 
 def _format(src_fmt: Any) -> Decompression:
-    name = src_fmt.removeprefix(".") if isinstance(src_fmt, str) else src_fmt
+    name = src_fmt.removeprefix(".") if isinstance(src_fmt, str) else ""
     if name not in DECOMPRESSIONS:
         raise InputError(
             f"src_fmt = {shown(src_fmt)}: tcgen05.cp decompresses {' and '.join(DECOMPRESSIONS)} to b8x16 (PTX ISA 9.7.16.9.1)"
@@ -74,7 +76,7 @@ def _format(src_fmt: Any) -> Decompression:
 
 def tcgen05_cp(
     tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory],
-    taddr: int,
+    taddr: int | TmemAddress,
     descriptor: Any,
     *,
     shape: str,
@@ -94,9 +96,11 @@ def tcgen05_cp(
     past the last column and for descriptors nobody knows the meaning of.
     """
     row = copy_shape(shape, multicast)
-    fmt = _format(src_fmt) if src_fmt else None
+    fmt = None if isinstance(src_fmt, str) and not src_fmt else _format(src_fmt)
     address = TmemAddress.decode(taddr)
-    memories, sources = _pairs(tensor_memory, TensorMemory, cta_group), _pairs(shared, SharedMemory, cta_group)
+    memories = memories_of("tensor_memory", tensor_memory, TensorMemory, cta_group)
+    sources = memories_of("shared", shared, SharedMemory, cta_group)
+    check_together(memories, sources, cta_group)
     room = LANES - 1 - int(copy_lane(row.rows - 1, row.copies - 1, row.run, row.run_step, row.copy_step))
     if address.lane > room:
         where = f"lanes 0 to {room}" if room else "lane 0"
@@ -108,6 +112,11 @@ def tcgen05_cp(
     column = np.broadcast_to(address.column + np.arange(row.columns), (row.rows, row.copies, row.columns))
     read = [source.read_operand(descriptor, dtype="u8", major="K", rows=row.rows, k=row.row_bytes) for source in sources]
     word = descriptor.encode() if isinstance(descriptor, SmemDescriptor) else whole("descriptor", descriptor)
+    grades = [row.grade, shared_grade(word, sources[0].arch, "u8", "K", row.row_bytes)]
+    grades += [fmt.grade] if fmt else []
+    grades += [Grade.INFERRED] if cta_group == 2 else []
+    for memory in memories:
+        memory.check_allocated(lane, column)
     copies = []
     for cta, (memory, operand) in enumerate(zip(memories, read, strict=True)):
         data, behind = _moved(operand, fmt)
@@ -117,7 +126,7 @@ def tcgen05_cp(
             address.encode(),
             word & (1 << 64) - 1,
             cta,
-            max((row.grade, *([fmt.grade] if fmt else []), *([Grade.INFERRED] if cta_group == 2 else [])), key=list(Grade).index),
+            max(grades, key=list(Grade).index),
             np.take_along_axis(operand.writer, behind, 1),
             np.take_along_axis(operand.position, behind, 1),
             operand.writers,
@@ -137,26 +146,15 @@ def _moved(operand: Operand, fmt: Decompression | None) -> tuple[np.ndarray, np.
     return decompress(operand.bits, fmt.name), np.broadcast_to(at // CHUNK * CHUNK + at % CHUNK * fmt.bits // 8, operand.bits.shape)
 
 
-def _pairs(given: Any, kind: type, cta_group: Any) -> tuple[Any, ...]:
-    """One memory for each CTA."""
-    group = whole("cta_group", cta_group)
-    if group not in (1, 2):
-        raise InputError(f"cta_group = {group}: there are .cta_group::1 and .cta_group::2")
-    found = tuple(given) if isinstance(given, (tuple, list)) else (given,)
-    if len(found) != group or not all(isinstance(memory, kind) for memory in found):
-        wanted = f"a {kind.__name__}" if group == 1 else f"two of {kind.__name__}, of the even CTA and of its peer"
-        raise InputError(f"{shown(given)}: .cta_group::{group} needs {wanted}")
-    return found
-
-
-def tcgen05_shift(tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory], taddr: int, *, cta_group: int = 1) -> None:
+def tcgen05_shift(tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory], taddr: int | TmemAddress, *, cta_group: int = 1) -> None:
     """`tcgen05.shift.down`: in 8 columns (32 bytes) from the address on, every lane takes what the next one had; the last of 32 keeps its own.
 
     Owners move with their bytes. Inferred (SHIFT.source): the PTX ISA (9.7.16.9.3) gives neither the direction nor the 32 lanes. Raises
     InputError for a lane that is no multiple of 32, and Unmodelled for one above 0: whether the lanes below are shifted too is not known.
     """
     address = TmemAddress.decode(taddr)
-    memories = _pairs(tensor_memory, TensorMemory, cta_group)
+    memories = memories_of("tensor_memory", tensor_memory, TensorMemory, cta_group)
+    check_together(memories, (), cta_group)
     if address.lane % SHIFT.lane_alignment:
         raise InputError(
             f"taddr = {address.encode():#x}: lane {address.lane}; tcgen05.shift needs a multiple of {SHIFT.lane_alignment} (PTX ISA 9.7.16.9.3)"
@@ -164,7 +162,7 @@ def tcgen05_shift(tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory
     if address.lane:
         raise Unmodelled(
             f"taddr = {address.encode():#x}: which lanes a shift at lane {address.lane} moves is not known; at lane 0 it moves all",
-            see="TENSOR_MEMORY_DISPUTES['direction of shift']",
+            see="smemsim.DISPUTES['direction of shift']",
         )
     check_columns("tcgen05.shift", address.column, SHIFT.columns)
     lane, column = np.arange(LANES)[:, None], address.column + np.arange(SHIFT.columns)

@@ -2,7 +2,7 @@
 
 >>> d = AccumulatorLayout(m=128, n=256, cta_group=2)
 >>> d
-AccumulatorLayout(m=128, n=256, cta_group=2)  # layout B, 2x2, documented
+AccumulatorLayout(m=128, n=256, cta_group=2)  # layout B, 2x2, compiled
 >>> d.location(70, 200), d.element(1, 70, 72)
 ((1, 70, 72), (70, 200))
 """
@@ -16,21 +16,14 @@ from typing import Any
 import numpy as np
 
 from smemsim.addressing.tensor_memory import accumulator_cell, accumulator_element, path_lane
-from smemsim.arguments import shown, whole
+from smemsim.arguments import flag, whole
 from smemsim.errors import InputError
 from smemsim.machine.tmem.address import check_columns, indices, together
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tcgen05 import SHAPES
 from smemsim.spec.tensor_memory import ACCUMULATORS, COLUMNS, LANES, AccumulatorPath
 
-__all__ = ["AccumulatorLayout", "accumulator_path", "flag", "legal_n"]
-
-
-def flag(name: str, value: Any) -> bool:
-    """InputError unless it is True or False."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise InputError(f"{name} = {shown(value)}: needs True or False")
-    return bool(value)
+__all__ = ["AccumulatorLayout", "accumulator_path", "legal_n"]
 
 
 def accumulator_path(m: Any, cta_group: Any, ws: Any, sparse: Any) -> AccumulatorPath:

@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.arguments import shown, whole
+from smemsim.arguments import flag, shown, whole
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.tmem.access import TmemAccess
 from smemsim.machine.tmem.address import TmemAddress, indices, together
-from smemsim.machine.tmem.layout import flag
 from smemsim.machine.tmem.writers import Owner, TmemStore, owner_of
 from smemsim.spec.architectures import architecture
 from smemsim.spec.tensor_memory import ALLOCATION, CELL_BITS, COLUMNS, LANES, TENSOR_MEMORY_ARCHITECTURES, WARP_LANES
@@ -28,11 +27,12 @@ from smemsim.spec.tensor_memory import ALLOCATION, CELL_BITS, COLUMNS, LANES, TE
 __all__ = ["TensorMemory"]
 
 CELL_BYTES = CELL_BITS // 8
+FORGET_EVERY = 64  # writers, after which those are dropped of whom no byte is left
 WARPS = LANES // WARP_LANES
 
 
 class TensorMemory:
-    """Tensor memory of one CTA: `cells` (uint32, 128 lanes x 512 columns), `writers`, and the columns that are allocated.
+    """Tensor memory of one CTA: `cells` (uint32, 128 lanes x 512 columns), `writers` (None: all its bytes are overwritten), allocations.
 
     With `strict` (the default) touching columns that are not allocated is an InputError; otherwise it is noted in `problems` and done.
     Cells that nobody wrote read as 0 here and have no owner; hardware has whatever was there. Nothing here has been measured; the rules of
@@ -61,17 +61,17 @@ class TensorMemory:
 
     # ---- allocation
 
-    def alloc(self, columns: int, *, cta_group: int = 1) -> int:
+    def alloc(self, columns: int, *, cta_group: int = 1) -> TmemAddress:
         """`tcgen05.alloc`: the address (lane 0) of so many free columns; `columns` a power of two, 32 to 512, never more than the last time.
 
         With `cta_group` 2 the peer's warp takes part and gets the same columns: call it for both memories. Raises InputError where the
         instruction would be illegal, or would block for ever.
 
         >>> tmem = TensorMemory()
-        >>> tmem.alloc(256), tmem.alloc(32)
-        (0, 256)
+        >>> tmem.alloc(256), tmem.alloc(32) + 8
+        (TmemAddress(lane=0, column=0), TmemAddress(lane=0, column=264))
         """
-        count, group = self._count(columns), self._group(cta_group)
+        count, group = self._count(columns), self.check_group(cta_group)
         if self._relinquished:
             raise InputError(f"alloc of {count} columns: this CTA has executed tcgen05.relinquish_alloc_permit ({ALLOCATION.source})")
         if count > self._largest:
@@ -91,12 +91,12 @@ class TensorMemory:
         self._cta_group, self._largest = group, count
         self.allocations[first] = count
         self._allocated[first : first + count] = True
-        return TmemAddress(0, first).encode()
+        return TmemAddress(0, first)
 
-    def dealloc(self, taddr: int, columns: int, *, cta_group: int = 1) -> None:
+    def dealloc(self, taddr: int | TmemAddress, columns: int, *, cta_group: int = 1) -> None:
         """`tcgen05.dealloc`: give an allocation back, as a whole."""
         address, count = TmemAddress.decode(taddr), self._count(columns)
-        self._group(cta_group)
+        self.check_group(cta_group)
         held = self.allocations.get(address.column)
         if address.lane or held != count:
             what = f"the allocation there has {held}" if held and not address.lane else "no allocation begins there"
@@ -106,7 +106,7 @@ class TensorMemory:
 
     def relinquish_alloc_permit(self, *, cta_group: int = 1) -> None:
         """`tcgen05.relinquish_alloc_permit`: this CTA allocates no more."""
-        self._group(cta_group)
+        self.check_group(cta_group)
         self._relinquished = True
 
     def exit_problems(self) -> list[str]:
@@ -124,7 +124,8 @@ class TensorMemory:
             raise InputError(f"columns = {count}: needs a power of two from {ALLOCATION.least} to {ALLOCATION.most} ({ALLOCATION.source})")
         return count
 
-    def _group(self, cta_group: Any) -> int:
+    def check_group(self, cta_group: Any) -> int:
+        """The `cta_group` of an instruction; InputError unless it is that of all others on this memory."""
         group = whole("cta_group", cta_group)
         if group not in (1, 2):
             raise InputError(f"cta_group = {group}: there are .cta_group::1 and .cta_group::2")
@@ -156,6 +157,11 @@ class TensorMemory:
         """The same with arrays of one shape, where `place` says which bytes of the writer's data each cell has, the first of four."""
         lane, column = together(*self._cells("written", lane, column))
         self._put(lane, column, self._values(values), writer, place)
+
+    def check_allocated(self, lane: Any, column: Any) -> None:
+        """InputError, with `strict`, where some of the cells are not allocated: before an instruction writes the first of several memories."""
+        if self.strict:
+            self._cells("written", lane, column)
 
     def owner(self, lane: int, column: int, byte: int = 0) -> Owner | None:
         """Who wrote a byte of a cell; None: nobody."""
@@ -273,6 +279,8 @@ class TensorMemory:
         """Write cells and note that bytes 0 to `size` - 1 of each are the writer's bytes from `place` on."""
         if new:
             self.writers.append(writer)
+            if len(self.writers) % FORGET_EVERY == 0:
+                self._forget()
         at = lane * COLUMNS + column
         self.cells.reshape(-1)[at] = values
         if size == CELL_BYTES:
@@ -282,6 +290,13 @@ class TensorMemory:
         for byte in range(size):
             self._writer[at, byte] = len(self.writers) - 1
             self._place[at, byte] = place + byte
+
+    def _forget(self) -> None:
+        """Drop the writers of whom no byte is left: an accumulator's holds its instruction's operands."""
+        live = set(np.unique(self._writer).tolist())
+        for number in range(len(self.writers) - 1):
+            if number not in live:
+                self.writers[number] = None
 
 
 def _registers(warps: list[int], access: TmemAccess) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

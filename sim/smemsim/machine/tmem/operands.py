@@ -22,7 +22,7 @@ from smemsim.addressing.tensor_memory import (
 )
 from smemsim.arguments import choice, whole
 from smemsim.errors import InputError, Unmodelled
-from smemsim.machine.tmem.address import check_columns, indices, together
+from smemsim.machine.tmem.address import check_columns, indices, layout_repr, plain, together
 from smemsim.machine.tmem.layout import accumulator_path
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tensor_memory import A_CONTAINER_BITS, A_GRADES, CELL_BITS, COLUMNS, LANES, METADATA, AccumulatorPath, MetadataRow
@@ -52,7 +52,7 @@ def _nothing(what: str, found: tuple[Any, ...], given: tuple[Any, ...], names: s
     return tuple(int(value) for value in found)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class ATmemLayout:
     """Where A of one tcgen05.mma lies when it comes from tensor memory: in the lanes of D, 256 bits a row, that is 8 columns.
 
@@ -73,8 +73,12 @@ class ATmemLayout:
     lane: int = dataclasses.field(default=0, kw_only=True)
     column: int = dataclasses.field(default=0, kw_only=True)
 
+    def __repr__(self) -> str:
+        return layout_repr(self)
+
     def __post_init__(self) -> None:
         check_kind(self.kind, tuple(A_CONTAINER_BITS))
+        plain(self, "m", "cta_group", "lane", "column")
         path = self._path
         if whole("lane", self.lane) not in path.lanes:
             only = " or ".join(map(str, path.lanes))
@@ -146,7 +150,7 @@ def _cell(cta: Any, lane: Any, column: Any, bit: Any, ctas: int) -> tuple[Any, .
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class MetadataLayout:
     """Where the sparsity metadata of tcgen05.mma.sp lies: 2, 1 or half a bit for each logical element of A.
 
@@ -168,8 +172,12 @@ class MetadataLayout:
 
     grade = Grade.COMPILED
 
+    def __repr__(self) -> str:
+        return layout_repr(self)
+
     def __post_init__(self) -> None:
         check_kind(self.kind, tuple(METADATA))
+        plain(self, "m", "cta_group", "selector", "column")
         row, path = self._row, accumulator_path(self.m, self.cta_group, self.ws, True)
         if whole("selector", self.selector) not in row.selectors:
             only = " or ".join(map(str, row.selectors))
@@ -177,7 +185,7 @@ class MetadataLayout:
         if path.rows != LANES and not self.ws:
             raise Unmodelled(
                 f"m = {self.m}, cta_group = {self.cta_group}: where metadata of {path.rows} rows a CTA lies is in figures only",
-                see="TENSOR_MEMORY_DISPUTES['metadata of M = 64']",
+                see="smemsim.DISPUTES['metadata of M = 64']",
             )
         if self.ws and self.kind.startswith("mx"):
             raise InputError(f"ws: tcgen05.mma.ws has no .kind::{self.kind} (PTX ISA 9.7.16.10.9.3)")

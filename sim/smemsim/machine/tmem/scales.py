@@ -16,10 +16,11 @@ import numpy as np
 from smemsim.addressing.tensor_memory import scale_block_byte, scale_cell, scale_row
 from smemsim.arguments import choice, shown, whole
 from smemsim.errors import InputError, Unmodelled
-from smemsim.machine.tmem.address import check_columns, indices, together
+from smemsim.machine.tmem.address import check_columns, indices, layout_repr, plain, together
 from smemsim.machine.tmem.layout import accumulator_path, legal_n
 from smemsim.machine.tmem.operands import begin_column, check_kind
 from smemsim.spec.evidence import Grade
+from smemsim.spec.tcgen05 import WIDE_K, kind_of, scale_modes
 from smemsim.spec.tensor_memory import CELL_BITS, COLUMNS, LANES, SCALE_MODES, WARP_LANES, ScaleMode
 
 __all__ = ["ScaleLayout"]
@@ -28,7 +29,7 @@ CELL_BYTES = CELL_BITS // 8
 _KINDS = tuple(dict.fromkeys(kind for mode in SCALE_MODES for kind in mode.kinds))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class ScaleLayout:
     """Where the scale factors of A or of B lie, for one tcgen05.mma of a block-scaled kind: a byte each, in every 32 lanes again.
 
@@ -49,8 +50,12 @@ class ScaleLayout:
     scale_id: int = dataclasses.field(default=0, kw_only=True)
     column: int = dataclasses.field(default=0, kw_only=True)
 
+    def __repr__(self) -> str:
+        return layout_repr(self)
+
     def __post_init__(self) -> None:
         choice("operand", self.operand, ("A", "B"), "'A' or 'B'")
+        plain(self, "m", "n", "k", "cta_group", "scale_id", "column")
         path = accumulator_path(self.m, self.cta_group, False, False)
         if path.m < LANES:
             raise InputError(f"m = {self.m}: block-scaled kinds have M = 128, or 256 with .cta_group::2 (PTX ISA 9.7.16.2.1)")
@@ -61,6 +66,11 @@ class ScaleLayout:
         if whole("scale_id", self.scale_id) not in mode.ids:
             only = ", ".join(map(str, mode.ids))
             raise InputError(f"scale_id = {self.scale_id}: {mode.name} has {mode.scales} scales a row, and the id {only} ({mode.source})")
+        if self.operand == "B" and WIDE_K in mode.k and self.n > LANES:
+            raise Unmodelled(
+                f"n = {self.n}: scales of B with K = {WIDE_K} and N above 128 are in figures of their own",
+                see="smemsim.DISPUTES['scales of K = 96']",
+            )
         if self.operand == "B" and path.split == 2 and self.n % (2 * WARP_LANES):
             raise Unmodelled(
                 f"n = {self.n}: with M = 128 and .cta_group::2 each half of N has its own 64 lanes; what halves that are no multiple of 32 "
@@ -73,18 +83,19 @@ class ScaleLayout:
         """The row of the table that is meant."""
         names = tuple(dict.fromkeys(mode.name for mode in SCALE_MODES))
         asked = choice("scale_vec", self.scale_vec, names, " or ".join(names))
-        k = None if self.k is None else whole("k", self.k)
-        for mode in SCALE_MODES:
-            named = mode.name == asked or (asked == f"block{mode.block}" and k != 96)
-            if named and self.kind in mode.kinds and (k in mode.k or (k is None and 96 not in mode.k)):
+        kind = kind_of(self.kind)
+        for mode in scale_modes(kind, wide_k=self.k == WIDE_K, asked=asked):
+            if self.k is None or self.k in mode.k:
                 return mode
-        has = "; ".join(f"{mode.name} with K = {' or '.join(map(str, mode.k))}" for mode in SCALE_MODES if self.kind in mode.kinds)
-        raise InputError(f"scale_vec = {shown(asked)}, k = {k}: .kind::{self.kind} has {has} (PTX ISA 9.7.16.10.7.1)")
+        has = "; ".join(
+            f"{mode.name} with K = {' or '.join(map(str, mode.k))}" for wide in (False, True) for mode in scale_modes(kind, wide_k=wide)
+        )
+        raise InputError(f"scale_vec = {shown(asked)}, k = {self.k}: .kind::{self.kind} has {has} (PTX ISA 9.7.16.10.7.1)")
 
     @property
     def grade(self) -> Grade:
         """How sure the lanes are; which bytes of a cell are meant is documented, but for K = 96."""
-        return Grade.INFERRED if 96 in self.mode.k else Grade.COMPILED
+        return Grade.INFERRED if WIDE_K in self.mode.k else Grade.COMPILED
 
     @property
     def source(self) -> str:
@@ -130,7 +141,7 @@ class ScaleLayout:
             raise Unmodelled(
                 f"index = {shown(index)}: with K = 96 and scale_id = {self.scale_id} this scale lies beyond the first cell; where is in "
                 "figures only",
-                see="TENSOR_MEMORY_DISPUTES['scales of K = 96']",
+                see="smemsim.DISPUTES['scales of K = 96']",
             )
         in_cta = self.copies // (self.cta_group if self.operand == "B" else 1)
         cta = row // self.rows if self.operand == "A" else copy // in_cta
