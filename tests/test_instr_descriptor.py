@@ -271,3 +271,5 @@ def test_the_command_has_json_and_sentences():
     assert run("0x08200490", "--kind", "f16", "--dtype", "bf16").exit_code == 2
     assert run("0x08200490", "--cta-group", "2").exit_code == 2
     assert "--kind f16 or f8f6f4" in run("0x08200490").stderr
+    assert "upper half, 0x08200490, is an instruction descriptor of kind f16" in run("0x0820049000000000").stderr
+    assert not run("0x4000404000000000", "--arch", "sm_100a").stderr  # a shared-memory descriptor with start and LBO 0

@@ -622,3 +622,25 @@ def test_accumulators_do_not_keep_every_instruction_alive():
         tcgen05_mma(tensor[0], 0, word, word, i, shared=shared[0])
     assert sum(writer is not None for writer in tensor[0].writers) < 70
     assert tensor[0].owner(5, 3).where[:2] == (5, 3)
+
+
+def test_a_that_tcgen05_cp_brought_is_known_by_its_tensor_coordinate():
+    """TMA, tcgen05.cp.128x256b, tcgen05.mma with A in tensor memory: the chain of owners leads back to the tensor."""
+    shared, tensor = memories(1)
+    world, rng = GlobalMemory(), np.random.default_rng(14)
+    a, b = numbers(rng, (128, 16), "f16"), numbers(rng, (16, 16), "f16")
+    world.place(encode(a, "f16"), 1 << 40)
+    tm = TensorMap.tiled(
+        data_type="f16", global_address=1 << 40, global_dim=(16, 128), global_strides=(32,), box_dim=(16, 128), swizzle="32B"
+    )
+    shared[0].tma_load(tm, (0, 0), smem_address=AT, source=world)
+    source = smemsim.SmemDescriptor(arch="sm_100a", start_address=AT, stride_byte_offset=256, swizzle="32B")
+    tcgen05_cp(tensor[0], 384, source, shape="128x256b", shared=shared[0])
+    i = InstrDescriptor(kind="f16", m=128, n=16, a_type="f16", b_type="f16")
+    result = tcgen05_mma(
+        tensor[0], 0, TmemAddress(0, 384), lay_out(shared[0], b, "f16", "K", "32B", B_AT), i, shared=shared[0], enable_input_d=False
+    )
+    assert (result.d.view(np.float32) == a @ b.T).all()
+    for term in result.terms(77, 3):
+        assert term.a.coordinate == (term.k, 77)
+        assert term.a.place == f"tensor lane 77 column {384 + term.k // 2}" + (" bit 16" if term.k % 2 else "")

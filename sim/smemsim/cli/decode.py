@@ -66,10 +66,7 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
         ctx.exit(_decode_instruction(number, kind, {"arch": arch, **instruction}, as_json))
     if foreign := strangers(ctx, _INSTRUCTION):
         raise InputError(f"{foreign}: of an instruction; say which with --kind")
-    if number and not number >> 32 and (kinds := kinds_of(number)):
-        click.echo(
-            f"smemsim: {number:#010x} has 32 bits; an instruction descriptor is explained with --kind {' or '.join(kinds)}", err=True
-        )
+    _hint(number)
     shown = [SmemDescriptor.decode(number, arch=name) for name in ([arch] if arch else ["sm_90a", "sm_100a"])]
     findings = [d.problems(**context) for d in shown]
     if as_json:
@@ -90,11 +87,18 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
     ctx.exit(1 if serious else 0)
 
 
-def kinds_of(number: int) -> list[str]:
-    """The kinds under which a 32-bit word is a sound instruction descriptor."""
+def _hint(number: int) -> None:
+    """On stderr, when a word that is taken for a shared-memory descriptor is a sound instruction descriptor, or has one in its upper half."""
     from smemsim.descriptors.instr_problems import kinds_that_fit
 
-    return kinds_that_fit(number)
+    upper = number >> 32
+    if 0 < number < 1 << 32 and (kinds := kinds_that_fit(number)):
+        click.echo(
+            f"smemsim: {number:#010x} has 32 bits; an instruction descriptor is explained with --kind {' or '.join(kinds)}", err=True
+        )
+    elif 0 < upper < 1 << 32 and not number & 0xFFFFFFFF and (kinds := kinds_that_fit(upper)):
+        listed = " or ".join(kinds)
+        click.echo(f"smemsim: the upper half, {upper:#010x}, is an instruction descriptor of kind {listed} (CUTLASS hands it so)", err=True)
 
 
 def _decode_instruction(number: int, kind: str, context: dict[str, Any], as_json: bool) -> int:
