@@ -644,3 +644,24 @@ def test_a_that_tcgen05_cp_brought_is_known_by_its_tensor_coordinate():
     for term in result.terms(77, 3):
         assert term.a.coordinate == (term.k, 77)
         assert term.a.place == f"tensor lane 77 column {384 + term.k // 2}" + (" bit 16" if term.k % 2 else "")
+
+
+def test_doubt_is_handed_on_along_k():
+    """An element that was rounded once stays uncertain, however exact the sums that follow."""
+    shared, tensor = memories(1)
+    i = InstrDescriptor(kind="f16", m=128, n=16, a_type="f16", b_type="f16")
+    fine = np.zeros((128, 16), np.float32)
+    fine[5, :2] = (2048, 2**-13)  # 25 bits in one sum
+    raw = fine.astype(np.float16).view(np.uint16)
+    image = np.zeros((16, 2, 8, 8), np.uint16)
+    image[:] = raw.reshape(16, 8, 2, 8).transpose(0, 2, 1, 3)
+    shared[0].write(AT, image)
+    a = smemsim.SmemDescriptor(arch="sm_100a", start_address=AT, leading_byte_offset=128, stride_byte_offset=256)
+    b = lay_out(shared[0], np.ones((16, 16), np.int64), "f16", "K", "32B", B_AT)
+    first = tcgen05_mma(tensor[0], 0, a, b, i, shared=shared[0], enable_input_d=False)
+    assert (~first.certain).nonzero()[0].tolist() == [5] * 16
+    shared[0].write(AT, np.zeros(4096, np.uint8))
+    second = tcgen05_mma(tensor[0], 0, a, b, i, shared=shared[0])
+    assert (second.certain == first.certain).all()
+    third = tcgen05_mma(tensor[0], 0, a, b, i, shared=shared[0], enable_input_d=False)
+    assert third.certain.all()

@@ -73,7 +73,8 @@ def tcgen05_mma(
     The instruction is done when the call returns: there is no commit and no fence to forget here. The result has both operands with
     addresses and owners, `terms(m, n)`, and D. Operand addresses and places in tensor memory carry their grade (`result.grade`):
     documented, compiled or inferred, nothing is measured on Blackwell; `result.disputes` names what sources disagree about. Sums are exact
-    and rounded once; `result.certain` says where that cannot differ from silicon, and is False where D depends on what nobody wrote.
+    and rounded once; `result.certain` says where that cannot differ from silicon, and is False where D depends on what nobody wrote, or on an earlier
+    instruction's element that was not certain.
 
     Raises InputError for an instruction that does not exist, with the first rule it breaks, HardwareTrap when an operand leaves the shared
     window, Unmodelled for what nobody knows, infinities and NaNs included; nothing is written then.
@@ -108,7 +109,7 @@ def tcgen05_mma(
         check_finite(name, operand)
     factors, no_factor, factor_grade = read_factors(i, scale_a, scale_b, tensor, scale_vec=scale_vec) if i.row.block_scaled else _NOTHING
     index, no_index, index_grade = read_index(i, metadata, tensor, ws=ws) if i.sparsity else _NOTHING
-    c, nobody = _read_d(i, cells, tensor) if flag("enable_input_d", enable_input_d) else _no_d(i)
+    c, nobody, sure = _read_d(i, cells, tensor) if flag("enable_input_d", enable_input_d) else _no_d(i)
     for memory, where in zip(tensor, cells, strict=True):
         memory.check_allocated(*where)
     values = np.where(zero[:, None], 0, b_operand.bits) if zero is not None else b_operand.bits
@@ -132,7 +133,7 @@ def tcgen05_mma(
         )
         for operand, band in zip(a_operands, bands, strict=True)
     ]
-    certain = np.concatenate([part[1] for part in parts], axis=1)
+    certain = np.concatenate([part[1] for part in parts], axis=1) & sure
     unknown = np.concatenate([operand.unsure_rows[:, None] | np.zeros(width, bool) for operand in a_operands], axis=1)
     certain &= ~(unknown | b_operand.unsure_rows[None, :] | nobody)
     certain &= not (no_factor or no_index)
@@ -178,15 +179,30 @@ def _cells_of_d(layout: AccumulatorLayout) -> Cells:
     return tuple((lane[cta * rows : (cta + 1) * rows], column[cta * rows : (cta + 1) * rows]) for cta in range(layout.cta_group))
 
 
-def _read_d(i: InstrDescriptor, cells: Cells, tensor: tuple[TensorMemory, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """(what D holds, where nobody wrote it), (M, N)."""
+def _read_d(i: InstrDescriptor, cells: Cells, tensor: tuple[TensorMemory, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(what D holds, where nobody wrote it, where the instructions that did were certain of it), (M, N)."""
     held = np.concatenate([memory.read(*where) for memory, where in zip(tensor, cells, strict=True)])
-    nobody = np.concatenate([memory.owners(*where)[0][..., 0] < 0 for memory, where in zip(tensor, cells, strict=True)])
-    return held.astype(np.uint16) if i.d_type == "f16" else held, nobody  # 16-bit elements are the lower halves of their cells
+    owned = [memory.owners(*where) for memory, where in zip(tensor, cells, strict=True)]
+    nobody = np.concatenate([writer[..., 0] < 0 for writer, _ in owned])
+    sure = np.concatenate([_sure(memory, writer[..., 0], place[..., 0]) for memory, (writer, place) in zip(tensor, owned, strict=True)])
+    return held.astype(np.uint16) if i.d_type == "f16" else held, nobody, sure  # 16-bit elements are the lower halves of their cells
 
 
-def _no_d(i: InstrDescriptor) -> tuple[np.ndarray, np.ndarray]:
-    return np.zeros((i.m, i.n), np.uint16 if i.d_type == "f16" else np.uint32), np.zeros((i.m, i.n), bool)
+def _sure(memory: TensorMemory, writer: np.ndarray, place: np.ndarray) -> np.ndarray:
+    """Where no instruction wrote the cells that was not certain of them."""
+    sure = np.ones(writer.shape, bool)
+    for number in np.unique(writer[writer >= 0]):
+        who = memory.writers[number]
+        if isinstance(who, TmemMma) and not who.result.certain.all():
+            mine = writer == number
+            m, n = np.divmod(place[mine] // 4, who.result.d.shape[1])
+            sure[mine] = who.result.certain[who.first_row + m, n]
+    return sure
+
+
+def _no_d(i: InstrDescriptor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    nothing = np.zeros((i.m, i.n), bool)
+    return np.zeros((i.m, i.n), np.uint16 if i.d_type == "f16" else np.uint32), nothing, ~nothing
 
 
 def _write_d(result: MmaResult, cells: Cells, tensor: tuple[TensorMemory, ...]) -> None:

@@ -50,7 +50,7 @@ def wgmma(
     `imm_scale_a`, `imm_scale_b` are 1 or -1; `scale_d` False leaves D out; `a_major`, `b_major` "MN" are imm-trans.
 
     Which elements are multiplied is measured (H200): traces wgmma_f32, wgmma_f16, wgmma_s32, wgmma_sparse, wgmma_operands. Sums are exact
-    and rounded once; `result.certain` says where that cannot differ from silicon; bf16 with f32 is bit for bit (trace reference_gemm).
+    and rounded once; `result.certain` says where that cannot differ from silicon, given `d`; bf16 with f32 is bit for bit (trace reference_gemm).
 
     Raises InputError for an instruction that does not exist, HardwareTrap when an operand leaves the shared window, Unmodelled for
     infinities and NaNs.
