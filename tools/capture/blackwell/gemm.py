@@ -244,7 +244,7 @@ def tcgen05_gemm(bench: Bench, out: pathlib.Path) -> None:
             "maps": np.array([np.frombuffer(bytes.fromhex(a.get("maps", "00" * 256)), np.uint8) for a in answers]),
             "boxes_a": np.array(boxes["a"], np.int32),
             "boxes_b": np.array(boxes["b"], np.int32),
-            "descriptors": np.array([a.get("descriptors", [0] * (STAGES_OF_K * STEPS * 2)) for a in answers], np.uint64),
+            "descriptors": np.array([a.get("descriptors", [0] * (STAGES_OF_K * STEPS * 2)) for a in answers], np.uint64).reshape(-1, STAGES_OF_K * STEPS, 2),
             "image": np.array(images),
             "d": unique,
             "d_of": np.array(d_of, np.int32),

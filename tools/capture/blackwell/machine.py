@@ -178,11 +178,14 @@ class Store:
         self.case = bench.api.Buffer(4096)
         self.results = bench.api.Buffer(32)
 
+    def tidy(self) -> None:
+        """Before a pass: what is given away while addresses are being collected would be freed under it."""
+        if len(self.kept) > 400:
+            self.kept.clear()
+
     def address(self, space: str, recipe: Any) -> int:
         key = json.dumps([space, recipe])
         if key not in self.kept:
-            if len(self.kept) > 400:
-                self.kept.clear()
             self.kept[key] = self.bench.device.array(shared_image(recipe) if space == "shared" else tensor_image(recipe))
         return int(self.kept[key].address)
 
@@ -204,6 +207,7 @@ def run_machine(bench: Bench, case: dict[str, Any]) -> dict[str, Any]:
     first, count = case["columns"]
     out, completed, cycles = [], 1, 0
     for one in case["passes"]:
+        s.tidy()
         steps = one.get("steps", case["steps"])
         shared = [s.address("shared", r) for r in one["shared"]] * 2
         tensor = [s.address("tensor", r) for r in one["tensor"]] * 2

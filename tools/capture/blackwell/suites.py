@@ -377,7 +377,8 @@ def write_tensor_probe(
 def tmem_operands(bench: Bench, out: pathlib.Path) -> None:
     cases = tmem_operand_cases()
     title = "Which byte of tensor memory tcgen05.mma reads for every element of A, and what a container byte of a sub-byte type means"
-    write_tensor_probe(bench, out, "tmem_operands", "tmem_operand", title, 0, cases, {})
+    tag_bits = np.array([ELEMENTS[c["probe"]["dtype"]].tag_bits for c in cases], np.uint8)
+    write_tensor_probe(bench, out, "tmem_operands", "tmem_operand", title, 0, cases, {"tag_bits": tag_bits})
 
 
 def scale_cases() -> list[Case]:
@@ -553,10 +554,10 @@ def allocation_cases(seed: int) -> list[Case]:
     for i in range(160):
         ops: list[tuple[int, int, int]] = []
         held: dict[int, int] = {}
-        largest = 512
+        largest, grows = 512, rng.random() < 0.2
         for _ in range(rng.randrange(2, MOST_OPS - 1)):
             free = 512 - sum(held.values())
-            sizes = [n for n in (32, 64, 128, 256, 512) if n <= min(free, largest if rng.random() < 0.8 else 512)]
+            sizes = [n for n in (32, 64, 128, 256, 512) if n <= min(free, 512 if grows else largest)]
             if held and (not sizes or rng.random() < 0.4):
                 index = rng.choice(list(held))
                 ops.append((1, held.pop(index), index))

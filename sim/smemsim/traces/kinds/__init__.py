@@ -9,8 +9,16 @@ from smemsim.traces.kinds.operand import WgmmaOperand
 from smemsim.traces.kinds.pointers import EncodePointer
 from smemsim.traces.kinds.reductions import TmaLoadBytes, TmaReduce
 from smemsim.traces.kinds.replace import TensormapReplace
+from smemsim.traces.kinds.tcgen05_alloc import Tcgen05Alloc, Tcgen05Contention
+from smemsim.traces.kinds.tcgen05_dot import Tcgen05Dot
+from smemsim.traces.kinds.tcgen05_gemm import Tcgen05Gemm
+from smemsim.traces.kinds.tcgen05_operand import Tcgen05Operand
 from smemsim.traces.kinds.tensor_map import TensorMapEncode
+from smemsim.traces.kinds.tensor_memory import TmemLayout
+from smemsim.traces.kinds.tensor_memory_moves import Tcgen05Copy, TmemAccesses, TmemShift
+from smemsim.traces.kinds.tensor_memory_operands import TmemMetadata, TmemOperand, TmemScale
 from smemsim.traces.kinds.tiles import ReferenceGemm, TmaWgmma
+from smemsim.traces.kinds.tma_blackwell import TmaBlackwell, TmaPair
 from smemsim.traces.kinds.transfer import AnyTransfer, TmaStore, TmaTransfer
 from smemsim.traces.kinds.values import TmaValues
 from smemsim.traces.kinds.wgmma import WgmmaMma
@@ -36,4 +44,18 @@ KINDS: dict[str, type[Comparer]] = {
     "multicast": Multicast,
     "cluster_address": ClusterAddresses,
     "compiled_mma": CompiledMma,
+    "tcgen05_operand": Tcgen05Operand,
+    "tmem_layout": TmemLayout,
+    "tmem_operand": TmemOperand,
+    "tmem_scale": TmemScale,
+    "tmem_metadata": TmemMetadata,
+    "tmem_access": TmemAccesses,
+    "tcgen05_copy": Tcgen05Copy,
+    "tmem_shift": TmemShift,
+    "tcgen05_alloc": Tcgen05Alloc,
+    "tcgen05_contention": Tcgen05Contention,
+    "tcgen05_dot": Tcgen05Dot,
+    "tcgen05_gemm": Tcgen05Gemm,
+    "tma_blackwell": TmaBlackwell,
+    "tma_pair": TmaPair,
 }

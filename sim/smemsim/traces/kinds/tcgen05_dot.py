@@ -1,0 +1,99 @@
+"""What tcgen05.mma makes of numbers: D's bits, where the model is certain of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from smemsim.arithmetic.multiply import Factors, has_specials, multiply
+from smemsim.descriptors.instr import InstrDescriptor
+from smemsim.errors import Unmodelled
+from smemsim.spec.evidence import RULES
+from smemsim.spec.formats import element_format
+from smemsim.spec.tcgen05 import scale_modes
+from smemsim.traces.format import Suite
+from smemsim.traces.kinds.blackwell import Issued, judged
+from smemsim.traces.outcome import Case, agree, differ
+
+__all__ = ["Tcgen05Dot"]
+
+ROWS, COLUMNS = 128, 16
+
+
+class Tcgen05Dot:
+    """128 x 16 dot products a case, bit for bit where no step of any known datapath has to round."""
+
+    columns = {  # noqa: RUF012
+        "what": 1, "kind": 1, "a": 1, "b": 1, "d": 1, "vector": 1, "ue8m0": 1, "idesc": 1, "enable_d": 1, "repeat": 1, "scale_words": 2,
+        "status": 1, "completed": 1, "rows_start": 1, "columns_start": 1, "c": 3, "result": 3,
+    }  # fmt: skip
+
+    def __init__(self, suite: Suite) -> None:
+        self.suite = suite
+
+    def case(self, index: int) -> Case:
+        """Compare the certain elements; the others, and those with an infinity or a NaN among their terms, only count."""
+        a = self.suite.arrays
+        i = InstrDescriptor.decode(int(a["idesc"][index]), kind=str(a["kind"][index]))
+        probes = str(a["what"][index]).split("; ")
+        certain = np.zeros((ROWS, COLUMNS), bool)
+
+        def title() -> str:
+            left = int((~certain).sum())
+            what = probes[0] if len(probes) == 1 else f"{len(probes)} probes"
+            return f"kind::{i.kind}, {i.a_type} x {i.b_type} to {i.d_type}, {what}; {left} of {certain.size} elements depend on rounding"
+
+        def model() -> tuple[np.ndarray, np.ndarray]:
+            Issued(self.suite.arch, i, i.a_type, 1, False, (i.kind, str(a["vector"][index]).removeprefix("."), "ss")).check()
+            return self._multiplied(index, i)
+
+        found, outcome = judged(int(a["status"][index]), int(a["completed"][index]), RULES["tcgen05.idesc"], model)
+        if outcome:
+            return Case(title, outcome)
+        d, certain = found
+        if not certain.any():
+            raise Unmodelled(f"{title()}: how silicon rounds is not known")
+        mask = np.uint32((1 << element_format(i.d_type).bits) - 1)
+        hardware = np.where(certain, a["result"][index] & mask, 0)
+        d = np.where(certain, d, 0)
+
+        def describe(at: tuple[int, ...]) -> str:
+            m, n = at
+            probe = f" ({probes[m]})" if m == n < len(probes) > 1 else ""
+            return f"D[{m}, {n}]{probe}: hardware {int(hardware[at]):#x} | model {int(d[at]):#x}"
+
+        outcome = differ(hardware, d, RULES["arithmetic.exact"], "elements of D", describe, 1)
+        return Case(title, outcome if outcome.differing else agree(int(certain.sum())))
+
+    def _multiplied(self, index: int, i: InstrDescriptor) -> tuple[np.ndarray, np.ndarray]:
+        """D as often as it is added to, and where every step of that is certain."""
+        a = self.suite.arrays
+        rows, columns = self.suite.ragged("rows", index).reshape(ROWS, i.k), self.suite.ragged("columns", index).reshape(COLUMNS, i.k)
+        c = a["c"][index].astype(np.uint32)
+        operands, odd = [], []
+        for bits, dtype in ((rows, i.a_type), (columns, i.b_type)):
+            fmt = element_format(dtype)
+            wrong = has_specials(bits, fmt) if fmt.is_float else np.zeros(bits.shape, bool)
+            operands.append(np.where(wrong, 0, bits))
+            odd.append(wrong.any(1))
+        certain = np.logical_not(np.logical_or.outer(odd[0], odd[1]))
+        to = element_format(i.d_type)
+        given: dict[str, Any] = {name: getattr(i, name) for name in ("a_type", "b_type", "d_type", "negate_a", "negate_b", "saturate")}
+        given["factors"] = self._factors(index, i)
+        if not a["enable_d"][index]:
+            c = np.zeros_like(c)
+        for _ in range(int(a["repeat"][index])):
+            special = has_specials(c, to) if to.is_float else np.zeros(c.shape, bool)
+            c, sure = multiply(operands[0], operands[1], np.where(special, 0, c), instruction="tcgen05", **given)
+            certain &= sure & ~special
+        return c, certain
+
+    def _factors(self, index: int, i: InstrDescriptor) -> Factors | None:
+        """The same word of scale factors in every lane and column: byte b is that of block b."""
+        if not i.row.block_scaled:
+            return None
+        [mode] = scale_modes(i.row, wide_k=False, asked=str(self.suite.arrays["vector"][index]).removeprefix("."))
+        word = self.suite.arrays["scale_words"][index].astype("<u4").view(np.uint8).reshape(2, 4)[:, : mode.scales]
+        a, b = (np.broadcast_to(one, (count, mode.scales)) for one, count in zip(word, (ROWS, COLUMNS), strict=True))
+        return Factors(a, b, str(i.scale_type), i.k // mode.scales)
