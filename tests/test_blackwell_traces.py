@@ -481,6 +481,7 @@ def test_a_map_that_the_architecture_has_not_is_told_from_a_damaged_trace(tmp_pa
     source = ROOT / "golden" / "sm_90a" / "tma_swizzle_bits"
     shutil.copytree(source, tmp_path / "trace")
     manifest = json.loads((tmp_path / "trace" / "manifest.json").read_text())
-    (tmp_path / "trace" / "manifest.json").write_text(json.dumps(manifest | {"arch": "sm_100a"}))
+    device = manifest["device"] | {"compute_capability": "10.0", "gpu": "a relabelled trace, for this test only"}
+    (tmp_path / "trace" / "manifest.json").write_text(json.dumps(manifest | {"arch": "sm_100a", "device": device}))
     report = replay_suite(load_suite(tmp_path / "trace"))
     assert any("recorded: hardware runs it" in why for _, why in report.unmodelled)
