@@ -1,5 +1,7 @@
 """The dot product: laws, and a second implementation in exact fractions that shares nothing with the package's."""
 
+import csv
+import pathlib
 from fractions import Fraction
 
 import numpy as np
@@ -268,3 +270,38 @@ def test_words_of_single_bits_count_what_they_share():
     a, b = np.array([[0b1011, 1 << 31]], np.uint32), np.array([[0b0110, 1 << 31]], np.uint32)
     d, _ = multiply(a, b, np.array([[5]], np.uint32), instruction="wgmma", a_type="b1", b_type="b1", d_type="s32")
     assert d.tolist() == [[7]]
+
+
+PROBES = list(csv.DictReader((pathlib.Path(__file__).parent / "data" / "arithmetic_probes.csv").read_text().splitlines()))
+EXACT_TYPES = {"f32": "f32", "f16": "f16", "s32": "s32"}
+
+
+def probe_types(instruction):
+    """(A, B, D) of `wgmma.m64nNkK.D.A.B`, or None for what is not a wgmma."""
+    head, *types = instruction.split(".")
+    return (types[2], types[3], types[1]) if head == "wgmma" and len(types) == 4 else None
+
+
+@pytest.mark.parametrize("probe", PROBES, ids=lambda p: f"{p['id']} {p['instruction']}")
+def test_directed_probes_give_what_hardware_gave_or_are_not_certain(probe):
+    """Published and directed vectors: where an element is certain, or its arithmetic modelled, its bits are those."""
+    types = probe_types(probe["instruction"])
+    if types is None or types[2] not in EXACT_TYPES:
+        pytest.skip("not a wgmma")
+    a, b = (np.array([[int(x, 16) for x in probe[side].split()]], np.uint32) for side in "ab")
+    c, wanted = (np.array([[int(probe[name].split()[0], 16)]], np.uint32) for name in "cd")
+    named = dict(zip(("a_type", "b_type", "d_type"), types, strict=True))
+    try:
+        d, certain = multiply(a, b, c, instruction="wgmma", **named)
+    except Unmodelled:
+        assert any(has_specials(x, element_format(t)).any() for x, t in zip((a, b, c), types, strict=True))
+        return
+    if certain[0, 0]:
+        assert hex(int(d[0, 0])) == hex(int(wanted[0, 0]))
+
+
+def test_the_probes_decide_something():
+    modelled = [p for p in PROBES if probe_types(p["instruction"]) == ("bf16", "bf16", "f32")]
+    assert len(PROBES) > 90
+    assert len(modelled) > 15
+    assert {"P10b-159", "P11b", "P12a", "P12b", "P14a"} <= {p["id"] for p in modelled}

@@ -665,3 +665,85 @@ def test_doubt_is_handed_on_along_k():
     assert (second.certain == first.certain).all()
     third = tcgen05_mma(tensor[0], 0, a, b, i, shared=shared[0], enable_input_d=False)
     assert third.certain.all()
+
+
+def test_copies_of_what_nobody_wrote_are_what_nobody_wrote():
+    """tcgen05.cp of an empty block: the scale factors exist, and are still nobody's."""
+    i = InstrDescriptor(kind="mxf8f6f4", m=128, n=64, a_type="e4m3", b_type="e4m3")
+    shared, tensor = memories(1)
+    rng = np.random.default_rng(15)
+    words = [lay_out(shared[0], numbers(rng, (rows, 32), "e4m3"), "e4m3", "K", "32B", at) for rows, at in ((128, AT), (64, B_AT))]
+    empty = smemsim.SmemDescriptor(arch="sm_100a", start_address=0x30400, stride_byte_offset=128)
+    tcgen05_cp(tensor[0], 400, empty, shape="32x128b", multicast="warpx4", shared=shared[0])
+    result = tcgen05_mma(tensor[0], 0, *words, i, shared=shared[0], enable_input_d=False, scale_a=400, scale_b=400)
+    assert result.unwritten == {"the scale factors": 128 + 64}
+    assert not result.certain.any()
+
+
+def test_scale_factors_put_into_another_byte_are_nobodys():
+    i = InstrDescriptor(kind="mxf8f6f4", m=128, n=64, a_type="e4m3", b_type="e4m3", a_sf_id=1)
+    shared, tensor = memories(1)
+    word = lay_out(shared[0], np.ones((128, 32), np.int64), "e4m3", "K", "32B", AT)
+    for operand, column in (("A", 400), ("B", 410)):
+        layout = ScaleLayout(operand, m=128, n=64, kind="mxf8f6f4", scale_vec="1X", column=column)
+        smemsim.tmem_put(tensor[0], layout, np.full((128 if operand == "A" else 64, 1), 0x7F))
+    result = tcgen05_mma(tensor[0], 0, word, word, i, shared=shared[0], enable_input_d=False, scale_a=400, scale_b=410)
+    assert result.unwritten == {"the scale factors": 128}
+
+
+def test_every_byte_of_an_element_counts():
+    """An f32 D of which only the lower halves were stored, and an f16 operand with one byte written."""
+    shared, tensor = memories(1)
+    i = InstrDescriptor(kind="f16", m=128, n=16, a_type="f16", b_type="f16")
+    word = lay_out(shared[0], np.ones((128, 16), np.int64), "f16", "K", "32B", AT)
+    tensor[0].st(TmemAccess("32x32b", 8, pack=True), np.zeros((4, 32, 8), np.uint32))
+    assert tcgen05_mma(tensor[0], 0, word, word, i, shared=shared[0]).unwritten == {"D": 128 * 16}
+    half = InstrDescriptor(kind="f16", m=128, n=16, a_type="f16", b_type="f16", d_type="f16")
+    tensor[0].st(TmemAccess("32x32b", 8, pack=True, taddr=64), np.zeros((4, 32, 8), np.uint32))
+    assert tcgen05_mma(tensor[0], 64, word, word, half, shared=shared[0]).unwritten == {}
+    for at in range(0, 16 * 32, 2):
+        shared[0].write(B_AT + at, b"\x00", label="low bytes only")
+    operand = smemsim.SmemDescriptor(arch="sm_100a", start_address=B_AT, stride_byte_offset=256, swizzle="32B")
+    assert tcgen05_mma(tensor[0], 0, word, operand, i, shared=shared[0], enable_input_d=False).unwritten == {"B": 256}
+
+
+def test_doubt_reaches_operands_in_tensor_memory():
+    """An uncertain f32 D that is the tf32 A of the next instruction."""
+    shared, tensor = memories(1)
+    first = InstrDescriptor(kind="f16", m=128, n=8, a_type="f16", b_type="f16")
+    fine = np.zeros((16, 2, 8, 8), np.uint16)
+    fine[0, 0, 5, :2] = np.array([2048, 2**-13], np.float16).view(np.uint16)  # row 5: a sum of 25 bits
+    shared[0].write(AT, fine)
+    a = smemsim.SmemDescriptor(arch="sm_100a", start_address=AT, leading_byte_offset=128, stride_byte_offset=256)
+    ones = lay_out(shared[0], np.ones((8, 16), np.int64), "f16", "K", "32B", B_AT)
+    assert not tcgen05_mma(tensor[0], 256, a, ones, first, shared=shared[0], enable_input_d=False).certain[5].any()
+    then = InstrDescriptor(kind="tf32", m=128, n=8)
+    ones = lay_out(shared[0], np.ones((8, 8), np.int64), "tf32", "K", "32B", B_AT)
+    result = tcgen05_mma(tensor[0], 0, TmemAddress(0, 256), ones, then, shared=shared[0], enable_input_d=False)
+    assert np.flatnonzero(~result.certain.all(axis=1)).tolist() == [5]
+
+
+def test_the_sign_of_nothing_but_negative_zeros_is_not_certain():
+    shared, tensor = memories(1)
+    i = InstrDescriptor(kind="f16", m=128, n=16, a_type="f16", b_type="f16", negate_a=True)
+    zeros = lay_out(shared[0], np.zeros((128, 16), np.int64), "f16", "K", "32B", AT)
+    ones = lay_out(shared[0], np.ones((16, 16), np.int64), "f16", "K", "32B", B_AT)
+    assert not tcgen05_mma(tensor[0], 0, zeros, ones, i, shared=shared[0], enable_input_d=False).certain.any()
+    tensor[0].write_cells(np.arange(128)[:, None], np.arange(16), np.zeros((128, 16), np.uint32), "threads")
+    assert tcgen05_mma(tensor[0], 0, zeros, ones, i, shared=shared[0]).certain.all()  # + 0 is + 0
+
+
+def test_disputes_about_shape_and_types_are_named():
+    i = InstrDescriptor(kind="f16", m=128, n=24, a_type="f16", b_type="bf16")
+    result, *_ = run(i, np.random.default_rng(0))
+    assert set(result.disputes) == {"N of M = 128", "mixed f16 and bf16"}
+
+
+def test_reads_at_the_edge_of_the_window_are_inferred_on_blackwell():
+    shared, tensor = memories(1)
+    i = InstrDescriptor(kind="f16", m=64, n=8, a_type="f16", b_type="f16")
+    last = smemsim.SmemDescriptor(arch="sm_100a", start_address=0x39000 - 0x400, leading_byte_offset=16, stride_byte_offset=128)
+    result = tcgen05_mma(tensor[0], 0, last, 0x0000400800800040, i, shared=shared[0], enable_input_d=False)
+    assert result.grade is Grade.INFERRED
+    with pytest.raises(HardwareTrap, match="measured on Hopper, expected here"):
+        tcgen05_mma(tensor[0], 0, last.advance(0x3E0), 0x0000400800800040, i, shared=shared[0], enable_input_d=False)

@@ -17,7 +17,7 @@ from smemsim.machine.tmem.scales import ScaleLayout
 from smemsim.machine.tmem.whole import tmem_put, tmem_take
 from smemsim.machine.transfer import Transfer
 from smemsim.spec.evidence import Grade
-from smemsim.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES
+from smemsim.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, METADATA
 from strategies import examples
 
 AT = 0x400
@@ -547,8 +547,26 @@ def test_whole_matrices_go_into_every_copy_and_come_back(ctas, layout, bits):
         assert (tmem_take(given, layout, copy=copy) == values).all()
     changed = before ^ np.stack([memory.cells for memory in memories])
     assert not (changed & ~covered(layout, before.shape)).any()
-    owners = {str(memories[0].owner(lane, column).writer) for lane, column in zip(*np.nonzero(changed[0]), strict=True)}
-    assert owners <= {"mine"}
+    for number, memory in enumerate(memories):
+        for lane, column in list(zip(*np.nonzero(changed[number]), strict=True))[::37]:
+            for byte in range(4):
+                if int(changed[number][lane, column]) >> 8 * byte & 0xFF:
+                    owner = memory.owner(lane, column, byte)
+                    assert owner.writer.label == "mine"
+                    assert owner.where == first_entry(layout, number, lane, column, byte)
+    inside = covered(layout, before.shape)[0]
+    lane, column = (int(x[0]) for x in np.nonzero(inside == 0))
+    assert memories[0].owner(lane, column).writer == "before"
+
+
+def first_entry(layout, cta, lane, column, byte):
+    """(row, column) of the entry of the matrix that the byte's lowest bit belongs to, by the layout's own element()."""
+    if isinstance(layout, AccumulatorLayout):
+        return layout.element(cta, lane, column)
+    if isinstance(layout, ScaleLayout):
+        return layout.element(cta, lane, column, byte)
+    m, k = layout.element(cta, lane, column, 8 * byte)
+    return m, k // METADATA[layout.kind].chunk if isinstance(layout, MetadataLayout) else k
 
 
 def covered(layout, shape):
@@ -604,3 +622,20 @@ def test_memories_of_two_architectures_do_not_go_together():
     for shape, multicast, src_fmt in ((["x"], "", ""), ("32x128b", ["x"], ""), ("128x128b", "", ["x"])):
         with pytest.raises(InputError):
             tcgen05_cp(tensor, 0, 0x40, shape=shape, multicast=multicast, src_fmt=src_fmt, shared=SharedMemory("sm_100a"))
+
+
+def test_nothing_moves_where_a_part_of_it_cannot():
+    """A pair of which one CTA has no columns: tcgen05.shift and tmem_put leave both alone; so does a store whose upper half is not allocated."""
+    memories = TensorMemory(), TensorMemory()
+    memories[0].alloc(32, cta_group=2)
+    memories[1].check_group(2)
+    memories[0].write_cells(np.arange(LANES)[:, None], np.arange(32), random_cells(LANES, 32), "before")
+    before = memories[0].cells.copy()
+    for call in (
+        lambda: tcgen05_shift(memories, 0, cta_group=2),
+        lambda: tmem_put(memories, AccumulatorLayout(256, 16, 2), np.ones((256, 16), int)),
+        lambda: memories[0].st(TmemAccess("32x32b", 1, pack=True, taddr=31), np.ones((4, 32, 1), np.uint32)),
+    ):
+        with pytest.raises(InputError, match="not allocated"):
+            call()
+        assert (memories[0].cells == before).all()

@@ -56,6 +56,8 @@ def f32_toward_zero(total: int, scale: int) -> int:
     >>> hex(f32_toward_zero(3, -1)), hex(f32_toward_zero(-((1 << 25) + 1), 0)), f32_toward_zero(-1, -150)
     ('0x3fc00000', '0xcc000000', 0)
     """
+    if total == 0:
+        return 0  # before the exponent is looked at: terms near 2^200 can cancel
     sign, magnitude = (0x80000000, -total) if total < 0 else (0, total)
     length = 0
     while magnitude >> length:

@@ -51,11 +51,12 @@ def multiply(
     saturate: bool = False,
     factors: Factors | None = None,
     scale_c: int = 0,
+    adds_c: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
     """D = A * B + C * 2^-scale_c of one instruction, and where its bits are certain: (raw bits of `d_type`, bool), both (M, N).
 
     `a` (M, S) and `b` (N, K) are raw element bits, `c` (M, N) raw bits of `d_type`; `instruction` "wgmma" or "tcgen05". `index` (M, S) has
-    the K that each element of a sparse A meets; without it S is K. Integers wrap, or clamp with `saturate`; b1 counts common bits of words.
+    the K that each element of a sparse A meets; without it S is K. `adds_c` False says that no C is added, not even +0. Integers wrap, or clamp with `saturate`; b1 counts common bits of words.
 
     Raises Unmodelled for infinities and NaNs, InputError for shapes that do not fit. Certain are elements that no datapath known to us can
     compute otherwise: no term has bits that it drops beside the largest one or beside a zero, and the sum needs no rounding. All elements of
@@ -92,7 +93,6 @@ def multiply(
     if factors is not None:
         _scale(split[0], factors.a, factors, where)
         _scale(split[1], factors.b, factors, np.broadcast_to(np.arange(b.shape[1]), b.shape))
-    zeros = None if instruction == "wgmma" else _negative_zeros((a, b, c), formats, where, negate_a != negate_b)
     split[2] = (split[2][0], split[2][1] - scale_c, split[2][2] - scale_c)
     result, narrow = formats[2], instruction == "wgmma" and formats[0].bits == 8
     kept, fraction = (HOPPER_FP8_KEPT_BITS, HOPPER_FP8_KEPT_FRACTION) if narrow else (KEPT_BITS, KEPT_FRACTION)
@@ -110,8 +110,9 @@ def multiply(
         d,
         certain,
     )
-    if zeros is not None:
-        certain &= ~zeros
+    if instruction != "wgmma":  # of which it is measured that zero is +0; what tcgen05 makes of nothing but -0 is not known
+        nothing = (d & ~np.uint32(1 << result.bits - 1) == 0) & ((c == 1 << result.bits - 1) | (not adds_c))
+        certain &= ~_negative_zeros(nothing, (a, b), formats, where, negate_a != negate_b)
     if scale_c:  # what becomes of a C that is too small once it is divided is in no document
         certain &= (split[2][0] == 0) | (split[2][1] >= 2 - (1 << result.exponent_bits - 1) - result.fraction_bits)
     if fraction < result.fraction_bits:
@@ -119,16 +120,20 @@ def multiply(
     return d.astype(np.uint16 if result.bits == 16 else np.uint32), certain
 
 
-def _negative_zeros(operands: tuple[np.ndarray, ...], formats: list[ElementFormat], index: np.ndarray, flip: bool) -> np.ndarray:
-    """Where every product and C is a negative zero: wgmma makes +0 of that (measured), of tcgen05 it is not known. C is +0 where none is added."""
-    magnitudes = [x & ((1 << f.bits - 1) - 1) >> f.dropped_bits << f.dropped_bits for x, f in zip(operands, formats, strict=True)]
-    signs = [x >> (f.bits - 1) & 1 == 1 for x, f in zip(operands, formats, strict=True)]
-    found: np.ndarray = (magnitudes[2] == 0) & signs[2]
-    for m, n in np.argwhere(found):
-        k = index[m]
-        products = (magnitudes[0][m] == 0) | (magnitudes[1][n, k] == 0)
-        found[m, n] = products.all() and ((signs[0][m] != signs[1][n, k]) != flip).all()
-    return found
+def _negative_zeros(
+    found: np.ndarray, operands: tuple[np.ndarray, ...], formats: list[ElementFormat], index: np.ndarray, flip: bool
+) -> np.ndarray:
+    """Where, among the elements `found`, every product is a negative zero."""
+    m, n = np.nonzero(found)
+    k = index[m]
+    zeros, signs = [], []
+    for values, fmt in zip((operands[0][m], operands[1][n[:, None], k]), formats, strict=False):
+        zeros.append(values >> fmt.dropped_bits & ((1 << fmt.exponent_bits + fmt.fraction_bits) - 1) == 0)
+        signs.append(values >> (fmt.bits - 1) & 1 == 1)
+    negative = ((zeros[0] | zeros[1]) & ((signs[0] != signs[1]) != flip)).all(axis=1)
+    out = np.zeros(found.shape, bool)
+    out[m[negative], n[negative]] = True
+    return out
 
 
 def has_specials(bits: np.ndarray, fmt: ElementFormat) -> np.ndarray:

@@ -17,7 +17,7 @@ from smemsim.spec.instr_descriptor import SCALE_TYPES
 from smemsim.spec.swizzles import Swizzle
 from smemsim.spec.tcgen05 import KINDS, SCALE_TYPES_OF_BLOCK, TCGEN05_DISPUTES, WIDE_K, Shape, scale_modes, shapes_of
 
-__all__ = ["INSTR_RULES", "InstrRule", "find_problems", "kinds_that_fit"]
+__all__ = ["INSTR_RULES", "InstrRule", "find_problems", "kinds_that_fit", "shape_disputes"]
 
 _SERIOUS = (Severity.TRAP, Severity.WRONG)
 _SCALE_VECTORS = ("1X", "2X", "4X", "block16", "block32")
@@ -193,10 +193,23 @@ def shape(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
         yield _finding(
             "I601", "n", f"N = {d.n} with M = {d.m}{where}: {sparse}kind {d.kind} has N {ranges} there", "write one of these, >> 3"
         )
-    elif len({row.dispute for row in fitting}) == 1 and (name := fitting[0].dispute) and _disputed(name, d):
+        return
+    for name in shape_disputes(d, cta_group=c.cta_group, ws=c.ws):
         dispute = TCGEN05_DISPUTES[name]
         yield _finding("I601", "n" if name.startswith("N") else "m", f"M = {d.m}, N = {d.n}{where}: {dispute.other}",
                        "", f"legal after {dispute.source}", Severity.NOTE)  # fmt: skip
+
+
+def shape_disputes(d: InstrDescriptor, *, cta_group: int | None, ws: bool | None) -> list[str]:
+    """The rows of TCGEN05_DISPUTES that the shape of an instruction rests on.
+
+    >>> shape_disputes(InstrDescriptor(kind="f16", m=128, n=24), cta_group=1, ws=False)
+    ['N of M = 128']
+    """
+    rows = shapes_of(d.row, cta_group=cta_group, ws=ws, sparse=d.sparsity, wide_k=bool(d.k_size))
+    fitting = [row for row in rows if d.m in row.m and d.n in row.n]
+    names = {row.dispute for row in fitting}
+    return [name for name in names if name and len(names) == 1 and _disputed(name, d)]
 
 
 def _disputed(name: str, d: InstrDescriptor) -> bool:

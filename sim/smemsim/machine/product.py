@@ -54,6 +54,7 @@ class MmaOperand:
     `bits` are raw element bits, `address` is where each one is: a byte of shared memory, lane << 16 | column of tensor memory, or thread
     << 8 | register; `bit` its lowest bit in that word (0 for shared memory). `cta` has the CTA of every row. `writer` and `position` say
     who wrote it, as in `Operand`; each CTA has its own `writers`. `grade` is what the addresses rest on.
+    `unwritten` is where nobody wrote some byte of the element, `unsure` where an instruction wrote it that was not certain of it.
     """
 
     dtype: str
@@ -66,6 +67,8 @@ class MmaOperand:
     position: np.ndarray
     writers: tuple[Mapping[int, Any], ...]
     grade: Grade
+    unwritten: np.ndarray
+    unsure: np.ndarray
 
     def __repr__(self) -> str:
         rows, k = self.bits.shape
@@ -74,15 +77,9 @@ class MmaOperand:
         return f"<MmaOperand {rows} x {k} of {self.dtype} in {where}{f', {nobody} elements unwritten' if nobody else ''}>"
 
     @property
-    def unsure_rows(self) -> np.ndarray:
-        """(rows,) bool: does the row have an element that nobody wrote?"""
-        return np.asarray(self.unwritten.any(axis=1))
-
-    @property
-    def unwritten(self) -> np.ndarray:
-        """Where nobody wrote the element, (rows, k); never of registers."""
-        nobody: np.ndarray = self.writer < 0 if self.space != "registers" else np.zeros(self.bits.shape, bool)
-        return nobody
+    def doubtful_rows(self) -> np.ndarray:
+        """(rows,) bool: does the row have an element that nobody wrote, or whose writer was not certain of it?"""
+        return np.asarray((self.unwritten | self.unsure).any(axis=1))
 
     def _index(self, row: Any, k: Any) -> tuple[int, int]:
         row, k = whole("row", row, minimum=0), whole("k", k, minimum=0)
@@ -170,6 +167,8 @@ def from_shared(dtype: str, parts: Sequence[Operand], grade: Grade) -> MmaOperan
         np.concatenate([part.position for part in parts]),
         tuple(used_writers(part.writer, part.writers) for part in parts),
         grade,
+        np.concatenate([part.unwritten for part in parts]),
+        np.broadcast_to(np.False_, (sum(rows), parts[0].bits.shape[1])),
     )
 
 
@@ -202,7 +201,7 @@ class MmaResult:
     `a` has one operand, or one for each band of N that reads its own copy of A. `index` (M, S) is the K of every stored element of a
     sparse A, None for a dense one; `lower` (M, S, 2) the halves of B, 16 bits each, that tf32 elements meet where metadata tears them apart.
     `written` is False where D keeps what it held (disabled lanes). `certain` is where D's bits cannot depend on how silicon rounds (see
-    `rounding`) and on nothing that nobody wrote (`unwritten` counts that). `grade` is what the operands' addresses and D's places rest on,
+    `rounding`, as far as its datapaths are known) and on nothing that nobody wrote (`unwritten` counts that) or was not certain of. `grade` is what the operands' addresses and D's places rest on,
     `disputes` names the rows of smemsim.DISPUTES among them.
     """
 

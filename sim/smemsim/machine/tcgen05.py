@@ -11,6 +11,7 @@ import numpy as np
 from smemsim.arguments import flag
 from smemsim.arithmetic.multiply import multiply
 from smemsim.descriptors.instr import InstrDescriptor
+from smemsim.descriptors.instr_problems import shape_disputes
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.machine.memory import SharedMemory
 from smemsim.machine.product import MmaOperand, MmaResult, check_finite
@@ -38,6 +39,11 @@ class TmemMma:
         """(m, n, byte) of the byte `place`."""
         m, n = divmod(place // 4, self.result.d.shape[1])
         return self.first_row + m, n, place % 4
+
+    def unsure(self, places: np.ndarray) -> np.ndarray:
+        """Which of the bytes `places` belong to elements that the instruction was not certain of."""
+        m, n = np.divmod(places // 4, self.result.d.shape[1])
+        return np.asarray(~self.result.certain[self.first_row + m, n])
 
     def __repr__(self) -> str:
         return f"<CTA {self.cta} of {self.result!r}>"
@@ -73,8 +79,8 @@ def tcgen05_mma(
     The instruction is done when the call returns: there is no commit and no fence to forget here. The result has both operands with
     addresses and owners, `terms(m, n)`, and D. Operand addresses and places in tensor memory carry their grade (`result.grade`):
     documented, compiled or inferred, nothing is measured on Blackwell; `result.disputes` names what sources disagree about. Sums are exact
-    and rounded once; `result.certain` says where that cannot differ from silicon, and is False where D depends on what nobody wrote, or on an earlier
-    instruction's element that was not certain.
+    and rounded once; `result.certain` says where no datapath known to us comes to other bits; it is False where D depends on what nobody wrote, or on
+    what an earlier instruction was not certain of.
 
     Raises InputError for an instruction that does not exist, with the first rule it breaks, HardwareTrap when an operand leaves the shared
     window, Unmodelled for what nobody knows, infinities and NaNs included; nothing is written then.
@@ -107,9 +113,12 @@ def tcgen05_mma(
     b_operand = read_shared(i, "B", b, memories)
     for name, operand in (*(("A", operand) for operand in a_operands), ("B", b_operand)):
         check_finite(name, operand)
-    factors, no_factor, factor_grade = read_factors(i, scale_a, scale_b, tensor, scale_vec=scale_vec) if i.row.block_scaled else _NOTHING
-    index, no_index, index_grade = read_index(i, metadata, tensor, ws=ws) if i.sparsity else _NOTHING
-    c, nobody, sure = _read_d(i, cells, tensor) if flag("enable_input_d", enable_input_d) else _no_d(i)
+    factors, no_factor, odd_factor, factor_grade = (
+        read_factors(i, scale_a, scale_b, tensor, scale_vec=scale_vec) if i.row.block_scaled else _NOTHING
+    )
+    index, no_index, odd_index, index_grade = read_index(i, metadata, tensor, ws=ws) if i.sparsity else _NOTHING
+    adds_d = flag("enable_input_d", enable_input_d)
+    c, nobody, unsure = _read_d(i, cells, tensor) if adds_d else _no_d(i)
     for memory, where in zip(tensor, cells, strict=True):
         memory.check_allocated(*where)
     values = np.where(zero[:, None], 0, b_operand.bits) if zero is not None else b_operand.bits
@@ -130,13 +139,14 @@ def tcgen05_mma(
             saturate=i.saturate,
             factors=None if factors is None else dataclasses.replace(factors, b=factors.b[band]),
             scale_c=shift,
+            adds_c=adds_d,
         )
         for operand, band in zip(a_operands, bands, strict=True)
     ]
-    certain = np.concatenate([part[1] for part in parts], axis=1) & sure
-    unknown = np.concatenate([operand.unsure_rows[:, None] | np.zeros(width, bool) for operand in a_operands], axis=1)
-    certain &= ~(unknown | b_operand.unsure_rows[None, :] | nobody)
-    certain &= not (no_factor or no_index)
+    certain = np.concatenate([part[1] for part in parts], axis=1) & ~unsure
+    unknown = np.concatenate([operand.doubtful_rows[:, None] | np.zeros(width, bool) for operand in a_operands], axis=1)
+    certain &= ~(unknown | b_operand.doubtful_rows[None, :] | nobody)
+    certain &= not (no_factor or odd_factor or no_index or odd_index)
     counts = {
         "A": sum(int(operand.unwritten.sum()) for operand in a_operands),
         "B": int(b_operand.unwritten.sum()),
@@ -166,7 +176,7 @@ def tcgen05_mma(
     return result
 
 
-_NOTHING: tuple[Any, int, Grade] = (None, 0, Grade.DOCUMENTED)
+_NOTHING: tuple[Any, int, bool, Grade] = (None, 0, False, Grade.DOCUMENTED)
 Cells = tuple[tuple[np.ndarray, np.ndarray], ...]
 
 
@@ -180,29 +190,19 @@ def _cells_of_d(layout: AccumulatorLayout) -> Cells:
 
 
 def _read_d(i: InstrDescriptor, cells: Cells, tensor: tuple[TensorMemory, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(what D holds, where nobody wrote it, where the instructions that did were certain of it), (M, N)."""
+    """(what D holds, where nobody wrote it, where the instructions that did were not certain of it), (M, N)."""
+    half = i.d_type == "f16"  # 16-bit elements are the lower halves of their cells
     held = np.concatenate([memory.read(*where) for memory, where in zip(tensor, cells, strict=True)])
-    owned = [memory.owners(*where) for memory, where in zip(tensor, cells, strict=True)]
-    nobody = np.concatenate([writer[..., 0] < 0 for writer, _ in owned])
-    sure = np.concatenate([_sure(memory, writer[..., 0], place[..., 0]) for memory, (writer, place) in zip(tensor, owned, strict=True)])
-    return held.astype(np.uint16) if i.d_type == "f16" else held, nobody, sure  # 16-bit elements are the lower halves of their cells
-
-
-def _sure(memory: TensorMemory, writer: np.ndarray, place: np.ndarray) -> np.ndarray:
-    """Where no instruction wrote the cells that was not certain of them."""
-    sure = np.ones(writer.shape, bool)
-    for number in np.unique(writer[writer >= 0]):
-        who = memory.writers[number]
-        if isinstance(who, TmemMma) and not who.result.certain.all():
-            mine = writer == number
-            m, n = np.divmod(place[mine] // 4, who.result.d.shape[1])
-            sure[mine] = who.result.certain[who.first_row + m, n]
-    return sure
+    doubts = [memory.doubts(*where) for memory, where in zip(tensor, cells, strict=True)]
+    nobody, unsure = (
+        np.concatenate([of_bytes[..., : 2 if half else 4].any(-1) for of_bytes in kind]) for kind in zip(*doubts, strict=True)
+    )
+    return held.astype(np.uint16) if half else held, nobody, unsure
 
 
 def _no_d(i: InstrDescriptor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     nothing = np.zeros((i.m, i.n), bool)
-    return np.zeros((i.m, i.n), np.uint16 if i.d_type == "f16" else np.uint32), nothing, ~nothing
+    return np.zeros((i.m, i.n), np.uint16 if i.d_type == "f16" else np.uint32), nothing, nothing
 
 
 def _write_d(result: MmaResult, cells: Cells, tensor: tuple[TensorMemory, ...]) -> None:
@@ -230,6 +230,8 @@ def _grade(layout: AccumulatorLayout, grades: list[Grade], *, masked: bool) -> G
 def _disputes(i: InstrDescriptor, layout: AccumulatorLayout, a: MmaOperand, *, masked: bool) -> tuple[str, ...]:
     """The rows of smemsim.DISPUTES that the result rests on."""
     rows = {
+        **dict.fromkeys(shape_disputes(i, cta_group=layout.cta_group, ws=layout.ws), True),
+        "mixed f16 and bf16": {i.a_type, i.b_type} == {"f16", "bf16"},
         "layout C": layout.name == "C",
         "layout E": layout.name == "E",
         "A of .ws": layout.ws and a.space == "tensor" and i.m < 128,

@@ -18,7 +18,7 @@ from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.memory import TensorMemory
 from smemsim.machine.tmem.operands import ATmemLayout, MetadataLayout
 from smemsim.machine.tmem.scales import ScaleLayout
-from smemsim.spec.evidence import Grade
+from smemsim.spec.evidence import RULES, Grade
 from smemsim.spec.formats import element_format
 from smemsim.spec.tcgen05 import scale_modes
 from smemsim.spec.tensor_memory import DECOMPRESSIONS, METADATA
@@ -37,7 +37,10 @@ def read_shared(i: InstrDescriptor, operand: str, descriptor: int | SmemDescript
     parts = [
         memory.read_operand(descriptor, dtype=dtype, major=major, rows=rows // len(shared), k=k, packing=i.row.packing) for memory in shared
     ]
-    return from_shared(dtype, parts, shared_grade(descriptor, shared[0].arch, dtype, major, k, i.row.packing))
+    grade = shared_grade(descriptor, shared[0].arch, dtype, major, k, i.row.packing)
+    if any(int(part.address.max(initial=0)) >= memory.end for part, memory in zip(parts, shared, strict=True)):
+        grade = max(grade, RULES["operand.window"].grades[shared[0].arch], key=list(Grade).index)
+    return from_shared(dtype, parts, grade)
 
 
 @functools.lru_cache(maxsize=64)
@@ -62,7 +65,7 @@ def _read_cells(
     dtype: str, bits: int, shift: int, cells: tuple[np.ndarray, ...], tensor: tuple[TensorMemory, ...], grade: Grade
 ) -> MmaOperand:
     cta, lane, column, bit = cells
-    words, owners = np.empty(cta.shape, np.uint32), np.empty((2, *cta.shape), np.int64)
+    words, owners, doubts = np.empty(cta.shape, np.uint32), np.empty((2, *cta.shape), np.int64), np.zeros((2, *cta.shape), bool)
     for number, memory in enumerate(tensor):
         mine = cta == number
         words[mine] = memory.read(lane[mine], column[mine])
@@ -70,11 +73,17 @@ def _read_cells(
         byte = (bit[mine] // 8)[:, None]
         owners[0][mine] = np.take_along_axis(writer, byte, -1)[:, 0]
         owners[1][mine] = np.take_along_axis(place, byte, -1)[:, 0]
+        of_bytes = memory.doubts(lane[mine], column[mine])
+        for i in range(-(-bits // 8)):  # all bytes of the element; a container begins with a byte, or is half of one
+            for kind_of_doubt in (0, 1):
+                doubts[kind_of_doubt][mine] |= np.take_along_axis(of_bytes[kind_of_doubt], byte + i, -1)[:, 0]
     raw = words >> (bit + shift).astype(np.uint32) & np.uint32((1 << bits) - 1)
     kind = {32: np.uint32, 16: np.uint16}.get(bits, np.uint8)
     address = (lane << 16 | column).astype(np.uint32)
     writers = tuple(used_writers(owners[0][cta == number], memory.writers) for number, memory in enumerate(tensor))
-    return MmaOperand(dtype, "tensor", raw.astype(kind), address, bit, cta[:, 0], owners[0], owners[1], writers, grade)
+    return MmaOperand(
+        dtype, "tensor", raw.astype(kind), address, bit, cta[:, 0], owners[0], owners[1], writers, grade, doubts[0], doubts[1]
+    )
 
 
 def _column(name: str, taddr: Any) -> int:
@@ -87,15 +96,15 @@ def _column(name: str, taddr: Any) -> int:
 
 def read_factors(
     i: InstrDescriptor, scale_a: Any, scale_b: Any, tensor: tuple[TensorMemory, ...], *, scale_vec: str | None
-) -> tuple[Factors, int, Grade]:
-    """The scale factors of A (M, factors) and of B (N, factors), how many of them nobody wrote, and their grade.
+) -> tuple[Factors, int, bool, Grade]:
+    """The scale factors of A (M, factors) and of B (N, factors), how many of them nobody wrote, whether some are in doubt, and their grade.
 
     Every factor lies in tensor memory several times; where the copies differ nobody knows which lanes of the array read which: Unmodelled.
     """
     modes = scale_modes(i.row, wide_k=bool(i.k_size))
     if scale_vec is None and len(modes) > 1:
         raise InputError(f"scale_vec: kind {i.kind} has {' and '.join(mode.name for mode in modes)}; say which")
-    found, unwritten, grades = [], 0, list[Grade]()
+    found, unwritten, unsure, grades = [], 0, False, list[Grade]()
     for operand, taddr, scale_id in (("A", scale_a, i.a_sf_id), ("B", scale_b, i.b_sf_id)):
         layout = ScaleLayout(
             operand, m=i.m, n=i.n, kind=i.kind, scale_vec=scale_vec or modes[0].name, k=i.k if i.k_size else None, cta_group=len(tensor),
@@ -111,27 +120,29 @@ def read_factors(
                 f"{texts[1]}: tcgen05.mma wants it in every 32 lanes (tcgen05.cp.32x128b.warpx4 puts it there); which one counts is not known"
             )
         found.append(bits[0].astype(np.uint8))
-        unwritten += int(nobody.any(0).sum())
+        unwritten += int(nobody[0].any(0).sum())
+        unsure = unsure or bool(nobody[1].any())
         grades.append(layout.grade)
-    return Factors(found[0], found[1], str(i.scale_type), i.k // layout.scales), unwritten, max(grades, key=list(Grade).index)
+    return Factors(found[0], found[1], str(i.scale_type), i.k // layout.scales), unwritten, unsure, max(grades, key=list(Grade).index)
 
 
 Cells = tuple[tuple[np.ndarray, ...], ...]  # (CTA, lane, column, unit of the cell), one entry a copy
 
 
 def _copies(cells: Cells, tensor: tuple[TensorMemory, ...], unit: int, mask: int) -> tuple[np.ndarray, np.ndarray]:
-    """(bits, did nobody write them) of fields of cells, one entry a copy; a unit of the cell has `unit` bits."""
+    """(bits, [did nobody write them, was their writer not sure]) of fields of cells, one entry a copy; a unit of a cell has `unit` bits."""
     bits, nobody = [], []
     for cta, lane, column, at in cells:
-        words, unowned = np.empty(cta.shape, np.int64), np.empty(cta.shape, bool)
+        words, doubts = np.empty(cta.shape, np.int64), np.zeros((2, *cta.shape), bool)
         for number, memory in enumerate(tensor):
             mine = cta == number
             words[mine] = memory.read(lane[mine], column[mine])
             byte = (at[mine] * unit // 8)[:, None]
-            unowned[mine] = np.take_along_axis(memory.owners(lane[mine], column[mine])[0], byte, -1)[:, 0] < 0
+            for found, of_bytes in zip(doubts, memory.doubts(lane[mine], column[mine]), strict=True):
+                found[mine] = np.take_along_axis(of_bytes, byte, -1)[:, 0]
         bits.append(words >> at * unit & mask)
-        nobody.append(unowned)
-    return np.stack(bits), np.stack(nobody)
+        nobody.append(doubts)
+    return np.stack(bits), np.stack(nobody, axis=1)
 
 
 @functools.lru_cache(maxsize=64)
@@ -141,8 +152,8 @@ def _cells_of_scales(layout: ScaleLayout) -> Cells:
     return tuple(layout.location(row, index, copy) for copy in range(layout.copies))
 
 
-def read_index(i: InstrDescriptor, metadata: Any, tensor: tuple[TensorMemory, ...], *, ws: bool) -> tuple[np.ndarray, int, Grade]:
-    """(M, stored K) the K that every stored element of a sparse A meets; how many groups of metadata nobody wrote; their grade.
+def read_index(i: InstrDescriptor, metadata: Any, tensor: tuple[TensorMemory, ...], *, ws: bool) -> tuple[np.ndarray, int, bool, Grade]:
+    """(M, stored K) the K that every stored element of a sparse A meets; how many groups of metadata nobody wrote; are some in doubt; their grade.
 
     Raises Unmodelled for four bits that the PTX ISA does not list (wgmma has a meaning for them, and nobody has asked tcgen05), and where
     the copies that .ws has for its bands differ.
@@ -164,7 +175,12 @@ def read_index(i: InstrDescriptor, metadata: Any, tensor: tuple[TensorMemory, ..
             f"metadata of row {m}, K {group * row.chunk} on, at {place}: {nibbles[m, group]:#06b}; kind {i.kind} has {listed} ({row.source})"
         )
     stored = np.arange(i.k // 2)
-    return stored_k(stored, nibbles[:, stored * 2 // row.chunk], row.chunk), int(nobody.any(0).sum()), layout.grade
+    return (
+        stored_k(stored, nibbles[:, stored * 2 // row.chunk], row.chunk),
+        int(nobody[0].any(0).sum()),
+        bool(nobody[1].any()),
+        layout.grade,
+    )
 
 
 def stored_k(stored: np.ndarray, nibbles: np.ndarray, chunk: int) -> np.ndarray:

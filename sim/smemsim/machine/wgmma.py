@@ -114,7 +114,7 @@ def wgmma(
         rows = [product(bits_a[m : m + 1], halves(bits_b, lower[m]), c[m : m + 1]) for m in range(WGMMA_M)]
         values, certain = (np.concatenate(parts) for parts in zip(*rows, strict=True))
     name = f"wgmma{'.sp' if sparse else ''}.m{WGMMA_M}n{n}k{k}"
-    certain &= ~(operand_a.unsure_rows[:, None] | operand_b.unsure_rows[None, :])
+    certain &= ~(operand_a.doubtful_rows[:, None] | operand_b.doubtful_rows[None, :])
     grade = max((operand_a.grade, operand_b.grade), key=list(Grade).index)
     counts = {name: int(operand.unwritten.sum()) for name, operand in (("A", operand_a), ("B", operand_b))}
     unwritten = {x: count for x, count in counts.items() if count}
@@ -225,8 +225,8 @@ def _from_registers(a: np.ndarray, a_type: str, stored: int) -> MmaOperand:
     nobody = np.full(raw.shape, -1)
     address = (thread << 8 | register).astype(np.uint32)
     kind = {32: np.uint32, 16: np.uint16}.get(bits, np.uint8)
-    rows = np.zeros(WGMMA_M, np.int64)
-    return MmaOperand(a_type, "registers", raw.astype(kind), address, bit, rows, nobody, nobody, ({},), Grade.MEASURED)
+    rows, nowhere = np.zeros(WGMMA_M, np.int64), np.zeros(raw.shape, bool)
+    return MmaOperand(a_type, "registers", raw.astype(kind), address, bit, rows, nobody, nobody, ({},), Grade.MEASURED, nowhere, nowhere)
 
 
 def _index(metadata: Any, row: WgmmaTypes, stored: int, selector: int) -> tuple[np.ndarray, np.ndarray | None]:

@@ -167,4 +167,6 @@ def tcgen05_shift(tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory
     check_columns("tcgen05.shift", address.column, SHIFT.columns)
     lane, column = np.arange(LANES)[:, None], address.column + np.arange(SHIFT.columns)
     for memory in memories:
+        memory.check_allocated(lane, column)
+    for memory in memories:
         memory.move(lane, column, shift_source(lane, SHIFT.window))

@@ -179,6 +179,32 @@ class TensorMemory:
         at = np.asarray(lane * COLUMNS + column)
         return self._writer[at], self._place[at]
 
+    def doubts(self, lane: Any, column: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Of the four bytes of cells, bool (..., 4): did nobody write them (also not what was copied there), was their writer not sure of them?
+
+        A writer says so with methods `unwritten(places)` and `unsure(places)`, if it has them.
+        """
+        writer, place = self.owners(lane, column)
+        unwritten, unsure = writer < 0, np.zeros(writer.shape, bool)
+        for number in np.unique(writer[~unwritten]):
+            who = self.writers[number]
+            for name, found in (("unwritten", unwritten), ("unsure", unsure)):
+                if asked := getattr(who, name, None):
+                    mine = writer == number
+                    found[mine] = asked(place[mine])
+        return unwritten, unsure
+
+    def write_bytes(
+        self, lane: np.ndarray, column: np.ndarray, values: np.ndarray, mine: np.ndarray, writer: Any, place: np.ndarray
+    ) -> None:
+        """Write cells of which only the bytes where `mine` (…, 4) is set are the writer's; `place` (…, 4) says which byte of its data each is."""
+        lane, column = self._cells("written", lane, column)
+        self._add(writer)
+        at = lane * COLUMNS + column
+        self.cells.reshape(-1)[at] = self._values(values)
+        self._writer[at] = np.where(mine, len(self.writers) - 1, self._writer[at])
+        self._place[at] = np.where(mine, place, self._place[at])
+
     def move(self, lane: Any, column: Any, from_lane: Any) -> None:
         """Give cells the contents and the owners of the same columns of other lanes, all at once."""
         self._cells("moved", lane, column)
@@ -222,6 +248,8 @@ class TensorMemory:
         if not access.pack:
             self._put(*self._cells("written", *access.location(*_registers(warps, access))), values, writer, place)
             return
+        for half in (0, 1):
+            self.check_allocated(*access.location(*_registers(warps, access), half=half))
         for half in (0, 1):
             lane, column = self._cells("written", *access.location(*_registers(warps, access), half=half))
             part = values >> np.uint32(16 * half) & np.uint32(0xFFFF)
@@ -278,9 +306,7 @@ class TensorMemory:
     ) -> None:
         """Write cells and note that bytes 0 to `size` - 1 of each are the writer's bytes from `place` on."""
         if new:
-            self.writers.append(writer)
-            if len(self.writers) % FORGET_EVERY == 0:
-                self._forget()
+            self._add(writer)
         at = lane * COLUMNS + column
         self.cells.reshape(-1)[at] = values
         if size == CELL_BYTES:
@@ -290,6 +316,11 @@ class TensorMemory:
         for byte in range(size):
             self._writer[at, byte] = len(self.writers) - 1
             self._place[at, byte] = place + byte
+
+    def _add(self, writer: Any) -> None:
+        self.writers.append(writer)
+        if len(self.writers) % FORGET_EVERY == 0:
+            self._forget()
 
     def _forget(self) -> None:
         """Drop the writers of whom no byte is left: an accumulator's holds its instruction's operands."""

@@ -13,11 +13,13 @@ from smemsim.machine.tmem.memory import TensorMemory
 from smemsim.machine.tmem.operands import ATmemLayout, MetadataLayout
 from smemsim.machine.tmem.pairs import memories_of
 from smemsim.machine.tmem.scales import ScaleLayout
+from smemsim.machine.tmem.writers import TmemMatrix
 from smemsim.spec.tensor_memory import CELL_BITS, COLUMNS, LANES, METADATA
 
 __all__ = ["tmem_put", "tmem_take"]
 
 Layout = AccumulatorLayout | ATmemLayout | ScaleLayout | MetadataLayout
+CELL_BYTES = CELL_BITS // 8
 Memories = TensorMemory | tuple[TensorMemory, TensorMemory]
 
 
@@ -62,15 +64,24 @@ def tmem_put(tensor_memory: Memories, layout: Layout, values: np.ndarray, *, lab
         raise InputError(f"values: needs whole numbers of shape {shape}, {bits} bits each, not {got}")
     if values.size and not 0 <= int(values.min()) <= int(values.max()) < 1 << bits:
         raise InputError(f"values from {values.min()} to {values.max()}: an entry has {bits} bits")
+    writer, entry = TmemMatrix(label, shape[1]), np.arange(values.size).reshape(shape)
+    for number, memory in enumerate(memories):
+        memory.check_allocated(*(np.concatenate([copy[i][copy[0] == number] for copy in copies]) for i in (1, 2)))
     for number, memory in enumerate(memories):
         mask, new = np.zeros((2, LANES, COLUMNS), np.uint32)
+        place = np.full((LANES, COLUMNS, CELL_BYTES), -1)
         for cta, lane, column, bit in copies:
             mine = cta == number
             at = (lane[mine], column[mine])
             np.bitwise_or.at(mask, at, ((1 << bits) - 1 << bit[mine]).astype(np.uint32))
             np.bitwise_or.at(new, at, (values[mine].astype(np.int64) << bit[mine]).astype(np.uint32))
+            backwards = slice(None, None, -1)  # so that of several entries in one byte the lowest stays
+            for byte in range(max(1, bits // 8)):
+                place[at[0][backwards], at[1][backwards], bit[mine][backwards] // 8 + byte] = entry[mine][backwards]
         lane, column = np.nonzero(mask)
-        memory.write_cells(lane, column, memory.cells[lane, column] & ~mask[lane, column] | new[lane, column], label)
+        cells = memory.cells[lane, column] & ~mask[lane, column] | new[lane, column]
+        places = place[lane, column]
+        memory.write_bytes(lane, column, cells, places >= 0, writer, places)
 
 
 def tmem_take(tensor_memory: Memories, layout: Layout, *, copy: int = 0) -> np.ndarray:

@@ -13,7 +13,7 @@ from smemsim.machine.transfer import Transfer
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tensor_memory import WARP_LANES, CopyShape
 
-__all__ = ["Owner", "TmemCopy", "TmemStore", "owner_of"]
+__all__ = ["Owner", "TmemCopy", "TmemMatrix", "TmemStore", "owner_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +50,18 @@ class TmemStore:
         return self.first_warp + warp, thread, register, byte
 
 
+@dataclasses.dataclass(frozen=True)
+class TmemMatrix:
+    """A whole matrix that tmem_put wrote: its byte `place` belongs to entry `place` of the matrix, row by row."""
+
+    label: str
+    columns: int
+
+    def where(self, place: int) -> tuple[int, ...]:
+        """(row, column) of the entry; of several in one byte the lowest."""
+        return divmod(place, self.columns)
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class TmemCopy:
     """What one CTA's part of a tcgen05.cp moved.
@@ -75,6 +87,12 @@ class TmemCopy:
     def where(self, place: int) -> tuple[int, ...]:
         """(row, byte of the row) of the copy's byte `place`."""
         return divmod(place, self.shape.row_bytes)
+
+    def unwritten(self, places: np.ndarray) -> np.ndarray:
+        """Which of the copy's bytes `places` came from shared bytes that nobody had written."""
+        row, byte = np.divmod(places, self.shape.row_bytes)
+        nobody: np.ndarray = self.writer[row, byte] < 0
+        return nobody
 
     def source(self, place: int) -> Owner | None:
         """The owner of the shared byte that the copy's byte `place` came from."""

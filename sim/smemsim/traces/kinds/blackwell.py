@@ -35,6 +35,7 @@ __all__ = [
     "words_of",
 ]
 
+LAUNCH_TIMEOUT = 702  # the status of a kernel that had to be ended
 UNTOUCHED = -2  # a place in a cell that nothing wrote
 SENTINEL = 0x7FE5A5A5  # the word that tensor memory held before: a NaN that no instruction makes
 LANE_0 = TmemAddress()
@@ -44,13 +45,17 @@ CTA_ROWS = 128  # probes number the rows of an operand 128 * CTA + row of that C
 def judged(status: int, completed: int, rule: Rule, call: Callable[[], Any]) -> tuple[Any, Outcome | None]:
     """Run the model on a case; an outcome when it is settled without data.
 
-    An instruction that the model refuses agrees with any end of the kernel: which error an illegal instruction gives is not part of the model. A
-    wait that ran out (`completed` 0) is such an end. What the model does not know stays Unmodelled, and the sentence says what was recorded.
+    An instruction that the model refuses agrees with any error: which one an illegal instruction gives is not part of the model. A wait that
+    ran out (`completed` 0, or a kernel that had to be ended) is none: hardware may have run it and lost only its completion, so that the case is
+    Unmodelled. What the model does not know stays Unmodelled too, and the sentences say what was recorded.
     """
-    ended = f"ends with CUDA error {status}" if status else "" if completed else "never completes it"
+    late = status == LAUNCH_TIMEOUT or not (status or completed)
+    ended = "never completes it" if late else f"ends with CUDA error {status}" if status else ""
     try:
         result = call()
     except InputError as e:
+        if late:
+            raise Unmodelled(f"no such instruction: {e}; recorded: hardware never completes it, neither an error nor a result") from None
         if ended:
             return None, agree(1)
         return None, Outcome(1, 1, f"hardware runs it | model: no such instruction: {e}", (), rule, "outcome")

@@ -15,8 +15,9 @@ from smemsim.machine.tmem.layout import AccumulatorLayout
 from smemsim.machine.tmem.operands import ATmemLayout, MetadataLayout
 from smemsim.machine.tmem.scales import ScaleLayout
 from smemsim.spec.evidence import RULES
+from smemsim.spec.formats import element_format
 from smemsim.spec.tensor_memory import CELL_BITS, DECOMPRESSIONS, LANES, METADATA
-from smemsim.traces.kinds.blackwell import Issued, judged, put_in_cells, words_of
+from smemsim.traces.kinds.blackwell import Issued, cells_of_d, judged, put_in_cells, words_of
 from smemsim.traces.kinds.tensor_memory import PROBE_COLUMNS, TmemProbe, compare_cells, number_of
 from smemsim.traces.outcome import Case
 
@@ -34,16 +35,24 @@ def of_any(copies: np.ndarray, shown: np.ndarray, columns: int) -> np.ndarray:
     return np.where(right, seen, bands[0]).reshape(shown.shape)
 
 
-class TmemOperand(TmemProbe):
-    """A in tensor memory, B an identity: D shows which byte every element of A came from, or what the byte means."""
+def owners_in_words(words: np.ndarray, kind: str) -> dict[int, str]:
+    """The words of D that two numbers make, and whose number each of them is."""
+    even, odd = words_of(words, kind).tolist()
+    return {even: "the even CTA's", odd: "the odd CTA's"}
 
-    columns = {**PROBE_COLUMNS, "tag_bits": 1}  # noqa: RUF012
+
+class TmemOperand(TmemProbe):
+    """A in tensor memory, B an identity: D shows which byte every element of A came from, or what the byte means; in pairs also whose it is."""
+
+    columns = {**PROBE_COLUMNS, "tag_bits": 1, "owner_words": 2}  # noqa: RUF012
 
     def case(self, index: int) -> Case:
-        """Compare all cells of all passes."""
+        """Compare all cells of all passes; each CTA of a pair gives the rows of its D."""
         a = self.suite.arrays
         issued = Issued.of(self.suite, index)
         i, passes, tags = issued.idesc, int(a["passes"][index]), str(a["what"][index]) == "tags"
+        owner_words = a["owner_words"][index].astype(np.int64)
+        asks = passes - 1 if owner_words.any() else passes  # the pass that asks for the owner
         source, to = (TmemAddress.decode(int(a[name][index])) for name in ("a", "d"))
 
         def model() -> tuple[AccumulatorLayout, np.ndarray]:
@@ -54,17 +63,23 @@ class TmemOperand(TmemProbe):
             at = ATmemLayout(i.m, i.kind, issued.cta_group, ws=issued.ws, lane=source.lane, column=source.column)
             k = np.arange(min(i.k, i.n))
             copy = k // (i.n // at.copies)
-            _, lane, column, bit = at.location(np.arange(i.m)[:, None], k, copy)
+            cta, lane, column, bit = at.location(np.arange(i.m)[:, None], k, copy)
             numbers = np.zeros((passes, i.m, i.n))
-            for step in range(passes):
+            for step in range(asks):
                 read = _digit if tags else _meaning
                 numbers[step][:, k] = read(issued, lane, column, bit, step, int(a["tag_bits"][index]))
+            if asks < passes:
+                numbers[asks][:, k] = _worth(issued, owner_words)[cta]
             return layout, words_of(numbers, i.kind)
 
         def names(step: int, word: int, m: int, n: int) -> str:
-            return f"{number_of(word, i.kind)}{f' (part {step} of the place of A[{m}, {n}])' if tags else f' (A[{m}, {n}])'}"
+            number = number_of(word, i.kind)
+            if step == asks:
+                whose = owners_in_words(_worth(issued, owner_words), i.kind).get(word, "nobody's")
+                return f"{number} ({whose} A[{m}, {n}])"
+            return f"{number} (part {step} of the place of A[{m}, {n}])" if tags else f"{number} (A[{m}, {n}])"
 
-        return self.compare(index, issued, model, RULES["tcgen05.tensor_operands"], names)
+        return self.compare(index, issued, model, RULES["tcgen05.tensor_operands"], names, RULES["tcgen05.pair"] if asks < passes else None)
 
 
 def _digit(issued: Issued, lane: np.ndarray, column: np.ndarray, bit: np.ndarray, step: int, tag_bits: int) -> np.ndarray:
@@ -76,18 +91,29 @@ def _digit(issued: Issued, lane: np.ndarray, column: np.ndarray, bit: np.ndarray
 
 def _meaning(issued: Issued, lane: np.ndarray, column: np.ndarray, bit: np.ndarray, step: int, _: int) -> np.ndarray:
     """What the element of a byte is worth: every byte of lane l is l + 128 * step."""
+    shift = 0 if issued.idesc.row.packing == "padded" else bit % 8
+    return _worth(issued, lane + LANES * step >> shift)
+
+
+def _worth(issued: Issued, bits: np.ndarray) -> np.ndarray:
+    """The number of the element in the lowest bits of a container; a 4- or 6-bit one may lie higher in its byte."""
     fmt, padded = issued.element, issued.idesc.row.packing == "padded"
-    shift = next((row.shift for row in DECOMPRESSIONS.values() if fmt.name in row.types), 0) if padded else bit % 8
-    code = lane + LANES * step >> shift & (1 << fmt.bits) - 1
-    worth = np.array([float(element_value(value, fmt)) for value in range(1 << fmt.bits)])
-    return np.asarray(worth[code])
+    shift = next((row.shift for row in DECOMPRESSIONS.values() if padded and fmt.name in row.types), 0)
+    codes, where = np.unique(bits >> shift & (1 << fmt.bits) - 1, return_inverse=True)
+    return np.array([float(element_value(int(code), fmt)) for code in codes])[where.reshape(bits.shape)]
 
 
 class TmemScale(TmemProbe):
-    """One block of K is ones, the scale factors of one side are tags: D shows the byte that scaled every row."""
+    """One block of K is ones, the scale factors of one side are tags: D shows the byte that scaled every row; in pairs also whose it is."""
+
+    columns = {**PROBE_COLUMNS, "owner_words": 2}  # noqa: RUF012
 
     def case(self, index: int) -> Case:
-        """Every element of D must be scaled by one of the copies of its factor; which one is not part of the model."""
+        """Every element of D must be scaled by one of the copies of its factor; which one is not part of the model.
+
+        In pairs the last pass asks whose factor it is. Those of A lie in one CTA only. Those of B lie in both (CUTLASS tmem_sf_frg); that each CTA
+        takes its own is inferred.
+        """
         a = self.suite.arrays
         issued = Issued.of(self.suite, index)
         i, passes = issued.idesc, int(a["passes"][index])
@@ -107,19 +133,30 @@ class TmemScale(TmemProbe):
         if outcome:
             return Case(title, outcome)
         layout, scales = found
-        copies = self._copies(issued, scales, int(vector), passes, column)
-        copies = np.broadcast_to(copies if side == "A" else copies.transpose(0, 1, 3, 2), (len(copies), passes, i.m, i.n))
-        cells = self.before(index, passes, issued)
-        put_in_cells(layout, of_any(copies, self.shown(index, layout, passes), 1), cells)
-        hardware = self.suite.ragged("words", index).reshape(cells.shape)
+        owner_words = a["owner_words"][index]
+        asks = passes - 1 if owner_words.any() else passes  # the pass that asks for the owner
         ones = i.k // (2 if i.sparsity else 1) // scales.scales
+        copies = self._copies(issued, scales, int(vector), asks, column)
+        copies = np.broadcast_to(copies if side == "A" else copies.transpose(0, 1, 3, 2), (len(copies), asks, i.m, i.n))
+        words = of_any(copies, self.shown(index, layout, passes)[:asks], 1)
+        scale = element_format(str(i.scale_type))
+        owned = np.array([ones * float(element_value(int(word) & 0xFF, scale)) for word in owner_words])
+        if asks < passes:
+            words = np.concatenate([words, words_of(owned, i.kind)[cells_of_d(layout)[0]][None]])
+        cells = self.before(index, passes, issued)
+        put_in_cells(layout, words, cells)
+        hardware = self.suite.ragged("words", index).reshape(cells.shape)
 
         def names(step: int, word: int, m: int, n: int) -> str:
+            if step == asks:
+                whose = owners_in_words(owned, i.kind).get(word, "nobody's")
+                return f"{number_of(word, i.kind)} ({whose} factor of {side}{', which is inferred' if side == 'B' else ''})"
             tag = _tag(Fraction(float(np.uint32(word).view(np.float32))) / ones, str(i.scale_type))
             part = "no tag" if tag is None else f"part {step} of the byte's place is {tag}"
             return f"{number_of(word, i.kind)} ({part})"
 
-        return Case(title, compare_cells(layout, hardware, cells, RULES["tcgen05.tensor_operands"], names))
+        last = RULES["tcgen05.pair"] if asks < passes else None
+        return Case(title, compare_cells(layout, hardware, cells, RULES["tcgen05.tensor_operands"], names, last))
 
     @staticmethod
     def _copies(issued: Issued, scales: ScaleLayout, vector: int, passes: int, column: int) -> np.ndarray:
