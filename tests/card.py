@@ -249,12 +249,18 @@ def factors_of(i, operand, tensor, given):
     return None if value is None else np.full((rows, mode.scales), value, np.uint8)
 
 
-def make_copies(i, tensor, given, which):
-    """Factors lie in several places, and which of them counts is not known; this card takes one of them: it is copied to the others."""
+def make_copies(i, tensor, given, which, owner=0):
+    """Factors lie in several places, and which of them counts is not known; this card takes one of them: it is copied to the others.
+
+    Those of B it takes from the tensor memory of CTA `owner`.
+    """
     for operand in "AB":
         layout, _ = scale_layout(i, operand, len(tensor), given)
         if layout is None:
             continue
+        if operand == "B" and len(tensor) == 2:
+            in_cta = layout.copies // 2
+            which = owner * in_cta + which % in_cta
         row, index = np.arange(i.m if operand == "A" else i.n)[:, None], np.arange(layout.scales)
         held = np.stack([memory.cells.view(np.uint8).reshape(128, 512, 4) for memory in tensor])[layout.location(row, index, which)]
         for copy in range(layout.copies):
@@ -329,7 +335,7 @@ def issue(step, shared, tensor, group, copy):
         shape, _, cast = form.partition(".")
         return tcgen05_cp(one_or_pair(tensor), d, a, shape=shape, multicast=cast, src_fmt=compressed, **about)
     kind, *parts = name.split(".")
-    given = {"kind": kind, "ws": "ws" in parts, "enable_input_d": bool(enable)}
+    given = {"ws": "ws" in parts, "enable_input_d": bool(enable)}
     for part in parts:
         if part in ("fill", "use", "lastuse", "ashift"):
             raise Unmodelled(name)
@@ -340,14 +346,33 @@ def issue(step, shared, tensor, group, copy):
         if part.startswith("scale"):
             given["scale_input_d"] = int(part.removeprefix("scale"))
     i, a = InstrDescriptor.decode(idesc, kind=kind), TmemAddress.decode(a) if "ts" in parts else a
+    if i.row.block_scaled and group == 2 and not np.array_equal(*(memory.cells[:, given["scale_b"].column :] for memory in tensor)):
+        # Each CTA scales the columns of its D by the factors that it has itself.
+        trials = []
+        for cta in (0, 1):
+            trials.append([filled(memory.cells.copy(), group) for memory in tensor])
+            make_copies(i, trials[cta], given, copy, cta)
+            run_mma(i, d, a, b, parts, shared, trials[cta], given)
+        layout = AccumulatorLayout(i.m, i.n, group, sparse=i.sparsity)
+        for memory, trial, (_, lane, column) in zip(tensor, (trials[0][0], trials[1][1]), cells_by_cta(layout), strict=True):
+            memory.cells[lane, column] = trial.cells[lane, column]
+        return None
     if i.row.block_scaled:
         make_copies(i, tensor, given, copy)
     if i.sparsity and given["ws"]:  # so does metadata in every band of lanes
         column = given["metadata"].column
         tensor[0].cells[:, column : column + 4] = np.tile(tensor[0].cells[: i.m, column : column + 4], (128 // i.m, 1))
+    return run_mma(i, d, a, b, parts, shared, tensor, given)
 
+
+def cells_by_cta(layout):
+    found = layout.location(np.arange(layout.m)[:, None], np.arange(layout.n))
+    return [[x[found[0] == cta] for x in found] for cta in range(layout.cta_group)]
+
+
+def run_mma(i, d, a, b, parts, shared, tensor, given):
     def run(memories):
-        tcgen05_mma(one_or_pair(tensor), d, a, b, idesc, **given, **about | {"shared": one_or_pair(memories)})
+        tcgen05_mma(one_or_pair(tensor), d, a, b, i, shared=one_or_pair(memories), cta_group=len(tensor), **given)
 
     try:
         run(shared)
@@ -420,6 +445,7 @@ def run_gemm(card, name, maps, plan, d, image, words, results):
         shared, tensor = [SharedMemory(ARCH, size=gemm.SHARED) for _ in range(group)], [TensorMemory(ARCH) for _ in range(group)]
         for rank in range(group):
             tensor[rank].alloc(gemm.TILE_N, cta_group=group)
+            tensor[rank].cells[:, : gemm.TILE_N] = contents.SENTINEL
             shared[rank].write(shared[rank].begin, bytes(gemm.SHARED))
         for tile in range(stages):
             stage = 0x400 + tile % 3 * 32768

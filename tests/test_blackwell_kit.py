@@ -22,6 +22,7 @@ sys.path[:0] = [str(CAPTURE)]
 
 pytest.importorskip("cuda.bindings", reason="the capture tool needs cuda-bindings")
 from blackwell import access, contents, dots, draw, gemm, layouts, machine, pages, suites, transfers, words  # noqa: E402
+from smemsim import DISPUTES  # noqa: E402
 from smemsim.descriptors.operand import operand_addresses  # noqa: E402
 from smemsim.traces.format import load_suite  # noqa: E402
 
@@ -51,7 +52,7 @@ MEANT = {  # module: SASS instructions that must be there
     "blackwell_access": {"LDTM", "STTM", "LDTM.16dp64bit.x8", "STTM.16dp256bit.x32"},
     "blackwell_allocation": {"UTCATOMSWS.FIND_AND_SET.ALIGN", "UTCATOMSWS.2CTA.FIND_AND_SET.ALIGN"},
     "blackwell_gemm": {"UTMALDG.2D", "UTMALDG.2D.2CTA", "UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCHMMA.2CTA", "UTCQMMA.2CTA", "UTCIMMA.2CTA", "UTCBAR",
-                       "UTCBAR.2CTA.MULTICAST", "LDTM.x32"},
+                       "UTCBAR.2CTA.MULTICAST", "LDTM.x32", "STTM.x32"},
     "blackwell_transfer": {"UTMALDG.2D.GATHER4", "UTMASTG.2D.SCATTER4", "UTMALDG.2D.2CTA", "UTMALDG.2D.MULTICAST.2CTA", "UTMALDG.4D.W",
                            "UTMALDG.4D.W128"},
 }
@@ -76,7 +77,7 @@ COUNTS = {  # module: how many of each the source names, at least
     },
     "blackwell_access": {LOAD: len(access.forms()), STORE: len(access.forms()), ALLOC: 2},
     "blackwell_allocation": {ALLOC: 5},
-    "blackwell_gemm": {MMA: 8, LOAD: 8, ALLOC: 16, TMA_LOAD: 16},
+    "blackwell_gemm": {MMA: 8, LOAD: 8, STORE: 8, ALLOC: 16, TMA_LOAD: 16},  # STORE: what D held before
     "blackwell_transfer": {TMA_LOAD: 8 + 4 + 6, TMA_STORE: 8},
 }  # fmt: skip
 
@@ -155,6 +156,19 @@ def test_every_wait_has_an_end():
         text = re.sub(r"//.*", "", path.read_text())
         for wait in re.findall(r"while \((.*)\)", text):
             assert "PATIENCE" in wait or "most_bytes" in wait or "finished" in wait, (path.name, wait)
+
+
+def test_every_wait_looks_once_more_when_its_patience_is_over():
+    body = (CAPTURE / "blackwell" / "tcgen05.cuh").read_text().partition("bool barrier_wait(")[2].partition("\n}")[0]
+    assert re.search(r"while \(.*PATIENCE\) done = barrier_try\(barrier, phase\);\s+return done \|\| barrier_try\(barrier, phase\);", body)
+    assert "barrier_wait(t.barrier, 0, PATIENCE) || barrier_test(t.barrier, 0)" in (CAPTURE / "blackwell" / "transfer.cu").read_text()
+
+
+def test_a_pair_meets_before_it_allocates():
+    """Both CTAs take part in tcgen05.alloc.cta_group::2, so both must be there."""
+    for name in ("machine.cu", "gemm.cu", "allocation.cu"):
+        text = (CAPTURE / "blackwell" / name).read_text()
+        assert "cluster_sync();" in text[: text.index("tensor_alloc<GROUP>(")], name
 
 
 def test_all_tcgen05_instructions_of_a_kernel_name_one_cta_group():
@@ -316,11 +330,15 @@ def test_directed_probes_are_exact_and_name_what_they_ask():
     for i in dots.instructions():
         probes = dots.directed(i)
         assert len(probes) >= 4
-        for name, codes, c in probes:
+        for name, codes, c, scales, enable in probes:
             assert name
+            assert ";" not in name
             assert len(codes) == i.k
             assert all(0 <= a < 1 << words.ELEMENTS[i.a].bits and 0 <= b < 1 << words.ELEMENTS[i.b].bits for a, b in codes)
-            assert 0 <= c < 1 << 32
+            assert 0 <= c < 1 << (16 if i.d == "f16" else 32)
+            assert all(0 <= word < 1 << 32 for word in scales)
+            assert enable in (0, 1)
+            assert i.scales or scales == i.one_scales
 
 
 def test_operands_of_the_reference_kernel_hold_every_element_once():
@@ -480,7 +498,7 @@ def test_a_card_that_lays_d_out_otherwise_is_seen_and_not_hidden(monkeypatch, tm
     suites.write_operands(answering(monkeypatch, answers), tmp_path, "kit", "a test", 1, [("", probe, word)] * 2)
     suite = load_suite(tmp_path / "kit")
     assert (suite.ragged("element", 0) == suites.UNTOUCHED).all()
-    raw = suite.ragged("raw", 0).reshape(128, 32)
+    raw = suite.ragged("raw", 0).reshape(128, 64)
     assert sorted(np.flatnonzero((raw != suites.UNTOUCHED).any(1))) == sorted((m % 16 + 32 * (m // 16)) ^ 16 for m in range(64))
     assert suite.arrays["status"].tolist() == [0, 715]
     assert suite.ragged("raw", 1).size == 0
@@ -526,6 +544,21 @@ def test_a_process_that_says_nothing_is_ended_and_keeps_what_it_said(monkeypatch
 def test_a_process_that_ends_is_not_taken_for_one_that_hangs():
     with subprocess.Popen([sys.executable, "-c", "print('noise'); print('{}')"], stdout=subprocess.PIPE, text=True) as process:
         assert pages.read_lines(process) == (["{}\n"], False)
+
+
+def test_every_dispute_has_a_question_that_decides_it_or_is_said_not_to():
+    plan = (CAPTURE / "blackwell" / "PLAN.md").read_text()
+    questions = {int(number) for number in re.findall(r"^\| (\d+) \|", plan, re.MULTILINE)}
+    assert questions == set(range(1, len(questions) + 1))
+    decided = {}
+    for names, rows in re.findall(
+        r"^\| (`.*`) \| ([\d, ]+|none: not covered) \|$", plan.partition("| `smemsim.DISPUTES` |")[2], re.MULTILINE
+    ):
+        for name in re.findall(r"`([^`]+)`", names):
+            decided[name] = {int(row) for row in re.findall(r"\d+", rows)}
+    assert set(decided) == set(DISPUTES)
+    for rows in decided.values():
+        assert rows <= questions
 
 
 def test_every_suite_of_the_kit_is_planned():

@@ -16,10 +16,14 @@ import pytest
 from click.testing import CliRunner
 
 pytest.importorskip("cuda.bindings", reason="the capture tool needs cuda-bindings")
+import card
 from card import ARCH, DEVICE, Card
 from smemsim.cli import main
+from smemsim.errors import InputError, Unmodelled
+from smemsim.spec.evidence import RULES
 from smemsim.traces.format import load_suite
 from smemsim.traces.kinds import KINDS
+from smemsim.traces.kinds.blackwell import judged
 from smemsim.traces.replay import replay_suite
 from test_blackwell_kit import PROBES, answering, pretend
 from test_traces import rewritten
@@ -80,15 +84,15 @@ DRAWN = {
 @functools.cache
 def captured(name, folder):
     """(the suite's folder, the cases that the model has no answer to)."""
-    card = Card()
+    device = Card()
     with pytest.MonkeyPatch.context() as patch:
         if name in DRAWN:
             module, drawer, keep = DRAWN[name]
             drawn = getattr(module, drawer)
             patch.setattr(module, drawer, lambda *arguments: keep(drawn(*arguments)))
-        with card.plugged_in(patch):
-            suites.SUITES[name](card, folder)
-    return folder / name, set(card.unknown)
+        with device.plugged_in(patch):
+            suites.SUITES[name](device, folder)
+    return folder / name, set(device.unknown)
 
 
 @pytest.fixture(scope="session")
@@ -147,6 +151,14 @@ def test_the_samples_reach_every_kind_form_and_outcome(folder):
     assert set(a["tcgen05_operands"]["dtype"]) >= {"tf32", "e2m1x2", "u8"}
     assert set(a["tmem_access"]["shape"]) == set(access.SHAPES)
     assert set(a["tcgen05_dots"]["kind"]) == set(words.KINDS)
+    parts = [set(form.split(".")) for form in a["tcgen05_dots"]["form"].tolist()]
+    assert any("sp" in part for part in parts)
+    assert any("ws" in part for part in parts)
+    assert set(a["tcgen05_dots"]["group"].tolist()) == {1, 2}
+    for name in ("tmem_operands", "tmem_scales"):
+        pairs = a[name]["group"] == 2
+        assert (a[name]["owner_words"][pairs] > 0).all()
+        assert (a[name]["owner_words"][~pairs] == 0).all()
     assert set(a["tcgen05_gemm"]["dtype"]) == {"bf16", "f16", "tf32", "e4m3", "s8"}
     assert set(a["tcgen05_gemm"]["group"].tolist()) == {1, 2}
     assert set(a["tcgen05_descriptor_edges"]["status"].tolist()) == {0, 700, 715, 719}
@@ -248,6 +260,17 @@ def another_dot(arrays):
     arrays["result"][case, 127, 15] ^= 1 << 30  # a row of zeros
 
 
+def last_pass(name, which, by, **wanted):
+    """Another word in the last pass of a pair, which asks for the owner: cell `which` of D."""
+
+    def change(arrays):
+        case = change.case = first_case(arrays, group=2, **wanted)
+        words = arrays["words"][slice(*arrays["words_start"][case : case + 2])].reshape(int(arrays["passes"][case]), 2, 128, -1)
+        words[(-1, *which)] = by(words[-1])
+
+    return change
+
+
 LANE = r"CTA \d lane \d+ column \d+"
 # suite, change, what the report says, the rule in force
 CHANGES = {
@@ -265,6 +288,9 @@ CHANGES = {
     "a byte of A": ("tmem_operands", word("words", 3, 1 << 23, what="tags", kind="f16"), r"\(part 0 of the place of A\[0, 3\]\) \| model", "tcgen05.tensor_operands"),
     "what a byte of A means": ("tmem_operands", word("words", 3, 1 << 23, what="bytes"), r"\(A\[0, 3\]\) \| model", "tcgen05.tensor_operands"),
     "a scale factor": ("tmem_scales", word("words", 3, 1 << 23, kind="mxf8f6f4"), r"hardware [\d.e-]+ \(no tag\) \| model [\d.e-]+ \(part 0 of the byte's place is \d+\)", "tcgen05.tensor_operands"),
+    "A of the other CTA": ("tmem_operands", last_pass("words", (1, 0, 0), lambda last: last[0, 0, 0], kind="f16", m=256), r"pass 3, CTA 1 lane 0 column 0 .*hardware 1 \(the even CTA's A\[128, 0\]\) \| model 2 \(the odd CTA's A", "tcgen05.pair"),
+    "factors of A of the other CTA": ("tmem_scales", last_pass("words", (1, 0, 0), lambda last: last[0, 0, 0], what="A 0", m=256), r"hardware 64 \(the even CTA's factor of A\) \| model 128 \(the odd CTA's factor of A\)", "tcgen05.pair"),
+    "factors of B of the other CTA": ("tmem_scales", last_pass("words", (0, 5, 7), lambda last: last[1, 5, 7], what="B 0", m=256), r"hardware 128 \(the odd CTA's factor of B, which is inferred\) \| model 64 \(the even CTA's", "tcgen05.pair"),
     "metadata": ("tmem_metadata", word("words", 3, 0x3F800000, kind="f16"), r"hardware [01] \(times that row 0 keeps k = 3\) \| model [01]", "tcgen05.tensor_operands"),
     "a register of a load": ("tmem_access", word("words", 1, 0x00010001, store=0), r"warp 0 thread \d+ register \d+: hardware has lane \d+ \| model lane \d+", "tcgen05.ld_st"),
     "a cell of a store": ("tmem_access", word("words", 0, 512, store=1), r"lane \d+ column \d+: hardware .* \| model ", "tcgen05.ld_st"),
@@ -364,6 +390,47 @@ def test_only_what_does_not_depend_on_rounding_counts(folder, tmp_path):
     assert f"{128 * 16 - counted[case]} of 2048 elements depend on rounding" in report.differences[0].title
 
 
+@pytest.mark.parametrize(("status", "completed"), [(0, 0), (702, 0), (702, 1)])
+def test_a_wait_that_runs_out_is_no_agreement_with_an_instruction_that_the_model_refuses(status, completed):
+    def refuse():
+        raise InputError("n = 7")
+
+    with pytest.raises(Unmodelled, match=r"no such instruction: n = 7; recorded: hardware never completes it"):
+        judged(status, completed, RULES["tcgen05.idesc"], refuse)
+    _, outcome = judged(715, 0, RULES["tcgen05.idesc"], refuse)
+    assert (outcome.compared, outcome.differing) == (1, 0)
+    _, outcome = judged(status, completed, RULES["tcgen05.idesc"], lambda: 1)
+    assert "hardware never completes it | model runs it" in outcome.first
+
+
+def test_a_refused_shape_that_never_completed_is_counted(folder, tmp_path):
+    path, unknown = captured("tmem_layouts", folder)
+    case = int(np.argmax(load_suite(path).arrays["status"] == 715))
+
+    def change(arrays):
+        arrays["status"][case] = 702
+
+    report = replay_suite(load_suite(rewritten(path, tmp_path / "s", change)))
+    assert report.differing == 0
+    assert {number for number, _ in report.unmodelled} == unknown | {case}
+    assert "never completes it" in dict(report.unmodelled)[case]
+
+
+def test_an_mma_that_does_nothing_leaves_no_earlier_result(monkeypatch, tmp_path):
+    """The reference kernel fills D and tensor memory first, so that nothing of the launch before is taken for an answer."""
+    chosen = gemm.variants(ARCH)[:2]
+    device = Card()
+    with device.plugged_in(monkeypatch):
+        monkeypatch.setattr(gemm, "variants", lambda arch: chosen)
+        gemm.tcgen05_gemm(device, tmp_path / "right")
+        monkeypatch.setattr(card, "tcgen05_mma", lambda *arguments, **more: None)
+        gemm.tcgen05_gemm(device, tmp_path / "idle")
+    assert replay_suite(load_suite(tmp_path / "right" / "tcgen05_gemm")).same
+    idle = load_suite(tmp_path / "idle" / "tcgen05_gemm")
+    assert (idle.arrays["d"] == contents.SENTINEL).all()
+    assert replay_suite(idle).differing == 2
+
+
 # ---- the manual instead of the model -------------------------------------------------------------------------------------------------
 
 
@@ -438,7 +505,7 @@ def test_any_copy_of_a_scale_factor_may_be_the_one_that_counts(copy, monkeypatch
     chosen = [c for c in suites.scale_cases() if c["probe"]["m"] == 128 and c["probe"]["n"] == 64 and c["group"] == 1][::11]
     card = Card(copy)
     with card.plugged_in(monkeypatch):
-        suites.write_tensor_probe(card, tmp_path, "kit", "tmem_scale", "a test", 0, chosen, {})
+        suites.write_tensor_probe(card, tmp_path, "kit", "tmem_scale", "a test", 0, chosen, {"owner_words": suites.owners_of(chosen)})
     report = replay_suite(load_suite(tmp_path / "kit"))
     assert report.same, report.text()
     assert report.cases >= 3

@@ -17,6 +17,11 @@ ONES_UE8M0 = 0x7F7F7F7F
 UNIFORM = (0x44444444, 0xEEEEEEEE)  # metadata that says the same everywhere: keep the lower, or the upper, half of each group
 
 
+def around(n: int) -> list[int]:
+    """(first, count) of the columns that are copied out: those of a D of N columns, and 32 to 63 more, so that a D that lies elsewhere is seen."""
+    return [0, -(-n // 32) * 32 + 32]
+
+
 def kinds() -> dict[str, tuple[int, tuple[str, ...]]]:
     """The kinds of the target."""
     return {kind: about for kind, about in KINDS.items() if kind not in missing()}
@@ -178,7 +183,7 @@ def operand_case(probe: Probe, word: int, **fields: Any) -> Case:
             runs.append({"shared": shared(["tags", dtype, i], half), "tensor": tensor(half)})
         if probe.group == 2:  # whose shared memory: 1 in the even CTA, 2 in the odd one
             runs.append({"shared": shared(["value", dtype, (1, 2)], half), "tensor": tensor(half)})
-    return {"group": probe.group, "columns": [0, -(-probe.n // 32) * 32], "steps": [step], "passes": runs, "halves": halves}
+    return {"group": probe.group, "columns": around(probe.n), "steps": [step], "passes": runs, "halves": halves}
 
 
 def operands(seed: int) -> list[tuple[Probe, int]]:

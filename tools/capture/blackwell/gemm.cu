@@ -77,15 +77,27 @@ __device__ void gemm(const unsigned char *maps, const Plan *job, unsigned *D, un
     }
     proxy_fence();
     __syncthreads();
+    if (GROUP == 2) cluster_sync();  // both CTAs run before one of them allocates for the pair
     if (warp == 5) {
         tensor_alloc<GROUP>(slot, TILE_N);
         tensor_relinquish<GROUP>();
     }
     tensor_fence_before();
     __syncthreads();
-    if (GROUP == 2) cluster_sync();
     tensor_fence_after();
     const TensorMemory memory = {*(volatile unsigned *)(smem + (slot - base)), nullptr};
+#if TCGEN05
+    if (warp < 4) {  // an MMA that does nothing must not leave an earlier launch's D
+        unsigned r[32];
+        for (int i = 0; i < 32; i++) r[i] = SENTINEL;
+        for (unsigned column = 0; column < TILE_N; column += 32) tensor_store32(memory, warp, column, r);
+        tensor_wait_st();
+    }
+    tensor_fence_before();
+    __syncthreads();
+    if (GROUP == 2) cluster_sync();
+    tensor_fence_after();
+#endif
 
     if (warp == 4) {
         if (elect()) {

@@ -197,6 +197,8 @@ def run_gemm(bench: Bench, case: dict[str, Any]) -> dict[str, Any]:
     d, image = bench.api.Buffer(256 * TILE_N * 4), bench.api.Buffer(32768)
     words, results = bench.api.Buffer(STAGES_OF_K * STEPS * 16), bench.api.Buffer(16)
     results.fill(0)
+    for buffer in (d, image, words):  # what a launch leaves alone must not be an earlier one's
+        buffer.fill(0xA5)
     function = bench.function(MODULE, f"{NAMES[kind]}_{group}", SHARED)
     bench.device.launch(
         function, 2, SHARED, bench.device.array(np.frombuffer(maps, np.uint8)), bench.device.array(np.frombuffer(plan, np.uint8)), d, image, words,

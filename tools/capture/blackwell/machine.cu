@@ -42,6 +42,7 @@ template <int GROUP> __device__ void machine(const Case *job, Result *results) {
     }
     proxy_fence();
     __syncthreads();
+    if (GROUP == 2) cluster_sync();  // both CTAs run before one of them allocates for the pair
     if (warp == 0) {
         tensor_alloc<GROUP>(slot, COLUMNS);
         tensor_relinquish<GROUP>();

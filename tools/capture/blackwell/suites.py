@@ -21,7 +21,7 @@ from blackwell.draw import A_COLUMN, META_COLUMN, ONES_UE8M0, SCALE_A_COLUMN, SC
 from blackwell.layouts import documented
 from blackwell.machine import WAIT
 from blackwell.pages import expanded, in_processes
-from blackwell.words import BLOCK_SCALED, ELEMENTS, KINDS, index_bits, instruction_descriptor, passes
+from blackwell.words import BLOCK_SCALED, ELEMENTS, KINDS, index_bits, instruction_descriptor, pack, passes
 
 Case = dict[str, Any]
 UNTOUCHED, ODD = -2, -3
@@ -190,15 +190,7 @@ def layout_case(kind: str, dtype: str, m: int, n: int, *, group: int = 1, ws: bo
         if background:
             tensor.append([0, 256, "f32"])
         runs.append({"shared": shared, "tensor": [tensor] * group})
-    # A whole window more than N columns is copied out, so that a D that lies elsewhere is seen.
-    return {
-        "group": group,
-        "columns": [0, min(256, -(-n // 32) * 32 + 32)],
-        "steps": [step],
-        "passes": runs,
-        "probe": vars(probe),
-        "what": "",
-    }
+    return {"group": group, "columns": draw.around(n), "steps": [step], "passes": runs, "probe": vars(probe), "what": ""}
 
 
 def layout_cases() -> list[Case]:
@@ -308,6 +300,24 @@ def tcgen05_modifiers(bench: Bench, out: pathlib.Path) -> None:
     write_layouts(bench, out, "tcgen05_modifiers", title, 9203, modifier_cases(9203))
 
 
+BYTES_OF_OWNERS = 0x14, 0x28  # wherever 4 or 6 bits lie in a byte, these two are different numbers
+
+
+def owner_words(dtype: str) -> tuple[int, int]:
+    """Cells of A that tell the even CTA from the odd one: elements 1 and 2, or bytes where it is asked what a byte means."""
+    element = ELEMENTS[dtype]
+    if element.bits < 8 and dtype != "e2m1x2":
+        even, odd = (byte * 0x01010101 for byte in BYTES_OF_OWNERS)
+    else:
+        even, odd = (int(pack(element, np.full((1, element.per_chunk), element.encode(x), np.uint32)).view("<u4").flat[0]) for x in (1, 2))
+    return even, odd
+
+
+def owners_of(cases: list[Case]) -> np.ndarray:
+    """(case, CTA) words of the last pass, 0 where no pass asks for the owner."""
+    return np.array([c["owners"] or (0, 0) for c in cases], np.uint32)
+
+
 def tmem_operand_cases() -> list[Case]:
     """A from tensor memory: tags of its bytes, and for sub-byte types what every container byte means. B is an identity."""
     out = []
@@ -337,16 +347,11 @@ def tmem_operand_cases() -> list[Case]:
                     for i in range(count):
                         what = ["lane bytes", i] if contents == "bytes" else ["tags", dtype, i]
                         runs.append({"shared": shared, "tensor": [[[A_COLUMN, 96, *what], *scales]] * group})
-                    out.append(
-                        {
-                            "group": group,
-                            "columns": [0, -(-n // 32) * 32],
-                            "steps": [step],
-                            "passes": runs,
-                            "probe": vars(probe),
-                            "what": contents,
-                        }
-                    )
+                    owners = owner_words(dtype) if group == 2 else ()
+                    if owners:  # whose tensor memory: one number in the even CTA's, another one in the odd CTA's
+                        runs.append({"shared": shared, "tensor": [[[A_COLUMN, 96, "word", word], *scales] for word in owners]})
+                    out.append({"group": group, "columns": draw.around(n), "steps": [step], "passes": runs, "probe": vars(probe), "what": contents,
+                                "owners": owners})  # fmt: skip
     return out
 
 
@@ -378,7 +383,8 @@ def tmem_operands(bench: Bench, out: pathlib.Path) -> None:
     cases = tmem_operand_cases()
     title = "Which byte of tensor memory tcgen05.mma reads for every element of A, and what a container byte of a sub-byte type means"
     tag_bits = np.array([ELEMENTS[c["probe"]["dtype"]].tag_bits for c in cases], np.uint8)
-    write_tensor_probe(bench, out, "tmem_operands", "tmem_operand", title, 0, cases, {"tag_bits": tag_bits})
+    more = {"tag_bits": tag_bits, "owner_words": owners_of(cases)}
+    write_tensor_probe(bench, out, "tmem_operands", "tmem_operand", title, 0, cases, more)
 
 
 def scale_cases() -> list[Case]:
@@ -422,16 +428,23 @@ def scale_cases() -> list[Case]:
                                     }
                                     for i in range(3 if ue8m0 else 4)
                                 ]  # fmt: skip
+                                owners = ((0x80808080, 0x81818181) if ue8m0 else (0x40404040, 0x48484848)) if group == 2 else ()  # 2 and 4
+                                if owners:  # whose tensor memory
+                                    tensor = [
+                                        [[META_COLUMN, 8, "word", 0x44444444], [words[0], 32, "word", word], [words[1], 32, "word", one]]
+                                        for word in owners
+                                    ]
+                                    runs.append({"shared": [shared] * group, "tensor": tensor})
                                 probe = vars(Probe(kind, dtype, side, "K", m, n, group, False, sparse))
-                                out.append({"group": group, "columns": [0, min(256, -(-n // 32) * 32)], "steps": [step], "passes": runs, "probe": probe,
-                                            "what": f"{side} {vector}"})  # fmt: skip
+                                out.append({"group": group, "columns": draw.around(n), "steps": [step], "passes": runs, "probe": probe,
+                                            "what": f"{side} {vector}", "owners": owners})  # fmt: skip
     return out
 
 
 def tmem_scales(bench: Bench, out: pathlib.Path) -> None:
     cases = scale_cases()
     title = "Which byte of tensor memory scales every row and column, one block of K at a time"
-    write_tensor_probe(bench, out, "tmem_scales", "tmem_scale", title, 0, cases, {})
+    write_tensor_probe(bench, out, "tmem_scales", "tmem_scale", title, 0, cases, {"owner_words": owners_of(cases)})
 
 
 def metadata_cases(seed: int) -> list[Case]:
@@ -461,7 +474,7 @@ def metadata_cases(seed: int) -> list[Case]:
                             for rank in range(group)
                         ]  # fmt: skip
                         tensor = [[[META_COLUMN, 4, "nibbles", dtype, seed_of], *scales] for seed_of in drawn]
-                        out.append({"group": group, "columns": [0, -(-n // 32) * 32], "steps": [step], "passes": [{"shared": shared, "tensor": tensor}],
+                        out.append({"group": group, "columns": draw.around(n), "steps": [step], "passes": [{"shared": shared, "tensor": tensor}],
                                     "probe": vars(probe), "what": f"selector {selector}"})  # fmt: skip
     return out
 

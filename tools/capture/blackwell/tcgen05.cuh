@@ -11,6 +11,7 @@
 [[maybe_unused]] constexpr unsigned WINDOW_BEGIN = 0x400, CONTROL = 0x38F00;  // CONTROL: barriers, and the address that alloc writes
 [[maybe_unused]] constexpr int LANES = 128, COLUMNS = 512;
 constexpr long long PATIENCE = 100000000;  // cycles, about 50 ms: no probe takes a thousandth of that
+[[maybe_unused]] constexpr unsigned SENTINEL = 0x7FE5A5A5;  // in tensor memory where nothing has been written: a NaN that no instruction makes
 
 __device__ inline unsigned shared_address(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }
 
@@ -32,14 +33,19 @@ __device__ inline void barrier_arrive(unsigned barrier) {
     asm volatile("{ .reg .b64 s; mbarrier.arrive.shared::cta.b64 s, [%0]; }" ::"r"(barrier) : "memory");
 }
 
-// True when the phase completed; false after PATIENCE cycles, so that nothing hangs.
+__device__ inline bool barrier_try(unsigned barrier, unsigned phase) {
+    unsigned done;
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done) : "r"(barrier), "r"(phase) : "memory");
+    return done;
+}
+
+// True when the phase completed; false after PATIENCE cycles, so that nothing hangs. A thread that was held up past its patience looks once more.
 __device__ inline bool barrier_wait(unsigned barrier, unsigned phase) {
     const long long begin = clock64();
-    unsigned done = 0;
-    while (!done && clock64() - begin < PATIENCE)
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-                     : "=r"(done) : "r"(barrier), "r"(phase) : "memory");
-    return done;
+    bool done = false;
+    while (!done && clock64() - begin < PATIENCE) done = barrier_try(barrier, phase);
+    return done || barrier_try(barrier, phase);
 }
 
 __device__ inline void cluster_sync() {

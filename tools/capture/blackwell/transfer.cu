@@ -47,7 +47,7 @@ extern "C" __global__ void __launch_bounds__(256) blackwell_load(const Blackwell
             barrier_expect(t.barrier, pass == 0 ? t.most_bytes : credited + (pass == 5 ? 16 : 0));
             map_fence(map);
             issue_blackwell(t, map);
-            done = barrier_wait(t.barrier, 0, PATIENCE);
+            done = barrier_wait(t.barrier, 0, PATIENCE) || barrier_test(t.barrier, 0);
             if (pass == 0) {
                 unsigned given = 0;
                 while (!done && given < t.most_bytes) {

@@ -9,9 +9,11 @@ import numpy as np
 from smemsim.arithmetic.multiply import Factors, has_specials, multiply
 from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.errors import Unmodelled
+from smemsim.machine.tcgen05_operands import stored_k
 from smemsim.spec.evidence import RULES
 from smemsim.spec.formats import element_format
 from smemsim.spec.tcgen05 import scale_modes
+from smemsim.spec.tensor_memory import METADATA
 from smemsim.traces.format import Suite
 from smemsim.traces.kinds.blackwell import Issued, judged
 from smemsim.traces.outcome import Case, agree, differ
@@ -26,7 +28,7 @@ class Tcgen05Dot:
 
     columns = {  # noqa: RUF012
         "what": 1, "kind": 1, "a": 1, "b": 1, "d": 1, "vector": 1, "ue8m0": 1, "idesc": 1, "enable_d": 1, "repeat": 1, "scale_words": 2,
-        "status": 1, "completed": 1, "rows_start": 1, "columns_start": 1, "c": 3, "result": 3,
+        "form": 1, "group": 1, "metadata": 1, "status": 1, "completed": 1, "rows_start": 1, "columns_start": 1, "c": 3, "result": 3,
     }  # fmt: skip
 
     def __init__(self, suite: Suite) -> None:
@@ -36,16 +38,19 @@ class Tcgen05Dot:
         """Compare the certain elements; the others, and those with an infinity or a NaN among their terms, only count."""
         a = self.suite.arrays
         i = InstrDescriptor.decode(int(a["idesc"][index]), kind=str(a["kind"][index]))
+        form, group = tuple(str(a["form"][index]).split(".")), int(a["group"][index])
+        issued = Issued(self.suite.arch, i, i.a_type, group, "ws" in form, form)
         probes = str(a["what"][index]).split("; ")
         certain = np.zeros((ROWS, COLUMNS), bool)
 
         def title() -> str:
             left = int((~certain).sum())
             what = probes[0] if len(probes) == 1 else f"{len(probes)} probes"
-            return f"kind::{i.kind}, {i.a_type} x {i.b_type} to {i.d_type}, {what}; {left} of {certain.size} elements depend on rounding"
+            name = str(issued).partition(",")[0]
+            return f"{name}, {i.a_type} x {i.b_type} to {i.d_type}, {what}; {left} of {certain.size} elements depend on rounding"
 
         def model() -> tuple[np.ndarray, np.ndarray]:
-            Issued(self.suite.arch, i, i.a_type, 1, False, (i.kind, str(a["vector"][index]).removeprefix("."), "ss")).check()
+            issued.check()
             return self._multiplied(index, i)
 
         found, outcome = judged(int(a["status"][index]), int(a["completed"][index]), RULES["tcgen05.idesc"], model)
@@ -69,7 +74,8 @@ class Tcgen05Dot:
     def _multiplied(self, index: int, i: InstrDescriptor) -> tuple[np.ndarray, np.ndarray]:
         """D as often as it is added to, and where every step of that is certain."""
         a = self.suite.arrays
-        rows, columns = self.suite.ragged("rows", index).reshape(ROWS, i.k), self.suite.ragged("columns", index).reshape(COLUMNS, i.k)
+        stored = i.k // 2 if i.sparsity else i.k
+        rows, columns = self.suite.ragged("rows", index).reshape(ROWS, stored), self.suite.ragged("columns", index).reshape(COLUMNS, i.k)
         c = a["c"][index].astype(np.uint32)
         operands, odd = [], []
         for bits, dtype in ((rows, i.a_type), (columns, i.b_type)):
@@ -81,11 +87,16 @@ class Tcgen05Dot:
         to = element_format(i.d_type)
         given: dict[str, Any] = {name: getattr(i, name) for name in ("a_type", "b_type", "d_type", "negate_a", "negate_b", "saturate")}
         given["factors"] = self._factors(index, i)
-        if not a["enable_d"][index]:
+        if i.sparsity:  # the same four bits of metadata everywhere
+            nibbles = np.full(stored, int(a["metadata"][index]) & 0xF)
+            given["index"] = np.broadcast_to(stored_k(np.arange(stored), nibbles, METADATA[i.kind].chunk), rows.shape)
+        adds_c = bool(a["enable_d"][index])
+        if not adds_c:
             c = np.zeros_like(c)
         for _ in range(int(a["repeat"][index])):
             special = has_specials(c, to) if to.is_float else np.zeros(c.shape, bool)
-            c, sure = multiply(operands[0], operands[1], np.where(special, 0, c), instruction="tcgen05", **given)
+            c, sure = multiply(operands[0], operands[1], np.where(special, 0, c), instruction="tcgen05", adds_c=adds_c, **given)
+            adds_c = True
             certain &= sure & ~special
         return c, certain
 

@@ -100,7 +100,7 @@ def _worth(issued: Issued, bits: np.ndarray) -> np.ndarray:
     fmt, padded = issued.element, issued.idesc.row.packing == "padded"
     shift = next((row.shift for row in DECOMPRESSIONS.values() if padded and fmt.name in row.types), 0)
     codes, where = np.unique(bits >> shift & (1 << fmt.bits) - 1, return_inverse=True)
-    return np.array([float(element_value(int(code), fmt)) for code in codes])[where.reshape(bits.shape)]
+    return np.asarray(np.array([float(element_value(int(code), fmt)) for code in codes])[where.reshape(bits.shape)])
 
 
 class TmemScale(TmemProbe):
