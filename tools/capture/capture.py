@@ -19,6 +19,7 @@ import numpy as np
 
 import bulk_suites
 import cases as cases_module
+import dot_suites
 import encode_cases
 import mma_suites
 import pointer_suite
@@ -639,6 +640,7 @@ SUITES |= (
     | replace_suites.SUITES
     | bulk_suites.SUITES
     | mma_suites.SUITES
+    | dot_suites.SUITES
 )
 
 
@@ -663,6 +665,7 @@ def main() -> None:
         sys.exit(blackwell_check.run())
     if settings.arch == "sm_90a" and not arguments.risky:
         mma_suites.register()
+        dot_suites.register()
     if arguments.build:
         for path in build_all().values():
             print(path)

@@ -1,6 +1,7 @@
 """Writes the CUDA source of the whole-wgmma probes: one kernel for each instruction with its immediate operands.
 
-A block is one case: it copies the image into shared memory, loads the registers of A, the metadata and C, issues one wgmma and stores D.
+A block is one case: it copies its image into shared memory, loads the registers of A, the metadata and C, issues one wgmma, or two into the
+same registers without waiting in between, and stores D.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ THREADS = 128
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-    """What stands in the text of one wgmma; `k` is that of the mnemonic."""
+    """What stands in the text of one wgmma; `k` is that of the mnemonic. `chained`: a second one follows, on operands further on."""
 
     a: str
     b: str
@@ -27,13 +28,14 @@ class Instruction:
     scale_a: int = 1
     scale_b: int = 1
     satfinite: bool = False
+    chained: bool = False
 
     @property
     def name(self) -> str:
         signs = f"{'m' if self.scale_a < 0 else 'p'}{'m' if self.scale_b < 0 else 'p'}"
         sparse = f"_sp{self.selector}" if self.sparse else ""
         sat = "_sat" if self.satfinite else ""
-        return f"{self.d}_{self.a}_{self.b}_n{self.n}{sparse}_{self.source[0]}_t{self.trans_a}{self.trans_b}_{signs}{sat}"
+        return f"{self.d}_{self.a}_{self.b}_n{self.n}{sparse}_{self.source[0]}_t{self.trans_a}{self.trans_b}_{signs}{sat}{'_2' if self.chained else ''}"
 
     @property
     def mnemonic(self) -> str:
@@ -70,7 +72,14 @@ def _instruction(i: Instruction) -> str:
         if i.a in ("f16", "bf16"):
             operands += [str(i.trans_a)] if i.source == "shared" else []
             operands += [str(i.trans_b)]
-    text = f"{{ .reg .pred p; setp.ne.b32 p, {scale_d}, 0; {i.mnemonic} {', '.join(operands)}; }}"
+    text = f"setp.ne.b32 p, {scale_d}, 0; {i.mnemonic} {', '.join(operands)};"
+    if i.chained:
+        step = operand('"l"(c.step)')
+        for at in (1, 2) if i.source == "shared" else (2,):
+            text += f" add.s64 q{at}, {operands[at]}, {step};"
+            operands[at] = f"q{at}"
+        text += f" setp.ne.b32 p, 1, 0; {i.mnemonic} {', '.join(operands)};"
+    text = f"{{ .reg .pred p; .reg .b64 q1, q2; {text} }}"
     return f'asm volatile("{text}"\n        : {", ".join(outputs)} : {", ".join(inputs)});'
 
 
@@ -108,18 +117,19 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {i.name}(PROBE_ARGUMENTS
 
 HEADER = """
 struct Case {
-    unsigned long long a_descriptor, b_descriptor;
-    unsigned a_block, metadata_block, c_block, scale_d;
+    unsigned long long a_descriptor, b_descriptor, step;
+    unsigned a_block, metadata_block, c_block, scale_d, image, unused;
 };
 
 #define PROBE_ARGUMENTS const Case *cases, const uint4 *image, unsigned image_bytes, const unsigned *a_blocks, const unsigned *metadata_blocks, \\
                         const unsigned *c_blocks, unsigned *out
 #define PROBE_BEGIN                                                                                             \\
     extern __shared__ __align__(1024) uint4 smem[];                                                             \\
+    const Case c = cases[blockIdx.x];                                                                           \\
+    image += (size_t)c.image * (image_bytes / 16);                                                              \\
     for (unsigned x = threadIdx.x; x < image_bytes / 16; x += 128) smem[x] = image[x];                          \\
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");                                                \\
     __syncthreads();                                                                                            \\
-    const Case c = cases[blockIdx.x];                                                                           \\
     const unsigned *start = c_blocks + (c.c_block * 128 + threadIdx.x) * 128;
 """
 

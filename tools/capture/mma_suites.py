@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import hashlib
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -19,12 +19,8 @@ from wgmma_kernels import WINDOW_BEGIN
 KERNELS_A_MODULE = 24
 LAYOUT = np.dtype(
     [
-        ("a_descriptor", "<u8"),
-        ("b_descriptor", "<u8"),
-        ("a_block", "<u4"),
-        ("metadata_block", "<u4"),
-        ("c_block", "<u4"),
-        ("scale_d", "<u4"),
+        *((name, "<u8") for name in ("a_descriptor", "b_descriptor", "step")),
+        *((name, "<u4") for name in ("a_block", "metadata_block", "c_block", "scale_d", "image", "unused")),
     ]
 )
 
@@ -46,9 +42,9 @@ CASES: dict[str, Callable[[int], list[MmaCase]]] = {
 }
 
 
-def modules(chosen: list[MmaCase]) -> dict[Instruction, str]:
+def modules(chosen: Iterable[Instruction]) -> dict[Instruction, str]:
     """The module that has each instruction's kernel; registers the modules."""
-    instructions = list(dict.fromkeys(c.instruction for c in chosen))
+    instructions = list(dict.fromkeys(chosen))
     of = {}
     for at in range(0, len(instructions), KERNELS_A_MODULE):
         part = instructions[at : at + KERNELS_A_MODULE]
@@ -62,12 +58,12 @@ def modules(chosen: list[MmaCase]) -> dict[Instruction, str]:
 def register() -> None:
     """Register every kernel of every suite, so that they are built together."""
     for suite in SEEDS:
-        modules(drawn(suite))
+        modules(c.instruction for c in drawn(suite))
 
 
 def run(bench: Bench, chosen: list[MmaCase], metadata_blocks: np.ndarray) -> list[np.ndarray]:
     """D of every case: uint32[thread, element], of f16 one entry an element."""
-    of = modules(chosen)
+    of = modules(c.instruction for c in chosen)
     tables = [bench.device.array(t) for t in (mma_cases.a_blocks()[0], metadata_blocks, mma_cases.c_blocks()[0])]
     images = {name: bench.device.array(mma_cases.window(name)) for name in mma_cases.IMAGES}
     members = collections.defaultdict(list)
@@ -89,7 +85,7 @@ def run(bench: Bench, chosen: list[MmaCase], metadata_blocks: np.ndarray) -> lis
 
 
 def _packed(c: MmaCase) -> tuple[int, ...]:
-    return (c.a_descriptor, c.b_descriptor, max(c.a_block, 0), max(c.metadata_block, 0), c.c_block, c.scale_d)
+    return (c.a_descriptor, c.b_descriptor, 0, max(c.a_block, 0), max(c.metadata_block, 0), c.c_block, c.scale_d, 0, 0)
 
 
 def columns(chosen: list[MmaCase], metadata_blocks: np.ndarray, d: list[np.ndarray]) -> dict[str, np.ndarray]:
