@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from smemsim.diagnose.difference import Diagnosis
 from smemsim.spec.evidence import Rule
 
 __all__ = ["Case", "Outcome", "agree", "differ", "grid_map"]
@@ -28,10 +29,11 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A case and what came of it."""
+    """A case and what came of it; `explain` says what a difference looks like, in sentences, where the kind of trace knows how."""
 
     describe: Callable[[], str]
     outcome: Outcome
+    explain: Callable[[], Diagnosis] | None = None
 
     @property
     def title(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.diagnose.difference import Diagnosis
 from smemsim.errors import HardwareTrap, InputError, SmemsimError, TraceError, Unmodelled
 from smemsim.traces.format import Suite, find_suites, load_suite
 from smemsim.traces.kinds import KINDS
@@ -21,11 +22,12 @@ KEPT = 5  # differences a report keeps in full
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """One differing case."""
+    """One differing case; `diagnosis` says what it looks like where values of a whole matrix instruction differ."""
 
     case: int
     title: str
     outcome: Outcome
+    diagnosis: Diagnosis | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,6 +84,8 @@ class SuiteReport:
                     "differing": d.outcome.differing,
                     "what": d.outcome.what,
                     "first": d.outcome.first,
+                    "looks_like": d.diagnosis.looks_like if d.diagnosis else None,
+                    "because": list(d.diagnosis.because) if d.diagnosis else [],
                     "rule": d.outcome.rule.name if d.outcome.rule else None,
                     "reproduce": _reproduce(self.suite, d.case),
                 }
@@ -108,6 +112,8 @@ def _difference_lines(suite: Suite, d: Difference) -> list[str]:
         f"  {outcome.differing:,} of {outcome.compared:,} {outcome.what} differ.  first: {outcome.first}",
     ]
     lines += [f"    {line}" for line in outcome.map]
+    if d.diagnosis:
+        lines += [f"  looks like: {d.diagnosis.looks_like}", *(f"    {line}" for line in d.diagnosis.because)]
     if outcome.rule:
         lines.append(f"  rule in force: {outcome.rule}")
     lines.append(f"  reproduce: {_reproduce(suite, d.case)}")
@@ -154,7 +160,8 @@ def replay_suite(suite: Suite, *, case: int | None = None, progress: Callable[[i
             if one.outcome.differing:
                 differing += 1
                 if len(kept) < KEPT:
-                    kept.append(Difference(index, one.title, one.outcome))
+                    diagnosis = _guarded(suite, index, one.explain) if one.explain else None
+                    kept.append(Difference(index, one.title, one.outcome, diagnosis))
         if progress:
             progress(index)
     return SuiteReport(suite, len(suite) if case is None else 1, compared, differing, tuple(kept), tuple(unmodelled))

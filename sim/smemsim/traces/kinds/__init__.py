@@ -5,6 +5,7 @@ from __future__ import annotations
 from smemsim.traces.kinds.bulk import BulkCopy, BulkReduce, ClusterAddresses, Multicast
 from smemsim.traces.kinds.common import Comparer
 from smemsim.traces.kinds.compiled import CompiledMma
+from smemsim.traces.kinds.dots import WgmmaDots
 from smemsim.traces.kinds.operand import WgmmaOperand
 from smemsim.traces.kinds.pointers import EncodePointer
 from smemsim.traces.kinds.reductions import TmaLoadBytes, TmaReduce
@@ -31,6 +32,7 @@ KINDS: dict[str, type[Comparer]] = {
     "tensormap_replace": TensormapReplace,
     "wgmma_operand": WgmmaOperand,
     "wgmma_mma": WgmmaMma,
+    "wgmma_dots": WgmmaDots,
     "tma_load": TmaTransfer,
     "tma_store": TmaStore,
     "tma_transfer": AnyTransfer,

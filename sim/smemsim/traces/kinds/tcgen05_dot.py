@@ -1,4 +1,4 @@
-"""What tcgen05.mma makes of numbers: D's bits, where the model is certain of them."""
+"""What tcgen05.mma makes of numbers: D's bits."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.arithmetic.multiply import Factors, has_specials, multiply
+from smemsim.arithmetic.multiply import Factors, Options, multiply
 from smemsim.descriptors.instr import InstrDescriptor
-from smemsim.errors import Unmodelled
+from smemsim.diagnose.difference import Diagnosis, diagnose
+from smemsim.diagnose.product import Product, Side
 from smemsim.machine.tcgen05_operands import stored_k
 from smemsim.spec.evidence import RULES
 from smemsim.spec.formats import element_format
@@ -16,7 +17,7 @@ from smemsim.spec.tcgen05 import scale_modes
 from smemsim.spec.tensor_memory import METADATA
 from smemsim.traces.format import Suite
 from smemsim.traces.kinds.blackwell import Issued, judged
-from smemsim.traces.outcome import Case, agree, differ
+from smemsim.traces.outcome import Case, differ
 
 __all__ = ["Tcgen05Dot"]
 
@@ -24,7 +25,7 @@ ROWS, COLUMNS = 128, 16
 
 
 class Tcgen05Dot:
-    """128 x 16 dot products a case, bit for bit where no step of any known datapath has to round."""
+    """128 x 16 dot products a case, bit for bit."""
 
     columns = {  # noqa: RUF012
         "what": 1, "kind": 1, "a": 1, "b": 1, "d": 1, "vector": 1, "ue8m0": 1, "idesc": 1, "enable_d": 1, "repeat": 1, "scale_words": 2,
@@ -35,19 +36,17 @@ class Tcgen05Dot:
         self.suite = suite
 
     def case(self, index: int) -> Case:
-        """Compare the certain elements; the others, and those with an infinity or a NaN among their terms, only count."""
+        """Compare every element; a difference says whether any datapath would have come to the model's bits."""
         a = self.suite.arrays
         i = InstrDescriptor.decode(int(a["idesc"][index]), kind=str(a["kind"][index]))
         form, group = tuple(str(a["form"][index]).split(".")), int(a["group"][index])
         issued = Issued(self.suite.arch, i, i.a_type, group, "ws" in form, form)
         probes = str(a["what"][index]).split("; ")
-        certain = np.zeros((ROWS, COLUMNS), bool)
 
         def title() -> str:
-            left = int((~certain).sum())
             what = probes[0] if len(probes) == 1 else f"{len(probes)} probes"
             name = str(issued).partition(",")[0]
-            return f"{name}, {i.a_type} x {i.b_type} to {i.d_type}, {what}; {left} of {certain.size} elements depend on rounding"
+            return f"{name}, {i.a_type} x {i.b_type} to {i.d_type}, {what}"
 
         def model() -> tuple[np.ndarray, np.ndarray]:
             issued.check()
@@ -57,19 +56,33 @@ class Tcgen05Dot:
         if outcome:
             return Case(title, outcome)
         d, certain = found
-        if not certain.any():
-            raise Unmodelled(f"{title()}: how silicon rounds is not known")
         mask = np.uint32((1 << element_format(i.d_type).bits) - 1)
-        hardware = np.where(certain, a["result"][index] & mask, 0)
-        d = np.where(certain, d, 0)
+        hardware = a["result"][index] & mask
 
         def describe(at: tuple[int, ...]) -> str:
             m, n = at
             probe = f" ({probes[m]})" if m == n < len(probes) > 1 else ""
-            return f"D[{m}, {n}]{probe}: hardware {int(hardware[at]):#x} | model {int(d[at]):#x}"
+            rounding = "" if certain[at] else ", which depends on rounding"
+            return f"D[{m}, {n}]{probe}: hardware {int(hardware[at]):#x} | model {int(d[at]):#x}{rounding}"
 
-        outcome = differ(hardware, d, RULES["arithmetic.exact"], "elements of D", describe, 1)
-        return Case(title, outcome if outcome.differing else agree(int(certain.sum())))
+        return Case(
+            title, differ(hardware, d, RULES["arithmetic.tcgen05"], "elements of D", describe, 1), lambda: self._explain(index, i, hardware)
+        )
+
+    def _explain(self, index: int, i: InstrDescriptor, hardware: np.ndarray) -> Diagnosis:
+        """What the difference looks like, of instructions that are not sparse."""
+        if i.sparsity:
+            return Diagnosis("unknown", ("sparse instructions are not looked into",))
+        a, times = self.suite.arrays, int(self.suite.arrays["repeat"][index])
+        a_side, b_side = (
+            Side(np.stack([self.suite.ragged(name, index).reshape(lines, i.k)] * times))
+            for name, lines in (("rows", ROWS), ("columns", COLUMNS))
+        )
+        c = a["c"][index].astype(np.uint32) * np.uint32(bool(a["enable_d"][index]))
+        factors = self._factors(index, i)
+        options = Options(i.negate_a, i.negate_b, 0, i.saturate)
+        types = (i.a_type, i.b_type, i.d_type)
+        return diagnose(Product(i.kind, types, a_side, b_side, c, options, (factors,) * times if factors else None), hardware)
 
     def _multiplied(self, index: int, i: InstrDescriptor) -> tuple[np.ndarray, np.ndarray]:
         """D as often as it is added to, and where every step of that is certain."""
@@ -77,14 +90,6 @@ class Tcgen05Dot:
         stored = i.k // 2 if i.sparsity else i.k
         rows, columns = self.suite.ragged("rows", index).reshape(ROWS, stored), self.suite.ragged("columns", index).reshape(COLUMNS, i.k)
         c = a["c"][index].astype(np.uint32)
-        operands, odd = [], []
-        for bits, dtype in ((rows, i.a_type), (columns, i.b_type)):
-            fmt = element_format(dtype)
-            wrong = has_specials(bits, fmt) if fmt.is_float else np.zeros(bits.shape, bool)
-            operands.append(np.where(wrong, 0, bits))
-            odd.append(wrong.any(1))
-        certain = np.logical_not(np.logical_or.outer(odd[0], odd[1]))
-        to = element_format(i.d_type)
         given: dict[str, Any] = {name: getattr(i, name) for name in ("a_type", "b_type", "d_type", "negate_a", "negate_b", "saturate")}
         given["factors"] = self._factors(index, i)
         if i.sparsity:  # the same four bits of metadata everywhere
@@ -93,11 +98,11 @@ class Tcgen05Dot:
         adds_c = bool(a["enable_d"][index])
         if not adds_c:
             c = np.zeros_like(c)
+        certain = np.ones(c.shape, bool)
         for _ in range(int(a["repeat"][index])):
-            special = has_specials(c, to) if to.is_float else np.zeros(c.shape, bool)
-            c, sure = multiply(operands[0], operands[1], np.where(special, 0, c), instruction="tcgen05", adds_c=adds_c, **given)
+            c, sure = multiply(rows, columns, c, kind=i.kind, adds_c=adds_c, **given)
             adds_c = True
-            certain &= sure & ~special
+            certain &= sure
         return c, certain
 
     def _factors(self, index: int, i: InstrDescriptor) -> Factors | None:

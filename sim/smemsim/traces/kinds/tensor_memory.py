@@ -138,7 +138,7 @@ class TmemLayout(TmemProbe):
             numbers = np.stack([rows, columns]).astype(np.float64) * (-1 if i.negate_a != i.negate_b else 1)
             return layout, words_of(numbers, i.kind) if not self._modified(index, issued) else self._modify(index, issued, numbers, at)
 
-        rule = RULES["arithmetic.exact" if issued.tail or self.suite.arrays["enable_d"][index] else "tcgen05.accumulator"]
+        rule = RULES["arithmetic.tcgen05" if issued.tail or self.suite.arrays["enable_d"][index] else "tcgen05.accumulator"]
 
         def names(step: int, word: int, m: int, n: int) -> str:
             return f"{number_of(word, i.kind)}{'' if issued.tail else (' (the row of A)', ' (the row of B)')[step]}"

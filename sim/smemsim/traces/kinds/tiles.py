@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from smemsim.arithmetic.multiply import multiply
 from smemsim.descriptors.tensor_map import TensorMap
-from smemsim.machine.memory import GlobalMemory, SharedMemory
+from smemsim.diagnose.difference import Diagnosis, diagnose
+from smemsim.diagnose.product import Product, Side
+from smemsim.machine.memory import GlobalMemory, Operand, SharedMemory
 from smemsim.spec.evidence import RULES
 from smemsim.traces.format import Suite
 from smemsim.traces.kinds.common import UNTOUCHED
@@ -92,23 +96,51 @@ class ReferenceGemm:
         d = np.zeros((rows, rows), np.uint32)
         for m in range(0, rows, self.tile):
             for n in range(0, rows, self.tile):
-                shared = SharedMemory(self.suite.arch)
-                for tile in range(k_extent // self.tile):
-                    self._load(index, shared, world, maps, majors, (m, n), tile)
+                corner = d[m : m + self.tile, n : n + self.tile]
+                for tile, shared in self._stages(index, world, maps, majors, (m, n), k_extent):
                     if (m, n, tile) == (0, 0, 0):
                         outcome = self._compare_image(index, shared)
                         if outcome.differing:
                             return Case(title, outcome)
-                    corner = d[m : m + self.tile, n : n + self.tile]
-                    corner[:] = self._multiply(index, shared, majors, tile, corner)
+                    for a_read, b_read in self._operands(index, shared, majors, tile):
+                        corner[:] = multiply(a_read.bits, b_read.bits, corner, kind="wgmma", a_type="bf16", b_type="bf16", d_type="f32")[0]
         hardware = a["d"][index]
 
         def describe(at: tuple[int, ...]) -> str:
             values = hardware[at].view(np.float32), d[at].view(np.float32)
             return f"D[{at[0]}, {at[1]}]: hardware {hardware[at]:#010x} = {values[0]} | model {d[at]:#010x} = {values[1]}"
 
-        result = differ(hardware, d, RULES["arithmetic.wgmma_bf16_f32"], "elements of D", describe, 8)
-        return Case(title, result if result.differing else agree(self.stage + hardware.size))
+        result = differ(hardware, d, RULES["arithmetic.wgmma"], "elements of D", describe, 8)
+
+        def explain() -> Diagnosis:
+            m, n = (int(x[0]) // self.tile * self.tile for x in np.nonzero(hardware != d))
+            stages = self._stages(index, world, maps, majors, (m, n), k_extent)
+            read = [pair for tile, shared in stages for pair in self._operands(index, shared, majors, tile)]
+            a_side, b_side = (_side([pair[side] for pair in read]) for side in (0, 1))
+            c = np.zeros((self.tile, self.tile), np.uint32)
+            found = diagnose(Product("wgmma", ("bf16", "bf16", "f32"), a_side, b_side, c), hardware[m : m + self.tile, n : n + self.tile])
+            return dataclasses.replace(found, because=(*found.because, f"counted from row {m} and column {n} of D, where its tile begins"))
+
+        return Case(title, result if result.differing else agree(self.stage + hardware.size), explain)
+
+    def _stages(
+        self, index: int, world: GlobalMemory, maps: Any, majors: Any, corner: tuple[int, int], k_extent: int
+    ) -> Iterator[tuple[int, SharedMemory]]:
+        """Shared memory, every time both tiles of a stage have been loaded."""
+        shared = SharedMemory(self.suite.arch)
+        for tile in range(k_extent // self.tile):
+            self._load(index, shared, world, maps, majors, corner, tile)
+            yield tile, shared
+
+    def _operands(self, index: int, shared: SharedMemory, majors: Any, tile: int) -> Iterator[tuple[Operand, Operand]]:
+        """A and B of the instructions of a stage."""
+        for step in range(4):
+            words = self.suite.arrays["descriptors"][index, 4 * tile + step]
+            a, b = (
+                shared.read_operand(int(word), arch=self.suite.arch, dtype="bf16", major=major, rows=self.tile, k=16)
+                for word, major in zip(words, majors, strict=True)
+            )
+            yield a, b
 
     def _load(self, index: int, shared: SharedMemory, world: GlobalMemory, maps: Any, majors: Any, corner: Any, tile: int) -> None:
         stage = self.stage_address + tile % 2 * self.stage
@@ -128,12 +160,8 @@ class ReferenceGemm:
 
         return differ(hardware, model, RULES["tma.placement"], "bytes", describe, 16)
 
-    def _multiply(self, index: int, shared: SharedMemory, majors: Any, tile: int, d: np.ndarray) -> np.ndarray:
-        for step in range(4):
-            words = self.suite.arrays["descriptors"][index, 4 * tile + step]
-            a, b = (
-                shared.read_operand(int(word), arch=self.suite.arch, dtype="bf16", major=major, rows=self.tile, k=16)
-                for word, major in zip(words, majors, strict=True)
-            )
-            d, _ = multiply(a.bits, b.bits, d, instruction="wgmma", a_type="bf16", b_type="bf16", d_type="f32")
-        return d
+
+def _side(operands: Sequence[Operand]) -> Side:
+    """What the steps read, with addresses."""
+    address = np.stack([one.address for one in operands]).astype(np.int64)
+    return Side(np.stack([one.bits for one in operands]), address, lambda step, line, k: f"shared {int(address[step, line, k]):#x}")

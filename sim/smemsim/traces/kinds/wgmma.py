@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from smemsim.addressing.fragments import d_column, d_row
+from smemsim.addressing.fragments import d_column, d_element, d_row, d_thread
+from smemsim.diagnose.difference import explain_difference
 from smemsim.machine.memory import SharedMemory
 from smemsim.machine.product import MmaResult
 from smemsim.machine.wgmma import wgmma, wgmma_registers
 from smemsim.spec.evidence import RULES
-from smemsim.spec.wgmma import WGMMA_THREADS
+from smemsim.spec.wgmma import WGMMA_M, WGMMA_THREADS
 from smemsim.traces.format import Suite
 from smemsim.traces.outcome import Case, Outcome, differ
 
@@ -87,4 +88,11 @@ class WgmmaMma:
             return f"{where}: hardware {int(hardware[at]):#x} | model {int(registers[at]):#x}"
 
         rule = RULES["wgmma.sparse" if sparse else "wgmma.fragments"]
-        return Case(title, differ(hardware, registers, rule, "elements of D", describe, 4))
+        outcome = differ(hardware, registers, rule, "elements of D", describe, 4)
+        return Case(title, outcome, lambda: explain_difference(result, _matrix(hardware), shared=self._memory(str(a["image"][index]))))
+
+
+def _matrix(registers: np.ndarray) -> np.ndarray:
+    """D (64, N) of what the threads hold."""
+    m, n = np.meshgrid(np.arange(WGMMA_M), np.arange(registers.shape[1] * 2), indexing="ij")
+    return np.asarray(registers[d_thread(m, n), d_element(m, n)])  # type: ignore[arg-type,index]
