@@ -20,6 +20,7 @@ from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import CODES
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+DOT = 'dot --a-type bf16 --values -a "256 -256 2^-20*14" -b "256 256 0.75*14" -c 1'
 DECODE = "decode 0x4000000800010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16"
 CALL = """decode --arch sm_90a 'cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void*)0x7f0000000000, {4096, 4096}, {4096},
         {64, 128}, {1, 1}, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
@@ -114,6 +115,7 @@ def wanted() -> dict[pathlib.Path, str]:
         ("decode", "\n" + console(DECODE) + "\n"),
         ("decode_instr", "\n" + console("decode 0x08A01400 --kind f16 --cta-group 1") + "\n"),
         ("map_element", "\n" + console("map 0x08200490 --kind f16 --cta-group 2 --element 70,100") + "\n"),
+        ("dot", "\n" + console(DOT) + "\n"),
         ("replay", "\n" + console("replay golden/") + "\n"),
         ("findings", "\n" + findings() + "\n"),
         ("evidence", "\n" + evidence() + "\n"),
