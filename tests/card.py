@@ -14,7 +14,7 @@ import types
 import numpy as np
 
 from smemsim import GlobalMemory, HardwareTrap, InputError, SharedMemory, TensorMap, TensorMapError, TensorMemory, Unmodelled
-from smemsim.arithmetic.multiply import Factors, has_specials, multiply
+from smemsim.arithmetic.multiply import Factors, multiply
 from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.machine.cluster import ClusterAddress, multicast
 from smemsim.machine.tcgen05 import tcgen05_mma
@@ -24,7 +24,6 @@ from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import tcgen05_cp, tcgen05_shift
 from smemsim.machine.tmem.layout import AccumulatorLayout
 from smemsim.machine.tmem.scales import ScaleLayout
-from smemsim.spec.formats import element_format
 from smemsim.spec.tcgen05 import scale_modes
 from smemsim.spec.tensor_memory import METADATA
 
@@ -219,7 +218,7 @@ def by_hand(i, d, a, b, shared, tensor, given):
         np.concatenate([m.read_operand(word, dtype=t, major=major, rows=rows // group, k=k, packing=i.row.packing).bits for m in shared])
         for word, t, major, rows, k in ((a, i.a_type, i.a_major, i.m, i.k // (1 + i.sparsity)), (b, i.b_type, i.b_major, i.n, i.k))
     ]
-    product, _ = multiply(*operands, np.zeros((i.m, i.n), np.uint32), instruction="tcgen05", **options)
+    product, _ = multiply(*operands, np.zeros((i.m, i.n), np.uint32), kind=i.kind, **options)
     layout = AccumulatorLayout(i.m, i.n, group, ws=given["ws"], sparse=i.sparsity, lane=at.lane, column=at.column)
     cta, lane, column = layout.location(np.arange(i.m)[:, None], np.arange(i.n))
     for number, memory in enumerate(tensor):
@@ -268,23 +267,6 @@ def make_copies(i, tensor, given, which, owner=0):
             for number, memory in enumerate(tensor):
                 mine = cta == number
                 memory.cells.view(np.uint8).reshape(128, 512, 4)[lane[mine], column[mine], byte[mine]] = held[mine]
-
-
-def without_specials(i, d, a, b, shared, tensor, run):
-    """Infinities and NaNs are not modelled: zeros in their place, and a NaN in every D that has one among its terms."""
-    copy, at = SharedMemory(ARCH, size=WINDOW), TmemAddress.decode(d)
-    image, odd = shared[0].bytes.copy(), []
-    for word, dtype, rows in ((a, i.a_type, i.m), (b, i.b_type, i.n)):
-        operand, fmt = shared[0].read_operand(word, dtype=dtype, major="K", rows=rows, k=i.k, packing=i.row.packing), element_format(dtype)
-        found = has_specials(operand.bits, fmt)
-        image[(operand.address[found][:, None] + np.arange(fmt.bits // 8)).astype(int) - copy.begin] = 0
-        odd.append(found.any(1))
-    copy.write(copy.begin, image)
-    cells = tensor[0].cells[:, at.column : at.column + i.n]
-    special = has_specials(cells, element_format(i.d_type)) | odd[0][:, None] | odd[1]
-    cells[special] = 0
-    run([copy])
-    cells[special] = 0x7E00 if i.d_type == "f16" else 0x7FC00000
 
 
 # ---- the kernels ---------------------------------------------------------------------------------------------------------------------
@@ -371,15 +353,10 @@ def cells_by_cta(layout):
 
 
 def run_mma(i, d, a, b, parts, shared, tensor, given):
-    def run(memories):
-        tcgen05_mma(one_or_pair(tensor), d, a, b, i, shared=one_or_pair(memories), cta_group=len(tensor), **given)
-
     try:
-        run(shared)
-    except Unmodelled as e:
-        if "infinity or a NaN" in str(e):
-            without_specials(i, d, a, b, shared, tensor, run)
-        elif "ss" not in parts or by_hand(i, d, a, b, shared, tensor, given) is None:
+        tcgen05_mma(one_or_pair(tensor), d, a, b, i, shared=one_or_pair(shared), cta_group=len(tensor), **given)
+    except Unmodelled:
+        if "ss" not in parts or by_hand(i, d, a, b, shared, tensor, given) is None:
             raise
 
 

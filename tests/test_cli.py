@@ -33,6 +33,11 @@ GOOD = [
     f"map 0x4000004000010040 --arch sm_90a {OPERAND}",
     "map 0x8000402000000040 --arch sm_100a --dtype bf16 --major MN --rows 64 --k 16 --lines 4",
     "map 0x2000402000000040 --arch sm_100a --dtype tf32 --major MN --rows 32 --k 8 --svg",
+    "dot --a-type bf16 -a 3f80,3380*15 -b 3f80*16 -c 3f000000",
+    "dot --a-type e4m3 --b-type e5m2 --values -a 448,2^-9*3,-0 -b 57344,1*4 -c -1e9",
+    "dot --kind mxf4nvf4 --a-type e2m1 -a 2*64 -b 7*64 --scale-a 38*4 --scale-b 40,38*3",
+    "dot --a-type s8 --b-type u8 --d-type s32 --values -a 127*32 -b 255*32 -c 2147483647 --satfinite",
+    "dot --a-type f16 --d-type f16 --values -a inf,-inf -b 1,1",
 ]
 
 
@@ -41,6 +46,7 @@ def test_what_people_see(command, snapshot):
     result = smemsim(command)
     assert result.exit_code in (0, 1), result.output
     assert result.stderr == ""
+    assert result.stdout
     assert result.stdout == snapshot
 
 
@@ -61,6 +67,18 @@ BAD = {
     "replay golden --case 1": (2, "name one trace"),
     "replay golden/sm_90a/tma_wgmma --case 99999999": (2, "has cases 0 to"),
     "nonsense": (2, "No such command"),
+    "dot --a-type bf17 -a 1 -b 1": (2, "a_type = 'bf17': not an element type"),
+    "dot --a-type bf16 -a zz -b 1": (2, "-a: 'zz' is not a hexadecimal word"),
+    "dot --a-type bf16 --values -a 1 -b one": (2, "-b: 'one' is not a number"),
+    "dot --a-type bf16 -a 3f80*17 -b 1": (2, "a has K = 17"),
+    "dot --a-type bf16 -a 3f80*999999999 -b 1": (2, "more than 256 elements"),
+    "dot --a-type bf16 -a 1 -b 13f80": (2, "b has 0x13f80: bf16 has 16 bits"),
+    "dot --a-type bf16 -a , -b 1": (2, "-a: no words"),
+    "dot --a-type e4m3 --kind f16 -a 1 -b 1": (2, "f16 multiplies f16/bf16 x f16/bf16 to f32"),
+    "dot --a-type e4m3 --kind mxf8f6f4 -a 1 -b 1": (2, "mxf8f6f4 needs both"),
+    "dot --a-type bf16 -a 1 -b 1 --scale-a 7f": (2, "wgmma has no scale factors"),
+    "dot --a-type bf16 -a 1 -b 1 --satfinite": (2, "only s32 results of 8-bit integers clamp"),
+    "dot --a-type bf16 -a 1 -b 1 --arch sm_100a": (2, "on sm_100a"),
     "decode golden/": (2, "is a folder"),
     "decode no_such.bin": (2, "no such file"),
     "decode /dev/null": (2, "holds nothing"),
@@ -234,3 +252,12 @@ def test_decoding_imports_neither_numpy_nor_numba():
 
 def test_version():
     assert smemsim("--version").stdout.startswith("smemsim 0.")
+
+
+def test_a_dot_product_as_json_has_every_term():
+    result = smemsim("dot --a-type bf16 -a 3f80,3380*15 -b 3f80*16 -c 3f000000 --json")
+    assert result.exit_code == 0
+    found = json.loads(result.stdout)
+    assert found["arithmetic"]["kept_bits"] == 25
+    assert [t["k"] for t in found["terms"]] == [[], *([k] for k in range(16))]
+    assert int(found["d"], 16) == 0x3FC00007 != int(found["exact_sum_to_nearest"], 16)

@@ -430,19 +430,18 @@ def test_what_is_no_instruction_is_a_sentence(options, says):
         tcgen05_mma(*positional, **given)
 
 
-def test_operands_past_the_window_trap_and_infinities_are_not_guessed():
+def test_operands_past_the_window_trap():
     shared, tensor = memories(1)
     word = 0x0000400800800040
     with pytest.raises(HardwareTrap):
         tcgen05_mma(tensor[0], 0, word + 0x3840, word, F16, shared=shared[0])
-    shared[0].write(AT, np.full(8, 0x7C00, np.uint16))
-    with pytest.raises(Unmodelled, match="infinity"):
-        tcgen05_mma(tensor[0], 0, word, word, F16, shared=shared[0], enable_input_d=False)
 
 
 def test_nothing_about_an_mma_of_blackwell_says_measured():
     i = InstrDescriptor(kind="f16", m=128, n=16, a_type="f16", b_type="f16")
     result, *_ = run(i, np.random.default_rng(0))
+    assert repr(result).endswith("arithmetic inferred, no element depends on it>")
+    assert "measured" not in result.rounding
     assert "measured" not in repr(result)
     assert result.grade in (Grade.DOCUMENTED, Grade.COMPILED, Grade.INFERRED)
 
@@ -521,7 +520,7 @@ def test_what_nobody_wrote_is_counted_and_makes_d_uncertain():
     assert not again.certain[:, 8:].any()
 
 
-def test_an_infinity_is_named_with_its_byte_and_its_tensor_element():
+def test_an_infinity_goes_into_its_row_and_is_not_certain():
     shared, tensor = memories(1)
     world = GlobalMemory()
     values = np.full((128, 16), 0x3C00, np.uint16)
@@ -533,8 +532,16 @@ def test_an_infinity_is_named_with_its_byte_and_its_tensor_element():
     shared[0].tma_load(tm, (0, 0), smem_address=AT, source=world)
     word = smemsim.SmemDescriptor(arch="sm_100a", start_address=AT, stride_byte_offset=256, swizzle="32B")
     i = InstrDescriptor(kind="f16", m=128, n=16, a_type="f16", b_type="f16")
-    with pytest.raises(Unmodelled, match=r"A\[70, 9\] = 0xfc00 at shared 0x[0-9a-f]+, tensor element \(9, 70\)"):
-        tcgen05_mma(tensor[0], 0, word, word, i, shared=shared[0], enable_input_d=False)
+    result = tcgen05_mma(tensor[0], 0, word, word, i, shared=shared[0], enable_input_d=False)
+    assert (result.d[70] == 0xFF800000).all()
+    assert (np.delete(result.d.view(np.float32), 70, axis=0) == 16).all()
+    assert np.flatnonzero(~result.certain.all(axis=1)).tolist() == [70]
+    assert "arithmetic inferred, 16 of 2048 elements of D are not certain" in repr(result)
+    assert result.arithmetic.source in result.rounding
+    term = result.terms(70, 3)[9]
+    assert (term.a.bits, term.a.coordinate) == (0xFC00, (9, 70))
+    minus = InstrDescriptor(kind="f16", m=128, n=16, a_type="f16", b_type="f16", negate_a=True)
+    assert (tcgen05_mma(tensor[0], 0, word, word, minus, shared=shared[0]).d[70] == 0x7FFFFFFF).all()  # -Inf in D, + Inf
 
 
 @pytest.mark.parametrize(("kind", "dtype", "scale_type", "vector"), [

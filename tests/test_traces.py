@@ -483,7 +483,7 @@ CHANGES = {
     "a register of wgmma": ("wgmma_f32", 30, at_case("d", 3, 1), r"thread \d+ d\d+ = D", "wgmma.fragments"),
     "a register of wgmma.sp": ("wgmma_sparse", 30, at_case("d", 3, 1), r"thread \d+ d\d+ = D", "wgmma.sparse"),
     "a byte of the image": ("reference_gemm", 3, lambda a: a["image"].__setitem__((2, 77), a["image"][2, 77] ^ 1), "shared 0x[0-9a-f]+: hardware 0x", "tma.placement"),
-    "an element of D": ("reference_gemm", 1, lambda a: a["d"].__setitem__((0, 3, 4), a["d"][0, 3, 4] ^ 1 << 23), r"D\[3, 4\]: hardware ", "arithmetic.wgmma_bf16_f32"),
+    "an element of D": ("reference_gemm", 1, lambda a: a["d"].__setitem__((0, 3, 4), a["d"][0, 3, 4] ^ 1 << 23), r"D\[3, 4\]: hardware ", "arithmetic.wgmma"),
 }  # fmt: skip
 EXACT = {"a map's byte": 0, "a byte of the image": 2, "an element of D": 0}
 

@@ -7,7 +7,7 @@ import pytest
 
 import smemsim
 from mma import AT, encode, lay_out, numbers
-from smemsim import HardwareTrap, InputError, SharedMemory, Unmodelled, wgmma, wgmma_registers
+from smemsim import HardwareTrap, InputError, SharedMemory, wgmma, wgmma_registers
 from smemsim.addressing import fragments
 from smemsim.machine.product import halves
 from smemsim.spec.wgmma import WGMMA_TYPES
@@ -133,13 +133,27 @@ def test_what_is_no_instruction_is_a_sentence(options, says):
         wgmma(given.pop("shared"), given.pop("a"), given.pop("b"), **given)
 
 
-def test_operands_past_the_window_trap_and_infinities_are_not_guessed():
+def test_operands_past_the_window_trap():
     shared = SharedMemory("sm_90a", size=4096)
     with pytest.raises(HardwareTrap):
         wgmma(shared, 0x40, 0x140, n=8, a_type="bf16")
-    shared.write(AT, np.full(1024, 0x7F80, np.uint16))
-    with pytest.raises(Unmodelled, match="infinity"):
-        wgmma(shared, 0x40, 0x40, n=8, a_type="bf16")
+
+
+def test_infinities_and_nans_are_numbers_too():
+    """A row of infinities, and B of 1, with a -1 or a 0 in one column: Inf, Inf - Inf and Inf * 0."""
+    shared = SharedMemory("sm_90a")
+    a, b = np.full((64, 16), 0x3F80, np.uint16), np.full((8, 16), 0x3F80, np.uint16)
+    a[5, :2], a[6, 0], b[2, 1], b[3, 0] = 0x7F80, 0xFFC1, 0xBF80, 0
+    for at, raw in ((AT, a), (B_AT, b)):  # core matrices of 8 rows x 16 bytes
+        shared.write(at, raw.reshape(-1, 8, 2, 8).transpose(0, 2, 1, 3).copy())
+    words = [smemsim.SmemDescriptor(arch="sm_90a", start_address=at, leading_byte_offset=128, stride_byte_offset=256) for at in (AT, B_AT)]
+    result = wgmma(shared, *words, n=8, a_type="bf16")
+    assert result.d[5].tolist() == [0x7F800000] * 2 + [0x7FFFFFFF] * 2 + [0x7F800000] * 4
+    assert (result.d[6] == 0x7FFFFFFF).all()
+    assert np.isfinite(np.delete(result.d, [5, 6], axis=0).view(np.float32)).all()
+    assert result.certain.all()
+    assert repr(result).endswith("addresses measured; arithmetic measured>")
+    assert result.rounding == "D is measured bit for bit"
 
 
 def test_only_a_wgmma_has_registers():

@@ -13,7 +13,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from smemsim.arithmetic.values import element_value
+    from smemsim.arithmetic.explain import DotProduct, DotTerm
+    from smemsim.arithmetic.mma import dot_product, mma
+    from smemsim.arithmetic.values import element_value, from_float64, to_float64
     from smemsim.descriptors.instr import InstrDescriptor
     from smemsim.descriptors.instr_problems import INSTR_RULES
     from smemsim.descriptors.operand import operand_addresses
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from smemsim.descriptors.tensor_map import TensorMap
     from smemsim.descriptors.tensor_map.replace import build_sequence, tensormap_replace
     from smemsim.descriptors.tensor_map.verdict import TENSOR_MAP_RULES
+    from smemsim.diagnose.difference import Diagnosis, explain_difference
     from smemsim.errors import HardwareTrap, InputError, SmemsimError, TensorMapError, TraceError, Unmodelled
     from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce
     from smemsim.machine.cluster import ClusterAddress, Delivery, mapa, multicast
@@ -66,13 +69,21 @@ _HOMES = {
     "wgmma": "machine.wgmma",
     "wgmma_registers": "machine.wgmma",
     "MmaResult": "machine.product",
+    "DotProduct": "arithmetic.explain",
+    "DotTerm": "arithmetic.explain",
+    "dot_product": "arithmetic.mma",
+    "mma": "arithmetic.mma",
     "element_value": "arithmetic.values",
+    "from_float64": "arithmetic.values",
+    "to_float64": "arithmetic.values",
     "INSTR_RULES": "descriptors.instr_problems",
     "InstrDescriptor": "descriptors.instr",
     "operand_addresses": "descriptors.operand",
     "LboMode": "descriptors.smem",
     "SmemDescriptor": "descriptors.smem",
     "TensorMap": "descriptors.tensor_map",
+    "Diagnosis": "diagnose.difference",
+    "explain_difference": "diagnose.difference",
     "HardwareTrap": "errors",
     "InputError": "errors",
     "SmemsimError": "errors",
@@ -125,6 +136,9 @@ __all__ = [
     "Cluster",
     "ClusterAddress",
     "Delivery",
+    "Diagnosis",
+    "DotProduct",
+    "DotTerm",
     "Finding",
     "GlobalMemory",
     "Grade",
@@ -154,8 +168,12 @@ __all__ = [
     "bulk_copy",
     "bulk_prefetch",
     "bulk_reduce",
+    "dot_product",
     "element_value",
+    "explain_difference",
+    "from_float64",
     "mapa",
+    "mma",
     "multicast",
     "operand_addresses",
     "tcgen05_cp",
@@ -170,6 +188,7 @@ __all__ = [
     "tma_store_bytes",
     "tmem_put",
     "tmem_take",
+    "to_float64",
     "wgmma",
     "wgmma_registers",
 ]

@@ -1,73 +1,154 @@
 """One dot product as the tensor core computes it: exact products, one alignment, truncation, one final conversion.
 
-    1. every product is exact; its exponent is the sum of the factors' exponents, not renormalised
-    2. emax is the largest exponent of the products and c; zero terms count with a fixed low one
-    3. every term is cut, toward zero, to a multiple of 2^(emax - kept_bits)
-    4. the integers are summed exactly
-    5. the sum is cut, toward zero, to the result's format; zero is always +0
+    1. every term, a product, is exact; its exponent is the sum of the factors' exponents, not renormalised
+    2. the largest exponent of the terms and c is found; a zero term counts with a fixed low one
+    3. every term is cut, toward zero, to a multiple of 2^(largest - kept_bits)
+    4. what is left is summed exactly, in no order
+    5. the sum is converted, once, to the result's format; zero is always +0
 
-Measured (H200) for wgmma bf16 -> f32: trace reference_gemm.
+Values are float64, which holds each of these numbers exactly: products have at most 24 bits, sums 48. Infinities and NaNs need no rules of their
+own: in float64 they come to what silicon makes of them.
 """
 
 from __future__ import annotations
 
-__all__ = ["cut", "exponent", "f32_toward_zero", "significand"]
+from collections.abc import Sequence
+
+import numpy as np
+
+__all__ = ["alignment", "convert", "cut", "decode", "exponent", "fused", "group", "larger", "plus_zero", "two_to"]
+
+NOTHING = -2000  # the exponent of what does not count; also with that of another factor added
+DOUBLE_FRACTION = 52  # bits of a float64's fraction
+NO_SPECIALS, ONLY_NAN, IEEE = 0, 1, 2  # what a format does with exponents of all ones; ONLY_NAN: only the magnitude of all ones is special
 
 
-def exponent(bits: int, exponent_bits: int, fraction_bits: int) -> int:
-    """Unbiased exponent of a finite float; subnormals have that of the smallest normal number.
+def two_to(exponent: int) -> float:
+    """2^exponent, -1022 to 1023.
 
-    >>> exponent(0x3F80, 8, 7), exponent(0x0001, 8, 7)
-    (0, -126)
+    >>> float(two_to(-3))
+    0.125
     """
-    biased = bits >> fraction_bits & ((1 << exponent_bits) - 1)
-    return max(biased, 1) - ((1 << (exponent_bits - 1)) - 1)
+    return np.int64((1023 + exponent) << DOUBLE_FRACTION).view(np.float64)
 
 
-def significand(bits: int, exponent_bits: int, fraction_bits: int) -> int:
-    """Signed integer significand in units of 2^(exponent - fraction_bits).
+def decode(bits: int, exponent_bits: int, fraction_bits: int, specials: int) -> float:
+    """The value of a float; one without fraction bits is a scale factor ue8m0, 2^(bits - 127) also for 0.
 
-    >>> significand(0xBFC0, 8, 7), significand(0x0001, 8, 7)
-    (-192, 1)
+    >>> float(decode(0xC0C0, 8, 7, IEEE)), float(decode(0, 8, 0, ONLY_NAN)) == 2.0**-127, float(decode(0xFF, 4, 3, ONLY_NAN))
+    (-6.0, True, nan)
     """
-    biased = bits >> fraction_bits & ((1 << exponent_bits) - 1)
-    magnitude = bits & ((1 << fraction_bits) - 1)
-    if biased > 0:
-        magnitude += 1 << fraction_bits
-    return -magnitude if bits >> (exponent_bits + fraction_bits) & 1 else magnitude
+    negative = bits >> (exponent_bits + fraction_bits) & 1
+    biased, fraction = bits >> fraction_bits & ((1 << exponent_bits) - 1), bits & ((1 << fraction_bits) - 1)
+    bias = (1 << (exponent_bits - 1)) - 1
+    highest = biased == (1 << exponent_bits) - 1
+    if specials == ONLY_NAN and highest and fraction == (1 << fraction_bits) - 1:
+        return np.nan
+    if specials == IEEE and highest and fraction:
+        return np.nan
+    if specials == IEEE and highest:
+        return -np.inf if negative else np.inf
+    if fraction_bits == 0:
+        return two_to(biased - bias)
+    # Subnormals have no hidden bit, and the exponent of the smallest normal number.
+    size = (
+        (fraction + (1 << fraction_bits)) * two_to(biased - bias - fraction_bits) if biased else fraction * two_to(1 - bias - fraction_bits)
+    )
+    return -size if negative else size
 
 
-def cut(value: int, shift: int) -> int:
-    """value * 2^shift, truncated toward zero.
+def exponent(value: float, smallest: int) -> int:
+    """The exponent by which a float is aligned: `smallest` for subnormals; NOTHING for zeros, infinities and NaNs, which do not count.
 
-    >>> cut(5, 2), cut(-5, -1)
-    (20, -2)
+    >>> int(exponent(-6.0, -126)), int(exponent(2.0**-130, -126)), exponent(0.0, -126) == NOTHING
+    (2, -126, True)
     """
-    if shift >= 0:
-        return value << shift
-    if shift < -62:
-        return 0
-    return -(-value >> -shift) if value < 0 else value >> -shift
+    if value == 0 or value - value != 0:
+        return NOTHING
+    return larger((int(np.float64(value).view(np.int64)) >> DOUBLE_FRACTION & 0x7FF) - 1023, smallest)
 
 
-def f32_toward_zero(total: int, scale: int) -> int:
-    """Bits of the float32 at or next to total * 2^scale in the direction of zero; infinity from 2^128 on, +0 for zero.
+def larger(x: int, y: int) -> int:
+    """The larger one of two exponents."""
+    return y if y > x else x
 
-    >>> hex(f32_toward_zero(3, -1)), hex(f32_toward_zero(-((1 << 25) + 1), 0)), f32_toward_zero(-1, -150)
-    ('0x3fc00000', '0xcc000000', 0)
+
+def cut(term: float, unit: float) -> float:
+    """The term in units of 1 / `unit`, its lower bits cut off: toward zero.
+
+    >>> float(cut(-1.75, 2.0)), float(cut(2.0**-30, 2.0**25))
+    (-3.0, 0.0)
     """
-    if total == 0:
-        return 0  # before the exponent is looked at: terms near 2^200 can cancel
-    sign, magnitude = (0x80000000, -total) if total < 0 else (0, total)
-    length = 0
-    while magnitude >> length:
-        length += 1
-    top = scale + length - 1  # exponent of the leading bit
-    if top > 127:
-        return sign | 0x7F800000
-    lowest = max(top, -126) - 23  # exponent of the last bit that is kept
-    fraction = magnitude << (scale - lowest) if scale >= lowest else magnitude >> min(lowest - scale, 63)
-    if fraction == 0:
-        return 0
-    biased = top + 127 if fraction >= 1 << 23 else 0
-    return sign | biased << 23 | (fraction & 0x7FFFFF)
+    return np.trunc(term * unit)  # type: ignore[no-any-return]
+
+
+def group(a: Sequence[float], b: Sequence[float], scale: float, scale_exponent: int) -> tuple[float, int]:
+    """(value, exponent) of a term that is a whole group: its products are summed exactly, then scaled, and aligned by the scale's exponent alone.
+
+    A group of nothing but zeros does not count; one that cancels does.
+
+    >>> group([1.0, -1.0], [2.0, 2.0], 8.0, 3), group([0.5, 0.0], [3.0, 1.0], 2.0, 1), group([0.0], [3.0], 2.0, 1) == (0.0, NOTHING)
+    ((0.0, 3), (3.0, 1), True)
+    """
+    total, some = 0.0, False
+    for k in range(len(a)):
+        total += a[k] * b[k]
+        some = some or a[k] * b[k] != 0
+    return total * scale, scale_exponent if some else NOTHING
+
+
+def alignment(exponents: Sequence[int], c_exponent: int, zero_exponent: int) -> int:
+    """The largest exponent of the terms and of c; zeros count with `zero_exponent`.
+
+    >>> alignment([2, -1], NOTHING, -133), alignment([NOTHING], NOTHING, -133)
+    (2, -133)
+    """
+    largest = larger(c_exponent, zero_exponent)
+    for e in exponents:
+        largest = larger(largest, e)
+    return largest
+
+
+def fused(terms: Sequence[float], exponents: Sequence[int], c: float, c_exponent: int, kept_bits: int, zero_exponent: int) -> float:
+    """c plus the terms, before the final conversion; `kept_bits` and `zero_exponent` as in `MmaArithmetic`.
+
+    Terms are cut 25 bits below the largest one, here 2^24: 1.75 / 2 is cut to 1.5 / 2.
+
+    >>> float(fused([2.0**24, 0.875], [24, -1], 0.0, NOTHING, 25, -133)) - 2.0**24
+    0.5
+    """
+    lowest = alignment(exponents, c_exponent, zero_exponent) - kept_bits
+    unit = two_to(-lowest)
+    total = cut(c, unit)
+    for term in terms:
+        total += cut(term, unit)
+    return total * two_to(lowest)
+
+
+def convert(value: float, exponent_bits: int, fraction_bits: int, to_nearest: bool, largest: int, overflow: int, nan: int) -> int:
+    """Bits of a float of that format: toward zero, or to nearest with ties to even; magnitudes past the code `largest` give `overflow`.
+
+    >>> hex(convert(-1.5, 8, 7, False, 0x7F7F, 0x7F80, 0x7FFF)), hex(convert(65520.0, 5, 10, True, 0x7BFF, 0x7C00, 0x7FFF))
+    ('0xbfc0', '0x7c00')
+    >>> hex(convert(2.0**-149, 8, 23, False, 0x7F7FFFFF, 0x7F800000, 0x7FFFFFFF)), hex(convert(2.0**128, 8, 23, False, 0x7F7FFFFF, 0x7F800000, 0))
+    ('0x1', '0x7f800000')
+    """
+    word = int(np.float64(value).view(np.int64))
+    lowest = 2 - (1 << (exponent_bits - 1))
+    top = larger((word >> DOUBLE_FRACTION & 0x7FF) - 1023, lowest)  # exponent of the leading bit; 1024 of infinities and NaNs
+    units = abs(value) * two_to(fraction_bits - top) if top < 1024 else 0.0  # of the last bit that is kept
+    units = np.rint(units) if to_nearest else np.trunc(units)
+    # The exponent is added, not put in place: the leading bit of `units`, and a carry, run into it.
+    code = int(units) + ((top - lowest) << fraction_bits)
+    code = code if code <= largest else overflow
+    code = code | (1 << (exponent_bits + fraction_bits)) if word < 0 else code
+    return nan if np.isnan(value) else code
+
+
+def plus_zero(code: int, sign: int) -> int:
+    """The bits of a result: what came to zero, also by underflow of a negative sum, is +0.
+
+    >>> plus_zero(0x80000000, 0x80000000)
+    0
+    """
+    return 0 if code == sign else code

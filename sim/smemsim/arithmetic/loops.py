@@ -1,50 +1,179 @@
-"""The dot product compiled, over whole tiles. Importing this module imports numba."""
+"""The dot product compiled: the steps of `dot`, N results side by side. Importing this module imports numba."""
 
 from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numba import njit
 
 from smemsim.arithmetic import dot as _dot
 
-__all__ = ["mma_tile"]
+__all__ = ["decode_all", "encode_all", "exponent_all", "float_tiles", "grouped_tiles", "integer_tiles", "look_up", "nothing_cut"]
 
 compiled = njit(cache=True, nogil=True, error_model="numpy")
 
-exponent = compiled(_dot.exponent)
-significand = compiled(_dot.significand)
-cut = compiled(_dot.cut)
-f32_toward_zero = compiled(_dot.f32_toward_zero)
+
+def _of(scalar: Callable[..., Any]) -> Any:
+    """The compiled form of a scalar function; the scalar functions that it calls by name are the compiled ones of this module."""
+    return compiled(types.FunctionType(scalar.__code__, globals(), scalar.__name__))
+
+
+NOTHING, DOUBLE_FRACTION, NO_SPECIALS, ONLY_NAN, IEEE = _dot.NOTHING, _dot.DOUBLE_FRACTION, _dot.NO_SPECIALS, _dot.ONLY_NAN, _dot.IEEE
+two_to, larger, cut = _of(_dot.two_to), _of(_dot.larger), _of(_dot.cut)
+decode, exponent = _of(_dot.decode), _of(_dot.exponent)
+convert, plus_zero = _of(_dot.convert), _of(_dot.plus_zero)
 
 
 @compiled
-def split(bits, exponent_bits, fraction_bits):  # type: ignore[no-untyped-def]
-    """Significands and exponents of an operand (rows, k)."""
-    significands, exponents = np.empty(bits.shape, np.int64), np.empty(bits.shape, np.int64)
-    for row in range(bits.shape[0]):
-        for k in range(bits.shape[1]):
-            significands[row, k] = significand(bits[row, k], exponent_bits, fraction_bits)
-            exponents[row, k] = exponent(bits[row, k], exponent_bits, fraction_bits)
-    return significands, exponents
+def decode_all(bits, exponent_bits, fraction_bits, specials, values):  # type: ignore[no-untyped-def]
+    """Values of raw bits; both flat."""
+    for i in range(len(bits)):
+        values[i] = decode(np.int64(bits[i]), exponent_bits, fraction_bits, specials)
 
 
 @compiled
-def mma_tile(a, b, c, exponent_bits, fraction_bits, kept_bits, zero_exponent, d):  # type: ignore[no-untyped-def]
-    """d[m, n] = sum of a[m, k] * b[n, k] + c[m, n], all raw bits in int64 (c and d those of f32), as one instruction computes it."""
-    terms = a.shape[1]
-    a_significand, a_exponent = split(a, exponent_bits, fraction_bits)
-    b_significand, b_exponent = split(b, exponent_bits, fraction_bits)
-    c_significand, c_exponent = split(c, 8, 23)
-    products, exponents = np.empty(terms, np.int64), np.empty(terms, np.int64)
-    for m in range(a.shape[0]):
-        for n in range(b.shape[0]):
-            largest = c_exponent[m, n] if c_significand[m, n] != 0 else zero_exponent
-            for k in range(terms):
-                products[k] = a_significand[m, k] * b_significand[n, k]
-                exponents[k] = a_exponent[m, k] + b_exponent[n, k]
-                if products[k] != 0 and exponents[k] > largest:
-                    largest = exponents[k]
-            total = cut(c_significand[m, n], c_exponent[m, n] - 23 - largest + kept_bits)
-            for k in range(terms):
-                total += cut(products[k], exponents[k] - 2 * fraction_bits - largest + kept_bits)
-            d[m, n] = f32_toward_zero(total, largest - kept_bits)
+def exponent_all(values, smallest, exponents):  # type: ignore[no-untyped-def]
+    """Exponents of values; both flat."""
+    for i in range(len(values)):
+        exponents[i] = exponent(values[i], smallest)
+
+
+@compiled
+def look_up(table, bits, out):  # type: ignore[no-untyped-def]
+    """Entries of a table; both flat."""
+    for i in range(len(bits)):
+        out[i] = table[bits[i]]
+
+
+@compiled
+def encode_all(values, exponent_bits, fraction_bits, largest, overflow, nan, codes):  # type: ignore[no-untyped-def]
+    """Raw bits of values, to nearest even; all flat."""
+    for i in range(len(values)):
+        codes[i] = convert(values[i], exponent_bits, fraction_bits, True, largest, overflow, nan)
+
+
+@compiled
+def _start(c, c_scale, smallest, least, start, largest):  # type: ignore[no-untyped-def]
+    """Values and exponents of a row of C; its zeros have the exponent `least`."""
+    for n in range(len(c)):
+        start[n] = np.float64(c[n]) * c_scale
+        largest[n] = larger(exponent(start[n], smallest), least)
+
+
+@compiled
+def _finish(total, largest, kept_bits, result, d):  # type: ignore[no-untyped-def]
+    """The bits of a row of D, of sums in units of 2^(largest - kept_bits)."""
+    exponent_bits, fraction_bits, to_nearest, most, overflow, nan, kept = result
+    sign = 1 << (exponent_bits + fraction_bits)
+    for n in range(len(d)):
+        code = convert(total[n] * two_to(largest[n] - kept_bits), exponent_bits, fraction_bits, to_nearest, most, overflow, nan)
+        d[n] = plus_zero(code & kept if code != nan else code, sign)
+
+
+@compiled
+def float_tiles(a, a_exponent, b, b_exponent, c, c_scale, smallest, index, kept_bits, zero_exponent, result, d):  # type: ignore[no-untyped-def]
+    """`fused` and `convert` of every element of D (tiles, M, N): a (tiles, M, S), b (tiles, K, N), c (tiles, M, N), index (M, S) of K.
+
+    `smallest` is the exponent of C's subnormals. S is a multiple of 4: four terms at a time spare most of the traffic of partial results.
+    """
+    lanes = d.shape[2]
+    largest, start, unit, total = np.empty(lanes, np.int16), np.empty(lanes), np.empty(lanes), np.empty(lanes)
+    for tile in range(d.shape[0]):
+        for m in range(d.shape[1]):
+            _start(c[tile, m], c_scale, smallest, zero_exponent, start, largest)
+            for s in range(0, a.shape[2], 4):
+                k0, k1, k2, k3 = index[m, s], index[m, s + 1], index[m, s + 2], index[m, s + 3]
+                a0, a1, a2, a3 = a_exponent[tile, m, s], a_exponent[tile, m, s + 1], a_exponent[tile, m, s + 2], a_exponent[tile, m, s + 3]
+                for n in range(lanes):
+                    # int16, so that 32 of them go into a register
+                    first = larger(np.int16(a0 + b_exponent[tile, k0, n]), np.int16(a1 + b_exponent[tile, k1, n]))
+                    second = larger(np.int16(a2 + b_exponent[tile, k2, n]), np.int16(a3 + b_exponent[tile, k3, n]))
+                    largest[n] = larger(largest[n], larger(first, second))
+            for n in range(lanes):
+                unit[n] = two_to(kept_bits - largest[n])
+                total[n] = cut(start[n], unit[n])
+            for s in range(0, a.shape[2], 4):
+                k0, k1, k2, k3 = index[m, s], index[m, s + 1], index[m, s + 2], index[m, s + 3]
+                a0, a1, a2, a3 = a[tile, m, s], a[tile, m, s + 1], a[tile, m, s + 2], a[tile, m, s + 3]
+                for n in range(lanes):
+                    first = cut(a0 * b[tile, k0, n], unit[n]) + cut(a1 * b[tile, k1, n], unit[n])
+                    second = cut(a2 * b[tile, k2, n], unit[n]) + cut(a3 * b[tile, k3, n], unit[n])
+                    total[n] += first + second
+            _finish(total, largest, kept_bits, result, d[tile, m])
+
+
+@compiled
+def grouped_tiles(  # type: ignore[no-untyped-def]
+    a, b, a_scale, a_scale_exponent, b_scale, b_scale_exponent, c, c_scale, smallest, index, kept_bits, zero_exponent, result, d
+):
+    """`fused` of `group`s and `convert` of every element; the scales are (tiles, M, groups) and (tiles, groups, N), groups follow one another.
+
+    `a` and `b` are 4-bit elements times 2, int16: whole numbers up to 12, whose products and sums fit too; `a_scale` makes up for it.
+    """
+    lanes, groups = d.shape[2], a_scale.shape[2]
+    size = a.shape[2] // groups
+    largest, start, unit, total = np.empty(lanes, np.int16), np.empty(lanes), np.empty(lanes), np.empty(lanes)
+    terms, whole, some = np.empty((groups, lanes)), np.empty(lanes, np.int16), np.empty(lanes, np.int16)
+    for tile in range(d.shape[0]):
+        for m in range(d.shape[1]):
+            _start(c[tile, m], c_scale, smallest, zero_exponent, start, largest)
+            for group in range(groups):
+                whole[:], some[:] = 0, 0
+                for s in range(group * size, group * size + size, 4):
+                    k0, k1, k2, k3 = index[m, s], index[m, s + 1], index[m, s + 2], index[m, s + 3]
+                    a0, a1, a2, a3 = a[tile, m, s], a[tile, m, s + 1], a[tile, m, s + 2], a[tile, m, s + 3]
+                    for n in range(lanes):
+                        p0, p1 = np.int16(a0 * b[tile, k0, n]), np.int16(a1 * b[tile, k1, n])
+                        p2, p3 = np.int16(a2 * b[tile, k2, n]), np.int16(a3 * b[tile, k3, n])
+                        whole[n] += np.int16(np.int16(p0 + p1) + np.int16(p2 + p3))
+                        some[n] |= p0 | p1 | p2 | p3
+                scale, scale_exponent = a_scale[tile, m, group], a_scale_exponent[tile, m, group]
+                for n in range(lanes):
+                    terms[group, n] = whole[n] * (scale * b_scale[tile, group, n])
+                    if some[n] != 0:
+                        largest[n] = larger(largest[n], scale_exponent + b_scale_exponent[tile, group, n])
+            for n in range(lanes):
+                unit[n] = two_to(kept_bits - largest[n])
+                total[n] = cut(start[n], unit[n])
+            for group in range(groups):
+                for n in range(lanes):
+                    total[n] += cut(terms[group, n], unit[n])
+            _finish(total, largest, kept_bits, result, d[tile, m])
+
+
+@compiled
+def nothing_cut(a, a_exponent, b, b_exponent, c, c_scale, smallest, index, kept_bits, zero_exponent, exponent_bits, fraction_bits, certain):  # type: ignore[no-untyped-def]
+    """Where no term, nor the sum, has bits that are cut off in a result of that format; arguments as of `float_tiles`."""
+    for tile in range(certain.shape[0]):
+        for m in range(certain.shape[1]):
+            for n in range(certain.shape[2]):
+                start = np.float64(c[tile, m, n]) * c_scale
+                largest = larger(exponent(start, smallest), zero_exponent)
+                for s in range(a.shape[2]):
+                    largest = larger(largest, a_exponent[tile, m, s] + b_exponent[tile, index[m, s], n])
+                unit = two_to(kept_bits - largest)
+                total = cut(start, unit)
+                whole = total == start * unit
+                for s in range(a.shape[2]):
+                    term = a[tile, m, s] * b[tile, index[m, s], n]
+                    whole = whole and cut(term, unit) == term * unit
+                    total += cut(term, unit)
+                value = total / unit
+                last = two_to(fraction_bits - larger(exponent(value, 2 - (1 << (exponent_bits - 1))), zero_exponent))
+                certain[tile, m, n] = whole and cut(value, last) == value * last
+
+
+@compiled
+def integer_tiles(a, b, c, index, d):  # type: ignore[no-untyped-def]
+    """c plus the sums of products in int64, without rounding; shapes as of `float_tiles`."""
+    for tile in range(d.shape[0]):
+        for m in range(d.shape[1]):
+            for n in range(d.shape[2]):
+                d[tile, m, n] = c[tile, m, n]
+            for s in range(a.shape[2]):
+                factor, row = np.int64(a[tile, m, s]), b[tile, index[m, s]]
+                for n in range(d.shape[2]):
+                    d[tile, m, n] += factor * row[n]

@@ -1,39 +1,58 @@
-"""The one door to the arithmetic of matrix instructions: raw bits of A, B and C in, raw bits of D out.
-
-Where a bit-exact model of the instruction exists, it is used; everywhere else sums are exact and converted once, with a mask of the
-elements that cannot depend on how silicon rounds.
-"""
+"""The one door to the arithmetic of matrix instructions: raw bits of A, B and C in, raw bits of D out."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
+import os
+from typing import NamedTuple
 
 import numpy as np
 
-from smemsim.arguments import choice
-from smemsim.errors import InputError, Unmodelled
-from smemsim.spec.formats import FORMATS, SCALE_BIAS, SCALE_MAGNITUDE, ElementFormat, element_format
-from smemsim.spec.mma_arithmetic import (
-    HOPPER_FP8_KEPT_BITS,
-    HOPPER_FP8_KEPT_FRACTION,
-    KEPT_BITS,
-    KEPT_FRACTION,
-    TO_NEAREST,
-    WGMMA_BF16_F32,
-    ZERO_EXPONENT,
-)
+from smemsim.arithmetic.dot import NOTHING
+from smemsim.arithmetic.values import accumulator, numbers
+from smemsim.errors import InputError
+from smemsim.spec.evidence import Grade
+from smemsim.spec.formats import ElementFormat, element_format
+from smemsim.spec.mma_arithmetic import ARITHMETIC, LARGEST_ZERO_EXPONENT, LEAST_KEPT_BITS, NAN, MmaArithmetic, arithmetic_of
 
-__all__ = ["Factors", "has_specials", "multiply", "nothing_special"]
+__all__ = ["Factors", "Options", "multiply", "multiply_tiles", "row_of"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Factors:
-    """Scale factors of A (M, factors) and B (N, factors): raw bits of `dtype`, each for `k_per_factor` elements of K (logical ones)."""
+    """Scale factors of A (…, M, factors) and B (…, N, factors): raw bits of `dtype`, each for `k_per_factor` elements of K (logical ones)."""
 
     a: np.ndarray
     b: np.ndarray
     dtype: str
     k_per_factor: int
+
+    def of(self, a: np.ndarray, b: np.ndarray) -> Factors:
+        """Other factors of that kind."""
+        return Factors(a, b, self.dtype, self.k_per_factor)
+
+
+class Options(NamedTuple):
+    """What an instruction does besides: -A, -B, C * 2^-scale_c, clamping of s32 results."""
+
+    negate_a: bool = False
+    negate_b: bool = False
+    scale_c: int = 0
+    saturate: bool = False
+
+
+def row_of(kind: str, a_type: str, b_type: str, d_type: str) -> MmaArithmetic:
+    """The arithmetic of an instruction; InputError, with the types it has, if there is none.
+
+    >>> row_of("f8f6f4", "e2m1", "e4m3", "f16").kept_bits
+    25
+    """
+    row = arithmetic_of(kind, a_type, b_type, d_type)
+    if row is None:
+        known = [f"{'/'.join(r.a_types)} x {'/'.join(r.b_types)} to {r.d_type}" for r in ARITHMETIC if kind in r.kinds]
+        raise InputError(f"a_type = {a_type}, b_type = {b_type}, d_type = {d_type}: {kind} multiplies {', '.join(known)}")
+    return row
 
 
 def multiply(
@@ -41,7 +60,7 @@ def multiply(
     b: np.ndarray,
     c: np.ndarray,
     *,
-    instruction: str,
+    kind: str,
     a_type: str,
     b_type: str,
     d_type: str,
@@ -55,152 +74,192 @@ def multiply(
 ) -> tuple[np.ndarray, np.ndarray]:
     """D = A * B + C * 2^-scale_c of one instruction, and where its bits are certain: (raw bits of `d_type`, bool), both (M, N).
 
-    `a` (M, S) and `b` (N, K) are raw element bits, `c` (M, N) raw bits of `d_type`; `instruction` "wgmma" or "tcgen05". `index` (M, S) has
-    the K that each element of a sparse A meets; without it S is K. `adds_c` False says that no C is added, not even +0. Integers wrap, or clamp with `saturate`; b1 counts common bits of words.
+    `a` (M, S) and `b` (N, K) are raw element bits, `c` (M, N) raw bits of `d_type`; `kind` "wgmma" or one of tcgen05. `index` (M, S) has
+    the K that each element of a sparse A meets; without it S is K. `adds_c` False says that no C is added, not even +0. Integers wrap, or
+    clamp with `saturate`.
 
-    Raises Unmodelled for infinities and NaNs, InputError for shapes that do not fit. Certain are elements that no datapath known to us can
-    compute otherwise: no term has bits that it drops beside the largest one or beside a zero, and the sum needs no rounding. All elements of
-    dense wgmma bf16 with f32 are (measured: trace reference_gemm).
+    Raises InputError for types the instruction does not have and for shapes that do not fit. All elements of wgmma are certain (measured).
+    Of tcgen05 those are that no datapath known to us can compute otherwise: no term has bits that one drops beside the largest term or beside
+    a zero, the sum needs no rounding, and nothing is infinite, a NaN or a sum of negative zeros.
 
     >>> one = np.full((8, 16), 0x3F80, np.uint16)
-    >>> d, certain = multiply(one, one, np.zeros((8, 8), np.uint32), instruction="tcgen05", a_type="bf16", b_type="bf16", d_type="f32")
+    >>> d, certain = multiply(one, one, np.zeros((8, 8), np.uint32), kind="f16", a_type="bf16", b_type="bf16", d_type="f32")
     >>> hex(d[0, 0]), bool(certain.all())
     ('0x41800000', True)
     """
-    from smemsim.arithmetic import exact_loops, loops
-
-    choice("instruction", instruction, ("wgmma", "tcgen05"), "'wgmma' or 'tcgen05'")
-    formats = [element_format(t) for t in (a_type, b_type, d_type)]
+    row = row_of(kind, a_type, b_type, d_type)
     if a.ndim != 2 or b.ndim != 2 or c.shape != (len(a), len(b)) or (index is None and a.shape[1] != b.shape[1]):
         raise InputError(f"a {a.shape}, b {b.shape}, c {c.shape}: needs (M, K), (N, K) and (M, N)")
-    where = np.broadcast_to(np.arange(a.shape[1]), a.shape) if index is None else index
-    if not formats[0].is_float:
-        return _integers(a, b, c, where, formats, saturate)
-    for name, bits, fmt in (("A", a, formats[0]), ("B", b, formats[1]), ("C", c, formats[2])):
-        nothing_special(name, bits, fmt)
-    d, certain = np.empty(c.shape, np.uint32), np.ones(c.shape, bool)
-    row = WGMMA_BF16_F32
-    measured = (instruction, a_type, b_type, d_type) == ("wgmma", "bf16", "bf16", "f32") and index is None and a.shape[1] == row.terms
-    if measured and not scale_c:
-        signs = [np.int64(0x8000 if flip else 0) for flip in (negate_a, negate_b)]
-        constants = (row.exponent_bits, row.fraction_bits, row.kept_bits, row.zero_exponent)
-        loops.mma_tile(a.astype(np.int64) ^ signs[0], b.astype(np.int64) ^ signs[1], c.astype(np.int64), *constants, d)
-        return d, certain
-    split = [_parts(x, fmt) for x, fmt in zip((a, b, c), formats, strict=True)]
-    for parts, flip in zip(split, (negate_a, negate_b), strict=False):
-        if flip:
-            np.negative(parts[0], out=parts[0])
-    if factors is not None:
-        _scale(split[0], factors.a, factors, where)
-        _scale(split[1], factors.b, factors, np.broadcast_to(np.arange(b.shape[1]), b.shape))
-    split[2] = (split[2][0], split[2][1] - scale_c, split[2][2] - scale_c)
-    result, narrow = formats[2], instruction == "wgmma" and formats[0].bits == 8
-    kept, fraction = (HOPPER_FP8_KEPT_BITS, HOPPER_FP8_KEPT_FRACTION) if narrow else (KEPT_BITS, KEPT_FRACTION)
-    to_nearest = result.name in TO_NEAREST
-    exact_loops.float_tile(
-        split[0],
-        split[1],
-        split[2],
-        np.ascontiguousarray(where),
-        kept,
-        ZERO_EXPONENT,
-        result.exponent_bits,
-        result.fraction_bits,
-        to_nearest,
-        d,
-        certain,
-    )
-    if instruction != "wgmma":  # of which it is measured that zero is +0; what tcgen05 makes of nothing but -0 is not known
-        nothing = (d & ~np.uint32(1 << result.bits - 1) == 0) & ((c == 1 << result.bits - 1) | (not adds_c))
-        certain &= ~_negative_zeros(nothing, (a, b), formats, where, negate_a != negate_b)
-    if scale_c:  # what becomes of a C that is too small once it is divided is in no document
-        certain &= (split[2][0] == 0) | (split[2][1] >= 2 - (1 << result.exponent_bits - 1) - result.fraction_bits)
-    if fraction < result.fraction_bits:
-        certain &= d & ((1 << result.fraction_bits - fraction) - 1) == 0
-    return d.astype(np.uint16 if result.bits == 16 else np.uint32), certain
+    types, options = (a_type, b_type, d_type), Options(negate_a, negate_b, scale_c, saturate)
+    scales = None if factors is None else factors.of(factors.a[None], factors.b[None])
+    d = multiply_tiles(a[None], b[None], c[None], row=row, types=types, index=index, options=options, factors=scales)[0]
+    if row.grade is Grade.MEASURED or row.kept_bits is None:
+        return d, np.ones(d.shape, bool)
+    terms = _terms(a[None], b[None], c[None], types, index, options, scales)
+    return d, _certain(terms, d, element_format(d_type), scale_c, adds_c)
 
 
-def _negative_zeros(
-    found: np.ndarray, operands: tuple[np.ndarray, ...], formats: list[ElementFormat], index: np.ndarray, flip: bool
+TILE_WORK = 1 << 16  # elements of D that one compiled call takes on: their terms stay in the second-level cache
+THREAD_WORK = 1 << 23  # multiply-adds from which on it pays to start threads
+
+
+def multiply_tiles(
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray,
+    *,
+    row: MmaArithmetic,
+    types: tuple[str, str, str],
+    index: np.ndarray | None = None,
+    options: Options = Options(),  # noqa: B008
+    factors: Factors | None = None,
 ) -> np.ndarray:
+    """D of many tiles: a (tiles, M, S), b (tiles, N, K), c (tiles, M, N) raw bits whose shapes fit. Large batches use every core."""
+    d = np.empty(c.shape, np.uint16 if element_format(types[2]).bits == 16 else np.uint32)
+    step = max(1, TILE_WORK // max(1, c.shape[1] * c.shape[2]))
+    parts = [slice(first, first + step) for first in range(0, len(d), step)]
+
+    def some(part: slice) -> None:
+        scales = None if factors is None else factors.of(factors.a[part], factors.b[part])
+        if row.kept_bits is None:
+            d[part] = _integers(a[part], b[part], c[part], types, index, options.saturate)
+        else:
+            _floats(a[part], b[part], c[part], row, types, index, options, scales, d[part])
+
+    if len(parts) == 1 or c.size * a.shape[2] < THREAD_WORK:
+        for part in parts:
+            some(part)
+    else:
+        with concurrent.futures.ThreadPoolExecutor(os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()) as pool:
+            list(pool.map(some, parts))
+    return d
+
+
+class Terms(NamedTuple):
+    """A (tiles, M, S) and B (tiles, K, N), values and exponents, C (tiles, M, N), its factor and the exponent of its subnormals, and the K `of`
+    (M, S) A's elements."""
+
+    a: np.ndarray
+    a_exponent: np.ndarray
+    b: np.ndarray
+    b_exponent: np.ndarray
+    c: np.ndarray
+    c_scale: float
+    smallest: int
+    of: np.ndarray
+
+
+def _terms(
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray,
+    types: tuple[str, str, str],
+    index: np.ndarray | None,
+    options: Options,
+    factors: Factors | None = None,
+) -> Terms:
+    """The operands as numbers: signs changed, C and the elements of A and B scaled, zeros appended to A until S is a multiple of 4."""
+    formats = [element_format(t) for t in types]
+    values, each = map(list, zip(*(numbers(x, fmt) for x, fmt in zip((a, b), formats, strict=False)), strict=True))
+    where = _index(a, index)
+    if factors is not None:
+        of_a = np.arange(a.shape[1])[:, None], where // factors.k_per_factor
+        of_b = np.arange(b.shape[1])[:, None], np.arange(b.shape[2])[None] // factors.k_per_factor
+        for side, (bits, block) in enumerate(((factors.a, of_a), (factors.b, of_b))):
+            scale, scale_exponent = numbers(bits, element_format(factors.dtype))
+            values[side] *= scale[:, block[0], block[1]]
+            each[side] += scale_exponent[:, block[0], block[1]]
+    for operand, negate in zip(values, (options.negate_a, options.negate_b), strict=False):
+        if negate:
+            np.negative(operand, out=operand)
+    more = -a.shape[2] % 4
+    if more:  # -0 beside a K of its own, where B is +0: neither a sum nor its sign knows of them
+        where = np.pad(where, ((0, 0), (0, more)), constant_values=b.shape[2])
+        values[0], each[0] = (
+            np.pad(x, ((0, 0), (0, 0), (0, more)), constant_values=zero) for x, zero in ((values[0], -0.0), (each[0], NOTHING))
+        )
+        values[1], each[1] = (np.pad(x, ((0, 0), (0, 0), (0, 1))) for x in (values[1], each[1]))
+    b_value, b_exponent = (np.ascontiguousarray(x.transpose(0, 2, 1)) for x in (values[1], each[1]))
+    smallest = formats[2].smallest_exponent - options.scale_c
+    return Terms(values[0], each[0], b_value, b_exponent, accumulator(c, formats[2]), 2.0**-options.scale_c, smallest, where)
+
+
+def _index(a: np.ndarray, index: np.ndarray | None) -> np.ndarray:
+    stored = a.shape[2]
+    return np.ascontiguousarray(np.broadcast_to(np.arange(stored), a.shape[1:]) if index is None else index, np.int64)
+
+
+def _floats(
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray,
+    row: MmaArithmetic,
+    types: tuple[str, str, str],
+    index: np.ndarray | None,
+    options: Options,
+    factors: Factors | None,
+    d: np.ndarray,
+) -> None:
+    from smemsim.arithmetic import loops
+
+    to = element_format(types[2])
+    kept = ~((1 << to.fraction_bits - row.fraction_bits) - 1)
+    result = (to.exponent_bits, to.fraction_bits, row.to_nearest, to.largest, to.largest + 1, NAN[to.name], kept)
+    if row.group == 1:
+        terms = _terms(a, b, c, types, index, options, factors)
+        loops.float_tiles(*terms, row.kept_bits, row.zero_exponent, result, d)
+        return
+    if factors is None:
+        raise InputError(f"factors = None: {' and '.join(row.kinds)} scale A and B")
+    terms = _terms(a, b, c, types, index, options)
+    # A group has one factor: with fewer elements to a factor than to a group, each of these is a group.
+    groups = max(a.shape[2] // row.group, factors.a.shape[-1])
+    block = terms.of[:, :: a.shape[2] // groups] // factors.k_per_factor
+    of_a, of_b = (numbers(x, element_format(factors.dtype)) for x in (factors.a, factors.b))
+    scale_a, exponent_a = (x[:, np.arange(len(block))[:, None], block] for x in of_a)
+    scale_b, exponent_b = (np.ascontiguousarray(x[:, :, block[0]].transpose(0, 2, 1)) for x in of_b)
+    doubled_a, doubled_b = ((x * 2).astype(np.int16) for x in (terms.a, terms.b))
+    operands = (doubled_a, doubled_b, scale_a / 4, exponent_a, scale_b, exponent_b, terms.c, terms.c_scale, terms.smallest, terms.of)
+    loops.grouped_tiles(*operands, row.kept_bits, row.zero_exponent, result, d)
+
+
+def _certain(terms: Terms, d: np.ndarray, to: ElementFormat, scale_c: int, adds_c: bool) -> np.ndarray:
+    """Where no known datapath comes to other bits than `d`."""
+    from smemsim.arithmetic import loops
+
+    certain = np.empty((1, *d.shape), bool)
+    loops.nothing_cut(*terms, LEAST_KEPT_BITS, LARGEST_ZERO_EXPONENT, to.exponent_bits, to.fraction_bits, certain)
+    found = np.asarray(certain[0] & (d & to.magnitude <= to.largest))
+    # Of wgmma it is measured that zero is +0; what tcgen05 makes of nothing but -0 is not known.
+    with np.errstate(invalid="ignore"):  # signalling NaNs
+        c = terms.c[0].astype(np.float64) * terms.c_scale
+    nothing = (d & to.magnitude == 0) & ((np.signbit(c) & (c == 0)) | (not adds_c))
+    found &= ~_negative_zeros(nothing, terms)
+    if scale_c:  # what becomes of a C that is too small once it is divided is in no document
+        units = c * 2.0 ** (to.fraction_bits - to.smallest_exponent)
+        found &= units == np.trunc(units)
+    return found
+
+
+def _negative_zeros(found: np.ndarray, terms: Terms) -> np.ndarray:
     """Where, among the elements `found`, every product is a negative zero."""
     m, n = np.nonzero(found)
-    k = index[m]
-    zeros, signs = [], []
-    for values, fmt in zip((operands[0][m], operands[1][n[:, None], k]), formats, strict=False):
-        zeros.append(values >> fmt.dropped_bits & ((1 << fmt.exponent_bits + fmt.fraction_bits) - 1) == 0)
-        signs.append(values >> (fmt.bits - 1) & 1 == 1)
-    negative = ((zeros[0] | zeros[1]) & ((signs[0] != signs[1]) != flip)).all(axis=1)
+    products = terms.a[0, m] * terms.b[0, terms.of[m], n[:, None]]
+    negative = ((products == 0) & np.signbit(products)).all(axis=1)
     out = np.zeros(found.shape, bool)
     out[m[negative], n[negative]] = True
     return out
 
 
-def has_specials(bits: np.ndarray, fmt: ElementFormat) -> np.ndarray:
-    """Where raw bits are infinities or NaNs."""
-    magnitude = bits >> fmt.dropped_bits & ((1 << fmt.exponent_bits + fmt.fraction_bits) - 1)
-    if fmt.specials == "ieee":
-        found: np.ndarray = magnitude >= ((1 << fmt.exponent_bits) - 1) << fmt.fraction_bits
-    elif fmt.specials == "nan":
-        found = magnitude == (1 << fmt.exponent_bits + fmt.fraction_bits) - 1
-    else:
-        found = np.zeros(bits.shape, bool)
-    return found
-
-
-def nothing_special(name: str, bits: np.ndarray, fmt: ElementFormat) -> None:
-    """Raise Unmodelled if an operand holds an infinity or a NaN."""
-    found = has_specials(bits, fmt)
-    if found.any():
-        at = tuple(int(i) for i in np.unravel_index(int(np.argmax(found)), found.shape))
-        value = int(bits[at])
-        raise Unmodelled(
-            f"{name}[{', '.join(map(str, at))}] = {value:#x} is an infinity or a NaN of {fmt.name}: its arithmetic is not modelled in this version"
-        )
-
-
-Parts = tuple[np.ndarray, np.ndarray, np.ndarray]
-
-
-def _parts(bits: np.ndarray, fmt: ElementFormat) -> Parts:
-    from smemsim.arithmetic import exact_loops
-
-    raw = bits.astype(np.int64) >> fmt.dropped_bits
-    numbers, powers, exponents = exact_loops.parts(raw, fmt.exponent_bits, fmt.fraction_bits)
-    return numbers, powers, exponents
-
-
-def _scale(parts: Parts, bits: np.ndarray, factors: Factors, index: np.ndarray) -> None:
-    """Multiply the elements, in place, by the factors of their blocks of K."""
-    fmt = element_format(factors.dtype)
-    nothing_special("a scale factor", bits, fmt)
-    if fmt.fraction_bits:
-        numbers, powers, exponents = _parts(bits & SCALE_MAGNITUDE, fmt)
-    else:  # a power of two, also for 0
-        powers = exponents = bits.astype(np.int64) - SCALE_BIAS
-        numbers = np.ones_like(powers)
-    block = np.arange(len(bits))[:, None], index // factors.k_per_factor
-    parts[0][...] *= numbers[block]
-    parts[1][...] += powers[block]
-    parts[2][...] += exponents[block]
-
-
 def _integers(
-    a: np.ndarray, b: np.ndarray, c: np.ndarray, index: np.ndarray, formats: list[ElementFormat], saturate: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    from smemsim.arithmetic import exact_loops
+    a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None, saturate: bool
+) -> np.ndarray:
+    from smemsim.arithmetic import loops
 
-    single_bits = formats[0] is FORMATS["b1"]
-    if single_bits:
-        operands = [x.astype(np.uint32).astype(np.int64) for x in (a, b)]  # words of 32 elements
-    else:
-        operands = [
-            x.astype(np.uint8).view(np.int8).astype(np.int64) if f.signed else x.astype(np.int64)
-            for x, f in zip((a, b), formats, strict=False)
-        ]
+    operands = [x.astype(np.uint8).view(np.int8 if element_format(t).signed else np.uint8) for x, t in zip((a, b), types, strict=False)]
     total = np.empty(c.shape, np.int64)
-    start = c.astype(np.uint32).view(np.int32).astype(np.int64)
-    exact_loops.integer_tile(operands[0], operands[1], start, np.ascontiguousarray(index), single_bits, total)
+    start = c.astype(np.uint32).view(np.int32)
+    loops.integer_tiles(operands[0], np.ascontiguousarray(operands[1].transpose(0, 2, 1)), start, _index(a, index), total)
     if saturate:
         total = np.clip(total, -(1 << 31), (1 << 31) - 1)
-    return (total & 0xFFFFFFFF).astype(np.uint32), np.ones(c.shape, bool)
+    return (total & 0xFFFFFFFF).astype(np.uint32)

@@ -1,4 +1,4 @@
-"""The command line: `smemsim decode`, `map`, `replay`.
+"""The command line: `smemsim decode`, `map`, `dot`, `replay`.
 
 Exit codes: 0 fine or identical, 1 a finding or a difference, 2 bad input, 3 not modelled.
 """
@@ -12,6 +12,7 @@ import click
 
 from smemsim import __version__
 from smemsim.cli.decode import decode
+from smemsim.cli.dot import dot
 from smemsim.cli.map import map_command
 from smemsim.cli.replay import replay
 from smemsim.errors import SmemsimError, Unmodelled
@@ -44,7 +45,7 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="smemsim", message="%(prog)s %(version)s")
 def main() -> None:
-    """Which byte does the tensor core read? Explain descriptors and tensor maps, show operands and TMA transfers, replay hardware traces.
+    """Which byte does the tensor core read? Explain descriptors and tensor maps, show operands and TMA transfers, explain dot products, replay hardware traces.
 
     \b
     smemsim decode 0x4000404000010040 --arch sm_100a
@@ -52,6 +53,7 @@ def main() -> None:
     xxd tensor_map.bin | smemsim decode -               the 128 bytes of a tensor map
     smemsim map 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 16 --k 16
     smemsim map tensor_map.bin --at 0,64                one TMA load
+    smemsim dot --a-type bf16 -a "3f80 3380*15" -b "3f80*16" -c 3f000000
     smemsim replay golden/
 
     Exit codes: 0 fine, 1 a finding, a refusal or a difference, 2 bad input, 3 not modelled.
@@ -60,4 +62,5 @@ def main() -> None:
 
 main.add_command(decode)
 main.add_command(map_command)
+main.add_command(dot)
 main.add_command(replay)

@@ -10,19 +10,20 @@ from typing import Any
 import numpy as np
 
 from smemsim.arguments import whole
-from smemsim.arithmetic.multiply import Factors, has_specials
+from smemsim.arithmetic.explain import DotProduct, explain
+from smemsim.arithmetic.multiply import Factors, Options
 from smemsim.arithmetic.values import element_value
 from smemsim.descriptors.layout import rules_in_force, weakest
 from smemsim.descriptors.smem import SmemDescriptor
-from smemsim.errors import InputError, Unmodelled
+from smemsim.errors import InputError
 from smemsim.machine.memory import Operand
 from smemsim.machine.transfer import Transfer
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import RULES, Grade
 from smemsim.spec.formats import element_format
-from smemsim.spec.mma_arithmetic import TO_NEAREST
+from smemsim.spec.mma_arithmetic import MmaArithmetic
 
-__all__ = ["Element", "MmaOperand", "MmaResult", "Term", "check_finite", "from_shared", "halves", "shared_grade", "used_writers"]
+__all__ = ["Element", "MmaOperand", "MmaResult", "Term", "from_shared", "halves", "shared_grade", "used_writers"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,23 +137,6 @@ def shared_grade(descriptor: Any, arch: str, dtype: str, major: str, k: int, pac
     return weakest(rules, machine)
 
 
-def check_finite(name: str, operand: MmaOperand) -> None:
-    """Raise Unmodelled for an infinity or a NaN, with its place and what it is."""
-    fmt = element_format(operand.dtype)
-    if not fmt.is_float:
-        return
-    found = has_specials(operand.bits, fmt)
-    if found.any():
-        row, k = (int(i) for i in np.unravel_index(int(np.argmax(found)), found.shape))
-        element = operand.element(row, k)
-        tensor = f", tensor element {element.coordinate}" if element.coordinate is not None else ""
-        writer = "" if element.writer is None else f", written by {element.writer!r}"
-        raise Unmodelled(
-            f"{name}[{row}, {k}] = {element.bits:#x} at {element.place}{tensor}{writer}: an infinity or a NaN of {fmt.name}, whose "
-            "arithmetic is not modelled in this version"
-        )
-
-
 def from_shared(dtype: str, parts: Sequence[Operand], grade: Grade) -> MmaOperand:
     """The operand that the CTAs read through their descriptors, one part after the other along its rows."""
     rows = [len(part.bits) for part in parts]
@@ -200,9 +184,9 @@ class MmaResult:
 
     `a` has one operand, or one for each band of N that reads its own copy of A. `index` (M, S) is the K of every stored element of a
     sparse A, None for a dense one; `lower` (M, S, 2) the halves of B, 16 bits each, that tf32 elements meet where metadata tears them apart.
-    `written` is False where D keeps what it held (disabled lanes). `certain` is where D's bits cannot depend on how silicon rounds (see
-    `rounding`, as far as its datapaths are known) and on nothing that nobody wrote (`unwritten` counts that) or was not certain of. `grade` is what the operands' addresses and D's places rest on,
-    `disputes` names the rows of smemsim.DISPUTES among them.
+    `written` is False where D keeps what it held (disabled lanes). `certain` is where D's bits depend on nothing that nobody wrote
+    (`unwritten` counts that) or was not certain of, and not on `arithmetic`, unless that is measured. `grade` is what the operands' addresses
+    and D's places rest on, `disputes` names the rows of smemsim.DISPUTES among them.
     """
 
     instruction: str
@@ -215,6 +199,7 @@ class MmaResult:
     grade: Grade
     index: np.ndarray | None = None
     _: dataclasses.KW_ONLY
+    arithmetic: MmaArithmetic
     unwritten: dict[str, int] = dataclasses.field(default_factory=dict)
     disputes: tuple[str, ...] = ()
     scale_c: int = 0
@@ -223,37 +208,70 @@ class MmaResult:
     lower: np.ndarray | None = None
     written: np.ndarray | None = None
     zero_columns: np.ndarray | None = None
+    saturate: bool = False
 
     def __repr__(self) -> str:
         m, n = self.d.shape
-        unsure = int((~self.certain).sum())
         parts = [f"addresses {self.grade}"]
         parts += [f"disputed: {', '.join(self.disputes)}"] if self.disputes else []
         parts += [f"nobody wrote {count} elements of {name}" for name, count in self.unwritten.items()]
-        parts.append(f"{unsure} of {m * n} elements of D are not certain" if unsure else "D does not depend on rounding")
+        unsure = int((~self.certain).sum())
+        counted = f"{unsure} of {m * n} elements of D are not certain" if unsure else "no element depends on it"
+        measured = self.arithmetic.grade is Grade.MEASURED
+        parts.append(f"arithmetic {self.arithmetic.grade}" + (f", {counted}" if unsure or not measured else ""))
         return f"<{self.instruction}: {m} x {n} {self.d_type}; {'; '.join(parts)}>"
 
     @property
     def rounding(self) -> str:
-        """What the bits of D are where they are not `certain`."""
+        """What the bits of D rest on where they are not `certain`."""
         if self.certain.all():
-            return "no element of D depends on how silicon rounds"
+            return (
+                "no element of D depends on how silicon rounds"
+                if self.arithmetic.grade is not Grade.MEASURED
+                else "D is measured bit for bit"
+            )
         if self.unwritten:
             return (
                 "D depends on " + ", ".join(f"{count} elements of {name}" for name, count in self.unwritten.items()) + " that nobody wrote"
             )
-        how = "to nearest even" if self.d_type in TO_NEAREST else "toward zero"
         return (
-            f"{int((~self.certain).sum())} elements are exact sums converted once, {how}; silicon drops low bits of some terms, so that its "
-            "last bits may differ"
+            f"{int((~self.certain).sum())} elements depend on how silicon rounds, which is {self.arithmetic.grade} ({self.arithmetic.source}), "
+            "or on what an earlier instruction was not certain of"
         )
 
-    def terms(self, m: int, n: int) -> list[Term]:
-        """The terms of D[m, n] in the order of A's stored elements; `c[m, n]` * 2^-`scale_c` is added to them."""
+    def dot(self, m: int, n: int) -> DotProduct:
+        """How D[m, n] was computed: each term and where it was cut, the alignment, the sum, the conversion."""
+        m, n = self._element(m, n)
+        terms, factors = self.terms(m, n), self.factors
+        masked = self.zero_columns is not None and bool(self.zero_columns[n])
+        return explain(
+            [t.a.bits for t in terms],
+            [0 if masked else t.b.bits for t in terms],
+            int(self.c[m, n]),
+            kind=self.kind,
+            types=(self.a[0].dtype, self.b.dtype, self.d_type),
+            row=self.arithmetic,
+            k=[t.k for t in terms],
+            options=Options(*self.negate, self.scale_c, self.saturate),
+            factors=None if factors is None else factors.of(factors.a[m], factors.b[n]),
+        )
+
+    @property
+    def kind(self) -> str:
+        """ "wgmma", or the kind of a tcgen05.mma."""
+        return self.instruction.partition("kind::")[2] or "wgmma"
+
+    def _element(self, m: Any, n: Any) -> tuple[int, int]:
         rows, columns = self.d.shape
         m, n = whole("m", m, minimum=0), whole("n", n, minimum=0)
         if m >= rows or n >= columns:
             raise InputError(f"m = {m}, n = {n}: D is {rows} x {columns}")
+        return m, n
+
+    def terms(self, m: int, n: int) -> list[Term]:
+        """The terms of D[m, n] in the order of A's stored elements; `c[m, n]` * 2^-`scale_c` is added to them."""
+        m, n = self._element(m, n)
+        columns = self.d.shape[1]
         band = n // (columns // len(self.a))
         found = []
         for s in range(self.a[band].bits.shape[1]):

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from smemsim.arguments import flag
-from smemsim.arithmetic.multiply import multiply
+from smemsim.arithmetic.multiply import multiply, row_of
 from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.descriptors.instr_problems import shape_disputes
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.machine.memory import SharedMemory
-from smemsim.machine.product import MmaOperand, MmaResult, check_finite
+from smemsim.machine.product import MmaOperand, MmaResult
 from smemsim.machine.tcgen05_checks import check_instruction, enabled, instruction, scale_of_d, zero_columns
 from smemsim.machine.tcgen05_operands import DECOMPRESSION_OF, read_a_from_tensor, read_factors, read_index, read_shared
 from smemsim.machine.tmem.address import TmemAddress
@@ -78,12 +78,12 @@ def tcgen05_mma(
 
     The instruction is done when the call returns: there is no commit and no fence to forget here. The result has both operands with
     addresses and owners, `terms(m, n)`, and D. Operand addresses and places in tensor memory carry their grade (`result.grade`):
-    documented, compiled or inferred, nothing is measured on Blackwell; `result.disputes` names what sources disagree about. Sums are exact
-    and rounded once; `result.certain` says where no datapath known to us comes to other bits; it is False where D depends on what nobody wrote, or on
-    what an earlier instruction was not certain of.
+    documented, compiled or inferred, nothing is measured on Blackwell; `result.disputes` names what sources disagree about. What the
+    elements come to is inferred from public studies (`result.arithmetic`); `result.certain` says where no datapath known to us comes to other
+    bits; it is False where D depends on what nobody wrote, or on what an earlier instruction was not certain of.
 
     Raises InputError for an instruction that does not exist, with the first rule it breaks, HardwareTrap when an operand leaves the shared
-    window, Unmodelled for what nobody knows, infinities and NaNs included; nothing is written then.
+    window, Unmodelled for what nobody knows; nothing is written then.
 
     >>> from smemsim.machine.memory import SharedMemory
     >>> shared, tmem = SharedMemory("sm_100a"), TensorMemory("sm_100a")
@@ -91,7 +91,7 @@ def tcgen05_mma(
     >>> word = SmemDescriptor(arch="sm_100a", start_address=0x400, leading_byte_offset=128, stride_byte_offset=256)
     >>> result = tcgen05_mma(tmem, tmem.alloc(32), word, word, 0x08040490, kind="f16", shared=shared, enable_input_d=False)
     >>> result
-    <tcgen05.mma.cta_group::1.kind::f16: 128 x 16 f32; addresses compiled; D does not depend on rounding>
+    <tcgen05.mma.cta_group::1.kind::f16: 128 x 16 f32; addresses compiled; arithmetic inferred, no element depends on it>
     >>> float(tmem.cells[127, :16].view(np.float32)[15]), result.terms(9, 3)[0].a.place
     (16.0, 'shared 0x510')
     """
@@ -111,8 +111,6 @@ def tcgen05_mma(
     written = enabled(disable_output_lane, i, cells, ws)
     a_operands = read_a_from_tensor(i, a, tensor, ws=ws) if isinstance(a, TmemAddress) else (read_shared(i, "A", a, memories),)
     b_operand = read_shared(i, "B", b, memories)
-    for name, operand in (*(("A", operand) for operand in a_operands), ("B", b_operand)):
-        check_finite(name, operand)
     factors, no_factor, odd_factor, factor_grade = (
         read_factors(i, scale_a, scale_b, tensor, scale_vec=scale_vec) if i.row.block_scaled else _NOTHING
     )
@@ -129,7 +127,7 @@ def tcgen05_mma(
             operand.bits,
             values[band],
             c[:, band],
-            instruction="tcgen05",
+            kind=i.kind,
             a_type=i.a_type,
             b_type=i.b_type,
             d_type=i.d_type,
@@ -164,6 +162,7 @@ def tcgen05_mma(
         certain,
         _grade(layout, [*(operand.grade for operand in (*a_operands, b_operand)), factor_grade, index_grade], masked=zero is not None),
         index,
+        arithmetic=row_of(i.kind, i.a_type, i.b_type, i.d_type),
         unwritten={name: count for name, count in counts.items() if count},
         disputes=_disputes(i, layout, a_operands[0], masked=zero is not None),
         scale_c=shift,
@@ -171,6 +170,7 @@ def tcgen05_mma(
         negate=(i.negate_a, i.negate_b),
         written=written,
         zero_columns=zero,
+        saturate=i.saturate,
     )
     _write_d(result, cells, tensor)
     return result

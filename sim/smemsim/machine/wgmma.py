@@ -9,11 +9,11 @@ import numpy as np
 
 from smemsim.addressing import fragments
 from smemsim.arguments import choice, flag, shown, whole
-from smemsim.arithmetic.multiply import multiply
+from smemsim.arithmetic.multiply import multiply, row_of
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError
 from smemsim.machine.memory import SharedMemory
-from smemsim.machine.product import MmaOperand, MmaResult, check_finite, from_shared, halves, shared_grade
+from smemsim.machine.product import MmaOperand, MmaResult, from_shared, halves, shared_grade
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import Grade
 from smemsim.spec.formats import element_format
@@ -49,18 +49,18 @@ def wgmma(
     for f16 (128, N / 4); None is zeros; `wgmma_registers(result)` are those after. `metadata` uint32 (128,) makes it wgmma.mma_async.sp.
     `imm_scale_a`, `imm_scale_b` are 1 or -1; `scale_d` False leaves D out; `a_major`, `b_major` "MN" are imm-trans.
 
-    Which elements are multiplied is measured (H200): traces wgmma_f32, wgmma_f16, wgmma_s32, wgmma_sparse, wgmma_operands. Sums are exact
-    and rounded once; `result.certain` says where that cannot differ from silicon, given `d`; bf16 with f32 is bit for bit (trace reference_gemm).
+    Which elements are multiplied is measured (H200): traces wgmma_f32, wgmma_f16, wgmma_s32, wgmma_sparse, wgmma_operands. What they come to
+    is measured too, bit for bit: traces wgmma_dots_f32, wgmma_dots_f16, wgmma_dots_s32. `result.certain` is False where D depends on what
+    nobody wrote; `result.dot(m, n)` explains one element.
 
-    Raises InputError for an instruction that does not exist, HardwareTrap when an operand leaves the shared window, Unmodelled for
-    infinities and NaNs.
+    Raises InputError for an instruction that does not exist, HardwareTrap when an operand leaves the shared window.
 
     >>> shared = SharedMemory("sm_90a", size=8192)
     >>> shared.write(0x400, np.full(64 * 16, 0x3F80, np.uint16))
     >>> word = SmemDescriptor(arch="sm_90a", start_address=0x400, leading_byte_offset=128, stride_byte_offset=256)
     >>> result = wgmma(shared, word, word, n=8, a_type="bf16")
     >>> result, float(result.d.view(np.float32)[63, 7]), wgmma_registers(result).shape
-    (<wgmma.m64n8k16: 64 x 8 f32; addresses measured; D does not depend on rounding>, 16.0, (128, 4))
+    (<wgmma.m64n8k16: 64 x 8 f32; addresses measured; arithmetic measured>, 16.0, (128, 4))
     """
     if not isinstance(shared, SharedMemory) or architecture(shared.arch).instruction != "wgmma":
         raise InputError(f"shared = {shown(shared)}: needs the SharedMemory of an architecture with wgmma (sm_90a)")
@@ -84,8 +84,6 @@ def wgmma(
     operand_a = (
         _from_registers(a, a_type, stored) if isinstance(a, np.ndarray) and registers_a else read(a, a_type, a_major, WGMMA_M, stored)
     )
-    for name, operand in (("A", operand_a), ("B", operand_b)):
-        check_finite(name, operand)
     index = lower = None
     if metadata is not None:
         index, lower = _index(metadata, row, stored, sparsity_selector)
@@ -97,7 +95,7 @@ def wgmma(
             a,
             b,
             c,
-            instruction="wgmma",
+            kind="wgmma",
             a_type=a_type,
             b_type=b_type,
             d_type=d_type,
@@ -107,7 +105,7 @@ def wgmma(
             saturate=satfinite,
         )
 
-    bits_a, bits_b = (_words(x.bits) if row.bits == 1 else x.bits for x in (operand_a, operand_b))
+    bits_a, bits_b = operand_a.bits, operand_b.bits
     if lower is None or index is None:
         values, certain = product(bits_a, bits_b, c, index)
     else:  # every row has its own B: each tf32 put together from the halves that the metadata names
@@ -119,7 +117,20 @@ def wgmma(
     counts = {name: int(operand.unwritten.sum()) for name, operand in (("A", operand_a), ("B", operand_b))}
     unwritten = {x: count for x, count in counts.items() if count}
     return MmaResult(
-        name, (operand_a,), operand_b, c, values, d_type, certain, grade, index, unwritten=unwritten, negate=negate, lower=lower
+        name,
+        (operand_a,),
+        operand_b,
+        c,
+        values,
+        d_type,
+        certain,
+        grade,
+        index,
+        arithmetic=row_of("wgmma", a_type, b_type, d_type),
+        unwritten=unwritten,
+        negate=negate,
+        lower=lower,
+        saturate=satfinite,
     )
 
 
@@ -256,9 +267,3 @@ def _metadata_places(groups: int, selector: int) -> tuple[np.ndarray, np.ndarray
     ]
     found = np.array(places)
     return found[..., 0], found[..., 1]
-
-
-def _words(bits: np.ndarray) -> np.ndarray:
-    """Elements of one bit, packed 32 to a word along K."""
-    packed: np.ndarray = np.packbits(np.ascontiguousarray(bits), axis=-1, bitorder="little").view("<u4")
-    return packed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from smemsim.spec.evidence import Dispute
+from smemsim.spec.mma_arithmetic import ARITHMETIC_DISPUTES
 from smemsim.spec.tcgen05 import TCGEN05_DISPUTES
 from smemsim.spec.tensor_map import TensorMapSwizzle
 from smemsim.spec.tensor_memory import TENSOR_MEMORY_DISPUTES
@@ -57,4 +58,5 @@ DISPUTES: dict[str, Dispute] = {
     "im2col::w with an element stride of N": WIDE_STEP_DISPUTE,
     **TCGEN05_DISPUTES,
     **TENSOR_MEMORY_DISPUTES,
+    **ARITHMETIC_DISPUTES,
 }

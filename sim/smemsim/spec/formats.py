@@ -37,6 +37,22 @@ class ElementFormat:
         """Low bits of the word that are no part of the number: 13 of tf32."""
         return self.bits - int(self.signed) - self.exponent_bits - self.fraction_bits if self.is_float else 0
 
+    @property
+    def magnitude(self) -> int:
+        """Exponent and fraction, all ones, without the sign and without dropped bits."""
+        return (1 << self.exponent_bits + self.fraction_bits) - 1
+
+    @property
+    def largest(self) -> int:
+        """The largest finite number, without dropped bits."""
+        below = {"ieee": 1 << self.fraction_bits, "nan": 1}.get(self.specials, 0)
+        return self.magnitude - below
+
+    @property
+    def smallest_exponent(self) -> int:
+        """Exponent of the smallest normal number, which subnormals have too."""
+        return 1 + int(self.fraction_bits > 0) - (1 << self.exponent_bits - 1)
+
     def elements_per_chunk(self, packing: str = "packed") -> int:
         """Elements that one 16-byte chunk of shared memory holds: 128 / bits, but 16 for the padded sub-byte containers.
 

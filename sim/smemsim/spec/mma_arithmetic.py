@@ -1,43 +1,107 @@
-"""How many bits the tensor core keeps: one row for each instruction and pair of types that is modelled bit for bit."""
+"""What the tensor core does with numbers: one row for each instruction and set of types, as `arithmetic.dot` uses them.
+
+    largest = the largest exponent of the products and of c; each term is cut, toward zero, at 2^(largest - kept_bits); the sum is converted once
+
+Grades: the rows of wgmma are measured (traces wgmma_dots_f32, wgmma_dots_f16, wgmma_dots_s32). No B200 has been measured: those of tcgen05
+are inferred from public studies, which name MMA-Sim (arXiv 2511.10909) as the only one that says it ran tcgen05 itself.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 
-__all__ = [
-    "HOPPER_FP8_KEPT_BITS",
-    "HOPPER_FP8_KEPT_FRACTION",
-    "KEPT_BITS",
-    "KEPT_FRACTION",
-    "TO_NEAREST",
-    "WGMMA_BF16_F32",
-    "ZERO_EXPONENT",
-    "MmaArithmetic",
-]
+from smemsim.spec.evidence import Dispute, Grade
+
+__all__ = ["ARITHMETIC", "ARITHMETIC_DISPUTES", "NAN", "MmaArithmetic", "arithmetic_of"]
 
 
 @dataclasses.dataclass(frozen=True)
 class MmaArithmetic:
-    """The constants of one truncated fused dot product; exponent and fraction bits are those of A's and B's format."""
+    """The constants of one instruction's dot product; `a_types` and `b_types` go together in any combination.
 
-    terms: int  # products that are summed at once, with c
-    exponent_bits: int
+    `kept_bits` None: integers, summed exactly in 32 bits. `fraction_bits` of the result: 13 of f32 means that the low 10 bits of every
+    result are 0. `group` elements are summed exactly before the scale is applied and terms are aligned (1: every product is a term).
+    """
+
+    kinds: tuple[str, ...]
+    a_types: tuple[str, ...]
+    b_types: tuple[str, ...]
+    d_type: str
+    k: int  # products that are summed at once, with c; a sparse instruction has as many
+    kept_bits: int | None
     fraction_bits: int
-    kept_bits: int  # bits below the largest exponent; what lies lower is cut off each term
-    zero_exponent: int  # the exponent that zero terms count with
+    to_nearest: bool
+    zero_exponent: int  # with which zero terms count
+    group: int
+    grade: Grade
     source: str
 
 
-WGMMA_BF16_F32 = MmaArithmetic(terms=16, exponent_bits=8, fraction_bits=7, kept_bits=25, zero_exponent=-133, source="trace reference_gemm")
+_FP8 = ("e4m3", "e5m2")
+_F8F6F4 = (*_FP8, "e3m2", "e2m3", "e2m1")
+_INT8 = ("s8", "u8")
+_WGMMA, _TCGEN05 = "public studies of wgmma (MMA-Sim, Khattak and Mikaitis, FPRev)", "MMA-Sim"
 
-# A term or C that is zero counts with a fixed low exponent, which cuts off what lies far below it. Published values for wgmma and tcgen05 are
-# -133 and -139; for deciding what cannot depend on it the smallest exponent of f32 stands for all of them.
-ZERO_EXPONENT = -126
 
-# Bits below its largest term that a datapath keeps, and fraction bits of its f32 results: for deciding which results cannot depend on it.
-# Public studies of the instructions (MMA-Sim; DeepGEMM issue 176 for tcgen05); 25 is measured for wgmma bf16 alone (trace reference_gemm).
-KEPT_BITS, KEPT_FRACTION = 25, 23
-HOPPER_FP8_KEPT_BITS, HOPPER_FP8_KEPT_FRACTION = 13, 13
+def _row(kinds: str, a: tuple[str, ...], d: str, k: int, kept: int | None, fraction: int, zero: int = -133, group: int = 1, source: str = "",
+         b: tuple[str, ...] | None = None) -> MmaArithmetic:  # fmt: skip
+    wgmma = kinds == "wgmma"
+    grade = Grade.MEASURED if wgmma else Grade.INFERRED
+    source = f"trace wgmma_dots_{d}; {source or _WGMMA}" if wgmma else source or _TCGEN05
+    return MmaArithmetic(tuple(kinds.split()), a, b or a, d, k, kept, fraction, d == "f16", zero, group, grade, source)
 
-# Accumulators whose last conversion rounds to nearest even; f32 is cut toward zero. Public studies of tensor-core arithmetic.
-TO_NEAREST = ("f16",)
+
+# fmt: off
+ARITHMETIC: tuple[MmaArithmetic, ...] = (
+    #    kinds               A and B          D      K    kept  fraction
+    _row("wgmma",            ("f16",),        "f32", 16,  25,   23),
+    _row("wgmma",            ("bf16",),       "f32", 16,  25,   23),
+    _row("wgmma",            ("tf32",),       "f32", 8,   25,   23),
+    _row("wgmma",            ("f16",),        "f16", 16,  25,   10, zero=-21, source="Khattak and Mikaitis, who have it for mma.sync; MMA-Sim has -133"),
+    _row("wgmma",            _FP8,            "f32", 32,  13,   13),
+    _row("wgmma",            _FP8,            "f16", 32,  13,   10, zero=-21),
+    _row("wgmma",            _INT8,           "s32", 32,  None, 0, source="PTX ISA 9.7.15.5.2: wraps, or clamps with .satfinite"),
+    _row("wgmma",            ("b1",),         "s32", 256, None, 0, source="PTX ISA 9.7.15.5.2: .and.popc"),
+    _row("f16",              ("f16", "bf16"), "f32", 16,  25,   23),
+    _row("f16",              ("f16",),        "f16", 16,  25,   10, zero=-21, source="MMA-Sim; the exponent of zeros as of wgmma"),
+    _row("tf32",             ("tf32",),       "f32", 8,   25,   23),
+    _row("f8f6f4",           _F8F6F4,         "f32", 32,  25,   23, source="MMA-Sim; DeepGEMM issue 176 also finds 25 bits; 6-bit types by analogy"),
+    _row("f8f6f4",           _F8F6F4,         "f16", 32,  25,   10, zero=-21, source="MMA-Sim; 6-bit types by analogy; the exponent of zeros as of wgmma"),
+    _row("i8",               _INT8,           "s32", 32,  None, 0, source="PTX ISA 9.7.16.4.2: wraps, or clamps with the saturate bit"),
+    _row("mxf8f6f4",         _F8F6F4,         "f32", 32,  25,   23, source="MMA-Sim; 6-bit types by analogy"),
+    _row("mxf4 mxf4nvf4",    ("e2m1",),       "f32", 64,  35,   23, zero=-139, group=16, source="MMA-Sim; DeepGEMM issue 176 finds 34 to 37 bits"),
+)
+# fmt: on
+
+ARITHMETIC_DISPUTES: dict[str, Dispute] = {
+    "bits kept of 4-bit types": Dispute(
+        "35 below the largest term, groups of 16 summed exactly", "MMA-Sim", "DeepGEMM issue 176: 34 to 37"
+    ),
+    "zeros with f16 accumulators": Dispute(
+        "count with 2^-21", "wgmma, measured (trace wgmma_dots_f16)", "MMA-Sim: 2^-133 for tcgen05, 2^-22 for mma.sync"
+    ),
+    "sign of zero": Dispute(
+        "D is never -0",
+        "wgmma, measured (trace wgmma_dots_f32)",
+        "later MMA-Sim, a MATLAB and a SystemC model: -0 for negative sums that are too small",
+    ),
+}
+
+NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF}  # of every NaN result: positive, without the payload; measured on wgmma
+
+# For deciding which results of tcgen05 no known datapath computes otherwise: the fewest bits that one keeps beside its largest term, and the
+# largest exponent that a zero term has been said to count with.
+LEAST_KEPT_BITS, LARGEST_ZERO_EXPONENT = 25, -126
+
+
+def arithmetic_of(kind: str, a_type: str, b_type: str, d_type: str) -> MmaArithmetic | None:
+    """The row of an instruction; None if it does not exist.
+
+    >>> row = arithmetic_of("wgmma", "e4m3", "e5m2", "f32")
+    >>> row.k, row.kept_bits, row.fraction_bits, str(row.grade)
+    (32, 13, 13, 'measured')
+    """
+    for row in ARITHMETIC:
+        if kind in row.kinds and a_type in row.a_types and b_type in row.b_types and d_type == row.d_type:
+            return row
+    return None

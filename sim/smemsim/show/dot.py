@@ -1,0 +1,137 @@
+"""One dot product as a table: its terms, how they are aligned, what is cut off, the sum and its conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+from smemsim.arithmetic.explain import DotProduct, DotTerm
+from smemsim.arithmetic.values import element_value
+from smemsim.show.plain import Line
+from smemsim.spec.formats import element_format
+from smemsim.spec.mma_arithmetic import MmaArithmetic
+
+__all__ = ["dot_json", "dot_view"]
+
+
+def dot_view(found: DotProduct, places: Sequence[str] = ()) -> list[Line]:
+    """Lines of text: a row for c and every term that is not zero; `places` say where the elements of every term are."""
+    row, types = found.arithmetic, found.types
+    head = f"{types[0]} x {types[1]} to {types[2]}, {len(found.terms) - 1} terms and c"
+    lines = [Line([(f"{_instruction(found)}: ", ""), (head, "bold")])]
+    lines.append(Line([(f"arithmetic {row.grade}: {row.source}", "dim" if row.grade == "measured" else "yellow")]))
+    floats = element_format(types[2]).is_float
+    table: list[tuple[str, ...]] = [("term", "A", "B", "value", *(("exponent", "kept", "cut off") if floats else ()))]
+    styles = [""]
+    zeros = 0
+    for number, term, name in _rows(found.terms, alone=bool(places)):
+        if term.k and term.value == 0 and term.exponent is None:
+            zeros += 1
+            continue
+        cells = [name, _codes(term.a, types[0]), _codes(term.b, types[1]), _shown(term.value)]
+        if floats:
+            cells += ["" if term.exponent is None else f"2^{term.exponent}", _shown(term.kept), _shown(term.lost) if term.lost else ""]
+        table.append(tuple(cells))
+        styles.append("bold" if term is found.largest else "yellow" if term.lost else "")
+        if places and term.k:
+            table.append(("", places[number - 1], *[""] * (len(cells) - 2)))
+            styles.append("dim")
+    widths = [max(len(r[i]) for r in table if r[0] or not i) for i in range(len(table[0]))]
+    for entry, style in zip(table, styles, strict=True):
+        if entry[0]:
+            text = "  ".join(cell.ljust(w) if i < 3 else cell.rjust(w) for i, (cell, w) in enumerate(zip(entry, widths, strict=True)))
+        else:
+            text = " " * (widths[0] + 2) + entry[1]
+        lines.append(Line([("  " + text.rstrip(), style)]))
+    if zeros:
+        lines.append(Line([(f"  {zeros} terms are zero", "dim")]))
+    return lines + [Line([(step, "")]) for step in found.steps()]
+
+
+def _rows(terms: Sequence[DotTerm], *, alone: bool) -> Iterator[tuple[int, DotTerm, str]]:
+    """Number, term and name; equal products that follow one another are one row, unless each stands `alone`."""
+    first = 0
+    while first < len(terms):
+        term, end = terms[first], first + 1
+        same = not alone and len(term.k) == 1 and term.value != 0
+        while same and end < len(terms) and (terms[end].a, terms[end].b) == (term.a, term.b):
+            end += 1
+        yield first, term, term.name if end == first + 1 else f"{term.name}..{terms[end - 1].k[0]}, each"
+        first = end
+
+
+def _instruction(found: DotProduct) -> str:
+    return "wgmma" if found.kind == "wgmma" else f"tcgen05.mma kind::{found.kind}"
+
+
+def _codes(codes: tuple[int, ...], dtype: str) -> str:
+    """Raw bits of an element and what they are worth; of a group how many there are."""
+    if not codes:
+        return ""
+    if len(codes) > 1:
+        return f"{len(codes)} elements"
+    digits = -(-element_format(dtype).bits // 4)
+    return f"{codes[0]:#0{digits + 2}x} {_shown(element_value(codes[0], dtype))}"
+
+
+def _shown(x: Fraction | float) -> str:
+    """A number in full where that is short, in powers of two where it is one, else rounded."""
+    if isinstance(x, Fraction) and x.denominator == 1 and abs(x) < 10**15:
+        return str(x.numerator)
+    text = f"{float(x):.9g}"
+    if isinstance(x, Fraction) and Fraction(text) != x and _power(abs(x)) is not None:
+        return f"{'-' if x < 0 else ''}2^{_power(abs(x))}"
+    return text
+
+
+def _power(x: Fraction) -> int | None:
+    """The exponent of a power of two."""
+    if x.numerator == 1 and x.denominator & (x.denominator - 1) == 0:
+        return 1 - x.denominator.bit_length()
+    return x.numerator.bit_length() - 1 if x.denominator == 1 and x.numerator & (x.numerator - 1) == 0 else None
+
+
+def dot_json(found: DotProduct) -> dict[str, Any]:
+    """The same as data: numbers as decimal text that is exact for fractions, as hex for bits."""
+
+    def term(t: DotTerm) -> dict[str, Any]:
+        return {
+            "term": t.name,
+            "k": list(t.k),
+            "a": [f"{x:#x}" for x in t.a],
+            "b": [f"{x:#x}" for x in t.b],
+            "value": str(t.value),
+            "exponent": t.exponent,
+            "kept": str(t.kept),
+            "lost": str(t.lost),
+        }
+
+    row = found.arithmetic
+    return {
+        "instruction": _instruction(found),
+        "types": list(found.types),
+        "arithmetic": _constants(row),
+        "terms": [term(t) for t in found.terms],
+        "alignment_exponent": found.exponent,
+        "aligned_to": found.largest.name if found.largest else None,
+        "lowest_exponent": found.lowest,
+        "sum": str(found.total),
+        "exact_sum": str(found.exact),
+        "d": f"{found.d:#x}",
+        "value": str(found.value),
+        "exact_sum_to_nearest": f"{found.nearest:#x}",
+        "steps": found.steps(),
+    }
+
+
+def _constants(row: MmaArithmetic) -> dict[str, Any]:
+    return {
+        "grade": str(row.grade),
+        "source": row.source,
+        "terms": row.k // row.group,
+        "kept_bits": row.kept_bits,
+        "fraction_bits": row.fraction_bits,
+        "to_nearest": row.to_nearest,
+        "zero_exponent": row.zero_exponent,
+    }
