@@ -116,7 +116,8 @@ def test_an_edited_map_that_traps_says_so(change, fields, code, where, says):
 def test_every_code_of_maps_is_given_by_one():
     wide = made(WIDE | {"element_strides": (1, 1, 1, 2)}).problems("sm_100a")
     given_ = {code for _, _, code, *_ in ODD} | {f.code for f in [*TensorMap.from_bytes(bytes(128)).problems(), *wide]}
-    assert given_ == {code for code in CODES if "T208" <= code < "T300"}
+    of_kernels = {"T209", "T210", "T211"}  # which `check` gives
+    assert given_ == {code for code in CODES if "T208" <= code < "T300"} - of_kernels
     assert {code for code in CODES if code < "T206" and code[0] == "T"} == {"T201", "T202", "T203", "T204", "T205"}
 
 

@@ -13,6 +13,8 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
+import textwrap
 
 from smemsim.spec.disputes import DISPUTES
 from smemsim.spec.errata import ERRATA
@@ -62,6 +64,18 @@ def run_python(text: str) -> None:
                 continue  # prose
             if value != wanted_value:
                 sys.exit(f"README.md: {source} is {value!r}, the comment says {said}")
+
+
+def checked(text: str) -> str:
+    """What `smemsim check` says of the README's scenario."""
+    [toml] = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "kernel.toml"
+        file.write_text(toml)
+        said = smemsim(f"check {file}")
+    return "\n".join(
+        f"    {line}".rstrip() for line in ["$ smemsim check kernel.toml", *textwrap.fill(said, 150, replace_whitespace=False).splitlines()]
+    )
 
 
 def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -115,6 +129,7 @@ def wanted() -> dict[pathlib.Path, str]:
         ("decode", "\n" + console(DECODE) + "\n"),
         ("decode_instr", "\n" + console("decode 0x08A01400 --kind f16 --cta-group 1") + "\n"),
         ("map_element", "\n" + console("map 0x08200490 --kind f16 --cta-group 2 --element 70,100") + "\n"),
+        ("check", "\n" + checked(text) + "\n"),
         ("dot", "\n" + console(DOT) + "\n"),
         ("replay", "\n" + console("replay golden/") + "\n"),
         ("findings", "\n" + findings() + "\n"),

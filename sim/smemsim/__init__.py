@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from smemsim.arithmetic.explain import DotProduct, DotTerm
     from smemsim.arithmetic.mma import dot_product, mma
     from smemsim.arithmetic.values import element_value, from_float64, to_float64
+    from smemsim.check.report import CheckFinding, Report
+    from smemsim.check.scenario import check
     from smemsim.descriptors.instr import InstrDescriptor
     from smemsim.descriptors.instr_problems import INSTR_RULES
     from smemsim.descriptors.operand import operand_addresses
@@ -76,6 +78,9 @@ _HOMES = {
     "element_value": "arithmetic.values",
     "from_float64": "arithmetic.values",
     "to_float64": "arithmetic.values",
+    "check": "check.scenario",
+    "CheckFinding": "check.report",
+    "Report": "check.report",
     "INSTR_RULES": "descriptors.instr_problems",
     "InstrDescriptor": "descriptors.instr",
     "operand_addresses": "descriptors.operand",
@@ -133,6 +138,7 @@ __all__ = [
     "ATmemLayout",
     "AccumulatorLayout",
     "BulkTransfer",
+    "CheckFinding",
     "Cluster",
     "ClusterAddress",
     "Delivery",
@@ -149,6 +155,7 @@ __all__ = [
     "MetadataLayout",
     "MmaResult",
     "Operand",
+    "Report",
     "ScaleLayout",
     "Severity",
     "SharedMemory",
@@ -168,6 +175,7 @@ __all__ = [
     "bulk_copy",
     "bulk_prefetch",
     "bulk_reduce",
+    "check",
     "dot_product",
     "element_value",
     "explain_difference",

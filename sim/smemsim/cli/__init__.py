@@ -1,4 +1,4 @@
-"""The command line: `smemsim decode`, `map`, `dot`, `replay`.
+"""The command line: `smemsim check`, `decode`, `map`, `dot`, `replay`.
 
 Exit codes: 0 fine or identical, 1 a finding or a difference, 2 bad input, 3 not modelled.
 """
@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from smemsim import __version__
+from smemsim.cli.check import check
 from smemsim.cli.decode import decode
 from smemsim.cli.dot import dot
 from smemsim.cli.map import map_command
@@ -45,9 +46,10 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="smemsim", message="%(prog)s %(version)s")
 def main() -> None:
-    """Which byte does the tensor core read? Explain descriptors and tensor maps, show operands and TMA transfers, explain dot products, replay hardware traces.
+    """Which byte does the tensor core read? Check kernels, explain descriptors and tensor maps, show operands and TMA transfers, explain dot products, replay hardware traces.
 
     \b
+    smemsim check kernel.toml                           does my kernel read what I meant? which field is wrong?
     smemsim decode 0x4000404000010040 --arch sm_100a
     smemsim decode encode_calls.cu --arch sm_90a        the cuTensorMapEncode calls of a source file
     xxd tensor_map.bin | smemsim decode -               the 128 bytes of a tensor map
@@ -60,6 +62,7 @@ def main() -> None:
     """
 
 
+main.add_command(check)
 main.add_command(decode)
 main.add_command(map_command)
 main.add_command(dot)

@@ -1,0 +1,157 @@
+"""The instruction itself: does it have this shape, can it read these types, does its descriptor say what the scenario says?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from smemsim.check.report import CheckFinding
+from smemsim.check.simulate import Machine, finding
+from smemsim.descriptors.instr import InstrDescriptor
+from smemsim.descriptors.smem import SmemDescriptor
+from smemsim.spec.architectures import architecture
+from smemsim.spec.findings import Severity
+from smemsim.spec.formats import element_format
+from smemsim.spec.swizzles import Swizzle
+from smemsim.spec.tcgen05 import KINDS, kind_of, shapes_of
+from smemsim.spec.wgmma import WGMMA_M, WGMMA_TYPES
+
+__all__ = ["instruction_findings", "kind_of_step"]
+
+
+def kind_of_step(step: dict[str, Any], arch: str) -> str | None:
+    """ "wgmma" or a kind of tcgen05, None for one that the architecture has not and for copies."""
+    text = step.get("kind") or step.get("instruction", "")
+    named = re.search(r"kind::(\w+)", text)
+    kind = named[1] if named else "wgmma" if text.startswith("wgmma") else text
+    here = architecture(arch).instruction
+    return kind if (kind == "wgmma" and here == "wgmma") or (kind in KINDS and here == "tcgen05") else None
+
+
+def instruction_findings(machine: Machine, number: int, step: dict[str, Any], cta_group: int | None) -> Iterator[CheckFinding]:
+    """Findings about a step's instruction."""
+    where, title = f"step[{number}]", f"step {number + 1} (mma)"
+    kind = kind_of_step(step, machine.arch)
+    if kind is None:
+        return
+    operands = {side: step[side] for side in "ab" if side in step}
+    if kind == "wgmma":
+        yield from _wgmma(where, title, step, operands)
+        return
+    idesc = step.get("idesc")
+    if idesc is not None:
+        yield from _idesc(machine, where, title, step, operands, kind, cta_group)
+    elif "kind" in step:
+        yield from _shape(where, title, step, kind, cta_group)
+    for side, operand in operands.items():
+        yield from _tcgen05_type(machine, f"{where}.{side}", f"{title} {side}", operand)
+
+
+def _wgmma(where: str, title: str, step: dict[str, Any], operands: dict[str, Any]) -> Iterator[CheckFinding]:
+    types = {side: element_format(o["dtype"]).name for side, o in operands.items()}
+    rows = [r for r in WGMMA_TYPES if types.get("a", r.a[0]) in r.a and types.get("b", r.b[0]) in r.b]
+    if operands and not rows:
+        pair = " and ".join(f"{side.upper()} {dtype}" for side, dtype in types.items())
+        yield finding("I602", where, title, f"{pair}: no wgmma multiplies these", "f16, bf16, tf32, e4m3/e5m2, s8/u8 or b1")
+        return
+    for side, operand in operands.items():
+        if operand["major"] == "MN" and not any(r.transposes for r in rows):
+            yield finding("I602", f"{where}.{side}.major", f"{title} {side}",
+                          f"{types[side]} MN-major: wgmma transposes 16-bit types only", "store the operand K-major")  # fmt: skip
+    if "kind" not in step or not rows:
+        return
+    row = rows[0]
+    if step["m"] % WGMMA_M:
+        yield finding("I601", f"{where}.m", title, f"M = {step['m']}: wgmma has {WGMMA_M}, or several of them", f"m = {WGMMA_M}")
+    if step["n"] not in row.n:
+        near = min(row.n, key=lambda n: abs(n - step["n"]))
+        yield finding(
+            "I601",
+            f"{where}.n",
+            title,
+            f"N = {step['n']}: wgmma with {row.a[0]} has {row.n[0]}, {row.n[1]}, ... {row.n[-1]}",
+            f"n = {near}",
+        )
+    if operands and step["k"] not in (row.k, 2 * row.k):
+        yield finding(
+            "I601", f"{where}.k", title, f"K = {step['k']}: wgmma with {row.a[0]} has {row.k}, {2 * row.k} with .sp", f"k = {row.k}"
+        )
+
+
+def _shape(where: str, title: str, step: dict[str, Any], kind: str, cta_group: int | None) -> Iterator[CheckFinding]:
+    shapes = shapes_of(kind_of(kind), cta_group=cta_group, ws=None, sparse=False, wide_k=False)
+    m, n, k = step["m"], step["n"], step["k"]
+    ms, ns = sorted({x for s in shapes for x in s.m}), sorted({x for s in shapes for x in s.n})
+    for name, value, legal in (("m", m, ms), ("n", n, ns)):
+        if value not in legal:
+            near = min(legal, key=lambda x: abs(x - value))
+            listed = ", ".join(map(str, legal)) if len(legal) < 5 else f"{legal[0]} to {legal[-1]}"
+            yield finding("I601", f"{where}.{name}", title, f"{name.upper()} = {value}: kind {kind} has {listed}", f"{name} = {near}")
+            return
+    if not any(m in s.m and n in s.n for s in shapes):
+        yield finding("I601", f"{where}.n", title, f"M = {m} with N = {n}: kind {kind} has no such shape", "")
+    dense = KINDS[kind].k
+    if k not in (dense, 2 * dense, 96 if KINDS[kind].has_wide_k else dense):
+        yield finding("I601", f"{where}.k", title, f"K = {k}: kind {kind} has {dense}, {2 * dense} with .sp", f"k = {dense}")
+
+
+def _tcgen05_type(machine: Machine, where: str, title: str, operand: dict[str, Any]) -> Iterator[CheckFinding]:
+    """MN-major 32-bit types need 32-byte atoms."""
+    fmt, word = element_format(operand["dtype"]), _word(operand)
+    if word is None:
+        return
+    swizzle = SmemDescriptor.decode(word, arch=machine.arch).swizzle
+    if operand["major"] == "MN" and fmt.bits == 32 and swizzle not in (Swizzle.B128_ATOM_32B, Swizzle.INVALID):
+        yield finding("I602", f"{where}.major", title, f"{fmt.name} MN-major with swizzle {swizzle}: 32-bit types are MN-major with 128B_ATOM_32B only",
+                      "write layout code 1 and lay the tile out in 32-byte atoms, or store it K-major")  # fmt: skip
+
+
+def _word(operand: dict[str, Any]) -> int | None:
+    words = operand.get("words")
+    if words:
+        first = words[0]
+        return int(first[0] if isinstance(first, list) else first)
+    return operand.get("word")
+
+
+def _idesc(
+    machine: Machine, where: str, title: str, step: dict[str, Any], operands: dict[str, Any], kind: str, cta_group: int | None
+) -> Iterator[CheckFinding]:
+    """The instruction descriptor against the step, then its own rules."""
+    word = step["idesc"]
+    if not 0 <= word < 1 << 32:
+        yield finding("I603", f"{where}.idesc", title, f"idesc = {word:#x}: needs 32 bits")
+        return
+    d = InstrDescriptor.decode(word, kind=kind)
+    differ = []
+    for name in ("m", "n"):
+        if getattr(d, name) != step[name]:
+            differ.append((name, getattr(d, name), step[name]))
+    for side, operand in operands.items():
+        if getattr(d, f"{side}_type") != element_format(operand["dtype"]).name:
+            differ.append((f"{side}_type", getattr(d, f"{side}_type"), element_format(operand["dtype"]).name))
+        if getattr(d, f"{side}_major") != operand["major"]:
+            differ.append((f"{side}_major", getattr(d, f"{side}_major"), operand["major"]))
+    if differ:
+        listed = ", ".join(f"{name} {has} (the step has {wanted})" for name, has, wanted in differ)
+        repair = ""
+        try:
+            fields = {name: getattr(d, name) for name in ("m", "n", "a_type", "b_type", "d_type", "a_major", "b_major")}
+            fields |= {name: wanted for name, _, wanted in differ}
+            repair = f"idesc = {InstrDescriptor(kind=kind, **fields).word:#010x}"
+        except ValueError:
+            repair = "build it with smemsim.InstrDescriptor"
+        yield finding("I603", f"{where}.idesc", title, f"{word:#010x} of kind {kind} says {listed}", repair,
+                      numbers={name: [has, wanted] for name, has, wanted in differ}, grade="documented")  # fmt: skip
+        return
+    context: dict[str, Any] = {"arch": machine.arch, "cta_group": cta_group}
+    for side, operand in operands.items():
+        first = _word(operand)
+        if first is not None:
+            swizzle = SmemDescriptor.decode(first, arch=machine.arch).swizzle
+            if swizzle is not Swizzle.INVALID:
+                context[f"swizzle_{side}"] = str(swizzle)
+    for one in d.problems(**context):
+        if one.severity is not Severity.NOTE:
+            yield finding(one.code, f"{where}.idesc", title, one.message, one.repair, severity=one.severity)

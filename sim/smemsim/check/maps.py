@@ -1,0 +1,50 @@
+"""Does a tensor map describe the tensor it is meant to describe?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from smemsim.check.report import CheckFinding
+from smemsim.check.simulate import Machine, finding
+from smemsim.check.tensors import Tensor
+from smemsim.descriptors.tensor_map import TensorMap
+
+__all__ = ["map_findings"]
+
+
+def map_findings(machine: Machine, name: str, tm: TensorMap, tensor: Tensor) -> Iterator[CheckFinding]:
+    """Element width, contiguous axis, extents and strides; the first thing that differs."""
+    where, title = f"map.{name}", f"map {name}"
+    bits = tm.type_row.bits
+    if bits != tensor.fmt.bits and not (tensor.fmt.bits < 8 and bits % 8 == 0):
+        yield finding("T211", f"{where}.data_type", title, f"elements of {bits} bits; {tensor.name} has {tensor.fmt.name}, {tensor.fmt.bits} bits",
+                      f"a data type of {tensor.fmt.bits} bits", numbers={"map": bits, "tensor": tensor.fmt.bits})  # fmt: skip
+        return
+    dims = list(zip(tm.global_dim, (bits // 8, *tm.global_strides), strict=False))
+    axes = {axis: (tensor.extent[axis], tensor.bit_stride(axis) // 8) for axis in tensor.extent}
+    contiguous = tensor.contiguous
+    exchanged = sorted(n for n, _ in dims) == sorted(n for n, _ in axes.values())
+    if contiguous and exchanged and len(dims) == len(axes) and dims[0][0] != axes[contiguous][0]:
+        other = next(axis for axis, (n, _) in axes.items() if n == dims[0][0])
+        yield finding("T206", f"{where}.global_dim", title,
+                      f"dimension 0 has {dims[0][0]} elements, as {other} has; {tensor.name} is contiguous along {contiguous} ({axes[contiguous][0]})",
+                      f"dimension 0 is {contiguous}", numbers={"dimension": dims[0][0], "contiguous": axes[contiguous][0]})  # fmt: skip
+        return
+    if not tensor.address <= tm.global_address < tensor.end:
+        yield finding("T207", f"{where}.global_address", title, f"begins at {tm.global_address:#x}; {tensor.name} has {tensor.address:#x} to {tensor.end - 1:#x}",
+                      f"global_address = {tensor.address:#x}")  # fmt: skip
+        return
+    for number, (count, stride) in enumerate(dims[1:], 1):
+        if (
+            count > 1
+            and stride
+            and not any(step and stride % step == 0 and (stride // step == 1 or step * n >= stride) for n, step in axes.values())
+        ):
+            yield finding("T207", f"{where}.global_strides", title,
+                          f"dimension {number} steps {stride} bytes; {tensor.name} has {', '.join(f'{axis} {step}' for axis, (_, step) in axes.items())}",
+                          "the tensor's byte strides", numbers={"stride": stride})  # fmt: skip
+            return
+    end = tm.global_address + sum((n - 1) * stride for n, stride in dims) + -(-bits // 8)
+    if bits >= 8 and end > tensor.end:
+        yield finding("T207", f"{where}.global_dim", title, f"reaches {end - tensor.end} bytes past the end of {tensor.name}: extents {tuple(tm.global_dim)}",
+                      f"extents of {', '.join(f'{axis} {n}' for axis, (n, _) in axes.items())}", numbers={"past": end - tensor.end})  # fmt: skip

@@ -1,0 +1,87 @@
+"""What an instruction reads through its descriptors, and what it was meant to read."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from smemsim.check.buffers import Buffer
+from smemsim.check.tensors import Tensor
+from smemsim.descriptors.operand import operand_addresses
+from smemsim.descriptors.smem import SmemDescriptor
+from smemsim.errors import InputError
+from smemsim.spec.formats import element_format
+
+__all__ = ["Read", "made_words", "meant_of", "packing_of"]
+
+UNIT, FIELD = 16, 0x4000  # bytes that a field of the descriptor counts, and its 14 bits
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Read:
+    """One operand of one step: `words` (blocks, K steps), and of every element (blocks, steps, rows, k) the global byte that was meant."""
+
+    where: str
+    title: str
+    arch: str
+    dtype: str
+    major: str
+    packing: str
+    words: np.ndarray
+    rows: int
+    k: int
+    meant: np.ndarray
+    tensor: Tensor
+    raw: dict[str, Any]
+    starts: np.ndarray | None = None  # (blocks, steps): byte addresses before they were put into the field, where the scenario has them
+
+    def addresses(self, words: np.ndarray | None = None, major: str | None = None) -> np.ndarray:
+        """Shared address of every element."""
+        given = self.words if words is None else words
+        found = operand_addresses(
+            given, arch=self.arch, dtype=self.dtype, major=major or self.major, rows=self.rows, k=self.k, packing=self.packing
+        )
+        return found.astype(np.int64)
+
+    @property
+    def descriptor(self) -> SmemDescriptor:
+        """The first one."""
+        return SmemDescriptor.decode(int(self.words[0, 0]), arch=self.arch)
+
+
+def packing_of(kind: str, dtype: str) -> str:
+    """How 4- and 6-bit elements lie: with gaps in the kinds that take 8-bit types too."""
+    return "padded" if kind in ("f8f6f4", "mxf8f6f4") and element_format(dtype).bits < 8 else "packed"
+
+
+def made_words(operand: dict[str, Any], buffers: dict[str, Buffer], where: str) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """(raw words, start addresses where these are known), both (blocks, steps); None where the scenario asks for words."""
+    if "words" in operand:
+        rows = operand["words"]
+        nested = rows if isinstance(rows[0], list) else [rows]
+        if any(len(row) != len(nested[0]) for row in nested):
+            raise InputError(f"{where}.words: needs as many words in every block")
+        return np.array(nested, np.uint64), None
+    if "word" not in operand:
+        return None
+    word = operand["word"]
+    start = operand.get("start", 0)
+    base = (buffers[start].at(operand.get("stage", 0)) if isinstance(start, str) else start) + operand.get("start_offset", 0)
+    k_add, mn_add = (x if isinstance(x, list) else [x] for x in (operand.get("k_add", [0]), operand.get("mn_add", [0])))
+    starts = base + np.array(mn_add, np.int64)[:, None] + np.array(k_add, np.int64)[None, :]
+    own = (word & FIELD - 1) * UNIT
+    field = (starts + own) // UNIT % FIELD
+    words = np.uint64(word & ~(FIELD - 1)) | field.astype(np.uint64)
+    return words, starts + own
+
+
+def meant_of(operand: dict[str, Any], tensor: Tensor, shape: tuple[int, int], rows: int, k: int) -> np.ndarray:
+    """(blocks, steps, rows, k): the global byte of each element that was meant."""
+    meant = operand["meant"]
+    at, k_step, mn_step = meant.get("at", [0, 0]), meant.get("k_step", k), meant.get("mn_step", rows)
+    row = at[0] + (np.arange(shape[0]) * mn_step)[:, None, None, None] + np.arange(rows)[None, None, :, None]
+    column = at[1] + (np.arange(shape[1]) * k_step)[None, :, None, None] + np.arange(k)[None, None, None, :]
+    axes = (meant["axes"][0], meant["axes"][1])
+    return tensor.byte_addresses(axes, *np.broadcast_arrays(row, column))

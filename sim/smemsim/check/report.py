@@ -1,0 +1,99 @@
+"""What a check says: findings with their numbers, the most upstream one first."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from smemsim.spec.architectures import architecture
+from smemsim.spec.findings import Finding, Severity
+
+__all__ = ["CheckFinding", "Report"]
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckFinding(Finding):
+    """A finding about a scenario: `where` is a path into it, `title` the same for people; `wrong` of `of` elements are wrong, `first` is the first
+    of these; `fix` (path, old, new) is what was tried and makes the reads right; `grade` is what the rule rests on."""
+
+    title: str = ""
+    numbers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    first: Mapping[str, Any] | None = None
+    wrong: int = 0
+    of: int = 0
+    fix: tuple[str, Any, Any] | None = None
+    grade: str = ""
+
+    def __str__(self) -> str:
+        repair = f"; repair: {self.repair}" if self.repair else ""
+        because = f" [because of {self.because}]" if self.because else ""
+        return f"{self.code}  {self.title or self.where}: {self.message}{repair}{because}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        path, old, new = self.fix or (None, None, None)
+        return {
+            "code": self.code,
+            "severity": str(self.severity),
+            "where": self.where,
+            "message": self.message,
+            "numbers": dict(self.numbers),
+            "first": None if self.first is None else dict(self.first),
+            "wrong": self.wrong,
+            "of": self.of,
+            "repair": {"text": self.repair, "path": path, "old": old, "new": new},
+            "because": self.because,
+            "grade": self.grade,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """The findings of a scenario, most upstream first; `expected` are the codes that it says it should give, None if it says nothing;
+    `unchecked` the parts of the scenario that nothing here looks at."""
+
+    findings: tuple[CheckFinding, ...]
+    expected: tuple[str, ...] | None = None
+    title: str = ""
+    unchecked: tuple[str, ...] = ()
+    arch: str = ""
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The different codes, in order, without notes and without mere consequences."""
+        return tuple(dict.fromkeys(f.code for f in self.findings if f.severity is not Severity.NOTE and not f.because))
+
+    @property
+    def as_expected(self) -> bool:
+        """Did exactly the expected codes come? True where nothing is expected."""
+        return self.expected is None or set(self.codes) == set(self.expected)
+
+    @property
+    def ok(self) -> bool:
+        """No finding of severity trap or wrong; with expectations: exactly the expected codes came."""
+        if self.expected is not None:
+            return self.as_expected
+        return not any(f.severity in (Severity.TRAP, Severity.WRONG) for f in self.findings)
+
+    def text(self) -> str:
+        """A line for each finding, and a last one that counts."""
+        lines = [str(f) for f in self.findings]
+        count = len(self.findings) or "no"
+        told = (
+            "" if self.expected is None else " as expected" if self.as_expected else f", expected were {', '.join(self.expected) or 'none'}"
+        )
+        if self.arch and architecture(self.arch).instruction != "wgmma":
+            lines.append(f"rules for {self.arch} are documented, compiled or inferred: nothing is measured on Blackwell")
+        lines += [f"not looked at: {', '.join(self.unchecked)}"] if self.unchecked else []
+        return "\n".join([*lines, f"{count} findings{told}"])
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "ok": self.ok,
+            "arch": self.arch,
+            "expected": self.expected,
+            "findings": [f.as_dict() for f in self.findings],
+            "unchecked": list(self.unchecked),
+        }

@@ -1,0 +1,257 @@
+"""`check`: run a scenario, compare what every instruction reads with what it was meant to read, and say which field is wrong."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from smemsim.check.buffers import buffers_of
+from smemsim.check.causes import judge
+from smemsim.check.instructions import instruction_findings, kind_of_step
+from smemsim.check.maps import map_findings
+from smemsim.check.reads import Read, made_words, meant_of, packing_of
+from smemsim.check.report import CheckFinding, Report
+from smemsim.check.simulate import Machine, finding
+from smemsim.check.solve import locate, solutions
+from smemsim.check.tensors import tensors_of
+from smemsim.check.threads import threads_step
+from smemsim.errors import InputError, SmemsimError
+from smemsim.scenario.reader import located, read_scenario
+from smemsim.spec.architectures import architecture
+
+__all__ = ["check"]
+
+MOST, MOST_ELEMENTS = 1024, 1 << 22  # rows or k of an instruction, elements that all the words of an operand read
+
+
+def check(scenario: Any) -> Report:
+    """Run a scenario and say what is wrong with it.
+
+    `scenario` is the path of a TOML or JSON file, or the same structure as a dict. The findings are `Report.findings`, the most upstream one first;
+    each has a code, a severity, where it is, what is wrong, what to write instead, and, of operands, how many elements are wrong and which is the
+    first.
+
+    Raises InputError for what is no scenario, with the line and the key, and Unmodelled for what nobody knows.
+
+    >>> tensor = {"dtype": "bf16", "extent": {"m": 64, "k": 64}, "stride": {"m": 128, "k": 2}}
+    >>> tm = {"of": "A", "data_type": "BFLOAT16", "global_dim": [64, 64], "global_strides": [128], "box_dim": [64, 64], "swizzle": "128B"}
+    >>> a = {"dtype": "bf16", "major": "K", "word": 0x4000000800010000, "start": "sA", "k_add": [0, 32, 64, 96],
+    ...      "meant": {"tensor": "A", "axes": ["m", "k"]}}
+    >>> report = check({"arch": "sm_90a", "tensor": {"A": tensor}, "buffer": {"sA": {"address": 1024}}, "map": {"tm": tm}, "step": [
+    ...     {"op": "tma_load", "map": "tm", "to": "sA", "at": [0, 0]}, {"op": "mma", "kind": "wgmma", "m": 64, "n": 64, "k": 16, "a": a}]})
+    >>> report.findings[0].code, report.findings[0].repair
+    ('D308', 'stride_byte_offset 128 must be 1024: 0x4000004000010000')
+    """
+    raw = read_scenario(scenario)
+    try:
+        machine = _run(raw)
+    except InputError as e:
+        raise located(scenario, e) from None
+    expected = raw.get("expect")
+    order = {"b": 0, "m": 1, "s": 2}  # buffers, maps, steps
+
+    def upstream(one: CheckFinding) -> tuple[Any, ...]:
+        return (order.get(one.where[:1], 3), _step(one), bool(one.because))
+
+    codes = None if expected is None else tuple(expected["findings"])
+    unchecked = tuple(f"step[{i}].{side}" for i, step in enumerate(raw.get("step", [])) for side in ("scale_a", "scale_b") if side in step)
+    return Report(tuple(sorted(machine.findings, key=upstream)), codes, raw.get("title", ""), unchecked, machine.arch)
+
+
+def _step(one: CheckFinding) -> int:
+    digits = one.where.partition("[")[2].partition("]")[0]
+    return int(digits) if digits.isdigit() else -1
+
+
+def _machine(raw: dict[str, Any]) -> Machine:
+    machine = architecture(raw["arch"])
+    return Machine(machine.name, machine.shared_end, tensors_of(raw), buffers_of(raw), raw.get("map") or {})
+
+
+def _run(raw: dict[str, Any]) -> Machine:
+    machine = _machine(raw)
+    _layouts(machine)
+    machine.encode_maps()
+    for name, tm in machine.maps.items():
+        tensor = machine.tensors.get(machine.raw_maps[name].get("of", ""))
+        if tm is not None and tensor is not None and "pixel_box_lower_corner" not in machine.raw_maps[name]:
+            for one in map_findings(machine, name, tm, tensor):
+                machine.mismatched[name] = machine.say(one)
+    for number, step in enumerate(raw.get("step", [])):
+        try:
+            _one(machine, raw, number, step)
+        except InputError as e:
+            text = str(e)
+            raise InputError(text if text.startswith("step[") else f"step[{number}]: {text}") from None
+    return machine
+
+
+def _layouts(machine: Machine) -> None:
+    """A layout must give every element a byte of its own."""
+    for name, buffer in machine.buffers.items():
+        alias = buffer.layout and buffer.layout.first_alias()
+        if alias:
+            (mn, k), (mn2, k2) = alias
+            machine.say(finding("L401", f"buffer.{name}.layout", f"buffer {name}",
+                                f"the layout is not one-to-one: (mn {mn}, k {k}) and (mn {mn2}, k {k2}) are the same byte"))  # fmt: skip
+
+
+def _one(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any]) -> None:
+    op = step["op"]
+    if op in ("tma_load", "tma_store", "tma_reduce"):
+        machine.tensor_step(number, step)
+    elif op == "bulk":
+        machine.bulk_step(number, step)
+    elif op == "threads":
+        threads_step(machine, number, step, hardware=_hardware(raw), rerun=lambda target, mode: _rerun(raw, number, target, mode))
+    else:
+        group = step.get("cta_group", raw.get("cta_group"))
+        if op == "mma":
+            for one in instruction_findings(machine, number, step, group):
+                machine.say(one)
+        found = [read for side in "ab" if side in step and (read := _read(machine, raw, number, step, side)) is not None]
+        for read in found:
+            for one in judge(machine, read, lambda target, mode: _rerun(raw, number, target, mode), _blamed(machine, raw, read)):
+                machine.say(one)
+        _cancel(machine, number, found)
+
+
+def _hardware(raw: dict[str, Any]) -> set[str]:
+    """Buffers that TMA or the tensor core touch."""
+    names = {step.get("to", step.get("from")) for step in raw.get("step", []) if step["op"].startswith("tma_")}
+    return names | {
+        step[side].get("start")
+        for step in raw.get("step", [])
+        for side in "ab"
+        if side in step and isinstance(step[side].get("start"), str)
+    }
+
+
+def _read(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any], side: str) -> Read | None:
+    """What an operand reads; None where it says nothing of what was meant, or where its words are to be found."""
+    operand = step[side]
+    where, title = f"step[{number}].{side}", f"step {number + 1} ({step['op']}) {side}"
+    meant = operand.get("meant")
+    if meant is None:
+        return None
+    rows = operand.get("rows", step.get("m" if side == "a" else "n", 0))
+    k = step.get("k", 8)
+    for name, value in (("rows", rows), ("k", k)):
+        if not 1 <= value <= MOST:
+            raise InputError(f"{where}: {name} = {value}: an instruction reads 1 to {MOST}")
+    made = made_words(operand, machine.buffers, where)
+    shape = (1, 1) if made is None else (made[0].shape[0], made[0].shape[1])
+    if shape[0] * shape[1] * rows * k > MOST_ELEMENTS:
+        raise InputError(f"{where}: {shape[0] * shape[1]} words of {rows} x {k} elements; a tile has at most {MOST_ELEMENTS:,}")
+    tensor = machine.tensors[meant["tensor"]]
+    packing = packing_of(kind_of_step(step, machine.arch) or "", operand["dtype"])
+    words, starts = made if made is not None else (np.zeros((1, 1), np.uint64), None)
+    read = Read(where, title, machine.arch, operand["dtype"], operand["major"], packing, words, rows, k,
+                meant_of(operand, tensor, shape, rows, k), tensor, operand, starts)  # fmt: skip
+    if made is None:
+        _find(machine, read)
+        return None
+    return read
+
+
+def _find(machine: Machine, read: Read) -> None:
+    """The scenario asks for a descriptor."""
+    places = locate(machine.source, read.meant)
+    if (places < 0).any():
+        missing = int((places < 0).sum())
+        machine.say(
+            finding("R507", read.where, read.title, f"{missing} of {places.size} elements lie nowhere in shared memory: no step wrote them")
+        )
+        return
+    found = list(solutions(read, places))
+    if not found:
+        other = "MN" if read.major == "K" else "K"
+        near = next(iter(solutions(read, places, other)), None)
+        hint = (
+            f"{other}-major, {int(near.words[0, 0]):#018x} reads it"
+            if near
+            else "lay the tile out in one of the canonical layouts (8 rows of 16 to 128 bytes)"
+        )
+        machine.say(finding("L402", read.where, read.title, f"no descriptor reads this layout as a {read.major}-major operand of {read.rows} x {read.k} {read.dtype}", hint))  # fmt: skip
+
+
+def _blamed(machine: Machine, raw: dict[str, Any], read: Read) -> CheckFinding | None:
+    """An earlier finding that explains a wrong operand: its buffer was not filled, or lies in another phase."""
+    start = read.raw.get("start")
+    names = [start] if isinstance(start, str) else _buffers_at(machine, read)
+    for name in names:
+        if name in machine.failed:
+            return machine.failed[name]
+        for one in machine.findings:
+            if one.code in ("A105", "L401") and (one.fix or ("", 0, 0))[0].startswith(f"buffer.{name}."):
+                return one
+    for step in raw["step"]:
+        if step["op"].startswith("tma_") and step.get("to") in names and step["map"] in machine.mismatched:
+            return machine.mismatched[step["map"]]
+    if machine.failed and (locate(machine.source, read.meant) < 0).any():
+        return next(iter(machine.failed.values()))
+    for one in machine.findings:
+        if one.code == "I602" and one.where.startswith(read.where):
+            return one
+    return None
+
+
+def _buffers_at(machine: Machine, read: Read) -> list[str]:
+    at = read.descriptor.start_address
+    return [b.name for b in machine.buffers.values() if b.address <= at < b.address + (b.bytes or 1)]
+
+
+def _rerun(raw: dict[str, Any], until: int, target: str, swizzle: str) -> Machine | None:
+    """The steps before one again, with another swizzle of a map or of a layout; None if that is no change, or is refused."""
+    kind, name, *_ = target.split(".")
+    changed = copy.deepcopy(raw)
+    table = changed[kind][name] if kind == "map" else changed[kind][name]["layout"]
+    if "raw" in table or table.get("swizzle", "none") == swizzle:
+        return None
+    table["swizzle"] = swizzle
+    machine = _machine(changed)
+    machine.encode_maps()
+    if machine.findings:
+        return None
+    try:
+        for number, step in enumerate(changed["step"][:until]):
+            if step["op"].startswith("tma_"):
+                machine.tensor_step(number, step)
+            elif step["op"] == "bulk":
+                machine.bulk_step(number, step)
+            elif step["op"] == "threads":
+                threads_step(machine, number, step, hardware=set())
+    except SmemsimError:
+        return None
+    return machine
+
+
+def _cancel(machine: Machine, number: int, reads: list[Read]) -> None:
+    """Both operands take the same permutation of K: the products are right all the same."""
+    if len(reads) != 2 or not all(any(f.where.startswith(r.where) and f.wrong for f in machine.findings) for r in reads):
+        return
+    moves = [_k_moves(machine, read) for read in reads]
+    if all(m is not None for m in moves) and np.array_equal(*moves):  # type: ignore[arg-type]
+        machine.say(finding("H801", f"step[{number}]", f"step {number + 1} (mma)",
+                            "both operands take the same permutation of K: every product pairs the right elements, the result does not change; it will when one of them moves"))  # fmt: skip
+
+
+def _k_moves(machine: Machine, read: Read) -> np.ndarray | None:
+    """Of every element the K it takes instead, None where one comes from another row; the same for all rows."""
+    got = machine.source[read.addresses()]
+    k_axis = read.raw["meant"]["axes"][1]
+    bits = read.tensor.bit_stride(k_axis)
+    apart = (got - read.meant) * 8
+    if (got < 0).any() or (apart % bits).any():
+        return None
+    moved = apart // bits
+    extent = read.tensor.extent[k_axis]
+    return moved if ((np.abs(moved) < extent).all() and (moved == moved[:, :, :1]).all()) or _per_row(moved) else None
+
+
+def _per_row(moved: np.ndarray) -> bool:
+    """Is the permutation that of rows modulo 8, as swizzling makes it?"""
+    rows = moved.shape[2]
+    return rows % 8 == 0 and bool((moved.reshape(*moved.shape[:2], rows // 8, 8, -1) == moved[:, :, None, :8]).all())

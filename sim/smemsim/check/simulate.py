@@ -1,0 +1,204 @@
+"""Running a scenario's transfers: which global byte lies at every shared byte, and what goes wrong on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from smemsim.check.buffers import Buffer
+from smemsim.check.report import CheckFinding
+from smemsim.check.tensors import OUTSIDE, Tensor
+from smemsim.descriptors.tensor_map import TensorMap
+from smemsim.errors import HardwareTrap, InputError, TensorMapError
+from smemsim.machine.tma import tma_load, tma_store
+from smemsim.spec.findings import CODES
+
+__all__ = ["FOREIGN", "UNWRITTEN", "Machine", "finding"]
+
+UNWRITTEN, FOREIGN = -1, -3  # instead of a global address: nobody wrote the byte; a step wrote what is in no tensor
+WINDOW = 1 << 18  # bytes that 18-bit addresses reach
+LINE = 128
+
+
+def finding(code: str, where: str, title: str, message: str, repair: str = "", **more: Any) -> CheckFinding:
+    """A finding of a code, with its severity."""
+    return CheckFinding(
+        code, more.pop("severity", CODES[code].severity), where, message, repair, more.pop("because", ""), title=title, **more
+    )
+
+
+@dataclasses.dataclass
+class Machine:
+    """A CTA's shared memory as the steps leave it, and the findings so far. `maps` are the scenario's, None where one was refused."""
+
+    arch: str
+    end: int  # of the shared window
+    tensors: dict[str, Tensor]
+    buffers: dict[str, Buffer]
+    raw_maps: dict[str, dict[str, Any]]
+    findings: list[CheckFinding] = dataclasses.field(default_factory=list)
+    source: np.ndarray = dataclasses.field(default_factory=lambda: np.full(WINDOW, UNWRITTEN, np.int64))
+    writer: np.ndarray = dataclasses.field(default_factory=lambda: np.full(WINDOW, -1, np.int16))
+    maps: dict[str, TensorMap | None] = dataclasses.field(default_factory=dict)
+    failed: dict[str, CheckFinding] = dataclasses.field(default_factory=dict)  # buffers that a stopped transfer did not fill
+
+    mismatched: dict[str, CheckFinding] = dataclasses.field(default_factory=dict)  # maps that are not their tensor's
+
+    def say(self, one: CheckFinding) -> CheckFinding:
+        """Keep a finding."""
+        self.findings.append(one)
+        return one
+
+    # ---- maps
+
+    def encode_maps(self) -> None:
+        """Build every map, and say why one is refused."""
+        for name, raw in self.raw_maps.items():
+            where = f"map.{name}"
+            try:
+                self.maps[name] = self.map_of(raw)
+            except TensorMapError as e:
+                self.maps[name] = None
+                for one in e.violations:
+                    code = getattr(one, "code", "T205")
+                    self.failed[where] = self.say(
+                        finding(code, where, f"map {name}", str(one), "", numbers={"rule": getattr(one, "rule", "")})
+                    )
+
+    def map_of(self, raw: dict[str, Any], **changed: Any) -> TensorMap:
+        """The map of its arguments."""
+        if "raw" in raw:
+            try:
+                return TensorMap.from_bytes(bytes.fromhex("".join(raw["raw"].split())))
+            except ValueError as e:
+                raise InputError(f"raw: {e}") from None
+        given = {key: value for key, value in raw.items() if key not in ("of", "global_offset", "object_address")} | changed
+        address = given.get("global_address", raw.get("of"))
+        if isinstance(address, str):
+            if address not in self.tensors:
+                raise InputError(f"global_address = {address!r}: there is no [tensor.{address}]")
+            address = self.tensors[address].address
+        given["global_address"] = (address or 0) + raw.get("global_offset", 0)
+        for key in ("global_dim", "global_strides", "box_dim", "element_strides", "pixel_box_lower_corner", "pixel_box_upper_corner"):
+            if key in given:
+                given[key] = tuple(given[key]) if isinstance(given[key], list) else (given[key],)
+        given.setdefault("element_strides", (1,) * len(given.get("global_dim", ())))
+        if "pixel_box_lower_corner" in given:
+            return TensorMap.im2col(arch=self.arch, **given)
+        given.setdefault("global_strides", ())
+        return TensorMap.tiled(arch=self.arch, **given)
+
+    # ---- steps that move bytes
+
+    def tensor_step(self, number: int, step: dict[str, Any]) -> None:
+        """tma_load, tma_store, tma_reduce: every issue of the step."""
+        where, title = f"step[{number}]", f"step {number + 1} ({step['op']})"
+        tm = self.maps.get(step["map"])
+        buffer = self.buffers[step.get("to", step.get("from", ""))]
+        if tm is None:
+            self.failed.setdefault(buffer.name, self.failed[f"map.{step['map']}"])
+            return
+        self.object_address(where, title, step["map"])
+        self.promised(title, buffer)
+        total = 0
+        offsets = _list(step.get("offset", 0))
+        places = step["at"] if step["at"] and isinstance(step["at"][0], list) else [step["at"]]
+        if len(offsets) == 1:
+            offsets = offsets * len(places)
+        if len(offsets) != len(places):
+            raise InputError(f"{where}: offset has {len(offsets)} entries and at {len(places)}: needs one of each for every issue")
+        for offset, at in zip(offsets, places, strict=True):
+            address = buffer.at(step.get("stage", 0), offset)
+            if address % LINE:
+                self.failed.setdefault(buffer.name, self.misaligned(where, title, buffer, step.get("stage", 0), offset))
+                continue
+            try:
+                if step["op"] == "tma_load":
+                    moved = tma_load(
+                        tm, at, smem_address=address, im2col_offsets=tuple(_list(step.get("im2col_offsets", []))), arch=self.arch
+                    )
+                else:
+                    moved = tma_store(tm, at, smem_address=address, arch=self.arch)
+            except HardwareTrap as e:
+                code = "A107" if e.cuda_error == 700 else "T205"
+                self.failed.setdefault(buffer.name, self.say(finding(code, where, title, f"traps (CUDA error {e.cuda_error}): {e.reason}")))
+                continue
+            total += moved.transaction_bytes
+            self.inside(where, title, buffer, moved.shared_address)
+            if step["op"] == "tma_load":
+                shared = moved.shared_address.astype(np.int64)
+                self.source[shared] = np.where(moved.global_address < 0, OUTSIDE, moved.global_address)
+                self.writer[shared] = number
+        expected = step.get("expect_bytes")
+        if expected is not None and total and expected != total:
+            self.say(finding("T210", f"{where}.expect_bytes", title,
+                             f"the barrier expects {expected:,} bytes, {total:,} arrive: " + ("it waits for ever" if expected > total else "its count runs over"),
+                             f"expect_bytes = {total}", numbers={"expected": expected, "arrive": total}, fix=(f"{where}.expect_bytes", expected, total)))  # fmt: skip
+
+    def object_address(self, where: str, title: str, name: str) -> None:
+        """Where the CUtensorMap itself lies."""
+        address = self.raw_maps[name].get("object_address")
+        if address is not None and address % 64:
+            self.say(finding("A104", f"map.{name}.object_address", title, f"the CUtensorMap is at {address:#x}, {address % 64} past a multiple of 64 B: the transfer traps",
+                             f"alignas(128), or object_address = {address & -64:#x}"))  # fmt: skip
+
+    def promised(self, title: str, buffer: Buffer) -> None:
+        """Does the declared alignment promise what a transfer needs?"""
+        align = buffer.declared_align
+        if align is not None and align % LINE and buffer.address % LINE == 0:
+            self.say(finding("A106", f"buffer.{buffer.name}.declared_align", title,
+                             f"{buffer.name} is at {buffer.address:#x}, a multiple of {LINE}; its declared alignment of {align} B does not guarantee that",
+                             f"declared_align = {LINE}"))  # fmt: skip
+
+    def misaligned(self, where: str, title: str, buffer: Buffer, stage: int, offset: int, needs: int = LINE) -> CheckFinding:
+        """A destination off 128 B; where only some stages are, the stage's size is the cause."""
+        address = buffer.at(stage, offset)
+        if stage and buffer.at(0, offset) % needs == 0:
+            right = -(-buffer.stage_bytes // needs) * needs
+            return self.say(finding("A102", f"buffer.{buffer.name}.stage_bytes", title,
+                                    f"stage {stage} of {buffer.name} begins at {address:#x}, {address % needs} past a multiple of {needs} B: stages are {buffer.stage_bytes} B apart",
+                                    f"stage_bytes = {right}", fix=(f"buffer.{buffer.name}.stage_bytes", buffer.stage_bytes, right)))  # fmt: skip
+        return self.say(finding("A101", where, title, f"address {address:#x} is {address % needs} past a multiple of {needs} B: the transfer traps",
+                                f"{buffer.name} at {-(-address // needs) * needs:#x}", numbers={"address": address, "needs": needs}))  # fmt: skip
+
+    def inside(self, where: str, title: str, buffer: Buffer, shared: np.ndarray) -> None:
+        """Does a transfer stay in its buffer?"""
+        if buffer.bytes is None or not len(shared):
+            return
+        low, high = int(shared.min()), int(shared.max()) + 1
+        begin, end = buffer.address, buffer.address + buffer.bytes
+        if low < begin or high > end:
+            self.say(finding("A107", where, title, f"touches {low:#x} to {high - 1:#x}; {buffer.name} has {begin:#x} to {end - 1:#x}",
+                             f"{buffer.name} needs {max(high, end) - begin} bytes", numbers={"first": low, "last": high - 1}))  # fmt: skip
+
+    def bulk_step(self, number: int, step: dict[str, Any]) -> None:
+        """cp.async.bulk, which knows of no swizzle."""
+        where, title = f"step[{number}]", f"step {number + 1} (bulk)"
+        buffer = self.buffers[step.get("to", step.get("from", ""))]
+        if step["bytes"] % 16:
+            self.say(finding("A103", f"{where}.bytes", title, f"{step['bytes']} bytes: what is over a multiple of 16 B is neither moved nor counted",
+                             f"bytes = {-(-step['bytes'] // 16) * 16}"))  # fmt: skip
+        for offset in _list(step.get("offset", 0)):
+            address = buffer.at(step.get("stage", 0), offset)
+            if address % 16:
+                self.failed.setdefault(buffer.name, self.misaligned(where, title, buffer, step.get("stage", 0), offset, 16))
+                continue
+            moved = np.arange(address, min(address + step["bytes"] // 16 * 16, WINDOW))
+            self.inside(where, title, buffer, moved)
+            if "to" in step:
+                tensor = self.tensors.get(step.get("tensor", ""))
+                self.source[moved] = tensor.address + np.arange(len(moved)) if tensor else FOREIGN
+                self.writer[moved] = number
+        mode = buffer.layout.mode if buffer.layout else None
+        if mode is not None and mode.mask:
+            lines = mode.mask + 1
+            self.say(finding("R501", where, title,
+                             f"a bulk copy moves bytes as they lie; {buffer.name} is laid out with swizzle {mode.swizzle}: {mode.mask} of {lines} lines have their chunks in other places",
+                             "a tensor copy (cp.async.bulk.tensor), or a layout without swizzle",
+                             numbers={"fraction": mode.mask / lines}))  # fmt: skip
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list) else [value]

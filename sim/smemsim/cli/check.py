@@ -1,0 +1,51 @@
+"""`smemsim check`: does a kernel read what it means to read, and if not, which field is wrong?"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import click
+
+from smemsim.cli.options import json_option
+from smemsim.errors import InputError
+
+__all__ = ["check"]
+
+
+@click.command(short_help="Check a scenario: which field makes my operand wrong?")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=pathlib.Path), metavar="SCENARIO...")
+@click.option("--schema", is_flag=True, help="Print the JSON schema of scenario files.")
+@json_option
+@click.pass_context
+def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, as_json: bool) -> None:
+    """Run a scenario (TOML or JSON: tensors, maps, transfers, descriptors, and what each operand was meant to be) and say what is wrong.
+
+    Exit code 0 when nothing is wrong or exactly the expected findings came, 1 for findings, 2 for a file that cannot be read, 3 for what is not
+    modelled. Rules for sm_90a are measured on an H200; what only Blackwell has is documented, compiled or inferred.
+
+    \b
+    smemsim check kernel.toml
+    smemsim check scenarios/*.toml --json
+    """
+    from smemsim.scenario.keys import json_schema
+
+    if schema:
+        click.echo(json.dumps(json_schema(), indent=1))
+        return
+    if not paths:
+        raise InputError("no scenario is named; smemsim check FILE")
+    from smemsim.check.scenario import check as run
+
+    reports = []
+    for path in paths:
+        report = run(path)
+        reports.append(report)
+        if not as_json:
+            if len(paths) > 1:
+                click.echo(f"{path}: {report.title}".rstrip(": "))
+            click.echo(report.text())
+    if as_json:
+        found = [{"path": str(path), **report.as_dict()} for path, report in zip(paths, reports, strict=True)]
+        click.echo(json.dumps(found[0] if len(found) == 1 else found, indent=1))
+    ctx.exit(0 if all(r.as_expected if r.expected is not None else not r.codes for r in reports) else 1)

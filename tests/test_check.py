@@ -1,0 +1,325 @@
+"""`check`: known kernels are clean, known bugs have their known cause, planted faults are found and their repairs work, and correct kernels raise nothing."""
+
+import copy
+import json
+import pathlib
+import random
+import tomllib
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels import BITS, WIDTHS, changed, kernel, word_with
+from smemsim import InputError, Severity, SmemDescriptor, SmemsimError, check
+from smemsim.cli import main
+from smemsim.scenario.keys import OPERAND, STEPS, TABLES, json_schema
+from smemsim.spec.findings import CODES
+from strategies import examples
+
+SCENARIOS = json.loads((pathlib.Path(__file__).parent / "data" / "scenarios.json").read_text())
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s["title"])
+def test_known_kernels_are_clean_and_known_bugs_have_their_cause(scenario):
+    report = check(scenario)
+    assert report.as_expected, report.text()
+    assert report.ok
+    without = check({key: value for key, value in scenario.items() if key != "expect"})
+    assert without.findings == report.findings
+    assert without.ok is not any(f.severity in ("trap", "wrong") for f in report.findings)
+
+
+KERNELS = [
+    ("sm_90a", "bf16", "K", "128B", 64, 128), ("sm_90a", "f16", "MN", "64B", 64, 64), ("sm_90a", "e4m3", "K", "64B", 128, 128),
+    ("sm_90a", "bf16", "K", "none", 64, 64), ("sm_90a", "tf32", "K", "32B", 64, 32), ("sm_100a", "bf16", "K", "128B", 128, 128),
+    ("sm_100a", "f16", "MN", "128B", 128, 64), ("sm_100a", "e5m2", "MN", "32B", 128, 128), ("sm_100a", "bf16", "MN", "none", 128, 64),
+]  # fmt: skip
+WORD, ADDS = "step.1.a.word", "step.1.a.k_add"
+
+
+def faults(scenario):
+    """(the codes that are right, in words, the scenario with the fault)."""
+    operand, arch = scenario["step"][1]["a"], scenario["arch"]
+    d = SmemDescriptor.decode(operand["word"], arch=arch)
+    sbo, lbo, name = d.stride_byte_offset, d.leading_byte_offset, str(d.swizzle)
+
+    def word(**fields):
+        return changed(scenario, WORD, word_with(arch, **fields))
+
+    yield "D301", "SBO in bytes", word(stride_byte_offset=sbo * 16 % (1 << 18))
+    yield "D308", "SBO doubled", word(stride_byte_offset=2 * sbo)
+    if {sbo, lbo} - {16} and sbo != lbo:
+        yield "D309", "LBO and SBO exchanged", word(stride_byte_offset=lbo, leading_byte_offset=sbo)
+    for other in WIDTHS:
+        if other != name:
+            yield "D302 R501", f"read as {other}", word(swizzle=other)
+            yield "R501 D302 T202", f"written with {other}", changed(scenario, "map.tm.swizzle", other)
+    if name == "128B":
+        yield "D306", "a base offset", word(base_offset=3)
+    yield "R502 R503", "K steps that do not advance", changed(scenario, ADDS, lambda adds: [0] * len(adds))
+    yield "R502 R503", "K steps twice as far", changed(scenario, ADDS, lambda adds: [2 * x for x in adds])
+    yield "R508", "another start", changed(scenario, "step.1.a.start_offset", lambda x: x + 16)
+    yield "D303", "low bits lost", changed(scenario, "step.1.a.start_offset", lambda x: x + 24)
+    yield "R505 I602", "the other major-ness", changed(scenario, "step.1.a.major", lambda x: "MN" if x == "K" else "K")
+    yield "A101", "a buffer off 128 B", changed(scenario, "buffer.s.address", lambda x: x + 64)
+    yield "A107", "half the buffer", changed(scenario, "buffer.s.bytes", lambda x: x // 2)
+    yield "T210", "another byte count", changed(scenario, "step.0.expect_bytes", lambda x: x * 2)
+    if scenario["tensor"]["X"]["dtype"] in ("bf16", "f16", "tf32") and WIDTHS[name] >= 64:
+        yield "T211", "another element width", changed(scenario, "map.tm.data_type", "UINT8")
+    yield "T207", "another stride", changed(scenario, "map.tm.global_strides", lambda x: [x[0] * 2])
+
+
+FAULTS = [pytest.param(k, n, id=f"{'-'.join(map(str, k))}: {what}") for k in KERNELS for n, (_, what, _) in enumerate(faults(kernel(*k)))]
+
+
+@pytest.mark.parametrize(("of", "number"), FAULTS)
+def test_a_planted_fault_is_the_first_finding_and_its_repair_works(of, number):
+    right, _, scenario = list(faults(kernel(*of)))[number]
+    report = check(scenario)
+    findings = [f for f in report.findings if f.severity is not Severity.NOTE]
+    assert findings, "clean"
+    first = findings[0]
+    assert first.code in right.split(), report.text()
+    assert CODES[first.code].slug
+    if first.code[0] == "D" and first.fix and first.severity == "wrong":
+        path, old, new = first.fix
+        assert path.endswith((".word", ".start_offset"))
+        if path.endswith(".word"):
+            assert int(old, 16) == scenario["step"][1]["a"]["word"]
+            assert check(changed(scenario, WORD, int(new, 16))).codes == ()
+    if first.code in ("R502", "R503"):
+        assert check(changed(scenario, ADDS, first.fix[2])).codes == ()
+    if first.code == "R501" and first.fix[0].startswith("map."):
+        assert check(changed(scenario, "map.tm.swizzle", first.fix[2])).codes == ()
+
+
+@st.composite
+def correct(draw):
+    """A kernel as its author should have written it."""
+    arch = draw(st.sampled_from(["sm_90a", "sm_100a"]))
+    dtype = draw(st.sampled_from(["bf16", "f16", "tf32", "e4m3", "e5m2"]))
+    transposes = BITS[dtype] == 16 or (arch != "sm_90a" and BITS[dtype] == 8)
+    major = draw(st.sampled_from(["K", "MN"] if transposes else ["K"]))
+    swizzle = draw(st.sampled_from(list(WIDTHS)))
+    size, width = BITS[dtype] // 8, WIDTHS[swizzle]
+    unit = max(width // size, 8)
+    rows = draw(st.integers(1, max(1, 256 // unit))) * unit if major == "MN" else draw(st.integers(1, 32)) * 8
+    steps = draw(st.integers(1, 8))
+    k = steps * 32 // size
+    if major == "K":
+        k = max(k, -(-k * size // width) * width // size)
+    stages = draw(st.integers(1, 3))
+    base = 0x400 + 128 * draw(st.integers(0, 20))
+    tile = rows * k * size
+    if k > 256 or tile % 128 or base + stages * tile > 0x39000 or (k if major == "MN" else rows) * width % 128:
+        return None
+    at = (draw(st.integers(0, 40)), draw(st.integers(0, 40)))
+    align = 16 // size
+    at = (at[0] // align * align, at[1] // align * align)
+    return kernel(arch, dtype, major, swizzle, rows, k, base=base, stages=stages, at=at, side="b" if rows > 64 or arch != "sm_90a" else "a")
+
+
+@examples(150)
+@given(correct())
+def test_correct_kernels_raise_nothing(scenario):
+    if scenario is not None:
+        report = check(scenario)
+        assert report.codes == (), report.text()
+        assert report.ok
+
+
+def test_findings_have_what_programs_need():
+    scenario = changed(kernel(*KERNELS[0]), WORD, word_with("sm_90a", stride_byte_offset=512))
+    one = check(scenario).findings[0]
+    assert (one.code, one.severity, one.where) == ("D308", "wrong", "step[1].a.word")
+    assert one.wrong == 64 * 128 // 8 * 7
+    assert one.of == 64 * 128
+    assert (one.first["block"], one.first["step"], one.first["row"], one.first["k"]) == (0, 0, 8, 0)
+    assert one.first["meant"] == "X[m=8, k=0]"
+    assert one.numbers == {"stride_byte_offset": [512, 1024]}
+    found = json.loads(json.dumps(check(scenario).as_dict()))
+    assert found["ok"] is False
+    assert found["findings"][0]["repair"]["new"] == f"{kernel(*KERNELS[0])['step'][1]['a']['word']:#018x}"
+
+
+def test_what_follows_from_an_earlier_finding_says_so():
+    scenario = changed(kernel(*KERNELS[0]), "map.tm.box_dim", [128, 64])
+    first, second = check(scenario).findings
+    assert (first.code, first.where) == ("T202", "map.tm")
+    assert (second.code, second.because) == ("R508", "T202")
+
+
+def test_errors_that_cancel_are_luck():
+    scenario = copy.deepcopy(next(s for s in SCENARIOS if s["title"] == "B12"))
+    report = check(scenario)
+    assert [f.code for f in report.findings if f.severity == "luck"] == ["H801"]
+    scenario["buffer"]["sB"]["address"] = 0x4800
+    assert "H801" not in check(scenario).codes
+
+
+def test_a_layout_without_words_asks_for_one():
+    scenario = kernel("sm_90a", "bf16", "K", "64B", 64, 64)
+    del scenario["step"][1]["a"]["word"], scenario["step"][1]["a"]["k_add"]
+    assert check(scenario).codes == ()
+    scenario["step"][0] = {"op": "threads", "to": "s", "tensor": "X", "axes": ["m", "k"], "contiguous": "k"}
+    scenario["buffer"]["s"]["layout"] = {"swizzle": "none", "mn": [[64, 48]], "k": [[32, 1]]}
+    assert check(scenario).codes == ("L402",)
+
+
+TOML = """arch = "sm_90a"
+[tensor.A]
+dtype = "bf16"
+extent = { m = 64, k = 64 }
+stride = { m = 128, k = 2 }
+[buffer.sA]
+address = 0x400
+[map.tm]
+of = "A"
+data_type = "BFLOAT16"
+global_dim = [64, 64]
+global_strides = [128]
+box_dim = [64, 64]
+swizzle = "128B"
+[[step]]
+op = "tma_load"
+map = "tm"
+to = "sA"
+at = [0, 0]
+[[step]]
+op = "mma"
+kind = "wgmma"
+m = 64
+n = 64
+k = 16
+[step.a]
+dtype = "bf16"
+major = "K"
+word = 0x4000004000010000
+start = "sA"
+k_add = [0, 32, 64, 96]
+meant = { tensor = "A", axes = ["m", "k"], at = [0, 0] }
+"""
+WRONG = {
+    "an unknown key": ("major =", "mayor =", r":28: step\[1\]\.a\.mayor: not a key here; did you mean 'major'\?"),
+    "a missing key": ('dtype = "bf16"\nmajor', "major", r"step\[1\]\.a: dtype is missing: needs a text"),
+    "an unknown op": ('op = "mma"', 'op = "mna"', r":21: step\[1\]\.op: 'mna': needs one of .*did you mean 'mma'\?"),
+    "an unknown buffer": ('start = "sA"', 'start = "sAA"', r":30: step\[1\]\.a\.start: 'sAA': there is no \[buffer.sAA\]; did you mean 'sA'\?"),
+    "an unknown map": ('map = "tm"', 'map = "tn"', r":17: step\[0\]\.map: 'tn': there is no \[map.tn\]"),
+    "a text for a number": ("m = 64\n", 'm = "64"\n', r":23: step\[1\]\.m: '64': needs a whole number"),
+    "axes of no tensor": ('axes = ["m", "k"]', 'axes = ["m", "q"]', r":32: step\[1\]\.a\.meant\.axes: .*needs two axes of A \(m, k\)"),
+    "axes that contradict": ("stride = { m = 128, k = 2 }", "stride = { m = 128, n = 2 }", r":5: tensor\.A\.stride: .*needs the same axes"),
+    "another major-ness": ('major = "K"', 'major = "N"', r":28: step\[1\]\.a\.major: 'N': needs 'K'"),
+    "no TOML": ("[tensor.A]", "[tensor.A", r"at line 2"),
+    "an unknown architecture": ('"sm_90a"', '"sm_80"', ":1: arch = 'sm_80'"),
+    "an unknown type": ('dtype = "bf16"\nmajor', 'dtype = "bf17"\nmajor', r":27: step\[1\]\.a\.dtype: 'bf17': not an element type"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_bad_files_are_a_sentence_with_the_line_and_the_key(what, tmp_path):
+    old, new, says = WRONG[what]
+    assert old in TOML
+    file = tmp_path / "kernel.toml"
+    file.write_text(TOML.replace(old, new, 1))
+    with pytest.raises(InputError, match=says):
+        check(file)
+    result = CliRunner().invoke(main, ["check", str(file)])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    as_json = tmp_path / "kernel.json"
+    try:
+        as_json.write_text(json.dumps(tomllib.loads(file.read_text()), indent=1))
+    except tomllib.TOMLDecodeError:
+        return
+    with pytest.raises(InputError):
+        check(as_json)
+
+
+def test_other_things_are_no_scenarios(tmp_path):
+    (tmp_path / "a.json").write_text('{"arch": "sm_90a",\n "arch": "sm_90a"}')
+    (tmp_path / "b.json").write_text('{"arch": "sm_90a",\n nonsense}')
+    (tmp_path / "c.json").write_bytes(b"\xff\xfe")
+    (tmp_path / "d.json").write_text("[" * 100_000)
+    for wrong in (
+        tmp_path / "none.toml",
+        tmp_path,
+        *tmp_path.glob("*.json"),
+        7,
+        None,
+        {},
+        {"arch": "sm_90a", "step": 3},
+        {"arch": "sm_90a", "tensor": []},
+    ):
+        with pytest.raises(InputError):
+            check(wrong)
+
+
+def test_the_command_line(tmp_path):
+    good, bad = tmp_path / "good.toml", tmp_path / "bad.toml"
+    good.write_text(TOML)
+    bad.write_text(TOML.replace("0x4000004000010000", "0x4000000800010000"))
+    run = CliRunner()
+    result = run.invoke(main, ["check", str(good)])
+    assert (result.exit_code, result.stdout) == (0, "no findings\n")
+    result = run.invoke(main, ["check", str(bad)])
+    assert result.exit_code == 1
+    assert result.stdout.startswith(
+        "D308  step 2 (mma) a: 3584 of 4096 elements wrong (87.5%); first: block 0 step 0 row 8 k 0 reads A[m=1, k=0] at 0x490"
+    )
+    assert "repair: stride_byte_offset 128 must be 1024: 0x4000004000010000" in result.stdout
+    result = run.invoke(main, ["check", str(bad), "--json"])
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["findings"][0]["code"] == "D308"
+    bad.write_text(bad.read_text() + '\n[expect]\nfindings = ["D308"]\n')
+    result = run.invoke(main, ["check", str(good), str(bad)])
+    assert result.exit_code == 0
+    assert "1 finding" in result.stdout
+    assert "as expected" in result.stdout
+    assert run.invoke(main, ["check"]).exit_code == 2
+
+
+def test_the_schema_has_every_key():
+    schema = json_schema()
+    assert set(schema["properties"]) == set(TABLES["scenario"])
+    steps = {s["properties"]["op"]["const"]: s for s in schema["properties"]["step"]["items"]["anyOf"]}
+    assert set(steps) == set(STEPS)
+    assert set(steps["mma"]["properties"]["a"]["properties"]) == set(OPERAND)
+    assert json.loads(CliRunner().invoke(main, ["check", "--schema"]).stdout) == schema
+
+
+STRANGE = [None, 0, -1, 3, 2**18, 2**40, 2**64, 1.5, "x", "", [], {}, [1], [[1]], True, [0, -32], [10**9], "128B"]
+
+
+def paths(value, path=()):
+    """Every place in a scenario but the whole."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*path, key)
+        yield from paths(inner, (*path, key))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_scenarios_are_an_answer_or_a_sentence(seed):
+    rng, answers, sentences = random.Random(seed), 0, []
+    for _ in range(600):
+        scenario = copy.deepcopy(rng.choice(SCENARIOS))
+        for _ in range(rng.randint(1, 3)):
+            *way, last = rng.choice(list(paths(scenario)))
+            place = scenario
+            for part in way:
+                place = place[part]
+            if rng.random() < 0.2:
+                del place[last]
+            elif type(place[last]) is int and rng.random() < 0.4:
+                place[last] += rng.choice([-16, -1, 1, 16, 128, -place[last], place[last]])
+            else:
+                place[last] = copy.deepcopy(rng.choice(STRANGE))
+        try:
+            assert check(scenario).text()
+            answers += 1
+        except SmemsimError as e:
+            sentences.append(str(e))
+    assert answers > 20
+    assert min(map(len, sentences)) > 20
