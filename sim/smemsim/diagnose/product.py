@@ -26,16 +26,42 @@ def nowhere(step: int, line: int, k: int) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Side:
-    """A (steps, M, K) or B (steps, N, K): raw bits, shared addresses (-1: not in shared memory), and `place(step, line, k)` in words."""
+    """A (steps, M, K) or B (steps, N, K): raw bits, shared addresses of what is stored, and `place(step, line, k)` in words.
+
+    `stored` (steps, lines, K) says which stored element each one is, -1 for none (the zeros of a sparse A, masked columns of B); without
+    it all are stored as they stand.
+    """
 
     bits: np.ndarray
     address: np.ndarray | None = None
     place: Callable[[int, int, int], str] = nowhere
+    stored: np.ndarray | None = None
 
     def flat(self, array: np.ndarray | None = None) -> np.ndarray:
         """(lines, steps * K): the elements of a line in the order in which they are added."""
         found = self.bits if array is None else array
         return found.transpose(1, 0, 2).reshape(found.shape[1], -1)
+
+    def steps(self, array: np.ndarray) -> np.ndarray:
+        """The inverse of `flat`."""
+        return np.ascontiguousarray(array.reshape(len(array), *self.bits.shape[::2]).transpose(1, 0, 2))
+
+    def spread(self, array: np.ndarray, lines: Any = slice(None), steps: slice = slice(None)) -> np.ndarray:
+        """What belongs to stored elements of some steps and lines, (…, steps, lines, stored), for every element."""
+        if self.stored is None:
+            return array
+        stored = self.stored[steps, lines]
+        where = np.broadcast_to(stored, (*array.shape[:-1], stored.shape[2]))
+        return np.where(where < 0, 0, np.take_along_axis(array, np.maximum(where, 0), axis=-1)).astype(array.dtype)
+
+    @property
+    def usable(self) -> np.ndarray:
+        """(lines, steps * K): is there an element that could be another?"""
+        return (
+            np.ones((self.bits.shape[1], self.bits.shape[0] * self.bits.shape[2]), bool)
+            if self.stored is None
+            else self.flat(self.stored) >= 0
+        )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -59,26 +85,43 @@ class Product:
         """The arithmetic of the instruction."""
         return row_of(self.kind, *self.types)
 
-    def run(self, row: MmaArithmetic | None = None, **changed: Any) -> np.ndarray:
-        """D, also with another `row`, other `a`, `b`, `c` (raw bits) or `options`."""
-        a, b = changed.get("a", self.a.bits), changed.get("b", self.b.bits)
-        d: np.ndarray = changed.get("c", self.c)
-        for step in range(len(a)):
+    def side(self, name: str) -> Side:
+        """Operand "A" or "B"."""
+        return self.a if name == "A" else self.b
+
+    def partial(self, row: MmaArithmetic | None = None) -> list[np.ndarray]:
+        """C, and what D is after every instruction, also with another `row`."""
+        found = [self.c]
+        for step in range(len(self.a.bits)):
             own = self.factors[step] if self.factors else None
-            factors = None if own is None else own.of(own.a[None], own.b[None])
-            d = multiply_tiles(
-                a[step][None], b[step][None], d[None], row=row or self.row, types=self.types, options=changed.get("options", self.options),
-                factors=factors,
-            )[0]  # fmt: skip
-        return d
+            found.append(multiply_tiles(
+                self.a.bits[step][None], self.b.bits[step][None], found[-1][None], row=row or self.row, types=self.types,
+                options=self.options, factors=None if own is None else own.of(own.a[None], own.b[None]),
+            )[0])  # fmt: skip
+        return found
+
+    def run(self, row: MmaArithmetic | None = None) -> np.ndarray:
+        """D, also with another `row`."""
+        return self.partial(row)[-1]
 
     def run_as(self, how: MmaArithmetic | Reference) -> np.ndarray:
         """D of another datapath, or of a sum that is no tensor core's."""
         if isinstance(how, MmaArithmetic):
             return self.run(how)
         with np.errstate(all="ignore"):
-            a, b = (self.values(side) * self.weights(side) for side in "AB")
-            return how(a, b, to_float64(self.c, self.types[2]) * 2.0**-self.options.scale_c, len(self.a.bits))
+            return how(self.terms("A"), self.terms("B"), self.start(), len(self.a.bits))
+
+    def having(self, name: str, bits: np.ndarray) -> Product:
+        """The same with other elements of one operand, (steps, lines, K)."""
+        one = {name.lower(): dataclasses.replace(self.side(name), bits=bits)}
+        return dataclasses.replace(self, **one)  # type: ignore[arg-type]
+
+    def instructions(self, a: Sequence[int], b: Sequence[int] | None = None) -> Product:
+        """Other instructions: those whose A and whose B have these numbers, in this order."""
+        b = a if b is None else b
+        sides = [dataclasses.replace(side, bits=side.bits[list(of)], address=None, stored=None) for side, of in ((self.a, a), (self.b, b))]
+        factors = self.factors and tuple(self.factors[i].of(self.factors[i].a, self.factors[j].b) for i, j in zip(a, b, strict=True))
+        return dataclasses.replace(self, a=sides[0], b=sides[1], factors=factors)
 
     def part(self, rows: Any = slice(None), columns: Any = slice(None)) -> Product:
         """That of some rows and columns of D."""
@@ -86,20 +129,28 @@ class Product:
         a, b = (Side(side.bits[:, lines]) for side, lines in ((self.a, rows), (self.b, columns)))
         return dataclasses.replace(self, a=a, b=b, c=self.c[rows][:, columns], factors=factors)
 
-    def weights(self, side: str) -> np.ndarray:
+    def weights(self, name: str) -> np.ndarray:
         """(lines, steps * K): by what every element counts: its scale factor, the instruction's sign in A."""
-        own = self.a if side == "A" else self.b
-        sign = -1.0 if side == "A" and self.options.negate_a != self.options.negate_b else 1.0
+        own = self.side(name)
+        sign = -1.0 if name == "A" and self.options.negate_a != self.options.negate_b else 1.0
         if self.factors is None:
-            return np.full(own.flat().shape, sign)
+            return np.full((own.bits.shape[1], own.bits.shape[0] * own.bits.shape[2]), sign)
         k = np.arange(own.bits.shape[2])
-        parts = [to_float64(f.a if side == "A" else f.b, f.dtype)[:, k // f.k_per_factor] for f in self.factors]
+        parts = [to_float64(f.a if name == "A" else f.b, f.dtype)[:, k // f.k_per_factor] for f in self.factors]
         return sign * np.concatenate(parts, axis=1)
 
-    def values(self, side: str, bits: np.ndarray | None = None) -> np.ndarray:
+    def values(self, name: str) -> np.ndarray:
         """(lines, steps * K): the elements' values, without their weights."""
-        own, dtype = (self.a, self.types[0]) if side == "A" else (self.b, self.types[1])
-        return to_float64(own.flat(bits), dtype)
+        return to_float64(self.side(name).flat(), self.types["AB".index(name)])
+
+    def terms(self, name: str) -> np.ndarray:
+        """(lines, steps * K): the elements as they count."""
+        with np.errstate(all="ignore"):
+            return np.asarray(self.values(name) * self.weights(name))
+
+    def start(self) -> np.ndarray:
+        """(M, N): C as it counts."""
+        return to_float64(self.c, self.types[2]) * 2.0**-self.options.scale_c
 
     @classmethod
     def of(cls, results: Sequence[MmaResult], columns: slice = slice(None)) -> Product | None:
@@ -125,24 +176,21 @@ def _side(
     operands: Sequence[MmaOperand], index: Sequence[np.ndarray | None], zeros: Sequence[np.ndarray | None], lines: slice = slice(None)
 ) -> Side:
     """The operands of the steps, one above the other; sparse ones spread out, masked columns of B zero."""
-    bits, addresses, places = [], [], []
+    stored = []
     for one, where, zero in zip(operands, index, zeros, strict=True):
-        address = one.address if one.space == "shared" else np.full(one.bits.shape, -1)
-        stored = np.broadcast_to(np.arange(one.bits.shape[1]), one.bits.shape)
-        of = np.where(zero[:, None], 0, one.bits) if zero is not None else one.bits
+        rows, s = one.bits.shape
+        of = np.broadcast_to(np.arange(s), one.bits.shape)
         if where is not None:
-            shape = (len(of), 2 * of.shape[1])
-            spread = [np.zeros(shape, of.dtype), np.full(shape, -1, np.int64), np.full(shape, -1, np.int64)]
-            for to, source in zip(spread, (of, address, stored), strict=True):
-                np.put_along_axis(to, np.asarray(where), source, axis=1)
-            of, address, stored = spread
-        bits.append(of[lines])
-        addresses.append(np.asarray(address, np.int64)[lines])
-        places.append(stored[lines])
+            of, own = np.full((rows, 2 * s), -1), of
+            np.put_along_axis(of, np.asarray(where), own, axis=1)
+        stored.append(of if zero is None else np.where(zero[:, None], -1, of))
     first = lines.start or 0
-
-    def place(step: int, line: int, k: int) -> str:
-        s = int(places[step][line, k])
-        return operands[step].place(first + line, s) if s >= 0 else "not stored"
-
-    return Side(np.stack(bits), np.stack(addresses), place)
+    dense = all(x is None for x in (*index, *zeros))
+    alone = all(len(one.writers) == 1 and one.space == "shared" for one in operands)  # addresses of a pair are those of two memories
+    found = Side(
+        np.stack([one.bits[lines] for one in operands]),
+        np.stack([np.asarray(one.address, np.int64)[lines] for one in operands]) if alone else None,
+        lambda step, line, k: operands[step].place(first + line, int(stored[step][first + line, k])),
+        None if dense else np.stack([of[lines] for of in stored]),
+    )
+    return dataclasses.replace(found, bits=found.spread(found.bits))

@@ -1,101 +1,193 @@
-"""The operand that must have been multiplied: solved for from D, rounded to elements, and tried."""
+"""Elements of an operand that must have been others: solved for from D, rounded to elements, and tried."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any
+import functools
 
 import numpy as np
 
-from smemsim.arithmetic.values import from_float64, to_float64
-from smemsim.diagnose.product import Product, Side
+from smemsim.arithmetic.values import element_value, from_float64, to_float64
+from smemsim.diagnose.compared import Compared
+from smemsim.diagnose.product import Product
 from smemsim.spec.formats import element_format
 
-__all__ = ["Effective", "effective", "without_one"]
+__all__ = ["other_elements", "other_lines"]
 
-FEW = 4  # wrong elements in a line that are looked for before all of them are solved for
+LINES = 16  # lines of D that single wrong elements may reach
+TRIED = 1024  # values and places that are tried for one line
+SHOWN = 3
+SINGULAR = 1e10
 
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Effective:
-    """What one operand must have been: `bits` as in `Side`, `changed` the elements that are others, of `lines`; `right` of these give D's bits."""
-
-    name: str
-    side: Side
-    bits: np.ndarray
-    changed: np.ndarray
-    lines: int
-    right: int
+Found = list[tuple[int, int]]  # (k along all steps, bits) of one element
 
 
-def effective(product: Product, hardware: np.ndarray, delta: np.ndarray, tolerance: np.ndarray, name: str) -> Effective | None:
-    """Operand `name` as hardware's D needs it; None if no operand gives more than half of the lines that differ.
-
-    `delta` is hardware's D minus the model's, NaN where one of them is no number. Every line of the unknown operand, a row of A or a column of
-    B, is its own linear system: one equation for each line of the other operand, as many unknowns as K.
-    """
-    own, other = (product.a, "B") if name == "A" else (product.b, "A")
-    dtype = element_format(product.types[0 if name == "A" else 1])
-    matrix = np.nan_to_num(product.values(other) * product.weights(other), posinf=0, neginf=0)
-    mine, weight = product.values(name), product.weights(name)
-    lines, room = (delta, tolerance) if name == "A" else (delta.T, tolerance.T)
-    wanted = np.nonzero((np.nan_to_num(lines, nan=1.0) != 0).any(axis=1))[0]
-    flat = own.flat().copy()
-    changed = np.zeros(flat.shape, bool)
-    for line in wanted:
-        known = np.isfinite(lines[line]) & np.isfinite(room[line])
-        found = _solved(matrix[known], lines[line][known], room[line][known])
-        usable = np.isfinite(mine[line]) & (weight[line] != 0) & np.isfinite(weight[line])
-        moved = usable & (np.abs(found) * np.abs(matrix).max(axis=0, initial=0) > room[line][known].max(initial=0))
-        if not moved.any():
-            continue
-        values = mine[line][moved] + found[moved] / weight[line][moved]
-        codes = from_float64(values, dtype.name)
-        differs = to_float64(codes, dtype) != mine[line][moved]
-        at = np.nonzero(moved)[0][differs]
-        flat[line, at], changed[line, at] = codes[differs], True
-    steps, _, k = own.bits.shape
-    bits = np.ascontiguousarray(flat.reshape(-1, steps, k).transpose(1, 0, 2))
-    trial: dict[str, Any] = {name.lower(): bits}
-    same = product.run(**trial) == hardware
-    right = int((same if name == "A" else same.T)[wanted].all(axis=1).sum())
-    if 2 * right <= len(wanted) or not changed.any():
-        return None
-    return Effective(name, own, bits, changed, len(wanted), right)
+def other_elements(c: Compared, name: str) -> list[str]:
+    """The one element of each row of A, or column of B, that was another if D is hardware's."""
+    lines = np.nonzero(c.differs.any(axis=1 - "AB".index(name)))[0].tolist()
+    if len(lines) > (LINES if c.beyond.any() else 1):
+        return []
+    found = [_right(c, name, line, _candidates(c, name, line)) for line in lines]
+    if not all(found):
+        return []
+    common = set.intersection(*({k for k, _ in one} for one in found))
+    found = [[x for x in one if x[0] in common or not common] for one in found]
+    if len(lines) > 1 and any(len({k for k, _ in one}) > 1 for one in found):
+        return []  # where any place would do in every line, it is not one element in each that is wrong
+    return [_some([_one_of(c, name, line, one) for line, one in zip(lines, found, strict=True)])]
 
 
-def _solved(matrix: np.ndarray, delta: np.ndarray, room: np.ndarray) -> np.ndarray:
-    """x with matrix @ x = delta: with few elements that are not 0 if that is possible, else by least squares."""
-    x = np.zeros(matrix.shape[1])
-    norms = np.linalg.norm(matrix, axis=0)
-    usable = norms > 0
-    if not len(delta) or not usable.any():
-        return x
-    chosen: list[int] = []
-    rest = delta
-    for _ in range(min(FEW, len(delta) // 2)):
-        scores = np.where(usable, np.abs(matrix.T @ rest) / np.where(usable, norms, 1), -1.0)
-        scores[chosen] = -1
-        chosen.append(int(np.argmax(scores)))
-        part = np.linalg.lstsq(matrix[:, chosen], delta, rcond=None)[0]
-        rest = delta - matrix[:, chosen] @ part
-        if (np.abs(rest) <= room).all():
-            x[chosen] = part
-            return x
-    if usable.sum() <= len(delta):
-        x[usable] = np.linalg.lstsq(matrix[:, usable] / norms[usable], delta, rcond=None)[0] / norms[usable]
-    return x
-
-
-def without_one(product: Product, hardware: np.ndarray, m: int, n: int) -> int | None:
-    """The only place along K whose product is missing in D[m, n]; None if there is none or more than one."""
-    one = product.part(slice(m, m + 1), slice(n, n + 1))
+def _candidates(c: Compared, name: str, line: int) -> Found:
+    """Single elements of a line that may give its D: at each place every equation bounds the value, what lies between is a candidate."""
+    p, own_line = c.product, np.array([line])
+    part = c.part(own_line) if name == "A" else c.part(slice(None), own_line)
+    delta, room = part.delta.ravel(), part.loose.ravel()
+    matrix, own, weight = p.terms("BA"["AB".index(name)]), p.values(name)[line], p.weights(name)[line]
+    usable, clean = _usable(p, name)[line], np.isfinite(matrix).all(axis=1)
+    values, codes, odd = _codes(p.types["AB".index(name)])
     found = []
-    for step, k in np.ndindex(one.a.bits.shape[0], one.a.bits.shape[2]):
-        bits = one.a.bits.copy()
-        if bits[step, 0, k] == 0 or one.b.bits[step, 0, k] == 0:
+    if (part.wrong.ravel() & np.isnan(delta) & clean).any():
+        found = [(int(k), int(code)) for k in np.nonzero(usable)[0] for code in odd]
+    known = np.isfinite(delta) & clean
+    delta, room, matrix = delta[known, None], room[known, None], matrix[known]
+    with np.errstate(all="ignore"):
+        one, other = (delta - room) / matrix, (delta + room) / matrix
+        free = (matrix == 0) & (np.abs(delta) <= room)  # this equation says nothing of that element
+        low = np.where(free, -np.inf, np.minimum(one, other)).max(axis=0, initial=-np.inf)
+        high = np.where(free, np.inf, np.maximum(one, other)).min(axis=0, initial=np.inf)
+        best = own + np.nan_to_num((matrix * delta).sum(axis=0) / (matrix**2).sum(axis=0)) / weight
+        ends = np.sort([own + low / weight, own + high / weight], axis=0)
+    places = np.nonzero(usable & (low <= high))[0]
+    most = max(4, TRIED // max(1, len(places)))
+    for k in places.tolist():
+        first, middle, past = (int(x) for x in np.searchsorted(values, (ends[0, k], best[k], np.nextafter(ends[1, k], np.inf))))
+        near = slice(max(first, middle - most // 2), min(past, middle + most // 2))
+        simplest = [(k, 0)] if ends[0, k] <= 0 <= ends[1, k] and own[k] != 0 else []
+        found += simplest + [(k, int(code)) for value, code in zip(values[near], codes[near], strict=True) if value not in (own[k], 0)]
+    return found
+
+
+@functools.lru_cache(maxsize=4)
+def _codes(dtype: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(finite values in order, their bits, the bits of infinities and a NaN)."""
+    fmt = element_format(dtype)
+    codes = np.arange(1 << fmt.bits - fmt.dropped_bits, dtype=np.uint32) << np.uint32(fmt.dropped_bits)
+    values = to_float64(codes, dtype)
+    finite, first = np.unique(values[np.isfinite(values)], return_index=True)
+    odd = codes[np.isinf(values)].tolist() + codes[np.isnan(values)][:1].tolist()
+    return finite, codes[np.isfinite(values)][first], np.array(odd, np.uint32)
+
+
+def _right(c: Compared, name: str, line: int, found: Found) -> Found:
+    """Those that do give the line: looked at where it differs first."""
+    axis = "AB".index(name)
+    for across in (np.nonzero(np.moveaxis(c.differs, axis, 0)[line])[0][:LINES], slice(None)):
+        if found:
+            many = np.full(len(found), line)
+            part = c.part(many, across) if name == "A" else c.part(across, many)
+            side = part.product.side(name)
+            bits = side.flat().copy()
+            bits[np.arange(len(found)), [k for k, _ in found]] = [code for _, code in found]
+            good = np.asarray(part.fits(part.product.having(name, side.steps(bits))).all(axis=1 - axis))
+            found = [one for one, right in zip(found, good, strict=True) if right]
+    return found
+
+
+def _usable(p: Product, name: str) -> np.ndarray:
+    """(lines, K): elements that could be others."""
+    weight = p.weights(name)
+    return np.asarray(p.side(name).usable & np.isfinite(p.values(name)) & np.isfinite(weight) & (weight != 0))
+
+
+def other_lines(c: Compared, name: str) -> list[str]:
+    """Several elements that were others: in every line of D that differs those of 16 bytes, of an instruction, or any.
+
+    Every line is a system of linear equations, one for each line of the other operand; half as many unknowns are solved for, so that the
+    other half of the equations is evidence.
+    """
+    p, side = c.product, c.product.side(name)
+    axis, dtype = "AB".index(name), p.types["AB".index(name)]
+    lines = np.nonzero(c.differs.any(axis=1 - axis))[0]
+    delta, room = (np.moveaxis(x, axis, 0)[lines] for x in (c.delta, c.loose))
+    matrix, own, weight, usable = p.terms("BA"[axis]), p.values(name)[lines], p.weights(name)[lines], _usable(p, name)[lines]
+    known = np.isfinite(delta) & np.isfinite(matrix).all(axis=1)
+    k = np.arange(own.shape[1])
+    for of in (k // element_format(dtype).elements_per_chunk(), k // side.bits.shape[2], 0 * k):
+        change = _solved(matrix, np.where(known, delta, 0), np.where(known, room, np.inf), known, usable, of, alone=not c.exact)
+        if change is None:
             continue
-        bits[step, 0, k] = 0
-        if one.run(a=bits)[0, 0] == hardware[m, n]:
-            found.append(step * one.a.bits.shape[2] + k)
-    return found[0] if len(found) == 1 else None
+        with np.errstate(all="ignore"):
+            new = np.where(change == 0, own, own + change / weight)
+        for least in (2.0**-20, 0.0):  # of a sum without rounding, what is next to nothing is nothing
+            values = np.where(np.abs(new) < least * np.abs(np.where(change == 0, 0, new)).max(axis=1, keepdims=True), 0, new)
+            bits = side.flat().copy()
+            codes = from_float64(np.nan_to_num(values), dtype).astype(bits.dtype)
+            bits[lines] = np.where((change == 0) | (to_float64(codes, dtype) == own), bits[lines], codes)
+            if c.explained(p.having(name, side.steps(bits))):
+                places = np.argwhere(bits != side.flat()).tolist()
+                return [_some([_element(c, name, line, at, [int(bits[line, at])]) for line, at in places])]
+    return []
+
+
+def _solved(
+    matrix: np.ndarray, delta: np.ndarray, room: np.ndarray, known: np.ndarray, usable: np.ndarray, of: np.ndarray, *, alone: bool
+) -> np.ndarray | None:
+    """(lines, K): what one group of elements, equal in `of`, must add in every line; the best one, or the only one if it must be `alone`."""
+    change, solutions, best = np.zeros(usable.shape), np.zeros(len(delta), int), np.full(len(delta), np.inf)
+    kinds, which = np.unique(np.concatenate([known, usable], axis=1), axis=0, return_inverse=True)
+    for i, kind in enumerate(kinds if len(kinds) <= LINES else []):
+        lines = np.nonzero(which.ravel() == i)[0]
+        equations = matrix[kind[: known.shape[1]]]
+        given, space = (x[lines][:, kind[: known.shape[1]]].T for x in (delta, room))
+        space = np.maximum(space, np.abs(given).max(axis=0, initial=0) * 2.0**-30)  # of float64
+        square, right_side = equations.T @ equations, equations.T @ given
+        for group in np.unique(of):
+            columns = np.nonzero((of == group) & kind[known.shape[1] :])[0]
+            if not len(columns) or 2 * len(columns) > len(equations):
+                continue
+            own = square[np.ix_(columns, columns)]
+            if np.linalg.cond(own) > SINGULAR:  # then D does not say which of its solutions it is
+                continue
+            x = np.linalg.solve(own, right_side[columns])
+            rest = np.abs(given - equations[:, columns] @ x)
+            right = (rest <= space).all(axis=0)
+            solutions[lines[right]] += 1
+            better = right & (rest.max(axis=0) < best[lines])
+            best[lines[better]] = rest.max(axis=0)[better]
+            change[lines[better]] = 0
+            change[np.ix_(lines[better], columns)] = x[:, better].T
+    return change if (solutions > 0).all() and (not alone or (solutions == 1).all()) else None
+
+
+# ---- in words
+
+
+def _some(said: list[str]) -> str:
+    return "; ".join(said[:SHOWN]) + (f"; … ({len(said)} elements)" if len(said) > SHOWN else "")
+
+
+def _one_of(c: Compared, name: str, line: int, found: Found) -> str:
+    """One element of a line, of which place or value may not be certain."""
+    places = sorted({k for k, _ in found})
+    if len(places) == 1:
+        return _element(c, name, line, places[0], [code for _, code in found])
+    some = ", ".join(_where(c.product, name, line, k) for k in places[:SHOWN])
+    return f"one element were another, any of {len(places)} in {'row' if name == 'A' else 'column'} {line}: {some}{', …' if len(places) > SHOWN else ''}"
+
+
+def _where(p: Product, name: str, line: int, k: int) -> str:
+    side = p.side(name)
+    step, own = divmod(k, side.bits.shape[2])
+    where = side.place(step, int(line), own)
+    return f"{name}[{line}, {own}]" + (f" of instruction {step}" if len(side.bits) > 1 else "") + (f" ({where})" if where else "")
+
+
+def _element(c: Compared, name: str, line: int, k: int, codes: list[int]) -> str:
+    """One element that was another; of several values that would do the one with the fewest bits, but for rounding that in the middle."""
+    dtype, side = c.product.types["AB".index(name)], c.product.side(name)
+    old, *values = (float(element_value(x, dtype)) for x in (int(side.flat()[line, k]), *codes))
+    if c.exact:
+        code, value = min(zip(codes, values, strict=True), key=lambda x: (-(x[0] & -x[0]) if x[0] else -(1 << 32), x))
+        new = f"{code:#x} = {value:g}{' or nearly so' if len(codes) > 1 else ''}"
+    else:
+        new = f"about {sorted(values)[len(values) // 2]:g}"
+    return f"{_where(c.product, name, line, k)} were {new}, not {int(side.flat()[line, k]):#x} = {old:g}"
