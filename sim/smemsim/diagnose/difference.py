@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from smemsim.arguments import shown
-from smemsim.arithmetic.values import raw_bits
+from smemsim.arithmetic.values import raw_bits, to_float64
 from smemsim.diagnose.compared import SEVERAL, Compared
 from smemsim.diagnose.lines import moved_elements, moved_lines
 from smemsim.diagnose.options import other_instructions, other_operands, other_options
@@ -75,6 +75,7 @@ def explain_difference(results: MmaResult | Sequence[MmaResult], d: Any, *, shar
         raise InputError(f"d has shape {hardware.shape}: the result is {last.d.shape}")
     written = np.ones(hardware.shape, bool) if last.written is None else last.written
     wrong = (hardware != last.d) & written
+    odd = np.isnan(to_float64(hardware, last.d_type)) & np.isnan(to_float64(last.d, last.d_type))
     if not wrong.any():
         return Diagnosis("the same", ())
     width = last.d.shape[1] // len(last.a)
@@ -88,7 +89,8 @@ def explain_difference(results: MmaResult | Sequence[MmaResult], d: Any, *, shar
         product = dataclasses.replace(product, memory=(shared.begin, shared.bytes.tobytes()))
     found = diagnose(product, np.where(written[:, columns], hardware[:, columns], model))
     more = []
-    if shared is None and found.looks_like in ("unknown", "a wrong term") and min(wrong.any(axis=axis).sum() for axis in (0, 1)) > 1:
+    lines = [int((wrong & ~odd).any(axis=axis).sum()) for axis in (0, 1)]
+    if shared is None and found.looks_like in ("unknown", "a wrong term") and min(lines) > 1:
         more.append("with `shared`, the memory that was read, other descriptors are tried on all of it")
     if len(last.a) > 1:
         more.append(f"columns are counted from {first}, where those begin that share their copy of A")

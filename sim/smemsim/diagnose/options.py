@@ -38,7 +38,7 @@ def other_options(c: Compared) -> list[str]:
             for n in range(16)
             if n != o.scale_c
         ]
-    nothing = [f"no product were added: D is C{'' if p.c.any() else ', which is 0'}"] if c.agrees(p.c, c.room).all() else []
+    nothing = [f"no product were added: D is C{'' if p.c.any() else ', which is 0'}"] if c.exact and c.agrees(p.c, c.room).all() else []
     return nothing + [text for text, other in tries if c.explained(other)]
 
 

@@ -57,11 +57,7 @@ class Side:
     @property
     def usable(self) -> np.ndarray:
         """(lines, steps * K): is there an element that could be another?"""
-        return (
-            np.ones((self.bits.shape[1], self.bits.shape[0] * self.bits.shape[2]), bool)
-            if self.stored is None
-            else self.flat(self.stored) >= 0
-        )
+        return self.flat(np.zeros(self.bits.shape, int) if self.stored is None else self.stored) >= 0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

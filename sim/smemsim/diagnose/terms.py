@@ -59,7 +59,8 @@ def _candidates(c: Compared, name: str, line: int) -> Found:
     places = np.nonzero(usable & (low <= high))[0]
     most = max(4, TRIED // max(1, len(places)))
     for k in places.tolist():
-        first, middle, past = (int(x) for x in np.searchsorted(values, (ends[0, k], best[k], np.nextafter(ends[1, k], np.inf))))
+        first, middle = (int(x) for x in np.searchsorted(values, (ends[0, k], best[k])))
+        past = int(np.searchsorted(values, ends[1, k], "right"))
         near = slice(max(first, middle - most // 2), min(past, middle + most // 2))
         simplest = [(k, 0)] if ends[0, k] <= 0 <= ends[1, k] and own[k] != 0 else []
         found += simplest + [(k, int(code)) for value, code in zip(values[near], codes[near], strict=True) if value not in (own[k], 0)]
@@ -117,8 +118,9 @@ def other_lines(c: Compared, name: str) -> list[str]:
             continue
         with np.errstate(all="ignore"):
             new = np.where(change == 0, own, own + change / weight)
+        scale = np.where(change == 0, 0, np.maximum(np.abs(new), np.abs(np.nan_to_num(own)))).max(axis=1, keepdims=True)
         for least in (2.0**-20, 0.0):  # of a sum without rounding, what is next to nothing is nothing
-            values = np.where(np.abs(new) < least * np.abs(np.where(change == 0, 0, new)).max(axis=1, keepdims=True), 0, new)
+            values = np.where(np.abs(new) < least * scale, 0, new)
             bits = side.flat().copy()
             codes = from_float64(np.nan_to_num(values), dtype).astype(bits.dtype)
             bits[lines] = np.where((change == 0) | (to_float64(codes, dtype) == own), bits[lines], codes)
