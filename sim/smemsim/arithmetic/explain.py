@@ -118,6 +118,7 @@ class DotProduct:
         return "; ".join(self.steps())
 
 
+@np.errstate(all="ignore")  # infinities less infinities are NaNs, as they are in silicon
 def explain(
     a: Sequence[int],
     b: Sequence[int],
@@ -131,21 +132,6 @@ def explain(
     factors: Factors | None = None,
 ) -> DotProduct:
     """One dot product of raw elements that meet pairwise; `k` are their logical K, `factors` those of the row and of the column."""
-    with np.errstate(all="ignore"):  # infinities less infinities are NaNs, as they are in silicon
-        return _explain(a, b, c, kind, types, row, k, options, factors)
-
-
-def _explain(
-    a: Sequence[int],
-    b: Sequence[int],
-    c: int,
-    kind: str,
-    types: tuple[str, str, str],
-    row: MmaArithmetic,
-    k: Sequence[int] | None,
-    options: Options,
-    factors: Factors | None,
-) -> DotProduct:
     where = list(range(len(a))) if k is None else list(k)
     if row.kept_bits is None:
         return _integers(a, b, c, kind, types, row, where, options.saturate)

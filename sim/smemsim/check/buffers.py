@@ -11,6 +11,7 @@ import numpy as np
 from smemsim.addressing.swizzle import swizzle
 from smemsim.arguments import choice
 from smemsim.errors import InputError, Unmodelled
+from smemsim.spec.architectures import architecture
 from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
 
 __all__ = ["Buffer", "Layout", "buffers_of"]
@@ -32,10 +33,10 @@ class Layout:
         """Lines and bytes, in the order (mn, k)."""
         return math.prod(size for size, _ in self.mn), math.prod(size for size, _ in self.k)
 
-    def addresses(self, base: int, mn: np.ndarray, k: np.ndarray, *, on_addresses: bool | None = None) -> np.ndarray:
+    def addresses(self, base: int, mn: np.ndarray, k: np.ndarray) -> np.ndarray:
         """Shared addresses of (mn, k), broadcast."""
         offset = _digits(mn, self.mn) + _digits(k, self.k)
-        if self.on_addresses if on_addresses is None else on_addresses:
+        if self.on_addresses:
             return np.asarray(swizzle(base + offset, 0, self.mode.mask, self.mode.shift))
         return base + np.asarray(swizzle(offset, 0, self.mode.mask, self.mode.shift))
 
@@ -70,7 +71,6 @@ class Buffer:
     address: int
     bytes: int | None
     declared_align: int | None
-    stages: int
     stage_bytes: int
     layout: Layout | None
 
@@ -79,12 +79,9 @@ class Buffer:
         return self.address + stage * self.stage_bytes + offset
 
 
-FIRST = 0x400
-
-
 def buffers_of(scenario: dict[str, Any]) -> dict[str, Buffer]:
     """The scenario's buffers."""
-    found = {}
+    found, first = {}, architecture(scenario["arch"]).shared_begin
     for name, raw in (scenario.get("buffer") or {}).items():
         where = f"buffer.{name}"
         address = raw.get("address")
@@ -92,7 +89,7 @@ def buffers_of(scenario: dict[str, Any]) -> dict[str, Buffer]:
             align = raw.get("base_align", 1024)
             if align <= 0 or align & (align - 1):
                 raise InputError(f"{where}.base_align = {align}: needs a power of two")
-            address = raw.get("base", -(-FIRST // align) * align) + raw.get("offset", 0)
+            address = raw.get("base", -(-first // align) * align) + raw.get("offset", 0)
         if not 0 <= address < 1 << 18:
             raise InputError(f"{where}.address = {address:#x}: needs a .shared address below 0x40000")
         layout = raw.get("layout")
@@ -101,7 +98,6 @@ def buffers_of(scenario: dict[str, Any]) -> dict[str, Buffer]:
             address,
             raw.get("bytes"),
             raw.get("declared_align"),
-            raw.get("stages", 1),
             raw.get("stage_bytes", 0),
             None if layout is None else _layout(where, layout),
         )

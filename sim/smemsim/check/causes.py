@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.check.reads import FIELD, UNIT, Read
+from smemsim.check.reads import START, Read
 from smemsim.check.report import CheckFinding
 from smemsim.check.simulate import FOREIGN, UNWRITTEN, Machine, finding
 from smemsim.check.solve import Solution, locate, solutions
@@ -22,16 +22,19 @@ from smemsim.spec.swizzles import MODES
 
 __all__ = ["judge"]
 
+Fix = tuple[str, Any, Any]  # the key of the scenario, what is there, what must be
+
 
 @dataclasses.dataclass(frozen=True)
 class Repair:
-    """One way to make every read right: its code, what to write, how many fields that changes."""
+    """One way to make every read right: its code, where, what to write, how many fields that changes; `fix` is None where several keys must change."""
 
     code: str
+    where: str
     message: str
     text: str
     fields: int
-    fix: tuple[str, Any, Any]
+    fix: Fix | None
     numbers: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -63,7 +66,7 @@ def judge(machine: Machine, read: Read, rerun: Rerun, blamed: CheckFinding | Non
     if found:
         best = found[0]
         others = [f"or {r.text}" for r in found[1:3]]
-        return [finding(best.code, best.fix[0], read.title, f"{share}; {best.message}", "; ".join([best.text, *others]),
+        return [finding(best.code, best.where, read.title, f"{share}; {best.message}", "; ".join([best.text, *others]),
                         fix=best.fix, numbers=best.numbers, **counts)]  # fmt: skip
     if (got[wrong] == OUTSIDE).all():
         return [finding("T209", read.where, read.title, f"{share}: out-of-bounds fill arrives where data was meant", **counts)]
@@ -74,20 +77,20 @@ def judge(machine: Machine, read: Read, rerun: Rerun, blamed: CheckFinding | Non
 
 def _lucky(read: Read) -> list[CheckFinding]:
     """What is wrong with a descriptor that reads the right bytes all the same."""
-    if read.starts is None or not (read.starts % UNIT).any():
+    unit = 1 << START.shift
+    if read.starts is None or not (read.starts % unit).any():
         return []
-    off = int(read.starts[read.starts % UNIT != 0][0])
+    off = int(read.starts[read.starts % unit != 0][0])
     return [finding("D303", read.where, read.title,
-                    f"start address {off:#x} is {off % UNIT} past a multiple of 16: the low bits are lost, and what is read is right without them",
-                    "starts on multiples of 16 B", severity=Severity.LUCK)]  # fmt: skip
+                    f"start address {off:#x} is {off % unit} past a multiple of {unit}: the low bits are lost, and what is read is right without them",
+                    f"starts on multiples of {unit} B", severity=Severity.LUCK)]  # fmt: skip
 
 
 def _undecodable(machine: Machine, read: Read, why: str) -> list[CheckFinding]:
     places = locate(machine.source, read.meant)
     for s in solutions(read, places) if (places >= 0).all() else ():
-        word = f"{int(s.words[0, 0]):#018x}"
-        return [finding("D302", f"{read.where}.word", read.title, why, f"write {word}: swizzle {s.swizzle}",
-                        fix=(f"{read.where}.word", f"{int(read.words[0, 0]):#018x}", word))]  # fmt: skip
+        fix, word = _word_fix(read, s, bool((_starts(read) != s.starts).any()))
+        return [finding("D302", f"{read.where}.word", read.title, why, f"write {word}: swizzle {s.swizzle}", fix=fix)]
     return [finding("D302", f"{read.where}.word", read.title, why)]
 
 
@@ -123,102 +126,148 @@ def _repairs(machine: Machine, read: Read, rerun: Rerun) -> Iterator[Repair]:
 
 def _descriptor(read: Read, s: Solution) -> Iterator[Repair]:
     """What differs between the descriptors that are and those that would work."""
-    d = read.descriptor
-    starts = _starts(read)
-    strides = [
-        (name, is_, wanted)
-        for name, is_, wanted in (
-            ("leading_byte_offset", d.leading_byte_offset, s.leading),
-            ("stride_byte_offset", d.stride_byte_offset, s.stride),
-        )
-        if wanted is not None and is_ != wanted
-    ]
-    other_mode, base, moved = s.swizzle is not d.swizzle, d.base_offset != 0, starts != s.starts
-    fields = len(strides) + other_mode + base + bool(moved.any())
-    word, path, old = _written(read, s)
-    changed = ", ".join(f"{name} {is_} must be {wanted}" for name, is_, wanted in strides)
-    fix = (path, old, word)
+    d, starts = read.descriptor, _starts(read)
+    given = (("leading_byte_offset", d.leading_byte_offset, s.leading), ("stride_byte_offset", d.stride_byte_offset, s.stride))
+    strides = [(name, is_, wanted) for name, is_, wanted in given if wanted is not None and is_ != wanted]
+    other_mode, base, moved = s.swizzle is not d.swizzle, d.base_offset != 0, bool((starts != s.starts).any())
+    fields = len(strides) + other_mode + base + moved
+    fix, word = _word_fix(read, s, moved)
+    where = f"{read.where}.{'word' if 'word' in read.raw else 'words'}"
+    changed = "".join(f"{name} {is_} must be {wanted}, " for name, is_, wanted in strides).removesuffix(", ")
+    also = f", and start {int(starts[0, 0]):#x} must be {int(s.starts[0, 0]):#x}" if moved else ""
     if other_mode:
-        text = f"swizzle {d.swizzle} must be {s.swizzle}" + (f", {changed}" if changed else "") + f": {word}"
-        yield Repair("D302", f"the layout code means {d.swizzle}", text, fields, fix, {"read": str(d.swizzle), "needed": str(s.swizzle)})
+        text = f"swizzle {d.swizzle} must be {s.swizzle}" + (f", {changed}" if changed else "") + f": {word}{also}"
+        numbers = {"read": str(d.swizzle), "needed": str(s.swizzle)}
+        yield Repair("D302", where, f"the layout code means {d.swizzle}", text, fields, fix, numbers)
     elif strides:
         code, why = _stride_code(d.leading_byte_offset, d.stride_byte_offset, strides, s)
-        yield Repair(code, why, f"{changed}: {word}", fields, fix, {name: [is_, wanted] for name, is_, wanted in strides})
+        yield Repair(code, where, why, f"{changed}: {word}{also}", fields, fix, {name: [is_, wanted] for name, is_, wanted in strides})
     elif base:
-        yield Repair(
-            "D306", f"base_offset {d.base_offset} on data that lies by absolute addresses", f"base_offset must be 0: {word}", fields, fix
-        )
-    elif moved.any():
-        yield _advance(read, s, starts, fields)
+        why = f"base_offset {d.base_offset} on data that lies by absolute addresses"
+        yield Repair("D306", where, why, f"base_offset must be 0: {word}{also}", fields, fix)
+    elif moved:
+        yield _advance(read, s, starts)
 
 
-def _written(read: Read, s: Solution) -> tuple[str, str, str]:
-    """(the word as it should be written, the key of the scenario, the word as it is): fields that are not used stay as they are."""
+def _word_fix(read: Read, s: Solution, moved: bool) -> tuple[Fix | None, str]:
+    """(the whole change of the scenario, None where `word` alone is not enough; the word to write): fields that are not used stay as they are."""
+    if "word" not in read.raw:
+        return _words_fix(read, s), f"{int(s.words[0, 0]):#018x}"
     d = read.descriptor
-    start = read.raw.get("word", 0) % FIELD * UNIT if "word" in read.raw else int(s.starts[0, 0])
     leading, stride = (
         now if wanted is None else wanted for now, wanted in ((d.leading_byte_offset, s.leading), (d.stride_byte_offset, s.stride))
     )
+    start = (read.raw["word"] & START.mask) << START.shift
     new = SmemDescriptor(arch=read.arch, start_address=start, leading_byte_offset=leading, stride_byte_offset=stride, swizzle=s.swizzle)
-    old = read.raw["word"] if "word" in read.raw else int(read.words[0, 0])
-    return f"{new.encode():#018x}", f"{read.where}.{'word' if 'word' in read.raw else 'words'}", f"{old:#018x}"
+    word = f"{new.encode():#018x}"
+    return None if moved else (f"{read.where}.word", f"{read.raw['word']:#018x}", word), word
+
+
+def _words_fix(read: Read, s: Solution) -> Fix:
+    """All the raw words."""
+    old, new = ([[f"{word:#018x}" for word in row] for row in words.tolist()] for words in (read.words, s.words))
+    return f"{read.where}.words", old, new
+
+
+def _start_fix(read: Read, s: Solution) -> Fix | None:
+    """Other start addresses as the scenario writes them: one offset, the K steps, the blocks; None where more must change together."""
+    if read.starts is None:
+        return _words_fix(read, s)
+    by = s.starts - read.starts
+    if (by == by[0, 0]).all():
+        old = read.raw.get("start_offset", 0)
+        return f"{read.where}.start_offset", old, old + int(by[0, 0])
+    for key, line, same in (("k_add", by[0], (by == by[:1]).all()), ("mn_add", by[:, 0], (by == by[:, :1]).all())):
+        old = np.atleast_1d(read.raw.get(key, 0))
+        if same and len(old) == len(line):
+            return f"{read.where}.{key}", old.tolist(), (old + line).tolist()
+    return None
 
 
 def _stride_code(leading: int, stride: int, strides: list[tuple[str, int, int]], s: Solution) -> tuple[str, str]:
     if s.leading in (None, stride) and s.stride in (None, leading) and leading != stride:
         return "D309", "LBO and SBO have each other's value"
-    if all(is_ // UNIT == wanted % FIELD for _, is_, wanted in strides):
+    if all(is_ >> START.shift == wanted & START.mask for _, is_, wanted in strides):
         return "D301", "fields hold bytes where they count 16 B"
     return "D308", "a stride does not fit the tile"
 
 
 def _starts(read: Read) -> np.ndarray:
     """Start addresses as the hardware sees them."""
-    return (read.words & np.uint64(FIELD - 1)).astype(np.int64) * UNIT
+    return (read.words & np.uint64(START.mask)).astype(np.int64) << START.shift
 
 
-def _advance(read: Read, s: Solution, starts: np.ndarray, fields: int) -> Repair:
+def _advance(read: Read, s: Solution, starts: np.ndarray) -> Repair:
     """Only the starts are wrong: lost bits, a carry, the K steps, the blocks, or all of them."""
-    used, needed = starts - starts[0, 0], s.starts - s.starts[0, 0]
-    if read.starts is not None and (read.starts % UNIT).any():
-        off = int(read.starts[read.starts % UNIT != 0][0])
-        return Repair("D303", f"start address {off:#x} is {off % UNIT} past a multiple of 16: the low bits are lost", "starts on multiples of 16 B", fields,
-                      (f"{read.where}.start_offset", off, off & -UNIT))  # fmt: skip
-    if read.starts is not None and isinstance(read.raw.get("start"), int) and read.raw["start"] >= FIELD * UNIT:
-        return Repair("D303", f"start {read.raw['start']:#x} is no .shared address: the field keeps 18 bits of it", f"start {int(s.starts[0, 0]):#x}", fields,
-                      (f"{read.where}.start", read.raw["start"], int(s.starts[0, 0])))  # fmt: skip
+    used, needed, fix = starts - starts[0, 0], s.starts - s.starts[0, 0], _start_fix(read, s)
+    where = fix[0] if fix else read.where
+
+    def repair(code: str, message: str, text: str, **numbers: Any) -> Repair:
+        return Repair(code, where, message, text, 1, fix, numbers)
+
+    unit, end = 1 << START.shift, START.mask + 1 << START.shift
+    if read.starts is not None and (read.starts % unit).any():
+        off = int(read.starts[read.starts % unit != 0][0])
+        return repair(
+            "D303",
+            f"start address {off:#x} is {off % unit} past a multiple of {unit}: the low bits are lost",
+            f"starts on multiples of {unit} B",
+        )
+    start = read.raw.get("start")
+    if isinstance(start, int) and start >= end:
+        return repair(
+            "D303",
+            f"start {start:#x} is no .shared address: the field keeps {end.bit_length() - 1} bits of it",
+            f"start {int(s.starts[0, 0]):#x}",
+        )
     raised = read.starts if read.starts is not None else _uncut(read)
-    if (raised >= FIELD * UNIT).any():
-        return Repair("D304", f"start address {int(raised.max()):#x} does not fit 14 bits of 16 B: the carry is lost", "mask the sum, or a buffer further down", fields,
-                      (f"{read.where}.k_add", int(raised.max()), int(s.starts.max())))  # fmt: skip
+    if (raised >= end).any():
+        return repair(
+            "D304",
+            f"start address {int(raised.max()):#x} does not fit {START.width} bits of {unit} B: the carry is lost",
+            "mask the sum, or a buffer further down",
+        )
     wrong_steps = ((starts != s.starts).any(axis=0)).nonzero()[0]
-    in_block = (used - used[:, :1] != needed - needed[:, :1]).any()
-    if in_block:
+    if (used - used[:, :1] != needed - needed[:, :1]).any():
         table = [(used[0] - used[0, 0]).tolist(), (needed[0] - needed[0, 0]).tolist()]
         mode = MODES[s.swizzle]
         within = [i for i, add in enumerate(table[1]) if 0 < add < mode.width]
         panel = bool(within) and mode.mask != 0 and read.major == "K" and not set(within) & set(wrong_steps.tolist())
-        return Repair("R503" if panel else "R502", "later K steps start in the wrong place", f"K steps {table[0]} must be {table[1]}", fields,
-                      (f"{read.where}.k_add", table[0], table[1]), {"used": table[0], "needed": table[1]})  # fmt: skip
+        return repair(
+            "R503" if panel else "R502",
+            "later K steps start in the wrong place",
+            f"K steps {table[0]} must be {table[1]}",
+            used=table[0],
+            needed=table[1],
+        )
     if (used[:, 0] != needed[:, 0]).any():
         table = [used[:, 0].tolist(), needed[:, 0].tolist()]
-        return Repair("R504", "M / N blocks start in the wrong place", f"blocks {table[0]} must be {table[1]}", fields,
-                      (f"{read.where}.mn_add", table[0], table[1]), {"used": table[0], "needed": table[1]})  # fmt: skip
-    return Repair("R508", "every read starts in the wrong place", f"start {int(starts[0, 0]):#x} must be {int(s.starts[0, 0]):#x}", fields,
-                  (f"{read.where}.start_offset", int(starts[0, 0]), int(s.starts[0, 0])))  # fmt: skip
+        return repair(
+            "R504", "M / N blocks start in the wrong place", f"blocks {table[0]} must be {table[1]}", used=table[0], needed=table[1]
+        )
+    return repair("R508", "every read starts in the wrong place", f"start {int(starts[0, 0]):#x} must be {int(s.starts[0, 0]):#x}")
 
 
 def _uncut(read: Read) -> np.ndarray:
-    """Start addresses with the two bits above the field, into which an advance of the whole word carries."""
-    return (read.words & np.uint64(4 * FIELD - 1)).astype(np.int64) * UNIT
+    """Start addresses with the bits up to LBO, into which an advance of the whole word carries."""
+    carried = (1 << read.descriptor.table.fields["leading_byte_offset"].low) - 1
+    return (read.words & np.uint64(carried)).astype(np.int64) << START.shift
 
 
 def _transposed(read: Read, places: np.ndarray) -> Iterator[Repair]:
     """The other major-ness reads what was meant: the operand is a transpose."""
     other = "MN" if read.major == "K" else "K"
     for s in solutions(read, places, other):
-        yield Repair("R505", f"the operand lies {other}-major: it is the transpose of what is meant", f"major {other}, word {int(s.words[0, 0]):#018x}",
-                     2, (f"{read.where}.major", read.major, other))  # fmt: skip
+        word = f"{int(s.words[0, 0]):#018x}"
+        fix = None if (s.words != read.words).any() else (f"{read.where}.major", read.major, other)
+        yield Repair(
+            "R505",
+            f"{read.where}.major",
+            f"the operand lies {other}-major: it is the transpose of what is meant",
+            f"major {other}, word {word}",
+            2,
+            fix,
+        )
         return
 
 
@@ -230,7 +279,7 @@ def _writer(machine: Machine, read: Read, rerun: Rerun) -> Iterator[Repair]:
         for name in ("none", "32B", "64B", "128B"):
             if _all_right(rerun(target, name), read):
                 now = machine.raw_maps[target[4:]].get("swizzle", "none") if target.startswith("map.") else str(_layout_of(machine, target))
-                yield Repair("R501", f"{target} writes with swizzle {now}, the descriptor reads with {read.descriptor.swizzle}", f"{target}.swizzle = {name}", 1,
+                yield Repair("R501", f"{target}.swizzle", f"{target} writes with swizzle {now}, the descriptor reads with {read.descriptor.swizzle}", f"{target}.swizzle = {name}", 1,
                              (f"{target}.swizzle", now, name), {"writer": str(now), "reader": str(read.descriptor.swizzle)})  # fmt: skip
                 return
 

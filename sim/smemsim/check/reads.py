@@ -13,10 +13,11 @@ from smemsim.descriptors.operand import operand_addresses
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError
 from smemsim.spec.formats import element_format
+from smemsim.spec.smem_descriptor import SM90_SMEM_DESC
 
-__all__ = ["Read", "made_words", "meant_of", "packing_of"]
+__all__ = ["START", "Read", "made_words", "meant_of", "packing_of"]
 
-UNIT, FIELD = 16, 0x4000  # bytes that a field of the descriptor counts, and its 14 bits
+START = SM90_SMEM_DESC.fields["start_address"]  # the same in every descriptor
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -71,9 +72,9 @@ def made_words(operand: dict[str, Any], buffers: dict[str, Buffer], where: str) 
     base = (buffers[start].at(operand.get("stage", 0)) if isinstance(start, str) else start) + operand.get("start_offset", 0)
     k_add, mn_add = (x if isinstance(x, list) else [x] for x in (operand.get("k_add", [0]), operand.get("mn_add", [0])))
     starts = base + np.array(mn_add, np.int64)[:, None] + np.array(k_add, np.int64)[None, :]
-    own = (word & FIELD - 1) * UNIT
-    field = (starts + own) // UNIT % FIELD
-    words = np.uint64(word & ~(FIELD - 1)) | field.astype(np.uint64)
+    own = (word & START.mask) << START.shift
+    field = (starts + own) >> START.shift & START.mask
+    words = np.uint64(word & ~START.mask) | field.astype(np.uint64)
     return words, starts + own
 
 

@@ -13,13 +13,15 @@ from smemsim.check.tensors import OUTSIDE, Tensor
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import HardwareTrap, InputError, TensorMapError
 from smemsim.machine.tma import tma_load, tma_store
+from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.findings import CODES
+from smemsim.spec.tensor_map import LIMITS
 
 __all__ = ["FOREIGN", "UNWRITTEN", "Machine", "finding"]
 
 UNWRITTEN, FOREIGN = -1, -3  # instead of a global address: nobody wrote the byte; a step wrote what is in no tensor
-WINDOW = 1 << 18  # bytes that 18-bit addresses reach
-LINE = 128
+WINDOW = 1 << 18  # bytes that the descriptor's start address reaches
+LINE = LIMITS.smem_alignment
 
 
 def finding(code: str, where: str, title: str, message: str, repair: str = "", **more: Any) -> CheckFinding:
@@ -140,9 +142,9 @@ class Machine:
     def object_address(self, where: str, title: str, name: str) -> None:
         """Where the CUtensorMap itself lies."""
         address = self.raw_maps[name].get("object_address")
-        if address is not None and address % 64:
-            self.say(finding("A104", f"map.{name}.object_address", title, f"the CUtensorMap is at {address:#x}, {address % 64} past a multiple of 64 B: the transfer traps",
-                             f"alignas(128), or object_address = {address & -64:#x}"))  # fmt: skip
+        if address is not None and address % LIMITS.object_alignment:
+            self.say(finding("A104", f"map.{name}.object_address", title, f"the CUtensorMap is at {address:#x}, {address % LIMITS.object_alignment} past a multiple of {LIMITS.object_alignment} B: the transfer traps",
+                             f"alignas(128), or object_address = {address & -LIMITS.object_alignment:#x}"))  # fmt: skip
 
     def promised(self, title: str, buffer: Buffer) -> None:
         """Does the declared alignment promise what a transfer needs?"""
@@ -177,15 +179,15 @@ class Machine:
         """cp.async.bulk, which knows of no swizzle."""
         where, title = f"step[{number}]", f"step {number + 1} (bulk)"
         buffer = self.buffers[step.get("to", step.get("from", ""))]
-        if step["bytes"] % 16:
+        if step["bytes"] % BULK_LIMITS.unit:
             self.say(finding("A103", f"{where}.bytes", title, f"{step['bytes']} bytes: what is over a multiple of 16 B is neither moved nor counted",
                              f"bytes = {-(-step['bytes'] // 16) * 16}"))  # fmt: skip
         for offset in _list(step.get("offset", 0)):
             address = buffer.at(step.get("stage", 0), offset)
-            if address % 16:
-                self.failed.setdefault(buffer.name, self.misaligned(where, title, buffer, step.get("stage", 0), offset, 16))
+            if address % BULK_LIMITS.unit:
+                self.failed.setdefault(buffer.name, self.misaligned(where, title, buffer, step.get("stage", 0), offset, BULK_LIMITS.unit))
                 continue
-            moved = np.arange(address, min(address + step["bytes"] // 16 * 16, WINDOW))
+            moved = np.arange(address, min(address + step["bytes"] // BULK_LIMITS.unit * BULK_LIMITS.unit, WINDOW))
             self.inside(where, title, buffer, moved)
             if "to" in step:
                 tensor = self.tensors.get(step.get("tensor", ""))

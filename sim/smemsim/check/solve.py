@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from smemsim.addressing.swizzle import swizzle
-from smemsim.check.reads import Read
+from smemsim.check.reads import START, Read
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError, Unmodelled
 from smemsim.spec.architectures import architecture
@@ -18,7 +18,7 @@ from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
 
 __all__ = ["Solution", "locate", "solutions"]
 
-CHUNK = 16
+CHUNK = 16  # bytes that every swizzle moves together
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -76,11 +76,17 @@ def _tried(
     read: Read, mode: SwizzleMode, leading: int | None, stride: int | None, starts: np.ndarray, places: np.ndarray, major: str
 ) -> Solution | None:
     given = {"leading_byte_offset": leading or 0, "stride_byte_offset": stride or 0}
-    if any(value % CHUNK or not 0 <= value < 1 << 18 for value in given.values()) or (starts % CHUNK).any() or (starts < 0).any():
+    unit, end = 1 << START.shift, START.mask + 1 << START.shift
+    if (
+        any(value % unit or not 0 <= value < end for value in given.values())
+        or (starts % unit).any()
+        or (starts < 0).any()
+        or (starts >= end).any()
+    ):
         return None
     try:
         base = SmemDescriptor(arch=read.arch, start_address=0, swizzle=mode.swizzle, **given).encode()
-        words = np.uint64(base) | (starts // CHUNK).astype(np.uint64)
+        words = np.uint64(base) | (starts >> START.shift).astype(np.uint64)
         if (read.addresses(words, major) != places).any():
             return None
     except (InputError, Unmodelled):

@@ -11,11 +11,11 @@ import numpy as np
 from smemsim.arithmetic.values import from_float64
 from smemsim.diagnose.compared import Compared
 from smemsim.diagnose.product import Product, Reference
-from smemsim.spec.mma_arithmetic import MmaArithmetic
+from smemsim.spec.mma_arithmetic import ARITHMETIC, OTHER_KEPT_BITS, OTHER_ZERO_EXPONENTS, MmaArithmetic
 
 __all__ = ["other_roundings"]
 
-NEVER = -1000  # below every product
+NEVER = -300  # below every product
 
 
 def other_roundings(c: Compared) -> list[str]:
@@ -27,7 +27,10 @@ def rivals(product: Product) -> Iterator[tuple[str, MmaArithmetic | Reference]]:
     """(what were otherwise, what `Product.run_as` takes)."""
     row = product.row
     kept, fraction = "{} bits were kept below the largest term", "D had {} fraction bits"
-    named: list[tuple[str, dict[str, Any]]] = [(kept.format(n), {"kept_bits": n}) for n in _near(row.kept_bits or 0, 3, 13, 23, 24, 25, 35)]
+    named: list[tuple[str, dict[str, Any]]] = [
+        (kept.format(n), {"kept_bits": n})
+        for n in _near(row.kept_bits or 0, 3, *OTHER_KEPT_BITS, *(r.kept_bits for r in ARITHMETIC if r.kept_bits))
+    ]
     if row.d_type == "f32":
         named += [(fraction.format(n), {"fraction_bits": n}) for n in (10, 13, 22, 23)]
         named += [
@@ -38,7 +41,7 @@ def rivals(product: Product) -> Iterator[tuple[str, MmaArithmetic | Reference]]:
     named.append((f"the last conversion were {'toward zero' if row.to_nearest else 'to nearest'}", {"to_nearest": not row.to_nearest}))
     named += [
         (f"zeros counted with 2^{zero}" if zero > NEVER else "zeros did not count", {"zero_exponent": zero})
-        for zero in _near(row.zero_exponent, 1, NEVER, -139, -133, -126, -22)
+        for zero in _near(row.zero_exponent, 1, NEVER, *OTHER_ZERO_EXPONENTS, *(r.zero_exponent for r in ARITHMETIC))
     ]
     yield from ((text, other) for text, change in named if (other := dataclasses.replace(row, **change)) != row)
     if row.d_type == "f32":

@@ -33,7 +33,7 @@ ERRATA: tuple[Erratum, ...] = (
             "indices name 16-bit halves of B, which a tf32 is put together from", "wgmma_metadata"),
     Erratum("arithmetic of wgmma", "PTX ISA 9.7.15", "order, rounding and subnormals are unspecified",
             "the same bits always: one alignment, truncation, one conversion; subnormals count", "wgmma_dots_f32"),
-    Erratum("exponent with which zeros count", "MMA-Sim (arXiv 2511.10909)", "-126, later -133 for all of wgmma",
+    Erratum("exponent with which zeros count", "MMA-Sim (arXiv 2511.10909)", "-126, later -133 for all of wgmma (mmasim 2.1.1 agrees with the trace)",
             "-133 with bf16 and tf32, -21 with f16 into f16; no other instruction shows it", "wgmma_dots_f16"),
     Erratum("zero times a large number", "MMA-Sim as released", "raises the exponent that all terms are aligned to", "does not", "wgmma_dots_f32"),
     Erratum("negative sums too small for D", "later MMA-Sim, MATLAB-tensor-core", "-0", "+0, as every zero of wgmma", "wgmma_dots_f32"),

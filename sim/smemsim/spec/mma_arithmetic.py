@@ -12,7 +12,7 @@ import dataclasses
 
 from smemsim.spec.evidence import Dispute, Grade
 
-__all__ = ["ARITHMETIC", "ARITHMETIC_DISPUTES", "NAN", "MmaArithmetic", "arithmetic_of"]
+__all__ = ["ARITHMETIC", "ARITHMETIC_DISPUTES", "NAN", "OTHER_KEPT_BITS", "OTHER_ZERO_EXPONENTS", "MmaArithmetic", "arithmetic_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,13 +57,13 @@ ARITHMETIC: tuple[MmaArithmetic, ...] = (
     _row("wgmma",            ("f16",),        "f32", 16,  25,   23),
     _row("wgmma",            ("bf16",),       "f32", 16,  25,   23),
     _row("wgmma",            ("tf32",),       "f32", 8,   25,   23),
-    _row("wgmma",            ("f16",),        "f16", 16,  25,   10, zero=-21, source="Khattak and Mikaitis, who have it for mma.sync; MMA-Sim has -133"),
+    _row("wgmma",            ("f16",),        "f16", 16,  25,   10, zero=-21, source="mmasim 2.1.1; Khattak and Mikaitis have it for mma.sync, earlier MMA-Sim has -133"),
     _row("wgmma",            _FP8,            "f32", 32,  13,   13),
     _row("wgmma",            _FP8,            "f16", 32,  13,   10, zero=-21),
     _row("wgmma",            _INT8,           "s32", 32,  None, 0, source="PTX ISA 9.7.15.5.2: wraps, or clamps with .satfinite"),
     _row("wgmma",            ("b1",),         "s32", 256, None, 0, source="PTX ISA 9.7.15.5.2: .and.popc"),
     _row("f16",              ("f16", "bf16"), "f32", 16,  25,   23),
-    _row("f16",              ("f16",),        "f16", 16,  25,   10, zero=-21, source="MMA-Sim; the exponent of zeros as of wgmma"),
+    _row("f16",              ("f16",),        "f16", 16,  25,   10, zero=-21, source="mmasim 2.1.1; the exponent of zeros as of wgmma"),
     _row("tf32",             ("tf32",),       "f32", 8,   25,   23),
     _row("f8f6f4",           _F8F6F4,         "f32", 32,  25,   23, source="MMA-Sim; DeepGEMM issue 176 also finds 25 bits; 6-bit types by analogy"),
     _row("f8f6f4",           _F8F6F4,         "f16", 32,  25,   10, zero=-21, source="MMA-Sim; 6-bit types by analogy; the exponent of zeros as of wgmma"),
@@ -78,7 +78,7 @@ ARITHMETIC_DISPUTES: dict[str, Dispute] = {
         "35 below the largest term, groups of 16 summed exactly", "MMA-Sim", "DeepGEMM issue 176: 34 to 37"
     ),
     "zeros with f16 accumulators": Dispute(
-        "count with 2^-21", "wgmma, measured (trace wgmma_dots_f16)", "MMA-Sim: 2^-133 for tcgen05, 2^-22 for mma.sync"
+        "count with 2^-21", "wgmma, measured (trace wgmma_dots_f16)", "earlier MMA-Sim: 2^-133 for tcgen05; mmasim 2.1.1 agrees with 2^-21"
     ),
     "sign of zero": Dispute(
         "D is never -0",
@@ -86,6 +86,10 @@ ARITHMETIC_DISPUTES: dict[str, Dispute] = {
         "later MMA-Sim, a MATLAB and a SystemC model: -0 for negative sums that are too small",
     ),
 }
+
+# Constants of other datapaths and of other studies: what a D that differs by rounding may have been computed with.
+# Bits: SM70 23, SM80 and SM89 24 (Khattak and Mikaitis). Zeros: MMA-Sim as released -126, for SM80 -132, for mma.sync with f16 results -22.
+OTHER_KEPT_BITS, OTHER_ZERO_EXPONENTS = (23, 24), (-132, -126, -22)
 
 NAN = {"f32": 0x7FFFFFFF, "f16": 0x7FFF}  # of every NaN result: positive, without the payload; measured on wgmma
 
