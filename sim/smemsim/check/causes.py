@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.check.reads import START, Read
+from smemsim.check.reads import START, Read, Seen
 from smemsim.check.report import CheckFinding
 from smemsim.check.simulate import FOREIGN, UNWRITTEN, Machine, finding
 from smemsim.check.solve import Solution, locate, solutions
@@ -41,12 +41,11 @@ class Repair:
 def judge(machine: Machine, read: Read, rerun: Rerun, blamed: CheckFinding | None) -> list[CheckFinding]:
     """Compare an operand with what was meant; the finding, or none. `blamed`: an earlier finding that explains it."""
     try:
-        addresses = read.addresses()
+        seen = look(machine, read)
     except Unmodelled as e:
         return _undecodable(machine, read, str(e))
-    inside = addresses < len(machine.source)
-    got = np.where(inside, machine.source[np.where(inside, addresses, 0)], UNWRITTEN)
-    wrong = (got != read.meant) & (read.meant >= 0)
+    machine.seen.append(seen)
+    addresses, got, wrong = seen.addresses, seen.got, seen.wrong
     if not wrong.any():
         return _lucky(read)
     grade = str(shared_grade(int(read.words[0, 0]), read.arch, read.dtype, read.major, read.k, read.packing))
@@ -73,6 +72,14 @@ def judge(machine: Machine, read: Read, rerun: Rerun, blamed: CheckFinding | Non
     if (got[wrong] == UNWRITTEN).any() and (locate(machine.source, read.meant)[wrong] < 0).any():
         return [finding("R507", read.where, read.title, f"{share}: bytes that no step wrote", **counts)]
     return [finding("R508", read.where, read.title, f"{share}; no single repair makes it right", **counts)]
+
+
+def look(machine: Machine, read: Read) -> Seen:
+    """What the operand reads now. Raises Unmodelled for descriptors of which nobody knows that."""
+    addresses = read.addresses()
+    inside = addresses < len(machine.source)
+    got, writer = (np.where(inside, of[np.where(inside, addresses, 0)], UNWRITTEN) for of in (machine.source, machine.writer))
+    return Seen(read, addresses, got, writer, (got != read.meant) & (read.meant >= 0))
 
 
 def _lucky(read: Read) -> list[CheckFinding]:

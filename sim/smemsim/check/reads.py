@@ -15,7 +15,7 @@ from smemsim.errors import InputError
 from smemsim.spec.formats import element_format
 from smemsim.spec.smem_descriptor import SM90_SMEM_DESC
 
-__all__ = ["START", "Read", "made_words", "meant_of", "packing_of"]
+__all__ = ["START", "Read", "Seen", "made_words", "meant_of", "packing_of"]
 
 START = SM90_SMEM_DESC.fields["start_address"]  # the same in every descriptor
 
@@ -50,6 +50,18 @@ class Read:
     def descriptor(self) -> SmemDescriptor:
         """The first one."""
         return SmemDescriptor.decode(int(self.words[0, 0]), arch=self.arch)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Seen:
+    """What an operand read when its step ran. All arrays are (blocks, K steps, rows, k): shared address, the global byte that lay there (or UNWRITTEN,
+    OUTSIDE, FOREIGN), the index of the issue that had written it, and is it another than the one that was meant?"""
+
+    read: Read
+    addresses: np.ndarray
+    got: np.ndarray
+    writer: np.ndarray
+    wrong: np.ndarray
 
 
 def packing_of(kind: str, dtype: str) -> str:

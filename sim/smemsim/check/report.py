@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Finding, Severity
+
+if TYPE_CHECKING:
+    from smemsim.check.simulate import Machine
 
 __all__ = ["CheckFinding", "Report"]
 
@@ -51,13 +54,14 @@ class CheckFinding(Finding):
 @dataclasses.dataclass(frozen=True)
 class Report:
     """The findings of a scenario, most upstream first; `expected` are the codes that it says it should give, None if it says nothing;
-    `unchecked` the parts of the scenario that nothing here looks at."""
+    `unchecked` the parts of the scenario that nothing here looks at; `machine` is shared memory as the steps left it, and what every operand saw."""
 
     findings: tuple[CheckFinding, ...]
     expected: tuple[str, ...] | None = None
     title: str = ""
     unchecked: tuple[str, ...] = ()
     arch: str = ""
+    machine: Machine | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def codes(self) -> tuple[str, ...]:

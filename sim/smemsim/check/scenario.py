@@ -57,7 +57,7 @@ def check(scenario: Any) -> Report:
 
     codes = None if expected is None else tuple(expected["findings"])
     unchecked = tuple(f"step[{i}].{side}" for i, step in enumerate(raw.get("step", [])) for side in ("scale_a", "scale_b") if side in step)
-    return Report(tuple(sorted(machine.findings, key=upstream)), codes, raw.get("title", ""), unchecked, machine.arch)
+    return Report(tuple(sorted(machine.findings, key=upstream)), codes, raw.get("title", ""), unchecked, machine.arch, machine)
 
 
 def _step(one: CheckFinding) -> int:

@@ -17,7 +17,7 @@ from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.findings import CODES
 from smemsim.spec.tensor_map import LIMITS
 
-__all__ = ["FOREIGN", "UNWRITTEN", "Machine", "finding"]
+__all__ = ["FOREIGN", "UNWRITTEN", "Issue", "Machine", "finding"]
 
 UNWRITTEN, FOREIGN = -1, -3  # instead of a global address: nobody wrote the byte; a step wrote what is in no tensor
 WINDOW = 1 << 18  # bytes that the descriptor's start address reaches
@@ -31,9 +31,22 @@ def finding(code: str, where: str, title: str, message: str, repair: str = "", *
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class Issue:
+    """One thing that writes shared memory: `step` and `number` of its issue in it, and what it is, for people."""
+
+    step: int
+    number: int
+    text: str
+
+
 @dataclasses.dataclass
 class Machine:
-    """A CTA's shared memory as the steps leave it, and the findings so far. `maps` are the scenario's, None where one was refused."""
+    """A CTA's shared memory as the steps leave it, and the findings so far. `maps` are the scenario's, None where one was refused.
+
+    For every shared byte, `source` is the global byte that lies there, and `writer` the index in `issues` of what wrote it last. `seen` is what each
+    operand read when its step ran.
+    """
 
     arch: str
     end: int  # of the shared window
@@ -42,7 +55,9 @@ class Machine:
     raw_maps: dict[str, dict[str, Any]]
     findings: list[CheckFinding] = dataclasses.field(default_factory=list)
     source: np.ndarray = dataclasses.field(default_factory=lambda: np.full(WINDOW, UNWRITTEN, np.int64))
-    writer: np.ndarray = dataclasses.field(default_factory=lambda: np.full(WINDOW, -1, np.int16))
+    writer: np.ndarray = dataclasses.field(default_factory=lambda: np.full(WINDOW, -1, np.int32))
+    issues: list[Issue] = dataclasses.field(default_factory=list)
+    seen: list[Any] = dataclasses.field(default_factory=list)
     maps: dict[str, TensorMap | None] = dataclasses.field(default_factory=dict)
     failed: dict[str, CheckFinding] = dataclasses.field(default_factory=dict)  # buffers that a stopped transfer did not fill
 
@@ -52,6 +67,11 @@ class Machine:
         """Keep a finding."""
         self.findings.append(one)
         return one
+
+    def write(self, shared: np.ndarray, source: Any, issue: Issue) -> None:
+        """Bytes that arrive."""
+        self.issues.append(issue)
+        self.source[shared], self.writer[shared] = source, len(self.issues) - 1
 
     # ---- maps
 
@@ -111,7 +131,7 @@ class Machine:
             offsets = offsets * len(places)
         if len(offsets) != len(places):
             raise InputError(f"{where}: offset has {len(offsets)} entries and at {len(places)}: needs one of each for every issue")
-        for offset, at in zip(offsets, places, strict=True):
+        for issue, (offset, at) in enumerate(zip(offsets, places, strict=True)):
             address = buffer.at(step.get("stage", 0), offset)
             if address % LINE:
                 self.failed.setdefault(buffer.name, self.misaligned(where, title, buffer, step.get("stage", 0), offset))
@@ -131,8 +151,8 @@ class Machine:
             self.inside(where, title, buffer, moved.shared_address)
             if step["op"] == "tma_load":
                 shared = moved.shared_address.astype(np.int64)
-                self.source[shared] = np.where(moved.global_address < 0, OUTSIDE, moved.global_address)
-                self.writer[shared] = number
+                told = Issue(number, issue, f"tma_load {step['map']} at {at} to {address:#x}")
+                self.write(shared, np.where(moved.global_address < 0, OUTSIDE, moved.global_address), told)
         expected = step.get("expect_bytes")
         if expected is not None and total and expected != total:
             self.say(finding("T210", f"{where}.expect_bytes", title,
@@ -182,7 +202,7 @@ class Machine:
         if step["bytes"] % BULK_LIMITS.unit:
             self.say(finding("A103", f"{where}.bytes", title, f"{step['bytes']} bytes: what is over a multiple of 16 B is neither moved nor counted",
                              f"bytes = {-(-step['bytes'] // 16) * 16}"))  # fmt: skip
-        for offset in _list(step.get("offset", 0)):
+        for issue, offset in enumerate(_list(step.get("offset", 0))):
             address = buffer.at(step.get("stage", 0), offset)
             if address % BULK_LIMITS.unit:
                 self.failed.setdefault(buffer.name, self.misaligned(where, title, buffer, step.get("stage", 0), offset, BULK_LIMITS.unit))
@@ -191,8 +211,8 @@ class Machine:
             self.inside(where, title, buffer, moved)
             if "to" in step:
                 tensor = self.tensors.get(step.get("tensor", ""))
-                self.source[moved] = tensor.address + np.arange(len(moved)) if tensor else FOREIGN
-                self.writer[moved] = number
+                source = tensor.address + np.arange(len(moved)) if tensor else FOREIGN
+                self.write(moved, source, Issue(number, issue, f"bulk copy of {len(moved)} B to {address:#x}"))
         mode = buffer.layout.mode if buffer.layout else None
         if mode is not None and mode.mask:
             lines = mode.mask + 1

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.check.buffers import Buffer, Layout
-from smemsim.check.simulate import Machine, finding
+from smemsim.check.simulate import Issue, Machine, finding
 from smemsim.check.tensors import Tensor
 from smemsim.errors import InputError
 from smemsim.spec.swizzles import MODES
@@ -51,7 +51,7 @@ def threads_step(machine: Machine, number: int, step: dict[str, Any], *, hardwar
         return
     machine.inside(where, title, buffer, addresses.reshape(-1))
     if not step.get("load"):
-        machine.source[addresses], machine.writer[addresses] = wanted, number
+        machine.write(addresses, wanted, Issue(number, 0, f"threads, through the layout of {buffer.name}"))
         return
     read = machine.source[addresses]
     wrong = (read != wanted) & (wanted >= 0)
