@@ -18,7 +18,8 @@ __all__ = ["CheckFinding", "Report"]
 @dataclasses.dataclass(frozen=True)
 class CheckFinding(Finding):
     """A finding about a scenario: `where` is a path into it, `title` the same for people; `wrong` of `of` elements are wrong, `first` is the first
-    of these; `fix` (path, old, new) is what was tried and makes the reads right; `grade` is what the rule rests on."""
+    of these, `pattern` says what they have in common; `fix` (path, old, new) is what was tried and makes the reads right, `together` are several of these
+    where one is not enough; `grade` is what the rule rests on."""
 
     title: str = ""
     numbers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -27,6 +28,8 @@ class CheckFinding(Finding):
     of: int = 0
     fix: tuple[str, Any, Any] | None = None
     grade: str = ""
+    pattern: tuple[str, ...] = ()
+    together: tuple[tuple[str, Any, Any], ...] = ()
 
     def __str__(self) -> str:
         repair = f"; repair: {self.repair}" if self.repair else ""
@@ -45,7 +48,9 @@ class CheckFinding(Finding):
             "first": None if self.first is None else dict(self.first),
             "wrong": self.wrong,
             "of": self.of,
+            "pattern": list(self.pattern),
             "repair": {"text": self.repair, "path": path, "old": old, "new": new},
+            "together": [{"path": path, "old": old, "new": new} for path, old, new in self.together],
             "because": self.because,
             "grade": self.grade,
         }

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
 
-from smemsim.check.buffers import buffers_of
 from smemsim.check.causes import judge
 from smemsim.check.instructions import instruction_findings, kind_of_step
 from smemsim.check.maps import map_findings
 from smemsim.check.reads import Read, made_words, meant_of, packing_of
 from smemsim.check.report import CheckFinding, Report
+from smemsim.check.run import machine_of, rerun_of, transfer
 from smemsim.check.simulate import Machine, finding
 from smemsim.check.solve import locate, solutions
-from smemsim.check.tensors import tensors_of
-from smemsim.check.threads import threads_step
-from smemsim.errors import InputError, SmemsimError
+from smemsim.errors import InputError
 from smemsim.scenario.reader import located, read_scenario
-from smemsim.spec.architectures import architecture
 
 __all__ = ["check"]
 
@@ -65,13 +61,8 @@ def _step(one: CheckFinding) -> int:
     return int(digits) if digits.isdigit() else -1
 
 
-def _machine(raw: dict[str, Any]) -> Machine:
-    machine = architecture(raw["arch"])
-    return Machine(machine.name, machine.shared_end, tensors_of(raw), buffers_of(raw), raw.get("map") or {})
-
-
 def _run(raw: dict[str, Any]) -> Machine:
-    machine = _machine(raw)
+    machine = machine_of(raw)
     _layouts(machine)
     machine.encode_maps()
     for name, tm in machine.maps.items():
@@ -100,12 +91,9 @@ def _layouts(machine: Machine) -> None:
 
 def _one(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any]) -> None:
     op = step["op"]
-    if op in ("tma_load", "tma_store", "tma_reduce"):
-        machine.tensor_step(number, step)
-    elif op == "bulk":
-        machine.bulk_step(number, step)
-    elif op == "threads":
-        threads_step(machine, number, step, hardware=_hardware(raw), rerun=lambda target, mode: _rerun(raw, number, target, mode))
+    rerun = rerun_of(raw, number)
+    if op not in ("mma", "copy"):
+        transfer(machine, raw, number, rerun)
     else:
         group = step.get("cta_group", raw.get("cta_group"))
         if op == "mma":
@@ -113,20 +101,9 @@ def _one(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any
                 machine.say(one)
         found = [read for side in "ab" if side in step and (read := _read(machine, raw, number, step, side)) is not None]
         for read in found:
-            for one in judge(machine, read, lambda target, mode: _rerun(raw, number, target, mode), _blamed(machine, raw, read)):
+            for one in judge(machine, read, raw, rerun, _blamed(machine, raw, read)):
                 machine.say(one)
         _cancel(machine, number, found)
-
-
-def _hardware(raw: dict[str, Any]) -> set[str]:
-    """Buffers that TMA or the tensor core touch."""
-    names = {step.get("to", step.get("from")) for step in raw.get("step", []) if step["op"].startswith("tma_")}
-    return names | {
-        step[side].get("start")
-        for step in raw.get("step", [])
-        for side in "ab"
-        if side in step and isinstance(step[side].get("start"), str)
-    }
 
 
 def _read(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any], side: str) -> Read | None:
@@ -201,31 +178,6 @@ def _blamed(machine: Machine, raw: dict[str, Any], read: Read) -> CheckFinding |
 def _buffers_at(machine: Machine, read: Read) -> list[str]:
     at = read.descriptor.start_address
     return [b.name for b in machine.buffers.values() if b.address <= at < b.address + (b.bytes or 1)]
-
-
-def _rerun(raw: dict[str, Any], until: int, target: str, swizzle: str) -> Machine | None:
-    """The steps before one again, with another swizzle of a map or of a layout; None if that is no change, or is refused."""
-    kind, name, *_ = target.split(".")
-    changed = copy.deepcopy(raw)
-    table = changed[kind][name] if kind == "map" else changed[kind][name]["layout"]
-    if "raw" in table or table.get("swizzle", "none") == swizzle:
-        return None
-    table["swizzle"] = swizzle
-    machine = _machine(changed)
-    machine.encode_maps()
-    if machine.findings:
-        return None
-    try:
-        for number, step in enumerate(changed["step"][:until]):
-            if step["op"].startswith("tma_"):
-                machine.tensor_step(number, step)
-            elif step["op"] == "bulk":
-                machine.bulk_step(number, step)
-            elif step["op"] == "threads":
-                threads_step(machine, number, step, hardware=set())
-    except SmemsimError:
-        return None
-    return machine
 
 
 def _cancel(machine: Machine, number: int, reads: list[Read]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.findings import CODES
 from smemsim.spec.tensor_map import LIMITS
 
-__all__ = ["FOREIGN", "UNWRITTEN", "Issue", "Machine", "finding"]
+__all__ = ["FOREIGN", "UNWRITTEN", "WINDOW", "Issue", "Machine", "Rerun", "finding", "listed", "no_rerun"]
 
 UNWRITTEN, FOREIGN = -1, -3  # instead of a global address: nobody wrote the byte; a step wrote what is in no tensor
 WINDOW = 1 << 18  # bytes that the descriptor's start address reaches
@@ -29,6 +30,14 @@ def finding(code: str, where: str, title: str, message: str, repair: str = "", *
     return CheckFinding(
         code, more.pop("severity", CODES[code].severity), where, message, repair, more.pop("because", ""), title=title, **more
     )
+
+
+Rerun = Callable[..., "Machine | None"]  # (changes: path -> value, until=None, only=None): the steps so far again
+
+
+def no_rerun(changes: Any, until: int | None = None, only: int | None = None) -> Machine | None:
+    """Nothing else is tried."""
+    return None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +66,9 @@ class Machine:
     source: np.ndarray = dataclasses.field(default_factory=lambda: np.full(WINDOW, UNWRITTEN, np.int64))
     writer: np.ndarray = dataclasses.field(default_factory=lambda: np.full(WINDOW, -1, np.int32))
     issues: list[Issue] = dataclasses.field(default_factory=list)
+    overwritten: list[tuple[int, np.ndarray]] = dataclasses.field(
+        default_factory=list
+    )  # (index of the issue, global bytes that it wrote over)
     seen: list[Any] = dataclasses.field(default_factory=list)
     maps: dict[str, TensorMap | None] = dataclasses.field(default_factory=dict)
     failed: dict[str, CheckFinding] = dataclasses.field(default_factory=dict)  # buffers that a stopped transfer did not fill
@@ -71,6 +83,9 @@ class Machine:
     def write(self, shared: np.ndarray, source: Any, issue: Issue) -> None:
         """Bytes that arrive."""
         self.issues.append(issue)
+        before = self.source[shared]
+        if (before >= 0).any():
+            self.overwritten.append((len(self.issues) - 1, before[before >= 0]))
         self.source[shared], self.writer[shared] = source, len(self.issues) - 1
 
     # ---- maps
@@ -124,8 +139,8 @@ class Machine:
             return
         self.object_address(where, title, step["map"])
         self.promised(title, buffer)
-        total = 0
-        offsets = _list(step.get("offset", 0))
+        total, off, touched = 0, [], []
+        offsets = listed(step.get("offset", 0))
         places = step["at"] if step["at"] and isinstance(step["at"][0], list) else [step["at"]]
         if len(offsets) == 1:
             offsets = offsets * len(places)
@@ -134,12 +149,12 @@ class Machine:
         for issue, (offset, at) in enumerate(zip(offsets, places, strict=True)):
             address = buffer.at(step.get("stage", 0), offset)
             if address % LINE:
-                self.failed.setdefault(buffer.name, self.misaligned(where, title, buffer, step.get("stage", 0), offset))
+                off.append(offset)
                 continue
             try:
                 if step["op"] == "tma_load":
                     moved = tma_load(
-                        tm, at, smem_address=address, im2col_offsets=tuple(_list(step.get("im2col_offsets", []))), arch=self.arch
+                        tm, at, smem_address=address, im2col_offsets=tuple(listed(step.get("im2col_offsets", []))), arch=self.arch
                     )
                 else:
                     moved = tma_store(tm, at, smem_address=address, arch=self.arch)
@@ -148,11 +163,14 @@ class Machine:
                 self.failed.setdefault(buffer.name, self.say(finding(code, where, title, f"traps (CUDA error {e.cuda_error}): {e.reason}")))
                 continue
             total += moved.transaction_bytes
-            self.inside(where, title, buffer, moved.shared_address)
+            touched.append(moved.shared_address)
             if step["op"] == "tma_load":
                 shared = moved.shared_address.astype(np.int64)
                 told = Issue(number, issue, f"tma_load {step['map']} at {at} to {address:#x}")
                 self.write(shared, np.where(moved.global_address < 0, OUTSIDE, moved.global_address), told)
+        if off:
+            self.failed.setdefault(buffer.name, self.misaligned(where, title, buffer, step.get("stage", 0), off))
+        self.inside(where, title, buffer, touched)
         expected = step.get("expect_bytes")
         if expected is not None and total and expected != total:
             self.say(finding("T210", f"{where}.expect_bytes", title,
@@ -174,22 +192,23 @@ class Machine:
                              f"{buffer.name} is at {buffer.address:#x}, a multiple of {LINE}; its declared alignment of {align} B does not guarantee that",
                              f"declared_align = {LINE}"))  # fmt: skip
 
-    def misaligned(self, where: str, title: str, buffer: Buffer, stage: int, offset: int, needs: int = LINE) -> CheckFinding:
-        """A destination off 128 B; where only some stages are, the stage's size is the cause."""
+    def misaligned(self, where: str, title: str, buffer: Buffer, stage: int, offsets: list[int], needs: int = LINE) -> CheckFinding:
+        """Destinations off 128 B; where only some stages are, the stage's size is the cause."""
+        offset = offsets[0]
         address = buffer.at(stage, offset)
         if stage and buffer.at(0, offset) % needs == 0:
             right = -(-buffer.stage_bytes // needs) * needs
             return self.say(finding("A102", f"buffer.{buffer.name}.stage_bytes", title,
                                     f"stage {stage} of {buffer.name} begins at {address:#x}, {address % needs} past a multiple of {needs} B: stages are {buffer.stage_bytes} B apart",
                                     f"stage_bytes = {right}", fix=(f"buffer.{buffer.name}.stage_bytes", buffer.stage_bytes, right)))  # fmt: skip
-        return self.say(finding("A101", where, title, f"address {address:#x} is {address % needs} past a multiple of {needs} B: the transfer traps",
+        return self.say(finding("A101", where, title, f"address {address:#x} is {address % needs} past a multiple of {needs} B: the transfer traps{f', as {len(offsets) - 1} more of this step do' if len(offsets) > 1 else ''}",
                                 f"{buffer.name} at {-(-address // needs) * needs:#x}", numbers={"address": address, "needs": needs}))  # fmt: skip
 
-    def inside(self, where: str, title: str, buffer: Buffer, shared: np.ndarray) -> None:
-        """Does a transfer stay in its buffer?"""
-        if buffer.bytes is None or not len(shared):
+    def inside(self, where: str, title: str, buffer: Buffer, shared: list[np.ndarray]) -> None:
+        """Do a step's transfers stay in their buffer?"""
+        if buffer.bytes is None or not any(map(len, shared)):
             return
-        low, high = int(shared.min()), int(shared.max()) + 1
+        low, high = min(int(part.min()) for part in shared if len(part)), max(int(part.max()) for part in shared if len(part)) + 1
         begin, end = buffer.address, buffer.address + buffer.bytes
         if low < begin or high > end:
             self.say(finding("A107", where, title, f"touches {low:#x} to {high - 1:#x}; {buffer.name} has {begin:#x} to {end - 1:#x}",
@@ -202,13 +221,13 @@ class Machine:
         if step["bytes"] % BULK_LIMITS.unit:
             self.say(finding("A103", f"{where}.bytes", title, f"{step['bytes']} bytes: what is over a multiple of 16 B is neither moved nor counted",
                              f"bytes = {-(-step['bytes'] // 16) * 16}"))  # fmt: skip
-        for issue, offset in enumerate(_list(step.get("offset", 0))):
+        for issue, offset in enumerate(listed(step.get("offset", 0))):
             address = buffer.at(step.get("stage", 0), offset)
             if address % BULK_LIMITS.unit:
-                self.failed.setdefault(buffer.name, self.misaligned(where, title, buffer, step.get("stage", 0), offset, BULK_LIMITS.unit))
+                self.failed.setdefault(buffer.name, self.misaligned(where, title, buffer, step.get("stage", 0), [offset], BULK_LIMITS.unit))
                 continue
             moved = np.arange(address, min(address + step["bytes"] // BULK_LIMITS.unit * BULK_LIMITS.unit, WINDOW))
-            self.inside(where, title, buffer, moved)
+            self.inside(where, title, buffer, [moved])
             if "to" in step:
                 tensor = self.tensors.get(step.get("tensor", ""))
                 source = tensor.address + np.arange(len(moved)) if tensor else FOREIGN
@@ -222,5 +241,6 @@ class Machine:
                              numbers={"fraction": mode.mask / lines}))  # fmt: skip
 
 
-def _list(value: Any) -> list[Any]:
+def listed(value: Any) -> list[Any]:
+    """A list, or a list of the one value."""
     return list(value) if isinstance(value, list) else [value]

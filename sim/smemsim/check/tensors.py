@@ -50,12 +50,17 @@ class Tensor:
 
     def named(self, address: int) -> str:
         """The element at an address, as `A[m=64, k=0]`."""
-        rest, at = (address - self.address) * 8, {}
+        at = {axis: int(index) for axis, index in self.coordinates(np.int64(address)).items()}
+        return f"{self.name}[{', '.join(f'{axis}={at[axis]}' for axis in self.extent)}]"
+
+    def coordinates(self, addresses: Any) -> dict[str, np.ndarray]:
+        """The element at each address, by axis; of addresses outside the tensor it is meaningless."""
+        rest, at = (np.asarray(addresses, np.int64) - self.address) * 8, {}
         for axis in sorted(self.stride, key=lambda axis: -self.bit_stride(axis)):
             step = max(self.bit_stride(axis), 1)
-            at[axis] = min(rest // step, self.extent[axis] - 1)
-            rest -= at[axis] * step
-        return f"{self.name}[{', '.join(f'{axis}={at[axis]}' for axis in self.extent)}]"
+            at[axis] = np.minimum(rest // step, self.extent[axis] - 1)
+            rest = rest - at[axis] * step
+        return at
 
 
 def tensors_of(scenario: dict[str, Any]) -> dict[str, Tensor]:

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from smemsim.check.buffers import Buffer, Layout
-from smemsim.check.simulate import Issue, Machine, finding
+from smemsim.check.simulate import Issue, Machine, Rerun, finding, no_rerun
 from smemsim.check.tensors import Tensor
 from smemsim.errors import InputError
 from smemsim.spec.swizzles import MODES
 
-__all__ = ["Rerun", "no_rerun", "refused_for_its_swizzle", "threads_step"]
-
-Rerun = Callable[[str, str], "Machine | None"]  # the steps so far again, with another swizzle of one map or layout
-
-
-def no_rerun(target: str, swizzle: str) -> Machine | None:
-    """Nothing else is tried."""
-    return None
+__all__ = ["refused_for_its_swizzle", "threads_step"]
 
 
 def refused_for_its_swizzle(machine: Machine, buffer: str) -> list[str]:
@@ -49,7 +41,7 @@ def threads_step(machine: Machine, number: int, step: dict[str, Any], *, hardwar
     if addresses.max(initial=0) >= len(machine.source) or addresses.min(initial=0) < 0:
         machine.say(finding("A107", where, title, f"reaches {int(addresses.max()):#x}, past the shared window"))
         return
-    machine.inside(where, title, buffer, addresses.reshape(-1))
+    machine.inside(where, title, buffer, [addresses.reshape(-1)])
     if not step.get("load"):
         machine.write(addresses, wanted, Issue(number, 0, f"threads, through the layout of {buffer.name}"))
         return
@@ -119,7 +111,7 @@ def mismatch(
     first = f"first: ({int(mn[at])}, {int(k_byte[at])}) reads {tensor.named(read) if read >= 0 else 'what no step wrote'}, meant {tensor.named(int(wanted[at]))}"
     counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size}
     for target in refused_for_its_swizzle(machine, buffer.name):
-        again = rerun(target, str(layout.mode.swizzle))
+        again = rerun({f"{target}.swizzle": str(layout.mode.swizzle)})
         if again is not None and (again.source[layout.addresses(buffer.at(), mn, k_byte)] == wanted).all():
             now = machine.raw_maps[target.partition(".")[2]].get("swizzle", "none")
             machine.findings[:] = [f for f in machine.findings if f.where != target]

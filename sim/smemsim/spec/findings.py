@@ -81,6 +81,8 @@ CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity), says) f
     ("I602", "type-major",      "trap",  "the instruction cannot read this type with this major-ness or swizzle"),
     ("I603", "idesc",           "wrong", "fields of the instruction descriptor contradict each other, the instruction or its kind"),
     ("H801", "errors-cancel",   "luck",  "both operands are displaced alike: the product does not change"),
+    ("H802", "square-hides",    "luck",  "square extents hide a transposition"),
+    ("H803", "one-atom-hides",  "luck",  "a value is right only because an extent equals one atom"),
 )}
 # fmt: on
 

@@ -1,0 +1,179 @@
+"""Repairs of a descriptor: what differs between the words that are there and those that would read what was meant."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from smemsim.check.reads import START, Read
+from smemsim.check.solve import Solution, solutions
+from smemsim.descriptors.smem import SmemDescriptor
+from smemsim.spec.swizzles import MODES
+
+__all__ = ["Fix", "Repair", "descriptor_repairs", "starts_of", "transposed_repair", "word_fix"]
+
+Fix = tuple[str, Any, Any]  # the key of the scenario, what is there, what must be
+
+
+@dataclasses.dataclass(frozen=True)
+class Repair:
+    """One way to make every read right: its code, where, what to write, how many fields that changes; `fix` is None where several keys must change."""
+
+    code: str
+    where: str
+    message: str
+    text: str
+    fields: int
+    fix: Fix | None
+    numbers: dict[str, Any] = dataclasses.field(default_factory=dict)
+    together: tuple[Fix, ...] = ()  # where one change is not enough
+
+
+def descriptor_repairs(read: Read, s: Solution) -> Iterator[Repair]:
+    """What differs between the descriptors that are and those that would work."""
+    d, starts = read.descriptor, starts_of(read)
+    given = (("leading_byte_offset", d.leading_byte_offset, s.leading), ("stride_byte_offset", d.stride_byte_offset, s.stride))
+    strides = [(name, is_, wanted) for name, is_, wanted in given if wanted is not None and is_ != wanted]
+    other_mode, base, moved = s.swizzle is not d.swizzle, d.base_offset != 0, bool((starts != s.starts).any())
+    fields = len(strides) + other_mode + base + moved
+    fix, word = word_fix(read, s, moved)
+    where = f"{read.where}.{'word' if 'word' in read.raw else 'words'}"
+    changed = "".join(f"{name} {is_} must be {wanted}, " for name, is_, wanted in strides).removesuffix(", ")
+    also = f", and start {int(starts[0, 0]):#x} must be {int(s.starts[0, 0]):#x}" if moved else ""
+    if other_mode:
+        text = f"swizzle {d.swizzle} must be {s.swizzle}" + (f", {changed}" if changed else "") + f": {word}{also}"
+        numbers = {"read": str(d.swizzle), "needed": str(s.swizzle)}
+        yield Repair("D302", where, f"the layout code means {d.swizzle}", text, fields, fix, numbers)
+    elif strides:
+        code, why = _stride_code(d.leading_byte_offset, d.stride_byte_offset, strides, s)
+        yield Repair(code, where, why, f"{changed}: {word}{also}", fields, fix, {name: [is_, wanted] for name, is_, wanted in strides})
+    elif base:
+        why = f"base_offset {d.base_offset} on data that lies by absolute addresses"
+        yield Repair("D306", where, why, f"base_offset must be 0: {word}{also}", fields, fix)
+    elif moved:
+        yield _advance(read, s, starts)
+
+
+def word_fix(read: Read, s: Solution, moved: bool) -> tuple[Fix | None, str]:
+    """(the whole change of the scenario, None where `word` alone is not enough; the word to write): fields that are not used stay as they are."""
+    if "word" not in read.raw:
+        return _words_fix(read, s), f"{int(s.words[0, 0]):#018x}"
+    d = read.descriptor
+    leading, stride = (
+        now if wanted is None else wanted for now, wanted in ((d.leading_byte_offset, s.leading), (d.stride_byte_offset, s.stride))
+    )
+    start = (read.raw["word"] & START.mask) << START.shift
+    new = SmemDescriptor(arch=read.arch, start_address=start, leading_byte_offset=leading, stride_byte_offset=stride, swizzle=s.swizzle)
+    word = f"{new.encode():#018x}"
+    return None if moved else (f"{read.where}.word", f"{read.raw['word']:#018x}", word), word
+
+
+def _words_fix(read: Read, s: Solution) -> Fix:
+    """All the raw words."""
+    old, new = ([[f"{word:#018x}" for word in row] for row in words.tolist()] for words in (read.words, s.words))
+    return f"{read.where}.words", old, new
+
+
+def _start_fix(read: Read, s: Solution) -> Fix | None:
+    """Other start addresses as the scenario writes them: one offset, the K steps, the blocks; None where more must change together."""
+    if read.starts is None:
+        return _words_fix(read, s)
+    by = s.starts - read.starts
+    if (by == by[0, 0]).all():
+        old = read.raw.get("start_offset", 0)
+        return f"{read.where}.start_offset", old, old + int(by[0, 0])
+    for key, line, same in (("k_add", by[0], (by == by[:1]).all()), ("mn_add", by[:, 0], (by == by[:, :1]).all())):
+        old = np.atleast_1d(read.raw.get(key, 0))
+        if same and len(old) == len(line):
+            return f"{read.where}.{key}", old.tolist(), (old + line).tolist()
+    return None
+
+
+def _stride_code(leading: int, stride: int, strides: list[tuple[str, int, int]], s: Solution) -> tuple[str, str]:
+    if s.leading in (None, stride) and s.stride in (None, leading) and leading != stride:
+        return "D309", "LBO and SBO have each other's value"
+    if all(is_ >> START.shift == wanted & START.mask for _, is_, wanted in strides):
+        return "D301", "fields hold bytes where they count 16 B"
+    return "D308", "a stride does not fit the tile"
+
+
+def starts_of(read: Read) -> np.ndarray:
+    """Start addresses as the hardware sees them."""
+    return (read.words & np.uint64(START.mask)).astype(np.int64) << START.shift
+
+
+def _advance(read: Read, s: Solution, starts: np.ndarray) -> Repair:
+    """Only the starts are wrong: lost bits, a carry, the K steps, the blocks, or all of them."""
+    used, needed, fix = starts - starts[0, 0], s.starts - s.starts[0, 0], _start_fix(read, s)
+    where = fix[0] if fix else read.where
+
+    def repair(code: str, message: str, text: str, **numbers: Any) -> Repair:
+        return Repair(code, where, message, text, 1, fix, numbers)
+
+    unit, end = 1 << START.shift, START.mask + 1 << START.shift
+    if read.starts is not None and (read.starts % unit).any():
+        off = int(read.starts[read.starts % unit != 0][0])
+        return repair(
+            "D303",
+            f"start address {off:#x} is {off % unit} past a multiple of {unit}: the low bits are lost",
+            f"starts on multiples of {unit} B",
+        )
+    start = read.raw.get("start")
+    if isinstance(start, int) and start >= end:
+        return repair(
+            "D303",
+            f"start {start:#x} is no .shared address: the field keeps {end.bit_length() - 1} bits of it",
+            f"start {int(s.starts[0, 0]):#x}",
+        )
+    raised = read.starts if read.starts is not None else _uncut(read)
+    if (raised >= end).any():
+        return repair(
+            "D304",
+            f"start address {int(raised.max()):#x} does not fit {START.width} bits of {unit} B: the carry is lost",
+            "mask the sum, or a buffer further down",
+        )
+    wrong_steps = ((starts != s.starts).any(axis=0)).nonzero()[0]
+    if (used - used[:, :1] != needed - needed[:, :1]).any():
+        table = [(used[0] - used[0, 0]).tolist(), (needed[0] - needed[0, 0]).tolist()]
+        mode = MODES[s.swizzle]
+        within = [i for i, add in enumerate(table[1]) if 0 < add < mode.width]
+        panel = bool(within) and mode.mask != 0 and read.major == "K" and not set(within) & set(wrong_steps.tolist())
+        return repair(
+            "R503" if panel else "R502",
+            "later K steps start in the wrong place",
+            f"K steps {table[0]} must be {table[1]}",
+            used=table[0],
+            needed=table[1],
+        )
+    if (used[:, 0] != needed[:, 0]).any():
+        table = [used[:, 0].tolist(), needed[:, 0].tolist()]
+        return repair(
+            "R504", "M / N blocks start in the wrong place", f"blocks {table[0]} must be {table[1]}", used=table[0], needed=table[1]
+        )
+    return repair("R508", "every read starts in the wrong place", f"start {int(starts[0, 0]):#x} must be {int(s.starts[0, 0]):#x}")
+
+
+def _uncut(read: Read) -> np.ndarray:
+    """Start addresses with the bits up to LBO, into which an advance of the whole word carries."""
+    carried = (1 << read.descriptor.table.fields["leading_byte_offset"].low) - 1
+    return (read.words & np.uint64(carried)).astype(np.int64) << START.shift
+
+
+def transposed_repair(read: Read, places: np.ndarray) -> Iterator[Repair]:
+    """The other major-ness reads what was meant: the operand is a transpose."""
+    other = "MN" if read.major == "K" else "K"
+    for s in solutions(read, places, other):
+        word = f"{int(s.words[0, 0]):#018x}"
+        fix = None if (s.words != read.words).any() else (f"{read.where}.major", read.major, other)
+        yield Repair(
+            "R505",
+            f"{read.where}.major",
+            f"the operand lies {other}-major: it is the transpose of what is meant",
+            f"major {other}, word {word}",
+            2,
+            fix,
+        )
+        return

@@ -1,0 +1,81 @@
+"""A scenario's steps in their order; and the same again with other values, to try a repair."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from smemsim.check.buffers import buffers_of
+from smemsim.check.simulate import Machine, Rerun, no_rerun
+from smemsim.check.tensors import tensors_of
+from smemsim.check.threads import threads_step
+from smemsim.errors import SmemsimError
+from smemsim.spec.architectures import architecture
+
+__all__ = ["machine_of", "rerun_of", "transfer", "with_values"]
+
+
+def machine_of(raw: dict[str, Any]) -> Machine:
+    """A machine before its first step."""
+    machine = architecture(raw["arch"])
+    return Machine(machine.name, machine.shared_end, tensors_of(raw), buffers_of(raw), raw.get("map") or {})
+
+
+def transfer(machine: Machine, raw: dict[str, Any], number: int, rerun: Rerun = no_rerun) -> None:
+    """A step that moves bytes; others leave shared memory as it is."""
+    step = raw["step"][number]
+    if step["op"].startswith("tma_"):
+        machine.tensor_step(number, step)
+    elif step["op"] == "bulk":
+        machine.bulk_step(number, step)
+    elif step["op"] == "threads":
+        threads_step(machine, number, step, hardware=_hardware(raw), rerun=rerun)
+
+
+def rerun_of(raw: dict[str, Any], number: int) -> Rerun:
+    """The steps before step `number` again, with other values at some paths; `until` and `only` take other steps. None if any of that is refused."""
+
+    def again(changes: Mapping[str, Any], until: int | None = None, only: int | None = None) -> Machine | None:
+        changed = with_values(raw, changes)
+        steps = range(number if until is None else until) if only is None else (only,)
+        try:
+            machine = machine_of(changed)
+            machine.encode_maps()
+            if machine.findings and changes:
+                return None
+            for one in steps:
+                transfer(machine, changed, one)
+        except SmemsimError:
+            return None
+        return machine
+
+    return again
+
+
+def with_values(raw: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The scenario with other values at paths like `step[1].a.word`; the original stays as it is.
+
+    >>> with_values({"step": [{"at": [0, 0]}]}, {"step[0].at": [64, 0]})
+    {'step': [{'at': [64, 0]}]}
+    """
+    changed = copy.deepcopy(raw)
+    for path, value in changes.items():
+        *way, last = [int(part) if part.isdigit() else part for part in re.findall(r"[^.\[\]]+", path)]
+        place: Any = changed
+        for part in way:
+            place = place[part]
+        place[last] = value
+    return changed
+
+
+def _hardware(raw: dict[str, Any]) -> set[str]:
+    """Buffers that TMA or the tensor core touch."""
+    names = {step.get("to", step.get("from")) for step in raw.get("step", []) if step["op"].startswith("tma_")}
+    return names | {
+        step[side].get("start")
+        for step in raw.get("step", [])
+        for side in "ab"
+        if side in step and isinstance(step[side].get("start"), str)
+    }

@@ -1,0 +1,144 @@
+"""Repairs of what wrote shared memory: its swizzle, the place it writes to, the tile it takes; and two changes that only work together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from smemsim.addressing.swizzle import swizzle
+from smemsim.check.reads import Read, Seen
+from smemsim.check.repairs import Repair, starts_of, word_fix
+from smemsim.check.simulate import Machine, Rerun, listed
+from smemsim.check.solve import locate, solutions
+from smemsim.spec.swizzles import MODES, Swizzle
+
+__all__ = ["all_right", "paired_repairs", "writer_repairs"]
+
+SWIZZLES = ("none", "32B", "64B", "128B")
+MOST_ISSUES = 64  # issues whose place is tried
+
+
+def writer_repairs(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
+    """One change of a writer that makes the operand right."""
+    yield from _swizzles(machine, seen.read, rerun)
+    yield from _places(seen, raw, rerun)
+    yield from _coordinates(machine, seen, raw, rerun)
+
+
+def all_right(again: Machine | None, read: Read) -> bool:
+    """Does the operand read what was meant, of that machine?"""
+    if again is None:
+        return False
+    addresses = read.addresses()
+    return addresses.max() < len(again.source) and bool(((again.source[addresses] == read.meant) | (read.meant < 0)).all())
+
+
+def _targets(machine: Machine) -> Iterator[tuple[str, str]]:
+    """(what has a swizzle, which) of all writers."""
+    for name, tm in machine.maps.items():
+        if tm is not None and "raw" not in machine.raw_maps[name]:
+            yield f"map.{name}.swizzle", str(machine.raw_maps[name].get("swizzle", "none"))
+    for name, buffer in machine.buffers.items():
+        if buffer.layout is not None:
+            yield f"buffer.{name}.layout.swizzle", str(buffer.layout.mode.swizzle)
+
+
+def _swizzles(machine: Machine, read: Read, rerun: Rerun) -> Iterator[Repair]:
+    """The writer's swizzle, if with another one all is right."""
+    for target, now in _targets(machine):
+        for name in SWIZZLES:
+            if name != now and all_right(rerun({target: name}), read):
+                who = target.removesuffix(".swizzle")
+                yield Repair("R501", target, f"{who} writes with swizzle {now}, the descriptor reads with {read.descriptor.swizzle}",
+                             f"{target} = {name}", 1, (target, now, name), {"writer": now, "reader": str(read.descriptor.swizzle)})  # fmt: skip
+                return
+
+
+def paired_repairs(machine: Machine, read: Read, rerun: Rerun) -> Iterator[Repair]:
+    """The writer's swizzle and the descriptor, changed together: where no single change is enough."""
+    for target, now in _targets(machine):
+        for name in SWIZZLES:
+            again = rerun({target: name}) if name != now else None
+            places = None if again is None else locate(again.source, read.meant)
+            for s in solutions(read, places) if places is not None and (places >= 0).all() else ():
+                fix, word = word_fix(read, s, bool((starts_of(read) != s.starts).any()))
+                yield Repair("R501", target, "no single change is enough", f"{target} = {name} and {read.where}: {word} together", 2,
+                             None, {"writer": now, "reader": str(read.descriptor.swizzle)}, ((target, now, name), *((fix,) if fix else ())))  # fmt: skip
+                return
+
+
+def _places(seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
+    """The shared offset of one issue, if at another one all is right."""
+    wanted, at = seen.read.meant[seen.wrong], seen.addresses[seen.wrong]
+    tried = 0
+    for number, step in enumerate(raw["step"][: _step_of(seen.read)]):
+        if step["op"] != "tma_load":
+            continue
+        offsets, places = listed(step.get("offset", 0)), step["at"] if step["at"] and isinstance(step["at"][0], list) else [step["at"]]
+        if len(offsets) != len(places):
+            continue
+        mode = MODES.get(Swizzle(raw["map"][step["map"]].get("swizzle", "none"))) if _plain(raw, step) else None
+        for issue, (offset, place) in enumerate(zip(offsets, places, strict=True)):
+            tried += 1
+            alone = (
+                rerun({f"step[{number}].offset": [offset], f"step[{number}].at": [place]}, only=number)
+                if tried <= MOST_ISSUES and mode
+                else None
+            )
+            there = None if alone is None else locate(alone.source, wanted)
+            if mode is None or there is None or not (there >= 0).any():
+                continue
+            one = int(np.nonzero(there >= 0)[0][0])
+            straight = [int(np.asarray(swizzle(address, 0, mode.mask, mode.shift))) for address in (int(at[one]), int(there[one]))]
+            new = [*offsets]
+            new[issue] = offset + straight[0] - straight[1]
+            if new[issue] >= 0 and all_right(rerun({f"step[{number}].offset": new}), seen.read):
+                path = f"step[{number}].offset"
+                old = step.get("offset", 0)
+                yield Repair("R508", path, f"issue {issue} of step {number + 1} writes to another place than the operand is read from",
+                             f"{path} = {new if len(new) > 1 else new[0]}", 1, (path, old, new if isinstance(old, list) else new[0]))  # fmt: skip
+                return
+
+
+def _plain(raw: dict[str, Any], step: dict[str, Any]) -> bool:
+    """A tiled map of arguments, whose swizzle goes by one of the plain names."""
+    table = raw["map"][step["map"]]
+    return "raw" not in table and table.get("swizzle", "none") in SWIZZLES
+
+
+def _step_of(read: Read) -> int:
+    return int(read.where.partition("[")[2].partition("]")[0])
+
+
+def _coordinates(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
+    """The coordinates of a transfer that takes another tile: every element is displaced alike."""
+    read, tensor = seen.read, seen.read.tensor
+    meant = read.meant >= 0
+    if not ((seen.got[meant] >= tensor.address) & (seen.got[meant] < tensor.end)).all():
+        return
+    axes = read.raw["meant"]["axes"]
+    got, want = tensor.coordinates(seen.got[meant]), tensor.coordinates(read.meant[meant])
+    moved = {axis: got[axis] - want[axis] for axis in got}
+    if any((by != by[0]).any() for by in moved.values()):
+        return
+    numbers = {machine.issues[i].step for i in np.unique(seen.writer[meant]).tolist()}
+    step = raw["step"][min(numbers)]
+    tm = machine.maps.get(step.get("map", ""))
+    if len(numbers) != 1 or step["op"] != "tma_load" or tm is None:
+        return
+    strides = [tm.type_row.bits, *(8 * stride for stride in tm.global_strides)]
+    by = [0] * len(strides)
+    for axis, far in moved.items():
+        bits = int(far[0]) * tensor.bit_stride(axis)
+        for dimension in sorted(range(len(strides)), key=lambda d: -strides[d]):
+            count = int(bits / strides[dimension])
+            by[dimension], bits = by[dimension] + count, bits - count * strides[dimension]
+    old = step["at"]
+    nested = isinstance(old[0], list)
+    new = [[c - d for c, d in zip(at, by, strict=False)] for at in (old if nested else [old])]
+    path, value = f"step[{min(numbers)}].at", new if nested else new[0]
+    if all_right(rerun({path: value}), read):
+        told = ", ".join(f"{axis} {int(moved[axis][0]):+d}" for axis in axes)
+        yield Repair("R508", path, f"the transfer takes another tile, displaced by {told}", f"{path} = {value}", 1, (path, old, value))
