@@ -30,6 +30,7 @@ def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blame
     except Unmodelled as e:
         return _undecodable(machine, read, str(e))
     machine.seen.append(seen)
+    machine.touch(seen.addresses)
     wrong = seen.wrong
     if not wrong.any():
         return _lucky(read)

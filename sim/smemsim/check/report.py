@@ -34,7 +34,8 @@ class CheckFinding(Finding):
     def __str__(self) -> str:
         repair = f"; repair: {self.repair}" if self.repair else ""
         because = f" [because of {self.because}]" if self.because else ""
-        return f"{self.code}  {self.title or self.where}: {self.message}{repair}{because}"
+        note = "note: " if self.severity is Severity.NOTE else ""
+        return f"{self.code}  {self.title or self.where}: {note}{self.message}{repair}{because}"
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -86,16 +87,19 @@ class Report:
         return not any(f.severity in (Severity.TRAP, Severity.WRONG) for f in self.findings)
 
     def text(self) -> str:
-        """A line for each finding, and a last one that counts."""
-        lines = [str(f) for f in self.findings]
-        count = len(self.findings) or "no"
+        """A line for each finding, notes behind the others, and a last one that counts."""
+        notes = [f for f in self.findings if f.severity is Severity.NOTE]
+        others = [f for f in self.findings if f.severity is not Severity.NOTE]
+        lines = [str(f) for f in (*others, *notes)]
+        count = len(others) or "no"
+        also = f", {len(notes)} note{'s' if len(notes) > 1 else ''}" if notes else ""
         told = (
             "" if self.expected is None else " as expected" if self.as_expected else f", expected were {', '.join(self.expected) or 'none'}"
         )
         if self.arch and architecture(self.arch).instruction != "wgmma":
             lines.append(f"rules for {self.arch} are documented, compiled or inferred: nothing is measured on Blackwell")
         lines += [f"not looked at: {', '.join(self.unchecked)}"] if self.unchecked else []
-        return "\n".join([*lines, f"{count} findings{told}"])
+        return "\n".join([*lines, f"{count} findings{also}{told}"])
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""

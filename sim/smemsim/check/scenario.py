@@ -14,6 +14,9 @@ from smemsim.check.report import CheckFinding, Report
 from smemsim.check.run import machine_of, rerun_of, transfer
 from smemsim.check.simulate import Machine, finding
 from smemsim.check.solve import locate, solutions
+from smemsim.check.statics import descriptor_notes, map_notes, one_atom_hides, unmeant_descriptor
+from smemsim.check.stores import store_step
+from smemsim.check.usage import bank_notes, usage_notes
 from smemsim.errors import InputError
 from smemsim.scenario.reader import located, read_scenario
 
@@ -70,12 +73,18 @@ def _run(raw: dict[str, Any]) -> Machine:
         if tm is not None and tensor is not None and "pixel_box_lower_corner" not in machine.raw_maps[name]:
             for one in map_findings(machine, name, tm, tensor):
                 machine.mismatched[name] = machine.say(one)
+        if tm is not None:
+            stores = any(step.get("map") == name and step["op"] != "tma_load" for step in raw.get("step", []))
+            for one in map_notes(machine, name, tm, stores=stores):
+                machine.say(one)
     for number, step in enumerate(raw.get("step", [])):
         try:
             _one(machine, raw, number, step)
         except InputError as e:
             text = str(e)
             raise InputError(text if text.startswith("step[") else f"step[{number}]: {text}") from None
+    for one in usage_notes(machine):
+        machine.say(one)
     return machine
 
 
@@ -87,6 +96,8 @@ def _layouts(machine: Machine) -> None:
             (mn, k), (mn2, k2) = alias
             machine.say(finding("L401", f"buffer.{name}.layout", f"buffer {name}",
                                 f"the layout is not one-to-one: (mn {mn}, k {k}) and (mn {mn2}, k {k2}) are the same byte"))  # fmt: skip
+        for one in bank_notes(name, buffer):
+            machine.say(one)
 
 
 def _one(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any]) -> None:
@@ -94,6 +105,8 @@ def _one(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any
     rerun = rerun_of(raw, number)
     if op not in ("mma", "copy"):
         transfer(machine, raw, number, rerun)
+        if op in ("tma_store", "tma_reduce"):
+            store_step(machine, raw, number, rerun)
     else:
         group = step.get("cta_group", raw.get("cta_group"))
         if op == "mma":
@@ -103,6 +116,8 @@ def _one(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any
         for read in found:
             for one in judge(machine, read, raw, rerun, _blamed(machine, raw, read)):
                 machine.say(one)
+            for one in (*descriptor_notes(read), *one_atom_hides(machine, read)):
+                machine.say(one)
         _cancel(machine, number, found)
 
 
@@ -111,19 +126,23 @@ def _read(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, An
     operand = step[side]
     where, title = f"step[{number}].{side}", f"step {number + 1} ({step['op']}) {side}"
     meant = operand.get("meant")
-    if meant is None:
-        return None
     rows = operand.get("rows", step.get("m" if side == "a" else "n", 0))
     k = step.get("k", 8)
     for name, value in (("rows", rows), ("k", k)):
         if not 1 <= value <= MOST:
             raise InputError(f"{where}: {name} = {value}: an instruction reads 1 to {MOST}")
     made = made_words(operand, machine.buffers, where)
+    packing = packing_of(kind_of_step(step, machine.arch) or "", operand["dtype"])
+    if meant is None:
+        if made is not None and step["op"] == "mma":
+            given = {"dtype": operand["dtype"], "major": operand["major"], "rows": rows, "k": k, "packing": packing}
+            for one in unmeant_descriptor(machine.arch, where, title, operand, int(made[0][0, 0]), **given):
+                machine.say(one)
+        return None
     shape = (1, 1) if made is None else (made[0].shape[0], made[0].shape[1])
     if shape[0] * shape[1] * rows * k > MOST_ELEMENTS:
         raise InputError(f"{where}: {shape[0] * shape[1]} words of {rows} x {k} elements; a tile has at most {MOST_ELEMENTS:,}")
     tensor = machine.tensors[meant["tensor"]]
-    packing = packing_of(kind_of_step(step, machine.arch) or "", operand["dtype"])
     words, starts = made if made is not None else (np.zeros((1, 1), np.uint64), None)
     read = Read(where, title, machine.arch, operand["dtype"], operand["major"], packing, words, rows, k,
                 meant_of(operand, tensor, shape, rows, k), tensor, operand, starts)  # fmt: skip

@@ -18,9 +18,10 @@ from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.findings import CODES
 from smemsim.spec.tensor_map import LIMITS
 
-__all__ = ["FOREIGN", "UNWRITTEN", "WINDOW", "Issue", "Machine", "Rerun", "finding", "listed", "no_rerun"]
+__all__ = ["CHUNK", "FOREIGN", "UNWRITTEN", "WINDOW", "Issue", "Machine", "Rerun", "finding", "issues_of", "listed", "no_rerun"]
 
 UNWRITTEN, FOREIGN = -1, -3  # instead of a global address: nobody wrote the byte; a step wrote what is in no tensor
+CHUNK = 16  # bytes that every swizzle moves together
 WINDOW = 1 << 18  # bytes that the descriptor's start address reaches
 LINE = LIMITS.smem_alignment
 
@@ -42,10 +43,11 @@ def no_rerun(changes: Any, until: int | None = None, only: int | None = None) ->
 
 @dataclasses.dataclass(frozen=True)
 class Issue:
-    """One thing that writes shared memory: `step` and `number` of its issue in it, and what it is, for people."""
+    """One thing that writes shared memory: `step` and `number` of its issue in it, the buffer, and what it is, for people."""
 
     step: int
     number: int
+    buffer: str
     text: str
 
 
@@ -66,9 +68,9 @@ class Machine:
     source: np.ndarray = dataclasses.field(default_factory=lambda: np.full(WINDOW, UNWRITTEN, np.int64))
     writer: np.ndarray = dataclasses.field(default_factory=lambda: np.full(WINDOW, -1, np.int32))
     issues: list[Issue] = dataclasses.field(default_factory=list)
-    overwritten: list[tuple[int, np.ndarray]] = dataclasses.field(
-        default_factory=list
-    )  # (index of the issue, global bytes that it wrote over)
+    wanted: list[bool] = dataclasses.field(default_factory=list)  # for each issue: has anything of it been read?
+    overwritten: list[tuple[int, np.ndarray]] = dataclasses.field(default_factory=list)  # (an issue, the global bytes that it wrote over)
+    read: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(WINDOW // CHUNK, bool))  # chunks that anything has read
     seen: list[Any] = dataclasses.field(default_factory=list)
     maps: dict[str, TensorMap | None] = dataclasses.field(default_factory=dict)
     failed: dict[str, CheckFinding] = dataclasses.field(default_factory=dict)  # buffers that a stopped transfer did not fill
@@ -83,10 +85,19 @@ class Machine:
     def write(self, shared: np.ndarray, source: Any, issue: Issue) -> None:
         """Bytes that arrive."""
         self.issues.append(issue)
+        self.wanted.append(False)
         before = self.source[shared]
         if (before >= 0).any():
             self.overwritten.append((len(self.issues) - 1, before[before >= 0]))
         self.source[shared], self.writer[shared] = source, len(self.issues) - 1
+
+    def touch(self, shared: np.ndarray) -> None:
+        """Bytes that are read."""
+        inside = shared[(shared >= 0) & (shared < WINDOW)]
+        self.read[inside // CHUNK] = True
+        for index in np.unique(self.writer[inside]).tolist():
+            if index >= 0:
+                self.wanted[index] = True
 
     # ---- maps
 
@@ -140,16 +151,9 @@ class Machine:
         self.object_address(where, title, step["map"])
         self.promised(title, buffer)
         total, off, touched = 0, [], []
-        offsets = listed(step.get("offset", 0))
-        places = step["at"] if step["at"] and isinstance(step["at"][0], list) else [step["at"]]
-        if len(offsets) == 1:
-            offsets = offsets * len(places)
-        if len(offsets) != len(places):
-            raise InputError(f"{where}: offset has {len(offsets)} entries and at {len(places)}: needs one of each for every issue")
-        for issue, (offset, at) in enumerate(zip(offsets, places, strict=True)):
-            address = buffer.at(step.get("stage", 0), offset)
+        for issue, (address, at) in enumerate(issues_of(self, step)):
             if address % LINE:
-                off.append(offset)
+                off.append(address)
                 continue
             try:
                 if step["op"] == "tma_load":
@@ -164,9 +168,11 @@ class Machine:
                 continue
             total += moved.transaction_bytes
             touched.append(moved.shared_address)
+            if step["op"] != "tma_load":
+                self.touch(moved.shared_address.astype(np.int64))
             if step["op"] == "tma_load":
                 shared = moved.shared_address.astype(np.int64)
-                told = Issue(number, issue, f"tma_load {step['map']} at {at} to {address:#x}")
+                told = Issue(number, issue, buffer.name, f"tma_load {step['map']} at {at} to {address:#x}")
                 self.write(shared, np.where(moved.global_address < 0, OUTSIDE, moved.global_address), told)
         if off:
             self.failed.setdefault(buffer.name, self.misaligned(where, title, buffer, step.get("stage", 0), off))
@@ -192,16 +198,16 @@ class Machine:
                              f"{buffer.name} is at {buffer.address:#x}, a multiple of {LINE}; its declared alignment of {align} B does not guarantee that",
                              f"declared_align = {LINE}"))  # fmt: skip
 
-    def misaligned(self, where: str, title: str, buffer: Buffer, stage: int, offsets: list[int], needs: int = LINE) -> CheckFinding:
+    def misaligned(self, where: str, title: str, buffer: Buffer, stage: int, addresses: list[int], needs: int = LINE) -> CheckFinding:
         """Destinations off 128 B; where only some stages are, the stage's size is the cause."""
-        offset = offsets[0]
-        address = buffer.at(stage, offset)
+        address = addresses[0]
+        offset = address - buffer.at(stage)
         if stage and buffer.at(0, offset) % needs == 0:
             right = -(-buffer.stage_bytes // needs) * needs
             return self.say(finding("A102", f"buffer.{buffer.name}.stage_bytes", title,
                                     f"stage {stage} of {buffer.name} begins at {address:#x}, {address % needs} past a multiple of {needs} B: stages are {buffer.stage_bytes} B apart",
                                     f"stage_bytes = {right}", fix=(f"buffer.{buffer.name}.stage_bytes", buffer.stage_bytes, right)))  # fmt: skip
-        return self.say(finding("A101", where, title, f"address {address:#x} is {address % needs} past a multiple of {needs} B: the transfer traps{f', as {len(offsets) - 1} more of this step do' if len(offsets) > 1 else ''}",
+        return self.say(finding("A101", where, title, f"address {address:#x} is {address % needs} past a multiple of {needs} B: the transfer traps{f', as {len(addresses) - 1} more of this step do' if len(addresses) > 1 else ''}",
                                 f"{buffer.name} at {-(-address // needs) * needs:#x}", numbers={"address": address, "needs": needs}))  # fmt: skip
 
     def inside(self, where: str, title: str, buffer: Buffer, shared: list[np.ndarray]) -> None:
@@ -224,14 +230,16 @@ class Machine:
         for issue, offset in enumerate(listed(step.get("offset", 0))):
             address = buffer.at(step.get("stage", 0), offset)
             if address % BULK_LIMITS.unit:
-                self.failed.setdefault(buffer.name, self.misaligned(where, title, buffer, step.get("stage", 0), [offset], BULK_LIMITS.unit))
+                self.failed.setdefault(
+                    buffer.name, self.misaligned(where, title, buffer, step.get("stage", 0), [address], BULK_LIMITS.unit)
+                )
                 continue
             moved = np.arange(address, min(address + step["bytes"] // BULK_LIMITS.unit * BULK_LIMITS.unit, WINDOW))
             self.inside(where, title, buffer, [moved])
             if "to" in step:
                 tensor = self.tensors.get(step.get("tensor", ""))
                 source = tensor.address + np.arange(len(moved)) if tensor else FOREIGN
-                self.write(moved, source, Issue(number, issue, f"bulk copy of {len(moved)} B to {address:#x}"))
+                self.write(moved, source, Issue(number, issue, buffer.name, f"bulk copy of {len(moved)} B to {address:#x}"))
         mode = buffer.layout.mode if buffer.layout else None
         if mode is not None and mode.mask:
             lines = mode.mask + 1
@@ -239,6 +247,18 @@ class Machine:
                              f"a bulk copy moves bytes as they lie; {buffer.name} is laid out with swizzle {mode.swizzle}: {mode.mask} of {lines} lines have their chunks in other places",
                              "a tensor copy (cp.async.bulk.tensor), or a layout without swizzle",
                              numbers={"fraction": mode.mask / lines}))  # fmt: skip
+
+
+def issues_of(machine: Machine, step: dict[str, Any]) -> list[tuple[int, list[int]]]:
+    """(shared address, coordinates) of every issue of a tensor step."""
+    buffer = machine.buffers[step.get("to", step.get("from", ""))]
+    offsets = listed(step.get("offset", 0))
+    places = step["at"] if step["at"] and isinstance(step["at"][0], list) else [step["at"]]
+    if len(offsets) == 1:
+        offsets = offsets * len(places)
+    if len(offsets) != len(places):
+        raise InputError(f"offset has {len(offsets)} entries and at {len(places)}: needs one of each for every issue")
+    return [(buffer.at(step.get("stage", 0), offset), at) for offset, at in zip(offsets, places, strict=True)]
 
 
 def listed(value: Any) -> list[Any]:

@@ -43,8 +43,9 @@ def threads_step(machine: Machine, number: int, step: dict[str, Any], *, hardwar
         return
     machine.inside(where, title, buffer, [addresses.reshape(-1)])
     if not step.get("load"):
-        machine.write(addresses, wanted, Issue(number, 0, f"threads, through the layout of {buffer.name}"))
+        machine.write(addresses, wanted, Issue(number, 0, buffer.name, f"threads, through the layout of {buffer.name}"))
         return
+    machine.touch(addresses)
     read = machine.source[addresses]
     wrong = (read != wanted) & (wanted >= 0)
     if wrong.any():

@@ -9,7 +9,7 @@ from smemsim.addressing.swizzle import swizzle
 from smemsim.arguments import choice
 from smemsim.spec.architectures import Architecture
 from smemsim.spec.evidence import RULES, Grade, Rule
-from smemsim.spec.swizzles import MODES, Swizzle
+from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
 
 __all__ = [
     "Fields",
@@ -19,6 +19,7 @@ __all__ = [
     "decoded",
     "linear_address",
     "rules_in_force",
+    "used_strides",
     "weakest",
     "why_unmodelled",
     "window_reach",
@@ -138,6 +139,18 @@ def chunk_address(d: Fields, major: str, line: int, chunk: int) -> int:
     """Shared address of the same chunk."""
     mode = MODES[d.swizzle]
     return swizzle(linear_address(d, major, line, chunk), d.base_offset, mode.mask, mode.shift)
+
+
+def used_strides(mode: SwizzleMode, major: str, rows: int, k: int, per_chunk: int) -> dict[str, bool]:
+    """Does an operand of rows x k elements, `per_chunk` of them in 16 bytes, use LBO, and does it use SBO?
+
+    >>> used_strides(MODES[Swizzle.B128], "K", 64, 16, 8)
+    {'leading_byte_offset': False, 'stride_byte_offset': True}
+    """
+    along, lines = (k, rows) if major == "K" else (rows, k)
+    wide, long = -(-along // per_chunk) * 16 > mode.width, lines > mode.k_rows
+    leading, stride = (long, wide) if major == "MN" and not mode.mask else (wide, long)  # unswizzled MN-major exchanges the roles
+    return {"leading_byte_offset": leading, "stride_byte_offset": stride}
 
 
 def window_reach(d: Fields, major: str, lines: int, chunks: int) -> int:

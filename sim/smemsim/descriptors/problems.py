@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from smemsim.arguments import whole
-from smemsim.descriptors.layout import check_major, check_packing, chunk_address, why_unmodelled, window_reach
+from smemsim.descriptors.layout import check_major, check_packing, chunk_address, used_strides, why_unmodelled, window_reach
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.spec.architectures import Architecture, architecture
 from smemsim.spec.findings import CODES, Finding, Severity
@@ -305,12 +305,25 @@ def shape(_: SmemDescriptor, c: Context) -> Iterator[Finding]:
 
 
 def unused_field(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
-    """LBO set to something where it is never used."""
-    if c.major != "K" or c.k_bytes is None or d.lbo_mode or d.swizzle in (Swizzle.INVALID, Swizzle.NONE):
+    """LBO or SBO set to something where the operand never uses it."""
+    size = c.lines_and_chunks()
+    if size is None or c.fmt is None or c.major is None or c.rows is None or c.k is None or d.lbo_mode or d.swizzle is Swizzle.INVALID:
         return
-    if c.k_bytes <= MODES[d.swizzle].width and d.leading_byte_offset not in (0, 16):
-        yield _finding("D310", "leading_byte_offset", f"LBO = {d.leading_byte_offset} B is never used: the operand's {c.k_bytes} bytes of K fit "
-                       f"the {d.swizzle} row", "", "trace wgmma_operands" if d.arch == "sm_90a" else "PTX ISA 9.7.16.4.1")  # fmt: skip
+    used = used_strides(MODES[d.swizzle], c.major, c.rows, c.k, c.fmt.elements_per_chunk(c.packing))
+    source = "trace wgmma_operands" if d.arch == "sm_90a" else "PTX ISA 9.7.16.4.1"
+    lines, chunks = size
+    mode = MODES[d.swizzle]
+    contiguous, across = ("K", "rows") if c.major == "K" else ("M or N", "K rows")
+    for name, is_used in used.items():
+        value = getattr(d, name)
+        if is_used or value in (0, 16):  # what kernels write where nothing is used
+            continue
+        along = (name == "leading_byte_offset") == (c.major == "K" or bool(mode.mask))
+        short = "LBO" if name == "leading_byte_offset" else "SBO"
+        fits = (
+            f"{16 * chunks} bytes of {contiguous} fit the {d.swizzle} row" if along else f"{lines} {across} fit one atom of {mode.k_rows}"
+        )
+        yield _finding("D310", name, f"{short} = {value} B is never used: the operand's {fits}", "", source)
 
 
 Rule = Callable[[SmemDescriptor, Context], Iterator[Finding]]

@@ -77,6 +77,8 @@ CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity), says) f
     ("R505", "transposed",      "wrong", "the operand is the transpose of what is meant"),
     ("R507", "unwritten",       "wrong", "bytes that no step wrote are read"),
     ("R508", "operand-mismatch", "wrong", "anything else, or a consequence of an earlier finding"),
+    ("R510", "never-read",      "note",  "no later step reads what a transfer brings"),
+    ("P901", "bank-conflicts",  "note",  "accesses of neighbouring threads share their banks"),
     ("I601", "shape",           "trap",  "an M, N or K that the instruction does not have"),
     ("I602", "type-major",      "trap",  "the instruction cannot read this type with this major-ness or swizzle"),
     ("I603", "idesc",           "wrong", "fields of the instruction descriptor contradict each other, the instruction or its kind"),

@@ -1,0 +1,68 @@
+"""What leaves shared memory: does each byte that TMA stores go to the element that lies there?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from smemsim.check.simulate import UNWRITTEN, Machine, Rerun, finding, issues_of
+from smemsim.errors import SmemsimError
+from smemsim.machine.tma import tma_store
+
+__all__ = ["store_step"]
+
+SWIZZLES = ("none", "32B", "64B", "128B")
+
+
+def store_step(machine: Machine, raw: dict[str, Any], number: int, rerun: Rerun) -> None:
+    """Compare what a tma_store or tma_reduce takes with where it brings it; the scenario's stores of threads say what lies there."""
+    step = raw["step"][number]
+    stored = _stored(machine, step)
+    if stored is None:
+        return
+    source, target = stored
+    tensor = machine.tensors.get(machine.raw_maps[step["map"]].get("of", ""))
+    if tensor is None:
+        return
+    mine = (source >= tensor.address) & (source < tensor.end)
+    if not mine.any():
+        return  # the scenario does not say what lies there
+    wrong = mine & (source != target) | (source == UNWRITTEN)
+    if not wrong.any():
+        return
+    where, title = f"step[{number}]", f"step {number + 1} ({step['op']})"
+    at = int(np.nonzero(wrong)[0][0])
+    is_ = "what no step wrote" if source[at] == UNWRITTEN else tensor.named(int(source[at]))
+    share = f"{int(wrong.sum())} of {wrong.size} bytes wrong ({wrong.mean():.1%}); first: {is_} goes to {tensor.named(int(target[at]))}"
+    counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size}
+    buffer = machine.buffers[step["from"]]
+    now = {f"map.{step['map']}.swizzle": machine.raw_maps[step["map"]].get("swizzle", "none")}
+    if buffer.layout is not None:
+        now[f"buffer.{buffer.name}.layout.swizzle"] = str(buffer.layout.mode.swizzle)
+    for path, old in now.items():
+        for name in SWIZZLES:
+            again = rerun({path: name}) if name != old and "raw" not in machine.raw_maps[step["map"]] else None
+            other = None if again is None else _stored(again, step)
+            if other is not None and (other[0] == other[1]).all():
+                machine.say(finding("R501", path, title, f"{share}; the threads wrote with another swizzle than the store reads with", f"{path} = {name}",
+                                    fix=(path, old, name), **counts))  # fmt: skip
+                return
+    code = "R507" if (source[wrong] == UNWRITTEN).all() else "R508"
+    machine.say(finding(code, where, title, share, **counts))
+
+
+def _stored(machine: Machine, step: dict[str, Any]) -> tuple[np.ndarray, np.ndarray] | None:
+    """(the global byte that lies at each stored shared byte, the global byte it goes to)."""
+    tm = machine.maps.get(step["map"])
+    if tm is None:
+        return None
+    sources, targets = [], []
+    for address, at in issues_of(machine, step):
+        try:
+            moved = tma_store(tm, at, smem_address=address, arch=machine.arch)
+        except SmemsimError:
+            return None
+        sources.append(machine.source[moved.shared_address.astype(np.int64)])
+        targets.append(moved.global_address)
+    return np.concatenate(sources), np.concatenate(targets)

@@ -1,0 +1,54 @@
+"""Notes about how shared memory is used: transfers that nobody reads, and layouts whose chunks share their banks."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterator
+
+import numpy as np
+
+from smemsim.check.buffers import Buffer
+from smemsim.check.report import CheckFinding
+from smemsim.check.simulate import CHUNK, Machine, finding
+from smemsim.spec.banks import BANK_BYTES, BANKS
+
+__all__ = ["bank_notes", "usage_notes"]
+
+LANES = 8  # threads whose 16-byte accesses one wavefront serves: 8 x 16 B are all 32 banks once
+
+
+def usage_notes(machine: Machine) -> Iterator[CheckFinding]:
+    """Transfers of which nothing is ever read, though other bytes of the buffer are."""
+    if not machine.read.any():
+        return
+    unread: dict[int, list[int]] = {}
+    total = collections.Counter(issue.step for issue in machine.issues)
+    for index, issue in enumerate(machine.issues):
+        if not machine.wanted[index]:
+            unread.setdefault(issue.step, []).append(index)
+    for step, issues in unread.items():
+        name = machine.issues[issues[0]].buffer
+        buffer = machine.buffers[name]
+        first, end = buffer.address // CHUNK, -(-(buffer.address + (buffer.bytes or CHUNK)) // CHUNK)
+        if machine.read[first:end].any():
+            what = "nothing of it is" if len(issues) == total[step] else f"{len(issues)} of its {total[step]} issues are not"
+            yield finding(
+                "R510", f"step[{step}]", f"step {step + 1}", f"{what} read by any later step; first {machine.issues[issues[0]].text}"
+            )
+
+
+def bank_notes(name: str, buffer: Buffer) -> Iterator[CheckFinding]:
+    """Eight threads that each take the same 16-byte chunk of eight consecutive lines: how many of them share their banks?"""
+    layout = buffer.layout
+    if layout is None:
+        return
+    along_k = layout.k[0][1] == 1  # the contiguous axis counts bytes
+    if layout.extents()[not along_k] < LANES:
+        return
+    lines, zeros = np.arange(LANES), np.zeros(LANES, np.int64)
+    offset = layout.addresses(buffer.address, *((lines, zeros) if along_k else (zeros, lines)))
+    ways = int(np.bincount(offset // CHUNK % (BANKS * BANK_BYTES // CHUNK)).max())
+    if ways > 1:
+        yield finding("P901", f"buffer.{name}.layout", f"buffer {name}",
+                      f"the first 16 bytes of 8 consecutive lines lie in the same {CHUNK // BANK_BYTES} banks {ways} times over: such accesses of 8 threads take {ways} turns",
+                      "a swizzle, or another pitch")  # fmt: skip
