@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.addressing.cute import CuteLayout
 from smemsim.addressing.swizzle import swizzle
 from smemsim.arguments import choice
-from smemsim.errors import InputError, Unmodelled
+from smemsim.errors import InputError
 from smemsim.spec.architectures import architecture
+from smemsim.spec.formats import element_format
 from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
 
-__all__ = ["Buffer", "Layout", "buffers_of"]
+__all__ = ["PLAIN_SWIZZLES", "Buffer", "Layout", "buffers_of", "swizzle_changes"]
+
+PLAIN_SWIZZLES = ("none", "32B", "64B", "128B")  # those that TMA and the tensor core have in common on every architecture
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +77,7 @@ class Buffer:
     declared_align: int | None
     stage_bytes: int
     layout: Layout | None
+    raw_layout: Any = None  # as the scenario writes it
 
     def at(self, stage: int = 0, offset: int = 0) -> int:
         """The address of an offset in a stage."""
@@ -99,14 +104,15 @@ def buffers_of(scenario: dict[str, Any]) -> dict[str, Buffer]:
             raw.get("bytes"),
             raw.get("declared_align"),
             raw.get("stage_bytes", 0),
-            None if layout is None else _layout(where, layout),
+            None if layout is None else _layout(where, layout, _bits_in(scenario, name)),
+            layout,
         )
     return found
 
 
-def _layout(where: str, raw: Any) -> Layout:
+def _layout(where: str, raw: Any, bits: int) -> Layout:
     if isinstance(raw, str):
-        raise Unmodelled(f"{where}.layout = {raw!r}: CuTe strings are not read yet; write swizzle, mn and k")
+        return _of_cute(f"{where}.layout", raw, bits)
     names = tuple(s.value for s in MODES)
     mode = MODES[Swizzle(choice(f"{where}.layout.swizzle", raw.get("swizzle", "none"), names, f"one of {' '.join(names)}"))]
     xor = choice(f"{where}.layout.xor", raw.get("xor", "address"), ("address", "offset"), "'address' or 'offset'")
@@ -116,6 +122,49 @@ def _layout(where: str, raw: Any) -> Layout:
         if any(size < 1 or abs(stride) >= 1 << 18 for size, stride in pairs):
             raise InputError(f"{where}.layout.{axis} = {pairs}: needs sizes from 1 on, and strides below 2^18 bytes")
         axes.append(tuple((int(size), int(stride)) for size, stride in pairs))
-    if math.prod(size for axis in axes for size, _ in axis) > 1 << 20:
+    return _bounded(where, Layout(mode, xor == "address", axes[0], axes[1]))
+
+
+def _bounded(where: str, layout: Layout) -> Layout:
+    if math.prod(layout.extents()) > 1 << 20:
         raise InputError(f"{where}.layout: more than a megabyte, which no shared memory has")
-    return Layout(mode, xor == "address", axes[0], axes[1])
+    return layout
+
+
+def swizzle_changes(buffer: Buffer) -> tuple[str, dict[str, Any]]:
+    """(the path of a layout's swizzle in a scenario, what stands there for each swizzle): of a CuTe text it is the text."""
+    name = buffer.name
+    if not isinstance(buffer.raw_layout, str):
+        return f"buffer.{name}.layout.swizzle", {each: each for each in PLAIN_SWIZZLES}
+    rest = buffer.raw_layout.rpartition("o ")[2].strip()
+    return f"buffer.{name}.layout", {each: f"{MODES[Swizzle(each)].cute} o {rest}" for each in PLAIN_SWIZZLES}
+
+
+def _of_cute(where: str, text: str, bits: int) -> Layout:
+    """A layout in CuTe's notation, (M or N, K) of elements; the XOR is taken of addresses."""
+    cute = CuteLayout.parse(text, element_bits=bits)
+    if cute.rank != 2:
+        raise InputError(f"{where} = {text!r}: has {cute.rank} modes; needs two, M or N and K")
+    mode = next((m for m in MODES.values() if m.cute == str(cute.functor)), MODES[Swizzle.NONE])
+    if cute.functor.bits and not mode.mask:
+        raise InputError(f"{where} = {text!r}: {cute.functor} is the XOR of no swizzle mode")
+    modes = [one.leaves() for one in cute.modes()]
+    contiguous = next((i for i, leaves in enumerate(modes) if leaves[0][1] == 1 and leaves[0][0] > 1), None)
+    if contiguous is None:
+        raise InputError(f"{where} = {text!r}: neither mode begins with stride 1; elements of one of the axes must follow one another")
+    axes = [[(size, stride * bits // 8) for size, stride in leaves] for leaves in modes]
+    axes[contiguous][0] = (modes[contiguous][0][0] * bits // 8, 1)  # the contiguous axis counts bytes
+    return _bounded(where.removesuffix(".layout"), Layout(mode, True, tuple(axes[0]), tuple(axes[1])))
+
+
+def _bits_in(scenario: dict[str, Any], buffer: str) -> int:
+    """Bits of the elements that lie in a buffer, as its steps say; 8 where none does."""
+    for step in scenario.get("step") or []:
+        if buffer in (step.get("to"), step.get("from")):
+            name = step.get("tensor") or (scenario.get("map") or {}).get(step.get("map", ""), {}).get("of")
+            if name in (scenario.get("tensor") or {}):
+                return element_format(scenario["tensor"][name]["dtype"]).bits
+        for side in ("a", "b"):
+            if side in step and step[side].get("start") == buffer:
+                return element_format(step[side]["dtype"]).bits
+    return 8

@@ -49,7 +49,7 @@ def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blame
         # Data in another phase is a fault of its own; what a stopped transfer did not bring is a mere consequence.
         because = "" if blamed.code == "A105" else blamed.code
         return [finding("R508", read.where, read.title, share, f"see {blamed.code}", because=because, **counts)]
-    found = sorted(_repairs(machine, seen, raw, rerun), key=lambda r: r.fields) or list(paired_repairs(machine, read, rerun))
+    found = sorted(_repairs(machine, seen, raw, rerun), key=lambda r: r.fields) or list(paired_repairs(machine, read, raw, rerun))
     if found:
         best = found[0]
         others = [f"or {r.text}" for r in found[1:3]]

@@ -14,7 +14,7 @@ from smemsim.check.threads import threads_step
 from smemsim.errors import SmemsimError
 from smemsim.spec.architectures import architecture
 
-__all__ = ["machine_of", "rerun_of", "transfer", "with_values"]
+__all__ = ["machine_of", "rerun_of", "transfer", "value_at", "with_values"]
 
 
 def machine_of(raw: dict[str, Any]) -> Machine:
@@ -62,12 +62,24 @@ def with_values(raw: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     """
     changed = copy.deepcopy(raw)
     for path, value in changes.items():
-        *way, last = [int(part) if part.isdigit() else part for part in re.findall(r"[^.\[\]]+", path)]
+        *way, last = _parts(path)
         place: Any = changed
         for part in way:
             place = place[part]
         place[last] = value
     return changed
+
+
+def value_at(raw: dict[str, Any], path: str) -> Any:
+    """What stands at a path, None where nothing does."""
+    place: Any = raw
+    for part in _parts(path):
+        place = place.get(part) if isinstance(place, dict) else place[part]
+    return place
+
+
+def _parts(path: str) -> list[Any]:
+    return [int(part) if part.isdigit() else part for part in re.findall(r"[^.\[\]]+", path)]
 
 
 def _hardware(raw: dict[str, Any]) -> set[str]:

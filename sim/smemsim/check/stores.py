@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.check.buffers import PLAIN_SWIZZLES, swizzle_changes
+from smemsim.check.run import value_at
 from smemsim.check.simulate import UNWRITTEN, Machine, Rerun, finding, issues_of
 from smemsim.errors import SmemsimError
 from smemsim.machine.tma import tma_store
 
 __all__ = ["store_step"]
-
-SWIZZLES = ("none", "32B", "64B", "128B")
 
 
 def store_step(machine: Machine, raw: dict[str, Any], number: int, rerun: Rerun) -> None:
@@ -37,16 +37,15 @@ def store_step(machine: Machine, raw: dict[str, Any], number: int, rerun: Rerun)
     share = f"{int(wrong.sum())} of {wrong.size} bytes wrong ({wrong.mean():.1%}); first: {is_} goes to {tensor.named(int(target[at]))}"
     counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size}
     buffer = machine.buffers[step["from"]]
-    now = {f"map.{step['map']}.swizzle": machine.raw_maps[step["map"]].get("swizzle", "none")}
-    if buffer.layout is not None:
-        now[f"buffer.{buffer.name}.layout.swizzle"] = str(buffer.layout.mode.swizzle)
-    for path, old in now.items():
-        for name in SWIZZLES:
-            again = rerun({path: name}) if name != old and "raw" not in machine.raw_maps[step["map"]] else None
+    tried = [] if "raw" in machine.raw_maps[step["map"]] else [(f"map.{step['map']}.swizzle", {name: name for name in PLAIN_SWIZZLES})]
+    tried += [swizzle_changes(buffer)] if buffer.layout is not None else []
+    for path, values in tried:
+        for value in values.values():
+            again = rerun({path: value})
             other = None if again is None else _stored(again, step)
             if other is not None and (other[0] == other[1]).all():
-                machine.say(finding("R501", path, title, f"{share}; the threads wrote with another swizzle than the store reads with", f"{path} = {name}",
-                                    fix=(path, old, name), **counts))  # fmt: skip
+                machine.say(finding("R501", path, title, f"{share}; the threads wrote with another swizzle than the store reads with", f"{path} = {value}",
+                                    fix=(path, value_at(raw, path), value), **counts))  # fmt: skip
                 return
     code = "R507" if (source[wrong] == UNWRITTEN).all() else "R508"
     machine.say(finding(code, where, title, share, **counts))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.check.buffers import Buffer, Layout
+from smemsim.check.buffers import Buffer, Layout, swizzle_changes
 from smemsim.check.simulate import Issue, Machine, Rerun, finding, no_rerun
 from smemsim.check.tensors import Tensor
 from smemsim.errors import InputError
@@ -125,9 +125,13 @@ def mismatch(
     for mode in MODES.values():
         other = Layout(mode, True, layout.mn, layout.k)
         if mode.swizzle is not layout.mode.swizzle and (machine.source[other.addresses(buffer.at(), mn, k_byte)] == wanted).all():
+            path, values = swizzle_changes(buffer)
+            new, now = (
+                values.get(str(mode.swizzle), str(mode.swizzle)),
+                buffer.raw_layout if isinstance(buffer.raw_layout, str) else str(layout.mode.swizzle),
+            )
             machine.say(finding("R501", where, title, f"{share}; the bytes were written with swizzle {mode.swizzle}, the layout has {layout.mode.swizzle}; {first}",
-                                f"buffer.{buffer.name}.layout.swizzle = {mode.swizzle}",
-                                fix=(f"buffer.{buffer.name}.layout.swizzle", str(layout.mode.swizzle), str(mode.swizzle)), **counts))  # fmt: skip
+                                f"{path} = {new}", fix=(path, now, new), **counts))  # fmt: skip
             return
     code = "R507" if read < 0 else "R508"
     machine.say(finding(code, where, title, f"{share}; {first}", **counts))

@@ -8,21 +8,22 @@ from typing import Any
 import numpy as np
 
 from smemsim.addressing.swizzle import swizzle
+from smemsim.check.buffers import PLAIN_SWIZZLES, swizzle_changes
 from smemsim.check.reads import Read, Seen
 from smemsim.check.repairs import Repair, starts_of, word_fix
+from smemsim.check.run import value_at
 from smemsim.check.simulate import Machine, Rerun, listed
 from smemsim.check.solve import locate, solutions
 from smemsim.spec.swizzles import MODES, Swizzle
 
 __all__ = ["all_right", "paired_repairs", "writer_repairs"]
 
-SWIZZLES = ("none", "32B", "64B", "128B")
 MOST_ISSUES = 64  # issues whose place is tried
 
 
 def writer_repairs(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
     """One change of a writer that makes the operand right."""
-    yield from _swizzles(machine, seen.read, rerun)
+    yield from _swizzles(machine, seen.read, raw, rerun)
     yield from _places(seen, raw, rerun)
     yield from _coordinates(machine, seen, raw, rerun)
 
@@ -35,37 +36,40 @@ def all_right(again: Machine | None, read: Read) -> bool:
     return addresses.max() < len(again.source) and bool(((again.source[addresses] == read.meant) | (read.meant < 0)).all())
 
 
-def _targets(machine: Machine) -> Iterator[tuple[str, str]]:
-    """(what has a swizzle, which) of all writers."""
+def _targets(machine: Machine) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(path of a writer's swizzle, which it is, what to write for each other one)."""
     for name, tm in machine.maps.items():
         if tm is not None and "raw" not in machine.raw_maps[name]:
-            yield f"map.{name}.swizzle", str(machine.raw_maps[name].get("swizzle", "none"))
-    for name, buffer in machine.buffers.items():
+            now = str(machine.raw_maps[name].get("swizzle", "none"))
+            yield f"map.{name}.swizzle", now, {each: each for each in PLAIN_SWIZZLES if each != now}
+    for buffer in machine.buffers.values():
         if buffer.layout is not None:
-            yield f"buffer.{name}.layout.swizzle", str(buffer.layout.mode.swizzle)
+            path, values = swizzle_changes(buffer)
+            now = str(buffer.layout.mode.swizzle)
+            yield path, now, {each: value for each, value in values.items() if each != now}
 
 
-def _swizzles(machine: Machine, read: Read, rerun: Rerun) -> Iterator[Repair]:
+def _swizzles(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
     """The writer's swizzle, if with another one all is right."""
-    for target, now in _targets(machine):
-        for name in SWIZZLES:
-            if name != now and all_right(rerun({target: name}), read):
-                who = target.removesuffix(".swizzle")
-                yield Repair("R501", target, f"{who} writes with swizzle {now}, the descriptor reads with {read.descriptor.swizzle}",
-                             f"{target} = {name}", 1, (target, now, name), {"writer": now, "reader": str(read.descriptor.swizzle)})  # fmt: skip
-                return
+    for path, now, values in _targets(machine):
+        for value in values.values():
+            if all_right(rerun({path: value}), read):
+                yield Repair("R501", path, f"{path.removesuffix('.swizzle')} writes with swizzle {now}, the descriptor reads with {read.descriptor.swizzle}",
+                             f"{path} = {value}", 1, (path, value_at(raw, path) or now, value), {"writer": now, "reader": str(read.descriptor.swizzle)})  # fmt: skip
+                break
 
 
-def paired_repairs(machine: Machine, read: Read, rerun: Rerun) -> Iterator[Repair]:
+def paired_repairs(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
     """The writer's swizzle and the descriptor, changed together: where no single change is enough."""
-    for target, now in _targets(machine):
-        for name in SWIZZLES:
-            again = rerun({target: name}) if name != now else None
+    for path, now, values in _targets(machine):
+        for value in values.values():
+            again = rerun({path: value})
             places = None if again is None else locate(again.source, read.meant)
             for s in solutions(read, places) if places is not None and (places >= 0).all() else ():
                 fix, word = word_fix(read, s, bool((starts_of(read) != s.starts).any()))
-                yield Repair("R501", target, "no single change is enough", f"{target} = {name} and {read.where}: {word} together", 2,
-                             None, {"writer": now, "reader": str(read.descriptor.swizzle)}, ((target, now, name), *((fix,) if fix else ())))  # fmt: skip
+                change = (path, value_at(raw, path) or now, value)
+                yield Repair("R501", path, "no single change is enough", f"{path} = {value} and {read.where}: {word} together", 2,
+                             None, {"writer": now, "reader": str(read.descriptor.swizzle)}, (change, *((fix,) if fix else ())))  # fmt: skip
                 return
 
 
@@ -105,7 +109,7 @@ def _places(seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
 def _plain(raw: dict[str, Any], step: dict[str, Any]) -> bool:
     """A tiled map of arguments, whose swizzle goes by one of the plain names."""
     table = raw["map"][step["map"]]
-    return "raw" not in table and table.get("swizzle", "none") in SWIZZLES
+    return "raw" not in table and table.get("swizzle", "none") in PLAIN_SWIZZLES
 
 
 def _step_of(read: Read) -> int:
