@@ -89,12 +89,14 @@ def buffers_of(scenario: dict[str, Any]) -> dict[str, Buffer]:
     found, first = {}, architecture(scenario["arch"]).shared_begin
     for name, raw in (scenario.get("buffer") or {}).items():
         where = f"buffer.{name}"
-        address = raw.get("address")
+        address, promised = raw.get("address"), None
         if address is None:
             align = raw.get("base_align", 1024)
             if align <= 0 or align & (align - 1):
                 raise InputError(f"{where}.base_align = {align}: needs a power of two")
-            address = raw.get("base", -(-first // align) * align) + raw.get("offset", 0)
+            offset = raw.get("offset", 0)
+            address = raw.get("base", -(-first // align) * align) + offset
+            promised = math.gcd(align, offset) if "base_align" in raw else None
         if not 0 <= address < 1 << 18:
             raise InputError(f"{where}.address = {address:#x}: needs a .shared address below 0x40000")
         layout = raw.get("layout")
@@ -102,7 +104,7 @@ def buffers_of(scenario: dict[str, Any]) -> dict[str, Buffer]:
             name,
             address,
             raw.get("bytes"),
-            raw.get("declared_align"),
+            raw.get("declared_align", promised),
             raw.get("stage_bytes", 0),
             None if layout is None else _layout(where, layout, _bits_in(scenario, name)),
             layout,
@@ -142,7 +144,10 @@ def swizzle_changes(buffer: Buffer) -> tuple[str, dict[str, Any]]:
 
 def _of_cute(where: str, text: str, bits: int) -> Layout:
     """A layout in CuTe's notation, (M or N, K) of elements; the XOR is taken of addresses."""
-    cute = CuteLayout.parse(text, element_bits=bits)
+    try:
+        cute = CuteLayout.parse(text, element_bits=bits)
+    except InputError as e:
+        raise InputError(f"{where}: {e}") from None
     if cute.rank != 2:
         raise InputError(f"{where} = {text!r}: has {cute.rank} modes; needs two, M or N and K")
     mode = next((m for m in MODES.values() if m.cute == str(cute.functor)), MODES[Swizzle.NONE])

@@ -11,7 +11,7 @@ from smemsim.check.pattern import pattern
 from smemsim.check.reads import START, Read, Seen
 from smemsim.check.repairs import Repair, descriptor_repairs, starts_of, transposed_repair, word_fix
 from smemsim.check.report import CheckFinding
-from smemsim.check.simulate import FOREIGN, UNWRITTEN, Machine, Rerun, finding
+from smemsim.check.simulate import CHUNK, FOREIGN, UNWRITTEN, Machine, Rerun, finding
 from smemsim.check.solve import locate, solutions
 from smemsim.check.tensors import OUTSIDE
 from smemsim.check.threads import refused_for_its_swizzle
@@ -52,12 +52,19 @@ def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blame
     found = sorted(_repairs(machine, seen, raw, rerun), key=lambda r: r.fields) or list(paired_repairs(machine, read, raw, rerun))
     if found:
         best = found[0]
+        code = "R507" if best.code == "R508" and (seen.got[wrong] == UNWRITTEN).all() else best.code
         others = [f"or {r.text}" for r in found[1:3]]
-        return [finding(best.code, best.where, read.title, f"{share}; {best.message}", "; ".join([best.text, *others]),
+        return [finding(code, best.where, read.title, f"{share}; {best.message}", "; ".join([best.text, *others]),
                         fix=best.fix, numbers=best.numbers, together=best.together, **counts), *_square(read, best)]  # fmt: skip
     got = seen.got[wrong]
-    if (got == OUTSIDE).all():
+    between = _between_chunks(seen, raw)
+    if between:
+        return [finding("D303", read.where, read.title, f"{share}; {between}", "tiles that begin on multiples of 16 B", **counts)]
+    if (got == OUTSIDE).any():
         return [finding("T209", read.where, read.title, f"{share}: out-of-bounds fill arrives where data was meant", **counts)]
+    outside = _outside_buffer(machine, seen)
+    if outside:
+        return [finding("A107", read.where, read.title, f"{share}; {outside}", **counts)]
     missing = locate(machine.source, read.meant)[wrong] < 0
     when = _when(machine, read, rerun, raw, read.meant[wrong][missing]) if missing.any() else ""
     if (got == UNWRITTEN).any() and missing.any():
@@ -85,13 +92,46 @@ def _repairs(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) ->
 
 def _lucky(read: Read) -> list[CheckFinding]:
     """What is wrong with a descriptor that reads the right bytes all the same."""
-    unit = 1 << START.shift
-    if read.starts is None or not (read.starts % unit).any():
+    unit, end = 1 << START.shift, START.mask + 1 << START.shift
+    if read.starts is None:
+        return []
+    start = read.raw.get("start", 0)
+    if (read.starts >= end).any():
+        generic = isinstance(start, int) and start >= end
+        why = (
+            "is no .shared address: its low bits happen to be one"
+            if generic
+            else "carries out of the field, which happens to leave the right address"
+        )
+        return [finding("D303" if generic else "D304", read.where, read.title, f"start address {int(read.starts.max()):#x} {why}",
+                        "__cvta_generic_to_shared of the pointer" if generic else "an advance that stays in the window", severity=Severity.LUCK)]  # fmt: skip
+    if not (read.starts % unit).any():
         return []
     off = int(read.starts[read.starts % unit != 0][0])
     return [finding("D303", read.where, read.title,
                     f"start address {off:#x} is {off % unit} past a multiple of {unit}: the low bits are lost, and what is read is right without them",
                     f"starts on multiples of {unit} B", severity=Severity.LUCK)]  # fmt: skip
+
+
+def _between_chunks(seen: Seen, raw: dict[str, Any]) -> str:
+    """Is the operand meant to begin inside a 16-byte chunk, where no descriptor can?"""
+    meant = seen.read.meant >= 0
+    by = seen.read.meant[meant] - seen.got[meant]
+    if not len(by) or (seen.got[meant] < 0).any() or (by != by[0]).any() or not by[0] % CHUNK:
+        return ""
+    return f"it would have to begin {int(by[0])} B further on, inside a chunk of {CHUNK} B, where no descriptor can begin"
+
+
+def _outside_buffer(machine: Machine, seen: Seen) -> str:
+    """Do the wrong elements, and only these, lie outside the operand's buffer?"""
+    name = seen.read.raw.get("start")
+    buffer = machine.buffers.get(name) if isinstance(name, str) else None
+    if buffer is None or buffer.bytes is None:
+        return ""
+    outside = (seen.addresses < buffer.address) | (seen.addresses >= buffer.address + buffer.bytes)
+    if (outside != seen.wrong).any():
+        return ""
+    return f"reads up to {int(seen.addresses.max()):#x}; {name} ends at {buffer.address + buffer.bytes - 1:#x}"
 
 
 def _square(read: Read, best: Repair) -> list[CheckFinding]:

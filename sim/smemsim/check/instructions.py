@@ -36,6 +36,7 @@ def instruction_findings(machine: Machine, number: int, step: dict[str, Any], ct
     if kind is None:
         return
     operands = {side: step[side] for side in "ab" if side in step}
+    cta_group = _group_of(step, operands, cta_group)
     if kind == "wgmma":
         yield from _wgmma(where, title, step, operands)
         return
@@ -62,8 +63,11 @@ def _wgmma(where: str, title: str, step: dict[str, Any], operands: dict[str, Any
     if "kind" not in step or not rows:
         return
     row = rows[0]
-    if step["m"] % WGMMA_M:
-        yield finding("I601", f"{where}.m", title, f"M = {step['m']}: wgmma has {WGMMA_M}, or several of them", f"m = {WGMMA_M}")
+    one = operands.get("a", {}).get("rows", WGMMA_M)
+    if step["m"] % WGMMA_M or WGMMA_M < step["m"] <= one:
+        yield finding(
+            "I601", f"{where}.m", title, f"M = {max(step['m'], one)}: one wgmma has {WGMMA_M}, larger tiles take several", f"m = {WGMMA_M}"
+        )
     if step["n"] not in row.n:
         near = min(row.n, key=lambda n: abs(n - step["n"]))
         yield finding(
@@ -73,10 +77,22 @@ def _wgmma(where: str, title: str, step: dict[str, Any], operands: dict[str, Any
             f"N = {step['n']}: wgmma with {row.a[0]} has {row.n[0]}, {row.n[1]}, ... {row.n[-1]}",
             f"n = {near}",
         )
-    if operands and step["k"] not in (row.k, 2 * row.k):
+    if operands and step["k"] != row.k * (2 if _sparse(step) else 1):
         yield finding(
             "I601", f"{where}.k", title, f"K = {step['k']}: wgmma with {row.a[0]} has {row.k}, {2 * row.k} with .sp", f"k = {row.k}"
         )
+
+
+def _sparse(step: dict[str, Any]) -> bool:
+    return bool(step.get("sparse")) or ".sp" in step.get("kind", "") + step.get("instruction", "")
+
+
+def _group_of(step: dict[str, Any], operands: dict[str, Any], given: int | None) -> int | None:
+    """CTAs that work together: as the scenario says, or as the rows say that one CTA holds."""
+    if given is not None:
+        return given
+    rows = operands.get("a", {}).get("rows")
+    return 1 if rows == step["m"] else 2 if rows == step["m"] // 2 else None
 
 
 def _shape(where: str, title: str, step: dict[str, Any], kind: str, cta_group: int | None) -> Iterator[CheckFinding]:
@@ -92,7 +108,7 @@ def _shape(where: str, title: str, step: dict[str, Any], kind: str, cta_group: i
     if not any(m in s.m and n in s.n for s in shapes):
         yield finding("I601", f"{where}.n", title, f"M = {m} with N = {n}: kind {kind} has no such shape", "")
     dense = KINDS[kind].k
-    if k not in (dense, 2 * dense, 96 if KINDS[kind].has_wide_k else dense):
+    if k not in ((2 * dense,) if _sparse(step) else (dense, 96 if KINDS[kind].has_wide_k else dense)):
         yield finding("I601", f"{where}.k", title, f"K = {k}: kind {kind} has {dense}, {2 * dense} with .sp", f"k = {dense}")
 
 

@@ -38,7 +38,7 @@ def map_findings(machine: Machine, name: str, tm: TensorMap, tensor: Tensor) -> 
         if (
             count > 1
             and stride
-            and not any(step and stride % step == 0 and (stride // step == 1 or step * n >= stride) for n, step in axes.values())
+            and not any(step and stride % step == 0 and (stride == step or (count - 1) * (stride // step) < n) for n, step in axes.values())
         ):
             yield finding("T207", f"{where}.global_strides", title,
                           f"dimension {number} steps {stride} bytes; {tensor.name} has {', '.join(f'{axis} {step}' for axis, (_, step) in axes.items())}",

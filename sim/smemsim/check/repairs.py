@@ -11,7 +11,7 @@ import numpy as np
 from smemsim.check.reads import START, Read
 from smemsim.check.solve import Solution, solutions
 from smemsim.descriptors.smem import SmemDescriptor
-from smemsim.spec.swizzles import MODES
+from smemsim.spec.swizzles import MODES, Swizzle
 
 __all__ = ["Fix", "Repair", "descriptor_repairs", "starts_of", "transposed_repair", "word_fix"]
 
@@ -38,15 +38,29 @@ def descriptor_repairs(read: Read, s: Solution) -> Iterator[Repair]:
     given = (("leading_byte_offset", d.leading_byte_offset, s.leading), ("stride_byte_offset", d.stride_byte_offset, s.stride))
     strides = [(name, is_, wanted) for name, is_, wanted in given if wanted is not None and is_ != wanted]
     other_mode, base, moved = s.swizzle is not d.swizzle, d.base_offset != 0, bool((starts != s.starts).any())
+    whole = (
+        d.swizzle is not Swizzle.INVALID and d.stride_byte_offset == 8 * MODES[d.swizzle].width
+    )  # the descriptor of another, packed tile
     fields = len(strides) + other_mode + base + moved
     fix, word = word_fix(read, s, moved)
     where = f"{read.where}.{'word' if 'word' in read.raw else 'words'}"
     changed = "".join(f"{name} {is_} must be {wanted}, " for name, is_, wanted in strides).removesuffix(", ")
-    also = f", and start {int(starts[0, 0]):#x} must be {int(s.starts[0, 0]):#x}" if moved else ""
+    also = f", and starts {_listed(starts)} must be {_listed(s.starts)}" if moved else ""
     if other_mode:
         text = f"swizzle {d.swizzle} must be {s.swizzle}" + (f", {changed}" if changed else "") + f": {word}{also}"
         numbers = {"read": str(d.swizzle), "needed": str(s.swizzle)}
-        yield Repair("D302", where, f"the layout code means {d.swizzle}", text, fields, fix, numbers)
+        if strides and whole:
+            yield Repair(
+                "R501",
+                where,
+                f"the tile was written with swizzle {s.swizzle}, the descriptor is that of one with {d.swizzle}",
+                text,
+                fields,
+                fix,
+                numbers,
+            )
+        else:
+            yield Repair("D302", where, f"the layout code means {d.swizzle}", text, fields, fix, numbers)
     elif strides:
         code, why = _stride_code(d.leading_byte_offset, d.stride_byte_offset, strides, s)
         yield Repair(code, where, why, f"{changed}: {word}{also}", fields, fix, {name: [is_, wanted] for name, is_, wanted in strides})
@@ -55,6 +69,12 @@ def descriptor_repairs(read: Read, s: Solution) -> Iterator[Repair]:
         yield Repair("D306", where, why, f"base_offset must be 0: {word}{also}", fields, fix)
     elif moved:
         yield _advance(read, s, starts)
+
+
+def _listed(starts: np.ndarray) -> str:
+    """The first starts, in hex."""
+    flat = [f"{start:#x}" for start in starts.reshape(-1)[:4].tolist()]
+    return f"[{', '.join(flat)}{', ...' if starts.size > 4 else ''}]"
 
 
 def word_fix(read: Read, s: Solution, moved: bool) -> tuple[Fix | None, str]:

@@ -60,13 +60,14 @@ class CheckFinding(Finding):
 @dataclasses.dataclass(frozen=True)
 class Report:
     """The findings of a scenario, most upstream first; `expected` are the codes that it says it should give, None if it says nothing;
-    `unchecked` the parts of the scenario that nothing here looks at; `machine` is shared memory as the steps left it, and what every operand saw."""
+    `remarks` say what needs no change (unused fields, transfers that nobody reads, shared banks), `unchecked` names what nothing here looks at; `machine` is shared memory as the steps left it, and what every operand saw."""
 
     findings: tuple[CheckFinding, ...]
     expected: tuple[str, ...] | None = None
     title: str = ""
     unchecked: tuple[str, ...] = ()
     arch: str = ""
+    remarks: tuple[CheckFinding, ...] = ()
     machine: Machine | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
@@ -76,8 +77,9 @@ class Report:
 
     @property
     def as_expected(self) -> bool:
-        """Did exactly the expected codes come? True where nothing is expected."""
-        return self.expected is None or set(self.codes) == set(self.expected)
+        """Did exactly the expected codes come? True where nothing is expected; notes and consequences may be expected, and need not be."""
+        every = {f.code for f in (*self.findings, *self.remarks)}
+        return self.expected is None or set(self.codes) <= set(self.expected) <= every
 
     @property
     def ok(self) -> bool:
@@ -87,12 +89,10 @@ class Report:
         return not any(f.severity in (Severity.TRAP, Severity.WRONG) for f in self.findings)
 
     def text(self) -> str:
-        """A line for each finding, notes behind the others, and a last one that counts."""
-        notes = [f for f in self.findings if f.severity is Severity.NOTE]
-        others = [f for f in self.findings if f.severity is not Severity.NOTE]
-        lines = [str(f) for f in (*others, *notes)]
-        count = len(others) or "no"
-        also = f", {len(notes)} note{'s' if len(notes) > 1 else ''}" if notes else ""
+        """A line for each finding, the remarks, and a last line that counts."""
+        lines = [str(f) for f in (*self.findings, *self.remarks)]
+        count = len(self.findings) or "no"
+        also = f", {len(self.remarks)} remark{'s' if len(self.remarks) > 1 else ''}" if self.remarks else ""
         told = (
             "" if self.expected is None else " as expected" if self.as_expected else f", expected were {', '.join(self.expected) or 'none'}"
         )
@@ -108,5 +108,6 @@ class Report:
             "arch": self.arch,
             "expected": self.expected,
             "findings": [f.as_dict() for f in self.findings],
+            "remarks": [f.as_dict() for f in self.remarks],
             "unchecked": list(self.unchecked),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,11 @@ from smemsim.check.stores import store_step
 from smemsim.check.usage import bank_notes, usage_notes
 from smemsim.errors import InputError
 from smemsim.scenario.reader import located, read_scenario
+from smemsim.spec.findings import Severity
 
 __all__ = ["check"]
 
+NOTES = ("D305", "T208")  # what is written otherwise than the documents say; other notes are remarks: nothing of them needs a change
 MOST, MOST_ELEMENTS = 1024, 1 << 22  # rows or k of an instruction, elements that all the words of an operand read
 
 
@@ -52,11 +55,14 @@ def check(scenario: Any) -> Report:
     order = {"b": 0, "m": 1, "s": 2}  # buffers, maps, steps
 
     def upstream(one: CheckFinding) -> tuple[Any, ...]:
-        return (order.get(one.where[:1], 3), _step(one), bool(one.because))
+        return (one.severity is Severity.NOTE, order.get(one.where[:1], 3), _step(one), bool(one.because))
 
+    found = sorted(machine.findings, key=upstream)
+    remarks = tuple(one for one in found if one.severity is Severity.NOTE and one.code not in NOTES)
+    findings = tuple(one for one in found if one not in remarks)
     codes = None if expected is None else tuple(expected["findings"])
     unchecked = tuple(f"step[{i}].{side}" for i, step in enumerate(raw.get("step", [])) for side in ("scale_a", "scale_b") if side in step)
-    return Report(tuple(sorted(machine.findings, key=upstream)), codes, raw.get("title", ""), unchecked, machine.arch, machine)
+    return Report(findings, codes, raw.get("title", ""), unchecked, machine.arch, remarks, machine)
 
 
 def _step(one: CheckFinding) -> int:
@@ -116,9 +122,22 @@ def _one(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any
         for read in found:
             for one in judge(machine, read, raw, rerun, _blamed(machine, raw, read)):
                 machine.say(one)
+            _of_the_code(machine, read)
             for one in (*descriptor_notes(read), *one_atom_hides(machine, read)):
                 machine.say(one)
         _cancel(machine, number, found)
+
+
+def _of_the_code(machine: Machine, read: Read) -> None:
+    """A layout code that means another swizzle also gives combinations that the instruction cannot read: these are its consequences."""
+    if any(one.code == "D302" and one.where.startswith(read.where) for one in machine.findings):
+        step = read.where.rpartition(".")[0]
+        machine.findings[:] = [
+            dataclasses.replace(one, because="D302")
+            if one.code == "I602" and one.where.startswith((read.where, f"{step}.idesc")) and "swizzle" in one.message
+            else one
+            for one in machine.findings
+        ]
 
 
 def _read(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any], side: str) -> Read | None:
@@ -203,26 +222,21 @@ def _cancel(machine: Machine, number: int, reads: list[Read]) -> None:
     """Both operands take the same permutation of K: the products are right all the same."""
     if len(reads) != 2 or not all(any(f.where.startswith(r.where) and f.wrong for f in machine.findings) for r in reads):
         return
-    moves = [_k_moves(machine, read) for read in reads]
-    if all(m is not None for m in moves) and np.array_equal(*moves):  # type: ignore[arg-type]
+    taken = [_k_taken(machine, read) for read in reads]
+    if all(one is not None for one in taken) and np.array_equal(*taken):  # type: ignore[arg-type]
         machine.say(finding("H801", f"step[{number}]", f"step {number + 1} (mma)",
                             "both operands take the same permutation of K: every product pairs the right elements, the result does not change; it will when one of them moves"))  # fmt: skip
 
 
-def _k_moves(machine: Machine, read: Read) -> np.ndarray | None:
-    """Of every element the K it takes instead, None where one comes from another row; the same for all rows."""
+def _k_taken(machine: Machine, read: Read) -> np.ndarray | None:
+    """Which K each K step takes, (steps, k), counted from the first that is meant; None unless all rows take the same ones, and each K is taken once."""
     got = machine.source[read.addresses()]
-    k_axis = read.raw["meant"]["axes"][1]
-    bits = read.tensor.bit_stride(k_axis)
-    apart = (got - read.meant) * 8
-    if (got < 0).any() or (apart % bits).any():
+    rows_axis, k_axis = read.raw["meant"]["axes"]
+    if ((got < read.tensor.address) | (got >= read.tensor.end) | (read.meant < 0)).any():
         return None
-    moved = apart // bits
-    extent = read.tensor.extent[k_axis]
-    return moved if ((np.abs(moved) < extent).all() and (moved == moved[:, :, :1]).all()) or _per_row(moved) else None
-
-
-def _per_row(moved: np.ndarray) -> bool:
-    """Is the permutation that of rows modulo 8, as swizzling makes it?"""
-    rows = moved.shape[2]
-    return rows % 8 == 0 and bool((moved.reshape(*moved.shape[:2], rows // 8, 8, -1) == moved[:, :, None, :8]).all())
+    took, meant = read.tensor.coordinates(got), read.tensor.coordinates(read.meant)
+    k = took[k_axis] - read.raw["meant"].get("at", [0, 0])[1]
+    every = np.sort(k[0, :, 0].reshape(-1))
+    once = np.array_equal(every, np.sort((meant[k_axis][0, :, 0] - meant[k_axis].min()).reshape(-1)))
+    alike = (took[rows_axis] == meant[rows_axis]).all() and (k == k[:1, :, :1]).all()
+    return k[0, :, 0] if alike and once else None

@@ -178,10 +178,11 @@ class Machine:
             self.failed.setdefault(buffer.name, self.misaligned(where, title, buffer, step.get("stage", 0), off))
         self.inside(where, title, buffer, touched)
         expected = step.get("expect_bytes")
-        if expected is not None and total and expected != total:
+        if expected is not None and total and expected != total and buffer.name not in self.failed:
+            mismatch = self.mismatched.get(step["map"])
             self.say(finding("T210", f"{where}.expect_bytes", title,
                              f"the barrier expects {expected:,} bytes, {total:,} arrive: " + ("it waits for ever" if expected > total else "its count runs over"),
-                             f"expect_bytes = {total}", numbers={"expected": expected, "arrive": total}, fix=(f"{where}.expect_bytes", expected, total)))  # fmt: skip
+                             f"expect_bytes = {total}", because=mismatch.code if mismatch else "", numbers={"expected": expected, "arrive": total}, fix=(f"{where}.expect_bytes", expected, total)))  # fmt: skip
 
     def object_address(self, where: str, title: str, name: str) -> None:
         """Where the CUtensorMap itself lies."""

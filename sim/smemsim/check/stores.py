@@ -47,8 +47,9 @@ def store_step(machine: Machine, raw: dict[str, Any], number: int, rerun: Rerun)
                 machine.say(finding("R501", path, title, f"{share}; the threads wrote with another swizzle than the store reads with", f"{path} = {value}",
                                     fix=(path, value_at(raw, path), value), **counts))  # fmt: skip
                 return
+    phase = any(f.code == "A105" and (f.fix or ("",))[0].startswith(f"buffer.{buffer.name}.") for f in machine.findings)
     code = "R507" if (source[wrong] == UNWRITTEN).all() else "R508"
-    machine.say(finding(code, where, title, share, **counts))
+    machine.say(finding(code, where, title, share, because="A105" if phase else "", **counts))
 
 
 def _stored(machine: Machine, step: dict[str, Any]) -> tuple[np.ndarray, np.ndarray] | None:

@@ -30,7 +30,7 @@ TABLES: dict[str, dict[str, Key]] = {
     "buffer": _keys("address:int offset:int base:int base_align:int bytes:int declared_align:int stages:int stage_bytes:int layout:any"),
     "layout": _keys("swizzle:text xor:text mn:pairs! k:pairs!"),
     "map": _keys(
-        "of:text raw:text data_type:enum global_address:place global_offset:int object_address:int global_dim:ints global_strides:ints "
+        "of:text raw:text data_type:enum global_address:place global_offset:int object_address:int global_dim:ints global_strides:strides "
         "box_dim:ints element_strides:ints interleave:enum swizzle:enum l2_promotion:enum oob_fill:enum pixel_box_lower_corner:ints "
         "pixel_box_upper_corner:ints channels_per_pixel:int pixels_per_column:int"
     ),
@@ -58,7 +58,7 @@ _NUMBER = {"type": "integer"}
 _LIST = {"type": "array", "items": _NUMBER}
 _TYPES = {
     "text": {"type": "string"}, "int": _NUMBER, "word": {"type": "integer", "minimum": 0}, "bool": {"type": "boolean"}, "table": {"type": "object"},
-    "any": {}, "enum": {"type": ["string", "integer"]}, "place": {"type": ["string", "integer"]}, "ints": {"anyOf": [_NUMBER, _LIST]},
+    "any": {}, "enum": {"type": ["string", "integer"]}, "place": {"type": ["string", "integer"]}, "ints": {"anyOf": [_NUMBER, _LIST]}, "strides": {"anyOf": [_NUMBER, _LIST]},
     "pair": {**_LIST, "minItems": 2, "maxItems": 2}, "pairs": {"type": "array", "items": {**_LIST, "minItems": 2, "maxItems": 2}},
     "axes": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}, "texts": {"type": "array", "items": {"type": "string"}},
     "places": {"anyOf": [_LIST, {"type": "array", "items": _LIST}]}, "words": {"anyOf": [_LIST, {"type": "array", "items": _LIST}]},

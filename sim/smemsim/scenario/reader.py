@@ -226,7 +226,7 @@ def _table(table: Any, keys: Mapping[str, Key], path: tuple[str | int, ...]) -> 
 
 _WORDS = {
     "text": "a text", "int": "a whole number below 2^48", "word": "a word of at most 64 bits", "bool": "true or false", "table": "a table",
-    "ints": "a whole number, or a list of them", "any": "a value", "enum": "a name, or its number", "place": "an address, or a name",
+    "ints": "a whole number, or a list of them", "strides": "a whole number of bytes, or a list of them", "any": "a value", "enum": "a name, or its number", "place": "an address, or a name",
     "pair": "two whole numbers", "pairs": "[[size, stride], ...]", "axes": "two axes: that of rows, that of K", "texts": "a list of texts",
     "places": "coordinates, or a list of them", "words": "words, one a K step, or a list of them for each block",
 }  # fmt: skip
@@ -264,6 +264,7 @@ _TESTS: dict[str, Callable[[Any], bool]] = {
     "enum": lambda x: _text(x) or _whole(x),
     "place": lambda x: _text(x) or _whole(x),
     "ints": lambda x: _whole(x) or (bool(x) and _list_of(x, _whole)),
+    "strides": lambda x: _whole(x) or _list_of(x, _whole),  # none for a tensor of one dimension
     "pair": lambda x: _list_of(x, _whole, 2),
     "pairs": lambda x: bool(x) and _list_of(x, lambda y: _list_of(y, _whole, 2)),
     "axes": lambda x: _list_of(x, _text, 2),
