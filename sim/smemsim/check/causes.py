@@ -54,7 +54,8 @@ def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blame
         best = found[0]
         code = "R507" if best.code == "R508" and (seen.got[wrong] == UNWRITTEN).all() else best.code
         others = [f"or {r.text}" for r in found[1:3]]
-        return [finding(code, best.where, read.title, f"{share}; {best.message}", "; ".join([best.text, *others]),
+        gone = _overwritten(machine, read.meant[wrong]) if best.where.endswith(".at") else ""
+        return [finding(code, best.where, read.title, f"{share}; {best.message}{gone}", "; ".join([best.text, *others]),
                         fix=best.fix, numbers=best.numbers, together=best.together, **counts), *_square(read, best)]  # fmt: skip
     got = seen.got[wrong]
     between = _between_chunks(seen, raw)
@@ -153,15 +154,23 @@ def _undecodable(machine: Machine, read: Read, why: str) -> list[CheckFinding]:
 
 def _when(machine: Machine, read: Read, rerun: Rerun, raw: dict[str, Any], missing: np.ndarray) -> str:
     """Data that is not there now: was it there before, does it come later?"""
-    for issue, old in reversed(machine.overwritten):
-        if np.isin(missing, old).any():
-            return f"; {machine.issues[issue].text} (step {machine.issues[issue].step + 1}) overwrote it"
+    gone = _overwritten(machine, missing)
+    if gone:
+        return gone
     later = rerun({}, until=len(raw["step"]))
     places = np.full(1, -1) if later is None else locate(later.source, missing)
     if later is not None and (places >= 0).any():
         writer = later.issues[int(later.writer[places[places >= 0][0]])]
         return f"; {writer.text} (step {writer.step + 1}) brings it only afterwards"
     return f"; {len(missing)} of the meant elements are brought by no step"
+
+
+def _overwritten(machine: Machine, wanted: np.ndarray) -> str:
+    """The transfer that wrote over data which had been there."""
+    for issue, old in reversed(machine.overwritten):
+        if np.isin(wanted, old).any():
+            return f"; {machine.issues[issue].text} (step {machine.issues[issue].step + 1}) overwrote what was meant"
+    return ""
 
 
 def _first(seen: Seen) -> dict[str, Any]:

@@ -1,0 +1,218 @@
+"""`check` beyond single descriptor fields: what wrote the bytes, when, what a wrong operand looks like, and what is right by luck."""
+
+import copy
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels import changed, kernel, word_with
+from smemsim import SmemDescriptor, check
+from smemsim.check.pattern import numbers_told
+from smemsim.check.run import with_values
+from strategies import examples
+
+K128 = ("sm_90a", "bf16", "K", "128B", 64, 128)
+WORD, ADDS, OFFSET, AT = "step.1.a.word", "step.1.a.k_add", "step.0.offset", "step.0.at"
+
+
+def only(scenario):
+    """The one finding, after its repair has been applied and found to work."""
+    (one,) = check(scenario).findings
+    changes = [one.fix] if one.fix else one.together
+    assert changes
+    values = {path: number_of(new) for path, _, new in changes}
+    assert check(with_values(scenario, values)).findings == ()
+    return one
+
+
+def number_of(value):
+    if isinstance(value, list):
+        return [number_of(x) for x in value]
+    return int(value, 16) if isinstance(value, str) and value.startswith("0x") else value
+
+
+def test_two_issues_that_land_on_each_other_are_the_fault_of_the_offset():
+    one = only(changed(kernel(*K128), OFFSET, [0, 0]))
+    assert (one.code, one.where) == ("R508", "step[0].offset")
+    assert one.fix[2] == [0, 8192]
+
+
+@pytest.mark.parametrize("by", [(64, 0), (0, 8), (-64, 16)])
+def test_another_tile_is_told_by_its_displacement(by):
+    scenario = kernel("sm_90a", "bf16", "K", "128B", 64, 64, at=(64, 64))
+    scenario = changed(scenario, AT, lambda at: [[at[0][0] + by[0], at[0][1] + by[1]]])
+    scenario["tensor"]["X"]["extent"] = {"m": 256, "k": 256}
+    scenario["tensor"]["X"]["stride"] = {"m": 512, "k": 2}
+    scenario["map"]["tm"] |= {"global_dim": [256, 256], "global_strides": [512]}
+    one = only(scenario)
+    assert (one.code, one.where) == ("R508", "step[0].at")
+    assert any(f"displaced by {', '.join(x)}" in text for text in one.pattern
+               for x in [[f"{name} {d:+d}" for name, d in (("rows", by[1]), ("k", by[0])) if d]])  # fmt: skip
+
+
+def test_what_must_change_together_is_said_and_works():
+    scenario = kernel("sm_90a", "bf16", "K", "128B", 64, 64)
+    scenario = changed(changed(scenario, "map.tm.swizzle", "none"), WORD, word_with("sm_90a", stride_byte_offset=512))
+    one = only(scenario)
+    assert one.code == "R501"
+    assert [path for path, _, _ in one.together] == ["map.tm.swizzle", "step[1].a.word"]
+
+
+def test_data_that_comes_too_late_or_is_gone_names_the_step():
+    scenario = kernel(*K128)
+    scenario["step"].reverse()
+    (one,) = check(scenario).findings
+    assert one.code == "R507"
+    assert "(step 2) brings it only afterwards" in one.message
+    scenario["step"].reverse()
+    over = copy.deepcopy(scenario["step"][0])
+    over["at"] = [[x + 64, y] for x, y in over["at"]]
+    scenario["tensor"]["X"]["extent"]["k"] = scenario["map"]["tm"]["global_dim"][0] = 512
+    scenario["tensor"]["X"]["stride"]["m"] = scenario["map"]["tm"]["global_strides"][0] = 1024
+    scenario["step"].insert(1, over)
+    (one,) = check(scenario).findings
+    assert "(step 2) overwrote what was meant" in one.message
+
+
+PATTERNS = {
+    "rows 0 to 7 of 64 are right": (WORD, word_with("sm_90a", stride_byte_offset=2048)),
+    "rows 8 to 15 take rows 16 to 23": (WORD, word_with("sm_90a", stride_byte_offset=2048)),
+    "rows 8 apart read the same bytes": (WORD, word_with("sm_90a", stride_byte_offset=0)),
+    "rows 0 mod 8 of 64 are right": ("map.tm.swizzle", "none"),
+    "16-byte chunks are permuted within their rows": ("map.tm.swizzle", "none"),
+    "K steps repeat: 1 what 0 should": (ADDS, [0] * 8),
+    "only K steps 0 to 3 of 8 are right": (ADDS, [0, 32, 64, 96, 128, 160, 192, 224]),
+    "lie past the shared window": (WORD, word_with("sm_90a", stride_byte_offset=65536)),
+    "all of them are bytes that nothing has written": (WORD, word_with("sm_90a", stride_byte_offset=16384)),
+}
+
+
+@pytest.mark.parametrize("says", PATTERNS)
+def test_a_fault_has_the_pattern_that_its_formula_gives(says):
+    path, value = PATTERNS[says]
+    one = check(changed(kernel(*K128), path, value)).findings[0]
+    assert any(says in text for text in one.pattern), one.pattern
+    assert all(text in one.message for text in one.pattern)
+
+
+@given(st.sets(st.integers(0, 63), min_size=1))
+def test_numbers_are_told_in_few_words(numbers):
+    text = numbers_told(sorted(numbers), 64)
+    assert len(text) < 60
+    if "..." not in text and "mod" not in text:
+        parts = [[int(x) for x in part.split(" to ")] for part in text.split(", ")]
+        assert {n for part in parts for n in range(part[0], part[-1] + 1)} == numbers
+
+
+def epilogue(**layout):
+    return {
+        "arch": "sm_90a",
+        "tensor": {"D": {"dtype": "bf16", "extent": {"m": 128, "n": 128}, "stride": {"m": 256, "n": 2}}},
+        "buffer": {"s": {"address": 0x400, "bytes": 8192, "layout": {"swizzle": "128B", "mn": [[64, 128]], "k": [[128, 1]]} | layout}},
+        "map": {"tm": {"of": "D", "data_type": "BFLOAT16", "global_address": "D", "global_dim": [128, 128], "global_strides": [256],
+                       "box_dim": [64, 64], "swizzle": "128B"}},
+        "step": [{"op": "threads", "to": "s", "tensor": "D", "axes": ["m", "n"], "contiguous": "k", "at": [64, 64]},
+                 {"op": "tma_store", "map": "tm", "from": "s", "at": [64, 64]}],
+    }  # fmt: skip
+
+
+def test_a_store_takes_what_lies_there_where_it_belongs():
+    assert check(epilogue()).findings == ()
+    one = only(epilogue(swizzle="none"))
+    assert (one.code, one.wrong, one.of) == ("R501", 8192 * 7 // 8, 8192)
+    (one,) = check(changed(epilogue(), "step.1.at", [0, 64])).findings
+    assert one.code == "R508"
+    scenario = epilogue()
+    scenario["buffer"]["s"]["layout"]["mn"] = [[32, 128]]
+    (one,) = check(scenario).findings
+    assert one.code == "R507"
+
+
+def test_equal_displacements_cancel_only_if_they_do_not_depend_on_the_row():
+    """XOR with the same phase: chunk c goes to c ^ 4 in every row if the phase is 4, and to different places in different rows if it is 2."""
+
+    def both(base):
+        layout = {"swizzle": "128B", "xor": "offset", "mn": [[8, 128], [8, 1024]], "k": [[128, 1]]}
+        word = SmemDescriptor(arch="sm_90a", stride_byte_offset=1024, leading_byte_offset=16, swizzle="128B").encode()
+        sides = {side: {"dtype": "bf16", "major": "K", "word": word, "start": f"s{side}", "k_add": [0, 32, 64, 96],
+                        "meant": {"tensor": side, "axes": [axis, "k"]}} for side, axis in (("a", "m"), ("b", "n"))}  # fmt: skip
+        return {
+            "arch": "sm_90a",
+            "tensor": {s: {"dtype": "bf16", "extent": {x: 64, "k": 64}, "stride": {x: 128, "k": 2}} for s, x in (("a", "m"), ("b", "n"))},
+            "buffer": {"sa": {"address": base, "layout": layout}, "sb": {"address": base + 0x8000, "layout": layout}},
+            "step": [*({"op": "threads", "to": f"s{s}", "tensor": s, "axes": [x, "k"], "contiguous": "k"} for s, x in (("a", "m"), ("b", "n"))),
+                     {"op": "mma", "kind": "wgmma", "m": 64, "n": 64, "k": 16, **sides}],
+        }  # fmt: skip
+
+    for base, phase in ((0x400, 0), (0x500, 2), (0x600, 4), (0x700, 6)):
+        report = check(both(base))
+        assert ("H801" in report.codes) is (phase == 4)
+        rows, chunks = np.meshgrid(np.arange(8), np.arange(8), indexing="ij")
+        moved = chunks ^ rows ^ ((rows + phase) % 8)  # hardware's chunk for each of software's
+        assert (phase > 0 and bool((moved == moved[:1]).all())) is ("H801" in report.codes)
+
+
+def test_a_stride_that_only_a_second_atom_would_use_is_luck():
+    scenario = kernel("sm_90a", "bf16", "MN", "128B", 128, 64)
+    operand = scenario["step"][1]["a"]
+    operand |= {"rows": 64, "mn_add": [0, 8192]}
+    assert check(scenario).codes == ()
+    wrong = changed(scenario, WORD, word_with("sm_90a", leading_byte_offset=4096))
+    (one,) = check(wrong).findings
+    assert (one.code, one.severity) == ("H803", "luck")
+    assert one.numbers == {"leading_byte_offset": [4096, 8192]}
+    twice = changed(changed(wrong, "step.1.a.rows", 128), "step.1.a.mn_add", [0])
+    assert check(twice).codes == ("D308",)
+
+
+def test_a_square_tile_hides_that_it_is_transposed():
+    wrong = changed(kernel("sm_90a", "bf16", "K", "128B", 64, 64), "step.1.a.meant.axes", ["k", "m"])
+    wrong["tensor"]["X"]["extent"] = {"m": 64, "k": 64}
+    wrong["tensor"]["X"]["stride"]["m"] = 128
+    wrong["map"]["tm"] |= {"global_dim": [64, 64], "global_strides": [128]}
+    first, second = check(wrong).findings
+    assert (first.code, second.code, second.because) == ("R505", "H802", "R505")
+
+
+def test_remarks_are_no_findings():
+    scenario = changed(kernel("sm_90a", "bf16", "K", "128B", 64, 64), WORD, word_with("sm_90a", leading_byte_offset=1024))
+    report = check(scenario)
+    assert report.findings == ()
+    assert [one.code for one in report.remarks] == ["D310"]
+    assert report.text().endswith("no findings, 1 remark")
+    twice = copy.deepcopy(scenario)
+    twice["step"].insert(0, twice["step"][0] | {"stage": 0, "offset": [16384]})
+    twice["buffer"]["s"]["bytes"] = 32768
+    assert [one.code for one in check(twice).remarks] == ["R510", "D310"]
+
+
+@pytest.mark.parametrize("layout", ["Sw<3,4,3> o ((8,8),64):((64,512),1)", "S<3,3,3> o 0 o (64,64):(64,1)"])
+def test_a_cute_layout_is_the_layout_that_it_prints(layout):
+    scenario = kernel("sm_90a", "bf16", "K", "128B", 64, 64)
+    scenario["step"][0] = {"op": "threads", "to": "s", "tensor": "X", "axes": ["m", "k"], "contiguous": "k"}
+    scenario["buffer"]["s"]["layout"] = layout
+    assert check(scenario).findings == ()
+    scenario["buffer"]["s"]["layout"] = layout.rpartition("o ")[2]
+    one = only(scenario)
+    assert (one.code, one.where) == ("R501", "buffer.s.layout")
+
+
+@examples(100)
+@given(st.data())
+def test_damage_to_what_was_written_is_never_taken_for_health(data):
+    """Whatever moves bytes is found, unless the operand still reads what was meant."""
+    scenario = kernel(
+        *data.draw(st.sampled_from([K128, ("sm_90a", "f16", "MN", "64B", 64, 64), ("sm_100a", "e4m3", "K", "none", 128, 64)]))
+    )
+    load = scenario["step"][0]
+    issue = data.draw(st.integers(0, len(load["at"]) - 1))
+    if data.draw(st.booleans()):
+        load["offset"][issue] += 128 * data.draw(st.integers(1, 64))
+        scenario["buffer"]["s"]["bytes"] += 1 << 14
+    else:
+        load["at"][issue][data.draw(st.integers(0, 1))] += data.draw(st.sampled_from([8, 16, 64]))
+    codes = check(scenario).codes
+    assert codes
+    assert codes[0][0] in "RDT"
