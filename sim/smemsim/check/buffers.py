@@ -76,6 +76,7 @@ class Buffer:
     bytes: int | None
     declared_align: int | None
     stage_bytes: int
+    stages: int | None
     layout: Layout | None
     raw_layout: Any = None  # as the scenario writes it
 
@@ -106,6 +107,7 @@ def buffers_of(scenario: dict[str, Any]) -> dict[str, Buffer]:
             raw.get("bytes"),
             raw.get("declared_align", promised),
             raw.get("stage_bytes", 0),
+            raw.get("stages"),
             None if layout is None else _layout(where, layout, _bits_in(scenario, name)),
             layout,
         )

@@ -62,14 +62,22 @@ def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blame
     if between:
         return [finding("D303", read.where, read.title, f"{share}; {between}", "tiles that begin on multiples of 16 B", **counts)]
     if (got == OUTSIDE).any():
-        return [finding("T209", read.where, read.title, f"{share}: out-of-bounds fill arrives where data was meant", **counts)]
+        return [
+            finding(
+                "T209",
+                read.where,
+                read.title,
+                f"{share}; the transfer's coordinates, or the extents of its map, end before the data does",
+                **counts,
+            )
+        ]
     outside = _outside_buffer(machine, seen)
     if outside:
         return [finding("A107", read.where, read.title, f"{share}; {outside}", **counts)]
     missing = locate(machine.source, read.meant)[wrong] < 0
     when = _when(machine, read, rerun, raw, read.meant[wrong][missing]) if missing.any() else ""
     if (got == UNWRITTEN).any() and missing.any():
-        return [finding("R507", read.where, read.title, f"{share}: bytes that no step wrote{when}", **counts)]
+        return [finding("R507", read.where, read.title, f"{share}{when}", **counts)]
     return [finding("R508", read.where, read.title, f"{share}; no single repair makes it right{when}", **counts)]
 
 

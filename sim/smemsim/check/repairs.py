@@ -150,11 +150,9 @@ def _advance(read: Read, s: Solution, starts: np.ndarray) -> Repair:
         )
     raised = read.starts if read.starts is not None else _uncut(read)
     if (raised >= end).any():
-        return repair(
-            "D304",
-            f"start address {int(raised.max()):#x} does not fit {START.width} bits of {unit} B: the carry is lost",
-            "mask the sum, or a buffer further down",
-        )
+        steps = f"K steps {used[0].tolist()} must be {needed[0].tolist()}"
+        return repair("D304", f"start address {int(raised.max()):#x} does not fit {START.width} bits of {unit} B: the carry is lost",
+                      steps if (used[0] != needed[0]).any() else "mask the sum, or a buffer further down")  # fmt: skip
     wrong_steps = ((starts != s.starts).any(axis=0)).nonzero()[0]
     if (used - used[:, :1] != needed - needed[:, :1]).any():
         table = [(used[0] - used[0, 0]).tolist(), (needed[0] - needed[0, 0]).tolist()]
@@ -192,7 +190,7 @@ def transposed_repair(read: Read, places: np.ndarray) -> Iterator[Repair]:
             "R505",
             f"{read.where}.major",
             f"the operand lies {other}-major: it is the transpose of what is meant",
-            f"major {other}, word {word}",
+            f"major {other}, word {word}, K steps {(s.starts[0] - s.starts[0, 0]).tolist()}",
             2,
             fix,
         )

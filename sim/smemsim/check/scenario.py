@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -61,8 +62,14 @@ def check(scenario: Any) -> Report:
     remarks = tuple(one for one in found if one.severity is Severity.NOTE and one.code not in NOTES)
     findings = tuple(one for one in found if one not in remarks)
     codes = None if expected is None else tuple(expected["findings"])
-    unchecked = tuple(f"step[{i}].{side}" for i, step in enumerate(raw.get("step", [])) for side in ("scale_a", "scale_b") if side in step)
+    unchecked = tuple(_unchecked(raw))
     return Report(findings, codes, raw.get("title", ""), unchecked, machine.arch, remarks, machine)
+
+
+def _unchecked(raw: dict[str, Any]) -> Iterator[str]:
+    for number, step in enumerate(raw.get("step", [])):
+        yield from (f"step[{number}].{side}" for side in ("scale_a", "scale_b") if side in step)
+        yield from (f"step[{number}].{side} (meant is missing)" for side in "ab" if side in step and "meant" not in step[side])
 
 
 def _step(one: CheckFinding) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.check.buffers import Buffer
+from smemsim.check.refusals import refusal_repair
 from smemsim.check.report import CheckFinding
 from smemsim.check.tensors import OUTSIDE, Tensor
 from smemsim.descriptors.tensor_map import TensorMap
@@ -111,8 +112,9 @@ class Machine:
                 self.maps[name] = None
                 for one in e.violations:
                     code = getattr(one, "code", "T205")
+                    repair = refusal_repair(raw, code, lambda **changed: self.map_of(raw, **changed))  # noqa: B023 (called at once)
                     self.failed[where] = self.say(
-                        finding(code, where, f"map {name}", str(one), "", numbers={"rule": getattr(one, "rule", "")})
+                        finding(code, where, f"map {name}", str(one), repair, numbers={"rule": getattr(one, "rule", "")})
                     )
 
     def map_of(self, raw: dict[str, Any], **changed: Any) -> TensorMap:
@@ -150,7 +152,7 @@ class Machine:
             return
         self.object_address(where, title, step["map"])
         self.promised(title, buffer)
-        total, off, touched = 0, [], []
+        total, off, touched, traps = 0, [], [], []
         for issue, (address, at) in enumerate(issues_of(self, step)):
             if address % LINE:
                 off.append(address)
@@ -163,8 +165,9 @@ class Machine:
                 else:
                     moved = tma_store(tm, at, smem_address=address, arch=self.arch)
             except HardwareTrap as e:
-                code = "A107" if e.cuda_error == 700 else "T205"
-                self.failed.setdefault(buffer.name, self.say(finding(code, where, title, f"traps (CUDA error {e.cuda_error}): {e.reason}")))
+                traps.append(
+                    finding("A107" if e.cuda_error == 700 else "T205", where, title, f"traps (CUDA error {e.cuda_error}): {e.reason}")
+                )
                 continue
             total += moved.transaction_bytes
             touched.append(moved.shared_address)
@@ -174,9 +177,12 @@ class Machine:
                 shared = moved.shared_address.astype(np.int64)
                 told = Issue(number, issue, buffer.name, f"tma_load {step['map']} at {at} to {address:#x}")
                 self.write(shared, np.where(moved.global_address < 0, OUTSIDE, moved.global_address), told)
+        for trap in dict.fromkeys(one.code for one in traps):
+            first = next(one for one in traps if one.code == trap)
+            self.failed.setdefault(buffer.name, self.say(first))
         if off:
             self.failed.setdefault(buffer.name, self.misaligned(where, title, buffer, step.get("stage", 0), off))
-        self.inside(where, title, buffer, touched)
+        self.inside(where, title, buffer, touched, step.get("stage", 0))
         expected = step.get("expect_bytes")
         if expected is not None and total and expected != total and buffer.name not in self.failed:
             mismatch = self.mismatched.get(step["map"])
@@ -211,14 +217,15 @@ class Machine:
         return self.say(finding("A101", where, title, f"address {address:#x} is {address % needs} past a multiple of {needs} B: the transfer traps{f', as {len(addresses) - 1} more of this step do' if len(addresses) > 1 else ''}",
                                 f"{buffer.name} at {-(-address // needs) * needs:#x}", numbers={"address": address, "needs": needs}))  # fmt: skip
 
-    def inside(self, where: str, title: str, buffer: Buffer, shared: list[np.ndarray]) -> None:
+    def inside(self, where: str, title: str, buffer: Buffer, shared: list[np.ndarray], stage: int = 0) -> None:
         """Do a step's transfers stay in their buffer?"""
         if buffer.bytes is None or not any(map(len, shared)):
             return
         low, high = min(int(part.min()) for part in shared if len(part)), max(int(part.max()) for part in shared if len(part)) + 1
         begin, end = buffer.address, buffer.address + buffer.bytes
         if low < begin or high > end:
-            self.say(finding("A107", where, title, f"touches {low:#x} to {high - 1:#x}; {buffer.name} has {begin:#x} to {end - 1:#x}",
+            stages = f"; stage {stage} of {buffer.stages}" if buffer.stages is not None and stage >= buffer.stages else ""
+            self.say(finding("A107", where, title, f"touches {low:#x} to {high - 1:#x}; {buffer.name} has {begin:#x} to {end - 1:#x}{stages}",
                              f"{buffer.name} needs {max(high, end) - begin} bytes", numbers={"first": low, "last": high - 1}))  # fmt: skip
 
     def bulk_step(self, number: int, step: dict[str, Any]) -> None:

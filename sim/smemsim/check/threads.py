@@ -57,13 +57,16 @@ def tile(layout: Layout, tensor: Tensor, step: dict[str, Any]) -> tuple[np.ndarr
     axes = step["axes"]
     if any(axis not in tensor.extent for axis in axes):
         raise InputError(f"axes = {axes}: needs two axes of {tensor.name} ({', '.join(tensor.extent)})")
-    if step["contiguous"] not in ("mn", "k"):
-        raise InputError(f"contiguous = {step['contiguous']!r}: needs 'k' or 'mn'")
+    contiguous = {axes[0]: "mn", axes[1]: "k"}.get(step["contiguous"], step["contiguous"]) if axes[0] != axes[1] else step["contiguous"]
+    if contiguous not in ("mn", "k"):
+        raise InputError(
+            f"contiguous = {step['contiguous']!r}: needs 'k' or 'mn', the axis of the layout that counts bytes, or one of axes = {axes}"
+        )
     lines, bytes_ = layout.extents()
     mn, k = np.meshgrid(np.arange(lines), np.arange(bytes_), indexing="ij")
     at = step.get("at", [0, 0])
     bits = tensor.fmt.bits
-    along_k = step["contiguous"] == "k"
+    along_k = contiguous == "k"
     byte = k if along_k else mn
     element, rest = byte * 8 // bits, np.where(bits >= 8, byte % max(bits // 8, 1), 0)
     rows, columns = (at[0] + mn, at[1] + element) if along_k else (at[0] + element, at[1] + k)

@@ -14,6 +14,7 @@ from smemsim.check.repairs import Repair, starts_of, word_fix
 from smemsim.check.run import value_at
 from smemsim.check.simulate import Machine, Rerun, listed
 from smemsim.check.solve import locate, solutions
+from smemsim.check.tensors import OUTSIDE
 from smemsim.spec.swizzles import MODES, Swizzle
 
 __all__ = ["all_right", "paired_repairs", "writer_repairs"]
@@ -26,6 +27,7 @@ def writer_repairs(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rer
     yield from _swizzles(machine, seen.read, raw, rerun)
     yield from _places(seen, raw, rerun)
     yield from _coordinates(machine, seen, raw, rerun)
+    yield from _extents(machine, seen, raw, rerun)
 
 
 def all_right(again: Machine | None, read: Read) -> bool:
@@ -119,10 +121,9 @@ def _step_of(read: Read) -> int:
 def _coordinates(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
     """The coordinates of a transfer that takes another tile: every element is displaced alike."""
     read, tensor = seen.read, seen.read.tensor
-    meant = read.meant >= 0
-    if not ((seen.got[meant] >= tensor.address) & (seen.got[meant] < tensor.end)).all():
+    meant = (read.meant >= 0) & (seen.got >= tensor.address) & (seen.got < tensor.end)
+    if not meant.any() or (seen.got[(read.meant >= 0) & ~meant] != OUTSIDE).any():
         return
-    axes = read.raw["meant"]["axes"]
     got, want = tensor.coordinates(seen.got[meant]), tensor.coordinates(read.meant[meant])
     moved = {axis: got[axis] - want[axis] for axis in got}
     if any((by != by[0]).any() for by in moved.values()):
@@ -144,5 +145,37 @@ def _coordinates(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun
     new = [[c - d for c, d in zip(at, by, strict=False)] for at in (old if nested else [old])]
     path, value = f"step[{min(numbers)}].at", new if nested else new[0]
     if all_right(rerun({path: value}), read):
-        told = ", ".join(f"{axis} {int(moved[axis][0]):+d}" for axis in axes)
-        yield Repair("R508", path, f"the transfer takes another tile, displaced by {told}", f"{path} = {value}", 1, (path, old, value))
+        told = ", ".join(f"{axis} {int(by[0]):+d}" for axis, by in moved.items() if by[0])
+        fill = bool((seen.got[seen.wrong] == OUTSIDE).any())
+        yield Repair(
+            "T209" if fill else "R508",
+            path,
+            f"the transfer takes another tile, displaced by {told}",
+            f"{path} = {value}",
+            1,
+            (path, old, value),
+        )
+
+
+def _extents(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
+    """A map smaller than its tensor, so that fill arrives: the tensor's extents."""
+    read, tensor = seen.read, seen.read.tensor
+    if not (seen.got[seen.wrong] == OUTSIDE).any():
+        return
+    for name, tm in machine.maps.items():
+        if tm is None or "raw" in raw["map"][name] or not tensor.address <= tm.global_address < tensor.end:
+            continue
+        strides = [tm.type_row.bits, *(8 * stride for stride in tm.global_strides)]
+        by_stride = {tensor.bit_stride(axis): n for axis, n in tensor.extent.items()}
+        old = list(tm.global_dim)
+        new = [max(n, by_stride.get(stride, n)) for n, stride in zip(old, strides, strict=False)]
+        path = f"map.{name}.global_dim"
+        if new != old and all_right(rerun({path: new}), read):
+            yield Repair(
+                "T209",
+                path,
+                f"out-of-bounds fill arrives where data was meant: {name} ends before {tensor.name} does",
+                f"{path} = {new}",
+                1,
+                (path, old, new),
+            )

@@ -91,7 +91,21 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+TEXTS = ("title", "source", "raw", "layout")  # what stays a text though it looks like a number
+
+
+def _hex(value: Any, key: str = "") -> Any:
+    """Words and addresses as JSON cannot write them, "0x4000...", as numbers."""
+    if isinstance(value, dict):
+        return {name: _hex(inner, name) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_hex(inner, key) for inner in value]
+    is_number = isinstance(value, str) and key not in TEXTS and re.fullmatch(r"0[xX][0-9a-fA-F_]{1,20}", value)
+    return int(value, 16) if is_number else value
+
+
 def _checked(raw: Any, name: str, text: str, toml: bool) -> dict[str, Any]:
+    raw = _hex(raw)
     for path, complaint in _complaints(raw):
         line = f":{line_of(text, path, toml=toml)}" if text else ""
         raise ScenarioError(f"{name}{line}: {spelled(path)}{': ' if path else ''}{complaint}")
