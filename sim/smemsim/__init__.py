@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from smemsim.machine.transfer import Transfer
     from smemsim.machine.values import tma_load_bytes, tma_reduce, tma_store_bytes
     from smemsim.machine.wgmma import wgmma, wgmma_registers
+    from smemsim.scenario.build import Scenario
     from smemsim.spec.bulk import BULK_TRAPS
     from smemsim.spec.disputes import DISPUTES
     from smemsim.spec.errata import ERRATA
@@ -81,6 +82,7 @@ _HOMES = {
     "check": "check.scenario",
     "CheckFinding": "check.report",
     "Report": "check.report",
+    "Scenario": "scenario.build",
     "INSTR_RULES": "descriptors.instr_problems",
     "InstrDescriptor": "descriptors.instr",
     "operand_addresses": "descriptors.operand",
@@ -157,6 +159,7 @@ __all__ = [
     "Operand",
     "Report",
     "ScaleLayout",
+    "Scenario",
     "Severity",
     "SharedMemory",
     "SmemDescriptor",

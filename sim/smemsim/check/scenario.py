@@ -20,6 +20,7 @@ from smemsim.check.statics import descriptor_notes, map_notes, one_atom_hides, u
 from smemsim.check.stores import store_step
 from smemsim.check.usage import bank_notes, usage_notes
 from smemsim.errors import InputError
+from smemsim.scenario.build import Scenario
 from smemsim.scenario.reader import located, read_scenario
 from smemsim.spec.findings import Severity
 
@@ -32,7 +33,7 @@ MOST, MOST_ELEMENTS = 1024, 1 << 22  # rows or k of an instruction, elements tha
 def check(scenario: Any) -> Report:
     """Run a scenario and say what is wrong with it.
 
-    `scenario` is the path of a TOML or JSON file, or the same structure as a dict. The findings are `Report.findings`, the most upstream one first;
+    `scenario` is the path of a TOML or JSON file, or the same structure as a dict or a `Scenario`. The findings are `Report.findings`, the most upstream one first;
     each has a code, a severity, where it is, what is wrong, what to write instead, and, of operands, how many elements are wrong and which is the
     first.
 
@@ -47,6 +48,8 @@ def check(scenario: Any) -> Report:
     >>> report.findings[0].code, report.findings[0].repair
     ('D308', 'stride_byte_offset 128 must be 1024: 0x4000004000010000')
     """
+    if isinstance(scenario, Scenario):
+        scenario = scenario.raw
     raw = read_scenario(scenario)
     try:
         machine = _run(raw)
