@@ -18,17 +18,49 @@ from smemsim.scenario.keys import OPERAND, STEPS, TABLES, json_schema
 from smemsim.spec.findings import CODES
 from strategies import examples
 
-SCENARIOS = json.loads((pathlib.Path(__file__).parent / "data" / "scenarios.json").read_text())
+FILES = sorted((pathlib.Path(__file__).parent / "scenarios").glob("*/*.toml"))
+SCENARIOS = [tomllib.loads(path.read_text()) for path in FILES]
+BUGS = [path for path in FILES if path.parent.name == "bugs"]
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s["title"])
-def test_known_kernels_are_clean_and_known_bugs_have_their_cause(scenario):
-    report = check(scenario)
+def test_the_known_cases_are_there():
+    assert len(BUGS) == 25
+    assert len(FILES) == 55
+    assert len({s["title"] for s in SCENARIOS}) == 55
+    assert all(s["source"] for s in SCENARIOS)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_known_kernels_are_clean_and_known_bugs_have_their_cause(path):
+    scenario = tomllib.loads(path.read_text())
+    report = check(path)
     assert report.as_expected, report.text()
     assert report.ok
+    assert bool(report.expected) is (path in BUGS)
     without = check({key: value for key, value in scenario.items() if key != "expect"})
     assert without.findings == report.findings
     assert without.ok is not any(f.severity in ("trap", "wrong") for f in report.findings)
+
+
+def test_known_bugs_are_gone_when_their_fixes_are_made():
+    mended = 0
+    for path in BUGS:
+        scenario = tomllib.loads(path.read_text())
+        fixes = [f.fix for f in check(path).findings if f.fix]
+        for where, old, new in fixes:
+            place = where.replace("[", ".").replace("]", "")
+            assert value_at(scenario, place) == number_of(old)
+            scenario = changed(scenario, place, number_of(new))
+        if fixes:
+            assert check(scenario).codes == (), path.stem
+        mended += bool(fixes)
+    assert mended >= 12
+
+
+def test_the_command_line_runs_all_of_them_as_regression_tests():
+    result = CliRunner().invoke(main, ["check", *map(str, FILES)])
+    assert result.exit_code == 0, result.stdout
+    assert result.stdout.count("as expected") == len(FILES)
 
 
 KERNELS = [
@@ -93,6 +125,8 @@ def test_a_planted_fault_is_the_first_finding_and_its_repair_works(of, number):
 
 def number_of(value):
     """Words are told in hex."""
+    if isinstance(value, list):
+        return [number_of(one) for one in value]
     return int(value, 16) if isinstance(value, str) and value.startswith("0x") else value
 
 
@@ -159,7 +193,7 @@ def test_what_follows_from_an_earlier_finding_says_so():
 
 
 def test_errors_that_cancel_are_luck():
-    scenario = copy.deepcopy(next(s for s in SCENARIOS if s["title"] == "B12"))
+    scenario = tomllib.loads(next(path for path in BUGS if path.stem.startswith("B12")).read_text())
     report = check(scenario)
     assert [f.code for f in report.findings if f.severity == "luck"] == ["H801"]
     scenario["buffer"]["sB"]["address"] = 0x4800

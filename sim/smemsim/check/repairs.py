@@ -92,9 +92,10 @@ def word_fix(read: Read, s: Solution, moved: bool) -> tuple[Fix | None, str]:
 
 
 def _words_fix(read: Read, s: Solution) -> Fix:
-    """All the raw words."""
+    """All the raw words, listed as the scenario lists them."""
+    nested = isinstance(read.raw["words"][0], list)
     old, new = ([[f"{word:#018x}" for word in row] for row in words.tolist()] for words in (read.words, s.words))
-    return f"{read.where}.words", old, new
+    return f"{read.where}.words", old if nested else old[0], new if nested else new[0]
 
 
 def _start_fix(read: Read, s: Solution) -> Fix | None:

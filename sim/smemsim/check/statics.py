@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from smemsim.check.reads import Read, meant_of
+from smemsim.check.repairs import starts_of
 from smemsim.check.report import CheckFinding
 from smemsim.check.simulate import Machine, finding
 from smemsim.check.solve import locate, solutions
@@ -67,7 +66,7 @@ def one_atom_hides(machine: Machine, read: Read) -> Iterator[CheckFinding]:
     for s in solutions(twice, places):
         needed = {"leading_byte_offset": s.leading, "stride_byte_offset": s.stride}
         differ = {name: (now, needed[name]) for name, now in idle.items() if needed[name] not in (None, now)}
-        if s.swizzle is d.swizzle and (s.words.view(np.uint64) & np.uint64(0x3FFF) == twice.words & np.uint64(0x3FFF)).all() and differ:
+        if s.swizzle is d.swizzle and (s.starts == starts_of(twice)).all() and differ:
             for name, (now, wanted) in differ.items():
                 yield finding("H803", f"{read.where}.word", read.title,
                               f"{name} {now} is right only because the operand is one atom of {read.rows} rows; for the {2 * read.rows} rows that lie in shared memory it would be {wanted}",
