@@ -76,6 +76,16 @@ def test_data_that_comes_too_late_or_is_gone_names_the_step():
     assert "(step 2) overwrote what was meant" in one.message
 
 
+def test_a_stage_that_is_read_instead_of_another_is_named():
+    scenario = kernel("sm_90a", "bf16", "K", "128B", 64, 64, stages=3)
+    operand, first = scenario["step"][1]["a"], scenario["step"][0]
+    operand |= {"start_offset": 0, "stage": 1}
+    scenario["step"].insert(0, first | {"stage": 1, "at": [[at[0], at[1] + 1] for at in first["at"]]})
+    one = only(scenario)
+    assert (one.code, one.fix) == ("R508", ("step[2].a.stage", 1, 2))
+    assert "displaced by rows +1" in one.pattern
+
+
 PATTERNS = {
     "rows 0 to 7 of 64 are right": (WORD, word_with("sm_90a", stride_byte_offset=2048)),
     "rows 8 to 15 take rows 16 to 23": (WORD, word_with("sm_90a", stride_byte_offset=2048)),

@@ -91,12 +91,30 @@ def look(machine: Machine, read: Read) -> Seen:
 
 def _repairs(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
     read = seen.read
-    places = locate(machine.source, np.where(read.meant >= 0, read.meant, read.meant[0, 0, 0, 0]))
-    if (places >= 0).all() and (read.meant >= 0).all():
+    told = set()
+    for places in _placements(machine, np.where(read.meant >= 0, read.meant, read.meant[0, 0, 0, 0])) if (read.meant >= 0).all() else ():
         for solution in solutions(read, places):
-            yield from descriptor_repairs(read, solution)
+            for one in descriptor_repairs(read, solution):
+                if (one.code, one.text) not in told:
+                    told.add((one.code, one.text))
+                    yield one
         yield from transposed_repair(read, places)
     yield from writer_repairs(machine, seen, raw, rerun)
+
+
+def _placements(machine: Machine, wanted: np.ndarray) -> Iterator[np.ndarray]:
+    """Where everything that is wanted lies; of what lies there several times, every step's copy."""
+    written = machine.source[machine.source >= 0]
+    if len(np.unique(written)) < len(written):
+        steps = np.array([issue.step for issue in machine.issues])
+        writers = np.where(machine.writer >= 0, steps[machine.writer], -1)
+        for step in np.unique(steps):
+            places = locate(np.where(writers == step, machine.source, UNWRITTEN), wanted)
+            if (places >= 0).all():
+                yield places
+    places = locate(machine.source, wanted)
+    if (places >= 0).all():
+        yield places
 
 
 def _lucky(read: Read) -> list[CheckFinding]:

@@ -37,6 +37,7 @@ class Read:
     tensor: Tensor
     raw: dict[str, Any]
     starts: np.ndarray | None = None  # (blocks, steps): byte addresses before they were put into the field, where the scenario has them
+    stage_bytes: int = 0  # of the buffer that the operand names
 
     def addresses(self, words: np.ndarray | None = None, major: str | None = None) -> np.ndarray:
         """Shared address of every element."""

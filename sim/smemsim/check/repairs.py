@@ -103,6 +103,9 @@ def _start_fix(read: Read, s: Solution) -> Fix | None:
     if read.starts is None:
         return _words_fix(read, s)
     by = s.starts - read.starts
+    if (by == by[0, 0]).all() and read.stage_bytes and by[0, 0] % read.stage_bytes == 0:
+        old = read.raw.get("stage", 0)
+        return f"{read.where}.stage", old, old + int(by[0, 0]) // read.stage_bytes
     if (by == by[0, 0]).all():
         old = read.raw.get("start_offset", 0)
         return f"{read.where}.start_offset", old, old + int(by[0, 0])
@@ -172,6 +175,8 @@ def _advance(read: Read, s: Solution, starts: np.ndarray) -> Repair:
         return repair(
             "R504", "M / N blocks start in the wrong place", f"blocks {table[0]} must be {table[1]}", used=table[0], needed=table[1]
         )
+    if fix and fix[0].endswith(".stage"):
+        return repair("R508", f"it reads stage {fix[1]}, and what is meant lies in stage {fix[2]}", f"stage = {fix[2]}")
     return repair("R508", "every read starts in the wrong place", f"start {int(starts[0, 0]):#x} must be {int(s.starts[0, 0]):#x}")
 
 

@@ -173,8 +173,10 @@ def _read(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, An
         raise InputError(f"{where}: {shape[0] * shape[1]} words of {rows} x {k} elements; a tile has at most {MOST_ELEMENTS:,}")
     tensor = machine.tensors[meant["tensor"]]
     words, starts = made if made is not None else (np.zeros((1, 1), np.uint64), None)
+    start = operand.get("start")
+    stage_bytes = machine.buffers[start].stage_bytes if isinstance(start, str) else 0
     read = Read(where, title, machine.arch, operand["dtype"], operand["major"], packing, words, rows, k,
-                meant_of(operand, tensor, shape, rows, k), tensor, operand, starts)  # fmt: skip
+                meant_of(operand, tensor, shape, rows, k), tensor, operand, starts, stage_bytes)  # fmt: skip
     if made is None:
         _find(machine, read)
         return None
