@@ -31,6 +31,7 @@ __all__ = [
     "register_of_32x32b",
     "scale_block_byte",
     "scale_cell",
+    "scale_of_byte",
     "scale_row",
     "shift_source",
 ]
@@ -184,6 +185,15 @@ def scale_block_byte(row: Index, index: Index) -> Index:
     22
     """
     return row // 128 * 512 + row % 32 * 16 + row % 128 // 32 * 4 + index
+
+
+def scale_of_byte(line: Index, byte: Index) -> tuple[Index, Index]:
+    """(row, index) of the scale in a byte of a 16-byte line of those blocks; lines go on through the blocks, 32 to each.
+
+    >>> scale_of_byte(1, 6), scale_of_byte(33, 0)
+    ((33, 2), (129, 0))
+    """
+    return line % 32 + line // 32 * 128 + byte % 16 // 4 * 32, byte // 16 * 4 + byte % 4
 
 
 def scale_cell(row: Index, copy: Index, band_rows: int) -> tuple[Index, Index]:

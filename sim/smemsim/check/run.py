@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from smemsim.check.buffers import buffers_of
@@ -14,7 +14,7 @@ from smemsim.check.threads import threads_step
 from smemsim.errors import SmemsimError
 from smemsim.spec.architectures import architecture
 
-__all__ = ["machine_of", "rerun_of", "transfer", "value_at", "with_values"]
+__all__ = ["before", "machine_of", "rerun_of", "transfer", "value_at", "with_values"]
 
 
 def machine_of(raw: dict[str, Any]) -> Machine:
@@ -38,20 +38,29 @@ def rerun_of(raw: dict[str, Any], number: int) -> Rerun:
     """The steps before step `number` again, with other values at some paths; `until` and `only` take other steps. None if any of that is refused."""
 
     def again(changes: Mapping[str, Any], until: int | None = None, only: int | None = None) -> Machine | None:
-        changed = with_values(raw, changes)
-        steps = range(number if until is None else until) if only is None else (only,)
-        try:
-            machine = machine_of(changed)
-            machine.encode_maps()
-            if machine.findings and changes:
-                return None
-            for one in steps:
-                transfer(machine, changed, one)
-        except SmemsimError:
-            return None
-        return machine
+        end = number if until is None else until
+        return _after(with_values(raw, changes), range(end) if only is None else (only,), whole=bool(changes))
 
     return again
+
+
+def before(raw: dict[str, Any], until: int) -> Machine | None:
+    """Shared memory as it is before a step; None where something is refused."""
+    return _after(raw, range(until), whole=True)
+
+
+def _after(raw: dict[str, Any], steps: Iterable[int], *, whole: bool) -> Machine | None:
+    """`whole`: None where a map is refused."""
+    try:
+        machine = machine_of(raw)
+        machine.encode_maps()
+        if machine.findings and whole:
+            return None
+        for one in steps:
+            transfer(machine, raw, one)
+    except SmemsimError:
+        return None
+    return machine
 
 
 def with_values(raw: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from smemsim.check.causes import judge
+from smemsim.check.copies import completed, copied, copy_findings
 from smemsim.check.instructions import instruction_findings, kind_of_step
 from smemsim.check.maps import map_findings
 from smemsim.check.reads import Read, made_words, meant_of, packing_of
 from smemsim.check.report import CheckFinding, Report
-from smemsim.check.run import machine_of, rerun_of, transfer
+from smemsim.check.run import before, machine_of, rerun_of, transfer
+from smemsim.check.scales import scale_step
 from smemsim.check.simulate import Machine, finding
 from smemsim.check.solve import locate, solutions
+from smemsim.check.splits import a_from_tensor_memory, cta_group_of, lane_split, rows_in_cta
 from smemsim.check.statics import descriptor_notes, map_notes, one_atom_hides, unmeant_descriptor
 from smemsim.check.stores import store_step
 from smemsim.check.usage import bank_notes, usage_notes
@@ -65,14 +68,17 @@ def check(scenario: Any) -> Report:
     remarks = tuple(one for one in found if one.severity is Severity.NOTE and one.code not in NOTES)
     findings = tuple(one for one in found if one not in remarks)
     codes = None if expected is None else tuple(expected["findings"])
-    unchecked = tuple(_unchecked(raw))
+    unchecked = (*machine.unchecked, *_unmeant(raw))
     return Report(findings, codes, raw.get("title", ""), unchecked, machine.arch, remarks, machine)
 
 
-def _unchecked(raw: dict[str, Any]) -> Iterator[str]:
+def _unmeant(raw: dict[str, Any]) -> Iterator[str]:
     for number, step in enumerate(raw.get("step", [])):
-        yield from (f"step[{number}].{side}" for side in ("scale_a", "scale_b") if side in step)
-        yield from (f"step[{number}].{side} (meant is missing)" for side in "ab" if side in step and "meant" not in step[side])
+        yield from (
+            f"step[{number}].{side} (meant is missing)"
+            for side in "ab"
+            if side in step and step["op"] == "mma" and "meant" not in step[side]
+        )
 
 
 def _step(one: CheckFinding) -> int:
@@ -86,7 +92,7 @@ def _run(raw: dict[str, Any]) -> Machine:
     machine.encode_maps()
     for name, tm in machine.maps.items():
         tensor = machine.tensors.get(machine.raw_maps[name].get("of", ""))
-        if tm is not None and tensor is not None and "pixel_box_lower_corner" not in machine.raw_maps[name]:
+        if tm is not None and tensor is not None and tensor.scale_blocks is None and "pixel_box_lower_corner" not in machine.raw_maps[name]:
             for one in map_findings(machine, name, tm, tensor):
                 machine.mismatched[name] = machine.say(one)
         if tm is not None:
@@ -124,18 +130,29 @@ def _one(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any
         if op in ("tma_store", "tma_reduce"):
             store_step(machine, raw, number, rerun)
     else:
-        group = step.get("cta_group", raw.get("cta_group"))
+        group = cta_group_of(raw, number, step)
         if op == "mma":
             for one in instruction_findings(machine, number, step, group):
                 machine.say(one)
-        found = [read for side in "ab" if side in step and (read := _read(machine, raw, number, step, side)) is not None]
+            if "tmem" in step.get("a", {}):
+                a_from_tensor_memory(machine, raw, number, step, group)
+        else:
+            step = completed(machine, number, step)
+        sides = [side for side in "ab" if side in step and not (op == "mma" and side == "a" and "tmem" in step["a"])]
+        found = [read for side in sides if (read := _read(machine, raw, number, step, side)) is not None]
         for read in found:
-            for one in judge(machine, read, raw, rerun, _blamed(machine, raw, read)):
+            told = judge(machine, read, raw, rerun, _blamed(machine, raw, read))
+            split = lane_split(machine, read, step, group, told) if op == "mma" else copy_findings(machine, raw, number, read, told, before)
+            for one in split:
                 machine.say(one)
             _of_the_code(machine, read)
             for one in (*descriptor_notes(read), *one_atom_hides(machine, read)):
                 machine.say(one)
         _cancel(machine, number, found)
+        if op == "mma":
+            scale_step(machine, raw, number, step, group, before)
+        else:
+            copied(machine, raw, number, step)
 
 
 def _of_the_code(machine: Machine, read: Read) -> None:
@@ -155,7 +172,7 @@ def _read(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, An
     operand = step[side]
     where, title = f"step[{number}].{side}", f"step {number + 1} ({step['op']}) {side}"
     meant = operand.get("meant")
-    rows = operand.get("rows", step.get("m" if side == "a" else "n", 0))
+    rows = operand.get("rows", rows_in_cta(step, side, machine.arch, step.get("cta_group", raw.get("cta_group"))))
     k = step.get("k", 8)
     for name, value in (("rows", rows), ("k", k)):
         if not 1 <= value <= MOST:

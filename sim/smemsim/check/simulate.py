@@ -18,6 +18,7 @@ from smemsim.machine.tma import tma_load, tma_store
 from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.findings import CODES
 from smemsim.spec.tensor_map import LIMITS
+from smemsim.spec.tensor_memory import CELL_BITS, COLUMNS, LANES
 
 __all__ = ["CHUNK", "FOREIGN", "UNWRITTEN", "WINDOW", "Issue", "Machine", "Rerun", "finding", "issues_of", "listed", "no_rerun"]
 
@@ -25,6 +26,7 @@ UNWRITTEN, FOREIGN = -1, -3  # instead of a global address: nobody wrote the byt
 CHUNK = 16  # bytes that every swizzle moves together
 WINDOW = 1 << 18  # bytes that the descriptor's start address reaches
 LINE = LIMITS.smem_alignment
+TMEM = (LANES, COLUMNS, CELL_BITS // 8)
 
 
 def finding(code: str, where: str, title: str, message: str, repair: str = "", **more: Any) -> CheckFinding:
@@ -57,7 +59,7 @@ class Machine:
     """A CTA's shared memory as the steps leave it, and the findings so far. `maps` are the scenario's, None where one was refused.
 
     For every shared byte, `source` is the global byte that lies there, and `writer` the index in `issues` of what wrote it last. `seen` is what each
-    operand read when its step ran.
+    operand read when its step ran. `tmem` and `tmem_writer` are the same of tensor memory: (lane, column, byte of the cell).
     """
 
     arch: str
@@ -76,6 +78,9 @@ class Machine:
     maps: dict[str, TensorMap | None] = dataclasses.field(default_factory=dict)
     failed: dict[str, CheckFinding] = dataclasses.field(default_factory=dict)  # buffers that a stopped transfer did not fill
 
+    tmem: np.ndarray = dataclasses.field(default_factory=lambda: np.full(TMEM, UNWRITTEN, np.int64))
+    tmem_writer: np.ndarray = dataclasses.field(default_factory=lambda: np.full(TMEM, -1, np.int32))
+    unchecked: list[str] = dataclasses.field(default_factory=list)  # paths of what nothing here looks at
     mismatched: dict[str, CheckFinding] = dataclasses.field(default_factory=dict)  # maps that are not their tensor's
 
     def say(self, one: CheckFinding) -> CheckFinding:
@@ -235,7 +240,14 @@ class Machine:
         if step["bytes"] % BULK_LIMITS.unit:
             self.say(finding("A103", f"{where}.bytes", title, f"{step['bytes']} bytes: what is over a multiple of 16 B is neither moved nor counted",
                              f"bytes = {-(-step['bytes'] // 16) * 16}"))  # fmt: skip
-        for issue, offset in enumerate(listed(step.get("offset", 0))):
+        offsets, places = listed(step.get("offset", 0)), listed(step.get("global_offset", 0))
+        if min(places) < 0:
+            raise InputError(f"{where}.global_offset = {min(places)}: needs bytes from the tensor's beginning")
+        if len(places) not in (1, len(offsets)):
+            raise InputError(
+                f"{where}: offset has {len(offsets)} entries and global_offset {len(places)}: needs one of each for every issue"
+            )
+        for issue, (offset, place) in enumerate(zip(offsets, places * (len(offsets) // len(places)), strict=True)):
             address = buffer.at(step.get("stage", 0), offset)
             if address % BULK_LIMITS.unit:
                 self.failed.setdefault(
@@ -246,7 +258,7 @@ class Machine:
             self.inside(where, title, buffer, [moved])
             if "to" in step:
                 tensor = self.tensors.get(step.get("tensor", ""))
-                source = tensor.address + np.arange(len(moved)) if tensor else FOREIGN
+                source = tensor.address + place + np.arange(len(moved)) if tensor else FOREIGN
                 self.write(moved, source, Issue(number, issue, buffer.name, f"bulk copy of {len(moved)} B to {address:#x}"))
         mode = buffer.layout.mode if buffer.layout else None
         if mode is not None and mode.mask:

@@ -7,24 +7,39 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.addressing.tensor_memory import scale_block_byte, scale_of_byte
+from smemsim.errors import InputError
 from smemsim.spec.formats import ElementFormat, element_format
+from smemsim.spec.tensor_memory import CELL_BITS, LANES
 
 __all__ = ["OUTSIDE", "Tensor", "tensors_of"]
 
 OUTSIDE = -2  # instead of an address: an element outside its tensor, for which out-of-bounds fill arrives
 APART = 1 << 36  # bytes between tensors whose addresses are made up
 FIRST = 1 << 40
+BLOCK_ROWS, BLOCK_SCALES = LANES, CELL_BITS // 8  # of a block of scale factors, which is one copy into tensor memory
+BLOCK_BYTES, CHUNK = BLOCK_ROWS * BLOCK_SCALES, 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """A tensor: its element type, and elements and byte strides by axis. A packed 4- or 6-bit type has stride 1 along its contiguous axis."""
+    """A tensor: its element type, and elements and byte strides by axis. A packed 4- or 6-bit type has stride 1 along its contiguous axis.
+
+    Scale factors may lie in blocks of 128 rows x 4 scales already: `scale_blocks` is then (axis of rows, axis of scales), whose strides go from block
+    to block.
+
+    >>> sf = Tensor("SF", element_format("ue8m0"), {"m": 256, "s": 8}, {"m": 1024, "s": 512}, 0, ("m", "s"))
+    >>> at = int(sf.byte_addresses(("m", "s"), np.array(161), np.array(6)))
+    >>> at, sf.named(at)
+    (1558, 'SF[m=161, s=6]')
+    """
 
     name: str
     fmt: ElementFormat
     extent: dict[str, int]
     stride: dict[str, int]
     address: int
+    scale_blocks: tuple[str, str] | None = None
 
     def bit_stride(self, axis: str) -> int:
         """Bits from one element to the next along an axis."""
@@ -39,14 +54,43 @@ class Tensor:
     @property
     def end(self) -> int:
         """The address behind the last element."""
+        if self.scale_blocks:
+            return self.address + sum((n - 1) // self._block(axis) * self.stride[axis] for axis, n in self.extent.items()) + BLOCK_BYTES
         last = sum((self.extent[axis] - 1) * self.bit_stride(axis) for axis in self.extent)
         return self.address + -(-(last + self.fmt.bits) // 8)
 
     def byte_addresses(self, axes: tuple[str, str], rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Address of the byte with each element's lowest bit, OUTSIDE where there is none; the other axes are at 0."""
-        bits = rows * self.bit_stride(axes[0]) + columns * self.bit_stride(axes[1])
+        bits = self._bits(axes[0], rows) + self._bits(axes[1], columns)
         inside = (rows >= 0) & (rows < self.extent[axes[0]]) & (columns >= 0) & (columns < self.extent[axes[1]])
-        return np.where(inside, self.address + bits // 8, OUTSIDE)
+        found: np.ndarray = np.where(inside, self.address + bits // 8, OUTSIDE)
+        return found
+
+    def _block(self, axis: str) -> int:
+        """Elements of an axis that one step of its stride passes."""
+        return dict(zip(self.scale_blocks or (), (BLOCK_ROWS, BLOCK_SCALES), strict=False)).get(axis, 1)
+
+    def _bits(self, axis: str, index: np.ndarray) -> np.ndarray:
+        """Bits from the tensor's beginning to an index of an axis; the axes' sums are the elements."""
+        if self.scale_blocks is None or axis not in self.scale_blocks:
+            return index * self.bit_stride(axis)
+        block, inside = np.divmod(index, self._block(axis))
+        byte = scale_block_byte(inside, 0) if axis == self.scale_blocks[0] else scale_block_byte(0, inside)
+        found: np.ndarray = 8 * (block * self.stride[axis] + byte)
+        return found
+
+    def _in_blocks(self, addresses: np.ndarray, blocks: tuple[str, str]) -> dict[str, np.ndarray]:
+        """The same as `coordinates`, of scale factors in blocks."""
+        rest, at = addresses - self.address, {}
+        whole, inside = rest // BLOCK_BYTES * BLOCK_BYTES, rest % BLOCK_BYTES
+        for axis in sorted(self.stride, key=lambda axis: -self.stride[axis]):
+            step = max(self.stride[axis], 1)
+            at[axis] = np.minimum(whole // step, (self.extent[axis] - 1) // self._block(axis))
+            whole = whole - at[axis] * step
+            at[axis] = at[axis] * self._block(axis)
+        row, index = scale_of_byte(inside // CHUNK, inside % CHUNK)
+        at[blocks[0]], at[blocks[1]] = at[blocks[0]] + row, at[blocks[1]] + index
+        return at
 
     def named(self, address: int) -> str:
         """The element at an address, as `A[m=64, k=0]`."""
@@ -55,6 +99,8 @@ class Tensor:
 
     def coordinates(self, addresses: Any) -> dict[str, np.ndarray]:
         """The element at each address, by axis; of addresses outside the tensor it is meaningless."""
+        if self.scale_blocks:
+            return self._in_blocks(np.asarray(addresses, np.int64), self.scale_blocks)
         rest, at = (np.asarray(addresses, np.int64) - self.address) * 8, {}
         for axis in sorted(self.stride, key=lambda axis: -self.bit_stride(axis)):
             step = max(self.bit_stride(axis), 1)
@@ -68,5 +114,11 @@ def tensors_of(scenario: dict[str, Any]) -> dict[str, Tensor]:
     found = {}
     for number, (name, raw) in enumerate((scenario.get("tensor") or {}).items()):
         address = raw.get("address", FIRST + number * APART)
-        found[name] = Tensor(name, element_format(raw["dtype"]), dict(raw["extent"]), dict(raw["stride"]), address)
+        blocks = raw.get("scale_blocks")
+        if blocks is not None and (any(axis not in raw["extent"] for axis in blocks) or len(set(blocks)) != 2):
+            raise InputError(f"tensor.{name}.scale_blocks = {blocks}: needs two axes of {name}: that of rows, that of scales")
+        if blocks is not None and element_format(raw["dtype"]).bits != 8:
+            raise InputError(f"tensor.{name}.scale_blocks: elements of {raw['dtype']}; scale factors are bytes (ue8m0, ue4m3)")
+        axes = None if blocks is None else (blocks[0], blocks[1])
+        found[name] = Tensor(name, element_format(raw["dtype"]), dict(raw["extent"]), dict(raw["stride"]), address, axes)
     return found

@@ -26,7 +26,7 @@ def _keys(text: str) -> dict[str, Key]:
 
 TABLES: dict[str, dict[str, Key]] = {
     "scenario": _keys("arch:text! title:text source:text cta_group:int tensor:table buffer:table map:table step:any expect:table"),
-    "tensor": _keys("dtype:text! extent:table! stride:table! address:int"),
+    "tensor": _keys("dtype:text! extent:table! stride:table! address:int scale_blocks:axes"),
     "buffer": _keys("address:int offset:int base:int base_align:int bytes:int declared_align:int stages:int stage_bytes:int layout:any"),
     "layout": _keys("swizzle:text xor:text mn:pairs! k:pairs!"),
     "map": _keys(
@@ -34,7 +34,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "box_dim:ints element_strides:ints interleave:enum swizzle:enum l2_promotion:enum oob_fill:enum pixel_box_lower_corner:ints "
         "pixel_box_upper_corner:ints channels_per_pixel:int pixels_per_column:int"
     ),
-    "meant": _keys("tensor:text! axes:axes! at:pair k_step:int mn_step:int"),
+    "meant": _keys("tensor:text! axes:axes! at:pair k_step:int mn_step:int scale_block:bool"),
     "expect": _keys("findings:texts!"),
 }
 _TENSOR_STEP = "op:text! map:text! stage:int offset:ints at:places! im2col_offsets:ints expect_bytes:int"
@@ -42,16 +42,18 @@ STEPS: dict[str, dict[str, Key]] = {
     "tma_load": _keys(f"{_TENSOR_STEP} to:text!"),
     "tma_store": _keys(f"{_TENSOR_STEP} from:text!"),
     "tma_reduce": _keys(f"{_TENSOR_STEP} from:text! reduce:text!"),
-    "bulk": _keys("op:text! to:text from:text bytes:int! reduce:text stage:int offset:ints tensor:text expect_bytes:int"),
+    "bulk": _keys(
+        "op:text! to:text from:text bytes:int! reduce:text stage:int offset:ints tensor:text global_offset:ints expect_bytes:int"
+    ),
     "threads": _keys("op:text! to:text from:text load:bool tensor:text! axes:axes! contiguous:text! at:pair stage:int"),
     "mma": _keys(
-        "op:text! kind:text instruction:text m:int! n:int! k:int! idesc:int transpose:any cta_group:int sparse:bool a:table b:table "
+        "op:text! kind:text instruction:text m:int! n:int! k:int! idesc:int transpose:any cta_group:int sparse:bool ws:bool scale_vec:text a:table b:table "
         "scale_a:table scale_b:table"
     ),
-    "copy": _keys("op:text! instruction:text shape:text multicast:text to_tmem:int m:int n:int k:int rows:int cta_group:int a:table!"),
+    "copy": _keys("op:text! instruction:text shape:text multicast:text to_tmem:grid m:int n:int k:int rows:int cta_group:int a:table!"),
 }
 OPERAND = _keys(
-    "dtype:text! major:text! rows:int words:words word:word start:place start_offset:int k_add:ints mn_add:ints meant:table tmem:int id:any stage:int"
+    "dtype:text! major:text! rows:int words:words word:word start:place start_offset:int k_add:ints mn_add:ints meant:table tmem:grid id:grid stage:int"
 )
 
 _NUMBER = {"type": "integer"}
@@ -61,7 +63,8 @@ _TYPES = {
     "any": {}, "enum": {"type": ["string", "integer"]}, "place": {"type": ["string", "integer"]}, "ints": {"anyOf": [_NUMBER, _LIST]}, "strides": {"anyOf": [_NUMBER, _LIST]},
     "pair": {**_LIST, "minItems": 2, "maxItems": 2}, "pairs": {"type": "array", "items": {**_LIST, "minItems": 2, "maxItems": 2}},
     "axes": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}, "texts": {"type": "array", "items": {"type": "string"}},
-    "places": {"anyOf": [_LIST, {"type": "array", "items": _LIST}]}, "words": {"anyOf": [_LIST, {"type": "array", "items": _LIST}]},
+    "places": {"anyOf": [_LIST, {"type": "array", "items": _LIST}]}, "grid": {"anyOf": [_NUMBER, _LIST, {"type": "array", "items": _LIST}]},
+    "words": {"anyOf": [_LIST, {"type": "array", "items": _LIST}]},
 }  # fmt: skip
 
 

@@ -242,7 +242,8 @@ _WORDS = {
     "text": "a text", "int": "a whole number below 2^48", "word": "a word of at most 64 bits", "bool": "true or false", "table": "a table",
     "ints": "a whole number, or a list of them", "strides": "a whole number of bytes, or a list of them", "any": "a value", "enum": "a name, or its number", "place": "an address, or a name",
     "pair": "two whole numbers", "pairs": "[[size, stride], ...]", "axes": "two axes: that of rows, that of K", "texts": "a list of texts",
-    "places": "coordinates, or a list of them", "words": "words, one a K step, or a list of them for each block",
+    "places": "coordinates, or a list of them", "grid": "a whole number, one a K step, or a list of them for each block",
+    "words": "words, one a K step, or a list of them for each block",
 }  # fmt: skip
 MOST_NUMBER = 1 << 48
 
@@ -285,6 +286,7 @@ _TESTS: dict[str, Callable[[Any], bool]] = {
     "texts": lambda x: _list_of(x, _text),
     "places": lambda x: _nested(x, _whole),
     "words": lambda x: _nested(x, _word),
+    "grid": lambda x: _whole(x) or (isinstance(x, list) and _nested(x, _whole)),
 }
 
 

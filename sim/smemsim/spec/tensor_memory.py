@@ -23,6 +23,7 @@ __all__ = [
     "LANE_SHIFT",
     "LOAD_STORE_SHAPES",
     "METADATA",
+    "SCALE_ID_SHIFT",
     "SCALE_MODES",
     "SHIFT",
     "TENSOR_MEMORY_ARCHITECTURES",
@@ -41,6 +42,9 @@ __all__ = [
 TENSOR_MEMORY_ARCHITECTURES = ("sm_100a", "sm_103a")
 LANES, COLUMNS, CELL_BITS = 128, 512, 32  # of one CTA: 256 KiB; PTX ISA 9.7.16.1
 LANE_SHIFT = 16  # address = lane << 16 | column; PTX ISA 9.7.16.1.1
+SCALE_ID_SHIFT = (
+    30  # of an address of scale factors in CUTLASS: bits 31:30 become the scale id of the instruction descriptor; mma_traits_sm100.hpp
+)
 WARP_LANES = 32  # warp w of a warpgroup reaches lanes 32 w ... 32 w + 31; PTX ISA 9.7.16.8.1
 
 _D, _C, _I = Grade.DOCUMENTED, Grade.COMPILED, Grade.INFERRED

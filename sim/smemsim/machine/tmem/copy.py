@@ -28,7 +28,7 @@ from smemsim.machine.tmem.writers import TmemCopy
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, SHIFT, CopyShape, Decompression
 
-__all__ = ["copy_shape", "decompress", "tcgen05_cp", "tcgen05_shift"]
+__all__ = ["copied_cells", "copy_shape", "decompress", "tcgen05_cp", "tcgen05_shift"]
 
 CHUNK = 16  # bytes that begin 16 elements where the source is compressed
 
@@ -46,6 +46,26 @@ def copy_shape(shape: Any, multicast: Any = "") -> CopyShape:
         )
     needs = " or ".join(f"'{row.multicast}'" if row.multicast else "none" for row in named)
     raise InputError(f"multicast = {shown(multicast)}: .{name} takes {needs} (PTX ISA 9.7.16.9.2)")
+
+
+def copied_cells(row: CopyShape, address: TmemAddress) -> tuple[np.ndarray, np.ndarray]:
+    """(lane, column) of the cells that a copy to an address writes: (rows, copies, 1) and (rows, copies, columns), every row `copies` times.
+
+    InputError for lanes that the shape does not fit, Unmodelled past the last column.
+
+    >>> lane, column = copied_cells(copy_shape("32x128b", "warpx4"), TmemAddress(0, 8))
+    >>> lane[5, :, 0].tolist(), column[5, 0].tolist()
+    ([5, 37, 69, 101], [8, 9, 10, 11])
+    """
+    room = LANES - 1 - int(copy_lane(row.rows - 1, row.copies - 1, row.run, row.run_step, row.copy_step))
+    if address.lane > room:
+        where = f"lanes 0 to {room}" if room else "lane 0"
+        raise InputError(f"taddr = {address.encode():#x}: lane {address.lane}; .{row.name} fills the lanes from {where} on")
+    check_columns(f"tcgen05.cp.{row.name}", address.column, row.columns)
+    lane = address.lane + copy_lane(
+        np.arange(row.rows)[:, None, None], np.arange(row.copies)[:, None], row.run, row.run_step, row.copy_step
+    )
+    return lane, np.broadcast_to(address.column + np.arange(row.columns), (row.rows, row.copies, row.columns))
 
 
 def decompress(data: np.ndarray, src_fmt: str) -> np.ndarray:
@@ -101,15 +121,7 @@ def tcgen05_cp(
     memories = memories_of("tensor_memory", tensor_memory, TensorMemory, cta_group)
     sources = memories_of("shared", shared, SharedMemory, cta_group)
     check_together(memories, sources, cta_group)
-    room = LANES - 1 - int(copy_lane(row.rows - 1, row.copies - 1, row.run, row.run_step, row.copy_step))
-    if address.lane > room:
-        where = f"lanes 0 to {room}" if room else "lane 0"
-        raise InputError(f"taddr = {address.encode():#x}: lane {address.lane}; .{row.name} fills the lanes from {where} on")
-    check_columns(f"tcgen05.cp.{row.name}", address.column, row.columns)
-    lane = address.lane + copy_lane(
-        np.arange(row.rows)[:, None, None], np.arange(row.copies)[:, None], row.run, row.run_step, row.copy_step
-    )
-    column = np.broadcast_to(address.column + np.arange(row.columns), (row.rows, row.copies, row.columns))
+    lane, column = copied_cells(row, address)
     read = [source.read_operand(descriptor, dtype="u8", major="K", rows=row.rows, k=row.row_bytes) for source in sources]
     word = descriptor.encode() if isinstance(descriptor, SmemDescriptor) else whole("descriptor", descriptor)
     grades = [row.grade, shared_grade(word, sources[0].arch, "u8", "K", row.row_bytes)]

@@ -90,6 +90,11 @@ class ATmemLayout:
         return accumulator_path(self.m, self.cta_group, self.ws, self.sparse)
 
     @property
+    def name(self) -> str:
+        """The letter of the layout of D, whose lanes A has."""
+        return self._path.name
+
+    @property
     def bits(self) -> int:
         """Bits of an element in tensor memory; the 4- and 6-bit types of the 8-bit kinds have a byte each."""
         return A_CONTAINER_BITS[self.kind]
