@@ -78,7 +78,7 @@ def completed(machine: Machine, number: int, step: dict[str, Any]) -> dict[str, 
     if (name, cast) not in COPY_SHAPES and not (_loose(step) and any(r.name == name for r in COPY_SHAPES.values())):
         machine.say(_multicast(where, title, name, cast))
     row = next(r for r in COPY_SHAPES.values() if r.name == name)
-    operand = step["a"]
+    operand = _as_scales(machine, step["a"], row)
     if operand["major"] != "K":
         machine.say(finding("I602", f"{where}.a.major", f"{title} a", "tcgen05.cp reads K-major only: its descriptor has no other meaning",
                             "major = K, and lines of 16 B that are contiguous", grade=str(row.grade)))  # fmt: skip
@@ -93,6 +93,17 @@ def completed(machine: Machine, number: int, step: dict[str, Any]) -> dict[str, 
         machine.say(_other_tile(where, title, row, {**wanted, **{k: v for k, v in has.items() if v is not None}}, wanted, step))
     rows = row.rows if has["rows"] is None else has["rows"]
     return step | {"k": per_line if has["k"] is None else has["k"], "a": operand | {"rows": rows}}
+
+
+def _as_scales(machine: Machine, operand: dict[str, Any], row: CopyShape) -> dict[str, Any]:
+    """An operand of the shape for scale factors, from a tensor of bytes that has not as many of them a row as a line has: they are in blocks."""
+    meant = operand.get("meant")
+    if meant is None or "scale_block" in meant or row is not SCALE_COPY or element_format(operand["dtype"]).bits != 8:
+        return operand
+    tensor, at = machine.tensors[meant["tensor"]], meant.get("at", [0, 0])
+    if tensor.scale_blocks is not None or tensor.fmt.bits != 8 or tensor.extent[meant["axes"][1]] - at[1] >= row.row_bytes:
+        return operand
+    return operand | {"meant": meant | {"scale_block": True}}
 
 
 def _holds_scales(machine: Machine, operand: dict[str, Any]) -> bool:
