@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import changed, kernel, word_with
-from smemsim import SmemDescriptor, check
+from smemsim import InstrDescriptor, SmemDescriptor, check
 from smemsim.check.pattern import numbers_told
 from smemsim.check.run import with_values
 from strategies import examples
@@ -226,3 +226,15 @@ def test_damage_to_what_was_written_is_never_taken_for_health(data):
     codes = check(scenario).codes
     assert codes
     assert codes[0][0] in "RDT"
+
+
+@pytest.mark.parametrize("wrong", [{"n": 64}, {"a_type": "bf16"}, {"b_major": "MN"}, {"m": 64, "n": 256}])
+@pytest.mark.parametrize("kept", [{}, {"negate_a": True}])
+def test_only_the_wrong_fields_of_an_instruction_descriptor_are_changed(wrong, kept):
+    right = {"kind": "f16", "m": 128, "n": 128, "a_type": "f16", "b_type": "f16", "d_type": "f32"} | kept
+    a = {"dtype": "f16", "major": "K", "rows": 128}
+    step = {"op": "mma", "kind": "f16", "m": 128, "n": 128, "k": 16, "idesc": InstrDescriptor(**right | wrong).word, "a": a, "b": a}
+    (one,) = check({"arch": "sm_100a", "step": [step]}).findings
+    assert one.code == "I603"
+    assert set(one.numbers) == set(wrong)
+    assert int(one.fix[2], 16) == InstrDescriptor(**right).word

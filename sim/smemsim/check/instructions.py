@@ -83,6 +83,17 @@ def _wgmma(where: str, title: str, step: dict[str, Any], operands: dict[str, Any
         )
 
 
+def _with_fields(word: int, d: InstrDescriptor, wanted: dict[str, Any]) -> int | None:
+    """The word with other values in some fields and all the rest as it is; None where the kind cannot hold them, or the word's own."""
+    now = {name: getattr(d, name) for name in ("m", "n", "a_type", "b_type", "d_type", "a_major", "b_major")}
+    try:
+        before, after = (InstrDescriptor(kind=d.kind, **fields).word for fields in (now, now | wanted))
+    except ValueError:
+        return None
+    new = InstrDescriptor.decode(word ^ before ^ after, kind=d.kind)
+    return new.word if all(getattr(new, name) == value for name, value in wanted.items()) else None
+
+
 def _sparse(step: dict[str, Any]) -> bool:
     return bool(step.get("sparse")) or ".sp" in step.get("kind", "") + step.get("instruction", "")
 
@@ -151,14 +162,10 @@ def _idesc(
             differ.append((f"{side}_major", getattr(d, f"{side}_major"), operand["major"]))
     if differ:
         listed = ", ".join(f"{name} {has} (the step has {wanted})" for name, has, wanted in differ)
-        repair = ""
-        try:
-            fields = {name: getattr(d, name) for name in ("m", "n", "a_type", "b_type", "d_type", "a_major", "b_major")}
-            fields |= {name: wanted for name, _, wanted in differ}
-            repair = f"idesc = {InstrDescriptor(kind=kind, **fields).word:#010x}"
-        except ValueError:
-            repair = "build it with smemsim.InstrDescriptor"
-        yield finding("I603", f"{where}.idesc", title, f"{word:#010x} of kind {kind} says {listed}", repair,
+        new = _with_fields(word, d, {name: wanted for name, _, wanted in differ})
+        yield finding("I603", f"{where}.idesc", title, f"{word:#010x} of kind {kind} says {listed}",
+                      "build it with smemsim.InstrDescriptor" if new is None else f"idesc = {new:#010x}",
+                      fix=None if new is None else (f"{where}.idesc", f"{word:#010x}", f"{new:#010x}"),
                       numbers={name: [has, wanted] for name, has, wanted in differ}, grade="documented")  # fmt: skip
         return
     context: dict[str, Any] = {"arch": machine.arch, "cta_group": cta_group}
