@@ -380,6 +380,28 @@ def compare(one: Instruction, given: dict[str, np.ndarray], odd: dict[str, np.nd
             print("".join(f", {name} {' '.join(f'{x:x}' for x in values)}" for name, values in row.items()))
 
 
+def solver() -> None:
+    """All descriptors of a 128 x 64 bf16 tile in steps of 16: from its addresses, and from a dump of the largest window."""
+    operand: dict[str, Any] = {"arch": "sm_90a", "dtype": "bf16", "major": "K"}
+    d = smemsim.SmemDescriptor(arch="sm_90a", start_address=2048, stride_byte_offset=1024, swizzle="128B")
+    words = np.array([d.advance(32 * step).encode() for step in range(4)], np.uint64)
+
+    def addresses() -> np.ndarray:
+        return smemsim.operand_addresses(words, rows=128, k=16, **operand)
+
+    places = addresses().astype(np.int64)
+    codes = np.random.default_rng(1).integers(0, 1 << 16, places.shape).astype(np.uint16)
+    dump = np.zeros(227 << 10, np.uint8)
+    dump[places - 1024], dump[places - 1023] = codes & 255, codes >> 8
+    for what, find in (
+        ("addresses", lambda: smemsim.find_descriptors(places, **operand)),
+        ("a dump of 227 KiB", lambda: smemsim.find_descriptors(dump=dump, base=1024, operand=codes, **operand)),
+    ):
+        assert len(find().descriptors) == 2
+        once = statistics.median(seconds(find) for _ in range(9))
+        print(f"find_descriptors, 128 x 64 bf16, from {what}: {ratio(find, addresses):,.0f} times operand_addresses, {once * 1e3:.1f} ms")
+
+
 def commands() -> None:
     def run(*arguments: str) -> None:
         subprocess.run([sys.executable, *arguments], check=False, capture_output=True)
@@ -397,4 +419,5 @@ if __name__ == "__main__":
     maps()
     tiles()
     arithmetic()
+    solver()
     commands()

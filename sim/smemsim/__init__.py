@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from smemsim.machine.values import tma_load_bytes, tma_reduce, tma_store_bytes
     from smemsim.machine.wgmma import wgmma, wgmma_registers
     from smemsim.scenario.build import Scenario
+    from smemsim.solve.answer import Answer, FoundDescriptor
+    from smemsim.solve.find import find_descriptors
+    from smemsim.solve.product import ProductExplanation, explain_product
     from smemsim.spec.bulk import BULK_TRAPS
     from smemsim.spec.disputes import DISPUTES
     from smemsim.spec.errata import ERRATA
@@ -120,6 +123,11 @@ _HOMES = {
     "tma_load_bytes": "machine.values",
     "tma_reduce": "machine.values",
     "tma_store_bytes": "machine.values",
+    "Answer": "solve.answer",
+    "FoundDescriptor": "solve.answer",
+    "find_descriptors": "solve.find",
+    "ProductExplanation": "solve.product",
+    "explain_product": "solve.product",
     "BULK_TRAPS": "spec.bulk",
     "DISPUTES": "spec.disputes",
     "ERRATA": "spec.errata",
@@ -139,6 +147,7 @@ __all__ = [
     "TENSOR_MAP_RULES",
     "ATmemLayout",
     "AccumulatorLayout",
+    "Answer",
     "BulkTransfer",
     "CheckFinding",
     "Cluster",
@@ -148,6 +157,7 @@ __all__ = [
     "DotProduct",
     "DotTerm",
     "Finding",
+    "FoundDescriptor",
     "GlobalMemory",
     "Grade",
     "HardwareTrap",
@@ -157,6 +167,7 @@ __all__ = [
     "MetadataLayout",
     "MmaResult",
     "Operand",
+    "ProductExplanation",
     "Report",
     "ScaleLayout",
     "Scenario",
@@ -182,6 +193,8 @@ __all__ = [
     "dot_product",
     "element_value",
     "explain_difference",
+    "explain_product",
+    "find_descriptors",
     "from_float64",
     "mapa",
     "mma",

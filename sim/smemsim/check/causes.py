@@ -12,12 +12,12 @@ from smemsim.check.reads import START, Read, Seen
 from smemsim.check.repairs import Repair, descriptor_repairs, starts_of, transposed_repair, word_fix
 from smemsim.check.report import CheckFinding
 from smemsim.check.simulate import CHUNK, FOREIGN, UNWRITTEN, Machine, Rerun, finding
-from smemsim.check.solve import locate, solutions
 from smemsim.check.tensors import OUTSIDE
 from smemsim.check.threads import refused_for_its_swizzle
 from smemsim.check.writers import all_right, paired_repairs, writer_repairs
 from smemsim.errors import Unmodelled
 from smemsim.machine.product import shared_grade
+from smemsim.solve.inverse import locate
 from smemsim.spec.findings import Severity
 
 __all__ = ["judge"]
@@ -93,7 +93,7 @@ def _repairs(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) ->
     read = seen.read
     told = set()
     for places in _placements(machine, np.where(read.meant >= 0, read.meant, read.meant[0, 0, 0, 0])) if (read.meant >= 0).all() else ():
-        for solution in solutions(read, places):
+        for solution in read.solutions(places):
             for one in descriptor_repairs(read, solution):
                 if (one.code, one.text) not in told:
                     told.add((one.code, one.text))
@@ -172,7 +172,7 @@ def _square(read: Read, best: Repair) -> list[CheckFinding]:
 
 def _undecodable(machine: Machine, read: Read, why: str) -> list[CheckFinding]:
     places = locate(machine.source, read.meant)
-    for s in solutions(read, places) if (places >= 0).all() else ():
+    for s in read.solutions(places) if (places >= 0).all() else ():
         fix, word = word_fix(read, s, bool((starts_of(read) != s.starts).any()))
         return [finding("D302", f"{read.where}.word", read.title, why, f"write {word}: swizzle {s.swizzle}", fix=fix)]
     return [finding("D302", f"{read.where}.word", read.title, why)]

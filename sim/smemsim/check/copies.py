@@ -13,12 +13,12 @@ import numpy as np
 from smemsim.check.reads import Read, made_words
 from smemsim.check.report import CheckFinding
 from smemsim.check.simulate import UNWRITTEN, Issue, Machine, finding
-from smemsim.check.solve import locate
 from smemsim.check.tmem_reads import grid, tmem_at
 from smemsim.descriptors.operand import operand_addresses
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import copied_cells, copy_shape
+from smemsim.solve.inverse import locate
 from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
 from smemsim.spec.tensor_memory import COPY_SHAPES, LANES, WARP_LANES, CopyShape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,14 @@ from smemsim.check.tensors import Tensor
 from smemsim.descriptors.operand import operand_addresses
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError
+from smemsim.solve.answer import FoundDescriptor
+from smemsim.solve.atoms import START, Shape
+from smemsim.solve.inverse import solutions
+from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
-from smemsim.spec.smem_descriptor import SM90_SMEM_DESC
 from smemsim.spec.tensor_memory import LANES, WARP_LANES
 
 __all__ = ["START", "Read", "Seen", "made_words", "meant_of", "packing_of"]
-
-START = SM90_SMEM_DESC.fields["start_address"]  # the same in every descriptor
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,6 +50,17 @@ class Read:
             given, arch=self.arch, dtype=self.dtype, major=major or self.major, rows=self.rows, k=self.k, packing=self.packing
         )
         return found.astype(np.int64)
+
+    def shape(self, major: str | None = None) -> Shape:
+        """What is to be read."""
+        blocks, steps = self.meant.shape[:2]
+        return Shape(
+            architecture(self.arch), element_format(self.dtype), major or self.major, self.packing, blocks, steps, self.rows, self.k
+        )
+
+    def solutions(self, places: np.ndarray, major: str | None = None) -> Iterator[FoundDescriptor]:
+        """Every mode's descriptor for elements that lie at `places` (blocks, steps, rows, k)."""
+        return solutions(self.shape(major), places)
 
     @property
     def descriptor(self) -> SmemDescriptor:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from smemsim.check.reads import START, Read
-from smemsim.check.solve import Solution, solutions
 from smemsim.descriptors.smem import SmemDescriptor
+from smemsim.solve.answer import FoundDescriptor
 from smemsim.spec.swizzles import MODES, Swizzle
 
 __all__ = ["Fix", "Repair", "descriptor_repairs", "starts_of", "transposed_repair", "word_fix"]
@@ -32,7 +32,7 @@ class Repair:
     together: tuple[Fix, ...] = ()  # where one change is not enough
 
 
-def descriptor_repairs(read: Read, s: Solution) -> Iterator[Repair]:
+def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
     """What differs between the descriptors that are and those that would work."""
     d, starts = read.descriptor, starts_of(read)
     given = (("leading_byte_offset", d.leading_byte_offset, s.leading), ("stride_byte_offset", d.stride_byte_offset, s.stride))
@@ -77,7 +77,7 @@ def _listed(starts: np.ndarray) -> str:
     return f"[{', '.join(flat)}{', ...' if starts.size > 4 else ''}]"
 
 
-def word_fix(read: Read, s: Solution, moved: bool) -> tuple[Fix | None, str]:
+def word_fix(read: Read, s: FoundDescriptor, moved: bool) -> tuple[Fix | None, str]:
     """(the whole change of the scenario, None where `word` alone is not enough; the word to write): fields that are not used stay as they are."""
     if "word" not in read.raw:
         return _words_fix(read, s), f"{int(s.words[0, 0]):#018x}"
@@ -91,14 +91,14 @@ def word_fix(read: Read, s: Solution, moved: bool) -> tuple[Fix | None, str]:
     return None if moved else (f"{read.where}.word", f"{read.raw['word']:#018x}", word), word
 
 
-def _words_fix(read: Read, s: Solution) -> Fix:
+def _words_fix(read: Read, s: FoundDescriptor) -> Fix:
     """All the raw words, listed as the scenario lists them."""
     nested = isinstance(read.raw["words"][0], list)
     old, new = ([[f"{word:#018x}" for word in row] for row in words.tolist()] for words in (read.words, s.words))
     return f"{read.where}.words", old if nested else old[0], new if nested else new[0]
 
 
-def _start_fix(read: Read, s: Solution) -> Fix | None:
+def _start_fix(read: Read, s: FoundDescriptor) -> Fix | None:
     """Other start addresses as the scenario writes them: one offset, the K steps, the blocks; None where more must change together."""
     if read.starts is None:
         return _words_fix(read, s)
@@ -116,7 +116,7 @@ def _start_fix(read: Read, s: Solution) -> Fix | None:
     return None
 
 
-def _stride_code(leading: int, stride: int, strides: list[tuple[str, int, int]], s: Solution) -> tuple[str, str]:
+def _stride_code(leading: int, stride: int, strides: list[tuple[str, int, int]], s: FoundDescriptor) -> tuple[str, str]:
     if s.leading in (None, stride) and s.stride in (None, leading) and leading != stride:
         return "D309", "LBO and SBO have each other's value"
     if all(is_ >> START.shift == wanted & START.mask for _, is_, wanted in strides):
@@ -129,7 +129,7 @@ def starts_of(read: Read) -> np.ndarray:
     return (read.words & np.uint64(START.mask)).astype(np.int64) << START.shift
 
 
-def _advance(read: Read, s: Solution, starts: np.ndarray) -> Repair:
+def _advance(read: Read, s: FoundDescriptor, starts: np.ndarray) -> Repair:
     """Only the starts are wrong: lost bits, a carry, the K steps, the blocks, or all of them."""
     used, needed, fix = starts - starts[0, 0], s.starts - s.starts[0, 0], _start_fix(read, s)
     where = fix[0] if fix else read.where
@@ -189,7 +189,7 @@ def _uncut(read: Read) -> np.ndarray:
 def transposed_repair(read: Read, places: np.ndarray) -> Iterator[Repair]:
     """The other major-ness reads what was meant: the operand is a transpose."""
     other = "MN" if read.major == "K" else "K"
-    for s in solutions(read, places, other):
+    for s in read.solutions(places, other):
         word = f"{int(s.words[0, 0]):#018x}"
         fix = None if (s.words != read.words).any() else (f"{read.where}.major", read.major, other)
         yield Repair(

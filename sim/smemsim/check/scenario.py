@@ -17,7 +17,6 @@ from smemsim.check.report import CheckFinding, Report
 from smemsim.check.run import before, machine_of, rerun_of, transfer
 from smemsim.check.scales import scale_step
 from smemsim.check.simulate import Machine, finding
-from smemsim.check.solve import locate, solutions
 from smemsim.check.splits import a_from_tensor_memory, cta_group_of, lane_split, rows_in_cta
 from smemsim.check.statics import descriptor_notes, map_notes, one_atom_hides, unmeant_descriptor
 from smemsim.check.stores import store_step
@@ -25,9 +24,10 @@ from smemsim.check.usage import bank_notes, usage_notes
 from smemsim.errors import InputError
 from smemsim.scenario.build import Scenario
 from smemsim.scenario.reader import located, read_scenario
+from smemsim.solve.inverse import locate
 from smemsim.spec.findings import Severity
 
-__all__ = ["check"]
+__all__ = ["MOST", "MOST_ELEMENTS", "check", "run_steps"]
 
 NOTES = ("D305", "T208")  # what is written otherwise than the documents say; other notes are remarks: nothing of them needs a change
 MOST, MOST_ELEMENTS = 1024, 1 << 22  # rows or k of an instruction, elements that all the words of an operand read
@@ -55,7 +55,7 @@ def check(scenario: Any) -> Report:
         scenario = scenario.raw
     raw = read_scenario(scenario)
     try:
-        machine = _run(raw)
+        machine = run_steps(raw)
     except InputError as e:
         raise located(scenario, e) from None
     expected = raw.get("expect")
@@ -86,7 +86,8 @@ def _step(one: CheckFinding) -> int:
     return int(digits) if digits.isdigit() else -1
 
 
-def _run(raw: dict[str, Any]) -> Machine:
+def run_steps(raw: dict[str, Any]) -> Machine:
+    """Shared memory as the steps of a scenario leave it, with the findings about them."""
     machine = machine_of(raw)
     _layouts(machine)
     machine.encode_maps()
@@ -209,10 +210,10 @@ def _find(machine: Machine, read: Read) -> None:
             finding("R507", read.where, read.title, f"{missing} of {places.size} elements lie nowhere in shared memory: no step wrote them")
         )
         return
-    found = list(solutions(read, places))
+    found = list(read.solutions(places))
     if not found:
         other = "MN" if read.major == "K" else "K"
-        near = next(iter(solutions(read, places, other)), None)
+        near = next(iter(read.solutions(places, other)), None)
         hint = (
             f"{other}-major, {int(near.words[0, 0]):#018x} reads it"
             if near

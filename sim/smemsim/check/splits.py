@@ -13,11 +13,11 @@ from smemsim.check.instructions import kind_of_step
 from smemsim.check.reads import Read
 from smemsim.check.report import CheckFinding
 from smemsim.check.simulate import TMEM, Machine, finding
-from smemsim.check.solve import locate
 from smemsim.check.tmem_reads import Cells, as_given, blamed_copy, grid, steps_of, tmem_at
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.tmem.layout import accumulator_path
 from smemsim.machine.tmem.operands import ATmemLayout
+from smemsim.solve.inverse import locate
 from smemsim.spec.formats import element_format
 from smemsim.spec.swizzles import MODES
 from smemsim.spec.tensor_memory import A_CONTAINER_BITS, A_GRADES, LANE_SHIFT

@@ -10,10 +10,10 @@ from smemsim.check.reads import Read, meant_of
 from smemsim.check.repairs import starts_of
 from smemsim.check.report import CheckFinding
 from smemsim.check.simulate import Machine, finding
-from smemsim.check.solve import locate, solutions
 from smemsim.descriptors.layout import used_strides
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.descriptors.tensor_map import TensorMap
+from smemsim.solve.inverse import locate
 from smemsim.spec.findings import Finding, Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.swizzles import MODES, Swizzle
@@ -63,7 +63,7 @@ def one_atom_hides(machine: Machine, read: Read) -> Iterator[CheckFinding]:
     if (meant < 0).any() or (places < 0).any():
         return
     twice = dataclasses.replace(read, words=read.words[:1, :1], rows=2 * read.rows, meant=meant, starts=read.starts[:1, :1])
-    for s in solutions(twice, places):
+    for s in twice.solutions(places):
         needed = {"leading_byte_offset": s.leading, "stride_byte_offset": s.stride}
         differ = {name: (now, needed[name]) for name, now in idle.items() if needed[name] not in (None, now)}
         if s.swizzle is d.swizzle and (s.starts == starts_of(twice)).all() and differ:

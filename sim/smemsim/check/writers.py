@@ -13,8 +13,8 @@ from smemsim.check.reads import Read, Seen
 from smemsim.check.repairs import Repair, starts_of, word_fix
 from smemsim.check.run import value_at
 from smemsim.check.simulate import Machine, Rerun, listed
-from smemsim.check.solve import locate, solutions
 from smemsim.check.tensors import OUTSIDE
+from smemsim.solve.inverse import locate
 from smemsim.spec.swizzles import MODES, Swizzle
 
 __all__ = ["all_right", "paired_repairs", "writer_repairs"]
@@ -67,7 +67,7 @@ def paired_repairs(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rer
         for value in values.values():
             again = rerun({path: value})
             places = None if again is None else locate(again.source, read.meant)
-            for s in solutions(read, places) if places is not None and (places >= 0).all() else ():
+            for s in read.solutions(places) if places is not None and (places >= 0).all() else ():
                 fix, word = word_fix(read, s, bool((starts_of(read) != s.starts).any()))
                 change = (path, value_at(raw, path) or now, value)
                 yield Repair("R501", path, "no single change is enough", f"{path} = {value} and {read.where}: {word} together", 2,

@@ -24,7 +24,7 @@ from smemsim.machine.product import MmaResult
 from smemsim.spec.formats import element_format
 from smemsim.spec.mma_arithmetic import NAN
 
-__all__ = ["Diagnosis", "LooksLike", "diagnose", "explain_difference"]
+__all__ = ["Diagnosis", "LooksLike", "Tests", "diagnose", "explain_difference"]
 
 LooksLike = Literal["the same", "rounding", "a wrong term", "a wrong layout", "another option", "unknown"]
 
@@ -124,12 +124,12 @@ LAST: Tests = (("a wrong layout", moved_elements), ("a wrong term", lambda c: ot
 FEW: Tests = (("rounding", other_roundings), ("a wrong layout", moved_elements))  # of a few elements of D alone, which no operand reaches
 
 
-def diagnose(product: Product, hardware: np.ndarray) -> Diagnosis:
-    """The same of a `Product`; `hardware` are raw bits of the type of D."""
+def diagnose(product: Product, hardware: np.ndarray, more: Tests = ()) -> Diagnosis:
+    """The same of a `Product`; `hardware` are raw bits of the type of D, `more` are other tests, which come first."""
     c = Compared.of(product, hardware)
     if (c.hardware == c.model).all():
         return Diagnosis("the same", ())
-    found = _diagnosed(c) if c.wrong.any() else Diagnosis("unknown", ())
+    found = _diagnosed(c, more) if c.wrong.any() else Diagnosis("unknown", ())
     nan = c.hardware[(c.hardware != c.model) & ~c.wrong]
     if nan.size:
         bits = f"hardware has NaNs with other bits, {int(nan[0]):#x} where the model has {NAN[product.types[2]]:#x}"
@@ -139,11 +139,11 @@ def diagnose(product: Product, hardware: np.ndarray) -> Diagnosis:
     return found
 
 
-def _diagnosed(c: Compared) -> Diagnosis:
+def _diagnosed(c: Compared, more: Tests) -> Diagnosis:
     rounded, few = not c.beyond.any(), c.wrong.sum() <= ALONE
     for exact in (True, False) if not rounded and c.beyond.sum() >= SEVERAL else (True,):
         c = dataclasses.replace(c, exact=exact)
-        found = _found(c, FEW if few else FIRST)
+        found = _found(c, more + (FEW if few else FIRST))
         if not (rounded or few):
             if {looks_like for looks_like, _ in found} <= {"a wrong layout"}:
                 found += _found(c, SECOND)

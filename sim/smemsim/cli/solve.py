@@ -1,0 +1,182 @@
+"""`smemsim solve`: which descriptors read what lies there? which descriptor fault made this D?"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from smemsim.cli.options import json_option, parse_address, strangers
+from smemsim.errors import InputError
+from smemsim.spec.architectures import ARCHITECTURES
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from smemsim.solve.answer import Answer
+    from smemsim.solve.product import ProductExplanation
+
+__all__ = ["solve"]
+
+MOST_BYTES = 1 << 28
+
+
+PRODUCT = ("a_type", "b_type", "d_type", "kind", "a_swizzle", "b_swizzle", "a_major", "b_major", "m", "n")
+DUMP = ("base", "dtype", "major", "rows", "k", "packing")
+MATRIX = click.Path(path_type=pathlib.Path)
+
+
+@click.command(short_help="Find all descriptors that read an operand, or the fault behind a wrong D.")
+@click.argument("paths", nargs=-1, type=MATRIX, metavar="[SCENARIO | DUMP OPERAND]")
+@click.option("--arch", metavar="ARCH", help=f"Dump, product: architecture: {', '.join(ARCHITECTURES)}.")
+@click.option("--operand", "where", metavar="STEP", help="Scenario: the operand, as step[1].a; with words or without.")
+@click.option("--base", metavar="ADDRESS", help="Dump: the .shared address of its first byte.")
+@click.option("--dtype", metavar="TYPE", help="Dump: element type of the operand.")
+@click.option("--major", metavar="K|MN", help="Dump: which axis is contiguous.")
+@click.option("--rows", type=int, help="Dump: M or N elements of one instruction; all of the operand if left out.")
+@click.option("--k", type=int, help="Dump: K elements of one instruction; all of the operand if left out.")
+@click.option("--packing", default="packed", show_default=True, help="Dump: 4-bit types, packed (mxf4) or padded (f8f6f4).")
+@click.option("--d", "d", type=MATRIX, metavar="FILE", help="Product: the wrong D (M, N), .npy of raw bits or of numbers.")
+@click.option("--a", "a", type=MATRIX, metavar="FILE", help="Product: A (M, K).")
+@click.option("--b", "b", type=MATRIX, metavar="FILE", help="Product: B (N, K).")
+@click.option("--c", "c", type=MATRIX, metavar="FILE", help="Product: what D was before; 0 if left out.")
+@click.option("--a-type", metavar="TYPE", help="Product: element type of A.")
+@click.option("--b-type", metavar="TYPE", help="Product: element type of B; A's if left out.")
+@click.option("--d-type", default="f32", show_default=True, metavar="TYPE", help="Product: type of D.")
+@click.option("--kind", metavar="KIND", help="Product: kind of the tcgen05.mma: f16, tf32, f8f6f4, i8.")
+@click.option("--a-swizzle", default="128B", show_default=True, help="Product: the swizzle that A is meant to have.")
+@click.option("--b-swizzle", default="128B", show_default=True, help="Product: the swizzle that B is meant to have.")
+@click.option("--a-major", default="K", show_default=True, help="Product: K or MN.")
+@click.option("--b-major", default="K", show_default=True, help="Product: K or MN.")
+@click.option("--m", type=int, help="Product: rows of one instruction.")
+@click.option("--n", type=int, help="Product: columns of one instruction.")
+@json_option
+@click.pass_context
+def solve(
+    ctx: click.Context,
+    /,
+    paths: tuple[pathlib.Path, ...],
+    arch: str | None,
+    where: str | None,
+    d: pathlib.Path | None,
+    a: pathlib.Path | None,
+    b: pathlib.Path | None,
+    c: pathlib.Path | None,
+    as_json: bool,
+    **given: Any,
+) -> None:
+    """Find every descriptor that reads an operand from where it lies; or prove that there is none, and show what comes nearest.
+
+    DUMP is a file of shared memory (.npy of uint8, else raw bytes), OPERAND an .npy file (rows, k) of raw element bits, or of numbers. With --d
+    --a --b instead: which fault of a descriptor or writer makes this D of these A and B?
+
+    Exit code 0 when a descriptor or a cause was found, 1 when there is none, 2 for bad input, 3 for what is not modelled.
+
+    \b
+    smemsim solve smem.bin a.npy --base 0x400 --arch sm_90a --dtype bf16 --major K --k 16
+    smemsim solve kernel.toml --operand "step[1].a"
+    smemsim solve --d d.npy --a a.npy --b b.npy --arch sm_90a --a-type bf16
+    """
+    from smemsim.show.plain import print_lines
+
+    matrices = {"d": d, "a": a, "b": b, "c": c}
+    forms = {
+        "a scenario": len(paths) == 1,
+        "a dump and an operand": len(paths) == 2,
+        "--d --a --b": any(x is not None for x in matrices.values()),
+    }
+    if sum(forms.values()) != 1 or len(paths) > 2:
+        raise InputError(
+            f"{' and '.join(name for name, is_ in forms.items() if is_) or f'{len(paths)} files'}: needs one of {', '.join(forms)}"
+        )
+    strange = strangers(
+        ctx, [*(() if forms["--d --a --b"] else PRODUCT), *(() if len(paths) == 2 else DUMP), *(["where"] if len(paths) != 1 else [])]
+    )
+    if strange:
+        raise InputError(f"{strange.replace('--where', '--operand')}: not an option of {next(name for name, is_ in forms.items() if is_)}")
+    found: Any
+    if forms["--d --a --b"]:
+        from smemsim.show.solution import explanation_view
+
+        found = _explained(arch, matrices, given)
+        fine, view = found.looks_like != "unknown", explanation_view(found)
+    else:
+        from smemsim.show.solution import answer_view
+
+        found = _of_scenario(paths[0], where) if len(paths) == 1 else _of_dump(paths[0], paths[1], arch, given)
+        fine, view = bool(found.descriptors), answer_view(found)
+    if as_json:
+        click.echo(json.dumps(found.as_dict(), indent=1))
+    else:
+        print_lines(view)
+    ctx.exit(0 if fine else 1)
+
+
+def _missing(**given: Any) -> None:
+    names = [f"--{name.replace('_', '-')}" for name, value in given.items() if value is None]
+    if names:
+        raise InputError(f"{', '.join(names)}: missing; smemsim solve --help has examples")
+
+
+def _of_scenario(path: pathlib.Path, where: str | None) -> Answer:
+    from smemsim.check.wanted import wanted_of
+    from smemsim.solve.find import of_source
+
+    if where is None:
+        raise InputError("--operand is missing: needs an operand of the scenario, as --operand 'step[1].a'")
+    return of_source(*wanted_of(path, where))
+
+
+def _of_dump(dump: pathlib.Path, operand: pathlib.Path, arch: str | None, given: dict[str, Any]) -> Answer:
+    from smemsim.solve.find import find_descriptors
+    from smemsim.solve.given import element_bits
+    from smemsim.spec.formats import element_format
+
+    _missing(base=given["base"], arch=arch, dtype=given["dtype"], major=given["major"])
+    bits = element_bits(str(operand), _array(operand), element_format(given["dtype"]))
+    own = {name: given[name] for name in DUMP} | {"base": parse_address("--base", given["base"])}
+    return find_descriptors(dump=_dump(dump), operand=bits, arch=str(arch), **own)
+
+
+def _explained(arch: str | None, matrices: dict[str, pathlib.Path | None], given: dict[str, Any]) -> ProductExplanation:
+    from smemsim.solve.product import explain_product
+
+    _missing(**{name: matrices[name] for name in "dab"}, arch=arch, a_type=given["a_type"])
+    arrays: dict[str, Any] = {name: _array(path) for name, path in matrices.items() if path is not None}
+    own: dict[str, Any] = {name: given[name] for name in PRODUCT}
+    return explain_product(arch=str(arch), **arrays, **own)
+
+
+def _bytes(path: pathlib.Path) -> bytes:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise InputError(f"{path}: more than {MOST_BYTES >> 20} MiB, which no tile is")
+        return path.read_bytes()
+    except OSError as e:
+        raise InputError(f"{path}: {e.strerror or e}") from None
+
+
+def _array(path: pathlib.Path) -> np.ndarray:
+    """The array of an .npy file."""
+    import io
+
+    import numpy as np
+
+    try:
+        return np.asarray(np.load(io.BytesIO(_bytes(path)), allow_pickle=False))
+    except InputError:
+        raise
+    except Exception as e:  # numpy says so in many ways
+        raise InputError(f"{path}: not an .npy file of numbers ({e})") from None
+
+
+def _dump(path: pathlib.Path) -> Any:
+    """Shared memory: the bytes of a raw file, or of an .npy array of any unsigned type."""
+    if path.suffix != ".npy":
+        return _bytes(path)
+    array = _array(path)
+    if array.dtype.kind not in "iu":
+        raise InputError(f"{path}: an array of {array.dtype}; needs bytes, uint8")
+    return array.tobytes()

@@ -1,0 +1,95 @@
+"""What the solver found, for people: the words, their fields, the K steps; or the proof that there are none and what comes nearest."""
+
+from __future__ import annotations
+
+from smemsim.show.plain import Line
+from smemsim.solve.answer import Answer, FoundDescriptor, Nearest
+from smemsim.solve.product import ProductExplanation
+from smemsim.spec.architectures import architecture
+
+__all__ = ["answer_view", "explanation_view"]
+
+SHOWN = 16
+
+
+def answer_view(answer: Answer) -> list[Line]:
+    """The whole answer in lines."""
+    lines: list[Line] = []
+    if answer.descriptors:
+        more = "" if answer.complete else "; there are more"
+        count = len(answer.descriptors)
+        lines.append(Line([(f"{count} descriptor{'s read' if count > 1 else ' reads'} the operand{more}", "bold")]))
+        lines += _table(answer.descriptors)
+        for number, one in enumerate(answer.descriptors[:SHOWN]):
+            lines += _steps(number, one)
+    else:
+        lines.append(Line([("no descriptor was found" if answer.ambiguous else "no descriptor reads the operand", "red")]))
+        lines += [Line([("  " + text, "")]) for text in answer.why.split("; ")]
+    if answer.ambiguous and answer.descriptors:
+        lines.append(Line([(answer.ambiguous, "yellow")]))
+    if answer.nearest is not None:
+        lines += _nearest(answer.nearest)
+    if answer.descriptors and answer.unmodelled:
+        lines += [Line([(f"not considered: {text}", "dim")]) for text in answer.unmodelled]
+    arch = architecture(answer.arch)
+    known = "measured on an H200" if arch.instruction == "wgmma" else "documented, compiled or inferred: nothing is measured on Blackwell"
+    lines.append(Line([(f"rules for {answer.arch} are {known}", "dim")]))
+    return lines
+
+
+def _table(found: tuple[FoundDescriptor, ...]) -> list[Line]:
+    rows: list[tuple[str, ...]] = [("", "first word", "swizzle", "start", "LBO", "SBO", "base offset", "grade")]
+    for number, one in enumerate(found[:SHOWN]):
+        bases = "any" if len(one.base_offsets) == 8 else " ".join(str(base) for base in one.base_offsets)
+        swizzle = f"{one.swizzle}{' absolute' if one.absolute else ''}"
+        strides = ["any" if x is None else str(x) for x in (one.leading, one.stride)]
+        first = int(one.words[0, 0])
+        rows.append((f"{number}", f"{first:#018x}", swizzle, f"{int(one.starts[0, 0]):#x}", *strides, bases, str(one.grade)))
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        Line([("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip(), "dim" if i == 0 else "")])
+        for i, row in enumerate(rows)
+    ]
+    if len(found) > SHOWN:
+        lines.append(Line([(f"   … {len(found) - SHOWN} more (--json has all)", "dim")]))
+    return lines
+
+
+def _steps(number: int, one: FoundDescriptor) -> list[Line]:
+    """The advance table of words that are more than one."""
+    if one.words.size == 1 and one.sure:
+        return []
+    lines = [Line([(f"words of {number}: block, step, word, start, bytes from the first", "dim")])]
+    for block, row in enumerate(one.words.tolist()):
+        for step, word in enumerate(row):
+            some = one.alternatives[block][step]
+            other = f"  or {len(some) - 1} other starts with the same contents" if len(some) > 1 else ""
+            start, by = int(one.starts[block, step]), int(one.advance[block, step])
+            lines.append(Line([(f"  {block:>3} {step:>3}  {word:#018x}  {start:#x}  {by:+}{other}", "")]))
+    return lines
+
+
+def _nearest(near: Nearest) -> list[Line]:
+    block, step, row, k = near.first
+    lies = f"lies at {near.lies:#x}" if near.lies >= 0 else "lies nowhere"
+    should = int(near.reads[near.first])
+    return [
+        Line([(f"nearest of those that were tried: {int(near.found.words[0, 0]):#018x} {near.found.descriptor!r}", "")]),
+        Line(
+            [(f"  reads {near.right} of {near.of} elements right; the first wrong one is block {block} step {step} row {row}, k {k}:", "")]
+        ),
+        Line([(f"  it {lies}, and would have to lie at {should:#x}; {near.of - near.right} elements would have to move", "")]),
+    ]
+
+
+def explanation_view(found: ProductExplanation) -> list[Line]:
+    """What a D looks like, and the faults that give it."""
+    lines = [Line([(found.looks_like if found.looks_like in ("the same", "unknown") else f"looks like {found.looks_like}", "bold")])]
+    lines.append(Line([(found.pattern, "")]))
+    lines += [Line([(f"  {text}", "")]) for text in found.because]
+    fields = [f"{one.operand}: {one.field}" for one in found.faults]
+    if fields:
+        lines.append(Line([(f"look at {', or '.join(dict.fromkeys(fields))}", "bold")]))
+    known = "measured on an H200" if found.measured else "documented, compiled or inferred: nothing is measured on Blackwell"
+    lines.append(Line([(f"rules are {known}", "dim")]))
+    return lines

@@ -1,0 +1,199 @@
+"""Descriptors of elements whose addresses are known: every layout has at most one, which follows from a few elements; the others prove or refute it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from smemsim.addressing.operand import absolute_chunk
+from smemsim.solve.answer import FoundDescriptor, Witness, described, read_addresses
+from smemsim.solve.atoms import CHUNK, START, Kind, Shape
+
+__all__ = ["END", "chunk_places", "inverted", "locate", "solutions"]
+
+END = START.mask + 1 << START.shift  # starts, LBO and SBO are below it
+
+At = tuple[int, int, int, int]  # (block, step, line, chunk)
+
+
+def locate(source: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """The shared address at which every global byte lies, -1 where it lies nowhere."""
+    written = np.nonzero(source >= 0)[0]
+    if not len(written):
+        return np.full(wanted.shape, -1, np.int64)
+    order = written[np.argsort(source[written], kind="stable")]
+    at = np.minimum(np.searchsorted(source[order], wanted), len(order) - 1)
+    return np.where(source[order[at]] == wanted, order[at], -1)
+
+
+def solutions(shape: Shape, places: np.ndarray) -> Iterator[FoundDescriptor]:
+    """The descriptors with base offset 0 and relative LBO for elements that lie at `places` (blocks, steps, rows, k), one a mode."""
+    chunks, torn = chunk_places(shape, places)
+    for kind in shape.kinds if torn is None else ():
+        found = _solved(shape, kind, chunks) if kind.base_offset == 0 else None
+        if isinstance(found, FoundDescriptor) and (read_addresses(shape, found.words) == places).all():
+            yield found
+
+
+def inverted(shape: Shape, places: np.ndarray) -> tuple[list[FoundDescriptor], list[Witness]]:
+    """Every descriptor for elements that lie at `places`, and for every other layout why it has none."""
+    chunks, torn = chunk_places(shape, places)
+    if torn is not None:
+        return [], [torn]
+    found, refuted = [], []
+    for one in [*(_solved(shape, kind, chunks) for kind in shape.kinds), *_absolute(shape, places, chunks)]:
+        if isinstance(one, Witness):
+            refuted.append(one)
+        else:
+            found.append(one)
+    return found, refuted
+
+
+def chunk_places(shape: Shape, places: np.ndarray) -> tuple[np.ndarray, Witness | None]:
+    """(blocks, steps, lines, chunks) where every chunk begins; and two elements of one chunk that are not where one chunk has them."""
+    lined = shape.lined(places)
+    begins = lined[..., :: shape.per_chunk]
+    inside = shape.inside
+    where = np.repeat(begins, shape.per_chunk, axis=-1)[..., : shape.along] + inside
+    if (lined != where).any():
+        block, step, line, along = (int(x) for x in np.argwhere(lined != where)[0])
+        first, off = along // shape.per_chunk * shape.per_chunk, int(inside[along])
+        text = f"lie {int(lined[block, step, line, along] - lined[block, step, line, first])} B apart, not {off} B as in 16 bytes of {shape.fmt.name}"
+        ats = [(block, step, *((line, i) if shape.major == "K" else (i, line))) for i in (first, along)]
+        return begins, Witness(None, 0, False, tuple((at, int(places[at])) for at in ats), f"{_named(shape, ats)} {text}")
+    if (begins % CHUNK).any():
+        at = _first(begins % CHUNK != 0)
+        address = int(begins[at])
+        who = _elements(shape, begins, [at])
+        text = f"{_named(shape, [who[0][0]])} lies at {address:#x}, which is no multiple of 16"
+        return begins, Witness(None, 0, False, who, text)
+    return begins, None
+
+
+def _absolute(shape: Shape, places: np.ndarray, chunks: np.ndarray) -> list[FoundDescriptor | Witness]:
+    """The only descriptor with absolute LBO, where the architecture has that: LBO is the address of the buffer in which rows go on."""
+    kind = next((kind for kind in shape.kinds if kind.mode is shape.absolute), None)
+    if kind is None:
+        return []
+    sums = kind.before(chunks)
+    starts, lbo, sbo = sums[:, :, 0, 0], None, None
+    defining: list[At] = [(0, 0, 0, 0)]
+    for block, step, chunk in np.ndindex(*starts.shape, sums.shape[3]):
+        if starts[block, step] // CHUNK % 8 + chunk >= 8:  # past the end of the line
+            defining.append((block, step, 0, chunk))
+            lbo = int(sums[defining[-1]]) - absolute_chunk(int(starts[block, step]), 0, 0, 0, chunk)
+            break
+    if sums.shape[2] > 8:
+        defining.append((0, 0, 8, 0))
+        sbo = int(sums[0, 0, 8, 0] - sums[0, 0, 0, 0])
+    fields = [*starts.ravel().tolist(), lbo or 0, sbo or 0]
+    if all(0 <= value < END and value % CHUNK == 0 for value in fields):
+        found = described(shape, kind, lbo, sbo, starts, absolute=True)
+        wrong = read_addresses(shape, found.words) != places
+        if not wrong.any():
+            return [found]
+        block, step, row, k = (int(x) for x in np.argwhere(wrong)[0])
+        line, along = (row, k) if shape.major == "K" else (k, row)
+        defining += [(block, step, 0, 0), (block, step, line, along // shape.per_chunk)]
+    who = _elements(shape, chunks, list(dict.fromkeys(defining)))
+    text = f"{_named(shape, [at for at, _ in who])} fit no start, address of the next buffer and SBO together"
+    return [Witness(kind.mode.swizzle, 0, True, who, text)]
+
+
+def _solved(shape: Shape, kind: Kind, chunks: np.ndarray) -> FoundDescriptor | Witness:
+    """The only descriptor of a layout that may read the chunks, or why it does not."""
+    rest = kind.before(chunks) - kind.fixed  # what start, LBO and SBO must sum to
+    starts = rest[:, :, 0, 0]
+    strides: dict[str, int | None] = {}
+    defining: dict[str, At] = {}
+    for name, own, other in (("LBO", kind.of_lbo, kind.of_sbo), ("SBO", kind.of_sbo, kind.of_lbo)):
+        where = np.argwhere((own == 1) & (other == 0))
+        strides[name] = None
+        if len(where):
+            at = defining[name] = (0, 0, int(where[0, 0]), int(where[0, 1]))
+            strides[name] = int(rest[at] - starts[0, 0])
+    lbo, sbo = strides["LBO"] or 0, strides["SBO"] or 0
+    wanted = starts[:, :, None, None] + kind.of_lbo * lbo + kind.of_sbo * sbo
+    if (rest != wanted).any():
+        return _contradiction(shape, kind, chunks, rest, wanted, defining)
+    for name, value in strides.items():
+        if value is not None and not (0 <= value < END and value % CHUNK == 0):
+            at = defining[name]
+            who = _elements(shape, chunks, [(0, 0, 0, 0), at])
+            text = f"{_named(shape, [x for x, _ in who])} would need {name} = {value} B, the field has multiples of 16 B from 0 to {END - CHUNK}"
+            return Witness(kind.mode.swizzle, kind.base_offset, False, who, text)
+    outside = (starts < 0) | (starts >= END) | (starts % CHUNK != 0)
+    if outside.any():
+        block, step = (int(x) for x in np.argwhere(outside)[0])
+        who = _elements(shape, chunks, [(block, step, 0, 0)])
+        text = f"{_named(shape, [who[0][0]])} would need a start of {int(starts[block, step]):#x}, the field has multiples of 16 B below {END:#x}"
+        return Witness(kind.mode.swizzle, kind.base_offset, False, who, text)
+    return described(shape, kind, strides["LBO"], strides["SBO"], starts)
+
+
+def _contradiction(shape: Shape, kind: Kind, chunks: np.ndarray, rest: np.ndarray, wanted: np.ndarray, defining: dict[str, At]) -> Witness:
+    """Two elements of one atom with the wrong distance if there are any, else those that give the strides and one that does not fit them."""
+    near = (kind.of_lbo == 0) & (kind.of_sbo == 0)
+    inside = (rest != wanted) & near
+    sums = kind.before(chunks)
+    if not inside.any():
+        same = _same_atom(kind, rest)
+        if same is not None:
+            first, at = same
+            return _pair(shape, kind, chunks, sums, first, at)
+        at = _first(rest != wanted)
+        line, chunk = at[2:]
+        used = [defining[name] for name, of in (("LBO", kind.of_lbo), ("SBO", kind.of_sbo)) if of[line, chunk] and name in defining]
+        ats = list(dict.fromkeys([(0, 0, 0, 0), *used, (*at[:2], 0, 0), at]))
+        who = _elements(shape, chunks, ats)
+        given = " and ".join(
+            f"{name} {int(rest[defining[name]] - rest[0, 0, 0, 0])} B (from {_named(shape, [_elements(shape, chunks, [defining[name]])[0][0]])})"
+            for name, of in (("LBO", kind.of_lbo), ("SBO", kind.of_sbo))
+            if of[line, chunk] and name in defining
+        )
+        text = (
+            f"{given} would put {_named(shape, [who[-1][0]])} at the sum {int(sums[at] + wanted[at] - rest[at]):#x}, "
+            f"it lies where the sum {int(sums[at]):#x} leads"
+        )
+        return Witness(kind.mode.swizzle, kind.base_offset, False, who, text)
+    at = _first(inside)
+    return _pair(shape, kind, chunks, sums, (*at[:2], 0, 0), at)
+
+
+def _pair(shape: Shape, kind: Kind, chunks: np.ndarray, sums: np.ndarray, first: At, at: At) -> Witness:
+    who = _elements(shape, chunks, [first, at])
+    apart, wants = int(sums[at] - sums[first]), int(kind.fixed[at[2:]] - kind.fixed[first[2:]])
+    before = " before the XOR" if kind.mode.mask else ""
+    text = f"{_named(shape, [x for x, _ in who])} are {apart} B apart{before}, not {wants} B"
+    return Witness(kind.mode.swizzle, kind.base_offset, False, who, text)
+
+
+def _same_atom(kind: Kind, rest: np.ndarray) -> tuple[At, At] | None:
+    """Two chunks that start, LBO and SBO move alike, in one instruction, and that are not where the other says."""
+    group = kind.of_lbo * (int(kind.of_sbo.max()) + 1) + kind.of_sbo
+    _, first, which = np.unique(group, return_index=True, return_inverse=True)
+    flat = rest.reshape(*rest.shape[:2], -1)
+    wrong = flat != flat[..., first[which.ravel()]]
+    if not wrong.any():
+        return None
+    block, step, at = (int(x) for x in np.argwhere(wrong)[0])
+    own = int(first[which.ravel()[at]])
+    width = rest.shape[3]
+    return (block, step, *divmod(own, width)), (block, step, *divmod(at, width))
+
+
+def _first(wrong: np.ndarray) -> At:
+    block, step, line, chunk = (int(x) for x in np.argwhere(wrong)[0])
+    return block, step, line, chunk
+
+
+def _elements(shape: Shape, chunks: np.ndarray, ats: list[At]) -> tuple[tuple[tuple[int, int, int, int], int], ...]:
+    """The first elements of chunks, and where they lie."""
+    return tuple(((at[0], at[1], *shape.element(at[2], at[3])), int(chunks[at])) for at in ats)
+
+
+def _named(shape: Shape, ats: list[tuple[int, int, int, int]]) -> str:
+    """Elements in words."""
+    several = shape.blocks * shape.steps > 1
+    return " and ".join(f"({f'block {block} step {step} ' if several else ''}row {row}, k {k})" for block, step, row, k in ats)
