@@ -15,7 +15,13 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import tomllib
 
+from smemsim import check
+from smemsim.show.atoms_svg import atoms_svg
+from smemsim.show.page import tiles_of
+from smemsim.show.tile import TilePicture
+from smemsim.show.tile_svg import tile_svg
 from smemsim.spec.disputes import DISPUTES
 from smemsim.spec.errata import ERRATA
 from smemsim.spec.evidence import RULES
@@ -44,6 +50,15 @@ def pictures(text: str) -> dict[pathlib.Path, str]:
     """Every picture that the README makes with `smemsim ... > NAME.svg`."""
     commands = re.findall(r"^    smemsim ([^$]*?) > (\w+\.svg)$", text, re.MULTILINE)
     return {ROOT / ".readme" / name: smemsim(command) + "\n" for command, name in commands}
+
+
+def scenario_pictures(text: str) -> dict[pathlib.Path, str]:
+    """The operand of the README's scenario, and the layout of a whole tile."""
+    [toml] = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
+    wrong = tile_svg(tiles_of(check(tomllib.loads(toml)))[0], most=16, hover=False)
+    word, k_add = 0x4000404000010040, [panel + step for panel in (0, 16384) for step in range(0, 128, 32)]
+    tile = TilePicture.of(word, arch="sm_100a", dtype="bf16", major="K", rows=64, k=16, k_add=k_add, mn_add=[0, 8192])
+    return {ROOT / ".readme" / "scenario.svg": wrong + "\n", ROOT / ".readme" / "atoms.svg": atoms_svg(tile) + "\n"}
 
 
 def run_python(text: str) -> None:
@@ -138,14 +153,14 @@ def wanted() -> dict[pathlib.Path, str]:
         ("disputes", "\n" + disputes() + "\n"),
     ):
         text = replaced(text, name, block)
-    return {readme: text, golden: replaced(golden.read_text(), "suites", suites()), **pictures(text)}
+    return {readme: text, golden: replaced(golden.read_text(), "suites", suites()), **pictures(text), **scenario_pictures(text)}
 
 
 def main() -> None:
-    check = "--check" in sys.argv[1:]
+    only_check = "--check" in sys.argv[1:]
     made = wanted()
     stale = [path for path, text in made.items() if not path.exists() or path.read_text() != text]
-    if check and stale:
+    if only_check and stale:
         sys.exit(f"stale: {', '.join(str(p.relative_to(ROOT)) for p in stale)}; run python tools/readme.py")
     for path in stale:
         path.write_text(made[path])

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from smemsim.machine.values import tma_load_bytes, tma_reduce, tma_store_bytes
     from smemsim.machine.wgmma import wgmma, wgmma_registers
     from smemsim.scenario.build import Scenario
+    from smemsim.show.page import show_html
+    from smemsim.show.tile import TilePicture
+    from smemsim.show.tile_svg import tile_svg
     from smemsim.solve.answer import Answer, FoundDescriptor
     from smemsim.solve.find import find_descriptors
     from smemsim.solve.product import ProductExplanation, explain_product
@@ -128,6 +131,9 @@ _HOMES = {
     "find_descriptors": "solve.find",
     "ProductExplanation": "solve.product",
     "explain_product": "solve.product",
+    "TilePicture": "show.tile",
+    "show_html": "show.page",
+    "tile_svg": "show.tile_svg",
     "BULK_TRAPS": "spec.bulk",
     "DISPUTES": "spec.disputes",
     "ERRATA": "spec.errata",
@@ -179,6 +185,7 @@ __all__ = [
     "TensorMap",
     "TensorMapError",
     "TensorMemory",
+    "TilePicture",
     "TmemAccess",
     "TmemAddress",
     "TraceError",
@@ -200,10 +207,12 @@ __all__ = [
     "mma",
     "multicast",
     "operand_addresses",
+    "show_html",
     "tcgen05_cp",
     "tcgen05_mma",
     "tcgen05_shift",
     "tensormap_replace",
+    "tile_svg",
     "tma_load",
     "tma_load_bytes",
     "tma_prefetch",

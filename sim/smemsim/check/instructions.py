@@ -90,8 +90,14 @@ def _with_fields(word: int, d: InstrDescriptor, wanted: dict[str, Any]) -> int |
         before, after = (InstrDescriptor(kind=d.kind, **fields).word for fields in (now, now | wanted))
     except ValueError:
         return None
-    new = InstrDescriptor.decode(word ^ before ^ after, kind=d.kind)
-    return new.word if all(getattr(new, name) == value for name, value in wanted.items()) else None
+    kept = cleared = word ^ before ^ after
+    for _, field, _ in d.table.constants(kept):  # a field written where another kind has it leaves its bits in reserved ones
+        cleared = cleared & ~(field.mask << field.low) | (field.want or 0) << field.low
+    for new in (InstrDescriptor.decode(x, kind=d.kind) for x in (kept, cleared)):
+        right = all(getattr(new, name) == value for name, value in wanted.items())
+        if right and not any(one.code == "I603" for one in new.problems()):
+            return new.word
+    return None
 
 
 def _sparse(step: dict[str, Any]) -> bool:

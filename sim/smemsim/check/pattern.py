@@ -94,7 +94,7 @@ def _instead(seen: Seen) -> list[str]:
     if aliased and not by_k.any():
         return [f"rows {aliased} apart read the same bytes"]
     if not by_k.any():
-        return ["k is right, the rows are not"]
+        return _groups(taken, rows - row, columns - column) or ["k is right, the rows are not"]
     if read.major == "MN" and _aliased(seen.got, 3):
         return [f"k {_aliased(seen.got, 3)} apart read the same bytes"]
     return [f"rows {aliased} apart read the same bytes"] if aliased else _groups(taken, rows - row, columns - column)
@@ -106,7 +106,7 @@ def _groups(taken: np.ndarray, by_row: np.ndarray, by_k: np.ndarray) -> list[str
     group = np.zeros_like(taken)
     group[:, :, GROUP * first : GROUP * (first + 1)] = True
     rows, ks = by_row[taken & group], by_k[taken & group]
-    if (rows != rows[0]).any() or (ks != ks[0]).any() or rows[0] % GROUP:
+    if (rows != rows[0]).any() or (ks != ks[0]).any():
         return []
     low = GROUP * first
     also = f", k {int(ks[0]):+d}" if ks[0] else ""

@@ -21,7 +21,7 @@ from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
 from smemsim.spec.tensor_memory import LANES, WARP_LANES
 
-__all__ = ["START", "Read", "Seen", "made_words", "meant_of", "packing_of"]
+__all__ = ["START", "Read", "Seen", "made_words", "meant_of", "meant_places", "packing_of"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -106,22 +106,29 @@ def made_words(operand: dict[str, Any], buffers: dict[str, Buffer], where: str) 
     return words, starts + own
 
 
-def meant_of(operand: dict[str, Any], tensor: Tensor, shape: tuple[int, int], rows: int, k: int) -> np.ndarray:
-    """(blocks, steps, rows, k): the global byte of each element that was meant."""
+def meant_places(operand: dict[str, Any], tensor: Tensor, shape: tuple[int, int], rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the elements that were meant, along the axis of rows and along that of K; both (blocks, steps, rows, k)."""
     meant = operand["meant"]
     if meant.get("scale_block", tensor.scale_blocks is not None):
-        return _scale_blocks(meant, tensor, shape, rows, k)
+        return _scale_places(meant, shape, rows, k)
     at, k_step, mn_step = meant.get("at", [0, 0]), meant.get("k_step", k), meant.get("mn_step", rows)
     row = at[0] + (np.arange(shape[0]) * mn_step)[:, None, None, None] + np.arange(rows)[None, None, :, None]
     column = at[1] + (np.arange(shape[1]) * k_step)[None, :, None, None] + np.arange(k)[None, None, None, :]
-    axes = (meant["axes"][0], meant["axes"][1])
-    return tensor.byte_addresses(axes, *np.broadcast_arrays(row, column))
+    found = np.broadcast_arrays(row, column)
+    return found[0], found[1]
 
 
-def _scale_blocks(meant: dict[str, Any], tensor: Tensor, shape: tuple[int, int], rows: int, k: int) -> np.ndarray:
+def _scale_places(meant: dict[str, Any], shape: tuple[int, int], rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The same where every word reads whole blocks of scale factors: lines of 16 B hold 4 scales of each of the rows r, r + 32, r + 64, r + 96."""
     row, index = scale_of_byte(np.arange(rows)[:, None], np.arange(k)[None, :])
     at, blocks = meant.get("at", [0, 0]), (-(-rows // WARP_LANES) * LANES, k * WARP_LANES // LANES)
     down = at[0] + (np.arange(shape[0]) * meant.get("mn_step", blocks[0]))[:, None, None, None] + row
     along = at[1] + (np.arange(shape[1]) * meant.get("k_step", blocks[1]))[None, :, None, None] + index
-    return tensor.byte_addresses((meant["axes"][0], meant["axes"][1]), *np.broadcast_arrays(down, along))
+    found = np.broadcast_arrays(down, along)
+    return found[0], found[1]
+
+
+def meant_of(operand: dict[str, Any], tensor: Tensor, shape: tuple[int, int], rows: int, k: int) -> np.ndarray:
+    """(blocks, steps, rows, k): the global byte of each element that was meant."""
+    axes = operand["meant"]["axes"]
+    return tensor.byte_addresses((axes[0], axes[1]), *meant_places(operand, tensor, shape, rows, k))

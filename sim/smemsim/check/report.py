@@ -101,6 +101,18 @@ class Report:
         lines += [f"not looked at: {', '.join(self.unchecked)}"] if self.unchecked else []
         return "\n".join([*lines, f"{count} findings{also}{told}"])
 
+    def html(self) -> str:
+        """One self-contained page: the findings beside every operand's tile and shared memory."""
+        from smemsim.show.page import report_page
+
+        return report_page(self)
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the findings, and the picture of the first wrong operand."""
+        from smemsim.show.page import report_fragment
+
+        return report_fragment(self)
+
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
         return {

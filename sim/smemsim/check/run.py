@@ -71,7 +71,7 @@ def with_values(raw: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     """
     changed = copy.deepcopy(raw)
     for path, value in changes.items():
-        *way, last = _parts(path)
+        *way, last = _keys(raw, path)
         place: Any = changed
         for part in way:
             place = place[part]
@@ -82,13 +82,21 @@ def with_values(raw: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 def value_at(raw: dict[str, Any], path: str) -> Any:
     """What stands at a path, None where nothing does."""
     place: Any = raw
-    for part in _parts(path):
+    for part in _keys(raw, path):
         place = place.get(part) if isinstance(place, dict) else place[part]
     return place
 
 
-def _parts(path: str) -> list[Any]:
-    return [int(part) if part.isdigit() else part for part in re.findall(r"[^.\[\]]+", path)]
+def _keys(raw: Any, path: str) -> list[Any]:
+    """The keys of a path; names of tables may have dots."""
+    rest, place = re.findall(r"[^.\[\]]+", path), raw
+    keys: list[Any] = []
+    while rest:
+        size = next((n for n in range(len(rest) - 1, 1, -1) if isinstance(place, dict) and ".".join(rest[:n]) in place), 1)
+        key: Any = int(rest[0]) if isinstance(place, list) else ".".join(rest[:size])
+        keys, rest = [*keys, key], rest[size:]
+        place = place[key] if isinstance(place, list) else place.get(key) if isinstance(place, dict) else None
+    return keys
 
 
 def _hardware(raw: dict[str, Any]) -> set[str]:

@@ -92,9 +92,13 @@ class Tensor:
         at[blocks[0]], at[blocks[1]] = at[blocks[0]] + row, at[blocks[1]] + index
         return at
 
+    def index(self, address: int) -> dict[str, int]:
+        """The element at an address, by axis."""
+        return {axis: int(index) for axis, index in self.coordinates(np.int64(address)).items()}
+
     def named(self, address: int) -> str:
         """The element at an address, as `A[m=64, k=0]`."""
-        at = {axis: int(index) for axis, index in self.coordinates(np.int64(address)).items()}
+        at = self.index(address)
         return f"{self.name}[{', '.join(f'{axis}={at[axis]}' for axis in self.extent)}]"
 
     def coordinates(self, addresses: Any) -> dict[str, np.ndarray]:

@@ -10,7 +10,7 @@ import numpy as np
 from smemsim.check.buffers import Buffer
 from smemsim.check.report import CheckFinding
 from smemsim.check.simulate import CHUNK, Machine, finding
-from smemsim.spec.banks import BANK_BYTES, BANKS
+from smemsim.spec.banks import BANKS
 
 __all__ = ["bank_notes", "usage_notes"]
 
@@ -47,8 +47,8 @@ def bank_notes(name: str, buffer: Buffer) -> Iterator[CheckFinding]:
         return
     lines, zeros = np.arange(LANES), np.zeros(LANES, np.int64)
     offset = layout.addresses(buffer.address, *((lines, zeros) if along_k else (zeros, lines)))
-    ways = int(np.bincount(offset // CHUNK % (BANKS * BANK_BYTES // CHUNK)).max())
+    ways = int(np.bincount(offset % (BANKS.count * BANKS.width) // CHUNK).max())
     if ways > 1:
         yield finding("P901", f"buffer.{name}.layout", f"buffer {name}",
-                      f"the first 16 bytes of 8 consecutive lines lie in the same {CHUNK // BANK_BYTES} banks {ways} times over: such accesses of 8 threads take {ways} turns",
+                      f"the first 16 bytes of 8 consecutive lines lie in the same {CHUNK // BANKS.width} banks {ways} times over: such accesses of 8 threads take {ways} turns",
                       "a swizzle, or another pitch")  # fmt: skip

@@ -1,4 +1,4 @@
-"""The command line: `smemsim check`, `solve`, `decode`, `map`, `dot`, `replay`.
+"""The command line: `smemsim check`, `solve`, `show`, `decode`, `map`, `dot`, `replay`.
 
 Exit codes: 0 fine or identical, 1 a finding or a difference, 2 bad input, 3 not modelled.
 """
@@ -16,6 +16,7 @@ from smemsim.cli.decode import decode
 from smemsim.cli.dot import dot
 from smemsim.cli.map import map_command
 from smemsim.cli.replay import replay
+from smemsim.cli.show import show
 from smemsim.cli.solve import solve
 from smemsim.errors import SmemsimError, Unmodelled
 
@@ -53,6 +54,7 @@ def main() -> None:
     smemsim check kernel.toml                           does my kernel read what I meant? which field is wrong?
     smemsim solve smem.bin a.npy --base 0x400 --arch sm_90a --dtype bf16 --major K --k 16
                                                         which descriptors read this operand from that memory?
+    smemsim show kernel.toml --html report.html         where does every element lie, and which are wrong?
     smemsim decode 0x4000404000010040 --arch sm_100a
     smemsim decode encode_calls.cu --arch sm_90a        the cuTensorMapEncode calls of a source file
     xxd tensor_map.bin | smemsim decode -               the 128 bytes of a tensor map
@@ -67,6 +69,7 @@ def main() -> None:
 
 main.add_command(check)
 main.add_command(solve)
+main.add_command(show)
 main.add_command(decode)
 main.add_command(map_command)
 main.add_command(dot)

@@ -113,6 +113,12 @@ class OperandMap:
             grid.append(f"{aliased} chunks lie on top of others (red)\n", "red")
         return Group(head, grid, Text(self.grade, "dim"))
 
+    def _repr_svg_(self) -> str:
+        """In a notebook."""
+        from smemsim.show.svg import operand_svg
+
+        return operand_svg(self)
+
     def csv(self) -> str:
         """row,k,address,line,chunk,byte,bit for every element; `bit` is where in its first byte a sub-byte type begins."""
         out = io.StringIO()

@@ -273,6 +273,12 @@ class TransferMap:
             return np.flatnonzero((np.arange(t.chunk_bytes) < t.chunk_valid[:, None]).ravel())
         return np.arange(len(t.shared_address))
 
+    def _repr_svg_(self) -> str:
+        """In a notebook."""
+        from smemsim.show.transfer_svg import transfer_svg
+
+        return transfer_svg(self)
+
     def csv(self) -> str:
         """shared_address,line,chunk,byte,global_address,c0,… for every byte; global_address is -1 where it is fill."""
         t, out = self.transfer, io.StringIO()

@@ -1,0 +1,191 @@
+"""`smemsim show`: where every element of an operand lies, and what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from smemsim.cli.options import check_options, json_option, operand_options, parse_numbers, parse_word, strangers
+from smemsim.errors import InputError
+
+if TYPE_CHECKING:
+    from smemsim.check.report import Report
+    from smemsim.show.tile import TilePicture
+
+__all__ = ["show"]
+
+_OPERAND = ("arch", "dtype", "major", "rows", "k")
+_ADDS = ("k_add", "mn_add")
+LINES = 24
+
+
+@click.command(context_settings={"ignore_unknown_options": True}, short_help="Draw where every element lies, and what is wrong with it.")
+@click.argument("words", nargs=-1, required=True, metavar="WORD | SCENARIO")
+@click.option("--arch", metavar="ARCH", help="Descriptor: sm_90a, sm_100a or sm_103a.")
+@operand_options(required=False)
+@click.option("--k-add", metavar="B0,B1,…", help="Descriptor: bytes that each K step adds to the start address, as 0,32,64,96.")
+@click.option("--mn-add", metavar="B0,B1,…", help="Descriptor: bytes that each block of M or N adds.")
+@click.option("--operand", metavar="PLACE", help="Scenario: one operand, as step[1].a.")
+@click.option("--stage", type=int, metavar="N", help="Scenario: only operands that read from this stage.")
+@click.option(
+    "--k-step", type=int, metavar="N", help="Outline what this K step reads, from 0 on; that of the first wrong element if left out."
+)
+@click.option("--block", type=int, metavar="N", help="Outline what this block of M or N reads, from 0 on.")
+@click.option(
+    "--html",
+    "html_file",
+    type=click.Path(path_type=pathlib.Path, dir_okay=False),
+    metavar="FILE",
+    help="Scenario: write one self-contained page.",
+)
+@click.option("--svg", "as_svg", is_flag=True, help="Print an SVG picture of one operand.")
+@json_option
+@click.option("--lines", type=int, help=f"128-byte lines that a picture shows at most; {LINES} in the terminal, 48 in an SVG.")
+@click.pass_context
+def show(
+    ctx: click.Context,
+    /,
+    words: tuple[str, ...],
+    operand: str | None,
+    stage: int | None,
+    k_step: int | None,
+    block: int | None,
+    html_file: pathlib.Path | None,
+    as_svg: bool,
+    as_json: bool,
+    lines: int | None,
+    **given: Any,
+) -> None:
+    """Draw an operand: the tile as the kernel thinks of it, and the 128-byte lines of shared memory that hold it.
+
+    Of a scenario (see `smemsim check`) it prints the findings and every operand: what lies where, which chunks hold other data than was meant, and
+    what each K step reads. Of a 64-bit matrix descriptor it shows what is read; --arch, --dtype, --major, --rows and --k are needed. --html writes a page with
+    everything in it: findings beside the pictures, each element's address, bank, writer and reader. In the terminal a wrong chunk has a ! before
+    it, [ ] are what the selected K step reads, ( ) what was meant and is read nowhere.
+
+    Exit code 0 when nothing is wrong, 1 when the scenario has findings, 2 for bad input, 3 for what is not modelled.
+
+    \b
+    smemsim show kernel.toml
+    smemsim show kernel.toml --html report.html
+    smemsim show kernel.toml --operand 'step[1].a' --svg > a.svg
+    smemsim show 0x4000004000010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16 --k-add 0,32,64,96
+    """
+    check_options(words)
+    if as_svg + as_json + (html_file is not None) > 1:
+        raise InputError("--html, --json and --svg exclude each other")
+    if lines is not None and lines < 1:
+        raise InputError(f"--lines {lines}: needs at least 1")
+    text = " ".join(words)
+    report: Report | None = None
+    if _is_file(text):
+        if foreign := strangers(ctx, (*_OPERAND, *_ADDS, "packing")):
+            raise InputError(f"{foreign}: of a descriptor; the scenario says it of its operands")
+        report, tiles = _of_scenario(text, operand, stage)
+    else:
+        if foreign := strangers(ctx, ("operand", "stage", "html_file")):
+            raise InputError(f"{foreign.replace('html-file', 'html')}: of a scenario; {text} is a descriptor")
+        tiles = [_of_word(text, given)]
+    chosen = [_selected(tile, block, k_step) for tile in tiles]
+    if html_file is not None:
+        _write(html_file, report, tiles)
+    elif as_svg:
+        _print_svg(tiles, chosen, lines)
+    elif as_json:
+        _print_json(report, tiles)
+    else:
+        _print_text(report, tiles, chosen, lines or LINES)
+    ctx.exit(0 if report is None or (report.as_expected if report.expected is not None else not report.codes) else 1)
+
+
+def _is_file(text: str) -> bool:
+    """A scenario's path, by its look: words have no dot and no slash."""
+    return pathlib.Path(text).suffix in (".toml", ".json") or pathlib.Path(text).is_file()
+
+
+def _of_scenario(path: str, operand: str | None, stage: int | None) -> tuple[Report, list[TilePicture]]:
+    from smemsim.check.scenario import check
+    from smemsim.show.tile import TilePicture
+
+    report = check(pathlib.Path(path))
+    machine = report.machine
+    assert machine is not None
+    seen = [s for s in machine.seen if operand in (None, s.read.where) and stage in (None, s.read.raw.get("stage", 0))]
+    there = [s.read.where for s in machine.seen]
+    if operand is not None and operand not in there:
+        raise InputError(f"--operand {operand}: the scenario shows {', '.join(there) or 'no operand (an operand needs words and meant)'}")
+    if stage is not None and not seen:
+        stages = sorted({s.read.raw.get("stage", 0) for s in machine.seen})
+        raise InputError(f"--stage {stage}: no operand reads it; they read {', '.join(map(str, stages)) or 'none'}")
+    return report, [TilePicture.of_seen(machine, s) for s in seen]
+
+
+def _of_word(text: str, given: dict[str, Any]) -> TilePicture:
+    from smemsim.show.tile import TilePicture
+
+    word = parse_word(text)
+    if missing := [f"--{name}" for name in _OPERAND if given[name] is None]:
+        raise InputError(f"{', '.join(missing)} missing: a descriptor's operand needs {', '.join(f'--{name}' for name in _OPERAND)}")
+    adds: dict[str, Any] = {
+        name: list(parse_numbers(f"--{name.replace('_', '-')}", given.pop(name) or "0", "bytes, as 0,32,64,96")) for name in _ADDS
+    }
+    return TilePicture.of(word, **given, **adds)
+
+
+def _selected(tile: TilePicture, block: int | None, k_step: int | None) -> tuple[int, int] | None:
+    """(block, K step) to outline; None where neither is asked for."""
+    if block is None and k_step is None:
+        return None
+    blocks, steps = tile.words.shape
+    for name, value, count in (("--block", block, blocks), ("--k-step", k_step, steps)):
+        if value is not None and not 0 <= value < count:
+            raise InputError(f"{name} {value}: {tile.name} has {count}, from 0 to {count - 1}")
+    return block or 0, k_step or 0
+
+
+def _one(tiles: list[TilePicture]) -> None:
+    if len(tiles) != 1:
+        listed = ", ".join(tile.where for tile in tiles) or "none"
+        raise InputError(f"--svg: draws one operand, here are {len(tiles)} ({listed}); say which with --operand")
+
+
+def _print_svg(tiles: list[TilePicture], chosen: list[tuple[int, int] | None], lines: int | None) -> None:
+    from smemsim.show.tile_svg import MOST_LINES, tile_svg
+
+    _one(tiles)
+    click.echo(tile_svg(tiles[0], selected=chosen[0], most=lines or MOST_LINES))
+
+
+def _print_json(report: Report | None, tiles: list[TilePicture]) -> None:
+    from smemsim.show.page_data import operand_data, page_data
+
+    if report is None or report.machine is None:
+        click.echo(json.dumps(operand_data(tiles[0])))
+        return
+    click.echo(json.dumps({**report.as_dict(), **page_data(report.machine, tiles)}))
+
+
+def _print_text(report: Report | None, tiles: list[TilePicture], chosen: list[tuple[int, int] | None], lines: int) -> None:
+    from smemsim.show.console import stdout
+    from smemsim.show.tile_text import report_view, tile_view
+
+    console = stdout()
+    if report is None:
+        console.print(tile_view(tiles[0], lines, chosen[0]))
+    else:
+        console.print(report_view(report, tiles, lines, chosen))
+
+
+def _write(path: pathlib.Path, report: Report | None, tiles: list[TilePicture]) -> None:
+    from smemsim.show.page import report_page
+
+    assert report is not None
+    try:
+        path.write_text(report_page(report, tiles), encoding="utf-8")
+    except OSError as e:
+        raise InputError(f"--html {path}: cannot be written: {e.strerror or e}") from None
+    click.echo(report.text())
+    click.echo(f"smemsim: wrote {path}, {path.stat().st_size / 1000:,.0f} kB", err=True)
