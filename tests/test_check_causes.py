@@ -238,3 +238,17 @@ def test_only_the_wrong_fields_of_an_instruction_descriptor_are_changed(wrong, k
     assert one.code == "I603"
     assert set(one.numbers) == set(wrong)
     assert int(one.fix[2], 16) == InstrDescriptor(**right).word
+
+
+@pytest.mark.parametrize("rows", [64, 40])
+@pytest.mark.parametrize(("path", "value", "code"), [
+    (WORD, word_with("sm_90a", stride_byte_offset=512), "D308"), (WORD, word_with("sm_90a", swizzle="64B"), "D302"),
+    (ADDS, [0, 32, 64, 96, 128, 160, 192, 224], "R503"), ("step.1.a.start_offset", 16, "R508"), (WORD, word_with("sm_90a", base_offset=2), "D306"),
+])  # fmt: skip
+def test_at_the_end_of_a_tensor_fill_is_meant_and_faults_are_found_all_the_same(rows, path, value, code):
+    """The last rows, and the last 16 of K, are outside the tensor: anything may arrive there."""
+    scenario = kernel(*K128)
+    scenario["tensor"]["X"]["extent"] = {"m": rows, "k": 112}
+    scenario["map"]["tm"]["global_dim"] = [112, rows]
+    assert check(scenario).findings == ()
+    assert only(changed(scenario, path, value)).code == code

@@ -9,7 +9,7 @@ import numpy as np
 
 from smemsim.check.pattern import pattern
 from smemsim.check.reads import START, Read, Seen
-from smemsim.check.repairs import Repair, descriptor_repairs, starts_of, transposed_repair, word_fix
+from smemsim.check.repairs import Repair, descriptor_repairs, transposed_repair, word_fix
 from smemsim.check.report import CheckFinding
 from smemsim.check.simulate import CHUNK, FOREIGN, UNWRITTEN, Machine, Rerun, finding
 from smemsim.check.tensors import OUTSIDE
@@ -92,7 +92,7 @@ def look(machine: Machine, read: Read) -> Seen:
 def _repairs(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
     read = seen.read
     told = set()
-    for places in _placements(machine, np.where(read.meant >= 0, read.meant, read.meant[0, 0, 0, 0])) if (read.meant >= 0).all() else ():
+    for places in _placements(machine, read):
         for solution in read.solutions(places):
             for one in descriptor_repairs(read, solution):
                 if (one.code, one.text) not in told:
@@ -102,19 +102,15 @@ def _repairs(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) ->
     yield from writer_repairs(machine, seen, raw, rerun)
 
 
-def _placements(machine: Machine, wanted: np.ndarray) -> Iterator[np.ndarray]:
-    """Where everything that is wanted lies; of what lies there several times, every step's copy."""
+def _placements(machine: Machine, read: Read) -> Iterator[np.ndarray]:
+    """Where everything that is meant lies; of what lies there several times, every step's copy."""
     written = machine.source[machine.source >= 0]
+    sources = [machine.source]
     if len(np.unique(written)) < len(written):
         steps = np.array([issue.step for issue in machine.issues])
         writers = np.where(machine.writer >= 0, steps[machine.writer], -1)
-        for step in np.unique(steps):
-            places = locate(np.where(writers == step, machine.source, UNWRITTEN), wanted)
-            if (places >= 0).all():
-                yield places
-    places = locate(machine.source, wanted)
-    if (places >= 0).all():
-        yield places
+        sources[:0] = [np.where(writers == step, machine.source, UNWRITTEN) for step in np.unique(steps)]
+    yield from (places for source in sources if (places := read.placed(source)) is not None)
 
 
 def _lucky(read: Read) -> list[CheckFinding]:
@@ -171,9 +167,9 @@ def _square(read: Read, best: Repair) -> list[CheckFinding]:
 
 
 def _undecodable(machine: Machine, read: Read, why: str) -> list[CheckFinding]:
-    places = locate(machine.source, read.meant)
-    for s in read.solutions(places) if (places >= 0).all() else ():
-        fix, word = word_fix(read, s, bool((starts_of(read) != s.starts).any()))
+    places = read.placed(machine.source)
+    for s in read.solutions(places) if places is not None else ():
+        fix, word = word_fix(read, s, bool((read.field_starts != s.starts).any()))
         return [finding("D302", f"{read.where}.word", read.title, why, f"write {word}: swizzle {s.swizzle}", fix=fix)]
     return [finding("D302", f"{read.where}.word", read.title, why)]
 

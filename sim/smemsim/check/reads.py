@@ -16,7 +16,7 @@ from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError
 from smemsim.solve.answer import FoundDescriptor
 from smemsim.solve.atoms import START, Shape
-from smemsim.solve.inverse import solutions
+from smemsim.solve.inverse import locate, partial_solutions, solutions
 from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
 from smemsim.spec.tensor_memory import LANES, WARP_LANES
@@ -59,8 +59,19 @@ class Read:
         )
 
     def solutions(self, places: np.ndarray, major: str | None = None) -> Iterator[FoundDescriptor]:
-        """Every mode's descriptor for elements that lie at `places` (blocks, steps, rows, k)."""
-        return solutions(self.shape(major), places)
+        """Every mode's descriptor for elements that lie at `places` (blocks, steps, rows, k); -1 where it does not matter."""
+        shape = self.shape(major)
+        return solutions(shape, places) if (places >= 0).all() else partial_solutions(shape, places, self.field_starts)
+
+    def placed(self, source: np.ndarray) -> np.ndarray | None:
+        """Where everything that is meant lies, -1 for what is outside the tensor; None if some of it, or all, lies nowhere."""
+        places = locate(source, self.meant)
+        return places if (self.meant >= 0).any() and (places[self.meant >= 0] >= 0).all() else None
+
+    @property
+    def field_starts(self) -> np.ndarray:
+        """Start addresses as the hardware sees them, (blocks, steps)."""
+        return (self.words & np.uint64(START.mask)).astype(np.int64) << START.shift
 
     @property
     def descriptor(self) -> SmemDescriptor:

@@ -13,7 +13,7 @@ from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.solve.answer import FoundDescriptor
 from smemsim.spec.swizzles import MODES, Swizzle
 
-__all__ = ["Fix", "Repair", "descriptor_repairs", "starts_of", "transposed_repair", "word_fix"]
+__all__ = ["Fix", "Repair", "descriptor_repairs", "transposed_repair", "word_fix"]
 
 Fix = tuple[str, Any, Any]  # the key of the scenario, what is there, what must be
 
@@ -34,7 +34,7 @@ class Repair:
 
 def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
     """What differs between the descriptors that are and those that would work."""
-    d, starts = read.descriptor, starts_of(read)
+    d, starts = read.descriptor, read.field_starts
     given = (("leading_byte_offset", d.leading_byte_offset, s.leading), ("stride_byte_offset", d.stride_byte_offset, s.stride))
     strides = [(name, is_, wanted) for name, is_, wanted in given if wanted is not None and is_ != wanted]
     other_mode, base, moved = s.swizzle is not d.swizzle, d.base_offset != 0, bool((starts != s.starts).any())
@@ -122,11 +122,6 @@ def _stride_code(leading: int, stride: int, strides: list[tuple[str, int, int]],
     if all(is_ >> START.shift == wanted & START.mask for _, is_, wanted in strides):
         return "D301", "fields hold bytes where they count 16 B"
     return "D308", "a stride does not fit the tile"
-
-
-def starts_of(read: Read) -> np.ndarray:
-    """Start addresses as the hardware sees them."""
-    return (read.words & np.uint64(START.mask)).astype(np.int64) << START.shift
 
 
 def _advance(read: Read, s: FoundDescriptor, starts: np.ndarray) -> Repair:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from smemsim.check.reads import Read, meant_of
-from smemsim.check.repairs import starts_of
 from smemsim.check.report import CheckFinding
 from smemsim.check.simulate import Machine, finding
 from smemsim.descriptors.layout import used_strides
@@ -66,7 +65,7 @@ def one_atom_hides(machine: Machine, read: Read) -> Iterator[CheckFinding]:
     for s in twice.solutions(places):
         needed = {"leading_byte_offset": s.leading, "stride_byte_offset": s.stride}
         differ = {name: (now, needed[name]) for name, now in idle.items() if needed[name] not in (None, now)}
-        if s.swizzle is d.swizzle and (s.starts == starts_of(twice)).all() and differ:
+        if s.swizzle is d.swizzle and (s.starts == twice.field_starts).all() and differ:
             for name, (now, wanted) in differ.items():
                 yield finding("H803", f"{read.where}.word", read.title,
                               f"{name} {now} is right only because the operand is one atom of {read.rows} rows; for the {2 * read.rows} rows that lie in shared memory it would be {wanted}",

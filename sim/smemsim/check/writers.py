@@ -10,7 +10,7 @@ import numpy as np
 from smemsim.addressing.swizzle import swizzle
 from smemsim.check.buffers import PLAIN_SWIZZLES, swizzle_changes
 from smemsim.check.reads import Read, Seen
-from smemsim.check.repairs import Repair, starts_of, word_fix
+from smemsim.check.repairs import Repair, word_fix
 from smemsim.check.run import value_at
 from smemsim.check.simulate import Machine, Rerun, listed
 from smemsim.check.tensors import OUTSIDE
@@ -66,9 +66,9 @@ def paired_repairs(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rer
     for path, now, values in _targets(machine):
         for value in values.values():
             again = rerun({path: value})
-            places = None if again is None else locate(again.source, read.meant)
-            for s in read.solutions(places) if places is not None and (places >= 0).all() else ():
-                fix, word = word_fix(read, s, bool((starts_of(read) != s.starts).any()))
+            places = None if again is None else read.placed(again.source)
+            for s in read.solutions(places) if places is not None else ():
+                fix, word = word_fix(read, s, bool((read.field_starts != s.starts).any()))
                 change = (path, value_at(raw, path) or now, value)
                 yield Repair("R501", path, "no single change is enough", f"{path} = {value} and {read.where}: {word} together", 2,
                              None, {"writer": now, "reader": str(read.descriptor.swizzle)}, (change, *((fix,) if fix else ())))  # fmt: skip

@@ -10,7 +10,7 @@ from smemsim.addressing.operand import absolute_chunk
 from smemsim.solve.answer import FoundDescriptor, Witness, described, read_addresses
 from smemsim.solve.atoms import CHUNK, START, Kind, Shape
 
-__all__ = ["END", "chunk_places", "inverted", "locate", "solutions"]
+__all__ = ["END", "chunk_places", "inverted", "locate", "partial_solutions", "solutions"]
 
 END = START.mask + 1 << START.shift  # starts, LBO and SBO are below it
 
@@ -34,6 +34,46 @@ def solutions(shape: Shape, places: np.ndarray) -> Iterator[FoundDescriptor]:
         found = _solved(shape, kind, chunks) if kind.base_offset == 0 else None
         if isinstance(found, FoundDescriptor) and (read_addresses(shape, found.words) == places).all():
             yield found
+
+
+def partial_solutions(shape: Shape, places: np.ndarray, starts: np.ndarray) -> Iterator[FoundDescriptor]:
+    """The same where some elements may be anywhere (-1), as those beyond the end of a tensor; at least one element is known.
+
+    An instruction of which nothing is known begins as far from `starts` (blocks, steps) as the first one that is known.
+    """
+    known = places >= 0
+    lined = shape.lined(places)
+    begins = np.full((*lined.shape[:-1], shape.chunks), -1, np.int64)
+    for along in reversed(range(shape.along)):
+        here = lined[..., along]
+        begins[..., along // shape.per_chunk] = np.where(here >= 0, here - shape.inside[along], begins[..., along // shape.per_chunk])
+    for kind in shape.kinds:
+        found = _fitted(shape, kind, begins, starts) if kind.base_offset == 0 else None
+        if found is not None and (read_addresses(shape, found.words) == places)[known].all():
+            yield found
+
+
+def _fitted(shape: Shape, kind: Kind, chunks: np.ndarray, given: np.ndarray) -> FoundDescriptor | None:
+    """The descriptor that a layout has for the known chunks (not -1), if these give one that its fields can hold."""
+    known = chunks >= 0
+    rest = kind.before(chunks) - kind.fixed
+    strides: dict[str, int | None] = {"LBO": None, "SBO": None}
+    for name, own, other in (("LBO", kind.of_lbo, kind.of_sbo), ("SBO", kind.of_sbo, kind.of_lbo)):
+        for block, step in np.ndindex(*chunks.shape[:2]):
+            seen = known[block, step]
+            low, high = (np.argwhere(seen & (own == n) & (other == other[seen].min(initial=0))) for n in (0, 1))
+            if len(low) and len(high):
+                strides[name] = int(rest[block, step][tuple(high[0])] - rest[block, step][tuple(low[0])])
+                break
+    lbo, sbo = strides["LBO"] or 0, strides["SBO"] or 0
+    begin = rest - kind.of_lbo * lbo - kind.of_sbo * sbo
+    starts = np.where(known, begin, -1).max(axis=(2, 3))
+    sure = known.any(axis=(2, 3))
+    starts = np.where(sure, starts, given + (starts - given)[sure][0])
+    values = [*starts.ravel().tolist(), lbo, sbo]
+    if not all(0 <= value < END and value % CHUNK == 0 for value in values):
+        return None
+    return described(shape, kind, strides["LBO"], strides["SBO"], starts)
 
 
 def inverted(shape: Shape, places: np.ndarray) -> tuple[list[FoundDescriptor], list[Witness]]:
