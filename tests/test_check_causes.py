@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from kernels import changed, kernel, word_with
 from smemsim import InstrDescriptor, SmemDescriptor, check
-from smemsim.check.pattern import numbers_told
-from smemsim.check.run import with_values
+from smemsim.checking.pattern import numbers_told
+from smemsim.checking.run import with_values
 from strategies import examples
 
 K128 = ("sm_90a", "bf16", "K", "128B", 64, 128)

@@ -91,14 +91,15 @@ def test_divisions_and_recasts_are_those_of_the_independent_algebra(tile, tiler)
 def test_a_recast_keeps_every_byte_and_comes_back(tile, count):
     contiguous = 1 if tile.stride[1] == 1 or (isinstance(tile.stride[1], tuple) and tile.stride[1][0] == 1) else 0
     wide = recast(tile, 16 * count, 16)
-    assert recast(wide, 16, 16 * count) == tile or wide.mode(contiguous).leaves()[0] == (1, 0)  # one unit: CuTe forgets its stride
+    if sum(step == 1 for _, step in wide.leaves()) == 1:  # else two modes look contiguous
+        assert recast(wide, 16, 16 * count) == tile
     for number in range(0, wide.mode(contiguous).size, 3):
         wide_at = wide(number, 0) if contiguous == 0 else wide(0, number)
         at = tile(number * count, 0) if contiguous == 0 else tile(0, number * count)
         assert wide_at * count == at
     theirs = ours.recast(ours.Layout(tile.shape, tile.stride), count)
     assert wide.shape == theirs.shape
-    assert [x for x in wide.leaves() if x[0] > 1] == [x for x in CuteLayout(theirs.shape, theirs.stride).leaves() if x[0] > 1]
+    assert [x for x in wide.leaves() if x[1]] == [x for x in CuteLayout(theirs.shape, theirs.stride).leaves() if x[1]]
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from smemsim.addressing.cute import CuteLayout
     from smemsim.arithmetic.explain import DotProduct, DotTerm
     from smemsim.arithmetic.mma import dot_product, mma
     from smemsim.arithmetic.values import element_value, from_float64, to_float64
-    from smemsim.check.report import CheckFinding, Report
-    from smemsim.check.scenario import check
+    from smemsim.checking.report import CheckFinding, Report
+    from smemsim.checking.scenario import check
     from smemsim.descriptors.instr import InstrDescriptor
     from smemsim.descriptors.instr_problems import INSTR_RULES
     from smemsim.descriptors.operand import operand_addresses
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from smemsim.descriptors.tensor_map.replace import build_sequence, tensormap_replace
     from smemsim.descriptors.tensor_map.verdict import TENSOR_MAP_RULES
     from smemsim.diagnose.difference import Diagnosis, explain_difference
-    from smemsim.errors import HardwareTrap, InputError, SmemsimError, TensorMapError, TraceError, Unmodelled
+    from smemsim.errors import HardwareTrap, InputError, InternalError, SmemsimError, TensorMapError, TraceError, Unmodelled
     from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce
     from smemsim.machine.cluster import ClusterAddress, Delivery, mapa, multicast
     from smemsim.machine.cluster_memory import Cluster
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
     from smemsim.machine.transfer import Transfer
     from smemsim.machine.values import tma_load_bytes, tma_reduce, tma_store_bytes
     from smemsim.machine.wgmma import wgmma, wgmma_registers
+    from smemsim.planning.choices import Choice, plans
+    from smemsim.planning.make import Plan, plan
+    from smemsim.planning.wish import IllegalPlan
     from smemsim.scenario.build import Scenario
     from smemsim.show.page import show_html
     from smemsim.show.tile import TilePicture
@@ -63,6 +67,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "CuteLayout": "addressing.cute",
     "tmem_put": "machine.tmem.whole",
     "tmem_take": "machine.tmem.whole",
     "AccumulatorLayout": "machine.tmem.layout",
@@ -85,9 +90,9 @@ _HOMES = {
     "element_value": "arithmetic.values",
     "from_float64": "arithmetic.values",
     "to_float64": "arithmetic.values",
-    "check": "check.scenario",
-    "CheckFinding": "check.report",
-    "Report": "check.report",
+    "check": "checking.scenario",
+    "CheckFinding": "checking.report",
+    "Report": "checking.report",
     "Scenario": "scenario.build",
     "INSTR_RULES": "descriptors.instr_problems",
     "InstrDescriptor": "descriptors.instr",
@@ -99,6 +104,7 @@ _HOMES = {
     "explain_difference": "diagnose.difference",
     "HardwareTrap": "errors",
     "InputError": "errors",
+    "InternalError": "errors",
     "SmemsimError": "errors",
     "TensorMapError": "errors",
     "TraceError": "errors",
@@ -134,6 +140,11 @@ _HOMES = {
     "TilePicture": "show.tile",
     "show_html": "show.page",
     "tile_svg": "show.tile_svg",
+    "Choice": "planning.choices",
+    "plans": "planning.choices",
+    "Plan": "planning.make",
+    "plan": "planning.make",
+    "IllegalPlan": "planning.wish",
     "BULK_TRAPS": "spec.bulk",
     "DISPUTES": "spec.disputes",
     "ERRATA": "spec.errata",
@@ -156,8 +167,10 @@ __all__ = [
     "Answer",
     "BulkTransfer",
     "CheckFinding",
+    "Choice",
     "Cluster",
     "ClusterAddress",
+    "CuteLayout",
     "Delivery",
     "Diagnosis",
     "DotProduct",
@@ -167,12 +180,15 @@ __all__ = [
     "GlobalMemory",
     "Grade",
     "HardwareTrap",
+    "IllegalPlan",
     "InputError",
     "InstrDescriptor",
+    "InternalError",
     "LboMode",
     "MetadataLayout",
     "MmaResult",
     "Operand",
+    "Plan",
     "ProductExplanation",
     "Report",
     "ScaleLayout",
@@ -207,6 +223,8 @@ __all__ = [
     "mma",
     "multicast",
     "operand_addresses",
+    "plan",
+    "plans",
     "show_html",
     "tcgen05_cp",
     "tcgen05_mma",

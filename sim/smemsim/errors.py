@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["HardwareTrap", "InputError", "SmemsimError", "TensorMapError", "TraceError", "Unmodelled"]
+__all__ = ["HardwareTrap", "InputError", "InternalError", "SmemsimError", "TensorMapError", "TraceError", "Unmodelled"]
 
 
 class SmemsimError(Exception):
@@ -13,6 +13,13 @@ class SmemsimError(Exception):
 
 class InputError(SmemsimError, ValueError):
     """An argument that no kernel could have: a wrong type, a negative size, an unknown name."""
+
+
+class InternalError(SmemsimError):
+    """Two parts of smemsim contradict each other: a defect of smemsim, nothing that the caller did."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"internal error, please report it: {message}")
 
 
 class TraceError(SmemsimError, ValueError):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from smemsim.addressing.cute import CuteLayout, CuteSwizzle, Leaf, Nested
 from smemsim.errors import InputError
 
-__all__ = ["coalesce", "composition", "logical_divide", "recast", "tile_to_shape", "zipped_divide"]
+__all__ = ["byte_axes", "coalesce", "composition", "logical_divide", "recast", "tile_to_shape", "zipped_divide"]
 
 
 def coalesce(layout: CuteLayout) -> CuteLayout:
@@ -80,10 +80,12 @@ def recast(layout: CuteLayout, new_bits: int, old_bits: int) -> CuteLayout:
     count = big // small
 
     def one(size: int, step: int) -> Leaf:
-        if size == 1 or step == 0 or count == 1:
+        if step == 0 or count == 1:
             return size, step
         if new_bits < old_bits:
             return (size * count, 1) if step == 1 else (size, step * count)
+        if size == 1:
+            return 1, -(-step // count)
         if step % count == 0:
             return size, step // count
         together = count // math.gcd(count, step)  # elements of this mode that make one new one
@@ -91,7 +93,7 @@ def recast(layout: CuteLayout, new_bits: int, old_bits: int) -> CuteLayout:
             raise InputError(
                 f"{layout} cannot be recast from {old_bits} to {new_bits} bits: mode {size}:{step} does not fill whole elements"
             )
-        return _unit(size // together, 1)
+        return size // together, 1  # also of a single one: CuTe keeps its stride
 
     def walk(shape: Nested, stride: Nested) -> tuple[Nested, Nested]:
         if isinstance(shape, tuple) and isinstance(stride, tuple):
@@ -102,6 +104,17 @@ def recast(layout: CuteLayout, new_bits: int, old_bits: int) -> CuteLayout:
         return one(shape, stride)
 
     return CuteLayout(*walk(layout.shape, layout.stride), layout.functor)
+
+
+def byte_axes(layout: CuteLayout, element_bits: int) -> tuple[tuple[Leaf, ...], ...]:
+    """Of each top-level mode the (size, stride) pairs in bytes, fastest first; the contiguous mode counts bytes, the others lines.
+
+    This is how scenarios write a buffer's layout.
+
+    >>> byte_axes(CuteLayout.parse("((8,16),(64,2)):((64,512),(1,8192))"), 16)
+    (((8, 128), (16, 1024)), ((128, 1), (2, 16384)))
+    """
+    return tuple(mode.leaves() for mode in recast(layout, 8, element_bits).modes())
 
 
 def tile_to_shape(atom: CuteLayout, shape: Sequence[int], order: Sequence[int]) -> CuteLayout:

@@ -1,4 +1,4 @@
-"""The command line: `smemsim check`, `solve`, `show`, `decode`, `map`, `dot`, `replay`.
+"""The command line: `smemsim plan`, `check`, `show`, `solve`, `decode`, `map`, `dot`, `replay`.
 
 Exit codes: 0 fine or identical, 1 a finding or a difference, 2 bad input, 3 not modelled.
 """
@@ -15,6 +15,7 @@ from smemsim.cli.check import check
 from smemsim.cli.decode import decode
 from smemsim.cli.dot import dot
 from smemsim.cli.map import map_command
+from smemsim.cli.plan import plan_command
 from smemsim.cli.replay import replay
 from smemsim.cli.show import show
 from smemsim.cli.solve import solve
@@ -48,13 +49,15 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="smemsim", message="%(prog)s %(version)s")
 def main() -> None:
-    """Which byte does the tensor core read? Check kernels, find descriptors, explain descriptors and tensor maps, show operands and TMA transfers, explain dot products, replay hardware traces.
+    """Which byte does the tensor core read? Plan operand tiles, check kernels and show them, find descriptors, explain descriptors, tensor maps and dot products, replay hardware traces.
 
     \b
+    smemsim plan 128x64 --arch sm_100a --dtype bf16 --major K
+                                                        what should I write?
     smemsim check kernel.toml                           does my kernel read what I meant? which field is wrong?
+    smemsim show kernel.toml --html report.html         where does every element lie, and which are wrong?
     smemsim solve smem.bin a.npy --base 0x400 --arch sm_90a --dtype bf16 --major K --k 16
                                                         which descriptors read this operand from that memory?
-    smemsim show kernel.toml --html report.html         where does every element lie, and which are wrong?
     smemsim decode 0x4000404000010040 --arch sm_100a
     smemsim decode encode_calls.cu --arch sm_90a        the cuTensorMapEncode calls of a source file
     xxd tensor_map.bin | smemsim decode -               the 128 bytes of a tensor map
@@ -67,6 +70,7 @@ def main() -> None:
     """
 
 
+main.add_command(plan_command)
 main.add_command(check)
 main.add_command(solve)
 main.add_command(show)

@@ -35,7 +35,7 @@ def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, as_
         return
     if not paths:
         raise InputError("no scenario is named; smemsim check FILE")
-    from smemsim.check.scenario import check as run
+    from smemsim.checking.scenario import check as run
 
     reports = []
     for path in paths:

@@ -12,7 +12,7 @@ from smemsim.cli.options import check_options, json_option, operand_options, par
 from smemsim.errors import InputError
 
 if TYPE_CHECKING:
-    from smemsim.check.report import Report
+    from smemsim.checking.report import Report
     from smemsim.show.tile import TilePicture
 
 __all__ = ["show"]
@@ -107,7 +107,7 @@ def _is_file(text: str) -> bool:
 
 
 def _of_scenario(path: str, operand: str | None, stage: int | None) -> tuple[Report, list[TilePicture]]:
-    from smemsim.check.scenario import check
+    from smemsim.checking.scenario import check
     from smemsim.show.tile import TilePicture
 
     report = check(pathlib.Path(path))

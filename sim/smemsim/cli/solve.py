@@ -121,7 +121,7 @@ def _missing(**given: Any) -> None:
 
 
 def _of_scenario(path: pathlib.Path, where: str | None) -> Answer:
-    from smemsim.check.wanted import wanted_of
+    from smemsim.checking.wanted import wanted_of
     from smemsim.solve.find import of_source
 
     if where is None:

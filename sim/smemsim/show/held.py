@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from smemsim.check.reads import Seen, meant_places
-from smemsim.check.simulate import FOREIGN, UNWRITTEN, Issue, Machine
-from smemsim.check.tensors import OUTSIDE, Tensor
+from smemsim.checking.reads import Seen, meant_places
+from smemsim.checking.simulate import FOREIGN, UNWRITTEN, Issue, Machine
+from smemsim.checking.tensors import OUTSIDE, Tensor
 from smemsim.solve.inverse import locate
 from smemsim.spec.formats import element_format
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from smemsim.check.report import CheckFinding, Report
-from smemsim.check.scenario import check
-from smemsim.check.simulate import Machine
+from smemsim.checking.report import CheckFinding, Report
+from smemsim.checking.scenario import check
+from smemsim.checking.simulate import Machine
 from smemsim.show.operand import COLOURS
 from smemsim.show.page_data import buffer_runs, finding_of, page_data
 from smemsim.show.paint import rules

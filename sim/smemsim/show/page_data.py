@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.check.report import CheckFinding
-from smemsim.check.simulate import WINDOW, Machine
+from smemsim.checking.report import CheckFinding
+from smemsim.checking.simulate import WINDOW, Machine
 from smemsim.show.held import NAMES, Held
 from smemsim.show.tile import CHUNK, Place, TilePicture
 from smemsim.spec.banks import BANKS

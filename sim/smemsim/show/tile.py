@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from smemsim.addressing.swizzle import swizzle
-from smemsim.check.reads import Seen, made_words
-from smemsim.check.simulate import Machine
+from smemsim.checking.reads import Seen, made_words
+from smemsim.checking.simulate import Machine
 from smemsim.descriptors.layout import rules_in_force, weakest
 from smemsim.descriptors.operand import operand_addresses
 from smemsim.descriptors.smem import SmemDescriptor

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from smemsim.check.report import Report
+from smemsim.checking.report import Report
 from smemsim.show.operand import COLOURS
 from smemsim.show.tile import CHUNK, LINE, Cell, Place, TilePicture
 from smemsim.show.tile_rows import Gap, shown_lines

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from smemsim.arguments import shown
-from smemsim.check.report import CheckFinding
-from smemsim.check.simulate import TMEM, UNWRITTEN, Machine
+from smemsim.checking.report import CheckFinding
+from smemsim.checking.simulate import TMEM, UNWRITTEN, Machine
 from smemsim.errors import InputError
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.spec.findings import Severity

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from smemsim.check.reads import Read, meant_of
-from smemsim.check.report import CheckFinding
-from smemsim.check.simulate import Machine, finding
+from smemsim.checking.reads import Read, meant_of
+from smemsim.checking.report import CheckFinding
+from smemsim.checking.simulate import Machine, finding
 from smemsim.descriptors.layout import used_strides
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.descriptors.tensor_map import TensorMap

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.check.causes import judge
-from smemsim.check.copies import SCALE_COPY, Again, copy_findings, form_of, full_name, targets
-from smemsim.check.reads import Read, made_words
-from smemsim.check.report import CheckFinding
-from smemsim.check.scale_slices import Slice, slice_of
-from smemsim.check.simulate import TMEM, UNWRITTEN, Machine, finding, no_rerun
-from smemsim.check.tensors import OUTSIDE
-from smemsim.check.tmem_reads import as_given, blamed_copy, told_of
+from smemsim.checking.causes import judge
+from smemsim.checking.copies import SCALE_COPY, Again, copy_findings, form_of, full_name, targets
+from smemsim.checking.reads import Read, made_words
+from smemsim.checking.report import CheckFinding
+from smemsim.checking.scale_slices import Slice, slice_of
+from smemsim.checking.simulate import TMEM, UNWRITTEN, Machine, finding, no_rerun
+from smemsim.checking.tensors import OUTSIDE
+from smemsim.checking.tmem_reads import as_given, blamed_copy, told_of
 from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.errors import Unmodelled
 from smemsim.machine.tmem.address import TmemAddress

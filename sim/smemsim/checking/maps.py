@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from smemsim.check.report import CheckFinding
-from smemsim.check.simulate import Machine, finding
-from smemsim.check.tensors import Tensor
+from smemsim.checking.report import CheckFinding
+from smemsim.checking.simulate import Machine, finding
+from smemsim.checking.tensors import Tensor
 from smemsim.descriptors.tensor_map import TensorMap
 
 __all__ = ["map_findings"]
@@ -21,7 +21,7 @@ def map_findings(machine: Machine, name: str, tm: TensorMap, tensor: Tensor) -> 
                       f"a data type of {tensor.fmt.bits} bits", numbers={"map": bits, "tensor": tensor.fmt.bits})  # fmt: skip
         return
     dims = list(zip(tm.global_dim, (bits // 8, *tm.global_strides), strict=False))
-    axes = {axis: (tensor.extent[axis], tensor.bit_stride(axis) // 8) for axis in tensor.extent}
+    axes = {axis: (tensor.extent[axis], tensor.bit_stride(axis)) for axis in tensor.extent}
     contiguous = tensor.contiguous
     exchanged = sorted(n for n, _ in dims) == sorted(n for n, _ in axes.values())
     if contiguous and exchanged and len(dims) == len(axes) and dims[0][0] != axes[contiguous][0]:
@@ -38,10 +38,13 @@ def map_findings(machine: Machine, name: str, tm: TensorMap, tensor: Tensor) -> 
         if (
             count > 1
             and stride
-            and not any(step and stride % step == 0 and (stride == step or (count - 1) * (stride // step) < n) for n, step in axes.values())
+            and not any(
+                step and 8 * stride % step == 0 and (8 * stride == step or (count - 1) * (8 * stride // step) < n)
+                for n, step in axes.values()
+            )
         ):
             yield finding("T207", f"{where}.global_strides", title,
-                          f"dimension {number} steps {stride} bytes; {tensor.name} has {', '.join(f'{axis} {step}' for axis, (_, step) in axes.items())}",
+                          f"dimension {number} steps {stride} bytes; {tensor.name} has {', '.join(f'{axis} {step / 8:g}' for axis, (_, step) in axes.items())}",
                           "the tensor's byte strides", numbers={"stride": stride})  # fmt: skip
             return
     end = tm.global_address + sum((n - 1) * stride for n, stride in dims) + -(-bits // 8)

@@ -10,7 +10,7 @@ from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Finding, Severity
 
 if TYPE_CHECKING:
-    from smemsim.check.simulate import Machine
+    from smemsim.checking.simulate import Machine
 
 __all__ = ["CheckFinding", "Report"]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.check.buffers import PLAIN_SWIZZLES, swizzle_changes
-from smemsim.check.run import value_at
-from smemsim.check.simulate import UNWRITTEN, Machine, Rerun, finding, issues_of
+from smemsim.checking.buffers import PLAIN_SWIZZLES, swizzle_changes
+from smemsim.checking.run import value_at
+from smemsim.checking.simulate import UNWRITTEN, Machine, Rerun, finding, issues_of
 from smemsim.errors import SmemsimError
 from smemsim.machine.tma import tma_store
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from smemsim.check.report import CheckFinding
-from smemsim.check.simulate import Machine, finding
+from smemsim.checking.report import CheckFinding
+from smemsim.checking.simulate import Machine, finding
 from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.spec.architectures import architecture

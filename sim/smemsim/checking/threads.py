@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.check.buffers import Buffer, Layout, swizzle_changes
-from smemsim.check.simulate import Issue, Machine, Rerun, finding, no_rerun
-from smemsim.check.tensors import Tensor
+from smemsim.checking.buffers import Buffer, Layout, swizzle_changes
+from smemsim.checking.simulate import Issue, Machine, Rerun, finding, no_rerun
+from smemsim.checking.tensors import Tensor
 from smemsim.errors import InputError
 from smemsim.spec.swizzles import MODES
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from smemsim.addressing.swizzle import swizzle
-from smemsim.check.instructions import kind_of_step
-from smemsim.check.reads import Read
-from smemsim.check.report import CheckFinding
-from smemsim.check.simulate import TMEM, Machine, finding
-from smemsim.check.tmem_reads import Cells, as_given, blamed_copy, grid, steps_of, tmem_at
+from smemsim.checking.instructions import kind_of_step
+from smemsim.checking.reads import Read
+from smemsim.checking.report import CheckFinding
+from smemsim.checking.simulate import TMEM, Machine, finding
+from smemsim.checking.tmem_reads import Cells, as_given, blamed_copy, grid, steps_of, tmem_at
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.tmem.layout import accumulator_path
 from smemsim.machine.tmem.operands import ATmemLayout

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from smemsim.arguments import shown
-from smemsim.check.buffers import buffers_of
-from smemsim.check.instructions import kind_of_step
-from smemsim.check.reads import made_words, meant_of, packing_of
-from smemsim.check.scenario import MOST, MOST_ELEMENTS, run_steps
-from smemsim.check.tensors import tensors_of
+from smemsim.checking.buffers import buffers_of
+from smemsim.checking.instructions import kind_of_step
+from smemsim.checking.reads import made_words, meant_of, packing_of
+from smemsim.checking.scenario import MOST, MOST_ELEMENTS, run_steps
+from smemsim.checking.tensors import tensors_of
 from smemsim.errors import InputError
 from smemsim.scenario.reader import read_scenario
 from smemsim.solve.atoms import Shape

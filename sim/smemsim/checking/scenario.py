@@ -8,19 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.check.causes import judge
-from smemsim.check.copies import completed, copied, copy_findings
-from smemsim.check.instructions import instruction_findings, kind_of_step
-from smemsim.check.maps import map_findings
-from smemsim.check.reads import Read, made_words, meant_of, packing_of
-from smemsim.check.report import CheckFinding, Report
-from smemsim.check.run import before, machine_of, rerun_of, transfer
-from smemsim.check.scales import scale_step
-from smemsim.check.simulate import Machine, finding
-from smemsim.check.splits import a_from_tensor_memory, cta_group_of, lane_split, rows_in_cta
-from smemsim.check.statics import descriptor_notes, map_notes, one_atom_hides, unmeant_descriptor
-from smemsim.check.stores import store_step
-from smemsim.check.usage import bank_notes, usage_notes
+from smemsim.checking.causes import judge
+from smemsim.checking.copies import completed, copied, copy_findings
+from smemsim.checking.instructions import instruction_findings, kind_of_step
+from smemsim.checking.maps import map_findings
+from smemsim.checking.reads import Read, made_words, meant_of, packing_of
+from smemsim.checking.report import CheckFinding, Report
+from smemsim.checking.run import before, machine_of, rerun_of, transfer
+from smemsim.checking.scales import scale_step
+from smemsim.checking.simulate import Machine, finding
+from smemsim.checking.splits import a_from_tensor_memory, cta_group_of, lane_split, rows_in_cta
+from smemsim.checking.statics import descriptor_notes, map_notes, one_atom_hides, unmeant_descriptor
+from smemsim.checking.stores import store_step
+from smemsim.checking.usage import bank_notes, usage_notes
 from smemsim.errors import InputError
 from smemsim.scenario.build import Scenario
 from smemsim.scenario.reader import located, read_scenario

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.check.pattern import pattern
-from smemsim.check.reads import START, Read, Seen
-from smemsim.check.repairs import Repair, descriptor_repairs, transposed_repair, word_fix
-from smemsim.check.report import CheckFinding
-from smemsim.check.simulate import CHUNK, FOREIGN, UNWRITTEN, Machine, Rerun, finding
-from smemsim.check.tensors import OUTSIDE
-from smemsim.check.threads import refused_for_its_swizzle
-from smemsim.check.writers import all_right, paired_repairs, writer_repairs
+from smemsim.checking.pattern import pattern
+from smemsim.checking.reads import START, Read, Seen
+from smemsim.checking.repairs import Repair, descriptor_repairs, transposed_repair, word_fix
+from smemsim.checking.report import CheckFinding
+from smemsim.checking.simulate import CHUNK, FOREIGN, UNWRITTEN, Machine, Rerun, finding
+from smemsim.checking.tensors import OUTSIDE
+from smemsim.checking.threads import refused_for_its_swizzle
+from smemsim.checking.writers import all_right, paired_repairs, writer_repairs
 from smemsim.errors import Unmodelled
 from smemsim.machine.product import shared_grade
 from smemsim.solve.inverse import locate

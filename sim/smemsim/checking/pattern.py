@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from smemsim.check.reads import Seen
-from smemsim.check.simulate import FOREIGN, UNWRITTEN, WINDOW
-from smemsim.check.tensors import OUTSIDE
+from smemsim.checking.reads import Seen
+from smemsim.checking.simulate import FOREIGN, UNWRITTEN, WINDOW
+from smemsim.checking.tensors import OUTSIDE
 from smemsim.spec.formats import element_format
 
 __all__ = ["numbers_told", "pattern"]

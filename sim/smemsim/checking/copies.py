@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.check.reads import Read, made_words
-from smemsim.check.report import CheckFinding
-from smemsim.check.simulate import UNWRITTEN, Issue, Machine, finding
-from smemsim.check.tmem_reads import grid, tmem_at
+from smemsim.checking.reads import Read, made_words
+from smemsim.checking.report import CheckFinding
+from smemsim.checking.simulate import UNWRITTEN, Issue, Machine, finding
+from smemsim.checking.tmem_reads import grid, tmem_at
 from smemsim.descriptors.operand import operand_addresses
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.tmem.address import TmemAddress

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.check.instructions import kind_of_step
-from smemsim.check.simulate import TMEM, Machine
-from smemsim.check.tensors import Tensor
-from smemsim.check.tmem_reads import Cells, grid, steps_of, tmem_at
+from smemsim.checking.instructions import kind_of_step
+from smemsim.checking.simulate import TMEM, Machine
+from smemsim.checking.tensors import Tensor
+from smemsim.checking.tmem_reads import Cells, grid, steps_of, tmem_at
 from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.tmem.scales import ScaleLayout

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from smemsim.check.buffers import Buffer
-from smemsim.check.report import CheckFinding
-from smemsim.check.simulate import CHUNK, Machine, finding
+from smemsim.checking.buffers import Buffer
+from smemsim.checking.report import CheckFinding
+from smemsim.checking.simulate import CHUNK, Machine, finding
 from smemsim.spec.banks import BANKS
 
 __all__ = ["bank_notes", "usage_notes"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.check.reads import START, Read
+from smemsim.checking.reads import START, Read
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.solve.answer import FoundDescriptor
 from smemsim.spec.swizzles import MODES, Swizzle

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from smemsim.check.buffers import buffers_of
-from smemsim.check.simulate import Machine, Rerun, no_rerun
-from smemsim.check.tensors import tensors_of
-from smemsim.check.threads import threads_step
+from smemsim.checking.buffers import buffers_of
+from smemsim.checking.simulate import Machine, Rerun, no_rerun
+from smemsim.checking.tensors import tensors_of
+from smemsim.checking.threads import threads_step
 from smemsim.errors import SmemsimError
 from smemsim.spec.architectures import architecture
 

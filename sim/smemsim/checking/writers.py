@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from smemsim.addressing.swizzle import swizzle
-from smemsim.check.buffers import PLAIN_SWIZZLES, swizzle_changes
-from smemsim.check.reads import Read, Seen
-from smemsim.check.repairs import Repair, word_fix
-from smemsim.check.run import value_at
-from smemsim.check.simulate import Machine, Rerun, listed
-from smemsim.check.tensors import OUTSIDE
+from smemsim.checking.buffers import PLAIN_SWIZZLES, swizzle_changes
+from smemsim.checking.reads import Read, Seen
+from smemsim.checking.repairs import Repair, word_fix
+from smemsim.checking.run import value_at
+from smemsim.checking.simulate import Machine, Rerun, listed
+from smemsim.checking.tensors import OUTSIDE
 from smemsim.solve.inverse import locate
 from smemsim.spec.swizzles import MODES, Swizzle
 

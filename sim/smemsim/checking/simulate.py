@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.check.buffers import Buffer
-from smemsim.check.refusals import refusal_repair
-from smemsim.check.report import CheckFinding
-from smemsim.check.tensors import OUTSIDE, Tensor
+from smemsim.checking.buffers import Buffer
+from smemsim.checking.refusals import refusal_repair
+from smemsim.checking.report import CheckFinding
+from smemsim.checking.tensors import OUTSIDE, Tensor
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import HardwareTrap, InputError, TensorMapError
 from smemsim.machine.tma import tma_load, tma_store

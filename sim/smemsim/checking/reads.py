@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from smemsim.addressing.tensor_memory import scale_of_byte
-from smemsim.check.buffers import Buffer
-from smemsim.check.tensors import Tensor
+from smemsim.checking.buffers import Buffer
+from smemsim.checking.tensors import Tensor
 from smemsim.descriptors.operand import operand_addresses
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError

@@ -1,0 +1,1 @@
+"""Does a kernel read what it meant to read, and if not, which field is wrong?"""
