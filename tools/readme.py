@@ -148,10 +148,10 @@ def wanted(but: str = "") -> dict[pathlib.Path, str]:
         ("check", lambda: checked(readme.read_text())),
         ("dot", lambda: console(DOT)),
         ("replay", lambda: console("replay golden/")),
-        ("findings", lambda: findings()),
-        ("evidence", lambda: evidence()),
-        ("errata", lambda: errata()),
-        ("disputes", lambda: disputes()),
+        ("findings", findings),
+        ("evidence", evidence),
+        ("errata", errata),
+        ("disputes", disputes),
     ):
         if name != but:
             text = replaced(text, name, f"\n{made()}\n")
