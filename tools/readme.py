@@ -81,16 +81,15 @@ def run_python(text: str) -> None:
                 sys.exit(f"README.md: {source} is {value!r}, the comment says {said}")
 
 
-def checked(text: str) -> str:
-    """What `smemsim check` says of the README's scenario."""
+def of_scenario(text: str, command: str) -> str:
+    """What a command says of the README's scenario, in lines of 150 columns."""
     [toml] = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "kernel.toml"
         file.write_text(toml)
-        said = smemsim(f"check {file}")
-    return "\n".join(
-        f"    {line}".rstrip() for line in ["$ smemsim check kernel.toml", *textwrap.fill(said, 150, replace_whitespace=False).splitlines()]
-    )
+        said = smemsim(command.replace("kernel.toml", str(file)))
+    lines = [wrapped for line in said.splitlines() for wrapped in textwrap.wrap(line, 150, drop_whitespace=False) or [""]]
+    return "\n".join(f"    {line}".rstrip() for line in [f"$ smemsim {command}", *lines])
 
 
 def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -145,7 +144,10 @@ def wanted(but: str = "") -> dict[pathlib.Path, str]:
         ("decode", lambda: console(DECODE)),
         ("decode_instr", lambda: console("decode 0x08A01400 --kind f16 --cta-group 1")),
         ("map_element", lambda: console("map 0x08200490 --kind f16 --cta-group 2 --element 70,100")),
-        ("check", lambda: checked(readme.read_text())),
+        ("plan", lambda: console("plan 128x64 --arch sm_90a --dtype bf16 --major K --all")),
+        ("check", lambda: of_scenario(readme.read_text(), "check kernel.toml")),
+        ("show", lambda: of_scenario(readme.read_text(), "show kernel.toml --lines 10")),
+        ("solve", lambda: of_scenario(readme.read_text(), 'solve kernel.toml --operand "step[1].a"')),
         ("dot", lambda: console(DOT)),
         ("replay", lambda: console("replay golden/")),
         ("findings", findings),

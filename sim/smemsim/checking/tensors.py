@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.addressing.tensor_memory import scale_block_byte, scale_of_byte
+from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import InputError
 from smemsim.spec.formats import ElementFormat, element_format
 from smemsim.spec.tensor_memory import CELL_BITS, LANES
@@ -117,7 +118,7 @@ def tensors_of(scenario: dict[str, Any]) -> dict[str, Tensor]:
     """The scenario's tensors; those without an address lie far apart."""
     found = {}
     for number, (name, raw) in enumerate((scenario.get("tensor") or {}).items()):
-        address = raw.get("address", FIRST + number * APART)
+        address = raw.get("address", _captured(scenario, name) or FIRST + number * APART)
         blocks = raw.get("scale_blocks")
         if blocks is not None and (any(axis not in raw["extent"] for axis in blocks) or len(set(blocks)) != 2):
             raise InputError(f"tensor.{name}.scale_blocks = {blocks}: needs two axes of {name}: that of rows, that of scales")
@@ -126,3 +127,15 @@ def tensors_of(scenario: dict[str, Any]) -> dict[str, Tensor]:
         axes = None if blocks is None else (blocks[0], blocks[1])
         found[name] = Tensor(name, element_format(raw["dtype"]), dict(raw["extent"]), dict(raw["stride"]), address, axes)
     return found
+
+
+def _captured(scenario: dict[str, Any], tensor: str) -> int | None:
+    """Where a tensor begins by the captured bytes of a map that describes it."""
+    for raw in (scenario.get("map") or {}).values():
+        if raw.get("of") == tensor and "raw" in raw:
+            try:
+                begins: int = TensorMap.from_bytes(bytes.fromhex("".join(raw["raw"].split()))).global_address - raw.get("global_offset", 0)
+                return begins
+            except ValueError:
+                return None  # said where the map is read
+    return None

@@ -61,7 +61,7 @@ def report_page(report: Report, tiles: Sequence[TilePicture] | None = None) -> s
 <meta http-equiv=Content-Security-Policy content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
 <link rel=icon href="data:,"><title>{title}</title><style>{_file("page.css")}{rules()}</style></head><body>
 <header><div><h1>{title}</h1><p class=dim>{html.escape(_evidence(report))}</p></div><button id=theme class=live type=button>Dark</button></header>
-<main><aside><section aria-labelledby=hf><h2 id=hf>{_counted(report)}</h2>{_findings(report.findings, drawn)}{_unchecked(report)}</section>
+<main><aside><section aria-labelledby=hf><h2 id=hf>{_counted(report)}</h2>{_findings(report.findings, drawn)}{_remarks(report)}{_unchecked(report)}</section>
 {_buffers(report.machine)}</aside>
 <div class=work>{_workplace() if drawn else ""}{note}{_stills(every)}</div></main>
 <footer>smemsim. Addresses are those of the CTA's .shared window; a chunk is 16 bytes, a line 128.</footer>
@@ -138,6 +138,14 @@ def _findings(findings: Sequence[CheckFinding], tiles: list[TilePicture]) -> str
         items.append(f'<li><{tag} class="finding {f.severity}"{more}><span class=head><span class=sev>{f.severity} {html.escape(f.code)}</span> '
                      f"{html.escape(f.title or f.where)}{grade}</span>{html.escape(f.message)}{fix}{why}</{tag}></li>")  # fmt: skip
     return f"<ol class=findings>{''.join(items)}</ol>"
+
+
+def _remarks(report: Report) -> str:
+    """What needs no change."""
+    items = [
+        f"<li>{html.escape(one.code)} {html.escape(one.title or one.where)}: {html.escape(one.message)}</li>" for one in report.remarks
+    ]
+    return f"<h3>Remarks</h3><ul class=dim>{''.join(items)}</ul>" if items else ""
 
 
 def _unchecked(report: Report) -> str:
