@@ -22,6 +22,8 @@ from smemsim.spec.findings import Severity
 
 __all__ = ["judge"]
 
+ENOUGH_RERUNS = 400  # steps that operands wrong in many places are simulated again for, before the search for second opinions ends
+
 
 def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blamed: CheckFinding | None) -> list[CheckFinding]:
     """Compare an operand with what was meant; the finding, or none. `blamed`: an earlier finding that explains it."""
@@ -99,14 +101,16 @@ def _repairs(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) ->
                     told.add((one.code, one.text))
                     yield one
         yield from transposed_repair(read, places)
+    if told and machine.reruns > ENOUGH_RERUNS:
+        return  # other causes of operands before had their chance; what is known is a repair
+    machine.reruns += len(raw["step"])
     yield from writer_repairs(machine, seen, raw, rerun)
 
 
 def _placements(machine: Machine, read: Read) -> Iterator[np.ndarray]:
     """Where everything that is meant lies; of what lies there several times, every step's copy."""
-    written = machine.source[machine.source >= 0]
     sources = [machine.source]
-    if len(np.unique(written)) < len(written):
+    if machine.holds_twice():
         steps = np.array([issue.step for issue in machine.issues])
         writers = np.where(machine.writer >= 0, steps[machine.writer], -1)
         sources[:0] = [np.where(writers == step, machine.source, UNWRITTEN) for step in np.unique(steps)]

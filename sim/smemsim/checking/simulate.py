@@ -71,6 +71,8 @@ class Machine:
     source: np.ndarray = dataclasses.field(default_factory=lambda: np.full(WINDOW, UNWRITTEN, np.int64))
     writer: np.ndarray = dataclasses.field(default_factory=lambda: np.full(WINDOW, -1, np.int32))
     issues: list[Issue] = dataclasses.field(default_factory=list)
+    _twice: tuple[int, bool] = (-1, False)  # (issues so far, the answer)
+    reruns: int = 0  # steps that were simulated again to try repairs
     wanted: list[bool] = dataclasses.field(default_factory=list)  # for each issue: has anything of it been read?
     overwritten: list[tuple[int, np.ndarray]] = dataclasses.field(default_factory=list)  # (an issue, the global bytes that it wrote over)
     read: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(WINDOW // CHUNK, bool))  # chunks that anything has read
@@ -96,6 +98,13 @@ class Machine:
         if (before >= 0).any():
             self.overwritten.append((len(self.issues) - 1, before[before >= 0]))
         self.source[shared], self.writer[shared] = source, len(self.issues) - 1
+
+    def holds_twice(self) -> bool:
+        """Does a byte of global memory lie at several places?"""
+        if self._twice[0] != len(self.issues):
+            written = np.sort(self.source[self.source >= 0])
+            self._twice = (len(self.issues), bool((written[1:] == written[:-1]).any()))
+        return self._twice[1]
 
     def touch(self, shared: np.ndarray) -> None:
         """Bytes that are read."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from typing import Any
 
-from smemsim.checking.reads import Read, meant_of
+from smemsim.checking.reads import START, Read, meant_of
 from smemsim.checking.report import CheckFinding
 from smemsim.checking.simulate import Machine, finding
 from smemsim.descriptors.layout import used_strides
@@ -33,10 +34,16 @@ def map_notes(machine: Machine, name: str, tm: TensorMap, *, stores: bool) -> It
 
 def descriptor_notes(read: Read) -> Iterator[CheckFinding]:
     """Fixed bits, and fields that the instruction never uses; what is read through the descriptor is compared elsewhere."""
-    given: dict[str, Any] = {"dtype": read.dtype, "major": read.major, "rows": read.rows, "k": read.k, "packing": read.packing}
-    for one in read.descriptor.problems(**given):
-        if one.code in ("D305", "D310") and one.severity is Severity.NOTE:
-            yield _said(one, f"{read.where}.{_words(read.raw)}", read.title)
+    word = int(read.words[0, 0]) & ~START.mask
+    for one in _notes(word, read.arch, read.dtype, read.major, read.rows, read.k, read.packing):
+        yield _said(one, f"{read.where}.{_words(read.raw)}", read.title)
+
+
+@functools.lru_cache(1024)
+def _notes(word: int, arch: str, dtype: str, major: str, rows: int, k: int, packing: str) -> tuple[Finding, ...]:
+    """Of a pipeline's many descriptors most differ in their start only."""
+    found = SmemDescriptor.decode(word, arch=arch).problems(dtype=dtype, major=major, rows=rows, k=k, packing=packing)
+    return tuple(one for one in found if one.code in ("D305", "D306", "D310") and one.severity is Severity.NOTE)
 
 
 def unmeant_descriptor(arch: str, where: str, title: str, raw: dict[str, Any], word: int, **operand: Any) -> Iterator[CheckFinding]:
