@@ -35,7 +35,7 @@ D302 swizzle-code wrong             D303 low-bits-lost wrong          D304 start
 D306 base-offset wrong              D307 bytes-alias wrong            D308 stride-value wrong        D309 strides-swapped wrong
 D310 field-unused note              L401 layout-aliases wrong         L402 not-representable trap    R501 swizzle-mismatch wrong
 R502 k-advance wrong                R503 panel-jump wrong             R504 block-advance wrong       R505 transposed wrong
-R507 unwritten wrong                R508 operand-mismatch wrong       R510 never-read note           P901 bank-conflicts note
+R507 unwritten wrong                R508 operand-mismatch wrong       L403 descriptor-found note           R510 never-read note           P901 bank-conflicts note
 I601 shape trap                     I602 type-major trap
 I603 idesc wrong                    I604 lane-split wrong             I605 copy-shape wrong          S701 scale-layout wrong
 S702 scale-slice wrong              H801 errors-cancel luck           H802 square-hides luck         H803 one-atom-hides luck

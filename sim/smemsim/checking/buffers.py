@@ -106,12 +106,26 @@ def buffers_of(scenario: dict[str, Any]) -> dict[str, Buffer]:
             address,
             raw.get("bytes"),
             raw.get("declared_align", promised),
-            raw.get("stage_bytes", 0),
+            _stage_bytes(where, raw),
             raw.get("stages"),
             None if layout is None else _layout(where, layout, _bits_in(scenario, name)),
             layout,
         )
     return found
+
+
+def _stage_bytes(where: str, raw: dict[str, Any]) -> int:
+    """From one stage to the next: as the scenario says, or the buffer in equal parts."""
+    stages, size = raw.get("stages", 1), raw.get("bytes")
+    if stages < 1:
+        raise InputError(f"{where}.stages = {stages}: needs 1 or more")
+    if "stage_bytes" in raw or stages == 1:
+        return int(raw.get("stage_bytes", 0))
+    if size is None or size % stages:
+        raise InputError(
+            f"{where}: {stages} stages: needs stage_bytes, from one stage to the next{'' if size is None else f'; {size} bytes are no equal parts'}"
+        )
+    return int(size // stages)
 
 
 def _layout(where: str, raw: Any, bits: int) -> Layout:

@@ -41,6 +41,12 @@ def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blame
     shape = pattern(seen)
     counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size, "first": first, "grade": grade, "pattern": shape}
     share = f"{counts['wrong']} of {wrong.size} elements wrong ({wrong.mean():.1%}); first: {_told(first)}{''.join(f'; {text}' for text in shape)}"
+    if (
+        blamed is not None
+        and blamed.code in ("T206", "T207", "T211")
+        and any(r.code != "R508" for r in _repairs(machine, seen, raw, rerun))
+    ):
+        blamed = None  # the map brings what was meant, and something else makes the operand wrong
     for target in refused_for_its_swizzle(machine, _buffer_of(machine, blamed)) if blamed is not None else ():
         mode, now = str(read.descriptor.swizzle), machine.raw_maps[target.partition(".")[2]].get("swizzle", "none")
         if now != mode and all_right(rerun({f"{target}.swizzle": mode}), read):
@@ -144,7 +150,7 @@ def _between_chunks(seen: Seen, raw: dict[str, Any]) -> str:
     """Is the operand meant to begin inside a 16-byte chunk, where no descriptor can?"""
     meant = seen.read.meant >= 0
     by = seen.read.meant[meant] - seen.got[meant]
-    if not len(by) or (seen.got[meant] < 0).any() or (by != by[0]).any() or not by[0] % CHUNK:
+    if not len(by) or (seen.got[meant] < 0).any() or (by != by[0]).any() or not 0 < abs(by[0]) < CHUNK:
         return ""
     return f"it would have to begin {int(by[0])} B further on, inside a chunk of {CHUNK} B, where no descriptor can begin"
 

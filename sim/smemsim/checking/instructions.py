@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from smemsim.arguments import shown
 from smemsim.checking.report import CheckFinding
 from smemsim.checking.simulate import Machine, finding
 from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.descriptors.smem import SmemDescriptor
+from smemsim.errors import InputError
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
@@ -25,6 +27,8 @@ def kind_of_step(step: dict[str, Any], arch: str) -> str | None:
     text = step.get("kind") or step.get("instruction", "")
     named = re.search(r"kind::(\w+)", text)
     kind = named[1] if named else "wgmma" if text.startswith("wgmma") else text
+    if "kind" in step and kind not in (*KINDS, "wgmma"):
+        raise InputError(f"kind = {shown(step['kind'])}: needs wgmma, or one of tcgen05's: {', '.join(KINDS)}")
     here = architecture(arch).instruction
     return kind if (kind == "wgmma" and here == "wgmma") or (kind in KINDS and here == "tcgen05") else None
 

@@ -43,11 +43,25 @@ def map_findings(machine: Machine, name: str, tm: TensorMap, tensor: Tensor) -> 
                 for n, step in axes.values()
             )
         ):
-            yield finding("T207", f"{where}.global_strides", title,
-                          f"dimension {number} steps {stride} bytes; {tensor.name} has {', '.join(f'{axis} {step / 8:g}' for axis, (_, step) in axes.items())}",
-                          "the tensor's byte strides", numbers={"stride": stride})  # fmt: skip
+            yield _other_stride(tm, number, tensor, where, title)
             return
     end = tm.global_address + sum((n - 1) * stride for n, stride in dims) + -(-bits // 8)
     if bits >= 8 and end > tensor.end:
         yield finding("T207", f"{where}.global_dim", title, f"reaches {end - tensor.end} bytes past the end of {tensor.name}: extents {tuple(tm.global_dim)}",
                       f"extents of {', '.join(f'{axis} {n}' for axis, (n, _) in axes.items())}", numbers={"past": end - tensor.end})  # fmt: skip
+
+
+def _other_stride(tm: TensorMap, number: int, tensor: Tensor, where: str, title: str) -> CheckFinding:
+    """A stride that no axis has, and the one that was probably meant: of the axis with as many elements, or with this many elements instead of bytes."""
+    stride, count, size = tm.global_strides[number - 1], tm.global_dim[number], tm.type_row.bits / 8
+    steps = {axis: tensor.bit_stride(axis) // 8 for axis in tensor.extent if axis != tensor.contiguous}
+    in_elements = [axis for axis, step in steps.items() if step == stride * size]
+    alike = in_elements or [axis for axis in steps if tensor.extent[axis] == count] or (list(steps) if len(steps) == 1 else [])
+    listed = ", ".join(f"{axis} {tensor.bit_stride(axis) / 8:g}" for axis in tensor.extent)
+    why = f": {stride} elements of {size:g} B, and the driver counts bytes" if in_elements else ""
+    old = list(tm.global_strides)
+    new = [steps[alike[0]] if i == number - 1 else x for i, x in enumerate(old)] if alike else None
+    return finding("T207", f"{where}.global_strides", title,
+                   f"global_strides[{number - 1}] = {stride} B, the step of dimension {number}; {tensor.name} has {listed}",
+                   f"global_strides[{number - 1}] = {steps[alike[0]]}{why}" if alike else "the tensor's byte strides",
+                   numbers={"stride": stride}, fix=(f"{where}.global_strides", old, new) if new else None)  # fmt: skip

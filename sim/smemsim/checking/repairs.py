@@ -98,22 +98,28 @@ def _words_fix(read: Read, s: FoundDescriptor) -> Fix:
     return f"{read.where}.words", old if nested else old[0], new if nested else new[0]
 
 
-def _start_fix(read: Read, s: FoundDescriptor) -> Fix | None:
-    """Other start addresses as the scenario writes them: one offset, the K steps, the blocks; None where more must change together."""
+def _start_fixes(read: Read, s: FoundDescriptor) -> tuple[Fix, ...]:
+    """Other start addresses as the scenario writes them: the stage or one offset, the K steps, the blocks; none where these cannot give them."""
     if read.starts is None:
-        return _words_fix(read, s)
+        return (_words_fix(read, s),)
     by = s.starts - read.starts
-    if (by == by[0, 0]).all() and read.stage_bytes and by[0, 0] % read.stage_bytes == 0:
+    first, fixes = int(by[0, 0]), list[Fix]()
+    if first and read.stage_bytes and first % read.stage_bytes == 0:
         old = read.raw.get("stage", 0)
-        return f"{read.where}.stage", old, old + int(by[0, 0]) // read.stage_bytes
-    if (by == by[0, 0]).all():
+        fixes.append((f"{read.where}.stage", old, old + first // read.stage_bytes))
+    elif first:
         old = read.raw.get("start_offset", 0)
-        return f"{read.where}.start_offset", old, old + int(by[0, 0])
-    for key, line, same in (("k_add", by[0], (by == by[:1]).all()), ("mn_add", by[:, 0], (by == by[:, :1]).all())):
+        fixes.append((f"{read.where}.start_offset", old, old + first))
+    steps, blocks = by[0] - first, by[:, 0] - first
+    if (by != first + steps[None] + blocks[:, None]).any():
+        return ()
+    for key, line in (("k_add", steps), ("mn_add", blocks)):
         old = np.atleast_1d(read.raw.get(key, 0))
-        if same and len(old) == len(line):
-            return f"{read.where}.{key}", old.tolist(), (old + line).tolist()
-    return None
+        if line.any():
+            if len(old) != len(line):
+                return ()
+            fixes.append((f"{read.where}.{key}", old.tolist(), (old + line).tolist()))
+    return tuple(fixes)
 
 
 def _stride_code(leading: int, stride: int, strides: list[tuple[str, int, int]], s: FoundDescriptor) -> tuple[str, str]:
@@ -126,11 +132,14 @@ def _stride_code(leading: int, stride: int, strides: list[tuple[str, int, int]],
 
 def _advance(read: Read, s: FoundDescriptor, starts: np.ndarray) -> Repair:
     """Only the starts are wrong: lost bits, a carry, the K steps, the blocks, or all of them."""
-    used, needed, fix = starts - starts[0, 0], s.starts - s.starts[0, 0], _start_fix(read, s)
-    where = fix[0] if fix else read.where
+    used, needed, fixes = starts - starts[0, 0], s.starts - s.starts[0, 0], _start_fixes(read, s)
+    fix, together = (fixes[0], ()) if len(fixes) == 1 else (None, fixes)
+    where = next((path for path, _, _ in reversed(fixes)), read.where)
+    first = f"start {int(starts[0, 0]):#x} must be {int(s.starts[0, 0]):#x}"
+    also = f", and {first}" if starts[0, 0] != s.starts[0, 0] else ""
 
     def repair(code: str, message: str, text: str, **numbers: Any) -> Repair:
-        return Repair(code, where, message, text, 1, fix, numbers)
+        return Repair(code, where, message, text, max(len(fixes), 1), fix, numbers, together)
 
     unit, end = 1 << START.shift, START.mask + 1 << START.shift
     if read.starts is not None and (read.starts % unit).any():
@@ -161,18 +170,18 @@ def _advance(read: Read, s: FoundDescriptor, starts: np.ndarray) -> Repair:
         return repair(
             "R503" if panel else "R502",
             "later K steps start in the wrong place",
-            f"K steps {table[0]} must be {table[1]}",
+            f"K steps {table[0]} must be {table[1]}{also}",
             used=table[0],
             needed=table[1],
         )
     if (used[:, 0] != needed[:, 0]).any():
         table = [used[:, 0].tolist(), needed[:, 0].tolist()]
         return repair(
-            "R504", "M / N blocks start in the wrong place", f"blocks {table[0]} must be {table[1]}", used=table[0], needed=table[1]
+            "R504", "M / N blocks start in the wrong place", f"blocks {table[0]} must be {table[1]}{also}", used=table[0], needed=table[1]
         )
     if fix and fix[0].endswith(".stage"):
         return repair("R508", f"it reads stage {fix[1]}, and what is meant lies in stage {fix[2]}", f"stage = {fix[2]}")
-    return repair("R508", "every read starts in the wrong place", f"start {int(starts[0, 0]):#x} must be {int(s.starts[0, 0]):#x}")
+    return repair("R508", "every read starts in the wrong place", first)
 
 
 def _uncut(read: Read) -> np.ndarray:

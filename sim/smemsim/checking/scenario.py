@@ -68,8 +68,20 @@ def check(scenario: Any) -> Report:
     remarks = tuple(one for one in found if one.severity is Severity.NOTE and one.code not in NOTES)
     findings = tuple(one for one in found if one not in remarks)
     codes = None if expected is None else tuple(expected["findings"])
-    unchecked = (*machine.unchecked, *_unmeant(raw))
+    unchecked = (*machine.unchecked, *_not_compared(raw, machine))
     return Report(findings, codes, raw.get("title", ""), unchecked, machine.arch, remarks, machine)
+
+
+def _not_compared(raw: dict[str, Any], machine: Machine) -> Iterator[str]:
+    """What a reader may take for compared, and is not."""
+    yield from _unmeant(raw)
+    for number, step in enumerate(raw.get("step", [])):
+        if step["op"] == "mma" and kind_of_step(step, machine.arch) is None:
+            yield f"step[{number}].kind ({step.get('kind') or step.get('instruction') or 'none'} on {machine.arch})"
+        if step["op"] == "mma" and not {"a", "b", "scale_a", "scale_b"} & step.keys():
+            yield f"step[{number}] (it has no operands)"
+    if not raw.get("step") and not machine.findings:
+        yield "anything (there is no step)"
 
 
 def _unmeant(raw: dict[str, Any]) -> Iterator[str]:
@@ -211,7 +223,14 @@ def _find(machine: Machine, read: Read) -> None:
         )
         return
     found = list(read.solutions(places))
-    if not found:
+    if found:
+        one = found[0]
+        fields = (
+            f"swizzle {one.swizzle}, LBO {'any' if one.leading is None else one.leading}, SBO {'any' if one.stride is None else one.stride}"
+        )
+        machine.say(finding("L403", read.where, read.title, f"no word is given; {int(one.words[0, 0]):#018x} reads the first {read.rows} x {read.k} ({fields})"
+                            + ("; k_add and mn_add are not used without a word" if {"k_add", "mn_add"} & read.raw.keys() else "")))  # fmt: skip
+    else:
         other = "MN" if read.major == "K" else "K"
         near = next(iter(read.solutions(places, other)), None)
         hint = (

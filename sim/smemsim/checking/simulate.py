@@ -121,7 +121,7 @@ class Machine:
         for name, raw in self.raw_maps.items():
             where = f"map.{name}"
             try:
-                self.maps[name] = self.map_of(raw)
+                self.maps[name] = self._map_at(where, raw)
             except TensorMapError as e:
                 self.maps[name] = None
                 for one in e.violations:
@@ -131,13 +131,23 @@ class Machine:
                         finding(code, where, f"map {name}", str(one), repair, numbers={"rule": getattr(one, "rule", "")})
                     )
 
+    def _map_at(self, where: str, raw: dict[str, Any]) -> TensorMap:
+        try:
+            return self.map_of(raw)
+        except TensorMapError:
+            raise
+        except InputError as e:
+            raise InputError(f"{where}.{e}") from None
+
     def map_of(self, raw: dict[str, Any], **changed: Any) -> TensorMap:
         """The map of its arguments."""
         if "raw" in raw:
             try:
-                return TensorMap.from_bytes(bytes.fromhex("".join(raw["raw"].split())))
-            except ValueError as e:
-                raise InputError(f"raw: {e}") from None
+                return TensorMap.from_bytes(bytes.fromhex("".join(raw["raw"].split()).removeprefix("0x")))
+            except ValueError:
+                raise InputError(
+                    f"raw has {len(raw['raw'])} characters: needs the 128 bytes of the CUtensorMap as 256 hex digits"
+                ) from None
         given = {key: value for key, value in raw.items() if key not in ("of", "global_offset", "object_address")} | changed
         address = given.get("global_address", raw.get("of"))
         if isinstance(address, str):

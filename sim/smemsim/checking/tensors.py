@@ -130,8 +130,10 @@ def tensors_of(scenario: dict[str, Any]) -> dict[str, Tensor]:
 
 
 def _captured(scenario: dict[str, Any], tensor: str) -> int | None:
-    """Where a tensor begins by the captured bytes of a map that describes it."""
+    """Where a tensor begins by a map that describes it: by its captured bytes, or by the pointer that the scenario has copied."""
     for raw in (scenario.get("map") or {}).values():
+        if raw.get("of") == tensor and isinstance(raw.get("global_address"), int):
+            return int(raw["global_address"])
         if raw.get("of") == tensor and "raw" in raw:
             try:
                 begins: int = TensorMap.from_bytes(bytes.fromhex("".join(raw["raw"].split()))).global_address - raw.get("global_offset", 0)

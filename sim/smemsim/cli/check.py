@@ -8,7 +8,7 @@ import pathlib
 import click
 
 from smemsim.cli.options import json_option
-from smemsim.errors import InputError
+from smemsim.errors import InputError, Unmodelled
 
 __all__ = ["check"]
 
@@ -37,15 +37,23 @@ def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, as_
         raise InputError("no scenario is named; smemsim check FILE")
     from smemsim.checking.scenario import check as run
 
-    reports = []
+    reports, codes, single = [], [], len(paths) == 1
     for path in paths:
-        report = run(path)
-        reports.append(report)
+        try:
+            report = run(path)
+        except (InputError, Unmodelled) as e:
+            if single:
+                raise
+            click.echo(f"smemsim: {f'{path}: not modelled: ' if isinstance(e, Unmodelled) else ''}{e}", err=True)
+            codes.append(3 if isinstance(e, Unmodelled) else 2)
+            continue
+        reports.append((path, report))
         if not as_json:
             if len(paths) > 1:
                 click.echo(f"{path}: {report.title}".rstrip(": "))
             click.echo(report.text())
     if as_json:
-        found = [{"path": str(path), **report.as_dict()} for path, report in zip(paths, reports, strict=True)]
-        click.echo(json.dumps(found[0] if len(found) == 1 else found, indent=1))
-    ctx.exit(0 if all(r.as_expected if r.expected is not None else not r.codes for r in reports) else 1)
+        found = [{"path": str(path), **report.as_dict()} for path, report in reports]
+        click.echo(json.dumps(found[0] if single else found, indent=1))
+    codes += [0 if (r.as_expected if r.expected is not None else not r.codes) else 1 for _, r in reports]
+    ctx.exit(2 if 2 in codes else max(codes))

@@ -12,6 +12,7 @@ from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import InputError
 from smemsim.scenario.reader import read_scenario
+from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
 
 __all__ = ["Scenario"]
@@ -36,7 +37,7 @@ class Scenario:
     """
 
     def __init__(self, arch: str, **top: Any) -> None:
-        self.raw: dict[str, Any] = {"arch": arch, **top}
+        self.raw: dict[str, Any] = {"arch": architecture(arch).name, **top}
 
     def tensor(
         self, name: str, dtype: Any, *, strides: Mapping[str, int] | None = None, address: int | None = None, **extent: int
@@ -83,7 +84,7 @@ class Scenario:
         return self
 
     def _add(self, kind: str, name: str, table: dict[str, Any]) -> Scenario:
-        if not name.isidentifier():
+        if not isinstance(name, str) or not name.isidentifier():
             raise InputError(f"{kind} {shown(name)}: needs a name of letters, digits and _")
         self.raw.setdefault(kind, {})[name] = _plain(table)
         return self

@@ -187,7 +187,17 @@ def _tensors(raw: dict[str, Any]) -> Complaints:
         for key in ("extent", "stride"):
             for axis, value in tensor[key].items():
                 if not _whole(value) or value < (1 if key == "extent" else 0):
-                    yield ("tensor", name, key), f"{axis} = {shown(value)}: needs a whole number{' of bytes' if key == 'stride' else ''}"
+                    wanted = "a whole number of bytes from 0 on" if key == "stride" else "a whole number of elements from 1 on"
+                    yield ("tensor", name, key), f"{axis} = {shown(value)}: needs {wanted}"
+        if odd := _apart(tensor):
+            yield ("tensor", name, "stride"), odd
+
+
+def _apart(tensor: dict[str, Any]) -> str:
+    """What is odd about byte strides: elements that overlap along their closest axis look like a stride in elements."""
+    bits = element_format(tensor["dtype"]).bits
+    close = [axis for axis, stride in tensor["stride"].items() if 0 < 8 * stride < bits and tensor["extent"][axis] > 1]
+    return f"{close[0]} = {tensor['stride'][close[0]]}: strides are bytes, and {tensor['dtype']} has {bits // 8}" if close else ""
 
 
 def _names(raw: dict[str, Any], step: dict[str, Any], path: tuple[str | int, ...]) -> Complaints:

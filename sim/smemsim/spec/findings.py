@@ -70,6 +70,7 @@ CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity), says) f
     ("D310", "field-unused",    "note",  "this instruction never uses the field"),
     ("L401", "layout-aliases",  "wrong", "the stated layout is not one-to-one"),
     ("L402", "not-representable", "trap", "no descriptor reads this layout"),
+    ("L403", "descriptor-found", "note", "the scenario has no descriptor for an operand; this one reads it"),
     ("R501", "swizzle-mismatch", "wrong", "writer and reader use different swizzles"),
     ("R502", "k-advance",       "wrong", "later K steps start in the wrong place"),
     ("R503", "panel-jump",      "wrong", "the same, right within the first swizzle width"),
