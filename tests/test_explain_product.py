@@ -310,3 +310,20 @@ def test_the_command_explains_a_product(tmp_path):
     assert done.stdout.startswith("unknown\n")
     assert CliRunner().invoke(main, options).exit_code == 2
     assert CliRunner().invoke(main, [*options, "--d", str(tmp_path / "d.npy"), "--base", "0"]).exit_code == 2
+
+
+@pytest.mark.parametrize("to", ["bf16", "f16", "e4m3"])
+def test_a_d_that_an_epilogue_has_converted_is_told_all_the_same(to):
+    rng = np.random.default_rng(3)
+    a, b = (smemsim.from_float64(rng.standard_normal((128, 64)), "bf16") for _ in "ab")
+    numbers, other = (smemsim.to_float64(x, "bf16") for x in (a, b))
+    lines = np.arange(128)[:, None]
+    read = numbers.reshape(128, 8, 8)[lines, np.arange(8) ^ lines % 8].reshape(128, 64)
+    for terms, looks_like in ((numbers, "rounding"), (read, "a wrong layout")):
+        d = smemsim.to_float64(smemsim.from_float64(terms @ other.T, to), to).astype(np.float32)
+        found = smemsim.explain_product(d, a, b, arch="sm_90a", a_type="bf16")
+        assert found.looks_like == looks_like
+        assert to in found.because[-1]
+        assert [one.operand for one in found.faults] == (["A"] if terms is read else [])
+    with pytest.raises(smemsim.InputError, match="raw bits of f32 have 32"):
+        smemsim.explain_product(smemsim.from_float64(numbers @ other.T, "bf16"), a, b, arch="sm_90a", a_type="bf16")

@@ -21,19 +21,24 @@ SEVERAL = 8  # elements that rounding cannot explain and another idea must, befo
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Compared:
-    """`room` (M, N) is how far apart rounding may bring them; without `exact` what is that near agrees, not only the same bits."""
+    """`room` (M, N) is how far apart rounding may bring them; without `exact` what is that near agrees, not only the same bits.
+
+    `extra` (M, N) is the part of it that comes from a conversion of D after the instruction.
+    """
 
     product: Product
     hardware: np.ndarray
     model: np.ndarray
     room: np.ndarray
     exact: bool = True
+    extra: np.ndarray | None = None
 
     @classmethod
-    def of(cls, product: Product, hardware: np.ndarray) -> Compared:
+    def of(cls, product: Product, hardware: np.ndarray, extra: np.ndarray | None = None) -> Compared:
         """Raw bits of hardware beside those of the model."""
         steps = product.partial()
-        return cls(product, hardware.astype(steps[-1].dtype), steps[-1], bound(product, steps))
+        room = bound(product, steps)
+        return cls(product, hardware.astype(steps[-1].dtype), steps[-1], room if extra is None else room + extra, extra=extra)
 
     @functools.cached_property
     def wrong(self) -> np.ndarray:
@@ -86,7 +91,7 @@ class Compared:
         if how is not None:
             return self.agrees(product.run_as(how), self.room)
         steps = product.partial()
-        return self.agrees(steps[-1], self.room if self.exact else bound(product, steps))
+        return self.agrees(steps[-1], self.room if self.exact else bound(product, steps) + (0 if self.extra is None else self.extra))
 
     def explained(self, product: Product, how: MmaArithmetic | Reference | None = None) -> bool:
         """Does all of it? A corner of what differs is looked at first."""
@@ -127,7 +132,8 @@ class Compared:
     def part(self, rows: Any = slice(None), columns: Any = slice(None)) -> Compared:
         """That of some rows and columns of D."""
         hardware, model, room = (x[rows][:, columns] for x in (self.hardware, self.model, self.room))
-        return Compared(self.product.part(rows, columns), hardware, model, room, self.exact)
+        extra = None if self.extra is None else self.extra[rows][:, columns]
+        return Compared(self.product.part(rows, columns), hardware, model, room, self.exact, extra)
 
 
 def bound(product: Product, steps: list[np.ndarray]) -> np.ndarray:

@@ -124,9 +124,9 @@ LAST: Tests = (("a wrong layout", moved_elements), ("a wrong term", lambda c: ot
 FEW: Tests = (("rounding", other_roundings), ("a wrong layout", moved_elements))  # of a few elements of D alone, which no operand reaches
 
 
-def diagnose(product: Product, hardware: np.ndarray, more: Tests = ()) -> Diagnosis:
-    """The same of a `Product`; `hardware` are raw bits of the type of D, `more` are other tests, which come first."""
-    c = Compared.of(product, hardware)
+def diagnose(product: Product, hardware: np.ndarray, more: Tests = (), extra: np.ndarray | None = None) -> Diagnosis:
+    """The same of a `Product`; `hardware` are raw bits of the type of D, `more` are other tests, which come first, `extra` as in `Compared`."""
+    c = Compared.of(product, hardware, extra)
     if (c.hardware == c.model).all():
         return Diagnosis("the same", ())
     found = _diagnosed(c, more) if c.wrong.any() else Diagnosis("unknown", ())
@@ -141,7 +141,8 @@ def diagnose(product: Product, hardware: np.ndarray, more: Tests = ()) -> Diagno
 
 def _diagnosed(c: Compared, more: Tests) -> Diagnosis:
     rounded, few = not c.beyond.any(), c.wrong.sum() <= ALONE
-    for exact in (True, False) if not rounded and c.beyond.sum() >= SEVERAL else (True,):
+    loosely = not rounded and c.beyond.sum() >= SEVERAL
+    for exact in (False,) if loosely and c.extra is not None else (True, False) if loosely else (True,):
         c = dataclasses.replace(c, exact=exact)
         found = _found(c, more + (FEW if few else FIRST))
         if not (rounded or few):

@@ -10,6 +10,7 @@ import numpy as np
 
 from smemsim.arguments import choice, whole
 from smemsim.arithmetic.multiply import row_of
+from smemsim.arithmetic.values import from_float64, to_float64
 from smemsim.descriptors.layout import check_major, check_packing
 from smemsim.diagnose.compared import Compared
 from smemsim.diagnose.difference import LooksLike, diagnose
@@ -116,6 +117,12 @@ def explain_product(
     if kind in KINDS and KINDS[kind].block_scaled:
         raise Unmodelled(f"kind {kind}: products with scale factors are not explained from D alone; explain_difference takes what was read")
     row = row_of(kind, *(x.name for x in types))
+    for name, x, fmt in zip("abd", (a, b, d), types, strict=True):
+        given = getattr(x, "dtype", None)
+        if given is not None and given.kind == "u" and given.itemsize * 8 < fmt.bits:
+            raise InputError(
+                f"{name}: an array of {given}; raw bits of {fmt.name} have {fmt.bits}. Of a converted matrix give the numbers, as float32"
+            )
     a_bits, b_bits, d_bits = (element_bits(name, x, fmt) for name, x, fmt in zip("abd", (a, b, d), types, strict=True))
     rows, columns, k = _sizes(a_bits, b_bits, d_bits, row.k)
     start = np.zeros((rows, columns), np.uint32) if c is None else element_bits("c", c, types[2])
@@ -141,6 +148,24 @@ def explain_product(
     names = (types[0].name, types[1].name, types[2].name)
     product = Product(kind, names, Side(_steps(a_bits, row.k)), Side(_steps(b_bits, row.k)), start)
     return _explained(product, tiles, d_bits.astype(np.uint32), measured=machine.instruction == "wgmma")
+
+
+CONVERTED = ("e5m2", "e4m3", "bf16", "f16")  # what epilogues make of f32, the coarsest first
+
+
+def _conversion(hardware: np.ndarray, d_type: str) -> tuple[str, np.ndarray | None]:
+    """The coarsest type that has all the numbers of an f32 D, and how far (M, N) a conversion to it may have moved them."""
+    if d_type != "f32":
+        return "", None
+    values = to_float64(hardware, d_type)
+    finite = np.where(np.isfinite(values), values, 0)
+    for name in CONVERTED:
+        fmt = element_format(name)
+        if (to_float64(from_float64(finite, name), name) == finite).all():
+            half = 2.0 ** -(fmt.fraction_bits + 1)
+            smallest = 2.0 ** (fmt.smallest_exponent - fmt.fraction_bits - 1)
+            return name, np.asarray(np.maximum(np.abs(finite) * half / (1 - half), smallest))
+    return "", None
 
 
 def _sizes(a: np.ndarray, b: np.ndarray, d: np.ndarray, k: int) -> tuple[int, int, int]:
@@ -170,7 +195,8 @@ def _steps(bits: np.ndarray, k: int) -> np.ndarray:
 
 
 def _explained(product: Product, tiles: list[Tile], hardware: np.ndarray, *, measured: bool) -> ProductExplanation:
-    c = Compared.of(product, hardware)
+    converted, extra = _conversion(hardware, product.types[2])
+    c = Compared.of(product, hardware, extra)
     shape = c.wrong.shape
     if not c.wrong.any():
         return ProductExplanation("the same", (), pattern(c.wrong), 0, c.wrong.size, (), measured)
@@ -182,11 +208,13 @@ def _explained(product: Product, tiles: list[Tile], hardware: np.ndarray, *, mea
         certain[own.exact] = found = those(own, candidates) or solved_for(own, tiles, solved)
         return [str(one) for one in found]
 
-    said = diagnose(product, hardware, (("a wrong layout", faults),))
+    said = diagnose(product, hardware, (("a wrong layout", faults),), extra)
     found = next((certain[exact] for exact in (True, False) if certain.get(exact)), [])
     because, looks_like = said.because, said.looks_like
     if looks_like == "unknown" and not found:
         found = in_part(c, candidates)
         because = (*(f"it may be that {one}" for one in found), *because)
+    if converted:
+        because = (*because, f"D has numbers of {converted} only: an epilogue may have converted it, and what that rounds is allowed for")
     where = c.beyond if c.beyond.any() else c.wrong
     return ProductExplanation(looks_like, because, pattern(where), int(where.sum()), shape[0] * shape[1], tuple(found), measured)
