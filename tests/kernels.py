@@ -1,8 +1,9 @@
 """Correct kernels as scenarios, from the canonical layouts, and faults to plant in them."""
 
 import copy
+import random
 
-from smemsim import SmemDescriptor
+from smemsim import SmemDescriptor, SmemsimError, check
 
 BITS = {"bf16": 16, "f16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8}
 NAMES = {"bf16": "BFLOAT16", "f16": "FLOAT16", "tf32": "FLOAT32", "e4m3": "UINT8", "e5m2": "UINT8", "s8": "UINT8"}
@@ -73,3 +74,38 @@ def word_with(arch, **fields):
         return SmemDescriptor(arch=arch, **given | fields).encode()
 
     return change
+
+
+STRANGE = [None, 0, -1, 3, 2**18, 2**40, 2**64, 1.5, "x", "", [], {}, [1], [[1]], True, [0, -32], [10**9], "128B"]
+
+
+def paths(value, path=()):
+    """Every place in a scenario but the whole."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield (*path, key)
+        yield from paths(inner, (*path, key))
+
+
+def said_of_damaged(good, seed, *, tries, places):
+    """(how many of `tries` scenarios, each with strange values at up to `places` places, are answered; the sentences about the others)."""
+    rng, answers, sentences = random.Random(seed), 0, []
+    for _ in range(tries):
+        scenario = copy.deepcopy(rng.choice(good))
+        for _ in range(rng.randint(1, places)):
+            *way, last = rng.choice(list(paths(scenario)))
+            place = scenario
+            for part in way:
+                place = place[part]
+            if rng.random() < 0.2:
+                del place[last]
+            elif type(place[last]) is int and rng.random() < 0.5:
+                place[last] += rng.choice([-16, -4, -1, 1, 4, 16, 128, -place[last], place[last], 1 << 30])
+            else:
+                place[last] = copy.deepcopy(rng.choice(STRANGE))
+        try:
+            assert check(scenario).text()
+            answers += 1
+        except SmemsimError as e:
+            sentences.append(str(e))
+    return answers, sentences

@@ -4,8 +4,10 @@ The stand-in is the model, so that agreement says only that contents, kernels' a
 the manual instead (`pretend`, of the kit's own tests) agrees too, and one changed word of any kind is found and put into words.
 """
 
+import fcntl
 import functools
 import json
+import os
 import pathlib
 import random
 import re
@@ -83,21 +85,30 @@ DRAWN = {
 
 @functools.cache
 def captured(name, folder):
-    """(the suite's folder, the cases that the model has no answer to)."""
-    device = Card()
-    with pytest.MonkeyPatch.context() as patch:
-        if name in DRAWN:
-            module, drawer, keep = DRAWN[name]
-            drawn = getattr(module, drawer)
-            patch.setattr(module, drawer, lambda *arguments: keep(drawn(*arguments)))
-        with device.plugged_in(patch):
-            suites.SUITES[name](device, folder)
-    return folder / name, set(device.unknown)
+    """(the suite's folder, the cases that the model has no answer to); of several workers one captures it and the others read it."""
+    unknown = folder / f"{name}.unknown.json"
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not unknown.exists():
+            device = Card()
+            with pytest.MonkeyPatch.context() as patch:
+                if name in DRAWN:
+                    module, drawer, keep = DRAWN[name]
+                    drawn = getattr(module, drawer)
+                    patch.setattr(module, drawer, lambda *arguments: keep(drawn(*arguments)))
+                with device.plugged_in(patch):
+                    suites.SUITES[name](device, folder)
+            unknown.write_text(json.dumps(sorted(device.unknown)))
+    return folder / name, set(json.loads(unknown.read_text()))
 
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("stand-in")
+    """One for all workers."""
+    own = tmp_path_factory.getbasetemp()
+    shared = (own.parent if os.environ.get("PYTEST_XDIST_WORKER") else own) / "stand-in"
+    shared.mkdir(exist_ok=True)
+    return shared
 
 
 @functools.cache

@@ -1,9 +1,7 @@
 """`check`: known kernels are clean, known bugs have their known cause, planted faults are found and their repairs work, and correct kernels raise nothing."""
 
-import copy
 import json
 import pathlib
-import random
 import tomllib
 
 import pytest
@@ -11,8 +9,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels import BITS, WIDTHS, changed, kernel, word_with
-from smemsim import InputError, Severity, SmemDescriptor, SmemsimError, check
+from kernels import BITS, WIDTHS, changed, kernel, said_of_damaged, word_with
+from smemsim import InputError, Severity, SmemDescriptor, check
 from smemsim.cli import main
 from smemsim.scenario.keys import OPERAND, STEPS, TABLES, json_schema
 from smemsim.spec.findings import CODES
@@ -330,37 +328,8 @@ def test_the_schema_has_every_key():
     assert json.loads(CliRunner().invoke(main, ["check", "--schema"]).stdout) == schema
 
 
-STRANGE = [None, 0, -1, 3, 2**18, 2**40, 2**64, 1.5, "x", "", [], {}, [1], [[1]], True, [0, -32], [10**9], "128B"]
-
-
-def paths(value, path=()):
-    """Every place in a scenario but the whole."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in items:
-        yield (*path, key)
-        yield from paths(inner, (*path, key))
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_scenarios_are_an_answer_or_a_sentence(seed):
-    rng, answers, sentences = random.Random(seed), 0, []
-    for _ in range(600):
-        scenario = copy.deepcopy(rng.choice(SCENARIOS))
-        for _ in range(rng.randint(1, 3)):
-            *way, last = rng.choice(list(paths(scenario)))
-            place = scenario
-            for part in way:
-                place = place[part]
-            if rng.random() < 0.2:
-                del place[last]
-            elif type(place[last]) is int and rng.random() < 0.4:
-                place[last] += rng.choice([-16, -1, 1, 16, 128, -place[last], place[last]])
-            else:
-                place[last] = copy.deepcopy(rng.choice(STRANGE))
-        try:
-            assert check(scenario).text()
-            answers += 1
-        except SmemsimError as e:
-            sentences.append(str(e))
+    answers, sentences = said_of_damaged(SCENARIOS, seed, tries=600, places=3)
     assert answers > 20
     assert min(map(len, sentences)) > 20

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import hand
+import smemsim
 from smemsim import (
     GlobalMemory,
     InputError,
@@ -270,7 +271,7 @@ ROW, COLUMN = np.arange(32)[:, None], np.arange(16)[None]
         (ROW + 0 * COLUMN >= 8, "75 % of D is wrong (384 of 512): rows 0 to 7 are right, all others wrong"),
         (0 * ROW + COLUMN % 8 > 3, "50 % of D is wrong (256 of 512): columns 0 to 3 mod 8 are right, all others wrong"),
         (ROW % 8 != COLUMN % 8, "87.5 % of D is wrong (448 of 512): elements with row mod 8 == column mod 8 are right, all others wrong"),
-        ((ROW == 5) & (COLUMN == 3), "0.1953 % of D is wrong (1 of 512): rows 5 to 5 are not, all other rows are right, the others are wrong in part"),
+        ((ROW == 5) & (COLUMN == 3), "0.1953 % of D is wrong (1 of 512): row 5 is not, all other rows are right, the others are wrong in part"),
         (ROW + COLUMN < 0, "all of D is right"),
     ],
 )  # fmt: skip

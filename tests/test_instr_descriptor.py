@@ -189,15 +189,18 @@ def shape_of_table_39(kind, cta_group, ws, sparse, m, n):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_shape_is_legal_exactly_when_table_39_has_it(kind):
+    """Every N with every M that any kind has, and with each other M every fourth one."""
     field = KINDS[kind].word.fields["m"]
     checked = 0
-    for cg, ws, sparse in itertools.product((1, 2), (False, True), (False, True)):
-        for m, n in itertools.product([raw << field.shift for raw in range(field.mask + 1)], range(0, 257, 8)):
-            d = InstrDescriptor(kind=kind, m=m, n=n, sparsity=sparse)
+    shapes = [(raw << field.shift, n) for raw in range(field.mask + 1) for n in range(0, 257, 8)]
+    shapes = [(m, n) for m, n in shapes if m in (32, 64, 128, 256) or n % 32 == 0]
+    for (m, n), sparse in itertools.product(shapes, (False, True)):
+        d = InstrDescriptor(kind=kind, m=m, n=n, sparsity=sparse)
+        for cg, ws in itertools.product((1, 2), (False, True)):
             found = [f for f in d.problems(cta_group=cg, ws=ws) if f.code == "I601" and f.severity is Severity.TRAP]
             assert bool(found) != shape_of_table_39(kind, cg, ws, sparse, m, n), (cg, ws, sparse, m, n)
             checked += 1
-    assert checked == 8 * (field.mask + 1) * 33
+    assert checked == 8 * len(shapes) > 8 * 2 * 33
 
 
 @examples(200)

@@ -360,6 +360,11 @@ ILLEGAL = {
     "rows that M does not divide": ((96, 64), K, "multiple of that"),
     "no such M": ((128, 64), {**K, "m": 96}, "M = 64, 128"),
     "no such N": ((120, 64), {**K, "side": "b", "n": 12}, "n = 12"),
+    "N that another M has": (
+        (120, 64),
+        {**K, "side": "b", "m": 128, "n": 12, "cta_group": 2},
+        "with M = 128 has N = 16 to 256 in steps of 16",
+    ),
     "no such N of s8": ((80, 64), {**K, "dtype": "s8", "arch": "sm_90a", "side": "b", "n": 40}, "n = 40"),
     "wgmma has M 64": ((128, 64), {**K, "arch": "sm_90a", "m": 128}, "M = 64"),
     "a pair on Hopper": ((128, 64), {**K, "arch": "sm_90a", "cta_group": 2}, "sm_100a"),

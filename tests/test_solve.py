@@ -9,8 +9,11 @@ from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from smemsim import InputError, SmemDescriptor, SmemsimError, TensorMap, find_descriptors, operand_addresses, tma_load
+from kernels import kernel
+from smemsim import InputError, SmemDescriptor, SmemsimError, TensorMap, check, find_descriptors, operand_addresses, tma_load
+from smemsim.checking.wanted import wanted_of
 from smemsim.cli import main
+from smemsim.solve.find import of_source
 from smemsim.spec.formats import FORMATS
 from smemsim.spec.swizzles import MODES, Swizzle
 from strategies import CLASSIC, examples, reads
@@ -341,6 +344,19 @@ def run(*arguments):
     done = CliRunner().invoke(main, ["solve", *map(str, arguments)])
     assert done.exception is None or isinstance(done.exception, (SystemExit, SmemsimError))
     return done
+
+
+def test_the_rows_of_an_operand_are_those_of_one_cta_of_the_pair():
+    """Without `rows` an operand has M, or half of a pair's, and `check` and the solver agree."""
+    scenario = kernel("sm_100a", "bf16", "K", "128B", 128, 64)
+    step = scenario["step"][1]
+    del step["a"]["rows"]
+    for group, step["m"] in ((1, 128), (2, 256)):
+        assert check(scenario | {"cta_group": group}).codes == ()
+        shape, source, wanted = wanted_of(scenario | {"cta_group": group}, "step[1].a")
+        assert shape.rows == 128
+        found = [(one.swizzle, one.stride, one.starts.tolist()) for one in of_source(shape, source, wanted).descriptors]
+        assert (Swizzle.B128, 1024, [[0x400 + by for by in step["a"]["k_add"]]]) in found
 
 
 def test_the_command_finds_a_scenarios_operand(tmp_path):

@@ -7,17 +7,20 @@ whose comment begins with a value must have that value.
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import pathlib
 import re
 import shlex
-import subprocess
 import sys
 import tempfile
 import textwrap
 import tomllib
 
+from click.testing import CliRunner
+
 from smemsim import check
+from smemsim.cli import main as cli
 from smemsim.show.atoms_svg import atoms_svg
 from smemsim.show.page import tiles_of
 from smemsim.show.tile import TilePicture
@@ -37,8 +40,8 @@ CALL = """decode --arch sm_90a 'cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_T
 
 def smemsim(command: str) -> str:
     """What a command prints."""
-    words = [sys.executable, "-m", "smemsim", *shlex.split(command)]
-    return subprocess.run(words, capture_output=True, text=True, check=False, cwd=ROOT).stdout.rstrip()
+    with contextlib.chdir(ROOT):
+        return CliRunner().invoke(cli, shlex.split(command), catch_exceptions=False).stdout.rstrip()
 
 
 def console(command: str) -> str:

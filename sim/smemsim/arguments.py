@@ -8,7 +8,7 @@ from typing import Any
 
 from smemsim.errors import InputError
 
-__all__ = ["choice", "flag", "is_whole", "shown", "suggestion", "whole", "wholes"]
+__all__ = ["choice", "flag", "in_steps", "is_whole", "shown", "suggestion", "whole", "wholes"]
 
 MOST_BITS = 128  # no argument of any call is larger
 
@@ -75,6 +75,20 @@ def wholes(name: str, values: Any, *, wanted: str) -> tuple[int, ...]:
     except Exception as e:  # a 0-d array, or anybody's iterator
         raise InputError(f"{name} = {shown(values)}: needs {wanted} ({e})") from None
     return tuple(whole(f"{name}[{i}]", value) for i, value in enumerate(taken))
+
+
+def in_steps(values: Iterable[int]) -> str:
+    """What numbers there are, for error messages: a list of four at most, else a range, after those that come before it.
+
+    >>> in_steps((64, 128)), in_steps(range(8, 257, 8)), in_steps((8, 16, 24, 32, 48, 64))
+    ('64, 128', '8 to 256 in steps of 8', '8, 16, 24, 32 to 64 in steps of 16')
+    """
+    known = sorted(values)
+    if len(known) < 5:
+        return ", ".join(map(str, known))
+    step = known[-1] - known[-2]
+    first = next(i for i, x in enumerate(known) if known[i:] == list(range(x, known[-1] + 1, step)))
+    return ", ".join([*map(str, known[:first]), f"{known[first]} to {known[-1]} in steps of {step}"])
 
 
 def suggestion(value: Any, known: Iterable[str]) -> str:

@@ -149,10 +149,7 @@ class CuteLayout:
 
     def __call__(self, *coordinate: Nested) -> int:
         """The offset of a coordinate, one entry for each top-level mode, or one number for all; without the XOR."""
-        given: Nested = coordinate[0] if len(coordinate) == 1 and self.rank != 1 else coordinate
-        if self.rank == 1 and len(coordinate) == 1:
-            given = coordinate if isinstance(self.shape, tuple) and not isinstance(coordinate[0], tuple) else coordinate[0]
-            given = coordinate[0] if not isinstance(self.shape, tuple) else given
+        given: Nested = coordinate[0] if len(coordinate) == 1 else coordinate
         return _offset(given, self.shape, self.stride)
 
     def address(self, start: int, element_bits: int, *coordinate: Nested) -> int:

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from smemsim.addressing.cute import CuteLayout
-from smemsim.addressing.swizzle import swizzle
+from smemsim.addressing.cute_algebra import byte_axes
 from smemsim.arguments import choice
+from smemsim.descriptors.operand import swizzled
 from smemsim.errors import InputError
 from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
+from smemsim.spec.smem_descriptor import REACH
 from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
 
 __all__ = ["PLAIN_SWIZZLES", "Buffer", "Layout", "buffers_of", "swizzle_changes"]
@@ -41,8 +43,8 @@ class Layout:
         """Shared addresses of (mn, k), broadcast."""
         offset = _digits(mn, self.mn) + _digits(k, self.k)
         if self.on_addresses:
-            return np.asarray(swizzle(base + offset, 0, self.mode.mask, self.mode.shift))
-        return base + np.asarray(swizzle(offset, 0, self.mode.mask, self.mode.shift))
+            return swizzled(base + offset, self.mode)
+        return base + swizzled(offset, self.mode)
 
     def first_alias(self) -> tuple[tuple[int, int], tuple[int, int]] | None:
         """Two different (mn, k) at one offset."""
@@ -98,8 +100,8 @@ def buffers_of(scenario: dict[str, Any]) -> dict[str, Buffer]:
             offset = raw.get("offset", 0)
             address = raw.get("base", -(-first // align) * align) + offset
             promised = math.gcd(align, offset) if "base_align" in raw else None
-        if not 0 <= address < 1 << 18:
-            raise InputError(f"{where}.address = {address:#x}: needs a .shared address below 0x40000")
+        if not 0 <= address < REACH:
+            raise InputError(f"{where}.address = {address:#x}: needs a .shared address below {REACH:#x}")
         layout = raw.get("layout")
         found[name] = Buffer(
             name,
@@ -137,8 +139,8 @@ def _layout(where: str, raw: Any, bits: int) -> Layout:
     axes = []
     for axis in ("mn", "k"):
         pairs = raw[axis]
-        if any(size < 1 or abs(stride) >= 1 << 18 for size, stride in pairs):
-            raise InputError(f"{where}.layout.{axis} = {pairs}: needs sizes from 1 on, and strides below 2^18 bytes")
+        if any(size < 1 or abs(stride) >= REACH for size, stride in pairs):
+            raise InputError(f"{where}.layout.{axis} = {pairs}: needs sizes from 1 on, and strides below {REACH:#x} bytes")
         axes.append(tuple((int(size), int(stride)) for size, stride in pairs))
     return _bounded(where, Layout(mode, xor == "address", axes[0], axes[1]))
 
@@ -169,13 +171,13 @@ def _of_cute(where: str, text: str, bits: int) -> Layout:
     mode = next((m for m in MODES.values() if m.cute == str(cute.functor)), MODES[Swizzle.NONE])
     if cute.functor.bits and not mode.mask:
         raise InputError(f"{where} = {text!r}: {cute.functor} is the XOR of no swizzle mode")
-    modes = [one.leaves() for one in cute.modes()]
-    contiguous = next((i for i, leaves in enumerate(modes) if leaves[0][1] == 1 and leaves[0][0] > 1), None)
-    if contiguous is None:
+    if not any(size > 1 and stride == 1 for size, stride in (mode.leaves()[0] for mode in cute.modes())):
         raise InputError(f"{where} = {text!r}: neither mode begins with stride 1; elements of one of the axes must follow one another")
-    axes = [[(size, stride * bits // 8) for size, stride in leaves] for leaves in modes]
-    axes[contiguous][0] = (modes[contiguous][0][0] * bits // 8, 1)  # the contiguous axis counts bytes
-    return _bounded(where.removesuffix(".layout"), Layout(mode, True, tuple(axes[0]), tuple(axes[1])))
+    try:
+        mn, k = byte_axes(cute, bits)
+    except InputError as e:
+        raise InputError(f"{where} = {text!r}: {e}") from None
+    return _bounded(where.removesuffix(".layout"), Layout(mode, True, mn, k))
 
 
 def _bits_in(scenario: dict[str, Any], buffer: str) -> int:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from smemsim.checking.pattern import pattern
-from smemsim.checking.reads import START, Read, Seen
+from smemsim.checking.reads import Read, Seen
 from smemsim.checking.repairs import Repair, descriptor_repairs, transposed_repair, word_fix
-from smemsim.checking.report import CheckFinding
-from smemsim.checking.simulate import CHUNK, FOREIGN, UNWRITTEN, Machine, Rerun, finding
+from smemsim.checking.report import CheckFinding, share_of
+from smemsim.checking.simulate import NAMES, UNWRITTEN, Machine, Rerun, finding
 from smemsim.checking.tensors import OUTSIDE
 from smemsim.checking.threads import refused_for_its_swizzle
 from smemsim.checking.writers import all_right, paired_repairs, writer_repairs
@@ -19,9 +19,12 @@ from smemsim.errors import Unmodelled
 from smemsim.machine.product import shared_grade
 from smemsim.solve.inverse import locate
 from smemsim.spec.findings import Severity
+from smemsim.spec.shared_memory import CHUNK
+from smemsim.spec.smem_descriptor import REACH, START
 
 __all__ = ["judge"]
 
+OF_MAPS = ("T206", "T207", "T211")  # a map that is not its tensor's
 ENOUGH_RERUNS = 400  # steps that operands wrong in many places are simulated again for, before the search for second opinions ends
 
 
@@ -40,12 +43,8 @@ def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blame
     first = _first(seen)
     shape = pattern(seen)
     counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size, "first": first, "grade": grade, "pattern": shape}
-    share = f"{counts['wrong']} of {wrong.size} elements wrong ({wrong.mean():.1%}); first: {_told(first)}{''.join(f'; {text}' for text in shape)}"
-    if (
-        blamed is not None
-        and blamed.code in ("T206", "T207", "T211")
-        and any(r.code != "R508" for r in _repairs(machine, seen, raw, rerun))
-    ):
+    share = f"{share_of(counts['wrong'], wrong.size, 'elements')}; first: {_told(first)}{''.join(f'; {text}' for text in shape)}"
+    if blamed is not None and blamed.code in OF_MAPS and any(r.code != "R508" for r in _repairs(machine, seen, raw, rerun)):
         blamed = None  # the map brings what was meant, and something else makes the operand wrong
     for target in refused_for_its_swizzle(machine, _buffer_of(machine, blamed)) if blamed is not None else ():
         mode, now = str(read.descriptor.swizzle), machine.raw_maps[target.partition(".")[2]].get("swizzle", "none")
@@ -66,7 +65,7 @@ def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blame
         return [finding(code, best.where, read.title, f"{share}; {best.message}{gone}", "; ".join([best.text, *others]),
                         fix=best.fix, numbers=best.numbers, together=best.together, **counts), *_square(read, best)]  # fmt: skip
     got = seen.got[wrong]
-    between = _between_chunks(seen, raw)
+    between = _between_chunks(seen)
     if between:
         return [finding("D303", read.where, read.title, f"{share}; {between}", "tiles that begin on multiples of 16 B", **counts)]
     if (got == OUTSIDE).any():
@@ -83,7 +82,7 @@ def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blame
     if outside:
         return [finding("A107", read.where, read.title, f"{share}; {outside}", **counts)]
     missing = locate(machine.source, read.meant)[wrong] < 0
-    when = _when(machine, read, rerun, raw, read.meant[wrong][missing]) if missing.any() else ""
+    when = _when(machine, rerun, raw, read.meant[wrong][missing]) if missing.any() else ""
     if (got == UNWRITTEN).any() and missing.any():
         return [finding("R507", read.where, read.title, f"{share}{when}", **counts)]
     return [finding("R508", read.where, read.title, f"{share}; no single repair makes it right{when}", **counts)]
@@ -125,7 +124,7 @@ def _placements(machine: Machine, read: Read) -> Iterator[np.ndarray]:
 
 def _lucky(read: Read) -> list[CheckFinding]:
     """What is wrong with a descriptor that reads the right bytes all the same."""
-    unit, end = 1 << START.shift, START.mask + 1 << START.shift
+    unit, end = 1 << START.shift, REACH
     if read.starts is None:
         return []
     start = read.raw.get("start", 0)
@@ -146,7 +145,7 @@ def _lucky(read: Read) -> list[CheckFinding]:
                     f"starts on multiples of {unit} B", severity=Severity.LUCK)]  # fmt: skip
 
 
-def _between_chunks(seen: Seen, raw: dict[str, Any]) -> str:
+def _between_chunks(seen: Seen) -> str:
     """Is the operand meant to begin inside a 16-byte chunk, where no descriptor can?"""
     meant = seen.read.meant >= 0
     by = seen.read.meant[meant] - seen.got[meant]
@@ -184,7 +183,7 @@ def _undecodable(machine: Machine, read: Read, why: str) -> list[CheckFinding]:
     return [finding("D302", f"{read.where}.word", read.title, why)]
 
 
-def _when(machine: Machine, read: Read, rerun: Rerun, raw: dict[str, Any], missing: np.ndarray) -> str:
+def _when(machine: Machine, rerun: Rerun, raw: dict[str, Any], missing: np.ndarray) -> str:
     """Data that is not there now: was it there before, does it come later?"""
     gone = _overwritten(machine, missing)
     if gone:
@@ -209,8 +208,7 @@ def _first(seen: Seen) -> dict[str, Any]:
     read = seen.read
     block, step, row, k = at = tuple(int(x[0]) for x in np.nonzero(seen.wrong))
     value = int(seen.got[at])
-    names = {UNWRITTEN: "what no step wrote", OUTSIDE: "out-of-bounds fill", FOREIGN: "bytes of no tensor"}
-    found = names.get(value) or read.tensor.named(value)
+    found = NAMES.get(value) or read.tensor.named(value)
     if value >= 0 and not read.tensor.address <= value < read.tensor.end:
         found = f"another tensor ({value:#x})"
     return {"block": block, "step": step, "row": row, "k": k, "read": found, "meant": read.tensor.named(int(read.meant[at])),

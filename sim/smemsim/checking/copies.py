@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.checking.reads import Read, made_words
-from smemsim.checking.report import CheckFinding
+from smemsim.checking.report import CheckFinding, share_of
 from smemsim.checking.simulate import UNWRITTEN, Issue, Machine, finding
 from smemsim.checking.tmem_reads import grid, tmem_at
 from smemsim.descriptors.operand import operand_addresses
@@ -204,7 +204,7 @@ def _scale_layout(
     text, fix = _repair(machine, raw, number, read, places, again)
     return dataclasses.replace(
         finding("S701", fix[0] if fix else read.where, read.title,
-                f"{one.wrong} of {one.of} bytes wrong ({one.wrong / one.of:.1%}); scale factors are not in blocks of 32 lines x 16 B: after (row 0, scale 0) "
+                f"{share_of(one.wrong, one.of, 'bytes')}; scale factors are not in blocks of 32 lines x 16 B: after (row 0, scale 0) "
                 f"lie {lies} further; {full_name(row)} wants {wants}",
                 text, fix=fix, numbers={name: [at, wanted] for name, (at, wanted) in told.items()}, grade=str(row.grade)),
         first=one.first, wrong=one.wrong, of=one.of)  # fmt: skip

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from smemsim.arguments import shown
+from smemsim.arguments import in_steps, shown
 from smemsim.checking.report import CheckFinding
 from smemsim.checking.simulate import Machine, finding
 from smemsim.descriptors.instr import InstrDescriptor
@@ -16,10 +16,10 @@ from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.swizzles import Swizzle
-from smemsim.spec.tcgen05 import KINDS, kind_of, shapes_of
+from smemsim.spec.tcgen05 import KINDS, WIDE_K, kind_of, shapes_of
 from smemsim.spec.wgmma import WGMMA_M, WGMMA_TYPES
 
-__all__ = ["instruction_findings", "kind_of_step"]
+__all__ = ["instruction_findings", "is_sparse", "kind_of_step"]
 
 
 def kind_of_step(step: dict[str, Any], arch: str) -> str | None:
@@ -78,10 +78,10 @@ def _wgmma(where: str, title: str, step: dict[str, Any], operands: dict[str, Any
             "I601",
             f"{where}.n",
             title,
-            f"N = {step['n']}: wgmma with {row.a[0]} has {row.n[0]}, {row.n[1]}, ... {row.n[-1]}",
+            f"N = {step['n']}: wgmma with {row.a[0]} has {in_steps(row.n)}",
             f"n = {near}",
         )
-    if operands and step["k"] != row.k * (2 if _sparse(step) else 1):
+    if operands and step["k"] != row.k * (2 if is_sparse(step) else 1):
         yield finding(
             "I601", f"{where}.k", title, f"K = {step['k']}: wgmma with {row.a[0]} has {row.k}, {2 * row.k} with .sp", f"k = {row.k}"
         )
@@ -104,7 +104,8 @@ def _with_fields(word: int, d: InstrDescriptor, wanted: dict[str, Any]) -> int |
     return None
 
 
-def _sparse(step: dict[str, Any]) -> bool:
+def is_sparse(step: dict[str, Any]) -> bool:
+    """Does the step say that A is sparse, by itself or in the name of its instruction?"""
     return bool(step.get("sparse")) or ".sp" in step.get("kind", "") + step.get("instruction", "")
 
 
@@ -123,13 +124,16 @@ def _shape(where: str, title: str, step: dict[str, Any], kind: str, cta_group: i
     for name, value, legal in (("m", m, ms), ("n", n, ns)):
         if value not in legal:
             near = min(legal, key=lambda x: abs(x - value))
-            listed = ", ".join(map(str, legal)) if len(legal) < 5 else f"{legal[0]} to {legal[-1]}"
-            yield finding("I601", f"{where}.{name}", title, f"{name.upper()} = {value}: kind {kind} has {listed}", f"{name} = {near}")
+            yield finding(
+                "I601", f"{where}.{name}", title, f"{name.upper()} = {value}: kind {kind} has {in_steps(legal)}", f"{name} = {near}"
+            )
             return
-    if not any(m in s.m and n in s.n for s in shapes):
-        yield finding("I601", f"{where}.n", title, f"M = {m} with N = {n}: kind {kind} has no such shape", "")
+    with_m = {x for s in shapes if m in s.m for x in s.n}
+    if n not in with_m:
+        near = min(with_m, key=lambda x: abs(x - n))
+        yield finding("I601", f"{where}.n", title, f"N = {n}: kind {kind} with M = {m} has {in_steps(with_m)}", f"n = {near}")
     dense = KINDS[kind].k
-    if k not in ((2 * dense,) if _sparse(step) else (dense, 96 if KINDS[kind].has_wide_k else dense)):
+    if k not in ((2 * dense,) if is_sparse(step) else (dense, WIDE_K if KINDS[kind].has_wide_k else dense)):
         yield finding("I601", f"{where}.k", title, f"K = {k}: kind {kind} has {dense}, {2 * dense} with .sp", f"k = {dense}")
 
 

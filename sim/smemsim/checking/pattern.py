@@ -5,36 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from smemsim.checking.reads import Seen
-from smemsim.checking.simulate import FOREIGN, UNWRITTEN, WINDOW
+from smemsim.checking.simulate import FOREIGN, UNWRITTEN
 from smemsim.checking.tensors import OUTSIDE
+from smemsim.diagnose.numbers import numbers_told
 from smemsim.spec.formats import element_format
+from smemsim.spec.shared_memory import ATOM_ROWS
+from smemsim.spec.smem_descriptor import REACH
 
-__all__ = ["numbers_told", "pattern"]
+__all__ = ["pattern"]
 
-GROUP = 8  # lines over which every swizzle has run through its pattern
 PERIODS = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 def pattern(seen: Seen) -> tuple[str, ...]:
     """Sentences about the wrong elements: where they are, and what is read in their place."""
     return (*_where(seen.wrong), *_nothing(seen), *_instead(seen))
-
-
-def numbers_told(numbers: list[int], of: int) -> str:
-    """Some of the numbers 0 to `of` - 1, as people say them.
-
-    >>> numbers_told([0, 1, 2, 5], 8), numbers_told([0, 8, 16, 24], 32), numbers_told([7], 8)
-    ('0 to 2, 5', '0 mod 8', '7')
-    """
-    classes = {n % GROUP for n in numbers}
-    if of > GROUP and of % GROUP == 0 and len(classes) < GROUP and len(numbers) == len(classes) * of // GROUP:
-        return f"{numbers_told(sorted(classes), GROUP)} mod {GROUP}"
-    parts, first = [], 0
-    for last, number in enumerate(numbers):
-        if last + 1 == len(numbers) or numbers[last + 1] != number + 1:
-            parts.append(str(number) if first == last else f"{numbers[first]} to {number}")
-            first = last + 1
-    return ", ".join(parts) if len(parts) <= 4 else f"{', '.join(parts[:3])}, ..."
 
 
 def _where(wrong: np.ndarray) -> list[str]:
@@ -54,7 +39,7 @@ def _where(wrong: np.ndarray) -> list[str]:
 def _nothing(seen: Seen) -> list[str]:
     """Elements for which no data of a tensor arrives."""
     wrong, got = seen.wrong, seen.got
-    past = seen.addresses >= WINDOW
+    past = seen.addresses >= REACH
     told = []
     for mask, what in (
         (past, "lie past the shared window"),
@@ -102,15 +87,15 @@ def _instead(seen: Seen) -> list[str]:
 
 def _groups(taken: np.ndarray, by_row: np.ndarray, by_k: np.ndarray) -> list[str]:
     """The first wrong group of eight rows, if another group comes in its place."""
-    first = int(np.nonzero(taken.any(axis=(0, 1, 3)))[0][0]) // GROUP
+    first = int(np.nonzero(taken.any(axis=(0, 1, 3)))[0][0]) // ATOM_ROWS
     group = np.zeros_like(taken)
-    group[:, :, GROUP * first : GROUP * (first + 1)] = True
+    group[:, :, ATOM_ROWS * first : ATOM_ROWS * (first + 1)] = True
     rows, ks = by_row[taken & group], by_k[taken & group]
     if (rows != rows[0]).any() or (ks != ks[0]).any():
         return []
-    low = GROUP * first
+    low = ATOM_ROWS * first
     also = f", k {int(ks[0]):+d}" if ks[0] else ""
-    return [f"rows {low} to {low + GROUP - 1} take rows {low + int(rows[0])} to {low + int(rows[0]) + GROUP - 1}{also}"]
+    return [f"rows {low} to {low + ATOM_ROWS - 1} take rows {low + int(rows[0])} to {low + int(rows[0]) + ATOM_ROWS - 1}{also}"]
 
 
 def _steps(seen: Seen) -> str:

@@ -15,13 +15,14 @@ from smemsim.descriptors.operand import operand_addresses
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError
 from smemsim.solve.answer import FoundDescriptor
-from smemsim.solve.atoms import START, Shape
+from smemsim.solve.atoms import Shape
 from smemsim.solve.inverse import locate, partial_solutions, solutions
 from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
+from smemsim.spec.smem_descriptor import START
 from smemsim.spec.tensor_memory import LANES, WARP_LANES
 
-__all__ = ["START", "Read", "Seen", "made_words", "meant_of", "meant_places", "packing_of"]
+__all__ = ["Read", "Seen", "made_words", "meant_of", "meant_places", "packing_of", "words_path"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -115,6 +116,11 @@ def made_words(operand: dict[str, Any], buffers: dict[str, Buffer], where: str) 
     field = (starts + own) >> START.shift & START.mask
     words = np.uint64(word & ~START.mask) | field.astype(np.uint64)
     return words, starts + own
+
+
+def words_path(where: str, operand: dict[str, Any]) -> str:
+    """The path of an operand's descriptor in the scenario."""
+    return f"{where}.{'word' if 'word' in operand else 'words'}"
 
 
 def meant_places(operand: dict[str, Any], tensor: Tensor, shape: tuple[int, int], rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:

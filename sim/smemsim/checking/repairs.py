@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.checking.reads import START, Read
+from smemsim.checking.reads import Read, words_path
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.solve.answer import FoundDescriptor
+from smemsim.spec.shared_memory import ATOM_ROWS
+from smemsim.spec.smem_descriptor import REACH, START
 from smemsim.spec.swizzles import MODES, Swizzle
 
 __all__ = ["Fix", "Repair", "descriptor_repairs", "transposed_repair", "word_fix"]
@@ -39,11 +41,11 @@ def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
     strides = [(name, is_, wanted) for name, is_, wanted in given if wanted is not None and is_ != wanted]
     other_mode, base, moved = s.swizzle is not d.swizzle, d.base_offset != 0, bool((starts != s.starts).any())
     whole = (
-        d.swizzle is not Swizzle.INVALID and d.stride_byte_offset == 8 * MODES[d.swizzle].width
+        d.swizzle is not Swizzle.INVALID and d.stride_byte_offset == ATOM_ROWS * MODES[d.swizzle].width
     )  # the descriptor of another, packed tile
     fields = len(strides) + other_mode + base + moved
     fix, word = word_fix(read, s, moved)
-    where = f"{read.where}.{'word' if 'word' in read.raw else 'words'}"
+    where = words_path(read.where, read.raw)
     changed = "".join(f"{name} {is_} must be {wanted}, " for name, is_, wanted in strides).removesuffix(", ")
     also = f", and starts {_listed(starts)} must be {_listed(s.starts)}" if moved else ""
     if other_mode:
@@ -141,7 +143,7 @@ def _advance(read: Read, s: FoundDescriptor, starts: np.ndarray) -> Repair:
     def repair(code: str, message: str, text: str, **numbers: Any) -> Repair:
         return Repair(code, where, message, text, max(len(fixes), 1), fix, numbers, together)
 
-    unit, end = 1 << START.shift, START.mask + 1 << START.shift
+    unit, end = 1 << START.shift, REACH
     if read.starts is not None and (read.starts % unit).any():
         off = int(read.starts[read.starts % unit != 0][0])
         return repair(

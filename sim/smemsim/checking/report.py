@@ -12,7 +12,16 @@ from smemsim.spec.findings import Finding, Severity
 if TYPE_CHECKING:
     from smemsim.checking.simulate import Machine
 
-__all__ = ["CheckFinding", "Report"]
+__all__ = ["CheckFinding", "Report", "share_of"]
+
+
+def share_of(wrong: int, of: int, what: str) -> str:
+    """How much is wrong, as every finding begins.
+
+    >>> share_of(3, 8, "bytes")
+    '3 of 8 bytes wrong (37.5%)'
+    """
+    return f"{wrong} of {of} {what} wrong ({wrong / of:.1%})"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +105,7 @@ class Report:
         told = (
             "" if self.expected is None else " as expected" if self.as_expected else f", expected were {', '.join(self.expected) or 'none'}"
         )
-        if self.arch and architecture(self.arch).instruction != "wgmma":
+        if self.arch and not architecture(self.arch).measured:
             lines.append(f"rules for {self.arch} are documented, compiled or inferred: nothing is measured on Blackwell")
         lines += [f"not looked at: {', '.join(self.unchecked)}"] if self.unchecked else []
         return "\n".join([*lines, f"{count} findings{also}{told}"])

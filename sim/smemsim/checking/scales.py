@@ -11,10 +11,9 @@ import numpy as np
 from smemsim.checking.causes import judge
 from smemsim.checking.copies import SCALE_COPY, Again, copy_findings, form_of, full_name, targets
 from smemsim.checking.reads import Read, made_words
-from smemsim.checking.report import CheckFinding
+from smemsim.checking.report import CheckFinding, share_of
 from smemsim.checking.scale_slices import Slice, slice_of
-from smemsim.checking.simulate import TMEM, UNWRITTEN, Machine, finding, no_rerun
-from smemsim.checking.tensors import OUTSIDE
+from smemsim.checking.simulate import NAMES, TMEM, UNWRITTEN, Machine, finding, no_rerun
 from smemsim.checking.tmem_reads import as_given, blamed_copy, told_of
 from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.errors import Unmodelled
@@ -64,7 +63,7 @@ def _findings(machine: Machine, raw: dict[str, Any], number: int, step: dict[str
         return
     any_copy = wrong.any(axis=2)
     counts: dict[str, Any] = {"wrong": int(any_copy.sum()), "of": any_copy.size, "first": _first(machine, one, wrong), "grade": one.grade}
-    share = f"{counts['wrong']} of {counts['of']} scale factors wrong ({any_copy.mean():.1%}); first: {_told(counts['first'])}"
+    share = f"{share_of(counts['wrong'], counts['of'], 'scale factors')}; first: {_told(counts['first'])}"
     found = [
         one.cells.places(machine, one.meant[at], one.mode.ids) if wrong[at].any() else [(int(one.column[at]), int(one.id[at]))]
         for at in np.ndindex(shape)
@@ -144,8 +143,9 @@ def _first(machine: Machine, one: Slice, wrong: np.ndarray) -> dict[str, Any]:
     block, step, copy, row, index = (int(x[0]) for x in np.nonzero(wrong))
     column, id_ = int(one.column[block, step]), int(one.id[block, step])
     value = int(one.cells.read(machine.tmem, column, id_)[copy, row, index])
-    names = {UNWRITTEN: "what no copy wrote", OUTSIDE: "out-of-bounds fill"}
-    read = names.get(value) or (one.tensor.named(value) if one.tensor.address <= value < one.tensor.end else f"other bytes ({value:#x})")
+    read = (NAMES | {UNWRITTEN: "what no copy wrote"}).get(value) or (
+        one.tensor.named(value) if one.tensor.address <= value < one.tensor.end else f"other bytes ({value:#x})"
+    )
     at = [int(x[copy, row, index]) for x in (one.cells.lane, one.cells.column, one.cells.byte)]
     return {"block": block, "step": step, "row": row, "k": index, "read": read, "meant": one.tensor.named(int(one.meant[block, step, row, index])),
             "lane": at[0], "column": at[1] + column, "byte": at[2] + id_}  # fmt: skip

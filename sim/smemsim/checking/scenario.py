@@ -27,7 +27,7 @@ from smemsim.scenario.reader import located, read_scenario
 from smemsim.solve.inverse import locate
 from smemsim.spec.findings import Severity
 
-__all__ = ["MOST", "MOST_ELEMENTS", "check", "run_steps"]
+__all__ = ["MOST", "MOST_ELEMENTS", "check", "extents_of", "run_steps"]
 
 NOTES = ("D305", "T208")  # what is written otherwise than the documents say; other notes are remarks: nothing of them needs a change
 MOST, MOST_ELEMENTS = 1024, 1 << 22  # rows or k of an instruction, elements that all the words of an operand read
@@ -185,11 +185,7 @@ def _read(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, An
     operand = step[side]
     where, title = f"step[{number}].{side}", f"step {number + 1} ({step['op']}) {side}"
     meant = operand.get("meant")
-    rows = operand.get("rows", rows_in_cta(step, side, machine.arch, step.get("cta_group", raw.get("cta_group"))))
-    k = step.get("k", 8)
-    for name, value in (("rows", rows), ("k", k)):
-        if not 1 <= value <= MOST:
-            raise InputError(f"{where}: {name} = {value}: an instruction reads 1 to {MOST}")
+    rows, k = extents_of(raw, step, side, where)
     made = made_words(operand, machine.buffers, where)
     packing = packing_of(kind_of_step(step, machine.arch) or "", operand["dtype"])
     if meant is None:
@@ -211,6 +207,16 @@ def _read(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, An
         _find(machine, read)
         return None
     return read
+
+
+def extents_of(raw: dict[str, Any], step: dict[str, Any], side: str, where: str) -> tuple[int, int]:
+    """Rows and k that one instruction reads of an operand. Raises InputError for what none has."""
+    group = step.get("cta_group", raw.get("cta_group"))
+    rows, k = step[side].get("rows", rows_in_cta(step, side, raw["arch"], group)), step.get("k", 8)
+    for name, value in (("rows", rows), ("k", k)):
+        if not 1 <= value <= MOST:
+            raise InputError(f"{where}: {name} = {value}: an instruction reads 1 to {MOST}")
+    return rows, k
 
 
 def _find(machine: Machine, read: Read) -> None:

@@ -17,15 +17,16 @@ from smemsim.errors import HardwareTrap, InputError, TensorMapError
 from smemsim.machine.tma import tma_load, tma_store
 from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.findings import CODES
+from smemsim.spec.shared_memory import CHUNK
+from smemsim.spec.smem_descriptor import REACH
 from smemsim.spec.tensor_map import LIMITS
 from smemsim.spec.tensor_memory import CELL_BITS, COLUMNS, LANES
 
-__all__ = ["CHUNK", "FOREIGN", "UNWRITTEN", "WINDOW", "Issue", "Machine", "Rerun", "finding", "issues_of", "listed", "no_rerun"]
+__all__ = ["FOREIGN", "NAMES", "UNWRITTEN", "Issue", "Machine", "Rerun", "finding", "issues_of", "listed", "no_rerun", "places_of"]
 
 UNWRITTEN, FOREIGN = -1, -3  # instead of a global address: nobody wrote the byte; a step wrote what is in no tensor
-CHUNK = 16  # bytes that every swizzle moves together
-WINDOW = 1 << 18  # bytes that the descriptor's start address reaches
-LINE = LIMITS.smem_alignment
+NAMES = {UNWRITTEN: "what no step wrote", OUTSIDE: "out-of-bounds fill", FOREIGN: "bytes of no tensor"}
+ALIGN = LIMITS.smem_alignment
 TMEM = (LANES, COLUMNS, CELL_BITS // 8)
 
 
@@ -68,14 +69,14 @@ class Machine:
     buffers: dict[str, Buffer]
     raw_maps: dict[str, dict[str, Any]]
     findings: list[CheckFinding] = dataclasses.field(default_factory=list)
-    source: np.ndarray = dataclasses.field(default_factory=lambda: np.full(WINDOW, UNWRITTEN, np.int64))
-    writer: np.ndarray = dataclasses.field(default_factory=lambda: np.full(WINDOW, -1, np.int32))
+    source: np.ndarray = dataclasses.field(default_factory=lambda: np.full(REACH, UNWRITTEN, np.int64))
+    writer: np.ndarray = dataclasses.field(default_factory=lambda: np.full(REACH, -1, np.int32))
     issues: list[Issue] = dataclasses.field(default_factory=list)
     _twice: tuple[int, bool] = (-1, False)  # (issues so far, the answer)
     reruns: int = 0  # steps that were simulated again to try repairs
     wanted: list[bool] = dataclasses.field(default_factory=list)  # for each issue: has anything of it been read?
     overwritten: list[tuple[int, np.ndarray]] = dataclasses.field(default_factory=list)  # (an issue, the global bytes that it wrote over)
-    read: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(WINDOW // CHUNK, bool))  # chunks that anything has read
+    read: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(REACH // CHUNK, bool))  # chunks that anything has read
     seen: list[Any] = dataclasses.field(default_factory=list)
     maps: dict[str, TensorMap | None] = dataclasses.field(default_factory=dict)
     failed: dict[str, CheckFinding] = dataclasses.field(default_factory=dict)  # buffers that a stopped transfer did not fill
@@ -108,7 +109,7 @@ class Machine:
 
     def touch(self, shared: np.ndarray) -> None:
         """Bytes that are read."""
-        inside = shared[(shared >= 0) & (shared < WINDOW)]
+        inside = shared[(shared >= 0) & (shared < REACH)]
         self.read[inside // CHUNK] = True
         for index in np.unique(self.writer[inside]).tolist():
             if index >= 0:
@@ -174,11 +175,11 @@ class Machine:
         if tm is None:
             self.failed.setdefault(buffer.name, self.failed[f"map.{step['map']}"])
             return
-        self.object_address(where, title, step["map"])
+        self.object_address(title, step["map"])
         self.promised(title, buffer)
         total, off, touched, traps = 0, [], [], []
         for issue, (address, at) in enumerate(issues_of(self, step)):
-            if address % LINE:
+            if address % ALIGN:
                 off.append(address)
                 continue
             try:
@@ -214,7 +215,7 @@ class Machine:
                              f"the barrier expects {expected:,} bytes, {total:,} arrive: " + ("it waits for ever" if expected > total else "its count runs over"),
                              f"expect_bytes = {total}", because=mismatch.code if mismatch else "", numbers={"expected": expected, "arrive": total}, fix=(f"{where}.expect_bytes", expected, total)))  # fmt: skip
 
-    def object_address(self, where: str, title: str, name: str) -> None:
+    def object_address(self, title: str, name: str) -> None:
         """Where the CUtensorMap itself lies."""
         address = self.raw_maps[name].get("object_address")
         if address is not None and address % LIMITS.object_alignment:
@@ -224,12 +225,12 @@ class Machine:
     def promised(self, title: str, buffer: Buffer) -> None:
         """Does the declared alignment promise what a transfer needs?"""
         align = buffer.declared_align
-        if align is not None and align % LINE and buffer.address % LINE == 0:
+        if align is not None and align % ALIGN and buffer.address % ALIGN == 0:
             self.say(finding("A106", f"buffer.{buffer.name}.declared_align", title,
-                             f"{buffer.name} is at {buffer.address:#x}, a multiple of {LINE}; its declared alignment of {align} B does not guarantee that",
-                             f"declared_align = {LINE}"))  # fmt: skip
+                             f"{buffer.name} is at {buffer.address:#x}, a multiple of {ALIGN}; its declared alignment of {align} B does not guarantee that",
+                             f"declared_align = {ALIGN}"))  # fmt: skip
 
-    def misaligned(self, where: str, title: str, buffer: Buffer, stage: int, addresses: list[int], needs: int = LINE) -> CheckFinding:
+    def misaligned(self, where: str, title: str, buffer: Buffer, stage: int, addresses: list[int], needs: int = ALIGN) -> CheckFinding:
         """Destinations off 128 B; where only some stages are, the stage's size is the cause."""
         address = addresses[0]
         offset = address - buffer.at(stage)
@@ -273,7 +274,7 @@ class Machine:
                     buffer.name, self.misaligned(where, title, buffer, step.get("stage", 0), [address], BULK_LIMITS.unit)
                 )
                 continue
-            moved = np.arange(address, min(address + step["bytes"] // BULK_LIMITS.unit * BULK_LIMITS.unit, WINDOW))
+            moved = np.arange(address, min(address + step["bytes"] // BULK_LIMITS.unit * BULK_LIMITS.unit, REACH))
             self.inside(where, title, buffer, [moved])
             if "to" in step:
                 tensor = self.tensors.get(step.get("tensor", ""))
@@ -292,12 +293,18 @@ def issues_of(machine: Machine, step: dict[str, Any]) -> list[tuple[int, list[in
     """(shared address, coordinates) of every issue of a tensor step."""
     buffer = machine.buffers[step.get("to", step.get("from", ""))]
     offsets = listed(step.get("offset", 0))
-    places = step["at"] if step["at"] and isinstance(step["at"][0], list) else [step["at"]]
+    places = places_of(step)
     if len(offsets) == 1:
         offsets = offsets * len(places)
     if len(offsets) != len(places):
         raise InputError(f"offset has {len(offsets)} entries and at {len(places)}: needs one of each for every issue")
     return [(buffer.at(step.get("stage", 0), offset), at) for offset, at in zip(offsets, places, strict=True)]
+
+
+def places_of(step: dict[str, Any]) -> list[list[int]]:
+    """The coordinates of every issue of a tensor step, which has them as one list or as a list of lists."""
+    at: list[Any] = step["at"]
+    return at if at and isinstance(at[0], list) else [at]
 
 
 def listed(value: Any) -> list[Any]:

@@ -8,23 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.addressing.swizzle import swizzle
-from smemsim.checking.instructions import kind_of_step
+from smemsim.checking.instructions import is_sparse, kind_of_step
 from smemsim.checking.reads import Read
-from smemsim.checking.report import CheckFinding
+from smemsim.checking.report import CheckFinding, share_of
 from smemsim.checking.simulate import TMEM, Machine, finding
 from smemsim.checking.tmem_reads import Cells, as_given, blamed_copy, grid, steps_of, tmem_at
+from smemsim.descriptors.operand import swizzled
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.tmem.layout import accumulator_path
 from smemsim.machine.tmem.operands import ATmemLayout
 from smemsim.solve.inverse import locate
 from smemsim.spec.formats import element_format
+from smemsim.spec.shared_memory import ATOM_ROWS
 from smemsim.spec.swizzles import MODES
 from smemsim.spec.tensor_memory import A_CONTAINER_BITS, A_GRADES, LANE_SHIFT
 
 __all__ = ["a_from_tensor_memory", "cta_group_of", "lane_split", "rows_in_cta"]
-
-ATOM_LINES = 8  # of a swizzle atom, across its contiguous axis
 
 
 def cta_group_of(raw: dict[str, Any], number: int, step: dict[str, Any]) -> int | None:
@@ -62,9 +61,9 @@ def _cut(machine: Machine, read: Read, step: dict[str, Any], group: int | None, 
     mode = MODES.get(read.descriptor.swizzle)
     if mode is None or not mode.mask or (places < 0).any():
         return None
-    linear = np.asarray(swizzle(places, 0, mode.mask, mode.shift))  # type: ignore[arg-type]
+    linear = swizzled(places, mode)
     along = read.major == "MN"
-    unit = element_format(read.dtype).elements_per_chunk(read.packing) * mode.chunks if along else ATOM_LINES
+    unit = element_format(read.dtype).elements_per_chunk(read.packing) * mode.chunks if along else ATOM_ROWS
     cuts = {block: first for block in range(len(linear)) if (first := _first_cut(linear[block, 0, :, 0], unit))}
     if not cuts:
         return None
@@ -95,7 +94,7 @@ def a_from_tensor_memory(machine: Machine, raw: dict[str, Any], number: int, ste
     if kind not in A_CONTAINER_BITS:
         machine.unchecked.append(where)
         return
-    about: dict[str, Any] = {"ws": _ws(step), "sparse": step.get("sparse", False)}
+    about: dict[str, Any] = {"ws": _ws(step), "sparse": is_sparse(step)}
     try:
         path = accumulator_path(step["m"], group or 1, **about)
     except InputError:
@@ -149,7 +148,7 @@ def _compare(
     if not bad.any():
         return None
     count, total = int(bad.any(axis=1).sum()), bad[:, 0].size
-    share = f"{count} of {total} elements wrong ({count / total:.1%}) in tensor memory"
+    share = f"{share_of(count, total, 'elements')} in tensor memory"
     counts: dict[str, Any] = {"wrong": count, "of": total, "grade": str(layout.grade)}
     options = [[c for c, _ in cells.places(machine, want)] for want in wanted]
     if all(options):

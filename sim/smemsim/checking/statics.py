@@ -7,7 +7,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from smemsim.checking.reads import START, Read, meant_of
+from smemsim.checking.reads import Read, meant_of, words_path
 from smemsim.checking.report import CheckFinding
 from smemsim.checking.simulate import Machine, finding
 from smemsim.descriptors.layout import used_strides
@@ -16,6 +16,7 @@ from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.solve.inverse import locate
 from smemsim.spec.findings import Finding, Severity
 from smemsim.spec.formats import element_format
+from smemsim.spec.smem_descriptor import START
 from smemsim.spec.swizzles import MODES, Swizzle
 
 __all__ = ["descriptor_notes", "map_notes", "one_atom_hides", "unmeant_descriptor"]
@@ -36,7 +37,7 @@ def descriptor_notes(read: Read) -> Iterator[CheckFinding]:
     """Fixed bits, and fields that the instruction never uses; what is read through the descriptor is compared elsewhere."""
     word = int(read.words[0, 0]) & ~START.mask
     for one in _notes(word, read.arch, read.dtype, read.major, read.rows, read.k, read.packing):
-        yield _said(one, f"{read.where}.{_words(read.raw)}", read.title)
+        yield _said(one, words_path(read.where, read.raw), read.title)
 
 
 @functools.lru_cache(1024)
@@ -49,7 +50,7 @@ def _notes(word: int, arch: str, dtype: str, major: str, rows: int, k: int, pack
 def unmeant_descriptor(arch: str, where: str, title: str, raw: dict[str, Any], word: int, **operand: Any) -> Iterator[CheckFinding]:
     """An operand of which the scenario does not say what it was meant to be: what its descriptor alone shows."""
     for one in SmemDescriptor.decode(word, arch=arch).problems(**operand):
-        yield _said(one, f"{where}.{_words(raw)}", title)
+        yield _said(one, words_path(where, raw), title)
 
 
 def one_atom_hides(machine: Machine, read: Read) -> Iterator[CheckFinding]:
@@ -78,10 +79,6 @@ def one_atom_hides(machine: Machine, read: Read) -> Iterator[CheckFinding]:
                               f"{name} {now} is right only because the operand is one atom of {read.rows} rows; for the {2 * read.rows} rows that lie in shared memory it would be {wanted}",
                               f"{name} = {wanted}", numbers={name: [now, wanted]})  # fmt: skip
             return
-
-
-def _words(raw: dict[str, Any]) -> str:
-    return "word" if "word" in raw else "words"
 
 
 def _said(one: Finding, where: str, title: str) -> CheckFinding:

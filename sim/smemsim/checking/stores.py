@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from smemsim.checking.buffers import PLAIN_SWIZZLES, swizzle_changes
+from smemsim.checking.report import share_of
 from smemsim.checking.run import value_at
-from smemsim.checking.simulate import UNWRITTEN, Machine, Rerun, finding, issues_of
+from smemsim.checking.simulate import NAMES, UNWRITTEN, Machine, Rerun, finding, issues_of
 from smemsim.errors import SmemsimError
 from smemsim.machine.tma import tma_store
 
@@ -33,8 +34,8 @@ def store_step(machine: Machine, raw: dict[str, Any], number: int, rerun: Rerun)
         return
     where, title = f"step[{number}]", f"step {number + 1} ({step['op']})"
     at = int(np.nonzero(wrong)[0][0])
-    is_ = "what no step wrote" if source[at] == UNWRITTEN else tensor.named(int(source[at]))
-    share = f"{int(wrong.sum())} of {wrong.size} bytes wrong ({wrong.mean():.1%}); first: {is_} goes to {tensor.named(int(target[at]))}"
+    is_ = NAMES[UNWRITTEN] if source[at] == UNWRITTEN else tensor.named(int(source[at]))
+    share = f"{share_of(int(wrong.sum()), wrong.size, 'bytes')}; first: {is_} goes to {tensor.named(int(target[at]))}"
     counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size}
     buffer = machine.buffers[step["from"]]
     tried = [] if "raw" in machine.raw_maps[step["map"]] else [(f"map.{step['map']}.swizzle", {name: name for name in PLAIN_SWIZZLES})]

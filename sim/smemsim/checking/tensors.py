@@ -11,6 +11,7 @@ from smemsim.addressing.tensor_memory import scale_block_byte, scale_of_byte
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import InputError
 from smemsim.spec.formats import ElementFormat, element_format
+from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.tensor_memory import CELL_BITS, LANES
 
 __all__ = ["OUTSIDE", "Tensor", "tensors_of"]
@@ -19,7 +20,7 @@ OUTSIDE = -2  # instead of an address: an element outside its tensor, for which 
 APART = 1 << 36  # bytes between tensors whose addresses are made up
 FIRST = 1 << 40
 BLOCK_ROWS, BLOCK_SCALES = LANES, CELL_BITS // 8  # of a block of scale factors, which is one copy into tensor memory
-BLOCK_BYTES, CHUNK = BLOCK_ROWS * BLOCK_SCALES, 16
+BLOCK_BYTES = BLOCK_ROWS * BLOCK_SCALES
 
 
 @dataclasses.dataclass(frozen=True)

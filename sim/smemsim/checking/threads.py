@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from smemsim.checking.buffers import Buffer, Layout, swizzle_changes
-from smemsim.checking.simulate import Issue, Machine, Rerun, finding, no_rerun
+from smemsim.checking.report import share_of
+from smemsim.checking.simulate import NAMES, Issue, Machine, Rerun, finding, no_rerun
 from smemsim.checking.tensors import Tensor
 from smemsim.errors import InputError
 from smemsim.spec.swizzles import MODES
@@ -35,7 +36,7 @@ def threads_step(machine: Machine, number: int, step: dict[str, Any], *, hardwar
         return  # said of the buffer
     base = buffer.at(step.get("stage", 0))
     if not phase(machine, where, title, buffer, base) and buffer.name in hardware:
-        shifted(machine, where, title, buffer, base)
+        shifted(machine, title, buffer, base)
     mn, k_byte, wanted = tile(layout, tensor, step)
     addresses = layout.addresses(base, mn, k_byte)
     if addresses.max(initial=0) >= len(machine.source) or addresses.min(initial=0) < 0:
@@ -89,7 +90,7 @@ def phase(machine: Machine, where: str, title: str, buffer: Buffer, base: int) -
     return True
 
 
-def shifted(machine: Machine, where: str, title: str, buffer: Buffer, base: int) -> None:
+def shifted(machine: Machine, title: str, buffer: Buffer, base: int) -> None:
     """The base happens to be good, and its declared alignment does not promise that."""
     layout, align = buffer.layout, buffer.declared_align
     if layout is None or layout.on_addresses or not layout.mode.mask or align is None or align % layout.mode.period == 0:
@@ -111,8 +112,8 @@ def mismatch(
         return
     at = tuple(int(x[0]) for x in np.nonzero(wrong))
     read = int(machine.source[layout.addresses(buffer.address, mn[at], k_byte[at])])
-    share = f"{int(wrong.sum())} of {wrong.size} bytes wrong ({wrong.mean():.1%})"
-    first = f"first: ({int(mn[at])}, {int(k_byte[at])}) reads {tensor.named(read) if read >= 0 else 'what no step wrote'}, meant {tensor.named(int(wanted[at]))}"
+    share = share_of(int(wrong.sum()), wrong.size, "bytes")
+    first = f"first: ({int(mn[at])}, {int(k_byte[at])}) reads {tensor.named(read) if read >= 0 else NAMES[read]}, meant {tensor.named(int(wanted[at]))}"
     counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size}
     for target in refused_for_its_swizzle(machine, buffer.name):
         again = rerun({f"{target}.swizzle": str(layout.mode.swizzle)})

@@ -9,12 +9,10 @@ import numpy as np
 
 from smemsim.checking.buffers import Buffer
 from smemsim.checking.report import CheckFinding
-from smemsim.checking.simulate import CHUNK, Machine, finding
-from smemsim.spec.banks import BANKS
+from smemsim.checking.simulate import Machine, finding
+from smemsim.spec.shared_memory import BANKS, CHUNK
 
 __all__ = ["bank_notes", "usage_notes"]
-
-LANES = 8  # threads whose 16-byte accesses one wavefront serves: 8 x 16 B are all 32 banks once
 
 
 def usage_notes(machine: Machine) -> Iterator[CheckFinding]:
@@ -43,12 +41,13 @@ def bank_notes(name: str, buffer: Buffer) -> Iterator[CheckFinding]:
     if layout is None:
         return
     along_k = layout.k[0][1] == 1  # the contiguous axis counts bytes
-    if layout.extents()[not along_k] < LANES:
+    threads = BANKS.groups  # whose 16-byte accesses go together if no two share their banks
+    if layout.extents()[not along_k] < threads:
         return
-    lines, zeros = np.arange(LANES), np.zeros(LANES, np.int64)
+    lines, zeros = np.arange(threads), np.zeros(threads, np.int64)
     offset = layout.addresses(buffer.address, *((lines, zeros) if along_k else (zeros, lines)))
-    ways = int(np.bincount(offset % (BANKS.count * BANKS.width) // CHUNK).max())
+    ways = int(np.bincount(BANKS.group(offset)).max())
     if ways > 1:
         yield finding("P901", f"buffer.{name}.layout", f"buffer {name}",
-                      f"the first 16 bytes of 8 consecutive lines lie in the same {CHUNK // BANKS.width} banks {ways} times over: such accesses of 8 threads take {ways} turns",
+                      f"the first 16 bytes of {threads} consecutive lines lie in the same {CHUNK // BANKS.width} banks {ways} times over: such accesses of {threads} threads take {ways} turns",
                       "a swizzle, or another pitch")  # fmt: skip

@@ -11,7 +11,7 @@ from smemsim.arguments import shown
 from smemsim.checking.buffers import buffers_of
 from smemsim.checking.instructions import kind_of_step
 from smemsim.checking.reads import made_words, meant_of, packing_of
-from smemsim.checking.scenario import MOST, MOST_ELEMENTS, run_steps
+from smemsim.checking.scenario import MOST, MOST_ELEMENTS, extents_of, run_steps
 from smemsim.checking.tensors import tensors_of
 from smemsim.errors import InputError
 from smemsim.scenario.reader import read_scenario
@@ -39,10 +39,7 @@ def wanted_of(scenario: Any, where: str) -> tuple[Shape, np.ndarray, np.ndarray]
     step, operand = steps[number], steps[number][side]
     machine = run_steps({**raw, "step": steps[:number]})
     source, arch = machine.source, architecture(raw["arch"])
-    rows, k = operand.get("rows", step.get("m" if side == "a" else "n", 0)), step.get("k", 8)
-    for name, value in (("rows", rows), ("k", k)):
-        if not 1 <= value <= MOST:
-            raise InputError(f"{where}: {name} = {value}: an instruction reads 1 to {MOST}")
+    rows, k = extents_of(raw, step, side, where)
     tensor = tensors_of(raw)[operand["meant"]["tensor"]]
     made = made_words(operand, buffers_of(raw), where)
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.addressing.swizzle import swizzle
 from smemsim.checking.buffers import PLAIN_SWIZZLES, swizzle_changes
 from smemsim.checking.reads import Read, Seen
 from smemsim.checking.repairs import Repair, word_fix
 from smemsim.checking.run import value_at
-from smemsim.checking.simulate import Machine, Rerun, listed
+from smemsim.checking.simulate import Machine, Rerun, listed, places_of
 from smemsim.checking.tensors import OUTSIDE
+from smemsim.descriptors.operand import swizzled
+from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.solve.inverse import locate
 from smemsim.spec.swizzles import MODES, Swizzle
 
@@ -82,7 +83,7 @@ def _places(seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
     for number, step in enumerate(raw["step"][: _step_of(seen.read)]):
         if step["op"] != "tma_load":
             continue
-        offsets, places = listed(step.get("offset", 0)), step["at"] if step["at"] and isinstance(step["at"][0], list) else [step["at"]]
+        offsets, places = listed(step.get("offset", 0)), places_of(step)
         if len(offsets) != len(places):
             continue
         mode = MODES.get(Swizzle(raw["map"][step["map"]].get("swizzle", "none"))) if _plain(raw, step) else None
@@ -97,7 +98,7 @@ def _places(seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
             if mode is None or there is None or not (there >= 0).any():
                 continue
             one = int(np.nonzero(there >= 0)[0][0])
-            straight = [int(np.asarray(swizzle(address, 0, mode.mask, mode.shift))) for address in (int(at[one]), int(there[one]))]
+            straight = swizzled(np.array([at[one], there[one]]), mode).tolist()
             new = [*offsets]
             new[issue] = offset + straight[0] - straight[1]
             if new[issue] >= 0 and all_right(rerun({f"step[{number}].offset": new}), seen.read):
@@ -133,7 +134,7 @@ def _coordinates(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun
     tm = machine.maps.get(step.get("map", ""))
     if len(numbers) != 1 or step["op"] != "tma_load" or tm is None:
         return
-    strides = [tm.type_row.bits, *(8 * stride for stride in tm.global_strides)]
+    strides = _bit_strides(tm)
     by = [0] * len(strides)
     for axis, far in moved.items():
         bits = int(far[0]) * tensor.bit_stride(axis)
@@ -141,9 +142,8 @@ def _coordinates(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun
             count = int(bits / strides[dimension])
             by[dimension], bits = by[dimension] + count, bits - count * strides[dimension]
     old = step["at"]
-    nested = isinstance(old[0], list)
-    new = [[c - d for c, d in zip(at, by, strict=False)] for at in (old if nested else [old])]
-    path, value = f"step[{min(numbers)}].at", new if nested else new[0]
+    new = [[c - d for c, d in zip(at, by, strict=False)] for at in places_of(step)]
+    path, value = f"step[{min(numbers)}].at", new if isinstance(old[0], list) else new[0]
     if all_right(rerun({path: value}), read):
         told = ", ".join(f"{axis} {int(by[0]):+d}" for axis, by in moved.items() if by[0])
         fill = bool((seen.got[seen.wrong] == OUTSIDE).any())
@@ -157,6 +157,11 @@ def _coordinates(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun
         )
 
 
+def _bit_strides(tm: TensorMap) -> list[int]:
+    """Bits from one element to the next, of every dimension."""
+    return [tm.type_row.bits, *(8 * stride for stride in tm.global_strides)]
+
+
 def _extents(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
     """A map smaller than its tensor, so that fill arrives: the tensor's extents."""
     read, tensor = seen.read, seen.read.tensor
@@ -165,7 +170,7 @@ def _extents(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) ->
     for name, tm in machine.maps.items():
         if tm is None or "raw" in raw["map"][name] or not tensor.address <= tm.global_address < tensor.end:
             continue
-        strides = [tm.type_row.bits, *(8 * stride for stride in tm.global_strides)]
+        strides = _bit_strides(tm)
         by_stride = {tensor.bit_stride(axis): n for axis, n in tensor.extent.items()}
         old = list(tm.global_dim)
         new = [max(n, by_stride.get(stride, n)) for n, stride in zip(old, strides, strict=False)]

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from smemsim.arguments import choice, shown
+from smemsim.arguments import choice, in_steps, shown
 from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.errors import InputError
 from smemsim.spec.architectures import ARCHITECTURES, architecture
@@ -189,7 +189,7 @@ def shape(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
     rows = tuple(row for row in rows if d.m in row.m)
     fitting = [row for row in rows if d.n in row.n]
     if not fitting and d.n:
-        ranges = " or ".join(dict.fromkeys(_range(row.n) for row in rows))
+        ranges = " or ".join(dict.fromkeys(in_steps(row.n) for row in rows))
         yield _finding(
             "I601", "n", f"N = {d.n} with M = {d.m}{where}: {sparse}kind {d.kind} has N {ranges} there", "write one of these, >> 3"
         )
@@ -225,15 +225,6 @@ def _disputed(name: str, d: InstrDescriptor) -> bool:
 
 def _listed(values: list[int]) -> str:
     return ", ".join(map(str, values))
-
-
-def _range(n: tuple[int, ...]) -> str:
-    step = n[-1] - n[-2]
-    if n == tuple(range(n[0], n[-1] + 1, step)) and len(n) > 4:
-        return f"{n[0]} to {n[-1]} in steps of {step}"
-    if len(n) > 4:
-        return f"8, 16, 24, 32 and on in steps of 16 to {n[-1]}"
-    return ", ".join(map(str, n))
 
 
 @_rule("PTX ISA 9.7.16.2; .target lines of 9.7.16.10")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.addressing.swizzle import swizzle
 from smemsim.arguments import is_whole, whole
 from smemsim.descriptors.layout import check_major, check_packing, why_unmodelled
 from smemsim.descriptors.smem import SmemDescriptor
@@ -16,13 +17,22 @@ from smemsim.errors import InputError, Unmodelled
 from smemsim.spec.architectures import Architecture, architecture
 from smemsim.spec.formats import ElementFormat, element_format
 from smemsim.spec.smem_descriptor import layout_codes
-from smemsim.spec.swizzles import MODES, Swizzle
+from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
 
-__all__ = ["operand_addresses"]
+__all__ = ["operand_addresses", "swizzled"]
 
 BLOCK_ELEMENTS = 1 << 20
 MAX_RESULT_BYTES = 1 << 33
 MAX_OPERAND_ELEMENTS = 1 << 22  # sixty-four times what the largest instruction reads
+
+
+def swizzled(addresses: np.ndarray, mode: SwizzleMode, base_offset: int = 0) -> np.ndarray:
+    """Addresses after the XOR of a mode; the XOR is its own inverse, so that the same brings them back.
+
+    >>> swizzled(np.array([128, 144]), MODES[Swizzle.B128])
+    array([144, 128])
+    """
+    return np.asarray(swizzle(addresses, base_offset, mode.mask, mode.shift))  # type: ignore[arg-type]
 
 
 def operand_addresses(
@@ -141,8 +151,8 @@ def _tables(machine: Architecture) -> tuple[np.ndarray, np.ndarray]:
     names = ("start_address", "leading_byte_offset", "stride_byte_offset", "base_offset", "layout_type", "lbo_mode")
     rows = [(table[n].low, table[n].mask, table[n].shift) if n in table else (0, 0, 0) for n in names]
     modes = np.zeros((1 << table["layout_type"].width, 4), np.int64)
-    for code, swizzle in codes.items():
-        mode = MODES[swizzle]
+    for code, name in codes.items():
+        mode = MODES[name]
         modes[code] = mode.width, mode.mask, mode.shift, mode.k_rows
     return np.array(rows, np.int64), modes
 

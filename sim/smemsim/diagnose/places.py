@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smemsim.addressing.swizzle import swizzle
 from smemsim.arithmetic.values import to_float64
 from smemsim.descriptors.layout import Decoded, chunk_address
+from smemsim.descriptors.operand import swizzled
 from smemsim.diagnose.compared import Compared
 from smemsim.diagnose.product import Product, Side
 from smemsim.spec.formats import ElementFormat, element_format
@@ -123,7 +123,7 @@ def _reading(p: Product, name: str) -> Reading | None:
 
 def _descriptor(address: np.ndarray, major: str, mode: SwizzleMode, base: int, per_chunk: int) -> Descriptors:
     """The only descriptor of that kind that may have these addresses (steps, lines, stored)."""
-    linear = np.asarray(swizzle(address, base, mode.mask, mode.shift))  # type: ignore[arg-type]
+    linear = swizzled(address, mode, base)
     along, across = (linear[0, 0], linear[0, :, 0]) if major == "K" else (linear[0, :, 0], linear[0, 0])
 
     def apart(axis: np.ndarray, index: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.addressing import fragments
-from smemsim.arguments import choice, flag, shown, whole
+from smemsim.arguments import choice, flag, in_steps, shown, whole
 from smemsim.arithmetic.multiply import multiply, row_of
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError
@@ -68,7 +68,7 @@ def wgmma(
     row = _row(a_type, b_type, d_type)
     n = whole("n", n)
     if n not in row.n:
-        raise InputError(f"n = {n}: wgmma with {a_type} has N {_steps(row.n)} (PTX ISA 9.7.15.2)")
+        raise InputError(f"n = {n}: wgmma with {a_type} has N {in_steps(row.n)} (PTX ISA 9.7.15.2)")
     sparse = metadata is not None
     registers_a = isinstance(a, np.ndarray) and a.ndim > 0
     _check(row, a_major, b_major, imm_scale_a, imm_scale_b, satfinite, sparse, sparsity_selector, registers_a)
@@ -155,12 +155,6 @@ def _row(a_type: Any, b_type: Any, d_type: Any) -> WgmmaTypes:
             return row
     forms = "; ".join(f"{'/'.join(row.a)} x {'/'.join(row.b)} -> {'/'.join(row.d)}" for row in WGMMA_TYPES)
     raise InputError(f"A {shown(a_type)}, B {shown(b_type)}, D {shown(d_type)}: wgmma has {forms} (PTX ISA 9.7.15.2)")
-
-
-def _steps(n: tuple[int, ...]) -> str:
-    if n == tuple(range(n[0], n[-1] + 1, n[0])):
-        return f"{n[0]} to {n[-1]} in steps of {n[0]}"
-    return f"8, 16, 24 and 32 to {n[-1]} in steps of 16"
 
 
 def _check(

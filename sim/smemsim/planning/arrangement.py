@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from smemsim.addressing.cute import CuteLayout, CuteSwizzle
 from smemsim.addressing.cute_algebra import tile_to_shape
@@ -10,14 +11,12 @@ from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError
 from smemsim.planning.instruction import GRAVE, Instruction, instruction_of
 from smemsim.planning.wish import IllegalPlan, Wish
-from smemsim.spec.shared_memory import CHUNK_BYTES
+from smemsim.spec.shared_memory import ATOM_ROWS, CHUNK
 from smemsim.spec.smem_descriptor import layout_codes
 from smemsim.spec.swizzles import Swizzle
 from smemsim.spec.tensor_map import LIMITS
 
-__all__ = ["LINES", "Arrangement", "arrange"]
-
-LINES = 8  # rows of a K-major atom: PTX ISA 9.7.16.3
+__all__ = ["Arrangement", "arrange"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Arrangement:
     @property
     def element_bits(self) -> int:
         """Bits that an element takes in shared memory: 8 for padded 4- and 6-bit types."""
-        return 8 * CHUNK_BYTES // self.per_chunk
+        return 8 * CHUNK // self.per_chunk
 
     @property
     def inner(self) -> int:
@@ -45,7 +44,7 @@ class Arrangement:
     @property
     def atom_lines(self) -> int:
         """Lines of an atom."""
-        return LINES if self.wish.major == "K" else self.wish.mode.k_rows
+        return ATOM_ROWS if self.wish.major == "K" else self.wish.mode.k_rows
 
     @property
     def atom_bytes(self) -> int:
@@ -76,6 +75,21 @@ class Arrangement:
     def contiguous_bytes(self) -> int:
         """Bytes from an atom to the next one along the contiguous axis."""
         return self.atom_bytes * (1 if self.wish.stack == "contiguous" else self.grid[0])
+
+    def linear(self, line: Any, chunk: Any = 0) -> Any:
+        """Bytes from the tile's beginning to a 16-byte chunk of a line, before the XOR; numbers, or arrays of them."""
+        across = self.wish.mode.chunks
+        return (
+            line // self.atom_lines * self.strided_bytes
+            + line % self.atom_lines * self.wish.mode.width
+            + chunk // across * self.contiguous_bytes
+            + chunk % across * CHUNK
+        )
+
+    @property
+    def padded(self) -> bool:
+        """Do 4- or 6-bit elements take a byte each?"""
+        return self.wish.fmt.bits < 8 and self.element_bits == 8
 
     @property
     def panels(self) -> bool:
@@ -128,7 +142,7 @@ class Arrangement:
         MN-major: SBO steps along K and LBO along M or N; without swizzle the other way round. PTX ISA 9.7.16.3.3.
         """
         if self.wish.major == "K":
-            return (CHUNK_BYTES if self.wish.mode.mask else self.contiguous_bytes), self.strided_bytes
+            return (CHUNK if self.wish.mode.mask else self.contiguous_bytes), self.strided_bytes
         if self.wish.mode.mask:
             return self.contiguous_bytes, self.strided_bytes
         return self.strided_bytes, self.contiguous_bytes
@@ -168,7 +182,7 @@ def arrange(wish: Wish) -> Arrangement:
             f"rows = {wish.rows}: one instruction reads {instruction.rows} rows of this CTA ({share}); rows must be a multiple of that"
         )
     if wish.major == "MN" and instruction.rows % tile.per_chunk:
-        raise IllegalPlan(f"{wish.axis} = {instruction.rows}: the next block would begin inside a {CHUNK_BYTES}-byte chunk of {tile.per_chunk} "
+        raise IllegalPlan(f"{wish.axis} = {instruction.rows}: the next block would begin inside a {CHUNK}-byte chunk of {tile.per_chunk} "
                           f"{fmt.name} elements, where no descriptor can start")  # fmt: skip
     if wish.major == "MN" and instruction.rows % tile.inner and tile.inner % instruction.rows and tile.blocks > 1:
         raise IllegalPlan(f"{wish.axis} = {instruction.rows}: the next block would begin inside an atom of {tile.inner} elements and leave it; "

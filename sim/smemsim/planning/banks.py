@@ -11,9 +11,9 @@ import dataclasses
 
 import numpy as np
 
-from smemsim.addressing.swizzle import swizzle
-from smemsim.planning.arrangement import LINES, Arrangement
-from smemsim.spec.shared_memory import CHUNK_BYTES, CHUNK_GROUPS
+from smemsim.descriptors.operand import swizzled
+from smemsim.planning.arrangement import Arrangement
+from smemsim.spec.shared_memory import BANKS
 
 __all__ = ["Conflicts", "conflicts_of"]
 
@@ -36,22 +36,13 @@ class Conflicts:
 def conflicts_of(tile: Arrangement) -> Conflicts:
     """Count them for the tile at its base address."""
     chunks = tile.contiguous // tile.per_chunk
-    line, chunk = np.indices((tile.lines, chunks))
-    mode, across = tile.wish.mode, tile.wish.mode.chunks
-    linear = (
-        tile.wish.base_address
-        + line // tile.atom_lines * tile.strided_bytes
-        + line % tile.atom_lines * mode.width
-        + chunk // across * tile.contiguous_bytes
-        + chunk % across * CHUNK_BYTES
-    )
-    addresses = np.asarray(swizzle(linear, 0, mode.mask, mode.shift))  # type: ignore[arg-type]
-    group = addresses // CHUNK_BYTES % CHUNK_GROUPS
-    return Conflicts(_worst(group, LINES), _worst(group, 1), _worst(group.T, 1))
+    addresses = swizzled(tile.wish.base_address + tile.linear(*np.indices((tile.lines, chunks))), tile.wish.mode)
+    group = BANKS.group(addresses)
+    return Conflicts(_worst(group, BANKS.groups), _worst(group, 1), _worst(group.T, 1))
 
 
 def _worst(group: np.ndarray, step: int) -> int:
     """The fullest group of any eight neighbours along axis 0 that begin at a multiple of `step`."""
-    length = min(LINES, len(group))
+    length = min(BANKS.groups, len(group))
     windows = np.lib.stride_tricks.sliding_window_view(group, length, axis=0)[::step]
-    return int(max((windows == g).sum(axis=-1).max() for g in range(CHUNK_GROUPS)))
+    return int(max((windows == g).sum(axis=-1).max() for g in range(BANKS.groups)))

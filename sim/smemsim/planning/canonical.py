@@ -7,8 +7,8 @@ import dataclasses
 from smemsim.addressing.cute import CuteLayout
 from smemsim.addressing.cute_algebra import logical_divide, recast, zipped_divide
 from smemsim.errors import InputError
-from smemsim.planning.arrangement import LINES, Arrangement
-from smemsim.spec.shared_memory import CHUNK_BYTES
+from smemsim.planning.arrangement import Arrangement
+from smemsim.spec.shared_memory import ATOM_ROWS, CHUNK
 
 __all__ = ["CuteSteps", "canonical_layouts", "cute_steps"]
 
@@ -36,13 +36,13 @@ class CuteSteps:
 
 def cute_steps(tile: Arrangement) -> CuteSteps:
     """tile_to_shape, zipped_divide by one instruction's operand, recast to 16 bytes, logical_divide by the unit of the descriptor."""
-    bits, wish, mode = 8 * CHUNK_BYTES, tile.wish, tile.wish.mode
+    bits, wish, mode = 8 * CHUNK, tile.wish, tile.wish.mode
     subtile = (tile.instruction.rows, tile.instruction.k)
     partitioned = zipped_divide(tile.tile, subtile)
     units = recast(partitioned, bits, tile.element_bits)
     operand = units.mode(0)
     if wish.major == "K":
-        unit = (LINES, 1)
+        unit = (ATOM_ROWS, 1)
     else:
         unit = (min(mode.chunks, operand.mode(0).size), tile.atom_lines)
     try:
@@ -60,7 +60,7 @@ def _stride_of(mode: CuteLayout) -> int | None:
     if not isinstance(mode.shape, tuple):
         return None
     size, step = mode.mode(1).leaves()[0]
-    return CHUNK_BYTES * step if size > 1 else None
+    return CHUNK * step if size > 1 else None
 
 
 def canonical_layouts(tile: Arrangement) -> tuple[str, str]:
@@ -70,7 +70,7 @@ def canonical_layouts(tile: Arrangement) -> tuple[str, str]:
     rows, k = tile.instruction.rows, tile.instruction.k // per
     if tile.wish.major == "K":
         symbolic = f"((8,m),(T,{k})):(({chunks}T,SBO),(1,{'T' if swizzled else 'LBO'}))"
-        numeric = f"((8,{rows // LINES}),({per},{k})):(({chunks * per},{sbo}),(1,{per if swizzled else lbo}))"
+        numeric = f"((8,{rows // ATOM_ROWS}),({per},{k})):(({chunks * per},{sbo}),(1,{per if swizzled else lbo}))"
     else:
         far, near = ("LBO", "SBO") if swizzled else ("SBO", "LBO")
         far_by, near_by = (lbo, sbo) if swizzled else (sbo, lbo)

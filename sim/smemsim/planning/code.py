@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from smemsim.arguments import choice
 from smemsim.planning.transfers import Loads
-from smemsim.spec.shared_memory import CHUNK_BYTES
-from smemsim.spec.smem_descriptor import SM90_SMEM_DESC
+from smemsim.spec.shared_memory import CHUNK
+from smemsim.spec.smem_descriptor import REACH, START
 from smemsim.spec.swizzles import Swizzle
 from smemsim.spec.tensor_map import LIMITS
 
@@ -24,7 +24,6 @@ _TYPES = {
     "f16": "cutlass::half_t", "bf16": "cutlass::bfloat16_t", "tf32": "cutlass::tfloat32_t", "e4m3": "cutlass::float_e4m3_t",
     "e5m2": "cutlass::float_e5m2_t", "s8": "int8_t", "u8": "uint8_t", "e2m1": "cutlass::float_e2m1_t",
 }  # fmt: skip
-START = SM90_SMEM_DESC.fields["start_address"]  # the same in every descriptor
 _GLUON_WIDTHS = {Swizzle.NONE: 0, Swizzle.B32: 32, Swizzle.B64: 64, Swizzle.B128: 128}
 
 
@@ -78,7 +77,7 @@ def _cpp(plan: Plan) -> str:
     lines += _array("k_advance", plan.advances[0].tolist(), "of K step i, in units of 16 B")
     lines += _array("mn_advance", plan.advances[:, 0].tolist(), f"of block i of {tile.instruction.rows} rows")
     lines += [
-        f"    uint64_t start = (stage_address & {((START.mask + 1) << START.shift) - 1:#x}) >> {START.shift};",
+        f"    uint64_t start = (stage_address & {REACH - 1:#x}) >> {START.shift};",
         f"    return {name}_DESC + start + mn_advance[block] + k_advance[step];",
         "}",
         "",
@@ -93,7 +92,7 @@ def _cpp(plan: Plan) -> str:
 
 
 def _array(name: str, offsets: list[int], what: str) -> list[str]:
-    values = [str(x // CHUNK_BYTES) for x in offsets]
+    values = [str(x // CHUNK) for x in offsets]
     rows = ["        " + ", ".join(values[i : i + 12]) + "," for i in range(0, len(values), 12)]
     return [f"    constexpr uint32_t {name}[{len(values)}] = {{  // {what}", *rows, "    };"]
 
@@ -152,14 +151,13 @@ def _load(plan: Plan) -> list[str]:
 
 def _cute(plan: Plan) -> str:
     tile, wish = plan.arrangement, plan.wish
-    unpacked = (wish.fmt.bits < 8 and tile.instruction.packing == "padded") or wish.fmt.bits == 6
     space = "GMMA" if wish.machine.instruction == "wgmma" else "UMMA"
-    kind = "uint8_t" if unpacked else _TYPES[wish.fmt.name]
+    kind = "uint8_t" if tile.padded else _TYPES[wish.fmt.name]
     atom = f"cute::{space}::Layout_{wish.major}_{_ATOMS[wish.swizzle]}_Atom<{kind}>"
     staged = wish.stages > 1
     extents = [wish.rows, wish.k, *([wish.stages] if staged else [])]
     order = [f"cute::_{x + 1}" for x in (*tile.order, *([2] if staged else []))]
-    note = ["// padded 4- and 6-bit elements take a byte each in shared memory: CUTLASS allocates them as uint8_t"] if unpacked else []
+    note = ["// padded 4- and 6-bit elements take a byte each in shared memory: CUTLASS allocates them as uint8_t"] if tile.padded else []
     if wish.swizzle is Swizzle.B128_ATOM_32B and wish.stack != "strided" and 1 not in tile.grid:
         note.append("// CuTe DSL's atom of this name has 8 lines of K, this one has 4: stacked this way the tile is another one there")
     return "\n".join([
@@ -192,10 +190,8 @@ def _triton(plan: Plan) -> str:
         why = "its tiles have powers of two as extents"
     if why:
         return f"# {plan.title}\n# no NVMMASharedLayout is this layout: {why}"
-    padded = wish.fmt.bits == 4 and tile.instruction.packing == "padded"
-    bits = max(8, wish.fmt.bits)
     extents = (wish.rows, wish.k) if wish.fmt.bits >= 8 else (wish.rows, wish.k // 2) if wish.major == "K" else (wish.rows // 2, wish.k)
-    given = f"swizzle_byte_width={_GLUON_WIDTHS[wish.swizzle]}, element_bitwidth={bits}, rank=2, transposed={wish.major == 'MN'}"
+    given = f"swizzle_byte_width={_GLUON_WIDTHS[wish.swizzle]}, element_bitwidth={max(8, wish.fmt.bits)}, rank=2, transposed={wish.major == 'MN'}"
     dtype = {"f16": "float16", "bf16": "bfloat16", "tf32": "float32", "e4m3": "float8e4nv", "e5m2": "float8e5", "s8": "int8"}.get(
         wish.fmt.name, "uint8"
     )
@@ -203,6 +199,6 @@ def _triton(plan: Plan) -> str:
     shape = [*([wish.stages] if wish.stages > 1 else []), *extents]
     return "\n".join([
         f"# {plan.title}",
-        f"layout: gl.constexpr = gl.NVMMASharedLayout({given}{', fp4_padded=True' if padded else ''})",
+        f"layout: gl.constexpr = gl.NVMMASharedLayout({given}{', fp4_padded=True' if tile.padded else ''})",
         f"tile = gl.allocate_shared_memory(gl.{dtype}, {shape}, layout)  # {wish.axis.upper()} x K {of}",
     ])  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 from smemsim.descriptors.operand import operand_addresses
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.planning.arrangement import Arrangement
-from smemsim.spec.smem_descriptor import SM90_SMEM_DESC
+from smemsim.spec.smem_descriptor import REACH, START
 
 __all__ = ["Field", "fields_of"]
 
@@ -44,17 +44,17 @@ def fields_of(tile: Arrangement) -> tuple[Field, Field]:
     }
     given["packing"] = operand.packing
     addresses = operand_addresses(base, **given)
-    unit = 1 << SM90_SMEM_DESC.fields["stride_byte_offset"].shift
+    unit = 1 << START.shift
     found = []
     for name, short in (("leading_byte_offset", "LBO"), ("stride_byte_offset", "SBO")):
         fields = {n: getattr(base, n) for n in ("start_address", "leading_byte_offset", "stride_byte_offset")}
         value = fields[name]
-        fields[name] = value + unit if value < unit << 13 else value - unit
+        fields[name] = value + unit if value < REACH // 2 else value - unit
         moved = operand_addresses(SmemDescriptor(arch=base.arch, swizzle=base.swizzle, **fields), **given) != addresses
         places: tuple[tuple[int, int, int], ...] = ()
         walks = "not used by this instruction"
         if moved.any():
-            row, k = _first(moved, tile.wish.major)
+            row, k = _first(moved)
             walks = f"to the next {row} rows ({tile.wish.axis.upper()})" if row else f"to the next {k} of K"
             steps = [(row * i, k * i) for i in range(3)]
             places = tuple((r, c, int(addresses[r, c])) for r, c in steps if r < operand.rows and c < operand.k)
@@ -62,7 +62,7 @@ def fields_of(tile: Arrangement) -> tuple[Field, Field]:
     return found[0], found[1]
 
 
-def _first(moved: np.ndarray, major: str) -> tuple[int, int]:
+def _first(moved: np.ndarray) -> tuple[int, int]:
     """The first row or the first K that moves while the other index is 0."""
     rows, columns = np.nonzero(moved[:, 0])[0], np.nonzero(moved[0])[0]
     if len(rows) and not moved[0].any():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
+from smemsim.arguments import in_steps
 from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.errors import InputError, Unmodelled
 from smemsim.planning.wish import IllegalPlan, Wish
@@ -54,7 +55,7 @@ def _wgmma(wish: Wish) -> Instruction:
         raise IllegalPlan(f"m = {m}: one wgmma has M = {WGMMA_M}; a taller tile is read by several")
     n = _fitting(wish, row.n, 1) if wish.n is None else wish.n
     if n not in row.n:
-        raise IllegalPlan(f"n = {n}: wgmma with {name} has N = {_listed(row.n)}")
+        raise IllegalPlan(f"n = {n}: wgmma with {name} has N = {in_steps(row.n)}")
     d = "f32" if "f32" in row.d else row.d[0]
     other = row.b[0] if wish.side == "a" and name not in row.b else name
     types = (name, other) if wish.side == "a" else (other, name)
@@ -89,9 +90,9 @@ def _tcgen05(wish: Wish) -> Instruction:
         n = _fitting(wish, ns, group) if wish.n is None else wish.n
     pair = " with cta_group 2" if group == 2 else ""
     if m not in ms:
-        raise IllegalPlan(f"m = {m}: kind {kind.name}{pair} has M = {_listed(ms)}")
-    if n not in {x for s in shapes if m in s.m for x in s.n}:
-        raise IllegalPlan(f"n = {n}: kind {kind.name}{pair} with M = {m} has N = {_listed(ns)}")
+        raise IllegalPlan(f"m = {m}: kind {kind.name}{pair} has M = {in_steps(ms)}")
+    if n not in (with_m := {x for s in shapes if m in s.m for x in s.n}):
+        raise IllegalPlan(f"n = {n}: kind {kind.name}{pair} with M = {m} has N = {in_steps(with_m)}")
     other_types = kind.b_types if wish.side == "a" else kind.a_types
     other = name if name in other_types.values() else next(iter(other_types.values()))
     a_type, b_type = (name, other) if wish.side == "a" else (other, name)
@@ -115,10 +116,3 @@ def _fitting(wish: Wish, legal: Iterable[int], group: int) -> int:
     options = sorted(legal)
     found = [x for x in options if wish.rows % (x // group) == 0]
     return found[-1] if found else min(options, key=lambda x: abs(x - wish.rows * group))
-
-
-def _listed(values: Iterable[int]) -> str:
-    found = sorted(values)
-    if len(found) < 5:
-        return ", ".join(map(str, found))
-    return f"{found[0]}, {found[1]}, ... {found[-1]}"

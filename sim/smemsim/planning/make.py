@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from typing import Any
 
 import numpy as np
@@ -21,15 +22,9 @@ from smemsim.planning.scenario import scenario_of
 from smemsim.planning.transfers import Loads, Matrix, loads_of, matrix_of
 from smemsim.planning.wish import IllegalPlan, Wish, wish_of
 from smemsim.spec.findings import Severity
-from smemsim.spec.shared_memory import CHUNK_BYTES
+from smemsim.spec.shared_memory import CHUNK
 
 __all__ = ["DEFAULTS", "Plan", "plan", "simulated", "unchecked"]
-
-
-DEFAULTS: dict[str, Any] = {
-    "swizzle": "128B", "m": None, "n": None, "side": "a", "kind": None, "cta_group": 1, "stack": None, "base_address": 0x400, "stages": 1,
-    "matrix": None, "pitch_bytes": None, "at": (0, 0), "other_major": "K",
-}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +93,7 @@ class Plan:
     @property
     def cute_advances(self) -> np.ndarray:
         """The same from CuTe's descriptor tensor."""
-        tensor, unit = self.cute.descriptors, CHUNK_BYTES
+        tensor, unit = self.cute.descriptors, CHUNK
         blocks, steps = tensor.mode(0).size, tensor.mode(1).size
         return np.array([[unit * tensor(block, step) for step in range(steps)] for block in range(blocks)], np.int64)
 
@@ -230,6 +225,9 @@ def plan(
         given, changed = found
         simulated(wish_of(**given))  # what is suggested has been simulated too
         raise IllegalPlan(e.reason, given, changed) from None
+
+
+DEFAULTS: dict[str, Any] = {name: p.default for name, p in inspect.signature(plan).parameters.items() if p.default is not p.empty}
 
 
 def _arrangeable(given: dict[str, Any]) -> None:

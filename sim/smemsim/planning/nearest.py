@@ -11,6 +11,7 @@ from smemsim.errors import InputError, Unmodelled
 from smemsim.planning.wish import Wish
 from smemsim.spec.smem_descriptor import layout_codes
 from smemsim.spec.swizzles import MODES
+from smemsim.spec.tensor_map import LIMITS
 
 __all__ = ["nearest"]
 
@@ -82,8 +83,9 @@ def _changes(wish: Wish) -> Iterator[Change]:
                 if 0 < near <= 256 and near != given:
                     yield 0.5 + abs(math.log2(near / given)), name, near
             yield 2, name, None
-    if wish.base_address % 128 or wish.base_address < wish.machine.shared_begin:
-        yield 0.1, "base_address", max(-(-wish.base_address // 128) * 128, wish.machine.shared_begin)
+    align = LIMITS.smem_alignment
+    if wish.base_address % align or wish.base_address < wish.machine.shared_begin:
+        yield 0.1, "base_address", max(-(-wish.base_address // align) * align, wish.machine.shared_begin)
     elif wish.base_address > wish.machine.shared_begin:
         yield 0.4, "base_address", wish.machine.shared_begin
     for stages in sorted({wish.stages - 1, wish.stages - 2, wish.stages // 2, 1}):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from smemsim.planning.code import encode_arguments
 from smemsim.planning.fields import Field
 from smemsim.planning.transfers import Loads
 from smemsim.spec.evidence import RULES
-from smemsim.spec.shared_memory import CHUNK_BYTES
+from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.swizzles import Swizzle
 from smemsim.spec.tensor_map import LIMITS
 
@@ -152,11 +153,11 @@ def _descriptors(plan: Plan) -> Iterator[str]:
     rows = [(block, step) for block in range(blocks) for step in range(steps)]
     for block, step in rows[: 2 * MOST_ROWS]:
         by = int(advances[block, step])
-        yield f"  {block:5}  {step:4}  {by:7}  {by // CHUNK_BYTES:6}  {tile.descriptor(block, step).encode():#018x}  {_atom_of(plan, block, step)}"
+        yield f"  {block:5}  {step:4}  {by:7}  {by // CHUNK:6}  {tile.descriptor(block, step).encode():#018x}  {_atom_of(plan, block, step)}"
     if len(rows) > 2 * MOST_ROWS:
         yield f"  ... {len(rows) - 2 * MOST_ROWS} more (--json has all)"
     if plan.wish.stages > 1:
-        yield f"  a further stage: + {plan.tile_bytes} B, + {plan.tile_bytes // CHUNK_BYTES} in the word"
+        yield f"  a further stage: + {plan.tile_bytes} B, + {plan.tile_bytes // CHUNK} in the word"
 
 
 def _atom_of(plan: Plan, block: int, step: int) -> str:
@@ -198,7 +199,7 @@ def _layouts(plan: Plan) -> Iterator[str]:
 
 
 def _units(value: int | None) -> str:
-    return "none (one unit only)" if value is None else str(value // CHUNK_BYTES)
+    return "none (one unit only)" if value is None else str(value // CHUNK)
 
 
 def _pair(name: str, text: str) -> list[str]:
@@ -246,7 +247,7 @@ def plan_dict(plan: Plan) -> dict[str, Any]:
                         "k": tile.instruction.k, "rows": tile.instruction.rows, "idesc": None if idesc is None else f"{idesc.encode():#010x}"},
         "canonical": {"symbolic": plan.canonical[0], "numeric": plan.canonical[1]},
         "cute": {name: str(getattr(plan.cute, name)) for name in ("tile", "partitioned", "units", "canonical", "descriptors")},
-        "conflicts": {name: getattr(plan.conflicts, name) for name in ("mma", "column", "line")},
+        "conflicts": dataclasses.asdict(plan.conflicts),
     }  # fmt: skip
 
 

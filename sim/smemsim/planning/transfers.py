@@ -25,7 +25,6 @@ class Matrix:
     k: int
     pitch: int
     data_type: DataType
-    type_name: str
 
     def extents(self, major: str) -> tuple[int, int]:
         """(contiguous, lines)."""
@@ -72,12 +71,7 @@ def _driver_name(name: str) -> str:
 def matrix_of(tile: Arrangement) -> Matrix:
     """The matrix: as wished, else twice the tile along the rows and, along K, as many as there are stages and one more."""
     wish = tile.wish
-    padded = wish.fmt.bits == 4 and tile.instruction.packing == "padded"
-    row = next((d for d in DATA_TYPES.values() if wish.fmt.name in d.names), None) if not padded else None
-    if padded:
-        row = next(d for d in DATA_TYPES.values() if "16U4_ALIGN16B" in d.names)
-    if wish.fmt.name == "tf32":
-        row = next(d for d in DATA_TYPES.values() if d.to_tf32)
+    row = next((d for d in DATA_TYPES.values() if _is_of(tile, d)), None)
     if row is None:
         raise IllegalPlan(f"dtype = '{wish.fmt.name}': no tensor map has this type")
     rows, k = wish.matrix or (2 * wish.rows + wish.at[0], (wish.stages + 1) * wish.k + wish.at[1])
@@ -90,7 +84,15 @@ def matrix_of(tile: Arrangement) -> Matrix:
     for name, tile_size, first, whole in (("rows", wish.rows, wish.at[0], rows), ("k", wish.k, wish.at[1], k)):
         if first + tile_size > whole:
             raise IllegalPlan(f"at = {wish.at}: the tile's {name} {first} to {first + tile_size - 1} leave the matrix, which has {whole}")
-    return Matrix(rows, k, pitch, row, _driver_name(row.code.name))
+    return Matrix(rows, k, pitch, row)
+
+
+def _is_of(tile: Arrangement, row: DataType) -> bool:
+    """Is it the driver's type for the tile's elements?"""
+    fmt = tile.wish.fmt
+    if fmt.name == "tf32":
+        return row.to_tf32
+    return ("16U4_ALIGN16B" if fmt.bits == 4 and tile.padded else fmt.name) in row.names
 
 
 def _height(tile: Arrangement) -> int:
@@ -109,7 +111,7 @@ def loads_of(tile: Arrangement, matrix: Matrix) -> tuple[Loads, Loads | None, st
     contiguous, lines = matrix.extents(wish.major)
     c0, l0 = (wish.at[1], wish.at[0]) if wish.major == "K" else (wish.at[0], wish.at[1])
     stack = [
-        (panel * tile.contiguous_bytes + _line_offset(tile, line), (c0 + panel * tile.inner, l0 + line))
+        (tile.linear(line, panel * wish.mode.chunks), (c0 + panel * tile.inner, l0 + line))
         for panel in range(tile.grid[1])
         for line in range(0, tile.lines, height)
     ]
@@ -117,52 +119,36 @@ def loads_of(tile: Arrangement, matrix: Matrix) -> tuple[Loads, Loads | None, st
     loop = _loads(tile, matrix, (contiguous, lines), (matrix.pitch,), (tile.inner, height), stack)
     if len(stack) == 1:
         return loop, loop, ""
-    dims, strides, box, at, why = _one_box(tile, matrix, height, (contiguous, lines), (c0, l0))
-    if why:
-        return loop, None, why
     try:
+        dims, strides, box, at = _one_box(tile, matrix, height, (contiguous, lines), (c0, l0))
         return loop, _loads(tile, matrix, dims, strides, box, [(0, at)]), ""
     except IllegalPlan as e:
         return loop, None, e.reason
 
 
-def _line_offset(tile: Arrangement, line: int) -> int:
-    return line // tile.atom_lines * tile.strided_bytes + line % tile.atom_lines * tile.wish.mode.width
-
-
 def _one_box(tile: Arrangement, matrix: Matrix, height: int, extents: tuple[int, int], first: tuple[int, int]) -> tuple[Any, ...]:
-    """(global_dim, global_strides, box_dim, coordinates, why not): the same bytes as a tensor of panels, whose order is that of the stack."""
+    """(global_dim, global_strides, box_dim, coordinates): the same bytes as a tensor of panels, whose order is that of the stack. Raises IllegalPlan."""
     panel_bytes = tile.inner * tile.wish.fmt.bits // 8
     # Dimensions behind the first, in the order in which shared memory has them: (extent of the matrix, stride, box, coordinate).
     lines = [(extents[1], matrix.pitch, height, first[1])]
     panels = [(-(-extents[0] // tile.inner), panel_bytes, tile.grid[1], first[0] // tile.inner)] if tile.grid[1] > 1 else []
     if height < tile.lines:
         if extents[1] % height or first[1] % height:
-            return (
-                (),
-                (),
-                (),
-                (),
-                f"the matrix has {extents[1]} lines, the tile begins at line {first[1]}: one box needs multiples of {height}",
-            )
+            raise IllegalPlan(f"the matrix has {extents[1]} lines, the tile begins at line {first[1]}: one box needs multiples of {height}")
         groups = [(extents[1] // height, height * matrix.pitch, tile.lines // height, first[1] // height)]
         lines = [(height, matrix.pitch, height, 0)]
     else:
         groups = []
     if panels and (extents[0] % tile.inner or first[0] % tile.inner):
-        return (
-            (),
-            (),
-            (),
-            (),
-            f"the matrix is {extents[0]} wide, the tile begins at {first[0]}: a dimension of panels needs multiples of {tile.inner}",
+        raise IllegalPlan(
+            f"the matrix is {extents[0]} wide, the tile begins at {first[0]}: a dimension of panels needs multiples of {tile.inner}"
         )
     outer = [*lines, *groups, *panels] if tile.panels else [*lines, *panels, *groups]
     if any(box > LIMITS.max_box for _, _, box, _ in outer):
-        return (), (), (), (), f"a box has at most {LIMITS.max_box} along a dimension"
+        raise IllegalPlan(f"a box has at most {LIMITS.max_box} along a dimension")
     inner_dim, inner_at = (tile.inner, 0) if panels else (extents[0], first[0])
-    return ((inner_dim, *(x[0] for x in outer)), tuple(x[1] for x in outer), (tile.inner, *(x[2] for x in outer)),
-            (inner_at, *(x[3] for x in outer)), "")  # fmt: skip
+    dims, strides, box, at = (tuple(column) for column in zip(*outer, strict=True))
+    return (inner_dim, *dims), strides, (tile.inner, *box), (inner_at, *at)
 
 
 def _loads(tile: Arrangement, matrix: Matrix, dims: Any, strides: Any, box: Any, issues: Any) -> Loads:

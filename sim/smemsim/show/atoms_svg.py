@@ -5,12 +5,13 @@ from __future__ import annotations
 import textwrap
 
 from smemsim.errors import InputError
-from smemsim.show.paint import arrow, rect, svg, text
-from smemsim.show.tile import LINE, Place, TilePicture
+from smemsim.show.paint import MARGIN, PROSE, arrow, rect, svg, text
+from smemsim.show.tile import Place, TilePicture
+from smemsim.spec.shared_memory import LINE
 
 __all__ = ["atoms_svg"]
 
-MARGIN, TOP, LETTER = 18, 104, 6.95
+TOP = 104
 MOST_ATOMS = 1024
 WIDEST, LEAST = 860, 34  # pixels of the tile, and of an atom
 
@@ -87,9 +88,9 @@ def atoms_svg(tile: TilePicture, style: str | None = None) -> str:
     words = [f"coloured boxes are swizzle atoms of {atoms.rows} x {atoms.k} elements, {tile.atom_lines * LINE} B, numbered as they lie in shared memory",
              "violet outlines are instructions, with what their start address adds to the first", used, *notes, tile.grade]  # fmt: skip
     width = max(
-        MARGIN * 2 + 54 + right * atoms.width + 100, MARGIN * 2 + 9.1 * len(tile.title), MARGIN * 2 + LETTER * len(tile.subtitle), 560
+        MARGIN * 2 + 54 + right * atoms.width + 100, MARGIN * 2 + 9.1 * len(tile.title), MARGIN * 2 + PROSE * len(tile.subtitle), 560
     )
-    wrapped = textwrap.wrap("; ".join(w for w in words if w), int((width - 2 * MARGIN) / LETTER))
+    wrapped = textwrap.wrap("; ".join(w for w in words if w), int((width - 2 * MARGIN) / PROSE))
     foot = [text(MARGIN, bottom + 26 + 17 * i, "s", line) for i, line in enumerate(wrapped)]
     head = [text(MARGIN, 28, "t", tile.title), text(MARGIN, 49, "s", tile.subtitle)]
     return svg(width, bottom + 26 + 17 * len(wrapped), [*head, *parts, *strides, *foot], tile.title, style)

@@ -9,14 +9,13 @@ from collections.abc import Callable
 import numpy as np
 
 from smemsim.checking.reads import Seen, meant_places
-from smemsim.checking.simulate import FOREIGN, UNWRITTEN, Issue, Machine
+from smemsim.checking.simulate import FOREIGN, NAMES, UNWRITTEN, Issue, Machine
 from smemsim.checking.tensors import OUTSIDE, Tensor
 from smemsim.solve.inverse import locate
 from smemsim.spec.formats import element_format
 
-__all__ = ["NAMES", "Held", "Named"]
+__all__ = ["Held", "Named"]
 
-NAMES = {UNWRITTEN: "what no step wrote", OUTSIDE: "out-of-bounds fill", FOREIGN: "bytes of no tensor"}
 Named = tuple[str, tuple[int, ...]]  # a tensor and an index along each of its axes
 
 

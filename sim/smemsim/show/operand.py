@@ -17,10 +17,10 @@ from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import Rule
 from smemsim.spec.formats import element_format
+from smemsim.spec.shared_memory import CHUNK, LINE
 
 __all__ = ["COLOURS", "Cell", "OperandMap"]
 
-LINE, CHUNK = 128, 16
 # Eight pastels, one for each chunk column before swizzling: blue, orange, green, red, violet, brown, pink, grey.
 COLOURS = ("#aecbeb", "#ffd8a8", "#b7e1b5", "#f5b5b0", "#cfbfe8", "#d9c5b2", "#f7c6e0", "#d5d8dc")
 

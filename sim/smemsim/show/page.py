@@ -101,7 +101,7 @@ def _evidence(report: Report) -> str:
     """What the rules rest on, as `Report.text` has it."""
     if not report.arch:
         return ""
-    if architecture(report.arch).instruction == "wgmma":
+    if architecture(report.arch).measured:
         return f"{report.arch}: a rule is measured on an H200 where its picture or finding says measured"
     return f"{report.arch}: documented, compiled or inferred; nothing measured on Blackwell"
 

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from smemsim.checking.report import CheckFinding
-from smemsim.checking.simulate import WINDOW, Machine
-from smemsim.show.held import NAMES, Held
-from smemsim.show.tile import CHUNK, Place, TilePicture
-from smemsim.spec.banks import BANKS
+from smemsim.checking.simulate import NAMES, Machine
+from smemsim.show.held import Held
+from smemsim.show.tile import Place, TilePicture
+from smemsim.spec.shared_memory import BANKS, CHUNK
+from smemsim.spec.smem_descriptor import REACH
 
 __all__ = ["buffer_runs", "finding_of", "operand_data", "page_data"]
 
@@ -102,9 +103,9 @@ def buffer_runs(machine: Machine) -> list[dict[str, Any]]:
     """The buffers in the order of their addresses: where each lies, and what filled which bytes of it last; what no step filled has issue -1."""
     ordered = sorted(machine.buffers.values(), key=lambda b: b.address)
     found = []
-    for buffer, after in zip(ordered, [*(b.address for b in ordered[1:]), WINDOW], strict=True):
+    for buffer, after in zip(ordered, [*(b.address for b in ordered[1:]), REACH], strict=True):
         end = buffer.address + buffer.bytes if buffer.bytes else after
-        writer = machine.writer[buffer.address : min(end, WINDOW)]
+        writer = machine.writer[buffer.address : min(end, REACH)]
         if not buffer.bytes:
             written = np.flatnonzero(writer >= 0)
             writer = writer[: -(-(int(written[-1]) + 1) // CHUNK) * CHUNK if len(written) else 0]

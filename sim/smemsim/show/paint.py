@@ -8,7 +8,10 @@ from collections.abc import Sequence
 
 from smemsim.show.operand import COLOURS
 
-__all__ = ["arrow", "hatch", "rect", "rules", "svg", "text"]
+__all__ = ["LETTER", "MARGIN", "PROSE", "arrow", "hatch", "rect", "rules", "svg", "text"]
+
+MARGIN = 18  # pixels beside everything
+LETTER, PROSE = 6.7, 6.95  # pixels of a monospaced letter of 11 px; the same with room, of sentences that are wrapped
 
 # class: (property, light, dark). Text on the eight pastels is dark in both.
 PAINT = {

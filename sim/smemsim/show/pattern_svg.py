@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from smemsim.addressing.swizzle import swizzle
-from smemsim.show.paint import rect, svg, text
-from smemsim.show.tile import CHUNK, LINE
-from smemsim.spec.banks import BANKS
+from smemsim.show.paint import MARGIN, rect, svg, text
+from smemsim.spec.shared_memory import BANKS, CHUNK, LINE
 from smemsim.spec.swizzles import MODES, Swizzle
 
 __all__ = ["pattern_svg"]
 
-MARGIN, TOP, CELL, LINES = 18, 92, 34, 8
+TOP, CELL, LINES = 92, 34, 8
 SHOWN = (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128)
 
 

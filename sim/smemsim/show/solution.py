@@ -32,7 +32,7 @@ def answer_view(answer: Answer) -> list[Line]:
     if answer.descriptors and answer.unmodelled:
         lines += [Line([(f"not considered: {text}", "dim")]) for text in answer.unmodelled]
     arch = architecture(answer.arch)
-    known = "measured on an H200" if arch.instruction == "wgmma" else "documented, compiled or inferred: nothing is measured on Blackwell"
+    known = "measured on an H200" if arch.measured else "documented, compiled or inferred: nothing is measured on Blackwell"
     lines.append(Line([(f"rules for {answer.arch} are {known}", "dim")]))
     return lines
 

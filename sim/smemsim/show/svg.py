@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 
-from smemsim.show.operand import CHUNK, COLOURS, LINE, Cell, OperandMap
+from smemsim.show.operand import COLOURS, Cell, OperandMap
+from smemsim.spec.shared_memory import CHUNK, LINE
 
 __all__ = ["operand_svg"]
 

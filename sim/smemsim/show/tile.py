@@ -12,18 +12,18 @@ import numpy as np
 from smemsim.addressing.swizzle import swizzle
 from smemsim.checking.reads import Seen, made_words
 from smemsim.checking.simulate import Machine
-from smemsim.descriptors.layout import rules_in_force, weakest
+from smemsim.descriptors.layout import rules_in_force, used_strides, weakest
 from smemsim.descriptors.operand import operand_addresses
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError
 from smemsim.show.held import Held
 from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
+from smemsim.spec.shared_memory import CHUNK, LINE
 from smemsim.spec.swizzles import MODES, SwizzleMode
 
-__all__ = ["CHUNK", "LINE", "Cell", "Place", "Stride", "TilePicture"]
+__all__ = ["Cell", "Place", "Stride", "TilePicture"]
 
-LINE, CHUNK = 128, 16
 MOST_CHUNKS = 1 << 16  # of one picture
 
 Place = tuple[int, int]  # line and chunk column of the tile
@@ -134,7 +134,7 @@ class TilePicture:
     def title(self) -> str:
         """What is shown."""
         blocks, steps = self.words.shape
-        times = f", {steps} K steps" * (steps > 1) + f", {blocks} blocks of {'M / N'}" * (blocks > 1)
+        times = f", {steps} K steps" * (steps > 1) + f", {blocks} blocks of M / N" * (blocks > 1)
         return f"{self.name}: {self.dtype} {self.major}-major, {self.rows} x {self.k}{times}"
 
     @property
@@ -152,27 +152,19 @@ class TilePicture:
         k_bytes = -(-self.k // self.per_chunk) * CHUNK
         bits = max(element_format(self.dtype).bits, 4)
         rules = rules_in_force(self.descriptor, machine, major=self.major, k_bytes=k_bytes, bits=bits, packing=self.packing)
-        told = "" if machine.instruction == "wgmma" else "; nothing is measured on Blackwell"
+        told = "" if machine.measured else "; nothing is measured on Blackwell"
         return f"address rules on {self.arch}: {weakest(rules, machine)}{told}"
 
     def strides(self) -> list[Stride]:
         """SBO and LBO. One that the operand does not use changes no address when it changes."""
         d, found = self.descriptor, list[Stride]()
-
-        def read(word: int) -> np.ndarray:
-            return operand_addresses(
-                word, arch=self.arch, dtype=self.dtype, major=self.major, rows=self.rows, k=self.k, packing=self.packing
-            )
-
         if d.lbo_mode:
             return found
-        for name, field, value in (
-            ("SBO", "stride_byte_offset", d.stride_byte_offset),
-            ("LBO", "leading_byte_offset", d.leading_byte_offset),
-        ):
-            used = bool((read(d.word) != read(d.word ^ (1 << d.table.fields[field].low))).any())
+        used = used_strides(self.mode, self.major, self.rows, self.k, self.per_chunk)
+        for name, field in (("SBO", "stride_byte_offset"), ("LBO", "leading_byte_offset")):
+            value = getattr(d, field)
             begin, end = (swizzle(d.start_address + add, d.base_offset, self.mode.mask, self.mode.shift) for add in (0, value))
-            found.append(Stride(name, value, begin, end, used))
+            found.append(Stride(name, value, begin, end, used[field]))
         return found
 
     # ---- the tile

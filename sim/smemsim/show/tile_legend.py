@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import textwrap
 
-from smemsim.show.paint import hatch, rect, text
-from smemsim.show.tile import LINE, Place, TilePicture
+from smemsim.show.paint import LETTER, MARGIN, PROSE, hatch, rect, text
+from smemsim.show.tile import Place, TilePicture
+from smemsim.spec.shared_memory import LINE
 
-__all__ = ["LETTER", "MARGIN", "tile_legend"]
-
-MARGIN, LETTER = 18, 6.7  # pixels beside everything, and of a letter of 11 px
+__all__ = ["tile_legend"]
 
 
 def tile_legend(
@@ -46,7 +45,7 @@ def tile_legend(
         x += 34 + LETTER * len(words)
     y += 36
     atom = f"grey outlines are swizzle atoms of {tile.atom_lines * LINE} B" + (f", 8 x {tile.mode.width} B" if tile.major == "K" else "")
-    for line in textwrap.wrap("; ".join([atom, *notes, tile.grade]), int((width - 2 * MARGIN) / 6.95)):
+    for line in textwrap.wrap("; ".join([atom, *notes, tile.grade]), int((width - 2 * MARGIN) / PROSE)):
         parts.append(text(MARGIN, y, "s", line))
         y += 17
     return parts, y

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from smemsim.show.tile import LINE, TilePicture
+from smemsim.show.tile import TilePicture
+from smemsim.spec.shared_memory import LINE
 
 __all__ = ["Gap", "shown_columns", "shown_lines", "shown_rows"]
 

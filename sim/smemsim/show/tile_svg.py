@@ -6,12 +6,12 @@ import html
 from collections.abc import Sequence
 
 from smemsim.errors import InputError
-from smemsim.show.paint import arrow, hatch, rect, svg, text
-from smemsim.show.tile import CHUNK, LINE, Cell, Place, Stride, TilePicture
-from smemsim.show.tile_legend import LETTER, MARGIN, tile_legend
+from smemsim.show.paint import LETTER, MARGIN, arrow, hatch, rect, svg, text
+from smemsim.show.tile import Cell, Place, Stride, TilePicture
+from smemsim.show.tile_legend import tile_legend
 from smemsim.show.tile_rows import Gap, shown_columns, shown_lines, shown_rows
 from smemsim.show.tile_title import cell_title
-from smemsim.spec.banks import BANKS
+from smemsim.spec.shared_memory import BANKS, CHUNK, LINE
 
 __all__ = ["tile_svg"]
 

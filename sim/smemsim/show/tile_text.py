@@ -10,8 +10,9 @@ from rich.text import Text
 
 from smemsim.checking.report import Report
 from smemsim.show.operand import COLOURS
-from smemsim.show.tile import CHUNK, LINE, Cell, Place, TilePicture
+from smemsim.show.tile import Cell, Place, TilePicture
 from smemsim.show.tile_rows import Gap, shown_lines
+from smemsim.spec.shared_memory import CHUNK, LINE
 
 __all__ = ["report_view", "tile_view"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from smemsim.show.tile import CHUNK, LINE, Cell, TilePicture
-from smemsim.spec.banks import BANKS
+from smemsim.show.tile import Cell, TilePicture
+from smemsim.spec.shared_memory import BANKS, CHUNK, LINE
 
 __all__ = ["cell_title"]
 

@@ -17,9 +17,10 @@ from smemsim.addressing.tma import im2col_offset, pack_im2col_offset
 from smemsim.descriptors.layout import weakest
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.machine.tma import Transfer, tma_load, tma_store
-from smemsim.show.operand import CHUNK, COLOURS, LINE
+from smemsim.show.operand import COLOURS
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import RULES
+from smemsim.spec.shared_memory import CHUNK, LINE
 from smemsim.spec.tensor_map import SWIZZLE_ARCHITECTURES, corner_bits
 
 __all__ = ["Cell", "TransferMap"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from smemsim.show.operand import CHUNK, COLOURS, LINE
+from smemsim.show.operand import COLOURS
+from smemsim.show.paint import LETTER
 from smemsim.show.svg import CELL_HEIGHT, CELL_WIDTH, LEFT, MARGIN, MOST_LINES
 from smemsim.show.transfer import Cell, TransferMap
+from smemsim.spec.shared_memory import CHUNK, LINE
 
 __all__ = ["transfer_svg"]
 
-LETTER = 6.7  # pixels of a monospaced letter of 11 px
 TOP = 96
 _STYLE = (
     "<style>text{font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#24292f}.t{font-size:14px;font-weight:600}"

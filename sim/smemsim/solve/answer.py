@@ -10,9 +10,10 @@ import numpy as np
 from smemsim.descriptors.operand import operand_addresses
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.machine.product import shared_grade
-from smemsim.solve.atoms import START, Kind, Shape
+from smemsim.solve.atoms import Kind, Shape
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import Grade
+from smemsim.spec.smem_descriptor import START
 from smemsim.spec.swizzles import Swizzle
 
 __all__ = ["Answer", "FoundDescriptor", "Nearest", "Witness", "described", "read_addresses"]
@@ -165,7 +166,7 @@ class Answer:
             "witnesses": [w.as_dict() for w in self.witnesses],
             "nearest": None if self.nearest is None else self.nearest.as_dict(),
             "unmodelled": list(self.unmodelled),
-            "measured": architecture(self.arch).instruction == "wgmma",
+            "measured": architecture(self.arch).measured,
         }
 
 

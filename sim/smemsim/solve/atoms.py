@@ -12,17 +12,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smemsim.addressing.swizzle import swizzle
 from smemsim.descriptors.layout import Decoded, linear_address, why_unmodelled
+from smemsim.descriptors.operand import swizzled
 from smemsim.spec.architectures import Architecture
 from smemsim.spec.formats import ElementFormat
-from smemsim.spec.smem_descriptor import SM90_SMEM_DESC, layout_codes
+from smemsim.spec.shared_memory import CHUNK
+from smemsim.spec.smem_descriptor import layout_codes
 from smemsim.spec.swizzles import MODES, SwizzleMode
 
-__all__ = ["CHUNK", "START", "Kind", "Shape"]
-
-START = SM90_SMEM_DESC.fields["start_address"]  # the same in every descriptor; LBO and SBO have as many bits
-CHUNK = 1 << START.shift  # bytes that every swizzle moves together
+__all__ = ["Kind", "Shape"]
 
 
 class Kind(NamedTuple):
@@ -37,7 +35,7 @@ class Kind(NamedTuple):
 
     def before(self, addresses: np.ndarray) -> np.ndarray:
         """The sums that the XOR takes to these addresses (the XOR is its own inverse)."""
-        return np.asarray(swizzle(addresses, self.base_offset, self.mode.mask, self.mode.shift))  # type: ignore[arg-type]
+        return swizzled(addresses, self.mode, self.base_offset)
 
     @property
     def name(self) -> str:

@@ -12,12 +12,12 @@ import functools
 import numpy as np
 
 from smemsim.solve.answer import FoundDescriptor, Witness, described
-from smemsim.solve.atoms import CHUNK, Kind, Shape
-from smemsim.solve.inverse import END
+from smemsim.solve.atoms import Kind, Shape
+from smemsim.spec.shared_memory import CHUNK
+from smemsim.spec.smem_descriptor import REACH
 
 __all__ = ["MOST", "Contents", "Search", "TooAmbiguousError"]
 
-LINE = 128  # bytes inside which every XOR stays
 PAIRS = 1 << 21  # combinations of places that are looked at for a layout
 MOST = 64  # descriptors that are told
 
@@ -36,12 +36,17 @@ class Contents:
     mask: np.ndarray  # (chunks, 16), or of every line too
 
     @functools.cached_property
+    def masks(self) -> tuple[np.ndarray, np.ndarray]:
+        """(the different masks, (chunks,) or (lines, chunks): which of them each chunk has)."""
+        found, which = np.unique(self.mask.reshape(-1, CHUNK), axis=0, return_inverse=True)
+        return found, which.reshape(self.mask.shape[:-1])
+
+    @functools.cached_property
     def ids(self) -> tuple[np.ndarray, np.ndarray]:
-        """(numbers of memory's chunks for each mask (masks, places), -1 unknown; and of the wanted ones), equal where contents are."""
-        weights = np.random.default_rng(1).integers(1, 2**62, 16, np.int64) * 2 + 1  # a hash; what it finds is compared again
-        masks, which = np.unique(self.mask.reshape(-1, 16), axis=0, return_inverse=True)
-        of = which.reshape(self.mask.shape[:-1])
-        memory = self.cells.reshape(-1, 16)
+        """(numbers of memory's chunks for each mask (masks, places), 0 unknown; and of the wanted ones), equal where contents are."""
+        weights = np.random.default_rng(1).integers(1, 2**62, CHUNK, np.int64) * 2 + 1  # a hash; what a search finds is compared again
+        masks, of = self.masks
+        memory = self.cells.reshape(-1, CHUNK)
         have, want = [], np.zeros(self.wanted.shape[:-1], np.int64)
         with np.errstate(over="ignore"):
             for number, mask in enumerate(masks):
@@ -54,17 +59,8 @@ class Contents:
     @functools.cached_property
     def masks_of(self) -> np.ndarray:
         """Which mask each chunk (lines, chunks) has; -1 for chunks of which nothing is wanted."""
-        _, which = np.unique(self.mask.reshape(-1, 16), axis=0, return_inverse=True)
-        of = np.where(self.mask.any(axis=-1), which.reshape(self.mask.shape[:-1]), -1)
+        of = np.where(self.mask.any(axis=-1), self.masks[1], -1)
         return np.broadcast_to(of, self.wanted.shape[2:4])
-
-    def holds(self, addresses: np.ndarray) -> np.ndarray:
-        """Which chunks (blocks, steps, lines, chunks) are what is wanted when they are read from these addresses."""
-        inside = (addresses >= self.begin) & (addresses + CHUNK <= self.begin + len(self.cells)) & (addresses % CHUNK == 0)
-        read = self.cells.reshape(-1, 16)[np.where(inside, addresses - self.begin, 0) // CHUNK]
-        mask = np.broadcast_to(self.mask, self.wanted.shape)
-        same = ((read & mask) == (self.wanted & mask)) & ((read >= 0) | (mask == 0))
-        return np.asarray((inside & same.all(axis=-1)) | ~mask.any(axis=-1))
 
     def places(self) -> tuple[np.ndarray, np.ndarray]:
         """(blocks, steps, lines, chunks): where each chunk lies first, -1 if nowhere; how often."""
@@ -137,7 +133,7 @@ class Search:
         used = [any(key[axis] for key in self.groups) for axis in (0, 1)]
         for number, axis in enumerate(axis for axis in (0, 1) if used[axis]):
             found = self._with(axis, *found, alone=number == 0)
-        good = (found[0] * CHUNK + self.contents.begin >= 0) & (found[0] * CHUNK + self.contents.begin < END)
+        good = (found[0] * CHUNK + self.contents.begin >= 0) & (found[0] * CHUNK + self.contents.begin < REACH)
         for group in self.groups if good.any() else ():
             good &= self._at(0, 0, group, *found)
         pairs = np.unique(np.stack(found[1:])[:, good], axis=1).T.tolist()
@@ -166,7 +162,7 @@ class Search:
         one, other = (x.ravel() for x in np.meshgrid(np.arange(len(begins)), ends, indexing="ij"))
         apart, times = other - begins[one], rarest[-1][axis] - before
         apart, times = (apart, times) if times > 0 else (-apart, -times)
-        good = (apart >= 0) & (apart % times == 0) & (apart // times < END // CHUNK)
+        good = (apart >= 0) & (apart % times == 0) & (apart // times < REACH // CHUNK)
         one, stride = one[good], apart[good] // times
         found = (
             [begins[one] - before * stride, np.zeros_like(stride), np.zeros_like(stride)] if alone else [starts[one], lbo[one], sbo[one]]
@@ -187,7 +183,7 @@ class Search:
                 starts = np.nonzero(self._fits(block, step, (0, 0)))[0]
                 for group in self.groups:
                     starts = starts[self._at(block, step, group, starts, np.int64(lbo or 0), np.int64(sbo or 0))]  # type: ignore[arg-type]
-                good = tuple(x for x in (starts * CHUNK + self.contents.begin).tolist() if 0 <= x < END)
+                good = tuple(x for x in (starts * CHUNK + self.contents.begin).tolist() if 0 <= x < REACH)
                 if not good:
                     return None
                 row.append(good)

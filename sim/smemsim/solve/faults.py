@@ -9,15 +9,12 @@ import numpy as np
 
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError
-from smemsim.solve.atoms import CHUNK, START
-from smemsim.solve.inverse import END
 from smemsim.solve.tile import BASE, Tile
-from smemsim.spec.smem_descriptor import layout_codes
+from smemsim.spec.shared_memory import ATOM_ROWS, CHUNK, LINE
+from smemsim.spec.smem_descriptor import REACH, START, layout_codes
 from smemsim.spec.swizzles import MODES, Swizzle
 
 __all__ = ["Fault", "faults_of"]
-
-LINE = 128
 
 
 class Fault(NamedTuple):
@@ -101,7 +98,7 @@ def _readers(tile: Tile, w: Words) -> Iterator[tuple[str, str, Words, str | None
             mode = MODES[name]
             text = f"read with swizzle {name} where they lie in {w.swizzle}"
             yield "layout_type", text, w._replace(swizzle=name), None
-            rows = mode.k_rows if s.major == "MN" else 8
+            rows = mode.k_rows if s.major == "MN" else ATOM_ROWS
             yield "layout_type", f"{text} (SBO {rows * mode.width} B)", w._replace(swizzle=name, stride=rows * mode.width), None
     for base in range(1, tile.mode.mask + 1):
         yield "base_offset", f"read with base offset {base} instead of 0", w._replace(base=base), None
@@ -117,7 +114,7 @@ def _readers(tile: Tile, w: Words) -> Iterator[tuple[str, str, Words, str | None
         for value in _strides(own) if used is not None else ():
             hint = (
                 " (bytes where the field counts 16 B)"
-                if value == own * CHUNK % END
+                if value == own * CHUNK % REACH
                 else " (shifted right twice)"
                 if value * CHUNK == own
                 else ""
@@ -134,7 +131,7 @@ def _readers(tile: Tile, w: Words) -> Iterator[tuple[str, str, Words, str | None
 def _strides(own: int) -> list[int]:
     """Values that people write instead."""
     some = [
-        own * CHUNK % END,
+        own * CHUNK % REACH,
         own // (CHUNK * CHUNK) * CHUNK,
         0,
         2 * own,
@@ -145,7 +142,7 @@ def _strides(own: int) -> list[int]:
         own // 8,
         *(CHUNK << i for i in range(10)),
     ]
-    return [x for x in dict.fromkeys(some) if x != own and x % CHUNK == 0 and 0 <= x < END]
+    return [x for x in dict.fromkeys(some) if x != own and x % CHUNK == 0 and 0 <= x < REACH]
 
 
 def _starts(tile: Tile, w: Words) -> Iterator[tuple[str, str, Words, str | None]]:

@@ -14,13 +14,15 @@ from smemsim.descriptors.layout import check_major, check_packing
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.transfer import Transfer
 from smemsim.solve.answer import Answer, FoundDescriptor, Nearest, Witness, read_addresses
-from smemsim.solve.atoms import CHUNK, Shape
-from smemsim.solve.contents import LINE, Contents, Search, TooAmbiguousError
+from smemsim.solve.atoms import Shape
 from smemsim.solve.contents import MOST as MOST_FOUND
-from smemsim.solve.inverse import END, chunk_places, inverted, locate
+from smemsim.solve.contents import Contents, Search, TooAmbiguousError
+from smemsim.solve.inverse import chunk_places, inverted, locate
 from smemsim.solve.near import nearest
 from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
+from smemsim.spec.shared_memory import CHUNK, LINE
+from smemsim.spec.smem_descriptor import REACH
 
 __all__ = ["find_descriptors", "of_source"]
 
@@ -173,7 +175,7 @@ def _fetched(source: np.ndarray, addresses: np.ndarray) -> np.ndarray:
 def _sources(transfers: Any) -> np.ndarray:
     """The global byte that lies in every byte of shared memory, -1 for none."""
     listed = [transfers] if isinstance(transfers, Transfer) else list(transfers) if isinstance(transfers, Sequence) else [None]
-    source = np.full(END, -1, np.int64)
+    source = np.full(REACH, -1, np.int64)
     for one in listed:
         if not isinstance(one, Transfer) or one.is_store:
             raise InputError(f"transfers = {shown(transfers)}: needs what tma_load returned, or a list of that")
@@ -189,9 +191,9 @@ def _dumped(shape: Shape, dump: Any, base: int, codes: np.ndarray) -> Contents:
         if memory.dtype != np.uint8:
             raise InputError(f"dump: {memory.dtype} {memory.shape}; needs bytes, or an array of uint8 (x.view(np.uint8))")
     memory = memory.ravel()
-    if not memory.size or base + memory.size > END:
+    if not memory.size or base + memory.size > REACH:
         raise InputError(
-            f"dump has {memory.size} bytes from base {base:#x} on; needs some, all below {END:#x}, where .shared addresses end"
+            f"dump has {memory.size} bytes from base {base:#x} on; needs some, all below {REACH:#x}, where .shared addresses end"
         )
     begin = base // LINE * LINE
     end = -(-(base + memory.size) // LINE) * LINE

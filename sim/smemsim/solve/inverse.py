@@ -8,11 +8,11 @@ import numpy as np
 
 from smemsim.addressing.operand import absolute_chunk
 from smemsim.solve.answer import FoundDescriptor, Witness, described, read_addresses
-from smemsim.solve.atoms import CHUNK, START, Kind, Shape
+from smemsim.solve.atoms import Kind, Shape
+from smemsim.spec.shared_memory import ATOM_ROWS, CHUNK, LINE
+from smemsim.spec.smem_descriptor import REACH
 
-__all__ = ["END", "chunk_places", "inverted", "locate", "partial_solutions", "solutions"]
-
-END = START.mask + 1 << START.shift  # starts, LBO and SBO are below it
+__all__ = ["chunk_places", "inverted", "locate", "partial_solutions", "solutions"]
 
 At = tuple[int, int, int, int]  # (block, step, line, chunk)
 
@@ -71,7 +71,7 @@ def _fitted(shape: Shape, kind: Kind, chunks: np.ndarray, given: np.ndarray) -> 
     sure = known.any(axis=(2, 3))
     starts = np.where(sure, starts, given + (starts - given)[sure][0])
     values = [*starts.ravel().tolist(), lbo, sbo]
-    if not all(0 <= value < END and value % CHUNK == 0 for value in values):
+    if not all(0 <= value < REACH and value % CHUNK == 0 for value in values):
         return None
     return described(shape, kind, strides["LBO"], strides["SBO"], starts)
 
@@ -120,15 +120,15 @@ def _absolute(shape: Shape, places: np.ndarray, chunks: np.ndarray) -> list[Foun
     starts, lbo, sbo = sums[:, :, 0, 0], None, None
     defining: list[At] = [(0, 0, 0, 0)]
     for block, step, chunk in np.ndindex(*starts.shape, sums.shape[3]):
-        if starts[block, step] // CHUNK % 8 + chunk >= 8:  # past the end of the line
+        if starts[block, step] % LINE // CHUNK + chunk >= LINE // CHUNK:  # past the end of the line
             defining.append((block, step, 0, chunk))
             lbo = int(sums[defining[-1]]) - absolute_chunk(int(starts[block, step]), 0, 0, 0, chunk)
             break
-    if sums.shape[2] > 8:
-        defining.append((0, 0, 8, 0))
-        sbo = int(sums[0, 0, 8, 0] - sums[0, 0, 0, 0])
+    if sums.shape[2] > ATOM_ROWS:
+        defining.append((0, 0, ATOM_ROWS, 0))
+        sbo = int(sums[0, 0, ATOM_ROWS, 0] - sums[0, 0, 0, 0])
     fields = [*starts.ravel().tolist(), lbo or 0, sbo or 0]
-    if all(0 <= value < END and value % CHUNK == 0 for value in fields):
+    if all(0 <= value < REACH and value % CHUNK == 0 for value in fields):
         found = described(shape, kind, lbo, sbo, starts, absolute=True)
         wrong = read_addresses(shape, found.words) != places
         if not wrong.any():
@@ -158,16 +158,16 @@ def _solved(shape: Shape, kind: Kind, chunks: np.ndarray) -> FoundDescriptor | W
     if (rest != wanted).any():
         return _contradiction(shape, kind, chunks, rest, wanted, defining)
     for name, value in strides.items():
-        if value is not None and not (0 <= value < END and value % CHUNK == 0):
+        if value is not None and not (0 <= value < REACH and value % CHUNK == 0):
             at = defining[name]
             who = _elements(shape, chunks, [(0, 0, 0, 0), at])
-            text = f"{_named(shape, [x for x, _ in who])} would need {name} = {value} B, the field has multiples of 16 B from 0 to {END - CHUNK}"
+            text = f"{_named(shape, [x for x, _ in who])} would need {name} = {value} B, the field has multiples of 16 B from 0 to {REACH - CHUNK}"
             return Witness(kind.mode.swizzle, kind.base_offset, False, who, text)
-    outside = (starts < 0) | (starts >= END) | (starts % CHUNK != 0)
+    outside = (starts < 0) | (starts >= REACH) | (starts % CHUNK != 0)
     if outside.any():
         block, step = (int(x) for x in np.argwhere(outside)[0])
         who = _elements(shape, chunks, [(block, step, 0, 0)])
-        text = f"{_named(shape, [who[0][0]])} would need a start of {int(starts[block, step]):#x}, the field has multiples of 16 B below {END:#x}"
+        text = f"{_named(shape, [who[0][0]])} would need a start of {int(starts[block, step]):#x}, the field has multiples of 16 B below {REACH:#x}"
         return Witness(kind.mode.swizzle, kind.base_offset, False, who, text)
     return described(shape, kind, strides["LBO"], strides["SBO"], starts)
 

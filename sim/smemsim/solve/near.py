@@ -8,8 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from smemsim.solve.answer import Nearest, described, read_addresses
-from smemsim.solve.atoms import CHUNK, Kind, Shape
-from smemsim.solve.inverse import END
+from smemsim.solve.atoms import Kind, Shape
+from smemsim.spec.shared_memory import CHUNK
+from smemsim.spec.smem_descriptor import REACH
 
 __all__ = ["nearest"]
 
@@ -51,7 +52,7 @@ def _candidates(kind: Kind, places: np.ndarray, known: np.ndarray) -> list[tuple
     found = []
     for lbo, sbo in itertools.product(*strides):
         starts = rest - kind.of_lbo * (lbo or 0) - kind.of_sbo * (sbo or 0)
-        good = known & (starts >= 0) & (starts < END) & (starts % CHUNK == 0)
+        good = known & (starts >= 0) & (starts < REACH) & (starts % CHUNK == 0)
         own = np.zeros(places.shape[:2], np.int64)
         votes = 0
         for at in np.ndindex(*own.shape):
@@ -74,6 +75,6 @@ def _votes(of: np.ndarray, rest: np.ndarray, known: np.ndarray) -> list[int | No
     steps = np.moveaxis(of, axis, 0)[by:, 0] - np.moveaxis(of, axis, 0)[:-by, 0]
     apart = apart // np.expand_dims(steps, 1 - axis) if (steps > 0).all() else apart
     values, counts = np.unique(
-        apart[known[tuple(upper)] & known[tuple(lower)] & (apart >= 0) & (apart < END) & (apart % CHUNK == 0)], return_counts=True
+        apart[known[tuple(upper)] & known[tuple(lower)] & (apart >= 0) & (apart < REACH) & (apart % CHUNK == 0)], return_counts=True
     )
     return [int(x) for x in values[np.argsort(-counts)][:VOTES]] or [0]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from smemsim.diagnose.numbers import PERIODS, numbers_told
+
 __all__ = ["pattern"]
 
-PERIODS = (2, 4, 8, 16, 32, 64, 128)
 NEARLY = 0.9  # what is right by chance does not count
 
 
@@ -26,7 +27,7 @@ def pattern(wrong: np.ndarray) -> str:
     for axis, what in ((1, "row"), (0, "column")):
         right = np.asarray(~wrong.any(axis=axis))
         said = _lines(right, what)
-        if said and right.any():
+        if said:
             rest = "all others wrong" if wrong.mean(axis=axis)[~right].min() > NEARLY else "the others are wrong in part"
             found.append(f"{said}, {rest}")
     if not found:
@@ -36,23 +37,20 @@ def pattern(wrong: np.ndarray) -> str:
 
 
 def _lines(right: np.ndarray, what: str) -> str:
-    """Which lines are right."""
-    own = np.nonzero(right)[0]
-    if not len(own) or right.all():
+    """Which lines are right, or which are not where that is shorter."""
+    own, lost = (np.nonzero(x)[0].tolist() for x in (right, ~right))
+    if not own or not lost:
         return ""
-    for period in PERIODS:
-        if len(right) % period == 0 and len(right) > period:
-            first = right[:period]
-            if (right.reshape(-1, period) == first).all():
-                some = np.nonzero(first)[0]
-                which = f"{some[0]} to {some[-1]}" if len(some) > 2 and some[-1] - some[0] + 1 == len(some) else ", ".join(map(str, some))
-                return f"{what}s {which} mod {period} are right" if len(some) <= 8 or " to " in which else ""
-    if own[-1] - own[0] + 1 == len(own):
-        return f"{what}s {own[0]} to {own[-1]} are right" if len(own) > 1 else f"{what} {own[0]} is right"
-    lost = np.nonzero(~right)[0]
-    if lost[-1] - lost[0] + 1 == len(lost):
-        return f"{what}s {lost[0]} to {lost[-1]} are not, all other {what}s are right"
-    return f"{len(own)} of {len(right)} {what}s are right, the first is {own[0]}"
+    told, others = numbers_told(own, len(right)), numbers_told(lost, len(right))
+    if others.count(",") < told.count(","):
+        return (
+            f"{what}s {others} are not, all other {what}s are right"
+            if len(lost) > 1
+            else f"{what} {others} is not, all other {what}s are right"
+        )
+    if told.endswith("..."):
+        return f"{len(own)} of {len(right)} {what}s are right, the first is {own[0]}"
+    return f"{what}s {told} are right" if len(own) > 1 else f"{what} {told} is right"
 
 
 def _pairs(wrong: np.ndarray) -> str:

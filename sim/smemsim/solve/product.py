@@ -147,7 +147,7 @@ def explain_product(
         _ = tiles[-1].right
     names = (types[0].name, types[1].name, types[2].name)
     product = Product(kind, names, Side(_steps(a_bits, row.k)), Side(_steps(b_bits, row.k)), start)
-    return _explained(product, tiles, d_bits.astype(np.uint32), measured=machine.instruction == "wgmma")
+    return _explained(product, tiles, d_bits.astype(np.uint32), measured=machine.measured)
 
 
 CONVERTED = ("e5m2", "e4m3", "bf16", "f16")  # what epilogues make of f32, the coarsest first

@@ -7,11 +7,13 @@ import functools
 
 import numpy as np
 
-from smemsim.addressing.swizzle import swizzle
+from smemsim.descriptors.operand import swizzled
 from smemsim.errors import InputError, Unmodelled
 from smemsim.solve.answer import FoundDescriptor, read_addresses
-from smemsim.solve.atoms import CHUNK, Shape
-from smemsim.solve.inverse import END, solutions
+from smemsim.solve.atoms import Shape
+from smemsim.solve.inverse import solutions
+from smemsim.spec.shared_memory import CHUNK
+from smemsim.spec.smem_descriptor import REACH
 from smemsim.spec.swizzles import SwizzleMode
 
 __all__ = ["NOBODY", "ZERO", "Tile"]
@@ -47,8 +49,7 @@ class Tile:
 
     def addresses(self, offsets: np.ndarray, mode: SwizzleMode | None = None, base: int = BASE) -> np.ndarray:
         """Where chunks of these offsets are written, also with another swizzle."""
-        of = self.mode if mode is None else mode
-        return np.asarray(swizzle(base + offsets, 0, of.mask, of.shift))  # type: ignore[arg-type]
+        return swizzled(base + offsets, mode or self.mode)
 
     def cut(self, elements: np.ndarray) -> np.ndarray:
         """(rows, k) of the tile as (blocks, steps, rows, k) of its instructions."""
@@ -77,12 +78,12 @@ class Tile:
                 return one
         s = self.shape
         raise InputError(
-            f"swizzle {self.mode.swizzle}: no descriptor reads a {s.major}-major tile of {s.fmt.name} in instructions of {s.rows} x {s.k} with it, below {END - BASE} B"
+            f"swizzle {self.mode.swizzle}: no descriptor reads a {s.major}-major tile of {s.fmt.name} in instructions of {s.rows} x {s.k} with it, below {REACH - BASE} B"
         )
 
     def owners(self, addresses: np.ndarray, written: np.ndarray | None = None) -> np.ndarray:
         """The chunk of the tile (its number) at every 16 B of shared memory, NOBODY's elsewhere; ZERO for those that were not `written`."""
-        found = np.full(2 * END // CHUNK, NOBODY, np.int64)
+        found = np.full(2 * REACH // CHUNK, NOBODY, np.int64)
         number = np.arange(addresses.size)
         found[addresses.ravel() // CHUNK] = number if written is None else np.where(written.ravel(), number, ZERO)
         return found
@@ -95,7 +96,7 @@ class Tile:
         except (Unmodelled, InputError):
             return None
         inside = lined >= 0
-        chunk = owners[np.where(inside & (lined < 2 * END), lined, 0) // CHUNK]
+        chunk = owners[np.where(inside & (lined < 2 * REACH), lined, 0) // CHUNK]
         own = np.broadcast_to(np.arange(s.along) % s.per_chunk, lined.shape)
         count = self.offsets.shape[1]
         line, along = chunk // count, chunk % count * s.per_chunk + own

@@ -29,6 +29,11 @@ class Architecture:
     shared_granularity: int = 128  # a CTA's window ends on a multiple of this, whatever size it asked for
 
     @property
+    def measured(self) -> bool:
+        """Do its ordinary rules rest on measurements? Only an H200 was ever measured."""
+        return self.instruction == "wgmma"
+
+    @property
     def absolute_lbo(self) -> bool:
         """Has the descriptor's bit 52 a meaning?"""
         return self.absolute_row_bytes > 0

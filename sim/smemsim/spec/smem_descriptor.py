@@ -5,7 +5,7 @@ from __future__ import annotations
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.words import Field, Word
 
-__all__ = ["SM90_SMEM_DESC", "SM100_SMEM_DESC", "layout_codes"]
+__all__ = ["REACH", "SM90_SMEM_DESC", "SM100_SMEM_DESC", "START", "layout_codes"]
 
 # fmt: off
 SM90_SMEM_DESC = Word("sm90.smem_desc", 64, {
@@ -33,6 +33,9 @@ SM100_SMEM_DESC = Word("sm100.smem_desc", 64, {
     "layout_type":         Field(63, 61,                    source="PTX ISA 9.7.16.4.1"),
 })
 # fmt: on
+
+START = SM90_SMEM_DESC.fields["start_address"]  # the same in every descriptor; LBO and SBO have as many bits of the same unit
+REACH = START.mask + 1 << START.shift  # bytes: starts, LBO and SBO are below it
 
 
 def layout_codes(word: Word) -> dict[int, Swizzle]:

@@ -59,7 +59,7 @@ class Suite:
 
 
 def _sha256(array: np.ndarray) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest()
 
 
 def write_suite(
@@ -142,7 +142,10 @@ def _read_array(bundle: Any, name: str, about: Any, where: pathlib.Path) -> np.n
         raise TraceError(f"{where}: array '{name}' cannot be unpacked ({e}); the file is damaged") from None
     if stored.dtype != dtype or stored.size != _size(shape):
         raise TraceError(f"{where}: array '{name}' is {stored.dtype} {stored.shape}, the manifest says {dtype} {shape}")
-    array: np.ndarray = (np.cumsum(stored, dtype=dtype) if is_delta else stored).reshape(shape)
+    flat = stored.reshape(-1)
+    if is_delta:
+        np.cumsum(flat, dtype=dtype, out=flat)  # in place: traces have arrays of 140 MB
+    array: np.ndarray = flat.reshape(shape)
     if _sha256(array) != digest:
         raise TraceError(f"{where}: array '{name}' does not have the SHA-256 of the manifest: the trace was damaged or edited")
     return array

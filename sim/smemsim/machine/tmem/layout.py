@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.addressing.tensor_memory import accumulator_cell, accumulator_element, path_lane
-from smemsim.arguments import flag, whole
+from smemsim.arguments import flag, in_steps, whole
 from smemsim.errors import InputError
 from smemsim.machine.tmem.address import check_columns, indices, together
 from smemsim.spec.evidence import Grade
@@ -71,8 +71,9 @@ class AccumulatorLayout:
         path = self._path
         n, allowed = whole("n", self.n), legal_n(self.cta_group, bool(self.ws), bool(self.sparse))
         if n not in allowed:
-            listed = ", ".join(map(str, allowed)) if self.ws else f"{allowed[0]} to {allowed[-1]} in steps of {allowed[0]}"
-            raise InputError(f"n = {n}: {'.ws has' if self.ws else f'.cta_group::{self.cta_group} has'} N = {listed} (PTX ISA 9.7.16.2.1)")
+            raise InputError(
+                f"n = {n}: {'.ws has' if self.ws else f'.cta_group::{self.cta_group} has'} N = {in_steps(allowed)} (PTX ISA 9.7.16.2.1)"
+            )
         lane = whole("lane", self.lane)
         if lane not in path.lanes:
             only = " or ".join(map(str, path.lanes))

@@ -164,11 +164,12 @@ def compare_sources(suite: Suite, index: int, transfer: Transfer, origin: int) -
     hidden = place >= end
     if int(suite.arrays["smem_address"][index]) < reserved:
         hidden |= (place >= 0) & (place < reserved)
-    both = both[:, ~hidden]
+    if hidden.any():
+        both, where = both[:, ~hidden], where[~hidden]
     if not both.size:
         return agree(1)  # nothing is written where the probe looked
     rule = RULES[_rule_of(transfer)]
-    return differ(both[0], both[1], rule, "bytes", _describer(transfer.is_store, origin, both, where[~hidden]), 16)
+    return differ(both[0], both[1], rule, "bytes", _describer(transfer.is_store, origin, both, where), 16)
 
 
 def _rule_of(transfer: Transfer) -> str:
@@ -200,11 +201,13 @@ def _sources(transfer: Transfer, origin: int, memory_begin: int) -> tuple[np.nda
     if transfer.is_store:
         return transfer.global_address - origin, transfer.shared_address.astype(np.int64)
     one, address = transfer.geometry.fill, transfer.global_address
-    fill = np.tile(one, -(-len(address) // len(one)))[: len(address)].astype(np.int64)
     source = address - origin
     if transfer.geometry.to_tf32:
         source = _converted(address - memory_begin, origin - memory_begin)
-    return transfer.shared_address.astype(np.int64), np.where(address == -1, FILLED - fill, source)
+    filled = np.nonzero(address == -1)[0]
+    if len(filled):
+        source[filled] = FILLED - one[filled % len(one)].astype(np.int64)
+    return transfer.shared_address.astype(np.int64), source
 
 
 def _converted(index: np.ndarray, origin: int) -> np.ndarray:
