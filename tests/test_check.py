@@ -13,6 +13,7 @@ from kernels import BITS, WIDTHS, changed, kernel, said_of_damaged, word_with
 from smemsim import InputError, Severity, SmemDescriptor, check
 from smemsim.cli import main
 from smemsim.scenario.keys import OPERAND, STEPS, TABLES, json_schema
+from smemsim.scenario.meanings import MEANINGS
 from smemsim.spec.findings import CODES
 from strategies import examples
 
@@ -317,6 +318,15 @@ def test_the_command_line(tmp_path):
     assert "1 finding" in result.stdout
     assert "as expected" in result.stdout
     assert run.invoke(main, ["check"]).exit_code == 2
+
+
+def test_every_key_has_a_meaning():
+    tables = TABLES | STEPS | {"operand": OPERAND}
+    assert MEANINGS.keys() == tables.keys()
+    for name, keys in tables.items():
+        assert keys.keys() <= MEANINGS[name].keys(), name
+    told = json.dumps(json_schema())
+    assert all(text in told for name, keys in tables.items() for key, text in MEANINGS[name].items() if key in keys)
 
 
 def test_the_schema_has_every_key():

@@ -21,6 +21,8 @@ from click.testing import CliRunner
 
 from smemsim import check
 from smemsim.cli import main as cli
+from smemsim.scenario.keys import OPERAND, STEPS, TABLES
+from smemsim.scenario.meanings import MEANINGS
 from smemsim.show.atoms_svg import atoms_svg
 from smemsim.show.page import tiles_of
 from smemsim.show.tile import TilePicture
@@ -122,6 +124,16 @@ def findings() -> str:
     return table(("code", "name", "severity", "says"), [(c.number, c.slug, str(c.severity), c.says) for c in CODES.values()])
 
 
+def keys() -> str:
+    """Every key of scenario files; in bold those that must be there."""
+    rows = []
+    for name, of in (TABLES | STEPS | {"operand": OPERAND}).items():
+        where = {"scenario": "top", "operand": "[step.a] [step.b] ...", "layout": "layout", "meant": "meant", "expect": "[expect]"}
+        place = where.get(name) or (f"[{name}.NAME]" if name in TABLES else f"[[step]] {name}")
+        rows += [(place if i == 0 else "", f"**{key}**" if of[key].required else key, MEANINGS[name][key]) for i, key in enumerate(of)]
+    return table(("table", "key", "says"), rows)
+
+
 def suites() -> str:
     rows = []
     for path in sorted((ROOT / "golden" / "sm_90a").rglob("manifest.json")):
@@ -153,6 +165,7 @@ def wanted(but: str = "") -> dict[pathlib.Path, str]:
         ("solve", lambda: of_scenario(readme.read_text(), 'solve kernel.toml --operand "step[1].a"')),
         ("dot", lambda: console(DOT)),
         ("replay", lambda: console("replay golden/")),
+        ("keys", keys),
         ("findings", findings),
         ("evidence", evidence),
         ("errata", errata),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from smemsim.scenario.meanings import MEANINGS
+
 __all__ = ["OPERAND", "STEPS", "TABLES", "Key", "json_schema"]
 
 
@@ -56,10 +58,11 @@ OPERAND = _keys(
     "dtype:text! major:text! rows:int words:words word:word start:place start_offset:int k_add:ints mn_add:ints meant:table tmem:grid id:grid stage:int"
 )
 
-_NUMBER = {"type": "integer"}
+_HEX = {"type": "string", "pattern": "^0[xX][0-9a-fA-F_]+$"}
+_NUMBER = {"anyOf": [{"type": "integer"}, _HEX]}
 _LIST = {"type": "array", "items": _NUMBER}
 _TYPES = {
-    "text": {"type": "string"}, "int": _NUMBER, "word": {"type": "integer", "minimum": 0}, "bool": {"type": "boolean"}, "table": {"type": "object"},
+    "text": {"type": "string"}, "int": _NUMBER, "word": {"anyOf": [{"type": "integer", "minimum": 0}, _HEX]}, "bool": {"type": "boolean"}, "table": {"type": "object"},
     "any": {}, "enum": {"type": ["string", "integer"]}, "place": {"type": ["string", "integer"]}, "ints": {"anyOf": [_NUMBER, _LIST]}, "strides": {"anyOf": [_NUMBER, _LIST]},
     "pair": {**_LIST, "minItems": 2, "maxItems": 2}, "pairs": {"type": "array", "items": {**_LIST, "minItems": 2, "maxItems": 2}},
     "axes": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}, "texts": {"type": "array", "items": {"type": "string"}},
@@ -68,10 +71,14 @@ _TYPES = {
 }  # fmt: skip
 
 
-def _schema_of(keys: dict[str, Key], **inner: object) -> dict[str, object]:
+def _schema_of(table: str, keys: dict[str, Key], **inner: object) -> dict[str, object]:
+    properties: dict[str, object] = {}
+    for name, key in keys.items():
+        held: object = inner.get(name, _TYPES[key.holds])
+        properties[name] = {**held, "description": MEANINGS[table][name]} if isinstance(held, dict) else held
     return {
         "type": "object",
-        "properties": {name: inner.get(name, _TYPES[key.holds]) for name, key in keys.items()},
+        "properties": properties,
         "required": [name for name, key in keys.items() if key.required],
         "additionalProperties": False,
     }
@@ -79,19 +86,28 @@ def _schema_of(keys: dict[str, Key], **inner: object) -> dict[str, object]:
 
 def json_schema() -> dict[str, object]:
     """The JSON schema of scenario files."""
-    meant = _schema_of(TABLES["meant"])
-    operand, scale = _schema_of(OPERAND, meant=meant), _schema_of({name: Key(key.holds) for name, key in OPERAND.items()}, meant=meant)
+    meant = _schema_of("meant", TABLES["meant"])
+    operand, scale = (
+        _schema_of("operand", OPERAND, meant=meant),
+        _schema_of("operand", {name: Key(key.holds) for name, key in OPERAND.items()}, meant=meant),
+    )
     sides = {"a": operand, "b": operand, "scale_a": scale, "scale_b": scale}
     steps = []
     for op, keys in STEPS.items():
         inner: dict[str, object] = {"op": {"const": op}, **{name: of for name, of in sides.items() if name in keys}}
-        steps.append(_schema_of(keys, **inner))
-    layout = {"anyOf": [{"type": "string"}, _schema_of(TABLES["layout"])]}
+        steps.append(_schema_of(op, keys, **inner))
+    layout = {"anyOf": [{"type": "string"}, _schema_of("layout", TABLES["layout"])]}
     tables = {
-        "tensor": _schema_of(TABLES["tensor"]),
-        "buffer": _schema_of(TABLES["buffer"], layout=layout),
-        "map": _schema_of(TABLES["map"]),
+        "tensor": _schema_of("tensor", TABLES["tensor"]),
+        "buffer": _schema_of("buffer", TABLES["buffer"], layout=layout),
+        "map": _schema_of("map", TABLES["map"]),
     }
     inner = {name: {"type": "object", "additionalProperties": of} for name, of in tables.items()}
-    found = _schema_of(TABLES["scenario"], **inner, step={"type": "array", "items": {"anyOf": steps}}, expect=_schema_of(TABLES["expect"]))
+    found = _schema_of(
+        "scenario",
+        TABLES["scenario"],
+        **inner,
+        step={"type": "array", "items": {"anyOf": steps}},
+        expect=_schema_of("expect", TABLES["expect"]),
+    )
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "smemsim scenario", **found}
