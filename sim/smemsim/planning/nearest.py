@@ -74,7 +74,7 @@ def _changes(wish: Wish) -> Iterator[Change]:
     for name, value in (("rows", wish.rows), ("k", wish.k)):
         for near in sorted({x for unit in (8, 16, 32, 64, 128, 192, 256) for x in (value // unit * unit, -(-value // unit) * unit, unit)}):
             if near not in (0, value):
-                yield 0.6 + abs(math.log2(near / value)), name, near
+                yield 1 + abs(math.log2(near / value)), name, near
     for name, given in (("m", wish.m), ("n", wish.n)):
         if given is not None:
             for near in {
@@ -88,7 +88,8 @@ def _changes(wish: Wish) -> Iterator[Change]:
         yield 0.1, "base_address", max(-(-wish.base_address // align) * align, wish.machine.shared_begin)
     elif wish.base_address > wish.machine.shared_begin:
         yield 0.4, "base_address", wish.machine.shared_begin
-    for stages in sorted({wish.stages - 1, wish.stages - 2, wish.stages // 2, 1}):
+    fit = (wish.machine.shared_end - wish.base_address) * 8 // max(wish.rows * wish.k * wish.fmt.bits, 1)
+    for stages in sorted({wish.stages - 1, wish.stages - 2, wish.stages // 2, fit, 1}):
         if 0 < stages < wish.stages:
             yield 0.4 + math.log2(wish.stages / stages), "stages", stages
     down = tuple(x // unit * unit for x, unit in zip(wish.at, (1, 128) if wish.major == "K" else (128, 1), strict=True))
