@@ -82,4 +82,5 @@ def one_atom_hides(machine: Machine, read: Read) -> Iterator[CheckFinding]:
 
 
 def _said(one: Finding, where: str, title: str) -> CheckFinding:
-    return finding(one.code, where, title, f"{one.where}: {one.message}", one.repair, severity=one.severity)
+    said = one.message if one.where.partition("[")[0] in one.message else f"{one.where}: {one.message}"
+    return finding(one.code, where, title, said, one.repair, severity=one.severity)
