@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import smemsim
+import smemsim.campaign.spaces
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden"
 
@@ -402,6 +403,32 @@ def solver() -> None:
         print(f"find_descriptors, 128 x 64 bf16, from {what}: {ratio(find, addresses):,.0f} times operand_addresses, {once * 1e3:.1f} ms")
 
 
+def campaigns() -> None:
+    """Sweeps: the rate of whole spaces, and what a second worker adds. Rates have the start of the workers in them."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    chunk = smemsim.campaign.spaces.space("smem").chunk_cases
+    smemsim.sweep(["smem"], cases=1, workers=1)  # compiles
+    busy = time.process_time()
+    one = smemsim.sweep(["smem"], cases=8 * chunk, workers=1)
+    busy = time.process_time() - busy
+    two = smemsim.sweep(["smem"], cases=8 * chunk, workers=2)
+    print(f"campaign smem, {cores} processors, {os.getloadavg()[0]:.1f} processes want one: {60 * one.cases / one.elapsed:.2g} descriptors a minute "
+          f"with one worker ({60 * one.cases / busy:.2g} in a minute of processor time), {60 * two.cases / two.elapsed:.2g} with two, {one.elapsed / two.elapsed:.2f}x")  # fmt: skip
+    words = smemsim.sweep(["idesc-f16"], workers=2)
+    print(f"campaign idesc-f16: all {words.cases:,} words in {words.elapsed:.0f} s with two workers")
+    try:
+        from distributed import LocalCluster
+    except ImportError:
+        print("campaign --dask left out: dask.distributed is not installed")
+        return
+    took = []
+    for count in (1, 2):
+        with LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster:
+            smemsim.sweep(["smem"], cases=2 * chunk, seed=1, dask=cluster.scheduler_address)  # loads what is compiled
+            took.append(smemsim.sweep(["smem"], cases=8 * chunk, dask=cluster.scheduler_address).elapsed)
+    print(f"campaign smem --dask: two workers are {took[0] / took[1]:.2f}x as fast as one")
+
+
 def commands() -> None:
     def run(*arguments: str) -> None:
         subprocess.run([sys.executable, *arguments], check=False, capture_output=True)
@@ -420,4 +447,5 @@ if __name__ == "__main__":
     tiles()
     arithmetic()
     solver()
+    campaigns()
     commands()

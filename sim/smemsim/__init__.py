@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from smemsim.arithmetic.explain import DotProduct, DotTerm
     from smemsim.arithmetic.mma import dot_product, mma
     from smemsim.arithmetic.values import element_value, from_float64, to_float64
+    from smemsim.campaign.report import CampaignReport
+    from smemsim.campaign.sweep import sweep
     from smemsim.checking.report import CheckFinding, Report
     from smemsim.checking.scenario import check
     from smemsim.descriptors.instr import InstrDescriptor
@@ -90,6 +92,8 @@ _HOMES = {
     "element_value": "arithmetic.values",
     "from_float64": "arithmetic.values",
     "to_float64": "arithmetic.values",
+    "CampaignReport": "campaign.report",
+    "sweep": "campaign.sweep",
     "check": "checking.scenario",
     "CheckFinding": "checking.report",
     "Report": "checking.report",
@@ -166,6 +170,7 @@ __all__ = [
     "AccumulatorLayout",
     "Answer",
     "BulkTransfer",
+    "CampaignReport",
     "CheckFinding",
     "Choice",
     "Cluster",
@@ -226,6 +231,7 @@ __all__ = [
     "plan",
     "plans",
     "show_html",
+    "sweep",
     "tcgen05_cp",
     "tcgen05_mma",
     "tcgen05_shift",

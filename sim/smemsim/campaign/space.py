@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["ChunkResult", "Space", "Trouble"]
+__all__ = ["Case", "ChunkResult", "Space", "Trouble"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,6 +16,15 @@ class Trouble:
     what: str
     case: Mapping[str, Any]
     reproduce: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One case alone: the class it is of, the case itself (JSON), and what is wrong with it, in a sentence; "" for nothing."""
+
+    of: str
+    shown: Mapping[str, Any]
+    wrong: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,12 +38,14 @@ class ChunkResult:
 
 @dataclasses.dataclass(frozen=True)
 class Space:
-    """A space of cases. `run(seed, chunk)` does one chunk, in any process and in any order; `chunks` is how many there are where the space is swept
-    exhaustively (then the seed has no effect), None where cases are drawn for ever. `needs` names packages that must be there."""
+    """A space of cases. `run(seed, chunk)` does one chunk, in any process and in any order, `case(seed, chunk, number)` one case of it alone; `chunks`
+    is how many there are where the space is swept exhaustively (then the seed has no effect), None where cases are drawn for ever. `needs` names
+    packages that must be there."""
 
     name: str
     says: str
     run: Callable[[int, int], ChunkResult]
     chunk_cases: int
+    case: Callable[[int, int, int], Case]
     chunks: int | None = None
     needs: tuple[str, ...] = ()

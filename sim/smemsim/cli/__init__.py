@@ -1,4 +1,4 @@
-"""The command line: `smemsim plan`, `check`, `show`, `solve`, `decode`, `map`, `dot`, `replay`.
+"""The command line: `smemsim plan`, `check`, `show`, `solve`, `decode`, `map`, `dot`, `replay`, `campaign`.
 
 Exit codes: 0 fine or identical, 1 a finding or a difference, 2 bad input, 3 not modelled.
 """
@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from smemsim import __version__
+from smemsim.cli.campaign import campaign
 from smemsim.cli.check import check
 from smemsim.cli.decode import decode
 from smemsim.cli.dot import dot
@@ -65,6 +66,7 @@ def main() -> None:
     smemsim map tensor_map.bin --at 0,64                one TMA load
     smemsim dot --a-type bf16 -a "3f80 3380*15" -b "3f80*16" -c 3f000000
     smemsim replay golden/
+    smemsim campaign smem --cases 1e8                   whole spaces of inputs: what disagrees?
 
     Exit codes: 0 fine, 1 a finding, a refusal or a difference, 2 bad input, 3 not modelled.
     """
@@ -78,3 +80,4 @@ main.add_command(decode)
 main.add_command(map_command)
 main.add_command(dot)
 main.add_command(replay)
+main.add_command(campaign)

@@ -1,0 +1,34 @@
+"""The compiled loops without the compiler: the same source run by Python, one number at a time."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import numpy as np
+
+__all__ = ["interpreted"]
+
+
+class _Wide:
+    """numpy, whose 16-bit integers have 64 bits: the compiler computes with 64 where numpy would stay with 16."""
+
+    int16 = np.int64
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(np, name)
+
+
+def interpreted(module: types.ModuleType) -> types.SimpleNamespace:
+    """A module whose compiled functions are the Python functions that they were compiled from, and call each other as such.
+
+    >>> from smemsim.addressing import loops
+    >>> interpreted(loops).swizzle(128, 0, 7, 4)
+    144
+    """
+    scope: dict[str, Any] = dict(vars(module)) | {"np": _Wide()}
+    for name, value in vars(module).items():
+        if hasattr(value, "py_func"):
+            original = value.py_func
+            scope[name] = types.FunctionType(original.__code__, scope, original.__name__, original.__defaults__)
+    return types.SimpleNamespace(**{name: value for name, value in scope.items() if not name.startswith("__")})

@@ -1,0 +1,41 @@
+"""The spaces that a campaign can sweep, by name; each is imported when it is first used."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+
+from smemsim.arguments import shown, suggestion
+from smemsim.campaign.space import Space
+from smemsim.errors import InputError
+from smemsim.spec.tcgen05 import KINDS
+
+__all__ = ["NAMES", "space"]
+
+_MODULES = {
+    "smem": "smem",
+    "keys": "keys",
+    "maps": "boxes",
+    "paths": "paths",
+    "arithmetic": "arithmetic",
+    "plans": "plans",
+    "check": "faults",
+}
+NAMES = (*_MODULES, *(f"idesc-{kind}" for kind in KINDS))
+
+
+@functools.cache
+def space(name: str) -> Space:
+    """The space of a name; InputError for a name that is none.
+
+    >>> space("keys").chunks
+    64
+    """
+    if name not in NAMES:
+        raise InputError(f"space = {shown(name)}: not a space; there are {', '.join(NAMES)}{suggestion(name, NAMES)}")
+    if name in _MODULES:
+        found: Space = importlib.import_module(f"smemsim.campaign.spaces.{_MODULES[name]}").SPACE
+        return found
+    from smemsim.campaign.spaces import idesc
+
+    return idesc.space(name.partition("-")[2])

@@ -1,0 +1,163 @@
+"""`smemsim campaign`: sweep whole spaces of inputs: what is covered, class by class, and what disagrees."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from smemsim.cli.options import json_option, parse_numbers
+from smemsim.errors import InputError
+
+if TYPE_CHECKING:
+    from smemsim.campaign.sweep import Progress
+
+__all__ = ["campaign"]
+
+MOST_CASES = 10**18
+
+
+@click.command(short_help="Sweep whole spaces of descriptors, maps, plans and products: what disagrees?")
+@click.argument("spaces", nargs=-1, metavar="[SPACE]...")
+@click.option("--cases", metavar="N", help="Cases of each space, as 1e6; rounded up to whole chunks.")
+@click.option("--seconds", type=float, metavar="S", help="Begin no chunk after that time.")
+@click.option("--seed", type=int, default=0, show_default=True, help="What decides about everything drawn.")
+@click.option("--shard", default="1/1", show_default=True, metavar="I/N", help="Do the I-th of N equal parts, one on each machine.")
+@click.option(
+    "--ledger",
+    type=click.Path(path_type=pathlib.Path, dir_okay=False),
+    metavar="FILE",
+    help="Keep finished chunks there; the same command goes on after a crash.",
+)
+@click.option("--workers", type=int, metavar="N", help="Processes; left out: as many as processors.")
+@click.option("--dask", metavar="ADDRESS", help="Give the chunks to the Dask scheduler there (pip install 'smemsim[campaign]').")
+@click.option(
+    "--out", type=click.Path(path_type=pathlib.Path, file_okay=False), metavar="FOLDER", help="Write a JSON file for each trouble."
+)
+@click.option("--list", "listed", is_flag=True, help="List the spaces.")
+@click.option("--reproduce", metavar="SPACE:SEED:CHUNK[:CASE]", help="Do one chunk, or one case of it, again.")
+@json_option
+@click.pass_context
+def campaign(ctx: click.Context, spaces: tuple[str, ...], cases: str | None, seconds: float | None, seed: int, shard: str, ledger: pathlib.Path | None,
+             workers: int | None, dask: str | None, out: pathlib.Path | None, listed: bool, reproduce: str | None, as_json: bool) -> None:  # fmt: skip
+    """Sweep whole spaces of inputs, against the public interface or a second way to the same answer, and count what they are by class.
+
+    Without --cases and --seconds spaces that have an end are swept to it, and one chunk is done of the others. Every chunk is decided by the seed
+    and its number alone, so that a trouble can be shown again, and a campaign that was killed ends with the same report. Exit code 0 when nothing is wrong, 1 for
+    troubles, 2 for bad input.
+
+    \b
+    smemsim campaign --list
+    smemsim campaign keys idesc-f16
+    smemsim campaign smem --cases 1e8 --ledger smem.db
+    smemsim campaign --seconds 3600 --shard 1/4 --ledger night.db --out troubles
+    smemsim campaign --reproduce smem:0:3:17
+    """
+    from smemsim.campaign.sweep import sweep
+
+    if listed:
+        _list(as_json)
+        return
+    if reproduce is not None:
+        ctx.exit(_reproduce(reproduce, as_json))
+    number, slash, of = shard.partition("/")
+    if not (slash and number.isdecimal() and of.isdecimal()):
+        raise InputError(f"--shard {shard!r}: needs I/N, as 2/4")
+    with _narrator() as progress:
+        report = sweep(spaces, cases=None if cases is None else _count(cases), seconds=seconds, seed=seed, shard=(int(number), int(of)), ledger=ledger,
+                       workers=workers, dask=dask, out=out, progress=progress)  # fmt: skip
+    click.echo(json.dumps(report.as_dict(), indent=1) if as_json else report.text())
+    ctx.exit(0 if report.ok else 1)
+
+
+def _count(text: str) -> int:
+    """A number of cases, also as 1e6.
+
+    >>> _count("1e6"), _count("2_000")
+    (1000000, 2000)
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 <= value <= MOST_CASES:
+        raise InputError(f"--cases {text!r}: needs a number of cases, as 1e6")
+    return int(value)
+
+
+def _list(as_json: bool) -> None:
+    from smemsim.campaign.spaces import NAMES, space
+
+    found = [space(name) for name in NAMES]
+    if as_json:
+        click.echo(
+            json.dumps([{"name": s.name, "says": s.says, "chunk_cases": s.chunk_cases, "chunks": s.chunks} for s in found], indent=1)
+        )
+        return
+    for s in found:
+        size = f"{s.chunks * s.chunk_cases:,} cases" if s.chunks else "no end"
+        click.echo(f"{s.name:14} {s.says} ({size}, {s.chunk_cases:,} a chunk)")
+
+
+def _reproduce(text: str, as_json: bool) -> int:
+    """One chunk or one case again; the exit code."""
+    from smemsim.campaign.report import CampaignReport, SpaceReport
+    from smemsim.campaign.spaces import space
+    from smemsim.campaign.workers import do_chunk
+
+    name, _, rest = text.partition(":")
+    found = space(name)
+    numbers = parse_numbers("--reproduce", rest.replace(":", ","), "SPACE:SEED:CHUNK or SPACE:SEED:CHUNK:CASE, as smem:0:3:17")
+    if len(numbers) not in (2, 3) or min(numbers) < 0 or max(numbers) >= 1 << 63:
+        raise InputError(f"--reproduce {text!r}: needs SPACE:SEED:CHUNK or SPACE:SEED:CHUNK:CASE, as smem:0:3:17")
+    seed, chunk = numbers[:2]
+    if found.chunks is not None and chunk >= found.chunks:
+        raise InputError(f"--reproduce {text!r}: {name} has the chunks 0 to {found.chunks - 1}")
+    if len(numbers) == 2:
+        result, took = do_chunk(name, seed, chunk)
+        report = CampaignReport(
+            (SpaceReport(name, found.says, result.cases, 1, found.chunks, dict(result.classes), result.troubles),), seed, (1, 1), took
+        )
+        click.echo(json.dumps(report.as_dict(), indent=1, default=str) if as_json else report.text())
+        return int(not report.ok)
+    if numbers[2] >= found.chunk_cases:
+        raise InputError(f"--reproduce {text!r}: a chunk of {name} has the cases 0 to {found.chunk_cases - 1}")
+    case = found.case(seed, chunk, numbers[2])
+    told = {"class": case.of, "wrong": case.wrong, "case": dict(case.shown)}
+    click.echo(
+        json.dumps(told, indent=1, default=str)
+        if as_json
+        else f"{case.of}\n{json.dumps(dict(case.shown), indent=1, default=str)}\n{case.wrong or 'nothing is wrong'}"
+    )
+    return int(bool(case.wrong))
+
+
+@contextmanager
+def _narrator() -> Iterator[Callable[[Progress], None]]:
+    """Progress with rate and time to go on stderr: one line that changes at a terminal, else a line every ten seconds."""
+    from smemsim.show.console import stderr
+
+    console = stderr()
+    if console.is_terminal:
+        with console.status("campaign: beginning") as status:
+            yield lambda p: status.update(_line(p))
+        return
+    last = time.monotonic()
+
+    def tell(p: Progress) -> None:
+        nonlocal last
+        if time.monotonic() - last >= 10:
+            last = time.monotonic()
+            console.print(_line(p), soft_wrap=True)
+
+    yield tell
+
+
+def _line(p: Progress) -> str:
+    to_go = "" if p.to_go is None else f", {p.to_go:,.0f} s to go"
+    return f"campaign: {p.chunks:,} chunks, {p.cases:,} cases, {p.cases / max(p.elapsed, 1e-9):,.0f} a second{to_go}, {p.troubles or 'no'} troubles"
