@@ -273,3 +273,23 @@ def test_at_the_end_of_a_tensor_fill_is_meant_and_faults_are_found_all_the_same(
     scenario["map"]["tm"]["global_dim"] = [112, rows]
     assert check(scenario).findings == ()
     assert only(changed(scenario, path, value)).code == code
+
+
+@pytest.mark.parametrize("idesc_agrees", [False, True])
+def test_the_other_major_ness_is_changed_in_all_places_at_once(idesc_agrees):
+    scenario = changed(kernel("sm_100a", "bf16", "MN", "128B", 128, 64), "step.1.a.major", "K")
+    types = {"a_type": "bf16", "b_type": "bf16", "d_type": "f32"}
+    scenario["step"][1]["idesc"] = InstrDescriptor(kind="f16", m=128, n=128, a_major="MN" if idesc_agrees else "K", **types).word
+    report = check(scenario)
+    first = next(one for one in report.findings if not one.because)
+    assert first.code == "R505"
+    assert {one.because for one in report.findings} == ({"", "R505"} if idesc_agrees else {""})
+    changes = [first.fix] if first.fix else first.together
+    assert check(with_values(scenario, {path: number_of(new) for path, _, new in changes})).findings == ()
+
+
+def test_an_exchange_of_strides_leaves_nothing_behind():
+    scenario = kernel("sm_90a", "bf16", "MN", "128B", 128, 64)
+    scenario["step"][1]["a"] |= {"rows": 64, "mn_add": [0, 8192]}
+    wrong = changed(scenario, WORD, word_with("sm_90a", leading_byte_offset=1024, stride_byte_offset=8192))
+    assert only(wrong).code == "D309"

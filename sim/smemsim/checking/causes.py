@@ -7,20 +7,23 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.checking.instructions import idesc_with
 from smemsim.checking.pattern import pattern
 from smemsim.checking.reads import Read, Seen
-from smemsim.checking.repairs import Repair, descriptor_repairs, transposed_repair, word_fix
+from smemsim.checking.repairs import Fix, Repair, descriptor_repairs, transposed_repair, word_fix
 from smemsim.checking.report import CheckFinding, share_of
 from smemsim.checking.simulate import NAMES, UNWRITTEN, Machine, Rerun, finding
 from smemsim.checking.tensors import OUTSIDE
 from smemsim.checking.threads import refused_for_its_swizzle
 from smemsim.checking.writers import all_right, paired_repairs, writer_repairs
+from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.errors import Unmodelled
 from smemsim.machine.product import shared_grade
 from smemsim.solve.inverse import locate
 from smemsim.spec.findings import Severity
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.smem_descriptor import REACH, START
+from smemsim.spec.tcgen05 import KINDS
 
 __all__ = ["judge"]
 
@@ -105,11 +108,22 @@ def _repairs(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) ->
                 if (one.code, one.text) not in told:
                     told.add((one.code, one.text))
                     yield one
-        yield from transposed_repair(read, places)
+        yield from transposed_repair(read, places, _other_idesc(read, raw))
     if told and machine.reruns > ENOUGH_RERUNS:
         return  # other causes of operands before had their chance; what is known is a repair
     machine.reruns += len(raw["step"])
     yield from writer_repairs(machine, seen, raw, rerun)
+
+
+def _other_idesc(read: Read, raw: dict[str, Any]) -> Fix | None:
+    """What the other major-ness changes in a step's instruction descriptor."""
+    step, side = raw["step"][read.step], read.where[-1]
+    kind = step.get("kind", "")
+    other = "MN" if read.major == "K" else "K"
+    if "idesc" not in step or kind not in KINDS or getattr(InstrDescriptor.decode(step["idesc"], kind=kind), f"{side}_major") == other:
+        return None
+    new = idesc_with(step["idesc"], InstrDescriptor.decode(step["idesc"], kind=kind), {f"{side}_major": other})
+    return None if new is None else (f"step[{read.step}].idesc", f"{step['idesc']:#010x}", f"{new:#010x}")
 
 
 def _placements(machine: Machine, read: Read) -> Iterator[np.ndarray]:

@@ -19,7 +19,7 @@ from smemsim.spec.swizzles import Swizzle
 from smemsim.spec.tcgen05 import KINDS, WIDE_K, kind_of, shapes_of
 from smemsim.spec.wgmma import WGMMA_M, WGMMA_TYPES
 
-__all__ = ["instruction_findings", "is_sparse", "kind_of_step"]
+__all__ = ["idesc_with", "instruction_findings", "is_sparse", "kind_of_step"]
 
 
 def kind_of_step(step: dict[str, Any], arch: str) -> str | None:
@@ -87,7 +87,7 @@ def _wgmma(where: str, title: str, step: dict[str, Any], operands: dict[str, Any
         )
 
 
-def _with_fields(word: int, d: InstrDescriptor, wanted: dict[str, Any]) -> int | None:
+def idesc_with(word: int, d: InstrDescriptor, wanted: dict[str, Any]) -> int | None:
     """The word with other values in some fields and all the rest as it is; None where the kind cannot hold them, or the word's own."""
     now = {name: getattr(d, name) for name in ("m", "n", "a_type", "b_type", "d_type", "a_major", "b_major")}
     try:
@@ -176,7 +176,7 @@ def _idesc(
             differ.append((f"{side}_major", getattr(d, f"{side}_major"), operand["major"]))
     if differ:
         listed = ", ".join(f"{name} {has} (the step has {wanted})" for name, has, wanted in differ)
-        new = _with_fields(word, d, {name: wanted for name, _, wanted in differ})
+        new = idesc_with(word, d, {name: wanted for name, _, wanted in differ})
         yield finding("I603", f"{where}.idesc", title, f"{word:#010x} of kind {kind} says {listed}",
                       "build it with smemsim.InstrDescriptor" if new is None else f"idesc = {new:#010x}",
                       fix=None if new is None else (f"{where}.idesc", f"{word:#010x}", f"{new:#010x}"),

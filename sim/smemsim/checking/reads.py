@@ -75,6 +75,11 @@ class Read:
         return (self.words & np.uint64(START.mask)).astype(np.int64) << START.shift
 
     @property
+    def step(self) -> int:
+        """The number of its step."""
+        return int(self.where.partition("[")[2].partition("]")[0])
+
+    @property
     def descriptor(self) -> SmemDescriptor:
         """The first one."""
         return SmemDescriptor.decode(int(self.words[0, 0]), arch=self.arch)

@@ -11,7 +11,7 @@ import numpy as np
 from smemsim.checking.reads import Read, words_path
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.solve.answer import FoundDescriptor
-from smemsim.spec.shared_memory import ATOM_ROWS
+from smemsim.spec.shared_memory import ATOM_ROWS, CHUNK
 from smemsim.spec.smem_descriptor import REACH, START
 from smemsim.spec.swizzles import MODES, Swizzle
 
@@ -87,6 +87,8 @@ def word_fix(read: Read, s: FoundDescriptor, moved: bool) -> tuple[Fix | None, s
     leading, stride = (
         now if wanted is None else wanted for now, wanted in ((d.leading_byte_offset, s.leading), (d.stride_byte_offset, s.stride))
     )
+    if s.leading is None and s.stride == d.leading_byte_offset != d.stride_byte_offset:
+        leading = CHUNK  # the two were exchanged, and what stays in LBO is not used: one unit, as compilers write
     start = (read.raw["word"] & START.mask) << START.shift
     new = SmemDescriptor(arch=read.arch, start_address=start, leading_byte_offset=leading, stride_byte_offset=stride, swizzle=s.swizzle)
     word = f"{new.encode():#018x}"
@@ -192,18 +194,25 @@ def _uncut(read: Read) -> np.ndarray:
     return (read.words & np.uint64(carried)).astype(np.int64) << START.shift
 
 
-def transposed_repair(read: Read, places: np.ndarray) -> Iterator[Repair]:
-    """The other major-ness reads what was meant: the operand is a transpose."""
+def transposed_repair(read: Read, places: np.ndarray, idesc: Fix | None) -> Iterator[Repair]:
+    """The other major-ness reads what was meant: the operand is a transpose. `idesc` is what that changes in the instruction descriptor."""
     other = "MN" if read.major == "K" else "K"
     for s in read.solutions(places, other):
         word = f"{int(s.words[0, 0]):#018x}"
-        fix = None if (s.words != read.words).any() else (f"{read.where}.major", read.major, other)
+        fixes: tuple[Fix, ...] = ((f"{read.where}.major", read.major, other), *((idesc,) if idesc else ()))
+        if (s.words != read.words).any():
+            own = word_fix(read, s, False)[0]
+            moved = (s.starts != read.field_starts).any()
+            starts = _start_fixes(read, s) if moved and read.starts is not None else ()
+            fixes = (*fixes, own, *starts) if own and (starts or not moved or read.starts is None) else ()
         yield Repair(
             "R505",
             f"{read.where}.major",
             f"the operand lies {other}-major: it is the transpose of what is meant",
             f"major {other}, word {word}, K steps {(s.starts[0] - s.starts[0, 0]).tolist()}",
             2,
-            fix,
+            fixes[0] if len(fixes) == 1 else None,
+            {},
+            fixes if len(fixes) > 1 else (),
         )
         return

@@ -159,7 +159,8 @@ def _one(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any
             for one in split:
                 machine.say(one)
             _of_the_code(machine, read)
-            for one in (*descriptor_notes(read), *one_atom_hides(machine, read)):
+            _of_the_major(machine, read)
+            for one in (*descriptor_notes(read), *(() if told else one_atom_hides(machine, read))):
                 machine.say(one)
         _cancel(machine, number, found)
         if op == "mma":
@@ -175,6 +176,18 @@ def _of_the_code(machine: Machine, read: Read) -> None:
         machine.findings[:] = [
             dataclasses.replace(one, because="D302")
             if one.code == "I602" and one.where.startswith((read.where, f"{step}.idesc")) and "swizzle" in one.message
+            else one
+            for one in machine.findings
+        ]
+
+
+def _of_the_major(machine: Machine, read: Read) -> None:
+    """An instruction descriptor that differs in the major-ness alone, and agrees with how the operand lies, is right: the operand's is not."""
+    if any(one.code == "R505" and one.where.startswith(read.where) for one in machine.findings):
+        step, side = read.where.rpartition(".")[::2]
+        machine.findings[:] = [
+            dataclasses.replace(one, because="R505")
+            if one.code == "I603" and one.where == f"{step}.idesc" and set(one.numbers) == {f"{side}_major"}
             else one
             for one in machine.findings
         ]

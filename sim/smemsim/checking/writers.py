@@ -80,7 +80,7 @@ def _places(seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
     """The shared offset of one issue, if at another one all is right."""
     wanted, at = seen.read.meant[seen.wrong], seen.addresses[seen.wrong]
     tried = 0
-    for number, step in enumerate(raw["step"][: _step_of(seen.read)]):
+    for number, step in enumerate(raw["step"][: seen.read.step]):
         if step["op"] != "tma_load":
             continue
         offsets, places = listed(step.get("offset", 0)), places_of(step)
@@ -113,10 +113,6 @@ def _plain(raw: dict[str, Any], step: dict[str, Any]) -> bool:
     """A tiled map of arguments, whose swizzle goes by one of the plain names."""
     table = raw["map"][step["map"]]
     return "raw" not in table and table.get("swizzle", "none") in PLAIN_SWIZZLES
-
-
-def _step_of(read: Read) -> int:
-    return int(read.where.partition("[")[2].partition("]")[0])
 
 
 def _coordinates(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:

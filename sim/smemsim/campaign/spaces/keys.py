@@ -16,7 +16,7 @@ import numpy as np
 
 from smemsim.campaign.one_by_one import Tally
 from smemsim.campaign.space import Case, ChunkResult, Space
-from smemsim.spec.shared_memory import CHUNK_BYTES
+from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.swizzles import MODES, SwizzleMode
 
 __all__ = ["SPACE", "halves", "placed_by_table", "walked"]
@@ -62,7 +62,7 @@ def walked(mode: SwizzleMode, start: int) -> np.ndarray:
     columns, at = [], 0
     for _ in range(CHUNKS):
         columns.append(at)
-        at += CHUNK_BYTES
+        at += CHUNK
         if at % FAR == mode.width:
             at += FAR - mode.width
     return np.asarray(start + np.arange(ROWS)[:, None] * mode.width + np.array(columns), np.int64)
@@ -72,7 +72,7 @@ def _both(mode: SwizzleMode, base: int, phase: int) -> tuple[np.ndarray, np.ndar
     """(by the table, by the formulas) of every row and chunk."""
     from smemsim.campaign.spaces import keys_loops
 
-    start = ORIGIN + CHUNK_BYTES * phase
+    start = ORIGIN + CHUNK * phase
     got = np.empty((ROWS, CHUNKS), np.int64)
     keys_loops.addresses(start, FAR, 8 * mode.width, base, mode.width, mode.mask, mode.shift, got)
     return np.asarray(placed_by_table(walked(mode, start), base, mode)), got
@@ -84,10 +84,10 @@ def case(seed: int, chunk: int, number: int) -> Case:
     mode, base = list(MODES.values())[chunk // BASES % len(MODES)], chunk % BASES
     phase, row, column = number // (ROWS * CHUNKS) % PHASES, number // CHUNKS % ROWS, number % CHUNKS
     want, got = (int(x[row, column]) for x in _both(mode, base, phase))
-    shown = {"swizzle": str(mode.swizzle), "base_offset": base, "start": hex(ORIGIN + CHUNK_BYTES * phase), "row": row, "chunk": column,
+    shown = {"swizzle": str(mode.swizzle), "base_offset": base, "start": hex(ORIGIN + CHUNK * phase), "row": row, "chunk": column,
              "by_table": hex(want), "by_formula": hex(got)}  # fmt: skip
     what = "" if want == got else f"the table puts it at {want:#x}, the formula at {got:#x}"
-    key = (got ^ int(walked(mode, ORIGIN + CHUNK_BYTES * phase)[row, column])) >> mode.shift
+    key = (got ^ int(walked(mode, ORIGIN + CHUNK * phase)[row, column])) >> mode.shift
     return Case(f"{mode.swizzle} wrong: another address" if what else f"{mode.swizzle} moved by {key}", shown, what)
 
 
@@ -97,7 +97,7 @@ def run(seed: int, chunk: int) -> ChunkResult:
     tally = Tally("keys", 0, chunk)
     for phase in range(PHASES):
         want, got = _both(mode, base, phase)
-        keys = np.bincount(((got ^ walked(mode, ORIGIN + CHUNK_BYTES * phase)) >> mode.shift).ravel()[(want == got).ravel()])
+        keys = np.bincount(((got ^ walked(mode, ORIGIN + CHUNK * phase)) >> mode.shift).ravel()[(want == got).ravel()])
         for key in np.flatnonzero(keys).tolist():
             tally.classes[f"{mode.swizzle} moved by {key}"] += int(keys[key])
         wrong = np.flatnonzero((want != got).ravel())
