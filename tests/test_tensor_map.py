@@ -32,6 +32,7 @@ def legal_on_hopper(a):
         and (a["oob_fill"] == 0 or (a["oob_fill"] == 1 and 6 <= a["data_type"] <= 12))
         and (1 <= n <= 5)
         and (n >= 3 or not a["interleave"])
+        and 0 <= a["global_address"] < 1 << 57
         and a["global_address"] % align == 0
         and all(s % align == 0 and 0 <= s < 1 << 40 for s in a["global_strides"])
         and all(1 <= d <= 1 << 32 for d in a["global_dim"])

@@ -10,6 +10,7 @@ from smemsim.traces.kinds.operand import WgmmaOperand
 from smemsim.traces.kinds.pointers import EncodePointer
 from smemsim.traces.kinds.reductions import TmaLoadBytes, TmaReduce
 from smemsim.traces.kinds.replace import TensormapReplace
+from smemsim.traces.kinds.smem_dump import SmemDump
 from smemsim.traces.kinds.tcgen05_alloc import Tcgen05Alloc, Tcgen05Contention
 from smemsim.traces.kinds.tcgen05_dot import Tcgen05Dot
 from smemsim.traces.kinds.tcgen05_gemm import Tcgen05Gemm
@@ -45,6 +46,7 @@ KINDS: dict[str, type[Comparer]] = {
     "bulk_reduce": BulkReduce,
     "multicast": Multicast,
     "cluster_address": ClusterAddresses,
+    "smem_dump": SmemDump,
     "compiled_mma": CompiledMma,
     "tcgen05_operand": Tcgen05Operand,
     "tmem_layout": TmemLayout,

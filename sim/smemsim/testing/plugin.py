@@ -1,0 +1,221 @@
+"""The pytest plugin: golden traces and scenario files as tests, fixtures for kernels' own tests, and `--smemsim-hardware`.
+
+In the configuration of pytest (pyproject.toml, pytest.ini):
+
+    smemsim_golden = golden                 # folders with traces: each manifest.json below them is a test
+    smemsim_scenarios = *.smem.toml         # scenario files: each is a test (this is the default)
+
+A trace passes where the model does what the GPU did; a scenario passes where `smemsim.check` finds neither a trap nor wrong numbers or, with
+`[expect]`, exactly the codes that stand there. What the model does not know is skipped with the reason. Fixtures: `smemsim_replay`, `smemsim_check`,
+`smemsim_recorder`. Tests that need a GPU have the marker `smemsim_hardware`; they run with `--smemsim-hardware`, where there is one.
+
+Nothing of numpy or numba is imported before a test runs that needs it.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import pathlib
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from smemsim.errors import SmemsimError, Unmodelled
+
+if TYPE_CHECKING:
+    from smemsim.checking.report import Report
+    from smemsim.testing.recorder import Recorder
+    from smemsim.traces.replay import SuiteReport
+
+__all__ = ["HardwareItem", "ReplayItem", "ScenarioFile", "ScenarioItem", "TraceFile"]
+
+MANIFEST = "manifest.json"  # as smemsim.traces.format has it, which needs numpy
+HARDWARE = "smemsim_hardware"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The option and the two settings."""
+    group = parser.getgroup("smemsim", "golden traces and scenarios (smemsim)")
+    group.addoption(
+        "--smemsim-hardware", action="store_true", help="run recorded kernels, and tests marked smemsim_hardware, on the GPU at hand"
+    )
+    parser.addini(
+        "smemsim_golden", "folders that hold golden traces, each a folder with manifest.json and data.npz", type="paths", default=[]
+    )
+    parser.addini("smemsim_scenarios", "names of scenario files to check", type="args", default=["*.smem.toml", "*.smem.json"])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker; look into the folders of traces where pytest was told no paths of its own."""
+    config.addinivalue_line("markers", f"{HARDWARE}: needs a GPU; runs with --smemsim-hardware only")
+    missing = [folder for folder in _golden(config) if not folder.is_dir()]
+    if missing:
+        raise pytest.UsageError(
+            f"smemsim_golden: {missing[0]} is no folder; name one that holds traces, relative to the configuration file"
+        )
+    if config.args_source is pytest.Config.ArgsSource.ARGS:
+        return
+    begun = [pathlib.Path(config.invocation_params.dir, arg.partition("::")[0]).resolve() for arg in config.args]
+    config.args += [str(folder) for folder in _golden(config) if not any(folder.is_relative_to(root) for root in begun)]
+
+
+def _golden(config: pytest.Config) -> list[pathlib.Path]:
+    return [pathlib.Path(folder).resolve() for folder in config.getini("smemsim_golden")]
+
+
+def pytest_collect_file(file_path: pathlib.Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """A manifest below a folder of traces, or a file with a scenario's name."""
+    config = parent.config
+    if file_path.name == MANIFEST and any(file_path.resolve().is_relative_to(folder) for folder in _golden(config)):
+        return TraceFile.from_parent(parent, path=file_path)
+    if any(fnmatch.fnmatch(file_path.name, pattern) for pattern in config.getini("smemsim_scenarios")):
+        return ScenarioFile.from_parent(parent, path=file_path)
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip what needs a GPU unless it was asked for and is there."""
+    marked = [item for item in items if item.get_closest_marker(HARDWARE)]
+    if not marked:
+        return
+    reason = "needs a GPU: run with --smemsim-hardware"
+    if config.getoption("--smemsim-hardware"):
+        reason = _why_no_gpu()
+    if reason:
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _why_no_gpu() -> str:
+    from smemsim.testing.cuda import why_no_gpu
+
+    return why_no_gpu()
+
+
+class TraceFile(pytest.File):
+    """The manifest of a trace; nothing of it is read before its tests run."""
+
+    def collect(self) -> Iterable[pytest.Item]:
+        """The replay and, for traces that hold their kernel, the run on hardware."""
+        yield ReplayItem.from_parent(self, name="replay")
+        if self.config.getoption("--smemsim-hardware"):
+            item = HardwareItem.from_parent(self, name="hardware")
+            item.add_marker(HARDWARE)
+            if (kind := _kind(self.path)) not in (None, "smem_dump"):
+                item.add_marker(
+                    pytest.mark.skip(reason=f"a {kind} trace does not hold its kernel; smem_dump traces do, and can be run again")
+                )
+            yield item
+
+
+def _kind(path: pathlib.Path) -> str | None:
+    """The kind of a trace; None where the manifest says none, which its replay reports."""
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["kind"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+class _Item(pytest.Item):
+    """A test without Python code of its own: what it says about a failure is a report, not a traceback."""
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], *args: Any, **more: Any) -> Any:
+        """Sentences; a traceback only of what smemsim did not raise on purpose."""
+        if isinstance(excinfo.value, (SmemsimError, AssertionError)):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, *args, **more)
+
+    def reportinfo(self) -> tuple[pathlib.Path, int, str]:
+        """The file, and the test's name."""
+        return self.path, 0, f"{self.path.parent.name if self.path.name == MANIFEST else self.path.name}: {self.name}"
+
+
+class ReplayItem(_Item):
+    """Model against trace."""
+
+    def runtest(self) -> None:
+        """Replay every case."""
+        _held(self.path.parent)
+
+
+class HardwareItem(_Item):
+    """The recorded kernel on the GPU at hand, against trace and model."""
+
+    def runtest(self) -> None:
+        """Run every case again."""
+        from smemsim.testing.recorder import Recorder, differences
+        from smemsim.traces.format import load_suite
+
+        suite, recorder = load_suite(self.path.parent), Recorder()
+        if suite.arch != recorder.arch:
+            pytest.skip(f"recorded on {suite.arch}, the GPU here is {recorder.arch}")
+        found = [text for case in range(len(suite)) if (text := differences(suite, case, recorder.rerun(suite, case)))]
+        if found:
+            raise AssertionError(f"{suite.name}: {len(found)} of {len(suite)} cases no longer give what was recorded\n{found[0]}")
+
+
+class ScenarioFile(pytest.File):
+    """A scenario file."""
+
+    def collect(self) -> Iterable[pytest.Item]:
+        """One test."""
+        yield ScenarioItem.from_parent(self, name="check")
+
+
+class ScenarioItem(_Item):
+    """`smemsim check` of a file."""
+
+    def runtest(self) -> None:
+        """Check it."""
+        _checked(self.path)
+
+
+def _held(path: str | pathlib.Path, case: int | None = None) -> list[SuiteReport]:
+    """The reports of every trace at a path; AssertionError for differences, a skip for what is not modelled."""
+    from smemsim.traces.replay import replay
+
+    reports = replay(path, case=case)
+    if any(report.differing for report in reports):
+        raise AssertionError("\n".join(report.text() for report in reports if report.differing))
+    if unknown := [report for report in reports if report.unmodelled]:
+        pytest.skip(unknown[0].text())
+    return reports
+
+
+def _checked(scenario: Any) -> Report:
+    """The report of a scenario; AssertionError where it is not as it should be, a skip for what is not modelled."""
+    from smemsim.checking.scenario import check
+
+    try:
+        report = check(scenario)
+    except Unmodelled as e:
+        pytest.skip(f"not modelled: {e}")
+    if not report.ok:
+        raise AssertionError(report.text())
+    return report
+
+
+@pytest.fixture
+def smemsim_replay() -> Callable[..., list[SuiteReport]]:
+    """`smemsim_replay(path, case=None)`: the model does what every trace at or below the path recorded."""
+    return _held
+
+
+@pytest.fixture
+def smemsim_check() -> Callable[[Any], Report]:
+    """`smemsim_check(scenario)`: a path, a dict or a `Scenario` has no trap and no wrong numbers, or exactly what it expects."""
+    return _checked
+
+
+@pytest.fixture
+def smemsim_recorder(request: pytest.FixtureRequest) -> Recorder:
+    """A `smemsim.testing.recorder.Recorder`; the test is skipped without --smemsim-hardware or a GPU."""
+    if not request.config.getoption("--smemsim-hardware"):
+        pytest.skip("needs a GPU: run with --smemsim-hardware")
+    if reason := _why_no_gpu():
+        pytest.skip(reason)
+    from smemsim.testing.recorder import Recorder
+
+    return Recorder()

@@ -1,0 +1,342 @@
+"""Shared-memory descriptors, and the operands that are read through them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+
+from smemsim.arguments import choice, whole
+from smemsim.descriptors.instr import InstrDescriptor
+from smemsim.descriptors.layout import used_strides, why_unmodelled, window_reach
+from smemsim.descriptors.smem import SmemDescriptor
+from smemsim.errors import InputError
+from smemsim.spec.architectures import Architecture, architecture
+from smemsim.spec.formats import FORMATS
+from smemsim.spec.shared_memory import CHUNK_BYTES
+from smemsim.spec.smem_descriptor import layout_codes
+from smemsim.spec.swizzles import MODES, Swizzle
+from smemsim.testing.strategies.given import chosen, is_grave, legality, swizzles_of
+from smemsim.words import Field, Word
+
+__all__ = [
+    "near_smem_descriptors",
+    "neighbours",
+    "operands",
+    "other_words",
+    "readable",
+    "reads",
+    "smem_descriptors",
+    "words",
+]
+
+MAJORS = ("K", "MN")
+LINES = 1 << 12  # more rows, or K rows, than any atom has
+Descriptor = TypeVar("Descriptor", SmemDescriptor, InstrDescriptor)
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+
+def words(table: Word, *, raw: Mapping[str, st.SearchStrategy[int]] | None = None) -> st.SearchStrategy[int]:
+    """Words of a bit table, reserved fields included, which shrink to the documented constants and to 0.
+
+    `raw` pins or narrows the raw bits of some fields; InputError for a field that the table has not.
+
+    >>> from hypothesis import find
+    >>> from smemsim.spec.smem_descriptor import SM100_SMEM_DESC
+    >>> hex(find(words(SM100_SMEM_DESC), lambda word: True))
+    '0x400000000000'
+    """
+    pinned = dict(raw or {})
+    if unknown := sorted(pinned.keys() - table.fields.keys()):
+        raise InputError(f"{table.name} has no field {', '.join(unknown)}; it has {', '.join(table.fields)}")
+    bits = {name: _raw_bits(field) for name, field in table.fields.items()}
+    drawn = st.fixed_dictionaries(bits | pinned)
+    return drawn.map(lambda values: sum(value << table.fields[name].low for name, value in values.items()))
+
+
+def _raw_bits(field: Field) -> st.SearchStrategy[int]:
+    """All raw bits of a field, nothing and everything of wide ones more often; the documented constant first."""
+    drawn = st.integers(0, field.mask)
+    if field.width > 8:
+        drawn = drawn | st.sampled_from((0, field.mask))
+    return drawn.map(functools.partial(int.__xor__, field.want)) if field.want else drawn
+
+
+@functools.cache
+def readable(machine: Architecture) -> tuple[tuple[str, str, str, Swizzle], ...]:
+    """(dtype, major, packing, swizzle) that the architecture's instructions read, by the rules of `SmemDescriptor.problems`."""
+    found = []
+    for name in machine.mma_types:
+        fmt = FORMATS[name]
+        for packing in ("packed", "padded") if fmt.bits == 4 else ("packed",):  # 6-bit types are always padded
+            size = machine.k_row_bytes[-1]
+            k = size * fmt.elements_per_chunk(packing) // CHUNK_BYTES
+            for major in MAJORS:
+                for code, swizzle in layout_codes(machine.smem_descriptor).items():
+                    d = SmemDescriptor(arch=machine.name, start_address=machine.shared_begin, swizzle=swizzle)
+                    wrong = any(f.code == "I602" for f in d.problems(dtype=name, major=major, packing=packing) if is_grave([f]))
+                    unknown = why_unmodelled(machine, swizzle, code, False, 0, major, min(size, MODES[swizzle].width))
+                    if not wrong and not unknown and k:
+                        found.append((name, major, packing, swizzle))
+    return tuple(found)
+
+
+def _instruction_k(machine: Architecture, dtype: str, packing: str, swizzle: Swizzle, major: str) -> tuple[int, ...]:
+    """K of one instruction's operand, smallest first, as far as the swizzle covers it."""
+    width = MODES[swizzle].width
+    sizes = [size for size in machine.k_row_bytes if major == "MN" or size <= width or width < 64]  # else nobody knows: why_unmodelled
+    return tuple(size * FORMATS[dtype].elements_per_chunk(packing) // CHUNK_BYTES for size in sizes)
+
+
+def operands(
+    *,
+    arch: str | None = None,
+    swizzle: Any = None,
+    majors: Any = None,
+    dtypes: Any = None,
+    extent: int = 40,
+) -> st.SearchStrategy[dict[str, Any]]:
+    """Arguments of `operand_addresses`: dtype, major, rows, k, packing.
+
+    With `arch` an operand that one of its instructions reads through `swizzle` (through any mode, if None). Without, any operand that the
+    addressing rules of `swizzle` cover: rows and k up to `extent` elements, multiples of nothing. InputError for names that do not exist and where
+    nothing is left.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=10, derandomize=True, deadline=None)
+    ... @given(operands(arch="sm_90a", swizzle="128B", majors="MN"))
+    ... def law(operand):
+    ...     assert operand["dtype"] in ("f16", "bf16") and operand["k"] in (16, 32)  # 32: the dense operand beside a sparse one
+    >>> law()
+    """
+    extent = whole("extent", extent, minimum=1)
+    if arch is None:
+        names, some = chosen("dtypes", dtypes, FORMATS), chosen("majors", majors, MAJORS)
+        modes = swizzles_of(None if swizzle is None else [swizzle], MODES)
+        return _free_operands(modes, some, names, extent)
+    machine = architecture(arch)
+    names, some = chosen("dtypes", dtypes, machine.mma_types), chosen("majors", majors, MAJORS)
+    modes = swizzles_of(None if swizzle is None else [swizzle], layout_codes(machine.smem_descriptor).values())
+    rows = [row for row in readable(machine) if row[0] in names and row[1] in some and row[3] in modes]
+    if not rows:
+        raise InputError(
+            f"operands of {machine.name}: no instruction reads {' '.join(names)} {' or '.join(some)}-major with swizzle {' '.join(modes)}"
+        )
+    return _instruction_operands(machine.name, tuple(rows)).map(lambda pair: pair[1])
+
+
+@st.composite
+def _free_operands(draw: Draw, modes: tuple[Swizzle, ...], majors: tuple[str, ...], dtypes: tuple[str, ...], extent: int) -> dict[str, Any]:
+    dtype, major = draw(st.sampled_from(dtypes)), draw(st.sampled_from(majors))
+    packing, mode = draw(st.sampled_from(("packed", "padded"))), MODES[draw(st.sampled_from(modes))]
+    most = extent
+    if major == "K" and mode.width >= 64:  # beyond it nobody knows: why_unmodelled
+        most = min(extent, mode.chunks * FORMATS[dtype].elements_per_chunk(packing))
+    return {"dtype": dtype, "major": major, "rows": draw(st.integers(1, extent)), "k": draw(st.integers(1, most)), "packing": packing}
+
+
+@st.composite
+def _instruction_operands(draw: Draw, arch: str, rows: tuple[Any, ...]) -> tuple[Swizzle, dict[str, Any]]:
+    """(swizzle, operand)."""
+    machine = architecture(arch)
+    dtype, major, packing, swizzle = draw(st.sampled_from(rows))
+    k = draw(st.sampled_from(_instruction_k(machine, dtype, packing, swizzle, major)))
+    extent = 8 * draw(st.integers(1, 8) | st.sampled_from((16, 24, 32)))  # M and N come in eights, up to 256
+    return swizzle, {"dtype": dtype, "major": major, "rows": extent, "k": k, "packing": packing}
+
+
+@st.composite
+def _legal_reads(draw: Draw, arch: str, rows: tuple[Any, ...], given: dict[str, Any] | None) -> tuple[SmemDescriptor, Any]:
+    """(descriptor, operand): atoms that follow one another along one axis, then along the other, some with a gap of 16 or 32 B."""
+    machine = architecture(arch)
+    if given is None:
+        swizzle, operand = draw(_instruction_operands(arch, rows))
+    else:
+        swizzle, operand = draw(st.sampled_from([row[3] for row in rows])), given
+    mode, fmt = MODES[swizzle], FORMATS[operand["dtype"]]
+    per_chunk, k_major = fmt.elements_per_chunk(operand["packing"]), operand["major"] == "K"
+    along, lines = (operand["k"], operand["rows"]) if k_major else (operand["rows"], operand["k"])
+    chunks = -(-along // per_chunk)
+    # Which field steps along the contiguous axis, the rules themselves say: that of an operand of one line and many chunks.
+    shape = (1, LINES) if k_major else (LINES, 1)
+    leading = used_strides(mode, operand["major"], *shape, 1)["leading_byte_offset"]
+    counts = [-(-chunks * CHUNK_BYTES // mode.width), -(-lines // mode.k_rows)]  # atoms along the contiguous axis, and along the other
+    first = draw(st.sampled_from((0, 1)))
+    steps = [0, 0]
+    steps[first] = mode.k_rows * mode.width + CHUNK_BYTES * draw(st.integers(0, 2))
+    steps[1 - first] = steps[first] * counts[first] + CHUNK_BYTES * draw(st.integers(0, 2))
+    for axis in (0, 1):
+        if counts[axis] == 1:
+            steps[axis] = draw(st.sampled_from((0, CHUNK_BYTES)))  # what kernels write where nothing is used
+    lbo, sbo = steps if leading else steps[::-1]
+    made: dict[str, Any] = {"arch": machine.name, "leading_byte_offset": lbo, "stride_byte_offset": sbo, "swizzle": swizzle}
+    reach = window_reach(SmemDescriptor(**made), operand["major"], lines, chunks)
+    room = (machine.shared_end - machine.shared_begin - reach) // CHUNK_BYTES
+    start = machine.shared_begin + CHUNK_BYTES * draw(st.integers(0, max(room, 0)))
+    return SmemDescriptor(**made, start_address=start), operand
+
+
+def _is_sound(d: SmemDescriptor, operand: dict[str, Any] | None) -> bool:
+    return not is_grave(d.problems(**operand or {}))
+
+
+def reads(
+    *, arch: str, legal: str = "legal", swizzles: Any = None, majors: Any = None, dtypes: Any = None
+) -> st.SearchStrategy[tuple[SmemDescriptor, dict[str, Any]]]:
+    """(descriptor, operand): an operand that one instruction of `arch` reads, and a descriptor that is right for it, or near to that, or any.
+
+    "legal": no finding of `SmemDescriptor.problems` with the operand's context traps or makes wrong numbers; "near": one field
+    away from such a one, and the operand is wrong; "any": any word with one of the `swizzles`, in relative LBO mode. InputError as of `operands`.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=10, derandomize=True, deadline=None)
+    ... @given(reads(arch="sm_90a", dtypes="bf16"))
+    ... def law(read):
+    ...     assert not any(f.severity in ("trap", "wrong") for f in read[0].problems(**read[1]))
+    >>> law()
+    """
+    machine, wanted = architecture(arch), legality(legal)
+    rows = _rows(machine, swizzles, majors, dtypes)
+    if wanted == "any":
+        return _any_reads(machine.name, rows)
+    sound = _legal_reads(machine.name, rows, None).filter(lambda read: _is_sound(*read))
+    if wanted == "legal":
+        return sound
+    return _near_reads(sound).map(lambda found: (found[1], found[3]))
+
+
+def _rows(machine: Architecture, swizzles: Any, majors: Any, dtypes: Any) -> tuple[Any, ...]:
+    modes = swizzles_of(swizzles, layout_codes(machine.smem_descriptor).values())
+    names, some = chosen("dtypes", dtypes, machine.mma_types), chosen("majors", majors, MAJORS)
+    rows = tuple(row for row in readable(machine) if row[0] in names and row[1] in some and row[3] in modes)
+    if not rows:
+        raise InputError(
+            f"{machine.name}: no instruction reads {' '.join(names)} {' or '.join(some)}-major with swizzle {' '.join(map(str, modes))}"
+        )
+    return rows
+
+
+@st.composite
+def _any_reads(draw: Draw, arch: str, rows: tuple[Any, ...]) -> tuple[SmemDescriptor, dict[str, Any]]:
+    swizzle, operand = draw(_instruction_operands(arch, rows))
+    table = architecture(arch).smem_descriptor
+    code = next(code for code, mode in layout_codes(table).items() if mode is swizzle)
+    pinned = {"layout_type": st.just(code)} | ({"lbo_mode": st.just(0)} if "lbo_mode" in table.fields else {})
+    return SmemDescriptor.decode(draw(words(table, raw=pinned)), arch=arch), operand
+
+
+@st.composite
+def _near_reads(draw: Draw, sound: st.SearchStrategy[Any], *, context: bool = True) -> tuple[Any, Any, str, Any]:
+    """(legal descriptor, the same with one field changed so that it is wrong, the field, operand)."""
+    d, operand = draw(sound)
+    near, field = draw(neighbours(d).filter(lambda found: not _is_sound(found[0], operand if context else None)))
+    return d, near, field, operand
+
+
+def other_words(word: int, field: Field) -> st.SearchStrategy[int]:
+    """The word with another value in one field: one that kernels write by mistake (0, bytes for units, units for bytes, all ones), or any.
+
+    >>> from hypothesis import find
+    >>> from smemsim.spec.smem_descriptor import SM90_SMEM_DESC
+    >>> hex(find(other_words(0x4000004000010040, SM90_SMEM_DESC.fields["stride_byte_offset"]), lambda word: True))
+    '0x4000000000010040'
+    """
+    raw = field.raw(word)
+    likely = sorted({0, raw << field.shift & field.mask, raw >> field.shift, field.mask} - {raw})
+    # Steps from the old value: what is drawn is never the old one, which would have to be thrown away.
+    others = st.sampled_from(likely) | st.integers(1, field.mask).map(lambda step: (raw + step) & field.mask)
+    return others.map(lambda value: word & ~(field.mask << field.low) | value << field.low)
+
+
+@st.composite
+def neighbours(draw: Draw, d: Descriptor) -> tuple[Descriptor, str]:
+    """(the descriptor with another value in one field, the field); of wide fields values that kernels have by mistake among the random ones."""
+    table = d.table
+    name = draw(st.sampled_from([name for name, field in table.fields.items() if not name.startswith("_")]))
+    field = table.fields[name]
+    word = draw(other_words(d.word, field))
+    made: Any = SmemDescriptor.decode(word, arch=d.arch) if isinstance(d, SmemDescriptor) else InstrDescriptor.decode(word, kind=d.kind)
+    return made, name
+
+
+def _given_operand(operand: Any, machine: Architecture) -> dict[str, Any] | None:
+    if operand is None:
+        return None
+    wanted = ("dtype", "major", "rows", "k")
+    if not isinstance(operand, Mapping) or not {*wanted} <= operand.keys() <= {*wanted, "packing"}:
+        raise InputError("operand: needs a dict of dtype, major, rows, k and perhaps packing, as operand_addresses takes them")
+    found = {"packing": "packed", **operand}
+    choice("operand dtype", found["dtype"], machine.mma_types, f"one of {' '.join(machine.mma_types)}")
+    if found["k"] not in {
+        k for row in readable(machine) if row[0] == found["dtype"] for k in _instruction_k(machine, row[0], row[2], row[3], row[1])
+    }:
+        raise InputError(f"operand k = {found['k']}: no instruction of {machine.name} reads that many {found['dtype']} of K")
+    return found
+
+
+def smem_descriptors(
+    *,
+    arch: str,
+    legal: str = "legal",
+    operand: Mapping[str, Any] | None = None,
+    swizzles: Any = None,
+    fields: Mapping[str, st.SearchStrategy[int]] | None = None,
+) -> st.SearchStrategy[SmemDescriptor]:
+    """Shared-memory descriptors: right for an operand ("legal"), one field away from that and wrong ("near"), or any 64-bit word ("any").
+
+    `operand` (dtype, major, rows, k, packing) is what they are right or wrong for; without it some operand of `arch`, and "near" is what
+    `SmemDescriptor.problems` finds without context. `swizzles` narrows the modes; `fields` (of "any" only) pins the raw bits of fields. InputError
+    for names that do not exist, and for an operand that no instruction reads.
+
+    >>> from hypothesis import given, settings
+    >>> operand = {"dtype": "bf16", "major": "K", "rows": 64, "k": 16}
+    >>> @settings(max_examples=10, derandomize=True, deadline=None)
+    ... @given(smem_descriptors(arch="sm_90a", operand=operand, swizzles="128B"))
+    ... def law(d):
+    ...     assert d.stride_byte_offset >= 1024
+    >>> law()
+    """
+    machine, wanted = architecture(arch), legality(legal)
+    table = machine.smem_descriptor
+    if wanted == "any":
+        codes = {mode: code for code, mode in layout_codes(table).items()}
+        pinned = {} if swizzles is None else {"layout_type": st.sampled_from([codes[mode] for mode in swizzles_of(swizzles, codes)])}
+        drawn = words(table, raw=pinned | dict(fields or {}))
+        return drawn.map(lambda word: SmemDescriptor.decode(word, arch=machine.name))
+    if fields is not None:
+        raise InputError(f"fields: pins raw bits of any words; legal = {wanted!r} chooses them itself")
+    sound = _sound(machine, operand, swizzles)
+    if wanted == "legal":
+        return sound.map(lambda read: read[0])
+    return near_smem_descriptors(arch=arch, operand=operand, swizzles=swizzles).map(lambda found: found[1])
+
+
+def _sound(machine: Architecture, operand: Any, swizzles: Any) -> st.SearchStrategy[tuple[SmemDescriptor, Any]]:
+    given = _given_operand(operand, machine)
+    rows = _rows(machine, swizzles, given and given["major"], given and given["dtype"])
+    if given:
+        rows = tuple(r for r in rows if r[2] == given["packing"] and given["k"] in _instruction_k(machine, r[0], r[2], r[3], r[1]))
+        if not rows:
+            raise InputError(f"operand: no descriptor of {machine.name} reads {given}")
+    return _legal_reads(machine.name, rows, given).filter(lambda read: _is_sound(read[0], given))
+
+
+def near_smem_descriptors(
+    *, arch: str, operand: Mapping[str, Any] | None = None, swizzles: Any = None
+) -> st.SearchStrategy[tuple[SmemDescriptor, SmemDescriptor, str]]:
+    """(legal descriptor, the same with another value in one field, that field): the second one traps or reads wrong numbers.
+
+    Options as of `smem_descriptors`.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=10, derandomize=True, deadline=None)
+    ... @given(near_smem_descriptors(arch="sm_90a"))
+    ... def law(found):
+    ...     legal, near, field = found; assert getattr(legal, field, 0) != getattr(near, field, 1)
+    >>> law()
+    """
+    machine = architecture(arch)
+    context = operand is not None
+    return _near_reads(_sound(machine, operand, swizzles), context=context).map(lambda found: found[:3])

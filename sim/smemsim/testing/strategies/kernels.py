@@ -1,0 +1,253 @@
+"""Planned operand tiles, scenarios that are right, and scenarios in which one value was broken."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import reject
+from hypothesis import strategies as st
+
+from smemsim.arguments import whole
+from smemsim.checking.run import value_at, with_values
+from smemsim.checking.scenario import check
+from smemsim.errors import InputError, Unmodelled
+from smemsim.planning.make import Plan, unchecked
+from smemsim.planning.wish import STACKS
+from smemsim.spec.architectures import ARCHITECTURES, Architecture, architecture
+from smemsim.spec.formats import FORMATS
+from smemsim.spec.shared_memory import CHUNK_BYTES
+from smemsim.spec.smem_descriptor import layout_codes
+from smemsim.spec.tensor_map import LIMITS, SWIZZLES
+from smemsim.testing.strategies.descriptors import other_words, readable
+from smemsim.testing.strategies.given import chosen, is_grave, swizzles_of
+
+__all__ = ["FAULTS", "Fault", "faulty_scenarios", "plans", "scenarios"]
+
+SIDES, MAJORS, FORMS = ("a", "b"), ("K", "MN"), ("loop", "box")
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+
+def plans(
+    *,
+    arch: str | None = None,
+    dtypes: Any = None,
+    majors: Any = None,
+    swizzles: Any = None,
+    sides: Any = None,
+    most_rows: int = 128,
+    most_k: int = 128,
+    most_stages: int = 2,
+) -> st.SearchStrategy[Plan]:
+    """Operand tiles that `smemsim.plan` plans, of at most `most_rows` x `most_k` elements; None is every architecture, type, major, mode, side.
+
+    They are not simulated once more: `smemsim.plan(**plan.arguments)` does. InputError for names that do not exist, and where no instruction reads
+    what is left.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=10, derandomize=True, deadline=None)
+    ... @given(plans(arch="sm_90a", dtypes="bf16", majors="MN"))
+    ... def law(plan):
+    ...     assert plan.wish.major == "MN" and plan.tile_bytes <= 128 * 128 * 2
+    >>> law()
+    """
+    machines = [architecture(arch)] if arch is not None else list(ARCHITECTURES.values())
+    known = tuple(dict.fromkeys(name for machine in machines for name in machine.mma_types if FORMATS[name].bits > 1))
+    names, some, which = chosen("dtypes", dtypes, known), chosen("majors", majors, MAJORS), chosen("sides", sides, SIDES)
+    modes = swizzles_of(swizzles, dict.fromkeys(mode for machine in machines for mode in layout_codes(machine.smem_descriptor).values()))
+    rows = [
+        (machine.name, *row[:2], row[3])
+        for machine in machines
+        for row in readable(machine)
+        if row[0] in names and row[1] in some and row[3] in modes
+    ]
+    if not rows:
+        raise InputError(
+            f"plans: no instruction reads {' '.join(names)} {' or '.join(some)}-major with swizzle {' '.join(map(str, modes))}"
+        )
+    extent = (whole("most_rows", most_rows, minimum=64), whole("most_k", most_k, minimum=1))
+    return _plans(tuple(rows), which, *extent, whole("most_stages", most_stages, minimum=1))
+
+
+@st.composite
+def _plans(draw: Draw, rows: tuple[Any, ...], sides: tuple[str, ...], most_rows: int, most_k: int, most_stages: int) -> Plan:
+    arch, dtype, major, swizzle = draw(st.sampled_from(rows))
+    side = draw(st.sampled_from(sides))
+    step = _k_of(architecture(arch), dtype)
+    given = {
+        "dtype": dtype,
+        "major": major,
+        "swizzle": swizzle,
+        "arch": arch,
+        "side": side,
+        "stack": draw(st.sampled_from(STACKS)),
+        "stages": draw(st.integers(1, most_stages)),
+    }
+    tall = 64 if side == "a" else 16
+    extent = tall * draw(st.integers(1, most_rows // tall))
+    k = step * draw(st.integers(1, max(1, most_k // step)))
+    try:
+        return unchecked(extent, k, **given)
+    except (InputError, Unmodelled):
+        reject()
+
+
+def _k_of(machine: Architecture, dtype: str) -> int:
+    """Elements of K in the rows of one instruction's operand."""
+    size = next(size for size in machine.k_row_bytes if size >= 32)
+    return size * 8 // FORMATS[dtype].bits
+
+
+@st.composite
+def _scenarios(draw: Draw, drawn: st.SearchStrategy[Plan]) -> dict[str, Any]:
+    plan = draw(drawn)
+    form = draw(st.sampled_from(FORMS if plan.box is not None else FORMS[:1]))
+    made: dict[str, Any] = plan.scenario(form)
+    return made
+
+
+def scenarios(**options: Any) -> st.SearchStrategy[dict[str, Any]]:
+    """Scenarios in which every instruction reads what it means to: those of `plans`, which takes the options, with one box or several.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=3, derandomize=True, deadline=None)
+    ... @given(scenarios(arch="sm_90a", dtypes="bf16", swizzles="128B"))
+    ... def law(scenario):
+    ...     assert check(scenario).ok
+    >>> law()
+    """
+    return _scenarios(plans(**options))
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """What was broken in a scenario: the value at `path` (as findings name it), `old` and `new`; `kind` is its name in `FAULTS`."""
+
+    kind: str
+    path: str
+    old: Any
+    new: Any
+
+
+def _descriptor(field: str) -> Callable[[Draw, dict[str, Any], str], Any]:
+    """Another value in one field of the operand's descriptor, in its own units."""
+
+    def broken(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
+        word = value_at(raw, f"{operand}.word")
+        return f"{operand}.word", draw(other_words(word, architecture(raw["arch"]).smem_descriptor.fields[field]))
+
+    return broken
+
+
+def _layout(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
+    table = architecture(raw["arch"]).smem_descriptor
+    word, field = value_at(raw, f"{operand}.word"), table.fields["layout_type"]
+    other = [code for code in layout_codes(table) if code != field.raw(word)]
+    return f"{operand}.word", word & ~(field.mask << field.low) | draw(st.sampled_from(other)) << field.low
+
+
+def _advance(key: str) -> Callable[[Draw, dict[str, Any], str], Any]:
+    """One K step, or one block of rows, begins elsewhere."""
+
+    def broken(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
+        values = list(value_at(raw, f"{operand}.{key}"))
+        i = draw(st.integers(0, len(values) - 1))
+        values[i] = draw(
+            st.sampled_from(sorted({values[i] + CHUNK_BYTES, values[i] + 2 * CHUNK_BYTES, 2 * values[i], values[i] // 2} - {values[i]}))
+        )
+        return f"{operand}.{key}", values
+
+    return broken
+
+
+def _start(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
+    return f"{operand}.start_offset", CHUNK_BYTES * draw(st.integers(1, 128))
+
+
+def _major(_: Draw, raw: dict[str, Any], operand: str) -> Any:
+    return f"{operand}.major", "MN" if value_at(raw, f"{operand}.major") == "K" else "K"
+
+
+def _address(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
+    name = f"buffer.{value_at(raw, f'{operand}.start')}.address"
+    return name, value_at(raw, name) + CHUNK_BYTES * draw(st.integers(1, LIMITS.smem_alignment // CHUNK_BYTES - 1))
+
+
+def _map_swizzle(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
+    path = f"map.tm{operand[-1].upper()}.swizzle"
+    legal = [code.name for code in SWIZZLES if code < len(SWIZZLES) and code.name != value_at(raw, path)]
+    return path, draw(st.sampled_from(legal))
+
+
+def _box(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
+    path = f"map.tm{operand[-1].upper()}.box_dim"
+    values = list(value_at(raw, path))
+    i = draw(st.integers(0, len(values) - 1))
+    values[i] = draw(st.sampled_from(sorted({values[i] // 2, values[i] - 1, values[i] + 1, values[i] * 2})))
+    return path, values
+
+
+def _coordinate(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
+    path = f"step[{int(operand.partition('[')[2].partition(']')[0]) - 1}].at"
+    values = [list(at) for at in value_at(raw, path)]
+    i = draw(st.integers(0, len(values) - 1))
+    values[i][draw(st.integers(0, len(values[i]) - 1))] += draw(st.sampled_from((8, 16, 64)))
+    return path, values
+
+
+def _expect(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
+    path = f"step[{int(operand.partition('[')[2].partition(']')[0]) - 1}].expect_bytes"
+    was = value_at(raw, path)
+    return path, draw(st.sampled_from(sorted({was + CHUNK_BYTES, was // 2, was * 2})))
+
+
+# What can be broken, by name.
+FAULTS: dict[str, Callable[[Draw, dict[str, Any], str], Any]] = {
+    "stride_byte_offset": _descriptor("stride_byte_offset"),
+    "leading_byte_offset": _descriptor("leading_byte_offset"),
+    "base_offset": _descriptor("base_offset"),
+    "layout_type": _layout,
+    "start": _start,
+    "k_add": _advance("k_add"),
+    "mn_add": _advance("mn_add"),
+    "major": _major,
+    "address": _address,
+    "map_swizzle": _map_swizzle,
+    "box_dim": _box,
+    "coordinate": _coordinate,
+    "expect_bytes": _expect,
+}
+
+
+def faulty_scenarios(*, faults: Any = None, **options: Any) -> st.SearchStrategy[tuple[dict[str, Any], Fault]]:
+    """(scenario, what was broken in it): a scenario of `scenarios` with one other value, for which `smemsim.check` finds a trap or wrong numbers.
+
+    `faults` are names of `FAULTS`, None all of them; the other options are those of `plans`. InputError for names that do not exist. The scenario
+    no longer says what it expects.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=3, derandomize=True, deadline=None)
+    ... @given(faulty_scenarios(arch="sm_90a", dtypes="bf16", most_rows=64, most_k=64, faults="layout_type"))
+    ... def law(found):
+    ...     assert not check(found[0]).ok and found[1].path.endswith(".word")
+    >>> law()
+    """
+    return _faulty(scenarios(**options), chosen("faults", faults, FAULTS))
+
+
+@st.composite
+def _faulty(draw: Draw, right: st.SearchStrategy[dict[str, Any]], faults: tuple[str, ...]) -> tuple[dict[str, Any], Fault]:
+    raw = draw(right)
+    kind = draw(st.sampled_from(faults))
+    places = [f"step[{number}].{side}" for number, step in enumerate(raw["step"]) for side in SIDES if side in step]
+    path, new = FAULTS[kind](draw, raw, draw(st.sampled_from(places)))
+    fault = Fault(kind, path, value_at(raw, path), new)
+    broken = with_values({key: value for key, value in raw.items() if key != "expect"}, {path: new})
+    try:
+        found = check(broken).findings
+    except (InputError, Unmodelled):
+        reject()
+    if not is_grave(found):
+        reject()
+    return broken, fault
