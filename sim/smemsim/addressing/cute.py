@@ -204,7 +204,9 @@ def _leaves(shape: Nested, stride: Nested) -> list[Leaf]:
 
 def text_of(value: Nested) -> str:
     """A nested tuple as CuTe prints it."""
-    return f"({','.join(text_of(x) for x in value)})" if isinstance(value, tuple) else str(value)
+    if isinstance(value, tuple):
+        return f"({','.join(text_of(x) for x in value)})"
+    return str(value) if isinstance(value, int) and abs(value) < 1 << 64 else shown(value)
 
 
 def _offset(coordinate: Nested, shape: Nested, stride: Nested) -> int:

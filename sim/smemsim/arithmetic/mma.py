@@ -10,7 +10,7 @@ import numpy as np
 from smemsim.arguments import choice, flag, is_whole, shown, whole
 from smemsim.arithmetic.explain import DotProduct, explain
 from smemsim.arithmetic.multiply import Factors, Options, multiply_tiles, row_of
-from smemsim.arithmetic.values import raw_bits
+from smemsim.arithmetic.values import as_array, raw_bits
 from smemsim.errors import InputError
 from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
@@ -117,8 +117,8 @@ def dot_product(
     sum 1.00000089, converted once to f32, toward zero, to 23 fraction bits: D = 0x3f800007 = 1.00000083
     the exact sum is 1.00000089; rounded once to nearest it would be 0x3f800008, 1 unit in the last place away
     """
-    row, column, start = np.asarray(a)[None], np.asarray(b)[None], np.asarray(c)[None, None]
-    scales = [None if x is None else np.asarray(x)[None] for x in (scale_a, scale_b)]
+    row, column, start = as_array("a", a)[None], as_array("b", b)[None], as_array("c", c)[None, None]
+    scales = [None if x is None else as_array(name, x)[None] for name, x in (("scale_a", scale_a), ("scale_b", scale_b))]
     given = _given(
         (row, column, start), arch, kind, (a_type, b_type, d_type), (scales[0], scales[1], block, scale_type),
         (negate_a, negate_b, saturate), scale_input_d,

@@ -14,12 +14,13 @@ from smemsim.arithmetic.dot import IEEE, NO_SPECIALS, ONLY_NAN, decode
 from smemsim.errors import InputError
 from smemsim.spec.formats import SCALE_BIAS, SCALE_MAGNITUDE, ElementFormat, element_format
 
-__all__ = ["accumulator", "decoded", "element_value", "from_float64", "numbers", "raw_bits", "to_float64"]
+__all__ = ["accumulator", "as_array", "decoded", "element_value", "from_float64", "numbers", "raw_bits", "to_float64"]
 
 SPECIALS = {"": NO_SPECIALS, "nan": ONLY_NAN, "ieee": IEEE}
 
 
-def _array(name: str, values: Any) -> np.ndarray:
+def as_array(name: str, values: Any) -> np.ndarray:
+    """Anything that numpy makes an array of; InputError for rows of several lengths."""
     try:
         return np.asarray(values)
     except ValueError:  # rows of several lengths
@@ -28,7 +29,7 @@ def _array(name: str, values: Any) -> np.ndarray:
 
 def raw_bits(name: str, bits: Any, fmt: ElementFormat) -> np.ndarray:
     """`bits` as an array of unsigned integers; InputError for anything else, and for bits that the type does not have."""
-    array = _array(name, bits)
+    array = as_array(name, bits)
     if array.dtype.kind not in "iu" or (array.dtype.kind == "i" and array.size and array.min() < 0):
         raise InputError(f"{name}: an array of {array.dtype}; needs raw element bits of {fmt.name} in unsigned integers")
     if array.size and array.itemsize * 8 > fmt.bits and array.max() >> fmt.bits:
@@ -135,7 +136,7 @@ def from_float64(values: Any, dtype: Any) -> np.ndarray:
     >>> [hex(x) for x in from_float64([1.0, -6.0, 1e9], "e4m3")], from_float64([1.0, -6.0, 1e9], "e2m1").tolist()
     (['0x38', '0xcc', '0x7f'], [2, 15, 7])
     """
-    fmt, array = element_format(dtype), _array("values", values)
+    fmt, array = element_format(dtype), as_array("values", values)
     if array.dtype.kind not in "fiu":
         raise InputError(f"values: an array of {array.dtype}; needs numbers")
     array = np.asarray(array, np.float64, order="C")

@@ -10,7 +10,7 @@ import numpy as np
 
 from smemsim.addressing.cute import CuteLayout
 from smemsim.addressing.cute_algebra import byte_axes
-from smemsim.arguments import choice
+from smemsim.arguments import choice, shown
 from smemsim.descriptors.operand import swizzled
 from smemsim.errors import InputError
 from smemsim.spec.architectures import architecture
@@ -167,16 +167,16 @@ def _of_cute(where: str, text: str, bits: int) -> Layout:
     except InputError as e:
         raise InputError(f"{where}: {e}") from None
     if cute.rank != 2:
-        raise InputError(f"{where} = {text!r}: has {cute.rank} modes; needs two, M or N and K")
+        raise InputError(f"{where} = {shown(text)}: has {cute.rank} modes; needs two, M or N and K")
     mode = next((m for m in MODES.values() if m.cute == str(cute.functor)), MODES[Swizzle.NONE])
     if cute.functor.bits and not mode.mask:
-        raise InputError(f"{where} = {text!r}: {cute.functor} is the XOR of no swizzle mode")
-    if not any(size > 1 and stride == 1 for size, stride in (mode.leaves()[0] for mode in cute.modes())):
-        raise InputError(f"{where} = {text!r}: neither mode begins with stride 1; elements of one of the axes must follow one another")
+        raise InputError(f"{where} = {shown(text)}: {cute.functor} is the XOR of no swizzle mode")
+    if not any(size > 1 and stride == 1 for size, stride in (one.leaves()[0] for one in cute.modes())):
+        raise InputError(f"{where} = {shown(text)}: neither mode begins with stride 1; elements of one of the axes must follow one another")
     try:
         mn, k = byte_axes(cute, bits)
     except InputError as e:
-        raise InputError(f"{where} = {text!r}: {e}") from None
+        raise InputError(f"{where} = {shown(text)}: {e}") from None
     return _bounded(where.removesuffix(".layout"), Layout(mode, True, mn, k))
 
 

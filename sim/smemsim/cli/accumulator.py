@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
+from smemsim.arguments import shown
 from smemsim.cli.options import parse_address, parse_numbers
 from smemsim.errors import InputError
 from smemsim.spec.findings import Severity
@@ -110,7 +112,7 @@ def _asked(picture: Any, at: int, element: str | None, cell: str | None, registe
 def _counted(name: str, text: str, wanted: str, *counts: int) -> tuple[int, ...]:
     numbers = parse_numbers(name, text, wanted)
     if len(numbers) not in counts:
-        raise InputError(f"{name} {text!r}: needs {wanted}")
+        raise InputError(f"{name} {shown(text)}: needs {wanted}")
     return numbers
 
 
@@ -120,9 +122,9 @@ def _access(text: str, at: int) -> Any:
 
     text, _, offset = text.removeprefix("tcgen05.ld").removeprefix(".sync.aligned").partition(",")
     shape, *rest = text.removeprefix(".").removesuffix(".b32").split(".")
-    repeat = [part for part in rest if part.startswith("x") and part[1:].isdigit()]
+    repeat = [part for part in rest if re.fullmatch(r"x[0-9]{1,4}", part)]
     others = [part for part in rest if part not in repeat]
     if len(repeat) != 1 or others not in ([], ["pack::16b"]):
-        raise InputError(f"--ld {text!r}: needs a shape and its repetition, as 32x32b.x32 or 16x256b.x8.pack::16b")
+        raise InputError(f"--ld {shown(text)}: needs a shape and its repetition, as 32x32b.x32 or 16x256b.x8.pack::16b")
     split = parse_numbers("--ld", offset, "the offset of the second half, as 16x32bx2.x8,16")[0] if offset else None
     return TmemAccess(shape, int(repeat[0][1:]), pack=bool(others), half_split_offset=split, taddr=at)

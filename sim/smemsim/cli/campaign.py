@@ -91,9 +91,10 @@ def _count(text: str) -> int:
 
 
 def _list(as_json: bool) -> None:
+    from smemsim.campaign.oracles import ORACLES
     from smemsim.campaign.spaces import NAMES, space
 
-    found = [space(name) for name in NAMES]
+    found = [*(space(name) for name in NAMES), *(oracle() for oracle in ORACLES.values())]
     if as_json:
         click.echo(
             json.dumps([{"name": s.name, "says": s.says, "chunk_cases": s.chunk_cases, "chunks": s.chunks} for s in found], indent=1)
@@ -101,7 +102,8 @@ def _list(as_json: bool) -> None:
         return
     for s in found:
         size = f"{s.chunks * s.chunk_cases:,} cases" if s.chunks else "no end"
-        click.echo(f"{s.name:14} {s.says} ({size}, {s.chunk_cases:,} a chunk)")
+        needs = f"; needs {', '.join(s.needs)}" if s.needs else ""
+        click.echo(f"{s.name:16} {s.says} ({size}, {s.chunk_cases:,} a chunk{needs})")
 
 
 def _reproduce(text: str, as_json: bool) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from smemsim.arguments import shown
 from smemsim.cli.options import json_option
 from smemsim.errors import InputError
 
@@ -104,7 +105,7 @@ def _words(name: str, text: str, dtype: str, values: bool, k: int = 0) -> list[i
     for part in text.replace(",", " ").split():
         match = _WORD.fullmatch(part)
         if match is None:
-            raise InputError(f"{name}: {part!r} is not a word, or a word * how often")
+            raise InputError(f"{name}: {shown(part)} is not a word, or a word * how often")
         times = int(match["times"] or 1)
         if times + len(found) > MOST:
             raise InputError(f"{name}: more than {MOST} elements; no instruction has as many")
@@ -118,7 +119,7 @@ def _hex(name: str, word: str) -> int:
     try:
         return int(word, 16)
     except ValueError:
-        raise InputError(f"{name}: {word!r} is not a hexadecimal word; numbers are taken with --values") from None
+        raise InputError(f"{name}: {shown(word)} is not a hexadecimal word; numbers are taken with --values") from None
 
 
 def _number(name: str, word: str, dtype: str) -> int:
@@ -128,5 +129,5 @@ def _number(name: str, word: str, dtype: str) -> int:
     try:
         value = float(f"{power['sign']}1") * 2.0 ** int(power["exponent"]) if power else float(word)
     except (ValueError, OverflowError):
-        raise InputError(f"{name}: {word!r} is not a number, as 1.5, -2e-3, 2^-24 or inf") from None
+        raise InputError(f"{name}: {shown(word)} is not a number, as 1.5, -2e-3, 2^-24 or inf") from None
     return int(from_float64([value], dtype)[0])

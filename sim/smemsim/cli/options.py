@@ -58,7 +58,7 @@ def parse_numbers(name: str, text: str, wanted: str) -> tuple[int, ...]:
     try:
         return tuple(int(number, 0) for piece in pieces for number in piece.split() or [""])
     except ValueError:
-        raise InputError(f"{name} {text!r}: needs whole numbers: {wanted}") from None
+        raise InputError(f"{name} {shown(text)}: needs whole numbers: {wanted}") from None
 
 
 def parse_offsets(text: str) -> tuple[int, ...]:
@@ -69,7 +69,7 @@ def parse_offsets(text: str) -> tuple[int, ...]:
     """
     numbers = parse_numbers("--offsets", text, "im2col offsets, W first, as --offsets 1,0")
     if min(numbers, default=0) < 0:
-        raise InputError(f"--offsets {text!r}: im2col offsets are unsigned; a start further left goes into --at")
+        raise InputError(f"--offsets {shown(text)}: im2col offsets are unsigned; a start further left goes into --at")
     return numbers
 
 
@@ -81,7 +81,7 @@ def parse_address(name: str, text: str) -> int:
     """
     numbers = parse_numbers(name, text, "one address, as 0x400")
     if len(numbers) != 1:
-        raise InputError(f"{name} {text!r}: needs one address, as 0x400")
+        raise InputError(f"{name} {shown(text)}: needs one address, as 0x400")
     return numbers[0]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from smemsim.arguments import shown
 from smemsim.cli.options import json_option, parse_address, parse_numbers
 from smemsim.errors import InputError
 from smemsim.spec.architectures import ARCHITECTURES
@@ -99,5 +100,5 @@ def plan_command(tile: str, swizzle: str | None, base: str, matrix: str | None, 
 def _extents(name: str, text: str) -> tuple[int, int]:
     found = re.fullmatch(r"\s*(\d{1,9})\s*[xX×,]\s*(\d{1,9})\s*", text)
     if found is None:
-        raise InputError(f"{name} {text!r}: needs ROWSxK, as 128x64")
+        raise InputError(f"{name} {shown(text)}: needs ROWSxK, as 128x64")
     return int(found[1]), int(found[2])

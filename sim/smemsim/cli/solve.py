@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from smemsim.arguments import shown
 from smemsim.cli.options import json_option, parse_address, strangers
 from smemsim.errors import InputError
 from smemsim.spec.architectures import ARCHITECTURES
@@ -156,6 +157,8 @@ def _bytes(path: pathlib.Path) -> bytes:
         return path.read_bytes()
     except OSError as e:
         raise InputError(f"{path}: {e.strerror or e}") from None
+    except ValueError:  # a zero byte
+        raise InputError(f"{shown(str(path))}: not the name of a file") from None
 
 
 def _array(path: pathlib.Path) -> np.ndarray:

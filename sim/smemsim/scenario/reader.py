@@ -19,6 +19,7 @@ from smemsim.spec.formats import element_format
 __all__ = ["ScenarioError", "located", "read_scenario"]
 
 MOST_BYTES = 1 << 24  # a larger file is no scenario
+MOST_NAME = 60  # characters of a name in a sentence
 
 
 class ScenarioError(InputError):
@@ -49,10 +50,14 @@ def read_scenario(source: Any) -> dict[str, Any]:
         raw = tomllib.loads(text) if toml else json.loads(text, object_pairs_hook=_once)
     except tomllib.TOMLDecodeError as e:
         raise ScenarioError(f"{path}: {e}") from None
+    except ScenarioError:
+        raise
     except json.JSONDecodeError as e:
         raise ScenarioError(f"{path}:{e.lineno}: {e.msg} (column {e.colno})") from None
     except RecursionError:
         raise ScenarioError(f"{path}: nested too deeply") from None
+    except ValueError:  # Python reads no decimal number of thousands of digits
+        raise ScenarioError(f"{path}: holds a number of thousands of digits; a word has at most 64 bits") from None
     return _checked(raw, str(path), text, toml)
 
 
@@ -64,6 +69,8 @@ def _text_of(path: pathlib.Path) -> tuple[str, bool]:
         data = path.read_bytes()
     except OSError as e:
         raise ScenarioError(f"{path}: {e.strerror or e}") from None
+    except ValueError:  # a zero byte
+        raise ScenarioError(f"{shown(str(path))}: not the name of a file") from None
     if len(data) > MOST_BYTES:
         raise ScenarioError(f"{path}: {len(data):,} bytes; a scenario has some kilobytes")
     try:
@@ -116,8 +123,14 @@ def spelled(path: Path) -> str:
     """`step[1].a.words`."""
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+        text += f"[{part}]" if isinstance(part, int) else f".{_name(part)}" if text else _name(part)
     return text
+
+
+def _name(key: str) -> str:
+    """A key as it stands in a sentence."""
+    text = key if key.isprintable() else repr(key)[1:-1]
+    return text if len(text) <= MOST_NAME else text[: MOST_NAME - 1] + "…"
 
 
 Complaints = Iterator[tuple[tuple[str | int, ...], str]]
@@ -143,7 +156,10 @@ def _complaints(raw: Any) -> Complaints:
         if "raw" not in table and missing:
             yield ("map", name), f"{' and '.join(missing)} missing: needs the arguments of the encode call, or raw"
         if isinstance(table.get("global_address"), str) and table["global_address"] not in (raw.get("tensor") or {}):
-            yield ("map", name, "global_address"), f"{shown(table['global_address'])}: there is no [tensor.{table['global_address']}]"
+            yield (
+                ("map", name, "global_address"),
+                f"{shown(table['global_address'])}: there is no [tensor.{_name(table['global_address'])}]",
+            )
     yield from _tensors(raw)
     steps = raw.get("step", [])
     if not isinstance(steps, list):
@@ -203,7 +219,7 @@ def _apart(tensor: dict[str, Any]) -> str:
 def _names(raw: dict[str, Any], step: dict[str, Any], path: tuple[str | int, ...]) -> Complaints:
     for key, kind in (("map", "map"), ("to", "buffer"), ("from", "buffer"), ("tensor", "tensor")):
         if key in step and step[key] not in (raw.get(kind) or {}):
-            yield (*path, key), f"{shown(step[key])}: there is no [{kind}.{step[key]}]{_hint(step[key], raw.get(kind) or {})}"
+            yield (*path, key), f"{shown(step[key])}: there is no [{kind}.{_name(step[key])}]{_hint(step[key], raw.get(kind) or {})}"
 
 
 def _operand(raw: dict[str, Any], operand: dict[str, Any], path: tuple[str | int, ...]) -> Complaints:
@@ -212,7 +228,7 @@ def _operand(raw: dict[str, Any], operand: dict[str, Any], path: tuple[str | int
     if isinstance(operand.get("start"), str) and operand["start"] not in (raw.get("buffer") or {}):
         yield (
             (*path, "start"),
-            f"{shown(operand['start'])}: there is no [buffer.{operand['start']}]{_hint(operand['start'], raw.get('buffer') or {})}",
+            f"{shown(operand['start'])}: there is no [buffer.{_name(operand['start'])}]{_hint(operand['start'], raw.get('buffer') or {})}",
         )
     if "dtype" in operand:
         yield from _type(operand["dtype"], path)
@@ -224,7 +240,7 @@ def _operand(raw: dict[str, Any], operand: dict[str, Any], path: tuple[str | int
     if tensor is None:
         yield (
             (*path, "meant", "tensor"),
-            f"{shown(meant['tensor'])}: there is no [tensor.{meant['tensor']}]{_hint(meant['tensor'], raw.get('tensor') or {})}",
+            f"{shown(meant['tensor'])}: there is no [tensor.{_name(meant['tensor'])}]{_hint(meant['tensor'], raw.get('tensor') or {})}",
         )
         return
     if any(axis not in tensor["extent"] for axis in meant["axes"]):

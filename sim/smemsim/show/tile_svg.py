@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
+from typing import Any
 
+from smemsim.arguments import flag, shown, whole, wholes
 from smemsim.errors import InputError
 from smemsim.show.paint import LETTER, MARGIN, arrow, hatch, rect, svg, text
 from smemsim.show.tile import Cell, Place, Stride, TilePicture
@@ -343,7 +345,21 @@ def tile_svg(
     `selected` is the (block, K step) whose reads are outlined in shared memory: that of the first wrong element, or the first one. Hovering a cell
     tells its address, banks, and what is read there, unless `hover` is false. Raises InputError for more chunks than a picture has. `style` "" leaves the style sheet out, for pages that have it.
     """
+    if not isinstance(tile, TilePicture):
+        raise InputError(f"tile = {shown(tile)}: needs a TilePicture, as TilePicture.of makes one of a descriptor")
     if tile.too_large:
         raise InputError(tile.too_large)
+    most = whole("most", most, minimum=1, wanted="a number of 128-byte lines")
+    if not (style is None or isinstance(style, str)):
+        raise InputError(f"style = {shown(style)}: needs a style sheet's text")
     first = tile.instruction(tile.first_wrong) if tile.first_wrong else (0, 0)
-    return _Picture(tile, selected or first, most, hover).draw(style)
+    return _Picture(tile, first if selected is None else _place(tile, selected), most, flag("hover", hover)).draw(style)
+
+
+def _place(tile: TilePicture, selected: Any) -> Place:
+    """The (block, K step) that is asked for."""
+    read = wholes("selected", selected, wanted="(block, K step)")
+    blocks, steps = tile.words.shape
+    if len(read) != 2 or not (0 <= read[0] < blocks and 0 <= read[1] < steps):
+        raise InputError(f"selected = {shown(selected)}: needs (block, K step) from (0, 0) to ({blocks - 1}, {steps - 1})")
+    return read[0], read[1]

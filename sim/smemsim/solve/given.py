@@ -35,7 +35,8 @@ def element_bits(name: str, value: Any, fmt: ElementFormat) -> np.ndarray:
             raise InputError(f"{name} has numbers outside {-limit} ... {limit - 1}: {fmt.name} has {fmt.bits} bits")
         return raw_bits(name, array.astype(np.int64) & (1 << fmt.bits) - 1, fmt)
     if array.dtype.kind == "f":
-        values = array.astype(np.float64)
+        with np.errstate(invalid="ignore"):  # signalling NaNs
+            values = array.astype(np.float64)
         if not fmt.is_float:
             raise InputError(f"{name}: an array of {array.dtype}; needs whole numbers of {fmt.name}")
         bits = from_float64(values, fmt.name)

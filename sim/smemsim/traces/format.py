@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.arguments import shown
 from smemsim.errors import TraceError
 
 __all__ = ["SCHEMA", "Suite", "find_suites", "load_suite", "write_suite"]
@@ -56,6 +57,12 @@ class Suite:
         """Case `case` of an array that holds all cases one after the other."""
         start = self.arrays[f"{name}_start"]
         return self.arrays[name][int(start[case]) : int(start[case + 1])]
+
+
+def _said(error: Exception) -> str:
+    """What another library says, in one short line."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= 160 else text[:159] + "…"
 
 
 def _sha256(array: np.ndarray) -> str:
@@ -109,20 +116,22 @@ def _read_manifest(path: pathlib.Path) -> dict[str, Any]:
     except OSError as e:
         raise TraceError(f"{path}: cannot be read ({e.strerror or e}); a trace folder holds {MANIFEST} and {DATA}") from None
     except (ValueError, RecursionError) as e:
-        raise TraceError(f"{path}: not JSON ({e}); restore the file from version control") from None
+        raise TraceError(f"{path}: not JSON ({_said(e)}); restore the file from version control") from None
     schema = manifest.get("schema") if isinstance(manifest, dict) else None
     if not isinstance(schema, str) or not schema.startswith("smemsim.trace/"):
-        raise TraceError(f"{path}: not a smemsim trace (schema is {schema!r}, expected {SCHEMA!r})")
+        raise TraceError(f"{path}: not a smemsim trace (schema is {shown(schema)}, expected {SCHEMA!r})")
     if schema != SCHEMA:
-        raise TraceError(f"{path}: format {schema!r}, this smemsim reads {SCHEMA!r}; install a newer smemsim to read it")
+        raise TraceError(f"{path}: format {shown(schema)}, this smemsim reads {SCHEMA!r}; install a newer smemsim to read it")
     for key, kind in REQUIRED.items():
         if not isinstance(manifest.get(key), kind):
             raise TraceError(f"{path}: '{key}' is missing or not a {kind.__name__}; the manifest is damaged")
     if isinstance(manifest["cases"], bool) or not 0 <= manifest["cases"] < 1 << 31:
-        raise TraceError(f"{path}: 'cases' is {manifest['cases']}, which no suite has; the manifest is damaged")
+        raise TraceError(f"{path}: 'cases' is {shown(manifest['cases'])}, which no suite has; the manifest is damaged")
     capability = manifest["device"].get("compute_capability")
     if isinstance(capability, str) and capability.replace(".", "") != manifest["arch"].removeprefix("sm_").rstrip("a"):
-        raise TraceError(f"{path}: arch is {manifest['arch']}, but the device has compute capability {capability}; a trace is relabelled")
+        raise TraceError(
+            f"{path}: arch is {shown(manifest['arch'])[1:-1]}, but the device has compute capability {shown(capability)[1:-1]}; a trace is relabelled"
+        )
     return dict(manifest)
 
 
@@ -130,24 +139,24 @@ def _read_array(bundle: Any, name: str, about: Any, where: pathlib.Path) -> np.n
     try:
         dtype, shape = np.dtype(about["dtype"]), tuple(int(n) for n in about["shape"])
         digest, is_delta = str(about["sha256"]), bool(about.get("delta", False))
-    except (TypeError, KeyError, ValueError, AttributeError) as e:
-        raise TraceError(f"{where}: the manifest's entry for array '{name}' is damaged ({e})") from None
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError):
+        raise TraceError(f"{where}: the manifest's entry for array {shown(name)} is damaged: needs dtype, shape and sha256") from None
     if dtype.kind not in "iufbSU" or any(n < 0 for n in shape) or _size(shape) * dtype.itemsize > MAX_ARRAY_BYTES:
-        raise TraceError(f"{where}: array '{name}' is declared as {dtype} {list(shape)}, which no trace holds")
+        raise TraceError(f"{where}: array {shown(name)} is declared as {dtype} {shown(list(shape))}, which no trace holds")
     try:
         stored = bundle[name]
     except KeyError:
-        raise TraceError(f"{where}: array '{name}' is in the manifest but not in {DATA}") from None
+        raise TraceError(f"{where}: array {shown(name)} is in the manifest but not in {DATA}") from None
     except Exception as e:  # whatever zipfile, zlib and numpy make of a damaged file
-        raise TraceError(f"{where}: array '{name}' cannot be unpacked ({e}); the file is damaged") from None
+        raise TraceError(f"{where}: array {shown(name)} cannot be unpacked ({_said(e)}); the file is damaged") from None
     if stored.dtype != dtype or stored.size != _size(shape):
-        raise TraceError(f"{where}: array '{name}' is {stored.dtype} {stored.shape}, the manifest says {dtype} {shape}")
+        raise TraceError(f"{where}: array {shown(name)} is {stored.dtype} {stored.shape}, the manifest says {dtype} {shown(shape)}")
     flat = stored.reshape(-1)
     if is_delta:
         np.cumsum(flat, dtype=dtype, out=flat)  # in place: traces have arrays of 140 MB
     array: np.ndarray = flat.reshape(shape)
     if _sha256(array) != digest:
-        raise TraceError(f"{where}: array '{name}' does not have the SHA-256 of the manifest: the trace was damaged or edited")
+        raise TraceError(f"{where}: array {shown(name)} does not have the SHA-256 of the manifest: the trace was damaged or edited")
     return array
 
 
@@ -175,13 +184,15 @@ def load_suite(folder: pathlib.Path) -> Suite:
     except OSError as e:
         raise TraceError(f"{path}: cannot be read ({e.strerror or e})") from None
     except Exception as e:  # whatever zipfile and numpy make of a damaged file
-        raise TraceError(f"{path}: not a readable .npz file ({e}); restore it from version control") from None
+        raise TraceError(f"{path}: not a readable .npz file ({_said(e)}); restore it from version control") from None
     return Suite(folder, manifest, arrays)
 
 
 def find_suites(path: pathlib.Path) -> list[pathlib.Path]:
     """The trace folders at or below `path`, sorted. A path that holds none is an error."""
     path = pathlib.Path(path)
+    if "\0" in str(path):
+        raise TraceError(f"{shown(str(path))}: not the name of a folder")
     if path.is_file():
         if path.name not in (MANIFEST, DATA):
             raise TraceError(f"{path}: not a trace (a trace is a folder with {MANIFEST} and {DATA})")

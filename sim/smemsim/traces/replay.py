@@ -173,9 +173,10 @@ def _guarded(suite: Suite, case: int | None, call: Callable[[], Any]) -> Any:
         return call()
     except (Unmodelled, HardwareTrap):
         raise  # these are what the model says, not what is wrong with the trace
-    except (SmemsimError, ValueError, IndexError, KeyError, TypeError, OverflowError, AttributeError) as e:
+    except (SmemsimError, ValueError, IndexError, KeyError, TypeError, OverflowError, AttributeError, MemoryError) as e:
         where = "" if case is None else f" case {case}"
-        raise TraceError(f"{suite.path}:{where} cannot be read as a {suite.kind} case ({e}); the trace is damaged") from e
+        why = str(e) if isinstance(e, SmemsimError) else "its numbers do not fit one another"
+        raise TraceError(f"{suite.path}:{where} cannot be read as a {suite.kind} case ({why}); the trace is damaged") from e
 
 
 def replay(*paths: str | pathlib.Path, case: int | None = None) -> list[SuiteReport]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 
 from smemsim.arguments import shown, suggestion
 from smemsim.campaign.space import Space
 from smemsim.errors import InputError
 from smemsim.spec.tcgen05 import KINDS
 
-__all__ = ["NAMES", "space"]
+__all__ = ["NAMES", "ORACLE_NAMES", "space"]
 
 _MODULES = {
     "smem": "smem",
@@ -22,6 +23,13 @@ _MODULES = {
     "check": "faults",
 }
 NAMES = (*_MODULES, *(f"idesc-{kind}" for kind in KINDS))
+ORACLE_NAMES = (
+    "numpy",
+    "triton-layouts",
+    "cute-layouts",
+    "cute-descriptors",
+    "mmasim",
+)  # other people's answers; swept when they are named
 
 
 @functools.cache
@@ -31,11 +39,27 @@ def space(name: str) -> Space:
     >>> space("keys").chunks
     64
     """
-    if name not in NAMES:
-        raise InputError(f"space = {shown(name)}: not a space; there are {', '.join(NAMES)}{suggestion(name, NAMES)}")
+    every = (*NAMES, *ORACLE_NAMES)
+    if name not in every:
+        raise InputError(f"space = {shown(name)}: not a space; there are {', '.join(every)}{suggestion(name, every)}")
+    if name in ORACLE_NAMES:
+        from smemsim.campaign.oracles import ORACLES
+
+        oracle = ORACLES[name]()
+        missing = [package for package in oracle.needs if not _is_there(package)]
+        if missing:
+            raise InputError(f"space = {name}: needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed")
+        return oracle
     if name in _MODULES:
         found: Space = importlib.import_module(f"smemsim.campaign.spaces.{_MODULES[name]}").SPACE
         return found
     from smemsim.campaign.spaces import idesc
 
     return idesc.space(name.partition("-")[2])
+
+
+def _is_there(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False

@@ -183,7 +183,13 @@ def _arithmetic(left: Any, op: ast.operator, right: Any, refuse: Callable[[str],
     """Whole numbers of at most 128 bits, a list repeated a few times, or a list from its n-th entry on (C: strides + 1)."""
     if isinstance(left, list) and isinstance(right, int) and isinstance(op, ast.Add) and 0 <= right <= len(left):
         return left[right:]
-    if isinstance(left, list) and isinstance(op, ast.Mult) and isinstance(right, int) and len(left) * right <= 2 * LIMITS.max_rank:
+    if (
+        isinstance(left, list)
+        and isinstance(op, ast.Mult)
+        and isinstance(right, int)
+        and 0 <= len(left) * right <= 2 * LIMITS.max_rank
+        and right.bit_length() < 32
+    ):
         return left * right
     if not (isinstance(left, int) and isinstance(right, int)):
         raise refuse("arithmetic is read of whole numbers only")

@@ -15,7 +15,7 @@ from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError
 from smemsim.spec.architectures import Architecture, architecture
 from smemsim.spec.formats import FORMATS
-from smemsim.spec.shared_memory import CHUNK_BYTES
+from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.smem_descriptor import layout_codes
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.testing.strategies.given import chosen, is_grave, legality, swizzles_of
@@ -72,7 +72,7 @@ def readable(machine: Architecture) -> tuple[tuple[str, str, str, Swizzle], ...]
         fmt = FORMATS[name]
         for packing in ("packed", "padded") if fmt.bits == 4 else ("packed",):  # 6-bit types are always padded
             size = machine.k_row_bytes[-1]
-            k = size * fmt.elements_per_chunk(packing) // CHUNK_BYTES
+            k = size * fmt.elements_per_chunk(packing) // CHUNK
             for major in MAJORS:
                 for code, swizzle in layout_codes(machine.smem_descriptor).items():
                     d = SmemDescriptor(arch=machine.name, start_address=machine.shared_begin, swizzle=swizzle)
@@ -87,7 +87,7 @@ def _instruction_k(machine: Architecture, dtype: str, packing: str, swizzle: Swi
     """K of one instruction's operand, smallest first, as far as the swizzle covers it."""
     width = MODES[swizzle].width
     sizes = [size for size in machine.k_row_bytes if major == "MN" or size <= width or width < 64]  # else nobody knows: why_unmodelled
-    return tuple(size * FORMATS[dtype].elements_per_chunk(packing) // CHUNK_BYTES for size in sizes)
+    return tuple(size * FORMATS[dtype].elements_per_chunk(packing) // CHUNK for size in sizes)
 
 
 def operands(
@@ -162,19 +162,19 @@ def _legal_reads(draw: Draw, arch: str, rows: tuple[Any, ...], given: dict[str, 
     # Which field steps along the contiguous axis, the rules themselves say: that of an operand of one line and many chunks.
     shape = (1, LINES) if k_major else (LINES, 1)
     leading = used_strides(mode, operand["major"], *shape, 1)["leading_byte_offset"]
-    counts = [-(-chunks * CHUNK_BYTES // mode.width), -(-lines // mode.k_rows)]  # atoms along the contiguous axis, and along the other
+    counts = [-(-chunks * CHUNK // mode.width), -(-lines // mode.k_rows)]  # atoms along the contiguous axis, and along the other
     first = draw(st.sampled_from((0, 1)))
     steps = [0, 0]
-    steps[first] = mode.k_rows * mode.width + CHUNK_BYTES * draw(st.integers(0, 2))
-    steps[1 - first] = steps[first] * counts[first] + CHUNK_BYTES * draw(st.integers(0, 2))
+    steps[first] = mode.k_rows * mode.width + CHUNK * draw(st.integers(0, 2))
+    steps[1 - first] = steps[first] * counts[first] + CHUNK * draw(st.integers(0, 2))
     for axis in (0, 1):
         if counts[axis] == 1:
-            steps[axis] = draw(st.sampled_from((0, CHUNK_BYTES)))  # what kernels write where nothing is used
+            steps[axis] = draw(st.sampled_from((0, CHUNK)))  # what kernels write where nothing is used
     lbo, sbo = steps if leading else steps[::-1]
     made: dict[str, Any] = {"arch": machine.name, "leading_byte_offset": lbo, "stride_byte_offset": sbo, "swizzle": swizzle}
     reach = window_reach(SmemDescriptor(**made), operand["major"], lines, chunks)
-    room = (machine.shared_end - machine.shared_begin - reach) // CHUNK_BYTES
-    start = machine.shared_begin + CHUNK_BYTES * draw(st.integers(0, max(room, 0)))
+    room = (machine.shared_end - machine.shared_begin - reach) // CHUNK
+    start = machine.shared_begin + CHUNK * draw(st.integers(0, max(room, 0)))
     return SmemDescriptor(**made, start_address=start), operand
 
 

@@ -17,7 +17,7 @@ from smemsim.planning.make import Plan, unchecked
 from smemsim.planning.wish import STACKS
 from smemsim.spec.architectures import ARCHITECTURES, Architecture, architecture
 from smemsim.spec.formats import FORMATS
-from smemsim.spec.shared_memory import CHUNK_BYTES
+from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.smem_descriptor import layout_codes
 from smemsim.spec.tensor_map import LIMITS, SWIZZLES
 from smemsim.testing.strategies.descriptors import other_words, readable
@@ -153,16 +153,14 @@ def _advance(key: str) -> Callable[[Draw, dict[str, Any], str], Any]:
     def broken(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
         values = list(value_at(raw, f"{operand}.{key}"))
         i = draw(st.integers(0, len(values) - 1))
-        values[i] = draw(
-            st.sampled_from(sorted({values[i] + CHUNK_BYTES, values[i] + 2 * CHUNK_BYTES, 2 * values[i], values[i] // 2} - {values[i]}))
-        )
+        values[i] = draw(st.sampled_from(sorted({values[i] + CHUNK, values[i] + 2 * CHUNK, 2 * values[i], values[i] // 2} - {values[i]})))
         return f"{operand}.{key}", values
 
     return broken
 
 
 def _start(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
-    return f"{operand}.start_offset", CHUNK_BYTES * draw(st.integers(1, 128))
+    return f"{operand}.start_offset", CHUNK * draw(st.integers(1, 128))
 
 
 def _major(_: Draw, raw: dict[str, Any], operand: str) -> Any:
@@ -171,7 +169,7 @@ def _major(_: Draw, raw: dict[str, Any], operand: str) -> Any:
 
 def _address(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
     name = f"buffer.{value_at(raw, f'{operand}.start')}.address"
-    return name, value_at(raw, name) + CHUNK_BYTES * draw(st.integers(1, LIMITS.smem_alignment // CHUNK_BYTES - 1))
+    return name, value_at(raw, name) + CHUNK * draw(st.integers(1, LIMITS.smem_alignment // CHUNK - 1))
 
 
 def _map_swizzle(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
@@ -199,7 +197,7 @@ def _coordinate(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
 def _expect(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
     path = f"step[{int(operand.partition('[')[2].partition(']')[0]) - 1}].expect_bytes"
     was = value_at(raw, path)
-    return path, draw(st.sampled_from(sorted({was + CHUNK_BYTES, was // 2, was * 2})))
+    return path, draw(st.sampled_from(sorted({was + CHUNK, was // 2, was * 2})))
 
 
 # What can be broken, by name.

@@ -11,7 +11,7 @@ from smemsim.arguments import flag, whole
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import InputError, TensorMapError
 from smemsim.spec.architectures import ARCHITECTURES, architecture
-from smemsim.spec.shared_memory import CHUNK_BYTES
+from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.swizzles import MODES
 from smemsim.spec.tensor_map import (
     DATA_TYPES,
@@ -73,8 +73,8 @@ def _swizzles(arch: str | None, values: Any) -> tuple[str, ...]:
 def _inner_chunks(name: str, itemsize: int) -> int:
     """16-byte chunks that a row of the box may have; 16 of them without swizzle, so that boxes stay small."""
     width = next(MODES[mode].width for code, mode in SWIZZLES.items() if code.name == name and mode in MODES)
-    chunks = 16 if name == "SWIZZLE_NONE" else width // CHUNK_BYTES
-    return min(chunks, LIMITS.max_box * itemsize // CHUNK_BYTES)
+    chunks = 16 if name == "SWIZZLE_NONE" else width // CHUNK
+    return min(chunks, LIMITS.max_box * itemsize // CHUNK)
 
 
 @st.composite
@@ -86,7 +86,7 @@ def _tiled(
     swizzle = draw(st.sampled_from([name for name in swizzles if not row.swizzles or name in row.swizzles]))
     rank = draw(st.sampled_from(ranks))
     padded = row.multiple > 2  # 128 elements of 4 or 6 bits, with gaps in shared memory: one inner box
-    chunk = row.multiple if padded else CHUNK_BYTES * 8 // row.bits
+    chunk = row.multiple if padded else CHUNK * 8 // row.bits
     unit = LIMITS.address_alignment_32b if padded else LIMITS.address_alignment
     most = 1 if padded else _inner_chunks(swizzle, max(row.itemsize, 1))
     box = [chunk * draw(st.integers(1, max(1, min(most, LIMITS.max_box // chunk))))]
@@ -126,7 +126,7 @@ def _im2col(draw: Draw, types: tuple[str, ...], swizzles: tuple[str, ...], ranks
     """Arguments of cuTensorMapEncodeIm2col: pixels of a few images, corners near their edges."""
     row = _row(draw(st.sampled_from([name for name in types if _row(name).itemsize])))
     swizzle, rank = draw(st.sampled_from(swizzles)), draw(st.sampled_from([rank for rank in ranks if rank > 2]))
-    chunk = CHUNK_BYTES // row.itemsize
+    chunk = CHUNK // row.itemsize
     channels = chunk * draw(st.integers(1, _inner_chunks(swizzle, row.itemsize)))
     dim = [draw(st.integers(1, 2 * channels)), *(draw(st.integers(1, 6)) for _ in range(rank - 1))]
     strides, extent = [], dim[0] * row.itemsize

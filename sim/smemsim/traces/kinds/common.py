@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from smemsim.errors import HardwareTrap
+from smemsim.errors import HardwareTrap, TraceError
 from smemsim.spec.evidence import RULES
 from smemsim.traces.format import Suite
 from smemsim.traces.outcome import Case, Outcome, agree
@@ -15,6 +15,7 @@ from smemsim.traces.outcome import Case, Outcome, agree
 __all__ = ["FILLED", "UNTOUCHED", "Comparer", "side_by_side", "trapped"]
 
 UNTOUCHED = -2  # `source` of a byte that the transfer left alone
+MOST_BYTES = 1 << 26  # between the first and the last address of a case
 FILLED = -256  # minus the byte: the transfer filled it in
 
 
@@ -48,6 +49,8 @@ def side_by_side(first: int, hardware: np.ndarray, where: np.ndarray, source: np
     begin = int(where.min()) if len(where) else first
     low = min(first, begin) if len(hardware) else begin
     high = max(first + len(hardware), int(where.max()) + 1 if len(where) else begin)
+    if high - low > MOST_BYTES:
+        raise TraceError(f"addresses from {low:#x} to {high:#x}: more than any transfer reaches over")
     both = np.full((2, high - low), UNTOUCHED, np.int64)
     if len(hardware):
         both[0, first - low : first - low + len(hardware)] = hardware

@@ -1,0 +1,85 @@
+"""Words against CuTe DSL's descriptors: the fields of shared-memory descriptors and of instruction descriptors.
+
+CuTe DSL names bits that the PTX ISA reserves: a fifteenth bit of the start address and of LBO on tcgen05 (shared memory of a later machine
+would need it), of instruction descriptors bits 6 and 29, or 24 and 26. Words that have one of them set are a class of their own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from smemsim.campaign.oracles.differential import Case, Verdict, oracle
+from smemsim.campaign.space import Space
+from smemsim.descriptors.instr import InstrDescriptor
+from smemsim.descriptors.smem import SmemDescriptor
+
+__all__ = ["case_of", "compare", "cute_descriptors"]
+
+_SMEM = {
+    "start_address": "start_address",
+    "leading_byte_offset": "leading_byte_offset",
+    "stride_byte_offset": "stride_byte_offset",
+    "base_offset": "base_offset",
+    "layout_type": "layout_type",
+}
+_INSTR = {
+    "sparse_flag": "sparsity",
+    "a_format": "a_type",
+    "b_format": "b_type",
+    "a_negate": "negate_a",
+    "b_negate": "negate_b",
+    "a_major": "transpose_a",
+    "b_major": "transpose_b",
+    "n_dim": "n",
+    "m_dim": "m",
+}
+_SCALED = {"b_sf_id": "b_sf_id", "a_sf_id": "a_sf_id", "scale_format": "scale_type"}
+# Of each word: CuTe DSL's class, its fields and ours, the bits that only CuTe DSL names.
+WORDS: dict[str, tuple[str, dict[str, str], tuple[int, ...]]] = {
+    "sm_90a": ("WgmmaSmemDesc", _SMEM, ()),
+    "sm_100a": ("Tcgen05SmemDesc", _SMEM | {"version": "constant"}, (14, 30)),
+    "f16": ("Tcgen05InstrDesc", _INSTR | {"sparse_id2": "sparsity_selector", "saturate": "saturate", "c_format": "d_type", "max_shift": "max_shift"}, (6, 29)),
+    "mxf8f6f4": ("Tcgen05MxInstrDesc", _INSTR | _SCALED, (24, 26, 31)),
+    "mxf4": ("Tcgen05MxOmmaInstrDesc", {name: mine for name, mine in (_INSTR | _SCALED).items() if not mine.startswith("transpose")} | {"k_dim_lower": "k_size"}, (3, 12, 24, 26)),
+}  # fmt: skip
+
+
+def compare(case: Case) -> Verdict:
+    """One word, field by field, as raw bits."""
+    from cutlass.experimental import primitives  # type: ignore[import-not-found]
+
+    of, word = case["of"], case["word"]
+    name, fields, extra = WORDS[of]
+    ours: Any = SmemDescriptor.decode(word, arch=of) if of.startswith("sm_") else InstrDescriptor.decode(word, kind=of)
+    known = sum(1 << bit for bit in extra)
+    theirs = getattr(primitives, name)(word & ~known)
+    differ = [
+        f"{mine} {raw}, {other} {int(getattr(theirs, other))} there"
+        for other, mine in fields.items()
+        if (raw := ours.table.fields[mine].raw(word)) != int(getattr(theirs, other))
+    ]
+    kind = f"{of}, with bits that only CuTe DSL names" if word & known else of
+    return kind, f"{word:#x} as {name}: {'; '.join(differ)}" if differ else ""
+
+
+def case_of(rng: random.Random) -> Case:
+    """An arbitrary word of one of the kinds."""
+    of = rng.choice(list(WORDS))
+    return {"of": of, "word": rng.getrandbits(64 if of.startswith("sm_") else 32)}
+
+
+def _smaller(case: Case) -> Iterator[Case]:
+    """A bit less."""
+    for bit in range(64):
+        if case["word"] >> bit & 1:
+            yield case | {"word": case["word"] & ~(1 << bit)}
+
+
+def cute_descriptors() -> Space:
+    """The space; needs CuTe DSL (nvidia-cutlass-dsl)."""
+    return oracle(
+        "cute-descriptors", "fields of arbitrary descriptor words against CuTe DSL's classes of shared-memory and instruction descriptors",
+        draw=case_of, compare=compare, smaller=_smaller, chunk_cases=2000, needs=("cutlass",),
+    )  # fmt: skip

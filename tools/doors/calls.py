@@ -1,0 +1,128 @@
+"""Every public function and every class that is made by its caller: a call that is right, with one or two of its arguments anything at all."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import random
+from typing import Any
+
+import numpy as np
+
+import smemsim
+from doors.damage import ANYTHING
+from doors.guard import Bench, door
+from smemsim import SmemDescriptor, TensorMap
+
+__all__ = ["API", "RESULTS", "good_calls"]
+
+WORD = 0x4000004000010040
+# Classes that only smemsim makes: what its functions return.
+RESULTS = {
+    "Answer", "BulkTransfer", "CheckFinding", "Choice", "ClusterAddress", "Delivery", "Diagnosis", "DotProduct", "DotTerm", "Finding", "FoundDescriptor", "Grade", "LboMode",
+    "MmaResult", "Operand", "Plan", "ProductExplanation", "Report", "Severity", "Swizzle", "TensorMap", "TilePicture", "Transfer",
+}  # fmt: skip
+ARRAYS = [np.array(16), np.array([1.5]), np.zeros((0, 4)), np.array(["K"]), np.array([None]), np.zeros((64, 64), np.uint16), np.zeros((8, 16), np.uint8), np.zeros(2**10, np.uint8),
+          np.full(4, np.nan), np.array(1, "M8[s]"), np.arange(8)[::-1], np.zeros((64, 64), np.float32), np.uint64(1 << 63), np.float32(1.5), np.bool_(True)]  # fmt: skip
+
+
+def good_calls() -> dict[str, dict[str, Any]]:
+    """Of each public function and class the arguments of a call that returns; memories are new each time."""
+    tm = TensorMap.tiled(
+        data_type="bf16", global_address=0x10000, global_dim=(64, 16), global_strides=(128,), box_dim=(64, 8), swizzle="128B"
+    )
+    shared, tensor_memory = smemsim.SharedMemory(), smemsim.TensorMemory(strict=False)
+    load = {"tm": tm, "coordinates": (0, 0)}
+    whole = load | {"smem_address": 0x400, "shared": np.zeros(4096, np.uint8), "global_": np.zeros(2048, np.uint8)}
+    types = {"arch": "sm_90a", "kind": "wgmma", "a_type": "bf16", "b_type": "bf16", "d_type": "f32"}
+    one = np.full((8, 16), 0x3F80, np.uint16)
+    layout = smemsim.AccumulatorLayout(128, 8)
+    blackwell = SmemDescriptor(arch="sm_100a", start_address=1024, stride_byte_offset=1024, swizzle="128B")
+    idesc = smemsim.InstrDescriptor(kind="f16", m=128, n=8, a_type="bf16", b_type="bf16")
+    square = np.zeros((64, 64), np.uint16)
+    bulk = {"dst": 1024, "src": 4096, "size": 256, "dst_space": "shared::cta", "src_space": "global", "mbar": 0x4000}
+    return {
+        "ATmemLayout": {"m": 128, "kind": "f16"},
+        "AccumulatorLayout": {"m": 128, "n": 64, "cta_group": 1, "ws": False, "sparse": False, "lane": 0, "column": 0},
+        "Cluster": {"size": 2, "arch": "sm_90a", "shared_bytes": 4096},
+        "CuteLayout": {"shape": (8, 64), "stride": (64, 1)},
+        "GlobalMemory": {},
+        "InstrDescriptor": {"kind": "f16", "m": 128, "n": 128, "a_type": "bf16", "b_type": "bf16", "d_type": "f32", "a_major": "K", "negate_a": False, "saturate": False},
+        "MetadataLayout": {"m": 128, "kind": "f16"},
+        "ScaleLayout": {"operand": "A", "m": 128, "n": 64, "kind": "mxf8f6f4", "scale_vec": "1X"},
+        "Scenario": {"arch": "sm_90a", "title": "x"},
+        "SharedMemory": {"arch": "sm_90a", "size": 4096},
+        "SmemDescriptor": {"arch": "sm_90a", "start_address": 0x400, "leading_byte_offset": 16, "stride_byte_offset": 1024, "base_offset": 0, "swizzle": "128B"},
+        "TensorMemory": {"arch": "sm_100a", "strict": True},
+        "TmemAccess": {"shape": "32x32b", "repeat": 2, "pack": False, "taddr": 0},
+        "TmemAddress": {"lane": 32, "column": 4},
+        "build_sequence": {"tm": tm},
+        "bulk_copy": bulk | {"cta_rank": 0},
+        "bulk_prefetch": {"src": 4096, "size": 64},
+        "bulk_reduce": {"op": "add", "dtype": "u32", "dst": 1 << 20, "src": 1024, "size": 64, "dst_space": "global"},
+        "bulk_bytes": {"transfer": smemsim.bulk_copy(**(bulk | {"dst": 1024, "src": 0})), "dst": np.zeros(256, np.uint8), "src": np.zeros(256, np.uint8)},
+        "check": {"scenario": {"arch": "sm_90a"}},
+        "dot_product": {"a": [0x3F80] * 16, "b": [0x3F80] * 16, "c": 0, **types, "negate_a": False, "saturate": False},
+        "element_value": {"bits": 0x3F80, "dtype": "bf16"},
+        "explain_difference": {"results": _product(), "d": np.zeros((64, 8), np.uint32)},
+        "explain_product": {"d": np.zeros((64, 64), np.uint32), "a": square, "b": square, "c": None, "arch": "sm_90a", "a_type": "bf16", "a_swizzle": "128B", "m": 64, "n": 64},
+        "find_descriptors": {"places": 1024 + 128 * np.arange(64)[:, None] + 2 * np.arange(16), "arch": "sm_90a", "dtype": "bf16", "major": "K", "rows": 64, "k": 16},
+        "from_float64": {"values": [1.0, -2.5], "dtype": "bf16"},
+        "mapa": {"smem_address": 1024, "cta_rank": 1},
+        "mma": {"a": one, "b": one, "c": np.zeros((8, 8), np.uint32), **types, "scale_a": None, "block": None, "scale_input_d": 0},
+        "multicast": {"cta_mask": 3, "cluster_size": 2, "cta_rank": 0, "smem_address": 1024, "mbar": 0x4000, "transaction_bytes": 128, "cta_group": 1},
+        "operand_addresses": {"descriptor": WORD, "arch": "sm_90a", "dtype": "bf16", "major": "K", "rows": 8, "k": 16, "packing": "packed", "out": None},
+        "plan": {"rows": 64, "k": 64, "dtype": "bf16", "major": "K", "swizzle": "128B", "arch": "sm_90a", "m": 64, "n": 64, "side": "a", "base_address": 1024, "matrix": None, "at": (0, 0)},
+        "plans": {"rows": 64, "k": 64, "dtype": "bf16", "major": "K", "arch": "sm_90a"},
+        "show_html": {"scenario": {"arch": "sm_90a"}},
+        "tcgen05_cp": {"tensor_memory": tensor_memory, "taddr": 0, "descriptor": blackwell, "shape": "128x256b", "shared": smemsim.SharedMemory("sm_100a")},
+        "tcgen05_mma": {"tensor_memory": tensor_memory, "d": 0, "a": blackwell, "b": blackwell, "idesc": idesc, "shared": smemsim.SharedMemory("sm_100a"), "kind": "f16", "cta_group": 1, "ws": False},
+        "tcgen05_shift": {"tensor_memory": tensor_memory, "taddr": 0, "cta_group": 1},
+        "tensormap_replace": {"raw": bytes(tm), "field": "global_address", "new_value": 0x20000, "ordinal": None, "arch": "sm_90a"},
+        "tile_svg": {"tile": _picture(), "selected": (0, 0), "most": 48},
+        "tma_load": load | {"smem_address": 0x400, "mode": None, "arch": None, "im2col_offsets": ()},
+        "tma_load_bytes": whole | {"mode": None, "arch": None},
+        "tma_prefetch": load | {"mode": None, "arch": None},
+        "tma_reduce": whole | {"op": "add", "mode": None},
+        "tma_store": load | {"smem_address": 0x400, "mode": None, "arch": None},
+        "tma_store_bytes": whole | {"mode": None},
+        "tmem_put": {"tensor_memory": tensor_memory, "layout": layout, "values": np.zeros((128, 8), np.uint32), "label": "threads"},
+        "tmem_take": {"tensor_memory": tensor_memory, "layout": layout, "copy": 0},
+        "to_float64": {"bits": [0x3F80], "dtype": "bf16"},
+        "wgmma": {"shared": shared, "a": WORD, "b": WORD, "n": 8, "a_type": "bf16", "b_type": "bf16", "d_type": "f32", "d": None, "scale_d": True, "a_major": "K"},
+        "wgmma_registers": {"result": _product()},
+    }  # fmt: skip
+
+
+@functools.cache
+def _product() -> Any:
+    return smemsim.wgmma(smemsim.SharedMemory(), WORD, WORD, n=8, a_type="bf16")
+
+
+@functools.cache
+def _picture() -> Any:
+    return smemsim.TilePicture.of(WORD, arch="sm_90a", dtype="bf16", major="K", rows=64, k=16)
+
+
+def _called(name: str, arguments: dict[str, Any]) -> None:
+    result = getattr(smemsim, name)(**arguments)
+    if not inspect.isgenerator(result):
+        repr(result)
+
+
+def _calls(rng: random.Random, cases: int, bench: Bench) -> None:
+    good: dict[str, dict[str, Any]] = {}
+    for number in range(cases):
+        if number % 50 == 0:
+            good = good_calls()
+        name = rng.choice(list(good))
+        arguments = dict(good[name])
+        others = [value for of in good.values() for value in of.values()]
+        for _ in range(rng.choice((1, 1, 2))):
+            if arguments:
+                arguments[rng.choice(list(arguments))] = rng.choice(rng.choice((ANYTHING, ANYTHING, ARRAYS, others)))
+        told = {key: repr(value)[:200] for key, value in arguments.items()}
+        bench.through(lambda name=name, arguments=arguments: _called(name, arguments), {"call": name, **told})
+
+
+API = door("api", "every public function with one or two arguments that are anything", 400, _calls)
