@@ -70,7 +70,13 @@ def why_no_gpu() -> str:
 class Gpu:
     """One device, its primary context current; InputError for a card that smemsim does not model."""
 
+    ended = (
+        0  # the error of a launch that trapped: after it no call of the process succeeds, in a new context neither (measured, driver 580)
+    )
+
     def __init__(self, ordinal: int = 0) -> None:
+        if Gpu.ended:
+            raise InputError(f"a launch before trapped (CUDA error {Gpu.ended}), which ends CUDA for this process; use another process")
         self.cu = _driver()
         _ok(self.cu.cuInit(0), "cuInit")
         self.device = _ok(self.cu.cuDeviceGet(ordinal), "cuDeviceGet")
@@ -88,11 +94,6 @@ class Gpu:
     def _attribute(self, name: str) -> int:
         attribute = getattr(self.cu.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
         return int(_ok(self.cu.cuDeviceGetAttribute(attribute, self.device), "cuDeviceGetAttribute"))
-
-    def reopen(self) -> None:
-        """A new context in place of one that a trap has ended: memory and kernels are gone."""
-        self.cu.cuDevicePrimaryCtxReset(self.device)
-        self._open()
 
     def describe(self) -> dict[str, str]:
         """What a manifest says about the card and its software."""

@@ -145,13 +145,18 @@ class HardwareItem(_Item):
 
     def runtest(self) -> None:
         """Run every case again."""
+        from smemsim.testing.cuda import Gpu
         from smemsim.testing.recorder import Recorder, differences
         from smemsim.traces.format import load_suite
 
+        if Gpu.ended:
+            pytest.skip("a case of an earlier trace trapped, which ends CUDA for this process; run this trace by itself")
         suite, recorder = load_suite(self.path.parent), Recorder()
         if suite.arch != recorder.arch:
             pytest.skip(f"recorded on {suite.arch}, the GPU here is {recorder.arch}")
-        found = [text for case in range(len(suite)) if (text := differences(suite, case, recorder.rerun(suite, case)))]
+        trapped = suite.arrays["status"] != 0
+        cases = sorted(range(len(suite)), key=lambda case: bool(trapped[case]))[: int((~trapped).sum()) + 1]  # one trap at most, the last
+        found = [text for case in cases if (text := differences(suite, case, recorder.rerun(suite, case)))]
         if found:
             raise AssertionError(f"{suite.name}: {len(found)} of {len(suite)} cases no longer give what was recorded\n{found[0]}")
 

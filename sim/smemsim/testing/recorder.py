@@ -54,7 +54,7 @@ class Recorder:
 
     def __init__(self, ordinal: int = 0) -> None:
         self.gpu = Gpu(ordinal)
-        self.arch = self.gpu.arch
+        self.arch, self.device = self.gpu.arch, self.gpu.describe()
 
     def compile(self, source: str, name: str, *, options: Sequence[str] = ()) -> Kernel:
         """A kernel of CUDA C++ text, by NVRTC or nvcc; `name` is that of an extern "C" entry. InputError with the compiler's words."""
@@ -62,8 +62,15 @@ class Recorder:
         return Kernel(image, name, compiler, source)
 
     def run(self, kernel: Kernel, launch: Launch) -> Recorded:
-        """Launch once, and copy back the dump and the outputs; a trap is an outcome, after which the context is a new one."""
+        """Launch once, and copy back the dump and the outputs. A trap is an outcome too, and the last one: it ends CUDA for the whole process.
+
+        Raises InputError after a trap; what follows one is recorded by another process.
+        """
         gpu, launch = self.gpu, launch.checked()
+        if Gpu.ended:
+            raise InputError(
+                f"a launch before trapped (CUDA error {Gpu.ended}), which ends CUDA for this process: record traps last, or each in a process"
+            )
         function = gpu.function(kernel.image, kernel.name, launch.shared_bytes)
         end = architecture(self.arch).shared_begin + gpu.static_shared_bytes(function) + launch.shared_bytes
         rows = launch.argument_rows()
@@ -77,14 +84,15 @@ class Recorder:
             held = [_bytes_of(row, maps, list(addresses.values()), dump) for row in rows]
             status = gpu.launch(function, (1, 1, 1), launch.block, launch.shared_bytes, held)
             if status:
-                gpu.reopen()
+                Gpu.ended = status
                 return Recorded(launch, status, end, addresses, maps, np.zeros(0, np.uint8), np.zeros(0, np.uint8))
             after = [gpu.get(addresses[name], launch.tensors[name].nbytes) for name in launch.tensors if name in launch.outputs]
             got = gpu.get(dump, launch.dump_bytes)
             self._completed(launch, addresses)
             return Recorded(launch, 0, end, addresses, maps, got, np.concatenate(after) if after else np.zeros(0, np.uint8))
         finally:
-            gpu.free()
+            if not Gpu.ended:
+                gpu.free()
 
     def _placed(self, array: np.ndarray) -> int:
         address = self.gpu.allocate(array.nbytes + 2 * GUARD, 0) + GUARD
@@ -119,8 +127,7 @@ class Recorder:
     def write(self, folder: str | pathlib.Path, kernel: Kernel, recorded: Sequence[Recorded], *, title: str, command: str = "") -> Suite:
         """Write a trace folder and read it back, verified."""
         source = {"command": command or "smemsim.testing.recorder", "seed": 0, "files": {}}
-        device = self.gpu.describe()
-        write_recorded(folder, title=title, kernel=kernel, recorded=recorded, arch=self.arch, device=device, source=source)
+        write_recorded(folder, title=title, kernel=kernel, recorded=recorded, arch=self.arch, device=self.device, source=source)
         return load_suite(pathlib.Path(folder))
 
 
