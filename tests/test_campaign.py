@@ -26,7 +26,7 @@ from smemsim.campaign.agenda import chunks_of
 from smemsim.campaign.interpreted import interpreted
 from smemsim.campaign.one_by_one import shrunk
 from smemsim.campaign.space import Case, ChunkResult, Space, Trouble
-from smemsim.campaign.spaces import NAMES, boxes, faults, idesc, keys, keys_loops, smem, space
+from smemsim.campaign.spaces import NAMES, ORACLE_NAMES, boxes, faults, idesc, keys, keys_loops, smem, space
 from smemsim.campaign.workers import do_chunk
 from smemsim.cli import main
 from smemsim.spec.architectures import ARCHITECTURES
@@ -407,9 +407,9 @@ def test_the_report_of_a_campaign(snapshot):
 
 def test_every_space_is_listed_and_says_what_it_is():
     lines = command("--list").stdout.splitlines()
-    assert [line.split()[0] for line in lines] == list(NAMES)
+    assert [line.split()[0] for line in lines] == [*NAMES, *ORACLE_NAMES]
     listed = json.loads(command("--list", "--json").stdout)
-    assert {one["name"]: one["chunks"] for one in listed} == {name: space(name).chunks for name in NAMES}
+    assert {one["name"]: one["chunks"] for one in listed} == {name: space(name).chunks for name in NAMES} | dict.fromkeys(ORACLE_NAMES)
 
 
 def test_chunks_and_cases_are_shown_again():

@@ -464,7 +464,7 @@ def test_every_public_function_has_a_right_call_and_goes_through_a_door():
     called = {name for name in smemsim.__all__ if callable(getattr(smemsim, name))}
     called -= {name for name in called if inspect.isclass(getattr(smemsim, name)) and issubclass(getattr(smemsim, name), Exception)}
     good = good_calls()
-    assert called - RESULTS == good.keys()
+    assert called - RESULTS - {"sweep"} == good.keys()  # a sweep runs as long as it is told to: test_campaign
     for name, arguments in good.items():
         getattr(smemsim, name)(**arguments)
 

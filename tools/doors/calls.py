@@ -19,7 +19,7 @@ __all__ = ["API", "RESULTS", "good_calls"]
 WORD = 0x4000004000010040
 # Classes that only smemsim makes: what its functions return.
 RESULTS = {
-    "Answer", "BulkTransfer", "CheckFinding", "Choice", "ClusterAddress", "Delivery", "Diagnosis", "DotProduct", "DotTerm", "Finding", "FoundDescriptor", "Grade", "LboMode",
+    "Answer", "BulkTransfer", "CampaignReport", "CheckFinding", "Choice", "ClusterAddress", "Delivery", "Diagnosis", "DotProduct", "DotTerm", "Finding", "FoundDescriptor", "Grade", "LboMode",
     "MmaResult", "Operand", "Plan", "ProductExplanation", "Report", "Severity", "Swizzle", "TensorMap", "TilePicture", "Transfer",
 }  # fmt: skip
 ARRAYS = [np.array(16), np.array([1.5]), np.zeros((0, 4)), np.array(["K"]), np.array([None]), np.zeros((64, 64), np.uint16), np.zeros((8, 16), np.uint8), np.zeros(2**10, np.uint8),
