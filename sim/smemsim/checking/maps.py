@@ -8,6 +8,7 @@ from smemsim.checking.report import CheckFinding
 from smemsim.checking.simulate import Machine, finding
 from smemsim.checking.tensors import Tensor
 from smemsim.descriptors.tensor_map import TensorMap
+from smemsim.errors import SmemsimError
 
 __all__ = ["map_findings"]
 
@@ -34,34 +35,66 @@ def map_findings(machine: Machine, name: str, tm: TensorMap, tensor: Tensor) -> 
         yield finding("T207", f"{where}.global_address", title, f"begins at {tm.global_address:#x}; {tensor.name} has {tensor.address:#x} to {tensor.end - 1:#x}",
                       f"global_address = {tensor.address:#x}")  # fmt: skip
         return
-    for number, (count, stride) in enumerate(dims[1:], 1):
+    number = _odd_dimension(tm, tensor)
+    if number is not None:
+        yield _other_stride(machine, name, tm, number, tensor)
+        return
+    past = _past_end(tm, tensor)
+    if past > 0:
+        yield finding("T207", f"{where}.global_dim", title, f"reaches {past} bytes past the end of {tensor.name}: extents {tuple(tm.global_dim)}",
+                      f"extents of {', '.join(f'{axis} {n}' for axis, (n, _) in axes.items())}", numbers={"past": past})  # fmt: skip
+
+
+def _odd_dimension(tm: TensorMap, tensor: Tensor) -> int | None:
+    """The first dimension whose stride is neither that of an axis, nor a multiple of it that stays within the axis."""
+    axes = [(tensor.extent[axis], tensor.bit_stride(axis)) for axis in tensor.extent]
+    for number, (count, stride) in enumerate(zip(tm.global_dim[1:], tm.global_strides, strict=False), 1):
+        bits = 8 * stride
         if (
             count > 1
             and stride
-            and not any(
-                step and 8 * stride % step == 0 and (8 * stride == step or (count - 1) * (8 * stride // step) < n)
-                for n, step in axes.values()
-            )
+            and not any(step and bits % step == 0 and (bits == step or (count - 1) * (bits // step) < n) for n, step in axes)
         ):
-            yield _other_stride(tm, number, tensor, where, title)
-            return
+            return number
+    return None
+
+
+def _past_end(tm: TensorMap, tensor: Tensor) -> int:
+    """Bytes by which the map goes on behind the tensor, 0 or less where it does not."""
+    bits = tm.type_row.bits
+    dims = zip(tm.global_dim, (bits // 8, *tm.global_strides), strict=False)
     end = tm.global_address + sum((n - 1) * stride for n, stride in dims) + -(-bits // 8)
-    if bits >= 8 and end > tensor.end:
-        yield finding("T207", f"{where}.global_dim", title, f"reaches {end - tensor.end} bytes past the end of {tensor.name}: extents {tuple(tm.global_dim)}",
-                      f"extents of {', '.join(f'{axis} {n}' for axis, (n, _) in axes.items())}", numbers={"past": end - tensor.end})  # fmt: skip
+    return end - tensor.end if bits >= 8 else 0
 
 
-def _other_stride(tm: TensorMap, number: int, tensor: Tensor, where: str, title: str) -> CheckFinding:
-    """A stride that no axis has, and the one that was probably meant: of the axis with as many elements, or with this many elements instead of bytes."""
-    stride, count, size = tm.global_strides[number - 1], tm.global_dim[number], tm.type_row.bits / 8
-    steps = {axis: tensor.bit_stride(axis) // 8 for axis in tensor.extent if axis != tensor.contiguous}
-    in_elements = [axis for axis, step in steps.items() if step == stride * size]
-    alike = in_elements or [axis for axis in steps if tensor.extent[axis] == count] or (list(steps) if len(steps) == 1 else [])
-    listed = ", ".join(f"{axis} {tensor.bit_stride(axis) / 8:g}" for axis in tensor.extent)
-    why = f": {stride} elements of {size:g} B, and the driver counts bytes" if in_elements else ""
+def _other_stride(machine: Machine, name: str, tm: TensorMap, number: int, tensor: Tensor) -> CheckFinding:
+    """A stride that no axis has, and the one that makes the map the tensor's: that of an axis, or of a dimension that goes on where another ends."""
+    where, stride = f"map.{name}", tm.global_strides[number - 1]
+    dims = list(zip(tm.global_dim, (tm.type_row.bits / 8, *tm.global_strides), strict=False))
+    steps = [tensor.bit_stride(axis) // 8 for axis in tensor.extent if axis != tensor.contiguous]
+    counted = [step for step in steps if step == stride * dims[0][1]]  # elements instead of bytes
     old = list(tm.global_strides)
-    new = [steps[alike[0]] if i == number - 1 else x for i, x in enumerate(old)] if alike else None
-    return finding("T207", f"{where}.global_strides", title,
+    for wanted in dict.fromkeys([*counted, *steps, *(int(n * step) for n, step in dims)]):
+        new = [wanted if i == number - 1 else x for i, x in enumerate(old)]
+        if wanted != stride and new.count(wanted) == 1 and _describes(machine, name, new, tensor):
+            break
+    else:
+        new, wanted = [], 0
+    listed = ", ".join(f"{axis} {tensor.bit_stride(axis) / 8:g}" for axis in tensor.extent)
+    why = f": {stride} elements of {dims[0][1]:g} B, and the driver counts bytes" if wanted in counted else ""
+    return finding("T207", f"{where}.global_strides", f"map {name}",
                    f"global_strides[{number - 1}] = {stride} B, the step of dimension {number}; {tensor.name} has {listed}",
-                   f"global_strides[{number - 1}] = {steps[alike[0]]}{why}" if alike else "the tensor's byte strides",
+                   f"global_strides[{number - 1}] = {wanted}{why}" if new else "the tensor's byte strides",
                    numbers={"stride": stride}, fix=(f"{where}.global_strides", old, new) if new else None)  # fmt: skip
+
+
+def _describes(machine: Machine, name: str, strides: list[int], tensor: Tensor) -> bool:
+    """Is the map with other strides one of the tensor?"""
+    raw = machine.raw_maps[name]
+    if "raw" in raw:
+        return False
+    try:
+        other = machine.map_of(raw, global_strides=strides)
+    except SmemsimError:
+        return False
+    return _odd_dimension(other, tensor) is None and _past_end(other, tensor) <= 0
