@@ -18,9 +18,15 @@ from smemsim.spec.formats import element_format
 from smemsim.spec.smem_descriptor import REACH
 from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
 
-__all__ = ["PLAIN_SWIZZLES", "Buffer", "Layout", "buffers_of", "swizzle_changes"]
+__all__ = ["COMMON_SWIZZLES", "Buffer", "Layout", "buffers_of", "swizzle_changes"]
 
-PLAIN_SWIZZLES = ("none", "32B", "64B", "128B")  # those that TMA and the tensor core have in common on every architecture
+COMMON_SWIZZLES = (
+    "none",
+    "32B",
+    "64B",
+    "128B",
+    "128B_ATOM_32B",
+)  # those that TMA and the tensor core have in common; the last one on tcgen05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,9 +161,9 @@ def swizzle_changes(buffer: Buffer) -> tuple[str, dict[str, Any]]:
     """(the path of a layout's swizzle in a scenario, what stands there for each swizzle): of a CuTe text it is the text."""
     name = buffer.name
     if not isinstance(buffer.raw_layout, str):
-        return f"buffer.{name}.layout.swizzle", {each: each for each in PLAIN_SWIZZLES}
+        return f"buffer.{name}.layout.swizzle", {each: each for each in COMMON_SWIZZLES}
     rest = buffer.raw_layout.rpartition("o ")[2].strip()
-    return f"buffer.{name}.layout", {each: f"{MODES[Swizzle(each)].cute} o {rest}" for each in PLAIN_SWIZZLES}
+    return f"buffer.{name}.layout", {each: f"{MODES[Swizzle(each)].cute} o {rest}" for each in COMMON_SWIZZLES}
 
 
 def _of_cute(where: str, text: str, bits: int) -> Layout:

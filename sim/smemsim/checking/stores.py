@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.checking.buffers import PLAIN_SWIZZLES, swizzle_changes
+from smemsim.checking.buffers import COMMON_SWIZZLES, swizzle_changes
 from smemsim.checking.report import share_of
 from smemsim.checking.run import value_at
 from smemsim.checking.simulate import NAMES, UNWRITTEN, Machine, Rerun, finding, issues_of
@@ -38,7 +38,7 @@ def store_step(machine: Machine, raw: dict[str, Any], number: int, rerun: Rerun)
     share = f"{share_of(int(wrong.sum()), wrong.size, 'bytes')}; first: {is_} goes to {tensor.named(int(target[at]))}"
     counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size}
     buffer = machine.buffers[step["from"]]
-    tried = [] if "raw" in machine.raw_maps[step["map"]] else [(f"map.{step['map']}.swizzle", {name: name for name in PLAIN_SWIZZLES})]
+    tried = [] if "raw" in machine.raw_maps[step["map"]] else [(f"map.{step['map']}.swizzle", {name: name for name in COMMON_SWIZZLES})]
     tried += [swizzle_changes(buffer)] if buffer.layout is not None else []
     for path, values in tried:
         for value in values.values():

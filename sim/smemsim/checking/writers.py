@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.checking.buffers import PLAIN_SWIZZLES, swizzle_changes
+from smemsim.checking.buffers import COMMON_SWIZZLES, swizzle_changes
 from smemsim.checking.reads import Read, Seen
 from smemsim.checking.repairs import Repair, word_fix
 from smemsim.checking.run import value_at
@@ -44,7 +44,7 @@ def _targets(machine: Machine) -> Iterator[tuple[str, str, dict[str, Any]]]:
     for name, tm in machine.maps.items():
         if tm is not None and "raw" not in machine.raw_maps[name]:
             now = str(machine.raw_maps[name].get("swizzle", "none"))
-            yield f"map.{name}.swizzle", now, {each: each for each in PLAIN_SWIZZLES if each != now}
+            yield f"map.{name}.swizzle", now, {each: each for each in COMMON_SWIZZLES if each != now}
     for buffer in machine.buffers.values():
         if buffer.layout is not None:
             path, values = swizzle_changes(buffer)
@@ -112,7 +112,7 @@ def _places(seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
 def _plain(raw: dict[str, Any], step: dict[str, Any]) -> bool:
     """A tiled map of arguments, whose swizzle goes by one of the plain names."""
     table = raw["map"][step["map"]]
-    return "raw" not in table and table.get("swizzle", "none") in PLAIN_SWIZZLES
+    return "raw" not in table and table.get("swizzle", "none") in COMMON_SWIZZLES
 
 
 def _coordinates(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
