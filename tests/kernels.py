@@ -109,3 +109,39 @@ def said_of_damaged(good, seed, *, tries, places):
         except SmemsimError as e:
             sentences.append(str(e))
     return answers, sentences
+
+
+# A correct kernel as people write it.
+TOML = """arch = "sm_90a"
+[tensor.A]
+dtype = "bf16"
+extent = { m = 64, k = 64 }
+stride = { m = 128, k = 2 }
+[buffer.sA]
+address = 0x400
+[map.tm]
+of = "A"
+data_type = "BFLOAT16"
+global_dim = [64, 64]
+global_strides = [128]
+box_dim = [64, 64]
+swizzle = "128B"
+[[step]]
+op = "tma_load"
+map = "tm"
+to = "sA"
+at = [0, 0]
+[[step]]
+op = "mma"
+kind = "wgmma"
+m = 64
+n = 64
+k = 16
+[step.a]
+dtype = "bf16"
+major = "K"
+word = 0x4000004000010000
+start = "sA"
+k_add = [0, 32, 64, 96]
+meant = { tensor = "A", axes = ["m", "k"], at = [0, 0] }
+"""

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels import BITS, WIDTHS, changed, kernel, said_of_damaged, word_with
+from kernels import BITS, TOML, WIDTHS, changed, kernel, said_of_damaged, word_with
 from smemsim import InputError, Severity, SmemDescriptor, check
 from smemsim.cli import main
 from smemsim.scenario.keys import OPERAND, STEPS, TABLES, json_schema
@@ -208,39 +208,6 @@ def test_a_layout_without_words_asks_for_one():
     assert check(scenario).codes == ("L402",)
 
 
-TOML = """arch = "sm_90a"
-[tensor.A]
-dtype = "bf16"
-extent = { m = 64, k = 64 }
-stride = { m = 128, k = 2 }
-[buffer.sA]
-address = 0x400
-[map.tm]
-of = "A"
-data_type = "BFLOAT16"
-global_dim = [64, 64]
-global_strides = [128]
-box_dim = [64, 64]
-swizzle = "128B"
-[[step]]
-op = "tma_load"
-map = "tm"
-to = "sA"
-at = [0, 0]
-[[step]]
-op = "mma"
-kind = "wgmma"
-m = 64
-n = 64
-k = 16
-[step.a]
-dtype = "bf16"
-major = "K"
-word = 0x4000004000010000
-start = "sA"
-k_add = [0, 32, 64, 96]
-meant = { tensor = "A", axes = ["m", "k"], at = [0, 0] }
-"""
 WRONG = {
     "an unknown key": ("major =", "mayor =", r":28: step\[1\]\.a\.mayor: not a key here; did you mean 'major'\?"),
     "a missing key": ('dtype = "bf16"\nmajor', "major", r"step\[1\]\.a: dtype is missing: needs a text"),

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
+from kernels import TOML
 from smemsim import InputError, SmemDescriptor, TensorMap, TensorMapError, Unmodelled, check, element_value, plan
 from smemsim.errors import TraceError
 from smemsim.planning.instruction import GRAVE
@@ -421,41 +422,7 @@ def test_other_kinds_do_not_hold_their_kernel(tmp_path):
 
 # ---- the plugin --------------------------------------------------------------------------------------------------------------------
 
-GOOD = """arch = "sm_90a"
-[tensor.A]
-dtype = "bf16"
-extent = { m = 64, k = 64 }
-stride = { m = 128, k = 2 }
-[buffer.sA]
-address = 1024
-[map.tm]
-of = "A"
-data_type = "BFLOAT16"
-global_address = "A"
-global_dim = [64, 64]
-global_strides = [128]
-box_dim = [64, 64]
-swizzle = "128B"
-[[step]]
-op = "tma_load"
-map = "tm"
-to = "sA"
-at = [0, 0]
-[[step]]
-op = "mma"
-kind = "wgmma"
-m = 64
-n = 64
-k = 16
-[step.a]
-dtype = "bf16"
-major = "K"
-word = 0x4000004000010000
-start = "sA"
-k_add = [0, 32, 64, 96]
-meant = { tensor = "A", axes = ["m", "k"] }
-"""
-BAD = GOOD.replace("0x4000004000010000", "0x4000000800010000")
+BAD = TOML.replace("0x4000004000010000", "0x4000000800010000")
 
 
 @pytest.fixture
@@ -494,10 +461,10 @@ def test_a_trace_of_an_unknown_kind_fails(repository):
 
 def test_scenario_files_are_tests(repository):
     tests = repository.path / "tests"
-    (tests / "good.smem.toml").write_text(GOOD)
+    (tests / "good.smem.toml").write_text(TOML)
     (tests / "bad.smem.toml").write_text(BAD)
     (tests / "known.smem.toml").write_text(BAD + '[expect]\nfindings = ["D308"]\n')
-    (tests / "typo.smem.toml").write_text(GOOD.replace("swizzle", "swizle"))
+    (tests / "typo.smem.toml").write_text(TOML.replace("swizzle", "swizle"))
     (tests / "other.toml").write_text(BAD)
     result = repository.runpytest_inprocess("-rA")
     result.assert_outcomes(passed=2, failed=2)
@@ -507,7 +474,7 @@ def test_scenario_files_are_tests(repository):
 
 def test_fixtures_hold_a_kernel_in_five_lines(repository):
     recorded_trace(repository.path / "golden" / "good")
-    (repository.path / "tests" / "kernel.smem.toml").write_text(GOOD)
+    (repository.path / "tests" / "kernel.smem.toml").write_text(TOML)
     repository.makepyfile(**{"tests/test_kernel": (
         "def test_reads(smemsim_check):\n    assert smemsim_check('tests/kernel.smem.toml').findings == ()\n\n"
         "def test_trace(smemsim_replay):\n    smemsim_replay('golden/good')\n\n"
@@ -549,7 +516,7 @@ def test_collecting_imports_neither_numpy_nor_numba(tmp_path):
     """In a process of its own: what a user's every pytest run would pay for."""
     (tmp_path / "golden" / "t").mkdir(parents=True)
     (tmp_path / "golden" / "t" / "manifest.json").write_text(json.dumps({"schema": "smemsim.trace/1"}))
-    (tmp_path / "a.smem.toml").write_text(GOOD)
+    (tmp_path / "a.smem.toml").write_text(TOML)
     (tmp_path / "pytest.ini").write_text("[pytest]\nsmemsim_golden = golden\n")
     code = (
         "import sys, pytest; code = pytest.main(['-p', 'smemsim.testing.plugin', '-p', 'no:cacheprovider', '--collect-only', '-q']); "
