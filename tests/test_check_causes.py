@@ -293,3 +293,23 @@ def test_an_exchange_of_strides_leaves_nothing_behind():
     scenario["step"][1]["a"] |= {"rows": 64, "mn_add": [0, 8192]}
     wrong = changed(scenario, WORD, word_with("sm_90a", leading_byte_offset=1024, stride_byte_offset=8192))
     assert only(wrong).code == "D309"
+
+
+def test_strides_steps_and_a_writer_that_are_all_wrong_are_changed_together():
+    scenario = kernel(*K128)
+    wrong = changed(changed(scenario, WORD, word_with("sm_90a", stride_byte_offset=512)), ADDS, [0] * 8)
+    one = only(wrong)
+    assert {path for path, _, _ in one.together} == {"step[1].a.word", "step[1].a.k_add"}
+    both = only(changed(changed(scenario, "map.tm.swizzle", "none"), ADDS, [0] * 8))
+    assert {path for path, _, _ in both.together} == {"map.tm.swizzle", "step[1].a.k_add"}
+
+
+def test_a_dimension_that_does_not_step_is_no_reason_to_stop():
+    scenario = changed(kernel(*K128), AT, lambda at: [[x + 64, y] for x, y in at])
+    scenario["map"]["tm"] |= {
+        "global_dim": [*scenario["map"]["tm"]["global_dim"], 2],
+        "global_strides": [*scenario["map"]["tm"]["global_strides"], 0],
+        "box_dim": [64, 64, 1],
+    }
+    scenario["step"][0]["at"] = [[*at, 0] for at in scenario["step"][0]["at"]]
+    assert check(scenario).findings

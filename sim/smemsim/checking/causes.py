@@ -47,7 +47,8 @@ def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blame
     shape = pattern(seen)
     counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size, "first": first, "grade": grade, "pattern": shape}
     share = f"{share_of(counts['wrong'], wrong.size, 'elements')}; first: {_told(first)}{''.join(f'; {text}' for text in shape)}"
-    if blamed is not None and blamed.code in OF_MAPS and any(r.code != "R508" for r in _repairs(machine, seen, raw, rerun)):
+    found = sorted(_repairs(machine, seen, raw, rerun), key=lambda r: r.fields) if blamed is None or blamed.code in OF_MAPS else []
+    if blamed is not None and any(r.code != "R508" for r in found):
         blamed = None  # the map brings what was meant, and something else makes the operand wrong
     for target in refused_for_its_swizzle(machine, _buffer_of(machine, blamed)) if blamed is not None else ():
         mode, now = str(read.descriptor.swizzle), machine.raw_maps[target.partition(".")[2]].get("swizzle", "none")
@@ -59,7 +60,7 @@ def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blame
         # Data in another phase is a fault of its own; what a stopped transfer did not bring is a mere consequence.
         because = "" if blamed.code == "A105" else blamed.code
         return [finding("R508", read.where, read.title, share, f"see {blamed.code}", because=because, **counts)]
-    found = sorted(_repairs(machine, seen, raw, rerun), key=lambda r: r.fields) or list(paired_repairs(machine, read, raw, rerun))
+    found = found or list(paired_repairs(machine, read, raw, rerun))
     if found:
         best = found[0]
         code = "R507" if best.code == "R508" and (seen.got[wrong] == UNWRITTEN).all() else best.code

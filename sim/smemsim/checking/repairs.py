@@ -15,7 +15,7 @@ from smemsim.spec.shared_memory import ATOM_ROWS, CHUNK
 from smemsim.spec.smem_descriptor import REACH, START
 from smemsim.spec.swizzles import MODES, Swizzle
 
-__all__ = ["Fix", "Repair", "descriptor_repairs", "transposed_repair", "word_fix"]
+__all__ = ["Fix", "Repair", "changes_of", "descriptor_repairs", "transposed_repair", "word_fix"]
 
 Fix = tuple[str, Any, Any]  # the key of the scenario, what is there, what must be
 
@@ -44,13 +44,14 @@ def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
         d.swizzle is not Swizzle.INVALID and d.stride_byte_offset == ATOM_ROWS * MODES[d.swizzle].width
     )  # the descriptor of another, packed tile
     fields = len(strides) + other_mode + base + moved
-    fix, word = word_fix(read, s, moved)
+    word, changes = word_fix(read, s, moved)[1], changes_of(read, s) or ()
+    fix, together = (changes[0], ()) if len(changes) == 1 else (None, changes)
     where = words_path(read.where, read.raw)
     changed = "".join(f"{name} {is_} must be {wanted}, " for name, is_, wanted in strides).removesuffix(", ")
     also = f", and starts {_listed(starts)} must be {_listed(s.starts)}" if moved else ""
     if other_mode:
         text = f"swizzle {d.swizzle} must be {s.swizzle}" + (f", {changed}" if changed else "") + f": {word}{also}"
-        numbers = {"read": str(d.swizzle), "needed": str(s.swizzle)}
+        numbers: dict[str, Any] = {"read": str(d.swizzle), "needed": str(s.swizzle)}
         if strides and whole:
             yield Repair(
                 "R501",
@@ -60,15 +61,17 @@ def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
                 fields,
                 fix,
                 numbers,
+                together,
             )
         else:
-            yield Repair("D302", where, f"the layout code means {d.swizzle}", text, fields, fix, numbers)
+            yield Repair("D302", where, f"the layout code means {d.swizzle}", text, fields, fix, numbers, together)
     elif strides:
         code, why = _stride_code(d.leading_byte_offset, d.stride_byte_offset, strides, s)
-        yield Repair(code, where, why, f"{changed}: {word}{also}", fields, fix, {name: [is_, wanted] for name, is_, wanted in strides})
+        numbers = {name: [is_, wanted] for name, is_, wanted in strides}
+        yield Repair(code, where, why, f"{changed}: {word}{also}", fields, fix, numbers, together)
     elif base:
         why = f"base_offset {d.base_offset} on data that lies by absolute addresses"
-        yield Repair("D306", where, why, f"base_offset must be 0: {word}{also}", fields, fix)
+        yield Repair("D306", where, why, f"base_offset must be 0: {word}{also}", fields, fix, {}, together)
     elif moved:
         yield _advance(read, s, starts)
 
@@ -93,6 +96,18 @@ def word_fix(read: Read, s: FoundDescriptor, moved: bool) -> tuple[Fix | None, s
     new = SmemDescriptor(arch=read.arch, start_address=start, leading_byte_offset=leading, stride_byte_offset=stride, swizzle=s.swizzle)
     word = f"{new.encode():#018x}"
     return None if moved else (f"{read.where}.word", f"{read.raw['word']:#018x}", word), word
+
+
+def changes_of(read: Read, s: FoundDescriptor) -> tuple[Fix, ...] | None:
+    """Everything that must change for the operand's words to be these: the word, what moves its start; None where the scenario's keys cannot give them."""
+    moved = bool((s.starts != read.field_starts).any())
+    if "word" not in read.raw:
+        return (_words_fix(read, s),) if (s.words != read.words).any() else ()
+    own = word_fix(read, s, False)[0]
+    starts = _start_fixes(read, s) if moved else ()
+    if moved and not starts:
+        return None
+    return (*((own,) if own and own[1] != own[2] else ()), *starts)
 
 
 def _words_fix(read: Read, s: FoundDescriptor) -> Fix:
@@ -199,12 +214,8 @@ def transposed_repair(read: Read, places: np.ndarray, idesc: Fix | None) -> Iter
     other = "MN" if read.major == "K" else "K"
     for s in read.solutions(places, other):
         word = f"{int(s.words[0, 0]):#018x}"
-        fixes: tuple[Fix, ...] = ((f"{read.where}.major", read.major, other), *((idesc,) if idesc else ()))
-        if (s.words != read.words).any():
-            own = word_fix(read, s, False)[0]
-            moved = (s.starts != read.field_starts).any()
-            starts = _start_fixes(read, s) if moved and read.starts is not None else ()
-            fixes = (*fixes, own, *starts) if own and (starts or not moved or read.starts is None) else ()
+        changes = changes_of(read, s)
+        fixes = () if changes is None else ((f"{read.where}.major", read.major, other), *((idesc,) if idesc else ()), *changes)
         yield Repair(
             "R505",
             f"{read.where}.major",

@@ -16,14 +16,13 @@ from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.solve.inverse import locate
 from smemsim.spec.findings import Finding, Severity
 from smemsim.spec.formats import element_format
-from smemsim.spec.smem_descriptor import START
+from smemsim.spec.smem_descriptor import IDLE_STRIDES, START
 from smemsim.spec.swizzles import MODES, Swizzle
 
 __all__ = ["descriptor_notes", "map_notes", "one_atom_hides", "unmeant_descriptor"]
 
 OF_MAPS = ("T208", "T213", "T214", "T219", "T222")
 OF_STORES = ("T216",)
-PLACEHOLDERS = (0, 16)  # what kernels write into a field that is not used
 
 
 def map_notes(machine: Machine, name: str, tm: TensorMap, *, stores: bool) -> Iterator[CheckFinding]:
@@ -62,7 +61,7 @@ def one_atom_hides(machine: Machine, read: Read) -> Iterator[CheckFinding]:
     if d.swizzle is Swizzle.INVALID or d.lbo_mode:
         return
     used = used_strides(MODES[d.swizzle], read.major, read.rows, read.k, fmt.elements_per_chunk(read.packing))
-    idle = {name: getattr(d, name) for name, of in used.items() if not of and getattr(d, name) not in PLACEHOLDERS}
+    idle = {name: getattr(d, name) for name, of in used.items() if not of and getattr(d, name) not in IDLE_STRIDES}
     if not idle:
         return
     meant = meant_of(read.raw, read.tensor, (1, 1), 2 * read.rows, read.k)

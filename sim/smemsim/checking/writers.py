@@ -9,7 +9,7 @@ import numpy as np
 
 from smemsim.checking.buffers import COMMON_SWIZZLES, swizzle_changes
 from smemsim.checking.reads import Read, Seen
-from smemsim.checking.repairs import Repair, word_fix
+from smemsim.checking.repairs import Repair, changes_of, word_fix
 from smemsim.checking.run import value_at
 from smemsim.checking.simulate import Machine, Rerun, listed, places_of
 from smemsim.checking.tensors import OUTSIDE
@@ -69,10 +69,10 @@ def paired_repairs(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rer
             again = rerun({path: value})
             places = None if again is None else read.placed(again.source)
             for s in read.solutions(places) if places is not None else ():
-                fix, word = word_fix(read, s, bool((read.field_starts != s.starts).any()))
+                word, changes = word_fix(read, s, False)[1], changes_of(read, s)
                 change = (path, value_at(raw, path) or now, value)
                 yield Repair("R501", path, "no single change is enough", f"{path} = {value} and {read.where}: {word} together", 2,
-                             None, {"writer": now, "reader": str(read.descriptor.swizzle)}, (change, *((fix,) if fix else ())))  # fmt: skip
+                             None, {"writer": now, "reader": str(read.descriptor.swizzle)}, () if changes is None else (change, *changes))  # fmt: skip
                 return
 
 
@@ -134,7 +134,7 @@ def _coordinates(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun
     by = [0] * len(strides)
     for axis, far in moved.items():
         bits = int(far[0]) * tensor.bit_stride(axis)
-        for dimension in sorted(range(len(strides)), key=lambda d: -strides[d]):
+        for dimension in sorted((d for d, stride in enumerate(strides) if stride), key=lambda d: -strides[d]):
             count = int(bits / strides[dimension])
             by[dimension], bits = by[dimension] + count, bits - count * strides[dimension]
     old = step["at"]

@@ -16,7 +16,7 @@ from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.spec.architectures import Architecture, architecture
 from smemsim.spec.findings import CODES, Finding, Severity
 from smemsim.spec.formats import ElementFormat, element_format
-from smemsim.spec.smem_descriptor import SM90_SMEM_DESC, SM100_SMEM_DESC, layout_codes
+from smemsim.spec.smem_descriptor import IDLE_STRIDES, SM90_SMEM_DESC, SM100_SMEM_DESC, layout_codes
 from smemsim.spec.swizzles import MODES, Swizzle
 
 __all__ = ["find_problems"]
@@ -316,7 +316,7 @@ def unused_field(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     contiguous, across = ("K", "rows") if c.major == "K" else ("M or N", "K rows")
     for name, is_used in used.items():
         value = getattr(d, name)
-        if is_used or value in (0, 16):  # what kernels write where nothing is used
+        if is_used or value in IDLE_STRIDES:
             continue
         along = (name == "leading_byte_offset") == (c.major == "K" or bool(mode.mask))
         short = "LBO" if name == "leading_byte_offset" else "SBO"

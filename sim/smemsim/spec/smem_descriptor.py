@@ -5,7 +5,7 @@ from __future__ import annotations
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.words import Field, Word
 
-__all__ = ["REACH", "SM90_SMEM_DESC", "SM100_SMEM_DESC", "START", "layout_codes"]
+__all__ = ["IDLE_STRIDES", "REACH", "SM90_SMEM_DESC", "SM100_SMEM_DESC", "START", "layout_codes"]
 
 # fmt: off
 SM90_SMEM_DESC = Word("sm90.smem_desc", 64, {
@@ -36,6 +36,10 @@ SM100_SMEM_DESC = Word("sm100.smem_desc", 64, {
 
 START = SM90_SMEM_DESC.fields["start_address"]  # the same in every descriptor; LBO and SBO have as many bits of the same unit
 REACH = START.mask + 1 << START.shift  # bytes: starts, LBO and SBO are below it
+IDLE_STRIDES = (
+    0,
+    16,
+)  # bytes, what kernels write into LBO or SBO where nothing uses it: 0 DeepGEMM, JAX, Triton; one unit CUTLASS, TVM (compiled)
 
 
 def layout_codes(word: Word) -> dict[int, Swizzle]:

@@ -70,9 +70,7 @@ def why_no_gpu() -> str:
 class Gpu:
     """One device, its primary context current; InputError for a card that smemsim does not model."""
 
-    ended = (
-        0  # the error of a launch that trapped: after it no call of the process succeeds, in a new context neither (measured, driver 580)
-    )
+    ended = 0  # the error of a launch that trapped: after it no call of the process succeeds, in a new context neither (seen on an H200, driver 580; no trace shows it)
 
     def __init__(self, ordinal: int = 0) -> None:
         if Gpu.ended:
