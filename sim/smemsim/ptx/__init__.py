@@ -1,0 +1,1 @@
+"""PTX as compilers write it: read into functions, registers, variables and instructions, each with its line."""

@@ -1,0 +1,214 @@
+"""What a PTX file says, as data: functions with registers, variables and instructions, names resolved, scopes flattened.
+
+A register is a number: `Function.registers[slot]`; the registers of inner scopes have slots of their own. Labels stand in
+`Function.labels`, by the index of the instruction they are in front of. Numbers are bit patterns: of `0f3F800000` the 32 bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TypeAlias
+
+__all__ = [
+    "Address",
+    "Arguments",
+    "Function",
+    "Immediate",
+    "Instruction",
+    "Label",
+    "Location",
+    "Module",
+    "Operand",
+    "Pair",
+    "Parameter",
+    "Register",
+    "RegisterType",
+    "Sink",
+    "Special",
+    "Symbol",
+    "Variable",
+    "Vector",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Location:
+    """A line of the source the compiler was given (`.loc`)."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclasses.dataclass(frozen=True)
+class RegisterType:
+    """A declared register: its name in the text and its type without the dot ("pred", "b32", "f64", "b128" ...)."""
+
+    name: str
+    type: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Register:
+    """A register as an operand; `negated` is `!%p`."""
+
+    slot: int
+    name: str
+    type: str
+    negated: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Immediate:
+    """A number: an int (may be negative) for `kind` "int", the raw bits for "f32" (0f...) and "f64" (0d..., decimal numbers with a point)."""
+
+    value: int
+    kind: str = "int"
+
+
+@dataclasses.dataclass(frozen=True)
+class Special:
+    """A special register by its name without the percent sign: "tid.x", "laneid", "clock64"."""
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Symbol:
+    """The address of a variable, of a parameter or of a function, and `offset` bytes."""
+
+    name: str
+    offset: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Label:
+    """The target of a branch, or a list of targets (`.branchtargets`); a key of `Function.labels` or `Function.targets`."""
+
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Sink:
+    """`_`: a result nobody wants."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Vector:
+    """`{a, b, ...}`."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """`d|p`: a result and its predicate."""
+
+    first: Operand
+    second: Operand
+
+
+@dataclasses.dataclass(frozen=True)
+class Address:
+    """`[base + offset]`; with `coordinates` that of a tensor map: `[map, {c0, c1}]`. An absolute address has an Immediate base."""
+
+    base: Register | Symbol | Immediate
+    offset: int = 0
+    coordinates: tuple[Operand, ...] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Arguments:
+    """The parenthesised lists of a call: `(r0)`, `(p0, p1)`."""
+
+    items: tuple[Operand, ...]
+
+
+Operand: TypeAlias = Register | Immediate | Special | Symbol | Label | Sink | Vector | Pair | Address | Arguments
+
+
+@dataclasses.dataclass(frozen=True)
+class Instruction:
+    """One instruction: `ld.global.v4.b32` is op "ld" with modifiers ("global", "v4", "b32"); `::` stays within a modifier."""
+
+    op: str
+    modifiers: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    guard: Register | None  # @%p, or with `negated` @!%p
+    line: int  # in the PTX text, from 1
+    location: Location | None
+    text: str  # as written, blanks made single
+
+    @property
+    def name(self) -> str:
+        """The operation with its modifiers, as written."""
+        return ".".join((self.op, *self.modifiers))
+
+
+@dataclasses.dataclass(frozen=True)
+class Variable:
+    """A variable in "global", "const", "shared", "local" or "param" space.
+
+    `size` is in bytes, 0 for `extern .shared x[]`. `initial` are the bytes it begins with, where given; `references` the (offset, symbol, addend)
+    of addresses in them, which are known only once everything has its place.
+    """
+
+    name: str
+    space: str
+    align: int
+    size: int
+    type: str
+    initial: bytes | None = None
+    references: tuple[tuple[int, str, int], ...] = ()
+    is_extern: bool = False
+    line: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """A parameter of an entry or a function: `.param .b8 map[128]` has type "b8", size 128."""
+
+    name: str
+    type: str
+    align: int
+    size: int
+    slot: int | None = None  # of a function's `.reg` parameter
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Function:
+    """An entry or a device function. `body` has no labels and no directives; a declaration (`.extern .func`) has none at all.
+
+    `directives` has the performance directives by name without the dot: {"reqntid": (128, 1, 1), "maxnreg": (64,), "explicitcluster": ()}.
+    """
+
+    name: str
+    is_entry: bool
+    parameters: tuple[Parameter, ...]
+    results: tuple[Parameter, ...]
+    registers: tuple[RegisterType, ...]
+    variables: tuple[Variable, ...]
+    body: tuple[Instruction, ...] | None
+    labels: Mapping[str, int]
+    targets: Mapping[str, tuple[str, ...]]  # .branchtargets lists
+    directives: Mapping[str, tuple[int, ...]]
+    line: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Module:
+    """A PTX file."""
+
+    version: str
+    target: tuple[str, ...]  # ("sm_90a",)
+    address_size: int
+    functions: Mapping[str, Function]
+    variables: Mapping[str, Variable]
+
+    @property
+    def entries(self) -> tuple[Function, ...]:
+        """The kernels."""
+        return tuple(f for f in self.functions.values() if f.is_entry)
