@@ -99,10 +99,11 @@ class SharedMemory:
     """One CTA's shared window with owners: half a byte of bookkeeping a byte, for chunks of 16 bytes that one writer has written.
 
     `size` is what the kernel asks for, in bytes; before it lies what the system keeps (the first KiB on sm_90a), so that the window is
-    `begin` to `end` in `.shared` addresses. Without it the largest window of the architecture.
+    `begin` to `end` in `.shared` addresses. Without it the largest window of the architecture. `words` (uint64, zeros, 16 bytes more than the
+    window) are where its bytes are to lie, for memories side by side.
     """
 
-    def __init__(self, arch: str = "sm_90a", *, size: int | None = None) -> None:
+    def __init__(self, arch: str = "sm_90a", *, size: int | None = None, words: np.ndarray | None = None) -> None:
         machine = architecture(arch)
         self.arch = machine.name
         self.begin = machine.shared_begin
@@ -110,7 +111,8 @@ class SharedMemory:
         self.end = -(-asked // machine.shared_granularity) * machine.shared_granularity
         if not self.begin <= asked <= machine.shared_end:
             raise InputError(f"size = {size} B: {arch} has 0 to {machine.shared_end - self.begin} B of shared memory a CTA")
-        self._words = np.zeros((self.end - self.begin + GUARD) // 8, np.uint64)
+        count = (self.end - self.begin + GUARD) // 8
+        self._words = np.zeros(count, np.uint64) if words is None else words[:count]
         self._memory = self._words.view(np.uint8)
         self.bytes = self._memory[:-GUARD]
         self._owners = Owners(len(self._memory))

@@ -1,0 +1,63 @@
+"""Where a program's variables and parameters lie."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+from smemsim.errors import InputError
+from smemsim.gpu.inline import Inlined
+from smemsim.ptx.module import Function, Module, Variable
+from smemsim.spec.architectures import architecture
+
+__all__ = ["Place", "Places"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A variable's space and its first byte there: of shared memory the `.shared` address without a CTA's rank, of parameters and local
+    memory the offset in the parameter bank and in the thread's memory; the addresses of global and const variables are the launch's.
+    """
+
+    name: str
+    space: str  # "shared", "global" (const too), "param", "local"
+    offset: int
+    size: int
+
+
+class Places:
+    """Static shared variables one after the other from the window's begin, then the dynamic part; local variables likewise."""
+
+    def __init__(self, module: Module, entry: Function, inlined: Inlined, arch: str) -> None:
+        machine = architecture(arch)
+        self._of: dict[str, Place] = {}
+        self.parameters = entry.parameters
+        self.parameter_bytes = self._lay_out("param", [(p.name, p.align, p.size) for p in entry.parameters], 0)
+        used = {**{v.name: v for v in module.variables.values()}, **{v.name: v for v in inlined.variables}}
+        shared = [v for v in used.values() if v.space == "shared"]
+        static = [(v.name, v.align, v.size) for v in shared if v.size]
+        self.static_end = self._lay_out("shared", static, machine.shared_begin)
+        dynamic = [v for v in shared if not v.size]
+        align = max((v.align for v in dynamic), default=16)
+        self.dynamic_begin = -(-self.static_end // align) * align if dynamic else self.static_end
+        for v in dynamic:
+            self._of[v.name] = Place(v.name, "shared", self.dynamic_begin, 0)
+        local = [(v.name, v.align, v.size) for v in used.values() if v.space in ("local", "param")]
+        self.local_bytes = -(-self._lay_out("local", local, 0) // 16) * 16
+        self.globals: list[Variable] = [v for v in used.values() if v.space in ("global", "const")]
+        for v in self.globals:
+            self._of[v.name] = Place(v.name, "global", 0, v.size)
+
+    def _lay_out(self, space: str, variables: list[tuple[str, int, int]], begin: int) -> int:
+        for name, align, size in variables:
+            begin = -(-begin // max(align, 1)) * max(align, 1)
+            self._of[name] = Place(name, space, begin, size)
+            begin += size
+        return begin
+
+    def of(self, name: str) -> Place:
+        """Where a name lies."""
+        if name not in self._of:
+            known = ", ".join(itertools.islice(self._of, 8))
+            raise InputError(f"{name}: no variable of this program ({known})")
+        return self._of[name]

@@ -1,0 +1,68 @@
+"""Which Python makes which PTX instruction: a builder for every operation, called once for each instruction of a program.
+
+A builder looks at the instruction's modifiers and operands and returns what runs it: a plain function of the wave, or one of the two forms
+that can make threads wait. A form that it does not know raises Unmodelled, before anything runs.
+
+    @implements("not")
+    def build_not(i: Instruction, c: Linker) -> Step:
+        ...
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from smemsim.errors import Unmodelled
+from smemsim.ptx.module import Instruction
+
+if TYPE_CHECKING:
+    from smemsim.gpu.program import Linker
+    from smemsim.gpu.wave import Wave
+
+__all__ = ["BUILDERS", "Builder", "End", "Gate", "Plain", "Step", "implements", "unmodelled"]
+
+Plain: TypeAlias = Callable[["Wave"], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Gate:
+    """An operation before which threads may have to wait: for others of their warp, or for a barrier.
+
+    `opens(x)` narrows the wave's selection to the threads that go on and leaves the others waiting at this instruction, which they will
+    execute again; False when nobody goes on. `run` is the operation.
+    """
+
+    opens: Callable[[Wave], bool]
+    run: Plain
+
+
+@dataclasses.dataclass(frozen=True)
+class End:
+    """An operation after which each thread goes somewhere else, or waits: `run(x, following)` places all threads of the selection."""
+
+    run: Callable[[Wave, int], None]
+
+
+Step: TypeAlias = Plain | Gate | End
+Builder: TypeAlias = Callable[[Instruction, "Linker"], Step]
+BUILDERS: dict[str, Builder] = {}
+
+
+def implements(*operations: str) -> Callable[[Builder], Builder]:
+    """Register a builder for operations: the first word of an instruction, "cp" of cp.async.bulk."""
+
+    def register(builder: Builder) -> Builder:
+        for operation in operations:
+            if operation in BUILDERS:
+                raise AssertionError(f"{operation} has two builders")
+            BUILDERS[operation] = builder
+        return builder
+
+    return register
+
+
+def unmodelled(i: Instruction, why: str = "") -> Unmodelled:
+    """The exception for a form of an instruction that no builder knows."""
+    return Unmodelled(f"line {i.line}: {i.name}{f': {why}' if why else ''}: not modelled")

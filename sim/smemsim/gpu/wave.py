@@ -1,0 +1,201 @@
+"""A wave: clusters of CTAs that run together, their threads side by side in every register's array.
+
+Thread t of the wave is thread t % stride of CTA t // stride; CTAs are padded to whole warps. `key` says where each thread is: the number of the
+block it is in front of, plus one of the offsets below when it does not run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.gpu.registry import Gate
+from smemsim.machine.memory import SharedMemory
+from smemsim.machine.tmem.memory import TensorMemory
+from smemsim.ptx.module import Instruction
+from smemsim.spec.architectures import architecture
+
+if TYPE_CHECKING:
+    from smemsim.gpu.launch import Launch
+
+__all__ = ["ALL", "EXITED", "GATHERING", "PARKED", "WARP", "YIELDED", "Cta", "Wait", "Wave"]
+
+WARP = 32
+WARPGROUP = 128
+YIELDED, GATHERING, PARKED, EXITED = 1 << 24, 1 << 25, 1 << 26, 1 << 28
+ALL = slice(None)
+
+
+@dataclasses.dataclass(eq=False)
+class Cta:
+    """One CTA: its place in the grid and its memories. `index` counts within the wave, `rank` within its cluster, `first` is its first thread."""
+
+    number: int  # in the grid
+    index: int
+    ctaid: tuple[int, int, int]
+    cluster: int  # number of the cluster within the wave
+    rank: int
+    first: int
+    shared: SharedMemory
+    tensor: TensorMemory | None
+    state: dict[Any, Any] = dataclasses.field(default_factory=dict)  # of the operations: named barriers, mbarriers, ...
+
+
+@dataclasses.dataclass(eq=False)
+class Wait:
+    """Threads that wait at `instruction` until somebody wakes them. `what` says on what, for a report of a hang."""
+
+    threads: np.ndarray
+    instruction: Instruction
+    what: Callable[[], str]
+
+
+class Wave:
+    """The state of the threads that run together. `sel` selects those that execute now: everything, or sorted thread numbers."""
+
+    def __init__(self, launch: Launch, first_cluster: int, clusters: int) -> None:
+        self.launch, self.program = launch, launch.program
+        self.stride = -(-launch.threads // WARP) * WARP
+        count = clusters * launch.cluster_size
+        self.total = count * self.stride
+        self.tid = np.tile(np.arange(self.stride, dtype=np.int64), count)
+        self.lane = self.tid % WARP
+        self.cta_of = np.repeat(np.arange(count), self.stride)
+        machine = architecture(launch.arch)
+        self.window_begin = machine.shared_begin
+        self.window = launch.window_bytes
+        self.pitch = -(-(self.window + 16) // 128) * 128  # bytes from one CTA's window to the next in `shared`
+        words = np.zeros(count * self.pitch // 8, np.uint64)
+        self.shared = words.view(np.uint8)  # all windows; `flat` gives places in it
+        self.ctas: list[Cta] = []
+        for index in range(count):
+            cluster, rank = divmod(index, launch.cluster_size)
+            own = words[index * self.pitch // 8 : (index + 1) * self.pitch // 8]
+            number, ctaid = launch.cta(first_cluster + cluster, rank)
+            tensor = TensorMemory(launch.arch, strict=True) if machine.instruction == "tcgen05" else None
+            shared = SharedMemory(launch.arch, size=self.window, words=own)
+            self.ctas.append(Cta(number, index, ctaid, cluster, rank, index * self.stride, shared, tensor))
+        self.rank_bits = np.repeat(np.array([c.rank << 24 for c in self.ctas], np.int64), self.stride)
+        self.cluster_first = np.repeat(np.array([c.index - c.rank for c in self.ctas]), self.stride)
+        wide = self.program.wide
+        self.r = [np.zeros((self.total, 2) if n in wide else self.total, kind) for n, kind in enumerate(self.program.registers)]
+        self.local = np.zeros((self.total, self.program.places.local_bytes), np.uint8)
+        self.key = np.zeros(self.total, np.int32)
+        self.key[self.tid >= launch.threads] = EXITED
+        self.padded = bool((self.key == EXITED).any())
+        self.sel: Any = ALL
+        self.at = 0  # the block that runs
+        self.waiting: set[Wait] = set()
+        self.changes = 0  # counts what others could wait for: stores, arrivals
+        self.steps = 0
+        self._fixed: dict[str, np.ndarray] = {}
+        self._everybody = np.arange(self.total)
+        self.watch: Any = None
+
+    # ---- who runs
+
+    @property
+    def threads(self) -> np.ndarray:
+        """The numbers of the threads that execute now, ascending."""
+        return self._everybody if self.sel is ALL else self.sel
+
+    @property
+    def n(self) -> int:
+        """How many threads execute now."""
+        return self.total if self.sel is ALL else len(self.sel)
+
+    def select(self, threads: Any) -> None:
+        """Make these threads (ascending, or ALL) the ones that execute."""
+        self.sel = threads
+
+    def fixed(self, name: str, make: Callable[[], np.ndarray]) -> np.ndarray:
+        """An array of all threads that never changes, made when first asked for."""
+        found = self._fixed.get(name)
+        if found is None:
+            found = self._fixed[name] = make()
+        return found
+
+    def clock(self) -> int:
+        """Something that grows: blocks executed."""
+        return 1000 + self.steps * 32
+
+    def park(self, threads: np.ndarray, block: int, instruction: Instruction, what: Callable[[], str]) -> Wait:
+        """Make threads wait; woken, they go on at `block`."""
+        wait = Wait(threads, instruction, what)
+        self.key[threads] = block + PARKED
+        self.waiting.add(wait)
+        return wait
+
+    def wake(self, wait: Wait) -> None:
+        """Let the threads of a wait go on."""
+        if wait in self.waiting:
+            self.waiting.discard(wait)
+            self.key[wait.threads] -= PARKED
+            self.changes += 1
+
+    def gather(self, instruction: Instruction, unit: int = WARP, members: Any = None) -> bool:
+        """Narrow the selection to threads whose whole unit (warp or warpgroup) is here; the others wait until it is.
+
+        `members` (of the threads that run) are the 32-bit member masks of warps; without them everybody who has not exited belongs to it.
+        False when no unit is complete.
+        """
+        everybody = members is None or (np.asarray(members) == np.uint32(0xFFFFFFFF)).all()
+        if self.sel is ALL and everybody and not self.padded and self.stride % unit == 0:
+            return True
+        threads = self.threads
+        here = self.key == self.at + GATHERING
+        here[threads] = True
+        need = self.key < EXITED
+        if not everybody:
+            wanted = np.zeros(self.total, np.uint32)
+            wanted[threads] = members
+            by_warp = wanted.reshape(-1, WARP)
+            kept = self.fixed(f"members of {instruction.line}", lambda: np.zeros(self.total, np.uint32))
+            kept[threads] = wanted[threads]
+            masks = np.where(here, kept, 0).reshape(by_warp.shape)
+            asked = np.bitwise_or.reduce(masks, axis=1)
+            need &= (asked[:, None] >> np.arange(WARP, dtype=np.uint32) & 1).astype(bool).reshape(-1)
+        missing = need & ~here
+        cta, unit_in_cta = self.cta_of, self.tid // unit
+        units = cta * (self.stride // unit + 1) + unit_in_cta
+        broken = np.unique(units[missing])
+        complete = here & ~np.isin(units, broken) if broken.size else here
+        waits = here & ~complete
+        self.key[waits] = self.at + GATHERING
+        go = np.flatnonzero(complete)
+        self.key[go] = self.at
+        self.select(ALL if len(go) == self.total else go)
+        return len(go) > 0
+
+    # ---- shared memory
+
+    def own_shared(self, offset: int) -> Any:
+        """The `.shared` address of a place in the own window, of the threads that run: with the CTA's rank in clusters."""
+        return np.uint32(offset) if self.launch.cluster_size == 1 else (self.rank_bits[self.sel] + offset).astype(np.uint32)
+
+    def flat(self, address: Any, threads: np.ndarray | None = None) -> np.ndarray:
+        """Places in `shared` of `.shared` addresses (int64, of the threads that run); -1 where the window ends or the cluster has no such CTA."""
+        threads = self.threads if threads is None else threads
+        at = np.broadcast_to(np.asarray(address, np.int64), threads.shape)
+        rank, offset = at >> 24, at & 0xFFFFFF
+        if self.launch.cluster_size == 1:
+            inside = (rank == 0) & (offset >= self.window_begin) & (offset < self.window_begin + self.window)
+            found = self.cta_of[threads] * self.pitch + offset - self.window_begin
+        else:
+            inside = (
+                (rank >= 0) & (rank < self.launch.cluster_size) & (offset >= self.window_begin) & (offset < self.window_begin + self.window)
+            )
+            found = (self.cluster_first[threads] + rank) * self.pitch + offset - self.window_begin
+        return np.where(inside, found, -1)
+
+    def cta_at(self, thread: int, address: int) -> tuple[Cta, int]:
+        """The CTA that a `.shared` address of a thread names, and the address without the rank."""
+        rank, offset = address >> 24, address & 0xFFFFFF
+        return self.ctas[int(self.cluster_first[thread]) + min(rank, self.launch.cluster_size - 1)], offset
+
+    def gate_of(self, block: int) -> Gate | None:
+        """The gate of a block."""
+        return self.program.blocks[block].gate
