@@ -114,7 +114,9 @@ def _expand(module: Module, f: Function, whole: Inlined, bound: dict[str, str], 
 
 
 def _call(module: Module, caller: Function, i: Instruction, whole: Inlined, depth: int, count: list[int]) -> None:
-    results, arguments, callee = (), (), None
+    results: tuple[Operand, ...] = ()
+    arguments: tuple[Operand, ...] = ()
+    callee: Operand | None = None
     for operand in i.operands:
         if isinstance(operand, Arguments):
             if callee is None:

@@ -87,7 +87,7 @@ class Wave:
         self.key[self.tid >= launch.threads] = EXITED
         self.padded = bool((self.key == EXITED).any())
         self.sel: Any = ALL
-        self.at = 0  # the block that runs
+        self.at, self.step = 0, 0  # the block that runs, and the instruction within it
         self.waiting: set[Wait] = set()
         self.changes = 0  # counts what others could wait for: stores, arrivals
         self.steps = 0
