@@ -24,6 +24,7 @@ __all__ = ["Operation", "Watch"]
 
 WORD = 4
 NOBODY, OPERATIONS = -1, 1 << 20  # in `who`: warps have their number, asynchronous operations theirs from here on
+ATOMIC = -2  # atomic and other strong operations of anybody
 READERS = 4  # asynchronous readers of a word that are remembered, by their warpgroup
 GENERIC = ("cp.async",)  # asynchronous, but not of the asynchronous proxy
 
@@ -82,6 +83,11 @@ class Watch:
         self._seen(i, at, warps, self.who[at], "overwritten")
         self._readers_done(i, at, warps)
         self.who[at], self.when[at], self.line[at] = warps, self.order.clock[warps], i.line
+
+    def strong_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
+        """The running threads write by atomic, relaxed, release or volatile operations, which make no race among themselves."""
+        at, _ = self._words(x, flat, size)
+        self.who[at], self.line[at] = ATOMIC, i.line
 
     def _words(self, x: Wave, flat: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
         at, warps = flat >> 2, x.threads >> 5
