@@ -190,9 +190,12 @@ class SharedMemory:
     def bulk_load(self, smem_address: int, global_address: int, size: int, *, mbar: int, source: GlobalMemory) -> BulkTransfer:
         """`cp.async.bulk.shared::cta.global`: copy from `source` into this window. Raises as `smemsim.bulk_copy` does."""
         given: dict[str, Any] = {"dst_space": "shared::cta", "src_space": "global", "mbar": mbar, "shared_end": self.end}
-        transfer = bulk_copy(smem_address, global_address, size, **given)
+        return self.bulk_arrives(bulk_copy(smem_address, global_address, size, **given), source)
+
+    def bulk_arrives(self, transfer: BulkTransfer, source: GlobalMemory) -> BulkTransfer:
+        """Bring in the bytes of a bulk copy from global memory."""
         _check_world(source)
-        self._check_begin(smem_address)
+        self._check_begin(transfer.dst)
         if transfer.size:
             data, at = source.span(transfer.src, transfer.size), transfer.dst - self.begin
             self.writers.append(transfer)
