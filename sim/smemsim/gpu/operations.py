@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from smemsim.gpu import control
+from smemsim.gpu import addresses, control, load_store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = ["MODULES", "ON_EXIT"]
 
-MODULES = (control,)
+MODULES = (
+    control,
+    addresses,
+    load_store,
+)
 
 # What must know when threads exit: barriers that wait for fewer from then on.
 ON_EXIT: list[Callable[[Wave, np.ndarray], None]] = []
