@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from smemsim.gpu import addresses, control, load_store
+from smemsim.gpu import addresses, bulk_copies, control, load_store, matrices, mma_sync, tensor_copies, tensor_maps, wgmma
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +18,12 @@ MODULES = (
     control,
     addresses,
     load_store,
+    bulk_copies,
+    tensor_copies,
+    tensor_maps,
+    wgmma,
+    mma_sync,
+    matrices,
 )
 
 # What must know when threads exit: barriers that wait for fewer from then on.
