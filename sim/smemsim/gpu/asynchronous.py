@@ -62,7 +62,9 @@ def own_address(i: Instruction, cta: Cta, address: int) -> int:
     """The address without rank of an operand in `.shared::cta`."""
     place = ClusterAddress.decode(address)
     if place.cta_rank != cta.rank:
-        what = f"{address:#x} is in CTA {place.cta_rank} of the cluster, and .shared::cta is the executing CTA's own memory (CTA {cta.rank})"
+        what = (
+            f"{address:#x} is in CTA {place.cta_rank} of the cluster, and .shared::cta is the executing CTA's own memory (CTA {cta.rank})"
+        )
         raise unmodelled(i, what)
     return place.smem_address
 
@@ -74,11 +76,11 @@ def touched(transfer: Transfer, begin: int) -> np.ndarray:
     return found
 
 
-def record(x: Wave, event: Event, result: Any) -> None:
+def record(x: Wave, event: Event) -> None:
     """Note what was executed, and have it judged."""
     x.launch.events.append(event)
     if x.launch.judge is not None:
-        x.launch.judge(event, result)
+        x.launch.judge(x, event)
 
 
 def stop(x: Wave, i: Instruction, code: str, message: str, repair: str, cuda_error: int) -> NoReturn:

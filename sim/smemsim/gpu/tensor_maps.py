@@ -94,7 +94,10 @@ def build_replace(i: Instruction, c: Linker) -> Step:
 @implements("tensormap.cp_fenceproxy")
 def build_cp_fenceproxy(i: Instruction, c: Linker) -> Step:
     """`tensormap.cp_fenceproxy.global.shared::cta…sync.aligned [dst], [src], 128`: a warp copies a map to global memory."""
-    words, operands = Modifiers(i, "cp_fenceproxy", "global", "shared::cta", "tensormap::generic", "release", "sync", "aligned"), Operands(i)
+    words, operands = (
+        Modifiers(i, "cp_fenceproxy", "global", "shared::cta", "tensormap::generic", "release", "sync", "aligned"),
+        Operands(i),
+    )
     words.need("cta", "cluster", "gpu", "sys")
     words.end()
     to, at = c.address(operands.next("a destination")), c.address(operands.next("a source"))

@@ -246,6 +246,10 @@ class SharedMemory:
         check_covered(transfer, region.begin, len(region.data), "the array there")
         return region
 
+    def owned(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(writer, place) of bytes at offsets from the window's begin: the number of the writer from 1 on (0: nobody), the byte of its data."""
+        return self._owners.of(offsets)
+
     def owner(self, address: int) -> tuple[Transfer | BulkTransfer | ThreadWrite, tuple[int, ...]] | None:
         """Who wrote the byte at `address` and which tensor element it belongs to (for threads: the byte's index); None: nobody."""
         at = whole("address", address) - self.begin
@@ -269,7 +273,9 @@ class SharedMemory:
         """
         if arch is not None and architecture(arch).name != self.arch:
             raise InputError(f"arch = {arch}: this shared memory is that of {self.arch}")
-        address = places(descriptor, arch=self.arch, dtype=dtype, major=major, rows=rows, k=k, packing=packing, window=(self.begin, self.end))
+        address = places(
+            descriptor, arch=self.arch, dtype=dtype, major=major, rows=rows, k=k, packing=packing, window=(self.begin, self.end)
+        )
         fmt = element_format(dtype)
         size = 2 if fmt.bits == 6 else -(-fmt.bits // 8)  # a 6-bit element may straddle two bytes
         at = offsets(address, (self.begin, self.end))
@@ -309,4 +315,3 @@ class SharedMemory:
 def _check_world(memory: Any) -> None:
     if not isinstance(memory, GlobalMemory):
         raise InputError(f"global memory: needs a GlobalMemory, not {type(memory).__name__}")
-
