@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from smemsim.gpu import addresses, control, load_store
+from smemsim.gpu import addresses, atomics, control, fences, load_store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +18,8 @@ MODULES = (
     control,
     addresses,
     load_store,
+    atomics,
+    fences,
 )
 
 # What must know when threads exit: barriers that wait for fewer from then on.
