@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from smemsim.gpu import addresses, atomics, control, fences, load_store
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from smemsim.gpu.wave import Wave
+from smemsim.gpu import addresses, atomics, barriers, control, fences, load_store, warps
+from smemsim.gpu.registry import ON_EXIT
 
 __all__ = ["MODULES", "ON_EXIT"]
 
@@ -20,7 +13,6 @@ MODULES = (
     load_store,
     atomics,
     fences,
+    warps,
+    barriers,
 )
-
-# What must know when threads exit: barriers that wait for fewer from then on.
-ON_EXIT: list[Callable[[Wave, np.ndarray], None]] = []
