@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smemsim.gpu import addresses, atomics, barriers, control, fences, load_store, warps
+from smemsim.gpu import addresses, atomics, barriers, control, fences, load_store, mbarrier_operations, warps
 from smemsim.gpu.registry import ON_EXIT
 
 __all__ = ["MODULES", "ON_EXIT"]
@@ -15,4 +15,5 @@ MODULES = (
     fences,
     warps,
     barriers,
+    mbarrier_operations,
 )
