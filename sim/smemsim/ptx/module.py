@@ -22,6 +22,7 @@ __all__ = [
     "Operand",
     "Pair",
     "Parameter",
+    "Prototype",
     "Register",
     "RegisterType",
     "Sink",
@@ -178,6 +179,14 @@ class Parameter:
     slot: int | None = None  # of a function's `.reg` parameter
 
 
+@dataclasses.dataclass(frozen=True)
+class Prototype:
+    """What an indirect call is told of its target (`.callprototype`); the names are "_"."""
+
+    parameters: tuple[Parameter, ...]
+    results: tuple[Parameter, ...]
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Function:
     """An entry or a device function. `body` has no labels and no directives; a declaration (`.extern .func`) has none at all.
@@ -196,6 +205,7 @@ class Function:
     targets: Mapping[str, tuple[str, ...]]  # .branchtargets lists
     directives: Mapping[str, tuple[int, ...]]
     line: int
+    prototypes: Mapping[str, Prototype] = dataclasses.field(default_factory=dict)  # .callprototype, by label
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,0 +1,129 @@
+"""The names inside a function: registers, variables and labels, by scope, made one flat list each.
+
+A register is known by its slot, so two scopes may have one of the same name. A variable or a label is known by its name; the second of a name
+in a function is called `name$2`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Container
+
+from smemsim.ptx.module import Immediate, Operand, Register, RegisterType, Sink, Special, Symbol
+from smemsim.spec.ptx import SPECIAL_REGISTERS, WARP_SIZE
+
+__all__ = ["Names", "Scope"]
+
+_TRAILING_NUMBER = re.compile(r"\d+$", re.ASCII)
+_ALWAYS: dict[str, Operand] = {"_": Sink(), "WARP_SZ": Immediate(WARP_SIZE)}
+_ALWAYS |= {f"%{name}": Special(name) for name in SPECIAL_REGISTERS}
+
+
+@dataclasses.dataclass(slots=True)
+class Scope:
+    """What one pair of braces declares, and the uses of labels that are still open."""
+
+    types: dict[str, str] = dataclasses.field(default_factory=dict)  # single registers
+    ranges: dict[str, tuple[int, str]] = dataclasses.field(default_factory=dict)  # %r<9>: nine of %r
+    variables: dict[str, str] = dataclasses.field(default_factory=dict)  # by their unique names
+    labels: dict[str, str] = dataclasses.field(default_factory=dict)  # likewise; lists of targets and prototypes too
+    known: dict[str, Operand] = dataclasses.field(default_factory=dict)  # what was looked up in here
+    open_uses: list[tuple[int, str]] = dataclasses.field(default_factory=list)  # (instruction, label)
+    open_lists: list[tuple[str, int]] = dataclasses.field(default_factory=list)  # (list of targets, its entry)
+
+
+class Names:
+    """The scopes of a function as they open and close.
+
+    `outside` has the names of the module, which a variable of the function may hide.
+    """
+
+    def __init__(self, outside: Container[str]) -> None:
+        self.outside = outside
+        self.registers: list[RegisterType] = []
+        self.scopes = [Scope()]
+        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+
+    @property
+    def scope(self) -> Scope:
+        """The innermost scope."""
+        return self.scopes[-1]
+
+    def is_declared(self, name: str) -> bool:
+        """Does the innermost scope have a register or a variable of this name?"""
+        scope = self.scope
+        return name in scope.types or name in scope.variables or self._range(scope, name) is not None
+
+    def declare_register(self, name: str, kind: str) -> None:
+        """A single register; it gets its slot when it is first used."""
+        self.scope.types[name] = kind
+        self.scope.known.pop(name, None)
+
+    def declare_range(self, prefix: str, count: int, kind: str) -> bool:
+        """`prefix<count>`; False if the scope has it already. The slots are given as registers are used: compilers declare more than that."""
+        scope = self.scope
+        if prefix in scope.ranges:
+            return False
+        scope.ranges[prefix] = (count, kind)
+        scope.known.clear()
+        return True
+
+    def declare_variable(self, name: str) -> str:
+        """A variable or a parameter; its name in the whole function."""
+        unique = self.scope.variables[name] = self.unique(name)
+        self.scope.known.pop(name, None)
+        return unique
+
+    def declare_label(self, name: str) -> str | None:
+        """A label or a list of targets; its name in the whole function, None if the scope has it already."""
+        if name in self.scope.labels:
+            return None
+        unique = self.scope.labels[name] = self.unique(name)
+        return unique
+
+    def unique(self, name: str) -> str:
+        """The name, or one with a number that neither the function nor the module has."""
+        unique = name
+        while unique in self._taken or unique in self.outside:
+            self._next[name] = self._next.get(name, 1) + 1
+            unique = f"{name}${self._next[name]}"
+        self._taken.add(unique)
+        return unique
+
+    def find(self, name: str) -> Operand | None:
+        """What a word among the operands means, None if nothing declares it."""
+        known = self.scopes[-1].known.get(name)
+        if known is None:
+            for scope in reversed(self.scopes):
+                known = scope.known.get(name) or self._in_scope(scope, name)
+                if known is not None:
+                    break
+            else:
+                known = Symbol(name) if name in self.outside else _ALWAYS.get(name)
+                if known is None:
+                    return None
+            self.scopes[-1].known[name] = known
+        return known
+
+    def _in_scope(self, scope: Scope, name: str) -> Operand | None:
+        if name in scope.variables:
+            found: Operand = Symbol(scope.variables[name])
+        else:
+            kind = scope.types.get(name) or self._range(scope, name)
+            if kind is None:
+                return None
+            found = Register(len(self.registers), name, kind)
+            self.registers.append(RegisterType(name, kind))
+        scope.known[name] = found
+        return found
+
+    def _range(self, scope: Scope, name: str) -> str | None:
+        digits = _TRAILING_NUMBER.search(name)
+        if digits and scope.ranges:
+            for at in range(digits.start(), min(len(name), digits.start() + 20)):  # of %r12: 12 of %r, then 2 of %r1
+                count, kind = scope.ranges.get(name[:at], (0, ""))
+                if len(name) - at < 10 and int(name[at:]) < count and (name[at] != "0" or at == len(name) - 1):
+                    return kind
+        return None

@@ -1,0 +1,49 @@
+"""The words of PTX that a reader must know: sizes of types, special registers, directives (PTX ISA 9.0, chapters 4, 5, 10 and 11)."""
+
+from __future__ import annotations
+
+__all__ = ["LINKAGE", "PERFORMANCE", "SPACES", "SPECIAL_REGISTERS", "TYPE_BYTES", "WARP_SIZE"]
+
+WARP_SIZE = 32  # what the constant WARP_SZ is (4.5.4)
+
+_NUMBERS = {f"{kind}{bits}": bits // 8 for kind in "bus" for bits in (8, 16, 32, 64)}
+
+# Bytes of one element in memory (5.2.1, and the opaque handles of 5.3); a predicate has no place in memory.
+TYPE_BYTES = _NUMBERS | {"b128": 16, "f16": 2, "f16x2": 4, "f32": 4, "f64": 8, "pred": 0, "texref": 8, "samplerref": 8, "surfref": 8}
+
+SPACES = ("global", "const", "shared", "local", "param")
+LINKAGE = ("visible", "weak", "extern", "common")
+
+# Directives between the parameters of a function and its body, which say how it is launched or compiled (11.4).
+PERFORMANCE = (
+    "abi_preserve",
+    "abi_preserve_control",
+    "blocksareclusters",
+    "explicitcluster",
+    "maxclusterrank",
+    "maxnctapersm",
+    "maxnreg",
+    "maxntid",
+    "minnctapersm",
+    "noreturn",
+    "reqnctapercluster",
+    "reqntid",
+)
+
+_VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
+
+# Chapter 10, without the percent sign. A vector is read whole or by its element.
+SPECIAL_REGISTERS = frozenset(
+    {
+        *_VECTORS,
+        *(f"{name}.{element}" for name in _VECTORS for element in "xyzw"),
+        *("laneid", "warpid", "nwarpid", "smid", "nsmid", "gridid"),
+        *("is_explicit_cluster", "cluster_ctarank", "cluster_nctarank"),
+        *(f"lanemask_{which}" for which in ("eq", "le", "lt", "ge", "gt")),
+        *("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"),
+        *(f"pm{i}{width}" for i in range(8) for width in ("", "_64")),
+        *(f"envreg{i}" for i in range(32)),
+        *(f"reserved_smem_offset_{which}" for which in ("begin", "end", "cap", "0", "1")),
+        *("total_smem_size", "aggr_smem_size", "dynamic_smem_size", "current_graph_exec"),
+    }
+)
