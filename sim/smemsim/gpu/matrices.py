@@ -135,16 +135,14 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
 
 
 def _unpacked(rows: np.ndarray, packed: str, count: int) -> np.ndarray:
-    """Rows (warps, rows, 16 bytes) of 4- or 6-bit elements with their gap behind, as a byte each in the middle of which they stand: (matrices, threads).
+    """Rows (warps, rows, 16 bytes) of 4- or 6-bit elements with their gap behind, as a byte each, in its low bits: (matrices, threads).
 
-    A 4-bit element stands in bits 5:2 of its byte, a 6-bit one in bits 5:0, as tensor cores read them (PTX ISA 5.2.3 ff.).
+    That 4-bit elements are not where kind f8f6f4 wants them, CUTLASS says by shifting them (fp4_shift_A).
     """
     bits = 6 if packed.startswith("b6") else 4
     element = np.arange(ROW) * bits
     low, high = rows[..., element // 8].astype(np.uint16), rows[..., np.minimum(element // 8 + 1, ROW - 1)].astype(np.uint16)
     value = ((low | high << np.uint16(8)) >> (element % 8).astype(np.uint16) & np.uint16((1 << bits) - 1)).astype(np.uint8)
-    if bits == 4:
-        value <<= np.uint8(2)
     by_matrix = np.ascontiguousarray(value.reshape(len(rows), count, 8, ROW)).view(np.uint32)  # (warps, matrices, rows, 4)
     return by_matrix.reshape(len(rows), count, WARP).transpose(1, 0, 2).reshape(count, -1)
 

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from smemsim.gpu import addresses, bulk_copies, control, load_store, matrices, mma_sync, tensor_copies, tensor_maps, wgmma
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from smemsim.gpu.wave import Wave
+from smemsim.gpu import (
+    addresses,
+    atomics,
+    barriers,
+    bulk_copies,
+    control,
+    fences,
+    load_store,
+    matrices,
+    mbarrier_operations,
+    mma_sync,
+    tensor_copies,
+    tensor_maps,
+    warps,
+    wgmma,
+)
+from smemsim.gpu.registry import ON_EXIT
 
 __all__ = ["MODULES", "ON_EXIT"]
 
@@ -18,6 +26,11 @@ MODULES = (
     control,
     addresses,
     load_store,
+    atomics,
+    fences,
+    warps,
+    barriers,
+    mbarrier_operations,
     bulk_copies,
     tensor_copies,
     tensor_maps,
@@ -25,6 +38,3 @@ MODULES = (
     mma_sync,
     matrices,
 )
-
-# What must know when threads exit: barriers that wait for fewer from then on.
-ON_EXIT: list[Callable[[Wave, np.ndarray], None]] = []

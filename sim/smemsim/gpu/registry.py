@@ -18,10 +18,12 @@ from smemsim.errors import Unmodelled
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from smemsim.gpu.program import Linker
     from smemsim.gpu.wave import Wave
 
-__all__ = ["BUILDERS", "Builder", "End", "Gate", "Plain", "Step", "builder_of", "implements", "unmodelled"]
+__all__ = ["BUILDERS", "ON_EXIT", "Builder", "End", "Gate", "Plain", "Step", "builder_of", "implements", "unmodelled"]
 
 Plain: TypeAlias = Callable[["Wave"], None]
 
@@ -48,6 +50,9 @@ class End:
 Step: TypeAlias = Plain | Gate | End
 Builder: TypeAlias = Callable[[Instruction, "Linker"], Step]
 BUILDERS: dict[str, Builder] = {}
+
+# What must know when threads exit: barriers that wait for fewer from then on. Called with the wave and the threads.
+ON_EXIT: list[Callable[[Wave, np.ndarray], None]] = []
 
 
 def implements(*operations: str) -> Callable[[Builder], Builder]:

@@ -8,13 +8,13 @@ import numpy as np
 
 from smemsim.errors import HardwareTrap, Unmodelled
 from smemsim.ptx.module import Instruction
-from smemsim.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
+from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
 
 if TYPE_CHECKING:
     from smemsim.gpu.launch import Launch
     from smemsim.gpu.wave import Wave
 
-__all__ = ["misaligned", "outside", "reserved", "thread_name"]
+__all__ = ["misaligned", "misuse", "outside", "reserved", "thread_name"]
 
 
 def thread_name(x: Wave, thread: int) -> str:
@@ -52,6 +52,12 @@ def misaligned(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.nda
     raise HardwareTrap(f"line {i.line}: {message}", cuda_error=MISALIGNED_ADDRESS)
 
 
+def misuse(x: Wave, i: Instruction, message: str, repair: str = "") -> NoReturn:
+    """A barrier is used as no barrier can be: X010, and the kernel ends. PTX leaves undefined what hardware does then."""
+    x.launch.find("X010", i, f"{i.name}: {message}", repair, because="PTX ISA 9.7.13")
+    raise HardwareTrap(f"line {i.line}: {i.name}: {message}", cuda_error=ILLEGAL_INSTRUCTION)
+
+
 def reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, size: int) -> None:
     """Shared addresses in front of the window: nobody knows what the system keeps there."""
     n, thread = _first(x, part, bad)
@@ -77,7 +83,7 @@ def _about_global(x: Wave, address: int, size: int) -> tuple[str, str]:
     if address < begin:
         place = f"{begin - address} bytes in front of {name}"
     elif address >= end:
-        place = f"{address - end} bytes past the end of {name}"
+        place = f"right behind {name}" if address == end else f"{address - end} bytes past the end of {name}"
     else:
         place = f"{address + size - end} of them past the end of {name}"
     if address < 4096:

@@ -184,10 +184,12 @@ class Wave:
             asked = np.bitwise_or.reduce(masks, axis=1)
             need &= (asked[:, None] >> np.arange(WARP, dtype=np.uint32) & 1).astype(bool).reshape(-1)
         missing = need & ~here
-        cta, unit_in_cta = self.cta_of, self.tid // unit
-        units = cta * (self.stride // unit + 1) + unit_in_cta
-        broken = np.unique(units[missing])
-        complete = here & ~np.isin(units, broken) if broken.size else here
+        complete = here
+        if missing.any():
+            units = self.fixed(f"units of {unit}", lambda: self.cta_of * (-(-self.stride // unit)) + self.tid // unit)
+            broken = np.zeros(int(units[-1]) + 1, bool)
+            broken[units[missing]] = True
+            complete = here & ~broken[units]
         waits = here & ~complete
         self.key[waits] = self.at + GATHERING
         go = np.flatnonzero(complete)
