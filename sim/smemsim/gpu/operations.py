@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smemsim.gpu import addresses, atomics, barriers, control, fences, load_store, mbarrier_operations, warps
+from smemsim.gpu import addresses, atomics, barriers, control, cp_async, fences, load_store, mbarrier_operations, remote, warps
 from smemsim.gpu.registry import ON_EXIT
 
 __all__ = ["MODULES", "ON_EXIT"]
@@ -16,4 +16,6 @@ MODULES = (
     warps,
     barriers,
     mbarrier_operations,
+    cp_async,
+    remote,
 )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.program import Linker
     from smemsim.gpu.wave import Wave
 
-__all__ = ["BUILDERS", "ON_EXIT", "Builder", "End", "Gate", "Plain", "Step", "implements", "unmodelled"]
+__all__ = ["BUILDERS", "ON_EXIT", "Builder", "End", "Gate", "Plain", "Step", "builder_of", "implements", "unmodelled"]
 
 Plain: TypeAlias = Callable[["Wave"], None]
 
@@ -56,7 +56,7 @@ ON_EXIT: list[Callable[[Wave, np.ndarray], None]] = []
 
 
 def implements(*operations: str) -> Callable[[Builder], Builder]:
-    """Register a builder for operations: the first word of an instruction, "cp" of cp.async.bulk."""
+    """Register a builder for instructions by how their names begin: "cp" for all that cp can be, "cp.async.bulk" for these alone."""
 
     def register(builder: Builder) -> Builder:
         for operation in operations:
@@ -66,6 +66,16 @@ def implements(*operations: str) -> Callable[[Builder], Builder]:
         return builder
 
     return register
+
+
+def builder_of(i: Instruction) -> Builder | None:
+    """The builder of an instruction: that of the longest beginning of its name that has one."""
+    words = (i.op, *i.modifiers)
+    for count in range(len(words), 0, -1):
+        found = BUILDERS.get(".".join(words[:count]))
+        if found is not None:
+            return found
+    return None
 
 
 def unmodelled(i: Instruction, why: str = "") -> Unmodelled:
