@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.program import Linker
     from smemsim.gpu.wave import Wave
 
-__all__ = ["Form", "combine", "form"]
+__all__ = ["Form", "combine", "form", "raw_elements"]
 
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 _SWAPS = {"exch": 8, "cas": 9}  # arithmetic.reduce_loops.EXCHANGE and SWAP_IF, without importing numba
@@ -125,10 +125,6 @@ def combine(f: Form, piece: Piece, compare: np.ndarray | None, new: np.ndarray) 
 @implements("atom", "red")
 def build_atomic(i: Instruction, c: Linker) -> Step:
     """Atomic operations; red has no result."""
-    if i.modifiers[:1] == ("async",):
-        from smemsim.gpu.remote import build_red_async
-
-        return build_red_async(i, c)
     f = form(i, c, list(i.modifiers))
     operands = list(i.operands)
     target: Operand = Sink() if i.op == "red" else operands.pop(0)
@@ -144,8 +140,8 @@ def build_atomic(i: Instruction, c: Linker) -> Step:
     packed = f.kind.endswith("x2")
 
     def atomic(x: Wave) -> None:
-        new = _raw(x, reads, packed)
-        compare = None if compares is None else _raw(x, compares, packed)
+        new = raw_elements(x, reads, packed)
+        compare = None if compares is None else raw_elements(x, compares, packed)
         pieces = find(x)
         old = np.empty_like(new) if writes else None
         for piece in pieces:
@@ -166,7 +162,7 @@ def build_atomic(i: Instruction, c: Linker) -> Step:
     return atomic
 
 
-def _raw(x: Wave, reads: list[Read], packed: bool) -> np.ndarray:
+def raw_elements(x: Wave, reads: list[Read], packed: bool) -> np.ndarray:
     """The raw elements of the running threads (n, elements)."""
     first = np.asarray(reads[0](x))
     out = np.empty((x.n, len(reads)), first.dtype)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.program import Linker
     from smemsim.gpu.wave import Wave
 
-__all__ = ["Access", "access", "gathered", "scattered"]
+__all__ = ["Access", "access", "gathered", "items", "merged", "scattered"]
 
 _CACHE = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified"}
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
@@ -183,12 +183,6 @@ def _parameter(i: Instruction, c: Linker, what: Access, dtype: np.dtype[Any], co
 @implements("st")
 def build_st(i: Instruction, c: Linker) -> Step:
     """Stores. Where threads of one store meet, the one with the highest number wins; hardware leaves it open."""
-    if i.modifiers[:1] == ("async",):
-        from smemsim.gpu.remote import build_st_async
-
-        return build_st_async(i, c)
-    if i.modifiers[:1] == ("bulk",):
-        raise unmodelled(i, "st.bulk")
     what = access(i, c)
     if (what.space or "").startswith("param") and c.space_of(i.operands[0]) == "param":
         raise InputError("an entry's parameters are read only")

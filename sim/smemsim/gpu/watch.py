@@ -26,7 +26,7 @@ WORD = 4
 NOBODY, OPERATIONS = -1, 1 << 20  # in `who`: warps have their number, asynchronous operations theirs from here on
 ATOMIC = -2  # atomic and other strong operations of anybody
 READERS = 4  # asynchronous readers of a word that are remembered, by their warpgroup
-GENERIC = ("cp.async",)  # asynchronous, but not of the asynchronous proxy
+GENERIC = ("cp.async", "st.async", "red.async")  # asynchronous, but not of the asynchronous proxy
 
 
 @dataclasses.dataclass(eq=False)
