@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from smemsim.gpu import (
     addresses,
+    alu,
     atomics,
     barriers,
     bulk_copies,
@@ -25,20 +26,21 @@ from smemsim.gpu.registry import ON_EXIT
 __all__ = ["MODULES", "ON_EXIT"]
 
 MODULES = (
-    control,
     addresses,
-    load_store,
+    alu,
     atomics,
-    fences,
-    warps,
     barriers,
-    mbarrier_operations,
     bulk_copies,
+    control,
+    cp_async,
+    fences,
+    load_store,
+    matrices,
+    mbarrier_operations,
+    mma_sync,
+    remote,
     tensor_copies,
     tensor_maps,
+    warps,
     wgmma,
-    mma_sync,
-    matrices,
-    cp_async,
-    remote,
 )
