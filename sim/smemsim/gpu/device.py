@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.arguments import whole
-from smemsim.errors import InputError
+from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu import operations  # noqa: F401  (registers the builders)
 from smemsim.gpu.execute import execute
 from smemsim.gpu.launch import Launch, check_shape, three
@@ -83,7 +83,7 @@ class Device:
         program = self._programs[ptx, entry]
         shape = [three(name, value) for name, value in (("grid", grid), ("block", block), ("cluster", cluster))]
         parameters = pack(program.places, args)
-        addresses = {v.name: self._variable(ptx, v) for v in program.places.globals}
+        addresses = self._place_variables(ptx, program)
         at = self.memory.place(parameters)
         launch = Launch(
             program, self.arch, self.memory, *shape, whole("shared_bytes", shared_bytes, minimum=0), addresses, at,
@@ -98,12 +98,20 @@ class Device:
         execute(launch)
         return launch
 
-    def _variable(self, ptx: str, v: Any) -> int:
+    def _place_variables(self, ptx: str, program: Program) -> dict[str, int]:
         """Variables keep their contents from launch to launch, as those of a loaded module do."""
-        if (ptx, v.name) not in self._variables:
-            data = np.frombuffer(v.initial or bytes(v.size), np.uint8)
-            self._variables[ptx, v.name] = self.memory.place(data if len(data) else np.zeros(1, np.uint8))
-        return self._variables[ptx, v.name]
+        new = [v for v in program.places.globals if (ptx, v.name) not in self._variables]
+        for v in new:
+            data = np.frombuffer(v.initial or bytes(max(v.size, 1)), np.uint8)
+            self._variables[ptx, v.name] = self.memory.place(data)
+        addresses = {v.name: self._variables[ptx, v.name] for v in program.places.globals}
+        for v in new:
+            for offset, name, addend in v.references:
+                if name not in addresses:
+                    raise Unmodelled(f"line {v.line}: {v.name} holds the address of {name}, which is no variable in global memory: not modelled")
+                where = self.memory.span(addresses[v.name] + offset, 8)
+                where[:] = np.frombuffer(np.uint64(addresses[name] + addend).tobytes(), np.uint8)
+        return addresses
 
 
 def _check_target(module: Module, arch: str) -> None:
