@@ -108,7 +108,9 @@ class Device:
         for v in new:
             for offset, name, addend in v.references:
                 if name not in addresses:
-                    raise Unmodelled(f"line {v.line}: {v.name} holds the address of {name}, which is no variable in global memory: not modelled")
+                    raise Unmodelled(
+                        f"line {v.line}: {v.name} holds the address of {name}, which is no variable in global memory: not modelled"
+                    )
                 where = self.memory.span(addresses[v.name] + offset, 8)
                 where[:] = np.frombuffer(np.uint64(addresses[name] + addend).tobytes(), np.uint8)
         return addresses

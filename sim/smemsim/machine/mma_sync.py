@@ -32,7 +32,9 @@ def mma_sync_types(a_type: str, b_type: str, d_type: str, shape: Shape, *, spars
                 raise Unmodelled(f"mma.sp.sync with {a_type}: how ptxas takes the metadata apart for it is not known")
             if shape not in (row.sparse if sparse else row.shapes):
                 known = ", ".join(f"m{m}n{n}k{k}" for m, n, k in (row.sparse if sparse else row.shapes)) or "no shape"
-                raise InputError(f"m{shape[0]}n{shape[1]}k{shape[2]}: mma{'.sp' if sparse else ''}.sync with {a_type} has {known} (PTX ISA 9.7.14.5)")
+                raise InputError(
+                    f"m{shape[0]}n{shape[1]}k{shape[2]}: mma{'.sp' if sparse else ''}.sync with {a_type} has {known} (PTX ISA 9.7.14.5)"
+                )
             return row
     if shape == (8, 8, 4):
         raise Unmodelled("mma.sync.m8n8k4 of f16, which ptxas expands into other instructions on sm_90a and sm_100a")
@@ -98,7 +100,9 @@ def mma_sync(
     return _registers(d, _d_order(m, n), d_type)
 
 
-def _sums(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None, satfinite: bool) -> np.ndarray:
+def _sums(
+    a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None, satfinite: bool
+) -> np.ndarray:
     a_type, b_type, d_type = (_BYTES.get(t, t) for t in types)
     row = MMA_SYNC_SUMS["s8" if d_type == "s32" else a_type, d_type]
     return multiply_tiles(a, b, c, row=row, types=(a_type, b_type, d_type), index=index, options=Options(saturate=satfinite))
@@ -113,7 +117,9 @@ def _expanded(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str
     total = np.zeros_like(c)
     for first in (0, 2):
         of = np.arange(a.shape[2]) % 4 // 2 * 2 == first
-        total = _sums(np.ascontiguousarray(half_a[:, :, of]), np.ascontiguousarray(half_b[:, :, of]), total, ("f16", "f16", to), None, False)
+        total = _sums(
+            np.ascontiguousarray(half_a[:, :, of]), np.ascontiguousarray(half_b[:, :, of]), total, ("f16", "f16", to), None, False
+        )
     kind, nan = (np.float16, 0x7FFF) if to == "f16" else (np.float32, 0x7FFFFFFF)
     with np.errstate(all="ignore"):
         value = total.view(kind) + c.view(kind)
@@ -222,6 +228,9 @@ def _k_of(metadata: np.ndarray, row: MmaSyncTypes, m: int, stored: int, selector
 @functools.lru_cache(maxsize=16)
 def _metadata_places(m: int, groups: int, selector: int) -> tuple[np.ndarray, np.ndarray]:
     found = np.array(
-        [[(fragments.metadata_thread(r, g, groups, selector), fragments.metadata_bit(r, g, groups)) for g in range(groups)] for r in range(m)]
+        [
+            [(fragments.metadata_thread(r, g, groups, selector), fragments.metadata_bit(r, g, groups)) for g in range(groups)]
+            for r in range(m)
+        ]
     )
     return found[..., 0], found[..., 1]
