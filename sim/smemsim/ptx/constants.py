@@ -15,7 +15,7 @@ __all__ = ["expression", "number", "starts_number", "whole_number"]
 
 _INTEGER = re.compile(r"0[xX]([0-9a-fA-F]+)U?|0[bB]([01]+)U?|(0[0-7]*)U?|([1-9]\d*)U?", re.ASCII)
 _FLOAT = re.compile(r"0[fF]([0-9a-fA-F]{8})|0[dD]([0-9a-fA-F]{16})", re.ASCII)
-_DECIMAL = re.compile(r"\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+", re.ASCII)
+_DECIMAL = re.compile(r"\d+\.\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+", re.ASCII)
 _SIGN = {"f32": 1 << 31, "f64": 1 << 63}
 _DEEPEST = 50  # parentheses within parentheses
 
@@ -43,7 +43,7 @@ _UNARY: dict[str, Callable[[int], int]] = {"-": lambda a: -a, "+": lambda a: a, 
 
 def starts_number(word: str) -> bool:
     """Can a constant begin with this word?"""
-    return word[:1].isdigit() or word in ("-", "+", "~", "!", "(", "WARP_SZ")
+    return word[:1].isdigit() or (word[:1] == "." and word[1:2].isdigit()) or word in ("-", "+", "~", "!", "(", "WARP_SZ")
 
 
 def number(word: str) -> Immediate | None:

@@ -29,7 +29,7 @@ def read_operands(tokens: Tokens, names: Names, op: str, after: str) -> tuple[Op
     """All operands up to the end of the statement; labels among them become open uses of the scope's."""
     operands: list[Operand] = []
     words = tokens.words
-    known = names.scope.known
+    known: dict[str, Operand] = names.scope.known if op != "bra" else {}
     while words[tokens.i]:
         word = words[tokens.i]
         ready = known.get(word)
