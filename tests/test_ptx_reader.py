@@ -122,6 +122,12 @@ def test_comments_may_stand_wherever_blanks_may(name):
 
 
 @every_file
+def test_lines_may_end_and_files_begin_and_end_as_other_systems_do(name):
+    text = TEXTS[name].replace("\n", "\r\n")
+    assert meaning(read_module(f"\ufeff{text}\0")) == meaning(MODULES[name])
+
+
+@every_file
 def test_names_of_a_flat_function_are_unique_and_all_there(name):
     for f in MODULES[name].functions.values():
         names = [v.name for v in f.variables] + [p.name for p in (*f.parameters, *f.results) if p.slot is None]
@@ -403,6 +409,7 @@ REFUSALS = {
     HEAD + ".global .b32 x = y;": "x: an address has 8 bytes, an element of .b32 has 4",
     HEAD + ".global .b64 x = y;": "x begins with the address of y, which nothing declares",
     HEAD + ".global .b8 x[2] = {0xFF(y), 0xFF00(y)};": "x: the bytes of address y at offset 0 are not all eight",
+    HEAD + ".global .b8 x[2] = {0(y)};": "x: 0(...) must be one byte of an address",
     HEAD + ".global .b8 x[999999999] = {1};": "smemsim takes 268435456 at most",
     HEAD + ".func f() { ret; }\n.func f() { ret; }": "line 5: a function f has two bodies",
     HEAD + ".func f();\n.func f(.param .b32 x) { ret; }": "f was declared in line 4 with other parameters",

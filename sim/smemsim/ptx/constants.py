@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from collections.abc import Callable
@@ -24,7 +25,7 @@ def _quotient(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)  # toward zero, as in C
 
 
-# Operators, loosest first, as in C (4.5.6).
+# Operators, loosest first, as in C (4.5.4).
 _LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (
     {"||": lambda a, b: int(bool(a or b))},
     {"&&": lambda a, b: int(bool(a and b))},
@@ -46,6 +47,7 @@ def starts_number(word: str) -> bool:
     return word[:1].isdigit() or (word[:1] == "." and word[1:2].isdigit()) or word in ("-", "+", "~", "!", "(", "WARP_SZ")
 
 
+@functools.lru_cache(maxsize=4096)
 def number(word: str) -> Immediate | None:
     """One number as an operand, or None: 12, 0x1F, 017, 0b101, 0f3F800000, 0d3FF0000000000000, 1.5.
 

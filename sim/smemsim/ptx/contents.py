@@ -38,7 +38,9 @@ def read_contents(tokens: Tokens, name: str, kind: str, element: int, extents: t
     """What follows the `=` of variable `name` of elements of `element` bytes; the first extent is None where the contents decide it."""
     if not element:
         tokens.fail(f"{name}: a .{kind} has no contents")
-    inner = [math.prod(1 if e is None else e for e in extents[i:]) * element for i in range(len(extents) + 1)]  # bytes that one pair of braces fills
+    inner = [
+        math.prod(1 if e is None else e for e in extents[i:]) * element for i in range(len(extents) + 1)
+    ]  # bytes that one pair of braces fills
     size = None if extents and extents[0] is None else inner[0]
     if inner[0] > _LARGEST:
         tokens.fail(f"{name} has {inner[0]} bytes with contents; smemsim takes {_LARGEST} at most")
@@ -83,7 +85,7 @@ def _value(tokens: Tokens, name: str, kind: str, element: int) -> bytes | _Piece
             tokens.fail(f"{name}: an address has 8 bytes, an element of .{kind} has {element}")
         return _symbol(tokens)
     if starts_number(word) and tokens.words[tokens.i + 1] == "(" and (mask := number(word)) is not None:
-        index = (mask.value.bit_length() - 1) // 8
+        index = max(0, mask.value.bit_length() - 1) // 8
         if element != 1 or mask.value != 0xFF << 8 * index:
             tokens.fail(f"{name}: {word}(...) must be one byte of an address, 0xFF(...), 0xFF00(...) ..., in an element of one byte")
         tokens.take()
