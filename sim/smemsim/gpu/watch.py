@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.gpu.order import Order
+from smemsim.gpu.watch_tensor import TensorWatch
 from smemsim.gpu.wave import WARP
 from smemsim.ptx.module import Instruction
 
@@ -64,6 +65,7 @@ class Watch:
         self._registers: dict[int, list[Operation]] = {}  # of a slot
         self._groups: dict[tuple[int, str], _Groups] = {}
         self.lines = {i.line: i for i in x.program.inlined.body}
+        self.tensor = TensorWatch(self)
 
     # ---- ordinary accesses of shared memory
 
@@ -306,6 +308,7 @@ class Watch:
         """A block names registers that are in flight: wrong, unless it moves them or is the next wgmma on the same accumulators."""
         from smemsim.gpu.program import slots_of
 
+        self.tensor.check_registers(x, block)
         warps = set((x.threads >> 5).tolist())
         for i in block.instructions:
             if i.op == "wgmma":

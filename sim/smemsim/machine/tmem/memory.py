@@ -24,11 +24,15 @@ from smemsim.machine.tmem.writers import Owner, TmemStore, owner_of
 from smemsim.spec.architectures import architecture
 from smemsim.spec.tensor_memory import ALLOCATION, CELL_BITS, COLUMNS, LANES, TENSOR_MEMORY_ARCHITECTURES, WARP_LANES
 
-__all__ = ["TensorMemory"]
+__all__ = ["AllocationError", "TensorMemory"]
 
 CELL_BYTES = CELL_BITS // 8
 FORGET_EVERY = 64  # writers, after which those are dropped of whom no byte is left
 WARPS = LANES // WARP_LANES
+
+
+class AllocationError(InputError):
+    """Tensor memory that is allocated, used or given back against its rules."""
 
 
 class TensorMemory:
@@ -36,21 +40,32 @@ class TensorMemory:
 
     With `strict` (the default) touching columns that are not allocated is an InputError; otherwise it is noted in `problems` and done.
     Cells that nobody wrote read as 0 here and have no owner; hardware has whatever was there. Nothing here has been measured; the rules of
-    allocation are documented (PTX ISA 9.7.16.7.1), which columns one gets is inferred: the first that fit.
+    allocation are documented (PTX ISA 9.7.16.7.1), which columns one gets is inferred: the first that fit. `cells` and `allocated` (bool, 512)
+    are where these are to lie, for memories side by side; `owners` False keeps no account of who wrote what.
     """
 
-    def __init__(self, arch: str = "sm_100a", *, strict: bool = True) -> None:
+    def __init__(
+        self,
+        arch: str = "sm_100a",
+        *,
+        strict: bool = True,
+        cells: np.ndarray | None = None,
+        allocated: np.ndarray | None = None,
+        owners: bool = True,
+    ) -> None:
         self.arch = architecture(arch).name
         if self.arch not in TENSOR_MEMORY_ARCHITECTURES:
             raise InputError(f"arch = {self.arch}: only {' and '.join(TENSOR_MEMORY_ARCHITECTURES)} have tensor memory")
         self.strict = flag("strict", strict)
-        self.cells = np.zeros((LANES, COLUMNS), np.uint32)
+        self.cells = np.zeros((LANES, COLUMNS), np.uint32) if cells is None else cells
         self.writers: list[Any] = []
         self.problems: list[str] = []
         self.allocations: dict[int, int] = {}  # first column: columns
-        self._allocated = np.zeros(COLUMNS, bool)
-        self._writer = np.full((LANES * COLUMNS, CELL_BYTES), -1, np.int32)
-        self._place = np.zeros((LANES * COLUMNS, CELL_BYTES), np.int32)
+        self._allocated = np.zeros(COLUMNS, bool) if allocated is None else allocated
+        self._owned = owners
+        count = LANES * COLUMNS if owners else 0
+        self._writer = np.full((count, CELL_BYTES), -1, np.int32)
+        self._place = np.zeros((count, CELL_BYTES), np.int32)
         self._largest: int = ALLOCATION.most
         self._cta_group: int | None = None
         self._relinquished = False
@@ -71,20 +86,11 @@ class TensorMemory:
         >>> tmem.alloc(256), tmem.alloc(32) + 8
         (TmemAddress(lane=0, column=0), TmemAddress(lane=0, column=264))
         """
-        count, group = self._count(columns), self.check_group(cta_group)
-        if self._relinquished:
-            raise InputError(f"alloc of {count} columns: this CTA has executed tcgen05.relinquish_alloc_permit ({ALLOCATION.source})")
-        if count > self._largest:
-            raise InputError(
-                f"columns = {count}: the allocation before had {self._largest}; a CTA's allocations must not grow; take the large one first "
-                f"({ALLOCATION.source})"
-            )
-        for first in range(0, COLUMNS - count + 1, ALLOCATION.unit):
-            if not self._allocated[first : first + count].any():
-                break
-        else:
+        count, group = self.check_allocation(columns, cta_group=cta_group)
+        first = self.free(count)
+        if first is None:
             free = int((~self._allocated).sum())
-            raise InputError(
+            raise AllocationError(
                 f"columns = {count}: {free} of {COLUMNS} are free, no {count} in a row; tcgen05.alloc blocks until another warp or CTA "
                 "deallocates some, for ever if nobody does"
             )
@@ -93,6 +99,25 @@ class TensorMemory:
         self._allocated[first : first + count] = True
         return TmemAddress(0, first)
 
+    def check_allocation(self, columns: int, *, cta_group: int = 1) -> tuple[int, int]:
+        """(columns, cta_group) of a legal tcgen05.alloc, whether or not it has to wait."""
+        count, group = self._count(columns), self.check_group(cta_group)
+        if self._relinquished:
+            raise AllocationError(f"alloc of {count} columns: this CTA has executed tcgen05.relinquish_alloc_permit ({ALLOCATION.source})")
+        if count > self._largest:
+            raise AllocationError(
+                f"columns = {count}: the allocation before had {self._largest}; a CTA's allocations must not grow; take the large one first "
+                f"({ALLOCATION.source})"
+            )
+        return count, group
+
+    def free(self, columns: int) -> int | None:
+        """The first column that an allocation of so many would get now; None: it has to wait."""
+        for first in range(0, COLUMNS - columns + 1, ALLOCATION.unit):
+            if not self._allocated[first : first + columns].any():
+                return first
+        return None
+
     def dealloc(self, taddr: int | TmemAddress, columns: int, *, cta_group: int = 1) -> None:
         """`tcgen05.dealloc`: give an allocation back, as a whole."""
         address, count = TmemAddress.decode(taddr), self._count(columns)
@@ -100,7 +125,7 @@ class TensorMemory:
         held = self.allocations.get(address.column)
         if address.lane or held != count:
             what = f"the allocation there has {held}" if held and not address.lane else "no allocation begins there"
-            raise InputError(f"dealloc of {count} columns at {address.encode():#x}: {what} ({ALLOCATION.source})")
+            raise AllocationError(f"dealloc of {count} columns at {address.encode():#x}: {what} ({ALLOCATION.source})")
         del self.allocations[address.column]
         self._allocated[address.column : address.column + count] = False
 
@@ -121,7 +146,9 @@ class TensorMemory:
     def _count(self, columns: Any) -> int:
         count = whole("columns", columns)
         if not ALLOCATION.least <= count <= ALLOCATION.most or count & (count - 1):
-            raise InputError(f"columns = {count}: needs a power of two from {ALLOCATION.least} to {ALLOCATION.most} ({ALLOCATION.source})")
+            raise AllocationError(
+                f"columns = {count}: needs a power of two from {ALLOCATION.least} to {ALLOCATION.most} ({ALLOCATION.source})"
+            )
         return count
 
     def check_group(self, cta_group: Any) -> int:
@@ -130,7 +157,7 @@ class TensorMemory:
         if group not in (1, 2):
             raise InputError(f"cta_group = {group}: there are .cta_group::1 and .cta_group::2")
         if self._cta_group not in (None, group):
-            raise InputError(
+            raise AllocationError(
                 f"cta_group = {group}: this kernel has used {self._cta_group}; all its tcgen05 instructions must have the same"
             )
         return group
@@ -199,9 +226,11 @@ class TensorMemory:
     ) -> None:
         """Write cells of which only the bytes where `mine` (…, 4) is set are the writer's; `place` (…, 4) says which byte of its data each is."""
         lane, column = self._cells("written", lane, column)
-        self._add(writer)
         at = lane * COLUMNS + column
         self.cells.reshape(-1)[at] = self._values(values)
+        if not self._owned:
+            return
+        self._add(writer)
         self._writer[at] = np.where(mine, len(self.writers) - 1, self._writer[at])
         self._place[at] = np.where(mine, place, self._place[at])
 
@@ -210,7 +239,9 @@ class TensorMemory:
         self._cells("moved", lane, column)
         to, source = lane * COLUMNS + column, from_lane * COLUMNS + column
         flat = self.cells.reshape(-1)
-        flat[to], self._writer[to], self._place[to] = flat[source], self._writer[source], self._place[source]
+        flat[to] = flat[source]
+        if self._owned:
+            self._writer[to], self._place[to] = self._writer[source], self._place[source]
 
     # ---- threads
 
@@ -286,7 +317,7 @@ class TensorMemory:
                 f" ({len(missing)} such columns)" if len(missing) > 1 else ""
             )
             if self.strict:
-                raise InputError(f"{sentence}; tcgen05.alloc comes first (PTX ISA 9.7.16.1.2)")
+                raise AllocationError(f"{sentence}; tcgen05.alloc comes first (PTX ISA 9.7.16.1.2)")
             self.problems.append(sentence)
         return lane, column
 
@@ -305,10 +336,12 @@ class TensorMemory:
         self, lane: Any, column: Any, values: np.ndarray, writer: Any, place: np.ndarray, size: int = CELL_BYTES, *, new: bool = True
     ) -> None:
         """Write cells and note that bytes 0 to `size` - 1 of each are the writer's bytes from `place` on."""
-        if new:
-            self._add(writer)
         at = lane * COLUMNS + column
         self.cells.reshape(-1)[at] = values
+        if not self._owned:
+            return
+        if new:
+            self._add(writer)
         if size == CELL_BYTES:
             self._writer[at] = len(self.writers) - 1
             self._place[at] = place[..., None] + np.arange(CELL_BYTES, dtype=np.int32)
