@@ -93,4 +93,3 @@ def build_query_cancel(i: Instruction, c: Linker) -> Step:
             write(x, zero)
 
     return run
-

@@ -10,7 +10,7 @@ import numpy as np
 from smemsim.gpu.asynchronous import stop
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import ON_EXIT, Gate, Step, implements
-from smemsim.gpu.spaces import locate, note_write
+from smemsim.gpu.spaces import for_part, locate, own
 from smemsim.gpu.tcgen05_common import cta_group, group_of, refusals, tensor_of
 from smemsim.gpu.wave import EXITED, WARP
 from smemsim.ptx.module import Instruction
@@ -67,7 +67,9 @@ def build_alloc(i: Instruction, c: Linker) -> Step:
                     ILLEGAL_INSTRUCTION,
                 )
             x.shared.view(np.uint32)[piece.at >> 2] = granted if piece.part is None else granted[piece.part]
-            note_write(x, i, piece, 4)
+            own(x, piece, 4)
+            if x.watch is not None:
+                for_part(x, piece, lambda: x.watch.tensor.allocated(x, i, piece.at))  # noqa: B023 (called at once)
 
     return Gate(opens, run)
 

@@ -13,7 +13,7 @@ from smemsim.gpu.registry import Gate, Step, implements, unmodelled
 from smemsim.gpu.tensor_reduction import Reduction
 from smemsim.gpu.wave import WARP
 from smemsim.machine.tmem.access import SPLIT, TmemAccess
-from smemsim.ptx.module import Immediate, Instruction, Operand, Register, Vector
+from smemsim.ptx.module import Immediate, Instruction, Operand, Vector
 from smemsim.spec.tensor_memory import COLUMNS, LANES, LOAD_STORE_SHAPES, WARP_LANES
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 
@@ -125,9 +125,6 @@ def build_ld(i: Instruction, c: Linker) -> Step:
         reduction.result(operands.next("a register for the reduction"))
     access = _Access(i, c, words, operands, "pack::16b", results)
     writes = [c.write(item, "b32") for item in access.items]
-    slots = 0
-    for item in access.items:
-        slots |= 1 << item.slot if isinstance(item, Register) else 0
 
     def run(x: Wave) -> None:
         at = access.at(x)
@@ -136,7 +133,7 @@ def build_ld(i: Instruction, c: Linker) -> Step:
         if access.pack:
             found = found & _LOW | flat[at[1]] << np.uint32(16)
         if x.watch is not None:
-            x.watch.tensor.loaded(x, i, access.boxes(x), access.access.lanes, slots)
+            x.watch.tensor.loaded(x, i, access.boxes(x), access.access.lanes)
         for write, values in zip(writes, found, strict=True):
             write(x, values)
         if reduction is not None:

@@ -27,7 +27,7 @@ WORD = 4
 NOBODY, OPERATIONS = -1, 1 << 20  # in `who`: warps have their number, asynchronous operations theirs from here on
 ATOMIC = -2  # atomic and other strong operations of anybody
 READERS = 4  # asynchronous readers of a word that are remembered, by their warpgroup
-GENERIC = ("cp.async", "st.async", "red.async")  # asynchronous, but not of the asynchronous proxy
+GENERIC = ("cp.async", "st.async", "red.async", "tcgen05.alloc")  # asynchronous, but not of the asynchronous proxy
 
 
 @dataclasses.dataclass(eq=False)
@@ -308,7 +308,6 @@ class Watch:
         """A block names registers that are in flight: wrong, unless it moves them or is the next wgmma on the same accumulators."""
         from smemsim.gpu.program import slots_of
 
-        self.tensor.check_registers(x, block)
         warps = set((x.threads >> 5).tolist())
         for i in block.instructions:
             if i.op == "wgmma":
@@ -354,6 +353,7 @@ class Watch:
             return ""
         return {
             "tma_load": "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
+            "tcgen05.alloc": "put a barrier (bar.sync) between them",
             "wgmma": "wgmma.commit_group and wgmma.wait_group first",
             "cp.async": "cp.async.commit_group, cp.async.wait_group and a barrier first",
             "tma_store": "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read first",

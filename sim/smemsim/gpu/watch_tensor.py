@@ -6,7 +6,6 @@ tcgen05.commit behind them arrives at; those of one thread are executed one afte
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,6 @@ from smemsim.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
 
 if TYPE_CHECKING:
     from smemsim.gpu.mbarrier import Mbarrier
-    from smemsim.gpu.program import Block
     from smemsim.gpu.watch import Operation, Watch
     from smemsim.gpu.wave import Cta, Wave
     from smemsim.machine.tmem.cells import Box
@@ -30,15 +28,6 @@ PENDING = 1 << 30  # the clock of what its warp has not waited for
 WARPGROUP = 4
 WARP_THREADS = 32
 _Pending = list[tuple[Any, int, int]]  # places in an array, the warp, the line
-
-
-@dataclasses.dataclass(eq=False)
-class _Loaded:
-    """Registers that a tcgen05.ld of some warps writes, as a bit set."""
-
-    slots: int
-    warps: np.ndarray
-    instruction: Instruction
 
 
 class TensorWatch:
@@ -59,12 +48,27 @@ class TensorWatch:
         self._open: dict[tuple[int, int], Operation] = {}  # since the last commit, by warp and line
         self._loads: dict[int, _Pending] = {}
         self._stores: dict[int, _Pending] = {}
-        self._registers: list[_Loaded] = []
 
     # ---- threads
 
-    def loaded(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int, slots: int) -> None:
-        """Warps read boxes (warp, CTA, first lane, first column, column behind the last) into registers."""
+    def allocated(self, x: Wave, i: Instruction, flat: np.ndarray) -> None:
+        """tcgen05.alloc of the running warps writes words at `flat` of `x.shared`: seen behind a barrier, and no matter of proxies.
+
+        Triton lets TMA overwrite the word without fence.proxy.async.
+        """
+        watch = self.watch
+        starts = np.flatnonzero(np.diff(x.threads // WARP_THREADS, prepend=-1))
+        for thread, at in zip(x.threads[starts].tolist(), flat[starts].tolist(), strict=True):
+            op = watch.begin(x, i, thread, "tcgen05.alloc")
+            cta = x.ctas[int(x.cta_of[thread])]
+            watch.op_writes(op, cta, np.array([at - cta.index * x.pitch]))
+            watch.order.knows(op.warps, [op.number])
+
+    def loaded(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> None:
+        """Warps read boxes (warp, CTA, first lane, first column, column behind the last).
+
+        That the registers are used before tcgen05.wait::ld is nothing to tell: Triton does so, and ptxas waits for the registers themselves.
+        """
         for warp, cta, lane, first, end in boxes:
             at = (cta, slice(lane, lane + lanes), slice(first, end))
             self._seen(i, at, warp, "reads")
@@ -72,10 +76,6 @@ class TensorWatch:
             self.read_when[(group, *at)] = PENDING
             self.read_line[at] = i.line
             self._loads.setdefault(warp, []).append(((group, *at), warp, i.line))
-        warps = np.zeros(len(self.watch.order.clock), bool)
-        warps[[box[0] for box in boxes]] = True
-        self._registers.append(_Loaded(slots, warps, i))
-        self.watch.in_flight |= slots
 
     def stored(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> None:
         """Warps write boxes."""
@@ -98,40 +98,6 @@ class TensorWatch:
                 for at, _, _ in self._stores.pop(warp, ()):
                     mine = (self.who[at] == warp) & (self.when[at] == PENDING)
                     self.when[at] = np.where(mine, clock[warp], self.when[at])
-        if what == "ld":
-            for loaded in self._registers:
-                loaded.warps[warps] = False
-            self._registers = [loaded for loaded in self._registers if loaded.warps.any()]
-            self.watch.in_flight = 0
-            for loaded in self._registers:
-                self.watch.in_flight |= loaded.slots
-
-    def check_registers(self, x: Wave, block: Block) -> None:
-        """A block names registers that a tcgen05.ld writes, and its warps have not waited."""
-        from smemsim.gpu.program import slots_of
-
-        warps = np.unique(x.threads // WARP_THREADS)
-        held = [loaded for loaded in self._registers if loaded.slots & block.slots and loaded.warps[warps].any()]
-        if not held:
-            return
-        for i in block.instructions:
-            if i.op == "tcgen05" and i.modifiers[0] in ("ld", "wait::ld"):
-                continue
-            for slot in slots_of(i):
-                of = next((loaded for loaded in held if loaded.slots >> slot & 1), None)
-                if of is None:
-                    continue
-                if i.op == "mov":  # a compiler's copy in front of the wait: its result is in flight as well
-                    for other in slots_of(i):
-                        of.slots |= 1 << other
-                    self.watch.in_flight |= of.slots
-                    continue
-                name = x.program.inlined.registers[slot].name
-                x.launch.find(
-                    "X007", i, f"{i.name} uses {name}, which {of.instruction.name} of line {of.instruction.line} loads: it is there only behind "
-                    "tcgen05.wait::ld", f"tcgen05.wait::ld.sync.aligned between line {of.instruction.line} and this one",
-                    because="PTX ISA 9.7.16.8.5",
-                )  # fmt: skip
 
     def freed(self, x: Wave, i: Instruction, cta: Cta, address: int, columns: int, warp: int) -> None:
         """tcgen05.dealloc by a warp: nobody may be using the columns any more; what is in them counts as unwritten."""
