@@ -91,12 +91,16 @@ def form(i: Instruction, c: Linker, modifiers: list[str]) -> Form:
         rest.insert(0, op)
     op, kind = rest
     known = kind in _FORMS[op] if count == 1 else count in _VECTOR_FORMS.get(op, {}).get(kind, ())
-    if not known or space not in (None, "global", "shared", "shared::cta", "shared::cluster") or (count > 1 and space != "global"):
+    if (
+        not known
+        or space not in (None, "global", "shared", "shared::cta", "shared::cluster")
+        or (count > 1 and space not in (None, "global"))
+    ):
         raise unmodelled(i, f"no such form of {i.op}")
     return Form(op, kind, count, space, order)
 
 
-def _row(f: Form, space: str) -> tuple[Any, ...]:
+def _row(f: Form, space: str) -> Any:
     """What the compiled loop takes for the type. Sums of f32 in global memory take subnormals as zeros (PTX ISA 9.7.13.5)."""
     name = f.element
     if name in ("b16", "b128"):

@@ -13,9 +13,8 @@ import numpy as np
 
 from smemsim.errors import InputError
 from smemsim.gpu.cluster_barrier import build_cluster
-from smemsim.gpu.registry import ON_EXIT
 from smemsim.gpu.registers import Read, Write
-from smemsim.gpu.registry import End, Step, implements, unmodelled
+from smemsim.gpu.registry import ON_EXIT, End, Step, implements, unmodelled
 from smemsim.gpu.traps import misuse, thread_name
 from smemsim.gpu.warps import bar_warp
 from smemsim.gpu.wave import EXITED, WARP, Cta, Wait

@@ -50,7 +50,9 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
         else:
             sizes = amount(x)
             if sizes.max() > size:
-                raise Unmodelled(f"line {i.line}: {i.name}: a source size of {int(sizes.max())} bytes for a copy of {size}: undefined in PTX")
+                raise Unmodelled(
+                    f"line {i.line}: {i.name}: a source size of {int(sizes.max())} bytes for a copy of {size}: undefined in PTX"
+                )
             values = [np.zeros(x.n, _WORD) for _ in range(size // 4)]
             kept, threads = x.sel, x.threads
             for wanted in np.unique(sizes[sizes > 0]).tolist():

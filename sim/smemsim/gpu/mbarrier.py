@@ -47,7 +47,9 @@ class Mbarrier:
         return self.pending | self.expected << 20 | (self.tx & 0x3FFFFF) << 40 | self.parity << 63
 
     def __repr__(self) -> str:
-        return f"<Mbarrier {self.offset:#x} of CTA {self.cta.number}: phase {self.phase}, {self.pending} arrivals and {self.tx} bytes pending>"
+        return (
+            f"<Mbarrier {self.offset:#x} of CTA {self.cta.number}: phase {self.phase}, {self.pending} arrivals and {self.tx} bytes pending>"
+        )
 
     # ---- what happens to it
 
@@ -149,7 +151,9 @@ class Mbarrier:
         if self.tx < 0:
             left.append(f"{-self.tx} bytes have come that nobody expected")
         state = " and ".join(left) or "nothing is missing"
-        known = [f"{what}: {', '.join(f'line {n} ({name})' for n, name in list(by.items())[:KEPT])}" for what, by in self.done.items() if by]
+        known = [
+            f"{what}: {', '.join(f'line {n} ({name})' for n, name in list(by.items())[:KEPT])}" for what, by in self.done.items() if by
+        ]
         history = "; so far " + "; ".join(known) if known else "; nobody has ever arrived or brought bytes"
         return f"phase {phase} (parity {phase & 1}) of the mbarrier at {self.offset:#x} of CTA {self.cta.number}: {state}{history}"
 
@@ -172,7 +176,12 @@ def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction) -> Mb
     place = cta.index * x.pitch + offset - x.window_begin
     old = _known(cta).get(offset)
     if old is not None and old.waits:
-        misuse(x, i, f"the mbarrier at {offset:#x} is initialised again while threads wait at it", "mbarrier.inval once nobody uses it any more")
+        misuse(
+            x,
+            i,
+            f"the mbarrier at {offset:#x} is initialised again while threads wait at it",
+            "mbarrier.inval once nobody uses it any more",
+        )
     barrier = _known(cta)[offset] = Mbarrier(cta, offset, count, place)
     x.shared.view(np.uint64)[place >> 3] = barrier.word
     if not x.program.uses.isdisjoint(("wgmma", "tcgen05")):

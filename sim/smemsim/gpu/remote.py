@@ -26,9 +26,13 @@ __all__: list[str] = []
 
 _ARRIVES = "mbarrier::complete_tx::bytes"
 _TYPES = ("b32", "b64", "u32", "u64", "s32", "s64", "f32", "f64")
-_REDUCTIONS = {"inc": ("u32",), "dec": ("u32",), "min": ("u32", "s32"), "max": ("u32", "s32"), "add": ("u32", "s32", "u64")} | dict.fromkeys(
-    ("and", "or", "xor"), ("b32",)
-)
+_REDUCTIONS = {
+    "inc": ("u32",),
+    "dec": ("u32",),
+    "min": ("u32", "s32"),
+    "max": ("u32", "s32"),
+    "add": ("u32", "s32", "u64"),
+} | dict.fromkeys(("and", "or", "xor"), ("b32",))
 
 
 @implements("st.async")

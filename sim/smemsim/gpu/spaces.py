@@ -21,7 +21,20 @@ if TYPE_CHECKING:
     from smemsim.gpu.wave import Wave
     from smemsim.machine.region import Region
 
-__all__ = ["LOCAL_WINDOW", "SHARED_WINDOW", "SPACES", "Locate", "Piece", "for_part", "locate", "note_read", "note_write", "own", "shared_places", "space_modifier"]
+__all__ = [
+    "LOCAL_WINDOW",
+    "SHARED_WINDOW",
+    "SPACES",
+    "Locate",
+    "Piece",
+    "for_part",
+    "locate",
+    "note_read",
+    "note_write",
+    "own",
+    "shared_places",
+    "space_modifier",
+]
 
 SHARED_WINDOW = 0x7E00_0000_0000  # made up; 2^32 bytes: the rank within the cluster in bits 31:24
 LOCAL_WINDOW = 0x7D00_0000_0000  # made up; 2^32 bytes
