@@ -122,7 +122,8 @@ def combine(f: Form, piece: Piece, compare: np.ndarray | None, new: np.ndarray) 
     wanted = values if compare is None else np.ascontiguousarray(compare).reshape(-1).astype(np.uint64).view(np.int64)
     old = np.empty(len(at), np.int64)
     code = _SWAPS[f.op] if f.op in _SWAPS else ReductionOp(f.op).code
-    reduce_loops.chain(piece.memory.view(np.uint32), at, wanted, values, code, *_row(f, piece.space), old)
+    chain: Any = reduce_loops.chain
+    chain(piece.memory.view(np.uint32), at, wanted, values, code, *_row(f, piece.space), old)
     return old.view(np.uint64).astype(new.dtype).reshape(new.shape)
 
 

@@ -129,8 +129,8 @@ def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
             barrier = mbarrier_of(x, cta, offset, i)
             here = threads[part]
             counts = [1] * len(here) if amounts is None or expects else amounts[part].tolist()
-            if not (drops or expects or stays) and token is None and len(set(counts)) == 1 and 1 <= counts[0] <= MOST_ARRIVALS:
-                barrier.arrive(x, here, counts[0], i=i, release=not relaxed)
+            if not (drops or expects or stays) and len(set(counts)) == 1 and 1 <= counts[0] <= MOST_ARRIVALS:
+                tokens[part] = barrier.arrive(x, here, counts[0], i=i, release=not relaxed)
                 continue
             for n, count in enumerate(counts):
                 tokens[part.start + n] = barrier.word
