@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
 from smemsim.arithmetic import reduce as _reduce
 
-__all__ = ["reduce_all", "reduce_one"]
+__all__ = ["EXCHANGE", "SWAP_IF", "chain", "reduce_all", "reduce_one"]
+
+EXCHANGE, SWAP_IF = 8, 9  # codes of exch and cas, behind those of ReductionOp
 
 compiled = njit(cache=True, nogil=True, error_model="numpy")
 
@@ -47,3 +50,30 @@ def reduce_all(old, new, op, family, bits, flip, exponent_bits, fraction_bits, n
     row = (family, bits, flip, exponent_bits, fraction_bits, nan, hand_on_nan, both_nan, flush)
     for i in range(old.shape[0]):
         out[i] = reduce_one(old[i], new[i], op, *row)
+
+
+@compiled
+def chain(words, at, compare, new, op, family, bits, flip, exponent_bits, fraction_bits, nan, hand_on_nan, both_nan, flush, old):  # type: ignore[no-untyped-def]
+    """Reduce new[i] into the element at byte at[i] of `words` (uint32), one i after the other; old[i] is what was there. All int64."""
+    row = (family, bits, flip, exponent_bits, fraction_bits, nan, hand_on_nan, both_nan, flush)
+    for i in range(at.shape[0]):
+        word, shift = at[i] >> 2, (at[i] & 3) * 8
+        before = np.int64(words[word])
+        if bits == 64:
+            before |= np.int64(words[word + 1]) << 32
+        elif bits == 16:
+            before = before >> shift & 0xFFFF
+        if op == EXCHANGE:
+            after = new[i]
+        elif op == SWAP_IF:
+            after = new[i] if before == compare[i] else before
+        else:
+            after = reduce_one(before, new[i], op, *row)
+        old[i] = before
+        if bits == 64:
+            words[word] = after & 0xFFFFFFFF
+            words[word + 1] = after >> 32 & 0xFFFFFFFF
+        elif bits == 16:
+            words[word] = (np.int64(words[word]) & (0xFFFFFFFF ^ 0xFFFF << shift)) | after << shift
+        else:
+            words[word] = after

@@ -9,7 +9,7 @@ array([0., 1., 2., 3.], dtype=float32)
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from smemsim.arguments import shown, whole
 from smemsim.errors import InputError, SmemsimError
 from smemsim.gpu import operations
+from smemsim.gpu.events import Event
 from smemsim.gpu.parameters import pack
 from smemsim.gpu.program import Program, link
 from smemsim.gpu.schedule import run_wave
@@ -64,6 +65,9 @@ class Launch:
     parameters: np.ndarray
     waves: list[Wave] = dataclasses.field(default_factory=list)
     findings: dict[tuple[str, int], tuple[Any, str, str, str]] = dataclasses.field(default_factory=dict)
+    output: list[str] = dataclasses.field(default_factory=list)  # of printf
+    events: list[Event] = dataclasses.field(default_factory=list)  # transfers and matrix instructions, as they were executed
+    judge: Callable[[Event, Any], None] | None = None  # called with each event and what the machine says of it
 
     @property
     def threads(self) -> int:
@@ -115,6 +119,11 @@ class Run:
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
         self.findings: list[Any] = []
+
+    @property
+    def output(self) -> list[str]:
+        """What printf wrote, an entry for every thread that came to it."""
+        return self.launch.output
 
 
 class Gpu:

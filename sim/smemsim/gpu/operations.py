@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
-from smemsim.gpu import control
-from smemsim.gpu.alu import bits, compare, convert, either, moves, system, video
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from smemsim.gpu.wave import Wave
+from smemsim.gpu import addresses, atomics, barriers, control, cp_async, fences, load_store, mbarrier_operations, remote, system, warps
+from smemsim.gpu.alu import bits, compare, convert, either, moves, video
+from smemsim.gpu.registry import ON_EXIT
 
 __all__ = ["MODULES", "ON_EXIT"]
 
-MODULES = (control, bits, compare, convert, either, moves, system, video)
-
-# What must know when threads exit: barriers that wait for fewer from then on.
-ON_EXIT: list[Callable[[Wave, np.ndarray], None]] = []
+MODULES = (
+    control,
+    addresses,
+    load_store,
+    atomics,
+    fences,
+    warps,
+    barriers,
+    mbarrier_operations,
+    cp_async,
+    remote,
+    moves,
+    either,
+    bits,
+    compare,
+    convert,
+    video,
+    system,
+)

@@ -16,7 +16,7 @@ from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu.inline import Inlined, inline
 from smemsim.gpu.places import Place, Places
 from smemsim.gpu.registers import Read, Write, reader, storage, writer
-from smemsim.gpu.registry import BUILDERS, End, Gate, Plain, Step, unmodelled
+from smemsim.gpu.registry import End, Gate, Plain, Step, builder_of, unmodelled
 from smemsim.gpu.special import special
 from smemsim.ptx.module import Address, Instruction, Module, Operand, Register, Symbol
 
@@ -142,7 +142,7 @@ def _steps(body: Sequence[Instruction], linker: Linker) -> list[Step]:
     missing: list[str] = []
     for i in body:
         try:
-            builder = BUILDERS.get(i.op)
+            builder = builder_of(i)
             if builder is None:
                 raise unmodelled(i)
             steps.append(_guarded(i, builder(i, linker)))

@@ -18,10 +18,12 @@ from smemsim.errors import Unmodelled
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from smemsim.gpu.program import Linker
     from smemsim.gpu.wave import Wave
 
-__all__ = ["BUILDERS", "Builder", "End", "Gate", "Plain", "Step", "implements", "unmodelled"]
+__all__ = ["BUILDERS", "ON_EXIT", "Builder", "End", "Gate", "Plain", "Step", "builder_of", "implements", "unmodelled"]
 
 Plain: TypeAlias = Callable[["Wave"], None]
 
@@ -49,9 +51,12 @@ Step: TypeAlias = Plain | Gate | End
 Builder: TypeAlias = Callable[[Instruction, "Linker"], Step]
 BUILDERS: dict[str, Builder] = {}
 
+# What must know when threads exit: barriers that wait for fewer from then on. Called with the wave and the threads.
+ON_EXIT: list[Callable[[Wave, np.ndarray], None]] = []
+
 
 def implements(*operations: str) -> Callable[[Builder], Builder]:
-    """Register a builder for operations: the first word of an instruction, "cp" of cp.async.bulk."""
+    """Register a builder for instructions by how their names begin: "cp" for all that cp can be, "cp.async.bulk" for these alone."""
 
     def register(builder: Builder) -> Builder:
         for operation in operations:
@@ -61,6 +66,16 @@ def implements(*operations: str) -> Callable[[Builder], Builder]:
         return builder
 
     return register
+
+
+def builder_of(i: Instruction) -> Builder | None:
+    """The builder of an instruction: that of the longest beginning of its name that has one."""
+    words = (i.op, *i.modifiers)
+    for count in range(len(words), 0, -1):
+        found = BUILDERS.get(".".join(words[:count]))
+        if found is not None:
+            return found
+    return None
 
 
 def unmodelled(i: Instruction, why: str = "") -> Unmodelled:

@@ -39,6 +39,8 @@ def run_wave(wave: Wave) -> bool:
                 return True
             yielded = (key >= YIELDED) & (key < GATHERING)
             if not yielded.any():
+                if wave.expire():
+                    continue
                 return False  # everybody waits
             key[yielded] -= YIELDED
             turns += 1
@@ -50,7 +52,9 @@ def run_wave(wave: Wave) -> bool:
                     return False
             continue
         if at >= end:
-            key[key == at] = EXITED
+            threads = np.flatnonzero(key == at)
+            key[threads] = EXITED
+            wave.launch.exited(wave, threads)
             continue
         here = key == at
         wave.sel = ALL if here.all() else np.flatnonzero(here)

@@ -2,76 +2,367 @@
 
 Written against the PTX memory model (PTX ISA 8): a write is seen by a later access of another thread only when synchronisation lies between
 them, by the asynchronous proxy (TMA, wgmma, tcgen05) only when a fence.proxy.async lies on that way too, and what an asynchronous operation
-writes only when its completion was waited for.
+writes only when its completion was waited for. Threads of one warp count as ordered.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
+from smemsim.gpu.order import Order
+from smemsim.gpu.wave import WARP
+from smemsim.ptx.module import Instruction
+
+if TYPE_CHECKING:
     from smemsim.gpu.program import Block
     from smemsim.gpu.wave import Cta, Wave
-    from smemsim.ptx.module import Instruction
 
-__all__ = ["Watch"]
+__all__ = ["Operation", "Watch"]
+
+WORD = 4
+NOBODY, OPERATIONS = -1, 1 << 20  # in `who`: warps have their number, asynchronous operations theirs from here on
+ATOMIC = -2  # atomic and other strong operations of anybody
+READERS = 4  # asynchronous readers of a word that are remembered, by their warpgroup
+GENERIC = ("cp.async", "st.async", "red.async")  # asynchronous, but not of the asynchronous proxy
+
+
+@dataclasses.dataclass(eq=False)
+class Operation:
+    """An asynchronous operation: its number, what and where it is, and the warps that issued it."""
+
+    number: int
+    kind: str
+    instruction: Instruction
+    warps: np.ndarray
+
+
+@dataclasses.dataclass(eq=False)
+class _Groups:
+    open: list[int] = dataclasses.field(default_factory=list)
+    pending: list[list[int]] = dataclasses.field(default_factory=list)
 
 
 class Watch:
-    """What the operations tell. Every method is called for the threads that run (`x.threads`) unless it names others."""
+    """What the operations of one wave tell. Every method is called for the threads that run (`x.threads`) unless it names others."""
 
-    in_flight: int = 0  # bit set of register slots that asynchronous operations may still read or write
+    def __init__(self, x: Wave) -> None:
+        self.x = x
+        words = len(x.shared) // WORD
+        self.order = Order(x.total // WARP)
+        self.per_cluster = x.stride // WARP * x.launch.cluster_size
+        self.who = np.full(words, NOBODY, np.int32)
+        self.when = np.zeros(words, np.int32)
+        self.line = np.zeros(words, np.int32)
+        self.read_when = np.zeros((self.per_cluster, words), np.int32)
+        self.read_line = np.zeros(words, np.int32)
+        self.read_by = np.full((READERS, words), NOBODY, np.int32)
+        self.operations: list[Operation] = []
+        self.in_flight = 0
+        self._registers: dict[int, list[Operation]] = {}  # of a slot
+        self._groups: dict[tuple[int, str], _Groups] = {}
+        self.lines = {i.line: i for i in x.program.inlined.body}
 
     # ---- ordinary accesses of shared memory
 
     def read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
         """The running threads read `size` bytes at places `flat` (n,) of `x.shared`."""
+        at, warps = self._words(x, flat, size)
+        who = self.who[at]
+        self._seen(i, at, warps, who, "read")
+        if (who == NOBODY).any():
+            self._find("R507", i, at[who == NOBODY], "{i} reads {where}, which nobody has written")
+        self.read_when[warps % self.per_cluster, at] = self.order.clock[warps]
+        self.read_line[at] = i.line
 
     def write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
         """The running threads write `size` bytes at places `flat` (n,) of `x.shared`."""
+        at, warps = self._words(x, flat, size)
+        self._seen(i, at, warps, self.who[at], "overwritten")
+        self._readers_done(i, at, warps)
+        self.who[at], self.when[at], self.line[at] = warps, self.order.clock[warps], i.line
+
+    def strong_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
+        """The running threads write by atomic, relaxed, release or volatile operations, which make no race among themselves."""
+        at, _ = self._words(x, flat, size)
+        self.who[at], self.line[at] = ATOMIC, i.line
+
+    def _words(self, x: Wave, flat: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+        at, warps = flat >> 2, x.threads >> 5
+        if size > WORD:
+            count = size // WORD
+            at, warps = (at[:, None] + np.arange(count)).reshape(-1), np.repeat(warps, count)
+        return at, warps
+
+    def _seen(self, i: Instruction, at: np.ndarray, warps: np.ndarray, who: np.ndarray, done: str) -> None:
+        """Has every warp seen the writes it now reads or overwrites?"""
+        order = self.order
+        by_warp = (who >= 0) & (who < OPERATIONS) & (who != warps)
+        if by_warp.any():
+            mine, other = warps[by_warp], who[by_warp]
+            unseen = order.seen[mine, other] < self.when[at[by_warp]]
+            if unseen.any():
+                places = at[by_warp][unseen]
+                self._find(
+                    "X008", i, places, f"{{i}} of warp {self._warp(mine[unseen][0])} touches {{where}}, which {self._writer(places[0])}: "
+                    "nothing orders the two", "put a barrier between them (bar.sync, mbarrier)",
+                )  # fmt: skip
+        by_op = who >= OPERATIONS
+        if by_op.any():
+            unseen = ~order.done[warps[by_op], who[by_op] - OPERATIONS]
+            if unseen.any():
+                places = at[by_op][unseen]
+                code = "X004" if done == "read" else "X005"
+                self._find(
+                    code, i, places, f"{{where}} is {done} by {{i}} of warp {self._warp(warps[by_op][unseen][0])}, which has not waited for "
+                    f"{self._writer(places[0])}", self._wait_for(int(self.who[places[0]])),
+                )  # fmt: skip
+
+    def _readers_done(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
+        """May what lies at `at` be overwritten: has each warp that writes seen all its readers done?"""
+        order = self.order
+        first = warps // self.per_cluster * self.per_cluster
+        readers = first[None, :] + np.arange(self.per_cluster)[:, None]
+        when = self.read_when[:, at]
+        late = (when > order.seen[warps[None, :], readers]) & (readers != warps)
+        if late.any():
+            _, which = np.nonzero(late)
+            place = at[which[0]]
+            self._find(
+                "X008", i, at[which], f"{{i}} overwrites {{where}}, which line {self.read_line[place]} may still read: nothing orders the two",
+                "put a barrier between them (bar.sync, mbarrier)",
+            )  # fmt: skip
+        for by in self.read_by[:, at]:
+            reads = by >= 0
+            late = reads & ~order.read_done[warps, by]
+            if late.any():
+                operation = self.operations[int(by[late][0])]
+                self._find(
+                    "X005", i, at[late], f"{{i}} overwrites {{where}}, which {self._name(operation)} may still read: nobody has waited for it",
+                    self._wait_for(OPERATIONS + operation.number),
+                )  # fmt: skip
 
     # ---- asynchronous operations
 
-    def begin(self, x: Wave, i: Instruction, thread: int, kind: str) -> Any:
+    def begin(self, x: Wave, i: Instruction, thread: int, kind: str) -> Operation:
         """An asynchronous operation that a thread issues: "tma_load" "tma_store" "tma_reduce" "bulk" "cp.async" "wgmma" "tcgen05.mma"
         "tcgen05.cp" "tcgen05.shift". Returns its handle."""
+        first = thread // WARP
+        warps = np.arange(first // 4 * 4, first // 4 * 4 + 4) if kind == "wgmma" else np.array([first])
+        operation = Operation(len(self.operations), kind, i, warps)
+        self.operations.append(operation)
+        self.order.room_for(operation.number)
+        return operation
 
-    def op_reads(self, op: Any, cta: Cta, offsets: np.ndarray) -> None:
+    def op_reads(self, op: Operation, cta: Cta, offsets: np.ndarray) -> None:
         """It reads these bytes of a CTA's window (offsets from the window's begin, one for every 4 bytes is enough)."""
+        at = self._of_cta(cta, offsets)
+        who, order, w = self.who[at], self.order, op.warps
+        by_warp = (who >= 0) & (who < OPERATIONS)
+        if by_warp.any():
+            places, other = at[by_warp], who[by_warp]
+            when = self.when[places]
+            unseen = (order.seen[w][:, other] < when).any(axis=0)
+            unfenced = (order.fenced[w][:, other] < when).all(axis=0) & ~unseen
+            if op.kind in GENERIC:
+                unfenced[:] = False
+            if unseen.any():
+                self._find(
+                    "X008", op.instruction, places[unseen], f"{{i}} reads {{where}}, which {self._writer(places[unseen][0])}: nothing orders "
+                    "the two", "put fence.proxy.async and a barrier between them",
+                )  # fmt: skip
+            elif unfenced.any():
+                place = places[unfenced][0]
+                self._find(
+                    "X003", op.instruction, places[unfenced], f"{{i}} reads {{where}} through the asynchronous proxy, which "
+                    f"{self._writer(place)}, without fence.proxy.async between",
+                    f"put fence.proxy.async.shared::cta behind line {self.line[place]}, before the barrier",
+                )  # fmt: skip
+        by_op = (who >= OPERATIONS) & (who != OPERATIONS + op.number)
+        if by_op.any():
+            places, number = at[by_op], who[by_op] - OPERATIONS
+            unseen = ~order.done[w][:, number].all(axis=0) & ~self._piped(op, number)
+            if unseen.any():
+                self._find(
+                    "X004", op.instruction, places[unseen], f"{{i}} reads {{where}} before it has waited for {self._writer(places[unseen][0])}",
+                    self._wait_for(int(self.who[places[unseen][0]])),
+                )  # fmt: skip
+            generic = np.array([self.operations[n].kind in GENERIC for n in number])
+            unfenced = generic & ~order.done_fenced[w][:, number].any(axis=0) & ~unseen
+            if unfenced.any() and op.kind not in GENERIC:
+                place = places[unfenced][0]
+                self._find(
+                    "X003", op.instruction, places[unfenced], f"{{i}} reads {{where}} through the asynchronous proxy, which "
+                    f"{self._writer(place)}, without fence.proxy.async between",
+                    "put fence.proxy.async.shared::cta behind cp.async.wait_group, before the barrier",
+                )  # fmt: skip
+        if (who == NOBODY).any():
+            self._find("R507", op.instruction, at[who == NOBODY], "{i} reads {where}, which nobody has written")
+        self.read_by[int(w[0]) // 4 % READERS, at] = op.number
 
-    def op_writes(self, op: Any, cta: Cta, offsets: np.ndarray) -> None:
+    def op_writes(self, op: Operation, cta: Cta, offsets: np.ndarray) -> None:
         """It writes these bytes of a CTA's window."""
+        at = self._of_cta(cta, offsets)
+        warps = np.full(len(at), op.warps[0])
+        who = self.who[at]
+        mine = who == OPERATIONS + op.number
+        who = np.where(mine | self._piped(op, np.maximum(who - OPERATIONS, 0)) & (who >= OPERATIONS), NOBODY, who)
+        self._seen(op.instruction, at, warps, who, "overwritten")
+        self._readers_done(op.instruction, at, warps)
+        if op.kind not in GENERIC:
+            by_warp = (who >= 0) & (who < OPERATIONS)
+            if by_warp.any():
+                places, other = at[by_warp], who[by_warp]
+                unfenced = (self.order.fenced[op.warps[0], other] < self.when[places]) & (
+                    self.order.seen[op.warps[0], other] >= self.when[places]
+                )
+                if unfenced.any():
+                    self._find(
+                        "X003", op.instruction, places[unfenced], f"{{i}} overwrites {{where}} through the asynchronous proxy, which "
+                        f"{self._writer(places[unfenced][0])}, without fence.proxy.async between",
+                        "put fence.proxy.async.shared::cta behind the ordinary stores, before the barrier",
+                    )  # fmt: skip
+        self.who[at], self.line[at] = OPERATIONS + op.number, op.instruction.line
 
-    def op_registers(self, op: Any, slots: set[int]) -> None:
+    def _piped(self, op: Operation, numbers: np.ndarray) -> np.ndarray:
+        """Are operations ordered before this one because the tensor core executes them one after the other (PTX ISA 9.7.16.6.4)?"""
+        if not op.kind.startswith("tcgen05"):
+            return np.zeros(len(numbers), bool)
+        return np.array(
+            [self.operations[n].kind.startswith("tcgen05") and self.operations[n].warps[0] == op.warps[0] for n in numbers], bool
+        )
+
+    def op_registers(self, op: Operation, slots: set[int]) -> None:
         """It reads or writes these registers of its warpgroup until it is waited for."""
+        for slot in slots:
+            self._registers.setdefault(slot, []).append(op)
+            self.in_flight |= 1 << slot
 
-    def completes_on(self, op: Any, barrier: Any) -> None:
+    def completes_on(self, op: Operation, barrier: Any) -> None:
         """Its completion is counted by the current phase of an mbarrier (the Mbarrier object)."""
+        self.order.brings(op.number, op.warps, barrier)
 
-    def joins(self, op: Any, thread: int, group: str) -> None:
+    def joins(self, op: Operation, thread: int, group: str) -> None:
         """It belongs to the next group its thread commits: "bulk" "cp.async" "wgmma" "tcgen05"."""
+        for warp in op.warps.tolist():
+            self._groups.setdefault((warp, group), _Groups()).open.append(op.number)
 
     def commit(self, x: Wave, i: Instruction, group: str, barrier: Any = None) -> None:
         """The running threads commit their open group; tcgen05.commit and cp.async.mbarrier.arrive name the mbarrier that counts it."""
+        for warp in self._running(x).tolist():
+            groups = self._groups.setdefault((warp, group), _Groups())
+            if barrier is not None:
+                for number in groups.open:
+                    self.order.brings(number, np.array([warp]), barrier)
+            else:
+                groups.pending.append(groups.open)
+            groups.open = []
 
     def wait(self, x: Wave, i: Instruction, group: str, left: int, *, only_read: bool = False) -> None:
         """The running threads wait until at most `left` of their groups are pending; `only_read`: for what they read (`.read`)."""
+        for warp in self._running(x).tolist():
+            groups = self._groups.setdefault((warp, group), _Groups())
+            count = max(0, len(groups.pending) - left)
+            numbers = [n for done in groups.pending[:count] for n in done]
+            if numbers:
+                self.order.knows(np.array([warp]), numbers, only_read=only_read)
+            if not only_read:
+                del groups.pending[:count]
+            if group == "wgmma" and numbers:
+                self._registers_free(warp, set(numbers))
+
+    def _registers_free(self, warp: int, numbers: set[int]) -> None:
+        for slot, held in list(self._registers.items()):
+            left = [op for op in held if op.number not in numbers or warp != op.warps[0]]
+            if left:
+                self._registers[slot] = left
+            else:
+                del self._registers[slot]
+                self.in_flight &= ~(1 << slot)
 
     # ---- order
 
     def release(self, x: Wave, threads: np.ndarray, what: Any) -> None:
         """Threads arrive at something (a barrier object): what they have seen goes into its current phase."""
+        self.order.release(np.unique(threads >> 5), what)
 
     def complete(self, what: Any) -> None:
         """A phase is complete: those who acquire from now on see what was released into it."""
+        self.order.complete(what)
 
     def acquire(self, x: Wave, threads: np.ndarray, what: Any) -> None:
         """Threads have seen the last complete phase."""
+        self.order.acquire(np.unique(threads >> 5), what)
 
     def fence_async(self, x: Wave, i: Instruction) -> None:
         """fence.proxy.async: what the running threads have seen is visible to asynchronous operations ordered behind it."""
+        self.order.fence(self._running(x))
 
     def check_registers(self, x: Wave, block: Block) -> None:
-        """A block names registers that are in flight."""
+        """A block names registers that are in flight: wrong, unless it moves them or is the next wgmma on the same accumulators."""
+        from smemsim.gpu.program import slots_of
+
+        warps = set((x.threads >> 5).tolist())
+        for i in block.instructions:
+            if i.op == "wgmma":
+                continue
+            for slot in slots_of(i):
+                held = [op for op in self._registers.get(slot, ()) if warps & set(op.warps.tolist())]
+                if not held:
+                    continue
+                if i.op == "mov":  # a compiler's copy in front of the wait: its result is in flight as well
+                    self.op_registers(held[0], slots_of(i))
+                    continue
+                name = next((r.name for n, r in enumerate(x.program.inlined.registers) if n == slot), "a register")
+                x.launch.find(
+                    "X007", i, f"{i.name} uses {name} while {self._name(held[0])} is in flight: its registers are not to be touched before "
+                    "wgmma.wait_group", f"wgmma.commit_group and wgmma.wait_group between line {held[0].instruction.line} and this one",
+                    because="PTX ISA 9.7.15.7",
+                )  # fmt: skip
+
+    # ---- inside
+
+    def _running(self, x: Wave) -> np.ndarray:
+        return np.unique(x.threads >> 5)
+
+    def _of_cta(self, cta: Cta, offsets: np.ndarray) -> np.ndarray:
+        return np.unique(np.asarray(offsets, np.int64) >> 2) + cta.index * (self.x.pitch // WORD)
+
+    def _warp(self, warp: Any) -> str:
+        cta, own = divmod(int(warp), self.x.stride // WARP)
+        return str(own) if len(self.x.ctas) == 1 else f"{own} (CTA {self.x.ctas[cta].number})"
+
+    def _name(self, op: Operation) -> str:
+        return f"{op.instruction.name} of line {op.instruction.line}"
+
+    def _writer(self, place: Any) -> str:
+        who = int(self.who[place])
+        if who >= OPERATIONS:
+            return self._name(self.operations[who - OPERATIONS])
+        line = int(self.line[place])
+        return f"warp {self._warp(who)} wrote at line {line}{f' ({self.lines[line].name})' if line in self.lines else ''}"
+
+    def _wait_for(self, who: int) -> str:
+        if who < OPERATIONS:
+            return ""
+        return {
+            "tma_load": "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
+            "wgmma": "wgmma.commit_group and wgmma.wait_group first",
+            "cp.async": "cp.async.commit_group, cp.async.wait_group and a barrier first",
+            "tma_store": "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read first",
+            "tma_reduce": "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read first",
+        }.get(self.operations[who - OPERATIONS].kind, "wait for the mbarrier, or the group, that counts it first")
+
+    def _find(self, code: str, i: Instruction, places: np.ndarray, sentence: str, repair: str = "") -> None:
+        """A finding about words of shared memory."""
+        if (code, i.line) in self.x.launch.findings:
+            return
+        per_cta = self.x.pitch // WORD
+        cta = self.x.ctas[int(places[0]) // per_cta]
+        offsets = np.unique(places[places // per_cta == cta.index]) % per_cta * WORD + self.x.window_begin
+        where = f"shared {int(offsets[0]):#x}" + (f" to {int(offsets[-1]) + WORD - 1:#x}" if len(offsets) > 1 else "")
+        where += f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""
+        message = sentence.replace("{i}", i.name).replace("{where}", where)
+        self.x.launch.find(code, i, message, repair, because="PTX ISA 8 (memory consistency), 9.7.13")

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.gpu.registry import Gate
-from smemsim.machine.memory import SharedMemory
+from smemsim.machine.memory import SharedMemory, ThreadWrite
+from smemsim.machine.owners import Owners
 from smemsim.machine.tmem.memory import TensorMemory
 from smemsim.ptx.module import Instruction
 from smemsim.spec.architectures import architecture
@@ -21,12 +22,14 @@ from smemsim.spec.architectures import architecture
 if TYPE_CHECKING:
     from smemsim.gpu.launch import Launch
 
-__all__ = ["ALL", "EXITED", "GATHERING", "PARKED", "WARP", "YIELDED", "Cta", "Wait", "Wave"]
+__all__ = ["ALL", "EXITED", "GATHERING", "PARKED", "THREADS", "WARP", "YIELDED", "Cta", "Wait", "Wave"]
 
 WARP = 32
 WARPGROUP = 128
 YIELDED, GATHERING, PARKED, EXITED = 1 << 24, 1 << 25, 1 << 26, 1 << 28
 ALL = slice(None)
+THREADS = 1  # the writer that stands for ordinary stores, in the list of every shared memory
+PATIENCE = 4  # rounds in which waits expired and nothing changed, before that is a hang
 
 
 @dataclasses.dataclass(eq=False)
@@ -46,11 +49,15 @@ class Cta:
 
 @dataclasses.dataclass(eq=False)
 class Wait:
-    """Threads that wait at `instruction` until somebody wakes them. `what` says on what, for a report of a hang."""
+    """Threads that wait at `instruction` until somebody wakes them. `what` says on what, for a report of a hang.
+
+    Those of `mbarrier.try_wait` have an `expired` callback: they also go on after a while, which comes when nobody else can.
+    """
 
     threads: np.ndarray
     instruction: Instruction
     what: Callable[[], str]
+    expired: Callable[[], None] | None = None
 
 
 class Wave:
@@ -70,13 +77,16 @@ class Wave:
         self.pitch = -(-(self.window + 16) // 128) * 128  # bytes from one CTA's window to the next in `shared`
         words = np.zeros(count * self.pitch // 8, np.uint64)
         self.shared = words.view(np.uint8)  # all windows; `flat` gives places in it
+        self.owners = Owners(len(self.shared))  # of all windows
         self.ctas: list[Cta] = []
         for index in range(count):
             cluster, rank = divmod(index, launch.cluster_size)
             own = words[index * self.pitch // 8 : (index + 1) * self.pitch // 8]
             number, ctaid = launch.cta(first_cluster + cluster, rank)
             tensor = TensorMemory(launch.arch, strict=True) if machine.instruction == "tcgen05" else None
-            shared = SharedMemory(launch.arch, size=self.window, words=own)
+            owners = self.owners.part(index * self.pitch, self.pitch)
+            shared = SharedMemory(launch.arch, size=self.window, words=own, owners=owners)
+            shared.writers.append(ThreadWrite(shared.begin, self.window, "threads"))  # number THREADS
             self.ctas.append(Cta(number, index, ctaid, cluster, rank, index * self.stride, shared, tensor))
         self.rank_bits = np.repeat(np.array([c.rank << 24 for c in self.ctas], np.int64), self.stride)
         self.cluster_first = np.repeat(np.array([c.index - c.rank for c in self.ctas]), self.stride)
@@ -88,12 +98,15 @@ class Wave:
         self.padded = bool((self.key == EXITED).any())
         self.sel: Any = ALL
         self.at = 0  # the block that runs
+        self.step = 0  # and the instruction within it
         self.waiting: set[Wait] = set()
         self.changes = 0  # counts what others could wait for: stores, arrivals
         self.steps = 0
         self._fixed: dict[str, np.ndarray] = {}
         self._everybody = np.arange(self.total)
         self.watch: Any = None
+        self.state: dict[Any, Any] = {}  # of the operations
+        self._patience = (-1, 0)
 
     # ---- who runs
 
@@ -136,6 +149,19 @@ class Wave:
             self.key[wait.threads] -= PARKED
             self.changes += 1
 
+    def expire(self) -> bool:
+        """Nobody can go on: the waits that end by themselves do. False when there are none, or when that has not helped before."""
+        last, rounds = self._patience
+        rounds = rounds + 1 if last == self.changes else 0
+        self._patience = (self.changes, rounds)
+        waits = [wait for wait in self.waiting if wait.expired is not None] if rounds < PATIENCE else []
+        for wait in waits:
+            self.waiting.discard(wait)
+            self.key[wait.threads] -= PARKED
+            if wait.expired is not None:
+                wait.expired()
+        return bool(waits)
+
     def gather(self, instruction: Instruction, unit: int = WARP, members: Any = None) -> bool:
         """Narrow the selection to threads whose whole unit (warp or warpgroup) is here; the others wait until it is.
 
@@ -159,10 +185,12 @@ class Wave:
             asked = np.bitwise_or.reduce(masks, axis=1)
             need &= (asked[:, None] >> np.arange(WARP, dtype=np.uint32) & 1).astype(bool).reshape(-1)
         missing = need & ~here
-        cta, unit_in_cta = self.cta_of, self.tid // unit
-        units = cta * (self.stride // unit + 1) + unit_in_cta
-        broken = np.unique(units[missing])
-        complete = here & ~np.isin(units, broken) if broken.size else here
+        complete = here
+        if missing.any():
+            units = self.fixed(f"units of {unit}", lambda: self.cta_of * (-(-self.stride // unit)) + self.tid // unit)
+            broken = np.zeros(int(units[-1]) + 1, bool)
+            broken[units[missing]] = True
+            complete = here & ~broken[units]
         waits = here & ~complete
         self.key[waits] = self.at + GATHERING
         go = np.flatnonzero(complete)

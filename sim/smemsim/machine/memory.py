@@ -100,10 +100,12 @@ class SharedMemory:
 
     `size` is what the kernel asks for, in bytes; before it lies what the system keeps (the first KiB on sm_90a), so that the window is
     `begin` to `end` in `.shared` addresses. Without it the largest window of the architecture. `words` (uint64, zeros, 16 bytes more than the
-    window) are where its bytes are to lie, for memories side by side.
+    window) are where its bytes are to lie, and `owners` who wrote them, for memories side by side.
     """
 
-    def __init__(self, arch: str = "sm_90a", *, size: int | None = None, words: np.ndarray | None = None) -> None:
+    def __init__(
+        self, arch: str = "sm_90a", *, size: int | None = None, words: np.ndarray | None = None, owners: Owners | None = None
+    ) -> None:
         machine = architecture(arch)
         self.arch = machine.name
         self.begin = machine.shared_begin
@@ -115,7 +117,7 @@ class SharedMemory:
         self._words = np.zeros(count, np.uint64) if words is None else words[:count]
         self._memory = self._words.view(np.uint8)
         self.bytes = self._memory[:-GUARD]
-        self._owners = Owners(len(self._memory))
+        self._owners = Owners(len(self._memory)) if owners is None else owners
         self.writers: list[Transfer | BulkTransfer | ThreadWrite] = []
 
     def _span(self, address: int, size: int) -> slice:

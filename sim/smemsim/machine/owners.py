@@ -24,11 +24,26 @@ WRITER, XOR = np.uint64(32), np.uint64(7)  # where the writer begins, and the bi
 class Owners:
     """The owners of `size` bytes, from offset 0; a writer is its number from 1 on, 0 is nobody."""
 
-    def __init__(self, size: int) -> None:
-        self._chunks = np.zeros(-(-size // 128) * 8, np.uint64)
-        self._lines = np.zeros(-(-size // 128), np.uint64)
+    def __init__(self, size: int, *, chunks: np.ndarray | None = None, lines: np.ndarray | None = None) -> None:
+        self._chunks = np.zeros(-(-size // 128) * 8, np.uint64) if chunks is None else chunks
+        self._lines = np.zeros(-(-size // 128), np.uint64) if lines is None else lines
         self._bytes = np.zeros((8, 16, 2), np.uint32)  # of split chunks: writer, place
         self._used = 0
+
+    def part(self, at: int, size: int) -> Owners:
+        """The owners of `size` bytes from offset `at` on, both multiples of 128, as a part of these: what one notes the other knows."""
+        return Owners(size, chunks=self._chunks[at // 16 : (at + size) // 16], lines=self._lines[at // 128 : (at + size) // 128])
+
+    def touch(self, chunks: np.ndarray, writer: int) -> None:
+        """Whole chunks of 16 bytes, by their numbers, become the writer's, every chunk his bytes 0 to 15."""
+        entry, lines = np.uint64(writer << 32), chunks >> 3
+        written = self._lines[lines] > 0
+        if written.any():
+            for line in np.unique(lines[written]).tolist():
+                self._open(128 * line, 128 * line + 128)
+        elif (self._chunks[chunks] == entry).all():
+            return
+        self._chunks[chunks] = entry
 
     def of(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(writer, place) of the bytes at offsets `at`, both uint32 of its shape."""

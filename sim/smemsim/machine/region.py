@@ -39,6 +39,7 @@ class GlobalMemory:
     def __init__(self) -> None:
         self._regions: list[Region] = []
         self._next = FIRST_ADDRESS
+        self._table: tuple[np.ndarray, np.ndarray, list[Region]] | None = None
 
     def __repr__(self) -> str:
         return f"<GlobalMemory: {', '.join(f'{len(r.data)} B at {r.begin:#x}' for r in self._regions) or 'empty'}>"
@@ -60,8 +61,17 @@ class GlobalMemory:
             if address < other.begin + len(other.data) and other.begin < address + len(raw):
                 raise InputError(f"global address {address:#x}: {len(raw)} bytes there would overlap the array at {other.begin:#x}")
         self._regions.append(Region.of(address, raw))
+        self._table = None
         self._next = max(self._next, (address + len(raw) + GAP) // 256 * 256)
         return address
+
+    def table(self) -> tuple[np.ndarray, np.ndarray, list[Region]]:
+        """(first address, address behind the last byte, array) of all arrays by ascending address, the addresses uint64."""
+        if self._table is None:
+            regions = sorted(self._regions, key=lambda r: r.begin)
+            begins = np.array([r.begin for r in regions], np.uint64)
+            self._table = begins, begins + np.array([len(r.data) for r in regions], np.uint64), regions
+        return self._table
 
     def region(self, address: int) -> tuple[int, np.ndarray]:
         """(address, bytes) of the array that holds `address`; the bytes are the memory itself."""

@@ -1,0 +1,103 @@
+"""What a launch records of its transfers and matrix instructions: enough to write them down as a scenario, and to judge them.
+
+Addresses in shared memory are `.shared` addresses without a CTA's rank. `cta` is the CTA's number in the grid, `thread` the issuing
+thread's within the CTA (of a matrix instruction the first of its warp or warpgroup).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TypeAlias
+
+from smemsim.descriptors.tensor_map import TensorMap
+from smemsim.machine.bulk import BulkTransfer
+from smemsim.machine.cluster import Delivery
+from smemsim.ptx.module import Instruction
+
+__all__ = ["Bulk", "Copy", "Event", "Load", "Mma", "Store"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load:
+    """A tensor load: `deliveries` say which CTAs of the cluster (by rank) got the box, where, and whose barrier was credited with how much."""
+
+    cta: int
+    thread: int
+    instruction: Instruction
+    map_address: int
+    tensor_map: TensorMap
+    mode: str
+    coordinates: tuple[int, ...]
+    im2col_offsets: tuple[int, ...]
+    deliveries: tuple[Delivery, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Store:
+    """A tensor store, or a reduction (`operation` "add", "min" ...)."""
+
+    cta: int
+    thread: int
+    instruction: Instruction
+    map_address: int
+    tensor_map: TensorMap
+    mode: str
+    coordinates: tuple[int, ...]
+    smem_address: int
+    operation: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bulk:
+    """A bulk copy or reduction without a tensor map; a multicast has a transfer for each CTA that it goes to."""
+
+    cta: int
+    thread: int
+    instruction: Instruction
+    transfers: tuple[BulkTransfer, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mma:
+    """A wgmma.mma_async or a tcgen05.mma. `a` and `b` are descriptor words; `a` None: in registers or tensor memory. K is that of the instruction.
+
+    `unwritten` says that some element was read that nobody wrote; `idesc` is tcgen05's instruction descriptor.
+    """
+
+    cta: int
+    thread: int
+    instruction: Instruction
+    kind: str  # "wgmma", or the kind of a tcgen05.mma
+    m: int
+    n: int
+    k: int
+    a: int | None
+    b: int
+    a_type: str
+    b_type: str
+    d_type: str
+    a_major: str = "K"
+    b_major: str = "K"
+    scale_d: bool = True
+    negate: tuple[bool, bool] = (False, False)
+    is_sparse: bool = False
+    unwritten: bool = False
+    idesc: int | None = None
+    cta_group: int = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Copy:
+    """A tcgen05.cp: the descriptor word it read through, and where in tensor memory the copy went."""
+
+    cta: int
+    thread: int
+    instruction: Instruction
+    shape: str
+    multicast: str
+    word: int
+    tmem_address: int
+    cta_group: int = 1
+
+
+Event: TypeAlias = Load | Store | Bulk | Mma | Copy

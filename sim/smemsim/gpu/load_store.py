@@ -1,0 +1,213 @@
+"""ld, ldu, st (PTX ISA 9.7.9): every state space, width and vector; cache hints change nothing a kernel can see."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.errors import InputError
+from smemsim.gpu.ordering import Ordering, ordering
+from smemsim.gpu.registers import DTYPES, Read, bits_of, dtype_of
+from smemsim.gpu.registry import Plain, Step, implements, unmodelled
+from smemsim.gpu.spaces import Piece, locate, note_read, note_write, space_modifier
+from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Symbol, Vector
+
+if TYPE_CHECKING:
+    from smemsim.gpu.program import Linker
+    from smemsim.gpu.wave import Wave
+
+__all__ = ["Access", "access", "gathered", "items", "merged", "scattered"]
+
+_CACHE = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified"}
+_VECTORS = {"v2": 2, "v4": 4, "v8": 8}
+_RAW = {16: "b16", 32: "b32", 64: "b64"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Access:
+    """What the modifiers of a load or a store say: `count` elements of `kind` (a PTX type) in `space` (None: generic)."""
+
+    space: str | None
+    kind: str
+    count: int
+    order: Ordering
+
+    @property
+    def size(self) -> int:
+        """Bytes each thread accesses."""
+        return self.count * bits_of(self.kind) // 8
+
+
+def access(i: Instruction, c: Linker) -> Access:
+    """Read the modifiers of an ld or st."""
+    rest = list(i.modifiers)
+    space = space_modifier(rest)
+    order = ordering(i, c, rest)
+    hints = [m for m in rest if m in _CACHE or m.startswith(("L1::", "L2::"))]
+    rest = [m for m in rest if m not in hints]
+    count = 1
+    for m in list(rest):
+        if m in _VECTORS:
+            count = _VECTORS[m]
+            rest.remove(m)
+    if len(rest) != 1 or (rest[0] not in DTYPES and rest[0] != "b128") or rest[0] == "pred":
+        raise unmodelled(i, f"modifiers {' '.join(rest)}")
+    kind = rest[0]
+    if kind.startswith("f") or kind == "bf16":
+        kind = _RAW[bits_of(kind)]
+    if kind == "b128" and count > 1:
+        raise unmodelled(i, "vectors of .b128")
+    policy = "L2::cache_hint" in hints
+    if len(i.operands) != 2 + policy:
+        raise InputError(f"takes {2 + policy} operands")
+    return Access(space, kind, count, order)
+
+
+def items(operand: Operand, count: int) -> tuple[Operand, ...]:
+    """The elements of an operand: of a vector, or itself."""
+    found = operand.items if isinstance(operand, Vector) else (operand,)
+    if len(found) != count:
+        raise InputError(f"has {len(found)} elements, the modifiers say {count}")
+    return found
+
+
+def gathered(piece: Piece, kind: np.dtype[Any], count: int) -> list[Any]:
+    """`count` neighbouring elements of every thread of a piece, an array for each element."""
+    words = piece.memory.view(kind)
+    size = kind.itemsize
+    if count == 1:
+        return [words[piece.at // size if size > 1 else piece.at]]
+    if size * count <= 16:
+        rows = words.reshape(-1, count)[piece.at // (size * count)]
+        return [rows[:, k] for k in range(count)]
+    first = piece.at // size
+    return [words[first + k] for k in range(count)]
+
+
+def scattered(piece: Piece, kind: np.dtype[Any], values: list[Any]) -> None:
+    """Write elements of every thread of a piece; of threads that write the same byte the last one's stays."""
+    words, size, count = piece.memory.view(kind), kind.itemsize, len(values)
+    if piece.part is not None:
+        values = [v[piece.part] if isinstance(v, np.ndarray) and v.ndim else v for v in values]
+    if count == 1:
+        words[piece.at // size if size > 1 else piece.at] = values[0]
+    elif size * count <= 16:
+        rows = np.empty((len(piece.at), count), kind)
+        for k, v in enumerate(values):
+            rows[:, k] = v
+        words.reshape(-1, count)[piece.at // (size * count)] = rows
+    else:
+        first = piece.at // size
+        for k, v in enumerate(values):
+            words[first + k] = v
+
+
+def merged(x: Wave, pieces: list[Piece], kind: np.dtype[Any], count: int) -> list[Any]:
+    """The elements of all running threads from the pieces of several memories."""
+    out = [np.empty(x.n, kind) for _ in range(count)]
+    for piece in pieces:
+        for whole, part in zip(out, gathered(piece, kind, count), strict=True):
+            whole[piece.part] = part
+    return out
+
+
+@implements("ld", "ldu")
+def build_ld(i: Instruction, c: Linker) -> Step:
+    """Loads; those of the entry's parameters are one number for all threads."""
+    what = access(i, c)
+    count, kind = (2, "b64") if what.kind == "b128" else (what.count, what.kind)
+    dtype = dtype_of(kind)
+    target = i.operands[0]
+    if what.kind == "b128":
+        wide = c.write(target, "b128")
+
+        def write(x: Wave, values: list[Any]) -> None:
+            wide(x, np.stack(values, axis=-1))
+
+    elif what.count == 1 and not isinstance(target, Vector):
+        single = c.write(target, kind)
+
+        def write(x: Wave, values: list[Any]) -> None:
+            single(x, values[0])
+
+    else:
+        writers = [c.write(item, kind) for item in items(target, count)]
+
+        def write(x: Wave, values: list[Any]) -> None:
+            for put, value in zip(writers, values, strict=True):
+                put(x, value)
+
+    if (what.space or "").startswith("param") and c.space_of(i.operands[1]) == "param":
+        return _parameter(i, c, what, dtype, count, write)
+    find = locate(i, c, i.operands[1], what.space, what.size)
+    size, order = what.size, what.order
+
+    def load(x: Wave) -> None:
+        pieces = find(x)
+        values = gathered(pieces[0], dtype, count) if len(pieces) == 1 else merged(x, pieces, dtype, count)
+        if x.watch is not None:
+            for piece in pieces:
+                if not order.strong:
+                    note_read(x, i, piece, size)
+                if order.acquires:
+                    order.acquire(x, piece)
+        write(x, values)
+
+    return load
+
+
+def _parameter(i: Instruction, c: Linker, what: Access, dtype: np.dtype[Any], count: int, write: Any) -> Plain:
+    address = i.operands[1]
+    if not isinstance(address, Address) or not isinstance(address.base, Symbol):
+        raise InputError("needs a parameter in brackets")
+    place = c.place(address.base.name)
+    within = address.base.offset + address.offset
+    if not 0 <= within <= place.size - what.size:
+        raise InputError(f"bytes {within} to {within + what.size} of parameter {place.name}, which has {place.size}")
+    at = place.offset + within
+    kept: list[Any] = []
+
+    def load(x: Wave) -> None:
+        if not kept:
+            raw = x.launch.parameters[at : at + what.size].tobytes()
+            kept.extend(np.frombuffer(raw, dtype))
+        write(x, kept)
+
+    if what.kind == "b128":
+        raise unmodelled(i, ".b128 parameters")
+    return load
+
+
+@implements("st")
+def build_st(i: Instruction, c: Linker) -> Step:
+    """Stores. Where threads of one store meet, the one with the highest number wins; hardware leaves it open."""
+    what = access(i, c)
+    if (what.space or "").startswith("param") and c.space_of(i.operands[0]) == "param":
+        raise InputError("an entry's parameters are read only")
+    if what.space == "const":
+        raise InputError(".const is read only")
+    reads: list[Read]
+    if what.kind == "b128":
+        dtype, source = dtype_of("b64"), i.operands[1]
+        if isinstance(source, Immediate):
+            raise unmodelled(i, "a .b128 number")
+        wide = c.read(source, "b128")
+        reads = [lambda x: wide(x)[:, 0], lambda x: wide(x)[:, 1]]
+    else:
+        dtype = dtype_of(what.kind)
+        reads = [c.read(item, what.kind) for item in items(i.operands[1], what.count)]
+    find = locate(i, c, i.operands[0], what.space, what.size)
+    size, order = what.size, what.order
+
+    def store(x: Wave) -> None:
+        pieces = find(x)
+        values = [read(x) for read in reads]
+        for piece in pieces:
+            if order.releases and x.watch is not None:
+                order.release(x, piece)
+            scattered(piece, dtype, values)
+            note_write(x, i, piece, size, strong=order.strong)
+
+    return store
