@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from smemsim.gpu import addresses, atomics, barriers, control, cp_async, fences, load_store, mbarrier_operations, remote, warps
+from smemsim.gpu import addresses, atomics, barriers, control, cp_async, fences, load_store, mbarrier_operations, remote, system, warps
+from smemsim.gpu.alu import bits, compare, convert, either, moves, video
 from smemsim.gpu.registry import ON_EXIT
 
 __all__ = ["MODULES", "ON_EXIT"]
@@ -18,4 +19,11 @@ MODULES = (
     mbarrier_operations,
     cp_async,
     remote,
+    moves,
+    either,
+    bits,
+    compare,
+    convert,
+    video,
+    system,
 )

@@ -1,0 +1,1 @@
+"""Arithmetic, logic and conversions: instructions whose threads do not see each other."""
