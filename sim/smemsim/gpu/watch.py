@@ -229,7 +229,9 @@ class Watch:
         self.who[at], self.line[at] = OPERATIONS + op.number, op.instruction.line
 
     def _piped(self, op: Operation, numbers: np.ndarray) -> np.ndarray:
-        """Are operations ordered before this one because the tensor core executes them one after the other (PTX ISA 9.7.16.6.4)?"""
+        """Are operations no race with this one: the tensor core executes its own one after the other (PTX ISA 9.7.16.6.4), red.async is atomic?"""
+        if op.kind == "red.async":
+            return np.array([self.operations[n].kind == "red.async" for n in numbers], bool)
         if not op.kind.startswith("tcgen05"):
             return np.zeros(len(numbers), bool)
         return np.array(
