@@ -7,10 +7,7 @@ import functools
 import numpy as np
 
 from smemsim.addressing import fragments
-from smemsim.arithmetic.compiled import ufunc
 from smemsim.arithmetic.multiply import Options, multiply_tiles
-from smemsim.arithmetic.results import double_fused
-from smemsim.arithmetic.rounding import NEAREST
 from smemsim.arithmetic.values import to_float64
 from smemsim.errors import InputError, Unmodelled
 from smemsim.spec.mma_sync import MMA_SYNC_SUMS, MMA_SYNC_TYPES, SELECTORS, MmaSyncTypes, Shape
@@ -133,6 +130,10 @@ def _as_f16(raw: np.ndarray, dtype: str) -> np.ndarray:
 
 def _doubles(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """f64: fused multiply-adds in the order of K, each rounded to nearest."""
+    from smemsim.arithmetic.compiled import ufunc
+    from smemsim.arithmetic.results import double_fused
+    from smemsim.arithmetic.rounding import NEAREST
+
     fused = ufunc(double_fused, "int64(float64,float64,float64,int64)")
     d = c.view(np.float64)
     for k in range(a.shape[2]):
