@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ptx import dump, kernel, wait
-from strategies import examples
 
+from ptx import dump, kernel, wait
 from smemsim import BulkTransfer, GlobalMemory, HardwareTrap, SharedMemory, TensorMap, Unmodelled
 from smemsim.gpu.events import Bulk, Load, Store
 from smemsim.gpu.launch import Gpu
 from smemsim.machine.bulk import bulk_reduce_bytes
+from strategies import examples
 
 SIZE = 8192
 TILE = np.random.default_rng(5).integers(0, 1 << 16, (48, 96)).astype(np.uint16)
@@ -38,7 +38,9 @@ def finish(*, waits: bool = True) -> str:
     return "\nISSUED:\n    bar.sync 0;\n" + (wait("%r2") if waits else "") + dump("%rd1", SIZE)
 
 
-def loaded(gpu: Gpu, tm: TensorMap, coordinates: tuple[int, ...], *, at: int = 0, mode: str = "", extra: str = "", expect: int | None = None) -> np.ndarray:
+def loaded(
+    gpu: Gpu, tm: TensorMap, coordinates: tuple[int, ...], *, at: int = 0, mode: str = "", extra: str = "", expect: int | None = None
+) -> np.ndarray:
     """Shared memory after a load by one thread and the wait for its bytes."""
     listed = ", ".join(map(str, coordinates))
     rank = 2 if "gather4" in mode else len(coordinates)
@@ -55,7 +57,9 @@ def loaded(gpu: Gpu, tm: TensorMap, coordinates: tuple[int, ...], *, at: int = 0
     out = gpu.array(np.zeros(SIZE, np.uint8))
     run = gpu.launch(ptx, "k", block=32, args=(tm, out))
     (event,) = run.launch.events
-    assert isinstance(event, Load) and event.tensor_map == tm and event.coordinates == coordinates
+    assert isinstance(event, Load)
+    assert event.tensor_map == tm
+    assert event.coordinates == coordinates
     return out.numpy()
 
 
@@ -109,7 +113,9 @@ def test_a_gather_takes_four_rows() -> None:
 def test_stores_and_reductions_write_the_tensor(operation: str) -> None:
     gpu = Gpu("sm_90a")
     target = gpu.array(TILE.astype(np.uint32)[:, :64])
-    tm = TensorMap.tiled(data_type="u32", global_address=target.address, global_dim=(60, 48), global_strides=(256,), box_dim=(32, 16), swizzle="128B")
+    tm = TensorMap.tiled(
+        data_type="u32", global_address=target.address, global_dim=(60, 48), global_strides=(256,), box_dim=(32, 16), swizzle="128B"
+    )
     name = f"cp.reduce.async.bulk.tensor.2d.global.shared::cta.{operation}" if operation else "cp.async.bulk.tensor.2d.global.shared::cta"
     ptx = kernel(
         f"""
@@ -145,7 +151,8 @@ DONE:
     shared.tma_reduce(operation, tm, (40, 40), **given) if operation else shared.tma_store(tm, (40, 40), **given)
     assert (target.numpy().view(np.uint8).ravel() == world.span(at, 48 * 256)).all()
     (event,) = run.launch.events
-    assert isinstance(event, Store) and event.operation == operation
+    assert isinstance(event, Store)
+    assert event.operation == operation
 
 
 @examples(8)
@@ -170,7 +177,8 @@ def test_bulk_copies_move_bytes_and_credit_what_they_move(units: int, at: int, t
     assert (out.numpy()[:size] == data[16 * at : 16 * at + size]).all()
     assert not out.numpy()[size:].any()
     (event,) = run.launch.events
-    assert isinstance(event, Bulk) and isinstance(event.transfers[0], BulkTransfer)
+    assert isinstance(event, Bulk)
+    assert isinstance(event.transfers[0], BulkTransfer)
     assert not run.launch.findings
 
 
@@ -180,7 +188,8 @@ def test_what_is_over_a_multiple_of_16_bytes_is_noted() -> None:
     copy = "    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%rd3], 40, [%r2];\n"
     ptx = kernel(start(32) + "    ld.param.b64 %rd3, [from];\n" + copy + finish(), ".b64 from", ".b64 out", shared=SIZE + 64)
     run = gpu.launch(ptx, "k", block=32, args=(source, out))
-    assert out.numpy().sum() == 32 and [code for code, _ in run.launch.findings] == ["A103"]
+    assert out.numpy().sum() == 32
+    assert [code for code, _ in run.launch.findings] == ["A103"]
 
 
 def cluster_kernel(body: str, expect: str) -> str:
@@ -230,7 +239,8 @@ def test_a_multicast_delivers_to_the_ctas_of_its_mask() -> None:
 """.replace("0b1010", "10"),
         "and.b32 %r8, %r7, 1; shl.b32 %r8, %r8, 8;",
     )
-    assert (found[[1, 3]] == box).all() and not found[[0, 2]].any()
+    assert (found[[1, 3]] == box).all()
+    assert not found[[0, 2]].any()
 
 
 def test_a_bulk_multicast_and_a_copy_between_ctas() -> None:
@@ -245,8 +255,11 @@ def test_a_bulk_multicast_and_a_copy_between_ctas() -> None:
         "setp.lt.u32 %p2, %r7, 2; mov.u32 %r8, 0; @%p2 mov.u32 %r8, 64; setp.eq.u32 %p2, %r7, 2; @%p2 mov.u32 %r8, 32;",
     )
     head = TILE.view(np.uint8).ravel()
-    assert (found[:2, :64] == head[:64]).all() and (found[2, :32] == head[:32]).all()
-    assert not found[:2, 64:].any() and not found[2, 32:].any() and not found[3].any()
+    assert (found[:2, :64] == head[:64]).all()
+    assert (found[2, :32] == head[:32]).all()
+    assert not found[:2, 64:].any()
+    assert not found[2, 32:].any()
+    assert not found[3].any()
 
 
 @pytest.mark.parametrize(("operation", "kind"), [("add", "f16"), ("min", "s32"), ("xor", "b64")])
@@ -279,7 +292,11 @@ def test_bulk_reductions_and_copies_out(operation: str, kind: str) -> None:
 
 def test_a_byte_mask_lets_single_bytes_through() -> None:
     gpu = Gpu("sm_100a")
-    source, target, out = gpu.array(np.arange(1, 65, dtype=np.uint8)), gpu.array(np.zeros(64, np.uint8)), gpu.array(np.zeros(SIZE, np.uint8))
+    source, target, out = (
+        gpu.array(np.arange(1, 65, dtype=np.uint8)),
+        gpu.array(np.zeros(64, np.uint8)),
+        gpu.array(np.zeros(SIZE, np.uint8)),
+    )
     ptx = kernel(
         start(64)
         + """
@@ -374,12 +391,14 @@ def trapped(tm: TensorMap | bytes, coordinates: tuple[int, ...] = (0, 0), at: in
 )
 def test_what_stops_a_transfer_is_a_finding_with_its_code(changes: dict[str, object], code: str, error: int) -> None:
     trap, seen = trapped(tiled(0x10000), **changes)  # type: ignore[arg-type]
-    assert trap.cuda_error == error and seen == [code]
+    assert trap.cuda_error == error
+    assert seen == [code]
 
 
 def test_maps_that_stop_every_transfer_have_their_codes() -> None:
     trap, seen = trapped(bytes(128))
-    assert trap.cuda_error == 715 and seen == ["T220"]
+    assert trap.cuda_error == 715
+    assert seen == ["T220"]
     far = TensorMap.tiled(data_type="u16", global_address=0x10000, global_dim=(1 << 32, 4), global_strides=(0,), box_dim=(64, 4))
     assert trapped(far)[1] == ["T212"]
     assert trapped(tiled(0x90000))[1] == ["X001"]  # where nobody allocated anything

@@ -60,7 +60,7 @@ def _byte_places(rows: np.ndarray, matrices: int, form: str) -> np.ndarray:
     row, byte = _places(form)
     by_matrix = rows.reshape(len(rows), matrices, -1)
     found = by_matrix[:, :, row] + byte  # (warps, matrices, registers, lanes, 4)
-    return found.transpose(1, 2, 0, 3, 4).reshape(matrices * len(row), -1, 4)
+    return np.ascontiguousarray(found.transpose(1, 2, 0, 3, 4)).reshape(matrices * len(row), -1, 4)
 
 
 def _whole_warps(i: Instruction, x: Wave) -> bool:
@@ -97,7 +97,12 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
     else:
         kind = words.need("b16", "b8")
     words.end()
-    forms = {("m8n8", "b16", False): "rows", ("m8n8", "b16", True): "b16 columns", ("m16n16", "b8", True): "b8 columns", ("m8n16", "b8", False): "rows"}
+    forms = {
+        ("m8n8", "b16", False): "rows",
+        ("m8n8", "b16", True): "b16 columns",
+        ("m16n16", "b8", True): "b8 columns",
+        ("m8n16", "b8", False): "rows",
+    }
     form = forms.get((shape, kind, trans))
     if form is None or (shape == "m16n16" and count == 4) or (shape == "m8n16" and not packed):
         raise unmodelled(i, "there is no such form")

@@ -52,7 +52,10 @@ def build_mma(i: Instruction, c: Linker) -> Step:
     counts = register_counts(row, shape, d_type, sparse=sparse)
     kind = "b64" if row.bits == 64 else "b32"
     writes = [c.write(x, kind) for x in _items(operands.next("D"), counts[2], "D")]
-    reads = [[c.read(x, kind) for x in _items(operands.next(name), count, name)] for name, count in zip("ABC", (*counts[:2], counts[2]), strict=True)]
+    reads = [
+        [c.read(x, kind) for x in _items(operands.next(name), count, name)]
+        for name, count in zip("ABC", (*counts[:2], counts[2]), strict=True)
+    ]
     metadata, selector = None, 0
     if sparse:
         metadata = c.read(operands.next("metadata"), "b32")
@@ -65,7 +68,9 @@ def build_mma(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         a, b, start = (np.stack([np.broadcast_to(read(x), x.n) for read in part]).reshape(len(part), -1, WARP) for part in reads)
-        more = {} if metadata is None else {"metadata": np.broadcast_to(metadata(x), x.n).reshape(-1, WARP), "selector": selector}
+        more: dict[str, Any] = (
+            {} if metadata is None else {"metadata": np.broadcast_to(metadata(x), x.n).reshape(-1, WARP), "selector": selector}
+        )
         d = mma_sync(a, b, start, **given, **more)
         for n, write in enumerate(writes):
             write(x, d[n].reshape(-1))

@@ -94,7 +94,10 @@ def build_replace(i: Instruction, c: Linker) -> Step:
 @implements("tensormap.cp_fenceproxy")
 def build_cp_fenceproxy(i: Instruction, c: Linker) -> Step:
     """`tensormap.cp_fenceproxy.global.shared::cta…sync.aligned [dst], [src], 128`: a warp copies a map to global memory."""
-    words, operands = Modifiers(i, "cp_fenceproxy", "global", "shared::cta", "tensormap::generic", "release", "sync", "aligned"), Operands(i)
+    words, operands = (
+        Modifiers(i, "cp_fenceproxy", "global", "shared::cta", "tensormap::generic", "release", "sync", "aligned"),
+        Operands(i),
+    )
     words.need("cta", "cluster", "gpu", "sys")
     words.end()
     to, at = c.address(operands.next("a destination")), c.address(operands.next("a source"))
@@ -105,7 +108,7 @@ def build_cp_fenceproxy(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         done: set[tuple[int, int, int]] = set()
-        for (cta, thread), (dst, src) in each(x, [to, at]):
+        for (cta, _), (dst, src) in each(x, [to, at]):
             if (cta.index, dst, src) not in done:  # one copy for the warp, whose lanes name the same addresses
                 done.add((cta.index, dst, src))
                 bytes_at(x, i, cta, "global", dst)[:] = bytes_at(x, i, cta, "shared::cta", src)

@@ -38,7 +38,11 @@ def _together(i: Instruction, x: Wave) -> bool:
         return False
     threads = x.threads
     first = threads[::WARPGROUP]
-    whole = len(threads) % WARPGROUP == 0 and not (x.tid[first] % WARPGROUP).any() and (threads[WARPGROUP - 1 :: WARPGROUP] - first == WARPGROUP - 1).all()
+    whole = (
+        len(threads) % WARPGROUP == 0
+        and not (x.tid[first] % WARPGROUP).any()
+        and (threads[WARPGROUP - 1 :: WARPGROUP] - first == WARPGROUP - 1).all()
+    )
     if not whole:
         message = f"{i.name} needs the four warps of a warpgroup; a CTA of {x.launch.threads} threads, or one whose warps have exited, has no such warpgroup here"
         x.launch.find("X011", i, message, f"a multiple of {WARPGROUP} threads that execute it together")
@@ -128,7 +132,7 @@ class _Mma:
             for side in (1,) if self.in_registers else (0, 1):
                 majors[side] = "MN" if _number(i, operands, "imm-trans") else "K"
         operands.end()
-        check_immediates(row, *majors, *signs, satfinite, self.is_sparse, selector, self.in_registers)
+        check_immediates(row, majors[0], majors[1], signs[0], signs[1], satfinite, self.is_sparse, selector, self.in_registers)
         self.read_d, self.write_d = [c.read(x, "b32") for x in d], [c.write(x, "b32") for x in d]
         self.types: dict[str, Any] = {"a_type": a_type, "b_type": b_type, "d_type": d_type, "a_major": majors[0], "b_major": majors[1]}
         self.selector, self.signs, self.satfinite = selector, signs, satfinite
@@ -158,7 +162,9 @@ class _Mma:
             else:
                 out = np.empty_like(d)
                 for g, (cta, event) in enumerate(zip(ctas, events, strict=True)):
-                    out[:, g] = self._one(x, cta, event, np.ascontiguousarray(a[:, g].T) if self.in_registers else a[g], b[g], d[:, g], scale[g], g)
+                    out[:, g] = self._one(
+                        x, cta, event, np.ascontiguousarray(a[:, g].T) if self.in_registers else a[g], b[g], d[:, g], scale[g], g
+                    )
         if x.watch is not None:
             self._tell(x, ctas, firsts, a, b)
         for n, write in enumerate(self.write_d):

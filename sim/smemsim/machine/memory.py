@@ -269,7 +269,9 @@ class SharedMemory:
         """
         if arch is not None and architecture(arch).name != self.arch:
             raise InputError(f"arch = {arch}: this shared memory is that of {self.arch}")
-        address = places(descriptor, arch=self.arch, dtype=dtype, major=major, rows=rows, k=k, packing=packing, window=(self.begin, self.end))
+        address = places(
+            descriptor, arch=self.arch, dtype=dtype, major=major, rows=rows, k=k, packing=packing, window=(self.begin, self.end)
+        )
         fmt = element_format(dtype)
         size = 2 if fmt.bits == 6 else -(-fmt.bits // 8)  # a 6-bit element may straddle two bytes
         at = offsets(address, (self.begin, self.end))
@@ -309,4 +311,3 @@ class SharedMemory:
 def _check_world(memory: Any) -> None:
     if not isinstance(memory, GlobalMemory):
         raise InputError(f"global memory: needs a GlobalMemory, not {type(memory).__name__}")
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,9 @@ def mma_sync_types(a_type: str, b_type: str, d_type: str, shape: Shape, *, spars
                 raise Unmodelled(f"mma.sp.sync with {a_type}: how ptxas takes the metadata apart for it is not known")
             if shape not in (row.sparse if sparse else row.shapes):
                 known = ", ".join(f"m{m}n{n}k{k}" for m, n, k in (row.sparse if sparse else row.shapes)) or "no shape"
-                raise InputError(f"m{shape[0]}n{shape[1]}k{shape[2]}: mma{'.sp' if sparse else ''}.sync with {a_type} has {known} (PTX ISA 9.7.14.5)")
+                raise InputError(
+                    f"m{shape[0]}n{shape[1]}k{shape[2]}: mma{'.sp' if sparse else ''}.sync with {a_type} has {known} (PTX ISA 9.7.14.5)"
+                )
             return row
     if shape == (8, 8, 4):
         raise Unmodelled("mma.sync.m8n8k4 of f16, which ptxas expands into other instructions on sm_90a and sm_100a")
@@ -95,7 +98,9 @@ def mma_sync(
     return _registers(d, _d_order(m, n), d_type)
 
 
-def _sums(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None, satfinite: bool) -> np.ndarray:
+def _sums(
+    a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None, satfinite: bool
+) -> np.ndarray:
     a_type, b_type, d_type = (_BYTES.get(t, t) for t in types)
     row = MMA_SYNC_SUMS["s8" if d_type == "s32" else a_type, d_type]
     return multiply_tiles(a, b, c, row=row, types=(a_type, b_type, d_type), index=index, options=Options(saturate=satfinite))
@@ -110,11 +115,14 @@ def _expanded(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str
     total = np.zeros_like(c)
     for first in (0, 2):
         of = np.arange(a.shape[2]) % 4 // 2 * 2 == first
-        total = _sums(np.ascontiguousarray(half_a[:, :, of]), np.ascontiguousarray(half_b[:, :, of]), total, ("f16", "f16", to), None, False)
+        total = _sums(
+            np.ascontiguousarray(half_a[:, :, of]), np.ascontiguousarray(half_b[:, :, of]), total, ("f16", "f16", to), None, False
+        )
     kind, nan = (np.float16, 0x7FFF) if to == "f16" else (np.float32, 0x7FFFFFFF)
     with np.errstate(all="ignore"):
         value = total.view(kind) + c.view(kind)
-    return np.where(np.isnan(value), c.dtype.type(nan), value.view(c.dtype))
+    d: np.ndarray = np.where(np.isnan(value), c.dtype.type(nan), value.view(c.dtype))
+    return d
 
 
 @functools.cache
@@ -157,7 +165,7 @@ def _b_order(n: int, k: int, bits: int) -> np.ndarray:
     """The same of B, column by column."""
     bits = min(bits, 32)
     thread, element = np.meshgrid(np.arange(WARP), np.arange(n * k // WARP), indexing="ij")
-    return _inverse(fragments.b_n(thread) + 0 * element, fragments.b_k(thread, element, bits), k)  # type: ignore[arg-type,operator]
+    return _inverse(fragments.b_n(thread) + 0 * element, fragments.b_k(thread, element, bits), k)  # type: ignore[arg-type]
 
 
 @functools.lru_cache(maxsize=8)
@@ -175,7 +183,7 @@ def _inverse(row: np.ndarray, column: np.ndarray, width: int) -> np.ndarray:
 
 def _matrix(registers: np.ndarray, order: np.ndarray, bits: int, dtype: str) -> np.ndarray:
     """Elements (warps, all) in the order of the matrix; integers of 4 bits as bytes."""
-    count, warps, _ = registers.shape
+    warps = registers.shape[1]
     flat = np.ascontiguousarray(registers.transpose(1, 2, 0))  # (warps, lanes, registers)
     if bits < 8:
         shifts = np.arange(0, 32, bits, dtype=np.uint32)
@@ -208,21 +216,25 @@ def _k_of(metadata: np.ndarray, row: MmaSyncTypes, m: int, stored: int, selector
     if selector not in SELECTORS[groups]:
         raise InputError(f"sparsity selector {selector}: this shape has {' '.join(map(str, SELECTORS[groups]))} (PTX ISA 9.7.14.6.1)")
     thread, bit = _metadata_places(m, groups, selector)
+    k_of: Any = fragments.sparse_k  # works on arrays as well
     nibbles = metadata.astype(np.int64)[:, thread] >> bit & 0xF  # (warps, M, groups)
     s = np.arange(stored)
     if row.group == 2:  # tf32: two halves that name the same element
-        lower, upper = (fragments.sparse_k(2 * s + half, nibbles[:, :, s]) for half in (0, 1))  # type: ignore[call-overload]
+        lower, upper = (k_of(2 * s + half, nibbles[:, :, s]) for half in (0, 1))
         if ((lower % 2 != 0) | (upper != lower + 1)).any():
             raise Unmodelled("metadata of tf32 that is neither 0b0100 nor 0b1110 (undefined: PTX ISA 9.7.14.6.1)")
         return np.asarray(upper // 2)
     if row.group == 8:  # of 4 bits: pairs
-        return np.asarray(2 * fragments.sparse_k(s // 2, nibbles[:, :, s // 4]) + s % 2)  # type: ignore[call-overload]
-    return np.asarray(fragments.sparse_k(s, nibbles[:, :, s // 2]))  # type: ignore[call-overload]
+        return np.asarray(2 * k_of(s // 2, nibbles[:, :, s // 4]) + s % 2)
+    return np.asarray(k_of(s, nibbles[:, :, s // 2]))
 
 
 @functools.lru_cache(maxsize=16)
 def _metadata_places(m: int, groups: int, selector: int) -> tuple[np.ndarray, np.ndarray]:
     found = np.array(
-        [[(fragments.metadata_thread(r, g, groups, selector), fragments.metadata_bit(r, g, groups)) for g in range(groups)] for r in range(m)]
+        [
+            [(fragments.metadata_thread(r, g, groups, selector), fragments.metadata_bit(r, g, groups)) for g in range(groups)]
+            for r in range(m)
+        ]
     )
     return found[..., 0], found[..., 1]
