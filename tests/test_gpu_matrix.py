@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from smemsim.gpu.events import Load, Mma
 from smemsim.gpu.launch import Gpu, Launch
 from smemsim.machine.mma_sync import mma_sync
 from smemsim.spec.mma_sync import MMA_SYNC_TYPES
+from smemsim.traces.format import Suite, load_suite
 from strategies import examples
 
 REFERENCE = (Path(__file__).parent / "data/reference_gemm.ptx").read_text()
@@ -426,46 +428,53 @@ def test_wgmma_needs_whole_warpgroups() -> None:
 # ---- a whole kernel
 
 
-def reference(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, Gpu, list[object]]:
-    """D = A * B^T of tools/capture/reference_gemm.cu: 64 x 64 a CTA, two stages of 64 elements of K, by TMA, mbarriers and wgmma."""
-    _m, k = a.shape
+def measured_gemms() -> list[int]:
+    """The cases of the trace with a swizzle of their own for each side, and one of every pair of major-nesses."""
+    return [n for n in range(48) if n % 6 in (0, 3, 4) and n % 24 // 6 in (0, n // 24 + 1, 3)]
+
+
+@functools.cache
+def golden() -> Suite:
+    return load_suite(Path(__file__).parents[1] / "golden/sm_90a/reference_gemm")
+
+
+@pytest.mark.parametrize("case", measured_gemms())
+def test_the_reference_kernel_does_what_it_did_on_an_h200(case: int) -> None:
+    """tools/capture/reference_gemm.cu, D = A * B^T, 64 x 64 a CTA, two stages of 64 elements of K, by TMA, mbarriers and wgmma.
+
+    The bits of D, the first stage in shared memory and every descriptor are those of the trace, from which maps and boxes come.
+    """
+    trace = golden().arrays
     gpu = Gpu("sm_90a")
-    of_a, of_b, d = gpu.array(a), gpu.array(b), gpu.array(np.zeros((128, 128), np.float32))
-    maps = b"".join(
-        bytes(
-            TensorMap.tiled(
-                data_type="bf16", global_address=x.address, global_dim=(k, 128), global_strides=(2 * k,), box_dim=(64, 64), swizzle="128B"
-            )
-        )
-        for x in (of_a, of_b)
+    kind, majors = str(trace["data"][case]), [str(trace[f"major_{x}"][case]) for x in "ab"]
+    maps, steps = b"", []
+    for side, major in zip("ab", majors, strict=True):
+        raw = trace[f"map_{side}"][case].tobytes()
+        values = trace[f"{side}_{kind}"]
+        gpu.memory.place(values if major == "K" else np.ascontiguousarray(values.T), TensorMap.from_bytes(raw).global_address)
+        maps += raw
+    base = int(trace["stage_address"][case])
+    for n in range(2):
+        steps += [int(word) - (base + 8192 * n >> 4) for word in trace["descriptors"][case, :4, n]]
+    boxes = [trace[f"boxes_{side}"][case] for side in "ab"]
+    used = [int((box[:, 0] >= 0).sum()) for box in boxes]
+    boxes = [np.where(box < 0, 0, box) for box in boxes]
+    flat = [*used, *boxes[0][:, 0], *boxes[1][:, 0], *boxes[0][:, 1], *boxes[0][:, 2], *boxes[1][:, 1], *boxes[1][:, 2]]
+    plan = struct.pack("<52i8Q", *flat, *(int(major == "MN") for major in majors), *steps)
+    k = trace["a_normal"].shape[1]
+    d, image, words = (
+        gpu.array(np.zeros((128, 128), np.uint32)),
+        gpu.array(np.zeros(16384, np.uint8)),
+        gpu.array(np.zeros((k // 16, 2), np.uint64)),
     )
-    step = [
-        SmemDescriptor(arch="sm_90a", start_address=32 * s, leading_byte_offset=16, stride_byte_offset=1024, swizzle="128B").encode()
-        for s in range(4)
-    ]
-    plan = struct.pack("<ii48iii8Q", 1, 1, *[0] * 48, 0, 0, *step, *step)
-    image, words = gpu.array(np.zeros(16384, np.uint8)), gpu.array(np.zeros(8 * k // 64, np.uint64))
     args = (gpu.array(np.frombuffer(maps, np.uint8)), gpu.array(np.frombuffer(plan, np.uint8)), k, d, image, words)
-    run = gpu.launch(REFERENCE, "reference_kk", grid=(2, 2), block=128, shared_bytes=2 * 16384 + 64, args=args)
+    transposes = ", ".join(str(int(major == "MN")) for major in majors)
+    ptx = REFERENCE.replace("p, 1, 1, 0, 0;", f"p, 1, 1, {transposes};")
+    run = gpu.launch(ptx, "reference_kk", grid=(2, 2), block=128, shared_bytes=2 * 16384 + 64, args=args)
+    assert (d.numpy() == trace["d"][case]).all()
+    assert (image.numpy() == trace["image"][case]).all()
+    assert (words.numpy() == trace["descriptors"][case]).all()
     assert not run.launch.findings
-    return d.numpy(), gpu, list(run.launch.events)
-
-
-@pytest.mark.parametrize("values", ["whole", "random"])
-def test_the_reference_kernel_computes_what_its_instructions_come_to(values: str) -> None:
-    rng = np.random.default_rng(9)
-    k = 128
-    numbers = [rng.integers(-4, 5, (128, k)) if values == "whole" else rng.standard_normal((128, k)) for _ in range(2)]
-    a, b = (from_float64(x, "bf16") for x in numbers)
-    d, _, events = reference(a, b)
-    if values == "whole":
-        assert (d == numbers[0] @ numbers[1].T).all()
-    wanted = np.zeros((128, 128), np.uint32)
-    for at in range(0, k, 16):
-        part = slice(at, at + 16)
-        wanted = mma(a[:, part], b[:, part], wanted, arch="sm_90a", kind="wgmma", a_type="bf16", b_type="bf16", d_type="f32")
-    assert (d.view(np.uint32) == wanted).all()
-    loads, multiplications = ([e for e in events if isinstance(e, kind)] for kind in (Load, Mma))
-    assert len(loads) == 4 * 2 * k // 64
+    loads, multiplications = ([e for e in run.launch.events if isinstance(e, kind)] for kind in (Load, Mma))
+    assert len(loads) == 4 * sum(used) * k // 64
     assert len(multiplications) == 4 * k // 16
-    assert {e.coordinates for e in loads} == {(at, row) for at in range(0, k, 64) for row in (0, 64)}
