@@ -96,7 +96,7 @@ def decrement(old: int, new: int) -> int:
 
 
 def float_least(old: int, new: int, exponent_bits: int, fraction_bits: int, both_nan: int, largest: bool) -> int:
-    """min, or max, of two floats of 16 or 32 bits; subnormals count and are kept, -0 lies below +0.
+    """min, or max, of two floats of any format; subnormals count and are kept, -0 lies below +0.
 
     Of a NaN and a number the number; of two NaNs `both_nan`.
 
@@ -104,7 +104,7 @@ def float_least(old: int, new: int, exponent_bits: int, fraction_bits: int, both
     ('0x3c00', '0x8000')
     """
     top = exponent_bits + fraction_bits
-    magnitude = (1 << top) - 1
+    magnitude = (1 << (top - 1)) * 2 - 1 if top < 63 else 0x7FFFFFFFFFFFFFFF
     infinity = ((1 << exponent_bits) - 1) << fraction_bits
     a, b = old & magnitude, new & magnitude
     if a > infinity:

@@ -19,11 +19,11 @@ import numpy as np
 from smemsim.arithmetic.dot import two_to
 
 __all__ = [
-    "NEAREST", "NEAREST_AWAY", "STOCHASTIC", "TO_MINUS_INFINITY", "TO_PLUS_INFINITY", "TO_ZERO",
-    "converted", "from_integer", "fused", "fused_double", "quotient", "quotient_double", "root", "root_double", "rounded", "two_product", "two_sum",
+    "NEAREST", "NEAREST_AWAY", "TO_MINUS_INFINITY", "TO_PLUS_INFINITY", "TO_ZERO",
+    "added", "converted", "from_integer", "fused", "fused_double", "product", "quotient", "quotient_double", "root", "root_double", "rounded", "two_product", "two_sum",
 ]  # fmt: skip
 
-NEAREST, TO_ZERO, TO_MINUS_INFINITY, TO_PLUS_INFINITY, NEAREST_AWAY, STOCHASTIC = 0, 1, 2, 3, 4, 5
+NEAREST, TO_ZERO, TO_MINUS_INFINITY, TO_PLUS_INFINITY, NEAREST_AWAY = range(5)
 SPLITTER = 134217729.0  # 2^27 + 1
 DOUBLE_INFINITY, DOUBLE_LARGEST, DOUBLE_NAN = 0x7FF0000000000000, 0x7FEFFFFFFFFFFFFF, 0x7FF8000000000000
 FAR = 200  # binary places by which c and a product may be apart to be added as they are
@@ -67,13 +67,13 @@ def with_sign(code: int, exponent_bits: int, fraction_bits: int, negative: bool)
 
 def rounded(
     value: float, rest: float, tiny: float, scale: int,
-    exponent_bits: int, fraction_bits: int, largest: int, overflow: int, mode: int, random: int,
+    exponent_bits: int, fraction_bits: int, largest: int, overflow: int, mode: int,
 ) -> int:  # fmt: skip
-    """The code of a number that is not zero. `random`, of 32 bits, is added below the last bit by the mode STOCHASTIC.
+    """The code of a number that is not zero.
 
-    >>> hex(rounded(1.0, 2.0**-60, 0.0, 0, 5, 10, 0x7BFF, 0x7C00, TO_PLUS_INFINITY, 0))
+    >>> hex(rounded(1.0, 2.0**-60, 0.0, 0, 5, 10, 0x7BFF, 0x7C00, TO_PLUS_INFINITY))
     '0x3c01'
-    >>> hex(rounded(65520.0, 0.0, -1.0, 0, 5, 10, 0x7BFF, 0x7C00, NEAREST, 0)), hex(rounded(65520.0, 0.0, 0.0, 0, 5, 10, 0x7BFF, 0x7C00, NEAREST, 0))
+    >>> hex(rounded(65520.0, 0.0, -1.0, 0, 5, 10, 0x7BFF, 0x7C00, NEAREST)), hex(rounded(65520.0, 0.0, 0.0, 0, 5, 10, 0x7BFF, 0x7C00, NEAREST))
     ('0x7bff', '0x7c00')
     """
     word = int(np.float64(value).view(np.int64))
@@ -114,9 +114,6 @@ def rounded(
         up = not negative and lost > 0
     elif mode == 4:
         up = lost >= half
-    elif mode == 5:
-        fraction = lost >> (shift - 32) if shift >= 32 else lost << (32 - shift)
-        up = fraction + random >= 1 << 32
     else:
         up = False
     if up:
@@ -138,18 +135,18 @@ def zero_of_sum(a: float, b: float, exponent_bits: int, fraction_bits: int, mode
 
 
 def converted(
-    value: float, exponent_bits: int, fraction_bits: int, largest: int, overflow: int, infinity: int, nan: int, mode: int, random: int
+    value: float, exponent_bits: int, fraction_bits: int, largest: int, overflow: int, infinity: int, nan: int, mode: int
 ) -> int:
     """The code of a float64; `infinity` that of an infinity.
 
-    >>> hex(converted(65519.0, 5, 10, 0x7BFF, 0x7C00, 0x7C00, 0x7FFF, NEAREST, 0)), hex(converted(-0.0, 8, 7, 0, 0, 0, 0, NEAREST, 0) & 0xFFFF)
+    >>> hex(converted(65519.0, 5, 10, 0x7BFF, 0x7C00, 0x7C00, 0x7FFF, NEAREST)), hex(converted(-0.0, 8, 7, 0, 0, 0, 0, NEAREST) & 0xFFFF)
     ('0x7bff', '0x8000')
     """
     if value != value:
         return nan
     if value == 0 or value - value != 0:
         return with_sign(0 if value == 0 else infinity, exponent_bits, fraction_bits, math.copysign(1.0, value) < 0)
-    return rounded(value, 0.0, 0.0, 0, exponent_bits, fraction_bits, largest, overflow, mode, random)
+    return rounded(value, 0.0, 0.0, 0, exponent_bits, fraction_bits, largest, overflow, mode)
 
 
 def from_integer(
@@ -165,7 +162,7 @@ def from_integer(
     sign = -1.0 if negative else 1.0
     high, low = float(magnitude >> 32 & 0xFFFFFFFF) * 4294967296.0, float(magnitude & 0xFFFFFFFF)
     value, rest = two_sum(high, low)
-    return rounded(sign * value, sign * rest, 0.0, 0, exponent_bits, fraction_bits, largest, overflow, mode, 0)
+    return rounded(sign * value, sign * rest, 0.0, 0, exponent_bits, fraction_bits, largest, overflow, mode)
 
 
 def fused(a: float, b: float, c: float, exponent_bits: int, fraction_bits: int, largest: int, overflow: int, nan: int, mode: int) -> int:
@@ -182,7 +179,26 @@ def fused(a: float, b: float, c: float, exponent_bits: int, fraction_bits: int, 
         return with_sign(largest + 1, exponent_bits, fraction_bits, total < 0)
     if total == 0:
         return zero_of_sum(product, c, exponent_bits, fraction_bits, mode)
-    return rounded(total, rest, 0.0, 0, exponent_bits, fraction_bits, largest, overflow, mode, 0)
+    return rounded(total, rest, 0.0, 0, exponent_bits, fraction_bits, largest, overflow, mode)
+
+
+def added(a: float, b: float, exponent_bits: int, fraction_bits: int, largest: int, overflow: int, nan: int, mode: int) -> int:
+    """a + b, as `fused`.
+
+    >>> hex(added(65504.0, 16.0, 5, 10, 0x7BFF, 0x7C00, 0x7FFF, TO_ZERO)), hex(added(1.0, -1.0, 5, 10, 0x7BFF, 0x7C00, 0x7FFF, TO_MINUS_INFINITY) & 0xFFFF)
+    ('0x7bff', '0x8000')
+    """
+    return fused(a, 1.0, b, exponent_bits, fraction_bits, largest, overflow, nan, mode)
+
+
+def product(a: float, b: float, exponent_bits: int, fraction_bits: int, largest: int, overflow: int, nan: int, mode: int) -> int:
+    """a * b, as `fused`; a zero has the product's sign in every mode.
+
+    >>> hex(product(-1.0, 0.0, 5, 10, 0x7BFF, 0x7C00, 0x7FFF, NEAREST) & 0xFFFF), hex(product(1.0, 0.0, 5, 10, 0, 0, 0, TO_MINUS_INFINITY))
+    ('0x8000', '0x0')
+    """
+    zero = math.copysign(0.0, math.copysign(1.0, a) * math.copysign(1.0, b))
+    return fused(a, b, zero, exponent_bits, fraction_bits, largest, overflow, nan, mode)
 
 
 def fused_double(a: float, b: float, c: float, mode: int) -> int:
@@ -205,19 +221,19 @@ def fused_double(a: float, b: float, c: float, mode: int) -> int:
     scale = a_exponent + b_exponent
     product, low = two_product(a, b)
     if c == 0:
-        return rounded(product, low, 0.0, scale, 11, 52, DOUBLE_LARGEST, DOUBLE_INFINITY, mode, 0)
+        return rounded(product, low, 0.0, scale, 11, 52, DOUBLE_LARGEST, DOUBLE_INFINITY, mode)
     c, c_exponent = math.frexp(c)
     apart = c_exponent - scale
     if apart > FAR:
-        return rounded(c, 0.0, product, c_exponent, 11, 52, DOUBLE_LARGEST, DOUBLE_INFINITY, mode, 0)
+        return rounded(c, 0.0, product, c_exponent, 11, 52, DOUBLE_LARGEST, DOUBLE_INFINITY, mode)
     if apart < -FAR:
-        return rounded(product, low, c, scale, 11, 52, DOUBLE_LARGEST, DOUBLE_INFINITY, mode, 0)
+        return rounded(product, low, c, scale, 11, 52, DOUBLE_LARGEST, DOUBLE_INFINITY, mode)
     total, first = two_sum(product, math.ldexp(c, apart))
     second, tiny = two_sum(first, low)
     total, rest = two_sum(total, second)
     if total == 0:
         return zero_of_sum(1.0, -1.0, 11, 52, mode)
-    return rounded(total, rest, tiny, scale, 11, 52, DOUBLE_LARGEST, DOUBLE_INFINITY, mode, 0)
+    return rounded(total, rest, tiny, scale, 11, 52, DOUBLE_LARGEST, DOUBLE_INFINITY, mode)
 
 
 def quotient(a: float, b: float, exponent_bits: int, fraction_bits: int, largest: int, overflow: int, nan: int, mode: int) -> int:
@@ -236,7 +252,7 @@ def quotient(a: float, b: float, exponent_bits: int, fraction_bits: int, largest
     value = a / b
     high, low = two_product(value, b)
     left = (a - high) - low
-    return rounded(value, 0.0, left if b > 0 else -left, 0, exponent_bits, fraction_bits, largest, overflow, mode, 0)
+    return rounded(value, 0.0, left if b > 0 else -left, 0, exponent_bits, fraction_bits, largest, overflow, mode)
 
 
 def quotient_double(a: float, b: float, mode: int) -> int:
@@ -257,10 +273,10 @@ def quotient_double(a: float, b: float, mode: int) -> int:
     )  # fmt: skip
 
 
-def root(a: float, exponent_bits: int, fraction_bits: int, largest: int, nan: int, mode: int) -> int:
+def root(a: float, exponent_bits: int, fraction_bits: int, largest: int, overflow: int, nan: int, mode: int) -> int:
     """Square root of f32 and smaller formats.
 
-    >>> hex(root(2.0, 8, 23, 0x7F7FFFFF, 0x7FFFFFFF, TO_ZERO)), hex(root(-0.0, 5, 10, 0x7BFF, 0x7FFF, NEAREST) & 0xFFFF)
+    >>> hex(root(2.0, 8, 23, 0x7F7FFFFF, 0x7F800000, 0, TO_ZERO)), hex(root(-0.0, 5, 10, 0x7BFF, 0x7C00, 0, NEAREST) & 0xFFFF)
     ('0x3fb504f3', '0x8000')
     """
     if a != a or a < 0:
@@ -269,7 +285,7 @@ def root(a: float, exponent_bits: int, fraction_bits: int, largest: int, nan: in
         return with_sign(0 if a == 0 else largest + 1, exponent_bits, fraction_bits, math.copysign(1.0, a) < 0)
     value = math.sqrt(a)
     high, low = two_product(value, value)
-    return rounded(value, 0.0, (a - high) - low, 0, exponent_bits, fraction_bits, largest, largest, mode, 0)
+    return rounded(value, 0.0, (a - high) - low, 0, exponent_bits, fraction_bits, largest, overflow, mode)
 
 
 def root_double(a: float, mode: int) -> int:
@@ -279,10 +295,10 @@ def root_double(a: float, mode: int) -> int:
     ('0x3ff6a09e667f3bcd', '0x3ff6a09e667f3bcd')
     """
     if a != a or a <= 0 or a - a != 0:
-        return root(a, 11, 52, DOUBLE_LARGEST, DOUBLE_NAN, mode)
+        return root(a, 11, 52, DOUBLE_LARGEST, DOUBLE_INFINITY, DOUBLE_NAN, mode)
     a, exponent = math.frexp(a)
     if exponent % 2:
         a, exponent = a * 2, exponent - 1
     value = math.sqrt(a)
     high, low = two_product(value, value)
-    return rounded(value, 0.0, (a - high) - low, exponent // 2, 11, 52, DOUBLE_LARGEST, DOUBLE_LARGEST, mode, 0)
+    return rounded(value, 0.0, (a - high) - low, exponent // 2, 11, 52, DOUBLE_LARGEST, DOUBLE_INFINITY, mode)

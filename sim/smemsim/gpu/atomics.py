@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.program import Linker
     from smemsim.gpu.wave import Wave
 
-__all__ = ["Form", "combine", "form"]
+__all__ = ["Form", "combine", "form", "raw_elements"]
 
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 _SWAPS = {"exch": 8, "cas": 9}  # arithmetic.reduce_loops.EXCHANGE and SWAP_IF, without importing numba
@@ -91,12 +91,16 @@ def form(i: Instruction, c: Linker, modifiers: list[str]) -> Form:
         rest.insert(0, op)
     op, kind = rest
     known = kind in _FORMS[op] if count == 1 else count in _VECTOR_FORMS.get(op, {}).get(kind, ())
-    if not known or space not in (None, "global", "shared", "shared::cta", "shared::cluster") or (count > 1 and space != "global"):
+    if (
+        not known
+        or space not in (None, "global", "shared", "shared::cta", "shared::cluster")
+        or (count > 1 and space not in (None, "global"))
+    ):
         raise unmodelled(i, f"no such form of {i.op}")
     return Form(op, kind, count, space, order)
 
 
-def _row(f: Form, space: str) -> tuple[Any, ...]:
+def _row(f: Form, space: str) -> Any:
     """What the compiled loop takes for the type. Sums of f32 in global memory take subnormals as zeros (PTX ISA 9.7.13.5)."""
     name = f.element
     if name in ("b16", "b128"):
@@ -118,17 +122,14 @@ def combine(f: Form, piece: Piece, compare: np.ndarray | None, new: np.ndarray) 
     wanted = values if compare is None else np.ascontiguousarray(compare).reshape(-1).astype(np.uint64).view(np.int64)
     old = np.empty(len(at), np.int64)
     code = _SWAPS[f.op] if f.op in _SWAPS else ReductionOp(f.op).code
-    reduce_loops.chain(piece.memory.view(np.uint32), at, wanted, values, code, *_row(f, piece.space), old)
+    chain: Any = reduce_loops.chain
+    chain(piece.memory.view(np.uint32), at, wanted, values, code, *_row(f, piece.space), old)
     return old.view(np.uint64).astype(new.dtype).reshape(new.shape)
 
 
 @implements("atom", "red")
 def build_atomic(i: Instruction, c: Linker) -> Step:
     """Atomic operations; red has no result."""
-    if i.modifiers[:1] == ("async",):
-        from smemsim.gpu.remote import build_red_async
-
-        return build_red_async(i, c)
     f = form(i, c, list(i.modifiers))
     operands = list(i.operands)
     target: Operand = Sink() if i.op == "red" else operands.pop(0)
@@ -144,8 +145,8 @@ def build_atomic(i: Instruction, c: Linker) -> Step:
     packed = f.kind.endswith("x2")
 
     def atomic(x: Wave) -> None:
-        new = _raw(x, reads, packed)
-        compare = None if compares is None else _raw(x, compares, packed)
+        new = raw_elements(x, reads, packed)
+        compare = None if compares is None else raw_elements(x, compares, packed)
         pieces = find(x)
         old = np.empty_like(new) if writes else None
         for piece in pieces:
@@ -166,7 +167,7 @@ def build_atomic(i: Instruction, c: Linker) -> Step:
     return atomic
 
 
-def _raw(x: Wave, reads: list[Read], packed: bool) -> np.ndarray:
+def raw_elements(x: Wave, reads: list[Read], packed: bool) -> np.ndarray:
     """The raw elements of the running threads (n, elements)."""
     first = np.asarray(reads[0](x))
     out = np.empty((x.n, len(reads)), first.dtype)

@@ -13,9 +13,8 @@ import numpy as np
 
 from smemsim.errors import InputError
 from smemsim.gpu.cluster_barrier import build_cluster
-from smemsim.gpu.registry import ON_EXIT
 from smemsim.gpu.registers import Read, Write
-from smemsim.gpu.registry import End, Step, implements, unmodelled
+from smemsim.gpu.registry import ON_EXIT, End, Step, implements, unmodelled
 from smemsim.gpu.traps import misuse, thread_name
 from smemsim.gpu.warps import bar_warp
 from smemsim.gpu.wave import EXITED, WARP, Cta, Wait
@@ -134,19 +133,22 @@ def build_barrier(i: Instruction, c: Linker) -> Step:
 
 
 def _run(i: Instruction, number: Read, count: Read | None, form: _Form, operand: Any) -> Any:
-    plain = count is None and isinstance(operand, Immediate) and form.waits and not form.red
-
     def run(x: Wave, following: int) -> None:
-        if plain and x.watch is None and not _open(x) and _everybody(x):
-            x.key[x.sel] = following
-            x.changes += 1
-            return
-        threads = x.threads
-        numbers = np.broadcast_to(number(x), (x.n,))
-        counts = None if count is None else np.broadcast_to(count(x), (x.n,))
-        holds = None if form.holds is None else np.broadcast_to(form.holds(x), (x.n,))
-        x.key[threads] = following
-        where = x.cta_of[threads] * 0x10000 + np.minimum(numbers, 0xFFFF).astype(np.int64)
+        ids = np.asarray(number(x))
+        counts = None if count is None else np.asarray(count(x))
+        x.key[x.sel] = following
+        x.changes += 1
+        if form.waits and not form.red and x.watch is None and ids.ndim == 0 and (counts is None or counts.ndim == 0):
+            late = _latecomers(x, int(ids), None if counts is None else int(counts))
+            if late is None:
+                return
+        else:
+            late = np.arange(x.n)
+        threads = x.threads[late]
+        ids = np.broadcast_to(ids, (x.n,))[late]
+        counts = None if counts is None else np.broadcast_to(counts, (x.n,))[late]
+        holds = None if form.holds is None else np.broadcast_to(form.holds(x), (x.n,))[late]
+        where = x.cta_of[threads] * 0x10000 + np.minimum(ids, 0xFFFF).astype(np.int64)
         for place in np.unique(where).tolist():
             mine = where == place
             cta, id_ = x.ctas[place >> 16], place & 0xFFFF
@@ -161,7 +163,6 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form, operand:
             if holds is not None:
                 barrier.holds += int(holds[mine].sum())
                 barrier.voted += int(mine.sum())
-            x.changes += 1
             if x.watch is not None:
                 x.watch.release(x, threads[mine], barrier.key)
             if form.waits:
@@ -171,13 +172,23 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form, operand:
     return run
 
 
-def _everybody(x: Wave) -> bool:
-    """Do all threads of the CTAs that are here run, but for those that have exited?"""
-    if x.n == x.total:
-        return True
+def _latecomers(x: Wave, number: int, count: int | None) -> np.ndarray | None:
+    """The running threads, by their place among them, whose barrier is not complete with just those that run; None: all are."""
+    opened = {cta for cta, id_ in _open(x) if id_ == number}
+    if number >= BARRIERS or count == 0:
+        return np.arange(x.n)
+    if not opened and x.n == x.total and count in (None, x.stride):
+        return None
     here = np.bincount(x.cta_of[x.sel], minlength=len(x.ctas))
     alive = (x.key < EXITED).reshape(len(x.ctas), -1).sum(axis=1)
-    return bool(((here == alive) | (here == 0)).all())
+    complete = here == (alive if count is None else count)
+    if count is not None:  # in whole warps
+        warps = np.bincount(x.threads >> 5, minlength=x.total >> 5)
+        complete &= ((warps == 0) | (warps == WARP)).reshape(len(x.ctas), -1).all(axis=1)
+    complete[list(opened)] = False
+    if complete[here > 0].all():
+        return None
+    return np.flatnonzero(~complete[x.cta_of[x.sel]])
 
 
 def _settle(x: Wave, barrier: NamedBarrier, i: Instruction) -> None:

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.gpu.registry import ON_EXIT
-from smemsim.gpu.registry import End, Step, unmodelled
+from smemsim.gpu.registry import ON_EXIT, End, Step, unmodelled
 from smemsim.gpu.traps import misuse, thread_name
 from smemsim.gpu.wave import EXITED, WARP, Wait
 from smemsim.ptx.module import Instruction

@@ -65,6 +65,7 @@ class Launch:
     parameters: np.ndarray
     waves: list[Wave] = dataclasses.field(default_factory=list)
     findings: dict[tuple[str, int], tuple[Any, str, str, str]] = dataclasses.field(default_factory=dict)
+    output: list[str] = dataclasses.field(default_factory=list)  # of printf
     events: list[Event] = dataclasses.field(default_factory=list)  # transfers and matrix instructions, as they were executed
     judge: Callable[[Event, Any], None] | None = None  # called with each event and what the machine says of it
 
@@ -118,6 +119,11 @@ class Run:
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
         self.findings: list[Any] = []
+
+    @property
+    def output(self) -> list[str]:
+        """What printf wrote, an entry for every thread that came to it."""
+        return self.launch.output
 
 
 class Gpu:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.program import Linker
     from smemsim.gpu.wave import Wave
 
-__all__ = ["Access", "access", "gathered", "scattered"]
+__all__ = ["Access", "access", "gathered", "items", "merged", "scattered"]
 
 _CACHE = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified"}
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
@@ -73,35 +73,40 @@ def items(operand: Operand, count: int) -> tuple[Operand, ...]:
     return found
 
 
+# What moves the elements of a thread at once: numpy copies rows of an array far more slowly than single values.
+_AT_ONCE: dict[int, np.dtype[Any]] = {n: np.dtype(t) for n, t in ((1, "u1"), (2, "u2"), (4, "u4"), (8, "u8"), (16, "c16"))}
+
+
 def gathered(piece: Piece, kind: np.dtype[Any], count: int) -> list[Any]:
     """`count` neighbouring elements of every thread of a piece, an array for each element."""
-    words = piece.memory.view(kind)
-    size = kind.itemsize
+    size = kind.itemsize * count
     if count == 1:
-        return [words[piece.at // size if size > 1 else piece.at]]
-    if size * count <= 16:
-        rows = words.reshape(-1, count)[piece.at // (size * count)]
-        return [rows[:, k] for k in range(count)]
-    first = piece.at // size
-    return [words[first + k] for k in range(count)]
+        return [piece.memory.view(kind).take(piece.at >> size.bit_length() - 1)]
+    if size == 32:
+        half = count // 2
+        return gathered(piece, kind, half) + gathered(piece._replace(at=piece.at + 16), kind, half)
+    rows = piece.memory.view(_AT_ONCE[size]).take(piece.at >> size.bit_length() - 1).view(kind).reshape(-1, count)
+    return [rows[:, k] for k in range(count)]
 
 
 def scattered(piece: Piece, kind: np.dtype[Any], values: list[Any]) -> None:
     """Write elements of every thread of a piece; of threads that write the same byte the last one's stays."""
-    words, size, count = piece.memory.view(kind), kind.itemsize, len(values)
+    count = len(values)
+    size = kind.itemsize * count
     if piece.part is not None:
         values = [v[piece.part] if isinstance(v, np.ndarray) and v.ndim else v for v in values]
+        piece = piece._replace(part=None)
     if count == 1:
-        words[piece.at // size if size > 1 else piece.at] = values[0]
-    elif size * count <= 16:
+        piece.memory.view(kind)[piece.at >> size.bit_length() - 1] = values[0]
+    elif size == 32:
+        scattered(piece, kind, values[: count // 2])
+        scattered(piece._replace(at=piece.at + 16), kind, values[count // 2 :])
+    else:
         rows = np.empty((len(piece.at), count), kind)
         for k, v in enumerate(values):
             rows[:, k] = v
-        words.reshape(-1, count)[piece.at // (size * count)] = rows
-    else:
-        first = piece.at // size
-        for k, v in enumerate(values):
-            words[first + k] = v
+        wide = _AT_ONCE[size]
+        piece.memory.view(wide)[piece.at >> size.bit_length() - 1] = rows.view(wide)[:, 0]
 
 
 def merged(x: Wave, pieces: list[Piece], kind: np.dtype[Any], count: int) -> list[Any]:
@@ -183,12 +188,6 @@ def _parameter(i: Instruction, c: Linker, what: Access, dtype: np.dtype[Any], co
 @implements("st")
 def build_st(i: Instruction, c: Linker) -> Step:
     """Stores. Where threads of one store meet, the one with the highest number wins; hardware leaves it open."""
-    if i.modifiers[:1] == ("async",):
-        from smemsim.gpu.remote import build_st_async
-
-        return build_st_async(i, c)
-    if i.modifiers[:1] == ("bulk",):
-        raise unmodelled(i, "st.bulk")
     what = access(i, c)
     if (what.space or "").startswith("param") and c.space_of(i.operands[0]) == "param":
         raise InputError("an entry's parameters are read only")

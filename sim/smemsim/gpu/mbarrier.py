@@ -47,12 +47,14 @@ class Mbarrier:
         return self.pending | self.expected << 20 | (self.tx & 0x3FFFFF) << 40 | self.parity << 63
 
     def __repr__(self) -> str:
-        return f"<Mbarrier {self.offset:#x} of CTA {self.cta.number}: phase {self.phase}, {self.pending} arrivals and {self.tx} bytes pending>"
+        return (
+            f"<Mbarrier {self.offset:#x} of CTA {self.cta.number}: phase {self.phase}, {self.pending} arrivals and {self.tx} bytes pending>"
+        )
 
     # ---- what happens to it
 
-    def arrive(self, x: Wave, threads: np.ndarray, count: int = 1, *, i: Instruction | None = None, release: bool = True) -> None:
-        """Each of the threads arrives `count` times; a phase that is complete by that ends, and the next begins.
+    def arrive(self, x: Wave, threads: np.ndarray, count: int = 1, *, i: Instruction | None = None, release: bool = True) -> np.ndarray:
+        """Each of the threads arrives `count` times; a phase that is complete by that ends, and the next begins. Returns their tokens.
 
         `threads` are those of the wave that the watch is told of; the arrival of an asynchronous operation is one of the thread that issued it.
         """
@@ -60,21 +62,21 @@ class Mbarrier:
         self._note("arrives", i)
         if x.watch is not None and release:
             x.watch.release(x, threads, self)
-        self.count_down(x, len(threads) * count, i, step=count)
-
-    def count_down(self, x: Wave, arrivals: int, i: Instruction, step: int = 1) -> None:
-        """`arrivals` in steps that may each end a phase."""
-        while arrivals:
+        tokens = np.empty(len(threads), np.uint64)
+        done, step = 0, count
+        while done < len(threads):
             if step > self.pending:
                 misuse(
                     x, i, f"{step} arrivals at the mbarrier at {self.offset:#x} of CTA {self.cta.number}, of whose phase only {self.pending} are "
                     "left", f"mbarrier.init says {self.expected} arrivals a phase: correct it, or let fewer threads arrive",
                 )  # fmt: skip
-            steps = min(arrivals // step, self.pending // step)
+            steps = min(len(threads) - done, self.pending // step)
+            tokens[done : done + steps] = np.uint64(self.word) - np.arange(0, steps * step, step, dtype=np.uint64)
             self.pending -= steps * step
-            arrivals -= steps * step
+            done += steps
             self._settle(x)
         self._changed(x)
+        return tokens
 
     def expect_tx(self, x: Wave, size: int, *, i: Instruction | None = None) -> None:
         """The current phase also waits for `size` bytes."""
@@ -149,7 +151,9 @@ class Mbarrier:
         if self.tx < 0:
             left.append(f"{-self.tx} bytes have come that nobody expected")
         state = " and ".join(left) or "nothing is missing"
-        known = [f"{what}: {', '.join(f'line {n} ({name})' for n, name in list(by.items())[:KEPT])}" for what, by in self.done.items() if by]
+        known = [
+            f"{what}: {', '.join(f'line {n} ({name})' for n, name in list(by.items())[:KEPT])}" for what, by in self.done.items() if by
+        ]
         history = "; so far " + "; ".join(known) if known else "; nobody has ever arrived or brought bytes"
         return f"phase {phase} (parity {phase & 1}) of the mbarrier at {self.offset:#x} of CTA {self.cta.number}: {state}{history}"
 
@@ -172,7 +176,12 @@ def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction) -> Mb
     place = cta.index * x.pitch + offset - x.window_begin
     old = _known(cta).get(offset)
     if old is not None and old.waits:
-        misuse(x, i, f"the mbarrier at {offset:#x} is initialised again while threads wait at it", "mbarrier.inval once nobody uses it any more")
+        misuse(
+            x,
+            i,
+            f"the mbarrier at {offset:#x} is initialised again while threads wait at it",
+            "mbarrier.inval once nobody uses it any more",
+        )
     barrier = _known(cta)[offset] = Mbarrier(cta, offset, count, place)
     x.shared.view(np.uint64)[place >> 3] = barrier.word
     if not x.program.uses.isdisjoint(("wgmma", "tcgen05")):

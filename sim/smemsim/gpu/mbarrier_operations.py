@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ def barriers(x: Wave, i: Instruction, find: Locate) -> Iterator[tuple[Cta, int, 
         misuse(x, i, f"an address in {piece.space} memory: mbarriers lie in shared memory", "give the address of a shared variable")
     at = piece.at
     cuts = [0, *(np.flatnonzero(at[1:] != at[:-1]) + 1).tolist(), len(at)]
-    for lo, hi in zip(cuts, cuts[1:], strict=False):
+    for lo, hi in itertools.pairwise(cuts):
         index, offset = divmod(int(at[lo]), x.pitch)
         yield x.ctas[index], offset + x.window_begin, slice(lo, hi)
 
@@ -44,7 +45,8 @@ def build_mbarrier(i: Instruction, c: Linker) -> Step:
     rest = list(i.modifiers)
     if not rest or rest.pop(0) not in _BUILDERS:
         raise unmodelled(i)
-    return _BUILDERS[i.modifiers[0]](i, c, rest)
+    step: Step = _BUILDERS[i.modifiers[0]](i, c, rest)
+    return step
 
 
 def _only(i: Instruction, rest: list[str], *words: str) -> str | None:
@@ -127,8 +129,8 @@ def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
             barrier = mbarrier_of(x, cta, offset, i)
             here = threads[part]
             counts = [1] * len(here) if amounts is None or expects else amounts[part].tolist()
-            if not (drops or expects or stays) and token is None and len(set(counts)) == 1 and 1 <= counts[0] <= MOST_ARRIVALS:
-                barrier.arrive(x, here, counts[0], i=i, release=not relaxed)
+            if not (drops or expects or stays) and len(set(counts)) == 1 and 1 <= counts[0] <= MOST_ARRIVALS:
+                tokens[part] = barrier.arrive(x, here, counts[0], i=i, release=not relaxed)
                 continue
             for n, count in enumerate(counts):
                 tokens[part.start + n] = barrier.word
@@ -143,7 +145,12 @@ def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
                     barrier.drop(x, count, i)
                 barrier.arrive(x, here[n : n + 1], count, i=i, release=not relaxed)
                 if stays and barrier.phase != phase:
-                    misuse(x, i, f"completes the phase of the mbarrier at {offset:#x}, which .noComplete rules out", "arrive without .noComplete")
+                    misuse(
+                        x,
+                        i,
+                        f"completes the phase of the mbarrier at {offset:#x}, which .noComplete rules out",
+                        "arrive without .noComplete",
+                    )
         if token is not None:
             token(x, tokens)
 

@@ -53,6 +53,7 @@ class Program:
     places: Places
     inlined: Inlined
     uses: frozenset[str]  # operations that occur, such as "wgmma"
+    approximate: frozenset[str] = frozenset()  # of `spec.approximate`: instructions whose results are not bit-exact
 
 
 class Linker:
@@ -61,6 +62,7 @@ class Linker:
     def __init__(self, module: Module, inlined: Inlined, places: Places, arch: str) -> None:
         self.module, self.inlined, self.places, self.arch = module, inlined, places, arch
         self.block_of: dict[int, int] = {}  # instruction index: block that begins there
+        self.approximate: set[str] = set()
 
     def read(self, operand: Operand, kind: str) -> Read:
         """See `registers.reader`."""
@@ -132,7 +134,7 @@ def link(module: Module, entry: str, arch: str) -> Program:
     blocks = _blocks(inlined, steps, linker)
     kinds = [storage(r.type) for r in inlined.registers]
     wide = {slot for slot, r in enumerate(inlined.registers) if r.type == "b128"}
-    return Program(entry, arch, blocks, kinds, wide, places, inlined, frozenset(i.op for i in inlined.body))
+    return Program(entry, arch, blocks, kinds, wide, places, inlined, frozenset(i.op for i in inlined.body), frozenset(linker.approximate))
 
 
 def _steps(body: Sequence[Instruction], linker: Linker) -> list[Step]:

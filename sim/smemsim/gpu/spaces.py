@@ -21,7 +21,20 @@ if TYPE_CHECKING:
     from smemsim.gpu.wave import Wave
     from smemsim.machine.region import Region
 
-__all__ = ["LOCAL_WINDOW", "SHARED_WINDOW", "SPACES", "Locate", "Piece", "locate", "note_write", "shared_places", "space_modifier"]
+__all__ = [
+    "LOCAL_WINDOW",
+    "SHARED_WINDOW",
+    "SPACES",
+    "Locate",
+    "Piece",
+    "for_part",
+    "locate",
+    "note_read",
+    "note_write",
+    "own",
+    "shared_places",
+    "space_modifier",
+]
 
 SHARED_WINDOW = 0x7E00_0000_0000  # made up; 2^32 bytes: the rank within the cluster in bits 31:24
 LOCAL_WINDOW = 0x7D00_0000_0000  # made up; 2^32 bytes
@@ -212,18 +225,21 @@ _FINDERS: dict[str, Callable[..., Locate]] = {
 
 def note_write(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False) -> None:
     """Threads have written: who polls looks again, MMA operands find a writer, the watch knows. Local memory concerns nobody else."""
+    own(x, piece, size)
+    if x.watch is not None and piece.space == "shared":
+        for_part(x, piece, lambda: (x.watch.strong_write if strong else x.watch.write)(x, i, piece.at, size))
+
+
+def own(x: Wave, piece: Piece, size: int) -> None:
+    """Threads have written: without a word to the watch."""
     if piece.space == "local":
         return
     x.changes += 1
-    if piece.space != "shared":
-        return
-    if not x.program.uses.isdisjoint(("wgmma", "tcgen05")):
+    if piece.space == "shared" and not x.program.uses.isdisjoint(("wgmma", "tcgen05")):
         chunks = piece.at >> 4
         x.owners.touch(chunks, THREADS)
         if size > 16:
             x.owners.touch(chunks + 1, THREADS)
-    if x.watch is not None:
-        for_part(x, piece, lambda: (x.watch.strong_write if strong else x.watch.write)(x, i, piece.at, size))
 
 
 def note_read(x: Wave, i: Instruction, piece: Piece, size: int) -> None:

@@ -26,7 +26,7 @@ WORD = 4
 NOBODY, OPERATIONS = -1, 1 << 20  # in `who`: warps have their number, asynchronous operations theirs from here on
 ATOMIC = -2  # atomic and other strong operations of anybody
 READERS = 4  # asynchronous readers of a word that are remembered, by their warpgroup
-GENERIC = ("cp.async",)  # asynchronous, but not of the asynchronous proxy
+GENERIC = ("cp.async", "st.async", "red.async")  # asynchronous, but not of the asynchronous proxy
 
 
 @dataclasses.dataclass(eq=False)
@@ -227,7 +227,9 @@ class Watch:
         self.who[at], self.line[at] = OPERATIONS + op.number, op.instruction.line
 
     def _piped(self, op: Operation, numbers: np.ndarray) -> np.ndarray:
-        """Are operations ordered before this one because the tensor core executes them one after the other (PTX ISA 9.7.16.6.4)?"""
+        """Are operations no race with this one: the tensor core executes its own one after the other (PTX ISA 9.7.16.6.4), red.async is atomic?"""
+        if op.kind == "red.async":
+            return np.array([self.operations[n].kind == "red.async" for n in numbers], bool)
         if not op.kind.startswith("tcgen05"):
             return np.zeros(len(numbers), bool)
         return np.array(

@@ -9,7 +9,7 @@ import numpy as np
 from smemsim.arithmetic import integers
 from smemsim.arithmetic.compiled import ufunc
 from smemsim.gpu.alu.forms import Elementwise, Form, elementwise
-from smemsim.gpu.registers import dtype_of
+from smemsim.gpu.registers import constant, dtype_of
 from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.ptx.module import Immediate, Instruction, Operand, Pair, Sink
 
@@ -111,13 +111,15 @@ def build_shift(i: Instruction, c: Linker) -> Step:
     form.done(operands=(3,))
     if kind[0] == "f" or kind == "pred":
         raise unmodelled(i)
-    dtype, bits = dtype_of(kind), int(kind[1:])
+    dtype = dtype_of(kind)
+    most = np.uint32(kind[1:])
     f: Any = np.left_shift if i.op == "shl" else np.right_shift
-    most = np.uint32(bits)
     # numpy shifts by the width or more as PTX does: to zero, or to the sign.
-    return elementwise(
-        c, i.operands[0], kind, [(i.operands[1], kind), (i.operands[2], "u32")], lambda a, b: f(a, np.minimum(b, most).astype(dtype))
-    )  # fmt: skip
+    if isinstance(i.operands[2], Immediate):
+        count = np.minimum(constant(i.operands[2], "u32"), most).astype(dtype)
+        return elementwise(c, i.operands[0], kind, [(i.operands[1], kind)], lambda a: f(a, count))
+    sources = [(i.operands[1], kind), (i.operands[2], "u32")]
+    return elementwise(c, i.operands[0], kind, sources, lambda a, b: f(a, np.minimum(b, most).astype(dtype)))
 
 
 @implements("shf")

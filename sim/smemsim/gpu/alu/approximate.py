@@ -1,0 +1,125 @@
+"""The approximate float instructions: the result nearest to the true one, special values as the PTX ISA has them.
+
+Hardware interpolates tables that are in no document, so other bits are possible there; `spec.approximate` has the bounds. A program collects the
+names of those that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.arithmetic import rounding
+from smemsim.arithmetic.compiled import ufunc
+from smemsim.gpu.alu.floats import element, finish, flush_operands, numbers, signature
+from smemsim.gpu.alu.forms import PACKED, Elementwise, Form, elementwise
+from smemsim.gpu.registry import Step, implements, unmodelled
+from smemsim.ptx.module import Instruction
+from smemsim.spec.approximate import APPROXIMATE
+from smemsim.spec.float_types import FLOAT_TYPES, FloatType
+
+if TYPE_CHECKING:
+    from smemsim.gpu.program import Linker
+
+__all__ = ["divide", "unary"]
+
+# All take and give float64; where numpy's result is a NaN, or of the wrong sign at a pole, the PTX ISA agrees with it.
+_FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "rcp": lambda x: np.divide(1.0, x),
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: np.divide(1.0, np.sqrt(x)),
+    "sin": np.sin,
+    "cos": np.cos,
+    "lg2": np.log2,
+    "ex2": np.exp2,
+    "tanh": np.tanh,
+}
+_KINDS = {"ex2": ("f32", "f16", "bf16"), "tanh": ("f32", "f16", "bf16"), "rcp": ("f32", "f64"), "rsqrt": ("f32", "f64")}
+
+
+def nearest(own: FloatType, f: Callable[..., Any]) -> Elementwise:
+    """`f` of float64 numbers, rounded once."""
+    to = ufunc(rounding.converted, signature("int64", ("float64", 1), ("int64", 7)))
+    limits = (own.exponent_bits, own.fraction_bits, own.largest, own.infinity, own.infinity, own.nan, rounding.NEAREST)
+    return lambda *a: to(f(*[np.asarray(x).astype(np.float64) for x in a]), *limits)
+
+
+def _named(c: Linker, i: Instruction, own: FloatType, form: str) -> None:
+    row = APPROXIMATE.get(f"{i.op}.{form}.{own.name}")
+    if row is None:
+        raise unmodelled(i)
+    c.approximate.add(row.name)
+
+
+def divide(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
+    """`div.approx`, `div.full`."""
+    own = FLOAT_TYPES[kind]
+    how, flush = form.one_of("approx", "full"), form.has("ftz")
+    form.done(operands=(3,))
+    _named(c, i, own, str(how))
+
+    def quotient(a: Any, b: Any) -> Any:
+        result = np.divide(a, b)
+        # A divisor above 2^126 is scaled away: zero, and a NaN of an infinity.
+        return result if how == "full" else np.where((np.abs(b) > 2.0**126) & np.isfinite(b), a * np.copysign(0.0, b), result)
+
+    f = nearest(own, quotient)
+    f = finish(own, flush_operands(kind, f), flush=True, saturate=False, relu=False) if flush else f
+    return elementwise(c, i.operands[0], "b32", [(operand, kind) for operand in i.operands[1:]], f)
+
+
+def unary(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
+    """rcp, sqrt, rsqrt, sin, cos, lg2, ex2 and tanh with .approx."""
+    own = FLOAT_TYPES.get(element(kind))
+    approximate, flush = form.has("approx"), form.has("ftz")
+    form.done(operands=(2,))
+    if own is None or not approximate or own.name not in _KINDS.get(i.op, ("f32",)):
+        raise unmodelled(i)
+    _named(c, i, own, "approx")
+    if own.name == "f64":
+        f = _upper_half(own, _FUNCTIONS[i.op], whole=i.op == "rsqrt" and not flush)
+        return elementwise(c, i.operands[0], "b64", [(i.operands[1], kind)], f)
+    f = _converted(nearest(own, _FUNCTIONS[i.op]), numbers(own.name), own.smallest_normal if flush else 0.0)
+    f = finish(own, f, flush=flush, saturate=False, relu=False)
+    to = kind if kind in PACKED else f"b{own.bits}"
+    return elementwise(c, i.operands[0], to, [(i.operands[1], kind)], f)
+
+
+def _converted(f: Elementwise, as_numbers: Callable[[Any], Any], smallest: float) -> Elementwise:
+    """`f` of numbers; those below `smallest` count as zero."""
+    if not smallest:
+        return lambda a: f(as_numbers(a))
+
+    def flushing(a: Any) -> Any:
+        x = np.asarray(as_numbers(a)).astype(np.float64)
+        return f(np.where(np.abs(x) < smallest, np.copysign(0.0, x), x))
+
+    return flushing
+
+
+def _upper_half(own: FloatType, of: Callable[[Any], Any], *, whole: bool) -> Elementwise:
+    """`rcp.approx.ftz.f64` and its like: computed from the upper 32 bits of the operand, the lower 32 of the result are zero."""
+    upper = np.int64(~0xFFFFFFFF)
+
+    def f(a: Any) -> Any:
+        value = np.asarray(a, np.float64)
+        if not whole:
+            value = (np.ascontiguousarray(value).view(np.int64) & upper).view(np.float64)
+        value = np.where(np.abs(value) < own.smallest_normal, np.copysign(0.0, value), value)
+        result = np.asarray(of(value), np.float64)
+        word = np.ascontiguousarray(result).view(np.int64)
+        word = np.where(np.isfinite(result), word + (1 << 31), word) & upper
+        small = np.abs(result) < own.smallest_normal
+        word = np.where(small, word & np.int64(-(1 << 63)), word)
+        return np.where(np.isnan(result), np.int64(0x7FFFFFFF00000000), word)
+
+    return f
+
+
+@implements("rsqrt", "sin", "cos", "lg2", "ex2", "tanh")
+def build_approximate(i: Instruction, c: Linker) -> Step:
+    """`rsqrt`, `sin`, `cos`, `lg2`, `ex2`, `tanh`."""
+    form = Form(i)
+    return unary(i, c, form, form.kind())

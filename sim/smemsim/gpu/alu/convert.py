@@ -1,0 +1,190 @@
+"""`cvt` of single values: integers and floats of every width to one another (PTX ISA 9.7.9.21)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.arithmetic import results, rounding
+from smemsim.arithmetic.compiled import ufunc
+from smemsim.gpu.alu import convert_packed
+from smemsim.gpu.alu.floats import finish, numbers, signature
+from smemsim.gpu.alu.forms import Elementwise, Form, elementwise
+from smemsim.gpu.registers import dtype_of
+from smemsim.gpu.registry import Step, implements, unmodelled
+from smemsim.ptx.module import Instruction
+from smemsim.spec.float_types import FLOAT_TYPES, FloatType
+
+if TYPE_CHECKING:
+    from smemsim.gpu.program import Linker
+
+__all__: list[str] = []
+
+_TO_INTEGER = {"rni": rounding.NEAREST, "rzi": rounding.TO_ZERO, "rmi": rounding.TO_MINUS_INFINITY, "rpi": rounding.TO_PLUS_INFINITY}
+_TO_FLOAT = {
+    "rn": rounding.NEAREST, "rz": rounding.TO_ZERO, "rm": rounding.TO_MINUS_INFINITY, "rp": rounding.TO_PLUS_INFINITY,
+    "rna": rounding.NEAREST_AWAY,
+}  # fmt: skip
+_INTEGRAL: dict[str, Callable[[Any], Any]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
+_PACK = {f"{sign}{bits}": (sign == "s", bits) for sign in "us" for bits in (2, 4, 8, 16)}
+
+
+@implements("cvt")
+def build_cvt(i: Instruction, c: Linker) -> Step:
+    """`cvt`."""
+    form = Form(i)
+    if form.has("pack"):
+        return _pack(i, c, form)
+    to, source = form.kinds(2)
+    if convert_packed.knows(to, source):
+        return convert_packed.convert(i, c, form, to, source)
+    if to == "tf32":
+        return _to_tf32(i, c, form, source)
+    if to in FLOAT_TYPES and source in FLOAT_TYPES:
+        return _float_to_float(i, c, form, to, source)
+    if source in FLOAT_TYPES and to[0] in "us":
+        return _float_to_integer(i, c, form, to, source)
+    if to in FLOAT_TYPES and source[0] in "us":
+        return _integer_to_float(i, c, form, to, source)
+    if to[0] in "us" and source[0] in "us":
+        return _integer_to_integer(i, c, form, to, source)
+    raise unmodelled(i)
+
+
+def _range(kind: str) -> tuple[int, int]:
+    bits = int(kind[1:])
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
+
+
+def _integer_to_integer(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step:
+    """The low bits, or the nearest number with `.sat`; a wider register is filled by the sign of the result's type."""
+    saturate = form.has("sat")
+    form.done(operands=(2,))
+    target, own = dtype_of(to), dtype_of(source)
+    if not saturate:
+        return elementwise(c, i.operands[0], to, [(i.operands[1], source)], lambda a: np.asarray(a).astype(target))
+    low, high = (min(max(x, _range(source)[0]), _range(source)[1]) for x in _range(to))
+    least, most = own.type(low), own.type(high)
+    return elementwise(c, i.operands[0], to, [(i.operands[1], source)], lambda a: np.clip(a, least, most).astype(target))
+
+
+def _flushing(own: FloatType, flush: bool) -> Callable[[Any], Any]:
+    """Operands as numbers that numpy knows, subnormal f32 as zeros with `.ftz`."""
+    as_numbers = numbers(own.name)
+    if not flush or own.name != "f32":
+        return as_numbers
+    to_zero, least = ufunc(results.flushed, "float32(float32,float32)", "float64(float64,float64)"), np.float32(own.smallest_normal)
+    return lambda a: to_zero(a, least)
+
+
+def _float_to_integer(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step:
+    """Rounded, clamped to the range. Of NaN it makes 0; with f64 or a 64-bit integer only the highest bit is set (PTX ISA 9.7.9.21)."""
+    mode, flush = form.one_of(*_TO_INTEGER), form.has("ftz")
+    form.has("sat")  # integers are always clamped
+    form.done(operands=(2,))
+    if mode is None:
+        raise unmodelled(i, "it needs .rni, .rzi, .rmi or .rpi")
+    bits, signed = int(to[1:]), int(to[0] == "s")
+    nan = -1 << (bits - 1) if source == "f64" or bits == 64 else 0
+    f = ufunc(results.to_integer, signature("int64", ("float64", 1), ("int64", 4)))
+    as_numbers, code, target = _flushing(FLOAT_TYPES[source], flush), _TO_INTEGER[mode], dtype_of(to)
+    return elementwise(
+        c, i.operands[0], to, [(i.operands[1], source)], lambda a: f(as_numbers(a), code, bits, signed, nan).astype(target)
+    )  # fmt: skip
+
+
+def _integer_to_float(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step:
+    """Rounded once."""
+    mode, saturate = form.one_of(*_TO_FLOAT), form.has("sat")
+    form.done(operands=(2,))
+    if mode in (None, "rna"):
+        raise unmodelled(i, "it needs .rn, .rz, .rm or .rp")
+    own, code = FLOAT_TYPES[to], _TO_FLOAT[str(mode)]
+    dtype = {"f32": np.float32, "f64": np.float64}.get(to)
+    if code == rounding.NEAREST and dtype is not None and not saturate:
+        return elementwise(c, i.operands[0], to, [(i.operands[1], source)], lambda a: np.asarray(a).astype(dtype))
+    f = ufunc(rounding.from_integer, signature("int64", ("int64", 7)))
+    limits = (own.exponent_bits, own.fraction_bits, own.largest, own.infinity, code)
+
+    def convert(a: Any) -> Any:
+        whole = np.asarray(a)
+        negative = (whole < 0).astype(np.int64)
+        magnitude = whole.astype(np.int64) if whole.dtype.itemsize < 8 else whole.view(np.int64)
+        return f(np.where(negative, -magnitude, magnitude), negative, *limits)
+
+    g = finish(own, convert, flush=False, saturate=saturate, relu=False)
+    return elementwise(c, i.operands[0], f"b{own.bits}", [(i.operands[1], source)], g)
+
+
+def to_format(own: FloatType, mode: int, *, finite: bool = False) -> Elementwise:
+    """Codes of float64 numbers; with `finite` (`.satfinite`) what is too large, infinities included, is the largest number."""
+    f = ufunc(rounding.converted, signature("int64", ("float64", 1), ("int64", 7)))
+    beyond = own.largest if finite else own.infinity
+    limits = (own.exponent_bits, own.fraction_bits, own.largest, beyond, beyond, own.nan, mode)
+    return lambda a: f(a, *limits)
+
+
+def _float_to_float(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step:
+    """Widened exactly, narrowed with one rounding, or rounded to an integer of the same type."""
+    integral, mode = form.one_of(*_INTEGRAL), form.one_of("rn", "rz", "rm", "rp")
+    flush, saturate, finite, relu = (form.has(name) for name in ("ftz", "sat", "satfinite", "relu"))
+    form.done(operands=(2,))
+    own, target = FLOAT_TYPES[source], FLOAT_TYPES[to]
+    widens = target.bits > own.bits
+    if (mode is None) == (target.bits < own.bits or (to != source and not widens)) or (integral and to != source):
+        raise unmodelled(i, "its rounding does not go with the types")
+    if (finite or relu) and (source != "f32" or target.bits != 16):
+        raise unmodelled(i, ".satfinite and .relu are for .f16 and .bf16 of .f32")
+    round_to = to_format(target, _TO_FLOAT[mode or "rn"], finite=finite)
+    as_numbers = _flushing(own, flush)
+    whole = _INTEGRAL[integral] if integral else None
+
+    def convert(a: Any) -> Any:
+        x = as_numbers(a)
+        if whole is not None:
+            x = whole(np.asarray(x).astype(np.float64))
+        if relu:
+            x = np.where(x <= 0, 0, x)
+        return round_to(x)
+
+    f = finish(target, convert, flush=flush and to == "f32", saturate=saturate, relu=False)
+    return elementwise(c, i.operands[0], f"b{target.bits}", [(i.operands[1], source)], f)
+
+
+def _to_tf32(i: Instruction, c: Linker, form: Form, source: str) -> Step:
+    """`cvt.rna.tf32.f32` and its like: 10 bits of fraction, the low 13 bits are zero."""
+    mode, finite, relu = form.one_of("rn", "rz", "rna"), form.has("satfinite"), form.has("relu")
+    form.done(operands=(2,))
+    if source != "f32" or mode is None:
+        raise unmodelled(i)
+    f = convert_packed.codes_of("tf32", _TO_FLOAT[mode], finite=finite)
+    dropped = np.int64(13)
+    return elementwise(
+        c, i.operands[0], "b32", [(i.operands[1], source)], lambda a: f(np.where(a <= 0, np.float32(0), a) if relu else a) << dropped
+    )  # fmt: skip
+
+
+def _pack(i: Instruction, c: Linker, form: Form) -> Step:
+    """`cvt.pack.sat`: a above b, clamped; with c, which moves up by their two widths."""
+    saturate, narrow = form.has("sat"), form.one_of(*_PACK)
+    form.has("b32")
+    form.done(operands=()) if not form.left else None
+    if narrow is None or not saturate or form.left not in ([], ["s32"]):
+        raise unmodelled(i)
+    signed, bits = _PACK[narrow]
+    if (bits == 16) != (len(i.operands) == 3):
+        raise unmodelled(i, f"{len(i.operands)} operands")
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+    mask = (1 << bits) - 1
+
+    def clamp(a: Any) -> Any:
+        return np.clip(np.asarray(a).astype(np.int64), low, high) & mask
+
+    def pack(a: Any, b: Any, *rest: Any) -> Any:
+        both = clamp(a) << bits | clamp(b)
+        return both | np.asarray(rest[0]).astype(np.int64) << 2 * bits if rest else both
+
+    sources = list(zip(i.operands[1:], ("s32", "s32", "u32"), strict=False))
+    return elementwise(c, i.operands[0], "b32", sources, lambda *a: (pack(*a) & 0xFFFFFFFF).astype(np.uint32))

@@ -1,0 +1,101 @@
+"""The operations that integers and floats have by the same name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smemsim.gpu.alu import approximate, floats, integers
+from smemsim.gpu.alu.forms import Form
+from smemsim.gpu.registry import Step, implements, unmodelled
+from smemsim.ptx.module import Instruction
+
+if TYPE_CHECKING:
+    from smemsim.gpu.program import Linker
+
+__all__: list[str] = []
+
+
+@implements("add", "sub")
+def build_sum(i: Instruction, c: Linker) -> Step:
+    """`add`, `sub`."""
+    form = Form(i)
+    kinds = form.kinds()
+    if len(kinds) == 2:
+        return floats.mixed(i, c, form, kinds, i.op)
+    if floats.is_float(kinds[0]):
+        return floats.arithmetic(i, c, form, kinds[0], i.op)
+    return integers.sum_or_difference(i, c, form, kinds[0])
+
+
+@implements("mul")
+def build_mul(i: Instruction, c: Linker) -> Step:
+    """`mul`."""
+    form = Form(i)
+    kind = form.kind()
+    return floats.arithmetic(i, c, form, kind, "mul") if floats.is_float(kind) else integers.multiply(i, c, form, kind)
+
+
+@implements("mad")
+def build_mad(i: Instruction, c: Linker) -> Step:
+    """`mad`: of floats the same as `fma`."""
+    form = Form(i)
+    kind = form.kind()
+    return floats.arithmetic(i, c, form, kind, "mad") if floats.is_float(kind) else integers.multiply_add(i, c, form, kind)
+
+
+@implements("fma")
+def build_fma(i: Instruction, c: Linker) -> Step:
+    """`fma`."""
+    form = Form(i)
+    kinds = form.kinds()
+    if len(kinds) == 2:
+        return floats.mixed(i, c, form, kinds, "fma")
+    if not floats.is_float(kinds[0]):
+        raise unmodelled(i)
+    return floats.arithmetic(i, c, form, kinds[0], "fma")
+
+
+@implements("div")
+def build_div(i: Instruction, c: Linker) -> Step:
+    """`div`."""
+    form = Form(i)
+    kind = form.kind()
+    if not floats.is_float(kind):
+        return integers.quotient(i, c, form, kind)
+    if "approx" in i.modifiers or "full" in i.modifiers:
+        return approximate.divide(i, c, form, kind)
+    return floats.arithmetic(i, c, form, kind, "div")
+
+
+@implements("rcp", "sqrt")
+def build_root(i: Instruction, c: Linker) -> Step:
+    """`rcp`, `sqrt`."""
+    form = Form(i)
+    kind = form.kind()
+    if "approx" in i.modifiers:
+        return approximate.unary(i, c, form, kind)
+    return floats.arithmetic(i, c, form, kind, i.op)
+
+
+@implements("min", "max")
+def build_extremum(i: Instruction, c: Linker) -> Step:
+    """`min`, `max`."""
+    form = Form(i)
+    kind = form.kind()
+    return floats.extremum(i, c, form, kind) if floats.is_float(kind) else integers.extremum(i, c, form, kind)
+
+
+@implements("abs")
+def build_abs(i: Instruction, c: Linker) -> Step:
+    """`abs`."""
+    form = Form(i)
+    kind = form.kind()
+    return floats.sign_only(i, c, form, kind) if floats.is_float(kind) else integers.absolute(i, c, form, kind)
+
+
+@implements("neg")
+def build_neg(i: Instruction, c: Linker) -> Step:
+    """`neg`."""
+    form = Form(i)
+    kind = form.kind()
+    return floats.sign_only(i, c, form, kind) if floats.is_float(kind) else integers.negate(i, c, form, kind)

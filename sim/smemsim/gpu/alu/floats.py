@@ -1,0 +1,205 @@
+"""Float arithmetic (PTX ISA 9.7.3, 9.7.4, 9.7.5): which compiled function an operation of a type and a rounding mode is."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.arithmetic import results, rounding
+from smemsim.arithmetic.compiled import ufunc
+from smemsim.gpu.alu.forms import PACKED, Elementwise, Form, elementwise
+from smemsim.gpu.registry import Step, unmodelled
+from smemsim.ptx.module import Instruction
+from smemsim.spec.float_types import FLOAT_TYPES, FloatType
+
+if TYPE_CHECKING:
+    from smemsim.gpu.program import Linker
+
+__all__ = ["MODES", "arithmetic", "element", "extremum", "flush_operands", "is_float", "mixed", "numbers", "sign_only", "signature"]
+
+MODES = {"rn": rounding.NEAREST, "rz": rounding.TO_ZERO, "rm": rounding.TO_MINUS_INFINITY, "rp": rounding.TO_PLUS_INFINITY}
+_OPERANDS = {"add": 2, "sub": 2, "mul": 2, "fma": 3, "mad": 3, "div": 2, "sqrt": 1, "rcp": 1}
+
+
+def element(kind: str) -> str:
+    """The type of one element: "f16" of "f16x2"."""
+    return PACKED[kind][0] if kind in PACKED else kind
+
+
+def is_float(kind: str) -> bool:
+    """Is it a float type, packed or not?"""
+    return element(kind) in FLOAT_TYPES
+
+
+def signature(result: str, *groups: tuple[str, int]) -> str:
+    """A numba signature: `signature("int64", ("float64", 2), ("int64", 1))`."""
+    return f"{result}({','.join(name for name, count in groups for _ in range(count))})"
+
+
+@functools.cache
+def numbers(kind: str) -> Callable[[Any], Any]:
+    """A function from what a register of the type is read as to numbers that numpy knows, of the same value."""
+    if kind == "f16":
+        return lambda a: np.asarray(a).view(np.float16)
+    if kind == "bf16":
+        return lambda a: (np.asarray(a).astype(np.uint32) << np.uint32(16)).view(np.float32)
+    return lambda a: a
+
+
+def flush_operands(kind: str, f: Elementwise) -> Elementwise:
+    """`f` of numbers whose subnormals are zeros."""
+    flush = ufunc(results.flushed, "float32(float32,float32)", "float64(float64,float64)")
+    smallest = FLOAT_TYPES[kind].smallest_normal
+    least: Any = np.float32(smallest) if kind != "f64" else smallest
+    return lambda *a: f(*[flush(x, least) for x in a])
+
+
+def _native(op: str, kind: str) -> Elementwise | None:
+    """To nearest, as the host computes it."""
+    word, number = ("uint32", "float32") if kind == "f32" else ("int64", "float64")
+    name = "single" if kind == "f32" else "double"
+    parts = {"add": "sum", "mul": "product", "div": "quotient", "sqrt": "root"}
+    if op == "fma" and kind == "f32":
+        return ufunc(results.single_fused, "uint32(float64,float64,float64)")  # type: ignore[no-any-return]
+    if op in parts:
+        return ufunc(getattr(results, f"{name}_{parts[op]}"), signature(word, (number, _OPERANDS[op])))  # type: ignore[no-any-return]
+    return None
+
+
+@functools.cache
+def rounding_function(op: str, kind: str, mode: int) -> Elementwise:
+    """add, mul, fma, div or sqrt of numbers of a type: codes, NaNs as the type has them."""
+    own = FLOAT_TYPES[kind]
+    if mode == rounding.NEAREST and kind in ("f32", "f64"):
+        found = _native(op, kind)
+        if found is not None:
+            return found
+    if kind == "f64":
+        scalar = {"fma": results.double_fused, "div": results.double_divided, "sqrt": results.double_rooted, "mul": results.double_multiplied, "add": results.double_added}[op]  # fmt: skip
+        f = ufunc(scalar, signature("int64", ("float64", _OPERANDS[op]), ("int64", 1)))
+        return lambda *a: f(*a, mode)
+    limits: tuple[int, ...] = (own.exponent_bits, own.fraction_bits, own.largest, own.infinity, own.nan, mode)
+    scalar = {"fma": rounding.fused, "div": rounding.quotient, "sqrt": rounding.root, "mul": rounding.product, "add": rounding.added}[op]
+    f = ufunc(scalar, signature("int64", ("float64", _OPERANDS[op]), ("int64", len(limits))))
+    return lambda *a: f(*a, *limits)
+
+
+def finish(own: FloatType, f: Elementwise, *, flush: bool, saturate: bool, relu: bool) -> Elementwise:
+    """`f` with what comes after the rounding."""
+    if not (flush or saturate or relu):
+        return f
+    last = ufunc(results.finished, signature("int64", ("int64", 7)))
+    parameters = (own.exponent_bits, own.fraction_bits, own.nan, int(flush), int(saturate), int(relu))
+    return lambda *a: last(f(*a), *parameters)
+
+
+def arithmetic(i: Instruction, c: Linker, form: Form, kind: str, op: str) -> Step:
+    """`add`, `sub`, `mul`, `fma`, and div, rcp, sqrt with a rounding mode."""
+    own = FLOAT_TYPES[element(kind)]
+    rounding_mode, flush, saturate = form.one_of(*MODES) or "rn", form.has("ftz"), form.has("sat")
+    relu = op == "fma" and form.has("relu")
+    out_of_bounds = op == "fma" and form.has("oob")
+    form.done(operands=(1 + _OPERANDS[op],))
+    if own.bits == 16 and rounding_mode != "rn":
+        raise unmodelled(i, f".{rounding_mode} of .{kind}")
+    if (flush and own.name in ("f64", "bf16")) or (saturate and own.name in ("f64", "bf16")) or (relu and own.bits != 16):
+        raise unmodelled(i, "no such modifier of the type")
+    f = _composed(op, own, MODES[rounding_mode])
+    if flush:
+        f = flush_operands(own.name, f)
+    f = finish(own, f, flush=flush, saturate=saturate, relu=relu)
+    as_numbers = numbers(own.name)
+    if own.bits == 16:
+        f = _of_numbers(f, as_numbers)
+    if out_of_bounds:
+        if own.bits != 16:
+            raise unmodelled(i, ".oob is for 16-bit types")
+        f = _zero_out_of_bounds(f)
+    to = kind if kind in PACKED else f"b{own.bits}"
+    return elementwise(c, i.operands[0], to, [(operand, kind) for operand in i.operands[1:]], f)
+
+
+def _of_numbers(f: Elementwise, as_numbers: Callable[[Any], Any]) -> Elementwise:
+    return lambda *a: f(*[as_numbers(x) for x in a])
+
+
+def _composed(op: str, own: FloatType, mode: int) -> Elementwise:
+    if op == "sub":
+        add = rounding_function("add", own.name, mode)
+        return lambda a, b: add(a, np.negative(b))
+    if op == "rcp":
+        divide = rounding_function("div", own.name, mode)
+        one: Any = np.float32(1) if own.name == "f32" else 1.0
+        return lambda a: divide(one, a)
+    return rounding_function("fma" if op == "mad" else op, own.name, mode)
+
+
+OUT_OF_BOUNDS = 0x7FF7  # what TMA fills with in NaN mode; PTX ISA 9.7.4.4 calls it OOB NaN
+
+
+def _zero_out_of_bounds(f: Elementwise) -> Elementwise:
+    """`.oob`: zero where a factor is the NaN that stands for elements outside a tensor."""
+    return lambda a, b, d: np.where((a == OUT_OF_BOUNDS) | (b == OUT_OF_BOUNDS), 0, f(a, b, d))
+
+
+def extremum(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
+    """`min`, `max` of floats, of two operands, or three of f32."""
+    own = FLOAT_TYPES[element(kind)]
+    flush, nan, signs = form.has("ftz"), form.has("NaN"), form.has("xorsign")
+    signs_abs = form.has("abs")
+    form.done(operands=(3, 4) if kind == "f32" else (3,))
+    three = len(i.operands) == 4
+    if signs != (signs_abs and not three):
+        raise unmodelled(i, ".xorsign goes with .abs, and with two operands")
+    if three and not c.arch.startswith("sm_10"):
+        raise unmodelled(i, f"three operands on {c.arch}")
+    if own.name == "f64" and (flush or nan or signs):
+        raise unmodelled(i, "no such modifier of .f64")
+    f = ufunc(results.extreme, signature("int64", ("int64", 9)))
+    parameters = (own.exponent_bits, own.fraction_bits, own.nan, int(i.op == "max"), int(nan), int(flush), int(signs))
+    bits = "s64" if own.bits == 64 else f"b{own.bits}"
+    source = kind if kind in PACKED else bits
+    to = kind if kind in PACKED else f"b{own.bits}"
+    sources = [(operand, source) for operand in i.operands[1:]]
+    if three:
+        kept = np.uint32(0x7FFFFFFF if signs_abs else 0xFFFFFFFF)
+        return elementwise(
+            c, i.operands[0], to, sources, lambda a, b, d: f(f(a & kept, b & kept, *parameters), d & kept, *parameters)
+        )  # fmt: skip
+    return elementwise(c, i.operands[0], to, sources, lambda a, b: f(a, b, *parameters))
+
+
+def sign_only(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
+    """`abs`, `neg` of floats."""
+    own = FLOAT_TYPES[element(kind)]
+    flush = form.has("ftz")
+    form.done(operands=(2,))
+    sign = 1 << (own.bits - 1)
+    dtype = np.dtype(f"u{own.bits // 8}")
+    mask: Any = dtype.type(sign if i.op == "neg" else sign - 1)
+    f: Elementwise = (lambda a: a ^ mask) if i.op == "neg" else (lambda a: a & mask)
+    if flush:
+        f = finish(own, f, flush=True, saturate=False, relu=False)
+    source = kind if kind in PACKED else f"b{own.bits}"
+    return elementwise(c, i.operands[0], source, [(i.operands[1], source)], f)
+
+
+def mixed(i: Instruction, c: Linker, form: Form, kinds: list[str], op: str) -> Step:
+    """`add`, `sub`, `fma` of f32 with factors, or a first summand, of f16 or bf16 (sm_100a): they are widened, exactly."""
+    to, small = kinds
+    rounding_mode, saturate = form.one_of(*MODES) or "rn", form.has("sat")
+    form.done(operands=(1 + _OPERANDS[op],))
+    if to != "f32" or small not in ("f16", "bf16") or not c.arch.startswith("sm_10"):
+        raise unmodelled(i, f".{small} with .{to} on {c.arch}")
+    f = finish(FLOAT_TYPES[to], _composed(op, FLOAT_TYPES[to], MODES[rounding_mode]), flush=False, saturate=saturate, relu=False)
+    widened = numbers(small)
+    few = len(i.operands) - 2  # all operands but the last one
+
+    def single(x: Any) -> Any:
+        return np.asarray(widened(x)).astype(np.float32)
+
+    sources = [*((operand, small) for operand in i.operands[1:-1]), (i.operands[-1], to)]
+    return elementwise(c, i.operands[0], "b32", sources, lambda *a: f(*[single(x) for x in a[:few]], *a[few:]))

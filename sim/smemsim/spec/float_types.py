@@ -1,0 +1,63 @@
+"""The float types that instructions compute with, and the NaN each of them makes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from smemsim.spec.formats import FORMATS
+
+__all__ = ["FLOAT_TYPES", "FloatType"]
+
+
+@dataclasses.dataclass(frozen=True)
+class FloatType:
+    """A type of float instructions; `nan` is the result where there is no number.
+
+    f32, f16 and bf16 have that one NaN. f64 hands on the NaN of an operand, made quiet, and has `nan` only where no operand is one.
+    """
+
+    name: str
+    nan: int
+    source: str
+
+    @property
+    def exponent_bits(self) -> int:
+        """Bits of the exponent."""
+        return FORMATS[self.name].exponent_bits
+
+    @property
+    def fraction_bits(self) -> int:
+        """Bits of the fraction."""
+        return FORMATS[self.name].fraction_bits
+
+    @property
+    def bits(self) -> int:
+        """All bits."""
+        return FORMATS[self.name].bits
+
+    @property
+    def largest(self) -> int:
+        """The code of the largest number."""
+        return FORMATS[self.name].largest
+
+    @property
+    def infinity(self) -> int:
+        """The code of infinity."""
+        return self.largest + 1
+
+    @property
+    def smallest_normal(self) -> float:
+        """The smallest number that is not subnormal."""
+        return float(2.0 ** FORMATS[self.name].smallest_exponent)
+
+
+_ISA = "PTX ISA 9.7.3, 9.7.4: a canonical NaN, whose bits the document leaves open"
+FLOAT_TYPES: dict[str, FloatType] = {
+    t.name: t
+    for t in (
+        FloatType("f32", 0x7FFFFFFF, _ISA),
+        FloatType("f64", -0x8000000000000, "PTX ISA 9.7.3: NaN payloads are handed on"),
+        FloatType("f16", 0x7FFF, _ISA),
+        FloatType("bf16", 0x7FFF, _ISA),
+    )
+}
