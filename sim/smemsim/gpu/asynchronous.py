@@ -13,7 +13,6 @@ from smemsim.gpu.mbarrier import mbarrier_of
 from smemsim.gpu.registry import unmodelled
 from smemsim.machine.cluster import ClusterAddress
 from smemsim.machine.cluster_memory import Cluster
-from smemsim.machine.transfer import Transfer
 from smemsim.ptx.module import Instruction
 from smemsim.spec.traps import ILLEGAL_ADDRESS
 
@@ -37,12 +36,12 @@ def each(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int]]]:
 
 def cluster_of(x: Wave, cta: Cta) -> Cluster:
     """The shared memories of a CTA's cluster; those of a CTA alone without clusters."""
-    made = cta.state.get("cluster")
+    made: Cluster | None = cta.state.get("cluster")
     if made is None:
         first = cta.index - cta.rank
         windows = [x.ctas[first + rank].shared for rank in range(x.launch.cluster_size)]
         made = cta.state["cluster"] = Cluster.of(windows)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def member(x: Wave, cta: Cta, rank: int) -> Cta:
@@ -69,7 +68,7 @@ def own_address(i: Instruction, cta: Cta, address: int) -> int:
     return place.smem_address
 
 
-def touched(transfer: Transfer, begin: int) -> np.ndarray:
+def touched(transfer: Any, begin: int) -> np.ndarray:
     """Where in the window, in steps of 4 bytes, a tensor transfer reads or writes."""
     chunks = transfer.chunk_shared[transfer.chunk_valid > 0] if transfer.is_store else transfer.chunk_shared
     found: np.ndarray = (chunks[:, None] ^ np.arange(0, 16, 4, dtype=np.uint32)).ravel().astype(np.int64) - begin

@@ -68,7 +68,9 @@ def build_mma(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         a, b, start = (np.stack([np.broadcast_to(read(x), x.n) for read in part]).reshape(len(part), -1, WARP) for part in reads)
-        more = {} if metadata is None else {"metadata": np.broadcast_to(metadata(x), x.n).reshape(-1, WARP), "selector": selector}
+        more: dict[str, Any] = (
+            {} if metadata is None else {"metadata": np.broadcast_to(metadata(x), x.n).reshape(-1, WARP), "selector": selector}
+        )
         d = mma_sync(a, b, start, **given, **more)
         for n, write in enumerate(writes):
             write(x, d[n].reshape(-1))

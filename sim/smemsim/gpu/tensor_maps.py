@@ -110,7 +110,7 @@ def build_cp_fenceproxy(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         done: set[tuple[int, int, int]] = set()
-        for (cta, thread), (dst, src) in each(x, [to, at]):
+        for (cta, _), (dst, src) in each(x, [to, at]):
             if (cta.index, dst, src) not in done:  # one copy for the warp, whose lanes name the same addresses
                 done.add((cta.index, dst, src))
                 bytes_at(x, i, cta, "global", dst)[:] = bytes_at(x, i, cta, "shared::cta", src)

@@ -133,7 +133,7 @@ class _Mma:
             for side in (1,) if self.in_registers else (0, 1):
                 majors[side] = "MN" if _number(i, operands, "imm-trans") else "K"
         operands.end()
-        check_immediates(row, *majors, *signs, satfinite, self.is_sparse, selector, self.in_registers)
+        check_immediates(row, majors[0], majors[1], signs[0], signs[1], satfinite, self.is_sparse, selector, self.in_registers)
         self.read_d, self.write_d = [c.read(x, "b32") for x in d], [c.write(x, "b32") for x in d]
         self.types: dict[str, Any] = {"a_type": a_type, "b_type": b_type, "d_type": d_type, "a_major": majors[0], "b_major": majors[1]}
         self.selector, self.signs, self.satfinite = selector, signs, satfinite

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 
 from smemsim.addressing import fragments
-from smemsim.arithmetic.compiled import ufunc
 from smemsim.arithmetic.multiply import Options, multiply_tiles
-from smemsim.arithmetic.results import double_fused
-from smemsim.arithmetic.rounding import NEAREST
 from smemsim.arithmetic.values import to_float64
 from smemsim.errors import InputError, Unmodelled
 from smemsim.spec.mma_sync import MMA_SYNC_SUMS, MMA_SYNC_TYPES, SELECTORS, MmaSyncTypes, Shape
@@ -123,7 +121,8 @@ def _expanded(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str
     kind, nan = (np.float16, 0x7FFF) if to == "f16" else (np.float32, 0x7FFFFFFF)
     with np.errstate(all="ignore"):
         value = total.view(kind) + c.view(kind)
-    return np.where(np.isnan(value), c.dtype.type(nan), value.view(c.dtype))
+    d: np.ndarray = np.where(np.isnan(value), c.dtype.type(nan), value.view(c.dtype))
+    return d
 
 
 @functools.cache
@@ -139,6 +138,10 @@ def _as_f16(raw: np.ndarray, dtype: str) -> np.ndarray:
 
 def _doubles(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """f64: fused multiply-adds in the order of K, each rounded to nearest."""
+    from smemsim.arithmetic.compiled import ufunc
+    from smemsim.arithmetic.results import double_fused
+    from smemsim.arithmetic.rounding import NEAREST
+
     fused = ufunc(double_fused, "int64(float64,float64,float64,int64)")
     d = c.view(np.float64)
     for k in range(a.shape[2]):
@@ -162,7 +165,7 @@ def _b_order(n: int, k: int, bits: int) -> np.ndarray:
     """The same of B, column by column."""
     bits = min(bits, 32)
     thread, element = np.meshgrid(np.arange(WARP), np.arange(n * k // WARP), indexing="ij")
-    return _inverse(fragments.b_n(thread) + 0 * element, fragments.b_k(thread, element, bits), k)  # type: ignore[arg-type,operator]
+    return _inverse(fragments.b_n(thread) + 0 * element, fragments.b_k(thread, element, bits), k)  # type: ignore[arg-type]
 
 
 @functools.lru_cache(maxsize=8)
@@ -180,7 +183,7 @@ def _inverse(row: np.ndarray, column: np.ndarray, width: int) -> np.ndarray:
 
 def _matrix(registers: np.ndarray, order: np.ndarray, bits: int, dtype: str) -> np.ndarray:
     """Elements (warps, all) in the order of the matrix; integers of 4 bits as bytes."""
-    count, warps, _ = registers.shape
+    warps = registers.shape[1]
     flat = np.ascontiguousarray(registers.transpose(1, 2, 0))  # (warps, lanes, registers)
     if bits < 8:
         shifts = np.arange(0, 32, bits, dtype=np.uint32)
@@ -213,16 +216,17 @@ def _k_of(metadata: np.ndarray, row: MmaSyncTypes, m: int, stored: int, selector
     if selector not in SELECTORS[groups]:
         raise InputError(f"sparsity selector {selector}: this shape has {' '.join(map(str, SELECTORS[groups]))} (PTX ISA 9.7.14.6.1)")
     thread, bit = _metadata_places(m, groups, selector)
+    k_of: Any = fragments.sparse_k  # works on arrays as well
     nibbles = metadata.astype(np.int64)[:, thread] >> bit & 0xF  # (warps, M, groups)
     s = np.arange(stored)
     if row.group == 2:  # tf32: two halves that name the same element
-        lower, upper = (fragments.sparse_k(2 * s + half, nibbles[:, :, s]) for half in (0, 1))  # type: ignore[call-overload]
+        lower, upper = (k_of(2 * s + half, nibbles[:, :, s]) for half in (0, 1))
         if ((lower % 2 != 0) | (upper != lower + 1)).any():
             raise Unmodelled("metadata of tf32 that is neither 0b0100 nor 0b1110 (undefined: PTX ISA 9.7.14.6.1)")
         return np.asarray(upper // 2)
     if row.group == 8:  # of 4 bits: pairs
-        return np.asarray(2 * fragments.sparse_k(s // 2, nibbles[:, :, s // 4]) + s % 2)  # type: ignore[call-overload]
-    return np.asarray(fragments.sparse_k(s, nibbles[:, :, s // 2]))  # type: ignore[call-overload]
+        return np.asarray(2 * k_of(s // 2, nibbles[:, :, s // 4]) + s % 2)
+    return np.asarray(k_of(s, nibbles[:, :, s // 2]))
 
 
 @functools.lru_cache(maxsize=16)
