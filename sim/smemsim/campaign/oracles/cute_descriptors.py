@@ -10,12 +10,11 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from smemsim.campaign.oracles.differential import Case, Verdict, oracle
-from smemsim.campaign.space import Space
+from smemsim.campaign.oracles.differential import Case, Oracle, Verdict
 from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.descriptors.smem import SmemDescriptor
 
-__all__ = ["case_of", "compare", "cute_descriptors"]
+__all__ = ["ORACLE", "case_of", "compare"]
 
 _SMEM = {
     "start_address": "start_address",
@@ -77,9 +76,7 @@ def _smaller(case: Case) -> Iterator[Case]:
             yield case | {"word": case["word"] & ~(1 << bit)}
 
 
-def cute_descriptors() -> Space:
-    """The space; needs CuTe DSL (nvidia-cutlass-dsl)."""
-    return oracle(
-        "cute-descriptors", "fields of arbitrary descriptor words against CuTe DSL's classes of shared-memory and instruction descriptors",
-        draw=case_of, compare=compare, smaller=_smaller, chunk_cases=2000, needs=("cutlass",),
-    )  # fmt: skip
+ORACLE = Oracle(
+    "cute-descriptors", "fields of arbitrary descriptor words against CuTe DSL's classes of shared-memory and instruction descriptors",
+    draw=case_of, compare=compare, smaller=_smaller, chunk_cases=2000, needs=("cutlass",),
+)  # fmt: skip
