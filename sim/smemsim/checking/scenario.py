@@ -298,7 +298,7 @@ def _cancel(machine: Machine, number: int, reads: list[Read]) -> None:
 
 def _k_taken(machine: Machine, read: Read) -> np.ndarray | None:
     """Which K each K step takes, (steps, k), counted from the first that is meant; None unless all rows take the same ones, and each K is taken once."""
-    got = machine.source[read.addresses()]
+    got = machine.source_at(read.addresses())
     rows_axis, k_axis = read.raw["meant"]["axes"]
     if ((got < read.tensor.address) | (got >= read.tensor.end) | (read.meant < 0)).any():
         return None
