@@ -184,9 +184,14 @@ def test_a_trace_says_where_it_comes_from(suite):
     manifest = json.loads((GOLDEN / "sm_90a" / suite / "manifest.json").read_text())
     assert manifest["suite"] == suite
     assert manifest["device"]["gpu"] == "NVIDIA H200"
-    assert {"driver", "nvcc", "captured_utc"} <= manifest["device"].keys()
+    assert {"driver", "captured_utc"} <= manifest["device"].keys()
     assert suite in manifest["source"]["command"]
-    assert manifest["source"]["files"]
+    if manifest["kind"] == "smem_dump":  # holds its kernel instead
+        assert manifest["source"]["compiler"]
+        assert manifest["arrays"]["kernel_image"]["shape"][0] > 1000
+    else:
+        assert manifest["device"]["nvcc"]
+        assert manifest["source"]["files"]
 
 
 def test_absolute_lbo_exists_on_sm_103a_only():
