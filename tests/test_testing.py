@@ -25,7 +25,8 @@ from smemsim.testing.recorder import differences, launch_of, load_launch
 from smemsim.testing.strategies.elements import hard_cases
 from smemsim.testing.strategies.kernels import FAULTS
 from smemsim.testing.strategies.maps import CODES, EDGES
-from smemsim.traces.format import load_suite
+from smemsim.traces.format import load_suite, write_suite
+from smemsim.traces.kinds.smem_dump import SmemDump
 from smemsim.traces.replay import replay_suite
 from strategies import examples
 
@@ -367,6 +368,43 @@ def test_what_hardware_says_again_is_compared_with_what_it_said(tmp_path):
     assert differences(suite, 0, dataclasses.replace(one, dump=unknown)) == ""
     assert "1 bytes of shared differ, the first at 0x481" in differences(suite, 0, dataclasses.replace(one, dump=known))
     assert "CUDA error 0, now 716" in differences(suite, 0, dataclasses.replace(one, status=716))
+
+
+RECORDED = sorted(path.name for path in (ROOT / "golden" / "sm_90a").glob("recorder_*"))
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_what_an_h200_recorded_is_told_from_what_it_did_not(name, tmp_path):
+    """Any one bit that can be compared, of any case that ran, is found in that case."""
+    suite = load_suite(ROOT / "golden" / "sm_90a" / name)
+    ran = np.flatnonzero(suite.arrays["status"] == 0)
+    about = {key: suite.manifest[key] for key in ("suite", "kind", "arch", "title", "device", "source")}
+    rng = np.random.default_rng(5)
+    for case in ran.tolist():
+        seen = np.flatnonzero(SmemDump(suite).written(case))
+        arrays = {key: array.copy() for key, array in suite.arrays.items()}
+        at = int(rng.choice(seen))
+        arrays["dump"][int(arrays["dump_start"][case]) + at] ^= 1 << rng.integers(8)
+        write_suite(tmp_path / name, cases=len(suite), arrays=arrays, **about)
+        report = replay_suite(load_suite(tmp_path / name))
+        assert [one.case for one in report.differences] == [case]
+        assert f"first: shared {int(arrays['dump_address'][case]) + at:#x}" in report.text()
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_recorded_launch_fits_its_kernel_again(name):
+    suite = load_suite(ROOT / "golden" / "sm_90a" / name)
+    assert {(one["gpu"], one["compute_capability"]) for one in [suite.manifest["device"]]} == {("NVIDIA H200", "9.0")}
+    image = suite.arrays["kernel_image"].tobytes()
+    for case in range(len(suite)):
+        launch = launch_of(suite, case).checked()
+        assert launch.argument_rows() == [tuple(row) for row in suite.ragged("arguments", case).tolist()]
+        assert launch.step_rows() == suite.ragged("steps", case).tolist()
+    if image[:4] == b"\x7fELF":
+        assert suite.manifest["source"]["kernel"].encode() in image
+    else:
+        steps = suite.ragged("steps", 0)
+        assert image.decode().count("    cp.async.bulk.tensor.") == len(steps)
 
 
 def test_the_kernel_is_ptx_with_one_instruction_a_step():
