@@ -182,12 +182,19 @@ def _of_the_code(machine: Machine, read: Read) -> None:
 
 
 def _of_the_major(machine: Machine, read: Read) -> None:
-    """An instruction descriptor that differs in the major-ness alone, and agrees with how the operand lies, is right: the operand's is not."""
+    """An instruction descriptor that differs in the major-ness alone, and agrees with how the operand lies, is right: the operand's is not. Nor is a
+    combination of swizzle and major-ness that no instruction has a fault of its own."""
     if any(one.code == "R505" and one.where.startswith(read.where) for one in machine.findings):
         step, side = read.where.rpartition(".")[::2]
         machine.findings[:] = [
             dataclasses.replace(one, because="R505")
-            if one.code == "I603" and one.where == f"{step}.idesc" and set(one.numbers) == {f"{side}_major"}
+            if (one.code == "I603" and one.where == f"{step}.idesc" and set(one.numbers) == {f"{side}_major"})
+            or (
+                one.code == "I602"
+                and one.where == f"{step}.idesc"
+                and one.message.startswith(f"{side.upper()} is ")
+                and f", {read.major}-major, swizzle " in one.message
+            )
             else one
             for one in machine.findings
         ]
