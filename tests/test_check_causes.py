@@ -321,7 +321,9 @@ def test_a_layout_that_the_other_major_ness_alone_has_is_read_with_that_one(side
     made = plan(64 if side == "b" else 128, 16, dtype="tf32", major="MN", swizzle="128B_ATOM_32B", arch="sm_100a", side=side)
     scenario = {key: value for key, value in made.scenario().items() if key != "expect"}
     idesc = InstrDescriptor.decode(scenario["step"][1]["idesc"], kind="tf32")
-    wrong = with_values(scenario, {f"step[1].{side}.major": "K", "step[1].idesc": idesc.word ^ 1 << idesc.table.fields[f"transpose_{side}"].low})
+    wrong = with_values(
+        scenario, {f"step[1].{side}.major": "K", "step[1].idesc": idesc.word ^ 1 << idesc.table.fields[f"transpose_{side}"].low}
+    )
     first, *others = check(wrong).findings
     assert (first.code, first.where) == ("R505", f"step[1].{side}.major")
     assert "128B_ATOM_32B has no K-major layout" in first.message

@@ -483,7 +483,13 @@ def test_a_good_trace_passes_and_a_damaged_one_fails_with_its_report(repository)
     result.assert_outcomes(passed=1, failed=2)
     assert result.ret == 1
     result.stdout.fnmatch_lines_random(
-        ["wrong * 1 cases differ", "*first: shared 0x490*", "*rule in force: *", "*format 'smemsim.trace/2', this smemsim reads*"]
+        [
+            "wrong * 1 cases differ",
+            "*first: shared 0x490*",
+            "*where (bytes of the dump in their order*",
+            "*rule in force: *",
+            "*format 'smemsim.trace/2', this smemsim reads*",
+        ]
     )
     result.stdout.no_fnmatch_line("*Traceback*")
 
@@ -533,6 +539,35 @@ def test_hardware_runs_are_asked_for_and_skipped_with_the_reason(repository, mon
     result = repository.runpytest_inprocess("--smemsim-hardware", "-rs")
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines(["*the CUDA driver sees no GPU here*"])
+
+
+def test_a_scenario_in_which_nothing_is_compared_does_not_pass(repository):
+    raw = plan(64, 64, dtype="bf16", major="K", swizzle="128B", arch="sm_90a", side="a").scenario()
+    tests = repository.path / "tests"
+    (tests / "whole.smem.json").write_text(json.dumps(raw))
+    del raw["step"][1]["a"]["meant"]
+    (tests / "meaningless.smem.json").write_text(json.dumps(raw))
+    (tests / "empty.smem.toml").write_text('arch = "sm_90a"\ntitle = "nothing yet"\n')
+    repository.makepyfile(
+        **{"tests/test_mine": "def test_one(smemsim_check):\n    smemsim_check({'arch': 'sm_90a', 'title': 'nothing'})\n"}
+    )
+    result = repository.runpytest_inprocess("-rs")
+    result.assert_outcomes(passed=1, skipped=3)
+    result.stdout.fnmatch_lines_random(
+        ["*nothing was compared: not looked at: step?1?.a (meant is missing)*", "*not looked at: anything (there is no step)*"]
+    )
+
+
+def test_paths_of_fixtures_count_from_the_configuration_file_too(repository, monkeypatch):
+    recorded_trace(repository.path / "golden" / "good")
+    (repository.path / "tests" / "kernel.smem.toml").write_text(TOML)
+    repository.makepyfile(**{"tests/test_mine": (
+        "import pytest, smemsim\n\n"
+        "def test_one(smemsim_check, smemsim_replay):\n    assert smemsim_check('tests/kernel.smem.toml').ok\n    assert smemsim_replay('golden')[0].same\n\n"
+        "def test_none(smemsim_replay):\n    with pytest.raises(smemsim.TraceError, match='nowhere: no such folder'):\n        smemsim_replay('nowhere')\n"
+    )})  # fmt: skip
+    monkeypatch.chdir(repository.path / "tests")
+    repository.runpytest_inprocess("test_mine.py").assert_outcomes(passed=2)
 
 
 def test_a_path_of_ones_own_leaves_the_traces_out(repository):
