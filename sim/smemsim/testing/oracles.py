@@ -1,8 +1,9 @@
 """Other people's answers as properties: cases of a differential oracle drawn by Hypothesis, compared one at a time, disagreements filed small.
 
-    from hypothesis import given
+    from hypothesis import given, settings
     from smemsim.testing.oracles import assert_agrees, oracle_cases
 
+    @settings(deadline=None)  # the first case of a kind waits for imports and for numba
     @given(oracle_cases("triton-layouts"))
     def test_triton_has_the_tile_there_too(case):
         assert_agrees("triton-layouts", case, out="disagreements")
