@@ -570,6 +570,19 @@ def test_paths_of_fixtures_count_from_the_configuration_file_too(repository, mon
     repository.runpytest_inprocess("test_mine.py").assert_outcomes(passed=2)
 
 
+def test_a_trace_without_its_kernel_is_replayed_and_not_run_again(repository, monkeypatch):
+    from smemsim.testing import cuda
+
+    monkeypatch.setattr(cuda, "why_no_gpu", lambda: "")
+    recorded_trace(repository.path / "golden" / "mine")
+    suite = load_suite(repository.path / "golden" / "mine")
+    about = {key: suite.manifest[key] for key in ("suite", "kind", "arch", "title", "device", "source")}
+    write_suite(suite.path, cases=1, arrays=suite.arrays | {"kernel_image": np.zeros(0, np.uint8)}, **about)
+    result = repository.runpytest_inprocess("--smemsim-hardware", "-rs")
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["*the trace has no kernel image; record it again to run it*"])
+
+
 def test_a_path_of_ones_own_leaves_the_traces_out(repository):
     recorded_trace(repository.path / "golden" / "good")
     repository.makepyfile(**{"tests/test_mine": "def test_one():\n    pass\n"})

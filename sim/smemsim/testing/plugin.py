@@ -163,7 +163,10 @@ class HardwareItem(_Item):
 
         if Gpu.ended:
             pytest.skip("a case of an earlier trace trapped, which ends CUDA for this process; run this trace by itself")
-        suite, recorder = load_suite(self.path.parent), Recorder()
+        suite = load_suite(self.path.parent)
+        if not len(suite.arrays.get("kernel_image", ())):
+            pytest.skip("the trace has no kernel image; record it again to run it")
+        recorder = Recorder()
         if suite.arch != recorder.arch:
             pytest.skip(f"recorded on {suite.arch}, the GPU here is {recorder.arch}")
         trapped = suite.arrays["status"] != 0
