@@ -1,6 +1,9 @@
 """Compile every case in a process of its own (compilers abort) and write its folder.
 
-    python build.py OUT [--only PATTERN] [--raw]
+    python build.py OUT [--only PATTERN] [--module MODULE] [--raw]
+
+Needs triton 3.9.0, nvcc 13.0 on the path, and for the kit's kernel cuda-bindings; no GPU. `--raw` also writes kernel.raw.ptx, the text as the
+compiler gave it, with debug sections and the paths of this machine.
 """
 
 from __future__ import annotations
@@ -9,14 +12,13 @@ import argparse
 import fnmatch
 import importlib
 import json
+import multiprocessing
 import pathlib
-import subprocess
 import sys
-import traceback
 from typing import Any
 
 HERE = pathlib.Path(__file__).resolve().parent
-MODULES = ("triton_matmuls", "triton_kernels", "gluon_mma", "gluon_moves", "cuda_kernels")
+MODULES = ("triton_matmuls", "triton_kernels", "gluon_mma", "gluon_clusters", "gluon_pipelines", "gluon_moves", "gluon_tma", "cuda_kernels")
 
 
 def cases(module: str) -> dict[str, Any]:
@@ -58,31 +60,22 @@ def main() -> None:
     parser.add_argument("--only", default="*")
     parser.add_argument("--module", default="")
     parser.add_argument("--raw", action="store_true")
-    parser.add_argument("--one", default="", help="this case of --module, in this process")
     options = parser.parse_args()
-    if options.one:
-        one(options.module, options.one, options.out, options.raw)
-        return
     failed = 0
     for module in [options.module] if options.module else MODULES:
         if not (HERE / f"{module}.py").exists():
             continue
+        importlib.import_module("cuda_kernels" if module == "cuda_kernels" else "compiling")  # once, before the processes part
         for name in cases(module):
             if not fnmatch.fnmatch(name, options.only):
                 continue
-            command = [sys.executable, str(HERE / "build.py"), str(options.out), "--module", module, "--one", name]
-            made = subprocess.run(command + ["--raw"] * options.raw, capture_output=True, text=True, check=False)
-            last = [x for x in made.stderr.strip().splitlines() if x.strip()][-1:] or [""]
-            failed += made.returncode != 0
-            print("ok  " if made.returncode == 0 else "FAIL", name, "" if made.returncode == 0 else f"({made.returncode}) {last[0][:300]}", flush=True)
-            if made.returncode:
-                (pathlib.Path("/tmp") / f"fail_{name}.txt").write_text(made.stdout + made.stderr)
+            child = multiprocessing.get_context("fork").Process(target=one, args=(module, name, options.out, options.raw))
+            child.start()
+            child.join()
+            failed += child.exitcode != 0
+            print(f"FAILED {name}: exit code {child.exitcode}" if child.exitcode else name, flush=True)
     sys.exit(bool(failed))
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except Exception:
-        traceback.print_exc()
-        sys.exit(1)
+    main()

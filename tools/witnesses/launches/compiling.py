@@ -12,7 +12,7 @@ from typing import Any
 os.environ |= {"TRITON_ALWAYS_COMPILE": "1", "TRITON_DEFAULT_FP_FUSION": "1"}
 
 import triton
-from cases import Array, Case, Constant, Descriptor, Im2col, Value, about_results
+from launch_cases import Array, Case, Constant, Descriptor, Im2col, Value, about_results
 from ptx_text import cleaned
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas
@@ -92,7 +92,7 @@ def _map(d: Descriptor | Im2col, array: Array, about: dict[str, Any]) -> list[di
     shape = list(d.shape) if isinstance(d, Descriptor) and d.shape else list(array.shape)
     strides = list(d.strides) if isinstance(d, Descriptor) and d.strides else _strides(array.shape)
     size = BYTES.get(array.dtype, 1)
-    inner = shape[:-1] + [shape[-1] * (2 if about["fp4_padded"] else 1)]
+    inner = [*shape[:-1], shape[-1] * (2 if about["fp4_padded"] else 1)]
     data_type = MAP_TYPES[about["elem_type"]]
     if isinstance(d, Descriptor) and d.round_to_tf32:
         data_type = "tf32"

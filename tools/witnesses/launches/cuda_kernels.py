@@ -10,7 +10,7 @@ import sys
 import tempfile
 from typing import Any
 
-from cases import Array, Case, Value, about_results
+from launch_cases import Array, Case, Value, about_results
 from ptx_text import cleaned
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -39,7 +39,9 @@ def _text(kernel: Kernel) -> str:
     name = kernel.source[4:]
     kind = list(gemm.NAMES.values()).index(name)
     macro = "GEMM_PAIR" if kernel.cluster == 2 else "GEMM"
-    return machine.header() + (CAPTURE / "blackwell" / "gemm.cu").read_text().replace("//WGMMA\n", "").replace("//KERNELS\n", f"{macro}({name}, {kind})\n")
+    return machine.header() + (CAPTURE / "blackwell" / "gemm.cu").read_text().replace("//WGMMA\n", "").replace(
+        "//KERNELS\n", f"{macro}({name}, {kind})\n"
+    )
 
 
 def compiled(case: Case) -> tuple[str, str, dict[str, Any]]:
@@ -49,15 +51,29 @@ def compiled(case: Case) -> tuple[str, str, dict[str, Any]]:
         source, out = pathlib.Path(folder) / kernel.source.replace("kit:", "").removesuffix(".cu"), pathlib.Path(folder) / "kernel.ptx"
         source = source.with_suffix(".cu")
         source.write_text(_text(kernel))
-        command = ["nvcc", "-ptx", "-lineinfo", "-gencode=arch=compute_100a,code=compute_100a", "-std=c++17", "-O3", "-I", str(CAPTURE / "blackwell")]
-        for step in ([*command, *(f"-D{d}" for d in kernel.defines), "-o", str(out), str(source)], ["ptxas", "-arch=sm_100a", str(out), "-o", f"{folder}/k.cubin"]):
+        command = [
+            "nvcc",
+            "-ptx",
+            "-lineinfo",
+            "-gencode=arch=compute_100a,code=compute_100a",
+            "-std=c++17",
+            "-O3",
+            "-I",
+            str(CAPTURE / "blackwell"),
+        ]
+        for step in (
+            [*command, *(f"-D{d}" for d in kernel.defines), "-o", str(out), str(source)],
+            ["ptxas", "-arch=sm_100a", str(out), "-o", f"{folder}/k.cubin"],
+        ):
             made = subprocess.run(step, capture_output=True, text=True, check=False)
             if made.returncode:
                 raise RuntimeError(made.stderr)
         raw = out.read_text()
     version = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=True).stdout
     found = re.search(r"V(\d+\.\d+\.\d+)", version)
-    arguments = [{"array": x} if isinstance(x, str) else x if isinstance(x, dict) else {"value": x.value, "type": x.type} for x in case.args.values()]
+    arguments = [
+        {"array": x} if isinstance(x, str) else x if isinstance(x, dict) else {"value": x.value, "type": x.type} for x in case.args.values()
+    ]
     launch = {
         "schema": "smemsim.launch/1", "title": case.title, "entry": kernel.entry, "arch": "sm_100a", "grid": list(case.grid),
         "block": [kernel.block, 1, 1], "cluster": [kernel.cluster, 1, 1], "shared_bytes": kernel.shared_bytes, "cooperative": False, "args": arguments,
@@ -71,13 +87,25 @@ N = 512
 def _arithmetic() -> list[Case]:
     numbers = {x: Array("f32", (N,), "normal") for x in "abc"}
     grid = (2, 1, 1)
-    sums = ["f32(a + b)", "toward(a + b, 0)", "toward(a + b, -1)", "toward(a + b, 1)", "f32(a - b)", "f32(a * b)", "toward(a * b, 0)", "toward(a * b, 1)"]
+    sums = [
+        "f32(a + b)",
+        "toward(a + b, 0)",
+        "toward(a + b, -1)",
+        "toward(a + b, 1)",
+        "f32(a - b)",
+        "f32(a * b)",
+        "toward(a * b, 0)",
+        "toward(a * b, 1)",
+    ]
     fmas = ["fma(a, b, c)", "fma(a, b, c, 0)", "fma(a, b, c, -1)", "fma(a, b, c, 1)"]
     limits = ["maximum(maximum(a, b), c)", "minimum(minimum(a, b), c)", "maximum(maximum(abs(a), abs(b)), abs(c))", "minimum(minimum(a, b), c)",
               "maximum(maximum(abs(a), abs(b)), abs(c))", "minimum(minimum(a, b), c)"]  # fmt: skip
     mixed = ["f32(f + c)", "f32(f - c)", "toward(h + c, 0)", "toward(h - c, 1)", "fma(f, g, c)", "fma(h, h, c, -1)"]
     warps = "a.reshape(-1, 32)"
-    redux = [f"repeat({x}, 32)" for x in (f"{warps}.min(1)", f"{warps}.max(1)", f"abs({warps}).min(1)", f"abs({warps}).max(1)", f"{warps}.min(1)")]
+    redux = [
+        f"repeat({x}, 32)"
+        for x in (f"{warps}.min(1)", f"{warps}.max(1)", f"abs({warps}).min(1)", f"abs({warps}).max(1)", f"{warps}.min(1)")
+    ]
 
     def stack(rows: list[str]) -> dict[str, str]:
         return {"out": "stack([" + ", ".join(rows) + "])"}
@@ -110,7 +138,7 @@ def _conversions() -> list[Case]:
         "narrow": Array("u32", (9, n)), "half": Array("u32", (5, n)),
     }  # fmt: skip
     relu = "maximum(a, 0)"
-    narrow = [f"joined(a, 'e2m1', 4)", f"joined({relu}, 'e2m1', 4)", "joined(a, 'e2m3', 8)", "joined(a, 'e3m2', 8)", f"joined({relu}, 'e3m2', 8)",
+    narrow = ["joined(a, 'e2m1', 4)", f"joined({relu}, 'e2m1', 4)", "joined(a, 'e2m3', 8)", "joined(a, 'e3m2', 8)", f"joined({relu}, 'e3m2', 8)",
               "joined(powers(abs(a), 0), 'ue8m0', 8)", "joined(powers(abs(a), 1), 'ue8m0', 8)", "joined(a, 'e4m3', 8)",
               "joined(powers(pairs, 0), 'ue8m0', 8)"]  # fmt: skip
     # the bits above a code of 4 or 6 bits do not count
@@ -166,7 +194,9 @@ def _kit(every: bool = False) -> list[Case]:
     for c in gemm.variants("sm_100a"):
         plan, maps, _, _ = gemm.plan_of(c)
         name = "cuda_kit_{dtype}_{group}_{major_a}{major_b}_{mode_a}_{mode_b}".format(**c).lower()
-        chosen = (c["mode_a"], c["mode_b"]) in {("128B", "128B"), ("none", "128B"), ("128B_ATOM_32B", "128B_ATOM_32B")} and c["major_a"] == c["major_b"]
+        chosen = (c["mode_a"], c["mode_b"]) in {("128B", "128B"), ("none", "128B"), ("128B_ATOM_32B", "128B_ATOM_32B")} and c[
+            "major_a"
+        ] == c["major_b"]
         if not (every or chosen):
             continue
         arrays: dict[str, Array] = {}
@@ -183,7 +213,9 @@ def _kit(every: bool = False) -> list[Case]:
         kernel = Kernel("kit:" + gemm.NAMES[c["kind"]], f"{gemm.NAMES[c['kind']]}_{c['group']}", 192, gemm.SHARED, c["group"])
         described = [NAMED | m | {"global_address": x, "swizzle": SWIZZLES[m["swizzle"]]} for m, x in zip(maps, "ab", strict=True)]
         args: dict[str, Any] = {"maps": {"maps": described}} | {x: x for x in ("plan", "d", "image", "words", "results")}
-        title = "the kit's reference kernel, {dtype}, cta_group::{group}, A {major_a}-major {mode_a}, B {major_b}-major {mode_b}".format(**c)
+        title = "the kit's reference kernel, {dtype}, cta_group::{group}, A {major_a}-major {mode_a}, B {major_b}-major {mode_b}".format(
+            **c
+        )
         out.append(Case(name, title, kernel, args, arrays, expected, (2, 1, 1)))
     return out
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from cases import Array, Case, Constant, Descriptor, Value
+from launch_cases import Array, Case, Constant, Descriptor, Value
 from triton_matmuls import NORMAL, SMALL, product
 
 __all__ = ["CASES"]
@@ -142,6 +142,29 @@ def two_products(a_ptr, b_ptr, c_ptr, d_ptr, M: tl.constexpr, N: tl.constexpr, K
     tl.store(d_ptr + m[:, None] * N + n[None, :], tl.dot(t, c))
 
 
+@triton.jit
+def gathered(x_desc, rows_ptr, y_desc, column, ROWS: tl.constexpr):
+    """Rows by index through a descriptor, scattered again by the same indices."""
+    rows = tl.load(rows_ptr + tl.arange(0, ROWS))
+    y_desc.scatter(x_desc.gather(rows, column), rows, 0)
+
+
+@triton.jit
+def accumulated(x_ptr, d_desc, M: tl.constexpr, N: tl.constexpr):
+    """Reductions into global memory through a descriptor."""
+    m, n = tl.arange(0, M)[:, None], tl.arange(0, N)[None, :]
+    d_desc.atomic_add([0, 0], tl.load(x_ptr + m * N + n))
+
+
+@triton.jit
+def integers(a_ptr, b_ptr, d_ptr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    """s8 by s8."""
+    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    a = tl.load(a_ptr + m[:, None] * K + k[None, :])
+    b = tl.load(b_ptr + n[None, :] * K + k[:, None])
+    tl.store(d_ptr + m[:, None] * N + n[None, :], tl.dot(a, b))
+
+
 # ---- the cases -----------------------------------------------------------------------------------------------------------------------
 
 
@@ -166,7 +189,10 @@ def _attention() -> list[Case]:
             parts.append(f"(lambda p: p @ v{at} / p.sum(1, keepdims=True))(exp2(q{at} @ k{at}.T * {0.125 * 1.4375}{mask}))")
         expected = {"o": parts[0] if heads == 1 else f"concatenate([{', '.join(parts)}], 0)"}
         title = f"flash attention, forward, {dtype}, {heads} heads of {length} x {head}{', causal' if causal else ''}{', warp specialized' if specialize else ''}"
-        more = {"tolerance": {"o": 0.01}, "why_not_exact": "ex2 is an approximation, and P is rounded to 16 bits after a running maximum is taken off"}
+        more = {
+            "tolerance": {"o": 0.01},
+            "why_not_exact": "ex2 is an approximation, and P is rounded to 16 bits after a running maximum is taken off",
+        }
         grid = (length // 128, heads, 1)
         out.append(Case(f"triton_attention_{name}", title, attention, args, arrays, expected, grid, **more))
     return out
@@ -213,6 +239,21 @@ def _others() -> list[Case]:
               "c": Array("bf16", (64, 64), SMALL, NORMAL), "d": Array("f32", (128, 64))},
              {"d": "mma(bf16(mma(a, b, kind='f16', a_type='bf16')), c, kind='f16', a_type='bf16')"}),
     ]  # fmt: skip
+    args = {
+        "x_desc": Descriptor("x", (1, 64)),
+        "rows_ptr": "rows",
+        "y_desc": Descriptor("y", (1, 64)),
+        "column": Value("s32", 64),
+        "ROWS": Constant(32),
+    }
+    arrays = {"x": Array("bf16", (32, 128), NORMAL), "rows": Array("s32", (32,), "permutation"), "y": Array("bf16", (32, 64))}
+    out.append(Case("triton_gather_scatter", "descriptor.gather and .scatter", gathered, args, arrays, {"y": "x[:, 64:]"}))
+    args = {"x_ptr": "x", "d_desc": Descriptor("d", (64, 32)), "M": Constant(64), "N": Constant(32)}
+    arrays = {"x": Array("f32", (64, 32), NORMAL), "d": Array("f32", (64, 32), NORMAL)}
+    out.append(Case("triton_descriptor_add", "descriptor.atomic_add", accumulated, args, arrays, {"d": "x + d"}))
+    args = {"a_ptr": "a", "b_ptr": "b", "d_ptr": "d", "M": Constant(128), "N": Constant(64), "K": Constant(128)}
+    arrays = {"a": Array("s8", (128, 128), "bits"), "b": Array("s8", (64, 128), "bits"), "d": Array("s32", (128, 64))}
+    out.append(Case("triton_s8", "s8 by s8 to s32", integers, args, arrays, {"d": product("a", "b.T", "s8")}))
     for dtype in ("f32", "bf16", "f16"):
         args = {"x_ptr": "x", "y_ptr": "y", "d_ptr": "d", "BLOCK": Constant(2048)}
         arrays = {"x": Array(dtype, (4096,), NORMAL), "y": Array(dtype, (4096,), NORMAL), "d": Array(dtype, (4096,))}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from cases import Array, Case, Constant, Descriptor, Value
+from launch_cases import Array, Case, Constant, Descriptor, Value
 
 __all__ = ["CASES", "NORMAL", "SMALL", "product", "scaled_product"]
 
@@ -240,12 +240,32 @@ def _others() -> list[Case]:
             expected,
         )
     ]
+    more = {"A_T": Constant(False), "B_T": Constant(False), "STAGES": Constant(2), "SPECIALIZE": Constant(False)}
+    args = {
+        "a_desc": Descriptor("a", (256, 64)),
+        "b_desc": Descriptor("b", (128, 64)),
+        "d_desc": Descriptor("d", (256, 128)),
+        "K": Value("s32", 256),
+    }
+    args |= more | block | {"BLOCK_M": Constant(256)}
+    title = "matmul by a cluster of two CTAs (num_ctas = 2)"
+    out.append(Case("triton_two_ctas", title, described, args, arrays(256, 128, 256, "bf16"), expected, options={"num_ctas": 2}))
     for name, specialize, flatten in (("persistent", False, True), ("persistent_specialized", True, False)):
         described_args = {"a_desc": Descriptor("a", (128, 64)), "b_desc": Descriptor("b", (128, 64)), "d_desc": Descriptor("d", (128, 128))}
         sizes = {"M": Value("s32", 256), "N": Value("s32", 384), "K": Value("s32", 128), "PROGRAMS": Constant(2)}
         flags = {"SPECIALIZE": Constant(specialize), "FLATTEN": Constant(flatten)}
         title = "persistent matmul, two programs over six tiles" + (", warp specialized" if specialize else ", loops flattened")
-        out.append(Case(f"triton_{name}", title, persistent, described_args | sizes | block | flags, arrays(256, 384, 128, "bf16"), expected, (2, 1, 1)))
+        out.append(
+            Case(
+                f"triton_{name}",
+                title,
+                persistent,
+                described_args | sizes | block | flags,
+                arrays(256, 384, 128, "bf16"),
+                expected,
+                (2, 1, 1),
+            )
+        )
     return out
 
 

@@ -61,7 +61,9 @@ def toward(values: np.ndarray, direction: int) -> np.ndarray:
     """To f32 toward zero (0), minus infinity (-1) or plus infinity (1)."""
     near = np.asarray(values).astype(np.float32)
     back = np.where(near > values, -1, np.where(near < values, 1, 0))  # where the number lies, seen from the nearest f32
-    wrong = np.where(back < 0, (direction < 0) | ((direction == 0) & (values > 0)), (back > 0) & ((direction > 0) | ((direction == 0) & (values < 0))))
+    wrong = np.where(
+        back < 0, (direction < 0) | ((direction == 0) & (values > 0)), (back > 0) & ((direction > 0) | ((direction == 0) & (values < 0)))
+    )
     return np.where(wrong, np.nextafter(near, np.where(back < 0, -np.inf, np.inf).astype(np.float32)), near).astype(np.float64)
 
 
@@ -77,8 +79,9 @@ def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray, direction: int | None = Non
 
 
 def joined(values: np.ndarray, dtype: str, bits: int) -> np.ndarray:
-    """Neighbours as codes in one word, the first in its lower `bits`."""
-    codes = smemsim.from_float64(values, dtype).astype(np.int64).reshape(-1, 2)
+    """Neighbours as codes in one word, the first in its lower `bits`; a NaN of 16 bits is 0x7FFF, as instructions make it."""
+    codes = smemsim.from_float64(values, dtype).astype(np.int64)
+    codes = (np.where(np.isnan(values), 0x7FFF, codes) if bits == 16 else codes).reshape(-1, 2)
     return codes[:, 0] | codes[:, 1] << bits
 
 
@@ -129,9 +132,25 @@ def _product(exact: bool) -> Callable[..., np.ndarray]:
             scales: dict[str, Any] = {}
             if block:
                 at = slice(k // block, (k + step) // block)
-                scales = {"scale_a": encoded(sa[:, at], scale_type), "scale_b": encoded(sb[:, at], scale_type), "block": block, "scale_type": scale_type}
+                scales = {
+                    "scale_a": encoded(sa[:, at], scale_type),
+                    "scale_b": encoded(sb[:, at], scale_type),
+                    "block": block,
+                    "scale_type": scale_type,
+                }
             a_now, b_now = raw_a[:, k : k + step], raw_b[:, k : k + step]
-            d = smemsim.mma(a_now, b_now, d, arch="sm_100a", kind=kind, a_type=a_type, b_type=b_type, d_type=d_type, scale_input_d=scale_input_d, **scales)
+            d = smemsim.mma(
+                a_now,
+                b_now,
+                d,
+                arch="sm_100a",
+                kind=kind,
+                a_type=a_type,
+                b_type=b_type,
+                d_type=d_type,
+                scale_input_d=scale_input_d,
+                **scales,
+            )
         return decoded(d, d_type)
 
     return mma
@@ -142,7 +161,7 @@ def _rounding(dtype: str) -> Callable[[Any], np.ndarray]:
 
 
 def expected(launch: dict[str, Any], arrays: dict[str, np.ndarray], *, exact: bool = True) -> dict[str, np.ndarray]:
-    """Every output of a launch, as raw bits: `arrays` as they were before it ran."""
+    """Every output of a launch, as raw bits: `arrays` as they were before it ran. Evaluates the launch's expressions: for our own files only."""
     types = {about["name"]: about["dtype"] for about in launch["arrays"]}
     shapes = {about["name"]: about["shape"] for about in launch["arrays"]}
     names: dict[str, Any] = {name: getattr(np, name) for name in np.__all__ if name.islower() and not name.startswith("_")}
@@ -150,10 +169,13 @@ def expected(launch: dict[str, Any], arrays: dict[str, np.ndarray], *, exact: bo
     names |= {"joined": joined, "codes_of": codes_of, "powers": powers, "lanes": lanes}
     names |= {t: _rounding(t) for t in ("f32", "f16", "bf16", "e4m3", "e5m2", "tf32", "e2m1", "ue8m0")}
     names |= {name: decoded(raw, types[name]) for name, raw in arrays.items()}
+    names |= {f"{name}_bits": raw for name, raw in arrays.items()}
     out = {}
     with np.errstate(all="ignore"):
         for name, expression in launch["expected"].items():
-            out[name] = np.broadcast_to(encoded(eval(expression, names), types[name]), shapes[name])
+            value = np.asarray(eval(expression, names))
+            raw = value.dtype.kind == "u" and types[name] not in INTEGERS  # made of NAME_bits
+            out[name] = np.broadcast_to(value if raw else encoded(value, types[name]), shapes[name])
     return out
 
 

@@ -87,7 +87,7 @@ class Constant:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """`args` by name in the order of the signature; a string is an array's name. `expected`: output name -> expression of `reference`."""
+    """`args` by name in the order of the signature; a string is an array's name. `expected`: output name -> expression of `expected_results`."""
 
     name: str
     title: str
