@@ -130,6 +130,31 @@ def test_a_load_brings_what_the_launch_expects(name):
     assert after[1024:].tobytes() == want
 
 
+def test_masks_scales_ws_and_sparse_operands_by_the_machine():
+    """The forms that Triton does not emit, from descriptors: tiles as cuda/forms.cu writes them, core matrices along rows first, no swizzle."""
+    for name, n, k, more in (
+        ("lane_mask", 32, 16, {"disable_output_lane": (0x0F0F3355, 0xF0F0CCAA, 0, 0)}), ("scale_d", 32, 16, {"scale_input_d": 3}),
+        ("ws", 64, 16, {"ws": True}), ("sparse", 32, 32, {"metadata": 96}),
+    ):  # fmt: skip
+        launch = SPECS[f"cuda_mma_{name}"]
+        arrays = results.arrays_of(launch, random=True)
+        shared, memory = smemsim.SharedMemory("sm_100a"), smemsim.TensorMemory("sm_100a")
+        descriptors = []
+        for at, tile in ((0x400, arrays["a"]), (0x400 + 4096, arrays["b"])):
+            rows, depth = tile.shape
+            shared.write(at, np.ascontiguousarray(tile.reshape(rows, depth // 8, 8).transpose(1, 0, 2)).reshape(-1))
+            word = smemsim.SmemDescriptor(arch="sm_100a", start_address=at, leading_byte_offset=rows * 16, stride_byte_offset=128)
+            descriptors.append(word)
+        d = memory.alloc(128)
+        memory.cells[:, :n] = arrays["c"]
+        memory.cells[:, 96:128] = 0xEEEEEEEE
+        idesc = 1 << 4 | n // 8 << 17 | 8 << 24 | (4 if name == "sparse" else 0)
+        smemsim.tcgen05_mma(memory, d, *descriptors, idesc, kind="f16", shared=shared, **more)
+        want = results.expected_random(launch, arrays)["d"]
+        np.testing.assert_array_equal(memory.cells[:, :n], want, err_msg=name)
+        assert k == arrays["b"].shape[1]
+
+
 def test_every_kind_of_product_and_access_is_there():
     found = {form for ptx in TEXTS.values() for form in kept.forms(ptx)}
     for kind in ("f16", "tf32", "f8f6f4", "i8"):
@@ -140,7 +165,7 @@ def test_every_kind_of_product_and_access_is_there():
     for shape in ("32x32b", "16x64b", "16x128b", "16x256b", "16x32bx2"):
         for access in ("ld", "st"):
             assert any(f.startswith(f"tcgen05.{access}.sync.aligned.{shape}.") for f in found)
-    for form in ("tcgen05.cp.cta_group::1.warpx4.32x128b", "tcgen05.shift.cta_group::1.down", "add.f32x2", "fma.rn.f32x2", "redux.sync.max.f32",
+    for form in ("tcgen05.cp.cta_group::1.warpx4.32x128b", "add.f32x2", "fma.rn.f32x2", "redux.sync.max.f32",
                  "cvt.rn.satfinite.e2m1x2.f32", "ld.global.v8.f32"):  # fmt: skip
         assert form in found
 

@@ -1,6 +1,6 @@
 // Forms of tcgen05.mma that Triton does not emit, on tiles that threads write without swizzle, K-major: core matrices of 8 rows x 16 bytes, one
 // after the other along rows, then along K. M = 128, f16. What is done stands in WHAT: 0 a mask of output lanes, 1 scale-input-d, 2 collector
-// buffers, 3 .ws, 4 .sp, 5 tcgen05.shift and a copy back.
+// buffers, 3 .ws, 4 .sp.
 
 #include "tcgen05.cuh"
 
@@ -73,8 +73,6 @@ extern "C" __global__ void __launch_bounds__(128) forms(const unsigned short *a,
 #elif WHAT == 4
         asm volatile("{ .reg .pred p; setp.eq.b32 p, 0, 0; tcgen05.mma.sp.cta_group::1.kind::f16 [%0], %1, %2, [%4], %3, p; }"
                      ::"r"(memory.base), "l"(A), "l"(B), "r"(idesc), "r"(memory.base + 96) : "memory");
-#elif WHAT == 5
-        asm volatile("tcgen05.shift.cta_group::1.down [%0];" ::"r"(memory.base) : "memory");
 #endif
         tensor_commit<1>(barrier);
     }
