@@ -1,9 +1,11 @@
-"""Which register of which thread holds which element in wgmma: accumulator, A in registers, sparsity metadata.
+"""Which register of which thread holds which element in wgmma and mma.sync: accumulator, A and B in registers, sparsity metadata.
 
 `thread` is 0 to 127 of the warpgroup. Warp w has rows 16w to 16w + 15; within it thread 4g + q has rows g and g + 8. An *element* counts
 what one thread holds, as the PTX ISA names it (a0, a1 ..., d0, d1 ...): 32 / bits of them in a register, from its low bits up.
 
 A *group* is four elements of K of a sparse A, two of tf32, of which it stores half and four bits of metadata say which.
+
+mma.sync holds A and D of its 8 or 16 rows as the first warp of a wgmma does, and B as `b_k` and `b_n` say; documented: PTX ISA 9.7.14.5.
 
 Measured (H200): traces wgmma_f32, wgmma_f16, wgmma_s32, wgmma_sparse. Documented: PTX ISA 9.7.15.5.1.1, 9.7.15.6.2, in figures.
 """
@@ -15,6 +17,8 @@ __all__ = [
     "a_element",
     "a_row",
     "a_thread",
+    "b_k",
+    "b_n",
     "d_column",
     "d_element",
     "d_row",
@@ -103,17 +107,38 @@ def a_element(row: int, column: int, bits: int) -> int:
     return (column // (4 * per_register) * 2 + row % 16 // 8) * per_register + column % per_register
 
 
-def metadata_thread(row: int, group: int, groups: int, selector: int) -> int:
-    """The thread whose metadata register has the four bits of `group` in `row`; a row has `groups`: 8, or 16 for 8-bit types.
+def b_k(thread: int, element: int, bits: int) -> int:
+    """K of the element of B that `element` of `thread` is in mma.sync; 64-bit elements, which fill their registers, count as 32 bits.
 
-    Of 8 groups threads 0 and 1 of each four have four each, of two rows, or threads 2 and 3 with
+    >>> [b_k(5, i, 16) for i in range(4)], [b_k(5, i, 8) for i in (0, 4)]
+    ([2, 3, 10, 11], [4, 20])
+    """
+    per_register = 32 // bits
+    return (element // per_register * 4 + thread % 4) * per_register + element % per_register
+
+
+def b_n(thread: int) -> int:
+    """N of all elements of B that `thread` holds in mma.sync.
+
+    >>> b_n(5)
+    1
+    """
+    return thread % 32 // 4
+
+
+def metadata_thread(row: int, group: int, groups: int, selector: int) -> int:
+    """The thread whose metadata register has the four bits of `group` in `row`; a row has `groups`: 8, or 16 for 8-bit types, or 4 in mma.sp.
+
+    Of 4 groups one thread of each four, the selector's, has those of two rows. Of 8 groups threads 0 and 1 of each four have four each, of two rows, or threads 2 and 3 with
     sp-sel 1. Of 16 groups every thread has eight of one row.
 
-    >>> metadata_thread(9, 5, 8, 0), metadata_thread(9, 5, 8, 1), metadata_thread(9, 5, 16, 0)
-    (5, 7, 5)
+    >>> metadata_thread(9, 5, 8, 0), metadata_thread(9, 5, 8, 1), metadata_thread(9, 5, 16, 0), metadata_thread(9, 3, 4, 2)
+    (5, 7, 5, 6)
     """
     if groups == 16:
         return row // 16 * 32 + row % 8 * 4 + group // 8 * 2 + row % 16 // 8
+    if groups == 4:
+        return row // 16 * 32 + row % 8 * 4 + selector
     return row // 16 * 32 + row % 8 * 4 + selector * 2 + group // 4
 
 

@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
-from smemsim.gpu import addresses, atomics, barriers, control, cp_async, fences, load_store, mbarrier_operations, remote, system, warps
+from smemsim.gpu import (  # fmt: skip
+    addresses,
+    atomics,
+    barriers,
+    bulk_copies,
+    control,
+    cp_async,
+    fences,
+    load_store,
+    matrices,
+    mbarrier_operations,
+    mma_sync,
+    remote,
+    system,
+    tensor_copies,
+    tensor_maps,
+    warps,
+    wgmma,
+)
 from smemsim.gpu.alu import bits, compare, convert, either, moves, video
 from smemsim.gpu.registry import ON_EXIT
 
@@ -19,6 +37,12 @@ MODULES = (
     mbarrier_operations,
     cp_async,
     remote,
+    bulk_copies,
+    tensor_copies,
+    tensor_maps,
+    wgmma,
+    mma_sync,
+    matrices,
     moves,
     either,
     bits,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,6 +38,13 @@ class Cluster:
         if not 1 <= count <= BULK_LIMITS.most_ctas:
             raise InputError(f"size = {count}: needs {wanted}")
         self.windows = tuple(SharedMemory(arch, size=shared_bytes) for _ in range(count))
+
+    @classmethod
+    def of(cls, windows: Sequence[SharedMemory]) -> Cluster:
+        """The cluster whose CTAs have these windows."""
+        made = cls.__new__(cls)
+        made.windows = tuple(windows)
+        return made
 
     def __len__(self) -> int:
         return len(self.windows)
@@ -91,6 +99,31 @@ class Cluster:
             tma_load(tm, coordinates, arch=self.windows[0].arch, shared_end=self.windows[0].end, **place)
         except HardwareTrap as trap:
             raise Unmodelled(f"cta_mask = 0, and with another mask: {trap.reason}; what hardware does is not known") from None
+
+    def bulk_load(
+        self,
+        dst: int | ClusterAddress,
+        src: int,
+        size: int,
+        *,
+        mbar: int | ClusterAddress,
+        source: GlobalMemory,
+        cta_rank: int,
+        cta_mask: int | None = None,
+    ) -> tuple[BulkTransfer, ...]:
+        """`cp.async.bulk.shared::cluster.global` executed by CTA `cta_rank`: a transfer for every CTA that gets the bytes.
+
+        With `cta_mask` (`.multicast::cluster`) these are the CTAs of its bits, each at the offset of `dst` and with the barrier at the
+        offset of `mbar`; that a bulk copy delivers as a tensor load does is documented (PTX ISA 9.7.9.25.4.1). Raises as `smemsim.bulk_copy` does.
+        """
+        to, barrier = cluster_address("dst", dst, len(self)), cluster_address("mbar", mbar, len(self))
+        given: dict[str, Any] = {"dst_space": "shared::cluster", "src_space": "global", "shared_end": self.windows[0].end}
+        tried = bulk_copy(to, src, size, mbar=barrier, cta_rank=cta_rank, **given)
+        where: dict[str, Any] = {"cluster_size": len(self), "cta_rank": cta_rank, "smem_address": to, "mbar": barrier}
+        return tuple(
+            self[d.cta_rank].bulk_arrives(dataclasses.replace(tried, dst_cta=d.cta_rank, mbar=d.mbar), source)
+            for d in multicast(cta_mask, transaction_bytes=tried.size, **where)
+        )
 
     def bulk_copy(
         self, dst: int | ClusterAddress, src: int | ClusterAddress, size: int, *, mbar: int | ClusterAddress, cta_rank: int

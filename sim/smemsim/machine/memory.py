@@ -22,12 +22,10 @@ import numpy as np
 
 from smemsim.arguments import whole
 from smemsim.arithmetic.reduce import tensor_reduction
-from smemsim.descriptors.layout import window_reach
-from smemsim.descriptors.operand import operand_addresses
-from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduce
+from smemsim.machine.operand_places import WORDS, element_bits, offsets, pattern, places
 from smemsim.machine.owners import Owners
 from smemsim.machine.region import GlobalMemory, Region
 from smemsim.machine.tma import Transfer, check_covered, tma_load, tma_store
@@ -192,9 +190,12 @@ class SharedMemory:
     def bulk_load(self, smem_address: int, global_address: int, size: int, *, mbar: int, source: GlobalMemory) -> BulkTransfer:
         """`cp.async.bulk.shared::cta.global`: copy from `source` into this window. Raises as `smemsim.bulk_copy` does."""
         given: dict[str, Any] = {"dst_space": "shared::cta", "src_space": "global", "mbar": mbar, "shared_end": self.end}
-        transfer = bulk_copy(smem_address, global_address, size, **given)
+        return self.bulk_arrives(bulk_copy(smem_address, global_address, size, **given), source)
+
+    def bulk_arrives(self, transfer: BulkTransfer, source: GlobalMemory) -> BulkTransfer:
+        """Bring in the bytes of a bulk copy from global memory."""
         _check_world(source)
-        self._check_begin(smem_address)
+        self._check_begin(transfer.dst)
         if transfer.size:
             data, at = source.span(transfer.src, transfer.size), transfer.dst - self.begin
             self.writers.append(transfer)
@@ -268,23 +269,12 @@ class SharedMemory:
         """
         if arch is not None and architecture(arch).name != self.arch:
             raise InputError(f"arch = {arch}: this shared memory is that of {self.arch}")
-        arch = self.arch
-        address = operand_addresses(descriptor, arch=arch, dtype=dtype, major=major, rows=rows, k=k, packing=packing)
-        if address.ndim != 2:
-            raise InputError("read_operand takes one descriptor at a time")
+        address = places(
+            descriptor, arch=self.arch, dtype=dtype, major=major, rows=rows, k=k, packing=packing, window=(self.begin, self.end)
+        )
         fmt = element_format(dtype)
-        d = SmemDescriptor.decode(descriptor.encode() if isinstance(descriptor, SmemDescriptor) else descriptor, arch=arch)
-        along, lines = address.shape[::-1] if major == "K" else address.shape
-        farthest = window_reach(d, major, lines, -(-along // fmt.elements_per_chunk(packing)))
-        if farthest > self.end:
-            known = "" if arch == "sm_90a" else "; measured on Hopper, expected here"
-            reason = f"the operand reaches {farthest:#x}, past the end of the CTA's shared window ({self.end:#x}){known}"
-            raise HardwareTrap(reason, cuda_error=ILLEGAL_ADDRESS)
-        if address.size and int(address.min()) < self.begin:
-            raise Unmodelled(f"the operand begins at {int(address.min()):#x}; nobody knows what the system keeps below {self.begin:#x}")
         size = 2 if fmt.bits == 6 else -(-fmt.bits // 8)  # a 6-bit element may straddle two bytes
-        # Lines past the end that do not fault read as zero: they find the guard behind the window, which nobody writes.
-        at = np.minimum(address.astype(np.int64), self.end) - self.begin
+        at = offsets(address, (self.begin, self.end))
         reach = at[..., None] + np.arange(size)
         writer, position = self._owners.of(reach)
         if fmt.bits == 6:  # the second byte counts where the element reaches into it
@@ -295,7 +285,7 @@ class SharedMemory:
         torn = (writer != writer[..., :1]).any(-1) | (np.diff(position.astype(np.int64), axis=-1) != 1).any(-1) & (writer[..., 0] > 0)
         return Operand(
             address,
-            _element_bits(self._memory[reach], fmt.bits, fmt.elements_per_chunk(packing), major),
+            element_bits(self._memory[reach], fmt.bits, fmt.elements_per_chunk(packing), major),
             writer[..., 0].astype(np.int64) - 1,
             position[..., 0],
             torn,
@@ -303,18 +293,21 @@ class SharedMemory:
             tuple(self.writers),
         )
 
+    def operand_bits(self, word: int, *, dtype: str, major: str, rows: int, k: int) -> tuple[np.ndarray, bool]:
+        """The bits of `read_operand` alone, and whether there are some among them that nobody wrote."""
+        kind = WORDS.get(element_format(dtype).bits)
+        if kind is not None:
+            index, chunks = pattern(word, self.arch, dtype, major, rows, k, (self.begin, self.end))
+            if self._owners.owned(chunks):
+                return self._words.view(kind)[index], False
+        operand = self.read_operand(word, dtype=dtype, major=major, rows=rows, k=k)
+        return operand.bits, bool(operand.unwritten.any())
+
+    def operand_chunks(self, word: int, *, dtype: str, major: str, rows: int, k: int) -> np.ndarray:
+        """The chunks of 16 bytes that an operand has bytes in, counted from the window's begin, ascending."""
+        return pattern(word, self.arch, dtype, major, rows, k, (self.begin, self.end))[1]
+
 
 def _check_world(memory: Any) -> None:
     if not isinstance(memory, GlobalMemory):
         raise InputError(f"global memory: needs a GlobalMemory, not {type(memory).__name__}")
-
-
-def _element_bits(raw: np.ndarray, bits: int, per_chunk: int, major: str) -> np.ndarray:
-    """Raw bytes (rows, k, size) to raw element bits, for types of whole bytes; sub-byte types are cut out of their byte or bytes."""
-    value = np.zeros(raw.shape[:-1], np.uint64)
-    for i in range(raw.shape[-1]):
-        value |= raw[..., i].astype(np.uint64) << np.uint64(8 * i)
-    if bits < 8:
-        index = np.arange(raw.shape[1])[None, :] if major == "K" else np.arange(raw.shape[0])[:, None]
-        value = value >> (index % per_chunk * bits % 8).astype(np.uint64) & np.uint64((1 << bits) - 1)
-    return value.astype({64: np.uint64, 32: np.uint32, 16: np.uint16}.get(bits, np.uint8))

@@ -45,6 +45,11 @@ class Owners:
             return
         self._chunks[chunks] = entry
 
+    def owned(self, chunks: np.ndarray) -> bool:
+        """Has each of these chunks of 16 bytes been written as a whole by one writer? False also where it takes a look at the bytes."""
+        entry = self._chunks[chunks]
+        return bool((((entry > 0) & (entry < SPLIT)) | (self._lines[chunks >> 3] > 0)).all())
+
     def of(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(writer, place) of the bytes at offsets `at`, both uint32 of its shape."""
         line = self._lines[at >> 7]

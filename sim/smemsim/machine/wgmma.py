@@ -19,7 +19,7 @@ from smemsim.spec.evidence import Grade
 from smemsim.spec.formats import element_format
 from smemsim.spec.wgmma import A_REGISTERS, WGMMA_M, WGMMA_THREADS, WGMMA_TYPES, WgmmaTypes
 
-__all__ = ["wgmma", "wgmma_registers"]
+__all__ = ["a_places", "check_immediates", "d_places", "kind_of", "types_of", "wgmma", "wgmma_registers"]
 
 REGISTER_BITS = 32
 
@@ -65,13 +65,13 @@ def wgmma(
     if not isinstance(shared, SharedMemory) or architecture(shared.arch).instruction != "wgmma":
         raise InputError(f"shared = {shown(shared)}: needs the SharedMemory of an architecture with wgmma (sm_90a)")
     b_type = a_type if b_type is None else b_type
-    row = _row(a_type, b_type, d_type)
+    row = types_of(a_type, b_type, d_type)
     n = whole("n", n)
     if n not in row.n:
         raise InputError(f"n = {n}: wgmma with {a_type} has N {in_steps(row.n)} (PTX ISA 9.7.15.2)")
     sparse = metadata is not None
     registers_a = isinstance(a, np.ndarray) and a.ndim > 0
-    _check(row, a_major, b_major, imm_scale_a, imm_scale_b, satfinite, sparse, sparsity_selector, registers_a)
+    check_immediates(row, a_major, b_major, imm_scale_a, imm_scale_b, satfinite, sparse, sparsity_selector, registers_a)
     k, stored = row.k * (2 if sparse else 1), row.k
     scale_d, satfinite = flag("scale_d", scale_d), flag("satfinite", satfinite)
 
@@ -87,7 +87,7 @@ def wgmma(
     index = lower = None
     if metadata is not None:
         index, lower = _index(metadata, row, stored, sparsity_selector)
-    c = _matrix(d, n, d_type) if scale_d and d is not None else np.zeros((WGMMA_M, n), _kind(d_type))
+    c = _matrix(d, n, d_type) if scale_d and d is not None else np.zeros((WGMMA_M, n), kind_of(d_type))
     negate = (imm_scale_a < 0, imm_scale_b < 0)
 
     def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, index: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
@@ -138,7 +138,7 @@ def wgmma_registers(result: MmaResult) -> np.ndarray:
     """D of a wgmma as the threads hold it: uint32 (128, N / 2), for f16 (128, N / 4) with two elements a register."""
     if not isinstance(result, MmaResult) or not result.instruction.startswith("wgmma"):
         raise InputError(f"result = {shown(result)}: needs what wgmma returned; D of tcgen05.mma lies in tensor memory (TensorMemory.ld)")
-    row, column = _d_places(result.d.shape[1])
+    row, column = d_places(result.d.shape[1])
     elements: np.ndarray = result.d[row, column].astype(np.uint32)
     if result.d_type != "f16":
         return elements
@@ -146,7 +146,8 @@ def wgmma_registers(result: MmaResult) -> np.ndarray:
     return packed
 
 
-def _row(a_type: Any, b_type: Any, d_type: Any) -> WgmmaTypes:
+def types_of(a_type: Any, b_type: Any, d_type: Any) -> WgmmaTypes:
+    """The row of spec for these types; InputError, with what there is, if they do not go together."""
     for name, dtype in (("a_type", a_type), ("b_type", b_type), ("d_type", d_type)):
         if not isinstance(dtype, str):
             raise InputError(f"{name} = {shown(dtype)}: needs the name of a type, such as 'bf16'")
@@ -157,7 +158,7 @@ def _row(a_type: Any, b_type: Any, d_type: Any) -> WgmmaTypes:
     raise InputError(f"A {shown(a_type)}, B {shown(b_type)}, D {shown(d_type)}: wgmma has {forms} (PTX ISA 9.7.15.2)")
 
 
-def _check(
+def check_immediates(
     row: WgmmaTypes, a_major: Any, b_major: Any, sign_a: Any, sign_b: Any, satfinite: Any, sparse: bool, selector: Any, registers: bool
 ) -> None:
     """InputError for immediates that the syntax of these types has not."""
@@ -192,13 +193,14 @@ def _registers(name: str, given: Any, count: int) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=64)
-def _d_places(n: int) -> tuple[np.ndarray, np.ndarray]:
+def d_places(n: int) -> tuple[np.ndarray, np.ndarray]:
     """(row, column) of every element of every thread, (128, N / 2)."""
     thread, element = np.meshgrid(np.arange(WGMMA_THREADS), np.arange(n // 2), indexing="ij")
     return fragments.d_row(thread, element), fragments.d_column(thread, element)  # type: ignore[arg-type,return-value]
 
 
-def _kind(d_type: str) -> type[np.unsignedinteger[Any]]:
+def kind_of(d_type: str) -> type[np.unsignedinteger[Any]]:
+    """The raw bits of D."""
     return np.uint16 if d_type == "f16" else np.uint32
 
 
@@ -208,13 +210,13 @@ def _matrix(d: np.ndarray, n: int, d_type: str) -> np.ndarray:
     registers = _registers("d", d, n // 4 if half else n // 2)
     if half:
         registers = np.stack([registers & np.uint32(0xFFFF), registers >> np.uint32(16)], -1).reshape(WGMMA_THREADS, n // 2)
-    out: np.ndarray = np.empty((WGMMA_M, n), _kind(d_type))
-    out[_d_places(n)] = registers
+    out: np.ndarray = np.empty((WGMMA_M, n), kind_of(d_type))
+    out[d_places(n)] = registers
     return out
 
 
 @functools.lru_cache(maxsize=16)
-def _a_places(bits: int, stored: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def a_places(bits: int, stored: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(thread, register, lowest bit) of every stored element, (64, stored)."""
     row, column = np.meshgrid(np.arange(WGMMA_M), np.arange(stored), indexing="ij")
     thread = fragments.a_thread(row, column, bits)  # type: ignore[arg-type]
@@ -225,7 +227,7 @@ def _a_places(bits: int, stored: int) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 def _from_registers(a: np.ndarray, a_type: str, stored: int) -> MmaOperand:
     registers, bits = _registers("a", a, A_REGISTERS), element_format(a_type).bits
-    thread, register, bit = _a_places(bits, stored)
+    thread, register, bit = a_places(bits, stored)
     raw = registers[thread, register] >> bit.astype(np.uint32) & np.uint32((1 << bits) - 1)
     nobody = np.full(raw.shape, -1)
     address = (thread << 8 | register).astype(np.uint32)

@@ -1,0 +1,108 @@
+"""What the asynchronous copies have in common: who issues them, what stops them, and whom their completion is told."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from smemsim.errors import HardwareTrap, InputError
+from smemsim.gpu.mbarrier import mbarrier_of
+from smemsim.gpu.registry import unmodelled
+from smemsim.machine.cluster import ClusterAddress
+from smemsim.machine.cluster_memory import Cluster
+from smemsim.ptx.module import Instruction
+from smemsim.spec.traps import ILLEGAL_ADDRESS
+
+if TYPE_CHECKING:
+    from smemsim.gpu.events import Event
+    from smemsim.gpu.registers import Read
+    from smemsim.gpu.wave import Cta, Wave
+
+__all__ = ["Issuer", "cluster_of", "credit", "each", "member", "own_address", "record", "stop", "stops", "touched"]
+
+Issuer = tuple["Cta", int]  # the CTA and the thread's number in the wave
+
+
+def each(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int]]]:
+    """The running threads one after the other, each with its values of the operands."""
+    threads = x.threads
+    columns = [np.broadcast_to(np.asarray(read(x)), threads.shape).tolist() for read in reads]
+    for n, thread in enumerate(threads.tolist()):
+        yield (x.ctas[int(x.cta_of[thread])], thread), [column[n] for column in columns]
+
+
+def cluster_of(x: Wave, cta: Cta) -> Cluster:
+    """The shared memories of a CTA's cluster; those of a CTA alone without clusters."""
+    made: Cluster | None = cta.state.get("cluster")
+    if made is None:
+        first = cta.index - cta.rank
+        windows = [x.ctas[first + rank].shared for rank in range(x.launch.cluster_size)]
+        made = cta.state["cluster"] = Cluster.of(windows)
+    return made
+
+
+def member(x: Wave, cta: Cta, rank: int) -> Cta:
+    """Another CTA of the cluster."""
+    return x.ctas[cta.index - cta.rank + rank]
+
+
+def credit(x: Wave, cta: Cta, rank: int, address: int, count: int, op: Any) -> None:
+    """Bytes have arrived: complete_tx on the mbarrier at an address of CTA `rank` of the cluster."""
+    barrier = mbarrier_of(x, member(x, cta, rank), address)
+    if op is not None:
+        x.watch.completes_on(op, barrier)
+    barrier.complete_tx(x, count)
+
+
+def own_address(i: Instruction, cta: Cta, address: int) -> int:
+    """The address without rank of an operand in `.shared::cta`."""
+    place = ClusterAddress.decode(address)
+    if place.cta_rank != cta.rank:
+        what = (
+            f"{address:#x} is in CTA {place.cta_rank} of the cluster, and .shared::cta is the executing CTA's own memory (CTA {cta.rank})"
+        )
+        raise unmodelled(i, what)
+    return place.smem_address
+
+
+def touched(transfer: Any, begin: int) -> np.ndarray:
+    """Where in the window, in steps of 4 bytes, a tensor transfer reads or writes."""
+    chunks = transfer.chunk_shared[transfer.chunk_valid > 0] if transfer.is_store else transfer.chunk_shared
+    found: np.ndarray = (chunks[:, None] ^ np.arange(0, 16, 4, dtype=np.uint32)).ravel().astype(np.int64) - begin
+    return found
+
+
+def record(x: Wave, event: Event, result: Any) -> None:
+    """Note what was executed, and have it judged."""
+    x.launch.events.append(event)
+    if x.launch.judge is not None:
+        x.launch.judge(event, result)
+
+
+def stop(x: Wave, i: Instruction, code: str, message: str, repair: str, cuda_error: int) -> NoReturn:
+    """A finding that ends the kernel."""
+    x.launch.find(code, i, message, repair)
+    raise HardwareTrap(message, cuda_error=cuda_error)
+
+
+def is_outside(problem: InputError) -> bool:
+    """Is the error that of global memory which nobody allocated?"""
+    return str(problem).startswith(("global ", "the array there"))
+
+
+@contextlib.contextmanager
+def stops(x: Wave, i: Instruction, code_of: Callable[[HardwareTrap], tuple[str, str]]) -> Iterator[None]:
+    """Give traps of the machine a finding: its code and repair; transfers of memory that nobody allocated become such a trap."""
+    try:
+        yield
+    except HardwareTrap as trap:
+        code, repair = code_of(trap)
+        x.launch.find(code, i, f"traps (CUDA error {trap.cuda_error}): {trap.reason}", repair)
+        raise
+    except InputError as problem:
+        if not is_outside(problem):
+            raise
+        stop(x, i, "X001", str(problem), "check the address, and the extents and strides of the tensor map", ILLEGAL_ADDRESS)

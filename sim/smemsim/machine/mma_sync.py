@@ -1,0 +1,240 @@
+"""`mma_sync`: mma.sync and mma.sp.sync of many warps at once, from registers to registers."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from smemsim.addressing import fragments
+from smemsim.arithmetic.multiply import Options, multiply_tiles
+from smemsim.arithmetic.values import to_float64
+from smemsim.errors import InputError, Unmodelled
+from smemsim.spec.mma_sync import MMA_SYNC_SUMS, MMA_SYNC_TYPES, SELECTORS, MmaSyncTypes, Shape
+
+__all__ = ["mma_sync", "mma_sync_types", "register_counts"]
+
+WARP = 32
+
+
+def mma_sync_types(a_type: str, b_type: str, d_type: str, shape: Shape, *, sparse: bool = False) -> MmaSyncTypes:
+    """The row of spec for an instruction; InputError, with what there is, if it does not exist, Unmodelled for what nobody knows.
+
+    >>> mma_sync_types("s8", "u8", "s32", (16, 8, 32)).bits
+    8
+    """
+    for row in MMA_SYNC_TYPES:
+        if a_type in row.a and b_type in row.a and d_type in row.d:
+            if sparse and row.expanded and shape == (16, 8, 64):
+                raise Unmodelled(f"mma.sp.sync with {a_type}: how ptxas takes the metadata apart for it is not known")
+            if shape not in (row.sparse if sparse else row.shapes):
+                known = ", ".join(f"m{m}n{n}k{k}" for m, n, k in (row.sparse if sparse else row.shapes)) or "no shape"
+                raise InputError(
+                    f"m{shape[0]}n{shape[1]}k{shape[2]}: mma{'.sp' if sparse else ''}.sync with {a_type} has {known} (PTX ISA 9.7.14.5)"
+                )
+            return row
+    if shape == (8, 8, 4):
+        raise Unmodelled("mma.sync.m8n8k4 of f16, which ptxas expands into other instructions on sm_90a and sm_100a")
+    raise InputError(f"A {a_type}, B {b_type}, D {d_type}: mma.sync has no such types (PTX ISA 9.7.14.5)")
+
+
+def register_counts(row: MmaSyncTypes, shape: Shape, d_type: str, *, sparse: bool = False) -> tuple[int, int, int]:
+    """Registers of each thread for A, B and D: of 32 bits, for f64 of 64.
+
+    >>> register_counts(mma_sync_types("f16", "f16", "f16", (16, 8, 16)), (16, 8, 16), "f16")
+    (4, 2, 2)
+    """
+    m, n, k = shape
+    bits = 32 if row.bits == 64 else row.bits
+    return m * k // (1 + sparse) * bits // 1024, n * k * bits // 1024, m * n // WARP // (2 if d_type == "f16" else 1)
+
+
+def mma_sync(
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray,
+    *,
+    shape: Shape,
+    a_type: str,
+    b_type: str,
+    d_type: str,
+    metadata: np.ndarray | None = None,
+    selector: int = 0,
+    satfinite: bool = False,
+    xor: bool = False,
+) -> np.ndarray:
+    """D's registers of `mma.sync.aligned.mMnNkK.row.col`, of those of A, B and C: uint32 (registers, warps, 32), for f64 uint64.
+
+    `metadata` uint32 (warps, 32) makes it mma.sp.sync, `xor` is .xor.popc of b1 (.and.popc without). Integers are exact; the sums of floats are
+    *inferred* from public studies (spec.mma_sync). Raises InputError for an instruction that does not exist.
+
+    >>> ones = np.full((4, 1, 32), 0x3C003C00, np.uint32)  # f16 pairs
+    >>> d = mma_sync(ones, ones[:2], np.zeros((4, 1, 32), np.uint32), shape=(16, 8, 16), a_type="f16", b_type="f16", d_type="f32")
+    >>> float(d.view(np.float32)[3, 0, 31])
+    16.0
+    """
+    sparse = metadata is not None
+    row = mma_sync_types(a_type, b_type, d_type, shape, sparse=sparse)
+    m, n, k = shape
+    stored = k // (1 + sparse)
+    of_a = _matrix(a, _a_order(m, stored, row.bits), row.bits, a_type).reshape(-1, m, stored)
+    of_b = _matrix(b, _b_order(n, k, row.bits), row.bits, b_type).reshape(-1, n, k)
+    of_c = _matrix(c, _d_order(m, n), 16 if d_type == "f16" else 64 if d_type == "f64" else 32, d_type).reshape(-1, m, n)
+    types = (a_type, b_type, d_type)
+    if row.bits == 64:
+        d = _doubles(of_a, of_b, of_c)
+    elif row.expanded:
+        d = _expanded(of_a, of_b, of_c, types)
+    elif metadata is not None:
+        found = _k_of(np.asarray(metadata), row, m, stored, selector)
+        parts = [_sums(of_a[w : w + 1], of_b[w : w + 1], of_c[w : w + 1], types, index, satfinite) for w, index in enumerate(found)]
+        d = np.concatenate(parts)
+    else:
+        d = _sums(of_a, of_b, of_c, types, None, satfinite)
+        if xor:  # |a xor b| = |a| + |b| - 2 |a and b|
+            both = d - of_c
+            d = of_c + of_a.sum(2, dtype=np.uint32)[:, :, None] + of_b.sum(2, dtype=np.uint32)[:, None, :] - np.uint32(2) * both
+    return _registers(d, _d_order(m, n), d_type)
+
+
+def _sums(
+    a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None, satfinite: bool
+) -> np.ndarray:
+    a_type, b_type, d_type = (_BYTES.get(t, t) for t in types)
+    row = MMA_SYNC_SUMS["s8" if d_type == "s32" else a_type, d_type]
+    return multiply_tiles(a, b, c, row=row, types=(a_type, b_type, d_type), index=index, options=Options(saturate=satfinite))
+
+
+_BYTES = {"s4": "s8", "u4": "u8", "b1": "u8"}
+
+
+def _expanded(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str]) -> np.ndarray:
+    """8-bit floats: as f16, in two sums from zero, and C added to nearest (SASS of ptxas 13.0.88)."""
+    to, (half_a, half_b) = types[2], (_as_f16(x, t) for x, t in zip((a, b), types, strict=False))
+    total = np.zeros_like(c)
+    for first in (0, 2):
+        of = np.arange(a.shape[2]) % 4 // 2 * 2 == first
+        total = _sums(
+            np.ascontiguousarray(half_a[:, :, of]), np.ascontiguousarray(half_b[:, :, of]), total, ("f16", "f16", to), None, False
+        )
+    kind, nan = (np.float16, 0x7FFF) if to == "f16" else (np.float32, 0x7FFFFFFF)
+    with np.errstate(all="ignore"):
+        value = total.view(kind) + c.view(kind)
+    d: np.ndarray = np.where(np.isnan(value), c.dtype.type(nan), value.view(c.dtype))
+    return d
+
+
+@functools.cache
+def _f16_codes(dtype: str) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return to_float64(np.arange(256, dtype=np.uint8), dtype).astype(np.float16).view(np.uint16)
+
+
+def _as_f16(raw: np.ndarray, dtype: str) -> np.ndarray:
+    found: np.ndarray = _f16_codes(dtype)[raw]
+    return found
+
+
+def _doubles(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """f64: fused multiply-adds in the order of K, each rounded to nearest."""
+    from smemsim.arithmetic.compiled import ufunc
+    from smemsim.arithmetic.results import double_fused
+    from smemsim.arithmetic.rounding import NEAREST
+
+    fused = ufunc(double_fused, "int64(float64,float64,float64,int64)")
+    d = c.view(np.float64)
+    for k in range(a.shape[2]):
+        d = fused(a[:, :, k, None].view(np.float64), b[:, None, :, k].view(np.float64), d, NEAREST).view(np.float64)
+    return d.view(np.uint64)
+
+
+# ---- registers and matrices
+
+
+@functools.lru_cache(maxsize=64)
+def _a_order(m: int, k: int, bits: int) -> np.ndarray:
+    """For every element of A, row by row, its place among those that the threads hold: thread by thread, element by element."""
+    bits = min(bits, 32)
+    thread, element = np.meshgrid(np.arange(WARP), np.arange(m * k // WARP), indexing="ij")
+    return _inverse(fragments.a_row(thread, element, bits), fragments.a_column(thread, element, bits), k)  # type: ignore[arg-type]
+
+
+@functools.lru_cache(maxsize=64)
+def _b_order(n: int, k: int, bits: int) -> np.ndarray:
+    """The same of B, column by column."""
+    bits = min(bits, 32)
+    thread, element = np.meshgrid(np.arange(WARP), np.arange(n * k // WARP), indexing="ij")
+    return _inverse(fragments.b_n(thread) + 0 * element, fragments.b_k(thread, element, bits), k)  # type: ignore[arg-type]
+
+
+@functools.lru_cache(maxsize=8)
+def _d_order(m: int, n: int) -> np.ndarray:
+    """The same of C and D."""
+    thread, element = np.meshgrid(np.arange(WARP), np.arange(m * n // WARP), indexing="ij")
+    return _inverse(fragments.d_row(thread, element), fragments.d_column(thread, element), n)  # type: ignore[arg-type]
+
+
+def _inverse(row: np.ndarray, column: np.ndarray, width: int) -> np.ndarray:
+    found = np.empty(row.size, np.int64)
+    found[(row * width + column).ravel()] = np.arange(row.size)
+    return found
+
+
+def _matrix(registers: np.ndarray, order: np.ndarray, bits: int, dtype: str) -> np.ndarray:
+    """Elements (warps, all) in the order of the matrix; integers of 4 bits as bytes."""
+    warps = registers.shape[1]
+    flat = np.ascontiguousarray(registers.transpose(1, 2, 0))  # (warps, lanes, registers)
+    if bits < 8:
+        shifts = np.arange(0, 32, bits, dtype=np.uint32)
+        elements = (flat[..., None] >> shifts & np.uint32((1 << bits) - 1)).astype(np.uint8)
+        if dtype == "s4":
+            elements = (elements ^ np.uint8(8)) - np.uint8(8)
+    elif bits < 32:
+        elements = flat.view(np.uint8 if bits == 8 else np.uint16)
+    else:
+        elements = flat
+    return np.ascontiguousarray(elements.reshape(warps, -1)[:, order])
+
+
+def _registers(d: np.ndarray, order: np.ndarray, d_type: str) -> np.ndarray:
+    """Registers (registers, warps, 32) of matrices (warps, M, N)."""
+    flat = np.empty((len(d), order.size), d.dtype)
+    flat[:, order] = d.reshape(len(d), -1)
+    by_thread = flat.reshape(len(d), WARP, -1)
+    if d_type == "f16":
+        by_thread = by_thread.view(np.uint32)
+    return np.ascontiguousarray(by_thread.transpose(2, 0, 1))
+
+
+# ---- sparsity
+
+
+def _k_of(metadata: np.ndarray, row: MmaSyncTypes, m: int, stored: int, selector: int) -> np.ndarray:
+    """The K that every stored element of A meets, (warps, M, stored)."""
+    groups = 2 * stored // row.group
+    if selector not in SELECTORS[groups]:
+        raise InputError(f"sparsity selector {selector}: this shape has {' '.join(map(str, SELECTORS[groups]))} (PTX ISA 9.7.14.6.1)")
+    thread, bit = _metadata_places(m, groups, selector)
+    k_of: Any = fragments.sparse_k  # works on arrays as well
+    nibbles = metadata.astype(np.int64)[:, thread] >> bit & 0xF  # (warps, M, groups)
+    s = np.arange(stored)
+    if row.group == 2:  # tf32: two halves that name the same element
+        lower, upper = (k_of(2 * s + half, nibbles[:, :, s]) for half in (0, 1))
+        if ((lower % 2 != 0) | (upper != lower + 1)).any():
+            raise Unmodelled("metadata of tf32 that is neither 0b0100 nor 0b1110 (undefined: PTX ISA 9.7.14.6.1)")
+        return np.asarray(upper // 2)
+    if row.group == 8:  # of 4 bits: pairs
+        return np.asarray(2 * k_of(s // 2, nibbles[:, :, s // 4]) + s % 2)
+    return np.asarray(k_of(s, nibbles[:, :, s // 2]))
+
+
+@functools.lru_cache(maxsize=16)
+def _metadata_places(m: int, groups: int, selector: int) -> tuple[np.ndarray, np.ndarray]:
+    found = np.array(
+        [
+            [(fragments.metadata_thread(r, g, groups, selector), fragments.metadata_bit(r, g, groups)) for g in range(groups)]
+            for r in range(m)
+        ]
+    )
+    return found[..., 0], found[..., 1]
