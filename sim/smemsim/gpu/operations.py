@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smemsim.gpu import (  # fmt: skip
+from smemsim.gpu import (
     addresses,
     atomics,
     barriers,
