@@ -10,7 +10,7 @@ import numpy as np
 
 from smemsim.checking.causes import judge
 from smemsim.checking.copies import completed, copied, copy_findings
-from smemsim.checking.instructions import instruction_findings, kind_of_step
+from smemsim.checking.instructions import instruction_findings, is_sparse, kind_of_step
 from smemsim.checking.maps import map_findings
 from smemsim.checking.reads import Read, made_words, meant_of, packing_of
 from smemsim.checking.report import CheckFinding, Report
@@ -226,6 +226,8 @@ def extents_of(raw: dict[str, Any], step: dict[str, Any], side: str, where: str)
     """Rows and k that one instruction reads of an operand. Raises InputError for what none has."""
     group = step.get("cta_group", raw.get("cta_group"))
     rows, k = step[side].get("rows", rows_in_cta(step, side, raw["arch"], group)), step.get("k", 8)
+    if side == "a" and step["op"] == "mma" and is_sparse(step):
+        k //= 2  # half of a sparse A is stored
     for name, value in (("rows", rows), ("k", k)):
         if not 1 <= value <= MOST:
             raise InputError(f"{where}: {name} = {value}: an instruction reads 1 to {MOST}")

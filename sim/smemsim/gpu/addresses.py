@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.errors import HardwareTrap
 from smemsim.gpu.registers import dtype_of
 from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.gpu.spaces import LOCAL_WINDOW, SHARED_WINDOW, space_modifier
 from smemsim.ptx.module import Instruction, Symbol
-from smemsim.spec.traps import ILLEGAL_ADDRESS
 
 if TYPE_CHECKING:
     from smemsim.gpu.program import Linker
@@ -20,7 +18,8 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 _BASES = {"shared": SHARED_WINDOW, "shared::cta": SHARED_WINDOW, "shared::cluster": SHARED_WINDOW, "local": LOCAL_WINDOW}
-_SAME = ("global", "const", "param", "param::entry")
+_SAME = ("global", "const")
+_BANK = ("param", "param::entry")
 _RANK = 24
 
 
@@ -32,15 +31,22 @@ def build_cvta(i: Instruction, c: Linker) -> Step:
     if to:
         rest.remove("to")
     space = space_modifier(rest)
-    if len(rest) != 1 or rest[0] not in ("u32", "u64") or (space not in _BASES and space not in _SAME):
+    if len(rest) != 1 or rest[0] not in ("u32", "u64") or space not in (*_BASES, *_SAME, *_BANK):
         raise unmodelled(i)
     kind = rest[0]
     if kind == "u32":
         raise unmodelled(i, "32-bit generic addresses")
     source = i.operands[1]
-    if space in ("param", "param::entry") and isinstance(source, Symbol) and c.place(source.name).space == "local":
+    if space in _BANK and isinstance(source, Symbol) and c.place(source.name).space == "local":
         space = "local"
     read, write, base = c.read(source, kind), c.write(i.operands[0], kind), np.uint64(_BASES.get(space, 0))
+    if space in _BANK:  # a place in the bank, which fits into 32 bits, against a generic address
+
+        def of_bank(x: Wave) -> None:
+            bank = np.uint64(x.launch.parameter_address)
+            write(x, read(x) - bank if to else read(x) + bank)
+
+        return of_bank
 
     def convert(x: Wave) -> None:
         value = read(x)
@@ -96,9 +102,7 @@ def build_mapa(i: Instruction, c: Linker) -> Step:
     def map_(x: Wave) -> None:
         to = np.asarray(rank(x))
         if (to >= x.launch.cluster_size).any():
-            raise HardwareTrap(
-                f"line {i.line}: {i.name}: rank {int(to.max())} in a cluster of {x.launch.cluster_size} CTAs", cuda_error=ILLEGAL_ADDRESS
-            )
+            raise unmodelled(i, f"rank {int(to.max())} in a cluster of {x.launch.cluster_size} CTAs, which PTX leaves undefined")
         write(x, (read(x) & clear) | (to.astype(kind) << kind(_RANK)))
 
     return map_

@@ -75,11 +75,11 @@ def touched(transfer: Any, begin: int) -> np.ndarray:
     return found
 
 
-def record(x: Wave, event: Event, result: Any) -> None:
+def record(x: Wave, event: Event) -> None:
     """Note what was executed, and have it judged."""
     x.launch.events.append(event)
     if x.launch.judge is not None:
-        x.launch.judge(event, result)
+        x.launch.judge(x, event)
 
 
 def stop(x: Wave, i: Instruction, code: str, message: str, repair: str, cuda_error: int) -> NoReturn:

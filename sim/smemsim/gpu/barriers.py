@@ -7,7 +7,8 @@ its threads that have not exited have arrived.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from smemsim.gpu.registry import ON_EXIT, End, Step, implements, unmodelled
 from smemsim.gpu.traps import misuse, thread_name
 from smemsim.gpu.warps import bar_warp
 from smemsim.gpu.wave import EXITED, WARP, Cta, Wait
-from smemsim.ptx.module import Immediate, Instruction
+from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
     from smemsim.gpu.program import Linker
@@ -129,15 +130,14 @@ def build_barrier(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i)
     if not 1 + (rest == ["arrive"]) <= len(operands) <= 2:
         raise InputError("takes a barrier" + (" and a thread count" if rest == ["arrive"] else " and maybe a thread count"))
-    return End(_run(i, c.read(operands[0], "u32"), c.read(operands[1], "u32") if len(operands) == 2 else None, form, operands[0]))
+    return End(_run(i, c.read(operands[0], "u32"), c.read(operands[1], "u32") if len(operands) == 2 else None, form))
 
 
-def _run(i: Instruction, number: Read, count: Read | None, form: _Form, operand: Any) -> Any:
+def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Callable[[Wave, int], None]:
     def run(x: Wave, following: int) -> None:
         ids = np.asarray(number(x))
         counts = None if count is None else np.asarray(count(x))
         x.key[x.sel] = following
-        x.changes += 1
         if form.waits and not form.red and x.watch is None and ids.ndim == 0 and (counts is None or counts.ndim == 0):
             late = _latecomers(x, int(ids), None if counts is None else int(counts))
             if late is None:

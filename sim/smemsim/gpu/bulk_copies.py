@@ -198,7 +198,7 @@ def _arrived(x: Wave, i: Instruction, cta: Cta, thread: int, transfers: tuple[Bu
             x.watch.op_writes(op, member(x, cta, t.dst_cta or 0), _words(t.dst - cta.shared.begin, t.size))
         if t.mbar is not None:
             credit(x, cta, t.mbar.cta_rank, t.mbar.smem_address, t.transaction_bytes, op)
-    record(x, Bulk(cta.number, int(x.tid[thread]), i, transfers), transfers)
+    record(x, Bulk(cta.number, int(x.tid[thread]), i, transfers))
 
 
 def _left(x: Wave, i: Instruction, cta: Cta, thread: int, transfer: BulkTransfer) -> None:
@@ -207,7 +207,7 @@ def _left(x: Wave, i: Instruction, cta: Cta, thread: int, transfer: BulkTransfer
         op = x.watch.begin(x, i, thread, "bulk")
         x.watch.op_reads(op, cta, _words(transfer.src - cta.shared.begin, transfer.size))
         x.watch.joins(op, thread, "bulk")
-    record(x, Bulk(cta.number, int(x.tid[thread]), i, (transfer,)), transfer)
+    record(x, Bulk(cta.number, int(x.tid[thread]), i, (transfer,)))
 
 
 def _words(begin: int, size: int) -> np.ndarray:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+
+from smemsim.gpu.ordering import has_fence
 from smemsim.gpu.registry import ON_EXIT, End, Step, unmodelled
 from smemsim.gpu.traps import misuse, thread_name
 from smemsim.gpu.wave import EXITED, WARP, Wait
@@ -77,7 +79,7 @@ def build_cluster(i: Instruction, c: Linker) -> Step:
     """`barrier.cluster.arrive` and `.wait`, .aligned or not."""
     rest = [m for m in i.modifiers[1:] if m != "aligned"]
     if rest[:1] == ["arrive"] and rest[1:] in ([], ["release"], ["relaxed"]):
-        return lambda x: _arrive(x, i, relaxed="relaxed" in rest)
+        return lambda x: _arrive(x, i, relaxed="relaxed" in rest and not has_fence(c))
     if rest[:1] == ["wait"] and rest[1:] in ([], ["acquire"]):
         return End(lambda x, following: _wait(x, i, following))
     raise unmodelled(i)

@@ -84,6 +84,7 @@ class Mma:
     unwritten: bool = False
     idesc: int | None = None
     cta_group: int = 1
+    d: int = 0  # which accumulator: its first register, or its address in tensor memory
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -93,10 +93,11 @@ def _expand(module: Module, f: Function, whole: Inlined, bound: dict[str, str], 
     for label, at in f.labels.items():
         starts.setdefault(at, []).append(label)
     end = f"{prefix}return"
-    for n, i in enumerate(f.body):
+    for n, written in enumerate(f.body):
         for label in starts.get(n, ()):
             whole.labels[prefix + label] = len(whole.body)
-        i = dataclasses.replace(i, operands=tuple(names.operand(o) for o in i.operands), guard=names.operand(i.guard) if i.guard else None)
+        guard = names.operand(written.guard) if written.guard else None
+        i = dataclasses.replace(written, operands=tuple(names.operand(o) for o in written.operands), guard=guard)
         if i.op == "call":
             _call(module, f, i, whole, depth, count)
         elif i.op == "ret" and depth:
@@ -113,7 +114,9 @@ def _expand(module: Module, f: Function, whole: Inlined, bound: dict[str, str], 
 
 
 def _call(module: Module, caller: Function, i: Instruction, whole: Inlined, depth: int, count: list[int]) -> None:
-    results, arguments, callee = (), (), None
+    results: tuple[Operand, ...] = ()
+    arguments: tuple[Operand, ...] = ()
+    callee: Operand | None = None
     for operand in i.operands:
         if isinstance(operand, Arguments):
             if callee is None:

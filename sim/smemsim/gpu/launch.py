@@ -1,57 +1,43 @@
-"""`Gpu`: arrays in simulated global memory, and kernels launched on them.
-
->>> gpu = Gpu("sm_90a")
->>> a = gpu.array(np.arange(4, dtype=np.float32))
->>> a.numpy()
-array([0., 1., 2., 3.], dtype=float32)
-"""
+"""One launch: a program, a grid, and where its parameters and variables are; checked before anything runs."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smemsim.arguments import shown, whole
-from smemsim.errors import InputError, SmemsimError
+from smemsim.errors import InputError
 from smemsim.gpu import operations
 from smemsim.gpu.events import Event
-from smemsim.gpu.parameters import pack
-from smemsim.gpu.program import Program, link
-from smemsim.gpu.schedule import run_wave
-from smemsim.gpu.wave import Wave
+from smemsim.gpu.program import Program
 from smemsim.machine.region import GlobalMemory
-from smemsim.ptx.module import Module
-from smemsim.ptx.parser import read_module
+from smemsim.ptx.module import Instruction
 from smemsim.spec.architectures import architecture
+from smemsim.spec.launches import LAUNCH_LIMITS
 
-__all__ = ["DeviceArray", "Gpu", "Launch", "Run"]
+if TYPE_CHECKING:
+    from smemsim.gpu.wave import Wave
 
-WAVE_THREADS = 4096  # threads that are executed together, where registers do not take too much room
-WAVE_BYTES = 1 << 28
+__all__ = ["Found", "Launch", "check_shape", "three"]
 
 
-class DeviceArray:
-    """An array in simulated global memory: `address` is its first byte, `numpy()` its contents now."""
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """What is wrong at an instruction, before it is told to a user."""
 
-    def __init__(self, memory: GlobalMemory, array: np.ndarray) -> None:
-        self.dtype, self.shape = array.dtype, array.shape
-        self.address = memory.place(array)
-        self._bytes = memory.span(self.address, array.nbytes) if array.nbytes else np.zeros(0, np.uint8)
-
-    def numpy(self) -> np.ndarray:
-        """A copy of the array as it is now."""
-        return self._bytes.copy().view(self.dtype).reshape(self.shape)
-
-    def __repr__(self) -> str:
-        return f"<DeviceArray {self.dtype} {self.shape} at {self.address:#x}>"
+    code: str
+    instruction: Instruction
+    message: str
+    repair: str = ""
+    because: str = ""
 
 
 @dataclasses.dataclass(eq=False)
 class Launch:
-    """One launch: the program, the grid, and where its parameters and variables are."""
+    """`findings` has one entry for a code at a line; `events` are the transfers and matrix instructions, `output` what printf wrote."""
 
     program: Program
     arch: str
@@ -64,10 +50,12 @@ class Launch:
     parameter_address: int
     parameters: np.ndarray
     waves: list[Wave] = dataclasses.field(default_factory=list)
-    findings: dict[tuple[str, int], tuple[Any, str, str, str]] = dataclasses.field(default_factory=dict)
-    output: list[str] = dataclasses.field(default_factory=list)  # of printf
-    events: list[Event] = dataclasses.field(default_factory=list)  # transfers and matrix instructions, as they were executed
-    judge: Callable[[Event, Any], None] | None = None  # called with each event and what the machine says of it
+    findings: dict[tuple[str, int], Found] = dataclasses.field(default_factory=dict)
+    events: list[Event] = dataclasses.field(default_factory=list)
+    output: list[str] = dataclasses.field(default_factory=list)
+    evidence: set[str] = dataclasses.field(default_factory=set)  # what rests on less than measurements, in words
+    judge: Callable[[Wave, Event], None] | None = None  # called with each event, right after it happened
+    waiting_clusters: int = 0  # not yet begun
 
     @property
     def threads(self) -> int:
@@ -99,9 +87,9 @@ class Launch:
         x, y, z = (a * c + w for a, c, w in zip(at, self.cluster, within, strict=True))
         return x + self.grid[0] * (y + self.grid[1] * z), (x, y, z)
 
-    def find(self, code: str, i: Any, message: str, repair: str = "", *, because: str = "") -> None:
+    def find(self, code: str, i: Instruction, message: str, repair: str = "", *, because: str = "") -> None:
         """Note a finding at an instruction; the same code at the same line is noted once."""
-        self.findings.setdefault((code, i.line), (i, message, repair, because))
+        self.findings.setdefault((code, i.line), Found(code, i, message, repair, because))
 
     def exited(self, wave: Wave, threads: np.ndarray) -> None:
         """Threads are done: barriers no longer wait for them."""
@@ -109,94 +97,54 @@ class Launch:
             hook(wave, threads)
 
     def others_wait(self, wave: Wave) -> bool:
-        """Could another wave, running or not yet begun, change what this one polls?"""
-        return len(self.waves) > 1
+        """Could another wave, alive or not yet begun, change what this one polls?"""
+        return len(self.waves) > 1 or self.waiting_clusters > 0
 
 
-class Run:
-    """What a launch did: `findings`, and `output` (printf)."""
+def three(name: str, value: Any) -> tuple[int, int, int]:
+    """A grid, block or cluster shape: one to three numbers, the missing ones 1.
 
-    def __init__(self, launch: Launch) -> None:
-        self.launch = launch
-        self.findings: list[Any] = []
-
-    @property
-    def output(self) -> list[str]:
-        """What printf wrote, an entry for every thread that came to it."""
-        return self.launch.output
-
-
-class Gpu:
-    """A simulated GPU of an architecture ("sm_90a", "sm_100a", "sm_103a") with its global memory."""
-
-    def __init__(self, arch: str = "sm_90a") -> None:
-        self.arch = architecture(arch).name
-        self.memory = GlobalMemory()
-        self._modules: dict[str, Module] = {}
-
-    def array(self, array: Any) -> DeviceArray:
-        """Put an array into global memory."""
-        return DeviceArray(self.memory, np.asarray(array))
-
-    def launch(
-        self,
-        ptx: str,
-        entry: str,
-        *,
-        grid: Sequence[int] = (1, 1, 1),
-        block: Sequence[int] = (1, 1, 1),
-        cluster: Sequence[int] = (1, 1, 1),
-        shared_bytes: int = 0,
-        args: Sequence[Any] = (),
-    ) -> Run:
-        """Run an entry of a PTX text over a grid."""
-        if ptx not in self._modules:
-            self._modules[ptx] = read_module(ptx)
-        module = self._modules[ptx]
-        program = link(module, entry, self.arch)
-        launch = self._prepare(module, program, grid, block, cluster, shared_bytes, args)
-        run = Run(launch)
-        per_cluster = launch.cluster_size * (-(-launch.threads // 32) * 32)
-        room = max(1, WAVE_BYTES // (8 * max(1, len(program.registers)) * per_cluster))
-        at_once = max(1, min(WAVE_THREADS // per_cluster, room))
-        clusters = launch.ctas // launch.cluster_size
-        with np.errstate(all="ignore"):
-            for first in range(0, clusters, at_once):
-                wave = Wave(launch, first, min(at_once, clusters - first))
-                launch.waves.append(wave)
-                if not run_wave(wave):
-                    raise SmemsimError("hang")
-                launch.waves.remove(wave)
-        return run
-
-    def _prepare(
-        self, module: Module, program: Program, grid: Any, block: Any, cluster: Any, shared_bytes: Any, args: Sequence[Any]
-    ) -> Launch:
-        shape = {name: _three(name, value) for name, value in (("grid", grid), ("block", block), ("cluster", cluster))}
-        addresses = {v.name: self._variable(v) for v in program.places.globals}
-        parameters = pack(program.places, args)
-        at = self.memory.place(parameters)
-        return Launch(
-            program,
-            self.arch,
-            self.memory,
-            shape["grid"],
-            shape["block"],
-            shape["cluster"],
-            whole("shared_bytes", shared_bytes, minimum=0),
-            addresses,
-            at,
-            self.memory.span(at, len(parameters)),
-        )
-
-    def _variable(self, v: Any) -> int:
-        data = np.frombuffer(v.initial or bytes(v.size), np.uint8)
-        return self.memory.place(data if len(data) else np.zeros(1, np.uint8))
-
-
-def _three(name: str, value: Any) -> tuple[int, int, int]:
-    values = (value,) if isinstance(value, int) else tuple(value)
+    >>> three("grid", 4), three("block", (32, 2))
+    ((4, 1, 1), (32, 2, 1))
+    """
+    values = (value,) if isinstance(value, (int, np.integer)) else tuple(value) if isinstance(value, Sequence) else ()
     if not 1 <= len(values) <= 3:
         raise InputError(f"{name} = {shown(value)}: needs one to three numbers")
     x, y, z = (whole(name, n, minimum=1) for n in (*values, 1, 1)[:3])
     return x, y, z
+
+
+def check_shape(launch: Launch, directives: Any) -> None:
+    """InputError where a launch asks for what hardware or the entry's directives do not allow."""
+    for name, most in (("grid", LAUNCH_LIMITS.grid), ("block", LAUNCH_LIMITS.block)):
+        for n, limit, axis in zip(getattr(launch, name), most, "xyz", strict=True):
+            if n > limit:
+                raise InputError(f"{name}.{axis} = {n}: at most {limit} ({LAUNCH_LIMITS.source})")
+    if launch.threads > LAUNCH_LIMITS.threads:
+        raise InputError(f"block = {launch.block}: {launch.threads} threads; a CTA has at most {LAUNCH_LIMITS.threads}")
+    _check_directives(launch, directives)
+    if launch.cluster_size > LAUNCH_LIMITS.cluster:
+        raise InputError(f"cluster = {launch.cluster}: {launch.cluster_size} CTAs; a cluster has at most {LAUNCH_LIMITS.cluster}")
+    for n, of, axis in zip(launch.grid, launch.cluster, "xyz", strict=True):
+        if n % of:
+            raise InputError(f"grid.{axis} = {n}: needs a multiple of cluster.{axis} = {of}")
+    machine = architecture(launch.arch)
+    room = machine.shared_end - machine.shared_begin
+    if launch.window_bytes > room:
+        static = launch.program.places.dynamic_begin - machine.shared_begin
+        raise InputError(
+            f"shared_bytes = {launch.shared_bytes}: with the {static} B that the program declares more than the {room} B a CTA has on "
+            f"{launch.arch}"
+        )
+
+
+def _check_directives(launch: Launch, directives: Any) -> None:
+    wanted = directives.get("reqntid")
+    if wanted and three("reqntid", wanted) != launch.block:
+        raise InputError(f"block = {launch.block}: the entry requires {three('reqntid', wanted)} (.reqntid)")
+    most = directives.get("maxntid")
+    if most and launch.threads > int(np.prod(most)):
+        raise InputError(f"block = {launch.block}: {launch.threads} threads; the entry allows {int(np.prod(most))} (.maxntid)")
+    clusters = directives.get("reqnctapercluster")
+    if clusters and three("reqnctapercluster", clusters) != launch.cluster:
+        raise InputError(f"cluster = {launch.cluster}: the entry requires {three('reqnctapercluster', clusters)} (.reqnctapercluster)")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.errors import InputError
+from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu.ordering import Ordering, ordering
 from smemsim.gpu.registers import DTYPES, Read, bits_of, dtype_of
 from smemsim.gpu.registry import Plain, Step, implements, unmodelled
-from smemsim.gpu.spaces import Piece, locate, note_read, note_write, space_modifier
+from smemsim.gpu.spaces import SHARED_WINDOW, Piece, locate, note_read, note_write, shared_places, space_modifier
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Symbol, Vector
 
 if TYPE_CHECKING:
@@ -183,6 +183,43 @@ def _parameter(i: Instruction, c: Linker, what: Access, dtype: np.dtype[Any], co
     if what.kind == "b128":
         raise unmodelled(i, ".b128 parameters")
     return load
+
+
+@implements("st.bulk")
+def build_st_bulk(i: Instruction, c: Linker) -> Step:
+    """`st.bulk{.weak}{.shared::cta} [a], size, 0`: zeros, a multiple of 8 bytes; from sm_100 on."""
+    rest = [m for m in i.modifiers[1:] if m != "weak"]
+    space = space_modifier(rest)
+    zero = i.operands[2] if len(i.operands) == 3 else None
+    if (
+        rest
+        or space not in (None, "shared", "shared::cta")
+        or not isinstance(zero, Immediate)
+        or zero.value
+        or not c.arch.startswith("sm_10")
+    ):
+        raise unmodelled(i)
+    address, amount = c.address(i.operands[0]), c.read(i.operands[1], "u64")
+    base = SHARED_WINDOW if space is None else 0
+
+    def store(x: Wave) -> None:
+        starts = np.broadcast_to(np.asarray(address(x)), (x.n,)) - base
+        sizes = np.broadcast_to(np.asarray(amount(x)), (x.n,)).astype(np.int64)
+        if (sizes & 7).any() or (starts & 7).any():
+            bad = int(sizes[np.flatnonzero(sizes & 7)[0]]) if (sizes & 7).any() else int(starts[np.flatnonzero(starts & 7)[0]])
+            raise Unmodelled(f"line {i.line}: {i.name}: {bad}: address and size need to be multiples of 8")
+        kept, threads = x.sel, x.threads
+        for n, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
+            at = np.arange(start, start + size, 8)
+            x.select(np.full(len(at), threads[n]))
+            try:
+                piece = Piece("shared", x.shared, shared_places(x, i, at, None, 8, cluster=False))
+                scattered(piece, np.dtype(np.uint64), [np.uint64(0)])
+                note_write(x, i, piece, 8)
+            finally:
+                x.select(kept)
+
+    return store
 
 
 @implements("st")

@@ -10,7 +10,7 @@ import numpy as np
 
 from smemsim.errors import InputError
 from smemsim.gpu.mbarrier import MOST_ARRIVALS, MOST_BYTES, Mbarrier, initialise, invalidate, mbarrier_of, parity_of, pending_of
-from smemsim.gpu.ordering import SCOPES
+from smemsim.gpu.ordering import SCOPES, has_fence
 from smemsim.gpu.registers import Read
 from smemsim.gpu.registry import End, Gate, Step, implements, unmodelled
 from smemsim.gpu.spaces import Locate, locate, space_modifier
@@ -106,7 +106,7 @@ def _check_bytes(x: Wave, i: Instruction, size: int) -> None:
 def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
     """arrive and arrive_drop, with .expect_tx and .noComplete."""
     drops, expects, stays = i.modifiers[0] == "arrive_drop", "expect_tx" in rest, "noComplete" in rest
-    relaxed = "relaxed" in rest
+    relaxed = "relaxed" in rest and not has_fence(c)
     space = _only(i, rest, "expect_tx", "noComplete", "release", "relaxed")
     operands = list(i.operands)
     remote = space == "shared::cluster"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from smemsim.gpu import (
     addresses,
+    alu,
     atomics,
     barriers,
     bulk_copies,
@@ -21,33 +22,27 @@ from smemsim.gpu import (
     warps,
     wgmma,
 )
-from smemsim.gpu.alu import bits, compare, convert, either, moves, video
 from smemsim.gpu.registry import ON_EXIT
 
 __all__ = ["MODULES", "ON_EXIT"]
 
 MODULES = (
-    control,
     addresses,
-    load_store,
+    alu,
     atomics,
-    fences,
-    warps,
     barriers,
-    mbarrier_operations,
-    cp_async,
-    remote,
     bulk_copies,
+    control,
+    cp_async,
+    fences,
+    load_store,
+    matrices,
+    mbarrier_operations,
+    mma_sync,
+    remote,
+    system,
     tensor_copies,
     tensor_maps,
+    warps,
     wgmma,
-    mma_sync,
-    matrices,
-    moves,
-    either,
-    bits,
-    compare,
-    convert,
-    video,
-    system,
 )

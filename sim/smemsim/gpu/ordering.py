@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.program import Linker
     from smemsim.gpu.wave import Wave
 
-__all__ = ["SCOPES", "SEMANTICS", "Ordering", "ordering"]
+__all__ = ["SCOPES", "SEMANTICS", "Ordering", "has_fence", "ordering"]
 
 SCOPES = ("cta", "cluster", "gpu", "sys")
 SEMANTICS = ("weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio")
@@ -62,7 +62,7 @@ def ordering(i: Instruction, c: Linker, rest: list[str], *, atomic: bool = False
     if len(found) > 1 or len(scopes) > 1:
         raise unmodelled(i, f"{' '.join((*found, *scopes))} together")
     semantics = found[0] if found else "relaxed" if atomic else "weak"
-    fences = semantics in ("relaxed", "volatile") and _has_fence(c)
+    fences = semantics in ("relaxed", "volatile") and has_fence(c)
     return Ordering(
         semantics != "weak",
         semantics in ("acquire", "acq_rel") or fences,
@@ -70,5 +70,6 @@ def ordering(i: Instruction, c: Linker, rest: list[str], *, atomic: bool = False
     )
 
 
-def _has_fence(c: Linker) -> bool:
+def has_fence(c: Linker) -> bool:
+    """Has the program a fence, behind which a relaxed arrival counts as a release?"""
     return any(i.op == "membar" or (i.op == "fence" and i.modifiers[0] in ("sc", "acq_rel", "acquire", "release")) for i in c.inlined.body)

@@ -88,8 +88,6 @@ class Linker:
             return lambda x: x.own_shared(offset)
         if place.space == "global":
             return lambda x: np.uint64(x.launch.addresses[place.name] + symbol.offset)
-        if place.space == "param":
-            return lambda x: np.uint64(x.launch.parameter_address + offset)
         return lambda x: np.uint64(offset)
 
     def address(self, operand: Operand) -> Read:

@@ -72,7 +72,10 @@ def locate(i: Instruction, c: Linker, operand: Operand, space: str | None, size:
     address = c.address(operand)
     own = c.space_of(operand)
     if space in ("param", "param::entry", "param::func"):
+        in_bank = address
         space = "local" if own == "local" else "global"
+        if space == "global":
+            address = lambda x: in_bank(x) + x.launch.parameter_address  # noqa: E731
     elif space == "const":
         space = "global"
     find = _FINDERS.get(space or "generic")

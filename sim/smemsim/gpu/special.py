@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,7 +43,7 @@ def _tid(x: Wave, n: int) -> np.ndarray:
 
 
 # fmt: off
-_THREADS = {
+_THREADS: dict[str, Callable[[Wave, int], np.ndarray]] = {
     "tid":            _tid,
     "ntid":           lambda x, n: _of_cta(x, [x.launch.block[n]] * len(x.ctas)),
     "ctaid":          lambda x, n: _of_cta(x, [c.ctaid[n] for c in x.ctas]),
@@ -52,7 +53,7 @@ _THREADS = {
     "cluster_ctaid":  lambda x, n: _of_cta(x, [c.ctaid[n] % x.launch.cluster[n] for c in x.ctas]),
     "cluster_nctaid": lambda x, n: _of_cta(x, [x.launch.cluster[n]] * len(x.ctas)),
 }
-_PLAIN = {
+_PLAIN: dict[str, Callable[[Wave], np.ndarray]] = {
     "laneid":              lambda x: x.lane.astype(np.uint64),
     "warpid":              lambda x: x.tid.astype(np.uint64) // np.uint64(32),
     "nwarpid":             lambda x: _of_cta(x, [x.stride // 32] * len(x.ctas)),

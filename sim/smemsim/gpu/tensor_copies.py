@@ -83,7 +83,7 @@ def build_load(i: Instruction, c: Linker) -> Step:
                     owner = member(x, cta, d.cta_rank)
                     x.watch.op_writes(op, owner, touched(owner.shared.writers[-1], owner.shared.begin))
                 credit(x, cta, d.mbar.cta_rank, d.mbar.smem_address, d.transaction_bytes, op)
-            record(x, Load(cta.number, int(x.tid[thread]), i, address, tm, mode, where, moved, deliveries), deliveries)
+            record(x, Load(cta.number, int(x.tid[thread]), i, address, tm, mode, where, moved, deliveries))
         x.changes += 1
 
     return run
@@ -117,7 +117,7 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
                 op = x.watch.begin(x, i, thread, kind)
                 x.watch.op_reads(op, cta, touched(transfer, shared.begin))
                 x.watch.joins(op, thread, "bulk")
-            record(x, Store(cta.number, int(x.tid[thread]), i, address, tm, mode, where, place["smem_address"], operation), transfer)
+            record(x, Store(cta.number, int(x.tid[thread]), i, address, tm, mode, where, place["smem_address"], operation))
         x.changes += 1
 
     return run

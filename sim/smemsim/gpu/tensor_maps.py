@@ -37,6 +37,8 @@ def map_at(x: Wave, i: Instruction, address: int) -> TensorMap:
 
     Raises HardwareTrap, with the finding, for an address off 64 B and for one where nothing is; InputError for bytes that are no map.
     """
+    if 0 <= address < len(x.launch.parameters):  # a place in the parameter bank, without cvta.param
+        address += x.launch.parameter_address
     if address % LIMITS.object_alignment:
         message = f"the CUtensorMap is at {address:#x}, {address % LIMITS.object_alignment} past a multiple of {LIMITS.object_alignment} B"
         stop(x, i, "A104", message, "alignas(64) for the map, and for the structure it lies in", MISALIGNED_ADDRESS)

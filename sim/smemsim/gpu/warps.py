@@ -37,7 +37,7 @@ def gathering(i: Instruction, c: Linker, mask: Operand, run: Plain) -> Gate:
         own = members >> x.lane[x.sel].astype(np.uint32) & np.uint32(1)
         if not own.all():
             thread = int(x.threads[int(np.flatnonzero(own == 0)[0])])
-            message = f"{i.name}: {thread_name(x, thread)} executes it and is not in its own member mask"
+            message = f"{i.name}: {thread_name(x, thread)} executes it and is not in its own member mask, which PTX leaves undefined"
             x.launch.find("X011", i, message, "name every thread that gets here in the mask, or branch around", because="PTX ISA 9.7.13")
             raise HardwareTrap(f"line {i.line}: {message}", cuda_error=ILLEGAL_INSTRUCTION)
         return x.gather(i, WARP, members)
@@ -240,7 +240,7 @@ def _extremum(bits: np.ndarray, inside: np.ndarray, largest: bool, flags: set[st
 
 @implements("elect")
 def build_elect(i: Instruction, c: Linker) -> Step:
-    """`elect.sync d|p, membermask`: the lowest member, as hardware was seen to do; PTX promises one and always the same."""
+    """`elect.sync d|p, membermask`: the lowest member; PTX promises one of them, always the same for the same mask."""
     if i.modifiers != ("sync",):
         raise unmodelled(i)
     write, write_pred = results(c, i.operands[0], "b32")

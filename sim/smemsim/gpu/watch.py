@@ -99,6 +99,8 @@ class Watch:
     def _seen(self, i: Instruction, at: np.ndarray, warps: np.ndarray, who: np.ndarray, done: str) -> None:
         """Has every warp seen the writes it now reads or overwrites?"""
         order = self.order
+        if done != "read":  # several warps that write at the same line, the same value most often, are not a race worth a finding
+            who = np.where(self.line[at] == i.line, NOBODY, who)
         by_warp = (who >= 0) & (who < OPERATIONS) & (who != warps)
         if by_warp.any():
             mine, other = warps[by_warp], who[by_warp]

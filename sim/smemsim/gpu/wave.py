@@ -7,7 +7,7 @@ block it is in front of, plus one of the offsets below when it does not run.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,10 +63,10 @@ class Wait:
 class Wave:
     """The state of the threads that run together. `sel` selects those that execute now: everything, or sorted thread numbers."""
 
-    def __init__(self, launch: Launch, first_cluster: int, clusters: int) -> None:
+    def __init__(self, launch: Launch, clusters: Sequence[int]) -> None:
         self.launch, self.program = launch, launch.program
         self.stride = -(-launch.threads // WARP) * WARP
-        count = clusters * launch.cluster_size
+        count = len(clusters) * launch.cluster_size
         self.total = count * self.stride
         self.tid = np.tile(np.arange(self.stride, dtype=np.int64), count)
         self.lane = self.tid % WARP
@@ -82,7 +82,7 @@ class Wave:
         for index in range(count):
             cluster, rank = divmod(index, launch.cluster_size)
             own = words[index * self.pitch // 8 : (index + 1) * self.pitch // 8]
-            number, ctaid = launch.cta(first_cluster + cluster, rank)
+            number, ctaid = launch.cta(clusters[cluster], rank)
             tensor = TensorMemory(launch.arch, strict=True) if machine.instruction == "tcgen05" else None
             owners = self.owners.part(index * self.pitch, self.pitch)
             shared = SharedMemory(launch.arch, size=self.window, words=own, owners=owners)
@@ -97,8 +97,7 @@ class Wave:
         self.key[self.tid >= launch.threads] = EXITED
         self.padded = bool((self.key == EXITED).any())
         self.sel: Any = ALL
-        self.at = 0  # the block that runs
-        self.step = 0  # and the instruction within it
+        self.at, self.step = 0, 0  # the block that runs, and the instruction within it
         self.waiting: set[Wait] = set()
         self.changes = 0  # counts what others could wait for: stores, arrivals
         self.steps = 0

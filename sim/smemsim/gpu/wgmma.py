@@ -18,7 +18,7 @@ from smemsim.gpu.registry import Gate, Step, implements, unmodelled
 from smemsim.gpu.wave import WARPGROUP
 from smemsim.machine.wgmma import check_immediates, types_of, wgmma, wgmma_registers
 from smemsim.machine.wgmma_many import wgmma_many
-from smemsim.ptx.module import Immediate, Instruction, Operand, Vector
+from smemsim.ptx.module import Immediate, Instruction, Operand, Register, Vector
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.spec.wgmma import A_REGISTERS, WGMMA_M
@@ -116,6 +116,7 @@ class _Mma:
         if self.n not in row.n or self.k != row.k * (1 + self.is_sparse):
             raise InputError(f".{shape[0]}: wgmma with {a_type} has no such shape (PTX ISA 9.7.15.2)")
         d = _items(operands.next("D"), self.n // 4 if d_type == "f16" else self.n // 2, "D")
+        self.first_slot = d[0].slot if isinstance(d[0], Register) else 0
         a = operands.next("A")
         self.in_registers = isinstance(a, Vector)
         a_parts = _items(a, A_REGISTERS, "A") if self.in_registers else (a,)
@@ -155,7 +156,7 @@ class _Mma:
         given: dict[str, Any] = {"n": self.n, **self.types, "satfinite": self.satfinite}
         events = [self._event(x, cta, first, a, b, scale, g) for g, (cta, first) in enumerate(zip(ctas, firsts, strict=True))]
         with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
-            if x.launch.judge is None and not self.is_sparse:
+            if not self.is_sparse:
                 out, unwritten = wgmma_many([cta.shared for cta in ctas], a, b, d, scale_d=scale, negate=self.negate, **given)
                 for event, missing in zip(events, unwritten.tolist(), strict=True):
                     self._done(x, event, missing, None)
@@ -184,7 +185,7 @@ class _Mma:
         if missing:
             event = dataclasses.replace(event, unwritten=True)
             x.launch.find("R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written", "check the descriptor, and that the load that fills the stage was issued")  # fmt: skip
-        record(x, event, result)
+        record(x, event)
 
     def _event(self, x: Wave, cta: Cta, first: int, a: Any, b: list[int], scale: list[bool], g: int) -> Mma:
         """What is recorded of one warpgroup's instruction; X014 where it is the first and no fence came before it."""
@@ -194,7 +195,7 @@ class _Mma:
         t = self.types
         return Mma(
             cta.number, int(x.tid[first]), self.i, "wgmma", WGMMA_M, self.n, self.k, None if self.in_registers else a[g], b[g],
-            t["a_type"], t["b_type"], t["d_type"], t["a_major"], t["b_major"], scale[g], self.negate, self.is_sparse,
+            t["a_type"], t["b_type"], t["d_type"], t["a_major"], t["b_major"], scale[g], self.negate, self.is_sparse, d=self.first_slot,
         )  # fmt: skip
 
     def _uniform(self, x: Wave, read: Any, what: str) -> list[int]:

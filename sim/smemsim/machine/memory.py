@@ -246,6 +246,10 @@ class SharedMemory:
         check_covered(transfer, region.begin, len(region.data), "the array there")
         return region
 
+    def owned(self, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(writer, place) of bytes at offsets from the window's begin: the number of the writer from 1 on (0: nobody), the byte of its data."""
+        return self._owners.of(offsets)
+
     def owner(self, address: int) -> tuple[Transfer | BulkTransfer | ThreadWrite, tuple[int, ...]] | None:
         """Who wrote the byte at `address` and which tensor element it belongs to (for threads: the byte's index); None: nobody."""
         at = whole("address", address) - self.begin

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from collections.abc import Callable
@@ -15,7 +16,7 @@ __all__ = ["expression", "number", "starts_number", "whole_number"]
 
 _INTEGER = re.compile(r"0[xX]([0-9a-fA-F]+)U?|0[bB]([01]+)U?|(0[0-7]*)U?|([1-9]\d*)U?", re.ASCII)
 _FLOAT = re.compile(r"0[fF]([0-9a-fA-F]{8})|0[dD]([0-9a-fA-F]{16})", re.ASCII)
-_DECIMAL = re.compile(r"\d+\.\d*(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+", re.ASCII)
+_DECIMAL = re.compile(r"\d+\.\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+", re.ASCII)
 _SIGN = {"f32": 1 << 31, "f64": 1 << 63}
 _DEEPEST = 50  # parentheses within parentheses
 
@@ -24,7 +25,7 @@ def _quotient(a: int, b: int) -> int:
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)  # toward zero, as in C
 
 
-# Operators, loosest first, as in C (4.5.6).
+# Operators, loosest first, as in C (4.5.4).
 _LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (
     {"||": lambda a, b: int(bool(a or b))},
     {"&&": lambda a, b: int(bool(a and b))},
@@ -43,9 +44,10 @@ _UNARY: dict[str, Callable[[int], int]] = {"-": lambda a: -a, "+": lambda a: a, 
 
 def starts_number(word: str) -> bool:
     """Can a constant begin with this word?"""
-    return word[:1].isdigit() or word in ("-", "+", "~", "!", "(", "WARP_SZ")
+    return word[:1].isdigit() or (word[:1] == "." and word[1:2].isdigit()) or word in ("-", "+", "~", "!", "(", "WARP_SZ")
 
 
+@functools.lru_cache(maxsize=4096)
 def number(word: str) -> Immediate | None:
     """One number as an operand, or None: 12, 0x1F, 017, 0b101, 0f3F800000, 0d3FF0000000000000, 1.5.
 

@@ -38,7 +38,9 @@ def read_contents(tokens: Tokens, name: str, kind: str, element: int, extents: t
     """What follows the `=` of variable `name` of elements of `element` bytes; the first extent is None where the contents decide it."""
     if not element:
         tokens.fail(f"{name}: a .{kind} has no contents")
-    inner = [math.prod(e or 1 for e in extents[i:]) * element for i in range(len(extents) + 1)]  # bytes that one pair of braces fills
+    inner = [
+        math.prod(1 if e is None else e for e in extents[i:]) * element for i in range(len(extents) + 1)
+    ]  # bytes that one pair of braces fills
     size = None if extents and extents[0] is None else inner[0]
     if inner[0] > _LARGEST:
         tokens.fail(f"{name} has {inner[0]} bytes with contents; smemsim takes {_LARGEST} at most")
@@ -46,6 +48,7 @@ def read_contents(tokens: Tokens, name: str, kind: str, element: int, extents: t
     references: list[tuple[int, str, int]] = []
     pieces: list[tuple[int, _Piece]] = []
     begun: list[int] = []  # where the open braces began
+    rows = 0
     while True:
         if tokens.accept("{"):
             begun.append(len(data))
@@ -62,22 +65,17 @@ def read_contents(tokens: Tokens, name: str, kind: str, element: int, extents: t
                 references.append((offset, *value))
             data += value if isinstance(value, bytes) else bytes(element)
         while begun and tokens.accept("}"):
-            start = begun.pop()
-            if begun or size is not None:
-                _fill(tokens, name, data, start + inner[len(begun)])
+            taken = len(data) - begun.pop()
+            rows += len(begun) == 1
+            if (begun or size is not None) and taken > inner[len(begun)]:
+                tokens.fail(f"the contents of {name} are {taken - inner[len(begun)]} bytes too long")
         if not begun:
             break
         tokens.expect(",", f"or '}}' in the contents of {name}")
-    if size is not None:
-        _fill(tokens, name, data, size)
+    # ptxas (13.0, 13.4) lets the next row follow a short one at once and puts all zeros at the end.
+    end = rows * inner[1] if size is None else size
+    data += bytes(max(0, end - len(data)))
     return Contents(bytes(data), tuple(sorted([*references, *_joined(tokens, name, pieces)])))
-
-
-def _fill(tokens: Tokens, name: str, data: bytearray, end: int) -> None:
-    """Zeros up to the end of a row, which the contents must not exceed."""
-    if len(data) > end:
-        tokens.fail(f"the contents of {name} are {len(data) - end} bytes too long")
-    data += bytes(end - len(data))
 
 
 def _value(tokens: Tokens, name: str, kind: str, element: int) -> bytes | _Piece | tuple[str, int]:
@@ -87,7 +85,7 @@ def _value(tokens: Tokens, name: str, kind: str, element: int) -> bytes | _Piece
             tokens.fail(f"{name}: an address has 8 bytes, an element of .{kind} has {element}")
         return _symbol(tokens)
     if starts_number(word) and tokens.words[tokens.i + 1] == "(" and (mask := number(word)) is not None:
-        index = (mask.value.bit_length() - 1) // 8
+        index = max(0, mask.value.bit_length() - 1) // 8
         if element != 1 or mask.value != 0xFF << 8 * index:
             tokens.fail(f"{name}: {word}(...) must be one byte of an address, 0xFF(...), 0xFF00(...) ..., in an element of one byte")
         tokens.take()

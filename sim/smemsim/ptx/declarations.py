@@ -14,7 +14,7 @@ from smemsim.ptx.names import Names
 from smemsim.ptx.operands import is_name
 from smemsim.spec.ptx import TYPE_BYTES
 
-__all__ = ["name_of", "read_parameters", "read_prototype", "read_registers", "read_variables"]
+__all__ = ["name_of", "read_parameters", "read_prototype", "read_registers", "read_variables", "skip_attribute"]
 
 _LARGEST = 1 << 48  # bytes; no GPU has that much memory
 _MOST_EXTENTS = 8
@@ -150,7 +150,7 @@ def _qualified(tokens: Tokens, what: str) -> tuple[int | None, str, int]:
             tokens.take()
         elif word == ".attribute":
             tokens.take()
-            _skip_parentheses(tokens)
+            skip_attribute(tokens)
         elif word in _VECTORS:
             lanes = _VECTORS[tokens.take()]
         elif kind is not None and word[1:] in ("global", "shared", "const", "local", "generic", "param"):
@@ -164,7 +164,8 @@ def _qualified(tokens: Tokens, what: str) -> tuple[int | None, str, int]:
     return align, kind, lanes
 
 
-def _skip_parentheses(tokens: Tokens) -> None:
+def skip_attribute(tokens: Tokens) -> None:
+    """`(.managed)`, with `.attribute` read already."""
     tokens.expect("(", "after .attribute")
     depth = 1
     while depth:

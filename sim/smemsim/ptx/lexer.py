@@ -18,6 +18,7 @@ _TOKEN = re.compile(
     rf"""
     "[^"\n]*"
     | {NAME}(?:(?:\.|::)[\w$]+)*        # %r1, %tid.x, ld.global.v4.b32, shared::cta
+    | \.\d+(?:[eE][+-]?\d+)?(?!\w)     # .5
     | \.[\w$]+(?:::[\w$]+)*             # a directive, or a modifier that stands apart
     | \d+\.\d*(?:[eE][+-]?\d+)? | \d+[eE][+-]\d+
     | \d\w*

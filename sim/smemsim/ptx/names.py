@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterator
 
 from smemsim.ptx.module import Immediate, Operand, Register, RegisterType, Sink, Special, Symbol
 from smemsim.spec.ptx import SPECIAL_REGISTERS, WARP_SIZE
 
 __all__ = ["Names", "Scope"]
 
+_MOST_DIGITS = 9  # of the number of a register
 _TRAILING_NUMBER = re.compile(r"\d+$", re.ASCII)
 _ALWAYS: dict[str, Operand] = {"_": Sink(), "WARP_SZ": Immediate(WARP_SIZE)}
 _ALWAYS |= {f"%{name}": Special(name) for name in SPECIAL_REGISTERS}
@@ -26,6 +27,7 @@ class Scope:
 
     types: dict[str, str] = dataclasses.field(default_factory=dict)  # single registers
     ranges: dict[str, tuple[int, str]] = dataclasses.field(default_factory=dict)  # %r<9>: nine of %r
+    numbered: dict[str, int] = dataclasses.field(default_factory=dict)  # of single registers such as a1: the smallest number after "a"
     variables: dict[str, str] = dataclasses.field(default_factory=dict)  # by their unique names
     labels: dict[str, str] = dataclasses.field(default_factory=dict)  # likewise; lists of targets and prototypes too
     known: dict[str, Operand] = dataclasses.field(default_factory=dict)  # what was looked up in here
@@ -58,13 +60,16 @@ class Names:
 
     def declare_register(self, name: str, kind: str) -> None:
         """A single register; it gets its slot when it is first used."""
-        self.scope.types[name] = kind
-        self.scope.known.pop(name, None)
+        scope = self.scope
+        scope.types[name] = kind
+        scope.known.pop(name, None)
+        for prefix, index in _splits(name):
+            scope.numbered[prefix] = min(index, scope.numbered.get(prefix, index))
 
     def declare_range(self, prefix: str, count: int, kind: str) -> bool:
         """`prefix<count>`; False if the scope has it already. The slots are given as registers are used: compilers declare more than that."""
         scope = self.scope
-        if prefix in scope.ranges:
+        if prefix in scope.ranges or scope.numbered.get(prefix, count) < count:
             return False
         scope.ranges[prefix] = (count, kind)
         scope.known.clear()
@@ -120,10 +125,18 @@ class Names:
         return found
 
     def _range(self, scope: Scope, name: str) -> str | None:
-        digits = _TRAILING_NUMBER.search(name)
-        if digits and scope.ranges:
-            for at in range(digits.start(), min(len(name), digits.start() + 20)):  # of %r12: 12 of %r, then 2 of %r1
-                count, kind = scope.ranges.get(name[:at], (0, ""))
-                if len(name) - at < 10 and int(name[at:]) < count and (name[at] != "0" or at == len(name) - 1):
+        if scope.ranges:
+            for prefix, index in _splits(name):
+                count, kind = scope.ranges.get(prefix, (0, ""))
+                if index < count:
                     return kind
         return None
+
+
+def _splits(name: str) -> Iterator[tuple[str, int]]:
+    """Of %r12: (%r, 12) and (%r1, 2). An index has no leading zero."""
+    found = _TRAILING_NUMBER.search(name)
+    if found:
+        for at in range(max(found.start(), len(name) - _MOST_DIGITS), len(name)):
+            if name[at] != "0" or at == len(name) - 1:
+                yield name[:at], int(name[at:])

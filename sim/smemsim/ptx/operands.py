@@ -7,7 +7,7 @@ import re
 from typing import NoReturn
 
 from smemsim.arguments import suggestion
-from smemsim.ptx.constants import expression, starts_number, whole_number
+from smemsim.ptx.constants import expression, number, starts_number, whole_number
 from smemsim.ptx.lexer import NAME, Tokens
 from smemsim.ptx.module import Address, Arguments, Immediate, Label, Operand, Pair, Register, Special, Symbol, Vector
 from smemsim.ptx.names import Names
@@ -29,10 +29,10 @@ def read_operands(tokens: Tokens, names: Names, op: str, after: str) -> tuple[Op
     """All operands up to the end of the statement; labels among them become open uses of the scope's."""
     operands: list[Operand] = []
     words = tokens.words
-    known = names.scope.known
+    known = names.scope.known if op != "bra" else dict[str, Operand]()
     while words[tokens.i]:
         word = words[tokens.i]
-        ready = known.get(word)
+        ready = number(word) if word[0].isdigit() else known.get(word)
         if ready is not None and words[tokens.i + 1] in (",", ""):  # by far the most
             tokens.i += 1
             operands.append(ready)

@@ -9,7 +9,7 @@ from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError
 from smemsim.ptx.body import location_at, read_body, skip_pragma
 from smemsim.ptx.constants import whole_number
-from smemsim.ptx.declarations import name_of, read_parameters, read_variables
+from smemsim.ptx.declarations import name_of, read_parameters, read_variables, skip_attribute
 from smemsim.ptx.lexer import Source, Tokens
 from smemsim.ptx.module import Function, Module, Variable
 from smemsim.ptx.names import Names
@@ -23,7 +23,7 @@ _HEADS = {
     ".target": re.compile(r"\s*([\w ]+(?:,\s*[\w ]+)*)", re.ASCII),
     ".address_size": re.compile(r"\s*(32|64)\b", re.ASCII),
 }
-_DIRECTIVE = re.compile(r"\s*(?:(\.\w+)|;|(?=\S))", re.ASCII)
+_DIRECTIVE = re.compile(r"\s*(?:(\.\w+)|(;)|(?=\S))", re.ASCII)
 _HEADER_END = re.compile(r'[{;"]')
 _BRACES = re.compile(r'[{}]|"[^"\n]*"')
 
@@ -53,7 +53,7 @@ def read_module(text: str, *, name: str = "<ptx>") -> Module:
         raise InputError(f"{name}: needs the text of a PTX file, not {shown(text)}")
     if text.startswith("\x7fELF"):
         raise InputError(f"{name}: this is a compiled file (ELF), a cubin or an object; smemsim reads PTX, which `nvcc -ptx` writes")
-    return _Reader(Source(text, name)).read()
+    return _Reader(Source(text.removeprefix("\ufeff").rstrip("\0"), name)).read()  # a mark of UTF-8, the end of a C string
 
 
 class _Reader:
@@ -70,11 +70,11 @@ class _Reader:
         source = self.source
         at = 0
         while (head := _DIRECTIVE.match(source.text, at)) is not None:
-            directive = head[1]
+            directive, semicolon = head.groups()
             at = head.end()
             if directive:
                 at = self.directive(directive, head.start(1), at)
-            elif source.text[at - 1] != ";" or head.end() == head.start():
+            elif not semicolon:
                 self.no_directive(at)
         for needed in (".version", ".target"):
             if needed not in self.heads:
@@ -180,10 +180,8 @@ class _Reader:
         source = self.source
         what = "an entry" if is_entry else "a function"
         names = Names(self.names)
-        if tokens.peek() == ".attribute":
-            tokens.i = tokens.words.index(")", tokens.i) + 1 if ")" in tokens.words else tokens.i + 1
-            while tokens.accept(")"):
-                pass
+        while tokens.accept(".attribute"):
+            skip_attribute(tokens)
         results = read_parameters(tokens, names, "results") if tokens.peek() == "(" and not is_entry else ()
         name = name_of(tokens, what)
         parameters = read_parameters(tokens, names, "parameters") if tokens.peek() == "(" else ()

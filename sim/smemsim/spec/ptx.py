@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["LINKAGE", "PERFORMANCE", "SPACES", "SPECIAL_REGISTERS", "TYPE_BYTES", "WARP_SIZE"]
 
-WARP_SIZE = 32  # what the constant WARP_SZ is (4.5.4)
+WARP_SIZE = 32  # what the predefined constant WARP_SZ is (4.4)
 
 _NUMBERS = {f"{kind}{bits}": bits // 8 for kind in "bus" for bits in (8, 16, 32, 64)}
 
@@ -14,7 +14,7 @@ TYPE_BYTES = _NUMBERS | {"b128": 16, "f16": 2, "f16x2": 4, "f32": 4, "f64": 8, "
 SPACES = ("global", "const", "shared", "local", "param")
 LINKAGE = ("visible", "weak", "extern", "common")
 
-# Directives between the parameters of a function and its body, which say how it is launched or compiled (11.4).
+# Directives between the parameters of a function and its body, which say how it is launched or compiled (11.4, 11.7).
 PERFORMANCE = (
     "abi_preserve",
     "abi_preserve_control",

@@ -49,7 +49,9 @@ def convert(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step
     """Any of them."""
     if to.endswith("x4") or source.endswith("x4") or "rs" in form.left:
         raise unmodelled(i, "where stochastic rounding takes its bits from is not known")
-    if (to in (_SCALES, "e2m1x2", "e2m3x2", "e3m2x2") or source in (_SCALES, "e2m1x2", "e2m3x2", "e3m2x2")) and not c.arch.startswith("sm_10"):
+    if (to in (_SCALES, "e2m1x2", "e2m3x2", "e3m2x2") or source in (_SCALES, "e2m1x2", "e2m3x2", "e3m2x2")) and not c.arch.startswith(
+        "sm_10"
+    ):
         raise unmodelled(i, f"{c.arch} has no such conversion")
     if to == _SCALES:
         return _to_scales(i, c, form, source)

@@ -1,0 +1,92 @@
+"""Running a launch: its clusters in waves, several waves where CTAs wait for each other, and shards of a grid for other processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from smemsim.errors import HardwareTrap
+from smemsim.gpu.hang import report_hang
+from smemsim.gpu.launch import Launch
+from smemsim.gpu.schedule import run_wave
+from smemsim.gpu.watch import Watch
+from smemsim.gpu.wave import WARP, Wave
+from smemsim.spec.launches import RESIDENCY
+
+__all__ = ["at_once", "depends", "execute", "resident"]
+
+WAVE_THREADS = 4096  # threads that are executed together, where registers do not take too much room
+WAVE_BYTES = 1 << 28
+
+
+def at_once(launch: Launch) -> int:
+    """Clusters of one wave."""
+    threads = launch.cluster_size * (-(-launch.threads // WARP) * WARP)
+    room = WAVE_BYTES // (8 * max(1, len(launch.program.registers)) * threads + launch.cluster_size * launch.window_bytes * 16)
+    return max(1, min(WAVE_THREADS // threads, room))
+
+
+def resident(launch: Launch) -> int:
+    """Clusters that are on the card at once."""
+    warps = -(-launch.threads // WARP) * WARP
+    fits = min(RESIDENCY.threads // warps, RESIDENCY.ctas, RESIDENCY.shared_bytes // (launch.window_bytes + RESIDENCY.reserved_bytes))
+    return max(1, RESIDENCY.multiprocessors * max(1, fits) // launch.cluster_size)
+
+
+def depends(launch: Launch) -> bool:
+    """May a CTA of the launch wait for, or add to, what another one writes to global memory?"""
+    for i in launch.program.inlined.body:
+        where = {m.partition("::")[0] for m in i.modifiers}
+        if i.op in ("atom", "red") and "shared" not in where:
+            return True
+        if i.op in ("ld", "st") and where & {"acquire", "release", "relaxed", "volatile", "mmio"} and "shared" not in where:
+            return True
+        if i.op == "cp" and i.modifiers[:1] == ("reduce",):
+            return True
+    return False
+
+
+def execute(
+    launch: Launch, clusters: Sequence[int] | None = None, *, watch: bool = True, done: Callable[[int], None] = lambda ctas: None
+) -> None:
+    """Run clusters of a launch (all of them without `clusters`); what goes wrong is noted in `launch.findings`.
+
+    `done` is told how many CTAs have finished. A trap ends the launch: nothing runs after it, as on hardware.
+    """
+    numbers = list(range(launch.ctas // launch.cluster_size) if clusters is None else clusters)
+    most, together = resident(launch), at_once(launch)
+    waiting = [numbers[n : n + together] for n in range(0, len(numbers), together)]
+    launch.waves.clear()
+    stuck: dict[Wave, int] = {}  # waves that could not go on: how much had changed by then
+    with np.errstate(all="ignore"):
+        while waiting or launch.waves:
+            launch.waiting_clusters = sum(map(len, waiting))
+            changes = sum(wave.changes for wave in launch.waves)
+            wave: Any = next((w for w in launch.waves if stuck.get(w) != changes), None)
+            if wave is None:
+                alive = sum(len(w.ctas) for w in launch.waves) // launch.cluster_size
+                if not waiting or alive >= most:
+                    report_hang(launch)
+                    return
+                wave = Wave(launch, waiting.pop(0))
+                if watch and launch.window_bytes:
+                    wave.watch = Watch(wave)
+                launch.waves.append(wave)
+            try:
+                finished = run_wave(wave)
+            except HardwareTrap as trap:
+                instruction = getattr(trap, "instruction", None)
+                if instruction is not None and not any(f.instruction.line == instruction.line for f in launch.findings.values()):
+                    launch.find(_CODES.get(trap.cuda_error, "X015"), instruction, str(trap))
+                return
+            if finished:
+                launch.waves.remove(wave)
+                stuck.pop(wave, None)
+                done(len(wave.ctas))
+            else:
+                stuck[wave] = sum(w.changes for w in launch.waves)
+
+
+_CODES = {700: "X001", 716: "X002", 719: "X001"}

@@ -1,0 +1,50 @@
+"""A launch that will never end: which warps wait, at which line, and for what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.gpu.wave import GATHERING, PARKED, WARP, YIELDED, Wave
+
+if TYPE_CHECKING:
+    from smemsim.gpu.launch import Launch
+    from smemsim.ptx.module import Instruction
+
+__all__ = ["report_hang"]
+
+
+def report_hang(launch: Launch) -> None:
+    """Note a finding for every instruction at which warps wait for ever."""
+    for wave in launch.waves:
+        for wait in sorted(wave.waiting, key=lambda w: w.instruction.line):
+            launch.find("X006", wait.instruction, f"{_who(wave, wait.threads)} wait for ever: {wait.what()}")
+        for state, code, what in (
+            (GATHERING, "X011", "waits for the other threads of its warp (or warpgroup), which never come to this instruction"),
+            (YIELDED, "X006", "polls something that never changes"),
+            (0, "X006", "loops for ever, and nothing it does is seen by others"),
+        ):
+            threads = np.flatnonzero((wave.key >= state) & (wave.key < (state or YIELDED) + (YIELDED if state else 0)))
+            if state == GATHERING:
+                threads = np.flatnonzero((wave.key >= GATHERING) & (wave.key < PARKED))
+            for at in np.unique(wave.key[threads]).tolist():
+                group = threads[wave.key[threads] == at]
+                launch.find(code, _instruction(wave, at - state), f"{_who(wave, group)}: {what}")
+
+
+def _instruction(wave: Wave, block: int) -> Instruction:
+    blocks = wave.program.blocks
+    while not blocks[block].instructions:
+        block += 1
+    return blocks[block].instructions[0]
+
+
+def _who(wave: Wave, threads: np.ndarray) -> str:
+    """Warps by CTA, as a kernel author counts them."""
+    found = []
+    for cta in np.unique(wave.cta_of[threads]).tolist():
+        warps = np.unique(wave.tid[threads[wave.cta_of[threads] == cta]] // WARP).tolist()
+        text = f"warp {warps[0]}" if len(warps) == 1 else f"warps {', '.join(map(str, warps))}"
+        found.append(f"{text} of CTA {wave.ctas[cta].ctaid}")
+    return "; ".join(found[:4]) + (f" and {len(found) - 4} more CTAs" if len(found) > 4 else "")

@@ -1,0 +1,93 @@
+"""The findings of a run: those of the watch and of `check` on what was executed, each with its line, the most upstream one first."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from smemsim.checking.report import CheckFinding
+from smemsim.gpu.events import Load
+from smemsim.gpu.launch import Found, Launch
+from smemsim.ptx.module import Instruction, Location
+from smemsim.running.operand_reads import Product
+from smemsim.running.scenario_of import Written
+from smemsim.spec.findings import CODES, Finding, Severity
+
+__all__ = ["RunFinding", "findings_of"]
+
+# What is more likely the cause of the others: the map, what arrives, the descriptors, the order of accesses, and what follows from them.
+UPSTREAM = ("T2", "A1", "I6", "D3", "L4", "R501", "R502", "R503", "R504", "R505", "X009", "X010", "X014", "X003", "X008", "X004", "X005",
+            "X007", "X012", "R5", "X013", "X001", "X002", "X015", "X011", "X006")  # fmt: skip
+CONSEQUENCES = ("R507", "R508", "X004", "X005", "X006", "X011")  # of a finding further upstream, in the same run
+
+
+@dataclasses.dataclass(frozen=True)
+class RunFinding(Finding):
+    """A finding at a line of the PTX: `line`, and `location` in the source where the PTX has .loc; `instruction` is the text there.
+
+    `check` is the finding of `smemsim.check` that it rests on, with its numbers and the repair as a change of the scenario.
+    """
+
+    line: int = 0
+    location: Location | None = None
+    instruction: str = ""
+    check: CheckFinding | None = None
+
+    def __str__(self) -> str:
+        repair = f"; repair: {self.repair}" if self.repair else ""
+        because = f" [{self.because}]" if self.because else ""
+        return f"{self.code}  {self.where}: {self.message}{repair}{because}"
+
+
+def findings_of(launch: Launch, written: Written | None, checked: tuple[CheckFinding, ...], name: str) -> list[RunFinding]:
+    """All findings of a run in their order; what follows from an earlier one says so."""
+    found = [_of_watch(f, name) for f in launch.findings.values()]
+    found += [_of_check(f, written, name) for f in checked if written is not None]
+    found.sort(key=lambda f: (f.severity in (Severity.NOTE, Severity.LUCK), _rank(f.code)))
+    if not found:
+        return found
+    first = found[0]
+    return [first, *(_consequence(f, first) for f in found[1:])]
+
+
+def _rank(code: str) -> int:
+    return next((n for n, prefix in enumerate(UPSTREAM) if code.startswith(prefix)), len(UPSTREAM))
+
+
+def _consequence(f: RunFinding, first: RunFinding) -> RunFinding:
+    if f.code not in CONSEQUENCES or f.code == first.code:
+        return f
+    return dataclasses.replace(f, because=f"may be a consequence of {first.code} at line {first.line}")
+
+
+def _where(i: Instruction, name: str) -> str:
+    return f"{name}:{i.line}" + (f" ({i.location})" if i.location else "")
+
+
+def _of_watch(f: Found, name: str) -> RunFinding:
+    i = f.instruction
+    severity = CODES[f.code].severity
+    return RunFinding(
+        f.code, severity, _where(i, name), f.message, f.repair, f.because, line=i.line, location=i.location, instruction=i.text
+    )
+
+
+def _of_check(f: CheckFinding, written: Written | None, name: str) -> RunFinding:
+    i = _instruction(f.where, written)
+    if i is None:
+        return RunFinding(f.code, f.severity, name, str(f.message), f.repair, f.because, check=f)
+    return RunFinding(
+        f.code, f.severity, _where(i, name), f.message, f.repair, f.because, line=i.line, location=i.location, instruction=i.text, check=f
+    )
+
+
+def _instruction(where: str, written: Written | None) -> Instruction | None:
+    """The instruction that a path into the scenario stands for."""
+    if written is None:
+        return None
+    if (step := re.match(r"step\[(\d+)\]", where)) is not None:
+        item: Load | Product = written.steps[int(step[1])]
+        return item.instruction if isinstance(item, Load) else item.events[0].instruction
+    if (named := re.match(r"map\.(\w+)", where)) is not None and named[1] in written.maps:
+        return written.maps[named[1]].instruction
+    return None

@@ -1,0 +1,177 @@
+"""What matrix instructions really read: for each operand the place in the tensor that its first element came from, and the loads behind it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.descriptors.operand import operand_addresses
+from smemsim.errors import SmemsimError
+from smemsim.gpu.events import Event, Load, Mma
+from smemsim.machine.transfer import Transfer
+from smemsim.spec.formats import element_format
+
+if TYPE_CHECKING:
+    from smemsim.gpu.wave import Cta, Wave
+
+__all__ = ["Issued", "OperandRead", "Product", "Reads"]
+
+MOST = 4096  # instructions of a CTA that are looked at
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Issued:
+    """A load that brought a tile into a CTA's shared memory: its number in the order of execution, and where the tile went."""
+
+    number: int
+    event: Load
+    transfer: Transfer
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OperandRead:
+    """An operand that TMA loaded. `origin` is the (virtual) global address of its element (0, 0), taken from most of its elements, so that it
+    holds also where a wrong descriptor mixes them up; from one row to the next it is `row_stride` bytes, from one k to the next `k_stride`.
+
+    `share` of the elements lie where that says; `loads` are where they came from.
+    """
+
+    word: int
+    loads: tuple[Issued, ...]
+    origin: int
+    row_stride: int
+    k_stride: int
+    share: float
+
+    @property
+    def base(self) -> int:
+        """Where the tensor begins."""
+        return self.loads[0].transfer.tensor_map.global_address
+
+    @property
+    def at(self) -> tuple[int, int]:
+        """(row, k) of the first element in the tensor."""
+        outer, inner = max(self.row_stride, self.k_stride), min(self.row_stride, self.k_stride)
+        far, rest = divmod(self.origin - self.base, outer)
+        near = rest // inner
+        return (far, near) if self.row_stride > self.k_stride else (near, far)
+
+
+@dataclasses.dataclass(eq=False)
+class Product:
+    """Matrix instructions that add up one tile's worth of K: they follow one another on one accumulator, and read the same tiles."""
+
+    number: int
+    cta: int
+    events: list[Mma]
+    a: list[OperandRead | None]
+    b: list[OperandRead | None]
+
+
+class Reads:
+    """A launch's judge: called with every event as it happens, it collects the products of some CTAs."""
+
+    def __init__(self, ctas: frozenset[int]) -> None:
+        self.ctas = ctas
+        self.products: list[Product] = []
+        self._loads: dict[int, Issued] = {}  # by the identity of the transfer, which stays alive here
+        self._open: dict[tuple[Any, ...], Product] = {}
+        self._count = self._looked = 0
+
+    def __call__(self, x: Wave, event: Event) -> None:
+        self._count += 1
+        if isinstance(event, Load):
+            first = next(c for c in x.ctas if c.number == event.cta)
+            for delivery in event.deliveries:
+                cta = x.ctas[first.index - first.rank + delivery.cta_rank]
+                transfer = cta.shared.writers[-1]
+                if cta.number in self.ctas and isinstance(transfer, Transfer):
+                    self._loads[id(transfer)] = Issued(self._count, event, transfer)
+        elif isinstance(event, Mma) and event.cta in self.ctas and self._looked < MOST:
+            self._looked += 1
+            self._multiply(next(c for c in x.ctas if c.number == event.cta), event)
+
+    def _multiply(self, cta: Cta, event: Mma) -> None:
+        part = event.cta_group
+        k = event.k // 2 if event.is_sparse else event.k
+        a = None if event.a is None else self._read(cta, event.a, event.a_type, event.a_major, event.m // part, k)
+        b = self._read(cta, event.b, event.b_type, event.b_major, event.n // part, event.k)
+        key = (event.cta, event.thread // 128, event.kind, event.d)
+        product = self._open.get(key)
+        if product is None or not event.scale_d or not _goes_on(product, event, a, b):
+            product = self._open[key] = Product(self._count, event.cta, [], [], [])
+            self.products.append(product)
+        product.events.append(event)
+        product.a.append(a)
+        product.b.append(b)
+
+    def _read(self, cta: Cta, word: int, dtype: str, major: str, rows: int, k: int) -> OperandRead | None:
+        """None for what did not come from ordinary tiles of one tensor."""
+        shared, fmt = cta.shared, element_format(dtype)
+        if fmt.bits < 8:
+            return None
+        per_chunk = fmt.elements_per_chunk("packed")
+        try:
+            address = operand_addresses(word, arch=shared.arch, dtype=dtype, major=major, rows=rows, k=k)
+        except SmemsimError:
+            return None
+        chunks = (address[:, ::per_chunk] if major == "K" else address[::per_chunk]).astype(np.int64) - shared.begin
+        if chunks.min() < 0 or chunks.max() >= shared.end - shared.begin:
+            return None
+        writer, place = shared.owned(chunks)
+        loads: list[Issued] = []
+        virtual = np.empty(chunks.shape, np.int64)
+        for number in np.unique(writer).tolist():
+            transfer: Any = shared.writers[number - 1] if number else None
+            if not isinstance(transfer, Transfer) or id(transfer) not in self._loads or not _is_plain(transfer):
+                return None
+            loads.append(self._loads[id(transfer)])
+            mine = writer == number
+            virtual[mine] = _virtual(transfer, place[mine])
+        tm = loads[0].transfer.tensor_map
+        if any(load.transfer.tensor_map.global_address != tm.global_address for load in loads):
+            return None
+        outer = next((s for s, n in zip(tm.global_strides, tm.box_dim[1:], strict=True) if n > 1), 0)
+        size = fmt.bits // 8
+        if not outer or tm.type_row.bits != fmt.bits:
+            return None
+        row, column = np.indices(chunks.shape)
+        along = (row * outer + column * 16) if major == "K" else (row * 16 + column * outer)
+        origins, counts = np.unique(virtual - along, return_counts=True)
+        best = int(counts.argmax())
+        strides = (outer, size) if major == "K" else (size, outer)
+        return OperandRead(word, tuple(loads), int(origins[best]), *strides, float(counts[best]) / chunks.size)
+
+
+def _is_plain(transfer: Transfer) -> bool:
+    g = transfer.geometry
+    return (
+        g.mode == "tile"
+        and g.chunk_bytes == 16
+        and not g.has_flip
+        and transfer.tensor_map.call == "tiled"
+        and not transfer.tensor_map.interleave
+    )
+
+
+def _virtual(transfer: Transfer, place: np.ndarray) -> np.ndarray:
+    """Global addresses of bytes of the box by their coordinates, also of those outside the tensor."""
+    tm = transfer.tensor_map
+    at = transfer.tensor_coordinates(place)
+    found: np.ndarray = tm.global_address + at[..., 0] * (tm.type_row.bits // 8)
+    for n, stride in enumerate(tm.global_strides):
+        found = found + at[..., n + 1] * stride
+    return found
+
+
+def _goes_on(product: Product, event: Mma, a: OperandRead | None, b: OperandRead | None) -> bool:
+    """Does an instruction read some of the tiles that the product's first one read?"""
+    first = product.events[0]
+    if (first.m, first.n, first.k, first.a_major, first.b_major) != (event.m, event.n, event.k, event.a_major, event.b_major):
+        return False
+    if (a is None) != (product.a[0] is None) or (b is None) != (product.b[0] is None):
+        return False
+    pairs = [(a, product.a[0]), (b, product.b[0])]
+    return any(x is not None and y is not None and {load.number for load in x.loads} & {load.number for load in y.loads} for x, y in pairs)

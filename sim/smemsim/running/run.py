@@ -1,0 +1,121 @@
+"""`Run`: what a launch did and what is wrong with it."""
+
+from __future__ import annotations
+
+import functools
+import html
+from typing import Any
+
+from smemsim.checking.report import Report
+from smemsim.checking.scenario import check
+from smemsim.errors import SmemsimError
+from smemsim.gpu.launch import Launch
+from smemsim.running.findings import RunFinding, findings_of
+from smemsim.running.operand_reads import Reads
+from smemsim.running.scenario_of import Written, scenario_of
+from smemsim.scenario.build import Scenario
+from smemsim.spec.architectures import architecture
+from smemsim.spec.findings import Severity
+
+__all__ = ["Run"]
+
+
+class Run:
+    """A launch that has run. `findings` are what is wrong, the most upstream first; `remarks` what is worth knowing; `output` printf's text.
+
+    `approximate` names the instructions whose results are right only within the ISA's bound (`ex2.approx` ...): without any, what the kernel
+    wrote is bit-exact as far as `evidence` says. `seconds` is how long it took.
+    """
+
+    def __init__(self, launch: Launch, reads: Reads | None, *, name: str = "ptx", seconds: float = 0.0) -> None:
+        self.launch, self.reads, self.name, self.seconds = launch, reads, name, seconds
+
+    @functools.cached_property
+    def _written(self) -> Written | None:
+        return scenario_of(self.launch, self.reads) if self.reads is not None else None
+
+    @functools.cached_property
+    def report(self) -> Report | None:
+        """`smemsim.check` of the transfers and matrix instructions that were executed; None when there were none.
+
+        `report.html()` is a page with every operand's tile.
+        """
+        if self._written is None or not self._written.steps:
+            return None
+        return check(self._written.scenario)
+
+    @functools.cached_property
+    def _all(self) -> list[RunFinding]:
+        try:
+            report = self.report
+        except SmemsimError:  # what check does not model is not held against the kernel
+            report = None
+        return findings_of(self.launch, self._written, (*report.findings, *report.remarks) if report else (), self.name)
+
+    @property
+    def findings(self) -> list[RunFinding]:
+        """What is wrong, the most upstream first."""
+        return [f for f in self._all if f.severity in (Severity.TRAP, Severity.WRONG)]
+
+    @property
+    def remarks(self) -> list[RunFinding]:
+        """What is worth knowing and needs no change."""
+        return [f for f in self._all if f.severity not in (Severity.TRAP, Severity.WRONG)]
+
+    @property
+    def ok(self) -> bool:
+        """Is nothing wrong?"""
+        return not self.findings
+
+    @property
+    def output(self) -> str:
+        """What printf wrote."""
+        return "".join(self.launch.output)
+
+    @property
+    def approximate(self) -> tuple[str, ...]:
+        """Instructions of the program whose results need not be bit-exact."""
+        return tuple(sorted(self.launch.program.approximate))
+
+    @property
+    def evidence(self) -> tuple[str, ...]:
+        """What the results rest on that was not measured, in words."""
+        found = sorted(self.launch.evidence)
+        if not architecture(self.launch.arch).measured:
+            found.insert(0, f"rules for {self.launch.arch} are documented, compiled or inferred: nothing is measured on Blackwell")
+        if self.approximate:
+            found.append(f"within the ISA's error bound, not bit-exact: {', '.join(self.approximate)}")
+        return tuple(found)
+
+    def scenario(self) -> Scenario:
+        """The transfers and matrix instructions that were executed, as `smemsim check` reads them; each different product once."""
+        written = self._written
+        return written.scenario if written is not None else Scenario(self.launch.arch)
+
+    def text(self) -> str:
+        """A line for each finding and remark, what the results rest on, and a last line that counts."""
+        count = len(self.findings)
+        lines = [str(f) for f in (*self.findings, *self.remarks)] + list(self.evidence)
+        return "\n".join([*lines, f"{self.launch.program.name}: {self.launch.ctas} CTAs in {self.seconds:.1f} s, {count or 'no'} findings"])
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+
+        def plain(f: RunFinding) -> dict[str, Any]:
+            return {
+                "code": f.code, "severity": str(f.severity), "where": f.where, "line": f.line,
+                "location": str(f.location) if f.location else None, "instruction": f.instruction, "message": f.message, "repair": f.repair,
+                "because": f.because, "check": f.check.as_dict() if f.check else None,
+            }  # fmt: skip
+
+        return {
+            "ok": self.ok, "entry": self.launch.program.name, "arch": self.launch.arch, "findings": [plain(f) for f in self.findings],
+            "remarks": [plain(f) for f in self.remarks], "approximate": list(self.approximate), "evidence": list(self.evidence),
+            "output": self.output, "seconds": round(self.seconds, 3),
+        }  # fmt: skip
+
+    def __repr__(self) -> str:
+        return f"<Run of {self.launch.program.name}: {len(self.findings) or 'no'} findings>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.text())}</pre>"

@@ -1,0 +1,38 @@
+"""What a launch may ask for."""
+
+from __future__ import annotations
+
+import dataclasses
+
+__all__ = ["LAUNCH_LIMITS", "RESIDENCY", "LaunchLimits", "Residency"]
+
+
+@dataclasses.dataclass(frozen=True)
+class LaunchLimits:
+    """The largest grid, block and cluster."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    threads: int
+    cluster: int
+    source: str
+
+
+LAUNCH_LIMITS = LaunchLimits(
+    (2**31 - 1, 65535, 65535), (1024, 1024, 64), 1024, 16, "CUDA programming guide, technical specifications per compute capability"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Residency:
+    """How much of a grid is on the card at once: CTAs that poll what others write need these to be there too."""
+
+    multiprocessors: int
+    threads: int  # of a multiprocessor
+    ctas: int
+    shared_bytes: int
+    reserved_bytes: int  # of each CTA
+    source: str
+
+
+RESIDENCY = Residency(132, 2048, 32, 228 << 10, 1 << 10, "H200: cudaDeviceProp; CUDA programming guide, compute capability 9.0")
