@@ -89,7 +89,7 @@ def record(x: Wave, event: Event) -> None:
 
 def stop(x: Wave, i: Instruction, code: str, message: str, repair: str, cuda_error: int) -> NoReturn:
     """A finding that ends the kernel."""
-    x.launch.find(code, i, message, repair)
+    x.launch.find(code, i, f"traps (CUDA error {cuda_error}): {message}", repair)
     raise HardwareTrap(message, cuda_error=cuda_error)
 
 
