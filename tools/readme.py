@@ -31,6 +31,7 @@ from smemsim.spec.disputes import DISPUTES
 from smemsim.spec.errata import ERRATA
 from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import CODES
+from speeds import table as speed_table
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DOT = 'dot --a-type bf16 --values -a "256 -256 2^-20*14" -b "256 256 0.75*14" -c 1'
@@ -134,6 +135,11 @@ def keys() -> str:
     return table(("table", "key", "says"), rows)
 
 
+def speeds() -> str:
+    """What `python tools/bench.py --peers --json` printed when it was last kept; nothing is timed here."""
+    return speed_table.markdown(*speed_table.of_json(json.loads((ROOT / "tools" / "speeds" / "measured.json").read_text())))
+
+
 def suites() -> str:
     rows = []
     for path in sorted((ROOT / "golden" / "sm_90a").rglob("manifest.json")):
@@ -170,6 +176,7 @@ def wanted(but: str = "") -> dict[pathlib.Path, str]:
         ("evidence", evidence),
         ("errata", errata),
         ("disputes", disputes),
+        ("speeds", speeds),
     ):
         if name != but:
             text = replaced(text, name, f"\n{made()}\n")
