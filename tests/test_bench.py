@@ -113,7 +113,7 @@ def test_the_kernel_that_is_checked_is_right_or_wrong_as_it_says(sbo, codes):
 
 def test_less_than_asked_for_of_two_workers_has_a_reason():
     times = {1: [(6.2, 6.0, 0.1, 0.0)], 2: [(6.0, 6.3, 0.3, 4.8), (9.0, 6.6, 0.3, 9.0)]}
-    assert "other processes had 0.80 of 2 cores, client and scheduler 0.05, and 0.10 idled" in sweeps.why(1.0, times, 2)
+    assert "other work (and the hypervisor) had 0.80 of 2 cores, client and scheduler 0.05, and 0.10 idled" in sweeps.why(1.0, times, 2)
     assert sweeps.why(1.8, times, 2) == "a chunk takes 1.00 s of processor time with one worker, 1.05 s with two"
 
 

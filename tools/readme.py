@@ -18,6 +18,7 @@ import textwrap
 import tomllib
 
 from click.testing import CliRunner
+from speeds import table as speed_table
 
 from smemsim import check
 from smemsim.cli import main as cli
@@ -31,7 +32,6 @@ from smemsim.spec.disputes import DISPUTES
 from smemsim.spec.errata import ERRATA
 from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import CODES
-from speeds import table as speed_table
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DOT = 'dot --a-type bf16 --values -a "256 -256 2^-20*14" -b "256 256 0.75*14" -c 1'

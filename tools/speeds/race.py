@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import statistics
 import time
@@ -121,14 +122,14 @@ def repeats(timer: Timer, least: float = SAMPLE) -> tuple[int, float]:
 
 def run(row: Row, seconds: float = SECONDS) -> Result:
     """The race of a row."""
-    about = {"group": row.group, "what": row.what, "against": row.against, "unit": row.unit}
+    result = functools.partial(Result, row.group, row.what, row.against, row.unit)
     try:
         race = row.start()
         mine, theirs = raced(race, row.rounds, 0 if row.long else seconds)
     except LeftOut as e:
-        return Result(**about, left_out=str(e))
+        return result(left_out=str(e))
     except Differs as e:
-        return Result(**about, differs=str(e))
+        return result(differs=str(e))
     ours, baseline = min(mine), min(theirs)
     speed, rate = baseline / ours, row.work / ours
     notes = [race.note, race.after(speed) if race.after else ""]
@@ -136,8 +137,8 @@ def run(row: Row, seconds: float = SECONDS) -> Result:
         notes.append(f"asked for: {row.asked:g}x, MISSED")
     if row.asked_rate and rate < row.asked_rate:
         notes.append(f"asked for: {row.asked_rate:.1g} {row.unit} a second, MISSED")
-    return Result(**about, ours=ours, baseline=baseline, ours_median=statistics.median(mine), baseline_median=statistics.median(theirs),
-                  rate=rate, speed=speed, rounds=len(mine), note="; ".join(note for note in notes if note))  # fmt: skip
+    return result(ours=ours, baseline=baseline, ours_median=statistics.median(mine), baseline_median=statistics.median(theirs), rate=rate,
+                  speed=speed, rounds=len(mine), note="; ".join(note for note in notes if note))  # fmt: skip
 
 
 def raced(race: Race, rounds: int, seconds: float) -> tuple[list[float], list[float]]:

@@ -48,7 +48,7 @@ def _one_by_one(name: str) -> Callable[[], Race]:
 
 
 class Watched:
-    """What the processors did while something ran: processor seconds of given processes, and of all others."""
+    """What the processors did while something ran: processor seconds of given processes, and of all else, time that a hypervisor took included."""
 
     def __init__(self, pids: list[int]) -> None:
         self.pids, self.cores = pids, os.cpu_count() or 1
@@ -119,7 +119,7 @@ def why(speed: float, seen: dict[int, list[tuple[float, float, float, float]]], 
     """What a second worker cost in processor time, and, where it added less than asked for, where the processors were.
 
     >>> why(1.0, {1: [(6.2, 6.0, 0.1, 0.0)], 2: [(6.0, 6.3, 0.3, 4.8)]}, 2)
-    'a chunk takes 1.00 s of processor time with one worker, 1.05 s with two; meanwhile other processes had 0.80 of 2 cores, client and scheduler 0.05, and 0.10 idled'
+    'a chunk takes 1.00 s of processor time with one worker, 1.05 s with two; meanwhile other work (and the hypervisor) had 0.80 of 2 cores, client and scheduler 0.05, and 0.10 idled'
     """
     best = {count: min(of) for count, of in seen.items() if of}
     cost = [best[count][1] / CHUNKS for count in (1, 2)]
@@ -128,7 +128,7 @@ def why(speed: float, seen: dict[int, list[tuple[float, float, float, float]]], 
         return said
     seconds, workers, here, others = best[2]
     idle = max(0.0, cores - (workers + here + others) / seconds)
-    return f"{said}; meanwhile other processes had {others / seconds:.2f} of {cores} cores, client and scheduler {here / seconds:.2f}, and {idle:.2f} idled"
+    return f"{said}; meanwhile other work (and the hypervisor) had {others / seconds:.2f} of {cores} cores, client and scheduler {here / seconds:.2f}, and {idle:.2f} idled"
 
 
 def _workers() -> Race:

@@ -116,7 +116,8 @@ def markdown(of: dict[str, Any], results: Iterable[Result]) -> str:
 
 def as_json(of: dict[str, Any], results: Iterable[Result]) -> dict[str, Any]:
     """Machine and rows; seconds."""
-    return {"machine": of, "rows": [{k: v for k, v in dataclasses.asdict(r).items() if v not in (None, "")} for r in results]}
+    rows = [{f.name: getattr(r, f.name) for f in dataclasses.fields(r) if getattr(r, f.name) != f.default} for r in results]
+    return {"machine": of, "rows": rows}
 
 
 def of_json(kept: dict[str, Any]) -> tuple[dict[str, Any], list[Result]]:
