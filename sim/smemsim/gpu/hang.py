@@ -37,6 +37,8 @@ def report_hang(launch: Launch) -> None:
     """Note a finding for every instruction at which warps wait for ever."""
     for wave in launch.waves:
         count_bytes(launch, wave)
+        if wave.watch is not None:
+            wave.watch.nothing_came()
         for wait in sorted(wave.waiting, key=lambda w: w.instruction.line):
             launch.find("X006", wait.instruction, f"{_who(wave, wait.threads)} wait for ever: {wait.what()}")
         for state, code, what in (

@@ -59,6 +59,7 @@ class Watch:
         self.read_when = np.zeros((self.per_cluster, words), np.int32)
         self.read_line = np.zeros(words, np.int32)
         self.read_by = np.full((READERS, words), NOBODY, np.int32)
+        self._told: set[int] = set()  # operations whose registers were used too early, and that have a finding
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: words that were read before anybody had written them
         self.operations: list[Operation] = []
         self.in_flight = 0
@@ -249,6 +250,17 @@ class Watch:
                     "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
                 )  # fmt: skip
 
+    def nothing_came(self) -> None:
+        """Nothing goes on: what was read before anybody had written it was to be brought by loads that are still to come."""
+        loads = [i for i in self.lines.values() if i.op == "cp" and "mbarrier::complete_tx::bytes" in i.modifiers]
+        for line, (i, words) in list(self.early.items()):
+            if loads and self.x.launch.findings.pop(("R507", line), None) is not None:
+                self._find(
+                    "X004", i, np.flatnonzero(words), f"{{i}} reads {{where}} before anybody has brought it (line {', '.join(str(n.line) for n in loads[:6])} "
+                    "may, and never came to it): nothing made the reader wait",
+                    "wait for the phase of its mbarrier (mbarrier.try_wait.parity), with the parity of this round",
+                )  # fmt: skip
+
     def makes(self, i: Instruction, barrier: Any, thread: int) -> None:
         """A thread executes mbarrier.init."""
         warp = thread // WARP
@@ -357,11 +369,12 @@ class Watch:
                 continue
             for slot in slots_of(i):
                 held = [op for op in self._registers.get(slot, ()) if warps & set(op.warps.tolist())]
-                if not held:
+                if not held or held[0].number in self._told:
                     continue
                 if i.op == "mov":  # a compiler's copy in front of the wait: its result is in flight as well
                     self.op_registers(held[0], slots_of(i))
                     continue
+                self._told.add(held[0].number)
                 name = next((r.name for n, r in enumerate(x.program.inlined.registers) if n == slot), "a register")
                 x.launch.find(
                     "X007", i, f"{i.name} uses {name} while {self._name(held[0])} is in flight: its registers are not to be touched before "

@@ -44,7 +44,7 @@ class Run:
             for kind in ("corner", "turned"):
                 other = scenario_of(self.launch, self.reads, meaning=meaning | {side: kind})
                 better = check(other.scenario)
-                if side not in _unexplained(better):
+                if side not in _unexplained(better) and (kind == "corner" or "R505" in better.codes):
                     meaning[side], written, report = kind, other, better
                     break
         return written, report

@@ -146,7 +146,7 @@ def _origins(p: Product, meaning: Mapping[str, str]) -> dict[str, tuple[int, int
     for side, read in (("a", p.a[0]), ("b", p.b[0])):
         found[side] = None if read is None or read.origin < read.base else read.at
         if read is not None and meaning[side] != "as read":
-            found[side] = _on_grid(read, (first.m if side == "a" else first.n) // first.cta_group, first.k)
+            found[side] = _on_grid(read, (first.m if side == "a" else first.n) // first.cta_group)
             if meaning[side] == "turned":
                 found[side] = _corner(read)[::-1]
     a, b = p.a[0], p.b[0]
@@ -158,11 +158,10 @@ def _origins(p: Product, meaning: Mapping[str, str]) -> dict[str, tuple[int, int
     return found
 
 
-def _on_grid(read: OperandRead, rows: int, k: int) -> tuple[int, int]:
-    """The place nearest in front of where an operand begins at which an instruction can begin in its tile."""
-    corner = _corner(read)
-    row, along = (at - c for at, c in zip(read.at, corner, strict=True))
-    return corner[0] + max(row, 0) // rows * rows, corner[1] + max(along, 0) // k * k
+def _on_grid(read: OperandRead, rows: int) -> tuple[int, int]:
+    """Where an operand should begin: at the first k of its tile, at the rows in front of where it does at which an instruction can begin."""
+    row, k = _corner(read)
+    return row + max(read.at[0] - row, 0) // rows * rows, k
 
 
 def _corner(read: OperandRead) -> tuple[int, int]:
