@@ -204,7 +204,7 @@ def test_barriers_that_are_used_as_no_barrier_can_be(body, words):
         ("setp.lt.u32 %p1, %r1, 96; @%p1 bar.sync 1, 128;", "96 threads have arrived (warps 0, 1, 2"),
         ("@%p9 bra L; bar.sync 2; bra M;\nL: bar.sync 3, 64; M:", "127 threads have arrived (warps 0, 1, 2, 3"),
         (
-            "@%p9 bra L; barrier.cluster.arrive; barrier.cluster.wait; bra M; L: bar.sync 3, 64; M:",
+            "@%p9 bra L; barrier.cluster.arrive; barrier.cluster.wait; bra M;\nL: bar.sync 3, 64; M:",
             "127 threads have arrived, 1 have not (warp 0 of CTA 0)",
         ),
         (

@@ -18,7 +18,7 @@ __all__ = ["report_hang"]
 def report_hang(launch: Launch) -> None:
     """Note a finding for every instruction at which warps wait for ever."""
     for wave in launch.waves:
-        for wait in sorted(wave.waiting, key=lambda w: w.instruction.line):
+        for wait in sorted(wave.waiting, key=lambda w: (w.instruction.line, int(w.threads[0]))):
             launch.find("X006", wait.instruction, f"{_who(wave, wait.threads)} wait for ever: {wait.what()}")
         for state, code, what in (
             (GATHERING, "X011", "waits for the other threads of its warp (or warpgroup), which never come to this instruction"),
