@@ -395,3 +395,41 @@ def test_fences_run():
         launch(f"{fence};", np.zeros(32, np.uint32))
     with pytest.raises(Unmodelled, match="not modelled"):
         launch("fence.proxy.other;", np.zeros(1, np.uint32))
+
+
+# ---- what the watch makes of it
+
+EXCHANGE = OWN + "st.shared.u32 [%r4], %r1; {0} xor.b32 %r6, %r1, 32; mad.lo.u32 %r6, %r6, 4, %r5; ld.shared.u32 %r2, [%r6];"
+
+
+@pytest.mark.parametrize(
+    ("between", "codes"),
+    [
+        ("", {"X008"}),
+        ("bar.warp.sync -1;", {"X008"}),
+        ("bar.sync 0;", set()),
+        ("bar.sync 3, 128;", set()),
+        ("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;", set()),
+        ("barrier.cluster.arrive.relaxed; barrier.cluster.wait;", {"X008"}),
+        # Warps 0 and 1 meet, and so do 2 and 3: those are the ones that exchange words.
+        ("shr.u32 %r7, %r1, 6; add.u32 %r7, %r7, 1; bar.sync %r7, 64;", set()),
+        # Here 0 and 2 meet, and 1 and 3: two barriers, and none for those that exchange words.
+        ("shr.u32 %r7, %r1, 5; and.b32 %r7, %r7, 1; add.u32 %r7, %r7, 1; bar.sync %r7, 64;", {"X008"}),
+        ("setp.lt.u32 %p1, %r1, 64; @%p1 bra A; bar.sync 1, 64; bra B; A: bar.sync 2, 64; B:", set()),
+    ],
+)
+def test_barriers_order_those_who_meet_and_nobody_else(between, codes):
+    assert set(found(EXCHANGE.format(between), block=N, grid=3)) == codes
+
+
+def test_a_copy_is_complete_once_its_group_was_waited_for():
+    body = f"{OWN} cp.async.ca.shared.global [%r4], [%d20], 4; cp.async.ca.shared.global [%r4+1024], [%d20+4], 4; cp.async.commit_group;"
+    read = "ld.shared.u32 %r2, [%r4];"
+    data = np.arange(2, dtype=np.uint32)
+    assert set(found(f"{body} {read}", data)) == {"X004"}
+    assert set(found(f"{body} cp.async.wait_group 1; {read}", data)) == {"X004"}
+    assert set(found(f"{body} cp.async.wait_group 0; {read}", data)) == set()
+    assert set(found(f"{body} cp.async.wait_all; {read}", data)) == set()
+    again = "cp.async.ca.shared.global [%r4+2048], [%d20], 4; cp.async.commit_group; cp.async.wait_group 1;"
+    assert set(found(f"{body} {again} {read}", data)) == set()
+    assert set(found(f"{body} {again} ld.shared.u32 %r2, [%r4+2048];", data)) == {"X004"}
