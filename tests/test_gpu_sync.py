@@ -221,7 +221,7 @@ def test_barriers_that_are_used_as_no_barrier_can_be(body, words):
 )
 def test_a_barrier_that_somebody_never_reaches_hangs(body, words):
     messages = found(body, block=N)
-    assert set(messages) == {"X006"}
+    assert set(messages) - {"T210"} == {"X006"}
     assert words in messages["X006"]
 
 
@@ -289,7 +289,7 @@ def test_mbarriers_are_the_automaton(count, steps):
     if not allowed:
         assert "arrivals at the mbarrier" in found(body, out, block=1)["X010"]
         return
-    (out,) = launch(body, out, block=1)
+    (out,) = launch(body, out, block=1, expected=("T210",))  # it may end with bytes that never came
     assert [(n, int(out[n])) for n, _ in expected] == expected
 
 
@@ -329,8 +329,8 @@ def test_try_wait_gives_up_when_nobody_else_can_go_on():
 
 def test_arrivals_and_bytes_across_the_cluster():
     """Every CTA arrives at CTA 0's barrier and stores a word there with st.async; nobody is early."""
-    body = """mov.u32 %r10, %cluster_ctarank; mov.u32 %r5, sm; mov.u32 %r6, bar; @%p9 mbarrier.init.shared::cta.b64 [bar], 65;
-    @%p9 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256; barrier.cluster.arrive; barrier.cluster.wait;
+    body = """mov.u32 %r10, %cluster_ctarank; mov.u32 %r5, sm; mov.u32 %r6, bar; setp.eq.u32 %p8, %r10, 0; and.pred %p9, %p8, %p9;
+    @%p9 mbarrier.init.shared::cta.b64 [bar], 65; @%p9 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256; barrier.cluster.arrive; barrier.cluster.wait;
     mapa.shared::cluster.u32 %r7, %r5, 0; mapa.shared::cluster.u32 %r8, %r6, 0; mad.lo.u32 %r9, %r10, 32, %r1; mad.lo.u32 %r7, %r9, 4, %r7;
     add.u32 %r9, %r9, 500; st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r7], %r9, [%r8];
     mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r8]; setp.ne.u32 %p1, %r10, 0; @%p1 bra E;
