@@ -204,7 +204,7 @@ def test_barriers_that_are_used_as_no_barrier_can_be(body, words):
         ("setp.lt.u32 %p1, %r1, 96; @%p1 bar.sync 1, 128;", "96 threads have arrived (warps 0, 1, 2"),
         ("@%p9 bra L; bar.sync 2; bra M;\nL: bar.sync 3, 64; M:", "127 threads have arrived (warps 0, 1, 2, 3"),
         (
-            "@%p9 bra L; barrier.cluster.arrive; barrier.cluster.wait; bra M; L: bar.sync 3, 64; M:",
+            "@%p9 bra L; barrier.cluster.arrive; barrier.cluster.wait; bra M;\nL: bar.sync 3, 64; M:",
             "127 threads have arrived, 1 have not (warp 0 of CTA 0)",
         ),
         (
@@ -221,7 +221,7 @@ def test_barriers_that_are_used_as_no_barrier_can_be(body, words):
 )
 def test_a_barrier_that_somebody_never_reaches_hangs(body, words):
     messages = found(body, block=N)
-    assert set(messages) == {"X006"}
+    assert set(messages) - {"T210"} == {"X006"}
     assert words in messages["X006"]
 
 
@@ -289,7 +289,7 @@ def test_mbarriers_are_the_automaton(count, steps):
     if not allowed:
         assert "arrivals at the mbarrier" in found(body, out, block=1)["X010"]
         return
-    (out,) = launch(body, out, block=1)
+    (out,) = launch(body, out, block=1, expected=("T210",))  # it may end with bytes that never came
     assert [(n, int(out[n])) for n, _ in expected] == expected
 
 
@@ -329,8 +329,8 @@ def test_try_wait_gives_up_when_nobody_else_can_go_on():
 
 def test_arrivals_and_bytes_across_the_cluster():
     """Every CTA arrives at CTA 0's barrier and stores a word there with st.async; nobody is early."""
-    body = """mov.u32 %r10, %cluster_ctarank; mov.u32 %r5, sm; mov.u32 %r6, bar; @%p9 mbarrier.init.shared::cta.b64 [bar], 65;
-    @%p9 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256; barrier.cluster.arrive; barrier.cluster.wait;
+    body = """mov.u32 %r10, %cluster_ctarank; mov.u32 %r5, sm; mov.u32 %r6, bar; setp.eq.u32 %p8, %r10, 0; and.pred %p9, %p8, %p9;
+    @%p9 mbarrier.init.shared::cta.b64 [bar], 65; @%p9 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256; barrier.cluster.arrive; barrier.cluster.wait;
     mapa.shared::cluster.u32 %r7, %r5, 0; mapa.shared::cluster.u32 %r8, %r6, 0; mad.lo.u32 %r9, %r10, 32, %r1; mad.lo.u32 %r7, %r9, 4, %r7;
     add.u32 %r9, %r9, 500; st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r7], %r9, [%r8];
     mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r8]; setp.ne.u32 %p1, %r10, 0; @%p1 bra E;
@@ -395,3 +395,41 @@ def test_fences_run():
         launch(f"{fence};", np.zeros(32, np.uint32))
     with pytest.raises(Unmodelled, match="not modelled"):
         launch("fence.proxy.other;", np.zeros(1, np.uint32))
+
+
+# ---- what the watch makes of it
+
+EXCHANGE = OWN + "st.shared.u32 [%r4], %r1; {0} xor.b32 %r6, %r1, 32; mad.lo.u32 %r6, %r6, 4, %r5; ld.shared.u32 %r2, [%r6];"
+
+
+@pytest.mark.parametrize(
+    ("between", "codes"),
+    [
+        ("", {"X008"}),
+        ("bar.warp.sync -1;", {"X008"}),
+        ("bar.sync 0;", set()),
+        ("bar.sync 3, 128;", set()),
+        ("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;", set()),
+        ("barrier.cluster.arrive.relaxed; barrier.cluster.wait;", {"X008"}),
+        # Warps 0 and 1 meet, and so do 2 and 3: those are the ones that exchange words.
+        ("shr.u32 %r7, %r1, 6; add.u32 %r7, %r7, 1; bar.sync %r7, 64;", set()),
+        # Here 0 and 2 meet, and 1 and 3: two barriers, and none for those that exchange words.
+        ("shr.u32 %r7, %r1, 5; and.b32 %r7, %r7, 1; add.u32 %r7, %r7, 1; bar.sync %r7, 64;", {"X008"}),
+        ("setp.lt.u32 %p1, %r1, 64; @%p1 bra A; bar.sync 1, 64; bra B; A: bar.sync 2, 64; B:", set()),
+    ],
+)
+def test_barriers_order_those_who_meet_and_nobody_else(between, codes):
+    assert set(found(EXCHANGE.format(between), block=N, grid=3)) == codes
+
+
+def test_a_copy_is_complete_once_its_group_was_waited_for():
+    body = f"{OWN} cp.async.ca.shared.global [%r4], [%d20], 4; cp.async.ca.shared.global [%r4+1024], [%d20+4], 4; cp.async.commit_group;"
+    read = "ld.shared.u32 %r2, [%r4];"
+    data = np.arange(2, dtype=np.uint32)
+    assert set(found(f"{body} {read}", data)) == {"X004"}
+    assert set(found(f"{body} cp.async.wait_group 1; {read}", data)) == {"X004"}
+    assert set(found(f"{body} cp.async.wait_group 0; {read}", data)) == set()
+    assert set(found(f"{body} cp.async.wait_all; {read}", data)) == set()
+    again = "cp.async.ca.shared.global [%r4+2048], [%d20], 4; cp.async.commit_group; cp.async.wait_group 1;"
+    assert set(found(f"{body} {again} {read}", data)) == set()
+    assert set(found(f"{body} {again} ld.shared.u32 %r2, [%r4+2048];", data)) == {"X004"}

@@ -139,9 +139,7 @@ def zero_of_sum(a: float, b: float, exponent_bits: int, fraction_bits: int, mode
     return with_sign(0, exponent_bits, fraction_bits, negative)
 
 
-def converted(
-    value: float, exponent_bits: int, fraction_bits: int, largest: int, overflow: int, infinity: int, nan: int, mode: int
-) -> int:
+def converted(value: float, exponent_bits: int, fraction_bits: int, largest: int, overflow: int, infinity: int, nan: int, mode: int) -> int:
     """The code of a float64; `infinity` that of an infinity. With `nan` 0 NaNs are handed on: sign and upper bits, made quiet.
 
     >>> hex(converted(65519.0, 5, 10, 0x7BFF, 0x7C00, 0x7C00, 0x7FFF, NEAREST)), hex(converted(-0.0, 8, 7, 0, 0, 0, 0, NEAREST) & 0xFFFF)

@@ -138,7 +138,7 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
         ids = np.asarray(number(x))
         counts = None if count is None else np.asarray(count(x))
         x.key[x.sel] = following
-        if form.waits and not form.red and x.watch is None and ids.ndim == 0 and (counts is None or counts.ndim == 0):
+        if form.waits and not form.red and ids.ndim == 0 and (counts is None or counts.ndim == 0):
             late = _latecomers(x, int(ids), None if counts is None else int(counts))
             if late is None:
                 return
@@ -173,22 +173,27 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
 
 
 def _latecomers(x: Wave, number: int, count: int | None) -> np.ndarray | None:
-    """The running threads, by their place among them, whose barrier is not complete with just those that run; None: all are."""
-    opened = {cta for cta, id_ in _open(x) if id_ == number}
+    """The running threads, by their place among them, whose barrier is not complete with just those that run; None: all are.
+
+    The watch is told of those that are.
+    """
     if number >= BARRIERS or count == 0:
         return np.arange(x.n)
+    opened = [cta for cta, id_ in _open(x) if id_ == number]
     if not opened and x.n == x.total and count in (None, x.stride):
-        return None
-    here = np.bincount(x.cta_of[x.sel], minlength=len(x.ctas))
-    alive = (x.key < EXITED).reshape(len(x.ctas), -1).sum(axis=1)
-    complete = here == (alive if count is None else count)
-    if count is not None:  # in whole warps
-        warps = np.bincount(x.threads >> 5, minlength=x.total >> 5)
-        complete &= ((warps == 0) | (warps == WARP)).reshape(len(x.ctas), -1).all(axis=1)
-    complete[list(opened)] = False
-    if complete[here > 0].all():
-        return None
-    return np.flatnonzero(~complete[x.cta_of[x.sel]])
+        complete = np.ones(len(x.ctas), bool)
+    else:
+        here = np.bincount(x.cta_of[x.sel], minlength=len(x.ctas))
+        alive = (x.key < EXITED).reshape(len(x.ctas), -1).sum(axis=1)
+        complete = (here > 0) & (here == (alive if count is None else count))
+        if count is not None:  # in whole warps
+            warps = np.bincount(x.threads >> 5, minlength=x.total >> 5)
+            complete &= ((warps == 0) | (warps == WARP)).reshape(len(x.ctas), -1).all(axis=1)
+        complete[opened] = False
+    if x.watch is not None and complete.any():
+        x.watch.meet(x, np.flatnonzero(complete))
+    late = ~complete[x.cta_of[x.sel]]
+    return np.flatnonzero(late) if late.any() else None
 
 
 def _settle(x: Wave, barrier: NamedBarrier, i: Instruction) -> None:

@@ -19,18 +19,7 @@ def count_bytes(launch: Launch, wave: Wave) -> None:
     """T210 for barriers that were told to expect other numbers of bytes than came; when all is over, or nothing goes on."""
     for cta in wave.ctas:
         for barrier in cta.state.get("mbarriers", {}).values():
-            if barrier.all_expected == barrier.all_brought or not barrier.expecting:
-                continue
-            i, size = next(iter(barrier.expecting.items()))
-            rounds = barrier.all_expected // size if size and barrier.all_expected % size == 0 else 0
-            each = barrier.all_brought / rounds if rounds else 0
-            right = f"expect {int(each)} bytes" if rounds and each.is_integer() and each else "expect what the transfers bring"
-            bringing = ", ".join(f"line {line}" for line in barrier.done["brings bytes"]) or "nothing"
-            launch.find(
-                "T210", i, f"the mbarrier at {barrier.offset:#x} of CTA {cta.number} was told to expect {barrier.all_expected} bytes in all "
-                f"({size} a time), {barrier.all_brought} came ({bringing})", right,
-                because="PTX ISA 9.7.13.15.3",
-            )  # fmt: skip
+            barrier.check_bytes(launch)
 
 
 def report_hang(launch: Launch) -> None:
@@ -39,7 +28,7 @@ def report_hang(launch: Launch) -> None:
         count_bytes(launch, wave)
         if wave.watch is not None:
             wave.watch.nothing_came()
-        for wait in sorted(wave.waiting, key=lambda w: w.instruction.line):
+        for wait in sorted(wave.waiting, key=lambda w: (w.instruction.line, int(w.threads[0]))):
             launch.find("X006", wait.instruction, f"{_who(wave, wait.threads)} wait for ever: {wait.what()}")
         for state, code, what in (
             (GATHERING, "X011", "waits for the other threads of its warp (or warpgroup), which never come to this instruction"),

@@ -16,6 +16,7 @@ from smemsim.gpu.wave import THREADS, Cta, Wait
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
+    from smemsim.gpu.launch import Launch
     from smemsim.gpu.wave import Wave
 
 __all__ = ["MOST_ARRIVALS", "MOST_BYTES", "Mbarrier", "current", "initialise", "invalidate", "mbarrier_of", "parity_of", "pending_of"]
@@ -35,7 +36,7 @@ class Mbarrier:
         self.phase, self.expected, self.pending, self.tx = 0, count, count, 0
         self.waits: list[tuple[Wait, int]] = []  # with the phase that each waits for
         self.all_expected, self.all_brought = 0, 0  # bytes, of all phases
-        self.expecting: dict[Instruction, int] = {}  # the instructions that said so, and how much
+        self.expecting: dict[int, tuple[Instruction, int]] = {}  # by line: who said so, and how much
         self.done: dict[str, dict[int, str]] = {"arrives": {}, "expects bytes": {}, "brings bytes": {}}  # instructions by line
 
     @property
@@ -85,7 +86,7 @@ class Mbarrier:
         i = i or current(x)
         self._note("expects bytes", i)
         self.all_expected += size
-        self.expecting.setdefault(i, size)
+        self.expecting.setdefault(i.line, (i, size))
         self.tx += size
         self._check_tx(x, i)
         self._settle(x)
@@ -128,6 +129,21 @@ class Mbarrier:
     def _changed(self, x: Wave) -> None:
         x.changes += 1
         x.shared.view(np.uint64)[self.place >> 3] = self.word
+
+    def check_bytes(self, launch: Launch) -> None:
+        """T210 when in all other bytes were expected than came: of a barrier at its end, or of one that nothing reaches any more."""
+        if self.all_expected == self.all_brought or not self.expecting:
+            return
+        i, size = next(iter(self.expecting.values()))
+        rounds = self.all_expected // size if size and self.all_expected % size == 0 else 0
+        each = self.all_brought / rounds if rounds else 0
+        right = f"expect {int(each)} bytes" if rounds and each.is_integer() and each else "expect what the transfers bring"
+        bringing = ", ".join(f"line {line}" for line in self.done["brings bytes"]) or "nothing"
+        launch.find(
+            "T210", i, f"the mbarrier at {self.offset:#x} of CTA {self.cta.number} was told to expect {self.all_expected} bytes in all "
+            f"({size} a time), {self.all_brought} came ({bringing})", right,
+            because="PTX ISA 9.7.13.15.3",
+        )  # fmt: skip
 
     def _note(self, what: str, i: Instruction) -> None:
         self.done[what].setdefault(i.line, i.name)
@@ -197,7 +213,7 @@ def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction) -> Mb
 
 def invalidate(x: Wave, cta: Cta, offset: int, i: Instruction) -> None:
     """`mbarrier.inval`: the bytes are free again."""
-    mbarrier_of(x, cta, offset, i)
+    mbarrier_of(x, cta, offset, i).check_bytes(x.launch)
     del _known(cta)[offset]
 
 

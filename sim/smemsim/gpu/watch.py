@@ -64,6 +64,7 @@ class Watch:
         self.operations: list[Operation] = []
         self.in_flight = 0
         self._registers: dict[int, list[Operation]] = {}  # of a slot
+        self._copies: dict[int, int] = {}  # of a warp: its open cp.async operation
         self._groups: dict[tuple[int, str], _Groups] = {}
         self._made: dict[
             Any, tuple[int, int, Instruction, set[int]]
@@ -293,6 +294,21 @@ class Watch:
             [self.operations[n].kind.startswith("tcgen05") and self.operations[n].warps[0] == op.warps[0] for n in numbers], bool
         )
 
+    def copy(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
+        """cp.async: as `op_writes` for the running threads; what a warp copies before it commits is one operation."""
+        for thread in x.threads[np.unique(x.threads >> 5, return_index=True)[1]].tolist():
+            if thread // WARP not in self._copies:
+                operation = self.begin(x, i, thread, "cp.async")
+                self.joins(operation, thread, "cp.async")
+                self._copies[thread // WARP] = operation.number
+        numbers = np.zeros(x.total // WARP, np.int32)
+        numbers[list(self._copies)] = list(self._copies.values())
+        at, warps = self._words(x, flat, size)
+        own = OPERATIONS + numbers[warps]
+        self._seen(i, at, warps, np.where(self.who[at] == own, NOBODY, self.who[at]), "overwritten")
+        self._readers_done(i, at, warps)
+        self.who[at], self.line[at] = own, i.line
+
     def op_registers(self, op: Operation, slots: set[int]) -> None:
         """It reads or writes these registers of its warpgroup until it is waited for."""
         for slot in slots:
@@ -311,6 +327,8 @@ class Watch:
     def commit(self, x: Wave, i: Instruction, group: str, barrier: Any = None) -> None:
         """The running threads commit their open group; tcgen05.commit and cp.async.mbarrier.arrive name the mbarrier that counts it."""
         for warp in self._running(x).tolist():
+            if group == "cp.async":
+                self._copies.pop(warp, None)
             groups = self._groups.setdefault((warp, group), _Groups())
             if barrier is not None:
                 for number in groups.open:
@@ -354,6 +372,14 @@ class Watch:
     def acquire(self, x: Wave, threads: np.ndarray, what: Any) -> None:
         """Threads have seen the last complete phase."""
         self.order.acquire(np.unique(threads >> 5), what)
+
+    def meet(self, x: Wave, ctas: np.ndarray) -> None:
+        """The running threads of these CTAs (by their index) meet at a barrier: release, complete and acquire in one."""
+        per_cta = x.stride // WARP
+        here = np.zeros(x.total // WARP, bool)
+        here[x.threads >> 5] = True
+        warps = ctas[:, None] * per_cta + np.arange(per_cta)
+        self.order.meet(warps, here[warps])
 
     def fence_async(self, x: Wave, i: Instruction) -> None:
         """fence.proxy.async: what the running threads have seen is visible to asynchronous operations ordered behind it."""

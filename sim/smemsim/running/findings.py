@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterable
 
 from smemsim.checking.report import CheckFinding
 from smemsim.gpu.events import Load
-from smemsim.gpu.launch import Found, Launch
+from smemsim.gpu.launch import Found
 from smemsim.ptx.module import Instruction, Location
 from smemsim.running.operand_reads import Product
 from smemsim.running.scenario_of import Written
@@ -39,9 +40,9 @@ class RunFinding(Finding):
         return f"{self.code}  {self.where}: {self.message}{repair}{because}"
 
 
-def findings_of(launch: Launch, written: Written | None, checked: tuple[CheckFinding, ...], name: str) -> list[RunFinding]:
+def findings_of(executed: Iterable[Found], written: Written | None, checked: tuple[CheckFinding, ...], name: str) -> list[RunFinding]:
     """All findings of a run in their order; what follows from an earlier one says so."""
-    found = [_of_watch(f, name) for f in launch.findings.values()]
+    found = [_of_watch(f, name) for f in executed]
     found += [_of_check(f, written, name) for f in checked if written is not None]
     found.sort(key=lambda f: (f.severity in (Severity.NOTE, Severity.LUCK), _rank(f.code)))
     if not found:

@@ -67,6 +67,7 @@ class Product:
 
     number: int
     cta: int
+    accumulator: tuple[Any, ...]
     events: list[Mma]
     a: list[OperandRead | None]
     b: list[OperandRead | None]
@@ -103,7 +104,7 @@ class Reads:
         key = (event.cta, event.thread // 128, event.kind, event.d)
         product = self._open.get(key)
         if product is None or not event.scale_d or not _goes_on(product, event, a, b):
-            product = self._open[key] = Product(self._count, event.cta, [], [], [])
+            product = self._open[key] = Product(self._count, event.cta, key, [], [], [])
             self.products.append(product)
         product.events.append(event)
         product.a.append(a)

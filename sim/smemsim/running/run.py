@@ -10,6 +10,7 @@ from smemsim.checking.report import Report
 from smemsim.checking.scenario import check
 from smemsim.errors import SmemsimError
 from smemsim.gpu.launch import Launch
+from smemsim.running.contraction import mismatches
 from smemsim.running.findings import RunFinding, findings_of
 from smemsim.running.operand_reads import Reads
 from smemsim.running.scenario_of import AS_READ, Written, scenario_of
@@ -63,7 +64,10 @@ class Run:
             written, report = self._checked
         except SmemsimError:  # what check does not model is not held against the kernel
             written = report = None
-        return findings_of(self.launch, written, (*report.findings, *report.remarks) if report else (), self.name)
+        parted = mismatches(self.reads) if self.reads is not None and not (report and report.findings) else []
+        return findings_of(
+            (*self.launch.findings.values(), *parted), written, (*report.findings, *report.remarks) if report else (), self.name
+        )
 
     @property
     def findings(self) -> list[RunFinding]:

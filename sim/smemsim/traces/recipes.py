@@ -63,7 +63,12 @@ def _float_bits(dtype: str, seed: int, count: int) -> np.ndarray:
         return np.asarray(sign | np.minimum(np.uint64(exponent), np.uint64(top)) << np.uint64(fraction_bits) | mantissa)
 
     zero = np.uint64(0)
-    choices = [word] * 7 + [made(near, fraction)] * 3 + [made(near, few)] * 2 + [made(0, zero), made(0, fraction), made(top, zero), made(top, fraction)]
+    choices = (
+        [word] * 7
+        + [made(near, fraction)] * 3
+        + [made(near, few)] * 2
+        + [made(0, zero), made(0, fraction), made(top, zero), made(top, fraction)]
+    )
     return np.choose(kind.astype(np.int64), choices)
 
 
@@ -78,7 +83,12 @@ def array_of(recipe: Mapping[str, Any]) -> np.ndarray:
     [2, -2, 1, 0]
     """
     try:
-        dtype, shape, seed, what = str(recipe["dtype"]), tuple(int(n) for n in recipe["shape"]), int(recipe.get("seed", 0)), recipe["distribution"]
+        dtype, shape, seed, what = (
+            str(recipe["dtype"]),
+            tuple(int(n) for n in recipe["shape"]),
+            int(recipe.get("seed", 0)),
+            recipe["distribution"],
+        )
         kind, given = (what, None) if isinstance(what, str) else next(iter(what.items()))
         storage = np.dtype(PLAIN.get(dtype) or NARROW[dtype])
         return np.ascontiguousarray(_drawn(kind, given, dtype, storage, seed, shape).reshape(shape))
