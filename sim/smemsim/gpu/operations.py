@@ -21,6 +21,7 @@ from smemsim.gpu import (
     tensor_maps,
     warps,
     wgmma,
+    wmma,
 )
 from smemsim.gpu.registry import ON_EXIT
 
@@ -39,6 +40,7 @@ MODULES = (
     matrices,
     mbarrier_operations,
     mma_sync,
+    wmma,
     remote,
     system,
     tensor_copies,
