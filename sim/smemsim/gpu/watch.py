@@ -37,6 +37,7 @@ class Operation:
     kind: str
     instruction: Instruction
     warps: np.ndarray
+    slots: set[int] = dataclasses.field(default_factory=set)  # registers in flight
 
 
 @dataclasses.dataclass(eq=False)
@@ -61,7 +62,7 @@ class Watch:
         self.read_by = np.full((READERS, words), NOBODY, np.int32)
         self.operations: list[Operation] = []
         self.in_flight = 0
-        self._registers: dict[int, list[Operation]] = {}  # of a slot
+        self._registers: dict[int, dict[int, Operation]] = {}  # of a slot
         self._groups: dict[tuple[int, str], _Groups] = {}
         self.lines = {i.line: i for i in x.program.inlined.body}
 
@@ -240,8 +241,9 @@ class Watch:
 
     def op_registers(self, op: Operation, slots: set[int]) -> None:
         """It reads or writes these registers of its warpgroup until it is waited for."""
+        op.slots |= slots
         for slot in slots:
-            self._registers.setdefault(slot, []).append(op)
+            self._registers.setdefault(slot, {})[op.number] = op
             self.in_flight |= 1 << slot
 
     def completes_on(self, op: Operation, barrier: Any) -> None:
@@ -278,12 +280,14 @@ class Watch:
                 self._registers_free(warp, set(numbers))
 
     def _registers_free(self, warp: int, numbers: set[int]) -> None:
-        for slot, held in list(self._registers.items()):
-            left = [op for op in held if op.number not in numbers or warp != op.warps[0]]
-            if left:
-                self._registers[slot] = left
-            else:
-                del self._registers[slot]
+        """The registers of operations that the first warp of their warpgroup has waited for are free."""
+        done = {n for n in numbers if self.operations[n].warps[0] == warp}
+        for slot in {slot for n in done for slot in self.operations[n].slots}:
+            held = self._registers.get(slot, {})
+            for number in done:
+                held.pop(number, None)
+            if not held:
+                self._registers.pop(slot, None)
                 self.in_flight &= ~(1 << slot)
 
     # ---- order
@@ -313,7 +317,7 @@ class Watch:
             if i.op == "wgmma":
                 continue
             for slot in slots_of(i):
-                held = [op for op in self._registers.get(slot, ()) if warps & set(op.warps.tolist())]
+                held = [op for op in self._registers.get(slot, {}).values() if warps & set(op.warps.tolist())]
                 if not held:
                     continue
                 if i.op == "mov":  # a compiler's copy in front of the wait: its result is in flight as well
