@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from smemsim.gpu.launch import Gpu
+from smemsim.gpu.device import Device
 
-__all__ = ["kernel", "launch", "results"]
+__all__ = ["found", "kernel", "launch", "results"]
 
 REGISTERS = ".reg .pred %p<20>; .reg .b16 %h<20>; .reg .b32 %r<60>; .reg .b64 %d<40>; .reg .f32 %f<20>; .reg .f64 %g<8>; .reg .b128 %q<4>;"
 SHARED = ".shared .align 16 .b8 sm[4096];\n.shared .align 8 .b64 bar[4];\n"
@@ -31,11 +31,29 @@ ret;
 """
 
 
-def launch(body: str, *arrays: np.ndarray, block: int = 32, arch: str = "sm_90a", text=(), **shape) -> list[np.ndarray]:
-    """Run a body on arrays, whose addresses stand in %d20 and so on; returns them as they are afterwards."""
-    gpu = Gpu(arch)
-    placed = [gpu.array(a) for a in arrays]
-    gpu.launch(kernel(len(arrays), body, arch=arch, **dict(text)), "k", block=block, args=placed, **shape)
+def run(body, arrays, *, block=32, arch="sm_90a", text=(), **shape):
+    device = Device(arch)
+    placed = [device.array(a) for a in arrays]
+    return device.launch(kernel(len(arrays), body, arch=arch, **dict(text)), "k", block=block, args=placed, **shape), placed
+
+
+def found(body: str, *arrays: np.ndarray, **given) -> dict[str, str]:
+    """Run a body on arrays; the messages of what is wrong, by code."""
+    done, _ = run(body, arrays, **given)
+    messages: dict[str, list[str]] = {}
+    for f in done.findings.values():
+        messages.setdefault(f.code, []).append(f.message)
+    return {code: "; ".join(lines) for code, lines in messages.items()}
+
+
+def launch(body: str, *arrays: np.ndarray, expected: tuple[str, ...] = (), **given) -> list[np.ndarray]:
+    """Run a body on arrays, whose addresses stand in %d20 and so on; returns them as they are afterwards.
+
+    Nothing may be found but the codes that are `expected`.
+    """
+    done, placed = run(body, arrays, **given)
+    unexpected = [f"{f.code} line {f.instruction.line}: {f.message}" for f in done.findings.values() if f.code not in expected]
+    assert unexpected == []
     return [p.numpy() for p in placed]
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.registers import Read
     from smemsim.gpu.wave import Cta, Wave
 
-__all__ = ["Issuer", "cluster_of", "credit", "each", "member", "own_address", "record", "stop", "stops", "touched"]
+__all__ = ["Issuer", "cluster_of", "credit", "each", "judge", "member", "own_address", "record", "stop", "stops", "touched"]
 
 Issuer = tuple["Cta", int]  # the CTA and the thread's number in the wave
 
@@ -75,11 +75,16 @@ def touched(transfer: Any, begin: int) -> np.ndarray:
     return found
 
 
-def record(x: Wave, event: Event) -> None:
-    """Note what was executed, and have it judged."""
-    x.launch.events.append(event)
+def judge(x: Wave, event: Event) -> None:
+    """Have an event judged: a transfer after it happened, a matrix instruction before it is executed."""
     if x.launch.judge is not None:
         x.launch.judge(x, event)
+
+
+def record(x: Wave, event: Event) -> None:
+    """Note a transfer that was executed, and have it judged."""
+    x.launch.events.append(event)
+    judge(x, event)
 
 
 def stop(x: Wave, i: Instruction, code: str, message: str, repair: str, cuda_error: int) -> NoReturn:

@@ -12,12 +12,31 @@ if TYPE_CHECKING:
     from smemsim.gpu.launch import Launch
     from smemsim.ptx.module import Instruction
 
-__all__ = ["report_hang"]
+__all__ = ["count_bytes", "report_hang"]
+
+
+def count_bytes(launch: Launch, wave: Wave) -> None:
+    """T210 for barriers that were told to expect other numbers of bytes than came; when all is over, or nothing goes on."""
+    for cta in wave.ctas:
+        for barrier in cta.state.get("mbarriers", {}).values():
+            if barrier.all_expected == barrier.all_brought or not barrier.expecting:
+                continue
+            i, size = next(iter(barrier.expecting.items()))
+            rounds = barrier.all_expected // size if size and barrier.all_expected % size == 0 else 0
+            each = barrier.all_brought / rounds if rounds else 0
+            right = f"expect {int(each)} bytes" if rounds and each.is_integer() and each else "expect what the transfers bring"
+            bringing = ", ".join(f"line {line}" for line in barrier.done["brings bytes"]) or "nothing"
+            launch.find(
+                "T210", i, f"the mbarrier at {barrier.offset:#x} of CTA {cta.number} was told to expect {barrier.all_expected} bytes in all "
+                f"({size} a time), {barrier.all_brought} came ({bringing})", right,
+                because="PTX ISA 9.7.13.15.3",
+            )  # fmt: skip
 
 
 def report_hang(launch: Launch) -> None:
     """Note a finding for every instruction at which warps wait for ever."""
     for wave in launch.waves:
+        count_bytes(launch, wave)
         for wait in sorted(wave.waiting, key=lambda w: w.instruction.line):
             launch.find("X006", wait.instruction, f"{_who(wave, wait.threads)} wait for ever: {wait.what()}")
         for state, code, what in (

@@ -34,6 +34,8 @@ class Mbarrier:
         self.cta, self.offset, self.place = cta, offset, place
         self.phase, self.expected, self.pending, self.tx = 0, count, count, 0
         self.waits: list[tuple[Wait, int]] = []  # with the phase that each waits for
+        self.all_expected, self.all_brought = 0, 0  # bytes, of all phases
+        self.expecting: dict[Instruction, int] = {}  # the instructions that said so, and how much
         self.done: dict[str, dict[int, str]] = {"arrives": {}, "expects bytes": {}, "brings bytes": {}}  # instructions by line
 
     @property
@@ -82,6 +84,8 @@ class Mbarrier:
         """The current phase also waits for `size` bytes."""
         i = i or current(x)
         self._note("expects bytes", i)
+        self.all_expected += size
+        self.expecting.setdefault(i, size)
         self.tx += size
         self._check_tx(x, i)
         self._settle(x)
@@ -91,6 +95,7 @@ class Mbarrier:
         """`size` bytes have come."""
         i = i or current(x)
         self._note("brings bytes", i)
+        self.all_brought += size
         self.tx -= size
         self._check_tx(x, i)
         self._settle(x)

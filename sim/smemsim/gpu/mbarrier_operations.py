@@ -64,7 +64,9 @@ def _init(i: Instruction, c: Linker, rest: list[str]) -> Step:
     def init(x: Wave) -> None:
         counts = np.broadcast_to(count(x), (x.n,))
         for cta, offset, part in barriers(x, i, find):
-            initialise(x, cta, offset, int(counts[part][-1]), i)
+            barrier = initialise(x, cta, offset, int(counts[part][-1]), i)
+            if x.watch is not None:
+                x.watch.makes(i, barrier, int(x.threads[part][-1]))
         if x.watch is not None:
             (piece,) = find(x)
             x.watch.strong_write(x, i, piece.at, 8)
@@ -128,6 +130,8 @@ def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
         for cta, offset, part in barriers(x, i, find):
             barrier = mbarrier_of(x, cta, offset, i)
             here = threads[part]
+            if x.watch is not None:
+                x.watch.uses(i, barrier, here)
             counts = [1] * len(here) if amounts is None or expects else amounts[part].tolist()
             if not (drops or expects or stays) and len(set(counts)) == 1 and 1 <= counts[0] <= MOST_ARRIVALS:
                 tokens[part] = barrier.arrive(x, here, counts[0], i=i, release=not relaxed)
@@ -175,6 +179,8 @@ def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
         waiting = []
         for cta, offset, part in barriers(x, i, find):
             barrier = mbarrier_of(x, cta, offset, i)
+            if x.watch is not None:
+                x.watch.uses(i, barrier, threads[part])
             mine = parities[part] != barrier.parity
             done[part] = mine
             here = threads[part]

@@ -60,10 +60,14 @@ class Watch:
         self.read_when = np.zeros((self.per_cluster, words), np.int32)
         self.read_line = np.zeros(words, np.int32)
         self.read_by = np.full((READERS, words), NOBODY, np.int32)
+        self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: words that were read before anybody had written them
         self.operations: list[Operation] = []
         self.in_flight = 0
         self._registers: dict[int, dict[int, Operation]] = {}  # of a slot
         self._groups: dict[tuple[int, str], _Groups] = {}
+        self._made: dict[
+            Any, tuple[int, int, Instruction, set[int]]
+        ] = {}  # mbarriers: warp, its clock, mbarrier.init, warps that have seen it
         self.lines = {i.line: i for i in x.program.inlined.body}
 
     # ---- ordinary accesses of shared memory
@@ -74,7 +78,7 @@ class Watch:
         who = self.who[at]
         self._seen(i, at, warps, who, "read")
         if (who == NOBODY).any():
-            self._find("R507", i, at[who == NOBODY], "{i} reads {where}, which nobody has written")
+            self._too_early(i, at[who == NOBODY])
         self.read_when[warps % self.per_cluster, at] = self.order.clock[warps]
         self.read_line[at] = i.line
 
@@ -202,12 +206,13 @@ class Watch:
                     "put fence.proxy.async.shared::cta behind cp.async.wait_group, before the barrier",
                 )  # fmt: skip
         if (who == NOBODY).any():
-            self._find("R507", op.instruction, at[who == NOBODY], "{i} reads {where}, which nobody has written")
+            self._too_early(op.instruction, at[who == NOBODY])
         self.read_by[int(w[0]) // 4 % READERS, at] = op.number
 
     def op_writes(self, op: Operation, cta: Cta, offsets: np.ndarray) -> None:
         """It writes these bytes of a CTA's window."""
         at = self._of_cta(cta, offsets)
+        self._arrives_late(op, at)
         warps = np.full(len(at), op.warps[0])
         who = self.who[at]
         mine = who == OPERATIONS + op.number
@@ -228,6 +233,44 @@ class Watch:
                         "put fence.proxy.async.shared::cta behind the ordinary stores, before the barrier",
                     )  # fmt: skip
         self.who[at], self.line[at] = OPERATIONS + op.number, op.instruction.line
+
+    def _too_early(self, i: Instruction, at: np.ndarray) -> None:
+        self._find("R507", i, at, "{i} reads {where}, which nobody has written")
+        words = self.early.setdefault(i.line, (i, np.zeros(len(self.who), bool)))[1]
+        words[at] = True
+
+    def _arrives_late(self, op: Operation, at: np.ndarray) -> None:
+        """Bytes come that somebody has read already, when nobody had written them: the reader did not wait."""
+        for line, (i, words) in list(self.early.items()):
+            if words[at].any():
+                del self.early[line]
+                self.x.launch.findings.pop(("R507", line), None)
+                self._find(
+                    "X004", i, at[words[at]], f"{{i}} reads {{where}} before {self._name(op)} has brought it: nothing makes the reader wait",
+                    "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
+                )  # fmt: skip
+
+    def makes(self, i: Instruction, barrier: Any, thread: int) -> None:
+        """A thread executes mbarrier.init."""
+        warp = thread // WARP
+        self._made[barrier] = (warp, int(self.order.clock[warp]), i, {warp})
+
+    def uses(self, i: Instruction, barrier: Any, threads: np.ndarray) -> None:
+        """Threads arrive or wait at an mbarrier: has each seen mbarrier.init?"""
+        if barrier not in self._made:
+            return
+        maker, when, made, known = self._made[barrier]
+        warps = set(np.unique(threads >> 5).tolist()) - known
+        for warp in sorted(warps):
+            if self.order.seen[warp, maker] >= when:
+                known.add(warp)
+            else:
+                self.x.launch.find(
+                    "X008", i, f"{i.name} of warp {self._warp(warp)} uses the mbarrier at {barrier.offset:#x}, which warp {self._warp(maker)} "
+                    f"initialises at line {made.line}: nothing orders the two",
+                    "after mbarrier.init: fence.mbarrier_init, then bar.sync (barrier.cluster in clusters), before others use it",
+                    because="PTX ISA 9.7.13.15.9",
+                )  # fmt: skip
 
     def _piped(self, op: Operation, numbers: np.ndarray) -> np.ndarray:
         """Are operations no race with this one: the tensor core executes its own one after the other (PTX ISA 9.7.16.6.4), red.async is atomic?"""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
-from smemsim.gpu.asynchronous import record, stops
+from smemsim.gpu.asynchronous import judge, stops
 from smemsim.gpu.events import Mma
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.program import slots_of
@@ -155,6 +155,8 @@ class _Mma:
             a = self._uniform(x, self.read_a[0], "A's descriptor")
         given: dict[str, Any] = {"n": self.n, **self.types, "satfinite": self.satfinite}
         events = [self._event(x, cta, first, a, b, scale, g) for g, (cta, first) in enumerate(zip(ctas, firsts, strict=True))]
+        for event in events:
+            judge(x, event)  # before it is executed: it may be what ends the kernel
         with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
             if not self.is_sparse:
                 out, unwritten = wgmma_many([cta.shared for cta in ctas], a, b, d, scale_d=scale, negate=self.negate, **given)
@@ -185,7 +187,7 @@ class _Mma:
         if missing:
             event = dataclasses.replace(event, unwritten=True)
             x.launch.find("R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written", "check the descriptor, and that the load that fills the stage was issued")  # fmt: skip
-        record(x, event)
+        x.launch.events.append(event)
 
     def _event(self, x: Wave, cta: Cta, first: int, a: Any, b: list[int], scale: list[bool], g: int) -> Mma:
         """What is recorded of one warpgroup's instruction; X014 where it is the first and no fence came before it."""
