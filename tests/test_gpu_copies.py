@@ -341,7 +341,9 @@ ISSUED:
     bar.warp.sync 0xffffffff;
     @%p0 bra CHANGED;
     tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r4], %rd3;
-    tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [%r4], 1, 4;
+    cvt.u64.u32 %rd7, %r4;
+    cvta.shared.u64 %rd7, %rd7;
+    tensormap.replace.tile.box_dim.b1024.b32 [%rd7], 1, 4;
 CHANGED:
     bar.warp.sync 0xffffffff;
     tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%rd4], [%r4], 128;

@@ -464,3 +464,44 @@ def test_the_reference_kernel_does_what_it_did_on_an_h200(case: int) -> None:
     loads, multiplications = ([e for e in run.events if isinstance(e, kind)] for kind in (Load, Mma))
     assert len(loads) == 4 * sum(used) * k // 64
     assert len(multiplications) == 4 * k // 16
+
+
+# ---- wmma
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "d"), [((16, 16, 16), "f16", "f32"), ((8, 32, 16), "s8", "s32"), ((32, 8, 16), "bf16", "f32"), ((16, 16, 8), "tf32", "f32"), ((8, 8, 4), "f64", "f64")]
+)  # fmt: skip
+def test_a_product_of_fragments_is_the_product_of_the_matrices(shape: tuple[int, int, int], dtype: str, d: str) -> None:
+    """Loaded row by row or column by column, multiplied, stored transposed."""
+    m, n, k = shape
+    rng = np.random.default_rng(m)
+    a, b, c = rng.integers(-4, 5, (m, k)), rng.integers(-4, 5, (n, k)), rng.integers(-9, 10, (m, n))
+    gpu = Device("sm_90a")
+    bits = {"f16": 16, "bf16": 16, "s8": 8, "tf32": 32, "f64": 64}[dtype]
+    d_bits = 64 if d == "f64" else 32
+    name = "%fd" if d == "f64" else "%r"
+    count_a, count_b, count_d = (max(1, x * min(bits, 32) // 1024) * (2 if y else 1) for x, y in ((m * k, dtype == "f16"), (n * k, dtype == "f16"), (m * n * 32 // min(bits, 32), 0)))  # fmt: skip
+    regs = [listed(0, count_a, name), listed(8, count_b, name), listed(16, count_d, name)]
+    of = f"m{m}n{n}k{k}"
+    typed = "f32.f32" if dtype == "f16" else f"{d}.{dtype}.{dtype}.{d}"
+    start = c.astype(np.int32).view(np.uint32) if d == "s32" else from_float64(c, d)
+    arrays = [
+        gpu.array(from_float64(a, dtype)),
+        gpu.array(from_float64(b, dtype)),
+        gpu.array(start),
+        gpu.array(np.zeros((n, m), f"u{d_bits // 8}")),
+    ]
+    body = f"""
+    ld.param.b64 %rd1, [a]; ld.param.b64 %rd2, [b]; ld.param.b64 %rd3, [c]; ld.param.b64 %rd4, [d]; mov.u32 %r100, {k};
+    wmma.load.a.sync.aligned.row.{of}.global.{dtype} {regs[0]}, [%rd1], %r100;
+    wmma.load.b.sync.aligned.col.{of}.global.{dtype} {regs[1]}, [%rd2], {k};
+    wmma.load.c.sync.aligned.row.{of}.{d} {regs[2]}, [%rd3];
+    wmma.mma.sync.aligned.row.col.{of}.{typed} {regs[2]}, {regs[0]}, {regs[1]}, {regs[2]};
+    wmma.store.d.sync.aligned.col.{of}.global.{d} [%rd4], {regs[2]}, {m};
+"""
+    launch = gpu.launch(kernel(body, ".b64 a", ".b64 b", ".b64 c", ".b64 d"), "k", block=32, args=arrays)
+    found = arrays[3].numpy()
+    values = found.view(np.int32) if d == "s32" else to_float64(found, d)
+    assert (values == (a @ b.T + c).T).all()
+    assert any("made up" in line for line in launch.evidence)

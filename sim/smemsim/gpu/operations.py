@@ -21,6 +21,7 @@ from smemsim.gpu import (
     tensor_maps,
     warps,
     wgmma,
+    wmma,
 )
 from smemsim.gpu.registry import ON_EXIT
 
@@ -45,4 +46,5 @@ MODULES = (
     tensor_maps,
     warps,
     wgmma,
+    wmma,
 )

@@ -37,6 +37,7 @@ class Operation:
     kind: str
     instruction: Instruction
     warps: np.ndarray
+    slots: set[int] = dataclasses.field(default_factory=set)  # registers in flight
 
 
 @dataclasses.dataclass(eq=False)
@@ -63,8 +64,8 @@ class Watch:
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: words that were read before anybody had written them
         self.operations: list[Operation] = []
         self.in_flight = 0
-        self._registers: dict[int, list[Operation]] = {}  # of a slot
         self._copies: dict[int, int] = {}  # of a warp: its open cp.async operation
+        self._registers: dict[int, dict[int, Operation]] = {}  # of a slot
         self._groups: dict[tuple[int, str], _Groups] = {}
         self._made: dict[
             Any, tuple[int, int, Instruction, set[int]]
@@ -311,8 +312,9 @@ class Watch:
 
     def op_registers(self, op: Operation, slots: set[int]) -> None:
         """It reads or writes these registers of its warpgroup until it is waited for."""
+        op.slots |= slots
         for slot in slots:
-            self._registers.setdefault(slot, []).append(op)
+            self._registers.setdefault(slot, {})[op.number] = op
             self.in_flight |= 1 << slot
 
     def completes_on(self, op: Operation, barrier: Any) -> None:
@@ -351,12 +353,14 @@ class Watch:
                 self._registers_free(warp, set(numbers))
 
     def _registers_free(self, warp: int, numbers: set[int]) -> None:
-        for slot, held in list(self._registers.items()):
-            left = [op for op in held if op.number not in numbers or warp != op.warps[0]]
-            if left:
-                self._registers[slot] = left
-            else:
-                del self._registers[slot]
+        """The registers of operations that the first warp of their warpgroup has waited for are free."""
+        done = {n for n in numbers if self.operations[n].warps[0] == warp}
+        for slot in {slot for n in done for slot in self.operations[n].slots}:
+            held = self._registers.get(slot, {})
+            for number in done:
+                held.pop(number, None)
+            if not held:
+                self._registers.pop(slot, None)
                 self.in_flight &= ~(1 << slot)
 
     # ---- order
@@ -394,7 +398,7 @@ class Watch:
             if i.op == "wgmma":
                 continue
             for slot in slots_of(i):
-                held = [op for op in self._registers.get(slot, ()) if warps & set(op.warps.tolist())]
+                held = [op for op in self._registers.get(slot, {}).values() if warps & set(op.warps.tolist())]
                 if not held or held[0].number in self._told:
                     continue
                 if i.op == "mov":  # a compiler's copy in front of the wait: its result is in flight as well

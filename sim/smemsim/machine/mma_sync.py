@@ -13,7 +13,7 @@ from smemsim.arithmetic.values import to_float64
 from smemsim.errors import InputError, Unmodelled
 from smemsim.spec.mma_sync import MMA_SYNC_SUMS, MMA_SYNC_TYPES, SELECTORS, MmaSyncTypes, Shape
 
-__all__ = ["mma_sync", "mma_sync_types", "register_counts"]
+__all__ = ["doubles", "mma_sync", "mma_sync_types", "register_counts", "sums"]
 
 WARP = 32
 
@@ -83,24 +83,23 @@ def mma_sync(
     of_c = _matrix(c, _d_order(m, n), 16 if d_type == "f16" else 64 if d_type == "f64" else 32, d_type).reshape(-1, m, n)
     types = (a_type, b_type, d_type)
     if row.bits == 64:
-        d = _doubles(of_a, of_b, of_c)
+        d = doubles(of_a, of_b, of_c)
     elif row.expanded:
         d = _expanded(of_a, of_b, of_c, types)
     elif metadata is not None:
         found = _k_of(np.asarray(metadata), row, m, stored, selector)
-        parts = [_sums(of_a[w : w + 1], of_b[w : w + 1], of_c[w : w + 1], types, index, satfinite) for w, index in enumerate(found)]
+        parts = [sums(of_a[w : w + 1], of_b[w : w + 1], of_c[w : w + 1], types, index, satfinite) for w, index in enumerate(found)]
         d = np.concatenate(parts)
     else:
-        d = _sums(of_a, of_b, of_c, types, None, satfinite)
+        d = sums(of_a, of_b, of_c, types, None, satfinite)
         if xor:  # |a xor b| = |a| + |b| - 2 |a and b|
             both = d - of_c
             d = of_c + of_a.sum(2, dtype=np.uint32)[:, :, None] + of_b.sum(2, dtype=np.uint32)[:, None, :] - np.uint32(2) * both
     return _registers(d, _d_order(m, n), d_type)
 
 
-def _sums(
-    a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None, satfinite: bool
-) -> np.ndarray:
+def sums(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None, satfinite: bool) -> np.ndarray:
+    """D (tiles, M, N) of A (tiles, M, S), B (tiles, N, K) and C: raw bits, of s4, u4 and b1 a byte an element. Not of 8-bit floats and f64."""
     a_type, b_type, d_type = (_BYTES.get(t, t) for t in types)
     row = MMA_SYNC_SUMS["s8" if d_type == "s32" else a_type, d_type]
     return multiply_tiles(a, b, c, row=row, types=(a_type, b_type, d_type), index=index, options=Options(saturate=satfinite))
@@ -115,9 +114,7 @@ def _expanded(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str
     total = np.zeros_like(c)
     for first in (0, 2):
         of = np.arange(a.shape[2]) % 4 // 2 * 2 == first
-        total = _sums(
-            np.ascontiguousarray(half_a[:, :, of]), np.ascontiguousarray(half_b[:, :, of]), total, ("f16", "f16", to), None, False
-        )
+        total = sums(np.ascontiguousarray(half_a[:, :, of]), np.ascontiguousarray(half_b[:, :, of]), total, ("f16", "f16", to), None, False)
     kind, nan = (np.float16, 0x7FFF) if to == "f16" else (np.float32, 0x7FFFFFFF)
     with np.errstate(all="ignore"):
         value = total.view(kind) + c.view(kind)
@@ -136,7 +133,7 @@ def _as_f16(raw: np.ndarray, dtype: str) -> np.ndarray:
     return found
 
 
-def _doubles(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+def doubles(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """f64: fused multiply-adds in the order of K, each rounded to nearest."""
     from smemsim.arithmetic.compiled import ufunc
     from smemsim.arithmetic.results import double_fused
