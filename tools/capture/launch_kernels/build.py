@@ -42,6 +42,12 @@ def only(entry: str, ptx: str) -> str:
     return "".join(part for part in parts if not part.startswith(".visible .entry") or f".entry {entry}(" in part)
 
 
+def parameters(entry: str, ptx: str) -> int:
+    """How many parameters an entry declares."""
+    found = re.search(rf"\.entry {entry}\s*\((.*?)\)", ptx, flags=re.DOTALL)
+    return found[1].count(".param") if found else 0
+
+
 def assembles(ptx: str) -> str:
     """What ptxas has against it, or nothing."""
     with tempfile.TemporaryDirectory() as folder:
@@ -63,7 +69,8 @@ def build(launch: Launch, out: pathlib.Path) -> str:
             ptx = nvcc(launch)
     except Exception as e:  # the compilers' own errors, of every kind
         return f"{launch.name}: {e}"
-    wrong = assembles(ptx)
+    given, declared = len(launch.args), parameters(launch.entry, ptx)
+    wrong = assembles(ptx) or (f"{given} arguments for {declared} parameters" if given != declared else "")
     if wrong:
         return f"{launch.name}: {wrong}"
     folder = out / launch.name

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import pathlib
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["LAUNCHES", "Launch", "array", "cuda", "launch", "null", "tiled", "value", "zeros"]
+__all__ = ["LAUNCHES", "Launch", "array", "cuda", "descriptor", "launch", "null", "tiled", "triton", "value", "zeros"]
 
 SCHEMA = "smemsim.launch/1"
 Expect = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -34,6 +33,8 @@ class Launch:
     tolerance: dict[str, float] = dataclasses.field(default_factory=dict)
     cooperative: bool = False
     defines: tuple[str, ...] = ()
+    constants: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a Triton kernel
+    options: dict[str, Any] = dataclasses.field(default_factory=dict)
     expect: Expect | None = None
 
     def json(self) -> str:
@@ -104,5 +105,11 @@ def cuda(name: str, title: str, args: Sequence[dict[str, Any]], outputs: str, **
     launch(name, title, "cuda/" + more.pop("source", f"{name}.cu"), args, outputs, **more)
 
 
-def folder() -> pathlib.Path:
-    return pathlib.Path(__file__).resolve().parent
+def descriptor(of: str, shape: Sequence[int], block: Sequence[int]) -> dict[str, Any]:
+    """A host tensor descriptor of a Triton kernel, which the build expands."""
+    return {"descriptor": {"array": of, "shape": list(shape), "block": list(block)}}
+
+
+def triton(name: str, title: str, kernel: str, args: Sequence[dict[str, Any]], outputs: str, constants: dict[str, Any], **more: Any) -> None:
+    """A launch of triton_sources/MODULE.py's KERNEL, `kernel` being MODULE.KERNEL; block and shared memory come from the compiler."""
+    launch(f"triton_{name}", title, f"triton:{kernel}", args, outputs, constants=constants, options=more.pop("options", {}), **more)
