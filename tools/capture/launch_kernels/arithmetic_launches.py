@@ -21,7 +21,9 @@ def per_thread(name: str, title: str, args: list[dict[str, object]], outputs: st
 
 per_thread("alu_int32", "32-bit integer arithmetic as C++ writes it", [words("A"), words("B"), words("C"), zeros("out", "u32", (60, N))])
 per_thread("alu_int32_forms", "Forms of 32-bit integer instructions", [words("A"), words("B"), words("C"), zeros("out", "u32", (64, N))])
-per_thread("alu_int64", "64-bit integer arithmetic", [words("A", "u64"), words("B", "u64"), words("C", "u64"), zeros("out", "u64", (50, N))])
+per_thread(
+    "alu_int64", "64-bit integer arithmetic", [words("A", "u64"), words("B", "u64"), words("C", "u64"), zeros("out", "u64", (50, N))]
+)
 per_thread("alu_small", "8- and 16-bit integers", [words("bytes", "u8"), words("halves", "u16"), zeros("out", "u32", (20, N)), zeros("bytes_out", "u8", 2 * N),
            zeros("halves_out", "u16", 2 * N)], "out bytes_out halves_out")  # fmt: skip
 per_thread("vector_memory", "Loads and stores of every width, with cache operators, hints and policies",

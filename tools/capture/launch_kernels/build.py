@@ -53,7 +53,9 @@ def assembles(ptx: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "kernel.ptx"
         path.write_text(ptx)
-        done = subprocess.run(["ptxas", "-arch=sm_90a", str(path), "-o", str(path.with_suffix(".cubin"))], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            ["ptxas", "-arch=sm_90a", str(path), "-o", str(path.with_suffix(".cubin"))], capture_output=True, text=True, check=False
+        )
         return done.stderr[-400:] if done.returncode else ""
 
 

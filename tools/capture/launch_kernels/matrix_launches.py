@@ -12,16 +12,21 @@ from arrays import bf16, fp8, nearest_bf16, product, spread_d
 from spec import array, cuda, tiled, value, zeros
 
 sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
-from cases import gemm_operand  # noqa: E402
+from cases import gemm_operand
 
-KINDS = {"f16": (16, 14, "f16", 2), "bf16": (17, 8, "bf16", 2), "tf32": (19, 8, "f32", 1), "fp8": (8, 12, "e4m3", 4), "int": (0, 24, "u8", 4)}
+KINDS = {
+    "f16": (16, 14, "f16", 2),
+    "bf16": (17, 8, "bf16", 2),
+    "tf32": (19, 8, "f32", 1),
+    "fp8": (8, 12, "e4m3", 4),
+    "int": (0, 24, "u8", 4),
+}
 for kind, (code, slots, dtype, lanes) in KINDS.items():
-    for what, drawn in (("integers", {"integers": [-8, 8]}), ("normal", {"normal": [0, 2]})):
-        if kind == "int" and what == "normal":
+    for what, drawn in (("", "bits"), ("integers", {"integers": [-8, 8]}), ("normal", {"normal": [0, 2]})):
+        if (kind == "int") != (what == ""):
             continue
-        drawn = "bits" if kind == "int" else drawn
         sums: Any = ("s32", {"integers": [-1000, 2**31 - 9000]}) if kind == "int" else ("f16", drawn) if kind == "f16" else ("f32", drawn)
-        cuda(f"mma_{kind}" + ("" if kind == "int" else f"_{what}"), f"mma.sync of {kind}, {what}", [array("A", dtype, (64, 4 * lanes), drawn), array("B", dtype, (64, 2 * lanes), drawn),
+        cuda(f"mma_{kind}" + (f"_{what}" if what else ""), f"mma.sync of {kind}, {what or 'any bits'}", [array("A", dtype, (64, 4 * lanes), drawn), array("B", dtype, (64, 2 * lanes), drawn),
              array("C", sums[0], (64, 8 if kind == "f16" else 4), sums[1]), zeros("out", "u32", (slots, 64))], "out", grid=2, block=32, source="mma_shapes.cu", entry="mma_shapes",
              defines=(f"KIND={code}",))  # fmt: skip
 cuda("mma_f64", "mma.sync in double precision", [array("A", "f64", (64, 8), {"normal": [0, 1]}), array("B", "f64", (64, 4), {"normal": [0, 1]}),
@@ -75,7 +80,10 @@ for name, shape, type_a, type_b, tail, macro, c_type, registers, drawn in TYPES:
     per_row, tiles = 128 // size, 3
     extent = per_row * tiles
     kinds = {"f32": "f32", "s8": "u8", "u8": "u8", "e4m3": "u8", "e5m2": "u8"}
-    maps = [tiled(of, kinds.get(t, t), (extent, 128), (extent * size,), (per_row, 64), swizzle="128B") for of, t in (("A", type_a), ("B", type_b))]
+    maps = [
+        tiled(of, kinds.get(t, t), (extent, 128), (extent * size,), (per_row, 64), swizzle="128B")
+        for of, t in (("A", type_a), ("B", type_b))
+    ]
     d_type = "f16" if registers == 16 else "s32" if c_type == "u32" else "f32"
     d_shape = (4, registers, 128, 2) if registers == 16 else (4, registers, 128)
     cuda(f"gemm_{name}", f"TMA and wgmma {shape}, two stages, 128 x 128 x {extent}", [*maps, zeros("D", d_type, d_shape), zeros("image", "u32", 8192), value(tiles, "s32"),
@@ -122,11 +130,30 @@ def reference(major_a: str, major_b: str, swizzle_a: int, swizzle_b: int) -> Non
         operand = gemm_operand(swizzle, major)
         shape = (128, k) if major == "K" else (k, 128)
         sides.append(operand)
-        maps.append(tiled(of, "bf16", (shape[1], shape[0]), (2 * shape[1],), operand["box_dim"], swizzle=("none", "32B", "64B", "128B")[swizzle], l2_promotion="128B"))
+        maps.append(
+            tiled(
+                of,
+                "bf16",
+                (shape[1], shape[0]),
+                (2 * shape[1],),
+                operand["box_dim"],
+                swizzle=("none", "32B", "64B", "128B")[swizzle],
+                l2_promotion="128B",
+            )
+        )
         hidden.append(array(of, "bf16", shape, NORMAL))
     columns = [[([box[i] for box in side["boxes"]] + [0] * 8)[:8] for i in range(3)] for side in sides]
     (offset_a, row_a, k_a), (offset_b, row_b, k_b) = columns
-    plan = [len(side["boxes"]) for side in sides] + offset_a + offset_b + row_a + k_a + row_b + k_b + [int(major_a == "MN"), int(major_b == "MN")]
+    plan = (
+        [len(side["boxes"]) for side in sides]
+        + offset_a
+        + offset_b
+        + row_a
+        + k_a
+        + row_b
+        + k_b
+        + [int(major_a == "MN"), int(major_b == "MN")]
+    )
     plan += [half for side in sides for word in side["words"] for half in (word & 0xFFFFFFFF, word >> 32)]
 
     def expect(a: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -140,5 +167,14 @@ def reference(major_a: str, major_b: str, swizzle_a: int, swizzle_b: int) -> Non
          tolerance={"relative": 0.01, "absolute": 0.05}, defines=(f"MAJOR_A={int(major_a == 'MN')}", f"MAJOR_B={int(major_b == 'MN')}"))  # fmt: skip
 
 
-for arguments in (("K", "K", 3, 3), ("K", "MN", 3, 3), ("MN", "K", 2, 2), ("MN", "MN", 3, 1), ("K", "K", 0, 0), ("K", "MN", 1, 2), ("MN", "MN", 0, 3), ("MN", "K", 1, 0)):
+for arguments in (
+    ("K", "K", 3, 3),
+    ("K", "MN", 3, 3),
+    ("MN", "K", 2, 2),
+    ("MN", "MN", 3, 1),
+    ("K", "K", 0, 0),
+    ("K", "MN", 1, 2),
+    ("MN", "MN", 0, 3),
+    ("MN", "K", 1, 0),
+):
     reference(*arguments)

@@ -32,6 +32,7 @@ class Launch:
     why_not_exact: str = ""
     tolerance: dict[str, float] = dataclasses.field(default_factory=dict)
     cooperative: bool = False
+    status: int = 0  # the CUDA error that is expected
     defines: tuple[str, ...] = ()
     constants: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a Triton kernel
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -110,6 +111,8 @@ def descriptor(of: str, shape: Sequence[int], block: Sequence[int]) -> dict[str,
     return {"descriptor": {"array": of, "shape": list(shape), "block": list(block)}}
 
 
-def triton(name: str, title: str, kernel: str, args: Sequence[dict[str, Any]], outputs: str, constants: dict[str, Any], **more: Any) -> None:
+def triton(
+    name: str, title: str, kernel: str, args: Sequence[dict[str, Any]], outputs: str, constants: dict[str, Any], **more: Any
+) -> None:
     """A launch of triton_sources/MODULE.py's KERNEL, `kernel` being MODULE.KERNEL; block and shared memory come from the compiler."""
     launch(f"triton_{name}", title, f"triton:{kernel}", args, outputs, constants=constants, options=more.pop("options", {}), **more)

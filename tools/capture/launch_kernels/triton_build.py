@@ -71,7 +71,11 @@ def compiled(launch: Launch) -> tuple[str, Launch]:
     make = GluonASTSource if is_gluon else ASTSource
     with tempfile.TemporaryDirectory() as cache:
         os.environ["TRITON_CACHE_DIR"] = cache
-        done = triton.compile(make(kernel, signature, constants, attributes), target=GPUTarget("cuda", 90, 32), options={"ptx_version": 90} | dict(launch.options))  # what CUDA 13.0 reads
+        done = triton.compile(
+            make(kernel, signature, constants, attributes),
+            target=GPUTarget("cuda", 90, 32),
+            options={"ptx_version": 90} | dict(launch.options),
+        )  # what CUDA 13.0 reads
     ptx, about = done.asm["ptx"], done.metadata
     args: list[dict[str, Any]] = []
     metas = iter(about.tensordesc_meta or [])
@@ -94,7 +98,9 @@ def compiled(launch: Launch) -> tuple[str, Launch]:
     if about.num_ctas > 1:
         raise RuntimeError("clusters are not written yet")
     entry = about.name
-    return ptx, dataclasses.replace(launch, args=tuple(args), arrays=tuple(arrays), entry=entry, block=three(threads), shared_bytes=about.shared)
+    return ptx, dataclasses.replace(
+        launch, args=tuple(args), arrays=tuple(arrays), entry=entry, block=three(threads), shared_bytes=about.shared
+    )
 
 
 def described(d: dict[str, Any], types: dict[str, str], meta: dict[str, Any]) -> list[dict[str, Any]]:

@@ -76,7 +76,15 @@ triton("histogram", "tl.histogram", "rows.histogram", [array("x", "s32", 2048, {
        expect=lambda a: {"out": np.bincount(a["x"], minlength=64)})  # fmt: skip
 triton("transpose", "A transpose, a split and a join", "rows.transpose", [array("x", "f16", (32, 64), NORMAL), zeros("out", "f16", (64, 32))], "out", {"M": 32, "N": 64},
        expect=lambda a: {"out": a["x"].T.reshape(64, 16, 2)[..., ::-1].reshape(64, 32)})  # fmt: skip
-triton("while_loop", "A loop as long as the data say", "rows.while_loop", [array("x", "s32", 512, {"integers": [1, 300]}), zeros("out", "s32", 512), s32(500)], "out", {"BLOCK": 128}, grid=4)
+triton(
+    "while_loop",
+    "A loop as long as the data say",
+    "rows.while_loop",
+    [array("x", "s32", 512, {"integers": [1, 300]}), zeros("out", "s32", 512), s32(500)],
+    "out",
+    {"BLOCK": 128},
+    grid=4,
+)
 
 
 def matmul(dtype: str) -> Callable[[Arrays], dict[str, Any]]:
@@ -86,7 +94,9 @@ def matmul(dtype: str) -> Callable[[Arrays], dict[str, Any]]:
 LOOSE = {"relative": 0.02, "absolute": 0.2}
 for dtype, (m, n, k), block, warps, stages in (("f16", (128, 128, 256), (64, 128, 64), 4, 3), ("bf16", (128, 128, 256), (128, 128, 64), 8, 2), ("f32", (64, 128, 96), (64, 64, 32), 4, 3),
                                                ("s8", (128, 64, 128), (64, 64, 64), 4, 2), ("e4m3", (64, 128, 256), (64, 64, 128), 4, 3), ("f16", (100, 90, 80), (32, 32, 16), 2, 2)):  # fmt: skip
-    drawn, out = ({"integers": [-9, 9]}, "s32") if dtype == "s8" else (NORMAL, "f32" if dtype == "f32" else "f16" if dtype != "bf16" else "bf16")
+    drawn, out = (
+        ({"integers": [-9, 9]}, "s32") if dtype == "s8" else (NORMAL, "f32" if dtype == "f32" else "f16" if dtype != "bf16" else "bf16")
+    )
     name = f"matmul_{dtype}" + ("_edges" if m == 100 else "")
     triton(name, f"A matrix product of {dtype} by pointers, {m} x {n} x {k}", "products.matmul", [array("a", dtype, (m, k), drawn), array("b", dtype, (k, n), drawn), zeros("c", out, (m, n)),
            s32(m), s32(n), s32(k), s32(k), s32(1), s32(n), s32(1), s32(n)], "c", {"BM": block[0], "BN": block[1], "BK": block[2], "WHOLE": dtype == "s8"},
@@ -97,16 +107,56 @@ def transposed(a: Arrays) -> dict[str, Any]:
     return {"c": product(bf16(a["a"]), bf16(a["b"]))}
 
 
-def host(name: str, title: str, kernel: str, size: tuple[int, int, int], block: tuple[int, int, int], extra: list[dict[str, Any]], constants: dict[str, Any], grid: Any, **more: Any) -> None:
+def host(
+    name: str,
+    title: str,
+    kernel: str,
+    size: tuple[int, int, int],
+    block: tuple[int, int, int],
+    extra: list[dict[str, Any]],
+    constants: dict[str, Any],
+    grid: Any,
+    **more: Any,
+) -> None:
     (m, n, k), (bm, bn, bk) = size, block
     triton(name, title, kernel, [descriptor("a", (m, k), (bm, bk)), descriptor("b", (n, k), (bn, bk)), descriptor("c", (m, n), (bm, bn)), *extra], "c",
            {"BM": bm, "BN": bn, "BK": bk} | constants, grid=grid, hidden=[array("a", "bf16", (m, k), NORMAL), array("b", "bf16", (n, k), NORMAL), zeros("c", "bf16", (m, n))],
            expect=transposed, tolerance=LOOSE, **more)  # fmt: skip
 
 
-host("matmul_host", "Host tensor descriptors, 128 x 128 x 256", "products.matmul_host", (128, 128, 256), (128, 64, 64), [s32(256)], {}, (1, 2), options={"num_stages": 3})
-host("matmul_512", "Host tensor descriptors, 512 x 512 x 512", "products.matmul_host", (512, 512, 512), (128, 128, 64), [s32(512)], {}, (4, 4), options={"num_warps": 8, "num_stages": 3})
-host("matmul_k1024", "One tile of 128 x 128, K = 1024", "products.matmul_host", (128, 128, 1024), (128, 128, 64), [s32(1024)], {}, 1, options={"num_warps": 8, "num_stages": 4})
+host(
+    "matmul_host",
+    "Host tensor descriptors, 128 x 128 x 256",
+    "products.matmul_host",
+    (128, 128, 256),
+    (128, 64, 64),
+    [s32(256)],
+    {},
+    (1, 2),
+    options={"num_stages": 3},
+)
+host(
+    "matmul_512",
+    "Host tensor descriptors, 512 x 512 x 512",
+    "products.matmul_host",
+    (512, 512, 512),
+    (128, 128, 64),
+    [s32(512)],
+    {},
+    (4, 4),
+    options={"num_warps": 8, "num_stages": 3},
+)
+host(
+    "matmul_k1024",
+    "One tile of 128 x 128, K = 1024",
+    "products.matmul_host",
+    (128, 128, 1024),
+    (128, 128, 64),
+    [s32(1024)],
+    {},
+    1,
+    options={"num_warps": 8, "num_stages": 4},
+)
 host("matmul_persistent", "A persistent product", "products.matmul_persistent", (256, 256, 128), (128, 128, 64), [s32(256), s32(256), s32(128)], {}, 2,
      options={"num_warps": 4, "num_stages": 3})  # fmt: skip
 host("matmul_ws", "warp_specialize by the compiler", "products.matmul_specialized", (128, 128, 256), (64, 128, 64), [s32(256)], {}, 2,
@@ -135,5 +185,23 @@ for name, causal in (("attention", False), ("attention_causal", True)):
 
 triton("gluon_copy", "Gluon: between layouts through swizzled shared memory", "gluon_kernels.copy_2d", [array("x", "f16", (64, 64), {"integers": [-99, 99]}), zeros("out", "f16", (64, 64))], "out",
        {"ROWS": 64, "COLUMNS": 64}, expect=lambda a: {"out": a["x"].T * 2})  # fmt: skip
-host("gluon_tile", "Gluon: TMA, a barrier, wgmma, a TMA store", "gluon_kernels.tile_product", (128, 128, 256), (64, 128, 64), [s32(256)], {}, (2, 1))
-host("gluon_specialized", "Gluon: warp_specialize, a warp that loads, four that multiply", "gluon_kernels.specialized", (128, 128, 256), (64, 64, 64), [s32(256)], {"STAGES": 3}, (2, 2))
+host(
+    "gluon_tile",
+    "Gluon: TMA, a barrier, wgmma, a TMA store",
+    "gluon_kernels.tile_product",
+    (128, 128, 256),
+    (64, 128, 64),
+    [s32(256)],
+    {},
+    (2, 1),
+)
+host(
+    "gluon_specialized",
+    "Gluon: warp_specialize, a warp that loads, four that multiply",
+    "gluon_kernels.specialized",
+    (128, 128, 256),
+    (64, 64, 64),
+    [s32(256)],
+    {"STAGES": 3},
+    (2, 2),
+)

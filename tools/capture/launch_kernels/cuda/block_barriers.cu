@@ -29,6 +29,7 @@ KERNEL block_barriers(const u32 *in, u32 *out) {
         }
     }
     PUT(seen);
+    __syncthreads();
     u32 warp = t / 32;
     asm volatile("barrier.sync %0, 32;" ::"r"(warp + 4) : "memory");
     if (t % 32 == 0) order[warp] = dynamic[n + t / 2];

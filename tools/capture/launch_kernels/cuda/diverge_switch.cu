@@ -1,11 +1,5 @@
-// A dense switch (brx.idx), a sparse one, and calls through pointers to functions.
+// A dense switch in a loop, a sparse one.
 #include "common.cuh"
-__device__ __noinline__ u32 add_one(u32 x) { return x + 1; }
-__device__ __noinline__ u32 triple(u32 x) { return x * 3; }
-__device__ __noinline__ u32 mirrored(u32 x) { return __brev(x); }
-__device__ __noinline__ u32 halved(u32 x) { return x > 10 ? mirrored(x) / 2 : triple(x); }
-typedef u32 (*function)(u32);
-__device__ const function table[4] = {add_one, triple, mirrored, halved};
 KERNEL diverge_switch(const u32 *in, u32 *out) {
     u32 x = in[THREAD], state = x & 7, y = x, n = THREADS;
     for (int step = 0; step < 24; step++) {
@@ -29,5 +23,4 @@ KERNEL diverge_switch(const u32 *in, u32 *out) {
     default: if (x % 1000 > 400) y = 5;
     }
     out[n + THREAD] = y;
-    out[2 * n + THREAD] = table[x % 4](x) ^ table[(x >> 5) % 4](x >> 3);
 }

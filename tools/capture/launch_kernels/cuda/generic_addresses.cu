@@ -21,6 +21,7 @@ KERNEL generic_addresses(const u32 *in, u32 *out) {
     default: p = elsewhere + (x >> 5 & 3);
     }
     PUT(*p); PUT(spaces(p)); PUT(spaces(in));
+    __syncthreads();
     u32 *q = x & 1 ? local + (x >> 3 & 7) : shared + threadIdx.x % 128;
     *q = x + 99;
     PUT(local[x >> 3 & 7] + shared[threadIdx.x % 128]);

@@ -1,4 +1,4 @@
-// TMA loads of one, three, four and five dimensions, and a store of each back to another tensor.
+// TMA loads of one, three, four and five dimensions, and a store of each to another tensor; loads begin outside, which stores may not.
 #include "common.cuh"
 #define MAP const __grid_constant__ CUtensorMap
 #define MOVE(rank, coordinates, load, store)                                                                                                      \
@@ -13,7 +13,7 @@
     __syncthreads();                                                                                                                              \
     if (t == 0) {                                                                                                                                 \
         asm volatile("cp.async.bulk.tensor." rank ".global.shared::cta.tile.bulk_group [%1, " coordinates "], [%0];"                              \
-                     ::"r"(base), "l"(&store), "r"(b), "r"(c), "r"(0), "r"(1), "r"(-1) : "memory");                                               \
+                     ::"r"(base), "l"(&store), "r"(b), "r"(c), "r"(0), "r"(1), "r"(0) : "memory");                                                \
         asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;" ::: "memory");                                                \
     }                                                                                                                                             \
     __syncthreads();

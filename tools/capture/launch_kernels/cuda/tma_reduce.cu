@@ -5,7 +5,7 @@
 KERNEL tma_reduce(MAP words, MAP floats, MAP halves, MAP brains, const u32 *in) {
     __shared__ __align__(1024) u32 smem[256];
     u32 t = threadIdx.x, base = shared_address(smem);
-    int x = (int)blockIdx.x * 32 - 8;  // apart: the order of inc and dec matters
+    int x = (int)blockIdx.x * 32;  // apart: the order of inc and dec matters
     for (u32 i = t; i < 256; i += blockDim.x) smem[i] = in[blockIdx.x * 256 + i];
     proxy_fence();
     __syncthreads();
@@ -18,7 +18,7 @@ KERNEL tma_reduce(MAP words, MAP floats, MAP halves, MAP brains, const u32 *in) 
     for (u32 i = t; i < 256; i += blockDim.x) smem[i] = __float_as_uint((float)(in[blockIdx.x * 256 + i] >> 20));
     proxy_fence();
     __syncthreads();
-    x = (int)(blockIdx.x & 1) * 16 - 8;  // on top of one another
+    x = (int)(blockIdx.x & 1) * 16;  // on top of one another
     if (t == 0) {
         REDUCE("add", floats, 0);
         asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;" ::: "memory");

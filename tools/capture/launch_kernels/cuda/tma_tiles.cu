@@ -1,4 +1,4 @@
-// TMA of a matrix: tiles come in with one swizzle, go out with another, all of shared memory is copied out; coordinates outside too.
+// TMA of a matrix: tiles come in with one swizzle, go out with another, all of shared memory is copied out; loads begin outside the tensor.
 #include "common.cuh"
 KERNEL tma_tiles(const __grid_constant__ CUtensorMap load, const __grid_constant__ CUtensorMap store, u32 *image, int x0, int y0, u32 bytes) {
     extern __shared__ __align__(1024) u8 smem[];
@@ -23,7 +23,7 @@ KERNEL tma_tiles(const __grid_constant__ CUtensorMap load, const __grid_constant
     proxy_fence();
     __syncthreads();
     if (t == 0) {
-        asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&store), "r"(x), "r"(y), "r"(base) : "memory");
+        asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&store), "r"(x - x0), "r"(y - y0), "r"(base) : "memory");
         asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory");
     }
 }

@@ -6,12 +6,32 @@ import triton.language as tl
 
 
 @triton.jit
-def matmul(a, b, c, M, N, K, stride_am, stride_ak, stride_bk, stride_bn, stride_cm, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, WHOLE: tl.constexpr):
+def matmul(
+    a,
+    b,
+    c,
+    M,
+    N,
+    K,
+    stride_am,
+    stride_ak,
+    stride_bk,
+    stride_bn,
+    stride_cm,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+    BK: tl.constexpr,
+    WHOLE: tl.constexpr,
+):
     m, n, k = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN), tl.arange(0, BK)
     total = tl.zeros((BM, BN), dtype=tl.int32 if WHOLE else tl.float32)
     for at in range(0, K, BK):
-        left = tl.load(a + m[:, None] * stride_am + (at + k)[None, :] * stride_ak, mask=(m[:, None] < M) & ((at + k)[None, :] < K), other=0.0)
-        right = tl.load(b + (at + k)[:, None] * stride_bk + n[None, :] * stride_bn, mask=((at + k)[:, None] < K) & (n[None, :] < N), other=0.0)
+        left = tl.load(
+            a + m[:, None] * stride_am + (at + k)[None, :] * stride_ak, mask=(m[:, None] < M) & ((at + k)[None, :] < K), other=0.0
+        )
+        right = tl.load(
+            b + (at + k)[:, None] * stride_bk + n[None, :] * stride_bn, mask=((at + k)[:, None] < K) & (n[None, :] < N), other=0.0
+        )
         total = tl.dot(left, right, total)
     tl.store(c + m[:, None] * stride_cm + n[None, :], total.to(c.dtype.element_ty), mask=(m[:, None] < M) & (n[None, :] < N))
 
@@ -71,7 +91,9 @@ def matmul_split(a, b, c, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.co
 
 
 @triton.jit
-def attention(q, k, v, out, SCALE: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr):
+def attention(
+    q, k, v, out, SCALE: tl.constexpr, ROWS: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, CAUSAL: tl.constexpr
+):
     """Flash attention, forward: descriptors of [heads * rows, D]."""
     head, m = tl.program_id(1) * ROWS, tl.program_id(0) * BM
     query = q.load([head + m, 0])
