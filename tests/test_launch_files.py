@@ -160,3 +160,11 @@ def test_a_committed_launch_fits_its_kernel(folder):
     assert set(about["outputs"]) <= set(recipes)
     assert about["outputs"]
     assert about["exact"] == (not about["why_not_exact"])
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=lambda f: f.name)
+def test_a_launch_is_exact_where_its_kernel_approximates_nothing(folder):
+    launch = load_launch_file(folder)
+    code = re.sub(r"//.*", "", launch.ptx)
+    approximates = bool(re.search(r"\.approx\b|\bdiv\.full\b", code))
+    assert launch.about["exact"] != approximates

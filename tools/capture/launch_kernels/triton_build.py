@@ -95,12 +95,9 @@ def compiled(launch: Launch) -> tuple[str, Launch]:
     asked = re.search(r"\.reqntid (\d+)", ptx)
     if asked and int(asked[1]) != threads:
         raise RuntimeError(f".reqntid {asked[1]}, but {threads} threads by the metadata")
-    if about.num_ctas > 1:
-        raise RuntimeError("clusters are not written yet")
-    entry = about.name
-    return ptx, dataclasses.replace(
-        launch, args=tuple(args), arrays=tuple(arrays), entry=entry, block=three(threads), shared_bytes=about.shared
-    )
+    x, y, z = launch.grid
+    return ptx, dataclasses.replace(launch, args=tuple(args), arrays=tuple(arrays), entry=about.name, grid=(x * about.num_ctas, y, z), block=three(threads),
+                                    cluster=three(about.num_ctas), shared_bytes=about.shared)  # fmt: skip
 
 
 def described(d: dict[str, Any], types: dict[str, str], meta: dict[str, Any]) -> list[dict[str, Any]]:

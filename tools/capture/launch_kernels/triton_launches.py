@@ -157,6 +157,8 @@ host(
     1,
     options={"num_warps": 8, "num_stages": 4},
 )
+host("matmul_cluster", "Clusters of two CTAs (num_ctas), host tensor descriptors", "products.matmul_host", (256, 128, 128), (128, 128, 64), [s32(128)], {}, (2, 1),
+     options={"num_ctas": 2, "num_stages": 3})  # fmt: skip
 host("matmul_persistent", "A persistent product", "products.matmul_persistent", (256, 256, 128), (128, 128, 64), [s32(256), s32(256), s32(128)], {}, 2,
      options={"num_warps": 4, "num_stages": 3})  # fmt: skip
 host("matmul_ws", "warp_specialize by the compiler", "products.matmul_specialized", (128, 128, 256), (64, 128, 64), [s32(256)], {}, 2,

@@ -24,5 +24,5 @@ KERNEL float_f32(const float *A, const float *B, const float *C, float *out) {
 #define TEST(kind) bits = 2 * bits + [&] { u32 x; asm("{ .reg .pred p; testp." kind ".f32 p, %1; selp.u32 %0, 1, 0, p; }" : "=r"(x) : "f"(a)); return x; }();
     TEST("finite") TEST("infinite") TEST("number") TEST("notanumber") TEST("normal") TEST("subnormal")
     ((u32 *)out)[THREADS * slot++ + THREAD] = bits;
-    PUT(truncf(a)); PUT(floorf(a)); PUT(ceilf(a)); PUT(rintf(a)); PUT(roundf(a)); PUT(fmodf(a, b)); PUT(ldexpf(a, (int)threadIdx.x - 128)); PUT(nextafterf(a, b)); PUT(fdimf(a, b));
+    PUT(truncf(a)); PUT(floorf(a)); PUT(ceilf(a)); PUT(rintf(a)); PUT(roundf(a)); PUT(nextafterf(a, b)); PUT(fdimf(a, b));
 }

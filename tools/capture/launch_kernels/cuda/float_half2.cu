@@ -20,7 +20,6 @@ KERNEL float_half2(const u32 *A, const u32 *B, const u32 *C, u32 *out) {
     TWO("add.rn.f16x2") TWO("sub.rn.bf16x2") THREE("fma.rn.oob.f16x2") THREE("fma.rn.oob.relu.bf16x2")
     half2 x = *(half2 *)&a, y = *(half2 *)&b, z = *(half2 *)&c, r;
     r = __hfma2(x, y, z); PUT(*(u32 *)&r);
-    r = __h2div(x, y); PUT(*(u32 *)&r);
     r = __halves2half2(__float2half_rn(__low2float(x) * 3.0f), __hadd_sat(y.x, z.y)); PUT(*(u32 *)&r);
     __nv_bfloat162 u = *(__nv_bfloat162 *)&a, v = *(__nv_bfloat162 *)&b, w;
     w = __hmul2(u, v); PUT(*(u32 *)&w);
