@@ -3,6 +3,8 @@
 import json
 import pathlib
 import re
+import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -10,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smemsim.errors import TraceError
-from smemsim.traces.launches import load_launch_file, sample_places
+from smemsim.traces.format import load_suite, write_suite
+from smemsim.traces.launches import RecordedLaunches, load_launch_file, sample_places
 from smemsim.traces.recipes import array_of, random_bits
 from strategies import examples
 
@@ -168,3 +171,68 @@ def test_a_launch_is_exact_where_its_kernel_approximates_nothing(folder):
     code = re.sub(r"//.*", "", launch.ptx)
     approximates = bool(re.search(r"\.approx\b|\bdiv\.full\b", code))
     assert launch.about["exact"] != approximates
+
+
+@pytest.fixture(scope="module")
+def capture():
+    """The capture tool as a module; it asks for a GPU only when it runs."""
+    sys.path.insert(0, str(KERNELS.parents[3] / "tools" / "capture"))
+    import launch_suite
+
+    yield launch_suite
+    sys.path.remove(str(KERNELS.parents[3] / "tools" / "capture"))
+
+
+@pytest.fixture(scope="module")
+def made_up(capture, tmp_path_factory):
+    """A suite whose outputs are drawn, not recorded: what its reader must find again."""
+    folder = tmp_path_factory.mktemp("suite") / "launches"
+    (folder / "kernels").mkdir(parents=True)
+    launches = [load_launch_file(KERNELS / name) for name in ("alu_int32", "softmax", "trap_store_below", "histogram")]
+    answers = []
+    for launch in launches:
+        shutil.copytree(KERNELS / launch.name, folder / "kernels" / launch.name)
+        outputs = {f"out_{n}": random_bits(5, launch.arrays()[n].nbytes).astype(np.uint8) for n in launch.about["outputs"]}
+        answers.append({"status": np.array(715)} if "trap" in launch.name else {"status": np.array(0), **outputs})
+    arrays = capture.suite_arrays(launches, answers)
+    about = {"suite": "launches", "kind": "launch", "arch": "sm_90a", "title": "made up", "device": {}, "source": {}}
+    write_suite(folder, cases=len(launches), arrays=arrays, **about)
+    return RecordedLaunches(load_suite(folder)), answers
+
+
+def test_a_suite_gives_back_what_was_put_into_it(made_up):
+    recorded, answers = made_up
+    assert [recorded.status(i) for i in range(len(recorded))] == [0, 0, 715, 0]
+    for case in (0, 1, 3):
+        for name in recorded.launch(case).about["outputs"]:
+            assert recorded.difference(case, name, answers[case][f"out_{name}"]) == ""
+
+
+@examples(20)
+@given(st.sampled_from([0, 1, 3]), st.integers(0, 10**6), st.integers(0, 7))
+def test_one_wrong_bit_of_an_output_is_found(made_up, case, place, bit):
+    """The sentence names the element, or its row where the output is too large to be stored."""
+    recorded, answers = made_up
+    launch = recorded.launch(case)
+    name = launch.about["outputs"][0]
+    data = answers[case][f"out_{name}"].copy()
+    place %= len(data)
+    data[place] ^= 1 << bit
+    words = data.view(np.uint32)
+    said = recorded.difference(case, name, words)
+    if recorded.recorded_bytes(recorded.outputs(case)[name]) is None:
+        row = place // (len(data) // launch.rows(name))
+        assert f"1 of {launch.rows(name)} rows differ, the first is row {row}" in said
+    else:
+        assert said.startswith(f"{name}[{place // 4}] is ")
+        assert "(1 of " in said
+
+
+def test_another_kernel_than_the_recorded_one_is_refused(made_up):
+    recorded, _ = made_up
+    path = recorded.suite.path / "kernels" / "histogram" / "kernel.ptx"
+    text = path.read_text()
+    path.write_text(text + "\n")
+    with pytest.raises(TraceError, match="not the text that was recorded"):
+        recorded.launch(3)
+    path.write_text(text)

@@ -32,7 +32,7 @@ from spec import LAUNCHES  # noqa: E402
 
 from smemsim.testing.cuda import TRAPS, Gpu  # noqa: E402
 from smemsim.traces.format import write_suite  # noqa: E402
-from smemsim.traces.launches import LaunchFile, load_launch_file, sample_places  # noqa: E402
+from smemsim.traces.launches import LaunchFile, load_launch_file, row_digest, sample_places  # noqa: E402
 
 RUNS, PATIENCE, WORKERS = 3, 120, 6
 FULL_BYTES = 16384  # outputs up to this size, and those of approximations, are stored in full
@@ -149,17 +149,15 @@ def suite_arrays(launches: list[LaunchFile], answers: list[dict[str, np.ndarray]
     """A case a launch; ragged by case: its outputs (name, SHA-256); ragged by output: samples, row digests, and bytes of small or approximate ones."""
     names, digests, stable, samples, rows, full = [], [], [], [], [], []
     for launch, answer in zip(launches, answers, strict=True):
-        shapes = {a["name"]: a for a in launch.about["arrays"]}
         for name in launch.about["outputs"]:
             data = answer.get(f"out_{name}", np.zeros(0, np.uint8))
-            shape, before = shapes[name]["shape"], launch.arrays()[name]
+            before = launch.arrays()[name]
             words = data.view(f"u{before.dtype.itemsize}").astype(np.uint64)
             names.append(name)
             digests.append(digest(data))
             stable.append(f"unstable_{name}" not in answer)
             samples.append(words[sample_places(len(words))] if len(words) else words)
-            count = shape[0] if len(shape) > 1 else 1
-            rows.append([int(digest(part)[:16], 16) for part in (np.split(data, count) if len(data) else [])])
+            rows.append([row_digest(part) for part in (np.split(data, launch.rows(name)) if len(data) else [])])
             full.append(data if data.nbytes <= FULL_BYTES or not launch.about["exact"] else data[:0])
     per_case = np.cumsum([0, *(len(x.about["outputs"]) for x in launches)]).astype(np.int64)
     return {
