@@ -15,9 +15,11 @@ import ctypes
 import hashlib
 import io
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
+import types
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,12 @@ import numpy as np
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE / "launch_kernels"), str(HERE), str(ROOT / "sim")]
+try:
+    import numba  # noqa: F401
+except ImportError:  # not there, or not for this numpy: the package's loops run as Python, which is enough to make arrays
+    plain = types.ModuleType("numba")
+    plain.njit = plain.vectorize = lambda *_, **__: lambda function: function  # type: ignore[attr-defined]
+    sys.modules["numba"] = plain
 
 import all_launches  # noqa: E402, F401 - registers them
 from judge import GUARD, judge  # noqa: E402
@@ -34,12 +42,14 @@ from smemsim.testing.cuda import TRAPS, Gpu  # noqa: E402
 from smemsim.traces.format import write_suite  # noqa: E402
 from smemsim.traces.launches import LaunchFile, load_launch_file, row_digest, sample_places  # noqa: E402
 
-RUNS, PATIENCE, WORKERS = 3, 120, 6
+RUNS, PATIENCE, WORKERS = 3, 60, 6
 FULL_BYTES = 16384  # outputs up to this size, and those of approximations, are stored in full
 
 
 def ptxas(ptx: str) -> bytes:
-    """The cubin of a PTX text, by the toolkit's own ptxas."""
+    """The cubin of a PTX text, by the toolkit's own ptxas; the text itself, which the driver compiles, where there is none on the PATH."""
+    if shutil.which("ptxas") is None:
+        return ptx.encode()
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = pathlib.Path(folder) / "kernel.ptx", pathlib.Path(folder) / "kernel.cubin"
         source.write_text(ptx)
@@ -47,6 +57,14 @@ def ptxas(ptx: str) -> bytes:
         if done.returncode:
             raise RuntimeError(f"ptxas: {done.stderr[-500:]}")
         return cubin.read_bytes()
+
+
+def assembler() -> str:
+    """The version of ptxas."""
+    if shutil.which("ptxas") is None:
+        return "none: the driver compiled the text"
+    said = subprocess.run(["ptxas", "--version"], capture_output=True, text=True, check=False).stdout
+    return next((line.split(" V")[-1] for line in said.splitlines() if "release" in line), "unknown")
 
 
 def start(gpu: Gpu, function: Any, launch: LaunchFile, parameters: list[bytes]) -> int:
@@ -196,9 +214,11 @@ def main() -> int:
     kept = [(load_launch_file(f), arrays) for f, (_, arrays) in zip(folders, results, strict=True) if "status" in arrays]
     np.savez_compressed(asked.out / "launches_full.npz", allow_pickle=False, **{f"{x.name}.{n[4:]}": v for x, a in kept for n, v in a.items() if n.startswith("out_")})  # fmt: skip
     gpu = Gpu()
-    nvcc = subprocess.run(["ptxas", "--version"], capture_output=True, text=True, check=False).stdout
-    source = {"command": "python tools/capture/launch_suite.py --out golden/sm_90a", "ptxas": next((line.split(" V")[-1] for line in nvcc.splitlines() if "release" in line), "unknown"),
-              "files": {f.name: digest(f.read_bytes()) for f in sorted([*HERE.glob("launch_suite.py"), *HERE.glob("launch_kernels/*.py")])}}  # fmt: skip
+    source = {
+        "command": "python tools/capture/launch_suite.py --out golden/sm_90a",
+        "ptxas": assembler(),
+        "files": {f.name: digest(f.read_bytes()) for f in sorted([*HERE.glob("launch_suite.py"), *HERE.glob("launch_kernels/*.py")])},
+    }
     write_suite(asked.out / "launches", suite="launches", kind="launch", arch=gpu.arch, title="Whole kernels of nvcc, Triton and by hand: what they leave in memory",
                 device=gpu.describe(), source=source, cases=len(kept), arrays=suite_arrays([x for x, _ in kept], [a for _, a in kept]))  # fmt: skip
     return 1 if odd else 0
