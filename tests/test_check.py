@@ -23,9 +23,9 @@ BUGS = [path for path in FILES if path.parent.name == "bugs"]
 
 
 def test_the_known_cases_are_there():
-    assert len(BUGS) == 25
-    assert len(FILES) == 55
-    assert len({s["title"] for s in SCENARIOS}) == 55
+    assert len(BUGS) == 26
+    assert len(FILES) == 56
+    assert len({s["title"] for s in SCENARIOS}) == 56
     assert all(s["source"] for s in SCENARIOS)
 
 

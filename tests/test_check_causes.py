@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import changed, kernel, word_with
-from smemsim import InputError, InstrDescriptor, SmemDescriptor, check
+from smemsim import InputError, InstrDescriptor, SmemDescriptor, check, plan
 from smemsim.checking.run import with_values
 from smemsim.diagnose.numbers import numbers_told
 from strategies import examples
@@ -313,3 +313,33 @@ def test_a_dimension_that_does_not_step_is_no_reason_to_stop():
     }
     scenario["step"][0]["at"] = [[*at, 0] for at in scenario["step"][0]["at"]]
     assert check(scenario).findings
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_a_layout_that_the_other_major_ness_alone_has_is_read_with_that_one(side):
+    """32-byte atoms have no K-major layout: who calls such a tile K-major has the major-ness wrong, and what the instruction descriptor says follows."""
+    made = plan(64 if side == "b" else 128, 16, dtype="tf32", major="MN", swizzle="128B_ATOM_32B", arch="sm_100a", side=side)
+    scenario = {key: value for key, value in made.scenario().items() if key != "expect"}
+    idesc = InstrDescriptor.decode(scenario["step"][1]["idesc"], kind="tf32")
+    wrong = with_values(
+        scenario, {f"step[1].{side}.major": "K", "step[1].idesc": idesc.word ^ 1 << idesc.table.fields[f"transpose_{side}"].low}
+    )
+    first, *others = check(wrong).findings
+    assert (first.code, first.where) == ("R505", f"step[1].{side}.major")
+    assert "128B_ATOM_32B has no K-major layout" in first.message
+    assert {one.because for one in others} <= {"R505"}
+    assert check(with_values(wrong, {path: number_of(new) for path, _, new in first.together})).findings == ()
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+@pytest.mark.parametrize(("k", "swizzle", "written"), [(16, "32B", "64B"), (16, "32B", "128B"), (32, "64B", "128B")])
+def test_a_box_that_is_as_wide_as_the_swizzle_it_is_read_with_was_meant_to_have_it(stages, k, swizzle, written):
+    """The wider swizzle of the map leaves holes between its rows, and a ring of stages grows out of its buffer: the descriptor is not to follow it."""
+    made = plan(8, k, dtype="bf16", major="K", swizzle=swizzle, arch="sm_90a", side="b", stages=stages, matrix=(16, 128))
+    scenario = {key: value for key, value in made.scenario("box").items() if key != "expect"}
+    (name,) = scenario["map"]
+    wrong = with_values(scenario, {f"map.{name}.swizzle": f"SWIZZLE_{written}"})
+    first = check(wrong).findings[0]
+    assert (first.code, first.fix) == ("R501", (f"map.{name}.swizzle", f"SWIZZLE_{written}", swizzle))
+    assert f"or swizzle {swizzle} must be {written}" in first.repair
+    assert check(with_values(wrong, {first.fix[0]: first.fix[2]})).findings == ()

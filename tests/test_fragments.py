@@ -177,6 +177,8 @@ def test_the_formulas_compile_and_give_the_same():
         "a_column": (77, 13, 8),
         "a_thread": (45, 29, 8),
         "a_element": (45, 29, 8),
+        "b_k": (77, 13, 8),
+        "b_n": (77,),
         "metadata_thread": (45, 5, 8, 1),
         "metadata_bit": (45, 13, 16),
         "metadata_row": (77, 20, 8),

@@ -6,6 +6,8 @@ import math
 import pathlib
 import random
 import sys
+import tomllib
+import zipfile
 
 import numpy as np
 import pytest
@@ -33,6 +35,7 @@ from smemsim.traces.kinds.common import side_by_side
 from smemsim.traces.replay import replay
 from strategies import examples, words
 
+SCENARIOS = pathlib.Path(__file__).resolve().parent / "scenarios"
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "tools")]
 
 import robustness  # noqa: E402
@@ -393,8 +396,12 @@ CALL = "TensorMap.tiled(data_type='u8', global_address=0x100, global_dim=[64], g
         (".json", json.dumps({"arch": "sm_90a", "x" * 5000: 1})),
         (".json", json.dumps({"arch": "sm_90a", "buffer": {"two\nlines": {"address": "z"}}})),
         (".json", json.dumps({"arch": "sm_90a", "step": [{"op": "tma_load", "map": "y" * 5000, "to": "s", "at": [0]}]})),
+        (
+            ".json",
+            json.dumps({"arch": "sm_90a", "tensor": {"A": {"dtype": "bf16", "extent": {"z" * 5000: 8}, "stride": {"m": 2}}}, "step": []}),
+        ),
     ],
-    ids=["digits", "digits in TOML", "a long key", "a key of two lines", "a long name"],
+    ids=["digits", "digits in TOML", "a long key", "a key of two lines", "a long name", "a long axis"],
 )
 def test_a_scenario_with_a_monstrous_number_or_name_is_explained_in_a_line(tmp_path, suffix, text):
     path = tmp_path / f"case{suffix}"
@@ -403,6 +410,16 @@ def test_a_scenario_with_a_monstrous_number_or_name_is_explained_in_a_line(tmp_p
         check(path)
     assert not bad_sentence(raised.value)
     assert len(str(raised.value)) < 800
+
+
+def test_two_operands_that_are_wrong_and_leave_shared_memory_are_explained():
+    """One that leaves it has no K order that the other could share."""
+    raw = tomllib.loads((SCENARIOS / "bugs" / "B12-both-operands-off-phase.toml").read_text())
+    del raw["expect"]
+    raw["step"][2]["a"]["word"] = 0x06666CD329EFD800  # strides of 171,760 and 183,600 B
+    codes = [f.code for f in check(raw).findings]
+    assert codes.count("R508") == 2
+    assert "H801" not in codes
 
 
 @pytest.mark.parametrize("box", ["[64] * -99999999999999999999999", "[64] * 99999999999999999999999", "[] * 99999999999999999999999"])
@@ -458,6 +475,16 @@ def test_a_damaged_entry_of_a_manifest_is_explained_without_pythons_words(tmp_pa
         replay(tmp_path)
     assert not bad_sentence(raised.value)
     assert len(str(raised.value)) < 800
+
+
+def test_an_array_whose_header_is_no_header_is_explained_without_addresses_of_objects(tmp_path):
+    golden = SCENARIOS.parents[1] / "golden" / "sm_90a" / "encode_pointers"
+    (tmp_path / "manifest.json").write_bytes((golden / "manifest.json").read_bytes())
+    with zipfile.ZipFile(golden / "data.npz") as whole, zipfile.ZipFile(tmp_path / "data.npz", "w") as broken:
+        for name in whole.namelist():
+            broken.writestr(name, whole.read(name).replace(b"False", b"Falsy"))
+    with pytest.raises(TraceError, match=r"cannot be unpacked \(malformed node or string on line 1: ast\.Name\)"):
+        replay(tmp_path)
 
 
 def test_every_public_function_has_a_right_call_and_goes_through_a_door():

@@ -25,7 +25,8 @@ from smemsim.testing.recorder import differences, launch_of, load_launch
 from smemsim.testing.strategies.elements import hard_cases
 from smemsim.testing.strategies.kernels import FAULTS
 from smemsim.testing.strategies.maps import CODES, EDGES
-from smemsim.traces.format import load_suite
+from smemsim.traces.format import load_suite, write_suite
+from smemsim.traces.kinds.smem_dump import SmemDump
 from smemsim.traces.replay import replay_suite
 from strategies import examples
 
@@ -369,6 +370,43 @@ def test_what_hardware_says_again_is_compared_with_what_it_said(tmp_path):
     assert "CUDA error 0, now 716" in differences(suite, 0, dataclasses.replace(one, status=716))
 
 
+RECORDED = sorted(path.name for path in (ROOT / "golden" / "sm_90a").glob("recorder_*"))
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_what_an_h200_recorded_is_told_from_what_it_did_not(name, tmp_path):
+    """Any one bit that can be compared, of any case that ran, is found in that case."""
+    suite = load_suite(ROOT / "golden" / "sm_90a" / name)
+    ran = np.flatnonzero(suite.arrays["status"] == 0)
+    about = {key: suite.manifest[key] for key in ("suite", "kind", "arch", "title", "device", "source")}
+    rng = np.random.default_rng(5)
+    for case in ran.tolist():
+        seen = np.flatnonzero(SmemDump(suite).written(case))
+        arrays = {key: array.copy() for key, array in suite.arrays.items()}
+        at = int(rng.choice(seen))
+        arrays["dump"][int(arrays["dump_start"][case]) + at] ^= 1 << rng.integers(8)
+        write_suite(tmp_path / name, cases=len(suite), arrays=arrays, **about)
+        report = replay_suite(load_suite(tmp_path / name))
+        assert [one.case for one in report.differences] == [case]
+        assert f"first: shared {int(arrays['dump_address'][case]) + at:#x}" in report.text()
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_recorded_launch_fits_its_kernel_again(name):
+    suite = load_suite(ROOT / "golden" / "sm_90a" / name)
+    assert {(one["gpu"], one["compute_capability"]) for one in [suite.manifest["device"]]} == {("NVIDIA H200", "9.0")}
+    image = suite.arrays["kernel_image"].tobytes()
+    for case in range(len(suite)):
+        launch = launch_of(suite, case).checked()
+        assert launch.argument_rows() == [tuple(row) for row in suite.ragged("arguments", case).tolist()]
+        assert launch.step_rows() == suite.ragged("steps", case).tolist()
+    if image[:4] == b"\x7fELF":
+        assert suite.manifest["source"]["kernel"].encode() in image
+    else:
+        steps = suite.ragged("steps", 0)
+        assert image.decode().count("    cp.async.bulk.tensor.") == len(steps)
+
+
 def test_the_kernel_is_ptx_with_one_instruction_a_step():
     kernel, launch, _ = plain_launch()
     text = kernel.image.decode()
@@ -445,7 +483,13 @@ def test_a_good_trace_passes_and_a_damaged_one_fails_with_its_report(repository)
     result.assert_outcomes(passed=1, failed=2)
     assert result.ret == 1
     result.stdout.fnmatch_lines_random(
-        ["wrong * 1 cases differ", "*first: shared 0x490*", "*rule in force: *", "*format 'smemsim.trace/2', this smemsim reads*"]
+        [
+            "wrong * 1 cases differ",
+            "*first: shared 0x490*",
+            "*where (bytes of the dump in their order*",
+            "*rule in force: *",
+            "*format 'smemsim.trace/2', this smemsim reads*",
+        ]
     )
     result.stdout.no_fnmatch_line("*Traceback*")
 
@@ -495,6 +539,48 @@ def test_hardware_runs_are_asked_for_and_skipped_with_the_reason(repository, mon
     result = repository.runpytest_inprocess("--smemsim-hardware", "-rs")
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines(["*the CUDA driver sees no GPU here*"])
+
+
+def test_a_scenario_in_which_nothing_is_compared_does_not_pass(repository):
+    raw = plan(64, 64, dtype="bf16", major="K", swizzle="128B", arch="sm_90a", side="a").scenario()
+    tests = repository.path / "tests"
+    (tests / "whole.smem.json").write_text(json.dumps(raw))
+    del raw["step"][1]["a"]["meant"]
+    (tests / "meaningless.smem.json").write_text(json.dumps(raw))
+    (tests / "empty.smem.toml").write_text('arch = "sm_90a"\ntitle = "nothing yet"\n')
+    repository.makepyfile(
+        **{"tests/test_mine": "def test_one(smemsim_check):\n    smemsim_check({'arch': 'sm_90a', 'title': 'nothing'})\n"}
+    )
+    result = repository.runpytest_inprocess("-rs")
+    result.assert_outcomes(passed=1, skipped=3)
+    result.stdout.fnmatch_lines_random(
+        ["*nothing was compared: not looked at: step?1?.a (meant is missing)*", "*not looked at: anything (there is no step)*"]
+    )
+
+
+def test_paths_of_fixtures_count_from_the_configuration_file_too(repository, monkeypatch):
+    recorded_trace(repository.path / "golden" / "good")
+    (repository.path / "tests" / "kernel.smem.toml").write_text(TOML)
+    repository.makepyfile(**{"tests/test_mine": (
+        "import pytest, smemsim\n\n"
+        "def test_one(smemsim_check, smemsim_replay):\n    assert smemsim_check('tests/kernel.smem.toml').ok\n    assert smemsim_replay('golden')[0].same\n\n"
+        "def test_none(smemsim_replay):\n    with pytest.raises(smemsim.TraceError, match='nowhere: no such folder'):\n        smemsim_replay('nowhere')\n"
+    )})  # fmt: skip
+    monkeypatch.chdir(repository.path / "tests")
+    repository.runpytest_inprocess("test_mine.py").assert_outcomes(passed=2)
+
+
+def test_a_trace_without_its_kernel_is_replayed_and_not_run_again(repository, monkeypatch):
+    from smemsim.testing import cuda
+
+    monkeypatch.setattr(cuda, "why_no_gpu", lambda: "")
+    recorded_trace(repository.path / "golden" / "mine")
+    suite = load_suite(repository.path / "golden" / "mine")
+    about = {key: suite.manifest[key] for key in ("suite", "kind", "arch", "title", "device", "source")}
+    write_suite(suite.path, cases=1, arrays=suite.arrays | {"kernel_image": np.zeros(0, np.uint8)}, **about)
+    result = repository.runpytest_inprocess("--smemsim-hardware", "-rs")
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["*the trace has no kernel image; record it again to run it*"])
 
 
 def test_a_path_of_ones_own_leaves_the_traces_out(repository):

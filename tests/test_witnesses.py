@@ -86,7 +86,7 @@ def test_there_are_many_kernels_and_none_twice():
     names = column("name")
     assert len(set(names.tolist())) == len(names) >= 380
     assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in column("ptx_sha256"))
-    assert sum(p.stat().st_size for p in GOLDEN.rglob("*")) < 300_000
+    assert sum(p.stat().st_size for p in GOLDEN.rglob("*")) < 500_000
 
 
 def test_the_witnesses_cover_types_shapes_layouts_and_groups():

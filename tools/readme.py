@@ -18,6 +18,7 @@ import textwrap
 import tomllib
 
 from click.testing import CliRunner
+from speeds import table as speed_table
 
 from smemsim import check
 from smemsim.cli import main as cli
@@ -134,6 +135,11 @@ def keys() -> str:
     return table(("table", "key", "says"), rows)
 
 
+def speeds() -> str:
+    """What `python tools/bench.py --peers --json` printed when it was last kept; nothing is timed here."""
+    return speed_table.markdown(*speed_table.of_json(json.loads((ROOT / "tools" / "speeds" / "measured.json").read_text())))
+
+
 def suites() -> str:
     rows = []
     for path in sorted((ROOT / "golden" / "sm_90a").rglob("manifest.json")):
@@ -170,6 +176,7 @@ def wanted(but: str = "") -> dict[pathlib.Path, str]:
         ("evidence", evidence),
         ("errata", errata),
         ("disputes", disputes),
+        ("speeds", speeds),
     ):
         if name != but:
             text = replaced(text, name, f"\n{made()}\n")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from smemsim.descriptors.tensor_map.verdict import TENSOR_MAP_RULES
     from smemsim.diagnose.difference import Diagnosis, explain_difference
     from smemsim.errors import HardwareTrap, InputError, InternalError, SmemsimError, TensorMapError, TraceError, Unmodelled
+    from smemsim.gpu.device import DeviceArray
     from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce
     from smemsim.machine.cluster import ClusterAddress, Delivery, mapa, multicast
     from smemsim.machine.cluster_memory import Cluster
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
     from smemsim.planning.choices import Choice, plans
     from smemsim.planning.make import Plan, plan
     from smemsim.planning.wish import IllegalPlan
+    from smemsim.running.findings import RunFinding
+    from smemsim.running.gpu import Gpu
+    from smemsim.running.run import Run
     from smemsim.scenario.build import Scenario
     from smemsim.show.page import show_html
     from smemsim.show.tile import TilePicture
@@ -149,6 +153,10 @@ _HOMES = {
     "Plan": "planning.make",
     "plan": "planning.make",
     "IllegalPlan": "planning.wish",
+    "DeviceArray": "gpu.device",
+    "Gpu": "running.gpu",
+    "Run": "running.run",
+    "RunFinding": "running.findings",
     "BULK_TRAPS": "spec.bulk",
     "DISPUTES": "spec.disputes",
     "ERRATA": "spec.errata",
@@ -177,12 +185,14 @@ __all__ = [
     "ClusterAddress",
     "CuteLayout",
     "Delivery",
+    "DeviceArray",
     "Diagnosis",
     "DotProduct",
     "DotTerm",
     "Finding",
     "FoundDescriptor",
     "GlobalMemory",
+    "Gpu",
     "Grade",
     "HardwareTrap",
     "IllegalPlan",
@@ -196,6 +206,8 @@ __all__ = [
     "Plan",
     "ProductExplanation",
     "Report",
+    "Run",
+    "RunFinding",
     "ScaleLayout",
     "Scenario",
     "Severity",

@@ -1,10 +1,10 @@
 """Run smemsim.testing.recorder on the GPU at hand and hold what it wrote against the model: the recorder's own test on silicon.
 
-    python tools/capture/user_recorder.py --out OUT
+    python tools/capture/user_recorder.py --out OUT        (the golden suites recorder_*: --out golden/sm_90a)
 
-Records, into folders of OUT, what the built-in kernel does (loads, im2col, a store, traps) and what a kernel of CUDA C++ does (where NVRTC or nvcc is
-there), replays every folder through the model, runs every recorded case again, compares the driver's 128 bytes with the model's, and checks that a
-damaged byte is found. Prints a line for each and a last line with the verdict; exit code 1 where anything differs.
+Records, into four folders of OUT, what the built-in kernel does (loads, im2col, a store, a trap) and what a kernel of CUDA C++ does (where NVRTC or
+nvcc is there), replays every folder through the model, runs every recorded case again, compares the driver's 128 bytes with the model's, and checks
+that a damaged byte is found. Prints a line for each and a last line with the verdict; exit code 1 where anything differs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ sys.path.insert(0, str(ROOT / "sim"))
 from smemsim import TensorMap  # noqa: E402
 from smemsim.errors import InputError  # noqa: E402
 from smemsim.testing.cuda import Gpu  # noqa: E402
-from smemsim.testing.recorder import DUMP, Launch, MapOf, Recorder, Step, differences, load_launch  # noqa: E402
+from smemsim.testing.launch import Recorded  # noqa: E402
+from smemsim.testing.recorder import DUMP, Kernel, Launch, MapOf, Recorder, Step, differences, load_launch  # noqa: E402
 from smemsim.traces.format import Suite, load_suite, write_suite  # noqa: E402
 from smemsim.traces.replay import replay_suite  # noqa: E402
 
@@ -64,49 +65,44 @@ def contents(tm: TensorMap, rng: np.random.Generator) -> np.ndarray:
     return rng.integers(0, 256, -(-size // 16) * 16, np.uint8)
 
 
-def built_in(
-    recorder: Recorder, out: pathlib.Path, name: str, maps: dict[str, TensorMap], steps: list[Step], outputs: tuple[str, ...] = ()
-) -> Suite:
-    rng = np.random.default_rng(hash_of(name))
-    tensors = {f"tensor_{key}": contents(tm, rng) for key, tm in maps.items()}
-    of = {key: MapOf(f"tensor_{key}", tm) for key, tm in maps.items()}
-    kernel, launch = load_launch(recorder.arch, tensors=tensors, maps=of, steps=steps, outputs=outputs)
-    done = recorder.run(kernel, launch)
-    for key, raw in zip(maps, done.maps, strict=True):
-        model = (
-            bytes(TensorMap.tiled(**maps[key].arguments | {"global_address": done.addresses[f"tensor_{key}"]}))
-            if maps[key].box_dim
-            else None
-        )
-        if model is not None and model != raw:
+Work = tuple[dict[str, TensorMap], list[Step]]  # maps and the transfers that one launch makes through them
+
+
+def prepared(recorder: Recorder, name: str, work: list[Work], outputs: tuple[str, ...] = ()) -> tuple[Kernel, list[Launch]]:
+    """The built-in kernel, which all the launches share, and the launches."""
+    rng, made = np.random.default_rng(sum(name.encode())), []
+    for maps, steps in work:
+        tensors = {f"tensor_{key}": contents(tm, rng) for key, tm in maps.items()}
+        of = {key: MapOf(f"tensor_{key}", tm) for key, tm in maps.items()}
+        made.append(load_launch(recorder.arch, tensors=tensors, maps=of, steps=steps, outputs=outputs))
+    if len({kernel.image for kernel, _ in made}) != 1:
+        raise AssertionError(f"{name}: the launches of a suite share a kernel; these differ in the kinds of their steps")
+    return made[0][0], [launch for _, launch in made]
+
+
+def maps_as_the_model_has_them(name: str, done: Recorded) -> None:
+    """The driver's 128 bytes against the model's; newer drivers set a hint."""
+    for (key, one), raw in zip(done.launch.maps.items(), done.maps, strict=True):
+        tm = one.tensor_map
+        if not isinstance(tm, TensorMap) or not tm.box_dim:
+            continue
+        if bytes(TensorMap.tiled(**tm.arguments | {"global_address": done.addresses[one.tensor]})) != raw:
             apart = TensorMap.from_bytes(raw).unknown_fields
             print(f"  {name}: the driver's 128 bytes of {key} differ from the model's: {', '.join(apart) or 'arguments'}")
-            if not set(apart) <= {"backing_hint"}:
+            if not apart or not set(apart) <= {"backing_hint"}:
                 raise AssertionError("map bytes differ")
-    return recorder.write(out / name, kernel, [done], title=f"Recorder on silicon: {name}", command="python tools/capture/user_recorder.py")
 
 
-def hash_of(name: str) -> int:
-    return sum((i + 1) * ord(c) for i, c in enumerate(name))
-
-
-def user_kernel(recorder: Recorder, out: pathlib.Path) -> Suite:
+def user_kernel(recorder: Recorder) -> tuple[Kernel, list[Launch]]:
     tm = tiled((128, 96), (64, 64), swizzle="128B")
     data = contents(tm, np.random.default_rng(7))
-    kernel = recorder.compile(KERNEL, "user_kernel")
     begin, size = 0x400, 2 * 64 * 128
-    steps = [Step("tm", (64 * k, 16), begin + k * size // 2) for k in range(2)]
-    base = Launch({"A": data}, {"tm": MapOf("A", tm)}, steps, ["tm", DUMP, size, 16], begin, size, size + 16)
-    rows = [dataclasses.replace(base, steps=[Step("tm", (64 * k, row), begin + k * size // 2) for k in range(2)], arguments=["tm", DUMP, size, row])
-            for row in (0, 16, 40, -3)]  # fmt: skip
-    done = [recorder.run(kernel, one) for one in rows]
-    return recorder.write(
-        out / "user_kernel",
-        kernel,
-        done,
-        title="Recorder on silicon: a kernel of CUDA C++",
-        command="python tools/capture/user_recorder.py",
-    )
+
+    def at(row: int) -> Launch:
+        steps = [Step("tm", (64 * k, row), begin + k * size // 2) for k in range(2)]
+        return Launch({"A": data}, {"tm": MapOf("A", tm)}, steps, ["tm", DUMP, size, row], begin, size, size + 16)
+
+    return recorder.compile(KERNEL, "user_kernel"), [at(row) for row in (0, 16, 40, -3)]
 
 
 def damaged(suite: Suite, out: pathlib.Path) -> None:
@@ -123,25 +119,63 @@ def damaged(suite: Suite, out: pathlib.Path) -> None:
     (out / "damaged").rmdir()
 
 
-def suites(recorder: Recorder, out: pathlib.Path) -> dict[str, Callable[[], Suite]]:
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """A suite: its title, the kernel and launches, and how many of them end CUDA (the last one, or none)."""
+
+    title: str
+    make: Callable[[Recorder], tuple[Kernel, list[Launch]]]
+    traps: int = 0
+
+
+def suites() -> dict[str, Wanted]:
     a = tiled((64, 128), (64, 64), swizzle="128B")
-    f32 = tiled((40, 7, 3), (8, 4, 2), "f32", 4, swizzle="32B", oob_fill="nan")
-    big = tiled((256, 512), (64, 128), swizzle="128B")  # from 128 KiB on newer drivers set a hint
+    big = tiled((128, 512), (64, 128), swizzle="128B")  # from 128 KiB on newer drivers set a hint
+    line = tiled((256, 4), (128, 2), "u8", 1)
+    loads = [({"tm": a}, [Step("tm", (0, 0), 0x400), Step("tm", (0, 96), 0x2400)]), ({"tm": big}, [Step("tm", (64, 448), 0x400), Step("tm", (-32, 0), 0x4400)]),
+             ({"tm": line}, [Step("tm", (0, 0), 0x410), Step("tm", (128, 0), 0x600)])]  # fmt: skip
     pixels = TensorMap.im2col(data_type="f16", global_address=0, global_dim=(64, 8, 8, 2), global_strides=(128, 1024, 8192),
                               pixel_box_lower_corner=(-1, -1), pixel_box_upper_corner=(-1, -1), channels_per_pixel=64, pixels_per_column=32,
                               swizzle="128B")  # fmt: skip
-    rows, copy = tiled((32, 16), (32, 8), "u8", 1), tiled((32, 8), (32, 8), "u8", 1)
-    line = tiled((256,), (128,), "u8", 1)
+    im2col = [
+        ({"p": pixels}, [Step("p", start, 0x400, im2col_offsets=offsets)])
+        for start, offsets in (((0, -1, -1, 0), (1, 2)), ((0, 3, 6, 1), (0, 0)))
+    ]
+    box = {"data_type": "f32", "size": 4, "swizzle": "32B"}
+    spaces, copy = tiled((40, 7, 3), (8, 4, 2), oob_fill="nan", **box), tiled((8, 4, 2), (8, 4, 2), **box)
+    stores = [({"of": spaces, "copy": copy}, [Step("of", start, 0x480), Step("copy", onto, 0x480, True)])
+              for start, onto in (((36, 5, -1), (0, 0, 0)), ((0, 0, 0), (0, 2, 1)))]  # fmt: skip
     return {
-        "swizzled": lambda: built_in(recorder, out, "swizzled", {"a": a}, [Step("a", (0, 0), 0x400), Step("a", (0, 96), 0x2400)]),
-        "three_dimensions": lambda: built_in(recorder, out, "three_dimensions", {"f": f32}, [Step("f", (36, 5, -1), 0x480), Step("f", (0, 0, 0), 0x1080)]),
-        "hinted": lambda: built_in(recorder, out, "hinted", {"big": big}, [Step("big", (64, 448), 0x400)]),
-        "im2col": lambda: built_in(recorder, out, "im2col", {"p": pixels}, [Step("p", (0, -1, -1, 0), 0x400, im2col_offsets=(1, 2))]),
-        "store": lambda: built_in(recorder, out, "store", {"rows": rows, "copy": copy}, [Step("rows", (0, 4), 0x400), Step("copy", (0, 0), 0x400, True)],
-                                  outputs=("tensor_copy",)),
-        "user_kernel": lambda: user_kernel(recorder, out),
-        "trap": lambda: built_in(recorder, out, "trap", {"line": line}, [Step("line", (0,), 0x410)]),  # the last: CUDA has ended then
+        "recorder_kernel": Wanted("A kernel of CUDA C++ recorded by smemsim.testing.recorder: two K slices of a tile, as a user records them", user_kernel),
+        "recorder_im2col": Wanted("im2col loads by the recorder's own kernel", lambda r: prepared(r, "im2col", im2col)),
+        "recorder_stores": Wanted("Tiles loaded and stored again by the recorder's own kernel", lambda r: prepared(r, "stores", stores, ("tensor_copy",))),
+        "recorder_loads": Wanted("Tiled loads by the recorder's own kernel, the last one a trap", lambda r: prepared(r, "loads", loads), traps=1),
     }  # fmt: skip
+
+
+def recorded(recorder: Recorder, out: pathlib.Path, name: str, wanted: Wanted) -> int:
+    """Record one suite, and hold it against model and card; how many problems there were."""
+    kernel, launches = wanted.make(recorder)
+    whole, problems = len(launches) - wanted.traps, 0
+    done: list[Recorded] = []
+    for part in (launches[:whole], launches[whole:]):
+        if not part:
+            continue
+        done += [recorder.run(kernel, launch) for launch in part]
+        for one in done:
+            maps_as_the_model_has_them(name, one)
+        suite = recorder.write(out / name, kernel, done, title=wanted.title, command=f"python tools/capture/user_recorder.py: {name}")
+        report = replay_suite(suite)
+        print(report.text())
+        problems += not report.same
+        if Gpu.ended:
+            continue
+        for case in range(len(suite)):
+            if text := differences(suite, case, recorder.rerun(suite, case)):
+                print(f"  run again: {text}")
+                problems += 1
+        damaged(suite, out)
+    return problems
 
 
 def main() -> int:
@@ -150,24 +184,13 @@ def main() -> int:
     out = parser.parse_args().out
     recorder, wrong = Recorder(), 0
     print(f"{recorder.gpu.describe()}")
-    for name, make in suites(recorder, out).items():
+    for name, wanted in suites().items():
         try:
-            suite = make()
-            report = replay_suite(suite)
-            print(report.text())
-            wrong += not report.same
-            for case in range(len(suite)) if not Gpu.ended else ():
-                if text := differences(suite, case, recorder.rerun(suite, case)):
-                    print(f"  run again: {text}")
-                    wrong += 1
-            if not suite.arrays["status"].any():
-                damaged(suite, out)
+            wrong += recorded(recorder, out, name, wanted)
         except InputError as e:
-            if "no compiler" not in str(e):
-                print(f"{name}: {e}")
-                wrong += 1
-            else:
-                print(f"{name}: skipped, {e}")
+            told = "skipped, " if "no compiler" in str(e) else ""
+            print(f"{name}: {told}{e}")
+            wrong += not told
         except Exception:
             print(f"{name}: {traceback.format_exc()}")
             wrong += 1

@@ -80,12 +80,13 @@ def find_nth_set(mask: int, base: int, offset: int) -> int:
 def bit_field_extract(value: int, position: int, length: int, bits: int, signed: int) -> int:
     """`bfe`: `length` bits from `position` up; signed ones are extended by their highest bit, or the number's where the field leaves it.
 
-    Position and length count modulo 256.
+    Position and length count modulo 256 in 32 bits; in 64 they count in full.
 
     >>> hex(bit_field_extract(0xABCD, 4, 8, 32, 0)), bit_field_extract(0xABCD, 4, 8, 32, 1), bit_field_extract(0x80000000, 31, 5, 32, 1)
     ('0xbc', -68, -1)
     """
-    position, length = position & 0xFF, length & 0xFF
+    if bits == 32:
+        position, length = position & 0xFF, length & 0xFF
     sign = 0
     if signed and length:
         sign = value >> min(position + length - 1, bits - 1) & 1
@@ -99,12 +100,13 @@ def bit_field_extract(value: int, position: int, length: int, bits: int, signed:
 
 
 def bit_field_insert(field: int, value: int, position: int, length: int, bits: int) -> int:
-    """`bfi`: `value` with `length` bits from `position` up taken from the low bits of `field`. Both count modulo 256.
+    """`bfi`: `value` with `length` bits from `position` up taken from the low bits of `field`. Both count as in bfe.
 
     >>> hex(bit_field_insert(0xBC, 0xFFFF, 4, 8, 32))
     '0xfbcf'
     """
-    position, length = position & 0xFF, length & 0xFF
+    if bits == 32:
+        position, length = position & 0xFF, length & 0xFF
     inside = max(min(length, bits - position), 0)
     if inside == 0:
         return value

@@ -15,8 +15,8 @@ from smemsim.arithmetic.rounding import fused_double, quotient_double, root_doub
 
 __all__ = [
     "double_added", "double_divided", "double_fused", "double_multiplied", "double_product", "double_quotient", "double_root", "double_rooted",
-    "double_sum", "extreme", "finished", "flushed", "quiet", "single_fused",
-    "single_product", "single_quotient", "single_root", "single_sum", "to_integer",
+    "double_sum", "extreme", "finished", "flushed", "quiet", "signed", "single_fused",
+    "single_product", "single_quotient", "single_root", "single_sum", "tf32_away", "to_integer",
 ]  # fmt: skip
 
 SINGLE_NAN = 0x7FFFFFFF
@@ -57,7 +57,7 @@ def extreme(
 ) -> int:  # fmt: skip
     """`min`, or with `largest` `max`: of a NaN and a number the number, or with `hands_on_nan` (`.NaN`) a NaN; -0 lies below +0.
 
-    `signs` (`.xorsign.abs`) compares magnitudes and gives the result the product's sign.
+    `signs` (`.xorsign.abs`) compares magnitudes and gives the result the product's sign. With `nan` 0 (f64) two NaNs give the second, made quiet.
 
     >>> hex(extreme(0x7E01, 0x3C00, 5, 10, 0x7FFF, 1, 0, 0, 0)), hex(extreme(0x7E01, 0x3C00, 5, 10, 0x7FFF, 1, 1, 0, 0))
     ('0x3c00', '0x7fff')
@@ -73,6 +73,8 @@ def extreme(
     if flush:
         a = a - x if x < one else a
         b = b - y if y < one else b
+    if nan == 0 and x > infinity and y > infinity:
+        return b | one >> 1
     if hands_on_nan and (x > infinity or y > infinity):
         return nan
     if signs:
@@ -81,6 +83,21 @@ def extreme(
     if signs and result <= infinity:
         result = result | (-1 << top) if negative else result
     return result
+
+
+def signed(code: int, exponent_bits: int, fraction_bits: int, nan: int, negate: int, flush: int) -> int:
+    """`abs`, or with `negate` `neg`; with `nan` 0 (f64) a NaN stays as it is, made quiet.
+
+    >>> hex(signed(0xBC00, 5, 10, 0x7FFF, 0, 0)), hex(signed(0xFC01, 5, 10, 0x7FFF, 0, 0)), hex(signed(0x8001, 5, 10, 0x7FFF, 1, 1))
+    ('0x3c00', '0x7fff', '0x0')
+    """
+    top = exponent_bits + fraction_bits
+    magnitude = code & ((1 << (top - 1)) * 2 - 1 if top < 63 else 0x7FFFFFFFFFFFFFFF)
+    if magnitude > ((1 << exponent_bits) - 1) << fraction_bits:
+        return nan if nan != 0 else code | 1 << (fraction_bits - 1)
+    if flush and magnitude < 1 << fraction_bits:
+        magnitude = 0
+    return magnitude | (-1 << top) if negate and not code >> top & 1 else magnitude
 
 
 def single_bits(value: float) -> int:
@@ -128,12 +145,12 @@ def single_fused(a: float, b: float, c: float) -> int:
 
 
 def quiet(a: float, b: float, c: float) -> int:
-    """The NaN of an f64 result: that of the first operand that is one, made quiet; the default one if none is.
+    """The NaN of an f64 result: that of the last operand that is one, made quiet; the default one if none is.
 
-    >>> hex(quiet(np.int64(0x7FF0000000000001).view(np.float64), np.nan, 0.0)), quiet(np.inf, 0.0, 0.0)
+    >>> hex(quiet(np.nan, np.int64(0x7FF0000000000001).view(np.float64), 0.0)), quiet(np.inf, 0.0, 0.0)
     ('0x7ff8000000000001', -2251799813685248)
     """
-    for x in (a, b, c):
+    for x in (c, b, a):
         if x != x:
             return int(np.float64(x).view(np.int64)) | 0x8000000000000
     return -0x8000000000000
@@ -155,8 +172,8 @@ def double_product(a: float, b: float) -> int:
 
 
 def double_quotient(a: float, b: float) -> int:
-    """`div.rn.f64`."""
-    return double_bits(a / b, a, b, 0.0)
+    """`div.rn.f64`; of two NaNs it hands on the first one."""
+    return double_bits(a / b, b, a, 0.0)
 
 
 def double_root(a: float) -> int:
@@ -165,15 +182,15 @@ def double_root(a: float) -> int:
 
 
 def double_fused(a: float, b: float, c: float, mode: int) -> int:
-    """`fma.f64` in any mode."""
+    """`fma.f64` in any mode; of several NaNs it hands on that of b, then of c."""
     code = fused_double(a, b, c, mode)
-    return quiet(a, b, c) if code & 0x7FFFFFFFFFFFFFFF > 0x7FF0000000000000 else code
+    return quiet(a, c, b) if code & 0x7FFFFFFFFFFFFFFF > 0x7FF0000000000000 else code
 
 
 def double_divided(a: float, b: float, mode: int) -> int:
     """`div.f64` in any mode."""
     code = quotient_double(a, b, mode)
-    return quiet(a, b, 0.0) if code & 0x7FFFFFFFFFFFFFFF > 0x7FF0000000000000 else code
+    return quiet(b, a, 0.0) if code & 0x7FFFFFFFFFFFFFFF > 0x7FF0000000000000 else code
 
 
 def double_rooted(a: float, mode: int) -> int:
@@ -183,12 +200,14 @@ def double_rooted(a: float, mode: int) -> int:
 
 def double_added(a: float, b: float, mode: int) -> int:
     """`add.f64` in any mode."""
-    return double_fused(a, 1.0, b, mode)
+    code = fused_double(a, 1.0, b, mode)
+    return quiet(a, b, 0.0) if code & 0x7FFFFFFFFFFFFFFF > 0x7FF0000000000000 else code
 
 
 def double_multiplied(a: float, b: float, mode: int) -> int:
     """`mul.f64` in any mode."""
-    return double_fused(a, b, math.copysign(0.0, math.copysign(1.0, a) * math.copysign(1.0, b)), mode)
+    code = fused_double(a, b, math.copysign(0.0, math.copysign(1.0, a) * math.copysign(1.0, b)), mode)
+    return quiet(a, b, 0.0) if code & 0x7FFFFFFFFFFFFFFF > 0x7FF0000000000000 else code
 
 
 def to_integer(value: float, mode: int, bits: int, signed: int, nan: int) -> int:
@@ -218,3 +237,17 @@ def to_integer(value: float, mode: int, bits: int, signed: int, nan: int) -> int
     if value >= 9223372036854775808.0:  # of u64: in two's complement
         return int(value - 9223372036854775808.0) - 0x7FFFFFFFFFFFFFFF - 1
     return int(value)
+
+
+def tf32_away(code: int, finite: int) -> int:
+    """`cvt.rna.tf32.f32` as ptxas spells it out in integers: half a unit is added to finite numbers, the low 13 bits are cut off.
+
+    NaNs are cut only, and `finite` (`.satfinite`) takes a unit from whatever is infinite or a NaN then.
+
+    >>> [hex(tf32_away(x, 1)) for x in (0x3F801000, 0x7F7FFFFF, 0x7FC00005)]
+    ['0x3f802000', '0x7f7fe000', '0x7fbfe000']
+    """
+    if code & 0x7FFFFFFF < 0x7F800000:
+        code += 0x1000
+    code &= -0x2000
+    return code - 0x2000 if finite and code & 0x7FFFFFFF >= 0x7F800000 else code

@@ -19,11 +19,12 @@ import numpy as np
 from smemsim.arithmetic.dot import two_to
 
 __all__ = [
-    "NEAREST", "NEAREST_AWAY", "TO_MINUS_INFINITY", "TO_PLUS_INFINITY", "TO_ZERO",
+    "FLUSH", "NEAREST", "NEAREST_AWAY", "TO_MINUS_INFINITY", "TO_PLUS_INFINITY", "TO_ZERO",
     "added", "converted", "from_integer", "fused", "fused_double", "product", "quotient", "quotient_double", "root", "root_double", "rounded", "two_product", "two_sum",
 ]  # fmt: skip
 
 NEAREST, TO_ZERO, TO_MINUS_INFINITY, TO_PLUS_INFINITY, NEAREST_AWAY = range(5)
+FLUSH = 8  # added to a mode: what is below the smallest normal number, also when rounded as if exponents had no end, becomes zero
 SPLITTER = 134217729.0  # 2^27 + 1
 DOUBLE_INFINITY, DOUBLE_LARGEST, DOUBLE_NAN = 0x7FF0000000000000, 0x7FEFFFFFFFFFFFFF, 0x7FF8000000000000
 FAR = 200  # binary places by which c and a product may be apart to be added as they are
@@ -76,6 +77,7 @@ def rounded(
     >>> hex(rounded(65520.0, 0.0, -1.0, 0, 5, 10, 0x7BFF, 0x7C00, NEAREST)), hex(rounded(65520.0, 0.0, 0.0, 0, 5, 10, 0x7BFF, 0x7C00, NEAREST))
     ('0x7bff', '0x7c00')
     """
+    flush, mode = mode & FLUSH, mode & 7
     word = int(np.float64(value).view(np.int64))
     negative = word < 0
     field = word >> 52 & 0x7FF
@@ -103,8 +105,8 @@ def rounded(
         if significand < 1 << 61:
             top -= 1
     lowest = 2 - (1 << (exponent_bits - 1))
-    exponent = max(top, lowest)
-    shift = min(exponent - fraction_bits - unit, 62)
+    exponent = top if flush else max(top, lowest)
+    shift = min(exponent - fraction_bits - unit, 63)
     kept, lost, half = significand >> shift, significand & ((1 << shift) - 1), 1 << (shift - 1)
     if mode == 0:
         up = lost > half or (lost == half and (kept & 1) == 1)
@@ -118,6 +120,9 @@ def rounded(
         up = False
     if up:
         kept += 1
+    if exponent < lowest:
+        reaches = exponent == lowest - 1 and kept >> (fraction_bits + 1) == 1
+        return with_sign(1 << fraction_bits if reaches else 0, exponent_bits, fraction_bits, negative)
     # The leading bit of `kept`, and a carry, run into the exponent.
     code = largest + 1 if exponent > 2 - lowest else kept + ((exponent - lowest) << fraction_bits)
     if code > largest:
@@ -130,18 +135,22 @@ def zero_of_sum(a: float, b: float, exponent_bits: int, fraction_bits: int, mode
     """The zero that a sum of two numbers comes to: -0 of two negative zeros, and of everything else toward minus infinity."""
     both = a == 0 and b == 0
     negative_a, negative_b = math.copysign(1.0, a) < 0, math.copysign(1.0, b) < 0
-    negative = negative_a if both and negative_a == negative_b else mode == 2
+    negative = negative_a if both and negative_a == negative_b else mode & 7 == 2
     return with_sign(0, exponent_bits, fraction_bits, negative)
 
 
 def converted(value: float, exponent_bits: int, fraction_bits: int, largest: int, overflow: int, infinity: int, nan: int, mode: int) -> int:
-    """The code of a float64; `infinity` that of an infinity.
+    """The code of a float64; `infinity` that of an infinity. With `nan` 0 NaNs are handed on: sign and upper bits, made quiet.
 
     >>> hex(converted(65519.0, 5, 10, 0x7BFF, 0x7C00, 0x7C00, 0x7FFF, NEAREST)), hex(converted(-0.0, 8, 7, 0, 0, 0, 0, NEAREST) & 0xFFFF)
     ('0x7bff', '0x8000')
     """
-    if value != value:
+    if value != value and nan != 0:
         return nan
+    if value != value:
+        word = int(np.float64(value).view(np.int64))
+        payload = (word & 0xFFFFFFFFFFFFF) >> (52 - fraction_bits) | 1 << (fraction_bits - 1)
+        return with_sign(((1 << exponent_bits) - 1) << fraction_bits | payload, exponent_bits, fraction_bits, word < 0)
     if value == 0 or value - value != 0:
         return with_sign(0 if value == 0 else infinity, exponent_bits, fraction_bits, math.copysign(1.0, value) < 0)
     return rounded(value, 0.0, 0.0, 0, exponent_bits, fraction_bits, largest, overflow, mode)
@@ -266,9 +275,8 @@ def quotient_double(a: float, b: float, mode: int) -> int:
     value = a / b
     high, low = two_product(value, b)
     left = (a - high) - low
-    return rounded(
-        value, 0.0, left if b > 0 else -left, a_exponent - b_exponent, 11, 52, DOUBLE_LARGEST, DOUBLE_INFINITY, mode, 0
-    )  # fmt: skip
+    tiny = left if b > 0 else -left
+    return rounded(value, 0.0, tiny, a_exponent - b_exponent, 11, 52, DOUBLE_LARGEST, DOUBLE_INFINITY, mode)
 
 
 def root(a: float, exponent_bits: int, fraction_bits: int, largest: int, overflow: int, nan: int, mode: int) -> int:

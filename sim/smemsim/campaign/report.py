@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import hashlib
 import json
+import os
 import pathlib
 from typing import Any
 
 from smemsim.campaign.ledger import Ledger, version
 from smemsim.campaign.space import Space, Trouble
+from smemsim.errors import InputError
 
-__all__ = ["CampaignReport", "SpaceReport", "file_troubles", "report_of"]
+__all__ = ["CampaignReport", "SpaceReport", "file_trouble", "file_troubles", "folder_for", "report_of"]
 
 MOST_LINES, MOST_TROUBLES = 24, 20  # classes of a space, and troubles, that the text has; JSON has all
 
@@ -117,9 +120,27 @@ def report_of(ledger: Ledger, spaces: list[Space], *, seed: int, shard: tuple[in
     return CampaignReport(tuple(found), seed, shard, ledger.elapsed, interrupted=interrupted)
 
 
-def file_troubles(folder: pathlib.Path, troubles: tuple[Trouble, ...]) -> None:
-    """A JSON file for each trouble, named after the command that shows it again."""
+def file_troubles(folder: pathlib.Path, space: str, troubles: tuple[Trouble, ...]) -> None:
+    """A JSON file for each trouble of a space, named after the command that shows it again; of an oracle's, after what the case is."""
     for t in troubles:
-        name = t.reproduce.split()[-1].replace(":", "-")
-        text = json.dumps({**dataclasses.asdict(t), "version": version()}, indent=1, default=str)
-        (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
+        place = t.reproduce.split()[-1]
+        digest = hashlib.sha256(json.dumps(dict(t.case), sort_keys=True, default=str).encode()).hexdigest()[:12]
+        file_trouble(folder, place.replace(":", "-") if place.startswith(f"{space}:") else f"{space}-{digest}", t)
+
+
+def file_trouble(folder: pathlib.Path, name: str, trouble: Trouble) -> pathlib.Path:
+    """Write NAME.json: what is wrong, the case, the command that shows it again, the version of smemsim."""
+    text = json.dumps({**dataclasses.asdict(trouble), "version": version()}, indent=1, default=str)
+    path = folder / f"{name}.json"
+    path.write_text(text + "\n", encoding="utf-8")
+    return path
+
+
+def folder_for(out: str | os.PathLike[str]) -> pathlib.Path:
+    """The folder for troubles, made where there is none. InputError where it cannot be made."""
+    folder = pathlib.Path(out)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise InputError(f"out = {folder}: no folder can be made there: {e.strerror or e}") from None
+    return folder

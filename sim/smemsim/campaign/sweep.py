@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from smemsim.arguments import shown, whole
 from smemsim.campaign.agenda import Agenda, chunks_of
 from smemsim.campaign.ledger import Ledger, version
-from smemsim.campaign.report import CampaignReport, file_troubles, report_of
+from smemsim.campaign.report import CampaignReport, file_troubles, folder_for, report_of
 from smemsim.campaign.space import ChunkResult
 from smemsim.campaign.spaces import NAMES, space
 from smemsim.campaign.workers import crew, processors
@@ -70,13 +70,13 @@ def sweep(
     if number >= MOST_SEED:
         raise InputError(f"seed = {number}: needs a number below 2^63")
     count = processors() if workers is None else whole("workers", workers, minimum=1)
-    folder = None if out is None else pathlib.Path(out)
+    folder = None if out is None else folder_for(out)
     identity = {"version": version(), "seed": number, "shard": list(of), "spaces": {s.name: s.chunk_cases for s in found}}
     book = Ledger(None if ledger is None else pathlib.Path(ledger), identity)
     try:
         if folder is not None:
-            _make(folder)
-            file_troubles(folder, tuple(t for s in found for one in book.chunks(s.name).values() for t in one.troubles))
+            for s in found:
+                file_troubles(folder, s.name, tuple(t for one in book.chunks(s.name).values() for t in one.troubles))
         ranges = {s.name: chunks_of(s, limit, endless=until is not None, shard=of) for s in found}
         agenda = Agenda(found, ranges, {s.name: book.done(s.name) for s in found}, of[1], of[0] - 1)
         interrupted = _work(agenda, book, number, count, dask, until, folder, progress)
@@ -138,7 +138,7 @@ def _work(
 def _keep(book: Ledger, folder: pathlib.Path | None, name: str, chunk: int, result: ChunkResult, took: float, elapsed: float) -> None:
     book.record(name, chunk, result, took, elapsed)
     if folder is not None:
-        file_troubles(folder, result.troubles)
+        file_troubles(folder, name, result.troubles)
 
 
 def _most_chunks(agenda: Agenda) -> int:
@@ -179,10 +179,3 @@ def _seconds(seconds: Any) -> float:
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < 1e9:
         raise InputError(f"seconds = {shown(seconds)}: needs a time in seconds, more than 0")
     return float(seconds)
-
-
-def _make(folder: pathlib.Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as e:
-        raise InputError(f"out = {folder}: no folder can be made there: {e.strerror or e}") from None

@@ -36,7 +36,7 @@ def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blame
     try:
         seen = look(machine, read)
     except Unmodelled as e:
-        return _undecodable(machine, read, str(e))
+        return _undecodable(machine, read, raw, str(e))
     machine.seen.append(seen)
     machine.touch(seen.addresses)
     wrong = seen.wrong
@@ -190,11 +190,14 @@ def _square(read: Read, best: Repair) -> list[CheckFinding]:
                     "test with extents that differ", because=best.code)]  # fmt: skip
 
 
-def _undecodable(machine: Machine, read: Read, why: str) -> list[CheckFinding]:
+def _undecodable(machine: Machine, read: Read, raw: dict[str, Any], why: str) -> list[CheckFinding]:
+    """A descriptor of which nobody knows what it reads: another layout code, or the other major-ness, may read what was meant."""
     places = read.placed(machine.source)
     for s in read.solutions(places) if places is not None else ():
         fix, word = word_fix(read, s, bool((read.field_starts != s.starts).any()))
         return [finding("D302", f"{read.where}.word", read.title, why, f"write {word}: swizzle {s.swizzle}", fix=fix)]
+    for best in transposed_repair(read, places, _other_idesc(read, raw)) if places is not None else ():
+        return [finding(best.code, best.where, read.title, f"{why}; {best.message}", best.text, fix=best.fix, together=best.together)]
     return [finding("D302", f"{read.where}.word", read.title, why)]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from smemsim.checking.reads import Read, made_words
 from smemsim.checking.report import CheckFinding, share_of
-from smemsim.checking.simulate import UNWRITTEN, Issue, Machine, finding
+from smemsim.checking.simulate import Issue, Machine, finding
 from smemsim.checking.tmem_reads import grid, tmem_at
 from smemsim.descriptors.operand import operand_addresses
 from smemsim.errors import InputError, Unmodelled
@@ -224,11 +224,8 @@ def _repair(machine: Machine, raw: dict[str, Any], number: int, read: Read, plac
     new = {"swizzle": "none", "mn": _digits(lines, ((32, 16), (4, 4)), down), "k": _digits(bytes_, ((4, 1),), along)}
     changed = copy.deepcopy(raw)
     changed["buffer"][name]["layout"] = new
-    try:
-        machine_then = again(changed, number)
-        right = machine_then is not None and not ((machine_then.source[read.addresses()] != read.meant) & (read.meant >= 0)).any()
-    except IndexError:
-        right = False
+    machine_then = again(changed, number)
+    right = machine_then is not None and not ((machine_then.source_at(read.addresses()) != read.meant) & (read.meant >= 0)).any()
     return (f"buffer.{name}.layout = {new}", (f"buffer.{name}.layout", layout, new)) if right else (text, None)
 
 
@@ -264,8 +261,7 @@ def copied(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, A
         return
     if not any("meant" in later.get(side, {}) for later in raw["step"][number:] for side in ("a", "scale_a", "scale_b")):
         _leaves(machine, where, title, row, step["a"], read)
-    inside = read < len(machine.source)
-    data = np.where(inside, machine.source[np.where(inside, read, 0)], UNWRITTEN)
+    data = machine.source_at(read)
     first = len(machine.issues)
     for issue, ((block, k), address) in enumerate(zip(np.ndindex(shape), to, strict=True)):
         try:

@@ -259,7 +259,6 @@ def _upstream(machine: Machine, raw: dict[str, Any], number: int, one: Slice, ag
                 at_ = read.addresses()
             except Unmodelled:
                 continue
-            comes = np.where(at_ < len(before.source), before.source[np.minimum(at_, len(before.source) - 1)], UNWRITTEN)
-            read = dataclasses.replace(read, meant=np.where(meant < 0, comes, meant))
+            read = dataclasses.replace(read, meant=np.where(meant < 0, before.source_at(at_), meant))
         told = [f for f in judge(before, read, raw, no_rerun, None) if f.severity in ("wrong", "trap")]
         yield from copy_findings(before, raw, earlier, read, told, again)

@@ -10,7 +10,7 @@ import numpy as np
 
 from smemsim.checking.causes import judge
 from smemsim.checking.copies import completed, copied, copy_findings
-from smemsim.checking.instructions import instruction_findings, kind_of_step
+from smemsim.checking.instructions import instruction_findings, is_sparse, kind_of_step
 from smemsim.checking.maps import map_findings
 from smemsim.checking.reads import Read, made_words, meant_of, packing_of
 from smemsim.checking.report import CheckFinding, Report
@@ -182,12 +182,19 @@ def _of_the_code(machine: Machine, read: Read) -> None:
 
 
 def _of_the_major(machine: Machine, read: Read) -> None:
-    """An instruction descriptor that differs in the major-ness alone, and agrees with how the operand lies, is right: the operand's is not."""
+    """An instruction descriptor that differs in the major-ness alone, and agrees with how the operand lies, is right: the operand's is not. Nor is a
+    combination of swizzle and major-ness that no instruction has a fault of its own."""
     if any(one.code == "R505" and one.where.startswith(read.where) for one in machine.findings):
         step, side = read.where.rpartition(".")[::2]
         machine.findings[:] = [
             dataclasses.replace(one, because="R505")
-            if one.code == "I603" and one.where == f"{step}.idesc" and set(one.numbers) == {f"{side}_major"}
+            if (one.code == "I603" and one.where == f"{step}.idesc" and set(one.numbers) == {f"{side}_major"})
+            or (
+                one.code == "I602"
+                and one.where == f"{step}.idesc"
+                and one.message.startswith(f"{side.upper()} is ")
+                and f", {read.major}-major, swizzle " in one.message
+            )
             else one
             for one in machine.findings
         ]
@@ -226,6 +233,8 @@ def extents_of(raw: dict[str, Any], step: dict[str, Any], side: str, where: str)
     """Rows and k that one instruction reads of an operand. Raises InputError for what none has."""
     group = step.get("cta_group", raw.get("cta_group"))
     rows, k = step[side].get("rows", rows_in_cta(step, side, raw["arch"], group)), step.get("k", 8)
+    if side == "a" and step["op"] == "mma" and is_sparse(step):
+        k //= 2  # half of a sparse A is stored
     for name, value in (("rows", rows), ("k", k)):
         if not 1 <= value <= MOST:
             raise InputError(f"{where}: {name} = {value}: an instruction reads 1 to {MOST}")
@@ -298,7 +307,7 @@ def _cancel(machine: Machine, number: int, reads: list[Read]) -> None:
 
 def _k_taken(machine: Machine, read: Read) -> np.ndarray | None:
     """Which K each K step takes, (steps, k), counted from the first that is meant; None unless all rows take the same ones, and each K is taken once."""
-    got = machine.source[read.addresses()]
+    got = machine.source_at(read.addresses())
     rows_axis, k_axis = read.raw["meant"]["axes"]
     if ((got < read.tensor.address) | (got >= read.tensor.end) | (read.meant < 0)).any():
         return None

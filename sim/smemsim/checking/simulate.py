@@ -100,6 +100,12 @@ class Machine:
             self.overwritten.append((len(self.issues) - 1, before[before >= 0]))
         self.source[shared], self.writer[shared] = source, len(self.issues) - 1
 
+    def source_at(self, shared: np.ndarray) -> np.ndarray:
+        """The global byte at every shared address; `UNWRITTEN` past the last one, where a damaged word may read."""
+        inside = (shared >= 0) & (shared < len(self.source))
+        found: np.ndarray = np.where(inside, self.source[np.where(inside, shared, 0)], UNWRITTEN)
+        return found
+
     def holds_twice(self) -> bool:
         """Does a byte of global memory lie at several places?"""
         if self._twice[0] != len(self.issues):

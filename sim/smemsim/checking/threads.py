@@ -117,7 +117,7 @@ def mismatch(
     counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size}
     for target in refused_for_its_swizzle(machine, buffer.name):
         again = rerun({f"{target}.swizzle": str(layout.mode.swizzle)})
-        if again is not None and (again.source[layout.addresses(buffer.at(), mn, k_byte)] == wanted).all():
+        if again is not None and (again.source_at(layout.addresses(buffer.at(), mn, k_byte)) == wanted).all():
             now = machine.raw_maps[target.partition(".")[2]].get("swizzle", "none")
             machine.findings[:] = [f for f in machine.findings if f.where != target]
             machine.say(finding("R501", where, title, f"{target} has swizzle {now}, for which its box is too wide; the layout has {layout.mode.swizzle}",
@@ -128,7 +128,7 @@ def mismatch(
         return
     for mode in MODES.values():
         other = Layout(mode, True, layout.mn, layout.k)
-        if mode.swizzle is not layout.mode.swizzle and (machine.source[other.addresses(buffer.at(), mn, k_byte)] == wanted).all():
+        if mode.swizzle is not layout.mode.swizzle and (machine.source_at(other.addresses(buffer.at(), mn, k_byte)) == wanted).all():
             path, values = swizzle_changes(buffer)
             new, now = (
                 values.get(str(mode.swizzle), str(mode.swizzle)),

@@ -17,6 +17,7 @@ from smemsim.descriptors.operand import swizzled
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.solve.inverse import locate
 from smemsim.spec.swizzles import MODES, Swizzle
+from smemsim.spec.tensor_map import SWIZZLES
 
 __all__ = ["all_right", "paired_repairs", "writer_repairs"]
 
@@ -57,9 +58,20 @@ def _swizzles(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun) -
     for path, now, values in _targets(machine):
         for value in values.values():
             if all_right(rerun({path: value}), read):
+                fields = 0 if _box_is_as_wide(machine, path, value) else 1  # 0: more likely than any change of the descriptor
                 yield Repair("R501", path, f"{path.removesuffix('.swizzle')} writes with swizzle {now}, the descriptor reads with {read.descriptor.swizzle}",
-                             f"{path} = {value}", 1, (path, value_at(raw, path) or now, value), {"writer": now, "reader": str(read.descriptor.swizzle)})  # fmt: skip
+                             f"{path} = {value}", fields, (path, value_at(raw, path) or now, value), {"writer": now, "reader": str(read.descriptor.swizzle)})  # fmt: skip
                 break
+
+
+def _box_is_as_wide(machine: Machine, path: str, swizzle: str) -> bool:
+    """Are the rows of a map's box as wide as that swizzle, and narrower than the one the map has, which leaves holes between them?"""
+    table, name = path.split(".")[:2]
+    tm = machine.maps.get(name) if table == "map" else None
+    if tm is None or not tm.box_dim or swizzle not in tuple(map(str, MODES)) or Swizzle(swizzle) is Swizzle.NONE:
+        return False
+    row = tm.box_dim[0] * tm.type_row.bits // 8
+    return row == MODES[Swizzle(swizzle)].width < MODES[SWIZZLES[tm.arguments["swizzle"]]].width
 
 
 def paired_repairs(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:

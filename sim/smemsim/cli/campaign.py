@@ -94,7 +94,7 @@ def _list(as_json: bool) -> None:
     from smemsim.campaign.oracles import ORACLES
     from smemsim.campaign.spaces import NAMES, space
 
-    found = [*(space(name) for name in NAMES), *(oracle() for oracle in ORACLES.values())]
+    found = [*(space(name) for name in NAMES), *(oracle.space() for oracle in ORACLES.values())]
     if as_json:
         click.echo(
             json.dumps([{"name": s.name, "says": s.says, "chunk_cases": s.chunk_cases, "chunks": s.chunks} for s in found], indent=1)

@@ -6,12 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.errors import HardwareTrap
 from smemsim.gpu.registers import dtype_of
 from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.gpu.spaces import LOCAL_WINDOW, SHARED_WINDOW, space_modifier
 from smemsim.ptx.module import Instruction, Symbol
-from smemsim.spec.traps import ILLEGAL_ADDRESS
 
 if TYPE_CHECKING:
     from smemsim.gpu.program import Linker
@@ -104,9 +102,7 @@ def build_mapa(i: Instruction, c: Linker) -> Step:
     def map_(x: Wave) -> None:
         to = np.asarray(rank(x))
         if (to >= x.launch.cluster_size).any():
-            raise HardwareTrap(
-                f"line {i.line}: {i.name}: rank {int(to.max())} in a cluster of {x.launch.cluster_size} CTAs", cuda_error=ILLEGAL_ADDRESS
-            )
+            raise unmodelled(i, f"rank {int(to.max())} in a cluster of {x.launch.cluster_size} CTAs, which PTX leaves undefined")
         write(x, (read(x) & clear) | (to.astype(kind) << kind(_RANK)))
 
     return map_

@@ -13,7 +13,6 @@ from smemsim.gpu.mbarrier import mbarrier_of
 from smemsim.gpu.registry import unmodelled
 from smemsim.machine.cluster import ClusterAddress
 from smemsim.machine.cluster_memory import Cluster
-from smemsim.machine.transfer import Transfer
 from smemsim.ptx.module import Instruction
 from smemsim.spec.traps import ILLEGAL_ADDRESS
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.registers import Read
     from smemsim.gpu.wave import Cta, Wave
 
-__all__ = ["Issuer", "cluster_of", "credit", "each", "member", "own_address", "record", "stop", "stops", "touched"]
+__all__ = ["Issuer", "cluster_of", "credit", "each", "judge", "member", "own_address", "record", "stop", "stops", "touched"]
 
 Issuer = tuple["Cta", int]  # the CTA and the thread's number in the wave
 
@@ -37,12 +36,12 @@ def each(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int]]]:
 
 def cluster_of(x: Wave, cta: Cta) -> Cluster:
     """The shared memories of a CTA's cluster; those of a CTA alone without clusters."""
-    made = cta.state.get("cluster")
+    made: Cluster | None = cta.state.get("cluster")
     if made is None:
         first = cta.index - cta.rank
         windows = [x.ctas[first + rank].shared for rank in range(x.launch.cluster_size)]
         made = cta.state["cluster"] = Cluster.of(windows)
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 def member(x: Wave, cta: Cta, rank: int) -> Cta:
@@ -69,23 +68,28 @@ def own_address(i: Instruction, cta: Cta, address: int) -> int:
     return place.smem_address
 
 
-def touched(transfer: Transfer, begin: int) -> np.ndarray:
+def touched(transfer: Any, begin: int) -> np.ndarray:
     """Where in the window, in steps of 4 bytes, a tensor transfer reads or writes."""
     chunks = transfer.chunk_shared[transfer.chunk_valid > 0] if transfer.is_store else transfer.chunk_shared
     found: np.ndarray = (chunks[:, None] ^ np.arange(0, 16, 4, dtype=np.uint32)).ravel().astype(np.int64) - begin
     return found
 
 
-def record(x: Wave, event: Event) -> None:
-    """Note what was executed, and have it judged."""
-    x.launch.events.append(event)
+def judge(x: Wave, event: Event) -> None:
+    """Have an event judged: a transfer after it happened, a matrix instruction before it is executed."""
     if x.launch.judge is not None:
         x.launch.judge(x, event)
 
 
+def record(x: Wave, event: Event) -> None:
+    """Note a transfer that was executed, and have it judged."""
+    x.launch.events.append(event)
+    judge(x, event)
+
+
 def stop(x: Wave, i: Instruction, code: str, message: str, repair: str, cuda_error: int) -> NoReturn:
     """A finding that ends the kernel."""
-    x.launch.find(code, i, message, repair)
+    x.launch.find(code, i, f"traps (CUDA error {cuda_error}): {message}", repair)
     raise HardwareTrap(message, cuda_error=cuda_error)
 
 

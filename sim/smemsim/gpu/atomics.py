@@ -91,12 +91,16 @@ def form(i: Instruction, c: Linker, modifiers: list[str]) -> Form:
         rest.insert(0, op)
     op, kind = rest
     known = kind in _FORMS[op] if count == 1 else count in _VECTOR_FORMS.get(op, {}).get(kind, ())
-    if not known or space not in (None, "global", "shared", "shared::cta", "shared::cluster") or (count > 1 and space != "global"):
+    if (
+        not known
+        or space not in (None, "global", "shared", "shared::cta", "shared::cluster")
+        or (count > 1 and space not in (None, "global"))
+    ):
         raise unmodelled(i, f"no such form of {i.op}")
     return Form(op, kind, count, space, order)
 
 
-def _row(f: Form, space: str) -> tuple[Any, ...]:
+def _row(f: Form, space: str) -> Any:
     """What the compiled loop takes for the type. Sums of f32 in global memory take subnormals as zeros (PTX ISA 9.7.13.5)."""
     name = f.element
     if name in ("b16", "b128"):
@@ -118,7 +122,8 @@ def combine(f: Form, piece: Piece, compare: np.ndarray | None, new: np.ndarray) 
     wanted = values if compare is None else np.ascontiguousarray(compare).reshape(-1).astype(np.uint64).view(np.int64)
     old = np.empty(len(at), np.int64)
     code = _SWAPS[f.op] if f.op in _SWAPS else ReductionOp(f.op).code
-    reduce_loops.chain(piece.memory.view(np.uint32), at, wanted, values, code, *_row(f, piece.space), old)
+    chain: Any = reduce_loops.chain
+    chain(piece.memory.view(np.uint32), at, wanted, values, code, *_row(f, piece.space), old)
     return old.view(np.uint64).astype(new.dtype).reshape(new.shape)
 
 

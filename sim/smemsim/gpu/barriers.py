@@ -7,19 +7,19 @@ its threads that have not exited have arrived.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from smemsim.errors import InputError
 from smemsim.gpu.cluster_barrier import build_cluster
-from smemsim.gpu.registry import ON_EXIT
 from smemsim.gpu.registers import Read, Write
-from smemsim.gpu.registry import End, Step, implements, unmodelled
+from smemsim.gpu.registry import ON_EXIT, End, Step, implements, unmodelled
 from smemsim.gpu.traps import misuse, thread_name
 from smemsim.gpu.warps import bar_warp
 from smemsim.gpu.wave import EXITED, WARP, Cta, Wait
-from smemsim.ptx.module import Immediate, Instruction
+from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
     from smemsim.gpu.program import Linker
@@ -130,23 +130,25 @@ def build_barrier(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i)
     if not 1 + (rest == ["arrive"]) <= len(operands) <= 2:
         raise InputError("takes a barrier" + (" and a thread count" if rest == ["arrive"] else " and maybe a thread count"))
-    return End(_run(i, c.read(operands[0], "u32"), c.read(operands[1], "u32") if len(operands) == 2 else None, form, operands[0]))
+    return End(_run(i, c.read(operands[0], "u32"), c.read(operands[1], "u32") if len(operands) == 2 else None, form))
 
 
-def _run(i: Instruction, number: Read, count: Read | None, form: _Form, operand: Any) -> Any:
-    plain = count is None and isinstance(operand, Immediate) and form.waits and not form.red
-
+def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Callable[[Wave, int], None]:
     def run(x: Wave, following: int) -> None:
-        if plain and x.watch is None and not _open(x) and _everybody(x):
-            x.key[x.sel] = following
-            x.changes += 1
-            return
-        threads = x.threads
-        numbers = np.broadcast_to(number(x), (x.n,))
-        counts = None if count is None else np.broadcast_to(count(x), (x.n,))
-        holds = None if form.holds is None else np.broadcast_to(form.holds(x), (x.n,))
-        x.key[threads] = following
-        where = x.cta_of[threads] * 0x10000 + np.minimum(numbers, 0xFFFF).astype(np.int64)
+        ids = np.asarray(number(x))
+        counts = None if count is None else np.asarray(count(x))
+        x.key[x.sel] = following
+        if form.waits and not form.red and ids.ndim == 0 and (counts is None or counts.ndim == 0):
+            late = _latecomers(x, int(ids), None if counts is None else int(counts))
+            if late is None:
+                return
+        else:
+            late = np.arange(x.n)
+        threads = x.threads[late]
+        ids = np.broadcast_to(ids, (x.n,))[late]
+        counts = None if counts is None else np.broadcast_to(counts, (x.n,))[late]
+        holds = None if form.holds is None else np.broadcast_to(form.holds(x), (x.n,))[late]
+        where = x.cta_of[threads] * 0x10000 + np.minimum(ids, 0xFFFF).astype(np.int64)
         for place in np.unique(where).tolist():
             mine = where == place
             cta, id_ = x.ctas[place >> 16], place & 0xFFFF
@@ -161,7 +163,6 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form, operand:
             if holds is not None:
                 barrier.holds += int(holds[mine].sum())
                 barrier.voted += int(mine.sum())
-            x.changes += 1
             if x.watch is not None:
                 x.watch.release(x, threads[mine], barrier.key)
             if form.waits:
@@ -171,13 +172,28 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form, operand:
     return run
 
 
-def _everybody(x: Wave) -> bool:
-    """Do all threads of the CTAs that are here run, but for those that have exited?"""
-    if x.n == x.total:
-        return True
-    here = np.bincount(x.cta_of[x.sel], minlength=len(x.ctas))
-    alive = (x.key < EXITED).reshape(len(x.ctas), -1).sum(axis=1)
-    return bool(((here == alive) | (here == 0)).all())
+def _latecomers(x: Wave, number: int, count: int | None) -> np.ndarray | None:
+    """The running threads, by their place among them, whose barrier is not complete with just those that run; None: all are.
+
+    The watch is told of those that are.
+    """
+    if number >= BARRIERS or count == 0:
+        return np.arange(x.n)
+    opened = [cta for cta, id_ in _open(x) if id_ == number]
+    if not opened and x.n == x.total and count in (None, x.stride):
+        complete = np.ones(len(x.ctas), bool)
+    else:
+        here = np.bincount(x.cta_of[x.sel], minlength=len(x.ctas))
+        alive = (x.key < EXITED).reshape(len(x.ctas), -1).sum(axis=1)
+        complete = (here > 0) & (here == (alive if count is None else count))
+        if count is not None:  # in whole warps
+            warps = np.bincount(x.threads >> 5, minlength=x.total >> 5)
+            complete &= ((warps == 0) | (warps == WARP)).reshape(len(x.ctas), -1).all(axis=1)
+        complete[opened] = False
+    if x.watch is not None and complete.any():
+        x.watch.meet(x, np.flatnonzero(complete))
+    late = ~complete[x.cta_of[x.sel]]
+    return np.flatnonzero(late) if late.any() else None
 
 
 def _settle(x: Wave, barrier: NamedBarrier, i: Instruction) -> None:

@@ -49,6 +49,8 @@ def build_in(i: Instruction, c: Linker) -> Step:
     operands.end()
 
     def run(x: Wave) -> None:
+        if is_multicast:
+            x.launch.evidence.add("whom a bulk copy with .multicast::cluster reaches is documented (PTX ISA 9.7.9.25.4.1), not measured")
         for (cta, thread), (dst, src, count, barrier, *masks) in each(x, [to, at, size, mbar, *mask]):
             cluster = cluster_of(x, cta)
             if to_space == "shared::cta":

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-
 from smemsim.gpu.ordering import has_fence
 from smemsim.gpu.registry import ON_EXIT, End, Step, unmodelled
 from smemsim.gpu.traps import misuse, thread_name

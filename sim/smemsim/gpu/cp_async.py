@@ -13,7 +13,6 @@ from smemsim.gpu.mbarrier import mbarrier_of
 from smemsim.gpu.mbarrier_operations import barriers
 from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.gpu.spaces import Locate, Piece, locate, own
-from smemsim.gpu.wave import WARP
 from smemsim.ptx.module import Immediate, Instruction, Register
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
         scattered(piece, _WORD, values)
         own(x, piece, size)
         if x.watch is not None:
-            _tell(x, i, piece, size)
+            x.watch.copy(x, i, piece.at, size)
 
     return copy
 
@@ -95,20 +94,6 @@ def _bytes(x: Wave, pieces: list[Piece], count: int, size: int) -> list[Any]:
         part = slice(None) if piece.part is None else piece.part
         out[part, :count] = piece.memory.view(np.uint8)[piece.at[:, None] + np.arange(count)]
     return list(out.view(_WORD).T)
-
-
-def _tell(x: Wave, i: Instruction, piece: Piece, size: int) -> None:
-    """The watch knows one operation a warp."""
-    threads = x.threads
-    warps = threads // WARP
-    for warp in np.unique(warps).tolist():
-        mine = warps == warp
-        first = int(threads[mine][0])
-        cta = x.ctas[int(x.cta_of[first])]
-        operation = x.watch.begin(x, i, first, GROUP)
-        offsets = piece.at[mine] - cta.index * x.pitch
-        x.watch.op_writes(operation, cta, (offsets[:, None] + np.arange(0, size, 4)).reshape(-1))
-        x.watch.joins(operation, first, GROUP)
 
 
 @implements("cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all")

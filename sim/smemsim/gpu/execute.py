@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.errors import HardwareTrap
-from smemsim.gpu.hang import report_hang
+from smemsim.gpu.hang import count_bytes, report_hang
 from smemsim.gpu.launch import Launch
 from smemsim.gpu.schedule import run_wave
 from smemsim.gpu.watch import Watch
@@ -82,6 +82,7 @@ def execute(
                     launch.find(_CODES.get(trap.cuda_error, "X015"), instruction, str(trap))
                 return
             if finished:
+                count_bytes(launch, wave)
                 launch.waves.remove(wave)
                 stuck.pop(wave, None)
                 done(len(wave.ctas))

@@ -25,7 +25,7 @@ def build_fence(i: Instruction, c: Linker) -> Step:
     """`fence.proxy.async` is the one that counts; `.async.global` is for global memory, which is not watched."""
     rest = list(i.modifiers)
     if rest[:1] == ["proxy"]:
-        proxy = ".".join(m for m in rest[1:] if m in ("async", "alias", "global", "tensormap") or "::" in m and m not in _SYNC_RESTRICT)
+        proxy = ".".join(m for m in rest[1:] if m in ("async", "alias", "global", "tensormap") or ("::" in m and m not in _SYNC_RESTRICT))
         left = [m for m in rest[1:] if m not in proxy.split(".") and m not in _SYNC_RESTRICT | _SEMANTICS | set(SCOPES)]
         if left or proxy not in _ASYNC | _OTHERS:
             raise unmodelled(i)

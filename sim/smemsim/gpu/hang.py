@@ -12,13 +12,23 @@ if TYPE_CHECKING:
     from smemsim.gpu.launch import Launch
     from smemsim.ptx.module import Instruction
 
-__all__ = ["report_hang"]
+__all__ = ["count_bytes", "report_hang"]
+
+
+def count_bytes(launch: Launch, wave: Wave) -> None:
+    """T210 for barriers that were told to expect other numbers of bytes than came; when all is over, or nothing goes on."""
+    for cta in wave.ctas:
+        for barrier in cta.state.get("mbarriers", {}).values():
+            barrier.check_bytes(launch)
 
 
 def report_hang(launch: Launch) -> None:
     """Note a finding for every instruction at which warps wait for ever."""
     for wave in launch.waves:
-        for wait in sorted(wave.waiting, key=lambda w: w.instruction.line):
+        count_bytes(launch, wave)
+        if wave.watch is not None:
+            wave.watch.nothing_came()
+        for wait in sorted(wave.waiting, key=lambda w: (w.instruction.line, int(w.threads[0]))):
             launch.find("X006", wait.instruction, f"{_who(wave, wait.threads)} wait for ever: {wait.what()}")
         for state, code, what in (
             (GATHERING, "X011", "waits for the other threads of its warp (or warpgroup), which never come to this instruction"),

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.errors import InputError
+from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu.ordering import Ordering, ordering
 from smemsim.gpu.registers import DTYPES, Read, bits_of, dtype_of
 from smemsim.gpu.registry import Plain, Step, implements, unmodelled
-from smemsim.gpu.spaces import Piece, locate, note_read, note_write, space_modifier
+from smemsim.gpu.spaces import SHARED_WINDOW, Piece, locate, note_read, note_write, shared_places, space_modifier
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Symbol, Vector
 
 if TYPE_CHECKING:
@@ -73,35 +73,40 @@ def items(operand: Operand, count: int) -> tuple[Operand, ...]:
     return found
 
 
+# What moves the elements of a thread at once: numpy copies rows of an array far more slowly than single values.
+_AT_ONCE: dict[int, np.dtype[Any]] = {n: np.dtype(t) for n, t in ((1, "u1"), (2, "u2"), (4, "u4"), (8, "u8"), (16, "c16"))}
+
+
 def gathered(piece: Piece, kind: np.dtype[Any], count: int) -> list[Any]:
     """`count` neighbouring elements of every thread of a piece, an array for each element."""
-    words = piece.memory.view(kind)
-    size = kind.itemsize
+    size = kind.itemsize * count
     if count == 1:
-        return [words[piece.at // size if size > 1 else piece.at]]
-    if size * count <= 16:
-        rows = words.reshape(-1, count)[piece.at // (size * count)]
-        return [rows[:, k] for k in range(count)]
-    first = piece.at // size
-    return [words[first + k] for k in range(count)]
+        return [piece.memory.view(kind).take(piece.at >> size.bit_length() - 1)]
+    if size == 32:
+        half = count // 2
+        return gathered(piece, kind, half) + gathered(piece._replace(at=piece.at + 16), kind, half)
+    rows = piece.memory.view(_AT_ONCE[size]).take(piece.at >> size.bit_length() - 1).view(kind).reshape(-1, count)
+    return [rows[:, k] for k in range(count)]
 
 
 def scattered(piece: Piece, kind: np.dtype[Any], values: list[Any]) -> None:
     """Write elements of every thread of a piece; of threads that write the same byte the last one's stays."""
-    words, size, count = piece.memory.view(kind), kind.itemsize, len(values)
+    count = len(values)
+    size = kind.itemsize * count
     if piece.part is not None:
         values = [v[piece.part] if isinstance(v, np.ndarray) and v.ndim else v for v in values]
+        piece = piece._replace(part=None)
     if count == 1:
-        words[piece.at // size if size > 1 else piece.at] = values[0]
-    elif size * count <= 16:
+        piece.memory.view(kind)[piece.at >> size.bit_length() - 1] = values[0]
+    elif size == 32:
+        scattered(piece, kind, values[: count // 2])
+        scattered(piece._replace(at=piece.at + 16), kind, values[count // 2 :])
+    else:
         rows = np.empty((len(piece.at), count), kind)
         for k, v in enumerate(values):
             rows[:, k] = v
-        words.reshape(-1, count)[piece.at // (size * count)] = rows
-    else:
-        first = piece.at // size
-        for k, v in enumerate(values):
-            words[first + k] = v
+        wide = _AT_ONCE[size]
+        piece.memory.view(wide)[piece.at >> size.bit_length() - 1] = rows.view(wide)[:, 0]
 
 
 def merged(x: Wave, pieces: list[Piece], kind: np.dtype[Any], count: int) -> list[Any]:
@@ -167,17 +172,55 @@ def _parameter(i: Instruction, c: Linker, what: Access, dtype: np.dtype[Any], co
     if not 0 <= within <= place.size - what.size:
         raise InputError(f"bytes {within} to {within + what.size} of parameter {place.name}, which has {place.size}")
     at = place.offset + within
-    kept: list[Any] = []
+    kept: tuple[Any, list[Any]] = (None, [])  # the bank of a launch, and what it has here: a program may be launched again
 
     def load(x: Wave) -> None:
-        if not kept:
-            raw = x.launch.parameters[at : at + what.size].tobytes()
-            kept.extend(np.frombuffer(raw, dtype))
-        write(x, kept)
+        nonlocal kept
+        bank = x.launch.parameters
+        if kept[0] is not bank:
+            kept = bank, list(np.frombuffer(bank[at : at + what.size].tobytes(), dtype))
+        write(x, kept[1])
 
     if what.kind == "b128":
         raise unmodelled(i, ".b128 parameters")
     return load
+
+
+@implements("st.bulk")
+def build_st_bulk(i: Instruction, c: Linker) -> Step:
+    """`st.bulk{.weak}{.shared::cta} [a], size, 0`: zeros, a multiple of 8 bytes; from sm_100 on."""
+    rest = [m for m in i.modifiers[1:] if m != "weak"]
+    space = space_modifier(rest)
+    zero = i.operands[2] if len(i.operands) == 3 else None
+    if (
+        rest
+        or space not in (None, "shared", "shared::cta")
+        or not isinstance(zero, Immediate)
+        or zero.value
+        or not c.arch.startswith("sm_10")
+    ):
+        raise unmodelled(i)
+    address, amount = c.address(i.operands[0]), c.read(i.operands[1], "u64")
+    base = SHARED_WINDOW if space is None else 0
+
+    def store(x: Wave) -> None:
+        starts = np.broadcast_to(np.asarray(address(x)), (x.n,)) - base
+        sizes = np.broadcast_to(np.asarray(amount(x)), (x.n,)).astype(np.int64)
+        if (sizes & 7).any() or (starts & 7).any():
+            bad = int(sizes[np.flatnonzero(sizes & 7)[0]]) if (sizes & 7).any() else int(starts[np.flatnonzero(starts & 7)[0]])
+            raise Unmodelled(f"line {i.line}: {i.name}: {bad}: address and size need to be multiples of 8")
+        kept, threads = x.sel, x.threads
+        for n, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
+            at = np.arange(start, start + size, 8)
+            x.select(np.full(len(at), threads[n]))
+            try:
+                piece = Piece("shared", x.shared, shared_places(x, i, at, None, 8, cluster=False))
+                scattered(piece, np.dtype(np.uint64), [np.uint64(0)])
+                note_write(x, i, piece, 8)
+            finally:
+                x.select(kept)
+
+    return store
 
 
 @implements("st")

@@ -60,7 +60,7 @@ def _byte_places(rows: np.ndarray, matrices: int, form: str) -> np.ndarray:
     row, byte = _places(form)
     by_matrix = rows.reshape(len(rows), matrices, -1)
     found = by_matrix[:, :, row] + byte  # (warps, matrices, registers, lanes, 4)
-    return found.transpose(1, 2, 0, 3, 4).reshape(matrices * len(row), -1, 4)
+    return np.ascontiguousarray(found.transpose(1, 2, 0, 3, 4)).reshape(matrices * len(row), -1, 4)
 
 
 def _whole_warps(i: Instruction, x: Wave) -> bool:

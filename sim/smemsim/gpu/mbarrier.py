@@ -16,6 +16,7 @@ from smemsim.gpu.wave import THREADS, Cta, Wait
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
+    from smemsim.gpu.launch import Launch
     from smemsim.gpu.wave import Wave
 
 __all__ = ["MOST_ARRIVALS", "MOST_BYTES", "Mbarrier", "current", "initialise", "invalidate", "mbarrier_of", "parity_of", "pending_of"]
@@ -34,6 +35,8 @@ class Mbarrier:
         self.cta, self.offset, self.place = cta, offset, place
         self.phase, self.expected, self.pending, self.tx = 0, count, count, 0
         self.waits: list[tuple[Wait, int]] = []  # with the phase that each waits for
+        self.all_expected, self.all_brought = 0, 0  # bytes, of all phases
+        self.expecting: dict[int, tuple[Instruction, int]] = {}  # by line: who said so, and how much
         self.done: dict[str, dict[int, str]] = {"arrives": {}, "expects bytes": {}, "brings bytes": {}}  # instructions by line
 
     @property
@@ -53,8 +56,8 @@ class Mbarrier:
 
     # ---- what happens to it
 
-    def arrive(self, x: Wave, threads: np.ndarray, count: int = 1, *, i: Instruction | None = None, release: bool = True) -> None:
-        """Each of the threads arrives `count` times; a phase that is complete by that ends, and the next begins.
+    def arrive(self, x: Wave, threads: np.ndarray, count: int = 1, *, i: Instruction | None = None, release: bool = True) -> np.ndarray:
+        """Each of the threads arrives `count` times; a phase that is complete by that ends, and the next begins. Returns their tokens.
 
         `threads` are those of the wave that the watch is told of; the arrival of an asynchronous operation is one of the thread that issued it.
         """
@@ -62,26 +65,28 @@ class Mbarrier:
         self._note("arrives", i)
         if x.watch is not None and release:
             x.watch.release(x, threads, self)
-        self.count_down(x, len(threads) * count, i, step=count)
-
-    def count_down(self, x: Wave, arrivals: int, i: Instruction, step: int = 1) -> None:
-        """`arrivals` in steps that may each end a phase."""
-        while arrivals:
+        tokens = np.empty(len(threads), np.uint64)
+        done, step = 0, count
+        while done < len(threads):
             if step > self.pending:
                 misuse(
                     x, i, f"{step} arrivals at the mbarrier at {self.offset:#x} of CTA {self.cta.number}, of whose phase only {self.pending} are "
                     "left", f"mbarrier.init says {self.expected} arrivals a phase: correct it, or let fewer threads arrive",
                 )  # fmt: skip
-            steps = min(arrivals // step, self.pending // step)
+            steps = min(len(threads) - done, self.pending // step)
+            tokens[done : done + steps] = np.uint64(self.word) - np.arange(0, steps * step, step, dtype=np.uint64)
             self.pending -= steps * step
-            arrivals -= steps * step
+            done += steps
             self._settle(x)
         self._changed(x)
+        return tokens
 
     def expect_tx(self, x: Wave, size: int, *, i: Instruction | None = None) -> None:
         """The current phase also waits for `size` bytes."""
         i = i or current(x)
         self._note("expects bytes", i)
+        self.all_expected += size
+        self.expecting.setdefault(i.line, (i, size))
         self.tx += size
         self._check_tx(x, i)
         self._settle(x)
@@ -91,6 +96,7 @@ class Mbarrier:
         """`size` bytes have come."""
         i = i or current(x)
         self._note("brings bytes", i)
+        self.all_brought += size
         self.tx -= size
         self._check_tx(x, i)
         self._settle(x)
@@ -123,6 +129,21 @@ class Mbarrier:
     def _changed(self, x: Wave) -> None:
         x.changes += 1
         x.shared.view(np.uint64)[self.place >> 3] = self.word
+
+    def check_bytes(self, launch: Launch) -> None:
+        """T210 when in all other bytes were expected than came: of a barrier at its end, or of one that nothing reaches any more."""
+        if self.all_expected == self.all_brought or not self.expecting:
+            return
+        i, size = next(iter(self.expecting.values()))
+        rounds = self.all_expected // size if size and self.all_expected % size == 0 else 0
+        each = self.all_brought / rounds if rounds else 0
+        right = f"expect {int(each)} bytes" if rounds and each.is_integer() and each else "expect what the transfers bring"
+        bringing = ", ".join(f"line {line}" for line in self.done["brings bytes"]) or "nothing"
+        launch.find(
+            "T210", i, f"the mbarrier at {self.offset:#x} of CTA {self.cta.number} was told to expect {self.all_expected} bytes in all "
+            f"({size} a time), {self.all_brought} came ({bringing})", right,
+            because="PTX ISA 9.7.13.15.3",
+        )  # fmt: skip
 
     def _note(self, what: str, i: Instruction) -> None:
         self.done[what].setdefault(i.line, i.name)
@@ -192,7 +213,7 @@ def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction) -> Mb
 
 def invalidate(x: Wave, cta: Cta, offset: int, i: Instruction) -> None:
     """`mbarrier.inval`: the bytes are free again."""
-    mbarrier_of(x, cta, offset, i)
+    mbarrier_of(x, cta, offset, i).check_bytes(x.launch)
     del _known(cta)[offset]
 
 

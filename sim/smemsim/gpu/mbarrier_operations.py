@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ def barriers(x: Wave, i: Instruction, find: Locate) -> Iterator[tuple[Cta, int, 
         misuse(x, i, f"an address in {piece.space} memory: mbarriers lie in shared memory", "give the address of a shared variable")
     at = piece.at
     cuts = [0, *(np.flatnonzero(at[1:] != at[:-1]) + 1).tolist(), len(at)]
-    for lo, hi in zip(cuts, cuts[1:], strict=False):
+    for lo, hi in itertools.pairwise(cuts):
         index, offset = divmod(int(at[lo]), x.pitch)
         yield x.ctas[index], offset + x.window_begin, slice(lo, hi)
 
@@ -44,7 +45,8 @@ def build_mbarrier(i: Instruction, c: Linker) -> Step:
     rest = list(i.modifiers)
     if not rest or rest.pop(0) not in _BUILDERS:
         raise unmodelled(i)
-    return _BUILDERS[i.modifiers[0]](i, c, rest)
+    step: Step = _BUILDERS[i.modifiers[0]](i, c, rest)
+    return step
 
 
 def _only(i: Instruction, rest: list[str], *words: str) -> str | None:
@@ -62,7 +64,9 @@ def _init(i: Instruction, c: Linker, rest: list[str]) -> Step:
     def init(x: Wave) -> None:
         counts = np.broadcast_to(count(x), (x.n,))
         for cta, offset, part in barriers(x, i, find):
-            initialise(x, cta, offset, int(counts[part][-1]), i)
+            barrier = initialise(x, cta, offset, int(counts[part][-1]), i)
+            if x.watch is not None:
+                x.watch.makes(i, barrier, int(x.threads[part][-1]))
         if x.watch is not None:
             (piece,) = find(x)
             x.watch.strong_write(x, i, piece.at, 8)
@@ -126,9 +130,11 @@ def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
         for cta, offset, part in barriers(x, i, find):
             barrier = mbarrier_of(x, cta, offset, i)
             here = threads[part]
+            if x.watch is not None:
+                x.watch.uses(i, barrier, here)
             counts = [1] * len(here) if amounts is None or expects else amounts[part].tolist()
-            if not (drops or expects or stays) and token is None and len(set(counts)) == 1 and 1 <= counts[0] <= MOST_ARRIVALS:
-                barrier.arrive(x, here, counts[0], i=i, release=not relaxed)
+            if not (drops or expects or stays) and len(set(counts)) == 1 and 1 <= counts[0] <= MOST_ARRIVALS:
+                tokens[part] = barrier.arrive(x, here, counts[0], i=i, release=not relaxed)
                 continue
             for n, count in enumerate(counts):
                 tokens[part.start + n] = barrier.word
@@ -173,6 +179,8 @@ def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
         waiting = []
         for cta, offset, part in barriers(x, i, find):
             barrier = mbarrier_of(x, cta, offset, i)
+            if x.watch is not None:
+                x.watch.uses(i, barrier, threads[part])
             mine = parities[part] != barrier.parity
             done[part] = mine
             here = threads[part]

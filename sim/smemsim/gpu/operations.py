@@ -17,6 +17,7 @@ from smemsim.gpu import (
     mbarrier_operations,
     mma_sync,
     remote,
+    system,
     tcgen05_commit,
     tcgen05_copy,
     tcgen05_mma,
@@ -26,6 +27,7 @@ from smemsim.gpu import (
     tensor_maps,
     warps,
     wgmma,
+    wmma,
 )
 from smemsim.gpu.registry import ON_EXIT
 
@@ -46,6 +48,7 @@ MODULES = (
     mbarrier_operations,
     mma_sync,
     remote,
+    system,
     tcgen05_commit,
     tcgen05_copy,
     tcgen05_mma,
@@ -55,4 +58,5 @@ MODULES = (
     tensor_maps,
     warps,
     wgmma,
+    wmma,
 )

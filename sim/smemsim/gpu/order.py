@@ -66,6 +66,15 @@ class Order:
         phase.open.append(tuple(m[warps].max(axis=0) for m in self.rows))
         self.tick(warps)
 
+    def meet(self, warps: np.ndarray, here: np.ndarray) -> None:
+        """Groups of warps (a row each) of which those that are `here` release to and acquire from each other, all groups at once."""
+        old = [m[warps] for m in self.rows]
+        joined = [m.max(axis=1, where=here[:, :, None], initial=0) for m in old]
+        self.tick(warps[here])
+        for matrix, known in zip(self.rows, joined, strict=True):
+            mine = matrix[warps]
+            matrix[warps] = np.where(here[:, :, None], np.maximum(mine, known[:, None, :]), mine)
+
     def brings(self, operation: int, warps: np.ndarray, what: Any) -> None:
         """The open phase of `what` waits for an operation of these warps; who sees the phase complete knows what they knew."""
         phase = self._phases.setdefault(what, _Phase())

@@ -64,8 +64,17 @@ def space_modifier(modifiers: list[str]) -> str | None:
     return None
 
 
-def locate(i: Instruction, c: Linker, operand: Operand, space: str | None, size: int, align: int | None = None) -> Locate:
-    """A function that finds the bytes an instruction accesses: `size` of them at the address of every running thread.
+def locate(
+    i: Instruction,
+    c: Linker,
+    operand: Operand,
+    space: str | None,
+    size: int,
+    align: int | None = None,
+    *,
+    beyond: Callable[[Wave], Any] | None = None,
+) -> Locate:
+    """A function that finds the bytes an instruction accesses: `size` of them at the address of every running thread, `beyond` bytes further.
 
     It ends the kernel for addresses that are off `align` (the size) or outside everything: HardwareTrap 716 and 700, findings X002 and X001.
     """
@@ -81,6 +90,9 @@ def locate(i: Instruction, c: Linker, operand: Operand, space: str | None, size:
     find = _FINDERS.get(space or "generic")
     if find is None:
         raise unmodelled(i, f"no state space .{space}")
+    if beyond is not None:
+        first, further = address, beyond
+        address = lambda x: first(x) + further(x)  # noqa: E731
     return find(i, address, size, (align or size) - 1)
 
 

@@ -13,6 +13,7 @@ from smemsim.errors import InputError
 from smemsim.gpu.asynchronous import each, stop
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Gate, Step, implements, unmodelled
+from smemsim.gpu.spaces import SHARED_WINDOW
 from smemsim.ptx.module import Immediate, Instruction
 from smemsim.spec.tensor_map import LIMITS, TENSOR_MAP
 from smemsim.spec.tensor_map_replace import REPLACE_FIELDS
@@ -51,8 +52,10 @@ def map_at(x: Wave, i: Instruction, address: int) -> TensorMap:
 
 
 def bytes_at(x: Wave, i: Instruction, cta: Cta, space: str, address: int) -> np.ndarray:
-    """The 128 bytes of a map in shared or global memory, the memory itself; HardwareTrap, with the finding, where nothing is."""
-    if space == "global":
+    """The 128 bytes of a map in shared or global memory (`space` "": generic), the memory itself; HardwareTrap, with the finding, where nothing is."""
+    if not space and address >> 32 == SHARED_WINDOW >> 32:  # a generic address of shared memory
+        address &= 0xFFFFFFFF
+    elif space != "shared::cta":
         try:
             return x.launch.memory.span(address, SIZE)
         except InputError as problem:
@@ -69,7 +72,7 @@ def build_replace(i: Instruction, c: Linker) -> Step:
     """`tensormap.replace.tile.FIELD{.space}.b1024.type [map], {ordinal,} value` (PTX ISA 9.7.9.28)."""
     words, operands = Modifiers(i, "replace", "tile", "b1024"), Operands(i)
     field = words.need(*REPLACE_FIELDS)
-    space = words.need("global", "shared::cta")
+    space = words.one_of(("global", "shared::cta"))
     words.need("b64" if REPLACE_FIELDS[field].bits == 64 else "b32")
     words.end()
     at = c.address(operands.next("an address"))
@@ -110,7 +113,7 @@ def build_cp_fenceproxy(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         done: set[tuple[int, int, int]] = set()
-        for (cta, thread), (dst, src) in each(x, [to, at]):
+        for (cta, _), (dst, src) in each(x, [to, at]):
             if (cta.index, dst, src) not in done:  # one copy for the warp, whose lanes name the same addresses
                 done.add((cta.index, dst, src))
                 bytes_at(x, i, cta, "global", dst)[:] = bytes_at(x, i, cta, "shared::cta", src)

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import HardwareTrap
-from smemsim.gpu.registry import ON_EXIT
-from smemsim.gpu.registry import Gate, Plain, Step, implements, unmodelled
+from smemsim.gpu.registry import ON_EXIT, Gate, Plain, Step, implements, unmodelled
 from smemsim.gpu.traps import thread_name
 from smemsim.gpu.wave import GATHERING, PARKED, WARP
 from smemsim.ptx.module import Immediate, Instruction, Operand, Pair, Register, Sink
@@ -38,7 +37,7 @@ def gathering(i: Instruction, c: Linker, mask: Operand, run: Plain) -> Gate:
         own = members >> x.lane[x.sel].astype(np.uint32) & np.uint32(1)
         if not own.all():
             thread = int(x.threads[int(np.flatnonzero(own == 0)[0])])
-            message = f"{i.name}: {thread_name(x, thread)} executes it and is not in its own member mask"
+            message = f"{i.name}: {thread_name(x, thread)} executes it and is not in its own member mask, which PTX leaves undefined"
             x.launch.find("X011", i, message, "name every thread that gets here in the mask, or branch around", because="PTX ISA 9.7.13")
             raise HardwareTrap(f"line {i.line}: {message}", cuda_error=ILLEGAL_INSTRUCTION)
         return x.gather(i, WARP, members)
@@ -54,24 +53,25 @@ def members_of(c: Linker, mask: Operand) -> Callable[[Wave], Any]:
 
 def _warp(x: Wave) -> np.ndarray:
     """The warps of the running threads."""
-    return x.fixed("warp", lambda: np.arange(x.total) // WARP)[x.sel]
+    found: np.ndarray = x.fixed("warp", lambda: np.arange(x.total) // WARP)[x.sel]
+    return found
 
 
 def ballot(x: Wave, holds: Any) -> np.ndarray:
     """A word for every running thread: which running threads of its warp have a predicate (None: all of them)."""
     whole = np.zeros(x.total, bool)
     whole[x.sel] = True if holds is None else holds
-    words: np.ndarray = np.packbits(whole.reshape(-1, WARP), axis=1, bitorder="little").view(np.uint32)[:, 0]
-    return words[_warp(x)]
+    words: np.ndarray = np.packbits(whole.reshape(-1, WARP), axis=1, bitorder="little").view(np.uint32)[:, 0][_warp(x)]
+    return words
 
 
 def spread(x: Wave, values: Any) -> np.ndarray:
     """Values of the running threads in an array of all."""
-    values = np.asarray(values)
-    if x.n == x.total and values.ndim:
-        return values
-    out = np.zeros(x.total, values.dtype)
-    out[x.sel] = values
+    given: np.ndarray = np.asarray(values)
+    if x.n == x.total and given.ndim:
+        return given
+    out = np.zeros(x.total, given.dtype)
+    out[x.sel] = given
     return out
 
 
@@ -240,7 +240,7 @@ def _extremum(bits: np.ndarray, inside: np.ndarray, largest: bool, flags: set[st
 
 @implements("elect")
 def build_elect(i: Instruction, c: Linker) -> Step:
-    """`elect.sync d|p, membermask`: the lowest member, as hardware was seen to do; PTX promises one and always the same."""
+    """`elect.sync d|p, membermask`: the lowest member; PTX promises one of them, always the same for the same mask."""
     if i.modifiers != ("sync",):
         raise unmodelled(i)
     write, write_pred = results(c, i.operands[0], "b32")

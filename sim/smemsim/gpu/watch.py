@@ -38,6 +38,7 @@ class Operation:
     kind: str
     instruction: Instruction
     warps: np.ndarray
+    slots: set[int] = dataclasses.field(default_factory=set)  # registers in flight
 
 
 @dataclasses.dataclass(eq=False)
@@ -60,10 +61,16 @@ class Watch:
         self.read_when = np.zeros((self.per_cluster, words), np.int32)
         self.read_line = np.zeros(words, np.int32)
         self.read_by = np.full((READERS, words), NOBODY, np.int32)
+        self._told: set[int] = set()  # operations whose registers were used too early, and that have a finding
+        self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: words that were read before anybody had written them
         self.operations: list[Operation] = []
         self.in_flight = 0
-        self._registers: dict[int, list[Operation]] = {}  # of a slot
+        self._copies: dict[int, int] = {}  # of a warp: its open cp.async operation
+        self._registers: dict[int, dict[int, Operation]] = {}  # of a slot
         self._groups: dict[tuple[int, str], _Groups] = {}
+        self._made: dict[
+            Any, tuple[int, int, Instruction, set[int]]
+        ] = {}  # mbarriers: warp, its clock, mbarrier.init, warps that have seen it
         self.lines = {i.line: i for i in x.program.inlined.body}
         self.tensor = TensorWatch(self)
 
@@ -75,7 +82,7 @@ class Watch:
         who = self.who[at]
         self._seen(i, at, warps, who, "read")
         if (who == NOBODY).any():
-            self._find("R507", i, at[who == NOBODY], "{i} reads {where}, which nobody has written")
+            self._too_early(i, at[who == NOBODY])
         self.read_when[warps % self.per_cluster, at] = self.order.clock[warps]
         self.read_line[at] = i.line
 
@@ -203,12 +210,13 @@ class Watch:
                     "put fence.proxy.async.shared::cta behind cp.async.wait_group, before the barrier",
                 )  # fmt: skip
         if (who == NOBODY).any():
-            self._find("R507", op.instruction, at[who == NOBODY], "{i} reads {where}, which nobody has written")
+            self._too_early(op.instruction, at[who == NOBODY])
         self.read_by[int(w[0]) // 4 % READERS, at] = op.number
 
     def op_writes(self, op: Operation, cta: Cta, offsets: np.ndarray) -> None:
         """It writes these bytes of a CTA's window."""
         at = self._of_cta(cta, offsets)
+        self._arrives_late(op, at)
         warps = np.full(len(at), op.warps[0])
         who = self.who[at]
         mine = who == OPERATIONS + op.number
@@ -230,18 +238,85 @@ class Watch:
                     )  # fmt: skip
         self.who[at], self.line[at] = OPERATIONS + op.number, op.instruction.line
 
+    def _too_early(self, i: Instruction, at: np.ndarray) -> None:
+        self._find("R507", i, at, "{i} reads {where}, which nobody has written")
+        words = self.early.setdefault(i.line, (i, np.zeros(len(self.who), bool)))[1]
+        words[at] = True
+
+    def _arrives_late(self, op: Operation, at: np.ndarray) -> None:
+        """Bytes come that somebody has read already, when nobody had written them: the reader did not wait."""
+        for line, (i, words) in list(self.early.items()):
+            if words[at].any():
+                del self.early[line]
+                self.x.launch.findings.pop(("R507", line), None)
+                self._find(
+                    "X004", i, at[words[at]], f"{{i}} reads {{where}} before {self._name(op)} has brought it: nothing makes the reader wait",
+                    "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
+                )  # fmt: skip
+
+    def nothing_came(self) -> None:
+        """Nothing goes on: what was read before anybody had written it was to be brought by loads that are still to come."""
+        loads = [i for i in self.lines.values() if i.op == "cp" and "mbarrier::complete_tx::bytes" in i.modifiers]
+        for line, (i, words) in list(self.early.items()):
+            if loads and self.x.launch.findings.pop(("R507", line), None) is not None:
+                self._find(
+                    "X004", i, np.flatnonzero(words), f"{{i}} reads {{where}} before anybody has brought it (line {', '.join(str(n.line) for n in loads[:6])} "
+                    "may, and never came to it): nothing made the reader wait",
+                    "wait for the phase of its mbarrier (mbarrier.try_wait.parity), with the parity of this round",
+                )  # fmt: skip
+
+    def makes(self, i: Instruction, barrier: Any, thread: int) -> None:
+        """A thread executes mbarrier.init."""
+        warp = thread // WARP
+        self._made[barrier] = (warp, int(self.order.clock[warp]), i, {warp})
+
+    def uses(self, i: Instruction, barrier: Any, threads: np.ndarray) -> None:
+        """Threads arrive or wait at an mbarrier: has each seen mbarrier.init?"""
+        if barrier not in self._made:
+            return
+        maker, when, made, known = self._made[barrier]
+        warps = set(np.unique(threads >> 5).tolist()) - known
+        for warp in sorted(warps):
+            if self.order.seen[warp, maker] >= when:
+                known.add(warp)
+            else:
+                self.x.launch.find(
+                    "X008", i, f"{i.name} of warp {self._warp(warp)} uses the mbarrier at {barrier.offset:#x}, which warp {self._warp(maker)} "
+                    f"initialises at line {made.line}: nothing orders the two",
+                    "after mbarrier.init: fence.mbarrier_init, then bar.sync (barrier.cluster in clusters), before others use it",
+                    because="PTX ISA 9.7.13.15.9",
+                )  # fmt: skip
+
     def _piped(self, op: Operation, numbers: np.ndarray) -> np.ndarray:
-        """Are operations ordered before this one because the tensor core executes them one after the other (PTX ISA 9.7.16.6.4)?"""
+        """Are operations no race with this one: the tensor core executes its own one after the other (PTX ISA 9.7.16.6.4), red.async is atomic?"""
+        if op.kind == "red.async":
+            return np.array([self.operations[n].kind == "red.async" for n in numbers], bool)
         if not op.kind.startswith("tcgen05"):
             return np.zeros(len(numbers), bool)
         return np.array(
             [self.operations[n].kind.startswith("tcgen05") and self.operations[n].warps[0] == op.warps[0] for n in numbers], bool
         )
 
+    def copy(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
+        """cp.async: as `op_writes` for the running threads; what a warp copies before it commits is one operation."""
+        for thread in x.threads[np.unique(x.threads >> 5, return_index=True)[1]].tolist():
+            if thread // WARP not in self._copies:
+                operation = self.begin(x, i, thread, "cp.async")
+                self.joins(operation, thread, "cp.async")
+                self._copies[thread // WARP] = operation.number
+        numbers = np.zeros(x.total // WARP, np.int32)
+        numbers[list(self._copies)] = list(self._copies.values())
+        at, warps = self._words(x, flat, size)
+        own = OPERATIONS + numbers[warps]
+        self._seen(i, at, warps, np.where(self.who[at] == own, NOBODY, self.who[at]), "overwritten")
+        self._readers_done(i, at, warps)
+        self.who[at], self.line[at] = own, i.line
+
     def op_registers(self, op: Operation, slots: set[int]) -> None:
         """It reads or writes these registers of its warpgroup until it is waited for."""
+        op.slots |= slots
         for slot in slots:
-            self._registers.setdefault(slot, []).append(op)
+            self._registers.setdefault(slot, {})[op.number] = op
             self.in_flight |= 1 << slot
 
     def completes_on(self, op: Operation, barrier: Any) -> None:
@@ -256,6 +331,8 @@ class Watch:
     def commit(self, x: Wave, i: Instruction, group: str, barrier: Any = None) -> None:
         """The running threads commit their open group; tcgen05.commit and cp.async.mbarrier.arrive name the mbarrier that counts it."""
         for warp in self._running(x).tolist():
+            if group == "cp.async":
+                self._copies.pop(warp, None)
             groups = self._groups.setdefault((warp, group), _Groups())
             if barrier is not None:
                 for number in groups.open:
@@ -278,12 +355,14 @@ class Watch:
                 self._registers_free(warp, set(numbers))
 
     def _registers_free(self, warp: int, numbers: set[int]) -> None:
-        for slot, held in list(self._registers.items()):
-            left = [op for op in held if op.number not in numbers or warp != op.warps[0]]
-            if left:
-                self._registers[slot] = left
-            else:
-                del self._registers[slot]
+        """The registers of operations that the first warp of their warpgroup has waited for are free."""
+        done = {n for n in numbers if self.operations[n].warps[0] == warp}
+        for slot in {slot for n in done for slot in self.operations[n].slots}:
+            held = self._registers.get(slot, {})
+            for number in done:
+                held.pop(number, None)
+            if not held:
+                self._registers.pop(slot, None)
                 self.in_flight &= ~(1 << slot)
 
     # ---- order
@@ -300,6 +379,14 @@ class Watch:
         """Threads have seen the last complete phase."""
         self.order.acquire(np.unique(threads >> 5), what)
 
+    def meet(self, x: Wave, ctas: np.ndarray) -> None:
+        """The running threads of these CTAs (by their index) meet at a barrier: release, complete and acquire in one."""
+        per_cta = x.stride // WARP
+        here = np.zeros(x.total // WARP, bool)
+        here[x.threads >> 5] = True
+        warps = ctas[:, None] * per_cta + np.arange(per_cta)
+        self.order.meet(warps, here[warps])
+
     def fence_async(self, x: Wave, i: Instruction) -> None:
         """fence.proxy.async: what the running threads have seen is visible to asynchronous operations ordered behind it."""
         self.order.fence(self._running(x))
@@ -313,12 +400,13 @@ class Watch:
             if i.op == "wgmma":
                 continue
             for slot in slots_of(i):
-                held = [op for op in self._registers.get(slot, ()) if warps & set(op.warps.tolist())]
-                if not held:
+                held = [op for op in self._registers.get(slot, {}).values() if warps & set(op.warps.tolist())]
+                if not held or held[0].number in self._told:
                     continue
                 if i.op == "mov":  # a compiler's copy in front of the wait: its result is in flight as well
                     self.op_registers(held[0], slots_of(i))
                     continue
+                self._told.add(held[0].number)
                 name = next((r.name for n, r in enumerate(x.program.inlined.registers) if n == slot), "a register")
                 x.launch.find(
                     "X007", i, f"{i.name} uses {name} while {self._name(held[0])} is in flight: its registers are not to be touched before "

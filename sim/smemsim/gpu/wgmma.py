@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
-from smemsim.gpu.asynchronous import record, stops
+from smemsim.gpu.asynchronous import judge, stops
 from smemsim.gpu.events import Mma
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.program import slots_of
@@ -133,7 +133,7 @@ class _Mma:
             for side in (1,) if self.in_registers else (0, 1):
                 majors[side] = "MN" if _number(i, operands, "imm-trans") else "K"
         operands.end()
-        check_immediates(row, *majors, *signs, satfinite, self.is_sparse, selector, self.in_registers)
+        check_immediates(row, majors[0], majors[1], signs[0], signs[1], satfinite, self.is_sparse, selector, self.in_registers)
         self.read_d, self.write_d = [c.read(x, "b32") for x in d], [c.write(x, "b32") for x in d]
         self.types: dict[str, Any] = {"a_type": a_type, "b_type": b_type, "d_type": d_type, "a_major": majors[0], "b_major": majors[1]}
         self.selector, self.signs, self.satfinite = selector, signs, satfinite
@@ -155,6 +155,8 @@ class _Mma:
             a = self._uniform(x, self.read_a[0], "A's descriptor")
         given: dict[str, Any] = {"n": self.n, **self.types, "satfinite": self.satfinite}
         events = [self._event(x, cta, first, a, b, scale, g) for g, (cta, first) in enumerate(zip(ctas, firsts, strict=True))]
+        for event in events:
+            judge(x, event)  # before it is executed: it may be what ends the kernel
         with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
             if not self.is_sparse:
                 out, unwritten = wgmma_many([cta.shared for cta in ctas], a, b, d, scale_d=scale, negate=self.negate, **given)
@@ -185,7 +187,7 @@ class _Mma:
         if missing:
             event = dataclasses.replace(event, unwritten=True)
             x.launch.find("R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written", "check the descriptor, and that the load that fills the stage was issued")  # fmt: skip
-        record(x, event)
+        x.launch.events.append(event)
 
     def _event(self, x: Wave, cta: Cta, first: int, a: Any, b: list[int], scale: list[bool], g: int) -> Mma:
         """What is recorded of one warpgroup's instruction; X014 where it is the first and no fence came before it."""

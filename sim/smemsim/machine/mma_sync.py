@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import numpy as np
 
 from smemsim.addressing import fragments
-from smemsim.arithmetic.compiled import ufunc
 from smemsim.arithmetic.multiply import Options, multiply_tiles
-from smemsim.arithmetic.results import double_fused
-from smemsim.arithmetic.rounding import NEAREST
 from smemsim.arithmetic.values import to_float64
 from smemsim.errors import InputError, Unmodelled
 from smemsim.spec.mma_sync import MMA_SYNC_SUMS, MMA_SYNC_TYPES, SELECTORS, MmaSyncTypes, Shape
 
-__all__ = ["mma_sync", "mma_sync_types", "register_counts"]
+__all__ = ["doubles", "mma_sync", "mma_sync_types", "register_counts", "sums"]
 
 WARP = 32
 
@@ -85,24 +83,23 @@ def mma_sync(
     of_c = _matrix(c, _d_order(m, n), 16 if d_type == "f16" else 64 if d_type == "f64" else 32, d_type).reshape(-1, m, n)
     types = (a_type, b_type, d_type)
     if row.bits == 64:
-        d = _doubles(of_a, of_b, of_c)
+        d = doubles(of_a, of_b, of_c)
     elif row.expanded:
         d = _expanded(of_a, of_b, of_c, types)
     elif metadata is not None:
         found = _k_of(np.asarray(metadata), row, m, stored, selector)
-        parts = [_sums(of_a[w : w + 1], of_b[w : w + 1], of_c[w : w + 1], types, index, satfinite) for w, index in enumerate(found)]
+        parts = [sums(of_a[w : w + 1], of_b[w : w + 1], of_c[w : w + 1], types, index, satfinite) for w, index in enumerate(found)]
         d = np.concatenate(parts)
     else:
-        d = _sums(of_a, of_b, of_c, types, None, satfinite)
+        d = sums(of_a, of_b, of_c, types, None, satfinite)
         if xor:  # |a xor b| = |a| + |b| - 2 |a and b|
             both = d - of_c
             d = of_c + of_a.sum(2, dtype=np.uint32)[:, :, None] + of_b.sum(2, dtype=np.uint32)[:, None, :] - np.uint32(2) * both
     return _registers(d, _d_order(m, n), d_type)
 
 
-def _sums(
-    a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None, satfinite: bool
-) -> np.ndarray:
+def sums(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None, satfinite: bool) -> np.ndarray:
+    """D (tiles, M, N) of A (tiles, M, S), B (tiles, N, K) and C: raw bits, of s4, u4 and b1 a byte an element. Not of 8-bit floats and f64."""
     a_type, b_type, d_type = (_BYTES.get(t, t) for t in types)
     row = MMA_SYNC_SUMS["s8" if d_type == "s32" else a_type, d_type]
     return multiply_tiles(a, b, c, row=row, types=(a_type, b_type, d_type), index=index, options=Options(saturate=satfinite))
@@ -117,13 +114,12 @@ def _expanded(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str
     total = np.zeros_like(c)
     for first in (0, 2):
         of = np.arange(a.shape[2]) % 4 // 2 * 2 == first
-        total = _sums(
-            np.ascontiguousarray(half_a[:, :, of]), np.ascontiguousarray(half_b[:, :, of]), total, ("f16", "f16", to), None, False
-        )
+        total = sums(np.ascontiguousarray(half_a[:, :, of]), np.ascontiguousarray(half_b[:, :, of]), total, ("f16", "f16", to), None, False)
     kind, nan = (np.float16, 0x7FFF) if to == "f16" else (np.float32, 0x7FFFFFFF)
     with np.errstate(all="ignore"):
         value = total.view(kind) + c.view(kind)
-    return np.where(np.isnan(value), c.dtype.type(nan), value.view(c.dtype))
+    d: np.ndarray = np.where(np.isnan(value), c.dtype.type(nan), value.view(c.dtype))
+    return d
 
 
 @functools.cache
@@ -137,8 +133,12 @@ def _as_f16(raw: np.ndarray, dtype: str) -> np.ndarray:
     return found
 
 
-def _doubles(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+def doubles(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """f64: fused multiply-adds in the order of K, each rounded to nearest."""
+    from smemsim.arithmetic.compiled import ufunc
+    from smemsim.arithmetic.results import double_fused
+    from smemsim.arithmetic.rounding import NEAREST
+
     fused = ufunc(double_fused, "int64(float64,float64,float64,int64)")
     d = c.view(np.float64)
     for k in range(a.shape[2]):
@@ -162,7 +162,7 @@ def _b_order(n: int, k: int, bits: int) -> np.ndarray:
     """The same of B, column by column."""
     bits = min(bits, 32)
     thread, element = np.meshgrid(np.arange(WARP), np.arange(n * k // WARP), indexing="ij")
-    return _inverse(fragments.b_n(thread) + 0 * element, fragments.b_k(thread, element, bits), k)  # type: ignore[arg-type,operator]
+    return _inverse(fragments.b_n(thread) + 0 * element, fragments.b_k(thread, element, bits), k)  # type: ignore[arg-type]
 
 
 @functools.lru_cache(maxsize=8)
@@ -180,7 +180,7 @@ def _inverse(row: np.ndarray, column: np.ndarray, width: int) -> np.ndarray:
 
 def _matrix(registers: np.ndarray, order: np.ndarray, bits: int, dtype: str) -> np.ndarray:
     """Elements (warps, all) in the order of the matrix; integers of 4 bits as bytes."""
-    count, warps, _ = registers.shape
+    warps = registers.shape[1]
     flat = np.ascontiguousarray(registers.transpose(1, 2, 0))  # (warps, lanes, registers)
     if bits < 8:
         shifts = np.arange(0, 32, bits, dtype=np.uint32)
@@ -213,16 +213,17 @@ def _k_of(metadata: np.ndarray, row: MmaSyncTypes, m: int, stored: int, selector
     if selector not in SELECTORS[groups]:
         raise InputError(f"sparsity selector {selector}: this shape has {' '.join(map(str, SELECTORS[groups]))} (PTX ISA 9.7.14.6.1)")
     thread, bit = _metadata_places(m, groups, selector)
+    k_of: Any = fragments.sparse_k  # works on arrays as well
     nibbles = metadata.astype(np.int64)[:, thread] >> bit & 0xF  # (warps, M, groups)
     s = np.arange(stored)
     if row.group == 2:  # tf32: two halves that name the same element
-        lower, upper = (fragments.sparse_k(2 * s + half, nibbles[:, :, s]) for half in (0, 1))  # type: ignore[call-overload]
+        lower, upper = (k_of(2 * s + half, nibbles[:, :, s]) for half in (0, 1))
         if ((lower % 2 != 0) | (upper != lower + 1)).any():
             raise Unmodelled("metadata of tf32 that is neither 0b0100 nor 0b1110 (undefined: PTX ISA 9.7.14.6.1)")
         return np.asarray(upper // 2)
     if row.group == 8:  # of 4 bits: pairs
-        return np.asarray(2 * fragments.sparse_k(s // 2, nibbles[:, :, s // 4]) + s % 2)  # type: ignore[call-overload]
-    return np.asarray(fragments.sparse_k(s, nibbles[:, :, s // 2]))  # type: ignore[call-overload]
+        return np.asarray(2 * k_of(s // 2, nibbles[:, :, s // 4]) + s % 2)
+    return np.asarray(k_of(s, nibbles[:, :, s // 2]))
 
 
 @functools.lru_cache(maxsize=16)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Iterable
 
 from smemsim.checking.report import CheckFinding
 from smemsim.gpu.events import Load
-from smemsim.gpu.launch import Found, Launch
+from smemsim.gpu.launch import Found
 from smemsim.ptx.module import Instruction, Location
 from smemsim.running.operand_reads import Product
 from smemsim.running.scenario_of import Written
@@ -16,8 +17,8 @@ from smemsim.spec.findings import CODES, Finding, Severity
 __all__ = ["RunFinding", "findings_of"]
 
 # What is more likely the cause of the others: the map, what arrives, the descriptors, the order of accesses, and what follows from them.
-UPSTREAM = ("T2", "A1", "I6", "D3", "L4", "R501", "R502", "R503", "R504", "R505", "X009", "X010", "X014", "X003", "X008", "X004", "X005",
-            "X007", "X012", "R5", "X013", "X001", "X002", "X015", "X011", "X006")  # fmt: skip
+UPSTREAM = ("T2", "D301", "D302", "D303", "D304", "D306", "D308", "D309", "I6", "D3", "L4", "R501", "R502", "R503", "R504", "R505", "A1",
+            "X009", "X010", "X014", "X003", "X007", "X008", "X004", "X005", "X012", "R5", "X013", "X001", "X002", "X015", "X011", "X006")  # fmt: skip
 CONSEQUENCES = ("R507", "R508", "X004", "X005", "X006", "X011")  # of a finding further upstream, in the same run
 
 
@@ -39,9 +40,9 @@ class RunFinding(Finding):
         return f"{self.code}  {self.where}: {self.message}{repair}{because}"
 
 
-def findings_of(launch: Launch, written: Written | None, checked: tuple[CheckFinding, ...], name: str) -> list[RunFinding]:
+def findings_of(executed: Iterable[Found], written: Written | None, checked: tuple[CheckFinding, ...], name: str) -> list[RunFinding]:
     """All findings of a run in their order; what follows from an earlier one says so."""
-    found = [_of_watch(f, name) for f in launch.findings.values()]
+    found = [_of_watch(f, name) for f in executed]
     found += [_of_check(f, written, name) for f in checked if written is not None]
     found.sort(key=lambda f: (f.severity in (Severity.NOTE, Severity.LUCK), _rank(f.code)))
     if not found:

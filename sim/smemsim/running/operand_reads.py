@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 __all__ = ["Issued", "OperandRead", "Product", "Reads"]
 
 MOST = 4096  # instructions of a CTA that are looked at
+LOST = np.int64(np.iinfo(np.int64).min)  # the virtual address of what no load brought
+SURE = 0.5  # share of the elements
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -35,7 +37,7 @@ class OperandRead:
     """An operand that TMA loaded. `origin` is the (virtual) global address of its element (0, 0), taken from most of its elements, so that it
     holds also where a wrong descriptor mixes them up; from one row to the next it is `row_stride` bytes, from one k to the next `k_stride`.
 
-    `share` of the elements lie where that says; `loads` are where they came from.
+    `share` of the elements lie where that says; `loads` are where they came from, the first element's first.
     """
 
     word: int
@@ -65,6 +67,7 @@ class Product:
 
     number: int
     cta: int
+    accumulator: tuple[Any, ...]
     events: list[Mma]
     a: list[OperandRead | None]
     b: list[OperandRead | None]
@@ -101,7 +104,7 @@ class Reads:
         key = (event.cta, event.thread // 128, event.kind, event.d)
         product = self._open.get(key)
         if product is None or not event.scale_d or not _goes_on(product, event, a, b):
-            product = self._open[key] = Product(self._count, event.cta, [], [], [])
+            product = self._open[key] = Product(self._count, event.cta, key, [], [], [])
             self.products.append(product)
         product.events.append(event)
         product.a.append(a)
@@ -118,31 +121,34 @@ class Reads:
         except SmemsimError:
             return None
         chunks = (address[:, ::per_chunk] if major == "K" else address[::per_chunk]).astype(np.int64) - shared.begin
-        if chunks.min() < 0 or chunks.max() >= shared.end - shared.begin:
-            return None
-        writer, place = shared.owned(chunks)
+        inside = (chunks >= 0) & (chunks < shared.end - shared.begin)  # a wrong descriptor may leave the window
+        writer, place = shared.owned(np.where(inside, chunks, 0))
         loads: list[Issued] = []
-        virtual = np.empty(chunks.shape, np.int64)
-        for number in np.unique(writer).tolist():
+        virtual = np.full(chunks.shape, LOST)
+        for number in np.unique(writer[inside]).tolist():
             transfer: Any = shared.writers[number - 1] if number else None
-            if not isinstance(transfer, Transfer) or id(transfer) not in self._loads or not _is_plain(transfer):
-                return None
-            loads.append(self._loads[id(transfer)])
-            mine = writer == number
-            virtual[mine] = _virtual(transfer, place[mine])
-        tm = loads[0].transfer.tensor_map
-        if any(load.transfer.tensor_map.global_address != tm.global_address for load in loads):
+            if isinstance(transfer, Transfer) and id(transfer) in self._loads and _is_plain(transfer):
+                loads.append(self._loads[id(transfer)])
+                mine = inside & (writer == number)
+                virtual[mine] = _virtual(transfer, place[mine])
+        if not loads or virtual[0, 0] == LOST:
             return None
+        first = next(load for load in loads if id(load.transfer) == id(shared.writers[int(writer[0, 0]) - 1]))
+        tm = first.transfer.tensor_map
+        loads = [load for load in loads if load.transfer.tensor_map.global_address == tm.global_address]
         outer = next((s for s, n in zip(tm.global_strides, tm.box_dim[1:], strict=True) if n > 1), 0)
         size = fmt.bits // 8
         if not outer or tm.type_row.bits != fmt.bits:
             return None
         row, column = np.indices(chunks.shape)
         along = (row * outer + column * 16) if major == "K" else (row * 16 + column * outer)
-        origins, counts = np.unique(virtual - along, return_counts=True)
+        origins, counts = np.unique((virtual - along)[virtual != LOST], return_counts=True)
         best = int(counts.argmax())
+        share = float(counts[best]) / chunks.size
         strides = (outer, size) if major == "K" else (size, outer)
-        return OperandRead(word, tuple(loads), int(origins[best]), *strides, float(counts[best]) / chunks.size)
+        # Most elements say where the operand begins; where they do not agree, the first one does, which the strides do not move.
+        origin = int(origins[best]) if share >= SURE else int(virtual[0, 0])
+        return OperandRead(word, (first, *(load for load in loads if load is not first)), origin, *strides, share)
 
 
 def _is_plain(transfer: Transfer) -> bool:

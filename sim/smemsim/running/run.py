@@ -10,9 +10,10 @@ from smemsim.checking.report import Report
 from smemsim.checking.scenario import check
 from smemsim.errors import SmemsimError
 from smemsim.gpu.launch import Launch
+from smemsim.running.contraction import mismatches
 from smemsim.running.findings import RunFinding, findings_of
 from smemsim.running.operand_reads import Reads
-from smemsim.running.scenario_of import Written, scenario_of
+from smemsim.running.scenario_of import AS_READ, Written, scenario_of
 from smemsim.scenario.build import Scenario
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
@@ -31,26 +32,42 @@ class Run:
         self.launch, self.reads, self.name, self.seconds = launch, reads, name, seconds
 
     @functools.cached_property
-    def _written(self) -> Written | None:
-        return scenario_of(self.launch, self.reads) if self.reads is not None else None
+    def _checked(self) -> tuple[Written | None, Report | None]:
+        """The run as a scenario and its report, with the meaning of the operands that a small repair explains, if there is one."""
+        if self.reads is None:
+            return None, None
+        written = scenario_of(self.launch, self.reads)
+        if not written.steps:
+            return written, None
+        report = check(written.scenario)
+        meaning = dict(AS_READ)
+        for side in _unexplained(report):
+            for kind in ("corner", "turned"):
+                other = scenario_of(self.launch, self.reads, meaning=meaning | {side: kind})
+                better = check(other.scenario)
+                if side not in _unexplained(better) and (kind == "corner" or "R505" in better.codes):
+                    meaning[side], written, report = kind, other, better
+                    break
+        return written, report
 
-    @functools.cached_property
+    @property
     def report(self) -> Report | None:
         """`smemsim.check` of the transfers and matrix instructions that were executed; None when there were none.
 
         `report.html()` is a page with every operand's tile.
         """
-        if self._written is None or not self._written.steps:
-            return None
-        return check(self._written.scenario)
+        return self._checked[1]
 
     @functools.cached_property
     def _all(self) -> list[RunFinding]:
         try:
-            report = self.report
+            written, report = self._checked
         except SmemsimError:  # what check does not model is not held against the kernel
-            report = None
-        return findings_of(self.launch, self._written, (*report.findings, *report.remarks) if report else (), self.name)
+            written = report = None
+        parted = mismatches(self.reads) if self.reads is not None and not (report and report.findings) else []
+        return findings_of(
+            (*self.launch.findings.values(), *parted), written, (*report.findings, *report.remarks) if report else (), self.name
+        )
 
     @property
     def findings(self) -> list[RunFinding]:
@@ -89,7 +106,7 @@ class Run:
 
     def scenario(self) -> Scenario:
         """The transfers and matrix instructions that were executed, as `smemsim check` reads them; each different product once."""
-        written = self._written
+        written = self._checked[0]
         return written.scenario if written is not None else Scenario(self.launch.arch)
 
     def text(self) -> str:
@@ -119,3 +136,8 @@ class Run:
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(self.text())}</pre>"
+
+
+def _unexplained(report: Report) -> list[str]:
+    """The operands of which check says no more than that they are wrong."""
+    return [side for side in ("a", "b") if any(f.code == "R508" and f".{side}" in f.where for f in report.findings)]

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
+from collections.abc import Mapping
 from typing import Any
 
-from smemsim.gpu.events import Load, Mma
+from smemsim.descriptors.tensor_map import TensorMap
+from smemsim.errors import SmemsimError
+from smemsim.gpu.events import Load
 from smemsim.gpu.launch import Launch
 from smemsim.running.operand_reads import Issued, OperandRead, Product, Reads
 from smemsim.scenario.build import Scenario
 from smemsim.spec.architectures import architecture
 
+TILED_ARGUMENTS = (
+    "data_type", "global_address", "global_dim", "global_strides", "element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill",
+)  # fmt: skip
+
 __all__ = ["Written", "scenario_of"]
 
 MOST_PRODUCTS = 12
+AS_READ: Mapping[str, str] = {"a": "as read", "b": "as read"}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -25,8 +34,14 @@ class Written:
     maps: dict[str, Load]
 
 
-def scenario_of(launch: Launch, reads: Reads, *, title: str = "", most: int = MOST_PRODUCTS) -> Written:
-    """The different products of a run, the first of each kind, with the loads that brought their operands."""
+def scenario_of(
+    launch: Launch, reads: Reads, *, title: str = "", most: int = MOST_PRODUCTS, meaning: Mapping[str, str] = AS_READ
+) -> Written:
+    """The different products of a run, the first of each kind, with the loads that brought their operands.
+
+    `meaning` says of operands "a" and "b" what they were meant to be: "as read" goes on from the first element that was read, "corner" begins where
+    the tile that was loaded does, "turned" too, with the axes of rows and of K changed.
+    """
     chosen = _different(reads.products)[:most]
     loads = {load.number: load for p in chosen for side in (p.a, p.b) for read in side if read is not None for load in read.loads}
     scenario = Scenario(launch.arch, title=title or f"{launch.program.name}, as it ran")
@@ -40,7 +55,7 @@ def scenario_of(launch: Launch, reads: Reads, *, title: str = "", most: int = MO
             _load(scenario, item, names, maps, begin)
             steps.append(item.event)
         else:
-            _product(scenario, item, names)
+            _product(scenario, item, names, meaning)
             steps.append(item)
     return Written(scenario, tuple(steps), maps)
 
@@ -66,12 +81,26 @@ def _load(scenario: Scenario, item: Issued, names: dict[Any, str], maps: dict[st
     key = bytes(event.tensor_map)
     if key not in names:
         names[key] = f"map{sum(isinstance(k, bytes) for k in names)}"
-        scenario.map(names[key], event.tensor_map)
+        scenario.map(names[key], **_arguments(event.tensor_map))
         maps[names[key]] = event
     scenario.step("tma_load", map=names[key], to="shared", offset=transfer.smem_address - begin, at=list(event.coordinates))
 
 
-def _product(scenario: Scenario, p: Product, names: dict[Any, str]) -> None:
+def _arguments(tm: TensorMap) -> dict[str, Any]:
+    """The arguments of the driver's call, which `check` can change to try a repair; the raw bytes where these would not make the same map."""
+    given: dict[str, Any] = {name: _plain(getattr(tm, name)) for name in (*TILED_ARGUMENTS, "box_dim")}
+    try:
+        same = tm.call == "tiled" and bytes(TensorMap.tiled(**given)) == bytes(tm)
+    except SmemsimError:
+        same = False
+    return given if same else {"raw": bytes(tm).hex()}
+
+
+def _plain(value: Any) -> Any:
+    return value.name if isinstance(value, enum.Enum) else list(value) if isinstance(value, tuple) else value
+
+
+def _product(scenario: Scenario, p: Product, names: dict[Any, str], meaning: Mapping[str, str]) -> None:
     first = p.events[0]
     keys: dict[str, Any] = {"kind": first.kind, "m": first.m, "n": first.n, "k": first.k}
     if first.idesc is not None:
@@ -80,8 +109,8 @@ def _product(scenario: Scenario, p: Product, names: dict[Any, str]) -> None:
         keys["cta_group"] = 2
     if first.is_sparse:
         keys["sparse"] = True
-    origins = _origins(p)
-    for side, reads, rows in (("a", p.a, first.m), ("b", p.b, first.n)):
+    origins = _origins(p, meaning)
+    for side, reads in (("a", p.a), ("b", p.b)):
         words = [getattr(e, side) for e in p.events]
         if words[0] is None:
             continue
@@ -89,12 +118,13 @@ def _product(scenario: Scenario, p: Product, names: dict[Any, str]) -> None:
         read = reads[0]
         at = origins[side]
         if read is not None and at is not None:
-            operand["meant"] = {"tensor": _tensor(scenario, read, operand["dtype"], names, rows), "axes": ["row", "k"], "at": list(at)}
+            axes = ["k", "row"] if meaning[side] == "turned" else ["row", "k"]
+            operand["meant"] = {"tensor": _tensor(scenario, read, operand["dtype"], names), "axes": axes, "at": list(at)}
         keys[side] = operand
     scenario.step("mma", **keys)
 
 
-def _tensor(scenario: Scenario, read: OperandRead, dtype: str, names: dict[Any, str], rows: int) -> str:
+def _tensor(scenario: Scenario, read: OperandRead, dtype: str, names: dict[Any, str]) -> str:
     """The tensor as an operand sees it: rows and k."""
     key = ("tensor", read.base, read.row_stride, read.k_stride)
     if key not in names:
@@ -109,31 +139,40 @@ def _tensor(scenario: Scenario, read: OperandRead, dtype: str, names: dict[Any, 
     return names[key]
 
 
-def _origins(p: Product) -> dict[str, tuple[int, int] | None]:
+def _origins(p: Product, meaning: Mapping[str, str]) -> dict[str, tuple[int, int] | None]:
     """(row, k) at which each operand should begin: where it does, unless A and B begin at different k of tiles that begin at the same."""
+    first = p.events[0]
+    found: dict[str, tuple[int, int] | None] = {}
+    for side, read in (("a", p.a[0]), ("b", p.b[0])):
+        found[side] = None if read is None or read.origin < read.base else read.at
+        if read is not None and meaning[side] != "as read":
+            found[side] = _on_grid(read, (first.m if side == "a" else first.n) // first.cta_group)
+            if meaning[side] == "turned":
+                found[side] = _corner(read)[::-1]
     a, b = p.a[0], p.b[0]
-    found: dict[str, tuple[int, int] | None] = {side: None if r is None or r.origin < r.base else r.at for side, r in (("a", a), ("b", b))}
-    if a is None or b is None or found["a"] is None or found["b"] is None or found["a"][1] == found["b"][1]:
+    at_a, at_b = found["a"], found["b"]
+    if a is None or b is None or at_a is None or at_b is None or at_a[1] == at_b[1] or set(meaning.values()) != {"as read"}:
         return found
-    corners = [_corner(r) for r in (a, b)]
-    if corners[0] == corners[1]:
-        for side in ("a", "b"):
-            row = found[side]
-            if row is not None:
-                found[side] = (row[0], corners[0])
+    if _corner(a)[1] == _corner(b)[1]:
+        found = {"a": (at_a[0], _corner(a)[1]), "b": (at_b[0], _corner(b)[1])}
     return found
 
 
-def _corner(read: OperandRead) -> int:
-    """The k at which the first of an operand's tiles begins."""
-    load = min(read.loads, key=lambda one: one.number)
+def _on_grid(read: OperandRead, rows: int) -> tuple[int, int]:
+    """Where an operand should begin: at the first k of its tile, at the rows in front of where it does at which an instruction can begin."""
+    row, k = _corner(read)
+    return row + max(read.at[0] - row, 0) // rows * rows, k
+
+
+def _corner(read: OperandRead) -> tuple[int, int]:
+    """(row, k) at which the tile begins that an operand's first element lies in."""
+    load = read.loads[0]
     tm, at = load.transfer.tensor_map, load.event.coordinates
-    if read.k_stride < read.row_stride:
-        return at[0] if tm.rank == 2 else at[0] + sum(c * s for c, s in zip(at[2:], tm.global_strides[1:], strict=True)) // read.k_stride
     outer = next(n for n, size in enumerate(tm.box_dim[1:], 1) if size > 1)
-    return at[outer]
-
-
-def events_of(step: Load | Product) -> list[Load | Mma]:
-    """The events of a step."""
-    return [step] if isinstance(step, Load) else list(step.events)
+    inner = at[0] + sum(
+        c * s for n, (c, s) in enumerate(zip(at[1:], tm.global_strides, strict=True), 1) if n != outer and s < tm.global_strides[outer - 1]
+    ) // min(read.row_stride, read.k_stride)  # panels behind one another are further on along the contiguous axis
+    far = at[outer] + sum(
+        c * s for n, (c, s) in enumerate(zip(at[1:], tm.global_strides, strict=True), 1) if n != outer and s > tm.global_strides[outer - 1]
+    ) // max(read.row_stride, read.k_stride)
+    return (far, inner) if read.k_stride < read.row_stride else (inner, far)

@@ -7,7 +7,7 @@ import json
 import pathlib
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from smemsim.arguments import shown
@@ -192,13 +192,19 @@ def _type(dtype: str, path: tuple[str | int, ...]) -> Complaints:
         yield (*path, "dtype"), str(e).removeprefix("dtype = ")
 
 
+def _listed(names: Iterable[str]) -> str:
+    """Names of people's own, as short as a sentence needs them."""
+    text = ", ".join(names)
+    return text if len(text) <= 120 else text[:119] + "…"
+
+
 def _tensors(raw: dict[str, Any]) -> Complaints:
     for name, tensor in (raw.get("tensor") or {}).items():
         yield from _type(tensor["dtype"], ("tensor", name))
         if set(tensor["extent"]) != set(tensor["stride"]):
             yield (
                 ("tensor", name, "stride"),
-                f"has {', '.join(tensor['stride'])}, extent has {', '.join(tensor['extent'])}: needs the same axes",
+                f"has {_listed(tensor['stride'])}, extent has {_listed(tensor['extent'])}: needs the same axes",
             )
         for key in ("extent", "stride"):
             for axis, value in tensor[key].items():
@@ -246,7 +252,7 @@ def _operand(raw: dict[str, Any], operand: dict[str, Any], path: tuple[str | int
     if any(axis not in tensor["extent"] for axis in meant["axes"]):
         yield (
             (*path, "meant", "axes"),
-            f"{shown(meant['axes'])}: needs two axes of {meant['tensor']} ({', '.join(tensor['extent'])}): that of rows, that of K",
+            f"{shown(meant['axes'])}: needs two axes of {meant['tensor']} ({_listed(tensor['extent'])}): that of rows, that of K",
         )
 
 

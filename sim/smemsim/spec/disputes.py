@@ -8,7 +8,17 @@ from smemsim.spec.tcgen05 import TCGEN05_DISPUTES
 from smemsim.spec.tensor_map import TensorMapSwizzle
 from smemsim.spec.tensor_memory import TENSOR_MEMORY_DISPUTES
 
-__all__ = ["ATOM_DISPUTES", "DISPUTES", "GUIDE_SWIZZLED_ALIGNMENT", "PADDED_DISPUTE", "WIDE_HALO_DISPUTE", "WIDE_STEP_DISPUTE", "Dispute"]
+__all__ = [
+    "ATOM_DISPUTES",
+    "CUTE_DSL_BITS",
+    "CUTE_DSL_DISPUTES",
+    "DISPUTES",
+    "GUIDE_SWIZZLED_ALIGNMENT",
+    "PADDED_DISPUTE",
+    "WIDE_HALO_DISPUTE",
+    "WIDE_STEP_DISPUTE",
+    "Dispute",
+]
 
 # Bytes that the CUDA guide (10.29.3, Table 12) wants global addresses of swizzled maps to be multiples of. The driver asks for 16, which
 # work on an H200 in every mode (trace tma_loads).
@@ -51,7 +61,30 @@ WIDE_STEP_DISPUTE = Dispute(
     "the PTX ISA (5.5.5.2) names the stride of W alone",
 )
 
+# Bits that the PTX ISA reserves and that the classes of CuTe DSL 4.8.1 (cutlass.experimental.primitives) have names for: of shared-memory
+# descriptors by architecture, of instruction descriptors by a kind that has the format.
+CUTE_DSL_BITS: dict[str, dict[int, str]] = {
+    "sm_100a": {14: "start_address", 30: "leading_byte_offset"},
+    "f16": {6: "sparse_format", 29: "k_dim"},
+    "mxf8f6f4": {24: "scale_format", 26: "a_sf_layout", 31: "k_dim"},
+    "mxf4": {3: "k_dim_upper", 12: "sparsity_version", 24: "scale_format", 26: "a_sf_layout"},
+}
+
+
+def _of_cute_dsl(what: str, source: str, *of: str) -> Dispute:
+    named = "; ".join(f"{name}: {', '.join(f'bit {bit} {field}' for bit, field in CUTE_DSL_BITS[name].items())}" for name in of)
+    return Dispute(f"reserved in {what}: decode notes them where they are set", source, f"CuTe DSL 4.8.1 names some: {named}")
+
+
+CUTE_DSL_DISPUTES = {
+    "reserved bits of shared-memory descriptors": _of_cute_dsl("words of tcgen05", "PTX ISA 9.7.16.4.1", "sm_100a"),
+    "reserved bits of instruction descriptors": _of_cute_dsl(
+        "all formats", "PTX ISA 9.7.16.4.2, tables 42 to 44", "f16", "mxf8f6f4", "mxf4"
+    ),
+}
+
 DISPUTES: dict[str, Dispute] = {
+    **CUTE_DSL_DISPUTES,
     **{code.name: dispute for code, dispute in ATOM_DISPUTES.items()},
     "16U6_ALIGN16B, 16U4_ALIGN16B": PADDED_DISPUTE,
     "im2col::w::128": WIDE_HALO_DISPUTE,

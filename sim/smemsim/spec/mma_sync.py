@@ -67,6 +67,6 @@ MMA_SYNC_SUMS: dict[tuple[str, str], MmaArithmetic] = {
     ("f16", "f32"): _sum(("f16",), "f32", 16, 23, -133),
     ("bf16", "f32"): _sum(("bf16",), "f32", 16, 23, -133),
     ("tf32", "f32"): _sum(("tf32",), "f32", 8, 23, -133),
-    ("f16", "f16"): _sum(("f16",), "f16", 16, 10, -21, f"{_STUDIES}; zeros as of wgmma (MMA-Sim: -22)"),
+    ("f16", "f16"): _sum(("f16",), "f16", 16, 10, -21, f"{_STUDIES}; the exponent of zeros as of wgmma and in mmasim 2.1.1 (before: -22)"),
     ("s8", "s32"): _exact(("s8", "u8"), 32),
 }

@@ -3,11 +3,11 @@
 In the configuration of pytest (pyproject.toml, pytest.ini):
 
     smemsim_golden = golden                 # folders with traces: each manifest.json below them is a test
-    smemsim_scenarios = *.smem.toml         # scenario files: each is a test (this is the default)
+    smemsim_scenarios = *.smem.toml *.smem.json     # scenario files: each is a test (this is the default)
 
 A trace passes where the model does what the GPU did; a scenario passes where `smemsim.check` finds neither a trap nor wrong numbers or, with
-`[expect]`, exactly the codes that stand there. What the model does not know is skipped with the reason. Fixtures: `smemsim_replay`, `smemsim_check`,
-`smemsim_recorder`. Tests that need a GPU have the marker `smemsim_hardware`; they run with `--smemsim-hardware`, where there is one.
+`[expect]`, exactly the codes that stand there. What the model does not know, and a scenario in which nothing says what is meant, is skipped with the
+reason. Fixtures: `smemsim_replay`, `smemsim_check`, `smemsim_recorder`. Tests that need a GPU have the marker `smemsim_hardware`; they run with `--smemsim-hardware`, where there is one.
 
 Nothing of numpy or numba is imported before a test runs that needs it.
 """
@@ -39,12 +39,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """The option and the two settings."""
     group = parser.getgroup("smemsim", "golden traces and scenarios (smemsim)")
     group.addoption(
-        "--smemsim-hardware", action="store_true", help="run recorded kernels, and tests marked smemsim_hardware, on the GPU at hand"
+        "--smemsim-hardware",
+        action="store_true",
+        help="run the kernels of recorded traces again, and tests marked smemsim_hardware, on the GPU at hand (needs smemsim[cuda]); skipped with the reason "
+        "where there is none",
     )
     parser.addini(
-        "smemsim_golden", "folders that hold golden traces, each a folder with manifest.json and data.npz", type="paths", default=[]
+        "smemsim_golden",
+        "folders with golden traces, relative to this file; every folder below them that holds manifest.json and data.npz (as smemsim.testing.recorder "
+        "writes them) is a test: the model replays it. Also looked into when pytest is given no path of its own",
+        type="paths",
+        default=[],
     )
-    parser.addini("smemsim_scenarios", "names of scenario files to check", type="args", default=["*.smem.toml", "*.smem.json"])
+    parser.addini(
+        "smemsim_scenarios",
+        "patterns of names: each such file in a folder that pytest looks into is a test, as smemsim check does it. Default: *.smem.toml *.smem.json",
+        type="args",
+        default=["*.smem.toml", "*.smem.json"],
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -151,7 +163,10 @@ class HardwareItem(_Item):
 
         if Gpu.ended:
             pytest.skip("a case of an earlier trace trapped, which ends CUDA for this process; run this trace by itself")
-        suite, recorder = load_suite(self.path.parent), Recorder()
+        suite = load_suite(self.path.parent)
+        if not len(suite.arrays.get("kernel_image", ())):
+            pytest.skip("the trace has no kernel image; record it again to run it")
+        recorder = Recorder()
         if suite.arch != recorder.arch:
             pytest.skip(f"recorded on {suite.arch}, the GPU here is {recorder.arch}")
         trapped = suite.arrays["status"] != 0
@@ -199,19 +214,29 @@ def _checked(scenario: Any) -> Report:
         pytest.skip(f"not modelled: {e}")
     if not report.ok:
         raise AssertionError(report.text())
+    if report.unchecked and not report.expected and not report.findings and not (report.machine and report.machine.seen):
+        pytest.skip(f"nothing was compared: not looked at: {', '.join(report.unchecked)}")
     return report
 
 
-@pytest.fixture
-def smemsim_replay() -> Callable[..., list[SuiteReport]]:
-    """`smemsim_replay(path, case=None)`: the model does what every trace at or below the path recorded."""
-    return _held
+def _at(path: Any, config: pytest.Config) -> Any:
+    """A relative path counts from where pytest was called or, where there is nothing, from the folder of the configuration file."""
+    if not isinstance(path, (str, pathlib.Path)) or pathlib.Path(path).exists():
+        return path
+    below = config.rootpath / path
+    return below if below.exists() else path
 
 
 @pytest.fixture
-def smemsim_check() -> Callable[[Any], Report]:
-    """`smemsim_check(scenario)`: a path, a dict or a `Scenario` has no trap and no wrong numbers, or exactly what it expects."""
-    return _checked
+def smemsim_replay(request: pytest.FixtureRequest) -> Callable[..., list[SuiteReport]]:
+    """`smemsim_replay(path, case=None)`: the model does what every trace at or below the path recorded; its reports."""
+    return lambda path, case=None: _held(_at(path, request.config), case)
+
+
+@pytest.fixture
+def smemsim_check(request: pytest.FixtureRequest) -> Callable[[Any], Report]:
+    """`smemsim_check(scenario)`: a path, a dict or a `Scenario` has no trap and no wrong numbers, or exactly what it expects; its report."""
+    return lambda scenario: _checked(_at(scenario, request.config))
 
 
 @pytest.fixture

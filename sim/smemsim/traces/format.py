@@ -15,6 +15,7 @@ import dataclasses
 import hashlib
 import json
 import pathlib
+import re
 from typing import Any
 
 import numpy as np
@@ -60,8 +61,8 @@ class Suite:
 
 
 def _said(error: Exception) -> str:
-    """What another library says, in one short line."""
-    text = " ".join(str(error).split())
+    """What another library says, in one short line; of a Python object in it its type, not its address."""
+    text = re.sub(r"<([\w.]+) object at 0x[0-9a-f]+>", r"\1", " ".join(str(error).split()))
     return text if len(text) <= 160 else text[:159] + "…"
 
 

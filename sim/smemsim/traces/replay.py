@@ -111,7 +111,9 @@ def _difference_lines(suite: Suite, d: Difference) -> list[str]:
         f"  case {d.case}: {d.title}",
         f"  {outcome.differing:,} of {outcome.compared:,} {outcome.what} differ.  first: {outcome.first}",
     ]
-    lines += [f"    {line}" for line in outcome.map]
+    if outcome.map:
+        lines.append(f"  where ({outcome.what} in their order, several a mark; x: one of them differs):")
+        lines += [f"    {line}" for line in outcome.map]
     if d.diagnosis:
         lines += [f"  looks like: {d.diagnosis.looks_like}", *(f"    {line}" for line in d.diagnosis.because)]
     if outcome.rule:

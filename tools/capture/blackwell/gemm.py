@@ -165,22 +165,20 @@ def data(dtype: str) -> np.ndarray:
     return table[values + 7].astype({8: np.uint8, 16: np.uint16, 32: np.uint32}[element.bits])
 
 
-def run_gemm(bench: Bench, case: dict[str, Any]) -> dict[str, Any]:
-    KERNELS.setdefault(MODULE, source)
+def plan_of(case: dict[str, Any]) -> tuple[bytes, list[dict[str, Any]], list[dict[str, Any]], int]:
+    """What a launch of a variant is given: the plan, the arguments of both tensor maps, how each operand is loaded, the instruction descriptor."""
     kind, dtype, group = case["kind"], case["dtype"], case["group"]
-    matrices = data(dtype)
-    size = matrices.itemsize
-    maps, buffers, sides = b"", [], []
-    for letter, matrix, rows in (("a", matrices[0], ROWS), ("b", matrices[1][:TILE_N], TILE_N // group)):
+    size = ELEMENTS[dtype].bits // 8
+    depth = STAGES_OF_K * 128 // size
+    maps, sides = [], []
+    for letter, in_all, rows in (("a", 256, ROWS), ("b", TILE_N, TILE_N // group)):
         major, mode = case[f"major_{letter}"], case[f"mode_{letter}"]
         side = operand(dtype, mode, major, rows)
-        stored = np.ascontiguousarray(matrix if major == "K" else matrix.T)
-        buffers.append(bench.device.array(stored))
-        arguments = {
-            "data_type": TMA_TYPES[dtype], "global_dim": [stored.shape[1], stored.shape[0]], "global_strides": [stored.shape[1] * size],
+        inner, outer = (depth, in_all) if major == "K" else (in_all, depth)
+        maps.append({
+            "data_type": TMA_TYPES[dtype], "global_dim": [inner, outer], "global_strides": [inner * size],
             "box_dim": side["box_dim"], "element_strides": [1, 1], "swizzle": TMA_SWIZZLES[mode], "l2_promotion": 2,
-        }  # fmt: skip
-        maps += bench.api.encode_tiled(arguments, buffers[-1].address)
+        })  # fmt: skip
         sides.append(side)
     a, b = sides
     idesc = instruction_descriptor(
@@ -194,6 +192,19 @@ def run_gemm(bench: Bench, case: dict[str, Any]) -> dict[str, Any]:
         for i in range(3):
             flat += ([box[i] for box in s["boxes"]] + [0] * MOST_BOXES)[:MOST_BOXES]
     plan = struct.pack(f"<8i{len(flat) - 8}I", *flat) + struct.pack("<8Q", *a["words"], *b["words"])
+    return plan, maps, sides, idesc
+
+
+def run_gemm(bench: Bench, case: dict[str, Any]) -> dict[str, Any]:
+    KERNELS.setdefault(MODULE, source)
+    kind, group = case["kind"], case["group"]
+    matrices = data(case["dtype"])
+    plan, arguments, sides, idesc = plan_of(case)
+    maps, buffers = b"", []
+    for letter, matrix, encoded in zip("ab", (matrices[0], matrices[1][:TILE_N]), arguments, strict=True):
+        stored = np.ascontiguousarray(matrix if case[f"major_{letter}"] == "K" else matrix.T)
+        buffers.append(bench.device.array(stored))
+        maps += bench.api.encode_tiled(encoded, buffers[-1].address)
     d, image = bench.api.Buffer(256 * TILE_N * 4), bench.api.Buffer(32768)
     words, results = bench.api.Buffer(STAGES_OF_K * STEPS * 16), bench.api.Buffer(16)
     results.fill(0)

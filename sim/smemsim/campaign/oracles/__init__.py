@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
-from smemsim.campaign.oracles import cute_descriptors as _descriptors
-from smemsim.campaign.oracles import cute_layouts as _layouts
-from smemsim.campaign.oracles import mmasim as _mmasim
-from smemsim.campaign.oracles import numpy_formulas as _numpy
-from smemsim.campaign.oracles import triton_layouts as _triton
-from smemsim.campaign.oracles.differential import Case, Verdict
-from smemsim.campaign.space import Space
-from smemsim.errors import InputError
+from smemsim.arguments import choice
+from smemsim.campaign.oracles import cute_descriptors, cute_layouts, mmasim, numpy_formulas, triton_layouts
+from smemsim.campaign.oracles.differential import Oracle
 
-__all__ = ["ORACLES", "again"]
+__all__ = ["ORACLES", "again", "oracle"]
 
-ORACLES: dict[str, Callable[[], Space]] = {
-    "numpy": _numpy.numpy_formulas,
-    "triton-layouts": _triton.triton_layouts,
-    "cute-layouts": _layouts.cute_layouts,
-    "cute-descriptors": _descriptors.cute_descriptors,
-    "mmasim": _mmasim.mmasim,
+ORACLES: dict[str, Oracle] = {
+    module.ORACLE.name: module.ORACLE for module in (numpy_formulas, triton_layouts, cute_layouts, cute_descriptors, mmasim)
 }
-_COMPARE: dict[str, Callable[[Case], Verdict]] = {
-    "numpy": _numpy.compare,
-    "triton-layouts": _triton.compare,
-    "cute-layouts": _layouts.compare,
-    "cute-descriptors": _descriptors.compare,
-    "mmasim": _mmasim.compare,
-}
+
+
+def oracle(name: str) -> Oracle:
+    """The oracle of a name; InputError for a name that is none.
+
+    >>> oracle("mmasim").needs
+    ('mmasim', 'torch')
+    """
+    return ORACLES[choice("oracle", name, tuple(ORACLES), f"one of {', '.join(ORACLES)}")]
 
 
 def again(name: str, case: str) -> str:
@@ -38,6 +30,4 @@ def again(name: str, case: str) -> str:
     >>> again("numpy", '{"of": "product", "row": 0, "seed": 1, "m": 2, "n": 2}')
     ''
     """
-    if name not in _COMPARE:
-        raise InputError(f"oracle {name!r}: needs one of {', '.join(ORACLES)}")
-    return _COMPARE[name](json.loads(case))[1]
+    return oracle(name).compare(json.loads(case))[1]

@@ -1,7 +1,7 @@
 """Words against CuTe DSL's descriptors: the fields of shared-memory descriptors and of instruction descriptors.
 
-CuTe DSL names bits that the PTX ISA reserves: a fifteenth bit of the start address and of LBO on tcgen05 (shared memory of a later machine
-would need it), of instruction descriptors bits 6 and 29, or 24 and 26. Words that have one of them set are a class of their own.
+CuTe DSL names bits that the PTX ISA reserves (`spec.disputes.CUTE_DSL_BITS`). Words that have one of them set are a class of their own, and are
+compared without them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from smemsim.campaign.oracles.differential import Case, Verdict, oracle
-from smemsim.campaign.space import Space
+from smemsim.campaign.oracles.differential import Case, Oracle, Verdict
 from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.descriptors.smem import SmemDescriptor
+from smemsim.spec.disputes import CUTE_DSL_BITS
 
-__all__ = ["case_of", "compare", "cute_descriptors"]
+__all__ = ["ORACLE", "case_of", "compare"]
 
 _SMEM = {
     "start_address": "start_address",
@@ -36,13 +36,13 @@ _INSTR = {
     "m_dim": "m",
 }
 _SCALED = {"b_sf_id": "b_sf_id", "a_sf_id": "a_sf_id", "scale_format": "scale_type"}
-# Of each word: CuTe DSL's class, its fields and ours, the bits that only CuTe DSL names.
-WORDS: dict[str, tuple[str, dict[str, str], tuple[int, ...]]] = {
-    "sm_90a": ("WgmmaSmemDesc", _SMEM, ()),
-    "sm_100a": ("Tcgen05SmemDesc", _SMEM | {"version": "constant"}, (14, 30)),
-    "f16": ("Tcgen05InstrDesc", _INSTR | {"sparse_id2": "sparsity_selector", "saturate": "saturate", "c_format": "d_type", "max_shift": "max_shift"}, (6, 29)),
-    "mxf8f6f4": ("Tcgen05MxInstrDesc", _INSTR | _SCALED, (24, 26, 31)),
-    "mxf4": ("Tcgen05MxOmmaInstrDesc", {name: mine for name, mine in (_INSTR | _SCALED).items() if not mine.startswith("transpose")} | {"k_dim_lower": "k_size"}, (3, 12, 24, 26)),
+# Of each word: CuTe DSL's class, its fields and ours.
+WORDS: dict[str, tuple[str, dict[str, str]]] = {
+    "sm_90a": ("WgmmaSmemDesc", _SMEM),
+    "sm_100a": ("Tcgen05SmemDesc", _SMEM | {"version": "constant"}),
+    "f16": ("Tcgen05InstrDesc", _INSTR | {"sparse_id2": "sparsity_selector", "saturate": "saturate", "c_format": "d_type", "max_shift": "max_shift"}),
+    "mxf8f6f4": ("Tcgen05MxInstrDesc", _INSTR | _SCALED),
+    "mxf4": ("Tcgen05MxOmmaInstrDesc", {name: mine for name, mine in (_INSTR | _SCALED).items() if not mine.startswith("transpose")} | {"k_dim_lower": "k_size"}),
 }  # fmt: skip
 
 
@@ -51,9 +51,9 @@ def compare(case: Case) -> Verdict:
     from cutlass.experimental import primitives  # type: ignore[import-not-found]
 
     of, word = case["of"], case["word"]
-    name, fields, extra = WORDS[of]
+    name, fields = WORDS[of]
     ours: Any = SmemDescriptor.decode(word, arch=of) if of.startswith("sm_") else InstrDescriptor.decode(word, kind=of)
-    known = sum(1 << bit for bit in extra)
+    known = sum(1 << bit for bit in CUTE_DSL_BITS.get(of, ()))
     theirs = getattr(primitives, name)(word & ~known)
     differ = [
         f"{mine} {raw}, {other} {int(getattr(theirs, other))} there"
@@ -77,9 +77,7 @@ def _smaller(case: Case) -> Iterator[Case]:
             yield case | {"word": case["word"] & ~(1 << bit)}
 
 
-def cute_descriptors() -> Space:
-    """The space; needs CuTe DSL (nvidia-cutlass-dsl)."""
-    return oracle(
-        "cute-descriptors", "fields of arbitrary descriptor words against CuTe DSL's classes of shared-memory and instruction descriptors",
-        draw=case_of, compare=compare, smaller=_smaller, chunk_cases=2000, needs=("cutlass",),
-    )  # fmt: skip
+ORACLE = Oracle(
+    "cute-descriptors", "fields of arbitrary descriptor words against CuTe DSL's classes of shared-memory and instruction descriptors",
+    draw=case_of, compare=compare, smaller=_smaller, chunk_cases=2000, needs=("cutlass",),
+)  # fmt: skip

@@ -12,11 +12,10 @@ from typing import Any
 
 from smemsim.addressing.cute import CuteLayout, CuteSwizzle, Nested
 from smemsim.addressing.cute_algebra import coalesce, composition, logical_divide, zipped_divide
-from smemsim.campaign.oracles.differential import Case, Verdict, oracle
-from smemsim.campaign.space import Space
+from smemsim.campaign.oracles.differential import Case, Oracle, Verdict
 from smemsim.errors import InputError
 
-__all__ = ["case_of", "compare", "cute_layouts"]
+__all__ = ["ORACLE", "case_of", "compare"]
 
 OPERATIONS = ("call", "coalesce", "composition", "logical_divide", "zipped_divide", "swizzle")
 MOST = 512  # coordinates that are tried, of one layout
@@ -179,9 +178,7 @@ def _smaller(case: Case) -> Iterator[Case]:
                     yield case | {name: _with(case[name], way, number)}
 
 
-def cute_layouts() -> Space:
-    """The space; needs pycute of the package nvidia-cutlass."""
-    return oracle(
-        "cute-layouts", "CuTe's layout algebra and swizzles against NVIDIA's pycute, as functions of the coordinate",
-        draw=case_of, compare=compare, smaller=_smaller, chunk_cases=2000, needs=("pycute",),
-    )  # fmt: skip
+ORACLE = Oracle(
+    "cute-layouts", "CuTe's layout algebra and swizzles against NVIDIA's pycute, as functions of the coordinate",
+    draw=case_of, compare=compare, smaller=_smaller, chunk_cases=2000, needs=("pycute",),
+)  # fmt: skip

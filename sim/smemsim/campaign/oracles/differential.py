@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib.util
 import json
 import random
 from collections import Counter
@@ -11,10 +13,11 @@ from typing import Any
 from smemsim.campaign import space
 from smemsim.campaign.space import ChunkResult, Space, Trouble
 
-__all__ = ["Case", "Verdict", "minimal", "oracle", "shrunk_numbers"]
+__all__ = ["Case", "Oracle", "Verdict", "minimal", "shrunk_numbers"]
 
 Case = dict[str, Any]
 Verdict = tuple[str, str]  # the class of the case; what differs, "" where both say the same
+PROJECTS = {"cutlass": "nvidia-cutlass-dsl", "pycute": "nvidia-cutlass"}  # where a module has another name than what is installed
 MOST_STEPS = 400  # of making a case smaller
 
 
@@ -45,42 +48,66 @@ def shrunk_numbers(case: Case, least: dict[str, int]) -> Iterator[Case]:
                 yield case | {name: other}
 
 
-def oracle(
-    name: str,
-    says: str,
-    *,
-    draw: Callable[[random.Random], Case],
-    compare: Callable[[Case], Verdict],
-    smaller: Callable[[Case], Iterator[Case]],
-    chunk_cases: int,
-    needs: tuple[str, ...],
-) -> Space:
-    """The space of an oracle. `compare` gives a class and what differs; an error in it is a difference too."""
+@dataclasses.dataclass(frozen=True)
+class Oracle:
+    """Two independent answers to one question: how cases are drawn, compared and made smaller.
 
-    def judged(case: Case) -> Verdict:
+    `draw` makes a case (JSON) of random numbers, `compare` gives its class and what differs, `smaller` other cases to try when one differs, `needs`
+    names the packages that must be there to compare.
+    """
+
+    name: str
+    says: str
+    draw: Callable[[random.Random], Case]
+    compare: Callable[[Case], Verdict]
+    smaller: Callable[[Case], Iterator[Case]]
+    chunk_cases: int
+    needs: tuple[str, ...] = ()
+
+    @property
+    def lacks(self) -> str:
+        """What must be installed before anything can be compared, as the end of a sentence; "" where all is there."""
+        missing = [PROJECTS.get(package, package) for package in self.needs if importlib.util.find_spec(package) is None]
+        return f"needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed" if missing else ""
+
+    def judged(self, case: Case) -> Verdict:
+        """The class of a case and what differs; an error on either side is a difference too."""
         try:
-            return compare(case)
+            return self.compare(case)
         except Exception as e:  # of either side, which said nothing of the kind
             return "error", f"{type(e).__name__}: {e}"
 
-    def run(seed: int, chunk: int) -> ChunkResult:
-        rng, classes, troubles = random.Random(f"{seed} {name} {chunk}"), Counter[str](), dict[str, Trouble]()
-        for _ in range(chunk_cases):
-            case = draw(rng)
-            kind, what = judged(case)
-            classes[f"differs: {kind}" if what else kind] += 1
-            if what and kind not in troubles:
-                small = minimal(case, lambda one, kind=kind: bool((said := judged(one))[1]) and said[0] == kind, smaller)  # type: ignore[misc]
-                troubles[kind] = Trouble(judged(small)[1], small, _again(name, small))
-        return ChunkResult(chunk_cases, dict(classes), tuple(troubles.values()))
+    def trouble(self, case: Case) -> Trouble:
+        """A case that differs, made as small as it stays one of its class."""
+        kind = self.judged(case)[0]
 
-    def alone(seed: int, chunk: int, number: int) -> space.Case:
-        rng = random.Random(f"{seed} {name} {chunk}")
-        case = [draw(rng) for _ in range(number + 1)][-1]
-        kind, what = judged(case)
-        return space.Case(kind, case, what)
+        def differs(one: Case) -> bool:
+            said = self.judged(one)
+            return bool(said[1]) and said[0] == kind
 
-    return Space(name, says, run, chunk_cases, alone, needs=needs)
+        small = minimal(case, differs, self.smaller)
+        return Trouble(self.judged(small)[1], small, _again(self.name, small))
+
+    def space(self) -> Space:
+        """What a campaign sweeps: cases drawn for ever."""
+
+        def run(seed: int, chunk: int) -> ChunkResult:
+            rng, classes, troubles = random.Random(f"{seed} {self.name} {chunk}"), Counter[str](), dict[str, Trouble]()
+            for _ in range(self.chunk_cases):
+                case = self.draw(rng)
+                kind, what = self.judged(case)
+                classes[f"differs: {kind}" if what else kind] += 1
+                if what and kind not in troubles:
+                    troubles[kind] = self.trouble(case)
+            return ChunkResult(self.chunk_cases, dict(classes), tuple(troubles.values()))
+
+        def alone(seed: int, chunk: int, number: int) -> space.Case:
+            rng = random.Random(f"{seed} {self.name} {chunk}")
+            case = [self.draw(rng) for _ in range(number + 1)][-1]
+            kind, what = self.judged(case)
+            return space.Case(kind, case, what)
+
+        return Space(self.name, self.says, run, self.chunk_cases, alone, needs=self.needs)
 
 
 def _again(name: str, case: Case) -> str:

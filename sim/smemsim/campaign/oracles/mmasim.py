@@ -7,13 +7,12 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from smemsim.campaign.oracles.differential import Case, Verdict, oracle, shrunk_numbers
-from smemsim.campaign.space import Space
+from smemsim.campaign.oracles.differential import Case, Oracle, Verdict, shrunk_numbers
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["INSTRUCTIONS", "case_of", "compare", "mmasim"]
+__all__ = ["INSTRUCTIONS", "ORACLE", "case_of", "compare"]
 
 # Our kind, A and B, D, block; mmasim's class, architecture and name, whose shape has M and N only for it.
 INSTRUCTIONS = {
@@ -120,9 +119,7 @@ def _smaller(case: Case) -> Iterator[Case]:
     yield from shrunk_numbers(case, {"m": 1, "n": 1})
 
 
-def mmasim() -> Space:
-    """The space; needs the packages mmasim and torch."""
-    return oracle(
-        "mmasim", "matrix instructions bit for bit against mmasim",
-        draw=case_of, compare=compare, smaller=_smaller, chunk_cases=100, needs=("mmasim", "torch"),
-    )  # fmt: skip
+ORACLE = Oracle(
+    "mmasim", "matrix instructions bit for bit against mmasim",
+    draw=case_of, compare=compare, smaller=_smaller, chunk_cases=100, needs=("mmasim", "torch"),
+)  # fmt: skip

@@ -7,13 +7,12 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from smemsim.campaign.oracles.differential import Case, Verdict, oracle, shrunk_numbers
-from smemsim.campaign.space import Space
+from smemsim.campaign.oracles.differential import Case, Oracle, Verdict, shrunk_numbers
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["case_of", "compare", "numpy_formulas"]
+__all__ = ["ORACLE", "case_of", "compare"]
 
 FLOATS = {"f16": "float16", "f32": "float32"}  # types of numpy
 
@@ -199,9 +198,7 @@ def _smaller(case: Case) -> Iterator[Case]:
             yield from (case | {name: [x] for name in ("bits", "values") for x in case[name][i : i + 1]} for i in range(len(case["bits"])))
 
 
-def numpy_formulas() -> Space:
-    """The space; needs nothing but what smemsim itself needs."""
-    return oracle(
-        "numpy", "compiled loops against plain formulas: operand addresses, tiled loads, products of small whole numbers, conversions",
-        draw=case_of, compare=compare, smaller=_smaller, chunk_cases=500, needs=(),
-    )  # fmt: skip
+ORACLE = Oracle(
+    "numpy", "compiled loops against plain formulas: operand addresses, tiled loads, products of small whole numbers, conversions",
+    draw=case_of, compare=compare, smaller=_smaller, chunk_cases=500, needs=(),
+)  # fmt: skip

@@ -11,13 +11,12 @@ import random
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from smemsim.campaign.oracles.differential import Case, Verdict, oracle
-from smemsim.campaign.space import Space
+from smemsim.campaign.oracles.differential import Case, Oracle, Verdict
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["case_of", "compare", "triton_layouts"]
+__all__ = ["ORACLE", "case_of", "compare"]
 
 WIDTHS = (32, 64, 128)
 TYPES = {"bf16": 16, "f16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}  # bits in shared memory
@@ -148,9 +147,7 @@ def _smaller(case: Case) -> Iterator[Case]:
         yield case | {along: case[along] // 2}
 
 
-def triton_layouts() -> Space:
-    """The space; needs the package triton."""
-    return oracle(
-        "triton-layouts", "tiles in shared memory: TMA's bytes and the planned descriptors' addresses against Triton's LinearLayout",
-        draw=case_of, compare=compare, smaller=_smaller, chunk_cases=200, needs=("triton",),
-    )  # fmt: skip
+ORACLE = Oracle(
+    "triton-layouts", "tiles in shared memory: TMA's bytes and the planned descriptors' addresses against Triton's LinearLayout",
+    draw=case_of, compare=compare, smaller=_smaller, chunk_cases=200, needs=("triton",),
+)  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 
 from smemsim.arguments import shown, suggestion
 from smemsim.campaign.space import Space
@@ -45,21 +44,12 @@ def space(name: str) -> Space:
     if name in ORACLE_NAMES:
         from smemsim.campaign.oracles import ORACLES
 
-        oracle = ORACLES[name]()
-        missing = [package for package in oracle.needs if not _is_there(package)]
-        if missing:
-            raise InputError(f"space = {name}: needs {', '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed")
-        return oracle
+        if ORACLES[name].lacks:
+            raise InputError(f"space = {name}: {ORACLES[name].lacks}")
+        return ORACLES[name].space()
     if name in _MODULES:
         found: Space = importlib.import_module(f"smemsim.campaign.spaces.{_MODULES[name]}").SPACE
         return found
     from smemsim.campaign.spaces import idesc
 
     return idesc.space(name.partition("-")[2])
-
-
-def _is_there(package: str) -> bool:
-    try:
-        return importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:
-        return False

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from smemsim.gpu.alu import bits, compare, convert, either, moves, video
+from smemsim.gpu.alu import approximate, bits, compare, convert, either, integers, moves, video
 
 __all__ = ["MODULES"]
 
-MODULES = (bits, compare, convert, either, moves, video)
+MODULES = (approximate, bits, compare, convert, either, integers, moves, video)

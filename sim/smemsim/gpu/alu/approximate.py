@@ -25,13 +25,23 @@ if TYPE_CHECKING:
 
 __all__ = ["divide", "unary"]
 
+ONE_TURN = float(np.float32(1 / (2 * np.pi)))
+
+
+def _turns(x: Any) -> Any:
+    """Angles as fractions of a turn: sine and cosine are one f32 product, rounded toward zero, and then the table, so that large angles are far off."""
+    product = np.ascontiguousarray(np.asarray(x, np.float64) * ONE_TURN)
+    kept = (product.view(np.int64) & np.int64(-(1 << 29))).view(np.float64).reshape(np.shape(x))  # the fraction of an f32
+    return np.where(np.isfinite(x), np.fmod(kept, 1.0), np.nan)
+
+
 # All take and give float64; where numpy's result is a NaN, or of the wrong sign at a pole, the PTX ISA agrees with it.
 _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "rcp": lambda x: np.divide(1.0, x),
     "sqrt": np.sqrt,
     "rsqrt": lambda x: np.divide(1.0, np.sqrt(x)),
-    "sin": np.sin,
-    "cos": np.cos,
+    "sin": lambda x: np.sin(2 * np.pi * _turns(x)),
+    "cos": lambda x: np.cos(2 * np.pi * _turns(x)),
     "lg2": np.log2,
     "ex2": np.exp2,
     "tanh": np.tanh,
@@ -40,10 +50,22 @@ _KINDS = {"ex2": ("f32", "f16", "bf16"), "tanh": ("f32", "f16", "bf16"), "rcp": 
 
 
 def nearest(own: FloatType, f: Callable[..., Any]) -> Elementwise:
-    """`f` of float64 numbers, rounded once."""
+    """`f` of float64 numbers, rounded to f32; 16-bit types are what is left of that toward zero, as an H200 was seen to do."""
+    f32 = FLOAT_TYPES["f32"] if own.bits == 16 else own
     to = ufunc(rounding.converted, signature("int64", ("float64", 1), ("int64", 7)))
-    limits = (own.exponent_bits, own.fraction_bits, own.largest, own.infinity, own.infinity, own.nan, rounding.NEAREST)
-    return lambda *a: to(f(*[np.asarray(x).astype(np.float64) for x in a]), *limits)
+
+    def limits(t: FloatType, mode: int) -> tuple[int, ...]:
+        return (t.exponent_bits, t.fraction_bits, t.largest, t.infinity, t.infinity, t.nan, mode)
+
+    to_f32, to_own = limits(f32, rounding.NEAREST), limits(own, rounding.TO_ZERO)
+
+    def compute(*a: Any) -> Any:
+        codes = to(f(*[np.asarray(x).astype(np.float64) for x in a]), *to_f32)
+        if own.bits == 32:
+            return codes
+        return to(np.asarray(codes).astype(np.uint32).view(np.float32), *to_own)
+
+    return compute
 
 
 def _named(c: Linker, i: Instruction, own: FloatType, form: str) -> None:
@@ -61,8 +83,11 @@ def divide(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     _named(c, i, own, str(how))
 
     def quotient(a: Any, b: Any) -> Any:
-        result = np.divide(a, b)
-        # A divisor above 2^126 is scaled away: zero, and a NaN of an infinity.
+        # The product with the reciprocal, which is rounded to 24 bits first; its exponent is no limit.
+        fraction, exponent = np.frexp(b)
+        reciprocal = np.divide(np.float32(1), fraction.astype(np.float32)).astype(np.float64)
+        result = np.where(np.isfinite(b) & (b != 0), np.ldexp(a * reciprocal, -exponent), np.divide(a, b))
+        # A divisor above 2^126 is scaled away by .approx: zero, and a NaN of an infinity.
         return result if how == "full" else np.where((np.abs(b) > 2.0**126) & np.isfinite(b), a * np.copysign(0.0, b), result)
 
     f = nearest(own, quotient)
@@ -79,7 +104,9 @@ def unary(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
         raise unmodelled(i)
     _named(c, i, own, "approx")
     if own.name == "f64":
-        f = _upper_half(own, _FUNCTIONS[i.op], whole=i.op == "rsqrt" and not flush)
+        f = _upper_half(own, _FUNCTIONS[i.op]) if flush else _whole(own, _FUNCTIONS[i.op])
+        if not flush and i.op == "rcp":
+            raise unmodelled(i, "it needs .ftz")
         return elementwise(c, i.operands[0], "b64", [(i.operands[1], kind)], f)
     f = _converted(nearest(own, _FUNCTIONS[i.op]), numbers(own.name), own.smallest_normal if flush else 0.0)
     f = finish(own, f, flush=flush, saturate=False, relu=False)
@@ -99,20 +126,27 @@ def _converted(f: Elementwise, as_numbers: Callable[[Any], Any], smallest: float
     return flushing
 
 
-def _upper_half(own: FloatType, of: Callable[[Any], Any], *, whole: bool) -> Elementwise:
-    """`rcp.approx.ftz.f64` and its like: computed from the upper 32 bits of the operand, the lower 32 of the result are zero."""
-    upper = np.int64(~0xFFFFFFFF)
+def _whole(own: FloatType, of: Callable[[Any], Any]) -> Elementwise:
+    """`rsqrt.approx.f64`, which refines all bits; subnormals count."""
 
     def f(a: Any) -> Any:
-        value = np.asarray(a, np.float64)
-        if not whole:
-            value = (np.ascontiguousarray(value).view(np.int64) & upper).view(np.float64)
+        result = np.ascontiguousarray(np.asarray(of(np.asarray(a, np.float64)), np.float64))
+        return np.where(np.isnan(result), np.int64(own.nan), result.view(np.int64))
+
+    return f
+
+
+def _upper_half(own: FloatType, of: Callable[[Any], Any]) -> Elementwise:
+    """`rcp.approx.ftz.f64` and its like: computed from the upper 32 bits of the operand, the lower 32 of the result are zero."""
+    upper, sign = np.int64(~0xFFFFFFFF), np.int64(-(1 << 63))
+
+    def f(a: Any) -> Any:
+        value = (np.atleast_1d(np.ascontiguousarray(a, np.float64)).view(np.int64) & upper).view(np.float64)
         value = np.where(np.abs(value) < own.smallest_normal, np.copysign(0.0, value), value)
         result = np.asarray(of(value), np.float64)
-        word = np.ascontiguousarray(result).view(np.int64)
+        word = result.view(np.int64)
         word = np.where(np.isfinite(result), word + (1 << 31), word) & upper
-        small = np.abs(result) < own.smallest_normal
-        word = np.where(small, word & np.int64(-(1 << 63)), word)
+        word = np.where(np.abs(result) < own.smallest_normal, word & sign, word)
         return np.where(np.isnan(result), np.int64(0x7FFFFFFF00000000), word)
 
     return f

@@ -118,11 +118,11 @@ def _integer_to_float(i: Instruction, c: Linker, form: Form, to: str, source: st
     return elementwise(c, i.operands[0], f"b{own.bits}", [(i.operands[1], source)], g)
 
 
-def to_format(own: FloatType, mode: int, *, finite: bool = False) -> Elementwise:
+def to_format(own: FloatType, mode: int, *, finite: bool = False, hands_on_nan: bool = False) -> Elementwise:
     """Codes of float64 numbers; with `finite` (`.satfinite`) what is too large, infinities included, is the largest number."""
     f = ufunc(rounding.converted, signature("int64", ("float64", 1), ("int64", 7)))
     beyond = own.largest if finite else own.infinity
-    limits = (own.exponent_bits, own.fraction_bits, own.largest, beyond, beyond, own.nan, mode)
+    limits = (own.exponent_bits, own.fraction_bits, own.largest, beyond, beyond, 0 if hands_on_nan else own.nan, mode)
     return lambda a: f(a, *limits)
 
 
@@ -132,37 +132,60 @@ def _float_to_float(i: Instruction, c: Linker, form: Form, to: str, source: str)
     flush, saturate, finite, relu = (form.has(name) for name in ("ftz", "sat", "satfinite", "relu"))
     form.done(operands=(2,))
     own, target = FLOAT_TYPES[source], FLOAT_TYPES[to]
-    widens = target.bits > own.bits
-    if (mode is None) == (target.bits < own.bits or (to != source and not widens)) or (integral and to != source):
+    narrows = target.bits < own.bits or (target.bits == own.bits and to != source)
+    needless = mode is not None and not narrows and source != "bf16"
+    missing = mode is None and narrows and target.bits < own.bits
+    if needless or missing or (integral and to != source):
         raise unmodelled(i, "its rounding does not go with the types")
     if (finite or relu) and (source != "f32" or target.bits != 16):
         raise unmodelled(i, ".satfinite and .relu are for .f16 and .bf16 of .f32")
-    round_to = to_format(target, _TO_FLOAT[mode or "rn"], finite=finite)
+    sources = [(i.operands[1], source if own.bits > 16 else f"b{own.bits}")]
+    if _copies(to, source) and not (integral or flush or saturate):
+        shift = np.uint32(target.bits - own.bits)
+        if not shift:
+            return elementwise(c, i.operands[0], f"b{own.bits}", [(i.operands[1], f"b{own.bits}")], lambda a: a)
+        return elementwise(c, i.operands[0], "b32", sources, lambda a: np.asarray(a).astype(np.uint32) << shift)
+    # NaNs keep their upper bits where f64 is at one end, but with .ftz the NaN of f32 comes first.
+    hands_on = "f64" in (to, source)
+    round_to = to_format(
+        target, _TO_FLOAT[mode or "rn"] | (rounding.FLUSH if flush and to == "f32" else 0), finite=finite, hands_on_nan=hands_on
+    )
     as_numbers = _flushing(own, flush)
     whole = _INTEGRAL[integral] if integral else None
+    canonical = np.uint32(FLOAT_TYPES["f32"].nan).view(np.float32)
 
     def convert(a: Any) -> Any:
         x = as_numbers(a)
+        if flush and source == "f32":
+            x = np.where(np.isnan(x), canonical, x)
         if whole is not None:
             x = whole(np.asarray(x).astype(np.float64))
         if relu:
             x = np.where(x <= 0, 0, x)
         return round_to(x)
 
-    f = finish(target, convert, flush=flush and to == "f32", saturate=saturate, relu=False)
+    f = finish(target, convert, flush=False, saturate=saturate, relu=False)
     return elementwise(c, i.operands[0], f"b{target.bits}", [(i.operands[1], source)], f)
+
+
+def _copies(to: str, source: str) -> bool:
+    """Conversions that are no arithmetic: NaNs of every kind stay as they are."""
+    return (source, to) in (("f32", "f32"), ("f64", "f64"), ("bf16", "f32"))
 
 
 def _to_tf32(i: Instruction, c: Linker, form: Form, source: str) -> Step:
     """`cvt.rna.tf32.f32` and its like: 10 bits of fraction, the low 13 bits are zero."""
     mode, finite, relu = form.one_of("rn", "rz", "rna"), form.has("satfinite"), form.has("relu")
     form.done(operands=(2,))
-    if source != "f32" or mode is None:
+    if source != "f32" or mode is None or (mode == "rna" and relu):
         raise unmodelled(i)
-    f = convert_packed.codes_of("tf32", _TO_FLOAT[mode], finite=finite)
+    if mode == "rna":
+        f = ufunc(results.tf32_away, signature("int64", ("int64", 2)))
+        return elementwise(c, i.operands[0], "b32", [(i.operands[1], "b32")], lambda a: f(a, int(finite)))
+    g = convert_packed.codes_of("tf32", _TO_FLOAT[mode], finite=finite)
     dropped = np.int64(13)
     return elementwise(
-        c, i.operands[0], "b32", [(i.operands[1], source)], lambda a: f(np.where(a <= 0, np.float32(0), a) if relu else a) << dropped
+        c, i.operands[0], "b32", [(i.operands[1], source)], lambda a: g(np.where(a <= 0, np.float32(0), a) if relu else a) << dropped
     )  # fmt: skip
 
 

@@ -107,10 +107,10 @@ def arithmetic(i: Instruction, c: Linker, form: Form, kind: str, op: str) -> Ste
         raise unmodelled(i, f".{rounding_mode} of .{kind}")
     if (flush and own.name in ("f64", "bf16")) or (saturate and own.name in ("f64", "bf16")) or (relu and own.bits != 16):
         raise unmodelled(i, "no such modifier of the type")
-    f = _composed(op, own, MODES[rounding_mode])
+    f = _composed(op, own, MODES[rounding_mode] | (rounding.FLUSH if flush else 0))
     if flush:
         f = flush_operands(own.name, f)
-    f = finish(own, f, flush=flush, saturate=saturate, relu=relu)
+    f = finish(own, f, flush=False, saturate=saturate, relu=relu)
     as_numbers = numbers(own.name)
     if own.bits == 16:
         f = _of_numbers(f, as_numbers)
@@ -129,7 +129,8 @@ def _of_numbers(f: Elementwise, as_numbers: Callable[[Any], Any]) -> Elementwise
 def _composed(op: str, own: FloatType, mode: int) -> Elementwise:
     if op == "sub":
         add = rounding_function("add", own.name, mode)
-        return lambda a, b: add(a, np.negative(b))
+        # A NaN keeps its sign, which only f64 shows.
+        return lambda a, b: add(a, np.where(np.isnan(b), b, np.negative(b)) if own.bits == 64 else np.negative(b))
     if op == "rcp":
         divide = rounding_function("div", own.name, mode)
         one: Any = np.float32(1) if own.name == "f32" else 1.0
@@ -142,7 +143,8 @@ OUT_OF_BOUNDS = 0x7FF7  # what TMA fills with in NaN mode; PTX ISA 9.7.4.4 calls
 
 def _zero_out_of_bounds(f: Elementwise) -> Elementwise:
     """`.oob`: zero where a factor is the NaN that stands for elements outside a tensor."""
-    return lambda a, b, d: np.where((a == OUT_OF_BOUNDS) | (b == OUT_OF_BOUNDS), 0, f(a, b, d))
+    sign, nan = np.uint16(0x7FFF), np.uint16(OUT_OF_BOUNDS)
+    return lambda a, b, d: np.where((a & sign == nan) | (b & sign == nan), 0, f(a, b, d))
 
 
 def extremum(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
@@ -159,7 +161,15 @@ def extremum(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     if own.name == "f64" and (flush or nan or signs):
         raise unmodelled(i, "no such modifier of .f64")
     f = ufunc(results.extreme, signature("int64", ("int64", 9)))
-    parameters = (own.exponent_bits, own.fraction_bits, own.nan, int(i.op == "max"), int(nan), int(flush), int(signs))
+    parameters = (
+        own.exponent_bits,
+        own.fraction_bits,
+        0 if own.name == "f64" else own.nan,
+        int(i.op == "max"),
+        int(nan),
+        int(flush),
+        int(signs),
+    )
     bits = "s64" if own.bits == 64 else f"b{own.bits}"
     source = kind if kind in PACKED else bits
     to = kind if kind in PACKED else f"b{own.bits}"
@@ -177,14 +187,10 @@ def sign_only(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     own = FLOAT_TYPES[element(kind)]
     flush = form.has("ftz")
     form.done(operands=(2,))
-    sign = 1 << (own.bits - 1)
-    dtype = np.dtype(f"u{own.bits // 8}")
-    mask: Any = dtype.type(sign if i.op == "neg" else sign - 1)
-    f: Elementwise = (lambda a: a ^ mask) if i.op == "neg" else (lambda a: a & mask)
-    if flush:
-        f = finish(own, f, flush=True, saturate=False, relu=False)
-    source = kind if kind in PACKED else f"b{own.bits}"
-    return elementwise(c, i.operands[0], source, [(i.operands[1], source)], f)
+    f = ufunc(results.signed, signature("int64", ("int64", 6)))
+    parameters = (own.exponent_bits, own.fraction_bits, 0 if own.name == "f64" else own.nan, int(i.op == "neg"), int(flush))
+    to, source = (kind, kind) if kind in PACKED else (f"b{own.bits}", "s64" if own.bits == 64 else f"b{own.bits}")
+    return elementwise(c, i.operands[0], to, [(i.operands[1], source)], lambda a: f(a, *parameters))
 
 
 def mixed(i: Instruction, c: Linker, form: Form, kinds: list[str], op: str) -> Step:

@@ -1,9 +1,10 @@
-"""mmasim's side of `bench.py`, in an environment of its own: `python bench_peers.py CASES.npz RESULTS.npz`.
+"""mmasim's side, in an environment of its own: `python peer_mma.py CASES.npz RESULTS.npz`.
 
 mmasim has two forms, both PyTorch operations, none of them compiled: an operation called with one tile, and its `dpa`, which takes dot
 products in tensors (…, K). The latter does many tiles at once, and as A and B broadcast in it, each element is taken apart only once; how many
-tiles at once are fastest is found out here. Tensors are made beforehand. A line "case form" on stdin is answered by seconds: the lesser of those
-on all cores and on one, because PyTorch's threads wait for each other in loops: where other work runs, they can take ten times as long as one.
+tiles at once are fastest is found out here. Tensors are made beforehand. A line "case, form, count" on stdin is answered by the seconds of that
+many: each the lesser of those on all cores and on one, because PyTorch's threads wait for each other in loops: where other work runs, they can
+take ten times as long as one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 import torch
 from mmasim import nv_ptx
 
-AT_ONCE = (1, 2, 4, 16)
+AT_ONCE, FEW = (1, 2, 4, 16), 32  # tiles
 THREADS = torch.get_num_threads()
 
 
@@ -69,11 +70,11 @@ def main(cases: str, results: str) -> None:
             for drawn in ("normal", "any"):
                 bits = [arrays[f"{name}/{drawn}/{x}"] for x in ("a", "b", "c", "scale_a", "scale_b")[: len(types)]]
                 tensors = [tensor(x, t, packing if i < 2 else 1) for i, (x, t) in enumerate(zip(bits, types, strict=True))]
-                few = forms(operation, [x[:64] for x in tensors])
+                few = forms(operation, [x[:FEW] for x in tensors])
                 outcomes = [run().view(torch.uint8) for run in few.values()]
                 assert all(torch.equal(d, outcomes[0]) for d in outcomes)
                 if drawn == "normal":
-                    times = {form: min(lesser(run) for _ in range(3)) for form, run in few.items() if form != "call"}
+                    times = {form: min(lesser(run) for _ in range(2)) for form, run in few.items() if form != "call"}
                     fastest[name] = min(times, key=lambda form, times=times: times[form])  # type: ignore[misc]
                     ways[name] = forms(operation, tensors)
                 outcome = forms(operation, tensors)[fastest[name]]()
@@ -81,8 +82,8 @@ def main(cases: str, results: str) -> None:
     np.savez(results, **found)
     print(json.dumps(fastest), flush=True)
     for line in sys.stdin:
-        name, form = json.loads(line)
-        print(lesser(ways[name][form]), flush=True)
+        name, form, count = json.loads(line)
+        print(sum(lesser(ways[name][form]) for _ in range(count)), flush=True)
 
 
 if __name__ == "__main__":

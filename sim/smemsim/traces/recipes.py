@@ -1,0 +1,133 @@
+"""Arrays from a seed, the same on every machine: what a recorded launch was given, without storing it.
+
+Every element is a hash (splitmix64) of the seed and its place, so no version of any library changes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from smemsim.arguments import shown
+from smemsim.arithmetic.values import from_float64
+from smemsim.errors import TraceError
+
+__all__ = ["array_of", "random_bits"]
+
+PLAIN = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+PLAIN |= {f"{kind[0]}{bits}": np.dtype(f"{kind}{bits}").type for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+PLAIN |= {f"s{bits}": np.dtype(f"int{bits}").type for bits in (8, 16, 32, 64)}
+NARROW = {"bf16": np.uint16, "e4m3": np.uint8, "e5m2": np.uint8}  # numpy has no such type: raw bits
+WIDTHS = {name: np.dtype(kind).itemsize for name, kind in (PLAIN | NARROW).items()}
+MOST_ELEMENTS = 1 << 28
+FORMATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52), "e4m3": (4, 3), "e5m2": (5, 2)}  # bits of exponent and fraction
+
+
+def random_bits(seed: int, count: int, stream: int = 0) -> np.ndarray:
+    """`count` random 64-bit words: splitmix64 of seed, stream and place.
+
+    >>> [hex(x) for x in random_bits(1, 2)]
+    ['0x910a2dec89025cc1', '0xbeeb8da1658eec67']
+    """
+    with np.errstate(over="ignore"):
+        z = np.uint64(seed) + (np.arange(1, count + 1, dtype=np.uint64) + np.uint64(stream << 40)) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+        return z ^ z >> np.uint64(31)
+
+
+def _uniform(seed: int, count: int, stream: int = 0) -> np.ndarray:
+    return (random_bits(seed, count, stream) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _rounded(values: np.ndarray, dtype: str) -> np.ndarray:
+    if dtype in NARROW:
+        return np.asarray(from_float64(values, dtype)).astype(NARROW[dtype])
+    return values.astype(PLAIN[dtype])
+
+
+def _float_bits(dtype: str, seed: int, count: int) -> np.ndarray:
+    """Floating-point numbers of every kind: half of them any bits, half with exponents near 0, zeros, infinities, NaNs, subnormals."""
+    exponent_bits, fraction_bits = FORMATS[dtype]
+    size = 8 * WIDTHS[dtype]
+    raw, kind = random_bits(seed, count), random_bits(seed, count, 1) % np.uint64(16)
+    word = raw >> np.uint64(64 - size)
+    sign = word >> np.uint64(size - 1) << np.uint64(size - 1)
+    fraction = word & np.uint64((1 << fraction_bits) - 1)
+    few = fraction & ~np.uint64((1 << max(fraction_bits - 3, 0)) - 1)  # few fraction bits: ties
+    bias, top = (1 << exponent_bits - 1) - 1, (1 << exponent_bits) - 1
+    near = np.uint64(bias - 2) + (raw >> np.uint64(3)) % np.uint64(5 if exponent_bits < 5 else min(26, bias))
+
+    def made(exponent: Any, mantissa: Any) -> np.ndarray:
+        return np.asarray(sign | np.minimum(np.uint64(exponent), np.uint64(top)) << np.uint64(fraction_bits) | mantissa)
+
+    zero = np.uint64(0)
+    choices = (
+        [word] * 7
+        + [made(near, fraction)] * 3
+        + [made(near, few)] * 2
+        + [made(0, zero), made(0, fraction), made(top, zero), made(top, fraction)]
+    )
+    return np.choose(kind.astype(np.int64), choices)
+
+
+def array_of(recipe: Mapping[str, Any]) -> np.ndarray:
+    """The array of a recipe {"name", "dtype", "shape", "seed", "distribution"}; bf16, e4m3 and e5m2 as raw bits.
+
+    Distributions: "zeros"; "bits" (any bit pattern); "floats" (numbers of every kind, NaN too); {"fill": x}; {"iota": [first, step]};
+    {"integers": [low, high]}, both included; {"uniform": [low, high]}; {"normal": [mean, deviation]}, a sum of twelve uniform numbers;
+    {"values": [...]}, repeated to the shape; {"permutation": n}: numbers below n, each once a row. Raises TraceError.
+
+    >>> array_of({"name": "a", "dtype": "s32", "shape": [4], "seed": 7, "distribution": {"integers": [-2, 2]}}).tolist()
+    [0, 2, -1, 1]
+    """
+    try:
+        dtype, shape, seed, what = (
+            str(recipe["dtype"]),
+            tuple(int(n) for n in recipe["shape"]),
+            int(recipe.get("seed", 0)),
+            recipe["distribution"],
+        )
+        kind, given = (what, None) if isinstance(what, str) else next(iter(what.items()))
+        storage = np.dtype(PLAIN.get(dtype) or NARROW[dtype])
+        return np.ascontiguousarray(_drawn(kind, given, dtype, storage, seed, shape).reshape(shape))
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, StopIteration) as e:
+        raise TraceError(f"array recipe {shown(dict(recipe))}: cannot be made ({e}); needs dtype, shape, seed and a distribution") from None
+
+
+def _drawn(kind: str, given: Any, dtype: str, storage: np.dtype[Any], seed: int, shape: tuple[int, ...]) -> np.ndarray:
+    count = math.prod(shape)
+    if min(shape, default=1) < 0 or count > MOST_ELEMENTS:
+        raise ValueError(f"shape {shape}: needs 0 to {MOST_ELEMENTS:,} elements")
+    unsigned = np.dtype(f"u{storage.itemsize}")
+    match kind:
+        case "zeros":
+            return np.zeros(count, storage)
+        case "bits":
+            return (random_bits(seed, count) >> np.uint64(64 - 8 * storage.itemsize)).astype(unsigned).view(storage)
+        case "floats":
+            return _float_bits(dtype, seed, count).astype(unsigned).view(storage)
+        case "fill":
+            return np.full(count, _rounded(np.array([given]), dtype)[0])
+        case "iota":
+            return _rounded(given[0] + given[1] * np.arange(count), dtype)
+        case "integers":
+            low, high = int(given[0]), int(given[1])
+            if not low <= high:
+                raise ValueError(f"no integers from {low} to {high}")
+            return _rounded(low + (random_bits(seed, count) % np.uint64(high - low + 1)).astype(np.int64), dtype)
+        case "uniform":
+            return _rounded(given[0] + (given[1] - given[0]) * _uniform(seed, count), dtype)
+        case "normal":
+            total = sum((_uniform(seed, count, stream) for stream in range(12)), np.full(count, -6.0))
+            return _rounded(given[0] + given[1] * total, dtype)
+        case "values":
+            return np.resize(np.array(given, dtype=storage if dtype in PLAIN else unsigned), count).view(storage)
+        case "permutation":
+            keys = random_bits(seed, count).reshape(-1, int(given))
+            return _rounded(np.argsort(keys, axis=1, kind="stable").ravel(), dtype)
+        case _:
+            raise ValueError(f"no distribution {kind!r}")

@@ -1,0 +1,358 @@
+"""Loads, stores, atomics and copies of the executor against numpy, over every state space, and the traps of wrong addresses."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launches import found, kernel, launch, results
+from smemsim.errors import InputError, Unmodelled
+from smemsim.gpu.device import Device
+from smemsim.machine.owners import Owners
+from strategies import examples
+
+N = 64
+RNG = np.random.default_rng(7)
+BYTES = RNG.integers(0, 256, 32 * N, dtype=np.uint8)
+AT = "mul.wide.u32 %d1, %r1, {0}; add.u64 %d2, %d20, %d1; add.u64 %d3, %d21, %d1; "
+
+
+@pytest.mark.parametrize("vector", ["", ".v2", ".v4"])
+@pytest.mark.parametrize("kind", ["b8", "b16", "b32", "b64", "u8", "s16", "f32", "f64"])
+@pytest.mark.parametrize("through", ["global", "generic", "shared", "generic shared", "local"])
+def test_what_is_stored_is_loaded(vector, kind, through):
+    """Every width, vector and space keeps the bytes, signalling NaNs and all."""
+    bits = int(kind[1:])
+    count = int(vector[2:] or 1)
+    size = count * bits // 8
+    if size > 16:
+        return
+    prefix = {8: "%h", 16: "%h", 32: "%f" if kind == "f32" else "%r1", 64: "%g" if kind == "f64" else "%d1"}[bits]
+    names = [f"{prefix}{n}" for n in range(1, 1 + count)]
+    value = "{" + ", ".join(names) + "}" if count > 1 else names[0]
+    copy = f"ld.global{vector}.{kind} {value}, [%d2]; "
+    if through == "generic":
+        copy = f"ld{vector}.{kind} {value}, [%d2]; "
+    elif through == "shared":
+        copy += f"mov.u32 %r40, sm; mad.lo.u32 %r40, %r1, {size}, %r40; st.shared{vector}.{kind} [%r40], {value}; "
+        copy += f"ld.shared::cta{vector}.{kind} {value}, [%r40]; "
+    elif through == "generic shared":
+        copy += f"mov.u64 %d30, sm; cvta.shared.u64 %d30, %d30; add.u64 %d30, %d30, %d1; st{vector}.{kind} [%d30], {value}; "
+        copy += f"cvta.to.shared.u64 %d31, %d30; ld.shared{vector}.{kind} {value}, [%d31]; "
+    elif through == "local":
+        copy += f"st.local{vector}.{kind} [loc+16], {value}; mov.u64 %d30, loc; cvta.local.u64 %d30, %d30; ld{vector}.{kind} {value}, [%d30+16]; "
+    store = f"st.global{vector}.{kind} [%d3], {value};" if through != "generic" else f"st{vector}.{kind} [%d3], {value};"
+    text = {"locals_": ".local .align 16 .b8 loc[64];"}
+    _, out = launch(AT.format(size) + copy + store, BYTES, np.zeros_like(BYTES), block=N, text=text)
+    np.testing.assert_array_equal(out[: N * size], BYTES[: N * size])
+    assert not out[N * size :].any()
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("u8", np.uint8), ("s8", np.int8), ("u16", np.uint16), ("s16", np.int16)])
+def test_narrow_loads_extend_by_their_sign(kind, dtype):
+    size = np.dtype(dtype).itemsize
+    body = AT.format(size) + f"ld.global.{kind} %r2, [%d2]; mul.wide.u32 %d1, %r1, 4; add.u64 %d3, %d21, %d1; st.global.b32 [%d3], %r2;"
+    _, out = launch(body, BYTES, np.zeros(N, np.int32), block=N)
+    np.testing.assert_array_equal(out, BYTES.view(dtype)[:N].astype(np.int32))
+
+
+def test_128_and_256_bits():
+    body = AT.format(16) + "ld.global.b128 %q1, [%d2]; st.global.b128 [%d3], %q1;"
+    _, out = launch(body, BYTES, np.zeros_like(BYTES), block=N)
+    np.testing.assert_array_equal(out[: 16 * N], BYTES[: 16 * N])
+    eight = ", ".join(f"%r{n}" for n in range(10, 18))
+    body = AT.format(32) + f"ld.global.v8.b32 {{{eight}}}, [%d2]; st.global.v8.b32 [%d3], {{{eight}}};"
+    _, out = launch(body, BYTES, np.zeros_like(BYTES), block=N, arch="sm_100a")
+    np.testing.assert_array_equal(out, BYTES)
+
+
+def test_modifiers_that_change_nothing():
+    loads = [
+        "weak.global", "relaxed.gpu.global", "acquire.sys.global", "volatile.global", "mmio.relaxed.sys.global", "global.nc", "global.ca",
+        "global.nc.L1::no_allocate.L2::128B", "global.cg", "global.L1::evict_last.L2::64B", "relaxed.cta",
+    ]  # fmt: skip
+    for modifiers in loads:
+        body = AT.format(4) + f"ld.{modifiers}.b32 %r2, [%d2]; st.global.wt.b32 [%d3], %r2;"
+        _, out = launch(body, BYTES, np.zeros_like(BYTES), block=N)
+        np.testing.assert_array_equal(out[: 4 * N], BYTES[: 4 * N])
+    hint = "createpolicy.fractional.L2::evict_first.b64 %d9, 1.0; "
+    body = AT.format(4) + hint + "ld.global.L2::cache_hint.b32 %r2, [%d2], %d9; st.global.L2::cache_hint.b32 [%d3], %r2, %d9;"
+    _, out = launch(body, BYTES, np.zeros_like(BYTES), block=N)
+    np.testing.assert_array_equal(out[: 4 * N], BYTES[: 4 * N])
+
+
+def test_one_instruction_may_reach_several_spaces_and_arrays():
+    """Thread by thread another space: the generic address says which."""
+    gpu = Device()
+    arrays = [gpu.array(np.full(4, n, np.uint32)) for n in range(3)]
+    table, out = gpu.array(np.array([a.address for a in arrays], np.uint64)), gpu.array(np.zeros(N, np.uint32))
+    body = """
+    rem.u32 %r3, %r1, 5; setp.lt.u32 %p1, %r3, 3; setp.eq.u32 %p2, %r3, 3;
+    mov.u64 %d5, loc; cvta.local.u64 %d5, %d5; mov.u64 %d6, sm; cvta.shared.u64 %d6, %d6;
+    mul.wide.u32 %d1, %r3, 8; add.u64 %d1, %d20, %d1; @%p1 ld.global.u64 %d7, [%d1];
+    selp.u64 %d8, %d5, %d6, %p2; @%p1 mov.u64 %d8, %d7;
+    mov.u32 %r4, 77; @%p9 st.shared.u32 [sm+4], %r4; st.local.u32 [loc+4], %r1; bar.sync 0;
+    ld.u32 %r2, [%d8+4]; mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d21, %d1; st.global.u32 [%d2], %r2;"""
+    gpu.launch(kernel(2, body, locals_=".local .align 4 .b8 loc[8];"), "k", block=N, args=[table, out])
+    t = np.arange(N)
+    np.testing.assert_array_equal(out.numpy(), np.where(t % 5 < 3, t % 5, np.where(t % 5 == 3, t, 77)))
+
+
+def test_where_threads_meet_the_last_one_stays():
+    body = "and.b32 %r3, %r1, 3; mul.wide.u32 %d1, %r3, 16; add.u64 %d1, %d20, %d1; st.global.v4.b32 [%d1], {%r1, %r3, %r1, %r1};"
+    (out,) = launch(body, np.zeros(16, np.uint32), block=N)
+    assert out.reshape(4, 4)[:, 0].tolist() == [N - 4, N - 3, N - 2, N - 1]
+
+
+def test_isspacep_and_ranks():
+    text = """
+    mov.u64 %d5, sm; cvta.shared.u64 %d6, %d5; mapa.u64 %d7, %d6, 1; getctarank.u64 %r3, %d7; mov.u32 %r10, %cluster_ctarank;
+    mov.u32 %r2, 0;
+    isspacep.shared::cta %p1, %d7; @%p1 or.b32 %r2, %r2, 1;
+    isspacep.shared::cluster %p2, %d7; @%p2 or.b32 %r2, %r2, 2;
+    isspacep.global %p3, %d20; @%p3 or.b32 %r2, %r2, 4;
+    isspacep.global %p4, %d7; @%p4 or.b32 %r2, %r2, 8;
+    shl.b32 %r3, %r3, 4; or.b32 %r2, %r2, %r3;"""
+    out = results(text, grid=2, cluster=2)
+    assert out[0].tolist() == [0b10110] * 32
+    assert out[1].tolist() == [0b10111] * 32
+
+
+# ---- traps
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "words"),
+    [
+        ("ld.global.b32 %r2, [%d20+256];", "X001", "right behind the array of args[0]"),
+        ("ld.global.v4.b32 {%r2, %r3, %r4, %r5}, [%d20+240]; ld.global.b32 %r2, [%d20+-4];", "X001", "4 bytes in front of"),
+        ("ld.global.b64 %d2, [%d20+252];", "X002", "no multiple of 8"),
+        ("mov.u64 %d1, 0; st.global.b32 [%d1+8], %r1;", "X001", "null pointer"),
+        ("mad.lo.u32 %r2, %r1, 4, 5200; ld.shared.b32 %r3, [%r2];", "X001", "past the end of the CTA's window"),
+        ("mov.u32 %r2, sm; st.shared.b32 [%r2+2], %r1;", "X002", "no multiple of 4"),
+        ("ld.local.b32 %r2, [loc+64];", "X001", "local memory has 16 bytes"),
+        ("mov.u32 %r2, sm; or.b32 %r2, %r2, 0x3000000; ld.shared::cluster.b32 %r3, [%r2];", "X001", "name CTA 3 of a cluster that has 1"),
+        ("atom.global.add.u32 %r2, [%d20+1024], 1;", "X001", "past the end"),
+        ("atom.global.add.u32 %r2, [%d20+2], 1;", "X002", "no multiple of 4"),
+        ("cp.async.cg.shared.global [sm], [%d20+8], 16;", "X002", "no multiple of 16"),
+    ],
+)
+def test_addresses_that_end_the_kernel(body, code, words):
+    text = {"locals_": ".local .align 4 .b8 loc[16];"}
+    messages = found(body, np.zeros(64, np.uint32), text=text)
+    assert list(messages) == [code]
+    assert words in messages[code]
+
+
+def test_nothing_runs_behind_a_trap():
+    body = "st.global.b32 [%d20], %r1; ld.global.b32 %r2, [%d20+4096]; mov.u32 %r3, 9; st.global.b32 [%d20+4], %r3;"
+    (out,) = launch(body, np.full(2, 7, np.uint32), block=1, expected=("X001",))
+    assert out.tolist() == [0, 7]
+
+
+def test_the_thread_that_is_wrong_is_named():
+    body = """setp.eq.u32 %p1, %r1, 37; mov.u64 %d1, %d20; @%p1 add.u64 %d1, %d1, 4096;
+    mov.u32 %r2, %ctaid.x; setp.eq.u32 %p2, %r2, 2; @%p2 ld.global.b32 %r2, [%d1];"""
+    messages = found(body, np.zeros(64, np.uint32), block=64, grid=3)
+    assert "thread (37, 0, 0) of CTA (2, 0, 0) touches 4 bytes" in messages["X001"]
+
+
+def test_a_program_that_is_launched_again_has_other_arguments():
+    device = Device()
+    text = kernel(1, "st.global.b32 [%d20], %r1;")
+    first, second = device.array(np.full(1, 7, np.uint32)), device.array(np.full(1, 8, np.uint32))
+    device.launch(text, "k", args=[first])
+    assert (first.numpy()[0], second.numpy()[0]) == (0, 8)
+    device.launch(text, "k", args=[second])
+    assert second.numpy()[0] == 0
+
+
+def test_what_nobody_knows_is_not_made_up():
+    with pytest.raises(Unmodelled, match="below 0x400"):
+        launch("mov.u32 %r2, 16; ld.shared.b32 %r3, [%r2];", np.zeros(1, np.uint32))
+    with pytest.raises(Unmodelled, match="which only"):
+        launch(
+            "mov.u32 %r2, sm; mapa.shared::cluster.u32 %r2, %r2, 1; ld.shared.b32 %r3, [%r2];", np.zeros(1, np.uint32), grid=2, cluster=2
+        )
+    for form in (
+        "multimem.ld_reduce.global.add.f32 %f1, [%d20];",
+        "atom.global.min.f32 %f1, [%d20], %f1;",
+        "ld.global.cx.b32 %r1, [%d20];",
+    ):
+        with pytest.raises(Unmodelled, match="not modelled"):
+            launch(form, np.zeros(1, np.uint32))
+    with pytest.raises(InputError, match="read only"):
+        launch("st.const.b32 [%d20], %r1;", np.zeros(1, np.uint32))
+
+
+# ---- atomics
+
+INTEGER = {
+    "add": lambda a, b: a + b,
+    "min": min,
+    "max": max,
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+    "exch": lambda a, b: b,
+    "inc": lambda a, b: 0 if a >= b else a + 1,
+    "dec": lambda a, b: b if a == 0 or a > b else a - 1,
+}
+
+
+@examples(60)
+@given(st.data())
+def test_atomics_are_what_threads_do_one_after_the_other(data):
+    """Old values and the result are those of a loop over the threads in their order."""
+    op = data.draw(st.sampled_from(sorted(INTEGER)))
+    kinds = {"add": "u32 s32 u64", "inc": "u32", "dec": "u32", "exch": "b32 b64"}.get(
+        op, "b32 b64" if op in ("and", "or", "xor") else "u32 s32 u64 s64"
+    )
+    kind = data.draw(st.sampled_from(kinds.split()))
+    space = data.draw(st.sampled_from(["global", "shared", ""]))
+    dtype = np.dtype({"u": "u", "s": "i", "b": "u"}[kind[0]] + str(int(kind[1:]) // 8))
+    limits, places = np.iinfo(dtype), data.draw(st.integers(1, 6))
+    small = data.draw(st.booleans())
+    numbers = st.integers(0, 5) if small else st.integers(int(limits.min), int(limits.max))
+    begin = np.array(data.draw(st.lists(numbers, min_size=places, max_size=places)), dtype)
+    new = np.array(data.draw(st.lists(numbers, min_size=32, max_size=32)), dtype)
+    where = np.array(data.draw(st.lists(st.integers(0, places - 1), min_size=32, max_size=32)), np.uint32)
+    size, r = dtype.itemsize, "%r" if dtype.itemsize == 4 else "%d"
+    memory = ".global" if space == "global" else space and ".shared"
+    address = "mov.u64 %d8, %d20;" if space != "shared" else "mov.u64 %d8, sm;"
+    index = f"mul.wide.u32 %d1, %r1, {size}; add.u64 %d2, %d21, %d1; ld.global.b{8 * size} {r}10, [%d2]; mul.wide.u32 %d3, %r1, 4; add.u64 %d3, %d22, %d3;"
+    index += f" ld.global.b32 %r5, [%d3]; mul.wide.u32 %d4, %r5, {size}; {address} add.u64 %d8, %d8, %d4; add.u64 %d9, %d20, %d4;"
+    copy = f"ld.global.b{8 * size} {r}12, [%d9]; st.shared.b{8 * size} [%d8], {r}12; bar.warp.sync -1;" if space == "shared" else ""
+    back = f"ld.shared.b{8 * size} {r}12, [%d8]; st.global.b{8 * size} [%d9], {r}12;" if space == "shared" else ""
+    body = f"{index}{copy} atom{memory}.{op}.{kind} {r}11, [%d8], {r}10; {back} add.u64 %d6, %d23, %d1; st.global.b{8 * size} [%d6], {r}11;"
+    after, _, _, old = launch(body, begin, new, where, np.zeros(32, dtype))
+    state, expected = [int(v) for v in begin], []
+    for t in range(32):
+        expected.append(state[where[t]])
+        result = INTEGER[op](state[where[t]], int(new[t]))
+        state[where[t]] = (result - int(limits.min)) % (1 << 8 * size) + int(limits.min)
+    assert old.tolist() == expected
+    assert after.tolist() == state
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("f32", np.float32), ("f64", np.float64), ("f16", np.float16), ("bf16", ml_dtypes.bfloat16)])
+def test_float_sums_round_at_every_step(kind, dtype):
+    """Sums of one thread after the other in the type itself; numpy's own addition is the reference."""
+    values = RNG.standard_normal(N).astype(dtype)
+    size, r = np.dtype(dtype).itemsize, {2: "%h", 4: "%r", 8: "%d"}[np.dtype(dtype).itemsize]
+    nofz = ".noftz" if size == 2 else ""
+    body = f"mul.wide.u32 %d1, %r1, {size}; add.u64 %d2, %d21, %d1; ld.global.b{8 * size} {r}10, [%d2]; atom.global.add{nofz}.{kind} {r}11, [%d20], {r}10; add.u64 %d3, %d22, %d1; st.global.b{8 * size} [%d3], {r}11;"
+    bits = np.dtype(f"u{size}")
+    total, _, old = launch(body, np.zeros(1, bits), values.view(bits), np.zeros(N, bits), block=N)
+    running, before = dtype(0), []
+    for v in values:
+        before.append(running)
+        running = dtype(running + v)
+    assert total.view(dtype)[0] == running
+    np.testing.assert_array_equal(old.view(dtype), np.array(before, dtype))
+
+
+def test_global_sums_of_f32_flush_and_shared_ones_do_not():
+    tiny = np.array([1, 1], np.uint32)
+    body = "mov.b32 %f1, 0x00000001; mov.u32 %r3, 1; st.shared.b32 [sm], %r3; red.global.add.f32 [%d20], %f1; red.shared.add.f32 [sm], %f1; ld.shared.b32 %r4, [sm]; st.global.b32 [%d20+4], %r4;"
+    (out,) = launch(body, tiny, block=1)
+    assert out.tolist() == [0, 2]
+
+
+def test_packed_and_vector_sums():
+    one = np.full(8, 1, np.float16)
+    body = "mov.b32 %r2, 0x3c003c00; red.global.add.noftz.f16x2 [%d20], %r2; red.global.v2.f16x2.add.noftz [%d20+8], {%r2, %r2};"
+    (out,) = launch(body, one, block=3)
+    assert out.tolist() == [4, 4, 1, 1, 4, 4, 4, 4]
+    body = "mov.b32 %f1, 0f3F800000; mov.b32 %f2, 0f40000000; atom.global.v2.f32.add {%f3, %f4}, [%d20], {%f1, %f2}; st.global.v2.f32 [%d20+8], {%f3, %f4};"
+    (out,) = launch(body, np.array([1, 2, 3, 4], np.float32), block=1)
+    assert out.tolist() == [2, 4, 1, 2]
+    body = "mov.b16 %h1, 0x4400; atom.global.v2.f16.max.noftz {%h3, %h4}, [%d20], {%h1, %h1};"
+    (out,) = launch(body, np.array([1, 7], np.float16), block=1)
+    assert out.tolist() == [4, 7]
+
+
+def test_compare_and_swap():
+    """A lock-free counter: each thread succeeds exactly once."""
+    loop = """L: ld.relaxed.gpu.global.u32 %r3, [%d20]; add.u32 %r4, %r3, 1; atom.relaxed.gpu.global.cas.b32 %r2, [%d20], %r3, %r4;
+    setp.ne.u32 %p1, %r2, %r3; @%p1 bra L; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d21, %d1; st.global.u32 [%d1], %r2;"""
+    counter, seen = launch(loop, np.zeros(1, np.uint32), np.zeros(N, np.uint32), block=N)
+    assert counter[0] == N
+    assert sorted(seen.tolist()) == list(range(N))
+    body = "mov.b16 %h1, 5; mov.b16 %h2, 9; atom.global.cas.b16 %h3, [%d20+2], %h1, %h2; st.global.b16 [%d20+4], %h3;"
+    (out,) = launch(body, np.array([5, 5, 0], np.uint16), block=1)
+    assert out.tolist() == [5, 9, 5]
+    body = "mov.b128 %q1, {%d20, %d21}; atom.global.exch.b128 %q2, [%d20], %q1; st.global.b128 [%d20+16], %q2;"
+    (out, _) = launch(body, np.array([1, 2, 3, 4], np.uint64), np.zeros(1, np.uint64), block=1)
+    assert out[2:].tolist() == [1, 2]
+
+
+# ---- cp.async
+
+
+@examples(20)
+@given(size=st.sampled_from([4, 8, 16]), sizes=st.lists(st.integers(0, 16), min_size=N, max_size=N), seed=st.integers(0, 9))
+def test_cp_async_fills_up_with_zeros(size, sizes, seed):
+    """`size` bytes arrive: those of the source up to its size, zeros behind them, whatever lay there before."""
+    data = np.random.default_rng(seed).integers(1, 256, N * size, dtype=np.uint8)
+    amounts = np.minimum(np.array(sizes, np.uint32), size)
+    body = f"""mul.wide.u32 %d1, %r1, {size}; add.u64 %d2, %d20, %d1; mul.wide.u32 %d3, %r1, 4; add.u64 %d3, %d21, %d3; ld.global.u32 %r3, [%d3];
+    mov.u32 %r4, sm; mad.lo.u32 %r4, %r1, {size}, %r4; mov.u32 %r5, -1; st.shared.b32 [%r4], %r5; add.u64 %d4, %d22, %d1;
+    cp.async.ca.shared.global [%r4], [%d2], {size}, %r3; cp.async.commit_group; cp.async.wait_group 0; bar.sync 0;"""
+    for at in range(0, size, 4):
+        body += f"ld.shared.b32 %r6, [%r4+{at}]; st.global.b32 [%d4+{at}], %r6; "
+    _, _, out = launch(body, data, amounts, np.zeros_like(data), block=N)
+    expected = np.where(np.arange(size) < amounts[:, None], data.reshape(N, size), 0)
+    np.testing.assert_array_equal(out.reshape(N, size), expected)
+
+
+def test_cp_async_reads_nothing_that_it_ignores():
+    """A predicated-off source may lie anywhere."""
+    body = "mov.u64 %d1, 0; setp.lt.u32 %p1, %r1, 40; mov.u32 %r4, sm; cp.async.cg.shared.global [%r4], [%d1], 16, %p1; cp.async.wait_all;"
+    launch(body, np.zeros(1, np.uint32))
+    assert "null pointer" in found(body.replace(" 16, %p1", " 16"), np.zeros(1, np.uint32))["X001"]
+
+
+def test_st_bulk_zeroes():
+    body = "mov.u32 %r3, 255; mov.u32 %r4, sm; mad.lo.u32 %r4, %r1, 4, %r4; st.shared.u32 [%r4], %r3; bar.warp.sync -1; mov.u32 %r5, sm;"
+    body += "mov.u64 %d1, 24; @%p9 st.bulk.shared::cta [%r5+8], %d1, 0; bar.warp.sync -1; ld.shared.u32 %r2, [%r4];"
+    assert results(body, arch="sm_100a").tolist() == [255, 255, *[0] * 6, *[255] * 24]
+    with pytest.raises(Unmodelled, match="not modelled"):
+        results(body)
+
+
+# ---- who wrote what
+
+
+@examples(40)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["touch", "run", "bytes"]), st.integers(0, 511), st.integers(1, 60), st.integers(2, 5)),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_owners_side_by_side_are_bytes_with_owners(steps):
+    """Whole chunks of threads, runs and single bytes, noted through two parts of one bookkeeping, against a plain array."""
+    whole = Owners(1024)
+    parts = [whole.part(0, 512), whole.part(512, 512)]
+    writer, place = np.zeros(1024, np.uint32), np.zeros(1024, np.uint32)
+    for n, (what, at, wanted, who) in enumerate(steps):
+        base, part = 512 * (n % 2), parts[n % 2]
+        size = min(wanted, 512 - at)
+        if what == "touch":
+            chunks = np.arange(at // 16, (at + size + 15) // 16)
+            (whole if who % 2 else part).touch(chunks + (base // 16 if who % 2 else 0), 1)
+            span = slice(base + 16 * chunks[0], base + 16 * chunks[-1] + 16)
+            writer[span], place[span] = 1, np.tile(np.arange(16), len(chunks))
+        elif what == "run":
+            part.set_run(at, size, who)
+            writer[base + at : base + at + size], place[base + at : base + at + size] = who, np.arange(size)
+        else:
+            part.set_bytes(np.arange(at, at + size), who, np.arange(size) + 3)
+            writer[base + at : base + at + size], place[base + at : base + at + size] = who, np.arange(size) + 3
+    for n, part in enumerate(parts):
+        found, where = part.of(np.arange(512))
+        np.testing.assert_array_equal(found, writer[512 * n : 512 * n + 512])
+        np.testing.assert_array_equal(where, place[512 * n : 512 * n + 512])

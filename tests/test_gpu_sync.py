@@ -1,0 +1,435 @@
+"""Threads that meet: warp operations against the loops of the PTX ISA, barriers that let nobody through early, mbarriers against an automaton."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launches import found, launch, results
+from smemsim.errors import Unmodelled
+from strategies import examples
+
+N = 128
+T = np.arange(N)
+FULL = 0xFFFFFFFF
+OWN = "mov.u32 %r5, sm; mad.lo.u32 %r4, %r1, 4, %r5;"  # %r4: the thread's word of shared memory
+
+# ---- warp operations
+
+
+def shuffled(mode, a, b, c):
+    """PTX ISA 9.7.9.6, as the loop that it is."""
+    out, inside = [], []
+    for lane in range(32):
+        clamp, segment = c & 31, c >> 8 & 31
+        last, first = (lane & segment) | (clamp & ~segment), lane & segment
+        by = b & 31
+        if mode == "up":
+            j, p = lane - by, lane - by >= last
+        elif mode == "down":
+            j, p = lane + by, lane + by <= last
+        elif mode == "bfly":
+            j, p = lane ^ by, lane ^ by <= last
+        else:
+            j = first | (by & ~segment)
+            p = j <= last
+        out.append(a[j] if p else a[lane])
+        inside.append(p)
+    return out, inside
+
+
+@examples(40)
+@given(
+    mode=st.sampled_from(["up", "down", "bfly", "idx"]), b=st.integers(0, 63), width=st.sampled_from([1, 2, 4, 8, 16, 32]), c=st.integers(0, 0x1F1F),
+    usual=st.booleans(), register=st.booleans(),
+)  # fmt: skip
+def test_shfl_is_the_definition(mode, b, width, c, usual, register):
+    if usual:  # what __shfl_sync makes of a width
+        c = (32 - width) << 8 | (0 if mode == "up" else 31)
+    by = f"mov.u32 %r6, {b}; mov.u32 %r7, {c};" if register else ""
+    operands = "%r6, %r7" if register else f"{b}, {c}"
+    body = f"{by} mad.lo.u32 %r3, %r1, 7, 5; shfl.sync.{mode}.b32 %r2|%p1, %r3, {operands}, -1; @%p1 or.b32 %r2, %r2, 0x10000;"
+    got = results(body)
+    out, inside = shuffled(mode, [7 * t + 5 for t in range(32)], b, c)
+    assert got.tolist() == [v | 0x10000 * p for v, p in zip(out, inside, strict=True)]
+
+
+@examples(30)
+@given(mask=st.integers(1, FULL), word=st.integers(0, FULL), values=st.lists(st.integers(-3, 3), min_size=32, max_size=32))
+def test_votes_matches_and_reductions_of_members(mask, word, values):
+    """Members meet in the branch, the others are elsewhere and meet there; every one of them sees its own group."""
+    table = np.array(values, np.int32)
+    groups = [mask, ~mask & FULL]
+
+    def run(operation):
+        body = f"""mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d21, %d1; ld.global.b32 %r6, [%d2]; shr.u32 %r3, {mask}, %r1; and.b32 %r3, %r3, 1;
+        shr.u32 %r8, {word}, %r1; and.b32 %r8, %r8, 1; setp.eq.u32 %p2, %r8, 1; setp.eq.u32 %p1, %r3, 1; mov.u32 %r2, 9;
+        @%p1 bra A; {operation.replace("MASK", str(groups[1]))} bra B; A: {operation.replace("MASK", str(mask))} B: bar.warp.sync -1;
+        add.u64 %d3, %d20, %d1; st.global.b32 [%d3], %r2;"""
+        return launch(body, np.zeros(32, np.int32), table)[0]
+
+    def of(t):
+        mine = groups[0] if mask >> t & 1 else groups[1]
+        return mine, [u for u in range(32) if mine >> u & 1]
+
+    def expect(f):
+        return [f(t, *of(t)) for t in range(32)]
+
+    bits = lambda lanes: sum(1 << u for u in lanes)  # noqa: E731
+    as_bits = lambda found: found.view(np.uint32).tolist()  # noqa: E731
+    assert as_bits(run("vote.sync.ballot.b32 %r2, %p2, MASK;")) == expect(lambda t, m, us: word & m)
+    flag = "selp.b32 %r2, 1, 0, %p3;"
+    assert run(f"vote.sync.all.pred %p3, %p2, MASK; {flag}").tolist() == expect(lambda t, m, us: int(word & m == m))
+    assert run(f"vote.sync.any.pred %p3, %p2, MASK; {flag}").tolist() == expect(lambda t, m, us: int(word & m != 0))
+    assert run(f"vote.sync.uni.pred %p3, %p2, MASK; {flag}").tolist() == expect(lambda t, m, us: int(word & m in (0, m)))
+    assert as_bits(run("match.any.sync.b32 %r2, %r6, MASK;")) == expect(lambda t, m, us: bits(u for u in us if values[u] == values[t]))
+    assert as_bits(run("match.all.sync.b32 %r2|%p4, %r6, MASK;")) == expect(lambda t, m, us: m if len({values[u] for u in us}) == 1 else 0)
+    assert run("redux.sync.add.s32 %r2, %r6, MASK;").tolist() == expect(lambda t, m, us: sum(values[u] for u in us))
+    assert run("redux.sync.min.s32 %r2, %r6, MASK;").tolist() == expect(lambda t, m, us: min(values[u] for u in us))
+    assert as_bits(run("redux.sync.max.u32 %r2, %r6, MASK;")) == expect(lambda t, m, us: max(values[u] & FULL for u in us))
+    assert as_bits(run("redux.sync.xor.b32 %r2, %r6, MASK;")) == expect(
+        lambda t, m, us: int(np.bitwise_xor.reduce(table[us].view(np.uint32)))
+    )
+    assert run("elect.sync %r2|%p4, MASK;").tolist() == expect(lambda t, m, us: us[0])
+    assert as_bits(run("activemask.b32 %r2;")) == expect(lambda t, m, us: m)
+
+
+@pytest.mark.parametrize(("flags", "expected"), [("", [-2.0, 3.0]), (".NaN", [None, None]), (".abs", [0.5, 3.0])])
+def test_redux_of_floats(flags, expected):
+    values = np.array([0.5, -2.0, 3.0, np.nan] * 8, np.float32)
+    for op, wanted in zip(("min", "max"), expected, strict=True):
+        body = f"mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d20, %d1; ld.global.b32 %r3, [%d2]; redux.sync.{op}{flags}.f32 %r2, %r3, -1; st.global.b32 [%d2], %r2;"
+        (out,) = launch(body, values, arch="sm_100a")
+        assert (np.isnan(out).all() and (out.view(np.uint32) == 0x7FFFFFFF).all()) if wanted is None else (out == wanted).all()
+        with pytest.raises(Unmodelled, match="sm_100a"):
+            launch(body, values)
+
+
+def test_lanes_that_are_gone_are_not_waited_for():
+    """Threads that exited, before or while others wait, and the missing lanes of a last warp."""
+    body = "setp.gt.u32 %p1, %r1, 39; @%p1 bra X; redux.sync.add.u32 %r2, 1, -1; bra Y; X: exit; Y:"
+    assert results(body, block=48).tolist() == [32] * 32 + [8] * 8 + [0] * 8
+    body = "setp.lt.u32 %p1, %r1, 8; @%p1 bra X; bra Z; Y: vote.sync.ballot.b32 %r2, %p1, -1; bra E; Z: bra Y; X: nanosleep.u32 100; nanosleep.u32 100; exit; E:"
+    assert results(body)[8:].tolist() == [0] * 24
+
+
+def test_a_thread_outside_its_own_mask():
+    assert "thread (16, 0, 0)" in found("shfl.sync.idx.b32 %r2, %r1, 0, 31, 0x0000ffff;")["X011"]
+
+
+def test_old_warp_operations_are_refused():
+    for form in ("shfl.up.b32 %r2, %r1, 1, 0;", "vote.ballot.b32 %r2, %p1;"):
+        with pytest.raises(Unmodelled, match="sync"):
+            results(form)
+
+
+# ---- divergence
+
+
+@examples(15)
+@given(counts=st.lists(st.integers(0, 5), min_size=N, max_size=N), inner=st.integers(0, 3))
+def test_nested_loops_of_different_lengths_meet_again(counts, inner):
+    """Every thread runs its own number of rounds, each with an inner loop that depends on both; behind them the warp is whole again."""
+    body = f"""mul.wide.u32 %d1, %r1, 4; add.u64 %d2, %d21, %d1; ld.global.u32 %r3, [%d2]; mov.u32 %r2, 0; mov.u32 %r4, 0;
+    O: setp.ge.u32 %p1, %r4, %r3; @%p1 bra E; mov.u32 %r5, 0; add.u32 %r6, %r1, %r4; and.b32 %r6, %r6, {inner};
+    I: setp.ge.u32 %p2, %r5, %r6; @%p2 bra J; add.u32 %r2, %r2, 1; add.u32 %r5, %r5, 1; bra I;
+    J: add.u32 %r4, %r4, 1; add.u32 %r2, %r2, 100; bra O;
+    E: shfl.sync.bfly.b32 %r7, %r2, 1, 31, -1; activemask.b32 %r8; setp.ne.u32 %p3, %r8, -1; @%p3 mov.u32 %r7, 0;
+    add.u64 %d3, %d20, %d1; st.global.u32 [%d3], %r7;"""
+    out, _ = launch(body, np.zeros(N, np.uint32), np.array(counts, np.uint32), block=N)
+    own = [sum(100 + ((t + k) & inner) for k in range(counts[t])) for t in range(N)]
+    assert out.tolist() == [own[t ^ 1] for t in range(N)]
+
+
+# ---- barriers of a CTA
+
+
+@examples(15)
+@given(rounds=st.integers(1, 4), slow=st.integers(0, 3), stride=st.sampled_from([1, 33, 64, 127]))
+def test_nobody_passes_a_barrier_early(rounds, slow, stride):
+    """Each round every thread reads what another one wrote; one warp dawdles in a loop of its own."""
+    body = f"""{OWN} mov.u32 %r2, 0; shr.u32 %r3, %r1, 5; add.u32 %r6, %r1, {stride}; and.b32 %r6, %r6, {N - 1}; mad.lo.u32 %r6, %r6, 4, %r5;
+    mov.u32 %r7, 0;
+    R: setp.ne.u32 %p1, %r3, {slow}; @%p1 bra F; mov.u32 %r8, 0; S: add.u32 %r8, %r8, 1; setp.lt.u32 %p2, %r8, 20; @%p2 bra S;
+    F: mad.lo.u32 %r9, %r7, 1000, %r1; st.shared.u32 [%r4], %r9; bar.sync 0; ld.shared.u32 %r10, [%r6]; add.u32 %r2, %r2, %r10;
+    barrier.sync.aligned 0, {N}; add.u32 %r7, %r7, 1; setp.lt.u32 %p3, %r7, {rounds}; @%p3 bra R;"""
+    other = (T + stride) % N
+    assert results(body, block=N).tolist() == (rounds * other + 1000 * (rounds * (rounds - 1) // 2)).tolist()
+
+
+def test_producers_arrive_and_consumers_wait():
+    """Named barriers, both ways: full and empty, over several rounds, in several CTAs."""
+    body = """mov.u32 %r5, sm; and.b32 %r3, %r1, 63; mad.lo.u32 %r4, %r3, 4, %r5; mov.u32 %r7, 0; mov.u32 %r2, 0; setp.lt.u32 %p1, %r1, 64; @%p1 bra P;
+    C: bar.sync 1, 128; ld.shared.u32 %r6, [%r4]; add.u32 %r2, %r2, %r6; bar.arrive 2, 128; add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 3; @%p2 bra C; bra E;
+    P: setp.eq.u32 %p3, %r7, 0; @%p3 bra Q; bar.sync 2, 128; Q: mad.lo.u32 %r6, %r7, 100, %r3; st.shared.u32 [%r4], %r6; bar.arrive 1, 128;
+    add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 3; @%p2 bra P; bar.sync 2, 128; E:"""
+    for row in results(body, block=N, grid=5):
+        assert row.tolist() == [0] * 64 + [3 * t + 300 for t in range(64)]
+
+
+def test_reductions_over_a_cta():
+    for block in (32, 100, 128):
+        expected = sum(t % 3 == 0 for t in range(block))
+        vote = "rem.u32 %r3, %r1, 3; setp.eq.u32 %p1, %r3, 0; "
+        assert set(results(vote + "barrier.cta.red.popc.aligned.u32 %r2, 0, %p1;", block=block).tolist()) == {expected}
+        assert set(results(vote + "bar.red.or.pred %p2, 3, %p1; selp.u32 %r2, 1, 0, %p2;", block=block).tolist()) == {1}
+        assert set(results(vote + "bar.red.and.pred %p2, 3, !%p1; selp.u32 %r2, 1, 0, %p2;", block=block).tolist()) == {0}
+
+
+def test_barriers_do_not_wait_for_those_who_left():
+    body = "setp.lt.u32 %p1, %r1, 64; @%p1 bra W; nanosleep.u32 9; exit; W: bar.sync 0; mov.u32 %r2, 1;"
+    assert results(body, block=N).tolist() == [1] * 64 + [0] * 64
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("bar.sync 1, 64;", "128 threads have arrived at barrier 1, which is for 64"),
+        ("bar.arrive 1, 256; bar.arrive 1, 256;", "twice in one phase"),
+        ("bar.sync 1, 40;", "multiple of 32"),
+        ("mov.u32 %r3, 16; bar.sync %r3;", "0 to 15"),
+        ("setp.lt.u32 %p1, %r1, 32; @%p1 bra A; bar.arrive 1, 160; bra B; A: bar.sync 1, 192; B:", "for 192 threads here, and for 160"),
+        ("barrier.cluster.wait.aligned;", "without having arrived"),
+        ("barrier.cluster.arrive; barrier.cluster.arrive;", "twice without"),
+    ],
+)
+def test_barriers_that_are_used_as_no_barrier_can_be(body, words):
+    assert words in found(body, block=N)["X010"]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("@%p9 bar.sync 1, 64;", "1 threads have arrived (warps 0"),
+        ("setp.lt.u32 %p1, %r1, 96; @%p1 bar.sync 1, 128;", "96 threads have arrived (warps 0, 1, 2"),
+        ("@%p9 bra L; bar.sync 2; bra M;\nL: bar.sync 3, 64; M:", "127 threads have arrived (warps 0, 1, 2, 3"),
+        (
+            "@%p9 bra L; barrier.cluster.arrive; barrier.cluster.wait; bra M;\nL: bar.sync 3, 64; M:",
+            "127 threads have arrived, 1 have not (warp 0 of CTA 0)",
+        ),
+        (
+            "@%p9 mbarrier.init.shared::cta.b64 [bar], 129; bar.sync 0; mbarrier.arrive.shared::cta.b64 %d5, [bar]; "
+            "W: mbarrier.try_wait.shared::cta.b64 %p1, [bar], %d5; @!%p1 bra W;",
+            "1 of 129 arrivals are missing; so far arrives: line",
+        ),
+        (
+            "@%p9 mbarrier.init.shared::cta.b64 [bar], 1; @%p9 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64; bar.sync 0; "
+            "@%p9 mbarrier.complete_tx.shared::cta.b64 [bar], 60; W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0; @!%p1 bra W;",
+            "4 bytes that were expected have not come; so far arrives: line",
+        ),
+    ],
+)
+def test_a_barrier_that_somebody_never_reaches_hangs(body, words):
+    messages = found(body, block=N)
+    assert set(messages) - {"T210"} == {"X006"}
+    assert words in messages["X006"]
+
+
+def test_clusters_see_each_other():
+    """Each CTA writes into its neighbour's window; the second barrier keeps windows alive."""
+    body = """mov.u32 %r10, %cluster_ctarank; add.u32 %r11, %r10, 1; and.b32 %r11, %r11, 3; mov.u32 %r5, sm; mapa.shared::cluster.u32 %r6, %r5, %r11;
+    mad.lo.u32 %r6, %r1, 4, %r6; mad.lo.u32 %r7, %r10, 1000, %r1; barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;
+    st.shared::cluster.u32 [%r6], %r7; barrier.cluster.arrive.release; barrier.cluster.wait; mad.lo.u32 %r4, %r1, 4, %r5; ld.shared.u32 %r2, [%r4];"""
+    out = results(body, block=N, grid=8, cluster=4)
+    for cta in range(8):
+        assert out[cta].tolist() == (1000 * ((cta % 4 - 1) % 4) + T).tolist()
+
+
+# ---- mbarriers
+
+
+class Automaton:
+    """PTX ISA 9.7.13.15: what one mbarrier does, without anything else."""
+
+    def __init__(self, count):
+        self.phase, self.expected, self.pending, self.tx = 0, count, count, 0
+
+    def do(self, op, n):
+        """Is it allowed? Then do it."""
+        if op == "arrive_tx":  # the bytes first
+            return self.do("expect", n) and self.do("arrive", 1)
+        if op in ("arrive", "drop"):
+            if n > self.pending:
+                return False
+            if op == "drop":
+                self.expected -= n
+            self.pending -= n
+        else:
+            self.tx += n if op == "expect" else -n
+        if self.pending == 0 and self.tx == 0:
+            self.phase, self.pending = self.phase + 1, self.expected
+        return True
+
+
+TEXT = {
+    "arrive": "mbarrier.arrive.shared::cta.b64 %d5, [bar], {};",
+    "drop": "mbarrier.arrive_drop.shared::cta.b64 %d5, [bar], {};",
+    "arrive_tx": "mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [bar], {};",
+    "expect": "mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], {};",
+    "complete": "mbarrier.complete_tx.shared::cta.b64 [bar], {};",
+}
+
+
+@examples(60)
+@given(count=st.integers(1, 4), steps=st.lists(st.tuples(st.sampled_from(sorted(TEXT)), st.integers(1, 3)), max_size=25))
+def test_mbarriers_are_the_automaton(count, steps):
+    """After every step both parities answer as the automaton's phase; what it forbids ends the kernel."""
+    body, expected, reference, allowed = f"mbarrier.init.shared::cta.b64 [bar], {count};", [], Automaton(count), True
+    for n, (op, amount) in enumerate(steps):
+        if op == "drop" and amount >= reference.expected:
+            continue
+        allowed = reference.do(op, amount)
+        body += TEXT[op].format(amount)
+        if not allowed:
+            break
+        for parity in (0, 1):
+            body += f"mbarrier.test_wait.parity.shared::cta.b64 %p1, [bar], {parity}; selp.u32 %r3, 1, 0, %p1; st.global.u32 [%d20+{8 * n + 4 * parity}], %r3;"
+            expected.append((2 * n + parity, int(reference.phase & 1 != parity)))
+    out = np.full(64, 7, np.uint32)
+    if not allowed:
+        assert "arrivals at the mbarrier" in found(body, out, block=1)["X010"]
+        return
+    (out,) = launch(body, out, block=1, expected=("T210",))  # it may end with bytes that never came
+    assert [(n, int(out[n])) for n, _ in expected] == expected
+
+
+def test_tokens_are_those_of_the_phase_before_the_arrival():
+    body = """@%p9 mbarrier.init.shared::cta.b64 [bar], 128; bar.sync 0; mbarrier.arrive.shared::cta.b64 %d5, [bar]; mbarrier.pending_count.b64 %r2, %d5;
+    W: mbarrier.try_wait.shared::cta.b64 %p1, [bar], %d5; @!%p1 bra W;"""
+    assert results(body, block=N).tolist() == (N - T).tolist()
+
+
+@pytest.mark.parametrize("consumer_first", [False, True])
+@pytest.mark.parametrize("wait", ["try_wait", "test_wait"])
+def test_a_ring_of_stages(consumer_first, wait):
+    """Two stages, full and empty barriers, six rounds: every value arrives once and in order, whoever comes first in the program."""
+    spin = "{0}: mbarrier." + wait + ".parity.shared::cta.b64 %p3, [%r20], %r21; @!%p3 bra {0};"
+    step = "and.b32 %r8, %r7, 1; shr.u32 %r21, %r7, 1; and.b32 %r21, %r21, 1; mov.u32 %r22, bar; mad.lo.u32 %r20, %r8, 8, %r22; mad.lo.u32 %r4, %r8, 256, %r5;"
+    step += "and.b32 %r6, %r1, 63; mad.lo.u32 %r4, %r6, 4, %r4;"
+    consumer = f"""C: {step} {spin.format("WC")} ld.shared.u32 %r9, [%r4]; mad.lo.u32 %r2, %r2, 3, %r9; add.u32 %r20, %r20, 16;
+    mbarrier.arrive.release.cta.shared::cta.b64 _, [%r20]; add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 6; @%p2 bra C; bra E;"""
+    producer = f"""P: {step} add.u32 %r20, %r20, 16; xor.b32 %r21, %r21, 1; {spin.format("WP")} mad.lo.u32 %r9, %r7, 10, %r6; st.shared.u32 [%r4], %r9;
+    sub.u32 %r20, %r20, 16; mbarrier.arrive.shared::cta.b64 %d5, [%r20]; add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 6; @%p2 bra P; bra E;"""
+    init = "".join(f"@%p9 mbarrier.init.shared::cta.b64 [bar+{8 * n}], 64;" for n in range(4))
+    body = f"mov.u32 %r5, sm; {init} bar.sync 0; mov.u32 %r7, 0; mov.u32 %r2, 0; setp.lt.u32 %p1, %r1, 64; @%p1 bra P; bra C;"
+    body += (consumer + producer if consumer_first else producer + consumer) + "E:"
+    expected = [0] * 64
+    for k in range(6):
+        expected = [3 * e + 10 * k + t for t, e in enumerate(expected)]
+    for row in results(body, block=N, grid=3):
+        assert row.tolist() == [0] * 64 + expected
+
+
+def test_try_wait_gives_up_when_nobody_else_can_go_on():
+    """A look at a phase that will be completed only by the one who looks."""
+    body = """mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0; selp.u32 %r2, 1, 0, %p1;
+    mbarrier.arrive.shared::cta.b64 %d5, [bar]; mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 %p1, [bar], 0, 100; @%p1 add.u32 %r2, %r2, 10;"""
+    assert results(body, block=1).tolist() == [10]
+
+
+def test_arrivals_and_bytes_across_the_cluster():
+    """Every CTA arrives at CTA 0's barrier and stores a word there with st.async; nobody is early."""
+    body = """mov.u32 %r10, %cluster_ctarank; mov.u32 %r5, sm; mov.u32 %r6, bar; setp.eq.u32 %p8, %r10, 0; and.pred %p9, %p8, %p9;
+    @%p9 mbarrier.init.shared::cta.b64 [bar], 65; @%p9 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256; barrier.cluster.arrive; barrier.cluster.wait;
+    mapa.shared::cluster.u32 %r7, %r5, 0; mapa.shared::cluster.u32 %r8, %r6, 0; mad.lo.u32 %r9, %r10, 32, %r1; mad.lo.u32 %r7, %r9, 4, %r7;
+    add.u32 %r9, %r9, 500; st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r7], %r9, [%r8];
+    mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r8]; setp.ne.u32 %p1, %r10, 0; @%p1 bra E;
+    W: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W; mad.lo.u32 %r4, %r1, 8, %r5;
+    ld.shared.u32 %r2, [%r4]; ld.shared.u32 %r3, [%r4+4]; mad.lo.u32 %r2, %r3, 0x10000, %r2;
+    E: barrier.cluster.arrive; barrier.cluster.wait;"""
+    out = results(body, grid=2, cluster=2)
+    assert out[0].tolist() == [500 + 2 * t + (501 + 2 * t) * 0x10000 for t in range(32)]
+
+
+def test_red_async_counts_and_adds():
+    body = """mov.u32 %r5, sm; mov.u32 %r6, bar; @%p9 st.shared.u32 [%r5], %r1; @%p9 mbarrier.init.shared::cta.b64 [bar], 1;
+    @%p9 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128; bar.sync 0;
+    red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r5], %r1, [%r6];
+    W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W; ld.shared.u32 %r2, [%r5];"""
+    assert results(body).tolist() == [31 * 16] * 32
+
+
+def test_cp_async_arrives():
+    for form, count in ((".noinc", 32), ("", 1)):
+        body = f"""@%p9 mbarrier.init.shared::cta.b64 [bar], {count}; bar.sync 0; {OWN} cp.async.ca.shared.global [%r4], [%d20], 4;
+        cp.async.mbarrier.arrive{form}.shared::cta.b64 [bar]; {"@%p9 mbarrier.arrive.shared::cta.b64 _, [bar];" if not form else ""}
+        W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W; ld.shared.u32 %r2, [%r4];"""
+        assert results(body).tolist() == [0] * 32
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("mbarrier.arrive.shared::cta.b64 _, [bar];", "there is no mbarrier at"),
+        ("mbarrier.init.shared::cta.b64 [bar], 0;", "a count of 0"),
+        ("mbarrier.init.shared::cta.b64 [bar], 0x100000;", "a count of 1048576"),
+        ("mbarrier.init.shared::cta.b64 [bar+4], 1;", "no multiple of 8"),
+        ("mbarrier.init.shared::cta.b64 [bar], 1; st.shared.u32 [bar], %r1; mbarrier.arrive.shared::cta.b64 _, [bar];", "was overwritten"),
+        (
+            "mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.inval.shared::cta.b64 [bar]; mbarrier.arrive.shared::cta.b64 _, [bar];",
+            "no mbarrier",
+        ),
+        ("mbarrier.init.shared::cta.b64 [bar], 2; mbarrier.arrive.shared::cta.b64 _, [bar], 3;", "only 2 are left"),
+        ("mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.arrive.noComplete.shared::cta.b64 %d5, [bar], 1;", "noComplete"),
+        ("mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 0x100000;", "at most 1048575"),
+        (
+            "mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.expect_tx.shared::cta.b64 [bar], 0xfffff; mbarrier.expect_tx.shared::cta.b64 [bar], 1;",
+            "now counts 1048576 bytes",
+        ),
+        ("mbarrier.arrive.b64 _, [%d20];", "mbarriers lie in shared memory"),
+    ],
+)
+def test_mbarriers_that_are_used_as_no_mbarrier_can_be(body, words):
+    messages = found(body, np.zeros(4, np.uint64), block=1)
+    assert list(messages) == ["X002" if "multiple" in words else "X010"]
+    assert words in "".join(messages.values())
+
+
+def test_fences_run():
+    for fence in (
+        "fence.acq_rel.gpu", "fence.sc.cluster", "fence.acquire.sync_restrict::shared::cluster.cluster", "membar.cta", "membar.gl",
+        "fence.mbarrier_init.release.cluster", "fence.proxy.async", "fence.proxy.async.shared::cta", "fence.proxy.async.global",
+        "fence.proxy.alias", "fence.proxy.tensormap::generic.release.gpu", "fence.proxy.tensormap::generic.acquire.sys [%d20], 128",
+        "fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster",
+    ):  # fmt: skip
+        launch(f"{fence};", np.zeros(32, np.uint32))
+    with pytest.raises(Unmodelled, match="not modelled"):
+        launch("fence.proxy.other;", np.zeros(1, np.uint32))
+
+
+# ---- what the watch makes of it
+
+EXCHANGE = OWN + "st.shared.u32 [%r4], %r1; {0} xor.b32 %r6, %r1, 32; mad.lo.u32 %r6, %r6, 4, %r5; ld.shared.u32 %r2, [%r6];"
+
+
+@pytest.mark.parametrize(
+    ("between", "codes"),
+    [
+        ("", {"X008"}),
+        ("bar.warp.sync -1;", {"X008"}),
+        ("bar.sync 0;", set()),
+        ("bar.sync 3, 128;", set()),
+        ("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;", set()),
+        ("barrier.cluster.arrive.relaxed; barrier.cluster.wait;", {"X008"}),
+        # Warps 0 and 1 meet, and so do 2 and 3: those are the ones that exchange words.
+        ("shr.u32 %r7, %r1, 6; add.u32 %r7, %r7, 1; bar.sync %r7, 64;", set()),
+        # Here 0 and 2 meet, and 1 and 3: two barriers, and none for those that exchange words.
+        ("shr.u32 %r7, %r1, 5; and.b32 %r7, %r7, 1; add.u32 %r7, %r7, 1; bar.sync %r7, 64;", {"X008"}),
+        ("setp.lt.u32 %p1, %r1, 64; @%p1 bra A; bar.sync 1, 64; bra B; A: bar.sync 2, 64; B:", set()),
+    ],
+)
+def test_barriers_order_those_who_meet_and_nobody_else(between, codes):
+    assert set(found(EXCHANGE.format(between), block=N, grid=3)) == codes
+
+
+def test_a_copy_is_complete_once_its_group_was_waited_for():
+    body = f"{OWN} cp.async.ca.shared.global [%r4], [%d20], 4; cp.async.ca.shared.global [%r4+1024], [%d20+4], 4; cp.async.commit_group;"
+    read = "ld.shared.u32 %r2, [%r4];"
+    data = np.arange(2, dtype=np.uint32)
+    assert set(found(f"{body} {read}", data)) == {"X004"}
+    assert set(found(f"{body} cp.async.wait_group 1; {read}", data)) == {"X004"}
+    assert set(found(f"{body} cp.async.wait_group 0; {read}", data)) == set()
+    assert set(found(f"{body} cp.async.wait_all; {read}", data)) == set()
+    again = "cp.async.ca.shared.global [%r4+2048], [%d20], 4; cp.async.commit_group; cp.async.wait_group 1;"
+    assert set(found(f"{body} {again} {read}", data)) == set()
+    assert set(found(f"{body} {again} ld.shared.u32 %r2, [%r4+2048];", data)) == {"X004"}

@@ -1,0 +1,23 @@
+"""All rows, in the order of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from speeds.addresses import ROWS_OF_ADDRESSES
+from speeds.arithmetic import ROWS_OF_ARITHMETIC
+from speeds.peers import ROWS_OF_PEERS
+from speeds.questions import ROWS_OF_QUESTIONS
+from speeds.race import Row
+from speeds.sweeps import ROWS_OF_SWEEPS
+from speeds.transfers import ROWS_OF_TRANSFERS
+
+GROUPS = ("addresses", "tensor maps", "TMA", "MMA", "explain", "check", "plan", "solve", "campaign", "commands")
+EVERY = (*ROWS_OF_ADDRESSES, *ROWS_OF_TRANSFERS, *ROWS_OF_ARITHMETIC, *ROWS_OF_PEERS, *ROWS_OF_QUESTIONS, *ROWS_OF_SWEEPS)
+ROWS = tuple(sorted(EVERY, key=lambda row: GROUPS.index(row.group)))
+
+
+def chosen(words: Iterable[str]) -> list[Row]:
+    """Rows that have one of the words, in upper or lower case; all where none is given."""
+    wanted = [word.lower() for word in words]
+    return [row for row in ROWS if not wanted or any(word in f"{row.group} {row.what} {row.against}".lower() for word in wanted)]
