@@ -71,6 +71,7 @@ class Watch:
         self._made: dict[
             Any, tuple[int, int, Instruction, set[int]]
         ] = {}  # mbarriers: warp, its clock, mbarrier.init, warps that have seen it
+        self._published: set[Any] = set()  # of them, those with a fence.mbarrier_init behind
         self.lines = {i.line: i for i in x.program.inlined.body}
         self.tensor = TensorWatch(self)
 
@@ -269,6 +270,18 @@ class Watch:
         """A thread executes mbarrier.init."""
         warp = thread // WARP
         self._made[barrier] = (warp, int(self.order.clock[warp]), i, {warp})
+
+    def publish(self, x: Wave) -> None:
+        """fence.mbarrier_init of the running threads: who meets them at a barrier of the cluster, relaxed or not, has seen their mbarrier.init."""
+        warps = set(self._running(x).tolist())
+        self._published |= {barrier for barrier, made in self._made.items() if made[0] in warps}
+
+    def met(self, first: int, count: int) -> None:
+        """The warps of a cluster, `count` from `first` on, have met at its barrier."""
+        warps = set(range(first, first + count))
+        for barrier in [b for b in self._published if self._made[b][0] in warps]:
+            self._made[barrier][3].update(warps)
+            self._published.discard(barrier)
 
     def uses(self, i: Instruction, barrier: Any, threads: np.ndarray) -> None:
         """Threads arrive or wait at an mbarrier: has each seen mbarrier.init?"""
