@@ -19,7 +19,10 @@ __all__ = ["pack"]
 
 
 def pack(places: Places, args: Sequence[Any]) -> np.ndarray:
-    """The parameter bytes: arrays as their address, tensor maps as their 128 bytes, None as zero, numbers converted to the parameter's type."""
+    """The parameter bytes: arrays as their address, tensor maps as their 128 bytes, None as zero, numbers converted to the parameter's type.
+
+    A structure of 8 bytes also takes an array or a whole number.
+    """
     wanted = places.parameters
     if len(args) != len(wanted):
         raise InputError(f"args: the entry has {len(wanted)} parameters ({', '.join(p.type for p in wanted)}), {len(args)} were given")
@@ -56,6 +59,8 @@ def _number(name: str, parameter: Parameter, value: Any) -> bytes:
     if kind in ("f32", "f64"):
         return struct.pack("<f" if kind == "f32" else "<d", float(value))
     dtype = dtype_of(kind)
+    if dtype.itemsize == 1 and size == 8:  # a structure of one pointer, as CuTe DSL passes its tensors
+        dtype = dtype_of("u64")
     if dtype.itemsize != size:
         raise InputError(f"{name}: {size} bytes of a structure; give them as bytes")
     if isinstance(value, (float, np.floating)):
