@@ -147,7 +147,9 @@ def _float_to_float(i: Instruction, c: Linker, form: Form, to: str, source: str)
         return elementwise(c, i.operands[0], "b32", sources, lambda a: np.asarray(a).astype(np.uint32) << shift)
     # NaNs keep their upper bits where f64 is at one end, but with .ftz the NaN of f32 comes first.
     hands_on = "f64" in (to, source)
-    round_to = to_format(target, _TO_FLOAT[mode or "rn"] | (rounding.FLUSH if flush and to == "f32" else 0), finite=finite, hands_on_nan=hands_on)
+    round_to = to_format(
+        target, _TO_FLOAT[mode or "rn"] | (rounding.FLUSH if flush and to == "f32" else 0), finite=finite, hands_on_nan=hands_on
+    )
     as_numbers = _flushing(own, flush)
     whole = _INTEGRAL[integral] if integral else None
     canonical = np.uint32(FLOAT_TYPES["f32"].nan).view(np.float32)

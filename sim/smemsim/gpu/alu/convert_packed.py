@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.arithmetic import rounding
+from smemsim.arithmetic import results, rounding
 from smemsim.arithmetic.compiled import ufunc
 from smemsim.arithmetic.values import decoded
 from smemsim.gpu.alu.floats import numbers, signature
@@ -49,7 +49,9 @@ def convert(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step
     """Any of them."""
     if to.endswith("x4") or source.endswith("x4") or "rs" in form.left:
         raise unmodelled(i, "where stochastic rounding takes its bits from is not known")
-    if (to in (_SCALES, "e2m1x2", "e2m3x2", "e3m2x2") or source in (_SCALES, "e2m1x2", "e2m3x2", "e3m2x2")) and not c.arch.startswith("sm_10"):
+    if (to in (_SCALES, "e2m1x2", "e2m3x2", "e3m2x2") or source in (_SCALES, "e2m1x2", "e2m3x2", "e3m2x2")) and not c.arch.startswith(
+        "sm_10"
+    ):
         raise unmodelled(i, f"{c.arch} has no such conversion")
     if to == _SCALES:
         return _to_scales(i, c, form, source)
@@ -63,6 +65,8 @@ def convert(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step
         raise unmodelled(i)
     if (source in _SMALL and to != "f16x2") or (source == _SCALES and to != "bf16x2"):
         raise unmodelled(i)
+    if source == "f32" and mode == "rn" and not (finite or relu) and to in _HALVES:
+        return _halves_of_f32(i, c, to)
     name = to.removesuffix("x2")
     code = codes_of(name, _MODES[mode], finite=finite)
     bits = element_format(name).bits if name == "e2m1" else 16 if to in _HALVES else 8
@@ -91,6 +95,23 @@ def convert(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step
         return (high << bits | low).astype(raw)
 
     return step(c.write(i.operands[0], to), [c.read(i.operands[1], source)], widen)
+
+
+def _halves_of_f32(i: Instruction, c: Linker, to: str) -> Step:
+    """The conversions of every epilogue, without a detour: the same results as those of `rounding.converted`."""
+    write = c.write(i.operands[0], "b32")
+    if to == "bf16x2":
+        reads = [c.read(operand, "b32") for operand in i.operands[1:]]
+        return step(write, reads, ufunc(results.bf16_pair, "uint32(int64,int64)"))
+    nan, shift = np.uint16(_NANS["f16"]), np.uint32(16)
+
+    def half(a: Any) -> Any:
+        codes = np.asarray(a).astype(np.float16).view(np.uint16)
+        unordered = np.isnan(a)
+        return np.where(unordered, nan, codes) if unordered.any() else codes
+
+    reads = [c.read(operand, "f32") for operand in i.operands[1:]]
+    return step(write, reads, lambda a, b: half(a).astype(np.uint32) << shift | half(b))
 
 
 def _to_scales(i: Instruction, c: Linker, form: Form, source: str) -> Step:

@@ -161,7 +161,15 @@ def extremum(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     if own.name == "f64" and (flush or nan or signs):
         raise unmodelled(i, "no such modifier of .f64")
     f = ufunc(results.extreme, signature("int64", ("int64", 9)))
-    parameters = (own.exponent_bits, own.fraction_bits, 0 if own.name == "f64" else own.nan, int(i.op == "max"), int(nan), int(flush), int(signs))
+    parameters = (
+        own.exponent_bits,
+        own.fraction_bits,
+        0 if own.name == "f64" else own.nan,
+        int(i.op == "max"),
+        int(nan),
+        int(flush),
+        int(signs),
+    )
     bits = "s64" if own.bits == 64 else f"b{own.bits}"
     source = kind if kind in PACKED else bits
     to = kind if kind in PACKED else f"b{own.bits}"

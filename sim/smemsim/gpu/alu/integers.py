@@ -25,7 +25,8 @@ _LOW_32 = np.uint64(0xFFFFFFFF)
 
 def carry(x: Wave) -> np.ndarray:
     """The carry flags of all threads."""
-    return x.fixed("carry", lambda: np.zeros(x.total, np.bool_))
+    flags: np.ndarray = x.fixed("carry", lambda: np.zeros(x.total, np.bool_))
+    return flags
 
 
 def _saturated(values: np.ndarray) -> np.ndarray:
