@@ -71,8 +71,10 @@ def convert(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step
     code = codes_of(name, _MODES[mode], finite=finite)
     bits = element_format(name).bits if name == "e2m1" else 16 if to in _HALVES else 8
 
+    kept = (1 << element_format(name).bits) - 1
+
     def narrow(x: Any) -> Any:
-        return code(np.where(x <= 0, 0, x) if relu else x) & ((1 << bits) - 1)
+        return code(np.where(x <= 0, 0, x) if relu else x) & kept
 
     raw = np.dtype(f"u{bits // 4}") if bits > 4 else np.dtype(np.uint8)
     if source == "f32":
