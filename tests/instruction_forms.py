@@ -205,21 +205,21 @@ def comparison_forms():
 def conversion_forms():
     whole = {f"{s}{bits}": f"i{bits}" for bits in (8, 16, 32, 64) for s in "us"}
     floats = {"f16": "b16", "bf16": "b16", "f32": "f32", "f64": "f64"}
-    for to in whole:
+    for to, integer in whole.items():
         for source, name in whole.items():
             for more in ("", ".sat"):
                 yield f"cvt{more}.{to}.{source}", to, (source,), name
         for kind, own in floats.items():
             for mode in MODES:
                 yield f"cvt.{mode}i.{to}.{kind}", to, (own,), kind
-                yield f"cvt.{mode}.{kind}.{to}", own, (to,), whole[to]
+                yield f"cvt.{mode}.{kind}.{to}", own, (to,), integer
         yield f"cvt.rpi.ftz.{to}.f32", to, ("f32",), "f32"
     mores = ["", ".sat", ".ftz", *(f".{m}" for m in MODES), *(f".{m}i" for m in MODES)]
     mores += [".rn.ftz", ".rn.sat", ".rn.relu", ".rz.relu", ".rn.satfinite", ".rn.relu.satfinite", ".rni.ftz", ".rpi.ftz"]
     for to, own in floats.items():
-        for source in floats:
+        for source, operand in floats.items():
             for more in mores:
-                yield f"cvt{more}.{to}.{source}", own, (floats[source],), source
+                yield f"cvt{more}.{to}.{source}", own, (operand,), source
     for more in ("rn", "rz", "rn.relu", "rz.relu", "rn.satfinite", "rz.satfinite", "rn.relu.satfinite"):
         for to in ("f16x2", "bf16x2"):
             yield f"cvt.{more}.{to}.f32", "b32", ("f32",) * 2, "f32"

@@ -66,7 +66,7 @@ def domain(row, text, x, y):
 
 @pytest.mark.parametrize("form", forms.APPROXIMATE, ids=lambda form: form[0])
 def test_approximate_results_are_within_the_documented_bound_of_an_h200(form):
-    text, to, operands, kind = form
+    text, to, _, kind = form
     arrays = forms.inputs(kind)
     card = np.load(DATA / "h200_approximate.npz")[text]
     mine = forms.cut(execute([form], arrays)[0], to)[::8].copy()

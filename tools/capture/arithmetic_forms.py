@@ -14,6 +14,7 @@ import sys
 
 import numpy as np
 from cuda.bindings import driver as cu
+
 from device import Buffer, CudaError, Device, check
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests"))

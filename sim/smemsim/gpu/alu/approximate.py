@@ -59,11 +59,14 @@ def nearest(own: FloatType, f: Callable[..., Any]) -> Elementwise:
 
     to_f32, to_own = limits(f32, rounding.NEAREST), limits(own, rounding.TO_ZERO)
 
+    too_large = 2.0 ** (2 ** (own.exponent_bits - 1))
+
     def compute(*a: Any) -> Any:
         codes = to(f(*[np.asarray(x).astype(np.float64) for x in a]), *to_f32)
         if own.bits == 32:
             return codes
-        return to(np.asarray(codes).astype(np.uint32).view(np.float32), *to_own)
+        single = np.asarray(codes).astype(np.uint32).view(np.float32)
+        return to(np.where(np.abs(single) >= too_large, np.copysign(np.inf, single), single), *to_own)
 
     return compute
 

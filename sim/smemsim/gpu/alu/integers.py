@@ -30,7 +30,8 @@ def carry(x: Wave) -> np.ndarray:
 
 
 def _saturated(values: np.ndarray) -> np.ndarray:
-    return np.clip(values, -(1 << 31), (1 << 31) - 1).astype(np.int32)
+    clamped: np.ndarray = np.clip(values, -(1 << 31), (1 << 31) - 1).astype(np.int32)
+    return clamped
 
 
 def _same(i: Instruction, c: Linker, kind: str, f: Elementwise) -> Plain:
