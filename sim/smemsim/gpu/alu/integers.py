@@ -201,12 +201,16 @@ def build_24(i: Instruction, c: Linker) -> Step:
 def absolute(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     """`abs` of integers; that of the least one is itself."""
     form.done(operands=(2,))
+    if kind not in ("s16", "s32", "s64"):
+        raise unmodelled(i, "it is for signed types")
     return _same(i, c, kind, np.abs)
 
 
 def negate(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     """`neg` of integers."""
     form.done(operands=(2,))
+    if kind not in ("s16", "s32", "s64"):
+        raise unmodelled(i, "it is for signed types")
     return _same(i, c, kind, np.negative)
 
 
