@@ -10,7 +10,8 @@ from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.gpu.asynchronous import stop
 from smemsim.gpu.modifiers import Modifiers
 from smemsim.machine.tcgen05_checks import BrokenRule
-from smemsim.machine.tmem.memory import AllocationError, TensorMemory
+from smemsim.machine.tmem.allocation import AllocationError
+from smemsim.machine.tmem.memory import TensorMemory
 from smemsim.ptx.module import Instruction
 from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 __all__: list[str] = []
 
 
+def _of_group(memories: Iterable[Any]) -> Any:
+    """One memory, or a pair."""
+    found = tuple(memories)
+    return found if len(found) == 2 else found[0]
+
+
 @implements("tcgen05.cp")
 def build_cp(i: Instruction, c: Linker) -> Step:
     """`tcgen05.cp.cta_group.SHAPE{.MULTICAST}{.b8x16.SOURCE} [taddr], descriptor`."""
@@ -42,9 +49,9 @@ def build_cp(i: Instruction, c: Linker) -> Step:
         for (cta, thread), (at, word) in each(x, [to, descriptor]):
             members = group_of(x, i, cta, group)
             given: dict[str, Any] = {"shape": name, "multicast": multicast, "src_fmt": src_fmt, "cta_group": group}
-            tensor, shared = tuple(tensor_of(m) for m in members), tuple(m.shared for m in members)
+            tensor, shared = _of_group(tensor_of(m) for m in members), _of_group(m.shared for m in members)
             with refusals(x, i):
-                copies = tcgen05_cp(tensor if group == 2 else tensor[0], at, word, shared=shared if group == 2 else shared[0], **given)
+                copies = tcgen05_cp(tensor, at, word, shared=shared, **given)
             if any((copy.writer < 0).any() for copy in copies):
                 x.launch.find("R507", i, f"{i.name} copies bytes of shared memory that nobody has written", "check the descriptor, and that the load that fills the stage was issued")  # fmt: skip
             x.launch.evidence.add(
@@ -77,9 +84,9 @@ def build_shift(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         for (cta, thread), (at,) in each(x, [to]):
             members = group_of(x, i, cta, group)
-            tensor = tuple(tensor_of(m) for m in members)
+            tensor = _of_group(tensor_of(m) for m in members)
             with refusals(x, i):
-                tcgen05_shift(tensor if group == 2 else tensor[0], at, cta_group=group)
+                tcgen05_shift(tensor, at, cta_group=group)
             x.launch.evidence.add(f"tcgen05.shift: inferred ({SHIFT.source})")
             if x.watch is not None:
                 op = x.watch.tensor.begin(x, i, thread, "tcgen05.shift")

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.arithmetic.multiply import row_of
 from smemsim.gpu.asynchronous import record
 from smemsim.gpu.events import Mma
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.gpu.tcgen05_common import cta_group, group_of, refusals, tensor_of
+from smemsim.gpu.wave import WARP
 from smemsim.machine.tcgen05_many import Issue, Touched, tcgen05_mma_many
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.ptx.module import Address, Immediate, Instruction, Vector
@@ -80,6 +82,8 @@ class _Mma:
         reads = {"d": self.d, "a": self.a, "b": self.b, "idesc": self.idesc, **self.more}
         columns = {name: np.broadcast_to(np.asarray(read(x)), threads.shape).tolist() for name, read in reads.items()}
         lanes = list(zip(*(np.broadcast_to(read(x), threads.shape).tolist() for read in self.lanes), strict=True)) if self.lanes else []
+        if len(threads) > 1:
+            self._check_alone(x, threads, columns)
         waiting = list(range(len(threads)))
         while waiting:  # threads of one CTA, which an elect.sync should have made one, come after each other
             now: list[int] = []
@@ -94,6 +98,21 @@ class _Mma:
                 x, [(int(threads[n]), {name: column[n] for name, column in columns.items()}, lanes[n] if lanes else ()) for n in now]
             )
         x.changes += 1
+
+    def _check_alone(self, x: Wave, threads: np.ndarray, columns: dict[str, list[Any]]) -> None:
+        """X016 where threads of one warp add to the same D."""
+        d: dict[tuple[int, int], int] = {}
+        for n, thread in enumerate(threads.tolist()):
+            if columns["enable_input_d"][n]:
+                key = (thread // WARP, columns["d"][n])
+                d[key] = d.get(key, 0) + 1
+        for (warp, at), count in d.items():
+            if count > 1:
+                x.launch.find(
+                    "X016", self.i, f"{count} threads of warp {int(x.tid[warp * WARP]) // WARP} issue {self.i.name} for D at {at:#x}: the product "
+                    f"is added {count} times", "let one thread issue it: elect.sync, or a test of %tid", because="PTX ISA 9.7.16.10.9",
+                )  # fmt: skip
+                return
 
     def _issue(self, x: Wave, given: list[tuple[int, dict[str, Any], tuple[int, ...]]]) -> None:
         issues, groups, idesc = [], [], given[0][1]["idesc"]
@@ -146,8 +165,6 @@ class _Mma:
 
 def evidence_of(i: InstrDescriptor, touched: Touched) -> set[str]:
     """What the results of an instruction rest on, in words."""
-    from smemsim.arithmetic.multiply import row_of
-
     row = row_of(i.kind, i.a_type, i.b_type, i.d_type)
     found = {
         f"tcgen05.mma.kind::{i.kind} ({i.a_type} x {i.b_type} to {i.d_type}, M = {i.m}): addresses and places {touched.grade}, arithmetic "

@@ -82,7 +82,7 @@ class TensorWatch:
         for warp, cta, lane, first, end in boxes:
             at = (cta, slice(lane, lane + lanes), slice(first, end))
             self._seen(i, at, warp, "overwrites")
-            self._readers_done(i, at, warp)
+            self._readers_done(i, at, warp, "overwrites")
             self.who[at], self.when[at], self.line[at] = warp, PENDING, i.line
             self._stores.setdefault(warp, []).append((at, warp, i.line))
 
@@ -103,7 +103,7 @@ class TensorWatch:
         """tcgen05.dealloc by a warp: nobody may be using the columns any more; what is in them counts as unwritten."""
         at = (cta.index, slice(0, LANES), slice(address & 0xFFFF, (address & 0xFFFF) + columns))
         self._seen(i, at, warp, "gives back")
-        self._readers_done(i, at, warp)
+        self._readers_done(i, at, warp, "gives back")
         self.who[at] = NOBODY
         self.read_by[at] = NOBODY
         self.read_when[(slice(None), *at)] = 0
@@ -135,11 +135,10 @@ class TensorWatch:
             at = (members[which].index, lanes, slice(first, end))
             self._seen(i, at, warp, "reads")
             self.read_by[at] = number
-            self.read_line[at] = i.line
         for which, lanes, first, end in writes:
             at = (members[which].index, lanes, slice(first, end))
             self._seen(i, at, warp, "overwrites")
-            self._readers_done(i, at, warp)
+            self._readers_done(i, at, warp, "overwrites")
             self.who[at], self.line[at] = OPERATIONS + number, i.line
 
     def commit(self, thread: int, barriers: Sequence[Mbarrier]) -> None:
@@ -161,11 +160,9 @@ class TensorWatch:
         if (who == first).all():  # most often one instruction wrote them all
             if first >= OPERATIONS:
                 operation = self.watch.operations[first - OPERATIONS]
-                if int(operation.warps[0]) == warp and i.modifiers[0] in _PIPED or order.done[warp, first - OPERATIONS]:
+                if (int(operation.warps[0]) == warp and i.modifiers[0] in _PIPED) or order.done[warp, first - OPERATIONS]:
                     return
-            elif first == warp and i.modifiers[0] in ("ld", "st"):
-                return
-            elif first == NOBODY and done != "reads":
+            elif (first == warp and i.modifiers[0] in ("ld", "st")) or (first == NOBODY and done != "reads"):
                 return
         if done == "reads" and (who == NOBODY).any():
             where = self._where(at, who == NOBODY)
@@ -202,8 +199,8 @@ class TensorWatch:
                     "tcgen05.wait::st.sync.aligned behind the tcgen05.st, then a barrier, before this instruction", because="PTX ISA 9.7.16.6",
                 )  # fmt: skip
 
-    def _readers_done(self, i: Instruction, at: Any, warp: int) -> None:
-        """May the cells be overwritten?"""
+    def _readers_done(self, i: Instruction, at: Any, warp: int, done: str) -> None:
+        """May the cells be overwritten, or given back?"""
         order, x = self.watch.order, self.x
         cta, lanes = at[0], at[1]
         for group, read_when in enumerate(self.read_when):
@@ -220,7 +217,7 @@ class TensorWatch:
                 pending = bool(when[place] == PENDING)
                 why = "its warp has not executed tcgen05.wait::ld" if pending else "nothing orders the two"
                 x.launch.find(
-                    "X012", i, f"{i.name} of warp {self._warp(warp)} overwrites {self._where(at, late)}, which tcgen05.ld of warp "
+                    "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {self._where(at, late)}, which tcgen05.ld of warp "
                     f"{self._warp(int(readers[place[0]]))} at line {int(self.read_line[at][place])} reads: {why}",
                     "tcgen05.wait::ld.sync.aligned behind the tcgen05.ld, then a barrier, before this instruction", because="PTX ISA 9.7.16.6",
                 )  # fmt: skip
@@ -233,7 +230,7 @@ class TensorWatch:
             piped = i.modifiers[0] in _PIPED and int(operation.warps[0]) == warp
             if not piped and not order.done[warp, number]:
                 x.launch.find(
-                    "X012", i, f"{i.name} of warp {self._warp(warp)} overwrites {self._where(at, by == number)}, which "
+                    "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {self._where(at, by == number)}, which "
                     f"{operation.instruction.name} of line {operation.instruction.line} may still read: nobody has waited for it",
                     "tcgen05.commit behind it, and wait for the phase of that mbarrier first", because="PTX ISA 9.7.16.6",
                 )  # fmt: skip

@@ -20,22 +20,19 @@ from smemsim.arguments import flag, shown, whole
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.tmem.access import TmemAccess
 from smemsim.machine.tmem.address import TmemAddress, indices, together
+from smemsim.machine.tmem.allocation import AllocationError, Columns
 from smemsim.machine.tmem.writers import Owner, TmemStore, owner_of
 from smemsim.spec.architectures import architecture
 from smemsim.spec.tensor_memory import ALLOCATION, CELL_BITS, COLUMNS, LANES, TENSOR_MEMORY_ARCHITECTURES, WARP_LANES
 
-__all__ = ["AllocationError", "TensorMemory"]
+__all__ = ["TensorMemory"]
 
 CELL_BYTES = CELL_BITS // 8
 FORGET_EVERY = 64  # writers, after which those are dropped of whom no byte is left
 WARPS = LANES // WARP_LANES
 
 
-class AllocationError(InputError):
-    """Tensor memory that is allocated, used or given back against its rules."""
-
-
-class TensorMemory:
+class TensorMemory(Columns):
     """Tensor memory of one CTA: `cells` (uint32, 128 lanes x 512 columns), `writers` (None: all its bytes are overwritten), allocations.
 
     With `strict` (the default) touching columns that are not allocated is an InputError; otherwise it is noted in `problems` and done.
@@ -53,6 +50,7 @@ class TensorMemory:
         allocated: np.ndarray | None = None,
         owners: bool = True,
     ) -> None:
+        super().__init__(allocated)
         self.arch = architecture(arch).name
         if self.arch not in TENSOR_MEMORY_ARCHITECTURES:
             raise InputError(f"arch = {self.arch}: only {' and '.join(TENSOR_MEMORY_ARCHITECTURES)} have tensor memory")
@@ -60,79 +58,14 @@ class TensorMemory:
         self.cells = np.zeros((LANES, COLUMNS), np.uint32) if cells is None else cells
         self.writers: list[Any] = []
         self.problems: list[str] = []
-        self.allocations: dict[int, int] = {}  # first column: columns
-        self._allocated = np.zeros(COLUMNS, bool) if allocated is None else allocated
         self._owned = owners
         count = LANES * COLUMNS if owners else 0
         self._writer = np.full((count, CELL_BYTES), -1, np.int32)
         self._place = np.zeros((count, CELL_BYTES), np.int32)
-        self._largest: int = ALLOCATION.most
-        self._cta_group: int | None = None
-        self._relinquished = False
 
     def __repr__(self) -> str:
         held = ", ".join(f"{n} columns at {c}" for c, n in sorted(self.allocations.items())) or "nothing allocated"
         return f"<TensorMemory {self.arch}: {held}; {len(self.writers)} writers>"
-
-    # ---- allocation
-
-    def alloc(self, columns: int, *, cta_group: int = 1) -> TmemAddress:
-        """`tcgen05.alloc`: the address (lane 0) of so many free columns; `columns` a power of two, 32 to 512, never more than the last time.
-
-        With `cta_group` 2 the peer's warp takes part and gets the same columns: call it for both memories. Raises InputError where the
-        instruction would be illegal, or would block for ever.
-
-        >>> tmem = TensorMemory()
-        >>> tmem.alloc(256), tmem.alloc(32) + 8
-        (TmemAddress(lane=0, column=0), TmemAddress(lane=0, column=264))
-        """
-        count, group = self.check_allocation(columns, cta_group=cta_group)
-        first = self.free(count)
-        if first is None:
-            free = int((~self._allocated).sum())
-            raise AllocationError(
-                f"columns = {count}: {free} of {COLUMNS} are free, no {count} in a row; tcgen05.alloc blocks until another warp or CTA "
-                "deallocates some, for ever if nobody does"
-            )
-        self._cta_group, self._largest = group, count
-        self.allocations[first] = count
-        self._allocated[first : first + count] = True
-        return TmemAddress(0, first)
-
-    def check_allocation(self, columns: int, *, cta_group: int = 1) -> tuple[int, int]:
-        """(columns, cta_group) of a legal tcgen05.alloc, whether or not it has to wait."""
-        count, group = self._count(columns), self.check_group(cta_group)
-        if self._relinquished:
-            raise AllocationError(f"alloc of {count} columns: this CTA has executed tcgen05.relinquish_alloc_permit ({ALLOCATION.source})")
-        if count > self._largest:
-            raise AllocationError(
-                f"columns = {count}: the allocation before had {self._largest}; a CTA's allocations must not grow; take the large one first "
-                f"({ALLOCATION.source})"
-            )
-        return count, group
-
-    def free(self, columns: int) -> int | None:
-        """The first column that an allocation of so many would get now; None: it has to wait."""
-        for first in range(0, COLUMNS - columns + 1, ALLOCATION.unit):
-            if not self._allocated[first : first + columns].any():
-                return first
-        return None
-
-    def dealloc(self, taddr: int | TmemAddress, columns: int, *, cta_group: int = 1) -> None:
-        """`tcgen05.dealloc`: give an allocation back, as a whole."""
-        address, count = TmemAddress.decode(taddr), self._count(columns)
-        self.check_group(cta_group)
-        held = self.allocations.get(address.column)
-        if address.lane or held != count:
-            what = f"the allocation there has {held}" if held and not address.lane else "no allocation begins there"
-            raise AllocationError(f"dealloc of {count} columns at {address.encode():#x}: {what} ({ALLOCATION.source})")
-        del self.allocations[address.column]
-        self._allocated[address.column : address.column + count] = False
-
-    def relinquish_alloc_permit(self, *, cta_group: int = 1) -> None:
-        """`tcgen05.relinquish_alloc_permit`: this CTA allocates no more."""
-        self.check_group(cta_group)
-        self._relinquished = True
 
     def exit_problems(self) -> list[str]:
         """What is wrong when the kernel exits now: a sentence for every allocation that was not given back, and what `problems` has."""
@@ -142,25 +75,6 @@ class TensorMemory:
             for c, n in sorted(self.allocations.items())
         ]
         return [*self.problems, *left]
-
-    def _count(self, columns: Any) -> int:
-        count = whole("columns", columns)
-        if not ALLOCATION.least <= count <= ALLOCATION.most or count & (count - 1):
-            raise AllocationError(
-                f"columns = {count}: needs a power of two from {ALLOCATION.least} to {ALLOCATION.most} ({ALLOCATION.source})"
-            )
-        return count
-
-    def check_group(self, cta_group: Any) -> int:
-        """The `cta_group` of an instruction; InputError unless it is that of all others on this memory."""
-        group = whole("cta_group", cta_group)
-        if group not in (1, 2):
-            raise InputError(f"cta_group = {group}: there are .cta_group::1 and .cta_group::2")
-        if self._cta_group not in (None, group):
-            raise AllocationError(
-                f"cta_group = {group}: this kernel has used {self._cta_group}; all its tcgen05 instructions must have the same"
-            )
-        return group
 
     # ---- cells
 
