@@ -66,7 +66,7 @@ def _different(products: list[Product]) -> list[Product]:
     """The first product of each kind: by its instructions, what its operands are and how it steps through them."""
 
     def kind(p: Product) -> Any:
-        sides = []
+        sides: list[Any] = []
         for side in (p.a, p.b):
             first = side[0]
             if first is None:
