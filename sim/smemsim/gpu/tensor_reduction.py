@@ -1,4 +1,4 @@
-"""`tcgen05.ld.red`: the smallest or largest of what a thread has loaded, beside the values (PTX ISA 9.7.16.8.4)."""
+"""`tcgen05.ld.red`: the smallest or largest of what a thread has loaded, beside the values (PTX ISA 9.7.16.8.3)."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ class Reduction:
             raise unmodelled(i, f"{c.arch} has no .red, sm_103a has")
         if SPLIT in words.left:
             raise unmodelled(i, ".red of .16x32bx2: which columns count for a thread is in no document")
+        if "x1" in words.left:
+            raise unmodelled(i, ".red of .x1: it has at least .x2")
         self.i, self.linker = i, c
         self.operation = words.need("min", "max")
         self.absolute, self.nan = words.has("abs"), words.has("NaN")
