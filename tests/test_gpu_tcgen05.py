@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptx_kernels import kernel
+from ptx_kernels import kernel, wait
 from smemsim import (
     InputError,
     InstrDescriptor,
@@ -16,12 +16,14 @@ from smemsim import (
     TmemAccess,
     TmemAddress,
     Unmodelled,
+    tcgen05_cp,
     tcgen05_mma,
+    tcgen05_shift,
 )
 from smemsim.gpu.device import Device
 from smemsim.machine.tcgen05_many import Issue, tcgen05_mma_many
 from smemsim.spec.tcgen05 import KINDS
-from smemsim.spec.tensor_memory import LOAD_STORE_SHAPES, METADATA
+from smemsim.spec.tensor_memory import COPY_SHAPES, LOAD_STORE_SHAPES, METADATA
 from strategies import examples
 
 
@@ -234,3 +236,49 @@ def test_sm_100a_has_no_reduction() -> None:
     body = "tcgen05.ld.red.sync.aligned.32x32b.x2.min.f32 {%r1, %r2}, %r3, [%r0];"
     with pytest.raises(Unmodelled, match=r"line 13: tcgen05\.ld\.red.*sm_100a has no \.red"):
         Device("sm_100a").launch(kernel(body, arch="sm_100a"), "k", block=32)
+
+
+# ---- from shared memory
+
+
+COPIES = [(name, multicast, "") for name, multicast in COPY_SHAPES] + [("128x128b", "", "b4x16_p64"), ("32x128b", "warpx4", "b6x16_p32")]
+WORD = 0x0000400800080080  # no swizzle, LBO 128 B, SBO 128 B, from 0x800 on
+
+
+@pytest.mark.parametrize("form", [*COPIES, None], ids=lambda form: ".".join(filter(None, form)) if form else "shift")
+def test_copies_and_shifts_go_where_the_machine_says(form: tuple[str, str, str] | None) -> None:
+    """tcgen05.cp of every form, and tcgen05.shift of what one copied, read back by tcgen05.ld behind a commit."""
+    name, multicast, source = form or ("128x256b", "", "")
+    words = ".".join(filter(None, (name, multicast, f"b8x16.{source}" if source else "")))
+    shift = "" if form else "@%p1 tcgen05.shift.cta_group::1.down [%r197];"
+    body = ALLOCATE + ADDRESS + f"""
+    mov.u32 %r150, 0x01020304; tcgen05.st.sync.aligned.32x32b.x8.b32 [%r196], {{{", ".join(["%r150"] * 8)}}}; tcgen05.wait::st.sync.aligned;
+    setp.eq.u32 %p1, %r0, 0; add.u32 %r161, %r199, 8; shl.b32 %r151, %r0, 2; add.u32 %r152, %r199, %r151; mov.u32 %r153, 0;
+    @%p1 mbarrier.init.shared::cta.b64 [%r161], 1;
+FILL:
+    ld.global.b32 %r154, [%rd0]; st.shared.b32 [%r152+1024], %r154; add.u32 %r152, %r152, 512; add.u64 %rd0, %rd0, 512;
+    add.u32 %r153, %r153, 1; setp.lt.u32 %p3, %r153, 16;
+    @%p3 bra FILL;
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    mov.b64 %rd3, {WORD};
+    @%p1 tcgen05.cp.cta_group::1.{words} [%r197], %rd3;
+    {shift}
+    @%p1 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r161];
+{wait("%r161")}
+    tcgen05.ld.sync.aligned.32x32b.x8.b32 {listed(1, 8)}, [%r196];
+    tcgen05.wait::ld.sync.aligned;
+""" + "\n".join(f"    st.global.b32 [%rd1+{512 * n}], %r{1 + n};" for n in range(8)) + FREE  # fmt: skip
+    data = np.random.default_rng(2).integers(0, 256, 8192).astype(np.uint8)
+    gpu = Device("sm_100a")
+    out = gpu.array(np.zeros((8, 128), np.uint32))
+    launch = gpu.launch(kernel(body, ".b64 in", ".b64 out", shared=9216, arch="sm_100a"), "k", block=128, args=(gpu.array(data), out))
+    assert launch.findings == {}
+    shared, tensor = SharedMemory("sm_100a"), TensorMemory("sm_100a")
+    shared.write(0x800, data)
+    tensor.alloc(256)
+    tensor.write_cells(np.arange(128)[:, None], np.arange(8), np.full((128, 8), 0x01020304, np.uint32), "ground")
+    tcgen05_cp(tensor, 0, WORD, shape=name, multicast=multicast, src_fmt=source, shared=shared)
+    if form is None:
+        tcgen05_shift(tensor, 0)
+    np.testing.assert_array_equal(out.numpy(), tensor.cells[:, :8].T)

@@ -53,7 +53,7 @@ class _Access:
         for half in range(1 + self.pack):
             lane, column = self.access.location(0, thread, register, half)
             places.append(lane * COLUMNS + column)
-        self.places = np.stack(places)  # (halves, registers, threads)
+        self.places = self._tiled = np.stack(places)  # (halves, registers, threads)
         self.first_lanes = tuple(range(0, WARP_LANES, self.access.lanes))
 
     def at(self, x: Wave) -> np.ndarray:
@@ -92,9 +92,17 @@ class _Access:
         return found
 
     def _of_threads(self, x: Wave, threads: np.ndarray) -> np.ndarray:
-        if len(threads) % WARP == 0 and len(threads) == WARP * len(np.unique(threads // WARP)):
-            return np.tile(self.places, len(threads) // WARP)
-        return self.places[:, :, x.lane[threads]]
+        """The places of the running threads' registers, from where the address of each points."""
+        warps = len(threads) // WARP
+        if (
+            len(threads) != WARP * warps
+            or (x.lane[threads[::WARP]] != 0).any()
+            or (threads[WARP - 1 :: WARP] - threads[::WARP] != WARP - 1).any()
+        ):
+            return self.places[:, :, x.lane[threads]]
+        if self._tiled.shape[-1] != len(threads):
+            self._tiled = np.tile(self.places, warps)
+        return self._tiled
 
     def boxes(self, x: Wave) -> list[tuple[int, int, int, int, int]]:
         """For the watch: (warp in the wave, CTA, first lane, first column, the column behind the last) of each access of each warp."""
@@ -129,9 +137,9 @@ def build_ld(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         at = access.at(x)
         flat = x.tensor.reshape(-1)
-        found = flat[at[0]]
+        found = flat.take(at[0])
         if access.pack:
-            found = found & _LOW | flat[at[1]] << np.uint32(16)
+            found = found & _LOW | flat.take(at[1]) << np.uint32(16)
         if x.watch is not None:
             x.watch.tensor.loaded(x, i, access.boxes(x), access.access.lanes)
         for write, values in zip(writes, found, strict=True):
