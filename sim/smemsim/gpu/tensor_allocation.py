@@ -1,4 +1,7 @@
-"""`tcgen05.alloc`, `.dealloc` and `.relinquish_alloc_permit` (PTX ISA 9.7.16.7.1): columns of tensor memory, which a warp may have to wait for."""
+"""`tcgen05.alloc`, `.dealloc` and `.relinquish_alloc_permit` (PTX ISA 9.7.16.7.1): columns of tensor memory, which a warp may have to wait for.
+
+Every CTA has an SM's 512 columns to itself here; on hardware the CTAs of one SM share them, and wait for each other.
+"""
 
 from __future__ import annotations
 

@@ -457,6 +457,8 @@ class Watch:
             return ""
         return {
             "tma_load": "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
+            "tcgen05.mma": "tcgen05.commit behind it, and wait for the phase of its mbarrier (mbarrier.try_wait) first",
+            "tcgen05.cp": "tcgen05.commit behind it, and wait for the phase of its mbarrier (mbarrier.try_wait) first",
             "tcgen05.alloc": "put a barrier (bar.sync) between them",
             "wgmma": "wgmma.commit_group and wgmma.wait_group first",
             "cp.async": "cp.async.commit_group, cp.async.wait_group and a barrier first",
