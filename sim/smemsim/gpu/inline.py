@@ -30,9 +30,6 @@ from smemsim.ptx.module import (
 
 __all__ = ["Inlined", "inline"]
 
-DEEPEST = 64  # calls inside calls
-LARGEST = 200_000  # instructions of an entry with its calls inlined; beyond that its functions stay functions
-
 
 @dataclasses.dataclass(eq=False)
 class Inlined:
@@ -76,19 +73,9 @@ class _Names:
         return operand
 
 
-class _TooLarge(Exception):
-    pass
-
-
 def inline(module: Module, entry: Function) -> Inlined:
     """The entry's instructions with those of the functions it calls in place of the calls, or in front where that cannot be."""
-    try:
-        return _inlined(module, entry, routines(module, entry))
-    except _TooLarge:
-        return _inlined(module, entry, routines(module, entry, everything=True))
-
-
-def _inlined(module: Module, entry: Function, frames: dict[str, Frame]) -> Inlined:
+    frames = routines(module, entry)
     whole = Inlined([], [], {}, {}, [], frames)
     whole.signatures.update({name: Prototype(frame.function.parameters, frame.function.results) for name, frame in frames.items()})
     expansion = _Expansion(module, whole)
@@ -127,8 +114,6 @@ class _Expansion:
         whole = self.whole
         if f.body is None:
             raise Unmodelled(f"line {f.line}: {f.name} is declared and not in this PTX: functions of other files are not modelled")
-        if depth > DEEPEST:
-            raise _TooLarge
         number, self.count = self.count, self.count + 1
         prefix = f"{f.name}#{number}." if depth else ""
         own = self.frame if self.frame is not None and self.frame.function is f else None
@@ -153,8 +138,6 @@ class _Expansion:
                 whole.body.append(dataclasses.replace(i, op="bra", modifiers=("uni",) if not i.guard else (), operands=(Label(end),)))
             else:
                 whole.body.append(i)
-            if len(whole.body) > LARGEST and not whole.frames.keys() >= {f.name}:
-                raise _TooLarge
         for label in starts.get(len(f.body), ()):
             whole.labels[prefix + label] = len(whole.body)
         if depth:

@@ -14,6 +14,8 @@ __all__ = ["FRAME_ALIGN", "Frame", "callee_of", "function_address", "interface",
 
 FUNCTIONS = 0x7C00_0000_0000  # made up: where functions lie, a step for each function of the file
 STEP = 128
+DEEPEST = 64  # calls inlined within one another
+LARGEST = 200_000  # instructions of an entry with its calls inlined
 FRAME_ALIGN = 16  # bytes; more where a variable needs more
 
 
@@ -63,14 +65,30 @@ def callee_of(i: Instruction) -> Operand | None:
     return next((operand for operand in i.operands if not isinstance(operand, Arguments)), None)
 
 
-def routines(module: Module, entry: Function, *, everything: bool = False) -> dict[str, Frame]:
-    """The functions that an entry reaches and that stay functions, by name; with `everything` all that it reaches."""
+def routines(module: Module, entry: Function) -> dict[str, Frame]:
+    """The functions that an entry reaches and that stay functions, by name; all that it reaches when it would be too large without them."""
     reached, pointed, indirect = _reached(module, entry)
     calls = {f.name: set(_called(module, f)) | (pointed if f.name in indirect else set()) for f in reached.values()}
     recursive = _in_cycles(calls)
-    stay = {name for name in reached if name != entry.name} if everything else recursive | (pointed if indirect else set())
+    stay = recursive | (pointed if indirect else set())
+    if _too_large(module, entry, stay):
+        stay = set(reached)
     stay |= {f.name for f in reached.values() if any(i.op in ("alloca", "stackrestore") for i in f.body or ())}
     return {f.name: Frame(f, f.name in recursive) for f in reached.values() if f.name in stay and f.body is not None and not f.is_entry}
+
+
+def _too_large(module: Module, entry: Function, stay: set[str]) -> bool:
+    """Would an entry have too many instructions with all calls inlined but those of `stay`, or too many calls within one another?"""
+    sizes: dict[str, tuple[int, int]] = {}
+
+    def size(f: Function, depth: int) -> tuple[int, int]:  # instructions, calls within one another
+        if f.name not in sizes and depth <= DEEPEST:
+            inner = [size(module.functions[name], depth + 1) for name in _called(module, f) if name not in stay]
+            sizes[f.name] = (len(f.body or ()) + sum(s for s, _ in inner), 1 + max((d for _, d in inner), default=0))
+        return sizes.get(f.name, (0, DEEPEST + 1))
+
+    count, depth = size(entry, 0)
+    return count > LARGEST or depth > DEEPEST
 
 
 def _called(module: Module, f: Function) -> Iterator[str]:
