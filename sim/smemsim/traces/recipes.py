@@ -5,6 +5,7 @@ Every element is a hash (splitmix64) of the seed and its place, so no version of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ PLAIN |= {f"{kind[0]}{bits}": np.dtype(f"{kind}{bits}").type for kind in ("int",
 PLAIN |= {f"s{bits}": np.dtype(f"int{bits}").type for bits in (8, 16, 32, 64)}
 NARROW = {"bf16": np.uint16, "e4m3": np.uint8, "e5m2": np.uint8}  # numpy has no such type: raw bits
 WIDTHS = {name: np.dtype(kind).itemsize for name, kind in (PLAIN | NARROW).items()}
+MOST_ELEMENTS = 1 << 28
 FORMATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52), "e4m3": (4, 3), "e5m2": (5, 2)}  # bits of exponent and fraction
 
 
@@ -80,7 +82,7 @@ def array_of(recipe: Mapping[str, Any]) -> np.ndarray:
     {"values": [...]}, repeated to the shape; {"permutation": n}: numbers below n, each once a row. Raises TraceError.
 
     >>> array_of({"name": "a", "dtype": "s32", "shape": [4], "seed": 7, "distribution": {"integers": [-2, 2]}}).tolist()
-    [2, -2, 1, 0]
+    [0, 2, -1, 1]
     """
     try:
         dtype, shape, seed, what = (
@@ -92,12 +94,14 @@ def array_of(recipe: Mapping[str, Any]) -> np.ndarray:
         kind, given = (what, None) if isinstance(what, str) else next(iter(what.items()))
         storage = np.dtype(PLAIN.get(dtype) or NARROW[dtype])
         return np.ascontiguousarray(_drawn(kind, given, dtype, storage, seed, shape).reshape(shape))
-    except (KeyError, TypeError, ValueError, StopIteration) as e:
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, StopIteration) as e:
         raise TraceError(f"array recipe {shown(dict(recipe))}: cannot be made ({e}); needs dtype, shape, seed and a distribution") from None
 
 
 def _drawn(kind: str, given: Any, dtype: str, storage: np.dtype[Any], seed: int, shape: tuple[int, ...]) -> np.ndarray:
-    count = int(np.prod(shape, dtype=np.int64))
+    count = math.prod(shape)
+    if min(shape, default=1) < 0 or count > MOST_ELEMENTS:
+        raise ValueError(f"shape {shape}: needs 0 to {MOST_ELEMENTS:,} elements")
     unsigned = np.dtype(f"u{storage.itemsize}")
     match kind:
         case "zeros":
@@ -112,6 +116,8 @@ def _drawn(kind: str, given: Any, dtype: str, storage: np.dtype[Any], seed: int,
             return _rounded(given[0] + given[1] * np.arange(count), dtype)
         case "integers":
             low, high = int(given[0]), int(given[1])
+            if not low <= high:
+                raise ValueError(f"no integers from {low} to {high}")
             return _rounded(low + (random_bits(seed, count) % np.uint64(high - low + 1)).astype(np.int64), dtype)
         case "uniform":
             return _rounded(given[0] + (given[1] - given[0]) * _uniform(seed, count), dtype)

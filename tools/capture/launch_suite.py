@@ -1,0 +1,228 @@
+"""Runs every launch of golden/sm_90a/launches/kernels on the GPU at hand and writes the suite `launches`.
+
+    python tools/capture/launch_suite.py --out OUT [--kernels FOLDER] [NAME ...]
+
+Each launch runs in a process of its own, three times over fresh memory: a trap ends only that process, a hang is stopped after a minute, and outputs
+that differ from run to run are said. Outputs are also held against numpy where `launch_kernels` has an expectation. OUT gets `launches/` (manifest.json,
+data.npz; put beside `kernels/`), `launches_full.npz` (every output in full, for whoever looks for a difference) and `launches.txt`, what was said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import ctypes
+import hashlib
+import io
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import types
+from typing import Any
+
+import numpy as np
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(HERE / "launch_kernels"), str(HERE), str(ROOT / "sim")]
+try:
+    import numba  # noqa: F401
+except ImportError:  # not there, or not for this numpy: the package's loops run as Python, which is enough to make arrays
+    plain = types.ModuleType("numba")
+    plain.njit = plain.vectorize = lambda *_, **__: lambda function: function  # type: ignore[attr-defined]
+    sys.modules["numba"] = plain
+
+import all_launches  # noqa: E402, F401 - registers them
+from judge import GUARD, judge  # noqa: E402
+from spec import LAUNCHES  # noqa: E402
+
+from smemsim.testing.cuda import TRAPS, Gpu  # noqa: E402
+from smemsim.traces.format import write_suite  # noqa: E402
+from smemsim.traces.launches import LaunchFile, load_launch_file, row_digest, sample_places  # noqa: E402
+
+RUNS, PATIENCE, WORKERS = 3, 60, 6
+FULL_BYTES = 16384  # outputs up to this size, and those of approximations, are stored in full
+
+
+def ptxas(ptx: str) -> bytes:
+    """The cubin of a PTX text, by the toolkit's own ptxas; the text itself, which the driver compiles, where there is none on the PATH."""
+    if shutil.which("ptxas") is None:
+        return ptx.encode()
+    with tempfile.TemporaryDirectory() as folder:
+        source, cubin = pathlib.Path(folder) / "kernel.ptx", pathlib.Path(folder) / "kernel.cubin"
+        source.write_text(ptx)
+        done = subprocess.run(["ptxas", "-arch=sm_90a", str(source), "-o", str(cubin)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"ptxas: {done.stderr[-500:]}")
+        return cubin.read_bytes()
+
+
+def assembler() -> str:
+    """The version of ptxas."""
+    if shutil.which("ptxas") is None:
+        return "none: the driver compiled the text"
+    said = subprocess.run(["ptxas", "--version"], capture_output=True, text=True, check=False).stdout
+    return next((line.split(" V")[-1] for line in said.splitlines() if "release" in line), "unknown")
+
+
+def start(gpu: Gpu, function: Any, launch: LaunchFile, parameters: list[bytes]) -> int:
+    """Launch with a cluster or a cooperative grid where asked for, wait: 0 or the CUDA error of a trap."""
+    grid, block, cluster = launch.shape
+    cooperative = bool(launch.about.get("cooperative"))
+    if cluster == (1, 1, 1) and not cooperative:
+        return gpu.launch(function, grid, block, launch.about["shared_bytes"], parameters)
+    cu, attributes = gpu.cu, []
+    if cluster != (1, 1, 1):
+        one = cu.CUlaunchAttribute()
+        one.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        one.value.clusterDim.x, one.value.clusterDim.y, one.value.clusterDim.z = cluster
+        attributes.append(one)
+    if cooperative:
+        one = cu.CUlaunchAttribute()
+        one.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+        one.value.cooperative = 1
+        attributes.append(one)
+    config = cu.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = grid
+    config.blockDimX, config.blockDimY, config.blockDimZ = block
+    config.sharedMemBytes = launch.about["shared_bytes"]
+    config.attrs, config.numAttrs = attributes, len(attributes)
+    held = [ctypes.create_string_buffer(value, len(value)) for value in parameters]
+    pointers = np.array([ctypes.addressof(x) for x in held], np.uint64)
+    code = int(cu.cuLaunchKernelEx(config, function, pointers.ctypes.data, 0)[0])
+    code = code or int(cu.cuCtxSynchronize()[0])
+    if code and code not in TRAPS:
+        raise RuntimeError(f"cuLaunchKernelEx: CUDA error {code}")
+    return code
+
+
+def run_once(gpu: Gpu, image: bytes, launch: LaunchFile, before: dict[str, np.ndarray]) -> tuple[int, dict[str, np.ndarray]]:
+    """(status, the bytes of every array with its guard). The module is loaded anew, so that its variables begin as written."""
+    function = gpu.function(image, launch.about["entry"], launch.about["shared_bytes"])
+    addresses = {}
+    for name, x in before.items():
+        addresses[name] = gpu.allocate(x.nbytes + GUARD, 0xA5)
+        gpu.put(addresses[name], x)
+    code = start(gpu, function, launch, launch.parameters(addresses, gpu.encode))
+    after = {} if code else {name: gpu.get(addresses[name], x.nbytes + GUARD) for name, x in before.items()}
+    if not code:
+        gpu.free()
+    return code, after
+
+
+def one(folder: pathlib.Path, answer: pathlib.Path) -> None:
+    """The process of one launch: what was odd, and the outputs."""
+    launch = load_launch_file(folder)
+    image, before, gpu = ptxas(launch.ptx), launch.arrays(), Gpu()
+    codes, runs = [], []
+    for _ in range(RUNS):
+        code, after = run_once(gpu, image, launch, before)
+        codes.append(code)
+        if code:
+            break
+        runs.append(after)
+    spec = LAUNCHES.get(launch.name)
+    said, stored = [], {"status": np.array(codes[-1])}
+    if codes[-1] != (spec.status if spec else 0):
+        said.append(f"ends with CUDA error {codes[-1]}, {spec.status if spec else 0} was expected")
+    if runs and not codes[-1]:
+        said += judge(launch, spec, before, runs[0])
+        for name in launch.about["outputs"]:
+            size = before[name].nbytes
+            stored[f"out_{name}"] = runs[0][name][:size]
+            if any((run[name][:size] != runs[0][name][:size]).any() for run in runs):
+                said.append(f"{name} differs from run to run")
+                stored[f"unstable_{name}"] = np.array(1)
+    np.savez(answer, said=np.array(said, str), **stored)
+
+
+def in_process(folder: pathlib.Path) -> tuple[list[str], dict[str, np.ndarray]]:
+    """(what was said, arrays) of one launch; the process may not come back."""
+    with tempfile.TemporaryDirectory() as temporary:
+        answer = pathlib.Path(temporary) / "answer.npz"
+        command = [sys.executable, str(pathlib.Path(__file__).resolve()), "--one", str(folder), "--answer", str(answer)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        except subprocess.TimeoutExpired:
+            return [f"hangs: stopped after {PATIENCE} s"], {}
+        if not answer.exists():
+            return [f"no answer: {' '.join(done.stderr.split())[-400:]}"], {}
+        with np.load(answer, allow_pickle=False) as bundle:
+            arrays = {name: bundle[name] for name in bundle.files}
+        return [str(x) for x in arrays.pop("said")], arrays
+
+
+def digest(data: np.ndarray | bytes) -> str:
+    return hashlib.sha256(bytes(data)).hexdigest()
+
+
+def ragged(name: str, parts: list[np.ndarray], dtype: Any) -> dict[str, np.ndarray]:
+    start_at = np.cumsum([0, *(len(p) for p in parts)]).astype(np.int64)
+    return {name: np.concatenate([np.asarray(p, dtype) for p in parts] or [np.zeros(0, dtype)]), f"{name}_start": start_at}
+
+
+def suite_arrays(launches: list[LaunchFile], answers: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """A case a launch; ragged by case: its outputs (name, SHA-256); ragged by output: samples, row digests, and bytes of small or approximate ones."""
+    names, digests, stable, samples, rows, full = [], [], [], [], [], []
+    for launch, answer in zip(launches, answers, strict=True):
+        for name in launch.about["outputs"]:
+            data = answer.get(f"out_{name}", np.zeros(0, np.uint8))
+            before = launch.arrays()[name]
+            words = data.view(f"u{before.dtype.itemsize}").astype(np.uint64)
+            names.append(name)
+            digests.append(digest(data))
+            stable.append(f"unstable_{name}" not in answer)
+            samples.append(words[sample_places(len(words))] if len(words) else words)
+            rows.append([row_digest(part) for part in (np.split(data, launch.rows(name)) if len(data) else [])])
+            full.append(data if data.nbytes <= FULL_BYTES or not launch.about["exact"] else data[:0])
+    per_case = np.cumsum([0, *(len(x.about["outputs"]) for x in launches)]).astype(np.int64)
+    return {
+        "name": np.array([x.name for x in launches]),
+        "status": np.array([int(a.get("status", 0)) for a in answers], np.uint16),
+        "ptx_sha256": np.array([digest(x.ptx.encode()) for x in launches]),
+        "output": np.array(names), "output_start": per_case, "output_sha256": np.array(digests), "output_is_stable": np.array(stable, np.uint8),
+        **ragged("sample", samples, np.uint64), **ragged("row_sha256", [np.array(r, np.uint64) for r in rows], np.uint64), **ragged("bytes", full, np.uint8),
+    }  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path)
+    parser.add_argument("--kernels", type=pathlib.Path, default=ROOT / "golden" / "sm_90a" / "launches" / "kernels")
+    parser.add_argument("--one", type=pathlib.Path, help=argparse.SUPPRESS)
+    parser.add_argument("--answer", type=pathlib.Path, help=argparse.SUPPRESS)
+    parser.add_argument("names", nargs="*")
+    asked = parser.parse_args()
+    if asked.one:
+        one(asked.one, asked.answer)
+        return 0
+    if asked.out is None:
+        parser.error("--out is missing")
+    asked.out.mkdir(parents=True, exist_ok=True)
+    folders = [f for f in sorted(asked.kernels.iterdir()) if (f / "launch.json").exists() and (not asked.names or f.name in asked.names)]
+    with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+        results = list(pool.map(in_process, folders))
+    log = io.StringIO()
+    for folder, (said, _) in zip(folders, results, strict=True):
+        print(f"{folder.name}: {'; '.join(said) or 'as expected'}", file=log)
+    odd = sum(bool(said) for said, _ in results)
+    print(f"{len(folders)} launches, {odd} with something to say", file=log)
+    (asked.out / "launches.txt").write_text(log.getvalue())
+    print(log.getvalue(), end="")
+    kept = [(load_launch_file(f), arrays) for f, (_, arrays) in zip(folders, results, strict=True) if "status" in arrays]
+    np.savez_compressed(asked.out / "launches_full.npz", allow_pickle=False, **{f"{x.name}.{n[4:]}": v for x, a in kept for n, v in a.items() if n.startswith("out_")})  # fmt: skip
+    gpu = Gpu()
+    source = {
+        "command": "python tools/capture/launch_suite.py --out golden/sm_90a",
+        "ptxas": assembler(),
+        "files": {f.name: digest(f.read_bytes()) for f in sorted([*HERE.glob("launch_suite.py"), *HERE.glob("launch_kernels/*.py")])},
+    }
+    write_suite(asked.out / "launches", suite="launches", kind="launch", arch=gpu.arch, title="Whole kernels of nvcc, Triton and by hand: what they leave in memory",
+                device=gpu.describe(), source=source, cases=len(kept), arrays=suite_arrays([x for x, _ in kept], [a for _, a in kept]))  # fmt: skip
+    return 1 if odd else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
