@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from smemsim.arguments import whole
 from smemsim.gpu.device import Device
 from smemsim.gpu.execute import execute
 from smemsim.running.operand_reads import Reads
@@ -35,12 +36,14 @@ class Gpu(Device):
         shared_bytes: int = 0,
         args: Sequence[Any] = (),
         sanitize: bool = True,
+        limit: int = 20_000_000,
         name: str = "ptx",
     ) -> Run:
         """Run an entry of a PTX text over a grid; `args` in the order of its parameters.
 
         An array passes its address, a TensorMap its 128 bytes (build it with global_address=array.address), None a zero, numbers are converted
-        to the parameter's type. `sanitize` False leaves the watch out. Raises InputError for what no launch could be, Unmodelled with a line
+        to the parameter's type. `sanitize` False leaves the watch out. A kernel whose CTAs have executed `limit` blocks of instructions is
+        ended with finding X006; loops that change nothing end much earlier. Raises InputError for what no launch could be, Unmodelled with a line
         for every instruction that is not modelled, both before anything runs.
 
         >>> import numpy as np
@@ -57,5 +60,6 @@ class Gpu(Device):
         launch = self.prepare(ptx, entry, grid=grid, block=block, cluster=cluster, shared_bytes=shared_bytes, args=args)
         reads = Reads(frozenset(range(min(2, launch.ctas)))) if sanitize else None
         launch.judge = reads
+        launch.limit = whole("limit", limit, minimum=1)
         execute(launch, watch=sanitize)
         return Run(launch, reads, name=name, seconds=time.perf_counter() - began)
