@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from smemsim.descriptors.tensor_map.verdict import TENSOR_MAP_RULES
     from smemsim.diagnose.difference import Diagnosis, explain_difference
     from smemsim.errors import HardwareTrap, InputError, InternalError, SmemsimError, TensorMapError, TraceError, Unmodelled
-    from smemsim.gpu.device import DeviceArray
+    from smemsim.gpu.arrays import DeviceArray
     from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce
     from smemsim.machine.cluster import ClusterAddress, Delivery, mapa, multicast
     from smemsim.machine.cluster_memory import Cluster
@@ -153,7 +153,7 @@ _HOMES = {
     "Plan": "planning.make",
     "plan": "planning.make",
     "IllegalPlan": "planning.wish",
-    "DeviceArray": "gpu.device",
+    "DeviceArray": "gpu.arrays",
     "Gpu": "running.gpu",
     "Run": "running.run",
     "RunFinding": "running.findings",

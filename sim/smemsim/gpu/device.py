@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.arguments import whole
+from smemsim.arguments import shown, suggestion, whole
 from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu import operations  # noqa: F401  (registers the builders)
+from smemsim.gpu.arrays import DeviceArray, as_numpy, shape_of, storage
 from smemsim.gpu.execute import execute
 from smemsim.gpu.launch import Launch, check_shape, three
 from smemsim.gpu.parameters import pack
@@ -25,23 +26,7 @@ from smemsim.ptx.module import Module
 from smemsim.ptx.parser import read_module
 from smemsim.spec.architectures import architecture
 
-__all__ = ["Device", "DeviceArray"]
-
-
-class DeviceArray:
-    """An array in simulated global memory: `address` is its first byte, `numpy()` its contents now."""
-
-    def __init__(self, memory: GlobalMemory, array: np.ndarray) -> None:
-        self.dtype, self.shape = array.dtype, array.shape
-        self.address = memory.place(array)
-        self._bytes = memory.span(self.address, array.nbytes) if array.nbytes else np.zeros(0, np.uint8)
-
-    def numpy(self) -> np.ndarray:
-        """A copy of the array as it is now."""
-        return self._bytes.copy().view(self.dtype).reshape(self.shape)
-
-    def __repr__(self) -> str:
-        return f"<DeviceArray {self.dtype} {self.shape} at {self.address:#x}>"
+__all__ = ["Device"]
 
 
 class Device:
@@ -54,9 +39,22 @@ class Device:
         self._programs: dict[tuple[str, str], Program] = {}
         self._variables: dict[tuple[str, str], int] = {}
 
-    def array(self, array: Any) -> DeviceArray:
-        """Put an array into global memory."""
-        return DeviceArray(self.memory, np.asarray(array))
+    def array(self, array: Any, dtype: Any = None) -> DeviceArray:
+        """Put a copy of an array into global memory: of numpy, ml_dtypes, PyTorch, CuPy, or whatever has __array__ or __dlpack__.
+
+        `dtype` converts it first: a type of numpy, or an element type by name ("bf16" ...). It lies there contiguously, whatever its strides.
+        InputError for what is no array of plain numbers.
+        """
+        found = as_numpy("array", array)
+        return DeviceArray(self.memory, found if dtype is None else found.astype(storage(dtype)))
+
+    def zeros(self, shape: Any, dtype: Any = np.float32) -> DeviceArray:
+        """A new array of zeros, such as for a kernel's result; `dtype` as for `array`.
+
+        >>> Device().zeros((2, 3), "f16").numpy().shape
+        (2, 3)
+        """
+        return DeviceArray(self.memory, np.zeros(shape_of(shape), storage(dtype)))
 
     def module(self, ptx: str) -> Module:
         """A PTX text, read."""
@@ -67,7 +65,7 @@ class Device:
     def prepare(
         self,
         ptx: str,
-        entry: str,
+        entry: str | None = None,
         *,
         grid: Any = (1, 1, 1),
         block: Any = (1, 1, 1),
@@ -75,14 +73,15 @@ class Device:
         shared_bytes: int = 0,
         args: Sequence[Any] = (),
     ) -> Launch:
-        """Everything before the first instruction: what cannot run is refused here, with a sentence."""
+        """Everything before the first instruction: what cannot run is refused here, with a sentence. `entry` may be left out where there is one."""
         module = self.module(ptx)
         _check_target(module, self.arch)
+        entry = _entry(module, entry)
         if (ptx, entry) not in self._programs:
             self._programs[ptx, entry] = link(module, entry, self.arch)
         program = self._programs[ptx, entry]
         shape = [three(name, value) for name, value in (("grid", grid), ("block", block), ("cluster", cluster))]
-        parameters = pack(program.places, args)
+        parameters = pack(program.places, args, self.memory)
         addresses = self._place_variables(ptx, program)
         at = self.memory.place(parameters)
         launch = Launch(
@@ -92,7 +91,7 @@ class Device:
         check_shape(launch, module.functions[entry].directives)
         return launch
 
-    def launch(self, ptx: str, entry: str, **given: Any) -> Launch:
+    def launch(self, ptx: str, entry: str | None = None, **given: Any) -> Launch:
         """Prepare a launch and execute it; arguments as for `prepare`."""
         launch = self.prepare(ptx, entry, **given)
         execute(launch)
@@ -114,6 +113,17 @@ class Device:
                 where = self.memory.span(addresses[v.name] + offset, 8)
                 where[:] = np.frombuffer(np.uint64(addresses[name] + addend).tobytes(), np.uint8)
         return addresses
+
+
+def _entry(module: Module, entry: Any) -> str:
+    """The entry that is meant; the only one where none is named."""
+    known = [f.name for f in module.entries]
+    if entry is None and len(known) == 1:
+        return known[0]
+    if isinstance(entry, str) and entry in known:
+        return entry
+    said = "which one is not said" if entry is None else f"entry = {shown(entry)}: there is no such kernel{suggestion(entry, known)}"
+    raise InputError(f"{said}; the PTX has {', '.join(known) or 'no .entry at all'}")
 
 
 def _check_target(module: Module, arch: str) -> None:
