@@ -146,27 +146,26 @@ def permute(a: int, b: int, selector: int, mode: int) -> int:
     >>> hex(permute(0x33221100, 0x77665544, 0x7610, INDEXED)), hex(permute(0x80, 0, 0x8888, INDEXED)), hex(permute(0x33221100, 0x77665544, 1, FORWARD_4))
     ('0x77661100', '0xffffffff', '0x44332211')
     """
+    both = a | b << 32
     low = selector & 3
+    picks = selector  # a nibble for each byte
+    if mode == 0:
+        picks = 0x3210 + low * 0x1111
+    elif mode == 1:
+        picks = low | (low - 1 & 7) << 4 | (low - 2 & 7) << 8 | (low - 3 & 7) << 12
+    elif mode == 2:
+        picks = low * 0x1111
+    elif mode == 3:
+        picks = low | max(low, 1) << 4 | max(low, 2) << 8 | 0x3000
+    elif mode == 4:
+        picks = min(low, 1) << 4 | min(low, 2) << 8 | low << 12
+    elif mode == 5:
+        picks = 0x1010 + (low & 1) * 0x2222
     result = 0
     for n in range(4):
-        sign = 0
-        if mode == 6:
-            nibble = selector >> (4 * n)
-            pick, sign = nibble & 7, nibble & 8
-        elif mode == 0:
-            pick = low + n
-        elif mode == 1:
-            pick = (low - n) & 7
-        elif mode == 2:
-            pick = low
-        elif mode == 3:
-            pick = max(low, n)
-        elif mode == 4:
-            pick = min(low, n)
-        else:
-            pick = (n & 1) + 2 * (low & 1)
-        byte = (a >> (8 * pick) if pick < 4 else b >> (8 * (pick - 4))) & 0xFF
-        if sign:
-            byte = 0xFF if byte & 0x80 else 0
+        nibble = picks >> (4 * n)
+        byte = both >> (8 * (nibble & 7)) & 0xFF
+        if nibble & 8:
+            byte = (byte >> 7) * 0xFF
         result |= byte << (8 * n)
     return result

@@ -14,6 +14,7 @@ from smemsim.arithmetic.reduce import float_least
 from smemsim.arithmetic.rounding import fused_double, quotient_double, root_double, two_sum
 
 __all__ = [
+    "bf16_pair",
     "double_added", "double_divided", "double_fused", "double_multiplied", "double_product", "double_quotient", "double_root", "double_rooted",
     "double_sum", "extreme", "finished", "flushed", "quiet", "signed", "single_fused",
     "single_product", "single_quotient", "single_root", "single_sum", "tf32_away", "to_integer",
@@ -106,7 +107,7 @@ def single_bits(value: float) -> int:
     >>> hex(single_bits(-0.0)), hex(single_bits(np.nan))
     ('0x80000000', '0x7fffffff')
     """
-    return SINGLE_NAN if value != value else int(np.float32(value).view(np.uint32))
+    return SINGLE_NAN if math.isnan(value) else int(np.float32(value).view(np.uint32))
 
 
 def single_sum(a: float, b: float) -> int:
@@ -136,12 +137,23 @@ def single_fused(a: float, b: float, c: float) -> int:
     ('0x3f801001', '0x3f801000')
     """
     total, rest = two_sum(a * b, c)
-    if rest != 0 and rest == rest:
+    if rest != 0 and not math.isnan(rest):
         word = int(np.float64(total).view(np.int64))
         if word & 1 == 0:
             word += 1 if (rest > 0) == (word >= 0) else -1
         total = np.int64(word).view(np.float64)
-    return single_bits(np.float32(total))
+    return single_bits(float(np.float32(total)))
+
+
+def bf16_pair(a: int, b: int) -> int:
+    """`cvt.rn.bf16x2.f32` of raw f32: the upper halves, rounded to nearest even.
+
+    >>> hex(bf16_pair(0x3F808000, 0x7F800001))
+    '0x3f807fff'
+    """
+    high = 0x7FFF if a & 0x7FFFFFFF > 0x7F800000 else (a + 0x7FFF + (a >> 16 & 1)) >> 16
+    low = 0x7FFF if b & 0x7FFFFFFF > 0x7F800000 else (b + 0x7FFF + (b >> 16 & 1)) >> 16
+    return high << 16 | low
 
 
 def quiet(a: float, b: float, c: float) -> int:
@@ -151,14 +163,14 @@ def quiet(a: float, b: float, c: float) -> int:
     ('0x7ff8000000000001', -2251799813685248)
     """
     for x in (c, b, a):
-        if x != x:
+        if math.isnan(x):
             return int(np.float64(x).view(np.int64)) | 0x8000000000000
     return -0x8000000000000
 
 
 def double_bits(value: float, a: float, b: float, c: float) -> int:
     """Bits of an f64 result of these operands."""
-    return quiet(a, b, c) if value != value else int(np.float64(value).view(np.int64))
+    return quiet(a, b, c) if math.isnan(value) else int(np.float64(value).view(np.int64))
 
 
 def double_sum(a: float, b: float) -> int:
@@ -195,7 +207,7 @@ def double_divided(a: float, b: float, mode: int) -> int:
 
 def double_rooted(a: float, mode: int) -> int:
     """`sqrt.f64` in any mode."""
-    return quiet(a, 0.0, 0.0) if a != a or a < 0 else root_double(a, mode)
+    return quiet(a, 0.0, 0.0) if math.isnan(a) or a < 0 else root_double(a, mode)
 
 
 def double_added(a: float, b: float, mode: int) -> int:
@@ -216,7 +228,7 @@ def to_integer(value: float, mode: int, bits: int, signed: int, nan: int) -> int
     >>> to_integer(2.5, 0, 32, 1, 0), to_integer(-1.5, 1, 32, 1, 0), to_integer(-1.0, 0, 8, 0, 0), to_integer(300.0, 0, 8, 0, 0)
     (2, -1, 0, 255)
     """
-    if value != value:
+    if math.isnan(value):
         return nan
     if value - value == 0:
         if mode == 0:

@@ -143,11 +143,11 @@ def formatted(template: str, raw: bytes, string_at: Any) -> tuple[str, int]:
         how = f"%{flags}{width or ''}" + (f".{precision}" if precision is not None else "")
         size = 8 if length in ("l", "ll", "j", "z", "t") else 4
         if kind in "eEfFgG":
-            return (how + kind) % struct.unpack("<d", take(8))
+            return str((how + kind) % struct.unpack("<d", take(8)))
         if kind in "aA":
-            return (how + "s") % struct.unpack("<d", take(8))[0].hex()
+            return str((how + "s") % float(struct.unpack("<d", take(8))[0]).hex())
         if kind == "s":
-            return (how + "s") % string_at(number(8, signed=False))
+            return str((how + "s") % string_at(number(8, signed=False)))
         if kind == "p":
             return (how + "s") % hex(number(8, signed=False))
         if kind == "c":

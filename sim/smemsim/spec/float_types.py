@@ -11,9 +11,10 @@ __all__ = ["FLOAT_TYPES", "FloatType"]
 
 @dataclasses.dataclass(frozen=True)
 class FloatType:
-    """A type of float instructions; `nan` is the result where there is no number.
+    """A type of float instructions; `nan` is the result where there is no number. Measured on an H200; on sm_100a inferred from that.
 
-    f32, f16 and bf16 have that one NaN. f64 hands on the NaN of an operand, made quiet, and has `nan` only where no operand is one.
+    f32, f16 and bf16 have that one NaN. f64 hands on the NaN of an operand, made quiet, and has `nan` only where no operand is one: of several
+    that of the last operand, of b before c in an fma, of the dividend before the divisor.
     """
 
     name: str
@@ -51,12 +52,12 @@ class FloatType:
         return float(2.0 ** FORMATS[self.name].smallest_exponent)
 
 
-_ISA = "PTX ISA 9.7.3, 9.7.4: a canonical NaN, whose bits the document leaves open"
+_ISA = "measured; PTX ISA 9.7.3, 9.7.4 leave the bits of the one NaN open"
 FLOAT_TYPES: dict[str, FloatType] = {
     t.name: t
     for t in (
         FloatType("f32", 0x7FFFFFFF, _ISA),
-        FloatType("f64", -0x8000000000000, "PTX ISA 9.7.3: NaN payloads are handed on"),
+        FloatType("f64", -0x8000000000000, "measured; PTX ISA 9.7.3 says that payloads are handed on, and not which"),
         FloatType("f16", 0x7FFF, _ISA),
         FloatType("bf16", 0x7FFF, _ISA),
     )

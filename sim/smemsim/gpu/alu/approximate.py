@@ -59,11 +59,14 @@ def nearest(own: FloatType, f: Callable[..., Any]) -> Elementwise:
 
     to_f32, to_own = limits(f32, rounding.NEAREST), limits(own, rounding.TO_ZERO)
 
+    too_large = 2.0 ** (2 ** (own.exponent_bits - 1))
+
     def compute(*a: Any) -> Any:
         codes = to(f(*[np.asarray(x).astype(np.float64) for x in a]), *to_f32)
         if own.bits == 32:
             return codes
-        return to(np.asarray(codes).astype(np.uint32).view(np.float32), *to_own)
+        single = np.asarray(codes).astype(np.uint32).view(np.float32)
+        return to(np.where(np.abs(single) >= too_large, np.copysign(np.inf, single), single), *to_own)
 
     return compute
 
@@ -102,6 +105,8 @@ def unary(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     form.done(operands=(2,))
     if own is None or not approximate or own.name not in _KINDS.get(i.op, ("f32",)):
         raise unmodelled(i)
+    if (i.op == "tanh" and flush) or ((i.op, own.name) == ("ex2", "bf16") and not flush):
+        raise unmodelled(i, ".ftz is not for tanh, and must be there for ex2 of .bf16")
     _named(c, i, own, "approx")
     if own.name == "f64":
         f = _upper_half(own, _FUNCTIONS[i.op]) if flush else _whole(own, _FUNCTIONS[i.op])

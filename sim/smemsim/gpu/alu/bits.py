@@ -241,6 +241,27 @@ def build_szext(i: Instruction, c: Linker) -> Step:
     return elementwise(c, i.operands[0], "b32", [(operand, "u32") for operand in i.operands[1:]], f)
 
 
+def _fixed_permute(selector: int) -> Elementwise:
+    """`prmt` with a selector known beforehand: bytes that move by the same distance move together."""
+    moves: dict[tuple[int, int], int] = {}
+    for n in range(4):
+        pick = selector >> (4 * n) & 7
+        key = (pick >> 2, 8 * (n - (pick & 3)))
+        moves[key] = moves.get(key, 0) | 0xFF << (8 * n)
+
+    def permute(*sources: Any) -> Any:
+        result: Any = None
+        for (source, left), mask in moves.items():
+            x = sources[source]
+            if left:
+                x = x << np.uint32(left) if left > 0 else x >> np.uint32(-left)
+            x = x & np.uint32(mask)
+            result = x if result is None else result | x
+        return result
+
+    return permute
+
+
 @implements("prmt")
 def build_prmt(i: Instruction, c: Linker) -> Step:
     """`prmt`, all modes."""
@@ -249,5 +270,7 @@ def build_prmt(i: Instruction, c: Linker) -> Step:
     form.kind()
     form.done(operands=(4,))
     code = integers.INDEXED if mode is None else _PRMT_MODES[mode]
+    if mode is None and isinstance(i.operands[3], Immediate) and not i.operands[3].value & 0x8888:
+        return elementwise(c, i.operands[0], "b32", [(o, "u32") for o in i.operands[1:3]], _fixed_permute(i.operands[3].value))
     sources: list[tuple[Operand, str]] = [(operand, "u32") for operand in i.operands[1:]]
     return elementwise(c, i.operands[0], "b32", sources, _compiled(integers.permute, "b32", 3, mode=code))

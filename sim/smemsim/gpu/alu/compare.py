@@ -65,7 +65,7 @@ def _comparison(i: Instruction, form: Form, kind: str) -> tuple[Elementwise, str
 def build_setp(i: Instruction, c: Linker) -> Step:
     """`setp`: p, and for p|q the opposite in q, each combined with a predicate; of packed floats p and q are the two comparisons."""
     form = Form(i)
-    combine = _COMBINE.get(form.one_of(*_COMBINE) or "")
+    combine: Any = _COMBINE.get(form.one_of(*_COMBINE) or "")
     kind = form.kind()
     compare, read_as = _comparison(i, form, kind)
     form.done(operands=(3,) if combine is None else (4,))
@@ -118,7 +118,7 @@ def _packed_setp(i: Instruction, c: Linker, kind: str, compare: Elementwise, com
 def build_set(i: Instruction, c: Linker) -> Step:
     """`set`: all ones, or 1.0 of float types, where the comparison holds, combined with a predicate; otherwise 0."""
     form = Form(i)
-    combine = _COMBINE.get(form.one_of(*_COMBINE) or "")
+    combine: Any = _COMBINE.get(form.one_of(*_COMBINE) or "")
     to, kind = form.kinds(2)
     compare, read_as = _comparison(i, form, kind)
     form.done(operands=(3,) if combine is None else (4,))

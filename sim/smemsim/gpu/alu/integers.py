@@ -25,11 +25,13 @@ _LOW_32 = np.uint64(0xFFFFFFFF)
 
 def carry(x: Wave) -> np.ndarray:
     """The carry flags of all threads."""
-    return x.fixed("carry", lambda: np.zeros(x.total, np.bool_))
+    flags: np.ndarray = x.fixed("carry", lambda: np.zeros(x.total, np.bool_))
+    return flags
 
 
 def _saturated(values: np.ndarray) -> np.ndarray:
-    return np.clip(values, -(1 << 31), (1 << 31) - 1).astype(np.int32)
+    clamped: np.ndarray = np.clip(values, -(1 << 31), (1 << 31) - 1).astype(np.int32)
+    return clamped
 
 
 def _same(i: Instruction, c: Linker, kind: str, f: Elementwise) -> Plain:
@@ -199,12 +201,16 @@ def build_24(i: Instruction, c: Linker) -> Step:
 def absolute(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     """`abs` of integers; that of the least one is itself."""
     form.done(operands=(2,))
+    if kind not in ("s16", "s32", "s64"):
+        raise unmodelled(i, "it is for signed types")
     return _same(i, c, kind, np.abs)
 
 
 def negate(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     """`neg` of integers."""
     form.done(operands=(2,))
+    if kind not in ("s16", "s32", "s64"):
+        raise unmodelled(i, "it is for signed types")
     return _same(i, c, kind, np.negative)
 
 
@@ -222,8 +228,7 @@ def extremum(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
 def quotient(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     """`div`, `rem` of integers, toward zero; the PTX ISA leaves division by zero open.
 
-    Of it both come to all ones: ptxas 13.0 makes sequences for sm_90a that end in the complement of the divisor. The least number divided by
-    -1 stays as it is and leaves nothing.
+    Of it both come to all ones (measured on an H200, all widths). The least number divided by -1 stays as it is and leaves nothing.
     """
     form.done(operands=(3,))
     ones = np.array(-1).astype(dtype_of(kind))[()]

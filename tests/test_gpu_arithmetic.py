@@ -1,0 +1,437 @@
+"""Arithmetic instructions: as an H200 computes them, against exact fractions, and the laws that hold between them."""
+
+import hashlib
+import json
+import math
+import pathlib
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import instruction_forms as forms
+from smemsim.arithmetic import results, rounding
+from smemsim.arithmetic.compiled import ufunc
+from smemsim.errors import HardwareTrap, Unmodelled
+from smemsim.gpu.alu.floats import MODES, rounding_function
+from smemsim.gpu.launch import Gpu
+from smemsim.gpu.program import link
+from smemsim.ptx.parser import read_module
+from smemsim.spec.approximate import APPROXIMATE
+from smemsim.spec.float_types import FLOAT_TYPES
+from strategies import examples
+
+DATA = pathlib.Path(__file__).parent / "data"
+MEASURED = json.loads((DATA / "h200_arithmetic.json").read_text())["forms"]
+BY_TEXT = {form[0]: form for form in forms.EXACT}
+
+
+def execute(some, arrays, *, arch="sm_90a", count=forms.COUNT):
+    """Results of forms on three arrays of 64-bit words, (forms, words); 256 words at least."""
+    gpu = Gpu(arch)
+    out = gpu.array(np.zeros((len(some), forms.COUNT), np.uint64))
+    held = [gpu.array(np.resize(np.asarray(x, np.uint64), forms.COUNT)) for x in arrays]
+    gpu.launch(forms.kernel(some, arch=arch, version="9.0"), "forms", grid=forms.COUNT // 256, block=256, args=[out, *held])
+    return out.numpy()[:, :count]
+
+
+def one(text, to, operands, *arrays, arch="sm_90a"):
+    """Results of one form on short arrays, cut to the result's width."""
+    count = max(len(x) for x in arrays)
+    padded = [*arrays, *([arrays[0]] * (3 - len(arrays)))]
+    return forms.cut(execute([(text, to, operands, "")], padded, arch=arch, count=count)[0], to)
+
+
+# ---- the card
+
+
+@pytest.mark.parametrize("name", forms.CLASSES)
+def test_results_are_those_of_an_h200(name):
+    some = [BY_TEXT[text] for text in MEASURED if BY_TEXT[text][3] == name]
+    assert some
+    found = execute(some, forms.inputs(name))
+    digests = [hashlib.sha256(forms.cut(words, form[1]).tobytes()).hexdigest()[:16] for words, form in zip(found, some, strict=True)]
+    assert [form[0] for form, digest in zip(some, digests, strict=True) if digest != MEASURED[form[0]]] == []
+
+
+def domain(row, text, x, y):
+    """Where the bound of an approximate instruction holds."""
+    if row.name.startswith(("sin", "cos")):
+        return np.abs(x) <= 2 * np.pi
+    return (np.abs(y) >= 2.0**-126) & (np.abs(y) <= 2.0**126) if row.name == "div.approx.f32" else np.ones(x.shape, bool)
+
+
+@pytest.mark.parametrize("form", forms.APPROXIMATE, ids=lambda form: form[0])
+def test_approximate_results_are_within_the_documented_bound_of_an_h200(form):
+    text, to, _, kind = form
+    arrays = forms.inputs(kind)
+    card = np.load(DATA / "h200_approximate.npz")[text]
+    mine = forms.cut(execute([form], arrays)[0], to)[::8].copy()
+    lanes = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}[kind]
+    row = APPROXIMATE[f"{text.split('.')[0]}.{text.split('.')[1]}.{kind}"]
+    with np.errstate(all="ignore"):
+        x, y = (forms.cut(a[::8].copy(), to).view(lanes).astype(np.float64) for a in arrays[:2])
+        a, b = card.view(lanes).astype(np.float64), mine.view(lanes).astype(np.float64)
+        size = np.maximum(np.abs(a), np.abs(b))
+        unit = np.exp2(np.floor(np.log2(np.maximum(size, FLOAT_TYPES[kind].smallest_normal))) - FLOAT_TYPES[kind].fraction_bits)
+        # The card may be off by the bound to one side, the model by a rounding to the other.
+        allowed = unit + (row.relative or 0) * size + (row.absolute or 0) + (row.ulps or 0) * unit
+        inside = domain(row, text, x, y) & np.isfinite(a) & np.isfinite(b)
+        close = np.abs(a - b) <= allowed
+        # Next to the largest and the smallest number a unit can decide between finite and infinite.
+        near_limits = domain(row, text, x, y) & ~((size < np.inf) & (size > float(ml_dtypes.finfo(lanes).max) / 2))
+    assert inside.sum() > len(card) // 4
+    assert close[inside].all()
+    assert (np.isnan(a) == np.isnan(b)).all()
+    assert (np.isinf(a) == np.isinf(b))[near_limits].all()
+
+
+def test_a_program_names_its_approximate_instructions():
+    text = forms.kernel([("ex2.approx.ftz.f32", "f32", ("f32",), ""), ("add.f32", "f32", ("f32", "f32"), "")])
+    program = link(read_module(text), "forms", "sm_90a")
+    assert program.approximate == {"ex2.approx.f32"}
+
+
+# ---- one rounding, against fractions
+
+
+def value(bits, own):
+    """Of a finite code."""
+    fraction = bits & (1 << own.fraction_bits) - 1
+    field = bits >> own.fraction_bits & (1 << own.exponent_bits) - 1
+    bias = (1 << own.exponent_bits - 1) - 1
+    size = Fraction(fraction + (1 << own.fraction_bits if field else 0)) * Fraction(2) ** (max(field, 1) - bias - own.fraction_bits)
+    return -size if bits >> own.exponent_bits + own.fraction_bits & 1 else size
+
+
+def nearby(exact, own):
+    """The codes of the two neighbours of a positive number, found by bisection: no formula of the package."""
+    low, high = 0, own.largest + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if value(middle, own) <= exact else (low, middle)
+    return low, high
+
+
+def correctly_rounded(exact, own, mode):
+    """The code of a number that is not zero; infinity is where the next number would be."""
+    sign, size = exact < 0, abs(exact)
+    low, high = nearby(size, own)
+    if value(low, own) == size:
+        code = low
+    elif mode == "rn":
+        middle = (value(low, own) + value(high, own)) / 2
+        code = low if size < middle or (size == middle and low % 2 == 0) else high
+    else:
+        code = high if (mode == "rp" and not sign) or (mode == "rm" and sign) else low
+    return code | (sign << own.exponent_bits + own.fraction_bits)
+
+
+def finite_codes(name):
+    own = FLOAT_TYPES[name]
+    top = own.exponent_bits + own.fraction_bits
+    edges = [x for x in forms.landmarks(own.bits, own.exponent_bits, own.fraction_bits).tolist() if x & (1 << top) - 1 <= own.largest]
+    return st.one_of(st.sampled_from(edges), st.builds(lambda x, s: x | s << top, st.integers(0, own.largest), st.integers(0, 1)))
+
+
+NUMPY = {"f32": np.float32, "f64": np.float64, "f16": np.float16}
+
+
+def number(code, name):
+    """A code as the compiled functions take it."""
+    if name == "bf16":
+        return np.uint32(code << 16).view(np.float32)
+    return np.dtype(f"u{FLOAT_TYPES[name].bits // 8}").type(code).view(NUMPY[name])
+
+
+def compute(op, name, mode, codes):
+    with np.errstate(all="ignore"):
+        found = rounding_function(op, name, MODES[mode])(*[number(x, name) for x in codes])
+    return int(found) & (1 << FLOAT_TYPES[name].bits) - 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", FLOAT_TYPES)
+def test_sums_products_and_quotients_are_rounded_once(name, mode):
+    own = FLOAT_TYPES[name]
+
+    @examples(60)
+    @given(*[finite_codes(name)] * 3)
+    def check(a, b, c):
+        x, y, z = (value(code, own) for code in (a, b, c))
+        for op, codes, exact in (("add", (a, b), x + y), ("mul", (a, b), x * y), ("fma", (a, b, c), x * y + z)):
+            if exact:
+                assert compute(op, name, mode, codes) == correctly_rounded(exact, own, mode), (op, codes)
+            else:
+                assert compute(op, name, mode, codes) << 1 & (1 << own.bits) - 1 == 0
+        if x and y:
+            assert compute("div", name, mode, (a, b)) == correctly_rounded(x / y, own, mode)
+
+    check()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_a_square_root_is_enclosed_by_its_neighbours(name, mode):
+    own = FLOAT_TYPES[name]
+
+    @examples(60)
+    @given(finite_codes(name).map(lambda x: x & (1 << own.bits - 1) - 1).filter(bool))
+    def check(a):
+        root, exact = compute("sqrt", name, mode, (a,)), value(a, own)
+        below, here, above = (value(max(root + k, 0), own) ** 2 for k in (-1, 0, 1))
+        if mode in ("rz", "rm"):
+            assert here <= exact < above
+        elif mode == "rp":
+            assert below < exact <= here
+        else:
+            low, high = ((value(max(root + k, 0), own) + value(root, own)) / 2 for k in (-1, 1))
+            assert low**2 <= exact <= high**2
+
+    check()
+
+
+@examples(200)
+@given(finite_codes("f32"), finite_codes("f32"), finite_codes("f32"))
+def test_the_short_fma_agrees_with_the_general_one(a, b, c):
+    own = FLOAT_TYPES["f32"]
+    limits = (own.exponent_bits, own.fraction_bits, own.largest, own.infinity, own.nan, rounding.NEAREST)
+    general = rounding.fused(*[float(number(x, "f32")) for x in (a, b, c)], *limits)
+    assert compute("fma", "f32", "rn", (a, b, c)) == general & 0xFFFFFFFF
+
+
+@examples(100)
+@given(st.integers(0, (1 << 64) - 1), st.sampled_from(["f16", "bf16", "f32", "f64"]), st.sampled_from(list(MODES)), st.booleans())
+def test_integers_become_the_rounded_floats(number, name, mode, negative):
+    own = FLOAT_TYPES[name]
+    exact = Fraction(-number if negative else number)
+    signed = number - (1 << 64) if number >> 63 else number
+    f = ufunc(rounding.from_integer, "int64(int64,int64,int64,int64,int64,int64,int64)")
+    found = f(signed, int(negative), own.exponent_bits, own.fraction_bits, own.largest, own.infinity, MODES[mode])
+    assert int(found) & (1 << own.bits) - 1 == (correctly_rounded(exact, own, mode) if number else 0)
+
+
+@examples(100)
+@given(st.floats(allow_nan=False), st.integers(0, 3), st.sampled_from([8, 16, 32, 64]), st.booleans())
+def test_floats_become_clamped_integers(x, mode, bits, signed):
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    whole = x if math.isinf(x) else (round, math.trunc, math.floor, math.ceil)[mode](x)
+    want = low if whole < low else high if whole > high else int(whole)
+    f = ufunc(results.to_integer, "int64(float64,int64,int64,int64,int64)")
+    with np.errstate(all="ignore"):
+        found = int(f(x, mode, bits, signed, 0))
+    assert (found - want) % (1 << bits) == 0
+
+
+def test_narrow_floats_are_those_of_ml_dtypes():
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    finite = halves[np.isfinite(halves)].astype(np.float32)
+    pairs = finite.view(np.uint32).astype(np.uint64)[: finite.size // forms.COUNT * forms.COUNT].reshape(-1, forms.COUNT)
+    for name, dtype in (("e4m3", ml_dtypes.float8_e4m3fn), ("e5m2", ml_dtypes.float8_e5m2)):
+        largest = float(ml_dtypes.finfo(dtype).max)
+        for row in pairs[::8]:
+            found = one(f"cvt.rn.satfinite.{name}x2.f32", "b16", ("f32", "f32"), row, row[::-1].copy())
+            want = np.clip(row.astype(np.uint32).view(np.float32), -largest, largest).astype(dtype).view(np.uint8).astype(np.uint16)
+            assert np.array_equal(found, want << 8 | want[::-1])
+
+
+# ---- what only sm_100a has: documented, no card has been asked
+
+
+def floats(*values):
+    return np.array(values, np.float32).view(np.uint32).astype(np.uint64)
+
+
+def test_pairs_of_f32_are_two_instructions():
+    a, b, c = forms.inputs("f32")
+    some = [(f"{op}.rn.f32x2", "b64", ("b64",) * n, "") for op, n in (("add", 2), ("mul", 2), ("fma", 3))]
+    single = [(f"{op}.rn.f32", "f32", ("f32",) * n, "") for op, n in (("add", 2), ("mul", 2), ("fma", 3))]
+    both = execute(some, (a, b, c), arch="sm_100a")
+    low = execute(single, (a, b, c))
+    high = execute(single, [x >> np.uint64(32) for x in (a, b, c)])
+    assert np.array_equal(both, low | high << np.uint64(32))
+
+
+def test_mixed_operands_are_widened_first():
+    a, b, c = floats(1.5, -2.0), floats(0.25, 3.0), floats(1e-8, 7.0)
+    for kind, dtype in (("f16", np.float16), ("bf16", ml_dtypes.bfloat16)):
+        x, y = (v.astype(np.uint32).view(np.float32).astype(dtype).view(np.uint16).astype(np.uint64) for v in (a, b))
+        assert (
+            one(f"fma.rn.f32.{kind}", "f32", ("b16", "b16", "f32"), x, y, c, arch="sm_100a").tolist() == floats(0.375 + 1e-8, 1.0).tolist()
+        )
+        assert one(f"sub.f32.{kind}", "f32", ("b16", "f32"), x, c, arch="sm_100a").tolist() == floats(1.5 - 1e-8, -9.0).tolist()
+
+
+def test_three_operands_of_min_and_max():
+    a, b, c = floats(1, np.nan, -0.0, np.nan), floats(-3, 2, 0.0, np.nan), floats(2, 1, 5.0, np.nan)
+    assert one("min.f32", "f32", ("f32",) * 3, a, b, c, arch="sm_100a").tolist() == [0xC0400000, 0x3F800000, 0x80000000, 0x7FFFFFFF]
+    assert one("max.NaN.f32", "f32", ("f32",) * 3, a, b, c, arch="sm_100a").tolist() == [0x40000000, 0x7FFFFFFF, 0x40A00000, 0x7FFFFFFF]
+    assert one("max.abs.f32", "f32", ("f32",) * 3, a, b, c, arch="sm_100a").tolist()[0] == 0x40400000
+    with pytest.raises(Unmodelled, match="three operands on sm_90a"):
+        one("min.f32", "f32", ("f32",) * 3, a, b, c)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "bits"),
+    [("e2m3", ml_dtypes.float6_e2m3fn, 8), ("e3m2", ml_dtypes.float6_e3m2fn, 8), ("e2m1", ml_dtypes.float4_e2m1fn, 4)],
+)
+def test_six_and_four_bits(name, dtype, bits):
+    values = np.concatenate([np.linspace(-9, 9, 289), [100.0, -1e9, np.inf, 2.0**-9]]).astype(np.float32)
+    largest = float(ml_dtypes.finfo(dtype).max)
+    want = np.clip(values, -largest, largest).astype(dtype).view(np.uint8).astype(np.uint16)
+    to = "b8" if bits == 4 else "b16"
+    words = values.view(np.uint32).astype(np.uint64)
+    found = one(f"cvt.rn.satfinite.{name}x2.f32", to, ("f32", "f32"), words, words[::-1].copy(), arch="sm_100a")
+    assert np.array_equal(found, want << bits | want[::-1])
+    back = one(f"cvt.rn.f16x2.{name}x2", "b32", (to,), found.astype(np.uint64), arch="sm_100a")
+    halves = want.astype(np.uint8).view(dtype).astype(np.float16).view(np.uint16).astype(np.uint32)
+    assert np.array_equal(back, halves << 16 | halves[::-1])
+    assert one(f"cvt.rn.satfinite.{name}x2.f32", to, ("f32", "f32"), floats(np.nan), floats(0), arch="sm_100a")[0] >> bits == dtype(
+        largest
+    ).view(np.uint8)
+
+
+def test_scales_are_exponents():
+    values = floats(1.0, 1.5, -3.0, 0.0, 2.0**-127, 2.0**-127 * 1.5, np.inf, np.nan, 3.4e38)
+    low, high = [127, 127, 128, 0, 0, 0, 255, 255, 254], [127, 128, 129, 0, 0, 1, 255, 255, 255]
+    for mode, want in (("rz", low), ("rp", high)):
+        found = one(f"cvt.{mode}.ue8m0x2.f32", "b16", ("f32", "f32"), values, values[::-1].copy(), arch="sm_100a")
+        assert (found >> 8).tolist() == want
+        assert (found & 0xFF).tolist() == want[::-1]
+        finite = one(f"cvt.{mode}.satfinite.ue8m0x2.f32", "b16", ("f32", "f32"), values, values, arch="sm_100a") & 0xFF
+        assert finite.tolist() == [254 if x == 255 and n != 7 else x for n, x in enumerate(want)]
+    back = one("cvt.rn.bf16x2.ue8m0x2", "b32", ("b16",), np.array([0x7F00, 0xFF80], np.uint64), arch="sm_100a")
+    assert back.tolist() == [0x3F800040, 0x7FFF4000]
+
+
+# ---- laws
+
+
+words64 = st.lists(st.integers(0, (1 << 64) - 1), min_size=1, max_size=20).map(lambda x: np.array(x, np.uint64))
+
+
+def wide_kernel():
+    return """.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry wide(.param .u64 po, .param .u64 pa) {
+  .reg .b64 %q<20>; .reg .b32 %r<4>; .reg .b128 %o<2>;
+  ld.param.u64 %q0, [po]; ld.param.u64 %q1, [pa]; mov.u32 %r0, %tid.x; mul.wide.u32 %q2, %r0, 32;
+  add.u64 %q1, %q1, %q2; add.u64 %q0, %q0, %q2; ld.global.v2.u64 {%q3, %q4}, [%q1]; ld.global.v2.u64 {%q5, %q6}, [%q1+16];
+  mov.b128 %o0, {%q3, %q4}; mov.b128 {%q10, %q11}, %o0;
+  add.cc.u64 %q7, %q10, %q5; addc.u64 %q8, %q11, %q6;
+  mul.lo.u64 %q12, %q3, %q5; mul.hi.u64 %q13, %q3, %q5; mad.lo.u64 %q13, %q3, %q6, %q13; mad.lo.u64 %q13, %q4, %q5, %q13;
+  st.global.v2.u64 [%q0], {%q7, %q8}; st.global.v2.u64 [%q0+16], {%q12, %q13};
+  ret;
+}
+"""
+
+
+@examples(10)
+@given(words64)
+def test_chains_of_carries_compute_128_bits(words):
+    operands = np.resize(words, 32 * 4).reshape(32, 4)
+    operands[: len(words) // 4] = words[: len(words) // 4 * 4].reshape(-1, 4)
+    gpu = Gpu("sm_90a")
+    out, a = gpu.array(np.zeros((32, 4), np.uint64)), gpu.array(operands)
+    gpu.launch(wide_kernel(), "wide", block=32, args=[out, a])
+    for given_, found in zip(operands.tolist(), out.numpy().tolist(), strict=True):
+        x, y = given_[0] | given_[1] << 64, given_[2] | given_[3] << 64
+        assert found[0] | found[1] << 64 == (x + y) % (1 << 128)
+        assert found[2] | found[3] << 64 == x * y % (1 << 128)
+
+
+def test_permutations_known_beforehand_are_those_of_registers():
+    a, b, c = forms.inputs("i32")
+    selectors = (0x5410, 0x7632, 0x3340, 0x0000, 0x7531, 0x0123, 0x89AB, 0x4567)
+    fixed = execute([(f"prmt.b32 $0,$1,$2,{s:#x}", "b32", ("b32",) * 2, "") for s in selectors], (a, b, c))
+    for words, selector in zip(fixed, selectors, strict=True):
+        loose = execute([("prmt.b32", "b32", ("b32",) * 3, "")], (a, b, np.full_like(a, selector)))
+        assert np.array_equal(words, loose[0]), hex(selector)
+
+
+def test_every_function_of_three_bits():
+    a, b, c = forms.inputs("i32")
+    found = execute([(f"lop3.b32 $0,$1,$2,$3,{table}", "b32", ("b32",) * 3, "") for table in range(256)], (a, b, c))
+    for table, words in enumerate(found):
+        want = np.zeros_like(a)
+        for bit in range(32):
+            index = (
+                (a >> np.uint64(bit) & np.uint64(1)) * 4 + (b >> np.uint64(bit) & np.uint64(1)) * 2 + (c >> np.uint64(bit) & np.uint64(1))
+            )
+            want |= (np.uint64(table) >> index & np.uint64(1)) << np.uint64(bit)
+        assert np.array_equal(words, want)
+
+
+# ---- forms that are not known, and the system's functions
+
+
+@pytest.mark.parametrize(
+    ("text", "operands", "why"),
+    [
+        ("add.rz.f16", ("b16", "b16"), r"\.rz of \.f16"),
+        ("cvt.rs.f16x2.f32", ("f32", "f32", "b32"), "stochastic"),
+        ("cvt.s32.f32", ("f32",), "it needs .rni"),
+        ("cvt.rn.satfinite.e2m1x2.f32", ("f32", "f32"), "sm_90a has no such conversion"),
+        ("add.rn.f32.f16", ("b16", "f32"), "on sm_90a"),
+        ("add.sat.u32", ("u32", "u32"), r"\.sat is for \.s32"),
+        ("mul.u32", ("u32", "u32"), r"it needs \.lo"),
+        ("rcp.approx.f64", ("f64",), "it needs .ftz"),
+    ],
+)
+def test_forms_that_do_not_exist_are_named_with_their_line(text, operands, why):
+    to = {"add.rz.f16": "b16", "rcp.approx.f64": "f64", "cvt.rn.satfinite.e2m1x2.f32": "b8"}.get(text, "b32")
+    with pytest.raises(Unmodelled, match=rf"line \d+: {text}: .*{why}"):
+        one(text, to, operands, *[np.zeros(1, np.uint64)] * len(operands))
+
+
+PRINTING = """.version 9.0
+.target sm_90a
+.address_size 64
+.extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
+.extern .func __assertfail (.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 s);
+.global .align 1 .b8 format[20] = {116, 37, 100, 32, 37, 46, 50, 102, 32, 37, 115, 10};
+.global .align 1 .b8 name[3] = {111, 107};
+.visible .entry speak(.param .u32 limit) {
+  .local .align 8 .b8 buffer[24]; .reg .b64 %q<9>; .reg .b32 %r<9>; .reg .pred %p; .reg .f64 %d;
+  mov.u32 %r0, %tid.x; ld.param.u32 %r1, [limit];
+  mov.u64 %q0, buffer; cvta.local.u64 %q1, %q0; st.local.u32 [%q0], %r0; cvt.rn.f64.u32 %d, %r0; st.local.f64 [%q0+8], %d;
+  mov.u64 %q2, name; cvta.global.u64 %q2, %q2; st.local.u64 [%q0+16], %q2; mov.u64 %q3, format; cvta.global.u64 %q3, %q3;
+  {
+    .param .b64 p0; st.param.b64 [p0], %q3; .param .b64 p1; st.param.b64 [p1], %q1; .param .b32 result;
+    call.uni (result), vprintf, (p0, p1);
+    ld.param.b32 %r2, [result];
+  }
+  setp.lt.u32 %p, %r0, %r1;
+  @%p bra done;
+  {
+    .param .b64 a0; st.param.b64 [a0], %q2; .param .b64 a1; st.param.b64 [a1], %q2; .param .b32 a2; st.param.b32 [a2], %r2;
+    .param .b64 a3; st.param.b64 [a3], %q2; .param .b64 a4; st.param.b64 [a4], 1;
+    call.uni __assertfail, (a0, a1, a2, a3, a4);
+  }
+done:
+  ret;
+}
+"""
+
+
+def test_printf_writes_a_line_for_every_thread():
+    run = Gpu("sm_90a").launch(PRINTING, "speak", block=3, args=[3])
+    assert run.output == ["t0 0.00 ok\n", "t1 1.00 ok\n", "t2 2.00 ok\n"]
+
+
+def test_a_failed_assertion_ends_the_kernel_and_says_where():
+    with pytest.raises(
+        HardwareTrap, match=r"assertion ok fails in ok, ok:3, in thread \(1, 0, 0\) of CTA \(0, 0, 0\) \(and 1 more"
+    ) as error:
+        Gpu("sm_90a").launch(PRINTING, "speak", block=3, args=[1])
+    assert error.value.cuda_error == 710
+
+
+def test_a_trap_ends_the_kernel():
+    with pytest.raises(HardwareTrap, match="trap, executed by thread") as error:
+        Gpu("sm_90a").launch(".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k() { trap; }\n", "k")
+    assert error.value.cuda_error == 719
