@@ -24,9 +24,9 @@ from smemsim.gpu.program import Program, link
 from smemsim.machine.region import GlobalMemory
 from smemsim.ptx.module import Module
 from smemsim.ptx.parser import read_module
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import ARCHITECTURES, architecture
 
-__all__ = ["Device"]
+__all__ = ["Device", "target_of"]
 
 
 class Device:
@@ -56,11 +56,26 @@ class Device:
         """
         return DeviceArray(self.memory, np.zeros(shape_of(shape), storage(dtype)))
 
-    def module(self, ptx: str) -> Module:
-        """A PTX text, read."""
+    def module(self, ptx: str, name: str = "<ptx>") -> Module:
+        """A PTX text, read; `name` is how messages call it."""
+        if isinstance(ptx, str) and len(ptx) < 1024 and ptx.strip().endswith(".ptx"):
+            raise InputError(f"ptx = {shown(ptx)}: the name of a file; give its text: open({ptx.strip()!r}).read()")
+        if not isinstance(ptx, str):
+            raise InputError(f"ptx = {shown(ptx)}: needs the text of a PTX file, a str")
         if ptx not in self._modules:
-            self._modules[ptx] = read_module(ptx)
+            self._modules[ptx] = read_module(ptx, name=name)
         return self._modules[ptx]
+
+    @staticmethod
+    def entry(module: Module, entry: Any = None) -> str:
+        """The name of the kernel that is meant; the only one where none is named. InputError says which there are."""
+        known = [f.name for f in module.entries]
+        if entry is None and len(known) == 1:
+            return known[0]
+        if isinstance(entry, str) and entry in known:
+            return entry
+        said = "entry: which kernel is not said" if entry is None else f"entry = {shown(entry)}: there is no such kernel{suggestion(entry, known)}"
+        raise InputError(f"{said}; the PTX has {', '.join(known) or 'no .entry at all'}")
 
     def prepare(
         self,
@@ -76,7 +91,7 @@ class Device:
         """Everything before the first instruction: what cannot run is refused here, with a sentence. `entry` may be left out where there is one."""
         module = self.module(ptx)
         _check_target(module, self.arch)
-        entry = _entry(module, entry)
+        entry = self.entry(module, entry)
         if (ptx, entry) not in self._programs:
             self._programs[ptx, entry] = link(module, entry, self.arch)
         program = self._programs[ptx, entry]
@@ -115,20 +130,25 @@ class Device:
         return addresses
 
 
-def _entry(module: Module, entry: Any) -> str:
-    """The entry that is meant; the only one where none is named."""
-    known = [f.name for f in module.entries]
-    if entry is None and len(known) == 1:
-        return known[0]
-    if isinstance(entry, str) and entry in known:
-        return entry
-    said = "which one is not said" if entry is None else f"entry = {shown(entry)}: there is no such kernel{suggestion(entry, known)}"
-    raise InputError(f"{said}; the PTX has {', '.join(known) or 'no .entry at all'}")
+def target_of(module: Module) -> str:
+    """The architecture to run a PTX file on: that of its .target, for an older or a more general one the oldest that smemsim knows.
+
+    >>> target_of(read_module(".version 8.8 .target sm_100a .address_size 64"))
+    'sm_100a'
+    """
+    own = _own_target(module)
+    if own in ARCHITECTURES or own[-1:] in ("a", "f"):
+        return {"sm_100f": "sm_100a", "sm_103f": "sm_103a"}.get(own, own)
+    number = int("".join(ch for ch in own if ch.isdigit()) or 0)
+    return next((name for name in ARCHITECTURES if number <= int(name[3:-1])), own)
+
+
+def _own_target(module: Module) -> str:
+    return next((t for t in module.target if t.startswith(("sm_", "compute_"))), "").replace("compute_", "sm_")
 
 
 def _check_target(module: Module, arch: str) -> None:
-    target = next((t for t in module.target if t.startswith(("sm_", "compute_"))), "")
-    own = target.replace("compute_", "sm_")
+    own = target = _own_target(module)
     if own[-1:] in ("a", "f") and own != arch:
         family = own.endswith("f") and own[:-2] == arch[:-2]
         if not family and not (own == "sm_100f" and arch == "sm_103a"):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import pathlib
 import re
 from collections.abc import Iterable
 
@@ -19,6 +21,7 @@ __all__ = ["RunFinding", "findings_of"]
 # What is more likely the cause of the others: the map, what arrives, the descriptors, the order of accesses, and what follows from them.
 UPSTREAM = ("T2", "D301", "D302", "D303", "D304", "D306", "D308", "D309", "I6", "D3", "L4", "R501", "R502", "R503", "R504", "R505", "A1",
             "X009", "X010", "X014", "X003", "X007", "X008", "X004", "X005", "X012", "R5", "X013", "X001", "X002", "X015", "X011", "X006")  # fmt: skip
+MOST_SOURCE = 1 << 22  # bytes of a source file
 CONSEQUENCES = ("R507", "R508", "X004", "X005", "X006", "X011")  # of a finding further upstream, in the same run
 
 
@@ -38,6 +41,24 @@ class RunFinding(Finding):
         repair = f"; repair: {self.repair}" if self.repair else ""
         because = f" [{self.because}]" if self.because else ""
         return f"{self.code}  {self.where}: {self.message}{repair}{because}"
+
+    def excerpt(self) -> list[str]:
+        """The line of the PTX, and that of the source which it comes from where that file can be read."""
+        if not self.line:
+            return []
+        lines = [f"{self.line} | {self.instruction}"]
+        source = _line_of(self.location) if self.location is not None else ""
+        return [*lines, f"{self.location} | {source}"] if source else lines
+
+
+def _line_of(location: Location) -> str:
+    """A line of a source file, "" where it cannot be read."""
+    with contextlib.suppress(OSError, ValueError):
+        path = pathlib.Path(location.file)
+        if path.stat().st_size < MOST_SOURCE:
+            lines = path.read_text(encoding="utf-8").splitlines()
+            return lines[location.line - 1].strip() if 0 < location.line <= len(lines) else ""
+    return ""
 
 
 def findings_of(executed: Iterable[Found], written: Written | None, checked: tuple[CheckFinding, ...], name: str) -> list[RunFinding]:

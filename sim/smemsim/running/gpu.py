@@ -61,6 +61,7 @@ class Gpu(Device):
         >>> gpu.launch(ptx, "fill", block=4, args=[a]).findings, a.numpy()
         ([], array([0, 1, 2, 3], dtype=uint32))
         """
+        self.module(ptx, name)
         launch = self.prepare(ptx, entry, grid=grid, block=block, cluster=cluster, shared_bytes=shared_bytes, args=args)
         clusters = None if ctas is None else _clusters_of(launch, ctas)
         chosen = range(launch.ctas) if clusters is None else _ctas_of(launch, clusters)
@@ -71,7 +72,7 @@ class Gpu(Device):
                 execute(launch, clusters, watch=sanitize, done=done)
             except KeyboardInterrupt:
                 interrupted = True
-        return Run(launch, reads, name=name, seconds=done.seconds, done=done.done, interrupted=interrupted)
+        return Run(launch, reads, name=name, ptx=ptx, seconds=done.seconds, done=done.done, interrupted=interrupted)
 
 
 def _clusters_of(launch: Launch, ctas: Any) -> list[int]:

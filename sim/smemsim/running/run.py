@@ -30,9 +30,11 @@ class Run:
     """
 
     def __init__(
-        self, launch: Launch, reads: Reads | None, *, name: str = "ptx", seconds: float = 0.0, done: int | None = None, interrupted: bool = False
-    ) -> None:
+        self, launch: Launch, reads: Reads | None, *, name: str = "ptx", ptx: str = "", seconds: float = 0.0, done: int | None = None,
+        interrupted: bool = False,
+    ) -> None:  # fmt: skip
         self.launch, self.reads, self.name, self.seconds, self.interrupted = launch, reads, name, seconds, interrupted
+        self.ptx = ptx
         self.ctas = launch.ctas if done is None else done
 
     @functools.cached_property
@@ -114,8 +116,9 @@ class Run:
         return written.scenario if written is not None else Scenario(self.launch.arch)
 
     def text(self) -> str:
-        """A line for each finding and remark, what the results rest on, and a last line that counts."""
-        return "\n".join([*(str(f) for f in (*self.findings, *self.remarks)), *self.evidence, self.summary()])
+        """Each finding and remark with its lines of PTX and source, what the results rest on, and a last line that counts."""
+        told = [line for f in (*self.findings, *self.remarks) for line in (str(f), *(f"      {line}" for line in f.excerpt()))]
+        return "\n".join([*told, *self.evidence, self.summary()])
 
     def summary(self) -> str:
         """One line that counts CTAs, seconds and findings."""
@@ -142,6 +145,12 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run of {self.launch.program.name}: {len(self.findings) or 'no'} findings>"
+
+    def html(self) -> str:
+        """A self-contained page: the findings with the PTX around their lines, and every operand's tile."""
+        from smemsim.show.run_page import run_page
+
+        return run_page(self)
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(self.text())}</pre>"
