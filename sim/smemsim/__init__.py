@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from smemsim.running.findings import RunFinding
     from smemsim.running.gpu import Gpu
     from smemsim.running.run import Run
+    from smemsim.running.triton import launch_triton
     from smemsim.scenario.build import Scenario
     from smemsim.show.page import show_html
     from smemsim.show.tile import TilePicture
@@ -156,6 +157,7 @@ _HOMES = {
     "DeviceArray": "gpu.arrays",
     "Gpu": "running.gpu",
     "Run": "running.run",
+    "launch_triton": "running.triton",
     "RunFinding": "running.findings",
     "BULK_TRAPS": "spec.bulk",
     "DISPUTES": "spec.disputes",
@@ -236,6 +238,7 @@ __all__ = [
     "explain_product",
     "find_descriptors",
     "from_float64",
+    "launch_triton",
     "mapa",
     "mma",
     "multicast",

@@ -113,6 +113,14 @@ class DeviceArray:
         """Bytes in memory."""
         return int(self._bytes.size)
 
+    def data_ptr(self) -> int:
+        """`address`, by the name that PyTorch and Triton have for it."""
+        return self.address
+
+    def stride(self) -> tuple[int, ...]:
+        """Elements from one index to the next of each axis, by PyTorch's name: it lies in memory contiguously."""
+        return tuple(math.prod(self.shape[n + 1 :]) for n in range(len(self.shape)))
+
     def numpy(self) -> np.ndarray:
         """A copy of the array as it is now."""
         return self._bytes.copy().view(self.dtype).reshape(self.shape)
