@@ -26,7 +26,7 @@ WANTED = "needs a number, an array of gpu.array, a TensorMap, bytes or None"
 def pack(places: Places, args: Sequence[Any], memory: GlobalMemory | None = None) -> np.ndarray:
     """The parameter bytes: arrays as their address, tensor maps as their 128 bytes, None as zero, numbers converted to the parameter's type.
 
-    `memory` is that of the GPU which will run: an array of another one is refused.
+    A structure of 8 bytes also takes an array or a whole number. `memory` is that of the GPU which will run: an array of another one is refused.
     """
     wanted = places.parameters
     if isinstance(args, (str, bytes)) or not isinstance(args, Sequence):
@@ -103,6 +103,8 @@ def _number(name: str, parameter: Parameter, value: Any) -> bytes:
             return struct.pack({"f16": "<e", "f32": "<f", "f64": "<d"}[kind], float(value))
         except OverflowError:
             raise InputError(f"{name} = {shown(value)}: beyond the largest {kind}; pass float('inf') for an infinity") from None
+    if parameter.type in ("b8", "u8", "s8") and size == ADDRESS_BYTES:  # a structure of one pointer, as CuTe DSL passes its tensors
+        kind = "u64"
     if dtype_of(kind).itemsize != size:
         raise InputError(f"{name} = {shown(value)}: a structure or a tensor map of {size} bytes; pass a TensorMap or its bytes")
     if isinstance(value, float):
