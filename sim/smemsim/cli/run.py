@@ -40,11 +40,13 @@ PLACE = click.Path(path_type=pathlib.Path)
 @click.option("--expect", multiple=True, metavar="ARRAY=FILE.npy", help="What must be in an array afterwards, or ARRAY=sha256:DIGEST.")
 @click.option("--out", type=PLACE, metavar="FOLDER", help="Write every output there, as .npy.")
 @click.option("--report", type=PLACE, metavar="FILE.html", help="Write a page: findings with their PTX, every operand's tile.")
-@click.option("--trace", type=PLACE, metavar="FILE.toml", help="Write the transfers and matrix instructions that ran as a scenario for smemsim check.")
+@click.option(
+    "--trace", type=PLACE, metavar="FILE.toml", help="Write the transfers and matrix instructions that ran as a scenario for smemsim check."
+)
 @click.option("--list", "list_forms", is_flag=True, help="List the instructions and whether they are modelled; run nothing.")
 @json_option
 @click.pass_context
-def run(ctx: click.Context, path: pathlib.Path, list_forms: bool, as_json: bool, **o: Any) -> None:
+def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bool, **o: Any) -> None:
     """Execute a kernel on simulated global memory, CTA by CTA. KERNEL is a PTX file, a launch file, or a folder with kernel.ptx and launch.json.
 
     Findings are what is wrong with their line of PTX and of the source: descriptors and tensor maps that make an operand wrong, missing fences and
@@ -99,7 +101,9 @@ def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
     else:
         launch, name = LaunchFile(path.stem, read_text(path), checked({}, str(path))), str(path)
     changed: dict[str, Any] = {key: parse_shape(f"--{key}", o[key]) for key in ("grid", "block", "cluster") if o[key]}
-    changed |= {key: o[option] for key, option in (("entry", "entry"), ("arch", "arch"), ("shared_bytes", "shared")) if o[option] is not None}
+    changed |= {
+        key: o[option] for key, option in (("entry", "entry"), ("arch", "arch"), ("shared_bytes", "shared")) if o[option] is not None
+    }
     if o["given"]:
         if launch.about["args"]:
             raise InputError("--arg: the launch file has arguments already")
@@ -131,7 +135,9 @@ def _expected(texts: tuple[str, ...], arrays: list[str]) -> dict[str, str]:
     for text in texts:
         name, equals, wanted = text.partition("=")
         if name not in arrays or not equals:
-            raise InputError(f"--expect {shown(text)}: needs ARRAY=FILE.npy or ARRAY=sha256:DIGEST; arrays are {', '.join(arrays)}{suggestion(name, arrays)}")
+            raise InputError(
+                f"--expect {shown(text)}: needs ARRAY=FILE.npy or ARRAY=sha256:DIGEST; arrays are {', '.join(arrays)}{suggestion(name, arrays)}"
+            )
         found[name] = wanted if wanted.startswith("sha256:") else str(pathlib.Path(wanted).absolute())
         if not found[name].startswith("sha256:") and not wanted.endswith(".npy"):
             raise InputError(f"--expect {shown(text)}: needs the name of an .npy file, or sha256:DIGEST")
@@ -158,7 +164,9 @@ def _differences(done: Run, outputs: list[Output], expected: dict[str, str], lau
             continue
         difference = output.difference(expected[output.name], launch.folder, relative)
         if difference is None:
-            click.echo(f"smemsim: {output.name} is not compared: {shown(expected[output.name])} is neither an .npy file nor sha256:...", err=True)
+            click.echo(
+                f"smemsim: {output.name} is not compared: {shown(expected[output.name])} is neither an .npy file nor sha256:...", err=True
+            )
         else:
             found[output.name] = difference
     return found
@@ -204,11 +212,13 @@ def _list(path: pathlib.Path, o: dict[str, Any], as_json: bool) -> int:
             link(module, entry.name, arch)
         except Unmodelled as e:
             for sentence in str(e).splitlines():
-                number, _, why = sentence.removeprefix("line ").partition(": ")
-                missing[int(number) if number.isdigit() else 0] = why
+                where, _, why = sentence.removeprefix("line ").partition(": ")
+                missing[int(where) if where.isdigit() else 0] = why
     forms = instruction_forms(module)
     if as_json:
-        told = {form: {"count": len(lines), "lines": lines, "unmodelled": [n for n in lines if n in missing]} for form, lines in forms.items()}
+        told = {
+            form: {"count": len(lines), "lines": lines, "unmodelled": [n for n in lines if n in missing]} for form, lines in forms.items()
+        }
         click.echo(json.dumps({"arch": arch, "forms": told, "unmodelled": {str(n): why for n, why in sorted(missing.items())}}, indent=1))
         return 3 if missing else 0
     for form, lines in forms.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import math
 import sys
@@ -10,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from smemsim.arguments import shown, whole
+from smemsim.arithmetic.values import from_float64
 from smemsim.errors import InputError
 from smemsim.machine.region import GlobalMemory
 from smemsim.spec.formats import FORMATS
 
-__all__ = ["DeviceArray", "as_numpy", "shape_of", "storage"]
+__all__ = ["DeviceArray", "as_numpy", "converted", "shape_of", "storage"]
 
 # torch's types that numpy has not: the element type, and torch's own integer of the same width, through which its bits leave it.
 TORCH = {
@@ -24,6 +26,8 @@ TORCH = {
     "torch.float8_e8m0fnu": ("ue8m0", "uint8"),
     "torch.float4_e2m1fn_x2": ("u8", "uint8"),
 }
+SUB_BYTE = {name for f in FORMATS.values() if 1 < f.bits < 8 for name in f.numpy_names} | {"int4", "uint4", "int2", "uint2"}
+PACKED = "pack them as memory has them (two 4-bit elements to a byte, the first in the lower half) and pass uint8"
 WANTED = "needs an array of plain numbers: of numpy, ml_dtypes, PyTorch, CuPy, or anything with __array__ or __dlpack__"
 
 
@@ -38,21 +42,22 @@ def storage(dtype: Any) -> np.dtype[Any]:
     fmt = FORMATS.get(dtype) if isinstance(dtype, str) else None
     if fmt is None:
         try:
-            found = np.dtype(dtype)
+            found: np.dtype[Any] = np.dtype(dtype)
         except TypeError:
             raise InputError(f"dtype = {shown(dtype)}: needs a type of numpy or an element type: {' '.join(FORMATS)}") from None
         if found.kind not in "biufcV" or found.hasobject or dtype is None:
             raise InputError(f"dtype = {shown(dtype)}: needs a type of plain numbers")
         return found
+    if fmt.bits < 8:
+        raise InputError(f"dtype = {dtype!r}: elements of {fmt.bits} bits; {PACKED}")
     if fmt.name == "tf32":
         return np.dtype(np.float32)  # a whole word, of which the tensor core ignores the last 13 bits
     for name in fmt.numpy_names:
         if hasattr(np, name):
-            return np.dtype(name)
-        try:
-            return np.dtype(getattr(importlib.import_module("ml_dtypes"), name))
-        except (ImportError, AttributeError):
-            pass
+            return np.dtype(str(name))
+        with contextlib.suppress(ImportError, AttributeError):
+            small: np.dtype[Any] = np.dtype(getattr(importlib.import_module("ml_dtypes"), name))
+            return small
     return np.dtype(f"u{max(1, fmt.bits // 8)}")
 
 
@@ -81,7 +86,19 @@ def as_numpy(name: str, value: Any) -> np.ndarray:
 def _plain(name: str, array: np.ndarray, given: Any) -> np.ndarray:
     if array.dtype.kind not in "biufcV" or array.dtype.hasobject:
         raise InputError(f"{name} = {shown(given)}: an array of {array.dtype}; {WANTED}")
+    if array.dtype.name in SUB_BYTE:
+        raise InputError(f"{name}: an array of {array.dtype}, of which numpy keeps one in a byte; {PACKED}")
     return array
+
+
+def converted(array: np.ndarray, dtype: Any) -> np.ndarray:
+    """The array's numbers as elements of a type, rounded as numpy or ml_dtypes rounds; raw bits where neither has the type."""
+    kind = storage(dtype)
+    fmt = FORMATS.get(dtype) if isinstance(dtype, str) else None
+    if fmt is not None and fmt.is_float and kind.kind == "u":
+        return from_float64(array.astype(np.float64), fmt.name).astype(kind)
+    with np.errstate(all="ignore"):
+        return array.astype(kind)
 
 
 def _of_torch(tensor: Any) -> np.ndarray:

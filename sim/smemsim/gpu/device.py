@@ -16,7 +16,7 @@ import numpy as np
 from smemsim.arguments import shown, suggestion, whole
 from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu import operations  # noqa: F401  (registers the builders)
-from smemsim.gpu.arrays import DeviceArray, as_numpy, shape_of, storage
+from smemsim.gpu.arrays import DeviceArray, as_numpy, converted, shape_of, storage
 from smemsim.gpu.execute import execute
 from smemsim.gpu.launch import Launch, check_shape, three
 from smemsim.gpu.parameters import pack
@@ -46,7 +46,7 @@ class Device:
         InputError for what is no array of plain numbers.
         """
         found = as_numpy("array", array)
-        return DeviceArray(self.memory, found if dtype is None else found.astype(storage(dtype)))
+        return DeviceArray(self.memory, found if dtype is None else converted(found, dtype))
 
     def zeros(self, shape: Any, dtype: Any = np.float32) -> DeviceArray:
         """A new array of zeros, such as for a kernel's result; `dtype` as for `array`.
@@ -74,7 +74,11 @@ class Device:
             return known[0]
         if isinstance(entry, str) and entry in known:
             return entry
-        said = "entry: which kernel is not said" if entry is None else f"entry = {shown(entry)}: there is no such kernel{suggestion(entry, known)}"
+        said = (
+            "entry: which kernel is not said"
+            if entry is None
+            else f"entry = {shown(entry)}: there is no such kernel{suggestion(entry, known)}"
+        )
         raise InputError(f"{said}; the PTX has {', '.join(known) or 'no .entry at all'}")
 
     def prepare(

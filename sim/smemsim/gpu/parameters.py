@@ -61,7 +61,9 @@ def _raw(name: str, parameter: Parameter, value: Any, memory: GlobalMemory | Non
         return _address(name, size, value, memory)
     if isinstance(value, np.ndarray) or hasattr(value, "__dlpack__"):
         if not getattr(value, "shape", None):
-            raise InputError(f"{name} = {shown(value)}: a 0-dimensional array; pass value.item() for a number, or gpu.array(value) for its address")
+            raise InputError(
+                f"{name} = {shown(value)}: a 0-dimensional array; pass value.item() for a number, or gpu.array(value) for its address"
+            )
         raise InputError(f"{name}: a {type(value).__module__}.{type(value).__name__} lies in the host's memory; pass gpu.array(value)")
     try:
         raw = bytes(memoryview(value))  # bytes, and structures of ctypes and numpy
@@ -112,7 +114,9 @@ def _number(name: str, parameter: Parameter, value: Any) -> bytes:
         if packed is not None:
             return struct.pack(packed, float(value))
         if not value.is_integer():
-            raise InputError(f"{name} = {value}: needs a whole number; for a float's bits declare the parameter .b{8 * size} or .f{8 * size}")
+            raise InputError(
+                f"{name} = {value}: needs a whole number; for a float's bits declare the parameter .b{8 * size} or .f{8 * size}"
+            )
     number = int(value)
     if not -(1 << 8 * size - 1) <= number < 1 << 8 * size:
         raise InputError(f"{name} = {shown(number)}: does not fit into {8 * size} bits")

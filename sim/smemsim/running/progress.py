@@ -72,7 +72,12 @@ class Progress:
             from rich import progress
             from rich.console import Console
 
-            columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn(), progress.TimeRemainingColumn())
+            columns = (
+                progress.TextColumn("{task.description}"),
+                progress.BarColumn(),
+                progress.MofNCompleteColumn(),
+                progress.TimeRemainingColumn(),
+            )
             self._bar = progress.Progress(*columns, console=Console(stderr=True), transient=True)
             self._bar.start()
             self._bar.add_task(f"{self.name}: CTAs", total=self.total)

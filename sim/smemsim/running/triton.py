@@ -138,7 +138,9 @@ def _descriptor(name: str, value: Any, meta: Any, gpu: Device, copies: list[tupl
     try:
         base, shape, strides = value.base, [int(n) for n in value.shape], [int(n) for n in value.strides]
     except (AttributeError, TypeError, ValueError):
-        raise InputError(f"{name} = {shown(value)}: is a tensor descriptor; needs an object with base, shape, strides and block_shape") from None
+        raise InputError(
+            f"{name} = {shown(value)}: is a tensor descriptor; needs an object with base, shape, strides and block_shape"
+        ) from None
     array = _array(f"{name}.base", base, gpu, copies)
     is_nan, is_tf32 = getattr(value, "padding", "zero") == "nan", bool(getattr(value, "round_f32_to_tf32", False))
     if meta is None:
@@ -146,10 +148,11 @@ def _descriptor(name: str, value: Any, meta: Any, gpu: Device, copies: list[tupl
     size = int(meta["elem_size"])
     code = TF32 if is_tf32 else HOST_TYPES.get(int(meta["elem_type"]), int(meta["elem_type"]))
     extents = [*shape[:-1], shape[-1] * (2 if meta.get("fp4_padded") else 1)]
-    known = dict(
-        data_type=code, global_address=array.address, global_dim=extents[::-1], global_strides=[s * size for s in strides[:-1]][::-1],
-        interleave="none", swizzle=SWIZZLES[int(meta["swizzle"])], l2_promotion="128B", oob_fill="nan" if is_nan else "zeros", arch=gpu.arch,
-    )  # fmt: skip
+    known: dict[str, Any] = {
+        "data_type": code, "global_address": array.address, "global_dim": extents[::-1],
+        "global_strides": [s * size for s in strides[:-1]][::-1], "interleave": "none", "swizzle": SWIZZLES[int(meta["swizzle"])],
+        "l2_promotion": "128B", "oob_fill": "nan" if is_nan else "zeros", "arch": gpu.arch,
+    }  # fmt: skip
     block = [int(n) for n in meta["block_size"]]
     try:
         if meta.get("is_im2col"):

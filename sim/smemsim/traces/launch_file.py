@@ -19,8 +19,8 @@ import numpy as np
 from smemsim.arguments import shown, suggestion, whole
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import InputError, SmemsimError
-from smemsim.gpu.arrays import storage
-from smemsim.gpu.device import Device, DeviceArray
+from smemsim.gpu.arrays import DeviceArray, storage
+from smemsim.gpu.device import Device
 from smemsim.gpu.launch import three
 from smemsim.spec.formats import FORMATS
 from smemsim.traces.recipes import array_of
@@ -34,7 +34,15 @@ VALUES = {"s8": "b", "u8": "B", "b8": "B", "s16": "h", "u16": "H", "b16": "H", "
 KEYS = {"schema", "name", "title", "ptx", "entry", "arch", "grid", "block", "cluster", "shared_bytes", "cooperative", "args", "arrays", "outputs",
         "expected", "exact", "why_not_exact", "tolerance", "compiler"}  # fmt: skip
 ARRAY_KEYS = {"name", "dtype", "shape", "seed", "distribution", "random", "file"}
-ARGUMENTS = {"array": {"offset"}, "map": set[str](), "maps": set[str](), "value": {"type"}, "null": set[str](), "scratch": set[str](), "bytes": set[str]()}
+ARGUMENTS = {
+    "array": {"offset"},
+    "map": set[str](),
+    "maps": set[str](),
+    "value": {"type"},
+    "null": set[str](),
+    "scratch": set[str](),
+    "bytes": set[str](),
+}
 Encode = Callable[[TensorMap, int], bytes]
 
 
@@ -61,7 +69,9 @@ class LaunchFile:
             return array_of({**one, "distribution": one["random"]} if random and "random" in one else one)
         made = read_array(self.folder / one["file"])
         if "dtype" in one and storage(one["dtype"]).itemsize != made.dtype.itemsize:
-            raise InputError(f"{self.name}: array {one['name']}: {one['file']} has elements of {made.dtype}, dtype = {one['dtype']!r} is no view of it")
+            raise InputError(
+                f"{self.name}: array {one['name']}: {one['file']} has elements of {made.dtype}, dtype = {one['dtype']!r} is no view of it"
+            )
         return made.reshape(one["shape"]) if math.prod(one.get("shape", ())) == made.size and "shape" in one else made
 
     def dtype(self, name: str) -> str:
@@ -206,7 +216,9 @@ def checked(raw: Any, name: str) -> dict[str, Any]:
         raise InputError(f'{name}: expected = {shown(expected)}: needs {{array = "file.npy" or "sha256:..."}}')
     for one in (*outputs, *expected):
         if one not in arrays:
-            raise InputError(f"{name}: outputs: {shown(one)} is none of the arrays{suggestion(one, arrays)} ({', '.join(arrays) or 'there are none'})")
+            raise InputError(
+                f"{name}: outputs: {shown(one)} is none of the arrays{suggestion(one, arrays)} ({', '.join(arrays) or 'there are none'})"
+            )
     tolerance = raw.get("tolerance", {})
     if not isinstance(tolerance, dict) or not all(isinstance(x, (int, float)) for x in tolerance.values()):
         raise InputError(f"{name}: tolerance = {shown(tolerance)}: needs {{relative = 1e-5}}")
@@ -253,6 +265,8 @@ def _argument(where: str, arg: Any, arrays: list[str]) -> None:
     for one in names:
         if one not in arrays:
             key = "array" if kind == "array" else "global_address"
-            raise InputError(f"{where}: {key} = {shown(one)}: is none of the arrays{suggestion(one, arrays)} ({', '.join(arrays) or 'there are none'})")
+            raise InputError(
+                f"{where}: {key} = {shown(one)}: is none of the arrays{suggestion(one, arrays)} ({', '.join(arrays) or 'there are none'})"
+            )
     if kind == "value" and arg.get("type") not in VALUES:
         raise InputError(f"{where}: type = {shown(arg.get('type'))}: needs the parameter's PTX type: {' '.join(VALUES)}")

@@ -11,7 +11,8 @@ import hashlib
 import numpy as np
 
 from smemsim.arithmetic.values import to_float64
-from smemsim.gpu.device import Device, DeviceArray
+from smemsim.gpu.arrays import DeviceArray
+from smemsim.gpu.device import Device
 from smemsim.gpu.execute import execute
 from smemsim.gpu.launch import Launch
 from smemsim.spec.evidence import RULES
