@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError
-from smemsim.traces.launch_file import VALUES
 
 __all__ = ["ARGUMENT_HELP", "parse_arguments", "parse_ctas", "parse_shape"]
 
 FLOATS = ("f16", "bf16", "f32", "f64", "e4m3", "e5m2")
 FILLS = {"zeros": "zeros", "ones": {"fill": 1}, "iota": {"iota": [0, 1]}, "bits": "bits"}
-KINDS = (*VALUES, *FILLS, "random", "integers", "file", "null", "bytes", "scratch", "array")
+MOST_CTAS = 1 << 22
+KINDS = (*FILLS, "random", "integers", "file", "null", "bytes", "scratch", "array")
 ARGUMENT_HELP = (
     "An argument, one for each parameter in their order: u32:5 or f32:0.5 a number, zeros:f32:1024 ones:... iota:... an array, "
     "random:bf16:128x64 an array of random numbers (integers:s8:128x64:-3:3 of small whole ones), file:a.npy an array, array:0 the array of "
@@ -47,10 +46,10 @@ def parse_ctas(text: str) -> list[int]:
         for part in text.split(","):
             first, _, last = part.partition("-")
             begin, end = int(first), int(last or first)
-            if not 0 <= begin <= end < 1 << 31:
+            if not 0 <= begin <= end or end - begin > MOST_CTAS:
                 raise ValueError
             found += range(begin, end + 1)
-    except (ValueError, MemoryError):
+    except ValueError:
         raise InputError(f"--ctas {shown(text)}: needs numbers of CTAs, as 0-3 or 0,5") from None
     return found
 
@@ -61,6 +60,8 @@ def parse_arguments(texts: tuple[str, ...]) -> tuple[list[dict[str, Any]], list[
     >>> parse_arguments(("zeros:f32:8", "u32:5"))[0]
     [{'array': 'arg0'}, {'value': 5, 'type': 'u32'}]
     """
+    from smemsim.traces.launch_file import VALUES
+
     args: list[dict[str, Any]] = []
     arrays: list[dict[str, Any]] = []
     for n, text in enumerate(texts):
@@ -83,11 +84,13 @@ def parse_arguments(texts: tuple[str, ...]) -> tuple[list[dict[str, Any]], list[
             arrays.append({"name": f"arg{n}", **recipe})
             args.append({"array": f"arg{n}"})
         else:
-            raise InputError(f"{where}: {shown(kind)} is none of {' '.join(KINDS)}{suggestion(kind, KINDS)}")
+            raise InputError(f"{where}: {shown(kind)} is none of {' '.join((*KINDS, *VALUES))}{suggestion(kind, (*KINDS, *VALUES))}")
     return args, arrays
 
 
 def _recipe(where: str, kind: str, rest: str, n: int) -> dict[str, Any]:
+    from smemsim.traces.recipes import WIDTHS
+
     dtype, _, more = rest.partition(":")
     shape, *limits = more.split(":")
     try:
@@ -95,7 +98,9 @@ def _recipe(where: str, kind: str, rest: str, n: int) -> dict[str, Any]:
         numbers = [int(x, 0) for x in limits]
     except ValueError:
         raise InputError(f"{where}: needs a shape behind the type, as {kind}:{dtype or 'f32'}:128x64") from None
-    if math.prod(extents) < 0 or len(numbers) != (2 if kind == "integers" else 0):
+    if dtype not in WIDTHS:
+        raise InputError(f"{where}: {shown(dtype)} is none of the types {' '.join(WIDTHS)}{suggestion(dtype, WIDTHS)}")
+    if min(extents) < 0 or len(numbers) != (2 if kind == "integers" else 0):
         raise InputError(f"{where}: needs {kind}:TYPE:SHAPE{':LOWEST:HIGHEST' if kind == 'integers' else ''}")
     what: Any = FILLS.get(kind)
     if kind == "random":

@@ -67,7 +67,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     about = launch.about
     gpu = Gpu(about["arch"] or _target(launch.ptx, name))
     module = gpu.module(launch.ptx, name)
-    entry = gpu.entry(module, about["entry"])
+    entry = gpu.entry(module, about["entry"] or None)
     shape = _shape(launch, o, module.functions[entry].directives)
     arrays, args = launch.placed(gpu, random=o["random"])
     before = {n: a.numpy() for n, a in arrays.items()}

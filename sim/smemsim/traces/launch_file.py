@@ -192,7 +192,7 @@ def checked(raw: Any, name: str) -> dict[str, Any]:
     if raw.get("schema", SCHEMA) != SCHEMA:
         raise InputError(f"{name}: schema = {shown(raw['schema'])}: this smemsim reads {SCHEMA!r}")
     _known(name, raw, KEYS)
-    about: dict[str, Any] = {"entry": None, "arch": "", "outputs": [], "shared_bytes": 0, "args": [], **raw}
+    about: dict[str, Any] = {"entry": "", "arch": "", "outputs": [], "shared_bytes": 0, "args": [], **raw}
     try:
         for key in ("grid", "block", "cluster"):
             about[key] = list(three(key, raw.get(key, 1)))
