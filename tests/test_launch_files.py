@@ -170,7 +170,8 @@ def test_a_launch_is_exact_where_its_kernel_approximates_nothing(folder):
     launch = load_launch_file(folder)
     code = re.sub(r"//.*", "", launch.ptx)
     approximates = bool(re.search(r"\.approx\b|\bdiv\.full\b", code))
-    assert launch.about["exact"] != approximates
+    chooses = "NaN" in launch.about["why_not_exact"]  # which of two, in f64: ptxas decides
+    assert launch.about["exact"] != (approximates or chooses)
 
 
 @pytest.fixture(scope="module")

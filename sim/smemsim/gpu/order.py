@@ -81,6 +81,12 @@ class Order:
         phase.operations.append(operation)
         phase.open.append(tuple(m[warps].max(axis=0) for m in self.rows))
 
+    def brings_all(self, operations: np.ndarray, warp: int, what: Any) -> None:
+        """The open phase of `what` waits for all these operations (a flag for each there is) of a warp."""
+        phase = self._phases.setdefault(what, _Phase())
+        rows = [m[warp] for m in self.rows]
+        phase.open.append((rows[0].copy(), rows[1].copy(), rows[2] | operations, rows[3] | operations, rows[4].copy()))
+
     def complete(self, what: Any) -> None:
         """The open phase is complete."""
         phase = self._phases.setdefault(what, _Phase())

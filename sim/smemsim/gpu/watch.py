@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.gpu.order import Order
+from smemsim.gpu.watch_tensor import TensorWatch
 from smemsim.gpu.wave import WARP
 from smemsim.ptx.module import Instruction
 
@@ -26,7 +27,9 @@ WORD = 4
 NOBODY, OPERATIONS = -1, 1 << 20  # in `who`: warps have their number, asynchronous operations theirs from here on
 ATOMIC = -2  # atomic and other strong operations of anybody
 READERS = 4  # asynchronous readers of a word that are remembered, by their warpgroup
-GENERIC = ("cp.async", "st.async", "red.async")  # asynchronous, but not of the asynchronous proxy
+GENERIC = ("cp.async", "st.async", "red.async", "tcgen05.alloc")  # asynchronous, but not of the asynchronous proxy
+
+NO_STREAM, ALL_RED = 0, -1  # operations of one stream make no race among themselves: red.async, those of tcgen05 by their warp
 
 
 @dataclasses.dataclass(eq=False)
@@ -63,6 +66,7 @@ class Watch:
         self._told: set[int] = set()  # operations whose registers were used too early, and that have a finding
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: words that were read before anybody had written them
         self.operations: list[Operation] = []
+        self._stream, self._generic = np.zeros(64, np.int32), np.zeros(64, bool)  # of operations
         self.in_flight = 0
         self._copies: dict[int, int] = {}  # of a warp: its open cp.async operation
         self._registers: dict[int, dict[int, Operation]] = {}  # of a slot
@@ -70,7 +74,9 @@ class Watch:
         self._made: dict[
             Any, tuple[int, int, Instruction, set[int]]
         ] = {}  # mbarriers: warp, its clock, mbarrier.init, warps that have seen it
+        self._published: set[Any] = set()  # of them, those with a fence.mbarrier_init behind
         self.lines = {i.line: i for i in x.program.inlined.body}
+        self.tensor = TensorWatch(self)
 
     # ---- ordinary accesses of shared memory
 
@@ -163,6 +169,10 @@ class Watch:
         operation = Operation(len(self.operations), kind, i, warps)
         self.operations.append(operation)
         self.order.room_for(operation.number)
+        if operation.number >= len(self._stream):
+            self._stream, self._generic = (np.concatenate([a, np.zeros_like(a)]) for a in (self._stream, self._generic))
+        self._stream[operation.number] = ALL_RED if kind == "red.async" else 1 + first if kind.startswith("tcgen05") else NO_STREAM
+        self._generic[operation.number] = kind in GENERIC
         return operation
 
     def op_reads(self, op: Operation, cta: Cta, offsets: np.ndarray) -> None:
@@ -198,8 +208,7 @@ class Watch:
                     "X004", op.instruction, places[unseen], f"{{i}} reads {{where}} before it has waited for {self._writer(places[unseen][0])}",
                     self._wait_for(int(self.who[places[unseen][0]])),
                 )  # fmt: skip
-            generic = np.array([self.operations[n].kind in GENERIC for n in number])
-            unfenced = generic & ~order.done_fenced[w][:, number].any(axis=0) & ~unseen
+            unfenced = self._generic[number] & ~order.done_fenced[w][:, number].any(axis=0) & ~unseen
             if unfenced.any() and op.kind not in GENERIC:
                 place = places[unfenced][0]
                 self._find(
@@ -268,6 +277,18 @@ class Watch:
         warp = thread // WARP
         self._made[barrier] = (warp, int(self.order.clock[warp]), i, {warp})
 
+    def publish(self, x: Wave) -> None:
+        """fence.mbarrier_init of the running threads: who meets them at a barrier of the cluster, relaxed or not, has seen their mbarrier.init."""
+        warps = set(self._running(x).tolist())
+        self._published |= {barrier for barrier, made in self._made.items() if made[0] in warps}
+
+    def met(self, first: int, count: int) -> None:
+        """The warps of a cluster, `count` from `first` on, have met at its barrier."""
+        warps = set(range(first, first + count))
+        for barrier in [b for b in self._published if self._made[b][0] in warps]:
+            self._made[barrier][3].update(warps)
+            self._published.discard(barrier)
+
     def uses(self, i: Instruction, barrier: Any, threads: np.ndarray) -> None:
         """Threads arrive or wait at an mbarrier: has each seen mbarrier.init?"""
         if barrier not in self._made:
@@ -287,13 +308,8 @@ class Watch:
 
     def _piped(self, op: Operation, numbers: np.ndarray) -> np.ndarray:
         """Are operations no race with this one: the tensor core executes its own one after the other (PTX ISA 9.7.16.6.4), red.async is atomic?"""
-        if op.kind == "red.async":
-            return np.array([self.operations[n].kind == "red.async" for n in numbers], bool)
-        if not op.kind.startswith("tcgen05"):
-            return np.zeros(len(numbers), bool)
-        return np.array(
-            [self.operations[n].kind.startswith("tcgen05") and self.operations[n].warps[0] == op.warps[0] for n in numbers], bool
-        )
+        stream = int(self._stream[op.number])
+        return np.asarray((self._stream[numbers] == stream) & (stream != NO_STREAM))
 
     def copy(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
         """cp.async: as `op_writes` for the running threads; what a warp copies before it commits is one operation."""
@@ -418,7 +434,9 @@ class Watch:
         return np.unique(x.threads >> 5)
 
     def _of_cta(self, cta: Cta, offsets: np.ndarray) -> np.ndarray:
-        return np.unique(np.asarray(offsets, np.int64) >> 2) + cta.index * (self.x.pitch // WORD)
+        words = np.asarray(offsets, np.int64) >> 2
+        words = words if (words[1:] > words[:-1]).all() else np.unique(words)
+        return words + cta.index * (self.x.pitch // WORD)
 
     def _warp(self, warp: Any) -> str:
         cta, own = divmod(int(warp), self.x.stride // WARP)
@@ -439,6 +457,9 @@ class Watch:
             return ""
         return {
             "tma_load": "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
+            "tcgen05.mma": "tcgen05.commit behind it, and wait for the phase of its mbarrier (mbarrier.try_wait) first",
+            "tcgen05.cp": "tcgen05.commit behind it, and wait for the phase of its mbarrier (mbarrier.try_wait) first",
+            "tcgen05.alloc": "put a barrier (bar.sync) between them",
             "wgmma": "wgmma.commit_group and wgmma.wait_group first",
             "cp.async": "cp.async.commit_group, cp.async.wait_group and a barrier first",
             "tma_store": "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read first",

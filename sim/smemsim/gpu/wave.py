@@ -18,6 +18,7 @@ from smemsim.machine.owners import Owners
 from smemsim.machine.tmem.memory import TensorMemory
 from smemsim.ptx.module import Instruction
 from smemsim.spec.architectures import architecture
+from smemsim.spec.tensor_memory import COLUMNS, LANES
 
 if TYPE_CHECKING:
     from smemsim.gpu.launch import Launch
@@ -78,12 +79,17 @@ class Wave:
         words = np.zeros(count * self.pitch // 8, np.uint64)
         self.shared = words.view(np.uint8)  # all windows; `flat` gives places in it
         self.owners = Owners(len(self.shared))  # of all windows
+        has_tensor = machine.instruction == "tcgen05" and "tcgen05" in self.program.uses
+        self.tensor = np.zeros((count if has_tensor else 0, LANES, COLUMNS), np.uint32)  # tensor memory of all CTAs
+        self.tensor_allocated = np.zeros((len(self.tensor), COLUMNS), bool)
         self.ctas: list[Cta] = []
         for index in range(count):
             cluster, rank = divmod(index, launch.cluster_size)
             own = words[index * self.pitch // 8 : (index + 1) * self.pitch // 8]
             number, ctaid = launch.cta(clusters[cluster], rank)
-            tensor = TensorMemory(launch.arch, strict=True) if machine.instruction == "tcgen05" else None
+            tensor = None
+            if has_tensor:
+                tensor = TensorMemory(launch.arch, cells=self.tensor[index], allocated=self.tensor_allocated[index], owners=False)
             owners = self.owners.part(index * self.pitch, self.pitch)
             shared = SharedMemory(launch.arch, size=self.window, words=own, owners=owners)
             shared.writers.append(ThreadWrite(shared.begin, self.window, "threads"))  # number THREADS
