@@ -3,6 +3,7 @@
 import hashlib
 import json
 import pathlib
+import re
 import tempfile
 import tomllib
 
@@ -282,6 +283,17 @@ def test_scratch_maps_and_structures_of_a_launch_file(tmp_path):
     assert gpu.memory.span(int.from_bytes(found[1], "little"), 256).tobytes() == tm + tm
     assert gpu.memory.span(int.from_bytes(found[2], "little"), 32).tobytes() == bytes(32)
     assert found[3:] == [b"\1\2", (address + 8).to_bytes(8, "little"), bytes(8)]
+
+
+def test_the_readmes_launch_file_is_one(tmp_path):
+    """Its map is one that the driver takes, over the array that it names."""
+    [text] = re.findall(r"```text\n(grid = .*?)```", (pathlib.Path(__file__).parents[1] / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "launch.toml").write_text(text)
+    (tmp_path / "kernel.ptx").write_text(SCALE)
+    file = read_launch_file(tmp_path)
+    arrays, args = file.placed(smemsim.Gpu())
+    assert smemsim.TensorMap.from_bytes(args[0]).global_address == arrays["A"].address
+    assert (len(args), file.shape) == (3, ((2, 2, 1), (128, 1, 1), (1, 1, 1)))
 
 
 @pytest.mark.parametrize("name", ["alu_int32", "histogram", "gemm_bf16", "tma_tiles_64b"])

@@ -107,7 +107,16 @@ def _of_check(f: CheckFinding, written: Written | None, name: str) -> RunFinding
     if i is None:
         return RunFinding(f.code, f.severity, name, str(f.message), f.repair, f.because, check=f)
     return RunFinding(
-        f.code, f.severity, _where(i, name), f"{_operand(f.where, written)}{f.message}", f.repair, f.because, line=i.line, location=i.location, instruction=i.text, check=f
+        f.code,
+        f.severity,
+        _where(i, name),
+        f"{_operand(f.where, written)}{f.message}",
+        f.repair,
+        f.because,
+        line=i.line,
+        location=i.location,
+        instruction=i.text,
+        check=f,
     )
 
 

@@ -11,7 +11,7 @@ import math
 import pathlib
 import struct
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from smemsim.gpu.arrays import DeviceArray, storage
 from smemsim.gpu.device import Device
 from smemsim.gpu.launch import three
 from smemsim.spec.formats import FORMATS
+from smemsim.traces.launch_keys import ARGUMENTS, ARRAY_KEYS, BESIDE, KEYS
 from smemsim.traces.recipes import array_of
 
 __all__ = ["SCHEMA", "LaunchFile", "read_launch_file"]
@@ -31,18 +32,6 @@ SCHEMA = "smemsim.launch/1"
 KERNEL, NAMES = "kernel.ptx", ("launch.json", "launch.toml")
 VALUES = {"s8": "b", "u8": "B", "b8": "B", "s16": "h", "u16": "H", "b16": "H", "s32": "i", "u32": "I", "b32": "I", "s64": "q", "u64": "Q",
           "b64": "Q", "f16": "e", "f32": "f", "f64": "d"}  # fmt: skip
-KEYS = {"schema", "name", "title", "ptx", "entry", "arch", "grid", "block", "cluster", "shared_bytes", "cooperative", "args", "arrays", "outputs",
-        "expected", "exact", "why_not_exact", "tolerance", "compiler"}  # fmt: skip
-ARRAY_KEYS = {"name", "dtype", "shape", "seed", "distribution", "random", "file"}
-ARGUMENTS = {
-    "array": {"offset"},
-    "map": set[str](),
-    "maps": set[str](),
-    "value": {"type"},
-    "null": set[str](),
-    "scratch": set[str](),
-    "bytes": set[str](),
-}
 Encode = Callable[[TensorMap, int], bytes]
 
 
@@ -225,7 +214,7 @@ def checked(raw: Any, name: str) -> dict[str, Any]:
     return about
 
 
-def _known(name: str, table: Mapping[str, Any], keys: set[str]) -> None:
+def _known(name: str, table: Mapping[str, Any], keys: Iterable[str]) -> None:
     for key in table:
         if key not in keys:
             raise InputError(f"{name}: {shown(key)}: no such key{suggestion(key, keys)}; known are {', '.join(sorted(keys))}")
@@ -257,7 +246,7 @@ def _argument(where: str, arg: Any, arrays: list[str]) -> None:
     if len(kinds) != 1:
         raise InputError(f"{where} = {shown(arg)}: needs one of {', '.join(ARGUMENTS)}")
     kind = kinds[0]
-    _known(where, arg, {kind, *ARGUMENTS[kind]})
+    _known(where, arg, {kind, *BESIDE.get(kind, ())})
     told = [arg["map"]] if kind == "map" else arg["maps"] if kind == "maps" else []
     if not isinstance(told, list) or not all(isinstance(one, dict) for one in told):
         raise InputError(f"{where}: {kind} = {shown(arg[kind])}: needs the arguments of the encode call by name")
