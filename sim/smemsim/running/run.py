@@ -26,11 +26,17 @@ class Run:
     """A launch that has run. `findings` are what is wrong, the most upstream first; `remarks` what is worth knowing; `output` printf's text.
 
     `approximate` names the instructions whose results are right only within the ISA's bound (`ex2.approx` ...): without any, what the kernel
-    wrote is bit-exact as far as `evidence` says. `seconds` is how long it took.
+    wrote is bit-exact as far as `evidence` says. `seconds` is how long it took, `ctas` how many CTAs came to their end: all of the grid, unless
+    a part was asked for, the kernel trapped or hung, or somebody interrupted it (`interrupted`).
     """
 
-    def __init__(self, launch: Launch, reads: Reads | None, *, name: str = "ptx", seconds: float = 0.0) -> None:
-        self.launch, self.reads, self.name, self.seconds = launch, reads, name, seconds
+    def __init__(
+        self, launch: Launch, reads: Reads | None, *, name: str = "ptx", ptx: str = "", seconds: float = 0.0, done: int | None = None,
+        interrupted: bool = False,
+    ) -> None:  # fmt: skip
+        self.launch, self.reads, self.name, self.seconds, self.interrupted = launch, reads, name, seconds, interrupted
+        self.ptx = ptx
+        self.ctas = launch.ctas if done is None else done
 
     @functools.cached_property
     def _checked(self) -> tuple[Written | None, Report | None]:
@@ -113,10 +119,16 @@ class Run:
         return written.scenario if written is not None else Scenario(self.launch.arch)
 
     def text(self) -> str:
-        """A line for each finding and remark, what the results rest on, and a last line that counts."""
-        count = len(self.findings)
-        lines = [str(f) for f in (*self.findings, *self.remarks)] + list(self.evidence)
-        return "\n".join([*lines, f"{self.launch.program.name}: {self.launch.ctas} CTAs in {self.seconds:.1f} s, {count or 'no'} findings"])
+        """Each finding and remark with its lines of PTX and source, what the results rest on, and a last line that counts."""
+        told = [line for f in (*self.findings, *self.remarks) for line in (str(f), *(f"      {line}" for line in f.excerpt()))]
+        return "\n".join([*told, *self.evidence, self.summary()])
+
+    def summary(self) -> str:
+        """One line that counts CTAs, seconds and findings."""
+        count, of = len(self.findings), self.launch.ctas
+        ctas = f"{of} CTA{'s' * (of != 1)}" if self.ctas == of else f"{self.ctas} of {of} CTAs"
+        ended = ", interrupted" if self.interrupted else ""
+        return f"{self.launch.program.name}: {ctas} in {self.seconds:.1f} s{ended}, {count or 'no'} finding{'s' * (count != 1)}"
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -131,11 +143,17 @@ class Run:
         return {
             "ok": self.ok, "entry": self.launch.program.name, "arch": self.launch.arch, "findings": [plain(f) for f in self.findings],
             "remarks": [plain(f) for f in self.remarks], "approximate": list(self.approximate), "evidence": list(self.evidence),
-            "output": self.output, "seconds": round(self.seconds, 3),
+            "output": self.output, "ctas": self.ctas, "interrupted": self.interrupted, "seconds": round(self.seconds, 3),
         }  # fmt: skip
 
     def __repr__(self) -> str:
         return f"<Run of {self.launch.program.name}: {len(self.findings) or 'no'} findings>"
+
+    def html(self) -> str:
+        """A self-contained page: the findings with the PTX around their lines, and every operand's tile."""
+        from smemsim.show.run_page import run_page
+
+        return run_page(self)
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(self.text())}</pre>"
