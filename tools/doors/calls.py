@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import random
+import types as types_
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ __all__ = ["API", "RESULTS", "good_calls"]
 WORD = 0x4000004000010040
 # Classes that only smemsim makes: what its functions return.
 RESULTS = {
-    "Answer", "BulkTransfer", "CampaignReport", "CheckFinding", "Choice", "ClusterAddress", "Delivery", "Diagnosis", "DotProduct", "DotTerm", "Finding", "FoundDescriptor", "Grade", "LboMode",
-    "MmaResult", "Operand", "Plan", "ProductExplanation", "Report", "Severity", "Swizzle", "TensorMap", "TilePicture", "Transfer",
+    "Answer", "BulkTransfer", "CampaignReport", "CheckFinding", "Choice", "ClusterAddress", "Delivery", "DeviceArray", "Diagnosis", "DotProduct", "DotTerm", "Finding", "FoundDescriptor", "Grade", "LboMode",
+    "MmaResult", "Operand", "Plan", "ProductExplanation", "Report", "Run", "RunFinding", "Severity", "Swizzle", "TensorMap", "TilePicture", "Transfer",
 }  # fmt: skip
 ARRAYS = [np.array(16), np.array([1.5]), np.zeros((0, 4)), np.array(["K"]), np.array([None]), np.zeros((64, 64), np.uint16), np.zeros((8, 16), np.uint8), np.zeros(2**10, np.uint8),
           np.full(4, np.nan), np.array(1, "M8[s]"), np.arange(8)[::-1], np.zeros((64, 64), np.float32), np.uint64(1 << 63), np.float32(1.5), np.bool_(True)]  # fmt: skip
@@ -40,6 +41,11 @@ def good_calls() -> dict[str, dict[str, Any]]:
     blackwell = SmemDescriptor(arch="sm_100a", start_address=1024, stride_byte_offset=1024, swizzle="128B")
     idesc = smemsim.InstrDescriptor(kind="f16", m=128, n=8, a_type="bf16", b_type="bf16")
     square = np.zeros((64, 64), np.uint16)
+    ptx = ".version 9.0\n.target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 s, .param .u64 t) { ret; }"
+    about = types_.SimpleNamespace(
+        name="k", num_warps=1, shared=0, num_ctas=1, global_scratch_size=0, profile_scratch_size=0, tensordesc_meta=None
+    )
+    compiled = types_.SimpleNamespace(asm={"ptx": ptx}, metadata=about, src=types_.SimpleNamespace(signature={"a": "*fp32"}, constants={}))
     bulk = {"dst": 1024, "src": 4096, "size": 256, "dst_space": "shared::cta", "src_space": "global", "mbar": 0x4000}
     return {
         "ATmemLayout": {"m": 128, "kind": "f16"},
@@ -47,6 +53,7 @@ def good_calls() -> dict[str, dict[str, Any]]:
         "Cluster": {"size": 2, "arch": "sm_90a", "shared_bytes": 4096},
         "CuteLayout": {"shape": (8, 64), "stride": (64, 1)},
         "GlobalMemory": {},
+        "Gpu": {"arch": "sm_90a"},
         "InstrDescriptor": {"kind": "f16", "m": 128, "n": 128, "a_type": "bf16", "b_type": "bf16", "d_type": "f32", "a_major": "K", "negate_a": False, "saturate": False},
         "MetadataLayout": {"m": 128, "kind": "f16"},
         "ScaleLayout": {"operand": "A", "m": 128, "n": 64, "kind": "mxf8f6f4", "scale_vec": "1X"},
@@ -68,6 +75,7 @@ def good_calls() -> dict[str, dict[str, Any]]:
         "explain_product": {"d": np.zeros((64, 64), np.uint32), "a": square, "b": square, "c": None, "arch": "sm_90a", "a_type": "bf16", "a_swizzle": "128B", "m": 64, "n": 64},
         "find_descriptors": {"places": 1024 + 128 * np.arange(64)[:, None] + 2 * np.arange(16), "arch": "sm_90a", "dtype": "bf16", "major": "K", "rows": 64, "k": 16},
         "from_float64": {"values": [1.0, -2.5], "dtype": "bf16"},
+        "launch_triton": {"kernel": compiled, "grid": 1, "a": np.zeros(4, np.float32)},
         "mapa": {"smem_address": 1024, "cta_rank": 1},
         "mma": {"a": one, "b": one, "c": np.zeros((8, 8), np.uint32), **types, "scale_a": None, "block": None, "scale_input_d": 0},
         "multicast": {"cta_mask": 3, "cluster_size": 2, "cta_rank": 0, "smem_address": 1024, "mbar": 0x4000, "transaction_bytes": 128, "cta_group": 1},
