@@ -10,7 +10,7 @@ import numpy as np
 from smemsim.errors import HardwareTrap
 from smemsim.gpu.hang import count_bytes, report_hang
 from smemsim.gpu.launch import Launch
-from smemsim.gpu.schedule import run_wave
+from smemsim.gpu.schedule import Stuck, run_wave
 from smemsim.gpu.watch import Watch
 from smemsim.gpu.wave import WARP, Wave
 from smemsim.spec.launches import RESIDENCY
@@ -67,15 +67,22 @@ def execute(
             wave: Any = next((w for w in launch.waves if stuck.get(w) != changes), None)
             if wave is None:
                 alive = sum(len(w.ctas) for w in launch.waves) // launch.cluster_size
-                if not waiting or alive >= most:
+                if waiting and alive < most:
+                    wave = Wave(launch, waiting.pop(0))
+                    if watch and launch.window_bytes:
+                        wave.watch = Watch(wave)
+                    launch.waves.append(wave)
+                    launch.waiting_clusters = sum(map(len, waiting))
+                else:
+                    wave = next((w for w in launch.waves if w.gave_way), None)
+                if wave is None:
                     report_hang(launch)
                     return
-                wave = Wave(launch, waiting.pop(0))
-                if watch and launch.window_bytes:
-                    wave.watch = Watch(wave)
-                launch.waves.append(wave)
             try:
                 finished = run_wave(wave)
+            except Stuck:
+                report_hang(launch)
+                return
             except HardwareTrap as trap:
                 instruction = getattr(trap, "instruction", None)
                 if instruction is not None and not any(f.instruction.line == instruction.line for f in launch.findings.values()):
@@ -88,6 +95,7 @@ def execute(
                 stuck.pop(wave, None)
                 done(len(wave.ctas))
             else:
+                launch.waves.append(launch.waves.pop(launch.waves.index(wave)))  # the others first
                 stuck[wave] = sum(w.changes for w in launch.waves)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.gpu.endless import Endless
 from smemsim.gpu.registry import Gate
 from smemsim.machine.memory import SharedMemory, ThreadWrite
 from smemsim.machine.owners import Owners
@@ -105,6 +106,10 @@ class Wave:
         self.sel: Any = ALL
         self.at, self.step = 0, 0  # the block that runs, and the instruction within it
         self.waiting: set[Wait] = set()
+        self.endless = ""  # why the threads that could run never end, in words
+        self.gave_way = False  # to other waves, though they could go on
+        self.quiet = 0  # `steps` when something changed last
+        self.rounds = Endless()
         self.changes = 0  # counts what others could wait for: stores, arrivals
         self.steps = 0
         self._fixed: dict[str, np.ndarray] = {}

@@ -39,6 +39,7 @@ class Gpu(Device):
         shared_bytes: int = 0,
         args: Sequence[Any] = (),
         sanitize: bool = True,
+        limit: int = 20_000_000,
         ctas: Iterable[int] | None = None,
         progress: bool = True,
         name: str = "ptx",
@@ -48,6 +49,7 @@ class Gpu(Device):
         An array passes its address, a TensorMap its 128 bytes (build it with global_address=array.address), None a zero, numbers are converted
         to the parameter's type, structures are given as bytes. `entry` may be left out where the PTX has only one. `sanitize` False leaves the
         watch out. `ctas=range(0, 4)` runs these CTAs of the grid (with those of their clusters) and no others; `progress` False draws no bar.
+        A kernel whose CTAs have executed `limit` blocks of instructions is ended with finding X006; loops that change nothing end much earlier.
         Ctrl-C ends with what has run so far. `name` is how findings call the PTX.
         Raises InputError for what no launch could be, Unmodelled with a line for every instruction that is not modelled, both before anything runs.
 
@@ -66,6 +68,7 @@ class Gpu(Device):
         clusters = None if ctas is None else _clusters_of(launch, ctas)
         chosen = range(launch.ctas) if clusters is None else _ctas_of(launch, clusters)
         launch.judge = reads = Reads(frozenset(chosen[:2])) if sanitize else None
+        launch.limit = whole("limit", limit, minimum=1)
         interrupted = False
         with Progress(len(chosen), launch.program.name, quiet=not progress) as done:
             try:

@@ -6,11 +6,12 @@ import functools
 import html
 from typing import Any
 
-from smemsim.checking.report import Report
+from smemsim.checking.report import CheckFinding, Report
 from smemsim.checking.scenario import check
 from smemsim.errors import SmemsimError
 from smemsim.gpu.launch import Launch
 from smemsim.running.contraction import mismatches
+from smemsim.running.coverage import unread
 from smemsim.running.findings import RunFinding, findings_of
 from smemsim.running.operand_reads import Reads
 from smemsim.running.scenario_of import AS_READ, Written, scenario_of
@@ -47,11 +48,11 @@ class Run:
             return written, None
         report = check(written.scenario)
         meaning = dict(AS_READ)
-        for side in _unexplained(report):
-            for kind in ("corner", "turned"):
+        for side in _sides(report):
+            for kind in ("turned", "corner"):
                 other = scenario_of(self.launch, self.reads, meaning=meaning | {side: kind})
                 better = check(other.scenario)
-                if side not in _unexplained(better) and (kind == "corner" or "R505" in better.codes):
+                if _is_better(report, better, side, kind):
                     meaning[side], written, report = kind, other, better
                     break
         return written, report
@@ -70,9 +71,11 @@ class Run:
             written, report = self._checked
         except SmemsimError:  # what check does not model is not held against the kernel
             written = report = None
-        parted = mismatches(self.reads) if self.reads is not None and not (report and report.findings) else []
+        executed = []
+        if self.reads is not None and not (report and report.findings):
+            executed = [*mismatches(self.reads), *unread(self.reads)]
         return findings_of(
-            (*self.launch.findings.values(), *parted), written, (*report.findings, *report.remarks) if report else (), self.name
+            (*self.launch.findings.values(), *executed), written, (*report.findings, *report.remarks) if report else (), self.name
         )
 
     @property
@@ -156,6 +159,23 @@ class Run:
         return f"<pre>{html.escape(self.text())}</pre>"
 
 
-def _unexplained(report: Report) -> list[str]:
-    """The operands of which check says no more than that they are wrong."""
-    return [side for side in ("a", "b") if any(f.code == "R508" and f".{side}" in f.where for f in report.findings)]
+def _of_side(report: Report, side: str) -> list[CheckFinding]:
+    return [f for f in report.findings if f".{side}" in f.where and f.severity in (Severity.TRAP, Severity.WRONG)]
+
+
+def _sides(report: Report) -> list[str]:
+    """The operands that check finds something wrong with."""
+    return [side for side in ("a", "b") if _of_side(report, side)]
+
+
+def _is_better(report: Report, other: Report, side: str, kind: str) -> bool:
+    """Does another meaning of an operand explain more? Of a turned one: nothing but the major-ness has to change, or nothing else was known."""
+    before, after = _of_side(report, side), _of_side(other, side)
+    unexplained = any(f.code == "R508" for f in before)
+    if not after or any(f.code == "R508" for f in after):
+        return False
+    if kind == "corner":
+        return unexplained
+    turned = [f for f in after if f.code == "R505"]
+    alone = all(".word" not in path for f in turned for path, _, _ in f.together)
+    return bool(turned) and (alone or unexplained)
