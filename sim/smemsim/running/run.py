@@ -72,7 +72,7 @@ class Run:
         except SmemsimError:  # what check does not model is not held against the kernel
             written = report = None
         executed = []
-        if self.reads is not None and not (report and report.findings):
+        if self.reads is not None and not (report and report.findings) and not self.launch.findings:
             executed = [*mismatches(self.reads), *unread(self.reads)]
         return findings_of(
             (*self.launch.findings.values(), *executed), written, (*report.findings, *report.remarks) if report else (), self.name
