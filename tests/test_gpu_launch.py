@@ -169,7 +169,7 @@ def test_update_keeps_the_place():
         [[1], [1, 2]],
         np.zeros(2, ml_dtypes.float4_e2m1fn),
     ],
-    ids=repr,
+    ids=lambda x: type(x).__name__,
 )
 def test_what_is_no_array_is_a_sentence(wrong):
     with pytest.raises(InputError, match=r"^array"):

@@ -29,7 +29,7 @@ TORCH = {
 SUB_BYTE = {name for f in FORMATS.values() if 1 < f.bits < 8 for name in f.numpy_names} | {"int4", "uint4", "int2", "uint2"}
 PACKED = "pack them as memory has them (two 4-bit elements to a byte, the first in the lower half) and pass uint8"
 MOST_AXES = 64  # of a numpy array
-WANTED = "needs an array of plain numbers: of numpy, ml_dtypes, PyTorch, CuPy, or anything that knows numpy's array protocol or DLPack"
+WANTED = "needs an array of plain numbers: of numpy, ml_dtypes, PyTorch, CuPy, or of any library that numpy or DLPack reads"
 
 
 def storage(dtype: Any) -> np.dtype[Any]:

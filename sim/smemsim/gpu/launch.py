@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +61,7 @@ class Launch:
     events: list[Event] = dataclasses.field(default_factory=list)
     output: list[str] = dataclasses.field(default_factory=list)
     evidence: set[str] = dataclasses.field(default_factory=set)  # what rests on less than measurements, in words
-    limit: int = 1 << 62  # blocks of instructions that a wave may execute
+    limit: int = sys.maxsize  # blocks of instructions that a wave may execute
     judge: Callable[[Wave, Event], None] | None = None  # called with each event, right after it happened
     waiting_clusters: int = 0  # not yet begun
 
