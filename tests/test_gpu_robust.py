@@ -161,3 +161,28 @@ def test_a_loop_over_local_memory_alone_is_no_hang() -> None:
     run = gpu.launch(kernel(1, body, locals_=".local .align 4 .b8 x[4];"), "k", args=[out])
     assert run.findings == []
     assert out.numpy()[0] == 6000
+
+
+# ---- what is known and refused
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("multimem.st.relaxed.sys.global.b32 [%d1], %r1;", "several GPUs"),
+        ("vadd.s32.s32.s32 %r1, %r2, %r3;", "video instructions"),
+        ("suq.width.b32 %r1, [%d1];", "textures and surfaces"),
+        ("st.async.release.gpu.global.b32 [%d1], %r1;", "sm_90a has no such instruction"),
+    ],
+)
+def test_what_is_not_modelled_says_why(statement: str, says: str) -> None:
+    with pytest.raises(Unmodelled, match=says):
+        Gpu("sm_90a").launch(kernel(0, statement), "k")
+
+
+def test_stores_and_reductions_into_global_memory_that_are_asynchronous() -> None:
+    body = "st.async.release.gpu.global.u32 [%d20], 5; red.async.mmio.release.sys.global.add.u32 [%d20], 2;"
+    gpu = Gpu("sm_100a")
+    out = gpu.array(np.zeros(1, np.uint32))
+    assert gpu.launch(kernel(1, body, arch="sm_100a"), "k", args=[out]).findings == []
+    assert out.numpy()[0] == 7
