@@ -60,10 +60,11 @@ def execute(
     waiting = [numbers[n : n + together] for n in range(0, len(numbers), together)]
     launch.waves.clear()
     stuck: dict[Wave, int] = {}  # waves that could not go on: how much had changed by then
+    gone = 0  # what waves that have finished had changed
     with np.errstate(all="ignore"):
         while waiting or launch.waves:
             launch.waiting_clusters = sum(map(len, waiting))
-            changes = sum(wave.changes for wave in launch.waves)
+            changes = gone + sum(wave.changes for wave in launch.waves)
             wave: Any = next((w for w in launch.waves if stuck.get(w) != changes), None)
             if wave is None:
                 alive = sum(len(w.ctas) for w in launch.waves) // launch.cluster_size
@@ -93,10 +94,11 @@ def execute(
                 count_bytes(launch, wave)
                 launch.waves.remove(wave)
                 stuck.pop(wave, None)
+                gone += wave.changes
                 done(len(wave.ctas))
             else:
                 launch.waves.append(launch.waves.pop(launch.waves.index(wave)))  # the others first
-                stuck[wave] = sum(w.changes for w in launch.waves)
+                stuck[wave] = gone + sum(w.changes for w in launch.waves)
 
 
 _CODES = {700: "X001", 716: "X002", 719: "X001"}
