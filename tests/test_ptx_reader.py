@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptx_text import module_text
+from ptx_rendering import module_text
 from smemsim.errors import InputError
 from smemsim.ptx.listing import instruction_forms
 from smemsim.ptx.module import Address, Arguments, Immediate, Label, Pair, Register, Sink, Special, Symbol, Vector

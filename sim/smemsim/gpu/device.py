@@ -81,14 +81,20 @@ class Device:
         if (ptx, entry) not in self._programs:
             self._programs[ptx, entry] = link(module, entry, self.arch)
         program = self._programs[ptx, entry]
-        shape = [three(name, value) for name, value in (("grid", grid), ("block", block), ("cluster", cluster))]
         parameters = pack(program.places, args)
-        addresses = self._place_variables(ptx, program)
         at = self.memory.place(parameters)
         launch = Launch(
-            program, self.arch, self.memory, *shape, whole("shared_bytes", shared_bytes, minimum=0), addresses, at,
+            program,
+            self.arch,
+            self.memory,
+            three("grid", grid),
+            three("block", block),
+            three("cluster", cluster),
+            whole("shared_bytes", shared_bytes, minimum=0),
+            self._place_variables(ptx, program),
+            at,
             self.memory.span(at, len(parameters)),
-        )  # fmt: skip
+        )
         check_shape(launch, module.functions[entry].directives)
         return launch
 

@@ -79,7 +79,8 @@ def execute(
             except HardwareTrap as trap:
                 instruction = getattr(trap, "instruction", None)
                 if instruction is not None and not any(f.instruction.line == instruction.line for f in launch.findings.values()):
-                    launch.find(_CODES.get(trap.cuda_error, "X015"), instruction, str(trap))
+                    code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
+                    launch.find(code, instruction, str(trap))
                 return
             if finished:
                 count_bytes(launch, wave)

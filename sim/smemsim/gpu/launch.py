@@ -16,6 +16,7 @@ from smemsim.gpu.program import Program
 from smemsim.machine.region import GlobalMemory
 from smemsim.ptx.module import Instruction
 from smemsim.spec.architectures import architecture
+from smemsim.spec.findings import CODES, Severity
 from smemsim.spec.launches import LAUNCH_LIMITS
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ class Found:
     message: str
     repair: str = ""
     because: str = ""
+
+    @property
+    def ends(self) -> bool:
+        """Does the kernel end here, or never?"""
+        return CODES[self.code].severity is Severity.TRAP
 
 
 @dataclasses.dataclass(eq=False)

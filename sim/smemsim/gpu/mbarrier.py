@@ -136,7 +136,7 @@ class Mbarrier:
             return
         i, size = next(iter(self.expecting.values()))
         rounds = self.all_expected // size if size and self.all_expected % size == 0 else 0
-        each = self.all_brought / rounds if rounds else 0
+        each = self.all_brought / rounds if rounds else 0.0
         right = f"expect {int(each)} bytes" if rounds and each.is_integer() and each else "expect what the transfers bring"
         bringing = ", ".join(f"line {line}" for line in self.done["brings bytes"]) or "nothing"
         launch.find(

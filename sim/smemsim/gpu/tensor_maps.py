@@ -120,3 +120,18 @@ def build_cp_fenceproxy(i: Instruction, c: Linker) -> Step:
         x.changes += 1
 
     return Gate(lambda x: x.gather(i), run)
+
+
+@implements("prefetch.param")
+def build_prefetch(i: Instruction, c: Linker) -> Step:
+    """`prefetch.param.tensormap [a]`: takes a place in the parameter bank; a generic address traps. Measured (H200): trace launches, trap_prefetch_param."""
+    Modifiers(i, "param", "tensormap").end()
+    address = c.address(i.operands[0])
+
+    def run(x: Wave) -> None:
+        at = np.broadcast_to(np.asarray(address(x)), (x.n,))
+        if ((at < 0) | (at >= len(x.launch.parameters))).any():
+            message = f"the address {int(at[0]):#x} is generic, and prefetch.param.tensormap takes a place in the parameter bank"
+            stop(x, i, "X002", message, "prefetch.tensormap, without .param, takes generic addresses", MISALIGNED_ADDRESS)
+
+    return run

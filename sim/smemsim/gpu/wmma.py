@@ -182,7 +182,7 @@ def build_mma(i: Instruction, c: Linker) -> Step:
         return raw.view(f"u{_BYTES[dtype]}").reshape(x.n, -1)[:, :count].reshape(-1, rows, columns)
 
     def run(x: Wave) -> None:
-        x.launch.evidence.update((_LAYOUT,) if d_type == "s32" else (_LAYOUT, EVIDENCE))
+        x.launch.evidence.update((_LAYOUT,) if d_type == "s32" else (_LAYOUT, EVIDENCE[x.launch.arch]))
         a, b, start = (np.ascontiguousarray(matrix(x, n)) for n in range(3))
         b = np.ascontiguousarray(b.transpose(0, 2, 1))
         product = doubles(a, b, start) if d_type == "f64" else sums(a, b, start, (a_type, b_type, d_type), None, satfinite)

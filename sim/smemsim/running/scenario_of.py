@@ -50,7 +50,8 @@ def scenario_of(
     names: dict[Any, str] = {}
     maps: dict[str, Load] = {}
     steps: list[Load | Product] = []
-    for item in sorted((*loads.values(), *chosen), key=lambda one: one.number):
+    items: list[Issued | Product] = [*loads.values(), *chosen]
+    for item in sorted(items, key=lambda one: one.number):
         if isinstance(item, Issued):
             _load(scenario, item, names, maps, begin)
             steps.append(item.event)
@@ -64,7 +65,7 @@ def _different(products: list[Product]) -> list[Product]:
     """The first product of each kind: by its instructions, what its operands are and how it steps through them."""
 
     def kind(p: Product) -> Any:
-        sides = []
+        sides: list[Any] = []
         for side in (p.a, p.b):
             first = side[0]
             if first is None:

@@ -136,6 +136,8 @@ RULES: dict[str, Rule] = {r.name: r for r in (
          _grades("measured", "inferred"), "no document says what happens", ("multicast_traps",)),
     Rule("cluster.addresses", "shared::cluster address = CTA rank << 24 | offset; in a cluster a CTA's own .shared addresses have its rank too, and an address without one is CTA 0's",
          _grades("measured", "compiled"), "CUTLASS clears bit 24 to reach the even CTA of a pair", ("cluster_addresses",)),
+    Rule("gpu.execution", "whole kernels, instruction by instruction as PTX has them: every byte that they leave in memory",
+         _grades("measured", "compiled"), "PTX ISA; where it leaves a choice (NaN operands, approximations) results agree within its bounds", ("launches",)),
     Rule("tensor_map.verdict", "what cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col accept (driver 580)",
          _grades("measured", "inferred"), "driver header, and limits that no document has; the rules one by one in smemsim.TENSOR_MAP_RULES", ("encode_tiled", "encode_im2col", "encode_im2col_wide", "encode_pointers")),
     Rule("tensor_map.bits", "the 128 bytes of tiled and im2col maps",

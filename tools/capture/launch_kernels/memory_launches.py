@@ -117,7 +117,13 @@ for ctas in (2, 4):
          [tiled("x", "u16", (256, 32), (512,), (64, 32 // ctas), swizzle="128B"), zeros("image", "u32", (ctas, 2, 1024)), zeros("sums", "u32", ctas * 128), value(4)],
          "image sums", grid=ctas, cluster=ctas, hidden=[words("x", (32, 256), "u16")], source="cluster_multicast.cu", entry="cluster_multicast")  # fmt: skip
 
-TRAPS = [("store_below", 0, -8, 715), ("misaligned_vector", 1, 1, 716), ("trap", 2, 0, 719), ("past_the_window", 3, 0, 700)]
+TRAPS = [
+    ("store_below", 0, -8, 715),
+    ("misaligned_vector", 1, 1, 716),
+    ("trap", 2, 0, 719),
+    ("past_the_window", 3, 0, 700),
+    ("prefetch_param", 4, 0, 716),
+]
 for name, kind, x, error in TRAPS:
     cuda(f"trap_{name}", f"A kernel that traps: {name.replace('_', ' ')}", [tiled("y", "u32", (64, 8), (256,), (16, 8)), words("x", 512), zeros("out", "u32", 128), value(x, "s32")], "out",
          hidden=[words("y", (8, 64))], source="traps.cu", entry="traps", defines=(f"KIND={kind}",), status=error)  # fmt: skip

@@ -6,6 +6,7 @@ from smemsim.traces.kinds.bulk import BulkCopy, BulkReduce, ClusterAddresses, Mu
 from smemsim.traces.kinds.common import Comparer
 from smemsim.traces.kinds.compiled import CompiledMma
 from smemsim.traces.kinds.dots import WgmmaDots
+from smemsim.traces.kinds.launch import LaunchOutputs
 from smemsim.traces.kinds.operand import WgmmaOperand
 from smemsim.traces.kinds.pointers import EncodePointer
 from smemsim.traces.kinds.reductions import TmaLoadBytes, TmaReduce
@@ -47,6 +48,7 @@ KINDS: dict[str, type[Comparer]] = {
     "multicast": Multicast,
     "cluster_address": ClusterAddresses,
     "smem_dump": SmemDump,
+    "launch": LaunchOutputs,
     "compiled_mma": CompiledMma,
     "tcgen05_operand": Tcgen05Operand,
     "tmem_layout": TmemLayout,

@@ -6,7 +6,7 @@ KERNEL tma_tiles(const __grid_constant__ CUtensorMap load, const __grid_constant
     u32 t = threadIdx.x, base = shared_address(smem), b = shared_address(&barrier);
     for (u32 i = t; i < bytes / 4; i += blockDim.x) ((u32 *)smem)[i] = 0xEEEEEEEE;
     if (t == 0) {
-        asm volatile("prefetch.param.tensormap [%0];" ::"l"(&load) : "memory");
+        asm volatile("prefetch.tensormap [%0];" ::"l"(&load) : "memory");
         barrier_init(b, 1);
         barrier_init_fence();
     }
