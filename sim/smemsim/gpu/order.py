@@ -25,6 +25,7 @@ class _Phase:
         self.open: Rows | None = None
         self.operations: list[Operation] = []
         self.closed: Rows | None = None
+        self.told: set[int] = set()  # the warps that know what is closed
 
 
 class Order:
@@ -107,6 +108,7 @@ class Order:
         for row in joined[2:4]:
             row[numbers] = True
         phase.open, phase.operations, phase.closed = None, [], joined
+        phase.told.clear()
 
     @property
     def pending(self) -> list[Operation]:
@@ -118,6 +120,10 @@ class Order:
         phase = self._phases.get(what)
         if phase is None or phase.closed is None:
             return
+        new = set(warps.tolist())
+        if new <= phase.told:  # who polls asks again and again
+            return
+        phase.told |= new
         for matrix, row in zip(self.rows, phase.closed, strict=True):
             matrix[warps] = np.maximum(matrix[warps], row)
 

@@ -13,25 +13,25 @@ if TYPE_CHECKING:
     from smemsim.gpu.program import Block
     from smemsim.gpu.wave import Wave
 
-__all__ = ["Stuck", "run_wave"]
+__all__ = ["GIVE_WAY", "ROUNDS", "run_wave"]
 
 PATIENCE = 256  # blocks one group may execute in loops while others could run
-ROUNDS = 4096  # turns of everybody without a store or an arrival, after which nothing will ever come
-ENDLESS = 3_000_000  # blocks of one loop without a store or an arrival
+GLANCES = 8  # the same of a group that polls: nothing it does brings it further
+LONG = 1 << 16  # blocks of loops without a store, an arrival or a poll, after which it is time to ask whether they ever end
+ROUNDS = 1024  # turns of everybody in which threads polled and nobody stored or arrived, the same
+GIVE_WAY = 0  # the same where other waves could bring it
 
 
-class Stuck(Exception):
-    """A wave that cannot go on by itself: all its threads wait, or poll something that does not change."""
-
-
-def run_wave(wave: Wave) -> bool:
+def run_wave(wave: Wave, rounds: int = ROUNDS) -> bool:
     """Run a wave until all its threads have exited (True), or until it can only wait for another wave (False).
 
-    Errors of the hardware's rules (`SmemsimError`) get the wave's position: `wave.at` is the block, `wave.step` the instruction within it.
+    It is False after `rounds` turns of everybody in which threads polled and nobody brought anything about, and after `LONG`. Errors of the hardware's rules
+    (`SmemsimError`) get the wave's position: `wave.at` is the block, `wave.step` the instruction within it.
     """
     blocks, key = wave.program.blocks, wave.key
     end = len(blocks)
-    turns, quiet, seen, loops, since = 0, 0, wave.changes, 0, 0
+    quiet, busy, seen, looked, works = 0, 0, wave.changes, wave.polls, False
+    loops, since, polls = 0, wave.changes, wave.polls
     while True:
         at = int(key.min())
         if at >= YIELDED:
@@ -43,13 +43,15 @@ def run_wave(wave: Wave) -> bool:
                     continue
                 return False  # everybody waits
             key[yielded] -= YIELDED
-            turns += 1
             if wave.changes != seen:
-                seen, quiet = wave.changes, 0
+                seen, quiet, busy = wave.changes, 0, 0
+            elif works or wave.polls == looked:
+                busy += 1
             else:
                 quiet += 1
-                if quiet > ROUNDS or (turns & 63 == 0 and wave.launch.others_wait(wave)):
-                    return False
+            looked, works = wave.polls, False
+            if quiet > rounds or busy > LONG // PATIENCE:
+                return False
             continue
         if at >= end:
             threads = np.flatnonzero(key == at)
@@ -66,13 +68,15 @@ def run_wave(wave: Wave) -> bool:
         if after <= at:
             loops += 1
             if wave.changes != since:
-                since, loops = wave.changes, min(loops, PATIENCE)
-            if loops % PATIENCE == 0:
+                since, polls, loops = wave.changes, wave.polls, min(loops, PATIENCE)
+            polled = wave.polls != polls
+            if loops % (GLANCES if polled else PATIENCE) == 0:
                 group = key == after
-                others = (key < EXITED) & ~group & (key < GATHERING)
-                if others.any():
+                if ((key < GATHERING) & ~group).any():
                     key[group] += YIELDED
-                elif loops > ENDLESS:
+                    works |= not polled
+                    loops, polls = 0, wave.polls
+                elif loops > (GLANCES * rounds if polled else LONG):
                     key[group] += YIELDED
                     return False
 

@@ -100,6 +100,7 @@ class Wave:
         self.at, self.step = 0, 0  # the block that runs, and the instruction within it
         self.waiting: set[Wait] = set()
         self.changes = 0  # counts what others could wait for: stores, arrivals
+        self.polls = 0  # counts looks at what others could write: strong loads, atomics that change nothing
         self.steps = 0
         self._fixed: dict[str, np.ndarray] = {}
         self._everybody = np.arange(self.total)
@@ -160,6 +161,11 @@ class Wave:
             if wait.expired is not None:
                 wait.expired()
         return bool(waits)
+
+    def standing(self) -> int:
+        """A number for where all threads are and what they hold: when it comes again and nothing else has changed, it always will."""
+        alive = self.key < EXITED
+        return hash((self.key.tobytes(), self.local[alive].tobytes(), *(r[alive].tobytes() for r in self.r)))
 
     def gather(self, instruction: Instruction, unit: int = WARP, members: Any = None) -> bool:
         """Narrow the selection to threads whose whole unit (warp or warpgroup) is here; the others wait until it is.

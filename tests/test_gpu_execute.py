@@ -1,0 +1,201 @@
+"""How a grid is executed: in waves, several of them where CTAs wait for each other, and in shards for other processes."""
+
+import time
+
+import numpy as np
+import pytest
+
+from launches import kernel
+from smemsim.gpu.device import Device
+from smemsim.gpu.schedule import GLANCES, ROUNDS
+from smemsim.spec.launches import RESIDENCY
+
+WARPS = 1024  # threads of the CTAs of grids that fill the card: two of them on a multiprocessor
+AT_ONCE = RESIDENCY.multiprocessors * RESIDENCY.threads // WARPS
+
+FIRST = """
+mov.u32 %r2, %ctaid.x; mov.u32 %r3, %nctaid.x; sub.u32 %r4, %r3, 1;
+setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r2, %r4;
+"""
+
+
+def run(body, *arrays, **given):
+    device = Device()
+    placed = [device.array(a) for a in arrays]
+    done = device.launch(kernel(len(arrays), body), "k", args=placed, **given)
+    return done, [p.numpy() for p in placed]
+
+
+# Thread 0 of CTA 0 polls until the last CTA has stored, the others of CTA 0 wait for it at a barrier.
+WAITS_FOR_THE_LAST = (
+    FIRST
+    + """
+@!%p1 bra NOTFIRST;
+@!%p9 bra MEET;
+AGAIN: {poll}
+setp.ne.u32 %p3, %r5, 7;
+@%p3 bra AGAIN;
+MEET: bar.sync 0;
+@%p9 st.global.u32 [%d20+4], 1;
+bra END;
+NOTFIRST: @!%p2 bra END;
+@%p9 st.release.gpu.global.u32 [%d20], 7;
+END:
+"""
+)
+POLLS = {
+    "acquire": "ld.acquire.gpu.global.u32 %r5, [%d20];",
+    "volatile": "ld.volatile.global.u32 %r5, [%d20];",
+    "add of nothing": "atom.global.add.u32 %r5, [%d20], 0;",
+    "cas": "atom.global.cas.b32 %r5, [%d20], 7, 7;",
+    "asleep": "nanosleep.u32 20; ld.relaxed.gpu.global.u32 %r5, [%d20];",
+}
+
+
+@pytest.mark.parametrize("poll", POLLS.values(), ids=POLLS.keys())
+def test_the_first_cta_may_wait_for_the_last_of_a_grid_that_fits(poll):
+    done, (words,) = run(WAITS_FOR_THE_LAST.format(poll=poll), np.zeros(2, np.uint32), grid=AT_ONCE, block=WARPS)
+    assert (words.tolist(), done.findings) == ([7, 1], {})
+
+
+def test_a_grid_that_does_not_fit_hangs_and_the_report_says_that():
+    done, (words,) = run(WAITS_FOR_THE_LAST.format(poll=POLLS["acquire"]), np.zeros(2, np.uint32), grid=AT_ONCE + 1, block=WARPS)
+    assert words.tolist() == [7, 1], "all but CTA 0 end, so that the last one finds room"
+    everybody = """
+    @!%p9 bra MEET;
+    red.release.gpu.global.add.u32 [%d20], 1;
+    mov.u32 %r3, %nctaid.x;
+    AGAIN: ld.acquire.gpu.global.u32 %r5, [%d20];
+    setp.ne.u32 %p3, %r5, %r3;
+    @%p3 bra AGAIN;
+    MEET: bar.sync 0;
+    """
+    done, (words,) = run(everybody, np.zeros(1, np.uint32), grid=AT_ONCE, block=WARPS)
+    assert (words.tolist(), done.findings) == ([AT_ONCE], {})
+    done, (words,) = run(everybody, np.zeros(1, np.uint32), grid=AT_ONCE + 5, block=WARPS)
+    assert words.tolist() == [AT_ONCE]
+    hangs = [f for f in done.findings.values() if f.code == "X006"]
+    assert hangs
+    assert all(f"5 of {AT_ONCE + 5} CTAs have not begun" in f.message and f"{AT_ONCE}" in f.message for f in hangs)
+    assert all("on the card at once" in f.repair for f in hangs)
+
+
+def test_a_poll_of_what_nobody_writes_is_a_hang_at_once():
+    begin = time.perf_counter()
+    done, _ = run("AGAIN: ld.volatile.global.u32 %r5, [%d20]; setp.eq.u32 %p3, %r5, 0; @%p3 bra AGAIN;", np.zeros(1, np.uint32), grid=3)
+    assert {f.code for f in done.findings.values()} == {"X006"}
+    assert time.perf_counter() - begin < 8
+
+
+@pytest.mark.parametrize("grid", [1, 7, 300])
+def test_a_spin_lock_lets_one_at_a_time_in(grid):
+    locked = """
+    @!%p9 bra END;
+    SPIN: atom.acquire.gpu.global.cas.b32 %r5, [%d20], 0, 1;
+    setp.ne.u32 %p3, %r5, 0;
+    @%p3 bra SPIN;
+    ld.volatile.global.u32 %r6, [%d20+4];
+    add.u32 %r6, %r6, 3;
+    st.volatile.global.u32 [%d20+4], %r6;
+    atom.release.gpu.global.exch.b32 %r5, [%d20], 0;
+    END:
+    """
+    done, (words,) = run(locked, np.zeros(2, np.uint32), grid=grid, block=64)
+    assert (words.tolist(), done.findings) == ([0, 3 * grid], {})
+
+
+def test_warps_of_a_cta_take_turns_at_a_lock_in_shared_memory():
+    locked = """
+    mov.u32 %r40, sm; and.b32 %r41, %r1, 31; setp.ne.u32 %p4, %r41, 0;
+    @%p9 st.shared.u32 [%r40], 0; @%p9 st.shared.u32 [%r40+4], 0;
+    bar.sync 0;
+    @%p4 bra END;
+    SPIN: atom.shared.cas.b32 %r5, [%r40], 0, 1; setp.ne.u32 %p3, %r5, 0; @%p3 bra SPIN;
+    ld.volatile.shared.u32 %r6, [%r40+4]; add.u32 %r6, %r6, 1; st.volatile.shared.u32 [%r40+4], %r6;
+    membar.cta; atom.shared.exch.b32 %r5, [%r40], 0;
+    END: bar.sync 0;
+    ld.shared.u32 %r6, [%r40+4];
+    @%p9 st.global.u32 [%d20], %r6;
+    """
+    done, (words,) = run(locked, np.zeros(1, np.uint32), block=1024)
+    assert (words.tolist(), {f.code for f in done.findings.values()} - {"X008"}) == ([32], set())
+
+
+@pytest.mark.parametrize("ctas", [5, 200])
+def test_a_scan_looks_back_at_the_ctas_before(ctas):
+    """Each CTA adds its number to the prefix that the one before publishes with a flag, the last CTA first in memory order of nothing."""
+    scan = """
+    @!%p9 bra END;
+    mov.u32 %r2, %ctaid.x; mul.wide.u32 %d1, %r2, 8; add.u64 %d1, %d20, %d1;
+    mov.u32 %r6, 0; setp.eq.u32 %p1, %r2, 0; @%p1 bra MINE;
+    LOOK: ld.acquire.gpu.global.u32 %r5, [%d1+-8]; setp.eq.u32 %p3, %r5, 0; @%p3 bra LOOK;
+    ld.global.u32 %r6, [%d1+-4];
+    MINE: add.u32 %r6, %r6, %r2; st.global.u32 [%d1+4], %r6;
+    st.release.gpu.global.u32 [%d1], 1;
+    END:
+    """
+    done, (words,) = run(scan, np.zeros(2 * ctas, np.uint32), grid=ctas, block=32)
+    assert done.findings == {}
+    assert words[1::2].tolist() == np.cumsum(np.arange(ctas)).tolist()
+
+
+def test_the_last_one_to_come_adds_up():
+    """Split-K: every CTA stores its part, the one that finds all others done adds them, and a loop of tiles follows a counter."""
+    split = """
+    mov.u32 %r2, %ctaid.x; mad.lo.u32 %r3, %r2, 64, %r1; mul.wide.u32 %d1, %r3, 4; add.u64 %d1, %d21, %d1;
+    add.u32 %r4, %r3, 1; st.global.u32 [%d1], %r4;
+    membar.gl; bar.sync 0; mov.u32 %r40, sm;
+    @%p9 atom.global.add.u32 %r5, [%d20], 1; @%p9 st.shared.u32 [%r40], %r5; bar.sync 0;
+    ld.shared.u32 %r5, [%r40]; mov.u32 %r6, %nctaid.x; sub.u32 %r7, %r6, 1; setp.ne.u32 %p3, %r5, %r7; @%p3 bra END;
+    mov.u32 %r8, 0; mov.u32 %r9, 0;
+    SUM: mad.lo.u32 %r3, %r9, 64, %r1; mul.wide.u32 %d1, %r3, 4; add.u64 %d1, %d21, %d1; ld.global.u32 %r4, [%d1]; add.u32 %r8, %r8, %r4;
+    add.u32 %r9, %r9, 1; setp.lt.u32 %p4, %r9, %r6; @%p4 bra SUM;
+    mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d22, %d1; st.global.u32 [%d1], %r8;
+    END:
+    """
+    parts = 150
+    done, (_, stored, out) = run(
+        split, np.zeros(1, np.uint32), np.zeros(64 * parts, np.uint32), np.zeros(64, np.uint32), grid=parts, block=64
+    )
+    assert done.findings == {}
+    assert (out == stored.reshape(parts, 64).sum(axis=0)).all()
+    assert (stored == np.arange(64 * parts) + 1).all()
+
+
+def test_ctas_that_fetch_their_tiles_from_a_counter_do_each_once():
+    persistent = """
+    mov.u32 %r40, sm;
+    NEXT: bar.sync 0;
+    @%p9 atom.global.add.u32 %r5, [%d20], 1; @%p9 st.shared.u32 [%r40], %r5;
+    bar.sync 0;
+    ld.shared.u32 %r5, [%r40]; setp.ge.u32 %p3, %r5, 100; @%p3 bra END;
+    mad.lo.u32 %r3, %r5, 32, %r1; mul.wide.u32 %d1, %r3, 4; add.u64 %d1, %d21, %d1;
+    red.global.add.u32 [%d1], 1; bra NEXT;
+    END:
+    """
+    done, (count, tiles) = run(persistent, np.zeros(1, np.uint32), np.zeros(3200, np.uint32), grid=12, block=32)
+    assert done.findings == {}
+    assert (tiles == 1).all()
+    assert count.tolist() == [112]
+
+
+@pytest.mark.parametrize("where", ["register", "local memory"])
+def test_a_poll_that_counts_its_tries_gives_up_and_is_no_hang(where):
+    """What is proven to stand still is not merely slow: the same loop with a counter goes on."""
+    count = {
+        "register": "add.u32 %r6, %r6, 1;",
+        "local memory": "ld.local.u32 %r6, [tries]; add.u32 %r6, %r6, 1; st.local.u32 [tries], %r6; mov.u32 %r7, %r6; mov.u32 %r6, 0;",
+    }[where]
+    limit = {"register": "%r6", "local memory": "%r7"}[where]
+    tries = 3 * GLANCES * ROUNDS
+    body = f"""
+    mov.u32 %r6, 0; mov.u32 %r7, 0; st.local.u32 [tries], %r6;
+    AGAIN: ld.volatile.global.u32 %r5, [%d20]; {count}
+    setp.lt.u32 %p3, {limit}, {tries}; mov.u32 %r7, 0;
+    @%p3 bra AGAIN;
+    st.global.u32 [%d20+4], 1;
+    """
+    device = Device()
+    words = device.array(np.zeros(2, np.uint32))
+    done = device.launch(kernel(1, body, locals_=".local .align 4 .b8 tries[4];"), "k", args=[words])
+    assert (words.numpy().tolist(), done.findings) == ([0, 1], {})
