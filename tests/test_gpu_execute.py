@@ -1,14 +1,28 @@
 """How a grid is executed: in waves, several of them where CTAs wait for each other, and in shards for other processes."""
 
+import itertools
+import multiprocessing
+import os
+import pickle
+import signal
 import time
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from launches import kernel
+from smemsim.errors import InputError
+from smemsim.gpu import spread
 from smemsim.gpu.device import Device
+from smemsim.gpu.execute import execute
+from smemsim.gpu.handles import ROOM
 from smemsim.gpu.schedule import GLANCES, ROUNDS
+from smemsim.gpu.shards import Changed, Merge, run_shard, work_of
+from smemsim.gpu.watch import Watch
 from smemsim.spec.launches import RESIDENCY
+from strategies import examples
 
 WARPS = 1024  # threads of the CTAs of grids that fill the card: two of them on a multiprocessor
 AT_ONCE = RESIDENCY.multiprocessors * RESIDENCY.threads // WARPS
@@ -199,3 +213,169 @@ def test_a_poll_that_counts_its_tries_gives_up_and_is_no_hang(where):
     words = device.array(np.zeros(2, np.uint32))
     done = device.launch(kernel(1, body, locals_=".local .align 4 .b8 tries[4];"), "k", args=[words])
     assert (words.numpy().tolist(), done.findings) == ([0, 1], {})
+
+
+# ---- shards
+
+# out[n] = 3 * in[n] + CTA, after a loop; a CTA whose number stands in the launch's last parameter traps, and prints before it does.
+SCALE = """
+mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mad.lo.u32 %r3, %r2, %r3, %r1; mul.wide.u32 %d1, %r3, 4;
+add.u64 %d2, %d20, %d1; add.u64 %d3, %d21, %d1; ld.global.u32 %r4, [%d2];
+mov.u32 %r5, 0; mov.u32 %r6, %r2;
+ADD: add.u32 %r6, %r6, %r4; add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 3; @%p1 bra ADD;
+st.global.u32 [%d3], %r6;
+cvt.u64.u32 %d4, %r2; setp.eq.u64 %p2, %d4, %d22; @%p2 trap;
+"""
+CTAS, BLOCK = 96, 256
+NEVER = 1 << 40
+
+
+def prepared(body, *arrays, numbers=(), **given):
+    device = Device()
+    placed = [device.array(a) for a in arrays]
+    return device.prepare(kernel(len(arrays) + len(numbers), body), "k", args=[*placed, *numbers], **given), placed
+
+
+def scaled(trap=NEVER, ctas=CTAS):
+    data = np.arange(ctas * BLOCK, dtype=np.uint32)
+    return prepared(SCALE, data, np.zeros_like(data), numbers=[trap], grid=ctas, block=BLOCK)
+
+
+def same_launch(one, other):
+    assert {key: (f.message, f.repair) for key, f in one.findings.items()} == {
+        key: (f.message, f.repair) for key, f in other.findings.items()
+    }
+    assert (one.output, one.evidence) == (other.output, other.evidence)
+
+
+@pytest.mark.parametrize("trap", [NEVER, 40, 95])
+@pytest.mark.parametrize("cuts", [(), (32,), (16, 48, 80)])
+def test_shards_put_together_are_the_launch(trap, cuts):
+    whole, (_, out) = scaled(trap)
+    assert execute(whole) == (trap == NEVER)
+    parted, (_, parts) = scaled(trap)
+    work, merge = pickle.loads(pickle.dumps(work_of(parted, watch=True))), Merge(parted)
+    for begin, end in itertools.pairwise((0, *cuts, CTAS)):
+        result = pickle.loads(pickle.dumps(run_shard(work, range(begin, end))))
+        merge.add(result)
+        if not result.finished:
+            break
+    assert (parts.numpy() == out.numpy()).all()
+    same_launch(whole, parted)
+    if trap == NEVER:
+        assert (out.numpy() == 3 * np.arange(CTAS * BLOCK) + np.repeat(np.arange(CTAS), BLOCK)).all()
+
+
+@given(st.data())
+@examples(40)
+def test_what_changed_is_every_byte_that_differs(data):
+    before = data.draw(st.binary(min_size=1, max_size=40))
+    after = data.draw(st.lists(st.sampled_from(before) | st.integers(0, 255), min_size=len(before), max_size=len(before)))
+    old, new = np.frombuffer(before, np.uint8).copy(), np.array(after, np.uint8)
+    changed = Changed.between(256, old, new)
+    if changed is None:
+        assert (old == new).all()
+        return
+    at = changed.offsets()
+    assert at.tolist() == np.flatnonzero(old != new).tolist()
+    assert len(changed.starts) == 1 + np.count_nonzero(np.diff(at) > 1)
+    old[at] = changed.values
+    assert (old == new).all()
+
+
+def test_ctas_that_write_the_same_word_differently_are_told_of():
+    launch, (word,) = prepared(
+        "mov.u32 %r2, %ctaid.x; add.u32 %r2, %r2, 1; st.global.u32 [%d20], %r2;", np.zeros(1, np.uint32), grid=4, block=1
+    )
+    work, merge = work_of(launch, watch=True), Merge(launch)
+    for clusters in ([0, 1], [2, 3]):
+        merge.add(run_shard(work, clusters))
+    assert word.numpy().tolist() == [4]
+    (sentence,) = launch.evidence
+    assert f"{word.address:#x}" in sentence
+    assert "not determined" in sentence
+
+
+def test_only_ctas_that_depend_on_nobody_leave_home(monkeypatch):
+    monkeypatch.setattr(spread, "work_of", lambda *_, **__: pytest.fail("a shard"))
+    launch, (word,) = prepared("red.global.add.u32 [%d20], 1;", np.zeros(1, np.uint32), grid=500, block=32)
+    assert spread.execute_spread(launch, workers=2)
+    assert word.numpy().tolist() == [500 * 32]
+    launch, (_, out) = scaled()
+    assert spread.execute_spread(launch, workers=None), "a second's work is not worth a process"
+    assert out.numpy().any()
+
+
+def killing(pids):
+    """A `done` that kills one worker when the first shard is back, and the CTAs that it was told of."""
+    told = []
+
+    def done(ctas):
+        told.append(ctas)
+        if len(told) == 2:
+            os.kill(pids()[0], signal.SIGKILL)
+
+    return done, told
+
+
+def test_two_processes_give_what_one_gives_also_when_one_dies():
+    ctas = 1024
+    one, (_, expected) = scaled(ctas=ctas)
+    execute(one)
+    two, (_, out) = scaled(ctas=ctas)
+    done, told = killing(lambda: [child.pid for child in multiprocessing.active_children()])
+    assert spread.execute_spread(two, workers=2, done=done)
+    assert sum(told) == ctas
+    assert (out.numpy() == expected.numpy()).all()
+    same_launch(one, two)
+
+
+def test_a_dask_cluster_gives_the_same_also_when_it_loses_a_worker():
+    distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed: pip install 'smemsim[campaign]'")
+    ctas = 1024
+    one, (_, expected) = scaled(ctas=ctas)
+    execute(one)
+    two, (_, out) = scaled(ctas=ctas)
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        pids = list(client.run(os.getpid).values())
+        done, told = killing(lambda: pids)
+        assert spread.execute_on(client, two, done=done)
+    assert sum(told) == ctas
+    assert (out.numpy() == expected.numpy()).all()
+    same_launch(one, two)
+
+
+def test_workers_that_die_again_and_again_are_a_sentence(monkeypatch):
+    monkeypatch.setattr(spread, "DEATHS", 0)
+    launch, _ = scaled(ctas=1024)
+    with pytest.raises(InputError, match="workers=1"):
+        spread.execute_spread(launch, workers=2, done=killing(lambda: [child.pid for child in multiprocessing.active_children()])[0])
+
+
+# ---- the watch in long loops
+
+COPY_LOOP = """
+mov.u32 %r40, sm; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1; mad.lo.u32 %r41, %r1, 4, %r40; mov.u32 %r5, 0;
+AGAIN: cp.async.ca.shared.global [%r41], [%d1], 4; cp.async.commit_group; cp.async.wait_group 0;
+bar.sync 0; ld.shared.u32 %r6, [%r41]; bar.sync 0;
+add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 1000; @%p1 bra AGAIN;
+cp.async.ca.shared.global [%r41], [%d1], 4; cp.async.commit_group;
+"""
+
+
+@pytest.mark.parametrize(("wait", "codes"), [("cp.async.wait_group 0;", set()), ("", {"X004"})])
+def test_a_thousand_copies_are_forgotten_and_the_last_one_is_not(monkeypatch, wait, codes):
+    watches = []
+
+    def watched(x):
+        watches.append(Watch(x))
+        return watches[-1]
+
+    monkeypatch.setattr("smemsim.gpu.execute.Watch", watched)
+    done, _ = run(COPY_LOOP + wait + "ld.shared.u32 %r6, [%r41];", np.zeros(64, np.uint32), block=64)
+    assert {f.code for f in done.findings.values()} == codes
+    assert watches[0].operations.room == ROOM
+    assert watches[0].order.done.shape[1] == ROOM

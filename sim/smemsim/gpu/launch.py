@@ -60,6 +60,7 @@ class Launch:
     events: list[Event] = dataclasses.field(default_factory=list)
     output: list[str] = dataclasses.field(default_factory=list)
     evidence: set[str] = dataclasses.field(default_factory=set)  # what rests on less than measurements, in words
+    ptx: str = ""  # the text that the program was made of
     judge: Callable[[Wave, Event], None] | None = None  # called with each event, right after it happened
 
     @property

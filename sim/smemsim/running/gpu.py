@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from smemsim.gpu.device import Device
-from smemsim.gpu.execute import execute
+from smemsim.gpu.spread import execute_spread
 from smemsim.running.operand_reads import Reads
 from smemsim.running.run import Run
 
@@ -36,12 +36,16 @@ class Gpu(Device):
         args: Sequence[Any] = (),
         sanitize: bool = True,
         name: str = "ptx",
+        workers: int | None = None,
+        client: Any = None,
     ) -> Run:
         """Run an entry of a PTX text over a grid; `args` in the order of its parameters.
 
         An array passes its address, a TensorMap its 128 bytes (build it with global_address=array.address), None a zero, numbers are converted
-        to the parameter's type. `sanitize` False leaves the watch out. Raises InputError for what no launch could be, Unmodelled with a line
-        for every instruction that is not modelled, both before anything runs.
+        to the parameter's type. `sanitize` False leaves the watch out. CTAs that do not depend on each other run on
+        `workers` processes, or on the Dask cluster of a `distributed.Client`; without either on all processors where that saves time.
+
+        Raises InputError for what no launch could be, Unmodelled with a line for every instruction that is not modelled, both before anything runs.
 
         >>> import numpy as np
         >>> ptx = '''.version 8.0 .target sm_90a .address_size 64
@@ -57,5 +61,5 @@ class Gpu(Device):
         launch = self.prepare(ptx, entry, grid=grid, block=block, cluster=cluster, shared_bytes=shared_bytes, args=args)
         reads = Reads(frozenset(range(min(2, launch.ctas)))) if sanitize else None
         launch.judge = reads
-        execute(launch, watch=sanitize)
+        execute_spread(launch, watch=sanitize, workers=workers, client=client)
         return Run(launch, reads, name=name, seconds=time.perf_counter() - began)
