@@ -14,7 +14,7 @@ import numpy as np
 from smemsim.gpu import operations  # noqa: F401  (registers the builders)
 from smemsim.gpu.execute import execute
 from smemsim.gpu.launch import Found, Launch
-from smemsim.gpu.program import Program, link
+from smemsim.gpu.program import link
 from smemsim.machine.region import GlobalMemory
 from smemsim.ptx.parser import read_module
 
@@ -84,18 +84,16 @@ def work_of(launch: Launch, *, watch: bool) -> Work:
     )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=4)
-def _program(ptx: str, entry: str, arch: str) -> Program:
-    return link(read_module(ptx), entry, arch)
+_module = functools.lru_cache(maxsize=4)(read_module)
 
 
 def run_shard(work: Work, clusters: Sequence[int]) -> Result:
     """Execute some clusters of a launch; a pure function."""
-    memory = GlobalMemory()
+    memory = GlobalMemory()  # the program is linked anew for it: its loads and stores remember the array that they found last
     for address, data in work.arrays:
         memory.place(data, address)
     launch = Launch(
-        _program(work.ptx, work.entry, work.arch), work.arch, memory, work.grid, work.block, work.cluster, work.shared_bytes, work.addresses,
+        link(_module(work.ptx), work.entry, work.arch), work.arch, memory, work.grid, work.block, work.cluster, work.shared_bytes, work.addresses,
         work.parameter_address, memory.span(work.parameter_address, work.parameter_bytes),
     )  # fmt: skip
     finished = execute(launch, clusters, watch=work.watch)
