@@ -1,5 +1,6 @@
 """How a grid is executed: in waves, several of them where CTAs wait for each other, and in shards for other processes."""
 
+import dataclasses
 import itertools
 import multiprocessing
 import os
@@ -16,9 +17,9 @@ from launches import kernel
 from smemsim.errors import InputError
 from smemsim.gpu import spread
 from smemsim.gpu.device import Device
+from smemsim.gpu.endless import FIRST
 from smemsim.gpu.execute import execute
 from smemsim.gpu.handles import ROOM
-from smemsim.gpu.schedule import GLANCES, ROUNDS
 from smemsim.gpu.shards import Changed, Merge, run_shard, work_of
 from smemsim.gpu.watch import Watch
 from smemsim.spec.launches import RESIDENCY
@@ -27,7 +28,7 @@ from strategies import examples
 WARPS = 1024  # threads of the CTAs of grids that fill the card: two of them on a multiprocessor
 AT_ONCE = RESIDENCY.multiprocessors * RESIDENCY.threads // WARPS
 
-FIRST = """
+ENDS = """
 mov.u32 %r2, %ctaid.x; mov.u32 %r3, %nctaid.x; sub.u32 %r4, %r3, 1;
 setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r2, %r4;
 """
@@ -36,13 +37,14 @@ setp.eq.u32 %p1, %r2, 0; setp.eq.u32 %p2, %r2, %r4;
 def run(body, *arrays, **given):
     device = Device()
     placed = [device.array(a) for a in arrays]
-    done = device.launch(kernel(len(arrays), body), "k", args=placed, **given)
+    variables = {} if "sm" in body else {"variables": ""}  # nothing to watch without shared memory
+    done = device.launch(kernel(len(arrays), body, **variables), "k", args=placed, **given)
     return done, [p.numpy() for p in placed]
 
 
 # Thread 0 of CTA 0 polls until the last CTA has stored, the others of CTA 0 wait for it at a barrier.
 WAITS_FOR_THE_LAST = (
-    FIRST
+    ENDS
     + """
 @!%p1 bra NOTFIRST;
 @!%p9 bra MEET;
@@ -72,25 +74,36 @@ def test_the_first_cta_may_wait_for_the_last_of_a_grid_that_fits(poll):
     assert (words.tolist(), done.findings) == ([7, 1], {})
 
 
-def test_a_grid_that_does_not_fit_hangs_and_the_report_says_that():
-    done, (words,) = run(WAITS_FOR_THE_LAST.format(poll=POLLS["acquire"]), np.zeros(2, np.uint32), grid=AT_ONCE + 1, block=WARPS)
-    assert words.tolist() == [7, 1], "all but CTA 0 end, so that the last one finds room"
-    everybody = """
-    @!%p9 bra MEET;
-    red.release.gpu.global.add.u32 [%d20], 1;
-    mov.u32 %r3, %nctaid.x;
-    AGAIN: ld.acquire.gpu.global.u32 %r5, [%d20];
-    setp.ne.u32 %p3, %r5, %r3;
-    @%p3 bra AGAIN;
-    MEET: bar.sync 0;
-    """
-    done, (words,) = run(everybody, np.zeros(1, np.uint32), grid=AT_ONCE, block=WARPS)
+EVERYBODY = """
+@!%p9 bra MEET;
+red.release.gpu.global.add.u32 [%d20], 1;
+mov.u32 %r3, %nctaid.x;
+AGAIN: ld.acquire.gpu.global.u32 %r5, [%d20];
+setp.ne.u32 %p3, %r5, %r3;
+@%p3 bra AGAIN;
+MEET: bar.sync 0;
+"""
+
+
+def test_a_whole_card_of_ctas_meets():
+    done, (words,) = run(EVERYBODY, np.zeros(1, np.uint32), grid=AT_ONCE, block=WARPS)
     assert (words.tolist(), done.findings) == ([AT_ONCE], {})
-    done, (words,) = run(everybody, np.zeros(1, np.uint32), grid=AT_ONCE + 5, block=WARPS)
-    assert words.tolist() == [AT_ONCE]
+
+
+def test_a_grid_that_does_not_fit_hangs_and_the_report_says_that(monkeypatch):
+    """On a card of three multiprocessors, for the sake of time."""
+    card = dataclasses.replace(RESIDENCY, multiprocessors=3)
+    monkeypatch.setattr("smemsim.gpu.execute.RESIDENCY", card)
+    fits = 3 * card.threads // WARPS
+    done, (words,) = run(WAITS_FOR_THE_LAST.format(poll=POLLS["acquire"]), np.zeros(2, np.uint32), grid=3 * fits, block=WARPS)
+    assert (words.tolist(), done.findings) == ([7, 1], {}), "all but CTA 0 end, so that the last one finds room"
+    done, (words,) = run(EVERYBODY, np.zeros(1, np.uint32), grid=fits, block=WARPS)
+    assert (words.tolist(), done.findings) == ([fits], {})
+    done, (words,) = run(EVERYBODY, np.zeros(1, np.uint32), grid=fits + 5, block=WARPS)
+    assert words.tolist() == [fits]
     hangs = [f for f in done.findings.values() if f.code == "X006"]
     assert hangs
-    assert all(f"5 of {AT_ONCE + 5} CTAs have not begun" in f.message and f"{AT_ONCE}" in f.message for f in hangs)
+    assert all(f"5 of {fits + 5} CTAs have not begun, because the {fits} that wait fill the card" in f.message for f in hangs)
     assert all("on the card at once" in f.repair for f in hangs)
 
 
@@ -201,7 +214,7 @@ def test_a_poll_that_counts_its_tries_gives_up_and_is_no_hang(where):
         "local memory": "ld.local.u32 %r6, [tries]; add.u32 %r6, %r6, 1; st.local.u32 [tries], %r6; mov.u32 %r7, %r6; mov.u32 %r6, 0;",
     }[where]
     limit = {"register": "%r6", "local memory": "%r7"}[where]
-    tries = 3 * GLANCES * ROUNDS
+    tries = 5 * FIRST
     body = f"""
     mov.u32 %r6, 0; mov.u32 %r7, 0; st.local.u32 [tries], %r6;
     AGAIN: ld.volatile.global.u32 %r5, [%d20]; {count}

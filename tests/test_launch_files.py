@@ -124,7 +124,7 @@ def test_samples_are_spread_over_the_whole_array(count):
 def test_a_damaged_folder_is_a_sentence(tmp_path, damage):
     (tmp_path / "kernel.ptx").write_text(".version 9.0")
     if damage != "missing":
-        about = json.loads((FOLDERS[0] / "launch.json").read_text()) | ({"schema": "other"} if damage == "schema" else {"grid": 4})
+        about = json.loads((FOLDERS[0] / "launch.json").read_text()) | ({"schema": "other"} if damage == "schema" else {"grid": "4"})
         (tmp_path / "launch.json").write_text("{" if damage == "json" else json.dumps(about))
     with pytest.raises(TraceError):
         load_launch_file(tmp_path)
@@ -170,7 +170,8 @@ def test_a_launch_is_exact_where_its_kernel_approximates_nothing(folder):
     launch = load_launch_file(folder)
     code = re.sub(r"//.*", "", launch.ptx)
     approximates = bool(re.search(r"\.approx\b|\bdiv\.full\b", code))
-    assert launch.about["exact"] != approximates
+    chooses = "NaN" in launch.about["why_not_exact"]  # which of two, in f64: ptxas decides
+    assert launch.about["exact"] != (approximates or chooses)
 
 
 @pytest.fixture(scope="module")

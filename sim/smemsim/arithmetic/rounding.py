@@ -29,6 +29,8 @@ FLUSH = (
 )
 SPLITTER = 134217729.0  # 2^27 + 1
 DOUBLE_INFINITY, DOUBLE_LARGEST, DOUBLE_NAN = 0x7FF0000000000000, 0x7FEFFFFFFFFFFFFF, 0x7FF8000000000000
+DOUBLE_FRACTION, BELOW = 52, 9  # fraction bits of a double; bits that are kept below them
+WIDEST = DOUBLE_FRACTION + BELOW
 FAR = 200  # binary places by which c and a product may be apart to be added as they are
 
 
@@ -82,16 +84,16 @@ def rounded(
     flush, mode = mode & FLUSH, mode & 7
     word = int(np.float64(value).view(np.int64))
     negative = word < 0
-    field = word >> 52 & 0x7FF
+    field = word >> DOUBLE_FRACTION & 0x7FF
     significand = word & 0xFFFFFFFFFFFFF
     if field:
         significand |= 0x10000000000000
     else:
         field = 1
     # Nine bits below the last one of `value`: eight of `rest`, and one that says that there is more.
-    significand <<= 9
+    significand <<= BELOW
     top = field - 1023 + scale  # exponent of the leading bit
-    unit = top - 61  # exponent of the last of the bits
+    unit = top - WIDEST  # exponent of the last of the bits
     if rest != 0 or tiny != 0:
         below = rest * two_to(1083 - field) if rest != 0 else 0.0
         whole = math.floor(below)
@@ -104,7 +106,7 @@ def rounded(
         if negative:
             part = -part
         significand += part
-        if significand < 1 << 61:
+        if significand < 1 << WIDEST:
             top -= 1
     lowest = 2 - (1 << (exponent_bits - 1))
     exponent = top if flush else max(top, lowest)

@@ -10,7 +10,7 @@ import numpy as np
 from smemsim.errors import HardwareTrap
 from smemsim.gpu.hang import count_bytes, report_hang
 from smemsim.gpu.launch import Launch
-from smemsim.gpu.schedule import GIVE_WAY, ROUNDS, run_wave
+from smemsim.gpu.schedule import Stuck, run_wave
 from smemsim.gpu.watch import Watch
 from smemsim.gpu.wave import WARP, Wave
 from smemsim.spec.launches import RESIDENCY
@@ -19,7 +19,6 @@ __all__ = ["at_once", "depends", "execute", "resident"]
 
 WAVE_THREADS = 4096  # threads that are executed together, where registers do not take too much room
 WAVE_BYTES = 1 << 28
-ENDLESS = 3_000_000  # blocks without a store or an arrival: a loop that long never ends
 
 
 def at_once(launch: Launch) -> int:
@@ -42,6 +41,8 @@ def depends(launch: Launch) -> bool:
         where = {m.partition("::")[0] for m in i.modifiers}
         if i.op in ("atom", "red") and "shared" not in where:
             return True
+        if i.op == "ld" and where & {"cv", "cg"}:  # past the L1, where others' stores are seen
+            return True
         if i.op in ("ld", "st") and where & {"acquire", "release", "relaxed", "volatile", "mmio"} and "shared" not in where:
             return True
         if i.op == "cp" and i.modifiers[:1] == ("reduce",):
@@ -62,14 +63,13 @@ def execute(
     launch.waves.clear()
     others_help = depends(launch)
     stuck: dict[Wave, int] = {}  # waves that only polled, waited or looped: how much had changed by then
-    hopeless: dict[Wave, _Standstill] = {}
     past = 0  # changes of waves that are over
     with np.errstate(all="ignore"):
         while waiting or launch.waves:
             changes = past + sum(w.changes for w in launch.waves)
             room = most - sum(len(w.ctas) for w in launch.waves) // launch.cluster_size
             wave: Any = next((w for w in launch.waves if stuck.get(w) != changes), None)
-            rounds = GIVE_WAY if others_help and (len(launch.waves) > 1 or waiting) else ROUNDS
+            gives_way = others_help and (len(launch.waves) > 1 or bool(waiting))
             if wave is None and waiting and room > 0:
                 count = min(together, room)
                 wave = Wave(launch, waiting[:count])
@@ -78,13 +78,16 @@ def execute(
                     wave.watch = Watch(wave)
                 launch.waves.append(wave)
             elif wave is None:
-                rounds = max(GIVE_WAY + 1, ROUNDS // len(launch.waves))
-                wave = next((w for w in launch.waves if w not in hopeless or not hopeless[w].lasts(changes)), None)
+                gives_way = False
+                wave = next((w for w in launch.waves if w.gave_way), None)
             if wave is None:
                 report_hang(launch, len(waiting) * launch.cluster_size)
                 return False
             try:
-                finished = run_wave(wave, rounds)
+                finished = run_wave(wave, gives_way=gives_way)
+            except Stuck:
+                report_hang(launch)
+                return False
             except HardwareTrap as trap:
                 instruction = getattr(trap, "instruction", None)
                 if instruction is not None and not any(f.instruction.line == instruction.line for f in launch.findings.values()):
@@ -97,30 +100,9 @@ def execute(
                 past += wave.changes
                 done(len(wave.ctas))
             else:
+                launch.waves.append(launch.waves.pop(launch.waves.index(wave)))  # the others first
                 stuck[wave] = past + sum(w.changes for w in launch.waves)
-                if rounds > GIVE_WAY:
-                    hopeless.setdefault(wave, _Standstill()).look(wave, stuck[wave])
     return True
-
-
-class _Standstill:
-    """Whether a wave that did not go on can ever do so while nothing changes: not when it stands as it stood before, or has looped very long."""
-
-    def __init__(self) -> None:
-        self.changes, self.standing, self.since, self.proven = -1, 0, 0, False
-
-    def look(self, wave: Wave, changes: int) -> None:
-        """Note how the wave stands now."""
-        standing = wave.standing()
-        if changes != self.changes:
-            self.changes, self.since, self.proven = changes, wave.steps, False
-        else:
-            self.proven = standing == self.standing or wave.steps - self.since > ENDLESS
-        self.standing = standing
-
-    def lasts(self, changes: int) -> bool:
-        """Is it certain, unless something has changed?"""
-        return self.proven and changes == self.changes
 
 
 _CODES = {700: "X001", 716: "X002", 719: "X001"}

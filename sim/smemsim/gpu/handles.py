@@ -10,7 +10,8 @@ from smemsim.ptx.module import Instruction
 
 __all__ = ["GENERIC", "Groups", "Handles", "Operation"]
 
-GENERIC = ("cp.async", "st.async", "red.async")  # asynchronous, but not of the asynchronous proxy
+GENERIC = ("cp.async", "st.async", "red.async", "tcgen05.alloc")  # asynchronous, but not of the asynchronous proxy
+NO_STREAM, ALL_RED = 0, -1  # operations of one stream make no race among themselves: red.async, those of tcgen05 by their warp
 ROOM = 256  # operations that there is room for to begin with
 
 
@@ -38,14 +39,11 @@ class Groups:
 
 
 class Handles:
-    """Operations by number. `generic` says of each whether it is one of the generic proxy, `kind` is the place of its kind in `kinds`, `first` the
-    first warp that issued it."""
+    """Operations by number. `generic` says of each whether it is one of the generic proxy, `stream` with which it makes no race."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
-        self.kinds: list[str] = []
-        self.generic = np.zeros(ROOM, bool)
-        self.kind, self.first = np.zeros(ROOM, np.int32), np.zeros(ROOM, np.int32)
+        self.generic, self.stream = np.zeros(ROOM, bool), np.zeros(ROOM, np.int32)
 
     def __getitem__(self, number: int) -> Operation:
         return self.operations[number]
@@ -67,17 +65,8 @@ class Handles:
 
     def piped(self, operation: Operation, numbers: np.ndarray) -> np.ndarray:
         """Are operations no race with this one: the tensor core executes its own one after the other (PTX ISA 9.7.16.6.4), red.async is atomic?"""
-        if operation.kind == "red.async":
-            return self._is("red.async", numbers)
-        if not operation.kind.startswith("tcgen05"):
-            return np.zeros(len(numbers), bool)
-        tensor = np.array([kind.startswith("tcgen05") for kind in self.kinds])
-        found: np.ndarray = tensor[self.kind[numbers]] & (self.first[numbers] == operation.warps[0])
-        return found
-
-    def _is(self, kind: str, numbers: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self.kind[numbers] == self.kinds.index(kind)
-        return found
+        stream = int(self.stream[operation.number])
+        return np.asarray((self.stream[numbers] == stream) & (stream != NO_STREAM))
 
     def keep(self, kept: np.ndarray) -> np.ndarray:
         """Forget all operations but these (ascending numbers), which are numbered anew; returns the new number of each old one, -1 where it has none.
@@ -90,14 +79,15 @@ class Handles:
         room = self.room
         while room < 2 * len(kept):
             room *= 2
-        self.generic, self.kind, self.first = np.zeros(room, bool), np.zeros(room, np.int32), np.zeros(room, np.int32)
+        self.generic, self.stream = np.zeros(room, bool), np.zeros(room, np.int32)
         for number, operation in enumerate(self.operations):
             operation.number = number
             self._note(operation)
         return new
 
     def _note(self, operation: Operation) -> None:
-        if operation.kind not in self.kinds:
-            self.kinds.append(operation.kind)
-        self.generic[operation.number] = operation.kind in GENERIC
-        self.kind[operation.number], self.first[operation.number] = self.kinds.index(operation.kind), operation.warps[0]
+        kind = operation.kind
+        self.generic[operation.number] = kind in GENERIC
+        self.stream[operation.number] = (
+            ALL_RED if kind == "red.async" else 1 + operation.warps[0] if kind.startswith("tcgen05") else NO_STREAM
+        )

@@ -35,7 +35,7 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
             launch.find("X006", wait.instruction, f"{_who(wave, wait.threads)} wait for ever: {wait.what()}{full}", repair)
         for state, code, what in (
             (GATHERING, "X011", "waits for the other threads of its warp (or warpgroup), which never come to this instruction"),
-            (YIELDED, "X006", "polls something that never changes"),
+            (YIELDED, "X006", wave.endless or "polls something that never changes"),
             (0, "X006", "loops for ever, and nothing it does is seen by others"),
         ):
             threads = np.flatnonzero((wave.key >= state) & (wave.key < (state or YIELDED) + (YIELDED if state else 0)))

@@ -72,10 +72,11 @@ class Order:
 
     def _into(self, phase: _Phase, warps: np.ndarray) -> None:
         """What warps know goes into the open phase."""
-        known = tuple(m[warps[0]] if len(warps) == 1 else m[warps].max(axis=0) for m in self.rows)
-        phase.open = (
-            tuple(np.maximum(a, b) for a, b in zip(phase.open, known, strict=True)) if phase.open else tuple(m.copy() for m in known)
-        )
+        self._join(phase, tuple(m[warps].max(axis=0) for m in self.rows))
+
+    @staticmethod
+    def _join(phase: _Phase, known: Rows) -> None:
+        phase.open = tuple(np.maximum(a, b) for a, b in zip(phase.open, known, strict=True)) if phase.open else known
 
     def release(self, warps: np.ndarray, what: Any) -> None:
         """What warps know goes into the open phase of `what`."""
@@ -96,6 +97,12 @@ class Order:
         phase = self._phases.setdefault(what, _Phase())
         phase.operations.append(operation)
         self._into(phase, warps)
+
+    def brings_all(self, operations: np.ndarray, warp: int, what: Any) -> None:
+        """The open phase of `what` waits for all these operations (a flag for each there is) of a warp."""
+        phase = self._phases.setdefault(what, _Phase())
+        seen, fenced, done, read_done, done_fenced = (m[warp].copy() for m in self.rows)
+        self._join(phase, (seen, fenced, done | operations, read_done | operations, done_fenced))
 
     def complete(self, what: Any) -> None:
         """The open phase is complete."""

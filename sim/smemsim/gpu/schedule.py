@@ -7,31 +7,39 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.errors import SmemsimError
+from smemsim.gpu.endless import Endless
 from smemsim.gpu.wave import ALL, EXITED, GATHERING, YIELDED
 
 if TYPE_CHECKING:
     from smemsim.gpu.program import Block
     from smemsim.gpu.wave import Wave
 
-__all__ = ["GIVE_WAY", "ROUNDS", "run_wave"]
+__all__ = ["Stuck", "run_wave"]
 
 PATIENCE = 256  # blocks one group may execute in loops while others could run
 GLANCES = 8  # the same of a group that polls: nothing it does brings it further
-LONG = 1 << 16  # blocks of loops without a store, an arrival or a poll, after which it is time to ask whether they ever end
-ROUNDS = 1024  # turns of everybody in which threads polled and nobody stored or arrived, the same
-GIVE_WAY = 0  # the same where other waves could bring it
+TURNS = 64  # turns of everybody, after which a wave that stored nothing gives way though nobody is seen to poll
+QUIET = 1_000_000  # blocks that a wave may execute in loops without a store or an arrival
 
 
-def run_wave(wave: Wave, rounds: int = ROUNDS) -> bool:
-    """Run a wave until all its threads have exited (True), or until it can only wait for another wave (False).
+class Stuck(Exception):
+    """A wave that has executed as many blocks as its launch allows."""
 
-    It is False after `rounds` turns of everybody in which threads polled and nobody brought anything about, and after `LONG`. Errors of the hardware's rules
-    (`SmemsimError`) get the wave's position: `wave.at` is the block, `wave.step` the instruction within it.
+
+def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
+    """Run a wave until all its threads have exited (True), or until it can only wait for another wave, or gives way to it (False).
+
+    `gives_way` says that other waves could bring what this one polls. `wave.gave_way` is that it could go on, `wave.endless` why it cannot.
+    Errors of the hardware's rules (`SmemsimError`) get the wave's position: `wave.at` is the block, `wave.step` the instruction within it.
     """
     blocks, key = wave.program.blocks, wave.key
     end = len(blocks)
-    quiet, busy, seen, looked, works = 0, 0, wave.changes, wave.polls, False
-    loops, since, polls = 0, wave.changes, wave.polls
+    turns, loops = 0, 0
+    seen = since = wave.changes
+    looked = polls = wave.polls
+    works = False  # does somebody do more than poll in this turn?
+    endless, limit = Endless(), wave.launch.limit
+    wave.endless, wave.gave_way = "", False
     while True:
         at = int(key.min())
         if at >= YIELDED:
@@ -43,14 +51,17 @@ def run_wave(wave: Wave, rounds: int = ROUNDS) -> bool:
                     continue
                 return False  # everybody waits
             key[yielded] -= YIELDED
-            if wave.changes != seen:
-                seen, quiet, busy = wave.changes, 0, 0
-            elif works or wave.polls == looked:
-                busy += 1
-            else:
-                quiet += 1
+            turns += 1
+            idle = wave.polls != looked and not works
             looked, works = wave.polls, False
-            if quiet > rounds or busy > LONG // PATIENCE:
+            if wave.changes != seen:
+                seen, wave.quiet = wave.changes, wave.steps
+                wave.rounds.forget()
+                continue
+            wave.endless = wave.rounds.turn(wave, 0) or _quiet(wave)
+            wave.gave_way = not wave.endless and gives_way and (idle or turns % TURNS == 0)
+            if wave.endless or wave.gave_way:
+                key[key < YIELDED] += YIELDED
                 return False
             continue
         if at >= end:
@@ -63,22 +74,39 @@ def run_wave(wave: Wave, rounds: int = ROUNDS) -> bool:
         wave.at = at
         _run_block(wave, blocks[at])
         wave.steps += 1
+        if wave.steps > limit:
+            wave.endless = (
+                f"still runs after {limit:,} blocks of instructions, the limit of this launch: it is endless, or needs a higher limit"
+            )
+            key[key < YIELDED] += YIELDED
+            raise Stuck
         # A loop that others could be needed to end gives way to them now and then.
         after = int(key.min())
         if after <= at:
             loops += 1
             if wave.changes != since:
-                since, polls, loops = wave.changes, wave.polls, min(loops, PATIENCE)
+                since = seen = wave.changes
+                loops, polls, wave.quiet = min(loops, PATIENCE), wave.polls, wave.steps
+                endless.forget()
+                wave.rounds.forget()
+            reason = endless.turn(wave, after) or _quiet(wave)
             polled = wave.polls != polls
-            if loops % (GLANCES if polled else PATIENCE) == 0:
+            if loops % (GLANCES if polled else PATIENCE) == 0 or reason:
                 group = key == after
                 if ((key < GATHERING) & ~group).any():
                     key[group] += YIELDED
                     works |= not polled
                     loops, polls = 0, wave.polls
-                elif loops > (GLANCES * rounds if polled else LONG):
+                elif reason or (gives_way and (polled or loops >= TURNS * PATIENCE)):
+                    wave.endless, wave.gave_way = reason, not reason
                     key[group] += YIELDED
                     return False
+
+
+def _quiet(wave: Wave) -> str:
+    if wave.steps - wave.quiet <= QUIET:
+        return ""
+    return f"has executed {QUIET:,} blocks of instructions in loops without a store or an arrival of anybody: it hardly ends"
 
 
 def _run_block(wave: Wave, block: Block) -> None:

@@ -37,6 +37,7 @@ class Work:
     parameter_bytes: int
     arrays: tuple[tuple[int, np.ndarray], ...]
     watch: bool
+    limit: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +81,7 @@ def work_of(launch: Launch, *, watch: bool) -> Work:
     arrays = tuple((region.begin, region.data.copy()) for region in launch.memory.table()[2] if len(region.data))
     return Work(
         launch.ptx, launch.program.name, launch.arch, launch.grid, launch.block, launch.cluster, launch.shared_bytes, dict(launch.addresses),
-        launch.parameter_address, len(launch.parameters), arrays, watch,
+        launch.parameter_address, len(launch.parameters), arrays, watch, launch.limit,
     )  # fmt: skip
 
 
@@ -94,7 +95,7 @@ def run_shard(work: Work, clusters: Sequence[int]) -> Result:
         memory.place(data, address)
     launch = Launch(
         link(_module(work.ptx), work.entry, work.arch), work.arch, memory, work.grid, work.block, work.cluster, work.shared_bytes, work.addresses,
-        work.parameter_address, memory.span(work.parameter_address, work.parameter_bytes),
+        work.parameter_address, memory.span(work.parameter_address, work.parameter_bytes), limit=work.limit,
     )  # fmt: skip
     finished = execute(launch, clusters, watch=work.watch)
     changed = [Changed.between(address, data, memory.region(address)[1]) for address, data in work.arrays]

@@ -26,17 +26,23 @@ Done = Callable[[int], None]
 
 
 def execute_spread(
-    launch: Launch, *, watch: bool = True, done: Done = lambda ctas: None, workers: int | None = None, client: Any = None
+    launch: Launch,
+    clusters: Sequence[int] | None = None,
+    *,
+    watch: bool = True,
+    done: Done = lambda ctas: None,
+    workers: int | None = None,
+    client: Any = None,
 ) -> bool:
-    """Run a launch as `execute` does, with the same results, on `workers` processes or on the Dask cluster of a `distributed.Client`.
+    """Run clusters of a launch (all of them without `clusters`) as `execute` does, with the same results, on `workers` processes or on the Dask cluster of a `distributed.Client`.
 
     Without either it is processes, one for each processor, where the first waves say that more than a few seconds are left. CTAs that wait for
     each other, or add to the same words, run here. Raises InputError where workers are lost again and again.
     """
     count = processors() if workers is None else whole("workers", workers, minimum=1)
     if depends(launch) or (client is None and (count == 1 or not can_have_children())):
-        return execute(launch, watch=watch, done=done)
-    left, together = list(range(launch.ctas // launch.cluster_size)), at_once(launch)
+        return execute(launch, clusters, watch=watch, done=done)
+    left, together = list(range(launch.ctas // launch.cluster_size) if clusters is None else clusters), at_once(launch)
     least, waves = float("inf"), 0
     while left:
         if waves and (workers is not None or client is not None):

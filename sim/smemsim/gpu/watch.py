@@ -13,6 +13,7 @@ import numpy as np
 
 from smemsim.gpu.handles import GENERIC, Groups, Handles, Operation
 from smemsim.gpu.order import Order
+from smemsim.gpu.watch_tensor import TensorWatch
 from smemsim.gpu.wave import WARP
 from smemsim.ptx.module import Instruction
 
@@ -52,7 +53,9 @@ class Watch:
         self._made: dict[
             Any, tuple[int, int, Instruction, set[int]]
         ] = {}  # mbarriers: warp, its clock, mbarrier.init, warps that have seen it
+        self._published: set[Any] = set()  # of them, those with a fence.mbarrier_init behind
         self.lines = {i.line: i for i in x.program.inlined.body}
+        self.tensor = TensorWatch(self)
 
     # ---- ordinary accesses of shared memory
 
@@ -157,11 +160,13 @@ class Watch:
         held = [op for ops in self._registers.values() for op in ops]
         now = [op for op in self.operations.operations if op.since == self.x.steps]
         kept[[op.number for op in (*groups, *held, *now, *self._copies.values(), *self.order.pending)]] = True
+        kept[self.tensor.remembered()] = True
         numbers = np.flatnonzero(kept)
         new = self.operations.keep(numbers)
         self.order.keep(numbers, self.operations.room)
         self.who[by >= 0] = OPERATIONS + new[by[by >= 0]]
         read[read >= 0] = new[read[read >= 0]]
+        self.tensor.renumber(numbers, new)
 
     def op_reads(self, op: Operation, cta: Cta, offsets: np.ndarray) -> None:
         """It reads these bytes of a CTA's window (offsets from the window's begin, one for every 4 bytes is enough)."""
@@ -264,6 +269,18 @@ class Watch:
         """A thread executes mbarrier.init."""
         warp = thread // WARP
         self._made[barrier] = (warp, int(self.order.clock[warp]), i, {warp})
+
+    def publish(self, x: Wave) -> None:
+        """fence.mbarrier_init of the running threads: who meets them at a barrier of the cluster, relaxed or not, has seen their mbarrier.init."""
+        warps = set(self._running(x).tolist())
+        self._published |= {barrier for barrier, made in self._made.items() if made[0] in warps}
+
+    def met(self, first: int, count: int) -> None:
+        """The warps of a cluster, `count` from `first` on, have met at its barrier."""
+        warps = set(range(first, first + count))
+        for barrier in [b for b in self._published if self._made[b][0] in warps]:
+            self._made[barrier][3].update(warps)
+            self._published.discard(barrier)
 
     def uses(self, i: Instruction, barrier: Any, threads: np.ndarray) -> None:
         """Threads arrive or wait at an mbarrier: has each seen mbarrier.init?"""
@@ -405,7 +422,9 @@ class Watch:
         return np.unique(x.threads >> 5)
 
     def _of_cta(self, cta: Cta, offsets: np.ndarray) -> np.ndarray:
-        return (offsets >> 2) + cta.index * (self.x.pitch // WORD)
+        words = np.asarray(offsets, np.int64) >> 2
+        words = words if (words[1:] > words[:-1]).all() else np.unique(words)
+        return words + cta.index * (self.x.pitch // WORD)
 
     def _warp(self, warp: Any) -> str:
         cta, own = divmod(int(warp), self.x.stride // WARP)
@@ -426,6 +445,9 @@ class Watch:
             return ""
         return {
             "tma_load": "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
+            "tcgen05.mma": "tcgen05.commit behind it, and wait for the phase of its mbarrier (mbarrier.try_wait) first",
+            "tcgen05.cp": "tcgen05.commit behind it, and wait for the phase of its mbarrier (mbarrier.try_wait) first",
+            "tcgen05.alloc": "put a barrier (bar.sync) between them",
             "wgmma": "wgmma.commit_group and wgmma.wait_group first",
             "cp.async": "cp.async.commit_group, cp.async.wait_group and a barrier first",
             "tma_store": "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read first",

@@ -83,6 +83,11 @@ class Reads:
         self._open: dict[tuple[Any, ...], Product] = {}
         self._count = self._looked = 0
 
+    @property
+    def complete(self) -> bool:
+        """Were all matrix instructions looked at?"""
+        return self._looked < MOST
+
     def __call__(self, x: Wave, event: Event) -> None:
         self._count += 1
         if isinstance(event, Load):

@@ -1,0 +1,144 @@
+"""Right kernels of the golden launches, and faults to plant in them: an edit of the PTX, of a map's arguments or of the launch."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+import re
+from collections.abc import Callable
+from typing import Any
+
+from smemsim import Gpu, Run, TensorMap
+from smemsim.traces.launches import LaunchFile, load_launch_file
+
+KERNELS = pathlib.Path(__file__).parents[1] / "golden" / "sm_90a" / "launches" / "kernels"
+DESCRIPTOR = 4611686293305360384  # of gemm_specialized: 128B, SBO 1024, the start or-ed into it
+RING, TRITON = "gemm_specialized", "triton_matmul_host"
+
+
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """What is wrong, in which kernel; the code that comes first and a text of the line it comes at (a regular expression)."""
+
+    name: str
+    kernel: str
+    code: str
+    at: str
+    edit: Callable[[str], str] = lambda ptx: ptx
+    maps: Callable[[int, dict[str, Any]], dict[str, Any]] = lambda n, arguments: arguments
+    launch: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def sub(pattern: str, by: str, count: int = 0) -> Callable[[str], str]:
+    def edit(ptx: str) -> str:
+        assert re.search(pattern, ptx), pattern
+        return re.sub(pattern, by, ptx, count=count)
+
+    return edit
+
+
+def without_last(pattern: str) -> Callable[[str], str]:
+    def edit(ptx: str) -> str:
+        last = list(re.finditer(pattern, ptx))[-1]
+        return ptx[: last.start()] + ptx[last.end() :]
+
+    return edit
+
+
+def field(first: int, bits: int, value: int) -> Callable[[str], str]:
+    """Another value in the descriptors' constant part."""
+    mask = ((1 << bits) - 1) << first
+    return sub(str(DESCRIPTOR), str((DESCRIPTOR & ~mask) | value << first))
+
+
+def only(number: int, **changed: Any) -> Callable[[int, dict[str, Any]], dict[str, Any]]:
+    return lambda n, arguments: arguments | changed if n == number else arguments
+
+
+@functools.cache
+def kernel(name: str) -> LaunchFile:
+    return load_launch_file(KERNELS / name)
+
+
+def launched(name: str, fault: Fault | None = None) -> tuple[Run, str]:
+    """Run a kernel, with its fault."""
+    file = kernel(name)
+    fault = fault or Fault("", name, "", "")
+    ptx = fault.edit(file.ptx)
+    gpu = Gpu(file.about["arch"])
+    arrays = {n: gpu.array(x) for n, x in file.arrays().items()}
+    args: list[Any] = []
+    number = 0
+    for one in file.about["args"]:
+        if "map" in one:
+            given = fault.maps(number, dict(one["map"]))
+            number += 1
+            args.append(
+                given["raw"] if "raw" in given else TensorMap.tiled(**given | {"global_address": arrays[given["global_address"]].address})
+            )
+        else:
+            args.append(arrays[one["array"]] if "array" in one else one.get("value"))
+    grid, block, cluster = file.shape
+    shape = {"grid": grid, "block": block, "cluster": cluster, "shared_bytes": file.about["shared_bytes"]} | fault.launch
+    return gpu.launch(ptx, file.about["entry"], args=args, **shape), ptx
+
+
+MMA, LOAD, EXPECT, WAIT = (
+    r"wgmma\.mma_async",
+    r"cp\.async\.bulk\.tensor.*global.*mbarrier",
+    r"mbarrier\.arrive\.expect_tx",
+    r"mbarrier\.try_wait",
+)
+STORE = r"cp\.async\.bulk\.tensor.*bulk_group"
+# fmt: off
+FAULTS = (
+    Fault("SBO of half an atom",        RING, "D308", MMA, field(32, 14, 32)),
+    Fault("SBO in bytes",               RING, "D301", MMA, field(32, 14, 1024)),
+    Fault("layout 64B",                 RING, "D302", MMA, field(62, 2, 2)),
+    Fault("layout none",                RING, "D302", MMA, field(62, 2, 0)),
+    Fault("base offset",                RING, "D306", MMA, field(49, 3, 1)),
+    Fault("K step of A doubled",        RING, "R502", MMA, sub(r"add.s32 \t%r128, %r122, 32;", "add.s32 %r128, %r122, 64;")),
+    Fault("K step of B forgotten",      RING, "R502", MMA, sub(r"%r121, 16416;", "%r121, 16384;")),
+    Fault("A and B swapped",            RING, "R508", MMA, sub(r"(\}, )(%rd\d+), (%rd\d+)(, p, 1, 1, 0, 0)", r"\1\3, \2\4")),
+    Fault("B transposed",               RING, "R505", MMA, sub(r", p, 1, 1, 0, 0", ", p, 1, 1, 0, 1")),
+    Fault("no swizzle in A's map",      RING, "R501", LOAD, maps=only(0, swizzle="none")),
+    Fault("half of A's box",            RING, "T210", EXPECT, maps=only(0, box_dim=[64, 64])),
+    Fault("64B in A's map",             RING, "T210", EXPECT, maps=only(0, swizzle="64B", box_dim=[32, 128])),
+    Fault("half of the bytes expected", RING, "T210", EXPECT, sub(r"32768", "16384")),
+    Fault("too many bytes expected",    RING, "T210", EXPECT, sub(r"32768", "32784")),
+    Fault("no proxy fence",             RING, "X003", STORE, sub(r"fence.proxy.async[^;]*;", "")),
+    Fault("no barrier before a store",  RING, "X008", STORE, without_last(r"bar.sync \t?%r\d+, 128;")),
+    Fault("no wgmma.wait_group",        RING, "X007", r"cvt\.rn\.bf16x2", sub(r"wgmma.wait_group.sync.aligned 0;", "")),
+    Fault("no wgmma.commit_group",      RING, "X007", r"cvt\.rn\.bf16x2", sub(r"wgmma.commit_group.sync.aligned;", "")),
+    Fault("no wgmma.fence",             RING, "X014", MMA, sub(r"wgmma.fence.sync.aligned;", "")),
+    Fault("nothing orders the init",    RING, "X008", WAIT, sub(r"bar.sync \t0;", "")),
+    Fault("a barrier without init",     RING, "X010", WAIT, sub(r"mbarrier.init.shared::cta.b64 \[%r78\], %r83;", "")),
+    Fault("an arrival too many",        RING, "X006", WAIT, sub(r"mov.u32 \t%r85, 2;", "mov.u32 %r85, 3;")),
+    Fault("nobody frees the stages",    RING, "X006", WAIT, sub(r"mbarrier.arrive.shared::cta.b64 [^;]*;", "")),
+    Fault("consumers do not wait",      RING, "X004", MMA, sub(r"mbarrier.try_wait.parity.shared::cta.b64 P, \[%r112\], %r425;", "setp.eq.u32 P, 0, 0;")),
+    Fault("consumers' parity",          RING, "X004", MMA, sub(r"mov.u32 \t%r425, 0;", "mov.u32 %r425, 1;")),
+    Fault("producer's parity",          RING, "X006", WAIT, sub(r"xor.b32  \t(%r\d+), (%r\d+), 1;", r"mov.u32 \1, \2;")),
+    Fault("the next stage is read",     RING, "X004", MMA, sub(r"shl.b32 \t%r119, %r424, 15;", "add.u32 %r119, %r424, 1; shl.b32 %r119, %r119, 15;")),
+    Fault("A from the next stage",      RING, "X004", MMA, sub(r"add.s32 \t%r122, %r121, %r9;", "add.s32 %r122, %r121, %r9; add.s32 %r122, %r122, 32768;")),
+    Fault("stores not committed",       RING, "X005", r"stmatrix", sub(r"cp.async.bulk.commit_group;", "")),
+    Fault("stores not waited for",      RING, "X005", r"stmatrix", sub(r"cp.async.bulk.wait_group.read 0;", "")),
+    Fault("a part is never written",    RING, "R507", STORE, sub(r"stmatrix.sync.aligned.m8n8.x4.shared.b16 \[%r\d+\][^;]*;", "", 1)),
+    Fault("too little shared memory",   RING, "A107", LOAD, launch={"shared_bytes": 65536}),
+    Fault("half of one phase expected", TRITON, "T210", EXPECT, sub(r"\[%r5\], 24576", "[%r5], 12288")),
+    Fault("the loop expects too few",   TRITON, "T210", EXPECT, sub(r"\[%r30\], 24576", "[%r30], 16384")),
+    Fault("no swizzle in B's map",      TRITON, "R501", LOAD, maps=only(1, swizzle="none")),
+    Fault("no proxy fence",             TRITON, "X003", STORE, sub(r"fence.proxy.async.shared::cta;", "")),
+    Fault("three groups in flight",     TRITON, "X005", LOAD, sub(r"wgmma.wait_group.sync.aligned 1", "wgmma.wait_group.sync.aligned 3")),
+    Fault("no last wait",               TRITON, "X007", r"cvt", sub(r"wgmma.wait_group.sync.aligned 0;", "")),
+    Fault("nobody waits for loads",     TRITON, "X004", MMA, sub(r"mbarrier.try_wait.parity.shared::cta.b64 complete, \[%r25\], %r117;", "setp.eq.u32 complete, 0, 0;")),
+    Fault("the wrong parity",           TRITON, "X006", WAIT, sub(r"complete, \[%r25\], %r117;", "complete, [%r25], 1;")),
+    Fault("two arrivals expected",      TRITON, "X006", WAIT, sub(r"\[%r5\], 1;", "[%r5], 2;", 1)),
+    Fault("a barrier without init",     TRITON, "X010", EXPECT, sub(r"@%p2 mbarrier.init.shared::cta.b64 \[%r6\], 1;", "")),
+    Fault("two loads into one stage",   TRITON, "X004", MMA, sub(r"%r10, %r8, 16384;", "%r10, %r8, 0;")),
+    Fault("B off 128 bytes",            TRITON, "A101", LOAD, sub(r"%r9, %r8, 49152;", "%r9, %r8, 49216;")),
+    Fault("B stays at k = 0",           TRITON, "R508", LOAD, sub(r"\[%rd19, \{%r32, %r62\}\]", "[%rd19, {%r117, %r62}]")),
+    Fault("a map of zeros",             TRITON, "T220", LOAD, maps=only(0, raw=bytes(128))),
+    Fault("a map off 64 bytes",         TRITON, "A104", LOAD, sub(r"cvta.param.u64 \t%rd18, %rd3;", "cvta.param.u64 %rd18, %rd3; add.u64 %rd18, %rd18, 16;")),
+)
+# fmt: on
