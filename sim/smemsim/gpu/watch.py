@@ -422,9 +422,8 @@ class Watch:
         return np.unique(x.threads >> 5)
 
     def _of_cta(self, cta: Cta, offsets: np.ndarray) -> np.ndarray:
-        words = np.asarray(offsets, np.int64) >> 2
-        words = words if (words[1:] > words[:-1]).all() else np.unique(words)
-        return words + cta.index * (self.x.pitch // WORD)
+        words: np.ndarray = (np.asarray(offsets, np.int64) >> 2) + cta.index * (self.x.pitch // WORD)
+        return words
 
     def _warp(self, warp: Any) -> str:
         cta, own = divmod(int(warp), self.x.stride // WARP)
