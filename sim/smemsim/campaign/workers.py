@@ -5,10 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import importlib
-import multiprocessing
-import os
-import signal
-import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -19,13 +15,9 @@ from smemsim.campaign.ledger import version
 from smemsim.campaign.space import ChunkResult, Trouble
 from smemsim.campaign.spaces import space
 from smemsim.errors import InputError
+from smemsim.processes import pool, processors
 
 __all__ = ["Crew", "crew", "do_chunk", "processors"]
-
-
-def processors() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def do_chunk(name: str, seed: int, chunk: int) -> tuple[ChunkResult, float]:
@@ -72,8 +64,7 @@ class _Processes(Crew):
         self._pool = self._new()
 
     def _new(self) -> concurrent.futures.ProcessPoolExecutor:
-        context = multiprocessing.get_context("spawn")  # threads of this process are nothing to fork
-        return concurrent.futures.ProcessPoolExecutor(self.count, context, initializer=_live_with_parent)
+        return pool(self.count)
 
     def submit(self, name: str, seed: int, chunk: int) -> concurrent.futures.Future[Any]:
         try:
@@ -98,19 +89,6 @@ class _Processes(Crew):
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _live_with_parent() -> None:
-    """Ctrl-C is for the parent; a worker whose parent was killed ends too."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-
-        def watch() -> None:
-            parent.join()
-            os._exit(1)
-
-        threading.Thread(target=watch, daemon=True).start()
 
 
 class _Cluster(Crew):

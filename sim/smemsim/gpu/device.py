@@ -112,6 +112,7 @@ class Device:
             self._place_variables(ptx, program),
             at,
             self.memory.span(at, len(parameters)),
+            ptx=ptx,
         )
         check_shape(launch, module.functions[entry].directives)
         return launch

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["Stuck", "run_wave"]
 
 PATIENCE = 256  # blocks one group may execute in loops while others could run
+GLANCES = 8  # the same of a group that polls: nothing it does brings it further
+TURNS = 64  # turns of everybody, after which a wave that stored nothing gives way though nobody is seen to poll
 QUIET = 1_000_000  # blocks that a wave may execute in loops without a store or an arrival
 
 
@@ -24,17 +26,18 @@ class Stuck(Exception):
     """A wave that has executed as many blocks as its launch allows."""
 
 
-def run_wave(wave: Wave) -> bool:
+def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
     """Run a wave until all its threads have exited (True), or until it can only wait for another wave, or gives way to it (False).
 
-    `wave.gave_way` says that it could go on, `wave.endless` why it cannot.
-
+    `gives_way` says that other waves could bring what this one polls. `wave.gave_way` is that it could go on, `wave.endless` why it cannot.
     Errors of the hardware's rules (`SmemsimError`) get the wave's position: `wave.at` is the block, `wave.step` the instruction within it.
     """
     blocks, key = wave.program.blocks, wave.key
     end = len(blocks)
     turns, loops = 0, 0
     seen = since = wave.changes
+    looked = polls = wave.polls
+    works = False  # does somebody do more than poll in this turn?
     endless, limit = Endless(), wave.launch.limit
     wave.endless, wave.gave_way = "", False
     while True:
@@ -49,12 +52,14 @@ def run_wave(wave: Wave) -> bool:
                 return False  # everybody waits
             key[yielded] -= YIELDED
             turns += 1
+            idle = wave.polls != looked and not works
+            looked, works = wave.polls, False
             if wave.changes != seen:
                 seen, wave.quiet = wave.changes, wave.steps
                 wave.rounds.forget()
                 continue
             wave.endless = wave.rounds.turn(wave, 0) or _quiet(wave)
-            wave.gave_way = not wave.endless and turns & 63 == 0 and wave.launch.others_wait(wave)
+            wave.gave_way = not wave.endless and gives_way and (idle or turns % TURNS == 0)
             if wave.endless or wave.gave_way:
                 key[key < YIELDED] += YIELDED
                 return False
@@ -81,16 +86,19 @@ def run_wave(wave: Wave) -> bool:
             loops += 1
             if wave.changes != since:
                 since = seen = wave.changes
-                loops, wave.quiet = min(loops, PATIENCE), wave.steps
+                loops, polls, wave.quiet = min(loops, PATIENCE), wave.polls, wave.steps
                 endless.forget()
                 wave.rounds.forget()
             reason = endless.turn(wave, after) or _quiet(wave)
-            if loops % PATIENCE == 0 or reason:
+            polled = wave.polls != polls
+            if loops % (GLANCES if polled else PATIENCE) == 0 or reason:
                 group = key == after
                 if ((key < GATHERING) & ~group).any():
                     key[group] += YIELDED
-                elif reason:
-                    wave.endless = reason
+                    works |= not polled
+                    loops, polls = 0, wave.polls
+                elif reason or (gives_way and (polled or loops >= TURNS * PATIENCE)):
+                    wave.endless, wave.gave_way = reason, not reason
                     key[group] += YIELDED
                     return False
 

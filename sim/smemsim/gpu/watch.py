@@ -7,11 +7,11 @@ writes only when its completion was waited for. Threads of one warp count as ord
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.gpu.handles import GENERIC, Groups, Handles, Operation
 from smemsim.gpu.order import Order
 from smemsim.gpu.watch_tensor import TensorWatch
 from smemsim.gpu.wave import WARP
@@ -21,32 +21,12 @@ if TYPE_CHECKING:
     from smemsim.gpu.program import Block
     from smemsim.gpu.wave import Cta, Wave
 
-__all__ = ["Operation", "Watch"]
+__all__ = ["Watch"]
 
 WORD = 4
 NOBODY, OPERATIONS = -1, 1 << 20  # in `who`: warps have their number, asynchronous operations theirs from here on
 ATOMIC = -2  # atomic and other strong operations of anybody
 READERS = 4  # asynchronous readers of a word that are remembered, by their warpgroup
-GENERIC = ("cp.async", "st.async", "red.async", "tcgen05.alloc")  # asynchronous, but not of the asynchronous proxy
-
-NO_STREAM, ALL_RED = 0, -1  # operations of one stream make no race among themselves: red.async, those of tcgen05 by their warp
-
-
-@dataclasses.dataclass(eq=False)
-class Operation:
-    """An asynchronous operation: its number, what and where it is, and the warps that issued it."""
-
-    number: int
-    kind: str
-    instruction: Instruction
-    warps: np.ndarray
-    slots: set[int] = dataclasses.field(default_factory=set)  # registers in flight
-
-
-@dataclasses.dataclass(eq=False)
-class _Groups:
-    open: list[int] = dataclasses.field(default_factory=list)
-    pending: list[list[int]] = dataclasses.field(default_factory=list)
 
 
 class Watch:
@@ -63,14 +43,13 @@ class Watch:
         self.read_when = np.zeros((self.per_cluster, words), np.int32)
         self.read_line = np.zeros(words, np.int32)
         self.read_by = np.full((READERS, words), NOBODY, np.int32)
-        self._told: set[int] = set()  # operations whose registers were used too early, and that have a finding
+        self._told: set[Operation] = set()  # operations whose registers were used too early, and that have a finding
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: words that were read before anybody had written them
-        self.operations: list[Operation] = []
-        self._stream, self._generic = np.zeros(64, np.int32), np.zeros(64, bool)  # of operations
+        self.operations = Handles()
         self.in_flight = 0
-        self._copies: dict[int, int] = {}  # of a warp: its open cp.async operation
-        self._registers: dict[int, dict[int, Operation]] = {}  # of a slot
-        self._groups: dict[tuple[int, str], _Groups] = {}
+        self._copies: dict[int, Operation] = {}  # of a warp: its open cp.async operation
+        self._registers: dict[int, dict[Operation, None]] = {}  # of a slot
+        self._groups: dict[tuple[int, str], Groups] = {}
         self._made: dict[
             Any, tuple[int, int, Instruction, set[int]]
         ] = {}  # mbarriers: warp, its clock, mbarrier.init, warps that have seen it
@@ -138,15 +117,16 @@ class Watch:
     def _readers_done(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
         """May what lies at `at` be overwritten: has each warp that writes seen all its readers done?"""
         order = self.order
-        first = warps // self.per_cluster * self.per_cluster
-        readers = first[None, :] + np.arange(self.per_cluster)[:, None]
-        when = self.read_when[:, at]
-        late = (when > order.seen[warps[None, :], readers]) & (readers != warps)
-        if late.any():
-            _, which = np.nonzero(late)
-            place = at[which[0]]
+        read = np.flatnonzero(self.read_line[at])
+        if read.size:
+            mine = warps[read]
+            readers = mine // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)[:, None]
+            late = (self.read_when[:, at[read]] > order.seen[mine, readers]) & (readers != mine)
+        if read.size and late.any():
+            places = at[read[np.nonzero(late)[1]]]
+            place = places[0]
             self._find(
-                "X008", i, at[which], f"{{i}} overwrites {{where}}, which line {self.read_line[place]} may still read: nothing orders the two",
+                "X008", i, places, f"{{i}} overwrites {{where}}, which line {self.read_line[place]} may still read: nothing orders the two",
                 "put a barrier between them (bar.sync, mbarrier)",
             )  # fmt: skip
         for by in self.read_by[:, at]:
@@ -166,14 +146,27 @@ class Watch:
         "tcgen05.cp" "tcgen05.shift". Returns its handle."""
         first = thread // WARP
         warps = np.arange(first // 4 * 4, first // 4 * 4 + 4) if kind == "wgmma" else np.array([first])
-        operation = Operation(len(self.operations), kind, i, warps)
-        self.operations.append(operation)
-        self.order.room_for(operation.number)
-        if operation.number >= len(self._stream):
-            self._stream, self._generic = (np.concatenate([a, np.zeros_like(a)]) for a in (self._stream, self._generic))
-        self._stream[operation.number] = ALL_RED if kind == "red.async" else 1 + first if kind.startswith("tcgen05") else NO_STREAM
-        self._generic[operation.number] = kind in GENERIC
-        return operation
+        if len(self.operations) == self.operations.room:
+            self._forget()
+        return self.operations.begin(kind, i, warps, x.steps)
+
+    def _forget(self) -> None:
+        """Forget the operations that no word, register, group or barrier refers to, but for those that this very instruction issues."""
+        by, read = self.who - OPERATIONS, self.read_by
+        kept = np.zeros(len(self.operations), bool)
+        kept[by[by >= 0]] = True
+        kept[read[read >= 0]] = True
+        groups = [op for g in self._groups.values() for some in (g.open, *g.pending) for op in some]
+        held = [op for ops in self._registers.values() for op in ops]
+        now = [op for op in self.operations.operations if op.since == self.x.steps]
+        kept[[op.number for op in (*groups, *held, *now, *self._copies.values(), *self.order.pending)]] = True
+        kept[self.tensor.remembered()] = True
+        numbers = np.flatnonzero(kept)
+        new = self.operations.keep(numbers)
+        self.order.keep(numbers, self.operations.room)
+        self.who[by >= 0] = OPERATIONS + new[by[by >= 0]]
+        read[read >= 0] = new[read[read >= 0]]
+        self.tensor.renumber(numbers, new)
 
     def op_reads(self, op: Operation, cta: Cta, offsets: np.ndarray) -> None:
         """It reads these bytes of a CTA's window (offsets from the window's begin, one for every 4 bytes is enough)."""
@@ -202,13 +195,13 @@ class Watch:
         by_op = (who >= OPERATIONS) & (who != OPERATIONS + op.number)
         if by_op.any():
             places, number = at[by_op], who[by_op] - OPERATIONS
-            unseen = ~order.done[w][:, number].all(axis=0) & ~self._piped(op, number)
+            unseen = ~order.done[w][:, number].all(axis=0) & ~self.operations.piped(op, number)
             if unseen.any():
                 self._find(
                     "X004", op.instruction, places[unseen], f"{{i}} reads {{where}} before it has waited for {self._writer(places[unseen][0])}",
                     self._wait_for(int(self.who[places[unseen][0]])),
                 )  # fmt: skip
-            unfenced = self._generic[number] & ~order.done_fenced[w][:, number].any(axis=0) & ~unseen
+            unfenced = self.operations.generic[number] & ~order.done_fenced[w][:, number].any(axis=0) & ~unseen
             if unfenced.any() and op.kind not in GENERIC:
                 place = places[unfenced][0]
                 self._find(
@@ -227,7 +220,7 @@ class Watch:
         warps = np.full(len(at), op.warps[0])
         who = self.who[at]
         mine = who == OPERATIONS + op.number
-        who = np.where(mine | self._piped(op, np.maximum(who - OPERATIONS, 0)) & (who >= OPERATIONS), NOBODY, who)
+        who = np.where(mine | self.operations.piped(op, np.maximum(who - OPERATIONS, 0)) & (who >= OPERATIONS), NOBODY, who)
         self._seen(op.instruction, at, warps, who, "overwritten")
         self._readers_done(op.instruction, at, warps)
         if op.kind not in GENERIC:
@@ -306,20 +299,15 @@ class Watch:
                     because="PTX ISA 9.7.13.15.9",
                 )  # fmt: skip
 
-    def _piped(self, op: Operation, numbers: np.ndarray) -> np.ndarray:
-        """Are operations no race with this one: the tensor core executes its own one after the other (PTX ISA 9.7.16.6.4), red.async is atomic?"""
-        stream = int(self._stream[op.number])
-        return np.asarray((self._stream[numbers] == stream) & (stream != NO_STREAM))
-
     def copy(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
         """cp.async: as `op_writes` for the running threads; what a warp copies before it commits is one operation."""
         for thread in x.threads[np.unique(x.threads >> 5, return_index=True)[1]].tolist():
             if thread // WARP not in self._copies:
                 operation = self.begin(x, i, thread, "cp.async")
                 self.joins(operation, thread, "cp.async")
-                self._copies[thread // WARP] = operation.number
+                self._copies[thread // WARP] = operation
         numbers = np.zeros(x.total // WARP, np.int32)
-        numbers[list(self._copies)] = list(self._copies.values())
+        numbers[list(self._copies)] = [operation.number for operation in self._copies.values()]
         at, warps = self._words(x, flat, size)
         own = OPERATIONS + numbers[warps]
         self._seen(i, at, warps, np.where(self.who[at] == own, NOBODY, self.who[at]), "overwritten")
@@ -330,27 +318,27 @@ class Watch:
         """It reads or writes these registers of its warpgroup until it is waited for."""
         op.slots |= slots
         for slot in slots:
-            self._registers.setdefault(slot, {})[op.number] = op
+            self._registers.setdefault(slot, {})[op] = None
             self.in_flight |= 1 << slot
 
     def completes_on(self, op: Operation, barrier: Any) -> None:
         """Its completion is counted by the current phase of an mbarrier (the Mbarrier object)."""
-        self.order.brings(op.number, op.warps, barrier)
+        self.order.brings(op, op.warps, barrier)
 
     def joins(self, op: Operation, thread: int, group: str) -> None:
         """It belongs to the next group its thread commits: "bulk" "cp.async" "wgmma" "tcgen05"."""
         for warp in op.warps.tolist():
-            self._groups.setdefault((warp, group), _Groups()).open.append(op.number)
+            self._groups.setdefault((warp, group), Groups()).open.append(op)
 
     def commit(self, x: Wave, i: Instruction, group: str, barrier: Any = None) -> None:
         """The running threads commit their open group; tcgen05.commit and cp.async.mbarrier.arrive name the mbarrier that counts it."""
         for warp in self._running(x).tolist():
             if group == "cp.async":
                 self._copies.pop(warp, None)
-            groups = self._groups.setdefault((warp, group), _Groups())
+            groups = self._groups.setdefault((warp, group), Groups())
             if barrier is not None:
-                for number in groups.open:
-                    self.order.brings(number, np.array([warp]), barrier)
+                for operation in groups.open:
+                    self.order.brings(operation, np.array([warp]), barrier)
             else:
                 groups.pending.append(groups.open)
             groups.open = []
@@ -358,23 +346,23 @@ class Watch:
     def wait(self, x: Wave, i: Instruction, group: str, left: int, *, only_read: bool = False) -> None:
         """The running threads wait until at most `left` of their groups are pending; `only_read`: for what they read (`.read`)."""
         for warp in self._running(x).tolist():
-            groups = self._groups.setdefault((warp, group), _Groups())
+            groups = self._groups.setdefault((warp, group), Groups())
             count = max(0, len(groups.pending) - left)
-            numbers = [n for done in groups.pending[:count] for n in done]
-            if numbers:
-                self.order.knows(np.array([warp]), numbers, only_read=only_read)
+            over = [op for done in groups.pending[:count] for op in done]
+            if over:
+                self.order.knows(np.array([warp]), over, only_read=only_read)
             if not only_read:
                 del groups.pending[:count]
-            if group == "wgmma" and numbers:
-                self._registers_free(warp, set(numbers))
+            if group == "wgmma" and over:
+                self._registers_free(warp, over)
 
-    def _registers_free(self, warp: int, numbers: set[int]) -> None:
+    def _registers_free(self, warp: int, operations: list[Operation]) -> None:
         """The registers of operations that the first warp of their warpgroup has waited for are free."""
-        done = {n for n in numbers if self.operations[n].warps[0] == warp}
-        for slot in {slot for n in done for slot in self.operations[n].slots}:
+        done = [op for op in operations if op.warps[0] == warp]
+        for slot in set().union(*(op.slots for op in done)):
             held = self._registers.get(slot, {})
-            for number in done:
-                held.pop(number, None)
+            for operation in done:
+                held.pop(operation, None)
             if not held:
                 self._registers.pop(slot, None)
                 self.in_flight &= ~(1 << slot)
@@ -414,13 +402,13 @@ class Watch:
             if i.op == "wgmma":
                 continue
             for slot in slots_of(i):
-                held = [op for op in self._registers.get(slot, {}).values() if warps & set(op.warps.tolist())]
-                if not held or held[0].number in self._told:
+                held = [op for op in self._registers.get(slot, {}) if warps & set(op.warps.tolist())]
+                if not held or held[0] in self._told:
                     continue
                 if i.op == "mov":  # a compiler's copy in front of the wait: its result is in flight as well
                     self.op_registers(held[0], slots_of(i))
                     continue
-                self._told.add(held[0].number)
+                self._told.add(held[0])
                 name = next((r.name for n, r in enumerate(x.program.inlined.registers) if n == slot), "a register")
                 x.launch.find(
                     "X007", i, f"{i.name} uses {name} while {self._name(held[0])} is in flight: its registers are not to be touched before "
@@ -434,9 +422,8 @@ class Watch:
         return np.unique(x.threads >> 5)
 
     def _of_cta(self, cta: Cta, offsets: np.ndarray) -> np.ndarray:
-        words = np.asarray(offsets, np.int64) >> 2
-        words = words if (words[1:] > words[:-1]).all() else np.unique(words)
-        return words + cta.index * (self.x.pitch // WORD)
+        words: np.ndarray = (np.asarray(offsets, np.int64) >> 2) + cta.index * (self.x.pitch // WORD)
+        return words
 
     def _warp(self, warp: Any) -> str:
         cta, own = divmod(int(warp), self.x.stride // WARP)

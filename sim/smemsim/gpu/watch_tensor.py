@@ -15,8 +15,9 @@ from smemsim.ptx.module import Instruction
 from smemsim.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
 
 if TYPE_CHECKING:
+    from smemsim.gpu.handles import Operation
     from smemsim.gpu.mbarrier import Mbarrier
-    from smemsim.gpu.watch import Operation, Watch
+    from smemsim.gpu.watch import Watch
     from smemsim.gpu.wave import Cta, Wave
     from smemsim.machine.tmem.cells import Box
 
@@ -62,7 +63,7 @@ class TensorWatch:
             op = watch.begin(x, i, thread, "tcgen05.alloc")
             cta = x.ctas[int(x.cta_of[thread])]
             watch.op_writes(op, cta, np.array([at - cta.index * x.pitch]))
-            watch.order.knows(op.warps, [op.number])
+            watch.order.knows(op.warps, [op])
 
     def loaded(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> None:
         """Warps read boxes (warp, CTA, first lane, first column, column behind the last).
@@ -116,17 +117,24 @@ class TensorWatch:
         op = self._open.get(key)
         if op is None:
             op = self._open[key] = self.watch.begin(x, i, thread, kind)
-            self._mark(key[0], op.number)
+            self.issued.setdefault(key[0], np.zeros(self.watch.operations.room, bool))[op.number] = True
         return op
 
-    def _mark(self, warp: int, number: int) -> None:
-        size = self.watch.order.done.shape[1]
-        row = self.issued.get(warp)
-        if row is None or len(row) < size:
-            self.issued[warp] = row = np.pad(
-                row if row is not None else np.zeros(0, bool), (0, size - (len(row) if row is not None else 0))
-            )
-        row[number] = True
+    def remembered(self) -> list[int]:
+        """The numbers of the operations that cells or open commits refer to."""
+        of_cells = np.unique(self.who[self.who >= OPERATIONS]) - OPERATIONS
+        readers = np.unique(self.read_by[self.read_by != NOBODY])
+        return [*of_cells.tolist(), *readers.tolist(), *(op.number for op in self._open.values())]
+
+    def renumber(self, kept: np.ndarray, new: np.ndarray) -> None:
+        """Operations have new numbers: `new` of each old one, of which `kept` are left."""
+        by = self.who >= OPERATIONS
+        self.who[by] = OPERATIONS + new[self.who[by] - OPERATIONS]
+        reads = self.read_by != NOBODY
+        self.read_by[reads] = new[self.read_by[reads]]
+        for warp, row in self.issued.items():
+            self.issued[warp] = np.zeros(self.watch.operations.room, bool)
+            self.issued[warp][: len(kept)] = row[kept]
 
     def operated(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> None:
         """It reads and writes boxes of tensor memory of the CTAs of its group."""
@@ -145,9 +153,7 @@ class TensorWatch:
         """tcgen05.commit of a thread: all its operations so far are complete when the phases of the barriers are."""
         warp = thread // WARP_THREADS
         self._open = {key: op for key, op in self._open.items() if key[0] != warp}
-        size = self.watch.order.done.shape[1]
-        row = self.issued.get(warp, np.zeros(0, bool))
-        row = np.pad(row, (0, size - len(row)))
+        row = self.issued.get(warp, np.zeros(self.watch.operations.room, bool))
         for barrier in barriers:
             self.watch.order.brings_all(row, warp, barrier)
 

@@ -111,6 +111,7 @@ class Wave:
         self.quiet = 0  # `steps` when something changed last
         self.rounds = Endless()
         self.changes = 0  # counts what others could wait for: stores, arrivals
+        self.polls = 0  # counts looks at what others could write: strong loads, atomics that change nothing
         self.steps = 0
         self._fixed: dict[str, np.ndarray] = {}
         self._everybody = np.arange(self.total)

@@ -16,8 +16,8 @@ from typing import Any
 from smemsim.arguments import flag, shown, whole
 from smemsim.errors import InputError
 from smemsim.gpu.device import Device
-from smemsim.gpu.execute import execute
 from smemsim.gpu.launch import Launch
+from smemsim.gpu.spread import execute_spread
 from smemsim.running.operand_reads import Reads
 from smemsim.running.progress import Progress
 from smemsim.running.run import Run
@@ -43,6 +43,8 @@ class Gpu(Device):
         ctas: Iterable[int] | None = None,
         progress: bool = True,
         name: str = "ptx",
+        workers: int | None = None,
+        client: Any = None,
     ) -> Run:
         """Run an entry of a PTX text over a grid; `args` in the order of its parameters.
 
@@ -50,7 +52,8 @@ class Gpu(Device):
         to the parameter's type, structures are given as bytes. `entry` may be left out where the PTX has only one. `sanitize` False leaves the
         watch out. `ctas=range(0, 4)` runs these CTAs of the grid (with those of their clusters) and no others; `progress` False draws no bar.
         A kernel whose CTAs have executed `limit` blocks of instructions is ended with finding X006; loops that change nothing end much earlier.
-        Ctrl-C ends with what has run so far. `name` is how findings call the PTX.
+        Ctrl-C ends with what has run so far. `name` is how findings call the PTX. CTAs that do not depend on each other run on `workers` processes,
+        or on the Dask cluster of a `distributed.Client`; without either on all processors, where that saves time. The results are the same.
         Raises InputError for what no launch could be, Unmodelled with a line for every instruction that is not modelled, both before anything runs.
 
         >>> import numpy as np
@@ -73,7 +76,7 @@ class Gpu(Device):
         interrupted = False
         with Progress(len(chosen), launch.program.name, quiet=not progress) as done:
             try:
-                execute(launch, clusters, watch=sanitize, done=done)
+                execute_spread(launch, clusters, watch=sanitize, done=done, workers=workers, client=client)
             except KeyboardInterrupt:
                 interrupted = True
         return Run(launch, reads, name=name, ptx=ptx, seconds=done.seconds, done=done.done, interrupted=interrupted)
