@@ -22,7 +22,7 @@ from strategies import examples
 
 RECORDED = RecordedLaunches(load_suite(Path(__file__).parents[1] / "golden/sm_90a/launches"))
 NAMES = ("recursion", "function_pointers", "warp_ops", "diverge_loops", "cp_async", "mbarrier_forms", "tma_ranks", "wmma_tiles", "atomics_shared", "matrices_ldst")  # fmt: skip
-FILES = [file for n in range(131) if (file := RECORDED.launch(n)).name in NAMES]
+FILES = [file for n in range(len(RECORDED)) if (file := RECORDED.launch(n)).name in NAMES]
 TOKEN = re.compile(r"%?[A-Za-z_$][\w$]*|\d+|[^\s\w]")
 NUMBERS = (0, 1, -1, 7, 16, 32, 255, 1 << 16, 1 << 31, 1 << 32, (1 << 63) - 1, 1 << 64, -(1 << 63))
 
