@@ -1,8 +1,10 @@
 """Launching: arrays of other libraries, arguments as bytes, which CTAs run, what ends early, and what Triton compiled."""
 
 import ctypes
+import io
 import struct
 import sys
+import time
 from types import SimpleNamespace
 
 import ml_dtypes
@@ -167,7 +169,7 @@ def test_update_keeps_the_place():
         [[1], [1, 2]],
         np.zeros(2, ml_dtypes.float4_e2m1fn),
     ],
-    ids=repr,
+    ids=lambda x: type(x).__name__,
 )
 def test_what_is_no_array_is_a_sentence(wrong):
     with pytest.raises(InputError, match=r"^array"):
@@ -371,16 +373,40 @@ def test_an_interruption_leaves_what_has_run(monkeypatch):
     assert run.as_dict()["interrupted"] is True
 
 
+def told_of(waves, capsys, *, quiet=False):
+    """What is said of a launch of 1000 CTAs whose waves of two end at these seconds."""
+    with Progress(1000, "k", quiet=quiet) as progress:
+        began = progress._began
+        for seconds in waves:
+            progress._began = time.perf_counter() - seconds
+            progress(2)
+        progress._began = began
+    return capsys.readouterr().err
+
+
 def test_a_long_launch_says_how_long(capsys):
-    """After the first CTAs, once; not for what takes minutes, and not where nobody wants to know."""
-    for took, quiet, told in ((100, False, True), (0.001, False, False), (100, True, False)):
-        with Progress(1000, "k", quiet=quiet) as progress:
-            progress._began -= took
-            progress(2)
-            progress(2)
-        err = capsys.readouterr().err
-        assert (err.count("CTAs took") == 1) is told
-        assert ("14 hours" in err or "13.9 hours" in err) is told
+    """A slow first wave says so at once; after a fast one, which compiles, the next ones tell."""
+    assert "2 of 1000 CTAs took 2 minutes, the others will take about 13.9 hours;" in told_of([100], capsys)
+    assert told_of([100, 200, 300], capsys).count("CTAs took") == 1
+    assert told_of([3], capsys) == told_of([3, 3.01], capsys) == ""
+    assert "will take about 83 minutes" in told_of([3, 13], capsys)
+    assert told_of([100, 200], capsys, quiet=True) == ""
+    assert told_of([500, 501], capsys).count("CTAs took") == 1
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_bar_is_drawn_on_a_terminal_after_a_second(monkeypatch):
+    monkeypatch.setattr("smemsim.running.progress.AFTER", 0.05)
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    for wait in (0.0, 0.4):
+        with Progress(8, "kernel") as progress:
+            time.sleep(wait)
+            progress(8)
+        assert ("kernel: CTAs" in terminal.getvalue()) is bool(wait)
 
 
 def test_a_map_of_no_array_says_so():

@@ -28,7 +28,8 @@ TORCH = {
 }
 SUB_BYTE = {name for f in FORMATS.values() if 1 < f.bits < 8 for name in f.numpy_names} | {"int4", "uint4", "int2", "uint2"}
 PACKED = "pack them as memory has them (two 4-bit elements to a byte, the first in the lower half) and pass uint8"
-WANTED = "needs an array of plain numbers: of numpy, ml_dtypes, PyTorch, CuPy, or anything with __array__ or __dlpack__"
+MOST_AXES = 64  # of a numpy array
+WANTED = "needs an array of plain numbers: of numpy, ml_dtypes, PyTorch, CuPy, or of any library that numpy or DLPack reads"
 
 
 def storage(dtype: Any) -> np.dtype[Any]:
@@ -43,7 +44,7 @@ def storage(dtype: Any) -> np.dtype[Any]:
     if fmt is None:
         try:
             found: np.dtype[Any] = np.dtype(dtype)
-        except TypeError:
+        except Exception:  # numpy raises nearly anything for what is no type
             raise InputError(f"dtype = {shown(dtype)}: needs a type of numpy or an element type: {' '.join(FORMATS)}") from None
         if found.kind not in "biufcV" or found.hasobject or dtype is None:
             raise InputError(f"dtype = {shown(dtype)}: needs a type of plain numbers")
@@ -159,6 +160,8 @@ class DeviceArray:
 def shape_of(value: Any) -> tuple[int, ...]:
     """The shape of an array to make: a number, or several."""
     values = tuple(value) if isinstance(value, (tuple, list)) else (value,)
+    if len(values) > MOST_AXES:
+        raise InputError(f"shape = {shown(value)}: at most {MOST_AXES} axes")
     out = tuple(whole("shape", n, minimum=0) for n in values)
     if math.prod(out) > 1 << 34:
         raise InputError(f"shape = {shown(value)}: more elements than fit into this machine's memory")

@@ -40,7 +40,7 @@ class Device:
         self._variables: dict[tuple[str, str], int] = {}
 
     def array(self, array: Any, dtype: Any = None) -> DeviceArray:
-        """Put a copy of an array into global memory: of numpy, ml_dtypes, PyTorch, CuPy, or whatever has __array__ or __dlpack__.
+        """Put a copy of an array into global memory: of numpy, ml_dtypes, PyTorch, CuPy, or whatever knows numpy's array protocol or DLPack.
 
         `dtype` converts it first: a type of numpy, or an element type by name ("bf16" ...). It lies there contiguously, whatever its strides.
         InputError for what is no array of plain numbers.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,7 @@ class Launch:
     output: list[str] = dataclasses.field(default_factory=list)
     evidence: set[str] = dataclasses.field(default_factory=set)  # what rests on less than measurements, in words
     ptx: str = ""  # the text that the program was made of
-    limit: int = 1 << 62  # blocks of instructions that a wave may execute
+    limit: int = sys.maxsize  # blocks of instructions that a wave may execute
     judge: Callable[[Wave, Event], None] | None = None  # called with each event, right after it happened
 
     @property

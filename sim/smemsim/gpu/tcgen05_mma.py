@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.arithmetic.multiply import row_of
-from smemsim.gpu.asynchronous import record
+from smemsim.descriptors.instr import InstrDescriptor
+from smemsim.errors import HardwareTrap
+from smemsim.gpu.asynchronous import judge, record
 from smemsim.gpu.events import Mma
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Step, implements, unmodelled
@@ -19,7 +21,6 @@ from smemsim.ptx.module import Address, Immediate, Instruction, Vector
 from smemsim.spec.shared_memory import CHUNK
 
 if TYPE_CHECKING:
-    from smemsim.descriptors.instr import InstrDescriptor
     from smemsim.gpu.program import Linker
     from smemsim.gpu.registers import Read
     from smemsim.gpu.wave import Cta, Wave
@@ -126,7 +127,12 @@ class _Mma:
                 tensor, shared = tuple(tensor_of(member) for member in members), tuple(member.shared for member in members)
                 issues.append(Issue(tensor, shared, disable_output_lane=lanes, **words))
                 groups.append(members)
-            i, done = tcgen05_mma_many(issues, idesc, kind=self.kind, ws=self.ws, scale_vec=self.scale_vec)
+            try:
+                i, done = tcgen05_mma_many(issues, idesc, kind=self.kind, ws=self.ws, scale_vec=self.scale_vec)
+            except HardwareTrap:  # what it was meant to read may say why
+                for (thread, _, _), issue in zip(given, issues, strict=True):
+                    judge(x, self._event(x, InstrDescriptor.decode(idesc, kind=self.kind), thread, idesc, issue, unwritten=False))
+                raise
         for (thread, _, _), issue, members, touched in zip(given, issues, groups, done, strict=True):
             self._note(x, i, thread, idesc, issue, members, touched)
 
@@ -134,7 +140,7 @@ class _Mma:
         self, x: Wave, i: InstrDescriptor, thread: int, idesc: int, issue: Issue, members: tuple[Cta, ...], touched: Touched
     ) -> None:  # fmt: skip
         """Tell the watch, the record and the evidence."""
-        launch, cta = x.launch, x.ctas[int(x.cta_of[thread])]
+        launch = x.launch
         if touched.unwritten:
             launch.find(
                 "R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written",
@@ -153,13 +159,13 @@ class _Mma:
                     chunks = chunks[chunks < len(member.shared.bytes) // CHUNK]
                     x.watch.op_reads(op, member, (CHUNK * chunks[:, None] + np.arange(0, CHUNK, 4)).ravel())
             x.watch.tensor.operated(op, members, touched.reads, touched.writes)
-        record(
-            x,
-            Mma(
-                cta.number, int(x.tid[thread]), self.i, self.kind, i.m, i.n, i.k, None if isinstance(issue.a, TmemAddress) else issue.a, issue.b,
-                i.a_type, i.b_type, i.d_type, i.a_major, i.b_major, bool(issue.enable_input_d), (i.negate_a, i.negate_b), self.is_sparse,
-                touched.unwritten, idesc, self.group, issue.d,
-            ),
+        record(x, self._event(x, i, thread, idesc, issue, unwritten=touched.unwritten))
+
+    def _event(self, x: Wave, i: InstrDescriptor, thread: int, idesc: int, issue: Issue, *, unwritten: bool) -> Mma:
+        return Mma(
+            x.ctas[int(x.cta_of[thread])].number, int(x.tid[thread]), self.i, self.kind, i.m, i.n, i.k,
+            None if isinstance(issue.a, TmemAddress) else issue.a, issue.b, i.a_type, i.b_type, i.d_type, i.a_major, i.b_major,
+            bool(issue.enable_input_d), (i.negate_a, i.negate_b), self.is_sparse, unwritten, idesc, self.group, issue.d,
         )  # fmt: skip
 
 

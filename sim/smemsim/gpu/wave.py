@@ -213,6 +213,7 @@ class Wave:
 
     def own_shared(self, offset: int) -> Any:
         """The `.shared` address of a place in the own window, of the threads that run: with the CTA's rank in clusters."""
+        offset &= 0xFFFFFFFF
         return np.uint32(offset) if self.launch.cluster_size == 1 else (self.rank_bits[self.sel] + offset).astype(np.uint32)
 
     def flat(self, address: Any, threads: np.ndarray | None = None) -> np.ndarray:

@@ -22,6 +22,7 @@ from smemsim.machine.tmem.layout import AccumulatorLayout
 from smemsim.machine.tmem.memory import TensorMemory
 from smemsim.spec.evidence import Grade
 from smemsim.spec.formats import element_format
+from smemsim.spec.smem_descriptor import SM100_SMEM_DESC
 from smemsim.spec.tensor_memory import COLUMNS
 
 __all__ = ["Issue", "Touched", "tcgen05_mma_many"]
@@ -124,7 +125,8 @@ def _checked(
     )  # fmt: skip
 
 
-_SWIZZLE = 0b111 << 61
+_LAYOUT = SM100_SMEM_DESC.fields["layout_type"]
+_SWIZZLE = _LAYOUT.mask << _LAYOUT.low
 
 
 def _prepare(i: InstrDescriptor, issue: Issue, ws: bool, scale_vec: str | None) -> _Prepared:

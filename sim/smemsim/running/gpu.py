@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from smemsim.arguments import shown, whole
+from smemsim.arguments import flag, shown, whole
 from smemsim.errors import InputError
 from smemsim.gpu.device import Device
 from smemsim.gpu.launch import Launch
@@ -67,6 +67,7 @@ class Gpu(Device):
         ([], array([0, 1, 2, 3], dtype=uint32))
         """
         self.module(ptx, name)
+        sanitize, progress = flag("sanitize", sanitize), flag("progress", progress)
         launch = self.prepare(ptx, entry, grid=grid, block=block, cluster=cluster, shared_bytes=shared_bytes, args=args)
         clusters = None if ctas is None else _clusters_of(launch, ctas)
         chosen = range(launch.ctas) if clusters is None else _ctas_of(launch, clusters)
@@ -86,7 +87,11 @@ def _clusters_of(launch: Launch, ctas: Any) -> list[int]:
     wanted = f"numbers of CTAs, 0 to {launch.ctas - 1}, such as range(0, 4)"
     if isinstance(ctas, (str, bytes)) or not isinstance(ctas, Iterable):
         raise InputError(f"ctas = {shown(ctas)}: needs {wanted}")
-    numbers = {whole("ctas", n, minimum=0, wanted=wanted) for n in itertools.islice(ctas, launch.ctas + 1)}
+    try:
+        taken = list(itertools.islice(ctas, launch.ctas + 1))
+    except Exception as e:  # a 0-dimensional array, or anybody's iterator
+        raise InputError(f"ctas = {shown(ctas)}: needs {wanted} ({e})") from None
+    numbers = {whole("ctas", n, minimum=0, wanted=wanted) for n in taken}
     if not numbers or max(numbers) >= launch.ctas:
         raise InputError(f"ctas = {shown(ctas)}: needs {wanted}")
     counts = [g // c for g, c in zip(launch.grid, launch.cluster, strict=True)]

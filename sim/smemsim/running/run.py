@@ -49,10 +49,10 @@ class Run:
         report = check(written.scenario)
         meaning = dict(AS_READ)
         for side in _sides(report):
-            for kind in ("turned", "corner"):
+            for kind, alone in (("turned", True), ("corner", False), ("turned", False)):
                 other = scenario_of(self.launch, self.reads, meaning=meaning | {side: kind})
                 better = check(other.scenario)
-                if _is_better(report, better, side, kind):
+                if _is_better(report, better, side, kind, alone=alone):
                     meaning[side], written, report = kind, other, better
                     break
         return written, report
@@ -72,7 +72,7 @@ class Run:
         except SmemsimError:  # what check does not model is not held against the kernel
             written = report = None
         executed = []
-        if self.reads is not None and not (report and report.findings):
+        if self.reads is not None and not (report and report.findings) and not self.launch.findings:
             executed = [*mismatches(self.reads), *unread(self.reads)]
         return findings_of(
             (*self.launch.findings.values(), *executed), written, (*report.findings, *report.remarks) if report else (), self.name
@@ -168,14 +168,12 @@ def _sides(report: Report) -> list[str]:
     return [side for side in ("a", "b") if _of_side(report, side)]
 
 
-def _is_better(report: Report, other: Report, side: str, kind: str) -> bool:
-    """Does another meaning of an operand explain more? Of a turned one: nothing but the major-ness has to change, or nothing else was known."""
+def _is_better(report: Report, other: Report, side: str, kind: str, *, alone: bool) -> bool:
+    """Does another meaning of an operand explain more? `alone`: of a turned one, nothing but the major-ness has to change; else nothing may be known."""
     before, after = _of_side(report, side), _of_side(other, side)
-    unexplained = any(f.code == "R508" for f in before)
     if not after or any(f.code == "R508" for f in after):
         return False
-    if kind == "corner":
-        return unexplained
     turned = [f for f in after if f.code == "R505"]
-    alone = all(".word" not in path for f in turned for path, _, _ in f.together)
-    return bool(turned) and (alone or unexplained)
+    if kind == "turned" and (not turned or (alone and any(".word" in path for f in turned for path, _, _ in f.together))):
+        return False
+    return alone or any(f.code == "R508" for f in before)

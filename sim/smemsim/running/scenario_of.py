@@ -44,6 +44,9 @@ def scenario_of(
     """
     chosen = _different(reads.products)[:most]
     loads = {(p.cta, load.number): load for p in chosen for side in (p.a, p.b) for read in side if read is not None for load in read.loads}
+    for p in chosen:
+        if any(read is not None and read.share < 1 for side in (p.a, p.b) for read in side):
+            loads |= {(p.cta, load.number): load for load in reads.around(p)}
     scenario = Scenario(launch.arch, title=title or f"{launch.program.name}, as it ran")
     begin = architecture(launch.arch).shared_begin
     scenario.buffer("shared", address=begin, bytes=launch.window_bytes)

@@ -42,6 +42,8 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
     Traceback (most recent call last):
     smemsim.errors.InputError: kernel = 'kernel.py': needs what triton.compile(...) or KERNEL.warmup(..., grid=(1,)) returns: with .asm, .metadata and .src
     """
+    if gpu is not None and not isinstance(gpu, Gpu):
+        raise InputError(f"gpu = {shown(gpu)}: needs a smemsim.Gpu")
     ptx, about, signature = _compiled(kernel)
     options = {key: more.pop(key) for key in ("sanitize", "ctas", "progress") if key in more}
     gpu = Gpu(target_of(read_module(ptx, name="the kernel's PTX"))) if gpu is None else gpu

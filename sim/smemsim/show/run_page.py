@@ -14,8 +14,8 @@ __all__ = ["run_page"]
 AROUND = 4  # lines of PTX before and behind a finding's
 MOST = 40  # findings
 STYLE = (
-    "<style>.run{margin:0 16px 16px}.run pre{overflow-x:auto;margin:4px 0 16px;padding:6px;border:1px solid #8884;font-size:12px}"
-    ".run .at{background:#cf222e22;display:inline-block;min-width:100%}.run .trap>b,.run .wrong>b{color:#cf222e}.run .luck>b{color:#9a6700}</style>"
+    "<style>.run{max-width:1560px;margin:0 auto;padding:8px 24px}.run pre{overflow-x:auto;margin:4px 0 16px;padding:6px;border:1px solid var(--line);font-size:12px}"
+    ".run .at{background:#cf222e22;display:inline-block;min-width:100%}.run .trap>b,.run .wrong>b{color:var(--bad)}.run .luck>b{color:var(--luck)}</style>"
 )
 
 
