@@ -17,7 +17,6 @@ from smemsim import InputError, Unmodelled
 from smemsim.running.gpu import Gpu
 from smemsim.running.run import Run
 from smemsim.traces.format import load_suite
-from smemsim.traces.kinds.launch import _argument
 from smemsim.traces.launches import LaunchFile, RecordedLaunches
 from strategies import examples
 
@@ -31,9 +30,7 @@ NUMBERS = (0, 1, -1, 7, 16, 32, 255, 1 << 16, 1 << 31, 1 << 32, (1 << 63) - 1, 1
 def attempt(file: LaunchFile, ptx: str, **changed: object) -> Run | None:
     """Launch as recorded, or otherwise; None when a sentence refuses it. Every finding can be told."""
     gpu = Gpu("sm_90a")
-    arrays = {name: gpu.array(array) for name, array in file.arrays().items()}
-    raw = file.parameters({name: array.address for name, array in arrays.items()})
-    args = [_argument(one, bytes_) for one, bytes_ in zip(file.about["args"], raw, strict=True)]
+    _, args = file.placed(gpu)
     grid, block, cluster = file.shape
     given = {"grid": grid, "block": block, "cluster": cluster, "shared_bytes": file.about["shared_bytes"], "args": args, "limit": 3000}
     try:
