@@ -97,6 +97,7 @@ def execute(
             if finished:
                 count_bytes(launch, wave)
                 launch.waves.remove(wave)
+                stuck.pop(wave, None)
                 past += wave.changes
                 done(len(wave.ctas))
             else:
