@@ -14,6 +14,7 @@ import numpy as np
 from smemsim.gpu.handles import GENERIC, Operation
 from smemsim.gpu.watch_order import Ordering
 from smemsim.gpu.watch_shadow import ATOMIC, NOBODY, OPERATIONS, READERS
+from smemsim.gpu.watch_tensor import TensorWatch
 from smemsim.gpu.wave import WARP
 from smemsim.ptx.module import Instruction
 
@@ -25,6 +26,10 @@ __all__ = ["Watch"]
 
 class Watch(Ordering):
     """What the operations of one wave tell. Every method is called for the threads that run (`x.threads`) unless it names others."""
+
+    def __init__(self, x: Wave) -> None:
+        super().__init__(x)
+        self.tensor = TensorWatch(self)
 
     # ---- ordinary accesses of shared memory
 

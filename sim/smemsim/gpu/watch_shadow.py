@@ -8,7 +8,6 @@ import numpy as np
 
 from smemsim.gpu.handles import Groups, Handles, Operation
 from smemsim.gpu.order import Order
-from smemsim.gpu.watch_tensor import TensorWatch
 from smemsim.gpu.wave import WARP
 from smemsim.ptx.module import Instruction
 
@@ -49,7 +48,6 @@ class Shadow:
         ] = {}  # mbarriers: warp, its clock, mbarrier.init, warps that have seen it
         self._published: set[Any] = set()  # of them, those with a fence.mbarrier_init behind
         self.lines = {i.line: i for i in x.program.inlined.body}
-        self.tensor = TensorWatch(self)
 
     # ---- reads before anybody has written
 

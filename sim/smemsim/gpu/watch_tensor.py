@@ -17,7 +17,7 @@ from smemsim.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
 if TYPE_CHECKING:
     from smemsim.gpu.handles import Operation
     from smemsim.gpu.mbarrier import Mbarrier
-    from smemsim.gpu.watch_shadow import Shadow
+    from smemsim.gpu.watch import Watch
     from smemsim.gpu.wave import Cta, Wave
     from smemsim.machine.tmem.cells import Box
 
@@ -34,7 +34,7 @@ _Pending = list[tuple[Any, int, int]]  # places in an array, the warp, the line
 class TensorWatch:
     """What tcgen05 instructions of one wave tell."""
 
-    def __init__(self, watch: Shadow) -> None:
+    def __init__(self, watch: Watch) -> None:
         x = watch.x
         self.watch, self.x = watch, x
         shape = (len(x.tensor), LANES, COLUMNS)
