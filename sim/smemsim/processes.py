@@ -1,18 +1,23 @@
-"""Processes of this machine: how many are worth having, and a pool of them."""
+"""Processes: how many of this machine are worth having, a pool of them, and those of a Dask cluster."""
 
 from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import hashlib
+import importlib
 import multiprocessing
 import os
+import pathlib
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["can_have_children", "pool", "processors", "without_main"]
+from smemsim.errors import InputError
+
+__all__ = ["can_have_children", "dask_client", "pool", "processors", "version", "without_main"]
 
 
 def processors() -> int:
@@ -55,3 +60,32 @@ def _begin(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> Non
         threading.Thread(target=watch, daemon=True).start()
     if begin is not None:
         begin(*arguments)
+
+
+def dask_client(address: str) -> Any:
+    """A `distributed.Client` of the scheduler at an address, whose workers have this smemsim. InputError says what is missing."""
+    try:
+        distributed: Any = importlib.import_module("distributed")
+    except ImportError:
+        raise InputError("--dask: needs dask.distributed, which is not installed: pip install 'smemsim[campaign]'") from None
+    try:
+        client = distributed.Client(address, timeout=10, set_as_default=False)
+        client.wait_for_workers(1, timeout=30)
+    except (OSError, ValueError, TimeoutError) as e:
+        raise InputError(f"--dask {address}: no Dask scheduler with a worker answers there: {e}") from None
+    others = {found for found in client.run(version).values() if found != version()}
+    if others:
+        client.close()
+        raise InputError(
+            f"--dask {address}: workers have smemsim {', '.join(sorted(others))}, here is {version()}; install the same everywhere"
+        )
+    return client
+
+
+def version() -> str:
+    """The version of smemsim, and a digest of its source: what is spread or resumed goes on only with the code it was begun with."""
+    folder = pathlib.Path(__file__).resolve().parent
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    return f"{importlib.import_module('smemsim').__version__}+{digest.hexdigest()[:12]}"

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import importlib
 import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from smemsim.campaign.ledger import version
 from smemsim.campaign.space import ChunkResult, Trouble
 from smemsim.campaign.spaces import space
 from smemsim.errors import InputError
-from smemsim.processes import pool, processors
+from smemsim.processes import dask_client, pool, processors
 
 __all__ = ["Crew", "crew", "do_chunk", "processors"]
 
@@ -97,21 +95,7 @@ class _Cluster(Crew):
     RETRIES = 5
 
     def __init__(self, address: str) -> None:
-        try:
-            distributed: Any = importlib.import_module("distributed")
-        except ImportError:
-            raise InputError("--dask: needs dask.distributed, which is not installed: pip install 'smemsim[campaign]'") from None
-        try:
-            self._client = distributed.Client(address, timeout=10, set_as_default=False)
-            self._client.wait_for_workers(1, timeout=30)
-        except (OSError, ValueError, TimeoutError) as e:
-            raise InputError(f"--dask {address}: no Dask scheduler with a worker answers there: {e}") from None
-        others = {found for found in self._client.run(version).values() if found != version()}
-        if others:
-            self._client.close()
-            raise InputError(
-                f"--dask {address}: workers have smemsim {', '.join(sorted(others))}, here is {version()}; install the same everywhere"
-            )
+        self._client = dask_client(address)
         super().__init__(max(1, sum(self._client.nthreads().values())))
         self._executor = self._client.get_executor(retries=self.RETRIES, pure=True)
 

@@ -35,6 +35,8 @@ PLACE = click.Path(path_type=pathlib.Path)
 @click.option("--arch", help="sm_90a, sm_100a, sm_103a; else what .target says.")
 @click.option("--arg", "given", multiple=True, metavar="ARG", help=ARGUMENT_HELP)
 @click.option("--ctas", metavar="0-3", help="Run these CTAs alone, with those of their clusters.")
+@click.option("--workers", type=click.IntRange(1), help="Processes for CTAs that do not depend on each other; else as many as save time.")
+@click.option("--dask", metavar="ADDRESS", help="Give them to the Dask scheduler there (pip install 'smemsim[campaign]').")
 @click.option("--random", is_flag=True, help="Fill the arrays in the launch file's second way, where they have one.")
 @click.option("--no-sanitize", is_flag=True, help="Execute only: no watch over fences, barriers and reads that come too early.")
 @click.option("--expect", multiple=True, metavar="ARRAY=FILE.npy", help="What must be in an array afterwards, or ARRAY=sha256:DIGEST.")
@@ -59,6 +61,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     smemsim run golden/sm_90a/launches/kernels/gemm_bf16 --expect D=wanted.npy
     smemsim run kernel.ptx --list
     """
+    from smemsim.processes import dask_client
     from smemsim.running.gpu import Gpu
 
     if list_forms:
@@ -71,9 +74,13 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     shape = _shape(launch, o, module.functions[entry].directives)
     arrays, args = launch.placed(gpu, random=o["random"])
     before = {n: a.numpy() for n, a in arrays.items()}
+    client = dask_client(o["dask"]) if o["dask"] else None
     done = gpu.launch(
-        launch.ptx, entry, **shape, args=args, sanitize=not o["no_sanitize"], ctas=parse_ctas(o["ctas"]) if o["ctas"] else None, name=name
+        launch.ptx, entry, **shape, args=args, sanitize=not o["no_sanitize"], ctas=parse_ctas(o["ctas"]) if o["ctas"] else None,
+        workers=o["workers"], client=client, name=name,
     )  # fmt: skip
+    if client is not None:
+        client.close()
     names = list(about["outputs"]) or [n for n, a in arrays.items() if a.numpy().tobytes() != before[n].tobytes()]
     expected = dict(about.get("expected", {})) | _expected(o["expect"], list(arrays))
     outputs = _outputs(launch, arrays, [*names, *(n for n in expected if n not in names)])
