@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import hashlib
 import importlib
 import multiprocessing
@@ -82,6 +83,7 @@ def dask_client(address: str) -> Any:
     return client
 
 
+@functools.cache
 def version() -> str:
     """The version of smemsim, and a digest of its source: what is spread or resumed goes on only with the code it was begun with."""
     folder = pathlib.Path(__file__).resolve().parent

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import pathlib
 import sqlite3
@@ -22,7 +21,6 @@ CREATE TABLE IF NOT EXISTS chunk (space TEXT, number INTEGER, cases INTEGER NOT 
 _SAYS = {"version": "smemsim", "seed": "seed", "shard": "shard", "spaces": "spaces and their chunks"}
 
 
-@functools.cache
 class Ledger:
     """The chunks that are done of one campaign; `identity` says which. In memory without a path.
 
