@@ -293,6 +293,13 @@ def test_a_declaration_hides_from_its_place_on():
     assert [i.operands[0].slot for i in f.body] == [0, 1]
 
 
+def test_a_register_stays_the_same_when_others_are_declared_behind_it():
+    f = kernel(
+        ".reg .b32 a; mov.b32 a, 1; .reg .b64 b; mov.b32 a, 2; .reg .b32 c<4>; mov.b32 a, 3; mov.b32 c1, 4; .reg .b32 d<4>; mov.b32 c1, 5;"
+    )
+    assert [i.operands[0].slot for i in f.body] == [0, 0, 0, 1, 1]
+
+
 @pytest.mark.parametrize("count", [1, 10, 11, 13])
 def test_a_range_declares_its_numbers_and_no_more(count):
     assert kernel(f".reg .b32 a<{count}>; mov.b32 a{count - 1}, a0;").body[0].operands[0].name == f"a{count - 1}"

@@ -113,12 +113,16 @@ class Device:
         addresses = {v.name: self._variables[ptx, v.name] for v in program.places.globals}
         for v in new:
             for offset, name, addend in v.references:
-                if name not in addresses:
+                if name in program.functions:
+                    value = program.functions[name]
+                elif name in addresses:
+                    value = addresses[name]
+                else:
                     raise Unmodelled(
-                        f"line {v.line}: {v.name} holds the address of {name}, which is no variable in global memory: not modelled"
+                        f"line {v.line}: {v.name} holds the address of {name}, which is neither a function nor a variable in global memory: not modelled"
                     )
                 where = self.memory.span(addresses[v.name] + offset, 8)
-                where[:] = np.frombuffer(np.uint64(addresses[name] + addend).tobytes(), np.uint8)
+                where[:] = np.frombuffer(np.uint64(value + addend).tobytes(), np.uint8)
         return addresses
 
 

@@ -7,6 +7,7 @@ import itertools
 
 from smemsim.errors import InputError
 from smemsim.gpu.inline import Inlined
+from smemsim.gpu.routines import FRAME_ALIGN
 from smemsim.ptx.module import Function, Module, Variable
 from smemsim.spec.architectures import architecture
 
@@ -17,12 +18,15 @@ __all__ = ["Place", "Places"]
 class Place:
     """A variable's space and its first byte there: of shared memory the `.shared` address without a CTA's rank, of parameters and local
     memory the offset in the parameter bank and in the thread's memory; the addresses of global and const variables are the launch's.
+
+    `frame` is the register that holds where the variables of the running call begin, for those of functions that are not inlined.
     """
 
     name: str
     space: str  # "shared", "global" (const too), "param", "local"
     offset: int
     size: int
+    frame: int | None = None
 
 
 class Places:
@@ -43,15 +47,21 @@ class Places:
         for v in dynamic:
             self._of[v.name] = Place(v.name, "shared", self.dynamic_begin, 0)
         local = [(v.name, v.align, v.size) for v in used.values() if v.space in ("local", "param")]
-        self.local_bytes = -(-self._lay_out("local", local, 0) // 16) * 16
+        stacked = [v for frame in inlined.frames.values() for v in frame.variables]
+        self.frame_align = max((FRAME_ALIGN, *(v.align for v in stacked)))
+        self.local_bytes = -(-self._lay_out("local", local, 0) // self.frame_align) * self.frame_align
+        self.frame_bytes: dict[str, int] = {}
+        for name, frame in inlined.frames.items():
+            end = self._lay_out("local", [(v.name, v.align, v.size) for v in frame.variables], 0, frame.slot)
+            self.frame_bytes[name] = -(-end // self.frame_align) * self.frame_align
         self.globals: list[Variable] = [v for v in used.values() if v.space in ("global", "const")]
         for v in self.globals:
             self._of[v.name] = Place(v.name, "global", 0, v.size)
 
-    def _lay_out(self, space: str, variables: list[tuple[str, int, int]], begin: int) -> int:
+    def _lay_out(self, space: str, variables: list[tuple[str, int, int]], begin: int, frame: int | None = None) -> int:
         for name, align, size in variables:
             begin = -(-begin // max(align, 1)) * max(align, 1)
-            self._of[name] = Place(name, space, begin, size)
+            self._of[name] = Place(name, space, begin, size, frame)
             begin += size
         return begin
 

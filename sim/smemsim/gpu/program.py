@@ -7,7 +7,7 @@ of labels and of operations before which they may have to wait.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from smemsim.gpu.inline import Inlined, inline
 from smemsim.gpu.places import Place, Places
 from smemsim.gpu.registers import Read, Write, reader, storage, writer
 from smemsim.gpu.registry import End, Gate, Plain, Step, builder_of, unmodelled
+from smemsim.gpu.routines import function_address
 from smemsim.gpu.special import special
 from smemsim.ptx.module import Address, Instruction, Module, Operand, Register, Symbol
 
@@ -53,6 +54,7 @@ class Program:
     places: Places
     inlined: Inlined
     uses: frozenset[str]  # operations that occur, such as "wgmma"
+    functions: Mapping[str, int] = dataclasses.field(default_factory=dict)  # the made-up addresses of the file's functions
     approximate: frozenset[str] = frozenset()  # of `spec.approximate`: instructions whose results are not bit-exact
 
 
@@ -82,8 +84,14 @@ class Linker:
 
     def address_of(self, symbol: Symbol) -> Read:
         """The address of a variable in its own space, as `mov` gives it: a number, or for shared memory of clusters one for each thread."""
+        if symbol.name in self.module.functions:
+            value = np.uint64(function_address(self.module, symbol.name) + symbol.offset)
+            return lambda x: value
         place = self.place(symbol.name)
         offset = place.offset + symbol.offset
+        if place.frame is not None:
+            slot, within = place.frame, np.uint64(offset)
+            return lambda x: x.r[slot][x.sel] + within
         if place.space == "shared":
             return lambda x: x.own_shared(offset)
         if place.space == "global":
@@ -132,7 +140,9 @@ def link(module: Module, entry: str, arch: str) -> Program:
     blocks = _blocks(inlined, steps, linker)
     kinds = [storage(r.type) for r in inlined.registers]
     wide = {slot for slot, r in enumerate(inlined.registers) if r.type == "b128"}
-    return Program(entry, arch, blocks, kinds, wide, places, inlined, frozenset(i.op for i in inlined.body), frozenset(linker.approximate))
+    functions = {name: function_address(module, name) for name in module.functions}
+    uses = frozenset(i.op for i in inlined.body)
+    return Program(entry, arch, blocks, kinds, wide, places, inlined, uses, functions, frozenset(linker.approximate))
 
 
 def _steps(body: Sequence[Instruction], linker: Linker) -> list[Step]:

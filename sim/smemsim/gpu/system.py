@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,11 +55,13 @@ def build_call(i: Instruction, c: Linker) -> Step:
     raise unmodelled(i, f"{name} is no function of this PTX, and smemsim has only vprintf and __assertfail")
 
 
-def _parameter(i: Instruction, c: Linker, operand: Operand) -> int:
-    """Where an argument lies in the thread's local memory."""
+def _parameter(i: Instruction, c: Linker, operand: Operand) -> Callable[[Wave, int], int]:
+    """Where an argument lies in a thread's local memory."""
     if not isinstance(operand, Symbol) or c.place(operand.name).space != "local":
         raise unmodelled(i, "arguments need .param variables")
-    return c.place(operand.name).offset + operand.offset
+    place = c.place(operand.name)
+    slot, offset = place.frame, place.offset + operand.offset
+    return lambda x, thread: offset + (0 if slot is None else int(x.r[slot][thread]))
 
 
 def _value(x: Wave, thread: int, offset: int, size: int) -> int:
@@ -88,8 +91,8 @@ def _assert(i: Instruction, c: Linker, arguments: tuple[Operand, ...]) -> Plain:
 
     def run(x: Wave) -> None:
         thread = int(x.threads[0])
-        message, file, function = (text(x, thread, _value(x, thread, places[n], 8)) for n in (0, 1, 3))
-        line = _value(x, thread, places[2], 4)
+        message, file, function = (text(x, thread, _value(x, thread, places[n](x, thread), 8)) for n in (0, 1, 3))
+        line = _value(x, thread, places[2](x, thread), 4)
         more = f" (and {x.n - 1} more threads)" if x.n > 1 else ""
         sentence = f"assertion {message} fails in {function}, {file}:{line}, in {thread_name(x, thread)}{more}"
         x.launch.find("X013", i, sentence)
@@ -105,11 +108,14 @@ def _printf(i: Instruction, c: Linker, result: Operand, arguments: tuple[Operand
 
     def run(x: Wave) -> None:
         for thread in x.threads.tolist():
-            address = _value(x, thread, values, 8)
+            address = _value(x, thread, values(x, thread), 8)
             raw = memory(x, thread, address) if address else np.zeros(0, np.uint8)
-            found, count = formatted(text(x, thread, _value(x, thread, template, 8)), raw.tobytes(), lambda p, t=thread: text(x, t, p))
+            found, count = formatted(
+                text(x, thread, _value(x, thread, template(x, thread), 8)), raw.tobytes(), lambda p, t=thread: text(x, t, p)
+            )
             x.launch.output.append(found)
-            x.local[thread, to : to + 4] = np.frombuffer(struct.pack("<i", count), np.uint8)
+            at = to(x, thread)
+            x.local[thread, at : at + 4] = np.frombuffer(struct.pack("<i", count), np.uint8)
 
     return run
 

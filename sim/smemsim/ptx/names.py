@@ -72,7 +72,9 @@ class Names:
         if prefix in scope.ranges or scope.numbered.get(prefix, count) < count:
             return False
         scope.ranges[prefix] = (count, kind)
-        scope.known.clear()
+        hidden = [name for name in scope.known if any(p == prefix and index < count for p, index in _splits(name))]
+        for name in hidden:  # those of scopes around this one
+            del scope.known[name]
         return True
 
     def declare_variable(self, name: str) -> str:

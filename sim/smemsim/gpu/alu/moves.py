@@ -8,8 +8,8 @@ import numpy as np
 
 from smemsim.gpu.alu.forms import Form
 from smemsim.gpu.registers import bits_of, dtype_of
-from smemsim.gpu.registry import Plain, Step, implements, unmodelled
-from smemsim.ptx.module import Instruction, Sink, Symbol, Vector
+from smemsim.gpu.registry import Plain, Step, implements
+from smemsim.ptx.module import Instruction, Sink, Vector
 
 if TYPE_CHECKING:
     from smemsim.gpu.program import Linker
@@ -29,8 +29,6 @@ def build_mov(i: Instruction, c: Linker) -> Step:
         return _take_apart(i, c, kind, to)
     if isinstance(source, Vector):
         return _put_together(i, c, kind, source)
-    if isinstance(source, Symbol) and source.name in c.module.functions:
-        raise unmodelled(i, "addresses of functions")
     read, write = c.read(source, kind), c.write(to, kind)
     return lambda x: write(x, read(x))
 
