@@ -1,7 +1,8 @@
 """A recorded launch: the folder with `kernel.ptx` and `launch.json`, and what a GPU made of it.
 
 launch.json   schema, title, entry, arch, grid, block, cluster, shared_bytes, cooperative,
-              args: [{"array": name} | {"map": {arguments of the encode call, "global_address": array}} | {"value": n, "type": "u32"} | {"null": true}],
+              args: [{"array": name} | {"map": {arguments of the encode call, "global_address": array}} | {"value": n, "type": "u32"} | {"null": true} |
+              {"bytes": hexadecimal}],
               arrays: [recipe ...] (`recipes`), outputs: [array ...], exact, why_not_exact, tolerance
 
 A suite of kind "launch" has a folder `kernels` with those of its cases, and in its arrays the SHA-256 of every output, of every row of it, some elements,
@@ -77,9 +78,11 @@ class LaunchFile:
                 return struct.pack("<" + VALUES[arg["type"]], arg["value"])
             if "null" in arg:
                 return bytes(8)
+            if "bytes" in arg:
+                return bytes.fromhex(arg["bytes"])
         except (KeyError, TypeError, ValueError, struct.error, InputError) as e:
             raise TraceError(f"{self.name}: argument {shown(dict(arg))} cannot be made ({e})") from None
-        raise TraceError(f"{self.name}: argument {shown(dict(arg))}: needs array, map, value or null")
+        raise TraceError(f"{self.name}: argument {shown(dict(arg))}: needs array, map, value, bytes or null")
 
 
 def load_launch_file(folder: str | pathlib.Path) -> LaunchFile:

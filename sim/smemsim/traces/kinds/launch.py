@@ -103,7 +103,7 @@ def run_file(file: LaunchFile, arch: str, *, watch: bool = False) -> tuple[Launc
 
 def _argument(one: dict[str, Any], raw: bytes) -> Any:
     """Bytes as the argument they are: a number for what has a type, an address for arrays."""
-    if "map" in one:
+    if "map" in one or "bytes" in one:
         return raw
     kind = one.get("type", "u64")
     return np.frombuffer(raw, NUMBERS[kind] if kind in VALUES else "u8")[0]
