@@ -6,15 +6,24 @@ import dataclasses
 import functools
 import pathlib
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from smemsim import Gpu, Run, TensorMap
 from smemsim.traces.launches import LaunchFile, load_launch_file
 
-KERNELS = pathlib.Path(__file__).parents[1] / "golden" / "sm_90a" / "launches" / "kernels"
+ROOT = pathlib.Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tools" / "witnesses" / "launches"))
+import compiled_launches  # noqa: E402
+
+KERNELS = ROOT / "golden" / "sm_90a" / "launches" / "kernels"
 DESCRIPTOR = 4611686293305360384  # of gemm_specialized: 128B, SBO 1024, the start or-ed into it
-RING, TRITON = "gemm_specialized", "triton_matmul_host"
+HIGH, IDESC = 1073758272, 136316048  # of the tcgen05 kernel: the descriptors' upper half (128B, SBO 1024), 128 x 128 bf16
+RING, TRITON, BLACKWELL = "gemm_specialized", "triton_matmul_host", "triton_tma_bf16_stages3"
+NONE = "reference_mm_none_128b"  # A without swizzle and MN-major, where LBO counts; descriptors are words of an array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +37,7 @@ class Fault:
     edit: Callable[[str], str] = lambda ptx: ptx
     maps: Callable[[int, dict[str, Any]], dict[str, Any]] = lambda n, arguments: arguments
     launch: dict[str, Any] = dataclasses.field(default_factory=dict)
+    arrays: Callable[[str, np.ndarray], np.ndarray] = lambda name, array: array
 
 
 def sub(pattern: str, by: str, count: int = 0) -> Callable[[str], str]:
@@ -56,9 +66,40 @@ def only(number: int, **changed: Any) -> Callable[[int, dict[str, Any]], dict[st
     return lambda n, arguments: arguments | changed if n == number else arguments
 
 
+def high(low: int, bits: int, value: int) -> Callable[[str], str]:
+    """Another field in the upper half of the tcgen05 kernel's descriptors."""
+    mask = ((1 << bits) - 1) << low
+    return sub(rf"mov.b32 \t(%r\d+), {HIGH};", rf"mov.b32 \1, {(HIGH & ~mask) | value << low};")
+
+
+def idesc(low: int, bits: int, value: int) -> Callable[[str], str]:
+    mask = ((1 << bits) - 1) << low
+    return sub(str(IDESC), str((IDESC & ~mask) | value << low))
+
+
+def words_of_a(change: Callable[[int], int]) -> Callable[[str, np.ndarray], np.ndarray]:
+    """Other descriptors of A in the reference kernel's plan: four, in front of B's four, at the end."""
+
+    def edit(name: str, array: np.ndarray) -> np.ndarray:
+        if name == "plan":
+            words = array[-16:-8].view(np.uint64)
+            words[:] = [change(int(word)) for word in words]
+        return array
+
+    return edit
+
+
+def swapped_strides(word: int) -> int:
+    lbo, sbo = word >> 16 & 0x3FFF, word >> 32 & 0x3FFF
+    return word & ~(0x3FFF << 16 | 0x3FFF << 32) | sbo << 16 | lbo << 32
+
+
 @functools.cache
 def kernel(name: str) -> LaunchFile:
-    return load_launch_file(KERNELS / name)
+    if (KERNELS / name).exists():
+        return load_launch_file(KERNELS / name)
+    ptx, about = compiled_launches.read()[name]
+    return LaunchFile(name, ptx, about)
 
 
 def launched(name: str, fault: Fault | None = None) -> tuple[Run, str]:
@@ -67,7 +108,7 @@ def launched(name: str, fault: Fault | None = None) -> tuple[Run, str]:
     fault = fault or Fault("", name, "", "")
     ptx = fault.edit(file.ptx)
     gpu = Gpu(file.about["arch"])
-    arrays = {n: gpu.array(x) for n, x in file.arrays().items()}
+    arrays = {n: gpu.array(fault.arrays(n, x)) for n, x in file.arrays().items()}
     args: list[Any] = []
     number = 0
     for one in file.about["args"]:
@@ -90,6 +131,7 @@ MMA, LOAD, EXPECT, WAIT = (
     r"mbarrier\.arrive\.expect_tx",
     r"mbarrier\.try_wait",
 )
+MMA5 = r"tcgen05\.mma"
 STORE = r"cp\.async\.bulk\.tensor.*bulk_group"
 # fmt: off
 FAULTS = (
@@ -140,5 +182,34 @@ FAULTS = (
     Fault("B stays at k = 0",           TRITON, "R508", LOAD, sub(r"\[%rd19, \{%r32, %r62\}\]", "[%rd19, {%r117, %r62}]")),
     Fault("a map of zeros",             TRITON, "T220", LOAD, maps=only(0, raw=bytes(128))),
     Fault("a map off 64 bytes",         TRITON, "A104", LOAD, sub(r"cvta.param.u64 \t%rd18, %rd3;", "cvta.param.u64 %rd18, %rd3; add.u64 %rd18, %rd18, 16;")),
+    Fault("LBO wrong",                  NONE, "D308", MMA, arrays=words_of_a(lambda word: word + (8 << 16))),
+    Fault("LBO and SBO swapped",        NONE, "D309", MMA, arrays=words_of_a(swapped_strides)),
+    Fault("LBO in bytes",               NONE, "D301", MMA, arrays=words_of_a(lambda word: word & ~(0x3FFF << 16) | 128 << 16)),
+    Fault("SBO of half an atom",        BLACKWELL, "D308", MMA5, high(0, 14, 32)),
+    Fault("SBO in bytes",               BLACKWELL, "D301", MMA5, high(0, 14, 1024)),
+    Fault("layout 64B",                 BLACKWELL, "D302", MMA5, high(29, 3, 4)),
+    Fault("layout none",                BLACKWELL, "D302", MMA5, high(29, 3, 0)),
+    Fault("base offset",                BLACKWELL, "D306", MMA5, high(17, 3, 1)),
+    Fault("K step of A doubled",        BLACKWELL, "R502", MMA5, sub(r"add.s32 \t%r39, %r36, 2;", "add.s32 %r39, %r36, 4;")),
+    Fault("K step of B forgotten",      BLACKWELL, "R502", MMA5, sub(r"add.s32 \t%r40, %r37, 2;", "add.s32 %r40, %r37, 0;")),
+    Fault("N = 64",                     BLACKWELL, "I603", MMA5, idesc(17, 6, 8)),
+    Fault("M = 64",                     BLACKWELL, "I603", MMA5, idesc(24, 5, 4)),
+    Fault("A is f16",                   BLACKWELL, "I603", MMA5, idesc(7, 3, 0)),
+    Fault("A transposed",               BLACKWELL, "R505", MMA5, idesc(15, 1, 1)),
+    Fault("B transposed",               BLACKWELL, "R505", MMA5, idesc(16, 1, 1)),
+    Fault("the kind is tf32",           BLACKWELL, "I602", MMA5, sub("kind::f16", "kind::tf32")),
+    Fault("nothing allocated",          BLACKWELL, "X009", r"tcgen05\.st", sub(r"@%p1 tcgen05.alloc[^;]*;", "")),
+    Fault("half of it allocated",       BLACKWELL, "X009", r"tcgen05\.st", sub(r"(tcgen05.alloc[^;]*), 128;", r"\1, 64;")),
+    Fault("100 columns",                BLACKWELL, "X009", r"tcgen05\.alloc", sub(r"(tcgen05.alloc[^;]*), 128;", r"\1, 100;")),
+    Fault("nothing given back",         BLACKWELL, "X009", r"tcgen05\.alloc", sub(r"@%p1 tcgen05.dealloc[^;]*;", "")),
+    Fault("D at other columns",         BLACKWELL, "X009", MMA5, sub(r"\[ %r217 \+ 0 \], %rd6", "[ %r217 + 64 ], %rd6")),
+    Fault("nothing committed",          BLACKWELL, "X006", WAIT, sub(r"@%p48 tcgen05.commit[^;]*;", "")),
+    Fault("D not waited for",           BLACKWELL, "X012", r"tcgen05\.ld", sub(r"mbarrier.try_wait.parity.shared::cta.b64 complete, \[%r447\], %r448;", "setp.eq.u32 complete, 0, 0;")),
+    Fault("zeros not waited for",       BLACKWELL, "X012", MMA5, sub(r"tcgen05.wait::st.sync.aligned;", "")),
+    Fault("tiles not waited for",       BLACKWELL, "X004", MMA5, sub(r"mbarrier.try_wait.parity.shared::cta.b64 complete, \[%r11\], %r448;", "setp.eq.u32 complete, 0, 0;")),
+    Fault("stages not waited for",      BLACKWELL, "X005", LOAD, sub(r"mbarrier.try_wait.parity.shared::cta.b64 complete, \[%r440\], %r439;", "setp.eq.u32 complete, 0, 0;")),
+    Fault("half of the bytes expected", BLACKWELL, "T210", EXPECT, sub("32768", "16384")),
+    Fault("no swizzle in A's map",      BLACKWELL, "R501", LOAD, maps=only(0, swizzle="none")),
+    Fault("no proxy fence",             BLACKWELL, "X003", STORE, sub(r"fence.proxy.async.shared::cta;", "")),
 )
 # fmt: on

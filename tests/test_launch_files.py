@@ -124,7 +124,7 @@ def test_samples_are_spread_over_the_whole_array(count):
 def test_a_damaged_folder_is_a_sentence(tmp_path, damage):
     (tmp_path / "kernel.ptx").write_text(".version 9.0")
     if damage != "missing":
-        about = json.loads((FOLDERS[0] / "launch.json").read_text()) | ({"schema": "other"} if damage == "schema" else {"grid": 4})
+        about = json.loads((FOLDERS[0] / "launch.json").read_text()) | ({"schema": "other"} if damage == "schema" else {"grid": "4"})
         (tmp_path / "launch.json").write_text("{" if damage == "json" else json.dumps(about))
     with pytest.raises(TraceError):
         load_launch_file(tmp_path)

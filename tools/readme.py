@@ -32,8 +32,10 @@ from smemsim.spec.disputes import DISPUTES
 from smemsim.spec.errata import ERRATA
 from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import CODES
+from smemsim.traces.launch_keys import ARGUMENTS, ARRAY_KEYS, BESIDE, KEYS
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+RUN = "run kernel.ptx --launch golden/sm_90a/launches/kernels/gemm_specialized/launch.json"
 DOT = 'dot --a-type bf16 --values -a "256 -256 2^-20*14" -b "256 256 0.75*14" -c 1'
 DECODE = "decode 0x4000000800010040 --arch sm_90a --dtype bf16 --major K --rows 64 --k 16"
 CALL = """decode --arch sm_90a 'cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void*)0x7f0000000000, {4096, 4096}, {4096},
@@ -74,10 +76,11 @@ def run_python(text: str) -> None:
         lines = block.splitlines()
         for statement in ast.parse(block).body:
             source = ast.unparse(statement)
-            if not isinstance(statement, ast.Expr):
-                exec(source, known)
-                continue
-            value = eval(source, known)
+            with contextlib.chdir(ROOT):
+                if not isinstance(statement, ast.Expr):
+                    exec(source, known)
+                    continue
+                value = eval(source, known)
             said = lines[(statement.end_lineno or 1) - 1].partition("  # ")[2].partition(": ")[0]
             try:
                 wanted_value = ast.literal_eval(said)
@@ -96,6 +99,32 @@ def of_scenario(text: str, command: str) -> str:
         said = smemsim(command.replace("kernel.toml", str(file)))
     lines = [wrapped for line in said.splitlines() for wrapped in textwrap.wrap(line, 150, drop_whitespace=False) or [""]]
     return "\n".join(f"    {line}".rstrip() for line in [f"$ smemsim {command}", *lines])
+
+
+def of_kernel(text: str, command: str) -> str:
+    """What a command says of the README's kernel, which its `sed` line makes of a recorded one; times are left out."""
+    [line] = re.findall(r"^    (sed '.*) > kernel\.ptx\b", text, re.MULTILINE)
+    _, edit, source = shlex.split(line)
+    _, old, new, _ = edit.split("/")
+    ptx = (ROOT / source).read_text()
+    if old not in ptx:
+        sys.exit(f"README.md: {source} has no {old!r}")
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "kernel.ptx"
+        file.write_text(ptx.replace(old, new))
+        said = smemsim(command.replace("kernel.ptx", str(file))).replace(str(file), "kernel.ptx")
+    said = re.sub(r" in \d+\.\d s,", ",", said)
+    lines = [wrapped for line in said.splitlines() for wrapped in textwrap.wrap(line, 150, drop_whitespace=False) or [""]]
+    return "\n".join(f"    {line}".rstrip() for line in [f"$ smemsim {command}", *lines])
+
+
+def launch_keys() -> str:
+    """Every key of launch files."""
+    rows = [("top" if i == 0 else "", key, says) for i, (key, says) in enumerate(KEYS.items())]
+    for kind, says in ARGUMENTS.items():
+        rows.append(("args" if kind == "array" else "", kind, says))
+        rows += [("", key, more) for key, more in BESIDE.get(kind, {}).items()]
+    return table(("table", "key", "says"), rows + [("arrays" if i == 0 else "", *row) for i, row in enumerate(ARRAY_KEYS.items())])
 
 
 def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -161,6 +190,8 @@ def wanted(but: str = "") -> dict[pathlib.Path, str]:
     text = readme.read_text()
     run_python(text)
     for name, made in (
+        ("run", lambda: of_kernel(readme.read_text(), RUN)),
+        ("launch_keys", launch_keys),
         ("decode_call", lambda: console(CALL)),
         ("decode", lambda: console(DECODE)),
         ("decode_instr", lambda: console("decode 0x08A01400 --kind f16 --cta-group 1")),

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable
 from itertools import count
 
-from doors.calls import API
+from doors.calls import API, LAUNCHES
 from doors.files import SCENARIO_TEXTS, SCENARIO_VALUES, SHOWN, TRACE_VALUES, TRACES
 from doors.guard import bounded_memory
 from doors.texts import COMMANDS, LAYOUTS, PASTED, PLANS, PRINTED, PROCESSES, SOLVED
@@ -33,7 +33,7 @@ __all__ = ["FULL", "SPACES", "swept"]
 
 FULL = {
     WORDS: 10_000_000, INSTRUCTIONS: 100_000, MAPS: 1_000_000, TRACES: 50_000, TRACE_VALUES: 50_000, SCENARIO_TEXTS: 50_000, SCENARIO_VALUES: 50_000, SHOWN: 1000,
-    PASTED: 100_000, PRINTED: 100_000, LAYOUTS: 100_000, PLANS: 2000, SOLVED: 5000, COMMANDS: 10_000, PROCESSES: 40, API: 100_000,
+    PASTED: 100_000, PRINTED: 100_000, LAYOUTS: 100_000, PLANS: 2000, SOLVED: 5000, COMMANDS: 10_000, PROCESSES: 40, API: 100_000, LAUNCHES: 20_000,
 }  # fmt: skip
 SPACES = {space.name: space for space in FULL}
 SMALL = {"words": 1, "processes": 1}  # chunks

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from smemsim.descriptors.tensor_map.verdict import TENSOR_MAP_RULES
     from smemsim.diagnose.difference import Diagnosis, explain_difference
     from smemsim.errors import HardwareTrap, InputError, InternalError, SmemsimError, TensorMapError, TraceError, Unmodelled
-    from smemsim.gpu.device import DeviceArray
+    from smemsim.gpu.arrays import DeviceArray
     from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce
     from smemsim.machine.cluster import ClusterAddress, Delivery, mapa, multicast
     from smemsim.machine.cluster_memory import Cluster
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from smemsim.running.findings import RunFinding
     from smemsim.running.gpu import Gpu
     from smemsim.running.run import Run
+    from smemsim.running.triton import launch_triton
     from smemsim.scenario.build import Scenario
     from smemsim.show.page import show_html
     from smemsim.show.tile import TilePicture
@@ -153,9 +154,10 @@ _HOMES = {
     "Plan": "planning.make",
     "plan": "planning.make",
     "IllegalPlan": "planning.wish",
-    "DeviceArray": "gpu.device",
+    "DeviceArray": "gpu.arrays",
     "Gpu": "running.gpu",
     "Run": "running.run",
+    "launch_triton": "running.triton",
     "RunFinding": "running.findings",
     "BULK_TRAPS": "spec.bulk",
     "DISPUTES": "spec.disputes",
@@ -236,6 +238,7 @@ __all__ = [
     "explain_product",
     "find_descriptors",
     "from_float64",
+    "launch_triton",
     "mapa",
     "mma",
     "multicast",

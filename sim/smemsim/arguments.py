@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,6 +11,7 @@ from smemsim.errors import InputError
 
 __all__ = ["choice", "flag", "in_steps", "is_whole", "shown", "suggestion", "whole", "wholes"]
 
+OBJECT = re.compile(r"<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-f]+>")  # what Python says of an object that says nothing of itself
 MOST_BITS = 128  # no argument of any call is larger
 
 
@@ -18,7 +20,7 @@ def shown(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > MOST_BITS:
         return f"{value:#x}"[:20] + "…"  # decimal text of a huge integer is refused by Python itself
     try:
-        text = " ".join(repr(value).split())  # arrays print several lines
+        text = OBJECT.sub(r"<\1>", " ".join(repr(value).split()))  # arrays print several lines
     except Exception:  # anybody's object
         text = f"a {type(value).__name__}"
     return text if len(text) <= 80 else text[:79] + "…"

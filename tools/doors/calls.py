@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,28 @@ from doors.damage import ANYTHING
 from doors.guard import Bench, door
 from smemsim import SmemDescriptor, TensorMap
 
-__all__ = ["API", "RESULTS", "good_calls"]
+__all__ = ["API", "LAUNCHES", "RESULTS", "good_calls"]
 
 WORD = 0x4000004000010040
 # Classes that only smemsim makes: what its functions return.
 RESULTS = {
-    "Answer", "BulkTransfer", "CampaignReport", "CheckFinding", "Choice", "ClusterAddress", "Delivery", "Diagnosis", "DotProduct", "DotTerm", "Finding", "FoundDescriptor", "Grade", "LboMode",
-    "MmaResult", "Operand", "Plan", "ProductExplanation", "Report", "Severity", "Swizzle", "TensorMap", "TilePicture", "Transfer",
+    "Answer", "BulkTransfer", "CampaignReport", "CheckFinding", "Choice", "ClusterAddress", "Delivery", "Diagnosis", "DotProduct", "DotTerm", "DeviceArray", "Finding", "FoundDescriptor", "Grade", "LboMode",
+    "MmaResult", "Operand", "Plan", "ProductExplanation", "Report", "Run", "RunFinding", "Severity", "Swizzle", "TensorMap", "TilePicture", "Transfer",
 }  # fmt: skip
 ARRAYS = [np.array(16), np.array([1.5]), np.zeros((0, 4)), np.array(["K"]), np.array([None]), np.zeros((64, 64), np.uint16), np.zeros((8, 16), np.uint8), np.zeros(2**10, np.uint8),
           np.full(4, np.nan), np.array(1, "M8[s]"), np.arange(8)[::-1], np.zeros((64, 64), np.float32), np.uint64(1 << 63), np.float32(1.5), np.bool_(True)]  # fmt: skip
+
+PTX = """.version 8.7
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 a, .param .u32 n, .param .f32 f, .param .align 64 .b8 map[128]) { ret; }"""
+COMPILED = SimpleNamespace(  # what triton.compile returns, as far as launch_triton looks at it
+    asm={"ptx": PTX.replace(".param .f32 f, .param .align 64 .b8 map[128]", ".param .u64 scratch, .param .u64 profile")},
+    metadata=SimpleNamespace(
+        name="k", num_warps=1, num_ctas=1, shared=0, global_scratch_size=0, profile_scratch_size=0, tensordesc_meta=None
+    ),
+    src=SimpleNamespace(signature={"a": "*fp32", "n": "i32", "B": "constexpr"}),
+)
 
 
 def good_calls() -> dict[str, dict[str, Any]]:
@@ -47,6 +60,7 @@ def good_calls() -> dict[str, dict[str, Any]]:
         "Cluster": {"size": 2, "arch": "sm_90a", "shared_bytes": 4096},
         "CuteLayout": {"shape": (8, 64), "stride": (64, 1)},
         "GlobalMemory": {},
+        "Gpu": {"arch": "sm_90a"},
         "InstrDescriptor": {"kind": "f16", "m": 128, "n": 128, "a_type": "bf16", "b_type": "bf16", "d_type": "f32", "a_major": "K", "negate_a": False, "saturate": False},
         "MetadataLayout": {"m": 128, "kind": "f16"},
         "ScaleLayout": {"operand": "A", "m": 128, "n": 64, "kind": "mxf8f6f4", "scale_vec": "1X"},
@@ -68,6 +82,7 @@ def good_calls() -> dict[str, dict[str, Any]]:
         "explain_product": {"d": np.zeros((64, 64), np.uint32), "a": square, "b": square, "c": None, "arch": "sm_90a", "a_type": "bf16", "a_swizzle": "128B", "m": 64, "n": 64},
         "find_descriptors": {"places": 1024 + 128 * np.arange(64)[:, None] + 2 * np.arange(16), "arch": "sm_90a", "dtype": "bf16", "major": "K", "rows": 64, "k": 16},
         "from_float64": {"values": [1.0, -2.5], "dtype": "bf16"},
+        "launch_triton": {"kernel": COMPILED, "grid": 1, "gpu": None, "a": np.zeros(4, np.float32), "n": 4, "sanitize": True, "progress": False},
         "mapa": {"smem_address": 1024, "cta_rank": 1},
         "mma": {"a": one, "b": one, "c": np.zeros((8, 8), np.uint32), **types, "scale_a": None, "block": None, "scale_input_d": 0},
         "multicast": {"cta_mask": 3, "cluster_size": 2, "cta_rank": 0, "smem_address": 1024, "mbar": 0x4000, "transaction_bytes": 128, "cta_group": 1},
@@ -125,4 +140,31 @@ def _calls(rng: random.Random, cases: int, bench: Bench) -> None:
         bench.through(lambda name=name, arguments=arguments: _called(name, arguments), {"call": name, **told})
 
 
+def _launches(rng: random.Random, cases: int, bench: Bench) -> None:
+    """Arrays, sizes and launches on one GPU; the kernel does nothing, and the grid stays small."""
+    gpu = smemsim.Gpu()
+    array, tm = (
+        gpu.zeros(1024, np.uint8),
+        TensorMap.tiled(data_type="u8", global_address=0x100, global_dim=(64,), global_strides=(), box_dim=(64,)),
+    )
+    values = [*ANYTHING, *ARRAYS, array, tm, object(), b"1234", SimpleNamespace(address=5), COMPILED]
+    for _ in range(cases):
+        value = rng.choice(values)
+        kind = rng.choice(("array", "zeros", "dtype", "update", "argument", "argument", "launch", "launch"))
+        told = {"call": kind, "value": repr(value)[:200]}
+        if kind == "launch":
+            key = rng.choice(("ptx", "entry", "block", "cluster", "shared_bytes", "args", "ctas"))
+            given = {"ptx": PTX, "entry": "k", "args": [array, 1, 0.5, tm], "progress": False} | {key: value}
+            bench.through(lambda given=given: gpu.launch(**given), told | {"key": key})
+        elif kind == "argument":
+            args: list[Any] = [array, 1, 0.5, tm]
+            args[place := rng.randrange(4)] = value
+            bench.through(lambda args=args: gpu.launch(PTX, args=args, progress=False), told | {"place": place})
+        else:
+            call = {"array": gpu.array, "zeros": lambda v: gpu.zeros(v if not isinstance(v, int) else min(v, 1 << 20)),
+                    "dtype": lambda v: gpu.zeros(4, v), "update": array.update}[kind]  # fmt: skip
+            bench.through(lambda call=call, value=value: repr(call(value)), told)
+
+
+LAUNCHES = door("launches", "arrays and launches on a simulated GPU with an argument that is anything", 400, _launches)
 API = door("api", "every public function with one or two arguments that are anything", 400, _calls)

@@ -6,14 +6,23 @@ from collections.abc import Iterable
 
 from speeds.addresses import ROWS_OF_ADDRESSES
 from speeds.arithmetic import ROWS_OF_ARITHMETIC
+from speeds.launches import ROWS_OF_LAUNCHES
 from speeds.peers import ROWS_OF_PEERS
 from speeds.questions import ROWS_OF_QUESTIONS
 from speeds.race import Row
 from speeds.sweeps import ROWS_OF_SWEEPS
 from speeds.transfers import ROWS_OF_TRANSFERS
 
-GROUPS = ("addresses", "tensor maps", "TMA", "MMA", "explain", "check", "plan", "solve", "campaign", "commands")
-EVERY = (*ROWS_OF_ADDRESSES, *ROWS_OF_TRANSFERS, *ROWS_OF_ARITHMETIC, *ROWS_OF_PEERS, *ROWS_OF_QUESTIONS, *ROWS_OF_SWEEPS)
+GROUPS = ("addresses", "tensor maps", "TMA", "MMA", "run", "explain", "check", "plan", "solve", "campaign", "commands")
+EVERY = (
+    *ROWS_OF_ADDRESSES,
+    *ROWS_OF_TRANSFERS,
+    *ROWS_OF_ARITHMETIC,
+    *ROWS_OF_PEERS,
+    *ROWS_OF_QUESTIONS,
+    *ROWS_OF_SWEEPS,
+    *ROWS_OF_LAUNCHES,
+)
 ROWS = tuple(sorted(EVERY, key=lambda row: GROUPS.index(row.group)))
 
 

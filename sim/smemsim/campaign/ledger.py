@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import pathlib
 import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
-from smemsim import __version__
 from smemsim.campaign.space import ChunkResult, Trouble
 from smemsim.errors import InputError
 
-__all__ = ["Ledger", "version"]
+__all__ = ["Ledger"]
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS campaign (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -25,15 +23,6 @@ _SAYS = {"version": "smemsim", "seed": "seed", "shard": "shard", "spaces": "spac
 
 
 @functools.cache
-def version() -> str:
-    """The version of smemsim, and a digest of its source: a ledger goes on only with the code it was begun with."""
-    folder = pathlib.Path(__file__).resolve().parents[1]
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
-        digest.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes() + b"\0")
-    return f"{__version__}+{digest.hexdigest()[:12]}"
-
-
 class Ledger:
     """The chunks that are done of one campaign; `identity` says which. In memory without a path.
 

@@ -10,9 +10,10 @@ import os
 import pathlib
 from typing import Any
 
-from smemsim.campaign.ledger import Ledger, version
+from smemsim.campaign.ledger import Ledger
 from smemsim.campaign.space import Space, Trouble
 from smemsim.errors import InputError
+from smemsim.processes import version
 
 __all__ = ["CampaignReport", "SpaceReport", "file_trouble", "file_troubles", "folder_for", "report_of"]
 

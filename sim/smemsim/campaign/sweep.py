@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 
 from smemsim.arguments import shown, whole
 from smemsim.campaign.agenda import Agenda, chunks_of
-from smemsim.campaign.ledger import Ledger, version
+from smemsim.campaign.ledger import Ledger
 from smemsim.campaign.report import CampaignReport, file_troubles, folder_for, report_of
 from smemsim.campaign.space import ChunkResult
 from smemsim.campaign.spaces import NAMES, space
 from smemsim.campaign.workers import crew, processors
 from smemsim.errors import InputError, InternalError
+from smemsim.processes import version
 
 __all__ = ["Progress", "sweep"]
 

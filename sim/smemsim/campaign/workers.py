@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import importlib
-import multiprocessing
-import os
-import signal
-import threading
 import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from smemsim.campaign.ledger import version
 from smemsim.campaign.space import ChunkResult, Trouble
 from smemsim.campaign.spaces import space
 from smemsim.errors import InputError
+from smemsim.processes import dask_client, pool, processors
 
 __all__ = ["Crew", "crew", "do_chunk", "processors"]
-
-
-def processors() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def do_chunk(name: str, seed: int, chunk: int) -> tuple[ChunkResult, float]:
@@ -72,8 +62,7 @@ class _Processes(Crew):
         self._pool = self._new()
 
     def _new(self) -> concurrent.futures.ProcessPoolExecutor:
-        context = multiprocessing.get_context("spawn")  # threads of this process are nothing to fork
-        return concurrent.futures.ProcessPoolExecutor(self.count, context, initializer=_live_with_parent)
+        return pool(self.count)
 
     def submit(self, name: str, seed: int, chunk: int) -> concurrent.futures.Future[Any]:
         try:
@@ -100,40 +89,13 @@ class _Processes(Crew):
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _live_with_parent() -> None:
-    """Ctrl-C is for the parent; a worker whose parent was killed ends too."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-
-        def watch() -> None:
-            parent.join()
-            os._exit(1)
-
-        threading.Thread(target=watch, daemon=True).start()
-
-
 class _Cluster(Crew):
     """A Dask cluster: pure tasks, which the scheduler gives to another worker where one is lost."""
 
     RETRIES = 5
 
     def __init__(self, address: str) -> None:
-        try:
-            distributed: Any = importlib.import_module("distributed")
-        except ImportError:
-            raise InputError("--dask: needs dask.distributed, which is not installed: pip install 'smemsim[campaign]'") from None
-        try:
-            self._client = distributed.Client(address, timeout=10, set_as_default=False)
-            self._client.wait_for_workers(1, timeout=30)
-        except (OSError, ValueError, TimeoutError) as e:
-            raise InputError(f"--dask {address}: no Dask scheduler with a worker answers there: {e}") from None
-        others = {found for found in self._client.run(version).values() if found != version()}
-        if others:
-            self._client.close()
-            raise InputError(
-                f"--dask {address}: workers have smemsim {', '.join(sorted(others))}, here is {version()}; install the same everywhere"
-            )
+        self._client = dask_client(address)
         super().__init__(max(1, sum(self._client.nthreads().values())))
         self._executor = self._client.get_executor(retries=self.RETRIES, pure=True)
 

@@ -1,4 +1,4 @@
-"""The command line: `smemsim plan`, `check`, `show`, `solve`, `decode`, `map`, `dot`, `replay`, `campaign`.
+"""The command line: `smemsim plan`, `check`, `show`, `solve`, `decode`, `map`, `dot`, `replay`, `campaign`, `run`.
 
 Exit codes: 0 fine or identical, 1 a finding or a difference, 2 bad input, 3 not modelled.
 """
@@ -18,6 +18,7 @@ from smemsim.cli.dot import dot
 from smemsim.cli.map import map_command
 from smemsim.cli.plan import plan_command
 from smemsim.cli.replay import replay
+from smemsim.cli.run import run
 from smemsim.cli.show import show
 from smemsim.cli.solve import solve
 from smemsim.errors import SmemsimError, Unmodelled
@@ -50,9 +51,10 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
 @click.version_option(__version__, prog_name="smemsim", message="%(prog)s %(version)s")
 def main() -> None:
-    """Which byte does the tensor core read? Plan operand tiles, check kernels and show them, find descriptors, explain descriptors, tensor maps and dot products, replay hardware traces.
+    """Which byte does the tensor core read? Run kernels and say what is wrong, plan operand tiles, check and show them, find descriptors, explain descriptors, tensor maps and dot products, replay hardware traces.
 
     \b
+    smemsim run kernel.ptx --launch launch.toml         run my kernel: which line, which field is wrong?
     smemsim plan 128x64 --arch sm_100a --dtype bf16 --major K
                                                         what should I write?
     smemsim check kernel.toml                           does my kernel read what I meant? which field is wrong?
@@ -72,6 +74,7 @@ def main() -> None:
     """
 
 
+main.add_command(run)
 main.add_command(plan_command)
 main.add_command(check)
 main.add_command(solve)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import threading
 from typing import Any
 
@@ -14,6 +13,7 @@ from smemsim.arguments import is_whole, whole
 from smemsim.descriptors.layout import check_major, check_packing, why_unmodelled
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError, Unmodelled
+from smemsim.processes import processors
 from smemsim.spec.architectures import Architecture, architecture
 from smemsim.spec.formats import ElementFormat, element_format
 from smemsim.spec.smem_descriptor import layout_codes
@@ -179,7 +179,7 @@ def _run(words: np.ndarray, machine: Architecture, k_major: bool, bits: int, per
         except BaseException as e:  # handed to the caller below
             failures.append(e)
 
-    helpers = [threading.Thread(target=work) for _ in range(min(-(-len(out) // size), _processors()) - 1)]
+    helpers = [threading.Thread(target=work) for _ in range(min(-(-len(out) // size), processors()) - 1)]
     started = []
     for helper in helpers:
         try:
@@ -192,7 +192,3 @@ def _run(words: np.ndarray, machine: Architecture, k_major: bool, bits: int, per
         helper.join()
     if failures:
         raise failures[0]
-
-
-def _processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

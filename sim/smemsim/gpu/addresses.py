@@ -130,9 +130,3 @@ def build_createpolicy(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i)
     write = c.write(i.operands[0], "b64")
     return lambda x: write(x, np.uint64(0x12F0000000000000))
-
-
-@implements("multimem")
-def build_multimem(i: Instruction, c: Linker) -> Step:
-    """Several GPUs."""
-    raise unmodelled(i, "memory of several GPUs")

@@ -17,6 +17,7 @@ from smemsim.ptx.module import Instruction
 from smemsim.spec.traps import ILLEGAL_ADDRESS
 
 if TYPE_CHECKING:
+    from smemsim.descriptors.tensor_map import TensorMap
     from smemsim.gpu.events import Event
     from smemsim.gpu.registers import Read
     from smemsim.gpu.wave import Cta, Wave
@@ -99,8 +100,8 @@ def is_outside(problem: InputError) -> bool:
 
 
 @contextlib.contextmanager
-def stops(x: Wave, i: Instruction, code_of: Callable[[HardwareTrap], tuple[str, str]]) -> Iterator[None]:
-    """Give traps of the machine a finding: its code and repair; transfers of memory that nobody allocated become such a trap."""
+def stops(x: Wave, i: Instruction, code_of: Callable[[HardwareTrap], tuple[str, str]], tm: TensorMap | None = None) -> Iterator[None]:
+    """Give traps of the machine a finding: its code and repair; transfers of memory that nobody allocated, by map `tm`, become such a trap."""
     try:
         yield
     except HardwareTrap as trap:
@@ -110,4 +111,8 @@ def stops(x: Wave, i: Instruction, code_of: Callable[[HardwareTrap], tuple[str, 
     except InputError as problem:
         if not is_outside(problem):
             raise
-        stop(x, i, "X001", str(problem), "check the address, and the extents and strides of the tensor map", ILLEGAL_ADDRESS)
+        message, repair = str(problem), "check the address, and the extents and strides of the tensor map"
+        if tm is not None and not x.launch.memory.holds(tm.global_address):
+            message += f"; the map's global_address {tm.global_address:#x} lies in no array of this GPU"
+            repair = "build the map with global_address=array.address, of an array of this GPU"
+        stop(x, i, "X001", message, repair, ILLEGAL_ADDRESS)

@@ -9,7 +9,7 @@ import numpy as np
 
 from smemsim.arithmetic.reduce import parameters
 from smemsim.errors import InputError
-from smemsim.gpu.load_store import items
+from smemsim.gpu.load_store import gathered, items
 from smemsim.gpu.ordering import Ordering, ordering
 from smemsim.gpu.registers import Read, Write, bits_of
 from smemsim.gpu.registry import Step, implements, unmodelled
@@ -127,6 +127,12 @@ def combine(f: Form, piece: Piece, compare: np.ndarray | None, new: np.ndarray) 
     return old.view(np.uint64).astype(new.dtype).reshape(new.shape)
 
 
+def _changes(piece: Piece, before: np.ndarray) -> bool:
+    """Is now something else there than what some thread found?"""
+    now = gathered(piece, before.dtype, before.shape[1])
+    return any(bool((word != before[:, n]).any()) for n, word in enumerate(now))
+
+
 @implements("atom", "red")
 def build_atomic(i: Instruction, c: Linker) -> Step:
     """Atomic operations; red has no result."""
@@ -156,7 +162,7 @@ def build_atomic(i: Instruction, c: Linker) -> Step:
             before = combine(f, piece, None if compare is None else compare[part], new[part])
             if old is not None:
                 old[part] = before
-            note_write(x, i, piece, f.size, strong=True)
+            note_write(x, i, piece, f.size, strong=True, changed=_changes(piece, before))
             if x.watch is not None and f.order.acquires:
                 f.order.acquire(x, piece)
         if old is not None:
@@ -192,7 +198,7 @@ def _wide(i: Instruction, c: Linker, f: Form, target: Operand, operands: list[Op
                 old[n] = words[at : at + 2]
                 if f.op == "exch" or (old[n] == values[0][n]).all():
                     words[at : at + 2] = values[-1][n]
-            note_write(x, i, piece, 16, strong=True)
+            note_write(x, i, piece, 16, strong=True, changed=_changes(piece, old if piece.part is None else old[piece.part]))
         write(x, old)
 
     return atomic

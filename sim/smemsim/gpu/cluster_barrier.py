@@ -43,6 +43,7 @@ class ClusterBarrier:
         x.changes += 1
         if x.watch is not None:
             x.watch.complete(self.key)
+            x.watch.met(self.first // WARP, len(self.arrived) // WARP)
         waits, self.waits = self.waits, []
         for wait in waits:
             self.idle[wait.threads - self.first] = True

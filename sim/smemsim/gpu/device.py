@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.arguments import whole
+from smemsim.arguments import shown, suggestion, whole
 from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu import operations  # noqa: F401  (registers the builders)
+from smemsim.gpu.arrays import DeviceArray, as_numpy, converted, shape_of, storage
 from smemsim.gpu.execute import execute
 from smemsim.gpu.launch import Launch, check_shape, three
 from smemsim.gpu.parameters import pack
@@ -23,25 +24,9 @@ from smemsim.gpu.program import Program, link
 from smemsim.machine.region import GlobalMemory
 from smemsim.ptx.module import Module
 from smemsim.ptx.parser import read_module
-from smemsim.spec.architectures import architecture
+from smemsim.spec.architectures import ARCHITECTURES, architecture
 
-__all__ = ["Device", "DeviceArray"]
-
-
-class DeviceArray:
-    """An array in simulated global memory: `address` is its first byte, `numpy()` its contents now."""
-
-    def __init__(self, memory: GlobalMemory, array: np.ndarray) -> None:
-        self.dtype, self.shape = array.dtype, array.shape
-        self.address = memory.place(array)
-        self._bytes = memory.span(self.address, array.nbytes) if array.nbytes else np.zeros(0, np.uint8)
-
-    def numpy(self) -> np.ndarray:
-        """A copy of the array as it is now."""
-        return self._bytes.copy().view(self.dtype).reshape(self.shape)
-
-    def __repr__(self) -> str:
-        return f"<DeviceArray {self.dtype} {self.shape} at {self.address:#x}>"
+__all__ = ["Device", "target_of"]
 
 
 class Device:
@@ -54,20 +39,52 @@ class Device:
         self._programs: dict[tuple[str, str], Program] = {}
         self._variables: dict[tuple[str, str], int] = {}
 
-    def array(self, array: Any) -> DeviceArray:
-        """Put an array into global memory."""
-        return DeviceArray(self.memory, np.asarray(array))
+    def array(self, array: Any, dtype: Any = None) -> DeviceArray:
+        """Put a copy of an array into global memory: of numpy, ml_dtypes, PyTorch, CuPy, or whatever knows numpy's array protocol or DLPack.
 
-    def module(self, ptx: str) -> Module:
-        """A PTX text, read."""
+        `dtype` converts it first: a type of numpy, or an element type by name ("bf16" ...). It lies there contiguously, whatever its strides.
+        InputError for what is no array of plain numbers.
+        """
+        found = as_numpy("array", array)
+        return DeviceArray(self.memory, found if dtype is None else converted(found, dtype))
+
+    def zeros(self, shape: Any, dtype: Any = np.float32) -> DeviceArray:
+        """A new array of zeros, such as for a kernel's result; `dtype` as for `array`.
+
+        >>> Device().zeros((2, 3), "f16").numpy().shape
+        (2, 3)
+        """
+        return DeviceArray(self.memory, np.zeros(shape_of(shape), storage(dtype)))
+
+    def module(self, ptx: str, name: str = "<ptx>") -> Module:
+        """A PTX text, read; `name` is how messages call it."""
+        if isinstance(ptx, str) and len(ptx) < 1024 and ptx.strip().endswith(".ptx"):
+            raise InputError(f"ptx = {shown(ptx)}: the name of a file; give its text: open({ptx.strip()!r}).read()")
+        if not isinstance(ptx, str):
+            raise InputError(f"ptx = {shown(ptx)}: needs the text of a PTX file, a str")
         if ptx not in self._modules:
-            self._modules[ptx] = read_module(ptx)
+            self._modules[ptx] = read_module(ptx, name=name)
         return self._modules[ptx]
+
+    @staticmethod
+    def entry(module: Module, entry: Any = None) -> str:
+        """The name of the kernel that is meant; the only one where none is named. InputError says which there are."""
+        known = [f.name for f in module.entries]
+        if entry is None and len(known) == 1:
+            return known[0]
+        if isinstance(entry, str) and entry in known:
+            return entry
+        said = (
+            "entry: which kernel is not said"
+            if entry is None
+            else f"entry = {shown(entry)}: there is no such kernel{suggestion(entry, known)}"
+        )
+        raise InputError(f"{said}; the PTX has {', '.join(known) or 'no .entry at all'}")
 
     def prepare(
         self,
         ptx: str,
-        entry: str,
+        entry: str | None = None,
         *,
         grid: Any = (1, 1, 1),
         block: Any = (1, 1, 1),
@@ -75,13 +92,14 @@ class Device:
         shared_bytes: int = 0,
         args: Sequence[Any] = (),
     ) -> Launch:
-        """Everything before the first instruction: what cannot run is refused here, with a sentence."""
+        """Everything before the first instruction: what cannot run is refused here, with a sentence. `entry` may be left out where there is one."""
         module = self.module(ptx)
         _check_target(module, self.arch)
+        entry = self.entry(module, entry)
         if (ptx, entry) not in self._programs:
             self._programs[ptx, entry] = link(module, entry, self.arch)
         program = self._programs[ptx, entry]
-        parameters = pack(program.places, args)
+        parameters = pack(program.places, args, self.memory)
         at = self.memory.place(parameters)
         launch = Launch(
             program,
@@ -94,11 +112,12 @@ class Device:
             self._place_variables(ptx, program),
             at,
             self.memory.span(at, len(parameters)),
+            ptx=ptx,
         )
         check_shape(launch, module.functions[entry].directives)
         return launch
 
-    def launch(self, ptx: str, entry: str, **given: Any) -> Launch:
+    def launch(self, ptx: str, entry: str | None = None, **given: Any) -> Launch:
         """Prepare a launch and execute it; arguments as for `prepare`."""
         launch = self.prepare(ptx, entry, **given)
         execute(launch)
@@ -126,9 +145,25 @@ class Device:
         return addresses
 
 
+def target_of(module: Module) -> str:
+    """The architecture to run a PTX file on: that of its .target, for an older or a more general one the oldest that smemsim knows.
+
+    >>> target_of(read_module(".version 8.8 .target sm_100a .address_size 64"))
+    'sm_100a'
+    """
+    own = _own_target(module)
+    if own in ARCHITECTURES or own[-1:] in ("a", "f"):
+        return {"sm_100f": "sm_100a", "sm_103f": "sm_103a"}.get(own, own)
+    number = int("".join(ch for ch in own if ch.isdigit()) or 0)
+    return next((name for name in ARCHITECTURES if number <= int(name[3:-1])), own)
+
+
+def _own_target(module: Module) -> str:
+    return next((t for t in module.target if t.startswith(("sm_", "compute_"))), "").replace("compute_", "sm_")
+
+
 def _check_target(module: Module, arch: str) -> None:
-    target = next((t for t in module.target if t.startswith(("sm_", "compute_"))), "")
-    own = target.replace("compute_", "sm_")
+    own = target = _own_target(module)
     if own[-1:] in ("a", "f") and own != arch:
         family = own.endswith("f") and own[:-2] == arch[:-2]
         if not family and not (own == "sm_100f" and arch == "sm_103a"):

@@ -10,7 +10,7 @@ import numpy as np
 from smemsim.errors import HardwareTrap
 from smemsim.gpu.hang import count_bytes, report_hang
 from smemsim.gpu.launch import Launch
-from smemsim.gpu.schedule import run_wave
+from smemsim.gpu.schedule import Stuck, run_wave
 from smemsim.gpu.watch import Watch
 from smemsim.gpu.wave import WARP, Wave
 from smemsim.spec.launches import RESIDENCY
@@ -41,6 +41,8 @@ def depends(launch: Launch) -> bool:
         where = {m.partition("::")[0] for m in i.modifiers}
         if i.op in ("atom", "red") and "shared" not in where:
             return True
+        if i.op == "ld" and where & {"cv", "cg"}:  # past the L1, where others' stores are seen
+            return True
         if i.op in ("ld", "st") and where & {"acquire", "release", "relaxed", "volatile", "mmio"} and "shared" not in where:
             return True
         if i.op == "cp" and i.modifiers[:1] == ("reduce",):
@@ -50,45 +52,58 @@ def depends(launch: Launch) -> bool:
 
 def execute(
     launch: Launch, clusters: Sequence[int] | None = None, *, watch: bool = True, done: Callable[[int], None] = lambda ctas: None
-) -> None:
+) -> bool:
     """Run clusters of a launch (all of them without `clusters`); what goes wrong is noted in `launch.findings`.
 
-    `done` is told how many CTAs have finished. A trap ends the launch: nothing runs after it, as on hardware.
+    `done` is told how many CTAs have finished. A trap ends the launch, and so does a hang: nothing runs after it, as on hardware, and the
+    result is False. CTAs that wait for others are joined by further waves, as long as all of them fit on the card at once.
     """
-    numbers = list(range(launch.ctas // launch.cluster_size) if clusters is None else clusters)
+    waiting = list(range(launch.ctas // launch.cluster_size) if clusters is None else clusters)
     most, together = resident(launch), at_once(launch)
-    waiting = [numbers[n : n + together] for n in range(0, len(numbers), together)]
     launch.waves.clear()
-    stuck: dict[Wave, int] = {}  # waves that could not go on: how much had changed by then
+    others_help = depends(launch)
+    stuck: dict[Wave, int] = {}  # waves that only polled, waited or looped: how much had changed by then
+    past = 0  # changes of waves that are over
     with np.errstate(all="ignore"):
         while waiting or launch.waves:
-            launch.waiting_clusters = sum(map(len, waiting))
-            changes = sum(wave.changes for wave in launch.waves)
+            changes = past + sum(w.changes for w in launch.waves)
+            room = most - sum(len(w.ctas) for w in launch.waves) // launch.cluster_size
             wave: Any = next((w for w in launch.waves if stuck.get(w) != changes), None)
-            if wave is None:
-                alive = sum(len(w.ctas) for w in launch.waves) // launch.cluster_size
-                if not waiting or alive >= most:
-                    report_hang(launch)
-                    return
-                wave = Wave(launch, waiting.pop(0))
+            gives_way = others_help and (len(launch.waves) > 1 or bool(waiting))
+            if wave is None and waiting and room > 0:
+                count = min(together, room)
+                wave = Wave(launch, waiting[:count])
+                del waiting[:count]
                 if watch and launch.window_bytes:
                     wave.watch = Watch(wave)
                 launch.waves.append(wave)
+            elif wave is None:
+                gives_way = False
+                wave = next((w for w in launch.waves if w.gave_way), None)
+            if wave is None:
+                report_hang(launch, len(waiting) * launch.cluster_size)
+                return False
             try:
-                finished = run_wave(wave)
+                finished = run_wave(wave, gives_way=gives_way)
+            except Stuck:
+                report_hang(launch)
+                return False
             except HardwareTrap as trap:
                 instruction = getattr(trap, "instruction", None)
                 if instruction is not None and not any(f.instruction.line == instruction.line for f in launch.findings.values()):
                     code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
                     launch.find(code, instruction, str(trap))
-                return
+                return False
             if finished:
                 count_bytes(launch, wave)
                 launch.waves.remove(wave)
                 stuck.pop(wave, None)
+                past += wave.changes
                 done(len(wave.ctas))
             else:
-                stuck[wave] = sum(w.changes for w in launch.waves)
+                launch.waves.append(launch.waves.pop(launch.waves.index(wave)))  # the others first
+                stuck[wave] = past + sum(w.changes for w in launch.waves)
+    return True
 
 
 _CODES = {700: "X001", 716: "X002", 719: "X001"}

@@ -35,7 +35,7 @@ def build_fence(i: Instruction, c: Linker) -> Step:
     if rest[:1] == ["mbarrier_init"]:
         if set(rest[1:]) - _SEMANTICS - set(SCOPES):
             raise unmodelled(i)
-        return _nothing
+        return _publish
     if set(rest) - _SEMANTICS - set(SCOPES) - _SYNC_RESTRICT:
         raise unmodelled(i)
     return _nothing
@@ -54,6 +54,11 @@ def build_membar(i: Instruction, c: Linker) -> Step:
 def _async(x: Wave, i: Instruction) -> None:
     if x.watch is not None:
         x.watch.fence_async(x, i)
+
+
+def _publish(x: Wave) -> None:
+    if x.watch is not None:
+        x.watch.publish(x)
 
 
 def _nothing(x: Wave) -> None:

@@ -22,17 +22,20 @@ def count_bytes(launch: Launch, wave: Wave) -> None:
             barrier.check_bytes(launch)
 
 
-def report_hang(launch: Launch) -> None:
-    """Note a finding for every instruction at which warps wait for ever."""
+def report_hang(launch: Launch, outside: int = 0) -> None:
+    """Note a finding for every instruction at which warps wait for ever; `outside` CTAs have not begun, as the card is full."""
+    alive = sum(len(wave.ctas) for wave in launch.waves)
+    full = f"; {outside} of {launch.ctas} CTAs have not begun, because the {alive} that wait fill the card" if outside else ""
+    repair = "launch no more CTAs than are on the card at once (cudaOccupancyMaxActiveBlocksPerMultiprocessor)" if outside else ""
     for wave in launch.waves:
         count_bytes(launch, wave)
         if wave.watch is not None:
             wave.watch.nothing_came()
         for wait in sorted(wave.waiting, key=lambda w: (w.instruction.line, int(w.threads[0]))):
-            launch.find("X006", wait.instruction, f"{_who(wave, wait.threads)} wait for ever: {wait.what()}")
+            launch.find("X006", wait.instruction, f"{_who(wave, wait.threads)} wait for ever: {wait.what()}{full}", repair)
         for state, code, what in (
             (GATHERING, "X011", "waits for the other threads of its warp (or warpgroup), which never come to this instruction"),
-            (YIELDED, "X006", "polls something that never changes"),
+            (YIELDED, "X006", wave.endless or "polls something that never changes"),
             (0, "X006", "loops for ever, and nothing it does is seen by others"),
         ):
             threads = np.flatnonzero((wave.key >= state) & (wave.key < (state or YIELDED) + (YIELDED if state else 0)))
@@ -40,7 +43,10 @@ def report_hang(launch: Launch) -> None:
                 threads = np.flatnonzero((wave.key >= GATHERING) & (wave.key < PARKED))
             for at in np.unique(wave.key[threads]).tolist():
                 group = threads[wave.key[threads] == at]
-                launch.find(code, _instruction(wave, at - state), f"{_who(wave, group)}: {what}")
+                if code == "X011":
+                    launch.find(code, _instruction(wave, at - state), f"{_who(wave, group)}: {what}")
+                else:
+                    launch.find(code, _instruction(wave, at - state), f"{_who(wave, group)}: {what}{full}", repair)
 
 
 def _instruction(wave: Wave, block: int) -> Instruction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -60,8 +61,9 @@ class Launch:
     events: list[Event] = dataclasses.field(default_factory=list)
     output: list[str] = dataclasses.field(default_factory=list)
     evidence: set[str] = dataclasses.field(default_factory=set)  # what rests on less than measurements, in words
+    ptx: str = ""  # the text that the program was made of
+    limit: int = sys.maxsize  # blocks of instructions that a wave may execute
     judge: Callable[[Wave, Event], None] | None = None  # called with each event, right after it happened
-    waiting_clusters: int = 0  # not yet begun
 
     @property
     def threads(self) -> int:
@@ -101,10 +103,6 @@ class Launch:
         """Threads are done: barriers no longer wait for them."""
         for hook in operations.ON_EXIT:
             hook(wave, threads)
-
-    def others_wait(self, wave: Wave) -> bool:
-        """Could another wave, alive or not yet begun, change what this one polls?"""
-        return len(self.waves) > 1 or self.waiting_clusters > 0
 
 
 def three(name: str, value: Any) -> tuple[int, int, int]:

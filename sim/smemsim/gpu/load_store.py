@@ -152,6 +152,7 @@ def build_ld(i: Instruction, c: Linker) -> Step:
     def load(x: Wave) -> None:
         pieces = find(x)
         values = gathered(pieces[0], dtype, count) if len(pieces) == 1 else merged(x, pieces, dtype, count)
+        x.polls += order.strong
         if x.watch is not None:
             for piece in pieces:
                 if not order.strong:

@@ -194,6 +194,7 @@ def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
 
         def test(x: Wave, following: int) -> None:
             done, _ = over(x)
+            x.polls += not done.all()
             write(x, done)
             x.key[x.sel] = np.where(done, following, following + YIELDED)
 

@@ -7,20 +7,25 @@ next; row w of `fenced` the same for asynchronous operations that w issues, behi
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from smemsim.gpu.handles import ROOM, Operation
+
 __all__ = ["Order"]
+
+Rows: TypeAlias = tuple[np.ndarray, ...]  # one of each of the five matrices
 
 
 class _Phase:
     """What has been released into a barrier: `open` since its last phase, `closed` with all phases before."""
 
     def __init__(self) -> None:
-        self.open: list[tuple[np.ndarray, ...]] = []
-        self.operations: list[int] = []
-        self.closed: tuple[np.ndarray, ...] | None = None
+        self.open: Rows | None = None
+        self.operations: list[Operation] = []
+        self.closed: Rows | None = None
+        self.told: set[int] = set()  # the warps that know what is closed
 
 
 class Order:
@@ -30,7 +35,7 @@ class Order:
         self.clock = np.ones(warps, np.int32)
         self.seen = np.zeros((warps, warps), np.int32)
         self.fenced = np.zeros((warps, warps), np.int32)
-        self.done, self.read_done, self.done_fenced = (np.zeros((warps, 64), bool) for _ in range(3))
+        self.done, self.read_done, self.done_fenced = (np.zeros((warps, ROOM), bool) for _ in range(3))
         self._phases: dict[Any, _Phase] = {}
         self._own()
 
@@ -42,12 +47,17 @@ class Order:
         """All that a warp knows, a row each."""
         return self.seen, self.fenced, self.done, self.read_done, self.done_fenced
 
-    def room_for(self, operation: int) -> None:
-        """Make room for one more operation."""
-        have = self.done.shape[1]
-        if operation >= have:
-            more = np.zeros((len(self.clock), have), bool)
-            self.done, self.read_done, self.done_fenced = (np.concatenate([m, more], axis=1) for m in self.rows[2:])
+    def keep(self, kept: np.ndarray, room: int) -> None:
+        """Operations have new numbers: column n is what column `kept[n]` was; `room` columns."""
+
+        def moved(flags: np.ndarray) -> np.ndarray:
+            found = np.zeros((*flags.shape[:-1], room), bool)
+            found[..., : len(kept)] = flags[..., kept]
+            return found
+
+        self.done, self.read_done, self.done_fenced = (moved(m) for m in self.rows[2:])
+        for phase in self._phases.values():
+            phase.open, phase.closed = (rows and (*rows[:2], *map(moved, rows[2:])) for rows in (phase.open, phase.closed))
 
     def tick(self, warps: np.ndarray) -> None:
         """What these warps do from now on is not yet seen by anybody who has seen what they did before."""
@@ -60,10 +70,17 @@ class Order:
         self.done_fenced[warps] |= self.done[warps]
         self.tick(warps)
 
+    def _into(self, phase: _Phase, warps: np.ndarray) -> None:
+        """What warps know goes into the open phase."""
+        self._join(phase, tuple(m[warps].max(axis=0) for m in self.rows))
+
+    @staticmethod
+    def _join(phase: _Phase, known: Rows) -> None:
+        phase.open = tuple(np.maximum(a, b) for a, b in zip(phase.open, known, strict=True)) if phase.open else known
+
     def release(self, warps: np.ndarray, what: Any) -> None:
         """What warps know goes into the open phase of `what`."""
-        phase = self._phases.setdefault(what, _Phase())
-        phase.open.append(tuple(m[warps].max(axis=0) for m in self.rows))
+        self._into(self._phases.setdefault(what, _Phase()), warps)
         self.tick(warps)
 
     def meet(self, warps: np.ndarray, here: np.ndarray) -> None:
@@ -75,38 +92,51 @@ class Order:
             mine = matrix[warps]
             matrix[warps] = np.where(here[:, :, None], np.maximum(mine, known[:, None, :]), mine)
 
-    def brings(self, operation: int, warps: np.ndarray, what: Any) -> None:
+    def brings(self, operation: Operation, warps: np.ndarray, what: Any) -> None:
         """The open phase of `what` waits for an operation of these warps; who sees the phase complete knows what they knew."""
         phase = self._phases.setdefault(what, _Phase())
         phase.operations.append(operation)
-        phase.open.append(tuple(m[warps].max(axis=0) for m in self.rows))
+        self._into(phase, warps)
+
+    def brings_all(self, operations: np.ndarray, warp: int, what: Any) -> None:
+        """The open phase of `what` waits for all these operations (a flag for each there is) of a warp."""
+        phase = self._phases.setdefault(what, _Phase())
+        seen, fenced, done, read_done, done_fenced = (m[warp].copy() for m in self.rows)
+        self._join(phase, (seen, fenced, done | operations, read_done | operations, done_fenced))
 
     def complete(self, what: Any) -> None:
         """The open phase is complete."""
         phase = self._phases.setdefault(what, _Phase())
-        known = [self._wide(part) for part in (*phase.open, *([phase.closed] if phase.closed else ()))]
-        joined = tuple(np.max([part[n] for part in known], axis=0) for n in range(5)) if known else tuple(m[0] * 0 for m in self.rows)
+        if phase.open is None or phase.closed is None:
+            joined = phase.open or phase.closed or tuple(np.zeros_like(m[0]) for m in self.rows)
+        else:
+            joined = tuple(np.maximum(a, b) for a, b in zip(phase.open, phase.closed, strict=True))
+        numbers = [operation.number for operation in phase.operations]
         for row in joined[2:4]:
-            row[phase.operations] = True
-        phase.open, phase.operations, phase.closed = [], [], joined
+            row[numbers] = True
+        phase.open, phase.operations, phase.closed = None, [], joined
+        phase.told.clear()
+
+    @property
+    def pending(self) -> list[Operation]:
+        """The operations that open phases wait for."""
+        return [operation for phase in self._phases.values() for operation in phase.operations]
 
     def acquire(self, warps: np.ndarray, what: Any) -> None:
         """Warps know what the complete phases of `what` hold."""
         phase = self._phases.get(what)
         if phase is None or phase.closed is None:
             return
-        closed = self._wide(phase.closed)
-        for matrix, row in zip(self.rows, closed, strict=True):
+        new = set(warps.tolist())
+        if new <= phase.told:  # who polls asks again and again
+            return
+        phase.told |= new
+        for matrix, row in zip(self.rows, phase.closed, strict=True):
             matrix[warps] = np.maximum(matrix[warps], row)
 
-    def _wide(self, part: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-        """A row with a place for every operation there is by now."""
-        missing = self.done.shape[1] - len(part[2])
-        return (*part[:2], *(np.pad(row, (0, missing)) for row in part[2:])) if missing else part
-
-    def knows(self, warps: np.ndarray, operations: list[int], *, only_read: bool = False) -> None:
+    def knows(self, warps: np.ndarray, operations: list[Operation], *, only_read: bool = False) -> None:
         """Warps have waited for operations."""
-        columns = np.array(operations, np.int64)
+        columns = np.array([operation.number for operation in operations])
         self.read_done[np.ix_(warps, columns)] = True
         if not only_read:
             self.done[np.ix_(warps, columns)] = True

@@ -11,61 +11,113 @@ import numpy as np
 from smemsim.arguments import shown
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import InputError
+from smemsim.gpu.arrays import DeviceArray
 from smemsim.gpu.places import Places
 from smemsim.gpu.registers import dtype_of
+from smemsim.machine.region import GlobalMemory
 from smemsim.ptx.module import Parameter
 
 __all__ = ["pack"]
 
+ADDRESS_BYTES = 8
+WANTED = "needs a number, an array of gpu.array, a TensorMap, bytes or None"
 
-def pack(places: Places, args: Sequence[Any]) -> np.ndarray:
-    """The parameter bytes: arrays as their address, tensor maps as their 128 bytes, None as zero, numbers converted to the parameter's type."""
+
+def pack(places: Places, args: Sequence[Any], memory: GlobalMemory | None = None) -> np.ndarray:
+    """The parameter bytes: arrays as their address, tensor maps as their 128 bytes, None as zero, numbers converted to the parameter's type.
+
+    A structure of 8 bytes also takes an array or a whole number. `memory` is that of the GPU which will run: an array of another one is refused.
+    """
     wanted = places.parameters
+    if isinstance(args, (str, bytes)) or not isinstance(args, Sequence):
+        raise InputError(f"args = {shown(args)}: needs a list, one entry for each parameter")
     if len(args) != len(wanted):
-        raise InputError(f"args: the entry has {len(wanted)} parameters ({', '.join(p.type for p in wanted)}), {len(args)} were given")
+        names = "; ".join(f"{n}: {p.name} ({_type(p)})" for n, p in enumerate(wanted))
+        raise InputError(f"args: {len(args)} were given, the entry has {len(wanted)} parameters{f' ({names})' if names else ''}")
     out = np.zeros(max(places.parameter_bytes, 1), np.uint8)
     for n, (parameter, value) in enumerate(zip(wanted, args, strict=True)):
-        raw = _raw(n, parameter, value)
+        raw = _raw(f"args[{n}] ({parameter.name}, {_type(parameter)})", parameter, value, memory)
         at = places.of(parameter.name).offset
         out[at : at + len(raw)] = np.frombuffer(raw, np.uint8)
     return out
 
 
-def _raw(n: int, parameter: Parameter, value: Any) -> bytes:
-    size, name = parameter.size, f"args[{n}] ({parameter.name}, .{parameter.type})"
+def _type(parameter: Parameter) -> str:
+    count = parameter.size // dtype_of(parameter.type).itemsize
+    return f".{parameter.type}" + (f" [{count}]" if count != 1 else "")
+
+
+def _raw(name: str, parameter: Parameter, value: Any, memory: GlobalMemory | None) -> bytes:
+    size = parameter.size
     if value is None:
         return bytes(size)
+    if isinstance(value, np.generic) and value.dtype.names is None:
+        value = value.item() if value.dtype.kind in "biuf" else float(value) if value.dtype.kind == "V" else value  # V: of ml_dtypes
+    if isinstance(value, (bool, int, float)):
+        return _number(name, parameter, value)
     if isinstance(value, TensorMap):
-        value = bytes(value)
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        raw = bytes(value)
-        if len(raw) != size:
-            raise InputError(f"{name}: has {size} bytes, {len(raw)} were given")
-        return raw
-    if hasattr(value, "address"):
-        value = value.address
-    if not isinstance(value, (int, float, np.integer, np.floating)):
-        raise InputError(f"{name} = {shown(value)}: needs a number, an array of gpu.array, a TensorMap, bytes or None")
-    return _number(name, parameter, value)
+        return _map(name, size, value)
+    if isinstance(value, DeviceArray):
+        return _address(name, size, value, memory)
+    if isinstance(value, np.ndarray) or hasattr(value, "__dlpack__"):
+        if not getattr(value, "shape", None):
+            raise InputError(
+                f"{name} = {shown(value)}: a 0-dimensional array; pass value.item() for a number, or gpu.array(value) for its address"
+            )
+        raise InputError(f"{name}: a {type(value).__module__}.{type(value).__name__} lies in the host's memory; pass gpu.array(value)")
+    try:
+        raw = bytes(memoryview(value))  # bytes, and structures of ctypes and numpy
+    except TypeError:
+        raise InputError(f"{name} = {shown(value)}: {WANTED}") from None
+    if len(raw) != size:
+        raise InputError(f"{name}: has {size} bytes, {len(raw)} were given")
+    return raw
+
+
+def _map(name: str, size: int, tm: TensorMap) -> bytes:
+    raw = bytes(tm)
+    if size == ADDRESS_BYTES:
+        raise InputError(
+            f"{name}: takes the address of a tensor map, not its {len(raw)} bytes; pass gpu.array(np.frombuffer(bytes(tm), np.uint8)), or declare the "
+            "parameter as const __grid_constant__ CUtensorMap"
+        )
+    if len(raw) != size:
+        raise InputError(f"{name}: has {size} bytes, a tensor map has {len(raw)}")
+    return raw
+
+
+def _address(name: str, size: int, array: DeviceArray, memory: GlobalMemory | None) -> bytes:
+    if size != ADDRESS_BYTES:
+        raise InputError(f"{name}: has {size} bytes, which hold no address of an array ({ADDRESS_BYTES} bytes); {_hint(size)}")
+    if memory is not None and array.memory is not memory:
+        raise InputError(f"{name}: the array lies in the memory of another Gpu; put it into this one's with gpu.array")
+    return struct.pack("<Q", array.address)
+
+
+def _hint(size: int) -> str:
+    return "is the order of the arguments that of the parameters?" if size < ADDRESS_BYTES else "give a structure as bytes"
 
 
 def _number(name: str, parameter: Parameter, value: Any) -> bytes:
     size, kind = parameter.size, parameter.type
-    if kind == "f16":
-        return struct.pack("<e", float(value))
-    if kind in ("f32", "f64"):
-        return struct.pack("<f" if kind == "f32" else "<d", float(value))
-    dtype = dtype_of(kind)
-    if dtype.itemsize != size:
-        raise InputError(f"{name}: {size} bytes of a structure; give them as bytes")
-    if isinstance(value, (float, np.floating)):
-        if kind == "b32":
-            return struct.pack("<f", float(value))
-        if kind == "b64":
-            return struct.pack("<d", float(value))
-        if not float(value).is_integer():
-            raise InputError(f"{name} = {value}: needs a whole number")
+    if kind in ("f16", "f32", "f64"):
+        try:
+            return struct.pack({"f16": "<e", "f32": "<f", "f64": "<d"}[kind], float(value))
+        except OverflowError:
+            raise InputError(f"{name} = {shown(value)}: beyond the largest {kind}; pass float('inf') for an infinity") from None
+    if parameter.type in ("b8", "u8", "s8") and size == ADDRESS_BYTES:  # a structure of one pointer, as CuTe DSL passes its tensors
+        kind = "u64"
+    if dtype_of(kind).itemsize != size:
+        raise InputError(f"{name} = {shown(value)}: a structure or a tensor map of {size} bytes; pass a TensorMap or its bytes")
+    if isinstance(value, float):
+        packed = {"b16": "<e", "b32": "<f", "b64": "<d"}.get(kind)
+        if packed is not None:
+            return struct.pack(packed, float(value))
+        if not value.is_integer():
+            raise InputError(
+                f"{name} = {value}: needs a whole number; for a float's bits declare the parameter .b{8 * size} or .f{8 * size}"
+            )
     number = int(value)
     if not -(1 << 8 * size - 1) <= number < 1 << 8 * size:
-        raise InputError(f"{name} = {number}: does not fit into {8 * size} bits")
+        raise InputError(f"{name} = {shown(number)}: does not fit into {8 * size} bits")
     return (number & ((1 << 8 * size) - 1)).to_bytes(size, "little")

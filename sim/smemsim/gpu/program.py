@@ -24,6 +24,8 @@ from smemsim.ptx.module import Address, Instruction, Module, Operand, Register, 
 if TYPE_CHECKING:
     from smemsim.gpu.wave import Wave
 
+_WORD = (1 << 64) - 1
+
 __all__ = ["Block", "Linker", "Program", "link"]
 
 
@@ -85,18 +87,18 @@ class Linker:
     def address_of(self, symbol: Symbol) -> Read:
         """The address of a variable in its own space, as `mov` gives it: a number, or for shared memory of clusters one for each thread."""
         if symbol.name in self.module.functions:
-            value = np.uint64(function_address(self.module, symbol.name) + symbol.offset)
+            value = np.uint64(function_address(self.module, symbol.name) + symbol.offset & _WORD)
             return lambda x: value
         place = self.place(symbol.name)
         offset = place.offset + symbol.offset
         if place.frame is not None:
-            slot, within = place.frame, np.uint64(offset)
+            slot, within = place.frame, np.uint64(offset & _WORD)
             return lambda x: x.r[slot][x.sel] + within
         if place.space == "shared":
             return lambda x: x.own_shared(offset)
         if place.space == "global":
-            return lambda x: np.uint64(x.launch.addresses[place.name] + symbol.offset)
-        return lambda x: np.uint64(offset)
+            return lambda x: np.uint64(x.launch.addresses[place.name] + symbol.offset & _WORD)
+        return lambda x: np.uint64(offset & _WORD)
 
     def address(self, operand: Operand) -> Read:
         """The value of `[base + offset]` as int64: of the threads that run, or one for all of them."""
@@ -104,14 +106,14 @@ class Linker:
             operand = Address(operand)
         if not isinstance(operand, Address):
             raise InputError(f"operand {operand}: needs an address in brackets")
-        offset = operand.offset
+        offset = (operand.offset + (1 << 63) & _WORD) - (1 << 63)
         if isinstance(operand.base, Symbol):
             at = self.address_of(Symbol(operand.base.name, operand.base.offset + offset))
             return lambda x: np.asarray(at(x)).astype(np.int64)
         if isinstance(operand.base, Register):
             slot = operand.base.slot
             return lambda x: x.r[slot][x.sel].astype(np.int64) + offset
-        number = np.int64(operand.base.value + offset)
+        number = np.uint64(operand.base.value + offset & _WORD).astype(np.int64)
         return lambda x: number
 
     def space_of(self, operand: Operand) -> str | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from smemsim.errors import InputError
-from smemsim.gpu.atomics import Form, combine, form, raw_elements
-from smemsim.gpu.load_store import items, scattered
+from smemsim.gpu.atomics import Form, build_atomic, combine, form, raw_elements
+from smemsim.gpu.load_store import build_st, items, scattered
 from smemsim.gpu.mbarrier import mbarrier_of
 from smemsim.gpu.ordering import SCOPES
 from smemsim.gpu.registers import bits_of, dtype_of
@@ -17,6 +18,7 @@ from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.gpu.spaces import Locate, Piece, locate, own, space_modifier
 from smemsim.gpu.traps import misuse
 from smemsim.ptx.module import Instruction
+from smemsim.spec.architectures import architecture
 
 if TYPE_CHECKING:
     from smemsim.gpu.program import Linker
@@ -37,7 +39,9 @@ _REDUCTIONS = {
 
 @implements("st.async")
 def build_st_async(i: Instruction, c: Linker) -> Step:
-    """`st.async.shared::cluster.mbarrier::complete_tx::bytes{.v2|.v4}.type [a], b, [mbar]`."""
+    """`st.async.shared::cluster.mbarrier::complete_tx::bytes{.v2|.v4}.type [a], b, [mbar]`; `st.async{.mmio}.release.scope.global`."""
+    if "global" in i.modifiers:
+        return build_st(_at_once(i, c), c)
     rest = [m for m in i.modifiers[1:] if m not in ("weak", *SCOPES)]
     space = space_modifier(rest)
     count = {"v2": 2, "v4": 4}.get(rest[1] if len(rest) == 3 else "", 1)
@@ -51,7 +55,9 @@ def build_st_async(i: Instruction, c: Linker) -> Step:
 
 @implements("red.async")
 def build_red_async(i: Instruction, c: Linker) -> Step:
-    """`red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.op.type [a], b, [mbar]`."""
+    """`red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.op.type [a], b, [mbar]`; `red.async{.mmio}.release.scope.global`."""
+    if "global" in i.modifiers:
+        return build_atomic(_at_once(i, c), c)
     if _ARRIVES not in i.modifiers:
         raise unmodelled(i)
     f: Form = form(i, c, [m for m in i.modifiers[1:] if m != _ARRIVES])
@@ -63,6 +69,13 @@ def build_red_async(i: Instruction, c: Linker) -> Step:
         combine(f, piece, None, raw_elements(x, reads, packed=False))
 
     return _counted(i, c, f.size, reduce)
+
+
+def _at_once(i: Instruction, c: Linker) -> Instruction:
+    """The forms for global memory (sm_100 on): a release that nothing waits for, so the same as one that is not asynchronous."""
+    if architecture(c.arch).instruction == "wgmma" or "release" not in i.modifiers:
+        raise unmodelled(i, f"{c.arch} has no such instruction" if "release" in i.modifiers else "")
+    return dataclasses.replace(i, modifiers=tuple(m for m in i.modifiers if m not in ("async", "mmio")))
 
 
 def _counted(i: Instruction, c: Linker, size: int, act: Callable[[Wave, Piece], None]) -> Step:

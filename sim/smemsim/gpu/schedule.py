@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.errors import SmemsimError
+from smemsim.gpu.endless import Endless
 from smemsim.gpu.wave import ALL, EXITED, GATHERING, YIELDED
 
 if TYPE_CHECKING:
@@ -16,22 +17,29 @@ if TYPE_CHECKING:
 __all__ = ["Stuck", "run_wave"]
 
 PATIENCE = 256  # blocks one group may execute in loops while others could run
-ROUNDS = 4096  # turns of everybody without a store or an arrival, after which nothing will ever come
-ENDLESS = 3_000_000  # blocks of one loop without a store or an arrival
+GLANCES = 8  # the same of a group that polls: nothing it does brings it further
+TURNS = 64  # turns of everybody, after which a wave that stored nothing gives way though nobody is seen to poll
+QUIET = 1_000_000  # blocks that a wave may execute in loops without a store or an arrival
 
 
 class Stuck(Exception):
-    """A wave that cannot go on by itself: all its threads wait, or poll something that does not change."""
+    """A wave that has executed as many blocks as its launch allows."""
 
 
-def run_wave(wave: Wave) -> bool:
-    """Run a wave until all its threads have exited (True), or until it can only wait for another wave (False).
+def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
+    """Run a wave until all its threads have exited (True), or until it can only wait for another wave, or gives way to it (False).
 
+    `gives_way` says that other waves could bring what this one polls. `wave.gave_way` is that it could go on, `wave.endless` why it cannot.
     Errors of the hardware's rules (`SmemsimError`) get the wave's position: `wave.at` is the block, `wave.step` the instruction within it.
     """
     blocks, key = wave.program.blocks, wave.key
     end = len(blocks)
-    turns, quiet, seen, loops, since = 0, 0, wave.changes, 0, 0
+    turns, loops = 0, 0
+    seen = since = wave.changes
+    looked = polls = wave.polls
+    works = False  # does somebody do more than poll in this turn?
+    endless, limit = Endless(), wave.launch.limit
+    wave.endless, wave.gave_way = "", False
     while True:
         at = int(key.min())
         if at >= YIELDED:
@@ -44,12 +52,17 @@ def run_wave(wave: Wave) -> bool:
                 return False  # everybody waits
             key[yielded] -= YIELDED
             turns += 1
+            idle = wave.polls != looked and not works
+            looked, works = wave.polls, False
             if wave.changes != seen:
-                seen, quiet = wave.changes, 0
-            else:
-                quiet += 1
-                if quiet > ROUNDS or (turns & 63 == 0 and wave.launch.others_wait(wave)):
-                    return False
+                seen, wave.quiet = wave.changes, wave.steps
+                wave.rounds.forget()
+                continue
+            wave.endless = wave.rounds.turn(wave, 0) or _quiet(wave)
+            wave.gave_way = not wave.endless and gives_way and (idle or turns % TURNS == 0)
+            if wave.endless or wave.gave_way:
+                key[key < YIELDED] += YIELDED
+                return False
             continue
         if at >= end:
             threads = np.flatnonzero(key == at)
@@ -61,20 +74,39 @@ def run_wave(wave: Wave) -> bool:
         wave.at = at
         _run_block(wave, blocks[at])
         wave.steps += 1
+        if wave.steps > limit:
+            wave.endless = (
+                f"still runs after {limit:,} blocks of instructions, the limit of this launch: it is endless, or needs a higher limit"
+            )
+            key[key < YIELDED] += YIELDED
+            raise Stuck
         # A loop that others could be needed to end gives way to them now and then.
         after = int(key.min())
         if after <= at:
             loops += 1
             if wave.changes != since:
-                since, loops = wave.changes, min(loops, PATIENCE)
-            if loops % PATIENCE == 0:
+                since = seen = wave.changes
+                loops, polls, wave.quiet = min(loops, PATIENCE), wave.polls, wave.steps
+                endless.forget()
+                wave.rounds.forget()
+            reason = endless.turn(wave, after) or _quiet(wave)
+            polled = wave.polls != polls
+            if loops % (GLANCES if polled else PATIENCE) == 0 or reason:
                 group = key == after
-                others = (key < EXITED) & ~group & (key < GATHERING)
-                if others.any():
+                if ((key < GATHERING) & ~group).any():
                     key[group] += YIELDED
-                elif loops > ENDLESS:
+                    works |= not polled
+                    loops, polls = 0, wave.polls
+                elif reason or (gives_way and (polled or loops >= TURNS * PATIENCE)):
+                    wave.endless, wave.gave_way = reason, not reason
                     key[group] += YIELDED
                     return False
+
+
+def _quiet(wave: Wave) -> str:
+    if wave.steps - wave.quiet <= QUIET:
+        return ""
+    return f"has executed {QUIET:,} blocks of instructions in loops without a store or an arrival of anybody: it hardly ends"
 
 
 def _run_block(wave: Wave, block: Block) -> None:

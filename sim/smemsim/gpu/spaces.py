@@ -238,18 +238,22 @@ _FINDERS: dict[str, Callable[..., Locate]] = {
 }
 
 
-def note_write(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False) -> None:
-    """Threads have written: who polls looks again, MMA operands find a writer, the watch knows. Local memory concerns nobody else."""
-    own(x, piece, size)
+def note_write(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False, changed: bool = True) -> None:
+    """Threads have written: who polls looks again, MMA operands find a writer, the watch knows. Local memory concerns nobody else.
+
+    Atomics that left everything as it was (`changed` False) only looked.
+    """
+    own(x, piece, size, changed=changed)
     if x.watch is not None and piece.space == "shared":
         for_part(x, piece, lambda: (x.watch.strong_write if strong else x.watch.write)(x, i, piece.at, size))
 
 
-def own(x: Wave, piece: Piece, size: int) -> None:
+def own(x: Wave, piece: Piece, size: int, *, changed: bool = True) -> None:
     """Threads have written: without a word to the watch."""
     if piece.space == "local":
         return
-    x.changes += 1
+    x.changes += changed
+    x.polls += not changed
     if piece.space == "shared" and not x.program.uses.isdisjoint(("wgmma", "tcgen05")):
         chunks = piece.at >> 4
         x.owners.touch(chunks, THREADS)

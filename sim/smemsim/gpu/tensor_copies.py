@@ -75,7 +75,7 @@ def build_load(i: Instruction, c: Linker) -> Step:
             if own:
                 own_address(i, cta, dst)
             given: dict[str, Any] = {"smem_address": dst, "mbar": barrier, "source": x.launch.memory, "im2col_offsets": moved, "mode": mode}
-            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False)):  # noqa: B023 (called at once)
+            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), tm):  # noqa: B023 (called at once)
                 deliveries = cluster.tma_load(tm, where, cta_rank=cta.rank, cta_mask=values[3] if mask else None, cta_group=group, **given)
             op = x.watch.begin(x, i, thread, "tma_load") if x.watch is not None else None
             for d in deliveries:
@@ -108,7 +108,7 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
         for (cta, thread), (address, src, *values) in each(x, [at, source, *coordinates]):
             tm, where, shared = map_at(x, i, address), tuple(values), cta.shared
             place: dict[str, Any] = {"smem_address": own_address(i, cta, src), "to": x.launch.memory, "mode": mode}
-            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, True)):  # noqa: B023 (called at once)
+            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, True), tm):  # noqa: B023 (called at once)
                 if operation:
                     transfer = shared.tma_reduce(operation, tm, where, **place)
                 else:
@@ -141,7 +141,7 @@ def build_prefetch(i: Instruction, c: Linker) -> Step:
         for _, (address, *values) in each(x, [at, *coordinates, *offsets]):
             tm = map_at(x, i, address)
             where, moved = values[: len(coordinates)], values[len(coordinates) :]
-            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False)):  # noqa: B023 (called at once)
+            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), tm):  # noqa: B023 (called at once)
                 tma_prefetch(tm, where, im2col_offsets=moved, mode=mode, arch=x.launch.arch)
 
     return run

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import HardwareTrap
+from smemsim.gpu.modifiers import Modifiers
 from smemsim.gpu.registry import ON_EXIT, Gate, Plain, Step, implements, unmodelled
 from smemsim.gpu.traps import thread_name
 from smemsim.gpu.wave import GATHERING, PARKED, WARP
@@ -153,10 +154,11 @@ def build_vote(i: Instruction, c: Linker) -> Step:
 @implements("match")
 def build_match(i: Instruction, c: Linker) -> Step:
     """`match.any.sync d, a, membermask`: who has my value; `match.all.sync d|p`: have all the same."""
-    if len(i.modifiers) != 3 or i.modifiers[0] not in ("any", "all") or i.modifiers[1] != "sync" or i.modifiers[2] not in ("b32", "b64"):
-        raise unmodelled(i)
+    words = Modifiers(i, "sync")
+    which, kind = words.need("any", "all"), words.need("b32", "b64")
+    words.end()
     write, write_pred = results(c, i.operands[0], "b32")
-    read, members, of_all = c.read(i.operands[1], i.modifiers[2]), members_of(c, i.operands[2]), i.modifiers[0] == "all"
+    read, members, of_all = c.read(i.operands[1], kind), members_of(c, i.operands[2]), which == "all"
 
     def match(x: Wave) -> None:
         mask = members(x)

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.gpu.endless import Endless
 from smemsim.gpu.registry import Gate
 from smemsim.machine.memory import SharedMemory, ThreadWrite
 from smemsim.machine.owners import Owners
 from smemsim.machine.tmem.memory import TensorMemory
 from smemsim.ptx.module import Instruction
 from smemsim.spec.architectures import architecture
+from smemsim.spec.tensor_memory import COLUMNS, LANES
 
 if TYPE_CHECKING:
     from smemsim.gpu.launch import Launch
@@ -78,12 +80,17 @@ class Wave:
         words = np.zeros(count * self.pitch // 8, np.uint64)
         self.shared = words.view(np.uint8)  # all windows; `flat` gives places in it
         self.owners = Owners(len(self.shared))  # of all windows
+        has_tensor = machine.instruction == "tcgen05" and "tcgen05" in self.program.uses
+        self.tensor = np.zeros((count if has_tensor else 0, LANES, COLUMNS), np.uint32)  # tensor memory of all CTAs
+        self.tensor_allocated = np.zeros((len(self.tensor), COLUMNS), bool)
         self.ctas: list[Cta] = []
         for index in range(count):
             cluster, rank = divmod(index, launch.cluster_size)
             own = words[index * self.pitch // 8 : (index + 1) * self.pitch // 8]
             number, ctaid = launch.cta(clusters[cluster], rank)
-            tensor = TensorMemory(launch.arch, strict=True) if machine.instruction == "tcgen05" else None
+            tensor = None
+            if has_tensor:
+                tensor = TensorMemory(launch.arch, cells=self.tensor[index], allocated=self.tensor_allocated[index], owners=False)
             owners = self.owners.part(index * self.pitch, self.pitch)
             shared = SharedMemory(launch.arch, size=self.window, words=own, owners=owners)
             shared.writers.append(ThreadWrite(shared.begin, self.window, "threads"))  # number THREADS
@@ -99,7 +106,12 @@ class Wave:
         self.sel: Any = ALL
         self.at, self.step = 0, 0  # the block that runs, and the instruction within it
         self.waiting: set[Wait] = set()
+        self.endless = ""  # why the threads that could run never end, in words
+        self.gave_way = False  # to other waves, though they could go on
+        self.quiet = 0  # `steps` when something changed last
+        self.rounds = Endless()
         self.changes = 0  # counts what others could wait for: stores, arrivals
+        self.polls = 0  # counts looks at what others could write: strong loads, atomics that change nothing
         self.steps = 0
         self._fixed: dict[str, np.ndarray] = {}
         self._everybody = np.arange(self.total)
@@ -201,6 +213,7 @@ class Wave:
 
     def own_shared(self, offset: int) -> Any:
         """The `.shared` address of a place in the own window, of the threads that run: with the CTA's rank in clusters."""
+        offset &= 0xFFFFFFFF
         return np.uint32(offset) if self.launch.cluster_size == 1 else (self.rank_bits[self.sel] + offset).astype(np.uint32)
 
     def flat(self, address: Any, threads: np.ndarray | None = None) -> np.ndarray:

@@ -1,8 +1,9 @@
 """`wmma.load`, `wmma.mma` and `wmma.store` (PTX ISA 9.7.14.3 to 9.7.14.5): matrices as fragments whose layout nobody may know.
 
 Which thread holds which element is left open by the PTX ISA, and made up here: element e of lane l is number (elements of a lane) * l + e, row after
-row. Operands of f16 have twice the registers they need; here the second half repeats the first. A kernel that looks where an element is
-finds another place than on hardware. What a product comes to is that of mma.sync, which compilers make of it.
+row. Operands of f16 have 8 registers whatever the shape needs; here those that are left repeat the first. A kernel that looks where an element is
+finds another place than on hardware. What a product comes to is that of mma.sync, which compilers make of it: with C or D of f16 and the
+other of f32 it is summed up in f32, and D rounded to nearest (SASS of ptxas 13.0).
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ def _extent(which: str, shape: Shape) -> tuple[int, int]:
 
 def _registers(which: str, shape: Shape, dtype: str) -> int:
     """Registers of a fragment."""
+    if which in "ab" and dtype == "f16":
+        return 8
     rows, columns = _extent(which, shape)
-    per_register = max(1, 4 // _BYTES[dtype])
-    return rows * columns // WARP // per_register * (2 if which in "ab" and dtype == "f16" else 1)
+    return rows * columns // WARP // max(1, 4 // _BYTES[dtype])
 
 
 def _shape(words: Modifiers, types: tuple[str, ...]) -> Shape:
@@ -157,6 +159,8 @@ def build_mma(i: Instruction, c: Linker) -> Step:
     words.need("row", "col")
     words.need("row", "col")
     satfinite = words.has("satfinite")
+    if "f64" in words.left:
+        words.has("rn")
     types = [t for t in words.left if t in _BYTES]
     shape = _shape(words, tuple(types))
     words.left = [t for t in words.left if t not in _BYTES]
@@ -166,8 +170,10 @@ def build_mma(i: Instruction, c: Linker) -> Step:
     if len(types) != 4:
         raise unmodelled(i, "these types")
     d_type, a_type, b_type, c_type = types
-    if d_type != c_type or (satfinite and d_type != "s32"):
+    mixed = d_type != c_type
+    if (mixed and {d_type, c_type} != {"f16", "f32"}) or (satfinite and d_type != "s32"):
         raise unmodelled(i, f"C of .{c_type}, D of .{d_type}{' with .satfinite' if satfinite else ''}")
+    summed = "f32" if mixed else d_type
     kind = "b64" if d_type == "f64" else "b32"
     d = [c.write(x, kind) for x in _items(operands.next("D"), _registers("d", shape, d_type))]
     parts = [("a", a_type), ("b", b_type), ("c", c_type)]
@@ -185,9 +191,20 @@ def build_mma(i: Instruction, c: Linker) -> Step:
         x.launch.evidence.update((_LAYOUT,) if d_type == "s32" else (_LAYOUT, EVIDENCE[x.launch.arch]))
         a, b, start = (np.ascontiguousarray(matrix(x, n)) for n in range(3))
         b = np.ascontiguousarray(b.transpose(0, 2, 1))
-        product = doubles(a, b, start) if d_type == "f64" else sums(a, b, start, (a_type, b_type, d_type), None, satfinite)
+        if mixed and c_type == "f16":
+            start = start.view(np.float16).astype(np.float32).view(np.uint32)
+        product = doubles(a, b, start) if d_type == "f64" else sums(a, b, start, (a_type, b_type, summed), None, satfinite)
+        if mixed and d_type == "f16":
+            product = _halves(product)
         registers = np.ascontiguousarray(product.reshape(x.n, -1)).view(np.uint64 if d_type == "f64" else np.uint32)
         for n, write in enumerate(d):
             write(x, registers[:, n])
 
     return Gate(lambda x: _whole(i, x), run)
+
+
+def _halves(raw: np.ndarray) -> np.ndarray:
+    """f32 to f16, to nearest, as F2FP does it."""
+    values = raw.view(np.float32)
+    found: np.ndarray = np.where(np.isnan(values), np.uint16(0x7FFF), values.astype(np.float16).view(np.uint16))
+    return found

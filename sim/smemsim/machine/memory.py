@@ -297,19 +297,21 @@ class SharedMemory:
             tuple(self.writers),
         )
 
-    def operand_bits(self, word: int, *, dtype: str, major: str, rows: int, k: int) -> tuple[np.ndarray, bool]:
+    def operand_bits(self, word: int, *, dtype: str, major: str, rows: int, k: int, packing: str = "packed") -> tuple[np.ndarray, bool]:
         """The bits of `read_operand` alone, and whether there are some among them that nobody wrote."""
-        kind = WORDS.get(element_format(dtype).bits)
-        if kind is not None:
-            index, chunks = pattern(word, self.arch, dtype, major, rows, k, (self.begin, self.end))
-            if self._owners.owned(chunks):
-                return self._words.view(kind)[index], False
-        operand = self.read_operand(word, dtype=dtype, major=major, rows=rows, k=k)
+        fmt = element_format(dtype)
+        index, chunks = pattern(word, self.arch, dtype, major, rows, k, (self.begin, self.end), packing)
+        if self._owners.owned(chunks):
+            if fmt.bits >= 8:
+                return self._words.view(WORDS[fmt.bits])[index], False
+            reach = index[..., None] + np.arange(1 + (fmt.bits == 6))
+            return element_bits(self._memory[reach], fmt.bits, fmt.elements_per_chunk(packing), major), False
+        operand = self.read_operand(word, dtype=dtype, major=major, rows=rows, k=k, packing=packing)
         return operand.bits, bool(operand.unwritten.any())
 
-    def operand_chunks(self, word: int, *, dtype: str, major: str, rows: int, k: int) -> np.ndarray:
+    def operand_chunks(self, word: int, *, dtype: str, major: str, rows: int, k: int, packing: str = "packed") -> np.ndarray:
         """The chunks of 16 bytes that an operand has bytes in, counted from the window's begin, ascending."""
-        return pattern(word, self.arch, dtype, major, rows, k, (self.begin, self.end))[1]
+        return pattern(word, self.arch, dtype, major, rows, k, (self.begin, self.end), packing)[1]
 
 
 def _check_world(memory: Any) -> None:

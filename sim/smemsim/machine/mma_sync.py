@@ -24,6 +24,8 @@ def mma_sync_types(a_type: str, b_type: str, d_type: str, shape: Shape, *, spars
     >>> mma_sync_types("s8", "u8", "s32", (16, 8, 32)).bits
     8
     """
+    if shape == (8, 8, 4) and a_type == "f16":
+        raise Unmodelled("mma.sync.m8n8k4 of f16, which ptxas expands into other instructions on sm_90a and sm_100a")
     for row in MMA_SYNC_TYPES:
         if a_type in row.a and b_type in row.a and d_type in row.d:
             if sparse and row.expanded and shape == (16, 8, 64):
@@ -34,8 +36,6 @@ def mma_sync_types(a_type: str, b_type: str, d_type: str, shape: Shape, *, spars
                     f"m{shape[0]}n{shape[1]}k{shape[2]}: mma{'.sp' if sparse else ''}.sync with {a_type} has {known} (PTX ISA 9.7.14.5)"
                 )
             return row
-    if shape == (8, 8, 4):
-        raise Unmodelled("mma.sync.m8n8k4 of f16, which ptxas expands into other instructions on sm_90a and sm_100a")
     raise InputError(f"A {a_type}, B {b_type}, D {d_type}: mma.sync has no such types (PTX ISA 9.7.14.5)")
 
 

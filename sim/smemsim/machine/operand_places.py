@@ -14,7 +14,7 @@ from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.spec.formats import element_format
 from smemsim.spec.traps import ILLEGAL_ADDRESS
 
-__all__ = ["WORDS", "element_bits", "offsets", "pattern", "places"]
+__all__ = ["WORDS", "element_bits", "offsets", "pattern", "places", "shifts"]
 
 WORDS = {8: np.uint8, 16: np.uint16, 32: np.uint32}  # elements that are whole words of memory, by their bits
 
@@ -50,12 +50,14 @@ def offsets(address: np.ndarray, window: tuple[int, int]) -> np.ndarray:
 
 
 @functools.lru_cache(maxsize=512)
-def pattern(word: int, arch: str, dtype: str, major: str, rows: int, k: int, window: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
+def pattern(
+    word: int, arch: str, dtype: str, major: str, rows: int, k: int, window: tuple[int, int], packing: str = "packed"
+) -> tuple[np.ndarray, np.ndarray]:
     """(rows, k) the place of each element in the window, counted in `WORDS` or bytes, and the chunks of 16 bytes they are in, ascending.
 
     Kept for every word and window: those of a kernel come again and again.
     """
-    at = offsets(places(word, arch=arch, dtype=dtype, major=major, rows=rows, k=k, window=window), window)
+    at = offsets(places(word, arch=arch, dtype=dtype, major=major, rows=rows, k=k, packing=packing, window=window), window)
     return at * 8 // max(8, element_format(dtype).bits), np.unique(at >> 4)
 
 
@@ -65,6 +67,12 @@ def element_bits(raw: np.ndarray, bits: int, per_chunk: int, major: str) -> np.n
     for i in range(raw.shape[-1]):
         value |= raw[..., i].astype(np.uint64) << np.uint64(8 * i)
     if bits < 8:
-        index = np.arange(raw.shape[1])[None, :] if major == "K" else np.arange(raw.shape[0])[:, None]
-        value = value >> (index % per_chunk * bits % 8).astype(np.uint64) & np.uint64((1 << bits) - 1)
+        value = value >> shifts(raw.shape[:2], bits, per_chunk, major) & np.uint64((1 << bits) - 1)
     return value.astype({64: np.uint64, **WORDS}.get(bits, np.uint8))
+
+
+@functools.lru_cache(maxsize=64)
+def shifts(shape: tuple[int, int], bits: int, per_chunk: int, major: str) -> np.ndarray:
+    """How far from its byte's lowest bit each element of a sub-byte type begins, (rows or 1, k or 1)."""
+    index = np.arange(shape[1])[None, :] if major == "K" else np.arange(shape[0])[:, None]
+    return np.asarray((index % per_chunk * bits % 8).astype(np.uint64))

@@ -88,6 +88,10 @@ class GlobalMemory:
             )
         return found.data[address - found.begin : address - found.begin + size]
 
+    def holds(self, address: int) -> bool:
+        """Does an array hold `address`?"""
+        return any(r.begin <= address < r.begin + len(r.data) for r in self._regions)
+
     def find(self, address: int) -> Region:
         """The array that holds `address`."""
         address = whole("address", address)

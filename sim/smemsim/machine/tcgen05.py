@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any
 
 import numpy as np
@@ -14,17 +13,18 @@ from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.descriptors.instr_problems import shape_disputes
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.machine.memory import SharedMemory
-from smemsim.machine.product import MmaOperand, MmaResult
+from smemsim.machine.product import MmaResult
 from smemsim.machine.tcgen05_checks import check_instruction, enabled, instruction, scale_of_d, zero_columns
 from smemsim.machine.tcgen05_operands import DECOMPRESSION_OF, read_a_from_tensor, read_factors, read_index, read_shared
 from smemsim.machine.tmem.address import TmemAddress
+from smemsim.machine.tmem.cells import Parts, cells_of_d
 from smemsim.machine.tmem.layout import AccumulatorLayout
 from smemsim.machine.tmem.memory import TensorMemory
 from smemsim.machine.tmem.pairs import check_together, memories_of
 from smemsim.spec.evidence import RULES, Grade
 from smemsim.spec.formats import element_format
 
-__all__ = ["TmemMma", "tcgen05_mma"]
+__all__ = ["TmemMma", "disputes_of", "grade_of", "tcgen05_mma"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -105,7 +105,7 @@ def tcgen05_mma(
         i, memories[0].arch, at, a, b, cta_group=cta_group, ws=ws, scale_vec=scale_vec, scale_a=scale_a, scale_b=scale_b, metadata=metadata
     )
     layout = AccumulatorLayout(i.m, i.n, cta_group, ws=ws, sparse=i.sparsity, lane=at.lane, column=at.column)
-    cells = _cells_of_d(layout)
+    cells = cells_of_d(layout)
     zero = zero_columns(zero_column_mask, i, layout, ws)
     shift = scale_of_d(i, scale_input_d, ws)
     written = enabled(disable_output_lane, i, cells, ws)
@@ -160,11 +160,11 @@ def tcgen05_mma(
         np.concatenate([part[0] for part in parts], axis=1),
         i.d_type,
         certain,
-        _grade(layout, [*(operand.grade for operand in (*a_operands, b_operand)), factor_grade, index_grade], masked=zero is not None),
+        grade_of(layout, [*(operand.grade for operand in (*a_operands, b_operand)), factor_grade, index_grade], masked=zero is not None),
         index,
         arithmetic=row_of(i.kind, i.a_type, i.b_type, i.d_type),
         unwritten={name: count for name, count in counts.items() if count},
-        disputes=_disputes(i, layout, a_operands[0], masked=zero is not None),
+        disputes=disputes_of(i, layout, a_in_tensor=isinstance(a, TmemAddress), masked=zero is not None),
         scale_c=shift,
         factors=factors,
         negate=(i.negate_a, i.negate_b),
@@ -177,19 +177,9 @@ def tcgen05_mma(
 
 
 _NOTHING: tuple[Any, int, bool, Grade] = (None, 0, False, Grade.DOCUMENTED)
-Cells = tuple[tuple[np.ndarray, np.ndarray], ...]
 
 
-@functools.lru_cache(maxsize=64)
-def _cells_of_d(layout: AccumulatorLayout) -> Cells:
-    """(lanes, columns) of D's rows in each CTA, (rows, N)."""
-    m, n = np.meshgrid(np.arange(layout.m), np.arange(layout.n), indexing="ij")
-    _, lane, column = layout.location(m, n)
-    rows = layout.m // layout.cta_group
-    return tuple((lane[cta * rows : (cta + 1) * rows], column[cta * rows : (cta + 1) * rows]) for cta in range(layout.cta_group))
-
-
-def _read_d(i: InstrDescriptor, cells: Cells, tensor: tuple[TensorMemory, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _read_d(i: InstrDescriptor, cells: Parts, tensor: tuple[TensorMemory, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(what D holds, where nobody wrote it, where the instructions that did were not certain of it), (M, N)."""
     half = i.d_type == "f16"  # 16-bit elements are the lower halves of their cells
     held = np.concatenate([memory.read(*where) for memory, where in zip(tensor, cells, strict=True)])
@@ -205,7 +195,7 @@ def _no_d(i: InstrDescriptor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.zeros((i.m, i.n), np.uint16 if i.d_type == "f16" else np.uint32), nothing, nothing
 
 
-def _write_d(result: MmaResult, cells: Cells, tensor: tuple[TensorMemory, ...]) -> None:
+def _write_d(result: MmaResult, cells: Parts, tensor: tuple[TensorMemory, ...]) -> None:
     first = 0
     for cta, (memory, (lane, column)) in enumerate(zip(tensor, cells, strict=True)):
         rows = slice(first, first + len(lane))
@@ -219,7 +209,7 @@ def _write_d(result: MmaResult, cells: Cells, tensor: tuple[TensorMemory, ...]) 
         first += len(lane)
 
 
-def _grade(layout: AccumulatorLayout, grades: list[Grade], *, masked: bool) -> Grade:
+def grade_of(layout: AccumulatorLayout, grades: list[Grade], *, masked: bool) -> Grade:
     """The weakest of what the operands' addresses and the places of D rest on."""
     grades = [*grades, layout.grade]
     grades += [RULES["tcgen05.pair"].grades["sm_100a"]] if layout.cta_group == 2 else []
@@ -227,18 +217,18 @@ def _grade(layout: AccumulatorLayout, grades: list[Grade], *, masked: bool) -> G
     return max(grades, key=list(Grade).index)
 
 
-def _disputes(i: InstrDescriptor, layout: AccumulatorLayout, a: MmaOperand, *, masked: bool) -> tuple[str, ...]:
+def disputes_of(i: InstrDescriptor, layout: AccumulatorLayout, *, a_in_tensor: bool, masked: bool) -> tuple[str, ...]:
     """The rows of smemsim.DISPUTES that the result rests on."""
     rows = {
         **dict.fromkeys(shape_disputes(i, cta_group=layout.cta_group, ws=layout.ws), True),
         "mixed f16 and bf16": {i.a_type, i.b_type} == {"f16", "bf16"},
         "layout C": layout.name == "C",
         "layout E": layout.name == "E",
-        "A of .ws": layout.ws and a.space == "tensor" and i.m < 128,
-        "decompression": a.space == "tensor" and i.a_type in DECOMPRESSION_OF and not i.kind.startswith("mxf4"),
+        "A of .ws": layout.ws and a_in_tensor and i.m < 128,
+        "decompression": a_in_tensor and i.a_type in DECOMPRESSION_OF and not i.kind.startswith("mxf4"),
         "MN-major 4- and 6-bit operands of f8f6f4": any(
             major == "MN" and element_format(dtype).bits < 8
-            for dtype, major, read in ((i.a_type, i.a_major, a.space == "shared"), (i.b_type, i.b_major, True))
+            for dtype, major, read in ((i.a_type, i.a_major, not a_in_tensor), (i.b_type, i.b_major, True))
             if read
         ),
         "scales of B in two CTAs": i.row.block_scaled and layout.name == "B",

@@ -13,12 +13,20 @@ from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.layout import AccumulatorLayout
-from smemsim.spec.findings import Severity
+from smemsim.spec.findings import Finding, Severity
 from smemsim.spec.instr_descriptor import ZERO_COLUMN_MASK
 from smemsim.spec.tcgen05 import kind_of
 from smemsim.spec.tensor_memory import LANES
 
-__all__ = ["check_instruction", "enabled", "instruction", "scale_of_d", "zero_columns"]
+__all__ = ["BrokenRule", "check_instruction", "enabled", "instruction", "scale_of_d", "zero_columns"]
+
+
+class BrokenRule(InputError):
+    """A rule of the instruction descriptor that an instruction breaks: `finding` says which."""
+
+    def __init__(self, message: str, finding: Finding) -> None:
+        super().__init__(message)
+        self.finding = finding
 
 
 def instruction(idesc: Any, kind: Any) -> InstrDescriptor:
@@ -63,7 +71,7 @@ def check_instruction(
     a_source = "tensor" if isinstance(a, TmemAddress) else "shared"
     for finding in i.problems(arch=arch, cta_group=cta_group, ws=ws, a_source=a_source, scale_vec=scale_vec, **known):
         if finding.severity in (Severity.TRAP, Severity.WRONG):
-            raise InputError(f"instruction descriptor {i.word:#010x}: {finding}")
+            raise BrokenRule(f"instruction descriptor {i.word:#010x}: {finding}", finding)
     if isinstance(a, TmemAddress) and a.lane != d.lane:
         raise InputError(f"a = {a}, d = {d}: A and D must begin at the same lane (PTX ISA 9.7.16.10.5)")
     for name, value in (("scale_a", scale_a), ("scale_b", scale_b)):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.memory import SharedMemory
 from smemsim.machine.product import MmaOperand, from_shared, shared_grade, used_writers
 from smemsim.machine.tmem.address import TmemAddress
+from smemsim.machine.tmem.cells import Copies, cells_of_a, cells_of_metadata, cells_of_scales
 from smemsim.machine.tmem.memory import TensorMemory
 from smemsim.machine.tmem.operands import ATmemLayout, MetadataLayout
 from smemsim.machine.tmem.scales import ScaleLayout
@@ -23,7 +23,18 @@ from smemsim.spec.formats import element_format
 from smemsim.spec.tcgen05 import scale_modes
 from smemsim.spec.tensor_memory import DECOMPRESSIONS, METADATA
 
-__all__ = ["read_a_from_tensor", "read_factors", "read_index", "read_shared", "stored_k"]
+__all__ = [
+    "factors_of",
+    "index_of",
+    "layout_of_a",
+    "layout_of_metadata",
+    "layouts_of_scales",
+    "read_a_from_tensor",
+    "read_factors",
+    "read_index",
+    "read_shared",
+    "stored_k",
+]
 
 # How 4- and 6-bit elements stand in their byte of tensor memory: as tcgen05.cp's decompression puts them.
 DECOMPRESSION_OF = {dtype: row for row in DECOMPRESSIONS.values() for dtype in row.types}
@@ -43,22 +54,21 @@ def read_shared(i: InstrDescriptor, operand: str, descriptor: int | SmemDescript
     return from_shared(dtype, parts, grade)
 
 
-@functools.lru_cache(maxsize=64)
-def _cells_of_a(layout: ATmemLayout, copy: int) -> tuple[np.ndarray, ...]:
-    m, k = np.meshgrid(np.arange(layout.m), np.arange(layout.k), indexing="ij")
-    return layout.location(m, k, copy)
+def layout_of_a(i: InstrDescriptor, taddr: Any, cta_group: int, *, ws: bool) -> ATmemLayout:
+    """Where A lies in tensor memory."""
+    at = TmemAddress.decode(taddr, "a")
+    if i.k_size:
+        raise Unmodelled("A in tensor memory with K = 96: no document shows how a row of it lies there")
+    return ATmemLayout(i.m, i.kind, cta_group, ws=ws, sparse=i.sparsity, lane=at.lane, column=at.column)
 
 
 def read_a_from_tensor(i: InstrDescriptor, taddr: Any, tensor: tuple[TensorMemory, ...], *, ws: bool) -> tuple[MmaOperand, ...]:
     """A (M x stored K) from tensor memory, once for every band of N that has lanes of its own."""
-    at = TmemAddress.decode(taddr, "a")
-    if i.k_size:
-        raise Unmodelled("A in tensor memory with K = 96: no document shows how a row of it lies there")
-    layout = ATmemLayout(i.m, i.kind, len(tensor), ws=ws, sparse=i.sparsity, lane=at.lane, column=at.column)
+    layout = layout_of_a(i, taddr, len(tensor), ws=ws)
     contained = DECOMPRESSION_OF.get(i.a_type) if layout.bits == 8 else None
     grade = layout.grade if contained is None else max(layout.grade, contained.grade, key=list(Grade).index)
     bits, shift = element_format(i.a_type).bits, contained.shift if contained else 0
-    return tuple(_read_cells(i.a_type, bits, shift, _cells_of_a(layout, copy), tensor, grade) for copy in range(layout.copies))
+    return tuple(_read_cells(i.a_type, bits, shift, copy, tensor, grade) for copy in cells_of_a(layout))
 
 
 def _read_cells(
@@ -94,75 +104,98 @@ def _column(name: str, taddr: Any) -> int:
     return at.column
 
 
-def read_factors(
-    i: InstrDescriptor, scale_a: Any, scale_b: Any, tensor: tuple[TensorMemory, ...], *, scale_vec: str | None
-) -> tuple[Factors, int, bool, Grade]:
-    """The scale factors of A (M, factors) and of B (N, factors), how many of them nobody wrote, whether some are in doubt, and their grade.
-
-    Every factor lies in tensor memory several times; where the copies differ nobody knows which lanes of the array read which: Unmodelled.
-    """
+def layouts_of_scales(
+    i: InstrDescriptor, scale_a: Any, scale_b: Any, cta_group: int, *, scale_vec: str | None
+) -> tuple[ScaleLayout, ScaleLayout]:
+    """Where the scale factors of A and of B lie."""
     modes = scale_modes(i.row, wide_k=bool(i.k_size))
     if scale_vec is None and len(modes) > 1:
         raise InputError(f"scale_vec: kind {i.kind} has {' and '.join(mode.name for mode in modes)}; say which")
-    found, unwritten, unsure, grades = [], 0, False, list[Grade]()
-    for operand, taddr, scale_id in (("A", scale_a, i.a_sf_id), ("B", scale_b, i.b_sf_id)):
-        layout = ScaleLayout(
-            operand, m=i.m, n=i.n, kind=i.kind, scale_vec=scale_vec or modes[0].name, k=i.k if i.k_size else None, cta_group=len(tensor),
+    of_a, of_b = (
+        ScaleLayout(
+            operand, m=i.m, n=i.n, kind=i.kind, scale_vec=scale_vec or modes[0].name, k=i.k if i.k_size else None, cta_group=cta_group,
             scale_id=scale_id, column=_column(f"scale_{operand.lower()}", taddr),
-        )  # fmt: skip
-        bits, nobody = _copies(_cells_of_scales(layout), tensor, 8, 0xFF)
+        )
+        for operand, taddr, scale_id in (("A", scale_a, i.a_sf_id), ("B", scale_b, i.b_sf_id))
+    )  # fmt: skip
+    return of_a, of_b
+
+
+def factors_of(
+    i: InstrDescriptor, layouts: tuple[ScaleLayout, ScaleLayout], tensor: tuple[TensorMemory, ...]
+) -> tuple[Factors, tuple[Copies, Copies]]:
+    """The scale factors of A (M, factors) and of B (N, factors), and their cells.
+
+    Every factor lies in tensor memory several times; where the copies differ nobody knows which lanes of the array read which: Unmodelled.
+    """
+    found, cells = [], []
+    for layout in layouts:
+        copies = cells_of_scales(layout)
+        bits = _fields(copies, tensor, 8, 0xFF)
         differ = (bits != bits[0]).nonzero()
         if len(differ[0]):
             copy, row, index = (int(x[0]) for x in differ)
             texts = ["CTA {} lane {} column {} byte {}".format(*layout.location(row, index, c)) for c in (0, copy)]
             raise Unmodelled(
-                f"scale {index} of row {row} of {operand} is {bits[0][row, index]:#04x} at {texts[0]} and {bits[copy][row, index]:#04x} at "
+                f"scale {index} of row {row} of {layout.operand} is {bits[0][row, index]:#04x} at {texts[0]} and {bits[copy][row, index]:#04x} at "
                 f"{texts[1]}: tcgen05.mma wants it in every 32 lanes (tcgen05.cp.32x128b.warpx4 puts it there); which one counts is not known"
             )
         found.append(bits[0].astype(np.uint8))
-        unwritten += int(nobody[0].any(0).sum())
-        unsure = unsure or bool(nobody[1].any())
-        grades.append(layout.grade)
-    return Factors(found[0], found[1], str(i.scale_type), i.k // layout.scales), unwritten, unsure, max(grades, key=list(Grade).index)
+        cells.append(copies)
+    return Factors(found[0], found[1], str(i.scale_type), i.k // layouts[1].scales), (cells[0], cells[1])
 
 
-Cells = tuple[tuple[np.ndarray, ...], ...]  # (CTA, lane, column, unit of the cell), one entry a copy
+def read_factors(
+    i: InstrDescriptor, scale_a: Any, scale_b: Any, tensor: tuple[TensorMemory, ...], *, scale_vec: str | None
+) -> tuple[Factors, int, bool, Grade]:
+    """The scale factors, how many of them nobody wrote, whether some are in doubt, and their grade."""
+    layouts = layouts_of_scales(i, scale_a, scale_b, len(tensor), scale_vec=scale_vec)
+    factors, cells = factors_of(i, layouts, tensor)
+    doubts = [_doubts(copies, tensor, 8) for copies in cells]
+    grade = max((layout.grade for layout in layouts), key=list(Grade).index)
+    return factors, sum(int(nobody[0].any(0).sum()) for nobody in doubts), any(bool(nobody[1].any()) for nobody in doubts), grade
 
 
-def _copies(cells: Cells, tensor: tuple[TensorMemory, ...], unit: int, mask: int) -> tuple[np.ndarray, np.ndarray]:
-    """(bits, [did nobody write them, was their writer not sure]) of fields of cells, one entry a copy; a unit of a cell has `unit` bits."""
-    bits, nobody = [], []
+def _fields(cells: Copies, tensor: tuple[TensorMemory, ...], unit: int, mask: int) -> np.ndarray:
+    """The bits of fields of cells, one entry a copy; a unit of a cell has `unit` bits."""
+    bits = []
     for cta, lane, column, at in cells:
-        words, doubts = np.empty(cta.shape, np.int64), np.zeros((2, *cta.shape), bool)
+        words = np.empty(cta.shape, np.int64)
         for number, memory in enumerate(tensor):
             mine = cta == number
             words[mine] = memory.read(lane[mine], column[mine])
+        bits.append(words >> at * unit & mask)
+    return np.stack(bits)
+
+
+def _doubts(cells: Copies, tensor: tuple[TensorMemory, ...], unit: int) -> np.ndarray:
+    """[did nobody write them, was their writer not sure] of fields of cells, (2, copies, ...)."""
+    nobody = []
+    for cta, lane, column, at in cells:
+        doubts = np.zeros((2, *cta.shape), bool)
+        for number, memory in enumerate(tensor):
+            mine = cta == number
             byte = (at[mine] * unit // 8)[:, None]
             for found, of_bytes in zip(doubts, memory.doubts(lane[mine], column[mine]), strict=True):
                 found[mine] = np.take_along_axis(of_bytes, byte, -1)[:, 0]
-        bits.append(words >> at * unit & mask)
         nobody.append(doubts)
-    return np.stack(bits), np.stack(nobody, axis=1)
+    return np.stack(nobody, axis=1)
 
 
-@functools.lru_cache(maxsize=64)
-def _cells_of_scales(layout: ScaleLayout) -> Cells:
-    rows = layout.m if layout.operand == "A" else layout.n
-    row, index = np.meshgrid(np.arange(rows), np.arange(layout.scales), indexing="ij")
-    return tuple(layout.location(row, index, copy) for copy in range(layout.copies))
+def layout_of_metadata(i: InstrDescriptor, metadata: Any, cta_group: int, *, ws: bool) -> MetadataLayout:
+    """Where the metadata of a sparse A lies."""
+    return MetadataLayout(i.m, i.kind, cta_group, ws=ws, selector=i.sparsity_selector, column=_column("metadata", metadata))
 
 
-def read_index(i: InstrDescriptor, metadata: Any, tensor: tuple[TensorMemory, ...], *, ws: bool) -> tuple[np.ndarray, int, bool, Grade]:
-    """(M, stored K) the K that every stored element of a sparse A meets; how many groups of metadata nobody wrote; are some in doubt; their grade.
+def index_of(i: InstrDescriptor, layout: MetadataLayout, tensor: tuple[TensorMemory, ...]) -> tuple[np.ndarray, Copies]:
+    """(M, stored K) the K that every stored element of a sparse A meets, and the metadata's cells.
 
     Raises Unmodelled for four bits that the PTX ISA does not list (wgmma has a meaning for them, and nobody has asked tcgen05), and where
     the copies that .ws has for its bands differ.
     """
-    column = _column("metadata", metadata)
-    layout = MetadataLayout(i.m, i.kind, len(tensor), ws=ws, selector=i.sparsity_selector, column=column)
     row = METADATA[i.kind]
-    cells = _cells_of_metadata(layout, row.chunk)
-    copies, nobody = _copies(cells, tensor, 1, 0xF)
+    cells = cells_of_metadata(layout)
+    copies = _fields(cells, tensor, 1, 0xF)
     nibbles = copies[0]
     if (copies != nibbles).any():
         raise Unmodelled("the copies of the metadata differ between bands of lanes; whether each band reads its own is not known")
@@ -175,12 +208,15 @@ def read_index(i: InstrDescriptor, metadata: Any, tensor: tuple[TensorMemory, ..
             f"metadata of row {m}, K {group * row.chunk} on, at {place}: {nibbles[m, group]:#06b}; kind {i.kind} has {listed} ({row.source})"
         )
     stored = np.arange(i.k // 2)
-    return (
-        stored_k(stored, nibbles[:, stored * 2 // row.chunk], row.chunk),
-        int(nobody[0].any(0).sum()),
-        bool(nobody[1].any()),
-        layout.grade,
-    )
+    return stored_k(stored, nibbles[:, stored * 2 // row.chunk], row.chunk), cells
+
+
+def read_index(i: InstrDescriptor, metadata: Any, tensor: tuple[TensorMemory, ...], *, ws: bool) -> tuple[np.ndarray, int, bool, Grade]:
+    """`index_of`, how many groups of metadata nobody wrote, whether some are in doubt, and their grade."""
+    layout = layout_of_metadata(i, metadata, len(tensor), ws=ws)
+    index, cells = index_of(i, layout, tensor)
+    nobody = _doubts(cells, tensor, 1)
+    return index, int(nobody[0].any(0).sum()), bool(nobody[1].any()), layout.grade
 
 
 def stored_k(stored: np.ndarray, nibbles: np.ndarray, chunk: int) -> np.ndarray:
@@ -194,9 +230,3 @@ def stored_k(stored: np.ndarray, nibbles: np.ndarray, chunk: int) -> np.ndarray:
         pairs = np.asarray(sparse_k(stored // 2, nibbles))  # type: ignore[arg-type]
         return np.asarray(2 * pairs + stored % 2)
     return np.asarray(sparse_k(stored, nibbles))  # type: ignore[arg-type]
-
-
-@functools.lru_cache(maxsize=64)
-def _cells_of_metadata(layout: MetadataLayout, chunk: int) -> Cells:
-    m, k = np.meshgrid(np.arange(layout.m), np.arange(0, layout.k, chunk), indexing="ij")
-    return tuple(layout.location(m, k, copy) for copy in range(layout.copies))

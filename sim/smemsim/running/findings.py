@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import pathlib
 import re
 from collections.abc import Iterable
 
@@ -18,7 +20,10 @@ __all__ = ["RunFinding", "findings_of"]
 
 # What is more likely the cause of the others: the map, what arrives, the descriptors, the order of accesses, and what follows from them.
 UPSTREAM = ("T2", "D301", "D302", "D303", "D304", "D306", "D308", "D309", "I6", "D3", "L4", "R501", "R502", "R503", "R504", "R505", "A1",
-            "X009", "X010", "X014", "X003", "X007", "X008", "X004", "X005", "X012", "R5", "X013", "X001", "X002", "X015", "X011", "X006")  # fmt: skip
+            "X016", "X009", "X010", "X014", "X003", "X007", "X012", "X008", "X004", "X005", "R5", "X013", "X001", "X002", "X015", "X011", "X006")  # fmt: skip
+MOST_ITEMS = 8  # registers of a list that are shown
+_LIST = re.compile(r"\{([^{}]*)\}")
+MOST_SOURCE = 1 << 22  # bytes of a source file
 CONSEQUENCES = ("R507", "R508", "X004", "X005", "X006", "X011")  # of a finding further upstream, in the same run
 
 
@@ -38,6 +43,30 @@ class RunFinding(Finding):
         repair = f"; repair: {self.repair}" if self.repair else ""
         because = f" [{self.because}]" if self.because else ""
         return f"{self.code}  {self.where}: {self.message}{repair}{because}"
+
+    def excerpt(self) -> list[str]:
+        """The line of the PTX, and that of the source which it comes from where that file can be read."""
+        if not self.line:
+            return []
+        lines = [f"{self.line} | {_LIST.sub(_shortened, self.instruction)}"]
+        source = _line_of(self.location) if self.location is not None else ""
+        return [*lines, f"{self.location} | {source}"] if source else lines
+
+
+def _shortened(found: re.Match[str]) -> str:
+    """A list of registers, without those in the middle of a long one."""
+    items = found[1].split(",")
+    return found[0] if len(items) <= MOST_ITEMS else f"{{{items[0].strip()}, ... {items[-1].strip()}}}"
+
+
+def _line_of(location: Location) -> str:
+    """A line of a source file, "" where it cannot be read."""
+    with contextlib.suppress(OSError, ValueError):
+        path = pathlib.Path(location.file)
+        if path.stat().st_size < MOST_SOURCE:
+            lines = path.read_text(encoding="utf-8").splitlines()
+            return lines[location.line - 1].strip() if 0 < location.line <= len(lines) else ""
+    return ""
 
 
 def findings_of(executed: Iterable[Found], written: Written | None, checked: tuple[CheckFinding, ...], name: str) -> list[RunFinding]:
@@ -78,8 +107,26 @@ def _of_check(f: CheckFinding, written: Written | None, name: str) -> RunFinding
     if i is None:
         return RunFinding(f.code, f.severity, name, str(f.message), f.repair, f.because, check=f)
     return RunFinding(
-        f.code, f.severity, _where(i, name), f.message, f.repair, f.because, line=i.line, location=i.location, instruction=i.text, check=f
+        f.code,
+        f.severity,
+        _where(i, name),
+        f"{_operand(f.where, written)}{f.message}",
+        f.repair,
+        f.because,
+        line=i.line,
+        location=i.location,
+        instruction=i.text,
+        check=f,
     )
+
+
+def _operand(where: str, written: Written | None) -> str:
+    """What a path into the scenario names of a matrix instruction: the operand, and the descriptor that the first instruction used."""
+    step, side = re.match(r"step\[(\d+)\]", where), re.search(r"\.([ab])\b", where)
+    if written is None or step is None or side is None or isinstance(item := written.steps[int(step[1])], Load):
+        return ""
+    word = getattr(item.events[0], side[1])
+    return f"{side[1].upper()}, " + (f"descriptor {word:#018x}: " if word is not None else "")
 
 
 def _instruction(where: str, written: Written | None) -> Instruction | None:

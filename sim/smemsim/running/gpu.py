@@ -9,13 +9,17 @@ array([0., 1., 2., 3.], dtype=float32)
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from smemsim.arguments import flag, shown, whole
+from smemsim.errors import InputError
 from smemsim.gpu.device import Device
-from smemsim.gpu.execute import execute
+from smemsim.gpu.launch import Launch
+from smemsim.gpu.spread import execute_spread
 from smemsim.running.operand_reads import Reads
+from smemsim.running.progress import Progress
 from smemsim.running.run import Run
 
 __all__ = ["Gpu"]
@@ -27,7 +31,7 @@ class Gpu(Device):
     def launch(  # type: ignore[override]
         self,
         ptx: str,
-        entry: str,
+        entry: str | None = None,
         *,
         grid: Any = (1, 1, 1),
         block: Any = (1, 1, 1),
@@ -35,13 +39,22 @@ class Gpu(Device):
         shared_bytes: int = 0,
         args: Sequence[Any] = (),
         sanitize: bool = True,
+        limit: int = 20_000_000,
+        ctas: Iterable[int] | None = None,
+        progress: bool = True,
         name: str = "ptx",
+        workers: int | None = None,
+        client: Any = None,
     ) -> Run:
         """Run an entry of a PTX text over a grid; `args` in the order of its parameters.
 
         An array passes its address, a TensorMap its 128 bytes (build it with global_address=array.address), None a zero, numbers are converted
-        to the parameter's type. `sanitize` False leaves the watch out. Raises InputError for what no launch could be, Unmodelled with a line
-        for every instruction that is not modelled, both before anything runs.
+        to the parameter's type, structures are given as bytes. `entry` may be left out where the PTX has only one. `sanitize` False leaves the
+        watch out. `ctas=range(0, 4)` runs these CTAs of the grid (with those of their clusters) and no others; `progress` False draws no bar.
+        A kernel whose CTAs have executed `limit` blocks of instructions is ended with finding X006; loops that change nothing end much earlier.
+        Ctrl-C ends with what has run so far. `name` is how findings call the PTX. CTAs that do not depend on each other run on `workers` processes,
+        or on the Dask cluster of a `distributed.Client`; without either on all processors, where that saves time. The results are the same.
+        Raises InputError for what no launch could be, Unmodelled with a line for every instruction that is not modelled, both before anything runs.
 
         >>> import numpy as np
         >>> ptx = '''.version 8.0 .target sm_90a .address_size 64
@@ -53,9 +66,42 @@ class Gpu(Device):
         >>> gpu.launch(ptx, "fill", block=4, args=[a]).findings, a.numpy()
         ([], array([0, 1, 2, 3], dtype=uint32))
         """
-        began = time.perf_counter()
+        self.module(ptx, name)
+        sanitize, progress = flag("sanitize", sanitize), flag("progress", progress)
         launch = self.prepare(ptx, entry, grid=grid, block=block, cluster=cluster, shared_bytes=shared_bytes, args=args)
-        reads = Reads(frozenset(range(min(2, launch.ctas)))) if sanitize else None
-        launch.judge = reads
-        execute(launch, watch=sanitize)
-        return Run(launch, reads, name=name, seconds=time.perf_counter() - began)
+        clusters = None if ctas is None else _clusters_of(launch, ctas)
+        chosen = range(launch.ctas) if clusters is None else _ctas_of(launch, clusters)
+        launch.judge = reads = Reads(frozenset(chosen[:2])) if sanitize else None
+        launch.limit = whole("limit", limit, minimum=1)
+        interrupted = False
+        with Progress(len(chosen), launch.program.name, quiet=not progress) as done:
+            try:
+                execute_spread(launch, clusters, watch=sanitize, done=done, workers=workers, client=client)
+            except KeyboardInterrupt:
+                interrupted = True
+        return Run(launch, reads, name=name, ptx=ptx, seconds=done.seconds, done=done.done, interrupted=interrupted)
+
+
+def _clusters_of(launch: Launch, ctas: Any) -> list[int]:
+    """The clusters that hold some CTAs, by their numbers in the grid: x + grid.x (y + grid.y z)."""
+    wanted = f"numbers of CTAs, 0 to {launch.ctas - 1}, such as range(0, 4)"
+    if isinstance(ctas, (str, bytes)) or not isinstance(ctas, Iterable):
+        raise InputError(f"ctas = {shown(ctas)}: needs {wanted}")
+    try:
+        taken = list(itertools.islice(ctas, launch.ctas + 1))
+    except Exception as e:  # a 0-dimensional array, or anybody's iterator
+        raise InputError(f"ctas = {shown(ctas)}: needs {wanted} ({e})") from None
+    numbers = {whole("ctas", n, minimum=0, wanted=wanted) for n in taken}
+    if not numbers or max(numbers) >= launch.ctas:
+        raise InputError(f"ctas = {shown(ctas)}: needs {wanted}")
+    counts = [g // c for g, c in zip(launch.grid, launch.cluster, strict=True)]
+    found = set()
+    for n in numbers:
+        at = (n % launch.grid[0], n // launch.grid[0] % launch.grid[1], n // (launch.grid[0] * launch.grid[1]))
+        x, y, z = (a // c for a, c in zip(at, launch.cluster, strict=True))
+        found.add(x + counts[0] * (y + counts[1] * z))
+    return sorted(found)
+
+
+def _ctas_of(launch: Launch, clusters: Sequence[int]) -> list[int]:
+    return [launch.cta(cluster, rank)[0] for cluster in clusters for rank in range(launch.cluster_size)]

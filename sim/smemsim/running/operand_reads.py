@@ -20,14 +20,16 @@ __all__ = ["Issued", "OperandRead", "Product", "Reads"]
 
 MOST = 4096  # instructions of a CTA that are looked at
 LOST = np.int64(np.iinfo(np.int64).min)  # the virtual address of what no load brought
+NEAR = 64  # events
 SURE = 0.5  # share of the elements
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Issued:
-    """A load that brought a tile into a CTA's shared memory: its number in the order of execution, and where the tile went."""
+    """A load that brought a tile into a CTA's shared memory: its number in the order of execution, the CTA, and where the tile went."""
 
     number: int
+    cta: int
     event: Load
     transfer: Transfer
 
@@ -83,6 +85,16 @@ class Reads:
         self._open: dict[tuple[Any, ...], Product] = {}
         self._count = self._looked = 0
 
+    def around(self, p: Product) -> list[Issued]:
+        """The loads from a little before the first that a product read up to the product: what a wrong descriptor may have missed."""
+        used = [load.number for side in (p.a, p.b) for read in side if read is not None for load in read.loads]
+        return [load for load in self._loads.values() if load.cta == p.cta and min(used, default=0) - NEAR <= load.number <= p.number]
+
+    @property
+    def complete(self) -> bool:
+        """Were all matrix instructions looked at?"""
+        return self._looked < MOST
+
     def __call__(self, x: Wave, event: Event) -> None:
         self._count += 1
         if isinstance(event, Load):
@@ -91,7 +103,7 @@ class Reads:
                 cta = x.ctas[first.index - first.rank + delivery.cta_rank]
                 transfer = cta.shared.writers[-1]
                 if cta.number in self.ctas and isinstance(transfer, Transfer):
-                    self._loads[id(transfer)] = Issued(self._count, event, transfer)
+                    self._loads[id(transfer)] = Issued(self._count, cta.number, event, transfer)
         elif isinstance(event, Mma) and event.cta in self.ctas and self._looked < MOST:
             self._looked += 1
             self._multiply(next(c for c in x.ctas if c.number == event.cta), event)

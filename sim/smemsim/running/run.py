@@ -6,11 +6,12 @@ import functools
 import html
 from typing import Any
 
-from smemsim.checking.report import Report
+from smemsim.checking.report import CheckFinding, Report
 from smemsim.checking.scenario import check
 from smemsim.errors import SmemsimError
 from smemsim.gpu.launch import Launch
 from smemsim.running.contraction import mismatches
+from smemsim.running.coverage import unread
 from smemsim.running.findings import RunFinding, findings_of
 from smemsim.running.operand_reads import Reads
 from smemsim.running.scenario_of import AS_READ, Written, scenario_of
@@ -25,11 +26,17 @@ class Run:
     """A launch that has run. `findings` are what is wrong, the most upstream first; `remarks` what is worth knowing; `output` printf's text.
 
     `approximate` names the instructions whose results are right only within the ISA's bound (`ex2.approx` ...): without any, what the kernel
-    wrote is bit-exact as far as `evidence` says. `seconds` is how long it took.
+    wrote is bit-exact as far as `evidence` says. `seconds` is how long it took, `ctas` how many CTAs came to their end: all of the grid, unless
+    a part was asked for, the kernel trapped or hung, or somebody interrupted it (`interrupted`).
     """
 
-    def __init__(self, launch: Launch, reads: Reads | None, *, name: str = "ptx", seconds: float = 0.0) -> None:
-        self.launch, self.reads, self.name, self.seconds = launch, reads, name, seconds
+    def __init__(
+        self, launch: Launch, reads: Reads | None, *, name: str = "ptx", ptx: str = "", seconds: float = 0.0, done: int | None = None,
+        interrupted: bool = False,
+    ) -> None:  # fmt: skip
+        self.launch, self.reads, self.name, self.seconds, self.interrupted = launch, reads, name, seconds, interrupted
+        self.ptx = ptx
+        self.ctas = launch.ctas if done is None else done
 
     @functools.cached_property
     def _checked(self) -> tuple[Written | None, Report | None]:
@@ -41,11 +48,11 @@ class Run:
             return written, None
         report = check(written.scenario)
         meaning = dict(AS_READ)
-        for side in _unexplained(report):
-            for kind in ("corner", "turned"):
+        for side in _sides(report):
+            for kind, alone in (("turned", True), ("corner", False), ("turned", False)):
                 other = scenario_of(self.launch, self.reads, meaning=meaning | {side: kind})
                 better = check(other.scenario)
-                if side not in _unexplained(better) and (kind == "corner" or "R505" in better.codes):
+                if _is_better(report, better, side, kind, alone=alone):
                     meaning[side], written, report = kind, other, better
                     break
         return written, report
@@ -64,9 +71,11 @@ class Run:
             written, report = self._checked
         except SmemsimError:  # what check does not model is not held against the kernel
             written = report = None
-        parted = mismatches(self.reads) if self.reads is not None and not (report and report.findings) else []
+        executed = []
+        if self.reads is not None and not (report and report.findings) and not self.launch.findings:
+            executed = [*mismatches(self.reads), *unread(self.reads)]
         return findings_of(
-            (*self.launch.findings.values(), *parted), written, (*report.findings, *report.remarks) if report else (), self.name
+            (*self.launch.findings.values(), *executed), written, (*report.findings, *report.remarks) if report else (), self.name
         )
 
     @property
@@ -110,10 +119,16 @@ class Run:
         return written.scenario if written is not None else Scenario(self.launch.arch)
 
     def text(self) -> str:
-        """A line for each finding and remark, what the results rest on, and a last line that counts."""
-        count = len(self.findings)
-        lines = [str(f) for f in (*self.findings, *self.remarks)] + list(self.evidence)
-        return "\n".join([*lines, f"{self.launch.program.name}: {self.launch.ctas} CTAs in {self.seconds:.1f} s, {count or 'no'} findings"])
+        """Each finding and remark with its lines of PTX and source, what the results rest on, and a last line that counts."""
+        told = [line for f in (*self.findings, *self.remarks) for line in (str(f), *(f"      {line}" for line in f.excerpt()))]
+        return "\n".join([*told, *self.evidence, self.summary()])
+
+    def summary(self) -> str:
+        """One line that counts CTAs, seconds and findings."""
+        count, of = len(self.findings), self.launch.ctas
+        ctas = f"{of} CTA{'s' * (of != 1)}" if self.ctas == of else f"{self.ctas} of {of} CTAs"
+        ended = ", interrupted" if self.interrupted else ""
+        return f"{self.launch.program.name}: {ctas} in {self.seconds:.1f} s{ended}, {count or 'no'} finding{'s' * (count != 1)}"
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -128,16 +143,37 @@ class Run:
         return {
             "ok": self.ok, "entry": self.launch.program.name, "arch": self.launch.arch, "findings": [plain(f) for f in self.findings],
             "remarks": [plain(f) for f in self.remarks], "approximate": list(self.approximate), "evidence": list(self.evidence),
-            "output": self.output, "seconds": round(self.seconds, 3),
+            "output": self.output, "ctas": self.ctas, "interrupted": self.interrupted, "seconds": round(self.seconds, 3),
         }  # fmt: skip
 
     def __repr__(self) -> str:
         return f"<Run of {self.launch.program.name}: {len(self.findings) or 'no'} findings>"
 
+    def html(self) -> str:
+        """A self-contained page: the findings with the PTX around their lines, and every operand's tile."""
+        from smemsim.show.run_page import run_page
+
+        return run_page(self)
+
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(self.text())}</pre>"
 
 
-def _unexplained(report: Report) -> list[str]:
-    """The operands of which check says no more than that they are wrong."""
-    return [side for side in ("a", "b") if any(f.code == "R508" and f".{side}" in f.where for f in report.findings)]
+def _of_side(report: Report, side: str) -> list[CheckFinding]:
+    return [f for f in report.findings if f".{side}" in f.where and f.severity in (Severity.TRAP, Severity.WRONG)]
+
+
+def _sides(report: Report) -> list[str]:
+    """The operands that check finds something wrong with."""
+    return [side for side in ("a", "b") if _of_side(report, side)]
+
+
+def _is_better(report: Report, other: Report, side: str, kind: str, *, alone: bool) -> bool:
+    """Does another meaning of an operand explain more? `alone`: of a turned one, nothing but the major-ness has to change; else nothing may be known."""
+    before, after = _of_side(report, side), _of_side(other, side)
+    if not after or any(f.code == "R508" for f in after):
+        return False
+    turned = [f for f in after if f.code == "R505"]
+    if kind == "turned" and (not turned or (alone and any(".word" in path for f in turned for path, _, _ in f.together))):
+        return False
+    return alone or any(f.code == "R508" for f in before)

@@ -43,15 +43,19 @@ def scenario_of(
     the tile that was loaded does, "turned" too, with the axes of rows and of K changed.
     """
     chosen = _different(reads.products)[:most]
-    loads = {load.number: load for p in chosen for side in (p.a, p.b) for read in side if read is not None for load in read.loads}
+    loads = {(p.cta, load.number): load for p in chosen for side in (p.a, p.b) for read in side if read is not None for load in read.loads}
+    for p in chosen:
+        if any(read is not None and read.share < 1 for side in (p.a, p.b) for read in side):
+            loads |= {(p.cta, load.number): load for load in reads.around(p)}
     scenario = Scenario(launch.arch, title=title or f"{launch.program.name}, as it ran")
     begin = architecture(launch.arch).shared_begin
     scenario.buffer("shared", address=begin, bytes=launch.window_bytes)
     names: dict[Any, str] = {}
     maps: dict[str, Load] = {}
     steps: list[Load | Product] = []
-    items: list[Issued | Product] = [*loads.values(), *chosen]
-    for item in sorted(items, key=lambda one: one.number):
+    items: list[tuple[int, int, Issued | Product]] = [(cta, number, load) for (cta, number), load in loads.items()]
+    items += [(p.cta, p.number, p) for p in chosen]
+    for _, _, item in sorted(items, key=lambda one: one[:2]):  # one CTA after the other: they have the same addresses
         if isinstance(item, Issued):
             _load(scenario, item, names, maps, begin)
             steps.append(item.event)

@@ -20,6 +20,7 @@ from smemsim.arguments import flag, shown, whole
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.tmem.access import TmemAccess
 from smemsim.machine.tmem.address import TmemAddress, indices, together
+from smemsim.machine.tmem.allocation import AllocationError, Columns
 from smemsim.machine.tmem.writers import Owner, TmemStore, owner_of
 from smemsim.spec.architectures import architecture
 from smemsim.spec.tensor_memory import ALLOCATION, CELL_BITS, COLUMNS, LANES, TENSOR_MEMORY_ARCHITECTURES, WARP_LANES
@@ -31,83 +32,40 @@ FORGET_EVERY = 64  # writers, after which those are dropped of whom no byte is l
 WARPS = LANES // WARP_LANES
 
 
-class TensorMemory:
+class TensorMemory(Columns):
     """Tensor memory of one CTA: `cells` (uint32, 128 lanes x 512 columns), `writers` (None: all its bytes are overwritten), allocations.
 
     With `strict` (the default) touching columns that are not allocated is an InputError; otherwise it is noted in `problems` and done.
     Cells that nobody wrote read as 0 here and have no owner; hardware has whatever was there. Nothing here has been measured; the rules of
-    allocation are documented (PTX ISA 9.7.16.7.1), which columns one gets is inferred: the first that fit.
+    allocation are documented (PTX ISA 9.7.16.7.1), which columns one gets is inferred: the first that fit. `cells` and `allocated` (bool, 512)
+    are where these are to lie, for memories side by side; `owners` False keeps no account of who wrote what.
     """
 
-    def __init__(self, arch: str = "sm_100a", *, strict: bool = True) -> None:
+    def __init__(
+        self,
+        arch: str = "sm_100a",
+        *,
+        strict: bool = True,
+        cells: np.ndarray | None = None,
+        allocated: np.ndarray | None = None,
+        owners: bool = True,
+    ) -> None:
+        super().__init__(allocated)
         self.arch = architecture(arch).name
         if self.arch not in TENSOR_MEMORY_ARCHITECTURES:
             raise InputError(f"arch = {self.arch}: only {' and '.join(TENSOR_MEMORY_ARCHITECTURES)} have tensor memory")
         self.strict = flag("strict", strict)
-        self.cells = np.zeros((LANES, COLUMNS), np.uint32)
+        self.cells = np.zeros((LANES, COLUMNS), np.uint32) if cells is None else cells
         self.writers: list[Any] = []
         self.problems: list[str] = []
-        self.allocations: dict[int, int] = {}  # first column: columns
-        self._allocated = np.zeros(COLUMNS, bool)
-        self._writer = np.full((LANES * COLUMNS, CELL_BYTES), -1, np.int32)
-        self._place = np.zeros((LANES * COLUMNS, CELL_BYTES), np.int32)
-        self._largest: int = ALLOCATION.most
-        self._cta_group: int | None = None
-        self._relinquished = False
+        self._owned = owners
+        count = LANES * COLUMNS if owners else 0
+        self._writer = np.full((count, CELL_BYTES), -1, np.int32)
+        self._place = np.zeros((count, CELL_BYTES), np.int32)
 
     def __repr__(self) -> str:
         held = ", ".join(f"{n} columns at {c}" for c, n in sorted(self.allocations.items())) or "nothing allocated"
         return f"<TensorMemory {self.arch}: {held}; {len(self.writers)} writers>"
-
-    # ---- allocation
-
-    def alloc(self, columns: int, *, cta_group: int = 1) -> TmemAddress:
-        """`tcgen05.alloc`: the address (lane 0) of so many free columns; `columns` a power of two, 32 to 512, never more than the last time.
-
-        With `cta_group` 2 the peer's warp takes part and gets the same columns: call it for both memories. Raises InputError where the
-        instruction would be illegal, or would block for ever.
-
-        >>> tmem = TensorMemory()
-        >>> tmem.alloc(256), tmem.alloc(32) + 8
-        (TmemAddress(lane=0, column=0), TmemAddress(lane=0, column=264))
-        """
-        count, group = self._count(columns), self.check_group(cta_group)
-        if self._relinquished:
-            raise InputError(f"alloc of {count} columns: this CTA has executed tcgen05.relinquish_alloc_permit ({ALLOCATION.source})")
-        if count > self._largest:
-            raise InputError(
-                f"columns = {count}: the allocation before had {self._largest}; a CTA's allocations must not grow; take the large one first "
-                f"({ALLOCATION.source})"
-            )
-        for first in range(0, COLUMNS - count + 1, ALLOCATION.unit):
-            if not self._allocated[first : first + count].any():
-                break
-        else:
-            free = int((~self._allocated).sum())
-            raise InputError(
-                f"columns = {count}: {free} of {COLUMNS} are free, no {count} in a row; tcgen05.alloc blocks until another warp or CTA "
-                "deallocates some, for ever if nobody does"
-            )
-        self._cta_group, self._largest = group, count
-        self.allocations[first] = count
-        self._allocated[first : first + count] = True
-        return TmemAddress(0, first)
-
-    def dealloc(self, taddr: int | TmemAddress, columns: int, *, cta_group: int = 1) -> None:
-        """`tcgen05.dealloc`: give an allocation back, as a whole."""
-        address, count = TmemAddress.decode(taddr), self._count(columns)
-        self.check_group(cta_group)
-        held = self.allocations.get(address.column)
-        if address.lane or held != count:
-            what = f"the allocation there has {held}" if held and not address.lane else "no allocation begins there"
-            raise InputError(f"dealloc of {count} columns at {address.encode():#x}: {what} ({ALLOCATION.source})")
-        del self.allocations[address.column]
-        self._allocated[address.column : address.column + count] = False
-
-    def relinquish_alloc_permit(self, *, cta_group: int = 1) -> None:
-        """`tcgen05.relinquish_alloc_permit`: this CTA allocates no more."""
-        self.check_group(cta_group)
-        self._relinquished = True
 
     def exit_problems(self) -> list[str]:
         """What is wrong when the kernel exits now: a sentence for every allocation that was not given back, and what `problems` has."""
@@ -117,23 +75,6 @@ class TensorMemory:
             for c, n in sorted(self.allocations.items())
         ]
         return [*self.problems, *left]
-
-    def _count(self, columns: Any) -> int:
-        count = whole("columns", columns)
-        if not ALLOCATION.least <= count <= ALLOCATION.most or count & (count - 1):
-            raise InputError(f"columns = {count}: needs a power of two from {ALLOCATION.least} to {ALLOCATION.most} ({ALLOCATION.source})")
-        return count
-
-    def check_group(self, cta_group: Any) -> int:
-        """The `cta_group` of an instruction; InputError unless it is that of all others on this memory."""
-        group = whole("cta_group", cta_group)
-        if group not in (1, 2):
-            raise InputError(f"cta_group = {group}: there are .cta_group::1 and .cta_group::2")
-        if self._cta_group not in (None, group):
-            raise InputError(
-                f"cta_group = {group}: this kernel has used {self._cta_group}; all its tcgen05 instructions must have the same"
-            )
-        return group
 
     # ---- cells
 
@@ -199,9 +140,11 @@ class TensorMemory:
     ) -> None:
         """Write cells of which only the bytes where `mine` (…, 4) is set are the writer's; `place` (…, 4) says which byte of its data each is."""
         lane, column = self._cells("written", lane, column)
-        self._add(writer)
         at = lane * COLUMNS + column
         self.cells.reshape(-1)[at] = self._values(values)
+        if not self._owned:
+            return
+        self._add(writer)
         self._writer[at] = np.where(mine, len(self.writers) - 1, self._writer[at])
         self._place[at] = np.where(mine, place, self._place[at])
 
@@ -210,7 +153,9 @@ class TensorMemory:
         self._cells("moved", lane, column)
         to, source = lane * COLUMNS + column, from_lane * COLUMNS + column
         flat = self.cells.reshape(-1)
-        flat[to], self._writer[to], self._place[to] = flat[source], self._writer[source], self._place[source]
+        flat[to] = flat[source]
+        if self._owned:
+            self._writer[to], self._place[to] = self._writer[source], self._place[source]
 
     # ---- threads
 
@@ -286,7 +231,7 @@ class TensorMemory:
                 f" ({len(missing)} such columns)" if len(missing) > 1 else ""
             )
             if self.strict:
-                raise InputError(f"{sentence}; tcgen05.alloc comes first (PTX ISA 9.7.16.1.2)")
+                raise AllocationError(f"{sentence}; tcgen05.alloc comes first (PTX ISA 9.7.16.1.2)")
             self.problems.append(sentence)
         return lane, column
 
@@ -305,10 +250,12 @@ class TensorMemory:
         self, lane: Any, column: Any, values: np.ndarray, writer: Any, place: np.ndarray, size: int = CELL_BYTES, *, new: bool = True
     ) -> None:
         """Write cells and note that bytes 0 to `size` - 1 of each are the writer's bytes from `place` on."""
-        if new:
-            self._add(writer)
         at = lane * COLUMNS + column
         self.cells.reshape(-1)[at] = values
+        if not self._owned:
+            return
+        if new:
+            self._add(writer)
         if size == CELL_BYTES:
             self._writer[at] = len(self.writers) - 1
             self._place[at] = place[..., None] + np.arange(CELL_BYTES, dtype=np.int32)

@@ -7,24 +7,23 @@ names none. Of f64 instructions with two NaN operands ptxas decides which one is
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import numpy as np
 
 from smemsim.arithmetic.values import to_float64
-from smemsim.gpu.device import Device, DeviceArray
+from smemsim.gpu.arrays import DeviceArray
+from smemsim.gpu.device import Device
 from smemsim.gpu.execute import execute
 from smemsim.gpu.launch import Launch
 from smemsim.spec.evidence import RULES
 from smemsim.traces.format import Suite
-from smemsim.traces.launches import VALUES, LaunchFile, RecordedLaunches
+from smemsim.traces.launches import LaunchFile, RecordedLaunches
 from smemsim.traces.outcome import Case, Outcome, differ
 
 __all__ = ["LaunchOutputs"]
 
 RELATIVE, ABSOLUTE = 2.0**-10, 2.0**-20
 UNITS = 2  # in the last place, of packed 16-bit results of approximations
-NUMBERS = {"s8": "i1", "u8": "u1", "s16": "i2", "u16": "u2", "s32": "i4", "u32": "u4", "s64": "i8", "u64": "u8", "f32": "f4", "f64": "f8"}
 
 
 class LaunchOutputs:
@@ -90,20 +89,10 @@ def _close(hardware: np.ndarray, model: np.ndarray, dtype: str, tolerance: dict[
 def run_file(file: LaunchFile, arch: str, *, watch: bool = False) -> tuple[Launch, dict[str, DeviceArray]]:
     """Execute a recorded launch; the launch and its arrays afterwards."""
     device = Device(arch)
-    arrays = {name: device.array(array) for name, array in file.arrays().items()}
-    raw = file.parameters({name: array.address for name, array in arrays.items()})
+    arrays, args = file.placed(device)
     grid, block, cluster = file.shape
-    args = [_argument(one, bytes_) for one, bytes_ in zip(file.about["args"], raw, strict=True)]
     launch = device.prepare(
         file.ptx, file.about["entry"], grid=grid, block=block, cluster=cluster, shared_bytes=file.about["shared_bytes"], args=args
     )
     execute(launch, watch=watch)
     return launch, arrays
-
-
-def _argument(one: dict[str, Any], raw: bytes) -> Any:
-    """Bytes as the argument they are: a number for what has a type, an address for arrays."""
-    if "map" in one or "bytes" in one:
-        return raw
-    kind = one.get("type", "u64")
-    return np.frombuffer(raw, NUMBERS[kind] if kind in VALUES else "u8")[0]

@@ -1,0 +1,238 @@
+"""`smemsim run`: execute a kernel's PTX without a GPU, and say which field or which line is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from smemsim.arguments import shown, suggestion
+from smemsim.cli.launch_options import ARGUMENT_HELP, parse_arguments, parse_ctas, parse_shape
+from smemsim.cli.options import json_option
+from smemsim.errors import InputError, Unmodelled
+
+if TYPE_CHECKING:
+    from smemsim.running.outputs import Output
+    from smemsim.running.run import Run
+    from smemsim.traces.launch_file import LaunchFile
+
+__all__ = ["run"]
+
+PLACE = click.Path(path_type=pathlib.Path)
+
+
+@click.command(short_help="Run a kernel's PTX: what does it compute, and what is wrong with it?")
+@click.argument("path", type=PLACE, metavar="KERNEL")
+@click.option("--launch", "launch_path", type=PLACE, metavar="FILE", help="The launch file, .toml or .json: shapes, arguments, arrays.")
+@click.option("--entry", help="The kernel; may be left out where the PTX has only one.")
+@click.option("--grid", metavar="X,Y,Z", help="CTAs of the grid.")
+@click.option("--block", metavar="X,Y,Z", help="Threads of a CTA; else what .reqntid says.")
+@click.option("--cluster", metavar="X,Y,Z", help="CTAs of a cluster; else what .reqnctapercluster says.")
+@click.option("--shared", type=int, metavar="BYTES", help="Bytes of dynamic shared memory.")
+@click.option("--arch", help="sm_90a, sm_100a, sm_103a; else what .target says.")
+@click.option("--arg", "given", multiple=True, metavar="ARG", help=ARGUMENT_HELP)
+@click.option("--ctas", metavar="0-3", help="Run these CTAs alone, with those of their clusters.")
+@click.option("--workers", type=click.IntRange(1), help="Processes for CTAs that do not depend on each other; else as many as save time.")
+@click.option("--dask", metavar="ADDRESS", help="Give them to the Dask scheduler there (pip install 'smemsim[campaign]').")
+@click.option("--random", is_flag=True, help="Fill the arrays in the launch file's second way, where they have one.")
+@click.option("--no-sanitize", is_flag=True, help="Execute only: no watch over fences, barriers and reads that come too early.")
+@click.option("--expect", multiple=True, metavar="ARRAY=FILE.npy", help="What must be in an array afterwards, or ARRAY=sha256:DIGEST.")
+@click.option("--out", type=PLACE, metavar="FOLDER", help="Write every output there, as .npy.")
+@click.option("--report", type=PLACE, metavar="FILE.html", help="Write a page: findings with their PTX, every operand's tile.")
+@click.option(
+    "--trace", type=PLACE, metavar="FILE.toml", help="Write the transfers and matrix instructions that ran as a scenario for smemsim check."
+)
+@click.option("--list", "list_forms", is_flag=True, help="List the instructions and whether they are modelled; run nothing.")
+@json_option
+@click.pass_context
+def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bool, **o: Any) -> None:
+    """Execute a kernel on simulated global memory, CTA by CTA. KERNEL is a PTX file, a launch file, or a folder with kernel.ptx and launch.json.
+
+    Findings are what is wrong with their line of PTX and of the source: descriptors and tensor maps that make an operand wrong, missing fences and
+    barriers, reads that come too early, accesses out of bounds, hangs. Exit code 0 when nothing is wrong and every expected output came, 1 for a
+    finding or a difference, 2 for a launch that cannot be made, 3 for instructions that are not modelled.
+
+    \b
+    smemsim run kernel.ptx --grid 4 --block 128 --arg zeros:f32:1024 --arg u32:1024
+    smemsim run kernel.ptx --launch launch.toml --report report.html
+    smemsim run golden/sm_90a/launches/kernels/gemm_bf16 --expect D=wanted.npy
+    smemsim run kernel.ptx --list
+    """
+    from smemsim.processes import dask_client
+    from smemsim.running.gpu import Gpu
+
+    if list_forms:
+        ctx.exit(_list(path, o, as_json))
+    launch, name = _launch(path, o)
+    about = launch.about
+    gpu = Gpu(about["arch"] or _target(launch.ptx, name))
+    module = gpu.module(launch.ptx, name)
+    entry = gpu.entry(module, about["entry"] or None)
+    shape = _shape(launch, o, module.functions[entry].directives)
+    arrays, args = launch.placed(gpu, random=o["random"])
+    before = {n: a.numpy() for n, a in arrays.items()}
+    client = dask_client(o["dask"]) if o["dask"] else None
+    done = gpu.launch(
+        launch.ptx, entry, **shape, args=args, sanitize=not o["no_sanitize"], ctas=parse_ctas(o["ctas"]) if o["ctas"] else None,
+        workers=o["workers"], client=client, name=name,
+    )  # fmt: skip
+    if client is not None:
+        client.close()
+    names = list(about["outputs"]) or [n for n, a in arrays.items() if a.numpy().tobytes() != before[n].tobytes()]
+    expected = dict(about.get("expected", {})) | _expected(o["expect"], list(arrays))
+    outputs = _outputs(launch, arrays, [*names, *(n for n in expected if n not in names)])
+    differences = _differences(done, outputs, expected, launch)
+    _write(done, outputs, o)
+    if as_json:
+        told = [{**x.as_dict(), "difference": differences.get(x.name)} for x in outputs]
+        click.echo(json.dumps({**done.as_dict(), "outputs": told}, indent=1))
+    else:
+        _print(done, outputs, differences)
+    ctx.exit(1 if done.findings or any(differences.values()) or done.interrupted else 0)
+
+
+def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
+    """The launch with what the options change, and the name of the PTX."""
+    from smemsim.traces.launch_file import KERNEL, LaunchFile, checked, read_launch_file, read_text
+
+    if path.is_dir() or path.suffix in (".toml", ".json"):
+        if o["launch_path"] is not None:
+            raise InputError(f"{path} and --launch {o['launch_path']}: two launch files")
+        launch = read_launch_file(path)
+        name = str(launch.folder / launch.about.get("ptx", KERNEL))
+    elif o["launch_path"] is not None:
+        launch, name = read_launch_file(o["launch_path"], path), str(path)
+    else:
+        launch, name = LaunchFile(path.stem, read_text(path), checked({}, str(path))), str(path)
+    changed: dict[str, Any] = {key: parse_shape(f"--{key}", o[key]) for key in ("grid", "block", "cluster") if o[key]}
+    changed |= {
+        key: o[option] for key, option in (("entry", "entry"), ("arch", "arch"), ("shared_bytes", "shared")) if o[option] is not None
+    }
+    if o["given"]:
+        if launch.about["args"]:
+            raise InputError("--arg: the launch file has arguments already")
+        changed["args"], changed["arrays"] = parse_arguments(o["given"])
+    if not changed:
+        return launch, name
+    return dataclasses.replace(launch, about=checked({**launch.about, **changed}, "command line")), name
+
+
+def _shape(launch: LaunchFile, o: dict[str, Any], directives: Any) -> dict[str, Any]:
+    """Grid, block, cluster and shared memory; what nobody says is what the entry requires."""
+    grid, block, cluster = launch.shape
+    if block == (1, 1, 1) and not o["block"] and directives.get("reqntid"):
+        block = directives["reqntid"]
+    if cluster == (1, 1, 1) and not o["cluster"] and directives.get("reqnctapercluster"):
+        cluster = directives["reqnctapercluster"]
+    return {"grid": grid, "block": block, "cluster": cluster, "shared_bytes": launch.about["shared_bytes"]}
+
+
+def _target(ptx: str, name: str) -> str:
+    from smemsim.gpu.device import target_of
+    from smemsim.ptx.parser import read_module
+
+    return target_of(read_module(ptx, name=name))
+
+
+def _expected(texts: tuple[str, ...], arrays: list[str]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        name, equals, wanted = text.partition("=")
+        if name not in arrays or not equals:
+            raise InputError(
+                f"--expect {shown(text)}: needs ARRAY=FILE.npy or ARRAY=sha256:DIGEST; arrays are {', '.join(arrays)}{suggestion(name, arrays)}"
+            )
+        found[name] = wanted if wanted.startswith("sha256:") else str(pathlib.Path(wanted).absolute())
+        if not found[name].startswith("sha256:") and not wanted.endswith(".npy"):
+            raise InputError(f"--expect {shown(text)}: needs the name of an .npy file, or sha256:DIGEST")
+    return found
+
+
+def _outputs(launch: LaunchFile, arrays: Any, names: list[str]) -> list[Output]:
+    from smemsim.running.outputs import Output
+
+    return [Output(name, arrays[name].numpy(), launch.dtype(name)) for name in names]
+
+
+def _differences(done: Run, outputs: list[Output], expected: dict[str, str], launch: LaunchFile) -> dict[str, str]:
+    """Of each output that could be compared where it differs, "" where it does not."""
+    if not expected:
+        return {}
+    if done.ctas < done.launch.ctas:
+        click.echo(f"smemsim: outputs are not compared: {done.ctas} of {done.launch.ctas} CTAs came to their end", err=True)
+        return {}
+    relative = 0.0 if launch.about.get("exact", True) else float(launch.about.get("tolerance", {}).get("relative", 0.0))
+    found = {}
+    for output in outputs:
+        if output.name not in expected:
+            continue
+        difference = output.difference(expected[output.name], launch.folder, relative)
+        if difference is None:
+            click.echo(
+                f"smemsim: {output.name} is not compared: {shown(expected[output.name])} is neither an .npy file nor sha256:...", err=True
+            )
+        else:
+            found[output.name] = difference
+    return found
+
+
+def _write(done: Run, outputs: list[Output], o: dict[str, Any]) -> None:
+    import numpy as np
+
+    if o["out"] is not None:
+        o["out"].mkdir(parents=True, exist_ok=True)
+        for output in outputs:
+            np.save(o["out"] / f"{pathlib.PurePath(output.name).name}.npy", output.array)
+    if o["report"] is not None:
+        o["report"].write_text(done.html(), encoding="utf-8")
+    if o["trace"] is not None:
+        o["trace"].write_text(done.scenario().toml(), encoding="utf-8")
+
+
+def _print(done: Run, outputs: list[Output], differences: dict[str, str]) -> None:
+    if done.output:
+        click.echo(done.output, nl=not done.output.endswith("\n"))
+    for output in outputs:
+        same = " (as expected)" if differences.get(output.name) == "" else ""
+        click.echo(f"{output.text()}{same}")
+    for difference in filter(None, differences.values()):
+        click.echo(f"different: {difference}")
+    click.echo(done.text())
+
+
+def _list(path: pathlib.Path, o: dict[str, Any], as_json: bool) -> int:
+    """Every form of instruction with its count and whether it is modelled; 3 where one is not."""
+    from smemsim.gpu.device import target_of
+    from smemsim.gpu.program import link
+    from smemsim.ptx.listing import instruction_forms
+    from smemsim.ptx.parser import read_module
+
+    launch, name = _launch(path, o)
+    module = read_module(launch.ptx, name=name)
+    arch = launch.about["arch"] or target_of(module)
+    missing: dict[int, str] = {}
+    for entry in module.entries:
+        try:
+            link(module, entry.name, arch)
+        except Unmodelled as e:
+            for sentence in str(e).splitlines():
+                where, _, why = sentence.removeprefix("line ").partition(": ")
+                missing[int(where) if where.isdigit() else 0] = why
+    forms = instruction_forms(module)
+    if as_json:
+        told = {
+            form: {"count": len(lines), "lines": lines, "unmodelled": [n for n in lines if n in missing]} for form, lines in forms.items()
+        }
+        click.echo(json.dumps({"arch": arch, "forms": told, "unmodelled": {str(n): why for n, why in sorted(missing.items())}}, indent=1))
+        return 3 if missing else 0
+    for form, lines in forms.items():
+        marked = "  not modelled" if any(n in missing for n in lines) else ""
+        click.echo(f"{len(lines):6}  {form}{marked}")
+    for number, why in sorted(missing.items()):
+        click.echo(f"{name}:{number}: not modelled: {why}")
+    count = sum(len(lines) for lines in forms.values())
+    click.echo(f"{name}: {count} instructions of {len(forms)} forms; {len(missing) or 'none'} not modelled on {arch}")
+    return 3 if missing else 0

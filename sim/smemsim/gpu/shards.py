@@ -1,0 +1,134 @@
+"""A part of a launch that another process executes: what it needs, as plain data, and what it gives back.
+
+CTAs that do not wait for each other may run anywhere; what they wrote is put together in the order of their numbers, as if they had run here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Sequence
+
+import numpy as np
+
+from smemsim.gpu import operations  # noqa: F401  (registers the builders)
+from smemsim.gpu.execute import execute
+from smemsim.gpu.launch import Found, Launch
+from smemsim.gpu.program import link
+from smemsim.machine.region import GlobalMemory
+from smemsim.ptx.parser import read_module
+
+__all__ = ["Changed", "Merge", "Result", "Work", "run_shard", "work_of"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """A launch without its results: PTX text, shape, and global memory as it is before. `arrays` are addresses and bytes."""
+
+    ptx: str
+    entry: str
+    arch: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    shared_bytes: int
+    addresses: dict[str, int]
+    parameter_address: int
+    parameter_bytes: int
+    arrays: tuple[tuple[int, np.ndarray], ...]
+    watch: bool
+    limit: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Changed:
+    """The bytes of an array that are others now: runs of `lengths` bytes from offsets `starts` on, their `values` one after the other."""
+
+    address: int
+    starts: np.ndarray
+    lengths: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def between(cls, address: int, before: np.ndarray, after: np.ndarray) -> Changed | None:
+        """None where nothing has changed."""
+        at = np.flatnonzero(before != after)
+        if not at.size:
+            return None
+        heads = np.flatnonzero(np.diff(at, prepend=-2) != 1)
+        return cls(address, at[heads], np.diff(heads, append=len(at)), after[at])
+
+    def offsets(self) -> np.ndarray:
+        """The offset of each value."""
+        ends = np.cumsum(self.lengths)
+        return np.repeat(self.starts - (ends - self.lengths), self.lengths) + np.arange(int(ends[-1]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a shard left behind; `finished` False: a trap or a hang, after which nothing runs. `ctas` is how many it had."""
+
+    changed: tuple[Changed, ...]
+    findings: tuple[Found, ...]
+    output: tuple[str, ...]
+    evidence: frozenset[str]
+    finished: bool
+    ctas: int
+
+
+def work_of(launch: Launch, *, watch: bool) -> Work:
+    """What another process needs to execute CTAs of a launch."""
+    arrays = tuple((region.begin, region.data.copy()) for region in launch.memory.table()[2] if len(region.data))
+    return Work(
+        launch.ptx, launch.program.name, launch.arch, launch.grid, launch.block, launch.cluster, launch.shared_bytes, dict(launch.addresses),
+        launch.parameter_address, len(launch.parameters), arrays, watch, launch.limit,
+    )  # fmt: skip
+
+
+_module = functools.lru_cache(maxsize=4)(read_module)
+
+
+def run_shard(work: Work, clusters: Sequence[int]) -> Result:
+    """Execute some clusters of a launch; a pure function."""
+    memory = GlobalMemory()  # the program is linked anew for it: its loads and stores remember the array that they found last
+    for address, data in work.arrays:
+        memory.place(data, address)
+    launch = Launch(
+        link(_module(work.ptx), work.entry, work.arch), work.arch, memory, work.grid, work.block, work.cluster, work.shared_bytes, work.addresses,
+        work.parameter_address, memory.span(work.parameter_address, work.parameter_bytes), limit=work.limit,
+    )  # fmt: skip
+    finished = execute(launch, clusters, watch=work.watch)
+    changed = [Changed.between(address, data, memory.region(address)[1]) for address, data in work.arrays]
+    return Result(
+        tuple(part for part in changed if part is not None), tuple(launch.findings.values()), tuple(launch.output), frozenset(launch.evidence),
+        finished, len(clusters) * launch.cluster_size,
+    )  # fmt: skip
+
+
+class Merge:
+    """Puts results into the launch, to be added in the order of the CTAs. Where two shards give a byte different values the later one's stays."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self._changed: dict[int, np.ndarray] = {}  # of an array: which bytes earlier shards have changed
+
+    def add(self, result: Result) -> None:
+        """One shard's result."""
+        launch = self.launch
+        for part in result.changed:
+            begin, data = launch.memory.region(part.address)
+            changed = self._changed.setdefault(begin, np.zeros(len(data), bool))
+            at = part.offsets()
+            both = at[changed[at] & (data[at] != part.values)]
+            if both.size:
+                first, last = begin + int(both[0]), begin + int(both[-1])
+                launch.evidence.add(
+                    f"CTAs of this launch write different values to the same bytes of global memory ({both.size} of {first:#x} to {last:#x}): "
+                    "which one stays is not determined, on hardware either"
+                )
+            changed[at] = True
+            data[at] = part.values
+        for found in result.findings:
+            launch.findings.setdefault((found.code, found.instruction.line), found)
+        launch.output += result.output
+        launch.evidence |= result.evidence

@@ -1,0 +1,176 @@
+"""A grid on several cores, or on a Dask cluster: the CTAs after the first ones, when they depend on nobody and are worth it."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+from smemsim.arguments import whole
+from smemsim.errors import InputError
+from smemsim.gpu.execute import at_once, depends, execute
+from smemsim.gpu.launch import Launch
+from smemsim.gpu.shards import Merge, Result, Work, run_shard, work_of
+from smemsim.processes import can_have_children, pool, processors, without_main
+
+__all__ = ["execute_on", "execute_spread"]
+
+WORTH = 6.0  # seconds of work left, above which processes are worth starting
+PIECES = 4  # shards for each process, so that none waits long for the last one
+DEATHS = 5  # times that workers may be lost
+JUDGED = 2  # clusters that always run here: their events are judged, which needs their memory
+
+Done = Callable[[int], None]
+
+
+def execute_spread(
+    launch: Launch,
+    clusters: Sequence[int] | None = None,
+    *,
+    watch: bool = True,
+    done: Done = lambda ctas: None,
+    workers: int | None = None,
+    client: Any = None,
+) -> bool:
+    """Run clusters of a launch (all of them without `clusters`) as `execute` does, with the same results, on `workers` processes or on the Dask cluster of a `distributed.Client`.
+
+    Without either it is processes, one for each processor, where the first waves say that more than a few seconds are left. CTAs that wait for
+    each other, or add to the same words, run here. Raises InputError where workers are lost again and again.
+    """
+    count = processors() if workers is None else whole("workers", workers, minimum=1)
+    if depends(launch) or (client is None and (count == 1 or not can_have_children())):
+        return execute(launch, clusters, watch=watch, done=done)
+    left, together = list(range(launch.ctas // launch.cluster_size) if clusters is None else clusters), at_once(launch)
+    least, waves = float("inf"), 0
+    while left:
+        if waves and (workers is not None or client is not None):
+            break
+        if waves > 1 and least * -(-len(left) // together) > WORTH:
+            break
+        own = left[: together if waves else max(together, JUDGED)]
+        del left[: len(own)]
+        begin = time.perf_counter()
+        if not execute(launch, own, watch=watch, done=done):
+            return False
+        least, waves = min(least, time.perf_counter() - begin), waves + 1
+    if not left:
+        return True
+    work = work_of(launch, watch=watch)
+    crew: _Crew = _Processes(work, min(count, -(-len(left) // together))) if client is None else _Cluster(work, client)
+    size = together * max(1, -(-len(left) // (together * PIECES * crew.count)))
+    try:
+        return _run(launch, crew, [left[n : n + size] for n in range(0, len(left), size)], done)
+    finally:
+        crew.close()
+
+
+def execute_on(client: Any, launch: Launch, *, watch: bool = True, done: Done = lambda ctas: None) -> bool:
+    """Run a launch on the Dask cluster of a `distributed.Client`; see `execute_spread`."""
+    return execute_spread(launch, watch=watch, done=done, client=client)
+
+
+def _run(launch: Launch, crew: _Crew, shards: Sequence[Sequence[int]], done: Done) -> bool:
+    """Have all shards done, and put what they give together in their order."""
+    merge, results, following = Merge(launch), dict[int, Result](), 0
+    futures = {crew.submit(clusters): number for number, clusters in enumerate(shards)}
+    while futures:
+        for future in concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_COMPLETED).done:
+            number = futures.pop(future, None)
+            if number is None:
+                continue
+            try:
+                results[number] = future.result()
+            except Exception as error:
+                if not isinstance(error, (BrokenProcessPool, concurrent.futures.CancelledError)) and type(error).__name__ != "KilledWorker":
+                    raise
+                crew.lost(error)
+                again = [number, *futures.values()]
+                futures = {crew.submit(shards[n]): n for n in again}
+                break
+        while following in results:
+            result = results.pop(following)
+            merge.add(result)
+            done(result.ctas)
+            following += 1
+            if not result.finished:
+                return False
+    return True
+
+
+class _Crew:
+    """Who executes the shards of a launch. `count` is how many work at a time."""
+
+    count: int
+    deaths = 0
+
+    def submit(self, clusters: Sequence[int]) -> concurrent.futures.Future[Result]:
+        raise NotImplementedError
+
+    def renew(self) -> None:
+        """Find new workers, after some were lost."""
+
+    def lost(self, error: BaseException) -> None:
+        """Workers are gone; InputError when that has happened too often."""
+        self.deaths += 1
+        if self.deaths > DEATHS:
+            raise InputError(f"workers were lost {self.deaths} times: memory may be short; workers=1 executes everything here") from error
+        self.renew()
+
+    def close(self) -> None:
+        """Send the workers home."""
+
+
+_own: list[Work] = []  # of a worker process
+
+
+def _receive(work: Work) -> None:
+
+    _own[:] = [work]
+
+
+def _run_own(clusters: Sequence[int]) -> Result:
+    return run_shard(_own[0], clusters)
+
+
+class _Processes(_Crew):
+    def __init__(self, work: Work, count: int) -> None:
+        self.work, self.count = work, count
+        self._pool = pool(count, _receive, (work,))
+
+    def submit(self, clusters: Sequence[int]) -> concurrent.futures.Future[Result]:
+        try:
+            with without_main():  # the pool starts its processes where it gets work
+                return self._pool.submit(_run_own, clusters)
+        except BrokenProcessPool as error:  # found out before the futures say so
+            future: concurrent.futures.Future[Result] = concurrent.futures.Future()
+            future.set_exception(error)
+            return future
+
+    def renew(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool = pool(self.count, _receive, (self.work,))
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Cluster(_Crew):
+    """A Dask cluster, which gives a shard to another worker where one is lost."""
+
+    def __init__(self, work: Work, client: Any) -> None:
+        self.work, self.client = work, client
+        self.count = max(1, sum(client.nthreads().values()))
+        self._executor = client.get_executor(retries=DEATHS, pure=False)
+        self.renew()
+
+    def renew(self) -> None:
+        self._there = self.client.scatter(self.work, broadcast=True, hash=False)
+
+    def submit(self, clusters: Sequence[int]) -> concurrent.futures.Future[Result]:
+        future: concurrent.futures.Future[Result] = self._executor.submit(run_shard, self._there, clusters)
+        return future
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=False)

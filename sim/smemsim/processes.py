@@ -1,0 +1,91 @@
+"""Processes: how many of this machine are worth having, a pool of them, and those of a Dask cluster."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import hashlib
+import importlib
+import multiprocessing
+import os
+import pathlib
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from smemsim.errors import InputError
+
+__all__ = ["can_have_children", "dask_client", "pool", "processors", "version", "without_main"]
+
+
+def processors() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def can_have_children() -> bool:
+    """May this process start others? Those of a multiprocessing.Pool may not."""
+    return not multiprocessing.current_process().daemon
+
+
+def pool(count: int, begin: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()) -> concurrent.futures.ProcessPoolExecutor:
+    """`count` fresh processes, each of which calls `begin` first. They end with this one, and Ctrl-C is this one's alone."""
+    context = multiprocessing.get_context("spawn")  # threads of this process are nothing to fork
+    return concurrent.futures.ProcessPoolExecutor(count, context, initializer=_begin, initargs=(begin, arguments))
+
+
+@contextlib.contextmanager
+def without_main() -> Iterator[None]:
+    """Processes that start meanwhile do not import the caller's script, which would run it once more where it has no `if __name__` guard."""
+    main = sys.modules["__main__"]
+    kept: dict[str, Any] = {name: main.__dict__.pop(name) for name in ("__file__", "__spec__") if name in main.__dict__}
+    main.__spec__ = None
+    try:
+        yield
+    finally:
+        main.__dict__.update(kept)
+
+
+def _begin(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+
+        def watch() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=watch, daemon=True).start()
+    if begin is not None:
+        begin(*arguments)
+
+
+def dask_client(address: str) -> Any:
+    """A `distributed.Client` of the scheduler at an address, whose workers have this smemsim. InputError says what is missing."""
+    try:
+        distributed: Any = importlib.import_module("distributed")
+    except ImportError:
+        raise InputError("--dask: needs dask.distributed, which is not installed: pip install 'smemsim[campaign]'") from None
+    try:
+        client = distributed.Client(address, timeout=10, set_as_default=False)
+        client.wait_for_workers(1, timeout=30)
+    except (OSError, ValueError, TimeoutError) as e:
+        raise InputError(f"--dask {address}: no Dask scheduler with a worker answers there: {e}") from None
+    others = {found for found in client.run(version).values() if found != version()}
+    if others:
+        client.close()
+        raise InputError(
+            f"--dask {address}: workers have smemsim {', '.join(sorted(others))}, here is {version()}; install the same everywhere"
+        )
+    return client
+
+
+def version() -> str:
+    """The version of smemsim, and a digest of its source: what is spread or resumed goes on only with the code it was begun with."""
+    folder = pathlib.Path(__file__).resolve().parent
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(f"{path.relative_to(folder).as_posix()}\0".encode() + path.read_bytes() + b"\0")
+    return f"{importlib.import_module('smemsim').__version__}+{digest.hexdigest()[:12]}"

@@ -1,0 +1,47 @@
+"""The keys of launch files and what they say."""
+
+from __future__ import annotations
+
+__all__ = ["ARGUMENTS", "ARRAY_KEYS", "BESIDE", "KEYS"]
+
+KEYS = {
+    "schema": "smemsim.launch/1",
+    "title": "free text",
+    "ptx": "the PTX file, beside this one; kernel.ptx if left out",
+    "entry": "the kernel; may be left out where the PTX has only one",
+    "arch": "sm_90a, sm_100a or sm_103a; else what .target says",
+    "grid": "CTAs, one to three numbers",
+    "block": "threads of a CTA, one to three numbers",
+    "cluster": "CTAs of a cluster, one to three numbers",
+    "shared_bytes": "dynamic shared memory",
+    "cooperative": "true: a cooperative launch (of recorded launches)",
+    "args": "a list: the parameters in their order",
+    "arrays": "a list of arrays, or a table of them by name",
+    "outputs": "the arrays that are printed; all that changed, if left out",
+    "expected": 'what they must hold, by name: "file.npy" or "sha256:..."',
+    "exact": "false: `tolerance` counts",
+    "why_not_exact": "free text",
+    "tolerance": "relative: how far an element may be off, as a part of the largest number",
+    "name": "of a kept launch",
+    "compiler": "of a kept launch",
+}
+ARRAY_KEYS = {
+    "name": "how arguments and outputs call it",
+    "dtype": "element type: f16 bf16 f32 f64 e4m3 e5m2 s8 u8 ... u64",
+    "shape": "extents, the slowest first",
+    "distribution": '"zeros", "bits", "floats", {fill = x}, {iota = [first, step]}, {integers = [low, high]}, {uniform = [low, high]}, '
+    "{normal = [mean, deviation]}, {values = [...]}, {permutation = n}",
+    "seed": "of what is drawn",
+    "random": "a second distribution, for `--random`",
+    "file": "instead of a distribution: an .npy file",
+}
+ARGUMENTS = {
+    "array": "the address of an array",
+    "map": "the 128 bytes of a tensor map: the arguments of the encode call by name, `global_address` an array",
+    "maps": "the address of such maps, one behind the other in global memory",
+    "value": "a number",
+    "null": "true: a null pointer",
+    "scratch": "the address of so many zeroed bytes",
+    "bytes": "a structure, as hexadecimal digits",
+}
+BESIDE = {"array": {"offset": "bytes that are added to the address"}, "value": {"type": "its PTX type: u32, s64, f32 ..."}}

@@ -1,0 +1,343 @@
+"""`smemsim run` as a user meets it: launch files and options, what is printed where, what is written, and the exit codes."""
+
+import hashlib
+import json
+import pathlib
+import re
+import tempfile
+import tomllib
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+import smemsim
+from smemsim.cli import main
+from smemsim.cli.launch_options import parse_ctas, parse_shape
+from smemsim.errors import InputError
+from smemsim.running.outputs import Output
+from smemsim.traces.launch_file import checked, read_launch_file
+from smemsim.traces.recipes import array_of
+from strategies import examples
+
+KERNELS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "sm_90a" / "launches" / "kernels"
+SCALE = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry scale(.param .u64 x, .param .f32 s, .param .u32 n) .reqntid 32 {
+  .reg .pred %p; .reg .b32 %r<6>; .reg .b64 %rd<4>; .reg .f32 %f<3>;
+  ld.param.u64 %rd1, [x]; ld.param.f32 %f1, [s]; ld.param.u32 %r1, [n];
+  mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x;
+  mad.lo.u32 %r5, %r2, %r3, %r4; setp.ge.u32 %p, %r5, %r1; @%p ret;
+  mul.wide.u32 %rd2, %r5, 4; add.s64 %rd3, %rd1, %rd2;
+  ld.global.f32 %f2, [%rd3]; mul.f32 %f2, %f2, %f1;
+  st.global.f32 [%rd3], %f2; ret; }
+"""
+GOOD = "run k.ptx --grid 4 --arg iota:f32:100 --arg f32:2 --arg u32:100"
+RESULT = np.arange(100, dtype=np.float32) * 2
+DIGEST = hashlib.sha256(RESULT.tobytes()).hexdigest()
+LAUNCH = """
+ptx = "k.ptx"
+grid = 4
+args = [{array = "x"}, {value = 2.0, type = "f32"}, {value = 100, type = "u32"}]
+[[arrays]]
+name = "x"
+dtype = "f32"
+shape = [100]
+distribution = {iota = [0, 1]}
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "k.ptx").write_text(SCALE)
+    return lambda command: CliRunner().invoke(main, command.split(), prog_name="smemsim")
+
+
+def test_what_is_printed_where(run):
+    done = run(GOOD)
+    lines = done.stdout.splitlines()
+    assert done.exit_code == 0
+    assert done.stderr == ""
+    assert lines[0] == f"arg0: f32 100, 0 2 4 6 8 10 ..., sha256:{DIGEST}"
+    assert lines[-1].startswith("scale: 4 CTAs in ")
+    assert lines[-1].endswith(" s, no findings")
+
+
+def test_a_launch_file_and_the_same_on_the_command_line(run):
+    pathlib.Path("l.toml").write_text(LAUNCH)
+    about = tomllib.loads(LAUNCH)
+    pathlib.Path("l.json").write_text(json.dumps(about | {"schema": "smemsim.launch/1"}))
+    pathlib.Path("kernel.ptx").write_text(SCALE)
+    pathlib.Path("launch.toml").write_text(LAUNCH.replace('ptx = "k.ptx"', ""))
+    first = run(GOOD).stdout.splitlines()[0]
+    for command in (
+        "run l.toml",
+        "run l.json",
+        "run k.ptx --launch l.toml",
+        "run .",
+        "run l.toml --grid 8",
+        "run l.toml --entry scale --block 32",
+    ):
+        done = run(command)
+        assert done.exit_code == 0, done.output
+        assert done.stdout.splitlines()[0] == first.replace("arg0", "x")
+
+
+def test_outputs_are_written_and_expected(run):
+    assert run(f"{GOOD} --out out").exit_code == 0
+    assert np.array_equal(np.load("out/arg0.npy"), RESULT)
+    for expected in ("out/arg0.npy", f"sha256:{DIGEST}"):
+        done = run(f"{GOOD} --expect arg0={expected}")
+        assert done.exit_code == 0
+        assert "(as expected)" in done.stdout
+    wrong = RESULT.copy()
+    wrong[7] = 1
+    np.save("wrong.npy", wrong)
+    done = run(f"{GOOD} --expect arg0=wrong.npy")
+    assert done.exit_code == 1
+    assert "different: arg0: 1 of 100 elements differ; arg0[7] is 14, expected 1" in done.stdout
+    assert run(f"{GOOD} --expect arg0=sha256:{DIGEST[::-1]}").exit_code == 1
+    part = run(f"{GOOD} --expect arg0=wrong.npy --ctas 0")
+    assert part.exit_code == 0
+    assert "not compared: 1 of 4 CTAs" in part.stderr
+
+
+def test_expectations_of_a_launch_file(run):
+    np.save("d.npy", RESULT.astype(np.float32) * np.float32(1 + 2**-12))
+    text = LAUNCH.replace("grid = 4", 'grid = 4\nexact = false\ntolerance = {relative = 1e-3}\nexpected = {x = "d.npy"}')
+    pathlib.Path("l.toml").write_text(text)
+    assert run("run l.toml").exit_code == 0
+    pathlib.Path("l.toml").write_text(text.replace("1e-3", "1e-5"))
+    assert run("run l.toml").exit_code == 1
+    pathlib.Path("l.toml").write_text(text.replace("d.npy", "2 * x"))
+    done = run("run l.toml")
+    assert done.exit_code == 0
+    assert "x is not compared: '2 * x' is neither" in done.stderr
+
+
+def test_a_finding_has_its_line(run):
+    done = run(GOOD.replace("u32:100", "u32:128") + " --report r.html --trace t.toml")
+    assert done.exit_code == 1
+    line = next(n for n, text in enumerate(SCALE.splitlines(), 1) if "ld.global" in text)
+    assert f"X001  k.ptx:{line}: ld.global.f32 of thread (4, 0, 0) of CTA (3, 0, 0)" in done.stdout
+    assert f"      {line} | ld.global.f32 %f2, [%rd3]" in done.stdout
+    page = pathlib.Path("r.html").read_text()
+    assert page.startswith("<!doctype html>")
+    assert f"<span class=at>{line:6} |" in page
+    assert tomllib.loads(pathlib.Path("t.toml").read_text())["arch"] == "sm_90a"
+
+
+def test_json_has_everything(run):
+    told = json.loads(run(f"{GOOD} --json --expect arg0=sha256:00").stdout)
+    assert told["ok"]
+    assert told["ctas"] == 4
+    assert told["outputs"] == [
+        {"name": "arg0", "dtype": "f32", "shape": [100], "sha256": DIGEST, "difference": f"arg0: sha256:{DIGEST}, expected sha256:00"}
+    ]
+
+
+def test_the_list_of_instructions(run):
+    done = run("run k.ptx --list")
+    assert done.exit_code == 0
+    assert "     3  ld.param.u64" not in done.stdout
+    assert "     3  mov.u32" in done.stdout.splitlines()
+    assert done.stdout.endswith("none not modelled on sm_90a\n")
+    pathlib.Path("k.ptx").write_text(SCALE.replace("mul.f32", "mul.f33").replace("st.global.f32", "st.global.f34"))
+    done = run("run k.ptx --list")
+    assert done.exit_code in (2, 3)
+    surface = "suld.b.1d.b32.trap {%r1}, [%rd1, {%r2}];\n  tex.1d.v4.f32.s32 {%f1, %f1, %f1, %f1}, [%rd1, {%r2}];\n  st.global.f32"
+    pathlib.Path("k.ptx").write_text(SCALE.replace("st.global.f32", surface))
+    done = run("run k.ptx --list")
+    assert done.exit_code == 3
+    assert "     1  suld.b.1d.b32.trap  not modelled" in done.stdout.splitlines()
+    assert "k.ptx:11: not modelled" in done.stdout
+    assert "k.ptx:12: not modelled" in done.stdout
+    told = json.loads(run("run k.ptx --list --json").stdout)
+    assert sorted(told["unmodelled"]) == ["11", "12"]
+    ran = run(GOOD)
+    assert ran.exit_code == 3
+    assert ran.stdout == ""
+    assert ran.stderr.count("line 11") == ran.stderr.count("line 12") == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("run nothing.ptx", "No such file"),
+        ("run nothing.toml", "No such file"),
+        ("run k.ptx --launch nothing.toml", "No such file"),
+        ("run .", "No such file"),
+        ("run k.ptx", "0 were given, the entry has 3 parameters (0: x (.u64); 1: s (.f32); 2: n (.u32))"),
+        (f"{GOOD} --entry scal", "did you mean 'scale'"),
+        (f"{GOOD} --block 64", ".reqntid"),
+        (f"{GOOD} --grid 0", "--grid"),
+        (f"{GOOD} --grid 4,a", "--grid"),
+        (f"{GOOD} --shared 1000000", "shared_bytes"),
+        (f"{GOOD} --arch sm_80a", "sm_80a"),
+        (f"{GOOD} --ctas 4", "ctas"),
+        (f"{GOOD} --ctas 2-1", "--ctas"),
+        (f"{GOOD} --ctas 0-99999999999", "--ctas"),
+        (f"{GOOD} --expect y=a.npy", "arrays are arg0"),
+        (f"{GOOD} --expect arg0=a.npy", "No such file"),
+        (f"{GOOD} --expect arg0=k.ptx", ".npy"),
+        (f"{GOOD} --out k.ptx", "cannot write"),
+        (f"{GOOD} --report no/r.html", "cannot write"),
+        ("run k.ptx --arg zero:f32:4", "did you mean 'zeros'"),
+        ("run k.ptx --arg zeros:f23:4", "did you mean 'f32'"),
+        ("run k.ptx --arg zeros:f32", "zeros:f32:128x64"),
+        ("run k.ptx --arg zeros:f32:4xa", "zeros:f32:128x64"),
+        ("run k.ptx --arg integers:f32:4", "LOWEST:HIGHEST"),
+        ("run k.ptx --arg u32:4.5", "whole number"),
+        ("run k.ptx --arg u32", "whole number"),
+        ("run k.ptx --arg f32:a", "number"),
+        ("run k.ptx --arg array:0", "earlier argument"),
+        ("run k.ptx --arg file:k.ptx --arg f32:1 --arg u32:1", "not an .npy file"),
+        ("run k.ptx --arg bytes:xy --arg f32:1 --arg u32:1", "args[0]"),
+        ("run k.ptx --arg u32:-5000000000 --arg f32:1 --arg u32:1", "args[0]"),
+    ],
+)
+def test_bad_input_is_one_sentence(run, command, said):
+    done = run(command)
+    assert done.exit_code == 2, done.output
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("smemsim: ")
+
+
+CHANGES = {
+    "schema = 5": "this smemsim reads",
+    "grdi = 4": "did you mean 'grid'",
+    "block = 'a'": "block",
+    "shared_bytes = 'a'": "shared_bytes",
+    "entry = 5": "entry = 5: needs a text",
+    "outputs = ['y']": "'y' is none of the arrays (x)",
+    "outputs = 4": "outputs = 4",
+    "expected = {y = 'a.npy'}": "'y' is none of the arrays",
+    "expected = {x = 4}": "expected",
+    "tolerance = {relative = 'a'}": "tolerance",
+    "grid = ": "not TOML or JSON",
+}
+REPLACED = {
+    'array = "x"': ("array = 5", "args[0]: array = 5"),
+    '{array = "x"}': ("{}", "needs one of array, map"),
+    'type = "f32"': ('type = "f33"', "args[1]: type = 'f33'"),
+    "value = 100": ("null = true, value = 100", "needs one of"),
+    "value = 2.0": ("value = 'a'", "args[1]"),
+    "shape = [100]": ("shap = [100]", "did you mean 'shape'"),
+    'name = "x"': ("", "needs a table with a name"),
+    "{iota = [0, 1]}": ('"gamma"', "cannot be made"),
+    "[[arrays]]": ("[arrays]\nx = 5\n[arrays.y]", "arrays = "),
+}
+
+
+@pytest.mark.parametrize("change", [*CHANGES, *REPLACED])
+def test_what_is_wrong_in_a_launch_file_is_one_sentence(run, change):
+    if change in CHANGES:
+        text, said = f"{change}\n{LAUNCH}", CHANGES[change]
+    else:
+        text, said = LAUNCH.replace(change, REPLACED[change][0]), REPLACED[change][1]
+    pathlib.Path("l.toml").write_text(text)
+    done = run("run l.toml")
+    assert done.exit_code == 2, done.output
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 1 << 70) | st.floats() | st.text(max_size=5) | st.sampled_from(["x", "f32", "zeros"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["array", "map", "name", "shape", "value", "type", "file"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@examples(200)
+@given(st.sampled_from([*tomllib.loads(LAUNCH), "expected", "outputs", "tolerance", "shared_bytes", "cluster", "entry", "schema"]), JSON)
+def test_anything_in_a_launch_file_is_taken_or_a_sentence(key, value):
+    about = tomllib.loads(LAUNCH) | {key: value}
+    try:
+        checked(about, "l.toml")
+    except InputError as e:
+        assert str(e).startswith("l.toml: ")  # noqa: PT017
+
+
+def test_scratch_maps_and_structures_of_a_launch_file(tmp_path):
+    """What a file says arrives as the parameter's bytes: maps by value and by address, zeroed memory, structures."""
+    told = {"data_type": "u8", "global_address": "x", "global_dim": [64, 8], "global_strides": [64], "box_dim": [64, 8], "element_strides": [1, 1],
+            "interleave": "none", "swizzle": "none", "l2_promotion": "none", "oob_fill": "zeros"}  # fmt: skip
+    args = [{"map": told}, {"maps": [told, told]}, {"scratch": 32}, {"bytes": "0102"}, {"array": "x", "offset": 8}, {"null": True}]
+    about = {"args": args, "arrays": {"x": {"dtype": "u8", "shape": [8, 64], "distribution": "zeros"}}}
+    (tmp_path / "launch.json").write_text(json.dumps(about))
+    (tmp_path / "kernel.ptx").write_text(SCALE)
+    gpu = smemsim.Gpu()
+    arrays, found = read_launch_file(tmp_path).placed(gpu)
+    address = arrays["x"].address
+    tm = bytes(smemsim.TensorMap.tiled(**told | {"global_address": address}))
+    assert found[0] == tm
+    assert gpu.memory.span(int.from_bytes(found[1], "little"), 256).tobytes() == tm + tm
+    assert gpu.memory.span(int.from_bytes(found[2], "little"), 32).tobytes() == bytes(32)
+    assert found[3:] == [b"\1\2", (address + 8).to_bytes(8, "little"), bytes(8)]
+
+
+def test_the_readmes_launch_file_is_one(tmp_path):
+    """Its map is one that the driver takes, over the array that it names."""
+    [text] = re.findall(r"```text\n(grid = .*?)```", (pathlib.Path(__file__).parents[1] / "README.md").read_text(), re.DOTALL)
+    (tmp_path / "launch.toml").write_text(text)
+    (tmp_path / "kernel.ptx").write_text(SCALE)
+    file = read_launch_file(tmp_path)
+    arrays, args = file.placed(smemsim.Gpu())
+    assert smemsim.TensorMap.from_bytes(args[0]).global_address == arrays["A"].address
+    assert (len(args), file.shape) == (3, ((2, 2, 1), (128, 1, 1), (1, 1, 1)))
+
+
+@pytest.mark.parametrize("name", ["alu_int32", "histogram", "gemm_bf16", "tma_tiles_64b"])
+def test_a_recorded_launch_runs_from_its_folder(name, tmp_path, monkeypatch):
+    """The outputs are those of the reader's arrays on a device of one's own; nothing is found in a kernel that ran on an H200."""
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, ["run", str(KERNELS / name), "--json"])
+    told = json.loads(done.stdout)
+    assert done.exit_code == 0
+    assert told["findings"] == []
+    file = read_launch_file(KERNELS / name)
+    gpu = smemsim.Gpu("sm_90a")
+    arrays, args = file.placed(gpu)
+    grid, block, cluster = file.shape
+    gpu.launch(file.ptx, grid=grid, block=block, cluster=cluster, shared_bytes=file.about["shared_bytes"], args=args, sanitize=False)
+    assert {x["name"]: x["sha256"] for x in told["outputs"]} == {
+        n: hashlib.sha256(arrays[n].numpy().tobytes()).hexdigest() for n in file.about["outputs"]
+    }
+
+
+@examples(60)
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9)), min_size=1, max_size=4))
+def test_numbers_of_ctas(parts):
+    text = ",".join(f"{a}-{a + n}" if n else str(a) for a, n in parts)
+    assert parse_ctas(text) == [x for a, n in parts for x in range(a, a + n + 1)]
+    assert parse_shape("--grid", ",".join(str(a + 1) for a, _ in parts[:3])) == [a + 1 for a, _ in parts[:3]]
+
+
+@examples(60)
+@given(st.sampled_from(["f32", "bf16", "e4m3", "s32"]), st.integers(0, 5), st.integers(1, 7), st.integers(1, 7), st.data())
+def test_a_difference_names_the_first_element_and_counts_all(dtype, seed, rows, columns, data):
+    mine = array_of({"dtype": dtype, "shape": [rows, columns], "seed": seed, "distribution": "bits"})
+    output = Output("d", mine, dtype)
+    places = data.draw(st.sets(st.tuples(st.integers(0, rows - 1), st.integers(0, columns - 1))))
+    wanted = mine.copy()
+    bits = wanted.view(f"u{wanted.itemsize}")
+    for at in places:
+        bits[at] ^= 1
+    assert output.sha256 == hashlib.sha256(mine.tobytes()).hexdigest()
+    with tempfile.TemporaryDirectory() as folder:
+        np.save(pathlib.Path(folder) / "d.npy", wanted)
+        said = output.difference("d.npy", pathlib.Path(folder))
+    if not places:
+        assert said == ""
+    else:
+        assert said.startswith(f"d: {len(places)} of {rows * columns} elements differ")
+        assert f"d[{', '.join(map(str, min(places)))}] is " in said

@@ -1,0 +1,541 @@
+"""Launching: arrays of other libraries, arguments as bytes, which CTAs run, what ends early, and what Triton compiled."""
+
+import ctypes
+import io
+import struct
+import sys
+import time
+from types import SimpleNamespace
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import smemsim
+from smemsim.errors import InputError, Unmodelled
+from smemsim.gpu.arrays import as_numpy, storage
+from smemsim.running.progress import Progress
+from strategies import examples
+
+HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
+REGISTERS = ".reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<10>; .reg .b64 %d<10>; .reg .f32 %f<4>; .reg .f64 %g<4>;"
+TYPES = {"u8": "B", "s8": "b", "u16": "H", "s16": "h", "u32": "I", "s32": "i", "u64": "Q", "s64": "q", "f32": "f", "f64": "d"}
+
+
+def kernel(parameters, body, *, directives="", name="k"):
+    return f"{HEAD}.visible .entry {name}({parameters}) {directives} {{ {REGISTERS}\n{body}\nret; }}"
+
+
+# Each CTA writes its own number, plus one, to its place.
+NUMBERS = """ld.param.u64 %d1, [to];
+mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ctaid.y; mov.u32 %r3, %nctaid.x; mad.lo.u32 %r4, %r2, %r3, %r1;
+mul.wide.u32 %d2, %r4, 4; add.u64 %d1, %d1, %d2; add.u32 %r5, %r4, 1; st.global.u32 [%d1], %r5;"""
+FILL = kernel(".param .u64 to", NUMBERS)
+
+
+class Dlpack:
+    """Something that only has the protocol of DLPack."""
+
+    def __init__(self, array):
+        self._array = array
+
+    def __dlpack__(self, **given):
+        return self._array.__dlpack__(**given)
+
+    def __dlpack_device__(self):
+        return self._array.__dlpack_device__()
+
+
+class Protocol:
+    """Something that only has numpy's protocol."""
+
+    def __init__(self, array):
+        self._array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self._array
+
+
+class Cupy:
+    """Something on a GPU, as CuPy has it."""
+
+    __cuda_array_interface__ = {"version": 3}  # noqa: RUF012
+
+    def __init__(self, array):
+        self._array = array
+
+    def get(self):
+        return self._array
+
+
+PLAIN = st.sampled_from(["u1", "i1", "u2", "i4", "u8", "f2", "f4", "f8", "c8", "?", ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn])
+
+
+@examples(60)
+@given(PLAIN, hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4), st.randoms(use_true_random=False), st.data())
+def test_an_array_comes_back_as_it_went_in(kind, shape, random, data):
+    """Any type, shape and order of axes, views with steps, nothing and a single number: bytes, type and shape stay."""
+    dtype = np.dtype(kind)
+    raw = np.frombuffer(random.randbytes(int(np.prod(shape)) * dtype.itemsize), np.uint8)
+    array = (raw & 1).view(dtype).reshape(shape) if dtype.kind == "b" else raw.view(dtype).reshape(shape)
+    axes = data.draw(st.permutations(range(len(shape))))
+    view = array.transpose(axes)[..., ::-1] if shape else array
+    made = smemsim.Gpu().array(view)
+    assert made.address % 256 == 0
+    assert (made.numpy().dtype, made.numpy().shape, made.nbytes) == (view.dtype, view.shape, view.nbytes)
+    assert made.numpy().tobytes() == view.tobytes()
+    assert made.stride() == tuple(s // dtype.itemsize for s in np.empty(shape, dtype).transpose(axes).copy().strides) or 0 in shape
+
+
+@pytest.mark.parametrize("wrap", [Dlpack, Protocol, Cupy, np.asarray])
+def test_other_libraries(wrap):
+    array = np.arange(12, dtype=np.float32).reshape(3, 4).T
+    assert np.array_equal(smemsim.Gpu().array(wrap(array)).numpy(), array)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("bfloat16", ml_dtypes.bfloat16),
+        ("float8_e4m3fn", ml_dtypes.float8_e4m3fn),
+        ("float8_e5m2", ml_dtypes.float8_e5m2),
+        ("float32", np.float32),
+    ],
+)
+def test_tensors_whose_type_numpy_has_not(monkeypatch, name, kind):
+    """Torch gives no numpy array of them: their bits leave it as integers, and keep their meaning."""
+    values = np.arange(8).astype(kind).reshape(2, 4)
+
+    class Tensor:
+        dtype = f"torch.{name}"
+
+        def __init__(self, array):
+            self.array = array
+
+        def detach(self):
+            return self
+
+        cpu = contiguous = detach
+
+        def view(self, integer):
+            return Tensor(self.array.view(integer))
+
+        def numpy(self):
+            if self.array.dtype.kind == "V" or self.array.dtype.name.startswith(("bfloat", "float8")):
+                raise TypeError("Got unsupported ScalarType")
+            return self.array
+
+    Tensor.__module__ = "torch"
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(int16=np.int16, uint8=np.uint8))
+    made = smemsim.Gpu().array(Tensor(values))
+    assert made.dtype == kind
+    assert np.array_equal(made.numpy().astype(np.float32), values.astype(np.float32))
+
+
+def test_names_of_element_types():
+    gpu = smemsim.Gpu()
+    assert gpu.zeros((2, 3), "bf16").numpy().dtype == ml_dtypes.bfloat16
+    assert gpu.zeros(4, "f16").dtype == np.float16, "half precision, not numpy's 16 bytes"
+    assert gpu.zeros(()).numpy().shape == ()
+    assert gpu.array([0.5, 1.5, 448.0], "e4m3").numpy().view(np.uint8).tolist() == [0x30, 0x3C, 0x7E]
+    assert storage("u32") == np.uint32
+
+
+def test_update_keeps_the_place():
+    gpu = smemsim.Gpu()
+    a = gpu.array(np.zeros((2, 3), np.int32))
+    before = a.address
+    a.update(np.arange(6, dtype=np.int32).reshape(2, 3))
+    assert a.address == before
+    assert np.asarray(a).tolist() == [[0, 1, 2], [3, 4, 5]]
+    for other in (np.zeros((3, 2), np.int32), np.zeros((2, 3), np.int64), None):
+        with pytest.raises(InputError, match="array"):
+            a.update(other)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        "text",
+        {},
+        object(),
+        np.array(["a"]),
+        np.array([None]),
+        np.array("2020", "M8[Y]"),
+        [[1], [1, 2]],
+        np.zeros(2, ml_dtypes.float4_e2m1fn),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_what_is_no_array_is_a_sentence(wrong):
+    with pytest.raises(InputError, match=r"^array"):
+        smemsim.Gpu().array(wrong)
+
+
+class Broken:
+    def __array__(self, dtype=None, copy=None):
+        raise RuntimeError("on another device")
+
+
+def test_an_array_that_its_library_refuses_is_a_sentence():
+    with pytest.raises(InputError, match="on another device"):
+        as_numpy("x", Broken())
+
+
+@pytest.mark.parametrize("wrong", [-1, "a", 1.5, (1, -2), (1 << 20, 1 << 20)])
+def test_a_shape_that_cannot_be_is_a_sentence(wrong):
+    with pytest.raises(InputError, match="shape"):
+        smemsim.Gpu().zeros(wrong)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@examples(20)
+@given(st.data())
+def test_a_number_arrives_as_the_bytes_of_its_type(kind, data):
+    """Against struct.pack; the parameter stands behind a byte, so that its alignment counts."""
+    size = struct.calcsize(TYPES[kind])
+    low, high = (-(1 << 8 * size - 1), (1 << 8 * size - 1) - 1) if kind[0] == "s" else (0, (1 << 8 * size) - 1)
+    floats = st.floats(width=8 * size, allow_nan=False) if kind[0] == "f" else None
+    value = data.draw(st.integers(low, high) if floats is None else floats)
+    register = {1: "%h1", 2: "%h1", 4: "%r1", 8: "%d3"}[size]
+    body = f"ld.param.u64 %d1, [to]; ld.param.b{8 * size} {register}, [v]; st.global.b{8 * size} [%d1], {register};"
+    text = kernel(f".param .u64 to, .param .u8 gap, .param .{kind} v", body)
+    gpu = GPUS.setdefault(kind, smemsim.Gpu())
+    out = OUTS.setdefault(kind, gpu.zeros(8, np.uint8))
+    for given_as in (value, np.dtype(TYPES[kind]).type(value)):
+        gpu.launch(text, args=[out, 1, given_as])
+        assert out.numpy().tobytes()[:size] == struct.pack("<" + TYPES[kind], value)
+
+
+GPUS, OUTS = {}, {}
+
+
+class Pair(ctypes.Structure):
+    _fields_ = (("a", ctypes.c_int32), ("b", ctypes.c_float))
+
+
+@pytest.mark.parametrize(
+    "given_as", [Pair(7, 0.5), struct.pack("<if", 7, 0.5), np.array((7, 0.5), "i4,f4")[()], bytearray(struct.pack("<if", 7, 0.5))]
+)
+def test_a_structure_is_its_bytes(given_as):
+    gpu = smemsim.Gpu()
+    out = gpu.zeros(2, np.uint32)
+    body = "ld.param.u64 %d1, [to]; ld.param.v2.b32 {%r1, %r2}, [v]; st.global.v2.b32 [%d1], {%r1, %r2};"
+    gpu.launch(kernel(".param .u64 to, .param .align 8 .b8 v[8]", body), args=[out, given_as])
+    assert out.numpy().tobytes() == struct.pack("<if", 7, 0.5)
+
+
+PARAMETERS = ".param .u64 to, .param .f32 scale, .param .align 64 .b8 map[128], .param .u32 n"
+TAKES = kernel(PARAMETERS, "ld.param.u64 %d1, [to];")
+
+
+def tensor_map(address):
+    return smemsim.TensorMap.tiled(
+        data_type="bf16", global_address=address, global_dim=(64, 8), global_strides=(128,), box_dim=(64, 8), element_strides=(1, 1),
+        interleave="none", swizzle="128B", l2_promotion="none", oob_fill="zeros",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (0, 1.5, "whole number"),
+        (0, 1 << 64, "does not fit into 64 bits"),
+        (0, np.zeros(4), r"pass gpu\.array"),
+        (0, "map", "takes the address of a tensor map"),
+        (0, "foreign", "another Gpu"),
+        (1, "array", "order of the arguments"),
+        (1, "text", "needs a number"),
+        (1, 1e39, "beyond the largest f32"),
+        (1, np.array(1.0), r"value\.item\(\)"),
+        (2, 5, "128 bytes"),
+        (2, b"123", "3 were given"),
+        (3, "map", "a tensor map has 128"),
+        (3, 1j, "needs a number"),
+    ],
+)
+def test_an_argument_that_does_not_fit_names_its_parameter(place, value, said):
+    gpu = smemsim.Gpu()
+    a = gpu.zeros(1024, np.uint8)
+    known = {"map": tensor_map(a.address), "array": a, "foreign": smemsim.Gpu().zeros(4)}
+    args = [a, 1, known["map"], 4]
+    gpu.launch(TAKES, args=args)
+    args[place] = known.get(value, value) if isinstance(value, str) else value
+    name = ("to", "scale", "map", "n")[place]
+    with pytest.raises(InputError, match=rf"(?s)^args\[{place}\] \({name}, .*{said}"):
+        gpu.launch(TAKES, args=args)
+
+
+@pytest.mark.parametrize(
+    ("given_as", "said"),
+    [
+        ({"args": [1]}, r"1 were given, the entry has 4 parameters \(0: to"),
+        ({"args": 5}, "needs a list"),
+        ({"entry": "kk"}, "did you mean 'k'"),
+        ({"grid": 0}, "grid"),
+        ({"grid": (1, 2, 3, 4)}, "one to three"),
+        ({"grid": (1, 70000)}, r"grid\.y"),
+        ({"block": 2000}, "1024"),
+        ({"cluster": 3, "grid": 4}, "multiple"),
+        ({"shared_bytes": 1 << 20}, "shared_bytes"),
+        ({"shared_bytes": -1}, "shared_bytes"),
+        ({"ctas": [1]}, "ctas"),
+        ({"ctas": []}, "ctas"),
+        ({"ctas": 1}, "ctas"),
+        ({"ctas": ["a"]}, "ctas"),
+    ],
+    ids=repr,
+)
+def test_a_launch_that_cannot_be_is_refused_before_anything_runs(given_as, said):
+    gpu = smemsim.Gpu()
+    with pytest.raises(InputError, match=said):
+        gpu.launch(TAKES, **{"args": [0, 1, None, 4], **given_as})
+
+
+@pytest.mark.parametrize("wrong", ["kernel.ptx", 5, None, b".version 8.0", "", "hello"])
+def test_what_is_no_ptx_is_a_sentence(wrong):
+    with pytest.raises(InputError):
+        smemsim.Gpu().launch(wrong, "k")
+
+
+def test_the_entry_may_be_left_out_where_there_is_one():
+    gpu = smemsim.Gpu()
+    two = FILL + FILL.removeprefix(HEAD).replace(".entry k", ".entry other")
+    with pytest.raises(InputError, match="which kernel is not said; the PTX has k, other"):
+        gpu.launch(two, args=[gpu.zeros(4)])
+    assert gpu.launch(FILL, args=[gpu.zeros(4)]).ok
+
+
+def test_what_an_entry_requires_is_checked():
+    text = kernel(".param .u64 to", NUMBERS, directives=".reqntid 64")
+    with pytest.raises(InputError, match=r"\.reqntid"):
+        smemsim.Gpu().launch(text, args=[None])
+
+
+def test_every_instruction_that_is_not_modelled_is_named_before_anything_runs():
+    gpu = smemsim.Gpu()
+    out = gpu.zeros(4, np.uint32)
+    text = kernel(".param .u64 to", f"{NUMBERS}\ntex.1d.v4.f32.s32 {{%f1, %f1, %f1, %f1}}, [%d1, {{%r1}}];\nnanosleep.u33 5;")
+    with pytest.raises((Unmodelled, InputError)) as e:
+        gpu.launch(text, args=[out])
+    assert "line" in str(e.value)
+    assert not out.numpy().any()
+
+
+@examples(25)
+@given(st.integers(1, 4), st.integers(1, 3), st.sampled_from([(1, 1), (2, 1), (1, 2), (2, 2)]), st.data())
+def test_parts_of_a_grid_make_the_whole(x, y, cluster, data):
+    """Just the CTAs of the clusters that were asked for run; all parts together leave what the whole grid leaves."""
+    grid = (x * cluster[0], y * cluster[1])
+    count = grid[0] * grid[1]
+    gpu = PARTS.setdefault(0, smemsim.Gpu())
+    out = gpu.zeros(count, np.uint32)
+    order = data.draw(st.permutations(range(count)))
+    split = data.draw(st.integers(1, count))
+    seen = set()
+    for part in filter(None, (order[:split], order[split:])):
+        out.update(np.zeros(count, np.uint32))
+        run = gpu.launch(FILL, grid=grid, cluster=cluster, args=[out], ctas=part, sanitize=False)
+        ran = np.flatnonzero(out.numpy())
+        clusters = {(n % grid[0] // cluster[0], n // grid[0] // cluster[1]) for n in part}
+        wanted = [n for n in range(count) if (n % grid[0] // cluster[0], n // grid[0] // cluster[1]) in clusters]
+        assert ran.tolist() == wanted
+        assert (out.numpy()[ran] == ran + 1).all()
+        assert run.ctas == len(ran)
+        seen |= set(ran.tolist())
+    assert seen == set(range(count))
+
+
+PARTS = {}
+
+
+def test_an_interruption_leaves_what_has_run(monkeypatch):
+    done = []
+
+    def first_wave(self, ctas):
+        self.done += ctas
+        done.append(ctas)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "__call__", first_wave)
+    gpu = smemsim.Gpu()
+    out = gpu.zeros(512, np.uint32)
+    run = gpu.launch(FILL, grid=512, block=1, args=[out])
+    assert run.interrupted
+    assert 0 < run.ctas == sum(done) < 512
+    assert np.count_nonzero(out.numpy()) == run.ctas
+    assert f"{run.ctas} of 512 CTAs" in run.text()
+    assert "interrupted" in run.text()
+    assert run.as_dict()["interrupted"] is True
+
+
+def told_of(waves, capsys, *, quiet=False):
+    """What is said of a launch of 1000 CTAs whose waves of two end at these seconds."""
+    with Progress(1000, "k", quiet=quiet) as progress:
+        began = progress._began
+        for seconds in waves:
+            progress._began = time.perf_counter() - seconds
+            progress(2)
+        progress._began = began
+    return capsys.readouterr().err
+
+
+def test_a_long_launch_says_how_long(capsys):
+    """A slow first wave says so at once; after a fast one, which compiles, the next ones tell."""
+    assert "2 of 1000 CTAs took 2 minutes, the others will take about 13.9 hours;" in told_of([100], capsys)
+    assert told_of([100, 200, 300], capsys).count("CTAs took") == 1
+    assert told_of([3], capsys) == told_of([3, 3.01], capsys) == ""
+    assert "will take about 83 minutes" in told_of([3, 13], capsys)
+    assert told_of([100, 200], capsys, quiet=True) == ""
+    assert told_of([500, 501], capsys).count("CTAs took") == 1
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_bar_is_drawn_on_a_terminal_after_a_second(monkeypatch):
+    monkeypatch.setattr("smemsim.running.progress.AFTER", 0.05)
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    for wait in (0.0, 0.4):
+        with Progress(8, "kernel") as progress:
+            time.sleep(wait)
+            progress(8)
+        assert ("kernel: CTAs" in terminal.getvalue()) is bool(wait)
+
+
+def test_a_map_of_no_array_says_so():
+    body = """.shared .align 128 .b8 tile[1024]; .shared .align 8 .b64 bar;
+mov.u32 %r1, bar; mov.u32 %r2, tile; mbarrier.init.shared.b64 [%r1], 1; mov.u32 %r3, 0; fence.proxy.async;
+mov.b64 %d1, map; cvta.param.u64 %d1, %d1;
+cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r2], [%d1, {%r3, %r3}], [%r1];"""
+    run = smemsim.Gpu().launch(kernel(".param .align 64 .b8 map[128]", body), args=[tensor_map(0x10000)])
+    [finding] = [f for f in run.findings if f.code == "X001"]
+    assert "global_address 0x10000 lies in no array of this GPU" in finding.message
+    assert "global_address=array.address" in finding.repair
+
+
+def test_a_finding_shows_its_lines(tmp_path):
+    source = tmp_path / "kernel.py"
+    source.write_text("def kernel():\n    acc = load(far)\n")
+    text = kernel(".param .u64 to", "ld.param.u64 %d1, [to];\n.loc 1 2 0\nld.global.u32 %r1, [%d1+4096];") + f'\n.file 1 "{source}"\n'
+    gpu = smemsim.Gpu()
+    run = gpu.launch(text, args=[gpu.zeros(4)], name="k.ptx")
+    [finding] = run.findings
+    assert finding.code == "X001"
+    assert finding.where.startswith(f"k.ptx:{finding.line} ({source}:2)")
+    assert text.splitlines()[finding.line - 1].startswith("ld.global.u32")
+    assert finding.excerpt() == [f"{finding.line} | ld.global.u32 %r1, [%d1+4096]", f"{source}:2 | acc = load(far)"]
+    assert all(line in run.text() for line in finding.excerpt())
+    page = run.html()
+    assert "acc = load(far)" in page
+    assert "X001" in page
+    assert "://" not in page.replace("http://www.w3.org/2000/svg", "")
+    source.unlink()
+    assert finding.excerpt() == [f"{finding.line} | ld.global.u32 %r1, [%d1+4096]"]
+
+
+# What Triton's compiler returns, as far as a launch looks at it.
+ADD = kernel(
+    ".param .u64 x, .param .u32 n, .param .f32 s, .param .u64 scratch, .param .u64 profile",
+    """ld.param.u64 %d1, [x]; ld.param.u32 %r1, [n]; ld.param.f32 %f1, [s]; ld.param.u64 %d4, [scratch]; ld.param.u64 %d5, [profile];
+mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x; mad.lo.u32 %r5, %r2, %r3, %r4; setp.ge.u32 %p1, %r5, %r1; @%p1 ret;
+setp.ne.u64 %p2, %d5, 0; @%p2 trap;
+mul.wide.u32 %d2, %r5, 4; add.u64 %d3, %d1, %d2; add.u64 %d6, %d4, %d2; st.global.u32 [%d6], %r5;
+ld.global.f32 %f2, [%d3]; mul.f32 %f2, %f2, %f1; st.global.f32 [%d3], %f2;""",
+    name="scale",
+)
+
+
+def compiled(ptx=ADD, signature=None, **metadata):
+    signature = signature or {"x": "*fp32", "n": "i32", "s": "fp32", "BLOCK": "constexpr"}
+    about = {
+        "name": "scale",
+        "num_warps": 1,
+        "num_ctas": 1,
+        "shared": 0,
+        "global_scratch_size": 128,
+        "profile_scratch_size": 0,
+        "tensordesc_meta": None,
+    }
+    return SimpleNamespace(asm={"ptx": ptx}, metadata=SimpleNamespace(**(about | metadata)), src=SimpleNamespace(signature=signature))
+
+
+@pytest.mark.parametrize("style", ["plain", "constexprs", "names", "gpu"])
+def test_a_triton_kernel_is_launched_by_its_convention(style):
+    x = np.arange(100, dtype=np.float32)
+    wanted = x * 3
+    gpu = smemsim.Gpu()
+    if style == "gpu":
+        a = gpu.array(x)
+        run = smemsim.launch_triton(compiled(), a, 100, 3.0, grid=(4,), gpu=gpu)
+        x = a.numpy()
+    else:
+        args, named = {"plain": ((x, 100, 3.0), {}), "constexprs": ((x, 100, 3.0, 32), {}), "names": ((x,), {"s": 3.0, "n": 100})}[style]
+        run = smemsim.launch_triton(compiled(), *args, grid=4, **named)
+    assert run.ok, run.text()
+    assert np.array_equal(x, wanted)
+    assert run.launch.block == (32, 1, 1)
+    assert run.launch.grid == (4, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("args", "named", "said"),
+    [
+        ((1, 100, 3.0), {}, "x = 1: is a pointer"),
+        ((None, 100), {}, r"s \(fp32\) not given"),
+        ((None, 100, 3.0, 4, 5), {}, "5 were given"),
+        ((None, 100, 3.0), {"x": None}, "twice"),
+        ((None, 100), {"S": 1}, "did you mean 's'"),
+        ((None, "a", 3.0), {}, r"args\[1\]"),
+    ],
+)
+def test_what_does_not_fit_a_triton_kernel_is_a_sentence(args, named, said):
+    with pytest.raises(InputError, match=said):
+        smemsim.launch_triton(compiled(), *args, grid=1, **named)
+
+
+def test_what_triton_did_not_compile_is_a_sentence():
+    for wrong in (None, "kernel", SimpleNamespace(warmup=1), SimpleNamespace(asm={}, metadata=1, src=1), compiled(ptx=b"")):
+        with pytest.raises(InputError, match=r"triton\.compile"):
+            smemsim.launch_triton(wrong, grid=1)
+    with pytest.raises(InputError, match="tuple"):
+        smemsim.launch_triton(compiled(signature={"x": ("*fp32", "i32")}), (1, 2), grid=1)
+
+
+COPY = kernel(
+    ".param .align 64 .b8 map[128], .param .u32 h, .param .u32 w, .param .u64 sh, .param .u64 sw, .param .u64 out, .param .u64 g, .param .u64 p",
+    """ld.param.u64 %d1, [out]; ld.param.u32 %r1, [h]; ld.param.u32 %r2, [w]; ld.param.u64 %d2, [sh]; ld.param.u64 %d3, [sw];
+st.global.u32 [%d1], %r1; st.global.u32 [%d1+4], %r2; st.global.u64 [%d1+8], %d2; st.global.u64 [%d1+16], %d3;
+mov.b64 %d4, map; cvta.param.u64 %d4, %d4; mov.u32 %r3, 0;
+LOOP: cvt.u64.u32 %d5, %r3; add.u64 %d6, %d4, %d5; ld.b32 %r4, [%d6]; add.u64 %d7, %d1, %d5; st.global.u32 [%d7+24], %r4;
+add.u32 %r3, %r3, 4; setp.lt.u32 %p1, %r3, 128; @%p1 bra LOOP;""",
+    name="scale",
+)
+
+
+def test_a_host_descriptor_becomes_a_map_its_shape_and_its_strides():
+    """The bytes that arrive are those of the map that the driver would encode."""
+    gpu = smemsim.Gpu()
+    base, out = gpu.zeros((16, 64), "bf16"), gpu.zeros(38, np.uint32)
+    meta = {"swizzle": 3, "elem_size": 2, "elem_type": 10, "block_size": [8, 64], "fp4_padded": False}
+    signature = {"a": "tensordesc<bf16[8, 64]>", "out": "*i32"}
+    done = compiled(COPY, signature, tensordesc_meta=[meta], global_scratch_size=0)
+    descriptor = SimpleNamespace(base=base, shape=[16, 64], strides=[64, 1], block_shape=[8, 64], padding="nan")
+    assert smemsim.launch_triton(done, descriptor, out, grid=1, gpu=gpu).ok
+    raw = out.numpy().tobytes()
+    assert struct.unpack("<IIqq", raw[:24]) == (16, 64, 64, 1)
+    wanted = smemsim.TensorMap.tiled(
+        data_type="bf16", global_address=base.address, global_dim=(64, 16), global_strides=(128,), box_dim=(64, 8), element_strides=(1, 1),
+        interleave="none", swizzle="128B", l2_promotion="128B", oob_fill="nan",
+    )  # fmt: skip
+    assert raw[24:] == bytes(wanted)
+    with pytest.raises(InputError, match="a = 5: is a tensor descriptor"):
+        smemsim.launch_triton(done, 5, out, grid=1, gpu=gpu)
+    with pytest.raises(InputError, match="the driver refuses"):
+        smemsim.launch_triton(done, SimpleNamespace(**{**vars(descriptor), "strides": [63, 1]}), out, grid=1, gpu=gpu)

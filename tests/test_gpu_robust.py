@@ -1,0 +1,185 @@
+"""What is wrong with a kernel ends in a sentence or a finding: damaged PTX, wrong launches, loops without end. No other exception, and no hang."""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launches import kernel
+from smemsim import InputError, Unmodelled
+from smemsim.running.gpu import Gpu
+from smemsim.running.run import Run
+from smemsim.traces.format import load_suite
+from smemsim.traces.launches import LaunchFile, RecordedLaunches
+from strategies import examples
+
+RECORDED = RecordedLaunches(load_suite(Path(__file__).parents[1] / "golden/sm_90a/launches"))
+NAMES = ("recursion", "function_pointers", "warp_ops", "diverge_loops", "cp_async", "mbarrier_forms", "tma_ranks", "wmma_tiles", "atomics_shared", "matrices_ldst")  # fmt: skip
+FILES = [file for n in range(len(RECORDED)) if (file := RECORDED.launch(n)).name in NAMES]
+TOKEN = re.compile(r"%?[A-Za-z_$][\w$]*|\d+|[^\s\w]")
+NUMBERS = (0, 1, -1, 7, 16, 32, 255, 1 << 16, 1 << 31, 1 << 32, (1 << 63) - 1, 1 << 64, -(1 << 63))
+
+
+def attempt(file: LaunchFile, ptx: str, **changed: object) -> Run | None:
+    """Launch as recorded, or otherwise; None when a sentence refuses it. Every finding can be told."""
+    gpu = Gpu("sm_90a")
+    _, args = file.placed(gpu)
+    grid, block, cluster = file.shape
+    given = {"grid": grid, "block": block, "cluster": cluster, "shared_bytes": file.about["shared_bytes"], "args": args, "limit": 3000}
+    try:
+        run = gpu.launch(ptx, file.about["entry"], **{**given, **changed})  # type: ignore[arg-type]
+    except (InputError, Unmodelled) as problem:
+        return None if str(problem) else pytest.fail("an empty sentence")
+    for finding in run.findings:
+        assert str(finding)
+    return run
+
+
+def damaged(text: str, rng: random.Random) -> str:
+    """PTX with a few statements moved, lost, doubled, or with another operand, number or character in them."""
+    lines = text.split("\n")
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        body = [n for n, line in enumerate(lines) if line.strip().endswith(";") and not line.strip().startswith(".")]
+        n, m = rng.choice(body), rng.choice(body)
+        tokens = list(TOKEN.finditer(lines[n]))
+        token = rng.choice(tokens)
+        what = rng.randrange(7)
+        if what == 0:
+            del lines[n]
+        elif what == 1:
+            lines.insert(n, lines[m])
+        elif what == 2:
+            lines[n], lines[m] = lines[m], lines[n]
+        elif what in (3, 4):
+            others = [t.group() for t in TOKEN.finditer(" ".join(lines[max(0, m - 8) : m + 8])) if t.group()[0] == token.group()[0]]
+            if others:
+                lines[n] = lines[n][: token.start()] + rng.choice(others) + lines[n][token.end() :]
+        elif what == 5:
+            numbers = [t for t in tokens if t.group().isdigit()]
+            if numbers:
+                token = rng.choice(numbers)
+                lines[n] = lines[n][: token.start()] + str(rng.choice(NUMBERS)) + lines[n][token.end() :]
+        else:
+            lines[n] = lines[n][: token.start()] + rng.choice("%;,.[]{}()@!|+-:0a") + lines[n][token.start() :]
+    return "\n".join(lines)
+
+
+def test_all_kernels_are_there() -> None:
+    assert {file.name for file in FILES} == set(NAMES)
+    assert attempt(FILES[0], FILES[0].ptx) is not None
+
+
+@given(st.sampled_from(FILES), st.integers(0, 1 << 32))
+@examples(60)
+def test_a_damaged_kernel_runs_or_is_refused_with_a_sentence(file: LaunchFile, seed: int) -> None:
+    attempt(file, damaged(file.ptx, random.Random(seed)))
+
+
+@given(
+    st.sampled_from(FILES),
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "grid": st.one_of(st.integers(-1, 3), st.tuples(st.integers(0, 2), st.integers(0, 2)), st.just(1 << 31)),
+            "block": st.one_of(st.integers(-1, 200), st.tuples(st.integers(0, 40), st.integers(0, 3)), st.just("all")),
+            "cluster": st.one_of(st.integers(0, 4), st.just((2, 2))),
+            "shared_bytes": st.sampled_from([0, -4, 1, 4096, 300000, 1.5]),
+            "args": st.lists(st.sampled_from([0, 1, -1, None, 1 << 63, 1 << 64, 0x7E00_0000_0400, 1.5, b"\0" * 8, "x"]), max_size=6),
+            "limit": st.sampled_from([1, 100, 0]),
+        },
+    ),
+)
+@examples(40)
+def test_a_wrong_launch_runs_or_is_refused_with_a_sentence(file: LaunchFile, changed: dict[str, object]) -> None:
+    attempt(file, file.ptx, **changed)
+
+
+# ---- loops without end
+
+ENDLESS = {
+    "a branch to itself": "L: bra L;",
+    "a flag nobody sets": "L: ld.volatile.global.u32 %r2, [%d20]; setp.eq.u32 %p1, %r2, 0; @%p1 bra L;",
+    "a flag, with pauses": "L: nanosleep.u32 20; ld.volatile.global.u32 %r2, [%d20]; setp.eq.u32 %p1, %r2, 0; @%p1 bra L;",
+    "two loops side by side": "@%p9 bra M; L: bra L;\nM: nanosleep.u32 20; bra M;",
+    "a lock that is taken": "st.global.u32 [%d20], 1; L: ld.acquire.gpu.global.u32 %r2, [%d20]; setp.ne.u32 %p1, %r2, 0; @%p1 bra L;",
+}
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+@pytest.mark.parametrize(("block", "grid"), [(1, 1), (96, 1), (256, 20)])
+def test_a_loop_that_changes_nothing_ends_as_a_hang(what: str, block: int, grid: int) -> None:
+    gpu = Gpu("sm_90a")
+    began = time.perf_counter()
+    run = gpu.launch(kernel(1, ENDLESS[what]), "k", block=block, grid=grid, args=[gpu.array(np.zeros(4, np.uint32))])
+    assert [f.code for f in run.findings if f.code.startswith("X")] == ["X006"] * (2 if "two" in what and block > 1 else 1)
+    assert time.perf_counter() - began < 20
+
+
+@pytest.mark.parametrize("body", ["L: add.u32 %r2, %r2, 1; bra L;", "L: add.u32 %r2, %r2, 1; st.global.u32 [%d20], %r2; bra L;"])
+def test_a_loop_that_changes_something_ends_at_the_limit_of_the_launch(body: str) -> None:
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(kernel(1, body), "k", args=[gpu.array(np.zeros(4, np.uint32))], limit=5000)
+    assert [f.code for f in run.findings] == ["X006"]
+    assert "5,000 blocks of instructions" in run.findings[0].message
+
+
+def test_a_long_loop_that_others_poll_for_is_no_hang() -> None:
+    """Thread 0 counts far; the others poll a flag that it sets then; so do those of later CTAs."""
+    body = """
+    mov.u32 %r3, %ctaid.x; add.u32 %r4, %r3, %r1; setp.eq.u32 %p2, %r4, 0;
+    @%p2 bra COUNT;
+    POLL: ld.volatile.global.u32 %r2, [%d20]; setp.eq.u32 %p1, %r2, 0; @%p1 bra POLL;
+    bra DONE;
+    COUNT: add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 17500; @%p1 bra COUNT;
+    st.volatile.global.u32 [%d20], %r5;
+    DONE:"""
+    gpu = Gpu("sm_90a")
+    flag = gpu.array(np.zeros(4, np.uint32))
+    run = gpu.launch(kernel(1, body), "k", block=64, grid=100, args=[flag])
+    assert run.findings == []
+    assert flag.numpy()[0] == 17500
+
+
+def test_a_loop_over_local_memory_alone_is_no_hang() -> None:
+    """Its registers come back, what it has in memory does not."""
+    body = """
+    st.local.u32 [x], 0;
+    L: ld.local.u32 %r2, [x]; add.u32 %r2, %r2, 1; st.local.u32 [x], %r2; setp.lt.u32 %p1, %r2, 6000; mov.u32 %r2, 0; @%p1 bra L;
+    ld.local.u32 %r2, [x]; st.global.u32 [%d20], %r2;"""
+    gpu = Gpu("sm_90a")
+    out = gpu.array(np.zeros(1, np.uint32))
+    run = gpu.launch(kernel(1, body, locals_=".local .align 4 .b8 x[4];"), "k", args=[out])
+    assert run.findings == []
+    assert out.numpy()[0] == 6000
+
+
+# ---- what is known and refused
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("multimem.st.relaxed.sys.global.b32 [%d1], %r1;", "several GPUs"),
+        ("vadd.s32.s32.s32 %r1, %r2, %r3;", "video instructions"),
+        ("suq.width.b32 %r1, [%d1];", "textures and surfaces"),
+        ("st.async.release.gpu.global.b32 [%d1], %r1;", "sm_90a has no such instruction"),
+    ],
+)
+def test_what_is_not_modelled_says_why(statement: str, says: str) -> None:
+    with pytest.raises(Unmodelled, match=says):
+        Gpu("sm_90a").launch(kernel(0, statement), "k")
+
+
+def test_stores_and_reductions_into_global_memory_that_are_asynchronous() -> None:
+    body = "st.async.release.gpu.global.u32 [%d20], 5; red.async.mmio.release.sys.global.add.u32 [%d20], 2;"
+    gpu = Gpu("sm_100a")
+    out = gpu.array(np.zeros(1, np.uint32))
+    assert gpu.launch(kernel(1, body, arch="sm_100a"), "k", args=[out]).findings == []
+    assert out.numpy()[0] == 7

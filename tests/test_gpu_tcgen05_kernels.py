@@ -1,0 +1,305 @@
+"""Kernels with tcgen05: what they compute, what compilers' own kernels compute, and what is said where one uses the instructions wrongly."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import smemsim
+from mma import lay_out, numbers
+from ptx_kernels import kernel, wait
+from smemsim import InstrDescriptor, SharedMemory
+from smemsim.running.gpu import Gpu
+from smemsim.spec.tcgen05 import KINDS
+
+ROOT = Path(__file__).resolve().parents[1]
+LEADER = "setp.eq.u32 %p1, %r0, 0;"
+
+
+def listed(first: int, count: int) -> str:
+    return "{" + ", ".join(f"%r{first + n}" for n in range(count)) + "}"
+
+
+# ---- a product
+
+
+def gemm(i: InstrDescriptor, word_a: int, word_b: int, group: int, *, steps: int = 1, n: int = 32) -> str:
+    """D = A B of one instruction a step: threads fill shared memory, one issues, all read D back. A at 0x400, B behind it, as bytes of `in`."""
+    peers = "mov.u32 %r170, %cluster_ctarank; mul.lo.u32 %r171, %r170, 16384; cvt.u64.u32 %rd9, %r171; add.u64 %rd0, %rd0, %rd9;" if group == 2 else "mov.u32 %r170, 0;"  # fmt: skip
+    meet = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;" if group == 2 else "bar.sync 0;"
+    issue = "\n".join(
+        f"""    mov.b64 %rd3, {word_a}; mov.b64 %rd4, {word_b}; mov.u32 %r160, {i.word};
+    @%p1 tcgen05.mma.cta_group::{group}.kind::{i.kind} [%r197], %rd3, %rd4, %r160, {"1" if step else "0"};"""
+        for step in range(steps)
+    )
+    commit = f"tcgen05.commit.cta_group::{group}.mbarrier::arrive::one.shared::cluster" + (".multicast::cluster.b64 [%r161], 3;" if group == 2 else ".b64 [%r161];")  # fmt: skip
+    return f"""
+    ld.param.b64 %rd0, [in]; ld.param.b64 %rd1, [out];
+    mov.u32 %r0, %tid.x; {peers}
+    shr.u32 %r198, %r0, 5; setp.ne.u32 %p0, %r198, 0;
+    mov.u32 %r150, smem; add.u32 %r199, %r150, 16384; add.u32 %r161, %r150, 16392;
+    @!%p0 tcgen05.alloc.cta_group::{group}.sync.aligned.shared::cta.b32 [%r199], 256;
+    setp.eq.u32 %p1, %r0, 0;
+    @%p1 mbarrier.init.shared::cta.b64 [%r161], 1;
+    shl.b32 %r151, %r0, 2; add.u32 %r152, %r150, %r151; cvt.u64.u32 %rd5, %r151; add.u64 %rd5, %rd5, %rd0;
+    mov.u32 %r153, 0;
+FILL:
+    ld.global.b32 %r154, [%rd5]; st.shared.b32 [%r152], %r154;
+    add.u32 %r152, %r152, 512; add.u64 %rd5, %rd5, 512; add.u32 %r153, %r153, 1;
+    setp.lt.u32 %p3, %r153, 32;
+    @%p3 bra FILL;
+    fence.proxy.async.shared::cta;
+    fence.mbarrier_init.release.cluster;
+    tcgen05.fence::before_thread_sync;
+    {meet}
+    tcgen05.fence::after_thread_sync;
+    ld.shared.b32 %r197, [%r199];
+    setp.eq.u32 %p4, %r170, 0;
+    and.pred %p1, %p1, %p4;
+{issue}
+    @%p1 {commit}
+{wait("%r161")}
+    tcgen05.fence::after_thread_sync;
+    and.b32 %r196, %r198, 3; shl.b32 %r196, %r196, 21; add.u32 %r196, %r196, %r197;
+    tcgen05.ld.sync.aligned.32x32b.x{n}.b32 {listed(1, n)}, [%r196];
+    tcgen05.wait::ld.sync.aligned;
+    shl.b32 %r155, %r170, 7; add.u32 %r155, %r155, %r0; mul.wide.u32 %rd6, %r155, {4 * n}; add.u64 %rd1, %rd1, %rd6;
+""" + "\n".join(f"    st.global.b32 [%rd1+{4 * k}], %r{1 + k};" for k in range(n)) + f"""
+    {meet}
+    @!%p0 tcgen05.dealloc.cta_group::{group}.sync.aligned.b32 %r197, 256;
+    @!%p0 tcgen05.relinquish_alloc_permit.cta_group::{group}.sync.aligned;
+"""  # fmt: skip
+
+
+def product(kind: str, a_type: str, group: int = 1, *, arch: str = "sm_100a", d_type: str = "f32", steps: int = 1):
+    """(PTX, bytes of both operands of each CTA, A, B, descriptor): 128 rows of D in each CTA and 32 columns."""
+    i = InstrDescriptor(kind=kind, m=128 * group, n=32, a_type=a_type, b_type=a_type, d_type=d_type)
+    rng = np.random.default_rng(5)
+    a, b = numbers(rng, (i.m, i.k), a_type), numbers(rng, (i.n, i.k), a_type)
+    images, words = [], (0, 0)
+    for cta in range(group):
+        shared = SharedMemory("sm_100a")
+        half = i.n // group
+        words = (
+            lay_out(shared, a[cta * 128 : cta * 128 + 128], a_type, "K", "32B", 0x400, packing=KINDS[kind].packing),
+            lay_out(shared, b[cta * half : (cta + 1) * half], a_type, "K", "32B", 0x2400, packing=KINDS[kind].packing),
+        )
+        images.append(shared.bytes[0x400 - shared.begin : 0x4400 - shared.begin].copy())
+    text = kernel(gemm(i, *words, group, steps=steps), ".b64 in", ".b64 out", shared=16400, arch=arch)
+    return text, np.stack(images), a, b, i
+
+
+def multiplied(text: str, images: np.ndarray, group: int = 1, *, arch: str = "sm_100a"):
+    gpu = Gpu(arch)
+    out = gpu.array(np.zeros((128 * group, 32), np.float32))
+    run = gpu.launch(text, "k", grid=group, cluster=group, block=128, args=(gpu.array(images), out))
+    return run, out.numpy()
+
+
+@pytest.mark.parametrize("group", [1, 2])
+@pytest.mark.parametrize(
+    ("kind", "a_type"), [("f16", "bf16"), ("f16", "f16"), ("tf32", "tf32"), ("f8f6f4", "e4m3"), ("f8f6f4", "e2m3"), ("i8", "s8")]
+)
+def test_a_product_comes_out_right(kind: str, a_type: str, group: int) -> None:
+    """A and B as laid out by hand, D as NumPy multiplies them; nothing is found in a right kernel."""
+    text, images, a, b, _ = product(kind, a_type, group, d_type="s32" if kind == "i8" else "f32")
+    run, d = multiplied(text, images, group)
+    assert run.findings == []
+    np.testing.assert_array_equal(d.view(np.int32) if kind == "i8" else d, (a @ b.T).astype(d.dtype))
+    assert any("arithmetic" in line and kind in line for line in run.evidence)
+
+
+def test_instructions_of_one_thread_add_up() -> None:
+    text, images, a, b, _ = product("f16", "bf16", steps=3)
+    run, d = multiplied(text, images)
+    assert run.findings == []
+    np.testing.assert_array_equal(d, 3.0 * (a @ b.T))
+
+
+# ---- wrong uses
+
+
+RELINQUISH = "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned"
+ALLOC = "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32"
+WRONG = {
+    "alloc of 48": (r"\[%r199\], 256", "[%r199], 48", "X009"),
+    "alloc of 16": (r"\[%r199\], 256", "[%r199], 16", "X009"),
+    "no dealloc": (r"@!%p0 tcgen05.dealloc.*\n", "", "X009"),
+    "dealloc of less": ("b32 %r197, 256", "b32 %r197, 128", "X009"),
+    "columns not allocated": (r"\[%r197\], %rd3", "[%r197+240], %rd3", "X009"),
+    "alloc after relinquish": (r"(?=    setp.eq.u32 %p1, %r0, 0;\n)", f"@!%p0 {RELINQUISH}; @!%p0 {ALLOC} [%r199], 32;\n", "X009"),
+    "lanes of another warp": (r"shl.b32 %r196, %r196, 21", "shl.b32 %r196, %r196, 20", "X009"),
+    "mixed groups": (r"@!%p0 tcgen05.dealloc.cta_group::1", "@!%p0 tcgen05.dealloc.cta_group::2", "X009|X015"),
+    "nobody waits": (r"WAIT:.*?@!%p7 bra WAIT;", "", "X012"),
+    "no commit": (r"@%p1 tcgen05.commit[^;]*;", "", "X006"),
+    "no proxy fence": (r"fence.proxy.async.shared::cta;", "", "X003"),
+    "no barrier": (r"bar.sync 0;(?=\n    tcgen05.fence::after)", "", "X008"),
+    "no wait::ld": (r"tcgen05.wait::ld.sync.aligned;", "", "X012"),
+    "D is not there yet": (r"%r160, 0;", "%r160, 1;", "R507"),
+    "every thread issues": (r"@%p1 (?=tcgen05.mma[^;]*%r160, 1)", "@!%p0 ", "X016"),
+    "no such M": (r"mov.u32 %r160, (\d+)", lambda m: f"mov.u32 %r160, {int(m[1]) & ~(31 << 24) | 5 << 24}", "I601"),
+    "no such type": (r"mov.u32 %r160, (\d+)", lambda m: f"mov.u32 %r160, {int(m[1]) | 7 << 7}", "I60[123]"),
+    "past the window": (r"mov.b64 %rd3, (\d+)", lambda m: f"mov.b64 %rd3, {int(m[1]) | 0x3FFF}", "A107"),
+    "barrier that is none": (r"cluster.b64 \[%r161\]", "cluster.b64 [%r161+8]", "X010|X001"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_use_is_found_at_its_line(name: str) -> None:
+    """One change to a right kernel: the code, at a line that says tcgen05 or is where the kernel waits."""
+    old, new, codes = WRONG[name]
+    text, images, *_ = product("f16", "bf16", steps=2)
+    wrong, count = re.subn(old, new, text, flags=re.DOTALL if "WAIT" in old else 0)
+    assert count
+    run, _ = multiplied(wrong, images)
+    found = [f for f in run.findings if re.fullmatch(codes, f.code)]
+    assert found, run.findings
+    line = wrong.splitlines()[found[0].line - 1]
+    assert "tcgen05" in line or found[0].code in ("X006", "X008", "X012")
+
+
+def test_a_pair_needs_a_peer() -> None:
+    text, images, *_ = product("f16", "bf16", 2)
+    run, _ = multiplied(text, images[:1])
+    assert [f.code for f in run.findings][:1] == ["X015"]
+    assert "has no peer" in run.findings[0].message
+
+
+# ---- columns that others have
+
+
+def waiting(second: str) -> str:
+    """Warp 0 takes all columns, and warp 1 wants some of them."""
+    return kernel(f"""
+    ld.param.b64 %rd0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, smem; shr.u32 %r2, %r0, 5;
+    setp.eq.u32 %p0, %r2, 0;
+    @!%p0 bra OTHER;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 512;
+    bar.sync 0;
+    ld.shared.b32 %r3, [%r1];
+    {second}
+    bra END;
+OTHER:
+    bar.sync 0;
+    add.u32 %r1, %r1, 4;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 64;
+    ld.shared.b32 %r3, [%r1];
+    st.global.b32 [%rd0], %r3;
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 64;
+END:
+""", ".b64 out", shared=64, arch="sm_100a")  # fmt: skip
+
+
+def test_an_allocation_waits_for_columns() -> None:
+    gpu = Gpu("sm_100a")
+    out = gpu.array(np.full(1, 7, np.uint32))
+    given_back = gpu.launch(waiting("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 512;"), "k", block=64, args=(out,))
+    assert (given_back.findings, out.numpy().tolist()) == ([], [0])
+    kept = gpu.launch(waiting(""), "k", block=64, args=(out,))
+    hang = next(f for f in kept.findings if f.code == "X006")
+    assert "64 columns of tensor memory in a row; allocated are 512 at column 0" in hang.message
+
+
+# ---- work that has not begun
+
+
+def test_there_is_no_work_to_take_over() -> None:
+    body = f"""
+    ld.param.b64 %rd0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, smem; add.u32 %r2, %r1, 16; {LEADER}
+    @%p1 mbarrier.init.shared::cta.b64 [%r2], 1;
+    bar.sync 0;
+    @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 16;
+    @%p1 clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r1], [%r2];
+{wait("%r2")}
+    {{ .reg .b128 %answer; ld.shared.b128 %answer, [%r1];
+    clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p2, %answer; }}
+    selp.u32 %r3, 9, 4, %p2;
+    mul.wide.u32 %rd1, %r0, 4; add.u64 %rd0, %rd0, %rd1;
+    st.global.b32 [%rd0], %r3;
+"""
+    gpu = Gpu("sm_100a")
+    out = gpu.array(np.zeros(32, np.uint32))
+    run = gpu.launch(kernel(body, ".b64 out", shared=64, arch="sm_100a"), "k", block=32, args=(out,))
+    assert run.findings == []
+    assert (out.numpy() == 4).all()
+    assert any("no work is left" in line for line in run.evidence)
+
+
+# ---- compilers' kernels
+
+
+sys.path.insert(0, str(ROOT / "tools" / "witnesses" / "launches"))
+import compiled_launches  # noqa: E402
+import expected_results  # noqa: E402
+
+LAUNCHES = compiled_launches.read()
+CHOSEN = (
+    "cuda_kit_bf16_2_mnmn_128b_128b", "cuda_mma_lane_mask", "cuda_mma_scale_d", "cuda_mma_sparse", "cuda_mma_ws",
+    "gluon_accumulated_f16_tensor", "gluon_launch_control", "gluon_multicast_e4m3", "gluon_pair_f16_128x64x64", "gluon_scaled_mxf8_cp",
+    "gluon_scaled_nvf4", "gluon_tmem_slices", "triton_attention_causal", "triton_scaled_mxfp4", "triton_tma_edges", "triton_two_products",
+)  # fmt: skip
+VALUES = {"f32": np.float32, "s32": np.int32, "u32": np.uint32, "s64": np.int64, "u64": np.uint64}
+
+
+def launched(name: str, ptx: str, random: bool):
+    """A launch of the suite with this text: (run, its arrays before, those of the device)."""
+    launch = LAUNCHES[name][1]
+    arrays = expected_results.arrays_of(launch, random=random)
+    gpu = Gpu(launch["arch"])
+    placed = {n: gpu.array(np.ascontiguousarray(x).reshape(-1).view(np.uint8)) for n, x in arrays.items()}
+
+    def encoded(told: dict) -> bytes:
+        call = smemsim.TensorMap.im2col if "channels_per_pixel" in told else smemsim.TensorMap.tiled
+        return bytes(call(**told | {"global_address": placed[told["global_address"]].address}))
+
+    args = []
+    for one in launch["args"]:
+        if "map" in one:
+            args.append(encoded(one["map"]))
+        elif "maps" in one:
+            args.append(gpu.array(np.frombuffer(b"".join(map(encoded, one["maps"])), np.uint8)))
+        elif "array" in one:
+            args.append(placed[one["array"]])
+        elif "value" in one:
+            args.append(VALUES[one["type"]](one["value"]))
+        else:
+            args.append(gpu.array(np.zeros(one["scratch"], np.uint8)) if "scratch" in one else None)
+    shape = {key: launch[key] for key in ("grid", "block", "cluster", "shared_bytes")}
+    return gpu.launch(ptx, launch["entry"], args=args, **shape), arrays, placed
+
+
+@pytest.mark.parametrize("random", [False, True], ids=["integers", "random"])
+@pytest.mark.parametrize("name", CHOSEN)
+def test_kernels_of_compilers_compute_what_they_should(name: str, random: bool) -> None:
+    """Triton's, Gluon's and nvcc's own PTX: bit for bit what the launch says, integers exactly, others as the arithmetic model adds; no finding."""
+    ptx, launch = LAUNCHES[name]
+    run, arrays, placed = launched(name, ptx, random)
+    assert run.findings == []
+    for output, want in expected_results.expected(launch, arrays, exact=not random).items():
+        got = placed[output].numpy().view(want.dtype).reshape(want.shape)
+        if launch["exact"]:
+            np.testing.assert_array_equal(got, want)
+        else:
+            kind = next(a["dtype"] for a in launch["arrays"] if a["name"] == output)
+            x, y = (expected_results.decoded(raw, kind).astype(float) for raw in (got, want))
+            assert np.abs(x - y).max() <= launch["tolerance"][output] * np.abs(y).max()
+
+
+TRY_WAIT = r"mbarrier\.try_wait[^;]*b64 (%?\w+), [^;]*;"
+
+
+@pytest.mark.parametrize(
+    ("name", "which"), [(name, n) for name, count in (("triton_tma_bf16_stages3", 4), ("triton_two_products", 2), ("gluon_multicast_e4m3", 2)) for n in range(count)]
+)  # fmt: skip
+def test_no_wait_can_be_left_out(name: str, which: int) -> None:
+    """Without one of its waits for an mbarrier a pipeline reads or overwrites too early, whether or not its numbers come out right here."""
+    ptx = LAUNCHES[name][0]
+    found = list(re.finditer(TRY_WAIT, ptx))[which]
+    run, *_ = launched(name, f"{ptx[: found.start()]}setp.eq.b32 {found[1]}, 0, 0;{ptx[found.end() :]}", False)
+    assert run.findings
+    assert run.findings[0].code in ("X004", "X005", "X012")
+    assert re.search("tcgen05|cp.async.bulk", run.findings[0].message)
