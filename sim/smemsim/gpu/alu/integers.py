@@ -1,6 +1,7 @@
 """Integer sums and products (PTX ISA 9.7.1, 9.7.2): what `add`, `mul` and the like do on integer types, and the instructions that have no others.
 
-All results are modulo 2^n; `.cc` and the instructions with a c at their end use a carry flag of each thread.
+All results are modulo 2^n; `.cc` and the instructions with a c at their end use a carry flag of each thread. A difference is a + ~b + 1, whose carry
+is set where nothing was borrowed: compiled divisions of 128 bits read it with addc.
 """
 
 from __future__ import annotations
@@ -65,11 +66,13 @@ def _with_carry(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
         flags = carry(x)
         a, b = read_a(x), read_b(x)
         first = a + b if plus else a - b
-        over = first < a if plus else first > a
-        if takes:
-            one = flags[x.sel].astype(first.dtype)
-            result = first + one if plus else first - one
-            over = over | (result < first if plus else result > first)
+        over = first < a if plus else first <= a
+        if takes and plus:
+            result = first + flags[x.sel].astype(first.dtype)
+            over = over | (result < first)
+        elif takes:
+            result = first - (~flags[x.sel]).astype(first.dtype)
+            over = over & (result <= first)
         else:
             result = first
         if gives:
@@ -81,7 +84,7 @@ def _with_carry(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
 
 @implements("addc", "subc")
 def build_with_carry(i: Instruction, c: Linker) -> Step:
-    """`addc`, `subc`: the carry of the instruction before counts; of `subc` it is a borrow."""
+    """`addc`, `subc`: the carry of the instruction before counts; `subc` takes 1 away where it is clear."""
     form = Form(i)
     return _with_carry(i, c, form, form.kind())
 
