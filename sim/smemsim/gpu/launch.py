@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from smemsim.gpu.wave import Wave
 
 __all__ = ["Found", "Launch", "check_shape", "three"]
+
+
+WORKSPACE_BYTES = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,12 +84,21 @@ class Launch:
         """CTAs of the grid."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
+    @functools.cached_property
+    def workspace(self) -> int:
+        """The address of the grid's workspace, in which cooperative groups count the CTAs at a barrier of the grid: %envreg1 and %envreg2."""
+        return self.memory.place(np.zeros(WORKSPACE_BYTES, np.uint8))
+
+    @property
+    def asked_bytes(self) -> int:
+        """Bytes of shared memory of a CTA that the kernel asks for, static and dynamic."""
+        return self.program.places.dynamic_begin - architecture(self.arch).shared_begin + self.shared_bytes
+
     @property
     def window_bytes(self) -> int:
         """Bytes of a CTA's shared window."""
         machine = architecture(self.arch)
-        asked = self.program.places.dynamic_begin - machine.shared_begin + self.shared_bytes
-        return -(-asked // machine.shared_granularity) * machine.shared_granularity
+        return -(-self.asked_bytes // machine.shared_granularity) * machine.shared_granularity
 
     def cta(self, cluster: int, rank: int) -> tuple[int, tuple[int, int, int]]:
         """(number in the grid, ctaid) of a CTA by its cluster's number and its rank there."""

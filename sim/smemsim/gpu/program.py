@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import InputError, Unmodelled
+from smemsim.gpu.fused import fuse
 from smemsim.gpu.inline import Inlined, inline
 from smemsim.gpu.places import Place, Places
 from smemsim.gpu.registers import Read, Write, reader, storage, writer
@@ -136,6 +137,8 @@ def link(module: Module, entry: str, arch: str) -> Program:
     if entry not in known:
         raise InputError(f"entry = {entry!r}: the PTX has {', '.join(known) or 'no .entry at all'}")
     inlined = inline(module, known[entry])
+    if "debug" not in module.target:
+        inlined.body = fuse(inlined)
     places = Places(module, known[entry], inlined, arch)
     linker = Linker(module, inlined, places, arch)
     steps = _steps(inlined.body, linker)

@@ -9,6 +9,7 @@ import numpy as np
 
 from smemsim.errors import Unmodelled
 from smemsim.gpu.registers import Read
+from smemsim.spec.launches import RESERVED_OFFSETS, RESIDENCY
 
 if TYPE_CHECKING:
     from smemsim.gpu.wave import Wave
@@ -70,7 +71,14 @@ _PLAIN: dict[str, Callable[[Wave], np.ndarray]] = {
     "gridid":              lambda x: _of_cta(x, [1] * len(x.ctas)),
     "dynamic_smem_size":   lambda x: _of_cta(x, [x.launch.shared_bytes] * len(x.ctas)),
     "total_smem_size":     lambda x: _of_cta(x, [x.launch.window_bytes] * len(x.ctas)),
-    "aggr_smem_size":      lambda x: _of_cta(x, [x.launch.window_bytes] * len(x.ctas)),
+    "aggr_smem_size":      lambda x: _of_cta(x, [x.launch.asked_bytes + RESIDENCY.reserved_bytes] * len(x.ctas)),
+    "envreg1":             lambda x: _of_cta(x, [x.launch.workspace >> 32] * len(x.ctas)),
+    "envreg2":             lambda x: _of_cta(x, [x.launch.workspace & 0xFFFFFFFF] * len(x.ctas)),
+    "reserved_smem_offset_begin": lambda x: _of_cta(x, [RESERVED_OFFSETS["begin"]] * len(x.ctas)),
+    "reserved_smem_offset_end":   lambda x: _of_cta(x, [RESERVED_OFFSETS["end"]] * len(x.ctas)),
+    "reserved_smem_offset_cap":   lambda x: _of_cta(x, [RESERVED_OFFSETS["cap"]] * len(x.ctas)),
+    "reserved_smem_offset_0":     lambda x: _of_cta(x, [RESERVED_OFFSETS["0"]] * len(x.ctas)),
+    "reserved_smem_offset_1":     lambda x: _of_cta(x, [RESERVED_OFFSETS["1"]] * len(x.ctas)),
 }
 # fmt: on
 _CLOCKS = {"clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"}

@@ -13,7 +13,7 @@ import numpy as np
 
 from smemsim.gpu.handles import GENERIC, Operation
 from smemsim.gpu.watch_order import Ordering
-from smemsim.gpu.watch_shadow import ATOMIC, NOBODY, OPERATIONS, READERS
+from smemsim.gpu.watch_shadow import ATOMIC, NOBODY, OPERATIONS, READERS, WORD
 from smemsim.gpu.watch_tensor import TensorWatch
 from smemsim.gpu.wave import WARP
 from smemsim.ptx.module import Instruction
@@ -37,7 +37,12 @@ class Watch(Ordering):
         """The running threads read `size` bytes at places `flat` (n,) of `x.shared`."""
         at, warps = self._words(x, flat, size)
         who = self.who[at]
-        self._seen(i, at, warps, who, "read")
+        if size < WORD:
+            bits = self.parts.read(at, flat, size)
+            self._seen(i, at, warps, np.where(self.parts.overlap(at, bits), who, NOBODY), "read")
+        else:
+            self.parts.read_whole(at)
+            self._seen(i, at, warps, who, "read")
         if (who == NOBODY).any():
             self._too_early(i, at[who == NOBODY])
         self.read_when[warps % self.per_cluster, at] = self.order.clock[warps]
@@ -46,13 +51,28 @@ class Watch(Ordering):
     def write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
         """The running threads write `size` bytes at places `flat` (n,) of `x.shared`."""
         at, warps = self._words(x, flat, size)
+        if size < WORD:
+            self._part(i, at, warps, flat, size)
+            return
         self._seen(i, at, warps, self.who[at], "overwritten")
         self._readers_done(i, at, warps)
+        self.parts.written_whole(at)
         self.who[at], self.when[at], self.line[at] = warps, self.order.clock[warps], i.line
+
+    def _part(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int) -> None:
+        """Bytes of words are written: neighbours that other warps write or read are no race."""
+        bits, who = self.parts.bits(flat, size), self.who[at]
+        self._seen(i, at, warps, np.where(self.parts.overlap(at, bits), who, NOBODY), "overwritten")
+        read = self.parts.were_read(at, bits)
+        if read.any():
+            self._readers_done(i, at[read], warps[read])
+        self.who[at], self.when[at], self.line[at] = warps, self.order.clock[warps], i.line
+        self.parts.write(at, bits, who, warps, self.who[at])
 
     def strong_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
         """The running threads write by atomic, relaxed, release or volatile operations, which make no race among themselves."""
         at, _ = self._words(x, flat, size)
+        self.parts.written_whole(at)
         self.who[at], self.line[at] = ATOMIC, i.line
 
     def _seen(self, i: Instruction, at: np.ndarray, warps: np.ndarray, who: np.ndarray, done: str) -> None:
@@ -203,6 +223,7 @@ class Watch(Ordering):
                         f"{self._writer(places[unfenced][0])}, without fence.proxy.async between",
                         "put fence.proxy.async.shared::cta behind the ordinary stores, before the barrier",
                     )  # fmt: skip
+        self.parts.written_whole(at)
         self.who[at], self.line[at] = OPERATIONS + op.number, op.instruction.line
 
     def copy(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from smemsim.gpu.handles import Groups, Handles, Operation
 from smemsim.gpu.order import Order
+from smemsim.gpu.watch_bytes import Parts
 from smemsim.gpu.wave import WARP
 from smemsim.ptx.module import Instruction
 
@@ -31,6 +32,7 @@ class Shadow:
         self.order = Order(x.total // WARP)
         self.per_cluster = x.stride // WARP * x.launch.cluster_size
         self.who = np.full(words, NOBODY, np.int32)
+        self.parts = Parts(words)
         self.when = np.zeros(words, np.int32)
         self.line = np.zeros(words, np.int32)
         self.read_when = np.zeros((self.per_cluster, words), np.int32)

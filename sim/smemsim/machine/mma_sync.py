@@ -212,7 +212,7 @@ def _k_of(metadata: np.ndarray, row: MmaSyncTypes, m: int, stored: int, selector
     groups = 2 * stored // row.group
     if selector not in SELECTORS[groups]:
         raise InputError(f"sparsity selector {selector}: this shape has {' '.join(map(str, SELECTORS[groups]))} (PTX ISA 9.7.14.6.1)")
-    thread, bit = _metadata_places(m, groups, selector)
+    thread, bit = _metadata_places(m, groups, selector, row.bits)
     k_of: Any = fragments.sparse_k  # works on arrays as well
     nibbles = metadata.astype(np.int64)[:, thread] >> bit & 0xF  # (warps, M, groups)
     s = np.arange(stored)
@@ -227,10 +227,13 @@ def _k_of(metadata: np.ndarray, row: MmaSyncTypes, m: int, stored: int, selector
 
 
 @functools.lru_cache(maxsize=16)
-def _metadata_places(m: int, groups: int, selector: int) -> tuple[np.ndarray, np.ndarray]:
+def _metadata_places(m: int, groups: int, selector: int, bits: int) -> tuple[np.ndarray, np.ndarray]:
     found = np.array(
         [
-            [(fragments.metadata_thread(r, g, groups, selector), fragments.metadata_bit(r, g, groups)) for g in range(groups)]
+            [
+                (fragments.metadata_thread(r, g, groups, selector, bits=bits), fragments.metadata_bit(r, g, groups, bits=bits))
+                for g in range(groups)
+            ]
             for r in range(m)
         ]
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-__all__ = ["LAUNCH_LIMITS", "RESIDENCY", "LaunchLimits", "Residency"]
+__all__ = ["LAUNCH_LIMITS", "RESERVED_OFFSETS", "RESIDENCY", "LaunchLimits", "Residency"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,5 +34,8 @@ class Residency:
     reserved_bytes: int  # of each CTA
     source: str
 
+
+# %reserved_smem_offset_* of a kernel, in bytes of the shared window (H200, driver 580.159.04)
+RESERVED_OFFSETS = {"begin": 0, "end": 0x120, "cap": 0x400, "0": 0, "1": 0}
 
 RESIDENCY = Residency(132, 2048, 32, 228 << 10, 1 << 10, "H200: cudaDeviceProp; CUDA programming guide, compute capability 9.0")

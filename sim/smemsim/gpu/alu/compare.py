@@ -122,7 +122,10 @@ def build_set(i: Instruction, c: Linker) -> Step:
     to, kind = form.kinds(2)
     compare, read_as = _comparison(i, form, kind)
     form.done(operands=(3,) if combine is None else (4,))
-    if (kind in PACKED or to in PACKED) and (kind != to or combine is not None):
+    target = to if to in PACKED else ""
+    if kind in PACKED and to in ("u32", "s32"):  # a mask: each half all ones or zero
+        target, to = kind, "u16"
+    if (kind in PACKED or target) and (kind != target or combine is not None):
         raise unmodelled(i)
     own = element(to)
     if own in FLOAT_TYPES:
@@ -133,7 +136,7 @@ def build_set(i: Instruction, c: Linker) -> Step:
     raw = np.dtype(f"u{int(one).bit_length() + 7 >> 3}") if own not in FLOAT_TYPES else np.dtype(f"u{FLOAT_TYPES[own].bits // 8}")
     yes, no = raw.type(one), raw.type(0)
     sources = [(operand, read_as) for operand in i.operands[1:3]]
-    target = to if to in PACKED else f"b{8 * raw.itemsize}"
+    target = target or f"b{8 * raw.itemsize}"
     if combine is None:
         return elementwise(c, i.operands[0], target, sources, lambda a, b: np.where(compare(a, b), yes, no))
     return elementwise(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from smemsim.gpu.alu import approximate, floats, integers
 from smemsim.gpu.alu.forms import Form
+from smemsim.gpu.fused import MINUS_ADDEND, MINUS_PRODUCT
 from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.ptx.module import Instruction
 
@@ -53,6 +54,14 @@ def build_fma(i: Instruction, c: Linker) -> Step:
     if not floats.is_float(kinds[0]):
         raise unmodelled(i)
     return floats.arithmetic(i, c, form, kinds[0], "fma")
+
+
+@implements("fused")
+def build_fused(i: Instruction, c: Linker) -> Step:
+    """A sum with a product that ptxas takes into it (`gpu.fused`)."""
+    form = Form(i)
+    minus_product, minus_addend = form.has(MINUS_PRODUCT), form.has(MINUS_ADDEND)
+    return floats.arithmetic(i, c, form, form.kind(), "fma", signs=(-1 if minus_product else 1, -1 if minus_addend else 1))
 
 
 @implements("div")

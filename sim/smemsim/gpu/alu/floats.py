@@ -96,8 +96,8 @@ def finish(own: FloatType, f: Elementwise, *, flush: bool, saturate: bool, relu:
     return lambda *a: last(f(*a), *parameters)
 
 
-def arithmetic(i: Instruction, c: Linker, form: Form, kind: str, op: str) -> Step:
-    """`add`, `sub`, `mul`, `fma`, and div, rcp, sqrt with a rounding mode."""
+def arithmetic(i: Instruction, c: Linker, form: Form, kind: str, op: str, *, signs: tuple[int, int] = (1, 1)) -> Step:
+    """`add`, `sub`, `mul`, `fma`, and div, rcp, sqrt with a rounding mode; `signs` are those of the product and the addend of `fma`."""
     own = FLOAT_TYPES[element(kind)]
     rounding_mode, flush, saturate = form.one_of(*MODES) or "rn", form.has("ftz"), form.has("sat")
     relu = op == "fma" and form.has("relu")
@@ -114,12 +114,27 @@ def arithmetic(i: Instruction, c: Linker, form: Form, kind: str, op: str) -> Ste
     as_numbers = numbers(own.name)
     if own.bits == 16:
         f = _of_numbers(f, as_numbers)
+    if signs != (1, 1):
+        f = _signed(f, own, signs)
     if out_of_bounds:
         if own.bits != 16:
             raise unmodelled(i, ".oob is for 16-bit types")
         f = _zero_out_of_bounds(f)
     to = kind if kind in PACKED else f"b{own.bits}"
     return elementwise(c, i.operands[0], to, [(operand, kind) for operand in i.operands[1:]], f)
+
+
+def _signed(f: Elementwise, own: FloatType, signs: tuple[int, int]) -> Elementwise:
+    """An `fma` that changes the sign of its product, its addend or both; a NaN keeps its own."""
+
+    def changed(x: Any, sign: int) -> Any:
+        if sign == 1:
+            return x
+        if own.bits == 16:  # raw bits
+            return np.bitwise_xor(x, x.dtype.type(1 << own.bits - 1))
+        return np.where(np.isnan(x), x, np.negative(x)).astype(x.dtype)
+
+    return lambda a, b, c: f(changed(a, signs[0]), b, changed(c, signs[1]))
 
 
 def _of_numbers(f: Elementwise, as_numbers: Callable[[Any], Any]) -> Elementwise:
