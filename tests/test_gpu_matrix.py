@@ -276,8 +276,9 @@ def test_sparse_operands_meet_what_the_metadata_names(form: tuple[str, str, int]
     for row in range(16):
         for n in range(groups):
             g, below = row % 8, row // 8
-            lane = 4 * g + {4: selector, 8: 2 * selector + n // 4, 16: n // 8 * 2 + below}[groups]
-            words[0, lane] |= np.uint32(meta[row, n] << (4 * (n % 8) if groups == 16 else 16 * below + 4 * (n % 4)))
+            whole = groups == 16 or bits == 8  # one row in a register, not four groups of two rows
+            lane = 4 * g + {4: selector, 8: 2 * selector + (below if whole else n // 4), 16: n // 8 * 2 + below}[groups]
+            words[0, lane] |= np.uint32(meta[row, n] << (4 * (n % 8) if whole else 16 * below + 4 * (n % 4)))
 
     def raw(x: np.ndarray) -> np.ndarray:
         return (x & 15).astype(np.uint32) if dtype == "s4" else from_float64(x, dtype)
