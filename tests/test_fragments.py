@@ -55,13 +55,14 @@ def test_every_element_of_a_has_one_place_in_four_registers_and_back(bits):
     assert all((a_thread(*place, bits), a_element(*place, bits)) == register for register, place in held.items())
 
 
+@pytest.mark.parametrize("bits", [16, 8, 4])
 @each_groups
-def test_every_group_has_four_metadata_bits_of_its_own_and_back(groups, selector):
+def test_every_group_has_four_metadata_bits_of_its_own_and_back(groups, selector, bits):
     held = {}
     for row in range(WGMMA_M):
         for group in range(groups):
-            thread, bit = metadata_thread(row, group, groups, selector), metadata_bit(row, group, groups)
-            assert (metadata_row(thread, bit, groups), metadata_group(thread, bit, groups)) == (row, group)
+            thread, bit = metadata_thread(row, group, groups, selector, bits), metadata_bit(row, group, groups, bits)
+            assert (metadata_row(thread, bit, groups, bits), metadata_group(thread, bit, groups, bits)) == (row, group)
             held[thread, bit] = row, group
     taking_part = THREADS if groups == 16 else [t for t in THREADS if t % 4 // 2 == selector]
     assert sorted(held) == [(thread, bit) for thread in taking_part for bit in range(0, 32, 4)]
@@ -179,10 +180,10 @@ def test_the_formulas_compile_and_give_the_same():
         "a_element": (45, 29, 8),
         "b_k": (77, 13, 8),
         "b_n": (77,),
-        "metadata_thread": (45, 5, 8, 1),
-        "metadata_bit": (45, 13, 16),
-        "metadata_row": (77, 20, 8),
-        "metadata_group": (77, 20, 16),
+        "metadata_thread": (45, 5, 8, 1, 8),
+        "metadata_bit": (45, 13, 16, 16),
+        "metadata_row": (77, 20, 8, 8),
+        "metadata_group": (77, 20, 16, 16),
         "sparse_k": (13, 0b1001),
     }
     assert set(calls) == set(fragments.__all__)

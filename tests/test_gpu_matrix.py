@@ -276,7 +276,7 @@ def test_sparse_operands_meet_what_the_metadata_names(form: tuple[str, str, int]
     for row in range(16):
         for n in range(groups):
             g, below = row % 8, row // 8
-            whole = groups == 16 or bits == 8  # one row in a register, not four groups of two rows
+            whole = groups == 16 or (groups == 8 and bits <= 8)  # one row in a register, not four groups of two rows
             lane = 4 * g + {4: selector, 8: 2 * selector + (below if whole else n // 4), 16: n // 8 * 2 + below}[groups]
             words[0, lane] |= np.uint32(meta[row, n] << (4 * (n % 8) if whole else 16 * below + 4 * (n % 4)))
 

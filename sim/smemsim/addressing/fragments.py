@@ -126,11 +126,11 @@ def b_n(thread: int) -> int:
     return thread % 32 // 4
 
 
-def metadata_thread(row: int, group: int, groups: int, selector: int, *, bits: int = 16) -> int:
+def metadata_thread(row: int, group: int, groups: int, selector: int, bits: int = 16) -> int:
     """The thread whose metadata register has the four bits of `group` in `row`; a row has `groups`: 8, or 16 for 8-bit types, or 4 in mma.sp.
 
     Of 4 groups one thread of each four, the selector's, has those of two rows. Of 8 groups threads 0 and 1 of each four have four each, of two rows, or threads 2 and 3 with
-    sp-sel 1. Of 16 groups every thread has eight of one row; so have two of each four threads, the selector's, of 8 groups of 8-bit elements in mma.sp
+    sp-sel 1. Of 16 groups every thread has eight of one row; so have two of each four threads, the selector's, of 8 groups of 8-bit and 4-bit elements in mma.sp
     (`bits`; seen on an H200, no trace of it is kept).
 
     >>> metadata_thread(9, 5, 8, 0), metadata_thread(9, 5, 8, 1), metadata_thread(9, 5, 16, 0), metadata_thread(9, 3, 4, 2)
@@ -140,33 +140,33 @@ def metadata_thread(row: int, group: int, groups: int, selector: int, *, bits: i
         return row // 16 * 32 + row % 8 * 4 + group // 8 * 2 + row % 16 // 8
     if groups == 4:
         return row // 16 * 32 + row % 8 * 4 + selector
-    if bits == 8:
+    if bits <= 8:
         return row // 16 * 32 + row % 8 * 4 + selector * 2 + row % 16 // 8
     return row // 16 * 32 + row % 8 * 4 + selector * 2 + group // 4
 
 
-def metadata_bit(row: int, group: int, groups: int, *, bits: int = 16) -> int:
+def metadata_bit(row: int, group: int, groups: int, bits: int = 16) -> int:
     """The lowest of the four bits of `group` in `row`, in the register of `metadata_thread`.
 
     >>> metadata_bit(9, 5, 8), metadata_bit(9, 5, 16)
     (20, 20)
     """
-    if groups == 16 or bits == 8:
+    if groups == 16 or bits <= 8:
         return group % 8 * 4
     return row % 16 // 8 * 16 + group % 4 * 4
 
 
-def metadata_row(thread: int, bit: int, groups: int) -> int:
+def metadata_row(thread: int, bit: int, groups: int, bits: int = 16) -> int:
     """The row that bit `bit` of a thread's metadata is about, where the selector has this thread take part.
 
     >>> metadata_row(5, 20, 8), metadata_row(5, 20, 16)
     (9, 9)
     """
-    below = thread % 2 if groups == 16 else bit // 16
+    below = thread % 2 if groups == 16 or bits <= 8 else bit // 16
     return thread // 32 * 16 + thread % 32 // 4 + 8 * below
 
 
-def metadata_group(thread: int, bit: int, groups: int) -> int:
+def metadata_group(thread: int, bit: int, groups: int, bits: int = 16) -> int:
     """The group of K that bit `bit` of a thread's metadata is about, where the selector has this thread take part.
 
     >>> metadata_group(5, 20, 8), metadata_group(5, 20, 16)
@@ -174,6 +174,8 @@ def metadata_group(thread: int, bit: int, groups: int) -> int:
     """
     if groups == 16:
         return thread % 4 // 2 * 8 + bit // 4
+    if bits <= 8:
+        return bit // 4
     return thread % 2 * 4 + bit % 16 // 4
 
 

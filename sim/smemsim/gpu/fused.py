@@ -1,8 +1,9 @@
 """Products that ptxas takes into the sums they go to: `mul` and `add` or `sub` without a rounding mode become one `fma`.
 
 PTX ISA 9.7.3 allows it and does not say when. ptxas 13.0 does it by this rule, read off the machine code it makes: a product goes into its sums
-when every use of it, also through `mov` and `neg`, is a sum of the same type and .ftz in the same basic block; it is then rounded nowhere. A sum of two
-such products takes in the first, and the second stays a product. Divisions, reciprocals and roots that are no approximations, and 64-bit divisions of
+when every use of it, also through `mov` and `neg`, is a sum of the same type and .ftz in the same basic block that takes in no other; it is then rounded
+nowhere. Of the products of a sum the one with fewer uses goes first, then the first operand. Where products and sums form a cycle, and where a product is
+used in a later block too, ptxas now and then fuses a sum that stays one here. Divisions, reciprocals and roots that are no approximations, and 64-bit divisions of
 integers, end a basic block, as they call routines. Nothing is fused with `.target debug`.
 """
 
@@ -43,8 +44,8 @@ def fuse(inlined: Inlined) -> list[Instruction]:
     uses, defined = _mentions(body)
     out = list(body)
     for start, stop in _blocks(inlined):
-        products = {p.at: p for n in range(start, stop) if (p := _product(body, n, uses, defined, start, stop)) is not None}
-        for p in _taken(body, products):
+        products = [p for n in range(start, stop) if (p := _product(body, n, uses, defined, start, stop)) is not None]
+        for p in _taken(products):
             for at, operand, minus in p.sums:
                 out[at] = _fused(body[p.at], body[at], operand, minus)
     return out
@@ -151,18 +152,16 @@ def _writes(i: Instruction, slot: int) -> bool:
     return found is not None and i.op not in ("st", "red") and any(s == slot for s, _ in _named(found))
 
 
-def _taken(body: list[Instruction], products: dict[int, _Product]) -> list[_Product]:
-    """The products that go into all of their sums: a sum takes its first operand, or its second where that is none of them."""
-    left = dict(products)
-    while True:
-        by_sum: dict[int, dict[int, int]] = {}
-        for p in left.values():
-            for n, operand, _ in p.sums:
-                by_sum.setdefault(n, {})[operand] = p.at
-        refused = [at for at, p in left.items() if any(by_sum[n][min(by_sum[n])] != at for n, _, _ in p.sums)]
-        if not refused:
-            return list(left.values())
-        del left[max(refused)]
+def _taken(products: list[_Product]) -> list[_Product]:
+    """The products that go into all of their sums, none of which takes another: those with the fewest sums first, then first operands."""
+    taken: list[_Product] = []
+    sums: set[int] = set()
+    for p in sorted(products, key=lambda p: (len(p.sums), min((n, operand) for n, operand, _ in p.sums))):
+        places = {n for n, _, _ in p.sums}
+        if not places & sums:
+            taken.append(p)
+            sums |= places
+    return taken
 
 
 def _fused(product: Instruction, total: Instruction, operand: int, minus: bool) -> Instruction:
