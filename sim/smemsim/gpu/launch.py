@@ -12,9 +12,9 @@ import numpy as np
 
 from smemsim.arguments import shown, whole
 from smemsim.errors import InputError
-from smemsim.gpu import operations
 from smemsim.gpu.events import Event
 from smemsim.gpu.program import Program
+from smemsim.gpu.registry import ON_EXIT
 from smemsim.machine.region import GlobalMemory
 from smemsim.ptx.module import Instruction
 from smemsim.spec.architectures import architecture
@@ -114,7 +114,7 @@ class Launch:
 
     def exited(self, wave: Wave, threads: np.ndarray) -> None:
         """Threads are done: barriers no longer wait for them."""
-        for hook in operations.ON_EXIT:
+        for hook in ON_EXIT:
             hook(wave, threads)
 
 
