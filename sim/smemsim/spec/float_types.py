@@ -11,10 +11,12 @@ __all__ = ["FLOAT_TYPES", "FloatType"]
 
 @dataclasses.dataclass(frozen=True)
 class FloatType:
-    """A type of float instructions; `nan` is the result where there is no number. Measured on an H200; on sm_100a inferred from that.
+    """A type of float instructions; `nan` is the result where there is no number. Measured on an H200 (`tools/capture/arithmetic_forms.py`,
+    digests in tests/data/h200_arithmetic.json; trace launches); on sm_100a inferred from that.
 
     f32, f16 and bf16 have that one NaN. f64 hands on the NaN of an operand, made quiet, and has `nan` only where no operand is one: of several
-    that of the last operand, of b before c in an fma, of the dividend before the divisor.
+    that of the last operand, of b before c in an fma, of the dividend before the divisor. ptxas may exchange the
+    operands of sums and products: then it is the other one's (trace launches, float_f64).
     """
 
     name: str
