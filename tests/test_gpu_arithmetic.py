@@ -19,7 +19,7 @@ from smemsim.arithmetic import results, rounding
 from smemsim.arithmetic.compiled import ufunc
 from smemsim.errors import Unmodelled
 from smemsim.gpu.alu.floats import MODES, rounding_function
-from smemsim.gpu.program import link
+from smemsim.gpu.linking.program import link
 from smemsim.ptx.parser import read_module
 from smemsim.spec.approximate import APPROXIMATE
 from smemsim.spec.float_types import FLOAT_TYPES

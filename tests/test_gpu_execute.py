@@ -19,9 +19,9 @@ from smemsim.gpu import spread
 from smemsim.gpu.device import Device
 from smemsim.gpu.endless import FIRST
 from smemsim.gpu.execute import execute
-from smemsim.gpu.handles import ROOM
 from smemsim.gpu.shards import Changed, Merge, run_shard, work_of
-from smemsim.gpu.watch import Watch
+from smemsim.gpu.watching.handles import ROOM
+from smemsim.gpu.watching.watch import Watch
 from smemsim.spec.launches import RESIDENCY
 from strategies import examples
 

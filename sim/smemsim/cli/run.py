@@ -206,7 +206,7 @@ def _print(done: Run, outputs: list[Output], differences: dict[str, str]) -> Non
 def _list(path: pathlib.Path, o: dict[str, Any], as_json: bool) -> int:
     """Every form of instruction with its count and whether it is modelled; 3 where one is not."""
     from smemsim.gpu.device import target_of
-    from smemsim.gpu.program import link
+    from smemsim.gpu.linking.program import link
     from smemsim.ptx.listing import instruction_forms
     from smemsim.ptx.parser import read_module
 

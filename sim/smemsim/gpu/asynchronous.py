@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from smemsim.errors import HardwareTrap, InputError
-from smemsim.gpu.mbarrier import mbarrier_of
+from smemsim.gpu.barriers.mbarrier import mbarrier_of
 from smemsim.gpu.registry import unmodelled
 from smemsim.machine.cluster import ClusterAddress
 from smemsim.machine.cluster_memory import Cluster

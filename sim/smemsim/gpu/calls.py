@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import HardwareTrap, InputError
+from smemsim.gpu.linking.routines import Frame, function_address, interface
 from smemsim.gpu.registers import dtype_of
 from smemsim.gpu.registry import End, Step, implements, unmodelled
-from smemsim.gpu.routines import Frame, function_address, interface
 from smemsim.gpu.stack import Stack
 from smemsim.gpu.traps import thread_name
 from smemsim.ptx.module import Arguments, Instruction, Label, Operand, Parameter, Prototype, Symbol
 from smemsim.spec.traps import INVALID_PC
 
 if TYPE_CHECKING:
-    from smemsim.gpu.program import Linker
+    from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
 __all__: list[str] = []

@@ -11,7 +11,7 @@ from smemsim.gpu.wave import EXITED, YIELDED
 from smemsim.ptx.module import Instruction, Label
 
 if TYPE_CHECKING:
-    from smemsim.gpu.program import Linker
+    from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
 __all__: list[str] = []

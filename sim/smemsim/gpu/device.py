@@ -19,8 +19,8 @@ from smemsim.gpu import operations  # noqa: F401  (registers the builders)
 from smemsim.gpu.arrays import DeviceArray, as_numpy, converted, shape_of, storage
 from smemsim.gpu.execute import execute
 from smemsim.gpu.launch import Launch, check_shape, three
+from smemsim.gpu.linking.program import Program, link
 from smemsim.gpu.parameters import pack
-from smemsim.gpu.program import Program, link
 from smemsim.machine.region import GlobalMemory
 from smemsim.ptx.module import Module
 from smemsim.ptx.parser import read_module

@@ -11,7 +11,7 @@ from smemsim.errors import HardwareTrap
 from smemsim.gpu.hang import count_bytes, report_hang
 from smemsim.gpu.launch import Launch
 from smemsim.gpu.schedule import Stuck, run_wave
-from smemsim.gpu.watch import Watch
+from smemsim.gpu.watching.watch import Watch
 from smemsim.gpu.wave import WARP, Wave
 from smemsim.spec.launches import RESIDENCY
 

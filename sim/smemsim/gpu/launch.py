@@ -13,7 +13,7 @@ import numpy as np
 from smemsim.arguments import shown, whole
 from smemsim.errors import InputError
 from smemsim.gpu.events import Event
-from smemsim.gpu.program import Program
+from smemsim.gpu.linking.program import Program
 from smemsim.gpu.registry import ON_EXIT
 from smemsim.machine.region import GlobalMemory
 from smemsim.ptx.module import Instruction

@@ -18,7 +18,7 @@ from smemsim.ptx.module import Instruction, Vector
 from smemsim.spec.traps import MISALIGNED_ADDRESS
 
 if TYPE_CHECKING:
-    from smemsim.gpu.program import Linker
+    from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
 __all__: list[str] = []

@@ -12,7 +12,7 @@ from smemsim.arguments import shown
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import InputError
 from smemsim.gpu.arrays import DeviceArray
-from smemsim.gpu.places import Places
+from smemsim.gpu.linking.places import Places
 from smemsim.gpu.registers import dtype_of
 from smemsim.machine.region import GlobalMemory
 from smemsim.ptx.module import Parameter

@@ -8,7 +8,7 @@ from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
-    from smemsim.gpu.program import Linker
+    from smemsim.gpu.linking.program import Linker
 
 __all__: list[str] = []
 

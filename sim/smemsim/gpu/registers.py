@@ -16,7 +16,7 @@ from smemsim.errors import InputError
 from smemsim.ptx.module import Immediate, Operand, Register, Sink, Special, Symbol
 
 if TYPE_CHECKING:
-    from smemsim.gpu.program import Linker
+    from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
 __all__ = ["DTYPES", "Read", "Write", "bits_of", "dtype_of", "reader", "storage", "writer"]

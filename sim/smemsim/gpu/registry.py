@@ -20,7 +20,7 @@ from smemsim.ptx.module import Instruction
 if TYPE_CHECKING:
     import numpy as np
 
-    from smemsim.gpu.program import Linker
+    from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
 __all__ = ["BUILDERS", "ON_EXIT", "Builder", "End", "Gate", "Plain", "Step", "builder_of", "implements", "unmodelled"]

@@ -11,7 +11,7 @@ from smemsim.gpu.endless import Endless
 from smemsim.gpu.wave import ALL, EXITED, GATHERING, YIELDED
 
 if TYPE_CHECKING:
-    from smemsim.gpu.program import Block
+    from smemsim.gpu.linking.program import Block
     from smemsim.gpu.wave import Wave
 
 __all__ = ["Stuck", "run_wave"]

@@ -14,7 +14,7 @@ import numpy as np
 from smemsim.gpu import operations  # noqa: F401  (registers the builders)
 from smemsim.gpu.execute import execute
 from smemsim.gpu.launch import Found, Launch
-from smemsim.gpu.program import link
+from smemsim.gpu.linking.program import link
 from smemsim.machine.region import GlobalMemory
 from smemsim.ptx.parser import read_module
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import HardwareTrap, InputError
+from smemsim.gpu.linking.routines import Frame
 from smemsim.gpu.modifiers import Modifiers
 from smemsim.gpu.registers import dtype_of
 from smemsim.gpu.registry import Step, implements
-from smemsim.gpu.routines import Frame
 from smemsim.gpu.traps import thread_name
 from smemsim.ptx.module import Immediate, Instruction
 from smemsim.spec.traps import STACK_ERROR
 
 if TYPE_CHECKING:
-    from smemsim.gpu.program import Linker
+    from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
 __all__ = ["Stack"]

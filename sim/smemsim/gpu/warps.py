@@ -19,7 +19,7 @@ from smemsim.ptx.module import Immediate, Instruction, Operand, Pair, Register, 
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 
 if TYPE_CHECKING:
-    from smemsim.gpu.program import Linker
+    from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
 __all__ = ["ballot", "gathering", "members_of"]

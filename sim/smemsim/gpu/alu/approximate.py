@@ -21,7 +21,7 @@ from smemsim.spec.approximate import APPROXIMATE
 from smemsim.spec.float_types import FLOAT_TYPES, FloatType
 
 if TYPE_CHECKING:
-    from smemsim.gpu.program import Linker
+    from smemsim.gpu.linking.program import Linker
 
 __all__ = ["divide", "unary"]
 

@@ -14,7 +14,7 @@ from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.ptx.module import Immediate, Instruction, Operand, Pair, Sink
 
 if TYPE_CHECKING:
-    from smemsim.gpu.program import Linker
+    from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
 __all__: list[str] = []

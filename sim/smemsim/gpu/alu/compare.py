@@ -15,7 +15,7 @@ from smemsim.ptx.module import Instruction, Pair
 from smemsim.spec.float_types import FLOAT_TYPES
 
 if TYPE_CHECKING:
-    from smemsim.gpu.program import Linker
+    from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
 __all__: list[str] = []

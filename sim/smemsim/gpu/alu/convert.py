@@ -18,7 +18,7 @@ from smemsim.ptx.module import Instruction
 from smemsim.spec.float_types import FLOAT_TYPES, FloatType
 
 if TYPE_CHECKING:
-    from smemsim.gpu.program import Linker
+    from smemsim.gpu.linking.program import Linker
 
 __all__: list[str] = []
 

@@ -19,7 +19,7 @@ from smemsim.ptx.module import Instruction
 from smemsim.spec.formats import element_format
 
 if TYPE_CHECKING:
-    from smemsim.gpu.program import Linker
+    from smemsim.gpu.linking.program import Linker
 
 __all__ = ["codes_of", "convert", "knows"]
 

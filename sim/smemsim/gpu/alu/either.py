@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from smemsim.gpu.alu import approximate, floats, integers
 from smemsim.gpu.alu.forms import Form
-from smemsim.gpu.fused import MINUS_ADDEND, MINUS_PRODUCT
+from smemsim.gpu.linking.fused import MINUS_ADDEND, MINUS_PRODUCT
 from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
-    from smemsim.gpu.program import Linker
+    from smemsim.gpu.linking.program import Linker
 
 __all__: list[str] = []
 

@@ -16,7 +16,7 @@ from smemsim.ptx.module import Instruction
 from smemsim.spec.float_types import FLOAT_TYPES, FloatType
 
 if TYPE_CHECKING:
-    from smemsim.gpu.program import Linker
+    from smemsim.gpu.linking.program import Linker
 
 __all__ = ["MODES", "arithmetic", "element", "extremum", "flush_operands", "is_float", "mixed", "numbers", "sign_only", "signature"]
 

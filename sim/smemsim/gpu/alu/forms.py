@@ -12,7 +12,7 @@ from smemsim.gpu.registry import Plain, unmodelled
 from smemsim.ptx.module import Instruction, Operand
 
 if TYPE_CHECKING:
-    from smemsim.gpu.program import Linker
+    from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
 __all__ = ["PACKED", "Elementwise", "Form", "elementwise", "step"]

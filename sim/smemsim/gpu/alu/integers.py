@@ -16,7 +16,7 @@ from smemsim.gpu.registry import Plain, Step, implements, unmodelled
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
-    from smemsim.gpu.program import Linker
+    from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
 __all__ = ["absolute", "carry", "extremum", "multiply", "multiply_add", "negate", "quotient", "sum_or_difference"]

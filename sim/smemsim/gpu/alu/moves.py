@@ -12,7 +12,7 @@ from smemsim.gpu.registry import Plain, Step, implements
 from smemsim.ptx.module import Instruction, Sink, Vector
 
 if TYPE_CHECKING:
-    from smemsim.gpu.program import Linker
+    from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
 __all__: list[str] = []

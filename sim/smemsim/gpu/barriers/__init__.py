@@ -1,0 +1,1 @@
+"""What threads wait at: barriers of CTAs and clusters, and mbarriers."""

@@ -1,0 +1,228 @@
+"""`cp.async.bulk`, `cp.reduce.async.bulk` and the groups that bulk and tensor stores complete in (PTX ISA 9.7.9.25)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.errors import HardwareTrap
+from smemsim.gpu.asynchronous import cluster_of, credit, each, member, own_address, record, stops
+from smemsim.gpu.events import Bulk
+from smemsim.gpu.modifiers import Modifiers, Operands
+from smemsim.gpu.registry import Step, implements, unmodelled
+from smemsim.machine.bulk import BulkTransfer, bulk_copy, bulk_prefetch
+from smemsim.ptx.module import Immediate, Instruction
+from smemsim.spec.bulk import BULK_LIMITS
+from smemsim.spec.reductions import REDUCTION_TYPES, ReductionOp
+from smemsim.spec.traps import MISALIGNED_ADDRESS
+
+if TYPE_CHECKING:
+    from smemsim.gpu.linking.program import Linker
+    from smemsim.gpu.wave import Cta, Wave
+
+__all__: list[str] = []
+
+_ARRIVES = "mbarrier::complete_tx::bytes"
+
+
+@implements("cp.async.bulk")
+def build_bulk(i: Instruction, c: Linker) -> Step:
+    """A copy into shared memory, or out of it: `cp.async.bulk.DST.SRC.COMPLETION… [dst], [src], size {, [mbar]} {, mask} {, policy}`."""
+    return build_out(i, c) if "bulk_group" in i.modifiers else build_in(i, c)
+
+
+def build_in(i: Instruction, c: Linker) -> Step:
+    """From global memory, or from the own shared memory to that of another CTA."""
+    words, operands = Modifiers(i, "async", "bulk", _ARRIVES), Operands(i)
+    to_space = words.one_of(("shared::cluster",)) or words.need("shared::cta")
+    between = words.has("shared::cta")
+    if not between:
+        words.need("global")
+    is_multicast, hinted = words.has("multicast::cluster"), words.has("L2::cache_hint")
+    words.end()
+    to, at = c.address(operands.next("a destination")), c.address(operands.next("a source"))
+    size, mbar = c.read(operands.next("a size"), "u32"), c.address(operands.next("an mbarrier"))
+    mask = [c.read(operands.next("a CTA mask"), "u16")] if is_multicast else []
+    if hinted:
+        operands.next("a cache policy")
+    operands.end()
+
+    def run(x: Wave) -> None:
+        if is_multicast:
+            x.launch.evidence.add("whom a bulk copy with .multicast::cluster reaches is documented (PTX ISA 9.7.9.25.4.1), not measured")
+        for (cta, thread), (dst, src, count, barrier, *masks) in each(x, [to, at, size, mbar, *mask]):
+            cluster = cluster_of(x, cta)
+            if to_space == "shared::cta":
+                own_address(i, cta, dst)
+            _note_size(x, i, count)
+            with stops(x, i, _reason):
+                if between:
+                    transfers: tuple[BulkTransfer, ...] = (cluster.bulk_copy(dst, src, count, mbar=barrier, cta_rank=cta.rank),)
+                else:
+                    given: dict[str, Any] = {"mbar": barrier, "source": x.launch.memory, "cta_rank": cta.rank}
+                    transfers = cluster.bulk_load(dst, src, count, cta_mask=masks[0] if mask else None, **given)
+            _arrived(x, i, cta, thread, transfers)
+        x.changes += 1
+
+    return run
+
+
+def build_out(i: Instruction, c: Linker) -> Step:
+    """`cp.async.bulk.global.shared::cta.bulk_group… [dst], [src], size {, policy} {, byteMask}`."""
+    words, operands = Modifiers(i, "async", "bulk", "global", "shared::cta", "bulk_group"), Operands(i)
+    hinted, masked = words.has("L2::cache_hint"), words.has("cp_mask")
+    words.end()
+    to, at = c.address(operands.next("a destination")), c.address(operands.next("a source"))
+    size = c.read(operands.next("a size"), "u32")
+    if hinted:
+        operands.next("a cache policy")
+    mask = [c.read(operands.next("a byte mask"), "u16")] if masked else []
+    operands.end()
+
+    def run(x: Wave) -> None:
+        for (cta, thread), (dst, src, count, *masks) in each(x, [to, at, size, *mask]):
+            own = own_address(i, cta, src)
+            _note_size(x, i, count)
+            with stops(x, i, _reason):
+                if masks:
+                    transfer = _masked(x, cta, dst, own, count, masks[0])
+                else:
+                    transfer = cta.shared.bulk_store(own, dst, count, to=x.launch.memory)
+            _left(x, i, cta, thread, transfer)
+        x.changes += 1
+
+    return run
+
+
+def _masked(x: Wave, cta: Cta, dst: int, src: int, count: int, mask: int) -> BulkTransfer:
+    """A copy of the bytes of every 16 whose bit of the mask is set (`.cp_mask`, sm_100a; documented: PTX ISA 9.7.9.25.4.1)."""
+    given: dict[str, Any] = {"dst_space": "global", "src_space": "shared::cta", "shared_end": cta.shared.end}
+    transfer = bulk_copy(dst, src, count, **given)
+    if transfer.size:
+        to = x.launch.memory.span(transfer.dst, transfer.size).reshape(-1, BULK_LIMITS.unit)
+        chosen = (mask >> np.arange(BULK_LIMITS.unit) & 1).astype(bool)
+        to[:, chosen] = cta.shared.peek(transfer.src, transfer.size).reshape(to.shape)[:, chosen]
+    return transfer
+
+
+@implements("cp.reduce.async.bulk")
+def build_reduce(i: Instruction, c: Linker) -> Step:
+    """`cp.reduce.async.bulk.DST.shared::cta.COMPLETION.op.type [dst], [src], size {, [mbar]} {, policy}`."""
+    words, operands = Modifiers(i, "reduce", "async", "bulk", "shared::cta"), Operands(i)
+    is_global = words.need("global", "shared::cluster") == "global"
+    words.need("bulk_group" if is_global else _ARRIVES)
+    hinted = words.has("L2::cache_hint")
+    operation = words.need(*(str(op) for op in ReductionOp))
+    words.has("noftz")  # the only f16 and bf16 additions there are
+    dtype = words.need(*REDUCTION_TYPES)
+    words.end()
+    to, at = c.address(operands.next("a destination")), c.address(operands.next("a source"))
+    size = c.read(operands.next("a size"), "u32")
+    mbar = [] if is_global else [c.address(operands.next("an mbarrier"))]
+    if hinted:
+        operands.next("a cache policy")
+    operands.end()
+
+    def run(x: Wave) -> None:
+        for (cta, thread), (dst, src, count, *barrier) in each(x, [to, at, size, *mbar]):
+            with stops(x, i, _reason):
+                if is_global:
+                    transfer = cta.shared.bulk_reduce(operation, dtype, own_address(i, cta, src), dst, count, to=x.launch.memory)
+                else:
+                    transfer = cluster_of(x, cta).bulk_reduce(operation, dtype, dst, src, count, mbar=barrier[0], cta_rank=cta.rank)
+            if is_global:
+                _left(x, i, cta, thread, transfer)
+            else:
+                _arrived(x, i, cta, thread, (transfer,))
+        x.changes += 1
+
+    return run
+
+
+@implements("cp.async.bulk.prefetch")
+def build_prefetch(i: Instruction, c: Linker) -> Step:
+    """`cp.async.bulk.prefetch.L2.global [src], size {, policy}`: nothing that can be seen, but it traps off 16 B."""
+    words, operands = Modifiers(i, "async", "bulk", "prefetch", "L2", "global"), Operands(i)
+    hinted = words.has("L2::cache_hint")
+    words.end()
+    at, size = c.address(operands.next("a source")), c.read(operands.next("a size"), "u32")
+    if hinted:
+        operands.next("a cache policy")
+    operands.end()
+
+    def run(x: Wave) -> None:
+        for _, (src, count) in each(x, [at, size]):
+            with stops(x, i, _reason):
+                bulk_prefetch(src, count)
+
+    return run
+
+
+@implements("cp.async.bulk.commit_group")
+def build_commit(i: Instruction, c: Linker) -> Step:
+    """`cp.async.bulk.commit_group`: the stores so far are a group."""
+    Modifiers(i, "async", "bulk", "commit_group").end()
+
+    def run(x: Wave) -> None:
+        if x.watch is not None:
+            x.watch.commit(x, i, "bulk")
+
+    return run
+
+
+@implements("cp.async.bulk.wait_group")
+def build_wait(i: Instruction, c: Linker) -> Step:
+    """`cp.async.bulk.wait_group{.read} N`: until at most N groups are pending; everything is done when it is issued, so nobody waits."""
+    words, operands = Modifiers(i, "async", "bulk", "wait_group"), Operands(i)
+    only_read = words.has("read")
+    words.end()
+    left = operands.next("a number of groups")
+    operands.end()
+    if not isinstance(left, Immediate):
+        raise unmodelled(i, "the number of groups is no immediate")
+    count = left.value
+
+    def run(x: Wave) -> None:
+        if x.watch is not None:
+            x.watch.wait(x, i, "bulk", count, only_read=only_read)
+
+    return run
+
+
+def _arrived(x: Wave, i: Instruction, cta: Cta, thread: int, transfers: tuple[BulkTransfer, ...]) -> None:
+    """Tell the watch and the barriers of what has come into shared memory."""
+    op = x.watch.begin(x, i, thread, "bulk") if x.watch is not None else None
+    for t in transfers:
+        if op is not None:
+            if t.src_cta is not None:
+                x.watch.op_reads(op, cta, _words(t.src - cta.shared.begin, t.size))
+            x.watch.op_writes(op, member(x, cta, t.dst_cta or 0), _words(t.dst - cta.shared.begin, t.size))
+        if t.mbar is not None:
+            credit(x, cta, t.mbar.cta_rank, t.mbar.smem_address, t.transaction_bytes, op)
+    record(x, Bulk(cta.number, int(x.tid[thread]), i, transfers))
+
+
+def _left(x: Wave, i: Instruction, cta: Cta, thread: int, transfer: BulkTransfer) -> None:
+    """Tell the watch of what goes to global memory."""
+    if x.watch is not None:
+        op = x.watch.begin(x, i, thread, "bulk")
+        x.watch.op_reads(op, cta, _words(transfer.src - cta.shared.begin, transfer.size))
+        x.watch.joins(op, thread, "bulk")
+    record(x, Bulk(cta.number, int(x.tid[thread]), i, (transfer,)))
+
+
+def _words(begin: int, size: int) -> np.ndarray:
+    return np.arange(begin, begin + size, 4)
+
+
+def _note_size(x: Wave, i: Instruction, size: int) -> None:
+    if size % BULK_LIMITS.unit:
+        message = f"{size} bytes: what is over a multiple of {BULK_LIMITS.unit} B is neither moved nor counted"
+        x.launch.find("A103", i, message, f"{-(-size // BULK_LIMITS.unit) * BULK_LIMITS.unit} bytes")
+
+
+def _reason(trap: HardwareTrap) -> tuple[str, str]:
+    if trap.cuda_error == MISALIGNED_ADDRESS:
+        return "A101", f"addresses that are multiples of {BULK_LIMITS.unit} B, of the mbarrier {BULK_LIMITS.mbarrier_alignment} B"
+    return "A107", "check the addresses and the size"

@@ -1,0 +1,177 @@
+"""`cp.async.bulk.tensor`, `cp.reduce.async.bulk.tensor` and the prefetches: tensor transfers, executed when they are issued (PTX ISA 9.7.9.27)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from smemsim.descriptors.tensor_map import TensorMap
+from smemsim.descriptors.tensor_map.traps import map_traps
+from smemsim.errors import HardwareTrap
+from smemsim.gpu.asynchronous import cluster_of, credit, each, member, own_address, record, stops, touched
+from smemsim.gpu.copies.tensor_maps import map_at
+from smemsim.gpu.events import Load, Store
+from smemsim.gpu.modifiers import Modifiers, Operands
+from smemsim.gpu.registry import Step, implements, unmodelled
+from smemsim.machine.tma import tma_prefetch
+from smemsim.ptx.module import Address, Instruction, Operand, Vector
+from smemsim.spec.reductions import ReductionOp
+from smemsim.spec.tensor_map import LIMITS
+from smemsim.spec.transfers import GATHERED_ROWS, LOAD_MODES, STORE_MODES
+from smemsim.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
+
+if TYPE_CHECKING:
+    from smemsim.gpu.linking.program import Linker
+    from smemsim.gpu.registers import Read
+    from smemsim.gpu.wave import Wave
+
+__all__: list[str] = []
+
+_RANKS = ("1d", "2d", "3d", "4d", "5d")
+
+
+@implements("cp.async.bulk.tensor")
+def build_tensor(i: Instruction, c: Linker) -> Step:
+    """A load, or a store: it has its shared operand last."""
+    return build_store(i, c, "") if "bulk_group" in i.modifiers else build_load(i, c)
+
+
+@implements("cp.reduce.async.bulk.tensor")
+def build_reduce(i: Instruction, c: Linker) -> Step:
+    """`cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [map, {…}], [src]`."""
+    operation = next((str(op) for op in ReductionOp if op in i.modifiers), "")
+    if not operation:
+        raise unmodelled(i, "without an operation")
+    return build_store(i, c, operation)
+
+
+def build_load(i: Instruction, c: Linker) -> Step:
+    """`cp.async.bulk.tensor.2d.DST.global.MODE.mbarrier::complete_tx::bytes… [dst], [map, {…}], [mbar] {, offsets} {, mask} {, policy}`."""
+    words, operands = Modifiers(i, "async", "bulk", "tensor", "global", "mbarrier::complete_tx::bytes"), Operands(i)
+    rank = words.need(*_RANKS)
+    own = words.need("shared::cluster", "shared::cta") == "shared::cta"
+    mode = words.one_of(LOAD_MODES, "tile")
+    is_multicast, hinted = words.has("multicast::cluster"), words.has("L2::cache_hint")
+    group = 2 if words.has("cta_group::2") else 1
+    words.has("cta_group::1")
+    words.end()
+    if own and is_multicast:
+        raise unmodelled(i, ".multicast::cluster to .shared::cta")
+    to = c.address(operands.next("a destination"))
+    at, coordinates = _source(i, c, operands.next("a tensor map"), rank, mode)
+    mbar = c.address(operands.next("an mbarrier"))
+    offsets = _offsets(i, c, operands) if mode.startswith("im2col") else []
+    mask = [c.read(operands.next("a CTA mask"), "u16")] if is_multicast else []
+    if hinted:
+        operands.next("a cache policy")
+    operands.end()
+    reads = [to, at, mbar, *mask, *coordinates, *offsets]
+    first = 3 + len(mask)
+
+    def run(x: Wave) -> None:
+        for (cta, thread), values in each(x, reads):
+            dst, address, barrier = values[:3]
+            where, moved = tuple(values[first : first + len(coordinates)]), tuple(values[first + len(coordinates) :])
+            tm, cluster = map_at(x, i, address), cluster_of(x, cta)
+            if own:
+                own_address(i, cta, dst)
+            given: dict[str, Any] = {"smem_address": dst, "mbar": barrier, "source": x.launch.memory, "im2col_offsets": moved, "mode": mode}
+            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), tm):  # noqa: B023 (called at once)
+                deliveries = cluster.tma_load(tm, where, cta_rank=cta.rank, cta_mask=values[3] if mask else None, cta_group=group, **given)
+            op = x.watch.begin(x, i, thread, "tma_load") if x.watch is not None else None
+            for d in deliveries:
+                if op is not None:
+                    owner = member(x, cta, d.cta_rank)
+                    x.watch.op_writes(op, owner, touched(owner.shared.writers[-1], owner.shared.begin))
+                credit(x, cta, d.mbar.cta_rank, d.mbar.smem_address, d.transaction_bytes, op)
+            record(x, Load(cta.number, int(x.tid[thread]), i, address, tm, mode, where, moved, deliveries))
+        x.changes += 1
+
+    return run
+
+
+def build_store(i: Instruction, c: Linker, operation: str) -> Step:
+    """`cp.async.bulk.tensor.2d.global.shared::cta.MODE.bulk_group… [map, {…}], [src] {, policy}`, and reductions."""
+    known = ("reduce", operation) if operation else ()
+    words, operands = Modifiers(i, *known, "async", "bulk", "tensor", "global", "shared::cta", "bulk_group"), Operands(i)
+    rank = words.need(*_RANKS)
+    mode = words.one_of(STORE_MODES, "tile")
+    hinted = words.has("L2::cache_hint")
+    words.end()
+    at, coordinates = _source(i, c, operands.next("a tensor map"), rank, mode)
+    source = c.address(operands.next("a source"))
+    if hinted:
+        operands.next("a cache policy")
+    operands.end()
+    kind = "tma_reduce" if operation else "tma_store"
+
+    def run(x: Wave) -> None:
+        for (cta, thread), (address, src, *values) in each(x, [at, source, *coordinates]):
+            tm, where, shared = map_at(x, i, address), tuple(values), cta.shared
+            place: dict[str, Any] = {"smem_address": own_address(i, cta, src), "to": x.launch.memory, "mode": mode}
+            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, True), tm):  # noqa: B023 (called at once)
+                if operation:
+                    transfer = shared.tma_reduce(operation, tm, where, **place)
+                else:
+                    transfer = shared.tma_store(tm, where, **place)
+            if x.watch is not None:
+                op = x.watch.begin(x, i, thread, kind)
+                x.watch.op_reads(op, cta, touched(transfer, shared.begin))
+                x.watch.joins(op, thread, "bulk")
+            record(x, Store(cta.number, int(x.tid[thread]), i, address, tm, mode, where, place["smem_address"], operation))
+        x.changes += 1
+
+    return run
+
+
+@implements("cp.async.bulk.prefetch.tensor")
+def build_prefetch(i: Instruction, c: Linker) -> Step:
+    """`cp.async.bulk.prefetch.tensor.2d.L2.global.MODE [map, {…}] {, offsets} {, policy}`: nothing that can be seen, but it traps as a load does."""
+    words, operands = Modifiers(i, "async", "bulk", "prefetch", "tensor", "L2", "global"), Operands(i)
+    rank = words.need(*_RANKS)
+    mode = words.one_of(LOAD_MODES, "tile")
+    hinted = words.has("L2::cache_hint")
+    words.end()
+    at, coordinates = _source(i, c, operands.next("a tensor map"), rank, mode)
+    offsets = _offsets(i, c, operands) if mode.startswith("im2col") else []
+    if hinted:
+        operands.next("a cache policy")
+    operands.end()
+
+    def run(x: Wave) -> None:
+        for _, (address, *values) in each(x, [at, *coordinates, *offsets]):
+            tm = map_at(x, i, address)
+            where, moved = values[: len(coordinates)], values[len(coordinates) :]
+            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), tm):  # noqa: B023 (called at once)
+                tma_prefetch(tm, where, im2col_offsets=moved, mode=mode, arch=x.launch.arch)
+
+    return run
+
+
+def _source(i: Instruction, c: Linker, operand: Operand, rank: str, mode: str) -> tuple[Read, list[Read]]:
+    """The address of the map and the coordinates of `[map, {c0, c1}]`."""
+    if not isinstance(operand, Address) or operand.coordinates is None:
+        raise unmodelled(i, "without the coordinates of the box: [map, {c0, c1}]")
+    wanted = 1 + GATHERED_ROWS if mode in ("tile::gather4", "tile::scatter4") else int(rank[0])
+    if len(operand.coordinates) != wanted:
+        raise unmodelled(i, f"{len(operand.coordinates)} coordinates, .{mode}.{rank} has {wanted}")
+    return c.address(Address(operand.base, operand.offset)), [c.read(x, "s32") for x in operand.coordinates]
+
+
+def _offsets(i: Instruction, c: Linker, operands: Operands) -> list[Read]:
+    """The im2col offsets, or (wHalo, wOffset)."""
+    vector = operands.next("im2col offsets")
+    return [c.read(x, "u16") for x in (vector.items if isinstance(vector, Vector) else (vector,))]
+
+
+def _reason(trap: HardwareTrap, tm: TensorMap, arch: str, mode: str, is_store: bool) -> tuple[str, str]:
+    """The finding's code and repair for a transfer that traps."""
+    for found in map_traps(tm, arch, mode):
+        if found.stops(is_store=is_store):
+            if not any(bytes(tm)):
+                return "T220", "check that the map was encoded, and copied to where the kernel reads it"
+            return "T212", found.repair
+    if trap.cuda_error == MISALIGNED_ADDRESS:
+        return "A101", f"an address in shared memory that is a multiple of {LIMITS.smem_alignment} B"
+    if trap.cuda_error == ILLEGAL_ADDRESS:
+        return "A107", "more shared memory, or a smaller box"
+    return "T205", ""

@@ -1,0 +1,269 @@
+"""From a PTX entry to a program: calls inlined, variables placed, every instruction made a step, steps cut into blocks.
+
+Threads are always at the beginning of a block. A block ends behind a branch and everything else after which threads may part or wait, and in front
+of labels and of operations before which they may have to wait.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.errors import InputError, Unmodelled
+from smemsim.gpu.linking.fused import fuse
+from smemsim.gpu.linking.inline import Inlined, inline
+from smemsim.gpu.linking.places import Place, Places
+from smemsim.gpu.linking.routines import function_address
+from smemsim.gpu.registers import Read, Write, reader, storage, writer
+from smemsim.gpu.registry import End, Gate, Plain, Step, builder_of, unmodelled
+from smemsim.gpu.special import special
+from smemsim.ptx.module import Address, Instruction, Module, Operand, Register, Symbol
+
+if TYPE_CHECKING:
+    from smemsim.gpu.wave import Wave
+
+_WORD = (1 << 64) - 1
+
+__all__ = ["Block", "Linker", "Program", "link"]
+
+
+@dataclasses.dataclass(eq=False)
+class Block:
+    """Steps that the same threads execute one after the other: `gate` first, if there is one, then `steps`, then `end`.
+
+    `slots` are the registers that its instructions name, as a bit set.
+    """
+
+    index: int
+    gate: Gate | None
+    steps: list[Plain]
+    end: End | None  # None: on to the next block
+    instructions: list[Instruction]  # of gate, steps and end in this order
+    slots: int = 0
+
+
+@dataclasses.dataclass(eq=False)
+class Program:
+    """An entry that can run: blocks by number, the storage of its registers, the places of its variables."""
+
+    name: str
+    arch: str
+    blocks: list[Block]
+    registers: list[np.dtype[Any]]
+    wide: set[int]  # slots of .b128
+    places: Places
+    inlined: Inlined
+    uses: frozenset[str]  # operations that occur, such as "wgmma"
+    functions: Mapping[str, int] = dataclasses.field(default_factory=dict)  # the made-up addresses of the file's functions
+    approximate: frozenset[str] = frozenset()  # of `spec.approximate`: instructions whose results are not bit-exact
+
+
+class Linker:
+    """What builders ask: how to read and write operands, where variables lie, which block a label is."""
+
+    def __init__(self, module: Module, inlined: Inlined, places: Places, arch: str) -> None:
+        self.module, self.inlined, self.places, self.arch = module, inlined, places, arch
+        self.block_of: dict[int, int] = {}  # instruction index: block that begins there
+        self.approximate: set[str] = set()
+
+    def read(self, operand: Operand, kind: str) -> Read:
+        """See `registers.reader`."""
+        return reader(operand, kind, self)
+
+    def write(self, operand: Operand, kind: str, *, extend: bool = True) -> Write:
+        """See `registers.writer`."""
+        return writer(operand, kind, extend=extend)
+
+    def special(self, name: str) -> Read:
+        """The values of a special register."""
+        return special(name)
+
+    def place(self, name: str) -> Place:
+        """Where a variable or a parameter lies."""
+        return self.places.of(name)
+
+    def address_of(self, symbol: Symbol) -> Read:
+        """The address of a variable in its own space, as `mov` gives it: a number, or for shared memory of clusters one for each thread."""
+        if symbol.name in self.module.functions:
+            value = np.uint64(function_address(self.module, symbol.name) + symbol.offset & _WORD)
+            return lambda x: value
+        place = self.place(symbol.name)
+        offset = place.offset + symbol.offset
+        if place.frame is not None:
+            slot, within = place.frame, np.uint64(offset & _WORD)
+            return lambda x: x.r[slot][x.sel] + within
+        if place.space == "shared":
+            return lambda x: x.own_shared(offset)
+        if place.space == "global":
+            return lambda x: np.uint64(x.launch.addresses[place.name] + symbol.offset & _WORD)
+        return lambda x: np.uint64(offset & _WORD)
+
+    def address(self, operand: Operand) -> Read:
+        """The value of `[base + offset]` as int64: of the threads that run, or one for all of them."""
+        if isinstance(operand, (Register, Symbol)):
+            operand = Address(operand)
+        if not isinstance(operand, Address):
+            raise InputError(f"operand {operand}: needs an address in brackets")
+        offset = (operand.offset + (1 << 63) & _WORD) - (1 << 63)
+        if isinstance(operand.base, Symbol):
+            at = self.address_of(Symbol(operand.base.name, operand.base.offset + offset))
+            return lambda x: np.asarray(at(x)).astype(np.int64)
+        if isinstance(operand.base, Register):
+            slot = operand.base.slot
+            return lambda x: x.r[slot][x.sel].astype(np.int64) + offset
+        number = np.uint64(operand.base.value + offset & _WORD).astype(np.int64)
+        return lambda x: number
+
+    def space_of(self, operand: Operand) -> str | None:
+        """The state space of an address that names a variable; None for registers."""
+        base = operand.base if isinstance(operand, Address) else operand
+        return self.place(base.name).space if isinstance(base, Symbol) else None
+
+    def target(self, label: str) -> Callable[[], int]:
+        """The block of a label; known once everything is built."""
+        index = self.inlined.labels[label]
+        return lambda: self.block_of[index]
+
+
+def link(module: Module, entry: str, arch: str) -> Program:
+    """Make a program of an entry.
+
+    Raises InputError for an entry that does not exist, Unmodelled with a line for every instruction that nobody has modelled.
+    """
+    known = {f.name: f for f in module.entries}
+    if entry not in known:
+        raise InputError(f"entry = {entry!r}: the PTX has {', '.join(known) or 'no .entry at all'}")
+    inlined = inline(module, known[entry])
+    if "debug" not in module.target:
+        inlined.body = fuse(inlined)
+    places = Places(module, known[entry], inlined, arch)
+    linker = Linker(module, inlined, places, arch)
+    steps = _steps(inlined.body, linker)
+    blocks = _blocks(inlined, steps, linker)
+    kinds = [storage(r.type) for r in inlined.registers]
+    wide = {slot for slot, r in enumerate(inlined.registers) if r.type == "b128"}
+    functions = {name: function_address(module, name) for name in module.functions}
+    uses = frozenset(i.op for i in inlined.body)
+    return Program(entry, arch, blocks, kinds, wide, places, inlined, uses, functions, frozenset(linker.approximate))
+
+
+def _steps(body: Sequence[Instruction], linker: Linker) -> list[Step]:
+    steps: list[Step] = []
+    missing: list[str] = []
+    for i in body:
+        try:
+            builder = builder_of(i)
+            if builder is None:
+                raise unmodelled(i)
+            steps.append(_guarded(i, builder(i, linker)))
+        except Unmodelled as problem:
+            sentence = str(problem)
+            missing.append(sentence if sentence.startswith("line ") else f"line {i.line}: {i.name}: {sentence}")
+        except InputError as problem:
+            raise InputError(f"line {i.line}: {i.text}: {problem}") from None
+        except (IndexError, KeyError, ValueError, TypeError, AttributeError) as problem:
+            raise InputError(f"line {i.line}: {i.text}: these operands do not make a {i.name} ({problem})") from problem
+    if missing:
+        raise Unmodelled("\n".join(dict.fromkeys(missing)))
+    return steps
+
+
+def _guarded(i: Instruction, step: Step) -> Step:
+    """The step for the threads whose guard holds."""
+    if i.guard is None:
+        return step
+    slot, negated = i.guard.slot, i.guard.negated
+
+    def holds(x: Wave) -> np.ndarray:
+        p: np.ndarray = x.r[slot][x.sel]
+        return ~p if negated else p
+
+    if isinstance(step, End):
+        ends = step.run
+
+        def end(x: Wave, following: int) -> None:
+            p = holds(x)
+            if p.all():
+                ends(x, following)
+                return
+            threads = x.threads
+            x.key[threads[~p]] = following
+            if p.any():
+                x.select(threads[p])
+                ends(x, following)
+
+        return End(end)
+    if isinstance(step, Gate):
+        opens, run = step.opens, step.run
+
+        def gated(x: Wave, following: int) -> None:
+            p = holds(x)
+            threads = x.threads
+            x.key[threads[~p]] = following
+            if p.any():
+                x.select(threads[p])
+                if opens(x):
+                    run(x)
+                    x.key[x.sel] = following
+
+        return End(gated)
+    plain = step
+
+    def guarded(x: Wave) -> None:
+        p = holds(x)
+        if p.all():
+            plain(x)
+        elif p.any():
+            kept = x.sel
+            x.select(x.threads[p])
+            try:
+                plain(x)
+            finally:
+                x.select(kept)
+
+    return guarded
+
+
+def _blocks(inlined: Inlined, steps: list[Step], linker: Linker) -> list[Block]:
+    leaders = {0, *inlined.labels.values()}
+    for n, step in enumerate(steps):
+        if isinstance(step, Gate):
+            leaders.add(n)
+        if isinstance(step, End):
+            leaders.add(n + 1)
+    starts = sorted(n for n in leaders if n < len(steps))
+    linker.block_of.update({n: index for index, n in enumerate(starts)})
+    linker.block_of[len(steps)] = len(starts)  # past the end: an exit
+    blocks = []
+    for index, (start, stop) in enumerate(zip(starts, [*starts[1:], len(steps)], strict=True)):
+        own = steps[start:stop]
+        gate = own.pop(0) if own and isinstance(own[0], Gate) else None
+        end = own.pop() if own and isinstance(own[-1], End) else None
+        plain = [step for step in own if not isinstance(step, (Gate, End))]
+        body = list(inlined.body[start:stop])
+        slots = 0
+        for i in body:
+            for slot in slots_of(i):
+                slots |= 1 << slot
+        blocks.append(Block(index, gate if isinstance(gate, Gate) else None, plain, end if isinstance(end, End) else None, body, slots))
+    return blocks
+
+
+def slots_of(i: Instruction) -> set[int]:
+    """The registers that an instruction names."""
+    found: set[int] = set()
+    pending: list[Any] = [*i.operands, i.guard]
+    while pending:
+        operand = pending.pop()
+        if isinstance(operand, Register):
+            found.add(operand.slot)
+        elif isinstance(operand, Address):
+            pending += [operand.base, *(operand.coordinates or ())]
+        elif hasattr(operand, "items"):
+            pending += operand.items
+        elif hasattr(operand, "second"):
+            pending += [operand.first, operand.second]
+    return found

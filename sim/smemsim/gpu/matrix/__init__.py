@@ -1,0 +1,1 @@
+"""Matrix instructions on registers and shared memory: `ldmatrix`, `mma.sync`, `wmma`, `wgmma`."""

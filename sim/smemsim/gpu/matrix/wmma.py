@@ -1,0 +1,210 @@
+"""`wmma.load`, `wmma.mma` and `wmma.store` (PTX ISA 9.7.14.3 to 9.7.14.5): matrices as fragments whose layout nobody may know.
+
+Which thread holds which element is left open by the PTX ISA, and made up here: element e of lane l is number (elements of a lane) * l + e, row after
+row. Operands of f16 have 8 registers whatever the shape needs; here those that are left repeat the first. A kernel that looks where an element is
+finds another place than on hardware. What a product comes to is that of mma.sync, which compilers make of it: with C or D of f16 and the
+other of f32 it is summed up in f32, and D rounded to nearest (SASS of ptxas 13.0).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.errors import InputError
+from smemsim.gpu.matrix.mma_sync import EVIDENCE
+from smemsim.gpu.memory.spaces import locate, note_read, note_write
+from smemsim.gpu.modifiers import Modifiers, Operands
+from smemsim.gpu.registry import Gate, Step, implements, unmodelled
+from smemsim.gpu.wave import WARP
+from smemsim.machine.mma_sync import doubles, sums
+from smemsim.ptx.module import Instruction, Operand, Vector
+
+if TYPE_CHECKING:
+    from smemsim.gpu.linking.program import Linker
+    from smemsim.gpu.memory.spaces import Locate
+    from smemsim.gpu.wave import Wave
+
+__all__: list[str] = []
+
+_SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
+_BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "s32": 4, "s8": 1, "u8": 1, "f64": 8}
+_16 = ((16, 16, 16), (8, 32, 16), (32, 8, 16))
+_SHAPES = {"f16": _16, "bf16": _16, "s8": _16, "u8": _16, "tf32": ((16, 16, 8),), "f64": ((8, 8, 4),)}
+_LAYOUT = "which thread holds which element of a wmma fragment is made up (the PTX ISA leaves it open)"
+Shape = tuple[int, int, int]
+
+
+def _extent(which: str, shape: Shape) -> tuple[int, int]:
+    """Rows and columns of the matrix that is a fragment of A, B, C or D."""
+    m, n, k = shape
+    return {"a": (m, k), "b": (k, n)}.get(which, (m, n))
+
+
+def _registers(which: str, shape: Shape, dtype: str) -> int:
+    """Registers of a fragment."""
+    if which in "ab" and dtype == "f16":
+        return 8
+    rows, columns = _extent(which, shape)
+    return rows * columns // WARP // max(1, 4 // _BYTES[dtype])
+
+
+def _shape(words: Modifiers, types: tuple[str, ...]) -> Shape:
+    found = next((m for word in words.left if (m := _SHAPE.fullmatch(word))), None)
+    shape = tuple(map(int, found.groups())) if found else ()
+    if found is None or not any(shape in _SHAPES.get(t, ()) or t in ("f32", "s32") for t in types):
+        raise unmodelled(words.instruction, "this shape")
+    words.need(found[0])
+    return shape  # type: ignore[return-value]
+
+
+def _items(operand: Operand, count: int) -> tuple[Operand, ...]:
+    items = operand.items if isinstance(operand, Vector) else (operand,)
+    if len(items) != count:
+        raise InputError(f"a fragment has {count} registers of each thread, not {len(items)}")
+    return items
+
+
+def _whole(i: Instruction, x: Wave) -> bool:
+    if not x.gather(i):
+        return False
+    if x.n % WARP:
+        raise unmodelled(i, "in a warp with fewer than 32 threads (undefined: PTX ISA 9.7.14.3)")
+    return True
+
+
+class _Memory:
+    """A fragment in memory: where each element of each lane is."""
+
+    def __init__(self, i: Instruction, c: Linker, words: Modifiers, operands: Operands, which: str, *, address_first: bool) -> None:
+        column_major = words.need("row", "col") == "col"
+        shape = _shape(words, tuple(t for t in words.left if t in _BYTES))
+        space = words.one_of(("global", "shared", "shared::cta")) or None
+        self.dtype = words.need(*_BYTES)
+        words.end()
+        self.i, self.kind = i, "b64" if self.dtype == "f64" else "b32"
+        self.size = _BYTES[self.dtype]
+        rows, columns = _extent(which, shape)
+        count = _registers(which, shape, self.dtype)
+        parts = [operands.next("an address"), operands.next("a fragment")]
+        address, fragment = parts if address_first else parts[::-1]
+        self.registers = _items(fragment, count)
+        stride = operands.next("a stride") if operands.left else None
+        self.stride = c.read(stride, "u32") if stride is not None else lambda x: np.uint32(rows if column_major else columns)
+        operands.end()
+        element = np.arange(rows * columns).reshape(WARP, -1)
+        row, column = element // columns, element % columns
+        self.line, self.place = (column, row) if column_major else (row, column)  # (lanes, elements)
+        self.element = 0
+        self.where: Locate = locate(i, c, address, space, self.size, beyond=self._beyond)
+
+    def _beyond(self, x: Wave) -> Any:
+        """Bytes from the address to the element that is looked for."""
+        stride = np.broadcast_to(np.asarray(self.stride(x), np.int64), x.n).reshape(-1, WARP)
+        return ((self.line[:, self.element] * stride + self.place[:, self.element]) * self.size).reshape(-1)
+
+
+@implements("wmma.load")
+def build_load(i: Instruction, c: Linker) -> Step:
+    """`wmma.load.a.sync.aligned.row.m16n16k16{.space}.f16 {...}, [p] {, stride}`."""
+    words, operands = Modifiers(i, "load", "sync", "aligned"), Operands(i)
+    which = words.need("a", "b", "c")
+    operands.left = operands.left[1:2] + operands.left[:1] + operands.left[2:]
+    memory = _Memory(i, c, words, operands, which, address_first=True)
+    writes = [c.write(item, memory.kind) for item in memory.registers]
+    kind = np.dtype(f"u{memory.size}")
+
+    def run(x: Wave) -> None:
+        x.launch.evidence.add(_LAYOUT)
+        count = memory.line.shape[1]
+        values = np.empty((x.n, count), kind)
+        for memory.element in range(count):
+            for piece in memory.where(x):
+                note_read(x, i, piece, memory.size)
+                found = piece.memory.view(kind)[piece.at // memory.size]
+                values[slice(None) if piece.part is None else piece.part, memory.element] = found
+        registers = values.view(np.uint64 if memory.size == 8 else np.uint32)
+        for n, write in enumerate(writes):
+            write(x, registers[:, n % registers.shape[1]])
+
+    return Gate(lambda x: _whole(i, x), run)
+
+
+@implements("wmma.store")
+def build_store(i: Instruction, c: Linker) -> Step:
+    """`wmma.store.d.sync.aligned.row.m16n16k16{.space}.f32 [p], {...} {, stride}`."""
+    words, operands = Modifiers(i, "store", "d", "sync", "aligned"), Operands(i)
+    memory = _Memory(i, c, words, operands, "d", address_first=True)
+    reads = [c.read(item, memory.kind) for item in memory.registers]
+    kind = np.dtype(f"u{memory.size}")
+
+    def run(x: Wave) -> None:
+        x.launch.evidence.add(_LAYOUT)
+        values = np.ascontiguousarray(np.stack([np.broadcast_to(read(x), x.n) for read in reads], -1)).view(kind)
+        for memory.element in range(values.shape[1]):
+            for piece in memory.where(x):
+                mine = values[slice(None) if piece.part is None else piece.part, memory.element]
+                piece.memory.view(kind)[piece.at // memory.size] = mine
+                note_write(x, i, piece, memory.size)
+
+    return Gate(lambda x: _whole(i, x), run)
+
+
+@implements("wmma.mma")
+def build_mma(i: Instruction, c: Linker) -> Step:
+    """`wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 d, a, b, c`, or with four types; `.satfinite` of integers."""
+    words, operands = Modifiers(i, "mma", "sync", "aligned"), Operands(i)
+    words.need("row", "col")
+    words.need("row", "col")
+    satfinite = words.has("satfinite")
+    if "f64" in words.left:
+        words.has("rn")
+    types = [t for t in words.left if t in _BYTES]
+    shape = _shape(words, tuple(types))
+    words.left = [t for t in words.left if t not in _BYTES]
+    words.end()
+    if len(types) == 2:
+        types = [types[0], "f16", "f16", types[1]]
+    if len(types) != 4:
+        raise unmodelled(i, "these types")
+    d_type, a_type, b_type, c_type = types
+    mixed = d_type != c_type
+    if (mixed and {d_type, c_type} != {"f16", "f32"}) or (satfinite and d_type != "s32"):
+        raise unmodelled(i, f"C of .{c_type}, D of .{d_type}{' with .satfinite' if satfinite else ''}")
+    summed = "f32" if mixed else d_type
+    kind = "b64" if d_type == "f64" else "b32"
+    d = [c.write(x, kind) for x in _items(operands.next("D"), _registers("d", shape, d_type))]
+    parts = [("a", a_type), ("b", b_type), ("c", c_type)]
+    reads = [[c.read(x, kind) for x in _items(operands.next(name), _registers(name, shape, t))] for name, t in parts]
+    operands.end()
+
+    def matrix(x: Wave, which: int) -> np.ndarray:
+        name, dtype = parts[which]
+        rows, columns = _extent(name, shape)
+        raw = np.ascontiguousarray(np.stack([np.broadcast_to(read(x), x.n) for read in reads[which]], -1))
+        count = rows * columns // WARP
+        return raw.view(f"u{_BYTES[dtype]}").reshape(x.n, -1)[:, :count].reshape(-1, rows, columns)
+
+    def run(x: Wave) -> None:
+        x.launch.evidence.update((_LAYOUT,) if d_type == "s32" else (_LAYOUT, EVIDENCE[x.launch.arch]))
+        a, b, start = (np.ascontiguousarray(matrix(x, n)) for n in range(3))
+        b = np.ascontiguousarray(b.transpose(0, 2, 1))
+        if mixed and c_type == "f16":
+            start = start.view(np.float16).astype(np.float32).view(np.uint32)
+        product = doubles(a, b, start) if d_type == "f64" else sums(a, b, start, (a_type, b_type, summed), None, satfinite)
+        if mixed and d_type == "f16":
+            product = _halves(product)
+        registers = np.ascontiguousarray(product.reshape(x.n, -1)).view(np.uint64 if d_type == "f64" else np.uint32)
+        for n, write in enumerate(d):
+            write(x, registers[:, n])
+
+    return Gate(lambda x: _whole(i, x), run)
+
+
+def _halves(raw: np.ndarray) -> np.ndarray:
+    """f32 to f16, to nearest, as F2FP does it."""
+    values = raw.view(np.float32)
+    found: np.ndarray = np.where(np.isnan(values), np.uint16(0x7FFF), values.astype(np.float16).view(np.uint16))
+    return found

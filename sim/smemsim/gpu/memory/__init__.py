@@ -1,0 +1,1 @@
+"""The state spaces, and the instructions that read and write them thread by thread."""

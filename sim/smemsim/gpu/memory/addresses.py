@@ -1,0 +1,132 @@
+"""Addresses from one state space to another: cvta, isspacep, mapa, getctarank (PTX ISA 9.7.9); createpolicy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.gpu.memory.spaces import LOCAL_WINDOW, SHARED_WINDOW, space_modifier
+from smemsim.gpu.registers import dtype_of
+from smemsim.gpu.registry import Step, implements, unmodelled
+from smemsim.ptx.module import Instruction, Symbol
+
+if TYPE_CHECKING:
+    from smemsim.gpu.linking.program import Linker
+    from smemsim.gpu.wave import Wave
+
+__all__: list[str] = []
+
+_BASES = {"shared": SHARED_WINDOW, "shared::cta": SHARED_WINDOW, "shared::cluster": SHARED_WINDOW, "local": LOCAL_WINDOW}
+_SAME = ("global", "const")
+_BANK = ("param", "param::entry")
+_RANK = 24
+
+
+@implements("cvta")
+def build_cvta(i: Instruction, c: Linker) -> Step:
+    """`cvta.space` makes a generic address, `cvta.to.space` takes one."""
+    rest = list(i.modifiers)
+    to = "to" in rest
+    if to:
+        rest.remove("to")
+    space = space_modifier(rest)
+    if len(rest) != 1 or rest[0] not in ("u32", "u64") or space not in (*_BASES, *_SAME, *_BANK):
+        raise unmodelled(i)
+    kind = rest[0]
+    if kind == "u32":
+        raise unmodelled(i, "32-bit generic addresses")
+    source = i.operands[1]
+    if space in _BANK and isinstance(source, Symbol) and c.place(source.name).space == "local":
+        space = "local"
+    read, write, base = c.read(source, kind), c.write(i.operands[0], kind), np.uint64(_BASES.get(space, 0))
+    if space in _BANK:  # a place in the bank, which fits into 32 bits, against a generic address
+
+        def of_bank(x: Wave) -> None:
+            bank = np.uint64(x.launch.parameter_address)
+            write(x, read(x) - bank if to else read(x) + bank)
+
+        return of_bank
+
+    def convert(x: Wave) -> None:
+        value = read(x)
+        write(x, value - base if to else value + base if base else value)
+
+    return convert
+
+
+@implements("isspacep")
+def build_isspacep(i: Instruction, c: Linker) -> Step:
+    """Is a generic address in a state space?"""
+    rest = list(i.modifiers)
+    space = space_modifier(rest)
+    if rest or space is None:
+        raise unmodelled(i)
+    read, write = c.read(i.operands[1], "u64"), c.write(i.operands[0], "pred")
+
+    def test(x: Wave) -> None:
+        at = np.broadcast_to(np.asarray(read(x), np.uint64), (x.n,))
+        window = at >> np.uint64(32)
+        if space == "local":
+            write(x, window == LOCAL_WINDOW >> 32)
+        elif space in ("shared", "shared::cta", "shared::cluster"):
+            inside = window == SHARED_WINDOW >> 32
+            rank = (at & np.uint64(0xFFFFFFFF)) >> np.uint64(_RANK)
+            own = (x.rank_bits[x.sel] >> _RANK).astype(np.uint64)
+            write(x, inside & ((rank < x.launch.cluster_size) if space == "shared::cluster" else (rank == own)))
+        else:
+            rest_of_it = (window != LOCAL_WINDOW >> 32) & (window != SHARED_WINDOW >> 32)
+            first = np.uint64(x.launch.parameter_address)
+            parameter = (at >= first) & (at < first + np.uint64(max(1, len(x.launch.parameters))))
+            constant = np.zeros(x.n, bool)
+            for v in c.places.globals:
+                if v.space == "const":
+                    begin = np.uint64(x.launch.addresses[v.name])
+                    constant |= (at >= begin) & (at < begin + np.uint64(max(1, v.size)))
+            write(x, constant if space == "const" else rest_of_it & ~constant if space == "global" else parameter)
+
+    return test
+
+
+@implements("mapa")
+def build_mapa(i: Instruction, c: Linker) -> Step:
+    """The same place in another CTA's window."""
+    rest = list(i.modifiers)
+    space = space_modifier(rest)
+    if len(rest) != 1 or rest[0] not in ("u32", "u64") or space not in (None, "shared::cluster") or (space is None and rest[0] == "u32"):
+        raise unmodelled(i)
+    kind = dtype_of(rest[0]).type
+    read, rank, write = c.read(i.operands[1], rest[0]), c.read(i.operands[2], "u32"), c.write(i.operands[0], rest[0])
+    clear = kind(~(0xFF << _RANK) & (0xFFFFFFFF if kind is np.uint32 else 0xFFFFFFFFFFFFFFFF))
+
+    def map_(x: Wave) -> None:
+        to = np.asarray(rank(x))
+        if (to >= x.launch.cluster_size).any():
+            raise unmodelled(i, f"rank {int(to.max())} in a cluster of {x.launch.cluster_size} CTAs, which PTX leaves undefined")
+        write(x, (read(x) & clear) | (to.astype(kind) << kind(_RANK)))
+
+    return map_
+
+
+@implements("getctarank")
+def build_getctarank(i: Instruction, c: Linker) -> Step:
+    """The rank of the CTA in whose window an address lies."""
+    rest = list(i.modifiers)
+    space = space_modifier(rest)
+    if len(rest) != 1 or rest[0] not in ("u32", "u64") or space not in (None, "shared::cluster"):
+        raise unmodelled(i)
+    read, write = c.read(i.operands[1], rest[0]), c.write(i.operands[0], "u32")
+
+    def rank(x: Wave) -> None:
+        write(x, ((np.asarray(read(x)).astype(np.uint64) >> np.uint64(_RANK)) & np.uint64(0xFF)).astype(np.uint32))
+
+    return rank
+
+
+@implements("createpolicy")
+def build_createpolicy(i: Instruction, c: Linker) -> Step:
+    """A cache policy: an opaque word that changes nothing a kernel can see."""
+    if i.modifiers[-1] != "b64":
+        raise unmodelled(i)
+    write = c.write(i.operands[0], "b64")
+    return lambda x: write(x, np.uint64(0x12F0000000000000))

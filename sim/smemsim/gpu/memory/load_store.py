@@ -1,0 +1,257 @@
+"""ld, ldu, st (PTX ISA 9.7.9): every state space, width and vector; cache hints change nothing a kernel can see."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.errors import InputError, Unmodelled
+from smemsim.gpu.memory.ordering import Ordering, ordering
+from smemsim.gpu.memory.spaces import SHARED_WINDOW, Piece, locate, note_read, note_write, shared_places, space_modifier
+from smemsim.gpu.registers import DTYPES, Read, bits_of, dtype_of
+from smemsim.gpu.registry import Plain, Step, implements, unmodelled
+from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Symbol, Vector
+
+if TYPE_CHECKING:
+    from smemsim.gpu.linking.program import Linker
+    from smemsim.gpu.wave import Wave
+
+__all__ = ["Access", "access", "gathered", "items", "merged", "scattered"]
+
+_CACHE = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified"}
+_VECTORS = {"v2": 2, "v4": 4, "v8": 8}
+_RAW = {16: "b16", 32: "b32", 64: "b64"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Access:
+    """What the modifiers of a load or a store say: `count` elements of `kind` (a PTX type) in `space` (None: generic)."""
+
+    space: str | None
+    kind: str
+    count: int
+    order: Ordering
+
+    @property
+    def size(self) -> int:
+        """Bytes each thread accesses."""
+        return self.count * bits_of(self.kind) // 8
+
+
+def access(i: Instruction, c: Linker) -> Access:
+    """Read the modifiers of an ld or st."""
+    rest = list(i.modifiers)
+    space = space_modifier(rest)
+    order = ordering(i, c, rest)
+    hints = [m for m in rest if m in _CACHE or m.startswith(("L1::", "L2::"))]
+    rest = [m for m in rest if m not in hints]
+    count = 1
+    for m in list(rest):
+        if m in _VECTORS:
+            count = _VECTORS[m]
+            rest.remove(m)
+    if len(rest) != 1 or (rest[0] not in DTYPES and rest[0] != "b128") or rest[0] == "pred":
+        raise unmodelled(i, f"modifiers {' '.join(rest)}")
+    kind = rest[0]
+    if kind.startswith("f") or kind == "bf16":
+        kind = _RAW[bits_of(kind)]
+    if kind == "b128" and count > 1:
+        raise unmodelled(i, "vectors of .b128")
+    policy = "L2::cache_hint" in hints
+    if len(i.operands) != 2 + policy:
+        raise InputError(f"takes {2 + policy} operands")
+    return Access(space, kind, count, order)
+
+
+def items(operand: Operand, count: int) -> tuple[Operand, ...]:
+    """The elements of an operand: of a vector, or itself."""
+    found = operand.items if isinstance(operand, Vector) else (operand,)
+    if len(found) != count:
+        raise InputError(f"has {len(found)} elements, the modifiers say {count}")
+    return found
+
+
+# What moves the elements of a thread at once: numpy copies rows of an array far more slowly than single values.
+_AT_ONCE: dict[int, np.dtype[Any]] = {n: np.dtype(t) for n, t in ((1, "u1"), (2, "u2"), (4, "u4"), (8, "u8"), (16, "c16"))}
+
+
+def gathered(piece: Piece, kind: np.dtype[Any], count: int) -> list[Any]:
+    """`count` neighbouring elements of every thread of a piece, an array for each element."""
+    size = kind.itemsize * count
+    if count == 1:
+        return [piece.memory.view(kind).take(piece.at >> size.bit_length() - 1)]
+    if size == 32:
+        half = count // 2
+        return gathered(piece, kind, half) + gathered(piece._replace(at=piece.at + 16), kind, half)
+    rows = piece.memory.view(_AT_ONCE[size]).take(piece.at >> size.bit_length() - 1).view(kind).reshape(-1, count)
+    return [rows[:, k] for k in range(count)]
+
+
+def scattered(piece: Piece, kind: np.dtype[Any], values: list[Any]) -> None:
+    """Write elements of every thread of a piece; of threads that write the same byte the last one's stays."""
+    count = len(values)
+    size = kind.itemsize * count
+    if piece.part is not None:
+        values = [v[piece.part] if isinstance(v, np.ndarray) and v.ndim else v for v in values]
+        piece = piece._replace(part=None)
+    if count == 1:
+        piece.memory.view(kind)[piece.at >> size.bit_length() - 1] = values[0]
+    elif size == 32:
+        scattered(piece, kind, values[: count // 2])
+        scattered(piece._replace(at=piece.at + 16), kind, values[count // 2 :])
+    else:
+        rows = np.empty((len(piece.at), count), kind)
+        for k, v in enumerate(values):
+            rows[:, k] = v
+        wide = _AT_ONCE[size]
+        piece.memory.view(wide)[piece.at >> size.bit_length() - 1] = rows.view(wide)[:, 0]
+
+
+def merged(x: Wave, pieces: list[Piece], kind: np.dtype[Any], count: int) -> list[Any]:
+    """The elements of all running threads from the pieces of several memories."""
+    out = [np.empty(x.n, kind) for _ in range(count)]
+    for piece in pieces:
+        for whole, part in zip(out, gathered(piece, kind, count), strict=True):
+            whole[piece.part] = part
+    return out
+
+
+@implements("ld", "ldu")
+def build_ld(i: Instruction, c: Linker) -> Step:
+    """Loads; those of the entry's parameters are one number for all threads."""
+    what = access(i, c)
+    count, kind = (2, "b64") if what.kind == "b128" else (what.count, what.kind)
+    dtype = dtype_of(kind)
+    target = i.operands[0]
+    if what.kind == "b128":
+        wide = c.write(target, "b128")
+
+        def write(x: Wave, values: list[Any]) -> None:
+            wide(x, np.stack(values, axis=-1))
+
+    elif what.count == 1 and not isinstance(target, Vector):
+        single = c.write(target, kind)
+
+        def write(x: Wave, values: list[Any]) -> None:
+            single(x, values[0])
+
+    else:
+        writers = [c.write(item, kind) for item in items(target, count)]
+
+        def write(x: Wave, values: list[Any]) -> None:
+            for put, value in zip(writers, values, strict=True):
+                put(x, value)
+
+    if (what.space or "").startswith("param") and c.space_of(i.operands[1]) == "param":
+        return _parameter(i, c, what, dtype, count, write)
+    find = locate(i, c, i.operands[1], what.space, what.size)
+    size, order = what.size, what.order
+
+    def load(x: Wave) -> None:
+        pieces = find(x)
+        values = gathered(pieces[0], dtype, count) if len(pieces) == 1 else merged(x, pieces, dtype, count)
+        x.polls += order.strong
+        if x.watch is not None:
+            for piece in pieces:
+                if not order.strong:
+                    note_read(x, i, piece, size)
+                if order.acquires:
+                    order.acquire(x, piece)
+        write(x, values)
+
+    return load
+
+
+def _parameter(i: Instruction, c: Linker, what: Access, dtype: np.dtype[Any], count: int, write: Any) -> Plain:
+    address = i.operands[1]
+    if not isinstance(address, Address) or not isinstance(address.base, Symbol):
+        raise InputError("needs a parameter in brackets")
+    place = c.place(address.base.name)
+    within = address.base.offset + address.offset
+    if not 0 <= within <= place.size - what.size:
+        raise InputError(f"bytes {within} to {within + what.size} of parameter {place.name}, which has {place.size}")
+    at = place.offset + within
+    kept: tuple[Any, list[Any]] = (None, [])  # the bank of a launch, and what it has here: a program may be launched again
+
+    def load(x: Wave) -> None:
+        nonlocal kept
+        bank = x.launch.parameters
+        if kept[0] is not bank:
+            kept = bank, list(np.frombuffer(bank[at : at + what.size].tobytes(), dtype))
+        write(x, kept[1])
+
+    if what.kind == "b128":
+        raise unmodelled(i, ".b128 parameters")
+    return load
+
+
+@implements("st.bulk")
+def build_st_bulk(i: Instruction, c: Linker) -> Step:
+    """`st.bulk{.weak}{.shared::cta} [a], size, 0`: zeros, a multiple of 8 bytes; from sm_100 on."""
+    rest = [m for m in i.modifiers[1:] if m != "weak"]
+    space = space_modifier(rest)
+    zero = i.operands[2] if len(i.operands) == 3 else None
+    if (
+        rest
+        or space not in (None, "shared", "shared::cta")
+        or not isinstance(zero, Immediate)
+        or zero.value
+        or not c.arch.startswith("sm_10")
+    ):
+        raise unmodelled(i)
+    address, amount = c.address(i.operands[0]), c.read(i.operands[1], "u64")
+    base = SHARED_WINDOW if space is None else 0
+
+    def store(x: Wave) -> None:
+        starts = np.broadcast_to(np.asarray(address(x)), (x.n,)) - base
+        sizes = np.broadcast_to(np.asarray(amount(x)), (x.n,)).astype(np.int64)
+        if (sizes & 7).any() or (starts & 7).any():
+            bad = int(sizes[np.flatnonzero(sizes & 7)[0]]) if (sizes & 7).any() else int(starts[np.flatnonzero(starts & 7)[0]])
+            raise Unmodelled(f"line {i.line}: {i.name}: {bad}: address and size need to be multiples of 8")
+        kept, threads = x.sel, x.threads
+        for n, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
+            at = np.arange(start, start + size, 8)
+            x.select(np.full(len(at), threads[n]))
+            try:
+                piece = Piece("shared", x.shared, shared_places(x, i, at, None, 8, cluster=False))
+                scattered(piece, np.dtype(np.uint64), [np.uint64(0)])
+                note_write(x, i, piece, 8)
+            finally:
+                x.select(kept)
+
+    return store
+
+
+@implements("st")
+def build_st(i: Instruction, c: Linker) -> Step:
+    """Stores. Where threads of one store meet, the one with the highest number wins; hardware leaves it open."""
+    what = access(i, c)
+    if (what.space or "").startswith("param") and c.space_of(i.operands[0]) == "param":
+        raise InputError("an entry's parameters are read only")
+    if what.space == "const":
+        raise InputError(".const is read only")
+    reads: list[Read]
+    if what.kind == "b128":
+        dtype, source = dtype_of("b64"), i.operands[1]
+        if isinstance(source, Immediate):
+            raise unmodelled(i, "a .b128 number")
+        wide = c.read(source, "b128")
+        reads = [lambda x: wide(x)[:, 0], lambda x: wide(x)[:, 1]]
+    else:
+        dtype = dtype_of(what.kind)
+        reads = [c.read(item, what.kind) for item in items(i.operands[1], what.count)]
+    find = locate(i, c, i.operands[0], what.space, what.size)
+    size, order = what.size, what.order
+
+    def store(x: Wave) -> None:
+        pieces = find(x)
+        values = [read(x) for read in reads]
+        for piece in pieces:
+            if order.releases and x.watch is not None:
+                order.release(x, piece)
+            scattered(piece, dtype, values)
+            note_write(x, i, piece, size, strong=order.strong)
+
+    return store

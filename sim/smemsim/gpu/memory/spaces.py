@@ -1,0 +1,280 @@
+"""State spaces and addresses: which bytes of which memory the addresses of an instruction are, and the windows of generic addresses.
+
+A generic address lies in the shared window, in the local window, or is the address in global memory (PTX ISA 5.1; .const and kernel
+parameters lie in global memory here). Where the two windows begin is made up: hardware has other numbers, and no program may rely on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from smemsim.gpu.registry import unmodelled
+from smemsim.gpu.traps import misaligned, outside, reserved
+from smemsim.gpu.wave import THREADS
+from smemsim.ptx.module import Instruction, Operand
+
+if TYPE_CHECKING:
+    from smemsim.gpu.linking.program import Linker
+    from smemsim.gpu.wave import Wave
+    from smemsim.machine.region import Region
+
+__all__ = [
+    "LOCAL_WINDOW",
+    "SHARED_WINDOW",
+    "SPACES",
+    "Locate",
+    "Piece",
+    "for_part",
+    "locate",
+    "note_read",
+    "note_write",
+    "own",
+    "shared_places",
+    "space_modifier",
+]
+
+SHARED_WINDOW = 0x7E00_0000_0000  # made up; 2^32 bytes: the rank within the cluster in bits 31:24
+LOCAL_WINDOW = 0x7D00_0000_0000  # made up; 2^32 bytes
+RANKS = 24  # the bit of a `.shared` address where the CTA's rank begins
+_SHARED_HIGH, _LOCAL_HIGH = SHARED_WINDOW >> 32, LOCAL_WINDOW >> 32
+SPACES = ("global", "const", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "param::func")
+
+
+class Piece(NamedTuple):
+    """Bytes that running threads access: a memory, and where in it each of them does; `part` are their places among the running threads."""
+
+    space: str  # "global", "shared", "local"
+    memory: np.ndarray  # whole words, contiguous
+    at: np.ndarray  # byte offset in it of each thread, int64
+    part: np.ndarray | None = None  # None: all that run
+
+
+Locate = Callable[["Wave"], list[Piece]]
+
+
+def space_modifier(modifiers: list[str]) -> str | None:
+    """Take the state space off a list of modifiers; None: generic."""
+    for m in modifiers:
+        if m in SPACES:
+            modifiers.remove(m)
+            return m
+    return None
+
+
+def locate(
+    i: Instruction,
+    c: Linker,
+    operand: Operand,
+    space: str | None,
+    size: int,
+    align: int | None = None,
+    *,
+    beyond: Callable[[Wave], Any] | None = None,
+) -> Locate:
+    """A function that finds the bytes an instruction accesses: `size` of them at the address of every running thread, `beyond` bytes further.
+
+    It ends the kernel for addresses that are off `align` (the size) or outside everything: HardwareTrap 716 and 700, findings X002 and X001.
+    """
+    address = c.address(operand)
+    own = c.space_of(operand)
+    if space in ("param", "param::entry", "param::func"):
+        in_bank = address
+        space = "local" if own == "local" else "global"
+        if space == "global":
+            address = lambda x: in_bank(x) + x.launch.parameter_address  # noqa: E731
+    elif space == "const":
+        space = "global"
+    find = _FINDERS.get(space or "generic")
+    if find is None:
+        raise unmodelled(i, f"no state space .{space}")
+    if beyond is not None:
+        first, further = address, beyond
+        address = lambda x: first(x) + further(x)  # noqa: E731
+    return find(i, address, size, (align or size) - 1)
+
+
+def _values(x: Wave, address: Any) -> np.ndarray:
+    """Addresses of the running threads, int64 and contiguous."""
+    return address if isinstance(address, np.ndarray) and address.ndim else np.full(x.n, address, np.int64)
+
+
+class _Global:
+    """Finds arrays in global memory; the one found last first."""
+
+    def __init__(self, i: Instruction, address: Callable[[Wave], Any], size: int, low: int) -> None:
+        self.i, self.address, self.size, self.low = i, address, size, low
+        self.begin, self.room = np.int64(0), np.uint64(0)
+        self.region: Region | None = None
+
+    def __call__(self, x: Wave) -> list[Piece]:
+        return self.find(x, _values(x, self.address(x)), None)
+
+    def find(self, x: Wave, at: np.ndarray, part: np.ndarray | None) -> list[Piece]:
+        if self.low and np.bitwise_or.reduce(at) & self.low:
+            misaligned(x, self.i, "global", at, part, self.low + 1)
+        region = self.region
+        if region is not None:
+            offset = at - self.begin
+            if not (offset.view(np.uint64) > self.room).any():
+                if region.begin != region.words_begin:
+                    offset += region.begin - region.words_begin
+                return [Piece("global", region.words, offset, part)]
+        return self._search(x, at, part)
+
+    def _search(self, x: Wave, at: np.ndarray, part: np.ndarray | None) -> list[Piece]:
+        begins, ends, regions = x.launch.memory.table()
+        address = at.view(np.uint64)
+        which = np.searchsorted(begins, address, "right") - 1
+        bad = (which < 0) | (address + np.uint64(self.size) > ends[which]) | (address + np.uint64(self.size) < address)
+        if bad.any():
+            outside(x, self.i, "global", at, part, bad, self.size)
+        pieces = []
+        for n in np.unique(which).tolist():
+            here = np.flatnonzero(which == n)
+            region = regions[n]
+            offset = (address[here] - np.uint64(region.words_begin)).view(np.int64)
+            pieces.append(Piece("global", region.words, offset, here if part is None else part[here]))
+            self.region, self.begin = region, begins[n].view(np.int64)
+            self.room = np.uint64(len(region.data) - self.size)
+        if len(pieces) == 1:
+            return [pieces[0]._replace(part=part)]
+        return pieces
+
+
+def _shared(cluster: bool) -> Callable[..., Locate]:
+    def make(i: Instruction, address: Callable[[Wave], Any], size: int, low: int) -> Locate:
+        return lambda x: [_in_shared(x, i, _values(x, address(x)), None, size, low, cluster)]
+
+    return make
+
+
+def _in_shared(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, low: int, cluster: bool) -> Piece:
+    if low and np.bitwise_or.reduce(at) & low:
+        misaligned(x, i, "shared", at, part, low + 1)
+    flat = shared_places(x, i, at, part, size, cluster)
+    return Piece("shared", x.shared, flat, part)
+
+
+def shared_places(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, cluster: bool) -> np.ndarray:
+    """Places in `x.shared` of `size` bytes at `.shared` addresses (int64, of the threads that run, or of `part` of them).
+
+    Ends the kernel for those outside the window; without `cluster` an address of another CTA's window is not modelled.
+    """
+    threads = x.sel if part is None else x.threads[part]
+    rank = None
+    offset = at - x.window_begin
+    if x.launch.cluster_size > 1:
+        rank = at >> RANKS
+        offset = (at & 0xFFFFFF) - x.window_begin
+    bad = offset.view(np.uint64) > np.uint64(max(0, x.window - size))
+    if rank is not None:
+        bad |= rank.view(np.uint64) >= np.uint64(x.launch.cluster_size)
+    if x.window < size or bad.any():
+        inside = bad if x.window >= size else np.ones(len(at), bool)
+        reserved(x, i, at, part, inside, size)
+        outside(x, i, "shared", at, part, inside, size)
+    if rank is None:
+        base: np.ndarray = x.fixed("window", lambda: x.cta_of * x.pitch)
+        offset += base[threads]
+        return offset
+    if not cluster and (rank != x.rank_bits[threads] >> RANKS).any():
+        raise unmodelled(i, "a .shared::cta address of another CTA's window, which only .shared::cluster and generic addresses reach")
+    offset += (x.cluster_first[threads] + rank) * x.pitch
+    return offset
+
+
+def _local(i: Instruction, address: Callable[[Wave], Any], size: int, low: int) -> Locate:
+    return lambda x: [_in_local(x, i, _values(x, address(x)), None, size, low)]
+
+
+def _in_local(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, low: int) -> Piece:
+    if low and np.bitwise_or.reduce(at) & low:
+        misaligned(x, i, "local", at, part, low + 1)
+    room = x.local.shape[1] - size
+    bad = at.view(np.uint64) > np.uint64(max(room, 0)) if room >= 0 else np.ones(len(at), bool)
+    if bad.any():
+        outside(x, i, "local", at, part, bad, size)
+    threads = x.threads if part is None else x.threads[part]
+    return Piece("local", x.local.reshape(-1), threads * x.local.shape[1] + at, part)
+
+
+def _generic(i: Instruction, address: Callable[[Wave], Any], size: int, low: int) -> Locate:
+    world = _Global(i, address, size, low)
+
+    def find(x: Wave) -> list[Piece]:
+        at = _values(x, address(x))
+        high = at >> 32
+        shared, local = high == _SHARED_HIGH, high == _LOCAL_HIGH
+        some_shared, some_local = shared.any(), local.any()
+        if not (some_shared or some_local):
+            return world.find(x, at, None)
+        if some_shared and shared.all():
+            return [_in_shared(x, i, at & 0xFFFFFFFF, None, size, low, True)]
+        if some_local and local.all():
+            return [_in_local(x, i, at & 0xFFFFFFFF, None, size, low)]
+        pieces = []
+        if some_shared:
+            part = np.flatnonzero(shared)
+            pieces.append(_in_shared(x, i, at[part] & 0xFFFFFFFF, part, size, low, True))
+        if some_local:
+            part = np.flatnonzero(local)
+            pieces.append(_in_local(x, i, at[part] & 0xFFFFFFFF, part, size, low))
+        part = np.flatnonzero(~(shared | local))
+        return pieces + world.find(x, at[part], part) if len(part) else pieces
+
+    return find
+
+
+_FINDERS: dict[str, Callable[..., Locate]] = {
+    "generic": _generic,
+    "global": _Global,
+    "shared": _shared(False),
+    "shared::cta": _shared(False),
+    "shared::cluster": _shared(True),
+    "local": _local,
+}
+
+
+def note_write(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False, changed: bool = True) -> None:
+    """Threads have written: who polls looks again, MMA operands find a writer, the watch knows. Local memory concerns nobody else.
+
+    Atomics that left everything as it was (`changed` False) only looked.
+    """
+    own(x, piece, size, changed=changed)
+    if x.watch is not None and piece.space == "shared":
+        for_part(x, piece, lambda: (x.watch.strong_write if strong else x.watch.write)(x, i, piece.at, size))
+
+
+def own(x: Wave, piece: Piece, size: int, *, changed: bool = True) -> None:
+    """Threads have written: without a word to the watch."""
+    if piece.space == "local":
+        return
+    x.changes += changed
+    x.polls += not changed
+    if piece.space == "shared" and not x.program.uses.isdisjoint(("wgmma", "tcgen05")):
+        chunks = piece.at >> 4
+        x.owners.touch(chunks, THREADS)
+        if size > 16:
+            x.owners.touch(chunks + 1, THREADS)
+
+
+def note_read(x: Wave, i: Instruction, piece: Piece, size: int) -> None:
+    """Threads have read by ordinary loads: the watch knows."""
+    if x.watch is not None and piece.space == "shared":
+        for_part(x, piece, lambda: x.watch.read(x, i, piece.at, size))
+
+
+def for_part(x: Wave, piece: Piece, act: Callable[[], None]) -> None:
+    """Do something while only the threads of a piece are selected."""
+    if piece.part is None:
+        act()
+        return
+    kept = x.sel
+    x.select(x.threads[piece.part])
+    try:
+        act()
+    finally:
+        x.select(kept)

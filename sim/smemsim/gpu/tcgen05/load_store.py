@@ -1,0 +1,191 @@
+"""`tcgen05.ld`, `tcgen05.st` and `tcgen05.wait` (PTX ISA 9.7.16.8): registers of whole warps from and to tensor memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.errors import InputError
+from smemsim.gpu.asynchronous import stop
+from smemsim.gpu.modifiers import Modifiers, Operands
+from smemsim.gpu.registry import Gate, Step, implements, unmodelled
+from smemsim.gpu.tcgen05.reduction import Reduction
+from smemsim.gpu.wave import WARP
+from smemsim.machine.tmem.access import SPLIT, TmemAccess
+from smemsim.ptx.module import Immediate, Instruction, Operand, Vector
+from smemsim.spec.tensor_memory import COLUMNS, LANES, LOAD_STORE_SHAPES, WARP_LANES
+from smemsim.spec.traps import ILLEGAL_INSTRUCTION
+
+if TYPE_CHECKING:
+    from smemsim.gpu.linking.program import Linker
+    from smemsim.gpu.wave import Wave
+
+__all__: list[str] = []
+
+_WINDOWS = LANES // WARP_LANES
+_LOW = np.uint32(0xFFFF)
+
+
+class _Access:
+    """A shape of tcgen05.ld or .st with its address operand: where in `x.tensor` the registers of the running threads are."""
+
+    def __init__(self, i: Instruction, c: Linker, words: Modifiers, operands: Operands, packing: str, registers: Operand | None) -> None:
+        self.i = i
+        shape = words.need(*LOAD_STORE_SHAPES)
+        repeat = words.need(*(f"x{1 << n}" for n in range(8)))
+        self.pack = words.has(packing)
+        words.end()
+        self.address = c.address(operands.next("an address in tensor memory"))
+        split = operands.next("immHalfSplitoff") if shape == SPLIT else None
+        if split is not None and not isinstance(split, Immediate):
+            raise unmodelled(i, "immHalfSplitoff is no immediate")
+        self.access = TmemAccess(
+            shape, int(repeat[1:]), pack=self.pack, half_split_offset=split.value if isinstance(split, Immediate) else None
+        )
+        registers = registers or operands.next("registers")
+        operands.end()
+        self.items = registers.items if isinstance(registers, Vector) else (registers,)
+        if len(self.items) != self.access.registers:
+            raise InputError(f"{len(self.items)} registers; .{shape}.{repeat} has {self.access.registers} (PTX ISA 9.7.16.8.3)")
+        thread, register = np.arange(WARP), np.arange(self.access.registers)[:, None]
+        places = []
+        for half in range(1 + self.pack):
+            lane, column = self.access.location(0, thread, register, half)
+            places.append(lane * COLUMNS + column)
+        self.places = self._tiled = np.stack(places)  # (halves, registers, threads)
+        self.first_lanes = tuple(range(0, WARP_LANES, self.access.lanes))
+
+    def at(self, x: Wave) -> np.ndarray:
+        """(halves, registers, running threads): places in the flat `x.tensor`. Ends the kernel for addresses that the warp cannot reach."""
+        threads = x.threads
+        word = np.broadcast_to(self.address(x), threads.shape)
+        warp = threads // WARP
+        lane, column = word >> 16, word & 0xFFFF
+        own = x.tid[threads] // WARP % _WINDOWS * WARP_LANES
+        starts = np.flatnonzero(np.diff(warp, prepend=-1))
+        if (np.maximum.reduceat(word, starts) != np.minimum.reduceat(word, starts)).any():
+            self._stop(x, "X015", "the address is not the same in all threads of a warp", "give all 32 threads the same address")
+        if not np.isin(lane - own, self.first_lanes).all():
+            n = int(np.flatnonzero(~np.isin(lane - own, self.first_lanes))[0])
+            only = " or ".join(str(own[n] + first) for first in self.first_lanes)
+            self._stop(
+                x, "X009", f"warp {int(x.tid[threads[n]]) // WARP} of CTA {x.ctas[int(x.cta_of[threads[n]])].number} gives {int(word[n]):#x}, that is "
+                f"lane {int(lane[n])}: it reaches lanes {own[n]} to {own[n] + WARP_LANES - 1} only, and .{self.access.shape} begins at {only}",
+                f"add {own[n]} << 16 to the address, for warp {int(x.tid[threads[n]]) // WARP % _WINDOWS} of its warpgroup (PTX ISA 9.7.16.8.1)",
+            )  # fmt: skip
+        cta = x.cta_of[threads]
+        begins = column[starts]
+        spans = [np.arange(self.access.width)]
+        if self.access.half_split_offset:
+            spans.append(spans[0] + self.access.half_split_offset)
+        columns = begins[:, None] + np.concatenate(spans)
+        free = (columns >= COLUMNS) | ~x.tensor_allocated[cta[starts, None], np.minimum(columns, COLUMNS - 1)]
+        if free.any():
+            which, n = (int(a[0]) for a in np.nonzero(free))
+            self._stop(
+                x, "X009", f"column {int(columns[which, n])} of CTA {x.ctas[int(cta[starts[which]])].number} is not allocated (the access has columns "
+                f"{int(columns[which].min())} to {int(columns[which].max())})", "tcgen05.alloc more columns, or correct the address",
+            )  # fmt: skip
+        base = (cta * LANES + lane) * COLUMNS + column
+        found: np.ndarray = base + self._of_threads(x, threads)
+        return found
+
+    def _of_threads(self, x: Wave, threads: np.ndarray) -> np.ndarray:
+        """The places of the running threads' registers, from where the address of each points."""
+        warps = len(threads) // WARP
+        if (
+            len(threads) != WARP * warps
+            or (x.lane[threads[::WARP]] != 0).any()
+            or (threads[WARP - 1 :: WARP] - threads[::WARP] != WARP - 1).any()
+        ):
+            return self.places[:, :, x.lane[threads]]
+        if self._tiled.shape[-1] != len(threads):
+            self._tiled = np.tile(self.places, warps)
+        return self._tiled
+
+    def boxes(self, x: Wave) -> list[tuple[int, int, int, int, int]]:
+        """For the watch: (warp in the wave, CTA, first lane, first column, the column behind the last) of each access of each warp."""
+        threads = x.threads
+        first = threads[np.flatnonzero(np.diff(threads // WARP, prepend=-1))]
+        word = np.broadcast_to(self.address(x), threads.shape)[np.flatnonzero(np.diff(threads // WARP, prepend=-1))]
+        found = []
+        for thread, address in zip(first.tolist(), word.tolist(), strict=True):
+            lane, column = address >> 16, address & 0xFFFF
+            for offset in {0, self.access.half_split_offset or 0}:
+                begin = column + offset
+                found.append((thread // WARP, int(x.cta_of[thread]), lane, begin, begin + self.access.width))
+        return found
+
+    def _stop(self, x: Wave, code: str, message: str, repair: str) -> None:
+        stop(x, self.i, code, f"{self.i.name}: {message}", repair, ILLEGAL_INSTRUCTION)
+
+
+@implements("tcgen05.ld")
+def build_ld(i: Instruction, c: Linker) -> Step:
+    """`tcgen05.ld{.red}.sync.aligned.SHAPE.NUM{.pack::16b}.b32 {r...}, [taddr] {, immHalfSplitoff}`."""
+    words, operands = Modifiers(i, "ld", "sync", "aligned"), Operands(i)
+    reduction = Reduction(i, c, words) if words.has("red") else None
+    if reduction is None:
+        words.need("b32")
+    results = operands.next("registers")
+    if reduction is not None:
+        reduction.result(operands.next("a register for the reduction"))
+    access = _Access(i, c, words, operands, "pack::16b", results)
+    writes = [c.write(item, "b32") for item in access.items]
+
+    def run(x: Wave) -> None:
+        at = access.at(x)
+        flat = x.tensor.reshape(-1)
+        found = flat.take(at[0])
+        if access.pack:
+            found = found & _LOW | flat.take(at[1]) << np.uint32(16)
+        if x.watch is not None:
+            x.watch.tensor.loaded(x, i, access.boxes(x), access.access.lanes)
+        for write, values in zip(writes, found, strict=True):
+            write(x, values)
+        if reduction is not None:
+            reduction.run(x, found)
+
+    return Gate(lambda x: x.gather(i), run)
+
+
+@implements("tcgen05.st")
+def build_st(i: Instruction, c: Linker) -> Step:
+    """`tcgen05.st.sync.aligned.SHAPE.NUM{.unpack::16b}.b32 [taddr] {, immHalfSplitoff}, {r...}`."""
+    words, operands = Modifiers(i, "st", "sync", "aligned", "b32"), Operands(i)
+    access = _Access(i, c, words, operands, "unpack::16b", None)
+    if access.access.overlaps:
+        raise unmodelled(i, "both halves of .16x32bx2 write the same cells; which thread's value stays is not known")
+    reads = [c.read(item, "b32") for item in access.items]
+
+    def run(x: Wave) -> None:
+        at = access.at(x)
+        values = np.empty(at.shape[1:], np.uint32)
+        for n, read in enumerate(reads):
+            values[n] = read(x)
+        if x.watch is not None:
+            x.watch.tensor.stored(x, i, access.boxes(x), access.access.lanes)
+        flat = x.tensor.reshape(-1)
+        if access.pack:  # the upper halves of the cells keep what they had (inferred)
+            for half in (0, 1):
+                flat[at[half]] = flat[at[half]] & ~_LOW | values >> np.uint32(16 * half) & _LOW
+        else:
+            flat[at[0]] = values
+        x.changes += 1
+
+    return Gate(lambda x: x.gather(i), run)
+
+
+@implements("tcgen05.wait::ld", "tcgen05.wait::st")
+def build_wait(i: Instruction, c: Linker) -> Step:
+    """`tcgen05.wait::ld.sync.aligned` and `tcgen05.wait::st.sync.aligned`: everything is done when it is issued, so nobody waits."""
+    words = Modifiers(i, "sync", "aligned")
+    kind = words.need("wait::ld", "wait::st")
+    words.end()
+
+    def run(x: Wave) -> None:
+        if x.watch is not None:
+            x.watch.tensor.waited(x, "ld" if kind == "wait::ld" else "st")
+
+    return Gate(lambda x: x.gather(i), run)

@@ -1,0 +1,179 @@
+"""`tcgen05.mma` (PTX ISA 9.7.16.10.9): a thread's matrix instruction on the memories of its CTA or of its pair, executed when it is issued."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.arithmetic.multiply import row_of
+from smemsim.descriptors.instr import InstrDescriptor
+from smemsim.errors import HardwareTrap
+from smemsim.gpu.asynchronous import judge, record
+from smemsim.gpu.events import Mma
+from smemsim.gpu.modifiers import Modifiers, Operands
+from smemsim.gpu.registry import Step, implements, unmodelled
+from smemsim.gpu.tcgen05.common import cta_group, group_of, refusals, tensor_of
+from smemsim.gpu.wave import WARP
+from smemsim.machine.tcgen05_many import Issue, Touched, tcgen05_mma_many
+from smemsim.machine.tmem.address import TmemAddress
+from smemsim.ptx.module import Address, Immediate, Instruction, Vector
+from smemsim.spec.shared_memory import CHUNK
+
+if TYPE_CHECKING:
+    from smemsim.gpu.linking.program import Linker
+    from smemsim.gpu.registers import Read
+    from smemsim.gpu.wave import Cta, Wave
+
+__all__: list[str] = []
+
+_SCALE_VECTORS = ("scale_vec::1X", "scale_vec::2X", "scale_vec::4X", "block16", "block32")
+_USES = ("fill", "use", "lastuse", "discard")
+
+
+@implements("tcgen05.mma")
+def build_mma(i: Instruction, c: Linker) -> Step:
+    """`tcgen05.mma{.ws}{.sp}.cta_group.kind{.block_scale{.vector}}{.collector…} [d], a, b {, [metadata]}, idesc, …`."""
+    return _Mma(i, c).run
+
+
+class _Mma:
+    """One tcgen05.mma of a program."""
+
+    def __init__(self, i: Instruction, c: Linker) -> None:
+        words, operands = Modifiers(i, "mma"), Operands(i)
+        self.i = i
+        self.ws, self.is_sparse, self.group = words.has("ws"), words.has("sp"), cta_group(words)
+        self.kind = words.need(*(word for word in i.modifiers if word.startswith("kind::"))).removeprefix("kind::")
+        self.is_scaled = words.has("block_scale")
+        self.scale_vec = words.one_of(_SCALE_VECTORS).removeprefix("scale_vec::") or None
+        if words.has("ashift"):
+            raise unmodelled(i, ".ashift: in which direction the rows of A move, and what the last one becomes, is in no document")
+        buffers = ("b0", "b1", "b2", "b3") if self.ws else ("a",)
+        words.one_of(f"collector::{buffer}::{use}" for buffer in buffers for use in _USES)  # what is kept for later is what memory holds
+        words.one_of(f"collector::{buffer}" for buffer in buffers)
+        words.end()
+        self.d = c.address(operands.next("D's address"))
+        a = operands.next("A")
+        self.in_tensor = isinstance(a, Address)
+        self.a = c.address(a) if self.in_tensor else c.read(a, "b64")
+        self.b = c.read(operands.next("B's descriptor"), "b64")
+        more: dict[str, Read] = {}
+        if self.is_sparse:
+            more["metadata"] = c.address(operands.next("the address of the metadata"))
+        self.idesc = c.read(operands.next("an instruction descriptor"), "u32")
+        if self.is_scaled:
+            more["scale_a"], more["scale_b"] = (c.address(operands.next(f"the address of {side}'s scale factors")) for side in "AB")
+        lanes = operands.left.pop(0) if operands.left and isinstance(operands.left[0], Vector) else None
+        self.lanes = [c.read(word, "u32") for word in lanes.items] if isinstance(lanes, Vector) else []
+        more["enable_input_d"] = c.read(operands.next("enable-input-d"), "pred")
+        if operands.left and self.ws:
+            more["zero_column_mask"] = c.read(operands.next("a zero-column mask"), "b64")
+        elif operands.left:
+            shift = operands.next("scale-input-d")
+            if not isinstance(shift, Immediate):
+                raise unmodelled(i, "scale-input-d is no immediate")
+            more["scale_input_d"] = lambda x: np.int64(shift.value)
+        operands.end()
+        self.more = more
+
+    def run(self, x: Wave) -> None:
+        """Multiply, for every thread that is here: those of different CTAs together."""
+        threads = x.threads
+        reads = {"d": self.d, "a": self.a, "b": self.b, "idesc": self.idesc, **self.more}
+        columns = {name: np.broadcast_to(np.asarray(read(x)), threads.shape).tolist() for name, read in reads.items()}
+        lanes = list(zip(*(np.broadcast_to(read(x), threads.shape).tolist() for read in self.lanes), strict=True)) if self.lanes else []
+        if len(threads) > 1:
+            self._check_alone(x, threads, columns)
+        waiting = list(range(len(threads)))
+        while waiting:  # threads of one CTA, which an elect.sync should have made one, come after each other
+            now: list[int] = []
+            taken: set[int] = set()
+            for n in waiting:
+                mine = {member.index for member in group_of(x, self.i, x.ctas[int(x.cta_of[threads[n]])], self.group)}
+                if not mine & taken and (not now or columns["idesc"][n] == columns["idesc"][now[0]]):
+                    now.append(n)
+                    taken |= mine
+            waiting = [n for n in waiting if n not in now]
+            self._issue(
+                x, [(int(threads[n]), {name: column[n] for name, column in columns.items()}, lanes[n] if lanes else ()) for n in now]
+            )
+        x.changes += 1
+
+    def _check_alone(self, x: Wave, threads: np.ndarray, columns: dict[str, list[Any]]) -> None:
+        """X016 where threads of one warp add to the same D."""
+        d: dict[tuple[int, int], int] = {}
+        for n, thread in enumerate(threads.tolist()):
+            if columns["enable_input_d"][n]:
+                key = (thread // WARP, columns["d"][n])
+                d[key] = d.get(key, 0) + 1
+        for (warp, at), count in d.items():
+            if count > 1:
+                x.launch.find(
+                    "X016", self.i, f"{count} threads of warp {int(x.tid[warp * WARP]) // WARP} issue {self.i.name} for D at {at:#x}: the product "
+                    f"is added {count} times", "let one thread issue it: elect.sync, or a test of %tid", because="PTX ISA 9.7.16.10.9",
+                )  # fmt: skip
+                return
+
+    def _issue(self, x: Wave, given: list[tuple[int, dict[str, Any], tuple[int, ...]]]) -> None:
+        issues, groups, idesc = [], [], given[0][1]["idesc"]
+        with refusals(x, self.i):
+            for thread, values, lanes in given:
+                cta = x.ctas[int(x.cta_of[thread])]
+                members = group_of(x, self.i, cta, self.group)
+                words = {name: value for name, value in values.items() if name != "idesc"}
+                if self.in_tensor:
+                    words["a"] = TmemAddress.decode(words["a"], "a")
+                tensor, shared = tuple(tensor_of(member) for member in members), tuple(member.shared for member in members)
+                issues.append(Issue(tensor, shared, disable_output_lane=lanes, **words))
+                groups.append(members)
+            try:
+                i, done = tcgen05_mma_many(issues, idesc, kind=self.kind, ws=self.ws, scale_vec=self.scale_vec)
+            except HardwareTrap:  # what it was meant to read may say why
+                for (thread, _, _), issue in zip(given, issues, strict=True):
+                    judge(x, self._event(x, InstrDescriptor.decode(idesc, kind=self.kind), thread, idesc, issue, unwritten=False))
+                raise
+        for (thread, _, _), issue, members, touched in zip(given, issues, groups, done, strict=True):
+            self._note(x, i, thread, idesc, issue, members, touched)
+
+    def _note(
+        self, x: Wave, i: InstrDescriptor, thread: int, idesc: int, issue: Issue, members: tuple[Cta, ...], touched: Touched
+    ) -> None:  # fmt: skip
+        """Tell the watch, the record and the evidence."""
+        launch = x.launch
+        if touched.unwritten:
+            launch.find(
+                "R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written",
+                "check the descriptor, and that the load that fills the stage was issued",
+            )  # fmt: skip
+        launch.evidence |= evidence_of(i, touched)
+        if x.watch is not None:
+            op = x.watch.tensor.begin(x, self.i, thread, "tcgen05.mma")
+            half = len(members)
+            operands = [(issue.b, i.b_type, i.b_major, i.n, i.k)]
+            if not isinstance(issue.a, TmemAddress):
+                operands.append((issue.a, i.a_type, i.a_major, i.m, i.k // 2 if self.is_sparse else i.k))
+            for member in members:
+                for word, dtype, major, rows, k in operands:
+                    chunks = member.shared.operand_chunks(word, dtype=dtype, major=major, rows=rows // half, k=k, packing=i.row.packing)
+                    chunks = chunks[chunks < len(member.shared.bytes) // CHUNK]
+                    x.watch.op_reads(op, member, (CHUNK * chunks[:, None] + np.arange(0, CHUNK, 4)).ravel())
+            x.watch.tensor.operated(op, members, touched.reads, touched.writes)
+        record(x, self._event(x, i, thread, idesc, issue, unwritten=touched.unwritten))
+
+    def _event(self, x: Wave, i: InstrDescriptor, thread: int, idesc: int, issue: Issue, *, unwritten: bool) -> Mma:
+        return Mma(
+            x.ctas[int(x.cta_of[thread])].number, int(x.tid[thread]), self.i, self.kind, i.m, i.n, i.k,
+            None if isinstance(issue.a, TmemAddress) else issue.a, issue.b, i.a_type, i.b_type, i.d_type, i.a_major, i.b_major,
+            bool(issue.enable_input_d), (i.negate_a, i.negate_b), self.is_sparse, unwritten, idesc, self.group, issue.d,
+        )  # fmt: skip
+
+
+def evidence_of(i: InstrDescriptor, touched: Touched) -> set[str]:
+    """What the results of an instruction rest on, in words."""
+    row = row_of(i.kind, i.a_type, i.b_type, i.d_type)
+    found = {
+        f"tcgen05.mma.kind::{i.kind} ({i.a_type} x {i.b_type} to {i.d_type}, M = {i.m}): addresses and places {touched.grade}, arithmetic "
+        f"{row.grade} ({row.source})"
+    }
+    return found | {f"sources disagree about {name!r}: see smemsim.DISPUTES" for name in touched.disputes}

@@ -1,0 +1,116 @@
+"""What orders accesses: groups that are committed and waited for, barriers, fences, and who has seen mbarrier.init."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.gpu.watching.handles import Groups, Operation
+from smemsim.gpu.watching.registers import Registers
+from smemsim.gpu.wave import WARP
+from smemsim.ptx.module import Instruction
+
+if TYPE_CHECKING:
+    from smemsim.gpu.wave import Wave
+
+__all__ = ["Ordering"]
+
+
+class Ordering(Registers):
+    """The part of the watch that hears of synchronisation."""
+
+    def completes_on(self, op: Operation, barrier: Any) -> None:
+        """Its completion is counted by the current phase of an mbarrier (the Mbarrier object)."""
+        self.order.brings(op, op.warps, barrier)
+
+    def joins(self, op: Operation, thread: int, group: str) -> None:
+        """It belongs to the next group its thread commits: "bulk" "cp.async" "wgmma" "tcgen05"."""
+        for warp in op.warps.tolist():
+            self._groups.setdefault((warp, group), Groups()).open.append(op)
+
+    def commit(self, x: Wave, i: Instruction, group: str, barrier: Any = None) -> None:
+        """The running threads commit their open group; tcgen05.commit and cp.async.mbarrier.arrive name the mbarrier that counts it."""
+        for warp in self._running(x).tolist():
+            if group == "cp.async":
+                self._copies.pop(warp, None)
+            groups = self._groups.setdefault((warp, group), Groups())
+            if barrier is not None:
+                for operation in groups.open:
+                    self.order.brings(operation, np.array([warp]), barrier)
+            else:
+                groups.pending.append(groups.open)
+            groups.open = []
+
+    def wait(self, x: Wave, i: Instruction, group: str, left: int, *, only_read: bool = False) -> None:
+        """The running threads wait until at most `left` of their groups are pending; `only_read`: for what they read (`.read`)."""
+        for warp in self._running(x).tolist():
+            groups = self._groups.setdefault((warp, group), Groups())
+            count = max(0, len(groups.pending) - left)
+            over = [op for done in groups.pending[:count] for op in done]
+            if over:
+                self.order.knows(np.array([warp]), over, only_read=only_read)
+            if not only_read:
+                del groups.pending[:count]
+            if group == "wgmma" and over:
+                self._registers_free(warp, over)
+
+    def release(self, x: Wave, threads: np.ndarray, what: Any) -> None:
+        """Threads arrive at something (a barrier object): what they have seen goes into its current phase."""
+        self.order.release(np.unique(threads >> 5), what)
+
+    def complete(self, what: Any) -> None:
+        """A phase is complete: those who acquire from now on see what was released into it."""
+        self.order.complete(what)
+
+    def acquire(self, x: Wave, threads: np.ndarray, what: Any) -> None:
+        """Threads have seen the last complete phase."""
+        self.order.acquire(np.unique(threads >> 5), what)
+
+    def meet(self, x: Wave, ctas: np.ndarray) -> None:
+        """The running threads of these CTAs (by their index) meet at a barrier: release, complete and acquire in one."""
+        per_cta = x.stride // WARP
+        here = np.zeros(x.total // WARP, bool)
+        here[x.threads >> 5] = True
+        warps = ctas[:, None] * per_cta + np.arange(per_cta)
+        self.order.meet(warps, here[warps])
+
+    def fence_async(self, x: Wave, i: Instruction) -> None:
+        """fence.proxy.async: what the running threads have seen is visible to asynchronous operations ordered behind it."""
+        self.order.fence(self._running(x))
+
+    # ---- mbarriers
+
+    def makes(self, i: Instruction, barrier: Any, thread: int) -> None:
+        """A thread executes mbarrier.init."""
+        warp = thread // WARP
+        self._made[barrier] = (warp, int(self.order.clock[warp]), i, {warp})
+
+    def publish(self, x: Wave) -> None:
+        """fence.mbarrier_init of the running threads: who meets them at a barrier of the cluster, relaxed or not, has seen their mbarrier.init."""
+        warps = set(self._running(x).tolist())
+        self._published |= {barrier for barrier, made in self._made.items() if made[0] in warps}
+
+    def met(self, first: int, count: int) -> None:
+        """The warps of a cluster, `count` from `first` on, have met at its barrier."""
+        warps = set(range(first, first + count))
+        for barrier in [b for b in self._published if self._made[b][0] in warps]:
+            self._made[barrier][3].update(warps)
+            self._published.discard(barrier)
+
+    def uses(self, i: Instruction, barrier: Any, threads: np.ndarray) -> None:
+        """Threads arrive or wait at an mbarrier: has each seen mbarrier.init?"""
+        if barrier not in self._made:
+            return
+        maker, when, made, known = self._made[barrier]
+        warps = set(np.unique(threads >> 5).tolist()) - known
+        for warp in sorted(warps):
+            if self.order.seen[warp, maker] >= when:
+                known.add(warp)
+            else:
+                self.x.launch.find(
+                    "X008", i, f"{i.name} of warp {self._warp(warp)} uses the mbarrier at {barrier.offset:#x}, which warp {self._warp(maker)} "
+                    f"initialises at line {made.line}: nothing orders the two",
+                    "after mbarrier.init: fence.mbarrier_init, then bar.sync (barrier.cluster in clusters), before others use it",
+                    because="PTX ISA 9.7.13.15.9",
+                )  # fmt: skip

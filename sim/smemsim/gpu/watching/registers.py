@@ -1,0 +1,59 @@
+"""Registers of asynchronous instructions: not to be touched before these are waited for (PTX ISA 9.7.15.7)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from smemsim.gpu.watching.handles import Operation
+from smemsim.gpu.watching.shadow import Shadow
+
+if TYPE_CHECKING:
+    from smemsim.gpu.linking.program import Block
+    from smemsim.gpu.wave import Wave
+
+__all__ = ["Registers"]
+
+
+class Registers(Shadow):
+    """The part of the watch that knows which registers are in flight."""
+
+    def op_registers(self, op: Operation, slots: set[int]) -> None:
+        """It reads or writes these registers of its warpgroup until it is waited for."""
+        op.slots |= slots
+        for slot in slots:
+            self._registers.setdefault(slot, {})[op] = None
+            self.in_flight |= 1 << slot
+
+    def _registers_free(self, warp: int, operations: list[Operation]) -> None:
+        """The registers of operations that the first warp of their warpgroup has waited for are free."""
+        done = [op for op in operations if op.warps[0] == warp]
+        for slot in set().union(*(op.slots for op in done)):
+            held = self._registers.get(slot, {})
+            for operation in done:
+                held.pop(operation, None)
+            if not held:
+                self._registers.pop(slot, None)
+                self.in_flight &= ~(1 << slot)
+
+    def check_registers(self, x: Wave, block: Block) -> None:
+        """A block names registers that are in flight: wrong, unless it moves them or is the next wgmma on the same accumulators."""
+        from smemsim.gpu.linking.program import slots_of
+
+        warps = set((x.threads >> 5).tolist())
+        for i in block.instructions:
+            if i.op == "wgmma":
+                continue
+            for slot in slots_of(i):
+                held = [op for op in self._registers.get(slot, {}) if warps & set(op.warps.tolist())]
+                if not held or held[0] in self._told:
+                    continue
+                if i.op == "mov":  # a compiler's copy in front of the wait: its result is in flight as well
+                    self.op_registers(held[0], slots_of(i))
+                    continue
+                self._told.add(held[0])
+                name = next((r.name for n, r in enumerate(x.program.inlined.registers) if n == slot), "a register")
+                x.launch.find(
+                    "X007", i, f"{i.name} uses {name} while {self._name(held[0])} is in flight: its registers are not to be touched before "
+                    "wgmma.wait_group", f"wgmma.commit_group and wgmma.wait_group between line {held[0].instruction.line} and this one",
+                    because="PTX ISA 9.7.15.7",
+                )  # fmt: skip

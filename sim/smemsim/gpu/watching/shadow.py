@@ -1,0 +1,137 @@
+"""What the watch keeps of shared memory: for each word the last writer and its readers; and how it calls them in a finding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.gpu.watching.bytes import Parts
+from smemsim.gpu.watching.clocks import Order
+from smemsim.gpu.watching.handles import Groups, Handles, Operation
+from smemsim.gpu.wave import WARP
+from smemsim.ptx.module import Instruction
+
+if TYPE_CHECKING:
+    from smemsim.gpu.wave import Cta, Wave
+
+__all__ = ["ATOMIC", "NOBODY", "OPERATIONS", "READERS", "WORD", "Shadow"]
+
+WORD = 4
+NOBODY, OPERATIONS = -1, 1 << 20  # in `who`: warps have their number, asynchronous operations theirs from here on
+ATOMIC = -2  # atomic and other strong operations of anybody
+READERS = 4  # asynchronous readers of a word that are remembered, by their warpgroup
+
+
+class Shadow:
+    """The state of one wave's watch, and what reads that came too early were to get."""
+
+    def __init__(self, x: Wave) -> None:
+        self.x = x
+        words = len(x.shared) // WORD
+        self.order = Order(x.total // WARP)
+        self.per_cluster = x.stride // WARP * x.launch.cluster_size
+        self.who = np.full(words, NOBODY, np.int32)
+        self.parts = Parts(words)
+        self.when = np.zeros(words, np.int32)
+        self.line = np.zeros(words, np.int32)
+        self.read_when = np.zeros((self.per_cluster, words), np.int32)
+        self.read_line = np.zeros(words, np.int32)
+        self.read_by = np.full((READERS, words), NOBODY, np.int32)
+        self._told: set[Operation] = set()  # operations whose registers were used too early, and that have a finding
+        self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: words that were read before anybody had written them
+        self.operations = Handles()
+        self.in_flight = 0
+        self._copies: dict[int, Operation] = {}  # of a warp: its open cp.async operation
+        self._registers: dict[int, dict[Operation, None]] = {}  # of a slot
+        self._groups: dict[tuple[int, str], Groups] = {}
+        self._made: dict[
+            Any, tuple[int, int, Instruction, set[int]]
+        ] = {}  # mbarriers: warp, its clock, mbarrier.init, warps that have seen it
+        self._published: set[Any] = set()  # of them, those with a fence.mbarrier_init behind
+        self.lines = {i.line: i for i in x.program.inlined.body}
+
+    # ---- reads before anybody has written
+
+    def _too_early(self, i: Instruction, at: np.ndarray) -> None:
+        self._find("R507", i, at, "{i} reads {where}, which nobody has written")
+        words = self.early.setdefault(i.line, (i, np.zeros(len(self.who), bool)))[1]
+        words[at] = True
+
+    def _arrives_late(self, op: Operation, at: np.ndarray) -> None:
+        """Bytes come that somebody has read already, when nobody had written them: the reader did not wait."""
+        for line, (i, words) in list(self.early.items()):
+            if words[at].any():
+                del self.early[line]
+                self.x.launch.findings.pop(("R507", line), None)
+                self._find(
+                    "X004", i, at[words[at]], f"{{i}} reads {{where}} before {self._name(op)} has brought it: nothing makes the reader wait",
+                    "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
+                )  # fmt: skip
+
+    def nothing_came(self) -> None:
+        """Nothing goes on: what was read before anybody had written it was to be brought by loads that are still to come."""
+        loads = [i for i in self.lines.values() if i.op == "cp" and "mbarrier::complete_tx::bytes" in i.modifiers]
+        for line, (i, words) in list(self.early.items()):
+            if loads and self.x.launch.findings.pop(("R507", line), None) is not None:
+                self._find(
+                    "X004", i, np.flatnonzero(words), f"{{i}} reads {{where}} before anybody has brought it (line {', '.join(str(n.line) for n in loads[:6])} "
+                    "may, and never came to it): nothing made the reader wait",
+                    "wait for the phase of its mbarrier (mbarrier.try_wait.parity), with the parity of this round",
+                )  # fmt: skip
+
+    # ---- inside
+
+    def _words(self, x: Wave, flat: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+        at, warps = flat >> 2, x.threads >> 5
+        if size > WORD:
+            count = size // WORD
+            at, warps = (at[:, None] + np.arange(count)).reshape(-1), np.repeat(warps, count)
+        return at, warps
+
+    def _running(self, x: Wave) -> np.ndarray:
+        return np.unique(x.threads >> 5)
+
+    def _of_cta(self, cta: Cta, offsets: np.ndarray) -> np.ndarray:
+        words: np.ndarray = (np.asarray(offsets, np.int64) >> 2) + cta.index * (self.x.pitch // WORD)
+        return words
+
+    def _warp(self, warp: Any) -> str:
+        cta, own = divmod(int(warp), self.x.stride // WARP)
+        return str(own) if len(self.x.ctas) == 1 else f"{own} (CTA {self.x.ctas[cta].number})"
+
+    def _name(self, op: Operation) -> str:
+        return f"{op.instruction.name} of line {op.instruction.line}"
+
+    def _writer(self, place: Any) -> str:
+        who = int(self.who[place])
+        if who >= OPERATIONS:
+            return self._name(self.operations[who - OPERATIONS])
+        line = int(self.line[place])
+        return f"warp {self._warp(who)} wrote at line {line}{f' ({self.lines[line].name})' if line in self.lines else ''}"
+
+    def _wait_for(self, who: int) -> str:
+        if who < OPERATIONS:
+            return ""
+        return {
+            "tma_load": "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
+            "tcgen05.mma": "tcgen05.commit behind it, and wait for the phase of its mbarrier (mbarrier.try_wait) first",
+            "tcgen05.cp": "tcgen05.commit behind it, and wait for the phase of its mbarrier (mbarrier.try_wait) first",
+            "tcgen05.alloc": "put a barrier (bar.sync) between them",
+            "wgmma": "wgmma.commit_group and wgmma.wait_group first",
+            "cp.async": "cp.async.commit_group, cp.async.wait_group and a barrier first",
+            "tma_store": "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read first",
+            "tma_reduce": "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read first",
+        }.get(self.operations[who - OPERATIONS].kind, "wait for the mbarrier, or the group, that counts it first")
+
+    def _find(self, code: str, i: Instruction, places: np.ndarray, sentence: str, repair: str = "") -> None:
+        """A finding about words of shared memory."""
+        if (code, i.line) in self.x.launch.findings:
+            return
+        per_cta = self.x.pitch // WORD
+        cta = self.x.ctas[int(places[0]) // per_cta]
+        offsets = np.unique(places[places // per_cta == cta.index]) % per_cta * WORD + self.x.window_begin
+        where = f"shared {int(offsets[0]):#x}" + (f" to {int(offsets[-1]) + WORD - 1:#x}" if len(offsets) > 1 else "")
+        where += f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""
+        message = sentence.replace("{i}", i.name).replace("{where}", where)
+        self.x.launch.find(code, i, message, repair, because="PTX ISA 8 (memory consistency), 9.7.13")

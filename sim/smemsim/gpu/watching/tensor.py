@@ -1,0 +1,262 @@
+"""The watch of tensor memory: who wrote and who reads each cell, and whether those that touch it now have waited for that.
+
+tcgen05.ld and .st of a warp are done behind its tcgen05.wait, tcgen05.mma, .cp and .shift once somebody has seen the mbarrier that a
+tcgen05.commit behind them arrives at; those of one thread are executed one after the other (PTX ISA 9.7.16.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.ptx.module import Instruction
+from smemsim.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
+
+if TYPE_CHECKING:
+    from smemsim.gpu.barriers.mbarrier import Mbarrier
+    from smemsim.gpu.watching.handles import Operation
+    from smemsim.gpu.watching.watch import Watch
+    from smemsim.gpu.wave import Cta, Wave
+    from smemsim.machine.tmem.cells import Box
+
+__all__ = ["TensorWatch"]
+
+NOBODY = -1
+OPERATIONS = 1 << 20  # in `who`: warps have their number, asynchronous operations theirs from here on
+PENDING = 1 << 30  # the clock of what its warp has not waited for
+WARPGROUP = 4
+WARP_THREADS = 32
+_Pending = list[tuple[Any, int, int]]  # places in an array, the warp, the line
+
+
+class TensorWatch:
+    """What tcgen05 instructions of one wave tell."""
+
+    def __init__(self, watch: Watch) -> None:
+        x = watch.x
+        self.watch, self.x = watch, x
+        shape = (len(x.tensor), LANES, COLUMNS)
+        self.per_cta = x.stride // WARP_THREADS
+        self.who = np.full(shape, NOBODY, np.int32)
+        self.when, self.line = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        groups = -(-self.per_cta // WARPGROUP)
+        self.read_when = np.zeros((groups, *shape), np.int32)  # of the warp with these lanes in each warpgroup
+        self.read_line = np.zeros(shape, np.int32)
+        self.read_by = np.full(shape, NOBODY, np.int32)  # the last operation
+        self.issued: dict[int, np.ndarray] = {}  # operations of a warp so far
+        self._open: dict[tuple[int, int], Operation] = {}  # since the last commit, by warp and line
+        self._loads: dict[int, _Pending] = {}
+        self._stores: dict[int, _Pending] = {}
+
+    # ---- threads
+
+    def allocated(self, x: Wave, i: Instruction, flat: np.ndarray) -> None:
+        """tcgen05.alloc of the running warps writes words at `flat` of `x.shared`: seen behind a barrier, and no matter of proxies.
+
+        Triton lets TMA overwrite the word without fence.proxy.async.
+        """
+        watch = self.watch
+        starts = np.flatnonzero(np.diff(x.threads // WARP_THREADS, prepend=-1))
+        for thread, at in zip(x.threads[starts].tolist(), flat[starts].tolist(), strict=True):
+            op = watch.begin(x, i, thread, "tcgen05.alloc")
+            cta = x.ctas[int(x.cta_of[thread])]
+            watch.op_writes(op, cta, np.array([at - cta.index * x.pitch]))
+            watch.order.knows(op.warps, [op])
+
+    def loaded(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> None:
+        """Warps read boxes (warp, CTA, first lane, first column, column behind the last).
+
+        That the registers are used before tcgen05.wait::ld is nothing to tell: Triton does so, and ptxas waits for the registers themselves.
+        """
+        for warp, cta, lane, first, end in boxes:
+            at = (cta, slice(lane, lane + lanes), slice(first, end))
+            self._seen(i, at, warp, "reads")
+            group = (int(self.x.tid[warp * WARP_THREADS]) // WARP_THREADS) // WARPGROUP
+            self.read_when[(group, *at)] = PENDING
+            self.read_line[at] = i.line
+            self._loads.setdefault(warp, []).append(((group, *at), warp, i.line))
+
+    def stored(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> None:
+        """Warps write boxes."""
+        for warp, cta, lane, first, end in boxes:
+            at = (cta, slice(lane, lane + lanes), slice(first, end))
+            self._seen(i, at, warp, "overwrites")
+            self._readers_done(i, at, warp, "overwrites")
+            self.who[at], self.when[at], self.line[at] = warp, PENDING, i.line
+            self._stores.setdefault(warp, []).append((at, warp, i.line))
+
+    def waited(self, x: Wave, what: str) -> None:
+        """tcgen05.wait of the running warps."""
+        clock = self.watch.order.clock
+        warps = np.unique(x.threads // WARP_THREADS)
+        for warp in warps.tolist():
+            if what == "ld":
+                for at, _, _ in self._loads.pop(warp, ()):
+                    self.read_when[at] = clock[warp]
+            else:
+                for at, _, _ in self._stores.pop(warp, ()):
+                    mine = (self.who[at] == warp) & (self.when[at] == PENDING)
+                    self.when[at] = np.where(mine, clock[warp], self.when[at])
+
+    def freed(self, x: Wave, i: Instruction, cta: Cta, address: int, columns: int, warp: int) -> None:
+        """tcgen05.dealloc by a warp: nobody may be using the columns any more; what is in them counts as unwritten."""
+        at = (cta.index, slice(0, LANES), slice(address & 0xFFFF, (address & 0xFFFF) + columns))
+        self._seen(i, at, warp, "gives back")
+        self._readers_done(i, at, warp, "gives back")
+        self.who[at] = NOBODY
+        self.read_by[at] = NOBODY
+        self.read_when[(slice(None), *at)] = 0
+
+    # ---- operations
+
+    def begin(self, x: Wave, i: Instruction, thread: int, kind: str) -> Operation:
+        """An operation that a thread issues; those of one line that one commit completes are one."""
+        key = (thread // WARP_THREADS, i.line)
+        op = self._open.get(key)
+        if op is None:
+            op = self._open[key] = self.watch.begin(x, i, thread, kind)
+            self.issued.setdefault(key[0], np.zeros(self.watch.operations.room, bool))[op.number] = True
+        return op
+
+    def remembered(self) -> list[int]:
+        """The numbers of the operations that cells or open commits refer to."""
+        of_cells = np.unique(self.who[self.who >= OPERATIONS]) - OPERATIONS
+        readers = np.unique(self.read_by[self.read_by != NOBODY])
+        return [*of_cells.tolist(), *readers.tolist(), *(op.number for op in self._open.values())]
+
+    def renumber(self, kept: np.ndarray, new: np.ndarray) -> None:
+        """Operations have new numbers: `new` of each old one, of which `kept` are left."""
+        by = self.who >= OPERATIONS
+        self.who[by] = OPERATIONS + new[self.who[by] - OPERATIONS]
+        reads = self.read_by != NOBODY
+        self.read_by[reads] = new[self.read_by[reads]]
+        for warp, row in self.issued.items():
+            self.issued[warp] = np.zeros(self.watch.operations.room, bool)
+            self.issued[warp][: len(kept)] = row[kept]
+
+    def operated(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> None:
+        """It reads and writes boxes of tensor memory of the CTAs of its group."""
+        warp, number, i = int(op.warps[0]), op.number, op.instruction
+        for which, lanes, first, end in reads:
+            at = (members[which].index, lanes, slice(first, end))
+            self._seen(i, at, warp, "reads")
+            self.read_by[at] = number
+        for which, lanes, first, end in writes:
+            at = (members[which].index, lanes, slice(first, end))
+            self._seen(i, at, warp, "overwrites")
+            self._readers_done(i, at, warp, "overwrites")
+            self.who[at], self.line[at] = OPERATIONS + number, i.line
+
+    def commit(self, thread: int, barriers: Sequence[Mbarrier]) -> None:
+        """tcgen05.commit of a thread: all its operations so far are complete when the phases of the barriers are."""
+        warp = thread // WARP_THREADS
+        self._open = {key: op for key, op in self._open.items() if key[0] != warp}
+        row = self.issued.get(warp, np.zeros(self.watch.operations.room, bool))
+        for barrier in barriers:
+            self.watch.order.brings_all(row, warp, barrier)
+
+    # ---- inside
+
+    def _seen(self, i: Instruction, at: Any, warp: int, done: str) -> None:
+        """Has the warp seen the writes of the cells that it, or its operation, now reads or overwrites?"""
+        who, order, x = self.who[at], self.watch.order, self.x
+        first = int(who.flat[0])
+        if (who == first).all():  # most often one instruction wrote them all
+            if first >= OPERATIONS:
+                operation = self.watch.operations[first - OPERATIONS]
+                if (int(operation.warps[0]) == warp and i.modifiers[0] in _PIPED) or order.done[warp, first - OPERATIONS]:
+                    return
+            elif (first == warp and i.modifiers[0] in ("ld", "st")) or (first == NOBODY and done != "reads"):
+                return
+        if done == "reads" and (who == NOBODY).any():
+            where = self._where(at, who == NOBODY)
+            x.launch.find("R507", i, f"{i.name} reads {where}, which nobody has written", _UNWRITTEN.get(i.modifiers[0], ""))
+        by_op = who >= OPERATIONS
+        if by_op.any():
+            numbers = np.unique(who[by_op]) - OPERATIONS
+            late = [
+                n for n in numbers.tolist()
+                if not order.done[warp, n] and not (i.modifiers[0] in _PIPED and int(self.watch.operations[n].warps[0]) == warp)
+            ]  # fmt: skip
+            if late:
+                operation = self.watch.operations[late[0]]
+                where = self._where(at, who == OPERATIONS + late[0])
+                x.launch.find(
+                    "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which {operation.instruction.name} of line "
+                    f"{operation.instruction.line} writes: nobody has waited for it",
+                    "tcgen05.commit behind it, by the thread that issued it, and wait for the phase of that mbarrier (mbarrier.try_wait) first",
+                    because="PTX ISA 9.7.16.6",
+                )  # fmt: skip
+        by_warp = (who >= 0) & ~by_op
+        if i.modifiers[0] in ("ld", "st", "dealloc"):
+            by_warp &= who != warp
+        if by_warp.any():
+            when = self.when[at]
+            late_cells = by_warp & (order.seen[warp][np.where(by_warp, who, 0)] < when)
+            if late_cells.any():
+                place = tuple(a[0] for a in np.nonzero(late_cells))
+                pending, line = bool(when[place] == PENDING), int(self.line[at][place])
+                why = "its warp has not executed tcgen05.wait::st" if pending else "nothing orders the two"
+                x.launch.find(
+                    "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {self._where(at, late_cells)}, which tcgen05.st of warp "
+                    f"{self._warp(int(who[place]))} at line {line} writes: {why}",
+                    "tcgen05.wait::st.sync.aligned behind the tcgen05.st, then a barrier, before this instruction", because="PTX ISA 9.7.16.6",
+                )  # fmt: skip
+
+    def _readers_done(self, i: Instruction, at: Any, warp: int, done: str) -> None:
+        """May the cells be overwritten, or given back?"""
+        order, x = self.watch.order, self.x
+        cta, lanes = at[0], at[1]
+        for group, read_when in enumerate(self.read_when):
+            when = read_when[at]
+            if not when.any():
+                continue
+            lane = np.arange(LANES)[lanes]
+            readers = cta * self.per_cta + np.minimum(group * WARPGROUP + lane // WARP_LANES, self.per_cta - 1)
+            late = when > order.seen[warp, readers][:, None]
+            if i.modifiers[0] in ("ld", "st", "dealloc"):
+                late &= (readers != warp)[:, None]
+            if late.any():
+                place = tuple(a[0] for a in np.nonzero(late))
+                pending = bool(when[place] == PENDING)
+                why = "its warp has not executed tcgen05.wait::ld" if pending else "nothing orders the two"
+                x.launch.find(
+                    "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {self._where(at, late)}, which tcgen05.ld of warp "
+                    f"{self._warp(int(readers[place[0]]))} at line {int(self.read_line[at][place])} reads: {why}",
+                    "tcgen05.wait::ld.sync.aligned behind the tcgen05.ld, then a barrier, before this instruction", because="PTX ISA 9.7.16.6",
+                )  # fmt: skip
+        by = self.read_by[at]
+        first = int(by.flat[0])
+        if first == NOBODY and (by == NOBODY).all():
+            return
+        for number in np.unique(by[by != NOBODY]).tolist():
+            operation = self.watch.operations[number]
+            piped = i.modifiers[0] in _PIPED and int(operation.warps[0]) == warp
+            if not piped and not order.done[warp, number]:
+                x.launch.find(
+                    "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {self._where(at, by == number)}, which "
+                    f"{operation.instruction.name} of line {operation.instruction.line} may still read: nobody has waited for it",
+                    "tcgen05.commit behind it, and wait for the phase of that mbarrier first", because="PTX ISA 9.7.16.6",
+                )  # fmt: skip
+
+    def _where(self, at: Any, cells: np.ndarray) -> str:
+        """Cells as lanes and columns."""
+        lane = np.arange(LANES)[at[1]][np.flatnonzero(cells.any(1))]
+        column = np.arange(COLUMNS)[at[2]][np.flatnonzero(cells.any(0))]
+        of = f" of CTA {self.x.ctas[at[0]].number}" if self.x.launch.ctas > 1 else ""
+        lanes = f"lanes {lane[0]} to {lane[-1]}" if len(lane) > 1 else f"lane {lane[0]}"
+        columns = f"columns {column[0]} to {column[-1]}" if len(column) > 1 else f"column {column[0]}"
+        return f"tensor memory {lanes}, {columns}{of}"
+
+    def _warp(self, warp: int) -> str:
+        cta, own = divmod(warp, self.per_cta)
+        return str(own) if self.x.launch.ctas == 1 else f"{own} (CTA {self.x.ctas[cta].number})"
+
+
+_PIPED = ("mma", "cp", "shift")
+_UNWRITTEN = {
+    "mma": "enable-input-d must be false for the first instruction that adds into D; A, scale factors and metadata must be written first",
+    "ld": "check the address, and that the instruction that writes it was issued",
+}
