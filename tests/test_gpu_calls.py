@@ -289,3 +289,18 @@ def test_printf_in_a_function_that_calls_itself() -> None:
 def test_calls_that_do_not_fit(body: str, says: str) -> None:
     with pytest.raises((InputError, Unmodelled), match=says):
         run(ACKERMANN, body, block=1)
+
+
+def test_functions_have_shared_variables_of_their_own() -> None:
+    """A name that three functions have is three variables, of which all calls of a function have the same one."""
+    functions = """
+.func put(.reg .b32 n) { .shared .b32 own; st.shared.b32 [own], n; ret; }
+.func (.reg .b32 n) add(.reg .b32 m) { .shared .b32 own; .reg .b32 t; ld.shared.b32 t, [own]; add.u32 n, t, m; st.shared.b32 [own], n; ret; }
+"""
+    body = """mov.u32 %r2, own; st.shared.b32 [own], 5; call put, (7); st.global.b32 [%d20], %r2;
+add.u32 %r3, %r2, 4; st.shared.b32 [%r3], 0; add.u32 %r3, %r2, 8; st.shared.b32 [%r3], 0;
+call (%r4), add, (2); call (%r4), add, (3); ld.shared.b32 %r5, [own]; st.global.b32 [%d20], %r5; st.global.b32 [%d20+4], %r4;"""
+    device = Device()
+    out = device.array(np.zeros(2, np.uint32))
+    launch = device.launch(kernel(1, body, variables=functions, locals_=".shared .b32 own;"), args=[out])
+    assert out.numpy().tolist() == [5, 5] and launch.program.places.dynamic_begin - launch.program.places.of("own").offset == 12

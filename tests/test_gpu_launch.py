@@ -316,6 +316,21 @@ def test_what_an_entry_requires_is_checked():
         smemsim.Gpu().launch(text, args=[None])
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("griddepcontrol.later;", "line 5: griddepcontrol.later: .later"),
+        ("ld.global.u32 %r1, [there];", "line 4: there is declared .extern"),
+        ("setmaxnreg.inc.sync.aligned.u32 100;", "from 24 to 256"),
+        ("mov.u32 %r1, 2; brx.idx %r1, L; A: ret; L: .branchtargets A, A;", "index 2 of a list of 2"),
+    ],
+)
+def test_what_nobody_knows_is_not_passed_over(body, said):
+    ptx = kernel("", body).replace(".visible", ".extern .global .u32 there; .visible")
+    with pytest.raises((Unmodelled, InputError), match=said):
+        smemsim.Gpu("sm_90a").launch(ptx)
+
+
 def test_every_instruction_that_is_not_modelled_is_named_before_anything_runs():
     gpu = smemsim.Gpu()
     out = gpu.zeros(4, np.uint32)

@@ -113,6 +113,23 @@ def test_lanes_that_are_gone_are_not_waited_for():
     assert results(body)[8:].tolist() == [0] * 24
 
 
+def test_bar_warp_sync_of_both_sides_of_a_branch_is_one():
+    """PTX ISA 9.7.13.2 asks for a bar.warp.sync with the same mask, not for the same instruction; sides of another length meet as well."""
+    put = "st.shared.b32 [%r4], %r1; bar.warp.sync -1; xor.b32 %r6, %r4, 64; ld.shared.b32 %r2, [%r6];"
+    for more in ("", "bar.warp.sync -1; bar.warp.sync 0xffff0000; bar.warp.sync -1;"):
+        body = f"{OWN} setp.lt.u32 %p1, %r1, 16; @%p1 bra A; {put} {more} bra B; A: {put} {more.replace('ffff0000', '0000ffff')} B:"
+        assert results(body).tolist() == (np.arange(32) ^ 16).tolist()
+
+
+def test_what_stands_before_a_guarded_wait_is_done_once():
+    """Threads that come back to an instruction that made them wait come back to nothing in front of it."""
+    body = """mov.u32 %r5, sm; setp.eq.u32 %p1, %r1, 0; setp.lt.u32 %p2, %r1, 32; setp.eq.u32 %p3, %r1, 40; mov.u32 %r2, 0;
+        @%p1 mbarrier.init.shared.b64 [%r5], 1; bar.sync 0; @!%p2 bra A;
+        add.u32 %r2, %r2, 1; @%p2 mbarrier.try_wait.parity.shared.b64 %p4, [%r5], 0; bra B;
+        A: @%p3 mbarrier.arrive.shared.b64 _, [%r5]; B:"""
+    assert results(body, block=64).tolist() == [1] * 32 + [0] * 32
+
+
 def test_a_thread_outside_its_own_mask():
     assert "thread (16, 0, 0)" in found("shfl.sync.idx.b32 %r2, %r1, 0, 31, 0x0000ffff;")["X011"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import HardwareTrap, InputError
-from smemsim.gpu.linking.routines import Frame, function_address, interface
+from smemsim.gpu.linking.routines import Frame, interface
 from smemsim.gpu.registers import dtype_of
 from smemsim.gpu.registry import End, Step, implements, unmodelled
 from smemsim.gpu.stack import Stack
@@ -74,7 +74,7 @@ def build_enter(i: Instruction, c: Linker) -> Step:
 
         return End(direct)
     pointer = c.read(callee, "u64")
-    known = {function_address(c.module, name): frame for name, frame in c.inlined.frames.items()}
+    known = {c.functions[name]: frame for name, frame in c.inlined.frames.items()}
 
     def indirect(x: Wave, following: int) -> None:
         threads, values = x.threads, np.broadcast_to(pointer(x), x.n)

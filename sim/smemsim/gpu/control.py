@@ -1,4 +1,4 @@
-"""Branches and exits."""
+"""Branches and exits, and what has no effect here."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu.registry import End, Plain, Step, implements, unmodelled
 from smemsim.gpu.wave import EXITED, YIELDED
-from smemsim.ptx.module import Instruction, Label
+from smemsim.ptx.module import Immediate, Instruction, Label
+from smemsim.spec.ptx import SETMAXNREG
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
@@ -41,7 +43,10 @@ def build_brx(i: Instruction, c: Linker) -> Step:
 
     def end(x: Wave, following: int) -> None:
         table = np.array([target() for target in targets], np.int32)
-        x.key[x.sel] = table[np.minimum(index(x), len(table) - 1)]
+        chosen = np.asarray(index(x))
+        if (chosen >= len(table)).any():
+            raise Unmodelled(f"line {i.line}: {i.text}: index {int(chosen.max())} of a list of {len(table)} targets: undefined in PTX")
+        x.key[x.sel] = table[chosen]
 
     return End(end)
 
@@ -60,7 +65,9 @@ def build_exit(i: Instruction, c: Linker) -> Step:
 
 @implements("nanosleep")
 def build_nanosleep(i: Instruction, c: Linker) -> Step:
-    """`nanosleep`: others first."""
+    """`nanosleep.u32`: others first."""
+    if i.modifiers != ("u32",):
+        raise unmodelled(i)
 
     def end(x: Wave, following: int) -> None:
         x.key[x.sel] = following + YIELDED
@@ -68,8 +75,27 @@ def build_nanosleep(i: Instruction, c: Linker) -> Step:
     return End(end)
 
 
-@implements("griddepcontrol", "setmaxnreg", "pmevent", "prefetch", "prefetchu", "applypriority", "discard")
+# Instructions that change nothing a kernel can see, with the words that they may have.
+_WITHOUT_EFFECT = {
+    "griddepcontrol": ("launch_dependents", "wait"),
+    "setmaxnreg": ("inc", "dec", "sync", "aligned", "u32"),
+    "pmevent": ("mask",),
+    "prefetch": ("global", "local", "const", "param", "tensormap", "L1", "L2", "L2::evict_last", "L2::evict_normal"),
+    "prefetchu": ("L1",),
+    "applypriority": ("global", "L2::evict_normal"),
+    "discard": ("global", "L2"),
+}
+
+
+@implements(*_WITHOUT_EFFECT)
 def build_nothing(i: Instruction, c: Linker) -> Step:
-    """Instructions that change nothing a kernel can see."""
+    """Only what they may not be given is looked at."""
+    unknown = [word for word in i.modifiers if word not in _WITHOUT_EFFECT[i.op]]
+    if unknown:
+        raise unmodelled(i, f".{unknown[0]}")
+    if i.op == "setmaxnreg":
+        (count,) = i.operands
+        if not isinstance(count, Immediate) or count.value not in SETMAXNREG:
+            raise InputError(f"needs a number of registers from {SETMAXNREG[0]} to {SETMAXNREG[-1]}, a multiple of {SETMAXNREG.step}")
     run: Plain = lambda x: None  # noqa: E731
     return run

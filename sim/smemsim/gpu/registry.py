@@ -42,9 +42,13 @@ class Gate:
 
 @dataclasses.dataclass(frozen=True)
 class End:
-    """An operation after which each thread goes somewhere else, or waits: `run(x, following)` places all threads of the selection."""
+    """An operation after which each thread goes somewhere else, or waits: `run(x, following)` places all threads of the selection.
+
+    `again`: it may leave threads waiting at this instruction, which they will execute again.
+    """
 
     run: Callable[[Wave, int], None]
+    again: bool = False
 
 
 Step: TypeAlias = Plain | Gate | End

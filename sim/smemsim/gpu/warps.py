@@ -5,7 +5,7 @@ Every instruction waits until all threads that its member mask names are at it; 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,20 +30,26 @@ _FULL = 0xFFFFFFFF
 def gathering(i: Instruction, c: Linker, mask: Operand, run: Plain) -> Gate:
     """An operation of the threads that a member mask names."""
     if isinstance(mask, Immediate) and mask.value & _FULL == _FULL:
-        return Gate(lambda x: x.gather(i), run)
+        return Gate(lambda x: x.gather(), run)
+    members = own_members(i, c, mask)
+    return Gate(lambda x: x.gather(WARP, members(x)), run)
+
+
+def own_members(i: Instruction, c: Linker, mask: Operand) -> Callable[[Wave], np.ndarray]:
+    """The member masks of the running threads; X011 ends the kernel where a thread is not in its own."""
     read = c.read(mask, "u32")
 
-    def opens(x: Wave) -> bool:
-        members = np.broadcast_to(read(x), (x.n,))
+    def members_of_running(x: Wave) -> np.ndarray:
+        members: np.ndarray = np.broadcast_to(read(x), (x.n,))
         own = members >> x.lane[x.sel].astype(np.uint32) & np.uint32(1)
         if not own.all():
             thread = int(x.threads[int(np.flatnonzero(own == 0)[0])])
             message = f"{i.name}: {thread_name(x, thread)} executes it and is not in its own member mask, which PTX leaves undefined"
             x.launch.find("X011", i, message, "name every thread that gets here in the mask, or branch around", because="PTX ISA 9.7.13")
             raise HardwareTrap(f"line {i.line}: {message}", cuda_error=ILLEGAL_INSTRUCTION)
-        return x.gather(i, WARP, members)
+        return members
 
-    return Gate(opens, run)
+    return members_of_running
 
 
 def members_of(c: Linker, mask: Operand) -> Callable[[Wave], Any]:
@@ -267,8 +273,32 @@ def build_activemask(i: Instruction, c: Linker) -> Step:
 
 
 def bar_warp(i: Instruction, c: Linker) -> Step:
-    """`bar.warp.sync membermask`."""
-    return gathering(i, c, i.operands[0], lambda x: None)
+    """`bar.warp.sync membermask`: any of these instructions will do, so that both sides of a branch may have one of their own."""
+    members = own_members(i, c, i.operands[0])
+
+    def opens(x: Wave) -> bool:
+        threads = x.threads
+        free = threads[x.met[threads]]
+        if not free.size:
+            return x.gather(WARP, members(x), meeting=_warp_barriers(x))
+        x.met[free] = False
+        late = threads[~np.isin(threads, free, assume_unique=True)]
+        if late.size:
+            x.select(late)
+            if x.gather(WARP, members(x), meeting=_warp_barriers(x)):
+                free = np.union1d(free, x.threads)
+        x.select(free)
+        return True
+
+    return Gate(opens, lambda x: None)
+
+
+def _warp_barriers(x: Wave) -> Sequence[int]:
+    """The blocks that begin with a bar.warp.sync, when there are several."""
+    found: list[int] | None = x.state.get(bar_warp)
+    if found is None:
+        found = x.state[bar_warp] = [b.index for b in x.program.blocks if b.instructions[0].name in ("bar.warp.sync", "barrier.warp.sync")]
+    return found if len(found) > 1 else ()
 
 
 def _exited(x: Wave, threads: np.ndarray) -> None:

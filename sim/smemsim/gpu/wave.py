@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.gpu.endless import Endless
-from smemsim.gpu.registry import Gate
 from smemsim.machine.memory import SharedMemory, ThreadWrite
 from smemsim.machine.owners import Owners
 from smemsim.machine.tmem.memory import TensorMemory
@@ -30,6 +29,7 @@ WARP = 32
 WARPGROUP = 128
 YIELDED, GATHERING, PARKED, EXITED = 1 << 24, 1 << 25, 1 << 26, 1 << 28
 ALL = slice(None)
+FULL_MASK = np.uint32(0xFFFFFFFF)  # the member mask of a whole warp
 THREADS = 1  # the writer that stands for ordinary stores, in the list of every shared memory
 PATIENCE = 4  # rounds in which waits expired and nothing changed, before that is a hang
 
@@ -105,6 +105,8 @@ class Wave:
         self.padded = bool((self.key == EXITED).any())
         self.sel: Any = ALL
         self.at, self.step = 0, 0  # the block that runs, and the instruction within it
+        self.members = np.zeros(self.total, np.uint32)  # the member masks of threads that gather
+        self.met = np.zeros(self.total, bool)  # threads that others have met at a bar.warp.sync, and that have not gone on yet
         self.waiting: set[Wait] = set()
         self.endless = ""  # why the threads that could run never end, in words
         self.gave_way = False  # to other waves, though they could go on
@@ -173,38 +175,38 @@ class Wave:
                 wait.expired()
         return bool(waits)
 
-    def gather(self, instruction: Instruction, unit: int = WARP, members: Any = None) -> bool:
+    def gather(self, unit: int = WARP, members: Any = None, *, meeting: Sequence[int] = ()) -> bool:
         """Narrow the selection to threads whose whole unit (warp or warpgroup) is here; the others wait until it is.
 
         `members` (of the threads that run) are the 32-bit member masks of warps; without them everybody who has not exited belongs to it.
-        False when no unit is complete.
+        Threads that wait in front of the `meeting` blocks count as well; met, they are on their way again (`met`). False when nobody goes on.
         """
-        everybody = members is None or (np.asarray(members) == np.uint32(0xFFFFFFFF)).all()
+        everybody = members is None or (np.asarray(members) == FULL_MASK).all()
         if self.sel is ALL and everybody and not self.padded and self.stride % unit == 0:
             return True
         threads = self.threads
-        here = self.key == self.at + GATHERING
-        here[threads] = True
-        need = self.key < EXITED
-        if not everybody:
-            wanted = np.zeros(self.total, np.uint32)
-            wanted[threads] = members
-            by_warp = wanted.reshape(-1, WARP)
-            kept = self.fixed(f"members of {instruction.line}", lambda: np.zeros(self.total, np.uint32))
-            kept[threads] = wanted[threads]
-            masks = np.where(here, kept, 0).reshape(by_warp.shape)
-            asked = np.bitwise_or.reduce(masks, axis=1)
-            need &= (asked[:, None] >> np.arange(WARP, dtype=np.uint32) & 1).astype(bool).reshape(-1)
-        missing = need & ~here
+        own = self.key == self.at + GATHERING
+        own[threads] = True
+        here = own
+        for block in meeting:
+            here = here | (self.key == block + GATHERING)
+        missing = (self.key < EXITED) & ~here
         complete = here
-        if missing.any():
+        if members is not None:
+            self.members[threads] = members
+            absent = np.packbits(missing.reshape(-1, WARP), axis=1, bitorder="little").view(np.uint32)
+            complete = here & (self.members.reshape(-1, WARP) & absent == 0).reshape(-1)
+        elif missing.any():
             units = self.fixed(f"units of {unit}", lambda: self.cta_of * (-(-self.stride // unit)) + self.tid // unit)
             broken = np.zeros(int(units[-1]) + 1, bool)
             broken[units[missing]] = True
             complete = here & ~broken[units]
-        waits = here & ~complete
-        self.key[waits] = self.at + GATHERING
-        go = np.flatnonzero(complete)
+        self.key[own & ~complete] = self.at + GATHERING
+        if here is not own:
+            others = complete & ~own
+            self.key[others] -= GATHERING
+            self.met |= others
+        go = np.flatnonzero(complete & own)
         self.key[go] = self.at
         self.select(ALL if len(go) == self.total else go)
         return len(go) > 0
@@ -230,12 +232,3 @@ class Wave:
             )
             found = (self.cluster_first[threads] + rank) * self.pitch + offset - self.window_begin
         return np.where(inside, found, -1)
-
-    def cta_at(self, thread: int, address: int) -> tuple[Cta, int]:
-        """The CTA that a `.shared` address of a thread names, and the address without the rank."""
-        rank, offset = address >> 24, address & 0xFFFFFF
-        return self.ctas[int(self.cluster_first[thread]) + min(rank, self.launch.cluster_size - 1)], offset
-
-    def gate_of(self, block: int) -> Gate | None:
-        """The gate of a block."""
-        return self.program.blocks[block].gate

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["LINKAGE", "PERFORMANCE", "SPACES", "SPECIAL_REGISTERS", "TYPE_BYTES", "WARP_SIZE"]
+__all__ = ["LINKAGE", "PERFORMANCE", "SETMAXNREG", "SPACES", "SPECIAL_REGISTERS", "TYPE_BYTES", "WARP_SIZE"]
 
 WARP_SIZE = 32  # what the predefined constant WARP_SZ is (4.4)
+SETMAXNREG = range(24, 257, 8)  # numbers of registers that setmaxnreg takes (9.7.19)
 
 _NUMBERS = {f"{kind}{bits}": bits // 8 for kind in "bus" for bits in (8, 16, 32, 64)}
 

@@ -150,10 +150,6 @@ class Mbarrier:
 
     # ---- waiting
 
-    def is_over(self, parity: int) -> bool:
-        """Is the phase of this parity complete: the one before the current (PTX ISA 9.7.13.15.16)?"""
-        return self.parity != parity & 1
-
     def park(self, x: Wave, threads: np.ndarray, i: Instruction, expired: Callable[[], None] | None = None) -> Wait:
         """Threads wait at the block that runs for the current phase."""
         phase = self.phase

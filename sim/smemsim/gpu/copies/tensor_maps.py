@@ -119,7 +119,7 @@ def build_cp_fenceproxy(i: Instruction, c: Linker) -> Step:
                 bytes_at(x, i, cta, "global", dst)[:] = bytes_at(x, i, cta, "shared::cta", src)
         x.changes += 1
 
-    return Gate(lambda x: x.gather(i), run)
+    return Gate(lambda x: x.gather(), run)
 
 
 @implements("prefetch.param")

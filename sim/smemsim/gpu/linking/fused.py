@@ -9,6 +9,7 @@ integers, end a basic block, as they call routines. Nothing is fused with `.targ
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import itertools
 from collections.abc import Iterator
@@ -41,10 +42,10 @@ def fuse(inlined: Inlined) -> list[Instruction]:
     body = inlined.body
     if not any(_kind(i) for i in body if i.op == "mul"):
         return body
-    uses, defined = _mentions(body)
+    uses, defined, written = _mentions(body)
     out = list(body)
     for start, stop in _blocks(inlined):
-        products = [p for n in range(start, stop) if (p := _product(body, n, uses, defined, start, stop)) is not None]
+        products = [p for n in range(start, stop) if (p := _product(body, n, uses, defined, written, start, stop)) is not None]
         for p in _taken(products):
             for at, operand, minus in p.sums:
                 out[at] = _fused(body[p.at], body[at], operand, minus)
@@ -60,29 +61,33 @@ def _kind(i: Instruction) -> tuple[str, bool] | None:
     return kinds.pop(), "ftz" in words
 
 
-def _mentions(body: list[Instruction]) -> tuple[dict[int, list[int]], dict[int, int]]:
-    """Of every register: the instructions that name it other than as their result, and how many have it as their result."""
+def _mentions(body: list[Instruction]) -> tuple[dict[int, list[int]], dict[int, int], dict[int, list[int]]]:
+    """Of every register: the instructions that name it other than as their result, how many have it as their result, and which may write it."""
     uses: dict[int, list[int]] = {}
     defined: dict[int, int] = {}
+    written: dict[int, list[int]] = {}
     for n, i in enumerate(body):
-        for slot, result in _named(i):
-            if result:
-                defined[slot] = defined.get(slot, 0) + 1
-            else:
-                uses.setdefault(slot, []).append(n)
-    return uses, defined
+        for place, operand in enumerate(i.operands):
+            for slot in _named(operand):
+                if place == 0 and isinstance(operand, Register):
+                    defined[slot] = defined.get(slot, 0) + 1
+                else:
+                    uses.setdefault(slot, []).append(n)
+                if place == 0 and i.op not in ("st", "red"):
+                    written.setdefault(slot, []).append(n)
+    return uses, defined, written
 
 
-def _named(i: Instruction) -> Iterator[tuple[int, bool]]:
-    pending: list[tuple[Any, bool]] = [(x, n == 0 and isinstance(x, Register)) for n, x in enumerate(i.operands)]
-    while pending:
-        x, result = pending.pop()
-        if isinstance(x, Register):
-            yield x.slot, result
-        elif dataclasses.is_dataclass(x):
-            pending += [(getattr(x, f.name), False) for f in dataclasses.fields(x)]
-        elif isinstance(x, tuple):
-            pending += [(part, False) for part in x]
+def _named(operand: Any) -> Iterator[int]:
+    """The registers of an operand."""
+    if isinstance(operand, Register):
+        yield operand.slot
+    elif isinstance(operand, tuple):
+        for part in operand:
+            yield from _named(part)
+    elif dataclasses.is_dataclass(operand):
+        for field in dataclasses.fields(operand):
+            yield from _named(getattr(operand, field.name))
 
 
 def _blocks(inlined: Inlined) -> Iterator[tuple[int, int]]:
@@ -103,7 +108,13 @@ def _blocks(inlined: Inlined) -> Iterator[tuple[int, int]]:
 
 
 def _product(
-    body: list[Instruction], at: int, uses: dict[int, list[int]], defined: dict[int, int], start: int, stop: int
+    body: list[Instruction],
+    at: int,
+    uses: dict[int, list[int]],
+    defined: dict[int, int],
+    written: dict[int, list[int]],
+    start: int,
+    stop: int,
 ) -> _Product | None:
     i = body[at]
     kind = _kind(i) if i.op == "mul" else None
@@ -128,7 +139,10 @@ def _product(
                 sums.append((n, places[0], minus))
             else:
                 return None
-    if not sums or len({n for n, _, _ in sums}) != len(sums) or _changed(body, at, max(n for n, _, _ in sums)):
+    last = max((n for n, _, _ in sums), default=at)
+    factors = [x.slot for x in i.operands[1:] if isinstance(x, Register)]
+    changes = any(bisect.bisect_right(where, at) < bisect.bisect_left(where, last) for slot in factors if (where := written.get(slot)))
+    if not sums or len({n for n, _, _ in sums}) != len(sums) or changes:
         return None
     return _Product(at, sums)
 
@@ -138,18 +152,6 @@ def _copies(i: Instruction, kind: tuple[str, bool]) -> bool:
     if i.op == "mov":
         return plain and len(i.modifiers) == 1 and i.modifiers[0] in COPIES
     return plain and (set(i.modifiers) - {"ftz"}, "ftz" in i.modifiers) == ({kind[0]}, kind[1])
-
-
-def _changed(body: list[Instruction], at: int, last: int) -> bool:
-    """Does a factor change between the product and its last sum?"""
-    factors = {x.slot for x in body[at].operands[1:] if isinstance(x, Register)}
-    return any(slot in factors and _writes(i, slot) for i in body[at + 1 : last] for slot, _ in _named(i))
-
-
-def _writes(i: Instruction, slot: int) -> bool:
-    first = i.operands[0] if i.operands else None
-    found = dataclasses.replace(i, operands=(first,)) if first is not None else None
-    return found is not None and i.op not in ("st", "red") and any(s == slot for s, _ in _named(found))
 
 
 def _taken(products: list[_Product]) -> list[_Product]:

@@ -30,6 +30,8 @@ from smemsim.ptx.module import (
 
 __all__ = ["Inlined", "inline"]
 
+_OF_A_CALL = ("local", "param")  # spaces of which every call has variables of its own
+
 
 @dataclasses.dataclass(eq=False)
 class Inlined:
@@ -96,6 +98,7 @@ class _Expansion:
     def __init__(self, module: Module, whole: Inlined) -> None:
         self.module, self.whole = module, whole
         self.count = 0
+        self.placed: set[str] = set()  # variables that are in the whole
         self.frame: Frame | None = None
 
     def routine(self, frame: Frame) -> None:
@@ -149,15 +152,17 @@ class _Expansion:
     def _variables(self, f: Function, prefix: str, bound: dict[str, str], own: Frame | None) -> dict[str, str]:
         """What the function's variables are called in the whole; they are put there."""
         whole = self.whole
-        symbols = dict(bound)
         formals = [Variable(p.name, "param", p.align, p.size, p.type) for p in (*f.results, *f.parameters)] if own else []
-        for v in (*formals, *f.variables):
-            name = f"{prefix}{v.name}" if v.space in ("local", "param") else v.name
-            symbols[v.name] = name
-            placed = dataclasses.replace(v, name=name)
-            if self.frame is not None and v.space in ("local", "param"):
+        variables = (*formals, *f.variables)
+        of_all = f"{f.name}." if prefix else ""  # calls have one of these variables in common
+        symbols = bound | {v.name: f"{prefix if v.space in _OF_A_CALL else of_all}{v.name}" for v in variables}
+        for v in variables:
+            references = tuple((at, symbols.get(symbol, symbol), addend) for at, symbol, addend in v.references)
+            placed = dataclasses.replace(v, name=symbols[v.name], references=references)
+            if v.space in _OF_A_CALL and self.frame is not None:
                 self.frame.variables.append(placed)
-            elif not any(v.space == "shared" and other.name == name for other in whole.variables):
+            elif v.space in _OF_A_CALL or placed.name not in self.placed:
+                self.placed.add(placed.name)
                 whole.variables.append(placed)
         return symbols
 

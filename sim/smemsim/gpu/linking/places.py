@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 
-from smemsim.errors import InputError
+from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu.linking.inline import Inlined
 from smemsim.gpu.linking.routines import FRAME_ALIGN
 from smemsim.ptx.module import Function, Module, Variable
@@ -54,7 +54,9 @@ class Places:
         for name, frame in inlined.frames.items():
             end = self._lay_out("local", [(v.name, v.align, v.size) for v in frame.variables], 0, frame.slot)
             self.frame_bytes[name] = -(-end // self.frame_align) * self.frame_align
-        self.globals: list[Variable] = [v for v in used.values() if v.space in ("global", "const")]
+        in_memory = [v for v in used.values() if v.space in ("global", "const")]
+        self.globals: list[Variable] = [v for v in in_memory if not v.is_extern]
+        self._elsewhere = {v.name: v.line for v in in_memory if v.is_extern}
         for v in self.globals:
             self._of[v.name] = Place(v.name, "global", 0, v.size)
 
@@ -66,7 +68,11 @@ class Places:
         return begin
 
     def of(self, name: str) -> Place:
-        """Where a name lies."""
+        """Where a name lies; Unmodelled for variables of other files."""
+        if name in self._elsewhere:
+            raise Unmodelled(
+                f"line {self._elsewhere[name]}: {name} is declared .extern and not in this PTX: variables of other files are not modelled"
+            )
         if name not in self._of:
             known = ", ".join(itertools.islice(self._of, 8))
             raise InputError(f"{name}: no variable of this program ({known})")

@@ -16,7 +16,7 @@ from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu.linking.fused import fuse
 from smemsim.gpu.linking.inline import Inlined, inline
 from smemsim.gpu.linking.places import Place, Places
-from smemsim.gpu.linking.routines import function_address
+from smemsim.gpu.linking.routines import function_addresses
 from smemsim.gpu.registers import Read, Write, reader, storage, writer
 from smemsim.gpu.registry import End, Gate, Plain, Step, builder_of, unmodelled
 from smemsim.gpu.special import special
@@ -67,6 +67,7 @@ class Linker:
     def __init__(self, module: Module, inlined: Inlined, places: Places, arch: str) -> None:
         self.module, self.inlined, self.places, self.arch = module, inlined, places, arch
         self.block_of: dict[int, int] = {}  # instruction index: block that begins there
+        self.functions = function_addresses(module)
         self.approximate: set[str] = set()
 
     def read(self, operand: Operand, kind: str) -> Read:
@@ -87,8 +88,8 @@ class Linker:
 
     def address_of(self, symbol: Symbol) -> Read:
         """The address of a variable in its own space, as `mov` gives it: a number, or for shared memory of clusters one for each thread."""
-        if symbol.name in self.module.functions:
-            value = np.uint64(function_address(self.module, symbol.name) + symbol.offset & _WORD)
+        if symbol.name in self.functions:
+            value = np.uint64(self.functions[symbol.name] + symbol.offset & _WORD)
             return lambda x: value
         place = self.place(symbol.name)
         offset = place.offset + symbol.offset
@@ -145,9 +146,8 @@ def link(module: Module, entry: str, arch: str) -> Program:
     blocks = _blocks(inlined, steps, linker)
     kinds = [storage(r.type) for r in inlined.registers]
     wide = {slot for slot, r in enumerate(inlined.registers) if r.type == "b128"}
-    functions = {name: function_address(module, name) for name in module.functions}
     uses = frozenset(i.op for i in inlined.body)
-    return Program(entry, arch, blocks, kinds, wide, places, inlined, uses, functions, frozenset(linker.approximate))
+    return Program(entry, arch, blocks, kinds, wide, places, inlined, uses, linker.functions, frozenset(linker.approximate))
 
 
 def _steps(body: Sequence[Instruction], linker: Linker) -> list[Step]:
@@ -209,7 +209,7 @@ def _guarded(i: Instruction, step: Step) -> Step:
                     run(x)
                     x.key[x.sel] = following
 
-        return End(gated)
+        return End(gated, again=True)
     plain = step
 
     def guarded(x: Wave) -> None:
@@ -230,7 +230,7 @@ def _guarded(i: Instruction, step: Step) -> Step:
 def _blocks(inlined: Inlined, steps: list[Step], linker: Linker) -> list[Block]:
     leaders = {0, *inlined.labels.values()}
     for n, step in enumerate(steps):
-        if isinstance(step, Gate):
+        if isinstance(step, Gate) or (isinstance(step, End) and step.again):
             leaders.add(n)
         if isinstance(step, End):
             leaders.add(n + 1)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from smemsim.ptx.module import Arguments, Function, Instruction, Module, Operand, Parameter, Register, Symbol, Variable
 
-__all__ = ["FRAME_ALIGN", "Frame", "callee_of", "function_address", "interface", "routines"]
+__all__ = ["FRAME_ALIGN", "Frame", "callee_of", "function_addresses", "interface", "routines"]
 
 FUNCTIONS = 0x7C00_0000_0000  # made up: where functions lie, a step for each function of the file
 STEP = 128
@@ -41,9 +41,9 @@ class Frame:
         return f"{self.function.name}#begin"
 
 
-def function_address(module: Module, name: str) -> int:
-    """The made-up address of a function of the file."""
-    return FUNCTIONS + STEP * list(module.functions).index(name)
+def function_addresses(module: Module) -> dict[str, int]:
+    """The made-up addresses of the functions of the file."""
+    return {name: FUNCTIONS + STEP * n for n, name in enumerate(module.functions)}
 
 
 def interface(results: tuple[Parameter, ...], parameters: tuple[Parameter, ...]) -> tuple[list[int], list[int], int]:

@@ -64,7 +64,7 @@ def _byte_places(rows: np.ndarray, matrices: int, form: str) -> np.ndarray:
 
 
 def _whole_warps(i: Instruction, x: Wave) -> bool:
-    if not x.gather(i):
+    if not x.gather():
         return False
     if x.n % WARP:
         raise unmodelled(i, "in a warp with fewer than 32 threads, or with some that have exited (undefined: PTX ISA 9.7.14.5.15)")

@@ -86,7 +86,7 @@ def build_mma(i: Instruction, c: Linker) -> Step:
             write(x, d[n].reshape(-1))
 
     def whole(x: Wave) -> bool:
-        if not x.gather(i):
+        if not x.gather():
             return False
         if x.n % WARP:
             raise unmodelled(i, "in a warp with fewer than 32 threads, or with some that have exited (undefined: PTX ISA 9.7.14.5.14)")

@@ -34,7 +34,7 @@ _SHAPE = re.compile(r"m64n(\d+)k(\d+)")
 
 def _together(i: Instruction, x: Wave) -> bool:
     """Go on with whole warpgroups; X011 for what cannot become one."""
-    if not x.gather(i, WARPGROUP):
+    if not x.gather(WARPGROUP):
         return False
     threads = x.threads
     first = threads[::WARPGROUP]

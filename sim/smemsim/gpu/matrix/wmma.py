@@ -68,7 +68,7 @@ def _items(operand: Operand, count: int) -> tuple[Operand, ...]:
 
 
 def _whole(i: Instruction, x: Wave) -> bool:
-    if not x.gather(i):
+    if not x.gather():
         return False
     if x.n % WARP:
         raise unmodelled(i, "in a warp with fewer than 32 threads (undefined: PTX ISA 9.7.14.3)")

@@ -46,7 +46,7 @@ def build_alloc(i: Instruction, c: Linker) -> Step:
     operands.end()
 
     def opens(x: Wave) -> bool:
-        if not x.gather(i):
+        if not x.gather():
             return False
         counts = np.broadcast_to(count(x), x.n)
         go = [part for cta, warp, part in list(warps_of(x)) if _grant(x, i, cta, warp, int(counts[part[0]]), group)]
@@ -150,7 +150,7 @@ def build_dealloc(i: Instruction, c: Linker) -> Step:
                 wake(x, member)
         x.changes += 1
 
-    return Gate(lambda x: x.gather(i), run)
+    return Gate(lambda x: x.gather(), run)
 
 
 @implements("tcgen05.relinquish_alloc_permit")
@@ -165,7 +165,7 @@ def build_relinquish(i: Instruction, c: Linker) -> Step:
             with refusals(x, i):
                 tensor_of(cta).relinquish_alloc_permit(cta_group=group)
 
-    return Gate(lambda x: x.gather(i), run)
+    return Gate(lambda x: x.gather(), run)
 
 
 def check_exit(x: Wave, threads: np.ndarray) -> None:

@@ -147,7 +147,7 @@ def build_ld(i: Instruction, c: Linker) -> Step:
         if reduction is not None:
             reduction.run(x, found)
 
-    return Gate(lambda x: x.gather(i), run)
+    return Gate(lambda x: x.gather(), run)
 
 
 @implements("tcgen05.st")
@@ -174,7 +174,7 @@ def build_st(i: Instruction, c: Linker) -> Step:
             flat[at[0]] = values
         x.changes += 1
 
-    return Gate(lambda x: x.gather(i), run)
+    return Gate(lambda x: x.gather(), run)
 
 
 @implements("tcgen05.wait::ld", "tcgen05.wait::st")
@@ -188,4 +188,4 @@ def build_wait(i: Instruction, c: Linker) -> Step:
         if x.watch is not None:
             x.watch.tensor.waited(x, "ld" if kind == "wait::ld" else "st")
 
-    return Gate(lambda x: x.gather(i), run)
+    return Gate(lambda x: x.gather(), run)
