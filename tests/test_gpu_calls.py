@@ -303,4 +303,5 @@ call (%r4), add, (2); call (%r4), add, (3); ld.shared.b32 %r5, [own]; st.global.
     device = Device()
     out = device.array(np.zeros(2, np.uint32))
     launch = device.launch(kernel(1, body, variables=functions, locals_=".shared .b32 own;"), args=[out])
-    assert out.numpy().tolist() == [5, 5] and launch.program.places.dynamic_begin - launch.program.places.of("own").offset == 12
+    assert out.numpy().tolist() == [5, 5]
+    assert launch.program.places.dynamic_begin - launch.program.places.of("own").offset == 12

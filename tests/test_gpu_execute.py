@@ -355,7 +355,7 @@ def test_a_dask_cluster_gives_the_same_also_when_it_loses_a_worker():
     ):
         pids = list(client.run(os.getpid).values())
         done, told = killing(lambda: pids)
-        assert spread.execute_on(client, two, done=done)
+        assert spread.execute_spread(two, client=client, done=done)
     assert sum(told) == ctas
     assert (out.numpy() == expected.numpy()).all()
     same_launch(one, two)

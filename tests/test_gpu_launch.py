@@ -388,6 +388,17 @@ def test_an_interruption_leaves_what_has_run(monkeypatch):
     assert run.as_dict()["interrupted"] is True
 
 
+def test_the_largest_grid_begins_at_once(monkeypatch):
+    def first_wave(self, ctas):
+        self.done += ctas
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "__call__", first_wave)
+    run = smemsim.Gpu().launch(kernel("", ""), grid=(2**31 - 1, 65535, 65535))
+    assert run.interrupted
+    assert 0 < run.ctas < 1000
+
+
 def told_of(waves, capsys, *, quiet=False):
     """What is said of a launch of 1000 CTAs whose waves of two end at these seconds."""
     with Progress(1000, "k", quiet=quiet) as progress:

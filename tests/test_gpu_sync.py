@@ -121,6 +121,15 @@ def test_bar_warp_sync_of_both_sides_of_a_branch_is_one():
         assert results(body).tolist() == (np.arange(32) ^ 16).tolist()
 
 
+def test_whoever_looks_at_many_barriers_in_turn_finds_the_complete_one():
+    """mbarrier.try_wait gives up after a while, also when nobody else is left who could do something meanwhile."""
+    names = [f"[%r5+{8 * k}]" for k in range(10)]
+    begin = "".join(f"@%p9 mbarrier.init.shared.b64 {name}, 1;" for name in names)
+    looks = "".join(f"mbarrier.try_wait.parity.shared.b64 %p1, {name}, 0; mov.u32 %r2, {k}; @%p1 bra B;" for k, name in enumerate(names))
+    body = f"mov.u32 %r5, sm; {begin} bar.sync 0; @%p9 mbarrier.arrive.shared.b64 _, {names[-1]}; bar.sync 0; A: {looks} bra A; B:"
+    assert results(body).tolist() == [9] * 32
+
+
 def test_what_stands_before_a_guarded_wait_is_done_once():
     """Threads that come back to an instruction that made them wait come back to nothing in front of it."""
     body = """mov.u32 %r5, sm; setp.eq.u32 %p1, %r1, 0; setp.lt.u32 %p2, %r1, 32; setp.eq.u32 %p3, %r1, 40; mov.u32 %r2, 0;

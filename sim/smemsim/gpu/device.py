@@ -102,18 +102,10 @@ class Device:
         parameters = pack(program.places, args, self.memory)
         at = self.memory.place(parameters)
         launch = Launch(
-            program,
-            self.arch,
-            self.memory,
-            three("grid", grid),
-            three("block", block),
-            three("cluster", cluster),
-            whole("shared_bytes", shared_bytes, minimum=0),
-            self._place_variables(ptx, program),
-            at,
-            self.memory.span(at, len(parameters)),
-            ptx=ptx,
-        )
+            ptx=ptx, arch=self.arch, grid=three("grid", grid), block=three("block", block), cluster=three("cluster", cluster),
+            shared_bytes=whole("shared_bytes", shared_bytes, minimum=0), addresses=self._place_variables(ptx, program), parameter_address=at,
+            program=program, memory=self.memory, parameters=self.memory.span(at, len(parameters)),
+        )  # fmt: skip
         check_shape(launch, module.functions[entry].directives)
         return launch
 

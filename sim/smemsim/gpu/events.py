@@ -18,55 +18,50 @@ __all__ = ["Bulk", "Copy", "Event", "Load", "Mma", "Store"]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Load:
-    """A tensor load: `deliveries` say which CTAs of the cluster (by rank) got the box, where, and whose barrier was credited with how much."""
-
+class _Issued:
     cta: int
     thread: int
     instruction: Instruction
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Tensor(_Issued):
     map_address: int
     tensor_map: TensorMap
     mode: str
     coordinates: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load(_Tensor):
+    """A tensor load: `deliveries` say which CTAs of the cluster (by rank) got the box, where, and whose barrier was credited with how much."""
+
     im2col_offsets: tuple[int, ...]
     deliveries: tuple[Delivery, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Store:
+class Store(_Tensor):
     """A tensor store, or a reduction (`operation` "add", "min" ...)."""
 
-    cta: int
-    thread: int
-    instruction: Instruction
-    map_address: int
-    tensor_map: TensorMap
-    mode: str
-    coordinates: tuple[int, ...]
     smem_address: int
     operation: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Bulk:
+class Bulk(_Issued):
     """A bulk copy or reduction without a tensor map; a multicast has a transfer for each CTA that it goes to."""
 
-    cta: int
-    thread: int
-    instruction: Instruction
     transfers: tuple[BulkTransfer, ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Mma:
+class Mma(_Issued):
     """A wgmma.mma_async or a tcgen05.mma. `a` and `b` are descriptor words; `a` None: in registers or tensor memory. K is that of the instruction.
 
     `unwritten` says that some element was read that nobody wrote; `idesc` is tcgen05's instruction descriptor.
     """
 
-    cta: int
-    thread: int
-    instruction: Instruction
     kind: str  # "wgmma", or the kind of a tcgen05.mma
     m: int
     n: int
@@ -88,12 +83,9 @@ class Mma:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(_Issued):
     """A tcgen05.cp: the descriptor word it read through, and where in tensor memory the copy went."""
 
-    cta: int
-    thread: int
-    instruction: Instruction
     shape: str
     multicast: str
     word: int

@@ -58,7 +58,7 @@ def execute(
     `done` is told how many CTAs have finished. A trap ends the launch, and so does a hang: nothing runs after it, as on hardware, and the
     result is False. CTAs that wait for others are joined by further waves, as long as all of them fit on the card at once.
     """
-    waiting = list(range(launch.ctas // launch.cluster_size) if clusters is None else clusters)
+    waiting: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters
     most, together = resident(launch), at_once(launch)
     launch.waves.clear()
     others_help = depends(launch)
@@ -73,7 +73,7 @@ def execute(
             if wave is None and waiting and room > 0:
                 count = min(together, room)
                 wave = Wave(launch, waiting[:count])
-                del waiting[:count]
+                waiting = waiting[count:]
                 if watch and launch.window_bytes:
                     wave.watch = Watch(wave)
                 launch.waves.append(wave)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +23,11 @@ from smemsim.spec.launches import LAUNCH_LIMITS
 if TYPE_CHECKING:
     from smemsim.gpu.wave import Wave
 
-__all__ = ["Found", "Launch", "check_shape", "three"]
+__all__ = ["LIMIT", "Found", "Given", "Launch", "check_shape", "three"]
 
 
-WORKSPACE_BYTES = 256
+WORKSPACE_BYTES = 256  # enough for the counters of cooperative groups
+LIMIT = 20_000_000  # blocks of instructions that a wave may execute, unless a launch says otherwise
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,28 +46,19 @@ class Found:
         return CODES[self.code].severity is Severity.TRAP
 
 
-@dataclasses.dataclass(eq=False)
-class Launch:
-    """`findings` has one entry for a code at a line; `events` are the transfers and matrix instructions, `output` what printf wrote."""
+@dataclasses.dataclass(eq=False, kw_only=True)
+class Given:
+    """What is known of a launch before it runs: the PTX text that its program is made of, its shape, and where its parameters and variables are."""
 
-    program: Program
+    ptx: str
     arch: str
-    memory: GlobalMemory
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     cluster: tuple[int, int, int]
     shared_bytes: int
-    addresses: dict[str, int]
+    addresses: dict[str, int]  # of variables in global memory
     parameter_address: int
-    parameters: np.ndarray
-    waves: list[Wave] = dataclasses.field(default_factory=list)
-    findings: dict[tuple[str, int], Found] = dataclasses.field(default_factory=dict)
-    events: list[Event] = dataclasses.field(default_factory=list)
-    output: list[str] = dataclasses.field(default_factory=list)
-    evidence: set[str] = dataclasses.field(default_factory=set)  # what rests on less than measurements, in words
-    ptx: str = ""  # the text that the program was made of
-    limit: int = sys.maxsize  # blocks of instructions that a wave may execute
-    judge: Callable[[Wave, Event], None] | None = None  # called with each event, right after it happened
+    limit: int = LIMIT
 
     @property
     def threads(self) -> int:
@@ -84,6 +75,29 @@ class Launch:
         """CTAs of the grid."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
+    def cta(self, cluster: int, rank: int) -> tuple[int, tuple[int, int, int]]:
+        """(number in the grid, ctaid) of a CTA by its cluster's number and its rank there."""
+        counts = [g // c for g, c in zip(self.grid, self.cluster, strict=True)]
+        at = (cluster % counts[0], cluster // counts[0] % counts[1], cluster // (counts[0] * counts[1]))
+        within = (rank % self.cluster[0], rank // self.cluster[0] % self.cluster[1], rank // (self.cluster[0] * self.cluster[1]))
+        x, y, z = (a * c + w for a, c, w in zip(at, self.cluster, within, strict=True))
+        return x + self.grid[0] * (y + self.grid[1] * z), (x, y, z)
+
+
+@dataclasses.dataclass(eq=False, kw_only=True)
+class Launch(Given):
+    """`findings` has one entry for a code at a line; `events` are the transfers and matrix instructions, `output` what printf wrote."""
+
+    program: Program
+    memory: GlobalMemory
+    parameters: np.ndarray
+    waves: list[Wave] = dataclasses.field(default_factory=list)
+    findings: dict[tuple[str, int], Found] = dataclasses.field(default_factory=dict)
+    events: list[Event] = dataclasses.field(default_factory=list)
+    output: list[str] = dataclasses.field(default_factory=list)
+    evidence: set[str] = dataclasses.field(default_factory=set)  # what rests on less than measurements, in words
+    judge: Callable[[Wave, Event], None] | None = None  # called with each event, right after it happened
+
     @functools.cached_property
     def workspace(self) -> int:
         """The address of the grid's workspace, in which cooperative groups count the CTAs at a barrier of the grid: %envreg1 and %envreg2."""
@@ -99,14 +113,6 @@ class Launch:
         """Bytes of a CTA's shared window."""
         machine = architecture(self.arch)
         return -(-self.asked_bytes // machine.shared_granularity) * machine.shared_granularity
-
-    def cta(self, cluster: int, rank: int) -> tuple[int, tuple[int, int, int]]:
-        """(number in the grid, ctaid) of a CTA by its cluster's number and its rank there."""
-        counts = [g // c for g, c in zip(self.grid, self.cluster, strict=True)]
-        at = (cluster % counts[0], cluster // counts[0] % counts[1], cluster // (counts[0] * counts[1]))
-        within = (rank % self.cluster[0], rank // self.cluster[0] % self.cluster[1], rank // (self.cluster[0] * self.cluster[1]))
-        x, y, z = (a * c + w for a, c, w in zip(at, self.cluster, within, strict=True))
-        return x + self.grid[0] * (y + self.grid[1] * z), (x, y, z)
 
     def find(self, code: str, i: Instruction, message: str, repair: str = "", *, because: str = "") -> None:
         """Note a finding at an instruction; the same code at the same line is noted once."""

@@ -19,7 +19,8 @@ __all__ = ["Stuck", "run_wave"]
 PATIENCE = 256  # blocks one group may execute in loops while others could run
 GLANCES = 8  # the same of a group that polls: nothing it does brings it further
 TURNS = 64  # turns of everybody, after which a wave that stored nothing gives way though nobody is seen to poll
-QUIET = 1_000_000  # blocks that a wave may execute in loops without a store or an arrival
+QUIET = 20  # the part of a launch's limit that a wave may execute in loops without a store or an arrival
+LEAST_QUIET = 1_000_000  # blocks that it may in any case
 
 
 class Stuck(Exception):
@@ -104,9 +105,13 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
 
 
 def _quiet(wave: Wave) -> str:
-    if wave.steps - wave.quiet <= QUIET:
+    most = max(LEAST_QUIET, wave.launch.limit // QUIET)
+    if wave.steps - wave.quiet <= most:
         return ""
-    return f"has executed {QUIET:,} blocks of instructions in loops without a store or an arrival of anybody: it hardly ends"
+    return (
+        f"has executed {most:,} blocks of instructions in loops without a store or an arrival of anybody: it is endless, or needs a limit "
+        f"above {QUIET * most:,}"
+    )
 
 
 def _run_block(wave: Wave, block: Block) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from smemsim.gpu import operations  # noqa: F401  (registers the builders)
 from smemsim.gpu.execute import execute
-from smemsim.gpu.launch import Found, Launch
+from smemsim.gpu.launch import Found, Given, Launch
 from smemsim.gpu.linking.program import link
 from smemsim.machine.region import GlobalMemory
 from smemsim.ptx.parser import read_module
@@ -21,23 +22,18 @@ from smemsim.ptx.parser import read_module
 __all__ = ["Changed", "Merge", "Result", "Work", "run_shard", "work_of"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Work:
-    """A launch without its results: PTX text, shape, and global memory as it is before. `arrays` are addresses and bytes."""
+@dataclasses.dataclass(eq=False, kw_only=True)
+class Work(Given):
+    """What is given of a launch, and global memory as it is before. `arrays` are addresses and bytes."""
 
-    ptx: str
     entry: str
-    arch: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    cluster: tuple[int, int, int]
-    shared_bytes: int
-    addresses: dict[str, int]
-    parameter_address: int
     parameter_bytes: int
     arrays: tuple[tuple[int, np.ndarray], ...]
     watch: bool
-    limit: int
+
+
+def _given(launch: Given) -> dict[str, Any]:
+    return {field.name: getattr(launch, field.name) for field in dataclasses.fields(Given)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,10 +75,7 @@ class Result:
 def work_of(launch: Launch, *, watch: bool) -> Work:
     """What another process needs to execute CTAs of a launch."""
     arrays = tuple((region.begin, region.data.copy()) for region in launch.memory.table()[2] if len(region.data))
-    return Work(
-        launch.ptx, launch.program.name, launch.arch, launch.grid, launch.block, launch.cluster, launch.shared_bytes, dict(launch.addresses),
-        launch.parameter_address, len(launch.parameters), arrays, watch, launch.limit,
-    )  # fmt: skip
+    return Work(**_given(launch), entry=launch.program.name, parameter_bytes=len(launch.parameters), arrays=arrays, watch=watch)
 
 
 _module = functools.lru_cache(maxsize=4)(read_module)
@@ -93,10 +86,8 @@ def run_shard(work: Work, clusters: Sequence[int]) -> Result:
     memory = GlobalMemory()  # the program is linked anew for it: its loads and stores remember the array that they found last
     for address, data in work.arrays:
         memory.place(data, address)
-    launch = Launch(
-        link(_module(work.ptx), work.entry, work.arch), work.arch, memory, work.grid, work.block, work.cluster, work.shared_bytes, work.addresses,
-        work.parameter_address, memory.span(work.parameter_address, work.parameter_bytes), limit=work.limit,
-    )  # fmt: skip
+    program, parameters = link(_module(work.ptx), work.entry, work.arch), memory.span(work.parameter_address, work.parameter_bytes)
+    launch = Launch(**_given(work), program=program, memory=memory, parameters=parameters)
     finished = execute(launch, clusters, watch=work.watch)
     changed = [Changed.between(address, data, memory.region(address)[1]) for address, data in work.arrays]
     return Result(

@@ -10,6 +10,7 @@ import numpy as np
 from smemsim.errors import Unmodelled
 from smemsim.gpu.registers import Read
 from smemsim.spec.launches import RESERVED_OFFSETS, RESIDENCY
+from smemsim.spec.ptx import WARP_SIZE
 
 if TYPE_CHECKING:
     from smemsim.gpu.wave import Wave
@@ -58,8 +59,8 @@ _THREADS: dict[str, Callable[[Wave, int], np.ndarray]] = {
 }
 _PLAIN: dict[str, Callable[[Wave], np.ndarray]] = {
     "laneid":              lambda x: x.lane.astype(np.uint64),
-    "warpid":              lambda x: x.tid.astype(np.uint64) // np.uint64(32),
-    "nwarpid":             lambda x: _of_cta(x, [x.stride // 32] * len(x.ctas)),
+    "warpid":              lambda x: x.tid.astype(np.uint64) // np.uint64(WARP_SIZE),
+    "nwarpid":             lambda x: _of_cta(x, [x.stride // WARP_SIZE] * len(x.ctas)),
     "cluster_ctarank":     lambda x: _of_cta(x, [c.rank for c in x.ctas]),
     "cluster_nctarank":    lambda x: _of_cta(x, [x.launch.cluster_size] * len(x.ctas)),
     "is_explicit_cluster": lambda x: np.repeat(np.array([x.launch.cluster_size > 1] * len(x.ctas)), x.stride),

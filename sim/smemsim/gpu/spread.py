@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
@@ -15,10 +15,11 @@ from smemsim.gpu.launch import Launch
 from smemsim.gpu.shards import Merge, Result, Work, run_shard, work_of
 from smemsim.processes import can_have_children, pool, processors, without_main
 
-__all__ = ["execute_on", "execute_spread"]
+__all__ = ["execute_spread"]
 
 WORTH = 6.0  # seconds of work left, above which processes are worth starting
 PIECES = 4  # shards for each process, so that none waits long for the last one
+LONGEST = 10.0  # seconds of a shard, where a wave does not take longer
 DEATHS = 5  # times that workers may be lost
 JUDGED = 2  # clusters that always run here: their events are judged, which needs their memory
 
@@ -42,15 +43,16 @@ def execute_spread(
     count = processors() if workers is None else whole("workers", workers, minimum=1)
     if depends(launch) or (client is None and (count == 1 or not can_have_children())):
         return execute(launch, clusters, watch=watch, done=done)
-    left, together = list(range(launch.ctas // launch.cluster_size) if clusters is None else clusters), at_once(launch)
+    left: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters
+    together = at_once(launch)
     least, waves = float("inf"), 0
     while left:
         if waves and (workers is not None or client is not None):
             break
         if waves > 1 and least * -(-len(left) // together) > WORTH:
             break
-        own = left[: together if waves else max(together, JUDGED)]
-        del left[: len(own)]
+        count_here = together if waves else max(together, JUDGED)
+        own, left = left[:count_here], left[count_here:]
         begin = time.perf_counter()
         if not execute(launch, own, watch=watch, done=done):
             return False
@@ -59,23 +61,28 @@ def execute_spread(
         return True
     work = work_of(launch, watch=watch)
     crew: _Crew = _Processes(work, min(count, -(-len(left) // together))) if client is None else _Cluster(work, client)
-    size = together * max(1, -(-len(left) // (together * PIECES * crew.count)))
+    waves = min(-(-len(left) // (together * PIECES * crew.count)), int(LONGEST / least))
+    finished = False
     try:
-        return _run(launch, crew, [left[n : n + size] for n in range(0, len(left), size)], done)
+        finished = _run(launch, crew, left, together * max(1, waves), done)
+        return finished
     finally:
-        crew.close()
+        crew.close(wait=finished)
 
 
-def execute_on(client: Any, launch: Launch, *, watch: bool = True, done: Done = lambda ctas: None) -> bool:
-    """Run a launch on the Dask cluster of a `distributed.Client`; see `execute_spread`."""
-    return execute_spread(launch, watch=watch, done=done, client=client)
-
-
-def _run(launch: Launch, crew: _Crew, shards: Sequence[Sequence[int]], done: Done) -> bool:
-    """Have all shards done, and put what they give together in their order."""
+def _run(launch: Launch, crew: _Crew, clusters: Sequence[int], size: int, done: Done) -> bool:
+    """Have the clusters done in shards of a size, and put what they give together in their order."""
     merge, results, following = Merge(launch), dict[int, Result](), 0
-    futures = {crew.submit(clusters): number for number, clusters in enumerate(shards)}
-    while futures:
+    count, given_out = -(-len(clusters) // size), 0
+    futures: dict[concurrent.futures.Future[Result], int] = {}
+
+    def submit(numbers: Iterable[int]) -> None:
+        futures.update({crew.submit(clusters[n * size : (n + 1) * size]): n for n in numbers})
+
+    while following < count:
+        more = min(count, following + 2 * PIECES * crew.count)
+        submit(range(given_out, more))
+        given_out = more
         for future in concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_COMPLETED).done:
             number = futures.pop(future, None)
             if number is None:
@@ -87,7 +94,8 @@ def _run(launch: Launch, crew: _Crew, shards: Sequence[Sequence[int]], done: Don
                     raise
                 crew.lost(error)
                 again = [number, *futures.values()]
-                futures = {crew.submit(shards[n]): n for n in again}
+                futures.clear()
+                submit(again)
                 break
         while following in results:
             result = results.pop(following)
@@ -118,15 +126,14 @@ class _Crew:
             raise InputError(f"workers were lost {self.deaths} times: memory may be short; workers=1 executes everything here") from error
         self.renew()
 
-    def close(self) -> None:
-        """Send the workers home."""
+    def close(self, *, wait: bool) -> None:
+        """Send the workers home; without `wait` they may end their shards on their own."""
 
 
 _own: list[Work] = []  # of a worker process
 
 
 def _receive(work: Work) -> None:
-
     _own[:] = [work]
 
 
@@ -152,8 +159,8 @@ class _Processes(_Crew):
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._pool = pool(self.count, _receive, (self.work,))
 
-    def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
+    def close(self, *, wait: bool) -> None:
+        self._pool.shutdown(wait=wait, cancel_futures=True)
 
 
 class _Cluster(_Crew):
@@ -172,5 +179,5 @@ class _Cluster(_Crew):
         future: concurrent.futures.Future[Result] = self._executor.submit(run_shard, self._there, clusters)
         return future
 
-    def close(self) -> None:
+    def close(self, *, wait: bool) -> None:
         self._executor.shutdown(wait=False)

@@ -101,17 +101,12 @@ class Stack:
 
     def enter(self, x: Wave, i: Instruction, threads: np.ndarray, frame: Frame, back: int) -> np.ndarray:
         """Threads begin a call; where their frames begin."""
+        name = frame.function.name
+        begin = self.grow(x, i, threads, x.program.places.frame_bytes[name])
         if frame.recursive:
-            kept = self.kept.get(frame.function.name)
-            if kept is None:
-                kept = self.kept[frame.function.name] = _Kept(
-                    range(frame.first, frame.first + frame.count), np.zeros(x.total, np.int64), []
-                )
-            begin = self.grow(x, i, threads, x.program.places.frame_bytes[frame.function.name])
+            kept = self.kept.setdefault(name, _Kept(range(frame.first, frame.first + frame.count), np.zeros(x.total, np.int64), []))
             kept.push(x, threads)
             self.registers[threads] += _register_bytes(x, frame)
-        else:
-            begin = self.grow(x, i, threads, x.program.places.frame_bytes[frame.function.name])
         depth = self.depth[threads]
         if int(depth.max()) >= len(self.back):
             self.back = np.concatenate([self.back, np.zeros_like(self.back)])
@@ -138,12 +133,18 @@ def _register_bytes(x: Wave, frame: Frame) -> int:
 # ---- room on the stack
 
 
-@implements("alloca")
-def build_alloca(i: Instruction, c: Linker) -> Step:
-    """`alloca.u64 p, size {, alignment}`: room on the stack until the function returns; a `.local` address."""
+def _width(i: Instruction) -> str:
+    """.u64 or .u32, the only modifier of these."""
     words = Modifiers(i)
     kind = words.need("u64", "u32")
     words.end()
+    return kind
+
+
+@implements("alloca")
+def build_alloca(i: Instruction, c: Linker) -> Step:
+    """`alloca.u64 p, size {, alignment}`: room on the stack until the function returns; a `.local` address."""
+    kind = _width(i)
     write, size = c.write(i.operands[0], kind), c.read(i.operands[1], kind)
     align = i.operands[2] if len(i.operands) == 3 else Immediate(8)
     if not isinstance(align, Immediate) or align.value < 1 or align.value & (align.value - 1):
@@ -162,9 +163,7 @@ def build_alloca(i: Instruction, c: Linker) -> Step:
 @implements("stacksave")
 def build_stacksave(i: Instruction, c: Linker) -> Step:
     """`stacksave.u64 d`: where the stack ends now."""
-    words = Modifiers(i)
-    kind = words.need("u64", "u32")
-    words.end()
+    kind = _width(i)
     write = c.write(i.operands[0], kind)
     return lambda x: write(x, Stack.of(x).top[x.threads].view(np.uint64).astype(dtype_of(kind)))
 
@@ -172,10 +171,7 @@ def build_stacksave(i: Instruction, c: Linker) -> Step:
 @implements("stackrestore")
 def build_stackrestore(i: Instruction, c: Linker) -> Step:
     """`stackrestore.u64 a`: the stack ends again where `stacksave` found it."""
-    words = Modifiers(i)
-    kind = words.need("u64", "u32")
-    words.end()
-    read = c.read(i.operands[0], kind)
+    read = c.read(i.operands[0], _width(i))
 
     def run(x: Wave) -> None:
         stack, threads = Stack.of(x), x.threads

@@ -18,6 +18,8 @@ from smemsim.machine.owners import Owners
 from smemsim.machine.tmem.memory import TensorMemory
 from smemsim.ptx.module import Instruction
 from smemsim.spec.architectures import architecture
+from smemsim.spec.bulk import BULK_LIMITS
+from smemsim.spec.ptx import WARP_SIZE
 from smemsim.spec.tensor_memory import COLUMNS, LANES
 
 if TYPE_CHECKING:
@@ -25,13 +27,15 @@ if TYPE_CHECKING:
 
 __all__ = ["ALL", "EXITED", "GATHERING", "PARKED", "THREADS", "WARP", "YIELDED", "Cta", "Wait", "Wave"]
 
-WARP = 32
+WARP = WARP_SIZE
 WARPGROUP = 128
 YIELDED, GATHERING, PARKED, EXITED = 1 << 24, 1 << 25, 1 << 26, 1 << 28
 ALL = slice(None)
+RANK_SHIFT = BULK_LIMITS.cta_rank_shift  # of a `.shared` address in a cluster
+OFFSET_MASK = (1 << RANK_SHIFT) - 1
 FULL_MASK = np.uint32(0xFFFFFFFF)  # the member mask of a whole warp
 THREADS = 1  # the writer that stands for ordinary stores, in the list of every shared memory
-PATIENCE = 4  # rounds in which waits expired and nothing changed, before that is a hang
+PATIENCE = 64  # rounds in which waits expired and nothing changed, before that is a hang
 
 
 @dataclasses.dataclass(eq=False)
@@ -95,7 +99,7 @@ class Wave:
             shared = SharedMemory(launch.arch, size=self.window, words=own, owners=owners)
             shared.writers.append(ThreadWrite(shared.begin, self.window, "threads"))  # number THREADS
             self.ctas.append(Cta(number, index, ctaid, cluster, rank, index * self.stride, shared, tensor))
-        self.rank_bits = np.repeat(np.array([c.rank << 24 for c in self.ctas], np.int64), self.stride)
+        self.rank_bits = np.repeat(np.array([c.rank << RANK_SHIFT for c in self.ctas], np.int64), self.stride)
         self.cluster_first = np.repeat(np.array([c.index - c.rank for c in self.ctas]), self.stride)
         wide = self.program.wide
         self.r = [np.zeros((self.total, 2) if n in wide else self.total, kind) for n, kind in enumerate(self.program.registers)]
@@ -222,7 +226,7 @@ class Wave:
         """Places in `shared` of `.shared` addresses (int64, of the threads that run); -1 where the window ends or the cluster has no such CTA."""
         threads = self.threads if threads is None else threads
         at = np.broadcast_to(np.asarray(address, np.int64), threads.shape)
-        rank, offset = at >> 24, at & 0xFFFFFF
+        rank, offset = at >> RANK_SHIFT, at & OFFSET_MASK
         if self.launch.cluster_size == 1:
             inside = (rank == 0) & (offset >= self.window_begin) & (offset < self.window_begin + self.window)
             found = self.cta_of[threads] * self.pitch + offset - self.window_begin

@@ -16,7 +16,7 @@ from typing import Any
 from smemsim.arguments import flag, shown, whole
 from smemsim.errors import InputError
 from smemsim.gpu.device import Device
-from smemsim.gpu.launch import Launch
+from smemsim.gpu.launch import LIMIT, Launch
 from smemsim.gpu.spread import execute_spread
 from smemsim.running.operand_reads import Reads
 from smemsim.running.progress import Progress
@@ -39,7 +39,7 @@ class Gpu(Device):
         shared_bytes: int = 0,
         args: Sequence[Any] = (),
         sanitize: bool = True,
-        limit: int = 20_000_000,
+        limit: int = LIMIT,
         ctas: Iterable[int] | None = None,
         progress: bool = True,
         name: str = "ptx",
@@ -51,7 +51,8 @@ class Gpu(Device):
         An array passes its address, a TensorMap its 128 bytes (build it with global_address=array.address), None a zero, numbers are converted
         to the parameter's type, structures are given as bytes. `entry` may be left out where the PTX has only one. `sanitize` False leaves the
         watch out. `ctas=range(0, 4)` runs these CTAs of the grid (with those of their clusters) and no others; `progress` False draws no bar.
-        A kernel whose CTAs have executed `limit` blocks of instructions is ended with finding X006; loops that change nothing end much earlier.
+        A kernel whose CTAs have executed `limit` blocks of instructions is ended with finding X006, and one that stores nothing all the while after a
+        twentieth of that; loops that change nothing end much earlier.
         Ctrl-C ends with what has run so far. `name` is how findings call the PTX. CTAs that do not depend on each other run on `workers` processes,
         or on the Dask cluster of a `distributed.Client`; without either on all processors, where that saves time. The results are the same.
         Raises InputError for what no launch could be, Unmodelled with a line for every instruction that is not modelled, both before anything runs.

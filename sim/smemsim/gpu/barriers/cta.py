@@ -20,14 +20,13 @@ from smemsim.gpu.traps import misuse, thread_name
 from smemsim.gpu.warps import bar_warp
 from smemsim.gpu.wave import EXITED, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
+from smemsim.spec.barriers import CTA_BARRIERS
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
 __all__ = ["NamedBarrier"]
-
-BARRIERS = 16  # of a CTA
 
 
 class NamedBarrier:
@@ -153,8 +152,12 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
             mine = where == place
             cta, id_ = x.ctas[place >> 16], place & 0xFFFF
             expected = None if counts is None else int(counts[mine][0])
-            if id_ >= BARRIERS or (expected is not None and (expected % WARP or not expected)):
-                what = f"barrier {id_}: a CTA has barriers 0 to 15" if id_ >= BARRIERS else f"{expected} threads: needs a multiple of 32"
+            if id_ >= CTA_BARRIERS or (expected is not None and (expected % WARP or not expected)):
+                what = (
+                    f"barrier {id_}: a CTA has barriers 0 to {CTA_BARRIERS - 1}"
+                    if id_ >= CTA_BARRIERS
+                    else f"{expected} threads: needs a multiple of 32"
+                )
                 misuse(x, i, what, "correct the operand")
             barrier = _open(x).get((cta.index, id_))
             if barrier is None:
@@ -177,7 +180,7 @@ def _latecomers(x: Wave, number: int, count: int | None) -> np.ndarray | None:
 
     The watch is told of those that are.
     """
-    if number >= BARRIERS or count == 0:
+    if number >= CTA_BARRIERS or count == 0:
         return np.arange(x.n)
     opened = [cta for cta, id_ in _open(x) if id_ == number]
     if not opened and x.n == x.total and count in (None, x.stride):

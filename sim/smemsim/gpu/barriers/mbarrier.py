@@ -14,14 +14,14 @@ import numpy as np
 from smemsim.gpu.traps import misuse
 from smemsim.gpu.wave import THREADS, Cta, Wait
 from smemsim.ptx.module import Instruction
+from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES
 
 if TYPE_CHECKING:
     from smemsim.gpu.launch import Launch
     from smemsim.gpu.wave import Wave
 
-__all__ = ["MOST_ARRIVALS", "MOST_BYTES", "Mbarrier", "current", "initialise", "invalidate", "mbarrier_of", "parity_of", "pending_of"]
+__all__ = ["Mbarrier", "current", "initialise", "invalidate", "mbarrier_of", "parity_of", "pending_of"]
 
-MOST_ARRIVALS = MOST_BYTES = (1 << 20) - 1  # PTX ISA 9.7.13.15.2: of the counts, and of the bytes either way
 KEPT = 6  # lines remembered for a report
 
 
@@ -109,10 +109,10 @@ class Mbarrier:
         self.expected -= count
 
     def _check_tx(self, x: Wave, i: Instruction) -> None:
-        if abs(self.tx) > MOST_BYTES:
+        if abs(self.tx) > MBARRIER_BYTES:
             misuse(
-                x, i, f"the mbarrier at {self.offset:#x} of CTA {self.cta.number} now counts {self.tx} bytes: it can count from -{MOST_BYTES} to "
-                f"{MOST_BYTES}", "split the transfer over several phases or barriers",
+                x, i, f"the mbarrier at {self.offset:#x} of CTA {self.cta.number} now counts {self.tx} bytes: it can count from -{MBARRIER_BYTES} to "
+                f"{MBARRIER_BYTES}", "split the transfer over several phases or barriers",
             )  # fmt: skip
 
     def _settle(self, x: Wave) -> None:
@@ -188,8 +188,8 @@ def _known(cta: Cta) -> dict[int, Mbarrier]:
 
 def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction) -> Mbarrier:
     """`mbarrier.init`."""
-    if not 1 <= count <= MOST_ARRIVALS:
-        misuse(x, i, f"a count of {count}: needs 1 to {MOST_ARRIVALS}", "correct the count")
+    if not 1 <= count <= MBARRIER_ARRIVALS:
+        misuse(x, i, f"a count of {count}: needs 1 to {MBARRIER_ARRIVALS}", "correct the count")
     place = cta.index * x.pitch + offset - x.window_begin
     old = _known(cta).get(offset)
     if old is not None and old.waits:
@@ -242,4 +242,4 @@ def parity_of(token: Any) -> Any:
 
 def pending_of(token: Any) -> Any:
     """`mbarrier.pending_count`."""
-    return token & np.uint64(MOST_ARRIVALS)
+    return token & np.uint64(MBARRIER_ARRIVALS)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import InputError
-from smemsim.gpu.barriers.mbarrier import MOST_ARRIVALS, MOST_BYTES, Mbarrier, initialise, invalidate, mbarrier_of, parity_of, pending_of
+from smemsim.gpu.barriers.mbarrier import Mbarrier, initialise, invalidate, mbarrier_of, parity_of, pending_of
 from smemsim.gpu.memory.ordering import SCOPES, has_fence
 from smemsim.gpu.memory.spaces import Locate, locate, space_modifier
 from smemsim.gpu.registers import Read
@@ -17,6 +17,7 @@ from smemsim.gpu.registry import End, Gate, Step, implements, unmodelled
 from smemsim.gpu.traps import misuse
 from smemsim.gpu.wave import YIELDED, Cta
 from smemsim.ptx.module import Instruction, Sink
+from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
@@ -101,8 +102,8 @@ def _tx(i: Instruction, c: Linker, rest: list[str]) -> Step:
 
 
 def _check_bytes(x: Wave, i: Instruction, size: int) -> None:
-    if size > MOST_BYTES:
-        misuse(x, i, f"{size} bytes: a phase counts at most {MOST_BYTES}", "split the transfer over several phases or barriers")
+    if size > MBARRIER_BYTES:
+        misuse(x, i, f"{size} bytes: a phase counts at most {MBARRIER_BYTES}", "split the transfer over several phases or barriers")
 
 
 def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
@@ -133,7 +134,7 @@ def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
             if x.watch is not None:
                 x.watch.uses(i, barrier, here)
             counts = [1] * len(here) if amounts is None or expects else amounts[part].tolist()
-            if not (drops or expects or stays) and len(set(counts)) == 1 and 1 <= counts[0] <= MOST_ARRIVALS:
+            if not (drops or expects or stays) and len(set(counts)) == 1 and 1 <= counts[0] <= MBARRIER_ARRIVALS:
                 tokens[part] = barrier.arrive(x, here, counts[0], i=i, release=not relaxed)
                 continue
             for n, count in enumerate(counts):
@@ -142,8 +143,8 @@ def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
                     size = int(amounts[part.start + n])
                     _check_bytes(x, i, size)
                     barrier.expect_tx(x, size, i=i)
-                if not 1 <= count <= MOST_ARRIVALS:
-                    misuse(x, i, f"a count of {count}: needs 1 to {MOST_ARRIVALS}", "correct the count")
+                if not 1 <= count <= MBARRIER_ARRIVALS:
+                    misuse(x, i, f"a count of {count}: needs 1 to {MBARRIER_ARRIVALS}", "correct the count")
                 phase = barrier.phase
                 if drops:
                     barrier.drop(x, count, i)

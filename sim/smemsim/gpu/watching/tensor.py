@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.gpu.watching.shadow import NOBODY, OPERATIONS
+from smemsim.gpu.wave import WARP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
 
@@ -23,11 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TensorWatch"]
 
-NOBODY = -1
-OPERATIONS = 1 << 20  # in `who`: warps have their number, asynchronous operations theirs from here on
 PENDING = 1 << 30  # the clock of what its warp has not waited for
 WARPGROUP = 4
-WARP_THREADS = 32
 _Pending = list[tuple[Any, int, int]]  # places in an array, the warp, the line
 
 
@@ -38,7 +37,7 @@ class TensorWatch:
         x = watch.x
         self.watch, self.x = watch, x
         shape = (len(x.tensor), LANES, COLUMNS)
-        self.per_cta = x.stride // WARP_THREADS
+        self.per_cta = x.stride // WARP
         self.who = np.full(shape, NOBODY, np.int32)
         self.when, self.line = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
         groups = -(-self.per_cta // WARPGROUP)
@@ -58,7 +57,7 @@ class TensorWatch:
         Triton lets TMA overwrite the word without fence.proxy.async.
         """
         watch = self.watch
-        starts = np.flatnonzero(np.diff(x.threads // WARP_THREADS, prepend=-1))
+        starts = np.flatnonzero(np.diff(x.threads // WARP, prepend=-1))
         for thread, at in zip(x.threads[starts].tolist(), flat[starts].tolist(), strict=True):
             op = watch.begin(x, i, thread, "tcgen05.alloc")
             cta = x.ctas[int(x.cta_of[thread])]
@@ -73,7 +72,7 @@ class TensorWatch:
         for warp, cta, lane, first, end in boxes:
             at = (cta, slice(lane, lane + lanes), slice(first, end))
             self._seen(i, at, warp, "reads")
-            group = (int(self.x.tid[warp * WARP_THREADS]) // WARP_THREADS) // WARPGROUP
+            group = (int(self.x.tid[warp * WARP]) // WARP) // WARPGROUP
             self.read_when[(group, *at)] = PENDING
             self.read_line[at] = i.line
             self._loads.setdefault(warp, []).append(((group, *at), warp, i.line))
@@ -90,7 +89,7 @@ class TensorWatch:
     def waited(self, x: Wave, what: str) -> None:
         """tcgen05.wait of the running warps."""
         clock = self.watch.order.clock
-        warps = np.unique(x.threads // WARP_THREADS)
+        warps = np.unique(x.threads // WARP)
         for warp in warps.tolist():
             if what == "ld":
                 for at, _, _ in self._loads.pop(warp, ()):
@@ -113,7 +112,7 @@ class TensorWatch:
 
     def begin(self, x: Wave, i: Instruction, thread: int, kind: str) -> Operation:
         """An operation that a thread issues; those of one line that one commit completes are one."""
-        key = (thread // WARP_THREADS, i.line)
+        key = (thread // WARP, i.line)
         op = self._open.get(key)
         if op is None:
             op = self._open[key] = self.watch.begin(x, i, thread, kind)
@@ -151,7 +150,7 @@ class TensorWatch:
 
     def commit(self, thread: int, barriers: Sequence[Mbarrier]) -> None:
         """tcgen05.commit of a thread: all its operations so far are complete when the phases of the barriers are."""
-        warp = thread // WARP_THREADS
+        warp = thread // WARP
         self._open = {key: op for key, op in self._open.items() if key[0] != warp}
         row = self.issued.get(warp, np.zeros(self.watch.operations.room, bool))
         for barrier in barriers:
