@@ -121,6 +121,12 @@ def test_bar_warp_sync_of_both_sides_of_a_branch_is_one():
         assert results(body).tolist() == (np.arange(32) ^ 16).tolist()
 
 
+def test_a_barrier_that_is_initialised_again_has_its_bytes_counted():
+    body = """mov.u32 %r5, sm; mbarrier.init.shared.b64 [%r5], 1; mbarrier.expect_tx.relaxed.cta.shared.b64 [%r5], 32;
+        mbarrier.init.shared.b64 [%r5], 1;"""
+    assert "expect 32 bytes in all" in found(body, block=1)["T210"]
+
+
 def test_whoever_looks_at_many_barriers_in_turn_finds_the_complete_one():
     """mbarrier.try_wait gives up after a while, also when nobody else is left who could do something meanwhile."""
     names = [f"[%r5+{8 * k}]" for k in range(10)]

@@ -562,3 +562,9 @@ def test_a_megabyte_of_one_thing_is_a_module_or_a_sentence(piece):
     module, sentence = attempt(f"{HEAD}.entry k() {{ mov.b32 {piece * (1000000 // len(piece))}")
     assert module is None
     assert len(sentence) < 300
+
+
+def test_a_name_of_any_length_is_refused_in_a_line():
+    with pytest.raises(InputError, match="not declared") as e:
+        kernel(f"mov.u32 %r1, %r{'9' * 30_000}x;")
+    assert len(str(e.value)) < 500

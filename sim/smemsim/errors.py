@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["HardwareTrap", "InputError", "InternalError", "SmemsimError", "TensorMapError", "TraceError", "Unmodelled"]
+__all__ = ["HardwareTrap", "InputError", "InternalError", "OutsideError", "SmemsimError", "TensorMapError", "TraceError", "Unmodelled"]
 
 
 class SmemsimError(Exception):
@@ -13,6 +13,10 @@ class SmemsimError(Exception):
 
 class InputError(SmemsimError, ValueError):
     """An argument that no kernel could have: a wrong type, a negative size, an unknown name."""
+
+
+class OutsideError(InputError):
+    """Bytes of global memory that no array holds: what a kernel traps at."""
 
 
 class InternalError(SmemsimError):

@@ -1,1 +1,14 @@
-"""A GPU that runs PTX: warps in vectorised steps over the machine's memories, and a watch on what they do to them."""
+"""A GPU that runs PTX: warps in vectorised steps over the machine's memories, and a watch on what they do to them.
+
+How a launch goes through the package:
+
+1. `device` reads the PTX (`smemsim.ptx`), packs the arguments (`parameters`, `arrays`) and makes a `launch.Launch`.
+2. `linking` makes a program of an entry: calls inlined (`inline`) or kept (`routines`), products fused as ptxas does (`fused`), variables placed
+   (`places`); then every instruction becomes a step, and steps become blocks (`program`). Who makes a step of which instruction is told in
+   `registry`; the builders stand in `alu`, `memory`, `copies`, `barriers`, `matrix`, `tcgen05` and in `control`, `calls`, `stack`, `warps`,
+   `system`, `launch_control`. `operations` lists them all, `refused` what is known and not modelled.
+3. `execute` runs clusters in waves: a `wave.Wave` holds the registers and the shared memory of all threads that run together, `schedule` picks the
+   block that runs next, `endless` and `hang` find and tell what never ends. `spread` and `shards` run parts of a grid in other processes.
+4. While it runs, the steps tell `watching` what they read, write and order, note their transfers and matrix instructions as `events`, and end the
+   kernel through `traps` and `asynchronous.stop`. All findings are in `Launch.findings`; `smemsim.running` makes a `Run` of them.
+"""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from smemsim.errors import HardwareTrap, InputError
+from smemsim.errors import HardwareTrap, OutsideError
 from smemsim.gpu.barriers.mbarrier import mbarrier_of
 from smemsim.gpu.registry import unmodelled
 from smemsim.machine.cluster import ClusterAddress
@@ -94,11 +94,6 @@ def stop(x: Wave, i: Instruction, code: str, message: str, repair: str, cuda_err
     raise HardwareTrap(message, cuda_error=cuda_error)
 
 
-def is_outside(problem: InputError) -> bool:
-    """Is the error that of global memory which nobody allocated?"""
-    return str(problem).startswith(("global ", "the array there"))
-
-
 @contextlib.contextmanager
 def stops(x: Wave, i: Instruction, code_of: Callable[[HardwareTrap], tuple[str, str]], tm: TensorMap | None = None) -> Iterator[None]:
     """Give traps of the machine a finding: its code and repair; transfers of memory that nobody allocated, by map `tm`, become such a trap."""
@@ -108,9 +103,7 @@ def stops(x: Wave, i: Instruction, code_of: Callable[[HardwareTrap], tuple[str, 
         code, repair = code_of(trap)
         x.launch.find(code, i, f"traps (CUDA error {trap.cuda_error}): {trap.reason}", repair)
         raise
-    except InputError as problem:
-        if not is_outside(problem):
-            raise
+    except OutsideError as problem:
         message, repair = str(problem), "check the address, and the extents and strides of the tensor map"
         if tm is not None and not x.launch.memory.holds(tm.global_address):
             message += f"; the map's global_address {tm.global_address:#x} lies in no array of this GPU"

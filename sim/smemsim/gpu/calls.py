@@ -63,9 +63,8 @@ def build_enter(i: Instruction, c: Linker) -> Step:
     def go(x: Wave, frame: Frame, following: int, given: list[tuple[int, np.ndarray]]) -> None:
         begin = Stack.of(x).enter(x, i, x.threads, frame, following)
         _pass(x, begin, given)
-        x.key[x.sel] = targets[frame.function.name]()
+        x.key[x.sel] = c.target(frame.label)()
 
-    targets = {name: c.target(frame.label) for name, frame in c.inlined.frames.items()}
     if isinstance(callee, Symbol):
         called = c.inlined.frames[callee.name]
 
@@ -74,14 +73,13 @@ def build_enter(i: Instruction, c: Linker) -> Step:
 
         return End(direct)
     pointer = c.read(callee, "u64")
-    known = {c.functions[name]: frame for name, frame in c.inlined.frames.items()}
 
     def indirect(x: Wave, following: int) -> None:
         threads, values = x.threads, np.broadcast_to(pointer(x), x.n)
         given = [(at, read(x)) for at, read in zip(offsets, reads, strict=True)]
         for address in np.unique(values).tolist():
             part = np.flatnonzero(values == address)
-            frame = known.get(address)
+            frame = c.pointed.get(address)
             if frame is None or not _fits(signature, frame):
                 _no_function(x, i, int(threads[part[0]]), address, frame, signature)
                 return

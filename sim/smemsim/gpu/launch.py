@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.arguments import shown, whole
-from smemsim.errors import InputError
+from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu.events import Event
 from smemsim.gpu.linking.program import Program
 from smemsim.gpu.registry import ON_EXIT
@@ -162,6 +162,10 @@ def check_shape(launch: Launch, directives: Any) -> None:
 
 
 def _check_directives(launch: Launch, directives: Any) -> None:
+    if "blocksareclusters" in directives:
+        raise Unmodelled(
+            ".blocksareclusters: the grid of this entry counts clusters, which is not modelled; compile without __block_size__"
+        )
     wanted = directives.get("reqntid")
     if wanted and three("reqntid", wanted) != launch.block:
         raise InputError(f"block = {launch.block}: the entry requires {three('reqntid', wanted)} (.reqntid)")

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from smemsim.arguments import whole
-from smemsim.errors import InputError
+from smemsim.errors import InputError, OutsideError
 
 __all__ = ["GlobalMemory", "Region"]
 
@@ -82,7 +82,7 @@ class GlobalMemory:
         """`size` bytes from `address` on, the memory itself; InputError unless one array holds them all."""
         found, size = self.find(address), whole("size", size, minimum=0)
         if address + size > found.begin + len(found.data):
-            raise InputError(
+            raise OutsideError(
                 f"global {address:#x} to {address + size:#x} reaches past the array at {found.begin:#x}, which ends at "
                 f"{found.begin + len(found.data):#x}"
             )
@@ -98,4 +98,4 @@ class GlobalMemory:
         for region in self._regions:
             if region.begin <= address < region.begin + len(region.data):
                 return region
-        raise InputError(f"global address {address:#x}: nothing was placed there")
+        raise OutsideError(f"global address {address:#x}: nothing was placed there")

@@ -11,7 +11,7 @@ from smemsim.addressing import tma_loops
 from smemsim.addressing.tma import im2col_offset, pack_im2col_offset
 from smemsim.arguments import shown, whole, wholes
 from smemsim.descriptors.tensor_map import TensorMap
-from smemsim.errors import HardwareTrap, InputError
+from smemsim.errors import HardwareTrap, InputError, OutsideError
 from smemsim.machine.geometry import Geometry, geometry_of
 from smemsim.machine.transfer import Transfer
 from smemsim.machine.traps import check_coordinates, check_global, check_map, check_smem_address, check_window
@@ -101,10 +101,10 @@ def tma_prefetch(
 
 
 def check_covered(transfer: Transfer, begin: int, size: int, what: str) -> None:
-    """InputError unless every byte the transfer touches lies in global bytes begin ... begin + size."""
+    """OutsideError unless every byte the transfer touches lies in global bytes begin ... begin + size."""
     low, high = transfer.global_span
     if high and (low < begin or high > begin + size):
-        raise InputError(
+        raise OutsideError(
             f"{what} covers global {begin:#x} to {begin + size:#x}: the box needs {low:#x} to {high:#x}; check global_address and strides"
         )
 

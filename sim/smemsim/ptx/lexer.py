@@ -34,10 +34,9 @@ class Source:
 
     def __init__(self, text: str, name: str) -> None:
         self.name = name
-        self.text = text
+        self.text = text  # where `line` counts, until the comments are gone
         self._line_ends: list[int] | None = None
         self.text = _COMMENT.sub(self._blank, text)
-        self._line_ends = None  # blanks have moved them
 
     def _blank(self, found: re.Match[str]) -> str:
         comment = found[0]

@@ -7,7 +7,7 @@ in a function is called `name$2`.
 from __future__ import annotations
 
 import dataclasses
-import re
+import string
 from collections.abc import Container, Iterator
 
 from smemsim.ptx.module import Immediate, Operand, Register, RegisterType, Sink, Special, Symbol
@@ -16,7 +16,6 @@ from smemsim.spec.ptx import SPECIAL_REGISTERS, WARP_SIZE
 __all__ = ["Names", "Scope"]
 
 _MOST_DIGITS = 9  # of the number of a register
-_TRAILING_NUMBER = re.compile(r"\d+$", re.ASCII)
 _ALWAYS: dict[str, Operand] = {"_": Sink(), "WARP_SZ": Immediate(WARP_SIZE)}
 _ALWAYS |= {f"%{name}": Special(name) for name in SPECIAL_REGISTERS}
 
@@ -137,8 +136,7 @@ class Names:
 
 def _splits(name: str) -> Iterator[tuple[str, int]]:
     """Of %r12: (%r, 12) and (%r1, 2). An index has no leading zero."""
-    found = _TRAILING_NUMBER.search(name)
-    if found:
-        for at in range(max(found.start(), len(name) - _MOST_DIGITS), len(name)):
-            if name[at] != "0" or at == len(name) - 1:
-                yield name[:at], int(name[at:])
+    begin = len(name.rstrip(string.digits))
+    for at in range(max(begin, len(name) - _MOST_DIGITS), len(name)):
+        if name[at] != "0" or at == len(name) - 1:
+            yield name[:at], int(name[at:])

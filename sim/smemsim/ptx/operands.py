@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from smemsim.arguments import suggestion
 from smemsim.ptx.constants import expression, number, starts_number, whole_number
-from smemsim.ptx.lexer import NAME, Tokens
+from smemsim.ptx.lexer import NAME, Tokens, shorter
 from smemsim.ptx.module import Address, Arguments, Immediate, Label, Operand, Pair, Register, Special, Symbol, Vector
 from smemsim.ptx.names import Names
 from smemsim.spec.ptx import SPECIAL_REGISTERS
@@ -102,9 +102,11 @@ def _undeclared(tokens: Tokens, names: Names, word: str) -> NoReturn:
     if not is_name(base) or "::" in rest:
         tokens.fail(f"an operand expected, not {tokens.found()}")
     if isinstance(names.find(base), Register):
-        tokens.fail(f"{word} selects a part of register {base}, which smemsim does not read (vector registers, video instructions)")
+        tokens.fail(
+            f"{shorter(word)} selects a part of register {base}, which smemsim does not read (vector registers, video instructions)"
+        )
     hint = suggestion(word.removeprefix("%"), SPECIAL_REGISTERS) if word[0] == "%" else ""
-    tokens.fail(f"{word} is not declared: no register, variable or function of this scope, no special register{hint}")
+    tokens.fail(f"{shorter(word)} is not declared: no register, variable or function of this scope, no special register{hint}")
 
 
 def _offset(tokens: Tokens) -> int:

@@ -199,6 +199,8 @@ def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction) -> Mb
             f"the mbarrier at {offset:#x} is initialised again while threads wait at it",
             "mbarrier.inval once nobody uses it any more",
         )
+    if old is not None:
+        old.check_bytes(x.launch)
     barrier = _known(cta)[offset] = Mbarrier(cta, offset, count, place)
     x.shared.view(np.uint64)[place >> 3] = barrier.word
     if not x.program.uses.isdisjoint(("wgmma", "tcgen05")):

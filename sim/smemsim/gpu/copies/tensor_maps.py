@@ -9,7 +9,7 @@ import numpy as np
 
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.descriptors.tensor_map.replace import tensormap_replace
-from smemsim.errors import InputError
+from smemsim.errors import OutsideError
 from smemsim.gpu.asynchronous import each, stop
 from smemsim.gpu.memory.spaces import SHARED_WINDOW
 from smemsim.gpu.modifiers import Modifiers, Operands
@@ -45,7 +45,7 @@ def map_at(x: Wave, i: Instruction, address: int) -> TensorMap:
         stop(x, i, "A104", message, "alignas(64) for the map, and for the structure it lies in", MISALIGNED_ADDRESS)
     try:
         raw = x.launch.memory.span(address, SIZE).tobytes()
-    except InputError as problem:
+    except OutsideError as problem:
         message = f"the address of the CUtensorMap is {address:#x}: {problem}"
         stop(x, i, "X001", message, "pass the map as a __grid_constant__ parameter, or its address in global memory", ILLEGAL_ADDRESS)
     return _decoded(raw)
@@ -58,7 +58,7 @@ def bytes_at(x: Wave, i: Instruction, cta: Cta, space: str, address: int) -> np.
     elif space != "shared::cta":
         try:
             return x.launch.memory.span(address, SIZE)
-        except InputError as problem:
+        except OutsideError as problem:
             stop(x, i, "X001", str(problem), "check the address of the tensor map", ILLEGAL_ADDRESS)
     offset = (address & 0xFFFFFF) - cta.shared.begin
     if not 0 <= offset <= len(cta.shared.bytes) - SIZE:

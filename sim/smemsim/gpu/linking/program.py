@@ -68,6 +68,7 @@ class Linker:
         self.module, self.inlined, self.places, self.arch = module, inlined, places, arch
         self.block_of: dict[int, int] = {}  # instruction index: block that begins there
         self.functions = function_addresses(module)
+        self.pointed = {self.functions[name]: frame for name, frame in inlined.frames.items()}  # what may be called through a pointer
         self.approximate: set[str] = set()
 
     def read(self, operand: Operand, kind: str) -> Read:
