@@ -278,6 +278,7 @@ def test_an_argument_that_does_not_fit_names_its_parameter(place, value, said):
         ({"entry": "kk"}, "did you mean 'k'"),
         ({"grid": 0}, "grid"),
         ({"grid": (1, 2, 3, 4)}, "one to three"),
+        ({"grid": "12"}, "one to three"),
         ({"grid": (1, 70000)}, r"grid\.y"),
         ({"block": 2000}, "1024"),
         ({"cluster": 3, "grid": 4}, "multiple"),
@@ -294,6 +295,20 @@ def test_a_launch_that_cannot_be_is_refused_before_anything_runs(given_as, said)
     gpu = smemsim.Gpu()
     with pytest.raises(InputError, match=said):
         gpu.launch(TAKES, **{"args": [0, 1, None, 4], **given_as})
+
+
+@pytest.mark.parametrize(
+    ("ptx", "said"),
+    [
+        (kernel("", "").replace("sm_90a", "hopper"), r"\.target hopper: names no architecture"),
+        (kernel("", ".local .b8 large[4000000000];"), "4000000000 bytes of local variables"),
+        (kernel("", "").replace(".visible", ".global .b8 large[100000000000];\n.visible"), "line 4: large has 100000000000 bytes"),
+        (kernel("", "", directives=".blocksareclusters"), "not modelled"),
+    ],
+)
+def test_ptx_that_no_gpu_could_run_is_refused_before_anything_runs(ptx, said):
+    with pytest.raises((InputError, Unmodelled), match=said):
+        smemsim.Gpu().launch(ptx)
 
 
 @pytest.mark.parametrize("wrong", ["kernel.ptx", 5, None, b".version 8.0", "", "hello"])

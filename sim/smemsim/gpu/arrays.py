@@ -16,7 +16,7 @@ from smemsim.errors import InputError
 from smemsim.machine.region import GlobalMemory
 from smemsim.spec.formats import FORMATS
 
-__all__ = ["DeviceArray", "as_numpy", "converted", "shape_of", "storage"]
+__all__ = ["MOST_BYTES", "DeviceArray", "as_numpy", "converted", "shape_of", "storage"]
 
 # torch's types that numpy has not: the element type, and torch's own integer of the same width, through which its bits leave it.
 TORCH = {
@@ -29,6 +29,7 @@ TORCH = {
 SUB_BYTE = {name for f in FORMATS.values() if 1 < f.bits < 8 for name in f.numpy_names} | {"int4", "uint4", "int2", "uint2"}
 PACKED = "pack them as memory has them (two 4-bit elements to a byte, the first in the lower half) and pass uint8"
 MOST_AXES = 64  # of a numpy array
+MOST_BYTES = 1 << 34  # of an array in simulated memory
 WANTED = "needs an array of plain numbers: of numpy, ml_dtypes, PyTorch, CuPy, or of any library that numpy or DLPack reads"
 
 
@@ -163,6 +164,6 @@ def shape_of(value: Any) -> tuple[int, ...]:
     if len(values) > MOST_AXES:
         raise InputError(f"shape = {shown(value)}: at most {MOST_AXES} axes")
     out = tuple(whole("shape", n, minimum=0) for n in values)
-    if math.prod(out) > 1 << 34:
+    if math.prod(out) > MOST_BYTES:
         raise InputError(f"shape = {shown(value)}: more elements than fit into this machine's memory")
     return out

@@ -8,6 +8,7 @@ array([0., 1., 2., 3.], dtype=float32)
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ import numpy as np
 from smemsim.arguments import shown, suggestion, whole
 from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu import operations  # noqa: F401  (registers the builders)
-from smemsim.gpu.arrays import DeviceArray, as_numpy, converted, shape_of, storage
+from smemsim.gpu.arrays import MOST_BYTES, DeviceArray, as_numpy, converted, shape_of, storage
 from smemsim.gpu.execute import execute
 from smemsim.gpu.launch import Launch, check_shape, three
 from smemsim.gpu.linking.program import Program, link
@@ -54,7 +55,10 @@ class Device:
         >>> Device().zeros((2, 3), "f16").numpy().shape
         (2, 3)
         """
-        return DeviceArray(self.memory, np.zeros(shape_of(shape), storage(dtype)))
+        try:
+            return DeviceArray(self.memory, np.zeros(shape_of(shape), storage(dtype)))
+        except MemoryError:
+            raise InputError(f"shape = {shown(shape)}: more bytes than this machine has room for") from None
 
     def module(self, ptx: str, name: str = "<ptx>") -> Module:
         """A PTX text, read; `name` is how messages call it."""
@@ -119,6 +123,8 @@ class Device:
         """Variables keep their contents from launch to launch, as those of a loaded module do."""
         new = [v for v in program.places.globals if (ptx, v.name) not in self._variables]
         for v in new:
+            if v.size > MOST_BYTES:
+                raise InputError(f"line {v.line}: {v.name} has {v.size} bytes; smemsim takes {MOST_BYTES} at most")
             data = np.frombuffer(v.initial or bytes(max(v.size, 1)), np.uint8)
             self._variables[ptx, v.name] = self.memory.place(data)
         addresses = {v.name: self._variables[ptx, v.name] for v in program.places.globals}
@@ -146,20 +152,25 @@ def target_of(module: Module) -> str:
     own = _own_target(module)
     if own in ARCHITECTURES or own[-1:] in ("a", "f"):
         return {"sm_100f": "sm_100a", "sm_103f": "sm_103a"}.get(own, own)
-    number = int("".join(ch for ch in own if ch.isdigit()) or 0)
-    return next((name for name in ARCHITECTURES if number <= int(name[3:-1])), own)
+    return next((name for name in ARCHITECTURES if _number(own) <= _number(name)), own)
 
 
 def _own_target(module: Module) -> str:
     return next((t for t in module.target if t.startswith(("sm_", "compute_"))), "").replace("compute_", "sm_")
 
 
+def _number(target: str) -> int:
+    """Of sm_90a: 90."""
+    return int("".join(filter(str.isdecimal, target)) or 0)
+
+
 def _check_target(module: Module, arch: str) -> None:
-    own = target = _own_target(module)
+    own = _own_target(module)
+    if not re.fullmatch(r"sm_\d+[af]?", own):
+        raise InputError(f".target {', '.join(module.target)}: names no architecture; sm_90a, sm_100a ... are needed")
     if own[-1:] in ("a", "f") and own != arch:
         family = own.endswith("f") and own[:-2] == arch[:-2]
         if not family and not (own == "sm_100f" and arch == "sm_103a"):
-            raise InputError(f"arch = {arch}: the PTX is for {target} alone (.target); make a Gpu({own!r}), or compile for {arch}")
-    number = "".join(ch for ch in own if ch.isdigit())
-    if number and int(number) > int("".join(ch for ch in arch if ch.isdigit())):
-        raise InputError(f"arch = {arch}: the PTX is for {target}, which is newer (.target)")
+            raise InputError(f"arch = {arch}: the PTX is for {own} alone (.target); make a Gpu({own!r}), or compile for {arch}")
+    if _number(own) > _number(arch):
+        raise InputError(f"arch = {arch}: the PTX is for {own}, which is newer (.target)")

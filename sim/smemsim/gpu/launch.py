@@ -130,7 +130,13 @@ def three(name: str, value: Any) -> tuple[int, int, int]:
     >>> three("grid", 4), three("block", (32, 2))
     ((4, 1, 1), (32, 2, 1))
     """
-    values = (value,) if isinstance(value, (int, np.integer)) else tuple(value) if isinstance(value, Sequence) else ()
+    values = (
+        (value,)
+        if isinstance(value, (int, np.integer))
+        else tuple(value)
+        if isinstance(value, Sequence) and not isinstance(value, str)
+        else ()
+    )
     if not 1 <= len(values) <= 3:
         raise InputError(f"{name} = {shown(value)}: needs one to three numbers")
     x, y, z = (whole(name, n, minimum=1) for n in (*values, 1, 1)[:3])
@@ -151,6 +157,9 @@ def check_shape(launch: Launch, directives: Any) -> None:
     for n, of, axis in zip(launch.grid, launch.cluster, "xyz", strict=True):
         if n % of:
             raise InputError(f"grid.{axis} = {n}: needs a multiple of cluster.{axis} = {of}")
+    local = launch.program.places.local_bytes
+    if local > LAUNCH_LIMITS.local_bytes:
+        raise InputError(f"{local} bytes of local variables: a thread has {LAUNCH_LIMITS.local_bytes} at most ({LAUNCH_LIMITS.source})")
     machine = architecture(launch.arch)
     room = machine.shared_end - machine.shared_begin
     if launch.window_bytes > room:

@@ -9,17 +9,23 @@ __all__ = ["LAUNCH_LIMITS", "RESERVED_OFFSETS", "RESIDENCY", "LaunchLimits", "Re
 
 @dataclasses.dataclass(frozen=True)
 class LaunchLimits:
-    """The largest grid, block and cluster."""
+    """The largest grid, block and cluster, and how much local memory a thread may have."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     threads: int
     cluster: int
+    local_bytes: int  # of a thread
     source: str
 
 
 LAUNCH_LIMITS = LaunchLimits(
-    (2**31 - 1, 65535, 65535), (1024, 1024, 64), 1024, 16, "CUDA programming guide, technical specifications per compute capability"
+    (2**31 - 1, 65535, 65535),
+    (1024, 1024, 64),
+    1024,
+    16,
+    512 << 10,
+    "CUDA programming guide, technical specifications per compute capability",
 )
 
 
