@@ -13,6 +13,7 @@ from smemsim.gpu.registers import dtype_of
 from smemsim.gpu.registry import Plain, Step, implements, unmodelled
 from smemsim.ptx.module import Instruction, Pair
 from smemsim.spec.float_types import FLOAT_TYPES
+from smemsim.spec.operation_types import SET_TYPES
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
@@ -120,6 +121,10 @@ def build_set(i: Instruction, c: Linker) -> Step:
     form = Form(i)
     combine: Any = _COMBINE.get(form.one_of(*_COMBINE) or "")
     to, kind = form.kinds(2)
+    if to not in SET_TYPES.get(kind, ()):
+        raise unmodelled(i, f"there is no .{to} of .{kind}")
+    if "ftz" in form.left and to == "bf16":
+        raise unmodelled(i, ".ftz of .bf16")
     compare, read_as = _comparison(i, form, kind)
     form.done(operands=(3,) if combine is None else (4,))
     target = to if to in PACKED else ""
@@ -161,6 +166,7 @@ def build_slct(i: Instruction, c: Linker) -> Step:
     form = Form(i)
     flush = form.has("ftz")
     kind, third = form.kinds(2)
+    form.known(kind)
     form.done(operands=(4,))
     if third not in ("s32", "f32") or (flush and third != "f32"):
         raise unmodelled(i)
