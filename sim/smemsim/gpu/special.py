@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["special"]
 
-SMS = 132  # of an H200
 _AXES = {"x": 0, "y": 1, "z": 2}
 
 
@@ -29,7 +28,8 @@ def special(name: str) -> Read:
     if name in _PLAIN:
         return lambda x: x.fixed(name, lambda: _PLAIN[name](x))[x.sel]
     if name in _CLOCKS:
-        return lambda x: np.uint64(x.clock())
+        shift = 32 if name.endswith("_hi") else 0
+        return lambda x: np.uint64(x.clock() >> shift)
     raise Unmodelled(f"%{name}: this special register is not modelled")
 
 
@@ -66,8 +66,8 @@ _PLAIN: dict[str, Callable[[Wave], np.ndarray]] = {
     "lanemask_le":         lambda x: (np.uint64(2) << x.lane.astype(np.uint64)) - np.uint64(1),
     "lanemask_gt":         lambda x: ((np.uint64(2) << x.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
     "lanemask_ge":         lambda x: ((np.uint64(1) << x.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
-    "smid":                lambda x: _of_cta(x, [c.number % SMS for c in x.ctas]),
-    "nsmid":               lambda x: _of_cta(x, [SMS] * len(x.ctas)),
+    "smid":                lambda x: _of_cta(x, [c.number % RESIDENCY.multiprocessors for c in x.ctas]),
+    "nsmid":               lambda x: _of_cta(x, [RESIDENCY.multiprocessors] * len(x.ctas)),
     "gridid":              lambda x: _of_cta(x, [1] * len(x.ctas)),
     "dynamic_smem_size":   lambda x: _of_cta(x, [x.launch.shared_bytes] * len(x.ctas)),
     "total_smem_size":     lambda x: _of_cta(x, [x.launch.window_bytes] * len(x.ctas)),

@@ -19,15 +19,18 @@ from smemsim.machine.owners import Owners
 from smemsim.machine.tmem.memory import TensorMemory
 from smemsim.ptx.module import Instruction
 from smemsim.spec.architectures import architecture
+from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.tensor_memory import COLUMNS, LANES
 
 if TYPE_CHECKING:
     from smemsim.gpu.launch import Launch
 
-__all__ = ["ALL", "EXITED", "GATHERING", "PARKED", "THREADS", "WARP", "YIELDED", "Cta", "Wait", "Wave"]
+__all__ = ["ALL", "EXITED", "GATHERING", "OFFSET_MASK", "PARKED", "RANK_SHIFT", "THREADS", "WARP", "YIELDED", "Cta", "Wait", "Wave"]
 
 WARP = 32
 WARPGROUP = 128
+RANK_SHIFT = BULK_LIMITS.cta_rank_shift  # of a `.shared` address: the CTA's rank, above the offset in its window
+OFFSET_MASK = (1 << RANK_SHIFT) - 1
 YIELDED, GATHERING, PARKED, EXITED = 1 << 24, 1 << 25, 1 << 26, 1 << 28
 ALL = slice(None)
 THREADS = 1  # the writer that stands for ordinary stores, in the list of every shared memory
@@ -95,7 +98,7 @@ class Wave:
             shared = SharedMemory(launch.arch, size=self.window, words=own, owners=owners)
             shared.writers.append(ThreadWrite(shared.begin, self.window, "threads"))  # number THREADS
             self.ctas.append(Cta(number, index, ctaid, cluster, rank, index * self.stride, shared, tensor))
-        self.rank_bits = np.repeat(np.array([c.rank << 24 for c in self.ctas], np.int64), self.stride)
+        self.rank_bits = np.repeat(np.array([c.rank << RANK_SHIFT for c in self.ctas], np.int64), self.stride)
         self.cluster_first = np.repeat(np.array([c.index - c.rank for c in self.ctas]), self.stride)
         wide = self.program.wide
         self.r = [np.zeros((self.total, 2) if n in wide else self.total, kind) for n, kind in enumerate(self.program.registers)]
@@ -220,7 +223,7 @@ class Wave:
         """Places in `shared` of `.shared` addresses (int64, of the threads that run); -1 where the window ends or the cluster has no such CTA."""
         threads = self.threads if threads is None else threads
         at = np.broadcast_to(np.asarray(address, np.int64), threads.shape)
-        rank, offset = at >> 24, at & 0xFFFFFF
+        rank, offset = at >> RANK_SHIFT, at & OFFSET_MASK
         if self.launch.cluster_size == 1:
             inside = (rank == 0) & (offset >= self.window_begin) & (offset < self.window_begin + self.window)
             found = self.cta_of[threads] * self.pitch + offset - self.window_begin
@@ -233,7 +236,7 @@ class Wave:
 
     def cta_at(self, thread: int, address: int) -> tuple[Cta, int]:
         """The CTA that a `.shared` address of a thread names, and the address without the rank."""
-        rank, offset = address >> 24, address & 0xFFFFFF
+        rank, offset = address >> RANK_SHIFT, address & OFFSET_MASK
         return self.ctas[int(self.cluster_first[thread]) + min(rank, self.launch.cluster_size - 1)], offset
 
     def gate_of(self, block: int) -> Gate | None:

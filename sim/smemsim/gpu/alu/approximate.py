@@ -50,7 +50,8 @@ _KINDS = {"ex2": ("f32", "f16", "bf16"), "tanh": ("f32", "f16", "bf16"), "rcp": 
 
 
 def nearest(own: FloatType, f: Callable[..., Any]) -> Elementwise:
-    """`f` of float64 numbers, rounded to f32; 16-bit types are what is left of that toward zero, as an H200 was seen to do."""
+    """`f` of float64 numbers, rounded to f32; 16-bit types are what is left of that toward zero, as in the samples of an H200
+    (tests/data/h200_approximate.npz)."""
     f32 = FLOAT_TYPES["f32"] if own.bits == 16 else own
     to = ufunc(rounding.converted, signature("int64", ("float64", 1), ("int64", 7)))
 

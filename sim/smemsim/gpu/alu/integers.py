@@ -242,7 +242,7 @@ def extremum(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
 def quotient(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     """`div`, `rem` of integers, toward zero; the PTX ISA leaves division by zero open.
 
-    Of it both come to all ones (measured on an H200, all widths). The least number divided by -1 stays as it is and leaves nothing.
+    Of it both come to all ones. Measured (H200): tests/data/h200_arithmetic.json, all widths. The least number divided by -1 stays as it is and leaves nothing.
     """
     form.done(operands=(3,))
     ones = np.array(-1).astype(dtype_of(kind))[()]

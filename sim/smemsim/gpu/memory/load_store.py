@@ -9,11 +9,12 @@ import numpy as np
 
 from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu.memory.ordering import Ordering, ordering
-from smemsim.gpu.memory.spaces import SHARED_WINDOW, Piece, locate, note_read, note_write, shared_places, space_modifier
+from smemsim.gpu.memory.spaces import Piece, locate, note_read, note_write, shared_places, space_modifier
 from smemsim.gpu.registers import Read, bits_of, dtype_of
 from smemsim.gpu.registry import Plain, Step, implements, unmodelled
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Symbol, Vector
 from smemsim.spec.architectures import architecture
+from smemsim.spec.launches import SHARED_WINDOW
 from smemsim.spec.operation_types import LOAD_STORE_TYPES
 
 if TYPE_CHECKING:
