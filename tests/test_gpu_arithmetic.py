@@ -427,7 +427,7 @@ def test_an_operation_has_the_types_that_ptxas_takes_and_no_others(op):
 NONE_OF_THESE = """
 fma.f32 %r0,%r1,%r2,%r3; mad.f64 %d0,%d1,%d2,%d3; div.f32 %r0,%r1,%r2; sqrt.f64 %d0,%d1; add.sat.f32x2 %d0,%d1,%d2; fma.rn.sat.relu.f16 %h0,%h1,%h2,%h3;
 fma.rn.oob.ftz.f16 %h0,%h1,%h2,%h3; abs.ftz.bf16 %h0,%h1; min.ftz.bf16 %h0,%h1,%h2; ex2.approx.ftz.f16 %h0,%h1; add.cc.u16 %h0,%h1,%h2;
-addc.u16x2 %r0,%r1,%r2; mad.wide.cc.u32 %d0,%r1,%r2,%d3; madc.wide.u32 %d0,%r1,%r2,%d3; mul.wide.u64 %d0,%d1,%d2; mul24.lo.sat.s32 %r0,%r1,%r2;
+addc.u16x2 %r0,%r1,%r2; mov.b32 %r0,{}; mov.b64 {%r0,%r1,%r2},%d0; mad.wide.cc.u32 %d0,%r1,%r2,%d3; madc.wide.u32 %d0,%r1,%r2,%d3; mul.wide.u64 %d0,%d1,%d2; mul24.lo.sat.s32 %r0,%r1,%r2;
 vadd2.u32.u32.u32.sat.add %r0,%r1,%r2,%r3; set.lt.f64.f32 %d0,%r1,%r2; set.lt.ftz.bf16.f16 %h0,%h1,%h2; slct.f16.s32 %h0,%h1,%h2,%r3;
 cvt.sat.u32.u16 %r0,%h1; cvt.rni.sat.s32.bf16 %r0,%h1; cvt.rzi.ftz.s32.f64 %r0,%d1; cvt.rn.ftz.f16.f64 %h0,%d1; cvt.rn.bf16.bf16 %h0,%h1;
 cvt.rp.relu.f16.f32 %h0,%r1; cvt.rn.sat.bf16.f32 %h0,%r1; cvt.rz.f16x2.e4m3x2 %r0,%h1; cvt.rn.satfinite.f16x2.e5m2x2 %r0,%h1; cvt.rn.relu.bf16x2.ue8m0x2 %r0,%h1;
