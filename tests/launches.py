@@ -1,10 +1,15 @@
 """Small kernels for the tests of the executor: a body of PTX, registers of every width, and what it leaves in an array."""
 
+import re
+
 import numpy as np
 
+from smemsim.errors import Unmodelled
 from smemsim.gpu.device import Device
+from smemsim.gpu.linking.program import link
+from smemsim.ptx.parser import read_module
 
-__all__ = ["found", "kernel", "launch", "results"]
+__all__ = ["found", "kernel", "launch", "refused", "results"]
 
 REGISTERS = ".reg .pred %p<20>; .reg .b16 %h<20>; .reg .b32 %r<60>; .reg .b64 %d<40>; .reg .f32 %f<20>; .reg .f64 %g<8>; .reg .b128 %q<4>;"
 SHARED = ".shared .align 16 .b8 sm[4096];\n.shared .align 8 .b64 bar[4];\n"
@@ -66,3 +71,13 @@ mov.u32 %r50, %ctaid.x; mov.u32 %r51, %ntid.x; mad.lo.u32 %r50, %r50, %r51, %r1;
 mul.wide.u32 %d30, %r50, {size}; add.u64 %d30, %d20, %d30; st.global.b{8 * size} [%d30], {"%r2" if size == 4 else "%d2"};"""
     (out,) = launch(body + store, np.zeros(block * grid, kind), block=block, **given)
     return out if grid == 1 else out.reshape(grid, block)
+
+
+def refused(lines: list[str], *, arch: str = "sm_100a") -> dict[int, str]:
+    """Which of these lines of a kernel the linker does not take, and why; %c are bytes, the other registers those of REGISTERS."""
+    head = f".version 9.0\n.target {arch}\n.address_size 64\n.visible .entry k() {{ .reg .b8 %c<4>; {REGISTERS}\n"
+    try:
+        link(read_module(head + "\n".join(lines) + "\nret;\n}\n"), "k", arch)
+    except Unmodelled as problem:
+        return {int(n) - 5: why for n, why in re.findall(r"line (\d+): (.*)", str(problem))}
+    return {}

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import instruction_forms as forms
+from launches import refused
 from smemsim import Gpu
 from smemsim.arithmetic import results, rounding
 from smemsim.arithmetic.compiled import ufunc
@@ -23,6 +24,7 @@ from smemsim.gpu.linking.program import link
 from smemsim.ptx.parser import read_module
 from smemsim.spec.approximate import APPROXIMATE
 from smemsim.spec.float_types import FLOAT_TYPES
+from smemsim.spec.operation_types import OPERATION_TYPES
 from strategies import examples
 
 DATA = pathlib.Path(__file__).parent / "data"
@@ -387,6 +389,60 @@ def test_forms_that_do_not_exist_are_named_with_their_line(text, operands, why):
     to = {"add.rz.f16": "b16", "rcp.approx.f64": "f64", "cvt.rn.satfinite.e2m1x2.f32": "b8"}.get(text, "b32")
     with pytest.raises(Unmodelled, match=rf"line \d+: {text}: .*{why}"):
         one(text, to, operands, *[np.zeros(1, np.uint64)] * len(operands))
+
+
+LETTER = {"pred": "p", **{f"{k}{bits}": letter for k in "bus" for bits, letter in ((8, "c"), (16, "h"), (32, "r"), (64, "d"))}} | {
+    "f16": "h", "bf16": "h", "f16x2": "r", "bf16x2": "r", "u16x2": "r", "s16x2": "r", "f32": "r", "f64": "d", "f32x2": "d",
+}  # fmt: skip
+OPERANDS = {
+    "add": 2,
+    "sub": 2,
+    "rem": 2,
+    "and": 2,
+    "min": 2,
+    "abs": 1,
+    "not": 1,
+    "cnot": 1,
+    "popc": 1,
+    "bfind": 1,
+    "mul.lo": 2,
+    "mad.lo": 3,
+    "sad": 3,
+}
+
+
+@pytest.mark.parametrize("op", OPERANDS)
+def test_an_operation_has_the_types_that_ptxas_takes_and_no_others(op):
+    name = op.split(".")[0]
+    lines = {}
+    for kind, letter in LETTER.items():
+        to = "r" if name in ("popc", "bfind") else letter
+        if not (op in ("mul.lo", "mad.lo") and "f" in kind):
+            lines[kind] = f"{op}.{kind} {', '.join(f'%{to if n == 0 else letter}{n}' for n in range(OPERANDS[op] + 1))};"
+    wrong = {list(lines)[n] for n in refused(list(lines.values()))}
+    assert wrong == set(lines) - set(OPERATION_TYPES[name])
+
+
+# Each of them is refused by ptxas 13.0.88 for sm_100a.
+NONE_OF_THESE = """
+fma.f32 %r0,%r1,%r2,%r3; mad.f64 %d0,%d1,%d2,%d3; div.f32 %r0,%r1,%r2; sqrt.f64 %d0,%d1; add.sat.f32x2 %d0,%d1,%d2; fma.rn.sat.relu.f16 %h0,%h1,%h2,%h3;
+fma.rn.oob.ftz.f16 %h0,%h1,%h2,%h3; abs.ftz.bf16 %h0,%h1; min.ftz.bf16 %h0,%h1,%h2; ex2.approx.ftz.f16 %h0,%h1; add.cc.u16 %h0,%h1,%h2;
+addc.u16x2 %r0,%r1,%r2; mov.b32 %r0,{}; mov.b64 {%r0,%r1,%r2},%d0; mad.wide.cc.u32 %d0,%r1,%r2,%d3; madc.wide.u32 %d0,%r1,%r2,%d3; mul.wide.u64 %d0,%d1,%d2; mul24.lo.sat.s32 %r0,%r1,%r2;
+vadd2.u32.u32.u32.sat.add %r0,%r1,%r2,%r3; set.lt.f64.f32 %d0,%r1,%r2; set.lt.ftz.bf16.f16 %h0,%h1,%h2; slct.f16.s32 %h0,%h1,%h2,%r3;
+cvt.sat.u32.u16 %r0,%h1; cvt.rni.sat.s32.bf16 %r0,%h1; cvt.rzi.ftz.s32.f64 %r0,%d1; cvt.rn.ftz.f16.f64 %h0,%d1; cvt.rn.bf16.bf16 %h0,%h1;
+cvt.rp.relu.f16.f32 %h0,%r1; cvt.rn.sat.bf16.f32 %h0,%r1; cvt.rz.f16x2.e4m3x2 %r0,%h1; cvt.rn.satfinite.f16x2.e5m2x2 %r0,%h1; cvt.rn.relu.bf16x2.ue8m0x2 %r0,%h1;
+"""
+
+
+def test_modifiers_that_ptxas_refuses_are_refused():
+    lines = [text.strip() + ";" for text in NONE_OF_THESE.split(";") if text.strip()]
+    assert sorted(set(range(len(lines))) - set(refused(lines))) == []
+
+
+def test_pairs_of_f32_are_not_for_hopper():
+    lines = [f"{op}.rn.f32x2 %d0,%d1,%d2{',%d3' * (op == 'fma')};" for op in ("add", "sub", "mul", "fma")]
+    assert refused(lines) == {}
+    assert all("f32x2 on sm_90a" in refused(lines, arch="sm_90a")[n] for n in range(4))
 
 
 PRINTING = """.version 9.0

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launches import kernel
+from launches import kernel, results
 from smemsim.errors import InputError
 from smemsim.gpu import spread
 from smemsim.gpu.device import Device
@@ -392,3 +392,9 @@ def test_a_thousand_copies_are_forgotten_and_the_last_one_is_not(monkeypatch, wa
     assert {f.code for f in done.findings.values()} == codes
     assert watches[0].operations.room == ROOM
     assert watches[0].order.done.shape[1] == ROOM
+
+
+@pytest.mark.parametrize(("low", "high", "whole"), [("clock", "clock_hi", "clock64"), ("globaltimer_lo", "globaltimer_hi", "globaltimer")])
+def test_two_halves_of_a_clock_are_the_clock(low, high, whole):
+    body = f"mov.u32 %r3, %{low}; mov.u32 %r4, %{high}; mov.b64 %d3, {{%r3, %r4}}; mov.u64 %d2, %{whole}; sub.u64 %d2, %d2, %d3;"
+    assert (results(body, kind=np.uint64) < 1000).all()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launches import found, kernel, launch, results
+from launches import found, kernel, launch, refused, results
 from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu.device import Device
 from smemsim.machine.owners import Owners
@@ -356,3 +356,28 @@ def test_owners_side_by_side_are_bytes_with_owners(steps):
         found, where = part.of(np.arange(512))
         np.testing.assert_array_equal(found, writer[512 * n : 512 * n + 512])
         np.testing.assert_array_equal(where, place[512 * n : 512 * n + 512])
+
+
+EIGHT = "{%r1,%r2,%r3,%r4,%r5,%r6,%r7,%r8}"
+FOUR = "{%d1,%d2,%d3,%d4}"
+# Each of them is refused by ptxas 13.0.88 for sm_100a.
+NO_ACCESS = f"""
+ld.global.f16 %h1, [%d0]; st.global.f32x2 [%d0], %d1; ld.global.v8.b64 {{%d1,%d2,%d3,%d4,%d5,%d6,%d7,%d8}}, [%d0];
+ld.shared.v4.b64 {FOUR}, [%r0]; st.local.v8.f32 [%d0], {EIGHT}; ld.nc.b32 %r1, [%d0]; ld.shared.nc.b32 %r1, [%r0]; st.cv.b32 [%d0], %r1; st.ca.b32 [%d0], %r1;
+ld.relaxed.global.b32 %r1, [%d0]; ld.acquire.b32 %r1, [%d0]; st.weak.gpu.b32 [%d0], %r1; ld.release.gpu.b32 %r1, [%d0]; st.acquire.gpu.b32 [%d0], %r1;
+ld.mmio.global.b32 %r1, [%d0]; ld.mmio.relaxed.gpu.b32 %r1, [%d0]; ld.mmio.relaxed.sys.global.v2.b32 {{%r1,%r2}}, [%d0]; ld.mmio.relaxed.sys.shared.b32 %r1, [%r0];
+atom.global.exch.u32 %r1, [%d0], %r2; atom.cas.s64 %d1, [%d0], %d2, %d3; atom.global.add.s64 %d1, [%d0], %d2; atom.add.f16 %h1, [%d0], %h2;
+red.global.add.v2.bf16x2 [%d0], {{%r1,%r2}}; atom.add.noftz.f32 %r1, [%d0], %r2; red.exch.b32 [%d0], %r1; red.acquire.gpu.global.add.u32 [%d0], %r1; atom.weak.add.u32 %r1, [%d0], %r2;
+"""
+
+
+def test_accesses_that_ptxas_refuses_are_refused():
+    lines = [text.strip() + ";" for text in NO_ACCESS.split(";") if text.strip()]
+    assert sorted(set(range(len(lines))) - set(refused(lines))) == []
+
+
+def test_256_bits_at_once_are_for_global_memory_of_blackwell():
+    lines = [f"ld.global.v8.f32 {EIGHT}, [%d0];", f"st.v4.b64 [%d0], {FOUR};", f"ld.global.nc.v8.u32 {EIGHT}, [%d0];"]
+    assert refused(lines) == {}
+    assert all("global memory from sm_100 on" in why for why in refused(lines, arch="sm_90a").values())
+    assert len(refused(lines, arch="sm_90a")) == 3

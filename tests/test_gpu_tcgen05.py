@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from launches import refused
 from ptx_kernels import kernel, wait
 from smemsim import (
     InputError,
@@ -236,6 +237,12 @@ def test_sm_100a_has_no_reduction() -> None:
     body = "tcgen05.ld.red.sync.aligned.32x32b.x2.min.f32 {%r1, %r2}, %r3, [%r0];"
     with pytest.raises(Unmodelled, match=r"line 13: tcgen05\.ld\.red.*sm_100a has no \.red"):
         Device("sm_100a").launch(kernel(body, arch="sm_100a"), "k", block=32)
+
+
+def test_a_collector_buffer_needs_a_use() -> None:
+    line = "tcgen05.mma.cta_group::1.kind::f16.collector::a{} [%r0], %d0, %d1, %r1, %p0;"
+    assert refused([line.format("::fill")]) == {}
+    assert "collector::a" in refused([line.format("")])[0]
 
 
 # ---- from shared memory

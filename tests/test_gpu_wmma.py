@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from launches import kernel
+from launches import kernel, refused
 from smemsim.gpu.device import Device
 
 TYPES = {"f16": np.float16, "f32": np.float32}
@@ -75,3 +75,13 @@ def test_what_is_done_to_every_register_of_a_fragment_is_done_to_every_element_o
     middle = "".join(f"mov.b32 %f1, %r{26 + n}; fma.rn.f32 %f1, %f1, 0f40000000, 0f3F800000; mov.b32 %r{26 + n}, %f1;\n" for n in range(8))
     wanted = a.astype(np.float64) @ b.astype(np.float64) + 2 * c + 1
     assert (product(a, b, c, "f32", "f32", ("row",) * 4, middle) == wanted).all()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["load.a.sync.aligned.row.m16n16k16.f32 {%r1}, [%d0]", "load.c.sync.aligned.row.m16n16k16.bf16 {%r1}, [%d0]",
+     "store.d.sync.aligned.row.m8n8k4.f32 [%d0], {%r1}", "mma.sync.aligned.row.col.m16n16k8.s32.s8.s8.s32 {%r0}, {%r1}, {%r2}, {%r3}",
+     "mma.sync.aligned.row.col.m16n16k16.f16.bf16.bf16.f16 {%r0}, {%r1}, {%r2}, {%r3}"],
+)  # fmt: skip
+def test_fragments_that_ptxas_refuses_are_refused(name: str) -> None:
+    assert refused([f"wmma.{name};"])

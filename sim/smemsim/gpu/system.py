@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import HardwareTrap
-from smemsim.gpu.memory.spaces import LOCAL_WINDOW, SHARED_WINDOW
 from smemsim.gpu.registry import Plain, Step, implements, unmodelled
 from smemsim.gpu.traps import thread_name
 from smemsim.ptx.module import Arguments, Instruction, Operand, Symbol
+from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 from smemsim.spec.traps import ASSERTION, LAUNCH_FAILURE
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from smemsim.errors import HardwareTrap, Unmodelled
+from smemsim.gpu.wave import OFFSET_MASK, RANK_SHIFT
 from smemsim.ptx.module import Instruction
 from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
 
@@ -108,7 +109,7 @@ def region_name(launch: Launch, begin: int, end: int) -> str:
 
 
 def _about_shared(x: Wave, address: int, size: int) -> tuple[str, str]:
-    rank, offset = address >> 24, address & 0xFFFFFF
+    rank, offset = address >> RANK_SHIFT, address & OFFSET_MASK
     end = x.window_begin + x.window
     if address < 0:
         return f"a negative address; the CTA's window is {x.window_begin:#x} to {end:#x}", "check the index"

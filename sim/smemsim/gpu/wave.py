@@ -25,14 +25,14 @@ from smemsim.spec.tensor_memory import COLUMNS, LANES
 if TYPE_CHECKING:
     from smemsim.gpu.launch import Launch
 
-__all__ = ["ALL", "EXITED", "GATHERING", "PARKED", "THREADS", "WARP", "YIELDED", "Cta", "Wait", "Wave"]
+__all__ = ["ALL", "EXITED", "GATHERING", "OFFSET_MASK", "PARKED", "RANK_SHIFT", "THREADS", "WARP", "YIELDED", "Cta", "Wait", "Wave"]
 
 WARP = WARP_SIZE
 WARPGROUP = 128
+RANK_SHIFT = BULK_LIMITS.cta_rank_shift  # of a `.shared` address: the CTA's rank, above the offset in its window
+OFFSET_MASK = (1 << RANK_SHIFT) - 1
 YIELDED, GATHERING, PARKED, EXITED = 1 << 24, 1 << 25, 1 << 26, 1 << 28
 ALL = slice(None)
-RANK_SHIFT = BULK_LIMITS.cta_rank_shift  # of a `.shared` address in a cluster
-OFFSET_MASK = (1 << RANK_SHIFT) - 1
 FULL_MASK = np.uint32(0xFFFFFFFF)  # the member mask of a whole warp
 THREADS = 1  # the writer that stands for ordinary stores, in the list of every shared memory
 PATIENCE = 64  # rounds in which waits expired and nothing changed, before that is a hang

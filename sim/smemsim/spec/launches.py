@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-__all__ = ["LAUNCH_LIMITS", "RESERVED_OFFSETS", "RESIDENCY", "LaunchLimits", "Residency"]
+__all__ = ["LAUNCH_LIMITS", "LOCAL_WINDOW", "RESERVED_OFFSETS", "RESIDENCY", "SHARED_WINDOW", "LaunchLimits", "Residency"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,11 @@ class Residency:
     source: str
 
 
-# %reserved_smem_offset_* of a kernel, in bytes of the shared window (H200, driver 580.159.04)
+# Where the windows of generic addresses begin; each has 2^32 bytes, so that .shared addresses with a rank fit. Made up: hardware has other numbers,
+# which the driver chooses, and no program may rely on them (PTX ISA 5.1).
+SHARED_WINDOW, LOCAL_WINDOW = 0x7E00_0000_0000, 0x7D00_0000_0000
+
+# %reserved_smem_offset_* of a kernel, in bytes of the shared window: seen on an H200 with driver 580.159.04, no trace of it is kept.
 RESERVED_OFFSETS = {"begin": 0, "end": 0x120, "cap": 0x400, "0": 0, "1": 0}
 
 RESIDENCY = Residency(132, 2048, 32, 228 << 10, 1 << 10, "H200: cudaDeviceProp; CUDA programming guide, compute capability 9.0")

@@ -17,7 +17,7 @@ import dataclasses
 from smemsim.spec.evidence import Grade
 from smemsim.spec.mma_arithmetic import MmaArithmetic
 
-__all__ = ["MMA_SYNC_SUMS", "MMA_SYNC_TYPES", "SELECTORS", "MmaSyncTypes"]
+__all__ = ["MMA_SYNC_SUMS", "MMA_SYNC_TYPES", "SELECTORS", "WMMA_TYPES", "MmaSyncTypes", "WmmaTypes"]
 
 Shape = tuple[int, int, int]
 
@@ -49,6 +49,25 @@ MMA_SYNC_TYPES: tuple[MmaSyncTypes, ...] = (  # any type of A with any of B in i
     MmaSyncTypes(("b1",),         ("s32",),        1, ((8, 8, 128), (16, 8, 128), (16, 8, 256))),
 )
 # fmt: on
+
+
+@dataclasses.dataclass(frozen=True)
+class WmmaTypes:
+    """Shapes (M, N, K) of wmma with A and B of one type, and the types that C and D may have."""
+
+    shapes: tuple[Shape, ...]
+    accumulators: tuple[str, ...]
+
+
+# PTX ISA 9.7.14.4; ptxas 13.0.88 assembles these for sm_90a, and besides them s4, u4 and b1, and f64 of two larger shapes, which are not modelled.
+_WMMA_16 = ((16, 16, 16), (8, 32, 16), (32, 8, 16))
+WMMA_TYPES: dict[str, WmmaTypes] = {
+    "f16": WmmaTypes(_WMMA_16, ("f16", "f32")),
+    "bf16": WmmaTypes(_WMMA_16, ("f32",)),
+    **dict.fromkeys(("s8", "u8"), WmmaTypes(_WMMA_16, ("s32",))),
+    "tf32": WmmaTypes(((16, 16, 8),), ("f32",)),
+    "f64": WmmaTypes(((8, 8, 4),), ("f64",)),
+}
 
 SELECTORS = {4: (0, 1, 2, 3), 8: (0, 1), 16: (0,)}  # legal values by the groups of a row (PTX ISA 9.7.14.6.1)
 

@@ -50,7 +50,8 @@ _KINDS = {"ex2": ("f32", "f16", "bf16"), "tanh": ("f32", "f16", "bf16"), "rcp": 
 
 
 def nearest(own: FloatType, f: Callable[..., Any]) -> Elementwise:
-    """`f` of float64 numbers, rounded to f32; 16-bit types are what is left of that toward zero, as an H200 was seen to do."""
+    """`f` of float64 numbers, rounded to f32; 16-bit types are what is left of that toward zero, as in the samples of an H200
+    (tests/data/h200_approximate.npz)."""
     f32 = FLOAT_TYPES["f32"] if own.bits == 16 else own
     to = ufunc(rounding.converted, signature("int64", ("float64", 1), ("int64", 7)))
 
@@ -105,8 +106,8 @@ def unary(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     form.done(operands=(2,))
     if own is None or not approximate or own.name not in _KINDS.get(i.op, ("f32",)):
         raise unmodelled(i)
-    if (i.op == "tanh" and flush) or ((i.op, own.name) == ("ex2", "bf16") and not flush):
-        raise unmodelled(i, ".ftz is not for tanh, and must be there for ex2 of .bf16")
+    if (flush and (i.op == "tanh" or own.name == "f16")) or ((i.op, own.name) == ("ex2", "bf16") and not flush):
+        raise unmodelled(i, ".ftz is not for tanh and .f16, and must be there for ex2 of .bf16")
     _named(c, i, own, "approx")
     if own.name == "f64":
         f = _upper_half(own, _FUNCTIONS[i.op]) if flush else _whole(own, _FUNCTIONS[i.op])

@@ -10,9 +10,10 @@ import numpy as np
 from smemsim.gpu.alu.floats import element, flush_operands, is_float, numbers
 from smemsim.gpu.alu.forms import PACKED, Elementwise, Form, elementwise
 from smemsim.gpu.registers import dtype_of
-from smemsim.gpu.registry import Plain, Step, implements, unmodelled
+from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.ptx.module import Instruction, Pair
 from smemsim.spec.float_types import FLOAT_TYPES
+from smemsim.spec.operation_types import SET_TYPES
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
@@ -72,18 +73,23 @@ def build_setp(i: Instruction, c: Linker) -> Step:
     to = i.operands[0]
     a, b = c.read(i.operands[1], read_as), c.read(i.operands[2], read_as)
     other = c.read(i.operands[3], "pred") if combine is not None else None
-    if kind in PACKED:
-        return _packed_setp(i, c, kind, compare, combine)
     if not isinstance(to, Pair):
+        if kind in PACKED:
+            raise unmodelled(i, "packed types need p|q")
         write = c.write(to, "pred")
         if other is None:
             return lambda x: write(x, compare(a(x), b(x)))
         return lambda x: write(x, combine(compare(a(x), b(x)), other(x)))
     write_p, write_q = c.write(to.first, "pred"), c.write(to.second, "pred")
+    part = dtype_of(element(kind)) if kind in PACKED else None
 
     def both(x: Wave) -> None:
-        p = compare(a(x), b(x))
-        q = ~p
+        if part is None:
+            p = compare(a(x), b(x))
+            q = ~p
+        else:
+            found = compare(*(np.ascontiguousarray(read(x))[..., None].view(part) for read in (a, b)))
+            p, q = found[..., 0], found[..., 1]
         if other is not None:
             third = other(x)
             p, q = combine(p, third), combine(q, third)
@@ -93,33 +99,16 @@ def build_setp(i: Instruction, c: Linker) -> Step:
     return both
 
 
-def _packed_setp(i: Instruction, c: Linker, kind: str, compare: Elementwise, combine: Any) -> Plain:
-    to = i.operands[0]
-    if not isinstance(to, Pair):
-        raise unmodelled(i, "packed types need p|q")
-    part, whole = dtype_of(element(kind)), kind
-    a, b = c.read(i.operands[1], whole), c.read(i.operands[2], whole)
-    other = c.read(i.operands[3], "pred") if combine is not None else None
-    write_p, write_q = c.write(to.first, "pred"), c.write(to.second, "pred")
-
-    def run(x: Wave) -> None:
-        found = compare(*(np.ascontiguousarray(read(x))[..., None].view(part) for read in (a, b)))
-        p, q = found[..., 0], found[..., 1]
-        if other is not None:
-            third = other(x)
-            p, q = combine(p, third), combine(q, third)
-        write_p(x, p)
-        write_q(x, q)
-
-    return run
-
-
 @implements("set")
 def build_set(i: Instruction, c: Linker) -> Step:
     """`set`: all ones, or 1.0 of float types, where the comparison holds, combined with a predicate; otherwise 0."""
     form = Form(i)
     combine: Any = _COMBINE.get(form.one_of(*_COMBINE) or "")
     to, kind = form.kinds(2)
+    if to not in SET_TYPES.get(kind, ()):
+        raise unmodelled(i, f"there is no .{to} of .{kind}")
+    if "ftz" in form.left and to == "bf16":
+        raise unmodelled(i, ".ftz of .bf16")
     compare, read_as = _comparison(i, form, kind)
     form.done(operands=(3,) if combine is None else (4,))
     target = to if to in PACKED else ""
@@ -161,6 +150,7 @@ def build_slct(i: Instruction, c: Linker) -> Step:
     form = Form(i)
     flush = form.has("ftz")
     kind, third = form.kinds(2)
+    form.known(kind)
     form.done(operands=(4,))
     if third not in ("s32", "f32") or (flush and third != "f32"):
         raise unmodelled(i)

@@ -66,6 +66,8 @@ def _integer_to_integer(i: Instruction, c: Linker, form: Form, to: str, source: 
     if not saturate:
         return elementwise(c, i.operands[0], to, [(i.operands[1], source)], lambda a: np.asarray(a).astype(target))
     low, high = (min(max(x, _range(source)[0]), _range(source)[1]) for x in _range(to))
+    if (low, high) == _range(source):
+        raise unmodelled(i, f".sat: every .{source} is one of .{to}")
     least, most = own.type(low), own.type(high)
     return elementwise(c, i.operands[0], to, [(i.operands[1], source)], lambda a: np.clip(a, least, most).astype(target))
 
@@ -79,13 +81,21 @@ def _flushing(own: FloatType, flush: bool) -> Callable[[Any], Any]:
     return lambda a: to_zero(a, least)
 
 
+def _check_bf16(i: Instruction, to: str, source: str, saturate: bool) -> None:
+    if saturate and "bf16" in (to, source):
+        raise unmodelled(i, ".sat of .bf16")
+
+
 def _float_to_integer(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step:
     """Rounded, clamped to the range. Of NaN it makes 0; with f64 or a 64-bit integer only the highest bit is set (PTX ISA 9.7.9.21)."""
     mode, flush = form.one_of(*_TO_INTEGER), form.has("ftz")
-    form.has("sat")  # integers are always clamped
+    saturate = form.has("sat")  # integers are always clamped
     form.done(operands=(2,))
     if mode is None:
         raise unmodelled(i, "it needs .rni, .rzi, .rmi or .rpi")
+    _check_bf16(i, to, source, saturate)
+    if flush and source != "f32":
+        raise unmodelled(i, ".ftz is for .f32")
     bits, signed = int(to[1:]), int(to[0] == "s")
     nan = -1 << (bits - 1) if source == "f64" or bits == 64 else 0
     f = ufunc(results.to_integer, signature("int64", ("float64", 1), ("int64", 4)))
@@ -98,9 +108,12 @@ def _float_to_integer(i: Instruction, c: Linker, form: Form, to: str, source: st
 def _integer_to_float(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step:
     """Rounded once."""
     mode, saturate = form.one_of(*_TO_FLOAT), form.has("sat")
+    if to == "f32":
+        form.has("ftz")  # no integer is subnormal
     form.done(operands=(2,))
     if mode in (None, "rna"):
         raise unmodelled(i, "it needs .rn, .rz, .rm or .rp")
+    _check_bf16(i, to, source, saturate)
     own, code = FLOAT_TYPES[to], _TO_FLOAT[str(mode)]
     dtype = {"f32": np.float32, "f64": np.float64}.get(to)
     if code == rounding.NEAREST and dtype is not None and not saturate:
@@ -133,12 +146,15 @@ def _float_to_float(i: Instruction, c: Linker, form: Form, to: str, source: str)
     form.done(operands=(2,))
     own, target = FLOAT_TYPES[source], FLOAT_TYPES[to]
     narrows = target.bits < own.bits or (target.bits == own.bits and to != source)
-    needless = mode is not None and not narrows and source != "bf16"
+    needless = mode is not None and not narrows and (source != "bf16" or to == "bf16")
     missing = mode is None and narrows and target.bits < own.bits
     if needless or missing or (integral and to != source):
         raise unmodelled(i, "its rounding does not go with the types")
-    if (finite or relu) and (source != "f32" or target.bits != 16):
-        raise unmodelled(i, ".satfinite and .relu are for .f16 and .bf16 of .f32")
+    if (finite or relu) and (source != "f32" or target.bits != 16 or flush or saturate or mode not in ("rn", "rz")):
+        raise unmodelled(i, ".satfinite and .relu are for .f16 and .bf16 of .f32, without .ftz and .sat")
+    if flush and "f32" not in (to, source):
+        raise unmodelled(i, ".ftz is for .f32")
+    _check_bf16(i, to, source, saturate)
     sources = [(i.operands[1], source if own.bits > 16 else f"b{own.bits}")]
     if _copies(to, source) and not (integral or flush or saturate):
         shift = np.uint32(target.bits - own.bits)

@@ -57,8 +57,10 @@ def convert(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step
         return _to_scales(i, c, form, source)
     mode, finite, relu = form.one_of("rn", "rz"), form.has("satfinite"), form.has("relu")
     form.done(operands=(3,) if source == "f32" else (2,))
-    if mode is None or (mode == "rz" and to not in _HALVES):
+    if mode is None or (mode == "rz" and (to not in _HALVES or source != "f32")):
         raise unmodelled(i, "its rounding does not go with the types")
+    if source != "f32" and to in _HALVES and (finite or (relu and source == _SCALES)):
+        raise unmodelled(i, ".satfinite is for narrower types, .relu not for .ue8m0x2")
     if to in _SMALL and not finite:
         raise unmodelled(i, "it needs .satfinite")
     if source in _HALVES and not (to in _SMALL and (source == "f16x2" or c.arch.startswith("sm_10"))):

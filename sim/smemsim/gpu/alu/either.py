@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from smemsim.gpu.alu import approximate, floats, integers
 from smemsim.gpu.alu.forms import Form
 from smemsim.gpu.linking.fused import MINUS_ADDEND, MINUS_PRODUCT
-from smemsim.gpu.registry import Step, implements, unmodelled
+from smemsim.gpu.registry import Step, implements
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
@@ -21,11 +21,10 @@ def build_sum(i: Instruction, c: Linker) -> Step:
     """`add`, `sub`."""
     form = Form(i)
     kinds = form.kinds()
-    if len(kinds) == 2:
+    if len(kinds) > 1:
         return floats.mixed(i, c, form, kinds, i.op)
-    if floats.is_float(kinds[0]):
-        return floats.arithmetic(i, c, form, kinds[0], i.op)
-    return integers.sum_or_difference(i, c, form, kinds[0])
+    kind = form.known(kinds[0])
+    return floats.arithmetic(i, c, form, kind, i.op) if floats.is_float(kind) else integers.sum_or_difference(i, c, form, kind)
 
 
 @implements("mul")
@@ -49,11 +48,9 @@ def build_fma(i: Instruction, c: Linker) -> Step:
     """`fma`."""
     form = Form(i)
     kinds = form.kinds()
-    if len(kinds) == 2:
+    if len(kinds) > 1:
         return floats.mixed(i, c, form, kinds, "fma")
-    if not floats.is_float(kinds[0]):
-        raise unmodelled(i)
-    return floats.arithmetic(i, c, form, kinds[0], "fma")
+    return floats.arithmetic(i, c, form, form.known(kinds[0]), "fma")
 
 
 @implements("fused")

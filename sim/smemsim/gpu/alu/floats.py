@@ -96,13 +96,25 @@ def finish(own: FloatType, f: Elementwise, *, flush: bool, saturate: bool, relu:
     return lambda *a: last(f(*a), *parameters)
 
 
+def _rounding(form: Form) -> str:
+    """The rounding mode; only sums and products have one by default."""
+    mode = form.one_of(*MODES)
+    if mode is None and form.instruction.op in ("fma", "mad", "div", "rcp", "sqrt"):
+        raise unmodelled(form.instruction, "it needs .rn, .rz, .rm or .rp")
+    return mode or "rn"
+
+
 def arithmetic(i: Instruction, c: Linker, form: Form, kind: str, op: str, *, signs: tuple[int, int] = (1, 1)) -> Step:
     """`add`, `sub`, `mul`, `fma`, and div, rcp, sqrt with a rounding mode; `signs` are those of the product and the addend of `fma`."""
     own = FLOAT_TYPES[element(kind)]
-    rounding_mode, flush, saturate = form.one_of(*MODES) or "rn", form.has("ftz"), form.has("sat")
+    rounding_mode, flush, saturate = _rounding(form), form.has("ftz"), form.has("sat")
     relu = op == "fma" and form.has("relu")
     out_of_bounds = op == "fma" and form.has("oob")
     form.done(operands=(1 + _OPERANDS[op],))
+    if kind == "f32x2" and (saturate or not c.arch.startswith("sm_10")):
+        raise unmodelled(i, ".sat of .f32x2" if saturate else f".f32x2 on {c.arch}")
+    if (saturate and relu) or (out_of_bounds and flush):
+        raise unmodelled(i, ".sat with .relu" if relu else ".ftz with .oob")
     if own.bits == 16 and rounding_mode != "rn":
         raise unmodelled(i, f".{rounding_mode} of .{kind}")
     if (flush and own.name in ("f64", "bf16")) or (saturate and own.name in ("f64", "bf16")) or (relu and own.bits != 16):
@@ -173,8 +185,8 @@ def extremum(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
         raise unmodelled(i, ".xorsign goes with .abs, and with two operands")
     if three and not c.arch.startswith("sm_10"):
         raise unmodelled(i, f"three operands on {c.arch}")
-    if own.name == "f64" and (flush or nan or signs):
-        raise unmodelled(i, "no such modifier of .f64")
+    if (own.name == "f64" and (flush or nan or signs)) or (own.name == "bf16" and flush):
+        raise unmodelled(i, f"no such modifier of .{kind}")
     f = ufunc(results.extreme, signature("int64", ("int64", 9)))
     parameters = (
         own.exponent_bits,
@@ -202,6 +214,8 @@ def sign_only(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     own = FLOAT_TYPES[element(kind)]
     flush = form.has("ftz")
     form.done(operands=(2,))
+    if flush and own.name in ("f64", "bf16"):
+        raise unmodelled(i, f".ftz of .{kind}")
     f = ufunc(results.signed, signature("int64", ("int64", 6)))
     parameters = (own.exponent_bits, own.fraction_bits, 0 if own.name == "f64" else own.nan, int(i.op == "neg"), int(flush))
     to, source = (kind, kind) if kind in PACKED else (f"b{own.bits}", "s64" if own.bits == 64 else f"b{own.bits}")
@@ -210,10 +224,11 @@ def sign_only(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
 
 def mixed(i: Instruction, c: Linker, form: Form, kinds: list[str], op: str) -> Step:
     """`add`, `sub`, `fma` of f32 with factors, or a first summand, of f16 or bf16 (sm_100a): they are widened, exactly."""
-    to, small = kinds
-    rounding_mode, saturate = form.one_of(*MODES) or "rn", form.has("sat")
+    rounding_mode, saturate = _rounding(form), form.has("sat")
     form.done(operands=(1 + _OPERANDS[op],))
-    if to != "f32" or small not in ("f16", "bf16") or not c.arch.startswith("sm_10"):
+    to, *rest = kinds
+    small = rest[0]
+    if len(rest) > 1 or to != "f32" or small not in ("f16", "bf16") or not c.arch.startswith("sm_10"):
         raise unmodelled(i, f".{small} with .{to} on {c.arch}")
     f = finish(FLOAT_TYPES[to], _composed(op, FLOAT_TYPES[to], MODES[rounding_mode]), flush=False, saturate=saturate, relu=False)
     widened = numbers(small)

@@ -10,6 +10,7 @@ import numpy as np
 from smemsim.gpu.registers import DTYPES, Read, Write
 from smemsim.gpu.registry import Plain, unmodelled
 from smemsim.ptx.module import Instruction, Operand
+from smemsim.spec.operation_types import OPERATION_TYPES
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
@@ -56,11 +57,18 @@ class Form:
         return found
 
     def kind(self) -> str:
-        """The only type."""
+        """The only type, one that the operation has."""
         found = self.kinds()
         if len(found) > 1:
             raise unmodelled(self.instruction, f".{found[1]}")
-        return found[0]
+        return self.known(found[0])
+
+    def known(self, kind: str) -> str:
+        """The type, which the operation must have."""
+        op = self.instruction.op
+        if kind not in OPERATION_TYPES.get(op, (kind,)):
+            raise unmodelled(self.instruction, f"{op} has no .{kind}")
+        return kind
 
     def done(self, *, operands: Sequence[int] = ()) -> None:
         """Nothing may be left; `operands`: how many of them there may be."""

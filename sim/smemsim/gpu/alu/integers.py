@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.gpu.alu.forms import PACKED, Elementwise, Form, elementwise
-from smemsim.gpu.registers import dtype_of
+from smemsim.gpu.registers import bits_of, dtype_of
 from smemsim.gpu.registry import Plain, Step, implements, unmodelled
 from smemsim.ptx.module import Instruction
 
@@ -54,10 +54,16 @@ def sum_or_difference(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     return _same(i, c, kind, lambda a, b: _saturated(exact(np.int64(a), np.int64(b))))
 
 
+def _check_carry(i: Instruction, kind: str) -> None:
+    if kind not in ("u32", "s32", "u64", "s64"):
+        raise unmodelled(i, f"{i.op} has no carry of .{kind}")
+
+
 def _with_carry(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     """`add.cc`, `addc{.cc}`, `sub.cc`, `subc{.cc}`."""
     takes, gives = i.op in ("addc", "subc"), i.op in ("add", "sub") or form.has("cc")
     form.done(operands=(3,))
+    _check_carry(i, kind)
     unsigned = f"u{kind[1:]}"
     read_a, read_b, write = c.read(i.operands[1], unsigned), c.read(i.operands[2], unsigned), c.write(i.operands[0], unsigned)
     plus = i.op.startswith("add")
@@ -119,23 +125,25 @@ def _high_product_signed(a: Any, b: Any) -> Any:
     return high - np.where(a < 0, b, 0) - np.where(b < 0, a, 0)
 
 
-def _part(form: Form) -> str:
+def _part(form: Form, kind: str) -> str:
     part = form.one_of("lo", "hi", "wide")
     if part is None:
         raise unmodelled(form.instruction, "it needs .lo, .hi or .wide")
+    if part == "wide" and (bits_of(kind) == 64 or form.instruction.op == "madc"):
+        raise unmodelled(form.instruction, ".wide is for mul and mad of 16 and 32 bits")
     return part
 
 
 def multiply(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     """`mul.lo`, `mul.hi`, `mul.wide`."""
-    to, product = _product(kind, _part(form))
+    to, product = _product(kind, _part(form, kind))
     form.done(operands=(3,))
     return elementwise(c, i.operands[0], to, [(operand, kind) for operand in i.operands[1:]], product)
 
 
 def multiply_add(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     """`mad`, `mad.cc`, `madc{.cc}` of integers; `.hi.sat.s32` clamps."""
-    part = _part(form)
+    part = _part(form, kind)
     to, product = _product(kind, part)
     takes, gives, saturate = i.op == "madc", form.has("cc"), form.has("sat")
     form.done(operands=(4,))
@@ -146,6 +154,9 @@ def multiply_add(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
         return elementwise(c, i.operands[0], to, [a, b, addend], lambda p, q, r: _saturated(np.int64(product(p, q)) + r))
     if not takes and not gives:
         return elementwise(c, i.operands[0], to, [a, b, addend], lambda p, q, r: product(p, q) + r)
+    _check_carry(i, kind)
+    if part == "wide":
+        raise unmodelled(i, ".wide with .cc")
     read_a, read_b, read_c = c.read(*a), c.read(*b), c.read(i.operands[3], f"u{to[1:]}")
     unsigned = dtype_of(f"u{to[1:]}")
     write = c.write(i.operands[0], f"u{to[1:]}")
@@ -192,11 +203,11 @@ def build_24(i: Instruction, c: Linker) -> Step:
         whole = low(a) * low(b)
         return (whole >> 16 if part == "hi" else whole).astype(dtype)
 
+    if saturate and (i.op, kind, part) != ("mad24", "s32", "hi"):
+        raise unmodelled(i, ".sat is for mad24.hi.s32")
     if i.op == "mul24":
         return _same(i, c, kind, product)
     if saturate:
-        if (kind, part) != ("s32", "hi"):
-            raise unmodelled(i, ".sat is for .hi.s32")
         return _same(i, c, kind, lambda a, b, d: _saturated(np.int64(product(a, b)) + d))
     return _same(i, c, kind, lambda a, b, d: product(a, b) + d)
 
@@ -231,7 +242,7 @@ def extremum(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
 def quotient(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     """`div`, `rem` of integers, toward zero; the PTX ISA leaves division by zero open.
 
-    Of it both come to all ones (measured on an H200, all widths). The least number divided by -1 stays as it is and leaves nothing.
+    Of it both come to all ones. Measured (H200): tests/data/h200_arithmetic.json, all widths. The least number divided by -1 stays as it is and leaves nothing.
     """
     form.done(operands=(3,))
     ones = np.array(-1).astype(dtype_of(kind))[()]

@@ -8,7 +8,7 @@ import numpy as np
 
 from smemsim.gpu.alu.forms import Form
 from smemsim.gpu.registers import bits_of, dtype_of
-from smemsim.gpu.registry import Plain, Step, implements
+from smemsim.gpu.registry import Plain, Step, implements, unmodelled
 from smemsim.ptx.module import Instruction, Sink, Vector
 
 if TYPE_CHECKING:
@@ -33,8 +33,16 @@ def build_mov(i: Instruction, c: Linker) -> Step:
     return lambda x: write(x, read(x))
 
 
+def _part_bits(i: Instruction, kind: str, vector: Vector) -> int:
+    """Bits of each of the registers that a word consists of."""
+    count = len(vector.items)
+    if count not in (2, 4):
+        raise unmodelled(i, f"a vector of {count} registers; a word has 2 or 4 parts")
+    return bits_of(kind) // count
+
+
 def _take_apart(i: Instruction, c: Linker, kind: str, to: Vector) -> Plain:
-    size = bits_of(kind) // len(to.items)
+    size = _part_bits(i, kind, to)
     part = dtype_of(f"b{size}")
     read = c.read(i.operands[1], kind)
     writes = [(n, c.write(item, f"b{size}")) for n, item in enumerate(to.items) if not isinstance(item, Sink)]
@@ -57,8 +65,7 @@ def _parts(values: Any, kind: str, part: np.dtype[Any]) -> np.ndarray:
 
 
 def _put_together(i: Instruction, c: Linker, kind: str, source: Vector) -> Plain:
-    count = len(source.items)
-    size = bits_of(kind) // count
+    count, size = len(source.items), _part_bits(i, kind, source)
     part = dtype_of(f"b{size}")
     reads, write = [c.read(item, f"b{size}") for item in source.items], c.write(i.operands[0], kind)
     whole = np.dtype(np.uint64) if kind == "b128" else dtype_of(f"b{bits_of(kind)}")

@@ -37,7 +37,7 @@ def build_video(i: Instruction, c: Linker) -> Step:
     compare = form.one_of(*_COMPARISONS) if name == "vset" else None
     kinds = form.kinds(2)
     form.done(operands=(4,))
-    if set(kinds) - {"u32", "s32"} or (name == "vset") != (compare is not None):
+    if set(kinds) - {"u32", "s32"} or (name == "vset") != (compare is not None) or (saturate and accumulate):
         raise unmodelled(i)
     to, a_kind, b_kind = kinds if name != "vset" else ("u32", *kinds)
     bits = 32 // count

@@ -11,10 +11,11 @@ from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.descriptors.tensor_map.replace import tensormap_replace
 from smemsim.errors import OutsideError
 from smemsim.gpu.asynchronous import each, stop
-from smemsim.gpu.memory.spaces import SHARED_WINDOW
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Gate, Step, implements, unmodelled
+from smemsim.gpu.wave import OFFSET_MASK
 from smemsim.ptx.module import Immediate, Instruction
+from smemsim.spec.launches import SHARED_WINDOW
 from smemsim.spec.tensor_map import LIMITS, TENSOR_MAP
 from smemsim.spec.tensor_map_replace import REPLACE_FIELDS
 from smemsim.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
@@ -60,7 +61,7 @@ def bytes_at(x: Wave, i: Instruction, cta: Cta, space: str, address: int) -> np.
             return x.launch.memory.span(address, SIZE)
         except OutsideError as problem:
             stop(x, i, "X001", str(problem), "check the address of the tensor map", ILLEGAL_ADDRESS)
-    offset = (address & 0xFFFFFF) - cta.shared.begin
+    offset = (address & OFFSET_MASK) - cta.shared.begin
     if not 0 <= offset <= len(cta.shared.bytes) - SIZE:
         message = f"shared address {address:#x}: 128 bytes there are not inside the CTA's window"
         stop(x, i, "X001", message, "check the address of the tensor map", ILLEGAL_ADDRESS)

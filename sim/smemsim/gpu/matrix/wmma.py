@@ -21,6 +21,7 @@ from smemsim.gpu.registry import Gate, Step, implements, unmodelled
 from smemsim.gpu.wave import WARP
 from smemsim.machine.mma_sync import doubles, sums
 from smemsim.ptx.module import Instruction, Operand, Vector
+from smemsim.spec.mma_sync import WMMA_TYPES, Shape
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
@@ -31,10 +32,7 @@ __all__: list[str] = []
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 _BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "s32": 4, "s8": 1, "u8": 1, "f64": 8}
-_16 = ((16, 16, 16), (8, 32, 16), (32, 8, 16))
-_SHAPES = {"f16": _16, "bf16": _16, "s8": _16, "u8": _16, "tf32": ((16, 16, 8),), "f64": ((8, 8, 4),)}
 _LAYOUT = "which thread holds which element of a wmma fragment is made up (the PTX ISA leaves it open)"
-Shape = tuple[int, int, int]
 
 
 def _extent(which: str, shape: Shape) -> tuple[int, int]:
@@ -51,13 +49,22 @@ def _registers(which: str, shape: Shape, dtype: str) -> int:
     return rows * columns // WARP // max(1, 4 // _BYTES[dtype])
 
 
-def _shape(words: Modifiers, types: tuple[str, ...]) -> Shape:
+def _shape(words: Modifiers) -> Shape:
     found = next((m for word in words.left if (m := _SHAPE.fullmatch(word))), None)
-    shape = tuple(map(int, found.groups())) if found else ()
-    if found is None or not any(shape in _SHAPES.get(t, ()) or t in ("f32", "s32") for t in types):
-        raise unmodelled(words.instruction, "this shape")
+    if found is None:
+        raise unmodelled(words.instruction, "without a shape")
     words.need(found[0])
-    return shape  # type: ignore[return-value]
+    return int(found[1]), int(found[2]), int(found[3])
+
+
+def _check(i: Instruction, shape: Shape, which: str, dtype: str) -> None:
+    """Is there such a fragment?"""
+    if which in "ab":
+        known = dtype in WMMA_TYPES and shape in WMMA_TYPES[dtype].shapes
+    else:
+        known = any(dtype in row.accumulators and shape in row.shapes for row in WMMA_TYPES.values())
+    if not known:
+        raise unmodelled(i, f"{which.upper()} of .{dtype} with this shape")
 
 
 def _items(operand: Operand, count: int) -> tuple[Operand, ...]:
@@ -80,10 +87,11 @@ class _Memory:
 
     def __init__(self, i: Instruction, c: Linker, words: Modifiers, operands: Operands, which: str, *, address_first: bool) -> None:
         column_major = words.need("row", "col") == "col"
-        shape = _shape(words, tuple(t for t in words.left if t in _BYTES))
+        shape = _shape(words)
         space = words.one_of(("global", "shared", "shared::cta")) or None
         self.dtype = words.need(*_BYTES)
         words.end()
+        _check(i, shape, which, self.dtype)
         self.i, self.kind = i, "b64" if self.dtype == "f64" else "b32"
         self.size = _BYTES[self.dtype]
         rows, columns = _extent(which, shape)
@@ -162,7 +170,7 @@ def build_mma(i: Instruction, c: Linker) -> Step:
     if "f64" in words.left:
         words.has("rn")
     types = [t for t in words.left if t in _BYTES]
-    shape = _shape(words, tuple(types))
+    shape = _shape(words)
     words.left = [t for t in words.left if t not in _BYTES]
     words.end()
     if len(types) == 2:
@@ -170,9 +178,11 @@ def build_mma(i: Instruction, c: Linker) -> Step:
     if len(types) != 4:
         raise unmodelled(i, "these types")
     d_type, a_type, b_type, c_type = types
+    _check(i, shape, "a", a_type)
+    row = WMMA_TYPES[a_type]
+    if a_type != b_type or {c_type, d_type} - set(row.accumulators) or (satfinite and d_type != "s32"):
+        raise unmodelled(i, f"A of .{a_type}, B of .{b_type}, C of .{c_type}, D of .{d_type}{' with .satfinite' if satfinite else ''}")
     mixed = d_type != c_type
-    if (mixed and {d_type, c_type} != {"f16", "f32"}) or (satfinite and d_type != "s32"):
-        raise unmodelled(i, f"C of .{c_type}, D of .{d_type}{' with .satfinite' if satfinite else ''}")
     summed = "f32" if mixed else d_type
     kind = "b64" if d_type == "f64" else "b32"
     d = [c.write(x, kind) for x in _items(operands.next("D"), _registers("d", shape, d_type))]

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.gpu.memory.spaces import LOCAL_WINDOW, SHARED_WINDOW, space_modifier
+from smemsim.gpu.memory.spaces import space_modifier
 from smemsim.gpu.registers import dtype_of
 from smemsim.gpu.registry import Step, implements, unmodelled
+from smemsim.gpu.wave import RANK_SHIFT
 from smemsim.ptx.module import Instruction, Symbol
+from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
@@ -20,7 +22,6 @@ __all__: list[str] = []
 _BASES = {"shared": SHARED_WINDOW, "shared::cta": SHARED_WINDOW, "shared::cluster": SHARED_WINDOW, "local": LOCAL_WINDOW}
 _SAME = ("global", "const")
 _BANK = ("param", "param::entry")
-_RANK = 24
 
 
 @implements("cvta")
@@ -71,8 +72,8 @@ def build_isspacep(i: Instruction, c: Linker) -> Step:
             write(x, window == LOCAL_WINDOW >> 32)
         elif space in ("shared", "shared::cta", "shared::cluster"):
             inside = window == SHARED_WINDOW >> 32
-            rank = (at & np.uint64(0xFFFFFFFF)) >> np.uint64(_RANK)
-            own = (x.rank_bits[x.sel] >> _RANK).astype(np.uint64)
+            rank = (at & np.uint64(0xFFFFFFFF)) >> np.uint64(RANK_SHIFT)
+            own = (x.rank_bits[x.sel] >> RANK_SHIFT).astype(np.uint64)
             write(x, inside & ((rank < x.launch.cluster_size) if space == "shared::cluster" else (rank == own)))
         else:
             rest_of_it = (window != LOCAL_WINDOW >> 32) & (window != SHARED_WINDOW >> 32)
@@ -97,13 +98,13 @@ def build_mapa(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i)
     kind = dtype_of(rest[0]).type
     read, rank, write = c.read(i.operands[1], rest[0]), c.read(i.operands[2], "u32"), c.write(i.operands[0], rest[0])
-    clear = kind(~(0xFF << _RANK) & (0xFFFFFFFF if kind is np.uint32 else 0xFFFFFFFFFFFFFFFF))
+    clear = kind(~(0xFF << RANK_SHIFT) & (0xFFFFFFFF if kind is np.uint32 else 0xFFFFFFFFFFFFFFFF))
 
     def map_(x: Wave) -> None:
         to = np.asarray(rank(x))
         if (to >= x.launch.cluster_size).any():
             raise unmodelled(i, f"rank {int(to.max())} in a cluster of {x.launch.cluster_size} CTAs, which PTX leaves undefined")
-        write(x, (read(x) & clear) | (to.astype(kind) << kind(_RANK)))
+        write(x, (read(x) & clear) | (to.astype(kind) << kind(RANK_SHIFT)))
 
     return map_
 
@@ -118,7 +119,7 @@ def build_getctarank(i: Instruction, c: Linker) -> Step:
     read, write = c.read(i.operands[1], rest[0]), c.write(i.operands[0], "u32")
 
     def rank(x: Wave) -> None:
-        write(x, ((np.asarray(read(x)).astype(np.uint64) >> np.uint64(_RANK)) & np.uint64(0xFF)).astype(np.uint32))
+        write(x, ((np.asarray(read(x)).astype(np.uint64) >> np.uint64(RANK_SHIFT)) & np.uint64(0xFF)).astype(np.uint32))
 
     return rank
 

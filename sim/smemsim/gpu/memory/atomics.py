@@ -28,7 +28,7 @@ _SWAPS = {"exch": 8, "cas": 9}  # arithmetic.reduce_loops.EXCHANGE and SWAP_IF, 
 _INTEGERS = ("u32", "s32", "u64", "s64")
 # PTX ISA 9.7.13.5, tables of operations and types; vector forms besides.
 _FORMS: dict[str, tuple[str, ...]] = {
-    "add": ("u32", "s32", "u64", "s64", "f32", "f64", "f16", "bf16", "f16x2", "bf16x2"),
+    "add": ("u32", "s32", "u64", "f32", "f64", "f16", "bf16", "f16x2", "bf16x2"),
     "min": _INTEGERS,
     "max": _INTEGERS,
     "inc": ("u32",),
@@ -36,8 +36,8 @@ _FORMS: dict[str, tuple[str, ...]] = {
     "and": ("b32", "b64"),
     "or": ("b32", "b64"),
     "xor": ("b32", "b64"),
-    "exch": ("b32", "b64", "b128", "u32", "s32", "u64", "s64", "f32"),
-    "cas": ("b16", "b32", "b64", "b128", "u32", "s32", "u64", "s64"),
+    "exch": ("b32", "b64", "b128"),
+    "cas": ("b16", "b32", "b64", "b128"),
 }
 _VECTOR_FORMS: dict[str, dict[str, tuple[int, ...]]] = {
     "add": {"f32": (2, 4), "f16": (2, 4, 8), "bf16": (2, 4, 8), "f16x2": (2, 4), "bf16x2": (2, 4)},
@@ -77,6 +77,7 @@ def form(i: Instruction, c: Linker, modifiers: list[str]) -> Form:
     rest = list(modifiers)
     space = space_modifier(rest)
     order = ordering(i, c, rest, atomic=True)
+    keeps_subnormals = "noftz" in rest
     rest = [m for m in rest if m not in ("noftz", "L2::cache_hint")]
     count = 1
     for m in list(rest):
@@ -97,6 +98,10 @@ def form(i: Instruction, c: Linker, modifiers: list[str]) -> Form:
         or (count > 1 and space not in (None, "global"))
     ):
         raise unmodelled(i, f"no such form of {i.op}")
+    if i.op == "red" and op in _SWAPS:
+        raise unmodelled(i, f"red has no .{op}")
+    if keeps_subnormals != (kind.removesuffix("x2") in ("f16", "bf16")):
+        raise unmodelled(i, f".{kind} {'without' if not keeps_subnormals else 'with'} .noftz")
     return Form(op, kind, count, space, order)
 
 

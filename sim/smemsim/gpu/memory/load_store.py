@@ -9,10 +9,13 @@ import numpy as np
 
 from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu.memory.ordering import Ordering, ordering
-from smemsim.gpu.memory.spaces import SHARED_WINDOW, Piece, locate, note_read, note_write, shared_places, space_modifier
-from smemsim.gpu.registers import DTYPES, Read, bits_of, dtype_of
+from smemsim.gpu.memory.spaces import Piece, locate, note_read, note_write, shared_places, space_modifier
+from smemsim.gpu.registers import Read, bits_of, dtype_of
 from smemsim.gpu.registry import Plain, Step, implements, unmodelled
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Symbol, Vector
+from smemsim.spec.architectures import architecture
+from smemsim.spec.launches import SHARED_WINDOW
+from smemsim.spec.operation_types import LOAD_STORE_TYPES
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
@@ -20,7 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Access", "access", "gathered", "items", "merged", "scattered"]
 
-_CACHE = {"ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "unified"}
+_CACHE = {"ld": {"ca", "cg", "cs", "lu", "cv", "nc", "unified"}, "ldu": set(), "st": {"cg", "cs", "wb", "wt"}}
+_WIDEST = 16  # bytes of a vector; from sm_100 on 32 in global memory
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 _RAW = {16: "b16", 32: "b32", 64: "b64"}
 
@@ -45,20 +49,30 @@ def access(i: Instruction, c: Linker) -> Access:
     rest = list(i.modifiers)
     space = space_modifier(rest)
     order = ordering(i, c, rest)
-    hints = [m for m in rest if m in _CACHE or m.startswith(("L1::", "L2::"))]
+    hints = [m for m in rest if m in _CACHE[i.op] or m.startswith(("L1::", "L2::"))]
     rest = [m for m in rest if m not in hints]
     count = 1
     for m in list(rest):
         if m in _VECTORS:
             count = _VECTORS[m]
             rest.remove(m)
-    if len(rest) != 1 or (rest[0] not in DTYPES and rest[0] != "b128") or rest[0] == "pred":
+    if len(rest) != 1 or rest[0] not in LOAD_STORE_TYPES:
         raise unmodelled(i, f"modifiers {' '.join(rest)}")
     kind = rest[0]
-    if kind.startswith("f") or kind == "bf16":
+    if kind.startswith("f"):
         kind = _RAW[bits_of(kind)]
     if kind == "b128" and count > 1:
         raise unmodelled(i, "vectors of .b128")
+    bits = bits_of(kind)
+    is_wide = count * bits // 8 > _WIDEST
+    if (is_wide and count * bits // 8 > 2 * _WIDEST) or (count == 8 and bits < 32):
+        raise unmodelled(i, f".v{count} of {bits} bits")
+    if is_wide and (space not in (None, "global") or architecture(c.arch).instruction == "wgmma"):
+        raise unmodelled(i, f".v{count} of {bits} bits is for global memory from sm_100 on")
+    if "nc" in hints and space != "global":
+        raise unmodelled(i, ".nc is for .global")
+    if "mmio" in i.modifiers and (count > 1 or space not in (None, "global")):
+        raise unmodelled(i, ".mmio of a vector" if count > 1 else f".mmio of .{space}")
     policy = "L2::cache_hint" in hints
     if len(i.operands) != 2 + policy:
         raise InputError(f"takes {2 + policy} operands")
@@ -198,7 +212,7 @@ def build_st_bulk(i: Instruction, c: Linker) -> Step:
         or space not in (None, "shared", "shared::cta")
         or not isinstance(zero, Immediate)
         or zero.value
-        or not c.arch.startswith("sm_10")
+        or architecture(c.arch).instruction == "wgmma"
     ):
         raise unmodelled(i)
     address, amount = c.address(i.operands[0]), c.read(i.operands[1], "u64")

@@ -23,6 +23,13 @@ __all__ = ["SCOPES", "SEMANTICS", "Ordering", "has_fence", "ordering"]
 
 SCOPES = ("cta", "cluster", "gpu", "sys")
 SEMANTICS = ("weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio")
+_OF_OPERATION = {
+    "ld": ("weak", "relaxed", "acquire", "volatile"),
+    "ldu": ("weak",),
+    "st": ("weak", "relaxed", "release", "volatile"),
+    "red": ("relaxed", "release"),
+    "atom": ("relaxed", "acquire", "release", "acq_rel"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,9 +66,15 @@ def ordering(i: Instruction, c: Linker, rest: list[str], *, atomic: bool = False
         rest.remove(m)
     if "mmio" in found:
         found.remove("mmio")
+        if not atomic and (found, scopes) != (["relaxed"], ["sys"]):
+            raise unmodelled(i, ".mmio needs .relaxed.sys")
     if len(found) > 1 or len(scopes) > 1:
         raise unmodelled(i, f"{' '.join((*found, *scopes))} together")
     semantics = found[0] if found else "relaxed" if atomic else "weak"
+    if semantics not in _OF_OPERATION.get(i.op, SEMANTICS):
+        raise unmodelled(i, f".{semantics}")
+    if not atomic and (semantics in ("weak", "volatile")) == bool(scopes):
+        raise unmodelled(i, f".{semantics} {'with' if scopes else 'without'} a scope")
     fences = semantics in ("relaxed", "volatile") and has_fence(c)
     return Ordering(
         semantics != "weak",

@@ -1,7 +1,7 @@
 """State spaces and addresses: which bytes of which memory the addresses of an instruction are, and the windows of generic addresses.
 
 A generic address lies in the shared window, in the local window, or is the address in global memory (PTX ISA 5.1; .const and kernel
-parameters lie in global memory here). Where the two windows begin is made up: hardware has other numbers, and no program may rely on them.
+parameters lie in global memory here). Where the two windows begin is made up (`spec.launches`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import numpy as np
 
 from smemsim.gpu.registry import unmodelled
 from smemsim.gpu.traps import misaligned, outside, reserved
-from smemsim.gpu.wave import THREADS
+from smemsim.gpu.wave import OFFSET_MASK, RANK_SHIFT, THREADS
 from smemsim.ptx.module import Instruction, Operand
+from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from smemsim.machine.region import Region
 
 __all__ = [
-    "LOCAL_WINDOW",
-    "SHARED_WINDOW",
     "SPACES",
     "Locate",
     "Piece",
@@ -36,9 +35,6 @@ __all__ = [
     "space_modifier",
 ]
 
-SHARED_WINDOW = 0x7E00_0000_0000  # made up; 2^32 bytes: the rank within the cluster in bits 31:24
-LOCAL_WINDOW = 0x7D00_0000_0000  # made up; 2^32 bytes
-RANKS = 24  # the bit of a `.shared` address where the CTA's rank begins
 _SHARED_HIGH, _LOCAL_HIGH = SHARED_WINDOW >> 32, LOCAL_WINDOW >> 32
 SPACES = ("global", "const", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "param::func")
 
@@ -167,8 +163,8 @@ def shared_places(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | No
     rank = None
     offset = at - x.window_begin
     if x.launch.cluster_size > 1:
-        rank = at >> RANKS
-        offset = (at & 0xFFFFFF) - x.window_begin
+        rank = at >> RANK_SHIFT
+        offset = (at & OFFSET_MASK) - x.window_begin
     bad = offset.view(np.uint64) > np.uint64(max(0, x.window - size))
     if rank is not None:
         bad |= rank.view(np.uint64) >= np.uint64(x.launch.cluster_size)
@@ -180,7 +176,7 @@ def shared_places(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | No
         base: np.ndarray = x.fixed("window", lambda: x.cta_of * x.pitch)
         offset += base[threads]
         return offset
-    if not cluster and (rank != x.rank_bits[threads] >> RANKS).any():
+    if not cluster and (rank != x.rank_bits[threads] >> RANK_SHIFT).any():
         raise unmodelled(i, "a .shared::cta address of another CTA's window, which only .shared::cluster and generic addresses reach")
     offset += (x.cluster_first[threads] + rank) * x.pitch
     return offset

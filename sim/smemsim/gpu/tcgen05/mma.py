@@ -51,7 +51,6 @@ class _Mma:
             raise unmodelled(i, ".ashift: in which direction the rows of A move, and what the last one becomes, is in no document")
         buffers = ("b0", "b1", "b2", "b3") if self.ws else ("a",)
         words.one_of(f"collector::{buffer}::{use}" for buffer in buffers for use in _USES)  # what is kept for later is what memory holds
-        words.one_of(f"collector::{buffer}" for buffer in buffers)
         words.end()
         self.d = c.address(operands.next("D's address"))
         a = operands.next("A")

@@ -1,0 +1,49 @@
+"""Which types arithmetic instructions, loads and stores have: of `setp`, `set`, `selp` and `slct` those of what is compared or selected.
+
+*Compiled*: ptxas 13.0.88 takes these for sm_100a and refuses all others (PTX ISA 9.0, chapter 9.7, which it follows). Pairs of f32 are sm_100a's.
+"""
+
+from __future__ import annotations
+
+__all__ = ["LOAD_STORE_TYPES", "OPERATION_TYPES", "SET_TYPES"]
+
+_16_32_64 = ("u16", "s16", "u32", "s32", "u64", "s64")
+_32_64 = ("u32", "s32", "u64", "s64")
+_PAIRS = ("u16x2", "s16x2")
+_BITS = ("b16", "b32", "b64")
+_FLOATS = ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2")
+_VALUES = (*_BITS, *_16_32_64, "f32", "f64")
+
+# fmt: off
+OPERATION_TYPES: dict[str, tuple[str, ...]] = {
+    "add": (*_16_32_64, *_PAIRS, *_FLOATS, "f32x2"),
+    **dict.fromkeys(("sub", "mul"),           (*_16_32_64, *_FLOATS, "f32x2")),
+    **dict.fromkeys(("min", "max"),           (*_16_32_64, *_PAIRS, *_FLOATS)),
+    **dict.fromkeys(("abs", "neg"),           ("s16", "s32", "s64", *_FLOATS)),
+    **dict.fromkeys(("mad", "div"),           (*_16_32_64, "f32", "f64")),
+    **dict.fromkeys(("rem", "sad"),           _16_32_64),
+    **dict.fromkeys(("addc", "subc", "madc", "bfe", "bfind"), _32_64),
+    "fma": (*_FLOATS, "f32x2"),
+    **dict.fromkeys(("rcp", "sqrt", "rsqrt"), ("f32", "f64")),
+    **dict.fromkeys(("and", "or", "xor", "not"), ("pred", *_BITS)),
+    "cnot": _BITS,
+    **dict.fromkeys(("popc", "clz", "brev", "bfi"), ("b32", "b64")),
+    **dict.fromkeys(("bmsk", "fns", "prmt", "lop3", "shf"), ("b32",)),
+    "szext": ("u32", "s32"),
+    "shl": _BITS,
+    "shr": (*_BITS, *_16_32_64),
+    **dict.fromkeys(("selp", "slct"),         _VALUES),
+    "setp": (*_VALUES, "f16", "f16x2", "bf16", "bf16x2"),
+}
+
+# set.CMP.RESULT.OPERANDS: results by the type of the operands.
+SET_TYPES: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(_VALUES, ("u32", "s32", "f32", "f16", "bf16")),
+    "f16":    ("u16", "s16", "u32", "s32", "f16", "bf16"),
+    "bf16":   ("u16", "s16", "u32", "s32", "bf16"),
+    "f16x2":  ("u32", "s32", "f16x2"),
+    "bf16x2": ("u32", "s32", "bf16x2"),
+}
+
+LOAD_STORE_TYPES = (*(f"{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64)), "f32", "f64", "b128")
+# fmt: on
