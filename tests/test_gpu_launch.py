@@ -279,6 +279,8 @@ def test_an_argument_that_does_not_fit_names_its_parameter(place, value, said):
         ({"grid": 0}, "grid"),
         ({"grid": (1, 2, 3, 4)}, "one to three"),
         ({"grid": (1, 70000)}, r"grid\.y"),
+        ({"grid": "444"}, "one to three"),
+        ({"grid": (2**31 - 1, 65535, 65535)}, "would run for years"),
         ({"block": 2000}, "1024"),
         ({"cluster": 3, "grid": 4}, "multiple"),
         ({"shared_bytes": 1 << 20}, "shared_bytes"),

@@ -58,7 +58,8 @@ def execute(
     `done` is told how many CTAs have finished. A trap ends the launch, and so does a hang: nothing runs after it, as on hardware, and the
     result is False. CTAs that wait for others are joined by further waves, as long as all of them fit on the card at once.
     """
-    waiting = list(range(launch.ctas // launch.cluster_size) if clusters is None else clusters)
+    order: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters
+    begun, waiting = 0, len(order)
     most, together = resident(launch), at_once(launch)
     launch.waves.clear()
     others_help = depends(launch)
@@ -69,11 +70,11 @@ def execute(
             changes = past + sum(w.changes for w in launch.waves)
             room = most - sum(len(w.ctas) for w in launch.waves) // launch.cluster_size
             wave: Any = next((w for w in launch.waves if stuck.get(w) != changes), None)
-            gives_way = others_help and (len(launch.waves) > 1 or bool(waiting))
+            gives_way = others_help and (len(launch.waves) > 1 or waiting > 0)
             if wave is None and waiting and room > 0:
-                count = min(together, room)
-                wave = Wave(launch, waiting[:count])
-                del waiting[:count]
+                count = min(together, room, waiting)
+                wave = Wave(launch, order[begun : begun + count])
+                begun, waiting = begun + count, waiting - count
                 if watch and launch.window_bytes:
                     wave.watch = Watch(wave)
                 launch.waves.append(wave)
@@ -81,7 +82,7 @@ def execute(
                 gives_way = False
                 wave = next((w for w in launch.waves if w.gave_way), None)
             if wave is None:
-                report_hang(launch, len(waiting) * launch.cluster_size)
+                report_hang(launch, waiting * launch.cluster_size)
                 return False
             try:
                 finished = run_wave(wave, gives_way=gives_way)

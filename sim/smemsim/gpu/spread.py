@@ -42,7 +42,8 @@ def execute_spread(
     count = processors() if workers is None else whole("workers", workers, minimum=1)
     if depends(launch) or (client is None and (count == 1 or not can_have_children())):
         return execute(launch, clusters, watch=watch, done=done)
-    left, together = list(range(launch.ctas // launch.cluster_size) if clusters is None else clusters), at_once(launch)
+    left: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters
+    together = at_once(launch)
     least, waves = float("inf"), 0
     while left:
         if waves and (workers is not None or client is not None):
@@ -50,7 +51,7 @@ def execute_spread(
         if waves > 1 and least * -(-len(left) // together) > WORTH:
             break
         own = left[: together if waves else max(together, JUDGED)]
-        del left[: len(own)]
+        left = left[len(own) :]
         begin = time.perf_counter()
         if not execute(launch, own, watch=watch, done=done):
             return False
