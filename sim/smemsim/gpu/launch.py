@@ -16,7 +16,7 @@ from smemsim.gpu.events import Event
 from smemsim.gpu.linking.program import Program
 from smemsim.gpu.registry import ON_EXIT
 from smemsim.machine.region import GlobalMemory
-from smemsim.ptx.module import Instruction
+from smemsim.ptx.module import Instruction, Parameter
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import CODES, Severity
 from smemsim.spec.launches import LAUNCH_LIMITS
@@ -108,6 +108,16 @@ class Launch:
         x, y, z = (a * c + w for a, c, w in zip(at, self.cluster, within, strict=True))
         return x + self.grid[0] * (y + self.grid[1] * z), (x, y, z)
 
+    def parameter_of(self, begin: int, end: int) -> tuple[int, Parameter] | None:
+        """The first parameter, with its number, that holds an address from `begin` to `end`: a pointer, or a tensor map."""
+        places = self.program.places
+        for n, p in enumerate(places.parameters):
+            at = places.of(p.name).offset
+            words = self.parameters[at : at + p.size // 8 * 8].view(np.uint64) if at % 8 == 0 else np.zeros(0, np.uint64)
+            if ((words >= np.uint64(begin)) & (words < np.uint64(end))).any():
+                return n, p
+        return None
+
     def find(self, code: str, i: Instruction, message: str, repair: str = "", *, because: str = "") -> None:
         """Note a finding at an instruction; the same code at the same line is noted once."""
         self.findings.setdefault((code, i.line), Found(code, i, message, repair, because))
@@ -124,7 +134,13 @@ def three(name: str, value: Any) -> tuple[int, int, int]:
     >>> three("grid", 4), three("block", (32, 2))
     ((4, 1, 1), (32, 2, 1))
     """
-    values = (value,) if isinstance(value, (int, np.integer)) else tuple(value) if isinstance(value, Sequence) else ()
+    values = (
+        (value,)
+        if isinstance(value, (int, np.integer))
+        else tuple(value)
+        if isinstance(value, Sequence) and not isinstance(value, (str, bytes))
+        else ()
+    )
     if not 1 <= len(values) <= 3:
         raise InputError(f"{name} = {shown(value)}: needs one to three numbers")
     x, y, z = (whole(name, n, minimum=1) for n in (*values, 1, 1)[:3])

@@ -23,7 +23,7 @@ __all__ = ["Changed", "Merge", "Result", "Work", "run_shard", "work_of"]
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """A launch without its results: PTX text, shape, and global memory as it is before. `arrays` are addresses and bytes."""
+    """A launch without its results: PTX text, shape, and global memory as it is before. `arrays` are addresses, bytes and names."""
 
     ptx: str
     entry: str
@@ -35,7 +35,7 @@ class Work:
     addresses: dict[str, int]
     parameter_address: int
     parameter_bytes: int
-    arrays: tuple[tuple[int, np.ndarray], ...]
+    arrays: tuple[tuple[int, np.ndarray, str], ...]
     watch: bool
     limit: int
 
@@ -78,7 +78,7 @@ class Result:
 
 def work_of(launch: Launch, *, watch: bool) -> Work:
     """What another process needs to execute CTAs of a launch."""
-    arrays = tuple((region.begin, region.data.copy()) for region in launch.memory.table()[2] if len(region.data))
+    arrays = tuple((region.begin, region.data.copy(), region.name) for region in launch.memory.table()[2] if len(region.data))
     return Work(
         launch.ptx, launch.program.name, launch.arch, launch.grid, launch.block, launch.cluster, launch.shared_bytes, dict(launch.addresses),
         launch.parameter_address, len(launch.parameters), arrays, watch, launch.limit,
@@ -91,14 +91,14 @@ _module = functools.lru_cache(maxsize=4)(read_module)
 def run_shard(work: Work, clusters: Sequence[int]) -> Result:
     """Execute some clusters of a launch; a pure function."""
     memory = GlobalMemory()  # the program is linked anew for it: its loads and stores remember the array that they found last
-    for address, data in work.arrays:
-        memory.place(data, address)
+    for address, data, name in work.arrays:
+        memory.place(data, address, name=name)
     launch = Launch(
         link(_module(work.ptx), work.entry, work.arch), work.arch, memory, work.grid, work.block, work.cluster, work.shared_bytes, work.addresses,
         work.parameter_address, memory.span(work.parameter_address, work.parameter_bytes), limit=work.limit,
     )  # fmt: skip
     finished = execute(launch, clusters, watch=work.watch)
-    changed = [Changed.between(address, data, memory.region(address)[1]) for address, data in work.arrays]
+    changed = [Changed.between(address, data, memory.region(address)[1]) for address, data, _ in work.arrays]
     return Result(
         tuple(part for part in changed if part is not None), tuple(launch.findings.values()), tuple(launch.output), frozenset(launch.evidence),
         finished, len(clusters) * launch.cluster_size,

@@ -129,7 +129,7 @@ def _array(name: str, value: Any, gpu: Device, copies: list[tuple[np.ndarray, De
     for host, device in copies:
         if host is value:
             return device
-    device = gpu.array(as_numpy(name, value))
+    device = gpu.array(as_numpy(name, value), name=name.removesuffix(".base"))
     if isinstance(value, np.ndarray):
         copies.append((value, device))
     return device
