@@ -59,8 +59,8 @@ def _raw(name: str, parameter: Parameter, value: Any, memory: GlobalMemory | Non
         return _map(name, size, value)
     if isinstance(value, DeviceArray):
         return _address(name, size, value, memory)
-    if isinstance(value, np.ndarray) or hasattr(value, "__dlpack__"):
-        if not getattr(value, "shape", None):
+    if (hasattr(value, "__array__") and not isinstance(value, np.generic)) or hasattr(value, "__dlpack__"):
+        if getattr(value, "shape", None) == ():
             raise InputError(
                 f"{name} = {shown(value)}: a 0-dimensional array; pass value.item() for a number, or gpu.array(value) for its address"
             )

@@ -79,6 +79,8 @@ class Gpu(Device):
         chosen = range(launch.ctas) if clusters is None else _ctas_of(launch, clusters)
         launch.judge = reads = Reads(frozenset(chosen[:2])) if sanitize else None
         launch.limit = whole("limit", limit, minimum=1)
+        if client is not None and not hasattr(client, "get_executor"):
+            raise InputError(f"client = {shown(client)}: needs a distributed.Client")
         interrupted = False
         with Progress(len(chosen), launch.program.name, quiet=not progress) as done:
             try:
