@@ -24,15 +24,15 @@ from smemsim.spec.launches import LAUNCH_LIMITS
 if TYPE_CHECKING:
     from smemsim.gpu.wave import Wave
 
-__all__ = ["Found", "Launch", "check_shape", "three"]
+__all__ = ["InstructionFinding", "Launch", "check_shape", "three"]
 
 
 WORKSPACE_BYTES = 256
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-    """What is wrong at an instruction, before it is told to a user."""
+class InstructionFinding:
+    """What is wrong at an instruction; `smemsim.running` makes a `Finding` of it, which says where that stands in which file."""
 
     code: str
     instruction: Instruction
@@ -61,7 +61,7 @@ class Launch:
     parameter_address: int
     parameters: np.ndarray
     waves: list[Wave] = dataclasses.field(default_factory=list)
-    findings: dict[tuple[str, int], Found] = dataclasses.field(default_factory=dict)
+    findings: dict[tuple[str, int], InstructionFinding] = dataclasses.field(default_factory=dict)
     events: list[Event] = dataclasses.field(default_factory=list)
     output: list[str] = dataclasses.field(default_factory=list)
     evidence: set[str] = dataclasses.field(default_factory=set)  # what rests on less than measurements, in words
@@ -120,7 +120,7 @@ class Launch:
 
     def find(self, code: str, i: Instruction, message: str, repair: str = "", *, because: str = "") -> None:
         """Note a finding at an instruction; the same code at the same line is noted once."""
-        self.findings.setdefault((code, i.line), Found(code, i, message, repair, because))
+        self.findings.setdefault((code, i.line), InstructionFinding(code, i, message, repair, because))
 
     def exited(self, wave: Wave, threads: np.ndarray) -> None:
         """Threads are done: barriers no longer wait for them."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from smemsim.gpu import operations  # noqa: F401  (registers the builders)
 from smemsim.gpu.execute import execute
-from smemsim.gpu.launch import Found, Launch
+from smemsim.gpu.launch import InstructionFinding, Launch
 from smemsim.gpu.linking.program import link
 from smemsim.machine.region import GlobalMemory
 from smemsim.ptx.parser import read_module
@@ -69,7 +69,7 @@ class Result:
     """What a shard left behind; `finished` False: a trap or a hang, after which nothing runs. `ctas` is how many it had."""
 
     changed: tuple[Changed, ...]
-    findings: tuple[Found, ...]
+    findings: tuple[InstructionFinding, ...]
     output: tuple[str, ...]
     evidence: frozenset[str]
     finished: bool

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from smemsim.checking.report import CheckFinding
 from smemsim.gpu.events import Load
-from smemsim.gpu.launch import Found
+from smemsim.gpu.launch import InstructionFinding
 from smemsim.ptx.module import Instruction, Location
 from smemsim.running.operand_reads import Product
 from smemsim.running.scenario_of import Written
@@ -73,7 +73,9 @@ def _line_of(location: Location) -> str:
     return ""
 
 
-def findings_of(executed: Iterable[Found], written: Written | None, checked: tuple[CheckFinding, ...], name: str) -> list[RunFinding]:
+def findings_of(
+    executed: Iterable[InstructionFinding], written: Written | None, checked: tuple[CheckFinding, ...], name: str
+) -> list[RunFinding]:
     """All findings of a run in their order; what follows from an earlier one says so."""
     found = [_of_watch(f, name) for f in executed]
     found += [_of_check(f, written, name) for f in checked if written is not None]
@@ -98,7 +100,7 @@ def _where(i: Instruction, name: str) -> str:
     return f"{name}:{i.line}" + (f" ({i.location})" if i.location else "")
 
 
-def _of_watch(f: Found, name: str) -> RunFinding:
+def _of_watch(f: InstructionFinding, name: str) -> RunFinding:
     i = f.instruction
     severity = CODES[f.code].severity
     return RunFinding(
