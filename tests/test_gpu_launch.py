@@ -495,6 +495,7 @@ def test_a_triton_kernel_is_launched_by_its_convention(style):
         ((None, 100, 3.0), {"x": None}, "twice"),
         ((None, 100), {"S": 1}, "did you mean 's'"),
         ((None, "a", 3.0), {}, r"args\[1\]"),
+        ((np.zeros(100), 100, 3.0), {}, r"an array of float64 \(64 bits an element\); the kernel was compiled for \*fp32"),
     ],
 )
 def test_what_does_not_fit_a_triton_kernel_is_a_sentence(args, named, said):
