@@ -75,6 +75,8 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     shape = _shape(launch, o, module.functions[entry].directives)
     launch.check_types(module.functions[entry].parameters)
     arrays, args = launch.placed(gpu, random=o["random"])
+    expected = dict(about.get("expected", {})) | _expected(o["expect"], list(arrays))
+    _check_files(launch, expected, o)
     before = {n: a.numpy() for n, a in arrays.items()}
     client = dask_client(o["dask"]) if o["dask"] else None
     done = gpu.launch(
@@ -84,7 +86,6 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     if client is not None:
         client.close()
     names = list(about["outputs"]) or [n for n, a in arrays.items() if a.numpy().tobytes() != before[n].tobytes()]
-    expected = dict(about.get("expected", {})) | _expected(o["expect"], list(arrays))
     outputs = _outputs(launch, arrays, [*names, *(n for n in expected if n not in names)])
     differences = _differences(done, outputs, expected, launch)
     _write(done, outputs, o)
@@ -159,6 +160,23 @@ def _expected(texts: tuple[str, ...], arrays: list[str]) -> dict[str, str]:
         if not found[name].startswith("sha256:") and not wanted.endswith(".npy"):
             raise InputError(f"--expect {shown(text)}: needs the name of an .npy file, or sha256:DIGEST")
     return found
+
+
+def _check_files(launch: LaunchFile, expected: dict[str, str], o: dict[str, Any]) -> None:
+    """InputError, before a run that may be long, for files that will not be readable or writable behind it."""
+    from smemsim.traces.launch_file import read_array
+
+    for wanted in expected.values():
+        if wanted.endswith(".npy"):
+            read_array(launch.folder / wanted)
+    for option in ("report", "trace"):
+        path = o[option]
+        if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+            raise InputError(f"--{option} {path}: cannot write there: {'it is a folder' if path.is_dir() else 'there is no such folder'}")
+    if o["out"] is not None and o["out"].exists() and not o["out"].is_dir():
+        raise InputError(f"--out {o['out']}: cannot write there: it is no folder")
+    if o["trace"] is not None and o["no_sanitize"]:
+        raise InputError("--trace and --no-sanitize: without the watch nothing is kept of what ran")
 
 
 def _outputs(launch: LaunchFile, arrays: Any, names: list[str]) -> list[Output]:
