@@ -18,7 +18,8 @@ from smemsim.cli import main
 from smemsim.cli.launch_options import parse_ctas, parse_shape
 from smemsim.errors import InputError
 from smemsim.running.outputs import Output
-from smemsim.traces.launch_file import checked, read_launch_file
+from smemsim.traces.launch_checks import checked
+from smemsim.traces.launch_file import read_launch_file
 from smemsim.traces.recipes import array_of
 from strategies import examples
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -78,13 +79,11 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     expected = dict(about.get("expected", {})) | _expected(o["expect"], list(arrays))
     _check_files(launch, expected, o)
     before = {n: a.numpy() for n, a in arrays.items()}
-    client = dask_client(o["dask"]) if o["dask"] else None
-    done = gpu.launch(
-        launch.ptx, entry, **shape, args=args, sanitize=not o["no_sanitize"], ctas=parse_ctas(o["ctas"]) if o["ctas"] else None,
-        workers=o["workers"], client=client, name=name,
-    )  # fmt: skip
-    if client is not None:
-        client.close()
+    ctas = parse_ctas(o["ctas"]) if o["ctas"] else None
+    with contextlib.closing(dask_client(o["dask"])) if o["dask"] else contextlib.nullcontext() as client:
+        done = gpu.launch(
+            launch.ptx, entry, **shape, args=args, sanitize=not o["no_sanitize"], ctas=ctas, workers=o["workers"], client=client, name=name
+        )
     names = list(about["outputs"]) or [n for n, a in arrays.items() if a.numpy().tobytes() != before[n].tobytes()]
     outputs = _outputs(launch, arrays, [*names, *(n for n in expected if n not in names)])
     differences = _differences(done, outputs, expected, launch)
