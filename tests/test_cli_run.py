@@ -18,7 +18,8 @@ from smemsim.cli import main
 from smemsim.cli.launch_options import parse_ctas, parse_shape
 from smemsim.errors import InputError
 from smemsim.running.outputs import Output
-from smemsim.traces.launch_file import checked, read_launch_file
+from smemsim.traces.launch_checks import checked
+from smemsim.traces.launch_file import read_launch_file
 from smemsim.traces.recipes import array_of
 from strategies import examples
 
@@ -170,7 +171,7 @@ def test_the_list_of_instructions(run):
         ("run nothing.ptx", "No such file"),
         ("run nothing.toml", "No such file"),
         ("run k.ptx --launch nothing.toml", "No such file"),
-        ("run .", "No such file"),
+        ("run .", "no launch.json or launch.toml"),
         ("run k.ptx", "0 were given, the entry has 3 parameters (0: x (.u64); 1: s (.f32); 2: n (.u32))"),
         (f"{GOOD} --entry scal", "did you mean 'scale'"),
         (f"{GOOD} --block 64", ".reqntid"),
@@ -184,8 +185,9 @@ def test_the_list_of_instructions(run):
         (f"{GOOD} --expect y=a.npy", "arrays are arg0"),
         (f"{GOOD} --expect arg0=a.npy", "No such file"),
         (f"{GOOD} --expect arg0=k.ptx", ".npy"),
-        (f"{GOOD} --out k.ptx", "cannot write"),
+        (f"{GOOD} --out k.ptx", "--out k.ptx: cannot write"),
         (f"{GOOD} --report no/r.html", "cannot write"),
+        (f"{GOOD} --trace t.toml --no-sanitize", "without the watch"),
         ("run k.ptx --arg zero:f32:4", "did you mean 'zeros'"),
         ("run k.ptx --arg zeros:f23:4", "did you mean 'f32'"),
         ("run k.ptx --arg zeros:f32", "zeros:f32:128x64"),
@@ -219,6 +221,9 @@ CHANGES = {
     "expected = {y = 'a.npy'}": "'y' is none of the arrays",
     "expected = {x = 4}": "expected",
     "tolerance = {relative = 'a'}": "tolerance",
+    "tolerance = {relativ = 1}": "did you mean 'relative'",
+    "expected = {x = 'sha256:12'}": "64 hexadecimal digits",
+    "exact = 'no'": "exact = 'no': needs true or false",
     "grid = ": "not TOML or JSON",
 }
 REPLACED = {
@@ -227,6 +232,11 @@ REPLACED = {
     'type = "f32"': ('type = "f33"', "args[1]: type = 'f33'"),
     "value = 100": ("null = true, value = 100", "needs one of"),
     "value = 2.0": ("value = 'a'", "args[1]"),
+    'value = 100, type = "u32"': ('value = 100, type = "f32"', "args[2]: type = f32, parameter"),
+    "{value = 100,": ("{value = 1e10,", "does not fit into 32 bits"),
+    "{value = 2.0,": ("{scratch = 99999999999999}, {value = 2.0,", "at most"),
+    "{value = 100": ('{map = {global_address = "x"}}, {value = 100', "data_type, global_dim, global_strides, box_dim not given"),
+    'dtype = "f32"': ('dtype = "f32"\nseed = -1', "l.toml: array x cannot be made: seed = -1"),
     "shape = [100]": ("shap = [100]", "did you mean 'shape'"),
     'name = "x"': ("", "needs a table with a name"),
     "{iota = [0, 1]}": ('"gamma"', "cannot be made"),

@@ -280,6 +280,8 @@ def test_an_argument_that_does_not_fit_names_its_parameter(place, value, said):
         ({"grid": (1, 2, 3, 4)}, "one to three"),
         ({"grid": "12"}, "one to three"),
         ({"grid": (1, 70000)}, r"grid\.y"),
+        ({"grid": "444"}, "one to three"),
+        ({"grid": (2**31 - 1, 65535, 65535)}, "would run for years"),
         ({"block": 2000}, "1024"),
         ({"cluster": 3, "grid": 4}, "multiple"),
         ({"shared_bytes": 1 << 20}, "shared_bytes"),
@@ -534,6 +536,7 @@ def test_a_triton_kernel_is_launched_by_its_convention(style):
         ((None, 100, 3.0), {"x": None}, "twice"),
         ((None, 100), {"S": 1}, "did you mean 's'"),
         ((None, "a", 3.0), {}, r"args\[1\]"),
+        ((np.zeros(100), 100, 3.0), {}, r"an array of float64 \(64 bits an element\); the kernel was compiled for \*fp32"),
     ],
 )
 def test_what_does_not_fit_a_triton_kernel_is_a_sentence(args, named, said):

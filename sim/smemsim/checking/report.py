@@ -108,7 +108,7 @@ class Report:
         if self.arch and not architecture(self.arch).measured:
             lines.append(f"rules for {self.arch} are documented, compiled or inferred: nothing is measured on Blackwell")
         lines += [f"not looked at: {', '.join(self.unchecked)}"] if self.unchecked else []
-        return "\n".join([*lines, f"{count} findings{also}{told}"])
+        return "\n".join([*lines, f"{count} finding{'s' * (count != 1)}{also}{told}"])
 
     def html(self) -> str:
         """One self-contained page: the findings beside every operand's tile and shared memory."""

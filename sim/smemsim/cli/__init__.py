@@ -44,7 +44,8 @@ class _Group(click.Group):
             sys.stderr.close()  # the reader has seen enough
             ctx.exit(0)
         except OSError as e:
-            click.echo(f"smemsim: cannot write the output: {e.strerror or e}", err=True)
+            where = f" ({e.filename})" if e.filename else ""
+            click.echo(f"smemsim: cannot write the output: {e.strerror or e}{where}", err=True)
             ctx.exit(2)
 
 

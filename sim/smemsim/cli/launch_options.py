@@ -31,7 +31,7 @@ def parse_shape(name: str, text: str) -> list[int]:
     except ValueError:
         found = []
     if not found or len(found) > 3 or min(found) < 1:
-        raise InputError(f"{name} {shown(text)}: needs one to three numbers, as 4,2")
+        raise InputError(f"{name} {shown(text)}: needs one to three numbers from 1 on, as 4,2")
     return found
 
 
@@ -60,7 +60,7 @@ def parse_arguments(texts: tuple[str, ...]) -> tuple[list[dict[str, Any]], list[
     >>> parse_arguments(("zeros:f32:8", "u32:5"))[0]
     [{'array': 'arg0'}, {'value': 5, 'type': 'u32'}]
     """
-    from smemsim.traces.launch_file import VALUES
+    from smemsim.traces.launch_checks import VALUES
 
     args: list[dict[str, Any]] = []
     arrays: list[dict[str, Any]] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run"]
 
+COMMAND_LINE = "command line"
 PLACE = click.Path(path_type=pathlib.Path)
 
 
@@ -68,21 +70,21 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
         ctx.exit(_list(path, o, as_json))
     launch, name = _launch(path, o)
     about = launch.about
-    gpu = Gpu(about["arch"] or _target(launch.ptx, name))
+    gpu = Gpu(_arch(launch, name))
     module = gpu.module(launch.ptx, name)
     entry = gpu.entry(module, about["entry"] or None)
     shape = _shape(launch, o, module.functions[entry].directives)
+    launch.check_types(module.functions[entry].parameters)
     arrays, args = launch.placed(gpu, random=o["random"])
-    before = {n: a.numpy() for n, a in arrays.items()}
-    client = dask_client(o["dask"]) if o["dask"] else None
-    done = gpu.launch(
-        launch.ptx, entry, **shape, args=args, sanitize=not o["no_sanitize"], ctas=parse_ctas(o["ctas"]) if o["ctas"] else None,
-        workers=o["workers"], client=client, name=name,
-    )  # fmt: skip
-    if client is not None:
-        client.close()
-    names = list(about["outputs"]) or [n for n, a in arrays.items() if a.numpy().tobytes() != before[n].tobytes()]
     expected = dict(about.get("expected", {})) | _expected(o["expect"], list(arrays))
+    _check_files(launch, expected, o)
+    before = {n: a.numpy() for n, a in arrays.items()}
+    ctas = parse_ctas(o["ctas"]) if o["ctas"] else None
+    with contextlib.closing(dask_client(o["dask"])) if o["dask"] else contextlib.nullcontext() as client:
+        done = gpu.launch(
+            launch.ptx, entry, **shape, args=args, sanitize=not o["no_sanitize"], ctas=ctas, workers=o["workers"], client=client, name=name
+        )
+    names = list(about["outputs"]) or [n for n, a in arrays.items() if a.numpy().tobytes() != before[n].tobytes()]
     outputs = _outputs(launch, arrays, [*names, *(n for n in expected if n not in names)])
     differences = _differences(done, outputs, expected, launch)
     _write(done, outputs, o)
@@ -96,7 +98,8 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
 
 def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
     """The launch with what the options change, and the name of the PTX."""
-    from smemsim.traces.launch_file import KERNEL, LaunchFile, checked, read_launch_file, read_text
+    from smemsim.traces.launch_checks import checked
+    from smemsim.traces.launch_file import KERNEL, LaunchFile, read_launch_file, read_text
 
     if path.is_dir() or path.suffix in (".toml", ".json"):
         if o["launch_path"] is not None:
@@ -106,7 +109,7 @@ def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
     elif o["launch_path"] is not None:
         launch, name = read_launch_file(o["launch_path"], path), str(path)
     else:
-        launch, name = LaunchFile(path.stem, read_text(path), checked({}, str(path))), str(path)
+        launch, name = LaunchFile(path.stem, read_text(path), checked({}, str(path)), path=COMMAND_LINE), str(path)
     changed: dict[str, Any] = {key: parse_shape(f"--{key}", o[key]) for key in ("grid", "block", "cluster") if o[key]}
     changed |= {
         key: o[option] for key, option in (("entry", "entry"), ("arch", "arch"), ("shared_bytes", "shared")) if o[option] is not None
@@ -117,7 +120,7 @@ def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
         changed["args"], changed["arrays"] = parse_arguments(o["given"])
     if not changed:
         return launch, name
-    return dataclasses.replace(launch, about=checked({**launch.about, **changed}, "command line")), name
+    return dataclasses.replace(launch, about=checked({**launch.about, **changed}, COMMAND_LINE)), name
 
 
 def _shape(launch: LaunchFile, o: dict[str, Any], directives: Any) -> dict[str, Any]:
@@ -130,11 +133,18 @@ def _shape(launch: LaunchFile, o: dict[str, Any], directives: Any) -> dict[str, 
     return {"grid": grid, "block": block, "cluster": cluster, "shared_bytes": launch.about["shared_bytes"]}
 
 
-def _target(ptx: str, name: str) -> str:
+def _arch(launch: LaunchFile, name: str) -> str:
+    """The architecture to run on: what was said, else what .target says."""
     from smemsim.gpu.device import target_of
     from smemsim.ptx.parser import read_module
+    from smemsim.spec.architectures import ARCHITECTURES
 
-    return target_of(read_module(ptx, name=name))
+    if launch.about["arch"]:
+        return str(launch.about["arch"])
+    target = target_of(read_module(launch.ptx, name=name))
+    if target not in ARCHITECTURES:
+        raise InputError(f"{name}: .target {target}: smemsim runs PTX for {', '.join(ARCHITECTURES)}, and for older GPUs than these")
+    return target
 
 
 def _expected(texts: tuple[str, ...], arrays: list[str]) -> dict[str, str]:
@@ -149,6 +159,23 @@ def _expected(texts: tuple[str, ...], arrays: list[str]) -> dict[str, str]:
         if not found[name].startswith("sha256:") and not wanted.endswith(".npy"):
             raise InputError(f"--expect {shown(text)}: needs the name of an .npy file, or sha256:DIGEST")
     return found
+
+
+def _check_files(launch: LaunchFile, expected: dict[str, str], o: dict[str, Any]) -> None:
+    """InputError, before a run that may be long, for files that will not be readable or writable behind it."""
+    from smemsim.traces.launch_file import read_array
+
+    for wanted in expected.values():
+        if wanted.endswith(".npy"):
+            read_array(launch.folder / wanted)
+    for option in ("report", "trace"):
+        path = o[option]
+        if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+            raise InputError(f"--{option} {path}: cannot write there: {'it is a folder' if path.is_dir() else 'there is no such folder'}")
+    if o["out"] is not None and o["out"].exists() and not o["out"].is_dir():
+        raise InputError(f"--out {o['out']}: cannot write there: it is no folder")
+    if o["trace"] is not None and o["no_sanitize"]:
+        raise InputError("--trace and --no-sanitize: without the watch nothing is kept of what ran")
 
 
 def _outputs(launch: LaunchFile, arrays: Any, names: list[str]) -> list[Output]:
@@ -205,14 +232,13 @@ def _print(done: Run, outputs: list[Output], differences: dict[str, str]) -> Non
 
 def _list(path: pathlib.Path, o: dict[str, Any], as_json: bool) -> int:
     """Every form of instruction with its count and whether it is modelled; 3 where one is not."""
-    from smemsim.gpu.device import target_of
     from smemsim.gpu.linking.program import link
     from smemsim.ptx.listing import instruction_forms
     from smemsim.ptx.parser import read_module
 
     launch, name = _launch(path, o)
     module = read_module(launch.ptx, name=name)
-    arch = launch.about["arch"] or target_of(module)
+    arch = _arch(launch, name)
     missing: dict[int, str] = {}
     for entry in module.entries:
         try:

@@ -121,10 +121,10 @@ class DeviceArray:
     `address` is its first byte, `numpy()` its contents now, in the type and the shape it was made with; `update` overwrites them.
     """
 
-    def __init__(self, memory: GlobalMemory, array: np.ndarray) -> None:
+    def __init__(self, memory: GlobalMemory, array: np.ndarray, name: str = "") -> None:
         self.memory, self.dtype, self.shape = memory, array.dtype, array.shape
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.nbytes else np.zeros(0, np.uint8)
-        self.address = memory.place(data)
+        self.address = memory.place(data, name=name)
         self._bytes = memory.span(self.address, data.size) if data.size else data
 
     @property

@@ -40,23 +40,23 @@ class Device:
         self._programs: dict[tuple[str, str], Program] = {}
         self._variables: dict[tuple[str, str], int] = {}
 
-    def array(self, array: Any, dtype: Any = None) -> DeviceArray:
+    def array(self, array: Any, dtype: Any = None, *, name: str = "") -> DeviceArray:
         """Put a copy of an array into global memory: of numpy, ml_dtypes, PyTorch, CuPy, or whatever knows numpy's array protocol or DLPack.
 
         `dtype` converts it first: a type of numpy, or an element type by name ("bf16" ...). It lies there contiguously, whatever its strides.
-        InputError for what is no array of plain numbers.
+        `name` is how findings call it; without one that is the parameter which points there. InputError for what is no array of plain numbers.
         """
-        found = as_numpy("array", array)
-        return DeviceArray(self.memory, found if dtype is None else converted(found, dtype))
+        found = as_numpy(name or "array", array)
+        return DeviceArray(self.memory, found if dtype is None else converted(found, dtype), _name(name))
 
-    def zeros(self, shape: Any, dtype: Any = np.float32) -> DeviceArray:
-        """A new array of zeros, such as for a kernel's result; `dtype` as for `array`.
+    def zeros(self, shape: Any, dtype: Any = np.float32, *, name: str = "") -> DeviceArray:
+        """A new array of zeros, such as for a kernel's result; `dtype` and `name` as for `array`.
 
         >>> Device().zeros((2, 3), "f16").numpy().shape
         (2, 3)
         """
         try:
-            return DeviceArray(self.memory, np.zeros(shape_of(shape), storage(dtype)))
+            return DeviceArray(self.memory, np.zeros(shape_of(shape), storage(dtype)), _name(name))
         except MemoryError:
             raise InputError(f"shape = {shown(shape)}: more bytes than this machine has room for") from None
 
@@ -141,6 +141,12 @@ class Device:
                 where = self.memory.span(addresses[v.name] + offset, 8)
                 where[:] = np.frombuffer(np.uint64(value + addend).tobytes(), np.uint8)
         return addresses
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise InputError(f"name = {shown(name)}: needs a text")
+    return name
 
 
 def target_of(module: Module) -> str:

@@ -15,7 +15,7 @@ from smemsim.gpu.events import Event
 from smemsim.gpu.linking.program import Program
 from smemsim.gpu.registry import ON_EXIT
 from smemsim.machine.region import GlobalMemory
-from smemsim.ptx.module import Instruction
+from smemsim.ptx.module import Instruction, Parameter
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import CODES, Severity
 from smemsim.spec.launches import LAUNCH_LIMITS
@@ -23,7 +23,7 @@ from smemsim.spec.launches import LAUNCH_LIMITS
 if TYPE_CHECKING:
     from smemsim.gpu.wave import Wave
 
-__all__ = ["LIMIT", "Found", "Given", "Launch", "check_shape", "three"]
+__all__ = ["LIMIT", "Given", "InstructionFinding", "Launch", "check_shape", "three"]
 
 
 WORKSPACE_BYTES = 256  # enough for the counters of cooperative groups
@@ -31,8 +31,8 @@ LIMIT = 20_000_000  # blocks of instructions that a wave may execute, unless a l
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-    """What is wrong at an instruction, before it is told to a user."""
+class InstructionFinding:
+    """What is wrong at an instruction; `smemsim.running` makes a `Finding` of it, which says where that stands in which file."""
 
     code: str
     instruction: Instruction
@@ -92,7 +92,7 @@ class Launch(Given):
     memory: GlobalMemory
     parameters: np.ndarray
     waves: list[Wave] = dataclasses.field(default_factory=list)
-    findings: dict[tuple[str, int], Found] = dataclasses.field(default_factory=dict)
+    findings: dict[tuple[str, int], InstructionFinding] = dataclasses.field(default_factory=dict)
     events: list[Event] = dataclasses.field(default_factory=list)
     output: list[str] = dataclasses.field(default_factory=list)
     evidence: set[str] = dataclasses.field(default_factory=set)  # what rests on less than measurements, in words
@@ -114,9 +114,19 @@ class Launch(Given):
         machine = architecture(self.arch)
         return -(-self.asked_bytes // machine.shared_granularity) * machine.shared_granularity
 
+    def parameter_of(self, begin: int, end: int) -> tuple[int, Parameter] | None:
+        """The first parameter, with its number, that holds an address from `begin` to `end`: a pointer, or a tensor map."""
+        places = self.program.places
+        for n, p in enumerate(places.parameters):
+            at = places.of(p.name).offset
+            words = self.parameters[at : at + p.size // 8 * 8].view(np.uint64) if at % 8 == 0 else np.zeros(0, np.uint64)
+            if ((words >= np.uint64(begin)) & (words < np.uint64(end))).any():
+                return n, p
+        return None
+
     def find(self, code: str, i: Instruction, message: str, repair: str = "", *, because: str = "") -> None:
         """Note a finding at an instruction; the same code at the same line is noted once."""
-        self.findings.setdefault((code, i.line), Found(code, i, message, repair, because))
+        self.findings.setdefault((code, i.line), InstructionFinding(code, i, message, repair, because))
 
     def exited(self, wave: Wave, threads: np.ndarray) -> None:
         """Threads are done: barriers no longer wait for them."""
@@ -134,7 +144,7 @@ def three(name: str, value: Any) -> tuple[int, int, int]:
         (value,)
         if isinstance(value, (int, np.integer))
         else tuple(value)
-        if isinstance(value, Sequence) and not isinstance(value, str)
+        if isinstance(value, Sequence) and not isinstance(value, (str, bytes))
         else ()
     )
     if not 1 <= len(values) <= 3:

@@ -17,9 +17,9 @@ from smemsim.gpu.registers import dtype_of
 from smemsim.machine.region import GlobalMemory
 from smemsim.ptx.module import Parameter
 
-__all__ = ["pack"]
+__all__ = ["number_bytes", "pack"]
 
-ADDRESS_BYTES = 8
+ADDRESS_BYTES, MAP_BYTES = 8, 128
 WANTED = "needs a number, an array of gpu.array, a TensorMap, bytes or None"
 
 
@@ -59,8 +59,8 @@ def _raw(name: str, parameter: Parameter, value: Any, memory: GlobalMemory | Non
         return _map(name, size, value)
     if isinstance(value, DeviceArray):
         return _address(name, size, value, memory)
-    if isinstance(value, np.ndarray) or hasattr(value, "__dlpack__"):
-        if not getattr(value, "shape", None):
+    if (hasattr(value, "__array__") and not isinstance(value, np.generic)) or hasattr(value, "__dlpack__"):
+        if getattr(value, "shape", None) == ():
             raise InputError(
                 f"{name} = {shown(value)}: a 0-dimensional array; pass value.item() for a number, or gpu.array(value) for its address"
             )
@@ -70,7 +70,8 @@ def _raw(name: str, parameter: Parameter, value: Any, memory: GlobalMemory | Non
     except TypeError:
         raise InputError(f"{name} = {shown(value)}: {WANTED}") from None
     if len(raw) != size:
-        raise InputError(f"{name}: has {size} bytes, {len(raw)} were given")
+        hint = "; the address of a tensor map? that is `maps` in a launch file" if (size, len(raw)) == (ADDRESS_BYTES, MAP_BYTES) else ""
+        raise InputError(f"{name}: has {size} bytes, {len(raw)} were given{hint}")
     return raw
 
 
@@ -98,25 +99,33 @@ def _hint(size: int) -> str:
     return "is the order of the arguments that of the parameters?" if size < ADDRESS_BYTES else "give a structure as bytes"
 
 
-def _number(name: str, parameter: Parameter, value: Any) -> bytes:
+def _number(name: str, parameter: Parameter, value: float) -> bytes:
     size, kind = parameter.size, parameter.type
+    if kind in ("b8", "u8", "s8") and size == ADDRESS_BYTES:  # a structure of one pointer, as CuTe DSL passes its tensors
+        kind = "u64"
+    if dtype_of(kind).itemsize != size:
+        raise InputError(f"{name} = {shown(value)}: a structure or a tensor map of {size} bytes; pass a TensorMap or its bytes")
+    return number_bytes(name, kind, size, value)
+
+
+def number_bytes(name: str, kind: str, size: int, value: float) -> bytes:
+    """A number as the bytes of a parameter of a PTX type; InputError where it does not fit.
+
+    >>> number_bytes("n", "u32", 4, -1), number_bytes("x", "b16", 2, 1.0)
+    (b'\\xff\\xff\\xff\\xff', b'\\x00<')
+    """
     if kind in ("f16", "f32", "f64"):
         try:
             return struct.pack({"f16": "<e", "f32": "<f", "f64": "<d"}[kind], float(value))
         except OverflowError:
             raise InputError(f"{name} = {shown(value)}: beyond the largest {kind}; pass float('inf') for an infinity") from None
-    if parameter.type in ("b8", "u8", "s8") and size == ADDRESS_BYTES:  # a structure of one pointer, as CuTe DSL passes its tensors
-        kind = "u64"
-    if dtype_of(kind).itemsize != size:
-        raise InputError(f"{name} = {shown(value)}: a structure or a tensor map of {size} bytes; pass a TensorMap or its bytes")
     if isinstance(value, float):
         packed = {"b16": "<e", "b32": "<f", "b64": "<d"}.get(kind)
         if packed is not None:
             return struct.pack(packed, float(value))
         if not value.is_integer():
-            raise InputError(
-                f"{name} = {value}: needs a whole number; for a float's bits declare the parameter .b{8 * size} or .f{8 * size}"
-            )
+            hint = f"; for a float's bits declare the parameter .b{8 * size} or .f{8 * size}" if size > 1 else ""
+            raise InputError(f"{name} = {value}: needs a whole number{hint}")
     number = int(value)
     if not -(1 << 8 * size - 1) <= number < 1 << 8 * size:
         raise InputError(f"{name} = {shown(number)}: does not fit into {8 * size} bits")

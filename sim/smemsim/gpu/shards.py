@@ -14,7 +14,7 @@ import numpy as np
 
 from smemsim.gpu import operations  # noqa: F401  (registers the builders)
 from smemsim.gpu.execute import execute
-from smemsim.gpu.launch import Found, Given, Launch
+from smemsim.gpu.launch import Given, InstructionFinding, Launch
 from smemsim.gpu.linking.program import link
 from smemsim.machine.region import GlobalMemory
 from smemsim.ptx.parser import read_module
@@ -24,11 +24,11 @@ __all__ = ["Changed", "Merge", "Result", "Work", "run_shard", "work_of"]
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class Work(Given):
-    """What is given of a launch, and global memory as it is before. `arrays` are addresses and bytes."""
+    """What is given of a launch, and global memory as it is before. `arrays` are addresses, bytes and names."""
 
     entry: str
     parameter_bytes: int
-    arrays: tuple[tuple[int, np.ndarray], ...]
+    arrays: tuple[tuple[int, np.ndarray, str], ...]
     watch: bool
 
 
@@ -65,7 +65,7 @@ class Result:
     """What a shard left behind; `finished` False: a trap or a hang, after which nothing runs. `ctas` is how many it had."""
 
     changed: tuple[Changed, ...]
-    findings: tuple[Found, ...]
+    findings: tuple[InstructionFinding, ...]
     output: tuple[str, ...]
     evidence: frozenset[str]
     finished: bool
@@ -74,7 +74,7 @@ class Result:
 
 def work_of(launch: Launch, *, watch: bool) -> Work:
     """What another process needs to execute CTAs of a launch."""
-    arrays = tuple((region.begin, region.data.copy()) for region in launch.memory.table()[2] if len(region.data))
+    arrays = tuple((region.begin, region.data.copy(), region.name) for region in launch.memory.table()[2] if len(region.data))
     return Work(**_given(launch), entry=launch.program.name, parameter_bytes=len(launch.parameters), arrays=arrays, watch=watch)
 
 
@@ -84,12 +84,12 @@ _module = functools.lru_cache(maxsize=4)(read_module)
 def run_shard(work: Work, clusters: Sequence[int]) -> Result:
     """Execute some clusters of a launch; a pure function."""
     memory = GlobalMemory()  # the program is linked anew for it: its loads and stores remember the array that they found last
-    for address, data in work.arrays:
-        memory.place(data, address)
+    for address, data, name in work.arrays:
+        memory.place(data, address, name=name)
     program, parameters = link(_module(work.ptx), work.entry, work.arch), memory.span(work.parameter_address, work.parameter_bytes)
     launch = Launch(**_given(work), program=program, memory=memory, parameters=parameters)
     finished = execute(launch, clusters, watch=work.watch)
-    changed = [Changed.between(address, data, memory.region(address)[1]) for address, data in work.arrays]
+    changed = [Changed.between(address, data, memory.region(address)[1]) for address, data, _ in work.arrays]
     return Result(
         tuple(part for part in changed if part is not None), tuple(launch.findings.values()), tuple(launch.output), frozenset(launch.evidence),
         finished, len(clusters) * launch.cluster_size,

@@ -100,12 +100,11 @@ def region_name(launch: Launch, begin: int, end: int) -> str:
             return f"variable {name}"
     if begin == launch.parameter_address:
         return "the kernel's parameters"
-    for n, p in enumerate(launch.program.places.parameters):
-        at = launch.program.places.of(p.name).offset
-        for k in range(0, p.size - 7, 8):
-            if begin <= int(launch.parameters[at + k : at + k + 8].view(np.uint64)[0] if not (at + k) % 8 else 0) < end:
-                return f"the array of args[{n}] ({p.name})"
-    return "an array"
+    name, found = launch.memory.find(begin).name, launch.parameter_of(begin, end)
+    if found is None:
+        return f"array {name}" if name else "an array"
+    n, p = found
+    return f"the array {'' if name in ('', p.name, f'arg{n}') else f'{name} '}of args[{n}] ({p.name})"
 
 
 def _about_shared(x: Wave, address: int, size: int) -> tuple[str, str]:

@@ -17,20 +17,24 @@ GAP = 1 << 20
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Region:
-    """One array in global memory: its bytes, and the 64-bit words they lie in, the first at `words_begin`, a multiple of 16."""
+    """One array in global memory: its bytes, and the 64-bit words they lie in, the first at `words_begin`, a multiple of 16.
+
+    `name` is how messages call it, "" where nobody has named it.
+    """
 
     begin: int
     data: np.ndarray
     words: np.ndarray
     words_begin: int
+    name: str = ""
 
     @classmethod
-    def of(cls, begin: int, raw: bytes) -> Region:
+    def of(cls, begin: int, raw: bytes, name: str = "") -> Region:
         words_begin = begin - begin % 16
         words = np.zeros((begin - words_begin + len(raw) + 31) // 16 * 2, np.uint64)
         data = words.view(np.uint8)[begin - words_begin : begin - words_begin + len(raw)]
         data[:] = np.frombuffer(raw, np.uint8)
-        return cls(begin, data, words, words_begin)
+        return cls(begin, data, words, words_begin, name)
 
 
 class GlobalMemory:
@@ -44,8 +48,8 @@ class GlobalMemory:
     def __repr__(self) -> str:
         return f"<GlobalMemory: {', '.join(f'{len(r.data)} B at {r.begin:#x}' for r in self._regions) or 'empty'}>"
 
-    def place(self, array: np.ndarray, address: int | None = None) -> int:
-        """Put a copy of the array's bytes at `address`, or at a free one aligned to 256 B. Returns the address."""
+    def place(self, array: np.ndarray, address: int | None = None, *, name: str = "") -> int:
+        """Put a copy of the array's bytes at `address`, or at a free one aligned to 256 B. Returns the address; `name` is how messages call it."""
         try:
             raw = np.ascontiguousarray(array).tobytes()
             dtype = np.asarray(array).dtype
@@ -60,7 +64,7 @@ class GlobalMemory:
         for other in self._regions:
             if address < other.begin + len(other.data) and other.begin < address + len(raw):
                 raise InputError(f"global address {address:#x}: {len(raw)} bytes there would overlap the array at {other.begin:#x}")
-        self._regions.append(Region.of(address, raw))
+        self._regions.append(Region.of(address, raw, name))
         self._table = None
         self._next = max(self._next, (address + len(raw) + GAP) // 256 * 256)
         return address

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from smemsim.gpu.launch import Found
+from smemsim.gpu.launch import InstructionFinding
 from smemsim.running.operand_reads import OperandRead, Product, Reads
 
 __all__ = ["mismatches"]
 
 
-def mismatches(reads: Reads) -> list[Found]:
+def mismatches(reads: Reads) -> list[InstructionFinding]:
     """R508 for the first product in which the k of A and of B part, at the load that brought the wrong one."""
     before: dict[tuple[object, ...], Product] = {}
     for p in reads.products:
@@ -35,11 +35,11 @@ def _is_matrix(read: OperandRead) -> bool:
     return read.loads[0].transfer.tensor_map.rank == 2
 
 
-def _found(p: Product, a: OperandRead, b: OperandRead, step_a: int, step_b: int) -> Found:
+def _found(p: Product, a: OperandRead, b: OperandRead, step_a: int, step_b: int) -> InstructionFinding:
     """The operand that stays, or goes the shorter way, is the one that was loaded wrongly."""
     name, wrong, other = ("A", a, b) if abs(step_a) < abs(step_b) else ("B", b, a)
     line = p.events[0].instruction.line
-    return Found(
+    return InstructionFinding(
         "R508",
         wrong.loads[0].event.instruction,
         f"the product at line {line} multiplies k = {a.at[1]} of A with k = {b.at[1]} of B: since the one before A went on by {step_a}, B by "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from smemsim.gpu.events import Mma
-from smemsim.gpu.launch import Found
+from smemsim.gpu.launch import InstructionFinding
 from smemsim.running.operand_reads import SURE, Issued, OperandRead, Reads
 
 __all__ = ["unread"]
@@ -13,9 +13,9 @@ __all__ = ["unread"]
 FLOATS = {"BFLOAT16": "bf16", "FLOAT16": "f16"}  # maps of these bring numbers that no other 16-bit type reads
 
 
-def unread(reads: Reads) -> list[Found]:
+def unread(reads: Reads) -> list[InstructionFinding]:
     """Rows of tiles that no instruction reads (I603 of tcgen05's N and M, R504 of wgmma), and operands of another type than their map (I603, R508)."""
-    found: dict[str, Found] = {}
+    found: dict[str, InstructionFinding] = {}
     covered: dict[int, np.ndarray] = {}
     seen: dict[int, tuple[Issued, Mma, str]] = {}
     for p in reads.products:
@@ -45,11 +45,11 @@ def _rows_of(load: Issued, read: OperandRead) -> tuple[int, int]:
     return load.event.coordinates[axis], load.transfer.tensor_map.box_dim[axis]
 
 
-def _of_rows(load: Issued, event: Mma, side: str, mine: np.ndarray) -> Found:
+def _of_rows(load: Issued, event: Mma, side: str, mine: np.ndarray) -> InstructionFinding:
     name, size = ("M", event.m) if side == "a" else ("N", event.n)
     where = "the instruction descriptor" if event.idesc is not None else "the instruction"
     first = int(np.flatnonzero(~mine)[0])
-    return Found(
+    return InstructionFinding(
         "I603" if event.idesc is not None else "R504",
         event.instruction,
         f"{where} has {name} = {size}: of the {len(mine)} rows of {side.upper()} that line {load.event.instruction.line} brings for it, nobody reads those "
@@ -60,14 +60,14 @@ def _of_rows(load: Issued, event: Mma, side: str, mine: np.ndarray) -> Found:
     )
 
 
-def _type(found: dict[str, Found], event: Mma, side: str, dtype: str, read: OperandRead) -> None:
+def _type(found: dict[str, InstructionFinding], event: Mma, side: str, dtype: str, read: OperandRead) -> None:
     wanted = FLOATS.get(read.loads[0].transfer.tensor_map.data_type.name)
     if wanted is None or wanted == dtype:
         return
     line = read.loads[0].event.instruction.line
     found.setdefault(
         f"type {side}",
-        Found(
+        InstructionFinding(
             "I603" if event.idesc is not None else "R508",
             event.instruction,
             f"operand {side.upper()} is read as {dtype}; the tensor map of the load at line {line} says {wanted}",

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 
 from smemsim.checking.report import CheckFinding
 from smemsim.gpu.events import Load
-from smemsim.gpu.launch import Found
+from smemsim.gpu.launch import InstructionFinding
 from smemsim.ptx.module import Instruction, Location
 from smemsim.running.operand_reads import Product
 from smemsim.running.scenario_of import Written
 from smemsim.spec.findings import CODES, Finding, Severity
 
-__all__ = ["RunFinding", "findings_of"]
+__all__ = ["RunFinding", "findings_of", "shortened"]
 
 # What is more likely the cause of the others: the map, what arrives, the descriptors, the order of accesses, and what follows from them.
 UPSTREAM = ("T2", "D301", "D302", "D303", "D304", "D306", "D308", "D309", "I6", "D3", "L4", "R501", "R502", "R503", "R504", "R505", "A1",
@@ -48,13 +48,17 @@ class RunFinding(Finding):
         """The line of the PTX, and that of the source which it comes from where that file can be read."""
         if not self.line:
             return []
-        lines = [f"{self.line} | {_LIST.sub(_shortened, self.instruction)}"]
+        lines = [f"{self.line} | {shortened(self.instruction)}"]
         source = _line_of(self.location) if self.location is not None else ""
         return [*lines, f"{self.location} | {source}"] if source else lines
 
 
+def shortened(line: str) -> str:
+    """A line of PTX, its lists of registers without those in the middle of long ones."""
+    return _LIST.sub(_shortened, line)
+
+
 def _shortened(found: re.Match[str]) -> str:
-    """A list of registers, without those in the middle of a long one."""
     items = found[1].split(",")
     return found[0] if len(items) <= MOST_ITEMS else f"{{{items[0].strip()}, ... {items[-1].strip()}}}"
 
@@ -69,7 +73,9 @@ def _line_of(location: Location) -> str:
     return ""
 
 
-def findings_of(executed: Iterable[Found], written: Written | None, checked: tuple[CheckFinding, ...], name: str) -> list[RunFinding]:
+def findings_of(
+    executed: Iterable[InstructionFinding], written: Written | None, checked: tuple[CheckFinding, ...], name: str
+) -> list[RunFinding]:
     """All findings of a run in their order; what follows from an earlier one says so."""
     found = [_of_watch(f, name) for f in executed]
     found += [_of_check(f, written, name) for f in checked if written is not None]
@@ -94,7 +100,7 @@ def _where(i: Instruction, name: str) -> str:
     return f"{name}:{i.line}" + (f" ({i.location})" if i.location else "")
 
 
-def _of_watch(f: Found, name: str) -> RunFinding:
+def _of_watch(f: InstructionFinding, name: str) -> RunFinding:
     i = f.instruction
     severity = CODES[f.code].severity
     return RunFinding(

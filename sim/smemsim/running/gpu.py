@@ -24,6 +24,8 @@ from smemsim.running.run import Run
 
 __all__ = ["Gpu"]
 
+MOST_CTAS = 1 << 40
+
 
 class Gpu(Device):
     """A simulated GPU of an architecture ("sm_90a", "sm_100a", "sm_103a") with its global memory."""
@@ -71,9 +73,15 @@ class Gpu(Device):
         sanitize, progress = flag("sanitize", sanitize), flag("progress", progress)
         launch = self.prepare(ptx, entry, grid=grid, block=block, cluster=cluster, shared_bytes=shared_bytes, args=args)
         clusters = None if ctas is None else _clusters_of(launch, ctas)
+        if clusters is None and launch.ctas > MOST_CTAS:
+            raise InputError(
+                f"grid = {launch.grid}: {launch.ctas:,} CTAs would run for years; run a part of them, such as ctas=range(0, 4) (--ctas 0-3)"
+            )
         chosen = range(launch.ctas) if clusters is None else _ctas_of(launch, clusters)
         launch.judge = reads = Reads(frozenset(chosen[:2])) if sanitize else None
         launch.limit = whole("limit", limit, minimum=1)
+        if client is not None and not hasattr(client, "get_executor"):
+            raise InputError(f"client = {shown(client)}: needs a distributed.Client")
         interrupted = False
         with Progress(len(chosen), launch.program.name, quiet=not progress) as done:
             try:

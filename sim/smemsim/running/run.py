@@ -37,20 +37,31 @@ class Run:
         self.launch, self.reads, self.name, self.seconds, self.interrupted = launch, reads, name, seconds, interrupted
         self.ptx = ptx
         self.ctas = launch.ctas if done is None else done
+        self._not_judged = ""  # why check said nothing about the operands
 
     @functools.cached_property
     def _checked(self) -> tuple[Written | None, Report | None]:
-        """The run as a scenario and its report, with the meaning of the operands that a small repair explains, if there is one."""
+        """The run as a scenario and its report, with the meaning of the operands that a small repair explains, if there is one.
+
+        What check does not model is not held against the kernel: then there is none of the two, and `evidence` says why.
+        """
         if self.reads is None:
             return None, None
-        written = scenario_of(self.launch, self.reads)
+        try:
+            return self._judged(self.reads)
+        except SmemsimError as e:
+            self._not_judged = str(e)
+            return None, None
+
+    def _judged(self, reads: Reads) -> tuple[Written, Report | None]:
+        written = scenario_of(self.launch, reads)
         if not written.steps:
             return written, None
         report = check(written.scenario)
         meaning = dict(AS_READ)
         for side in _sides(report):
             for kind, alone in (("turned", True), ("corner", False), ("turned", False)):
-                other = scenario_of(self.launch, self.reads, meaning=meaning | {side: kind})
+                other = scenario_of(self.launch, reads, meaning=meaning | {side: kind})
                 better = check(other.scenario)
                 if _is_better(report, better, side, kind, alone=alone):
                     meaning[side], written, report = kind, other, better
@@ -67,10 +78,7 @@ class Run:
 
     @functools.cached_property
     def _all(self) -> list[RunFinding]:
-        try:
-            written, report = self._checked
-        except SmemsimError:  # what check does not model is not held against the kernel
-            written = report = None
+        written, report = self._checked
         executed = []
         if self.reads is not None and not (report and report.findings) and not self.launch.findings:
             executed = [*mismatches(self.reads), *unread(self.reads)]
@@ -111,11 +119,15 @@ class Run:
             found.insert(0, f"rules for {self.launch.arch} are documented, compiled or inferred: nothing is measured on Blackwell")
         if self.approximate:
             found.append(f"within the ISA's error bound, not bit-exact: {', '.join(self.approximate)}")
+        if self._checked == (None, None) and self._not_judged:
+            found.append(f"descriptors and tensor maps are not judged: {self._not_judged}")
         return tuple(found)
 
     def scenario(self) -> Scenario:
         """The transfers and matrix instructions that were executed, as `smemsim check` reads them; each different product once."""
         written = self._checked[0]
+        if written is None and self.reads is not None:
+            written = scenario_of(self.launch, self.reads)
         return written.scenario if written is not None else Scenario(self.launch.arch)
 
     def text(self) -> str:
@@ -125,10 +137,10 @@ class Run:
 
     def summary(self) -> str:
         """One line that counts CTAs, seconds and findings."""
-        count, of = len(self.findings), self.launch.ctas
+        of = self.launch.ctas
         ctas = f"{of} CTA{'s' * (of != 1)}" if self.ctas == of else f"{self.ctas} of {of} CTAs"
         ended = ", interrupted" if self.interrupted else ""
-        return f"{self.launch.program.name}: {ctas} in {self.seconds:.1f} s{ended}, {count or 'no'} finding{'s' * (count != 1)}"
+        return f"{self.launch.program.name}: {ctas} in {self.seconds:.1f} s{ended}, {_counted(self.findings)}"
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -147,7 +159,7 @@ class Run:
         }  # fmt: skip
 
     def __repr__(self) -> str:
-        return f"<Run of {self.launch.program.name}: {len(self.findings) or 'no'} findings>"
+        return f"<Run of {self.launch.program.name}: {_counted(self.findings)}>"
 
     def html(self) -> str:
         """A self-contained page: the findings with the PTX around their lines, and every operand's tile."""
@@ -157,6 +169,10 @@ class Run:
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(self.text())}</pre>"
+
+
+def _counted(findings: list[RunFinding]) -> str:
+    return f"{len(findings) or 'no'} finding{'s' * (len(findings) != 1)}"
 
 
 def _of_side(report: Report, side: str) -> list[CheckFinding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,7 +51,7 @@ def scenario_of(
     scenario = Scenario(launch.arch, title=title or f"{launch.program.name}, as it ran")
     begin = architecture(launch.arch).shared_begin
     scenario.buffer("shared", address=begin, bytes=launch.window_bytes)
-    names: dict[Any, str] = {}
+    names = _Names(launch)
     maps: dict[str, Load] = {}
     steps: list[Load | Product] = []
     items: list[tuple[int, int, Issued | Product]] = [(cta, number, load) for (cta, number), load in loads.items()]
@@ -81,14 +82,38 @@ def _different(products: list[Product]) -> list[Product]:
     return list({kind(p): p for p in reversed(products)}.values())[::-1]
 
 
-def _load(scenario: Scenario, item: Issued, names: dict[Any, str], maps: dict[str, Load], begin: int) -> None:
+class _Names:
+    """Names of tensors and maps: that of the array which they lie in, or of the parameter that points there."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.of: dict[Any, str] = {}  # by what it stands for
+
+    def new(self, key: Any, address: int, prefix: str = "") -> str:
+        """A name for what begins at an address in global memory, unlike all others."""
+        plain = prefix + (re.sub(r"\W", "_", self._array(address)) or "tensor")
+        plain = plain if plain.isidentifier() else f"tensor_{plain}"
+        taken = sum(re.fullmatch(rf"{re.escape(plain)}(_\d+)?", name) is not None for name in self.of.values())
+        self.of[key] = f"{plain}_{taken + 1}" if taken else plain
+        return self.of[key]
+
+    def _array(self, address: int) -> str:
+        if not self.launch.memory.holds(address):
+            return ""
+        region = self.launch.memory.find(address)
+        found = self.launch.parameter_of(region.begin, region.begin + len(region.data))
+        return region.name or (found[1].name.removeprefix(f"{self.launch.program.name}_") if found else "")
+
+
+def _load(scenario: Scenario, item: Issued, names: _Names, maps: dict[str, Load], begin: int) -> None:
     event, transfer = item.event, item.transfer
     key = bytes(event.tensor_map)
-    if key not in names:
-        names[key] = f"map{sum(isinstance(k, bytes) for k in names)}"
-        scenario.map(names[key], **_arguments(event.tensor_map))
-        maps[names[key]] = event
-    scenario.step("tma_load", map=names[key], to="shared", offset=transfer.smem_address - begin, at=list(event.coordinates))
+    name = names.of.get(key, "")
+    if not name:
+        name = names.new(key, event.tensor_map.global_address, "map_")
+        scenario.map(name, **_arguments(event.tensor_map))
+        maps[name] = event
+    scenario.step("tma_load", map=name, to="shared", offset=transfer.smem_address - begin, at=list(event.coordinates))
 
 
 def _arguments(tm: TensorMap) -> dict[str, Any]:
@@ -105,7 +130,7 @@ def _plain(value: Any) -> Any:
     return value.name if isinstance(value, enum.Enum) else list(value) if isinstance(value, tuple) else value
 
 
-def _product(scenario: Scenario, p: Product, names: dict[Any, str], meaning: Mapping[str, str]) -> None:
+def _product(scenario: Scenario, p: Product, names: _Names, meaning: Mapping[str, str]) -> None:
     first = p.events[0]
     keys: dict[str, Any] = {"kind": first.kind, "m": first.m, "n": first.n, "k": first.k}
     if first.idesc is not None:
@@ -129,19 +154,20 @@ def _product(scenario: Scenario, p: Product, names: dict[Any, str], meaning: Map
     scenario.step("mma", **keys)
 
 
-def _tensor(scenario: Scenario, read: OperandRead, dtype: str, names: dict[Any, str]) -> str:
+def _tensor(scenario: Scenario, read: OperandRead, dtype: str, names: _Names) -> str:
     """The tensor as an operand sees it: rows and k."""
     key = ("tensor", read.base, read.row_stride, read.k_stride)
-    if key not in names:
-        names[key] = f"T{sum(isinstance(k, tuple) for k in names)}"
+    name = names.of.get(key, "")
+    if not name:
+        name = names.new(key, read.base)
         tm = read.loads[0].transfer.tensor_map
         inner, outer = tm.global_dim[0], tm.global_dim[1]
         if tm.rank > 2:  # planes behind one another: their outer axes are rows as well
             inner, outer = max(read.row_stride, read.k_stride) // min(read.row_stride, read.k_stride), 1 << 24
         row, k = (outer, inner) if read.row_stride > read.k_stride else (inner, outer)
         strides = {"row": read.row_stride, "k": read.k_stride}
-        scenario.tensor(names[key], dtype, strides=strides, address=read.base, row=row, k=k)
-    return names[key]
+        scenario.tensor(name, dtype, strides=strides, address=read.base, row=row, k=k)
+    return name
 
 
 def _origins(p: Product, meaning: Mapping[str, str]) -> dict[str, tuple[int, int] | None]:

@@ -7,6 +7,7 @@ follow, zeroed here, null where the kernel needs none.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,14 +29,17 @@ HOST_TYPES = {8: 10, 9: 8, 10: 9}  # the device's numbers of map data types whic
 TF32 = 11
 SWIZZLES = ("none", "32B", "64B", "128B")
 WARP = 32
+OPTIONS = ("sanitize", "ctas", "progress", "limit", "workers", "client")
+ELEMENT_BITS = re.compile(r"\*k?(?:fp|bf|i|u)(\d+)")  # of a pointer in a signature
 
 
 def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **more: Any) -> Run:
     """Run what `triton.compile` or `KERNEL.warmup` returned, over a grid of programs; block, cluster and shared memory are what Triton decided.
 
     `args` are the kernel's arguments in their order, with the constexprs or without them, or by name. Numpy arrays are copied into the GPU's memory and
-    hold the results afterwards; arrays of `gpu.array` stay where they are (give their `gpu`). Host descriptors are anything with `base`, `shape`,
-    `strides` and `block_shape`, such as Triton's TensorDescriptor of a `gpu.array`. `sanitize`, `ctas` and `progress` are those of `Gpu.launch`.
+    hold the results afterwards (read-only ones stay as they are); arrays of `gpu.array` stay where they are (give their `gpu`). Host descriptors are
+    anything with `base`, `shape`, `strides` and `block_shape`, such as Triton's TensorDescriptor of a `gpu.array`. `sanitize`, `ctas`, `progress`,
+    `limit`, `workers` and `client` are those of `Gpu.launch`, unless the kernel has arguments of these names.
     Raises InputError for arguments that do not fit the signature, and what `Gpu.launch` raises.
 
     >>> launch_triton("kernel.py", grid=1)
@@ -45,7 +49,7 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
     if gpu is not None and not isinstance(gpu, Gpu):
         raise InputError(f"gpu = {shown(gpu)}: needs a smemsim.Gpu")
     ptx, about, signature = _compiled(kernel)
-    options = {key: more.pop(key) for key in ("sanitize", "ctas", "progress") if key in more}
+    options = {key: more.pop(key) for key in OPTIONS if key in more and key not in signature}
     gpu = Gpu(target_of(read_module(ptx, name="the kernel's PTX"))) if gpu is None else gpu
     given = _by_name(signature, args, more)
     metas = list(about("tensordesc_meta", None) or ())
@@ -58,7 +62,7 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
             meta = metas.pop(0) if metas else None
             passed += _descriptor(name, given[name], meta, gpu, copies)
         elif isinstance(kind, str) and kind.startswith("*"):
-            passed.append(None if given[name] is None else _array(name, given[name], gpu, copies))
+            passed.append(None if given[name] is None else _array(name, given[name], gpu, copies, kind))
         elif isinstance(kind, str):
             passed.append(given[name])
         else:
@@ -121,18 +125,29 @@ def _by_name(signature: Mapping[str, Any], args: Sequence[Any], named: Mapping[s
     return found
 
 
-def _array(name: str, value: Any, gpu: Device, copies: list[tuple[np.ndarray, DeviceArray]]) -> DeviceArray:
+def _array(name: str, value: Any, gpu: Device, copies: list[tuple[np.ndarray, DeviceArray]], kind: str = "*") -> DeviceArray:
+    """An argument in the GPU's memory; `kind` is its type in the signature, such as "*bf16". Arrays of bytes go anywhere."""
     if isinstance(value, DeviceArray):
+        _check_width(name, value.dtype, kind)
         return value
     if isinstance(value, (int, float)):
         raise InputError(f"{name} = {shown(value)}: is a pointer; needs an array")
     for host, device in copies:
         if host is value:
             return device
-    device = gpu.array(as_numpy(name, value))
+    array = as_numpy(name, value)
+    _check_width(name, array.dtype, kind)
+    device = gpu.array(array, name=name.removesuffix(".base"))
     if isinstance(value, np.ndarray):
         copies.append((value, device))
     return device
+
+
+def _check_width(name: str, dtype: np.dtype[Any], kind: str) -> None:
+    """Are an array's elements as wide as the kernel's, or bytes?"""
+    bits, size = ELEMENT_BITS.match(kind), dtype.itemsize
+    if bits and size not in (1, max(1, int(bits[1]) // 8)):
+        raise InputError(f"{name}: an array of {dtype} ({8 * size} bits an element); the kernel was compiled for {kind}")
 
 
 def _descriptor(name: str, value: Any, meta: Any, gpu: Device, copies: list[tuple[np.ndarray, DeviceArray]]) -> list[Any]:

@@ -17,7 +17,7 @@ from smemsim.spec.formats import element_format
 
 __all__ = ["Scenario"]
 
-HEX = ("word", "words", "idesc", "address", "base", "start", "object_address")  # what people read in hex
+HEX = ("word", "words", "idesc", "address", "base", "start", "global_address", "object_address")  # what people read in hex
 
 
 class Scenario:

@@ -44,8 +44,8 @@ def tiles_of(report: Report) -> list[TilePicture]:
     return [] if machine is None else [TilePicture.of_seen(machine, seen) for seen in machine.seen]
 
 
-def report_page(report: Report, tiles: Sequence[TilePicture] | None = None) -> str:
-    """The page of a report; `tiles` are the operands to draw, all of them where it is left out."""
+def report_page(report: Report, tiles: Sequence[TilePicture] | None = None, *, about: str = "") -> str:
+    """The page of a report; `tiles` are the operands to draw, all of them where it is left out. `about` says what the findings are about."""
     every = list(tiles_of(report) if tiles is None else tiles)
     drawn, left_out = _chosen(every)
     data = {"operands": []} if report.machine is None else page_data(report.machine, drawn)
@@ -61,7 +61,7 @@ def report_page(report: Report, tiles: Sequence[TilePicture] | None = None) -> s
 <meta http-equiv=Content-Security-Policy content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
 <link rel=icon href="data:,"><title>{title}</title><style>{_file("page.css")}{rules()}</style></head><body>
 <header><div><h1>{title}</h1><p class=dim>{html.escape(_evidence(report))}</p></div><button id=theme class=live type=button>Dark</button></header>
-<main><aside><section aria-labelledby=hf><h2 id=hf>{_counted(report)}</h2>{_findings(report.findings, drawn)}{_remarks(report)}{_unchecked(report)}</section>
+<main><aside><section aria-labelledby=hf><h2 id=hf>{_headed(about, _counted(report))}</h2>{_findings(report.findings, drawn)}{_remarks(report)}{_unchecked(report)}</section>
 {_buffers(report.machine)}</aside>
 <div class=work>{_workplace() if drawn else ""}{note}{_stills(every)}</div></main>
 <footer>smemsim. Addresses are those of the CTA's .shared window; a chunk is 16 bytes, a line 128.</footer>
@@ -116,6 +116,10 @@ def _counted(report: Report) -> str:
         else f"; expected were {html.escape(', '.join(report.expected) or 'none')}"
     )
     return f"{number or 'No'} finding{'s' * (number != 1)}{told}"
+
+
+def _headed(about: str, counted: str) -> str:
+    return f"{html.escape(about)}: {counted[0].lower()}{counted[1:]}" if about else counted
 
 
 def _findings(findings: Sequence[CheckFinding], tiles: list[TilePicture]) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 
 from smemsim.checking.scenario import check
-from smemsim.running.findings import RunFinding
+from smemsim.running.findings import RunFinding, shortened
 from smemsim.running.run import Run
-from smemsim.show.page import report_page
+from smemsim.show.page import report_page, tiles_of
 
 __all__ = ["run_page"]
 
@@ -26,19 +26,21 @@ def run_page(run: Run) -> str:
     """
     launch = run.launch
     report = run.report or check({"arch": launch.arch, "title": f"{launch.program.name}, as it ran"})
-    page = report_page(report)
+    tiles = tiles_of(report)
+    page = report_page(report, tiles, about="Operands and maps")
     found = [*run.findings, *run.remarks]
     parts = [_of(f, run.ptx.splitlines()) for f in found[:MOST]]
     if len(found) > MOST:
         parts.append(f"<p>and {len(found) - MOST} more</p>")
     rests = "".join(f"<li>{html.escape(line)}" for line in run.evidence)
     printed = f"<h3>printf</h3><pre>{html.escape(run.output)}</pre>" if run.output else ""
+    none = "" if tiles else "<p class=dim>There is no operand of a matrix instruction to draw that came through TMA.</p>"
     section = (
-        f"{STYLE}<section class=run aria-labelledby=hr><h2 id=hr>{html.escape(run.summary())}</h2>{''.join(parts)}{printed}<ul>{rests}</ul>"
-        "<h2>The transfers and matrix instructions that were executed</h2></section>"
+        f"{STYLE}<section class=run aria-labelledby=hr><h2 id=hr>{html.escape(run.summary())}</h2>{''.join(parts)}{printed}"
+        f"{f'<ul>{rests}</ul>' if rests else ''}{none}</section>"
     )
     head, main, rest = page.partition("<main>")
-    return head + section + main + rest
+    return head + section + ("<main hidden>" if none else main) + rest
 
 
 def _of(f: RunFinding, ptx: list[str]) -> str:
@@ -52,6 +54,6 @@ def _excerpt(f: RunFinding, ptx: list[str]) -> str:
     """Lines of the PTX around a finding's, and the line of its source."""
     lines = []
     for number in range(max(1, f.line - AROUND), min(len(ptx), f.line + AROUND) + 1):
-        text = html.escape(f"{number:6} | {ptx[number - 1]}")
+        text = html.escape(f"{number:6} | {shortened(ptx[number - 1])}")
         lines.append(f"<span class=at>{text}</span>" if number == f.line else text)
     return "\n".join(lines + [html.escape(line) for line in f.excerpt()[1:]])

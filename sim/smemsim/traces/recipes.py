@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.arguments import shown
+from smemsim.arguments import shown, suggestion, whole
 from smemsim.arithmetic.values import from_float64
 from smemsim.errors import TraceError
 
@@ -23,6 +23,15 @@ PLAIN |= {f"s{bits}": np.dtype(f"int{bits}").type for bits in (8, 16, 32, 64)}
 NARROW = {"bf16": np.uint16, "e4m3": np.uint8, "e5m2": np.uint8}  # numpy has no such type: raw bits
 WIDTHS = {name: np.dtype(kind).itemsize for name, kind in (PLAIN | NARROW).items()}
 MOST_ELEMENTS = 1 << 28
+NUMBERS = {
+    "fill": 1,
+    "iota": 2,
+    "integers": 2,
+    "uniform": 2,
+    "normal": 2,
+    "permutation": 1,
+    "values": 0,
+}  # that a distribution takes; 0: any
 FORMATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52), "e4m3": (4, 3), "e5m2": (5, 2)}  # bits of exponent and fraction
 
 
@@ -85,23 +94,51 @@ def array_of(recipe: Mapping[str, Any]) -> np.ndarray:
     [0, 2, -1, 1]
     """
     try:
-        dtype, shape, seed, what = (
-            str(recipe["dtype"]),
-            tuple(int(n) for n in recipe["shape"]),
-            int(recipe.get("seed", 0)),
-            recipe["distribution"],
-        )
-        kind, given = (what, None) if isinstance(what, str) else next(iter(what.items()))
+        for key in ("dtype", "shape", "distribution"):
+            if key not in recipe:
+                raise ValueError(f"{key} is missing")
+        dtype = recipe["dtype"]
+        if not isinstance(dtype, str) or dtype not in WIDTHS:
+            raise ValueError(f"dtype = {shown(dtype)}: needs one of {' '.join(WIDTHS)}{suggestion(dtype, WIDTHS)}")
+        if not isinstance(recipe["shape"], (list, tuple)):
+            raise ValueError(f"shape = {shown(recipe['shape'])}: needs a list of whole numbers")
+        shape = tuple(whole("shape", n) for n in recipe["shape"])
+        seed = whole("seed", recipe.get("seed", 0), minimum=0, most_bits=64)
+        kind, given = _distribution(recipe["distribution"], dtype)
         storage = np.dtype(PLAIN.get(dtype) or NARROW[dtype])
         return np.ascontiguousarray(_drawn(kind, given, dtype, storage, seed, shape).reshape(shape))
-    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, StopIteration) as e:
-        raise TraceError(f"array recipe {shown(dict(recipe))}: cannot be made ({e}); needs dtype, shape, seed and a distribution") from None
+    except (TypeError, ValueError, ArithmeticError) as e:
+        raise TraceError(f"array {recipe.get('name', '')} cannot be made: {e}".replace("  ", " ")) from None
+
+
+def _distribution(what: Any, dtype: str) -> tuple[str, Any]:
+    """(its name, its numbers)."""
+    kind, given = next(iter(what.items())) if isinstance(what, Mapping) and len(what) == 1 else (what, None)
+    known = ("zeros", "bits", "floats") if given is None else tuple(NUMBERS)
+    if kind not in known:
+        raise ValueError(
+            f"distribution = {shown(what)}: needs one of zeros bits floats, or a table of one of {' '.join(NUMBERS)}{suggestion(kind, known)}"
+        )
+    if kind == "floats" and dtype not in FORMATS:
+        raise ValueError(f"distribution = 'floats': {dtype} is no floating-point type; 'bits' draws any bits")
+    if given is None:
+        return kind, None
+    numbers, count = given if isinstance(given, (list, tuple)) else [given], NUMBERS[kind]
+    is_list = isinstance(given, (list, tuple)) == (count != 1)
+    if not is_list or len(numbers) != (count or len(numbers)) or not numbers or not all(type(x) in (int, float) for x in numbers):
+        wanted = "a number" if count == 1 else f"a list of {count or 'some'} numbers"
+        raise ValueError(f"distribution: {kind} = {shown(given)}: needs {wanted}")
+    if kind in ("fill", "integers", "values") and dtype not in FORMATS:
+        size = np.iinfo(np.dtype(PLAIN[dtype]).name)
+        if not all(size.min <= x <= size.max for x in numbers):
+            raise ValueError(f"distribution: {kind} = {shown(given)}: {dtype} holds {size.min} to {size.max}")
+    return kind, given
 
 
 def _drawn(kind: str, given: Any, dtype: str, storage: np.dtype[Any], seed: int, shape: tuple[int, ...]) -> np.ndarray:
     count = math.prod(shape)
     if min(shape, default=1) < 0 or count > MOST_ELEMENTS:
-        raise ValueError(f"shape {shape}: needs 0 to {MOST_ELEMENTS:,} elements")
+        raise ValueError(f"shape = {list(shape)}: needs 0 to {MOST_ELEMENTS:,} elements")
     unsigned = np.dtype(f"u{storage.itemsize}")
     match kind:
         case "zeros":
@@ -117,7 +154,7 @@ def _drawn(kind: str, given: Any, dtype: str, storage: np.dtype[Any], seed: int,
         case "integers":
             low, high = int(given[0]), int(given[1])
             if not low <= high:
-                raise ValueError(f"no integers from {low} to {high}")
+                raise ValueError(f"distribution: integers = [{low}, {high}]: there are none from {low} to {high}")
             return _rounded(low + (random_bits(seed, count) % np.uint64(high - low + 1)).astype(np.int64), dtype)
         case "uniform":
             return _rounded(given[0] + (given[1] - given[0]) * _uniform(seed, count), dtype)
@@ -126,8 +163,8 @@ def _drawn(kind: str, given: Any, dtype: str, storage: np.dtype[Any], seed: int,
             return _rounded(given[0] + given[1] * total, dtype)
         case "values":
             return np.resize(np.array(given, dtype=storage if dtype in PLAIN else unsigned), count).view(storage)
-        case "permutation":
+        case _:  # permutation
+            if given < 1 or count % given:
+                raise ValueError(f"distribution: permutation = {given}: needs a number that divides the {count} elements")
             keys = random_bits(seed, count).reshape(-1, int(given))
             return _rounded(np.argsort(keys, axis=1, kind="stable").ravel(), dtype)
-        case _:
-            raise ValueError(f"no distribution {kind!r}")
