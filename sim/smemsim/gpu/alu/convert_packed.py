@@ -63,6 +63,7 @@ def convert(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step
         raise unmodelled(i, ".satfinite is for narrower types, .relu not for .ue8m0x2")
     if to in _SMALL and not finite:
         raise unmodelled(i, "it needs .satfinite")
+    # Of f16x2 ptxas 13.0.88 takes only e4m3x2 and e5m2x2, of bf16x2 none; what newer ones would mean follows from the types (inferred).
     if source in _HALVES and not (to in _SMALL and (source == "f16x2" or c.arch.startswith("sm_10"))):
         raise unmodelled(i)
     if (source in _SMALL and to != "f16x2") or (source == _SCALES and to != "bf16x2"):
