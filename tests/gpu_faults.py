@@ -28,7 +28,7 @@ NONE = "reference_mm_none_128b"  # A without swizzle and MN-major, where LBO cou
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """What is wrong, in which kernel; the code that comes first and a text of the line it comes at (a regular expression)."""
+    """What is wrong, in which kernel; the code that comes first, a text of the line it comes at, and one of the repair (regular expressions)."""
 
     name: str
     kernel: str
@@ -38,6 +38,7 @@ class Fault:
     maps: Callable[[int, dict[str, Any]], dict[str, Any]] = lambda n, arguments: arguments
     launch: dict[str, Any] = dataclasses.field(default_factory=dict)
     arrays: Callable[[str, np.ndarray], np.ndarray] = lambda name, array: array
+    repair: str = ""
 
 
 def sub(pattern: str, by: str, count: int = 0) -> Callable[[str], str]:
@@ -144,7 +145,11 @@ FAULTS = (
     Fault("K step of B forgotten",      RING, "R502", MMA, sub(r"%r121, 16416;", "%r121, 16384;")),
     Fault("A and B swapped",            RING, "R508", MMA, sub(r"(\}, )(%rd\d+), (%rd\d+)(, p, 1, 1, 0, 0)", r"\1\3, \2\4")),
     Fault("B transposed",               RING, "R505", MMA, sub(r", p, 1, 1, 0, 0", ", p, 1, 1, 0, 1")),
+    Fault("each tile's product alone",  RING, "X017", MMA, sub(r"setp.ne.b32 p, %r417, 0;", "setp.ne.b32 p, 0, 0;"), repair="not add"),
     Fault("no swizzle in A's map",      RING, "R501", LOAD, maps=only(0, swizzle="none")),
+    Fault("A's stride in elements",     RING, "T207", LOAD, maps=only(0, global_strides=[256]), repair=r"global_strides\[0\] = 512"),
+    Fault("A's box turned",             RING, "R501", LOAD, maps=only(0, box_dim=[128, 64], swizzle="none"), repair=r"box_dim = \[64, 128\]"),
+    Fault("half of B's k in its map",   RING, "T209", LOAD, maps=only(1, global_dim=[128, 256]), repair="global_dim"),
     Fault("half of A's box",            RING, "T210", EXPECT, maps=only(0, box_dim=[64, 64])),
     Fault("64B in A's map",             RING, "T210", EXPECT, maps=only(0, swizzle="64B", box_dim=[32, 128])),
     Fault("half of the bytes expected", RING, "T210", EXPECT, sub(r"32768", "16384")),
@@ -156,11 +161,12 @@ FAULTS = (
     Fault("no wgmma.fence",             RING, "X014", MMA, sub(r"wgmma.fence.sync.aligned;", "")),
     Fault("nothing orders the init",    RING, "X008", WAIT, sub(r"bar.sync \t0;", "")),
     Fault("a barrier without init",     RING, "X010", WAIT, sub(r"mbarrier.init.shared::cta.b64 \[%r78\], %r83;", "")),
-    Fault("an arrival too many",        RING, "X006", WAIT, sub(r"mov.u32 \t%r85, 2;", "mov.u32 %r85, 3;")),
-    Fault("nobody frees the stages",    RING, "X006", WAIT, sub(r"mbarrier.arrive.shared::cta.b64 [^;]*;", "")),
+    Fault("an arrival too many",        RING, "X006", WAIT, sub(r"mov.u32 \t%r85, 2;", "mov.u32 %r85, 3;"), repair="says 3 arrivals"),
+    Fault("an arrival too few",         RING, "X006", WAIT, sub(r"mov.u32 \t%r85, 2;", "mov.u32 %r85, 1;"), repair="went by without a wait"),
+    Fault("nobody frees the stages",    RING, "X006", WAIT, sub(r"mbarrier.arrive.shared::cta.b64 [^;]*;", ""), repair="must arrive"),
     Fault("consumers do not wait",      RING, "X004", MMA, sub(r"mbarrier.try_wait.parity.shared::cta.b64 P, \[%r112\], %r425;", "setp.eq.u32 P, 0, 0;")),
-    Fault("consumers' parity",          RING, "X004", MMA, sub(r"mov.u32 \t%r425, 0;", "mov.u32 %r425, 1;")),
-    Fault("producer's parity",          RING, "X006", WAIT, sub(r"xor.b32  \t(%r\d+), (%r\d+), 1;", r"mov.u32 \1, \2;")),
+    Fault("consumers' parity",          RING, "X004", MMA, sub(r"mov.u32 \t%r425, 0;", "mov.u32 %r425, 1;"), repair="wait for parity 0"),
+    Fault("producer's parity",          RING, "X006", WAIT, sub(r"xor.b32  \t(%r\d+), (%r\d+), 1;", r"mov.u32 \1, \2;"), repair="wait for parity 1"),
     Fault("the next stage is read",     RING, "X004", MMA, sub(r"shl.b32 \t%r119, %r424, 15;", "add.u32 %r119, %r424, 1; shl.b32 %r119, %r119, 15;")),
     Fault("A from the next stage",      RING, "X004", MMA, sub(r"add.s32 \t%r122, %r121, %r9;", "add.s32 %r122, %r121, %r9; add.s32 %r122, %r122, 32768;")),
     Fault("stores not committed",       RING, "X005", r"stmatrix", sub(r"cp.async.bulk.commit_group;", "")),
@@ -197,6 +203,8 @@ FAULTS = (
     Fault("A is f16",                   BLACKWELL, "I603", MMA5, idesc(7, 3, 0)),
     Fault("A transposed",               BLACKWELL, "R505", MMA5, idesc(15, 1, 1)),
     Fault("B transposed",               BLACKWELL, "R505", MMA5, idesc(16, 1, 1)),
+    Fault("each tile's product alone",  BLACKWELL, "X017", MMA5, sub(r"%r58, %p47;", "%r58, !%p47;"), repair="not add"),
+    Fault("the kind is f8f6f4",         BLACKWELL, "I603", MMA5, sub("kind::f16", "kind::f8f6f4")),
     Fault("the kind is tf32",           BLACKWELL, "I602", MMA5, sub("kind::f16", "kind::tf32")),
     Fault("nothing allocated",          BLACKWELL, "X009", r"tcgen05\.st", sub(r"@%p1 tcgen05.alloc[^;]*;", "")),
     Fault("half of it allocated",       BLACKWELL, "X009", r"tcgen05\.st", sub(r"(tcgen05.alloc[^;]*), 128;", r"\1, 64;")),

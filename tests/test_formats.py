@@ -47,6 +47,7 @@ def test_every_code_is_worth_what_others_say(name):
     codes = every(name)
     with np.errstate(invalid="ignore"):  # signalling NaNs
         assert same(to_float64(codes, name), codes.view(OTHERS[name]).astype(np.float64)).all()
+        assert same(to_float64(codes.view(OTHERS[name]), name), to_float64(codes, name)).all()
 
 
 @pytest.mark.parametrize("name", FORMATS)

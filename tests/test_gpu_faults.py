@@ -18,6 +18,7 @@ def test_the_first_finding_is_the_fault(fault: Fault):
     assert first.code == fault.code, run.text()
     assert re.search(fault.at, line), f"line {first.line}: {line}\n{run.text()}"
     assert first.message
+    assert re.search(fault.repair, first.repair), first.repair
     assert not run.ok
 
 
@@ -26,3 +27,13 @@ def test_the_right_kernel_has_none(name: str):
     run, _ = launched(name)
     assert not run.findings, run.text()
     assert run.ok
+
+
+def test_findings_that_are_alike_are_told_once():
+    fault = next(f for f in FAULTS if f.name == "no wgmma.fence")
+    _, ptx = launched(RING, fault)
+    one_line = re.sub(r"(?m)^(.*wgmma.mma_async)", r".loc 1 7 3\n\1", ptx)
+    run, _ = launched(RING, Fault("", RING, "", "", lambda _: one_line))
+    assert {f.code for f in run.findings} == {"X014"}
+    assert run.text().count("X014") == 1
+    assert f"and {len(run.findings) - 1} more like it (line" in run.text()

@@ -172,6 +172,24 @@ def test_tensor_core_instructions_have_their_operands(name, form):
     assert {form.partition(".")[0], "cp", "mbarrier"} < {i.op for i in kernel_.body}
 
 
+def test_inlined_lines_know_their_callers():
+    """As nvcc writes them: `inlined_at` names the place of the call, whose own .loc stands before; a later inlining of the same line is another."""
+    ptx = """.version 8.0 .target sm_90a .address_size 64 .file 1 "a.cu" .file 2 "b.h"
+    .visible .entry k() { .reg .b32 %r;
+    .loc 1 30 3
+    .loc 1 20 5, function_name $L__info_string1, inlined_at 1 30 3
+    .loc 2 10 7, function_name $L__info_string0, inlined_at 1 20 5
+    mov.b32 %r, 1;
+    .loc 1 31 3
+    .loc 2 10 7, function_name $L__info_string0, inlined_at 1 31 3
+    mov.b32 %r, 2;
+    .loc 1 40 1, function_name $L__info_string0, inlined_at 1 40 1
+    mov.b32 %r, 3;
+    ret; }"""
+    places = [i.location.path for i in read_module(ptx).functions["k"].body if i.location]
+    assert places == ["b.h:10, inlined at a.cu:20, inlined at line 30", "b.h:10, inlined at a.cu:31", *["a.cu:40, inlined at line 40"] * 2]
+
+
 def test_a_triton_kernel_knows_its_source():
     add = MODULES["add_sm90"].functions["add"]
     assert add.directives == {"reqntid": (128,)}

@@ -105,7 +105,8 @@ def to_float64(bits: Any, dtype: Any) -> np.ndarray:
     """The values of raw element bits, float64 of the same shape: exact for every type but s64 and u64.
 
     `bits` are unsigned integers, one element an entry, also of 4- and 6-bit types; tf32 is the whole 32-bit word, of which the low 13 bits do
-    not count; ue8m0 is 2^(bits - 127), bit 7 of ue4m3 is ignored, integers are two's complement.
+    not count; ue8m0 is 2^(bits - 127), bit 7 of ue4m3 is ignored, integers are two's complement. Arrays of the type itself, of numpy or
+    ml_dtypes, are taken too, so that what `DeviceArray.numpy` gives can be read whether ml_dtypes is installed or not.
 
     Raises InputError for other arrays and for bits that the type does not have.
 
@@ -113,7 +114,10 @@ def to_float64(bits: Any, dtype: Any) -> np.ndarray:
     ([1.0, -6.0, inf], [5.877471754111438e-39, 1.0, nan])
     """
     fmt = element_format(dtype)
-    raw = raw_bits("bits", bits, fmt)
+    given = as_array("bits", bits)
+    if given.dtype.kind in "fiV" and given.dtype.name in fmt.numpy_names:
+        return given.astype(np.float64)
+    raw = raw_bits("bits", given, fmt)
     if fmt.name == "f64":
         return raw.astype(np.uint64).view(np.float64)
     if fmt.is_float:

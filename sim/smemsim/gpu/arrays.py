@@ -118,7 +118,8 @@ def _of_torch(tensor: Any) -> np.ndarray:
 class DeviceArray:
     """An array in simulated global memory.
 
-    `address` is its first byte, `numpy()` its contents now, in the type and the shape it was made with; `update` overwrites them.
+    `address` is its first byte, `numpy()` its contents now, in the type and the shape it was made with; `update` overwrites them. Elements of
+    a type that numpy lacks (bf16, fp8) come as ml_dtypes' where that is installed, else as raw bits; `smemsim.to_float64` reads both.
     """
 
     def __init__(self, memory: GlobalMemory, array: np.ndarray, name: str = "") -> None:

@@ -31,8 +31,10 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
         count_bytes(launch, wave)
         if wave.watch is not None:
             wave.watch.nothing_came()
-        for wait in sorted(wave.waiting, key=lambda w: (w.instruction.line, int(w.threads[0]))):
-            launch.find("X006", wait.instruction, f"{_who(wave, wait.threads)} wait for ever: {wait.what()}{full}", repair)
+        for wait in sorted(wave.waiting, key=lambda w: (w.suspicion()[0], w.instruction.line, int(w.threads[0]))):
+            who = _who(wave, wait.threads)
+            waits = "wait" if "warps" in who or ";" in who else "waits"
+            launch.find("X006", wait.instruction, f"{who} {waits} for ever: {wait.what()}{full}", repair or wait.suspicion()[1])
         for state, code, what in (
             (GATHERING, "X011", "waits for the other threads of its warp (or warpgroup), which never come to this instruction"),
             (YIELDED, "X006", wave.endless or "polls something that never changes"),

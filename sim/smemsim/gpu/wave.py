@@ -35,6 +35,7 @@ YIELDED, GATHERING, PARKED, EXITED = 1 << 24, 1 << 25, 1 << 26, 1 << 28
 ALL = slice(None)
 FULL_MASK = np.uint32(0xFFFFFFFF)  # the member mask of a whole warp
 THREADS = 1  # the writer that stands for ordinary stores, in the list of every shared memory
+LEAST_SUSPICIOUS = 5  # of waits that never end: one for others that wait, most likely
 PATIENCE = 64  # rounds in which waits expired and nothing changed, before that is a hang
 
 
@@ -55,7 +56,8 @@ class Cta:
 
 @dataclasses.dataclass(eq=False)
 class Wait:
-    """Threads that wait at `instruction` until somebody wakes them. `what` says on what, for a report of a hang.
+    """Threads that wait at `instruction` until somebody wakes them. `what` says on what, for a report of a hang; `suspicion` how far from
+    its cause that is, 0 the nearest, and what to change.
 
     Those of `mbarrier.try_wait` have an `expired` callback: they also go on after a while, which comes when nobody else can.
     """
@@ -64,6 +66,7 @@ class Wait:
     instruction: Instruction
     what: Callable[[], str]
     expired: Callable[[], None] | None = None
+    suspicion: Callable[[], tuple[int, str]] = lambda: (LEAST_SUSPICIOUS, "")
 
 
 class Wave:

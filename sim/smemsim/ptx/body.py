@@ -21,7 +21,8 @@ _DEEPEST = 200  # braces within braces
 _HEAD = re.compile(rf"\s*(?:([{{}};])|(\.\w+)|({NAME})\s*:(?!:)|(?=[^\s]))", re.ASCII)
 _MNEMONIC = re.compile(r"[a-z]\w*(?:(?:\.|::)\w+)*", re.ASCII)
 _LOCATION = re.compile(
-    rf"\s*(\d{{1,9}})\s+(\d{{1,9}})(?:[ \t]+\d{{1,9}})?(?:\s*,\s*function_name\s+{NAME}(?:\s*\+\s*\d+)?(?:\s*,\s*inlined_at(?:\s+\d+){{2,3}})?)?",
+    rf"\s*(\d{{1,9}})\s+(\d{{1,9}})(?:[ \t]+(\d{{1,9}}))?"
+    rf"(?:\s*,\s*function_name\s+{NAME}(?:\s*\+\s*\d+)?(?:\s*,\s*inlined_at\s+(\d+)\s+(\d+)(?:\s+(\d+))?)?)?",
     re.ASCII,
 )
 _PRAGMA = re.compile(r'\s*"[^"\n]*"(?:\s*,\s*"[^"\n]*")*\s*;')
@@ -39,13 +40,17 @@ class Body:
     prototypes: dict[str, Prototype] = dataclasses.field(default_factory=dict)
 
 
-def location_at(source: Source, at: int, files: Mapping[int, str]) -> tuple[Location, int]:
-    """The place that `.loc` names, and where the directive ends."""
+def location_at(source: Source, at: int, files: Mapping[int, str], named: dict[tuple[int, ...], Location]) -> tuple[Location, int]:
+    """The place that `.loc` names, and where the directive ends. `named` are those of the function before it, by file, line and column: calls too."""
     found = _LOCATION.match(source.text, at)
     if not found:
         source.fail(at, "'.loc' needs a file's number, a line and a column")
-    file = int(found[1])
-    return Location(files.get(file, f"file {file}"), int(found[2])), found.end()
+    place, call = (tuple(int(n or 0) for n in found.group(*range(first, first + 3))) for first in (1, 4))
+    caller = named.get(call) or Location(files.get(call[0], f"file {call[0]}"), call[1]) if found[4] else None
+    location = Location(files.get(place[0], f"file {place[0]}"), place[1], caller)
+    if caller is None or len(caller.chain) < _DEEPEST:
+        named[place] = location
+    return location, found.end()
 
 
 def skip_pragma(source: Source, at: int) -> int:
@@ -69,6 +74,7 @@ class _Reader:
         self.files = files
         self.body = Body()
         self.location: Location | None = None
+        self.named: dict[tuple[int, ...], Location] = {}
         self.split: dict[str, tuple[str, tuple[str, ...]]] = {}
         self.opened: list[int] = []
         self.list_lines: dict[str, int] = {}
@@ -142,7 +148,7 @@ class _Reader:
 
     def directive(self, directive: str, start: int, at: int) -> int:
         if directive == ".loc":
-            self.location, end = location_at(self.source, at, self.files)
+            self.location, end = location_at(self.source, at, self.files, self.named)
             return end
         if directive == ".pragma":
             return skip_pragma(self.source, at)

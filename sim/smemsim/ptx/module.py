@@ -7,6 +7,7 @@ A register is a number: `Function.registers[slot]`; the registers of inner scope
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import TypeAlias
 
@@ -35,13 +36,27 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Location:
-    """A line of the source the compiler was given (`.loc`)."""
+    """A line of the source the compiler was given (`.loc`); `caller` is where the function that has it was inlined."""
 
     file: str
     line: int
+    caller: Location | None = None
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+    @property
+    def chain(self) -> tuple[Location, ...]:
+        """This line, the call that was inlined here, the call of that one, and so on out to the kernel."""
+        return (self, *(self.caller.chain if self.caller is not None else ()))
+
+    @property
+    def path(self) -> str:
+        """The chain in words: 'gemm.cu:92, inlined at line 163'."""
+        told = str(self)
+        for inner, outer in itertools.pairwise(self.chain):
+            told += f", inlined at {f'line {outer.line}' if outer.file == inner.file else outer}"
+        return told
 
 
 @dataclasses.dataclass(frozen=True)

@@ -102,7 +102,7 @@ class _Reader:
                 source.fail(start, "'.file' needs a number and a name in quotes")
             return found.end()
         if directive == ".loc":
-            return location_at(source, at, self.files)[1]
+            return location_at(source, at, self.files, {})[1]
         if directive == ".pragma":
             return skip_pragma(source, at)
         if directive == ".section":

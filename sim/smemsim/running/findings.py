@@ -20,8 +20,9 @@ __all__ = ["RunFinding", "findings_of", "shortened"]
 
 # What is more likely the cause of the others: the map, what arrives, the descriptors, the order of accesses, and what follows from them.
 UPSTREAM = ("T2", "D301", "D302", "D303", "D304", "D306", "D308", "D309", "I6", "D3", "L4", "R501", "R502", "R503", "R504", "R505", "A1",
-            "X016", "X009", "X010", "X014", "X003", "X007", "X012", "X008", "X004", "X005", "R5", "X013", "X001", "X002", "X015", "X011", "X006")  # fmt: skip
+            "X016", "X009", "X010", "X014", "X003", "X007", "X012", "X017", "X008", "X004", "X005", "R5", "X013", "X001", "X002", "X015", "X011", "X006")  # fmt: skip
 MOST_ITEMS = 8  # registers of a list that are shown
+_NUMBER = re.compile(r"0x[0-9a-f]+|%?\w*\d[\d.]*")
 _LIST = re.compile(r"\{([^{}]*)\}")
 MOST_SOURCE = 1 << 22  # bytes of a source file
 CONSEQUENCES = ("R507", "R508", "X004", "X005", "X006", "X011")  # of a finding further upstream, in the same run
@@ -44,13 +45,21 @@ class RunFinding(Finding):
         because = f" [{self.because}]" if self.because else ""
         return f"{self.code}  {self.where}: {self.message}{repair}{because}"
 
+    @property
+    def gist(self) -> tuple[object, ...]:
+        """What findings have in common that say the same of one line of the source: all but numbers and registers. Without .loc, of one line of PTX."""
+        place: object = self.location.path if self.location is not None else self.line
+        return self.code, self.severity, place, _NUMBER.sub("", self.message), _NUMBER.sub("", self.repair)
+
     def excerpt(self) -> list[str]:
         """The line of the PTX, and that of the source which it comes from where that file can be read."""
         if not self.line:
             return []
         lines = [f"{self.line} | {shortened(self.instruction)}"]
-        source = _line_of(self.location) if self.location is not None else ""
-        return [*lines, f"{self.location} | {source}"] if source else lines
+        for place in self.location.chain if self.location is not None else ():
+            if source := _line_of(place):
+                lines.append(f"{place} | {source}")
+        return lines
 
 
 def shortened(line: str) -> str:
@@ -74,12 +83,18 @@ def _line_of(location: Location) -> str:
 
 
 def findings_of(
-    executed: Iterable[InstructionFinding], written: Written | None, checked: tuple[CheckFinding, ...], name: str
+    causes: Iterable[InstructionFinding],
+    executed: Iterable[InstructionFinding],
+    written: Written | None,
+    checked: tuple[CheckFinding, ...],
+    name: str,
 ) -> list[RunFinding]:
-    """All findings of a run in their order; what follows from an earlier one says so."""
+    """All findings of a run in their order, `causes` first; what follows from an earlier one says so."""
+    upstream = [_of_watch(f, name) for f in causes]
     found = [_of_watch(f, name) for f in executed]
     found += [_of_check(f, written, name) for f in checked if written is not None]
     found.sort(key=lambda f: (f.severity in (Severity.NOTE, Severity.LUCK), _rank(f.code)))
+    found = upstream + found
     if not found:
         return found
     first = found[0]
@@ -97,7 +112,7 @@ def _consequence(f: RunFinding, first: RunFinding) -> RunFinding:
 
 
 def _where(i: Instruction, name: str) -> str:
-    return f"{name}:{i.line}" + (f" ({i.location})" if i.location else "")
+    return f"{name}:{i.line}" + (f" ({i.location.path})" if i.location else "")
 
 
 def _of_watch(f: InstructionFinding, name: str) -> RunFinding:

@@ -9,7 +9,7 @@ import numpy as np
 
 from smemsim.descriptors.operand import operand_addresses
 from smemsim.errors import SmemsimError
-from smemsim.gpu.events import Event, Load, Mma
+from smemsim.gpu.events import Event, Load, Mma, Store
 from smemsim.machine.transfer import Transfer
 from smemsim.spec.formats import element_format
 
@@ -50,6 +50,18 @@ class OperandRead:
     share: float
 
     @property
+    def is_fill(self) -> bool:
+        """Did it all come from a box that lies outside of its tensor? Then nothing says where in the tensor it begins."""
+        load = self.loads[0]
+        return any(_is_outside(load, axis) for axis in range(load.transfer.tensor_map.rank))
+
+    @property
+    def is_past(self) -> bool:
+        """Does that box lie outside along k alone, of a matrix?"""
+        load, axis = self.loads[0], 0 if self.k_stride < self.row_stride else 1
+        return load.transfer.tensor_map.rank == 2 and _is_outside(load, axis) and not _is_outside(load, 1 - axis)
+
+    @property
     def base(self) -> int:
         """Where the tensor begins."""
         return self.loads[0].transfer.tensor_map.global_address
@@ -84,6 +96,12 @@ class Reads:
         self._loads: dict[int, Issued] = {}  # by the identity of the transfer, which stays alive here
         self._open: dict[tuple[Any, ...], Product] = {}
         self._count = self._looked = 0
+        self.maps: dict[tuple[int, int], Load | Store] = {}  # the first use of each tensor map, by its address and identity
+        self.widths: list[tuple[str, Issued, Mma]] = []  # operands of other elements than their map, by the load
+        self._wide: Issued | None = None
+        self.outside: list[
+            tuple[str, Issued, int]
+        ] = []  # operand, load, dimension: tiles past the last k, where the other operand's is not
 
     def around(self, p: Product) -> list[Issued]:
         """The loads from a little before the first that a product read up to the product: what a wrong descriptor may have missed."""
@@ -97,6 +115,8 @@ class Reads:
 
     def __call__(self, x: Wave, event: Event) -> None:
         self._count += 1
+        if isinstance(event, Load | Store):
+            self.maps.setdefault((event.map_address, id(event.tensor_map)), event)
         if isinstance(event, Load):
             first = next(c for c in x.ctas if c.number == event.cta)
             for delivery in event.deliveries:
@@ -111,8 +131,12 @@ class Reads:
     def _multiply(self, cta: Cta, event: Mma) -> None:
         part = event.cta_group
         k = event.k // 2 if event.is_sparse else event.k
-        a = None if event.a is None else self._read(cta, event.a, event.a_type, event.a_major, event.m // part, k)
-        b = self._read(cta, event.b, event.b_type, event.b_major, event.n // part, event.k)
+        a = None if event.a is None else self._operand(cta, event, "a", event.m // part, k)
+        b = self._operand(cta, event, "b", event.n // part, event.k)
+        if a is not None and b is not None and a.is_past != b.is_past:
+            side, read, major = ("a", a, event.a_major) if a.is_past else ("b", b, event.b_major)
+            self.outside.append((side, read.loads[0], 0 if major == "K" else 1))
+        a, b = (None if read is None or read.is_fill else read for read in (a, b))
         key = (event.cta, event.thread // 128, event.kind, event.d)
         product = self._open.get(key)
         if product is None or not event.scale_d or not _goes_on(product, event, a, b):
@@ -121,6 +145,13 @@ class Reads:
         product.events.append(event)
         product.a.append(a)
         product.b.append(b)
+
+    def _operand(self, cta: Cta, event: Mma, side: str, rows: int, k: int) -> OperandRead | None:
+        self._wide = None
+        read = self._read(cta, getattr(event, side), getattr(event, f"{side}_type"), getattr(event, f"{side}_major"), rows, k)
+        if self._wide is not None:
+            self.widths.append((side, self._wide, event))
+        return read
 
     def _read(self, cta: Cta, word: int, dtype: str, major: str, rows: int, k: int) -> OperandRead | None:
         """None for what did not come from ordinary tiles of one tensor."""
@@ -150,8 +181,11 @@ class Reads:
         loads = [load for load in loads if load.transfer.tensor_map.global_address == tm.global_address]
         outer = next((s for s, n in zip(tm.global_strides, tm.box_dim[1:], strict=True) if n > 1), 0)
         size = fmt.bits // 8
-        if not outer or tm.type_row.bits != fmt.bits:
+        if tm.type_row.bits != fmt.bits:
+            self._wide = first
             return None
+        if not outer or outer < tm.global_dim[0] * size:
+            return None  # of rows that overlap, an address does not say which element was meant
         row, column = np.indices(chunks.shape)
         along = (row * outer + column * 16) if major == "K" else (row * 16 + column * outer)
         origins, counts = np.unique((virtual - along)[virtual != LOST], return_counts=True)
@@ -161,6 +195,12 @@ class Reads:
         # Most elements say where the operand begins; where they do not agree, the first one does, which the strides do not move.
         origin = int(origins[best]) if share >= SURE else int(virtual[0, 0])
         return OperandRead(word, (first, *(load for load in loads if load is not first)), origin, *strides, share)
+
+
+def _is_outside(load: Issued, axis: int) -> bool:
+    """Does all of a box lie outside of its tensor along a dimension?"""
+    tm, at = load.transfer.tensor_map, load.event.coordinates[axis]
+    return at >= tm.global_dim[axis] or at + tm.box_dim[axis] <= 0
 
 
 def _is_plain(transfer: Transfer) -> bool:

@@ -13,6 +13,7 @@ from smemsim.gpu.launch import Launch
 from smemsim.running.contraction import mismatches
 from smemsim.running.coverage import unread
 from smemsim.running.findings import RunFinding, findings_of
+from smemsim.running.maps import of_maps
 from smemsim.running.operand_reads import Reads
 from smemsim.running.scenario_of import AS_READ, Written, scenario_of
 from smemsim.scenario.build import Scenario
@@ -20,6 +21,8 @@ from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
 
 __all__ = ["Run"]
+
+MOST_LINES = 12  # of findings that are alike
 
 
 class Run:
@@ -79,11 +82,14 @@ class Run:
     @functools.cached_property
     def _all(self) -> list[RunFinding]:
         written, report = self._checked
+        causes = [] if self.reads is None else of_maps(self.reads, self.launch)
         executed = []
-        if self.reads is not None and not (report and report.findings) and not self.launch.findings:
+        of_watch = {f.code for f in self.launch.findings.values()}
+        of_watch.discard("R507")  # what was not written may be what the instruction's shape leaves out
+        if self.reads is not None and not causes and not (report and report.findings) and not of_watch:
             executed = [*mismatches(self.reads), *unread(self.reads)]
         return findings_of(
-            (*self.launch.findings.values(), *executed), written, (*report.findings, *report.remarks) if report else (), self.name
+            causes, (*self.launch.findings.values(), *executed), written, (*report.findings, *report.remarks) if report else (), self.name
         )
 
     @property
@@ -131,8 +137,20 @@ class Run:
         return written.scenario if written is not None else Scenario(self.launch.arch)
 
     def text(self) -> str:
-        """Each finding and remark with its lines of PTX and source, what the results rest on, and a last line that counts."""
-        told = [line for f in (*self.findings, *self.remarks) for line in (str(f), *(f"      {line}" for line in f.excerpt()))]
+        """Each finding and remark with its lines of PTX and source, what the results rest on, and a last line that counts.
+
+        What is said again of the same line of the source, as of a loop that the compiler unrolled, is one entry that names the other lines.
+        """
+        alike: dict[Any, list[RunFinding]] = {}
+        for f in (*self.findings, *self.remarks):
+            alike.setdefault(f.gist, []).append(f)
+        told = []
+        for first, *others in alike.values():
+            told += [str(first), *(f"      {line}" for line in first.excerpt())]
+            if others:
+                lines = [str(n) for n in dict.fromkeys(f.line for f in others) if n != first.line]
+                at = f" (line {', '.join(lines[:MOST_LINES])}{' ...' * (len(lines) > MOST_LINES)})" if lines else ""
+                told.append(f"      and {len(others)} more like it{at}")
         return "\n".join([*told, *self.evidence, self.summary()])
 
     def summary(self) -> str:

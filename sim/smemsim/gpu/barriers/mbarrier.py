@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.launch import Launch
     from smemsim.gpu.wave import Wave
 
-__all__ = ["Mbarrier", "current", "initialise", "invalidate", "mbarrier_of", "parity_of", "pending_of"]
+__all__ = ["Mbarrier", "before_loads", "current", "initialise", "invalidate", "mbarrier_of", "parity_of", "pending_of"]
 
 KEPT = 6  # lines remembered for a report
 
@@ -36,7 +36,10 @@ class Mbarrier:
         self.phase, self.expected, self.pending, self.tx = 0, count, count, 0
         self.waits: list[tuple[Wait, int]] = []  # with the phase that each waits for
         self.all_expected, self.all_brought = 0, 0  # bytes, of all phases
+        self.bringing: dict[int, int] = {}  # by line: bytes, the first time
         self.expecting: dict[int, tuple[Instruction, int]] = {}  # by line: who said so, and how much
+        self.seen = 0  # phases that had ended when a wait last passed
+        self.passed: dict[int, Instruction] = {}  # by line: waits that passed before the first phase had ended
         self.done: dict[str, dict[int, str]] = {"arrives": {}, "expects bytes": {}, "brings bytes": {}}  # instructions by line
 
     @property
@@ -96,6 +99,7 @@ class Mbarrier:
         """`size` bytes have come."""
         i = i or current(x)
         self._note("brings bytes", i)
+        self.bringing.setdefault(i.line, size)
         self.all_brought += size
         self.tx -= size
         self._check_tx(x, i)
@@ -137,8 +141,12 @@ class Mbarrier:
         i, size = next(iter(self.expecting.values()))
         rounds = self.all_expected // size if size and self.all_expected % size == 0 else 0
         each = self.all_brought / rounds if rounds else 0.0
-        right = f"expect {int(each)} bytes" if rounds and each.is_integer() and each else "expect what the transfers bring"
-        bringing = ", ".join(f"line {line}" for line in self.done["brings bytes"]) or "nothing"
+        right = (
+            f"expect {int(each)} bytes, if the boxes are as large as they should be"
+            if rounds and each.is_integer() and each
+            else "expect what the transfers bring"
+        )
+        bringing = ", ".join(f"{much} by line {line}" for line, much in list(self.bringing.items())[:KEPT]) or "nothing"
         launch.find(
             "T210", i, f"the mbarrier at {self.offset:#x} of CTA {self.cta.number} was told to expect {self.all_expected} bytes in all "
             f"({size} a time), {self.all_brought} came ({bringing})", right,
@@ -150,13 +158,41 @@ class Mbarrier:
 
     # ---- waiting
 
+    def passes(self, i: Instruction) -> None:
+        """A wait finds that the phase before the current one is over; before the first phase that is so at once."""
+        self.seen = self.phase
+        if not self.phase:
+            self.passed.setdefault(i.line, i)
+
     def park(self, x: Wave, threads: np.ndarray, i: Instruction, expired: Callable[[], None] | None = None) -> Wait:
         """Threads wait at the block that runs for the current phase."""
         phase = self.phase
         wait = x.park(threads, x.at, i, lambda: self.describe(phase))
-        wait.expired = expired
+        wait.expired, wait.suspicion = expired, lambda: self._suspicion(i, x)
         self.waits.append((wait, phase))
         return wait
+
+    def _suspicion(self, i: Instruction, x: Wave) -> tuple[int, str]:
+        """Of a wait that never ends: how far it is from the cause of the hang (0 is nearest), and what to change."""
+        if unseen := self.phase - self.seen:
+            last = self.phase - 1
+            if unseen == 1:
+                return 0, f"phase {last} is over, and no wait has seen it: wait for parity {last & 1}, or one arrival fewer"
+            return 0, (
+                f"phases {self.seen} to {last} went by without a wait: more arrive in a round than the {self.expected} that mbarrier.init "
+                "says; correct that count, or let fewer threads arrive"
+            )
+        if self.pending != self.expected and self.pending:
+            return 1, f"mbarrier.init says {self.expected} arrivals a phase: correct it, or let the others arrive too"
+        if self.tx or self.pending != self.expected:
+            return 1, ""
+        if not any(self.done.values()):
+            if not before_loads(i, x):
+                return 3, ""
+            if self.passed:
+                return 2, "whoever reads a stage must arrive here when it has (mbarrier.arrive, tcgen05.commit)"
+            return 2, "a stage is free in the first round: wait for parity 1 there, which passes at once at a new mbarrier"
+        return 4, ""
 
     def describe(self, phase: int) -> str:
         """What a phase waits for and who has ever taken part, for a report of a hang."""
@@ -173,6 +209,18 @@ class Mbarrier:
         ]
         history = "; so far " + "; ".join(known) if known else "; nobody has ever arrived or brought bytes"
         return f"phase {phase} (parity {phase & 1}) of the mbarrier at {self.offset:#x} of CTA {self.cta.number}: {state}{history}"
+
+
+def before_loads(i: Instruction, x: Wave) -> bool:
+    """Do loads that complete on an mbarrier come behind this wait, before the next: does a producer wait here for a free stage?"""
+    body = x.program.inlined.body
+    at = next((n for n, other in enumerate(body) if other is i), len(body))
+    for other in body[at + 1 :]:
+        if other.op == "mbarrier" and other.modifiers[0] in ("try_wait", "test_wait"):
+            return False
+        if other.op == "cp" and "mbarrier::complete_tx::bytes" in other.modifiers:
+            return True
+    return False
 
 
 def current(x: Wave) -> Instruction:

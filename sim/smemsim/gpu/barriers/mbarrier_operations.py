@@ -184,6 +184,8 @@ def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
                 x.watch.uses(i, barrier, threads[part])
             mine = parities[part] != barrier.parity
             done[part] = mine
+            if mine.any():
+                barrier.passes(i)
             here = threads[part]
             if x.watch is not None and acquires and mine.any():
                 x.watch.acquire(x, here[mine], barrier)

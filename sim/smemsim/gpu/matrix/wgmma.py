@@ -15,7 +15,7 @@ from smemsim.gpu.events import Mma
 from smemsim.gpu.linking.program import slots_of
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Gate, Step, implements, unmodelled
-from smemsim.gpu.wave import WARPGROUP
+from smemsim.gpu.wave import WARP, WARPGROUP
 from smemsim.machine.wgmma import check_immediates, types_of, wgmma, wgmma_registers
 from smemsim.machine.wgmma_many import wgmma_many
 from smemsim.ptx.module import Immediate, Instruction, Operand, Register, Vector
@@ -139,6 +139,7 @@ class _Mma:
         self.selector, self.signs, self.satfinite = selector, signs, satfinite
         self.negate = (signs[0] < 0, signs[1] < 0)
         self.stored = row.k
+        self.d_slots = {slot for part in d for slot in slots_of(_naming(i, part))}
         self.slots = {slot for part in (*d, *(a_parts if self.in_registers else ())) for slot in slots_of(_naming(i, part))}
 
     def run(self, x: Wave) -> None:
@@ -170,6 +171,8 @@ class _Mma:
                     )
         if x.watch is not None:
             self._tell(x, ctas, firsts, a, b)
+            for first, adds in zip(firsts, scale, strict=True):
+                x.watch.product(self.i, first // WARP, self.d_slots, adds=adds)
         for n, write in enumerate(self.write_d):
             write(x, out[n].reshape(-1))
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.gpu.barriers.mbarrier import before_loads
 from smemsim.gpu.watching.bytes import Parts
 from smemsim.gpu.watching.clocks import Order
 from smemsim.gpu.watching.handles import Groups, Handles, Operation
@@ -42,6 +43,9 @@ class Shadow:
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: words that were read before anybody had written them
         self.operations = Handles()
         self.in_flight = 0
+        self.unread = 0  # slots of the registers that hold products nobody has read
+        self._products: dict[tuple[int, int], Instruction] = {}  # of them: by the warpgroup's first warp, and slots
+        self._named: dict[int, int] = {}  # slots that the instructions of a block name, without those of wgmma
         self._copies: dict[int, Operation] = {}  # of a warp: its open cp.async operation
         self._registers: dict[int, dict[Operation, None]] = {}  # of a slot
         self._groups: dict[tuple[int, str], Groups] = {}
@@ -66,7 +70,7 @@ class Shadow:
                 self.x.launch.findings.pop(("R507", line), None)
                 self._find(
                     "X004", i, at[words[at]], f"{{i}} reads {{where}} before {self._name(op)} has brought it: nothing makes the reader wait",
-                    "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
+                    self._passed(i) or "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
                 )  # fmt: skip
 
     def nothing_came(self) -> None:
@@ -77,8 +81,23 @@ class Shadow:
                 self._find(
                     "X004", i, np.flatnonzero(words), f"{{i}} reads {{where}} before anybody has brought it (line {', '.join(str(n.line) for n in loads[:6])} "
                     "may, and never came to it): nothing made the reader wait",
-                    "wait for the phase of its mbarrier (mbarrier.try_wait.parity), with the parity of this round",
+                    self._passed(i) or "wait for the phase of its mbarrier (mbarrier.try_wait.parity), with the parity of this round",
                 )  # fmt: skip
+
+    def _passed(self, i: Instruction) -> str:
+        """What to change where the last wait in front of a read, one of its consumer, passed before the first phase had ended."""
+        waits = [w for w in self.lines.values() if w.op == "mbarrier" and w.modifiers[0] in ("try_wait", "test_wait") and w.line < i.line]
+        last = max(waits, key=lambda w: w.line, default=None)
+        if last is None or before_loads(last, self.x):
+            return ""
+        for cta in self.x.ctas:
+            for barrier in cta.state.get("mbarriers", {}).values():
+                if last.line in barrier.passed:
+                    return (
+                        f"the wait at line {last.line} for the mbarrier at {barrier.offset:#x} passed at once, before its first phase: "
+                        "wait for parity 0 in the first round"
+                    )
+        return ""
 
     # ---- inside
 
@@ -123,6 +142,19 @@ class Shadow:
             "tma_store": "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read first",
             "tma_reduce": "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read first",
         }.get(self.operations[who - OPERATIONS].kind, "wait for the mbarrier, or the group, that counts it first")
+
+    def _make_room(self, i: Instruction, at: np.ndarray, who: int) -> str:
+        """What to change where words are touched that an operation still brings; of a load over a load it is not the first one's own barrier."""
+        if i.op != "cp" or self.operations[who - OPERATIONS].kind not in ("tma_load", "bulk"):
+            return self._wait_for(who)
+        per_cta = self.x.pitch // WORD
+        first, second = (int(words.min()) % per_cta * WORD + self.x.window_begin for words in (np.flatnonzero(self.who == who), at))
+        if first != second:
+            return (
+                f"the two overlap: the first one's bytes begin at {first:#x}, these at {second:#x}; stages must lie as far apart as what is loaded "
+                "into one is long"
+            )
+        return "before the next load into a stage, wait for an mbarrier at which its readers arrive when they have read it"
 
     def _find(self, code: str, i: Instruction, places: np.ndarray, sentence: str, repair: str = "") -> None:
         """A finding about words of shared memory."""

@@ -98,7 +98,7 @@ class Watch(Ordering):
                 code = "X004" if done == "read" else "X005"
                 self._find(
                     code, i, places, f"{{where}} is {done} by {{i}} of warp {self._warp(warps[by_op][unseen][0])}, which has not waited for "
-                    f"{self._writer(places[0])}", self._wait_for(int(self.who[places[0]])),
+                    f"{self._writer(places[0])}", self._make_room(i, at, int(self.who[places[0]])),
                 )  # fmt: skip
 
     def _readers_done(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
