@@ -411,7 +411,7 @@ def test_the_largest_grid_begins_at_once(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Progress, "__call__", first_wave)
-    run = smemsim.Gpu().launch(kernel("", ""), grid=(2**31 - 1, 65535, 65535))
+    run = smemsim.Gpu().launch(kernel("", ""), grid=(2**31 - 1, 512))
     assert run.interrupted
     assert 0 < run.ctas < 1000
 
