@@ -185,6 +185,7 @@ def test_barriers_do_not_wait_for_those_who_left():
     ("body", "words"),
     [
         ("bar.sync 1, 64;", "128 threads have arrived at barrier 1, which is for 64"),
+        ("bar.sync 1, 96;", "128 threads have arrived at barrier 1, which is for 96"),
         ("bar.arrive 1, 256; bar.arrive 1, 256;", "twice in one phase"),
         ("bar.sync 1, 40;", "multiple of 32"),
         ("mov.u32 %r3, 16; bar.sync %r3;", "0 to 15"),
@@ -375,6 +376,11 @@ def test_cp_async_arrives():
         (
             "mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.expect_tx.shared::cta.b64 [bar], 0xfffff; mbarrier.expect_tx.shared::cta.b64 [bar], 1;",
             "now counts 1048576 bytes",
+        ),
+        (
+            "mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 0xfffff; "
+            "mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 1;",
+            "now counts -1048576 bytes",
         ),
         ("mbarrier.arrive.b64 _, [%d20];", "mbarriers lie in shared memory"),
     ],
