@@ -475,3 +475,17 @@ def test_a_fence_of_mbarrier_init_publishes_the_barriers_of_its_own_warp(fences,
     body = f"""@%p9 mbarrier.init.shared::cta.b64 [bar], 32; setp.{fences}.u32 %p1, %r1, 32; @%p1 fence.mbarrier_init.release.cluster;
     barrier.cluster.arrive.relaxed; barrier.cluster.wait; setp.lt.u32 %p2, %r1, 32; @!%p2 mbarrier.arrive.shared::cta.b64 _, [bar];"""
     assert set(found(body, block=64)) == codes
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "cp.async.ca.shared.global [%r4], [%d20], 4; cp.async.commit_group;",
+        "@%p9 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [sm], [%d20], 128, [bar];",
+    ],
+)
+def test_a_copy_writes_whole_words_of_which_only_some_bytes_were_known(copy):
+    body = f"""{OWN} @%p9 mbarrier.init.shared::cta.b64 [bar], 1; @%p9 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128; st.shared.u8 [%r4], %r1;
+    fence.proxy.async.shared::cta; bar.sync 0; {copy} bar.sync 0;
+    st.shared.u8 [%r4+1], %r1;"""
+    assert "X005" in found(body, np.zeros(32, np.uint32))
