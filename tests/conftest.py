@@ -1,8 +1,13 @@
-"""Settings of every property: the same examples on every machine, and no clock."""
+"""Settings of every property: the same examples on every machine, and no clock. And little looking for garbage."""
+
+import gc
 
 from hypothesis import settings
 
 settings.register_profile("smemsim", deadline=None, derandomize=True)
 settings.load_profile("smemsim")
+
+# The package, its tests and what numba compiles live to the end: going through them again and again is a tenth of the time.
+gc.set_threshold(200_000, 20, 100)
 
 collect_ignore = ["ptx/add.py"]  # needs Triton; its output is beside it

@@ -96,7 +96,7 @@ def test_the_table_has_the_published_constants():
 
 
 @pytest.mark.parametrize("row", ROWS)
-@examples(150)
+@examples(60)
 @given(st.data())
 def test_every_instruction_computes_what_fractions_say(row, data):
     kind, types, a, b, c, factors = data.draw(operands(row))
@@ -166,7 +166,7 @@ def in_text(row, types, a, b, c, factors):
 
 
 @pytest.mark.parametrize("row", FLOATS)
-@examples(60)
+@examples(25)
 @given(st.data())
 def test_the_compiled_loops_are_their_text(row, data):
     kind, types, a, b, c, factors = data.draw(operands(row))
@@ -178,7 +178,7 @@ def test_the_compiled_loops_are_their_text(row, data):
 
 
 @pytest.mark.parametrize("row", FLOATS)
-@examples(40)
+@examples(20)
 @given(st.data())
 def test_order_signs_and_zeros_do_not_matter(row, data):
     """k in any order (within a scale's block), -A * -B, -A and -C, and zeros appended; D is never -0, and a NaN is one word."""
@@ -223,7 +223,7 @@ def test_a_power_of_two_scales_d(row, seed, shift):
 
 
 @pytest.mark.parametrize("row", PLAIN)
-@examples(40)
+@examples(20)
 @given(st.data())
 def test_a_sparse_a_is_the_dense_one_with_its_zeros(row, data):
     kind, types, a, b, c, _ = data.draw(operands(row))
@@ -238,7 +238,7 @@ def test_a_sparse_a_is_the_dense_one_with_its_zeros(row, data):
 
 
 @pytest.mark.parametrize("row", [row for row in PLAIN if row.values[0].kinds[0] in ("f16", "tf32")])
-@examples(60)
+@examples(40)
 @given(st.data(), st.integers(0, 15))
 def test_c_is_divided_before_it_is_aligned(row, data, shift):
     kind, types, a, b, c, _ = data.draw(operands(row))

@@ -18,6 +18,7 @@ INF = "infinity"
 UE4M3 = words.ELEMENTS["e4m3"]
 
 
+@functools.cache
 def split(element, code):
     """(signed significand, exponent) of a finite float, None of any other; subnormals keep their format's lowest exponent."""
     sign, body = code >> element.bits - 1, code & (1 << element.bits - 1) - 1

@@ -217,6 +217,7 @@ def test_barriers_do_not_wait_for_those_who_left():
     ("body", "words"),
     [
         ("bar.sync 1, 64;", "128 threads have arrived at barrier 1, which is for 64"),
+        ("bar.sync 1, 96;", "128 threads have arrived at barrier 1, which is for 96"),
         ("bar.arrive 1, 256; bar.arrive 1, 256;", "twice in one phase"),
         ("bar.sync 1, 40;", "multiple of 32"),
         ("mov.u32 %r3, 16; bar.sync %r3;", "0 to 15"),
@@ -408,6 +409,11 @@ def test_cp_async_arrives():
             "mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.expect_tx.shared::cta.b64 [bar], 0xfffff; mbarrier.expect_tx.shared::cta.b64 [bar], 1;",
             "now counts 1048576 bytes",
         ),
+        (
+            "mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 0xfffff; "
+            "mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 1;",
+            "now counts -1048576 bytes",
+        ),
         ("mbarrier.arrive.b64 _, [%d20];", "mbarriers lie in shared memory"),
     ],
 )
@@ -465,3 +471,53 @@ def test_a_copy_is_complete_once_its_group_was_waited_for():
     again = "cp.async.ca.shared.global [%r4+2048], [%d20], 4; cp.async.commit_group; cp.async.wait_group 1;"
     assert set(found(f"{body} {again} {read}", data)) == set()
     assert set(found(f"{body} {again} ld.shared.u32 %r2, [%r4+2048];", data)) == {"X004"}
+
+
+# ---- what orders what, and what does not
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "codes"), [("st.shared.u32 [sm], %r1;", "", set()), ("", "st.shared.u32 [sm], %r1;", {"X008"})]
+)
+def test_an_arrival_releases_what_comes_before_it_and_nothing_else(before, after, codes):
+    body = f"""setp.lt.u32 %p1, %r1, 32; @%p1 bra A; bar.sync 1, 64; nanosleep.u32 9;
+    ld.shared.u32 %r2, [sm]; bra B; A: {before} bar.arrive 1, 64; {after} B:"""
+    assert set(found(body, block=64)) == codes
+
+
+@pytest.mark.parametrize(("fence", "codes"), [("fence.proxy.async.shared::cta;", set()), ("", {"X003"})])
+def test_what_cp_async_brought_reaches_the_asynchronous_proxy_behind_a_fence(fence, codes):
+    body = f"""{OWN} mad.lo.u32 %r6, %r1, 4, 0; cvt.u64.u32 %d1, %r6; add.u64 %d1, %d20, %d1; cp.async.ca.shared.global [%r4], [%d1], 4;
+    cp.async.commit_group; cp.async.wait_group 0; {fence} bar.sync 0;
+    @%p9 cp.async.bulk.global.shared::cta.bulk_group [%d20+128], [sm], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;"""
+    assert set(found(body, np.arange(64, dtype=np.uint32))) == codes
+
+
+@pytest.mark.parametrize(("waits", "codes"), [(True, set()), (False, {"X005"})])
+def test_the_source_of_a_copy_is_free_once_its_mbarrier_has_counted_it(waits, codes):
+    wait = "W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W;" if waits else ""
+    body = f"""{OWN} st.shared.u32 [%r4], %r1; @%p9 mbarrier.init.shared::cta.b64 [bar], 1; fence.proxy.async.shared::cta; bar.sync 0;
+    @!%p9 bra E; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128;
+    cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [sm+1024], [sm], 128, [bar]; E: {wait} st.shared.u32 [%r4], %r1;"""
+    assert set(found(body)) == codes
+
+
+@pytest.mark.parametrize(("fences", "codes"), [("lt", set()), ("ge", {"X008"})])
+def test_a_fence_of_mbarrier_init_publishes_the_barriers_of_its_own_warp(fences, codes):
+    body = f"""@%p9 mbarrier.init.shared::cta.b64 [bar], 32; setp.{fences}.u32 %p1, %r1, 32; @%p1 fence.mbarrier_init.release.cluster;
+    barrier.cluster.arrive.relaxed; barrier.cluster.wait; setp.lt.u32 %p2, %r1, 32; @!%p2 mbarrier.arrive.shared::cta.b64 _, [bar];"""
+    assert set(found(body, block=64)) == codes
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        "cp.async.ca.shared.global [%r4], [%d20], 4; cp.async.commit_group;",
+        "@%p9 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [sm], [%d20], 128, [bar];",
+    ],
+)
+def test_a_copy_writes_whole_words_of_which_only_some_bytes_were_known(copy):
+    body = f"""{OWN} @%p9 mbarrier.init.shared::cta.b64 [bar], 1; @%p9 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128; st.shared.u8 [%r4], %r1;
+    fence.proxy.async.shared::cta; bar.sync 0; {copy} bar.sync 0;
+    st.shared.u8 [%r4+1], %r1;"""
+    assert "X005" in found(body, np.zeros(32, np.uint32))

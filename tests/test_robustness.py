@@ -190,7 +190,7 @@ def test_the_undisturbed_call_returns(call):
 
 
 @pytest.mark.parametrize(("call", "name"), PLACES)
-@examples(90)
+@examples(40)
 @given(value=anything)
 def test_any_value_for_one_argument_is_taken_or_explained(call, name, value):
     returns_or_explains(call, **CALLS[call] | {name: value})

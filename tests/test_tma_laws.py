@@ -171,7 +171,7 @@ def test_a_store_after_a_load_gives_the_box_back(scene):
     assert np.array_equal(world.region(scene.base)[1], wanted)
 
 
-@examples(150)
+@examples(50)
 @given(scenes, st.data())
 def test_the_owner_of_a_byte_is_the_element_it_belongs_to(scene, data):
     shared = SharedMemory()

@@ -790,7 +790,7 @@ def arrays_of(request, tmp_path_factory):
     return rewritten(SM90 / request.param, folder, cases=6)
 
 
-@examples(40)
+@examples(20)
 @given(data=st.data())
 def test_any_number_in_the_arrays_is_a_difference_or_a_sentence(arrays_of, data):
     suite = load_suite(arrays_of)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from smemsim.arguments import whole
-from smemsim.descriptors.layout import check_major, check_packing, chunk_address, used_strides, why_unmodelled, window_reach
+from smemsim.descriptors.layout import check_major, check_packing, chunk_address, decoded, used_strides, why_unmodelled, window_reach
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.spec.architectures import Architecture, architecture
 from smemsim.spec.findings import CODES, Finding, Severity
@@ -154,9 +154,9 @@ def field_in_bytes(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         return
     mode = MODES[d.swizzle]
     for name in ("stride_byte_offset", "leading_byte_offset"):
-        decoded = getattr(d, name)
-        raw = decoded >> 4
-        if not decoded or raw % 16:
+        stride = getattr(d, name)
+        raw = stride >> 4
+        if not stride or raw % 16:
             continue
         field = d.table.fields[name]
         as_bytes = SmemDescriptor.decode(d.word & ~(field.mask << field.low) | (raw >> 4) << field.low, arch=d.arch)
@@ -164,11 +164,11 @@ def field_in_bytes(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
         if c.tile_bytes is not None:
             limit = min(limit, d.start_address + c.tile_bytes)
         far, near = _farthest(d, c), _farthest(as_bytes, c)
-        message = f"{name} = {decoded} B: the raw field {raw} looks like bytes stored without >> 4"
+        message = f"{name} = {stride} B: the raw field {raw} looks like bytes stored without >> 4"
         repair = f"write {raw} >> 4 = {raw >> 4}, which is {raw} B"
         if far >= limit > near:
             yield _finding("D301", name, f"{message}; the operand would reach {far:#x}, past {limit:#x}", repair, "PTX ISA 9.7.16.4.1")
-        elif decoded >= 1 << 16 and raw % 128 == 0:  # no kernel known to us strides that far; bytes would be ordinary
+        elif stride >= 1 << 16 and raw % 128 == 0:  # no kernel known to us strides that far; bytes would be ordinary
             yield _finding("D301", name, message, repair, "PTX ISA 9.7.16.4.1", Severity.LUCK)
         elif name == "stride_byte_offset" and c.major != "MN" and mode.mask and raw == 8 * mode.width:
             yield _finding("D301", name, f"{message} ({raw} B is 8 rows of {d.swizzle})", repair, "PTX ISA 9.7.16.4.1", Severity.LUCK)
@@ -181,7 +181,8 @@ def _farthest(d: SmemDescriptor, c: Context) -> int:
     major = c.major if size and c.major else "K"
     if why_unmodelled(c.arch, d.swizzle, d.layout_code, bool(d.lbo_mode), d.base_offset, major, 16 * chunks):
         return d.start_address
-    return max(chunk_address(d, major, line, chunk) for line in range(lines) for chunk in range(chunks)) + 15
+    plain = decoded(d)
+    return max(chunk_address(plain, major, line, chunk) for line in range(lines) for chunk in range(chunks)) + 15
 
 
 def outside_window(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
@@ -229,12 +230,13 @@ def aliases(d: SmemDescriptor, c: Context) -> Iterator[Finding]:
     lines, chunks = size
     if why_unmodelled(c.arch, d.swizzle, d.layout_code, bool(d.lbo_mode), d.base_offset, c.major, 16 * chunks):
         return
+    plain = decoded(d)
     seen: dict[int, tuple[int, int]] = {}
     shared = 0
     first: tuple[tuple[int, int], tuple[int, int], int] | None = None
     for line in range(lines):
         for chunk in range(chunks):
-            address = chunk_address(d, c.major, line, chunk)
+            address = chunk_address(plain, c.major, line, chunk)
             if address in seen:
                 shared += 1
                 first = first or (seen[address], (line, chunk), address)

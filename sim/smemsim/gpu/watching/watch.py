@@ -239,4 +239,5 @@ class Watch(Ordering):
         own = OPERATIONS + numbers[warps]
         self._seen(i, at, warps, np.where(self.who[at] == own, NOBODY, self.who[at]), "overwritten")
         self._readers_done(i, at, warps)
+        self.parts.written_whole(at)
         self.who[at], self.line[at] = own, i.line
