@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 
 from launches import found, kernel, launch
 from smemsim.gpu.device import Device
+from smemsim.gpu.linking.fused import fuse
+from smemsim.gpu.linking.inline import inline
+from smemsim.ptx.parser import read_module
 from strategies import examples
 
 THREADS = 64
@@ -59,11 +62,23 @@ CASES = {
     "fewer uses first":      (AB + CD + EF + "add.f64 %x0, %t0, %t1; add.f64 %x1, %t2, %t0;", [fused(C, D, product(A, B)), fused(E, F, product(A, B))]),
     "with itself":           (AB + "add.f64 %x0, %t0, %t0;", [2 * product(A, B)]),
     "an addend of fma":      (AB + "fma.rn.f64 %x0, %g2, %g3, %t0; add.f64 %x1, %g4, %t0;", [fused(C, D, product(A, B)), E + product(A, B)]),
-    "compared":              (AB + "add.f64 %x0, %g2, %t0; setp.gt.f64 %c1, %t0, %g3;", [product(A, B) + C]),
+    "compared":              (AB + "add.f64 %x0, %g2, %t0; setp.gt.f64 %c1, %t0, %g3; mov.f64 %x1, %g4; @%c1 mov.f64 %x1, %g5;", [product(A, B) + C]),
     "behind a barrier":      (AB + "bar.sync 0; add.f64 %x0, %g2, %t0;", [fused(A, B, C)]),
     "behind a branch":       (AB + "mov.f64 %x0, %g2; @%p9 bra L; add.f64 %x0, %g2, %t0; L:", [np.where(np.arange(THREADS) == 0, C, product(A, B) + C)]),
     "behind a division":     (AB + "div.rn.f64 %x1, %g4, %g5; add.f64 %x0, %g2, %t0;", [product(A, B) + C, E / F]),
     "under a predicate":     (AB + "mov.f64 %x0, %g3; @!%p9 add.f64 %x0, %g2, %t0;", [np.where(np.arange(THREADS) == 0, D, fused(A, B, C))]),
+    "of two, one each":      (AB + CD + "add.f64 %x0, %g4, %t0; sub.f64 %x1, %t1, %g5; sub.f64 %x2, %t0, %t1;", [fused(A, B, E), fused(C, D, -F), fused(A, B, -product(C, D))]),
+    "one spoils another":    (AB + CD + "sub.f64 %x0, %t1, %g4; mul.f64 %t2, %g2, %g3; add.f64 %x1, %t2, %t1; add.f64 %x2, %t0, %t1;", [product(C, D) - E, 2 * product(C, D), fused(A, B, product(C, D))]),
+    "the same twice":        (AB + "mul.f64 %t1, %g1, %g0; add.f64 %x0, %t0, %t1;", [2 * product(A, B)]),
+    "and its difference":    (AB + "mul.f64 %t1, %g1, %g0; sub.f64 %x0, %t0, %t1;", [fused(A, B, -product(A, B))]),
+    "one register":          (AB + "add.f64 %x0, %g2, %t0; mul.f64 %t0, %g2, %g3; add.f64 %x1, %g4, %t0;", [fused(A, B, C), fused(C, D, E)]),
+    "times one":             ("mul.f64 %t0, %g0, 1.0;" + CD + "add.f64 %x0, %t0, %t1;", [fused(C, D, A)]),
+    "behind a label":        (AB + "L: add.f64 %x0, %g2, %t0;", [fused(A, B, C)]),
+    "behind a fence":        (AB + "membar.cta; add.f64 %x0, %g2, %t0;", [product(A, B) + C]),
+    "behind another fence":  (AB + "fence.proxy.async; add.f64 %x0, %g2, %t0;", [fused(A, B, C)]),
+    "a guarded store":       (AB + "@%p9 st.global.f64 [%d2], %g0; add.f64 %x0, %g2, %t0;", [product(A, B) + C]),
+    "a guarded load":        (AB + "mov.f64 %t1, %g3; @%p9 ld.global.f64 %t1, [%d2]; add.f64 %x0, %g2, %t0; add.f64 %x1, %t1, %g4;", [fused(A, B, C)]),
+    "nobody wants to know":  (AB + "add.f64 %x0, %g2, %t0; setp.gt.f64 %c1, %t0, %g3; abs.f64 %t3, %t0;", [fused(A, B, C)]),
     "a guarded product":     ("mov.f64 %t0, %g4; @!%p9 mul.f64 %t0, %g0, %g1; add.f64 %x0, %g2, %t0;", [np.where(np.arange(THREADS) == 0, E, product(A, B)) + C]),
 }  # fmt: skip
 
@@ -88,6 +103,33 @@ def test_nothing_is_fused_for_a_debugger():
     placed = device.array(memory())
     device.launch(text, "k", block=THREADS, args=[placed])
     assert placed.numpy()[6].tolist() == (product(A, B) + C).tolist()
+
+
+LOOP = "mov.f64 %x0, %g2; mov.f64 %t1, %g3; mov.u32 %r9, 0; L: add.f64 %x0, %x0, %t1; mul.f64 %t1, %g0, %x0; add.u32 %r9, %r9, 1;"
+AGAIN = {
+    "counted": "setp.lt.u32 %c1, %r9, 3;",
+    "up to what is read": "setp.lt.u32 %c1, %r9, %r1;",
+    "decided by a float": "setp.lt.f64 %c1, %x0, 1.0;",
+}
+UNSURE = {
+    "carried, counted":            (LOOP + AGAIN["counted"] + "@%c1 bra L;", True),
+    "carried, up to what is read": (LOOP + AGAIN["up to what is read"] + "@%c1 bra L;", True),
+    "carried, decided by a float": (LOOP + AGAIN["decided by a float"] + "@%c1 bra L;", False),
+    "invariant, counted":          (AB + LOOP + "add.f64 %x0, %x0, %t0;" + AGAIN["counted"] + "@%c1 bra L;", True),
+    "within the loop":             (LOOP.replace("%x0, %x0, %t1;", "%x0, %x0, %g4;") + "add.f64 %x0, %x0, %t1;" + AGAIN["counted"] + "@%c1 bra L;", False),
+    "behind a branch":             (AB + "@%p9 bra L; add.f64 %x0, %g2, %t0; L:", False),
+    "a sum again":                 (AB + "add.f64 %x0, %g2, %t0; @%p9 bra L; add.f64 %x1, %t0, %g2; L:", True),
+    "a factor changes":            (AB + "mov.f64 %g0, %g3; add.f64 %x0, %g2, %t0;", True),
+    **{name: (body, False) for name, (body, _) in CASES.items()},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNSURE)
+def test_a_sum_that_ptxas_may_fuse_or_not_is_told(name):
+    """ptxas 13.0 fuses the sums that are told, or some of their copies in an unrolled loop, and smemsim does not."""
+    body, unsure = UNSURE[name]
+    module = read_module(kernel(1, LOADS + body + STORES, locals_=NEW))
+    assert bool(fuse(inline(module, module.entries[0])).unsure) == unsure
 
 
 @examples(60)

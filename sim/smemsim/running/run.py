@@ -28,9 +28,9 @@ MOST_LINES = 12  # of findings that are alike
 class Run:
     """A launch that has run. `findings` are what is wrong, the most upstream first; `remarks` what is worth knowing; `output` printf's text.
 
-    `approximate` names the instructions whose results are right only within the ISA's bound (`ex2.approx` ...): without any, what the kernel
-    wrote is bit-exact as far as `evidence` says. `seconds` is how long it took, `ctas` how many CTAs came to their end: all of the grid, unless
-    a part was asked for, the kernel trapped or hung, or somebody interrupted it (`interrupted`).
+    `approximate` names the instructions whose results are right only within the ISA's bound (`ex2.approx` ...), `unsure` the lines of sums that ptxas
+    may fuse with a product or not: without any, what the kernel wrote is bit-exact as far as `evidence` says. `seconds` is how long it took,
+    `ctas` how many CTAs came to their end: all of the grid, unless a part was asked for, the kernel trapped or hung, or somebody interrupted it (`interrupted`).
     """
 
     def __init__(
@@ -118,6 +118,11 @@ class Run:
         return tuple(sorted(self.launch.program.approximate))
 
     @property
+    def unsure(self) -> tuple[int, ...]:
+        """The lines of sums into which ptxas may take a product (one rounding) or not (two): the results may differ from the card's in the last bit."""
+        return tuple(sorted({i.line for i in self.launch.program.unsure}))
+
+    @property
     def evidence(self) -> tuple[str, ...]:
         """What the results rest on that was not measured, in words."""
         found = sorted(self.launch.evidence)
@@ -127,6 +132,9 @@ class Run:
             found.append(f"within the ISA's error bound, not bit-exact: {', '.join(self.approximate)}")
         if self._checked == (None, None) and self._not_judged:
             found.append(f"descriptors and tensor maps are not judged: {self._not_judged}")
+        if self.unsure:
+            lines = ", ".join(map(str, self.unsure))
+            found.append(f"not surely bit-exact: whether ptxas takes a product into the sums at lines {lines} is not known")
         return tuple(found)
 
     def scenario(self) -> Scenario:
@@ -172,7 +180,8 @@ class Run:
 
         return {
             "ok": self.ok, "entry": self.launch.program.name, "arch": self.launch.arch, "findings": [plain(f) for f in self.findings],
-            "remarks": [plain(f) for f in self.remarks], "approximate": list(self.approximate), "evidence": list(self.evidence),
+            "remarks": [plain(f) for f in self.remarks], "approximate": list(self.approximate),
+            "unsure": list(self.unsure), "evidence": list(self.evidence),
             "output": self.output, "ctas": self.ctas, "interrupted": self.interrupted, "seconds": round(self.seconds, 3),
         }  # fmt: skip
 

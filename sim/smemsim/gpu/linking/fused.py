@@ -1,55 +1,79 @@
 """Products that ptxas takes into the sums they go to: `mul` and `add` or `sub` without a rounding mode become one `fma`.
 
-PTX ISA 9.7.3 allows it and does not say when. ptxas 13.0 does it by this rule, read off the machine code it makes: a product goes into its sums
-when every use of it, also through `mov` and `neg`, is a sum of the same type and .ftz in the same basic block that takes in no other; it is then rounded
-nowhere. Of the products of a sum the one with fewer uses goes first, then the first operand. Where products and sums form a cycle, and where a product is
-used in a later block too, ptxas now and then fuses a sum that stays one here. Divisions, reciprocals and roots that are no approximations, and 64-bit divisions of
-integers, end a basic block, as they call routines. Nothing is fused with `.target debug`.
+PTX ISA 9.7.3 allows it and does not say when. ptxas 13.0 does it by this rule, read off the machine code of thousands of random bodies (*compiled*; the
+same for -O1 to -O3, sm_90a and sm_100a; -O0, `.target debug` and --fmad=false fuse nothing, of which only the target can be seen in PTX):
+
+* A product can be taken where every use of its value, also through `mov` and `neg`, is a sum of the same type and .ftz in the same stretch
+  (`segments`). Of packed bf16, `neg` is a use that is none.
+* Sums choose in the order in which they stand: first among products with one use, then, those that are left, among the others. Of two the one with
+  fewer uses goes, then the first operand. Packed types choose once, among all.
+* A product can no longer be taken once one of its sums took in another. So it may be in some sums exact, and rounded in one.
+* x * y + x * y of two products, of which one has no other use, is made one product and its double: neither is taken anywhere.
+
+What that leaves open is in `Fused.unsure`: ptxas unrolls loops and removes sums that it has made before, and then may see more than a stretch.
 """
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
-import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from smemsim.ptx.module import Instruction, Register
+from smemsim.gpu.linking.segments import Segments
+from smemsim.ptx.module import Immediate, Instruction, Register
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.inline import Inlined
 
-__all__ = ["MINUS_ADDEND", "MINUS_PRODUCT", "fuse"]
+__all__ = ["MINUS_ADDEND", "MINUS_PRODUCT", "Fused", "fuse"]
 
 MINUS_PRODUCT, MINUS_ADDEND = "minus-product", "minus-addend"  # modifiers of the operation "fused"
 KINDS = {"f32", "f64", "f16", "f16x2", "bf16", "bf16x2"}
 COPIES = {"f32", "f64", "b16", "b32", "b64"}
-_EXACT = {"div", "rcp", "sqrt"}
-_WIDE = {"s64", "u64"}
+_ONES = {0x3F800000, 0xBF800000, 0x3FF0000000000000, 0xBFF0000000000000}  # 1 and -1: such a product is a copy
+_ARITHMETIC = {
+    "abs", "add", "and", "copysign", "cos", "cvt", "ex2", "fma", "lg2", "mad", "max", "min", "mov", "mul", "neg", "not", "or", "prmt", "rcp", "rsqrt",
+    "selp", "set", "setp", "shl", "shr", "sin", "sqrt", "sub", "tanh", "testp", "xor",
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Fused:
+    """The body with the sums that ptxas fuses as instructions "fused" (d, a, b, c), whose products stay, and the sums that it may fuse or not."""
+
+    body: list[Instruction]
+    unsure: tuple[Instruction, ...] = ()
 
 
 @dataclasses.dataclass
 class _Product:
-    """A `mul` at a place of the body, and the sums that use it: (place, operand 1 or 2, is it negated on the way)."""
+    """A `mul` at a place of the body, and of its sums: which operand it is, 1 or 2, and whether it is negated on the way."""
 
     at: int
-    sums: list[tuple[int, int, bool]]
+    sums: dict[int, tuple[int, bool]]
 
 
-def fuse(inlined: Inlined) -> list[Instruction]:
-    """The body with the sums that ptxas fuses as instructions "fused" (d, a, b, c); their products stay, and nobody reads them."""
-    body = inlined.body
-    if not any(_kind(i) for i in body if i.op == "mul"):
-        return body
-    uses, defined, written = _mentions(body)
-    out = list(body)
-    for start, stop in _blocks(inlined):
-        products = [p for n in range(start, stop) if (p := _product(body, n, uses, defined, written, start, stop)) is not None]
-        for p in _taken(products):
-            for at, operand, minus in p.sums:
-                out[at] = _fused(body[p.at], body[at], operand, minus)
-    return out
+def fuse(inlined: Inlined) -> Fused:
+    """What ptxas makes of the body."""
+    if not any(_kind(i) for i in inlined.body if i.op == "mul"):
+        return Fused(inlined.body)
+    values = _Values(inlined)
+    products, unsure = [], set()
+    for at, i in enumerate(inlined.body):
+        if i.op != "mul" or (kind := _kind(i)) is None or not _is_product(i) or not isinstance(i.operands[0], Register):
+            continue
+        uses = values.uses(at, kind)
+        if uses is None:
+            unsure |= values.doubtful(at, kind)
+        elif uses:
+            products.append(_Product(at, uses))
+    out = list(inlined.body)
+    for at, product in _taken(values, products).items():
+        if values.changed(product.at, at):
+            unsure.add(at)
+        else:
+            out[at] = _fused(inlined.body[product.at], inlined.body[at], *product.sums[at])
+    return Fused(out, tuple(inlined.body[at] for at in sorted(unsure)))
 
 
 def _kind(i: Instruction) -> tuple[str, bool] | None:
@@ -61,109 +85,192 @@ def _kind(i: Instruction) -> tuple[str, bool] | None:
     return kinds.pop(), "ftz" in words
 
 
-def _mentions(body: list[Instruction]) -> tuple[dict[int, list[int]], dict[int, int], dict[int, list[int]]]:
-    """Of every register: the instructions that name it other than as their result, how many have it as their result, and which may write it."""
-    uses: dict[int, list[int]] = {}
-    defined: dict[int, int] = {}
-    written: dict[int, list[int]] = {}
-    for n, i in enumerate(body):
-        for place, operand in enumerate(i.operands):
-            for slot in _named(operand):
-                if place == 0 and isinstance(operand, Register):
-                    defined[slot] = defined.get(slot, 0) + 1
-                else:
-                    uses.setdefault(slot, []).append(n)
-                if place == 0 and i.op not in ("st", "red"):
-                    written.setdefault(slot, []).append(n)
-    return uses, defined, written
+def _is_product(i: Instruction) -> bool:
+    return i.guard is None and not any(isinstance(x, Immediate) and x.value in _ONES for x in i.operands[1:])
 
 
-def _named(operand: Any) -> Iterator[int]:
-    """The registers of an operand."""
-    if isinstance(operand, Register):
-        yield operand.slot
-    elif isinstance(operand, tuple):
-        for part in operand:
-            yield from _named(part)
-    elif dataclasses.is_dataclass(operand):
-        for field in dataclasses.fields(operand):
-            yield from _named(getattr(operand, field.name))
+def _taken(values: _Values, products: list[_Product]) -> dict[int, _Product]:
+    """Of every sum that takes in a product: which."""
+    body = values.body
+    of: dict[int, list[_Product]] = {}
+    for p in products:
+        for at in p.sums:
+            of.setdefault(at, []).append(p)
+    taken: dict[int, _Product] = {}
+    spoiled: set[int] = set()
+
+    def choose(at: int, among: list[_Product]) -> None:
+        free = [p for p in among if p.at not in spoiled and all(taken.get(n, p) is p for n in p.sums)]
+        if at not in taken and free:
+            taken[at] = min(free, key=lambda p: (len(p.sums), p.sums[at][0]))
+
+    for at in sorted(of):
+        if any(m.endswith("x2") for m in body[at].modifiers):
+            choose(at, of[at])
+        elif len(of[at]) == 2 and _equal(values, at, *of[at]) and min(len(p.sums) for p in of[at]) == 1:
+            spoiled |= {p.at for p in of[at]}
+        else:
+            choose(at, [p for p in of[at] if len(p.sums) == 1])
+    for at in sorted(of):
+        choose(at, [p for p in of[at] if len(p.sums) > 1])
+    return taken
 
 
-def _blocks(inlined: Inlined) -> Iterator[tuple[int, int]]:
-    starts = {0, len(inlined.body), *inlined.labels.values()}
-    for n, i in enumerate(inlined.body):
-        approximate = {"approx", "full"} & set(i.modifiers)
-        calls = (i.op in _EXACT and not approximate and {"f32", "f64"} & set(i.modifiers)) or (
-            i.op in ("div", "rem") and _WIDE & set(i.modifiers)
-        )
-        if (
-            calls
-            or i.op in ("bra", "brx", "call", "ret", "exit")
-            or (i.op == "rsqrt" and "f64" in i.modifiers and "ftz" not in i.modifiers)
-        ):
-            starts.add(n + 1)
-    ordered = sorted(starts)
-    yield from itertools.pairwise(ordered)
+def _equal(values: _Values, at: int, p: _Product, q: _Product) -> bool:
+    """Is the sum x * y + x * y?"""
+    body = values.body
+    minus = any(r.sums[at][1] ^ (body[at].op == "sub" and r.sums[at][0] == 2) for r in (p, q))
+    same = frozenset(body[p.at].operands[1:]) == frozenset(body[q.at].operands[1:])
+    return same and not minus and not values.changed(min(p.at, q.at), max(p.at, q.at))
 
 
-def _product(
-    body: list[Instruction],
-    at: int,
-    uses: dict[int, list[int]],
-    defined: dict[int, int],
-    written: dict[int, list[int]],
-    start: int,
-    stop: int,
-) -> _Product | None:
-    i = body[at]
-    kind = _kind(i) if i.op == "mul" else None
-    if kind is None or i.guard is not None or not isinstance(i.operands[0], Register):
-        return None
-    sums: list[tuple[int, int, bool]] = []
-    pending = [(i.operands[0].slot, False)]
-    while pending:
-        slot, minus = pending.pop()
-        if defined.get(slot) != 1:
-            return None
-        for n in uses.get(slot, []):
-            if not start <= n < stop or n <= at:
+class _Values:
+    """Where the values of registers go."""
+
+    def __init__(self, inlined: Inlined) -> None:
+        self.body, self.segments = inlined.body, Segments(inlined)
+        self.named: dict[int, list[int]] = {}  # of every register: where its value is used
+        self.defined: dict[int, list[int]] = {}  # and where it is given
+        mentions = [list(_named(i)) for i in self.body]
+        for n, found in enumerate(mentions):
+            for slot, result in found:
+                (self.defined if result else self.named).setdefault(slot, []).append(n)
+        self._drop_the_unused(mentions)
+
+    def _drop_the_unused(self, mentions: list[list[tuple[int, bool]]]) -> None:
+        """Uses by arithmetic whose result nobody uses are none."""
+        pending = [n for n, i in enumerate(self.body) if _is_arithmetic(i)]
+        while pending:
+            n = pending.pop()
+            results = [slot for slot, result in mentions[n] if result]
+            if not results or any(self.named.get(slot) for slot in results):
+                continue
+            for slot in {slot for slot, result in mentions[n] if not result}:
+                if n in self.named.get(slot, ()):
+                    self.named[slot] = [k for k in self.named[slot] if k != n]
+                    pending += [k for k in self.defined.get(slot, ()) if _is_arithmetic(self.body[k])]
+
+    def uses(self, at: int, kind: tuple[str, bool]) -> dict[int, tuple[int, bool]] | None:
+        """The sums of its stretch that use the product at a place; None where something else uses it too."""
+        sums: dict[int, tuple[int, bool]] = {}
+        pending = [(at, False)]
+        while pending:
+            n, minus = pending.pop()
+            slot = self.body[n].operands[0].slot  # type: ignore[union-attr]
+            reads = self._reads(n, slot)
+            if reads is None:
                 return None
-            user = body[n]
-            if user.op in ("mov", "neg") and _copies(user, kind):
-                pending.append((user.operands[0].slot, minus ^ (user.op == "neg")))  # type: ignore[union-attr]
-            elif user.op in ("add", "sub") and _kind(user) == kind:
-                places = [k for k in (1, 2) if isinstance(x := user.operands[k], Register) and x.slot == slot]
-                if len(places) != 1:
+            for k in reads:
+                user = self.body[k]
+                if _copies(user, kind):
+                    pending.append((k, minus ^ (user.op == "neg")))
+                    continue
+                places = _places(user, slot, kind)
+                if len(places) != 1 or k in sums:
                     return None
-                sums.append((n, places[0], minus))
-            else:
-                return None
-    last = max((n for n, _, _ in sums), default=at)
-    factors = [x.slot for x in i.operands[1:] if isinstance(x, Register)]
-    changes = any(bisect.bisect_right(where, at) < bisect.bisect_left(where, last) for slot in factors if (where := written.get(slot)))
-    if not sums or len({n for n, _, _ in sums}) != len(sums) or changes:
-        return None
-    return _Product(at, sums)
+                sums[k] = (places[0], minus)
+        return sums
+
+    def _reads(self, at: int, slot: int) -> list[int] | None:
+        """The uses of the value that a register is given at a place; None where there are any outside of the stretch."""
+        end = self.segments.end(at)
+        again = next((n for n in self.defined[slot] if at < n < end), None)
+        if again is not None and self.body[again].guard is not None:
+            return None  # one of two values
+        until = end if again is None else again + 1
+        if again is None and self._lives(at, slot):
+            return None
+        return [n for n in self.named.get(slot, ()) if at < n < until]
+
+    def _lives(self, at: int, slot: int) -> bool:
+        """Is the value of a register used behind the stretch?"""
+        start, end = self.segments.of(at), self.segments.end(at)
+        outside = [n for n in self.named.get(slot, ()) if not (at < n < end)]
+        if not outside or len(self.defined[slot]) == 1:
+            return bool(outside)
+        pending, seen = self.segments.after(at), set()
+        while pending:
+            first = pending.pop()
+            if first in seen:
+                continue
+            seen.add(first)
+            last = self.segments.end(first)
+            used = min((n for n in outside if first <= n < last), default=last)
+            given = min((n for n in self.defined[slot] if first <= n < last and self.body[n].guard is None), default=last)
+            if used < last and used <= given:
+                return True
+            if given == last and first != start:
+                pending += self.segments.after(first)
+        return False
+
+    def changed(self, at: int, until: int) -> bool:
+        """Does a factor of the product change before its sum?"""
+        factors = {x.slot for x in self.body[at].operands[1:] if isinstance(x, Register)}
+        return any(at <= n < until for slot in factors for n in self.defined.get(slot, ()))
+
+    def doubtful(self, at: int, kind: tuple[str, bool]) -> set[int]:
+        """The sums that ptxas may fuse when it has unrolled loops, or has removed a later sum that is one of the stretch again."""
+        sums: set[int] = set()
+        crosses = False  # does a use come to stand in one stretch with the product when a loop is unrolled?
+        seen, pending = set(), [(at, False)]
+        while pending:
+            given, crossed = pending.pop()
+            slot = self.body[given].operands[0].slot  # type: ignore[union-attr]
+            for n in self.named.get(slot, ()):
+                through = crossed or self.segments.unrolled(given, n)
+                crosses |= through
+                if _copies(self.body[n], kind):
+                    if (n, through) not in seen:
+                        seen.add((n, through))
+                        pending.append((n, through))
+                elif len(_places(self.body[n], slot, kind)) == 1:
+                    sums.add(n)
+                elif not through:
+                    return set()
+        first, end = self.segments.of(at), self.segments.end(at)
+        here = {_sum(self.body[n]) for n in sums if at < n < end}
+        later = {_sum(self.body[n]) for n in sums if not first <= n < end}
+        return sums if crosses or (later and later <= here) else set()
+
+
+def _named(i: Instruction) -> Iterator[tuple[int, bool]]:
+    """The registers that an instruction names, and whether it gives them a value."""
+    if i.guard is not None:
+        yield i.guard.slot, False
+    pending: list[tuple[Any, bool]] = [(x, n == 0 and i.op not in ("st", "red")) for n, x in enumerate(i.operands)]
+    while pending:
+        x, result = pending.pop()
+        if isinstance(x, Register):
+            yield x.slot, result
+        elif dataclasses.is_dataclass(x):
+            inside = result and type(x).__name__ in ("Vector", "Pair")  # an address only names its registers
+            pending += [(getattr(x, f.name), inside) for f in dataclasses.fields(x)]
+        elif isinstance(x, tuple):
+            pending += [(part, result) for part in x]
+
+
+def _is_arithmetic(i: Instruction) -> bool:
+    """Has it no effect but its result?"""
+    return i.op in _ARITHMETIC
 
 
 def _copies(i: Instruction, kind: tuple[str, bool]) -> bool:
     plain = i.guard is None and len(i.operands) == 2 and all(isinstance(x, Register) for x in i.operands)
     if i.op == "mov":
         return plain and len(i.modifiers) == 1 and i.modifiers[0] in COPIES
-    return plain and (set(i.modifiers) - {"ftz"}, "ftz" in i.modifiers) == ({kind[0]}, kind[1])
+    return i.op == "neg" and kind[0] != "bf16x2" and plain and (set(i.modifiers) - {"ftz"}, "ftz" in i.modifiers) == ({kind[0]}, kind[1])
 
 
-def _taken(products: list[_Product]) -> list[_Product]:
-    """The products that go into all of their sums, none of which takes another: those with the fewest sums first, then first operands."""
-    taken: list[_Product] = []
-    sums: set[int] = set()
-    for p in sorted(products, key=lambda p: (len(p.sums), min((n, operand) for n, operand, _ in p.sums))):
-        places = {n for n, _, _ in p.sums}
-        if not places & sums:
-            taken.append(p)
-            sums |= places
-    return taken
+def _places(i: Instruction, slot: int, kind: tuple[str, bool]) -> list[int]:
+    """The operands of a sum of this type that are the register."""
+    if i.op not in ("add", "sub") or _kind(i) != kind:
+        return []
+    return [k for k in (1, 2) if isinstance(x := i.operands[k], Register) and x.slot == slot]
+
+
+def _sum(i: Instruction) -> tuple[object, ...]:
+    """The same for two sums that are equal."""
+    return (i.op, i.modifiers, i.operands[1:] if i.op == "sub" else frozenset(i.operands[1:]))
 
 
 def _fused(product: Instruction, total: Instruction, operand: int, minus: bool) -> Instruction:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import InputError, Unmodelled
-from smemsim.gpu.linking.fused import fuse
+from smemsim.gpu.linking.fused import Fused, fuse
 from smemsim.gpu.linking.inline import Inlined, inline
 from smemsim.gpu.linking.places import Place, Places
 from smemsim.gpu.linking.routines import function_addresses
@@ -59,6 +59,7 @@ class Program:
     uses: frozenset[str]  # operations that occur, such as "wgmma"
     functions: Mapping[str, int] = dataclasses.field(default_factory=dict)  # the made-up addresses of the file's functions
     approximate: frozenset[str] = frozenset()  # of `spec.approximate`: instructions whose results are not bit-exact
+    unsure: tuple[Instruction, ...] = ()  # sums into which ptxas may take a product or not, see `fused`
 
 
 class Linker:
@@ -139,8 +140,8 @@ def link(module: Module, entry: str, arch: str) -> Program:
     if entry not in known:
         raise InputError(f"entry = {entry!r}: the PTX has {', '.join(known) or 'no .entry at all'}")
     inlined = inline(module, known[entry])
-    if "debug" not in module.target:
-        inlined.body = fuse(inlined)
+    fused = Fused(inlined.body) if "debug" in module.target else fuse(inlined)
+    inlined.body = fused.body
     places = Places(module, known[entry], inlined, arch)
     linker = Linker(module, inlined, places, arch)
     steps = _steps(inlined.body, linker)
@@ -148,7 +149,7 @@ def link(module: Module, entry: str, arch: str) -> Program:
     kinds = [storage(r.type) for r in inlined.registers]
     wide = {slot for slot, r in enumerate(inlined.registers) if r.type == "b128"}
     uses = frozenset(i.op for i in inlined.body)
-    return Program(entry, arch, blocks, kinds, wide, places, inlined, uses, linker.functions, frozenset(linker.approximate))
+    return Program(entry, arch, blocks, kinds, wide, places, inlined, uses, linker.functions, frozenset(linker.approximate), fused.unsure)
 
 
 def _steps(body: Sequence[Instruction], linker: Linker) -> list[Step]:
