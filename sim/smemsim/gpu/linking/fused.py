@@ -15,6 +15,7 @@ What that leaves open is in `Fused.unsure`: ptxas unrolls loops and removes sums
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -174,13 +175,13 @@ class _Values:
     def _reads(self, at: int, slot: int) -> list[int] | None:
         """The uses of the value that a register is given at a place; None where there are any outside of the stretch."""
         end = self.segments.end(at)
-        again = next((n for n in self.defined[slot] if at < n < end), None)
+        again = next(iter(_between(self.defined[slot], at, end)), None)
         if again is not None and self.body[again].guard is not None:
             return None  # one of two values
         until = end if again is None else again + 1
         if again is None and self._lives(at, slot):
             return None
-        return [n for n in self.named.get(slot, ()) if at < n < until]
+        return _between(self.named.get(slot, []), at, until)
 
     def _lives(self, at: int, slot: int) -> bool:
         """Is the value of a register used behind the stretch?"""
@@ -206,7 +207,7 @@ class _Values:
     def changed(self, at: int, until: int) -> bool:
         """Does a factor of the product change before its sum?"""
         factors = {x.slot for x in self.body[at].operands[1:] if isinstance(x, Register)}
-        return any(at <= n < until for slot in factors for n in self.defined.get(slot, ()))
+        return any(_between(self.defined.get(slot, []), at - 1, until) for slot in factors)
 
     def doubtful(self, at: int, kind: tuple[str, bool]) -> set[int]:
         """The sums that ptxas may fuse when it has unrolled loops, or has removed a later sum that is one of the stretch again."""
@@ -231,6 +232,11 @@ class _Values:
         here = {_sum(self.body[n]) for n in sums if at < n < end}
         later = {_sum(self.body[n]) for n in sums if not first <= n < end}
         return sums if crosses or (later and later <= here) else set()
+
+
+def _between(places: list[int], after: int, before: int) -> list[int]:
+    """Of places in ascending order: those between two."""
+    return places[bisect.bisect_right(places, after) : bisect.bisect_left(places, before)]
 
 
 def _named(i: Instruction) -> Iterator[tuple[int, bool]]:
