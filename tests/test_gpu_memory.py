@@ -356,3 +356,20 @@ def test_owners_side_by_side_are_bytes_with_owners(steps):
         found, where = part.of(np.arange(512))
         np.testing.assert_array_equal(found, writer[512 * n : 512 * n + 512])
         np.testing.assert_array_equal(where, place[512 * n : 512 * n + 512])
+
+
+def test_sums_of_f64_hand_on_the_nan_of_shared_memory_but_of_global_memory_the_other_one():
+    """In shared memory made quiet, as DADD does it; in global memory untouched."""
+    first, second = 0x7FF0000000000001, 0xFFF0000000000002
+    body = f"""mov.b64 %d1, {first:#x}; mov.b64 %d2, {second:#x}; mov.b64 %g1, %d2; st.shared.u64 [sm], %d1; st.global.u64 [%d20], %d1; bar.sync 0;
+    atom.shared.add.f64 %g2, [sm], %g1; atom.global.add.f64 %g2, [%d20], %g1; ld.shared.u64 %d3, [sm]; st.global.u64 [%d20+8], %d3;"""
+    (out,) = launch(body, np.zeros(2, np.uint64), block=1)
+    assert out.tolist() == [second, first | 1 << 51]
+
+
+def test_bytes_of_a_word_that_a_warp_wrote_before_a_barrier_are_free_for_others():
+    body = """setp.lt.u32 %p1, %r1, 32; mov.b16 %h1, 5; @%p1 st.shared.u8 [sm], %h1; bar.sync 0;
+    @%p1 st.shared.u8 [sm+1], %h1;
+    @!%p1 st.shared.u8 [sm], %h1; bar.sync 0;"""
+    launch(body, np.zeros(2, np.uint64), block=64)
+    assert "X008" in found(body.replace("[sm+1]", "[sm]"), np.zeros(2, np.uint64), block=64)
