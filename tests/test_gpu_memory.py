@@ -381,3 +381,20 @@ def test_256_bits_at_once_are_for_global_memory_of_blackwell():
     assert refused(lines) == {}
     assert all("global memory from sm_100 on" in why for why in refused(lines, arch="sm_90a").values())
     assert len(refused(lines, arch="sm_90a")) == 3
+
+
+def test_sums_of_f64_hand_on_the_nan_of_shared_memory_but_of_global_memory_the_other_one():
+    """In shared memory made quiet, as DADD does it; in global memory untouched."""
+    first, second = 0x7FF0000000000001, 0xFFF0000000000002
+    body = f"""mov.b64 %d1, {first:#x}; mov.b64 %d2, {second:#x}; mov.b64 %g1, %d2; st.shared.u64 [sm], %d1; st.global.u64 [%d20], %d1; bar.sync 0;
+    atom.shared.add.f64 %g2, [sm], %g1; atom.global.add.f64 %g2, [%d20], %g1; ld.shared.u64 %d3, [sm]; st.global.u64 [%d20+8], %d3;"""
+    (out,) = launch(body, np.zeros(2, np.uint64), block=1)
+    assert out.tolist() == [second, first | 1 << 51]
+
+
+def test_bytes_of_a_word_that_a_warp_wrote_before_a_barrier_are_free_for_others():
+    body = """setp.lt.u32 %p1, %r1, 32; mov.b16 %h1, 5; @%p1 st.shared.u8 [sm], %h1; bar.sync 0;
+    @%p1 st.shared.u8 [sm+1], %h1;
+    @!%p1 st.shared.u8 [sm], %h1; bar.sync 0;"""
+    launch(body, np.zeros(2, np.uint64), block=64)
+    assert "X008" in found(body.replace("[sm+1]", "[sm]"), np.zeros(2, np.uint64), block=64)

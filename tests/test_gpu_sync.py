@@ -173,6 +173,22 @@ def test_nested_loops_of_different_lengths_meet_again(counts, inner):
     assert out.tolist() == [own[t ^ 1] for t in range(N)]
 
 
+def test_behind_a_loop_of_a_thousand_rounds_a_warp_is_whole_again():
+    """The lanes that leave it first wait for the last one, as on the card: activemask, which PTX leaves open, has them all."""
+    body = """mul.lo.u32 %r3, %r1, 90; mov.u32 %r4, 0;
+    L: setp.ge.u32 %p1, %r4, %r3; @%p1 bra E; add.u32 %r4, %r4, 1; bra L;
+    E: activemask.b32 %r2;"""
+    assert (results(body) == FULL).all()
+
+
+def test_a_lane_that_takes_no_part_is_read_as_zero():
+    """Lanes 16 to 23 are elsewhere, 24 to 31 have exited."""
+    body = """add.u32 %r3, %r1, 100; mov.u32 %r2, 7; setp.ge.u32 %p1, %r1, 24; @%p1 exit; setp.ge.u32 %p2, %r1, 16; @%p2 bra E;
+    xor.b32 %r4, %r1, 16; shfl.sync.idx.b32 %r2, %r3, %r4, 31, 0xffff; shfl.sync.bfly.b32 %r5, %r3, 1, 31, 0xffff; add.u32 %r2, %r2, %r5;
+    E:"""
+    assert results(body).tolist() == [100 + (t ^ 1) for t in range(16)] + [7] * 8 + [0] * 8
+
+
 # ---- barriers of a CTA
 
 

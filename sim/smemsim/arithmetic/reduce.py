@@ -116,18 +116,21 @@ def float_least(old: int, new: int, exponent_bits: int, fraction_bits: int, both
     return old if (a < b) != largest else new
 
 
-def float_add(old: int, new: int, exponent_bits: int, fraction_bits: int, nan: int, hand_on_nan: bool, flush: bool) -> int:
+def float_add(old: int, new: int, exponent_bits: int, fraction_bits: int, nan: int, hand_on_nan: int, flush: bool) -> int:
     """Sum of two floats of any format, rounded to nearest, ties to even.
 
     x + (-x) is +0 and only -0 + -0 is -0. With `flush` subnormal operands and results count as zeros of their sign. Infinities of
-    unlike sign give `nan`; so does any NaN operand, unless `hand_on_nan` gives it untouched, that of `new` first.
+    unlike sign give `nan`; so does any NaN operand, unless `hand_on_nan` (1) gives it untouched, that of `new` first, or (2) quiet, that of
+    `old` first.
 
-    >>> hex(float_add(0x3F800000, 0x33800001, 8, 23, 0x7FFFFFFF, False, False))
+    >>> hex(float_add(0x3F800000, 0x33800001, 8, 23, 0x7FFFFFFF, 0, False))
     '0x3f800001'
-    >>> hex(float_add(0x00000001, 0x80000001, 8, 23, 0x7FFFFFFF, False, True)), hex(float_add(1, 1, 8, 23, 0x7FFFFFFF, False, True))
+    >>> hex(float_add(0x00000001, 0x80000001, 8, 23, 0x7FFFFFFF, 0, True)), hex(float_add(1, 1, 8, 23, 0x7FFFFFFF, 0, True))
     ('0x0', '0x0')
-    >>> hex(float_add(0x7FF0000000000001, 0, 11, 52, -1, True, False))  # f64: a signalling NaN stays one
+    >>> hex(float_add(0x7FF0000000000001, 0, 11, 52, -1, 1, False))  # f64: a signalling NaN stays one
     '0x7ff0000000000001'
+    >>> hex(float_add(0x7FF0000000000001, 0x7FF8000000000002, 11, 52, -1, 2, False))
+    '0x7ff8000000000001'
     """
     top = exponent_bits + fraction_bits
     sign_bit = 1 << top if top < 63 else -1 << 63
@@ -136,6 +139,8 @@ def float_add(old: int, new: int, exponent_bits: int, fraction_bits: int, nan: i
     one = 1 << fraction_bits
     a, b = old & magnitude, new & magnitude
     if a > infinity or b > infinity:
+        if hand_on_nan == 2:
+            return (old if a > infinity else new) | one >> 1
         if hand_on_nan:
             return new if b > infinity else old
         return nan
@@ -270,10 +275,10 @@ def _listed(ops: frozenset[ReductionOp]) -> str:
     return " ".join(op for op in ReductionOp if op in ops)
 
 
-def parameters(row: ReductionType) -> tuple[int, int, int, int, int, int, bool, int, bool]:
+def parameters(row: ReductionType) -> tuple[int, int, int, int, int, int, int, int, bool]:
     """A type's row as the compiled loop takes it; 64-bit constants in two's complement."""
     sign = (1 << (row.bits - 1)) if row.bits < 64 else -(1 << 63)
     # 64-bit elements are compared as signed numbers already, narrower ones as unsigned.
     flip = sign if (row.family is Family.SIGNED) != (row.bits == 64) else 0
     nan = row.nan - (1 << 64) if row.nan >> 63 else row.nan
-    return row.family, row.bits, flip, row.exponent_bits, row.fraction_bits, nan, row.hands_on_nan, row.extremum_nan, row.flush
+    return row.family, row.bits, flip, row.exponent_bits, row.fraction_bits, nan, int(row.hands_on_nan), row.extremum_nan, row.flush

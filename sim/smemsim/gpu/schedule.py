@@ -8,7 +8,7 @@ import numpy as np
 
 from smemsim.errors import SmemsimError
 from smemsim.gpu.endless import Endless
-from smemsim.gpu.wave import ALL, EXITED, GATHERING, YIELDED
+from smemsim.gpu.wave import ALL, EXITED, GATHERING, WARP, YIELDED
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Block
@@ -37,7 +37,7 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
     end = len(blocks)
     turns, loops = 0, 0
     seen = since = wave.changes
-    looked = polls = wave.polls
+    looked = polls = asked = wave.polls
     works = False  # does somebody do more than poll in this turn?
     endless, limit = Endless(), wave.launch.limit
     wave.endless, wave.gave_way = "", False
@@ -94,14 +94,22 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
             polled = wave.polls != polls
             if loops % (GLANCES if polled else PATIENCE) == 0 or reason:
                 group = key == after
-                if ((key < GATHERING) & ~group).any():
-                    key[group] += YIELDED
+                needs_no_one = wave.polls == asked and loops < TURNS * PATIENCE and not reason
+                giving = _warps_of(group) if needs_no_one else group
+                if ((key < GATHERING) & ~giving).any():
+                    key[giving & (key < YIELDED)] += YIELDED
                     works |= not polled
                     loops, polls = 0, wave.polls
+                    asked = polls
                 elif reason or (gives_way and (polled or loops >= TURNS * PATIENCE)):
                     wave.endless, wave.gave_way = reason, not reason
                     key[group] += YIELDED
                     return False
+
+
+def _warps_of(threads: np.ndarray) -> np.ndarray:
+    """All threads of the warps that any of `threads` is of: those behind a loop that looks at nothing wait there for those that are in it."""
+    return np.repeat(threads.reshape(-1, WARP).any(axis=1), WARP)
 
 
 def _quiet(wave: Wave) -> str:

@@ -90,7 +90,7 @@ def results(c: Linker, operand: Operand, kind: str) -> tuple[Any, Any]:
 
 @implements("shfl")
 def build_shfl(i: Instruction, c: Linker) -> Step:
-    """`shfl.sync.mode.b32 d|p, a, b, c, membermask`: the value of another lane."""
+    """`shfl.sync.mode.b32 d|p, a, b, c, membermask`: the value of another lane, 0 of one that is elsewhere or has exited."""
     if len(i.modifiers) != 3 or i.modifiers[0] != "sync" or i.modifiers[1] not in _LANES or i.modifiers[2] != "b32":
         raise unmodelled(i, "only shfl.sync exists since sm_70")
     from_lane = _LANES[i.modifiers[1]]
@@ -118,7 +118,10 @@ def build_shfl(i: Instruction, c: Linker) -> Step:
         else:
             places, inside = lanes(x, x.sel)
         everybody = x.r[slot] if slot is not None else spread(x, np.broadcast_to(read(x), (x.n,)))
-        write(x, everybody[places])
+        values = everybody[places]
+        if x.n != x.total:  # a lane that takes no part gives 0 (trace launches; undefined in the PTX ISA)
+            values = np.where(spread(x, np.ones(x.n, bool))[places], values, values.dtype.type(0))
+        write(x, values)
         if write_pred is not None:
             write_pred(x, inside)
 

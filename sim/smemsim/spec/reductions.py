@@ -47,12 +47,20 @@ class Family(enum.IntEnum):
     FLOAT = 2
 
 
+class HandsOn(enum.IntEnum):
+    """Which NaN operand an addition gives."""
+
+    NONE = 0
+    NEW = 1  # that from registers or shared memory first, bit for bit and not made quiet
+    OLD = 2  # that of the memory it adds to first, made quiet
+
+
 @dataclasses.dataclass(frozen=True)
 class ReductionType:
     """One element type. The last five columns decide everything about a float that IEEE 754 leaves open.
 
     `nan`: what an addition makes where there is no number: of infinities of unlike sign, and of a NaN operand unless `hands_on_nan`.
-    `hands_on_nan`: an addition gives its NaN operand, bit for bit and not made quiet; of two the one from shared memory.
+    `hands_on_nan`: which NaN operand an addition gives.
     `extremum_nan`: min and max of two NaNs, 0 for types without min and max; of one NaN and a number they give the number, and -0 lies
     below +0. `flush`: an addition takes subnormal operands and results as zeros of the same sign.
     """
@@ -65,7 +73,7 @@ class ReductionType:
     exponent_bits: int = 0
     fraction_bits: int = 0
     nan: int = 0
-    hands_on_nan: bool = False
+    hands_on_nan: HandsOn = HandsOn.NONE
     extremum_nan: int = 0
     flush: bool = False
 
@@ -89,9 +97,11 @@ REDUCTION_TYPES: dict[str, ReductionType] = {t.name: t for t in (
     ReductionType("bf16",    16, _F, _M, _BOTH, 8, 7, 0x7FFF, extremum_nan=0x7FFF),
     ReductionType("f32",     32, _F, _M, _BOTH, 8, 23, 0x7FFFFFFF),  # subnormals kept; PTX ISA 9.7.9.25.4.2 says add.f32 flushes
     ReductionType("f32_ftz", 32, _F, _M, "trace tma_reductions", 8, 23, 0x7FFFFFFF, flush=True),  # of FTZ tensor maps
-    ReductionType("f64",     64, _F, _M, _BOTH, 11, 52, 0xFFF8000000000000, hands_on_nan=True),
+    ReductionType("f64",     64, _F, _M, _BOTH, 11, 52, 0xFFF8000000000000, hands_on_nan=HandsOn.NEW),
 )}
 # fmt: on
+# atom.shared.add.f64 is a loop of compare-and-swap around DADD (SASS of ptxas 13.0), which treats NaNs as that instruction does (trace launches).
+SHARED_F64 = dataclasses.replace(REDUCTION_TYPES["f64"], source="trace launches", hands_on_nan=HandsOn.OLD)
 
 
 def _ops(names: str) -> frozenset[ReductionOp]:

@@ -46,6 +46,9 @@ def wmma(a: dict[str, np.ndarray]) -> dict[str, Any]:
 cuda("wmma_tiles", "CUDA's wmma fragments", [array("A", "f16", (32, 48), {"integers": [-3, 3]}), array("B", "f16", (32, 48), {"integers": [-3, 3]}), zeros("C", "f32", (32, 32)),
      zeros("D", "f16", (32, 32)), value(48, "s32")], "C D", grid=(2, 2), block=32, expect=wmma)  # fmt: skip
 
+cuda("wmma_tf32", "CUDA's wmma fragments of tf32", [array("A", "f32", (4, 256), {"normal": [0, 1]}), array("B", "f32", (4, 256), {"normal": [0, 1]}),
+     array("C", "f32", (4, 256), {"normal": [0, 1]}), zeros("D", "f32", (4, 256))], "D", grid=4, block=32)  # fmt: skip
+
 # (name, shape, types a and b, what follows the shape, macro, C type of D's registers, how many, distribution)
 TRANSPOSES, SCALES = ", 1, 1, 0, 0", ", 1, 1"
 SMALL: Any = {"integers": [-4, 4]}

@@ -49,6 +49,13 @@ cuda("atomics_global", "Atomics and reductions on global memory, whose results n
 cuda("atomics_shared", "Atomics on shared memory, and all of it afterwards", [words("x"), zeros("out", "u32", (2, 96)), zeros("returned", "u32", N)],
      "out returned", grid=2)  # fmt: skip
 cuda("warp_ops", "Shuffles, votes, matches, elections, reductions of warps", [words("x"), zeros("out", "u32", (44, N))], "out", grid=2)
+cuda("partial_warps", "Shuffles that ask lanes which take no part; who is together behind loops and switches",
+     [words("x"), zeros("out", "u32", (7, N))], "out", grid=2)  # fmt: skip
+NANS = [0x7FF8000000000001, 0xFFF8000000000002, 0x7FF0000000000003, 0xFFF0000000000004, 0x3FF0000000000000, 0x7FF0000000000000, 0xFFF0000000000000, 0]  # fmt: skip
+cuda("nan_atomics", "Sums of doubles in global and shared memory with NaN operands",
+     [array("x", "u64", N, {"values": [n + (n & 7 > 0) * 0x100 for n in NANS]}), array("sums", "u64", N, {"values": [n + (n & 7 > 0) * 0x200 for n in NANS for _ in range(8)]}),
+      array("shared_sums", "u64", N, {"values": [n + (n & 7 > 0) * 0x300 for n in NANS for _ in range(8)]}), zeros("before", "u64", N)],
+     "sums shared_sums before", grid=2)  # fmt: skip
 cuda("block_barriers", "Barriers that reduce, named barriers, arrivals, a reduction tree",
      [array("x", "u32", N, {"integers": [0, 99999]}), zeros("out", "u32", 9 * N + 2 * 192)], "out", grid=2, shared_bytes=768)  # fmt: skip
 

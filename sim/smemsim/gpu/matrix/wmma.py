@@ -3,7 +3,7 @@
 Which thread holds which element is left open by the PTX ISA, and made up here: element e of lane l is number (elements of a lane) * l + e, row after
 row. Operands of f16 have 8 registers whatever the shape needs; here those that are left repeat the first. A kernel that looks where an element is
 finds another place than on hardware. What a product comes to is that of mma.sync, which compilers make of it: with C or D of f16 and the
-other of f32 it is summed up in f32, and D rounded to nearest (SASS of ptxas 13.0).
+other of f32 it is summed up in f32, and D rounded to nearest (SASS of ptxas 13.0). tf32 is multiplied in two steps of k4.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ __all__: list[str] = []
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 _BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "s32": 4, "s8": 1, "u8": 1, "f64": 8}
+_STEPS = {"tf32": 4}  # elements of K that one instruction multiplies; of other types all that a fragment has (trace launches)
 _LAYOUT = "which thread holds which element of a wmma fragment is made up (the PTX ISA leaves it open)"
 
 
@@ -203,7 +204,10 @@ def build_mma(i: Instruction, c: Linker) -> Step:
         b = np.ascontiguousarray(b.transpose(0, 2, 1))
         if mixed and c_type == "f16":
             start = start.view(np.float16).astype(np.float32).view(np.uint32)
-        product = doubles(a, b, start) if d_type == "f64" else sums(a, b, start, (a_type, b_type, summed), None, satfinite)
+        product = start
+        for part in np.split(np.arange(shape[2]), shape[2] // _STEPS.get(a_type, shape[2])):
+            some = (np.ascontiguousarray(a[:, :, part]), np.ascontiguousarray(b[:, :, part]), product)
+            product = doubles(*some) if d_type == "f64" else sums(*some, (a_type, b_type, summed), None, satfinite)
         if mixed and d_type == "f16":
             product = _halves(product)
         registers = np.ascontiguousarray(product.reshape(x.n, -1)).view(np.uint64 if d_type == "f64" else np.uint32)

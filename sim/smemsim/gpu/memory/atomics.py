@@ -15,7 +15,7 @@ from smemsim.gpu.memory.spaces import Piece, locate, note_write, space_modifier
 from smemsim.gpu.registers import Read, Write, bits_of
 from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.ptx.module import Instruction, Operand, Sink
-from smemsim.spec.reductions import REDUCTION_TYPES, ReductionOp
+from smemsim.spec.reductions import REDUCTION_TYPES, SHARED_F64, ReductionOp
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
@@ -112,7 +112,8 @@ def _row(f: Form, space: str) -> Any:
         name = "b32"
     elif name == "f32" and f.op == "add" and space == "global":
         name = "f32_ftz"
-    row = parameters(REDUCTION_TYPES[name])
+    in_shared = name == "f64" and f.op == "add" and space.startswith("shared")
+    row = parameters(SHARED_F64 if in_shared else REDUCTION_TYPES[name])
     return (row[0], bits_of(f.element), *row[2:])
 
 

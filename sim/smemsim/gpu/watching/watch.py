@@ -61,13 +61,14 @@ class Watch(Ordering):
 
     def _part(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int) -> None:
         """Bytes of words are written: neighbours that other warps write or read are no race."""
-        bits, who = self.parts.bits(flat, size), self.who[at]
+        bits, who, when = self.parts.bits(flat, size), self.who[at], self.when[at]
         self._seen(i, at, warps, np.where(self.parts.overlap(at, bits), who, NOBODY), "overwritten")
         read = self.parts.were_read(at, bits)
         if read.any():
             self._readers_done(i, at[read], warps[read])
         self.who[at], self.when[at], self.line[at] = warps, self.order.clock[warps], i.line
-        self.parts.write(at, bits, who, warps, self.who[at])
+        before = np.where(when == self.when[at], who, NOBODY)  # what a warp wrote before it last met others is known to them
+        self.parts.write(at, bits, before, warps, self.who[at])
 
     def strong_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
         """The running threads write by atomic, relaxed, release or volatile operations, which make no race among themselves."""
