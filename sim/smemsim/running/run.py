@@ -72,7 +72,8 @@ class Run:
         except SmemsimError:  # what check does not model is not held against the kernel
             written = report = None
         executed = []
-        if self.reads is not None and not (report and report.findings) and not self.launch.findings:
+        others = [f for f in self.launch.findings.values() if f.code != "R507"]  # what is not written may be what a product leaves out
+        if self.reads is not None and not (report and report.findings) and not others:
             executed = [*mismatches(self.reads), *unread(self.reads)]
         return findings_of(
             (*self.launch.findings.values(), *executed), written, (*report.findings, *report.remarks) if report else (), self.name
@@ -169,11 +170,11 @@ def _sides(report: Report) -> list[str]:
 
 
 def _is_better(report: Report, other: Report, side: str, kind: str, *, alone: bool) -> bool:
-    """Does another meaning of an operand explain more? `alone`: of a turned one, nothing but the major-ness has to change; else nothing may be known."""
+    """Does another meaning of an operand explain more? `alone`: of a turned one, nothing but the major-ness has to change; else no repair may be known."""
     before, after = _of_side(report, side), _of_side(other, side)
-    if not after or any(f.code == "R508" for f in after):
+    if not after or any(f.code == "R508" and not f.repair for f in after):
         return False
     turned = [f for f in after if f.code == "R505"]
     if kind == "turned" and (not turned or (alone and any(".word" in path for f in turned for path, _, _ in f.together))):
         return False
-    return alone or any(f.code == "R508" for f in before)
+    return alone or any(f.code == "R508" and not f.repair for f in before)

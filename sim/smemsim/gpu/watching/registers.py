@@ -24,6 +24,18 @@ class Registers(Shadow):
             self._registers.setdefault(slot, {})[op] = None
             self.in_flight |= 1 << slot
 
+    def sums_lost(self, op: Operation, slots: set[int]) -> None:
+        """It begins a new sum in these registers: X017 where one before it still has its own there, which nobody can have read yet."""
+        first = next(iter(slots), -1)
+        for other in self._registers.get(first, {}):
+            if other.kind == op.kind and other.warps[0] == op.warps[0] and slots <= other.slots:
+                self.x.launch.find(
+                    "X017", op.instruction, f"{op.instruction.name} begins a new sum in the registers in which {self._name(other)} left its own: "
+                    "that one is lost, nobody can have read it before wgmma.wait_group",
+                    "scale-d true for all but the first instruction that adds into D", because="PTX ISA 9.7.15.5.2",
+                )  # fmt: skip
+                return
+
     def _registers_free(self, warp: int, operations: list[Operation]) -> None:
         """The registers of operations that the first warp of their warpgroup has waited for are free."""
         done = [op for op in operations if op.warps[0] == warp]

@@ -45,6 +45,7 @@ class TensorWatch:
         self.read_when = np.zeros((groups, *shape), np.int32)  # of the warp with these lanes in each warpgroup
         self.read_line = np.zeros(shape, np.int32)
         self.read_by = np.full(shape, NOBODY, np.int32)  # the last operation
+        self.is_product = np.zeros(shape, bool)  # a matrix product, or a part of its sum, that nobody has read
         self.issued: dict[int, np.ndarray] = {}  # operations of a warp so far
         self._open: dict[tuple[int, int], Operation] = {}  # since the last commit, by warp and line
         self._loads: dict[int, _Pending] = {}
@@ -73,6 +74,7 @@ class TensorWatch:
         for warp, cta, lane, first, end in boxes:
             at = (cta, slice(lane, lane + lanes), slice(first, end))
             self._seen(i, at, warp, "reads")
+            self.is_product[at] = False
             group = (int(self.x.tid[warp * WARP_THREADS]) // WARP_THREADS) // WARPGROUP
             self.read_when[(group, *at)] = PENDING
             self.read_line[at] = i.line
@@ -85,6 +87,7 @@ class TensorWatch:
             self._seen(i, at, warp, "overwrites")
             self._readers_done(i, at, warp, "overwrites")
             self.who[at], self.when[at], self.line[at] = warp, PENDING, i.line
+            self.is_product[at] = False
             self._stores.setdefault(warp, []).append((at, warp, i.line))
 
     def waited(self, x: Wave, what: str) -> None:
@@ -106,6 +109,7 @@ class TensorWatch:
         self._seen(i, at, warp, "gives back")
         self._readers_done(i, at, warp, "gives back")
         self.who[at] = NOBODY
+        self.is_product[at] = False
         self.read_by[at] = NOBODY
         self.read_when[(slice(None), *at)] = 0
 
@@ -143,10 +147,14 @@ class TensorWatch:
             at = (members[which].index, lanes, slice(first, end))
             self._seen(i, at, warp, "reads")
             self.read_by[at] = number
+            self.is_product[at] = False
         for which, lanes, first, end in writes:
             at = (members[which].index, lanes, slice(first, end))
             self._seen(i, at, warp, "overwrites")
             self._readers_done(i, at, warp, "overwrites")
+            if i.modifiers[0] == "mma":
+                self._lost(i, at, warp)
+            self.is_product[at] = i.modifiers[0] == "mma"
             self.who[at], self.line[at] = OPERATIONS + number, i.line
 
     def commit(self, thread: int, barriers: Sequence[Mbarrier]) -> None:
@@ -240,6 +248,15 @@ class TensorWatch:
                     f"{operation.instruction.name} of line {operation.instruction.line} may still read: nobody has waited for it",
                     "tcgen05.commit behind it, and wait for the phase of that mbarrier first", because="PTX ISA 9.7.16.6",
                 )  # fmt: skip
+
+    def _lost(self, i: Instruction, at: Any, warp: int) -> None:
+        """Is a product overwritten that nobody has read?"""
+        if self.is_product[at].all():
+            self.x.launch.find(
+                "X017", i, f"{i.name} of warp {self._warp(warp)} overwrites {self._where(at, self.is_product[at])}: the product that line "
+                f"{int(self.line[at].flat[0])} left there is lost, nobody has read it",
+                "enable-input-d true for all but the first instruction that adds into D", because="PTX ISA 9.7.16.10",
+            )  # fmt: skip
 
     def _where(self, at: Any, cells: np.ndarray) -> str:
         """Cells as lanes and columns."""
