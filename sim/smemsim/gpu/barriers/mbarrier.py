@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.gpu.traps import misuse
-from smemsim.gpu.wave import THREADS, Cta, Wait
+from smemsim.gpu.wave import THREADS, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
@@ -63,8 +63,10 @@ class Mbarrier:
         """
         i = i or current(x)
         self._note("arrives", i)
-        if x.watch is not None and release:
-            x.watch.release(x, threads, self)
+        if x.watch is not None:
+            x.watch.lifetimes.touch(i, self.cta.index, np.unique(threads // WARP))
+            if release:
+                x.watch.release(x, threads, self)
         tokens = np.empty(len(threads), np.uint64)
         done, step = 0, count
         while done < len(threads):

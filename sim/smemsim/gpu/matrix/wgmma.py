@@ -139,7 +139,7 @@ class _Mma:
         self.selector, self.signs, self.satfinite = selector, signs, satfinite
         self.negate = (signs[0] < 0, signs[1] < 0)
         self.stored = row.k
-        self.sums = {slot for part in d for slot in slots_of(_naming(i, part))}
+        self.sums = frozenset(slot for part in d for slot in slots_of(_naming(i, part)))
         self.slots = self.sums | {slot for part in (a_parts if self.in_registers else ()) for slot in slots_of(_naming(i, part))}
 
     def run(self, x: Wave) -> None:
@@ -219,8 +219,7 @@ class _Mma:
             inside = np.concatenate(read)
             inside = inside[inside < len(cta.shared.bytes) // CHUNK]
             x.watch.op_reads(op, cta, (CHUNK * inside[:, None] + np.arange(0, CHUNK, 4)).ravel())
-            if not scale[g]:
-                x.watch.sums_lost(op, self.sums)
+            x.watch.sums(op, self.sums, goes_on=scale[g])
             x.watch.op_registers(op, self.slots)
             x.watch.joins(op, first, "wgmma")
 

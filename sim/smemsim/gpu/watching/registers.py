@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from smemsim.gpu.watching.handles import Operation
@@ -24,17 +25,25 @@ class Registers(Shadow):
             self._registers.setdefault(slot, {})[op] = None
             self.in_flight |= 1 << slot
 
-    def sums_lost(self, op: Operation, slots: set[int]) -> None:
-        """It begins a new sum in these registers: X017 where one before it still has its own there, which nobody can have read yet."""
-        first = next(iter(slots), -1)
-        for other in self._registers.get(first, {}):
-            if other.kind == op.kind and other.warps[0] == op.warps[0] and slots <= other.slots:
-                self.x.launch.find(
-                    "X017", op.instruction, f"{op.instruction.name} begins a new sum in the registers in which {self._name(other)} left its own: "
-                    "that one is lost, nobody can have read it before wgmma.wait_group",
-                    "scale-d true for all but the first instruction that adds into D", because="PTX ISA 9.7.15.5.2",
-                )  # fmt: skip
-                return
+    def sums(self, op: Operation, slots: frozenset[int], *, goes_on: bool) -> None:
+        """It leaves a sum in these registers; X017 where it does not go on with the one that is there, and no instruction has named that since."""
+        key = (int(op.warps[0]), slots)
+        before = self._sums.get(key)
+        if before is not None and not goes_on:
+            self.x.launch.find(
+                "X017", op.instruction, f"{op.instruction.name} begins a new sum in the registers in which {before.name} of line {before.line} left its "
+                "own: that one is lost, nobody has read it",
+                "scale-d true for all but the first instruction that adds into D", because="PTX ISA 9.7.15.5.2",
+            )  # fmt: skip
+        if before is None:
+            self.of_sums |= sum(1 << slot for slot in slots)
+        self._sums[key] = op.instruction
+
+    def _sums_named(self, warps: set[int], slots: set[int]) -> None:
+        """An instruction of these warps names registers: sums there count as read."""
+        for warp, held in [key for key in self._sums if key[0] in warps and not key[1].isdisjoint(slots)]:
+            del self._sums[warp, held]
+            self.of_sums = functools.reduce(int.__or__, (1 << slot for _, of in self._sums for slot in of), 0)
 
     def _registers_free(self, warp: int, operations: list[Operation]) -> None:
         """The registers of operations that the first warp of their warpgroup has waited for are free."""
@@ -48,13 +57,18 @@ class Registers(Shadow):
                 self.in_flight &= ~(1 << slot)
 
     def check_registers(self, x: Wave, block: Block) -> None:
-        """A block names registers that are in flight: wrong, unless it moves them or is the next wgmma on the same accumulators."""
+        """A block names registers that are in flight: wrong, unless it moves them or is the next wgmma on the same accumulators.
+
+        What it names of finished sums counts as read.
+        """
         from smemsim.gpu.linking.program import slots_of
 
         warps = set((x.threads >> 5).tolist())
         for i in block.instructions:
             if i.op == "wgmma":
                 continue
+            if self.of_sums and block.slots & self.of_sums:
+                self._sums_named(warps, slots_of(i))
             for slot in slots_of(i):
                 held = [op for op in self._registers.get(slot, {}) if warps & set(op.warps.tolist())]
                 if not held or held[0] in self._told:

@@ -41,7 +41,8 @@ class Shadow:
         self._told: set[Operation] = set()  # operations whose registers were used too early, and that have a finding
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: words that were read before anybody had written them
         self.operations = Handles()
-        self.in_flight = 0
+        self.in_flight = self.of_sums = 0  # registers by their bits: of wgmma in flight, and of sums that nobody has read
+        self._sums: dict[tuple[int, frozenset[int]], Instruction] = {}  # the wgmma that left a sum there, by the first warp and registers
         self._copies: dict[int, Operation] = {}  # of a warp: its open cp.async operation
         self._registers: dict[int, dict[Operation, None]] = {}  # of a slot
         self._groups: dict[tuple[int, str], Groups] = {}
