@@ -23,7 +23,7 @@ KERNELS = ROOT / "golden" / "sm_90a" / "launches" / "kernels"
 DESCRIPTOR = 4611686293305360384  # of gemm_specialized: 128B, SBO 1024, the start or-ed into it
 HIGH, IDESC = 1073758272, 136316048  # of the tcgen05 kernel: the descriptors' upper half (128B, SBO 1024), 128 x 128 bf16
 RING, TRITON, BLACKWELL = "gemm_specialized", "triton_matmul_host", "triton_tma_bf16_stages3"
-PLAIN, CLUSTER, MULTICAST = "gemm_bf16", "triton_matmul_cluster", "cluster_multicast_2"
+PLAIN, CLUSTER, MULTICAST, WARPS = "gemm_bf16", "triton_matmul_cluster", "cluster_multicast_2", "triton_tma_specialized"
 PAIR, DENSE, PANELS = "gluon_pair_bf16_256x128x128", "gluon_dense_f16_f32_64x128x128_kn_128_128", "triton_tma_bf16_b_mn"
 NONE = "reference_mm_none_128b"  # A without swizzle and MN-major, where LBO counts; descriptors are words of an array
 
@@ -233,6 +233,7 @@ FAULTS = (
     Fault("the sum begins anew",        PAIR, "X017", MMA5, sub(r"%p24, %r204, 0;", "%p24, %r204, %r204;")),
     Fault("a whole warp loads",         PAIR, "X016", LOAD, sub(r"@%p17 (?=cp.async)", "")),
     Fault("N = 64",                     PAIR, "I603", MMA5, idesc_bits(63 << 17, 8 << 17)),
+    Fault("nobody expects the bytes",   WARPS, "X006", WAIT, sub(r"@%p4 mbarrier.arrive.expect_tx[^;]*;", "")),
     Fault("B transposed",               DENSE, "R505", MMA5, idesc_bits(1 << 16, 0)),
     Fault("N leaves out a panel",       PANELS, "I603", MMA5, idesc_bits(63 << 17, 16 << 17)),
     Fault("no proxy fence",             BLACKWELL, "X003", STORE, sub(r"fence.proxy.async.shared::cta;", "")),

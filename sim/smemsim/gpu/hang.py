@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.gpu.wave import GATHERING, PARKED, WARP, YIELDED, Wave
+from smemsim.gpu.wave import GATHERING, PARKED, WARP, YIELDED, Wait, Wave
 
 if TYPE_CHECKING:
     from smemsim.gpu.launch import Launch
@@ -31,7 +31,12 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
         count_bytes(launch, wave)
         if wave.watch is not None:
             wave.watch.nothing_came()
-        for wait in sorted(wave.waiting, key=lambda w: (w.instruction.line, int(w.threads[0]))):
+        stuck = {int(warp) for wait in wave.waiting for warp in np.unique(wait.threads // WARP)}
+
+        def order(wait: Wait, stuck: set[int] = stuck) -> tuple[int, int, int]:
+            return (3 if wait.barrier is None else wait.barrier.guilt(stuck)), wait.instruction.line, int(wait.threads[0])
+
+        for wait in sorted(wave.waiting, key=order):
             launch.find("X006", wait.instruction, f"{_who(wave, wait.threads)} wait for ever: {wait.what()}{full}", repair)
         for state, code, what in (
             (GATHERING, "X011", "waits for the other threads of its warp (or warpgroup), which never come to this instruction"),

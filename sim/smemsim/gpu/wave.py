@@ -22,6 +22,7 @@ from smemsim.spec.architectures import architecture
 from smemsim.spec.tensor_memory import COLUMNS, LANES
 
 if TYPE_CHECKING:
+    from smemsim.gpu.barriers.mbarrier import Mbarrier
     from smemsim.gpu.launch import Launch
 
 __all__ = ["ALL", "EXITED", "GATHERING", "PARKED", "THREADS", "WARP", "YIELDED", "Cta", "Wait", "Wave"]
@@ -53,13 +54,14 @@ class Cta:
 class Wait:
     """Threads that wait at `instruction` until somebody wakes them. `what` says on what, for a report of a hang.
 
-    Those of `mbarrier.try_wait` have an `expired` callback: they also go on after a while, which comes when nobody else can.
+    Those of `mbarrier.try_wait` have an `expired` callback: they also go on after a while, which comes when nobody else can; `barrier` is their mbarrier.
     """
 
     threads: np.ndarray
     instruction: Instruction
     what: Callable[[], str]
     expired: Callable[[], None] | None = None
+    barrier: Mbarrier | None = None
 
 
 class Wave:

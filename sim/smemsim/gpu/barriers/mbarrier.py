@@ -37,6 +37,7 @@ class Mbarrier:
         self.waits: list[tuple[Wait, int]] = []  # with the phase that each waits for
         self.all_expected, self.all_brought = 0, 0  # bytes, of all phases
         self.expecting: dict[int, tuple[Instruction, int]] = {}  # by line: who said so, and how much
+        self.arrived_from: set[int] = set()  # warps of the wave
         self.done: dict[str, dict[int, str]] = {"arrives": {}, "expects bytes": {}, "brings bytes": {}}  # instructions by line
 
     @property
@@ -63,8 +64,10 @@ class Mbarrier:
         """
         i = i or current(x)
         self._note("arrives", i)
+        self.arrived_from |= {int(thread) // WARP for thread in threads[[0, -1]]} if len(threads) else set()
         if x.watch is not None:
-            x.watch.lifetimes.touch(i, self.cta.index, np.unique(threads // WARP))
+            if x.watch.lifetimes.is_needed:
+                x.watch.lifetimes.touch(i, self.cta.index, np.unique(threads // WARP))
             if release:
                 x.watch.release(x, threads, self)
         tokens = np.empty(len(threads), np.uint64)
@@ -160,9 +163,19 @@ class Mbarrier:
         """Threads wait at the block that runs for the current phase."""
         phase = self.phase
         wait = x.park(threads, x.at, i, lambda: self.describe(phase))
-        wait.expired = expired
+        wait.expired, wait.barrier = expired, self
         self.waits.append((wait, phase))
         return wait
+
+    def guilt(self, stuck: set[int]) -> int:
+        """How near to the cause of a hang those are who wait for this barrier, 0 the nearest; `stuck` are the warps that wait for something.
+
+        Nearest are a phase of which a part has come, and one whose arrivals came from warps that go on; those who brought the phases before and
+        wait themselves are likelier the cause than who waits for them.
+        """
+        if self.pending < self.expected or self.tx or (self.arrived_from and not self.arrived_from & stuck):
+            return 0
+        return 2 if self.arrived_from else 1
 
     def describe(self, phase: int) -> str:
         """What a phase waits for and who has ever taken part, for a report of a hang."""
