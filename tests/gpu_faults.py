@@ -232,6 +232,7 @@ FAULTS = (
     Fault("CTAs end on their own",      MULTICAST, "X008", r"mbarrier\.arrive.*shared::cluster", without_last(r"barrier.cluster.arrive[^;]*;\s*barrier.cluster.wait[^;]*;")),
     Fault("the sum begins anew",        PAIR, "X017", MMA5, sub(r"%p24, %r204, 0;", "%p24, %r204, %r204;")),
     Fault("a whole warp loads",         PAIR, "X016", LOAD, sub(r"@%p17 (?=cp.async)", "")),
+    Fault("A from a tile further on",   PAIR, "T209", LOAD, sub(r"(@%p17 cp[^;]*\{)%r28([^;]*;)", r"{ .reg .b32 far; add.s32 far, %r28, 64; \1far\2 }")),
     Fault("N = 64",                     PAIR, "I603", MMA5, idesc_bits(63 << 17, 8 << 17)),
     Fault("nobody expects the bytes",   WARPS, "X006", WAIT, sub(r"@%p4 mbarrier.arrive.expect_tx[^;]*;", "")),
     Fault("B transposed",               DENSE, "R505", MMA5, idesc_bits(1 << 16, 0)),

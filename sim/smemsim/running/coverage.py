@@ -58,9 +58,9 @@ def unread(reads: Reads) -> list[Found]:
                         tile.mark(read, event, rows, event.k // (2 if event.is_sparse and side == "a" else 1))
                     else:
                         tile.wanted[:] = False
-    turned = _turned(reads)
-    if turned is not None:
-        return [turned, *found.values()]
+    for cause in (_beyond(reads), _turned(reads)):
+        if cause is not None:
+            return [cause, *found.values()]
     if reads.complete:
         left = next((tile for tile in tiles.values() if tile.wanted.any()), None)
         if left is not None:
@@ -68,6 +68,32 @@ def unread(reads: Reads) -> list[Found]:
         elif (panel := _panel(reads, tiles)) is not None:
             found["unread"] = panel
     return list(found.values())
+
+
+def _beyond(reads: Reads) -> Found | None:
+    """T209 where one operand's tile lies beyond its tensor along K and the other's does not: fill is multiplied with data."""
+    for p in reads.products:
+        a, b = p.a[0], p.b[0]
+        if a is None or b is None or any(read.loads[0].transfer.tensor_map.rank != 2 for read in (a, b)):
+            continue
+        outside = [_outside_k(read) for read in (a, b)]
+        if outside[0] != outside[1]:
+            name, read, other = ("A", a, b) if outside[0] else ("B", b, a)
+            load, axis = read.loads[0], 0 if _along_k(read) else 1
+            return Found(
+                "T209",
+                load.event.instruction,
+                f"the tile of {name} at coordinates {load.event.coordinates} lies outside of its tensor, which has {load.transfer.tensor_map.global_dim[axis]} "
+                f"elements along K: line {p.events[0].instruction.line} multiplies the fill with data, loaded at {other.loads[0].event.coordinates}",
+                f"check coordinate {axis} of the load, and global_dim of the map",
+            )
+    return None
+
+
+def _outside_k(read: OperandRead) -> bool:
+    load, axis = read.loads[0], 0 if _along_k(read) else 1
+    at, tm = load.event.coordinates[axis], load.transfer.tensor_map
+    return at >= tm.global_dim[axis] or at + tm.box_dim[axis] <= 0
 
 
 def _turned(reads: Reads) -> Found | None:

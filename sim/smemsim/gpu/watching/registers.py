@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING
 
 from smemsim.gpu.watching.handles import Operation
@@ -41,9 +40,11 @@ class Registers(Shadow):
 
     def _sums_named(self, warps: set[int], slots: set[int]) -> None:
         """An instruction of these warps names registers: sums there count as read."""
-        for warp, held in [key for key in self._sums if key[0] in warps and not key[1].isdisjoint(slots)]:
-            del self._sums[warp, held]
-            self.of_sums = functools.reduce(int.__or__, (1 << slot for _, of in self._sums for slot in of), 0)
+        named = [key for key in self._sums if key[0] in warps and not key[1].isdisjoint(slots)]
+        for key in named:
+            del self._sums[key]
+        if named:
+            self.of_sums = sum(1 << slot for slot in set().union(*(held for _, held in self._sums)))
 
     def _registers_free(self, warp: int, operations: list[Operation]) -> None:
         """The registers of operations that the first warp of their warpgroup has waited for are free."""
