@@ -23,6 +23,8 @@ KERNELS = ROOT / "golden" / "sm_90a" / "launches" / "kernels"
 DESCRIPTOR = 4611686293305360384  # of gemm_specialized: 128B, SBO 1024, the start or-ed into it
 HIGH, IDESC = 1073758272, 136316048  # of the tcgen05 kernel: the descriptors' upper half (128B, SBO 1024), 128 x 128 bf16
 RING, TRITON, BLACKWELL = "gemm_specialized", "triton_matmul_host", "triton_tma_bf16_stages3"
+PLAIN, CLUSTER, MULTICAST, WARPS = "gemm_bf16", "triton_matmul_cluster", "cluster_multicast_2", "triton_tma_specialized"
+PAIR, DENSE, PANELS = "gluon_pair_bf16_256x128x128", "gluon_dense_f16_f32_64x128x128_kn_128_128", "triton_tma_bf16_b_mn"
 NONE = "reference_mm_none_128b"  # A without swizzle and MN-major, where LBO counts; descriptors are words of an array
 
 
@@ -76,6 +78,19 @@ def high(low: int, bits: int, value: int) -> Callable[[str], str]:
 def idesc(low: int, bits: int, value: int) -> Callable[[str], str]:
     mask = ((1 << bits) - 1) << low
     return sub(str(IDESC), str((IDESC & ~mask) | value << low))
+
+
+def idesc_bits(mask: int, value: int) -> Callable[[str], str]:
+    """The same in any tcgen05 kernel: the field in every instruction descriptor that is a constant moved in front of a tcgen05.mma."""
+
+    def edit(ptx: str) -> str:
+        names = set(re.findall(r"tcgen05\.mma[^;]*\], %rd\d+, %rd\d+, (%r\d+)", ptx))
+        assert names
+        for name in names:
+            ptx = re.sub(rf"(mov.b32 \t{name}), (\d+);", lambda m: f"{m[1]}, {int(m[2]) & ~mask | value};", ptx)
+        return ptx
+
+    return edit
 
 
 def words_of_a(change: Callable[[int], int]) -> Callable[[str, np.ndarray], np.ndarray]:
@@ -145,7 +160,7 @@ FAULTS = (
     Fault("K step of B forgotten",      RING, "R502", MMA, sub(r"%r121, 16416;", "%r121, 16384;")),
     Fault("A and B swapped",            RING, "R508", MMA, sub(r"(\}, )(%rd\d+), (%rd\d+)(, p, 1, 1, 0, 0)", r"\1\3, \2\4")),
     Fault("B transposed",               RING, "R505", MMA, sub(r", p, 1, 1, 0, 0", ", p, 1, 1, 0, 1")),
-    Fault("each tile's product alone",  RING, "X017", MMA, sub(r"setp.ne.b32 p, %r417, 0;", "setp.ne.b32 p, 0, 0;"), repair="not add"),
+    Fault("each tile's product alone",  RING, "X017", MMA, sub(r"setp.ne.b32 p, %r417, 0;", "setp.ne.b32 p, 0, 0;"), repair="all but the first"),
     Fault("no swizzle in A's map",      RING, "R501", LOAD, maps=only(0, swizzle="none")),
     Fault("A's stride in elements",     RING, "T207", LOAD, maps=only(0, global_strides=[256]), repair=r"global_strides\[0\] = 512"),
     Fault("A's box turned",             RING, "R501", LOAD, maps=only(0, box_dim=[128, 64], swizzle="none"), repair=r"box_dim = \[64, 128\]"),
@@ -203,7 +218,7 @@ FAULTS = (
     Fault("A is f16",                   BLACKWELL, "I603", MMA5, idesc(7, 3, 0)),
     Fault("A transposed",               BLACKWELL, "R505", MMA5, idesc(15, 1, 1)),
     Fault("B transposed",               BLACKWELL, "R505", MMA5, idesc(16, 1, 1)),
-    Fault("each tile's product alone",  BLACKWELL, "X017", MMA5, sub(r"%r58, %p47;", "%r58, !%p47;"), repair="not add"),
+    Fault("each tile's product alone",  BLACKWELL, "X017", MMA5, sub(r"%r58, %p47;", "%r58, !%p47;"), repair="all but the first"),
     Fault("the kind is f8f6f4",         BLACKWELL, "I603", MMA5, sub("kind::f16", "kind::f8f6f4")),
     Fault("the kind is tf32",           BLACKWELL, "I602", MMA5, sub("kind::f16", "kind::tf32")),
     Fault("nothing allocated",          BLACKWELL, "X009", r"tcgen05\.st", sub(r"@%p1 tcgen05.alloc[^;]*;", "")),
@@ -218,6 +233,18 @@ FAULTS = (
     Fault("stages not waited for",      BLACKWELL, "X005", LOAD, sub(r"mbarrier.try_wait.parity.shared::cta.b64 complete, \[%r440\], %r439;", "setp.eq.u32 complete, 0, 0;")),
     Fault("half of the bytes expected", BLACKWELL, "T210", EXPECT, sub("32768", "16384")),
     Fault("no swizzle in A's map",      BLACKWELL, "R501", LOAD, maps=only(0, swizzle="none")),
+    Fault("the sum begins anew",        PLAIN, "X017", MMA, sub(r"setp.ne.b32 p, %r91, 0;", "setp.ne.b32 p, %r91, %r91;")),
+    Fault("A begins 32 bytes late",     PLAIN, "R508", MMA, sub(r"(setp.ne.b32 p, %r\d+, 0; )(wgmma[^;]*\}, )(%rd\d+)(, %rd\d+, p)", r".reg .b64 late; \1add.u64 late, \3, 2; \2late\4")),
+    Fault("A and B swapped once",       CLUSTER, "R508", MMA, sub(r"(\}, )(%rd\d+), (%rd\d+)(, %p27)", r"\1\3, \2\4", 1)),
+    Fault("B transposed once",          CLUSTER, "R505", MMA, sub(r"(%p27, 1, 1, 0), 0;", r"\1, 1;", 1)),
+    Fault("CTAs end on their own",      MULTICAST, "X008", r"mbarrier\.arrive.*shared::cluster", without_last(r"barrier.cluster.arrive[^;]*;\s*barrier.cluster.wait[^;]*;")),
+    Fault("the sum begins anew",        PAIR, "X017", MMA5, sub(r"%p24, %r204, 0;", "%p24, %r204, %r204;")),
+    Fault("a whole warp loads",         PAIR, "X016", LOAD, sub(r"@%p17 (?=cp.async)", "")),
+    Fault("A from a tile further on",   PAIR, "T209", LOAD, sub(r"(@%p17 cp[^;]*\{)%r28([^;]*;)", r"{ .reg .b32 far; add.s32 far, %r28, 64; \1far\2 }")),
+    Fault("N = 64",                     PAIR, "I603", MMA5, idesc_bits(63 << 17, 8 << 17)),
+    Fault("nobody expects the bytes",   WARPS, "X006", WAIT, sub(r"@%p4 mbarrier.arrive.expect_tx[^;]*;", "")),
+    Fault("B transposed",               DENSE, "R505", MMA5, idesc_bits(1 << 16, 0)),
+    Fault("N leaves out a panel",       PANELS, "I603", MMA5, idesc_bits(63 << 17, 16 << 17)),
     Fault("no proxy fence",             BLACKWELL, "X003", STORE, sub(r"fence.proxy.async.shared::cta;", "")),
 )
 # fmt: on

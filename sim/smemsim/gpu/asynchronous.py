@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from smemsim.errors import HardwareTrap, OutsideError
 from smemsim.gpu.barriers.mbarrier import mbarrier_of
 from smemsim.gpu.registry import unmodelled
+from smemsim.gpu.wave import WARP
 from smemsim.machine.cluster import ClusterAddress
 from smemsim.machine.cluster_memory import Cluster
 from smemsim.ptx.module import Instruction
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.registers import Read
     from smemsim.gpu.wave import Cta, Wave
 
-__all__ = ["Issuer", "cluster_of", "credit", "each", "judge", "member", "own_address", "record", "stop", "stops", "touched"]
+__all__ = ["Issuer", "alone", "cluster_of", "credit", "each", "judge", "member", "own_address", "record", "stop", "stops", "touched"]
 
 Issuer = tuple["Cta", int]  # the CTA and the thread's number in the wave
 
@@ -33,6 +34,23 @@ def each(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int]]]:
     columns = [np.broadcast_to(np.asarray(read(x)), threads.shape).tolist() for read in reads]
     for n, thread in enumerate(threads.tolist()):
         yield (x.ctas[int(x.cta_of[thread])], thread), [column[n] for column in columns]
+
+
+def alone(x: Wave, i: Instruction, columns: Iterable[tuple[int, tuple[int, ...]]], times: str) -> None:
+    """X016 where threads of one warp issue the same: each by its number in the wave and what it issues; `times` says what then happens several times."""
+    issued: dict[tuple[int, tuple[int, ...]], int] = {}
+    for thread, values in columns:
+        key = (thread // WARP, values)
+        issued[key] = issued.get(key, 0) + 1
+    for (warp, _), count in issued.items():
+        if count > 1:
+            cta = x.ctas[warp * WARP // x.stride]
+            own = warp - cta.index * (x.stride // WARP)
+            x.launch.find(
+                "X016", i, f"{count} threads of warp {own} of CTA {cta.number} issue the same {i.name}: {times} {count} times",
+                "let one thread issue it: elect.sync, or a test of %tid", because="each thread that executes it issues one, PTX ISA 9.7.9.27",
+            )  # fmt: skip
+            return
 
 
 def cluster_of(x: Wave, cta: Cta) -> Cluster:

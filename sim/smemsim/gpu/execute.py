@@ -96,6 +96,8 @@ def execute(
                 return False
             if finished:
                 count_bytes(launch, wave)
+                if wave.watch is not None:
+                    wave.watch.lifetimes.ended()
                 launch.waves.remove(wave)
                 stuck.pop(wave, None)
                 past += wave.changes

@@ -131,7 +131,7 @@ def _run_block(wave: Wave, block: Block) -> None:
                 return
             block.gate.run(wave)
             wave.step = 1
-        if wave.watch is not None and block.slots & (wave.watch.in_flight | wave.watch.unread):
+        if wave.watch is not None and block.slots & (wave.watch.in_flight | wave.watch.of_sums):
             wave.watch.check_registers(wave, block)
         for step in block.steps:
             step(wave)

@@ -2,59 +2,206 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 
 from smemsim.gpu.events import Mma
 from smemsim.gpu.launch import InstructionFinding
-from smemsim.running.operand_reads import SURE, Issued, OperandRead, Reads
+from smemsim.running.operand_reads import NEAR, SURE, Issued, OperandRead, Product, Reads
 
 __all__ = ["unread"]
 
 FLOATS = {"BFLOAT16": "bf16", "FLOAT16": "f16"}  # maps of these bring numbers that no other 16-bit type reads
 
 
+@dataclasses.dataclass(eq=False)
+class _Tile:
+    """A load that is an operand: what lies inside the tensor (outer axis, contiguous axis), what was read of it, and by which instructions.
+
+    `turned` are those by their major-ness: does K run along the contiguous axis?
+    """
+
+    load: Issued
+    side: str
+    read: OperandRead
+    wanted: np.ndarray
+    turned: dict[bool, list[Mma]] = dataclasses.field(default_factory=dict)
+
+    def mark(self, read: OperandRead, event: Mma, rows: int, k: int) -> None:
+        along_k = _along_k(read)
+        self.turned.setdefault(along_k, []).append(event)
+        inner, outer = self.load.event.coordinates
+        at = (read.at, (rows, k)) if along_k else (read.at[::-1], (k, rows))
+        (far, near), (high, wide) = at
+        far, near = far - outer, near - inner
+        self.wanted[max(far, 0) : max(far + high, 0), max(near, 0) : max(near + wide, 0)] = False
+
+
 def unread(reads: Reads) -> list[InstructionFinding]:
-    """Rows of tiles that no instruction reads (I603 of tcgen05's N and M, R504 of wgmma), and operands of another type than their map (I603, R508)."""
+    """Parts of tiles that no instruction reads (rows: I603 of tcgen05's N and M, R504 of wgmma; others: R505, R508), and operands of another type
+    than their map (I603, R508)."""
     found: dict[str, InstructionFinding] = {}
-    covered: dict[int, np.ndarray] = {}
-    seen: dict[int, tuple[Issued, Mma, str]] = {}
+    tiles: dict[tuple[int, str], _Tile] = {}
     for p in reads.products:
         for side, dtype in (("a", p.events[0].a_type), ("b", p.events[0].b_type)):
             rows = (p.events[0].m if side == "a" else p.events[0].n) // p.events[0].cta_group
             for event, read in zip(p.events, getattr(p, side), strict=True):
-                if read is None or read.share < SURE or read.loads[0].transfer.tensor_map.rank != 2:
+                if read is None or read.loads[0].transfer.tensor_map.rank != 2:
                     continue
-                _type(found, event, side, dtype, read)
+                sure = read.share >= SURE
+                if sure:
+                    _type(found, event, side, dtype, read)
                 for load in read.loads:
-                    first, count = _rows_of(load, read)
-                    mine = covered.setdefault(load.number, np.zeros(count, bool))
-                    mine[max(0, read.at[0] - first) : max(0, read.at[0] + rows - first)] = True
-                    seen.setdefault(load.number, (load, event, side))
+                    tile = tiles.setdefault((load.number, side), _Tile(load, side, read, _inside(load)))
+                    if sure:
+                        tile.mark(read, event, rows, event.k // (2 if event.is_sparse and side == "a" else 1))
+                    else:
+                        tile.wanted[:] = False
+    for cause in (_beyond(reads), _turned(reads)):
+        if cause is not None:
+            return [cause, *found.values()]
     if reads.complete:
-        for number, mine in covered.items():
-            if not mine.all():
-                load, event, side = seen[number]
-                found.setdefault("rows", _of_rows(load, event, side, mine))
-                break
+        left = next((tile for tile in tiles.values() if tile.wanted.any()), None)
+        if left is not None:
+            found["unread"] = _of(left, tiles.get((left.load.number, "b" if left.side == "a" else "a")))
+        elif (panel := _panel(reads, tiles)) is not None:
+            found["unread"] = panel
     return list(found.values())
 
 
-def _rows_of(load: Issued, read: OperandRead) -> tuple[int, int]:
-    """The first row of a tile, and how many it has, as the operand counts rows."""
-    axis = 1 if read.k_stride < read.row_stride else 0
-    return load.event.coordinates[axis], load.transfer.tensor_map.box_dim[axis]
+def _beyond(reads: Reads) -> InstructionFinding | None:
+    """T209 where one operand's tile lies beyond its tensor along K and the other's does not: fill is multiplied with data."""
+    for p in reads.products:
+        a, b = p.a[0], p.b[0]
+        if a is None or b is None or any(read.loads[0].transfer.tensor_map.rank != 2 for read in (a, b)):
+            continue
+        outside = [_outside_k(read) for read in (a, b)]
+        if outside[0] != outside[1]:
+            name, read, other = ("A", a, b) if outside[0] else ("B", b, a)
+            load, axis = read.loads[0], 0 if _along_k(read) else 1
+            return InstructionFinding(
+                "T209",
+                load.event.instruction,
+                f"the tile of {name} at coordinates {load.event.coordinates} lies outside of its tensor, which has {load.transfer.tensor_map.global_dim[axis]} "
+                f"elements along K: line {p.events[0].instruction.line} multiplies the fill with data, loaded at {other.loads[0].event.coordinates}",
+                f"check coordinate {axis} of the load, and global_dim of the map",
+            )
+    return None
 
 
-def _of_rows(load: Issued, event: Mma, side: str, mine: np.ndarray) -> InstructionFinding:
-    name, size = ("M", event.m) if side == "a" else ("N", event.n)
+def _outside_k(read: OperandRead) -> bool:
+    load, axis = read.loads[0], 0 if _along_k(read) else 1
+    at, tm = load.event.coordinates[axis], load.transfer.tensor_map
+    return at >= tm.global_dim[axis] or at + tm.box_dim[axis] <= 0
+
+
+def _turned(reads: Reads) -> InstructionFinding | None:
+    """R505 where of the instructions that add into one accumulator some read a tile K-major and others MN-major."""
+    last: dict[tuple[object, ...], Product] = {}
+    for p in reads.products:
+        before = last.get(p.accumulator)
+        last[p.accumulator] = p
+        if before is None or not p.events[0].scale_d:
+            continue
+        for side in ("a", "b"):
+            one, two = getattr(before, side)[0], getattr(p, side)[0]
+            if one is None or two is None or one.loads[0] is not two.loads[0] or _along_k(one) == _along_k(two):
+                continue
+            odd, other = (before, one) if len(before.events) < len(p.events) else (p, two)
+            has, wants = ("K", "MN") if _along_k(other) else ("MN", "K")
+            rest = before if odd is p else p
+            return InstructionFinding(
+                "R505",
+                odd.events[0].instruction,
+                f"{side.upper()} is read {has}-major here; line {rest.events[0].instruction.line}, which adds into the same D, reads the tile that line "
+                f"{other.loads[0].event.instruction.line} brings {wants}-major",
+                f"{side.upper()} {wants}-major",
+            )
+    return None
+
+
+def _along_k(read: OperandRead) -> bool:
+    return read.k_stride < read.row_stride
+
+
+def _panel(reads: Reads, tiles: dict[tuple[int, str], _Tile]) -> InstructionFinding | None:
+    """A tile that nobody reads, next to one of the same map and the same k that an instruction does read: N or M is too small."""
+    used = {number for number, _ in tiles}
+    idle: dict[tuple[int, int, int, int], Issued] = {}
+    for load in reads.loads:
+        if load.number not in used and load.event.mode == "tile" and load.transfer.tensor_map.rank == 2 and _inside(load).any():
+            for axis, at in enumerate(load.event.coordinates):
+                idle.setdefault((load.cta, load.event.map_address, axis, at), load)
+    for tile in tiles.values():
+        along_k, events = max(tile.turned.items(), key=lambda one: len(one[1]), default=(True, []))
+        axis = 0 if along_k else 1
+        other = idle.get((tile.load.cta, tile.load.event.map_address, axis, tile.load.event.coordinates[axis]))
+        if events and other is not None and 0 < abs(other.number - tile.load.number) < NEAR:
+            event, name = events[0], "M" if tile.side == "a" else "N"
+            return InstructionFinding(
+                "I603" if event.idesc is not None else "R504",
+                event.instruction,
+                f"nobody reads the tile that line {other.event.instruction.line} brings at coordinates {other.event.coordinates}, next to that at "
+                f"{tile.load.event.coordinates}, which is {tile.side.upper()} here: {name} = {event.m if tile.side == 'a' else event.n}",
+                f"a larger {name}, or an instruction for the other tile",
+            )
+    return None
+
+
+def _inside(load: Issued) -> np.ndarray:
+    """What of a load's box lies inside the tensor."""
+    tm = load.transfer.tensor_map
+    columns, rows = (
+        (np.arange(at, at + size) >= 0) & (np.arange(at, at + size) < extent)
+        for at, size, extent in zip(load.event.coordinates, tm.box_dim, tm.global_dim, strict=True)
+    )
+    found: np.ndarray = rows[:, None] & columns
+    return found
+
+
+def _of(tile: _Tile, other: _Tile | None) -> InstructionFinding:
+    """The part of a tile that nobody reads: whole rows, or because an instruction takes it for the other operand, or turned, or another K."""
+    along_k, events = max(tile.turned.items(), key=lambda one: len(one[1]))
+    name, line = tile.side.upper(), tile.load.event.instruction.line
+    by_row = tile.wanted if along_k else tile.wanted.T
+    missing = np.asarray(by_row.any(1))
+    if (by_row.all(1) == missing).all():
+        return _of_rows(tile, events[0], missing)
+    rows, k = np.flatnonzero(missing), np.flatnonzero(by_row.any(0))
+    part = f"nobody reads rows {rows[0]} to {rows[-1]}, k {k[0]} to {k[-1]}, of the tile of {name} that line {line} brings"
+    if other is not None and len(other.turned) == 1:
+        mine, yours = (sum(map(len, one.turned.values())) for one in (tile, other))
+        odd, as_what = (other, name) if mine >= yours else (tile, other.side.upper())
+        event = next(iter(odd.turned.values()))[0]
+        return InstructionFinding(
+            "R508",
+            event.instruction,
+            f"{part} as {name}: it is read as {odd.side.upper()} here, and as {as_what} by most",
+            "swap the descriptors of A and B",
+        )
+    if len(tile.turned) > 1:
+        odd_event = tile.turned[not along_k][0]
+        wanted, has = ("K", "MN") if along_k else ("MN", "K")
+        return InstructionFinding(
+            "R505",
+            odd_event.instruction,
+            f"{part}: {name} is read {has}-major here, and {wanted}-major by the others",
+            f"{name} {wanted}-major",
+        )
+    return InstructionFinding("R508", events[0].instruction, part, "issue the K steps that read it, at the right places")
+
+
+def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray) -> InstructionFinding:
+    name, size = ("M", event.m) if tile.side == "a" else ("N", event.n)
     where = "the instruction descriptor" if event.idesc is not None else "the instruction"
-    first = int(np.flatnonzero(~mine)[0])
+    first = int(np.flatnonzero(missing)[0])
     return InstructionFinding(
         "I603" if event.idesc is not None else "R504",
         event.instruction,
-        f"{where} has {name} = {size}: of the {len(mine)} rows of {side.upper()} that line {load.event.instruction.line} brings for it, nobody reads those "
-        f"from {first} on ({int((~mine).sum())} rows)",
-        f"{name} = {len(mine) * event.cta_group}, or a smaller box"
+        f"{where} has {name} = {size}: of the {len(missing)} rows of {tile.side.upper()} that line {tile.load.event.instruction.line} brings for it, nobody "
+        f"reads those from {first} on ({int(missing.sum())} rows)",
+        f"{name} = {len(missing) * event.cta_group}, or a smaller box"
         if first == size // event.cta_group
         else "read the other rows too, or load a smaller box",
     )

@@ -19,8 +19,8 @@ from smemsim.spec.findings import CODES, Finding, Severity
 __all__ = ["RunFinding", "findings_of", "shortened"]
 
 # What is more likely the cause of the others: the map, what arrives, the descriptors, the order of accesses, and what follows from them.
-UPSTREAM = ("T2", "D301", "D302", "D303", "D304", "D306", "D308", "D309", "I6", "D3", "L4", "R501", "R502", "R503", "R504", "R505", "A1",
-            "X016", "X009", "X010", "X014", "X003", "X007", "X012", "X017", "X008", "X004", "X005", "R5", "X013", "X001", "X002", "X015", "X011", "X006")  # fmt: skip
+UPSTREAM = ("X016", "T2", "D301", "D302", "D303", "D304", "D306", "D308", "D309", "I6", "D3", "L4", "R501", "R502", "R503", "R504", "R505", "A1",
+            "X009", "X010", "X014", "X003", "X007", "X012", "X008", "X004", "X005", "X017", "R5", "X013", "X001", "X002", "X015", "X011", "X006")  # fmt: skip
 MOST_ITEMS = 8  # registers of a list that are shown
 _NUMBER = re.compile(r"0x[0-9a-f]+|%?\w*\d[\d.]*")
 _LIST = re.compile(r"\{([^{}]*)\}")
@@ -93,7 +93,7 @@ def findings_of(
     upstream = [_of_watch(f, name) for f in causes]
     found = [_of_watch(f, name) for f in executed]
     found += [_of_check(f, written, name) for f in checked if written is not None]
-    found.sort(key=lambda f: (f.severity in (Severity.NOTE, Severity.LUCK), _rank(f.code)))
+    found.sort(key=lambda f: (f.severity in (Severity.NOTE, Severity.LUCK), _rank(f)))
     found = upstream + found
     if not found:
         return found
@@ -101,7 +101,9 @@ def findings_of(
     return [first, *(_consequence(f, first) for f in found[1:])]
 
 
-def _rank(code: str) -> int:
+def _rank(f: RunFinding) -> int:
+    """A place in UPSTREAM. An R508 that a change of the descriptors mends is a wrong start: like R502, more likely a cause than a consequence."""
+    code = "R502" if f.code == "R508" and f.check is not None and f.check.fix is not None else f.code
     return next((n for n, prefix in enumerate(UPSTREAM) if code.startswith(prefix)), len(UPSTREAM))
 
 

@@ -109,6 +109,11 @@ class Reads:
         return [load for load in self._loads.values() if load.cta == p.cta and min(used, default=0) - NEAR <= load.number <= p.number]
 
     @property
+    def loads(self) -> list[Issued]:
+        """All loads of tiles."""
+        return list(self._loads.values())
+
+    @property
     def complete(self) -> bool:
         """Were all matrix instructions looked at?"""
         return self._looked < MOST
@@ -193,7 +198,9 @@ class Reads:
         share = float(counts[best]) / chunks.size
         strides = (outer, size) if major == "K" else (size, outer)
         # Most elements say where the operand begins; where they do not agree, the first one does, which the strides do not move.
-        origin = int(origins[best]) if share >= SURE else int(virtual[0, 0])
+        origin = int(origins[best])
+        if share < SURE or origin < tm.global_address:
+            origin = int(virtual[0, 0])
         return OperandRead(word, (first, *(load for load in loads if load is not first)), origin, *strides, share)
 
 

@@ -84,9 +84,9 @@ class Run:
         written, report = self._checked
         causes = [] if self.reads is None else of_maps(self.reads, self.launch)
         executed = []
-        of_watch = {f.code for f in self.launch.findings.values()}
-        of_watch.discard("R507")  # what was not written may be what the instruction's shape leaves out
-        if self.reads is not None and not causes and not (report and report.findings) and not of_watch:
+        others = {f.code for f in self.launch.findings.values()}
+        others.discard("R507")  # what was not written may be what the instruction's shape leaves out
+        if self.reads is not None and not causes and not (report and report.findings) and not others:
             executed = [*mismatches(self.reads), *unread(self.reads)]
         return findings_of(
             causes, (*self.launch.findings.values(), *executed), written, (*report.findings, *report.remarks) if report else (), self.name
@@ -212,11 +212,11 @@ def _sides(report: Report) -> list[str]:
 
 
 def _is_better(report: Report, other: Report, side: str, kind: str, *, alone: bool) -> bool:
-    """Does another meaning of an operand explain more? `alone`: of a turned one, nothing but the major-ness has to change; else nothing may be known."""
+    """Does another meaning of an operand explain more? `alone`: of a turned one, nothing but the major-ness has to change; else no repair may be known."""
     before, after = _of_side(report, side), _of_side(other, side)
-    if not after or any(f.code == "R508" for f in after):
+    if not after or any(f.code == "R508" and not f.repair for f in after):
         return False
     turned = [f for f in after if f.code == "R505"]
     if kind == "turned" and (not turned or (alone and any(".word" in path for f in turned for path, _, _ in f.together))):
         return False
-    return alone or any(f.code == "R508" for f in before)
+    return alone or any(f.code == "R508" and not f.repair for f in before)

@@ -44,11 +44,13 @@ class ClusterBarrier:
         if x.watch is not None:
             x.watch.complete(self.key)
             x.watch.met(self.first // WARP, len(self.arrived) // WARP)
+            x.watch.lifetimes.met(self.first // WARP, len(self.arrived) // WARP)
         waits, self.waits = self.waits, []
         for wait in waits:
             self.idle[wait.threads - self.first] = True
             if x.watch is not None:
                 x.watch.acquire(x, wait.threads, self.key)
+                x.watch.lifetimes.waited(self.first // WARP, wait.threads)
             x.wake(wait)
 
     def describe(self, x: Wave) -> str:
@@ -108,6 +110,7 @@ def _wait(x: Wave, i: Instruction, following: int) -> None:
         barrier.idle[done] = True
         if done.size and x.watch is not None:
             x.watch.acquire(x, done + barrier.first, barrier.key)
+            x.watch.lifetimes.waited(barrier.first // WARP, done + barrier.first)
         if late.any():
             wait = x.park(own[late] + barrier.first, following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]
             barrier.waits.append(wait)

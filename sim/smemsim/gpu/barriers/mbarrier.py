@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.gpu.traps import misuse
-from smemsim.gpu.wave import THREADS, Cta, Wait
+from smemsim.gpu.wave import THREADS, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
 from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES
 
@@ -40,6 +40,7 @@ class Mbarrier:
         self.expecting: dict[int, tuple[Instruction, int]] = {}  # by line: who said so, and how much
         self.seen = 0  # phases that had ended when a wait last passed
         self.passed: dict[int, Instruction] = {}  # by line: waits that passed before the first phase had ended
+        self.arrived_from: set[int] = set()  # warps of the wave
         self.done: dict[str, dict[int, str]] = {"arrives": {}, "expects bytes": {}, "brings bytes": {}}  # instructions by line
 
     @property
@@ -66,8 +67,12 @@ class Mbarrier:
         """
         i = i or current(x)
         self._note("arrives", i)
-        if x.watch is not None and release:
-            x.watch.release(x, threads, self)
+        self.arrived_from |= {int(thread) // WARP for thread in threads[[0, -1]]} if len(threads) else set()
+        if x.watch is not None:
+            if x.watch.lifetimes.is_needed:
+                x.watch.lifetimes.touch(i, self.cta.index, np.unique(threads // WARP))
+            if release:
+                x.watch.release(x, threads, self)
         tokens = np.empty(len(threads), np.uint64)
         done, step = 0, count
         while done < len(threads):
@@ -192,7 +197,8 @@ class Mbarrier:
             if self.passed:
                 return 2, "whoever reads a stage must arrive here when it has (mbarrier.arrive, tcgen05.commit)"
             return 2, "a stage is free in the first round: wait for parity 1 there, which passes at once at a new mbarrier"
-        return 4, ""
+        stuck = {int(warp) for wait in x.waiting for warp in np.unique(wait.threads // WARP)}
+        return (1 if self.arrived_from and not self.arrived_from & stuck else 4), ""  # who arrived before goes on, or waits as well
 
     def describe(self, phase: int) -> str:
         """What a phase waits for and who has ever taken part, for a report of a hang."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.descriptors.tensor_map.traps import map_traps
 from smemsim.errors import HardwareTrap
-from smemsim.gpu.asynchronous import cluster_of, credit, each, member, own_address, record, stops, touched
+from smemsim.gpu.asynchronous import alone, cluster_of, credit, each, member, own_address, record, stops, touched
 from smemsim.gpu.copies.tensor_maps import map_at
 from smemsim.gpu.events import Load, Store
 from smemsim.gpu.modifiers import Modifiers, Operands
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
+COUNTED = ("add", "inc", "dec", "xor")  # reductions of which it matters how often they are done
 _RANKS = ("1d", "2d", "3d", "4d", "5d")
 
 
@@ -68,7 +69,9 @@ def build_load(i: Instruction, c: Linker) -> Step:
     first = 3 + len(mask)
 
     def run(x: Wave) -> None:
-        for (cta, thread), values in each(x, reads):
+        issued = list(each(x, reads))
+        alone(x, i, ((thread, tuple(values)) for (_, thread), values in issued), "its bytes arrive at the mbarrier")
+        for (cta, thread), values in issued:
             dst, address, barrier = values[:3]
             where, moved = tuple(values[first : first + len(coordinates)]), tuple(values[first + len(coordinates) :])
             tm, cluster = map_at(x, i, address), cluster_of(x, cta)
@@ -105,7 +108,10 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
     kind = "tma_reduce" if operation else "tma_store"
 
     def run(x: Wave) -> None:
-        for (cta, thread), (address, src, *values) in each(x, [at, source, *coordinates]):
+        issued = list(each(x, [at, source, *coordinates]))
+        if operation in COUNTED:
+            alone(x, i, ((thread, tuple(values)) for (_, thread), values in issued), f".{operation} is done")
+        for (cta, thread), (address, src, *values) in issued:
             tm, where, shared = map_at(x, i, address), tuple(values), cta.shared
             place: dict[str, Any] = {"smem_address": own_address(i, cta, src), "to": x.launch.memory, "mode": mode}
             with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, True), tm):  # noqa: B023 (called at once)

@@ -15,7 +15,7 @@ from smemsim.gpu.events import Mma
 from smemsim.gpu.linking.program import slots_of
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Gate, Step, implements, unmodelled
-from smemsim.gpu.wave import WARP, WARPGROUP
+from smemsim.gpu.wave import WARPGROUP
 from smemsim.machine.wgmma import check_immediates, types_of, wgmma, wgmma_registers
 from smemsim.machine.wgmma_many import wgmma_many
 from smemsim.ptx.module import Immediate, Instruction, Operand, Register, Vector
@@ -139,8 +139,8 @@ class _Mma:
         self.selector, self.signs, self.satfinite = selector, signs, satfinite
         self.negate = (signs[0] < 0, signs[1] < 0)
         self.stored = row.k
-        self.d_slots = {slot for part in d for slot in slots_of(_naming(i, part))}
-        self.slots = {slot for part in (*d, *(a_parts if self.in_registers else ())) for slot in slots_of(_naming(i, part))}
+        self.sums = frozenset(slot for part in d for slot in slots_of(_naming(i, part)))
+        self.slots = self.sums | {slot for part in (a_parts if self.in_registers else ()) for slot in slots_of(_naming(i, part))}
 
     def run(self, x: Wave) -> None:
         """Multiply, for every warpgroup that is here."""
@@ -170,9 +170,7 @@ class _Mma:
                         x, cta, event, np.ascontiguousarray(a[:, g].T) if self.in_registers else a[g], b[g], d[:, g], scale[g], g
                     )
         if x.watch is not None:
-            self._tell(x, ctas, firsts, a, b)
-            for first, adds in zip(firsts, scale, strict=True):
-                x.watch.product(self.i, first // WARP, self.d_slots, adds=adds)
+            self._tell(x, ctas, firsts, a, b, scale)
         for n, write in enumerate(self.write_d):
             write(x, out[n].reshape(-1))
 
@@ -210,7 +208,7 @@ class _Mma:
             raise Unmodelled(f"{self.i.name}: {what} is not the same in all threads of the warpgroup, as the PTX ISA wants it (9.7.15.5.2)")
         return values[:, 0].tolist()  # type: ignore[no-any-return]
 
-    def _tell(self, x: Wave, ctas: Sequence[Cta], firsts: list[int], a: Any, b: list[int]) -> None:
+    def _tell(self, x: Wave, ctas: Sequence[Cta], firsts: list[int], a: Any, b: list[int], scale: list[bool]) -> None:
         """Tell the watch what was read."""
         t, columns = self.types, self.k
         for g, (cta, first) in enumerate(zip(ctas, firsts, strict=True)):
@@ -221,6 +219,7 @@ class _Mma:
             inside = np.concatenate(read)
             inside = inside[inside < len(cta.shared.bytes) // CHUNK]
             x.watch.op_reads(op, cta, (CHUNK * inside[:, None] + np.arange(0, CHUNK, 4)).ravel())
+            x.watch.sums(op, self.sums, goes_on=scale[g])
             x.watch.op_registers(op, self.slots)
             x.watch.joins(op, first, "wgmma")
 

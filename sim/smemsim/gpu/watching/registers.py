@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import functools
-import operator
 from typing import TYPE_CHECKING
 
 from smemsim.gpu.watching.handles import Operation
 from smemsim.gpu.watching.shadow import Shadow
-from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Block
     from smemsim.gpu.wave import Wave
 
-__all__ = ["LOST", "Registers"]
-
-LOST = "let only the first product of a sum not add: the first K step of the first tile of K (scale-d, enable-input-d)"
+__all__ = ["Registers"]
 
 
 class Registers(Shadow):
@@ -29,6 +24,28 @@ class Registers(Shadow):
             self._registers.setdefault(slot, {})[op] = None
             self.in_flight |= 1 << slot
 
+    def sums(self, op: Operation, slots: frozenset[int], *, goes_on: bool) -> None:
+        """It leaves a sum in these registers; X017 where it does not go on with the one that is there, and no instruction has named that since."""
+        key = (int(op.warps[0]), slots)
+        before = self._sums.get(key)
+        if before is not None and not goes_on:
+            self.x.launch.find(
+                "X017", op.instruction, f"{op.instruction.name} begins a new sum in the registers in which {before.name} of line {before.line} left its "
+                "own: that one is lost, nobody has read it",
+                "scale-d true for all but the first instruction that adds into D", because="PTX ISA 9.7.15.5.2",
+            )  # fmt: skip
+        if before is None:
+            self.of_sums |= sum(1 << slot for slot in slots)
+        self._sums[key] = op.instruction
+
+    def _sums_named(self, warps: set[int], slots: set[int]) -> None:
+        """An instruction of these warps names registers: sums there count as read."""
+        named = [key for key in self._sums if not warps.isdisjoint(range(key[0], key[0] + 4)) and not key[1].isdisjoint(slots)]
+        for key in named:
+            del self._sums[key]
+        if named:
+            self.of_sums = sum(1 << slot for slot in set().union(*(held for _, held in self._sums)))
+
     def _registers_free(self, warp: int, operations: list[Operation]) -> None:
         """The registers of operations that the first warp of their warpgroup has waited for are free."""
         done = [op for op in operations if op.warps[0] == warp]
@@ -40,47 +57,19 @@ class Registers(Shadow):
                 self._registers.pop(slot, None)
                 self.in_flight &= ~(1 << slot)
 
-    def product(self, i: Instruction, warp: int, slots: set[int], *, adds: bool) -> None:
-        """The wgmma of the warpgroup that begins with a warp leaves its product in registers: X017 where it does not add, and nobody has read the one before it."""
-        mask = sum(1 << slot for slot in slots)
-        before = self._products.get((warp, mask))
-        if before is not None and not adds:
-            self.x.launch.find(
-                "X017",
-                i,
-                f"{i.name} overwrites the product of line {before.line} in its accumulator (scale-d is 0): nobody has read that",
-                LOST,
-            )
-        self._products[warp, mask] = i
-        self.unread |= mask
-
-    def _reads_products(self, x: Wave, block: Block) -> None:
-        """A block names registers that hold products: these have been read."""
-        from smemsim.gpu.linking.program import slots_of
-
-        named = self._named.get(block.index)
-        if named is None:
-            named = self._named[block.index] = sum(
-                1 << n for n in set().union(*(slots_of(i) for i in block.instructions if i.op != "wgmma"))
-            )
-        if not named & self.unread:
-            return
-        warps = set((x.threads >> 5).tolist())
-        self._products = {key: i for key, i in self._products.items() if not (key[1] & named and warps & set(range(key[0], key[0] + 4)))}
-        self.unread = functools.reduce(operator.or_, (mask for _, mask in self._products), 0)
-
     def check_registers(self, x: Wave, block: Block) -> None:
-        """A block names registers that are in flight: wrong, unless it moves them or is the next wgmma on the same accumulators."""
+        """A block names registers that are in flight: wrong, unless it moves them or is the next wgmma on the same accumulators.
+
+        What it names of finished sums counts as read.
+        """
         from smemsim.gpu.linking.program import slots_of
 
-        if block.slots & self.unread:
-            self._reads_products(x, block)
-        if not block.slots & self.in_flight:
-            return
         warps = set((x.threads >> 5).tolist())
         for i in block.instructions:
             if i.op == "wgmma":
                 continue
+            if self.of_sums and block.slots & self.of_sums:
+                self._sums_named(warps, slots_of(i))
             for slot in slots_of(i):
                 held = [op for op in self._registers.get(slot, {}) if warps & set(op.warps.tolist())]
                 if not held or held[0] in self._told:

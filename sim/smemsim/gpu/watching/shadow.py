@@ -42,10 +42,8 @@ class Shadow:
         self._told: set[Operation] = set()  # operations whose registers were used too early, and that have a finding
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: words that were read before anybody had written them
         self.operations = Handles()
-        self.in_flight = 0
-        self.unread = 0  # slots of the registers that hold products nobody has read
-        self._products: dict[tuple[int, int], Instruction] = {}  # of them: by the warpgroup's first warp, and slots
-        self._named: dict[int, int] = {}  # slots that the instructions of a block name, without those of wgmma
+        self.in_flight = self.of_sums = 0  # registers by their bits: of wgmma in flight, and of sums that nobody has read
+        self._sums: dict[tuple[int, frozenset[int]], Instruction] = {}  # the wgmma that left a sum there, by the first warp and registers
         self._copies: dict[int, Operation] = {}  # of a warp: its open cp.async operation
         self._registers: dict[int, dict[Operation, None]] = {}  # of a slot
         self._groups: dict[tuple[int, str], Groups] = {}

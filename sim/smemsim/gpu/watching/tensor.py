@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.gpu.watching.registers import LOST
 from smemsim.gpu.watching.shadow import NOBODY, OPERATIONS
 from smemsim.gpu.wave import WARP
 from smemsim.ptx.module import Instruction
@@ -45,7 +44,7 @@ class TensorWatch:
         self.read_when = np.zeros((groups, *shape), np.int32)  # of the warp with these lanes in each warpgroup
         self.read_line = np.zeros(shape, np.int32)
         self.read_by = np.full(shape, NOBODY, np.int32)  # the last operation
-        self._products: dict[tuple[int, int, int, str], Instruction] = {}  # that nobody has read: by CTA, columns and lanes
+        self.is_product = np.zeros(shape, bool)  # a matrix product, or a part of its sum, that nobody has read
         self.issued: dict[int, np.ndarray] = {}  # operations of a warp so far
         self._open: dict[tuple[int, int], Operation] = {}  # since the last commit, by warp and line
         self._loads: dict[int, _Pending] = {}
@@ -74,8 +73,8 @@ class TensorWatch:
         for warp, cta, lane, first, end in boxes:
             at = (cta, slice(lane, lane + lanes), slice(first, end))
             self._seen(i, at, warp, "reads")
+            self.is_product[at] = False
             group = (int(self.x.tid[warp * WARP]) // WARP) // WARPGROUP
-            self._read_product(cta, first, end)
             self.read_when[(group, *at)] = PENDING
             self.read_line[at] = i.line
             self._loads.setdefault(warp, []).append(((group, *at), warp, i.line))
@@ -87,6 +86,7 @@ class TensorWatch:
             self._seen(i, at, warp, "overwrites")
             self._readers_done(i, at, warp, "overwrites")
             self.who[at], self.when[at], self.line[at] = warp, PENDING, i.line
+            self.is_product[at] = False
             self._stores.setdefault(warp, []).append((at, warp, i.line))
 
     def waited(self, x: Wave, what: str) -> None:
@@ -105,10 +105,10 @@ class TensorWatch:
     def freed(self, x: Wave, i: Instruction, cta: Cta, address: int, columns: int, warp: int) -> None:
         """tcgen05.dealloc by a warp: nobody may be using the columns any more; what is in them counts as unwritten."""
         at = (cta.index, slice(0, LANES), slice(address & 0xFFFF, (address & 0xFFFF) + columns))
-        self._read_product(cta.index, at[2].start, at[2].stop)
         self._seen(i, at, warp, "gives back")
         self._readers_done(i, at, warp, "gives back")
         self.who[at] = NOBODY
+        self.is_product[at] = False
         self.read_by[at] = NOBODY
         self.read_when[(slice(None), *at)] = 0
 
@@ -142,16 +142,18 @@ class TensorWatch:
     def operated(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> None:
         """It reads and writes boxes of tensor memory of the CTAs of its group."""
         warp, number, i = int(op.warps[0]), op.number, op.instruction
-        if i.modifiers[0] == "mma":
-            self._adds_up(i, members, reads, writes)
         for which, lanes, first, end in reads:
             at = (members[which].index, lanes, slice(first, end))
             self._seen(i, at, warp, "reads")
             self.read_by[at] = number
+            self.is_product[at] = False
         for which, lanes, first, end in writes:
             at = (members[which].index, lanes, slice(first, end))
             self._seen(i, at, warp, "overwrites")
             self._readers_done(i, at, warp, "overwrites")
+            if i.modifiers[0] == "mma":
+                self._lost(i, at, warp)
+            self.is_product[at] = i.modifiers[0] == "mma"
             self.who[at], self.line[at] = OPERATIONS + number, i.line
 
     def commit(self, thread: int, barriers: Sequence[Mbarrier]) -> None:
@@ -163,26 +165,6 @@ class TensorWatch:
             self.watch.order.brings_all(row, warp, barrier)
 
     # ---- inside
-
-    def _adds_up(self, i: Instruction, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> None:
-        """X017 where a product that nobody has read is overwritten by one that does not add to it."""
-        added = {(which, first, end) for which, _, first, end in reads}
-        for which, _, first, end in reads:
-            if (which, first, end) not in {(w, f, e) for w, _, f, e in writes}:
-                self._read_product(members[which].index, first, end)
-        for which, lanes, first, end in writes:
-            key = (members[which].index, first, end, str(lanes))
-            before = self._products.get(key)
-            if before is not None and (which, first, end) not in added:
-                self.x.launch.find(
-                    "X017", i, f"{i.name} overwrites the product of line {before.line} in columns {first} to {end - 1} of tensor memory "
-                    "(enable-input-d is false): nobody has read that", LOST,
-                )  # fmt: skip
-            self._products[key] = i
-
-    def _read_product(self, cta: int, first: int, end: int) -> None:
-        for key in [key for key in self._products if key[0] == cta and key[1] < end and first < key[2]]:
-            del self._products[key]
 
     def _seen(self, i: Instruction, at: Any, warp: int, done: str) -> None:
         """Has the warp seen the writes of the cells that it, or its operation, now reads or overwrites?"""
@@ -265,6 +247,15 @@ class TensorWatch:
                     f"{operation.instruction.name} of line {operation.instruction.line} may still read: nobody has waited for it",
                     "tcgen05.commit behind it, and wait for the phase of that mbarrier first", because="PTX ISA 9.7.16.6",
                 )  # fmt: skip
+
+    def _lost(self, i: Instruction, at: Any, warp: int) -> None:
+        """Is a product overwritten that nobody has read?"""
+        if self.is_product[at].all():
+            self.x.launch.find(
+                "X017", i, f"{i.name} of warp {self._warp(warp)} overwrites {self._where(at, self.is_product[at])}: the product that line "
+                f"{int(self.line[at].flat[0])} left there is lost, nobody has read it",
+                "enable-input-d true for all but the first instruction that adds into D", because="PTX ISA 9.7.16.10",
+            )  # fmt: skip
 
     def _where(self, at: Any, cells: np.ndarray) -> str:
         """Cells as lanes and columns."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.gpu.watching.handles import GENERIC, Operation
+from smemsim.gpu.watching.lifetimes import Lifetimes
 from smemsim.gpu.watching.ordering import Ordering
 from smemsim.gpu.watching.shadow import ATOMIC, NOBODY, OPERATIONS, READERS, WORD
 from smemsim.gpu.watching.tensor import TensorWatch
@@ -30,12 +31,14 @@ class Watch(Ordering):
     def __init__(self, x: Wave) -> None:
         super().__init__(x)
         self.tensor = TensorWatch(self)
+        self.lifetimes = Lifetimes(self)
 
     # ---- ordinary accesses of shared memory
 
     def read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
         """The running threads read `size` bytes at places `flat` (n,) of `x.shared`."""
         at, warps = self._words(x, flat, size)
+        self._reach(i, at, warps)
         who = self.who[at]
         if size < WORD:
             bits = self.parts.read(at, flat, size)
@@ -51,6 +54,7 @@ class Watch(Ordering):
     def write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
         """The running threads write `size` bytes at places `flat` (n,) of `x.shared`."""
         at, warps = self._words(x, flat, size)
+        self._reach(i, at, warps)
         if size < WORD:
             self._part(i, at, warps, flat, size)
             return
@@ -58,6 +62,9 @@ class Watch(Ordering):
         self._readers_done(i, at, warps)
         self.parts.written_whole(at)
         self.who[at], self.when[at], self.line[at] = warps, self.order.clock[warps], i.line
+
+    def _reach(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
+        self.lifetimes.touch(i, at // (self.x.pitch // WORD), warps)
 
     def _part(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int) -> None:
         """Bytes of words are written: neighbours that other warps write or read are no race."""
@@ -72,7 +79,8 @@ class Watch(Ordering):
 
     def strong_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
         """The running threads write by atomic, relaxed, release or volatile operations, which make no race among themselves."""
-        at, _ = self._words(x, flat, size)
+        at, warps = self._words(x, flat, size)
+        self._reach(i, at, warps)
         self.parts.written_whole(at)
         self.who[at], self.line[at] = ATOMIC, i.line
 
@@ -159,6 +167,7 @@ class Watch(Ordering):
     def op_reads(self, op: Operation, cta: Cta, offsets: np.ndarray) -> None:
         """It reads these bytes of a CTA's window (offsets from the window's begin, one for every 4 bytes is enough)."""
         at = self._of_cta(cta, offsets)
+        self.lifetimes.touch(op.instruction, cta.index, op.warps)
         who, order, w = self.who[at], self.order, op.warps
         by_warp = (who >= 0) & (who < OPERATIONS)
         if by_warp.any():
@@ -204,6 +213,7 @@ class Watch(Ordering):
     def op_writes(self, op: Operation, cta: Cta, offsets: np.ndarray) -> None:
         """It writes these bytes of a CTA's window."""
         at = self._of_cta(cta, offsets)
+        self.lifetimes.touch(op.instruction, cta.index, op.warps)
         self._arrives_late(op, at)
         warps = np.full(len(at), op.warps[0])
         who = self.who[at]
