@@ -35,20 +35,15 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
             who = _who(wave, wait.threads)
             waits = "wait" if "warps" in who or ";" in who else "waits"
             launch.find("X006", wait.instruction, f"{who} {waits} for ever: {wait.what()}{full}", repair or wait.suspicion()[1])
-        for state, code, what in (
-            (GATHERING, "X011", "waits for the other threads of its warp (or warpgroup), which never come to this instruction"),
-            (YIELDED, "X006", wave.endless or "polls something that never changes"),
-            (0, "X006", "loops for ever, and nothing it does is seen by others"),
+        for first, last, code, what in (
+            (GATHERING, PARKED, "X011", "waits for the other threads of its warp (or warpgroup), which never come to this instruction"),
+            (YIELDED, GATHERING, "X006", (wave.endless or "polls something that never changes") + full),
+            (0, YIELDED, "X006", f"loops for ever, and nothing it does is seen by others{full}"),
         ):
-            threads = np.flatnonzero((wave.key >= state) & (wave.key < (state or YIELDED) + (YIELDED if state else 0)))
-            if state == GATHERING:
-                threads = np.flatnonzero((wave.key >= GATHERING) & (wave.key < PARKED))
+            threads = np.flatnonzero((wave.key >= first) & (wave.key < last))
             for at in np.unique(wave.key[threads]).tolist():
-                group = threads[wave.key[threads] == at]
-                if code == "X011":
-                    launch.find(code, _instruction(wave, at - state), f"{_who(wave, group)}: {what}")
-                else:
-                    launch.find(code, _instruction(wave, at - state), f"{_who(wave, group)}: {what}{full}", repair)
+                who = _who(wave, threads[wave.key[threads] == at])
+                launch.find(code, _instruction(wave, at - first), f"{who}: {what}", repair if code == "X006" else "")
 
 
 def _instruction(wave: Wave, block: int) -> Instruction:
