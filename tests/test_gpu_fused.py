@@ -48,6 +48,7 @@ CASES = {
     "a rounded product":     ("mul.rn.f64 %t0, %g0, %g1; add.f64 %x0, %g2, %t0;", [product(A, B) + C]),
     "a rounded sum":         (AB + "add.rn.f64 %x0, %g2, %t0;", [product(A, B) + C]),
     "through neg":           (AB + "neg.f64 %t3, %t0; add.f64 %x0, %g2, %t3;", [fused(-A, B, C)]),
+    "twice minus":           (AB + "neg.f64 %t3, %t0; sub.f64 %x0, %g2, %t3;", [fused(A, B, C)]),
     "through mov":           (AB + "mov.f64 %t3, %t0; add.f64 %x0, %g2, %t3;", [fused(A, B, C)]),
     "through abs":           (AB + "abs.f64 %t3, %t0; add.f64 %x0, %g2, %t3;", [abs(product(A, B)) + C]),
     "the product is stored": (AB + "add.f64 %x0, %g2, %t0; mov.f64 %x1, %t0;", [product(A, B) + C, product(A, B)]),

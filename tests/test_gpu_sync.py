@@ -404,6 +404,8 @@ def test_cp_async_arrives():
         cp.async.mbarrier.arrive{form}.shared::cta.b64 [bar]; {"@%p9 mbarrier.arrive.shared::cta.b64 _, [bar];" if not form else ""}
         W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W; ld.shared.u32 %r2, [%r4];"""
         assert results(body).tolist() == [0] * 32
+    alone = body.replace("@%p9 mbarrier.arrive.shared::cta.b64 _, [bar];", "")  # without .noinc it is no arrival of those that init counts
+    assert "X006" in found(alone, np.zeros(32, np.uint32), block=1)
 
 
 @pytest.mark.parametrize(
