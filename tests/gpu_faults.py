@@ -233,6 +233,7 @@ FAULTS = (
     Fault("stages not waited for",      BLACKWELL, "X005", LOAD, sub(r"mbarrier.try_wait.parity.shared::cta.b64 complete, \[%r440\], %r439;", "setp.eq.u32 complete, 0, 0;")),
     Fault("half of the bytes expected", BLACKWELL, "T210", EXPECT, sub("32768", "16384")),
     Fault("no swizzle in A's map",      BLACKWELL, "R501", LOAD, maps=only(0, swizzle="none")),
+    Fault("D not set to zero",          PLAIN, "R507", MMA, lambda ptx: sub(r"mov\.f32 \t%f(6[7-9]\d|70\d), [^;]*;", "")(sub(r"p, %r51, 0;", "p, %r51, -1;")(ptx)), repair="scale-d false"),
     Fault("the sum begins anew",        PLAIN, "X017", MMA, sub(r"setp.ne.b32 p, %r91, 0;", "setp.ne.b32 p, %r91, %r91;")),
     Fault("A begins 32 bytes late",     PLAIN, "R508", MMA, sub(r"(setp.ne.b32 p, %r\d+, 0; )(wgmma[^;]*\}, )(%rd\d+)(, %rd\d+, p)", r".reg .b64 late; \1add.u64 late, \3, 2; \2late\4")),
     Fault("A and B swapped once",       CLUSTER, "R508", MMA, sub(r"(\}, )(%rd\d+), (%rd\d+)(, %p27)", r"\1\3, \2\4", 1)),

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from smemsim.gpu.linking.mentions import mentions
 from smemsim.gpu.linking.segments import Segments
 from smemsim.ptx.module import Immediate, Instruction, Register
 
@@ -132,21 +132,21 @@ class _Values:
         self.body, self.segments = inlined.body, Segments(inlined)
         self.named: dict[int, list[int]] = {}  # of every register: where its value is used
         self.defined: dict[int, list[int]] = {}  # and where it is given
-        mentions = [list(_named(i)) for i in self.body]
-        for n, found in enumerate(mentions):
+        named = [list(mentions(i)) for i in self.body]
+        for n, found in enumerate(named):
             for slot, result in found:
                 (self.defined if result else self.named).setdefault(slot, []).append(n)
-        self._drop_the_unused(mentions)
+        self._drop_the_unused(named)
 
-    def _drop_the_unused(self, mentions: list[list[tuple[int, bool]]]) -> None:
+    def _drop_the_unused(self, named: list[list[tuple[int, bool]]]) -> None:
         """Uses by arithmetic whose result nobody uses are none."""
         pending = [n for n, i in enumerate(self.body) if _is_arithmetic(i)]
         while pending:
             n = pending.pop()
-            results = [slot for slot, result in mentions[n] if result]
+            results = [slot for slot, result in named[n] if result]
             if not results or any(self.named.get(slot) for slot in results):
                 continue
-            for slot in {slot for slot, result in mentions[n] if not result}:
+            for slot in {slot for slot, result in named[n] if not result}:
                 if n in self.named.get(slot, ()):
                     self.named[slot] = [k for k in self.named[slot] if k != n]
                     pending += [k for k in self.defined.get(slot, ()) if _is_arithmetic(self.body[k])]
@@ -237,22 +237,6 @@ class _Values:
 def _between(places: list[int], after: int, before: int) -> list[int]:
     """Of places in ascending order: those between two."""
     return places[bisect.bisect_right(places, after) : bisect.bisect_left(places, before)]
-
-
-def _named(i: Instruction) -> Iterator[tuple[int, bool]]:
-    """The registers that an instruction names, and whether it gives them a value."""
-    if i.guard is not None:
-        yield i.guard.slot, False
-    pending: list[tuple[Any, bool]] = [(x, n == 0 and i.op not in ("st", "red")) for n, x in enumerate(i.operands)]
-    while pending:
-        x, result = pending.pop()
-        if isinstance(x, Register):
-            yield x.slot, result
-        elif dataclasses.is_dataclass(x):
-            inside = result and type(x).__name__ in ("Vector", "Pair")  # an address only names its registers
-            pending += [(getattr(x, f.name), inside) for f in dataclasses.fields(x)]
-        elif isinstance(x, tuple):
-            pending += [(part, result) for part in x]
 
 
 def _is_arithmetic(i: Instruction) -> bool:

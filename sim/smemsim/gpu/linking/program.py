@@ -15,6 +15,7 @@ import numpy as np
 from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu.linking.fused import Fused, fuse
 from smemsim.gpu.linking.inline import Inlined, inline
+from smemsim.gpu.linking.mentions import slots_of
 from smemsim.gpu.linking.places import Place, Places
 from smemsim.gpu.linking.routines import function_addresses
 from smemsim.gpu.registers import Read, Write, reader, storage, writer
@@ -252,20 +253,3 @@ def _blocks(inlined: Inlined, steps: list[Step], linker: Linker) -> list[Block]:
                 slots |= 1 << slot
         blocks.append(Block(index, gate if isinstance(gate, Gate) else None, plain, end if isinstance(end, End) else None, body, slots))
     return blocks
-
-
-def slots_of(i: Instruction) -> set[int]:
-    """The registers that an instruction names."""
-    found: set[int] = set()
-    pending: list[Any] = [*i.operands, i.guard]
-    while pending:
-        operand = pending.pop()
-        if isinstance(operand, Register):
-            found.add(operand.slot)
-        elif isinstance(operand, Address):
-            pending += [operand.base, *(operand.coordinates or ())]
-        elif hasattr(operand, "items"):
-            pending += operand.items
-        elif hasattr(operand, "second"):
-            pending += [operand.first, operand.second]
-    return found

@@ -12,7 +12,7 @@ import numpy as np
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.gpu.asynchronous import judge, stops
 from smemsim.gpu.events import Mma
-from smemsim.gpu.linking.program import slots_of
+from smemsim.gpu.linking.mentions import slots_of
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Gate, Step, implements, unmodelled
 from smemsim.gpu.wave import WARPGROUP

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
+from smemsim.gpu.linking.mentions import mentions, slots_of
 from smemsim.gpu.watching.handles import Operation
 from smemsim.gpu.watching.shadow import Shadow
+from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Block
@@ -25,9 +28,17 @@ class Registers(Shadow):
             self.in_flight |= 1 << slot
 
     def sums(self, op: Operation, slots: frozenset[int], *, goes_on: bool) -> None:
-        """It leaves a sum in these registers; X017 where it does not go on with the one that is there, and no instruction has named that since."""
-        key = (int(op.warps[0]), slots)
+        """It leaves a sum in these registers: X017 where it does not go on with the one that is there, and no instruction has named that since;
+        R507 where it adds to what nobody has ever given a value."""
+        warp = int(op.warps[0])
+        key = (warp, slots)
         before = self._sums.get(key)
+        blank = slots - self._given
+        if blank:
+            filled = self._filled.setdefault(warp, set())
+            if goes_on and not blank <= filled:
+                self._adds_to_nothing(op.instruction, min(blank - filled))
+            filled |= blank
         if before is not None and not goes_on:
             self.x.launch.find(
                 "X017", op.instruction, f"{op.instruction.name} begins a new sum in the registers in which {before.name} of line {before.line} left its "
@@ -37,6 +48,21 @@ class Registers(Shadow):
         if before is None:
             self.of_sums |= sum(1 << slot for slot in slots)
         self._sums[key] = op.instruction
+
+    @functools.cached_property
+    def _given(self) -> set[int]:
+        """The registers that get a value from some instruction other than wgmma, anywhere in the program."""
+        body = self.x.program.inlined.body
+        return {slot for i in body if i.op != "wgmma" for slot, gives in mentions(i) if gives}
+
+    def _adds_to_nothing(self, i: Instruction, slot: int) -> None:
+        self.x.launch.find(
+            "R507", i, f"{i.name} adds to its accumulator (scale-d is true), and nothing has given {self._register(slot)} a value: D is whatever was there",
+            "scale-d false for the first product of a sum, or zeros in its registers", because="PTX ISA 9.7.15.5.2",
+        )  # fmt: skip
+
+    def _register(self, slot: int) -> str:
+        return self.x.program.inlined.registers[slot].name
 
     def _sums_named(self, warps: set[int], slots: set[int]) -> None:
         """An instruction of these warps names registers: sums there count as read."""
@@ -62,8 +88,6 @@ class Registers(Shadow):
 
         What it names of finished sums counts as read.
         """
-        from smemsim.gpu.linking.program import slots_of
-
         warps = set((x.threads >> 5).tolist())
         for i in block.instructions:
             if i.op == "wgmma":
@@ -78,9 +102,8 @@ class Registers(Shadow):
                     self.op_registers(held[0], slots_of(i))
                     continue
                 self._told.add(held[0])
-                name = next((r.name for n, r in enumerate(x.program.inlined.registers) if n == slot), "a register")
                 x.launch.find(
-                    "X007", i, f"{i.name} uses {name} while {self._name(held[0])} is in flight: its registers are not to be touched before "
+                    "X007", i, f"{i.name} uses {self._register(slot)} while {self._name(held[0])} is in flight: its registers are not to be touched before "
                     "wgmma.wait_group", f"wgmma.commit_group and wgmma.wait_group between line {held[0].instruction.line} and this one",
                     because="PTX ISA 9.7.15.7",
                 )  # fmt: skip

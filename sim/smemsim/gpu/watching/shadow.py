@@ -44,6 +44,7 @@ class Shadow:
         self.operations = Handles()
         self.in_flight = self.of_sums = 0  # registers by their bits: of wgmma in flight, and of sums that nobody has read
         self._sums: dict[tuple[int, frozenset[int]], Instruction] = {}  # the wgmma that left a sum there, by the first warp and registers
+        self._filled: dict[int, set[int]] = {}  # of what only wgmma gives a value: what has one, by the warpgroup's first warp
         self._copies: dict[int, Operation] = {}  # of a warp: its open cp.async operation
         self._registers: dict[int, dict[Operation, None]] = {}  # of a slot
         self._groups: dict[tuple[int, str], Groups] = {}

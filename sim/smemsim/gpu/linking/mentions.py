@@ -1,0 +1,34 @@
+"""The registers that an instruction names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from smemsim.ptx.module import Address, Instruction, Operand, Pair, Register, Vector
+
+__all__ = ["mentions", "slots_of"]
+
+_NO_RESULT = {"bar", "barrier", "nanosleep", "red", "st"}  # their first operand is not a result; of `bar.red` it is
+
+
+def mentions(i: Instruction) -> Iterator[tuple[int, bool]]:
+    """The slots of the registers, and whether the instruction gives them a value."""
+    if i.guard is not None:
+        yield i.guard.slot, False
+    gives = i.op not in _NO_RESULT or (i.op in ("bar", "barrier") and "red" in i.modifiers)
+    pending: list[tuple[Operand, bool]] = [(x, n == 0 and gives) for n, x in enumerate(i.operands)]
+    while pending:
+        x, result = pending.pop()
+        if isinstance(x, Register):
+            yield x.slot, result
+        elif isinstance(x, Vector):
+            pending += [(item, result) for item in x.items]
+        elif isinstance(x, Pair):
+            pending += [(x.first, result), (x.second, result)]
+        elif isinstance(x, Address):  # an address only names its registers
+            pending += [(item, False) for item in (x.base, *(x.coordinates or ()))]
+
+
+def slots_of(i: Instruction) -> set[int]:
+    """The slots of all of them."""
+    return {slot for slot, _ in mentions(i)}
