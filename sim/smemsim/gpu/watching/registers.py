@@ -41,8 +41,8 @@ class Registers(Shadow):
             filled |= blank
         if before is not None and not goes_on:
             self.x.launch.find(
-                "X017", op.instruction, f"{op.instruction.name} begins a new sum in the registers in which {before.name} of line {before.line} left its "
-                "own: that one is lost, nobody has read it",
+                "X017", op.instruction, f"{op.instruction.name} begins a new sum in the registers in which line {before.line} left its own: that "
+                "one is lost, nobody has read it",
                 "scale-d true for all but the first instruction that adds into D", because="PTX ISA 9.7.15.5.2",
             )  # fmt: skip
         if before is None:
