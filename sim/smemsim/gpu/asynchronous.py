@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -11,6 +12,7 @@ import numpy as np
 from smemsim.errors import HardwareTrap, OutsideError
 from smemsim.gpu.barriers.mbarrier import mbarrier_of
 from smemsim.gpu.registry import unmodelled
+from smemsim.gpu.traps import warp_name
 from smemsim.gpu.wave import WARP
 from smemsim.machine.cluster import ClusterAddress
 from smemsim.machine.cluster_memory import Cluster
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.registers import Read
     from smemsim.gpu.wave import Cta, Wave
 
-__all__ = ["Issuer", "alone", "cluster_of", "credit", "each", "judge", "member", "own_address", "record", "stop", "stops", "touched"]
+__all__ = ["Issuer", "check_alone", "cluster_of", "credit", "each", "judge", "member", "own_address", "record", "stop", "stops", "touched"]
 
 Issuer = tuple["Cta", int]  # the CTA and the thread's number in the wave
 
@@ -36,19 +38,17 @@ def each(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int]]]:
         yield (x.ctas[int(x.cta_of[thread])], thread), [column[n] for column in columns]
 
 
-def alone(x: Wave, i: Instruction, columns: Iterable[tuple[int, tuple[int, ...]]], times: str) -> None:
-    """X016 where threads of one warp issue the same: each by its number in the wave and what it issues; `times` says what then happens several times."""
-    issued: dict[tuple[int, tuple[int, ...]], int] = {}
-    for thread, values in columns:
-        key = (thread // WARP, values)
-        issued[key] = issued.get(key, 0) + 1
-    for (warp, _), count in issued.items():
+def check_alone(x: Wave, i: Instruction, issued: Iterable[tuple[int, Any]], what: str, times: str, source: str) -> None:
+    """X016 where threads of one warp issue the same: `issued` has each by its number in the wave, with what makes it the same.
+
+    `what` is issued, in words, and `times` what then happens several times.
+    """
+    counts = collections.Counter((thread // WARP, same) for thread, same in issued)
+    for (warp, _), count in counts.items():
         if count > 1:
-            cta = x.ctas[warp * WARP // x.stride]
-            own = warp - cta.index * (x.stride // WARP)
             x.launch.find(
-                "X016", i, f"{count} threads of warp {own} of CTA {cta.number} issue the same {i.name}: {times} {count} times",
-                "let one thread issue it: elect.sync, or a test of %tid", because="each thread that executes it issues one, PTX ISA 9.7.9.27",
+                "X016", i, f"{count} threads of {warp_name(x, warp)} issue {what}: {times} {count} times",
+                "let one thread issue it: elect.sync, or a test of %tid", because=f"each thread that executes it issues one, {source}",
             )  # fmt: skip
             return
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from smemsim.errors import HardwareTrap, Unmodelled
-from smemsim.gpu.wave import OFFSET_MASK, RANK_SHIFT
+from smemsim.gpu.wave import OFFSET_MASK, RANK_SHIFT, WARP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.launch import Launch
     from smemsim.gpu.wave import Wave
 
-__all__ = ["misaligned", "misuse", "outside", "reserved", "thread_name"]
+__all__ = ["misaligned", "misuse", "outside", "reserved", "thread_name", "warp_name"]
 
 
 def thread_name(x: Wave, thread: int) -> str:
@@ -24,6 +24,12 @@ def thread_name(x: Wave, thread: int) -> str:
     tid = int(x.tid[thread])
     cta = x.ctas[int(x.cta_of[thread])]
     return f"thread ({tid % bx}, {tid // bx % by}, {tid // (bx * by)}) of CTA ({', '.join(map(str, cta.ctaid))})"
+
+
+def warp_name(x: Wave, warp: int) -> str:
+    """A warp, by its number in the wave, as a kernel author knows it."""
+    cta, own = divmod(int(warp), x.stride // WARP)
+    return f"warp {own} of CTA {x.ctas[cta].number}"
 
 
 def _first(x: Wave, part: np.ndarray | None, bad: np.ndarray) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from smemsim.gpu.memory.ordering import has_fence
 from smemsim.gpu.registry import ON_EXIT, End, Step, unmodelled
-from smemsim.gpu.traps import misuse, thread_name
+from smemsim.gpu.traps import misuse, thread_name, warp_name
 from smemsim.gpu.wave import EXITED, WARP, Wait
 from smemsim.ptx.module import Instruction
 
@@ -56,8 +56,7 @@ class ClusterBarrier:
     def describe(self, x: Wave) -> str:
         """Who has come and who has not, for a report of a hang."""
         missing = np.flatnonzero(~self.arrived & (x.key[self.own] < EXITED))
-        warps = np.unique(missing // WARP)
-        names = [f"warp {w % (x.stride // WARP)} of CTA {x.ctas[(self.first + w * WARP) // x.stride].number}" for w in warps.tolist()]
+        names = [warp_name(x, warp) for warp in np.unique((self.first + missing) // WARP).tolist()]
         more = f" and {len(names) - 8} more warps" if len(names) > 8 else ""
         return f"barrier.cluster: {int(self.arrived.sum())} threads have arrived, {len(missing)} have not ({', '.join(names[:8])}{more})"
 

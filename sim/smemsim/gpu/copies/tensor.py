@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.descriptors.tensor_map.traps import map_traps
 from smemsim.errors import HardwareTrap
-from smemsim.gpu.asynchronous import alone, cluster_of, credit, each, member, own_address, record, stops, touched
+from smemsim.gpu.asynchronous import Issuer, check_alone, cluster_of, credit, each, member, own_address, record, stops, touched
 from smemsim.gpu.copies.tensor_maps import map_at
 from smemsim.gpu.events import Load, Store
 from smemsim.gpu.modifiers import Modifiers, Operands
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
-COUNTED = ("add", "inc", "dec", "xor")  # reductions of which it matters how often they are done
+_COUNTED = ("add", "inc", "dec", "xor")  # reductions of which it matters how often they are done
 _RANKS = ("1d", "2d", "3d", "4d", "5d")
 
 
@@ -70,7 +70,7 @@ def build_load(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         issued = list(each(x, reads))
-        alone(x, i, ((thread, tuple(values)) for (_, thread), values in issued), "its bytes arrive at the mbarrier")
+        _check_alone(x, i, issued, "its bytes arrive at the mbarrier")
         for (cta, thread), values in issued:
             dst, address, barrier = values[:3]
             where, moved = tuple(values[first : first + len(coordinates)]), tuple(values[first + len(coordinates) :])
@@ -109,8 +109,8 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
 
     def run(x: Wave) -> None:
         issued = list(each(x, [at, source, *coordinates]))
-        if operation in COUNTED:
-            alone(x, i, ((thread, tuple(values)) for (_, thread), values in issued), f".{operation} is done")
+        if operation in _COUNTED:
+            _check_alone(x, i, issued, f".{operation} is done")
         for (cta, thread), (address, src, *values) in issued:
             tm, where, shared = map_at(x, i, address), tuple(values), cta.shared
             place: dict[str, Any] = {"smem_address": own_address(i, cta, src), "to": x.launch.memory, "mode": mode}
@@ -151,6 +151,11 @@ def build_prefetch(i: Instruction, c: Linker) -> Step:
                 tma_prefetch(tm, where, im2col_offsets=moved, mode=mode, arch=x.launch.arch)
 
     return run
+
+
+def _check_alone(x: Wave, i: Instruction, issued: list[tuple[Issuer, list[int]]], times: str) -> None:
+    same = ((thread, tuple(values)) for (_, thread), values in issued)
+    check_alone(x, i, same, f"the same {i.name}", times, "PTX ISA 9.7.9.27")
 
 
 def _source(i: Instruction, c: Linker, operand: Operand, rank: str, mode: str) -> tuple[Read, list[Read]]:

@@ -11,6 +11,7 @@ from smemsim.gpu.asynchronous import stop
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Gate, Step, implements, unmodelled
 from smemsim.gpu.tcgen05.reduction import Reduction
+from smemsim.gpu.traps import warp_name
 from smemsim.gpu.wave import WARP
 from smemsim.machine.tmem.access import SPLIT, TmemAccess
 from smemsim.ptx.module import Immediate, Instruction, Operand, Vector
@@ -70,7 +71,7 @@ class _Access:
             n = int(np.flatnonzero(~np.isin(lane - own, self.first_lanes))[0])
             only = " or ".join(str(own[n] + first) for first in self.first_lanes)
             self._stop(
-                x, "X009", f"warp {int(x.tid[threads[n]]) // WARP} of CTA {x.ctas[int(x.cta_of[threads[n]])].number} gives {int(word[n]):#x}, that is "
+                x, "X009", f"{warp_name(x, warp[n])} gives {int(word[n]):#x}, that is "
                 f"lane {int(lane[n])}: it reaches lanes {own[n]} to {own[n] + WARP_LANES - 1} only, and .{self.access.shape} begins at {only}",
                 f"add {own[n]} << 16 to the address, for warp {int(x.tid[threads[n]]) // WARP % _WINDOWS} of its warpgroup (PTX ISA 9.7.16.8.1)",
             )  # fmt: skip

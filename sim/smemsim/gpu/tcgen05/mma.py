@@ -9,12 +9,11 @@ import numpy as np
 from smemsim.arithmetic.multiply import row_of
 from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.errors import HardwareTrap
-from smemsim.gpu.asynchronous import judge, record
+from smemsim.gpu.asynchronous import check_alone, judge, record
 from smemsim.gpu.events import Mma
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.gpu.tcgen05.common import cta_group, group_of, refusals, tensor_of
-from smemsim.gpu.wave import WARP
 from smemsim.machine.tcgen05_many import Issue, Touched, tcgen05_mma_many
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.ptx.module import Address, Immediate, Instruction, Vector
@@ -83,7 +82,9 @@ class _Mma:
         columns = {name: np.broadcast_to(np.asarray(read(x)), threads.shape).tolist() for name, read in reads.items()}
         lanes = list(zip(*(np.broadcast_to(read(x), threads.shape).tolist() for read in self.lanes), strict=True)) if self.lanes else []
         if len(threads) > 1:
-            self._check_alone(x, threads, columns)
+            added = zip(threads.tolist(), columns["d"], columns["enable_input_d"], strict=True)
+            same = ((thread, d) for thread, d, adds in added if adds)
+            check_alone(x, self.i, same, f"{self.i.name} for the same D", "the product is added", "PTX ISA 9.7.16.10.9")
         waiting = list(range(len(threads)))
         while waiting:  # threads of one CTA, which an elect.sync should have made one, come after each other
             now: list[int] = []
@@ -98,21 +99,6 @@ class _Mma:
                 x, [(int(threads[n]), {name: column[n] for name, column in columns.items()}, lanes[n] if lanes else ()) for n in now]
             )
         x.changes += 1
-
-    def _check_alone(self, x: Wave, threads: np.ndarray, columns: dict[str, list[Any]]) -> None:
-        """X016 where threads of one warp add to the same D."""
-        d: dict[tuple[int, int], int] = {}
-        for n, thread in enumerate(threads.tolist()):
-            if columns["enable_input_d"][n]:
-                key = (thread // WARP, columns["d"][n])
-                d[key] = d.get(key, 0) + 1
-        for (warp, at), count in d.items():
-            if count > 1:
-                x.launch.find(
-                    "X016", self.i, f"{count} threads of warp {int(x.tid[warp * WARP]) // WARP} issue {self.i.name} for D at {at:#x}: the product "
-                    f"is added {count} times", "let one thread issue it: elect.sync, or a test of %tid", because="PTX ISA 9.7.16.10.9",
-                )  # fmt: skip
-                return
 
     def _issue(self, x: Wave, given: list[tuple[int, dict[str, Any], tuple[int, ...]]]) -> None:
         issues, groups, idesc = [], [], given[0][1]["idesc"]

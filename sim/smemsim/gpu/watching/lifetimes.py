@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.gpu.traps import warp_name
 from smemsim.gpu.wave import WARP
 from smemsim.ptx.module import Instruction
 
@@ -59,7 +60,7 @@ class Lifetimes:
             i = self.watch.lines.get(int(self.line[cta, warp]))
             if i is not None:
                 x.launch.find(
-                    "X008", i, f"{i.name} of warp {warp % self.per_cta} of CTA {x.ctas[warp // self.per_cta].number} touches CTA {x.ctas[cta].number} of "
+                    "X008", i, f"{i.name} of {warp_name(x, warp)} touches CTA {x.ctas[cta].number} of "
                     "its cluster, which may have ended by then: nothing that CTA waits for comes after it",
                     "barrier.cluster.arrive and barrier.cluster.wait by all CTAs before the kernel ends", because="PTX ISA 5.1.6",
                 )  # fmt: skip
