@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.gpu.barriers.suspicion import suspicion
 from smemsim.gpu.traps import misuse
 from smemsim.gpu.wave import THREADS, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.launch import Launch
     from smemsim.gpu.wave import Wave
 
-__all__ = ["Mbarrier", "before_loads", "current", "initialise", "invalidate", "mbarrier_of", "parity_of", "pending_of"]
+__all__ = ["Mbarrier", "current", "initialise", "invalidate", "mbarrier_of", "parity_of", "pending_of"]
 
 KEPT = 6  # lines remembered for a report
 
@@ -173,32 +174,9 @@ class Mbarrier:
         """Threads wait at the block that runs for the current phase."""
         phase = self.phase
         wait = x.park(threads, x.at, i, lambda: self.describe(phase))
-        wait.expired, wait.suspicion = expired, lambda: self._suspicion(i, x)
+        wait.expired, wait.suspicion = expired, lambda: suspicion(self, i, x)
         self.waits.append((wait, phase))
         return wait
-
-    def _suspicion(self, i: Instruction, x: Wave) -> tuple[int, str]:
-        """Of a wait that never ends: how far it is from the cause of the hang (0 is nearest), and what to change."""
-        if unseen := self.phase - self.seen:
-            last = self.phase - 1
-            if unseen == 1:
-                return 0, f"phase {last} is over, and no wait has seen it: wait for parity {last & 1}, or one arrival fewer"
-            return 0, (
-                f"phases {self.seen} to {last} went by without a wait: more arrive in a round than the {self.expected} that mbarrier.init "
-                "says; correct that count, or let fewer threads arrive"
-            )
-        if self.pending != self.expected and self.pending:
-            return 1, f"mbarrier.init says {self.expected} arrivals a phase: correct it, or let the others arrive too"
-        if self.tx or self.pending != self.expected:
-            return 1, ""
-        if not any(self.done.values()):
-            if not before_loads(i, x):
-                return 3, ""
-            if self.passed:
-                return 2, "whoever reads a stage must arrive here when it has (mbarrier.arrive, tcgen05.commit)"
-            return 2, "a stage is free in the first round: wait for parity 1 there, which passes at once at a new mbarrier"
-        stuck = {int(warp) for wait in x.waiting for warp in np.unique(wait.threads // WARP)}
-        return (1 if self.arrived_from and not self.arrived_from & stuck else 4), ""  # who arrived before goes on, or waits as well
 
     def describe(self, phase: int) -> str:
         """What a phase waits for and who has ever taken part, for a report of a hang."""
@@ -215,18 +193,6 @@ class Mbarrier:
         ]
         history = "; so far " + "; ".join(known) if known else "; nobody has ever arrived or brought bytes"
         return f"phase {phase} (parity {phase & 1}) of the mbarrier at {self.offset:#x} of CTA {self.cta.number}: {state}{history}"
-
-
-def before_loads(i: Instruction, x: Wave) -> bool:
-    """Do loads that complete on an mbarrier come behind this wait, before the next: does a producer wait here for a free stage?"""
-    body = x.program.inlined.body
-    at = next((n for n, other in enumerate(body) if other is i), len(body))
-    for other in body[at + 1 :]:
-        if other.op == "mbarrier" and other.modifiers[0] in ("try_wait", "test_wait"):
-            return False
-        if other.op == "cp" and "mbarrier::complete_tx::bytes" in other.modifiers:
-            return True
-    return False
 
 
 def current(x: Wave) -> Instruction:

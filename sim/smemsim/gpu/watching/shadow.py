@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.gpu.barriers.mbarrier import before_loads
+from smemsim.gpu.barriers.suspicion import before_loads, is_wait
 from smemsim.gpu.watching.bytes import Parts
 from smemsim.gpu.watching.clocks import Order
 from smemsim.gpu.watching.handles import Groups, Handles, Operation
@@ -85,8 +85,8 @@ class Shadow:
 
     def _passed(self, i: Instruction) -> str:
         """What to change where the last wait in front of a read, one of its consumer, passed before the first phase had ended."""
-        waits = [w for w in self.lines.values() if w.op == "mbarrier" and w.modifiers[0] in ("try_wait", "test_wait") and w.line < i.line]
-        last = max(waits, key=lambda w: w.line, default=None)
+        waits = [other for other in self.lines.values() if is_wait(other) and other.line < i.line]
+        last = max(waits, key=lambda wait: wait.line, default=None)
         if last is None or before_loads(last, self.x):
             return ""
         for cta in self.x.ctas:
