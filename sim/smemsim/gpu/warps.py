@@ -16,6 +16,8 @@ from smemsim.gpu.registry import ON_EXIT, Gate, Plain, Step, implements, unmodel
 from smemsim.gpu.traps import thread_name
 from smemsim.gpu.wave import GATHERING, PARKED, WARP
 from smemsim.ptx.module import Immediate, Instruction, Operand, Pair, Register, Sink
+from smemsim.spec.architectures import architecture
+from smemsim.spec.operation_types import REDUX_TYPES
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 
 if TYPE_CHECKING:
@@ -193,12 +195,12 @@ def build_redux(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i)
     op, kind, flags = rest[1], rest[-1], set(rest[2:-1])
     if kind == "f32":
-        if op not in ("min", "max") or flags - {"abs", "NaN"} or not c.arch.startswith("sm_10"):
+        if op not in ("min", "max") or flags - {"abs", "NaN"} or not architecture(c.arch).is_blackwell:
             raise unmodelled(i, "redux of f32 is min and max of sm_100a")
         reduce: Callable[[np.ndarray, np.ndarray], np.ndarray] = lambda v, inside: _extremum(v, inside, op == "max", flags)  # noqa: E731
         carrier = "b32"
     else:
-        if flags or kind not in _REDUX.get(op, ()):
+        if flags or kind not in REDUX_TYPES.get(op, ()):
             raise unmodelled(i)
         ufunc = _UFUNCS[op]
         carrier = kind
@@ -225,7 +227,6 @@ def build_redux(i: Instruction, c: Linker) -> Step:
     return gathering(i, c, i.operands[2], redux)
 
 
-_REDUX = {"add": ("u32", "s32"), "min": ("u32", "s32"), "max": ("u32", "s32"), "and": ("b32",), "or": ("b32",), "xor": ("b32",)}
 _UFUNCS: dict[str, Any] = {
     "add": np.add,
     "min": np.minimum,

@@ -21,14 +21,28 @@ from smemsim.spec.architectures import architecture
 from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.ptx import WARP_SIZE
 from smemsim.spec.tensor_memory import COLUMNS, LANES
+from smemsim.spec.wgmma import WGMMA_THREADS
 
 if TYPE_CHECKING:
     from smemsim.gpu.launch import Launch
 
-__all__ = ["ALL", "EXITED", "GATHERING", "OFFSET_MASK", "PARKED", "RANK_SHIFT", "THREADS", "WARP", "YIELDED", "Cta", "Wait", "Wave"]
+__all__ = [
+    "ALL",
+    "EXITED",
+    "GATHERING",
+    "OFFSET_MASK",
+    "PARKED",
+    "RANK_SHIFT",
+    "THREADS",
+    "WARP",
+    "WARPGROUP",
+    "YIELDED",
+    "Cta",
+    "Wait",
+    "Wave",
+]
 
-WARP = WARP_SIZE
-WARPGROUP = 128
+WARP, WARPGROUP = WARP_SIZE, WGMMA_THREADS
 RANK_SHIFT = BULK_LIMITS.cta_rank_shift  # of a `.shared` address: the CTA's rank, above the offset in its window
 OFFSET_MASK = (1 << RANK_SHIFT) - 1
 YIELDED, GATHERING, PARKED, EXITED = 1 << 24, 1 << 25, 1 << 26, 1 << 28

@@ -12,10 +12,9 @@ from smemsim.arithmetic.multiply import Options, multiply_tiles
 from smemsim.arithmetic.values import to_float64
 from smemsim.errors import InputError, Unmodelled
 from smemsim.spec.mma_sync import MMA_SYNC_SUMS, MMA_SYNC_TYPES, SELECTORS, MmaSyncTypes, Shape
+from smemsim.spec.ptx import WARP_SIZE
 
 __all__ = ["doubles", "mma_sync", "mma_sync_types", "register_counts", "sums"]
-
-WARP = 32
 
 
 def mma_sync_types(a_type: str, b_type: str, d_type: str, shape: Shape, *, sparse: bool = False) -> MmaSyncTypes:
@@ -47,7 +46,7 @@ def register_counts(row: MmaSyncTypes, shape: Shape, d_type: str, *, sparse: boo
     """
     m, n, k = shape
     bits = 32 if row.bits == 64 else row.bits
-    return m * k // (1 + sparse) * bits // 1024, n * k * bits // 1024, m * n // WARP // (2 if d_type == "f16" else 1)
+    return m * k // (1 + sparse) * bits // 1024, n * k * bits // 1024, m * n // WARP_SIZE // (2 if d_type == "f16" else 1)
 
 
 def mma_sync(
@@ -153,7 +152,7 @@ def doubles(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 def _a_order(m: int, k: int, bits: int) -> np.ndarray:
     """For every element of A, row by row, its place among those that the threads hold: thread by thread, element by element."""
     bits = min(bits, 32)
-    thread, element = np.meshgrid(np.arange(WARP), np.arange(m * k // WARP), indexing="ij")
+    thread, element = np.meshgrid(np.arange(WARP_SIZE), np.arange(m * k // WARP_SIZE), indexing="ij")
     return _inverse(fragments.a_row(thread, element, bits), fragments.a_column(thread, element, bits), k)  # type: ignore[arg-type]
 
 
@@ -161,14 +160,14 @@ def _a_order(m: int, k: int, bits: int) -> np.ndarray:
 def _b_order(n: int, k: int, bits: int) -> np.ndarray:
     """The same of B, column by column."""
     bits = min(bits, 32)
-    thread, element = np.meshgrid(np.arange(WARP), np.arange(n * k // WARP), indexing="ij")
+    thread, element = np.meshgrid(np.arange(WARP_SIZE), np.arange(n * k // WARP_SIZE), indexing="ij")
     return _inverse(fragments.b_n(thread) + 0 * element, fragments.b_k(thread, element, bits), k)  # type: ignore[arg-type]
 
 
 @functools.lru_cache(maxsize=8)
 def _d_order(m: int, n: int) -> np.ndarray:
     """The same of C and D."""
-    thread, element = np.meshgrid(np.arange(WARP), np.arange(m * n // WARP), indexing="ij")
+    thread, element = np.meshgrid(np.arange(WARP_SIZE), np.arange(m * n // WARP_SIZE), indexing="ij")
     return _inverse(fragments.d_row(thread, element), fragments.d_column(thread, element), n)  # type: ignore[arg-type]
 
 
@@ -198,7 +197,7 @@ def _registers(d: np.ndarray, order: np.ndarray, d_type: str) -> np.ndarray:
     """Registers (registers, warps, 32) of matrices (warps, M, N)."""
     flat = np.empty((len(d), order.size), d.dtype)
     flat[:, order] = d.reshape(len(d), -1)
-    by_thread = flat.reshape(len(d), WARP, -1)
+    by_thread = flat.reshape(len(d), WARP_SIZE, -1)
     if d_type == "f16":
         by_thread = by_thread.view(np.uint32)
     return np.ascontiguousarray(by_thread.transpose(2, 0, 1))

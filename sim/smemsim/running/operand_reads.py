@@ -12,6 +12,7 @@ from smemsim.errors import SmemsimError
 from smemsim.gpu.events import Event, Load, Mma, Store
 from smemsim.machine.transfer import Transfer
 from smemsim.spec.formats import element_format
+from smemsim.spec.wgmma import WGMMA_THREADS
 
 if TYPE_CHECKING:
     from smemsim.gpu.wave import Cta, Wave
@@ -142,7 +143,7 @@ class Reads:
             side, read, major = ("a", a, event.a_major) if a.is_past else ("b", b, event.b_major)
             self.outside.append((side, read.loads[0], 0 if major == "K" else 1))
         a, b = (None if read is None or read.is_fill else read for read in (a, b))
-        key = (event.cta, event.thread // 128, event.kind, event.d)
+        key = (event.cta, event.thread // WGMMA_THREADS, event.kind, event.d)
         product = self._open.get(key)
         if product is None or not event.scale_d or not _goes_on(product, event, a, b):
             product = self._open[key] = Product(self._count, event.cta, key, [], [], [])

@@ -22,13 +22,13 @@ from smemsim.gpu.launch import three
 from smemsim.ptx.parser import read_module
 from smemsim.running.gpu import Gpu
 from smemsim.running.run import Run
+from smemsim.spec.ptx import WARP_SIZE
 
 __all__ = ["launch_triton"]
 
 HOST_TYPES = {8: 10, 9: 8, 10: 9}  # the device's numbers of map data types which the driver numbers otherwise
 TF32 = 11
 SWIZZLES = ("none", "32B", "64B", "128B")
-WARP = 32
 OPTIONS = ("sanitize", "ctas", "progress", "limit", "workers", "client")
 ELEMENT_BITS = re.compile(r"\*k?(?:fp|bf|i|u)(\d+)")  # of a pointer in a signature
 
@@ -73,7 +73,7 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
         passed.append(gpu.zeros(x * y * z * ctas * size, np.uint8) if size else None)
     module = gpu.module(ptx, "the kernel's PTX")
     entry = gpu.entry(module, about("name", None))
-    block = module.functions[entry].directives.get("reqntid") or (WARP * int(about("num_warps", 4)), 1, 1)
+    block = module.functions[entry].directives.get("reqntid") or (WARP_SIZE * int(about("num_warps", 4)), 1, 1)
     run = gpu.launch(
         ptx, entry, grid=(x * ctas, y, z), block=tuple(block), cluster=(ctas, 1, 1), shared_bytes=int(about("shared", 0)), args=passed, name=entry,
         **options,

@@ -34,6 +34,11 @@ class Architecture:
         return self.instruction == "wgmma"
 
     @property
+    def is_blackwell(self) -> bool:
+        """Has it what came with sm_100: tcgen05, and some forms of older instructions?"""
+        return self.instruction == "tcgen05"
+
+    @property
     def absolute_lbo(self) -> bool:
         """Has the descriptor's bit 52 a meaning?"""
         return self.absolute_row_bytes > 0

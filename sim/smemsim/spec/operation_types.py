@@ -1,11 +1,21 @@
-"""Which types arithmetic instructions, loads and stores have: of `setp`, `set`, `selp` and `slct` those of what is compared or selected.
+"""Which types arithmetic, warp-wide and atomic instructions, loads and stores have: of `setp`, `set`, `selp` and `slct` those of what is compared or
+selected.
 
 *Compiled*: ptxas 13.0.88 takes these for sm_100a and refuses all others (PTX ISA 9.0, chapter 9.7, which it follows). Pairs of f32 are sm_100a's.
 """
 
 from __future__ import annotations
 
-__all__ = ["LOAD_STORE_TYPES", "OPERATION_TYPES", "SET_TYPES"]
+__all__ = [
+    "ATOMIC_TYPES",
+    "ATOMIC_VECTORS",
+    "LOAD_STORE_TYPES",
+    "OPERATION_TYPES",
+    "REDUX_TYPES",
+    "SET_TYPES",
+    "VECTOR_BYTES",
+    "WIDE_VECTOR_BYTES",
+]
 
 _16_32_64 = ("u16", "s16", "u32", "s32", "u64", "s64")
 _32_64 = ("u32", "s32", "u64", "s64")
@@ -45,5 +55,26 @@ SET_TYPES: dict[str, tuple[str, ...]] = {
     "bf16x2": ("u32", "s32", "bf16x2"),
 }
 
+REDUX_TYPES: dict[str, tuple[str, ...]] = {  # of redux.sync; sm_100a also has min and max of f32
+    **dict.fromkeys(("add", "min", "max"), ("u32", "s32")),
+    **dict.fromkeys(("and", "or", "xor"),  ("b32",)),
+}
+
+# atom and red, by operation (PTX ISA 9.7.13.5), and of their vectors how long they may be.
+ATOMIC_TYPES: dict[str, tuple[str, ...]] = {
+    "add": ("u32", "s32", "u64", "f32", "f64", "f16", "bf16", "f16x2", "bf16x2"),
+    **dict.fromkeys(("min", "max"),       _32_64),
+    **dict.fromkeys(("inc", "dec"),       ("u32",)),
+    **dict.fromkeys(("and", "or", "xor"), ("b32", "b64")),
+    "exch": ("b32", "b64", "b128"),
+    "cas":  ("b16", "b32", "b64", "b128"),
+}
+_VECTORS_OF_HALVES = {"f16": (2, 4, 8), "bf16": (2, 4, 8), "f16x2": (2, 4), "bf16x2": (2, 4)}
+ATOMIC_VECTORS: dict[str, dict[str, tuple[int, ...]]] = {
+    "add": {"f32": (2, 4), **_VECTORS_OF_HALVES},
+    **dict.fromkeys(("min", "max"), _VECTORS_OF_HALVES),
+}
+
+VECTOR_BYTES, WIDE_VECTOR_BYTES = 16, 32  # of the longest vector that ld and st take; the wide ones in global memory, from sm_100 on
 LOAD_STORE_TYPES = (*(f"{kind}{bits}" for kind in "bus" for bits in (8, 16, 32, 64)), "f32", "f64", "b128")
 # fmt: on

@@ -46,7 +46,6 @@ _FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "ex2": np.exp2,
     "tanh": np.tanh,
 }
-_KINDS = {"ex2": ("f32", "f16", "bf16"), "tanh": ("f32", "f16", "bf16"), "rcp": ("f32", "f64"), "rsqrt": ("f32", "f64")}
 
 
 def nearest(own: FloatType, f: Callable[..., Any]) -> Elementwise:
@@ -104,7 +103,7 @@ def unary(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     own = FLOAT_TYPES.get(element(kind))
     approximate, flush = form.has("approx"), form.has("ftz")
     form.done(operands=(2,))
-    if own is None or not approximate or own.name not in _KINDS.get(i.op, ("f32",)):
+    if own is None or not approximate or f"{i.op}.approx.{own.name}" not in APPROXIMATE:
         raise unmodelled(i)
     if (flush and (i.op == "tanh" or own.name == "f16")) or ((i.op, own.name) == ("ex2", "bf16") and not flush):
         raise unmodelled(i, ".ftz is not for tanh and .f16, and must be there for ex2 of .bf16")

@@ -16,6 +16,7 @@ from smemsim.gpu.alu.floats import numbers, signature
 from smemsim.gpu.alu.forms import Elementwise, Form, step
 from smemsim.gpu.registry import Step, unmodelled
 from smemsim.ptx.module import Instruction
+from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def convert(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step
     if to in _SMALL and not finite:
         raise unmodelled(i, "it needs .satfinite")
     # Of f16x2 ptxas 13.0.88 takes only e4m3x2 and e5m2x2, of bf16x2 none; what newer ones would mean follows from the types (inferred).
-    if source in _HALVES and not (to in _SMALL and (source == "f16x2" or c.arch.startswith("sm_10"))):
+    if source in _HALVES and not (to in _SMALL and (source == "f16x2" or architecture(c.arch).is_blackwell)):
         raise unmodelled(i)
     if (source in _SMALL and to != "f16x2") or (source == _SCALES and to != "bf16x2"):
         raise unmodelled(i)

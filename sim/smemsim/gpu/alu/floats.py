@@ -13,6 +13,7 @@ from smemsim.arithmetic.compiled import ufunc
 from smemsim.gpu.alu.forms import PACKED, Elementwise, Form, elementwise
 from smemsim.gpu.registry import Step, unmodelled
 from smemsim.ptx.module import Instruction
+from smemsim.spec.architectures import architecture
 from smemsim.spec.float_types import FLOAT_TYPES, FloatType
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def arithmetic(i: Instruction, c: Linker, form: Form, kind: str, op: str, *, sig
     relu = op == "fma" and form.has("relu")
     out_of_bounds = op == "fma" and form.has("oob")
     form.done(operands=(1 + _OPERANDS[op],))
-    if kind == "f32x2" and (saturate or not c.arch.startswith("sm_10")):
+    if kind == "f32x2" and (saturate or not architecture(c.arch).is_blackwell):
         raise unmodelled(i, ".sat of .f32x2" if saturate else f".f32x2 on {c.arch}")
     if (saturate and relu) or (out_of_bounds and flush):
         raise unmodelled(i, ".sat with .relu" if relu else ".ftz with .oob")
@@ -183,7 +184,7 @@ def extremum(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     three = len(i.operands) == 4
     if signs != (signs_abs and not three):
         raise unmodelled(i, ".xorsign goes with .abs, and with two operands")
-    if three and not c.arch.startswith("sm_10"):
+    if three and not architecture(c.arch).is_blackwell:
         raise unmodelled(i, f"three operands on {c.arch}")
     if (own.name == "f64" and (flush or nan or signs)) or (own.name == "bf16" and flush):
         raise unmodelled(i, f"no such modifier of .{kind}")
@@ -228,7 +229,7 @@ def mixed(i: Instruction, c: Linker, form: Form, kinds: list[str], op: str) -> S
     form.done(operands=(1 + _OPERANDS[op],))
     to, *rest = kinds
     small = rest[0]
-    if len(rest) > 1 or to != "f32" or small not in ("f16", "bf16") or not c.arch.startswith("sm_10"):
+    if len(rest) > 1 or to != "f32" or small not in ("f16", "bf16") or not architecture(c.arch).is_blackwell:
         raise unmodelled(i, f".{small} with .{to} on {c.arch}")
     f = finish(FLOAT_TYPES[to], _composed(op, FLOAT_TYPES[to], MODES[rounding_mode]), flush=False, saturate=saturate, relu=False)
     widened = numbers(small)

@@ -14,6 +14,7 @@ from smemsim.gpu.alu.forms import PACKED, Elementwise, Form, elementwise
 from smemsim.gpu.registers import bits_of, dtype_of
 from smemsim.gpu.registry import Plain, Step, implements, unmodelled
 from smemsim.ptx.module import Instruction
+from smemsim.spec.operation_types import OPERATION_TYPES
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
@@ -55,7 +56,7 @@ def sum_or_difference(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
 
 
 def _check_carry(i: Instruction, kind: str) -> None:
-    if kind not in ("u32", "s32", "u64", "s64"):
+    if kind not in OPERATION_TYPES["addc"]:
         raise unmodelled(i, f"{i.op} has no carry of .{kind}")
 
 

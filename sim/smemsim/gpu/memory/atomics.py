@@ -9,12 +9,13 @@ import numpy as np
 
 from smemsim.arithmetic.reduce import parameters
 from smemsim.errors import InputError
-from smemsim.gpu.memory.load_store import gathered, items
+from smemsim.gpu.memory.load_store import gathered, items, vector_length
 from smemsim.gpu.memory.ordering import Ordering, ordering
 from smemsim.gpu.memory.spaces import Piece, locate, note_write, space_modifier
 from smemsim.gpu.registers import Read, Write, bits_of
 from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.ptx.module import Instruction, Operand, Sink
+from smemsim.spec.operation_types import ATOMIC_TYPES, ATOMIC_VECTORS
 from smemsim.spec.reductions import REDUCTION_TYPES, SHARED_F64, ReductionOp
 
 if TYPE_CHECKING:
@@ -23,27 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Form", "combine", "form", "raw_elements"]
 
-_VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 _SWAPS = {"exch": 8, "cas": 9}  # arithmetic.reduce_loops.EXCHANGE and SWAP_IF, without importing numba
-_INTEGERS = ("u32", "s32", "u64", "s64")
-# PTX ISA 9.7.13.5, tables of operations and types; vector forms besides.
-_FORMS: dict[str, tuple[str, ...]] = {
-    "add": ("u32", "s32", "u64", "f32", "f64", "f16", "bf16", "f16x2", "bf16x2"),
-    "min": _INTEGERS,
-    "max": _INTEGERS,
-    "inc": ("u32",),
-    "dec": ("u32",),
-    "and": ("b32", "b64"),
-    "or": ("b32", "b64"),
-    "xor": ("b32", "b64"),
-    "exch": ("b32", "b64", "b128"),
-    "cas": ("b16", "b32", "b64", "b128"),
-}
-_VECTOR_FORMS: dict[str, dict[str, tuple[int, ...]]] = {
-    "add": {"f32": (2, 4), "f16": (2, 4, 8), "bf16": (2, 4, 8), "f16x2": (2, 4), "bf16x2": (2, 4)},
-    "min": {"f16": (2, 4, 8), "bf16": (2, 4, 8), "f16x2": (2, 4), "bf16x2": (2, 4)},
-    "max": {"f16": (2, 4, 8), "bf16": (2, 4, 8), "f16x2": (2, 4), "bf16x2": (2, 4)},
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,19 +60,15 @@ def form(i: Instruction, c: Linker, modifiers: list[str]) -> Form:
     order = ordering(i, c, rest, atomic=True)
     keeps_subnormals = "noftz" in rest
     rest = [m for m in rest if m not in ("noftz", "L2::cache_hint")]
-    count = 1
-    for m in list(rest):
-        if m in _VECTORS:
-            count = _VECTORS[m]
-            rest.remove(m)
-    if len(rest) != 2 or rest[0] not in _FORMS:
-        op = next((m for m in rest if m in _FORMS), None)
+    count = vector_length(rest)
+    if len(rest) != 2 or rest[0] not in ATOMIC_TYPES:
+        op = next((m for m in rest if m in ATOMIC_TYPES), None)
         if op is None or len(rest) != 2:
             raise unmodelled(i, f"modifiers {' '.join(rest)}")
         rest.remove(op)
         rest.insert(0, op)
     op, kind = rest
-    known = kind in _FORMS[op] if count == 1 else count in _VECTOR_FORMS.get(op, {}).get(kind, ())
+    known = kind in ATOMIC_TYPES[op] if count == 1 else count in ATOMIC_VECTORS.get(op, {}).get(kind, ())
     if (
         not known
         or space not in (None, "global", "shared", "shared::cta", "shared::cluster")

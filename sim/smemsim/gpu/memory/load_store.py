@@ -15,16 +15,16 @@ from smemsim.gpu.registry import Plain, Step, implements, unmodelled
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Symbol, Vector
 from smemsim.spec.architectures import architecture
 from smemsim.spec.launches import SHARED_WINDOW
-from smemsim.spec.operation_types import LOAD_STORE_TYPES
+from smemsim.spec.operation_types import LOAD_STORE_TYPES, VECTOR_BYTES, WIDE_VECTOR_BYTES
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
-__all__ = ["Access", "access", "gathered", "items", "merged", "scattered"]
+__all__ = ["Access", "access", "gathered", "items", "merged", "scattered", "vector_length"]
 
+# Cache operators; ptxas 13.0.88 takes these.
 _CACHE = {"ld": {"ca", "cg", "cs", "lu", "cv", "nc", "unified"}, "ldu": set(), "st": {"cg", "cs", "wb", "wt"}}
-_WIDEST = 16  # bytes of a vector; from sm_100 on 32 in global memory
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
 _RAW = {16: "b16", 32: "b32", 64: "b64"}
 
@@ -51,11 +51,7 @@ def access(i: Instruction, c: Linker) -> Access:
     order = ordering(i, c, rest)
     hints = [m for m in rest if m in _CACHE[i.op] or m.startswith(("L1::", "L2::"))]
     rest = [m for m in rest if m not in hints]
-    count = 1
-    for m in list(rest):
-        if m in _VECTORS:
-            count = _VECTORS[m]
-            rest.remove(m)
+    count = vector_length(rest)
     if len(rest) != 1 or rest[0] not in LOAD_STORE_TYPES:
         raise unmodelled(i, f"modifiers {' '.join(rest)}")
     kind = rest[0]
@@ -63,12 +59,12 @@ def access(i: Instruction, c: Linker) -> Access:
         kind = _RAW[bits_of(kind)]
     if kind == "b128" and count > 1:
         raise unmodelled(i, "vectors of .b128")
-    bits = bits_of(kind)
-    is_wide = count * bits // 8 > _WIDEST
-    if (is_wide and count * bits // 8 > 2 * _WIDEST) or (count == 8 and bits < 32):
-        raise unmodelled(i, f".v{count} of {bits} bits")
-    if is_wide and (space not in (None, "global") or architecture(c.arch).instruction == "wgmma"):
-        raise unmodelled(i, f".v{count} of {bits} bits is for global memory from sm_100 on")
+    found = Access(space, kind, count, order)
+    vector = f".v{count} of {bits_of(kind)} bits"
+    if found.size > WIDE_VECTOR_BYTES or (count == 8 and bits_of(kind) < 32):
+        raise unmodelled(i, vector)
+    if found.size > VECTOR_BYTES and (space not in (None, "global") or not architecture(c.arch).is_blackwell):
+        raise unmodelled(i, f"{vector} is for global memory from sm_100 on")
     if "nc" in hints and space != "global":
         raise unmodelled(i, ".nc is for .global")
     if "mmio" in i.modifiers and (count > 1 or space not in (None, "global")):
@@ -76,7 +72,15 @@ def access(i: Instruction, c: Linker) -> Access:
     policy = "L2::cache_hint" in hints
     if len(i.operands) != 2 + policy:
         raise InputError(f"takes {2 + policy} operands")
-    return Access(space, kind, count, order)
+    return found
+
+
+def vector_length(rest: list[str]) -> int:
+    """Take .v2, .v4 or .v8 off a list of modifiers: how many elements each thread has."""
+    words = [m for m in rest if m in _VECTORS]
+    for word in words:
+        rest.remove(word)
+    return _VECTORS[words[-1]] if words else 1
 
 
 def items(operand: Operand, count: int) -> tuple[Operand, ...]:
@@ -212,7 +216,7 @@ def build_st_bulk(i: Instruction, c: Linker) -> Step:
         or space not in (None, "shared", "shared::cta")
         or not isinstance(zero, Immediate)
         or zero.value
-        or architecture(c.arch).instruction == "wgmma"
+        or not architecture(c.arch).is_blackwell
     ):
         raise unmodelled(i)
     address, amount = c.address(i.operands[0]), c.read(i.operands[1], "u64")

@@ -23,6 +23,7 @@ __all__ = ["SCOPES", "SEMANTICS", "Ordering", "has_fence", "ordering"]
 
 SCOPES = ("cta", "cluster", "gpu", "sys")
 SEMANTICS = ("weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio")
+# Semantics by operation; ptxas 13.0.88 takes these.
 _OF_OPERATION = {
     "ld": ("weak", "relaxed", "acquire", "volatile"),
     "ldu": ("weak",),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from smemsim.gpu.linking.mentions import mentions, slots_of
 from smemsim.gpu.watching.handles import Operation
 from smemsim.gpu.watching.shadow import Shadow
+from smemsim.gpu.wave import WARP, WARPGROUP
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
@@ -66,7 +67,8 @@ class Registers(Shadow):
 
     def _sums_named(self, warps: set[int], slots: set[int]) -> None:
         """An instruction of these warps names registers: sums there count as read."""
-        named = [key for key in self._sums if not warps.isdisjoint(range(key[0], key[0] + 4)) and not key[1].isdisjoint(slots)]
+        own = WARPGROUP // WARP
+        named = [(first, held) for first, held in self._sums if warps & {*range(first, first + own)} and held & slots]
         for key in named:
             del self._sums[key]
         if named:
@@ -88,7 +90,7 @@ class Registers(Shadow):
 
         What it names of finished sums counts as read.
         """
-        warps = set((x.threads >> 5).tolist())
+        warps = set((x.threads // WARP).tolist())
         for i in block.instructions:
             if i.op == "wgmma":
                 continue

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.gpu.watching.shadow import NOBODY, OPERATIONS
-from smemsim.gpu.wave import WARP
+from smemsim.gpu.wave import WARP, WARPGROUP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["TensorWatch"]
 
 PENDING = 1 << 30  # the clock of what its warp has not waited for
-WARPGROUP = 4
+_WARPS = WARPGROUP // WARP  # of a warpgroup
 _Pending = list[tuple[Any, int, int]]  # places in an array, the warp, the line
 
 
@@ -40,7 +40,7 @@ class TensorWatch:
         self.per_cta = x.stride // WARP
         self.who = np.full(shape, NOBODY, np.int32)
         self.when, self.line = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        groups = -(-self.per_cta // WARPGROUP)
+        groups = -(-self.per_cta // _WARPS)
         self.read_when = np.zeros((groups, *shape), np.int32)  # of the warp with these lanes in each warpgroup
         self.read_line = np.zeros(shape, np.int32)
         self.read_by = np.full(shape, NOBODY, np.int32)  # the last operation
@@ -74,7 +74,7 @@ class TensorWatch:
             at = (cta, slice(lane, lane + lanes), slice(first, end))
             self._seen(i, at, warp, "reads")
             self.is_product[at] = False
-            group = (int(self.x.tid[warp * WARP]) // WARP) // WARPGROUP
+            group = (int(self.x.tid[warp * WARP]) // WARP) // _WARPS
             self.read_when[(group, *at)] = PENDING
             self.read_line[at] = i.line
             self._loads.setdefault(warp, []).append(((group, *at), warp, i.line))
@@ -221,7 +221,7 @@ class TensorWatch:
             if not when.any():
                 continue
             lane = np.arange(LANES)[lanes]
-            readers = cta * self.per_cta + np.minimum(group * WARPGROUP + lane // WARP_LANES, self.per_cta - 1)
+            readers = cta * self.per_cta + np.minimum(group * _WARPS + lane // WARP_LANES, self.per_cta - 1)
             late = when > order.seen[warp, readers][:, None]
             if i.modifiers[0] in ("ld", "st", "dealloc"):
                 late &= (readers != warp)[:, None]
