@@ -140,13 +140,8 @@ def three(name: str, value: Any) -> tuple[int, int, int]:
     >>> three("grid", 4), three("block", (32, 2))
     ((4, 1, 1), (32, 2, 1))
     """
-    values = (
-        (value,)
-        if isinstance(value, (int, np.integer))
-        else tuple(value)
-        if isinstance(value, Sequence) and not isinstance(value, (str, bytes))
-        else ()
-    )
+    given = (value,) if isinstance(value, (int, np.integer)) else value
+    values = tuple(given) if isinstance(given, Sequence) and not isinstance(given, (str, bytes)) else ()
     if not 1 <= len(values) <= 3:
         raise InputError(f"{name} = {shown(value)}: needs one to three numbers")
     x, y, z = (whole(name, n, minimum=1) for n in (*values, 1, 1)[:3])

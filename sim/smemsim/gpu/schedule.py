@@ -37,7 +37,7 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
     end = len(blocks)
     turns, loops = 0, 0
     seen = since = wave.changes
-    looked = polls = asked = wave.polls
+    looked = polls = asked = wave.polls  # in the last turn, since the last change, since a group last gave way
     works = False  # does somebody do more than poll in this turn?
     endless, limit = Endless(), wave.launch.limit
     wave.endless, wave.gave_way = "", False
@@ -99,8 +99,7 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
                 if ((key < GATHERING) & ~giving).any():
                     key[giving & (key < YIELDED)] += YIELDED
                     works |= not polled
-                    loops, polls = 0, wave.polls
-                    asked = polls
+                    loops, polls, asked = 0, wave.polls, wave.polls
                 elif reason or (gives_way and (polled or loops >= TURNS * PATIENCE)):
                     wave.endless, wave.gave_way = reason, not reason
                     key[group] += YIELDED

@@ -33,15 +33,15 @@ def gathering(i: Instruction, c: Linker, mask: Operand, run: Plain) -> Gate:
     """An operation of the threads that a member mask names."""
     if isinstance(mask, Immediate) and mask.value & _FULL == _FULL:
         return Gate(lambda x: x.gather(), run)
-    members = own_members(i, c, mask)
+    members = _own_members(i, c, mask)
     return Gate(lambda x: x.gather(WARP, members(x)), run)
 
 
-def own_members(i: Instruction, c: Linker, mask: Operand) -> Callable[[Wave], np.ndarray]:
+def _own_members(i: Instruction, c: Linker, mask: Operand) -> Callable[[Wave], np.ndarray]:
     """The member masks of the running threads; X011 ends the kernel where a thread is not in its own."""
     read = c.read(mask, "u32")
 
-    def members_of_running(x: Wave) -> np.ndarray:
+    def checked(x: Wave) -> np.ndarray:
         members: np.ndarray = np.broadcast_to(read(x), (x.n,))
         own = members >> x.lane[x.sel].astype(np.uint32) & np.uint32(1)
         if not own.all():
@@ -51,7 +51,7 @@ def own_members(i: Instruction, c: Linker, mask: Operand) -> Callable[[Wave], np
             raise HardwareTrap(f"line {i.line}: {message}", cuda_error=ILLEGAL_INSTRUCTION)
         return members
 
-    return members_of_running
+    return checked
 
 
 def members_of(c: Linker, mask: Operand) -> Callable[[Wave], Any]:
@@ -278,7 +278,7 @@ def build_activemask(i: Instruction, c: Linker) -> Step:
 
 def bar_warp(i: Instruction, c: Linker) -> Step:
     """`bar.warp.sync membermask`: any of these instructions will do, so that both sides of a branch may have one of their own."""
-    members = own_members(i, c, i.operands[0])
+    members = _own_members(i, c, i.operands[0])
 
     def opens(x: Wave) -> bool:
         threads = x.threads

@@ -99,10 +99,8 @@ class Reads:
         self._count = self._looked = 0
         self.maps: dict[tuple[int, int], Load | Store] = {}  # the first use of each tensor map, by its address and identity
         self.widths: list[tuple[str, Issued, Mma]] = []  # operands of other elements than their map, by the load
-        self._wide: Issued | None = None
-        self.outside: list[
-            tuple[str, Issued, int]
-        ] = []  # operand, load, dimension: tiles past the last k, where the other operand's is not
+        # Operand, load and dimension of tiles past the last k, where the other operand's is not.
+        self.outside: list[tuple[str, Issued, int]] = []
 
     def around(self, p: Product) -> list[Issued]:
         """The loads from a little before the first that a product read up to the product: what a wrong descriptor may have missed."""
@@ -137,8 +135,8 @@ class Reads:
     def _multiply(self, cta: Cta, event: Mma) -> None:
         part = event.cta_group
         k = event.k // 2 if event.is_sparse else event.k
-        a = None if event.a is None else self._operand(cta, event, "a", event.m // part, k)
-        b = self._operand(cta, event, "b", event.n // part, event.k)
+        a = None if event.a is None else self._read(cta, event, "a", event.m // part, k)
+        b = self._read(cta, event, "b", event.n // part, event.k)
         if a is not None and b is not None and a.is_past != b.is_past:
             side, read, major = ("a", a, event.a_major) if a.is_past else ("b", b, event.b_major)
             self.outside.append((side, read.loads[0], 0 if major == "K" else 1))
@@ -152,15 +150,9 @@ class Reads:
         product.a.append(a)
         product.b.append(b)
 
-    def _operand(self, cta: Cta, event: Mma, side: str, rows: int, k: int) -> OperandRead | None:
-        self._wide = None
-        read = self._read(cta, getattr(event, side), getattr(event, f"{side}_type"), getattr(event, f"{side}_major"), rows, k)
-        if self._wide is not None:
-            self.widths.append((side, self._wide, event))
-        return read
-
-    def _read(self, cta: Cta, word: int, dtype: str, major: str, rows: int, k: int) -> OperandRead | None:
-        """None for what did not come from ordinary tiles of one tensor."""
+    def _read(self, cta: Cta, event: Mma, side: str, rows: int, k: int) -> OperandRead | None:
+        """None for what did not come from ordinary tiles of one tensor, or is read as elements of another width (`widths`)."""
+        word, dtype, major = (getattr(event, name) for name in (side, f"{side}_type", f"{side}_major"))
         shared, fmt = cta.shared, element_format(dtype)
         if fmt.bits < 8:
             return None
@@ -188,7 +180,7 @@ class Reads:
         outer = next((s for s, n in zip(tm.global_strides, tm.box_dim[1:], strict=True) if n > 1), 0)
         size = fmt.bits // 8
         if tm.type_row.bits != fmt.bits:
-            self._wide = first
+            self.widths.append((side, first, event))
             return None
         if not outer or outer < tm.global_dim[0] * size:
             return None  # of rows that overlap, an address does not say which element was meant

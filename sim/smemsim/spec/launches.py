@@ -15,18 +15,14 @@ class LaunchLimits:
     block: tuple[int, int, int]
     threads: int
     cluster: int
-    local_bytes: int  # of a thread
+    local_bytes: int
     source: str
 
 
 LAUNCH_LIMITS = LaunchLimits(
-    (2**31 - 1, 65535, 65535),
-    (1024, 1024, 64),
-    1024,
-    16,
-    512 << 10,
-    "CUDA programming guide, technical specifications per compute capability",
-)
+    grid=(2**31 - 1, 65535, 65535), block=(1024, 1024, 64), threads=1024, cluster=16, local_bytes=512 << 10,
+    source="CUDA programming guide, technical specifications per compute capability",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,15 +23,8 @@ PLAIN |= {f"s{bits}": np.dtype(f"int{bits}").type for bits in (8, 16, 32, 64)}
 NARROW = {"bf16": np.uint16, "e4m3": np.uint8, "e5m2": np.uint8}  # numpy has no such type: raw bits
 WIDTHS = {name: np.dtype(kind).itemsize for name, kind in (PLAIN | NARROW).items()}
 MOST_ELEMENTS = 1 << 28
-NUMBERS = {
-    "fill": 1,
-    "iota": 2,
-    "integers": 2,
-    "uniform": 2,
-    "normal": 2,
-    "permutation": 1,
-    "values": 0,
-}  # that a distribution takes; 0: any
+# How many numbers a distribution takes; 0: any.
+NUMBERS = {"fill": 1, "iota": 2, "integers": 2, "uniform": 2, "normal": 2, "permutation": 1, "values": 0}
 FORMATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52), "e4m3": (4, 3), "e5m2": (5, 2)}  # bits of exponent and fraction
 
 

@@ -153,12 +153,8 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
             cta, id_ = x.ctas[place >> 16], place & 0xFFFF
             expected = None if counts is None else int(counts[mine][0])
             if id_ >= CTA_BARRIERS or (expected is not None and (expected % WARP or not expected)):
-                what = (
-                    f"barrier {id_}: a CTA has barriers 0 to {CTA_BARRIERS - 1}"
-                    if id_ >= CTA_BARRIERS
-                    else f"{expected} threads: needs a multiple of 32"
-                )
-                misuse(x, i, what, "correct the operand")
+                which = f"barrier {id_}: a CTA has barriers 0 to {CTA_BARRIERS - 1}"
+                misuse(x, i, which if id_ >= CTA_BARRIERS else f"{expected} threads: needs a multiple of {WARP}", "correct the operand")
             barrier = _open(x).get((cta.index, id_))
             if barrier is None:
                 barrier = _open(x)[cta.index, id_] = NamedBarrier(x, cta, id_, expected)

@@ -68,7 +68,8 @@ class Mbarrier:
         """
         i = i or current(x)
         self._note("arrives", i)
-        self.arrived_from |= {int(thread) // WARP for thread in threads[[0, -1]]} if len(threads) else set()
+        if len(threads):  # of warps that arrive together two are enough to tell
+            self.arrived_from |= set((threads[[0, -1]] // WARP).tolist())
         if x.watch is not None:
             if x.watch.lifetimes.is_needed:
                 x.watch.lifetimes.touch(i, self.cta.index, np.unique(threads // WARP))
@@ -147,12 +148,10 @@ class Mbarrier:
         i, size = next(iter(self.expecting.values()))
         rounds = self.all_expected // size if size and self.all_expected % size == 0 else 0
         each = self.all_brought / rounds if rounds else 0.0
-        right = (
-            f"expect {int(each)} bytes, if the boxes are as large as they should be"
-            if rounds and each.is_integer() and each
-            else "expect what the transfers bring"
-        )
-        bringing = ", ".join(f"{much} by line {line}" for line, much in list(self.bringing.items())[:KEPT]) or "nothing"
+        right = "expect what the transfers bring"
+        if each and each.is_integer():
+            right = f"expect {int(each)} bytes, if the boxes are as large as they should be"
+        bringing = ", ".join(f"{brought} by line {line}" for line, brought in list(self.bringing.items())[:KEPT]) or "nothing"
         launch.find(
             "T210", i, f"the mbarrier at {self.offset:#x} of CTA {self.cta.number} was told to expect {self.all_expected} bytes in all "
             f"({size} a time), {self.all_brought} came ({bringing})", right,
