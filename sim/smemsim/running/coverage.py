@@ -9,10 +9,9 @@ import numpy as np
 from smemsim.gpu.events import Mma
 from smemsim.gpu.launch import InstructionFinding
 from smemsim.running.operand_reads import NEAR, SURE, Issued, OperandRead, Product, Reads
+from smemsim.running.types import other_type
 
 __all__ = ["unread"]
-
-FLOATS = {"BFLOAT16": "bf16", "FLOAT16": "f16"}  # maps of these bring numbers that no other 16-bit type reads
 
 
 @dataclasses.dataclass(eq=False)
@@ -44,14 +43,14 @@ def unread(reads: Reads) -> list[InstructionFinding]:
     found: dict[str, InstructionFinding] = {}
     tiles: dict[tuple[int, str], _Tile] = {}
     for p in reads.products:
-        for side, dtype in (("a", p.events[0].a_type), ("b", p.events[0].b_type)):
+        for side in ("a", "b"):
             rows = (p.events[0].m if side == "a" else p.events[0].n) // p.events[0].cta_group
             for event, read in zip(p.events, getattr(p, side), strict=True):
                 if read is None or read.loads[0].transfer.tensor_map.rank != 2:
                     continue
                 sure = read.share >= SURE
-                if sure:
-                    _type(found, event, side, dtype, read)
+                if sure and (other := other_type(event, side, read.loads[0])) is not None:
+                    found.setdefault(f"type {side}", other)
                 for load in read.loads:
                     tile = tiles.setdefault((load.number, side), _Tile(load, side, read, _inside(load)))
                     if sure:
@@ -204,20 +203,4 @@ def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray) -> InstructionFinding
         f"{name} = {len(missing) * event.cta_group}, or a smaller box"
         if first == size // event.cta_group
         else "read the other rows too, or load a smaller box",
-    )
-
-
-def _type(found: dict[str, InstructionFinding], event: Mma, side: str, dtype: str, read: OperandRead) -> None:
-    wanted = FLOATS.get(read.loads[0].transfer.tensor_map.data_type.name)
-    if wanted is None or wanted == dtype:
-        return
-    line = read.loads[0].event.instruction.line
-    found.setdefault(
-        f"type {side}",
-        InstructionFinding(
-            "I603" if event.idesc is not None else "R508",
-            event.instruction,
-            f"operand {side.upper()} is read as {dtype}; the tensor map of the load at line {line} says {wanted}",
-            f"{side}_type {wanted}" + (" in the instruction descriptor" if event.idesc is not None else ""),
-        ),
     )

@@ -8,11 +8,10 @@ from smemsim.errors import InputError
 from smemsim.gpu.launch import InstructionFinding, Launch
 from smemsim.machine.region import GlobalMemory
 from smemsim.running.operand_reads import Reads
+from smemsim.running.types import other_type
 from smemsim.spec.swizzles import MODES, Swizzle
 
 __all__ = ["of_maps"]
-
-FLOATS = {"BFLOAT16": "bf16", "FLOAT16": "f16", "FLOAT32": "f32"}  # maps of these bring numbers; those of integers any bytes
 
 
 def of_maps(reads: Reads, launch: Launch) -> list[InstructionFinding]:
@@ -103,19 +102,6 @@ def _widths(reads: Reads) -> list[InstructionFinding]:
     """I603 or T211 for operands that are read as elements of another width than those that their map has."""
     found: dict[str, InstructionFinding] = {}
     for side, load, event in reads.widths:
-        wanted = FLOATS.get(load.transfer.tensor_map.data_type.name)
-        if wanted is None:
-            continue
-        dtype = event.a_type if side == "a" else event.b_type
-        is_word = event.idesc is not None
-        found.setdefault(
-            side,
-            InstructionFinding(
-                "I603" if is_word else "T211",
-                event.instruction,
-                f"operand {side.upper()} is read as {dtype} by {event.instruction.name}; the tensor map of the load at line {load.event.instruction.line} "
-                f"says {wanted}, elements of another width",
-                f"a kind and {side}_type for {wanted}" if is_word else f"an instruction for {wanted}, or a map of the type that is read",
-            ),
-        )
+        if (other := other_type(event, side, load)) is not None:
+            found.setdefault(side, other)
     return list(found.values())
