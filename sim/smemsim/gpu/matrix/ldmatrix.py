@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.gpu.matrix.fragments import items, whole_warps
 from smemsim.gpu.memory.spaces import Locate, Piece, locate, note_read, note_write
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Gate, Step, implements, unmodelled
 from smemsim.gpu.wave import WARP
-from smemsim.ptx.module import Instruction, Operand, Vector
+from smemsim.ptx.module import Instruction
 from smemsim.spec.architectures import architecture
 
 if TYPE_CHECKING:
@@ -63,21 +64,6 @@ def _byte_places(rows: np.ndarray, matrices: int, form: str) -> np.ndarray:
     return np.ascontiguousarray(found.transpose(1, 2, 0, 3, 4)).reshape(matrices * len(row), -1, 4)
 
 
-def _whole_warps(i: Instruction, x: Wave) -> bool:
-    if not x.gather():
-        return False
-    if x.n % WARP:
-        raise unmodelled(i, "in a warp with fewer than 32 threads, or with some that have exited (undefined: PTX ISA 9.7.14.5.15)")
-    return True
-
-
-def _items(operand: Operand, count: int, i: Instruction) -> tuple[Operand, ...]:
-    items = operand.items if isinstance(operand, Vector) else (operand,)
-    if len(items) != count:
-        raise unmodelled(i, f"{len(items)} registers, this form has {count}")
-    return items
-
-
 def _shape(words: Modifiers) -> tuple[str, int, bool, str | None]:
     """(shape, matrices, transposed, space) off a name."""
     shape = words.need("m8n8", "m8n16", "m16n16", "m16n8")
@@ -106,10 +92,10 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
     form = forms.get((shape, kind, trans))
     if form is None or (shape == "m16n16" and count == 4) or (shape == "m8n16" and not packed):
         raise unmodelled(i, "there is no such form")
-    if kind == "b8" and architecture(c.arch).instruction == "wgmma":
+    if kind == "b8" and not architecture(c.arch).is_blackwell:
         raise unmodelled(i, f"{c.arch} has no such instruction; it needs sm_100a")
     registers = len(_places(form)[0]) * count
-    writes = [c.write(item, "b32") for item in _items(operands.next("registers"), registers, i)]
+    writes = [c.write(item, "b32") for item in items(operands.next("registers"), registers, "the vector")]
     where = locate(i, c, operands.next("an address"), space or None, ROW)
     operands.end()
     lanes = count * (16 if shape == "m16n16" else 8)
@@ -131,7 +117,7 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
         for n, write in enumerate(writes):
             write(x, values[n])
 
-    return Gate(lambda x: _whole_warps(i, x), run)
+    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.7.14.5.15"), run)
 
 
 def _unpacked(rows: np.ndarray, packed: str, count: int) -> np.ndarray:
@@ -158,10 +144,10 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
     form = forms.get((shape, kind, trans))
     if form is None:
         raise unmodelled(i, "there is no such form")
-    if kind == "b8" and architecture(c.arch).instruction == "wgmma":
+    if kind == "b8" and not architecture(c.arch).is_blackwell:
         raise unmodelled(i, f"{c.arch} has no such instruction; it needs sm_100a")
     where = locate(i, c, operands.next("an address"), space or None, ROW)
-    reads = [c.read(item, "b32") for item in _items(operands.next("registers"), count, i)]
+    reads = [c.read(item, "b32") for item in items(operands.next("registers"), count, "the vector")]
     operands.end()
     lanes = 8 * count
 
@@ -172,7 +158,7 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
         x.shared[at] = np.ascontiguousarray(values)[..., None].view(np.uint8)
         _told(x, i, piece, lanes, wrote=True)
 
-    return Gate(lambda x: _whole_warps(i, x), run)
+    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.7.14.5.15"), run)
 
 
 def _told(x: Wave, i: Instruction, piece: Piece, lanes: int, *, wrote: bool = False) -> None:
@@ -198,4 +184,4 @@ def build_movmatrix(i: Instruction, c: Linker) -> Step:
         raw = np.ascontiguousarray(np.broadcast_to(read(x), x.n)).view(np.uint8).reshape(-1, 8 * ROW)
         write(x, np.ascontiguousarray(raw[:, at]).view(np.uint32).reshape(-1))
 
-    return Gate(lambda x: _whole_warps(i, x), run)
+    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.7.14.5.15"), run)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import InputError
+from smemsim.gpu.matrix.fragments import items, whole_warps
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Gate, Step, implements, unmodelled
 from smemsim.gpu.wave import WARP
 from smemsim.machine.mma_sync import mma_sync, mma_sync_types, register_counts
-from smemsim.ptx.module import Immediate, Instruction, Operand, Vector
+from smemsim.ptx.module import Immediate, Instruction
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
@@ -57,9 +58,9 @@ def build_mma(i: Instruction, c: Linker) -> Step:
         raise InputError(f".satfinite: mma.sync with {a_type} has none")
     counts = register_counts(row, shape, d_type, sparse=sparse)
     kind = "b64" if row.bits == 64 else "b32"
-    writes = [c.write(x, kind) for x in _items(operands.next("D"), counts[2], "D")]
+    writes = [c.write(x, kind) for x in items(operands.next("D"), counts[2], "D")]
     reads = [
-        [c.read(x, kind) for x in _items(operands.next(name), count, name)]
+        [c.read(x, kind) for x in items(operands.next(name), count, name)]
         for name, count in zip("ABC", (*counts[:2], counts[2]), strict=True)
     ]
     metadata, selector = None, 0
@@ -85,18 +86,4 @@ def build_mma(i: Instruction, c: Linker) -> Step:
         for n, write in enumerate(writes):
             write(x, d[n].reshape(-1))
 
-    def whole(x: Wave) -> bool:
-        if not x.gather():
-            return False
-        if x.n % WARP:
-            raise unmodelled(i, "in a warp with fewer than 32 threads, or with some that have exited (undefined: PTX ISA 9.7.14.5.14)")
-        return True
-
-    return Gate(whole, run)
-
-
-def _items(operand: Operand, count: int, name: str) -> tuple[Operand, ...]:
-    items = operand.items if isinstance(operand, Vector) else (operand,)
-    if len(items) != count:
-        raise InputError(f"{name} has {len(items)} registers, this shape needs {count}")
-    return items
+    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.7.14.5.14"), run)

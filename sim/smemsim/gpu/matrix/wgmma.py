@@ -13,6 +13,7 @@ from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.gpu.asynchronous import judge, stops
 from smemsim.gpu.events import Mma
 from smemsim.gpu.linking.mentions import slots_of
+from smemsim.gpu.matrix.fragments import items
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Gate, Step, implements, unmodelled
 from smemsim.gpu.wave import WARPGROUP
@@ -115,11 +116,11 @@ class _Mma:
         self.n, self.k = int(shape[1]), int(shape[2])
         if self.n not in row.n or self.k != row.k * (1 + self.is_sparse):
             raise InputError(f".{shape[0]}: wgmma with {a_type} has no such shape (PTX ISA 9.7.15.2)")
-        d = _items(operands.next("D"), self.n // 4 if d_type == "f16" else self.n // 2, "D")
+        d = items(operands.next("D"), self.n // 4 if d_type == "f16" else self.n // 2, "D")
         self.first_slot = d[0].slot if isinstance(d[0], Register) else 0
         a = operands.next("A")
         self.in_registers = isinstance(a, Vector)
-        a_parts = _items(a, A_REGISTERS, "A") if self.in_registers else (a,)
+        a_parts = items(a, A_REGISTERS, "A") if self.in_registers else (a,)
         self.read_a = [c.read(part, "b32" if self.in_registers else "b64") for part in a_parts]
         self.read_b = c.read(operands.next("B"), "b64")
         self.metadata, selector = None, 0
@@ -222,13 +223,6 @@ class _Mma:
             x.watch.sums(op, self.sums, goes_on=scale[g])
             x.watch.op_registers(op, self.slots)
             x.watch.joins(op, first, "wgmma")
-
-
-def _items(operand: Operand, count: int, name: str) -> tuple[Operand, ...]:
-    items = operand.items if isinstance(operand, Vector) else (operand,)
-    if len(items) != count:
-        raise InputError(f"{name} has {len(items)} registers, this shape needs {count}")
-    return items
 
 
 def _number(i: Instruction, operands: Operands, what: str) -> int:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.errors import InputError
+from smemsim.gpu.matrix.fragments import items, whole_warps
 from smemsim.gpu.matrix.mma_sync import EVIDENCE
 from smemsim.gpu.memory.spaces import locate, note_read, note_write
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Gate, Step, implements, unmodelled
 from smemsim.gpu.wave import WARP
 from smemsim.machine.mma_sync import doubles, sums
-from smemsim.ptx.module import Instruction, Operand, Vector
+from smemsim.ptx.module import Instruction
 from smemsim.spec.mma_sync import WMMA_TYPES, Shape
 
 if TYPE_CHECKING:
@@ -68,21 +68,6 @@ def _check(i: Instruction, shape: Shape, which: str, dtype: str) -> None:
         raise unmodelled(i, f"{which.upper()} of .{dtype} with this shape")
 
 
-def _items(operand: Operand, count: int) -> tuple[Operand, ...]:
-    items = operand.items if isinstance(operand, Vector) else (operand,)
-    if len(items) != count:
-        raise InputError(f"a fragment has {count} registers of each thread, not {len(items)}")
-    return items
-
-
-def _whole(i: Instruction, x: Wave) -> bool:
-    if not x.gather():
-        return False
-    if x.n % WARP:
-        raise unmodelled(i, "in a warp with fewer than 32 threads (undefined: PTX ISA 9.7.14.3)")
-    return True
-
-
 class _Memory:
     """A fragment in memory: where each element of each lane is."""
 
@@ -99,7 +84,7 @@ class _Memory:
         count = _registers(which, shape, self.dtype)
         parts = [operands.next("an address"), operands.next("a fragment")]
         address, fragment = parts if address_first else parts[::-1]
-        self.registers = _items(fragment, count)
+        self.registers = items(fragment, count, f"the fragment of {which.upper()}")
         stride = operands.next("a stride") if operands.left else None
         self.stride = c.read(stride, "u32") if stride is not None else lambda x: np.uint32(rows if column_major else columns)
         operands.end()
@@ -138,7 +123,7 @@ def build_load(i: Instruction, c: Linker) -> Step:
         for n, write in enumerate(writes):
             write(x, registers[:, n % registers.shape[1]])
 
-    return Gate(lambda x: _whole(i, x), run)
+    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.7.14.4"), run)
 
 
 @implements("wmma.store")
@@ -158,7 +143,7 @@ def build_store(i: Instruction, c: Linker) -> Step:
                 piece.memory.view(kind)[piece.at // memory.size] = mine
                 note_write(x, i, piece, memory.size)
 
-    return Gate(lambda x: _whole(i, x), run)
+    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.7.14.4"), run)
 
 
 @implements("wmma.mma")
@@ -186,9 +171,9 @@ def build_mma(i: Instruction, c: Linker) -> Step:
     mixed = d_type != c_type
     summed = "f32" if mixed else d_type
     kind = "b64" if d_type == "f64" else "b32"
-    d = [c.write(x, kind) for x in _items(operands.next("D"), _registers("d", shape, d_type))]
+    d = [c.write(x, kind) for x in items(operands.next("D"), _registers("d", shape, d_type), "D")]
     parts = [("a", a_type), ("b", b_type), ("c", c_type)]
-    reads = [[c.read(x, kind) for x in _items(operands.next(name), _registers(name, shape, t))] for name, t in parts]
+    reads = [[c.read(x, kind) for x in items(operands.next(name), _registers(name, shape, t), name.upper())] for name, t in parts]
     operands.end()
 
     def matrix(x: Wave, which: int) -> np.ndarray:
@@ -214,7 +199,7 @@ def build_mma(i: Instruction, c: Linker) -> Step:
         for n, write in enumerate(d):
             write(x, registers[:, n])
 
-    return Gate(lambda x: _whole(i, x), run)
+    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.7.14.4"), run)
 
 
 def _halves(raw: np.ndarray) -> np.ndarray:
