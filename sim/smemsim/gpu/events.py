@@ -19,6 +19,8 @@ __all__ = ["Bulk", "Copy", "Event", "Load", "Mma", "Store"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Issued:
+    """What an instruction did for one thread: the CTA's number in the grid, the thread's in its CTA."""
+
     cta: int
     thread: int
     instruction: Instruction
@@ -26,6 +28,8 @@ class _Issued:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Tensor(_Issued):
+    """A transfer by a tensor map: where the map lies, and the box that was asked for."""
+
     map_address: int
     tensor_map: TensorMap
     mode: str

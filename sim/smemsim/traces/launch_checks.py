@@ -58,11 +58,9 @@ def checked(raw: Any, name: str) -> dict[str, Any]:
     for one, wanted in expected.items():
         if wanted.startswith("sha256:") and not _DIGEST.fullmatch(wanted):
             raise InputError(f"{name}: expected: {one} = {shown(wanted)}: needs sha256: and 64 hexadecimal digits")
-    for one in (*outputs, *expected):
-        if one not in arrays:
-            raise InputError(
-                f"{name}: outputs: {shown(one)} is none of the arrays{suggestion(one, arrays)} ({', '.join(arrays) or 'there are none'})"
-            )
+    for key, names in (("outputs", outputs), ("expected", expected)):
+        for one in names:
+            _an_array(f"{name}: {key}: {shown(one)}", one, arrays)
     tolerance = raw.get("tolerance", {})
     if not isinstance(tolerance, dict) or not all(isinstance(x, (int, float)) and x >= 0 for x in tolerance.values()):
         raise InputError(f"{name}: tolerance = {shown(tolerance)}: needs {{relative = 1e-5}}")
@@ -74,6 +72,11 @@ def _known(name: str, table: Mapping[str, Any], keys: Iterable[str]) -> None:
     for key in table:
         if key not in keys:
             raise InputError(f"{name}: {shown(key)}: no such key{suggestion(key, keys)}; known are {', '.join(sorted(keys))}")
+
+
+def _an_array(where: str, name: Any, arrays: list[str]) -> None:
+    if name not in arrays:
+        raise InputError(f"{where} is none of the arrays{suggestion(name, arrays)} ({', '.join(arrays) or 'there are none'})")
 
 
 def _arrays(name: str, raw: Any) -> list[dict[str, Any]]:
@@ -116,13 +119,9 @@ def _argument(where: str, arg: Any, arrays: list[str]) -> None:
         _known(f"{where}: {kind}", one, known)
         if missing := [key for key, p in known.items() if p.default is p.empty and key not in one]:
             raise InputError(f"{where}: {kind}: {', '.join(missing)} not given ({', '.join(known)} are those of {call})")
-    names = [arg["array"]] if kind == "array" else [one.get("global_address") for one in told]
+    key, names = ("array", [arg["array"]]) if kind == "array" else ("global_address", [one.get("global_address") for one in told])
     for one in names:
-        if one not in arrays:
-            key = "array" if kind == "array" else "global_address"
-            raise InputError(
-                f"{where}: {key} = {shown(one)}: is none of the arrays{suggestion(one, arrays)} ({', '.join(arrays) or 'there are none'})"
-            )
+        _an_array(f"{where}: {key} = {shown(one)}:", one, arrays)
     if kind == "value" and (not isinstance(arg.get("type"), str) or arg["type"] not in VALUES):
         raise InputError(f"{where}: type = {shown(arg.get('type'))}: needs the parameter's PTX type: {' '.join(VALUES)}")
     if kind == "value" and not isinstance(arg["value"], (int, float)):

@@ -23,11 +23,11 @@ from smemsim.gpu.arrays import DeviceArray, storage
 from smemsim.gpu.device import Device
 from smemsim.gpu.parameters import number_bytes
 from smemsim.ptx.module import Parameter
-from smemsim.traces.launch_checks import SCHEMA, VALUES, checked
+from smemsim.traces.launch_checks import VALUES, checked
 from smemsim.traces.launch_keys import ARGUMENTS
 from smemsim.traces.recipes import array_of
 
-__all__ = ["SCHEMA", "LaunchFile", "read_launch_file"]
+__all__ = ["LaunchFile", "read_launch_file"]
 
 KERNEL, NAMES = "kernel.ptx", ("launch.json", "launch.toml")
 Encode = Callable[[TensorMap, int], bytes]

@@ -13,7 +13,8 @@ import numpy as np
 
 from smemsim.errors import InputError, TraceError
 from smemsim.traces.format import Suite
-from smemsim.traces.launch_file import KERNEL, SCHEMA, LaunchFile, read_launch_file
+from smemsim.traces.launch_checks import SCHEMA
+from smemsim.traces.launch_file import KERNEL, LaunchFile, read_launch_file
 
 __all__ = ["SCHEMA", "LaunchFile", "RecordedLaunches", "load_launch_file", "row_digest", "sample_places"]
 

@@ -73,7 +73,7 @@ def build_red_async(i: Instruction, c: Linker) -> Step:
 
 def _at_once(i: Instruction, c: Linker) -> Instruction:
     """The forms for global memory (sm_100 on): a release that nothing waits for, so the same as one that is not asynchronous."""
-    if architecture(c.arch).instruction == "wgmma" or "release" not in i.modifiers:
+    if not architecture(c.arch).is_blackwell or "release" not in i.modifiers:
         raise unmodelled(i, f"{c.arch} has no such instruction" if "release" in i.modifiers else "")
     return dataclasses.replace(i, modifiers=tuple(m for m in i.modifiers if m not in ("async", "mmio")))
 

@@ -1,4 +1,4 @@
-"""`wmma.load`, `wmma.mma` and `wmma.store` (PTX ISA 9.7.14.3 to 9.7.14.5): matrices as fragments whose layout nobody may know.
+"""`wmma.load`, `wmma.mma` and `wmma.store` (PTX ISA 9.7.14.4): matrices as fragments whose layout nobody may know.
 
 Which thread holds which element is left open by the PTX ISA, and made up here: element e of lane l is number (elements of a lane) * l + e, row after
 row. Operands of f16 have 8 registers whatever the shape needs; here those that are left repeat the first. A kernel that looks where an element is
