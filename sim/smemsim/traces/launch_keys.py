@@ -21,7 +21,7 @@ KEYS = {
     "expected": 'what they must hold, by name: "file.npy" or "sha256:..."',
     "exact": "false: `tolerance` counts",
     "why_not_exact": "free text",
-    "tolerance": "relative: how far an element may be off, as a part of the largest number",
+    "tolerance": "relative: how far an element may be off, as a part of the largest number (`replay` of a kept launch: as a part of its own, and absolute beside it)",
     "name": "of a kept launch",
     "compiler": "of a kept launch",
 }
