@@ -101,7 +101,8 @@ def array_of(recipe: Mapping[str, Any]) -> np.ndarray:
         storage = np.dtype(PLAIN.get(dtype) or NARROW[dtype])
         return np.ascontiguousarray(_drawn(kind, given, dtype, storage, seed, shape).reshape(shape))
     except (TypeError, ValueError, ArithmeticError) as e:
-        raise TraceError(f"array {recipe.get('name', '')} cannot be made: {e}".replace("  ", " ")) from None
+        called = f"array {recipe['name']}" if recipe.get("name") else "array"
+        raise TraceError(f"{called} cannot be made: {e}") from None
 
 
 def _distribution(what: Any, dtype: str) -> tuple[str, Any]:
@@ -116,9 +117,9 @@ def _distribution(what: Any, dtype: str) -> tuple[str, Any]:
         raise ValueError(f"distribution = 'floats': {dtype} is no floating-point type; 'bits' draws any bits")
     if given is None:
         return kind, None
-    numbers, count = given if isinstance(given, (list, tuple)) else [given], NUMBERS[kind]
-    is_list = isinstance(given, (list, tuple)) == (count != 1)
-    if not is_list or len(numbers) != (count or len(numbers)) or not numbers or not all(type(x) in (int, float) for x in numbers):
+    count, numbers = NUMBERS[kind], given if isinstance(given, (list, tuple)) else [given]
+    as_many = len(numbers) == count if count else len(numbers) > 0
+    if (numbers is given) == (count == 1) or not as_many or not all(type(x) in (int, float) for x in numbers):
         wanted = "a number" if count == 1 else f"a list of {count or 'some'} numbers"
         raise ValueError(f"distribution: {kind} = {shown(given)}: needs {wanted}")
     if kind in ("fill", "integers", "values") and dtype not in FORMATS:
