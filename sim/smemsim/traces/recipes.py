@@ -14,6 +14,7 @@ import numpy as np
 from smemsim.arguments import shown, suggestion, whole
 from smemsim.arithmetic.values import from_float64
 from smemsim.errors import TraceError
+from smemsim.spec.formats import FORMATS
 
 __all__ = ["array_of", "random_bits"]
 
@@ -25,7 +26,7 @@ WIDTHS = {name: np.dtype(kind).itemsize for name, kind in (PLAIN | NARROW).items
 MOST_ELEMENTS = 1 << 28
 # How many numbers a distribution takes; 0: any.
 NUMBERS = {"fill": 1, "iota": 2, "integers": 2, "uniform": 2, "normal": 2, "permutation": 1, "values": 0}
-FORMATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52), "e4m3": (4, 3), "e5m2": (5, 2)}  # bits of exponent and fraction
+FLOATS = {name: FORMATS[name] for name in WIDTHS if name in FORMATS and FORMATS[name].is_float}
 
 
 def random_bits(seed: int, count: int, stream: int = 0) -> np.ndarray:
@@ -53,7 +54,7 @@ def _rounded(values: np.ndarray, dtype: str) -> np.ndarray:
 
 def _float_bits(dtype: str, seed: int, count: int) -> np.ndarray:
     """Floating-point numbers of every kind: half of them any bits, half with exponents near 0, zeros, infinities, NaNs, subnormals."""
-    exponent_bits, fraction_bits = FORMATS[dtype]
+    exponent_bits, fraction_bits = FLOATS[dtype].exponent_bits, FLOATS[dtype].fraction_bits
     size = 8 * WIDTHS[dtype]
     raw, kind = random_bits(seed, count), random_bits(seed, count, 1) % np.uint64(16)
     word = raw >> np.uint64(64 - size)
@@ -113,7 +114,7 @@ def _distribution(what: Any, dtype: str) -> tuple[str, Any]:
         raise ValueError(
             f"distribution = {shown(what)}: needs one of zeros bits floats, or a table of one of {' '.join(NUMBERS)}{suggestion(kind, known)}"
         )
-    if kind == "floats" and dtype not in FORMATS:
+    if kind == "floats" and dtype not in FLOATS:
         raise ValueError(f"distribution = 'floats': {dtype} is no floating-point type; 'bits' draws any bits")
     if given is None:
         return kind, None
@@ -122,7 +123,7 @@ def _distribution(what: Any, dtype: str) -> tuple[str, Any]:
     if (numbers is given) == (count == 1) or not as_many or not all(type(x) in (int, float) for x in numbers):
         wanted = "a number" if count == 1 else f"a list of {count or 'some'} numbers"
         raise ValueError(f"distribution: {kind} = {shown(given)}: needs {wanted}")
-    if kind in ("fill", "integers", "values") and dtype not in FORMATS:
+    if kind in ("fill", "integers", "values") and dtype not in FLOATS:
         size = np.iinfo(np.dtype(PLAIN[dtype]).name)
         if not all(size.min <= x <= size.max for x in numbers):
             raise ValueError(f"distribution: {kind} = {shown(given)}: {dtype} holds {size.min} to {size.max}")
