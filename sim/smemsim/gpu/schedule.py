@@ -136,6 +136,8 @@ def _run_block(wave: Wave, block: Block) -> None:
         for step in block.steps:
             step(wave)
             wave.step += 1
+        if wave.watch is not None and (wave.watch.tensor.unused.arriving or wave.watch.tensor.unused.held):
+            wave.watch.tensor.unused.follow(wave, block)
         if block.end is None:
             wave.key[wave.sel] = at + 1
         else:

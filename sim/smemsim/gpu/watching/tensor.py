@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.gpu.watching.shadow import NOBODY, OPERATIONS
+from smemsim.gpu.watching.unused import Unused
 from smemsim.gpu.wave import WARP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
@@ -46,6 +47,7 @@ class TensorWatch:
         self.read_by = np.full(shape, NOBODY, np.int32)  # the last operation
         self.is_product = np.zeros(shape, bool)  # a matrix product, or a part of its sum, that nobody has read
         self.issued: dict[int, np.ndarray] = {}  # operations of a warp so far
+        self.unused = Unused()
         self._open: dict[tuple[int, int], Operation] = {}  # since the last commit, by warp and line
         self._loads: dict[int, _Pending] = {}
         self._stores: dict[int, _Pending] = {}
@@ -178,8 +180,11 @@ class TensorWatch:
             elif (first == warp and i.modifiers[0] in ("ld", "st")) or (first == NOBODY and done != "reads"):
                 return
         if done == "reads" and (who == NOBODY).any():
-            where = self._where(at, who == NOBODY)
-            x.launch.find("R507", i, f"{i.name} reads {where}, which nobody has written", _UNWRITTEN.get(i.modifiers[0], ""))
+            message = f"{i.name} reads {self._where(at, who == NOBODY)}, which nobody has written"
+            if i.modifiers[0] == "ld":
+                self.unused.loaded(warp, i, message, _UNWRITTEN["ld"])
+            else:
+                x.launch.find("R507", i, message, _UNWRITTEN.get(i.modifiers[0], ""))
         by_op = who >= OPERATIONS
         if by_op.any():
             numbers = np.unique(who[by_op]) - OPERATIONS
