@@ -132,9 +132,13 @@ def _run_block(wave: Wave, block: Block) -> None:
             wave.step = 1
         if wave.watch is not None and block.slots & (wave.watch.in_flight | wave.watch.of_sums):
             wave.watch.check_registers(wave, block)
+        if wave.watch is not None and block.slots & wave.watch.tensor.loading:
+            wave.watch.tensor.names(wave, block)
         for step in block.steps:
             step(wave)
             wave.step += 1
+        if wave.watch is not None and (wave.watch.tensor.unused.arriving or wave.watch.tensor.unused.held):
+            wave.watch.tensor.unused.follow(wave, block)
         if block.end is None:
             wave.key[wave.sel] = at + 1
         else:

@@ -17,6 +17,7 @@ from smemsim.gpu.tcgen05.common import cta_group, group_of, refusals, tensor_of
 from smemsim.machine.tcgen05_many import Issue, Touched, tcgen05_mma_many
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.ptx.module import Address, Immediate, Instruction, Vector
+from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import CHUNK
 
 if TYPE_CHECKING:
@@ -142,7 +143,9 @@ class _Mma:
                 for word, dtype, major, rows, k in operands:
                     chunks = member.shared.operand_chunks(word, dtype=dtype, major=major, rows=rows // half, k=k, packing=i.row.packing)
                     chunks = chunks[chunks < len(member.shared.bytes) // CHUNK]
-                    x.watch.op_reads(op, member, (CHUNK * chunks[:, None] + np.arange(0, CHUNK, 4)).ravel())
+                    fmt = element_format(dtype)
+                    held = fmt.elements_per_chunk(i.row.packing) * fmt.bits // 8  # bytes; behind 16 elements of 4 or 6 bits is padding
+                    x.watch.op_reads(op, member, (CHUNK * chunks[:, None] + np.arange(0, held, 4)).ravel())
             x.watch.tensor.operated(op, members, touched.reads, touched.writes)
         record(x, self._event(x, i, thread, idesc, issue, unwritten=touched.unwritten))
 

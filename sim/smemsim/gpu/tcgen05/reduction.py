@@ -9,7 +9,7 @@ import numpy as np
 from smemsim.gpu.modifiers import Modifiers
 from smemsim.gpu.registry import unmodelled
 from smemsim.machine.tmem.access import SPLIT
-from smemsim.ptx.module import Instruction, Operand
+from smemsim.ptx.module import Instruction, Operand, Vector
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
@@ -40,7 +40,9 @@ class Reduction:
         self.write: Write | None = None
 
     def result(self, operand: Operand) -> None:
-        """The register it goes to."""
+        """The register it goes to; Triton writes a list of one."""
+        if isinstance(operand, Vector) and len(operand.items) == 1:
+            operand = operand.items[0]
         self.write = self.linker.write(operand, self.kind)
 
     def run(self, x: Wave, loaded: np.ndarray) -> None:

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.gpu.watching.named import Named
 from smemsim.gpu.watching.shadow import NOBODY, OPERATIONS
+from smemsim.gpu.watching.unused import Unused
 from smemsim.gpu.wave import WARP, WARPGROUP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
 
 if TYPE_CHECKING:
     from smemsim.gpu.barriers.mbarrier import Mbarrier
+    from smemsim.gpu.linking.program import Block
     from smemsim.gpu.watching.handles import Operation
     from smemsim.gpu.watching.watch import Watch
     from smemsim.gpu.wave import Cta, Wave
@@ -46,8 +49,11 @@ class TensorWatch:
         self.read_by = np.full(shape, NOBODY, np.int32)  # the last operation
         self.is_product = np.zeros(shape, bool)  # a matrix product, or a part of its sum, that nobody has read
         self.issued: dict[int, np.ndarray] = {}  # operations of a warp so far
+        self.unused = Unused()
         self._open: dict[tuple[int, int], Operation] = {}  # since the last commit, by warp and line
-        self._loads: dict[int, _Pending] = {}
+        self.named = Named(x.program.blocks)
+        self.loading = 0  # registers of loads that nobody has waited for, by their bits
+        self._loads: dict[int, list[tuple[Any, int]]] = {}  # places in `read_when`, registers
         self._stores: dict[int, _Pending] = {}
 
     # ---- threads
@@ -68,16 +74,20 @@ class TensorWatch:
     def loaded(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> None:
         """Warps read boxes (warp, CTA, first lane, first column, column behind the last).
 
-        That the registers are used before tcgen05.wait::ld is nothing to tell: Triton does so, and ptxas waits for the registers themselves.
+        That the registers are used before tcgen05.wait::ld is nothing to tell: Triton does so, and ptxas waits for the registers themselves (`Named`).
         """
         for warp, cta, lane, first, end in boxes:
             at = (cta, slice(lane, lane + lanes), slice(first, end))
             self._seen(i, at, warp, "reads")
             self.is_product[at] = False
             group = (int(self.x.tid[warp * WARP]) // WARP) // _WARPS
-            self.read_when[(group, *at)] = PENDING
             self.read_line[at] = i.line
-            self._loads.setdefault(warp, []).append(((group, *at), warp, i.line))
+            if self.named.at_once(i):
+                self.read_when[(group, *at)] = self.watch.order.clock[warp]
+            else:
+                self.read_when[(group, *at)] = PENDING
+                self._loads.setdefault(warp, []).append(((group, *at), self.named.registers(i)))
+                self.loading |= self.named.registers(i)
 
     def stored(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> None:
         """Warps write boxes."""
@@ -95,12 +105,25 @@ class TensorWatch:
         warps = np.unique(x.threads // WARP)
         for warp in warps.tolist():
             if what == "ld":
-                for at, _, _ in self._loads.pop(warp, ()):
+                for at, _ in self._loads.pop(warp, ()):
                     self.read_when[at] = clock[warp]
+                self.loading = 0 if not self._loads else self.loading
             else:
                 for at, _, _ in self._stores.pop(warp, ()):
                     mine = (self.who[at] == warp) & (self.when[at] == PENDING)
                     self.when[at] = np.where(mine, clock[warp], self.when[at])
+
+    def names(self, x: Wave, block: Block) -> None:
+        """The running threads begin a block that names registers of loads: these are done."""
+        first = self.named.first(block)
+        for warp in np.unique(x.threads // WARP).tolist():
+            waiting = self._loads.pop(warp, [])
+            for at, registers in waiting:
+                if registers & first:
+                    self.read_when[at] = self.watch.order.clock[warp]
+            left = [(at, registers) for at, registers in waiting if not registers & first]
+            if left:
+                self._loads[warp] = left
 
     def freed(self, x: Wave, i: Instruction, cta: Cta, address: int, columns: int, warp: int) -> None:
         """tcgen05.dealloc by a warp: nobody may be using the columns any more; what is in them counts as unwritten."""
@@ -178,8 +201,11 @@ class TensorWatch:
             elif (first == warp and i.modifiers[0] in ("ld", "st")) or (first == NOBODY and done != "reads"):
                 return
         if done == "reads" and (who == NOBODY).any():
-            where = self._where(at, who == NOBODY)
-            x.launch.find("R507", i, f"{i.name} reads {where}, which nobody has written", _UNWRITTEN.get(i.modifiers[0], ""))
+            message = f"{i.name} reads {self._where(at, who == NOBODY)}, which nobody has written"
+            if i.modifiers[0] == "ld":
+                self.unused.loaded(warp, i, message, _UNWRITTEN["ld"])
+            else:
+                x.launch.find("R507", i, message, _UNWRITTEN.get(i.modifiers[0], ""))
         by_op = who >= OPERATIONS
         if by_op.any():
             numbers = np.unique(who[by_op]) - OPERATIONS
