@@ -10,7 +10,7 @@ from smemsim.gpu.events import Mma
 from smemsim.gpu.launch import InstructionFinding
 from smemsim.running.operand_reads import NEAR, SURE, Issued, OperandRead, Product, Reads
 
-__all__ = ["unread"]
+__all__ = ["turned", "unread"]
 
 FLOATS = {"BFLOAT16": "bf16", "FLOAT16": "f16"}  # maps of these bring numbers that no other 16-bit type reads
 
@@ -58,9 +58,6 @@ def unread(reads: Reads) -> list[InstructionFinding]:
                         tile.mark(read, event, rows, event.k // (2 if event.is_sparse and side == "a" else 1))
                     else:
                         tile.wanted[:] = False
-    for cause in (_beyond(reads), _turned(reads)):
-        if cause is not None:
-            return [cause, *found.values()]
     if reads.complete:
         left = next((tile for tile in tiles.values() if tile.wanted.any()), None)
         if left is not None:
@@ -70,55 +67,46 @@ def unread(reads: Reads) -> list[InstructionFinding]:
     return list(found.values())
 
 
-def _beyond(reads: Reads) -> InstructionFinding | None:
-    """T209 where one operand's tile lies beyond its tensor along K and the other's does not: fill is multiplied with data."""
-    for p in reads.products:
-        a, b = p.a[0], p.b[0]
-        if a is None or b is None or any(read.loads[0].transfer.tensor_map.rank != 2 for read in (a, b)):
-            continue
-        outside = [_outside_k(read) for read in (a, b)]
-        if outside[0] != outside[1]:
-            name, read, other = ("A", a, b) if outside[0] else ("B", b, a)
-            load, axis = read.loads[0], 0 if _along_k(read) else 1
-            return InstructionFinding(
-                "T209",
-                load.event.instruction,
-                f"the tile of {name} at coordinates {load.event.coordinates} lies outside of its tensor, which has {load.transfer.tensor_map.global_dim[axis]} "
-                f"elements along K: line {p.events[0].instruction.line} multiplies the fill with data, loaded at {other.loads[0].event.coordinates}",
-                f"check coordinate {axis} of the load, and global_dim of the map",
-            )
-    return None
-
-
-def _outside_k(read: OperandRead) -> bool:
-    load, axis = read.loads[0], 0 if _along_k(read) else 1
-    at, tm = load.event.coordinates[axis], load.transfer.tensor_map
-    return at >= tm.global_dim[axis] or at + tm.box_dim[axis] <= 0
-
-
-def _turned(reads: Reads) -> InstructionFinding | None:
-    """R505 where of the instructions that add into one accumulator some read a tile K-major and others MN-major."""
+def turned(reads: Reads) -> list[InstructionFinding]:
+    """Of the instructions that add into one accumulator and read the same tiles: R505 where some read one K-major and others MN-major, R508 where a
+    few read A's as B and B's as A. A cause: nothing else that is found of these instructions says what is wrong."""
     last: dict[tuple[object, ...], Product] = {}
     for p in reads.products:
         before = last.get(p.accumulator)
         last[p.accumulator] = p
         if before is None or not p.events[0].scale_d:
             continue
-        for side in ("a", "b"):
-            one, two = getattr(before, side)[0], getattr(p, side)[0]
-            if one is None or two is None or one.loads[0] is not two.loads[0] or _along_k(one) == _along_k(two):
+        odd, rest = (before, p) if len(before.events) < len(p.events) else (p, before)
+        are_few = len(odd.events) < len(rest.events)  # sums of A B and B A, or of a symmetric matrix's halves, have as many of each
+        tensors = [[None if read is None else read.base for read in (q.a[0], q.b[0])] for q in (odd, rest)]
+        if are_few and None not in tensors[0] and tensors[0] == tensors[1][::-1] != tensors[1]:
+            return [_swapped(odd, rest)]
+        for n, side in enumerate(("a", "b")):
+            one, two = getattr(odd, side)[0], getattr(rest, side)[0]
+            if one is None or two is None or _along_k(one) == _along_k(two):
                 continue
-            odd, other = (before, one) if len(before.events) < len(p.events) else (p, two)
-            has, wants = ("K", "MN") if _along_k(other) else ("MN", "K")
-            rest = before if odd is p else p
-            return InstructionFinding(
-                "R505",
-                odd.events[0].instruction,
-                f"{side.upper()} is read {has}-major here; line {rest.events[0].instruction.line}, which adds into the same D, reads the tile that line "
-                f"{other.loads[0].event.instruction.line} brings {wants}-major",
-                f"{side.upper()} {wants}-major",
-            )
-    return None
+            if one.loads[0] is not two.loads[0] and not (are_few and tensors[0][n] == tensors[1][n]):
+                continue
+            has, wants = ("K", "MN") if _along_k(one) else ("MN", "K")
+            return [
+                InstructionFinding(
+                    "R505",
+                    odd.events[0].instruction,
+                    f"{side.upper()} is read {has}-major here; line {rest.events[0].instruction.line}, which adds into the same D, reads the tile that line "
+                    f"{two.loads[0].event.instruction.line} brings {wants}-major",
+                    f"{side.upper()} {wants}-major",
+                )
+            ]
+    return []
+
+
+def _swapped(odd: Product, rest: Product) -> InstructionFinding:
+    return InstructionFinding(
+        "R508",
+        odd.events[0].instruction,
+        f"the tile of A is read as B here, and that of B as A; line {rest.events[0].instruction.line}, which adds into the same D, reads them the other way",
+        "swap the descriptors of A and B",
+    )
 
 
 def _along_k(read: OperandRead) -> bool:
@@ -194,13 +182,22 @@ def _of(tile: _Tile, other: _Tile | None) -> InstructionFinding:
 
 def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray) -> InstructionFinding:
     name, size = ("M", event.m) if tile.side == "a" else ("N", event.n)
+    name_of, line = tile.side.upper(), tile.load.event.instruction.line
     where = "the instruction descriptor" if event.idesc is not None else "the instruction"
-    first = int(np.flatnonzero(missing)[0])
+    rows = np.flatnonzero(missing)
+    first = int(rows[0])
+    if first == 0 and rows[-1] + 1 == len(rows) < len(missing):
+        return InstructionFinding(
+            "R508",
+            event.instruction,
+            f"{name_of} begins at row {len(rows)} of the tile that line {line} brings: nobody reads the {len(rows)} before it",
+            "a descriptor whose start address is that of the tile's first row",
+        )
     return InstructionFinding(
         "I603" if event.idesc is not None else "R504",
         event.instruction,
-        f"{where} has {name} = {size}: of the {len(missing)} rows of {tile.side.upper()} that line {tile.load.event.instruction.line} brings for it, nobody "
-        f"reads those from {first} on ({int(missing.sum())} rows)",
+        f"{where} has {name} = {size}: of the {len(missing)} rows of {name_of} that line {line} brings for it, nobody reads those from {first} on "
+        f"({len(rows)} rows)",
         f"{name} = {len(missing) * event.cta_group}, or a smaller box"
         if first == size // event.cta_group
         else "read the other rows too, or load a smaller box",

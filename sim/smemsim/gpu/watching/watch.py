@@ -190,6 +190,12 @@ class Watch(Ordering):
                     f"put fence.proxy.async.shared::cta behind line {self.line[place]}, before the barrier",
                 )  # fmt: skip
         by_op = (who >= OPERATIONS) & (who != OPERATIONS + op.number)
+        if op.kind not in GENERIC and self.operations.generic[who[by_op] - OPERATIONS].any():
+            numbers = who[by_op] - OPERATIONS
+            allocs = [n for n in np.unique(numbers).tolist() if self.operations[n].kind == "tcgen05.alloc"]
+            if allocs:  # an address of tensor memory is no operand: what was meant to lie there has not come
+                who = np.where(np.isin(who, np.array(allocs) + OPERATIONS), NOBODY, who)
+                by_op &= who != NOBODY
         if by_op.any():
             places, number = at[by_op], who[by_op] - OPERATIONS
             unseen = ~order.done[w][:, number].all(axis=0) & ~self.operations.piped(op, number)
