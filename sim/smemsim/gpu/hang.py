@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["count_bytes", "report_hang"]
 
 
-def count_bytes(launch: Launch, wave: Wave) -> None:
+def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
     """T210 for barriers that were told to expect other numbers of bytes than came; when all is over, or nothing goes on."""
     for cta in wave.ctas:
         for barrier in cta.state.get("mbarriers", {}).values():
-            barrier.check_bytes(launch)
+            barrier.check_bytes(launch, hangs=hangs)
 
 
 def report_hang(launch: Launch, outside: int = 0) -> None:
@@ -28,7 +28,7 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
     full = f"; {outside} of {launch.ctas} CTAs have not begun, because the {alive} that wait fill the card" if outside else ""
     repair = "launch no more CTAs than are on the card at once (cudaOccupancyMaxActiveBlocksPerMultiprocessor)" if outside else ""
     for wave in launch.waves:
-        count_bytes(launch, wave)
+        count_bytes(launch, wave, hangs=True)
         if wave.watch is not None:
             wave.watch.nothing_came()
         for wait in sorted(wave.waiting, key=lambda w: (w.suspicion()[0], w.instruction.line, int(w.threads[0]))):

@@ -125,20 +125,29 @@ def _quiet(wave: Wave) -> str:
 def _run_block(wave: Wave, block: Block) -> None:
     wave.step = 0
     at = block.index
+    unwritten = wave.watch.unwritten if wave.watch is not None else None
     try:
         if block.gate is not None:
             if not block.gate.opens(wave):
                 return
-            block.gate.run(wave)
+            if unwritten is not None and unwritten.slots & block.slots:
+                unwritten.run(wave, block.instructions[0], block.gate.run)
+            else:
+                block.gate.run(wave)
             wave.step = 1
         if wave.watch is not None and block.slots & (wave.watch.in_flight | wave.watch.of_sums):
             wave.watch.check_registers(wave, block)
         for step in block.steps:
-            step(wave)
+            if unwritten is not None and (block.has_loads or unwritten.slots & block.slots):
+                unwritten.run(wave, block.instructions[wave.step], step)
+            else:
+                step(wave)
             wave.step += 1
         if block.end is None:
             wave.key[wave.sel] = at + 1
         else:
+            if unwritten is not None and unwritten.slots & block.slots:
+                unwritten.used(wave, block.instructions[-1])
             block.end.run(wave, at + 1)
     except SmemsimError as problem:
         problem.instruction = block.instructions[min(wave.step, len(block.instructions) - 1)]  # type: ignore[attr-defined]

@@ -51,6 +51,11 @@ class Mbarrier:
         return self.phase & 1
 
     @property
+    def is_late(self) -> bool:
+        """Do bytes miss that came in an earlier phase, for the same expectation?"""
+        return self.tx > 0 and self.of_phase <= self.came
+
+    @property
     def word(self) -> int:
         """The 64 bits."""
         return self.pending | self.expected << 20 | (self.tx & 0x3FFFFF) << 40 | self.parity << 63
@@ -144,12 +149,12 @@ class Mbarrier:
         x.changes += 1
         x.shared.view(np.uint64)[self.place >> 3] = self.word
 
-    def check_bytes(self, launch: Launch) -> None:
+    def check_bytes(self, launch: Launch, *, hangs: bool = False) -> None:
         """T210 when in all other bytes were expected than came: of a barrier at its end, or of one that nothing reaches any more.
 
-        Not where too few came this time of what came in full in an earlier phase: the loads are missing, and what has held them up is to be told.
+        Not where the launch hangs and what is missing came in full in an earlier phase: then something has held the loads up.
         """
-        if self.all_expected == self.all_brought or not self.expecting or (self.tx > 0 and self.of_phase <= self.came):
+        if self.all_expected == self.all_brought or not self.expecting or (hangs and self.is_late):
             return
         i, size = next(iter(self.expecting.values()))
         rounds = self.all_expected // size if size and self.all_expected % size == 0 else 0
@@ -198,7 +203,7 @@ class Mbarrier:
         if self.pending != self.expected and self.pending:
             return 1, f"mbarrier.init says {self.expected} arrivals a phase: correct it, or let the others arrive too"
         if self.tx or self.pending != self.expected:
-            return 1, ""
+            return 4 if self.is_late else 1, ""
         if not any(self.done.values()):
             if not before_loads(i, x):
                 return 3, ""

@@ -26,13 +26,13 @@ from smemsim.ptx.module import Immediate, Instruction, Register
 if TYPE_CHECKING:
     from smemsim.gpu.linking.inline import Inlined
 
-__all__ = ["MINUS_ADDEND", "MINUS_PRODUCT", "Fused", "fuse"]
+__all__ = ["ARITHMETIC", "MINUS_ADDEND", "MINUS_PRODUCT", "Fused", "fuse", "named"]
 
 MINUS_PRODUCT, MINUS_ADDEND = "minus-product", "minus-addend"  # modifiers of the operation "fused"
 KINDS = {"f32", "f64", "f16", "f16x2", "bf16", "bf16x2"}
 COPIES = {"f32", "f64", "b16", "b32", "b64"}
 _ONES = {0x3F800000, 0xBF800000, 0x3FF0000000000000, 0xBFF0000000000000}  # 1 and -1: such a product is a copy
-_ARITHMETIC = {
+ARITHMETIC = {
     "abs", "add", "and", "copysign", "cos", "cvt", "ex2", "fma", "lg2", "mad", "max", "min", "mov", "mul", "neg", "not", "or", "prmt", "rcp", "rsqrt",
     "selp", "set", "setp", "shl", "shr", "sin", "sqrt", "sub", "tanh", "testp", "xor",
 }  # fmt: skip
@@ -132,7 +132,7 @@ class _Values:
         self.body, self.segments = inlined.body, Segments(inlined)
         self.named: dict[int, list[int]] = {}  # of every register: where its value is used
         self.defined: dict[int, list[int]] = {}  # and where it is given
-        mentions = [list(_named(i)) for i in self.body]
+        mentions = [list(named(i)) for i in self.body]
         for n, found in enumerate(mentions):
             for slot, result in found:
                 (self.defined if result else self.named).setdefault(slot, []).append(n)
@@ -239,7 +239,7 @@ def _between(places: list[int], after: int, before: int) -> list[int]:
     return places[bisect.bisect_right(places, after) : bisect.bisect_left(places, before)]
 
 
-def _named(i: Instruction) -> Iterator[tuple[int, bool]]:
+def named(i: Instruction) -> Iterator[tuple[int, bool]]:
     """The registers that an instruction names, and whether it gives them a value."""
     if i.guard is not None:
         yield i.guard.slot, False
@@ -257,7 +257,7 @@ def _named(i: Instruction) -> Iterator[tuple[int, bool]]:
 
 def _is_arithmetic(i: Instruction) -> bool:
     """Has it no effect but its result?"""
-    return i.op in _ARITHMETIC
+    return i.op in ARITHMETIC
 
 
 def _copies(i: Instruction, kind: tuple[str, bool]) -> bool:

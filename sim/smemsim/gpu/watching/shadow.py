@@ -56,11 +56,6 @@ class Shadow:
 
     # ---- reads before anybody has written
 
-    def _too_early(self, i: Instruction, at: np.ndarray) -> None:
-        self._find("R507", i, at, "{i} reads {where}, which nobody has written")
-        words = self.early.setdefault(i.line, (i, np.zeros(len(self.who), bool)))[1]
-        words[at] = True
-
     def _arrives_late(self, op: Operation, at: np.ndarray) -> None:
         """Bytes come that somebody has read already, when nobody had written them: the reader did not wait."""
         for line, (i, words) in list(self.early.items()):

@@ -16,6 +16,7 @@ from smemsim.gpu.watching.lifetimes import Lifetimes
 from smemsim.gpu.watching.ordering import Ordering
 from smemsim.gpu.watching.shadow import ATOMIC, NOBODY, OPERATIONS, READERS, WORD
 from smemsim.gpu.watching.tensor import TensorWatch
+from smemsim.gpu.watching.unwritten import Unwritten
 from smemsim.gpu.wave import WARP
 from smemsim.ptx.module import Instruction
 
@@ -32,6 +33,7 @@ class Watch(Ordering):
         super().__init__(x)
         self.tensor = TensorWatch(self)
         self.lifetimes = Lifetimes(self)
+        self.unwritten = Unwritten(self)
 
     # ---- ordinary accesses of shared memory
 
@@ -47,7 +49,8 @@ class Watch(Ordering):
             self.parts.read_whole(at)
             self._seen(i, at, warps, who, "read")
         if (who == NOBODY).any():
-            self._too_early(i, at[who == NOBODY])
+            nobody = who == NOBODY
+            self._too_early(i, at[nobody], x.threads.repeat(max(1, size // WORD))[nobody] if i.op == "ld" else None)
         self.read_when[warps % self.per_cluster, at] = self.order.clock[warps]
         self.read_line[at] = i.line
 
@@ -62,6 +65,20 @@ class Watch(Ordering):
         self._readers_done(i, at, warps)
         self.parts.written_whole(at)
         self.who[at], self.when[at], self.line[at] = warps, self.order.clock[warps], i.line
+
+    def _too_early(self, i: Instruction, at: np.ndarray, threads: np.ndarray | None) -> None:
+        """Words are read before anybody has written them: wrong at once, but for an `ld` of threads, whose value may be thrown away."""
+        if threads is None:
+            self._find("R507", i, at, "{i} reads {where}, which nobody has written")
+        else:
+            self.unwritten.loads(i, threads, at)
+        words = self.early.setdefault(i.line, (i, np.zeros(len(self.who), bool)))[1]
+        words[at] = True
+
+    def unwritten_is_used(self, i: Instruction, at: np.ndarray, user: Instruction) -> None:
+        """An instruction uses a value that a load read before anybody had written it."""
+        if i.line in self.early:  # what came late is told
+            self._find("R507", i, at, f"{{i}} reads {{where}}, which nobody has written; {user.name} of line {user.line} uses the value")
 
     def _reach(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
         self.lifetimes.touch(i, at // (self.x.pitch // WORD), warps)
@@ -213,7 +230,7 @@ class Watch(Ordering):
                     "put fence.proxy.async.shared::cta behind cp.async.wait_group, before the barrier",
                 )  # fmt: skip
         if (who == NOBODY).any():
-            self._too_early(op.instruction, at[who == NOBODY])
+            self._too_early(op.instruction, at[who == NOBODY], None)
         self.read_by[int(w[0]) // 4 % READERS, at] = op.number
 
     def op_writes(self, op: Operation, cta: Cta, offsets: np.ndarray) -> None:
