@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 
 import numpy as np
 
@@ -38,9 +39,9 @@ class _Tile:
         self.wanted[max(far, 0) : max(far + high, 0), max(near, 0) : max(near + wide, 0)] = False
 
 
-def unread(reads: Reads) -> list[InstructionFinding]:
+def unread(reads: Reads, elsewhere: Collection[int] = ()) -> list[InstructionFinding]:
     """Parts of tiles that no instruction reads (rows: I603 of tcgen05's N and M, R504 of wgmma; others: R505, R508), and operands of another type
-    than their map (I603, R508)."""
+    than their map (I603, R508). `elsewhere` are the lines of loads whose tiles others read too, threads or stores: nothing of these is missed."""
     found: dict[str, InstructionFinding] = {}
     tiles: dict[tuple[int, str], _Tile] = {}
     for p in reads.products:
@@ -54,6 +55,8 @@ def unread(reads: Reads) -> list[InstructionFinding]:
                     _type(found, event, side, dtype, read)
                 for load in read.loads:
                     tile = tiles.setdefault((load.number, side), _Tile(load, side, read, _inside(load)))
+                    if load.event.instruction.line in elsewhere:
+                        tile.wanted[:] = False
                     if sure:
                         tile.mark(read, event, rows, event.k // (2 if event.is_sparse and side == "a" else 1))
                     else:
@@ -62,7 +65,7 @@ def unread(reads: Reads) -> list[InstructionFinding]:
         left = next((tile for tile in tiles.values() if tile.wanted.any()), None)
         if left is not None:
             found["unread"] = _of(left, tiles.get((left.load.number, "b" if left.side == "a" else "a")))
-        elif (panel := _panel(reads, tiles)) is not None:
+        elif (panel := _panel(reads, tiles, elsewhere)) is not None:
             found["unread"] = panel
     return list(found.values())
 
@@ -113,12 +116,18 @@ def _along_k(read: OperandRead) -> bool:
     return read.k_stride < read.row_stride
 
 
-def _panel(reads: Reads, tiles: dict[tuple[int, str], _Tile]) -> InstructionFinding | None:
+def _panel(reads: Reads, tiles: dict[tuple[int, str], _Tile], elsewhere: Collection[int]) -> InstructionFinding | None:
     """A tile that nobody reads, next to one of the same map and the same k that an instruction does read: N or M is too small."""
     used = {number for number, _ in tiles}
     idle: dict[tuple[int, int, int, int], Issued] = {}
     for load in reads.loads:
-        if load.number not in used and load.event.mode == "tile" and load.transfer.tensor_map.rank == 2 and _inside(load).any():
+        if (
+            load.number not in used
+            and load.event.instruction.line not in elsewhere
+            and load.event.mode == "tile"
+            and load.transfer.tensor_map.rank == 2
+            and _inside(load).any()
+        ):
             for axis, at in enumerate(load.event.coordinates):
                 idle.setdefault((load.cta, load.event.map_address, axis, at), load)
     for tile in tiles.values():

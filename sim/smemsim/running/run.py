@@ -72,7 +72,7 @@ class Run:
         others = {f.code for f in self.launch.findings.values()}
         others.discard("R507")  # what was not written may be what the instruction's shape leaves out
         if self.reads is not None and not causes and not (report and report.findings) and not others:
-            executed = [*mismatches(self.reads), *unread(self.reads)]
+            executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere)]
         return findings_of(
             causes, (*executed, *self.launch.findings.values()), written, (*report.findings, *report.remarks) if report else (), self.name
         )

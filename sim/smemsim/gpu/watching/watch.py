@@ -51,6 +51,7 @@ class Watch(Ordering):
         if (who == NOBODY).any():
             nobody = who == NOBODY
             self._too_early(i, at[nobody], x.threads.repeat(max(1, size // WORD))[nobody] if i.op == "ld" else None)
+        self._elsewhere(who)
         self.read_when[warps % self.per_cluster, at] = self.order.clock[warps]
         self.read_line[at] = i.line
 
@@ -65,6 +66,12 @@ class Watch(Ordering):
         self._readers_done(i, at, warps)
         self.parts.written_whole(at)
         self.who[at], self.when[at], self.line[at] = warps, self.order.clock[warps], i.line
+
+    def _elsewhere(self, who: np.ndarray) -> None:
+        """Others than matrix instructions read what these have written."""
+        launch = self.x.launch
+        if launch.judge is not None and not self.x.program.uses.isdisjoint(("wgmma", "tcgen05")) and (by := who[who >= OPERATIONS]).size:
+            launch.elsewhere.update(self.operations[n].instruction.line for n in np.unique(by - OPERATIONS).tolist())
 
     def _too_early(self, i: Instruction, at: np.ndarray, threads: np.ndarray | None) -> None:
         """Words are read before anybody has written them: wrong at once, but for an `ld` of threads, whose value may be thrown away."""
@@ -231,6 +238,8 @@ class Watch(Ordering):
                 )  # fmt: skip
         if (who == NOBODY).any():
             self._too_early(op.instruction, at[who == NOBODY], None)
+        if op.kind not in ("wgmma", "tcgen05.mma"):
+            self._elsewhere(who)
         self.read_by[int(w[0]) // 4 % READERS, at] = op.number
 
     def op_writes(self, op: Operation, cta: Cta, offsets: np.ndarray) -> None:
