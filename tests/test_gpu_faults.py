@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from gpu_faults import FAULTS, RING, Fault, launched
+from gpu_faults import BLACKWELL, FAULTS, RING, Fault, launched
+from smemsim.running.coverage import unread
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f"{f.kernel}: {f.name}")
@@ -27,6 +28,12 @@ def test_the_right_kernel_has_none(name: str):
     run, _ = launched(name)
     assert not run.findings, run.text()
     assert run.ok
+
+
+def test_what_threads_or_stores_read_of_a_tile_is_not_missed():
+    run, _ = launched(BLACKWELL, next(f for f in FAULTS if f.kernel == BLACKWELL and f.name == "N = 64"))
+    assert [f.code for f in unread(run.reads)] == ["I603"]
+    assert unread(run.reads, {load.event.instruction.line for load in run.reads.loads}) == []
 
 
 def test_findings_that_are_alike_are_told_once():

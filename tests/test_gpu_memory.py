@@ -398,3 +398,28 @@ def test_bytes_of_a_word_that_a_warp_wrote_before_a_barrier_are_free_for_others(
     @!%p1 st.shared.u8 [sm], %h1; bar.sync 0;"""
     launch(body, np.zeros(2, np.uint64), block=64)
     assert "X008" in found(body.replace("[sm+1]", "[sm]"), np.zeros(2, np.uint64), block=64)
+
+
+@pytest.mark.parametrize(
+    ("use", "told"),
+    [
+        ("selp.b32 %r2, %r3, %r1, %p9; setp.eq.u32 %p2, %r1, 99; selp.b32 %r2, %r3, %r1, %p2;", False),  # lane 0's is overwritten
+        ("setp.gt.u32 %p2, %r3, 5; and.pred %p3, %p2, %p8; selp.b32 %r2, 7, %r1, %p3;", False),  # %p8 is false
+        ("setp.gt.u32 %p2, %r3, 5; or.pred %p3, %p2, !%p8; selp.b32 %r2, 7, %r1, %p3;", False),
+        ("setp.gt.and.u32 %p3, %r3, 5, %p8; selp.b32 %r2, 7, %r1, %p3;", False),
+        ("mov.b32 %r2, %r1; @%p9 mov.b32 %r2, %r3; @%p9 mov.b32 %r2, 0;", False),
+        ("setp.gt.u32 %p2, %r3, 5; or.pred %p3, %p2, %p8; selp.b32 %r2, 7, %r1, %p3;", True),
+        ("add.u32 %r2, %r3, 1;", True),
+        ("mov.b32 %r2, %r1; @%p9 mov.b32 %r2, %r3;", True),
+        ("setp.gt.u32 %p2, %r3, 5; mov.b32 %r2, %r1; @%p2 mov.b32 %r2, 0;", True),
+        ("setp.gt.u32 %p2, %r3, 5; mov.b32 %r2, %r1; @%p2 bra J; mov.b32 %r2, 0; J:", True),
+        ("shfl.sync.idx.b32 %r2, %r3, 0, 31, -1;", True),
+        ("mov.u32 %r5, sm; and.b32 %r4, %r3, 4; add.u32 %r4, %r4, %r5; ld.shared.u32 %r2, [%r4];", True),
+    ],
+)
+def test_what_nobody_has_written_is_wrong_where_it_is_used(use, told):
+    body = f"""setp.gt.u32 %p8, %r1, 99; ld.shared.u32 %r3, [sm+64]; {use}
+    mad.wide.u32 %d30, %r1, 4, %d20; st.global.u32 [%d30], %r2;"""
+    messages = found(body, np.zeros(32, np.uint32))
+    assert ("R507" in messages) == told
+    assert not told or "uses the value" in messages["R507"]

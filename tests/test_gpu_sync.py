@@ -274,6 +274,24 @@ def test_a_barrier_that_somebody_never_reaches_hangs(body, words):
     assert words in messages["X006"]
 
 
+def test_lanes_that_wait_for_lanes_at_an_mbarrier_are_no_cause():
+    body = """@%p9 mbarrier.init.shared::cta.b64 [bar], 2; bar.warp.sync -1; @!%p9 bra J;
+    W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0; @!%p1 bra W; J: bar.warp.sync -1;"""
+    assert set(found(body)) == {"X006"}
+    assert set(found("@!%p9 bra J; exit; J: setp.gt.u32 %p1, %r1, 9; @%p1 bar.warp.sync 7;")) == {
+        "X011"
+    }  # lane 0 has left, and 1 and 2 do not come
+
+
+@pytest.mark.parametrize(("ends", "codes"), [("", {"X006"}), ("exit;", {"T210"})], ids=["hangs", "ends"])
+def test_bytes_that_came_in_an_earlier_phase_are_late_in_a_hang(ends, codes):
+    body = f"""mbarrier.init.shared::cta.b64 [bar], 1; mov.u32 %r2, 0;
+    L: mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64; setp.eq.u32 %p1, %r2, 0; @%p1 mbarrier.complete_tx.shared::cta.b64 [bar], 64;
+    @%p1 bra W; {ends}
+    W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], %r2; @!%p2 bra W; add.u32 %r2, %r2, 1; bra L;"""
+    assert set(found(body, block=1)) == codes
+
+
 def test_clusters_see_each_other():
     """Each CTA writes into its neighbour's window; the second barrier keeps windows alive."""
     body = """mov.u32 %r10, %cluster_ctarank; add.u32 %r11, %r10, 1; and.b32 %r11, %r11, 3; mov.u32 %r5, sm; mapa.shared::cluster.u32 %r6, %r5, %r11;

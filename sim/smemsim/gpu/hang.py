@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.gpu.wave import GATHERING, PARKED, WARP, YIELDED, Wave
+from smemsim.gpu.wave import EXITED, GATHERING, PARKED, WARP, YIELDED, Wave
 
 if TYPE_CHECKING:
     from smemsim.gpu.launch import Launch
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 __all__ = ["count_bytes", "report_hang"]
 
 
-def count_bytes(launch: Launch, wave: Wave) -> None:
+def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
     """T210 for barriers that were told to expect other numbers of bytes than came; when all is over, or nothing goes on."""
     for cta in wave.ctas:
         for barrier in cta.state.get("mbarriers", {}).values():
-            barrier.check_bytes(launch)
+            barrier.check_bytes(launch, hangs=hangs)
 
 
 def report_hang(launch: Launch, outside: int = 0) -> None:
@@ -28,19 +28,22 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
     full = f"; {outside} of {launch.ctas} CTAs have not begun, because the {alive} that wait fill the card" if outside else ""
     repair = "launch no more CTAs than are on the card at once (cudaOccupancyMaxActiveBlocksPerMultiprocessor)" if outside else ""
     for wave in launch.waves:
-        count_bytes(launch, wave)
+        count_bytes(launch, wave, hangs=True)
         if wave.watch is not None:
             wave.watch.nothing_came()
         for wait in sorted(wave.waiting, key=lambda w: (w.suspicion()[0], w.instruction.line, int(w.threads[0]))):
             who = _who(wave, wait.threads)
             waits = "wait" if "warps" in who or ";" in who else "waits"
             launch.find("X006", wait.instruction, f"{who} {waits} for ever: {wait.what()}{full}", repair or wait.suspicion()[1])
+        held = set(np.unique(np.flatnonzero((wave.key >= PARKED) & (wave.key < EXITED)) // WARP).tolist())
         for first, last, code, what in (
             (GATHERING, PARKED, "X011", "waits for the other threads of its warp (or warpgroup), which never come to this instruction"),
             (YIELDED, GATHERING, "X006", (wave.endless or "polls something that never changes") + full),
             (0, YIELDED, "X006", f"loops for ever, and nothing it does is seen by others{full}"),
         ):
             threads = np.flatnonzero((wave.key >= first) & (wave.key < last))
+            if code == "X011":  # whose other threads wait elsewhere waits for the same
+                threads = threads[[int(warp) not in held for warp in threads // WARP]]
             for at in np.unique(wave.key[threads]).tolist():
                 who = _who(wave, threads[wave.key[threads] == at])
                 launch.find(code, _instruction(wave, at - first), f"{who}: {what}", repair if code == "X006" else "")

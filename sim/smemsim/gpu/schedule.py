@@ -124,24 +124,32 @@ def _quiet(wave: Wave) -> str:
 def _run_block(wave: Wave, block: Block) -> None:
     wave.step = 0
     at = block.index
+    watch = wave.watch
+    marks = watch.unwritten if watch is not None and (block.has_loads or block.slots & watch.unwritten.slots) else None
     try:
         if block.gate is not None:
             if not block.gate.opens(wave):
                 return
-            block.gate.run(wave)
+            if marks is None:
+                block.gate.run(wave)
+            else:
+                marks.run(wave, block.instructions[0], block.gate.run)
             wave.step = 1
-        if wave.watch is not None and block.slots & (wave.watch.in_flight | wave.watch.of_sums):
-            wave.watch.check_registers(wave, block)
-        if wave.watch is not None and block.slots & wave.watch.tensor.loading:
-            wave.watch.tensor.names(wave, block)
+        if watch is not None and block.slots & (watch.in_flight | watch.of_sums):
+            watch.check_registers(wave, block)
+        if watch is not None and block.slots & watch.tensor.loading:
+            watch.tensor.names(wave, block)
         for step in block.steps:
-            step(wave)
+            if marks is None:
+                step(wave)
+            else:
+                marks.run(wave, block.instructions[wave.step], step)
             wave.step += 1
-        if wave.watch is not None and (wave.watch.tensor.unused.arriving or wave.watch.tensor.unused.held):
-            wave.watch.tensor.unused.follow(wave, block)
         if block.end is None:
             wave.key[wave.sel] = at + 1
         else:
+            if marks is not None:
+                marks.used(wave, block.instructions[-1])
             block.end.run(wave, at + 1)
     except SmemsimError as problem:
         problem.instruction = block.instructions[min(wave.step, len(block.instructions) - 1)]  # type: ignore[attr-defined]

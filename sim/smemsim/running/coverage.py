@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from smemsim.gpu.launch import InstructionFinding
 from smemsim.running.operand_reads import NEAR, SURE, Issued, OperandRead, Product, Reads
 from smemsim.running.types import other_type
 
-__all__ = ["unread"]
+__all__ = ["turned", "unread"]
 
 
 @dataclasses.dataclass(eq=False)
@@ -37,9 +38,9 @@ class _Tile:
         self.wanted[max(far, 0) : max(far + high, 0), max(near, 0) : max(near + wide, 0)] = False
 
 
-def unread(reads: Reads) -> list[InstructionFinding]:
+def unread(reads: Reads, elsewhere: Collection[int] = ()) -> list[InstructionFinding]:
     """Parts of tiles that no instruction reads (rows: I603 of tcgen05's N and M, R504 of wgmma; others: R505, R508), and operands of another type
-    than their map (I603, R508)."""
+    than their map (I603, R508). `elsewhere` are the lines of loads whose tiles others read too, threads or stores: nothing of these is missed."""
     found: dict[str, InstructionFinding] = {}
     tiles: dict[tuple[int, str], _Tile] = {}
     for p in reads.products:
@@ -53,83 +54,79 @@ def unread(reads: Reads) -> list[InstructionFinding]:
                     found.setdefault(f"type {side}", other)
                 for load in read.loads:
                     tile = tiles.setdefault((load.number, side), _Tile(load, side, read, _inside(load)))
+                    if load.event.instruction.line in elsewhere:
+                        tile.wanted[:] = False
                     if sure:
                         tile.mark(read, event, rows, event.k // (2 if event.is_sparse and side == "a" else 1))
                     else:
                         tile.wanted[:] = False
-    for cause in (_beyond(reads), _turned(reads)):
-        if cause is not None:
-            return [cause, *found.values()]
     if reads.complete:
         left = next((tile for tile in tiles.values() if tile.wanted.any()), None)
         if left is not None:
             found["unread"] = _of(left, tiles.get((left.load.number, "b" if left.side == "a" else "a")))
-        elif (panel := _panel(reads, tiles)) is not None:
+        elif (panel := _panel(reads, tiles, elsewhere)) is not None:
             found["unread"] = panel
     return list(found.values())
 
 
-def _beyond(reads: Reads) -> InstructionFinding | None:
-    """T209 where one operand's tile lies beyond its tensor along K and the other's does not: fill is multiplied with data."""
-    for p in reads.products:
-        a, b = p.a[0], p.b[0]
-        if a is None or b is None or any(read.loads[0].transfer.tensor_map.rank != 2 for read in (a, b)):
-            continue
-        outside = [_outside_k(read) for read in (a, b)]
-        if outside[0] != outside[1]:
-            name, read, other = ("A", a, b) if outside[0] else ("B", b, a)
-            load, axis = read.loads[0], 0 if _along_k(read) else 1
-            return InstructionFinding(
-                "T209",
-                load.event.instruction,
-                f"the tile of {name} at coordinates {load.event.coordinates} lies outside of its tensor, which has {load.transfer.tensor_map.global_dim[axis]} "
-                f"elements along K: line {p.events[0].instruction.line} multiplies the fill with data, loaded at {other.loads[0].event.coordinates}",
-                f"check coordinate {axis} of the load, and global_dim of the map",
-            )
-    return None
-
-
-def _outside_k(read: OperandRead) -> bool:
-    load, axis = read.loads[0], 0 if _along_k(read) else 1
-    at, tm = load.event.coordinates[axis], load.transfer.tensor_map
-    return at >= tm.global_dim[axis] or at + tm.box_dim[axis] <= 0
-
-
-def _turned(reads: Reads) -> InstructionFinding | None:
-    """R505 where of the instructions that add into one accumulator some read a tile K-major and others MN-major."""
+def turned(reads: Reads) -> list[InstructionFinding]:
+    """Of the instructions that add into one accumulator and read the same tiles: R505 where some read one K-major and others MN-major, R508 where a
+    few read A's as B and B's as A. A cause: nothing else that is found of these instructions says what is wrong."""
     last: dict[tuple[object, ...], Product] = {}
     for p in reads.products:
         before = last.get(p.accumulator)
         last[p.accumulator] = p
         if before is None or not p.events[0].scale_d:
             continue
-        for side in ("a", "b"):
-            one, two = getattr(before, side)[0], getattr(p, side)[0]
-            if one is None or two is None or one.loads[0] is not two.loads[0] or _along_k(one) == _along_k(two):
+        odd, rest = (before, p) if len(before.events) < len(p.events) else (p, before)
+        are_few = len(odd.events) < len(rest.events)  # sums of A B and B A, or of a symmetric matrix's halves, have as many of each
+        tensors = [[None if read is None else read.base for read in (q.a[0], q.b[0])] for q in (odd, rest)]
+        if are_few and None not in tensors[0] and tensors[0] == tensors[1][::-1] != tensors[1]:
+            return [_swapped(odd, rest)]
+        for n, side in enumerate(("a", "b")):
+            one, two = getattr(odd, side)[0], getattr(rest, side)[0]
+            if one is None or two is None or _along_k(one) == _along_k(two):
                 continue
-            odd, other = (before, one) if len(before.events) < len(p.events) else (p, two)
-            has, wants = ("K", "MN") if _along_k(other) else ("MN", "K")
-            rest = before if odd is p else p
-            return InstructionFinding(
-                "R505",
-                odd.events[0].instruction,
-                f"{side.upper()} is read {has}-major here; line {rest.events[0].instruction.line}, which adds into the same D, reads the tile that line "
-                f"{other.loads[0].event.instruction.line} brings {wants}-major",
-                f"{side.upper()} {wants}-major",
-            )
-    return None
+            if one.loads[0] is not two.loads[0] and not (are_few and tensors[0][n] == tensors[1][n]):
+                continue
+            has, wants = ("K", "MN") if _along_k(one) else ("MN", "K")
+            return [
+                InstructionFinding(
+                    "R505",
+                    odd.events[0].instruction,
+                    f"{side.upper()} is read {has}-major here; line {rest.events[0].instruction.line}, which adds into the same D, reads the tile that line "
+                    f"{two.loads[0].event.instruction.line} brings {wants}-major",
+                    f"{side.upper()} {wants}-major",
+                )
+            ]
+    return []
+
+
+def _swapped(odd: Product, rest: Product) -> InstructionFinding:
+    return InstructionFinding(
+        "R508",
+        odd.events[0].instruction,
+        f"the tile of A is read as B here, and that of B as A; line {rest.events[0].instruction.line}, which adds into the same D, reads them the other way",
+        "swap the descriptors of A and B",
+    )
 
 
 def _along_k(read: OperandRead) -> bool:
     return read.k_stride < read.row_stride
 
 
-def _panel(reads: Reads, tiles: dict[tuple[int, str], _Tile]) -> InstructionFinding | None:
+def _panel(reads: Reads, tiles: dict[tuple[int, str], _Tile], elsewhere: Collection[int]) -> InstructionFinding | None:
     """A tile that nobody reads, next to one of the same map and the same k that an instruction does read: N or M is too small."""
     used = {number for number, _ in tiles}
     idle: dict[tuple[int, int, int, int], Issued] = {}
     for load in reads.loads:
-        if load.number not in used and load.event.mode == "tile" and load.transfer.tensor_map.rank == 2 and _inside(load).any():
+        if (
+            load.number not in used
+            and load.event.instruction.line not in elsewhere
+            and load.event.mode == "tile"
+            and load.transfer.tensor_map.rank == 2
+            and _inside(load).any()
+        ):
             for axis, at in enumerate(load.event.coordinates):
                 idle.setdefault((load.cta, load.event.map_address, axis, at), load)
     for tile in tiles.values():
@@ -193,13 +190,22 @@ def _of(tile: _Tile, other: _Tile | None) -> InstructionFinding:
 
 def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray) -> InstructionFinding:
     name, size = ("M", event.m) if tile.side == "a" else ("N", event.n)
+    name_of, line = tile.side.upper(), tile.load.event.instruction.line
     where = "the instruction descriptor" if event.idesc is not None else "the instruction"
-    first = int(np.flatnonzero(missing)[0])
+    rows = np.flatnonzero(missing)
+    first = int(rows[0])
+    if first == 0 and rows[-1] + 1 == len(rows) < len(missing):
+        return InstructionFinding(
+            "R508",
+            event.instruction,
+            f"{name_of} begins at row {len(rows)} of the tile that line {line} brings: nobody reads the {len(rows)} before it",
+            "a descriptor whose start address is that of the tile's first row",
+        )
     return InstructionFinding(
         "I603" if event.idesc is not None else "R504",
         event.instruction,
-        f"{where} has {name} = {size}: of the {len(missing)} rows of {tile.side.upper()} that line {tile.load.event.instruction.line} brings for it, nobody "
-        f"reads those from {first} on ({int(missing.sum())} rows)",
+        f"{where} has {name} = {size}: of the {len(missing)} rows of {name_of} that line {line} brings for it, nobody reads those from {first} on "
+        f"({len(rows)} rows)",
         f"{name} = {len(missing) * event.cta_group}, or a smaller box"
         if first == size // event.cta_group
         else "read the other rows too, or load a smaller box",

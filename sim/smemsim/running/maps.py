@@ -20,23 +20,26 @@ def of_maps(reads: Reads, launch: Launch) -> list[InstructionFinding]:
 
 
 def _misfits(reads: Reads, memory: GlobalMemory) -> list[InstructionFinding]:
-    """T207 for maps whose stride is the number of a row's elements, where the array behind has all the bytes of rows one behind the other."""
+    """T207 for maps whose rows overlap, where the array behind has all the bytes of rows one behind the other: for a stride that is the number of a
+    row's elements that many at least, for others just as many (the windows of a longer row are fewer bytes apart than there are in the array)."""
     found = []
     for event in reads.maps.values():
         tm = event.tensor_map
         size = tm.type_row.bits // 8
-        if tm.call != "tiled" or tm.rank < 2 or tm.interleave or size < 2:
+        if tm.call != "tiled" or tm.rank < 2 or tm.interleave or not size:
             continue
-        stride, elements, rows = tm.global_strides[0], tm.global_dim[0], tm.global_dim[1]
-        if stride != elements or _room(memory, tm) < rows * elements * size:
+        stride, row, rows = tm.global_strides[0], tm.global_dim[0] * size, tm.global_dim[1]
+        room = _room(memory, tm)
+        is_elements = size > 1 and stride == tm.global_dim[0] and room >= rows * row
+        if stride >= row or not (is_elements or (tm.rank == 2 and rows > 1 and room == rows * row)):
             continue
+        what = f"is the number of elements of dimension 0, of {size} B each" if is_elements else f"is less than the {row} B of dimension 0"
         found.append(
             InstructionFinding(
                 "T207",
                 event.instruction,
-                f"global_strides[0] = {stride} B is the number of elements of dimension 0, of {size} B each: row 1 begins in the middle of row 0, and the "
-                f"array behind the map holds {rows} rows of {elements * size} B",
-                f"strides are bytes: global_strides[0] = {elements * size}",
+                f"global_strides[0] = {stride} B {what}: row 1 begins in the middle of row 0, and the array behind the map holds {rows} rows of {row} B",
+                f"strides are bytes: global_strides[0] = {row}",
             )
         )
     return found

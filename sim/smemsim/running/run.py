@@ -6,16 +6,16 @@ import functools
 import html
 from typing import Any
 
-from smemsim.checking.report import CheckFinding, Report
-from smemsim.checking.scenario import check
+from smemsim.checking.report import Report
 from smemsim.errors import SmemsimError
 from smemsim.gpu.launch import Launch
 from smemsim.running.contraction import mismatches
-from smemsim.running.coverage import unread
+from smemsim.running.coverage import turned, unread
 from smemsim.running.findings import RunFinding, findings_of
 from smemsim.running.maps import of_maps
+from smemsim.running.meanings import judged
 from smemsim.running.operand_reads import Reads
-from smemsim.running.scenario_of import AS_READ, Written, scenario_of
+from smemsim.running.scenario_of import Written, scenario_of
 from smemsim.scenario.build import Scenario
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
@@ -51,25 +51,10 @@ class Run:
         if self.reads is None:
             return None, None
         try:
-            return self._judged(self.reads)
+            return judged(self.launch, self.reads)
         except SmemsimError as e:
             self._not_judged = str(e)
             return None, None
-
-    def _judged(self, reads: Reads) -> tuple[Written, Report | None]:
-        written = scenario_of(self.launch, reads)
-        if not written.steps:
-            return written, None
-        report = check(written.scenario)
-        meaning = dict(AS_READ)
-        for side in _sides(report):
-            for kind, alone in (("turned", True), ("corner", False), ("turned", False)):
-                other = scenario_of(self.launch, reads, meaning=meaning | {side: kind})
-                better = check(other.scenario)
-                if _is_better(report, better, side, kind, alone=alone):
-                    meaning[side], written, report = kind, other, better
-                    break
-        return written, report
 
     @property
     def report(self) -> Report | None:
@@ -82,14 +67,14 @@ class Run:
     @functools.cached_property
     def _all(self) -> list[RunFinding]:
         written, report = self._checked
-        causes = [] if self.reads is None else of_maps(self.reads, self.launch)
+        causes = [] if self.reads is None else of_maps(self.reads, self.launch) or turned(self.reads)
         executed = []
         others = {f.code for f in self.launch.findings.values()}
         others.discard("R507")  # what was not written may be what the instruction's shape leaves out
         if self.reads is not None and not causes and not (report and report.findings) and not others:
-            executed = [*mismatches(self.reads), *unread(self.reads)]
+            executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere)]
         return findings_of(
-            causes, (*self.launch.findings.values(), *executed), written, (*report.findings, *report.remarks) if report else (), self.name
+            causes, (*executed, *self.launch.findings.values()), written, (*report.findings, *report.remarks) if report else (), self.name
         )
 
     @property
@@ -200,23 +185,3 @@ class Run:
 
 def _counted(findings: list[RunFinding]) -> str:
     return f"{len(findings) or 'no'} finding{'s' * (len(findings) != 1)}"
-
-
-def _of_side(report: Report, side: str) -> list[CheckFinding]:
-    return [f for f in report.findings if f".{side}" in f.where and f.severity in (Severity.TRAP, Severity.WRONG)]
-
-
-def _sides(report: Report) -> list[str]:
-    """The operands that check finds something wrong with."""
-    return [side for side in ("a", "b") if _of_side(report, side)]
-
-
-def _is_better(report: Report, other: Report, side: str, kind: str, *, alone: bool) -> bool:
-    """Does another meaning of an operand explain more? `alone`: of a turned one, nothing but the major-ness has to change; else no repair may be known."""
-    before, after = _of_side(report, side), _of_side(other, side)
-    if not after or any(f.code == "R508" and not f.repair for f in after):
-        return False
-    turned = [f for f in after if f.code == "R505"]
-    if kind == "turned" and (not turned or (alone and any(".word" in path for f in turned for path, _, _ in f.together))):
-        return False
-    return alone or any(f.code == "R508" and not f.repair for f in before)

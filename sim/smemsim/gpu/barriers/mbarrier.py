@@ -39,6 +39,8 @@ class Mbarrier:
         self.all_expected, self.all_brought = 0, 0  # bytes, of all phases
         self.bringing: dict[int, int] = {}  # by line: bytes, the first time
         self.expecting: dict[int, tuple[Instruction, int]] = {}  # by line: who said so, and how much
+        self.of_phase: set[tuple[int, int]] = set()  # of the current phase: line and bytes
+        self.came: set[tuple[int, int]] = set()  # of phases that have ended: these came
         self.seen = 0  # phases that had ended when a wait last passed
         self.passed: dict[int, Instruction] = {}  # by line: waits that passed before the first phase had ended
         self.arrived_from: set[int] = set()  # warps of the wave
@@ -48,6 +50,11 @@ class Mbarrier:
     def parity(self) -> int:
         """Of the current phase, 0 of the first."""
         return self.phase & 1
+
+    @property
+    def is_late(self) -> bool:
+        """Do bytes miss that came in an earlier phase, for the same expectation?"""
+        return self.tx > 0 and self.of_phase <= self.came
 
     @property
     def word(self) -> int:
@@ -97,6 +104,7 @@ class Mbarrier:
         self._note("expects bytes", i)
         self.all_expected += size
         self.expecting.setdefault(i.line, (i, size))
+        self.of_phase.add((i.line, size))
         self.tx += size
         self._check_tx(x, i)
         self._settle(x)
@@ -130,6 +138,8 @@ class Mbarrier:
         if self.pending or self.tx:
             return
         self.phase += 1
+        self.came |= self.of_phase
+        self.of_phase = set()
         self.pending = self.expected
         if x.watch is not None:
             x.watch.complete(self)
@@ -141,9 +151,12 @@ class Mbarrier:
         x.changes += 1
         x.shared.view(np.uint64)[self.place >> 3] = self.word
 
-    def check_bytes(self, launch: Launch) -> None:
-        """T210 when in all other bytes were expected than came: of a barrier at its end, or of one that nothing reaches any more."""
-        if self.all_expected == self.all_brought or not self.expecting:
+    def check_bytes(self, launch: Launch, *, hangs: bool = False) -> None:
+        """T210 when in all other bytes were expected than came: of a barrier at its end, or of one that nothing reaches any more.
+
+        Not where the launch hangs and what is missing came in full in an earlier phase: then something has held the loads up.
+        """
+        if self.all_expected == self.all_brought or not self.expecting or (hangs and self.is_late):
             return
         i, size = next(iter(self.expecting.values()))
         rounds = self.all_expected // size if size and self.all_expected % size == 0 else 0

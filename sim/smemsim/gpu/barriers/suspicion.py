@@ -29,7 +29,7 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
     if barrier.pending != barrier.expected and barrier.pending:
         return 1, f"mbarrier.init says {barrier.expected} arrivals a phase: correct it, or let the others arrive too"
     if barrier.tx or barrier.pending != barrier.expected:
-        return 1, ""
+        return 4 if barrier.is_late else 1, ""
     if not any(barrier.done.values()):
         if not before_loads(i, x):
             return 3, ""

@@ -26,13 +26,13 @@ from smemsim.ptx.module import Immediate, Instruction, Register
 if TYPE_CHECKING:
     from smemsim.gpu.linking.inline import Inlined
 
-__all__ = ["MINUS_ADDEND", "MINUS_PRODUCT", "Fused", "fuse"]
+__all__ = ["ARITHMETIC", "MINUS_ADDEND", "MINUS_PRODUCT", "Fused", "fuse"]
 
 MINUS_PRODUCT, MINUS_ADDEND = "minus-product", "minus-addend"  # modifiers of the operation "fused"
 KINDS = {"f32", "f64", "f16", "f16x2", "bf16", "bf16x2"}
 COPIES = {"f32", "f64", "b16", "b32", "b64"}
 _ONES = {0x3F800000, 0xBF800000, 0x3FF0000000000000, 0xBFF0000000000000}  # 1 and -1: such a product is a copy
-_ARITHMETIC = {
+ARITHMETIC = {
     "abs", "add", "and", "copysign", "cos", "cvt", "ex2", "fma", "lg2", "mad", "max", "min", "mov", "mul", "neg", "not", "or", "prmt", "rcp", "rsqrt",
     "selp", "set", "setp", "shl", "shr", "sin", "sqrt", "sub", "tanh", "testp", "xor",
 }  # fmt: skip
@@ -241,7 +241,7 @@ def _between(places: list[int], after: int, before: int) -> list[int]:
 
 def _is_arithmetic(i: Instruction) -> bool:
     """Has it no effect but its result?"""
-    return i.op in _ARITHMETIC
+    return i.op in ARITHMETIC
 
 
 def _copies(i: Instruction, kind: tuple[str, bool]) -> bool:

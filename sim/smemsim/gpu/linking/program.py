@@ -44,6 +44,7 @@ class Block:
     end: End | None  # None: on to the next block
     instructions: list[Instruction]  # of gate, steps and end in this order
     slots: int = 0
+    has_loads: bool = False  # that may read shared memory
 
 
 @dataclasses.dataclass(eq=False)
@@ -251,5 +252,13 @@ def _blocks(inlined: Inlined, steps: list[Step], linker: Linker) -> list[Block]:
         for i in body:
             for slot in slots_of(i):
                 slots |= 1 << slot
-        blocks.append(Block(index, gate if isinstance(gate, Gate) else None, plain, end if isinstance(end, End) else None, body, slots))
+        gate, end = gate if isinstance(gate, Gate) else None, end if isinstance(end, End) else None
+        blocks.append(Block(index, gate, plain, end, body, slots, any(map(_loads, body))))
     return blocks
+
+
+def _loads(i: Instruction) -> bool:
+    """May it be a load of shared or tensor memory?"""
+    if i.op == "tcgen05":
+        return i.modifiers[0] == "ld"
+    return i.op == "ld" and not {m.partition("::")[0] for m in i.modifiers} & {"global", "local", "const", "param"}

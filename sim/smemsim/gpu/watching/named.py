@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from smemsim.gpu.linking.mentions import slots_of
 from smemsim.ptx.module import Address, Instruction
 
 if TYPE_CHECKING:
@@ -53,8 +54,6 @@ def _before_telling(instructions: Sequence[Instruction]) -> int:
 
 
 def _bits(instructions: Sequence[Instruction], *, brought: bool = False) -> int:
-    from smemsim.gpu.linking.program import slots_of
-
     found = 0
     for i in instructions:
         slots = slots_of(i)

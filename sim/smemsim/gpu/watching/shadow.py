@@ -21,6 +21,7 @@ __all__ = ["ATOMIC", "NOBODY", "OPERATIONS", "READERS", "WORD", "Shadow"]
 WORD = 4
 NOBODY, OPERATIONS = -1, 1 << 20  # in `who`: warps have their number, asynchronous operations theirs from here on
 ATOMIC = -2  # atomic and other strong operations of anybody
+LOADED = 4  # words of the smallest load
 READERS = 4  # asynchronous readers of a word that are remembered, by their warpgroup
 
 
@@ -56,11 +57,6 @@ class Shadow:
 
     # ---- reads before anybody has written
 
-    def _too_early(self, i: Instruction, at: np.ndarray) -> None:
-        self._find("R507", i, at, "{i} reads {where}, which nobody has written")
-        words = self.early.setdefault(i.line, (i, np.zeros(len(self.who), bool)))[1]
-        words[at] = True
-
     def _arrives_late(self, op: Operation, at: np.ndarray) -> None:
         """Bytes come that somebody has read already, when nobody had written them: the reader did not wait."""
         for line, (i, words) in list(self.early.items()):
@@ -76,7 +72,7 @@ class Shadow:
         """Nothing goes on: what was read before anybody had written it was to be brought by loads that are still to come."""
         loads = [i for i in self.lines.values() if i.op == "cp" and "mbarrier::complete_tx::bytes" in i.modifiers]
         for line, (i, words) in list(self.early.items()):
-            if loads and self.x.launch.findings.pop(("R507", line), None) is not None:
+            if loads and np.count_nonzero(words) >= LOADED and self.x.launch.findings.pop(("R507", line), None) is not None:
                 self._find(
                     "X004", i, np.flatnonzero(words), f"{{i}} reads {{where}} before anybody has brought it (line {', '.join(str(n.line) for n in loads[:6])} "
                     "may, and never came to it): nothing made the reader wait",

@@ -13,7 +13,6 @@ import numpy as np
 
 from smemsim.gpu.watching.named import Named
 from smemsim.gpu.watching.shadow import NOBODY, OPERATIONS
-from smemsim.gpu.watching.unused import Unused
 from smemsim.gpu.wave import WARP, WARPGROUP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
@@ -49,7 +48,7 @@ class TensorWatch:
         self.read_by = np.full(shape, NOBODY, np.int32)  # the last operation
         self.is_product = np.zeros(shape, bool)  # a matrix product, or a part of its sum, that nobody has read
         self.issued: dict[int, np.ndarray] = {}  # operations of a warp so far
-        self.unused = Unused()
+        self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: tcgen05.ld of cells that nobody had written
         self._open: dict[tuple[int, int], Operation] = {}  # since the last commit, by warp and line
         self.named = Named(x.program.blocks)
         self.loading = 0  # registers of loads that nobody has waited for, by their bits
@@ -173,6 +172,7 @@ class TensorWatch:
         for which, lanes, first, end in writes:
             at = (members[which].index, lanes, slice(first, end))
             self._seen(i, at, warp, "overwrites")
+            self._came_late(i, at)
             self._readers_done(i, at, warp, "overwrites")
             if i.modifiers[0] == "mma":
                 self._lost(i, at, warp)
@@ -201,11 +201,12 @@ class TensorWatch:
             elif (first == warp and i.modifiers[0] in ("ld", "st")) or (first == NOBODY and done != "reads"):
                 return
         if done == "reads" and (who == NOBODY).any():
-            message = f"{i.name} reads {self._where(at, who == NOBODY)}, which nobody has written"
             if i.modifiers[0] == "ld":
-                self.unused.loaded(warp, i, message, _UNWRITTEN["ld"])
+                self.watch.unwritten.loads(i, np.arange(warp * WARP, (warp + 1) * WARP))
+                self.early.setdefault(i.line, (i, np.zeros(self.who.shape, bool)))[1][at] |= who == NOBODY
             else:
-                x.launch.find("R507", i, message, _UNWRITTEN.get(i.modifiers[0], ""))
+                where = self._where(at, who == NOBODY)
+                x.launch.find("R507", i, f"{i.name} reads {where}, which nobody has written", _UNWRITTEN.get(i.modifiers[0], ""))
         by_op = who >= OPERATIONS
         if by_op.any():
             numbers = np.unique(who[by_op]) - OPERATIONS
@@ -272,6 +273,25 @@ class TensorWatch:
                     "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {self._where(at, by == number)}, which "
                     f"{operation.instruction.name} of line {operation.instruction.line} may still read: nobody has waited for it",
                     "tcgen05.commit behind it, and wait for the phase of that mbarrier first", because="PTX ISA 9.7.16.6",
+                )  # fmt: skip
+
+    def unwritten_is_used(self, line: int, uses: str) -> None:
+        """What a tcgen05.ld read before anybody had written it is used."""
+        i, cells = self.early[line]
+        cta = int(np.argmax(cells.any((1, 2))))
+        where = self._where((cta, slice(0, LANES), slice(0, COLUMNS)), cells[cta])
+        self.x.launch.find("R507", i, f"{i.name} reads {where}, which nobody has written{uses}", _UNWRITTEN.get(i.modifiers[0], ""))
+
+    def _came_late(self, i: Instruction, at: Any) -> None:
+        """An operation writes cells that somebody has read already, when nobody had written them: the reader did not wait."""
+        for line, (reader, cells) in list(self.early.items()):
+            if cells[at].any():
+                del self.early[line]
+                self.x.launch.findings.pop(("R507", line), None)
+                self.x.launch.find(
+                    "X012", reader, f"{reader.name} reads {self._where(at, cells[at])} before {i.name} of line {i.line} writes it: nothing makes the reader "
+                    "wait", "tcgen05.commit behind it, and wait for the phase of that mbarrier (mbarrier.try_wait) first, with the parity of this round",
+                    because="PTX ISA 9.7.16.6",
                 )  # fmt: skip
 
     def _lost(self, i: Instruction, at: Any, warp: int) -> None:

@@ -16,6 +16,7 @@ from smemsim.gpu.watching.lifetimes import Lifetimes
 from smemsim.gpu.watching.ordering import Ordering
 from smemsim.gpu.watching.shadow import ATOMIC, NOBODY, OPERATIONS, READERS, WORD
 from smemsim.gpu.watching.tensor import TensorWatch
+from smemsim.gpu.watching.unwritten import Unwritten
 from smemsim.gpu.wave import WARP
 from smemsim.ptx.module import Instruction
 
@@ -32,6 +33,7 @@ class Watch(Ordering):
         super().__init__(x)
         self.tensor = TensorWatch(self)
         self.lifetimes = Lifetimes(self)
+        self.unwritten = Unwritten(self)
 
     # ---- ordinary accesses of shared memory
 
@@ -47,7 +49,9 @@ class Watch(Ordering):
             self.parts.read_whole(at)
             self._seen(i, at, warps, who, "read")
         if (who == NOBODY).any():
-            self._too_early(i, at[who == NOBODY])
+            nobody = who == NOBODY
+            self._too_early(i, at[nobody], x.threads.repeat(max(1, size // WORD))[nobody] if i.op == "ld" else None)
+        self._elsewhere(who)
         self.read_when[warps % self.per_cluster, at] = self.order.clock[warps]
         self.read_line[at] = i.line
 
@@ -62,6 +66,30 @@ class Watch(Ordering):
         self._readers_done(i, at, warps)
         self.parts.written_whole(at)
         self.who[at], self.when[at], self.line[at] = warps, self.order.clock[warps], i.line
+
+    def _elsewhere(self, who: np.ndarray) -> None:
+        """Others than matrix instructions read what these have written."""
+        launch = self.x.launch
+        if launch.judge is not None and not self.x.program.uses.isdisjoint(("wgmma", "tcgen05")) and (by := who[who >= OPERATIONS]).size:
+            launch.elsewhere.update(self.operations[n].instruction.line for n in np.unique(by - OPERATIONS).tolist())
+
+    def _too_early(self, i: Instruction, at: np.ndarray, threads: np.ndarray | None) -> None:
+        """Words are read before anybody has written them: wrong at once, but for an `ld` of threads, whose value may be thrown away."""
+        if threads is None:
+            self._find("R507", i, at, "{i} reads {where}, which nobody has written")
+        else:
+            self.unwritten.loads(i, threads)
+        words = self.early.setdefault(i.line, (i, np.zeros(len(self.who), bool)))[1]
+        words[at] = True
+
+    def unwritten_is_used(self, line: int, user: Instruction) -> None:
+        """An instruction uses a value that the load of a line read before anybody had written it."""
+        uses = f"; {user.name} of line {user.line} uses the value"
+        if line in self.early:  # what came late is told
+            i, words = self.early[line]
+            self._find("R507", i, np.flatnonzero(words), f"{{i}} reads {{where}}, which nobody has written{uses}")
+        elif line in self.tensor.early:
+            self.tensor.unwritten_is_used(line, uses)
 
     def _reach(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
         self.lifetimes.touch(i, at // (self.x.pitch // WORD), warps)
@@ -190,6 +218,12 @@ class Watch(Ordering):
                     f"put fence.proxy.async.shared::cta behind line {self.line[place]}, before the barrier",
                 )  # fmt: skip
         by_op = (who >= OPERATIONS) & (who != OPERATIONS + op.number)
+        if op.kind not in GENERIC and self.operations.generic[who[by_op] - OPERATIONS].any():
+            numbers = who[by_op] - OPERATIONS
+            allocs = [n for n in np.unique(numbers).tolist() if self.operations[n].kind == "tcgen05.alloc"]
+            if allocs:  # an address of tensor memory is no operand: what was meant to lie there has not come
+                who = np.where(np.isin(who, np.array(allocs) + OPERATIONS), NOBODY, who)
+                by_op &= who != NOBODY
         if by_op.any():
             places, number = at[by_op], who[by_op] - OPERATIONS
             unseen = ~order.done[w][:, number].all(axis=0) & ~self.operations.piped(op, number)
@@ -207,7 +241,9 @@ class Watch(Ordering):
                     "put fence.proxy.async.shared::cta behind cp.async.wait_group, before the barrier",
                 )  # fmt: skip
         if (who == NOBODY).any():
-            self._too_early(op.instruction, at[who == NOBODY])
+            self._too_early(op.instruction, at[who == NOBODY], None)
+        if op.kind not in ("wgmma", "tcgen05.mma"):
+            self._elsewhere(who)
         self.read_by[int(w[0]) // 4 % READERS, at] = op.number
 
     def op_writes(self, op: Operation, cta: Cta, offsets: np.ndarray) -> None:
