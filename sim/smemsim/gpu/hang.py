@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.gpu.barriers.mbarrier import mbarriers
 from smemsim.gpu.wave import EXITED, GATHERING, PARKED, WARP, YIELDED, Wave
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ __all__ = ["count_bytes", "report_hang"]
 def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
     """T210 for barriers that were told to expect other numbers of bytes than came; when all is over, or nothing goes on."""
     for cta in wave.ctas:
-        for barrier in cta.state.get("mbarriers", {}).values():
+        for barrier in mbarriers(cta).values():
             barrier.check_bytes(launch, hangs=hangs)
 
 

@@ -19,7 +19,7 @@ __all__ = ["Stuck", "run_wave"]
 PATIENCE = 256  # blocks one group may execute in loops while others could run
 GLANCES = 8  # the same of a group that polls: nothing it does brings it further
 TURNS = 64  # turns of everybody, after which a wave that stored nothing gives way though nobody is seen to poll
-QUIET = 20  # the part of a launch's limit that a wave may execute in loops without a store or an arrival
+QUIET = 20  # one in so many blocks of a launch's limit may be executed in loops without a store or an arrival
 LEAST_QUIET = 1_000_000  # blocks that it may in any case
 
 

@@ -24,7 +24,7 @@ from smemsim.running.run import Run
 
 __all__ = ["Gpu"]
 
-MOST_CTAS = 1 << 40
+MOST_CTAS = 1 << 40  # of a grid that is run as a whole
 
 
 class Gpu(Device):

@@ -53,10 +53,14 @@ MMA_SYNC_TYPES: tuple[MmaSyncTypes, ...] = (  # any type of A with any of B in i
 
 @dataclasses.dataclass(frozen=True)
 class WmmaTypes:
-    """Shapes (M, N, K) of wmma with A and B of one type, and the types that C and D may have."""
+    """Shapes (M, N, K) of wmma with A and B of one type, and the types that C and D may have.
+
+    `k_step` elements of K are multiplied at once, 0: all of them.
+    """
 
     shapes: tuple[Shape, ...]
     accumulators: tuple[str, ...]
+    k_step: int = 0
 
 
 # PTX ISA 9.7.14.4; ptxas 13.0.88 assembles these for sm_90a, and besides them s4, u4 and b1, and f64 of two larger shapes, which are not modelled.
@@ -65,7 +69,7 @@ WMMA_TYPES: dict[str, WmmaTypes] = {
     "f16": WmmaTypes(_WMMA_16, ("f16", "f32")),
     "bf16": WmmaTypes(_WMMA_16, ("f32",)),
     **dict.fromkeys(("s8", "u8"), WmmaTypes(_WMMA_16, ("s32",))),
-    "tf32": WmmaTypes(((16, 16, 8),), ("f32",)),
+    "tf32": WmmaTypes(((16, 16, 8),), ("f32",), k_step=4),  # measured: trace launches (wmma_tf32)
     "f64": WmmaTypes(((8, 8, 4),), ("f64",)),
 }
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.launch import Launch
     from smemsim.gpu.wave import Wave
 
-__all__ = ["Mbarrier", "current", "initialise", "invalidate", "mbarrier_of", "parity_of", "pending_of"]
+__all__ = ["Mbarrier", "current", "initialise", "invalidate", "mbarrier_of", "mbarriers", "parity_of", "pending_of"]
 
 KEPT = 6  # lines remembered for a report
 
@@ -213,7 +213,8 @@ def current(x: Wave) -> Instruction:
     return instructions[min(x.step, len(instructions) - 1)]
 
 
-def _known(cta: Cta) -> dict[int, Mbarrier]:
+def mbarriers(cta: Cta) -> dict[int, Mbarrier]:
+    """The mbarriers of a CTA that are initialised, by their offset."""
     found: dict[int, Mbarrier] = cta.state.setdefault("mbarriers", {})
     return found
 
@@ -223,7 +224,7 @@ def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction) -> Mb
     if not 1 <= count <= MBARRIER_ARRIVALS:
         misuse(x, i, f"a count of {count}: needs 1 to {MBARRIER_ARRIVALS}", "correct the count")
     place = cta.index * x.pitch + offset - x.window_begin
-    old = _known(cta).get(offset)
+    old = mbarriers(cta).get(offset)
     if old is not None and old.waits:
         misuse(
             x,
@@ -233,7 +234,7 @@ def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction) -> Mb
         )
     if old is not None:
         old.check_bytes(x.launch)
-    barrier = _known(cta)[offset] = Mbarrier(cta, offset, count, place)
+    barrier = mbarriers(cta)[offset] = Mbarrier(cta, offset, count, place)
     x.shared.view(np.uint64)[place >> 3] = barrier.word
     if not x.program.uses.isdisjoint(("wgmma", "tcgen05")):
         x.owners.touch(np.array([place >> 4]), THREADS)
@@ -244,7 +245,7 @@ def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction) -> Mb
 def invalidate(x: Wave, cta: Cta, offset: int, i: Instruction) -> None:
     """`mbarrier.inval`: the bytes are free again."""
     mbarrier_of(x, cta, offset, i).check_bytes(x.launch)
-    del _known(cta)[offset]
+    del mbarriers(cta)[offset]
 
 
 def mbarrier_of(x: Wave, cta: Cta, offset: int, i: Instruction | None = None) -> Mbarrier:
@@ -252,10 +253,10 @@ def mbarrier_of(x: Wave, cta: Cta, offset: int, i: Instruction | None = None) ->
 
     Ends the kernel with X010 where none was initialised, or where something else was written over it.
     """
-    barrier = _known(cta).get(offset)
+    barrier = mbarriers(cta).get(offset)
     i = i or current(x)
     if barrier is None:
-        inside = next((b for b in _known(cta) if b < offset < b + 8), None)
+        inside = next((b for b in mbarriers(cta) if b < offset < b + 8), None)
         hint = f"; one lies at {inside:#x}" if inside is not None else ""
         misuse(
             x, i, f"there is no mbarrier at {offset:#x} of CTA {cta.number}{hint}",

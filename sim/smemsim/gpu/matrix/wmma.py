@@ -32,7 +32,6 @@ __all__: list[str] = []
 
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 _BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "s32": 4, "s8": 1, "u8": 1, "f64": 8}
-_STEPS = {"tf32": 4}  # elements of K that one instruction multiplies; of other types all that a fragment has (trace launches)
 _LAYOUT = "which thread holds which element of a wmma fragment is made up (the PTX ISA leaves it open)"
 
 
@@ -190,7 +189,7 @@ def build_mma(i: Instruction, c: Linker) -> Step:
         if mixed and c_type == "f16":
             start = start.view(np.float16).astype(np.float32).view(np.uint32)
         product = start
-        for part in np.split(np.arange(shape[2]), shape[2] // _STEPS.get(a_type, shape[2])):
+        for part in np.split(np.arange(shape[2]), shape[2] // (row.k_step or shape[2])):
             some = (np.ascontiguousarray(a[:, :, part]), np.ascontiguousarray(b[:, :, part]), product)
             product = doubles(*some) if d_type == "f64" else sums(*some, (a_type, b_type, summed), None, satfinite)
         if mixed and d_type == "f16":

@@ -6,6 +6,7 @@ CuTe DSL 4.8 brings along rely on that: they convert and store what they have lo
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,8 @@ class Named:
 
     def registers(self, load: Instruction) -> int:
         """The registers that a load brings, as a bit set."""
-        return _bits([load], brought=True)
+        brought = tuple(operand for operand in load.operands if not isinstance(operand, Address))
+        return _bits(dataclasses.replace(load, operands=brought, guard=None))
 
     def first(self, block: Block) -> int:
         """The registers that a block names first, as a bit set."""
@@ -49,18 +51,9 @@ def _before_telling(instructions: Sequence[Instruction]) -> int:
     for i in instructions:
         if i.op in _TELLS or (i.op == "tcgen05" and i.modifiers[0].startswith("commit")) or "release" in i.modifiers:
             break
-        named |= _bits([i])
+        named |= _bits(i)
     return named
 
 
-def _bits(instructions: Sequence[Instruction], *, brought: bool = False) -> int:
-    found = 0
-    for i in instructions:
-        slots = slots_of(i)
-        if brought:
-            for operand in (*i.operands, i.guard):
-                if isinstance(operand, Address) or operand is i.guard:
-                    slots -= {getattr(getattr(operand, "base", operand), "slot", -1)}
-        for slot in slots:
-            found |= 1 << slot
-    return found
+def _bits(i: Instruction) -> int:
+    return sum(1 << slot for slot in slots_of(i))

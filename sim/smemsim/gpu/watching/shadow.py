@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.gpu.barriers.mbarrier import mbarriers
 from smemsim.gpu.barriers.suspicion import before_loads, is_wait
 from smemsim.gpu.watching.bytes import Parts
 from smemsim.gpu.watching.clocks import Order
@@ -86,7 +87,7 @@ class Shadow:
         if last is None or before_loads(last, self.x):
             return ""
         for cta in self.x.ctas:
-            for barrier in cta.state.get("mbarriers", {}).values():
+            for barrier in mbarriers(cta).values():
                 if last.line in barrier.passed:
                     return (
                         f"the wait at line {last.line} for the mbarrier at {barrier.offset:#x} passed at once, before its first phase: "
