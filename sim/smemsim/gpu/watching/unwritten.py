@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.gpu.registry import Plain
-from smemsim.ptx.module import Instruction, Operand, Register
+from smemsim.ptx.module import Instruction, Operand, Register, Vector
 
 if TYPE_CHECKING:
     from smemsim.gpu.watching.watch import Watch
@@ -32,16 +32,17 @@ class Unwritten:
         self.watch, self.total = watch, watch.x.total
         self.slots = 0  # registers with marks, as a bit set
         self.marks: dict[int, np.ndarray] = {}
-        self.read: np.ndarray | None = None  # what the load that runs reads: marks for its results
+        self.read: np.ndarray | None = None  # what the load that runs reads: for every thread a mark for each word of its own
         self.places: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: the load, and the words
 
-    def loads(self, i: Instruction, threads: np.ndarray, places: np.ndarray) -> None:
-        """Threads read words that nobody has written."""
+    def loads(self, i: Instruction, threads: np.ndarray, places: np.ndarray, nobody: np.ndarray) -> None:
+        """Threads (n,) read words at `places` (n times the words of one), of which `nobody` has written some."""
+        each = max(1, len(places) // len(threads))
         if self.read is None:
-            self.read = np.zeros(self.total, np.int32)
-        self.read[threads] = i.line
+            self.read = np.zeros((self.total, each), np.int32)
+        self.read[threads] = np.where(nobody.reshape(-1, each), i.line, 0)
         before = self.places.get(i.line, (i, places[:0]))[1]
-        self.places[i.line] = i, np.union1d(before, places)
+        self.places[i.line] = i, np.union1d(before, places[nobody])
 
     def run(self, x: Wave, i: Instruction, step: Plain) -> None:
         """Execute a step, and what it does to the marks."""
@@ -49,8 +50,7 @@ class Unwritten:
             step(x)
             if self.read is None:
                 return
-            threads = np.flatnonzero(self.read)
-            results = _registers(i)[0]
+            threads = np.flatnonzero(self.read.any(axis=1))
         else:
             threads = self._active(x, i)
             results, sources = _registers(i)
@@ -59,8 +59,13 @@ class Unwritten:
             for slot in results:
                 self._mark(slot, threads, found)
         if self.read is not None:
-            for slot in results:
-                self._mark(slot, threads, self.read[threads])
+            target = i.operands[0]
+            items = target.items if isinstance(target, Vector) else (target,)
+            each = self.read.shape[1]
+            for n, item in enumerate(items):
+                first, end = n * each // len(items), -(-(n + 1) * each // len(items))
+                if isinstance(item, Register):
+                    self._mark(item.slot, threads, self.read[threads, first:end].max(axis=1))
             self.read = None
 
     def used(self, x: Wave, i: Instruction) -> None:
