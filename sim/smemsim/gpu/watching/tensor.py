@@ -202,7 +202,7 @@ class TensorWatch:
                 return
         if done == "reads" and (who == NOBODY).any():
             if i.modifiers[0] == "ld":
-                self.watch.unwritten.loads(i, np.arange(warp * WARP, (warp + 1) * WARP))
+                self.watch.unwritten.loads(i, np.arange(warp * WARP, (warp + 1) * WARP), np.ones((WARP, 1), bool))
                 self.early.setdefault(i.line, (i, np.zeros(self.who.shape, bool)))[1][at] |= who == NOBODY
             else:
                 where = self._where(at, who == NOBODY)

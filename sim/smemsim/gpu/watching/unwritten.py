@@ -16,7 +16,7 @@ from smemsim.gpu.linking.fused import ARITHMETIC
 from smemsim.gpu.linking.mentions import mentions
 from smemsim.gpu.registry import Plain
 from smemsim.gpu.wave import WARP
-from smemsim.ptx.module import Instruction, Operand, Register
+from smemsim.ptx.module import Instruction, Operand, Register, Vector
 
 if TYPE_CHECKING:
     from smemsim.gpu.watching.watch import Watch
@@ -37,13 +37,13 @@ class Unwritten:
         self.watch, self.total = watch, watch.x.total
         self.slots = 0  # registers with marks, as a bit set
         self.marks: dict[int, np.ndarray] = {}
-        self.read: np.ndarray | None = None  # what the load that runs reads: marks for its results
+        self.read: np.ndarray | None = None  # what the load that runs reads: for every thread a mark for each word of its own
 
-    def loads(self, i: Instruction, threads: np.ndarray) -> None:
-        """Threads read what nobody has written."""
+    def loads(self, i: Instruction, threads: np.ndarray, nobody: np.ndarray) -> None:
+        """Threads (n,) read words (n, of each) that `nobody` has written."""
         if self.read is None:
-            self.read = np.zeros(self.total, np.int32)
-        self.read[threads] = i.line
+            self.read = np.zeros((self.total, nobody.shape[1]), np.int32)
+        self.read[threads] = np.where(nobody, i.line, 0)
 
     def run(self, x: Wave, i: Instruction, step: Plain) -> None:
         """Execute a step, and what it does to the marks."""
@@ -51,8 +51,7 @@ class Unwritten:
             step(x)
             if self.read is None:
                 return
-            threads = np.flatnonzero(self.read)
-            results = _registers(i)[0]
+            threads = np.flatnonzero(self.read.any(axis=1))
         else:
             threads = self._active(x, i)
             results, sources = _registers(i)
@@ -61,8 +60,13 @@ class Unwritten:
             for slot in results:
                 self._mark(slot, threads, found)
         if self.read is not None:
-            for slot in results:
-                self._mark(slot, threads, self.read[threads])
+            target = i.operands[0]
+            items = target.items if isinstance(target, Vector) else (target,)
+            each = self.read.shape[1]
+            for n, item in enumerate(items):
+                first, end = n * each // len(items), -(-(n + 1) * each // len(items))
+                if isinstance(item, Register):
+                    self._mark(item.slot, threads, self.read[threads, first:end].max(axis=1))
             self.read = None
 
     def used(self, x: Wave, i: Instruction) -> None:

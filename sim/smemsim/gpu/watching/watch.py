@@ -49,8 +49,9 @@ class Watch(Ordering):
             self.parts.read_whole(at)
             self._seen(i, at, warps, who, "read")
         if (who == NOBODY).any():
-            nobody = who == NOBODY
-            self._too_early(i, at[nobody], x.threads.repeat(max(1, size // WORD))[nobody] if i.op == "ld" else None)
+            if i.op == "ld":
+                self.unwritten.loads(i, x.threads, (who == NOBODY).reshape(len(x.threads), -1))
+            self._too_early(i, at[who == NOBODY], is_told=i.op != "ld")
         self._elsewhere(who)
         self.read_when[warps % self.per_cluster, at] = self.order.clock[warps]
         self.read_line[at] = i.line
@@ -73,12 +74,10 @@ class Watch(Ordering):
         if launch.judge is not None and not self.x.program.uses.isdisjoint(("wgmma", "tcgen05")) and (by := who[who >= OPERATIONS]).size:
             launch.elsewhere.update(self.operations[n].instruction.line for n in np.unique(by - OPERATIONS).tolist())
 
-    def _too_early(self, i: Instruction, at: np.ndarray, threads: np.ndarray | None) -> None:
+    def _too_early(self, i: Instruction, at: np.ndarray, *, is_told: bool = True) -> None:
         """Words are read before anybody has written them: wrong at once, but for an `ld` of threads, whose value may be thrown away."""
-        if threads is None:
+        if is_told:
             self._find("R507", i, at, "{i} reads {where}, which nobody has written")
-        else:
-            self.unwritten.loads(i, threads)
         words = self.early.setdefault(i.line, (i, np.zeros(len(self.who), bool)))[1]
         words[at] = True
 
@@ -241,7 +240,7 @@ class Watch(Ordering):
                     "put fence.proxy.async.shared::cta behind cp.async.wait_group, before the barrier",
                 )  # fmt: skip
         if (who == NOBODY).any():
-            self._too_early(op.instruction, at[who == NOBODY], None)
+            self._too_early(op.instruction, at[who == NOBODY])
         if op.kind not in ("wgmma", "tcgen05.mma"):
             self._elsewhere(who)
         self.read_by[int(w[0]) // 4 % READERS, at] = op.number
