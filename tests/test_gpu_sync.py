@@ -78,6 +78,10 @@ def test_votes_matches_and_reductions_of_members(mask, word, values):
     bits = lambda lanes: sum(1 << u for u in lanes)  # noqa: E731
     as_bits = lambda found: found.view(np.uint32).tolist()  # noqa: E731
     assert as_bits(run("vote.sync.ballot.b32 %r2, %p2, MASK;")) == expect(lambda t, m, us: word & m)
+    assert as_bits(run("shfl.bfly.b32.sync %r2, %r6, 3, 31, MASK;")) == as_bits(
+        run("shfl.sync.bfly.b32 %r2, %r6, 3, 31, MASK;")
+    )  # ptxas takes any order
+    assert as_bits(run("vote.ballot.sync.b32 %r2, %p2, MASK;")) == expect(lambda t, m, us: word & m)  # as CUB writes it
     flag = "selp.b32 %r2, 1, 0, %p3;"
     assert run(f"vote.sync.all.pred %p3, %p2, MASK; {flag}").tolist() == expect(lambda t, m, us: int(word & m == m))
     assert run(f"vote.sync.any.pred %p3, %p2, MASK; {flag}").tolist() == expect(lambda t, m, us: int(word & m != 0))

@@ -93,9 +93,11 @@ def results(c: Linker, operand: Operand, kind: str) -> tuple[Any, Any]:
 @implements("shfl")
 def build_shfl(i: Instruction, c: Linker) -> Step:
     """`shfl.sync.mode.b32 d|p, a, b, c, membermask`: the value of another lane, 0 of one that is elsewhere or has exited."""
-    if len(i.modifiers) != 3 or i.modifiers[0] != "sync" or i.modifiers[1] not in _LANES or i.modifiers[2] != "b32":
+    words = Modifiers(i, "b32")
+    if not words.has("sync"):
         raise unmodelled(i, "only shfl.sync exists since sm_70")
-    from_lane = _LANES[i.modifiers[1]]
+    from_lane = _LANES[words.need(*_LANES)]
+    words.end()
     write, write_pred = results(c, i.operands[0], "b32")
     source, b, bounds = i.operands[1], c.read(i.operands[2], "u32"), c.read(i.operands[3], "u32")
     fixed = isinstance(i.operands[2], Immediate) and isinstance(i.operands[3], Immediate)
@@ -141,13 +143,13 @@ _LANES: dict[str, Callable[..., tuple[np.ndarray, np.ndarray]]] = {
 
 @implements("vote")
 def build_vote(i: Instruction, c: Linker) -> Step:
-    """`vote.sync.mode d, p, membermask`."""
-    if i.modifiers[:1] != ("sync",) or len(i.modifiers) != 3:
+    """`vote.sync.mode d, p, membermask`; ptxas takes the modifiers in any order, and CUB writes `vote.ballot.sync`."""
+    if "sync" not in i.modifiers or len(i.modifiers) != 3:
         raise unmodelled(i, "only vote.sync exists since sm_70")
-    mode = i.modifiers[1]
-    if (mode, i.modifiers[2]) not in (("all", "pred"), ("any", "pred"), ("uni", "pred"), ("ballot", "b32")):
+    mode, kind = (m for m in i.modifiers if m != "sync")
+    if (mode, kind) not in (("all", "pred"), ("any", "pred"), ("uni", "pred"), ("ballot", "b32")):
         raise unmodelled(i)
-    read, members, write = c.read(i.operands[1], "pred"), members_of(c, i.operands[2]), c.write(i.operands[0], i.modifiers[2])
+    read, members, write = c.read(i.operands[1], "pred"), members_of(c, i.operands[2]), c.write(i.operands[0], kind)
 
     def vote(x: Wave) -> None:
         mask = members(x)
