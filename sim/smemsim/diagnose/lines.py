@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from smemsim.diagnose.compared import Compared
+from smemsim.diagnose.numbers import numbers_told
 
 __all__ = ["moved_elements", "moved_lines", "moved_told"]
 
@@ -61,6 +62,10 @@ def moved_told(source: np.ndarray, what: str, letter: str) -> str:
         if (rule == source).all():
             return f"{what} {letter} has what belongs in {text}"
     moved = np.nonzero(source != i)[0]
+    steps = np.unique(source[moved] - moved)
+    if len(steps) == 1:
+        told = f"{letter} {'-' if steps[0] < 0 else '+'} {abs(int(steps[0]))}"
+        return f"{what} {letter} of {numbers_told(moved.tolist(), size)} has what belongs in {told}"
     some = ", ".join(f"{what} {x} has that of {source[x]}" for x in moved[:4])
     return f"{some}{', …' if len(moved) > 4 else ''} ({len(moved)} of {size})"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.arithmetic.values import to_float64
-from smemsim.diagnose.result.arrays import LEAST, Arrays, Tile
+from smemsim.diagnose.result.arrays import LEAST, Arrays, Explanation, Tile
 from smemsim.diagnose.result.explain import explain_arrays
 from smemsim.diagnose.result.sums import explain_sums
 from smemsim.errors import SmemsimError
@@ -25,6 +25,7 @@ __all__ = ["Wrong", "explained"]
 
 ROUNDING = 2.0**-9  # what sums in another order, or in f32, may differ by
 MOST_ELEMENTS = 1 << 25  # of an operand that is multiplied again
+MOST_OTHERS = 4  # arrays that may have been meant
 MOST_STORES = 4  # shapes of tiles that are tried
 
 
@@ -75,13 +76,15 @@ def _rounding(wrong: Wrong) -> float:
 
 def _stores(run: Run, wrong: Wrong) -> list[Store]:
     """One tensor store into the array for each map and line."""
-    if wrong.address is None:
-        return []
-    end = wrong.address + wrong.found.size * wrong.itemsize
+    stores = [e for e in run.launch.events if isinstance(e, Store) and e.tensor_map.call == "tiled"]
+    if wrong.address is None:  # then it is what tensor stores write, if that is one array
+        stores = stores if len({e.tensor_map.global_address for e in stores}) == 1 else []
+    else:
+        end = wrong.address + wrong.found.size * wrong.itemsize
+        stores = [e for e in stores if wrong.address <= e.tensor_map.global_address < end]
     found: dict[tuple[int, int], Store] = {}
-    for e in run.launch.events:
-        if isinstance(e, Store) and wrong.address <= e.tensor_map.global_address < end and e.tensor_map.call == "tiled":
-            found.setdefault((e.map_address, e.instruction.line), e)
+    for e in stores:
+        found.setdefault((e.map_address, e.instruction.line), e)
     return list(found.values())
 
 
@@ -118,22 +121,30 @@ def _instructions(run: Run) -> list[Tile]:
 # ---- operands
 
 
-def _of_operands(run: Run, x: Arrays) -> object | None:
+def _of_operands(run: Run, x: Arrays) -> Explanation | None:
     """What the products that were looked at make of it."""
     for p in run.reads.products if run.reads is not None else ():
-        pair = [next((read for read in side if read is not None), None) for side in (p.a, p.b)]
-        if pair[0] is None or pair[1] is None:
+        a, b = (next((read for read in side if read is not None), None) for side in (p.a, p.b))
+        if a is None or b is None:
             continue
         event = p.events[0]
-        a, b = (_operand(run.launch.memory, read, dtype) for read, dtype in zip(pair, (event.a_type, event.b_type), strict=True) if read is not None)
-        if a is None or b is None:
+        left, right = _operand(run.launch.memory, a, event.a_type), _operand(run.launch.memory, b, event.b_type)
+        if left is None or right is None:
             return None
-        steps = [*(_step(read) for read in pair if read is not None), event.k]
-        for left, right in ((a, b), (b, a)):
-            if (told := explain_sums(x, left, right, steps)) is not None:
-                return told
-        return None
+        pairs = [(left, right), (right, left)]
+        if a.base == b.base:  # then one of the two may have been meant to be another array
+            others = [_operand(run.launch.memory, b, event.b_type, at) for at in _alike(run.launch.memory, b)]
+            pairs = [pair for other in others if other is not None for pair in ((left, other), (other, left))]
+        steps = [_step(a), _step(b), event.k]
+        return next((told for pair in pairs if (told := explain_sums(x, *pair, steps)) is not None), None)
     return None
+
+
+def _alike(memory: GlobalMemory, read: OperandRead) -> list[int]:
+    """Where other arrays of an operand's size begin."""
+    regions = memory.table()[2]
+    size = next((len(r.data) for r in regions if r.begin <= read.base < r.begin + len(r.data)), 0)
+    return [r.begin for r in regions if len(r.data) == size and r.begin != read.base][:MOST_OTHERS]
 
 
 def _step(read: OperandRead) -> int:
@@ -141,14 +152,14 @@ def _step(read: OperandRead) -> int:
     return int(read.loads[0].transfer.tensor_map.box_dim[0 if read.k_stride < read.row_stride else 1])
 
 
-def _operand(memory: GlobalMemory, read: OperandRead, dtype: str) -> np.ndarray | None:
-    """(rows, K): the numbers of an operand's whole matrix, as its tensor map has it."""
+def _operand(memory: GlobalMemory, read: OperandRead, dtype: str, at: int | None = None) -> np.ndarray | None:
+    """(rows, K): the numbers of an operand's whole matrix, as its tensor map has it; `at` another address."""
     tm, fmt = read.loads[0].transfer.tensor_map, element_format(dtype)
     if tm.rank != 2 or fmt.bits < 8 or tm.type_row.bits != fmt.bits or tm.global_dim[0] * tm.global_dim[1] > MOST_ELEMENTS:
         return None
     (columns, rows), pitch, size = tm.global_dim, tm.global_strides[0], fmt.bits // 8
     try:
-        raw = memory.span(tm.global_address, pitch * (rows - 1) + columns * size)
+        raw = memory.span(tm.global_address if at is None else at, pitch * (rows - 1) + columns * size)
     except SmemsimError:
         return None
     lines = np.lib.stride_tricks.as_strided(raw, (rows, columns * size), (pitch, 1))

@@ -51,7 +51,7 @@ class Output:
     def numbers(self, itemsize: int) -> np.ndarray:
         """Its values as numpy computes with them; what has elements of another size than `itemsize` bytes is numbers already."""
         found = self.values(self.array) if self.array.dtype.itemsize == itemsize else self.array
-        return found if found.dtype.kind in "biufc" else found.astype(np.float64)
+        return found.astype(np.float64) if found.dtype.kind == "V" and found.dtype.names is None else found
 
     def text(self) -> str:
         """A line: name, type, shape, the first values, the digest.

@@ -170,7 +170,9 @@ class Run:
         for name, other in others.items():
             if other.size != found.size:
                 raise InputError(f"{name} has {other.size} elements, {other.shape}; array has {found.size}, {found.shape}")
-        numbers = {name: Output(name, x.reshape(found.shape), dtype).numbers(found.itemsize) for name, x in {"array": found, **others}.items()}
+        numbers = {
+            name: Output(name, x.reshape(found.shape), dtype).numbers(found.itemsize) for name, x in {"array": found, **others}.items()
+        }
         return explained(self, Wrong(
             numbers["array"], numbers["expected"], numbers.get("before"), Output("array", found, dtype).type, found.itemsize,
             array.address if isinstance(array, DeviceArray) else None, relative,

@@ -130,7 +130,7 @@ class Arrays:
         """(n, 2): the places of tiles in which something is wrong, counted in tiles."""
         key = tile.rows, tile.columns
         if key not in self._wrong_tiles:
-            self._wrong_tiles[key] = np.argwhere(self.split(self.wrong, tile).any(axis=3).any(axis=1))
+            self._wrong_tiles[key] = np.argwhere(np.asarray(self.split(self.wrong, tile).any(axis=3)).any(axis=1))
         return self._wrong_tiles[key]
 
     def covers(self, tile: Tile) -> bool:
@@ -144,5 +144,5 @@ class Arrays:
 
 
 def _numbers(x: np.ndarray, kind: type, top: float) -> np.ndarray:
-    out = x.astype(kind)
+    out: np.ndarray = x.astype(kind)
     return out if np.isfinite(out).all() else np.nan_to_num(out, nan=8 * top, posinf=4 * top, neginf=-4 * top)

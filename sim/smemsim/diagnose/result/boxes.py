@@ -9,7 +9,7 @@ import numpy as np
 from smemsim.addressing.swizzle import swizzle
 from smemsim.diagnose.lines import moved_told
 from smemsim.diagnose.result.arrays import Arrays, Explanation, Tile
-from smemsim.diagnose.result.places import RUN, TRIED, nearest
+from smemsim.diagnose.result.places import MOST_LINES, RUN, TRIED, nearest
 from smemsim.spec.swizzles import MODES, Swizzle
 
 __all__ = ["BOXES", "exchanged", "moved_tiles", "permuted", "swizzled"]
@@ -17,6 +17,7 @@ __all__ = ["BOXES", "exchanged", "moved_tiles", "permuted", "swizzled"]
 PLAIN = (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128)
 TOGETHER = 128  # tiles that are looked at together
 LEARNED = 32  # tiles that a permutation is learned from
+LEAST_TILE = 512  # elements; what is smaller is a matrix of stmatrix, and no tile
 MOST = 1 << 15  # elements of a tile whose permutation is looked for
 SHOWN = 3
 Rule = Callable[[Arrays, Tile], Explanation | None]
@@ -56,7 +57,8 @@ def _swizzle_told(tile: Tile, itemsize: int, of_store: Swizzle, written: Swizzle
         rule = f": chunk c of row r is where c ^ {f'(r // {lines} % {both.mask + 1})' if lines > 1 else f'(r % {both.mask + 1})'} belongs"
     if not tile.swizzle:
         return Explanation(
-            f"the 16-byte chunks in each {tile.name} are exchanged as swizzle {of_store} does it{rule}", "write and read shared memory with one swizzle"
+            f"the 16-byte chunks in each {tile.name} are exchanged as swizzle {of_store} does it{rule}",
+            "write and read shared memory with one swizzle",
         )
     return Explanation(
         f"the 16-byte chunks in each {tile.name} lie as if shared memory was written {name(written)}{rule}; the map of that store is "
@@ -70,7 +72,7 @@ def moved_tiles(x: Arrays, tile: Tile) -> Explanation | None:
     at = x.wrong_tiles(tile)
     wanted = x.split(x.wanted, tile)
     down, _, across, _ = wanted.shape
-    if down * across < 2 or x.count > np.count_nonzero(x.split(x.wrong, tile)):
+    if tile.rows * tile.columns < LEAST_TILE or not 2 <= down * across <= MOST_LINES or x.count > np.count_nonzero(x.split(x.wrong, tile)):
         return None
     begins = wanted[:, 0, :, : min(RUN, tile.columns)]
     mine = x.split(x.found, tile)[at[:, 0], 0, at[:, 1], : begins.shape[2]]
@@ -106,6 +108,10 @@ def _tiles_told(at: np.ndarray, source: np.ndarray, tile: Tile) -> str:
     if (source == at[:, ::-1]).all():
         return f"the {tile.rows}x{tile.columns} tile (i, j) is that of (j, i)"
     size = np.array([tile.rows, tile.columns])
+    steps = np.unique(source - at, axis=0)
+    if len(steps) == 1 and len(at) > 1:
+        m, n = (f"{x} {'-' if d < 0 else '+'} {abs(int(d))}" if d else x for x, d in zip("mn", steps[0] * size, strict=True))
+        return f"the {tile.rows}x{tile.columns} tile at [m, n] is that of [{m}, {n}] ({len(at)} tiles)"
     some = ", ".join(f"at {(a * size).tolist()} is that of {(s * size).tolist()}" for a, s in zip(at[:SHOWN], source[:SHOWN], strict=True))
     return f"the {tile.rows}x{tile.columns} tile {some}{', ...' if len(at) > SHOWN else ''}"
 
@@ -151,7 +157,11 @@ def _candidates(x: Arrays, tile: Tile) -> Iterator[tuple[np.ndarray, str, str]]:
     mine, theirs = (y.reshape(-1, h, w) for y in _some(x, tile))
     index = np.arange(h * w).reshape(h, w)
     if h == w:
-        yield index.T.ravel(), "rows and columns are exchanged", "look at the layout in which the tile is written (.trans of stmatrix, rows for columns)"
+        yield (
+            index.T.ravel(),
+            "rows and columns are exchanged",
+            "look at the layout in which the tile is written (.trans of stmatrix, rows for columns)",
+        )
     for axis, what, letter in ((1, "row", "m"), (2, "column", "n")):
         a, b = (np.ascontiguousarray(np.moveaxis(y, axis, 0)).reshape(y.shape[axis], -1) for y in (mine, theirs))
         source = nearest(x, a, b) if len(a) > 1 else None
@@ -183,7 +193,9 @@ def _bits_told(source: np.ndarray, width: int) -> str:
     some = [n for n in (1 << k for k in range(len(source).bit_length() - 1)) if source[n] != n]
     if source[0]:
         some.insert(0, 0)
-    told = ", ".join(f"[{n // width}, {n % width}] has what belongs in [{source[n] // width}, {source[n] % width}]" for n in some[: SHOWN + 1])
+    told = ", ".join(
+        f"[{n // width}, {n % width}] has what belongs in [{source[n] // width}, {source[n] % width}]" for n in some[: SHOWN + 1]
+    )
     return f"{told}{', ...' if len(some) > SHOWN + 1 else ''}"
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from smemsim.diagnose.result.arrays import LEAST, Arrays, Explanation, Tile
 from smemsim.diagnose.result.boxes import BOXES
-from smemsim.diagnose.result.places import PLACES
+from smemsim.diagnose.result.places import PLACES, repeats
 from smemsim.diagnose.result.values import VALUES, narrower
 
 __all__ = ["explain_arrays", "usual_tiles"]
@@ -35,10 +35,14 @@ def explain_arrays(
     x = Arrays(found, wanted, before, relative=relative, itemsize=itemsize or found.dtype.itemsize)
     if x.count < LEAST:
         return None if x.count else narrower(found, wanted, dtype)
-    for rule in (*VALUES, *PLACES):
-        if (told := rule(x)) is not None:
-            return told
-    tried = [t for t in (*tiles, *usual_tiles(x, tiles)[:MOST_TILES]) if x.covers(t) and len(x.wrong_tiles(t))]
+    simple = [next((told for rule in rules if (told := rule(x)) is not None), None) for rules in (VALUES, PLACES)]
+    given = [told for told in simple if told is not None]
+    if len(given) > 1:  # of numbers that count up, the next one is one more
+        return Explanation(f"{given[0].what}; or {given[1].what}", "these numbers do not tell which")
+    if given:
+        return given[0]
+    some = () if repeats(x) else (*tiles, *usual_tiles(x, tiles)[:MOST_TILES])
+    tried = [t for t in some if x.covers(t) and len(x.wrong_tiles(t))]
     for rules in BOXES:
         for tile in tried:
             for one in rules:
@@ -48,9 +52,9 @@ def explain_arrays(
 
 
 def usual_tiles(x: Arrays, known: Sequence[Tile]) -> list[Tile]:
-    """Tiles that kernels often write, where nothing says which: those a swizzle wide, and those of one instruction."""
+    """Tiles that kernels often write, where nothing says which: those a swizzle wide, the matrices of stmatrix, and tiles of CTAs."""
     rows, columns = x.shape
     inner = [128 // x.itemsize, 64 // x.itemsize, 32 // x.itemsize] if not known else []
-    shapes = [(64, n) for n in inner] + [(128, 128), (64, 64), (128, 64), (64, 128), (16, 16), (64, 256), (128, 256)]
+    shapes = [(64, n) for n in inner] + [(8, 8), (128, 128), (64, 64), (128, 64), (64, 128), (64, 256), (128, 256)]
     shapes = [s for s in dict.fromkeys(shapes) if s[0] <= rows and s[1] <= columns and rows % s[0] == 0 and columns % s[1] == 0]
     return [Tile(*s) for s in shapes if s not in {(t.rows, t.columns) for t in known}]

@@ -9,10 +9,10 @@ import numpy as np
 from smemsim.diagnose.lines import moved_told
 from smemsim.diagnose.result.arrays import Arrays, Explanation
 
-__all__ = ["PLACES", "displaced", "lines", "nearest", "transposed"]
+__all__ = ["PLACES", "displaced", "lines", "nearest", "repeats", "transposed"]
 
 RUN = 8  # elements that are looked for together
-TRIED = 5
+TRIED, MOST_TRIED = 5, 20
 DIRECTIONS = 16  # of random projections, by which lines are compared
 MOST_LINES = 8192
 
@@ -29,17 +29,22 @@ def transposed(x: Arrays) -> Explanation | None:
 
 def displaced(x: Arrays) -> Explanation | None:
     """Everything some rows and columns, or some elements in memory, further on; what had no place left is lost."""
-    rows, columns = x.shape
+    columns = x.shape[1]
     flat = x.wanted.reshape(-1)
     votes: dict[int, int] = {}
     r, c = x.places
-    for n in np.linspace(0, len(r) - 1, TRIED).astype(int).tolist():
+    tried = 0
+    for n in np.random.default_rng(2).integers(0, len(r), MOST_TRIED).tolist():
         at = int(r[n]) * columns + min(int(c[n]), max(0, columns - RUN))
         run = x.found.reshape(-1)[at : at + RUN]
         if run.size < RUN or not run.any():
             continue
-        begins = np.flatnonzero(x.near(run[0], flat[: flat.size - RUN + 1]))
-        for k in range(1, RUN):
+        tried += 1
+        if max(votes.values(), default=0) > 1 or (tried > TRIED and not votes):
+            break
+        room = 2 * x.relative * (abs(float(run[0])) + x.scale)
+        begins = np.flatnonzero(np.abs(flat[: flat.size - RUN + 1] - run[0]) <= room)
+        for k in range(RUN):
             begins = begins[x.near(run[k], flat[begins + k])]
         if len(begins) == 1:
             votes[at - int(begins[0])] = votes.get(at - int(begins[0]), 0) + 1
@@ -58,9 +63,7 @@ def _shifted(x: Arrays, down: int, right: int) -> Explanation | None:
     if abs(down) >= rows or abs(right) >= columns or not (down or right):
         return None
     moved, free = np.zeros_like(x.wanted), np.ones(x.shape, bool)
-    to, source = (
-        (slice(max(0, a), rows + min(0, a)), slice(max(0, b), columns + min(0, b))) for a, b in ((down, right), (-down, -right))
-    )
+    to, source = ((slice(max(0, a), rows + min(0, a)), slice(max(0, b), columns + min(0, b))) for a, b in ((down, right), (-down, -right)))
     moved[to], free[to] = x.wanted[source], False
     if not x.gives(moved, free):
         return None
@@ -81,7 +84,8 @@ def _along(x: Arrays, d: int) -> Explanation | None:
         return None
     way = "further on" if d > 0 else "before its place"
     return Explanation(
-        f"all of it lies {abs(d)} element{'s' * (abs(d) != 1)} ({abs(d) * x.itemsize} bytes) {way} in memory", "change the address that the store begins at"
+        f"all of it lies {abs(d)} element{'s' * (abs(d) != 1)} ({abs(d) * x.itemsize} bytes) {way} in memory",
+        "change the address that the store begins at",
     )
 
 
@@ -107,11 +111,22 @@ def nearest(x: Arrays, found: np.ndarray, wanted: np.ndarray, which: np.ndarray 
     return np.asarray(best)
 
 
+def repeats(x: Arrays) -> bool:
+    """Are most rows, or most columns, of what was expected like another one? Then nobody can say what lies where."""
+    for axis in (0, 1):
+        one = np.moveaxis(x.wanted, axis, 0)
+        random = np.random.default_rng(3).standard_normal((one.shape[1], 1)).astype(one.dtype)
+        sums = np.sort((one @ random).ravel().astype(np.float64))
+        if len(sums) > 1 and np.mean(np.diff(sums) <= 1e-6 * np.abs(sums).max()) > 0.5:
+            return True
+    return False
+
+
 def lines(x: Arrays) -> Explanation | None:
     """Whole rows, or whole columns, in other places."""
     for axis, what, letter in ((0, "row", "m"), (1, "column", "n")):
         found, wanted = (np.moveaxis(y, axis, 0) for y in (x.found, x.wanted))
-        if len(found) < 2 or found.shape[1] < 2:
+        if len(found) < 2 or found.shape[1] < 2 or not _may_be(x, found, wanted, axis):
             continue
         moved = _lines_source(x, found, wanted, axis)
         if moved is not None and x.gives(np.take(x.wanted, moved, axis=axis)):
@@ -120,6 +135,14 @@ def lines(x: Arrays) -> Explanation | None:
                 f"look at how the store comes to its {what}: the coordinates, or which {what} a register of the accumulator belongs to",
             )
     return None
+
+
+def _may_be(x: Arrays, found: np.ndarray, wanted: np.ndarray, axis: int) -> bool:
+    """Is there a line that some wrong ones could be, judged by a few of their elements?"""
+    some = np.flatnonzero(x.wrong.any(axis=1 - axis))
+    at = np.linspace(0, found.shape[1] - 1, RUN).astype(int)
+    theirs = wanted[:, at]
+    return all(bool(x.near(found[n, at], theirs).all(axis=1).any()) for n in some[:: max(1, len(some) // TRIED)])
 
 
 def _lines_source(x: Arrays, found: np.ndarray, wanted: np.ndarray, axis: int) -> np.ndarray | None:

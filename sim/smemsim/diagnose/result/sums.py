@@ -32,7 +32,7 @@ def _counted(x: Arrays, a: np.ndarray, b: np.ndarray, step: int) -> Explanation 
     count = -(-a.shape[1] // step)
     if not 2 <= count <= MOST_STEPS:
         return None
-    r, c = x.places
+    r, _ = x.places
     rows = np.unique(r[np.linspace(0, len(r) - 1, ROWS).astype(int)])
     columns = np.flatnonzero(x.wrong[rows].any(axis=0))[:MOST_COLUMNS]
     ranges = [slice(n * step, (n + 1) * step) for n in range(count)]
@@ -51,12 +51,19 @@ def _counted(x: Arrays, a: np.ndarray, b: np.ndarray, step: int) -> Explanation 
     if not x.gives((x.wanted + change).astype(x.wanted.dtype)):
         return None
     where = "all of it" if blocks.all() else "what is wrong"
-    what = {-1.0: "lacks the product", 1.0: "has the product twice", 2.0: "has the product three times", -2.0: "has the product subtracted"}[times[chosen[0]]]
-    what = what.replace("product", f"product of k = {_ranges(chosen, step, a.shape[1])}", 1)
-    return Explanation(f"{where} {what}", _change(float(times[chosen[0]]), chosen, count))
+    which = _ranges(chosen, step, a.shape[1])
+    how = {
+        -1: "lacks the product of {}",
+        1: "has the product of {} twice",
+        2: "has the product of {} three times",
+        -2: "has the product of {} with the other sign",
+    }
+    return Explanation(f"{where} {how[int(times[chosen[0]])].format(which)}", _change(int(times[chosen[0]]), chosen, count))
 
 
-def _change(times: float, chosen: np.ndarray, count: int) -> str:
+def _change(times: int, chosen: np.ndarray, count: int) -> str:
+    if times == -2:
+        return "look at imm-scale-a and imm-scale-b (negate-a, negate-b) of those instructions"
     if times > 0:
         return "look for a step of the K loop that is executed twice, or an accumulator that is added to D twice"
     if chosen[-1] == len(chosen) - 1:
@@ -67,11 +74,11 @@ def _change(times: float, chosen: np.ndarray, count: int) -> str:
 
 
 def _ranges(chosen: np.ndarray, step: int, extent: int) -> str:
-    """The k of some steps."""
+    """Which k, in words."""
     runs = np.split(chosen, np.flatnonzero(np.diff(chosen) != 1) + 1)
     if len(runs) > 3:
-        return f"steps {numbers_told(chosen.tolist(), int(chosen[-1]) + 1)} (each {step} long)"
-    return " and ".join(f"{run[0] * step} to {min((run[-1] + 1) * step, extent) - 1}" for run in runs)
+        return f"steps {numbers_told(chosen.tolist(), -(-extent // step))} of k ({step} each)"
+    return "k = " + " and ".join(f"{run[0] * step} to {min((run[-1] + 1) * step, extent) - 1}" for run in runs)
 
 
 def _blocks(wrong: np.ndarray) -> np.ndarray:
@@ -103,5 +110,9 @@ def _other(x: Arrays, a: np.ndarray, b: np.ndarray) -> Explanation | None:
 def _turned(left: str, right: str) -> str:
     swapped = "exchange A and B" if left[0] == "B" else ""
     turned = [name for name, t in ((left[0], left), (right[0], right)) if t.endswith("T")]
-    major = f"look at the major-ness of {' and '.join(turned)} (tnspA, tnspB, the instruction descriptor) and the strides of its map" if turned else ""
+    major = (
+        f"look at the major-ness of {' and '.join(turned)} (tnspA, tnspB, the instruction descriptor) and the strides of its map"
+        if turned
+        else ""
+    )
     return "; ".join(filter(None, (swapped, major)))

@@ -11,7 +11,7 @@ from smemsim.diagnose.numbers import numbers_told
 from smemsim.diagnose.result.arrays import Arrays, Explanation
 from smemsim.spec.formats import FORMATS
 
-__all__ = ["VALUES", "narrower", "negated", "scaled", "unwritten"]
+__all__ = ["VALUES", "added", "narrower", "negated", "scaled", "unwritten"]
 
 NARROWER = ("e5m2", "e4m3", "bf16", "f16", "tf32")  # the narrowest first: its numbers are those of the wider ones too
 FACTORS = 64
@@ -44,7 +44,9 @@ def negated(x: Arrays) -> Explanation | None:
     """The other sign."""
     if not x.gives(-x.wanted):
         return None
-    return Explanation("it has the other sign everywhere", "look at imm-scale-a and imm-scale-b (or negate-a, negate-b), or at a factor of -1")
+    return Explanation(
+        "it has the other sign everywhere", "look at imm-scale-a and imm-scale-b (or negate-a, negate-b), or at a factor of -1"
+    )
 
 
 def scaled(x: Arrays) -> Explanation | None:
@@ -54,13 +56,28 @@ def scaled(x: Arrays) -> Explanation | None:
     if not (b != 0).any():
         return None
     factor = float((a * b).sum() / (b * b).sum())
-    nearest = next((k / n for n in range(1, FACTORS) for k in (round(factor * n),) if k and abs(k / n - factor) < 2**-10 * abs(factor)), factor)
+    nearest = next(
+        (k / n for n in range(1, FACTORS) for k in (round(factor * n),) if k and abs(k / n - factor) < 2**-10 * abs(factor)), factor
+    )
     power = 2.0 ** round(np.log2(abs(factor))) if factor else 0.0
     for k in dict.fromkeys([np.copysign(power, factor), nearest, factor]):
         if abs(k - 1) > 2**-6 and abs(k) > 2**-24 and x.gives(x.wanted * x.wanted.dtype.type(k)):
             told = f"1/{round(1 / k)}" if abs(k) < 1 and 1 / k == round(1 / k) else f"{k:.6g}"
-            return Explanation(f"all of it is {told} of what was expected", "look at alpha, the scale factors of the operands, or a sum over several CTAs")
+            return Explanation(
+                f"all of it is {told} of what was expected", "look at alpha, the scale factors of the operands, or a sum over several CTAs"
+            )
     return None
+
+
+def added(x: Arrays) -> Explanation | None:
+    """The same number more, or less, everywhere."""
+    r, c = x.places
+    more = float(np.median(x.found[r, c].astype(np.float64) - x.wanted[r, c]))
+    if not more or not x.gives(x.wanted + x.wanted.dtype.type(more)):
+        return None
+    return Explanation(
+        f"all of it is {abs(more):.6g} too {'large' if more > 0 else 'small'}", "look at the bias, or at what the accumulator begins with"
+    )
 
 
 def narrower(found: np.ndarray, wanted: np.ndarray, dtype: str) -> Explanation | None:
@@ -79,8 +96,10 @@ def narrower(found: np.ndarray, wanted: np.ndarray, dtype: str) -> Explanation |
         near = np.abs(a - b) <= 2.0**-fmt.fraction_bits * np.abs(b) + least
         if not _is_of(a, name) or _is_of(b, name) or near.mean() < MOST_NEAR:
             continue
+        told = {"f16": "f16 (or tf32)"}.get(name, name)  # whose numbers have as many bits
         return Explanation(
-            f"all of it are {name} numbers, rounded or cut off from what was expected", f"look for a conversion to {name} before D is written"
+            f"all of it are {told} numbers, rounded or cut off from what was expected",
+            f"look for a conversion to {name} before D is written",
         )
     return None
 
@@ -95,4 +114,4 @@ def _where(wrong: np.ndarray) -> str:
     return f"in rows {numbers_told(rows, wrong.shape[0])}, columns {numbers_told(columns, wrong.shape[1])}"
 
 
-VALUES: tuple[Callable[[Arrays], Explanation | None], ...] = (unwritten, negated, scaled)
+VALUES: tuple[Callable[[Arrays], Explanation | None], ...] = (unwritten, negated, scaled, added)
