@@ -230,7 +230,7 @@ def set_to(n, *way, value):
 
 STORE = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd42, {%r266, %r267}], [%r20];"
 FAULTS = {
-    "no swizzle": ({"about": set_to(2, "map", "swizzle", value="none")}, r"64x64 box of the store at line 594 .* with swizzle 128B.*SWIZZLE_NONE"),
+    "no swizzle": ({"about": set_to(2, "map", "swizzle", value="none")}, r"64x64 box of the stores at lines 594 and 598 .* with swizzle 128B.*SWIZZLE_NONE"),
     "a step less": ({"about": set_to(5, "value", value=3)}, r"lacks the product of k = 192 to 255; look at where the K loop ends"),
     "operands exchanged": ({"about": exchange}, r"it is transposed.*exchange A and B"),
     "A for B": ({"about": lambda args: args.__setitem__(1, args[0])}, r"it is A A\^T, not A B"),
@@ -277,6 +277,6 @@ def test_the_command_line_says_it(tmp_path, wanted, monkeypatch):
     command = ["run", str(KERNELS / "gemm_specialized" / "kernel.ptx"), "--launch", "launch.json", "--expect", "C=wanted.npy"]
     done = CliRunner().invoke(main, command)
     assert done.exit_code == 1
-    assert "\n      C: the 16-byte chunks in each 64x64 box of the store at line 594 lie as if" in done.stdout
+    assert "\n      C: the 16-byte chunks in each 64x64 box of the stores at lines 594 and 598 lie as if" in done.stdout
     told = json.loads(CliRunner().invoke(main, [*command, "--json"]).stdout)["outputs"][0]
     assert told["explanation"].startswith("the 16-byte chunks in each 64x64 box")

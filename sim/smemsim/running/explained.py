@@ -26,6 +26,7 @@ __all__ = ["Wrong", "explained"]
 ROUNDING = 2.0**-9  # what sums in another order, or in f32, may differ by
 MOST_ELEMENTS = 1 << 25  # of an operand that is multiplied again
 MOST_OTHERS = 4  # arrays that may have been meant
+MOST_LINES = 4
 MOST_STORES = 4  # shapes of tiles that are tried
 
 
@@ -100,16 +101,23 @@ def _columns(stores: list[Store], wrong: Wrong) -> int:
 
 
 def _tiles(stores: list[Store], wrong: Wrong) -> list[Tile]:
-    found: dict[tuple[int, int, str], Tile] = {}
+    lines: dict[tuple[int, int, str], list[int]] = {}
     for store in stores:
         tm = store.tensor_map
-        if tm.type_row.bits != 8 * wrong.itemsize:
-            continue
-        rows, columns = (tm.box_dim[1] if tm.rank > 1 else 1), tm.box_dim[0]
-        swizzle, line = str(SWIZZLES[tm.swizzle]), store.instruction.line
-        told = f"{rows}x{columns} box of the store at line {line}"
-        found.setdefault((rows, columns, swizzle), Tile(rows, columns, told, swizzle, line))
-    return list(found.values())[:MOST_STORES]
+        if tm.type_row.bits == 8 * wrong.itemsize:
+            key = (tm.box_dim[1] if tm.rank > 1 else 1), tm.box_dim[0], str(SWIZZLES[tm.swizzle])
+            lines.setdefault(key, []).append(store.instruction.line)
+    found = []
+    for (rows, columns, swizzle), at in list(lines.items())[:MOST_STORES]:
+        several = sorted(set(at))
+        told = f"{rows}x{columns} box of the store{'s' * (len(several) > 1)} at line{'s' * (len(several) > 1)} {_listed(several)}"
+        found.append(Tile(rows, columns, told, swizzle, several[0]))
+    return found
+
+
+def _listed(lines: list[int]) -> str:
+    shown = [str(n) for n in lines[:MOST_LINES]]
+    return ", ".join(shown) + " ..." if len(lines) > MOST_LINES else " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
 
 
 def _instructions(run: Run) -> list[Tile]:

@@ -61,7 +61,7 @@ def _swizzle_told(tile: Tile, itemsize: int, of_store: Swizzle, written: Swizzle
             "write and read shared memory with one swizzle",
         )
     return Explanation(
-        f"the 16-byte chunks in each {tile.name} lie as if shared memory was written {name(written)}{rule}; the map of that store is "
+        f"the 16-byte chunks in each {tile.name} lie as if shared memory was written {name(written)}{rule}; the tensor map there is "
         f"{'SWIZZLE_' + of_store.upper()}",
         f"write shared memory {name(of_store)}, or make the map SWIZZLE_{written.upper()}",
     )

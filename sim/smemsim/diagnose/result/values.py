@@ -8,7 +8,7 @@ import numpy as np
 
 from smemsim.arithmetic.values import from_float64, to_float64
 from smemsim.diagnose.numbers import numbers_told
-from smemsim.diagnose.result.arrays import Arrays, Explanation
+from smemsim.diagnose.result.arrays import LEAST, Arrays, Explanation
 from smemsim.spec.formats import FORMATS
 
 __all__ = ["VALUES", "added", "narrower", "negated", "scaled", "unwritten"]
@@ -26,11 +26,14 @@ def unwritten(x: Arrays) -> Explanation | None:
     old = np.zeros((1, 1), x.found.dtype) if before is None else before
     if not x.near(x.found[r, c], np.broadcast_to(old, x.shape)[r, c]).all() or not x.near(x.found, old)[x.wrong].all():
         return None
-    if x.count < 16 or not x.wanted[r, c].any():
-        return None
     where = _where(x.wrong)
     for sign, name in ((-1, "negative"), (1, "positive")):
-        if zeros and (x.wanted[r, c] * sign > 0).all() and not (~x.wrong & (x.wanted * sign > x.scale * x.relative * 4)).any():
+        if (
+            zeros
+            and x.wrong.size - x.count >= LEAST
+            and (x.wanted[r, c] * sign > 0).all()
+            and not (~x.wrong & (x.wanted * sign > x.scale * x.relative * 4)).any()
+        ):
             return Explanation(f"every {name} number is 0", "look for a max or min with 0 (relu), or a conversion to unsigned")
     held = "is 0" if zeros else "holds what was there before the launch"
     also = ", as before the launch" if zeros and before is not None else ""
@@ -90,7 +93,7 @@ def narrower(found: np.ndarray, wanted: np.ndarray, dtype: str) -> Explanation |
     a, b = (np.asarray(v, np.float64).reshape(-1)[some] for v in (found, wanted))
     for name in NARROWER:
         fmt = FORMATS[name]
-        if fmt.fraction_bits >= own.fraction_bits or len(a) < 16:
+        if fmt.fraction_bits >= own.fraction_bits or len(a) < LEAST:
             continue
         least = 2.0 ** (fmt.smallest_exponent - fmt.fraction_bits)
         near = np.abs(a - b) <= 2.0**-fmt.fraction_bits * np.abs(b) + least
