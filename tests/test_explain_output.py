@@ -157,7 +157,7 @@ def test_a_narrower_type_in_between_is_named(dtype, mask):
     assert told(wanted * np.float32(1 + 2.0**-20), wanted, "f32") == "" == told(found, found * np.float32(1 + 2.0**-8), "bf16")
 
 
-@examples(10)
+@examples(5)
 @given(st.integers(0, 99), st.integers(0, 7), st.integers(1, 3), st.sampled_from([-1, 1, -2]))
 def test_steps_of_k_are_counted(seed, first, count, times):
     rng = np.random.default_rng(seed)
@@ -171,6 +171,14 @@ def test_steps_of_k_are_counted(seed, first, count, times):
     assert f"k = {k.start} to {k.stop - 1}" in said
     noise = Arrays(found + 8 * rng.standard_normal(found.shape), a @ b.T, relative=2.0**-9, itemsize=4)
     assert explain_sums(noise, a, b, [64, 16]) is None
+
+
+def test_a_step_in_the_place_of_another():
+    a, b = np.random.default_rng(5).standard_normal((2, 64, 128)).astype(np.float32)
+    x = Arrays(a @ b.T - a[:, 32:48] @ b[:, 32:48].T + a[:, 64:80] @ b[:, 64:80].T, a @ b.T, relative=2.0**-9, itemsize=4)
+    assert str(explain_sums(x, a, b, [64, 16])).startswith(
+        "all of it lacks the product of k = 32 to 47 and has the product of k = 64 to 79 twice;"
+    )
 
 
 PRODUCTS = {

@@ -47,7 +47,9 @@ class Wrong:
 
 
 def explained(run: Run, wrong: Wrong) -> str:
-    """The rule in a sentence; "" where none is certain."""
+    """The rule in a sentence; "" where none is certain, or not all CTAs came to their end."""
+    if run.ctas < run.launch.ctas:
+        return ""
     if wrong.found.dtype.kind not in "biuf" or wrong.wanted.dtype.kind not in "biuf" or not wrong.found.size:
         return ""
     stores = _stores(run, wrong)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from smemsim.diagnose.lines import moved_told
+from smemsim.diagnose.numbers import numbers_told
 from smemsim.diagnose.result.arrays import Arrays, Explanation
 
 __all__ = ["PLACES", "displaced", "lines", "nearest", "repeats", "transposed"]
@@ -128,10 +129,16 @@ def lines(x: Arrays) -> Explanation | None:
         found, wanted = (np.moveaxis(y, axis, 0) for y in (x.found, x.wanted))
         if len(found) < 2 or found.shape[1] < 2 or not _may_be(x, found, wanted, axis):
             continue
-        moved = _lines_source(x, found, wanted, axis)
-        if moved is not None and x.gives(np.take(x.wanted, moved, axis=axis)):
+        empty = np.asarray(x.wrong.any(axis=1 - axis)) & ~np.asarray(found.any(axis=1))
+        moved = _lines_source(x, found, wanted, axis, empty)
+        if moved is None:
+            continue
+        shape = (-1, 1) if axis == 0 else (1, -1)
+        free = np.broadcast_to(empty.reshape(shape), x.shape) if empty.any() else None
+        if x.gives(np.take(x.wanted, moved, axis=axis), free):
+            lost = f", and {what}s {numbers_told(np.flatnonzero(empty).tolist(), len(empty))} are 0" if empty.any() else ""
             return Explanation(
-                f"its {what}s lie in other places: {moved_told(moved, what, letter)}",
+                f"its {what}s lie in other places: {moved_told(moved, what, letter)}{lost}",
                 f"look at how the store comes to its {what}: the coordinates, or which {what} a register of the accumulator belongs to",
             )
     return None
@@ -139,15 +146,17 @@ def lines(x: Arrays) -> Explanation | None:
 
 def _may_be(x: Arrays, found: np.ndarray, wanted: np.ndarray, axis: int) -> bool:
     """Is there a line that some wrong ones could be, judged by a few of their elements?"""
-    some = np.flatnonzero(x.wrong.any(axis=1 - axis))
+    some = np.flatnonzero(x.wrong.any(axis=1 - axis) & found.any(axis=1))
     at = np.linspace(0, found.shape[1] - 1, RUN).astype(int)
     theirs = wanted[:, at]
     return all(bool(x.near(found[n, at], theirs).all(axis=1).any()) for n in some[:: max(1, len(some) // TRIED)])
 
 
-def _lines_source(x: Arrays, found: np.ndarray, wanted: np.ndarray, axis: int) -> np.ndarray | None:
-    """Where each line comes from; those that are right stay."""
-    wrong = np.flatnonzero(x.wrong.any(axis=1 - axis))
+def _lines_source(x: Arrays, found: np.ndarray, wanted: np.ndarray, axis: int, empty: np.ndarray) -> np.ndarray | None:
+    """Where each line comes from; those that are right, or empty, stay."""
+    wrong = np.flatnonzero(x.wrong.any(axis=1 - axis) & ~empty)
+    if not len(wrong):
+        return None
     best = nearest(x, found, wanted, wrong)
     if best is None:
         return None

@@ -14,6 +14,12 @@ __all__ = ["explain_sums"]
 ROWS = 8  # of D that the k are looked for in
 MOST_STEPS = 512
 MOST_COLUMNS = 2048
+HOW = {  # what D has of a step, by how often it is there beyond once
+    -1: "lacks the product of {}",
+    1: "has the product of {} twice",
+    2: "has the product of {} three times",
+    -2: "has the product of {} with the other sign",
+}
 BLOCK = 16  # rows and columns that are wrong together
 
 
@@ -43,25 +49,24 @@ def _counted(x: Arrays, a: np.ndarray, b: np.ndarray, step: int) -> Explanation 
         return None
     times = np.rint(np.linalg.lstsq(matrix, delta, rcond=None)[0])
     chosen = np.flatnonzero(times)
-    if not len(chosen) or len(set(times[chosen].tolist())) > 1 or abs(times[chosen[0]]) > 2 or (len(chosen) == count and times[0] == -1):
+    if not len(chosen) or np.abs(times).max() > max(HOW) or (times == -1).all():
         return None
     k = np.concatenate([np.arange(a.shape[1])[ranges[n]] for n in chosen])
+    weight = np.repeat(times, step)[: a.shape[1]][k].astype(a.dtype)
     blocks = _blocks(x.wrong)
-    change = np.where(blocks, times[chosen[0]] * (a[:, k] @ b[:, k].T), 0)
+    change = np.where(blocks, (a[:, k] * weight) @ b[:, k].T, 0)
     if not x.gives((x.wanted + change).astype(x.wanted.dtype)):
         return None
     where = "all of it" if blocks.all() else "what is wrong"
-    which = _ranges(chosen, step, a.shape[1])
-    how = {
-        -1: "lacks the product of {}",
-        1: "has the product of {} twice",
-        2: "has the product of {} three times",
-        -2: "has the product of {} with the other sign",
-    }
-    return Explanation(f"{where} {how[int(times[chosen[0]])].format(which)}", _change(int(times[chosen[0]]), chosen, count))
+    kinds = {n: np.flatnonzero(times == n) for n in HOW if (times == n).any()}
+    what = " and ".join(HOW[n].format(_ranges(steps, step, a.shape[1])) for n, steps in kinds.items())
+    return Explanation(f"{where} {what}", _change(kinds, count))
 
 
-def _change(times: int, chosen: np.ndarray, count: int) -> str:
+def _change(kinds: dict[int, np.ndarray], count: int) -> str:
+    if len(kinds) > 1:
+        return "look at the coordinates along k of the loads, and at the stages that they go to"
+    ((times, chosen),) = kinds.items()
     if times == -2:
         return "look at imm-scale-a and imm-scale-b (negate-a, negate-b) of those instructions"
     if times > 0:

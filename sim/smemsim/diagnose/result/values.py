@@ -15,18 +15,18 @@ __all__ = ["VALUES", "added", "narrower", "negated", "scaled", "unwritten"]
 
 NARROWER = ("e5m2", "e4m3", "bf16", "f16", "tf32")  # the narrowest first: its numbers are those of the wider ones too
 FACTORS = 64
+MOST_RUNS = 1 << 16
 MOST_NEAR = 0.999  # of them: what is summed in another order may come to the other side of a tie
 
 
 def unwritten(x: Arrays) -> Explanation | None:
     """Nothing was written there, or what was there already."""
-    before = x.before
+    before, old = x.before, x.old
     r, c = x.places
     zeros = before is None or not before[r, c].any()
-    old = np.zeros((1, 1), x.found.dtype) if before is None else before
     if not x.near(x.found[r, c], np.broadcast_to(old, x.shape)[r, c]).all() or not x.near(x.found, old)[x.wrong].all():
         return None
-    where = _where(x.wrong)
+    where = _where(x)
     for sign, name in ((-1, "negative"), (1, "positive")):
         if (
             zeros
@@ -112,9 +112,26 @@ def _is_of(values: np.ndarray, dtype: str) -> bool:
     return bool((to_float64(from_float64(values, dtype), dtype) == values).all())
 
 
-def _where(wrong: np.ndarray) -> str:
-    rows, columns = (np.flatnonzero(wrong.any(axis)).tolist() for axis in (1, 0))
-    return f"in rows {numbers_told(rows, wrong.shape[0])}, columns {numbers_told(columns, wrong.shape[1])}"
+def _where(x: Arrays) -> str:
+    """Where it is wrong; between elements that were to be what they are, where it is as it was."""
+    told = _places(x.wrong)
+    if "..." not in told:
+        return told
+    same = np.concatenate([[False], x.near(x.found, x.old).ravel(), [False]])
+    edges = np.flatnonzero(same[1:] != same[:-1]).reshape(-1, 2)
+    wrong = np.concatenate([[0], np.cumsum(x.wrong)])
+    held = np.zeros(x.wrong.size, bool)
+    for begin, end in edges[wrong[edges[:, 1]] > wrong[edges[:, 0]]][:MOST_RUNS]:
+        held[begin:end] = True
+    other = _places(held.reshape(x.shape))
+    return told if "..." in other else other
+
+
+def _places(which: np.ndarray) -> str:
+    rows, columns = (np.flatnonzero(which.any(axis)).tolist() for axis in (1, 0))
+    if which.shape[0] == 1:
+        return f"in elements {numbers_told(columns, which.shape[1])}"
+    return f"in rows {numbers_told(rows, which.shape[0])}, columns {numbers_told(columns, which.shape[1])}"
 
 
 VALUES: tuple[Callable[[Arrays], Explanation | None], ...] = (unwritten, negated, scaled, added)
