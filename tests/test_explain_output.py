@@ -123,6 +123,17 @@ def test_a_missing_swizzle_is_found_with_its_rule(swizzle, itemsize):
         assert f"as if shared memory was written {written}: chunk c of row r is where c ^ {rule} belongs" in said
 
 
+@pytest.mark.parametrize("shape", [(100, 104), (40, 128), (128, 40)])
+def test_an_array_may_end_within_a_box(shape):
+    wanted = drawn(2, "f32")
+    tile = Tile(64, 64, "64x64 box of the store at line 9", "128B", 9)
+    found = chunks(64, 64, 2, "128B")(wanted)[: shape[0], : shape[1]]
+    said = told(found, wanted[: shape[0], : shape[1]], "f32", [tile], itemsize=2)
+    assert "without a swizzle: chunk c of row r is where c ^ (r % 8) belongs" in said
+    other = Tile(64, 64, "64x64 box of the store at line 9", "64B", 9)
+    assert "swizzle" not in told(found, wanted[: shape[0], : shape[1]], "f32", [other], itemsize=2)
+
+
 @examples(10)
 @given(st.integers(0, 99), st.sampled_from(["s32", "f32", "bf16"]), st.sampled_from(sorted(RULES)))
 def test_what_no_rule_gives_is_not_explained(seed, dtype, name):

@@ -57,7 +57,7 @@ def explained(run: Run, wrong: Wrong) -> str:
     found, wanted = (x.reshape(-1, columns) for x in (wrong.found, wrong.wanted))
     before = None if wrong.before is None else wrong.before.reshape(-1, columns)
     relative = max(wrong.relative, _rounding(wrong))
-    tiles = [t for t in _tiles(stores, wrong) if t.rows <= len(found) and t.columns <= columns]
+    tiles = _tiles(stores, wrong)
     tiles += [t for t in _instructions(run) if (t.rows, t.columns) not in {(s.rows, s.columns) for s in tiles}]
     told = explain_arrays(found, wanted, before=before, dtype=wrong.dtype, tiles=tiles, relative=relative, itemsize=wrong.itemsize)
     if told is None:

@@ -133,15 +133,6 @@ class Arrays:
             self._wrong_tiles[key] = np.argwhere(np.asarray(self.split(self.wrong, tile).any(axis=3)).any(axis=1))
         return self._wrong_tiles[key]
 
-    def covers(self, tile: Tile) -> bool:
-        """Are there whole tiles, with nearly all wrong elements in them?"""
-        rows, columns = self.shape
-        if not 0 < tile.rows <= rows or not 0 < tile.columns <= columns:
-            return False
-        if not rows % tile.rows and not columns % tile.columns:
-            return True
-        return bool(np.count_nonzero(self.split(self.wrong, tile)) >= (1 - EDGE) * self.count)
-
 
 def _numbers(x: np.ndarray, kind: type, top: float) -> np.ndarray:
     out: np.ndarray = x.astype(kind)

@@ -9,12 +9,13 @@ import numpy as np
 from smemsim.addressing.swizzle import swizzle
 from smemsim.diagnose.lines import moved_told
 from smemsim.diagnose.result.arrays import Arrays, Explanation, Tile
-from smemsim.diagnose.result.places import MOST_LINES, RUN, TRIED, nearest
+from smemsim.diagnose.result.places import MOST_LINES, RUN, TRIED, may_be, nearest
 from smemsim.spec.swizzles import MODES, Swizzle
 
 __all__ = ["BOXES", "exchanged", "moved_tiles", "permuted", "swizzled"]
 
 PLAIN = (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128)
+LEAST_KNOWN = 0.5  # of the elements of tiles at an edge
 TOGETHER = 128  # tiles that are looked at together
 LEARNED = 32  # tiles that a permutation is learned from
 LEAST_TILE = 512  # elements; what is smaller is a matrix of stmatrix, and no tile
@@ -69,8 +70,7 @@ def _swizzle_told(tile: Tile, itemsize: int, of_store: Swizzle, written: Swizzle
 
 def moved_tiles(x: Arrays, tile: Tile) -> Explanation | None:
     """Whole tiles in the place of others; those that hold what was there before count as missing."""
-    at = x.wrong_tiles(tile)
-    wanted = x.split(x.wanted, tile)
+    at, wanted = x.wrong_tiles(tile), x.split(x.wanted, tile)
     down, _, across, _ = wanted.shape
     if tile.rows * tile.columns < LEAST_TILE or not 2 <= down * across <= MOST_LINES or x.count > np.count_nonzero(x.split(x.wrong, tile)):
         return None
@@ -118,6 +118,8 @@ def _tiles_told(at: np.ndarray, source: np.ndarray, tile: Tile) -> str:
 
 def gives(x: Arrays, tile: Tile, source: np.ndarray) -> bool:
     """Does a permutation of their elements, `source`, give all wrong tiles?"""
+    if x.shape[0] % tile.rows or x.shape[1] % tile.columns:
+        return _gives_cut(x, tile, source)
     at = x.wrong_tiles(tile)
     for begin in (0, *range(1, len(at), TOGETHER)):
         some = at[begin : begin + TOGETHER] if begin else at[:1]
@@ -127,9 +129,27 @@ def gives(x: Arrays, tile: Tile, source: np.ndarray) -> bool:
     return x.telling(found, wanted[:, source], x.count)
 
 
+def _gives_cut(x: Arrays, tile: Tile, source: np.ndarray) -> bool:
+    """The same where the array ends within tiles; what comes from outside of it, nobody knows."""
+    r, c = np.nonzero(x.wrong)
+    at = np.unique(np.stack([r // tile.rows, c // tile.columns], axis=1), axis=0)
+    for some in (at[:1], at):
+        r, c = (some[:, n, None] * size for n, size in enumerate((tile.rows, tile.columns)))
+        local = np.arange(len(source))
+        to, of = ((r + y // tile.columns, c + y % tile.columns) for y in (local, source))
+        inside, known = ((y[0] < x.shape[0]) & (y[1] < x.shape[1]) for y in (to, of))
+        known &= inside
+        found, moved = (y[z[0][known], z[1][known]] for y, z in ((x.found, to), (x.wanted, of)))
+        if known.sum() < LEAST_KNOWN * inside.sum() or not x.near(found, moved).all():
+            return False
+    return x.telling(found, moved, int(np.count_nonzero(~x.near(found, x.wanted[to[0][known], to[1][known]]))))
+
+
 def permuted(x: Arrays, tile: Tile) -> Explanation | None:
     """Elements in other places within each tile: transposed, or rows or columns elsewhere."""
-    for source, told, change in _candidates(x, tile) if tile.rows * tile.columns <= MOST else ():
+    if tile.rows * tile.columns > MOST or not len(x.wrong_tiles(tile)):
+        return None
+    for source, told, change in _candidates(x, tile):
         if gives(x, tile, source):
             return Explanation(f"in each {tile.name} that is wrong {told}", change)
     return None
@@ -137,7 +157,9 @@ def permuted(x: Arrays, tile: Tile) -> Explanation | None:
 
 def exchanged(x: Arrays, tile: Tile) -> Explanation | None:
     """Elements in other places within each tile by an XOR of index bits, as swizzles, fragments and ldmatrix move them."""
-    source = _linear(x, *_some(x, tile)) if tile.rows * tile.columns <= MOST else None
+    if tile.rows * tile.columns > MOST or not len(x.wrong_tiles(tile)):
+        return None
+    source = _linear(x, *_some(x, tile))
     if source is None or not gives(x, tile, source):
         return None
     return Explanation(
@@ -164,7 +186,8 @@ def _candidates(x: Arrays, tile: Tile) -> Iterator[tuple[np.ndarray, str, str]]:
         )
     for axis, what, letter in ((1, "row", "m"), (2, "column", "n")):
         a, b = (np.ascontiguousarray(np.moveaxis(y, axis, 0)).reshape(y.shape[axis], -1) for y in (mine, theirs))
-        source = nearest(x, a, b) if len(a) > 1 else None
+        wrong = np.flatnonzero(~x.near(a, b).all(axis=1))
+        source = nearest(x, a, b) if len(a) > 1 and may_be(x, a, b, wrong) else None
         if source is not None and (source != np.arange(len(source))).any():
             told = f"{what}s lie in other places: {moved_told(source, what, letter)}"
             change = f"look at which {what} a register of the accumulator fragment belongs to"

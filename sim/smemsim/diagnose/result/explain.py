@@ -41,8 +41,7 @@ def explain_arrays(
         return Explanation(f"{given[0].what}; or {given[1].what}", "these numbers do not tell which")
     if given:
         return given[0]
-    some = () if repeats(x) else (*tiles, *usual_tiles(x, tiles)[:MOST_TILES])
-    tried = [t for t in some if x.covers(t) and len(x.wrong_tiles(t))]
+    tried = () if repeats(x) else (*tiles, *usual_tiles(x, tiles)[:MOST_TILES])
     for rules in BOXES:
         for tile in tried:
             for one in rules:

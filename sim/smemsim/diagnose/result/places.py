@@ -10,7 +10,7 @@ from smemsim.diagnose.lines import moved_told
 from smemsim.diagnose.numbers import numbers_told
 from smemsim.diagnose.result.arrays import Arrays, Explanation
 
-__all__ = ["PLACES", "displaced", "lines", "nearest", "repeats", "transposed"]
+__all__ = ["PLACES", "displaced", "lines", "may_be", "nearest", "repeats", "transposed"]
 
 RUN = 8  # elements that are looked for together
 TRIED, MOST_TRIED = 5, 20
@@ -127,9 +127,12 @@ def lines(x: Arrays) -> Explanation | None:
     """Whole rows, or whole columns, in other places."""
     for axis, what, letter in ((0, "row", "m"), (1, "column", "n")):
         found, wanted = (np.moveaxis(y, axis, 0) for y in (x.found, x.wanted))
-        if len(found) < 2 or found.shape[1] < 2 or not _may_be(x, found, wanted, axis):
+        if len(found) < 2 or found.shape[1] < 2:
             continue
-        empty = np.asarray(x.wrong.any(axis=1 - axis)) & ~np.asarray(found.any(axis=1))
+        wrong, some = np.asarray(x.wrong.any(axis=1 - axis)), np.asarray(found.any(axis=1))
+        if not may_be(x, found, wanted, np.flatnonzero(wrong & some)):
+            continue
+        empty = wrong & ~some
         moved = _lines_source(x, found, wanted, axis, empty)
         if moved is None:
             continue
@@ -144,12 +147,11 @@ def lines(x: Arrays) -> Explanation | None:
     return None
 
 
-def _may_be(x: Arrays, found: np.ndarray, wanted: np.ndarray, axis: int) -> bool:
-    """Is there a line that some wrong ones could be, judged by a few of their elements?"""
-    some = np.flatnonzero(x.wrong.any(axis=1 - axis) & found.any(axis=1))
+def may_be(x: Arrays, found: np.ndarray, wanted: np.ndarray, which: np.ndarray) -> bool:
+    """Is there a line of `wanted` that each of some lines of `found` could be, judged by a few elements?"""
     at = np.linspace(0, found.shape[1] - 1, RUN).astype(int)
     theirs = wanted[:, at]
-    return all(bool(x.near(found[n, at], theirs).all(axis=1).any()) for n in some[:: max(1, len(some) // TRIED)])
+    return all(bool(x.near(found[n, at], theirs).all(axis=1).any()) for n in which[:: max(1, len(which) // TRIED)])
 
 
 def _lines_source(x: Arrays, found: np.ndarray, wanted: np.ndarray, axis: int, empty: np.ndarray) -> np.ndarray | None:

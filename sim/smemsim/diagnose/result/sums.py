@@ -47,7 +47,7 @@ def _counted(x: Arrays, a: np.ndarray, b: np.ndarray, step: int) -> Explanation 
     matrix, delta = terms[:, wrong].T, (x.found.astype(np.float64) - x.wanted)[np.ix_(rows, columns)][wrong]
     if len(delta) < 4 * count:
         return None
-    times = np.rint(np.linalg.lstsq(matrix, delta, rcond=None)[0])
+    times = np.rint(np.linalg.lstsq(matrix.T @ matrix, matrix.T @ delta, rcond=None)[0])
     chosen = np.flatnonzero(times)
     if not len(chosen) or np.abs(times).max() > max(HOW) or (times == -1).all():
         return None
