@@ -137,7 +137,14 @@ def test_json_has_everything(run):
     assert told["ok"]
     assert told["ctas"] == 4
     assert told["outputs"] == [
-        {"name": "arg0", "dtype": "f32", "shape": [100], "sha256": DIGEST, "difference": f"arg0: sha256:{DIGEST}, expected sha256:00"}
+        {
+            "name": "arg0",
+            "dtype": "f32",
+            "shape": [100],
+            "sha256": DIGEST,
+            "difference": f"arg0: sha256:{DIGEST}, expected sha256:00",
+            "explanation": "",
+        }
     ]
 
 

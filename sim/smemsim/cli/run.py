@@ -87,12 +87,15 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     names = list(about["outputs"]) or [n for n, a in arrays.items() if a.numpy().tobytes() != before[n].tobytes()]
     outputs = _outputs(launch, arrays, [*names, *(n for n in expected if n not in names)])
     differences = _differences(done, outputs, expected, launch)
+    explanations = {
+        x.name: _explanation(done, x, arrays[x.name], before[x.name], expected[x.name], launch) for x in outputs if differences.get(x.name)
+    }
     _write(done, outputs, o)
     if as_json:
-        told = [{**x.as_dict(), "difference": differences.get(x.name)} for x in outputs]
+        told = [{**x.as_dict(), "difference": differences.get(x.name), "explanation": explanations.get(x.name, "")} for x in outputs]
         click.echo(json.dumps({**done.as_dict(), "outputs": told}, indent=1))
     else:
-        _print(done, outputs, differences)
+        _print(done, outputs, differences, explanations)
     ctx.exit(1 if done.findings or any(differences.values()) or done.interrupted else 0)
 
 
@@ -191,7 +194,7 @@ def _differences(done: Run, outputs: list[Output], expected: dict[str, str], lau
     if done.ctas < done.launch.ctas:
         click.echo(f"smemsim: outputs are not compared: {done.ctas} of {done.launch.ctas} CTAs came to their end", err=True)
         return {}
-    relative = 0.0 if launch.about.get("exact", True) else float(launch.about.get("tolerance", {}).get("relative", 0.0))
+    relative = _relative(launch)
     found = {}
     for output in outputs:
         if output.name not in expected:
@@ -204,6 +207,19 @@ def _differences(done: Run, outputs: list[Output], expected: dict[str, str], lau
         else:
             found[output.name] = difference
     return found
+
+
+def _explanation(done: Run, output: Output, array: Any, before: Any, expected: str, launch: LaunchFile) -> str:
+    """What rule gives a difference; "" where none does, or nobody has said what was expected but for its digest."""
+    from smemsim.traces.launch_file import read_array
+
+    if not expected.endswith(".npy"):
+        return ""
+    return done.explain(array, read_array(launch.folder / expected), before, dtype=output.dtype, relative=_relative(launch))
+
+
+def _relative(launch: LaunchFile) -> float:
+    return 0.0 if launch.about.get("exact", True) else float(launch.about.get("tolerance", {}).get("relative", 0.0))
 
 
 def _write(done: Run, outputs: list[Output], o: dict[str, Any]) -> None:
@@ -219,14 +235,17 @@ def _write(done: Run, outputs: list[Output], o: dict[str, Any]) -> None:
         o["trace"].write_text(done.scenario().toml(), encoding="utf-8")
 
 
-def _print(done: Run, outputs: list[Output], differences: dict[str, str]) -> None:
+def _print(done: Run, outputs: list[Output], differences: dict[str, str], explanations: dict[str, str]) -> None:
     if done.output:
         click.echo(done.output, nl=not done.output.endswith("\n"))
     for output in outputs:
         same = " (as expected)" if differences.get(output.name) == "" else ""
         click.echo(f"{output.text()}{same}")
-    for difference in filter(None, differences.values()):
-        click.echo(f"different: {difference}")
+    for name, difference in differences.items():
+        if difference:
+            click.echo(f"different: {difference}")
+        if explanations.get(name):
+            click.echo(f"      {name}: {explanations[name]}")
     click.echo(done.text())
 
 

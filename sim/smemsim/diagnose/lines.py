@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from smemsim.diagnose.compared import Compared
+from smemsim.diagnose.numbers import numbers_told
 
-__all__ = ["moved_elements", "moved_lines"]
+__all__ = ["moved_elements", "moved_lines", "moved_told"]
 
 ODD = 2.0**1000  # stands for what is no number
 
@@ -34,7 +35,7 @@ def moved_lines(c: Compared) -> list[str]:
             else:
                 right = c.explained(p.having(name, np.ascontiguousarray(p.side(name).bits[:, source])))
             if right:
-                found.append(f"{owner}'s {what}s were in other places: {_rule(source, what, letter)}")
+                found.append(f"{owner}'s {what}s were in other places: {moved_told(source, what, letter)}")
     return found
 
 
@@ -54,13 +55,17 @@ def _sources(found: np.ndarray, wanted: np.ndarray, differs: np.ndarray) -> np.n
     return source if telling[which.ravel()[moved]].any() else None
 
 
-def _rule(source: np.ndarray, what: str, letter: str) -> str:
+def moved_told(source: np.ndarray, what: str, letter: str) -> str:
     """From where each line comes, as a formula if there is one."""
     i, size = np.arange(len(source)), len(source)
     for text, rule in _rules(letter, i, size):
         if (rule == source).all():
             return f"{what} {letter} has what belongs in {text}"
     moved = np.nonzero(source != i)[0]
+    steps = np.unique(source[moved] - moved)
+    if len(steps) == 1:
+        told = f"{letter} {'-' if steps[0] < 0 else '+'} {abs(int(steps[0]))}"
+        return f"{what} {letter} of {numbers_told(moved.tolist(), size)} has what belongs in {told}"
     some = ", ".join(f"{what} {x} has that of {source[x]}" for x in moved[:4])
     return f"{some}{', …' if len(moved) > 4 else ''} ({len(moved)} of {size})"
 

@@ -48,6 +48,11 @@ class Output:
             return to_float64(raw, self.dtype)
         return raw.astype(np.float64) if raw.dtype.kind == "V" and raw.dtype.names is None else raw
 
+    def numbers(self, itemsize: int) -> np.ndarray:
+        """Its values as numpy computes with them; what has elements of another size than `itemsize` bytes is numbers already."""
+        found = self.values(self.array) if self.array.dtype.itemsize == itemsize else self.array
+        return found.astype(np.float64) if found.dtype.kind == "V" and found.dtype.names is None else found
+
     def text(self) -> str:
         """A line: name, type, shape, the first values, the digest.
 

@@ -7,14 +7,17 @@ import html
 from typing import Any
 
 from smemsim.checking.report import Report
-from smemsim.errors import SmemsimError
+from smemsim.errors import InputError, SmemsimError
+from smemsim.gpu.arrays import DeviceArray, as_numpy
 from smemsim.gpu.launch import Launch
 from smemsim.running.contraction import mismatches
 from smemsim.running.coverage import turned, unread
+from smemsim.running.explained import Wrong, explained
 from smemsim.running.findings import RunFinding, findings_of
 from smemsim.running.maps import of_maps
 from smemsim.running.meanings import judged
 from smemsim.running.operand_reads import Reads
+from smemsim.running.outputs import Output
 from smemsim.running.scenario_of import Written, scenario_of
 from smemsim.scenario.build import Scenario
 from smemsim.spec.architectures import architecture
@@ -128,6 +131,37 @@ class Run:
         if written is None and self.reads is not None:
             written = scenario_of(self.launch, self.reads)
         return written.scenario if written is not None else Scenario(self.launch.arch)
+
+    def explain(self, array: Any, expected: Any, before: Any = None, *, dtype: str = "", relative: float = 0.0) -> str:
+        """The one rule that makes of `expected` what the kernel left in `array`, with what to change; "" where none is certain.
+
+        `array` is one of `Gpu.array`, or its contents (then lines of stores are not known); `expected` and `before`, what was in it before the
+        launch, are arrays of as many elements. `dtype` is the element type where an array has raw bits, `relative` as in a launch file's
+        tolerance. A rule is told where it gives all wrong elements, but for edges, and no chance could: elements in other places (a swizzle, a
+        box elsewhere, rows for columns, another fragment), steps of k that the sum lacks or has twice, other products of the operands, the
+        other sign, a factor, a narrower type in between, nothing written. Numbers that rounding could make of each other count as equal.
+        Raises InputError for arrays that cannot be compared.
+
+        >>> import numpy as np, smemsim
+        >>> ptx = '''.version 8.0 .target sm_90a .address_size 64
+        ... .visible .entry nothing(.param .u64 d) { ret; }'''
+        >>> gpu = smemsim.Gpu("sm_90a")
+        >>> d = gpu.array(np.zeros((64, 8), np.float32))
+        >>> gpu.launch(ptx, block=32, args=[d]).explain(d, np.ones((64, 8), np.float32)).partition(";")[0]
+        'all that is wrong is 0, in rows 0 to 63, columns 0 to 7'
+        """
+        found = array.numpy() if isinstance(array, DeviceArray) else as_numpy("array", array)
+        others = {"expected": as_numpy("expected", expected)} | ({} if before is None else {"before": as_numpy("before", before)})
+        for name, other in others.items():
+            if other.size != found.size:
+                raise InputError(f"{name} has {other.size} elements, {other.shape}; array has {found.size}, {found.shape}")
+        numbers = {
+            name: Output(name, x.reshape(found.shape), dtype).numbers(found.itemsize) for name, x in {"array": found, **others}.items()
+        }
+        return explained(self, Wrong(
+            numbers["array"], numbers["expected"], numbers.get("before"), Output("array", found, dtype).type, found.itemsize,
+            array.address if isinstance(array, DeviceArray) else None, relative,
+        ))  # fmt: skip
 
     def text(self) -> str:
         """Each finding and remark with its lines of PTX and source, what the results rest on, and a last line that counts.

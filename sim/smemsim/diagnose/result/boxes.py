@@ -1,0 +1,225 @@
+"""The right numbers in other places within the tiles that a kernel writes, or whole tiles elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from smemsim.addressing.swizzle import swizzle
+from smemsim.diagnose.lines import moved_told
+from smemsim.diagnose.result.arrays import Arrays, Explanation, Tile
+from smemsim.diagnose.result.places import MOST_LINES, RUN, TRIED, may_be, nearest
+from smemsim.spec.swizzles import MODES, Swizzle
+
+__all__ = ["BOXES", "exchanged", "moved_tiles", "permuted", "swizzled"]
+
+PLAIN = (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128)
+LEAST_KNOWN = 0.5  # of the elements of tiles at an edge
+TOGETHER = 128  # tiles that are looked at together
+LEARNED = 32  # tiles that a permutation is learned from
+LEAST_TILE = 512  # elements; what is smaller is a matrix of stmatrix, and no tile
+MOST = 1 << 15  # elements of a tile whose permutation is looked for
+SHOWN = 3
+Rule = Callable[[Arrays, Tile], Explanation | None]
+
+
+def swizzled(x: Arrays, tile: Tile) -> Explanation | None:
+    """Were tiles written into shared memory with another swizzle than the one that their store takes away?"""
+    row_bytes = tile.columns * x.itemsize
+    if row_bytes % 16 or row_bytes & (row_bytes - 1) or row_bytes > 128:
+        return None
+    stores = [Swizzle(tile.swizzle)] if tile.swizzle else PLAIN[1:]
+    for of_store in stores:
+        for written in PLAIN if tile.swizzle else (Swizzle.NONE,):
+            if written == of_store or of_store not in PLAIN:
+                continue
+            if gives(x, tile, _through(tile, x.itemsize, of_store, written)):
+                return _swizzle_told(tile, x.itemsize, of_store, written)
+    return None
+
+
+def _through(tile: Tile, itemsize: int, of_store: Swizzle, written: Swizzle) -> np.ndarray:
+    """Whose element of the tile a store puts where, if shared memory was written with another swizzle."""
+    address = np.arange(tile.rows * tile.columns, dtype=np.int64) * itemsize
+    for mode in (MODES[of_store], MODES[written]):  # an XOR of bits with higher bits is its own inverse
+        address = np.asarray(swizzle(address, 0, mode.mask, mode.shift))  # type: ignore[arg-type]  # the formula takes arrays too
+    return np.asarray(address // itemsize)
+
+
+def _swizzle_told(tile: Tile, itemsize: int, of_store: Swizzle, written: Swizzle) -> Explanation:
+    def name(mode: Swizzle) -> str:
+        return "without a swizzle" if mode is Swizzle.NONE else f"with swizzle {mode}"
+
+    both = MODES[written if of_store is Swizzle.NONE else of_store]
+    rule = ""
+    if Swizzle.NONE in (of_store, written) and both.width == tile.columns * itemsize:
+        lines = 128 // both.width  # rows in the 128 bytes that the swizzle counts
+        rule = f": chunk c of row r is where c ^ {f'(r // {lines} % {both.mask + 1})' if lines > 1 else f'(r % {both.mask + 1})'} belongs"
+    if not tile.swizzle:
+        return Explanation(
+            f"the 16-byte chunks in each {tile.name} are exchanged as swizzle {of_store} does it{rule}",
+            "write and read shared memory with one swizzle",
+        )
+    return Explanation(
+        f"the 16-byte chunks in each {tile.name} lie as if shared memory was written {name(written)}{rule}; the tensor map there is "
+        f"{'SWIZZLE_' + of_store.upper()}",
+        f"write shared memory {name(of_store)}, or make the map SWIZZLE_{written.upper()}",
+    )
+
+
+def moved_tiles(x: Arrays, tile: Tile) -> Explanation | None:
+    """Whole tiles in the place of others; those that hold what was there before count as missing."""
+    at, wanted = x.wrong_tiles(tile), x.split(x.wanted, tile)
+    down, _, across, _ = wanted.shape
+    if tile.rows * tile.columns < LEAST_TILE or not 2 <= down * across <= MOST_LINES or x.count > np.count_nonzero(x.split(x.wrong, tile)):
+        return None
+    begins = wanted[:, 0, :, : min(RUN, tile.columns)]
+    mine = x.split(x.found, tile)[at[:, 0], 0, at[:, 1], : begins.shape[2]]
+    some = mine[:TRIED]
+    zeros = np.abs(some).max(axis=1) == 0
+    if not (zeros | np.array([x.near(one, begins).all(axis=2).any() for one in some])).all() and x.before is None:
+        return None
+    if x.before is not None:
+        kept = x.near(some, x.split(x.before, tile)[at[:TRIED, 0], 0, at[:TRIED, 1], : begins.shape[2]]).all(axis=1)
+        if not (kept | np.array([x.near(one, begins).all(axis=2).any() for one in some])).all():
+            return None
+    found = x.tiles(x.found, tile, at)
+    old = np.zeros_like(found) if x.before is None else x.tiles(x.before, tile, at)
+    kept = x.near(found, old).all(axis=1)
+    at, found = at[~kept], found[~kept]
+    every = np.argwhere(np.ones((down, across), bool))
+    if not len(at):
+        return None
+    flat = x.tiles(x.wanted, tile, every)
+    best = nearest(x, found, flat)
+    if best is None or not x.near(found, flat[best]).all():
+        return None
+    if not x.telling(found, flat[best], int(np.count_nonzero(~x.near(found, x.tiles(x.wanted, tile, at))))):
+        return None
+    lost = f"; {int(kept.sum())} more hold {'what was there before' if old[kept].any() else '0'}" if kept.any() else ""
+    return Explanation(
+        f"whole tiles lie in the place of others: {_tiles_told(at, every[best], tile)}{lost}",
+        f"look at the coordinates of the {tile.name}" if tile.line else "look at how a CTA comes to the coordinates of its tile",
+    )
+
+
+def _tiles_told(at: np.ndarray, source: np.ndarray, tile: Tile) -> str:
+    if (source == at[:, ::-1]).all():
+        return f"the {tile.rows}x{tile.columns} tile (i, j) is that of (j, i)"
+    size = np.array([tile.rows, tile.columns])
+    steps = np.unique(source - at, axis=0)
+    if len(steps) == 1 and len(at) > 1:
+        m, n = (f"{x} {'-' if d < 0 else '+'} {abs(int(d))}" if d else x for x, d in zip("mn", steps[0] * size, strict=True))
+        return f"the {tile.rows}x{tile.columns} tile at [m, n] is that of [{m}, {n}] ({len(at)} tiles)"
+    some = ", ".join(f"at {(a * size).tolist()} is that of {(s * size).tolist()}" for a, s in zip(at[:SHOWN], source[:SHOWN], strict=True))
+    return f"the {tile.rows}x{tile.columns} tile {some}{', ...' if len(at) > SHOWN else ''}"
+
+
+def gives(x: Arrays, tile: Tile, source: np.ndarray) -> bool:
+    """Does a permutation of their elements, `source`, give all wrong tiles?"""
+    if x.shape[0] % tile.rows or x.shape[1] % tile.columns:
+        return _gives_cut(x, tile, source)
+    at = x.wrong_tiles(tile)
+    for begin in (0, *range(1, len(at), TOGETHER)):
+        some = at[begin : begin + TOGETHER] if begin else at[:1]
+        if not x.near(x.tiles(x.found, tile, some), np.take(x.tiles(x.wanted, tile, some), source, axis=1)).all():
+            return False
+    found, wanted = _some(x, tile)
+    return x.telling(found, wanted[:, source], x.count)
+
+
+def _gives_cut(x: Arrays, tile: Tile, source: np.ndarray) -> bool:
+    """The same where the array ends within tiles; what comes from outside of it, nobody knows."""
+    r, c = np.nonzero(x.wrong)
+    at = np.unique(np.stack([r // tile.rows, c // tile.columns], axis=1), axis=0)
+    for some in (at[:1], at):
+        r, c = (some[:, n, None] * size for n, size in enumerate((tile.rows, tile.columns)))
+        local = np.arange(len(source))
+        to, of = ((r + y // tile.columns, c + y % tile.columns) for y in (local, source))
+        inside, known = ((y[0] < x.shape[0]) & (y[1] < x.shape[1]) for y in (to, of))
+        known &= inside
+        found, moved = (y[z[0][known], z[1][known]] for y, z in ((x.found, to), (x.wanted, of)))
+        if known.sum() < LEAST_KNOWN * inside.sum() or not x.near(found, moved).all():
+            return False
+    return x.telling(found, moved, int(np.count_nonzero(~x.near(found, x.wanted[to[0][known], to[1][known]]))))
+
+
+def permuted(x: Arrays, tile: Tile) -> Explanation | None:
+    """Elements in other places within each tile: transposed, or rows or columns elsewhere."""
+    if tile.rows * tile.columns > MOST or not len(x.wrong_tiles(tile)):
+        return None
+    for source, told, change in _candidates(x, tile):
+        if gives(x, tile, source):
+            return Explanation(f"in each {tile.name} that is wrong {told}", change)
+    return None
+
+
+def exchanged(x: Arrays, tile: Tile) -> Explanation | None:
+    """Elements in other places within each tile by an XOR of index bits, as swizzles, fragments and ldmatrix move them."""
+    if tile.rows * tile.columns > MOST or not len(x.wrong_tiles(tile)):
+        return None
+    source = _linear(x, *_some(x, tile))
+    if source is None or not gives(x, tile, source):
+        return None
+    return Explanation(
+        f"in each {tile.name} that is wrong elements lie in other places: {_bits_told(source, tile.columns)}",
+        "look at which row and column each register of the accumulator fragment belongs to, and at how they are stored",
+    )
+
+
+def _some(x: Arrays, tile: Tile) -> tuple[np.ndarray, np.ndarray]:
+    """(found, wanted) of some wrong tiles, (n, rows * columns)."""
+    at = x.wrong_tiles(tile)[:LEARNED]
+    return x.tiles(x.found, tile, at), x.tiles(x.wanted, tile, at)
+
+
+def _candidates(x: Arrays, tile: Tile) -> Iterator[tuple[np.ndarray, str, str]]:
+    h, w = tile.rows, tile.columns
+    mine, theirs = (y.reshape(-1, h, w) for y in _some(x, tile))
+    index = np.arange(h * w).reshape(h, w)
+    if h == w:
+        yield (
+            index.T.ravel(),
+            "rows and columns are exchanged",
+            "look at the layout in which the tile is written (.trans of stmatrix, rows for columns)",
+        )
+    for axis, what, letter in ((1, "row", "m"), (2, "column", "n")):
+        a, b = (np.ascontiguousarray(np.moveaxis(y, axis, 0)).reshape(y.shape[axis], -1) for y in (mine, theirs))
+        wrong = np.flatnonzero(~x.near(a, b).all(axis=1))
+        source = nearest(x, a, b) if len(a) > 1 and may_be(x, a, b, wrong) else None
+        if source is not None and (source != np.arange(len(source))).any():
+            told = f"{what}s lie in other places: {moved_told(source, what, letter)}"
+            change = f"look at which {what} a register of the accumulator fragment belongs to"
+            yield np.take(index, source, axis=axis - 1).ravel(), told, change
+
+
+def _linear(x: Arrays, found: np.ndarray, wanted: np.ndarray) -> np.ndarray | None:
+    """That permutation, learned from where the elements went whose index has one bit set."""
+    size = found.shape[1]
+    if size & (size - 1):
+        return None
+    images = []
+    for at in (0, *(1 << n for n in range(size.bit_length() - 1))):
+        far = np.abs(found[:, at : at + 1] - wanted).max(axis=0)
+        best = int(far.argmin())
+        if not x.near(found[:, at], wanted[:, best]).all():
+            return None
+        images.append(best)
+    source = np.full(1, images[0])
+    for image in images[1:]:
+        source = np.concatenate([source, source ^ image ^ images[0]])
+    return source if len(np.unique(source)) == size else None
+
+
+def _bits_told(source: np.ndarray, width: int) -> str:
+    some = [n for n in (1 << k for k in range(len(source).bit_length() - 1)) if source[n] != n]
+    if source[0]:
+        some.insert(0, 0)
+    told = ", ".join(
+        f"[{n // width}, {n % width}] has what belongs in [{source[n] // width}, {source[n] % width}]" for n in some[: SHOWN + 1]
+    )
+    return f"{told}{', ...' if len(some) > SHOWN + 1 else ''}"
+
+
+BOXES: tuple[tuple[Rule, ...], ...] = ((swizzled, moved_tiles, permuted), (exchanged,))

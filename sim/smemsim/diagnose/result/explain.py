@@ -1,0 +1,59 @@
+"""The simplest rule that gives an array as a kernel left it from the one that was expected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from smemsim.diagnose.result.arrays import LEAST, Arrays, Explanation, Tile
+from smemsim.diagnose.result.boxes import BOXES
+from smemsim.diagnose.result.places import PLACES, repeats
+from smemsim.diagnose.result.values import VALUES, narrower
+
+__all__ = ["explain_arrays", "usual_tiles"]
+
+MOST_TILES = 6
+
+
+def explain_arrays(
+    found: np.ndarray, wanted: np.ndarray, *, before: np.ndarray | None = None, dtype: str = "", tiles: Sequence[Tile] = (), relative: float = 0.0,
+    itemsize: int | None = None,
+) -> Explanation | None:  # fmt: skip
+    """What one rule makes of `wanted` what is `found`, numbers of one shape (rows, columns); None where none is certain.
+
+    `before` is what the array held, `dtype` the element type by its PTX name, `tiles` how the kernel may write it, `itemsize` the bytes of an
+    element in memory. Elements that differ by less than `relative` are equal. A rule must give all wrong elements but those at edges, and
+    must not be one that chance or a few distinct values could satisfy.
+
+    >>> wanted = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
+    >>> str(explain_arrays(wanted.T, wanted)).partition(";")[0]
+    'it is transposed: [m, n] has what belongs in [n, m]'
+    >>> explain_arrays(np.random.default_rng(1).standard_normal((64, 64)), wanted), explain_arrays(wanted * 0 + 1, wanted * 0)
+    (None, None)
+    """
+    x = Arrays(found, wanted, before, relative=relative, itemsize=itemsize or found.dtype.itemsize)
+    if x.count < LEAST:
+        return None if x.count else narrower(found, wanted, dtype)
+    simple = [next((told for rule in rules if (told := rule(x)) is not None), None) for rules in (VALUES, PLACES)]
+    given = [told for told in simple if told is not None]
+    if len(given) > 1:  # of numbers that count up, the next one is one more
+        return Explanation(f"{given[0].what}; or {given[1].what}", "these numbers do not tell which")
+    if given:
+        return given[0]
+    tried = () if repeats(x) else (*tiles, *usual_tiles(x, tiles)[:MOST_TILES])
+    for rules in BOXES:
+        for tile in tried:
+            for one in rules:
+                if (told := one(x, tile)) is not None:
+                    return told
+    return narrower(found, wanted, dtype)
+
+
+def usual_tiles(x: Arrays, known: Sequence[Tile]) -> list[Tile]:
+    """Tiles that kernels often write, where nothing says which: those a swizzle wide, the matrices of stmatrix, and tiles of CTAs."""
+    rows, columns = x.shape
+    inner = [128 // x.itemsize, 64 // x.itemsize, 32 // x.itemsize] if not known else []
+    shapes = [(64, n) for n in inner] + [(8, 8), (128, 128), (64, 64), (128, 64), (64, 128), (64, 256), (128, 256)]
+    shapes = [s for s in dict.fromkeys(shapes) if s[0] <= rows and s[1] <= columns and rows % s[0] == 0 and columns % s[1] == 0]
+    return [Tile(*s) for s in shapes if s not in {(t.rows, t.columns) for t in known}]

@@ -1,0 +1,179 @@
+"""What explains a wrong output of a launch: a rule, with the tiles, the lines and the operands that the run knows."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.arithmetic.values import to_float64
+from smemsim.diagnose.result.arrays import LEAST, Arrays, Explanation, Tile
+from smemsim.diagnose.result.explain import explain_arrays
+from smemsim.diagnose.result.sums import explain_sums
+from smemsim.errors import SmemsimError
+from smemsim.gpu.events import Mma, Store
+from smemsim.machine.region import GlobalMemory
+from smemsim.spec.formats import FORMATS, element_format
+from smemsim.spec.tensor_map import SWIZZLES
+
+if TYPE_CHECKING:
+    from smemsim.running.operand_reads import OperandRead
+    from smemsim.running.run import Run
+
+__all__ = ["Wrong", "explained"]
+
+ROUNDING = 2.0**-9  # what sums in another order, or in f32, may differ by
+MOST_ELEMENTS = 1 << 25  # of an operand that is multiplied again
+MOST_OTHERS = 4  # arrays that may have been meant
+MOST_LINES = 4
+MOST_STORES = 4  # shapes of tiles that are tried
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Wrong:
+    """An output that is not as expected: numbers before, as left and as wanted, of one shape.
+
+    `dtype` is the element type, `itemsize` its bytes, `address` where it lies (None: nobody knows), `relative` how far numbers may be off.
+    """
+
+    found: np.ndarray
+    wanted: np.ndarray
+    before: np.ndarray | None = None
+    dtype: str = ""
+    itemsize: int = 4
+    address: int | None = None
+    relative: float = 0.0
+
+
+def explained(run: Run, wrong: Wrong) -> str:
+    """The rule in a sentence; "" where none is certain, or not all CTAs came to their end."""
+    if run.ctas < run.launch.ctas:
+        return ""
+    if wrong.found.dtype.kind not in "biuf" or wrong.wanted.dtype.kind not in "biuf" or not wrong.found.size:
+        return ""
+    stores = _stores(run, wrong)
+    columns = _columns(stores, wrong)
+    found, wanted = (x.reshape(-1, columns) for x in (wrong.found, wrong.wanted))
+    before = None if wrong.before is None else wrong.before.reshape(-1, columns)
+    relative = max(wrong.relative, _rounding(wrong))
+    tiles = _tiles(stores, wrong)
+    tiles += [t for t in _instructions(run) if (t.rows, t.columns) not in {(s.rows, s.columns) for s in tiles}]
+    told = explain_arrays(found, wanted, before=before, dtype=wrong.dtype, tiles=tiles, relative=relative, itemsize=wrong.itemsize)
+    if told is None:
+        x = Arrays(found, wanted, before, relative=relative, itemsize=wrong.itemsize)
+        told = _of_operands(run, x) if x.count >= LEAST else None
+    return "" if told is None else str(told)
+
+
+def _rounding(wrong: Wrong) -> float:
+    """How far apart numbers of a type are that rounding may part; 0 of integers."""
+    fmt = FORMATS.get(wrong.dtype)
+    if fmt is not None:
+        return max(ROUNDING, 2.0**-fmt.fraction_bits) if fmt.is_float else 0.0
+    return ROUNDING if wrong.found.dtype.kind == "f" else 0.0
+
+
+# ---- tiles
+
+
+def _stores(run: Run, wrong: Wrong) -> list[Store]:
+    """One tensor store into the array for each map and line."""
+    stores = [e for e in run.launch.events if isinstance(e, Store) and e.tensor_map.call == "tiled"]
+    if wrong.address is None:  # then it is what tensor stores write, if that is one array
+        stores = stores if len({e.tensor_map.global_address for e in stores}) == 1 else []
+    else:
+        end = wrong.address + wrong.found.size * wrong.itemsize
+        stores = [e for e in stores if wrong.address <= e.tensor_map.global_address < end]
+    found: dict[tuple[int, int], Store] = {}
+    for e in stores:
+        found.setdefault((e.map_address, e.instruction.line), e)
+    return list(found.values())
+
+
+def _columns(stores: list[Store], wrong: Wrong) -> int:
+    """Elements of a row: as the map of a store has it, else the last axis of the array."""
+    for store in stores:
+        tm = store.tensor_map
+        if tm.rank > 1 and tm.type_row.bits == 8 * wrong.itemsize and tm.global_strides[0] % wrong.itemsize == 0:
+            columns = tm.global_strides[0] // wrong.itemsize
+            if wrong.found.size % columns == 0:
+                return int(columns)
+    return int(wrong.found.shape[-1]) if wrong.found.ndim else 1
+
+
+def _tiles(stores: list[Store], wrong: Wrong) -> list[Tile]:
+    lines: dict[tuple[int, int, str], list[int]] = {}
+    for store in stores:
+        tm = store.tensor_map
+        if tm.type_row.bits == 8 * wrong.itemsize:
+            key = (tm.box_dim[1] if tm.rank > 1 else 1), tm.box_dim[0], str(SWIZZLES[tm.swizzle])
+            lines.setdefault(key, []).append(store.instruction.line)
+    found = []
+    for (rows, columns, swizzle), at in list(lines.items())[:MOST_STORES]:
+        several = sorted(set(at))
+        told = f"{rows}x{columns} box of the store{'s' * (len(several) > 1)} at line{'s' * (len(several) > 1)} {_listed(several)}"
+        found.append(Tile(rows, columns, told, swizzle, several[0]))
+    return found
+
+
+def _listed(lines: list[int]) -> str:
+    shown = [str(n) for n in lines[:MOST_LINES]]
+    return ", ".join(shown) + " ..." if len(lines) > MOST_LINES else " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+
+
+def _instructions(run: Run) -> list[Tile]:
+    """The tiles of D of the matrix instructions."""
+    shapes = dict.fromkeys((e.m, e.n) for e in run.launch.events if isinstance(e, Mma))
+    return [Tile(m, n, f"{m}x{n} tile of an instruction") for m, n in list(shapes)[:MOST_STORES]]
+
+
+# ---- operands
+
+
+def _of_operands(run: Run, x: Arrays) -> Explanation | None:
+    """What the products that were looked at make of it."""
+    for p in run.reads.products if run.reads is not None else ():
+        a, b = (next((read for read in side if read is not None), None) for side in (p.a, p.b))
+        if a is None or b is None:
+            continue
+        event = p.events[0]
+        left, right = _operand(run.launch.memory, a, event.a_type), _operand(run.launch.memory, b, event.b_type)
+        if left is None or right is None:
+            return None
+        pairs = [(left, right), (right, left)]
+        if a.base == b.base:  # then one of the two may have been meant to be another array
+            others = [_operand(run.launch.memory, b, event.b_type, at) for at in _alike(run.launch.memory, b)]
+            pairs = [pair for other in others if other is not None for pair in ((left, other), (other, left))]
+        steps = [_step(a), _step(b), event.k]
+        return next((told for pair in pairs if (told := explain_sums(x, *pair, steps)) is not None), None)
+    return None
+
+
+def _alike(memory: GlobalMemory, read: OperandRead) -> list[int]:
+    """Where other arrays of an operand's size begin."""
+    regions = memory.table()[2]
+    size = next((len(r.data) for r in regions if r.begin <= read.base < r.begin + len(r.data)), 0)
+    return [r.begin for r in regions if len(r.data) == size and r.begin != read.base][:MOST_OTHERS]
+
+
+def _step(read: OperandRead) -> int:
+    """The k of a box."""
+    return int(read.loads[0].transfer.tensor_map.box_dim[0 if read.k_stride < read.row_stride else 1])
+
+
+def _operand(memory: GlobalMemory, read: OperandRead, dtype: str, at: int | None = None) -> np.ndarray | None:
+    """(rows, K): the numbers of an operand's whole matrix, as its tensor map has it; `at` another address."""
+    tm, fmt = read.loads[0].transfer.tensor_map, element_format(dtype)
+    if tm.rank != 2 or fmt.bits < 8 or tm.type_row.bits != fmt.bits or tm.global_dim[0] * tm.global_dim[1] > MOST_ELEMENTS:
+        return None
+    (columns, rows), pitch, size = tm.global_dim, tm.global_strides[0], fmt.bits // 8
+    try:
+        raw = memory.span(tm.global_address if at is None else at, pitch * (rows - 1) + columns * size)
+    except SmemsimError:
+        return None
+    lines = np.lib.stride_tricks.as_strided(raw, (rows, columns * size), (pitch, 1))
+    bits = np.ascontiguousarray(lines).view(f"{'i' if dtype.startswith('s') else 'u'}{size}")
+    values = bits.astype(np.float64) if not fmt.is_float else to_float64(bits, dtype)
+    matrix = values.astype(np.float32) if fmt.is_float else values
+    return matrix if read.k_stride < read.row_stride else matrix.T
