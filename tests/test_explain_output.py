@@ -283,8 +283,25 @@ def test_a_right_result_and_unlike_arrays(wanted):
     assert run.explain(array, np.random.default_rng(0).standard_normal(wanted.shape) * 16, dtype=dtype) == ""
     with pytest.raises(InputError, match=r"expected has 4 elements, \(4,\); array has 65536, \(256, 256\)"):
         run.explain(array, np.zeros(4))
+    with pytest.raises(InputError, match="relative = 'x': needs a part of the largest number"):
+        run.explain(array, wanted, relative="x")
+    with pytest.raises(InputError, match="bf17"):
+        run.explain(array, wanted, dtype="bf17")
     with pytest.raises(InputError, match="before"):
         run.explain(array, wanted, "zeros")
+
+
+def test_arrays_of_any_shape_and_any_numbers_are_taken():
+    gpu = smemsim.Gpu("sm_90a")
+    run = gpu.launch(".version 8.0 .target sm_90a .address_size 64 .visible .entry k() { ret; }", block=32, progress=False)
+    for shape in ((), (0,), (5,), (3, 4, 5), (1, 900), (900, 1), (4, 250)):
+        wanted = np.random.default_rng(4).standard_normal(shape)
+        for special in (0, np.nan, np.inf, 1e300):
+            with np.errstate(all="ignore"):
+                said = run.explain(np.asarray(np.flip(wanted) * special), wanted)
+            assert (said[:22] == "all that is wrong is 0") if special == 0 and wanted.size > 5 else said == ""
+    assert run.explain(np.zeros(64, [("a", "i4")]), np.ones(64, [("a", "i4")])) == ""
+    assert run.explain(np.zeros(64) + 1j, np.zeros(64)) == ""
 
 
 def test_the_command_line_says_it(tmp_path, wanted, monkeypatch):

@@ -59,10 +59,11 @@ def explained(run: Run, wrong: Wrong) -> str:
     relative = max(wrong.relative, _rounding(wrong))
     tiles = _tiles(stores, wrong)
     tiles += [t for t in _instructions(run) if (t.rows, t.columns) not in {(s.rows, s.columns) for s in tiles}]
-    told = explain_arrays(found, wanted, before=before, dtype=wrong.dtype, tiles=tiles, relative=relative, itemsize=wrong.itemsize)
-    if told is None:
-        x = Arrays(found, wanted, before, relative=relative, itemsize=wrong.itemsize)
-        told = _of_operands(run, x) if x.count >= LEAST else None
+    with np.errstate(all="ignore"):  # infinities and what overflows are equal to nothing
+        told = explain_arrays(found, wanted, before=before, dtype=wrong.dtype, tiles=tiles, relative=relative, itemsize=wrong.itemsize)
+        if told is None:
+            x = Arrays(found, wanted, before, relative=relative, itemsize=wrong.itemsize)
+            told = _of_operands(run, x) if x.count >= LEAST else None
     return "" if told is None else str(told)
 
 

@@ -6,6 +6,7 @@ import functools
 import html
 from typing import Any
 
+from smemsim.arguments import shown
 from smemsim.checking.report import Report
 from smemsim.errors import InputError, SmemsimError
 from smemsim.gpu.arrays import DeviceArray, as_numpy
@@ -22,6 +23,7 @@ from smemsim.running.scenario_of import Written, scenario_of
 from smemsim.scenario.build import Scenario
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
+from smemsim.spec.formats import element_format
 
 __all__ = ["Run"]
 
@@ -150,6 +152,10 @@ class Run:
         >>> gpu.launch(ptx, block=32, args=[d]).explain(d, np.ones((64, 8), np.float32)).partition(";")[0]
         'all that is wrong is 0, in rows 0 to 63, columns 0 to 7'
         """
+        if dtype:
+            element_format(dtype)
+        if isinstance(relative, bool) or not isinstance(relative, (int, float)) or not 0 <= relative < 1:
+            raise InputError(f"relative = {shown(relative)}: needs a part of the largest number, 0 to below 1")
         found = array.numpy() if isinstance(array, DeviceArray) else as_numpy("array", array)
         others = {"expected": as_numpy("expected", expected)} | ({} if before is None else {"before": as_numpy("before", before)})
         for name, other in others.items():

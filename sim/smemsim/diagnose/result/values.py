@@ -28,12 +28,8 @@ def unwritten(x: Arrays) -> Explanation | None:
         return None
     where = _where(x)
     for sign, name in ((-1, "negative"), (1, "positive")):
-        if (
-            zeros
-            and x.wrong.size - x.count >= LEAST
-            and (x.wanted[r, c] * sign > 0).all()
-            and not (~x.wrong & (x.wanted * sign > x.scale * x.relative * 4)).any()
-        ):
+        signed, least = x.wanted * sign, 4 * x.relative * x.scale
+        if zeros and (signed[r, c] > 0).all() and not (~x.wrong & (signed > least)).any() and (~x.wrong & (signed < -least)).sum() >= LEAST:
             return Explanation(f"every {name} number is 0", "look for a max or min with 0 (relu), or a conversion to unsigned")
     held = "is 0" if zeros else "holds what was there before the launch"
     also = ", as before the launch" if zeros and before is not None else ""
@@ -59,6 +55,8 @@ def scaled(x: Arrays) -> Explanation | None:
     if not (b != 0).any():
         return None
     factor = float((a * b).sum() / (b * b).sum())
+    if not np.isfinite(factor):
+        return None
     nearest = next(
         (k / n for n in range(1, FACTORS) for k in (round(factor * n),) if k and abs(k / n - factor) < 2**-10 * abs(factor)), factor
     )
@@ -76,7 +74,7 @@ def added(x: Arrays) -> Explanation | None:
     """The same number more, or less, everywhere."""
     r, c = x.places
     more = float(np.median(x.found[r, c].astype(np.float64) - x.wanted[r, c]))
-    if not more or not x.gives(x.wanted + x.wanted.dtype.type(more)):
+    if not more or not np.isfinite(more) or not x.gives(x.wanted + x.wanted.dtype.type(more)):
         return None
     return Explanation(
         f"all of it is {abs(more):.6g} too {'large' if more > 0 else 'small'}", "look at the bias, or at what the accumulator begins with"
