@@ -203,7 +203,7 @@ def random_bits(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) ->
     [("f16", "f32", 16), ("f16", "f16", 16), ("bf16", "f32", 8), ("bf16", "f32", 16), ("tf32", "f32", 4), ("tf32", "f32", 8)],
 )
 def test_random_sums_are_those_of_wgmma(dtype: str, d: str, k: int) -> None:
-    """Public studies give mma.sync of Hopper the sum that is measured for wgmma; elements of K that are left out count like zeros."""
+    """Traces show the same sum for both (wgmma_dots_f32, launches); elements of K that are left out count like zeros."""
     rng = np.random.default_rng(k)
     a, b, c = (random_bits(rng, shape, t) for shape, t in (((WARPS, 16, k), dtype), ((WARPS, 8, k), dtype), ((WARPS, 16, 8), d)))
     bits = 32 if dtype == "tf32" else 16
