@@ -203,7 +203,7 @@ def random_bits(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) ->
     [("f16", "f32", 16), ("f16", "f16", 16), ("bf16", "f32", 8), ("bf16", "f32", 16), ("tf32", "f32", 4), ("tf32", "f32", 8)],
 )
 def test_random_sums_are_those_of_wgmma(dtype: str, d: str, k: int) -> None:
-    """Public studies give mma.sync of Hopper the sum that is measured for wgmma; elements of K that are left out count like zeros."""
+    """Traces show the same sum for both (wgmma_dots_f32, launches); elements of K that are left out count like zeros."""
     rng = np.random.default_rng(k)
     a, b, c = (random_bits(rng, shape, t) for shape, t in (((WARPS, 16, k), dtype), ((WARPS, 8, k), dtype), ((WARPS, 16, 8), d)))
     bits = 32 if dtype == "tf32" else 16
@@ -251,6 +251,7 @@ def test_xor_counts_the_bits_that_differ() -> None:
             ("s8", "s32", 32),
             ("s8", "s32", 64),
             ("s4", "s32", 64),
+            ("e4m3", "f32", 64),
         ]
     ),
     st.integers(0, 1 << 30),
@@ -259,8 +260,8 @@ def test_sparse_operands_meet_what_the_metadata_names(form: tuple[str, str, int]
     """A sparse product is the dense one of A with its zeros: metadata as PTX ISA 9.7.14.6.1 lays it out."""
     dtype, d, k = form
     rng = np.random.default_rng(seed)
-    bits = {"f16": 16, "tf32": 32, "s8": 8, "s4": 4}[dtype]
-    group, unit = {"f16": (4, 1), "s8": (4, 1), "tf32": (2, 1), "s4": (8, 2)}[dtype]
+    bits = {"f16": 16, "tf32": 32, "s8": 8, "s4": 4, "e4m3": 8}[dtype]
+    group, unit = {"f16": (4, 1), "s8": (4, 1), "tf32": (2, 1), "s4": (8, 2), "e4m3": (4, 1)}[dtype]
     groups, stored = k // group, k // 2
     dense, kept, meta = np.zeros((16, k), np.int64), np.zeros((16, stored), np.int64), np.zeros((16, groups), np.int64)
     for row in range(16):
@@ -294,12 +295,49 @@ def test_sparse_operands_meet_what_the_metadata_names(form: tuple[str, str, int]
     assert (values == (dense @ of_b.T + of_c)[d_row, d_column]).all()
 
 
+@pytest.mark.parametrize("types", ["f32.f16.f16.f32", "f32.f16.f16.f16", "f16.f16.f16.f16"])
+@pytest.mark.parametrize(("a_layout", "b_layout"), [("row", "col"), ("row", "row"), ("col", "col"), ("col", "row")])
+def test_quad_pairs_multiply_matrices_of_their_own(types: str, a_layout: str, b_layout: str) -> None:
+    """m8n8k4: places of elements by the sentences of PTX ISA 9.7.14.5.1, threads of the lower and the upper half of the warp apart."""
+    rng = np.random.default_rng(len(types))
+    a, b, c = rng.integers(-4, 5, (4, 8, 4)), rng.integers(-4, 5, (4, 4, 8)), rng.integers(-9, 10, (4, 8, 8))
+    d_type, c_type = types[:3], types[-3:]
+    registers, wanted = ([], [], []), []
+    for lane in range(32):
+        pair, t, low = lane % 16 // 4, lane % 4, 0 if lane < 16 else 4
+        registers[0].append([a[pair, t + low, i] if a_layout == "row" else a[pair, i + low, t] for i in range(4)])
+        registers[1].append([b[pair, t, i + low] if b_layout == "row" else b[pair, i, t + low] for i in range(4)])
+        single = [((lane & 1) + (i & 2) + low, (i & 4) + (lane & 2) + (i & 1)) for i in range(8)]
+        half = [(t + low, i) for i in range(8)]
+        registers[2].append([c[pair, r, n] for r, n in (single if c_type == "f32" else half)])
+        wanted.append([(a[pair] @ b[pair] + c[pair])[r, n] for r, n in (single if d_type == "f32" else half)])
+
+    def words(elements: list[list[int]], dtype: str) -> np.ndarray:
+        return np.ascontiguousarray(from_float64(np.array(elements), dtype)).view(np.uint32).T
+
+    given = [words(x, t) for x, t in zip(registers, ("f16", "f16", c_type), strict=True)]
+    counts = [len(x) for x in given]
+    operands = ", ".join(listed(first, count) for first, count in zip((0, 2, 4), counts, strict=True))
+    text = f"mma.sync.aligned.m8n8k4.{a_layout}.{b_layout}.{types} {listed(100, 8 if d_type == 'f32' else 4)}, {operands};"
+    found = through_registers(text, *given, outputs=8 if d_type == "f32" else 4)
+    assert (found == words(wanted, d_type)).all()
+
+
 def test_instructions_that_do_not_exist_are_refused() -> None:
     zero = np.zeros((4, 1, 32), np.uint32)
     with pytest.raises(InputError, match=r"m16n8k64: mma\.sync with f16 has m16n8k8, m16n8k16"):
         mma_sync(zero, zero, zero, shape=(16, 8, 64), a_type="f16", b_type="f16", d_type="f32")
-    with pytest.raises(Unmodelled, match="metadata"):
-        mma_sync(zero, zero, zero, shape=(16, 8, 64), a_type="e4m3", b_type="e4m3", d_type="f32", metadata=zero[0])
+    with pytest.raises(InputError, match=r"mma\.sp\.sync with e4m3 has no shape"):
+        mma_sync(zero, zero, zero, shape=(16, 8, 64), a_type="e4m3", b_type="e4m3", d_type="f16", metadata=zero[0])
+    for text, message in (
+        ("m16n8k16.row.row.f32.f16.f16.f32", "layouts .row.row"),
+        ("m8n8k4.row.col.satfinite.f32.f16.f16.f32", "m8n8k4"),
+        ("m8n8k4.row.col.f16.f16.f16.f32", "m8n8k4"),
+    ):
+        with pytest.raises(Unmodelled, match=message):
+            Device("sm_90a").launch(kernel(f"    mma.sync.aligned.{text} {{%r0}}, {{%r0}}, {{%r0}}, {{%r0}};\n"), "k")
+    with pytest.raises(InputError, match="no rounding"):
+        Device("sm_90a").launch(kernel("    mma.sync.aligned.m16n8k8.row.col.rz.f32.f16.f16.f32 {%r0}, {%r0}, {%r0}, {%r0};\n"), "k")
     text = kernel(
         "    mma.sync.aligned.m16n8k64.row.col.kind::mxf4.block_scale.f32.e2m1.e2m1.f32.ue8m0 {%r0}, {%r0}, {%r0}, {%r0};\n", arch="sm_100a"
     )
@@ -506,6 +544,35 @@ def test_a_product_of_fragments_is_the_product_of_the_matrices(shape: tuple[int,
     values = found.view(np.int32) if d == "s32" else to_float64(found, d)
     assert (values == (a @ b.T + c).T).all()
     assert any("made up" in line for line in launch.evidence)
+
+
+@pytest.mark.parametrize("dtype", ["s4", "u4", "and", "xor"])
+def test_fragments_of_less_than_a_byte_are_rows_of_four_words(dtype: str) -> None:
+    """Strides count elements: here every row of A and column of B has one more word than the fragment."""
+    bits = 4 if "4" in dtype else 1
+    rng = np.random.default_rng(bits)
+    a, b = rng.integers(0, 1 << 32, (2, 8, 5), np.uint64).astype(np.uint32)
+    c = rng.integers(-99, 99, (8, 8)).astype(np.int32)
+    shape, name, k = ("m8n8k32", dtype, 32) if bits == 4 else ("m8n8k128", "b1", 128)
+    gpu = Device("sm_90a")
+    data = [gpu.array(x) for x in (a, b, c.view(np.uint32), np.zeros((8, 8), np.uint32))]
+    operation = "" if bits == 4 else f".{dtype}.popc"
+    body = f"""
+    ld.param.b64 %rd1, [a]; ld.param.b64 %rd2, [b]; ld.param.b64 %rd3, [c]; ld.param.b64 %rd4, [d];
+    wmma.load.a.sync.aligned.row.{shape}.global.{name} {{%r0}}, [%rd1], {k + 32 // bits};
+    wmma.load.b.sync.aligned.col.{shape}.global.{name} {{%r1}}, [%rd2], {k + 32 // bits};
+    wmma.load.c.sync.aligned.row.{shape}.global.s32 {{%r2, %r3}}, [%rd3];
+    wmma.mma{operation}.sync.aligned.row.col.{shape}.s32.{name}.{name}.s32 {{%r4, %r5}}, {{%r0}}, {{%r1}}, {{%r2, %r3}};
+    wmma.store.d.sync.aligned.row.{shape}.global.s32 [%rd4], {{%r4, %r5}};
+"""
+    gpu.launch(kernel(body, ".b64 a", ".b64 b", ".b64 c", ".b64 d"), "k", block=32, args=data)
+    x, y = ((m[:, :4, None] >> np.arange(0, 32, bits, dtype=np.uint32) & (2**bits - 1)).reshape(8, k).astype(np.int64) for m in (a, b))
+    if dtype == "s4":
+        x, y = (m - 16 * (m > 7) for m in (x, y))
+    products = x[:, None] ^ y[None] if dtype == "xor" else x[:, None] * y[None]
+    assert (data[3].numpy().view(np.int32) == products.sum(2) + c).all()
+    with pytest.raises(Unmodelled, match="col of A"):
+        gpu.launch(kernel(f"    wmma.load.a.sync.aligned.col.{shape}.{name} {{%r0}}, [%rd1];\n"), "k", block=32)
 
 
 def test_wmma_of_tf32_rounds_between_two_steps_of_four() -> None:

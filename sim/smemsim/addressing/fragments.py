@@ -131,7 +131,7 @@ def metadata_thread(row: int, group: int, groups: int, selector: int, bits: int 
 
     Of 4 groups one thread of each four, the selector's, has those of two rows. Of 8 groups threads 0 and 1 of each four have four each, of two rows, or threads 2 and 3 with
     sp-sel 1. Of 16 groups every thread has eight of one row; so have two of each four threads, the selector's, of 8 groups of 8-bit and 4-bit elements in mma.sp
-    (`bits`; seen on an H200, no trace of it is kept).
+    (`bits`; trace launches, kernels mma_hard_s8 and mma_hard_s4).
 
     >>> metadata_thread(9, 5, 8, 0), metadata_thread(9, 5, 8, 1), metadata_thread(9, 5, 16, 0), metadata_thread(9, 3, 4, 2)
     (5, 7, 5, 6)

@@ -9,12 +9,13 @@ import numpy as np
 
 from smemsim.addressing import fragments
 from smemsim.arithmetic.multiply import Options, multiply_tiles
+from smemsim.arithmetic.rounding import NEAREST
 from smemsim.arithmetic.values import to_float64
 from smemsim.errors import InputError, Unmodelled
 from smemsim.spec.mma_sync import MMA_SYNC_SUMS, MMA_SYNC_TYPES, SELECTORS, MmaSyncTypes, Shape
 from smemsim.spec.ptx import WARP_SIZE
 
-__all__ = ["doubles", "mma_sync", "mma_sync_types", "register_counts", "sums"]
+__all__ = ["differing", "doubles", "mma_sync", "mma_sync_types", "register_counts", "sums", "unpacked"]
 
 
 def mma_sync_types(a_type: str, b_type: str, d_type: str, shape: Shape, *, sparse: bool = False) -> MmaSyncTypes:
@@ -23,12 +24,8 @@ def mma_sync_types(a_type: str, b_type: str, d_type: str, shape: Shape, *, spars
     >>> mma_sync_types("s8", "u8", "s32", (16, 8, 32)).bits
     8
     """
-    if shape == (8, 8, 4) and a_type == "f16":
-        raise Unmodelled("mma.sync.m8n8k4 of f16, which ptxas expands into other instructions on sm_90a and sm_100a")
     for row in MMA_SYNC_TYPES:
         if a_type in row.a and b_type in row.a and d_type in row.d:
-            if sparse and row.expanded and shape == (16, 8, 64):
-                raise Unmodelled(f"mma.sp.sync with {a_type}: how ptxas takes the metadata apart for it is not known")
             if shape not in (row.sparse if sparse else row.shapes):
                 known = ", ".join(f"m{m}n{n}k{k}" for m, n, k in (row.sparse if sparse else row.shapes)) or "no shape"
                 raise InputError(
@@ -62,11 +59,12 @@ def mma_sync(
     selector: int = 0,
     satfinite: bool = False,
     xor: bool = False,
+    rounding: int = NEAREST,
 ) -> np.ndarray:
     """D's registers of `mma.sync.aligned.mMnNkK.row.col`, of those of A, B and C: uint32 (registers, warps, 32), for f64 uint64.
 
-    `metadata` uint32 (warps, 32) makes it mma.sp.sync, `xor` is .xor.popc of b1 (.and.popc without). Integers are exact; the sums of floats are
-    *inferred* from public studies (spec.mma_sync). Raises InputError for an instruction that does not exist.
+    `metadata` uint32 (warps, 32) makes it mma.sp.sync, `xor` is .xor.popc of b1 (.and.popc without). `rounding` is that of f64.
+    Measured (H200): trace launches (kernels mma_hard*). Raises InputError for an instruction that does not exist.
 
     >>> ones = np.full((4, 1, 32), 0x3C003C00, np.uint32)  # f16 pairs
     >>> d = mma_sync(ones, ones[:2], np.zeros((4, 1, 32), np.uint32), shape=(16, 8, 16), a_type="f16", b_type="f16", d_type="f32")
@@ -82,18 +80,16 @@ def mma_sync(
     of_c = _matrix(c, _d_order(m, n), 16 if d_type == "f16" else 64 if d_type == "f64" else 32, d_type).reshape(-1, m, n)
     types = (a_type, b_type, d_type)
     if row.bits == 64:
-        d = doubles(of_a, of_b, of_c)
-    elif row.expanded:
-        d = _expanded(of_a, of_b, of_c, types)
+        d = doubles(of_a, of_b, of_c, rounding)
     elif metadata is not None:
         found = _k_of(np.asarray(metadata), row, m, stored, selector)
-        parts = [sums(of_a[w : w + 1], of_b[w : w + 1], of_c[w : w + 1], types, index, satfinite) for w, index in enumerate(found)]
+        each = [(of_a[w : w + 1], of_b[w : w + 1], of_c[w : w + 1], index) for w, index in enumerate(found)]
+        parts = [_expanded(*x[:3], types, x[3]) if row.expanded else sums(*x[:3], types, x[3], satfinite) for x in each]
         d = np.concatenate(parts)
+    elif row.expanded:
+        d = _expanded(of_a, of_b, of_c, types, None)
     else:
-        d = sums(of_a, of_b, of_c, types, None, satfinite)
-        if xor:  # |a xor b| = |a| + |b| - 2 |a and b|
-            both = d - of_c
-            d = of_c + of_a.sum(2, dtype=np.uint32)[:, :, None] + of_b.sum(2, dtype=np.uint32)[:, None, :] - np.uint32(2) * both
+        d = differing(of_a, of_b, of_c) if xor else sums(of_a, of_b, of_c, types, None, satfinite)
     return _registers(d, _d_order(m, n), d_type)
 
 
@@ -104,16 +100,25 @@ def sums(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str
     return multiply_tiles(a, b, c, row=row, types=(a_type, b_type, d_type), index=index, options=Options(saturate=satfinite))
 
 
+def differing(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """.xor.popc of b1, a byte each: |a xor b| = |a| + |b| - 2 |a and b|."""
+    both = sums(a, b, np.zeros_like(c), ("b1", "b1", "s32"), None, False)
+    found: np.ndarray = c + a.sum(2, dtype=np.uint32)[:, :, None] + b.sum(2, dtype=np.uint32)[:, None, :] - np.uint32(2) * both
+    return found
+
+
 _BYTES = {"s4": "s8", "u4": "u8", "b1": "u8"}
 
 
-def _expanded(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str]) -> np.ndarray:
-    """8-bit floats: as f16, in two sums from zero, and C added to nearest (SASS of ptxas 13.0.88)."""
+def _expanded(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None) -> np.ndarray:
+    """8-bit floats: as f16, in two sums from zero, each of half the elements of A as it is stored, and C added to nearest (SASS of ptxas 13.0.88)."""
     to, (half_a, half_b) = types[2], (_as_f16(x, t) for x, t in zip((a, b), types, strict=False))
     total = np.zeros_like(c)
     for first in (0, 2):
         of = np.arange(a.shape[2]) % 4 // 2 * 2 == first
-        total = sums(np.ascontiguousarray(half_a[:, :, of]), np.ascontiguousarray(half_b[:, :, of]), total, ("f16", "f16", to), None, False)
+        some_b, some_index = (half_b[:, :, of], None) if index is None else (half_b, index[:, of])
+        some = (np.ascontiguousarray(half_a[:, :, of]), np.ascontiguousarray(some_b), total)
+        total = sums(*some, ("f16", "f16", to), some_index, False)
     kind, nan = (np.float16, 0x7FFF) if to == "f16" else (np.float32, 0x7FFFFFFF)
     with np.errstate(all="ignore"):
         value = total.view(kind) + c.view(kind)
@@ -132,16 +137,15 @@ def _as_f16(raw: np.ndarray, dtype: str) -> np.ndarray:
     return found
 
 
-def doubles(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """f64: fused multiply-adds in the order of K, each rounded to nearest."""
+def doubles(a: np.ndarray, b: np.ndarray, c: np.ndarray, rounding: int = NEAREST) -> np.ndarray:
+    """f64: fused multiply-adds in the order of K, each rounded, in any mode of `arithmetic.rounding`."""
     from smemsim.arithmetic.compiled import ufunc
     from smemsim.arithmetic.results import double_fused
-    from smemsim.arithmetic.rounding import NEAREST
 
     fused = ufunc(double_fused, "int64(float64,float64,float64,int64)")
     d = c.view(np.float64)
     for k in range(a.shape[2]):
-        d = fused(a[:, :, k, None].view(np.float64), b[:, None, :, k].view(np.float64), d, NEAREST).view(np.float64)
+        d = fused(a[:, :, k, None].view(np.float64), b[:, None, :, k].view(np.float64), d, rounding).view(np.float64)
     return d.view(np.uint64)
 
 
@@ -182,15 +186,24 @@ def _matrix(registers: np.ndarray, order: np.ndarray, bits: int, dtype: str) -> 
     warps = registers.shape[1]
     flat = np.ascontiguousarray(registers.transpose(1, 2, 0))  # (warps, lanes, registers)
     if bits < 8:
-        shifts = np.arange(0, 32, bits, dtype=np.uint32)
-        elements = (flat[..., None] >> shifts & np.uint32((1 << bits) - 1)).astype(np.uint8)
-        if dtype == "s4":
-            elements = (elements ^ np.uint8(8)) - np.uint8(8)
+        elements = unpacked(flat, dtype)
     elif bits < 32:
         elements = flat.view(np.uint8 if bits == 8 else np.uint16)
     else:
         elements = flat
     return np.ascontiguousarray(elements.reshape(warps, -1)[:, order])
+
+
+def unpacked(words: np.ndarray, dtype: str) -> np.ndarray:
+    """The s4, u4 or b1 elements of 32-bit words, from their low bits up, as bytes along a new last axis.
+
+    >>> unpacked(np.array([0x8F], np.uint32), "s4").view(np.int8)[0, :3].tolist()
+    [-1, -8, 0]
+    """
+    bits = 1 if dtype == "b1" else 4
+    elements = (words[..., None] >> np.arange(0, 32, bits, dtype=np.uint32) & np.uint32((1 << bits) - 1)).astype(np.uint8)
+    found: np.ndarray = (elements ^ np.uint8(8)) - np.uint8(8) if dtype == "s4" else elements
+    return found
 
 
 def _registers(d: np.ndarray, order: np.ndarray, d_type: str) -> np.ndarray:

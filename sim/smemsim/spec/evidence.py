@@ -91,6 +91,8 @@ RULES: dict[str, Rule] = {r.name: r for r in (
          _grades(None, "documented"), "PTX ISA 9.7.16.7.1"),
     Rule("arithmetic.wgmma", "exact products and c, each cut at 25 bits (fp8: 13) below the largest exponent, summed, converted once: f32 toward zero (fp8: to 13 bits), f16 to nearest even; zero is +0; s32 wraps or clamps",
          _grades("measured", None), "public studies of tensor-core arithmetic", ("wgmma_dots_f32", "wgmma_dots_f16", "wgmma_dots_s32", "reference_gemm")),
+    Rule("arithmetic.mma_sync", "mma.sync: each instruction of floats sums as wgmma does, once, tf32 of k8 too; 8-bit floats are two sums as f16 from zero, C added to nearest; m8n8k4 of f16 is a chain of f32 steps; f64 of fused ones",
+         _grades("measured", "inferred"), "Khattak and Mikaitis (H100, H200, B200), MMA-Sim; SASS of ptxas 13.0.88, alike for sm_90a and sm_100a", ("launches",)),
     Rule("arithmetic.tcgen05", "the same with 25 bits and full f32 also for fp8; 4-bit block-scaled kinds: groups of 16 summed exactly, then 35 bits",
          _grades(None, "inferred"), "MMA-Sim; DeepGEMM issue 176 (25 bits for fp8, 34 to 37 for 4-bit); wgmma measured beside it"),
     Rule("tma.placement", "rows lie the swizzle width apart (dense without swizzle), the XOR acts on the absolute shared address",

@@ -3,11 +3,11 @@
     mma{.sp}.sync.aligned.mMnNkK.row.col{.satfinite}.D.A.B.C{.OP.popc}  d, a, b, c {, metadata, selector}
 
 Sources: PTX ISA 9.7.14.5 and 9.7.14.6; ptxas 13.0.88 assembles the rows below for both. Its code for 8-bit floats has no instruction of their own
-on either: operands become f16, two HMMA chained over K mod 4 in {0, 1} and {2, 3} start from zero, and C is added last (`expanded`).
+on either: operands become f16, two HMMA chained over K mod 4 in {0, 1} and {2, 3} start from zero, and C is added last (`expanded`). Of mma.sp K counts the
+elements of A that are stored; ptxas has it with results of f32 alone.
 
-Grades: the sums are those of wgmma by public studies (Khattak and Mikaitis measured mma.sync on an H100, an H200 and a B200). Trace launches shows them
-on an H200 for random numbers (mma_f16_normal, mma_bf16_normal, mma_tf32_normal, mma_fp8_normal and kernels of Triton), bit for bit; directed cases
-were not measured for this package, and nothing was on Blackwell.
+Grades: the sums are measured on an H200 (trace launches, kernels mma_hard*): one instruction of floats is one sum, of all its products and C, cut as
+that of wgmma, and rounded once. That a B200 does the same is inferred: Khattak and Mikaitis measured mma.sync on an H100, an H200 and a B200.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ MMA_SYNC_TYPES: tuple[MmaSyncTypes, ...] = (  # any type of A with any of B in i
     MmaSyncTypes(("f16",),        ("f16", "f32"), 16, ((16, 8, 8), (16, 8, 16)),                   ((16, 8, 16), (16, 8, 32)),  4),
     MmaSyncTypes(("bf16",),       ("f32",),       16, ((16, 8, 8), (16, 8, 16)),                   ((16, 8, 16), (16, 8, 32)),  4),
     MmaSyncTypes(("tf32",),       ("f32",),       32, ((16, 8, 4), (16, 8, 8)),                    ((16, 8, 8), (16, 8, 16)),   2),
-    MmaSyncTypes(("e4m3", "e5m2"), ("f16", "f32"), 8, ((16, 8, 16), (16, 8, 32)),                  expanded=True),
+    MmaSyncTypes(("e4m3", "e5m2"), ("f32",),       8, ((16, 8, 16), (16, 8, 32)),                  ((16, 8, 64),),              4, expanded=True),
+    MmaSyncTypes(("e4m3", "e5m2"), ("f16",),       8, ((16, 8, 16), (16, 8, 32)),                  expanded=True),
     MmaSyncTypes(("f64",),        ("f64",),       64, ((8, 8, 4), (16, 8, 4), (16, 8, 8), (16, 8, 16))),
     MmaSyncTypes(("s8", "u8"),    ("s32",),        8, ((8, 8, 16), (16, 8, 16), (16, 8, 32)),      ((16, 8, 32), (16, 8, 64)),  4, satfinite=True),
     MmaSyncTypes(("s4", "u4"),    ("s32",),        4, ((8, 8, 32), (16, 8, 32), (16, 8, 64)),      ((16, 8, 64), (16, 8, 128)), 8, satfinite=True),
@@ -63,7 +64,7 @@ class WmmaTypes:
     k_step: int = 0
 
 
-# PTX ISA 9.7.14.4; ptxas 13.0.88 assembles these for sm_90a, and besides them s4, u4 and b1, and f64 of two larger shapes, which are not modelled.
+# PTX ISA 9.7.14.4; ptxas 13.0.88 assembles these for sm_90a, and besides them f64 of two larger shapes, which are not modelled.
 _WMMA_16 = ((16, 16, 16), (8, 32, 16), (32, 8, 16))
 WMMA_TYPES: dict[str, WmmaTypes] = {
     "f16": WmmaTypes(_WMMA_16, ("f16", "f32")),
@@ -71,19 +72,23 @@ WMMA_TYPES: dict[str, WmmaTypes] = {
     **dict.fromkeys(("s8", "u8"), WmmaTypes(_WMMA_16, ("s32",))),
     "tf32": WmmaTypes(((16, 16, 8),), ("f32",), k_step=4),  # measured: trace launches (wmma_tf32)
     "f64": WmmaTypes(((8, 8, 4),), ("f64",)),
+    **dict.fromkeys(("s4", "u4"), WmmaTypes(((8, 8, 32),), ("s32",))),
+    "b1": WmmaTypes(((8, 8, 128),), ("s32",)),
 }
 
 SELECTORS = {4: (0, 1, 2, 3), 8: (0, 1), 16: (0,)}  # legal values by the groups of a row (PTX ISA 9.7.14.6.1)
 
-_STUDIES = "Khattak and Mikaitis (mma.sync on H100, H200, B200), MMA-Sim"
+_SOURCE = "trace launches (mma_hard*); Khattak and Mikaitis (mma.sync on H100, H200, B200), MMA-Sim"
 
 
-def _sum(types: tuple[str, ...], d: str, k: int, fraction: int, zero: int, source: str = _STUDIES) -> MmaArithmetic:
-    return MmaArithmetic(("mma.sync",), types, types, d, k, 25, fraction, d == "f16", zero, 1, Grade.INFERRED, source)
+def _sum(types: tuple[str, ...], d: str, k: int, fraction: int, zero: int, source: str = _SOURCE) -> MmaArithmetic:
+    return MmaArithmetic(("mma.sync",), types, types, d, k, 25, fraction, d == "f16", zero, 1, Grade.MEASURED, source)
 
 
 def _exact(types: tuple[str, ...], k: int) -> MmaArithmetic:
-    return MmaArithmetic(("mma.sync",), types, types, "s32", k, None, 0, False, 0, 1, Grade.DOCUMENTED, "PTX ISA 9.7.14.5.14")
+    return MmaArithmetic(
+        ("mma.sync",), types, types, "s32", k, None, 0, False, 0, 1, Grade.MEASURED, "trace launches (mma_hard*); PTX ISA 9.7.14.5.14"
+    )
 
 
 # One sum a row of K, by (A's type, D's type); s4, u4 and b1 are counted as bytes. f64 is a chain of fused multiply-adds in the order of K.
@@ -91,6 +96,6 @@ MMA_SYNC_SUMS: dict[tuple[str, str], MmaArithmetic] = {
     ("f16", "f32"): _sum(("f16",), "f32", 16, 23, -133),
     ("bf16", "f32"): _sum(("bf16",), "f32", 16, 23, -133),
     ("tf32", "f32"): _sum(("tf32",), "f32", 8, 23, -133),
-    ("f16", "f16"): _sum(("f16",), "f16", 16, 10, -21, f"{_STUDIES}; the exponent of zeros as of wgmma and in mmasim 2.1.1 (before: -22)"),
+    ("f16", "f16"): _sum(("f16",), "f16", 16, 10, -21, f"{_SOURCE}; the exponent of zeros as of wgmma and in mmasim 2.1.1 (before: -22)"),
     ("s8", "s32"): _exact(("s8", "u8"), 32),
 }

@@ -37,6 +37,32 @@ cuda("mma_sparse", "mma.sp with metadata, both selectors", [array("A", "f16", (6
      array("C", "f32", (64, 4), {"integers": [-99, 99]}), array("metadata", "u32", 64, {"values": METADATA}), zeros("out", "u32", (16, 64))], "out", grid=2,
      block=32)  # fmt: skip
 
+# Kernels that draw their numbers themselves (cuda/mma_hard.cuh); out: results, then threads.
+cuda(
+    "mma_hard",
+    "mma.sync and mma.sp of floats, on numbers that are hard to sum",
+    [zeros("out", "u32", (272, 4096))],
+    "out",
+    grid=32,
+    block=128,
+)
+for kind, code, slots in (("s8", 8, 176), ("s4", 4, 196)):
+    cuda(f"mma_hard_{kind}", f"mma.sync and mma.sp of {kind}{' and b1' * (kind == 's4')}, near the ends of s32", [zeros("out", "u32", (slots, 1024))], "out", grid=8, block=128,
+         source="mma_hard_int.cu", entry="mma_hard_int", defines=(f"KIND={code}",))  # fmt: skip
+cuda(
+    "mma_hard_f64",
+    "mma.sync in double precision in every rounding, on numbers that are hard to sum",
+    [zeros("out", "f64", (56, 2048))],
+    "out",
+    grid=16,
+    block=128,
+)
+cuda("wmma_packed", "CUDA's wmma fragments of 4 bits and of one bit", [array("A", "u32", (8, 16), "bits"), array("B", "u32", (8, 16), "bits"),
+     array("C", "s32", (8, 32), {"integers": [2**31 - 3000, 2**31 - 1]}), zeros("out", "s32", (6, 256))], "out", grid=4, block=32)  # fmt: skip
+cuda("wmma_mixed", "CUDA's wmma fragments, with C and D of two types, and in other shapes", [array("A", "f16", (4, 512), {"normal": [0, 2]}), array("B", "f16", (4, 512), {"normal": [0, 2]}),
+     array("half_C", "f16", (4, 512), {"normal": [0, 8]}), array("C", "f32", (4, 512), {"normal": [0, 8]}), array("int_C", "s32", (4, 512), {"integers": [2**31 - 40000, 2**31 - 1]}),
+     zeros("out", "f32", (3, 4, 512)), zeros("half_out", "f16", (2, 4, 512)), zeros("int_out", "s32", (2, 4, 512))], "out half_out int_out", grid=4, block=32)  # fmt: skip
+
 
 def wmma(a: dict[str, np.ndarray]) -> dict[str, Any]:
     d = product(a["A"], a["B"])

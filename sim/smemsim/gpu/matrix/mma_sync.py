@@ -8,25 +8,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import InputError
+from smemsim.gpu.alu.floats import MODES
 from smemsim.gpu.matrix.fragments import items, whole_warps
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Gate, Step, implements, unmodelled
 from smemsim.gpu.wave import WARP
 from smemsim.machine.mma_sync import mma_sync, mma_sync_types, register_counts
+from smemsim.machine.quad_pairs import QUAD_PAIR_SHAPE, quad_pair_registers, quad_pairs
 from smemsim.ptx.module import Immediate, Instruction
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from smemsim.gpu.linking.program import Linker
+    from smemsim.gpu.registers import Read
     from smemsim.gpu.wave import Wave
 
 __all__: list[str] = []
 
-STUDIES = "inferred from public studies of H100, H200 and B200 (Khattak and Mikaitis, MMA-Sim)"
-EVIDENCE = {
-    "sm_90a": f"mma.sync agrees with the H200 bit for bit on random numbers (trace launches); directed cases, as sums with tiny terms, are {STUDIES}",
-    "sm_100a": f"the sums of mma.sync are {STUDIES}",
-    "sm_103a": f"the sums of mma.sync are {STUDIES}",
-}
+_SECTION = "PTX ISA 9.7.14.5.14"
+
+# On sm_90a every sum is measured: trace launches, kernels mma_hard*.
+STUDIES = "inferred from those of an H200 (trace launches) and public studies of a B200 (Khattak and Mikaitis, MMA-Sim)"
+EVIDENCE = dict.fromkeys(("sm_100a", "sm_103a"), f"the sums of mma.sync are {STUDIES}")
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 
 
@@ -41,10 +45,16 @@ def build_mma(i: Instruction, c: Linker) -> Step:
     if found is None:
         raise unmodelled(i, "without a shape")
     words.need(found[0])
-    words.need("row")
-    words.need("col")
+    layouts = [word for word in words.left if word in ("row", "col")]
+    words.left = [word for word in words.left if word not in ("row", "col")]
     satfinite = words.has("satfinite")
+    rounding = words.one_of(MODES)
     d_type, a_type, b_type, c_type = (words.left.pop(0) if words.left else "" for _ in range(4))
+    shape = (int(found[1]), int(found[2]), int(found[3]))
+    if shape == QUAD_PAIR_SHAPE and a_type == "f16" and not sparse:
+        return _quad_pairs(i, c, words, operands, layouts, (d_type, b_type, c_type), plain=not (satfinite or rounding))
+    if layouts != ["row", "col"]:
+        raise unmodelled(i, f"layouts .{'.'.join(layouts)}")
     if c_type != d_type:
         raise unmodelled(i, f"C of .{c_type} and D of .{d_type}")
     xor = False
@@ -52,10 +62,11 @@ def build_mma(i: Instruction, c: Linker) -> Step:
         xor = words.need("xor", "and") == "xor"
         words.need("popc")
     words.end()
-    shape = (int(found[1]), int(found[2]), int(found[3]))
     row = mma_sync_types(a_type, b_type, d_type, shape, sparse=sparse)
     if satfinite and not row.satfinite:
         raise InputError(f".satfinite: mma.sync with {a_type} has none")
+    if rounding and a_type != "f64":
+        raise InputError(f".{rounding}: mma.sync with {a_type} has no rounding")
     counts = register_counts(row, shape, d_type, sparse=sparse)
     kind = "b64" if row.bits == 64 else "b32"
     writes = [c.write(x, kind) for x in items(operands.next("D"), counts[2], "D")]
@@ -71,14 +82,14 @@ def build_mma(i: Instruction, c: Linker) -> Step:
             raise unmodelled(i, "the sparsity selector is no immediate")
         selector = number.value
     operands.end()
-    given: dict[str, Any] = {"shape": shape, "a_type": a_type, "b_type": b_type, "d_type": d_type, "satfinite": satfinite, "xor": xor}
+    given: dict[str, Any] = {"shape": shape, "a_type": a_type, "b_type": b_type, "d_type": d_type, "satfinite": satfinite, "xor": xor,
+                             "rounding": MODES[rounding or "rn"]}  # fmt: skip
 
-    inferred = d_type != "s32"
+    inferred = EVIDENCE if d_type != "s32" else {}
 
     def run(x: Wave) -> None:
-        if inferred:
-            x.launch.evidence.add(EVIDENCE[x.launch.arch])
-        a, b, start = (np.stack([np.broadcast_to(read(x), x.n) for read in part]).reshape(len(part), -1, WARP) for part in reads)
+        note_inferred(x, inferred)
+        a, b, start = (_stacked(part, x) for part in reads)
         more: dict[str, Any] = (
             {} if metadata is None else {"metadata": np.broadcast_to(metadata(x), x.n).reshape(-1, WARP), "selector": selector}
         )
@@ -86,4 +97,38 @@ def build_mma(i: Instruction, c: Linker) -> Step:
         for n, write in enumerate(writes):
             write(x, d[n].reshape(-1))
 
-    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.7.14.5.14"), run)
+    return Gate(lambda x: whole_warps(i, x, _SECTION), run)
+
+
+def note_inferred(x: Wave, evidence: Mapping[str, str]) -> None:
+    """What is not measured on this architecture."""
+    if x.launch.arch in evidence:
+        x.launch.evidence.add(evidence[x.launch.arch])
+
+
+def _quad_pairs(
+    i: Instruction, c: Linker, words: Modifiers, operands: Operands, layouts: list[str], types: tuple[str, str, str], *, plain: bool
+) -> Step:
+    """m8n8k4 of f16: in a warp of quad pairs, with the layouts that are named, and C of f16 for D of f32 as well."""
+    d_type, b_type, c_type = types
+    words.end()
+    if not plain or len(layouts) != 2 or b_type != "f16" or (d_type, c_type) not in (("f16", "f16"), ("f32", "f16"), ("f32", "f32")):
+        raise unmodelled(i, "these types or modifiers")
+    writes = [c.write(x, "b32") for x in items(operands.next("D"), quad_pair_registers(d_type), "D")]
+    counts = (2, 2, quad_pair_registers(c_type))
+    reads = [[c.read(x, "b32") for x in items(operands.next(name), n, name)] for name, n in zip("ABC", counts, strict=True)]
+    operands.end()
+
+    def run(x: Wave) -> None:
+        note_inferred(x, EVIDENCE)
+        a, b, start = (_stacked(part, x) for part in reads)
+        d = quad_pairs(a, b, start, a_layout=layouts[0], b_layout=layouts[1], d_type=d_type, c_type=c_type)
+        for n, write in enumerate(writes):
+            write(x, d[n].reshape(-1))
+
+    return Gate(lambda x: whole_warps(i, x, _SECTION), run)
+
+
+def _stacked(reads: list[Read], x: Wave) -> np.ndarray:
+    """Registers (registers, warps, 32)."""
+    return np.stack([np.broadcast_to(read(x), x.n) for read in reads]).reshape(len(reads), -1, WARP)
