@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import ptx_kernels
 from launches import found, kernel, launch, refused, results
 from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu.device import Device
 from smemsim.machine.owners import Owners
+from smemsim.running.gpu import Gpu
 from strategies import examples
 
 N = 64
@@ -426,3 +428,28 @@ def test_what_nobody_has_written_is_wrong_where_it_is_used(use, told):
     messages = found(body, np.zeros(32, np.uint32))
     assert ("R507" in messages) == told
     assert not told or "uses the value" in messages["R507"]
+
+
+SCRATCH = """
+    ld.param.b64 %rd0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r9, %ctaid.x; mov.u32 %r1, %reserved_smem_offset_1;
+    shr.u32 %r2, %r0, 5; shl.b32 %r2, %r2, 3; add.u32 %r3, %r1, %r2; mov.u32 %r8, smem; st.shared.b32 [%r8], %r0;
+    setp.eq.u32 %p1, %r0, 32; mad.lo.u32 %r4, %r9, 100, 7; cvt.u64.u32 %rd1, %r3; cvta.shared.u64 %rd1, %rd1;
+    @%p1 st.b32 [%rd1+32], %r4;
+    bar.sync 0;
+    ld.shared.b32 %r5, [%r1+{at}];
+    mad.lo.u32 %r6, %r9, 64, %r0; mul.wide.u32 %rd3, %r6, 4; add.u64 %rd0, %rd0, %rd3; st.global.b32 [%rd0], %r5;
+"""
+
+
+def test_the_scratch_memory_of_tiles_of_several_warps_is_there_for_those_that_ask_where_it_lies():
+    """cg::tiled_partition<64> meets and reduces in the system's part of shared memory, at %reserved_smem_offset_1."""
+    gpu = Gpu("sm_100a")
+    out = gpu.array(np.zeros((2, 64), np.int32))
+    run = gpu.launch(
+        ptx_kernels.kernel(SCRATCH.format(at=40), ".b64 out", shared=16, arch="sm_100a"), "k", grid=2, block=64, args=[out], progress=False
+    )
+    assert run.findings == []
+    np.testing.assert_array_equal(out.numpy(), np.repeat([[7], [107]], 64, axis=1))
+    for text in (SCRATCH.format(at=0x120), SCRATCH.format(at=40).replace("mov.u32 %r1, %reserved_smem_offset_1", "mov.u32 %r1, 0")):
+        with pytest.raises(Unmodelled, match="what the system keeps"):
+            gpu.launch(ptx_kernels.kernel(text, ".b64 out", shared=16, arch="sm_100a"), "k", block=64, args=[out], progress=False)

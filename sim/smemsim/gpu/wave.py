@@ -19,6 +19,7 @@ from smemsim.machine.tmem.memory import TensorMemory
 from smemsim.ptx.module import Instruction
 from smemsim.spec.architectures import architecture
 from smemsim.spec.bulk import BULK_LIMITS
+from smemsim.spec.launches import RESERVED_OFFSETS
 from smemsim.spec.ptx import WARP_SIZE
 from smemsim.spec.tensor_memory import COLUMNS, LANES
 from smemsim.spec.wgmma import WGMMA_THREADS
@@ -97,7 +98,10 @@ class Wave:
         machine = architecture(launch.arch)
         self.window_begin = machine.shared_begin
         self.window = launch.window_bytes
-        self.pitch = -(-(self.window + 16) // 128) * 128  # bytes from one CTA's window to the next in `shared`
+        # What a kernel that asks for it uses of the system's part, in front of the window: kept behind it.
+        self.scratch = -(-(self.window + 16) // 16) * 16 if self.program.has_scratch else 0
+        room = self.scratch + RESERVED_OFFSETS["end"] if self.scratch else self.window
+        self.pitch = -(-(room + 16) // 128) * 128  # bytes from one CTA's window to the next in `shared`
         words = np.zeros(count * self.pitch // 8, np.uint64)
         self.shared = words.view(np.uint8)  # all windows; `flat` gives places in it
         self.owners = Owners(len(self.shared))  # of all windows

@@ -42,6 +42,7 @@ class Residency:
 SHARED_WINDOW, LOCAL_WINDOW = 0x7E00_0000_0000, 0x7D00_0000_0000
 
 # %reserved_smem_offset_* of a kernel, in bytes of the shared window: seen on an H200 with driver 580.159.04, no trace of it is kept.
+# From "1" to "end" lies what cooperative groups use for tiles of several warps (inferred: 32 bytes, and 8 for each of 32 warps in its headers).
 RESERVED_OFFSETS = {"begin": 0, "end": 0x120, "cap": 0x400, "0": 0, "1": 0}
 
 RESIDENCY = Residency(132, 2048, 32, 228 << 10, 1 << 10, "H200: cudaDeviceProp; CUDA programming guide, compute capability 9.0")

@@ -7,6 +7,7 @@ of labels and of operations before which they may have to wait.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ from smemsim.gpu.linking.routines import function_addresses
 from smemsim.gpu.registers import Read, Write, reader, storage, writer
 from smemsim.gpu.registry import End, Gate, Plain, Step, builder_of, unmodelled
 from smemsim.gpu.special import special
-from smemsim.ptx.module import Address, Instruction, Module, Operand, Register, Symbol
+from smemsim.ptx.module import Address, Instruction, Module, Operand, Register, Special, Symbol
 
 if TYPE_CHECKING:
     from smemsim.gpu.wave import Wave
@@ -62,6 +63,11 @@ class Program:
     functions: Mapping[str, int] = dataclasses.field(default_factory=dict)  # the made-up addresses of the file's functions
     approximate: frozenset[str] = frozenset()  # of `spec.approximate`: instructions whose results are not bit-exact
     unsure: tuple[Instruction, ...] = ()  # sums into which ptxas may take a product or not, see `fused`
+
+    @functools.cached_property
+    def has_scratch(self) -> bool:
+        """Does it ask where the system's scratch memory for tiles of several warps lies (cooperative groups)?"""
+        return any(operand == Special("reserved_smem_offset_1") for i in self.inlined.body for operand in i.operands)
 
 
 class Linker:

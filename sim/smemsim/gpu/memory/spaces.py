@@ -15,7 +15,7 @@ from smemsim.gpu.registry import unmodelled
 from smemsim.gpu.traps import misaligned, outside, reserved
 from smemsim.gpu.wave import OFFSET_MASK, RANK_SHIFT, THREADS
 from smemsim.ptx.module import Instruction, Operand
-from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
+from smemsim.spec.launches import LOCAL_WINDOW, RESERVED_OFFSETS, SHARED_WINDOW
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
@@ -168,7 +168,12 @@ def shared_places(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | No
     bad = offset.view(np.uint64) > np.uint64(max(0, x.window - size))
     if rank is not None:
         bad |= rank.view(np.uint64) >= np.uint64(x.launch.cluster_size)
-    if x.window < size or bad.any():
+    if x.scratch and bad.any():
+        low = at & OFFSET_MASK if rank is not None else at
+        scratch = low.view(np.uint64) <= np.uint64(RESERVED_OFFSETS["end"] - size)
+        offset = np.where(scratch, low + x.scratch, offset)
+        bad &= ~scratch
+    if (x.window < size and not x.scratch) or bad.any():
         inside = bad if x.window >= size else np.ones(len(at), bool)
         reserved(x, i, at, part, inside, size)
         outside(x, i, "shared", at, part, inside, size)
