@@ -410,6 +410,7 @@ def test_bytes_of_a_word_that_a_warp_wrote_before_a_barrier_are_free_for_others(
         ("setp.gt.u32 %p2, %r3, 5; or.pred %p3, %p2, !%p8; selp.b32 %r2, 7, %r1, %p3;", False),
         ("setp.gt.and.u32 %p3, %r3, 5, %p8; selp.b32 %r2, 7, %r1, %p3;", False),
         ("mov.b32 %r2, %r1; @%p9 mov.b32 %r2, %r3; @%p9 mov.b32 %r2, 0;", False),
+        ("mov.b32 %r2, %r1; @%p8 shfl.sync.idx.b32 %r2, %r3, 0, 31, -1;", False),
         ("setp.gt.u32 %p2, %r3, 5; or.pred %p3, %p2, %p8; selp.b32 %r2, 7, %r1, %p3;", True),
         ("st.shared.u32 [sm+64], %r1; ld.shared.v2.u32 {%r2, %r4}, [sm+64];", False),  # the second is not used
         ("st.shared.u32 [sm+64], %r1; ld.shared.v2.u32 {%r4, %r2}, [sm+64];", True),

@@ -148,9 +148,11 @@ def _run_block(wave: Wave, block: Block) -> None:
         if block.end is None:
             wave.key[wave.sel] = at + 1
         else:
-            if marks is not None:
-                marks.used(wave, block.instructions[-1])
-            block.end.run(wave, at + 1)
+            end = block.end
+            if marks is None:
+                end.run(wave, at + 1)
+            else:
+                marks.run(wave, block.instructions[-1], lambda x: end.run(x, at + 1))
     except SmemsimError as problem:
         problem.instruction = block.instructions[min(wave.step, len(block.instructions) - 1)]  # type: ignore[attr-defined]
         raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from smemsim.gpu.barriers.suspicion import before_loads, is_wait
 from smemsim.gpu.watching.bytes import Parts
 from smemsim.gpu.watching.clocks import Order
 from smemsim.gpu.watching.handles import Groups, Handles, Operation
+from smemsim.gpu.watching.unwritten import loads_values
 from smemsim.gpu.wave import WARP
 from smemsim.ptx.module import Instruction
 
@@ -43,6 +46,7 @@ class Shadow:
         self.read_by = np.full((READERS, words), NOBODY, np.int32)
         self._told: set[Operation] = set()  # operations whose registers were used too early, and that have a finding
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: words that were read before anybody had written them
+        self.late: dict[int, Callable[[], None]] = {}  # of them, by line: what came later, to be told once the value is used
         self.operations = Handles()
         self.in_flight = self.of_sums = 0  # registers by their bits: of wgmma in flight, and of sums that nobody has read
         self._sums: dict[tuple[int, frozenset[int]], Instruction] = {}  # the wgmma that left a sum there, by the first warp and registers
@@ -63,11 +67,17 @@ class Shadow:
         for line, (i, words) in list(self.early.items()):
             if words[at].any():
                 del self.early[line]
-                self.x.launch.findings.pop(("R507", line), None)
-                self._find(
-                    "X004", i, at[words[at]], f"{{i}} reads {{where}} before {self._name(op)} has brought it: nothing makes the reader wait",
-                    self._passed(i) or "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
-                )  # fmt: skip
+                sentence = f"{{i}} reads {{where}} before {self._name(op)} has brought it: nothing makes the reader wait"
+                repair = self._passed(i) or "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first"
+                self.came_late(i, functools.partial(self._find, "X004", i, at[words[at]], sentence, repair))
+
+    def came_late(self, i: Instruction, tell: Callable[[], None]) -> None:
+        """What an instruction read before anybody had written it comes now: told at once, or, of a load of threads, once its value is used."""
+        was_used = self.x.launch.findings.pop(("R507", i.line), None) is not None
+        if was_used or not loads_values(i):
+            tell()
+        else:
+            self.late[i.line] = tell
 
     def nothing_came(self) -> None:
         """Nothing goes on: what was read before anybody had written it was to be brought by loads that are still to come."""

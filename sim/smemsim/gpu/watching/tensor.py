@@ -6,6 +6,7 @@ tcgen05.commit behind them arrives at; those of one thread are executed one afte
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -287,12 +288,10 @@ class TensorWatch:
         for line, (reader, cells) in list(self.early.items()):
             if cells[at].any():
                 del self.early[line]
-                self.x.launch.findings.pop(("R507", line), None)
-                self.x.launch.find(
-                    "X012", reader, f"{reader.name} reads {self._where(at, cells[at])} before {i.name} of line {i.line} writes it: nothing makes the reader "
-                    "wait", "tcgen05.commit behind it, and wait for the phase of that mbarrier (mbarrier.try_wait) first, with the parity of this round",
-                    because="PTX ISA 9.7.16.6",
-                )  # fmt: skip
+                message = f"{reader.name} reads {self._where(at, cells[at])} before {i.name} of line {i.line} writes it: nothing makes the reader wait"
+                repair = "tcgen05.commit behind it, and wait for the phase of that mbarrier (mbarrier.try_wait) first, with the parity of this round"
+                tell = functools.partial(self.x.launch.find, "X012", reader, message, repair, because="PTX ISA 9.7.16.6")
+                self.watch.came_late(reader, tell)
 
     def _lost(self, i: Instruction, at: Any, warp: int) -> None:
         """Is a product overwritten that nobody has read?"""

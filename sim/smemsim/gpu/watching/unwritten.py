@@ -22,12 +22,17 @@ if TYPE_CHECKING:
     from smemsim.gpu.watching.watch import Watch
     from smemsim.gpu.wave import Wave
 
-__all__ = ["Unwritten"]
+__all__ = ["Unwritten", "loads_values"]
 
 MORE = frozenset(
     ("bfe", "bfi", "bfind", "brev", "clz", "cvta", "div", "fused", "lop3", "mad24", "mul24", "popc", "rem", "sad", "shf", "slct")
 )
 EXCHANGES = frozenset(("match", "redux", "shfl", "vote"))
+
+
+def loads_values(i: Instruction) -> bool:
+    """Does it load values into registers that can be followed?"""
+    return i.op == "ld" or (i.op == "tcgen05" and i.modifiers[0] == "ld")
 
 
 class Unwritten:
@@ -68,16 +73,6 @@ class Unwritten:
                 if isinstance(item, Register):
                     self._mark(item.slot, threads, self.read[threads, first:end].max(axis=1))
             self.read = None
-
-    def used(self, x: Wave, i: Instruction) -> None:
-        """An instruction uses the registers that it reads."""
-        sources = _registers(i)[1]
-        if i.guard is not None:
-            sources = [*sources, i.guard]
-        for source in sources:
-            marks = self._of(source, x.threads)
-            if marks is not None:
-                self._tell(i, marks)
 
     # ---- inside
 

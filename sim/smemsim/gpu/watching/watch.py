@@ -16,7 +16,7 @@ from smemsim.gpu.watching.lifetimes import Lifetimes
 from smemsim.gpu.watching.ordering import Ordering
 from smemsim.gpu.watching.shadow import ATOMIC, NOBODY, OPERATIONS, READERS, WORD
 from smemsim.gpu.watching.tensor import TensorWatch
-from smemsim.gpu.watching.unwritten import Unwritten
+from smemsim.gpu.watching.unwritten import Unwritten, loads_values
 from smemsim.gpu.wave import WARP
 from smemsim.ptx.module import Instruction
 
@@ -49,9 +49,9 @@ class Watch(Ordering):
             self.parts.read_whole(at)
             self._seen(i, at, warps, who, "read")
         if (who == NOBODY).any():
-            if i.op == "ld":
+            if loads_values(i):
                 self.unwritten.loads(i, x.threads, (who == NOBODY).reshape(len(x.threads), -1))
-            self._too_early(i, at[who == NOBODY], is_told=i.op != "ld")
+            self._too_early(i, at[who == NOBODY], is_told=not loads_values(i))
         self._elsewhere(who)
         self.read_when[warps % self.per_cluster, at] = self.order.clock[warps]
         self.read_line[at] = i.line
@@ -84,7 +84,9 @@ class Watch(Ordering):
     def unwritten_is_used(self, line: int, user: Instruction) -> None:
         """An instruction uses a value that the load of a line read before anybody had written it."""
         uses = f"; {user.name} of line {user.line} uses the value"
-        if line in self.early:  # what came late is told
+        if line in self.late:
+            self.late.pop(line)()
+        elif line in self.early:
             i, words = self.early[line]
             self._find("R507", i, np.flatnonzero(words), f"{{i}} reads {{where}}, which nobody has written{uses}")
         elif line in self.tensor.early:
