@@ -10,6 +10,7 @@ from smemsim.addressing.swizzle import swizzle
 from smemsim.diagnose.lines import moved_told
 from smemsim.diagnose.result.arrays import Arrays, Explanation, Tile
 from smemsim.diagnose.result.places import MOST_LINES, RUN, TRIED, may_be, nearest
+from smemsim.spec.shared_memory import CHUNK, LINE
 from smemsim.spec.swizzles import MODES, Swizzle
 
 __all__ = ["BOXES", "exchanged", "moved_tiles", "permuted", "swizzled"]
@@ -27,7 +28,7 @@ Rule = Callable[[Arrays, Tile], Explanation | None]
 def swizzled(x: Arrays, tile: Tile) -> Explanation | None:
     """Were tiles written into shared memory with another swizzle than the one that their store takes away?"""
     row_bytes = tile.columns * x.itemsize
-    if row_bytes % 16 or row_bytes & (row_bytes - 1) or row_bytes > 128:
+    if row_bytes % CHUNK or row_bytes & (row_bytes - 1) or row_bytes > LINE:
         return None
     stores = [Swizzle(tile.swizzle)] if tile.swizzle else PLAIN[1:]
     for of_store in stores:
@@ -54,7 +55,7 @@ def _swizzle_told(tile: Tile, itemsize: int, of_store: Swizzle, written: Swizzle
     both = MODES[written if of_store is Swizzle.NONE else of_store]
     rule = ""
     if Swizzle.NONE in (of_store, written) and both.width == tile.columns * itemsize:
-        lines = 128 // both.width  # rows in the 128 bytes that the swizzle counts
+        lines = LINE // both.width  # rows in a line
         rule = f": chunk c of row r is where c ^ {f'(r // {lines} % {both.mask + 1})' if lines > 1 else f'(r % {both.mask + 1})'} belongs"
     if not tile.swizzle:
         return Explanation(

@@ -233,12 +233,7 @@ class TensorWatch:
             if late_cells.any():
                 place = tuple(a[0] for a in np.nonzero(late_cells))
                 pending, line = bool(when[place] == PENDING), int(self.line[at][place])
-                why = "its warp has not executed tcgen05.wait::st" if pending else "nothing orders the two"
-                x.launch.find(
-                    "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {self._where(at, late_cells)}, which tcgen05.st of warp "
-                    f"{self._warp(int(who[place]))} at line {line} writes: {why}",
-                    "tcgen05.wait::st.sync.aligned behind the tcgen05.st, then a barrier, before this instruction", because="PTX ISA 9.7.16.6",
-                )  # fmt: skip
+                self._not_ordered(i, warp, done, self._where(at, late_cells), ("st", "writes"), int(who[place]), line, pending)
 
     def _readers_done(self, i: Instruction, at: Any, warp: int, done: str) -> None:
         """May the cells be overwritten, or given back?"""
@@ -256,12 +251,8 @@ class TensorWatch:
             if late.any():
                 place = tuple(a[0] for a in np.nonzero(late))
                 pending = bool(when[place] == PENDING)
-                why = "its warp has not executed tcgen05.wait::ld" if pending else "nothing orders the two"
-                x.launch.find(
-                    "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {self._where(at, late)}, which tcgen05.ld of warp "
-                    f"{self._warp(int(readers[place[0]]))} at line {int(self.read_line[at][place])} reads: {why}",
-                    "tcgen05.wait::ld.sync.aligned behind the tcgen05.ld, then a barrier, before this instruction", because="PTX ISA 9.7.16.6",
-                )  # fmt: skip
+                reader, line = int(readers[place[0]]), int(self.read_line[at][place])
+                self._not_ordered(i, warp, done, self._where(at, late), ("ld", "reads"), reader, line, pending)
         by = self.read_by[at]
         first = int(by.flat[0])
         if first == NOBODY and (by == NOBODY).all():
@@ -275,6 +266,17 @@ class TensorWatch:
                     f"{operation.instruction.name} of line {operation.instruction.line} may still read: nobody has waited for it",
                     "tcgen05.commit behind it, and wait for the phase of that mbarrier first", because="PTX ISA 9.7.16.6",
                 )  # fmt: skip
+
+    def _not_ordered(
+        self, i: Instruction, warp: int, done: str, where: str, what: tuple[str, str], other: int, line: int, pending: bool
+    ) -> None:
+        """X012: a warp's tcgen05.ld or .st is not known to be done; `what` it is, and does."""
+        access, does = what
+        why = f"its warp has not executed tcgen05.wait::{access}" if pending else "nothing orders the two"
+        self.x.launch.find(
+            "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which tcgen05.{access} of warp {self._warp(other)} at line {line} {does}: {why}",
+            f"tcgen05.wait::{access}.sync.aligned behind the tcgen05.{access}, then a barrier, before this instruction", because="PTX ISA 9.7.16.6",
+        )  # fmt: skip
 
     def unwritten_is_used(self, line: int, uses: str) -> None:
         """What a tcgen05.ld read before anybody had written it is used."""
