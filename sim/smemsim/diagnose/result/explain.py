@@ -10,6 +10,7 @@ from smemsim.diagnose.result.arrays import LEAST, Arrays, Explanation, Tile
 from smemsim.diagnose.result.boxes import BOXES
 from smemsim.diagnose.result.places import PLACES, repeats
 from smemsim.diagnose.result.values import VALUES, narrower
+from smemsim.spec.swizzles import MODES, Swizzle
 
 __all__ = ["explain_arrays", "usual_tiles"]
 
@@ -53,7 +54,7 @@ def explain_arrays(
 def usual_tiles(x: Arrays, known: Sequence[Tile]) -> list[Tile]:
     """Tiles that kernels often write, where nothing says which: those a swizzle wide, the matrices of stmatrix, and tiles of CTAs."""
     rows, columns = x.shape
-    inner = [128 // x.itemsize, 64 // x.itemsize, 32 // x.itemsize] if not known else []
+    inner = [] if known else [MODES[mode].width // x.itemsize for mode in (Swizzle.B128, Swizzle.B64, Swizzle.B32)]
     shapes = [(64, n) for n in inner] + [(8, 8), (128, 128), (64, 64), (128, 64), (64, 128), (64, 256), (128, 256)]
     shapes = [s for s in dict.fromkeys(shapes) if s[0] <= rows and s[1] <= columns and rows % s[0] == 0 and columns % s[1] == 0]
     return [Tile(*s) for s in shapes if s not in {(t.rows, t.columns) for t in known}]
