@@ -39,11 +39,17 @@ class InstructionFinding:
     message: str
     repair: str = ""
     because: str = ""
+    milder: Severity | None = None  # what is formally wrong and nobody can act on, or harms nobody: a note, or luck
+
+    @property
+    def severity(self) -> Severity:
+        """That of its code, unless it is told milder."""
+        return self.milder or CODES[self.code].severity
 
     @property
     def ends(self) -> bool:
         """Does the kernel end here, or never?"""
-        return CODES[self.code].severity is Severity.TRAP
+        return self.severity is Severity.TRAP
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
@@ -125,9 +131,19 @@ class Launch(Given):
                 return n, p
         return None
 
-    def find(self, code: str, i: Instruction, message: str, repair: str = "", *, because: str = "") -> None:
-        """Note a finding at an instruction; the same code at the same line is noted once."""
-        self.findings.setdefault((code, i.line), InstructionFinding(code, i, message, repair, because))
+    def find(self, code: str, i: Instruction, message: str, repair: str = "", *, because: str = "", milder: Severity | None = None) -> None:
+        """Note a finding at an instruction; the same code at the same line is noted once, the most severe one.
+
+        `milder` is for what is formally wrong and that a user cannot act on (compilers write it so): the message says why.
+        """
+        self.keep(InstructionFinding(code, i, message, repair, because, milder))
+
+    def keep(self, found: InstructionFinding) -> None:
+        """Keep a finding, unless there is one of its code at its line that is not milder."""
+        key = found.code, found.instruction.line
+        before = self.findings.get(key)
+        if before is None or (before.milder is not None and found.milder is None):
+            self.findings[key] = found
 
     def exited(self, wave: Wave, threads: np.ndarray) -> None:
         """Threads are done: barriers no longer wait for them."""

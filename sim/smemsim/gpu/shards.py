@@ -120,6 +120,6 @@ class Merge:
             changed[at] = True
             data[at] = part.values
         for found in result.findings:
-            launch.findings.setdefault((found.code, found.instruction.line), found)
+            launch.keep(found)
         launch.output += result.output
         launch.evidence |= result.evidence

@@ -14,7 +14,7 @@ from smemsim.gpu.launch import InstructionFinding
 from smemsim.ptx.module import Instruction, Location
 from smemsim.running.operand_reads import Product
 from smemsim.running.scenario_of import Written
-from smemsim.spec.findings import CODES, Finding, Severity
+from smemsim.spec.findings import Finding, Severity
 
 __all__ = ["RunFinding", "findings_of", "shortened"]
 
@@ -119,9 +119,8 @@ def _where(i: Instruction, name: str) -> str:
 
 def _of_watch(f: InstructionFinding, name: str) -> RunFinding:
     i = f.instruction
-    severity = CODES[f.code].severity
     return RunFinding(
-        f.code, severity, _where(i, name), f.message, f.repair, f.because, line=i.line, location=i.location, instruction=i.text
+        f.code, f.severity, _where(i, name), f.message, f.repair, f.because, line=i.line, location=i.location, instruction=i.text
     )
 
 

@@ -22,7 +22,7 @@ from smemsim.running.outputs import Output
 from smemsim.running.scenario_of import Written, scenario_of
 from smemsim.scenario.build import Scenario
 from smemsim.spec.architectures import architecture
-from smemsim.spec.findings import Severity
+from smemsim.spec.findings import CODES, Severity
 from smemsim.spec.formats import element_format
 
 __all__ = ["Run"]
@@ -96,6 +96,11 @@ class Run:
     def ok(self) -> bool:
         """Is nothing wrong?"""
         return not self.findings
+
+    @property
+    def is_strictly_ok(self) -> bool:
+        """Is nothing wrong, not even what is told as a remark because nobody can act on it: a rule that the PTX breaks, and compilers break everywhere?"""
+        return self.ok and not any(CODES[f.code].severity in (Severity.TRAP, Severity.WRONG) for f in self.remarks)
 
     @property
     def output(self) -> str:
