@@ -48,7 +48,7 @@ WORDS: dict[str, tuple[str, dict[str, str]]] = {
 
 def compare(case: Case) -> Verdict:
     """One word, field by field, as raw bits."""
-    from cutlass.experimental import primitives  # type: ignore[import-not-found]
+    from cutlass.experimental import primitives
 
     of, word = case["of"], case["word"]
     name, fields = WORDS[of]

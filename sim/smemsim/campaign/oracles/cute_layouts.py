@@ -38,7 +38,7 @@ def _refused(call: Callable[[], Any], *errors: type[Exception]) -> Any:
 
 def compare(case: Case) -> Verdict:
     """One operation on one layout, by both."""
-    import pycute  # type: ignore[import-not-found]
+    import pycute
 
     kind = case["of"]
     if kind == "swizzle":

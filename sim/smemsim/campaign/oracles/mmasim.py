@@ -28,7 +28,7 @@ INSTRUCTIONS = {
 
 @functools.cache
 def _operation(of: str, arch: str, shape: str) -> Any:
-    from mmasim import nv_ptx  # type: ignore[import-not-found]
+    from mmasim import nv_ptx
 
     return getattr(nv_ptx, of)(arch, shape)
 
@@ -67,7 +67,7 @@ def _drawn(case: Case) -> dict[str, np.ndarray]:
 
 def _theirs(case: Case, given: dict[str, np.ndarray]) -> np.ndarray:
     import numpy as np
-    import torch  # type: ignore[import-not-found]
+    import torch
 
     operation = _operation(*INSTRUCTIONS[case["instruction"]][4:])
     types = [operation.a_type, operation.b_type, operation.c_type, *([operation.s_type] * 2 if hasattr(operation, "s_type") else [])]

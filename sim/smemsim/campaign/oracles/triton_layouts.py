@@ -27,10 +27,10 @@ BASE = 1024  # whole swizzle atoms begin here and there
 @functools.cache
 def _builder() -> tuple[Any, Any]:
     """(context, which must outlive the builder; the builder)."""
-    from triton._C.libtriton import ir  # type: ignore[import-not-found]
-    from triton._C.libtriton.gluon_ir import GluonOpBuilder  # type: ignore[import-not-found]
-    from triton.backends.compiler import GPUTarget  # type: ignore[import-not-found]
-    from triton.compiler.compiler import make_backend  # type: ignore[import-not-found]
+    from triton._C.libtriton import ir
+    from triton._C.libtriton.gluon_ir import GluonOpBuilder
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler.compiler import make_backend
 
     context = ir.context()
     ir.load_dialects(context)
@@ -42,7 +42,7 @@ def _builder() -> tuple[Any, Any]:
 def _theirs(case: Case) -> np.ndarray:
     """int64 (rows, k): the byte offset of every element in Triton's layout, -1 where it has none."""
     import numpy as np
-    from triton.experimental.gluon import language as gl  # type: ignore[import-not-found]
+    from triton.experimental.gluon import language as gl
 
     bits, rows, k = TYPES[case["dtype"]], case["rows"], case["k"]
     layout = gl.NVMMASharedLayout(case["width"], bits, 2, transposed=case["major"] == "MN")
