@@ -34,9 +34,21 @@ __all__ = [
     "scale_of_byte",
     "scale_row",
     "shift_source",
+    "window_lane",
 ]
 
 Index = Any  # a whole number, or an array of them
+
+# ---- what threads of a warp reach ----------------------------------------------------------------------------------------------------
+
+
+def window_lane(warp: Index, lane: Index) -> Index:
+    """The lane at which a tcgen05.ld or .st of warp `warp` of the CTA begins when its address has `lane`: only bits 4:0 of that count.
+
+    >>> window_lane(1, 0), window_lane(1, 32), window_lane(6, 16), window_lane(6, 96)    # warps 1 and 6 reach lanes 32 to 63, 64 to 95
+    (32, 32, 80, 64)
+    """
+    return warp % 4 * 32 + lane % 32
 
 # ---- rows of D and A -----------------------------------------------------------------------------------------------------------------
 

@@ -42,7 +42,8 @@ def build_alloc(i: Instruction, c: Linker) -> Step:
     group = cta_group(words)
     space = "shared::cta" if words.has("shared::cta") else None
     words.end()
-    place, count = locate(i, c, operands.next("an address in shared memory"), space, 4), c.read(operands.next("a number of columns"), "u32")
+    place = locate(i, c, operands.next("an address in shared memory"), space, 4, only_shared=True)
+    count = c.read(operands.next("a number of columns"), "u32")
     operands.end()
 
     def opens(x: Wave) -> bool:
