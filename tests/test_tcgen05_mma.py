@@ -449,7 +449,8 @@ def test_nothing_about_an_mma_of_blackwell_says_measured():
 def test_k_of_96_continues_in_the_next_buffer():
     """sm_103a: a K tile of 768 fp4 is three buffers of 128-byte rows; eight MMAs of K = 96 walk it, bit 52 naming the buffer that follows.
 
-    The walk is CUTLASS's (sm103_blockscaled_mma_warpspecialized.hpp): (first 16-byte chunk, buffer it is in, buffer that LBO names).
+    The walk is CUTLASS's (sm103_blockscaled_mma_warpspecialized.hpp): (first 16-byte chunk, buffer it is in, buffer that LBO names). Its scale
+    factors lie in tensor memory as copies of 128 rows x 4 bring them: step i begins at scale 3 i, in bits 31:30 of whose address is its byte.
     """
     walk = [(0, 0, 0), (3, 0, 0), (6, 0, 1), (1, 1, 1), (4, 1, 1), (7, 1, 2), (2, 2, 2), (5, 2, 2)]
     shared, tensor = memories(1, "sm_103a")
@@ -459,8 +460,12 @@ def test_k_of_96_continues_in_the_next_buffer():
     for values, at in ((a, bases["a"]), (b, bases["b"])):
         for i, base in enumerate(at):
             lay_out(shared[0], values[:, 256 * i : 256 * (i + 1)], "e2m1", "K", "128B", base, arch="sm_103a")
-    i = InstrDescriptor(kind="mxf4", m=128, n=32, k=96)
-    tensor[0].write_cells(np.arange(128)[:, None], np.arange(400, 432), np.uint32(0x7F7F7F7F), "scales of 1")
+    scales = [rng.integers(0x7E, 0x81, (rows, 24)) for rows in (128, 32)]
+    for bits, column in zip(scales, (400, 424), strict=True):
+        cells = np.zeros((128, 24), np.uint32)
+        for (row, k), value in np.ndenumerate(bits):
+            cells[row % 32 :: 32, k // 4 * 4 + row // 32] |= np.uint32(int(value) << 8 * (k % 4))
+        tensor[0].write_cells(np.arange(128)[:, None], np.arange(column, column + 24), cells, "scales")
     for step, (chunk, first, following) in enumerate(walk):
         words = [
             smemsim.SmemDescriptor(
@@ -469,13 +474,34 @@ def test_k_of_96_continues_in_the_next_buffer():
             )
             for at in (bases["a"], bases["b"])
         ]  # fmt: skip
+        cell, number = divmod(3 * step, 4)
+        i = InstrDescriptor(kind="mxf4", m=128, n=32, k=96, a_sf_id=number, b_sf_id=number)
+        at_a, at_b = (number << 30 | column + 4 * cell for column in (400, 424))
         result = tcgen05_mma(
-            tensor[0], 0, *words, i, shared=shared[0], enable_input_d=step > 0, scale_a=400, scale_b=416, scale_vec="block32"
+            tensor[0], 0, *words, i, shared=shared[0], enable_input_d=step > 0, scale_a=at_a, scale_b=at_b, scale_vec="block32"
         )
         assert [t.a.value for t in result.terms(77, 5)] == a[77, 96 * step : 96 * step + 96].tolist()
         assert [t.b.value for t in result.terms(77, 5)] == b[5, 96 * step : 96 * step + 96].tolist()
-    assert (result.d.view(np.float32) == a @ b.T).all()
+    worth = [np.ldexp(1.0, bits - 0x7F).repeat(32, axis=1) for bits in scales]
+    assert (result.d.view(np.float32) == (a * worth[0]) @ (b * worth[1]).T).all()
     assert result.grade is Grade.INFERRED
+
+
+def test_the_scale_id_is_that_of_the_instruction_descriptor():
+    """Bits 31:30 of the address do nothing: with the descriptor's id there, with none, and with another the result is the same one."""
+    i = InstrDescriptor(kind="mxf8f6f4", m=128, n=64, a_type="e4m3", b_type="e4m3", a_sf_id=2, b_sf_id=1)
+    rng = np.random.default_rng(5)
+    sa, sb = (rng.integers(0x7D, 0x82, (rows, 1)) for rows in (128, 64))
+    found = []
+    for bits_a, bits_b in ((0, 0), (2, 1), (3, 3)):
+        _, d, a, b, _ = run(
+            i, np.random.default_rng(6), scale_a=lambda t: put_scales(i, sa, "A", "1X", t, 400).encode() | bits_a << 30,  # noqa: B023
+            scale_b=lambda t: put_scales(i, sb, "B", "1X", t, 420).encode() | bits_b << 30, scale_vec="1X",  # noqa: B023
+        )  # fmt: skip
+        assert (d == (a * np.ldexp(1.0, sa - 0x7F)) @ (b * np.ldexp(1.0, sb - 0x7F)).T).all()
+        found.append(d)
+    assert (found[0] == found[1]).all()
+    assert (found[0] == found[2]).all()
 
 
 def test_a_pair_needs_two_memories_of_one_group():
@@ -608,7 +634,7 @@ def test_a_result_carries_the_weakest_grade_and_its_disputes(fields, how, grade,
     assert "measured" not in repr(result)
 
 
-def test_a_descriptor_with_odd_bits_weakens_the_grade_and_odd_bits_of_the_instruction_stop_it():
+def test_odd_bits_of_descriptors_and_of_the_instruction_do_nothing_and_weaken_the_grade():
     shared, tensor = memories(1)
     i = InstrDescriptor(kind="f16", m=128, n=16, a_type="f16", b_type="f16")
     word = lay_out(shared[0], np.ones((128, 16), np.int64), "f16", "K", "32B", AT)
@@ -617,8 +643,12 @@ def test_a_descriptor_with_odd_bits_weakens_the_grade_and_odd_bits_of_the_instru
         for w in (word, word & ~(1 << 46), word | 1 << 53)
     ]
     assert [str(g) for g in grades] == ["compiled", "inferred", "inferred"]
-    with pytest.raises(Unmodelled, match="reserved bits 29:29"):
-        tcgen05_mma(tensor[0], 0, word, word, i.word | 1 << 29, kind="f16", shared=shared[0], enable_input_d=False)
+    plain, odd = (
+        tcgen05_mma(tensor[0], 0, word, word, i.word | bit, kind="f16", shared=shared[0], enable_input_d=False) for bit in (0, 1 << 29)
+    )
+    assert (odd.d == plain.d).all()
+    assert (str(odd.grade), odd.disputes) == ("inferred", ("reserved bits of instruction descriptors",))
+    assert "reserved bits of instruction descriptors" not in plain.disputes
 
 
 def test_accumulators_do_not_keep_every_instruction_alive():

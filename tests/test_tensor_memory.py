@@ -76,11 +76,12 @@ def test_allocations_never_overlap_and_come_back(steps):
         taken = np.zeros(512, bool)
         for taddr, n in held.items():
             taken[taddr : taddr + n] = True
-        room = [c for c in range(0, 513 - columns, 32) if not taken[c : c + columns].any()]
-        if columns > last or not room:
-            with pytest.raises(InputError, match=r"must not grow" if columns > last else r"tcgen05\.alloc blocks .* for ever"):
+        room = [c for c in range(0, 513 - columns, columns) if not taken[c : c + columns].any()]
+        if not room:
+            with pytest.raises(InputError, match=r"tcgen05\.alloc blocks .* for ever"):
                 memory.alloc(columns)
             continue
+        assert memory.grows(columns) == (last if columns > last else 0)
         taddr, last = memory.alloc(columns).encode(), columns
         assert taddr == room[0]  # inferred: first fit
         held[taddr] = columns
@@ -108,9 +109,11 @@ def test_allocation_rules_that_kernels_break():
     memory = TensorMemory()
     taddr = memory.alloc(64)
     for wrong, says in (
-        ((taddr, 32), "the allocation there has 64"),
-        ((taddr + 32, 64), "no allocation begins there"),
-        ((taddr + (1 << 16), 64), "no allocation begins there"),
+        ((taddr + 32, 32), "no allocation begins there"),
+        ((taddr + 32, 64), "not all of them are allocated"),
+        ((taddr, 128), "not all of them are allocated"),
+        ((taddr, 16), "multiple of 32"),
+        ((taddr, 0), "multiple of 32"),
     ):
         with pytest.raises(InputError, match=says):
             memory.dealloc(*wrong)
@@ -120,8 +123,22 @@ def test_allocation_rules_that_kernels_break():
         memory.alloc(32, cta_group=4)
     assert "64 columns at 0x0 were not deallocated" in memory.exit_problems()[0]
     memory.dealloc(taddr, 64)
-    with pytest.raises(InputError, match="no allocation begins there"):
+    with pytest.raises(InputError, match="not all of them are allocated"):
         memory.dealloc(taddr, 64)
+
+
+def test_a_deallocation_is_what_the_allocator_of_ptxas_checks():
+    """It begins where an allocation does, with any lane; it may take the next one along; what it leaves of one is lost."""
+    memory = TensorMemory()
+    first, second = memory.alloc(128), memory.alloc(128)
+    assert memory.dealloc(first + (5 << 16), 256) == 0
+    assert (memory.allocations, memory.exit_problems()) == ({}, [])
+    memory.alloc(128)
+    assert memory.dealloc(0, 32) == 96
+    assert memory.alloc(32).column == 0
+    assert "96 columns were left over" in memory.exit_problems()[-1]
+    with pytest.raises(InputError, match="no allocation begins there"):
+        memory.dealloc(32, 96)
 
 
 def test_columns_that_are_not_allocated_are_an_error_or_a_problem():
@@ -248,7 +265,7 @@ def test_one_warps_store_stays_in_its_window(tmem):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda t: t.ld(ALL, warp=1, taddr=0), r"lane 0; warp 1 reaches lanes 32 to 63 only: add 32 << 16"),
+        (lambda t: t.ld(ALL, warp=1, taddr=16 << 16), r"lane 16; \.32x32b begins at lane 0"),
         (lambda t: t.ld(ALL, taddr=0), "name the warp"),
         (lambda t: t.ld("32x32b"), "needs a TmemAccess"),
         (lambda t: t.ld(ALL, warp=-1), "warp = -1"),

@@ -239,7 +239,7 @@ def scale_layouts():
     for mode in SCALE_MODES:
         for kind, k, group, n in itertools.product(mode.kinds, mode.k, (1, 2), (16, 64, 192, 256)):
             for m, operand, scale_id in itertools.product((128, 256)[:group], "AB", mode.ids):
-                if operand == "B" and (((m, group) == (128, 2) and n % 64) or (k == 96 and n > 128)):
+                if (m, group) == (128, 2) and ((operand == "B" and n % 64) or scale_id + mode.scales > 4):
                     continue
                 yield ScaleLayout(operand, m=m, n=n, kind=kind, scale_vec=mode.name, k=k, cta_group=group, scale_id=scale_id, column=100)
 
@@ -247,22 +247,39 @@ def scale_layouts():
 def test_scales_are_where_they_are_said_to_be_and_nowhere_else():
     seen = 0
     for layout in scale_layouts():
-        known = min(layout.scales, 4 - layout.scale_id)
         total = layout.m if layout.operand == "A" else layout.n
-        row, index, copy = np.arange(total)[:, None, None], np.arange(known)[:, None], np.arange(layout.copies)
+        row, index, copy = np.arange(total)[:, None, None], np.arange(layout.scales)[:, None], np.arange(layout.copies)
         cta, lane, column, byte = layout.location(row, index, copy)
-        assert len(np.unique(((cta * LANES + lane) * 512 + column) * 4 + byte)) == total * known * layout.copies
+        assert len(np.unique(((cta * LANES + lane) * 512 + column) * 4 + byte)) == total * layout.scales * layout.copies
         back = layout.element(cta, lane, column, byte)
         assert (back[0] == row).all()
         assert (back[1] == index).all()
         everywhere = np.meshgrid(np.arange(layout.cta_group), np.arange(LANES), np.arange(90, 120), np.arange(4), indexing="ij")
-        assert (layout.element(*everywhere)[0] >= 0).sum() == total * known * layout.copies
+        assert (layout.element(*everywhere)[0] >= 0).sum() == total * layout.scales * layout.copies
         assert column.max() == 100 + layout.columns - 1
-        if known < layout.scales:
-            with pytest.raises(Unmodelled, match="beyond the first cell"):
-                layout.location(0, known)
         seen += 1
     assert seen > 200
+
+
+@pytest.mark.parametrize("n", [128, 256])
+@pytest.mark.parametrize(("vector", "first"), [("block16", 6), ("block32", 3)])
+def test_eight_steps_of_k_96_walk_through_all_scales_of_a_tile(n, vector, first):
+    """CuTe DSL's sm103 kernels: tile i of 128 rows x 4 scales, which one 32x128b.warpx4 copies, is i's four columns, rows before K.
+
+    Step i of K begins at scale i * 6 (or 3) of a row: its address is the column of that scale's cell, its id the byte.
+    """
+    tiles = n // 128 * 4  # columns from 4 scales to the next 4
+    for step in range(8):
+        cell, scale_id = divmod(step * first, 4)
+        sfb = ScaleLayout("B", m=128, n=n, kind="mxf4nvf4", scale_vec=vector, k=96, scale_id=scale_id, column=100 + cell * tiles)
+        row, index = np.arange(n)[:, None], np.arange(first)
+        _, lane, column, byte = sfb.location(row, index, 2)
+        k = step * first + index
+        assert (column == 100 + k // 4 * tiles + row // 32).all()
+        assert (byte == np.broadcast_to(k % 4, byte.shape)).all()
+        assert (lane == 64 + row % 32).all()
+        assert sfb.grade == "compiled"
+    assert ScaleLayout("B", m=128, n=96, kind="mxf4nvf4", scale_vec=vector, k=96).grade == "inferred"
 
 
 @pytest.mark.parametrize("n", [64, 128, 192, 256])
@@ -301,6 +318,7 @@ def test_the_block_in_shared_memory_is_cutlass_sf_atom():
         ({"scale_id": 1}, InputError, "the id 0"),
         ({"n": 300}, InputError, "n = 300"),
         ({"operand": "B", "cta_group": 2, "n": 96}, Unmodelled, "no multiple of 32"),
+        ({"cta_group": 2, "scale_vec": "block16", "k": 96}, Unmodelled, "a pair with M = 128"),
         ({"column": 510}, Unmodelled, "pass column 511"),
     ],
 )

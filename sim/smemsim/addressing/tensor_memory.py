@@ -33,10 +33,23 @@ __all__ = [
     "scale_cell",
     "scale_of_byte",
     "scale_row",
+    "scale_slot",
     "shift_source",
+    "window_lane",
 ]
 
 Index = Any  # a whole number, or an array of them
+
+# ---- what threads of a warp reach ----------------------------------------------------------------------------------------------------
+
+
+def window_lane(warp: Index, lane: Index) -> Index:
+    """The lane at which a tcgen05.ld or .st of warp `warp` of the CTA begins when its address has `lane`: only bits 4:0 of that count.
+
+    >>> window_lane(1, 0), window_lane(1, 32), window_lane(6, 16), window_lane(6, 96)    # warps 1 and 6 reach lanes 32 to 63, 64 to 95
+    (32, 32, 80, 64)
+    """
+    return warp % 4 * 32 + lane % 32
 
 # ---- rows of D and A -----------------------------------------------------------------------------------------------------------------
 
@@ -204,6 +217,17 @@ def scale_cell(row: Index, copy: Index, band_rows: int) -> tuple[Index, Index]:
     """
     inside = row % band_rows
     return inside % 32 + row // band_rows * 64 + copy * 32, inside // 32
+
+
+def scale_slot(scale_id: int, index: Index, rows: int) -> tuple[Index, Index]:
+    """(columns further, byte of the cell) of scale `index` of a row whose first one is byte `scale_id` of its cell: `rows` are the operand's.
+
+    Only those of K = 96 go past a cell: the next one lies behind the first cells of all rows, which blocks of 128 rows have 4 columns for.
+
+    >>> scale_slot(0, 3, 128), scale_slot(2, 3, 128), scale_slot(2, 3, 256)
+    ((0, 3), (4, 1), (8, 1))
+    """
+    return (scale_id + index) // 4 * (-(-rows // 128) * 4), (scale_id + index) % 4
 
 
 def scale_row(lane: Index, column: Index, band_rows: int, bands: int) -> tuple[Index, Index]:

@@ -67,6 +67,8 @@ def slice_of(machine: Machine, number: int, step: dict[str, Any], side: str, gro
     if any(start.lane for start in starts):
         raise Unmodelled("scale factors are addressed from lane 0; what another lane does is not known")
     column = np.array([start.column for start in starts]).reshape(shape)
+    if WIDE_K in mode.k:
+        raise Unmodelled(f"scale factors of K = {WIDE_K} go on in a second cell, which smemsim run follows and check does not")
     cells = _cells(layout)
     rows, scales = cells.lane.shape[1:]
     at = meant.get("at", [0, 0])

@@ -365,5 +365,5 @@ def reserved(d: InstrDescriptor, _: Context) -> Iterator[Finding]:
     """Reserved bits are 0."""
     for name, field, raw in d.table.constants(d.word):
         span = f"{field.high}:{field.low}" if field.width > 1 else str(field.high)
-        yield _finding("D305", name.lstrip("_"), f"reserved bits {span} = {raw:#b} under kind {d.kind}", "write 0; what they do is not known",
+        yield _finding("D305", name.lstrip("_"), f"reserved bits {span} = {raw:#b} under kind {d.kind}: taken to do nothing", "write 0",
                        field.source)  # fmt: skip

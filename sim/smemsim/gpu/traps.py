@@ -9,6 +9,7 @@ import numpy as np
 from smemsim.errors import HardwareTrap, Unmodelled
 from smemsim.gpu.wave import OFFSET_MASK, RANK_SHIFT, WARP
 from smemsim.ptx.module import Instruction
+from smemsim.spec.launches import SHARED_WINDOW
 from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
 
 if TYPE_CHECKING:
@@ -118,6 +119,11 @@ def _about_shared(x: Wave, address: int, size: int) -> tuple[str, str]:
     end = x.window_begin + x.window
     if address < 0:
         return f"a negative address; the CTA's window is {x.window_begin:#x} to {end:#x}", "check the index"
+    if address >> 32:
+        return (
+            f"bits 63:32 are {address >> 32:#x}, and generic addresses of shared memory have {SHARED_WINDOW >> 32:#x} there: it lies in another state space",
+            "give an address of shared memory: of a .shared variable, or a generic one that cvta.shared made",
+        )
     if rank >= x.launch.cluster_size:
         return f"bits 31:24 name CTA {rank} of a cluster that has {x.launch.cluster_size}", "give mapa a rank of the cluster"
     return (

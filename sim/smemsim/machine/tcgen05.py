@@ -160,7 +160,7 @@ def tcgen05_mma(
         np.concatenate([part[0] for part in parts], axis=1),
         i.d_type,
         certain,
-        grade_of(layout, [*(operand.grade for operand in (*a_operands, b_operand)), factor_grade, index_grade], masked=zero is not None),
+        grade_of(i, layout, [*(operand.grade for operand in (*a_operands, b_operand)), factor_grade, index_grade], masked=zero is not None),
         index,
         arithmetic=row_of(i.kind, i.a_type, i.b_type, i.d_type),
         unwritten={name: count for name, count in counts.items() if count},
@@ -209,9 +209,10 @@ def _write_d(result: MmaResult, cells: Parts, tensor: tuple[TensorMemory, ...]) 
         first += len(lane)
 
 
-def grade_of(layout: AccumulatorLayout, grades: list[Grade], *, masked: bool) -> Grade:
+def grade_of(i: InstrDescriptor, layout: AccumulatorLayout, grades: list[Grade], *, masked: bool) -> Grade:
     """The weakest of what the operands' addresses and the places of D rest on."""
     grades = [*grades, layout.grade]
+    grades += [RULES["tcgen05.idesc_bits"].grades["sm_100a"]] if any(i.table.constants(i.word)) else []
     grades += [RULES["tcgen05.pair"].grades["sm_100a"]] if layout.cta_group == 2 else []
     grades += [Grade.INFERRED] if masked else []
     return max(grades, key=list(Grade).index)
@@ -234,5 +235,6 @@ def disputes_of(i: InstrDescriptor, layout: AccumulatorLayout, *, a_in_tensor: b
         "scales of B in two CTAs": i.row.block_scaled and layout.name == "B",
         "scales of K = 96": bool(i.k_size),
         "zero-column mask": masked,
+        "reserved bits of instruction descriptors": any(i.table.constants(i.word)),
     }
     return tuple(name for name, in_force in rows.items() if in_force)

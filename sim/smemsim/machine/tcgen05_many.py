@@ -183,7 +183,7 @@ def _prepare(i: InstrDescriptor, issue: Issue, ws: bool, scale_vec: str | None) 
         on = [cells_of_d(layout)[cta][0][written[cta * rows : (cta + 1) * rows]] for cta in range(group)]
         writes = tuple((cta, lane_set(on[cta]), first, end) for cta, _, first, end in writes if on[cta].size)
     touched = Touched(
-        tuple(reads), writes, unwritten, grade_of(layout, [grade], masked=zero is not None),
+        tuple(reads), writes, unwritten, grade_of(i, layout, [grade], masked=zero is not None),
         disputes_of(i, layout, a_in_tensor=in_tensor, masked=zero is not None),
     )  # fmt: skip
     return _Prepared(

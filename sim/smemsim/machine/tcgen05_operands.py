@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.addressing.fragments import sparse_k
+from smemsim.arguments import whole
 from smemsim.arithmetic.multiply import Factors
 from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.descriptors.smem import SmemDescriptor
@@ -21,7 +22,7 @@ from smemsim.machine.tmem.scales import ScaleLayout
 from smemsim.spec.evidence import RULES, Grade
 from smemsim.spec.formats import element_format
 from smemsim.spec.tcgen05 import scale_modes
-from smemsim.spec.tensor_memory import DECOMPRESSIONS, METADATA
+from smemsim.spec.tensor_memory import DECOMPRESSIONS, METADATA, SCALE_ID_SHIFT
 
 __all__ = [
     "factors_of",
@@ -33,6 +34,7 @@ __all__ = [
     "read_factors",
     "read_index",
     "read_shared",
+    "scale_address",
     "stored_k",
 ]
 
@@ -104,6 +106,21 @@ def _column(name: str, taddr: Any) -> int:
     return at.column
 
 
+def scale_address(name: str, taddr: Any) -> tuple[int, int]:
+    """(scale id in bits 31:30, column) of the address of scale factors.
+
+    Kernels keep the id there from which they make the instruction descriptor, and pass the address as it is. The instruction takes the
+    descriptor's (`RULES["tcgen05.scale_address"]`).
+
+    >>> scale_address("scale_a", 0x800001D0), scale_address("scale_a", TmemAddress(0, 464))
+    ((2, 464), (0, 464))
+    """
+    if isinstance(taddr, TmemAddress):
+        return 0, _column(name, taddr)
+    word = whole(name, taddr, minimum=0, wanted="a tensor memory address")
+    return word >> SCALE_ID_SHIFT, _column(name, word & (1 << SCALE_ID_SHIFT) - 1)
+
+
 def layouts_of_scales(
     i: InstrDescriptor, scale_a: Any, scale_b: Any, cta_group: int, *, scale_vec: str | None
 ) -> tuple[ScaleLayout, ScaleLayout]:
@@ -114,7 +131,7 @@ def layouts_of_scales(
     of_a, of_b = (
         ScaleLayout(
             operand, m=i.m, n=i.n, kind=i.kind, scale_vec=scale_vec or modes[0].name, k=i.k if i.k_size else None, cta_group=cta_group,
-            scale_id=scale_id, column=_column(f"scale_{operand.lower()}", taddr),
+            scale_id=scale_id, column=scale_address(f"scale_{operand.lower()}", taddr)[1],
         )
         for operand, taddr, scale_id in (("A", scale_a, i.a_sf_id), ("B", scale_b, i.b_sf_id))
     )  # fmt: skip

@@ -67,13 +67,16 @@ CUTE_DSL_BITS: dict[str, dict[int, str]] = {
     "sm_100a": {14: "start_address", 30: "leading_byte_offset"},
     "f16": {6: "sparse_format", 29: "k_dim"},
     "mxf8f6f4": {24: "scale_format", 26: "a_sf_layout", 31: "k_dim"},
-    "mxf4": {3: "k_dim_upper", 12: "sparsity_version", 24: "scale_format", 26: "a_sf_layout"},
+    "mxf4": {3: "k_dim_upper", 24: "scale_format", 26: "a_sf_layout"},
 }
 
 
 def _of_cute_dsl(what: str, source: str, *of: str) -> Dispute:
     named = "; ".join(f"{name}: {', '.join(f'bit {bit} {field}' for bit, field in CUTE_DSL_BITS[name].items())}" for name in of)
-    return Dispute(f"reserved in {what}: decode notes them where they are set", source, f"CuTe DSL 4.8.1 names some: {named}")
+    return Dispute(
+        f"reserved in {what}: decode notes them where they are set, and they do nothing", source,
+        f"CuTe DSL 4.8.1 names some, for later architectures: {named}",
+    )  # fmt: skip
 
 
 CUTE_DSL_DISPUTES = {

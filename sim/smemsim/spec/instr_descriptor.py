@@ -11,6 +11,8 @@ from smemsim.words import Field, Word
 __all__ = ["BLOCK_SCALED", "MAX_SHIFTS", "MXF4", "PLAIN", "SCALE_TYPES", "ZERO_COLUMN_MASK"]
 
 _T42, _T43, _T44 = (f"PTX ISA 9.7.16.4.2, table {n}" for n in (42, 43, 44))
+# Its class sets the bit unless told otherwise, and calls it irrelevant for SM100; its example 2cta_mma_blockscale_m128.py runs with 0x08401480.
+_CUTE_DSL = "CuTe DSL 4.8.1, cutlass.experimental.primitives.Tcgen05MxOmmaInstrDesc"
 
 # fmt: off
 PLAIN = Word("idesc", 32, {  # kinds f16, tf32, f8f6f4, i8
@@ -60,7 +62,7 @@ MXF4 = Word("idesc", 32, {  # kinds mxf4, mxf4nvf4
     "_r6":               Field( 6,  6, want=0,            source=_T44),
     "a_type":            Field( 9,  7,                    source=_T44),
     "b_type":            Field(11, 10,                    source=_T44),
-    "_r12":              Field(12, 12, want=0,            source=_T44),
+    "sparsity_version":  Field(12, 12,                    source=_CUTE_DSL),  # reserved in table 44
     "negate_a":          Field(13, 13,                    source=_T44),
     "negate_b":          Field(14, 14,                    source=_T44),
     "_r15":              Field(16, 15, want=0,            source=_T44),

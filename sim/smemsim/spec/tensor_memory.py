@@ -42,9 +42,9 @@ __all__ = [
 TENSOR_MEMORY_ARCHITECTURES = ("sm_100a", "sm_103a")
 LANES, COLUMNS, CELL_BITS = 128, 512, 32  # of one CTA: 256 KiB; PTX ISA 9.7.16.1
 LANE_SHIFT = 16  # address = lane << 16 | column; PTX ISA 9.7.16.1.1
-SCALE_ID_SHIFT = (
-    30  # of an address of scale factors in CUTLASS: bits 31:30 become the scale id of the instruction descriptor; mma_traits_sm100.hpp
-)
+# Of an address of scale factors: bits 31:30 are the scale id, from which CUTLASS's make_runtime_instr_desc_block_scaled (mma_sm100_desc.hpp) and
+# CuTe DSL make that of the instruction descriptor; they pass the address with them.
+SCALE_ID_SHIFT = 30
 WARP_LANES = 32  # warp w of a warpgroup reaches lanes 32 w ... 32 w + 31; PTX ISA 9.7.16.8.1
 
 _D, _C, _I = Grade.DOCUMENTED, Grade.COMPILED, Grade.INFERRED
@@ -54,13 +54,13 @@ _COPY = "CUTLASS include/cute/atom/copy_traits_sm100.hpp"
 
 @dataclasses.dataclass(frozen=True)
 class Allocation:
-    """tcgen05.alloc: a power of two of columns, all lanes of each, never more than the allocation before. PTX ISA 9.7.16.7.1."""
+    """tcgen05.alloc: a power of two of columns, all lanes of each. PTX ISA 9.7.16.7.1."""
 
     least: int = 32
     most: int = COLUMNS
     unit: int = 32  # "the unit of allocation and de-allocation is 32 columns"
     source: str = "PTX ISA 9.7.16.7.1"
-    policy: str = "first fit on multiples of 32 columns"  # which columns one gets is in no document
+    policy: str = "first fit on multiples of its own size"  # which columns one gets is in no document; UTCATOMSWS.FIND_AND_SET.ALIGN by its name
     policy_grade: Grade = _I
 
 
@@ -226,8 +226,8 @@ SCALE_MODES: tuple[ScaleMode, ...] = (
     ScaleMode("1X",      32, ("mxf8f6f4",),  (32, 64),  1, (0, 1, 2, 3), _D, "PTX ISA 9.7.16.10.7.2.1"),
     ScaleMode("2X",      32, (_MXF4, _NVF4), (64, 128), 2, (0, 2),       _D, "PTX ISA 9.7.16.10.7.2.2"),
     ScaleMode("4X",      16, (_NVF4,),       (64, 128), 4, (0,),         _D, "PTX ISA 9.7.16.10.7.2.3"),
-    ScaleMode("block32", 32, (_MXF4, _NVF4), (96,),     3, (0, 1, 2, 3), _I, "PTX ISA 9.7.16.10.7.2.4: the id is a byte offset; figures"),
-    ScaleMode("block16", 16, (_NVF4,),       (96,),     6, (0, 2),       _I, "PTX ISA 9.7.16.10.7.2.5: the id is a byte offset; figures"),
+    ScaleMode("block32", 32, (_MXF4, _NVF4), (96,),     3, (0, 1, 2, 3), _C, "PTX ISA 9.7.16.10.7.2.4: the id is a byte offset; CuTe DSL sm103 kernels"),
+    ScaleMode("block16", 16, (_NVF4,),       (96,),     6, (0, 2),       _C, "PTX ISA 9.7.16.10.7.2.5: the id is a byte offset; CuTe DSL sm103 kernels"),
 )
 # fmt: on
 
@@ -286,8 +286,9 @@ TENSOR_MEMORY_DISPUTES: dict[str, Dispute] = {
                              "ldmatrix .b4x16_p64 of sm_120 leaves E2M1 in bits 3:0 (Triton, CUTLASS shift it afterwards)"),
     "metadata of M = 64": Dispute("Unmodelled, but for .ws, where CUTLASS repeats it in every band", "CUTLASS tmem_e_frg: only 128 rows a CTA",
                                   "PTX ISA 9.7.16.10.8 shows it in figures"),
-    "scales of K = 96": Dispute("the bytes inside the first cell; Unmodelled beyond it", "PTX ISA 9.7.16.10.7.2.4: the id is a byte offset",
-                                "the following cell is in figures, with others for SFB and N > 128"),
+    "scales of K = 96": Dispute("byte id + index; from 4 on a second cell, 4 columns further for every 128 rows begun",
+                                "CuTe DSL 4.8.1 sm103_dense_blockscaled_gemm_persistent.py with 128 and 256 rows, alone and in pairs",
+                                "PTX ISA 9.7.16.10.7.2.4 has it in figures, those of B with N up to 128 and above apart; rows that fill no 128 are shown by no program"),
     "scales of B in two CTAs": Dispute("2x2 data path (M = 128): the upper half of N 64 lanes further", "CUTLASS tmem_sf_frg; JAX copies them with warpx2::01_23",
                                        "PTX ISA 9.7.16.10.7 asks for a copy in all four 32-lane partitions"),
     "direction of shift": Dispute("lane i takes lane i + 1, in every 32 lanes by themselves", "a readback on a B200 by github.com/cicuvc/nvidia-sass-document; CUTLASS refreshes the last lanes afterwards",

@@ -42,7 +42,7 @@ WORDS: dict[str, tuple[str, dict[str, str]]] = {
     "sm_100a": ("Tcgen05SmemDesc", _SMEM | {"version": "constant"}),
     "f16": ("Tcgen05InstrDesc", _INSTR | {"sparse_id2": "sparsity_selector", "saturate": "saturate", "c_format": "d_type", "max_shift": "max_shift"}),
     "mxf8f6f4": ("Tcgen05MxInstrDesc", _INSTR | _SCALED),
-    "mxf4": ("Tcgen05MxOmmaInstrDesc", {name: mine for name, mine in (_INSTR | _SCALED).items() if not mine.startswith("transpose")} | {"k_dim_lower": "k_size"}),
+    "mxf4": ("Tcgen05MxOmmaInstrDesc", {name: mine for name, mine in (_INSTR | _SCALED).items() if not mine.startswith("transpose")} | {"k_dim_lower": "k_size", "sparsity_version": "sparsity_version"}),
 }  # fmt: skip
 
 

@@ -60,7 +60,7 @@ def _only(i: Instruction, rest: list[str], *words: str) -> str | None:
 
 
 def _init(i: Instruction, c: Linker, rest: list[str]) -> Step:
-    find, count = locate(i, c, i.operands[0], _only(i, rest), 8), c.read(i.operands[1], "u32")
+    find, count = locate(i, c, i.operands[0], _only(i, rest), 8, only_shared=True), c.read(i.operands[1], "u32")
 
     def init(x: Wave) -> None:
         counts = np.broadcast_to(count(x), (x.n,))
@@ -76,7 +76,7 @@ def _init(i: Instruction, c: Linker, rest: list[str]) -> Step:
 
 
 def _inval(i: Instruction, c: Linker, rest: list[str]) -> Step:
-    find = locate(i, c, i.operands[0], _only(i, rest), 8)
+    find = locate(i, c, i.operands[0], _only(i, rest), 8, only_shared=True)
 
     def inval(x: Wave) -> None:
         for cta, offset, _ in barriers(x, i, find):
@@ -87,7 +87,7 @@ def _inval(i: Instruction, c: Linker, rest: list[str]) -> Step:
 
 def _tx(i: Instruction, c: Linker, rest: list[str]) -> Step:
     """expect_tx and complete_tx."""
-    find, size = locate(i, c, i.operands[0], _only(i, rest, "relaxed"), 8), c.read(i.operands[1], "u32")
+    find, size = locate(i, c, i.operands[0], _only(i, rest, "relaxed"), 8, only_shared=True), c.read(i.operands[1], "u32")
     expects = i.modifiers[0] == "expect_tx"
 
     def count(x: Wave) -> None:
@@ -121,7 +121,7 @@ def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
         operands.pop(0)
     if not 1 <= len(operands) <= 2 or (remote and token is not None):
         raise InputError("takes a token (or _, as it must be for another CTA's barrier), an address and maybe a count")
-    find = locate(i, c, operands[0], space, 8)
+    find = locate(i, c, operands[0], space, 8, only_shared=True)
     amount: Read | None = c.read(operands[1], "u32") if len(operands) == 2 else None
 
     def arrive(x: Wave) -> None:
@@ -170,7 +170,7 @@ def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
     if len(i.operands) not in (3, 3 + tries):
         raise InputError("takes a predicate, an address, a phase" + (" and maybe a time limit" if tries else ""))
     write = c.write(i.operands[0], "pred")
-    find, phase = locate(i, c, i.operands[1], space, 8), c.read(i.operands[2], "u32" if by_parity else "b64")
+    find, phase = locate(i, c, i.operands[1], space, 8, only_shared=True), c.read(i.operands[2], "u32" if by_parity else "b64")
 
     def over(x: Wave) -> tuple[np.ndarray, list[tuple[Mbarrier, np.ndarray]]]:
         """Which running threads need not wait, and the barriers of the others with the numbers of their threads."""

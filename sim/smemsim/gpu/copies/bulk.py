@@ -9,6 +9,7 @@ import numpy as np
 from smemsim.errors import HardwareTrap
 from smemsim.gpu.asynchronous import cluster_of, credit, each, member, own_address, record, stops
 from smemsim.gpu.events import Bulk
+from smemsim.gpu.memory.spaces import shared_operand
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.machine.bulk import BulkTransfer, bulk_copy, bulk_prefetch
@@ -41,8 +42,9 @@ def build_in(i: Instruction, c: Linker) -> Step:
         words.need("global")
     is_multicast, hinted = words.has("multicast::cluster"), words.has("L2::cache_hint")
     words.end()
-    to, at = c.address(operands.next("a destination")), c.address(operands.next("a source"))
-    size, mbar = c.read(operands.next("a size"), "u32"), c.address(operands.next("an mbarrier"))
+    to, source = shared_operand(c, operands.next("a destination")), operands.next("a source")
+    at = shared_operand(c, source) if between else c.address(source)
+    size, mbar = c.read(operands.next("a size"), "u32"), shared_operand(c, operands.next("an mbarrier"))
     mask = [c.read(operands.next("a CTA mask"), "u16")] if is_multicast else []
     if hinted:
         operands.next("a cache policy")
@@ -73,7 +75,7 @@ def build_out(i: Instruction, c: Linker) -> Step:
     words, operands = Modifiers(i, "async", "bulk", "global", "shared::cta", "bulk_group"), Operands(i)
     hinted, masked = words.has("L2::cache_hint"), words.has("cp_mask")
     words.end()
-    to, at = c.address(operands.next("a destination")), c.address(operands.next("a source"))
+    to, at = c.address(operands.next("a destination")), shared_operand(c, operands.next("a source"))
     size = c.read(operands.next("a size"), "u32")
     if hinted:
         operands.next("a cache policy")
@@ -117,9 +119,10 @@ def build_reduce(i: Instruction, c: Linker) -> Step:
     words.has("noftz")  # the only f16 and bf16 additions there are
     dtype = words.need(*REDUCTION_TYPES)
     words.end()
-    to, at = c.address(operands.next("a destination")), c.address(operands.next("a source"))
-    size = c.read(operands.next("a size"), "u32")
-    mbar = [] if is_global else [c.address(operands.next("an mbarrier"))]
+    destination = operands.next("a destination")
+    to = c.address(destination) if is_global else shared_operand(c, destination)
+    at, size = shared_operand(c, operands.next("a source")), c.read(operands.next("a size"), "u32")
+    mbar = [] if is_global else [shared_operand(c, operands.next("an mbarrier"))]
     if hinted:
         operands.next("a cache policy")
     operands.end()

@@ -126,7 +126,7 @@ def build_arrive(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i)
     counts = "noinc" in i.modifiers
     space = next((m for m in i.modifiers if m.startswith("shared")), None)
-    find = locate(i, c, i.operands[0], space, 8)
+    find = locate(i, c, i.operands[0], space, 8, only_shared=True)
 
     def arrive(x: Wave) -> None:
         kept, threads = x.sel, x.threads

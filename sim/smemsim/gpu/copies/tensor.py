@@ -10,6 +10,7 @@ from smemsim.errors import HardwareTrap
 from smemsim.gpu.asynchronous import Issuer, check_alone, cluster_of, credit, each, member, own_address, record, stops, touched
 from smemsim.gpu.copies.tensor_maps import map_at
 from smemsim.gpu.events import Load, Store
+from smemsim.gpu.memory.spaces import shared_operand
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.machine.tma import tma_prefetch
@@ -57,9 +58,9 @@ def build_load(i: Instruction, c: Linker) -> Step:
     words.end()
     if own and is_multicast:
         raise unmodelled(i, ".multicast::cluster to .shared::cta")
-    to = c.address(operands.next("a destination"))
+    to = shared_operand(c, operands.next("a destination"))
     at, coordinates = _source(i, c, operands.next("a tensor map"), rank, mode)
-    mbar = c.address(operands.next("an mbarrier"))
+    mbar = shared_operand(c, operands.next("an mbarrier"))
     offsets = _offsets(i, c, operands) if mode.startswith("im2col") else []
     mask = [c.read(operands.next("a CTA mask"), "u16")] if is_multicast else []
     if hinted:
@@ -101,7 +102,7 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
     hinted = words.has("L2::cache_hint")
     words.end()
     at, coordinates = _source(i, c, operands.next("a tensor map"), rank, mode)
-    source = c.address(operands.next("a source"))
+    source = shared_operand(c, operands.next("a source"))
     if hinted:
         operands.next("a cache policy")
     operands.end()

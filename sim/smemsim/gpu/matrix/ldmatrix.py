@@ -96,7 +96,7 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i, f"{c.arch} has no such instruction; it needs sm_100a")
     registers = len(_places(form)[0]) * count
     writes = [c.write(item, "b32") for item in items(operands.next("registers"), registers, "the vector")]
-    where = locate(i, c, operands.next("an address"), space or None, ROW)
+    where = locate(i, c, operands.next("an address"), space or None, ROW, only_shared=True)
     operands.end()
     lanes = count * (16 if shape == "m16n16" else 8)
 
@@ -146,7 +146,7 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i, "there is no such form")
     if kind == "b8" and not architecture(c.arch).is_blackwell:
         raise unmodelled(i, f"{c.arch} has no such instruction; it needs sm_100a")
-    where = locate(i, c, operands.next("an address"), space or None, ROW)
+    where = locate(i, c, operands.next("an address"), space or None, ROW, only_shared=True)
     reads = [c.read(item, "b32") for item in items(operands.next("registers"), count, "the vector")]
     operands.end()
     lanes = 8 * count

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.gpu.memory.spaces import space_modifier
+from smemsim.gpu.memory.spaces import shared_address, space_modifier
 from smemsim.gpu.registers import dtype_of
 from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.gpu.wave import RANK_SHIFT
@@ -48,6 +48,14 @@ def build_cvta(i: Instruction, c: Linker) -> Step:
             write(x, read(x) - bank if to else read(x) + bank)
 
         return of_bank
+
+    if base == SHARED_WINDOW:  # ptxas puts the upper half of the window there, or leaves it out: what has it already keeps it
+
+        def of_shared(x: Wave) -> None:
+            at = shared_address(np.asarray(read(x)).view(np.int64)).view(np.uint64)
+            write(x, at if to else np.where(at >> 32 == 0, at | base, at))
+
+        return of_shared
 
     def convert(x: Wave) -> None:
         value = read(x)

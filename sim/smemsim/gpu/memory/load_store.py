@@ -9,12 +9,11 @@ import numpy as np
 
 from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu.memory.ordering import Ordering, ordering
-from smemsim.gpu.memory.spaces import Piece, locate, note_read, note_write, shared_places, space_modifier
+from smemsim.gpu.memory.spaces import Piece, locate, note_read, note_write, shared_operand, shared_places, space_modifier
 from smemsim.gpu.registers import Read, bits_of, dtype_of
 from smemsim.gpu.registry import Plain, Step, implements, unmodelled
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Symbol, Vector
 from smemsim.spec.architectures import architecture
-from smemsim.spec.launches import SHARED_WINDOW
 from smemsim.spec.operation_types import LOAD_STORE_TYPES, VECTOR_BYTES, WIDE_VECTOR_BYTES
 
 if TYPE_CHECKING:
@@ -219,11 +218,10 @@ def build_st_bulk(i: Instruction, c: Linker) -> Step:
         or not architecture(c.arch).is_blackwell
     ):
         raise unmodelled(i)
-    address, amount = c.address(i.operands[0]), c.read(i.operands[1], "u64")
-    base = SHARED_WINDOW if space is None else 0
+    address, amount = shared_operand(c, i.operands[0]), c.read(i.operands[1], "u64")
 
     def store(x: Wave) -> None:
-        starts = np.broadcast_to(np.asarray(address(x)), (x.n,)) - base
+        starts = np.broadcast_to(np.asarray(address(x)), (x.n,))
         sizes = np.broadcast_to(np.asarray(amount(x)), (x.n,)).astype(np.int64)
         if (sizes & 7).any() or (starts & 7).any():
             bad = int(sizes[np.flatnonzero(sizes & 7)[0]]) if (sizes & 7).any() else int(starts[np.flatnonzero(starts & 7)[0]])

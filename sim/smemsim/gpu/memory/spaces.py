@@ -1,7 +1,9 @@
 """State spaces and addresses: which bytes of which memory the addresses of an instruction are, and the windows of generic addresses.
 
 A generic address lies in the shared window, in the local window, or is the address in global memory (PTX ISA 5.1; .const and kernel
-parameters lie in global memory here). Where the two windows begin is made up (`spec.launches`).
+parameters lie in global memory here). Where the two windows begin is made up (`spec.launches`); that their low 32 bits are 0 is not: ptxas
+makes generic addresses by putting a window's upper half above 32 bits, and drops the upper half to come back. So instructions take a
+generic address of shared memory where a `.shared` one is meant: `shared_address` is the rule, for all of them.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from smemsim.spec.launches import LOCAL_WINDOW, RESERVED_OFFSETS, SHARED_WINDOW
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
+    from smemsim.gpu.registers import Read
     from smemsim.gpu.wave import Wave
     from smemsim.machine.region import Region
 
@@ -31,11 +34,14 @@ __all__ = [
     "note_read",
     "note_write",
     "own",
+    "shared_address",
+    "shared_operand",
     "shared_places",
     "space_modifier",
 ]
 
 _SHARED_HIGH, _LOCAL_HIGH = SHARED_WINDOW >> 32, LOCAL_WINDOW >> 32
+_LOW_HALF = 0xFFFFFFFF
 SPACES = ("global", "const", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "param::func")
 
 
@@ -49,6 +55,26 @@ class Piece(NamedTuple):
 
 
 Locate = Callable[["Wave"], list[Piece]]
+
+
+def shared_address(address: Any) -> Any:
+    """The `.shared` address, int64, of a 64-bit operand that has to lie in shared memory: of a generic one the low 32 bits.
+
+    Anything else stays what it is, so that whoever uses it finds nothing there. Compiled: `smemsim.RULES["shared.generic"]`.
+
+    >>> [hex(int(at)) for at in shared_address(np.array([0x400, 0x7E00_0100_0400, 0x7F00_0000_0400]))]
+    ['0x400', '0x1000400', '0x7f0000000400']
+    """
+    at = np.asarray(address, np.int64)
+    return np.where(at >> 32 == _SHARED_HIGH, at & _LOW_HALF, at)
+
+
+def shared_operand(c: Linker, operand: Operand) -> Read:
+    """An operand that is an address in shared memory, `.shared` or generic: as a `.shared` one."""
+    address = c.address(operand)
+    if c.space_of(operand) is not None:
+        return address
+    return lambda x: shared_address(address(x))
 
 
 def space_modifier(modifiers: list[str]) -> str | None:
@@ -69,9 +95,11 @@ def locate(
     align: int | None = None,
     *,
     beyond: Callable[[Wave], Any] | None = None,
+    only_shared: bool = False,
 ) -> Locate:
     """A function that finds the bytes an instruction accesses: `size` of them at the address of every running thread, `beyond` bytes further.
 
+    `only_shared` is for instructions that work on shared memory alone: where they name no space, an address below 2^32 is a `.shared` one too.
     It ends the kernel for addresses that are off `align` (the size) or outside everything: HardwareTrap 716 and 700, findings X002 and X001.
     """
     address = c.address(operand)
@@ -83,6 +111,9 @@ def locate(
             address = lambda x: in_bank(x) + x.launch.parameter_address  # noqa: E731
     elif space == "const":
         space = "global"
+    if only_shared and space is None and own is None:
+        generic = address
+        address = lambda x: _in_window(generic(x))  # noqa: E731
     find = _FINDERS.get(space or "generic")
     if find is None:
         raise unmodelled(i, f"no state space .{space}")
@@ -90,6 +121,12 @@ def locate(
         first, further = address, beyond
         address = lambda x: first(x) + further(x)  # noqa: E731
     return find(i, address, size, (align or size) - 1)
+
+
+def _in_window(address: Any) -> Any:
+    """The generic address of an operand that has to lie in shared memory."""
+    at = np.asarray(address, np.int64)
+    return np.where(at >> 32 == 0, at | SHARED_WINDOW, at)
 
 
 def _values(x: Wave, address: Any) -> np.ndarray:
@@ -148,7 +185,10 @@ def _shared(cluster: bool) -> Callable[..., Locate]:
 
 
 def _in_shared(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, low: int, cluster: bool) -> Piece:
-    if low and np.bitwise_or.reduce(at) & low:
+    bits = np.bitwise_or.reduce(at)
+    if bits > _LOW_HALF:
+        at = shared_address(at)
+    if low and bits & low:
         misaligned(x, i, "shared", at, part, low + 1)
     flat = shared_places(x, i, at, part, size, cluster)
     return Piece("shared", x.shared, flat, part)
@@ -213,16 +253,16 @@ def _generic(i: Instruction, address: Callable[[Wave], Any], size: int, low: int
         if not (some_shared or some_local):
             return world.find(x, at, None)
         if some_shared and shared.all():
-            return [_in_shared(x, i, at & 0xFFFFFFFF, None, size, low, True)]
+            return [_in_shared(x, i, at & _LOW_HALF, None, size, low, True)]
         if some_local and local.all():
-            return [_in_local(x, i, at & 0xFFFFFFFF, None, size, low)]
+            return [_in_local(x, i, at & _LOW_HALF, None, size, low)]
         pieces = []
         if some_shared:
             part = np.flatnonzero(shared)
-            pieces.append(_in_shared(x, i, at[part] & 0xFFFFFFFF, part, size, low, True))
+            pieces.append(_in_shared(x, i, at[part] & _LOW_HALF, part, size, low, True))
         if some_local:
             part = np.flatnonzero(local)
-            pieces.append(_in_local(x, i, at[part] & 0xFFFFFFFF, part, size, low))
+            pieces.append(_in_local(x, i, at[part] & _LOW_HALF, part, size, low))
         part = np.flatnonzero(~(shared | local))
         return pieces + world.find(x, at[part], part) if len(part) else pieces
 

@@ -17,6 +17,8 @@ from smemsim.gpu.registry import ON_EXIT, Gate, Step, implements
 from smemsim.gpu.tcgen05.common import cta_group, group_of, refusals, tensor_of
 from smemsim.gpu.wave import EXITED, WARP
 from smemsim.ptx.module import Instruction
+from smemsim.spec.findings import Severity
+from smemsim.spec.tensor_memory import ALLOCATION
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 
 if TYPE_CHECKING:
@@ -42,7 +44,8 @@ def build_alloc(i: Instruction, c: Linker) -> Step:
     group = cta_group(words)
     space = "shared::cta" if words.has("shared::cta") else None
     words.end()
-    place, count = locate(i, c, operands.next("an address in shared memory"), space, 4), c.read(operands.next("a number of columns"), "u32")
+    place = locate(i, c, operands.next("an address in shared memory"), space, 4, only_shared=True)
+    count = c.read(operands.next("a number of columns"), "u32")
     operands.end()
 
     def opens(x: Wave) -> bool:
@@ -111,6 +114,11 @@ def _grant(x: Wave, i: Instruction, cta: Cta, warp: int, count: int, group: int)
             wait = x.park(threads, x.at, i, lambda: f"{count} columns of tensor memory in a row; allocated are {held}")
             cta.state[WAITING] = [*cta.state.get(WAITING, ()), wait]
             return False
+        if before := memories[0].grows(count):
+            x.launch.find(
+                "X009", i, f"{i.name}: {count} columns, and the allocation before had {before}: the PTX ISA wants none to be larger than the one before; "
+                "nothing checks it, and it gets its columns", "take the large one first", because=ALLOCATION.source, milder=Severity.NOTE,
+            )  # fmt: skip
         for member, memory in zip(members, memories, strict=True):
             address = memory.alloc(count, cta_group=group).encode()
             member.state.setdefault(HELD, {})[address] = i
@@ -142,10 +150,18 @@ def build_dealloc(i: Instruction, c: Linker) -> Step:
         for cta, _, part in list(warps_of(x)):
             address = int(addresses[part[0]])
             with refusals(x, i):
-                tensor_of(cta).dealloc(address, int(counts[part[0]]), cta_group=group)
+                cut = tensor_of(cta).dealloc(address & 0xFFFF, int(counts[part[0]]), cta_group=group)
+            if cut:
+                x.launch.find(
+                    "X009", i, f"{i.name} gives back {int(counts[part[0]])} columns at {address:#x}, and leaves {cut} of their allocation, which nobody can "
+                    "give back any more: later CTAs on this SM can wait for them for ever", "give back as many as tcgen05.alloc took",
+                    because=f"{ALLOCATION.source}; ptxas 13.0 lets a deallocation begin only where an allocation does",
+                )  # fmt: skip
             if x.watch is not None:
                 x.watch.tensor.freed(x, i, cta, address, int(counts[part[0]]), int(x.threads[part[0]]) // WARP)
-            cta.state.get(HELD, {}).pop(address, None)
+            held = cta.state.get(HELD, {})
+            for begin in [begin for begin in held if begin & 0xFFFF not in tensor_of(cta).allocations]:
+                del held[begin]
             for member in group_of(x, i, cta, group):
                 wake(x, member)
         x.changes += 1

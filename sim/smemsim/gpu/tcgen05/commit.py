@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,7 +13,6 @@ from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Step, implements
 from smemsim.gpu.tcgen05.common import cta_group, refusals, tensor_of
 from smemsim.ptx.module import Instruction
-from smemsim.spec.launches import SHARED_WINDOW
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 
 if TYPE_CHECKING:
@@ -29,16 +27,14 @@ def build_commit(i: Instruction, c: Linker) -> Step:
     """`tcgen05.commit.cta_group.mbarrier::arrive::one{.shared::cluster}{.multicast::cluster}.b64 [mbar] {, mask}`: one arrival, at once.
 
     With a mask it is one at the same offset in every CTA of the cluster whose rank has a bit.
-    Without .shared::cluster the address is generic (PTX ISA 9.7.16.12). ptxas 13.0 hands the low 32 bits of it to UTCBAR, and Triton 3.6 passes a
-    .shared address widened by cvt.u64.u32: compiled, a number below 2^32 is one of the .shared::cluster window.
+    Without .shared::cluster the address is generic (PTX ISA 9.7.16.12); Triton passes a .shared address widened by cvt.u64.u32.
     """
     words, operands = Modifiers(i, "commit", "mbarrier::arrive::one", "b64"), Operands(i)
     group = cta_group(words)
     space = "shared::cluster" if words.has("shared::cluster") else None
     is_multicast = words.has("multicast::cluster")
     words.end()
-    mbar = operands.next("an mbarrier")
-    place = locate(i, c, mbar, space, 8, beyond=None if space else _window(c.address(mbar)))
+    place = locate(i, c, operands.next("an mbarrier"), space, 8, only_shared=True)
     mask = c.read(operands.next("a CTA mask"), "u16") if is_multicast else None
     operands.end()
 
@@ -69,11 +65,6 @@ def build_commit(i: Instruction, c: Linker) -> Step:
                     barrier.arrive(x, thread, 1, i=i, release=False)
 
     return run
-
-
-def _window(address: Callable[[Wave], Any]) -> Callable[[Wave], Any]:
-    """What makes generic addresses of numbers that are .shared ones."""
-    return lambda x: np.where(np.asarray(address(x)) >> 32 == 0, np.int64(SHARED_WINDOW), np.int64(0))
 
 
 @implements("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")

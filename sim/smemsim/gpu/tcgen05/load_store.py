@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.addressing.tensor_memory import window_lane
 from smemsim.errors import InputError
 from smemsim.gpu.asynchronous import stop
 from smemsim.gpu.modifiers import Modifiers, Operands
@@ -15,6 +16,8 @@ from smemsim.gpu.traps import warp_name
 from smemsim.gpu.wave import WARP
 from smemsim.machine.tmem.access import SPLIT, TmemAccess
 from smemsim.ptx.module import Immediate, Instruction, Operand, Vector
+from smemsim.spec.evidence import RULES
+from smemsim.spec.findings import Severity
 from smemsim.spec.tensor_memory import COLUMNS, LANES, LOAD_STORE_SHAPES, WARP_LANES
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 
@@ -24,7 +27,6 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
-_WINDOWS = LANES // WARP_LANES
 _LOW = np.uint32(0xFFFF)
 
 
@@ -62,19 +64,11 @@ class _Access:
         threads = x.threads
         word = np.broadcast_to(self.address(x), threads.shape)
         warp = threads // WARP
-        lane, column = word >> 16, word & 0xFFFF
-        own = x.tid[threads] // WARP % _WINDOWS * WARP_LANES
+        column = word & 0xFFFF
+        lane = self._lanes(x, threads, word)
         starts = np.flatnonzero(np.diff(warp, prepend=-1))
         if (np.maximum.reduceat(word, starts) != np.minimum.reduceat(word, starts)).any():
             self._stop(x, "X015", "the address is not the same in all threads of a warp", "give all 32 threads the same address")
-        if not np.isin(lane - own, self.first_lanes).all():
-            n = int(np.flatnonzero(~np.isin(lane - own, self.first_lanes))[0])
-            only = " or ".join(str(own[n] + first) for first in self.first_lanes)
-            self._stop(
-                x, "X009", f"{warp_name(x, warp[n])} gives {int(word[n]):#x}, that is "
-                f"lane {int(lane[n])}: it reaches lanes {own[n]} to {own[n] + WARP_LANES - 1} only, and .{self.access.shape} begins at {only}",
-                f"add {own[n]} << 16 to the address, for warp {int(x.tid[threads[n]]) // WARP % _WINDOWS} of its warpgroup (PTX ISA 9.7.16.8.1)",
-            )  # fmt: skip
         cta = x.cta_of[threads]
         begins = column[starts]
         spans = [np.arange(self.access.width)]
@@ -92,6 +86,35 @@ class _Access:
         found: np.ndarray = base + self._of_threads(x, threads)
         return found
 
+    def _lanes(self, x: Wave, threads: np.ndarray, word: np.ndarray) -> np.ndarray:
+        """The lane at which each thread's warp begins. Ends the kernel where the shape begins at no such lane."""
+        given = word >> 16
+        lane: np.ndarray = window_lane(x.tid[threads] // WARP, given)
+        inside = given % WARP_LANES
+        if not np.isin(inside, self.first_lanes).all():
+            n = int(np.flatnonzero(~np.isin(inside, self.first_lanes))[0])
+            only = " or ".join(map(str, self.first_lanes))
+            self._stop(
+                x, "X009", f"{warp_name(x, threads[n] // WARP)} gives {int(word[n]):#x}, that is lane {int(given[n])}: .{self.access.shape} begins "
+                f"at lane {only} of the warp's {WARP_LANES}", f"give lane {self._own(lane[n])}, which is {self._own(lane[n])} << 16 in the address",
+            )  # fmt: skip
+        elsewhere = (given != lane) & (given >= WARP_LANES)  # lanes 0 to 31 name no window: so all warps of many kernels give them
+        if elsewhere.any():
+            n = int(np.flatnonzero(elsewhere)[0])
+            rule = RULES["tcgen05.warp_window"]
+            x.launch.find(
+                "X009", self.i, f"{self.i.name}: {warp_name(x, threads[n] // WARP)} gives {int(word[n]):#x}, that is lane {int(given[n])}, and accesses "
+                f"lane {int(lane[n])}: the warp reaches lanes {self._own(lane[n])} to {self._own(lane[n]) + WARP_LANES - 1} only, and hardware takes "
+                f"bits 4:0 alone of the lane, so that nothing is lost if these are meant", f"give lane {int(lane[n])}, or leave the warp's bits out",
+                because=f"PTX ISA 9.7.16.8.1; {rule.source} ({rule.grades[x.launch.arch]})", milder=Severity.NOTE,
+            )  # fmt: skip
+        return lane
+
+    @staticmethod
+    def _own(lane: Any) -> int:
+        """The first lane of a window."""
+        return int(lane) // WARP_LANES * WARP_LANES
+
     def _of_threads(self, x: Wave, threads: np.ndarray) -> np.ndarray:
         """The places of the running threads' registers, from where the address of each points."""
         warps = len(threads) // WARP
@@ -108,11 +131,11 @@ class _Access:
     def boxes(self, x: Wave) -> list[tuple[int, int, int, int, int]]:
         """For the watch: (warp in the wave, CTA, first lane, first column, the column behind the last) of each access of each warp."""
         threads = x.threads
-        first = threads[np.flatnonzero(np.diff(threads // WARP, prepend=-1))]
-        word = np.broadcast_to(self.address(x), threads.shape)[np.flatnonzero(np.diff(threads // WARP, prepend=-1))]
+        starts = np.flatnonzero(np.diff(threads // WARP, prepend=-1))
+        first, word = threads[starts], np.broadcast_to(self.address(x), threads.shape)[starts]
         found = []
         for thread, address in zip(first.tolist(), word.tolist(), strict=True):
-            lane, column = address >> 16, address & 0xFFFF
+            lane, column = window_lane(int(x.tid[thread]) // WARP, address >> 16), address & 0xFFFF
             for offset in {0, self.access.half_split_offset or 0}:
                 begin = column + offset
                 found.append((thread // WARP, int(x.cta_of[thread]), lane, begin, begin + self.access.width))

@@ -15,8 +15,11 @@ from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.gpu.tcgen05.common import cta_group, group_of, refusals, tensor_of
 from smemsim.machine.tcgen05_many import Issue, Touched, tcgen05_mma_many
+from smemsim.machine.tcgen05_operands import scale_address
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.ptx.module import Address, Immediate, Instruction, Vector
+from smemsim.spec.evidence import RULES
+from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import CHUNK
 
@@ -132,6 +135,7 @@ class _Mma:
                 "R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written",
                 "check the descriptor, and that the load that fills the stage was issued",
             )  # fmt: skip
+        self._note_scale_ids(x, i, issue)
         launch.evidence |= evidence_of(i, touched)
         if x.watch is not None:
             op = x.watch.tensor.begin(x, self.i, thread, "tcgen05.mma")
@@ -148,6 +152,19 @@ class _Mma:
                     x.watch.op_reads(op, member, (CHUNK * chunks[:, None] + np.arange(0, held, 4)).ravel())
             x.watch.tensor.operated(op, members, touched.reads, touched.writes)
         record(x, self._event(x, i, thread, idesc, issue, unwritten=touched.unwritten))
+
+    def _note_scale_ids(self, x: Wave, i: InstrDescriptor, issue: Issue) -> None:
+        """Remark an address of scale factors that names another scale id than the instruction descriptor."""
+        for side, taddr, number in (("A", issue.scale_a, i.a_sf_id), ("B", issue.scale_b, i.b_sf_id)):
+            in_address = 0 if taddr is None else scale_address(side, taddr)[0]
+            if in_address not in (0, number):
+                rule = RULES["tcgen05.scale_address"]
+                x.launch.find(
+                    "S702", self.i, f"{self.i.name}: the address of {side}'s scale factors, {taddr:#x}, has scale id {in_address} in bits 31:30, and the "
+                    f"instruction descriptor has {side.lower()}_sf_id = {number}, which is taken here",
+                    f"make {side.lower()}_sf_id of these bits (CUTLASS make_runtime_instr_desc_block_scaled)", because=f"{rule.source} ({rule.grades[x.launch.arch]})",
+                    milder=Severity.NOTE,
+                )  # fmt: skip
 
     def _event(self, x: Wave, i: InstrDescriptor, thread: int, idesc: int, issue: Issue, *, unwritten: bool) -> Mma:
         return Mma(

@@ -132,8 +132,8 @@ class TmemAccess:
         >>> hex(TmemAccess("32x32b", taddr=64).operand(3))
         '0x600040'
         """
-        window = whole("warp", warp, minimum=0) % (LANES // WARP_LANES)
-        return self.address.advance(lanes=WARP_LANES * window).encode()
+        at = self.address
+        return TmemAddress(formulas.window_lane(whole("warp", warp, minimum=0), at.lane), at.column).encode()
 
     def location(self, warp: Any, thread: Any, register: Any, half: Any = 0) -> tuple[Any, Any]:
         """(lane, column) that register `register` of thread `thread` (0 to 31) of warp `warp` has; numbers, or arrays that broadcast.
@@ -155,7 +155,7 @@ class TmemAccess:
         if self.shape == SPLIT:
             column = column + thread // HALF * self.half_split_offset
         base = self.address
-        return base.lane + warp % (LANES // WARP_LANES) * WARP_LANES + lane, base.column + column
+        return formulas.window_lane(warp, base.lane) + lane, base.column + column
 
     def register(self, lane: Any, column: Any) -> tuple[Any, ...]:
         """(warp of the warpgroup, thread, register) of a cell, with `pack` and the half of the register. The other way of `location`.

@@ -1,4 +1,8 @@
-"""Who has which columns of a CTA's tensor memory: allocations and their rules (PTX ISA 9.7.16.7.1)."""
+"""Who has which columns of a CTA's tensor memory: allocations and their rules (PTX ISA 9.7.16.7.1).
+
+What hardware refuses is what the code of ptxas checks (`RULES["tcgen05.alloc"]`): the allocator keeps two bits for every 32 columns, one that says
+taken, one that says that an allocation begins there.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +23,7 @@ class AllocationError(InputError):
 
 
 class Columns:
-    """The 512 columns: `allocations` by their first one. `allocated` (bool, 512) is where they are to be marked."""
+    """The 512 columns: `allocations` by their first one, and how many are `lost`. `allocated` (bool, 512) is where they are to be marked."""
 
     def __init__(self, allocated: np.ndarray | None = None) -> None:
         self.allocations: dict[int, int] = {}  # first column: columns
@@ -27,10 +31,12 @@ class Columns:
         self._largest: int = ALLOCATION.most
         self._cta_group: int | None = None
         self._relinquished = False
+        self.lost = 0  # columns that were cut off from their allocation
 
     def alloc(self, columns: int, *, cta_group: int = 1) -> TmemAddress:
-        """`tcgen05.alloc`: the address (lane 0) of so many free columns; `columns` a power of two, 32 to 512, never more than the last time.
+        """`tcgen05.alloc`: the address (lane 0) of so many free columns; `columns` a power of two, 32 to 512.
 
+        The PTX ISA wants no allocation to be larger than the one before (`grows`); nothing checks it, and it gets its columns like any other.
         With `cta_group` 2 the peer's warp takes part and gets the same columns: call it for both memories. Raises InputError where the
         instruction would be illegal, or would block for ever.
 
@@ -56,30 +62,46 @@ class Columns:
         count, group = self._count(columns), self.check_group(cta_group)
         if self._relinquished:
             raise AllocationError(f"alloc of {count} columns: this CTA has executed tcgen05.relinquish_alloc_permit ({ALLOCATION.source})")
-        if count > self._largest:
-            raise AllocationError(
-                f"columns = {count}: the allocation before had {self._largest}; a CTA's allocations must not grow; take the large one first "
-                f"({ALLOCATION.source})"
-            )
         return count, group
+
+    def grows(self, columns: int) -> int:
+        """The columns of the allocation before, if so many are more; else 0."""
+        return self._largest if columns > self._largest else 0
 
     def free(self, columns: int) -> int | None:
         """The first column that an allocation of so many would get now; None: it has to wait."""
-        for first in range(0, COLUMNS - columns + 1, ALLOCATION.unit):
+        for first in range(0, COLUMNS - columns + 1, columns):
             if not self._allocated[first : first + columns].any():
                 return first
         return None
 
-    def dealloc(self, taddr: int | TmemAddress, columns: int, *, cta_group: int = 1) -> None:
-        """`tcgen05.dealloc`: give an allocation back, as a whole."""
-        address, count = TmemAddress.decode(taddr), self._count(columns)
+    def dealloc(self, taddr: int | TmemAddress, columns: int, *, cta_group: int = 1) -> int:
+        """`tcgen05.dealloc`: give the columns of an allocation back, and of those that follow it. Lanes in the address do not count.
+
+        Returns how many columns it has cut off from their allocation, so that nobody can give them back any more: 0 for a kernel that is right.
+
+        >>> tmem = Columns()
+        >>> first, second, third = tmem.alloc(128), tmem.alloc(64), tmem.alloc(64)
+        >>> tmem.dealloc(first, 128), tmem.dealloc(second, 32), tmem.allocations
+        (0, 32, {192: 64})
+        """
+        address, count = TmemAddress.decode(taddr), whole("columns", columns)
+        if not ALLOCATION.unit <= count <= COLUMNS or count % ALLOCATION.unit:
+            raise AllocationError(f"columns = {count}: needs a multiple of {ALLOCATION.unit} up to {COLUMNS} ({ALLOCATION.source})")
         self.check_group(cta_group)
-        held = self.allocations.get(address.column)
-        if address.lane or held != count:
-            what = f"the allocation there has {held}" if held and not address.lane else "no allocation begins there"
-            raise AllocationError(f"dealloc of {count} columns at {address.encode():#x}: {what} ({ALLOCATION.source})")
-        del self.allocations[address.column]
-        self._allocated[address.column : address.column + count] = False
+        first = address.column // ALLOCATION.unit * ALLOCATION.unit
+        end = first + count
+        if not self._allocated[first:end].all():
+            raise AllocationError(f"dealloc of {count} columns at {address.encode():#x}: not all of them are allocated ({ALLOCATION.source})")
+        if first not in self.allocations:
+            raise AllocationError(f"dealloc of {count} columns at {address.encode():#x}: no allocation begins there ({ALLOCATION.source})")
+        last = max(begin for begin in self.allocations if begin < end)
+        cut = max(0, last + self.allocations[last] - end)
+        for begin in [begin for begin in self.allocations if first <= begin < end]:
+            del self.allocations[begin]
+        self._allocated[first:end] = False
+        self.lost += cut
+        return cut
 
     def relinquish_alloc_permit(self, *, cta_group: int = 1) -> None:
         """`tcgen05.relinquish_alloc_permit`: this CTA allocates no more."""

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.addressing.tensor_memory import window_lane
 from smemsim.arguments import flag, shown, whole
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.tmem.access import TmemAccess
@@ -74,7 +75,8 @@ class TensorMemory(Columns):
             "on this SM can wait for them for ever"
             for c, n in sorted(self.allocations.items())
         ]
-        return [*self.problems, *left]
+        lost = [f"{self.lost} columns were left over by a deallocation of less than an allocation; nobody can give them back"] if self.lost else []
+        return [*self.problems, *left, *lost]
 
     # ---- cells
 
@@ -162,7 +164,8 @@ class TensorMemory(Columns):
     def ld(self, access: TmemAccess, *, warp: int | None = None, taddr: int | None = None) -> np.ndarray:
         """`tcgen05.ld`: uint32 (32 threads, registers) of one warp, or (4, 32, registers) of a warpgroup's four when `warp` is None.
 
-        `taddr`, for one warp, is the address it gives if that is not `access.operand(warp)`.
+        `taddr`, for one warp, is the address it gives if that is not `access.operand(warp)`: of its lane only bits 4:0 count, the warp has
+        32 lanes of its own (`smemsim.RULES["tcgen05.warp_window"]`).
         """
         warps, access = self._warps(access, warp, taddr)
         lane, column = access.location(*_registers(warps, access))
@@ -211,13 +214,9 @@ class TensorMemory(Columns):
         one = whole("warp", warp, minimum=0)
         if taddr is None:
             return [one], access
-        given, window = TmemAddress.decode(taddr), one % WARPS * WARP_LANES
-        if not window <= given.lane < window + WARP_LANES:
-            raise InputError(
-                f"taddr = {given.encode():#x}: lane {given.lane}; warp {one} reaches lanes {window} to {window + WARP_LANES - 1} only: add "
-                f"{window} << 16 to the address (PTX ISA 9.7.16.8.1)"
-            )
-        return [one], dataclasses.replace(access, taddr=TmemAddress(given.lane - window, given.column))
+        given = TmemAddress.decode(taddr)
+        inside = window_lane(0, given.lane)  # TmemAccess adds the warp's window
+        return [one], dataclasses.replace(access, taddr=TmemAddress(inside, given.column))
 
     # ---- inside
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.addressing.tensor_memory import scale_block_byte, scale_cell, scale_row
+from smemsim.addressing.tensor_memory import scale_block_byte, scale_cell, scale_row, scale_slot
 from smemsim.arguments import choice, shown, whole
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.tmem.address import check_columns, indices, layout_repr, plain, together
@@ -37,7 +37,9 @@ class ScaleLayout:
     "4X", "block16" or "block32" (.blockN stand for .scale_vec, but with `k` 96, sm_103a); `k` the instruction's K (by default a dense one
     that is not 96); `scale_id` SFA_ID or SFB_ID; `column` that of the scales' address. Of a pair each CTA has the scales of its own rows of
     A, and all of those of B; with M = 128 the upper half of N lies 64 lanes further. Documented: PTX ISA 9.7.16.10.7; the lanes of rows and
-    the pairs: compiled, CUTLASS tmem_sf_frg. Raises Unmodelled for scales of K = 96 beyond the first cell, which are in figures only.
+    the pairs: compiled, CUTLASS tmem_sf_frg. Scales of K = 96 that have no room in the first cell go on in a second one, behind the first cells of
+    all rows (compiled for 128 and 256 rows: CuTe DSL sm103_dense_blockscaled_gemm_persistent.py; inferred for others). Raises Unmodelled where
+    that is so in a pair with M = 128, which no program shows.
     """
 
     operand: str
@@ -66,9 +68,10 @@ class ScaleLayout:
         if whole("scale_id", self.scale_id) not in mode.ids:
             only = ", ".join(map(str, mode.ids))
             raise InputError(f"scale_id = {self.scale_id}: {mode.name} has {mode.scales} scales a row, and the id {only} ({mode.source})")
-        if self.operand == "B" and WIDE_K in mode.k and self.n > LANES:
+        if path.split == 2 and self._cells > 1:
             raise Unmodelled(
-                f"n = {self.n}: scales of B with K = {WIDE_K} and N above 128 are in figures of their own",
+                f"m = {self.m}, cta_group = 2: with K = {WIDE_K} and scale_id = {self.scale_id} the last scales lie in a second cell; how far behind "
+                "the first in a pair with M = 128 is in no source",
                 see="smemsim.DISPUTES['scales of K = 96']",
             )
         if self.operand == "B" and path.split == 2 and self.n % (2 * WARP_LANES):
@@ -94,8 +97,8 @@ class ScaleLayout:
 
     @property
     def grade(self) -> Grade:
-        """How sure the lanes are; which bytes of a cell are meant is documented, but for K = 96."""
-        return Grade.INFERRED if WIDE_K in self.mode.k else Grade.COMPILED
+        """How sure the lanes are, and of K = 96 the second cell."""
+        return Grade.INFERRED if WIDE_K in self.mode.k and self.rows % LANES else Grade.COMPILED
 
     @property
     def source(self) -> str:
@@ -121,9 +124,15 @@ class ScaleLayout:
         return self.rows // self._bands
 
     @property
+    def _cells(self) -> int:
+        """Cells that the scales of one row lie in."""
+        return -(-(self.scale_id + self.scales) // CELL_BYTES)
+
+    @property
     def columns(self) -> int:
-        """Columns whose cells are read."""
-        return -(-self._band_rows // WARP_LANES)
+        """Columns from the first to the last whose cells are read."""
+        further, _ = scale_slot(self.scale_id, self.scales - 1, self.rows)
+        return int(further) - (-self._band_rows // WARP_LANES)
 
     @property
     def copies(self) -> int:
@@ -136,17 +145,11 @@ class ScaleLayout:
         row = indices("row", row, total, f"the scales of {self.operand} have rows")
         index = indices("index", index, self.scales, f"{self.mode.name} has scales")
         row, index, copy = together(row, index, indices("copy", copy, self.copies, "the scales lie there as copies"))
-        byte = self.scale_id + index
-        if np.any(byte >= CELL_BYTES):
-            raise Unmodelled(
-                f"index = {shown(index)}: with K = 96 and scale_id = {self.scale_id} this scale lies beyond the first cell; where is in "
-                "figures only",
-                see="smemsim.DISPUTES['scales of K = 96']",
-            )
+        further, byte = scale_slot(self.scale_id, index, self.rows)
         in_cta = self.copies // (self.cta_group if self.operand == "B" else 1)
         cta = row // self.rows if self.operand == "A" else copy // in_cta
         lane, column = scale_cell(row % self.rows, copy % in_cta, self._band_rows)
-        return cta, lane, self.column + column, byte
+        return cta, lane, self.column + column + further, byte
 
     def element(self, cta: Any, lane: Any, column: Any, byte: Any) -> tuple[Any, Any]:
         """(row, index) of the scale in a byte of a cell. Where none of them lies: InputError for numbers, -1 in arrays."""
@@ -156,8 +159,10 @@ class ScaleLayout:
             indices("column", column, COLUMNS, "tensor memory has columns"),
             indices("byte", byte, CELL_BYTES, "a cell has bytes"),
         )
-        row, _ = scale_row(lane, column - self.column, self._band_rows, self._bands)
-        index = byte - self.scale_id
+        width, _ = scale_slot(0, CELL_BYTES, self.rows)  # columns from a row's first cell to its second
+        at = column - self.column
+        row, _ = scale_row(lane, at % width, self._band_rows, self._bands)
+        index = at // width * CELL_BYTES + byte - self.scale_id
         held = (row >= 0) & (index >= 0) & (index < self.scales)
         row = row + (cta * self.rows if self.operand == "A" else 0)
         row, index = held * (row + 1) - 1, held * (index + 1) - 1
