@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from smemsim.errors import Unmodelled
+from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu.device import Device
 from smemsim.gpu.linking.program import link
 from smemsim.ptx.parser import read_module
@@ -78,6 +78,6 @@ def refused(lines: list[str], *, arch: str = "sm_100a") -> dict[int, str]:
     head = f".version 9.0\n.target {arch}\n.address_size 64\n.visible .entry k() {{ .reg .b8 %c<4>; {REGISTERS}\n"
     try:
         link(read_module(head + "\n".join(lines) + "\nret;\n}\n"), "k", arch)
-    except Unmodelled as problem:
+    except (InputError, Unmodelled) as problem:
         return {int(n) - 5: why for n, why in re.findall(r"line (\d+): (.*)", str(problem))}
     return {}

@@ -110,6 +110,17 @@ def test_a_gather_takes_four_rows() -> None:
     assert (found[: 4 * 64].reshape(4, 64) == TILE[[40, 3, 7, 3], 8:72]).all()
 
 
+def test_a_blackwell_kernel_loads_by_a_map_that_its_host_code_encoded_itself() -> None:
+    gpu = Device("sm_100a")
+    a = gpu.array(TILE)
+    tm = tiled(a.address, "128B", (64, 16))
+    words = np.frombuffer(bytes(tm), np.uint32).copy()
+    words[2] |= 1 << 1  # version 1
+    words[16:] = np.random.default_rng(6).integers(0, 1 << 32, 16)  # what its stack held
+    other = TensorMap.from_bytes(words.tobytes())
+    assert (loaded(gpu, other, (8, 3), expect=tile_bytes(tm)) == modelled(gpu, tm, (8, 3), 0)).all()
+
+
 @pytest.mark.parametrize("operation", ["", "add", "max", "xor"])
 def test_stores_and_reductions_write_the_tensor(operation: str) -> None:
     gpu = Device("sm_90a")

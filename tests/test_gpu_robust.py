@@ -169,12 +169,34 @@ def test_a_loop_over_local_memory_alone_is_no_hang() -> None:
         ("multimem.st.relaxed.sys.global.b32 [%d1], %r1;", "several GPUs"),
         ("vadd.s32.s32.s32 %r1, %r2, %r3;", "video instructions"),
         ("suq.width.b32 %r1, [%d1];", "textures and surfaces"),
-        ("st.async.release.gpu.global.b32 [%d1], %r1;", "sm_90a has no such instruction"),
     ],
 )
 def test_what_is_not_modelled_says_why(statement: str, says: str) -> None:
     with pytest.raises(Unmodelled, match=says):
         Gpu("sm_90a").launch(kernel(0, statement), "k")
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("membar;", "membar needs one level: .cta, .gl or .sys"),
+        ("membar.cluster;", "membar needs one level: .cta, .gl or .sys"),
+        ("fence.acq_rel;", "a fence needs one scope: .cta, .cluster, .gpu or .sys"),
+        ("fence.sc.cta.gpu;", "a fence needs one scope: .cta, .cluster, .gpu or .sys"),
+        ("fence.mbarrier_init.release.gpu;", "one form: fence.mbarrier_init.release.cluster"),
+        ("activemask;", "words or operands are missing"),
+    ],
+)
+def test_words_that_an_instruction_lacks_are_told_in_a_sentence(statement: str, says: str) -> None:
+    with pytest.raises(InputError, match=f"line \\d+: .*{says}"):
+        Gpu("sm_90a").launch(kernel(0, statement), "k", progress=False)
+
+
+@pytest.mark.parametrize(
+    "statement", ["membar.gl;", "membar.sys;", "fence.gpu;", "fence.acq_rel.cluster;", "fence.mbarrier_init.release.cluster;"]
+)
+def test_fences_that_have_all_their_words_run(statement: str) -> None:
+    assert Gpu("sm_90a").launch(kernel(0, statement), "k", progress=False).findings == []
 
 
 def test_stores_and_reductions_into_global_memory_that_are_asynchronous() -> None:

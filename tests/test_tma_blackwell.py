@@ -22,6 +22,7 @@ from smemsim import (
     tma_store,
     tma_store_bytes,
 )
+from smemsim.spec.tensor_map import TENSOR_MAP
 
 # ---- sub-byte types, as strings of bits --------------------------------------------------------------------------------------------
 
@@ -257,3 +258,56 @@ def test_memory_does_not_reduce_through_scatter4_either():
     tm = TensorMap.tiled(data_type="u32", global_address=BASE, global_dim=(32, 8), global_strides=(128,), box_dim=(32, 1))
     with pytest.raises(Unmodelled, match="scatter4"):
         shared.tma_reduce("add", tm, (0, 1, 2, 3, 4), smem_address=1024, to=world, mode="tile::scatter4")
+
+
+# ---- maps that host code encodes itself ---------------------------------------------------------------------------------------------
+
+
+def edited(tm, **fields):
+    """The map with other raw bits in some fields of its 128 bytes."""
+    word = int.from_bytes(bytes(tm), "little")
+    for name, raw in fields.items():
+        field = TENSOR_MAP.fields[name]
+        word = word & ~(field.mask << field.low) | raw << field.low
+    return TensorMap.from_bytes(word.to_bytes(128, "little"))
+
+
+UPPER_HALF = [name for name, field in TENSOR_MAP.fields.items() if field.low >= 512]
+
+
+@pytest.mark.parametrize("arch", ["sm_100a", "sm_103a"])
+def test_transfers_look_at_no_word_of_a_map_from_16_on_and_take_version_1(arch):
+    tm = tiled("128B")
+    rng = np.random.default_rng(16)
+    for fields in ({"version": 1}, {"backing_hint": 1}, {name: int(rng.integers(1 << 32)) for name in UPPER_HALF}):
+        other = edited(tm, **fields)
+        assert other.unknown_fields == tuple(fields)
+        for call in (tma_load, tma_store):
+            assert image(call(other, (0, 0), smem_address=1024, arch=arch)) == image(call(tm, (0, 0), smem_address=1024, arch=arch))
+        assert other.problems(arch) == tm.problems(arch)
+
+
+@pytest.mark.parametrize("fields", [{"version": 2}, {"version": 7}, {"_r2_23": 1}, {"_r7_16": 1}, {"_r13_15": 1}, {"_r15_10": 1}])
+def test_reserved_bits_below_word_16_do_nothing_on_hopper_and_nobody_knows_what_on_blackwell(fields):
+    other = edited(tiled(), **fields)
+    assert image(tma_load(other, (0, 0), smem_address=1024, arch="sm_90a")) == image(tma_load(tiled(), (0, 0), smem_address=1024))
+    with pytest.raises(Unmodelled, match=next(iter(fields)).lstrip("_")):
+        tma_load(other, (0, 0), smem_address=1024, arch="sm_100a")
+
+
+def test_fields_of_dimensions_that_a_map_has_not_are_taken_as_ignored_with_a_remark():
+    other = edited(tiled(), dim3=77, stride2_low=5, element_stride4=3)
+    assert image(tma_load(other, (0, 0), smem_address=1024, arch="sm_100a")) == image(tma_load(tiled(), (0, 0), smem_address=1024))
+    (told,) = [f for f in other.problems("sm_100a") if "rank" in f.message]
+    assert (told.code, told.severity) == ("T215", "luck")
+    assert "dim3" in told.message
+    assert "stride2_low" in told.message
+    assert other.problems("sm_90a") == tiled().problems("sm_90a")
+
+
+def test_words_of_the_lower_half_still_count_in_a_map_with_garbage_behind_them():
+    garbage = {"version": 1} | dict.fromkeys(UPPER_HALF, 0x7FCC1234)
+    half = edited(tiled("128B"), box1=3, **garbage)  # box1 holds rows - 1
+    assert image(tma_load(half, (0, 0), smem_address=1024, arch="sm_100a")) == image(
+        tma_load(tiled("128B", box_dim=(128, 4)), (0, 0), smem_address=1024)
+    )

@@ -13,11 +13,11 @@ from smemsim.errors import HardwareTrap, OutsideError
 from smemsim.gpu.barriers.mbarrier import mbarrier_of
 from smemsim.gpu.registry import unmodelled
 from smemsim.gpu.traps import warp_name
-from smemsim.gpu.wave import WARP
+from smemsim.gpu.wave import RANK_SHIFT, WARP
 from smemsim.machine.cluster import ClusterAddress
 from smemsim.machine.cluster_memory import Cluster
 from smemsim.ptx.module import Instruction
-from smemsim.spec.traps import ILLEGAL_ADDRESS
+from smemsim.spec.traps import ILLEGAL_ADDRESS, LAUNCH_FAILURE
 
 if TYPE_CHECKING:
     from smemsim.descriptors.tensor_map import TensorMap
@@ -25,7 +25,21 @@ if TYPE_CHECKING:
     from smemsim.gpu.registers import Read
     from smemsim.gpu.wave import Cta, Wave
 
-__all__ = ["Issuer", "check_alone", "cluster_of", "credit", "each", "judge", "member", "own_address", "record", "stop", "stops", "touched"]
+__all__ = [
+    "Issuer",
+    "check_alone",
+    "check_ranks",
+    "cluster_of",
+    "credit",
+    "each",
+    "judge",
+    "member",
+    "own_address",
+    "record",
+    "stop",
+    "stops",
+    "touched",
+]
 
 Issuer = tuple["Cta", int]  # the CTA and the thread's number in the wave
 
@@ -85,6 +99,20 @@ def own_address(i: Instruction, cta: Cta, address: int) -> int:
         )
         raise unmodelled(i, what)
     return place.smem_address
+
+
+def check_ranks(x: Wave, i: Instruction, *addresses: int, mbar: int | None = None) -> None:
+    """X001 for a `.shared` address in a CTA that the cluster has not: `mapa` makes one of any rank.
+
+    That it is an error is inferred from multicasts, which end in 719 where the mask names such a CTA (trace multicast_traps). Of the barrier
+    of a copy hardware ignores the rank where the cluster has that CTA (same trace); where it has not, nobody knows.
+    """
+    for address in addresses:
+        if (rank := (address & 0xFFFFFFFF) >> RANK_SHIFT) >= x.launch.cluster_size:
+            message = f"{i.name}: bits 31:24 of shared address {address:#x} name CTA {rank} of a cluster that has {x.launch.cluster_size}"
+            stop(x, i, "X001", message, "give mapa a rank of the cluster", LAUNCH_FAILURE)
+    if mbar is not None and (rank := (mbar & 0xFFFFFFFF) >> RANK_SHIFT) >= x.launch.cluster_size:
+        raise unmodelled(i, f"an mbarrier in CTA {rank} of a cluster that has {x.launch.cluster_size}")
 
 
 def touched(transfer: Any, begin: int) -> np.ndarray:

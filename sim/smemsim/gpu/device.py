@@ -26,6 +26,7 @@ from smemsim.machine.region import GlobalMemory
 from smemsim.ptx.module import Module
 from smemsim.ptx.parser import read_module
 from smemsim.spec.architectures import ARCHITECTURES, architecture
+from smemsim.spec.targets import target_number
 
 __all__ = ["Device", "target_of"]
 
@@ -155,28 +156,19 @@ def target_of(module: Module) -> str:
     >>> target_of(read_module(".version 8.8 .target sm_100a .address_size 64"))
     'sm_100a'
     """
-    own = _own_target(module)
+    own = module.own_target
     if own in ARCHITECTURES or own[-1:] in ("a", "f"):
         return {"sm_100f": "sm_100a", "sm_103f": "sm_103a"}.get(own, own)
-    return next((name for name in ARCHITECTURES if _number(own) <= _number(name)), own)
-
-
-def _own_target(module: Module) -> str:
-    return next((t for t in module.target if t.startswith(("sm_", "compute_"))), "").replace("compute_", "sm_")
-
-
-def _number(target: str) -> int:
-    """Of sm_90a: 90."""
-    return int("".join(filter(str.isdecimal, target)) or 0)
+    return next((name for name in ARCHITECTURES if target_number(own) <= target_number(name)), own)
 
 
 def _check_target(module: Module, arch: str) -> None:
-    own = _own_target(module)
+    own = module.own_target
     if not re.fullmatch(r"sm_\d+[af]?", own):
         raise InputError(f".target {', '.join(module.target)}: names no architecture; sm_90a, sm_100a ... are needed")
     if own[-1:] in ("a", "f") and own != arch:
         family = own.endswith("f") and own[:-2] == arch[:-2]
         if not family and not (own == "sm_100f" and arch == "sm_103a"):
             raise InputError(f"arch = {arch}: the PTX is for {own} alone (.target); make a Gpu({own!r}), or compile for {arch}")
-    if _number(own) > _number(arch):
+    if target_number(own) > target_number(arch):
         raise InputError(f"arch = {arch}: the PTX is for {own}, which is newer (.target)")

@@ -31,7 +31,7 @@ DTYPES: dict[str, type[np.generic]] = {
     **{f"b{n}": getattr(np, f"uint{n}") for n in (8, 16, 32, 64)},
     "f32": np.float32,
     "f64": np.float64,
-    **dict.fromkeys(("f16", "bf16", "e4m3x2", "e5m2x2", "ue8m0x2", "e2m3x2", "e3m2x2"), np.uint16),
+    **dict.fromkeys(("f16", "bf16", "e4m3x2", "e5m2x2", "ue8m0x2", "e2m3x2", "e3m2x2", "s2f6x2"), np.uint16),
     **dict.fromkeys(("f16x2", "bf16x2", "tf32", "u16x2", "s16x2", "e4m3x4", "e5m2x4", "e2m3x4", "e3m2x4"), np.uint32),
     "e2m1x2": np.uint8,
     "e2m1x4": np.uint16,

@@ -16,7 +16,6 @@ from smemsim.gpu.registry import ON_EXIT, Gate, Plain, Step, implements, unmodel
 from smemsim.gpu.traps import thread_name
 from smemsim.gpu.wave import GATHERING, PARKED, WARP
 from smemsim.ptx.module import Immediate, Instruction, Operand, Pair, Register, Sink
-from smemsim.spec.architectures import architecture
 from smemsim.spec.operation_types import REDUX_TYPES
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 
@@ -197,8 +196,8 @@ def build_redux(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i)
     op, kind, flags = rest[1], rest[-1], set(rest[2:-1])
     if kind == "f32":
-        if op not in ("min", "max") or flags - {"abs", "NaN"} or not architecture(c.arch).is_blackwell:
-            raise unmodelled(i, "redux of f32 is min and max of sm_100a")
+        if op not in ("min", "max") or flags - {"abs", "NaN"}:
+            raise unmodelled(i, "redux of f32 is min and max")
         reduce: Callable[[np.ndarray, np.ndarray], np.ndarray] = lambda v, inside: _extremum(v, inside, op == "max", flags)  # noqa: E731
         carrier = "b32"
     else:

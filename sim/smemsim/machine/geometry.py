@@ -17,7 +17,7 @@ from smemsim.descriptors.tensor_map.traps import swizzle_in_force
 from smemsim.errors import InputError, Unmodelled
 from smemsim.spec.architectures import architecture
 from smemsim.spec.swizzles import Swizzle, SwizzleMode
-from smemsim.spec.tensor_map import DERIVED_FIELDS, LIMITS, SWIZZLE_ARCHITECTURES
+from smemsim.spec.tensor_map import LIMITS, SWIZZLE_ARCHITECTURES
 from smemsim.spec.transfers import CHUNK_BYTES, GATHERED_ROWS, LOAD_MODES, STORE_MODES
 
 __all__ = ["Geometry", "geometry_of"]
@@ -198,10 +198,8 @@ def _inner_multiple(tm: TensorMap, arch: str | None, is_store: bool) -> int:
 
 
 def _check_bits(tm: TensorMap, arch: str | None) -> None:
-    """Bits that no encoder writes have no effect on sm_90a (measured: trace tma_edited); elsewhere nobody knows."""
-    if arch in (None, "sm_90a") or not tm.unknown_bits:
-        return
-    if foreign := [name.lstrip("_") for name in tm.unknown_fields if name not in DERIVED_FIELDS]:
+    """Bits that the encoder would not have written have no effect, or nobody knows which."""
+    if foreign := [name.lstrip("_") for name, grade in tm.unread_fields(arch).items() if grade is None]:
         raise Unmodelled(
             f"the map has bits in {', '.join(foreign)} that no known encoder writes; they do nothing on sm_90a, on {arch} nobody knows"
         )

@@ -234,6 +234,11 @@ class Module:
     variables: Mapping[str, Variable]
 
     @property
+    def own_target(self) -> str:
+        """The architecture of `.target`: "sm_90a"; "" where it names none."""
+        return next((t for t in self.target if t.startswith(("sm_", "compute_"))), "").replace("compute_", "sm_")
+
+    @property
     def entries(self) -> tuple[Function, ...]:
         """The kernels."""
         return tuple(f for f in self.functions.values() if f.is_entry)

@@ -20,9 +20,11 @@ from smemsim.spec.tensor_map import (
     LIMITS,
     SWIZZLE_ARCHITECTURES,
     TENSOR_MAP,
+    VERSIONS,
     WIDE_IS_IM2COL,
     Interleave,
     TensorMapSwizzle,
+    grade_unread,
 )
 from smemsim.spec.transfers import ENCODE_CALLS
 from smemsim.words import Field
@@ -38,7 +40,7 @@ def unknown_fields(tm: TensorMap) -> list[str]:
     """Fields whose bits are not what the encoder writes for these arguments: what they hold, what they should, what it does.
 
     >>> unknown_fields(TensorMap.from_bytes(bytes(64) + bytes([0, 4]) + bytes(62)))[0]
-    'derived bits: word 16, bits 31:0 (box_bytes): 0x400, the encoder writes 0x1; no effect on Hopper (measured)'
+    'derived bits: word 16, bits 31:0 (box_bytes): 0x400, the encoder writes 0x1; no effect on Hopper (measured), nor on Blackwell (compiled)'
     """
     if not tm.unknown_bits:
         return []
@@ -52,11 +54,16 @@ def _unknown(name: str, field: Field, raw: int, differing: int, data_type: str) 
     if name == "to_tf32":
         return f"stale bit: {where}, conversion to TF32, which {data_type} has not; tensormap.replace of the element type leaves it behind"
     effect = "no effect on Hopper (measured)"
+    newer = grade_unread(name, field.raw(raw), "sm_100a")
+    if newer is not None:
+        effect += f", nor on Blackwell ({newer})"
     if name in DERIVED_FIELDS:
         return f"derived bits: {where}, the encoder writes {field.raw(raw ^ differing):#x}; {effect}"
+    if name == "version" and field.raw(raw) in VERSIONS:
+        return f"version: {where}, as CuTe DSL's host code writes it, the driver {field.raw(raw ^ differing):#x}; {effect}"
     if name.startswith("_") or name == "version":
-        return f"unknown bits: {where}, no encoder writes them; {effect}"
-    return f"unknown bits: {where}, the encoder writes {field.raw(raw ^ differing):#x}"
+        return f"unknown bits: {where}, {'the driver writes 0' if newer else 'no encoder writes them'}; {effect}"
+    return f"unknown bits: {where}, the encoder writes {field.raw(raw ^ differing):#x}{'' if newer is None else '; ' + effect}"
 
 
 def verdict(tm: TensorMap, arch: str | None) -> str:

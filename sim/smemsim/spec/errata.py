@@ -93,6 +93,8 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum("loads wholly outside the tensor", "none", "-", "still look up the tensor's first byte: an unmapped base faults (700)", "tma_edited"),
     Erratum("bits of the 128 bytes that no encoder writes", "none", "opaque",
             "no effect on Hopper: version, bits 31:19 of word 2, words 17 and 19 to 31, fields past the rank; nor have the derived words 16 and 18", "tma_edited"),
+    Erratum("version and words 16 to 31 of the 128 bytes on Blackwell", "driver 580 on sm_90a", "writes 0, and sizes derived from the box and the swizzle",
+            "CuTe DSL (nvidia-cutlass-dsl 4.8.1) encodes maps itself: version 1, and whatever its stack held; transfers go by words 0 to 15 alone"),
     Erratum("tf32 bit left behind by tensormap.replace", "PTX ISA 9.7.9.28", "elemtype sets the type",
             "elemtype only ever sets that bit; with a type other than FLOAT32 and FLOAT32_FTZ every load then traps (715, trace `tma_edited`)", "tensormap_replace"),
     Erratum("global_stride in tensormap.replace", "ptxas 12.3, 12.4", "the operand counts 16 B", "from 12.5 on it counts bytes, as the PTX ISA says"),

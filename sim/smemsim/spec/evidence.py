@@ -118,6 +118,8 @@ RULES: dict[str, Rule] = {r.name: r for r in (
          _grades("measured", "inferred"), "figures of the PTX ISA; layout and strides are in no document", ("tma_interleave", "tma_interleave_stores", "tma_im2col_interleave")),
     Rule("tma.map_bits", "bits no encoder writes, and the derived words, have no effect; the tf32 bit or NaN fill with another type traps loads; address off 16 B traps (716)",
          _grades("measured", None), "the documents call the 128 bytes opaque", ("tma_edited", "tma_swizzle_bits")),
+    Rule("tma.map_words", "version 0 or 1, and anything in words 16 to 31 of a map: transfers go by words 0 to 15",
+         _grades("measured", "compiled"), "host code of CuTe DSL (nvidia-cutlass-dsl 4.8.1), whose maps the examples of sm_100a and sm_103a use", ("tma_edited",)),
     Rule("tma.blackwell", "tile::gather4, tile::scatter4, im2col::w, sub-byte types, 128B atoms, 96B",
          _grades(None, "documented"), "PTX ISA 5.5, 9.7.9.27, driver header; the pitch of 96B and the bytes of 16U6 are those of one simulator"),
     Rule("tensor_map.replace", "tensormap.replace: single words loaded, masked, stored; no value checked; sizes - 1, strides >> 4; the tf32 bit is only ever set",

@@ -2,7 +2,7 @@
 
 The enum codes are those of the driver header (CUDA 13.0). The bit layout is measured: it reproduces every map in the traces
 encode_tiled, encode_im2col and encode_im2col_wide bit for bit; the bits marked tcgen05 are what ptxas emits for `tensormap.replace`,
-not measured.
+not measured. Which bits no transfer looks at is measured on Hopper, and on Blackwell what maps hold that shipping kernels use (`grade_unread`).
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
+from smemsim.spec.evidence import Grade
 from smemsim.spec.swizzles import Swizzle
 from smemsim.words import Field, Word
 
@@ -22,6 +23,7 @@ __all__ = [
     "SWIZZLE_ARCHITECTURES",
     "SWIZZLE_BITS",
     "TENSOR_MAP",
+    "VERSIONS",
     "WIDE_IS_IM2COL",
     "DataType",
     "Im2colWideMode",
@@ -31,6 +33,7 @@ __all__ = [
     "TensorMapDataType",
     "TensorMapSwizzle",
     "corner_bits",
+    "grade_unread",
     "pack_corner",
     "unpack_corner",
 ]
@@ -245,7 +248,7 @@ DERIVED_FIELDS = ("box_bytes", "swizzle_period", "backing_hint")
 TENSOR_MAP = Word("tensor_map", 1024, {
     "global_address":  Field(63, 0),
     "im2col":          _at(2, 0, 0),
-    "version":         _at(2, 3, 1, want=0),
+    "version":         _at(2, 3, 1, want=0),         # driver 580: 0 (trace encode_tiled); CuTe DSL's host code: 1
     "rank":            _at(2, 6, 4, plus=1),
     "format":          _at(2, 10, 7),
     "interleave":      _at(2, 12, 11),
@@ -273,3 +276,30 @@ TENSOR_MAP = Word("tensor_map", 1024, {
     **{f"_r{i}": _at(i, 31, 0, want=0) for i in range(19, 32)},
 })
 # fmt: on
+
+# Host code that encodes maps itself: CuTe DSL (nvidia-cutlass-dsl 4.8.1, 189 maps of its examples for sm_100a and sm_103a) writes words 0 to 15
+# as the driver does, but for `version` = 1; words 16 to 31 are whatever the stack held. TensorRT writes version 1 as well.
+VERSIONS = (0, 1)
+FIRST_UNREAD_WORD = 16
+# Fields that choose what a transfer does: no encoder writes other values there than the modes have.
+MODE_FIELDS = ("swizzle_low", "atomicity", "swizzle_high", "to_tf32")
+
+
+def grade_unread(name: str, raw: int, arch: str | None) -> Grade | None:
+    """What says that no transfer looks at a field that holds `raw`, where the encoder would have written something else; None: nobody knows.
+
+    Measured (H200): trace tma_edited for every field, tma_swizzle_bits for the modes; `to_tf32` matters there (`descriptors.tensor_map.traps`).
+    On Blackwell it is what CuTe DSL's kernels rely on. Fields of dimensions that the map has not are inferred from Hopper; reserved bits
+    below word 16 stay unknown, since im2col::w has its bits somewhere and no document says where.
+
+    >>> grade_unread("box_bytes", 0x7fcc1234, "sm_100a"), grade_unread("_r2_23", 1, "sm_100a")
+    (<Grade.COMPILED: 'compiled'>, None)
+    """
+    field = TENSOR_MAP.fields[name]
+    if arch in (None, "sm_90a"):
+        return Grade.MEASURED
+    if name in DERIVED_FIELDS or field.low >= 32 * FIRST_UNREAD_WORD:
+        return Grade.COMPILED
+    if name == "version":
+        return Grade.COMPILED if raw in VERSIONS else None
+    return None if name.startswith("_") or name in MODE_FIELDS else Grade.INFERRED

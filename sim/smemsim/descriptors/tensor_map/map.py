@@ -14,8 +14,9 @@ from smemsim.descriptors.tensor_map.problems import problems
 from smemsim.descriptors.tensor_map.rule import Call
 from smemsim.descriptors.tensor_map.verdict import target, violations
 from smemsim.errors import InputError, TensorMapError, Unmodelled
+from smemsim.spec.evidence import Grade
 from smemsim.spec.findings import Finding
-from smemsim.spec.tensor_map import DATA_TYPES, TENSOR_MAP, WIDE_IS_IM2COL, TensorMapSwizzle
+from smemsim.spec.tensor_map import DATA_TYPES, TENSOR_MAP, WIDE_IS_IM2COL, TensorMapSwizzle, grade_unread
 
 __all__ = ["TensorMap"]
 
@@ -277,6 +278,13 @@ class TensorMap(Arguments):
         if not self.unknown_bits:
             return ()
         return tuple(name for name, field in TENSOR_MAP.fields.items() if field.raw(self.unknown_bits))
+
+    def unread_fields(self, arch: str | None) -> dict[str, Grade | None]:
+        """Of each of `unknown_fields` what says that no transfer looks at it on an architecture; None where nobody knows what it does there."""
+        if not self.unknown_bits:
+            return {}
+        raw = int.from_bytes(bytes(self), "little")
+        return {name: grade_unread(name, TENSOR_MAP.fields[name].raw(raw), arch) for name in self.unknown_fields}
 
     def __getattr__(self, name: str) -> int:
         # A map from bytes is compared with what the encoder writes when somebody asks for it.

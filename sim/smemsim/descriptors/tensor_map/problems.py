@@ -15,9 +15,11 @@ from smemsim.descriptors.tensor_map.rules import inner, inner_shown
 from smemsim.descriptors.tensor_map.traps import map_traps
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.disputes import ATOM_DISPUTES, GUIDE_SWIZZLED_ALIGNMENT, PADDED_DISPUTE, WIDE_HALO_DISPUTE, WIDE_STEP_DISPUTE, Dispute
+from smemsim.spec.evidence import Grade
 from smemsim.spec.findings import Finding, Severity
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.tensor_map import LIMITS, SWIZZLES, WIDE_IS_IM2COL, Im2colWideMode, Interleave, TensorMapSwizzle
+from smemsim.spec.transfers import ENCODE_CALLS
 
 if TYPE_CHECKING:
     from smemsim.descriptors.tensor_map.map import TensorMap
@@ -64,6 +66,18 @@ def _stale_tf32(tm: TensorMap, at: Target) -> Iterator[Finding]:
             f"{at.arch} does nobody has published",
             "begin with a map of another type than TFLOAT32",
             "trace tma_edited for sm_90a",
+        )
+
+
+def _past_the_rank(tm: TensorMap, at: Target) -> Iterator[Finding]:
+    """What no document and no program says anything about, and that has one sensible reading."""
+    if found := [name for name, grade in tm.unread_fields(at.arch).items() if grade is Grade.INFERRED]:
+        yield finding(
+            "T215",
+            "raw",
+            f"the map holds bits in {', '.join(found)}, of which a map of {ENCODE_CALLS[tm.call]} of rank {tm.rank} has no use; taken as ignored",
+            "clear the 128 bytes before the map is encoded",
+            f"no effect on sm_90a (measured: trace tma_edited); that {at.arch} does not look either is inferred",
         )
 
 
@@ -261,6 +275,7 @@ def _relaxed_stores(a: Arguments, at: Target) -> Iterator[Finding]:
 
 _QUESTIONS: tuple[Callable[[TensorMap, Target], Iterator[Finding]], ...] = (
     _stale_tf32,
+    _past_the_rank,
     _too_large,
     _null_address,
     _wide_on_hopper,

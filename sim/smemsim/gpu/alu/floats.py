@@ -112,8 +112,8 @@ def arithmetic(i: Instruction, c: Linker, form: Form, kind: str, op: str, *, sig
     relu = op == "fma" and form.has("relu")
     out_of_bounds = op == "fma" and form.has("oob")
     form.done(operands=(1 + _OPERANDS[op],))
-    if kind == "f32x2" and (saturate or not architecture(c.arch).is_blackwell):
-        raise unmodelled(i, ".sat of .f32x2" if saturate else f".f32x2 on {c.arch}")
+    if kind == "f32x2" and saturate:
+        raise unmodelled(i, ".sat of .f32x2")
     if (saturate and relu) or (out_of_bounds and flush):
         raise unmodelled(i, ".sat with .relu" if relu else ".ftz with .oob")
     if own.bits == 16 and rounding_mode != "rn":
@@ -229,8 +229,8 @@ def mixed(i: Instruction, c: Linker, form: Form, kinds: list[str], op: str) -> S
     form.done(operands=(1 + _OPERANDS[op],))
     to, *rest = kinds
     small = rest[0]
-    if len(rest) > 1 or to != "f32" or small not in ("f16", "bf16") or not architecture(c.arch).is_blackwell:
-        raise unmodelled(i, f".{small} with .{to} on {c.arch}")
+    if len(rest) > 1 or to != "f32" or small not in ("f16", "bf16"):
+        raise unmodelled(i, f".{small} with .{to}")
     f = finish(FLOAT_TYPES[to], _composed(op, FLOAT_TYPES[to], MODES[rounding_mode]), flush=False, saturate=saturate, relu=False)
     widened = numbers(small)
     few = len(i.operands) - 2  # all operands but the last one

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import HardwareTrap
-from smemsim.gpu.asynchronous import cluster_of, credit, each, member, own_address, record, stops
+from smemsim.gpu.asynchronous import check_ranks, cluster_of, credit, each, member, own_address, record, stops
 from smemsim.gpu.events import Bulk
 from smemsim.gpu.memory.spaces import shared_operand
 from smemsim.gpu.modifiers import Modifiers, Operands
@@ -55,6 +55,7 @@ def build_in(i: Instruction, c: Linker) -> Step:
             x.launch.evidence.add("whom a bulk copy with .multicast::cluster reaches is documented (PTX ISA 9.7.9.25.4.1), not measured")
         for (cta, thread), (dst, src, count, barrier, *masks) in each(x, [to, at, size, mbar, *mask]):
             cluster = cluster_of(x, cta)
+            check_ranks(x, i, *((dst, src) if between else (dst,)), mbar=barrier)
             if to_space == "shared::cta":
                 own_address(i, cta, dst)
             _note_size(x, i, count)
@@ -84,6 +85,7 @@ def build_out(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         for (cta, thread), (dst, src, count, *masks) in each(x, [to, at, size, *mask]):
+            check_ranks(x, i, src)
             own = own_address(i, cta, src)
             _note_size(x, i, count)
             with stops(x, i, _reason):
@@ -129,6 +131,7 @@ def build_reduce(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         for (cta, thread), (dst, src, count, *barrier) in each(x, [to, at, size, *mbar]):
+            check_ranks(x, i, *((src,) if is_global else (src, dst)), mbar=barrier[0] if barrier else None)
             with stops(x, i, _reason):
                 if is_global:
                     transfer = cta.shared.bulk_reduce(operation, dtype, own_address(i, cta, src), dst, count, to=x.launch.memory)

@@ -18,7 +18,6 @@ from smemsim.gpu.registers import bits_of, dtype_of
 from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.gpu.traps import misuse
 from smemsim.ptx.module import Instruction
-from smemsim.spec.architectures import architecture
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
@@ -73,8 +72,8 @@ def build_red_async(i: Instruction, c: Linker) -> Step:
 
 def _at_once(i: Instruction, c: Linker) -> Instruction:
     """The forms for global memory (sm_100 on): a release that nothing waits for, so the same as one that is not asynchronous."""
-    if not architecture(c.arch).is_blackwell or "release" not in i.modifiers:
-        raise unmodelled(i, f"{c.arch} has no such instruction" if "release" in i.modifiers else "")
+    if "release" not in i.modifiers:
+        raise unmodelled(i)
     return dataclasses.replace(i, modifiers=tuple(m for m in i.modifiers if m not in ("async", "mmio")))
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.descriptors.tensor_map.traps import map_traps
 from smemsim.errors import HardwareTrap
-from smemsim.gpu.asynchronous import Issuer, check_alone, cluster_of, credit, each, member, own_address, record, stops, touched
+from smemsim.gpu.asynchronous import Issuer, check_alone, check_ranks, cluster_of, credit, each, member, own_address, record, stops, touched
 from smemsim.gpu.copies.tensor_maps import map_at
 from smemsim.gpu.events import Load, Store
 from smemsim.gpu.memory.spaces import shared_operand
@@ -76,6 +76,7 @@ def build_load(i: Instruction, c: Linker) -> Step:
             dst, address, barrier = values[:3]
             where, moved = tuple(values[first : first + len(coordinates)]), tuple(values[first + len(coordinates) :])
             tm, cluster = map_at(x, i, address), cluster_of(x, cta)
+            check_ranks(x, i, dst, mbar=barrier)
             if own:
                 own_address(i, cta, dst)
             given: dict[str, Any] = {"smem_address": dst, "mbar": barrier, "source": x.launch.memory, "im2col_offsets": moved, "mode": mode}
@@ -114,6 +115,7 @@ def build_store(i: Instruction, c: Linker, operation: str) -> Step:
             _check_alone(x, i, issued, f".{operation} is done")
         for (cta, thread), (address, src, *values) in issued:
             tm, where, shared = map_at(x, i, address), tuple(values), cta.shared
+            check_ranks(x, i, src)
             place: dict[str, Any] = {"smem_address": own_address(i, cta, src), "to": x.launch.memory, "mode": mode}
             with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, True), tm):  # noqa: B023 (called at once)
                 if operation:

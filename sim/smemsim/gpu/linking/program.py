@@ -23,6 +23,7 @@ from smemsim.gpu.registers import Read, Write, reader, storage, writer
 from smemsim.gpu.registry import End, Gate, Plain, Step, builder_of, unmodelled
 from smemsim.gpu.special import special
 from smemsim.ptx.module import Address, Instruction, Module, Operand, Register, Special, Symbol
+from smemsim.spec.targets import TargetRule, unsupported
 
 if TYPE_CHECKING:
     from smemsim.gpu.wave import Wave
@@ -142,12 +143,13 @@ class Linker:
 def link(module: Module, entry: str, arch: str) -> Program:
     """Make a program of an entry.
 
-    Raises InputError for an entry that does not exist, Unmodelled with a line for every instruction that nobody has modelled.
+    Raises InputError for an entry that does not exist and for what no assembler takes for the PTX's `.target`, Unmodelled with a line for every instruction that nobody has modelled.
     """
     known = {f.name: f for f in module.entries}
     if entry not in known:
         raise InputError(f"entry = {entry!r}: the PTX has {', '.join(known) or 'no .entry at all'}")
     inlined = inline(module, known[entry])
+    _check_target(inlined.body, module.own_target)
     fused = Fused(inlined.body) if "debug" in module.target else fuse(inlined)
     inlined.body = fused.body
     places = Places(module, known[entry], inlined, arch)
@@ -158,6 +160,22 @@ def link(module: Module, entry: str, arch: str) -> Program:
     wide = {slot for slot, r in enumerate(inlined.registers) if r.type == "b128"}
     uses = frozenset(i.op for i in inlined.body)
     return Program(entry, arch, blocks, kinds, wide, places, inlined, uses, linker.functions, frozenset(linker.approximate), fused.unsure)
+
+
+def _check_target(body: Sequence[Instruction], target: str) -> None:
+    """InputError for instructions that no assembler takes for the program's `.target`, with a line for each kind of them."""
+    refused: dict[TargetRule, Instruction] = {}
+    for i in body:
+        rule = unsupported((i.op, *i.modifiers), target) if target else None
+        if rule is not None:
+            refused.setdefault(rule, i)
+    if refused:
+        raise InputError(
+            "\n".join(
+                f"line {i.line}: {i.name}: not supported on .target {target}: {rule.sentence}; ptxas refuses it"
+                for rule, i in refused.items()
+            )
+        )
 
 
 def _steps(body: Sequence[Instruction], linker: Linker) -> list[Step]:
@@ -175,7 +193,9 @@ def _steps(body: Sequence[Instruction], linker: Linker) -> list[Step]:
         except InputError as problem:
             raise InputError(f"line {i.line}: {i.text}: {problem}") from None
         except (IndexError, KeyError, ValueError, TypeError, AttributeError) as problem:
-            raise InputError(f"line {i.line}: {i.text}: these operands do not make a {i.name} ({problem})") from problem
+            raise InputError(
+                f"line {i.line}: {i.text}: {i.name} with {len(i.operands)} operands is no instruction of the PTX ISA: words or operands are missing, or of another kind"
+            ) from problem
     if missing:
         raise Unmodelled("\n".join(dict.fromkeys(missing)))
     return steps

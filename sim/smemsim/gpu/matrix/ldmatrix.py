@@ -17,7 +17,6 @@ from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Gate, Step, implements, unmodelled
 from smemsim.gpu.wave import WARP
 from smemsim.ptx.module import Instruction
-from smemsim.spec.architectures import architecture
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
@@ -92,8 +91,6 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
     form = forms.get((shape, kind, trans))
     if form is None or (shape == "m16n16" and count == 4) or (shape == "m8n16" and not packed):
         raise unmodelled(i, "there is no such form")
-    if kind == "b8" and not architecture(c.arch).is_blackwell:
-        raise unmodelled(i, f"{c.arch} has no such instruction; it needs sm_100a")
     registers = len(_places(form)[0]) * count
     writes = [c.write(item, "b32") for item in items(operands.next("registers"), registers, "the vector")]
     where = locate(i, c, operands.next("an address"), space or None, ROW, only_shared=True)
@@ -144,8 +141,6 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
     form = forms.get((shape, kind, trans))
     if form is None:
         raise unmodelled(i, "there is no such form")
-    if kind == "b8" and not architecture(c.arch).is_blackwell:
-        raise unmodelled(i, f"{c.arch} has no such instruction; it needs sm_100a")
     where = locate(i, c, operands.next("an address"), space or None, ROW, only_shared=True)
     reads = [c.read(item, "b32") for item in items(operands.next("registers"), count, "the vector")]
     operands.end()

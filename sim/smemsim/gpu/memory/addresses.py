@@ -99,7 +99,7 @@ def build_isspacep(i: Instruction, c: Linker) -> Step:
 
 @implements("mapa")
 def build_mapa(i: Instruction, c: Linker) -> Step:
-    """The same place in another CTA's window."""
+    """The same place in another CTA's window. A rank that the cluster has not gives an address too, which ends the kernel where it is used."""
     rest = list(i.modifiers)
     space = space_modifier(rest)
     if len(rest) != 1 or rest[0] not in ("u32", "u64") or space not in (None, "shared::cluster") or (space is None and rest[0] == "u32"):
@@ -109,10 +109,8 @@ def build_mapa(i: Instruction, c: Linker) -> Step:
     clear = kind(~(0xFF << RANK_SHIFT) & (0xFFFFFFFF if kind is np.uint32 else 0xFFFFFFFFFFFFFFFF))
 
     def map_(x: Wave) -> None:
-        to = np.asarray(rank(x))
-        if (to >= x.launch.cluster_size).any():
-            raise unmodelled(i, f"rank {int(to.max())} in a cluster of {x.launch.cluster_size} CTAs, which PTX leaves undefined")
-        write(x, (read(x) & clear) | (to.astype(kind) << kind(RANK_SHIFT)))
+        to = np.asarray(rank(x)).astype(kind) & kind(0xFF)  # one byte of the address is replaced (PRMT of ptxas 13.0.88)
+        write(x, (read(x) & clear) | (to << kind(RANK_SHIFT)))
 
     return map_
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from smemsim.errors import InputError
 from smemsim.gpu.memory.ordering import SCOPES
 from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.ptx.module import Instruction
@@ -33,11 +34,13 @@ def build_fence(i: Instruction, c: Linker) -> Step:
             return lambda x: _async(x, i)
         return _nothing
     if rest[:1] == ["mbarrier_init"]:
-        if set(rest[1:]) - _SEMANTICS - set(SCOPES):
-            raise unmodelled(i)
+        if set(rest[1:]) != {"release", "cluster"}:
+            raise InputError("fence.mbarrier_init has one form: fence.mbarrier_init.release.cluster")
         return _publish
     if set(rest) - _SEMANTICS - set(SCOPES) - _SYNC_RESTRICT:
         raise unmodelled(i)
+    if len(set(rest) & set(SCOPES)) != 1:
+        raise InputError("a fence needs one scope: .cta, .cluster, .gpu or .sys")
     return _nothing
 
 
@@ -47,7 +50,7 @@ def build_membar(i: Instruction, c: Linker) -> Step:
     if i.modifiers[:1] == ("proxy",):
         return build_fence(i, c)
     if len(i.modifiers) != 1 or i.modifiers[0] not in ("cta", "gl", "sys"):
-        raise unmodelled(i)
+        raise InputError("membar needs one level: .cta, .gl or .sys")
     return _nothing
 
 

@@ -13,7 +13,6 @@ from smemsim.gpu.memory.spaces import Piece, locate, note_read, note_write, shar
 from smemsim.gpu.registers import Read, bits_of, dtype_of
 from smemsim.gpu.registry import Plain, Step, implements, unmodelled
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Symbol, Vector
-from smemsim.spec.architectures import architecture
 from smemsim.spec.operation_types import LOAD_STORE_TYPES, VECTOR_BYTES, WIDE_VECTOR_BYTES
 
 if TYPE_CHECKING:
@@ -62,8 +61,8 @@ def access(i: Instruction, c: Linker) -> Access:
     vector = f".v{count} of {bits_of(kind)} bits"
     if found.size > WIDE_VECTOR_BYTES or (count == 8 and bits_of(kind) < 32):
         raise unmodelled(i, vector)
-    if found.size > VECTOR_BYTES and (space not in (None, "global") or not architecture(c.arch).is_blackwell):
-        raise unmodelled(i, f"{vector} is for global memory from sm_100 on")
+    if found.size > VECTOR_BYTES and space not in (None, "global"):
+        raise unmodelled(i, f"{vector} is for global memory")
     if "nc" in hints and space != "global":
         raise unmodelled(i, ".nc is for .global")
     if "mmio" in i.modifiers and (count > 1 or space not in (None, "global")):
@@ -210,13 +209,7 @@ def build_st_bulk(i: Instruction, c: Linker) -> Step:
     rest = [m for m in i.modifiers[1:] if m != "weak"]
     space = space_modifier(rest)
     zero = i.operands[2] if len(i.operands) == 3 else None
-    if (
-        rest
-        or space not in (None, "shared", "shared::cta")
-        or not isinstance(zero, Immediate)
-        or zero.value
-        or not architecture(c.arch).is_blackwell
-    ):
+    if rest or space not in (None, "shared", "shared::cta") or not isinstance(zero, Immediate) or zero.value:
         raise unmodelled(i)
     address, amount = shared_operand(c, i.operands[0]), c.read(i.operands[1], "u64")
 

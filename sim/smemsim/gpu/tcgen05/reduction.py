@@ -25,8 +25,6 @@ class Reduction:
     """`.min` or `.max` with `.abs` and `.NaN` of f32, or of u32 and s32."""
 
     def __init__(self, i: Instruction, c: Linker, words: Modifiers) -> None:
-        if c.arch != "sm_103a":
-            raise unmodelled(i, f"{c.arch} has no .red, sm_103a has")
         if SPLIT in words.left:
             raise unmodelled(i, ".red of .16x32bx2: which columns count for a thread is in no document")
         if "x1" in words.left:

@@ -1,0 +1,140 @@
+"""Which `.target` an instruction needs: what no assembler takes for another one never ran anywhere.
+
+Compiled: every row is what ptxas 13.0.88 answers to such an instruction under targets sm_75 to sm_103a (13.4.59 to those of PTX ISA 9.2), and a
+test holds the rows against the ptxas that is there. The PTX ISA's sections on target ISAs say the same of those that it documents.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+
+__all__ = ["TARGET_RULES", "TargetRule", "target_number", "unsupported"]
+
+HOPPER = ("sm_90a",)
+BLACKWELL = ("sm_100f", "sm_100a", "sm_103f", "sm_103a")  # the family's targets, and those of one architecture
+BOTH = (*HOPPER, *BLACKWELL)
+ARCHITECTURES_ALONE = ("sm_100a", "sm_103a")  # not the family's
+ULTRA = ("sm_103f", "sm_103a")
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetRule:
+    """One instruction: how its name begins, which words it has besides, and what it needs: a least number, or one of some targets.
+
+    `begin` "" is any instruction; of `words` all must be there. The first rule that is broken is told.
+    """
+
+    begin: str
+    words: tuple[str, ...]
+    needs: int | tuple[str, ...]
+
+    @functools.cached_property
+    def beginning(self) -> tuple[str, ...]:
+        """The words with which the instruction's name begins."""
+        return tuple(self.begin.split(".")) if self.begin else ()
+
+    def holds(self, name: tuple[str, ...]) -> bool:
+        """Is it about an instruction of this name?"""
+        return name[: len(self.beginning)] == self.beginning and all(word in name for word in self.words)
+
+    def allows(self, target: str) -> bool:
+        """Is the instruction there on a target?"""
+        return target_number(target) >= self.needs if isinstance(self.needs, int) else target in self.needs
+
+    @property
+    def sentence(self) -> str:
+        """What it needs, in words."""
+        return f"it needs sm_{self.needs} or higher" if isinstance(self.needs, int) else f"it needs {' or '.join(self.needs)}"
+
+
+def target_number(target: str) -> int:
+    """The number of a target, without its suffix.
+
+    >>> target_number("sm_100f")
+    100
+    """
+    found = re.search(r"\d+", target)
+    return int(found[0]) if found else 0
+
+
+def unsupported(name: tuple[str, ...], target: str) -> TargetRule | None:
+    """The rule that keeps an instruction, by the words of its name, from a target; None where there is none.
+
+    >>> unsupported(("wgmma", "fence", "sync", "aligned"), "sm_90").sentence, unsupported(("wgmma", "fence", "sync", "aligned"), "sm_90a")
+    ('it needs sm_90a', None)
+    """
+    return next((rule for rule in TARGET_RULES if rule.holds(name) and not rule.allows(target)), None)
+
+
+def _rows(begin: str, needs: int | tuple[str, ...], *words: str) -> tuple[TargetRule, ...]:
+    """A rule for each of some lists of words."""
+    return tuple(TargetRule(begin, tuple(w.split()), needs) for w in words or ("",))
+
+
+_TENSOR = "cp.async.bulk.tensor"
+_PREFETCH = "cp.async.bulk.prefetch.tensor"
+_SMALL = ("e2m1x2", "e2m3x2", "e3m2x2", "ue8m0x2")
+# fmt: off
+TARGET_RULES: tuple[TargetRule, ...] = (
+    *_rows("wgmma", HOPPER),
+    *_rows("setmaxnreg", BOTH),
+    *_rows("tcgen05", BLACKWELL),
+    *_rows("tcgen05.ld.red", ULTRA),
+    *_rows("tcgen05.shift", ARCHITECTURES_ALONE),
+    *_rows("tcgen05.mma", ("sm_100a",), "kind::i8"),
+    *_rows("tcgen05.mma", ARCHITECTURES_ALONE, "scale_vec::1X", "scale_vec::2X", "scale_vec::4X"),
+    *_rows("tcgen05.mma.sp", ARCHITECTURES_ALONE, "kind::mxf4", "kind::mxf4nvf4"),
+    *_rows("tensormap.replace", BOTH),
+    *_rows("tensormap.replace", BLACKWELL, "swizzle_atomicity"),
+    *_rows("tensormap", 90),
+    *_rows(_TENSOR, BLACKWELL, "cta_group::1", "cta_group::2", "tile::gather4 shared::cluster", "im2col::w shared::cluster", "im2col::w::128",
+           "tile::scatter4"),
+    *_rows(_TENSOR, 100, "tile::gather4", "im2col::w"),
+    *_rows(_PREFETCH, BLACKWELL, "tile::gather4", "im2col::w", "im2col::w::128"),
+    *_rows("cp.async.bulk", 100, "cp_mask"),
+    *_rows("cp.async.bulk", 90),
+    *_rows("cp.reduce.async.bulk", 90),
+    *_rows("cp.async", 80),
+    *_rows("clusterlaunchcontrol", BLACKWELL, "multicast::cluster::all"),
+    *_rows("clusterlaunchcontrol", 100),
+    *_rows("ldmatrix", BLACKWELL, "m16n16", "m8n16"),
+    *_rows("stmatrix", BLACKWELL, "m16n8"),
+    *_rows("stmatrix", 90),
+    *_rows("redux", BLACKWELL, "f32"),
+    *_rows("redux", 80),
+    *_rows("cvt", ARCHITECTURES_ALONE, "rs", "s2f6x2"),
+    *_rows("cvt", BLACKWELL, *_SMALL, "bf16x2 e4m3x2", "bf16x2 e5m2x2"),
+    *_rows("cvt", 89, "e4m3x2", "e5m2x2"),
+    *_rows("cvt", 100, "rn satfinite tf32", "rz satfinite tf32"),
+    *_rows("cvt", 90, "rn tf32", "rz tf32", "f16 bf16"),
+    *_rows("cvt", 80, "tf32", "bf16", "bf16x2", "f16x2 f32"),
+    *_rows("mma", 89, "e4m3", "e5m2"),
+    *_rows("mma", 90, "m16n8k4 f64", "m16n8k8 f64", "m16n8k16 f64"),
+    *_rows("mma", 80, "sp", "sp::ordered_metadata", "f64", "tf32", "bf16", "m16n8k16", "m16n8k32", "m16n8k64", "m16n8k128", "m16n8k256"),
+    *_rows("wmma", 80, "f64", "tf32", "bf16"),
+    *_rows("st.bulk", 100),
+    *_rows("st.async", 100, "global"), *_rows("st.async", 90),
+    *_rows("red.async", 100, "global"), *_rows("red.async", 90),
+    *_rows("ld", 100, "v8", "v4 b64", "v4 u64", "v4 s64", "v4 f64"),
+    *_rows("st", 100, "v8", "v4 b64", "v4 u64", "v4 s64", "v4 f64"),
+    *(row for op in ("add", "sub", "mul", "fma") for row in _rows(op, 100, "f32x2")),
+    *(row for op in ("add", "sub", "fma") for row in _rows(op, 100, "f32 f16", "f32 bf16")),
+    *(row for op in ("add", "sub", "mul", "setp", "set", "tanh", "ex2") for row in _rows(op, 90, "bf16", "bf16x2")),
+    *(row for op in ("fma", "neg", "abs", "min", "max") for row in _rows(op, 80, "bf16", "bf16x2")),
+    *(row for op in ("add", "min", "max") for row in _rows(op, 90, "u16x2", "s16x2")),
+    *(row for op in ("min", "max") for row in (*_rows(op, 90, "relu"), *_rows(op, 86, "xorsign"), *_rows(op, 80, "NaN"))),
+    *_rows("fma", 90, "oob"), *_rows("fma", 80, "relu"),
+    *(row for op in ("atom", "red") for row in _rows(op, 90, "bf16", "bf16x2", "v2", "v4", "v8")),
+    *_rows("atom", 90, "b128"),
+    *_rows("mbarrier", 90, "expect_tx", "complete_tx", "try_wait", "relaxed"),
+    *_rows("mbarrier", 80),
+    *(row for op in ("mapa", "getctarank", "elect", "griddepcontrol", "multimem", "barrier.cluster", "fence.mbarrier_init", "fence.proxy.async")
+      for row in _rows(op, 90)),
+    *_rows("fence", 90, "sync_restrict::shared::cluster", "sync_restrict::shared::cta", "proxy tensormap::generic"),
+    *(row for op in ("prefetch",) for row in _rows(op, 90, "tensormap")),
+    *_rows("createpolicy", 80), *_rows("applypriority", 80), *_rows("discard", 80),
+    *_rows("", 90, "shared::cluster", "cluster"),
+)
+# fmt: on

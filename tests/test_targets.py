@@ -1,0 +1,224 @@
+"""What no assembler takes for a `.target` is refused: the rules of `spec.targets` against the ptxas that is installed, and the sentence."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+from click.testing import CliRunner
+
+from smemsim import Gpu, InputError
+from smemsim.cli import main
+from smemsim.ptx.parser import read_module
+from smemsim.spec.targets import TARGET_RULES, unsupported
+
+TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100f", "sm_100a", "sm_103", "sm_103f", "sm_103a")
+
+
+def many(letter: str, count: int, first: int = 0) -> str:
+    return "{" + ", ".join(f"%{letter}{first + n}" for n in range(count)) + "}"
+
+
+def mma(shape: str, types: str, d: str, a: str, b: str, *, sparse: str = "", more: str = "") -> str:
+    return f"mma{sparse}.sync.aligned.{shape}.row.col.{types}{more} {d}, {a}, {b}, {d}{', %r20, 0' if sparse else ''};"
+
+
+F4, R2, R4, B2 = many("f", 4), many("r", 2), many("r", 4, 5), many("r", 2, 9)
+COORDINATES = {2: "[%d2, {%r5, %r6}]", 4: "[%d2, {%r5, %r6, %r7, %r8}]", 5: "[%d2, {%r5, %r6, %r7, %r8, %r9}]"}
+
+
+def load(mode: str, to: str, *, more: str = "", count: int = 2, offsets: str = "") -> str:
+    rank = 2 if count == 5 else count
+    return (
+        f"cp.async.bulk.tensor.{rank}d.{to}.global.{mode}.mbarrier::complete_tx::bytes{more} [%r2], {COORDINATES[count]}, [%r3]{offsets};"
+    )
+
+
+BLOCK = "%d3, %d4, %r7, [%r8], [%r9], %p1;"
+SPARSE = "%d3, %d4, [%r10], %r7, [%r8], [%r9], %p1;"
+# At least one instruction for every rule, and some that need nothing.
+FORMS = [
+    "wgmma.fence.sync.aligned;", "wgmma.commit_group.sync.aligned;",
+    f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {F4}, %d3, %d4, 1, 1, 1, 0, 0;",
+    "setmaxnreg.inc.sync.aligned.u32 64;", "setmaxnreg.dec.sync.aligned.u32 64;",
+    "tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r2], 32;", "tcgen05.fence::before_thread_sync;", "tcgen05.wait::ld.sync.aligned;",
+    "tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [%d6];", "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%r5}, [%r6];",
+    "tcgen05.ld.red.sync.aligned.32x32b.x2.min.f32 {%f5, %f6}, %f7, [%r6];", "tcgen05.cp.cta_group::1.128x256b [%r6], %d3;",
+    "tcgen05.shift.cta_group::1.down [%r6];", "tcgen05.mma.cta_group::1.kind::f16 [%r6], %d3, %d4, %r7, %p1;",
+    "tcgen05.mma.cta_group::1.kind::i8 [%r6], %d3, %d4, %r7, %p1;", "tcgen05.mma.ws.cta_group::1.kind::i8 [%r6], %d3, %d4, %r7, %p1;",
+    f"tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale [%r6], {BLOCK}", f"tcgen05.mma.cta_group::1.kind::mxf4.block_scale [%r6], {BLOCK}",
+    f"tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X [%r6], {BLOCK}",
+    f"tcgen05.mma.cta_group::1.kind::mxf4.block_scale.scale_vec::2X [%r6], {BLOCK}",
+    f"tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.scale_vec::4X [%r6], {BLOCK}",
+    f"tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale.block16 [%r6], {BLOCK}",
+    f"tcgen05.mma.sp.cta_group::1.kind::mxf4.block_scale [%r6], {SPARSE}", f"tcgen05.mma.sp.cta_group::1.kind::mxf8f6f4.block_scale [%r6], {SPARSE}",
+    f"tcgen05.mma.sp.cta_group::1.kind::mxf4nvf4.block_scale.block16 [%r6], {SPARSE}",
+    "tensormap.replace.tile.global_address.global.b1024.b64 [%d20], %d3;", "tensormap.replace.tile.swizzle_atomicity.global.b1024.b32 [%d20], 1;",
+    "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%d20], [%r2], 128;",
+    load("tile", "shared::cta"), load("tile", "shared::cluster", more=".multicast::cluster", offsets=", %h1"),
+    load("tile", "shared::cluster", more=".cta_group::1"), load("tile", "shared::cluster", more=".cta_group::2"),
+    load("tile::gather4", "shared::cta", count=5), load("tile::gather4", "shared::cluster", count=5),
+    load("im2col", "shared::cluster", count=4, offsets=", {%h1, %h2}"), load("im2col::w", "shared::cta", count=4, offsets=", {%h1, %h2}"),
+    load("im2col::w", "shared::cluster", count=4, offsets=", {%h1, %h2}"), load("im2col::w::128", "shared::cluster", count=4, offsets=", {%h1, %h2}"),
+    f"cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group {COORDINATES[5]}, [%r2];",
+    f"cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group {COORDINATES[2]}, [%r2];",
+    f"cp.async.bulk.prefetch.tensor.2d.L2.global.tile {COORDINATES[2]};",
+    f"cp.async.bulk.prefetch.tensor.2d.L2.global.tile::gather4 {COORDINATES[5]};",
+    f"cp.async.bulk.prefetch.tensor.4d.L2.global.im2col::w {COORDINATES[4]}, {{%h1, %h2}};",
+    f"cp.async.bulk.prefetch.tensor.4d.L2.global.im2col::w::128 {COORDINATES[4]}, {{%h1, %h2}};",
+    "cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%d20], [%r2], 16, %h1;", "cp.async.bulk.commit_group;",
+    "cp.async.ca.shared.global [%r2], [%d20], 16;", "cp.async.mbarrier.arrive.shared.b64 [%r3];",
+    "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.multicast::cluster::all.b128 [%r2], [%r3];",
+    "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r2], [%r3];",
+    "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p1, %q1;",
+    "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r5}, [%r2];", "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r5, %r6}, [%r2];",
+    "ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b6x16_p32 {%r5}, [%r2];",
+    "stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r2], {%r5};", "stmatrix.sync.aligned.m16n8.x1.trans.shared.b8 [%r2], {%r5};",
+    "redux.sync.min.f32 %f5, %f6, -1;", "redux.sync.add.s32 %r5, %r6, -1;",
+    "cvt.rs.f16x2.f32 %r5, %f1, %f2, %r6;", "cvt.rn.satfinite.e4m3x2.f32 %h1, %f1, %f2;", "cvt.rn.f16x2.e5m2x2 %r5, %h1;",
+    "cvt.rn.satfinite.e2m1x2.f32 %c1, %f1, %f2;", "cvt.rn.f16x2.e2m3x2 %r5, %h1;", "cvt.rn.f16x2.e3m2x2 %r5, %h1;",
+    "cvt.rn.bf16x2.ue8m0x2 %r5, %h1;", "cvt.rn.satfinite.tf32.f32 %r5, %f1;", "cvt.rz.satfinite.tf32.f32 %r5, %f1;", "cvt.rn.tf32.f32 %r5, %f1;",
+    "cvt.rz.tf32.f32 %r5, %f1;",
+    "cvt.rn.f16x2.f32 %r5, %f1, %f2;",
+    "cvt.rn.bf16x2.f32 %r5, %f1, %f2;",
+    "cvt.rn.f16.f32 %h1, %f1;", "cvt.rna.tf32.f32 %r5, %f1;", "cvt.rn.f16.bf16 %h1, %h2;", "cvt.rn.bf16.f32 %h1, %f1;",
+    mma("m16n8k32", "f32.e4m3.e4m3.f32", F4, R4, B2), mma("m16n8k32", "f32.e5m2.e5m2.f32", F4, R4, B2),
+    mma("m16n8k32", "f16.e5m2.e4m3.f16", R2, R4, B2), mma("m16n8k16", "f32.f16.f16.f32", F4, R4, B2), mma("m16n8k8", "f32.tf32.tf32.f32", F4, R4, B2),
+    mma("m16n8k8", "f32.bf16.bf16.f32", F4, many("r", 2, 5), "{%r9}"), mma("m16n8k4", "f64.f64.f64.f64", many("g", 4), many("g", 2), "{%g1}"),
+    mma("m16n8k8", "f64.f64.f64.f64", many("g", 4), many("g", 4), many("g", 2)), mma("m16n8k16", "f64.f64.f64.f64", many("g", 4), many("g", 8), many("g", 4)),
+    mma("m8n8k4", "f64.f64.f64.f64", many("g", 2), "{%g1}", "{%g2}"), mma("m16n8k32", "s32.s8.s8.s32", many("r", 4), R4, B2),
+    mma("m16n8k64", "s32.s4.s4.s32", many("r", 4), R4, B2), mma("m16n8k128", "s32.b1.b1.s32", many("r", 4), many("r", 2, 5), "{%r9}", more=".and.popc"),
+    mma("m16n8k256", "s32.b1.b1.s32", many("r", 4), R4, B2, more=".xor.popc"), mma("m8n8k16", "s32.s8.s8.s32", R2, "{%r5}", "{%r9}"),
+    mma("m16n8k16", "f32.f16.f16.f32", F4, many("r", 2, 5), B2, sparse=".sp"), mma("m16n8k16", "f32.f16.f16.f32", F4, many("r", 2, 5), B2, sparse=".sp::ordered_metadata"),
+    "wmma.load.a.sync.aligned.row.m16n16k8.tf32 {%r5, %r6, %r7, %r8}, [%d20], 16;", "wmma.load.a.sync.aligned.row.m8n8k4.f64 {%g1}, [%d20], 16;",
+    "wmma.load.a.sync.aligned.row.m16n16k16.bf16 {%r5, %r6, %r7, %r8}, [%d20], 16;",
+    "wmma.load.a.sync.aligned.row.m16n16k16.f16 {%r5, %r6, %r7, %r8, %r9, %r10, %r11, %r12}, [%d20], 16;",
+    "st.bulk.weak.shared::cta [%r2], 16, 0;", "st.async.release.gpu.global.u32 [%d20], %r5;", "red.async.release.gpu.global.add.u32 [%d20], %r5;",
+    "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r2], %r5, [%r3];",
+    "red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r2], %r5, [%r3];",
+    f"ld.global.v8.f32 {many('f', 8)}, [%d20];", f"st.global.v8.b32 [%d20], {many('r', 8)};",
+    *(f"ld.global.v4.{kind} {many(letter, 4, 3)}, [%d20];" for kind, letter in (("b64", "d"), ("u64", "d"), ("s64", "d"), ("f64", "g"))),
+    *(f"st.global.v4.{kind} [%d20], {many(letter, 4, 3)};" for kind, letter in (("b64", "d"), ("u64", "d"), ("s64", "d"), ("f64", "g"))),
+    "ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%d20];", "ld.global.v2.f64 {%g1, %g2}, [%d20];",
+    *(f"{op}.rn.f32x2 %d3, %d4, %d5{', %d6' * (op == 'fma')};" for op in ("add", "sub", "mul", "fma")),
+    *(f"{op}.rn.f32.{kind} %f1, %h2, {'%h3, ' * (op == 'fma')}%f3;" for op in ("add", "sub", "fma") for kind in ("f16", "bf16")),
+    *(f"{op}.bf16 %h1, %h2, %h3;" for op in ("add", "sub", "mul", "min", "max")), *(f"{op}.bf16x2 %r5, %r6, %r7;" for op in ("add", "sub", "mul", "min", "max")),
+    "setp.lt.bf16 %p1, %h1, %h2;", "setp.lt.bf16x2 %p1|%p2, %r5, %r6;", "set.lt.bf16.bf16 %h1, %h2, %h3;", "set.lt.bf16x2.bf16x2 %r5, %r6, %r7;",
+    "tanh.approx.bf16 %h1, %h2;", "tanh.approx.bf16x2 %r5, %r6;", "tanh.approx.f16x2 %r5, %r6;", "ex2.approx.ftz.bf16 %h1, %h2;", "ex2.approx.ftz.bf16x2 %r5, %r6;",
+    "fma.rn.bf16 %h1, %h2, %h3, %h4;", "fma.rn.bf16x2 %r5, %r6, %r7, %r8;", "neg.bf16 %h1, %h2;", "neg.bf16x2 %r5, %r6;", "abs.bf16 %h1, %h2;",
+    "abs.bf16x2 %r5, %r6;", *(f"{op}.{kind} %r5, %r6, %r7;" for op in ("add", "min", "max") for kind in ("u16x2", "s16x2")),
+    *(row for op in ("min", "max") for row in (f"{op}.relu.s32 %r5, %r6, %r7;", f"{op}.xorsign.abs.f32 %f1, %f2, %f3;", f"{op}.NaN.f32 %f1, %f2, %f3;")),
+    "fma.rn.oob.f16 %h1, %h2, %h3, %h4;", "fma.rn.relu.f16 %h1, %h2, %h3, %h4;", "fma.rn.f16x2 %r5, %r6, %r7, %r8;",
+    *(f"{op}.global.{kind} {'' if op == 'red' else to + ', '}[%d20], {value};" for op in ("atom", "red") for kind, to, value in (
+        ("add.noftz.bf16", "%h1", "%h2"), ("add.noftz.bf16x2", "%r5", "%r6"), ("add.v2.f32", "{%f1, %f2}", "{%f1, %f2}"),
+        ("add.v4.f32", F4, F4), ("add.noftz.v8.f16", many("h", 8), many("h", 8)))),
+    "atom.global.exch.b128 %q1, [%d20], %q1;", "atom.global.add.f64 %g1, [%d20], %g2;",
+    "mbarrier.init.shared.b64 [%r3], 1;", "mbarrier.arrive.shared.b64 %d3, [%r3];", "mbarrier.arrive.expect_tx.shared.b64 %d3, [%r3], 16;",
+    "mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%r3], 16;", "mbarrier.try_wait.parity.shared.b64 %p1, [%r3], 0;",
+    "mbarrier.arrive.relaxed.cta.shared.b64 %d3, [%r3];", "mbarrier.test_wait.shared.b64 %p1, [%r3], %d3;",
+    "mapa.shared::cluster.u32 %r5, %r2, 0;", "mapa.u64 %d3, %d6, 0;", "getctarank.u64 %r5, %d6;", "elect.sync %r5|%p1, -1;", "griddepcontrol.wait;",
+    "multimem.red.global.add.u32 [%d20], %r5;", "barrier.cluster.arrive;", "barrier.cluster.wait;", "fence.mbarrier_init.release.cluster;",
+    "fence.proxy.async;", "fence.proxy.async.shared::cta;", "fence.proxy.alias;", "fence.acq_rel.gpu;", "fence.acq_rel.cluster;", "membar.gl;",
+    "fence.acquire.sync_restrict::shared::cluster.cluster;", "fence.release.sync_restrict::shared::cta.cluster;",
+    "fence.proxy.tensormap::generic.release.gpu;", "prefetch.tensormap [%d2];", "prefetch.global.L2 [%d20];",
+    "createpolicy.fractional.L2::evict_first.b64 %d3, 1.0;", "applypriority.global.L2::evict_normal [%d20], 128;", "discard.global.L2 [%d20], 128;",
+    "ld.shared::cluster.u32 %r5, [%r2];", "st.shared::cta.u32 [%r2], %r5;", "ld.relaxed.cluster.global.u32 %r5, [%d20];", "shfl.sync.idx.b32 %r5, %r6, 0, 31, -1;",
+]  # fmt: skip
+# Of PTX ISA 9.2, which ptxas of CUDA 13.2 and later reads.
+NEWER_FORMS = [
+    *(f"cvt.rn.bf16x2.{kind}x2 %r5, %{'c' if kind == 'e2m1' else 'h'}1;" for kind in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")),
+    *(f"cvt.rn.satfinite.{kind}x2.bf16x2 %{'c' if kind == 'e2m1' else 'h'}1, %r5;" for kind in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")),
+    "cvt.rn.satfinite.e2m3x2.f16x2 %h1, %r5;", "cvt.rn.scaled::n2::ue8m0.bf16x2.e4m3x2 %r5, %h1, %h2;", "cvt.rn.bf16x2.s2f6x2 %r5, %h1;",
+]  # fmt: skip
+
+HEAD = """.version {version}
+.target {target}
+.address_size 64
+.visible .entry k(.param .u64 p0, .param .align 64 .b8 map[128]) {{
+.reg .pred %p<20>; .reg .b16 %h<20>; .reg .b32 %r<40>; .reg .b64 %d<40>; .reg .f32 %f<20>; .reg .f64 %g<12>; .reg .b128 %q<4>; .reg .b8 %c<8>;
+.shared .align 1024 .b8 sm[4096]; .shared .align 8 .b64 bar;
+ld.param.u64 %d20, [p0]; mov.u32 %r1, %tid.x; mov.u64 %d1, map; cvta.param.u64 %d2, %d1; mov.u32 %r2, sm; mov.u32 %r3, bar; mov.u64 %d5, sm;
+cvta.shared.u64 %d6, %d5;
+"""
+
+
+def name(form: str) -> tuple[str, ...]:
+    """The words of an instruction's name."""
+    return tuple(form.split(maxsplit=1)[0].rstrip(";").split("."))
+
+
+def ptxas_refuses(forms: list[str], target: str, version: str, folder: pathlib.Path) -> set[str]:
+    """Those of the forms that the installed ptxas does not take for a target."""
+    head = HEAD.format(version=version, target=target)
+    path = folder / f"{target}.ptx"
+    path.write_text(head + "\n".join(forms) + "\nret;\n}\n")
+    done = subprocess.run(
+        ["ptxas", f"-arch={target}", str(path), "-o", str(folder / "out")], capture_output=True, text=True, timeout=60, check=False
+    )
+    text = done.stdout + done.stderr
+    if "Unsupported .version" in text or "is not defined for option" in text:
+        pytest.skip(f"the ptxas here does not know PTX ISA {version} or {target}")
+    return {forms[int(n) - head.count("\n") - 1] for n in re.findall(r"line (\d+); error", text)}
+
+
+@pytest.mark.skipif(shutil.which("ptxas") is None, reason="ptxas is not installed")
+@pytest.mark.parametrize(("forms", "version"), [(FORMS, "9.0"), (NEWER_FORMS, "9.2")], ids=["9.0", "9.2"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_is_refused_is_what_ptxas_refuses(target, forms, version, tmp_path):
+    ours = {form for form in forms if unsupported(name(form), target)}
+    assert ours == ptxas_refuses(forms, target, version, tmp_path)
+
+
+def test_every_rule_has_an_instruction_that_it_refuses():
+    told = {unsupported(name(form), target) for form in FORMS + NEWER_FORMS for target in TARGETS}
+    assert [rule for rule in TARGET_RULES if rule not in told] == []
+
+
+KERNEL = ".version 8.8\n.target {}\n.address_size 64\n.visible .entry k() {{ .reg .b32 %r<4>;\n{}\nret; }}\n"
+
+
+@pytest.mark.parametrize(
+    ("target", "body", "sentence"),
+    [
+        ("sm_90", "wgmma.fence.sync.aligned;", "wgmma.fence.sync.aligned: not supported on .target sm_90: it needs sm_90a"),
+        ("sm_80", "barrier.cluster.arrive;", "barrier.cluster.arrive: not supported on .target sm_80: it needs sm_90 or higher"),
+        ("sm_100", "tcgen05.wait::ld.sync.aligned;", "it needs sm_100f or sm_100a or sm_103f or sm_103a"),
+        ("sm_100f", "tcgen05.shift.cta_group::1.down [%r1];", "not supported on .target sm_100f: it needs sm_100a or sm_103a"),
+    ],
+)
+def test_a_launch_says_which_target_an_instruction_needs(target, body, sentence):
+    gpu = Gpu("sm_100a" if "100" in target else "sm_90a")
+    with pytest.raises(InputError, match=f"^line 5: .*{re.escape(sentence)}"):
+        gpu.launch(KERNEL.format(target, body), "k", block=128, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("target", "arch", "body"),
+    [
+        ("sm_90a", "sm_90a", "wgmma.fence.sync.aligned; setmaxnreg.dec.sync.aligned.u32 64;"),
+        ("sm_90", "sm_90a", "barrier.cluster.arrive; barrier.cluster.wait;"),
+        ("sm_90", "sm_100a", "barrier.cluster.arrive; barrier.cluster.wait;"),
+        ("sm_100f", "sm_100a", "tcgen05.fence::after_thread_sync;"),
+        ("sm_100f", "sm_103a", "tcgen05.fence::after_thread_sync; setmaxnreg.dec.sync.aligned.u32 64;"),
+        ("sm_103f", "sm_103a", "tcgen05.fence::after_thread_sync;"),
+        ("compute_100a", "sm_100a", "tcgen05.fence::after_thread_sync;"),
+    ],
+)
+def test_what_the_target_has_runs(target, arch, body):
+    assert Gpu(arch).launch(KERNEL.format(target, body), "k", block=128, progress=False).findings == []
+
+
+def test_the_command_line_calls_it_bad_input(tmp_path):
+    path = tmp_path / "k.ptx"
+    path.write_text(KERNEL.format("sm_90", "wgmma.fence.sync.aligned;\nwgmma.commit_group.sync.aligned;"))
+    result = CliRunner().invoke(main, ["run", str(path), "--block", "128"])
+    assert result.exit_code == 2
+    assert result.stderr.count("not supported on .target sm_90") == 1  # once for all instructions of the kind
+
+
+def test_what_calls_nothing_of_it_is_not_refused():
+    """ptxas refuses the whole file; here a kernel is refused for what it executes."""
+    text = KERNEL.format("sm_90", "mov.u32 %r1, 0;") + ".visible .entry other() {\nwgmma.fence.sync.aligned;\nret; }\n"
+    assert read_module(text).own_target == "sm_90"
+    assert Gpu("sm_90a").launch(text, "k", progress=False).findings == []
