@@ -341,7 +341,8 @@ class Watch(Ordering):
         mine = who == OPERATIONS + op.number
         who = np.where(mine | self.operations.piped(op, np.maximum(who - OPERATIONS, 0)) & (who >= OPERATIONS), NOBODY, who)
         self._seen(op.instruction, at, warps, who, "overwritten")
-        self._readers_done(op.instruction, at, warps)
+        held = self.who[at] != NOBODY  # who has read the others came too early, which is told
+        self._readers_done(op.instruction, at[held], warps[held])
         by_warp = (who >= 0) & (who < OPERATIONS)
         if op.kind not in GENERIC and by_warp.any():
             self._op_overwrites(op, at[by_warp], who[by_warp])
