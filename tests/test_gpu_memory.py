@@ -437,7 +437,7 @@ def test_sums_of_f64_hand_on_the_nan_of_shared_memory_but_of_global_memory_the_o
 def test_bytes_of_a_word_that_a_warp_wrote_before_a_barrier_are_free_for_others():
     body = """setp.lt.u32 %p1, %r1, 32; mov.b16 %h1, 5; @%p1 st.shared.u8 [sm], %h1; bar.sync 0;
     @%p1 st.shared.u8 [sm+1], %h1;
-    @!%p1 st.shared.u8 [sm], %h1; bar.sync 0;"""
+    mov.b16 %h1, 6; @!%p1 st.shared.u8 [sm], %h1; bar.sync 0;"""
     launch(body, np.zeros(2, np.uint64), block=64)
     assert "X008" in found(body.replace("[sm+1]", "[sm]"), np.zeros(2, np.uint64), block=64)
 
@@ -473,7 +473,7 @@ def test_what_nobody_has_written_is_wrong_where_it_is_used(use, told):
 
 SCRATCH = """
     ld.param.b64 %rd0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r9, %ctaid.x; mov.u32 %r1, %reserved_smem_offset_1;
-    shr.u32 %r2, %r0, 5; shl.b32 %r2, %r2, 3; add.u32 %r3, %r1, %r2; mov.u32 %r8, smem; st.shared.b32 [%r8], %r0;
+    shr.u32 %r2, %r0, 5; shl.b32 %r2, %r2, 3; add.u32 %r3, %r1, %r2; mov.u32 %r8, smem; st.shared.b32 [%r8], %r9;
     setp.eq.u32 %p1, %r0, 32; mad.lo.u32 %r4, %r9, 100, 7; cvt.u64.u32 %rd1, %r3; cvta.shared.u64 %rd1, %rd1;
     @%p1 st.b32 [%rd1+32], %r4;
     bar.sync 0;

@@ -513,13 +513,16 @@ def test_a_copy_is_complete_once_its_group_was_waited_for():
     assert set(found(f"{body} {again} ld.shared.u32 %r2, [%r4+2048];", data)) == {"X004"}
 
 
-@pytest.mark.parametrize(("use", "codes"), [("", set()), ("st.shared.u32 [%r4+2048], %r2;", {"X004"})])
+@pytest.mark.parametrize("is_used", [False, True])
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_what_comes_after_a_read_is_told_where_the_value_is_used(use, codes, when):
-    copy = """@%p9 mbarrier.init.shared.b64 [bar], 1; @%p9 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 128;
-    @%p9 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [sm], [%d20], 128, [bar];"""
-    body = f"{OWN} ld.shared.u32 %r2, [%r4]; {use if when == 'before' else ''} {copy} {use if when == 'after' else ''}"
-    assert set(found(body, np.arange(32, dtype=np.uint32))) == codes
+@pytest.mark.parametrize(("between", "code"), [("", "X004"), ("bar.sync 0;", "R507")])
+def test_what_comes_after_a_read_is_told_where_the_value_is_used(is_used, when, between, code):
+    """Where the read is ordered before the load nobody could have waited for it: what it reads, nobody has written."""
+    copy = """@!%p9 bra B; mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 128;
+    cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [sm], [%d20], 128, [bar]; B:"""
+    uses = ["st.shared.u32 [%r4+2048], %r2;" * (is_used and when == at) for at in ("before", "after")]
+    body = f"{OWN} setp.lt.u32 %p1, %r1, 32; @%p1 bra A; ld.shared.u32 %r2, [%r4-128]; {uses[0]} A: {between} {copy} {uses[1]}"
+    assert set(found(body, np.arange(32, dtype=np.uint32), block=64)) == ({code} if is_used else set())
 
 
 # ---- what orders what, and what does not

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.gpu.memory.ordering import has_fence
 from smemsim.gpu.registry import ON_EXIT, End, Step, unmodelled
 from smemsim.gpu.traps import misuse, thread_name, warp_name
 from smemsim.gpu.wave import EXITED, WARP, Wait
@@ -42,6 +41,7 @@ class ClusterBarrier:
         self.arrived[:] = False
         x.changes += 1
         if x.watch is not None:
+            x.watch.left(x, self.own, self.key)
             x.watch.complete(self.key)
             x.watch.met(self.first // WARP, len(self.arrived) // WARP)
             x.watch.lifetimes.met(self.first // WARP, len(self.arrived) // WARP)
@@ -49,7 +49,7 @@ class ClusterBarrier:
         for wait in waits:
             self.idle[wait.threads - self.first] = True
             if x.watch is not None:
-                x.watch.acquire(x, wait.threads, self.key)
+                x.watch.acquire(x, wait.threads, self.key, meets=True)
                 x.watch.lifetimes.waited(self.first // WARP, wait.threads)
             x.wake(wait)
 
@@ -80,7 +80,7 @@ def build_cluster(i: Instruction, c: Linker) -> Step:
     """`barrier.cluster.arrive` and `.wait`, .aligned or not."""
     rest = [m for m in i.modifiers[1:] if m != "aligned"]
     if rest[:1] == ["arrive"] and rest[1:] in ([], ["release"], ["relaxed"]):
-        return lambda x: _arrive(x, i, relaxed="relaxed" in rest and not has_fence(c))
+        return lambda x: _arrive(x, i, relaxed="relaxed" in rest)
     if rest[:1] == ["wait"] and rest[1:] in ([], ["acquire"]):
         return End(lambda x, following: _wait(x, i, following))
     raise unmodelled(i)
@@ -92,7 +92,9 @@ def _arrive(x: Wave, i: Instruction, *, relaxed: bool) -> None:
             thread = int(own[int(np.flatnonzero(~barrier.idle[own])[0])]) + barrier.first
             misuse(x, i, f"{thread_name(x, thread)} arrives twice without barrier.cluster.wait between", "wait before arriving again")
         barrier.arrived[own], barrier.idle[own] = True, False
-        if x.watch is not None and not relaxed:
+        if x.watch is not None and relaxed:
+            x.watch.release_relaxed(x, i, own + barrier.first, barrier.key)
+        elif x.watch is not None:
             x.watch.release(x, own + barrier.first, barrier.key)
         x.changes += 1
         barrier.settle(x)
@@ -108,7 +110,7 @@ def _wait(x: Wave, i: Instruction, following: int) -> None:
         done = own[~late]
         barrier.idle[done] = True
         if done.size and x.watch is not None:
-            x.watch.acquire(x, done + barrier.first, barrier.key)
+            x.watch.acquire(x, done + barrier.first, barrier.key, meets=True)
             x.watch.lifetimes.waited(barrier.first // WARP, done + barrier.first)
         if late.any():
             wait = x.park(own[late] + barrier.first, following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]

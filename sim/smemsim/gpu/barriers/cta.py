@@ -190,7 +190,7 @@ def _latecomers(x: Wave, number: int, count: int | None) -> np.ndarray | None:
             complete &= ((warps == 0) | (warps == WARP)).reshape(len(x.ctas), -1).all(axis=1)
         complete[opened] = False
     if x.watch is not None and complete.any():
-        x.watch.meet(x, np.flatnonzero(complete))
+        x.watch.meet(x, np.flatnonzero(complete), is_for_all=count is None)
     late = ~complete[x.cta_of[x.sel]]
     return np.flatnonzero(late) if late.any() else None
 
@@ -203,11 +203,13 @@ def _settle(x: Wave, barrier: NamedBarrier, i: Instruction) -> None:
     if barrier.aligned:
         _check_aligned(x, barrier, i)
     if x.watch is not None:
+        if barrier.count is None:
+            x.watch.left(x, barrier.own, barrier.key)
         x.watch.complete(barrier.key)
     kept = x.sel
     for wait, form in barrier.waits:
         if x.watch is not None:
-            x.watch.acquire(x, wait.threads, barrier.key)
+            x.watch.acquire(x, wait.threads, barrier.key, meets=True)
         if form.write is not None:
             result = {"popc": np.uint32(barrier.holds), "and": barrier.holds == barrier.voted, "or": barrier.holds > 0}[form.red]
             x.select(wait.threads)

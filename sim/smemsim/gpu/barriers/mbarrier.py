@@ -68,7 +68,9 @@ class Mbarrier:
 
     # ---- what happens to it
 
-    def arrive(self, x: Wave, threads: np.ndarray, count: int = 1, *, i: Instruction | None = None, release: bool = True) -> np.ndarray:
+    def arrive(
+        self, x: Wave, threads: np.ndarray, count: int = 1, *, i: Instruction | None = None, release: bool = True, relaxed: bool = False
+    ) -> np.ndarray:
         """Each of the threads arrives `count` times; a phase that is complete by that ends, and the next begins. Returns their tokens.
 
         `threads` are those of the wave that the watch is told of; the arrival of an asynchronous operation is one of the thread that issued it.
@@ -81,7 +83,7 @@ class Mbarrier:
             if x.watch.lifetimes.is_needed:
                 x.watch.lifetimes.touch(i, self.cta.index, np.unique(threads // WARP))
             if release:
-                x.watch.release(x, threads, self)
+                x.watch.release(x, threads, self, relaxed=relaxed)
         tokens = np.empty(len(threads), np.uint64)
         done, step = 0, count
         while done < len(threads):

@@ -10,7 +10,8 @@ import numpy as np
 
 from smemsim.errors import InputError
 from smemsim.gpu.barriers.mbarrier import Mbarrier, initialise, invalidate, mbarrier_of, parity_of, pending_of
-from smemsim.gpu.memory.ordering import SCOPES, has_fence
+from smemsim.gpu.linking.mentions import is_read
+from smemsim.gpu.memory.ordering import SCOPES
 from smemsim.gpu.memory.spaces import Locate, locate, space_modifier
 from smemsim.gpu.registers import Read
 from smemsim.gpu.registry import End, Gate, Step, implements, unmodelled
@@ -70,7 +71,7 @@ def _init(i: Instruction, c: Linker, rest: list[str]) -> Step:
                 x.watch.makes(i, barrier, int(x.threads[part][-1]))
         if x.watch is not None:
             (piece,) = find(x)
-            x.watch.strong_write(x, i, piece.at, 8)
+            x.watch.initialised(x, i, piece.at)
 
     return init
 
@@ -109,7 +110,7 @@ def _check_bytes(x: Wave, i: Instruction, size: int) -> None:
 def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
     """arrive and arrive_drop, with .expect_tx and .noComplete."""
     drops, expects, stays = i.modifiers[0] == "arrive_drop", "expect_tx" in rest, "noComplete" in rest
-    relaxed = "relaxed" in rest and not has_fence(c)
+    relaxed = "relaxed" in rest
     space = _only(i, rest, "expect_tx", "noComplete", "release", "relaxed")
     operands = list(i.operands)
     remote = space == "shared::cluster"
@@ -135,7 +136,7 @@ def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
                 x.watch.uses(i, barrier, here)
             counts = [1] * len(here) if amounts is None or expects else amounts[part].tolist()
             if not (drops or expects or stays) and len(set(counts)) == 1 and 1 <= counts[0] <= MBARRIER_ARRIVALS:
-                tokens[part] = barrier.arrive(x, here, counts[0], i=i, release=not relaxed)
+                tokens[part] = barrier.arrive(x, here, counts[0], i=i, relaxed=relaxed)
                 continue
             for n, count in enumerate(counts):
                 tokens[part.start + n] = barrier.word
@@ -148,7 +149,7 @@ def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
                 phase = barrier.phase
                 if drops:
                     barrier.drop(x, count, i)
-                barrier.arrive(x, here[n : n + 1], count, i=i, release=not relaxed)
+                barrier.arrive(x, here[n : n + 1], count, i=i, relaxed=relaxed)
                 if stays and barrier.phase != phase:
                     misuse(
                         x,
@@ -165,7 +166,7 @@ def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
 def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
     """try_wait waits, a while; test_wait answers at once."""
     tries, by_parity = i.modifiers[0] == "try_wait", "parity" in rest
-    acquires = "relaxed" not in rest
+    relaxed, is_seen = "relaxed" in rest, is_read(i, c)
     space = _only(i, rest, "parity", "acquire", "relaxed")
     if len(i.operands) not in (3, 3 + tries):
         raise InputError("takes a predicate, an address, a phase" + (" and maybe a time limit" if tries else ""))
@@ -187,8 +188,8 @@ def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
             if mine.any():
                 barrier.passes(i)
             here = threads[part]
-            if x.watch is not None and acquires and mine.any():
-                x.watch.acquire(x, here[mine], barrier)
+            if x.watch is not None and is_seen and mine.any():
+                x.watch.acquire(x, here[mine], barrier, relaxed=relaxed)
             if not mine.all():
                 waiting.append((barrier, here[~mine]))
         return done, waiting

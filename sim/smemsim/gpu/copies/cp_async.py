@@ -10,8 +10,8 @@ import numpy as np
 from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu.barriers.mbarrier import mbarrier_of
 from smemsim.gpu.barriers.mbarrier_operations import barriers
-from smemsim.gpu.memory.load_store import gathered, merged, scattered
-from smemsim.gpu.memory.spaces import Locate, Piece, locate, own
+from smemsim.gpu.memory.load_store import gathered, merged, own_values, scattered
+from smemsim.gpu.memory.spaces import Locate, Piece, locate, own, values_of
 from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.ptx.module import Immediate, Instruction, Register
 
@@ -66,10 +66,11 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
                     x.select(kept)
                 for whole, some in zip(values, found, strict=True):
                     whole[part] = some
+        written = values_of(x, piece, size, lambda: own_values(piece, _WORD, values))
         scattered(piece, _WORD, values)
         own(x, piece, size)
         if x.watch is not None:
-            x.watch.copy(x, i, piece.at, size)
+            x.watch.copy(x, i, piece.at, size, written)
 
     return copy
 

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from smemsim.ptx.module import Address, Instruction, Operand, Pair, Register, Vector
 
-__all__ = ["mentions", "slots_of"]
+if TYPE_CHECKING:
+    from smemsim.gpu.linking.program import Linker
+
+__all__ = ["is_read", "mentions", "slots_of"]
 
 _NO_RESULT = {"bar", "barrier", "nanosleep", "red", "st"}  # their first operand is not a result; of `bar.red` it is
+
+_GOES_ELSEWHERE = {"bra", "brx", "call"}
 
 
 def mentions(i: Instruction) -> Iterator[tuple[int, bool]]:
@@ -32,3 +38,21 @@ def mentions(i: Instruction) -> Iterator[tuple[int, bool]]:
 def slots_of(i: Instruction) -> set[int]:
     """The slots of all of them."""
     return {slot for slot, _ in mentions(i)}
+
+
+def is_read(i: Instruction, c: Linker) -> bool:
+    """May a later instruction read a register that this one gives a value? What runs straight on behind it may give it another one first."""
+    results = {slot for slot, gives in mentions(i) if gives}
+    body = c.inlined.body
+    if not any(slot in results and not gives for other in body for slot, gives in mentions(other)):
+        return False
+    at = next((n for n, other in enumerate(body) if other is i), len(body))
+    for other in body[at + 1 :]:
+        named = dict(mentions(other))
+        if any(slot in results and not gives for slot, gives in mentions(other)) or other.op in _GOES_ELSEWHERE:
+            return True
+        if other.guard is None:
+            results -= named.keys()
+        if not results:
+            return False
+    return False

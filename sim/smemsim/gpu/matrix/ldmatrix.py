@@ -7,12 +7,13 @@ documented (PTX ISA 9.7.14.5.15 and .16), and agree with what CuTe assumes (copy
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from smemsim.gpu.matrix.fragments import items, whole_warps
-from smemsim.gpu.memory.spaces import Locate, Piece, locate, note_read, note_write
+from smemsim.gpu.memory.spaces import Locate, Piece, locate, note_read, note_write, values_of
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Gate, Step, implements, unmodelled
 from smemsim.gpu.wave import WARP
@@ -100,7 +101,7 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         piece = _rows(x, where, lanes)
         if x.watch is not None:
-            _told(x, i, piece, lanes)
+            _told(x, piece, lanes, lambda: note_read(x, i, piece, ROW))
         rows = piece.at.reshape(-1, lanes)
         if form == "rows" and not packed:  # whole words
             lane = _LANE
@@ -150,19 +151,20 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
         piece = _rows(x, where, lanes)
         values = np.stack([np.broadcast_to(read(x), x.n) for read in reads])
         at = _byte_places(piece.at.reshape(-1, lanes), count, form)
+        written = values_of(x, piece, ROW)
         x.shared[at] = np.ascontiguousarray(values)[..., None].view(np.uint8)
-        _told(x, i, piece, lanes, wrote=True)
+        _told(x, piece, lanes, lambda: note_write(x, i, piece, ROW, written=written))
 
     return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.7.14.5.15"), run)
 
 
-def _told(x: Wave, i: Instruction, piece: Piece, lanes: int, *, wrote: bool = False) -> None:
+def _told(x: Wave, piece: Piece, lanes: int, note: Callable[[], None]) -> None:
     """Note the rows as accessed by the lanes that name them."""
     kept, threads = x.sel, x.threads
     if lanes < WARP:
         x.select(threads.reshape(-1, WARP)[:, :lanes].ravel())
     try:
-        (note_write if wrote else note_read)(x, i, piece, ROW)
+        note()
     finally:
         x.select(kept)
 

@@ -18,7 +18,7 @@ import numpy as np
 from smemsim.gpu.alu.floats import MODES
 from smemsim.gpu.matrix.fragments import items, whole_warps
 from smemsim.gpu.matrix.mma_sync import EVIDENCE, note_inferred
-from smemsim.gpu.memory.spaces import locate, note_read, note_write
+from smemsim.gpu.memory.spaces import locate, note_read, note_write, values_of
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Gate, Step, implements, unmodelled
 from smemsim.gpu.wave import WARP
@@ -149,8 +149,9 @@ def build_store(i: Instruction, c: Linker) -> Step:
         for memory.element in range(values.shape[1]):
             for piece in memory.where(x):
                 mine = values[slice(None) if piece.part is None else piece.part, memory.element]
+                written = values_of(x, piece, memory.size, lambda mine=mine: mine)  # type: ignore[misc]
                 piece.memory.view(kind)[piece.at // memory.size] = mine
-                note_write(x, i, piece, memory.size)
+                note_write(x, i, piece, memory.size, written=written)
 
     return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.7.14.4"), run)
 

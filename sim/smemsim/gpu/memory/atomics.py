@@ -139,14 +139,14 @@ def build_atomic(i: Instruction, c: Linker) -> Step:
         pieces = find(x)
         old = np.empty_like(new) if writes else None
         for piece in pieces:
-            if x.watch is not None and f.order.releases:
+            if x.watch is not None and f.order.writes:
                 f.order.release(x, piece)
             part = slice(None) if piece.part is None else piece.part
             before = combine(f, piece, None if compare is None else compare[part], new[part])
             if old is not None:
                 old[part] = before
             note_write(x, i, piece, f.size, strong=True, changed=_changes(piece, before))
-            if x.watch is not None and f.order.acquires:
+            if x.watch is not None and f.order.reads:
                 f.order.acquire(x, piece)
         if old is not None:
             whole = old.view(np.uint32) if packed else old

@@ -1,4 +1,4 @@
-"""fence and membar (PTX ISA 9.7.13): everything is seen at once here, so only the proxy fence that the watch asks for does anything."""
+"""fence and membar (PTX ISA 9.7.13): everything is seen at once here; the watch hears of them, and knows what they order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def build_fence(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i)
     if len(set(rest) & set(SCOPES)) != 1:
         raise InputError("a fence needs one scope: .cta, .cluster, .gpu or .sys")
-    return _nothing
+    return _memory(acquires="release" not in rest, releases="acquire" not in rest)
 
 
 @implements("membar")
@@ -51,7 +51,15 @@ def build_membar(i: Instruction, c: Linker) -> Step:
         return build_fence(i, c)
     if len(i.modifiers) != 1 or i.modifiers[0] not in ("cta", "gl", "sys"):
         raise InputError("membar needs one level: .cta, .gl or .sys")
-    return _nothing
+    return _memory(acquires=True, releases=True)
+
+
+def _memory(*, acquires: bool, releases: bool) -> Step:
+    def fence(x: Wave) -> None:
+        if x.watch is not None:
+            x.watch.fence(x, acquires=acquires, releases=releases)
+
+    return fence
 
 
 def _async(x: Wave, i: Instruction) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu.memory.ordering import Ordering, ordering
-from smemsim.gpu.memory.spaces import Piece, locate, note_read, note_write, shared_operand, shared_places, space_modifier
+from smemsim.gpu.memory.spaces import AT_ONCE, Piece, locate, note_read, note_write, shared_operand, shared_places, space_modifier, values_of
 from smemsim.gpu.registers import Read, bits_of, dtype_of
 from smemsim.gpu.registry import Plain, Step, implements, unmodelled
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Symbol, Vector
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
-__all__ = ["Access", "access", "gathered", "items", "merged", "scattered", "vector_length"]
+__all__ = ["Access", "access", "gathered", "items", "merged", "own_values", "scattered", "vector_length"]
 
 # Cache operators; ptxas 13.0.88 takes these.
 _CACHE = {"ld": {"ca", "cg", "cs", "lu", "cv", "nc", "unified"}, "ldu": set(), "st": {"cg", "cs", "wb", "wt"}}
@@ -89,10 +89,6 @@ def items(operand: Operand, count: int) -> tuple[Operand, ...]:
     return found
 
 
-# What moves the elements of a thread at once: numpy copies rows of an array far more slowly than single values.
-_AT_ONCE: dict[int, np.dtype[Any]] = {n: np.dtype(t) for n, t in ((1, "u1"), (2, "u2"), (4, "u4"), (8, "u8"), (16, "c16"))}
-
-
 def gathered(piece: Piece, kind: np.dtype[Any], count: int) -> list[Any]:
     """`count` neighbouring elements of every thread of a piece, an array for each element."""
     size = kind.itemsize * count
@@ -101,7 +97,7 @@ def gathered(piece: Piece, kind: np.dtype[Any], count: int) -> list[Any]:
     if size == 32:
         half = count // 2
         return gathered(piece, kind, half) + gathered(piece._replace(at=piece.at + 16), kind, half)
-    rows = piece.memory.view(_AT_ONCE[size]).take(piece.at >> size.bit_length() - 1).view(kind).reshape(-1, count)
+    rows = piece.memory.view(AT_ONCE[size]).take(piece.at >> size.bit_length() - 1).view(kind).reshape(-1, count)
     return [rows[:, k] for k in range(count)]
 
 
@@ -118,11 +114,22 @@ def scattered(piece: Piece, kind: np.dtype[Any], values: list[Any]) -> None:
         scattered(piece, kind, values[: count // 2])
         scattered(piece._replace(at=piece.at + 16), kind, values[count // 2 :])
     else:
-        rows = np.empty((len(piece.at), count), kind)
-        for k, v in enumerate(values):
-            rows[:, k] = v
-        wide = _AT_ONCE[size]
-        piece.memory.view(wide)[piece.at >> size.bit_length() - 1] = rows.view(wide)[:, 0]
+        wide = AT_ONCE[size]
+        piece.memory.view(wide)[piece.at >> size.bit_length() - 1] = _rows(piece, kind, values).view(wide)[:, 0]
+
+
+def _rows(piece: Piece, kind: np.dtype[Any], values: list[Any]) -> np.ndarray:
+    rows = np.empty((len(piece.at), len(values)), kind)
+    for k, v in enumerate(values):
+        rows[:, k] = v
+    return rows
+
+
+def own_values(piece: Piece, kind: np.dtype[Any], values: list[Any]) -> np.ndarray:
+    """What `scattered` writes, the bytes of one thread behind those of another."""
+    if piece.part is not None:
+        values = [v[piece.part] if isinstance(v, np.ndarray) and v.ndim else v for v in values]
+    return _rows(piece, kind, values).reshape(-1)
 
 
 def merged(x: Wave, pieces: list[Piece], kind: np.dtype[Any], count: int) -> list[Any]:
@@ -171,9 +178,8 @@ def build_ld(i: Instruction, c: Linker) -> Step:
         x.polls += order.strong
         if x.watch is not None:
             for piece in pieces:
-                if not order.strong:
-                    note_read(x, i, piece, size)
-                if order.acquires:
+                note_read(x, i, piece, size, strong=order.strong)
+                if order.reads:
                     order.acquire(x, piece)
         write(x, values)
 
@@ -225,8 +231,9 @@ def build_st_bulk(i: Instruction, c: Linker) -> Step:
             x.select(np.full(len(at), threads[n]))
             try:
                 piece = Piece("shared", x.shared, shared_places(x, i, at, None, 8, cluster=False))
+                written = values_of(x, piece, 8)
                 scattered(piece, np.dtype(np.uint64), [np.uint64(0)])
-                note_write(x, i, piece, 8)
+                note_write(x, i, piece, 8, written=written)
             finally:
                 x.select(kept)
 
@@ -258,9 +265,10 @@ def build_st(i: Instruction, c: Linker) -> Step:
         pieces = find(x)
         values = [read(x) for read in reads]
         for piece in pieces:
-            if order.releases and x.watch is not None:
+            if order.writes and x.watch is not None:
                 order.release(x, piece)
+            written = None if order.strong else values_of(x, piece, size, lambda p=piece: own_values(p, dtype, values))  # type: ignore[misc]
             scattered(piece, dtype, values)
-            note_write(x, i, piece, size, strong=order.strong)
+            note_write(x, i, piece, size, strong=order.strong, written=written)
 
     return store

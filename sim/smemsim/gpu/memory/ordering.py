@@ -1,7 +1,7 @@
 """What .relaxed, .acquire, .release, .volatile and scopes of an access mean for the watch (PTX ISA 8).
 
 Values are never late here: every store is seen at once. What remains is who may rely on it: a release pattern on an address is what an acquire
-pattern on the same address synchronises with. A relaxed or volatile access counts as such a pattern when the program has a fence.
+pattern on the same address synchronises with. A relaxed or volatile store is one with a fence in front of it, such a load with one behind it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
-__all__ = ["SCOPES", "SEMANTICS", "Ordering", "has_fence", "ordering"]
+__all__ = ["SCOPES", "SEMANTICS", "Ordering", "ordering"]
 
 SCOPES = ("cta", "cluster", "gpu", "sys")
 SEMANTICS = ("weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio")
@@ -35,22 +35,24 @@ _OF_OPERATION = {
 
 @dataclasses.dataclass(frozen=True)
 class Ordering:
-    """`strong`: of the accesses that make no race among themselves."""
+    """`strong`: of the accesses that make no race among themselves. `reads`, `writes`: others may synchronise with it, by what it is or by a fence."""
 
     strong: bool
+    reads: bool
+    writes: bool
     acquires: bool
     releases: bool
+    is_atomic: bool
 
     def acquire(self, x: Wave, piece: Piece) -> None:
         """The threads of a piece have seen what was released at their addresses."""
         for threads, what in _by_address(x, piece):
-            x.watch.acquire(x, threads, what)
+            x.watch.acquire(x, threads, what, relaxed=not self.acquires)
 
     def release(self, x: Wave, piece: Piece) -> None:
         """The threads of a piece release what they have seen at their addresses."""
         for threads, what in _by_address(x, piece):
-            x.watch.release(x, threads, what)
-            x.watch.complete(what)
+            x.watch.stored(threads, what, relaxed=not self.releases, replaces=not self.is_atomic)
 
 
 def _by_address(x: Wave, piece: Piece) -> list[tuple[np.ndarray, tuple[str, int, int]]]:
@@ -76,14 +78,17 @@ def ordering(i: Instruction, c: Linker, rest: list[str], *, atomic: bool = False
         raise unmodelled(i, f".{semantics}")
     if not atomic and (semantics in ("weak", "volatile")) == bool(scopes):
         raise unmodelled(i, f".{semantics} {'with' if scopes else 'without'} a scope")
-    fences = semantics in ("relaxed", "volatile") and has_fence(c)
-    return Ordering(
-        semantics != "weak",
-        semantics in ("acquire", "acq_rel") or fences,
-        semantics in ("release", "acq_rel") or fences,
-    )
+    strong = semantics != "weak"
+    acquires, releases = semantics in ("acquire", "acq_rel"), semantics in ("release", "acq_rel")
+    fenced = strong and _has_fence(c)
+    return Ordering(strong, acquires or fenced, releases or fenced or _replaces(i, c, strong), acquires, releases, atomic)
 
 
-def has_fence(c: Linker) -> bool:
-    """Has the program a fence, behind which a relaxed arrival counts as a release?"""
-    return any(i.op == "membar" or (i.op == "fence" and i.modifiers[0] in ("sc", "acq_rel", "acquire", "release")) for i in c.inlined.body)
+def _replaces(i: Instruction, c: Linker, strong: bool) -> bool:
+    """May a store without .release end what others have released at its address?"""
+    return strong and i.op == "st" and any("release" in other.modifiers and other.op == "st" for other in c.inlined.body)
+
+
+def _has_fence(c: Linker) -> bool:
+    """Has the program a fence at all, with which relaxed accesses order?"""
+    return any(i.op in ("fence", "membar") and i.modifiers[:1] != ("proxy",) for i in c.inlined.body)

@@ -8,6 +8,8 @@ generic address of shared memory where a `.shared` one is meant: `shared_address
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,9 +28,11 @@ if TYPE_CHECKING:
     from smemsim.machine.region import Region
 
 __all__ = [
+    "AT_ONCE",
     "SPACES",
     "Locate",
     "Piece",
+    "Values",
     "for_part",
     "locate",
     "note_read",
@@ -38,6 +42,7 @@ __all__ = [
     "shared_operand",
     "shared_places",
     "space_modifier",
+    "values_of",
 ]
 
 _SHARED_HIGH, _LOCAL_HIGH = SHARED_WINDOW >> 32, LOCAL_WINDOW >> 32
@@ -279,14 +284,66 @@ _FINDERS: dict[str, Callable[..., Locate]] = {
 }
 
 
-def note_write(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False, changed: bool = True) -> None:
+# What moves the bytes of a thread at once: numpy copies rows of an array far more slowly than single values.
+AT_ONCE: dict[int, np.dtype[Any]] = {n: np.dtype(t) for n, t in ((1, "u1"), (2, "u2"), (4, "u4"), (8, "u8"), (16, "c16"))}
+
+
+class Values:
+    """What a store writes, for the watch: made before it, asked behind it. An entry for each word of each thread, for its bytes where they are fewer.
+
+    `own` gives what each thread has written; without it nobody knows which of several threads at one place has.
+    """
+
+    def __init__(self, piece: Piece, size: int, own: Callable[[], np.ndarray] | None = None) -> None:
+        self._piece, self._size, self._own = piece, size, own
+        self._before = self._raw()
+
+    def _raw(self) -> np.ndarray:
+        found: np.ndarray = self._piece.memory.view(AT_ONCE[self._size]).take(self._piece.at >> self._size.bit_length() - 1)
+        return found
+
+    def _words(self, raw: np.ndarray) -> np.ndarray:
+        return raw.view(AT_ONCE[min(self._size, 4)])
+
+    @functools.cached_property
+    def lay_there(self) -> np.ndarray:
+        """Did the same bytes lie there before?"""
+        found: np.ndarray = self._words(self._before) == self._words(self._raw())
+        return found
+
+    @functools.cached_property
+    def stay(self) -> np.ndarray:
+        """Do the bytes lie there that this thread has written, and not others of another thread?"""
+        now = self._words(self._raw())
+        found: np.ndarray = np.ones(len(now), bool) if self._own is None else self._words(self._own()) == now
+        return found
+
+    def of(self, which: np.ndarray) -> Values:
+        """Of some of the words."""
+        some = copy.copy(self)
+        some.lay_there, some.stay = self.lay_there[which], self.stay[which]
+        return some
+
+
+def values_of(x: Wave, piece: Piece, size: int, own: Callable[[], np.ndarray] | None = None) -> Values | None:
+    """Called before a store: what the watch wants to know of it."""
+    return Values(piece, size, own) if x.watch is not None and piece.space == "shared" and size in AT_ONCE else None
+
+
+def note_write(
+    x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False, changed: bool = True, written: Values | None = None
+) -> None:
     """Threads have written: who polls looks again, MMA operands find a writer, the watch knows. Local memory concerns nobody else.
 
     Atomics that left everything as it was (`changed` False) only looked.
     """
     own(x, piece, size, changed=changed)
-    if x.watch is not None and piece.space == "shared":
-        for_part(x, piece, lambda: (x.watch.strong_write if strong else x.watch.write)(x, i, piece.at, size))
+    if x.watch is None or piece.space != "shared":
+        return
+    if strong:
+        for_part(x, piece, lambda: x.watch.strong_write(x, i, piece.at, size, changed=changed))
+    else:
+        for_part(x, piece, lambda: x.watch.write(x, i, piece.at, size, written))
 
 
 def own(x: Wave, piece: Piece, size: int, *, changed: bool = True) -> None:
@@ -302,10 +359,10 @@ def own(x: Wave, piece: Piece, size: int, *, changed: bool = True) -> None:
             x.owners.touch(chunks + 1, THREADS)
 
 
-def note_read(x: Wave, i: Instruction, piece: Piece, size: int) -> None:
-    """Threads have read by ordinary loads: the watch knows."""
+def note_read(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False) -> None:
+    """Threads have read: the watch knows."""
     if x.watch is not None and piece.space == "shared":
-        for_part(x, piece, lambda: x.watch.read(x, i, piece.at, size))
+        for_part(x, piece, lambda: (x.watch.strong_read if strong else x.watch.read)(x, i, piece.at, size))
 
 
 def for_part(x: Wave, piece: Piece, act: Callable[[], None]) -> None:

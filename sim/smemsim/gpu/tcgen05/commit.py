@@ -69,10 +69,16 @@ def build_commit(i: Instruction, c: Linker) -> Step:
 
 @implements("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")
 def build_fence(i: Instruction, c: Linker) -> Step:
-    """`tcgen05.fence::before_thread_sync` and `::after_thread_sync`: nothing is reordered here.
+    """`tcgen05.fence::before_thread_sync` and `::after_thread_sync`: nothing is reordered here; around relaxed accesses they order (9.7.16.6.4).
 
     The PTX ISA wants them around barriers that order tcgen05 instructions of different threads. Triton and CuTe DSL leave them out in
     kernels that are right, so nothing is said where they are missing.
     """
     Modifiers(i, i.modifiers[0]).end()
-    return lambda x: None
+    before = i.modifiers[0] == "fence::before_thread_sync"
+
+    def fence(x: Wave) -> None:
+        if x.watch is not None:
+            x.watch.fence(x, acquires=not before, releases=before)
+
+    return fence

@@ -19,7 +19,7 @@ ROOM = 256  # operations that there is room for to begin with
 class Operation:
     """An asynchronous operation: its number, what and where it is, the warps that issued it, and the registers that it holds.
 
-    `since` is the wave's count of blocks when it was issued.
+    `since` is the wave's count of blocks when it was issued, `when` the clock of its first warp.
     """
 
     number: int
@@ -27,6 +27,7 @@ class Operation:
     instruction: Instruction
     warps: np.ndarray
     since: int = 0
+    when: int = 0
     slots: set[int] = dataclasses.field(default_factory=set)
 
 
@@ -39,11 +40,14 @@ class Groups:
 
 
 class Handles:
-    """Operations by number. `generic` says of each whether it is one of the generic proxy, `stream` with which it makes no race."""
+    """Operations by number. `generic` says of each whether it is one of the generic proxy, `copies` whether it is a cp.async, `stream` with which it makes no race."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []
-        self.generic, self.stream = np.zeros(ROOM, bool), np.zeros(ROOM, np.int32)
+        self._make_room(ROOM)
+
+    def _make_room(self, room: int) -> None:
+        self.generic, self.copies, self.stream = np.zeros(room, bool), np.zeros(room, bool), np.zeros(room, np.int32)
 
     def __getitem__(self, number: int) -> Operation:
         return self.operations[number]
@@ -56,9 +60,9 @@ class Handles:
         """How many operations have a number at most."""
         return len(self.generic)
 
-    def begin(self, kind: str, instruction: Instruction, warps: np.ndarray, since: int) -> Operation:
+    def begin(self, kind: str, instruction: Instruction, warps: np.ndarray, since: int, when: int) -> Operation:
         """The next operation; there has to be room."""
-        operation = Operation(len(self.operations), kind, instruction, warps, since)
+        operation = Operation(len(self.operations), kind, instruction, warps, since, when)
         self.operations.append(operation)
         self._note(operation)
         return operation
@@ -79,7 +83,7 @@ class Handles:
         room = self.room
         while room < 2 * len(kept):
             room *= 2
-        self.generic, self.stream = np.zeros(room, bool), np.zeros(room, np.int32)
+        self._make_room(room)
         for number, operation in enumerate(self.operations):
             operation.number = number
             self._note(operation)
@@ -87,7 +91,7 @@ class Handles:
 
     def _note(self, operation: Operation) -> None:
         kind = operation.kind
-        self.generic[operation.number] = kind in GENERIC
+        self.generic[operation.number], self.copies[operation.number] = kind in GENERIC, kind == "cp.async"
         self.stream[operation.number] = (
             ALL_RED if kind == "red.async" else 1 + operation.warps[0] if kind.startswith("tcgen05") else NO_STREAM
         )

@@ -1,4 +1,4 @@
-"""Shared memory lives as long as its CTA: who of a cluster touches another CTA's must be done before that CTA may end (PTX ISA 5.1.6)."""
+"""Shared memory lives as long as its CTA: who of a cluster touches another CTA's does so once that has begun, and before it may end (PTX ISA 5.1.6)."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Lifetimes:
         shape = (len(x.ctas), x.total // WARP) if self.is_needed else (0, 0)
         self.when, self.line = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
         self._met: dict[int, np.ndarray] = {}
+        self._has_waited = np.zeros(len(x.ctas), bool)  # at a barrier of the cluster: all its CTAs have begun
 
     def touch(self, i: Instruction, ctas: Any, warps: np.ndarray) -> None:
         """Warps touch CTAs (their index, one for all or one each)."""
@@ -35,7 +36,21 @@ class Lifetimes:
         other = ctas != warps // self.per_cta
         if other.any():
             at = ctas[other], warps[other]
+            if not self._has_waited.all():
+                self._has_begun(i, *at)
             self.when[at], self.line[at] = self.watch.order.clock[warps[other]], i.line
+
+    def _has_begun(self, i: Instruction, ctas: np.ndarray, warps: np.ndarray) -> None:
+        """X008 where warps touch CTAs that may not have begun: nothing that these did is known to them."""
+        seen = self.watch.order.seen[warps].reshape(len(warps), -1, self.per_cta).max(axis=2)
+        early = ~self._has_waited[warps // self.per_cta] & (seen[np.arange(len(warps)), ctas] == 0)
+        if early.any():
+            x, first = self.watch.x, int(np.argmax(early))
+            x.launch.find(
+                "X008", i, f"{i.name} of {warp_name(x, int(warps[first]))} touches CTA {x.ctas[int(ctas[first])].number} of its cluster, which may not "
+                "have begun: nothing that it did is ordered before this",
+                "barrier.cluster.arrive and barrier.cluster.wait by all CTAs behind mbarrier.init, before the first access", because="PTX ISA 5.1.6",
+            )  # fmt: skip
 
     def met(self, first: int, count: int) -> None:
         """The warps of a cluster, `count` from `first` on, have arrived at its barrier: relaxed or not, what they did before is over for who waits there."""
@@ -47,6 +62,7 @@ class Lifetimes:
         if clocks is None or not self.is_needed:
             return
         for cta in np.unique(threads // WARP // self.per_cta).tolist():
+            self._has_waited[cta] = True
             row = self.when[cta, first : first + len(clocks)]
             row[row <= clocks] = 0
 

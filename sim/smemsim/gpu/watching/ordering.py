@@ -8,7 +8,7 @@ import numpy as np
 
 from smemsim.gpu.watching.handles import Groups, Operation
 from smemsim.gpu.watching.registers import Registers
-from smemsim.gpu.wave import WARP
+from smemsim.gpu.wave import EXITED, WARP
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
@@ -55,29 +55,58 @@ class Ordering(Registers):
             if group == "wgmma" and over:
                 self._registers_free(warp, over)
 
-    def release(self, x: Wave, threads: np.ndarray, what: Any) -> None:
-        """Threads arrive at something (a barrier object): what they have seen goes into its current phase."""
-        self.order.release(np.unique(threads >> 5), what)
+    def release(self, x: Wave, threads: np.ndarray, what: Any, *, relaxed: bool = False) -> None:
+        """Threads arrive at something (a barrier object): what they have seen, or had at their last fence, goes into its current phase."""
+        self.order.release(np.unique(threads >> 5), what, relaxed=relaxed)
+
+    def release_relaxed(self, x: Wave, i: Instruction, threads: np.ndarray, what: Any) -> None:
+        """Threads arrive at a barrier of the cluster by barrier.cluster.arrive.relaxed: what rests on that alone is told milder."""
+        self.order.release_if(np.unique(threads >> 5), what)
+        self.relaxed = i
+
+    def stored(self, threads: np.ndarray, what: Any, *, relaxed: bool, replaces: bool) -> None:
+        """Threads write at an address by operations that others may synchronise with; `replaces` says that it was no atomic."""
+        self.order.stored(np.unique(threads >> 5), what, relaxed=relaxed, replaces=replaces)
+
+    def left(self, x: Wave, threads: slice, what: Any) -> None:
+        """Those of the threads whose whole warp has exited count as arrived, and release (`spec.barriers.EXIT_RELEASES`)."""
+        gone = np.flatnonzero((x.key[threads] >= EXITED).reshape(-1, WARP).all(axis=1)) + threads.start // WARP
+        if gone.size:
+            self.order.left(gone, what)
 
     def complete(self, what: Any) -> None:
         """A phase is complete: those who acquire from now on see what was released into it."""
         self.order.complete(what)
 
-    def acquire(self, x: Wave, threads: np.ndarray, what: Any) -> None:
-        """Threads have seen the last complete phase."""
-        self.order.acquire(np.unique(threads >> 5), what)
+    def acquire(self, x: Wave, threads: np.ndarray, what: Any, *, relaxed: bool = False, meets: bool = False) -> None:
+        """Threads have seen the last complete phase; where that was relaxed it counts from their next fence on, or until they meet others."""
+        warps = np.unique(threads >> 5)
+        self.order.acquire(warps, what, relaxed=relaxed)
+        if meets:
+            self.order.fence(warps, acquires=True, releases=False)
 
-    def meet(self, x: Wave, ctas: np.ndarray) -> None:
-        """The running threads of these CTAs (by their index) meet at a barrier: release, complete and acquire in one."""
+    def meet(self, x: Wave, ctas: np.ndarray, *, is_for_all: bool) -> None:
+        """The running threads of these CTAs (by their index) meet at a barrier: release, complete and acquire in one.
+
+        Where it is for all threads, those that have exited count as arrived.
+        """
         per_cta = x.stride // WARP
         here = np.zeros(x.total // WARP, bool)
         here[x.threads >> 5] = True
         warps = ctas[:, None] * per_cta + np.arange(per_cta)
-        self.order.meet(warps, here[warps])
+        gone = np.zeros(len(here), bool)
+        if is_for_all:
+            gone = (x.key >= EXITED).reshape(-1, WARP).all(axis=1)
+        self.order.fence(warps[here[warps]], acquires=True, releases=False)
+        self.order.meet(warps, here[warps], gone[warps])
 
     def fence_async(self, x: Wave, i: Instruction) -> None:
         """fence.proxy.async: what the running threads have seen is visible to asynchronous operations ordered behind it."""
-        self.order.fence(self._running(x))
+        self.order.fence_proxy(self._running(x))
+
+    def fence(self, x: Wave, *, acquires: bool, releases: bool) -> None:
+        """A memory fence of the running threads, with which their relaxed accesses order."""
+        self.order.fence(self._running(x), acquires=acquires, releases=releases)
 
     # ---- mbarriers
 
@@ -108,9 +137,10 @@ class Ordering(Registers):
             if self.order.seen[warp, maker] >= when:
                 known.add(warp)
             else:
-                self.x.launch.find(
+                might_be = self.order.might_be
+                self._tell(
                     "X008", i, f"{i.name} of warp {self._warp(warp)} uses the mbarrier at {barrier.offset:#x}, which warp {self._warp(maker)} "
                     f"initialises at line {made.line}: nothing orders the two",
                     "after mbarrier.init: fence.mbarrier_init, then bar.sync (barrier.cluster in clusters), before others use it",
-                    because="PTX ISA 9.7.13.15.9",
+                    "PTX ISA 9.7.13.15.9", formal=might_be is not None and bool(might_be.seen[warp, maker] >= when),
                 )  # fmt: skip

@@ -14,19 +14,21 @@ from smemsim.gpu.watching.bytes import Parts
 from smemsim.gpu.watching.clocks import Order
 from smemsim.gpu.watching.handles import Groups, Handles, Operation
 from smemsim.gpu.watching.unwritten import loads_values
-from smemsim.gpu.wave import WARP
+from smemsim.gpu.wave import WARP, WARPGROUP
 from smemsim.ptx.module import Instruction
+from smemsim.spec.findings import Severity
 
 if TYPE_CHECKING:
     from smemsim.gpu.wave import Cta, Wave
 
-__all__ = ["ATOMIC", "NOBODY", "OPERATIONS", "READERS", "WORD", "Shadow"]
+__all__ = ["ATOMIC", "GROUP", "NOBODY", "OPERATIONS", "READERS", "WORD", "Shadow"]
 
 WORD = 4
 NOBODY, OPERATIONS = -1, 1 << 20  # in `who`: warps have their number, asynchronous operations theirs from here on
 ATOMIC = -2  # atomic and other strong operations of anybody
 LOADED = 4  # words of the smallest load
 READERS = 4  # asynchronous readers of a word that are remembered, by their warpgroup
+GROUP = WARPGROUP // WARP
 
 
 class Shadow:
@@ -35,12 +37,17 @@ class Shadow:
     def __init__(self, x: Wave) -> None:
         self.x = x
         words = len(x.shared) // WORD
-        self.order = Order(x.total // WARP)
-        self.per_cluster = x.stride // WARP * x.launch.cluster_size
+        warps = x.total // WARP
+        is_relaxed = any(i.op in ("bar", "barrier") and {"cluster", "arrive", "relaxed"} <= {*i.modifiers} for i in x.program.inlined.body)
+        self.order = Order(warps, might_be=Order(warps) if is_relaxed else None)
+        self.relaxed: Instruction | None = None  # the last relaxed arrival at a barrier of the cluster
+        self.per_cta = x.stride // WARP
+        self.per_cluster = self.per_cta * x.launch.cluster_size
         self.who = np.full(words, NOBODY, np.int32)
         self.parts = Parts(words)
         self.when = np.zeros(words, np.int32)
         self.line = np.zeros(words, np.int32)
+        self.strong = np.zeros(words, bool)  # was the last write of a warp atomic, relaxed, release or volatile?
         self.read_when = np.zeros((self.per_cluster, words), np.int32)
         self.read_line = np.zeros(words, np.int32)
         self.read_by = np.full((READERS, words), NOBODY, np.int32)
@@ -65,11 +72,21 @@ class Shadow:
     def _arrives_late(self, op: Operation, at: np.ndarray) -> None:
         """Bytes come that somebody has read already, when nobody had written them: the reader did not wait."""
         for line, (i, words) in list(self.early.items()):
-            if words[at].any():
+            late = at[words[at]]
+            if late.size and self._is_unordered(op, line, late):
                 del self.early[line]
                 sentence = f"{{i}} reads {{where}} before {self._name(op)} has brought it: nothing makes the reader wait"
                 repair = self._passed(i) or "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first"
-                self.came_late(i, functools.partial(self._find, "X004", i, at[words[at]], sentence, repair))
+                self.came_late(i, functools.partial(self._find, "X004", i, late, sentence, repair))
+
+    def _is_unordered(self, op: Operation, line: int, at: np.ndarray) -> bool:
+        """Is an operation that now writes words not ordered behind those who read them, by the instruction of a line?"""
+        order, first = self.order, int(op.warps[0])
+        readers = first // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)
+        if (self.read_when[:, at] > order.seen[first, readers][:, None]).any():
+            return True
+        by = np.unique(self.read_by[:, at])
+        return any(self.operations[n].instruction.line == line and not order.read_done[first, n] for n in by[by >= 0].tolist())
 
     def came_late(self, i: Instruction, tell: Callable[[], None]) -> None:
         """What an instruction read before anybody had written it comes now: told at once, or, of a load of threads, once its value is used."""
@@ -122,7 +139,7 @@ class Shadow:
         return words
 
     def _warp(self, warp: Any) -> str:
-        cta, own = divmod(int(warp), self.x.stride // WARP)
+        cta, own = divmod(int(warp), self.per_cta)
         return str(own) if len(self.x.ctas) == 1 else f"{own} (CTA {self.x.ctas[cta].number})"
 
     def _name(self, op: Operation) -> str:
@@ -162,9 +179,10 @@ class Shadow:
             )
         return "before the next load into a stage, wait for an mbarrier at which its readers arrive when they have read it"
 
-    def _find(self, code: str, i: Instruction, places: np.ndarray, sentence: str, repair: str = "") -> None:
-        """A finding about words of shared memory."""
-        if (code, i.line) in self.x.launch.findings:
+    def _find(self, code: str, i: Instruction, places: np.ndarray, sentence: str, repair: str = "", *, formal: bool = False) -> None:
+        """A finding about words of shared memory; a remark where only the .relaxed of an arrival is in the way of order (`formal`)."""
+        before = self.x.launch.findings.get((code, i.line))
+        if before is not None and (formal or before.milder is None):
             return
         per_cta = self.x.pitch // WORD
         cta = self.x.ctas[int(places[0]) // per_cta]
@@ -172,4 +190,15 @@ class Shadow:
         where = f"shared {int(offsets[0]):#x}" + (f" to {int(offsets[-1]) + WORD - 1:#x}" if len(offsets) > 1 else "")
         where += f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""
         message = sentence.replace("{i}", i.name).replace("{where}", where)
-        self.x.launch.find(code, i, message, repair, because="PTX ISA 8 (memory consistency), 9.7.13")
+        self._tell(code, i, message, repair, "PTX ISA 8 (memory consistency), 9.7.13", formal=formal)
+
+    def _tell(self, code: str, i: Instruction, message: str, repair: str, because: str, *, formal: bool = False) -> None:
+        """A finding; `formal`: nothing but the .relaxed of an arrival at a barrier of the cluster is wrong, which compilers and libraries emit."""
+        if not formal or self.relaxed is None:
+            self.x.launch.find(code, i, message, repair, because=because)
+            return
+        arrival = f"{self.relaxed.name} of line {self.relaxed.line}"
+        self.x.launch.find(
+            code, i, f"{message} but {arrival}, which releases nothing by the PTX ISA; compilers and libraries write it so, and it has held",
+            f"barrier.cluster.arrive.release in line {self.relaxed.line}", because=because, milder=Severity.NOTE,
+        )  # fmt: skip

@@ -7,6 +7,7 @@ writes only when its completion was waited for. Threads of one warp count as ord
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,13 +15,15 @@ import numpy as np
 from smemsim.gpu.watching.handles import GENERIC, Operation
 from smemsim.gpu.watching.lifetimes import Lifetimes
 from smemsim.gpu.watching.ordering import Ordering
-from smemsim.gpu.watching.shadow import ATOMIC, NOBODY, OPERATIONS, READERS, WORD
+from smemsim.gpu.watching.shadow import ATOMIC, GROUP, NOBODY, OPERATIONS, READERS, WORD
 from smemsim.gpu.watching.tensor import TensorWatch
 from smemsim.gpu.watching.unwritten import Unwritten, loads_values
-from smemsim.gpu.wave import WARP
+from smemsim.gpu.wave import ALL, WARP
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
+    from smemsim.gpu.memory.spaces import Values
+    from smemsim.gpu.watching.clocks import Order
     from smemsim.gpu.wave import Cta, Wave
 
 __all__ = ["Watch"]
@@ -56,17 +59,50 @@ class Watch(Ordering):
         self.read_when[warps % self.per_cluster, at] = self.order.clock[warps]
         self.read_line[at] = i.line
 
-    def write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
-        """The running threads write `size` bytes at places `flat` (n,) of `x.shared`."""
+    def strong_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
+        """The same by relaxed, acquire or volatile loads: no race with stores of threads, but with operations in flight."""
+        at, warps = self._words(x, flat, size)
+        self._reach(i, at, warps)
+        who = self.who[at]
+        if (who >= OPERATIONS).any():
+            self._seen(i, at, warps, np.where(who >= OPERATIONS, who, NOBODY), "read")
+
+    def write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values | None = None) -> None:
+        """The running threads have written `size` bytes at places `flat` (n,) of `x.shared`.
+
+        Who writes what lies there already races with nobody; that is so where `values` are given.
+        """
         at, warps = self._words(x, flat, size)
         self._reach(i, at, warps)
         if size < WORD:
-            self._part(i, at, warps, flat, size)
+            self._part(i, at, warps, flat, size, values)
             return
-        self._seen(i, at, warps, self.who[at], "overwritten")
-        self._readers_done(i, at, warps)
+        self._seen(i, at, warps, self.who[at], "overwritten", values)
+        self._readers_done(i, at, warps, values)
         self.parts.written_whole(at)
-        self.who[at], self.when[at], self.line[at] = warps, self.order.clock[warps], i.line
+        self._written(i, at, warps)
+        if (self.who[at] != warps).any():
+            self._one_stays(i, at, at, warps, values)
+
+    def _written(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
+        self.who[at], self.when[at], self.line[at], self.strong[at] = warps, self.order.clock[warps], i.line, False
+
+    def _one_stays(self, i: Instruction, flat: np.ndarray, at: np.ndarray, warps: np.ndarray, values: Values | None) -> None:
+        """Warps have written at the same places `flat` (of words `at`) with one instruction: wrong where their values differ."""
+        lost = np.zeros(len(at), bool) if values is None else ~values.stay
+        if not lost.any():
+            return
+        places, which = np.unique(flat, return_inverse=True)
+        last = np.zeros(len(places), np.int64)
+        last[which] = warps
+        last = last[which]
+        lost &= last != warps
+        if lost.any():
+            mine, other = (self._warp(w[lost][0]) for w in (warps, last))
+            self._find(
+                "X008", i, at[lost], f"{{i}} of warp {mine} and of warp {other} write different values to {{where}}: nothing orders the two",
+                "let one warp write, or put a barrier between them (bar.sync, mbarrier)",
+            )  # fmt: skip
 
     def _elsewhere(self, who: np.ndarray) -> None:
         """Others than matrix instructions read what these have written."""
@@ -95,74 +131,109 @@ class Watch(Ordering):
     def _reach(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
         self.lifetimes.touch(i, at // (self.x.pitch // WORD), warps)
 
-    def _part(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int) -> None:
+    def _part(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int, values: Values | None) -> None:
         """Bytes of words are written: neighbours that other warps write or read are no race."""
         bits, who, when = self.parts.bits(flat, size), self.who[at], self.when[at]
-        self._seen(i, at, warps, np.where(self.parts.overlap(at, bits), who, NOBODY), "overwritten")
+        self._seen(i, at, warps, np.where(self.parts.overlap(at, bits), who, NOBODY), "overwritten", values)
         read = self.parts.were_read(at, bits)
         if read.any():
-            self._readers_done(i, at[read], warps[read])
-        self.who[at], self.when[at], self.line[at] = warps, self.order.clock[warps], i.line
+            self._readers_done(i, at[read], warps[read], None if values is None else values.of(read))
+        self._written(i, at, warps)
         before = np.where(when == self.when[at], who, NOBODY)  # what a warp wrote before it last met others is known to them
         self.parts.write(at, bits, before, warps, self.who[at])
+        if (self.who[at] != warps).any():
+            self._one_stays(i, flat, at, warps, values)
 
-    def strong_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
-        """The running threads write by atomic, relaxed, release or volatile operations, which make no race among themselves."""
+    def strong_write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, *, changed: bool = True) -> None:
+        """The running threads write by atomic, relaxed, release or volatile operations, which make no race among themselves.
+
+        Atomics that left everything as it was (`changed` False) have only looked.
+        """
         at, warps = self._words(x, flat, size)
         self._reach(i, at, warps)
+        if size < WORD:
+            self.parts.written_whole(at)
+            self.who[at], self.line[at] = ATOMIC, i.line
+            return
+        self._seen(i, at, warps, np.where(self.strong[at], NOBODY, self.who[at]), "overwritten")
+        self._readers_done(i, at, warps)
+        if changed:
+            self.parts.written_whole(at)
+            self._written(i, at, warps)
+            self.strong[at] = True
+
+    def initialised(self, x: Wave, i: Instruction, flat: np.ndarray) -> None:
+        """The running threads have made mbarrier objects at places `flat` of `x.shared`; what is done with these is no access of threads."""
+        at, warps = self._words(x, flat, 2 * WORD)
+        self._seen(i, at, warps, np.where(self.who[at] >= OPERATIONS, self.who[at], NOBODY), "overwritten")
         self.parts.written_whole(at)
         self.who[at], self.line[at] = ATOMIC, i.line
 
-    def _seen(self, i: Instruction, at: np.ndarray, warps: np.ndarray, who: np.ndarray, done: str) -> None:
-        """Has every warp seen the writes it now reads or overwrites?"""
-        order = self.order
-        if done != "read":  # several warps that write at the same line, the same value most often, are not a race worth a finding
-            who = np.where(self.line[at] == i.line, NOBODY, who)
+    def _seen(self, i: Instruction, at: np.ndarray, warps: np.ndarray, who: np.ndarray, done: str, values: Values | None = None) -> None:
+        """Has every warp seen the writes of `who` that it now reads or overwrites?"""
         by_warp = (who >= 0) & (who < OPERATIONS) & (who != warps)
         if by_warp.any():
-            mine, other = warps[by_warp], who[by_warp]
-            unseen = order.seen[mine, other] < self.when[at[by_warp]]
+            mine, other, when = warps[by_warp], who[by_warp], self.when[at[by_warp]]
+            unseen, formal = self._missing(lambda order: order.seen[mine, other] < when, values, by_warp)
             if unseen.any():
                 places = at[by_warp][unseen]
                 self._find(
                     "X008", i, places, f"{{i}} of warp {self._warp(mine[unseen][0])} touches {{where}}, which {self._writer(places[0])}: "
-                    "nothing orders the two", "put a barrier between them (bar.sync, mbarrier)",
+                    "nothing orders the two", "put a barrier between them (bar.sync, mbarrier)", formal=formal,
                 )  # fmt: skip
         by_op = who >= OPERATIONS
         if by_op.any():
-            unseen = ~order.done[warps[by_op], who[by_op] - OPERATIONS]
+            unseen, formal = self._missing(lambda order: ~order.done[warps[by_op], who[by_op] - OPERATIONS])
             if unseen.any():
                 places = at[by_op][unseen]
                 code = "X004" if done == "read" else "X005"
                 self._find(
                     code, i, places, f"{{where}} is {done} by {{i}} of warp {self._warp(warps[by_op][unseen][0])}, which has not waited for "
-                    f"{self._writer(places[0])}", self._make_room(i, at, int(self.who[places[0]])),
+                    f"{self._writer(places[0])}", self._make_room(i, at, int(self.who[places[0]])), formal=formal,
                 )  # fmt: skip
 
-    def _readers_done(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
+    def _readers_done(self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None = None) -> None:
         """May what lies at `at` be overwritten: has each warp that writes seen all its readers done?"""
-        order = self.order
         read = np.flatnonzero(self.read_line[at])
         if read.size:
-            mine = warps[read]
+            mine, when = warps[read], self.read_when[:, at[read]]
             readers = mine // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)[:, None]
-            late = (self.read_when[:, at[read]] > order.seen[mine, readers]) & (readers != mine)
-        if read.size and late.any():
-            places = at[read[np.nonzero(late)[1]]]
-            place = places[0]
-            self._find(
-                "X008", i, places, f"{{i}} overwrites {{where}}, which line {self.read_line[place]} may still read: nothing orders the two",
-                "put a barrier between them (bar.sync, mbarrier)",
-            )  # fmt: skip
+            others = readers != mine
+            late, formal = self._missing(lambda order: (when > order.seen[mine, readers]) & others, values, read)
+            if late.any():
+                places = at[read[np.nonzero(late)[1]]]
+                self._find(
+                    "X008", i, places, f"{{i}} overwrites {{where}}, which line {self.read_line[places[0]]} may still read: nothing orders the two",
+                    "put a barrier between them (bar.sync, mbarrier)", formal=formal,
+                )  # fmt: skip
         for by in self.read_by[:, at]:
             reads = by >= 0
-            late = reads & ~order.read_done[warps, by]
+            if not reads.any():
+                continue
+            late, formal = self._missing(lambda order, by=by, reads=reads: reads & ~order.read_done[warps, by])  # type: ignore[misc]
             if late.any():
                 operation = self.operations[int(by[late][0])]
                 self._find(
                     "X005", i, at[late], f"{{i}} overwrites {{where}}, which {self._name(operation)} may still read: nobody has waited for it",
-                    self._wait_for(OPERATIONS + operation.number),
+                    self._wait_for(OPERATIONS + operation.number), formal=formal,
                 )  # fmt: skip
+
+    def _missing(
+        self, test: Callable[[Order], np.ndarray], values: Values | None = None, which: np.ndarray | slice = ALL
+    ) -> tuple[np.ndarray, bool]:
+        """Where what is known fails a test, and whether it does so only because barriers of the cluster were arrived at relaxed.
+
+        Not where `values`, or `which` of them, lay there before.
+        """
+        late = test(self.order)
+        if not late.any():
+            return late, False
+        if values is not None:
+            late &= ~values.lay_there[which]
+        if self.order.might_be is None:
+            return late, False
+        wrong = late & test(self.order.might_be)
+        return (wrong, False) if wrong.any() else (late, True)
 
     # ---- asynchronous operations
 
@@ -170,10 +241,12 @@ class Watch(Ordering):
         """An asynchronous operation that a thread issues: "tma_load" "tma_store" "tma_reduce" "bulk" "cp.async" "wgmma" "tcgen05.mma"
         "tcgen05.cp" "tcgen05.shift". Returns its handle."""
         first = thread // WARP
-        warps = np.arange(first // 4 * 4, first // 4 * 4 + 4) if kind == "wgmma" else np.array([first])
+        if kind == "wgmma":
+            first -= int(self.x.tid[thread]) // WARP % GROUP
+        warps = np.arange(first, first + (GROUP if kind == "wgmma" else 1))
         if len(self.operations) == self.operations.room:
             self._forget()
-        return self.operations.begin(kind, i, warps, x.steps)
+        return self.operations.begin(kind, i, warps, x.steps, int(self.order.clock[first]))
 
     def _forget(self) -> None:
         """Forget the operations that no word, register, group or barrier refers to, but for those that this very instruction issues."""
@@ -197,27 +270,7 @@ class Watch(Ordering):
         """It reads these bytes of a CTA's window (offsets from the window's begin, one for every 4 bytes is enough)."""
         at = self._of_cta(cta, offsets)
         self.lifetimes.touch(op.instruction, cta.index, op.warps)
-        who, order, w = self.who[at], self.order, op.warps
-        by_warp = (who >= 0) & (who < OPERATIONS)
-        if by_warp.any():
-            places, other = at[by_warp], who[by_warp]
-            when = self.when[places]
-            unseen = (order.seen[w][:, other] < when).any(axis=0)
-            unfenced = (order.fenced[w][:, other] < when).all(axis=0) & ~unseen
-            if op.kind in GENERIC:
-                unfenced[:] = False
-            if unseen.any():
-                self._find(
-                    "X008", op.instruction, places[unseen], f"{{i}} reads {{where}}, which {self._writer(places[unseen][0])}: nothing orders "
-                    "the two", "put fence.proxy.async and a barrier between them",
-                )  # fmt: skip
-            elif unfenced.any():
-                place = places[unfenced][0]
-                self._find(
-                    "X003", op.instruction, places[unfenced], f"{{i}} reads {{where}} through the asynchronous proxy, which "
-                    f"{self._writer(place)}, without fence.proxy.async between",
-                    f"put fence.proxy.async.shared::cta behind line {self.line[place]}, before the barrier",
-                )  # fmt: skip
+        who = self.who[at]
         by_op = (who >= OPERATIONS) & (who != OPERATIONS + op.number)
         if op.kind not in GENERIC and self.operations.generic[who[by_op] - OPERATIONS].any():
             numbers = who[by_op] - OPERATIONS
@@ -225,27 +278,58 @@ class Watch(Ordering):
             if allocs:  # an address of tensor memory is no operand: what was meant to lie there has not come
                 who = np.where(np.isin(who, np.array(allocs) + OPERATIONS), NOBODY, who)
                 by_op &= who != NOBODY
+        by_warp = (who >= 0) & (who < OPERATIONS)
+        if by_warp.any():
+            self._op_reads_of_warps(op, at[by_warp], who[by_warp])
         if by_op.any():
-            places, number = at[by_op], who[by_op] - OPERATIONS
-            unseen = ~order.done[w][:, number].all(axis=0) & ~self.operations.piped(op, number)
-            if unseen.any():
-                self._find(
-                    "X004", op.instruction, places[unseen], f"{{i}} reads {{where}} before it has waited for {self._writer(places[unseen][0])}",
-                    self._wait_for(int(self.who[places[unseen][0]])),
-                )  # fmt: skip
-            unfenced = self.operations.generic[number] & ~order.done_fenced[w][:, number].any(axis=0) & ~unseen
-            if unfenced.any() and op.kind not in GENERIC:
-                place = places[unfenced][0]
-                self._find(
-                    "X003", op.instruction, places[unfenced], f"{{i}} reads {{where}} through the asynchronous proxy, which "
-                    f"{self._writer(place)}, without fence.proxy.async between",
-                    "put fence.proxy.async.shared::cta behind cp.async.wait_group, before the barrier",
-                )  # fmt: skip
+            self._op_reads_of_others(op, at[by_op], who[by_op] - OPERATIONS)
         if (who == NOBODY).any():
             self._too_early(op.instruction, at[who == NOBODY])
         if op.kind not in ("wgmma", "tcgen05.mma"):
             self._elsewhere(who)
-        self.read_by[int(w[0]) // 4 % READERS, at] = op.number
+        self.read_by[int(op.warps[0]) % self.per_cta // GROUP % READERS, at] = op.number
+
+    def _op_reads_of_warps(self, op: Operation, places: np.ndarray, other: np.ndarray) -> None:
+        """An operation reads what warps have written."""
+        w, when = op.warps, self.when[places]
+        unseen, formal = self._missing(lambda order: (order.seen[w][:, other] < when).any(axis=0))
+        if unseen.any():
+            self._find(
+                "X008", op.instruction, places[unseen], f"{{i}} reads {{where}}, which {self._writer(places[unseen][0])}: nothing orders "
+                "the two", "put fence.proxy.async and a barrier between them", formal=formal,
+            )  # fmt: skip
+        if op.kind in GENERIC or (unseen.any() and not formal):
+            return
+        unfenced, formal = self._missing(lambda order: (order.fenced[w][:, other] < when).all(axis=0) & ~unseen)
+        if unfenced.any():
+            place = places[unfenced][0]
+            self._find(
+                "X003", op.instruction, places[unfenced], f"{{i}} reads {{where}} through the asynchronous proxy, which "
+                f"{self._writer(place)}, without fence.proxy.async between",
+                f"put fence.proxy.async.shared::cta behind line {self.line[place]}, before the barrier", formal=formal,
+            )  # fmt: skip
+
+    def _op_reads_of_others(self, op: Operation, places: np.ndarray, number: np.ndarray) -> None:
+        """An operation reads what other operations write."""
+        w = op.warps
+        apart = ~self.operations.piped(op, number)
+        unseen, formal = self._missing(lambda order: ~order.done[w][:, number].all(axis=0) & apart)
+        if unseen.any():
+            self._find(
+                "X004", op.instruction, places[unseen], f"{{i}} reads {{where}} before it has waited for {self._writer(places[unseen][0])}",
+                self._wait_for(int(self.who[places[unseen][0]])), formal=formal,
+            )  # fmt: skip
+        if op.kind in GENERIC:
+            return
+        crosses = self.operations.generic[number] & ~unseen
+        unfenced, formal = self._missing(lambda order: crosses & ~order.done_fenced[w][:, number].any(axis=0))
+        if unfenced.any():
+            place = places[unfenced][0]
+            self._find(
+                "X003", op.instruction, places[unfenced], f"{{i}} reads {{where}} through the asynchronous proxy, which "
+                f"{self._writer(place)}, without fence.proxy.async between",
+                "put fence.proxy.async.shared::cta behind cp.async.wait_group, before the barrier", formal=formal,
+            )  # fmt: skip
 
     def op_writes(self, op: Operation, cta: Cta, offsets: np.ndarray) -> None:
         """It writes these bytes of a CTA's window."""
@@ -257,24 +341,26 @@ class Watch(Ordering):
         mine = who == OPERATIONS + op.number
         who = np.where(mine | self.operations.piped(op, np.maximum(who - OPERATIONS, 0)) & (who >= OPERATIONS), NOBODY, who)
         self._seen(op.instruction, at, warps, who, "overwritten")
-        self._readers_done(op.instruction, at, warps)
-        if op.kind not in GENERIC:
-            by_warp = (who >= 0) & (who < OPERATIONS)
-            if by_warp.any():
-                places, other = at[by_warp], who[by_warp]
-                unfenced = (self.order.fenced[op.warps[0], other] < self.when[places]) & (
-                    self.order.seen[op.warps[0], other] >= self.when[places]
-                )
-                if unfenced.any():
-                    self._find(
-                        "X003", op.instruction, places[unfenced], f"{{i}} overwrites {{where}} through the asynchronous proxy, which "
-                        f"{self._writer(places[unfenced][0])}, without fence.proxy.async between",
-                        "put fence.proxy.async.shared::cta behind the ordinary stores, before the barrier",
-                    )  # fmt: skip
+        held = self.who[at] != NOBODY  # who has read the others came too early, which is told
+        self._readers_done(op.instruction, at[held], warps[held])
+        by_warp = (who >= 0) & (who < OPERATIONS)
+        if op.kind not in GENERIC and by_warp.any():
+            self._op_overwrites(op, at[by_warp], who[by_warp])
         self.parts.written_whole(at)
-        self.who[at], self.line[at] = OPERATIONS + op.number, op.instruction.line
+        self.who[at], self.line[at], self.strong[at] = OPERATIONS + op.number, op.instruction.line, False
 
-    def copy(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
+    def _op_overwrites(self, op: Operation, places: np.ndarray, other: np.ndarray) -> None:
+        """An operation of the asynchronous proxy overwrites what warps have written."""
+        first, when = op.warps[0], self.when[places]
+        unfenced, formal = self._missing(lambda order: (order.fenced[first, other] < when) & (order.seen[first, other] >= when))
+        if unfenced.any():
+            self._find(
+                "X003", op.instruction, places[unfenced], f"{{i}} overwrites {{where}} through the asynchronous proxy, which "
+                f"{self._writer(places[unfenced][0])}, without fence.proxy.async between",
+                "put fence.proxy.async.shared::cta behind the ordinary stores, before the barrier", formal=formal,
+            )  # fmt: skip
+
+    def copy(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values) -> None:
         """cp.async: as `op_writes` for the running threads; what a warp copies before it commits is one operation."""
         for thread in x.threads[np.unique(x.threads >> 5, return_index=True)[1]].tolist():
             if thread // WARP not in self._copies:
@@ -284,8 +370,14 @@ class Watch(Ordering):
         numbers = np.zeros(x.total // WARP, np.int32)
         numbers[list(self._copies)] = [operation.number for operation in self._copies.values()]
         at, warps = self._words(x, flat, size)
-        own = OPERATIONS + numbers[warps]
-        self._seen(i, at, warps, np.where(self.who[at] == own, NOBODY, self.who[at]), "overwritten")
-        self._readers_done(i, at, warps)
+        self._reach(i, at, warps)
+        own, who = OPERATIONS + numbers[warps], self.who[at]
+        copies = (who >= OPERATIONS) & self.operations.copies[np.maximum(who - OPERATIONS, 0)]
+        if copies.any():  # several warps may copy the same
+            who = np.where((who == own) | (copies & values.lay_there), NOBODY, who)
+        self._seen(i, at, warps, who, "overwritten", values)
+        self._readers_done(i, at, warps, values)
         self.parts.written_whole(at)
-        self.who[at], self.line[at] = own, i.line
+        self.who[at], self.line[at], self.strong[at] = own, i.line, False
+        if (self.who[at] != own).any():
+            self._one_stays(i, at, at, warps, values)
