@@ -9,7 +9,17 @@ import numpy as np
 
 from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu.memory.ordering import Ordering, ordering
-from smemsim.gpu.memory.spaces import AT_ONCE, Piece, locate, note_read, note_write, shared_operand, shared_places, space_modifier, values_of
+from smemsim.gpu.memory.spaces import (
+    AT_ONCE,
+    Piece,
+    locate,
+    note_read,
+    note_write,
+    shared_operand,
+    shared_places,
+    space_modifier,
+    values_of,
+)
 from smemsim.gpu.registers import Read, bits_of, dtype_of
 from smemsim.gpu.registry import Plain, Step, implements, unmodelled
 from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Symbol, Vector
