@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from smemsim.spec.launches import LAUNCH_LIMITS
 if TYPE_CHECKING:
     from smemsim.gpu.wave import Wave
 
-__all__ = ["LIMIT", "Given", "InstructionFinding", "Launch", "check_shape", "three"]
+__all__ = ["LIMIT", "Given", "InstructionFinding", "Judge", "Launch", "check_shape", "three"]
 
 
 WORKSPACE_BYTES = 256  # enough for the counters of cooperative groups
@@ -50,6 +50,21 @@ class InstructionFinding:
     def ends(self) -> bool:
         """Does the kernel end here, or never?"""
         return self.severity is Severity.TRAP
+
+
+class Judge(Protocol):
+    """Called with each event, right after it happened. CTAs of other processes have a `fresh` one, which this one is to `merge` once it has `finish`ed."""
+
+    def __call__(self, x: Wave, event: Event) -> None: ...
+
+    def fresh(self) -> Judge:
+        """One that has seen nothing."""
+
+    def finish(self) -> Judge:
+        """All events have happened."""
+
+    def merge(self, other: Any) -> None:
+        """Take what another one has seen."""
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
@@ -103,7 +118,7 @@ class Launch(Given):
     output: list[str] = dataclasses.field(default_factory=list)
     evidence: set[str] = dataclasses.field(default_factory=set)  # what rests on less than measurements, in words
     elsewhere: set[int] = dataclasses.field(default_factory=set)  # lines of copies whose bytes others than matrix instructions read
-    judge: Callable[[Wave, Event], None] | None = None  # called with each event, right after it happened
+    judge: Judge | None = None
 
     @functools.cached_property
     def workspace(self) -> int:
