@@ -50,7 +50,7 @@ def scenario_of(
     for p in chosen:
         if any(read is not None and read.share < 1 for side in (p.a, p.b) for read in side):
             loads |= {(p.cta, load.number): load for load in reads.around(p)}
-    scenario = Scenario(launch.arch, title=title or f"{launch.program.name}, as it ran")
+    scenario = Scenario(launch.arch, title=title or f"{launch.program.name}, as it ran", excerpt=True)
     begin = architecture(launch.arch).shared_begin
     scenario.buffer("shared", address=begin, bytes=launch.window_bytes)
     names = _Names(launch)
@@ -162,20 +162,25 @@ def _tensor(scenario: Scenario, read: OperandRead, dtype: str, names: _Names) ->
     name = names.of.get(key, "")
     if not name:
         name = names.new(key, read.matrix.address)
-        extents, strides = {}, {}
-        for axis, modes in zip(("row", "k"), read.modes, strict=True):
-            extents[axis], strides[axis] = _walk(modes)
-        scenario.tensor(name, dtype, strides=strides, address=read.matrix.address, **extents)
+        axes = dict(zip(("row", "k"), read.modes, strict=True))
+        extents = {axis: math.prod(mode.size for mode in modes[:-1]) * max(modes[-1].extent, 1) for axis, modes in axes.items()}
+        walks = {axis: _walk(modes) for axis, modes in axes.items() if not _is_even(modes)}
+        scenario.tensor(
+            name, dtype, strides={"row": read.row_stride, "k": read.k_stride}, address=read.matrix.address, walks=walks, **extents
+        )  # fmt: skip
     return name
 
 
-def _walk(modes: tuple[Mode, ...]) -> tuple[int, Any]:
-    """The extent and the stride of an axis: modes that follow one another without a gap are one."""
-    last = modes[-1]
-    whole = math.prod(mode.size for mode in modes[:-1])
-    if all(b.stride == a.stride * a.size and a.extent >= a.size for a, b in itertools.pairwise(modes)):
-        return last.extent * whole, modes[0].stride
-    return max(last.extent, 1) * whole, [[mode.size, mode.stride, min(mode.extent, mode.size)] for mode in modes[:-1]] + [[max(last.extent, 1), last.stride]]
+def _is_even(modes: tuple[Mode, ...]) -> bool:
+    """Do the modes of an axis follow one another without a gap, as one stride would have them?"""
+    return all(b.stride == a.stride * a.size and a.extent >= a.size for a, b in itertools.pairwise(modes))
+
+
+def _walk(modes: tuple[Mode, ...]) -> list[list[int]]:
+    """An axis through several dimensions of memory, as a scenario has it."""
+    return [[mode.size, mode.stride, max(1, min(mode.extent, mode.size))] for mode in modes[:-1]] + [
+        [max(modes[-1].extent, 1), modes[-1].stride, max(modes[-1].extent, 1)]
+    ]
 
 
 def _origins(p: Product, meaning: Mapping[str, str]) -> dict[str, tuple[int, int] | None]:
