@@ -78,7 +78,14 @@ class Result:
 def work_of(launch: Launch, *, watch: bool) -> Work:
     """What another process needs to execute CTAs of a launch."""
     arrays = tuple((region.begin, region.data.copy(), region.name) for region in launch.memory.table()[2] if len(region.data))
-    return Work(**_given(launch), entry=launch.program.name, parameter_bytes=len(launch.parameters), arrays=arrays, watch=watch, judge=launch.judge and launch.judge.fresh())
+    return Work(
+        **_given(launch),
+        entry=launch.program.name,
+        parameter_bytes=len(launch.parameters),
+        arrays=arrays,
+        watch=watch,
+        judge=launch.judge and launch.judge.fresh(),
+    )
 
 
 _module = functools.lru_cache(maxsize=4)(read_module)

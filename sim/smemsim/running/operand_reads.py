@@ -9,7 +9,8 @@ from __future__ import annotations
 import collections
 import dataclasses
 import hashlib
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,9 +19,10 @@ from smemsim.descriptors.operand import operand_addresses
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import SmemsimError
 from smemsim.gpu.events import Copy, Event, Load, Mma, Store
+from smemsim.machine.memory import SharedMemory
 from smemsim.machine.transfer import Transfer
 from smemsim.spec.formats import element_format
-from smemsim.spec.shared_memory import CHUNK
+from smemsim.spec.shared_memory import CHUNK, LINE
 from smemsim.spec.wgmma import WGMMA_THREADS
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ class Issued:
     cta: int
     event: Load
     transfer: Transfer
+    map_key: str  # what its map says but for the address
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,8 +91,14 @@ class Matrix:
 
     def place(self, coordinates: tuple[int, ...]) -> tuple[int, int]:
         """(outer, inner) index of one element."""
-        outer, inner, _ = self.index(np.array(coordinates, np.int64))
-        return int(outer), int(inner)
+        found = []
+        for modes in (self.outer, self.inner):
+            index, weight = 0, 1
+            for mode in modes:
+                index += (coordinates[mode.dimension] - mode.first) * weight
+                weight *= mode.size
+            found.append(index)
+        return found[0], found[1]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -210,9 +219,10 @@ class Reads:
 
     def _forget(self) -> None:
         self._waves: dict[Wave, dict[int, _Course]] = {}
-        self._maps: dict[int, tuple[TensorMap, tuple[Any, ...]]] = {}  # by identity: what a map says but for its address
-        self._chunks: dict[Any, np.ndarray | None] = {}
+        self._maps: dict[int, tuple[TensorMap, str]] = {}  # by identity: what a map says but for its address
+        self._places: dict[Any, _Places | None] = {}
         self._seen: dict[Any, Any] = {}
+        self._matrices: dict[Any, Matrix | str] = {}
 
     # ---- pieces of other processes
 
@@ -291,7 +301,7 @@ class Reads:
     def _loaded(self, x: Wave, cta: Cta, event: Load) -> None:
         course, transfer = self._course(x, cta), cta.shared.writers[-1]
         if isinstance(transfer, Transfer):
-            course.loads[id(transfer)] = Issued(course.count, cta.number, event, transfer)
+            course.loads[id(transfer)] = Issued(course.count, cta.number, event, transfer, self._map_key(event.tensor_map))
 
     def _multiply(self, x: Wave, cta: Cta, event: Mma) -> Iterator[str]:
         """Note an instruction's operands, those in one CTA; gives why one is not judged."""
@@ -333,9 +343,8 @@ class Reads:
         if past["a"] == past["b"]:
             return
         side, read = ("a", a) if past["a"] else ("b", b)
-        begin = min(a.corner[1], b.corner[1])
-        sparse = count["a"] != count["b"]
-        if a.at[1] == b.at[1] and not sparse and not read.is_past(begin, max(_k_of_box(a), _k_of_box(b))):
+        begin, is_sparse = min(a.corner[1], b.corner[1]), count["a"] != count["b"]
+        if a.at[1] == b.at[1] and not is_sparse and not read.is_past(begin, max(_k_of_box(a), _k_of_box(b))):
             return
         load = read.loads[0]
         if not read.is_fill or _is_outside(load, read.modes[0][0].dimension) or (b if side == "a" else a).is_fill:
@@ -349,69 +358,59 @@ class Reads:
         if element_format(dtype).bits < 8:
             return "operands of 4 or 6 bits"
         what = (word, dtype, major, rows, k)
-        chunks = self._places(shared.arch, what)
-        if chunks is None:
+        if what not in self._places:
+            self._places[what] = _places_of(shared, what)
+        places = self._places[what]
+        if places is None:
             return "descriptors of which nobody knows what they read"
-        chunks = chunks - shared.begin
-        inside = (chunks >= 0) & (chunks < shared.end - shared.begin)  # a wrong descriptor may leave the window
-        writer, place = shared.owned(np.where(inside, chunks, 0))
-        writer = np.where(inside, writer, 0)
-        numbers, pattern = np.unique(writer, return_inverse=True)
-        loads = [course.loads.get(id(shared.writers[n - 1])) if n else None for n in numbers.tolist()]
-        key = (what, pattern.astype(np.uint16).tobytes(), tuple(map(self._relative(loads), loads)))
+        numbers, pattern = _writers(shared, places)
+        loads = [course.loads.get(id(shared.writers[n - 1])) if n else None for n in numbers]
+        key = (what, pattern, self._relative(loads))
         if key not in self._seen:
-            if len(self._seen) > MOST_CACHED:
-                self._seen.clear()
-            self._seen[key] = _looked_at(loads, pattern.reshape(writer.shape), place, dtype, major)
+            for cache in (self._seen, self._places, self._matrices):
+                if len(cache) > MOST_CACHED:
+                    cache.clear()
+            self._seen[key] = _looked_at(shared, places, course.loads, dtype, major)
         told = self._seen[key]
-        if isinstance(told, str):
-            if told == _WIDTH:
-                load = loads[int(pattern.reshape(-1)[0])]
-                assert load is not None
-                self.widths.setdefault((side, load.event.instruction.line, event.instruction.line), (side, load, event))
-                return None
-            return told
-        order, dimensions, (far, near), share = told
-        held = tuple(load for n in order if (load := loads[n]) is not None)
-        matrix = _matrix(held[0], dimensions)
-        assert isinstance(matrix, Matrix)
-        outer, inner = matrix.place(held[0].event.coordinates)
-        at = (outer + far, inner + near)
-        return OperandRead(word, held, matrix, major == "K", at if major == "K" else at[::-1], share)
+        if not isinstance(told, str):
+            return self._read(word, [load for load in loads if load is not None], told, major)
+        if told == _WIDTH:
+            load = next(load for load in loads if load is not None)
+            self.widths.setdefault((side, load.event.instruction.line, event.instruction.line), (side, load, event))
+        return None if told == _WIDTH else told
 
-    def _places(self, arch: str, what: tuple[int, str, str, int, int]) -> np.ndarray | None:
-        """Addresses of an operand's chunks, (rows, chunks along k) or (chunks along rows, k); None where nobody knows."""
-        word, dtype, major, rows, k = what
-        if what not in self._chunks:
-            if len(self._chunks) > MOST_CACHED:
-                self._chunks.clear()
-            per_chunk = element_format(dtype).elements_per_chunk("packed")
-            try:
-                address = operand_addresses(word, arch=arch, dtype=dtype, major=major, rows=rows, k=k)
-            except SmemsimError:
-                self._chunks[what] = None
-            else:
-                self._chunks[what] = (address[:, ::per_chunk] if major == "K" else address[::per_chunk]).astype(np.int64)
-        return self._chunks[what]
+    def _read(self, word: int, loads: list[Issued], told: _Told, major: str) -> OperandRead:
+        """The operand that looks as another one did, with its own loads."""
+        held = tuple(loads[n] for n in told.order)
+        first, at = held[0], held[0].event.coordinates
+        key = (first.map_key, first.transfer.tensor_map.global_address, told.dimensions, told.is_absolute or at)
+        if key not in self._matrices:
+            self._matrices[key] = _matrix(first, told.dimensions)
+        matrix = self._matrices[key]
+        assert isinstance(matrix, Matrix)
+        outer, inner = matrix.place(at)
+        begin = (outer + told.begin[0], inner + told.begin[1])
+        return OperandRead(word, held, matrix, major == "K", begin if major == "K" else begin[::-1], told.share)
 
     def _relative(self, loads: list[Issued | None]) -> Any:
-        """A load as what it brings, where, and how far it is from the first one."""
+        """Loads as what they bring, where, and how far from the first one."""
         first = next((load for load in loads if load is not None), None)
+        if first is None:
+            return None
+        base, at = first.transfer.tensor_map.global_address, first.event.coordinates
+        return tuple(
+            None if load is None else (
+                load.map_key, load.event.mode, load.transfer.smem_address, load.transfer.tensor_map.global_address == base,
+                load is first or tuple(c - d for c, d in zip(load.event.coordinates, at, strict=False)),
+            ) for load in loads
+        )  # fmt: skip
 
-        def of(load: Issued | None) -> Any:
-            if load is None or first is None:
-                return None
-            by = tuple(c - d for c, d in zip(load.event.coordinates, first.event.coordinates, strict=False))
-            tm = load.transfer.tensor_map
-            return self._map_key(tm), load.event.mode, load.transfer.smem_address, by, tm.global_address == first.transfer.tensor_map.global_address
-
-        return of
-
-    def _map_key(self, tm: TensorMap) -> tuple[Any, ...]:
+    def _map_key(self, tm: TensorMap) -> str:
         held = self._maps.get(id(tm))
         if held is None:
-            key = (tm.call, tm.data_type.name, tm.global_dim, tm.global_strides, tm.box_dim, tm.element_strides, tm.swizzle.name, int(tm.interleave), tm.oob_fill.name)
-            held = self._maps[id(tm)] = tm, tuple(key)
+            key = (tm.call, tm.data_type.name, tm.global_dim, tm.global_strides, tm.box_dim, tm.element_strides, tm.swizzle.name, int(tm.interleave),
+                   tm.oob_fill.name)  # fmt: skip
+            held = self._maps[id(tm)] = tm, hashlib.blake2b(repr(key).encode(), digest_size=8).hexdigest()
         return held[1]
 
     # ---- pieces
@@ -437,15 +436,28 @@ class Reads:
         told: list[Any] = []
         numbers = {id(load): n for n, load in enumerate(loads)}
         for load in loads:
-            tm, at = load.transfer.tensor_map, load.event.coordinates
-            origin = first.setdefault((load.event.map_address, self._map_key(tm)), at)
+            at = load.event.coordinates
+            origin = first.setdefault((load.event.map_address, load.map_key), at)
             by = tuple(c - d for c, d in zip(at, origin, strict=False))
-            told.append((load.event.instruction.line, self._map_key(tm), list(first).index((load.event.map_address, self._map_key(tm))),
-                         load.event.mode, load.transfer.smem_address, by, _clipped(load)))  # fmt: skip
+            told.append((load.event.instruction.line, load.map_key, list(first).index((load.event.map_address, load.map_key)), load.event.mode,
+                         load.transfer.smem_address, by, _clipped(load)))  # fmt: skip
         for p in products:
             told.append(p.accumulator[1:])
             for event, *reads in zip(p.events, p.a, p.b, strict=True):
-                told.append((event.instruction.line, event.m, event.n, event.k, event.a, event.b, event.a_major, event.b_major, event.scale_d, event.idesc))
+                told.append(
+                    (
+                        event.instruction.line,
+                        event.m,
+                        event.n,
+                        event.k,
+                        event.a,
+                        event.b,
+                        event.a_major,
+                        event.b_major,
+                        event.scale_d,
+                        event.idesc,
+                    )
+                )
                 for read in reads:
                     told.append(None if read is None else (
                         [numbers[id(load)] for load in read.loads], [c - d for c, d in zip(read.at, read.corner, strict=True)], read.share,
@@ -456,44 +468,107 @@ class Reads:
 _WIDTH = "width"
 
 
-def _looked_at(loads: list[Issued | None], pattern: np.ndarray, place: np.ndarray, dtype: str, major: str) -> Any:
-    """Why an operand's tile is not known, or (loads that it is made of, dimensions that are walked, (outer, inner) of the first element from the first
-    load's corner, share)."""
-    first = loads[int(pattern.reshape(-1)[0])]
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Places:
+    """Where an operand's chunks lie, as offsets in the window: (rows, chunks along k), or (chunks along rows, k); -1 outside of the window. `lines` are the
+    lines of 128 bytes that they lie in, None where some lie outside."""
+
+    chunks: np.ndarray
+    lines: np.ndarray | None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Told:
+    """What is known of an operand: which of its loads are of its tensor, the first element's first, the dimensions that are walked, (outer, inner) of the
+    first element from the first load's corner, the share. `is_absolute`: does its matrix begin where the tensor does?"""
+
+    order: tuple[int, ...]
+    dimensions: tuple[int, ...]
+    begin: tuple[int, int]
+    share: float
+    is_absolute: bool
+
+
+def _places_of(shared: SharedMemory, what: tuple[int, str, str, int, int]) -> _Places | None:
+    """None where nobody knows."""
+    word, dtype, major, rows, k = what
+    per_chunk = element_format(dtype).elements_per_chunk("packed")
+    try:
+        address = operand_addresses(word, arch=shared.arch, dtype=dtype, major=major, rows=rows, k=k)
+    except SmemsimError:
+        return None
+    chunks = (address[:, ::per_chunk] if major == "K" else address[::per_chunk]).astype(np.int64) - shared.begin
+    inside = (chunks >= 0) & (chunks < shared.end - shared.begin)  # a wrong descriptor may leave the window
+    return _Places(np.where(inside, chunks, -1), np.unique(chunks // LINE) if inside.all() else None)
+
+
+def _writers(shared: SharedMemory, places: _Places) -> tuple[list[int], bytes]:
+    """The writers that an operand reads, and which of them where."""
+    if places.lines is not None:
+        lines = shared.line_writers(places.lines)
+        low = int(lines.min())
+        if low == int(lines.max()) > 0:
+            return [low], b""
+        if low > 0:
+            found, pattern = np.unique(lines, return_inverse=True)
+            return found.tolist(), b"lines" + pattern.astype(np.uint16).tobytes()
+    found, pattern = np.unique(_owners(shared, places)[0], return_inverse=True)
+    return found.tolist(), pattern.astype(np.uint16).tobytes()
+
+
+def _owners(shared: SharedMemory, places: _Places) -> tuple[np.ndarray, np.ndarray]:
+    """(writer, place) of every chunk; 0 outside of the window."""
+    inside = places.chunks >= 0
+    writer, place = shared.owned(np.where(inside, places.chunks, 0))
+    return np.where(inside, writer, 0), place
+
+
+def _looked_at(shared: SharedMemory, places: _Places, known_loads: Mapping[int, Issued], dtype: str, major: str) -> _Told | str:
+    """What an operand's tile is, or why that is not known."""
+    writer, place = _owners(shared, places)
+    numbers, pattern = np.unique(writer, return_inverse=True)
+    pattern = pattern.reshape(writer.shape)
+    loads = [known_loads.get(id(shared.writers[n - 1])) if n else None for n in numbers.tolist()]
+    first = loads[int(pattern.flat[0])]
     if first is None:
-        return "operands that no tensor load brought" if all(load is None for load in loads) else "operands that begin where no tensor load wrote"
+        return (
+            "operands that no tensor load brought"
+            if all(load is None for load in loads)
+            else "operands that begin where no tensor load wrote"
+        )
     if not _is_plain(first):
         return "operands of im2col, gathered, strided or interleaved loads"
     tm, size = first.transfer.tensor_map, element_format(dtype).bits // 8
     if tm.type_row.bits != 8 * size:
         return _WIDTH
     same = [n for n, load in enumerate(loads) if load is not None and _is_plain(load) and _is_of(load, tm)]
-    at = np.zeros((*pattern.shape, tm.rank), np.int64)
-    known = np.zeros(pattern.shape, bool)
-    for n in same:
-        mine = pattern == n
-        known |= mine
-        at[mine] = loads[n].transfer.tensor_coordinates(place[mine])  # type: ignore[union-attr]
     held = [load for n in same if (load := loads[n]) is not None]
     dimensions = _walked(first, held)
     matrix = _matrix(first, dimensions)
     if isinstance(matrix, str):
         return matrix
+    at, known = np.zeros((*pattern.shape, tm.rank), np.int64), np.isin(pattern, same)
+    for n, load in zip(same, held, strict=True):
+        at[pattern == n] = load.transfer.tensor_coordinates(place[pattern == n])
     outer, inner, is_one = matrix.index(at)
     known &= is_one
     row, column = np.indices(pattern.shape)
     per_chunk = CHUNK // size
     by = (outer - row, inner - column * per_chunk) if major == "K" else (outer - column, inner - row * per_chunk)
-    origins, counts = np.unique(np.stack([x[known] for x in by], axis=-1), axis=0, return_counts=True) if known.any() else (np.zeros((1, 2), int), np.zeros(1, int))
-    best = int(counts.argmax())
-    share = float(counts[best]) / pattern.size
-    # Most elements say where the operand begins; where they do not agree, the first one does, which the strides do not move.
-    begin = tuple(origins[best].tolist()) if share >= SURE else (int(outer.flat[0]), int(inner.flat[0]))
+    begin, share = (int(outer.flat[0]), int(inner.flat[0])), 0.0
+    if known.any():
+        origins, counts = np.unique(np.stack([x[known] for x in by], axis=-1), axis=0, return_counts=True)
+        best = int(counts.argmax())
+        share = float(counts[best]) / pattern.size
+        # Most elements say where the operand begins; where they do not agree, the first one does, which the strides do not move.
+        begin = (int(origins[best][0]), int(origins[best][1])) if share >= SURE else begin
     if share < 1 and len(dimensions) > 1 and _each_alone(pattern, same, by):
         return "operands whose rows come from several planes of a tensor"
-    order = [loads.index(first), *(n for n in same if loads[n] is not first)]
+    real = [load for load in loads if load is not None]
+    order = tuple(real.index(load) for load in (first, *(load for load in held if load is not first)))
     corner = matrix.place(first.event.coordinates)
-    return order, dimensions, (begin[0] - corner[0], begin[1] - corner[1]), share
+    is_absolute = tm.rank == 2
+    return _Told(order, dimensions, (begin[0] - corner[0], begin[1] - corner[1]), share, is_absolute)
 
 
 def _each_alone(pattern: np.ndarray, loads: list[int], by: tuple[np.ndarray, np.ndarray]) -> bool:
@@ -526,7 +601,7 @@ def _matrix(first: Issued, dimensions: tuple[int, ...]) -> Matrix | str:
     inner = [0, *panels]
     steps = [stride[n] for n in inner]
     if stride[main] < tm.global_dim[0] * size or (panels and stride[panels[0]] < tm.global_dim[0] * size) or any(
-        b % a for a, b in zip(steps, steps[1:], strict=False)
+        b % a for a, b in itertools.pairwise(steps)
     ):  # fmt: skip
         return "operands of tensors whose rows overlap"  # an address does not say which element was meant
     address = tm.global_address + sum(at[n] * stride[n] for n in range(1, tm.rank) if n not in dimensions)
@@ -586,7 +661,12 @@ def _rows(p: Product) -> list[Any]:
 def _is_of(load: Issued, tm: TensorMap) -> bool:
     """Did a load bring of the same tensor, by a map that counts alike?"""
     other = load.transfer.tensor_map
-    return (other.global_address, other.rank, other.global_strides, other.type_row.bits) == (tm.global_address, tm.rank, tm.global_strides, tm.type_row.bits)
+    return (other.global_address, other.rank, other.global_strides, other.type_row.bits) == (
+        tm.global_address,
+        tm.rank,
+        tm.global_strides,
+        tm.type_row.bits,
+    )
 
 
 def _k_of_box(read: OperandRead) -> int:

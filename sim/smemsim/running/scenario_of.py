@@ -78,7 +78,11 @@ def _different(products: list[Product]) -> list[Product]:
             if first is None:
                 sides.append((None,) * len(side))
             else:
-                sides.append(tuple(None if r is None else (r.at[0] - first.at[0], r.at[1] - first.at[1], r.share, r.word >> 32, r.base) for r in side))
+                sides.append(
+                    tuple(
+                        None if r is None else (r.at[0] - first.at[0], r.at[1] - first.at[1], r.share, r.word >> 32, r.base) for r in side
+                    )
+                )
         return tuple(e.instruction.line for e in p.events), tuple(sides)
 
     return list({kind(p): p for p in reversed(products)}.values())[::-1]
