@@ -67,7 +67,7 @@ class Tensor:
         """The address behind the last element."""
         if self.scale_blocks:
             return self.address + sum((n - 1) // self._block(axis) * self.stride[axis] for axis, n in self.extent.items()) + BLOCK_BYTES
-        last = sum(int(self._bits(axis, np.int64(self.extent[axis] - 1))) for axis in self.extent)
+        last = sum(int(self._bits(axis, np.array(self.extent[axis] - 1))) for axis in self.extent)
         return self.address + -(-(last + self.fmt.bits) // 8)
 
     def byte_addresses(self, axes: tuple[str, str], rows: np.ndarray, columns: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ from smemsim.spec.launches import LAUNCH_LIMITS
 if TYPE_CHECKING:
     from smemsim.gpu.wave import Wave
 
-__all__ = ["LIMIT", "Given", "InstructionFinding", "Judge", "Launch", "check_shape", "three"]
+__all__ = ["LIMIT", "Given", "InstructionFinding", "Judge", "Launch", "Touched", "check_shape", "three"]
 
 
 WORKSPACE_BYTES = 256  # enough for the counters of cooperative groups
@@ -31,8 +31,22 @@ LIMIT = 20_000_000  # blocks of instructions that a wave may execute, unless a l
 
 
 @dataclasses.dataclass(frozen=True)
+class Touched:
+    """Bytes of a CTA's shared memory that a finding is about: addresses from `begin` up to `end`."""
+
+    cta: int
+    begin: int
+    end: int
+
+    def meets(self, other: Touched) -> bool:
+        """Have the two a byte in common?"""
+        return self.cta == other.cta and self.begin < other.end and other.begin < self.end
+
+
+@dataclasses.dataclass(frozen=True)
 class InstructionFinding:
-    """What is wrong at an instruction; `smemsim.running` makes a `Finding` of it, which says where that stands in which file."""
+    """What is wrong at an instruction; `smemsim.running` makes a `Finding` of it, which says where that stands in which file. `touched` are the bytes that it is
+    about, where these are in shared memory: what else is found of them may follow from it."""
 
     code: str
     instruction: Instruction
@@ -40,6 +54,7 @@ class InstructionFinding:
     repair: str = ""
     because: str = ""
     milder: Severity | None = None  # what is formally wrong and nobody can act on, or harms nobody: a note, or luck
+    touched: tuple[Touched, ...] = ()
 
     @property
     def severity(self) -> Severity:
@@ -146,12 +161,22 @@ class Launch(Given):
                 return n, p
         return None
 
-    def find(self, code: str, i: Instruction, message: str, repair: str = "", *, because: str = "", milder: Severity | None = None) -> None:
+    def find(
+        self,
+        code: str,
+        i: Instruction,
+        message: str,
+        repair: str = "",
+        *,
+        because: str = "",
+        milder: Severity | None = None,
+        touched: tuple[Touched, ...] = (),
+    ) -> None:
         """Note a finding at an instruction; the same code at the same line is noted once, the most severe one.
 
         `milder` is for what is formally wrong and that a user cannot act on (compilers write it so): the message says why.
         """
-        self.keep(InstructionFinding(code, i, message, repair, because, milder))
+        self.keep(InstructionFinding(code, i, message, repair, because, milder, touched))
 
     def keep(self, found: InstructionFinding) -> None:
         """Keep a finding, unless there is one of its code at its line that is not milder."""

@@ -205,7 +205,8 @@ class Reads:
     `missed` by its reason those of which an operand is not judged.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, arch: str) -> None:
+        self.arch = arch
         self.pieces: dict[bytes, Piece] = {}
         self.instructions = 0
         self.ctas: set[int] = set()  # that have such instructions
@@ -228,7 +229,7 @@ class Reads:
 
     def fresh(self) -> Reads:
         """One that has seen nothing, for CTAs that another process executes."""
-        return Reads()
+        return Reads(self.arch)
 
     def finish(self) -> Reads:
         """What has been seen, in pieces; to be called when the CTAs have come to their end, or will not."""
@@ -246,9 +247,9 @@ class Reads:
         self.ctas |= other.ctas
         self.missed.update(other.missed)
         self.complete &= other.complete
-        for mine, theirs in ((self.maps, other.maps), (self.widths, other.widths), (self.outside, other.outside)):
-            for key, value in theirs.items():  # type: ignore[attr-defined]
-                mine.setdefault(key, value)  # type: ignore[attr-defined]
+        self.maps = other.maps | self.maps
+        self.widths = other.widths | self.widths
+        self.outside = other.outside | self.outside
 
     # ---- what is kept
 
@@ -638,7 +639,7 @@ def _apart(course: _Course) -> Iterator[tuple[list[Issued], list[Product]]]:
     pieces: dict[int, tuple[list[Issued], list[Product]]] = {}
     for p in course.products:
         pieces.setdefault(root(id(p)), ([], []))[1].append(p)
-    of, waiting = -1, []
+    of, waiting = -1, list[Issued]()
     for load in course.loads.values():
         if id(load) in parent:
             of = root(id(load))

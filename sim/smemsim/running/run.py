@@ -79,7 +79,12 @@ class Run:
         if self.reads is not None and not causes and not (report and report.findings) and not others:
             executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere)]
         return findings_of(
-            causes, (*executed, *self.launch.findings.values()), written, (*report.findings, *report.remarks) if report else (), self.name
+            causes,
+            (*executed, *self.launch.findings.values()),
+            written,
+            (*report.findings, *report.remarks) if report else (),
+            self.name,
+            self.reads,
         )
 
     @property
