@@ -202,7 +202,7 @@ class Reads:
     """A launch's judge: called with every event as it happens, it collects what the matrix instructions of all CTAs read.
 
     `products` and `loads` are those of the pieces that are kept. `instructions` counts the matrix instructions whose operands lie in shared memory,
-    `missed` by its reason those of which an operand is not judged.
+    `missed_instructions` by the reason those of which an operand is not judged.
     """
 
     def __init__(self, arch: str) -> None:
@@ -210,12 +210,15 @@ class Reads:
         self.pieces: dict[bytes, Piece] = {}
         self.instructions = 0
         self.ctas: set[int] = set()  # that have such instructions
-        self.missed: collections.Counter[str] = collections.Counter()
+        self.missed_instructions: collections.Counter[str] = collections.Counter()
+        self.copies = 0
         self.complete = True  # Were all of them looked at?
         self.maps: dict[tuple[Any, ...], Load | Store] = {}  # the first use of each tensor map
         self.widths: dict[tuple[str, int, int], tuple[str, Issued, Mma]] = {}  # operands of other elements than their map, by the load
         # Operand, load and dimension of tiles past the last k, where the other operand's is not.
         self.outside: dict[tuple[str, int], tuple[str, Issued, int]] = {}
+        self._products: list[Product] | None = None
+        self._loads: list[Issued] | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -245,7 +248,8 @@ class Reads:
             self._keep(piece)
         self.instructions += other.instructions
         self.ctas |= other.ctas
-        self.missed.update(other.missed)
+        self.missed_instructions.update(other.missed_instructions)
+        self.copies += other.copies
         self.complete &= other.complete
         self.maps = other.maps | self.maps
         self.widths = other.widths | self.widths
@@ -254,16 +258,25 @@ class Reads:
     # ---- what is kept
 
     @property
+    def missed(self) -> dict[str, int]:
+        """What is not judged, by its reason, and how often that was so."""
+        return dict(self.missed_instructions) | ({"tcgen05.cp": self.copies} if self.copies else {})
+
+    @property
     def products(self) -> list[Product]:
         """All products of the pieces that are kept, in the order of execution of each CTA."""
         self.finish()
-        return sorted((p for piece in self.pieces.values() for p in piece.products), key=lambda p: (p.cta, p.number))
+        if self._products is None:
+            self._products = sorted((p for piece in self.pieces.values() for p in piece.products), key=lambda p: (p.cta, p.number))
+        return self._products
 
     @property
     def loads(self) -> list[Issued]:
         """All loads of tiles, of the pieces that are kept."""
         self.finish()
-        return sorted((load for piece in self.pieces.values() for load in piece.loads), key=lambda load: (load.cta, load.number))
+        if self._loads is None:
+            self._loads = sorted((load for piece in self.pieces.values() for load in piece.loads), key=lambda load: (load.cta, load.number))
+        return self._loads
 
     def around(self, p: Product) -> list[Issued]:
         """The loads from a little before the first that a product read up to the product: what a wrong descriptor may have missed."""
@@ -285,9 +298,9 @@ class Reads:
             self.instructions += 1
             pair = [first] if event.cta_group == 1 else [x.ctas[first.index ^ n] for n in (0, 1)]
             told = {reason for cta in pair for reason in self._multiply(x, cta, event)}
-            self.missed.update(list(told)[:1])
+            self.missed_instructions.update(sorted(told)[:1])
         elif isinstance(event, Copy):
-            self.missed["tcgen05.cp (scale factors, or tiles of tensor memory)"] += 1
+            self.copies += 1
 
     def _course(self, x: Wave, cta: Cta) -> _Course:
         courses = self._waves.get(x)
@@ -427,9 +440,10 @@ class Reads:
         if len(self.pieces) >= MOST_PIECES:
             self.complete = False
             count = sum(len(p.events) for p in piece.products)
-            self.missed[f"instructions of CTAs that do another thing than the first {MOST_PIECES} different ones"] += count
+            self.missed_instructions[f"instructions of CTAs that do another thing than the first {MOST_PIECES} different ones"] += count
             return
         self.pieces[piece.key] = piece
+        self._products = self._loads = None
 
     def _key_of(self, loads: list[Issued], products: list[Product]) -> bytes:
         """What loads and products do, but for where in their tensors the tiles lie."""

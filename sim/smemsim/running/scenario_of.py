@@ -24,7 +24,7 @@ TILED_ARGUMENTS = (
 
 __all__ = ["Written", "scenario_of"]
 
-MOST_PRODUCTS = 12
+MOST_PRODUCTS = 64
 AS_READ: Mapping[str, str] = {"a": "as read", "b": "as read"}
 
 
@@ -35,6 +35,8 @@ class Written:
     scenario: Scenario
     steps: tuple[Load | Product, ...]
     maps: dict[str, Load]
+    distinct: int  # products of the run that differ, and how many of them are not in the scenario
+    left_out: int
 
 
 def scenario_of(
@@ -45,7 +47,8 @@ def scenario_of(
     `meaning` says of operands "a" and "b" what they were meant to be: "as read" goes on from the first element that was read, "corner" begins where
     the tile that was loaded does, "turned" too, with the axes of rows and of K changed.
     """
-    chosen = _different(reads.products)[:most]
+    different = _different(reads.products)
+    chosen = different[:most]
     loads = {(p.cta, load.number): load for p in chosen for side in (p.a, p.b) for read in side if read is not None for load in read.loads}
     for p in chosen:
         if any(read is not None and read.share < 1 for side in (p.a, p.b) for read in side):
@@ -65,7 +68,7 @@ def scenario_of(
         else:
             _product(scenario, item, names, meaning)
             steps.append(item)
-    return Written(scenario, tuple(steps), maps)
+    return Written(scenario, tuple(steps), maps, len(different), len(different) - len(chosen))
 
 
 def _different(products: list[Product]) -> list[Product]:
