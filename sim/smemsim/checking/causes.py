@@ -204,7 +204,7 @@ def _undecodable(machine: Machine, read: Read, raw: dict[str, Any], why: str) ->
 def _when(machine: Machine, rerun: Rerun, raw: dict[str, Any], missing: np.ndarray) -> str:
     """Data that is not there now: was it there before, does it come later?"""
     gone = _overwritten(machine, missing)
-    if gone:
+    if gone or raw.get("excerpt"):
         return gone
     later = rerun({}, until=len(raw["step"]))
     places = np.full(1, -1) if later is None else locate(later.source, missing)

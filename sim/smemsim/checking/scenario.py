@@ -118,7 +118,7 @@ def run_steps(raw: dict[str, Any]) -> Machine:
         except InputError as e:
             text = str(e)
             raise InputError(text if text.startswith("step[") else f"step[{number}]: {text}") from None
-    for one in usage_notes(machine):
+    for one in () if raw.get("excerpt") else usage_notes(machine):
         machine.say(one)
     return machine
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,13 @@ class Tensor:
     >>> at = int(sf.byte_addresses(("m", "s"), np.array(161), np.array(6)))
     >>> at, sf.named(at)
     (1558, 'SF[m=161, s=6]')
+
+    An axis in `walks` runs through several dimensions of memory, each (indices, bytes from one to the next, how many of them are inside), the fastest
+    first: 2 x 32 rows of a box that has two planes of a tensor.
+
+    >>> planes = Tensor("B", element_format("f16"), {"row": 64, "k": 64}, {"row": 128, "k": 2}, 0, walks={"row": ((32, 128, 32), (2, 16384, 2))})
+    >>> int(planes.byte_addresses(("row", "k"), np.array(33), np.array(1))), planes.named(16384 + 128 + 2)
+    (16514, 'B[row=33, k=1]')
     """
 
     name: str
@@ -42,6 +50,7 @@ class Tensor:
     stride: dict[str, int]
     address: int
     scale_blocks: tuple[str, str] | None = None
+    walks: Mapping[str, tuple[tuple[int, int, int], ...]] = dataclasses.field(default_factory=dict)
 
     def bit_stride(self, axis: str) -> int:
         """Bits from one element to the next along an axis."""
@@ -58,14 +67,23 @@ class Tensor:
         """The address behind the last element."""
         if self.scale_blocks:
             return self.address + sum((n - 1) // self._block(axis) * self.stride[axis] for axis, n in self.extent.items()) + BLOCK_BYTES
-        last = sum((self.extent[axis] - 1) * self.bit_stride(axis) for axis in self.extent)
+        last = sum(int(self._bits(axis, np.array(self.extent[axis] - 1))) for axis in self.extent)
         return self.address + -(-(last + self.fmt.bits) // 8)
 
     def byte_addresses(self, axes: tuple[str, str], rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Address of the byte with each element's lowest bit, OUTSIDE where there is none; the other axes are at 0."""
         bits = self._bits(axes[0], rows) + self._bits(axes[1], columns)
-        inside = (rows >= 0) & (rows < self.extent[axes[0]]) & (columns >= 0) & (columns < self.extent[axes[1]])
+        inside = self._inside(axes[0], rows) & self._inside(axes[1], columns)
         found: np.ndarray = np.where(inside, self.address + bits // 8, OUTSIDE)
+        return found
+
+    def _inside(self, axis: str, index: np.ndarray) -> np.ndarray:
+        """Is an index of an axis inside the tensor?"""
+        found = (index >= 0) & (index < self.extent[axis])
+        rest = index
+        for size, _, inside in self.walks.get(axis, ())[:-1]:
+            found = found & (rest % size < inside)
+            rest = rest // size
         return found
 
     def _block(self, axis: str) -> int:
@@ -74,11 +92,22 @@ class Tensor:
 
     def _bits(self, axis: str, index: np.ndarray) -> np.ndarray:
         """Bits from the tensor's beginning to an index of an axis; the axes' sums are the elements."""
+        if axis in self.walks:
+            return self._walked(axis, index)
         if self.scale_blocks is None or axis not in self.scale_blocks:
             return index * self.bit_stride(axis)
         block, inside = np.divmod(index, self._block(axis))
         byte = scale_block_byte(inside, 0) if axis == self.scale_blocks[0] else scale_block_byte(0, inside)
         found: np.ndarray = 8 * (block * self.stride[axis] + byte)
+        return found
+
+    def _walked(self, axis: str, index: np.ndarray) -> np.ndarray:
+        """The bits from the tensor's beginning to an index of an axis that runs through several dimensions."""
+        bits, rest = np.zeros_like(index), index
+        *first, (_, last, _) = self.walks[axis]
+        for size, stride, _ in first:
+            bits, rest = bits + rest % size * 8 * stride, rest // size
+        found: np.ndarray = bits + rest * 8 * last
         return found
 
     def _in_blocks(self, addresses: np.ndarray, blocks: tuple[str, str]) -> dict[str, np.ndarray]:
@@ -107,12 +136,22 @@ class Tensor:
         """The element at each address, by axis; of addresses outside the tensor it is meaningless."""
         if self.scale_blocks:
             return self._in_blocks(np.asarray(addresses, np.int64), self.scale_blocks)
-        rest, at = (np.asarray(addresses, np.int64) - self.address) * 8, {}
-        for axis in sorted(self.stride, key=lambda axis: -self.bit_stride(axis)):
-            step = max(self.bit_stride(axis), 1)
-            at[axis] = np.minimum(rest // step, self.extent[axis] - 1)
-            rest = rest - at[axis] * step
+        rest = (np.asarray(addresses, np.int64) - self.address) * 8
+        at = {axis: np.zeros_like(rest) for axis in self.stride}
+        for step, most, axis, weight in sorted(self._steps(), key=lambda one: -one[0]):
+            index = np.minimum(rest // step, most)
+            at[axis], rest = at[axis] + index * weight, rest - index * step
         return at
+
+    def _steps(self) -> Iterator[tuple[int, int, str, int]]:
+        """(bits from one to the next, most of them, axis, what one is of the axis's index) of all dimensions of memory."""
+        for axis in self.stride:
+            weight = 1
+            for size, stride, inside in self.walks.get(axis, ()):
+                yield max(8 * stride, 1), inside - 1, axis, weight
+                weight *= size
+            if axis not in self.walks:
+                yield max(self.bit_stride(axis), 1), self.extent[axis] - 1, axis, 1
 
 
 def tensors_of(scenario: dict[str, Any]) -> dict[str, Tensor]:
@@ -126,7 +165,8 @@ def tensors_of(scenario: dict[str, Any]) -> dict[str, Tensor]:
         if blocks is not None and element_format(raw["dtype"]).bits != 8:
             raise InputError(f"tensor.{name}.scale_blocks: elements of {raw['dtype']}; scale factors are bytes (ue8m0, ue4m3)")
         axes = None if blocks is None else (blocks[0], blocks[1])
-        found[name] = Tensor(name, element_format(raw["dtype"]), dict(raw["extent"]), dict(raw["stride"]), address, axes)
+        walks = {axis: tuple((size, stride, inside) for size, stride, inside in modes) for axis, modes in raw.get("walks", {}).items()}
+        found[name] = Tensor(name, element_format(raw["dtype"]), dict(raw["extent"]), dict(raw["stride"]), address, axes, walks)
     return found
 
 

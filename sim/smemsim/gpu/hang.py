@@ -35,7 +35,13 @@ def report_hang(launch: Launch, outside: int = 0) -> None:
         for wait in sorted(wave.waiting, key=lambda w: (w.suspicion()[0], w.instruction.line, int(w.threads[0]))):
             who = _who(wave, wait.threads)
             waits = "wait" if "warps" in who or ";" in who else "waits"
-            launch.find("X006", wait.instruction, f"{who} {waits} for ever: {wait.what()}{full}", repair or wait.suspicion()[1])
+            launch.find(
+                "X006",
+                wait.instruction,
+                f"{who} {waits} for ever: {wait.what()}{full}",
+                repair or wait.suspicion()[1],
+                touched=wait.touched,
+            )
         held = set(np.unique(np.flatnonzero((wave.key >= PARKED) & (wave.key < EXITED)) // WARP).tolist())
         for first, last, code, what in (
             (GATHERING, PARKED, "X011", "waits for the other threads of its warp (or warpgroup), which never come to this instruction"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from smemsim.spec.launches import LAUNCH_LIMITS
 if TYPE_CHECKING:
     from smemsim.gpu.wave import Wave
 
-__all__ = ["LIMIT", "Given", "InstructionFinding", "Launch", "check_shape", "three"]
+__all__ = ["LIMIT", "Given", "InstructionFinding", "Judge", "Launch", "Touched", "check_shape", "three"]
 
 
 WORKSPACE_BYTES = 256  # enough for the counters of cooperative groups
@@ -31,8 +31,22 @@ LIMIT = 20_000_000  # blocks of instructions that a wave may execute, unless a l
 
 
 @dataclasses.dataclass(frozen=True)
+class Touched:
+    """Bytes of a CTA's shared memory that a finding is about: addresses from `begin` up to `end`."""
+
+    cta: int
+    begin: int
+    end: int
+
+    def meets(self, other: Touched) -> bool:
+        """Have the two a byte in common?"""
+        return self.cta == other.cta and self.begin < other.end and other.begin < self.end
+
+
+@dataclasses.dataclass(frozen=True)
 class InstructionFinding:
-    """What is wrong at an instruction; `smemsim.running` makes a `Finding` of it, which says where that stands in which file."""
+    """What is wrong at an instruction; `smemsim.running` makes a `Finding` of it, which says where that stands in which file. `touched` are the bytes that it is
+    about, where these are in shared memory: what else is found of them may follow from it."""
 
     code: str
     instruction: Instruction
@@ -40,6 +54,7 @@ class InstructionFinding:
     repair: str = ""
     because: str = ""
     milder: Severity | None = None  # what is formally wrong and nobody can act on, or harms nobody: a note, or luck
+    touched: tuple[Touched, ...] = ()
 
     @property
     def severity(self) -> Severity:
@@ -50,6 +65,21 @@ class InstructionFinding:
     def ends(self) -> bool:
         """Does the kernel end here, or never?"""
         return self.severity is Severity.TRAP
+
+
+class Judge(Protocol):
+    """Called with each event, right after it happened. CTAs of other processes have a `fresh` one, which this one is to `merge` once it has `finish`ed."""
+
+    def __call__(self, x: Wave, event: Event) -> None: ...
+
+    def fresh(self) -> Judge:
+        """One that has seen nothing."""
+
+    def finish(self) -> Judge:
+        """All events have happened."""
+
+    def merge(self, other: Any) -> None:
+        """Take what another one has seen."""
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
@@ -103,7 +133,7 @@ class Launch(Given):
     output: list[str] = dataclasses.field(default_factory=list)
     evidence: set[str] = dataclasses.field(default_factory=set)  # what rests on less than measurements, in words
     elsewhere: set[int] = dataclasses.field(default_factory=set)  # lines of copies whose bytes others than matrix instructions read
-    judge: Callable[[Wave, Event], None] | None = None  # called with each event, right after it happened
+    judge: Judge | None = None
 
     @functools.cached_property
     def workspace(self) -> int:
@@ -131,12 +161,22 @@ class Launch(Given):
                 return n, p
         return None
 
-    def find(self, code: str, i: Instruction, message: str, repair: str = "", *, because: str = "", milder: Severity | None = None) -> None:
+    def find(
+        self,
+        code: str,
+        i: Instruction,
+        message: str,
+        repair: str = "",
+        *,
+        because: str = "",
+        milder: Severity | None = None,
+        touched: tuple[Touched, ...] = (),
+    ) -> None:
         """Note a finding at an instruction; the same code at the same line is noted once, the most severe one.
 
         `milder` is for what is formally wrong and that a user cannot act on (compilers write it so): the message says why.
         """
-        self.keep(InstructionFinding(code, i, message, repair, because, milder))
+        self.keep(InstructionFinding(code, i, message, repair, because, milder, touched))
 
     def keep(self, found: InstructionFinding) -> None:
         """Keep a finding, unless there is one of its code at its line that is not milder."""

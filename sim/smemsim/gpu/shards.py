@@ -14,7 +14,7 @@ import numpy as np
 
 from smemsim.gpu import operations  # noqa: F401  (registers the builders)
 from smemsim.gpu.execute import execute
-from smemsim.gpu.launch import Given, InstructionFinding, Launch
+from smemsim.gpu.launch import Given, InstructionFinding, Judge, Launch
 from smemsim.gpu.linking.program import link
 from smemsim.machine.region import GlobalMemory
 from smemsim.ptx.parser import read_module
@@ -30,6 +30,7 @@ class Work(Given):
     parameter_bytes: int
     arrays: tuple[tuple[int, np.ndarray, str], ...]
     watch: bool
+    judge: Judge | None = None
 
 
 def _given(launch: Given) -> dict[str, Any]:
@@ -70,12 +71,21 @@ class Result:
     evidence: frozenset[str]
     finished: bool
     ctas: int
+    elsewhere: frozenset[int] = frozenset()
+    judge: Judge | None = None
 
 
 def work_of(launch: Launch, *, watch: bool) -> Work:
     """What another process needs to execute CTAs of a launch."""
     arrays = tuple((region.begin, region.data.copy(), region.name) for region in launch.memory.table()[2] if len(region.data))
-    return Work(**_given(launch), entry=launch.program.name, parameter_bytes=len(launch.parameters), arrays=arrays, watch=watch)
+    return Work(
+        **_given(launch),
+        entry=launch.program.name,
+        parameter_bytes=len(launch.parameters),
+        arrays=arrays,
+        watch=watch,
+        judge=launch.judge and launch.judge.fresh(),
+    )
 
 
 _module = functools.lru_cache(maxsize=4)(read_module)
@@ -87,12 +97,13 @@ def run_shard(work: Work, clusters: Sequence[int]) -> Result:
     for address, data, name in work.arrays:
         memory.place(data, address, name=name)
     program, parameters = link(_module(work.ptx), work.entry, work.arch), memory.span(work.parameter_address, work.parameter_bytes)
-    launch = Launch(**_given(work), program=program, memory=memory, parameters=parameters)
+    judge = None if work.judge is None else work.judge.fresh()
+    launch = Launch(**_given(work), program=program, memory=memory, parameters=parameters, judge=judge)
     finished = execute(launch, clusters, watch=work.watch)
     changed = [Changed.between(address, data, memory.region(address)[1]) for address, data, _ in work.arrays]
     return Result(
         tuple(part for part in changed if part is not None), tuple(launch.findings.values()), tuple(launch.output), frozenset(launch.evidence),
-        finished, len(clusters) * launch.cluster_size,
+        finished, len(clusters) * launch.cluster_size, frozenset(launch.elsewhere), judge and judge.finish(),
     )  # fmt: skip
 
 
@@ -123,3 +134,6 @@ class Merge:
             launch.keep(found)
         launch.output += result.output
         launch.evidence |= result.evidence
+        launch.elsewhere |= result.elsewhere
+        if launch.judge is not None and result.judge is not None:
+            launch.judge.merge(result.judge)

@@ -21,7 +21,6 @@ WORTH = 6.0  # seconds of work left, above which processes are worth starting
 PIECES = 4  # shards for each process, so that none waits long for the last one
 LONGEST = 10.0  # seconds of a shard, where a wave does not take longer
 DEATHS = 5  # times that workers may be lost
-JUDGED = 2  # clusters that always run here: their events are judged, which needs their memory
 
 Done = Callable[[int], None]
 
@@ -51,8 +50,7 @@ def execute_spread(
             break
         if waves > 1 and least * -(-len(left) // together) > WORTH:
             break
-        count_here = together if waves else max(together, JUDGED)
-        own, left = left[:count_here], left[count_here:]
+        own, left = left[:together], left[together:]
         begin = time.perf_counter()
         if not execute(launch, own, watch=watch, done=done):
             return False

@@ -25,7 +25,7 @@ from smemsim.spec.tensor_memory import COLUMNS, LANES
 from smemsim.spec.wgmma import WGMMA_THREADS
 
 if TYPE_CHECKING:
-    from smemsim.gpu.launch import Launch
+    from smemsim.gpu.launch import Launch, Touched
 
 __all__ = [
     "ALL",
@@ -82,6 +82,7 @@ class Wait:
     what: Callable[[], str]
     expired: Callable[[], None] | None = None
     suspicion: Callable[[], tuple[int, str]] = lambda: (LEAST_SUSPICIOUS, "")
+    touched: tuple[Touched, ...] = ()  # the mbarrier that they wait at
 
 
 class Wave:

@@ -250,6 +250,10 @@ class SharedMemory:
         """(writer, place) of bytes at offsets from the window's begin: the number of the writer from 1 on (0: nobody), the byte of its data."""
         return self._owners.of(offsets)
 
+    def line_writers(self, lines: np.ndarray) -> np.ndarray:
+        """The writers of lines of 128 bytes, by their numbers in the window; 0 for lines that no load wrote as a whole."""
+        return self._owners.of_lines(lines)
+
     def owner(self, address: int) -> tuple[Transfer | BulkTransfer | ThreadWrite, tuple[int, ...]] | None:
         """Who wrote the byte at `address` and which tensor element it belongs to (for threads: the byte's index); None: nobody."""
         at = whole("address", address) - self.begin

@@ -45,6 +45,11 @@ class Owners:
             return
         self._chunks[chunks] = entry
 
+    def of_lines(self, lines: np.ndarray) -> np.ndarray:
+        """The writers (uint64) of lines of 128 bytes, by their numbers; 0 for lines that no load wrote as a whole."""
+        found: np.ndarray = self._lines[lines] >> WRITER
+        return found
+
     def owned(self, chunks: np.ndarray) -> bool:
         """Has each of these chunks of 16 bytes been written as a whole by one writer? False also where it takes a look at the bytes."""
         entry = self._chunks[chunks]

@@ -13,7 +13,7 @@ def mismatches(reads: Reads) -> list[InstructionFinding]:
     before: dict[tuple[object, ...], Product] = {}
     for p in reads.products:
         a, b = p.a[0], p.b[0]
-        if a is None or b is None or not (_is_matrix(a) and _is_matrix(b)):
+        if a is None or b is None or not (a.is_matrix and b.is_matrix):
             before.pop(p.accumulator, None)
             continue
         last = before.get(p.accumulator)
@@ -29,10 +29,6 @@ def mismatches(reads: Reads) -> list[InstructionFinding]:
         if step_a != step_b:
             return [_found(p, a, b, step_a, step_b)]
     return []
-
-
-def _is_matrix(read: OperandRead) -> bool:
-    return read.loads[0].transfer.tensor_map.rank == 2
 
 
 def _found(p: Product, a: OperandRead, b: OperandRead, step_a: int, step_b: int) -> InstructionFinding:

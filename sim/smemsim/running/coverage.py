@@ -29,7 +29,7 @@ class _Tile:
     turned: dict[bool, list[Mma]] = dataclasses.field(default_factory=dict)
 
     def mark(self, read: OperandRead, event: Mma, rows: int, k: int) -> None:
-        along_k = _along_k(read)
+        along_k = read.along_k
         self.turned.setdefault(along_k, []).append(event)
         inner, outer = self.load.event.coordinates
         at = (read.at, (rows, k)) if along_k else (read.at[::-1], (k, rows))
@@ -47,7 +47,7 @@ def unread(reads: Reads, elsewhere: Collection[int] = ()) -> list[InstructionFin
         for side in ("a", "b"):
             rows = (p.events[0].m if side == "a" else p.events[0].n) // p.events[0].cta_group
             for event, read in zip(p.events, getattr(p, side), strict=True):
-                if read is None or read.loads[0].transfer.tensor_map.rank != 2:
+                if read is None or not read.is_matrix:
                     continue
                 sure = read.share >= SURE
                 if sure and (other := other_type(event, side, read.loads[0])) is not None:
@@ -85,11 +85,11 @@ def turned(reads: Reads) -> list[InstructionFinding]:
             return [_swapped(odd, rest)]
         for n, side in enumerate(("a", "b")):
             one, two = getattr(odd, side)[0], getattr(rest, side)[0]
-            if one is None or two is None or _along_k(one) == _along_k(two):
+            if one is None or two is None or one.along_k == two.along_k:
                 continue
             if one.loads[0] is not two.loads[0] and not (are_few and tensors[0][n] == tensors[1][n]):
                 continue
-            has, wants = ("K", "MN") if _along_k(one) else ("MN", "K")
+            has, wants = ("K", "MN") if one.along_k else ("MN", "K")
             return [
                 InstructionFinding(
                     "R505",
@@ -109,10 +109,6 @@ def _swapped(odd: Product, rest: Product) -> InstructionFinding:
         f"the tile of A is read as B here, and that of B as A; line {rest.events[0].instruction.line}, which adds into the same D, reads them the other way",
         "swap the descriptors of A and B",
     )
-
-
-def _along_k(read: OperandRead) -> bool:
-    return read.k_stride < read.row_stride
 
 
 def _panel(reads: Reads, tiles: dict[tuple[int, str], _Tile], elsewhere: Collection[int]) -> InstructionFinding | None:

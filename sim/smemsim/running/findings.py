@@ -6,39 +6,40 @@ import contextlib
 import dataclasses
 import pathlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from smemsim.checking.report import CheckFinding
+from smemsim.descriptors.operand import operand_addresses
+from smemsim.errors import SmemsimError
 from smemsim.gpu.events import Load
-from smemsim.gpu.launch import InstructionFinding
+from smemsim.gpu.launch import InstructionFinding, Touched
 from smemsim.ptx.module import Instruction, Location
-from smemsim.running.operand_reads import Product
+from smemsim.running.operand_reads import Issued, Product, Reads
 from smemsim.running.scenario_of import Written
-from smemsim.spec.findings import Finding, Severity
+from smemsim.spec.barriers import MBARRIER_BYTES
+from smemsim.spec.findings import CONSEQUENCES, UPSTREAM, Finding, Severity
 
 __all__ = ["RunFinding", "findings_of", "shortened"]
 
-# What is more likely the cause of the others: the map, what arrives, the descriptors, the order of accesses, and what follows from them.
-UPSTREAM = ("X016", "T2", "D301", "D302", "D303", "D304", "D306", "D308", "D309", "I6", "D3", "L4", "R501", "R502", "R503", "R504", "R505", "A1",
-            "X009", "X010", "X014", "X003", "X007", "X012", "X008", "X004", "X005", "X017", "R5", "X013", "X001", "X002", "X015", "X011", "X006")  # fmt: skip
 MOST_ITEMS = 8  # registers of a list that are shown
 _NUMBER = re.compile(r"0x[0-9a-f]+|%?\w*\d[\d.]*")
 _LIST = re.compile(r"\{([^{}]*)\}")
 MOST_SOURCE = 1 << 22  # bytes of a source file
-CONSEQUENCES = ("R507", "R508", "X004", "X005", "X006", "X011")  # of a finding further upstream, in the same run
 
 
 @dataclasses.dataclass(frozen=True)
 class RunFinding(Finding):
     """A finding at a line of the PTX: `line`, and `location` in the source where the PTX has .loc; `instruction` is the text there.
 
-    `check` is the finding of `smemsim.check` that it rests on, with its numbers and the repair as a change of the scenario.
+    `check` is the finding of `smemsim.check` that it rests on, with its numbers and the repair as a change of the scenario; `touched` are the bytes of
+    shared memory that it is about.
     """
 
     line: int = 0
     location: Location | None = None
     instruction: str = ""
     check: CheckFinding | None = None
+    touched: tuple[Touched, ...] = ()
 
     def __str__(self) -> str:
         repair = f"; repair: {self.repair}" if self.repair else ""
@@ -88,43 +89,77 @@ def findings_of(
     written: Written | None,
     checked: tuple[CheckFinding, ...],
     name: str,
+    reads: Reads | None = None,
 ) -> list[RunFinding]:
     """All findings of a run in their order, `causes` first; what follows from an earlier one says so."""
-    upstream = [_of_watch(f, name) for f in causes]
-    found = [_of_watch(f, name) for f in executed]
-    found += [_of_check(f, written, name) for f in checked if written is not None]
+    upstream = [_of_watch(f, name, reads) for f in causes]
+    found = [_of_watch(f, name, reads) for f in executed]
+    found += [_of_check(f, written, name, reads) for f in checked if written is not None]
     found.sort(key=lambda f: (f.severity in (Severity.NOTE, Severity.LUCK), _rank(f)))
     found = upstream + found
-    if not found:
-        return found
-    first = found[0]
-    return [first, *(_consequence(f, first) for f in found[1:])]
+    return [_consequence(f, found[:n]) for n, f in enumerate(found)]
 
 
 def _rank(f: RunFinding) -> int:
-    """A place in UPSTREAM. An R508 that a change of the descriptors mends is a wrong start: like R502, more likely a cause than a consequence."""
-    code = "R502" if f.code == "R508" and f.check is not None and f.check.fix is not None else f.code
-    return next((n for n, prefix in enumerate(UPSTREAM) if code.startswith(prefix)), len(UPSTREAM))
+    """Its place among causes. An R508 that a change of the descriptors mends is a wrong start: like R502, more likely a cause than a consequence."""
+    return UPSTREAM["R502" if f.code == "R508" and f.check is not None and f.check.fix is not None else f.code]
 
 
-def _consequence(f: RunFinding, first: RunFinding) -> RunFinding:
-    if f.code not in CONSEQUENCES or f.code == first.code:
+def _consequence(f: RunFinding, before: list[RunFinding]) -> RunFinding:
+    """A finding with the first cause that is about the same instruction or the same bytes, an mbarrier's among them."""
+    if f.code not in CONSEQUENCES:
         return f
-    return dataclasses.replace(f, because=f"may be a consequence of {first.code} at line {first.line}")
+    for cause in before:
+        is_cause = cause.code != f.code and cause.severity in (Severity.TRAP, Severity.WRONG)
+        if is_cause and (cause.line == f.line or any(one.meets(two) for one in f.touched for two in cause.touched)):
+            return dataclasses.replace(f, because=f"may be a consequence of {cause.code} at line {cause.line}")
+    return f
+
+
+def _touched(i: Instruction, reads: Reads | None) -> tuple[Touched, ...]:
+    """The bytes of shared memory that the loads and matrix instructions of a line touch, with the mbarriers on which these loads complete."""
+    if reads is None:
+        return ()
+    loads = (load for load in reads.loads if load.event.instruction.line == i.line)
+    products = (p for p in reads.products if any(event.instruction.line == i.line for event in p.events))
+    return (*_of_loads(loads), *(one for p in products for side in ("a", "b") for one in _of_operand(p, side, reads.arch, i.line)))
+
+
+def _of_loads(loads: Iterable[Issued]) -> Iterator[Touched]:
+    for load in loads:
+        yield Touched(load.cta, load.transfer.smem_address, load.transfer.shared_end)
+        for delivery in load.event.deliveries:
+            if delivery.smem_address == load.transfer.smem_address and delivery.mbar.cta_rank == delivery.cta_rank:
+                at = delivery.mbar.smem_address
+                yield Touched(load.cta, at, at + MBARRIER_BYTES)
+
+
+def _of_operand(p: Product, side: str, arch: str, line: int = 0) -> Iterator[Touched]:
+    """The bytes of an operand of a product, of its instructions at one line alone where that is given."""
+    for event in p.events:
+        word, dtype, major = (getattr(event, name) for name in (side, f"{side}_type", f"{side}_major"))
+        if word is None or line not in (0, event.instruction.line):
+            continue
+        rows = (event.m if side == "a" else event.n) // event.cta_group
+        k = event.k // 2 if event.is_sparse and side == "a" else event.k
+        with contextlib.suppress(SmemsimError):
+            addresses = operand_addresses(word, arch=arch, dtype=dtype, major=major, rows=rows, k=k)
+            yield Touched(p.cta, int(addresses.min()), int(addresses.max()) + 1)
 
 
 def _where(i: Instruction, name: str) -> str:
     return f"{name}:{i.line}" + (f" ({i.location.path})" if i.location else "")
 
 
-def _of_watch(f: InstructionFinding, name: str) -> RunFinding:
+def _of_watch(f: InstructionFinding, name: str, reads: Reads | None) -> RunFinding:
     i = f.instruction
     return RunFinding(
-        f.code, f.severity, _where(i, name), f.message, f.repair, f.because, line=i.line, location=i.location, instruction=i.text
-    )
+        f.code, f.severity, _where(i, name), f.message, f.repair, f.because, line=i.line, location=i.location, instruction=i.text,
+        touched=f.touched or _touched(i, reads),
+    )  # fmt: skip
 
 
-def _of_check(f: CheckFinding, written: Written | None, name: str) -> RunFinding:
+def _of_check(f: CheckFinding, written: Written | None, name: str, reads: Reads | None) -> RunFinding:
     i = _instruction(f.where, written)
     if i is None:
         return RunFinding(f.code, f.severity, name, str(f.message), f.repair, f.because, check=f)
@@ -139,6 +174,7 @@ def _of_check(f: CheckFinding, written: Written | None, name: str) -> RunFinding
         location=i.location,
         instruction=i.text,
         check=f,
+        touched=_touched(i, reads),
     )
 
 

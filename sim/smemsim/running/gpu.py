@@ -78,7 +78,7 @@ class Gpu(Device):
                 f"grid = {launch.grid}: {launch.ctas:,} CTAs would run for years; run a part of them, such as ctas=range(0, 4) (--ctas 0-3)"
             )
         chosen = range(launch.ctas) if clusters is None else _ctas_of(launch, clusters)
-        launch.judge = reads = Reads(frozenset(chosen[:2])) if sanitize else None
+        launch.judge = reads = Reads(launch.arch) if sanitize else None
         launch.limit = whole("limit", limit, minimum=1)
         if client is not None and not hasattr(client, "get_executor"):
             raise InputError(f"client = {shown(client)}: needs a distributed.Client")

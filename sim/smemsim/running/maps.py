@@ -57,7 +57,7 @@ def _room(memory: GlobalMemory, tm: TensorMap) -> int:
 def _outside(reads: Reads) -> list[InstructionFinding]:
     """T209 for loads past the last k of one operand's tensor, where the other operand's tile is still inside of its own."""
     found: dict[int, InstructionFinding] = {}
-    for side, load, axis in reads.outside:
+    for side, load, axis in reads.outside.values():
         i, tm = load.event.instruction, load.transfer.tensor_map
         at, extent = load.event.coordinates[axis], tm.global_dim[axis]
         other = "B" if side == "a" else "A"
@@ -104,7 +104,7 @@ def _pitches(reads: Reads, arch: str) -> list[InstructionFinding]:
 def _widths(reads: Reads) -> list[InstructionFinding]:
     """I603 or T211 for operands that are read as elements of another width than those that their map has."""
     found: dict[str, InstructionFinding] = {}
-    for side, load, event in reads.widths:
+    for side, load, event in reads.widths.values():
         if (other := other_type(event, side, load)) is not None:
             found.setdefault(side, other)
     return list(found.values())

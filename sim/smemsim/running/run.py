@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import html
 from typing import Any
@@ -15,6 +16,7 @@ from smemsim.running.contraction import mismatches
 from smemsim.running.coverage import turned, unread
 from smemsim.running.explained import Wrong, explained
 from smemsim.running.findings import RunFinding, findings_of
+from smemsim.running.judged import Judged, judged_of
 from smemsim.running.maps import of_maps
 from smemsim.running.meanings import judged
 from smemsim.running.operand_reads import Reads
@@ -79,7 +81,12 @@ class Run:
         if self.reads is not None and not causes and not (report and report.findings) and not others:
             executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere)]
         return findings_of(
-            causes, (*executed, *self.launch.findings.values()), written, (*report.findings, *report.remarks) if report else (), self.name
+            causes,
+            (*executed, *self.launch.findings.values()),
+            written,
+            (*report.findings, *report.remarks) if report else (),
+            self.name,
+            self.reads,
         )
 
     @property
@@ -174,6 +181,11 @@ class Run:
             array.address if isinstance(array, DeviceArray) else None, relative,
         ))  # fmt: skip
 
+    @functools.cached_property
+    def judged(self) -> Judged:
+        """How much of what the launch did was judged, and what was not, with its reason."""
+        return judged_of(self.launch, self.reads, self._checked[0], self._not_judged)
+
     def text(self) -> str:
         """Each finding and remark with its lines of PTX and source, what the results rest on, and a last line that counts.
 
@@ -192,11 +204,12 @@ class Run:
         return "\n".join([*told, *self.evidence, self.summary()])
 
     def summary(self) -> str:
-        """One line that counts CTAs, seconds and findings."""
+        """One line that counts CTAs, seconds and findings, and says how much was judged."""
         of = self.launch.ctas
         ctas = f"{of} CTA{'s' * (of != 1)}" if self.ctas == of else f"{self.ctas} of {of} CTAs"
         ended = ", interrupted" if self.interrupted else ""
-        return f"{self.launch.program.name}: {ctas} in {self.seconds:.1f} s{ended}, {_counted(self.findings)}"
+        told = (f"{self.launch.program.name}: {ctas} in {self.seconds:.1f} s{ended}, {_counted(self.findings)}", str(self.judged))
+        return "; ".join(filter(None, told))
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -212,7 +225,7 @@ class Run:
             "ok": self.ok, "entry": self.launch.program.name, "arch": self.launch.arch, "findings": [plain(f) for f in self.findings],
             "remarks": [plain(f) for f in self.remarks], "approximate": list(self.approximate),
             "unsure": list(self.unsure), "evidence": list(self.evidence),
-            "output": self.output, "ctas": self.ctas, "interrupted": self.interrupted, "seconds": round(self.seconds, 3),
+            "judged": dataclasses.asdict(self.judged), "output": self.output, "ctas": self.ctas, "interrupted": self.interrupted, "seconds": round(self.seconds, 3),
         }  # fmt: skip
 
     def __repr__(self) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import itertools
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +14,7 @@ from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import SmemsimError
 from smemsim.gpu.events import Load
 from smemsim.gpu.launch import Launch
-from smemsim.running.operand_reads import Issued, OperandRead, Product, Reads
+from smemsim.running.operand_reads import Issued, Mode, OperandRead, Product, Reads
 from smemsim.scenario.build import Scenario
 from smemsim.spec.architectures import architecture
 
@@ -22,7 +24,7 @@ TILED_ARGUMENTS = (
 
 __all__ = ["Written", "scenario_of"]
 
-MOST_PRODUCTS = 12
+MOST_PRODUCTS = 64
 AS_READ: Mapping[str, str] = {"a": "as read", "b": "as read"}
 
 
@@ -33,6 +35,8 @@ class Written:
     scenario: Scenario
     steps: tuple[Load | Product, ...]
     maps: dict[str, Load]
+    distinct: int  # products of the run that differ, and how many of them are not in the scenario
+    left_out: int
 
 
 def scenario_of(
@@ -43,12 +47,13 @@ def scenario_of(
     `meaning` says of operands "a" and "b" what they were meant to be: "as read" goes on from the first element that was read, "corner" begins where
     the tile that was loaded does, "turned" too, with the axes of rows and of K changed.
     """
-    chosen = _different(reads.products)[:most]
+    different = _different(reads.products)
+    chosen = different[:most]
     loads = {(p.cta, load.number): load for p in chosen for side in (p.a, p.b) for read in side if read is not None for load in read.loads}
     for p in chosen:
         if any(read is not None and read.share < 1 for side in (p.a, p.b) for read in side):
             loads |= {(p.cta, load.number): load for load in reads.around(p)}
-    scenario = Scenario(launch.arch, title=title or f"{launch.program.name}, as it ran")
+    scenario = Scenario(launch.arch, title=title or f"{launch.program.name}, as it ran", excerpt=True)
     begin = architecture(launch.arch).shared_begin
     scenario.buffer("shared", address=begin, bytes=launch.window_bytes)
     names = _Names(launch)
@@ -63,7 +68,7 @@ def scenario_of(
         else:
             _product(scenario, item, names, meaning)
             steps.append(item)
-    return Written(scenario, tuple(steps), maps)
+    return Written(scenario, tuple(steps), maps, len(different), len(different) - len(chosen))
 
 
 def _different(products: list[Product]) -> list[Product]:
@@ -76,7 +81,11 @@ def _different(products: list[Product]) -> list[Product]:
             if first is None:
                 sides.append((None,) * len(side))
             else:
-                sides.append(tuple(None if r is None else (r.origin - first.origin, r.share, r.word >> 32, r.base) for r in side))
+                sides.append(
+                    tuple(
+                        None if r is None else (r.at[0] - first.at[0], r.at[1] - first.at[1], r.share, r.word >> 32, r.base) for r in side
+                    )
+                )
         return tuple(e.instruction.line for e in p.events), tuple(sides)
 
     return list({kind(p): p for p in reversed(products)}.values())[::-1]
@@ -155,19 +164,30 @@ def _product(scenario: Scenario, p: Product, names: _Names, meaning: Mapping[str
 
 
 def _tensor(scenario: Scenario, read: OperandRead, dtype: str, names: _Names) -> str:
-    """The tensor as an operand sees it: rows and k."""
-    key = ("tensor", read.base, read.row_stride, read.k_stride)
+    """The matrix as an operand sees it: rows and k."""
+    key = ("tensor", read.matrix, read.along_k)
     name = names.of.get(key, "")
     if not name:
-        name = names.new(key, read.base)
-        tm = read.loads[0].transfer.tensor_map
-        inner, outer = tm.global_dim[0], tm.global_dim[1]
-        if tm.rank > 2:  # planes behind one another: their outer axes are rows as well
-            inner, outer = max(read.row_stride, read.k_stride) // min(read.row_stride, read.k_stride), 1 << 24
-        row, k = (outer, inner) if read.row_stride > read.k_stride else (inner, outer)
-        strides = {"row": read.row_stride, "k": read.k_stride}
-        scenario.tensor(name, dtype, strides=strides, address=read.base, row=row, k=k)
+        name = names.new(key, read.matrix.address)
+        axes = dict(zip(("row", "k"), read.modes, strict=True))
+        extents = {axis: math.prod(mode.size for mode in modes[:-1]) * max(modes[-1].extent, 1) for axis, modes in axes.items()}
+        walks = {axis: _walk(modes) for axis, modes in axes.items() if not _is_even(modes)}
+        scenario.tensor(
+            name, dtype, strides={"row": read.row_stride, "k": read.k_stride}, address=read.matrix.address, walks=walks, **extents
+        )  # fmt: skip
     return name
+
+
+def _is_even(modes: tuple[Mode, ...]) -> bool:
+    """Do the modes of an axis follow one another without a gap, as one stride would have them?"""
+    return all(b.stride == a.stride * a.size and a.extent >= a.size for a, b in itertools.pairwise(modes))
+
+
+def _walk(modes: tuple[Mode, ...]) -> list[list[int]]:
+    """An axis through several dimensions of memory, as a scenario has it."""
+    return [[mode.size, mode.stride, max(1, min(mode.extent, mode.size))] for mode in modes[:-1]] + [
+        [max(modes[-1].extent, 1), modes[-1].stride, max(modes[-1].extent, 1)]
+    ]
 
 
 def _origins(p: Product, meaning: Mapping[str, str]) -> dict[str, tuple[int, int] | None]:
@@ -175,35 +195,21 @@ def _origins(p: Product, meaning: Mapping[str, str]) -> dict[str, tuple[int, int
     first = p.events[0]
     found: dict[str, tuple[int, int] | None] = {}
     for side, read in (("a", p.a[0]), ("b", p.b[0])):
-        found[side] = None if read is None or read.origin < read.base else read.at
+        found[side] = None if read is None else read.at
         if read is not None and meaning[side] != "as read":
             found[side] = _on_grid(read, (first.m if side == "a" else first.n) // first.cta_group)
             if meaning[side] == "turned":
-                found[side] = _corner(read)[::-1]
+                found[side] = read.corner[::-1]
     a, b = p.a[0], p.b[0]
     at_a, at_b = found["a"], found["b"]
     if a is None or b is None or at_a is None or at_b is None or at_a[1] == at_b[1] or set(meaning.values()) != {"as read"}:
         return found
-    if _corner(a)[1] == _corner(b)[1]:
-        found = {"a": (at_a[0], _corner(a)[1]), "b": (at_b[0], _corner(b)[1])}
+    if a.corner[1] == b.corner[1]:
+        found = {"a": (at_a[0], a.corner[1]), "b": (at_b[0], b.corner[1])}
     return found
 
 
 def _on_grid(read: OperandRead, rows: int) -> tuple[int, int]:
     """Where an operand should begin: at the first k of its tile, at the rows in front of where it does at which an instruction can begin."""
-    row, k = _corner(read)
+    row, k = read.corner
     return row + max(read.at[0] - row, 0) // rows * rows, k
-
-
-def _corner(read: OperandRead) -> tuple[int, int]:
-    """(row, k) at which the tile begins that an operand's first element lies in."""
-    load = read.loads[0]
-    tm, at = load.transfer.tensor_map, load.event.coordinates
-    outer = next(n for n, size in enumerate(tm.box_dim[1:], 1) if size > 1)
-    inner = at[0] + sum(
-        c * s for n, (c, s) in enumerate(zip(at[1:], tm.global_strides, strict=True), 1) if n != outer and s < tm.global_strides[outer - 1]
-    ) // min(read.row_stride, read.k_stride)  # panels behind one another are further on along the contiguous axis
-    far = at[outer] + sum(
-        c * s for n, (c, s) in enumerate(zip(at[1:], tm.global_strides, strict=True), 1) if n != outer and s > tm.global_strides[outer - 1]
-    ) // max(read.row_stride, read.k_stride)
-    return (far, inner) if read.k_stride < read.row_stride else (inner, far)

@@ -40,9 +40,16 @@ class Scenario:
         self.raw: dict[str, Any] = {"arch": architecture(arch).name, **top}
 
     def tensor(
-        self, name: str, dtype: Any, *, strides: Mapping[str, int] | None = None, address: int | None = None, **extent: int
+        self,
+        name: str,
+        dtype: Any,
+        *,
+        strides: Mapping[str, int] | None = None,
+        address: int | None = None,
+        walks: Mapping[str, Any] | None = None,
+        **extent: int,
     ) -> Scenario:
-        """A tensor: elements by axis, slowest first; byte strides, dense where none are given."""
+        """A tensor: elements by axis, slowest first; byte strides, dense where none are given. `walks` are axes through several dimensions of memory."""
         fmt = element_format(dtype)
         if not extent:
             raise InputError(f"tensor {name}: needs its axes and their elements, slowest first, as m=256, k=512")
@@ -54,7 +61,7 @@ class Scenario:
                 strides[axis] = max(step // 8, 1)
                 step *= extent[axis]
         table = {"dtype": fmt.name, "extent": dict(extent), "stride": {axis: strides[axis] for axis in extent if axis in strides}}
-        return self._add("tensor", name, table | ({} if address is None else {"address": address}))
+        return self._add("tensor", name, table | ({} if address is None else {"address": address}) | ({"walks": walks} if walks else {}))
 
     def buffer(self, name: str, **keys: Any) -> Scenario:
         """A shared buffer: address, bytes, stages, stage_bytes, declared_align, layout."""

@@ -27,8 +27,10 @@ def _keys(text: str) -> dict[str, Key]:
 
 
 TABLES: dict[str, dict[str, Key]] = {
-    "scenario": _keys("arch:text! title:text source:text cta_group:int tensor:table buffer:table map:table step:any expect:table"),
-    "tensor": _keys("dtype:text! extent:table! stride:table! address:int scale_blocks:axes"),
+    "scenario": _keys(
+        "arch:text! title:text source:text cta_group:int excerpt:bool tensor:table buffer:table map:table step:any expect:table"
+    ),
+    "tensor": _keys("dtype:text! extent:table! stride:table! address:int scale_blocks:axes walks:table"),
     "buffer": _keys("address:int offset:int base:int base_align:int bytes:int declared_align:int stages:int stage_bytes:int layout:any"),
     "layout": _keys("swizzle:text xor:text mn:pairs! k:pairs!"),
     "map": _keys(

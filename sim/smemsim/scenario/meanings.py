@@ -19,6 +19,7 @@ _ISSUE = {
 MEANINGS: dict[str, dict[str, str]] = {
     "scenario": {
         "arch": "sm_90a, sm_100a or sm_103a", "title": "free text", "source": "free text, a link", "cta_group": "1 or 2, of all tcgen05 steps",
+        "excerpt": "true: there were other steps, which may bring what is missing here, and read what nobody reads here",
         "tensor": "what lies in global memory, by name", "buffer": "shared buffers, by name", "map": "tensor maps, by name",
         "step": "what happens, in order", "expect": "the findings that should come",
     },
@@ -26,6 +27,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "dtype": "element type: f16 bf16 tf32 f32 e4m3 e5m2 e3m2 e2m3 e2m1 s8 u8 ...", "extent": "elements by axis; any names",
         "stride": "bytes from one element to the next, by axis; 1 along packed 4- and 6-bit elements", "address": "where it begins; made up if left out",
         "scale_blocks": "scale factors that lie in 512-byte blocks already: the axis of rows, that of scales",
+        "walks": "axes that run through several dimensions of memory: of each [[indices, bytes from one to the next, how many are inside], ...], fastest first",
     },
     "buffer": {
         "address": "the .shared address, as cvta.to.shared gives it", "offset": "instead of address: bytes from base", "base": "where the pool begins",

@@ -211,6 +211,14 @@ def _tensors(raw: dict[str, Any]) -> Complaints:
                 if not _whole(value) or value < (1 if key == "extent" else 0):
                     wanted = "a whole number of bytes from 0 on" if key == "stride" else "a whole number of elements from 1 on"
                     yield ("tensor", name, key), f"{axis} = {shown(value)}: needs {wanted}"
+        for axis, modes in tensor.get("walks", {}).items():
+            if axis not in tensor["extent"]:
+                yield ("tensor", name, "walks"), f"{_name(axis)}: needs axes of {_name(name)} ({_listed(tensor['extent'])})"
+            elif not (bool(modes) and _list_of(modes, lambda mode: _list_of(mode, _whole, 3) and mode[0] > 0 <= mode[1] and mode[2] > 0)):
+                yield (
+                    ("tensor", name, "walks"),
+                    f"{_name(axis)} = {shown(modes)}: needs [[indices, bytes from one to the next, how many are inside], ...]",
+                )
         if odd := _apart(tensor):
             yield ("tensor", name, "stride"), odd
 

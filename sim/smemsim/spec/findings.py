@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-__all__ = ["CODES", "Code", "Finding", "Severity"]
+__all__ = ["CODES", "CONSEQUENCES", "UPSTREAM", "Code", "Finding", "Severity"]
 
 
 class Severity(enum.StrEnum):
@@ -108,7 +108,52 @@ CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity), says) f
     ("H802", "square-hides",    "luck",  "square extents hide a transposition"),
     ("H803", "one-atom-hides",  "luck",  "a value is right only because an extent equals one atom"),
 )}
+
+# What is more likely the cause of the others comes first; codes of one line are as likely. The map, what arrives, the descriptors, the order of accesses,
+# and what follows from them.
+_UPSTREAM = """
+X016
+T201 T202 T203 T204 T205 T206 T207 T208 T209 T210 T211 T212 T213 T214 T215 T216 T217 T218 T219 T220 T221 T222
+D301
+D302
+D303
+D304
+D306
+D308
+D309
+I601 I602 I603 I604 I605
+D305 D307 D310
+L401 L402 L403
+R501
+R502
+R503
+R504
+R505
+A101 A102 A103 A104 A105 A106 A107
+X009
+X010
+X014
+X003
+X007
+X012
+X008
+X004
+X005
+X017
+R507 R508 R510
+X013
+X001
+X002
+X015
+X011
+X006
+S701 S702 P901 H801 H802 H803
+"""
 # fmt: on
+UPSTREAM: dict[str, int] = {code: rank for rank, line in enumerate(_UPSTREAM.split("\n")) for code in line.split()}
+CONSEQUENCES = frozenset(
+    ("R507", "R508", "X004", "X005", "X006", "X011")
+)  # of a finding further upstream about the same bytes, in the same run
 
 
 @dataclasses.dataclass(frozen=True)

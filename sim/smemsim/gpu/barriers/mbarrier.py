@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.gpu.barriers.suspicion import suspicion
+from smemsim.gpu.launch import Touched
 from smemsim.gpu.traps import misuse
 from smemsim.gpu.wave import THREADS, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
@@ -170,8 +171,13 @@ class Mbarrier:
         launch.find(
             "T210", i, f"the mbarrier at {self.offset:#x} of CTA {self.cta.number} was told to expect {self.all_expected} bytes in all "
             f"({size} a time), {self.all_brought} came ({bringing})", right,
-            because="PTX ISA 9.7.13.15.3",
+            because="PTX ISA 9.7.13.15.3", touched=self.touched,
         )  # fmt: skip
+
+    @property
+    def touched(self) -> tuple[Touched, ...]:
+        """Its bytes."""
+        return (Touched(self.cta.number, self.offset, self.offset + MBARRIER_BYTES),)
 
     def _note(self, what: str, i: Instruction) -> None:
         self.done[what].setdefault(i.line, i.name)
@@ -188,7 +194,7 @@ class Mbarrier:
         """Threads wait at the block that runs for the current phase."""
         phase = self.phase
         wait = x.park(threads, x.at, i, lambda: self.describe(phase))
-        wait.expired, wait.suspicion = expired, lambda: suspicion(self, i, x)
+        wait.expired, wait.suspicion, wait.touched = expired, lambda: suspicion(self, i, x), self.touched
         self.waits.append((wait, phase))
         return wait
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from smemsim.gpu.barriers.mbarrier import mbarriers
 from smemsim.gpu.barriers.suspicion import before_loads, is_wait
+from smemsim.gpu.launch import Touched
 from smemsim.gpu.watching.bytes import Parts
 from smemsim.gpu.watching.clocks import Order
 from smemsim.gpu.watching.handles import Groups, Handles, Operation
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["ATOMIC", "GROUP", "NOBODY", "OPERATIONS", "READERS", "WORD", "Shadow"]
 
 WORD = 4
+MOST_RUNS = 64  # of bytes, that a finding keeps apart
 NOBODY, OPERATIONS = -1, 1 << 20  # in `who`: warps have their number, asynchronous operations theirs from here on
 ATOMIC = -2  # atomic and other strong operations of anybody
 LOADED = 4  # words of the smallest load
@@ -190,15 +192,21 @@ class Shadow:
         where = f"shared {int(offsets[0]):#x}" + (f" to {int(offsets[-1]) + WORD - 1:#x}" if len(offsets) > 1 else "")
         where += f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""
         message = sentence.replace("{i}", i.name).replace("{where}", where)
-        self._tell(code, i, message, repair, "PTX ISA 8 (memory consistency), 9.7.13", formal=formal)
+        runs = np.split(offsets, np.flatnonzero(np.diff(offsets) != WORD) + 1)
+        if len(runs) > MOST_RUNS:
+            runs = [offsets]
+        touched = tuple(Touched(cta.number, int(run[0]), int(run[-1]) + WORD) for run in runs)
+        self._tell(code, i, message, repair, "PTX ISA 8 (memory consistency), 9.7.13", touched, formal=formal)
 
-    def _tell(self, code: str, i: Instruction, message: str, repair: str, because: str, *, formal: bool = False) -> None:
+    def _tell(
+        self, code: str, i: Instruction, message: str, repair: str, because: str, touched: tuple[Touched, ...] = (), *, formal: bool = False
+    ) -> None:
         """A finding; `formal`: nothing but the .relaxed of an arrival at a barrier of the cluster is wrong, which compilers and libraries emit."""
         if not formal or self.relaxed is None:
-            self.x.launch.find(code, i, message, repair, because=because)
+            self.x.launch.find(code, i, message, repair, because=because, touched=touched)
             return
         arrival = f"{self.relaxed.name} of line {self.relaxed.line}"
         self.x.launch.find(
             code, i, f"{message} but {arrival}, which releases nothing by the PTX ISA; compilers and libraries write it so, and it has held",
-            f"barrier.cluster.arrive.release in line {self.relaxed.line}", because=because, milder=Severity.NOTE,
+            f"barrier.cluster.arrive.release in line {self.relaxed.line}", because=because, touched=touched, milder=Severity.NOTE,
         )  # fmt: skip
