@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from smemsim.arithmetic.values import to_float64
 from smemsim.diagnose.result.arrays import LEAST, Arrays, Explanation, Tile
 from smemsim.diagnose.result.explain import explain_arrays
 from smemsim.diagnose.result.sums import explain_sums
+from smemsim.diagnose.tolerances import EXACT, Rounding, Tolerance
 from smemsim.errors import SmemsimError
 from smemsim.gpu.events import Mma, Store
 from smemsim.machine.region import GlobalMemory
@@ -21,9 +22,14 @@ if TYPE_CHECKING:
     from smemsim.running.operand_reads import OperandRead
     from smemsim.running.run import Run
 
-__all__ = ["Wrong", "explained"]
+__all__ = ["Wrong", "explained", "rounding_of"]
 
-ROUNDING = 2.0**-9  # what sums in another order, or in f32, may differ by
+# By how much of a typical number sums may be apart that somebody else makes of the same data:
+APPROXIMATED = 2.0**-10  # ex2.approx.f16, tanh.approx
+MULTIPLIED = 2.0**-9  # f32 read as tf32, a factor that was rounded to 16 bits in between, products cut when they are aligned
+NARROWLY_SUMMED = 2.0**-7  # accumulators with 10 (f16) or 13 (fp8 of wgmma) bits of a fraction, over some dozens of steps
+MATRIX = {"wgmma", "mma", "wmma", "tcgen05"}
+NARROW = {"e4m3", "e5m2"}
 MOST_ELEMENTS = 1 << 25  # of an operand that is multiplied again
 MOST_OTHERS = 4  # arrays that may have been meant
 MOST_LINES = 4
@@ -34,7 +40,7 @@ MOST_STORES = 4  # shapes of tiles that are tried
 class Wrong:
     """An output that is not as expected: numbers before, as left and as wanted, of one shape.
 
-    `dtype` is the element type, `itemsize` its bytes, `address` where it lies (None: nobody knows), `relative` how far numbers may be off.
+    `dtype` is the element type, `itemsize` its bytes, `address` where it lies (None: nobody knows), `tolerance` how far numbers may be off.
     """
 
     found: np.ndarray
@@ -43,7 +49,7 @@ class Wrong:
     dtype: str = ""
     itemsize: int = 4
     address: int | None = None
-    relative: float = 0.0
+    tolerance: Tolerance = EXACT
 
 
 def explained(run: Run, wrong: Wrong) -> str:
@@ -56,23 +62,30 @@ def explained(run: Run, wrong: Wrong) -> str:
     columns = _columns(stores, wrong)
     found, wanted = (x.reshape(-1, columns) for x in (wrong.found, wrong.wanted))
     before = None if wrong.before is None else wrong.before.reshape(-1, columns)
-    relative = max(wrong.relative, _rounding(wrong))
+    allowed: Any = {"relative": rounding_of(run, wrong.dtype).relative, "tolerance": wrong.tolerance}
     tiles = _tiles(stores, wrong)
     tiles += [t for t in _instructions(run) if (t.rows, t.columns) not in {(s.rows, s.columns) for s in tiles}]
     with np.errstate(all="ignore"):  # infinities and what overflows are equal to nothing
-        told = explain_arrays(found, wanted, before=before, dtype=wrong.dtype, tiles=tiles, relative=relative, itemsize=wrong.itemsize)
+        told = explain_arrays(found, wanted, before=before, dtype=wrong.dtype, tiles=tiles, itemsize=wrong.itemsize, **allowed)
         if told is None:
-            x = Arrays(found, wanted, before, relative=relative, itemsize=wrong.itemsize)
+            x = Arrays(found, wanted, before, itemsize=wrong.itemsize, **allowed)
             told = _of_operands(run, x) if x.count >= LEAST else None
     return "" if told is None else str(told)
 
 
-def _rounding(wrong: Wrong) -> float:
-    """How far apart numbers of a type are that rounding may part; 0 of integers."""
-    fmt = FORMATS.get(wrong.dtype)
-    if fmt is not None:
-        return max(ROUNDING, 2.0**-fmt.fraction_bits) if fmt.is_float else 0.0
-    return ROUNDING if wrong.found.dtype.kind == "f" else 0.0
+def rounding_of(run: Run, dtype: str) -> Rounding:
+    """What rounding gives in an output of a type, by the instructions of the kernel."""
+    program, sums = run.launch.program, 0.0
+    if program.approximate:
+        sums = APPROXIMATED
+    for i in program.inlined.body:
+        if i.op in MATRIX:
+            types = [m for m in i.modifiers if m in FORMATS]
+            is_narrow = types[:1] == ["f16"] or (i.op == "wgmma" and not NARROW.isdisjoint(types))
+            sums = max(sums, NARROWLY_SUMMED if is_narrow else MULTIPLIED)
+    if any(isinstance(e, Mma) and e.d_type == "f16" for e in run.launch.events):
+        sums = max(sums, NARROWLY_SUMMED)
+    return Rounding.of(FORMATS.get(dtype), sums)
 
 
 # ---- tiles

@@ -7,6 +7,8 @@ import functools
 
 import numpy as np
 
+from smemsim.diagnose.tolerances import EXACT, Tolerance, typical
+
 __all__ = ["Arrays", "Explanation", "Tile"]
 
 LEAST = 16  # wrong elements, fewer of which no rule is made of
@@ -49,19 +51,28 @@ class Tile:
 class Arrays:
     """Numbers as a kernel left them (`found`), as expected (`wanted`), and as before the launch, all of one shape (rows, columns).
 
-    Elements are equal where they are no further apart than `relative` of the number and of a typical one. Below that nothing is explained: it
-    is rounding. What is no number is a large one.
+    Elements are equal where they are no further apart than `relative` of the number and of a typical one, or than `tolerance` allows. Below that
+    nothing is explained: it is rounding. What is no number is a large one.
     """
 
-    def __init__(self, found: np.ndarray, wanted: np.ndarray, before: np.ndarray | None = None, *, relative: float, itemsize: int) -> None:
+    def __init__(
+        self,
+        found: np.ndarray,
+        wanted: np.ndarray,
+        before: np.ndarray | None = None,
+        *,
+        relative: float,
+        itemsize: int,
+        tolerance: Tolerance = EXACT,
+    ) -> None:
         top = max((float(np.abs(x[np.isfinite(x)]).max(initial=0.0)) for x in (found, wanted)), default=0.0) or 1.0
         small = top < 1e30 and found.dtype.itemsize <= 4 and found.dtype.kind == "f"
         kind = np.float32 if small else np.float64
         self.found, self.wanted = (_numbers(x, kind, top) for x in (found, wanted))
         self.before = None if before is None else _numbers(before, kind, top)
         self.relative, self.itemsize = relative, itemsize
-        flat = np.abs(self.wanted.reshape(-1)[:: max(1, self.wanted.size // SAMPLE)])
-        self.scale = float(np.quantile(flat, 0.75)) if flat.size and relative else 0.0
+        self.tolerance = tolerance
+        self.scale = typical(self.wanted) if relative else 0.0
         self.wrong = ~self.near(self.found, self.wanted)
         self.count = int(np.count_nonzero(self.wrong))
         self._wrong_tiles: dict[tuple[int, int], np.ndarray] = {}
@@ -73,9 +84,10 @@ class Arrays:
 
     def near(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Which elements are equal."""
-        if not self.relative:
-            return np.asarray(a == b)
-        return np.asarray(np.abs(a - b) <= self.relative * (np.abs(b) + self.scale))
+        if self.tolerance == EXACT:
+            return np.asarray(np.abs(a - b) <= self.relative * (np.abs(b) + self.scale) if self.relative else a == b)
+        size, allowed = np.abs(b), self.tolerance
+        return np.asarray(np.abs(a - b) <= np.maximum(self.relative * (size + self.scale), allowed.atol + allowed.rtol * size))
 
     @functools.cached_property
     def places(self) -> tuple[np.ndarray, np.ndarray]:
