@@ -16,6 +16,7 @@ from smemsim.errors import SmemsimError
 from smemsim.gpu.events import Mma, Store
 from smemsim.machine.region import GlobalMemory
 from smemsim.spec.formats import FORMATS, element_format
+from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.tensor_map import SWIZZLES
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ MOST_ELEMENTS = 1 << 25  # of an operand that is multiplied again
 MOST_OTHERS = 4  # arrays that may have been meant
 MOST_LINES = 4
 MOST_STORES = 4  # shapes of tiles that are tried
+PATTERN = MODES[Swizzle.B128].period
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -63,7 +65,7 @@ def explained(run: Run, wrong: Wrong) -> str:
     found, wanted = (x.reshape(-1, columns) for x in (wrong.found, wrong.wanted))
     before = None if wrong.before is None else wrong.before.reshape(-1, columns)
     allowed: Any = {"relative": rounding_of(run, wrong.dtype).relative, "tolerance": wrong.tolerance}
-    tiles = _tiles(stores, wrong)
+    tiles = _tiles(run, stores, wrong)
     tiles += [t for t in _instructions(run) if (t.rows, t.columns) not in {(s.rows, s.columns) for s in tiles}]
     with np.errstate(all="ignore"):  # infinities and what overflows are equal to nothing
         told = explain_arrays(found, wanted, before=before, dtype=wrong.dtype, tiles=tiles, itemsize=wrong.itemsize, **allowed)
@@ -116,19 +118,30 @@ def _columns(stores: list[Store], wrong: Wrong) -> int:
     return int(wrong.found.shape[-1]) if wrong.found.ndim else 1
 
 
-def _tiles(stores: list[Store], wrong: Wrong) -> list[Tile]:
-    lines: dict[tuple[int, int, str], list[int]] = {}
+def _tiles(run: Run, stores: list[Store], wrong: Wrong) -> list[Tile]:
+    lines: dict[tuple[int, int, str, int], list[int]] = {}
+    writers = _writers(run)
     for store in stores:
         tm = store.tensor_map
         if tm.type_row.bits == 8 * wrong.itemsize:
-            key = (tm.box_dim[1] if tm.rank > 1 else 1), tm.box_dim[0], str(SWIZZLES[tm.swizzle])
+            key = (tm.box_dim[1] if tm.rank > 1 else 1), tm.box_dim[0], str(SWIZZLES[tm.swizzle]), store.smem_address % PATTERN
             lines.setdefault(key, []).append(store.instruction.line)
     found = []
-    for (rows, columns, swizzle), at in list(lines.items())[:MOST_STORES]:
+    for (rows, columns, swizzle, offset), at in list(lines.items())[:MOST_STORES]:
         several = sorted(set(at))
         told = f"{rows}x{columns} box of the store{'s' * (len(several) > 1)} at line{'s' * (len(several) > 1)} {_listed(several)}"
-        found.append(Tile(rows, columns, told, swizzle, several[0]))
+        found.append(Tile(rows, columns, told, swizzle, several[0], offset, writers))
     return found
+
+
+def _writers(run: Run) -> str:
+    """The instructions that write registers into shared memory, as a sentence calls them; "" where there are none."""
+    body = run.launch.program.inlined.body
+    for op, is_one in (("stmatrix", True), ("st", False)):
+        lines = sorted({i.line for i in body if i.op == op and (is_one or any(m.startswith("shared") for m in i.modifiers))})
+        if lines:
+            return f"{op if is_one else 'st.shared'} at line{'s' * (len(lines) > 1)} {_listed(lines)}"
+    return ""
 
 
 def _listed(lines: list[int]) -> str:

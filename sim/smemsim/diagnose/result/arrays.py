@@ -33,7 +33,8 @@ class Explanation:
 class Tile:
     """Rows and columns in which an array is written, beginning at element (0, 0); `told` is how a sentence calls it.
 
-    `swizzle` is the mode of the tensor map behind the stores, "" where it is not known, and `line` that of a store.
+    `swizzle` is the mode of the tensor map behind the stores, "" where it is not known, and `line` that of a store. It lies `offset` bytes behind a
+    multiple of 1,024 in shared memory; `writers` is how a sentence calls the instructions that write it there.
     """
 
     rows: int
@@ -41,6 +42,8 @@ class Tile:
     told: str = ""
     swizzle: str = ""
     line: int = 0
+    offset: int = 0
+    writers: str = ""
 
     @property
     def name(self) -> str:

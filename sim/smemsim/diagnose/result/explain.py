@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from smemsim.diagnose.result.arrays import LEAST, Arrays, Explanation, Tile
-from smemsim.diagnose.result.boxes import BOXES
+from smemsim.diagnose.result.boxes import BOXES, SWIZZLES
 from smemsim.diagnose.result.places import PLACES, repeats
 from smemsim.diagnose.result.values import VALUES, narrower
 from smemsim.diagnose.tolerances import EXACT, Tolerance
@@ -37,6 +37,9 @@ def explain_arrays(
     x = Arrays(found, wanted, before, relative=relative, itemsize=itemsize or found.dtype.itemsize, tolerance=tolerance)
     if x.count < LEAST:
         return None if x.count else narrower(found, wanted, dtype)
+    of_stores = (one(x, tile) for tile in tiles if tile.swizzle for one in SWIZZLES)
+    if (told := next((told for told in of_stores if told is not None), None)) is not None and not repeats(x):
+        return told
     simple = [next((told for rule in rules if (told := rule(x)) is not None), None) for rules in (VALUES, PLACES)]
     given = [told for told in simple if told is not None]
     if len(given) > 1:  # of numbers that count up, the next one is one more
