@@ -34,7 +34,8 @@ class Tile:
     """Rows and columns in which an array is written, beginning at element (0, 0); `told` is how a sentence calls it.
 
     `swizzle` is the mode of the tensor map behind the stores, "" where it is not known, and `line` that of a store. It lies `offset` bytes behind a
-    multiple of 1,024 in shared memory; `writers` is how a sentence calls the instructions that write it there.
+    multiple of 1,024 in shared memory; `writers` is how a sentence calls the instructions that write it there, `begins` the first product of a tile where it
+    adds to what the accumulators hold.
     """
 
     rows: int
@@ -44,6 +45,7 @@ class Tile:
     line: int = 0
     offset: int = 0
     writers: str = ""
+    begins: str = ""
 
     @property
     def name(self) -> str:

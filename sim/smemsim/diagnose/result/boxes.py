@@ -13,7 +13,7 @@ from smemsim.diagnose.result.places import MOST_LINES, RUN, TRIED, may_be, neare
 from smemsim.spec.shared_memory import CHUNK, LINE
 from smemsim.spec.swizzles import MODES, Swizzle
 
-__all__ = ["BOXES", "SWIZZLES", "chunked", "exchanged", "moved_tiles", "permuted", "swizzled"]
+__all__ = ["BOXES", "SWIZZLES", "carried", "chunked", "exchanged", "moved_tiles", "permuted", "swizzled"]
 
 PLAIN = (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128)
 LEAST_KNOWN = 0.5  # of the elements of tiles at an edge
@@ -86,6 +86,8 @@ def chunked(x: Arrays, tile: Tile) -> Explanation | None:
     row_bytes = tile.columns * x.itemsize
     count = row_bytes // CHUNK
     if not tile.swizzle or Swizzle(tile.swizzle) not in PLAIN or row_bytes % CHUNK or count < 2 or count & (count - 1) or row_bytes > LINE:
+        return None
+    if tile.swizzle != Swizzle.NONE and row_bytes > MODES[Swizzle(tile.swizzle)].width:  # the driver refuses such a map
         return None
     moved = _chunks_source(x, tile, count)
     if moved is None or not moved.any():
@@ -169,7 +171,47 @@ def moved_tiles(x: Arrays, tile: Tile) -> Explanation | None:
     lost = f"; {int(kept.sum())} more hold {'what was there before' if old[kept].any() else '0'}" if kept.any() else ""
     return Explanation(
         f"whole tiles lie in the place of others: {_tiles_told(at, every[best], tile)}{lost}",
-        f"look at the coordinates of the {tile.name}" if tile.line else "look at how a CTA comes to the coordinates of its tile",
+        _where_to_look(tile, bool((every[best] == at[:, ::-1]).all())),
+    )
+
+
+def _where_to_look(tile: Tile, is_exchanged: bool) -> str:
+    if not tile.line:
+        return "look at how a CTA comes to the coordinates of its tile"
+    if is_exchanged:
+        return f"exchange the coordinates of the {tile.name}: dimension 0, the contiguous one (columns), comes first"
+    return f"look at the coordinates of the {tile.name}"
+
+
+def carried(x: Arrays, tile: Tile) -> Explanation | None:
+    """Do tiles hold besides what was expected that of another tile, or one number: were accumulators not zeroed?"""
+    at = x.wrong_tiles(tile)
+    if tile.rows * tile.columns < LEAST_TILE or not len(at) or x.shape[0] % tile.rows or x.shape[1] % tile.columns:
+        return None
+    found, wanted = x.tiles(x.found, tile, at), x.tiles(x.wanted, tile, at)
+    more = found - wanted
+    constant = np.median(more, axis=1, keepdims=True)
+    is_constant = x.near(found, wanted + constant).all(axis=1)
+    every = np.argwhere(np.ones((x.shape[0] // tile.rows, x.shape[1] // tile.columns), bool))
+    rest = np.flatnonzero(~is_constant)
+    if not len(rest) or not 2 <= len(every) <= MOST_LINES:
+        return None
+    all_found = x.tiles(x.found, tile, every)
+    source = nearest(x, more[rest], all_found)
+    if source is None or not x.near(found[rest], wanted[rest] + all_found[source]).all():
+        return None
+    if not x.telling(found[rest], wanted[rest] + all_found[source], len(rest) * tile.rows * tile.columns):
+        return None
+    size = np.array([tile.rows, tile.columns])
+    some = ", ".join(
+        f"at {(at[n] * size).tolist()} that of {(every[s] * size).tolist()}" for n, s in list(zip(rest, source, strict=True))[:SHOWN]
+    )
+    begun = sorted({float(f"{c:.2g}") for c in constant[is_constant].ravel()})
+    first = f"; {int(is_constant.sum())} more begin with {', '.join(f'{c:g}' for c in begun[:SHOWN])} instead of 0" if begun else ""
+    return Explanation(
+        f"accumulators are not zeroed: {len(rest)} {tile.rows}x{tile.columns} tiles hold besides their own sums those of another tile ({some}"
+        f"{', ...' if len(rest) > SHOWN else ''}){first}",
+        f"write 0 into the accumulators before a tile begins, or make scale-d (enable-input-d) 0 for its first product{f' ({tile.begins})' if tile.begins else ''}",
     )
 
 
@@ -292,4 +334,4 @@ def _bits_told(source: np.ndarray, width: int) -> str:
 
 
 SWIZZLES: tuple[Rule, ...] = (swizzled, chunked)
-BOXES: tuple[tuple[Rule, ...], ...] = ((swizzled, moved_tiles, permuted), (exchanged,))
+BOXES: tuple[tuple[Rule, ...], ...] = ((swizzled, moved_tiles, permuted, carried), (exchanged,))
