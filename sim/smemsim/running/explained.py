@@ -22,10 +22,11 @@ from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.tensor_map import SWIZZLES
 
 if TYPE_CHECKING:
+    from smemsim.gpu.launch import Launch
     from smemsim.running.operand_reads import OperandRead, Product
     from smemsim.running.run import Run
 
-__all__ = ["Wrong", "explained", "rounding_of"]
+__all__ = ["PATTERN", "Wrong", "explained", "listed", "operand_matrix", "rounding_of", "writers_of"]
 
 # By how much of a typical number sums may be apart that somebody else makes of the same data:
 APPROXIMATED = 2.0**-10  # ex2.approx.f16, tanh.approx
@@ -67,7 +68,7 @@ def explained(run: Run, wrong: Wrong) -> str:
     columns = _columns(stores, wrong)
     found, wanted = (x.reshape(-1, columns) for x in (wrong.found, wrong.wanted))
     before = None if wrong.before is None else wrong.before.reshape(-1, columns)
-    allowed: Any = {"relative": rounding_of(run, wrong.dtype).relative, "tolerance": wrong.tolerance}
+    allowed: Any = {"relative": rounding_of(run.launch, wrong.dtype).relative, "tolerance": wrong.tolerance}
     tiles = _tiles(run, stores, wrong)
     tiles += [t for t in _instructions(run) if (t.rows, t.columns) not in {(s.rows, s.columns) for s in tiles}]
     with np.errstate(all="ignore"):  # infinities and what overflows are equal to nothing
@@ -78,9 +79,9 @@ def explained(run: Run, wrong: Wrong) -> str:
     return "" if told is None else str(told)
 
 
-def rounding_of(run: Run, dtype: str) -> Rounding:
+def rounding_of(launch: Launch, dtype: str) -> Rounding:
     """What rounding gives in an output of a type, by the instructions of the kernel."""
-    program, sums = run.launch.program, 0.0
+    program, sums = launch.program, 0.0
     if program.approximate:
         sums = APPROXIMATED
     for i in program.inlined.body:
@@ -88,7 +89,7 @@ def rounding_of(run: Run, dtype: str) -> Rounding:
             types = [m for m in i.modifiers if m in FORMATS]
             is_narrow = types[:1] == ["f16"] or (i.op == "wgmma" and not NARROW.isdisjoint(types))
             sums = max(sums, NARROWLY_SUMMED if is_narrow else MULTIPLIED)
-    if any(isinstance(e, Mma) and e.d_type == "f16" for e in run.launch.events):
+    if any(isinstance(e, Mma) and e.d_type == "f16" for e in launch.events):
         sums = max(sums, NARROWLY_SUMMED)
     return Rounding.of(FORMATS.get(dtype), sums)
 
@@ -123,7 +124,7 @@ def _columns(stores: list[Store], wrong: Wrong) -> int:
 
 def _tiles(run: Run, stores: list[Store], wrong: Wrong) -> list[Tile]:
     lines: dict[tuple[int, int, str, int], list[int]] = {}
-    writers, begins = _writers(run), _begins(run)
+    writers, begins = writers_of(run.launch), _begins(run)
     for store in stores:
         tm = store.tensor_map
         if tm.type_row.bits == 8 * wrong.itemsize:
@@ -132,7 +133,7 @@ def _tiles(run: Run, stores: list[Store], wrong: Wrong) -> list[Tile]:
     found = []
     for (rows, columns, swizzle, offset), at in list(lines.items())[:MOST_STORES]:
         several = sorted(set(at))
-        told = f"{rows}x{columns} box of the store{'s' * (len(several) > 1)} at line{'s' * (len(several) > 1)} {_listed(several)}"
+        told = f"{rows}x{columns} box of the store{'s' * (len(several) > 1)} at line{'s' * (len(several) > 1)} {listed(several)}"
         found.append(Tile(rows, columns, told, swizzle, several[0], offset, writers, begins))
     return found
 
@@ -147,17 +148,22 @@ def _begins(run: Run) -> str:
     return f"{first.instruction.op} at line {first.instruction.line}" if first is not None else ""
 
 
-def _writers(run: Run) -> str:
+def writers_of(launch: Launch) -> str:
     """The instructions that write registers into shared memory, as a sentence calls them; "" where there are none."""
-    body = run.launch.program.inlined.body
+    body = launch.program.inlined.body
     for op, is_one in (("stmatrix", True), ("st", False)):
         lines = sorted({i.line for i in body if i.op == op and (is_one or any(m.startswith("shared") for m in i.modifiers))})
         if lines:
-            return f"{op if is_one else 'st.shared'} at line{'s' * (len(lines) > 1)} {_listed(lines)}"
+            return f"{op if is_one else 'st.shared'} at line{'s' * (len(lines) > 1)} {listed(lines)}"
     return ""
 
 
-def _listed(lines: list[int]) -> str:
+def listed(lines: list[int]) -> str:
+    """Lines, as a sentence has them.
+
+    >>> listed([3, 5]), listed([1, 2, 3, 4, 5])
+    ('3 and 5', '1, 2, 3, 4 ...')
+    """
     shown = [str(n) for n in lines[:MOST_LINES]]
     return ", ".join(shown) + " ..." if len(lines) > MOST_LINES else " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
 
@@ -204,12 +210,12 @@ def _of_reads(run: Run) -> _Operands | None:
         if a is None or b is None:
             continue
         event = p.events[0]
-        left, right = _operand(run.launch.memory, a, event.a_type), _operand(run.launch.memory, b, event.b_type)
+        left, right = operand_matrix(run.launch.memory, a, event.a_type), operand_matrix(run.launch.memory, b, event.b_type)
         if left is None or right is None:
             return None
         pairs = [(left, right), (right, left)]
         if a.base == b.base:  # then one of the two may have been meant to be another array
-            others = [_operand(run.launch.memory, b, event.b_type, at) for at in _alike(run.launch.memory, b)]
+            others = [operand_matrix(run.launch.memory, b, event.b_type, at) for at in _alike(run.launch.memory, b)]
             pairs = [pair for other in others if other is not None for pair in ((left, other), (other, left))]
         return _Operands(pairs, [_step(a), _step(b), event.k], read=p)
     return None
@@ -266,16 +272,16 @@ def _code(run: Run) -> Code:
     loops = list(dict.fromkeys(filter(None, (_loop(run, products), _loop(run, loads)))))
     told = [f"lines {first} to {last}" for first, last in loops]
     lines = sorted({i.line for i in body if i.op == "cp" and i.modifiers[:1] == ("async",) and "shared" in "".join(i.modifiers)})
-    written = f"the cp.async that writes its tile (line{'s' * (len(lines) > 1)} {_listed(lines)})" if lines else ""
+    written = f"the cp.async that writes its tile (line{'s' * (len(lines) > 1)} {listed(lines)})" if lines else ""
     reads = {}
     for name, operand in (("A", 1), ("B", 2)):
         at = _ldmatrix(body, operand)
         if at:
-            reads[name] = f"the ldmatrix at line{'s' * (len(at) > 1)} {_listed(at)}"
+            reads[name] = f"the ldmatrix at line{'s' * (len(at) > 1)} {listed(at)}"
     at = sorted({body[n].line for n in loads})
     return Code(
         " and ".join(told),
-        f"line{'s' * (len(at) > 1)} {_listed(at)}" if at else "",
+        f"line{'s' * (len(at) > 1)} {listed(at)}" if at else "",
         reads,
         dict.fromkeys(("A", "B"), written) if written else {},
     )
@@ -354,7 +360,7 @@ def _step(read: OperandRead) -> int:
     return int(read.loads[0].transfer.tensor_map.box_dim[0 if read.k_stride < read.row_stride else 1])
 
 
-def _operand(memory: GlobalMemory, read: OperandRead, dtype: str, at: int | None = None) -> np.ndarray | None:
+def operand_matrix(memory: GlobalMemory, read: OperandRead, dtype: str, at: int | None = None) -> np.ndarray | None:
     """(rows, K): the numbers of an operand's whole matrix, as its tensor map has it; `at` another address."""
     tm, fmt = read.loads[0].transfer.tensor_map, element_format(dtype)
     if tm.rank != 2 or fmt.bits < 8 or tm.type_row.bits != fmt.bits or tm.global_dim[0] * tm.global_dim[1] > MOST_ELEMENTS:

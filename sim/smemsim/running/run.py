@@ -13,6 +13,7 @@ from smemsim.gpu.arrays import DeviceArray, as_numpy
 from smemsim.gpu.launch import Launch
 from smemsim.running.contraction import mismatches
 from smemsim.running.coverage import turned, unread
+from smemsim.running.epilogue import stored_tiles
 from smemsim.running.explained import Wrong, explained, rounding_of
 from smemsim.running.findings import RunFinding, findings_of
 from smemsim.running.maps import of_maps
@@ -78,8 +79,13 @@ class Run:
         others.discard("R507")  # what was not written may be what the instruction's shape leaves out
         if self.reads is not None and not causes and not (report and report.findings) and not others:
             executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere)]
+        stored = [] if self.reads is None else stored_tiles(self.reads, self.launch)
         return findings_of(
-            causes, (*executed, *self.launch.findings.values()), written, (*report.findings, *report.remarks) if report else (), self.name
+            causes,
+            (*executed, *stored, *self.launch.findings.values()),
+            written,
+            (*report.findings, *report.remarks) if report else (),
+            self.name,
         )
 
     @property
@@ -175,7 +181,7 @@ class Run:
 
     def rounding(self, dtype: str) -> Rounding:
         """How far an output of an element type may be from what somebody else computes, because the kernel sums in another order or another type."""
-        return rounding_of(self, dtype)
+        return rounding_of(self.launch, dtype)
 
     def text(self) -> str:
         """Each finding and remark with its lines of PTX and source, what the results rest on, and a last line that counts.

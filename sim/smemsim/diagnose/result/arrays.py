@@ -20,10 +20,11 @@ EDGE = 0.25  # of the wrong elements may lie where a rule says nothing: at edges
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """What is the matter with an array, and what to change."""
+    """What is the matter with an array, and what to change; `code` is that of a finding which says the same, where there is one."""
 
     what: str
     change: str = ""
+    code: str = ""
 
     def __str__(self) -> str:
         return f"{self.what}; {self.change}" if self.change else self.what

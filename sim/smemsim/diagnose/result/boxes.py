@@ -65,11 +65,13 @@ def _swizzle_told(tile: Tile, itemsize: int, of_store: Swizzle, written: Swizzle
             f"the 16-byte chunks in each {tile.name} lie as if shared memory was written with swizzle {written} counted from the tile's first byte; that "
             f"lies {tile.offset % both.period} B behind a multiple of {both.period} B, and the swizzle of the tensor map goes by the address",
             f"begin the tile at a multiple of {both.period} B, or take the bits of the XOR from the address{_by(tile)}",
+            "A105",
         )
     return Explanation(
         f"the 16-byte chunks in each {tile.name} lie as if shared memory was written {_with(written)}{rule}; the tensor map there is "
         f"{'SWIZZLE_' + of_store.upper()}",
         f"write shared memory {_with(of_store)}{_by(tile)}, or make the map SWIZZLE_{written.upper()}",
+        "R501",
     )
 
 
@@ -104,6 +106,7 @@ def chunked(x: Arrays, tile: Tile) -> Explanation | None:
         f"the 16-byte chunks in each {tile.name} lie as if chunk c of row r was written at c ^ {_law(moved ^ by_store)}; SWIZZLE_{mode.swizzle.upper()}, "
         f"which the tensor map there is, {of_store}",
         f"write shared memory {_with(mode.swizzle)}{_by(tile)}",
+        "R501",
     )
 
 
