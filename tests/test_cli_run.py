@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 import smemsim
 from smemsim.cli import main
 from smemsim.cli.launch_options import parse_ctas, parse_shape
+from smemsim.diagnose.tolerances import Rounding, Tolerance
 from smemsim.errors import InputError
-from smemsim.running.outputs import Output
+from smemsim.running.outputs import Output, Wanted
 from smemsim.traces.launch_checks import checked
 from smemsim.traces.launch_file import read_launch_file
 from smemsim.traces.recipes import array_of
@@ -120,6 +121,104 @@ def test_expectations_of_a_launch_file(run):
     assert "x is not compared: '2 * x' is neither" in done.stderr
 
 
+def test_tolerances_are_numpys_and_the_options_go_before_the_file(run):
+    """|found - expected| <= atol + rtol * |expected|, the words of the file and of the options alike."""
+    wanted = RESULT.copy()
+    wanted[50] *= 1 + 2.0**-7
+    wanted[10] += 0.125
+    np.save("w.npy", wanted)
+    text = LAUNCH.replace("grid = 4", 'grid = 4\nexpected = {x = "w.npy"}')
+    pathlib.Path("none.toml").write_text(text)
+    for words, code in (("rtol = 0.01", 0), ("rtol = 0.006\natol = 0.25", 0), ("rtol = 0.001", 1), ("atol = 0.5", 1), ("atol = 1", 0)):
+        pathlib.Path("l.toml").write_text(text.replace("grid = 4", f"grid = 4\n{words}"))
+        assert np.allclose(RESULT, wanted, **{"rtol": 0, "atol": 0} | tomllib.loads(words)) == (code == 0)
+        options = " ".join(f"--{line.replace(' = ', ' ')}" for line in words.splitlines())
+        for command in ("run l.toml", f"run none.toml {options}", f"run l.toml {options}"):
+            done = run(command)
+            assert done.exit_code == code, (words, done.output)
+    told = "different: x: 1 of 100 elements differ by more than rtol = 0, atol = 0.5; x[50] is 100, expected 100.78125 (1 more differ by less); "
+    done = run("run none.toml --atol 0.5").stdout
+    assert f"{told}largest absolute error 0.781 at x[50] (100, expected 100.78125), largest relative error 0.00775 at x[50]\n" in done
+    assert run("run l.toml --rtol 0.01 --atol 0").exit_code == 0 == run("run none.toml --rtol 0.01").exit_code
+    assert (
+        "as expected within rtol = 0.01, atol = 0: 2 of 100 elements differ, largest absolute error 0.781"
+        in run("run none.toml --rtol 0.01").stdout
+    )
+    told = json.loads(run("run none.toml --rtol 0.001 --json").stdout)["outputs"][0]
+    assert (told["differing"], told["beyond"], told["looks_like_rounding"]) == (2, 2, False)
+    assert told["largest_absolute_error"] == {"size": 0.78125, "at": [50]}
+
+
+def test_what_looks_like_rounding_is_no_difference_unless_every_bit_is_asked_for(run):
+    rng = np.random.default_rng(0)
+    np.save("near.npy", RESULT.astype(np.float64) * (1 + 2.0**-22 * rng.standard_normal(100)))
+    np.save("same.npy", RESULT.astype(np.float64) * (1 + 2.0**-30))
+    np.save("far.npy", RESULT * (1 + 2.0**-9 * rng.standard_normal(100)))
+    done = run(f"{GOOD} --expect arg0=near.npy")
+    assert done.exit_code == 0
+    assert "(as expected but for what looks like rounding: " in done.stdout
+    assert "largest relative error" in done.stdout
+    assert "--exact demands every bit)" in done.stdout
+    assert "(as expected)" in run(f"{GOOD} --expect arg0=same.npy --exact").stdout  # a reference of a wider type counts once it is rounded
+    for options in ("--exact", "--rtol 1e-9"):
+        done = run(f"{GOOD} --expect arg0=near.npy {options}")
+        assert done.exit_code == 1
+        assert "; it looks like rounding: another order of summation" in done.stdout
+    done = run(f"{GOOD} --expect arg0=far.npy")
+    assert done.exit_code == 1
+    assert "rounding" not in done.stdout
+    np.save("near.npy", RESULT.astype(np.int64))
+    assert run(f"{GOOD} --expect arg0=near.npy --exact").exit_code == 0
+    pathlib.Path("l.toml").write_text(LAUNCH.replace("grid = 4", 'grid = 4\nexact = true\nexpected = {x = "far.npy"}'))
+    assert run("run l.toml").exit_code == 1
+    assert run("run l.toml --rtol 0.1").exit_code == 0
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "e4m3", "f32", "s32"])
+def test_a_reference_of_a_wider_type_is_right_where_numpy_rounds_it_alike(dtype):
+    exact = np.random.default_rng(1).standard_normal(500) * 50
+    bits = smemsim.from_float64(exact, dtype)
+    stored = array_of({"dtype": dtype, "shape": [500], "distribution": "zeros"})
+    stored.view(bits.dtype)[:] = bits
+    output = Output("d", stored, dtype)
+    assert output.against(np.rint(exact) if dtype == "s32" else exact, "w", Wanted(exact=True)).verdict == "as expected"
+    other = stored.copy()
+    other.view(bits.dtype)[7] ^= 1
+    for how in (Wanted(exact=True), Wanted()):
+        assert Output("d", other, dtype).against(exact, "w", how).beyond >= 1
+    fmt = smemsim.spec.formats.FORMATS[dtype]
+    told = Output("d", other, dtype).against(exact, "w", Wanted(rounding=Rounding.of(fmt, 0.0)))
+    assert (told.beyond == 0) == told.is_rounding == fmt.is_float  # of integers every bit counts
+
+
+def test_infinities_and_nans_are_equal_to_themselves_alone():
+    found = np.array([np.nan, np.inf, -np.inf, np.inf, 1.0, np.nan, 2.0], np.float32)
+    wanted = np.array([np.nan, np.inf, -np.inf, -np.inf, np.inf, 1.0, 2.0])
+    for how in (Wanted(exact=True), Wanted(Tolerance(rtol=0.5)), Wanted(rounding=Rounding.of(smemsim.spec.formats.FORMATS["f32"], 0.0))):
+        told = Output("d", found, "f32").against(wanted, "w", how)
+        assert (told.differing, told.beyond) == (3, 3)
+        assert not told.is_rounding
+        assert "d[3] is inf, expected -inf" in told.text
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        (RESULT.reshape(4, 25), "shape (4, 25), arg0 has (100,); needs the same shape"),
+        (RESULT[:99], "shape (99,)"),
+        (RESULT.view(np.uint32), ".view(numpy.float32) for bits"),
+        (RESULT + 0j, "elements of complex64, arg0 is f32; needs numbers"),
+    ],
+)
+def test_an_expected_array_that_is_none_is_refused_before_the_run(run, wanted, said):
+    np.save("w.npy", wanted)
+    for options in ("", " --rtol 0.1", " --exact"):
+        done = run(f"{GOOD} --expect arg0=w.npy{options}")
+        assert done.exit_code == 2
+        assert said in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_finding_has_its_line(run):
     done = run(GOOD.replace("u32:100", "u32:128") + " --report r.html --trace t.toml")
     assert done.exit_code == 1
@@ -192,6 +291,8 @@ def test_the_list_of_instructions(run):
         (f"{GOOD} --expect y=a.npy", "arrays are arg0"),
         (f"{GOOD} --expect arg0=a.npy", "No such file"),
         (f"{GOOD} --expect arg0=k.ptx", ".npy"),
+        (f"{GOOD} --rtol 1 --exact", "--exact and --rtol: needs one of the two"),
+        (f"{GOOD} --atol -1", "atol = -1.0: needs a number, 0 or more"),
         (f"{GOOD} --out k.ptx", "--out k.ptx: cannot write"),
         (f"{GOOD} --report no/r.html", "cannot write"),
         (f"{GOOD} --trace t.toml --no-sanitize", "without the watch"),
@@ -232,6 +333,11 @@ CHANGES = {
     "expected = {x = 'sha256:12'}": "64 hexadecimal digits",
     "exact = 'no'": "exact = 'no': needs true or false",
     "grid = ": "not TOML or JSON",
+    "rtol = -1": "rtol = -1: needs a number, 0 or more",
+    "atol = inf": "atol = inf: needs a number",
+    "rtol = true": "rtol = True: needs a number",
+    "rtol = 1e-3\nexact = true": "rtol and exact = True: needs one of the two",
+    "atol = 1\ntolerance = {relative = 1}": "atol and tolerance = {'relative': 1}: needs one of the two",
 }
 REPLACED = {
     'array = "x"': ("array = 5", "args[0]: array = 5"),
@@ -352,7 +458,7 @@ def test_a_difference_names_the_first_element_and_counts_all(dtype, seed, rows, 
     assert output.sha256 == hashlib.sha256(mine.tobytes()).hexdigest()
     with tempfile.TemporaryDirectory() as folder:
         np.save(pathlib.Path(folder) / "d.npy", wanted)
-        said = output.difference("d.npy", pathlib.Path(folder))
+        said = output.compared("d.npy", pathlib.Path(folder), Wanted(exact=True)).difference
     if not places:
         assert said == ""
     else:

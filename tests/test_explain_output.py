@@ -283,8 +283,9 @@ def test_a_right_result_and_unlike_arrays(wanted):
     assert run.explain(array, np.random.default_rng(0).standard_normal(wanted.shape) * 16, dtype=dtype) == ""
     with pytest.raises(InputError, match=r"expected has 4 elements, \(4,\); array has 65536, \(256, 256\)"):
         run.explain(array, np.zeros(4))
-    with pytest.raises(InputError, match="relative = 'x': needs a part of the largest number"):
-        run.explain(array, wanted, relative="x")
+    for name in ("rtol", "atol"):
+        with pytest.raises(InputError, match=f"{name} = 'x': needs a number, 0 or more"):
+            run.explain(array, wanted, **{name: "x"})
     with pytest.raises(InputError, match="bf17"):
         run.explain(array, wanted, dtype="bf17")
     with pytest.raises(InputError, match="before"):

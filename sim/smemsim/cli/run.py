@@ -16,7 +16,7 @@ from smemsim.cli.options import json_option
 from smemsim.errors import InputError, Unmodelled
 
 if TYPE_CHECKING:
-    from smemsim.running.outputs import Output
+    from smemsim.running.outputs import Comparison, Output, Wanted
     from smemsim.running.run import Run
     from smemsim.traces.launch_file import LaunchFile
 
@@ -43,6 +43,9 @@ PLACE = click.Path(path_type=pathlib.Path)
 @click.option("--no-sanitize", is_flag=True, help="Execute only: no watch over fences, barriers and reads that come too early.")
 @click.option("--strict", is_flag=True, help="Remarks on rules that the PTX breaks, though no user can change it, give exit code 1 too.")
 @click.option("--expect", multiple=True, metavar="ARRAY=FILE.npy", help="What must be in an array afterwards, or ARRAY=sha256:DIGEST.")
+@click.option("--rtol", type=float, help="How far an element may be off, as a part of the expected one: |d| <= atol + rtol * |expected|.")
+@click.option("--atol", type=float, help="How far it may be off besides. Without both, what rounding gives is told and is no difference.")
+@click.option("--exact", is_flag=True, help="Every bit of an expected array counts.")
 @click.option("--out", type=PLACE, metavar="FOLDER", help="Write every output there, as .npy.")
 @click.option("--report", type=PLACE, metavar="FILE.html", help="Write a page: findings with their PTX, every operand's tile.")
 @click.option(
@@ -55,8 +58,11 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     """Execute a kernel on simulated global memory, CTA by CTA. KERNEL is a PTX file, a launch file, or a folder with kernel.ptx and launch.json.
 
     Findings are what is wrong with their line of PTX and of the source: descriptors and tensor maps that make an operand wrong, missing fences and
-    barriers, reads that come too early, accesses out of bounds, hangs. Exit code 0 when nothing is wrong and every expected output came, 1 for a
-    finding or a difference, 2 for a launch that cannot be made, 3 for instructions that are not modelled.
+    barriers, reads that come too early, accesses out of bounds, hangs. An expected array is compared within --rtol and --atol, as numpy.allclose does;
+    without them, differences that look like rounding (another order of summation, or another type of accumulation) are told and count as none.
+
+    Exit code 0 when nothing is wrong and every expected output came, 1 for a finding or a difference, 2 for a launch that cannot be made, 3 for
+    instructions that are not modelled.
 
     \b
     smemsim run kernel.ptx --grid 4 --block 128 --arg zeros:f32:1024 --arg u32:1024
@@ -78,7 +84,8 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     launch.check_types(module.functions[entry].parameters)
     arrays, args = launch.placed(gpu, random=o["random"])
     expected = dict(about.get("expected", {})) | _expected(o["expect"], list(arrays))
-    _check_files(launch, expected, o)
+    how = _wanted(launch, o)
+    _check_files(launch, expected, arrays, o)
     before = {n: a.numpy() for n, a in arrays.items()}
     ctas = parse_ctas(o["ctas"]) if o["ctas"] else None
     with contextlib.closing(dask_client(o["dask"])) if o["dask"] else contextlib.nullcontext() as client:
@@ -87,18 +94,21 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
         )
     names = list(about["outputs"]) or [n for n, a in arrays.items() if a.numpy().tobytes() != before[n].tobytes()]
     outputs = _outputs(launch, arrays, [*names, *(n for n in expected if n not in names)])
-    differences = _differences(done, outputs, expected, launch)
+    compared = _compared(done, outputs, expected, launch, how)
     explanations = {
-        x.name: _explanation(done, x, arrays[x.name], before[x.name], expected[x.name], launch) for x in outputs if differences.get(x.name)
+        x.name: _explanation(done, x, arrays[x.name], before[x.name], expected[x.name], launch, how)
+        for x in outputs
+        if x.name in compared and compared[x.name].differing and (compared[x.name].difference or how.tolerance is None)
     }
+    differs = {name: x.text or explanations.get(name, "") for name, x in compared.items()}  # a narrower type in between is no rounding
     _write(done, outputs, o)
     if as_json:
-        told = [{**x.as_dict(), "difference": differences.get(x.name), "explanation": explanations.get(x.name, "")} for x in outputs]
+        told = [_as_dict(x, compared.get(x.name), differs.get(x.name), explanations.get(x.name, "")) for x in outputs]
         click.echo(json.dumps({**done.as_dict(), "outputs": told}, indent=1))
     else:
-        _print(done, outputs, differences, explanations)
+        _print(done, outputs, compared, explanations)
     is_ok = done.is_strictly_ok if o["strict"] else done.ok
-    ctx.exit(0 if is_ok and not any(differences.values()) and not done.interrupted else 1)
+    ctx.exit(0 if is_ok and not any(differs.values()) and not done.interrupted else 1)
 
 
 def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
@@ -166,13 +176,28 @@ def _expected(texts: tuple[str, ...], arrays: list[str]) -> dict[str, str]:
     return found
 
 
-def _check_files(launch: LaunchFile, expected: dict[str, str], o: dict[str, Any]) -> None:
-    """InputError, before a run that may be long, for files that will not be readable or writable behind it."""
-    from smemsim.traces.launch_file import read_array
+def _wanted(launch: LaunchFile, o: dict[str, Any]) -> Wanted:
+    """What counts as expected: what the options say, else what the launch file does."""
+    from smemsim.diagnose.tolerances import Tolerance
+    from smemsim.running.outputs import Wanted
 
-    for wanted in expected.values():
+    given = {key: o[key] for key in ("rtol", "atol") if o[key] is not None}
+    if given and o["exact"]:
+        raise InputError(f"--exact and --{' and --'.join(given)}: needs one of the two")
+    if given:
+        return Wanted(Tolerance(**given))
+    if o["exact"] or launch.about.get("exact", False):
+        return Wanted(exact=True)
+    return Wanted(launch.tolerance)
+
+
+def _check_files(launch: LaunchFile, expected: dict[str, str], arrays: Any, o: dict[str, Any]) -> None:
+    """InputError, before a run that may be long, for files that will not be readable, writable or comparable behind it."""
+    from smemsim.running.outputs import Output, Wanted
+
+    for name, wanted in expected.items():
         if wanted.endswith(".npy"):
-            read_array(launch.folder / wanted)
+            Output(name, arrays[name].numpy(), launch.dtype(name)).compared(wanted, launch.folder, Wanted(exact=True))
     for option in ("report", "trace"):
         path = o[option]
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
@@ -189,39 +214,40 @@ def _outputs(launch: LaunchFile, arrays: Any, names: list[str]) -> list[Output]:
     return [Output(name, arrays[name].numpy(), launch.dtype(name)) for name in names]
 
 
-def _differences(done: Run, outputs: list[Output], expected: dict[str, str], launch: LaunchFile) -> dict[str, str]:
-    """Of each output that could be compared where it differs, "" where it does not."""
+def _compared(done: Run, outputs: list[Output], expected: dict[str, str], launch: LaunchFile, how: Wanted) -> dict[str, Comparison]:
+    """Of each output that could be compared how it compares with what was expected."""
     if not expected:
         return {}
     if done.ctas < done.launch.ctas:
         click.echo(f"smemsim: outputs are not compared: {done.ctas} of {done.launch.ctas} CTAs came to their end", err=True)
         return {}
-    relative = _relative(launch)
     found = {}
     for output in outputs:
         if output.name not in expected:
             continue
-        difference = output.difference(expected[output.name], launch.folder, relative)
-        if difference is None:
+        comparison = output.compared(expected[output.name], launch.folder, dataclasses.replace(how, rounding=done.rounding(output.type)))
+        if comparison is None:
             click.echo(
                 f"smemsim: {output.name} is not compared: {shown(expected[output.name])} is neither an .npy file nor sha256:...", err=True
             )
         else:
-            found[output.name] = difference
+            found[output.name] = comparison
     return found
 
 
-def _explanation(done: Run, output: Output, array: Any, before: Any, expected: str, launch: LaunchFile) -> str:
+def _explanation(done: Run, output: Output, array: Any, before: Any, expected: str, launch: LaunchFile, how: Wanted) -> str:
     """What rule gives a difference; "" where none does, or nobody has said what was expected but for its digest."""
     from smemsim.traces.launch_file import read_array
 
     if not expected.endswith(".npy"):
         return ""
-    return done.explain(array, read_array(launch.folder / expected), before, dtype=output.dtype, relative=_relative(launch))
+    allowed = dataclasses.asdict(how.tolerance) if how.tolerance is not None else {}
+    return done.explain(array, read_array(launch.folder / expected), before, dtype=output.dtype, **allowed)
 
 
-def _relative(launch: LaunchFile) -> float:
-    return 0.0 if launch.about.get("exact", True) else float(launch.about.get("tolerance", {}).get("relative", 0.0))
+def _as_dict(output: Output, comparison: Comparison | None, difference: str | None, explanation: str) -> dict[str, Any]:
+    more = comparison.as_dict() if comparison is not None and comparison.errors else {}
+    return {**output.as_dict(), "difference": difference, "explanation": explanation, **more}
 
 
 def _write(done: Run, outputs: list[Output], o: dict[str, Any]) -> None:
@@ -237,15 +263,15 @@ def _write(done: Run, outputs: list[Output], o: dict[str, Any]) -> None:
         o["trace"].write_text(done.scenario().toml(), encoding="utf-8")
 
 
-def _print(done: Run, outputs: list[Output], differences: dict[str, str], explanations: dict[str, str]) -> None:
+def _print(done: Run, outputs: list[Output], compared: dict[str, Comparison], explanations: dict[str, str]) -> None:
     if done.output:
         click.echo(done.output, nl=not done.output.endswith("\n"))
     for output in outputs:
-        same = " (as expected)" if differences.get(output.name) == "" else ""
-        click.echo(f"{output.text()}{same}")
-    for name, difference in differences.items():
-        if difference:
-            click.echo(f"different: {difference}")
+        verdict = compared[output.name].verdict if output.name in compared and not explanations.get(output.name) else ""
+        click.echo(f"{output.text()} ({verdict})" if verdict else output.text())
+    for name, comparison in compared.items():
+        if comparison.text or explanations.get(name):
+            click.echo(f"different: {comparison.text or f'{name}: {comparison.largest}'}")
         if explanations.get(name):
             click.echo(f"      {name}: {explanations[name]}")
     click.echo(done.text())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,92 @@ import numpy as np
 from smemsim.arguments import shown
 from smemsim.arithmetic.values import to_float64
 from smemsim.diagnose.numbers import numbers_told
+from smemsim.diagnose.tolerances import NO_ROUNDING, Rounding, Tolerance, rounded
 from smemsim.errors import InputError
 from smemsim.spec.formats import FORMATS
 from smemsim.traces.launch_file import read_array
 
-__all__ = ["Output"]
+__all__ = ["Comparison", "Output", "Wanted"]
 
 FIRST = 6
 DIGEST = "sha256:"
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanted:
+    """When numbers count as expected: with a `tolerance` within that, with `exact` bit by bit, else within what `rounding` gives."""
+
+    tolerance: Tolerance | None = None
+    exact: bool = False
+    rounding: Rounding = NO_ROUNDING
+
+
+@dataclasses.dataclass(frozen=True)
+class Error:
+    """How far an element is off: its place, and what it is and should be, in words."""
+
+    size: float
+    at: tuple[int, ...]
+    found: str
+    wanted: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """An output beside what was expected: of `size` elements `differing` are others, `beyond` too far off; `difference` says where, "" where none is.
+
+    `errors` has the largest "absolute" and "relative" error; `is_rounding` says that another order of summation, or another type of accumulation, may
+    have made all of it.
+    """
+
+    name: str
+    size: int
+    differing: int = 0
+    difference: str = ""
+    beyond: int = 0
+    errors: Mapping[str, Error] = dataclasses.field(default_factory=dict)
+    is_rounding: bool = False
+    tolerance: Tolerance | None = None
+
+    @property
+    def verdict(self) -> str:
+        """Whether it is as expected, for behind the output; "" where it is not."""
+        if self.difference:
+            return ""
+        if not self.differing:
+            return "as expected"
+        within = f"within {self.tolerance}" if self.tolerance is not None else "but for what looks like rounding"
+        exact = "" if self.tolerance is not None else "; --exact demands every bit"
+        return f"as expected {within}: {self.differing} of {self.size} elements differ, {self.largest}{exact}"
+
+    @property
+    def largest(self) -> str:
+        """The largest errors with their places, in words."""
+        told = []
+        for name, error in self.errors.items():
+            what = f" ({error.found}, expected {error.wanted})" if name == "absolute" else ""
+            told.append(f"largest {name} error {error.size:.3g} at {_indexed(self.name, error.at)}{what}")
+        return ", ".join(told) or "none by a number"
+
+    @property
+    def text(self) -> str:
+        """The difference with the largest errors, and whether it looks like rounding; "" where nothing is too far off."""
+        if not self.difference or not self.beyond:
+            return self.difference
+        more = (
+            "; it looks like rounding: another order of summation, or another type of accumulation, gives as much"
+            if self.is_rounding
+            else ""
+        )
+        others = f" ({self.differing - self.beyond} more differ by less)" if self.differing > self.beyond else ""
+        return f"{self.difference}{others}; {self.largest}{more}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "differing": self.differing, "beyond": self.beyond, "looks_like_rounding": self.is_rounding,
+            **{f"largest_{name}_error": {"size": e.size, "at": list(e.at)} for name, e in self.errors.items()},
+        }  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -68,40 +147,111 @@ class Output:
         """As JSON has it."""
         return {"name": self.name, "dtype": self.type, "shape": list(self.array.shape), "sha256": self.sha256}
 
-    def difference(self, expected: str, folder: pathlib.Path, relative: float = 0.0) -> str | None:
-        """Where it differs from what was expected, in a sentence; "" where nothing does, None for what cannot be compared here.
+    def compared(self, expected: str, folder: pathlib.Path, how: Wanted | None = None) -> Comparison | None:
+        """How it compares with what was expected; None for what cannot be compared here.
 
-        `expected` is the name of an .npy file in `folder`, or "sha256:" and a digest. `relative` is how far an element may be off, as a part of
-        the largest number; without it every bit counts.
+        `expected` is the name of an .npy file in `folder`, or "sha256:" and a digest, of which every bit counts. The array must have this one's shape. Its
+        elements are numbers of any type, or raw bits (unsigned or void, of the same size) where numpy has no such type.
+
+        Raises InputError for another shape, for bits of a type that numpy has, and for what is no number.
         """
         if expected.startswith(DIGEST):
-            return "" if expected == DIGEST + self.sha256 else f"{self.name}: {DIGEST}{self.sha256}, expected {expected}"
+            same = expected == DIGEST + self.sha256
+            return Comparison(
+                self.name, self.array.size, 0 if same else 1, "" if same else f"{self.name}: {DIGEST}{self.sha256}, expected {expected}"
+            )
         if not expected.endswith(".npy"):
             return None  # an expression of a recorded launch
-        wanted = read_array(folder / expected)
-        if wanted.size != self.array.size or (wanted.dtype.itemsize != self.array.dtype.itemsize and not relative):
-            raise InputError(f"{expected}: {wanted.dtype} {wanted.shape}, {self.name} is {self.array.dtype} {self.array.shape}")
-        wanted = np.ascontiguousarray(wanted).reshape(self.array.shape)
-        mine, theirs = self.values(self.array), self.values(wanted) if wanted.dtype.itemsize == self.array.dtype.itemsize else wanted
-        if relative:
-            size = np.abs(theirs[np.isfinite(theirs)], dtype=np.float64).max(initial=0.0)
-            with np.errstate(invalid="ignore"):
-                near = np.abs(mine.astype(np.float64) - theirs) <= relative * size
-            wrong = ~(near | (mine == theirs) | (np.isnan(mine) & np.isnan(theirs)))
-        else:
-            bits = f"V{self.array.dtype.itemsize}"
-            wrong = np.ascontiguousarray(self.array).view(bits) != wanted.view(bits)
-        return self._told(wrong, mine, theirs) if wrong.any() else ""
+        return self.against(read_array(folder / expected), expected, how or Wanted())
 
-    def _told(self, wrong: np.ndarray, mine: np.ndarray, theirs: np.ndarray) -> str:
-        at = tuple(int(x[0]) for x in np.nonzero(wrong)) if wrong.ndim else ()
-        where = ""
-        if wrong.ndim == 2:
-            rows, columns = (np.flatnonzero(wrong.any(axis)).tolist() for axis in (1, 0))
-            where = f", in rows {numbers_told(rows, wrong.shape[0])} and columns {numbers_told(columns, wrong.shape[1])}"
-        index = f"[{', '.join(map(str, at))}]" if at else ""
-        first = f"{self.name}{index} is {_number(mine[at])}, expected {_number(theirs[at])}"
-        return f"{self.name}: {int(wrong.sum())} of {wrong.size} elements differ{where}; {first}"
+    def against(self, wanted: np.ndarray, name: str, how: Wanted) -> Comparison:
+        """The same of an array, which a message calls `name`."""
+        mine, theirs, same = self._pair(wanted, name)
+        if how.exact or mine.dtype.kind not in "biuf" or theirs.dtype.kind not in "biuf":
+            near = same
+        elif how.tolerance is not None:
+            near = how.tolerance.near(mine, theirs)
+        else:
+            near = same | how.rounding.near(mine, theirs)
+        return _comparison(self, mine, theirs, same, near, how)
+
+    def _pair(self, wanted: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(its numbers, the expected ones, where they are the same): bit by bit where both have bits of one size, else once rounded to its type."""
+        if wanted.shape != self.array.shape:
+            raise InputError(
+                f"{name}: shape {wanted.shape}, {self.name} has {self.array.shape}; needs the same shape (numpy.reshape, if the order is the same)"
+            )
+        if wanted.dtype.kind not in "biufV" or (
+            wanted.dtype.kind == "V" and wanted.dtype != self.array.dtype and not self._takes_bits(wanted)
+        ):
+            raise InputError(f"{name}: elements of {wanted.dtype}, {self.name} is {self.type}; needs numbers")
+        if self.array.dtype.kind == "f" and wanted.dtype.kind == "u" and wanted.dtype.itemsize == self.array.dtype.itemsize:
+            raise InputError(
+                f"{name}: elements of {wanted.dtype}, {self.name} is {self.type}: bits or numbers? .view(numpy.{self.array.dtype}) for bits, "
+                f".astype(numpy.{self.array.dtype}) for numbers"
+            )
+        wanted = np.ascontiguousarray(wanted).reshape(self.array.shape)
+        mine = self.values(self.array)
+        kinds = (self.array.dtype.kind, wanted.dtype.kind)
+        if (
+            wanted.dtype == self.array.dtype
+            or self._takes_bits(wanted)
+            or (set(kinds) <= set("iu") and wanted.itemsize == self.array.itemsize)
+        ):
+            bits = f"V{self.array.dtype.itemsize}"
+            same = np.ascontiguousarray(self.array).view(bits) == wanted.view(bits)
+            return mine, self.values(wanted.view(self.array.dtype)), np.asarray(same)
+        nearest = rounded(wanted, self.type)
+        with np.errstate(invalid="ignore"):
+            return (
+                mine,
+                wanted,
+                np.asarray((mine == nearest) | (np.isnan(mine) & np.isnan(nearest)) if mine.dtype.kind == "f" else mine == nearest),
+            )
+
+    def _takes_bits(self, wanted: np.ndarray) -> bool:
+        """Are they bits of this array's type, for which numpy has none?"""
+        return wanted.dtype.kind in "uV" and self.array.dtype.kind in "uV" and wanted.itemsize == self.array.itemsize
+
+
+def _comparison(output: Output, mine: np.ndarray, theirs: np.ndarray, same: np.ndarray, near: np.ndarray, how: Wanted) -> Comparison:
+    differing = int(np.count_nonzero(~same))
+    if not differing:
+        return Comparison(output.name, same.size)
+    numbers = mine.dtype.kind in "biuf" and theirs.dtype.kind in "biuf"
+    errors = _errors(mine, theirs, same) if numbers else {}
+    is_rounding = numbers and bool((same | how.rounding.near(mine, theirs)).all())
+    told = _told(output, ~near, mine, theirs, how) if not near.all() else ""
+    return Comparison(output.name, same.size, differing, told, int(np.count_nonzero(~near)), errors, is_rounding, how.tolerance)
+
+
+def _errors(mine: np.ndarray, theirs: np.ndarray, same: np.ndarray) -> dict[str, Error]:
+    """The largest absolute and relative error, of elements that are numbers on both sides."""
+    a, b = np.asarray(mine, np.float64), np.asarray(theirs, np.float64)
+    with np.errstate(all="ignore"):
+        far = np.where(~same & np.isfinite(a) & np.isfinite(b), np.abs(a - b), 0.0)
+        part = np.where(b != 0, far / np.abs(b), 0.0)
+    found = {}
+    for name, error in (("absolute", far), ("relative", part)):
+        at = tuple(int(i) for i in np.unravel_index(int(error.argmax()), error.shape))
+        if error[at] > 0:
+            found[name] = Error(float(error[at]), at, _number(mine[at]), _number(theirs[at]))
+    return found
+
+
+def _told(output: Output, wrong: np.ndarray, mine: np.ndarray, theirs: np.ndarray, how: Wanted) -> str:
+    at = tuple(int(x[0]) for x in np.nonzero(wrong)) if wrong.ndim else ()
+    where = ""
+    if wrong.ndim == 2:
+        rows, columns = (np.flatnonzero(wrong.any(axis)).tolist() for axis in (1, 0))
+        where = f", in rows {numbers_told(rows, wrong.shape[0])} and columns {numbers_told(columns, wrong.shape[1])}"
+    by = f" by more than {how.tolerance}" if how.tolerance is not None else ""
+    first = f"{_indexed(output.name, at)} is {_number(mine[at])}, expected {_number(theirs[at])}"
+    return f"{output.name}: {int(wrong.sum())} of {wrong.size} elements differ{by}{where}; {first}"
+
+
+def _indexed(name: str, at: tuple[int, ...]) -> str:
+    return f"{name}[{', '.join(map(str, at))}]" if at else name
 
 
 def _number(value: Any) -> str:

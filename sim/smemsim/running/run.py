@@ -7,14 +7,15 @@ import functools
 import html
 from typing import Any
 
-from smemsim.arguments import shown
 from smemsim.checking.report import Report
+from smemsim.diagnose.tolerances import Rounding, Tolerance
 from smemsim.errors import InputError, SmemsimError
 from smemsim.gpu.arrays import DeviceArray, as_numpy
 from smemsim.gpu.launch import Launch
 from smemsim.running.contraction import mismatches
 from smemsim.running.coverage import turned, unread
-from smemsim.running.explained import Wrong, explained
+from smemsim.running.epilogue import stored_tiles
+from smemsim.running.explained import Wrong, explained, rounding_of
 from smemsim.running.findings import RunFinding, findings_of
 from smemsim.running.judged import Judged, judged_of
 from smemsim.running.maps import of_maps
@@ -80,9 +81,10 @@ class Run:
         others.discard("R507")  # what was not written may be what the instruction's shape leaves out
         if self.reads is not None and not causes and not (report and report.findings) and not others:
             executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere)]
+        stored = [] if self.reads is None else stored_tiles(self.reads, self.launch)
         return findings_of(
             causes,
-            (*executed, *self.launch.findings.values()),
+            (*executed, *stored, *self.launch.findings.values()),
             written,
             (*report.findings, *report.remarks) if report else (),
             self.name,
@@ -146,12 +148,12 @@ class Run:
             written = scenario_of(self.launch, self.reads)
         return written.scenario if written is not None else Scenario(self.launch.arch)
 
-    def explain(self, array: Any, expected: Any, before: Any = None, *, dtype: str = "", relative: float = 0.0) -> str:
+    def explain(self, array: Any, expected: Any, before: Any = None, *, dtype: str = "", rtol: float = 0.0, atol: float = 0.0) -> str:
         """The one rule that makes of `expected` what the kernel left in `array`, with what to change; "" where none is certain.
 
         `array` is one of `Gpu.array`, or its contents (then lines of stores are not known); `expected` and `before`, what was in it before the
-        launch, are arrays of as many elements. `dtype` is the element type where an array has raw bits, `relative` as in a launch file's
-        tolerance. A rule is told where it gives all wrong elements, but for edges, and no chance could: elements in other places (a swizzle, a
+        launch, are arrays of as many elements. `dtype` is the element type where an array has raw bits, `rtol` and `atol` are numpy's: how far an
+        element may be off, |array - expected| <= atol + rtol * |expected|. A rule is told where it gives all wrong elements, but for edges, and no chance could: elements in other places (a swizzle, a
         box elsewhere, rows for columns, another fragment), steps of k that the sum lacks or has twice, other products of the operands, the
         other sign, a factor, a narrower type in between, nothing written. Numbers that rounding could make of each other count as equal.
         Raises InputError for arrays that cannot be compared.
@@ -166,8 +168,7 @@ class Run:
         """
         if dtype:
             element_format(dtype)
-        if isinstance(relative, bool) or not isinstance(relative, (int, float)) or not 0 <= relative < 1:
-            raise InputError(f"relative = {shown(relative)}: needs a part of the largest number, 0 to below 1")
+        tolerance = Tolerance(rtol, atol)
         found = array.numpy() if isinstance(array, DeviceArray) else as_numpy("array", array)
         others = {"expected": as_numpy("expected", expected)} | ({} if before is None else {"before": as_numpy("before", before)})
         for name, other in others.items():
@@ -178,13 +179,17 @@ class Run:
         }
         return explained(self, Wrong(
             numbers["array"], numbers["expected"], numbers.get("before"), Output("array", found, dtype).type, found.itemsize,
-            array.address if isinstance(array, DeviceArray) else None, relative,
+            array.address if isinstance(array, DeviceArray) else None, tolerance,
         ))  # fmt: skip
 
     @functools.cached_property
     def judged(self) -> Judged:
         """How much of what the launch did was judged, and what was not, with its reason."""
         return judged_of(self.launch, self.reads, self._checked[0], self._not_judged)
+
+    def rounding(self, dtype: str) -> Rounding:
+        """How far an output of an element type may be from what somebody else computes, because the kernel sums in another order or another type."""
+        return rounding_of(self.launch, dtype)
 
     def text(self) -> str:
         """Each finding and remark with its lines of PTX and source, what the results rest on, and a last line that counts.

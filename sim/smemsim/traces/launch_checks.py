@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,11 +15,11 @@ from smemsim.gpu.launch import three
 from smemsim.spec.formats import FORMATS
 from smemsim.traces.launch_keys import ARGUMENTS, ARRAY_KEYS, BESIDE, KEYS
 
-__all__ = ["SCHEMA", "VALUES", "checked"]
+__all__ = ["SCHEMA", "TOLERANCES", "VALUES", "WORDS", "checked"]
 
 SCHEMA = "smemsim.launch/1"
 VALUES = {f"{kind}{bits}": bits // 8 for bits in (8, 16, 32, 64) for kind in "sub"} | {"f16": 2, "f32": 4, "f64": 8}  # bytes
-TOLERANCES = ("relative", "absolute")
+TOLERANCES, WORDS = ("relative", "absolute"), ("rtol", "atol")
 MOST_SCRATCH = 1 << 34  # bytes
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
@@ -62,9 +63,16 @@ def checked(raw: Any, name: str) -> dict[str, Any]:
         for one in names:
             _an_array(f"{name}: {key}: {shown(one)}", one, arrays)
     tolerance = raw.get("tolerance", {})
-    if not isinstance(tolerance, dict) or not all(isinstance(x, (int, float)) and x >= 0 for x in tolerance.values()):
+    if not isinstance(tolerance, dict) or not all(isinstance(x, (int, float)) and 0 <= x < math.inf for x in tolerance.values()):
         raise InputError(f"{name}: tolerance = {shown(tolerance)}: needs {{relative = 1e-5}}")
     _known(f"{name}: tolerance", tolerance, TOLERANCES)
+    given = {key: raw[key] for key in WORDS if key in raw}
+    for key, x in given.items():
+        if isinstance(x, bool) or not isinstance(x, (int, float)) or not 0 <= x < math.inf:
+            raise InputError(f"{name}: {key} = {shown(x)}: needs a number, 0 or more")
+    for other in ("exact", "tolerance") if given else ():
+        if raw.get(other):
+            raise InputError(f"{name}: {' and '.join(given)} and {other} = {shown(raw[other])}: needs one of the two")
     return about
 
 

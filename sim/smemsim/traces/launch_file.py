@@ -18,12 +18,13 @@ import numpy as np
 
 from smemsim.arguments import shown
 from smemsim.descriptors.tensor_map import TensorMap
+from smemsim.diagnose.tolerances import Tolerance
 from smemsim.errors import InputError, SmemsimError, TraceError
 from smemsim.gpu.arrays import DeviceArray, storage
 from smemsim.gpu.device import Device
 from smemsim.gpu.parameters import number_bytes
 from smemsim.ptx.module import Parameter
-from smemsim.traces.launch_checks import VALUES, checked
+from smemsim.traces.launch_checks import TOLERANCES, VALUES, WORDS, checked
 from smemsim.traces.launch_keys import ARGUMENTS
 from smemsim.traces.recipes import array_of
 
@@ -77,6 +78,13 @@ class LaunchFile:
     def dtype(self, name: str) -> str:
         """The element type of an array; "" where the file does not say."""
         return str(next(one for one in self.about["arrays"] if one["name"] == name).get("dtype", ""))
+
+    @property
+    def tolerance(self) -> Tolerance | None:
+        """How far outputs may be off: `rtol` and `atol`, or the older words for them, the one that is not given 0; None where nothing is said."""
+        older = self.about.get("tolerance") or {}
+        given = [self.about.get(new, older.get(old)) for new, old in zip(WORDS, TOLERANCES, strict=True)]
+        return None if given == [None, None] else Tolerance(*(0.0 if x is None else float(x) for x in given))
 
     def rows(self, name: str) -> int:
         """Rows of an array: its first extent, 1 where it has no other."""

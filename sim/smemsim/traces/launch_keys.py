@@ -19,9 +19,11 @@ KEYS = {
     "arrays": "a list of arrays, or a table of them by name",
     "outputs": "the arrays that are printed; all that changed, if left out",
     "expected": 'what they must hold, by name: "file.npy" or "sha256:..."',
-    "exact": "false: `tolerance` counts",
+    "exact": "true: every bit counts, as with `--exact`",
     "why_not_exact": "free text",
-    "tolerance": "relative: how far an element may be off, as a part of the largest number (`replay` of a kept launch: as a part of its own, and absolute beside it)",
+    "rtol": "how far an element may be off, as a part of the expected number: |found - expected| <= atol + rtol * |expected|, as in numpy",
+    "atol": "how far it may be off besides; where one of the two is given, the other is 0. Without both, rounding is told and no difference",
+    "tolerance": "{relative, absolute}: older words for rtol and atol; where `exact` is true, every bit counts all the same",
     "name": "of a kept launch",
     "compiler": "of a kept launch",
 }

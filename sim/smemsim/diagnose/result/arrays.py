@@ -7,6 +7,8 @@ import functools
 
 import numpy as np
 
+from smemsim.diagnose.tolerances import EXACT, Tolerance, typical
+
 __all__ = ["Arrays", "Explanation", "Tile"]
 
 LEAST = 16  # wrong elements, fewer of which no rule is made of
@@ -18,10 +20,11 @@ EDGE = 0.25  # of the wrong elements may lie where a rule says nothing: at edges
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """What is the matter with an array, and what to change."""
+    """What is the matter with an array, and what to change; `code` is that of a finding which says the same, where there is one."""
 
     what: str
     change: str = ""
+    code: str = ""
 
     def __str__(self) -> str:
         return f"{self.what}; {self.change}" if self.change else self.what
@@ -31,7 +34,9 @@ class Explanation:
 class Tile:
     """Rows and columns in which an array is written, beginning at element (0, 0); `told` is how a sentence calls it.
 
-    `swizzle` is the mode of the tensor map behind the stores, "" where it is not known, and `line` that of a store.
+    `swizzle` is the mode of the tensor map behind the stores, "" where it is not known, and `line` that of a store. It lies `offset` bytes behind a
+    multiple of 1,024 in shared memory; `writers` is how a sentence calls the instructions that write it there, `begins` the first product of a tile where it
+    adds to what the accumulators hold.
     """
 
     rows: int
@@ -39,6 +44,9 @@ class Tile:
     told: str = ""
     swizzle: str = ""
     line: int = 0
+    offset: int = 0
+    writers: str = ""
+    begins: str = ""
 
     @property
     def name(self) -> str:
@@ -49,19 +57,28 @@ class Tile:
 class Arrays:
     """Numbers as a kernel left them (`found`), as expected (`wanted`), and as before the launch, all of one shape (rows, columns).
 
-    Elements are equal where they are no further apart than `relative` of the number and of a typical one. Below that nothing is explained: it
-    is rounding. What is no number is a large one.
+    Elements are equal where they are no further apart than `relative` of the number and of a typical one, or than `tolerance` allows. Below that
+    nothing is explained: it is rounding. What is no number is a large one.
     """
 
-    def __init__(self, found: np.ndarray, wanted: np.ndarray, before: np.ndarray | None = None, *, relative: float, itemsize: int) -> None:
+    def __init__(
+        self,
+        found: np.ndarray,
+        wanted: np.ndarray,
+        before: np.ndarray | None = None,
+        *,
+        relative: float,
+        itemsize: int,
+        tolerance: Tolerance = EXACT,
+    ) -> None:
         top = max((float(np.abs(x[np.isfinite(x)]).max(initial=0.0)) for x in (found, wanted)), default=0.0) or 1.0
         small = top < 1e30 and found.dtype.itemsize <= 4 and found.dtype.kind == "f"
         kind = np.float32 if small else np.float64
         self.found, self.wanted = (_numbers(x, kind, top) for x in (found, wanted))
         self.before = None if before is None else _numbers(before, kind, top)
         self.relative, self.itemsize = relative, itemsize
-        flat = np.abs(self.wanted.reshape(-1)[:: max(1, self.wanted.size // SAMPLE)])
-        self.scale = float(np.quantile(flat, 0.75)) if flat.size and relative else 0.0
+        self.tolerance = tolerance
+        self.scale = typical(self.wanted) if relative else 0.0
         self.wrong = ~self.near(self.found, self.wanted)
         self.count = int(np.count_nonzero(self.wrong))
         self._wrong_tiles: dict[tuple[int, int], np.ndarray] = {}
@@ -73,9 +90,10 @@ class Arrays:
 
     def near(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """Which elements are equal."""
-        if not self.relative:
-            return np.asarray(a == b)
-        return np.asarray(np.abs(a - b) <= self.relative * (np.abs(b) + self.scale))
+        if self.tolerance == EXACT:
+            return np.asarray(np.abs(a - b) <= self.relative * (np.abs(b) + self.scale) if self.relative else a == b)
+        size, allowed = np.abs(b), self.tolerance
+        return np.asarray(np.abs(a - b) <= np.maximum(self.relative * (size + self.scale), allowed.atol + allowed.rtol * size))
 
     @functools.cached_property
     def places(self) -> tuple[np.ndarray, np.ndarray]:

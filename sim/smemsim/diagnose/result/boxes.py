@@ -13,7 +13,7 @@ from smemsim.diagnose.result.places import MOST_LINES, RUN, TRIED, may_be, neare
 from smemsim.spec.shared_memory import CHUNK, LINE
 from smemsim.spec.swizzles import MODES, Swizzle
 
-__all__ = ["BOXES", "exchanged", "moved_tiles", "permuted", "swizzled"]
+__all__ = ["BOXES", "SWIZZLES", "carried", "chunked", "exchanged", "moved_tiles", "permuted", "swizzled"]
 
 PLAIN = (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128)
 LEAST_KNOWN = 0.5  # of the elements of tiles at an edge
@@ -22,18 +22,19 @@ LEARNED = 32  # tiles that a permutation is learned from
 LEAST_TILE = 512  # elements; what is smaller is a matrix of stmatrix, and no tile
 MOST = 1 << 15  # elements of a tile whose permutation is looked for
 SHOWN = 3
+SHOWN_ROWS = 16
 Rule = Callable[[Arrays, Tile], Explanation | None]
 
 
 def swizzled(x: Arrays, tile: Tile) -> Explanation | None:
-    """Were tiles written into shared memory with another swizzle than the one that their store takes away?"""
+    """Were tiles written into shared memory with another swizzle than the one that their store takes away, or from another origin of its pattern?"""
     row_bytes = tile.columns * x.itemsize
     if row_bytes % CHUNK or row_bytes & (row_bytes - 1) or row_bytes > LINE:
         return None
     stores = [Swizzle(tile.swizzle)] if tile.swizzle else PLAIN[1:]
     for of_store in stores:
         for written in PLAIN if tile.swizzle else (Swizzle.NONE,):
-            if written == of_store or of_store not in PLAIN:
+            if of_store not in PLAIN or (written == of_store and not tile.offset % MODES[of_store].period):
                 continue
             if gives(x, tile, _through(tile, x.itemsize, of_store, written)):
                 return _swizzle_told(tile, x.itemsize, of_store, written)
@@ -41,20 +42,17 @@ def swizzled(x: Arrays, tile: Tile) -> Explanation | None:
 
 
 def _through(tile: Tile, itemsize: int, of_store: Swizzle, written: Swizzle) -> np.ndarray:
-    """Whose element of the tile a store puts where, if shared memory was written with another swizzle."""
+    """Whose element of the tile a store puts where, if shared memory was written with another swizzle, counted from the tile's first byte."""
     address = np.arange(tile.rows * tile.columns, dtype=np.int64) * itemsize
-    for mode in (MODES[of_store], MODES[written]):  # an XOR of bits with higher bits is its own inverse
-        address = np.asarray(swizzle(address, 0, mode.mask, mode.shift))  # type: ignore[arg-type]  # the formula takes arrays too
+    for mode, origin in ((MODES[of_store], tile.offset), (MODES[written], 0)):  # an XOR of bits with higher bits is its own inverse
+        address = np.asarray(swizzle(address + origin, 0, mode.mask, mode.shift)) - origin  # type: ignore[arg-type]  # the formula takes arrays too
     return np.asarray(address // itemsize)
 
 
 def _swizzle_told(tile: Tile, itemsize: int, of_store: Swizzle, written: Swizzle) -> Explanation:
-    def name(mode: Swizzle) -> str:
-        return "without a swizzle" if mode is Swizzle.NONE else f"with swizzle {mode}"
-
     both = MODES[written if of_store is Swizzle.NONE else of_store]
     rule = ""
-    if Swizzle.NONE in (of_store, written) and both.width == tile.columns * itemsize:
+    if Swizzle.NONE in (of_store, written) and both.width == tile.columns * itemsize and not tile.offset % both.period:
         lines = LINE // both.width  # rows in a line
         rule = f": chunk c of row r is where c ^ {f'(r // {lines} % {both.mask + 1})' if lines > 1 else f'(r % {both.mask + 1})'} belongs"
     if not tile.swizzle:
@@ -62,11 +60,86 @@ def _swizzle_told(tile: Tile, itemsize: int, of_store: Swizzle, written: Swizzle
             f"the 16-byte chunks in each {tile.name} are exchanged as swizzle {of_store} does it{rule}",
             "write and read shared memory with one swizzle",
         )
+    if written == of_store:
+        return Explanation(
+            f"the 16-byte chunks in each {tile.name} lie as if shared memory was written with swizzle {written} counted from the tile's first byte; that "
+            f"lies {tile.offset % both.period} B behind a multiple of {both.period} B, and the swizzle of the tensor map goes by the address",
+            f"begin the tile at a multiple of {both.period} B, or take the bits of the XOR from the address{_by(tile)}",
+            "A105",
+        )
     return Explanation(
-        f"the 16-byte chunks in each {tile.name} lie as if shared memory was written {name(written)}{rule}; the tensor map there is "
+        f"the 16-byte chunks in each {tile.name} lie as if shared memory was written {_with(written)}{rule}; the tensor map there is "
         f"{'SWIZZLE_' + of_store.upper()}",
-        f"write shared memory {name(of_store)}, or make the map SWIZZLE_{written.upper()}",
+        f"write shared memory {_with(of_store)}{_by(tile)}, or make the map SWIZZLE_{written.upper()}",
+        "R501",
     )
+
+
+def _with(mode: Swizzle) -> str:
+    return "without a swizzle" if mode is Swizzle.NONE else f"with swizzle {mode}"
+
+
+def _by(tile: Tile) -> str:
+    return f" ({tile.writers})" if tile.writers else ""
+
+
+def chunked(x: Arrays, tile: Tile) -> Explanation | None:
+    """Were tiles written with an XOR of 16-byte chunks that is no swizzle of a tensor map?"""
+    row_bytes = tile.columns * x.itemsize
+    count = row_bytes // CHUNK
+    if not tile.swizzle or Swizzle(tile.swizzle) not in PLAIN or row_bytes % CHUNK or count < 2 or count & (count - 1) or row_bytes > LINE:
+        return None
+    if tile.swizzle != Swizzle.NONE and row_bytes > MODES[Swizzle(tile.swizzle)].width:  # the driver refuses such a map
+        return None
+    moved = _chunks_source(x, tile, count)
+    if moved is None or not moved.any():
+        return None
+    per, index = CHUNK // x.itemsize, np.arange(tile.rows * tile.columns)
+    row, column = np.divmod(index, tile.columns)
+    if not gives(x, tile, row * tile.columns + (column // per ^ moved[row]) * per + column % per):
+        return None
+    mode = MODES[Swizzle(tile.swizzle)]
+    begin = tile.offset + np.arange(tile.rows, dtype=np.int64) * row_bytes
+    by_store = (np.asarray(swizzle(begin, 0, mode.mask, mode.shift)) ^ begin) // CHUNK % count  # type: ignore[arg-type]
+    of_store = "does not move them" if mode.swizzle is Swizzle.NONE else f"has it at c ^ {_law(by_store)}"
+    return Explanation(
+        f"the 16-byte chunks in each {tile.name} lie as if chunk c of row r was written at c ^ {_law(moved ^ by_store)}; SWIZZLE_{mode.swizzle.upper()}, "
+        f"which the tensor map there is, {of_store}",
+        f"write shared memory {_with(mode.swizzle)}{_by(tile)}",
+        "R501",
+    )
+
+
+def _chunks_source(x: Arrays, tile: Tile, count: int) -> np.ndarray | None:
+    """(rows,): with what number the chunks of each row are exchanged; None where that is no rule."""
+    if not len(x.wrong_tiles(tile)):
+        return None
+    found, wanted = (y.reshape(len(y), tile.rows, count, -1) for y in _some(x, tile))
+    places = np.arange(count)
+    moved = np.zeros(tile.rows, np.int64)
+    for row in range(tile.rows):
+        alike = [n for n in range(count) if x.near(found[:, row], wanted[:, row, places ^ n]).all()]
+        if len(alike) != 1:
+            return None
+        moved[row] = alike[0]
+    return moved
+
+
+def _law(moved: np.ndarray) -> str:
+    """An XOR for each row, in words."""
+    row = np.arange(len(moved))
+    for period in (1, 2, 4, 8):
+        for lines in (1, 2, 4, 8):
+            for first in range(period):
+                if (moved == (row // lines + first) % period).all():
+                    told = f"r // {lines}" if lines > 1 else "r"
+                    return "0" if period == 1 else f"(({told} + {first}) % {period})" if first else f"({told} % {period})"
+    period = next((n for n in (1, 2, 4, 8, 16, 32) if (moved == moved[row % n]).all()), 0)
+    if period == 1:
+        return str(moved[0])
+    if period:
+        return f"{moved[:period].tolist()}[r % {period}]"
+    return f"[{', '.join(map(str, moved[:SHOWN_ROWS].tolist()))}, ...][r]"
 
 
 def moved_tiles(x: Arrays, tile: Tile) -> Explanation | None:
@@ -101,7 +174,47 @@ def moved_tiles(x: Arrays, tile: Tile) -> Explanation | None:
     lost = f"; {int(kept.sum())} more hold {'what was there before' if old[kept].any() else '0'}" if kept.any() else ""
     return Explanation(
         f"whole tiles lie in the place of others: {_tiles_told(at, every[best], tile)}{lost}",
-        f"look at the coordinates of the {tile.name}" if tile.line else "look at how a CTA comes to the coordinates of its tile",
+        _where_to_look(tile, bool((every[best] == at[:, ::-1]).all())),
+    )
+
+
+def _where_to_look(tile: Tile, is_exchanged: bool) -> str:
+    if not tile.line:
+        return "look at how a CTA comes to the coordinates of its tile"
+    if is_exchanged:
+        return f"exchange the coordinates of the {tile.name}: dimension 0, the contiguous one (columns), comes first"
+    return f"look at the coordinates of the {tile.name}"
+
+
+def carried(x: Arrays, tile: Tile) -> Explanation | None:
+    """Do tiles hold besides what was expected that of another tile, or one number: were accumulators not zeroed?"""
+    at = x.wrong_tiles(tile)
+    if tile.rows * tile.columns < LEAST_TILE or not len(at) or x.shape[0] % tile.rows or x.shape[1] % tile.columns:
+        return None
+    found, wanted = x.tiles(x.found, tile, at), x.tiles(x.wanted, tile, at)
+    more = found - wanted
+    constant = np.median(more, axis=1, keepdims=True)
+    is_constant = x.near(found, wanted + constant).all(axis=1)
+    every = np.argwhere(np.ones((x.shape[0] // tile.rows, x.shape[1] // tile.columns), bool))
+    rest = np.flatnonzero(~is_constant)
+    if not len(rest) or not 2 <= len(every) <= MOST_LINES:
+        return None
+    all_found = x.tiles(x.found, tile, every)
+    source = nearest(x, more[rest], all_found)
+    if source is None or not x.near(found[rest], wanted[rest] + all_found[source]).all():
+        return None
+    if not x.telling(found[rest], wanted[rest] + all_found[source], len(rest) * tile.rows * tile.columns):
+        return None
+    size = np.array([tile.rows, tile.columns])
+    some = ", ".join(
+        f"at {(at[n] * size).tolist()} that of {(every[s] * size).tolist()}" for n, s in list(zip(rest, source, strict=True))[:SHOWN]
+    )
+    begun = sorted({float(f"{c:.2g}") for c in constant[is_constant].ravel()})
+    first = f"; {int(is_constant.sum())} more begin with {', '.join(f'{c:g}' for c in begun[:SHOWN])} instead of 0" if begun else ""
+    return Explanation(
+        f"accumulators are not zeroed: {len(rest)} {tile.rows}x{tile.columns} tiles hold besides their own sums those of another tile ({some}"
+        f"{', ...' if len(rest) > SHOWN else ''}){first}",
+        f"write 0 into the accumulators before a tile begins, or make scale-d (enable-input-d) 0 for its first product{f' ({tile.begins})' if tile.begins else ''}",
     )
 
 
@@ -223,4 +336,5 @@ def _bits_told(source: np.ndarray, width: int) -> str:
     return f"{told}{', ...' if len(some) > SHOWN + 1 else ''}"
 
 
-BOXES: tuple[tuple[Rule, ...], ...] = ((swizzled, moved_tiles, permuted), (exchanged,))
+SWIZZLES: tuple[Rule, ...] = (swizzled, chunked)
+BOXES: tuple[tuple[Rule, ...], ...] = ((swizzled, moved_tiles, permuted, carried), (exchanged,))

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from smemsim.diagnose.result.arrays import LEAST, Arrays, Explanation, Tile
-from smemsim.diagnose.result.boxes import BOXES
+from smemsim.diagnose.result.boxes import BOXES, SWIZZLES
 from smemsim.diagnose.result.places import PLACES, repeats
 from smemsim.diagnose.result.values import VALUES, narrower
+from smemsim.diagnose.tolerances import EXACT, Tolerance
 from smemsim.spec.swizzles import MODES, Swizzle
 
 __all__ = ["explain_arrays", "usual_tiles"]
@@ -19,12 +20,12 @@ MOST_TILES = 6
 
 def explain_arrays(
     found: np.ndarray, wanted: np.ndarray, *, before: np.ndarray | None = None, dtype: str = "", tiles: Sequence[Tile] = (), relative: float = 0.0,
-    itemsize: int | None = None,
+    itemsize: int | None = None, tolerance: Tolerance = EXACT,
 ) -> Explanation | None:  # fmt: skip
     """What one rule makes of `wanted` what is `found`, numbers of one shape (rows, columns); None where none is certain.
 
     `before` is what the array held, `dtype` the element type by its PTX name, `tiles` how the kernel may write it, `itemsize` the bytes of an
-    element in memory. Elements that differ by less than `relative` are equal. A rule must give all wrong elements but those at edges, and
+    element in memory. Elements that differ by less than `relative`, or within `tolerance`, are equal. A rule must give all wrong elements but those at edges, and
     must not be one that chance or a few distinct values could satisfy.
 
     >>> wanted = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)
@@ -33,9 +34,12 @@ def explain_arrays(
     >>> explain_arrays(np.random.default_rng(1).standard_normal((64, 64)), wanted), explain_arrays(wanted * 0 + 1, wanted * 0)
     (None, None)
     """
-    x = Arrays(found, wanted, before, relative=relative, itemsize=itemsize or found.dtype.itemsize)
+    x = Arrays(found, wanted, before, relative=relative, itemsize=itemsize or found.dtype.itemsize, tolerance=tolerance)
     if x.count < LEAST:
         return None if x.count else narrower(found, wanted, dtype)
+    of_stores = (one(x, tile) for tile in tiles if tile.swizzle for one in SWIZZLES)
+    if (told := next((told for told in of_stores if told is not None), None)) is not None and not repeats(x):
+        return told
     simple = [next((told for rule in rules if (told := rule(x)) is not None), None) for rules in (VALUES, PLACES)]
     given = [told for told in simple if told is not None]
     if len(given) > 1:  # of numbers that count up, the next one is one more

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from smemsim.diagnose.numbers import numbers_told
 from smemsim.diagnose.result.arrays import Arrays, Explanation
+from smemsim.spec.shared_memory import CHUNK, LINE
 
-__all__ = ["explain_sums"]
+__all__ = ["Code", "explain_sums", "is_product"]
 
 ROWS = 8  # of D that the k are looked for in
 MOST_STEPS = 512
@@ -21,19 +23,52 @@ HOW = {  # what D has of a step, by how often it is there beyond once
     -2: "has the product of {} with the other sign",
 }
 BLOCK = 16  # rows and columns that are wrong together
+MOST_RIGHT = 0.99  # share of the elements of some rows
+SOME = 64  # rows or columns that the chunks are learned from
+SURE = 0.1  # how far from a whole number a count of chunks may be
+SHOWN = 3
 
 
-def explain_sums(x: Arrays, a: np.ndarray, b: np.ndarray, steps: Sequence[int]) -> Explanation | None:
-    """What the product D = A B makes of it: `a` (M, K) and `b` (N, K) are numbers, `steps` the numbers of k that a kernel may take at once."""
+@dataclasses.dataclass(frozen=True)
+class Code:
+    """How a sentence calls the instructions behind a product: the `loop` over K and its `loads`, and by operand those that read or write its tile."""
+
+    loop: str = ""
+    loads: str = ""
+    reads: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    writes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+NO_CODE = Code()
+
+
+def is_product(x: Arrays, a: np.ndarray, b: np.ndarray) -> bool:
+    """Was A B expected, for (M, K) and (N, K)? Judged by some rows."""
+    if x.shape != (len(a), len(b)) or a.shape[1] != b.shape[1]:
+        return False
+    r, _ = x.places
+    rows = np.unique(r[np.linspace(0, len(r) - 1, ROWS).astype(int)])
+    return bool(x.near(a[rows] @ b.T, x.wanted[rows]).mean() > MOST_RIGHT)
+
+
+def explain_sums(
+    x: Arrays, a: np.ndarray, b: np.ndarray, steps: Sequence[int], *, itemsize: int = 0, code: Code = NO_CODE
+) -> Explanation | None:
+    """What the product D = A B makes of it: `a` (M, K) and `b` (N, K) are numbers, `steps` the numbers of k that a kernel may take at once.
+
+    `itemsize` is the bytes of an element of the operands in shared memory, 0 where 16-byte chunks of them are not looked at.
+    """
     if x.shape != (len(a), len(b)) or a.shape[1] != b.shape[1]:
         return None
     for step in dict.fromkeys(steps):
-        if (told := _counted(x, a, b, step)) is not None:
+        if (told := _counted(x, a, b, step, code)) is not None:
             return told
-    return _other(x, a, b)
+    if (told := _other(x, a, b)) is not None or not itemsize or not is_product(x, a, b):
+        return told
+    return _chunks(x, a, b, itemsize, code)
 
 
-def _counted(x: Arrays, a: np.ndarray, b: np.ndarray, step: int) -> Explanation | None:
+def _counted(x: Arrays, a: np.ndarray, b: np.ndarray, step: int, code: Code) -> Explanation | None:
     """How often each step of k is in D, beyond once."""
     count = -(-a.shape[1] // step)
     if not 2 <= count <= MOST_STEPS:
@@ -60,12 +95,12 @@ def _counted(x: Arrays, a: np.ndarray, b: np.ndarray, step: int) -> Explanation 
     where = "all of it" if blocks.all() else "what is wrong"
     kinds = {n: np.flatnonzero(times == n) for n in HOW if (times == n).any()}
     what = " and ".join(HOW[n].format(_ranges(steps, step, a.shape[1])) for n, steps in kinds.items())
-    return Explanation(f"{where} {what}", _change(kinds, count))
+    return Explanation(f"{where} {what}", _change(kinds, count, step, code))
 
 
-def _change(kinds: dict[int, np.ndarray], count: int) -> str:
+def _change(kinds: dict[int, np.ndarray], count: int, step: int, code: Code) -> str:
     if len(kinds) > 1:
-        return "look at the coordinates along k of the loads, and at the stages that they go to"
+        return f"look at the coordinates along k of the loads{f' ({code.loads})' if code.loads else ''}, and at the stages that they go to"
     ((times, chosen),) = kinds.items()
     if times == -2:
         return "look at imm-scale-a and imm-scale-b (negate-a, negate-b) of those instructions"
@@ -74,8 +109,9 @@ def _change(kinds: dict[int, np.ndarray], count: int) -> str:
     if chosen[-1] == len(chosen) - 1:
         return "look at where the K loop begins, and at scale-d (enable-input-d): 0 in a later step forgets what came before"
     if chosen[0] == count - len(chosen):
-        return "look at where the K loop ends"
-    return "look at how k goes on from step to step"
+        trips = f"{count - len(chosen)} steps of {step} are there, {count} are needed"
+        return f"look at where the K loop ends{f' ({code.loop})' if code.loop else ''}: {trips}"
+    return f"look at how k goes on from step to step{f' ({code.loop})' if code.loop else ''}"
 
 
 def _ranges(chosen: np.ndarray, step: int, extent: int) -> str:
@@ -97,15 +133,15 @@ def _blocks(wrong: np.ndarray) -> np.ndarray:
 def _other(x: Arrays, a: np.ndarray, b: np.ndarray) -> Explanation | None:
     """Is D another product of the same matrices? B here is (K, N), as in D = A B."""
     named = {"A": a, "A^T": a.T, "B": b.T, "B^T": b}
+    if not is_product(x, a, b):
+        return None
     r, _ = x.places
     rows = np.unique(r[np.linspace(0, len(r) - 1, ROWS).astype(int)])
-    if not x.near(a[rows] @ b.T, x.wanted[rows]).mean() > 0.99:
-        return None
     for left, p in named.items():
         for right, q in named.items():
             if (left, right) == ("A", "B") or (p.shape[0], q.shape[1]) != x.shape or p.shape[1] != q.shape[0]:
                 continue
-            if x.near(x.found[rows], p[rows] @ q).mean() > 0.99 and x.gives((p @ q).astype(x.wanted.dtype)):
+            if x.near(x.found[rows], p[rows] @ q).mean() > MOST_RIGHT and x.gives((p @ q).astype(x.wanted.dtype)):
                 same = left[0] == right[0]
                 change = f"look for a load or a descriptor of {left[0]} where the other operand is meant" if same else _turned(left, right)
                 return Explanation(f"it is {left} {right}, not A B", change)
@@ -121,3 +157,93 @@ def _turned(left: str, right: str) -> str:
         else ""
     )
     return "; ".join(filter(None, (swapped, major)))
+
+
+def _chunks(x: Arrays, a: np.ndarray, b: np.ndarray, itemsize: int, code: Code) -> Explanation | None:
+    """Are 16-byte chunks of an operand multiplied in the place of others, as a wrong lane address of ldmatrix or a missing swizzle makes it?"""
+    found = {}
+    for name, mine, other, d in (("A", a, b, x.found), ("B", b, a, x.found.T)):
+        weights = _weights(mine, other, d, itemsize)
+        if weights is None:
+            continue
+        product = _mixed(mine, weights, CHUNK // itemsize) @ other.T
+        if x.gives((product if name == "A" else product.T).astype(x.wanted.dtype)):
+            found[name] = weights
+    # Where all rows are alike, the same may be said of the other operand: it is the one of which each place has one chunk.
+    found = {name: w for name, w in found.items() if _is_choice(w)} or found
+    if not found:
+        return None
+    told = [
+        f"16-byte chunks of {name} are multiplied in the place of others: {_weights_told(w, CHUNK // itemsize)}"
+        for name, w in found.items()
+    ]
+    look = [f"{code.reads.get(name, f'the instructions that read {name}')}" for name in found] + [
+        w for name in list(found)[:1] if (w := code.writes.get(name))
+    ]
+    return Explanation("; or ".join(told), f"look at the row and the chunk in the addresses of {' and '.join(look)}")
+
+
+def _is_choice(weights: np.ndarray) -> bool:
+    """Is there one chunk in each place?"""
+    return bool((np.abs(weights).sum(axis=(2, 3)) == 1).all() and (weights.sum(axis=(2, 3)) == 1).all())
+
+
+PARTNER = 8  # rows of a matrix of ldmatrix: the one that another matrix holds is so far away
+
+
+def _weights(mine: np.ndarray, other: np.ndarray, found: np.ndarray, itemsize: int) -> np.ndarray | None:
+    """(16, chunk, 2, chunk): how often, for rows r and r ^ 8 of each r % 16, a chunk of `mine` stands where another one of its line belongs."""
+    per = CHUNK // itemsize
+    count = next((n for n in (LINE // CHUNK, 4, 2) if mine.shape[1] % (n * per) == 0), 0)
+    if not count or len(mine) % BLOCK or len(other) < SOME:
+        return None
+    columns = np.unique(np.linspace(0, len(other) - 1, SOME).astype(int))
+    theirs = other[columns].reshape(len(columns), -1, count, per)
+    weights = np.zeros((BLOCK, count, 2, count))
+    for row in range(BLOCK):
+        rows = np.arange(row, len(mine), BLOCK)[: SOME // 4]
+        pair = np.stack([mine[rows], mine[rows ^ PARTNER]], axis=1).reshape(len(rows), 2, -1, count, per)
+        terms = np.einsum("rptae,ntbe->rnbpa", pair, theirs, optimize=True).reshape(len(rows) * len(columns), -1)
+        if len(terms) < 2 * terms.shape[1]:
+            return None
+        solved = np.linalg.lstsq(terms.astype(np.float64), found[np.ix_(rows, columns)].astype(np.float64).ravel(), rcond=None)[0]
+        if np.abs(solved - np.rint(solved)).max() > SURE:
+            return None
+        weights[row] = np.rint(solved).reshape(count, 2, count)
+    return weights
+
+
+def _mixed(mine: np.ndarray, weights: np.ndarray, per: int) -> np.ndarray:
+    """An operand as it would be that gives the same product by right instructions."""
+    rows, count = len(mine), weights.shape[1]
+    pair = np.stack([mine, mine[np.arange(rows) ^ PARTNER]], axis=1).reshape(-1, BLOCK, 2, mine.shape[1] // (count * per), count, per)
+    mixed = np.einsum("grptae,rbpa->grtbe", pair, weights.astype(mine.dtype), optimize=True)
+    return np.asarray(mixed.reshape(mine.shape))
+
+
+def _weights_told(weights: np.ndarray, per: int) -> str:
+    count = weights.shape[1]
+    row, chunk = np.indices((BLOCK, count))
+    source = weights.reshape(BLOCK, count, -1).argmax(axis=2)
+    if _is_choice(weights) and (source < count).all():
+        moved = source ^ chunk
+        laws = {f"c ^ {n}": np.full_like(chunk, n) for n in range(1, count)}
+        laws |= {f"c ^ (r % {n})": row % n for n in (2, 4, 8)} | {
+            f"c ^ (r // {n} % {m})": row // n % m for n, m in ((2, 4), (4, 2), (2, 2))
+        }
+        told = next((name for name, law in laws.items() if (moved == law).all()), "")
+        if told:
+            return (
+                f"chunk {told} of row r stands where chunk c belongs (a chunk is k = {per} c to {per} c + {per - 1}, of each {count * per})"
+            )
+    told = []
+    kinds: dict[str, list[int]] = {}
+    for r in range(BLOCK):
+        for c in range(count):
+            of = [(int(p), int(s), int(weights[r, c, p, s])) for p, s in np.argwhere(weights[r, c])]
+            if of == [(0, c, 1)]:
+                continue
+            text = " + ".join(f"{f'{w} x ' * (w != 1)}chunk {s}{f' of row r ^ {PARTNER}' * p}" for p, s, w in of) or "nothing"
+            kinds.setdefault(f"{text} stands where chunk {c} belongs", []).append(r)
+    told = [f"{text}{'' if len(rows) == BLOCK else f' in rows {numbers_told(rows, BLOCK)} of {BLOCK}'}" for text, rows in kinds.items()]
+    return f"{', '.join(told[:SHOWN])}{', ...' if len(told) > SHOWN else ''} (a chunk is {per} k, {count} of them {count * per})"

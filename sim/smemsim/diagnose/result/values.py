@@ -15,6 +15,7 @@ __all__ = ["VALUES", "added", "narrower", "negated", "scaled", "unwritten"]
 
 NARROWER = ("e5m2", "e4m3", "bf16", "f16", "tf32")  # the narrowest first: its numbers are those of the wider ones too
 FACTORS = 64
+LOST = 5  # bits behind the last one of a type: a conversion to it moves most numbers by more
 MOST_RUNS = 1 << 16
 MOST_NEAR = 0.999  # of them: what is summed in another order may come to the other side of a tie
 
@@ -95,7 +96,8 @@ def narrower(found: np.ndarray, wanted: np.ndarray, dtype: str) -> Explanation |
             continue
         least = 2.0 ** (fmt.smallest_exponent - fmt.fraction_bits)
         near = np.abs(a - b) <= 2.0**-fmt.fraction_bits * np.abs(b) + least
-        if not _is_of(a, name) or _is_of(b, name) or near.mean() < MOST_NEAR:
+        cut = np.median(np.abs(a - b) / np.abs(b)) >= 2.0 ** -(fmt.fraction_bits + LOST)  # else the numbers were short by themselves
+        if not cut or len(np.unique(a)) < LEAST or not _is_of(a, name) or _is_of(b, name) or near.mean() < MOST_NEAR:
             continue
         told = {"f16": "f16 (or tf32)"}.get(name, name)  # whose numbers have as many bits
         return Explanation(

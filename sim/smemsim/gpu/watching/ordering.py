@@ -94,7 +94,7 @@ class Ordering(Registers):
         here = np.zeros(x.total // WARP, bool)
         here[x.threads >> 5] = True
         warps = ctas[:, None] * per_cta + np.arange(per_cta)
-        gone = (x.key >= EXITED).reshape(-1, WARP).all(axis=1) & is_for_all
+        gone = np.asarray((x.key >= EXITED).reshape(-1, WARP).all(axis=1)) & is_for_all
         self.order.fence(warps[here[warps]], acquires=True, releases=False)
         self.order.meet(warps, here[warps], gone[warps])
 

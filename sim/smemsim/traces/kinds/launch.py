@@ -1,7 +1,7 @@
 """Whole kernels: their PTX is executed, and every byte of the outputs compared with what the GPU left in memory.
 
-Where a kernel has instructions that hardware approximates, its outputs are compared within the launch's tolerance: relative 2^-10 where it
-names none. Of f64 instructions with two NaN operands ptxas decides which one is handed on; such launches say so, and NaN is then NaN.
+Where a kernel has instructions that hardware approximates, its outputs are compared within the launch's `rtol` and `atol`: 2^-10 and 2^-20 where
+it names none. Of f64 instructions with two NaN operands ptxas decides which one is handed on; such launches say so, and NaN is then NaN.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import numpy as np
 
 from smemsim.arithmetic.values import to_float64
+from smemsim.diagnose.tolerances import Tolerance
 from smemsim.gpu.arrays import DeviceArray
 from smemsim.gpu.device import Device
 from smemsim.gpu.execute import execute
@@ -22,7 +23,7 @@ from smemsim.traces.outcome import Case, Outcome, differ
 
 __all__ = ["LaunchOutputs"]
 
-RELATIVE, ABSOLUTE = 2.0**-10, 2.0**-20
+APPROXIMATE = Tolerance(rtol=2.0**-10, atol=2.0**-20)  # of launches that name none
 UNITS = 2  # in the last place, of packed 16-bit results of approximations
 
 
@@ -67,23 +68,20 @@ class LaunchOutputs:
             bits = f"u{flat.dtype.itemsize}"
             return differ(hardware.view(bits), flat.view(bits), rule, "elements", lambda at: f"{name}[{at[0]}]", 16)
         dtype = next(one["dtype"] for one in file.about["arrays"] if one["name"] == name)
-        wrong = ~_close(hardware, flat, dtype, file.about.get("tolerance") or {})
+        wrong = ~_close(hardware, flat, dtype, file.tolerance or APPROXIMATE)
         return differ(
             wrong, np.zeros_like(wrong), rule, "elements", lambda at: f"{name}[{at[0]}]: {hardware[at]} on hardware | model {flat[at]}", 16
         )
 
 
-def _close(hardware: np.ndarray, model: np.ndarray, dtype: str, tolerance: dict[str, float]) -> np.ndarray:
+def _close(hardware: np.ndarray, model: np.ndarray, dtype: str, tolerance: Tolerance) -> np.ndarray:
     """Where two results of an approximation agree; packed halves by units in the last place."""
     if dtype == "u32":
         pairs = [x.view(np.int16).astype(np.int32) for x in (hardware, model)]
         near: np.ndarray = (np.abs(pairs[0] - pairs[1]) <= UNITS).reshape(-1, 2).all(axis=1)
         return near
     a, b = (np.asarray(to_float64(x, dtype) if dtype in ("bf16", "e4m3", "e5m2") else x, np.float64) for x in (hardware, model))
-    relative, absolute = tolerance.get("relative", RELATIVE), tolerance.get("absolute", ABSOLUTE)
-    with np.errstate(all="ignore"):
-        same: np.ndarray = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= absolute + relative * np.abs(a))
-    return same
+    return tolerance.near(b, a)
 
 
 def run_file(file: LaunchFile, arch: str, *, watch: bool = False) -> tuple[Launch, dict[str, DeviceArray]]:

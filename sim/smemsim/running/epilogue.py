@@ -1,0 +1,242 @@
+"""Tiles of D that tensor stores write, beside the products that the kernel itself made: do their 16-byte chunks and coordinates lie where they belong?
+
+A box in global memory whose rows have the numbers of a product, but in another order, was written into shared memory with another swizzle than the
+one that its store takes away. Where an epilogue changes the numbers, nothing is said.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from smemsim.arithmetic.values import to_float64
+from smemsim.diagnose.result.arrays import Arrays, Tile
+from smemsim.diagnose.result.boxes import SWIZZLES as SWIZZLE_RULES
+from smemsim.diagnose.result.places import repeats
+from smemsim.diagnose.tolerances import Rounding
+from smemsim.errors import SmemsimError
+from smemsim.gpu.events import Store
+from smemsim.gpu.launch import InstructionFinding, Launch
+from smemsim.running.explained import PATTERN, listed, operand_matrix, rounding_of, writers_of
+from smemsim.running.operand_reads import OperandRead, Product, Reads
+from smemsim.running.types import READ_AS
+from smemsim.spec.formats import FORMATS
+from smemsim.spec.swizzles import Swizzle
+from smemsim.spec.tensor_map import SWIZZLES
+
+__all__ = ["stored_tiles"]
+
+MOST_CHAINS = 32  # accumulators of which the product is made again
+MOST_TERMS = 1 << 32  # of all of them together
+MOST_TRIED = 3  # stores of a kind
+# What the numbers of a map may be: those of integers bring any bytes.
+STORED_AS = {**READ_AS, "UINT8": ("e4m3", "e5m2", "s8", "u8"), "UINT16": ("f16", "bf16"), "UINT32": ("f32", "s32"), "INT32": ("s32",)}
+KINDS = {"wgmma", "f16", "tf32", "f8f6f4", "i8"}  # whose operands are numbers by themselves
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Tile:
+    """What the products on one accumulator add up to: `sums` (m, n), of rows of A from `row` and rows of B from `column` on."""
+
+    sums: np.ndarray
+    row: int
+    column: int
+    extent: tuple[int, int]  # rows of A and of B in all
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Box:
+    """What a store left in global memory, and what of the products that is: numbers (rows, columns), and the place in D of the first."""
+
+    event: Store
+    dtype: str
+    found: np.ndarray
+    wanted: np.ndarray
+    at: tuple[int, int]
+    extent: tuple[int, int]
+
+
+def stored_tiles(reads: Reads, launch: Launch) -> list[InstructionFinding]:
+    """R501 and A105 for boxes with their chunks elsewhere, R508 for coordinates that are exchanged; one for each kind of store."""
+    stores: dict[tuple[int, int, int, int], list[Store]] = {}
+    for e in launch.events:
+        tm = e.tensor_map if isinstance(e, Store) and e.cta in reads.ctas and not e.operation else None
+        if isinstance(e, Store) and tm is not None and tm.call == "tiled" and tm.rank == 2 and SWIZZLES[tm.swizzle] != Swizzle.INVALID:
+            stores.setdefault((e.map_address, *tm.box_dim, e.smem_address % PATTERN), []).append(e)
+    if not stores:
+        return []
+    tiles = _tiles(reads, launch)
+    found = []
+    for of_a_kind in stores.values():
+        boxes = _boxes(of_a_kind, tiles, launch)
+        told = next(
+            (f for box in itertools.islice(boxes, MOST_TRIED) if (f := _swizzled(box, of_a_kind, launch) or _exchanged(box, launch))), None
+        )
+        found += [told] if told is not None else []
+    return found
+
+
+# ---- products
+
+
+def _tiles(reads: Reads, launch: Launch) -> list[_Tile]:
+    """The tiles of some accumulators, made again from what the tensors hold."""
+    matrices: dict[tuple[int, str, int], np.ndarray | None] = {}
+    found: list[_Tile] = []
+    terms = 0
+    for chain in _chains(reads):
+        e = chain[0].events[0]
+        terms += e.m * e.n * e.k * sum(len(p.events) for p in chain)
+        if len(found) >= MOST_CHAINS or terms > MOST_TERMS:
+            break
+        tile = _tile(chain, launch, matrices)
+        if tile is not None:
+            found.append(tile)
+    return found
+
+
+def _chains(reads: Reads) -> Iterator[list[Product]]:
+    """Products that add up on one accumulator."""
+    chains: dict[tuple[object, ...], list[Product]] = {}
+    for p in reads.products:
+        chain = chains.get(p.accumulator)
+        if chain and p.events[0].scale_d and _place(chain[0]) == _place(p):
+            chain.append(p)
+            continue
+        if chain:
+            yield chain
+        chains[p.accumulator] = [p]
+    yield from chains.values()
+
+
+def _place(p: Product) -> tuple[int, int] | None:
+    a, b = p.a[0], p.b[0]
+    return None if a is None or b is None else (a.at[0], b.at[0])
+
+
+def _tile(chain: list[Product], launch: Launch, matrices: dict[tuple[int, str, int], np.ndarray | None]) -> _Tile | None:
+    place, first = _place(chain[0]), chain[0].events[0]
+    if place is None or first.kind not in KINDS or first.cta_group != 1:
+        return None
+    sums = np.zeros((first.m, first.n))
+    extent = 0, 0
+    for p in chain:
+        for event, a, b in zip(p.events, p.a, p.b, strict=True):
+            if a is None or b is None or min(a.share, b.share) < 1 or event.is_sparse or any(event.negate) or (a.at[0], b.at[0]) != place:
+                return None
+            left, right = _matrix(launch, a, event.a_type, matrices), _matrix(launch, b, event.b_type, matrices)
+            if left is None or right is None:
+                return None
+            extent = len(left), len(right)
+            sums += _part(left, a, event.m, event.k) @ _part(right, b, event.n, event.k).T
+    return _Tile(sums, *place, extent)
+
+
+def _matrix(launch: Launch, read: OperandRead, dtype: str, matrices: dict[tuple[int, str, int], np.ndarray | None]) -> np.ndarray | None:
+    key = read.base, dtype, read.row_stride
+    if key not in matrices:
+        matrices[key] = operand_matrix(launch.memory, read, dtype)
+    return matrices[key]
+
+
+def _part(matrix: np.ndarray, read: OperandRead, rows: int, k: int) -> np.ndarray:
+    """(rows, k) from where an operand begins; what lies outside is 0."""
+    row, first = read.at
+    part = matrix[row : row + rows, first : first + k].astype(np.float64)
+    return np.pad(part, ((0, rows - part.shape[0]), (0, k - part.shape[1])))
+
+
+# ---- boxes
+
+
+def _boxes(stores: list[Store], tiles: list[_Tile], launch: Launch) -> Iterator[_Box]:
+    """Those stores whose rows have the numbers of a product, in whatever order."""
+    for event in stores:
+        for dtype in STORED_AS.get(event.tensor_map.data_type.name, ()):
+            box = _box(event, dtype, tiles, launch)
+            if box is not None:
+                yield box
+                break
+
+
+def _box(event: Store, dtype: str, tiles: list[_Tile], launch: Launch) -> _Box | None:
+    found = _stored(event, dtype, launch)
+    if found is None or not tiles:
+        return None
+    near = rounding_of(launch, dtype)
+    height = min(len(tiles[0].sums), len(found))
+    parts = []
+    for row in range(0, len(found), height):
+        part = _alike(found[row : row + height], tiles, near)
+        if part is None:
+            return None
+        parts.append(part)
+    tile, m, n = parts[0][1]
+    return _Box(event, dtype, found, np.concatenate([part for part, _ in parts]), (tile.row + m, tile.column + n), tile.extent)
+
+
+def _alike(found: np.ndarray, tiles: list[_Tile], near: Rounding) -> tuple[np.ndarray, tuple[_Tile, int, int]] | None:
+    """The part of a product that has the same numbers in each row, with its place in the product."""
+    rows, columns = found.shape
+    mine = np.sort(found, axis=1)
+    for tile in tiles:
+        for m in range(0, len(tile.sums) - rows + 1, rows):
+            for n in range(0, tile.sums.shape[1] - columns + 1, columns):
+                part = tile.sums[m : m + rows, n : n + columns]
+                if near.near(mine, np.sort(part, axis=1)).all():
+                    return part, (tile, m, n)
+    return None
+
+
+def _stored(event: Store, dtype: str, launch: Launch) -> np.ndarray | None:
+    """(rows, columns): the numbers in global memory that a store wrote, None where some of it lies outside."""
+    tm, fmt = event.tensor_map, FORMATS[dtype]
+    (columns, rows), (x, y) = tm.box_dim, event.coordinates
+    if fmt.bits != tm.type_row.bits or min(x, y) < 0 or x + columns > tm.global_dim[0] or y + rows > tm.global_dim[1]:
+        return None
+    size, pitch = fmt.bits // 8, tm.global_strides[0]
+    try:
+        raw = launch.memory.span(tm.global_address + y * pitch + x * size, (rows - 1) * pitch + columns * size)
+    except SmemsimError:
+        return None
+    lines = np.ascontiguousarray(np.lib.stride_tricks.as_strided(raw, (rows, columns * size), (pitch, 1)))
+    bits = lines.view(f"{'u' if fmt.is_float or not fmt.signed else 'i'}{size}")
+    return to_float64(bits, fmt.name) if fmt.is_float else bits.astype(np.float64)
+
+
+# ---- findings
+
+
+def _swizzled(box: _Box, alike: list[Store], launch: Launch) -> InstructionFinding | None:
+    event, near = box.event, rounding_of(launch, box.dtype)
+    tm = event.tensor_map
+    x = Arrays(box.found, box.wanted, relative=near.relative, itemsize=tm.type_row.bits // 8)
+    if not x.count or repeats(x):
+        return None
+    lines = sorted({e.instruction.line for e in alike})
+    told = f"{tm.box_dim[1]}x{tm.box_dim[0]} box of the store{'s' * (len(lines) > 1)} at line{'s' * (len(lines) > 1)} {listed(lines)}"
+    tile = Tile(tm.box_dim[1], tm.box_dim[0], told, str(SWIZZLES[tm.swizzle]), lines[0], event.smem_address % PATTERN, writers_of(launch))
+    found = next((e for rule in SWIZZLE_RULES if (e := rule(x, tile)) is not None), None)
+    if found is None:
+        return None
+    return InstructionFinding(found.code, event.instruction, f"{found.what}; so the product of A and B lies in global memory", found.change)
+
+
+def _exchanged(box: _Box, launch: Launch) -> InstructionFinding | None:
+    """R508 for a box of D, as many rows and columns as A and B have rows, at the coordinates {row, column}."""
+    event, (row, column) = box.event, box.at
+    tm = event.tensor_map
+    if row == column or tuple(event.coordinates) != (row, column) or tuple(tm.global_dim) != box.extent[::-1]:
+        return None
+    if not rounding_of(launch, box.dtype).near(box.found, box.wanted).all():
+        return None
+    return InstructionFinding(
+        "R508",
+        event.instruction,
+        f"the box at coordinates {list(event.coordinates)} has the product of the rows of A from {row} on and of the rows of B from {column} on: that belongs "
+        f"into row {row} and column {column} of D",
+        f"coordinates are {{{column}, {row}}}: dimension 0, the contiguous one (columns), comes first",
+    )
