@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from smemsim.budget import ask
 from smemsim.gpu import operations  # noqa: F401  (registers the builders)
 from smemsim.gpu.execute import execute
 from smemsim.gpu.launch import Given, InstructionFinding, Launch
@@ -62,7 +64,7 @@ class Changed:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a shard left behind; `finished` False: a trap or a hang, after which nothing runs. `ctas` is how many it had."""
+    """What a shard left behind; `finished` False: a trap or a hang, after which nothing runs, or the end of its time. `ctas` is how many it had."""
 
     changed: tuple[Changed, ...]
     findings: tuple[InstructionFinding, ...]
@@ -70,12 +72,17 @@ class Result:
     evidence: frozenset[str]
     finished: bool
     ctas: int
+    out_of_time: bool = False
 
 
 def work_of(launch: Launch, *, watch: bool) -> Work:
     """What another process needs to execute CTAs of a launch."""
+    ask("a copy of global memory for other processes", sum(len(region.data) for region in launch.memory.table()[2]))
     arrays = tuple((region.begin, region.data.copy(), region.name) for region in launch.memory.table()[2] if len(region.data))
-    return Work(**_given(launch), entry=launch.program.name, parameter_bytes=len(launch.parameters), arrays=arrays, watch=watch)
+    given = _given(launch)
+    if launch.limit_seconds is not None:
+        given["limit_seconds"] = max(0.0, launch.deadline - time.monotonic())  # the clocks of two machines have nothing in common
+    return Work(**given, entry=launch.program.name, parameter_bytes=len(launch.parameters), arrays=arrays, watch=watch)
 
 
 _module = functools.lru_cache(maxsize=4)(read_module)
@@ -88,11 +95,12 @@ def run_shard(work: Work, clusters: Sequence[int]) -> Result:
         memory.place(data, address, name=name)
     program, parameters = link(_module(work.ptx), work.entry, work.arch), memory.span(work.parameter_address, work.parameter_bytes)
     launch = Launch(**_given(work), program=program, memory=memory, parameters=parameters)
+    launch.begin()
     finished = execute(launch, clusters, watch=work.watch)
     changed = [Changed.between(address, data, memory.region(address)[1]) for address, data, _ in work.arrays]
     return Result(
         tuple(part for part in changed if part is not None), tuple(launch.findings.values()), tuple(launch.output), frozenset(launch.evidence),
-        finished, len(clusters) * launch.cluster_size,
+        finished, len(clusters) * launch.cluster_size, launch.out_of_time,
     )  # fmt: skip
 
 
@@ -122,4 +130,6 @@ class Merge:
         for found in result.findings:
             launch.keep(found)
         launch.output += result.output
+        launch.output_size += sum(map(len, result.output))
         launch.evidence |= result.evidence
+        launch.out_of_time |= result.out_of_time
