@@ -16,14 +16,15 @@ import re
 import stat
 import tomllib
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any, BinaryIO
-
-import numpy as np
+from collections.abc import Callable, Sequence
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 
 from smemsim.arguments import shown
 from smemsim.budget import ask, told
 from smemsim.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "array_in",
@@ -59,24 +60,27 @@ def _kind(mode: int) -> str:
     return next((name for is_kind, name in _KINDS if is_kind(mode)), "no regular file")
 
 
-@contextlib.contextmanager
-def opened(path: pathlib.Path, most: int) -> Iterator[BinaryIO]:
+def opened(path: pathlib.Path, most: int) -> BinaryIO:
     """A regular file of at most `most` bytes, open for reading. InputError names it and says why not."""
     try:
         _regular(path, os.stat(path).st_mode)  # before it is opened: to open a device may do something already
         number = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0))
-        with open(number, "rb") as file:
-            about = os.fstat(number)
-            _regular(path, about.st_mode)  # and after: it may be another file by now
-            if about.st_size > most:
-                raise InputError(f"{path}: {told(about.st_size)}; at most {told(most)} are read")
-            yield file
+        file = os.fdopen(number, "rb")
     except OSError as e:
-        raise InputError(f"{shown(str(path))[1:-1]}: {e.strerror or e}") from None
-    except ValueError as e:
-        if isinstance(e, InputError):
-            raise
+        raise InputError(f"{path}: {e.strerror or e}") from None
+    except InputError:
+        raise
+    except ValueError:  # a zero byte
         raise InputError(f"{shown(str(path))}: not the name of a file") from None
+    about = os.fstat(number)
+    try:
+        _regular(path, about.st_mode)  # and after: it may be another file by now
+        if about.st_size > most:
+            raise InputError(f"{path}: {told(about.st_size)}; at most {told(most)} are read")
+    except InputError:
+        file.close()
+        raise
+    return file
 
 
 def _regular(path: pathlib.Path, mode: int) -> None:
@@ -86,8 +90,12 @@ def _regular(path: pathlib.Path, mode: int) -> None:
 
 def read_bytes(path: pathlib.Path, most: int) -> bytes:
     """The contents of a regular file of at most `most` bytes."""
-    with opened(path, most) as file:
-        data = file.read(most + 1)
+    try:
+        with opened(path, most) as file:
+            ask(str(path), os.fstat(file.fileno()).st_size)
+            data = file.read(most + 1)
+    except OSError as e:
+        raise InputError(f"{path}: {e.strerror or e}") from None
     if len(data) > most:  # those of /proc say that they are empty
         raise InputError(f"{path}: more than {told(most)}; at most these are read")
     return data
@@ -191,12 +199,16 @@ def read_npy(path: pathlib.Path, most: int | None = None) -> np.ndarray:
             return array_in(file, os.fstat(file.fileno()).st_size, str(path))
     except InputError:
         raise
+    except OSError as e:
+        raise InputError(f"{path}: {e.strerror or e}") from None
     except (ValueError, EOFError, SyntaxError, TypeError, RecursionError):
         raise InputError(f"{path}: not an .npy file of plain numbers; numpy.save writes one") from None
 
 
 def array_in(file: IO[bytes], size: int, name: str) -> np.ndarray:
     """The array in an .npy file of `size` bytes that is open; ValueError where it is none."""
+    import numpy as np
+
     begin = io.BytesIO(file.read(min(size, MOST_HEADER)))
     if begin.getvalue()[:4] == ZIP:
         raise InputError(f"{name}: holds several arrays; needs an .npy file with one")

@@ -93,6 +93,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     entry = gpu.entry(module, about["entry"] or None)
     shape = _shape(launch, o, module.functions[entry].directives)
     launch.check_types(module.functions[entry].parameters)
+    budget.ask("the arrays, and copies of them to see what the kernel changes", 3 * launch.array_bytes)
     arrays, args = launch.placed(gpu, random=o["random"])
     expected = dict(about.get("expected", {})) | _expected(o["expect"], list(arrays))
     _check_files(launch, expected, o)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.errors import HardwareTrap
+from smemsim.errors import HardwareTrap, OutsideError
 from smemsim.gpu.registry import Plain, Step, implements, unmodelled
 from smemsim.gpu.traps import thread_name
 from smemsim.ptx.module import Arguments, Instruction, Operand, Symbol
 from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
-from smemsim.spec.traps import ASSERTION, LAUNCH_FAILURE
+from smemsim.spec.traps import ASSERTION, ILLEGAL_ADDRESS, LAUNCH_FAILURE
 
 if TYPE_CHECKING:
     from smemsim.gpu.launch import Launch
@@ -77,7 +77,10 @@ def memory(x: Wave, thread: int, address: int) -> np.ndarray:
     if address >> 32 == SHARED_WINDOW >> 32:
         flat = int(x.flat(address & 0xFFFFFFFF, np.array([thread]))[0])
         return x.shared[max(flat, 0) :] if flat >= 0 else np.zeros(0, np.uint8)
-    begin, data = x.launch.memory.region(address)
+    try:
+        begin, data = x.launch.memory.region(address)
+    except OutsideError as e:
+        raise HardwareTrap(str(e), cuda_error=ILLEGAL_ADDRESS) from None
     return data[address - begin :]
 
 

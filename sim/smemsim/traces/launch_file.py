@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.arguments import shown
+from smemsim.budget import ask
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import InputError, SmemsimError, TraceError
 from smemsim.files import named_inside, parse_toml, read_bytes, read_npy
@@ -25,7 +26,7 @@ from smemsim.gpu.parameters import number_bytes
 from smemsim.ptx.module import Parameter
 from smemsim.traces.launch_checks import VALUES, checked
 from smemsim.traces.launch_keys import ARGUMENTS
-from smemsim.traces.recipes import array_of
+from smemsim.traces.recipes import WIDTHS, array_of
 
 __all__ = ["LaunchFile", "read_launch_file"]
 
@@ -60,6 +61,11 @@ class LaunchFile:
     def arrays(self, *, random: bool = False) -> dict[str, np.ndarray]:
         """Every array as it is before the launch, by name; those of bf16, e4m3 and e5m2 as raw bits. `random`: the second way to fill them."""
         return {one["name"]: self._array(one, random) for one in self.about["arrays"]}
+
+    @property
+    def array_bytes(self) -> int:
+        """Bytes of all arrays that have recipes; those of files are known when they are read."""
+        return sum(math.prod(one["shape"]) * WIDTHS.get(one["dtype"], 1) for one in self.about["arrays"] if "file" not in one)
 
     def _array(self, one: Mapping[str, Any], random: bool) -> np.ndarray:
         where = f"{self.called}: array {one['name']}"
@@ -139,6 +145,7 @@ class LaunchFile:
 
     def placed(self, device: Device, *, random: bool = False) -> tuple[dict[str, DeviceArray], list[bytes]]:
         """(its arrays in a device's memory by name, the arguments of a launch there)."""
+        ask(f"{self.called}: all arrays together", self.array_bytes)
         arrays = {one["name"]: device.array(self._array(one, random), name=one["name"]) for one in self.about["arrays"]}
         addresses = {name: x.address for name, x in arrays.items()}
         return arrays, self.parameters(addresses, place=lambda data: device.array(data).address)
@@ -172,7 +179,9 @@ def read_launch_file(
     text = read_text(path, MOST_LAUNCH)
     try:
         about = json.loads(text) if path.suffix == ".json" or text.lstrip().startswith("{") else parse_toml(text)
-    except (ValueError, RecursionError) as e:
+    except RecursionError:
+        raise InputError(f"{path}: not TOML or JSON (nested too deeply)") from None
+    except ValueError as e:
         raise InputError(f"{path}: not TOML or JSON ({e})") from None
     about = checked(about, str(path))
     for where, name in _files(about, named_ptx=ptx is None):
