@@ -81,7 +81,7 @@ BAD = {
     "dot --a-type bf16 -a 1 -b 1 --arch sm_100a": (2, "on sm_100a"),
     "decode golden/": (2, "is a folder"),
     "decode no_such.bin": (2, "no such file"),
-    "decode /dev/null": (2, "holds nothing"),
+    "decode /dev/null": (2, "is a device"),
     f"decode {MAP} --dtype bf16 --tile-bytes 4": (2, "--dtype, --tile-bytes: of a descriptor's operand"),
     f"map {MAP} --at 64,,0": (2, "needs whole numbers"),
     f"map {MAP} --at 64 0": (2, "one argument too many"),

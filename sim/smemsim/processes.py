@@ -13,12 +13,15 @@ import pathlib
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from smemsim.errors import InputError
 
-__all__ = ["can_have_children", "dask_client", "pool", "processors", "version", "without_main"]
+__all__ = ["Lost", "can_have_children", "close_client", "dask_client", "pool", "processors", "version", "without_main"]
+
+AWAY = 20.0  # seconds that a Dask scheduler may not answer
 
 
 def processors() -> int:
@@ -81,6 +84,33 @@ def dask_client(address: str) -> Any:
             f"--dask {address}: workers have smemsim {', '.join(sorted(others))}, here is {version()}; install the same everywhere"
         )
     return client
+
+
+def close_client(client: Any) -> None:
+    """Close a Dask client; one whose scheduler is gone is not waited for."""
+    if client is not None:
+        with contextlib.suppress(Exception):  # whatever distributed makes of a scheduler that is gone
+            client.close(timeout=5)
+
+
+class Lost:
+    """Looks whether the scheduler of a Dask client still answers: a client whose scheduler is gone waits for it for ever."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._since: float | None = None
+
+    def check(self) -> None:
+        """InputError where the scheduler has been away for longer than a short break of the line takes."""
+        if self._client.status == "running":
+            self._since = None
+            return
+        now = time.monotonic()
+        self._since = self._since or now
+        if self._client.status == "closed" or now - self._since > AWAY:
+            raise InputError(
+                f"--dask: the scheduler no longer answers ({self._client.status}); start it again, or leave --dask out to work on this machine"
+            )
 
 
 @functools.cache

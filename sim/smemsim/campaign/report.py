@@ -13,6 +13,7 @@ from typing import Any
 from smemsim.campaign.ledger import Ledger
 from smemsim.campaign.space import Space, Trouble
 from smemsim.errors import InputError
+from smemsim.files import write_whole
 from smemsim.processes import version
 
 __all__ = ["CampaignReport", "SpaceReport", "file_trouble", "file_troubles", "folder_for", "report_of"]
@@ -133,7 +134,7 @@ def file_trouble(folder: pathlib.Path, name: str, trouble: Trouble) -> pathlib.P
     """Write NAME.json: what is wrong, the case, the command that shows it again, the version of smemsim."""
     text = json.dumps({**dataclasses.asdict(trouble), "version": version()}, indent=1, default=str)
     path = folder / f"{name}.json"
-    path.write_text(text + "\n", encoding="utf-8")
+    write_whole(path, text + "\n")
     return path
 
 

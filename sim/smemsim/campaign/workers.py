@@ -13,7 +13,7 @@ from typing import Any
 from smemsim.campaign.space import ChunkResult, Trouble
 from smemsim.campaign.spaces import space
 from smemsim.errors import InputError
-from smemsim.processes import dask_client, pool, processors
+from smemsim.processes import Lost, close_client, dask_client, pool, processors
 
 __all__ = ["Crew", "crew", "do_chunk", "processors"]
 
@@ -46,6 +46,9 @@ class Crew:
         """Can the crew go on after that? Chunks whose futures raise it have to be begun again."""
         del error
         return False
+
+    def check(self) -> None:
+        """Are there workers still? InputError where nobody will ever answer."""
 
     def close(self) -> None:
         """Send the workers home; what they have in hand is dropped."""
@@ -96,6 +99,7 @@ class _Cluster(Crew):
 
     def __init__(self, address: str) -> None:
         self._client = dask_client(address)
+        self._lost = Lost(self._client)
         super().__init__(max(1, sum(self._client.nthreads().values())))
         self._executor = self._client.get_executor(retries=self.RETRIES, pure=True)
 
@@ -108,9 +112,12 @@ class _Cluster(Crew):
             raise InputError(f"--dask: a chunk's workers were lost again and again: {error}")
         return isinstance(error, concurrent.futures.CancelledError)
 
+    def check(self) -> None:
+        self._lost.check()
+
     def close(self) -> None:
         self._executor.shutdown(wait=False)
-        self._client.close()
+        close_client(self._client)
 
 
 @contextlib.contextmanager

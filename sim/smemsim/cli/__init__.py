@@ -1,16 +1,19 @@
 """The command line: `smemsim plan`, `check`, `show`, `solve`, `decode`, `map`, `dot`, `replay`, `campaign`, `run`.
 
-Exit codes: 0 fine or identical, 1 a finding or a difference, 2 bad input, 3 not modelled.
+Exit codes: 0 fine or identical, 1 a finding or a difference, 2 bad input, 3 not modelled, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Any
+import traceback
+from typing import Any, NoReturn
 
 import click
 
 from smemsim import __version__
+from smemsim.arguments import shown
 from smemsim.cli.campaign import campaign
 from smemsim.cli.check import check
 from smemsim.cli.decode import decode
@@ -25,28 +28,56 @@ from smemsim.errors import SmemsimError, Unmodelled
 
 __all__ = ["main"]
 
+TRACEBACK = "SMEMSIM_TRACEBACK"  # set, an error that nobody expected is raised as it is
+
 
 class _Group(click.Group):
-    """Turns every smemsim error into a sentence on stderr and its exit code."""
+    """Turns every error into a sentence on stderr and its exit code: 1 is left to findings."""
 
     def invoke(self, ctx: click.Context) -> Any:
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="replace")  # an ASCII terminal gets ? for …
         try:
             return super().invoke(ctx)
+        except (click.exceptions.Exit, click.ClickException):
+            raise
+        except (KeyboardInterrupt, click.Abort):
+            _end(ctx, 130, "interrupted")
         except Unmodelled as e:
-            click.echo(f"smemsim: not modelled: {e}", err=True)
-            ctx.exit(3)
+            _end(ctx, 3, f"not modelled: {e}")
         except SmemsimError as e:
-            click.echo(f"smemsim: {e}", err=True)
-            ctx.exit(2)
+            _end(ctx, 2, str(e))
         except BrokenPipeError:
             sys.stderr.close()  # the reader has seen enough
             ctx.exit(0)
         except OSError as e:
             where = f" ({e.filename})" if e.filename else ""
-            click.echo(f"smemsim: cannot write the output: {e.strerror or e}{where}", err=True)
-            ctx.exit(2)
+            _end(ctx, 2, f"cannot read or write: {e.strerror or e}{where}")
+        except MemoryError as e:
+            _end(
+                ctx,
+                2,
+                f"this machine has no room for it: {str(e) or 'memory is at its end'}; --memory of smemsim run, or SMEMSIM_MEMORY, says how much may be taken",
+            )
+        except RecursionError:
+            _end(ctx, 2, "the input is nested too deeply")
+        except Exception as e:
+            if os.environ.get(TRACEBACK):
+                raise
+            _end(
+                ctx, 2, f"internal error, please report it: {type(e).__name__}: {shown(str(e))[1:-1]}{_place(e)}; {TRACEBACK}=1 shows where"
+            )
+
+
+def _end(ctx: click.Context, code: int, message: str) -> NoReturn:
+    click.echo(f"smemsim: {message}", err=True)
+    ctx.exit(code)
+
+
+def _place(error: BaseException) -> str:
+    """Where it happened in the source, for a report of it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})

@@ -46,7 +46,7 @@ def parse_ctas(text: str) -> list[int]:
         for part in text.split(","):
             first, _, last = part.partition("-")
             begin, end = int(first), int(last or first)
-            if not 0 <= begin <= end or end - begin > MOST_CTAS:
+            if not 0 <= begin <= end or end - begin + len(found) > MOST_CTAS:
                 raise ValueError
             found += range(begin, end + 1)
     except ValueError:

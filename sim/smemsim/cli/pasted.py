@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from smemsim.errors import InputError, TensorMapError
+from smemsim.files import read_bytes
 
 if TYPE_CHECKING:
     from smemsim.descriptors.tensor_map import TensorMap
@@ -149,11 +150,8 @@ def _file(text: str) -> bytes | None:
             raise InputError(f"{text}: is a folder; name a file in it")
         if not path.exists() or path.is_dir():
             return None
-        with path.open("rb") as file:
-            return _limited(text, file.read(LONGEST_FILE + 1))
+        return read_bytes(path, LONGEST_FILE)
     except InputError:
         raise
-    except PermissionError:
-        raise InputError(f"{text}: may not be read") from None
     except (OSError, ValueError):
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import pathlib
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,19 @@ PLACE = click.Path(path_type=pathlib.Path)
     "--trace", type=PLACE, metavar="FILE.toml", help="Write the transfers and matrix instructions that ran as a scenario for smemsim check."
 )
 @click.option("--list", "list_forms", is_flag=True, help="List the instructions and whether they are modelled; run nothing.")
+@click.option(
+    "--limit", type=click.IntRange(1), metavar="BLOCKS", help="Blocks of instructions until a kernel counts as endless; else 20 million."
+)
+@click.option(
+    "--limit-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="End the kernel after so many seconds; else never."
+)
+@click.option(
+    "--memory", metavar="BYTES", help="Memory that a run may take, as 8G; else SMEMSIM_MEMORY, else three quarters of the machine's."
+)
+@click.option(
+    "--source", "sources", multiple=True, type=click.Path(path_type=pathlib.Path, exists=True, file_okay=False), metavar="FOLDER",
+    help="A folder whose files the PTX (.file) and the launch file may name too; else those beside them.",
+)  # fmt: skip
 @json_option
 @click.pass_context
 def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bool, **o: Any) -> None:
@@ -61,8 +75,8 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     barriers, reads that come too early, accesses out of bounds, hangs. An expected array is compared within --rtol and --atol, as numpy.allclose does;
     without them, differences that look like rounding (another order of summation, or another type of accumulation) are told and count as none.
 
-    Exit code 0 when nothing is wrong and every expected output came, 1 for a finding or a difference, 2 for a launch that cannot be made, 3 for
-    instructions that are not modelled.
+    Exit code 0 when nothing is wrong and every expected output came, 1 for a finding or a difference, 2 for a launch that cannot be made or whose
+    time was over, 3 for instructions that are not modelled, 130 after Ctrl-C.
 
     \b
     smemsim run kernel.ptx --grid 4 --block 128 --arg zeros:f32:1024 --arg u32:1024
@@ -70,9 +84,12 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     smemsim run golden/sm_90a/launches/kernels/gemm_bf16 --expect D=wanted.npy
     smemsim run kernel.ptx --list
     """
-    from smemsim.processes import dask_client
+    from smemsim import budget
+    from smemsim.processes import close_client, dask_client
     from smemsim.running.gpu import Gpu
 
+    if o["memory"]:
+        budget.set_limit(budget.amount(o["memory"], "--memory"))
     if list_forms:
         ctx.exit(_list(path, o, as_json))
     launch, name = _launch(path, o)
@@ -82,16 +99,21 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     entry = gpu.entry(module, about["entry"] or None)
     shape = _shape(launch, o, module.functions[entry].directives)
     launch.check_types(module.functions[entry].parameters)
+    budget.ask("the arrays, and copies of them to see what the kernel changes", 3 * launch.array_bytes)
     arrays, args = launch.placed(gpu, random=o["random"])
     expected = dict(about.get("expected", {})) | _expected(o["expect"], list(arrays))
     how = _wanted(launch, o)
     _check_files(launch, expected, arrays, o)
+    budget.ask("copies of all arrays, to see what the kernel changes", 2 * sum(a.nbytes for a in arrays.values()))
     before = {n: a.numpy() for n, a in arrays.items()}
     ctas = parse_ctas(o["ctas"]) if o["ctas"] else None
-    with contextlib.closing(dask_client(o["dask"])) if o["dask"] else contextlib.nullcontext() as client:
+    with contextlib.ExitStack() as stack:
+        client = dask_client(o["dask"]) if o["dask"] else None
+        stack.callback(close_client, client)
         done = gpu.launch(
-            launch.ptx, entry, **shape, args=args, sanitize=not o["no_sanitize"], ctas=ctas, workers=o["workers"], client=client, name=name
-        )
+            launch.ptx, entry, **shape, args=args, sanitize=not o["no_sanitize"], ctas=ctas, workers=o["workers"], client=client, name=name,
+            sources=_folders(launch, name, o), **_limits(launch, o),
+        )  # fmt: skip
     names = list(about["outputs"]) or [n for n, a in arrays.items() if a.numpy().tobytes() != before[n].tobytes()]
     outputs = _outputs(launch, arrays, [*names, *(n for n in expected if n not in names)])
     compared = _compared(done, outputs, expected, launch, how)
@@ -101,14 +123,14 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
         if x.name in compared and compared[x.name].differing and (compared[x.name].difference or how.tolerance is None)
     }
     differs = {name: x.text or explanations.get(name, "") for name, x in compared.items()}  # a narrower type in between is no rounding
-    _write(done, outputs, o)
+    _write(done, launch, outputs, o)
     if as_json:
         told = [_as_dict(x, compared.get(x.name), differs.get(x.name), explanations.get(x.name, "")) for x in outputs]
         click.echo(json.dumps({**done.as_dict(), "outputs": told}, indent=1))
     else:
         _print(done, outputs, compared, explanations)
     is_ok = done.is_strictly_ok if o["strict"] else done.ok
-    ctx.exit(0 if is_ok and not any(differs.values()) and not done.interrupted else 1)
+    ctx.exit(130 if done.interrupted else 1 if not is_ok or any(differs.values()) else 2 if done.out_of_time else 0)
 
 
 def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
@@ -119,10 +141,10 @@ def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
     if path.is_dir() or path.suffix in (".toml", ".json"):
         if o["launch_path"] is not None:
             raise InputError(f"{path} and --launch {o['launch_path']}: two launch files")
-        launch = read_launch_file(path)
+        launch = read_launch_file(path, allowed=o["sources"])
         name = str(launch.folder / launch.about.get("ptx", KERNEL))
     elif o["launch_path"] is not None:
-        launch, name = read_launch_file(o["launch_path"], path), str(path)
+        launch, name = read_launch_file(o["launch_path"], path, allowed=o["sources"]), str(path)
     else:
         launch, name = LaunchFile(path.stem, read_text(path), checked({}, str(path)), path=COMMAND_LINE), str(path)
     changed: dict[str, Any] = {key: parse_shape(f"--{key}", o[key]) for key in ("grid", "block", "cluster") if o[key]}
@@ -136,6 +158,22 @@ def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
     if not changed:
         return launch, name
     return dataclasses.replace(launch, about=checked({**launch.about, **changed}, COMMAND_LINE)), name
+
+
+def _folders(launch: LaunchFile, name: str, o: dict[str, Any]) -> list[pathlib.Path]:
+    """Where sources may lie besides the current folder: beside the PTX and the launch file, and where --source says."""
+    from smemsim.files import source_folders
+
+    return list(source_folders([pathlib.Path(name).parent, launch.folder], o["sources"]))
+
+
+def _limits(launch: LaunchFile, o: dict[str, Any]) -> dict[str, Any]:
+    """The limits that an option or the launch file says."""
+    return {
+        key: launch.about[key] if o[key] is None else o[key]
+        for key in ("limit", "limit_seconds")
+        if key in launch.about or o[key] is not None
+    }
 
 
 def _shape(launch: LaunchFile, o: dict[str, Any], directives: Any) -> dict[str, Any]:
@@ -193,17 +231,24 @@ def _wanted(launch: LaunchFile, o: dict[str, Any]) -> Wanted:
 
 def _check_files(launch: LaunchFile, expected: dict[str, str], arrays: Any, o: dict[str, Any]) -> None:
     """InputError, before a run that may be long, for files that will not be readable, writable or comparable behind it."""
-    from smemsim.running.outputs import Output, Wanted
+    from smemsim.files import check_place, same_file
+    from smemsim.running.outputs import Output, Wanted, out_names
 
     for name, wanted in expected.items():
         if wanted.endswith(".npy"):
             Output(name, arrays[name].numpy(), launch.dtype(name)).compared(wanted, launch.folder, Wanted(exact=True))
-    for option in ("report", "trace"):
-        path = o[option]
-        if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-            raise InputError(f"--{option} {path}: cannot write there: {'it is a folder' if path.is_dir() else 'there is no such folder'}")
+    written = {option: o[option] for option in ("report", "trace") if o[option] is not None}
+    for option, path in written.items():
+        check_place(f"--{option}", path)
+    if len(written) == 2 and same_file(*written.values()):
+        raise InputError(f"--report {o['report']} and --trace {o['trace']}: are one file")
     if o["out"] is not None and o["out"].exists() and not o["out"].is_dir():
         raise InputError(f"--out {o['out']}: cannot write there: it is no folder")
+    if o["out"] is not None:
+        names = out_names(one["name"] for one in launch.about["arrays"])
+        for option, path in written.items():
+            if any(same_file(path, o["out"] / name) for name in names.values()):
+                raise InputError(f"--{option} {path}: is a file that --out may write too")
     if o["trace"] is not None and o["no_sanitize"]:
         raise InputError("--trace and --no-sanitize: without the watch nothing is kept of what ran")
 
@@ -250,17 +295,21 @@ def _as_dict(output: Output, comparison: Comparison | None, difference: str | No
     return {**output.as_dict(), "difference": difference, "explanation": explanation, **more}
 
 
-def _write(done: Run, outputs: list[Output], o: dict[str, Any]) -> None:
+def _write(done: Run, launch: LaunchFile, outputs: list[Output], o: dict[str, Any]) -> None:
     import numpy as np
+
+    from smemsim.files import write_whole
+    from smemsim.running.outputs import out_names
 
     if o["out"] is not None:
         o["out"].mkdir(parents=True, exist_ok=True)
+        names = out_names(one["name"] for one in launch.about["arrays"])
         for output in outputs:
-            np.save(o["out"] / f"{pathlib.PurePath(output.name).name}.npy", output.array)
+            write_whole(o["out"] / names[output.name], functools.partial(np.save, arr=output.array))
     if o["report"] is not None:
-        o["report"].write_text(done.html(), encoding="utf-8")
+        write_whole(o["report"], done.html())
     if o["trace"] is not None:
-        o["trace"].write_text(done.scenario().toml(), encoding="utf-8")
+        write_whole(o["trace"], done.scenario().toml())
 
 
 def _print(done: Run, outputs: list[Output], compared: dict[str, Comparison], explanations: dict[str, str]) -> None:

@@ -180,12 +180,10 @@ def _print_text(report: Report | None, tiles: list[TilePicture], chosen: list[tu
 
 
 def _write(path: pathlib.Path, report: Report | None, tiles: list[TilePicture]) -> None:
+    from smemsim.files import write_whole
     from smemsim.show.page import report_page
 
     assert report is not None
-    try:
-        path.write_text(report_page(report, tiles), encoding="utf-8")
-    except OSError as e:
-        raise InputError(f"--html {path}: cannot be written: {e.strerror or e}") from None
+    write_whole(path, report_page(report, tiles))
     click.echo(report.text())
     click.echo(f"smemsim: wrote {path}, {path.stat().st_size / 1000:,.0f} kB", err=True)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from smemsim.arguments import shown
 from smemsim.cli.options import json_option, parse_address, strangers
 from smemsim.errors import InputError
 from smemsim.spec.architectures import ARCHITECTURES
@@ -150,35 +149,19 @@ def _explained(arch: str | None, matrices: dict[str, pathlib.Path | None], given
     return explain_product(arch=str(arch), **arrays, **own)
 
 
-def _bytes(path: pathlib.Path) -> bytes:
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{path}: more than {MOST_BYTES >> 20} MiB, which no tile is")
-        return path.read_bytes()
-    except OSError as e:
-        raise InputError(f"{path}: {e.strerror or e}") from None
-    except ValueError:  # a zero byte
-        raise InputError(f"{shown(str(path))}: not the name of a file") from None
-
-
 def _array(path: pathlib.Path) -> np.ndarray:
     """The array of an .npy file."""
-    import io
+    from smemsim.files import read_npy
 
-    import numpy as np
-
-    try:
-        return np.asarray(np.load(io.BytesIO(_bytes(path)), allow_pickle=False))
-    except InputError:
-        raise
-    except Exception as e:  # numpy says so in many ways
-        raise InputError(f"{path}: not an .npy file of numbers ({e})") from None
+    return read_npy(path, MOST_BYTES)
 
 
 def _dump(path: pathlib.Path) -> Any:
     """Shared memory: the bytes of a raw file, or of an .npy array of any unsigned type."""
+    from smemsim.files import read_bytes
+
     if path.suffix != ".npy":
-        return _bytes(path)
+        return read_bytes(path, MOST_BYTES)
     array = _array(path)
     if array.dtype.kind not in "iu":
         raise InputError(f"{path}: an array of {array.dtype}; needs bytes, uint8")

@@ -166,5 +166,5 @@ def shape_of(value: Any) -> tuple[int, ...]:
         raise InputError(f"shape = {shown(value)}: at most {MOST_AXES} axes")
     out = tuple(whole("shape", n, minimum=0) for n in values)
     if math.prod(out) > MOST_BYTES:
-        raise InputError(f"shape = {shown(value)}: more elements than fit into this machine's memory")
+        raise InputError(f"shape = {shown(value)}: {math.prod(out):,} elements; an array has at most {MOST_BYTES:,} bytes")
     return out

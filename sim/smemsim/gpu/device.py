@@ -8,6 +8,7 @@ array([0., 1., 2., 3.], dtype=float32)
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.arguments import shown, suggestion, whole
+from smemsim.budget import ask
 from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu import operations  # noqa: F401  (registers the builders)
 from smemsim.gpu.arrays import MOST_BYTES, DeviceArray, as_numpy, converted, shape_of, storage
@@ -26,6 +28,7 @@ from smemsim.machine.region import GlobalMemory
 from smemsim.ptx.module import Module
 from smemsim.ptx.parser import read_module
 from smemsim.spec.architectures import ARCHITECTURES, architecture
+from smemsim.spec.launches import LAUNCH_LIMITS
 from smemsim.spec.targets import target_number
 
 __all__ = ["Device", "target_of"]
@@ -57,7 +60,9 @@ class Device:
         (2, 3)
         """
         try:
-            return DeviceArray(self.memory, np.zeros(shape_of(shape), storage(dtype)), _name(name))
+            extents, kind = shape_of(shape), storage(dtype)
+            ask(f"shape = {shown(shape)}", 2 * math.prod(extents) * kind.itemsize)
+            return DeviceArray(self.memory, np.zeros(extents, kind), _name(name))
         except MemoryError:
             raise InputError(f"shape = {shown(shape)}: more bytes than this machine has room for") from None
 
@@ -104,6 +109,11 @@ class Device:
         if (ptx, entry) not in self._programs:
             self._programs[ptx, entry] = link(module, entry, self.arch)
         program = self._programs[ptx, entry]
+        if program.places.parameter_bytes > LAUNCH_LIMITS.parameter_bytes:
+            raise InputError(
+                f"{entry} has {program.places.parameter_bytes} B of parameters; a kernel takes {LAUNCH_LIMITS.parameter_bytes} B at most "
+                f"({LAUNCH_LIMITS.source})"
+            )
         parameters = pack(program.places, args, self.memory)
         at = self.memory.place(parameters)
         launch = Launch(
@@ -123,10 +133,11 @@ class Device:
     def _place_variables(self, ptx: str, program: Program) -> dict[str, int]:
         """Variables keep their contents from launch to launch, as those of a loaded module do."""
         new = [v for v in program.places.globals if (ptx, v.name) not in self._variables]
+        ask("the variables of the PTX in global memory", sum(v.size for v in new))
         for v in new:
             if v.size > MOST_BYTES:
                 raise InputError(f"line {v.line}: {v.name} has {v.size} bytes; smemsim takes {MOST_BYTES} at most")
-            data = np.frombuffer(v.initial or bytes(max(v.size, 1)), np.uint8)
+            data = np.frombuffer(v.initial, np.uint8) if v.initial else np.zeros(max(v.size, 1), np.uint8)
             self._variables[ptx, v.name] = self.memory.place(data)
         addresses = {v.name: self._variables[ptx, v.name] for v in program.places.globals}
         for v in new:

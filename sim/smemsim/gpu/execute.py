@@ -10,7 +10,7 @@ import numpy as np
 from smemsim.errors import HardwareTrap
 from smemsim.gpu.hang import count_bytes, report_hang
 from smemsim.gpu.launch import Launch
-from smemsim.gpu.schedule import Stuck, run_wave
+from smemsim.gpu.schedule import OutOfTime, Stuck, run_wave
 from smemsim.gpu.watching.watch import Watch
 from smemsim.gpu.wave import WARP, Wave
 from smemsim.spec.launches import RESIDENCY
@@ -24,7 +24,8 @@ WAVE_BYTES = 1 << 28
 def at_once(launch: Launch) -> int:
     """Clusters of one wave."""
     threads = launch.cluster_size * (-(-launch.threads // WARP) * WARP)
-    room = WAVE_BYTES // (8 * max(1, len(launch.program.registers)) * threads + launch.cluster_size * launch.window_bytes * 16)
+    own = 8 * max(1, len(launch.program.registers)) + launch.program.places.local_bytes  # bytes of a thread
+    room = WAVE_BYTES // (own * threads + launch.cluster_size * launch.window_bytes * 16)
     return max(1, min(WAVE_THREADS // threads, room))
 
 
@@ -56,7 +57,7 @@ def execute(
     """Run clusters of a launch (all of them without `clusters`); what goes wrong is noted in `launch.findings`.
 
     `done` is told how many CTAs have finished. A trap ends the launch, and so does a hang: nothing runs after it, as on hardware, and the
-    result is False. CTAs that wait for others are joined by further waves, as long as all of them fit on the card at once.
+    result is False; so it is at the end of the launch's time, and nothing is noted then. CTAs that wait for others are joined by further waves, as long as all of them fit on the card at once.
     """
     waiting: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters
     most, together = resident(launch), at_once(launch)
@@ -87,6 +88,9 @@ def execute(
                 finished = run_wave(wave, gives_way=gives_way)
             except Stuck:
                 report_hang(launch)
+                return False
+            except OutOfTime:
+                launch.out_of_time = True
                 return False
             except HardwareTrap as trap:
                 instruction = getattr(trap, "instruction", None)

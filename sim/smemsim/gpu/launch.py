@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -95,6 +97,7 @@ class Given:
     addresses: dict[str, int]  # of variables in global memory
     parameter_address: int
     limit: int = LIMIT
+    limit_seconds: float | None = None  # how long it may run
 
     @property
     def threads(self) -> int:
@@ -131,9 +134,22 @@ class Launch(Given):
     findings: dict[tuple[str, int], InstructionFinding] = dataclasses.field(default_factory=dict)
     events: list[Event] = dataclasses.field(default_factory=list)
     output: list[str] = dataclasses.field(default_factory=list)
+    output_size: int = 0  # characters
     evidence: set[str] = dataclasses.field(default_factory=set)  # what rests on less than measurements, in words
     elsewhere: set[int] = dataclasses.field(default_factory=set)  # lines of copies whose bytes others than matrix instructions read
     judge: Judge | None = None
+    out_of_time: bool = False  # has it been ended because it ran for `limit_seconds`?
+    deadline: float = math.inf  # of `time.monotonic`; `begin` sets it
+
+    def begin(self) -> None:
+        """The time of `limit_seconds` begins."""
+        if self.limit_seconds is not None:
+            self.deadline = time.monotonic() + self.limit_seconds
+
+    @property
+    def is_over(self) -> bool:
+        """Has the launch run for as long as it may?"""
+        return time.monotonic() > self.deadline
 
     @functools.cached_property
     def workspace(self) -> int:

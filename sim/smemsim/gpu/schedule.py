@@ -14,17 +14,22 @@ if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Block
     from smemsim.gpu.wave import Wave
 
-__all__ = ["Stuck", "run_wave"]
+__all__ = ["OutOfTime", "Stuck", "run_wave"]
 
 PATIENCE = 256  # blocks one group may execute in loops while others could run
 GLANCES = 8  # the same of a group that polls: nothing it does brings it further
 TURNS = 64  # turns of everybody, after which a wave that stored nothing gives way though nobody is seen to poll
 QUIET = 20  # one in so many blocks of a launch's limit may be executed in loops without a store or an arrival
 LEAST_QUIET = 1_000_000  # blocks that it may in any case
+LOOK = 64  # blocks from one look at the clock to the next
 
 
 class Stuck(Exception):
     """A wave that has executed as many blocks as its launch allows."""
+
+
+class OutOfTime(Exception):
+    """A launch that has run for as many seconds as it may."""
 
 
 def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
@@ -75,6 +80,8 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
         wave.at = at
         _run_block(wave, blocks[at])
         wave.steps += 1
+        if wave.steps % LOOK == 0 and wave.launch.is_over:
+            raise OutOfTime
         if wave.steps > limit:
             wave.endless = (
                 f"still runs after {limit:,} blocks of instructions, the limit of this launch: it is endless, or needs a higher limit"

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from smemsim.budget import ask
 from smemsim.gpu import operations  # noqa: F401  (registers the builders)
 from smemsim.gpu.execute import execute
 from smemsim.gpu.launch import Given, InstructionFinding, Judge, Launch
@@ -63,7 +65,7 @@ class Changed:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a shard left behind; `finished` False: a trap or a hang, after which nothing runs. `ctas` is how many it had."""
+    """What a shard left behind; `finished` False: a trap or a hang, after which nothing runs, or the end of its time. `ctas` is how many it had."""
 
     changed: tuple[Changed, ...]
     findings: tuple[InstructionFinding, ...]
@@ -71,15 +73,20 @@ class Result:
     evidence: frozenset[str]
     finished: bool
     ctas: int
+    out_of_time: bool
     elsewhere: frozenset[int] = frozenset()
     judge: Judge | None = None
 
 
 def work_of(launch: Launch, *, watch: bool) -> Work:
     """What another process needs to execute CTAs of a launch."""
+    ask("a copy of global memory for other processes", sum(len(region.data) for region in launch.memory.table()[2]))
     arrays = tuple((region.begin, region.data.copy(), region.name) for region in launch.memory.table()[2] if len(region.data))
+    given = _given(launch)
+    if launch.limit_seconds is not None:
+        given["limit_seconds"] = max(0.0, launch.deadline - time.monotonic())  # the clocks of two machines have nothing in common
     return Work(
-        **_given(launch),
+        **given,
         entry=launch.program.name,
         parameter_bytes=len(launch.parameters),
         arrays=arrays,
@@ -99,11 +106,12 @@ def run_shard(work: Work, clusters: Sequence[int]) -> Result:
     program, parameters = link(_module(work.ptx), work.entry, work.arch), memory.span(work.parameter_address, work.parameter_bytes)
     judge = None if work.judge is None else work.judge.fresh()
     launch = Launch(**_given(work), program=program, memory=memory, parameters=parameters, judge=judge)
+    launch.begin()
     finished = execute(launch, clusters, watch=work.watch)
     changed = [Changed.between(address, data, memory.region(address)[1]) for address, data, _ in work.arrays]
     return Result(
         tuple(part for part in changed if part is not None), tuple(launch.findings.values()), tuple(launch.output), frozenset(launch.evidence),
-        finished, len(clusters) * launch.cluster_size, frozenset(launch.elsewhere), judge and judge.finish(),
+        finished, len(clusters) * launch.cluster_size, launch.out_of_time, frozenset(launch.elsewhere), judge and judge.finish(),
     )  # fmt: skip
 
 
@@ -133,7 +141,9 @@ class Merge:
         for found in result.findings:
             launch.keep(found)
         launch.output += result.output
+        launch.output_size += sum(map(len, result.output))
         launch.evidence |= result.evidence
         launch.elsewhere |= result.elsewhere
+        launch.out_of_time |= result.out_of_time
         if launch.judge is not None and result.judge is not None:
             launch.judge.merge(result.judge)

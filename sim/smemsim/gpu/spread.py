@@ -13,7 +13,7 @@ from smemsim.errors import InputError
 from smemsim.gpu.execute import at_once, depends, execute
 from smemsim.gpu.launch import Launch
 from smemsim.gpu.shards import Merge, Result, Work, run_shard, work_of
-from smemsim.processes import can_have_children, pool, processors, without_main
+from smemsim.processes import Lost, can_have_children, pool, processors, without_main
 
 __all__ = ["execute_spread"]
 
@@ -21,6 +21,7 @@ WORTH = 6.0  # seconds of work left, above which processes are worth starting
 PIECES = 4  # shards for each process, so that none waits long for the last one
 LONGEST = 10.0  # seconds of a shard, where a wave does not take longer
 DEATHS = 5  # times that workers may be lost
+LOOK = 1.0  # seconds after which it is looked whether the workers are still there, and the launch's time is not over
 
 Done = Callable[[int], None]
 
@@ -81,7 +82,13 @@ def _run(launch: Launch, crew: _Crew, clusters: Sequence[int], size: int, done: 
         more = min(count, following + 2 * PIECES * crew.count)
         submit(range(given_out, more))
         given_out = more
-        for future in concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_COMPLETED).done:
+        ended = concurrent.futures.wait(futures, LOOK, concurrent.futures.FIRST_COMPLETED).done
+        if launch.is_over:
+            launch.out_of_time = True
+            return False
+        if not ended:
+            crew.check()
+        for future in ended:
             number = futures.pop(future, None)
             if number is None:
                 continue
@@ -123,6 +130,9 @@ class _Crew:
         if self.deaths > DEATHS:
             raise InputError(f"workers were lost {self.deaths} times: memory may be short; workers=1 executes everything here") from error
         self.renew()
+
+    def check(self) -> None:
+        """Are there workers still? InputError where nobody will ever answer."""
 
     def close(self, *, wait: bool) -> None:
         """Send the workers home; without `wait` they may end their shards on their own."""
@@ -166,6 +176,7 @@ class _Cluster(_Crew):
 
     def __init__(self, work: Work, client: Any) -> None:
         self.work, self.client = work, client
+        self._lost = Lost(client)
         self.count = max(1, sum(client.nthreads().values()))
         self._executor = client.get_executor(retries=DEATHS, pure=False)
         self.renew()
@@ -176,6 +187,9 @@ class _Cluster(_Crew):
     def submit(self, clusters: Sequence[int]) -> concurrent.futures.Future[Result]:
         future: concurrent.futures.Future[Result] = self._executor.submit(run_shard, self._there, clusters)
         return future
+
+    def check(self) -> None:
+        self._lost.check()
 
     def close(self, *, wait: bool) -> None:
         self._executor.shutdown(wait=False)

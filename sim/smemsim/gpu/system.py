@@ -9,20 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.errors import HardwareTrap
+from smemsim.errors import HardwareTrap, OutsideError
 from smemsim.gpu.registry import Plain, Step, implements, unmodelled
 from smemsim.gpu.traps import thread_name
 from smemsim.ptx.module import Arguments, Instruction, Operand, Symbol
 from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
-from smemsim.spec.traps import ASSERTION, LAUNCH_FAILURE
+from smemsim.spec.traps import ASSERTION, ILLEGAL_ADDRESS, LAUNCH_FAILURE
 
 if TYPE_CHECKING:
+    from smemsim.gpu.launch import Launch
     from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
 __all__: list[str] = []
 
-LONGEST = 1 << 16  # bytes of a string
+LONGEST = 1 << 16  # bytes of a string, and characters of what one printf writes
+MOST_OUTPUT = 1 << 26  # characters that all printf of a launch write
 _CONVERSION = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcsp%])")
 
 
@@ -75,7 +77,10 @@ def memory(x: Wave, thread: int, address: int) -> np.ndarray:
     if address >> 32 == SHARED_WINDOW >> 32:
         flat = int(x.flat(address & 0xFFFFFFFF, np.array([thread]))[0])
         return x.shared[max(flat, 0) :] if flat >= 0 else np.zeros(0, np.uint8)
-    begin, data = x.launch.memory.region(address)
+    try:
+        begin, data = x.launch.memory.region(address)
+    except OutsideError as e:
+        raise HardwareTrap(str(e), cuda_error=ILLEGAL_ADDRESS) from None
     return data[address - begin :]
 
 
@@ -111,13 +116,27 @@ def _printf(i: Instruction, c: Linker, result: Operand, arguments: tuple[Operand
             address = _value(x, thread, values(x, thread), 8)
             raw = memory(x, thread, address) if address else np.zeros(0, np.uint8)
             found, count = formatted(
-                text(x, thread, _value(x, thread, template(x, thread), 8)), raw.tobytes(), lambda p, t=thread: text(x, t, p)
+                text(x, thread, _value(x, thread, template(x, thread), 8)), raw[:LONGEST].tobytes(), lambda p, t=thread: text(x, t, p)
             )
-            x.launch.output.append(found)
+            _write(x.launch, found)
             at = to(x, thread)
             x.local[thread, at : at + 4] = np.frombuffer(struct.pack("<i", count), np.uint8)
 
     return run
+
+
+def _write(launch: Launch, found: str) -> None:
+    """One printf's text; what is beyond the most that is kept is not, and the last of it says so."""
+    if launch.output_size <= MOST_OUTPUT:
+        launch.output_size += len(found)
+        launch.output.append(
+            found if launch.output_size <= MOST_OUTPUT else f"\n(printf wrote more than {MOST_OUTPUT >> 20} MiB: the rest is left out)\n"
+        )
+
+
+def _shorter(number: str) -> str:
+    """A width or a precision that makes no more characters than one printf may write."""
+    return number if len(number) < 6 and int(number) < LONGEST else str(LONGEST)
 
 
 def formatted(template: str, raw: bytes, string_at: Any) -> tuple[str, int]:
@@ -126,7 +145,7 @@ def formatted(template: str, raw: bytes, string_at: Any) -> tuple[str, int]:
     >>> formatted("%d %5.2f %%", struct.pack("<ixxxxd", -3, 1.5), None)
     ('-3  1.50 %', 2)
     """
-    at, count = 0, 0
+    at, count, written = 0, 0, 0
 
     def take(size: int) -> bytes:
         nonlocal at, count
@@ -138,6 +157,12 @@ def formatted(template: str, raw: bytes, string_at: Any) -> tuple[str, int]:
     def number(size: int, *, signed: bool) -> int:
         return int.from_bytes(take(size), "little", signed=signed)
 
+    def limited(m: re.Match[str]) -> str:
+        nonlocal written
+        found = convert(m) if written < LONGEST else ""
+        written += len(found)
+        return found
+
     def convert(m: re.Match[str]) -> str:
         flags, width, precision, length, kind = m.groups()
         if kind == "%":
@@ -146,7 +171,11 @@ def formatted(template: str, raw: bytes, string_at: Any) -> tuple[str, int]:
             width = str(number(4, signed=True))
         if precision == "*":
             precision = str(number(4, signed=True))
-        how = f"%{flags}{width or ''}" + (f".{precision}" if precision is not None else "")
+        if width and width[0] == "-":  # of an argument: a flag and a width
+            flags, width = f"{flags}-", width[1:]
+        if precision and precision[0] == "-":  # as if there were none
+            precision = None
+        how = f"%{flags}{_shorter(width) if width else ''}" + (f".{_shorter(precision)}" if precision is not None else "")
         size = 8 if length in ("l", "ll", "j", "z", "t") else 4
         if kind in "eEfFgG":
             return str((how + kind) % struct.unpack("<d", take(8)))
@@ -165,4 +194,4 @@ def formatted(template: str, raw: bytes, string_at: Any) -> tuple[str, int]:
             value -= (1 << bits) if kind in "di" and value >> (bits - 1) else 0
         return (how + ("d" if kind in "diu" else kind)) % value
 
-    return _CONVERSION.sub(convert, template), count
+    return _CONVERSION.sub(limited, template), count

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from smemsim.budget import ask, hold
 from smemsim.gpu.endless import Endless
 from smemsim.machine.memory import SharedMemory, ThreadWrite
 from smemsim.machine.owners import Owners
@@ -97,6 +98,12 @@ class Wave:
         self.lane = self.tid % WARP
         self.cta_of = np.repeat(np.arange(count), self.stride)
         machine = architecture(launch.arch)
+        size = count * (launch.window_bytes * 3 // 2) + self.total * (8 * len(self.program.registers) + self.program.places.local_bytes)
+        ask(
+            f"{count} CTAs of {self.program.name} at once, of {launch.threads} threads with {self.program.places.local_bytes} B of local memory",
+            size,
+        )
+        hold(self, size)
         self.window_begin = machine.shared_begin
         self.window = launch.window_bytes
         # What a kernel that asks for it uses of the system's part, in front of the window: kept behind it.

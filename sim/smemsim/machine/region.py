@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 
 from smemsim.arguments import whole
+from smemsim.budget import ask, hold
 from smemsim.errors import InputError, OutsideError
 
 __all__ = ["GlobalMemory", "Region"]
@@ -29,11 +30,12 @@ class Region:
     name: str = ""
 
     @classmethod
-    def of(cls, begin: int, raw: bytes, name: str = "") -> Region:
+    def of(cls, begin: int, raw: bytes | np.ndarray, name: str = "") -> Region:
         words_begin = begin - begin % 16
         words = np.zeros((begin - words_begin + len(raw) + 31) // 16 * 2, np.uint64)
+        hold(words, words.nbytes)
         data = words.view(np.uint8)[begin - words_begin : begin - words_begin + len(raw)]
-        data[:] = np.frombuffer(raw, np.uint8)
+        data[:] = np.frombuffer(raw, np.uint8) if isinstance(raw, bytes) else raw
         return cls(begin, data, words, words_begin, name)
 
 
@@ -51,13 +53,14 @@ class GlobalMemory:
     def place(self, array: np.ndarray, address: int | None = None, *, name: str = "") -> int:
         """Put a copy of the array's bytes at `address`, or at a free one aligned to 256 B. Returns the address; `name` is how messages call it."""
         try:
-            raw = np.ascontiguousarray(array).tobytes()
             dtype = np.asarray(array).dtype
             plain = dtype.kind in "biufV" and not dtype.hasobject  # V: structured, and the small floats of ml_dtypes
         except (TypeError, ValueError):
             plain = False
         if not plain:
             raise InputError(f"array: needs a numpy array of plain numbers, not {type(array).__name__}")
+        ask(f"array {name or 'in global memory'}", np.asarray(array).nbytes)
+        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8) if np.asarray(array).nbytes else np.zeros(0, np.uint8)
         address = self._next if address is None else whole("address", address, minimum=0)
         if address + len(raw) > 1 << 64:
             raise InputError(f"address = {address:#x}: {len(raw)} bytes there reach past 64 bits")

@@ -23,6 +23,7 @@ _HEADS = {
     ".target": re.compile(r"\s*([\w ]+(?:,\s*[\w ]+)*)", re.ASCII),
     ".address_size": re.compile(r"\s*(32|64)\b", re.ASCII),
 }
+_OUTSIDE = (".entry", ".func", ".section", ".alias", *_HEADS, *(f".{word}" for word in (*LINKAGE, *SPACES)))
 _DIRECTIVE = re.compile(r"\s*(?:(\.\w+)|(;)|(?=\S))", re.ASCII)
 _HEADER_END = re.compile(r'[{;"]')
 _BRACES = re.compile(r'[{}]|"[^"\n]*"')
@@ -84,9 +85,9 @@ class _Reader:
         return Module(self.heads[".version"], target, int(self.heads.get(".address_size", "32")), self.functions, self.variables)
 
     def no_directive(self, at: int) -> None:
+        if ".version" not in self.heads:  # what else it may be is nobody's business: its text is not shown
+            self.source.fail(at, "this is no PTX, which begins with .version")
         line = self.source.text[at : at + 200].partition("\n")[0].strip()
-        if not self.heads:
-            self.source.fail(at, f"this is no PTX, which begins with .version: {shown(line)}")
         what = "a '}' too much" if line.startswith("}") else "a directive expected outside of functions"
         self.source.fail(at, f"{what}: {shown(line)}")
 
@@ -95,7 +96,8 @@ class _Reader:
         if directive in _HEADS:
             return self.head(directive, start, at)
         if ".version" not in self.heads:
-            source.fail(start, f"a PTX file begins with .version, not with {directive}")
+            what = directive if directive in _OUTSIDE else "another directive"
+            source.fail(start, f"a PTX file begins with .version, not with {what}")
         if directive == ".file":
             found = _FILE.match(source.text, start)
             if not found:
@@ -118,8 +120,7 @@ class _Reader:
         if kind[1:] in SPACES and kind != ".param":
             return self.variable(tokens, kind[1:], start, is_extern="extern" in linkage)
         if kind != ".alias":
-            known = (".entry", ".func", ".section", ".alias", *_HEADS, *(f".{word}" for word in (*LINKAGE, *SPACES)))
-            source.fail(start, f"directive {kind or directive} is unknown outside of functions{suggestion(kind or directive, known)}")
+            source.fail(start, f"directive {kind or directive} is unknown outside of functions{suggestion(kind or directive, _OUTSIDE)}")
         self.alias(tokens)
         return end + 1
 
@@ -127,7 +128,8 @@ class _Reader:
         found = _HEADS[directive].match(self.source.text, at)
         if not found:
             line = self.source.text[start : start + 80].partition("\n")[0]
-            self.source.fail(start, f"{directive} has no value that smemsim knows: {shown(line)}")
+            said = f": {shown(line)}" if ".version" in self.heads else ""
+            self.source.fail(start, f"{directive} has no value that smemsim knows{said}")
         if directive in self.heads:
             self.source.fail(start, f"{directive} stands twice; a file with several PTX texts must be split first")
         self.heads[directive] = found[1]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from smemsim.checking.report import CheckFinding
 from smemsim.descriptors.operand import operand_addresses
 from smemsim.errors import SmemsimError
+from smemsim.files import source_line
 from smemsim.gpu.events import Load
 from smemsim.gpu.launch import InstructionFinding, Touched
 from smemsim.ptx.module import Instruction, Location
@@ -24,7 +25,6 @@ __all__ = ["RunFinding", "findings_of", "shortened"]
 MOST_ITEMS = 8  # registers of a list that are shown
 _NUMBER = re.compile(r"0x[0-9a-f]+|%?\w*\d[\d.]*")
 _LIST = re.compile(r"\{([^{}]*)\}")
-MOST_SOURCE = 1 << 22  # bytes of a source file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +40,7 @@ class RunFinding(Finding):
     instruction: str = ""
     check: CheckFinding | None = None
     touched: tuple[Touched, ...] = ()
+    folders: tuple[pathlib.Path, ...] = dataclasses.field(default=(), compare=False, repr=False)  # whose sources may be shown
 
     def __str__(self) -> str:
         repair = f"; repair: {self.repair}" if self.repair else ""
@@ -58,7 +59,7 @@ class RunFinding(Finding):
             return []
         lines = [f"{self.line} | {shortened(self.instruction)}"]
         for place in self.location.chain if self.location is not None else ():
-            if source := _line_of(place):
+            if source := source_line(place.file, place.line, self.folders):
                 lines.append(f"{place} | {source}")
         return lines
 
@@ -71,16 +72,6 @@ def shortened(line: str) -> str:
 def _shortened(found: re.Match[str]) -> str:
     items = found[1].split(",")
     return found[0] if len(items) <= MOST_ITEMS else f"{{{items[0].strip()}, ... {items[-1].strip()}}}"
-
-
-def _line_of(location: Location) -> str:
-    """A line of a source file, "" where it cannot be read."""
-    with contextlib.suppress(OSError, ValueError):
-        path = pathlib.Path(location.file)
-        if path.stat().st_size < MOST_SOURCE:
-            lines = path.read_text(encoding="utf-8").splitlines()
-            return lines[location.line - 1].strip() if 0 < location.line <= len(lines) else ""
-    return ""
 
 
 def findings_of(

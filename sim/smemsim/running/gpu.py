@@ -10,11 +10,15 @@ array([0., 1., 2., 3.], dtype=float32)
 from __future__ import annotations
 
 import itertools
+import math
+import os
+import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from smemsim.arguments import flag, shown, whole
 from smemsim.errors import InputError
+from smemsim.files import source_folders
 from smemsim.gpu.device import Device
 from smemsim.gpu.launch import LIMIT, Launch
 from smemsim.gpu.spread import execute_spread
@@ -42,11 +46,13 @@ class Gpu(Device):
         args: Sequence[Any] = (),
         sanitize: bool = True,
         limit: int = LIMIT,
+        limit_seconds: float | None = None,
         ctas: Iterable[int] | None = None,
         progress: bool = True,
         name: str = "ptx",
         workers: int | None = None,
         client: Any = None,
+        sources: Iterable[str | os.PathLike[str]] = (),
     ) -> Run:
         """Run an entry of a PTX text over a grid; `args` in the order of its parameters.
 
@@ -54,9 +60,10 @@ class Gpu(Device):
         to the parameter's type, structures are given as bytes. `entry` may be left out where the PTX has only one. `sanitize` False leaves the
         watch out. `ctas=range(0, 4)` runs these CTAs of the grid (with those of their clusters) and no others; `progress` False draws no bar.
         A kernel whose CTAs have executed `limit` blocks of instructions is ended with finding X006, and one that stores nothing all the while after a
-        twentieth of that; loops that change nothing end much earlier.
-        Ctrl-C ends with what has run so far. `name` is how findings call the PTX. CTAs that do not depend on each other run on `workers` processes,
+        twentieth of that; loops that change nothing end much earlier. `limit_seconds` ends it after a time, whatever it does, with
+        `out_of_time` instead of a finding: a slow machine is no fault of the kernel. Ctrl-C ends with what has run so far. `name` is how findings call the PTX. CTAs that do not depend on each other run on `workers` processes,
         or on the Dask cluster of a `distributed.Client`; without either on all processors, where that saves time. The results are the same.
+        Findings show the lines of sources that the PTX names (`.file`) where these lie below the current folder or one of `sources`.
         Raises InputError for what no launch could be, Unmodelled with a line for every instruction that is not modelled, both before anything runs.
 
         >>> import numpy as np
@@ -80,6 +87,9 @@ class Gpu(Device):
         chosen = range(launch.ctas) if clusters is None else _ctas_of(launch, clusters)
         launch.judge = reads = Reads(launch.arch) if sanitize else None
         launch.limit = whole("limit", limit, minimum=1)
+        launch.limit_seconds = _seconds(limit_seconds)
+        folders = source_folders(allowed=_folders(sources))
+        launch.begin()
         if client is not None and not hasattr(client, "get_executor"):
             raise InputError(f"client = {shown(client)}: needs a distributed.Client")
         interrupted = False
@@ -88,7 +98,26 @@ class Gpu(Device):
                 execute_spread(launch, clusters, watch=sanitize, done=done, workers=workers, client=client)
             except KeyboardInterrupt:
                 interrupted = True
-        return Run(launch, reads, name=name, ptx=ptx, seconds=done.seconds, done=done.done, interrupted=interrupted)
+        return Run(launch, reads, name=name, ptx=ptx, seconds=done.seconds, done=done.done, interrupted=interrupted, folders=folders)
+
+
+def _seconds(value: Any) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise InputError(f"limit_seconds = {shown(value)}: needs a number of seconds above 0, or None")
+    return float(value)
+
+
+def _folders(sources: Any) -> list[pathlib.Path]:
+    given = [sources] if isinstance(sources, (str, os.PathLike)) else sources
+    if not isinstance(given, Iterable):
+        raise InputError(f"sources = {shown(sources)}: needs a list of folders")
+    found = list(given)
+    for one in found:
+        if not isinstance(one, (str, os.PathLike)) or not os.path.isdir(one):
+            raise InputError(f"sources: {shown(one)} is no folder")
+    return [pathlib.Path(one) for one in found]
 
 
 def _clusters_of(launch: Launch, ctas: Any) -> list[int]:

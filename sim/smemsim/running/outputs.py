@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import pathlib
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from smemsim.errors import InputError
 from smemsim.spec.formats import FORMATS
 from smemsim.traces.launch_file import read_array
 
-__all__ = ["Comparison", "Output", "Wanted"]
+__all__ = ["Comparison", "Output", "Wanted", "out_names"]
 
 FIRST = 6
 DIGEST = "sha256:"
@@ -99,6 +100,38 @@ class Comparison:
             "differing": self.differing, "beyond": self.beyond, "looks_like_rounding": self.is_rounding,
             **{f"largest_{name}_error": {"size": e.size, "at": list(e.at)} for name, e in self.errors.items()},
         }  # fmt: skip
+
+
+_PLAIN = re.compile(r"[^A-Za-z0-9._-]")
+_TAKEN = {
+    "con",
+    "prn",
+    "aux",
+    "nul",
+    *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10)),
+}  # names that Windows keeps for itself
+LONGEST_NAME = 100  # characters of a file's name
+
+
+def out_names(arrays: Iterable[str]) -> dict[str, str]:
+    """The .npy file of each array, all different on every file system: what no file may be called is written as %XX.
+
+    >>> out_names(["d", "p/x", "q/x", "D", ".."])
+    {'d': 'd.npy', 'p/x': 'p%2Fx.npy', 'q/x': 'q%2Fx.npy', 'D': 'D~2.npy', '..': '%2E..npy'}
+    """
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for array in arrays:
+        plain = _PLAIN.sub(lambda m: "".join(f"%{byte:02X}" for byte in m[0].encode("utf-8", "replace")), array)[:LONGEST_NAME]
+        if plain.startswith(".") or plain.casefold().partition(".")[0] in _TAKEN:
+            plain = f"%{ord(plain[0]):02X}{plain[1:]}"
+        name, count = plain, 1
+        while name.casefold() in taken:
+            count += 1
+            name = f"{plain}~{count}"
+        taken.add(name.casefold())
+        names[array] = f"{name}.npy"
+    return names
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

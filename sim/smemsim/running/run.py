@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import html
+import pathlib
 from typing import Any
 
 from smemsim.checking.report import Report
@@ -38,15 +39,16 @@ class Run:
 
     `approximate` names the instructions whose results are right only within the ISA's bound (`ex2.approx` ...), `unsure` the lines of sums that ptxas
     may fuse with a product or not: without any, what the kernel wrote is bit-exact as far as `evidence` says. `seconds` is how long it took,
-    `ctas` how many CTAs came to their end: all of the grid, unless a part was asked for, the kernel trapped or hung, or somebody interrupted it (`interrupted`).
+    `ctas` how many CTAs came to their end: all of the grid, unless a part was asked for, the kernel trapped or hung, its time was over
+    (`out_of_time`), or somebody interrupted it (`interrupted`).
     """
 
     def __init__(
         self, launch: Launch, reads: Reads | None, *, name: str = "ptx", ptx: str = "", seconds: float = 0.0, done: int | None = None,
-        interrupted: bool = False,
+        interrupted: bool = False, folders: tuple[pathlib.Path, ...] = (),
     ) -> None:  # fmt: skip
         self.launch, self.reads, self.name, self.seconds, self.interrupted = launch, reads, name, seconds, interrupted
-        self.ptx = ptx
+        self.ptx, self.folders = ptx, folders
         self.ctas = launch.ctas if done is None else done
         self._not_judged = ""  # why check said nothing about the operands
 
@@ -82,7 +84,7 @@ class Run:
         if self.reads is not None and not causes and not (report and report.findings) and not others:
             executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere)]
         stored = [] if self.reads is None else stored_tiles(self.reads, self.launch)
-        return findings_of(
+        found = findings_of(
             causes,
             (*executed, *stored, *self.launch.findings.values()),
             written,
@@ -90,6 +92,7 @@ class Run:
             self.name,
             self.reads,
         )
+        return [dataclasses.replace(f, folders=self.folders) for f in found]
 
     @property
     def findings(self) -> list[RunFinding]:
@@ -110,6 +113,11 @@ class Run:
     def is_strictly_ok(self) -> bool:
         """Is nothing wrong, not even what is told as a remark because nobody can act on it: a rule that the PTX breaks, and compilers break everywhere?"""
         return self.ok and not any(CODES[f.code].severity in (Severity.TRAP, Severity.WRONG) for f in self.remarks)
+
+    @property
+    def out_of_time(self) -> bool:
+        """Was it ended because it ran for `limit_seconds`? Then nothing is known of what it would have done later."""
+        return self.launch.out_of_time
 
     @property
     def output(self) -> str:
@@ -212,7 +220,13 @@ class Run:
         """One line that counts CTAs, seconds and findings, and says how much was judged."""
         of = self.launch.ctas
         ctas = f"{of} CTA{'s' * (of != 1)}" if self.ctas == of else f"{self.ctas} of {of} CTAs"
-        ended = ", interrupted" if self.interrupted else ""
+        ended = (
+            ", interrupted"
+            if self.interrupted
+            else f", ended after the {self.launch.limit_seconds:g} s that it may run"
+            if self.out_of_time
+            else ""
+        )
         told = (f"{self.launch.program.name}: {ctas} in {self.seconds:.1f} s{ended}, {_counted(self.findings)}", str(self.judged))
         return "; ".join(filter(None, told))
 
@@ -230,7 +244,8 @@ class Run:
             "ok": self.ok, "entry": self.launch.program.name, "arch": self.launch.arch, "findings": [plain(f) for f in self.findings],
             "remarks": [plain(f) for f in self.remarks], "approximate": list(self.approximate),
             "unsure": list(self.unsure), "evidence": list(self.evidence),
-            "judged": dataclasses.asdict(self.judged), "output": self.output, "ctas": self.ctas, "interrupted": self.interrupted, "seconds": round(self.seconds, 3),
+            "judged": dataclasses.asdict(self.judged), "output": self.output, "ctas": self.ctas, "interrupted": self.interrupted,
+            "out_of_time": self.out_of_time, "seconds": round(self.seconds, 3),
         }  # fmt: skip
 
     def __repr__(self) -> str:

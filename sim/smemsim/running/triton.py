@@ -7,6 +7,7 @@ follow, zeroed here, null where the kernel needs none.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,7 +30,7 @@ __all__ = ["launch_triton"]
 HOST_TYPES = {8: 10, 9: 8, 10: 9}  # the device's numbers of map data types which the driver numbers otherwise
 TF32 = 11
 SWIZZLES = ("none", "32B", "64B", "128B")
-OPTIONS = ("sanitize", "ctas", "progress", "limit", "workers", "client")
+OPTIONS = ("sanitize", "ctas", "progress", "limit", "limit_seconds", "workers", "client", "sources")
 ELEMENT_BITS = re.compile(r"\*k?(?:fp|bf|i|u)(\d+)")  # of a pointer in a signature
 
 
@@ -39,7 +40,7 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
     `args` are the kernel's arguments in their order, with the constexprs or without them, or by name. Numpy arrays are copied into the GPU's memory and
     hold the results afterwards (read-only ones stay as they are); arrays of `gpu.array` stay where they are (give their `gpu`). Host descriptors are
     anything with `base`, `shape`, `strides` and `block_shape`, such as Triton's TensorDescriptor of a `gpu.array`. `sanitize`, `ctas`, `progress`,
-    `limit`, `workers` and `client` are those of `Gpu.launch`, unless the kernel has arguments of these names.
+    `limit`, `limit_seconds`, `workers`, `client` and `sources` are those of `Gpu.launch`, unless the kernel has arguments of these names.
     Raises InputError for arguments that do not fit the signature, and what `Gpu.launch` raises.
 
     >>> launch_triton("kernel.py", grid=1)
@@ -50,6 +51,7 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
         raise InputError(f"gpu = {shown(gpu)}: needs a smemsim.Gpu")
     ptx, about, signature = _compiled(kernel)
     options = {key: more.pop(key) for key in OPTIONS if key in more and key not in signature}
+    options.setdefault("sources", _source_folders(kernel))
     gpu = Gpu(target_of(read_module(ptx, name="the kernel's PTX"))) if gpu is None else gpu
     given = _by_name(signature, args, more)
     metas = list(about("tensordesc_meta", None) or ())
@@ -103,6 +105,13 @@ def _compiled(kernel: Any) -> tuple[str, Any, Mapping[str, Any]]:
         return otherwise if value is None else value
 
     return ptx, about, signature
+
+
+def _source_folders(kernel: Any) -> list[str]:
+    """Where the kernel's Python source lies: as its function says, not as the PTX does."""
+    code = getattr(getattr(getattr(kernel.src, "fn", None), "fn", None), "__code__", None)
+    folder = os.path.dirname(os.path.abspath(code.co_filename)) if code is not None else ""
+    return [folder] if os.path.isdir(folder) else []
 
 
 def _by_name(signature: Mapping[str, Any], args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from smemsim.arguments import shown
 from smemsim.errors import InputError
+from smemsim.files import parse_toml, read_bytes
 from smemsim.scenario.keys import OPERAND, STEPS, TABLES, Key
 from smemsim.scenario.places import Path, line_of
 from smemsim.spec.formats import element_format
@@ -47,7 +48,7 @@ def read_scenario(source: Any) -> dict[str, Any]:
     path = pathlib.Path(source)
     text, toml = _text_of(path)
     try:
-        raw = tomllib.loads(text) if toml else json.loads(text, object_pairs_hook=_once)
+        raw = parse_toml(text) if toml else json.loads(text, object_pairs_hook=_once)
     except tomllib.TOMLDecodeError as e:
         raise ScenarioError(f"{path}: {e}") from None
     except ScenarioError:
@@ -56,8 +57,11 @@ def read_scenario(source: Any) -> dict[str, Any]:
         raise ScenarioError(f"{path}:{e.lineno}: {e.msg} (column {e.colno})") from None
     except RecursionError:
         raise ScenarioError(f"{path}: nested too deeply") from None
-    except ValueError:  # Python reads no decimal number of thousands of digits
-        raise ScenarioError(f"{path}: holds a number of thousands of digits; a word has at most 64 bits") from None
+    except ValueError as e:
+        why = (
+            "holds a number of thousands of digits; a word has at most 64 bits" if "digits" in str(e) else str(e)
+        )  # Python reads no such number
+        raise ScenarioError(f"{path}: {why}") from None
     return _checked(raw, str(path), text, toml)
 
 
@@ -66,13 +70,9 @@ def _text_of(path: pathlib.Path) -> tuple[str, bool]:
     try:
         if path.is_dir():
             raise ScenarioError(f"{path}: is a folder; a scenario is a file, .toml or .json")
-        data = path.read_bytes()
-    except OSError as e:
-        raise ScenarioError(f"{path}: {e.strerror or e}") from None
-    except ValueError:  # a zero byte
-        raise ScenarioError(f"{shown(str(path))}: not the name of a file") from None
-    if len(data) > MOST_BYTES:
-        raise ScenarioError(f"{path}: {len(data):,} bytes; a scenario has some kilobytes")
+        data = read_bytes(path, MOST_BYTES)
+    except (InputError, ValueError) as e:
+        raise ScenarioError(str(e)) from None
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as e:

@@ -16,12 +16,14 @@ import hashlib
 import json
 import pathlib
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from smemsim.arguments import shown
-from smemsim.errors import TraceError
+from smemsim.errors import InputError, TraceError
+from smemsim.files import read_bytes, read_npz
 
 __all__ = ["SCHEMA", "Suite", "find_suites", "load_suite", "write_suite"]
 
@@ -29,6 +31,7 @@ SCHEMA = "smemsim.trace/1"
 MANIFEST, DATA = "manifest.json", "data.npz"
 REQUIRED = {"schema": str, "suite": str, "kind": str, "arch": str, "device": dict, "source": dict, "cases": int, "arrays": dict}
 MAX_ARRAY_BYTES = 1 << 30  # a damaged header must not make a reader allocate the machine away
+MAX_BYTES, MAX_MANIFEST = 1 << 32, 1 << 26  # of a bundle, packed and unpacked; of a manifest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,9 +116,9 @@ def write_suite(
 
 def _read_manifest(path: pathlib.Path) -> dict[str, Any]:
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as e:
-        raise TraceError(f"{path}: cannot be read ({e.strerror or e}); a trace folder holds {MANIFEST} and {DATA}") from None
+        manifest = json.loads(read_bytes(path, MAX_MANIFEST).decode("utf-8"))
+    except InputError as e:
+        raise TraceError(f"{e}; a trace folder holds {MANIFEST} and {DATA}") from None
     except (ValueError, RecursionError) as e:
         raise TraceError(f"{path}: not JSON ({_said(e)}); restore the file from version control") from None
     schema = manifest.get("schema") if isinstance(manifest, dict) else None
@@ -136,7 +139,7 @@ def _read_manifest(path: pathlib.Path) -> dict[str, Any]:
     return dict(manifest)
 
 
-def _read_array(bundle: Any, name: str, about: Any, where: pathlib.Path) -> np.ndarray:
+def _read_array(bundle: dict[str, Callable[[], np.ndarray]], name: str, about: Any, where: pathlib.Path) -> np.ndarray:
     try:
         dtype, shape = np.dtype(about["dtype"]), tuple(int(n) for n in about["shape"])
         digest, is_delta = str(about["sha256"]), bool(about.get("delta", False))
@@ -144,10 +147,10 @@ def _read_array(bundle: Any, name: str, about: Any, where: pathlib.Path) -> np.n
         raise TraceError(f"{where}: the manifest's entry for array {shown(name)} is damaged: needs dtype, shape and sha256") from None
     if dtype.kind not in "iufbSU" or any(n < 0 for n in shape) or _size(shape) * dtype.itemsize > MAX_ARRAY_BYTES:
         raise TraceError(f"{where}: array {shown(name)} is declared as {dtype} {shown(list(shape))}, which no trace holds")
+    if name not in bundle:
+        raise TraceError(f"{where}: array {shown(name)} is in the manifest but not in {DATA}")
     try:
-        stored = bundle[name]
-    except KeyError:
-        raise TraceError(f"{where}: array {shown(name)} is in the manifest but not in {DATA}") from None
+        stored = bundle[name]()
     except Exception as e:  # whatever zipfile, zlib and numpy make of a damaged file
         raise TraceError(f"{where}: array {shown(name)} cannot be unpacked ({_said(e)}); the file is damaged") from None
     if stored.dtype != dtype or stored.size != _size(shape):
@@ -174,16 +177,12 @@ def load_suite(folder: pathlib.Path) -> Suite:
     manifest = _read_manifest(folder / MANIFEST)
     path = folder / DATA
     try:
-        with path.open("rb") as file:
-            bundle = np.load(file, allow_pickle=False)
-            if not hasattr(bundle, "files"):
-                raise TraceError(f"{path}: a single array, not a bundle of arrays")
-            with bundle:
-                arrays = {name: _read_array(bundle, name, about, path) for name, about in manifest["arrays"].items()}
+        bundle = read_npz(path, MAX_BYTES)
+        arrays = {name: _read_array(bundle, name, about, path) for name, about in manifest["arrays"].items()}
     except TraceError:
         raise
-    except OSError as e:
-        raise TraceError(f"{path}: cannot be read ({e.strerror or e})") from None
+    except InputError as e:
+        raise TraceError(str(e)) from None
     except Exception as e:  # whatever zipfile and numpy make of a damaged file
         raise TraceError(f"{path}: not a readable .npz file ({_said(e)}); restore it from version control") from None
     return Suite(folder, manifest, arrays)

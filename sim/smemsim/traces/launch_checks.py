@@ -21,6 +21,7 @@ SCHEMA = "smemsim.launch/1"
 VALUES = {f"{kind}{bits}": bits // 8 for bits in (8, 16, 32, 64) for kind in "sub"} | {"f16": 2, "f32": 4, "f64": 8}  # bytes
 TOLERANCES, WORDS = ("relative", "absolute"), ("rtol", "atol")
 MOST_SCRATCH = 1 << 34  # bytes
+MOST_NAME = 200  # characters of an array's name
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
 
 
@@ -36,8 +37,12 @@ def checked(raw: Any, name: str) -> dict[str, Any]:
         for key in ("grid", "block", "cluster"):
             about[key] = list(three(key, raw.get(key, 1)))
         whole("shared_bytes", about["shared_bytes"], minimum=0)
+        whole("limit", raw.get("limit", 1), minimum=1)
     except InputError as e:
         raise InputError(f"{name}: {e}") from None
+    seconds = raw.get("limit_seconds", 1)
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
+        raise InputError(f"{name}: limit_seconds = {shown(seconds)}: needs a number of seconds above 0")
     for key in ("ptx", "entry", "arch"):
         if key in raw and not isinstance(raw[key], str):
             raise InputError(f"{name}: {key} = {shown(raw[key])}: needs a text")
@@ -96,6 +101,8 @@ def _arrays(name: str, raw: Any) -> list[dict[str, Any]]:
         where = f"{name}: arrays[{n}]"
         if not isinstance(one, dict) or not isinstance(one.get("name"), str):
             raise InputError(f"{where} = {shown(one)}: needs a table with a name")
+        if not one["name"] or not one["name"].isprintable() or len(one["name"]) > MOST_NAME:
+            raise InputError(f"{where}: name = {shown(one['name'])}: needs 1 to {MOST_NAME} characters that can be printed")
         _known(where, one, ARRAY_KEYS)
         if "file" in one and not isinstance(one["file"], str):
             raise InputError(f"{where}: file = {shown(one['file'])}: needs the name of an .npy file")

@@ -10,27 +10,29 @@ import json
 import math
 import pathlib
 import struct
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from smemsim.arguments import shown
+from smemsim.budget import ask
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.diagnose.tolerances import Tolerance
 from smemsim.errors import InputError, SmemsimError, TraceError
+from smemsim.files import named_inside, parse_toml, read_bytes, read_npy
 from smemsim.gpu.arrays import DeviceArray, storage
 from smemsim.gpu.device import Device
 from smemsim.gpu.parameters import number_bytes
 from smemsim.ptx.module import Parameter
 from smemsim.traces.launch_checks import TOLERANCES, VALUES, WORDS, checked
 from smemsim.traces.launch_keys import ARGUMENTS
-from smemsim.traces.recipes import array_of
+from smemsim.traces.recipes import WIDTHS, array_of
 
 __all__ = ["LaunchFile", "read_launch_file"]
 
 KERNEL, NAMES = "kernel.ptx", ("launch.json", "launch.toml")
+MOST_PTX, MOST_LAUNCH = 1 << 28, 1 << 24  # bytes of a PTX file, and of a launch file
 Encode = Callable[[TensorMap, int], bytes]
 
 
@@ -60,6 +62,11 @@ class LaunchFile:
     def arrays(self, *, random: bool = False) -> dict[str, np.ndarray]:
         """Every array as it is before the launch, by name; those of bf16, e4m3 and e5m2 as raw bits. `random`: the second way to fill them."""
         return {one["name"]: self._array(one, random) for one in self.about["arrays"]}
+
+    @property
+    def array_bytes(self) -> int:
+        """Bytes of all arrays that have recipes; those of files are known when they are read."""
+        return sum(math.prod(one["shape"]) * WIDTHS.get(one["dtype"], 1) for one in self.about["arrays"] if "file" not in one)
 
     def _array(self, one: Mapping[str, Any], random: bool) -> np.ndarray:
         where = f"{self.called}: array {one['name']}"
@@ -146,7 +153,8 @@ class LaunchFile:
 
     def placed(self, device: Device, *, random: bool = False) -> tuple[dict[str, DeviceArray], list[bytes]]:
         """(its arrays in a device's memory by name, the arguments of a launch there)."""
-        arrays = {name: device.array(x, name=name) for name, x in self.arrays(random=random).items()}
+        ask(f"{self.called}: all arrays together", self.array_bytes)
+        arrays = {one["name"]: device.array(self._array(one, random), name=one["name"]) for one in self.about["arrays"]}
         addresses = {name: x.address for name, x in arrays.items()}
         return arrays, self.parameters(addresses, place=lambda data: device.array(data).address)
 
@@ -156,25 +164,19 @@ def _why(e: Exception) -> str:
 
 
 def read_array(path: pathlib.Path) -> np.ndarray:
-    """The array of an .npy file. InputError for anything else."""
-    try:
-        found: np.ndarray = np.load(path, allow_pickle=False)
-    except OSError as e:
-        raise InputError(f"{path}: {e.strerror or e}") from None
-    except (ValueError, EOFError) as e:
-        why = "" if "pickle" in str(e) else f" ({e})"
-        raise InputError(f"{path}: not an .npy file of plain numbers{why}; numpy.save writes one") from None
-    if not isinstance(found, np.ndarray):
-        raise InputError(f"{path}: holds several arrays; needs an .npy file with one")
+    """The array of an .npy file. InputError for anything else, and for one that the budget of memory has no room for."""
+    found = read_npy(path)
     if found.dtype.kind not in "biufcV":
         raise InputError(f"{path}: an array of {found.dtype}; needs plain numbers")
     return found
 
 
-def read_launch_file(path: str | pathlib.Path, ptx: str | pathlib.Path | None = None) -> LaunchFile:
+def read_launch_file(
+    path: str | pathlib.Path, ptx: str | pathlib.Path | None = None, *, allowed: Sequence[pathlib.Path] = ()
+) -> LaunchFile:
     """Read a launch file, .toml or .json, or that of a folder, with its PTX: `ptx`, else the file's key `ptx`, else kernel.ptx beside it.
 
-    Raises InputError with the file and the key.
+    Files that it names must lie in its folder, or in one of the `allowed` ones. Raises InputError with the file and the key.
     """
     path = pathlib.Path(path)
     if path.is_dir():
@@ -182,25 +184,41 @@ def read_launch_file(path: str | pathlib.Path, ptx: str | pathlib.Path | None = 
         if found is None:
             raise InputError(f"{path}: there is no {' or '.join(NAMES)} in this folder")
         path = found
-    text = read_text(path)
+    text = read_text(path, MOST_LAUNCH)
     try:
-        about = json.loads(text) if path.suffix == ".json" or text.lstrip().startswith("{") else tomllib.loads(text)
-    except (ValueError, RecursionError) as e:
+        about = json.loads(text) if path.suffix == ".json" or text.lstrip().startswith("{") else parse_toml(text)
+    except RecursionError:
+        raise InputError(f"{path}: not TOML or JSON (nested too deeply)") from None
+    except ValueError as e:
         raise InputError(f"{path}: not TOML or JSON ({e})") from None
     about = checked(about, str(path))
+    for where, name in _files(about, named_ptx=ptx is None):
+        if named_inside(path.parent, name, allowed) is None:
+            raise InputError(
+                f"{path}: {where} = {shown(name)}: lies outside of the folder of the launch file; put it there, name it on the command line, or "
+                "allow its folder with --source FOLDER"
+            )
     kernel = pathlib.Path(ptx) if ptx is not None else path.parent / about.get("ptx", KERNEL)
     name = path.parent.name if path.name in NAMES else path.stem
     return LaunchFile(name, read_text(kernel), about, path.parent, str(path))
 
 
-def read_text(path: pathlib.Path) -> str:
-    """A text file's contents. InputError names it."""
+def _files(about: Mapping[str, Any], *, named_ptx: bool) -> Iterator[tuple[str, str]]:
+    """(key, file) of every file that a launch file makes smemsim read."""
+    if named_ptx:
+        yield "ptx", about.get("ptx", KERNEL)
+    for one in about["arrays"]:
+        if "file" in one:
+            yield f"array {one['name']}: file", one["file"]
+    for name, wanted in about.get("expected", {}).items():
+        if wanted.endswith(".npy"):
+            yield f"expected: {name}", wanted
+
+
+def read_text(path: pathlib.Path, most: int = MOST_PTX) -> str:
+    """A text file's contents, of at most `most` bytes. InputError names it."""
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except OSError as e:
-        raise InputError(f"{path}: {e.strerror or e}") from None
+        return read_bytes(path, most).decode("utf-8-sig")
     except UnicodeDecodeError as e:
         hint = "; a cubin? smemsim reads PTX, which `nvcc -ptx` writes" if path.suffix in (".cubin", ".o", ".fatbin", ".ptx") else ""
         raise InputError(f"{path}: byte {e.start} is not UTF-8{hint}") from None
-    except ValueError:
-        raise InputError(f"{shown(str(path))}: not the name of a file") from None

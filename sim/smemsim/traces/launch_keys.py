@@ -7,13 +7,15 @@ __all__ = ["ARGUMENTS", "ARRAY_KEYS", "BESIDE", "KEYS"]
 KEYS = {
     "schema": "smemsim.launch/1",
     "title": "free text",
-    "ptx": "the PTX file, beside this one; kernel.ptx if left out",
+    "ptx": "the PTX file, in the folder of this one or below; kernel.ptx if left out",
     "entry": "the kernel; may be left out where the PTX has only one",
     "arch": "sm_90a, sm_100a or sm_103a; else what .target says",
     "grid": "CTAs, one to three numbers",
     "block": "threads of a CTA, one to three numbers",
     "cluster": "CTAs of a cluster, one to three numbers",
     "shared_bytes": "dynamic shared memory",
+    "limit": "blocks of instructions that CTAs may execute until the kernel counts as endless",
+    "limit_seconds": "how long the kernel may run; it is ended then, without a finding",
     "cooperative": "true: a cooperative launch (of recorded launches)",
     "args": "a list: the parameters in their order",
     "arrays": "a list of arrays, or a table of them by name",
@@ -35,7 +37,7 @@ ARRAY_KEYS = {
     "{normal = [mean, deviation]}, {values = [...]}, {permutation = n}",
     "seed": "of what is drawn",
     "random": "a second distribution, for `--random`",
-    "file": "instead of a distribution: an .npy file",
+    "file": "instead of a distribution: an .npy file, in the folder of this one or below",
 }
 ARGUMENTS = {
     "array": "the address of an array",

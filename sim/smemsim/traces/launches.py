@@ -11,7 +11,9 @@ import pathlib
 
 import numpy as np
 
+from smemsim.arguments import shown
 from smemsim.errors import InputError, TraceError
+from smemsim.files import named_inside
 from smemsim.traces.format import Suite
 from smemsim.traces.launch_checks import SCHEMA
 from smemsim.traces.launch_file import KERNEL, LaunchFile, read_launch_file
@@ -58,7 +60,11 @@ class RecordedLaunches:
 
     def launch(self, case: int) -> LaunchFile:
         """What was launched. TraceError where the folder's kernel is not the one that ran."""
-        file = load_launch_file(self.suite.path / "kernels" / str(self.suite.arrays["name"][case]))
+        name = str(self.suite.arrays["name"][case])
+        folder = named_inside(self.suite.path / "kernels", name)
+        if folder is None:
+            raise TraceError(f"{self.suite.path}: case {case} is called {shown(name)}, which is no folder of its kernels")
+        file = load_launch_file(folder)
         if hashlib.sha256(file.ptx.encode()).hexdigest() != self.suite.arrays["ptx_sha256"][case]:
             raise TraceError(f"{file.name}: {KERNEL} is not the text that was recorded; restore it from version control")
         return file

@@ -13,6 +13,7 @@ import numpy as np
 
 from smemsim.arguments import shown, suggestion, whole
 from smemsim.arithmetic.values import from_float64
+from smemsim.budget import ask
 from smemsim.errors import TraceError
 from smemsim.spec.formats import FORMATS
 
@@ -26,6 +27,7 @@ WIDTHS = {name: np.dtype(kind).itemsize for name, kind in (PLAIN | NARROW).items
 MOST_ELEMENTS = 1 << 28
 # How many numbers a distribution takes; 0: any.
 NUMBERS = {"fill": 1, "iota": 2, "integers": 2, "uniform": 2, "normal": 2, "permutation": 1, "values": 0}
+WORK = {"zeros": 0, "fill": 0, "values": 0, "floats": 160, "normal": 64}  # bytes that drawing an element takes besides; of others 24
 FLOATS = {name: FORMATS[name] for name in WIDTHS if name in FORMATS and FORMATS[name].is_float}
 
 
@@ -133,7 +135,8 @@ def _distribution(what: Any, dtype: str) -> tuple[str, Any]:
 def _drawn(kind: str, given: Any, dtype: str, storage: np.dtype[Any], seed: int, shape: tuple[int, ...]) -> np.ndarray:
     count = math.prod(shape)
     if min(shape, default=1) < 0 or count > MOST_ELEMENTS:
-        raise ValueError(f"shape = {list(shape)}: needs 0 to {MOST_ELEMENTS:,} elements")
+        raise ValueError(f"shape = {shown(list(shape))}: needs 0 to {MOST_ELEMENTS:,} elements")
+    ask(f"shape = {shown(list(shape))}", count * (storage.itemsize + WORK.get(kind, 24)))
     unsigned = np.dtype(f"u{storage.itemsize}")
     match kind:
         case "zeros":

@@ -237,7 +237,8 @@ def build_st_bulk(i: Instruction, c: Linker) -> Step:
             raise Unmodelled(f"line {i.line}: {i.name}: {bad}: address and size need to be multiples of 8")
         kept, threads = x.sel, x.threads
         for n, (start, size) in enumerate(zip(starts.tolist(), sizes.tolist(), strict=True)):
-            at = np.arange(start, start + size, 8)
+            whole = x.window + x.scratch >= size  # of a larger one the last bytes are outside, and so are looked at alone
+            at = np.arange(start, start + size, 8) if whole else np.array([start, start + size - 8])
             x.select(np.full(len(at), threads[n]))
             try:
                 piece = Piece("shared", x.shared, shared_places(x, i, at, None, 8, cluster=False))
