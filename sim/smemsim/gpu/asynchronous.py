@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from smemsim.errors import HardwareTrap, OutsideError
-from smemsim.gpu.barriers.mbarrier import mbarrier_of
+from smemsim.gpu.barriers.mbarrier import Delivery, mbarrier_of
 from smemsim.gpu.registry import unmodelled
 from smemsim.gpu.traps import warp_name
 from smemsim.gpu.wave import WARP
@@ -68,12 +68,12 @@ def member(x: Wave, cta: Cta, rank: int) -> Cta:
     return x.ctas[cta.index - cta.rank + rank]
 
 
-def credit(x: Wave, cta: Cta, rank: int, address: int, count: int, op: Any) -> None:
-    """Bytes have arrived: complete_tx on the mbarrier at an address of CTA `rank` of the cluster."""
+def credit(x: Wave, cta: Cta, rank: int, address: int, count: int, op: Any, by: Delivery | None = None) -> None:
+    """Bytes have arrived: complete_tx on the mbarrier at an address of CTA `rank` of the cluster; `by` says which copy brought them where."""
     barrier = mbarrier_of(x, member(x, cta, rank), address)
     if op is not None:
         x.watch.completes_on(op, barrier)
-    barrier.complete_tx(x, count)
+    barrier.complete_tx(x, count, by=by)
 
 
 def own_address(i: Instruction, cta: Cta, address: int) -> int:

@@ -20,7 +20,7 @@ def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
     """T210 for barriers that were told to expect other numbers of bytes than came; when all is over, or nothing goes on."""
     for cta in wave.ctas:
         for barrier in mbarriers(cta).values():
-            barrier.check_bytes(launch, hangs=hangs)
+            barrier.check_bytes(wave, hangs=hangs)
 
 
 def report_hang(launch: Launch, outside: int = 0) -> None:

@@ -6,24 +6,47 @@ the parity of the phase in 63; a phase token is that word as it was before the a
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.gpu.barriers.suspicion import suspicion
+from smemsim.gpu.barriers.suspicion import missing_arrivals, suspicion, wrong_delivery
 from smemsim.gpu.traps import misuse
 from smemsim.gpu.wave import THREADS, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
 from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES
 
 if TYPE_CHECKING:
-    from smemsim.gpu.launch import Launch
     from smemsim.gpu.wave import Wave
 
-__all__ = ["Mbarrier", "current", "initialise", "invalidate", "mbarrier_of", "mbarriers", "parity_of", "pending_of"]
+__all__ = ["Delivery", "Mbarrier", "current", "initialise", "invalidate", "mbarrier_of", "mbarriers", "parity_of", "pending_of"]
 
 KEPT = 6  # lines remembered for a report
+
+
+@dataclasses.dataclass(frozen=True)
+class Delivery:
+    """What an asynchronous copy brings to one CTA: `size` bytes from `begin` on (a `.shared` address without the rank).
+
+    `issuer` is the CTA whose thread issued it, `reached` the ranks of all CTAs of the cluster that it goes to.
+    """
+
+    instruction: Instruction
+    issuer: Cta
+    begin: int
+    size: int
+    reached: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Which copy it is: the line, and the CTA that issued it."""
+        return self.instruction.line, self.issuer.index
+
+    def meets(self, begin: int, size: int) -> bool:
+        """Has it bytes in common with others?"""
+        return self.begin < begin + size and begin < self.begin + self.size
 
 
 class Mbarrier:
@@ -44,6 +67,12 @@ class Mbarrier:
         self.seen = 0  # phases that had ended when a wait last passed
         self.passed: dict[int, Instruction] = {}  # by line: waits that passed before the first phase had ended
         self.arrived_from: set[int] = set()  # warps of the wave
+        self.arrivals: dict[tuple[int, int], int] = {}  # how many, by line and by the CTA (index) that arrives
+        self.sources: dict[tuple[int, int], Delivery] = {}  # the first delivery of each copy, by its key
+        self.deliveries: list[Delivery] = []  # of the current phase
+        self.last: list[Delivery] = []  # of the phase before
+        self.since_expected: list[Delivery] = []  # since somebody last said how many bytes to expect
+        self.doubled: tuple[Delivery, Delivery] | None = None  # two that bring the same bytes in one phase, the first time
         self.done: dict[str, dict[int, str]] = {"arrives": {}, "expects bytes": {}, "brings bytes": {}}  # instructions by line
 
     @property
@@ -77,6 +106,7 @@ class Mbarrier:
         self._note("arrives", i)
         if len(threads):  # of warps that arrive together two are enough to tell
             self.arrived_from |= set((threads[[0, -1]] // WARP).tolist())
+            self._count_arrivals(x, threads, i, count)
         if x.watch is not None:
             if x.watch.lifetimes.is_needed:
                 x.watch.lifetimes.touch(i, self.cta.index, np.unique(threads // WARP))
@@ -98,8 +128,16 @@ class Mbarrier:
         self._changed(x)
         return tokens
 
+    def _count_arrivals(self, x: Wave, threads: np.ndarray, i: Instruction, count: int) -> None:
+        """Remember which CTAs arrive by which line."""
+        first, last = int(x.cta_of[threads[0]]), int(x.cta_of[threads[-1]])
+        ctas = [first] * len(threads) if first == last else x.cta_of[threads].tolist()
+        for cta in set(ctas):
+            self.arrivals[i.line, cta] = self.arrivals.get((i.line, cta), 0) + count * ctas.count(cta)
+
     def expect_tx(self, x: Wave, size: int, *, i: Instruction | None = None) -> None:
         """The current phase also waits for `size` bytes."""
+        self.since_expected = []
         i = i or current(x)
         self._note("expects bytes", i)
         self.all_expected += size
@@ -110,9 +148,11 @@ class Mbarrier:
         self._settle(x)
         self._changed(x)
 
-    def complete_tx(self, x: Wave, size: int, *, i: Instruction | None = None) -> None:
-        """`size` bytes have come."""
+    def complete_tx(self, x: Wave, size: int, *, i: Instruction | None = None, by: Delivery | None = None) -> None:
+        """`size` bytes have come; `by` says by which copy, and where they lie."""
         i = i or current(x)
+        if by is not None:
+            self._brought(by)
         self._note("brings bytes", i)
         self.bringing.setdefault(i.line, size)
         self.all_brought += size
@@ -120,6 +160,15 @@ class Mbarrier:
         self._check_tx(x, i)
         self._settle(x)
         self._changed(x)
+
+    def _brought(self, by: Delivery) -> None:
+        """Remember a delivery. One that brings bytes again that came for the same expectation and in the same phase is one too many."""
+        if self.doubled is None:
+            again = next((d for d in self.since_expected if d in self.deliveries and d.meets(by.begin, by.size)), None)
+            self.doubled = None if again is None else (again, by)
+        self.sources.setdefault(by.key, by)
+        self.deliveries.append(by)
+        self.since_expected.append(by)
 
     def drop(self, x: Wave, count: int, i: Instruction) -> None:
         """`count` arrivals fewer from the next phase on; the arrival itself comes next."""
@@ -140,6 +189,7 @@ class Mbarrier:
         self.phase += 1
         self.came |= self.of_phase
         self.of_phase = set()
+        self.last, self.deliveries = self.deliveries, []
         self.pending = self.expected
         if x.watch is not None:
             x.watch.complete(self)
@@ -151,9 +201,10 @@ class Mbarrier:
         x.changes += 1
         x.shared.view(np.uint64)[self.place >> 3] = self.word
 
-    def check_bytes(self, launch: Launch, *, hangs: bool = False) -> None:
+    def check_bytes(self, x: Wave, *, hangs: bool = False) -> None:
         """T210 when in all other bytes were expected than came: of a barrier at its end, or of one that nothing reaches any more.
 
+        It stands at the copy that is one too many or goes elsewhere, where one can be named, else where the bytes are expected.
         Not where the launch hangs and what is missing came in full in an earlier phase: then something has held the loads up.
         """
         if self.all_expected == self.all_brought or not self.expecting or (hangs and self.is_late):
@@ -165,11 +216,15 @@ class Mbarrier:
         if each and each.is_integer():
             right = f"expect {int(each)} bytes, if the boxes are as large as they should be"
         bringing = ", ".join(f"{brought} by line {line}" for line, brought in list(self.bringing.items())[:KEPT]) or "nothing"
-        launch.find(
-            "T210", i, f"the mbarrier at {self.offset:#x} of CTA {self.cta.number} was told to expect {self.all_expected} bytes in all "
-            f"({size} a time), {self.all_brought} came ({bringing})", right,
-            because="PTX ISA 9.7.13.15.3",
-        )  # fmt: skip
+        message = (
+            f"the mbarrier at {self.offset:#x} of CTA {self.cta.number} was told to expect {self.all_expected} bytes in all "
+            f"({size} a time), {self.all_brought} came ({bringing})"
+        )
+        cause = wrong_delivery(self, x, size, rounds)
+        if cause is not None:
+            at, why, right = cause
+            message, i = f"{why}: {message} at line {i.line}", at
+        x.launch.find("T210", i, message, right, because="PTX ISA 9.7.13.15.3")
 
     def _note(self, what: str, i: Instruction) -> None:
         self.done[what].setdefault(i.line, i.name)
@@ -185,16 +240,16 @@ class Mbarrier:
     def park(self, x: Wave, threads: np.ndarray, i: Instruction, expired: Callable[[], None] | None = None) -> Wait:
         """Threads wait at the block that runs for the current phase."""
         phase = self.phase
-        wait = x.park(threads, x.at, i, lambda: self.describe(phase))
+        wait = x.park(threads, x.at, i, lambda: self.describe(x, phase))
         wait.expired, wait.suspicion = expired, lambda: suspicion(self, i, x)
         self.waits.append((wait, phase))
         return wait
 
-    def describe(self, phase: int) -> str:
+    def describe(self, x: Wave, phase: int) -> str:
         """What a phase waits for and who has ever taken part, for a report of a hang."""
         left = []
         if self.pending:
-            left.append(f"{self.pending} of {self.expected} arrivals are missing")
+            left.append(f"{self.pending} of {self.expected} arrivals are missing{missing_arrivals(self, x)[0]}")
         if self.tx > 0:
             left.append(f"{self.tx} bytes that were expected have not come")
         if self.tx < 0:
@@ -233,7 +288,7 @@ def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction) -> Mb
             "mbarrier.inval once nobody uses it any more",
         )
     if old is not None:
-        old.check_bytes(x.launch)
+        old.check_bytes(x)
     barrier = mbarriers(cta)[offset] = Mbarrier(cta, offset, count, place)
     x.shared.view(np.uint64)[place >> 3] = barrier.word
     if not x.program.uses.isdisjoint(("wgmma", "tcgen05")):
@@ -244,7 +299,7 @@ def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction) -> Mb
 
 def invalidate(x: Wave, cta: Cta, offset: int, i: Instruction) -> None:
     """`mbarrier.inval`: the bytes are free again."""
-    mbarrier_of(x, cta, offset, i).check_bytes(x.launch)
+    mbarrier_of(x, cta, offset, i).check_bytes(x)
     del mbarriers(cta)[offset]
 
 

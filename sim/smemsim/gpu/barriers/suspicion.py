@@ -1,19 +1,23 @@
-"""Of the waits at mbarriers that never end: which is likeliest the cause of the hang, and what to change there."""
+"""Of the waits at mbarriers that never end: which is likeliest the cause of the hang, and what to change there; and which copy is the one that
+brought too much, or too little, to an mbarrier."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.gpu.wave import WARP
+from smemsim.gpu.wave import WARP, Cta
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
-    from smemsim.gpu.barriers.mbarrier import Mbarrier
+    from smemsim.gpu.barriers.mbarrier import Delivery, Mbarrier
     from smemsim.gpu.wave import Wave
 
-__all__ = ["before_loads", "is_wait", "suspicion"]
+__all__ = ["before_loads", "is_wait", "missing_arrivals", "suspicion", "wrong_delivery"]
+
+Cause = tuple[Instruction, str, str]  # where, why, and what to change
 
 
 def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
@@ -27,6 +31,10 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
             "says; correct that count, or let fewer threads arrive"
         )
     if barrier.pending != barrier.expected and barrier.pending:
+        if repair := missing_arrivals(barrier, x)[1]:
+            return 0, repair
+        if any(_is_stuck(x, barrier, cta) for cta in _never_here(barrier, x)):
+            return 3, ""  # who has not arrived waits for something else first
         return 1, f"mbarrier.init says {barrier.expected} arrivals a phase: correct it, or let the others arrive too"
     if barrier.tx or barrier.pending != barrier.expected:
         return 4 if barrier.is_late else 1, ""
@@ -55,3 +63,125 @@ def before_loads(i: Instruction, x: Wave) -> bool:
 def is_wait(i: Instruction) -> bool:
     """Is it a wait at an mbarrier?"""
     return i.op == "mbarrier" and i.modifiers[0] in ("try_wait", "test_wait")
+
+
+# ---- arrivals of the other CTAs of a cluster
+
+
+def _members(barrier: Mbarrier, x: Wave) -> list[Cta]:
+    """The CTAs of its cluster, by their rank."""
+    first = barrier.cta.index - barrier.cta.rank
+    return x.ctas[first : first + x.launch.cluster_size]
+
+
+def _siblings(barrier: Mbarrier, x: Wave) -> Iterator[Mbarrier]:
+    """The mbarriers at the same offset in the other CTAs of its cluster."""
+    for cta in _members(barrier, x):
+        other = cta.state.get("mbarriers", {}).get(barrier.offset)
+        if other is not None and other is not barrier:
+            yield other
+
+
+def _never_here(barrier: Mbarrier, x: Wave) -> list[Cta]:
+    """The CTAs of its cluster that have never arrived, where another one has."""
+    came = {cta for _, cta in barrier.arrivals}
+    return [cta for cta in _members(barrier, x) if cta.index not in came] if came else []
+
+
+def _is_stuck(x: Wave, barrier: Mbarrier, cta: Cta) -> bool:
+    """Do threads of a CTA wait at another mbarrier?"""
+    others = (wait for wait in x.waiting if wait.expired is not None and all(wait is not own for own, _ in barrier.waits))
+    return any((x.cta_of[wait.threads] == cta.index).any() for wait in others)
+
+
+def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
+    """Which CTAs of the cluster have never arrived, and what to change where one of them arrives at another CTA's mbarrier instead."""
+    text, repair = "", ""
+    for cta in _never_here(barrier, x):
+        instead = [(line, other) for other in _siblings(barrier, x) for line, by in other.arrivals if by == cta.index]
+        if instead:
+            line, other = instead[0]
+            text += f"; CTA {cta.number} has arrived at that of CTA {other.cta.number} (line {line}), never at this one"
+            repair = repair or (
+                f"let CTA {cta.number} arrive here too: mapa of the address to rank {barrier.cta.rank}, and mbarrier.arrive.release.cluster."
+                "shared::cluster there"
+            )
+        else:
+            text += f"; none is of CTA {cta.number}"
+    return text, repair
+
+
+# ---- bytes that came twice, or elsewhere
+
+
+def wrong_delivery(barrier: Mbarrier, x: Wave, size: int, rounds: int) -> Cause | None:
+    """Which copy is one too many, or goes elsewhere, where the bytes that came say so: its instruction, why, and what to change.
+
+    `size` bytes are expected a time, in `rounds` rounds so far.
+    """
+    if barrier.doubled is not None:
+        return _twice(barrier, *barrier.doubled)
+    short = barrier.all_expected - barrier.all_brought
+    if short <= 0:
+        return None
+    missing = barrier.tx if barrier.tx > 0 else short // max(rounds, 1)
+    return _left_out(barrier, x, missing) or _not_issued(barrier, x, missing) or _other_barrier(barrier, short)
+
+
+def _mask(d: Delivery) -> int:
+    return sum(1 << rank for rank in d.reached)
+
+
+def _is_multicast(d: Delivery) -> bool:
+    return any(m.startswith("multicast") for m in d.instruction.modifiers)
+
+
+def _twice(barrier: Mbarrier, first: Delivery, second: Delivery) -> Cause:
+    i, cta = second.instruction, barrier.cta
+    place = f"shared {second.begin:#x} to {second.begin + second.size - 1:#x} of CTA {cta.number}"
+    if first.issuer is not second.issuer:
+        both = " and ".join(f"CTA {d.issuer.number} (mask {_mask(d):#x})" if _is_multicast(d) else f"CTA {d.issuer.number}" for d in (first, second))
+        why = f"line {i.line} brings {place} twice in one phase, from {both}"
+        return i, why, f"leave bit {cta.rank}, of CTA {cta.number}, out of the mask of one of them, or let each load another part"
+    if first.instruction is i:
+        return i, f"line {i.line} is executed twice in one phase and brings {place} each time", "let one thread issue it, once a phase"
+    return i, f"line {i.line} brings {place}, which line {first.instruction.line} has brought in the same phase", "load it once a phase"
+
+
+def _left_out(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
+    """Copies that went to other CTAs of the cluster, and would have brought what is missing here."""
+    here = {d.begin for d in barrier.sources.values()}
+    found: dict[tuple[int, int], Delivery] = {}
+    for other in _siblings(barrier, x):
+        found.update({key: d for key, d in other.sources.items() if key not in barrier.sources and d.begin not in here})
+    if not found or sum(d.size for d in found.values()) != missing:
+        return None
+    d, rank = next(iter(found.values())), barrier.cta.rank
+    because = f"its mask {_mask(d):#x} leaves out bit {rank}" if _is_multicast(d) else "it has no .multicast::cluster"
+    why = f"what CTA {d.issuer.number} loads at line {d.instruction.line} ({d.size} bytes) does not reach CTA {barrier.cta.number}: {because}"
+    return d.instruction, why, f"multicast with the mask {_mask(d) | 1 << rank:#x}, or do not expect these bytes in CTA {barrier.cta.number}"
+
+
+def _not_issued(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
+    """A multicast that some CTAs issue and others do not, whose part is missing."""
+    issued = {key for other in (barrier, *_siblings(barrier, x)) for key in other.sources}
+    for (line, _), d in barrier.sources.items():
+        absent = [cta for cta in _members(barrier, x) if (line, cta.index) not in issued]
+        if _is_multicast(d) and absent and d.size * len(absent) == missing:
+            names = ", ".join(str(cta.number) for cta in absent)
+            why = f"line {line} brings {d.size} bytes from CTA {d.issuer.number}, and has not been issued by CTA {names}"
+            return d.instruction, why, f"let CTA {names} issue its part too, or expect {missing} bytes fewer"
+    return None
+
+
+def _other_barrier(barrier: Mbarrier, short: int) -> Cause | None:
+    """Copies that complete on another mbarrier of the CTA, which got as much too much."""
+    for other in barrier.cta.state["mbarriers"].values():
+        if other.sources and other.all_brought - other.all_expected == short:
+            d = next(iter(other.sources.values()))
+            why = (
+                f"line {d.instruction.line} completes on the mbarrier at {other.offset:#x}, which was told to expect {other.all_expected} bytes, not "
+                "on that which expects them"
+            )
+            return d.instruction, why, f"give it the mbarrier at {barrier.offset:#x}, or expect its bytes at {other.offset:#x}"
+    return None
