@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.gpu.barriers.suspicion import missing_arrivals, suspicion, wrong_delivery
+from smemsim.gpu.barriers.suspicion import lends, missing_arrivals, suspicion, wrong_delivery
 from smemsim.gpu.traps import misuse
 from smemsim.gpu.wave import THREADS, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
@@ -207,7 +207,7 @@ class Mbarrier:
         It stands at the copy that is one too many or goes elsewhere, where one can be named, else where the bytes are expected.
         Not where the launch hangs and what is missing came in full in an earlier phase: then something has held the loads up.
         """
-        if self.all_expected == self.all_brought or not self.expecting or (hangs and self.is_late):
+        if self.all_expected == self.all_brought or not self.expecting or (hangs and self.is_late) or lends(self):
             return
         i, size = next(iter(self.expecting.values()))
         rounds = self.all_expected // size if size and self.all_expected % size == 0 else 0
@@ -256,7 +256,7 @@ class Mbarrier:
             left.append(f"{-self.tx} bytes have come that nobody expected")
         state = " and ".join(left) or "nothing is missing"
         known = [
-            f"{what}: {', '.join(f'line {n} ({name})' for n, name in list(by.items())[:KEPT])}" for what, by in self.done.items() if by
+            f"{what}: line{'s' * (len(by) > 1)} {', '.join(map(str, list(by)[:KEPT]))}{' ...' * (len(by) > KEPT)}" for what, by in self.done.items() if by
         ]
         history = "; so far " + "; ".join(known) if known else "; nobody has ever arrived or brought bytes"
         return f"phase {phase} (parity {phase & 1}) of the mbarrier at {self.offset:#x} of CTA {self.cta.number}: {state}{history}"

@@ -187,8 +187,10 @@ def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
             if mine.any():
                 barrier.passes(i)
             here = threads[part]
-            if x.watch is not None and acquires and mine.any():
-                x.watch.acquire(x, here[mine], barrier)
+            if x.watch is not None and mine.any():
+                x.watch.waited(here[mine], barrier, i)
+                if acquires:
+                    x.watch.acquire(x, here[mine], barrier)
             if not mine.all():
                 waiting.append((barrier, here[~mine]))
         return done, waiting

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.barriers.mbarrier import Delivery, Mbarrier
     from smemsim.gpu.wave import Wave
 
-__all__ = ["before_loads", "is_wait", "missing_arrivals", "suspicion", "wrong_delivery"]
+__all__ = ["before_loads", "is_wait", "lends", "missing_arrivals", "suspicion", "wrong_delivery"]
 
 Cause = tuple[Instruction, str, str]  # where, why, and what to change
 
@@ -24,6 +24,9 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
     """Of a wait at a barrier that never ends: how far it is from the cause of the hang (0 is nearest), and what to change."""
     if unseen := barrier.phase - barrier.seen:
         last = barrier.phase - 1
+        if ignored := _ignored(barrier):
+            names = ", ".join(f"{offset:#x}" for offset in ignored)
+            return 0, f"wait for the mbarrier of the stage that is read: phases of {names} are over, and nobody has ever waited for one"
         if unseen == 1:
             return 0, f"phase {last} is over, and no wait has seen it: wait for parity {last & 1}, or one arrival fewer"
         return 0, (
@@ -31,10 +34,10 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
             "says; correct that count, or let fewer threads arrive"
         )
     if barrier.pending != barrier.expected and barrier.pending:
-        if repair := missing_arrivals(barrier, x)[1]:
-            return 0, repair
-        if any(_is_stuck(x, barrier, cta) for cta in _never_here(barrier, x)):
-            return 3, ""  # who has not arrived waits for something else first
+        absent = _never_here(barrier, x)
+        if absent:  # who has arrived nowhere and waits for something else is held up by that
+            goes_on = any(_arrives_elsewhere(barrier, x, cta) or not _is_stuck(x, barrier, cta) for cta in absent)
+            return 0 if goes_on else 3, missing_arrivals(barrier, x)[1]
         return 1, f"mbarrier.init says {barrier.expected} arrivals a phase: correct it, or let the others arrive too"
     if barrier.tx or barrier.pending != barrier.expected:
         return 4 if barrier.is_late else 1, ""
@@ -46,6 +49,12 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
         return 2, "a stage is free in the first round: wait for parity 1 there, which passes at once at a new mbarrier"
     stuck = {int(warp) for wait in x.waiting for warp in np.unique(wait.threads // WARP)}
     return (1 if barrier.arrived_from and not barrier.arrived_from & stuck else 4), ""  # who arrived before goes on, or waits as well
+
+
+def _ignored(barrier: Mbarrier) -> list[int]:
+    """The other mbarriers of the CTA that copies complete on, as on this one, and that nobody has ever waited for."""
+    others: dict[int, Mbarrier] = barrier.cta.state["mbarriers"] if barrier.sources else {}
+    return [offset for offset, b in others.items() if b.sources and b.phase and not (b.seen or b.passed or b.waits)]
 
 
 def before_loads(i: Instruction, x: Wave) -> bool:
@@ -94,20 +103,25 @@ def _is_stuck(x: Wave, barrier: Mbarrier, cta: Cta) -> bool:
     return any((x.cta_of[wait.threads] == cta.index).any() for wait in others)
 
 
+def _arrives_elsewhere(barrier: Mbarrier, x: Wave, cta: Cta) -> bool:
+    """Has a CTA arrived at the same mbarrier of another CTA?"""
+    return any(by == cta.index for other in _siblings(barrier, x) for _, by in other.arrivals)
+
+
 def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
-    """Which CTAs of the cluster have never arrived, and what to change where one of them arrives at another CTA's mbarrier instead."""
+    """Of a phase in which some have arrived: which CTAs of the cluster never have, where they arrive instead, and what to change."""
     text, repair = "", ""
-    for cta in _never_here(barrier, x):
+    for cta in _never_here(barrier, x) if 0 < barrier.pending < barrier.expected else ():
         instead = [(line, other) for other in _siblings(barrier, x) for line, by in other.arrivals if by == cta.index]
         if instead:
             line, other = instead[0]
             text += f"; CTA {cta.number} has arrived at that of CTA {other.cta.number} (line {line}), never at this one"
-            repair = repair or (
-                f"let CTA {cta.number} arrive here too: mapa of the address to rank {barrier.cta.rank}, and mbarrier.arrive.release.cluster."
-                "shared::cluster there"
-            )
         else:
             text += f"; none is of CTA {cta.number}"
+        repair = repair or (
+            f"let CTA {cta.number} arrive here too: mapa of the address to rank {barrier.cta.rank}, and mbarrier.arrive.release.cluster."
+            "shared::cluster there"
+        )
     return text, repair
 
 
@@ -125,7 +139,12 @@ def wrong_delivery(barrier: Mbarrier, x: Wave, size: int, rounds: int) -> Cause 
     if short <= 0:
         return None
     missing = barrier.tx if barrier.tx > 0 else short // max(rounds, 1)
-    return _left_out(barrier, x, missing) or _not_issued(barrier, x, missing) or _other_barrier(barrier, short)
+    return _left_out(barrier, x, missing) or _not_issued(barrier, x, missing) or _other_barrier(barrier)
+
+
+def lends(barrier: Mbarrier) -> bool:
+    """Has it got too many bytes, as many as another mbarrier of the CTA lacks? That one tells."""
+    return barrier.doubled is None and barrier.all_brought > barrier.all_expected and _counterpart(barrier) is not None
 
 
 def _mask(d: Delivery) -> int:
@@ -174,14 +193,22 @@ def _not_issued(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
     return None
 
 
-def _other_barrier(barrier: Mbarrier, short: int) -> Cause | None:
+def _counterpart(barrier: Mbarrier) -> Mbarrier | None:
+    """An mbarrier of the CTA that lacks as many bytes as this one has too many, or the reverse."""
+    short = barrier.all_expected - barrier.all_brought
+    found: dict[int, Mbarrier] = barrier.cta.state["mbarriers"]
+    return next((b for b in found.values() if b.all_brought - b.all_expected == short and (b if short > 0 else barrier).sources), None)
+
+
+def _other_barrier(barrier: Mbarrier) -> Cause | None:
     """Copies that complete on another mbarrier of the CTA, which got as much too much."""
-    for other in barrier.cta.state["mbarriers"].values():
-        if other.sources and other.all_brought - other.all_expected == short:
-            d = next(iter(other.sources.values()))
-            why = (
-                f"line {d.instruction.line} completes on the mbarrier at {other.offset:#x}, which was told to expect {other.all_expected} bytes, not "
-                "on that which expects them"
-            )
-            return d.instruction, why, f"give it the mbarrier at {barrier.offset:#x}, or expect its bytes at {other.offset:#x}"
-    return None
+    other = _counterpart(barrier)
+    if other is None:
+        return None
+    d, (expects, _) = next(iter(other.sources.values())), next(iter(barrier.expecting.values()))
+    too_many = other.all_brought - other.all_expected
+    why = (
+        f"line {d.instruction.line} brings its bytes to the mbarrier at {other.offset:#x}, {too_many} more in all than it expects, and line "
+        f"{expects.line} expects them at another"
+    )
+    return d.instruction, why, f"give both lines the same mbarrier: {other.offset:#x} is another stage's than {barrier.offset:#x}"

@@ -67,6 +67,11 @@ class Ordering(Registers):
         """Threads have seen the last complete phase."""
         self.order.acquire(np.unique(threads >> 5), what)
 
+    def waited(self, threads: np.ndarray, barrier: Any, i: Instruction) -> None:
+        """Threads have found a phase of an mbarrier over (the Mbarrier object): what it brought is what they expect to read."""
+        for warp in np.unique(threads >> 5).tolist():
+            self.last_waits[warp] = barrier, i.line, barrier.last
+
     def meet(self, x: Wave, ctas: np.ndarray) -> None:
         """The running threads of these CTAs (by their index) meet at a barrier: release, complete and acquire in one."""
         per_cta = x.stride // WARP
