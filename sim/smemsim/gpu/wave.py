@@ -31,6 +31,7 @@ __all__ = [
     "ALL",
     "EXITED",
     "GATHERING",
+    "LEAST_SUSPICIOUS",
     "OFFSET_MASK",
     "PARKED",
     "RANK_SHIFT",
@@ -72,7 +73,7 @@ class Cta:
 @dataclasses.dataclass(eq=False)
 class Wait:
     """Threads that wait at `instruction` until somebody wakes them. `what` says on what, for a report of a hang; `suspicion` how far from
-    its cause that is, 0 the nearest, and what to change.
+    its cause that is, 0 the nearest, and what to change; `missing` who has not arrived (threads of the wave), where that is known.
 
     Those of `mbarrier.try_wait` have an `expired` callback: they also go on after a while, which comes when nobody else can.
     """
@@ -82,6 +83,7 @@ class Wait:
     what: Callable[[], str]
     expired: Callable[[], None] | None = None
     suspicion: Callable[[], tuple[int, str]] = lambda: (LEAST_SUSPICIOUS, "")
+    missing: Callable[[], np.ndarray] | None = None
 
 
 class Wave:

@@ -256,7 +256,9 @@ class Mbarrier:
             left.append(f"{-self.tx} bytes have come that nobody expected")
         state = " and ".join(left) or "nothing is missing"
         known = [
-            f"{what}: line{'s' * (len(by) > 1)} {', '.join(map(str, list(by)[:KEPT]))}{' ...' * (len(by) > KEPT)}" for what, by in self.done.items() if by
+            f"{what}: line{'s' * (len(by) > 1)} {', '.join(map(str, list(by)[:KEPT]))}{' ...' * (len(by) > KEPT)}"
+            for what, by in self.done.items()
+            if by
         ]
         history = "; so far " + "; ".join(known) if known else "; nobody has ever arrived or brought bytes"
         return f"phase {phase} (parity {phase & 1}) of the mbarrier at {self.offset:#x} of CTA {self.cta.number}: {state}{history}"

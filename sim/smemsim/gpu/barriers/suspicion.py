@@ -159,7 +159,9 @@ def _twice(barrier: Mbarrier, first: Delivery, second: Delivery) -> Cause:
     i, cta = second.instruction, barrier.cta
     place = f"shared {second.begin:#x} to {second.begin + second.size - 1:#x} of CTA {cta.number}"
     if first.issuer is not second.issuer:
-        both = " and ".join(f"CTA {d.issuer.number} (mask {_mask(d):#x})" if _is_multicast(d) else f"CTA {d.issuer.number}" for d in (first, second))
+        both = " and ".join(
+            f"CTA {d.issuer.number} (mask {_mask(d):#x})" if _is_multicast(d) else f"CTA {d.issuer.number}" for d in (first, second)
+        )
         why = f"line {i.line} brings {place} twice in one phase, from {both}"
         return i, why, f"leave bit {cta.rank}, of CTA {cta.number}, out of the mask of one of them, or let each load another part"
     if first.instruction is i:
@@ -177,8 +179,14 @@ def _left_out(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
         return None
     d, rank = next(iter(found.values())), barrier.cta.rank
     because = f"its mask {_mask(d):#x} leaves out bit {rank}" if _is_multicast(d) else "it has no .multicast::cluster"
-    why = f"what CTA {d.issuer.number} loads at line {d.instruction.line} ({d.size} bytes) does not reach CTA {barrier.cta.number}: {because}"
-    return d.instruction, why, f"multicast with the mask {_mask(d) | 1 << rank:#x}, or do not expect these bytes in CTA {barrier.cta.number}"
+    why = (
+        f"what CTA {d.issuer.number} loads at line {d.instruction.line} ({d.size} bytes) does not reach CTA {barrier.cta.number}: {because}"
+    )
+    return (
+        d.instruction,
+        why,
+        f"multicast with the mask {_mask(d) | 1 << rank:#x}, or do not expect these bytes in CTA {barrier.cta.number}",
+    )
 
 
 def _not_issued(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:

@@ -157,7 +157,9 @@ class Shadow:
         came = any(((offsets >= d.begin) & (offsets < d.begin + d.size)).any() for d in brought)
         if came or barrier.cta.index != cta[0] or barrier.cta.index not in op.barriers:
             return "", ""
-        ranges = ", ".join(f"{d.begin:#x} to {d.begin + d.size - 1:#x}" for d in brought[:MOST_BROUGHT]) + " ..." * (len(brought) > MOST_BROUGHT)
+        ranges = ", ".join(f"{d.begin:#x} to {d.begin + d.size - 1:#x}" for d in brought[:MOST_BROUGHT]) + " ..." * (
+            len(brought) > MOST_BROUGHT
+        )
         mine = op.barriers[barrier.cta.index][1]
         why = f": line {line} waited for the mbarrier at {barrier.offset:#x}, whose phase brought {ranges}: another stage"
         return why, (
