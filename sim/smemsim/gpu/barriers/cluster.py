@@ -113,7 +113,7 @@ def _wait(x: Wave, i: Instruction, following: int) -> None:
             x.watch.lifetimes.waited(barrier.first // WARP, done + barrier.first)
         if late.any():
             wait = x.park(own[late] + barrier.first, following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]
-            wait.missing = lambda b=barrier: b.missing(x)  # type: ignore[misc]
+            wait.missing = lambda b=barrier: b.missing(x)
             barrier.waits.append(wait)
 
 

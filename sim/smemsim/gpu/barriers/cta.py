@@ -75,20 +75,26 @@ class NamedBarrier:
             return bool(done.all())
         came = self._counted(x)
         if came > self.count:
-            misuse(x, i, f"{came} threads have arrived at barrier {self.number}, which is for {self.count}", "correct the thread count")
+            misuse(
+                x,
+                i,
+                f"{came} threads have arrived at barrier {self.number}, which is for {self.count} ({self._lines()})",
+                "correct the thread count",
+            )
         return came == self.count
 
     def describe(self, x: Wave) -> str:
         """Who has come and who has not, for a report of a hang."""
         came = np.unique(np.flatnonzero(self.arrived) // WARP).tolist()
-        lines = np.unique(self.line[self.arrived]).tolist()
-        text = (
-            f"barrier {self.number} of CTA {self.cta.number}: {int(self.arrived.sum())} threads have arrived (warps {_list(came)}, "
-            f"line{'s' * (len(lines) > 1)} {', '.join(map(str, lines))})"
-        )
+        text = f"barrier {self.number} of CTA {self.cta.number}: {int(self.arrived.sum())} threads have arrived (warps {_list(came)}, {self._lines()})"
         if self.count is not None:
             return f"{text}; it is for {self.count}, so {self.count - self._counted(x)} more must come"
         return f"{text}, {len(self.missing(x))} have not"
+
+    def _lines(self) -> str:
+        """The lines of the instructions by which threads have arrived."""
+        lines = np.unique(self.line[self.arrived]).tolist()
+        return f"line{'s' * (len(lines) > 1)} {_list(lines)}"
 
     def _counted(self, x: Wave) -> int:
         """Threads of whole warps that have arrived."""
@@ -174,7 +180,7 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
                 x.watch.release(x, threads[mine], barrier.key)
             if form.waits:
                 wait = x.park(threads[mine], following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]
-                wait.missing = lambda b=barrier: b.cta.first + b.missing(x)  # type: ignore[misc]
+                wait.missing = lambda b=barrier: b.cta.first + b.missing(x)
                 barrier.waits.append((wait, form))
             _settle(x, barrier, i)
 
@@ -236,11 +242,20 @@ def _check_aligned(x: Wave, barrier: NamedBarrier, i: Instruction) -> None:
         warp = int(parted[0])
         parts = {int(line): np.flatnonzero(lines[warp] == line).tolist() for line in np.unique(lines[warp][lines[warp] > 0])}
         which = ", ".join(f"{_lanes(lanes)} at line {line}" for line, lanes in parts.items())
+        i = _at(x, min(parts)) or i
         x.launch.find(
             "X011", i, f"threads of warp {warp} arrive at barrier {barrier.number} with different instructions: {which}; that is undefined for "
             f"{i.name}, which the whole warp executes together", "put one barrier where the paths have met",
             because="PTX ISA 9.7.13.1",
         )  # fmt: skip
+
+
+def _at(x: Wave, line: int) -> Instruction | None:
+    return next((i for i in x.program.inlined.body if i.line == line), None)
+
+
+def _warps(warps: list[int]) -> str:
+    return f"warp{'s' * (len(warps) > 1)} {_list(warps)}"
 
 
 def _lanes(lanes: list[int]) -> str:
@@ -291,14 +306,14 @@ def tell_parted(x: Wave) -> None:
     harmed = any(code in ("X003", "X004", "X005", "X008", "R507") for code, _ in x.launch.findings)
     for parted, late, line in x.state.get("barriers apart", ()) if harmed else ():
         here = int(parted.lines[late[0]])
-        i = next((i for i in x.program.inlined.body if i.line == here), None)
+        i = _at(x, here)
         if i is None:
             continue
-        others = np.flatnonzero(parted.lines == line).tolist()
+        mine, others = _warps(late), _warps(np.flatnonzero(parted.lines == line).tolist())
         x.launch.find(
-            "X011", i, f"warps {_list(late)} of CTA {x.ctas[parted.cta].number} arrive at barrier {parted.number} here, in the phase in which warps {_list(others)} "
-            f"arrive at line {line}; warps {_list(late)} come to line {line} a phase later: a branch lets some skip this barrier, and behind it they are one "
-            "barrier apart", "let all threads come to it: take it out of the branch, or use a barrier of its own for those that do",
+            "X011", i, f"barrier {parted.number} of CTA {x.ctas[parted.cta].number}: the phase that {mine} arrived in here is the one that {others} arrived in at "
+            f"line {line}, where {mine} arrived only a phase later: a branch lets some skip this barrier, and behind it they are one barrier apart",
+            "let all threads come to it: take it out of the branch, or use a barrier of its own for those that do",
             because="CUDA: __syncthreads() in a branch needs all threads to take it the same way",
         )  # fmt: skip
 
