@@ -7,6 +7,7 @@ makes such a name long is left out: the parameters of the function, template arg
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 
@@ -249,10 +250,8 @@ def demangled(name: str) -> str:
     if not symbol.startswith("_Z") or len(symbol) > _LONGEST:
         return name
     reader = _Reader(symbol[2:])
-    try:
+    with contextlib.suppress(_Unknown, RecursionError):  # then what is known so far, with an ellipsis for the arguments that are not
         reader.encoding(reader.parts)
-    except (_Unknown, RecursionError):
-        pass  # what is known so far, with an ellipsis for the arguments that are not
     return (_joined(reader.parts) + suffix[0] if suffix else _joined(reader.parts)) or name
 
 

@@ -157,10 +157,12 @@ class Shadow:
         came = any(((offsets >= d.begin) & (offsets < d.begin + d.size)).any() for d in brought)
         if came or barrier.cta.index != cta[0] or barrier.cta.index not in op.barriers:
             return "", ""
-        ranges = ", ".join(f"{d.begin:#x} to {d.begin + d.size - 1:#x}" for d in brought[:MOST_BROUGHT]) + " ..." * (
-            len(brought) > MOST_BROUGHT
-        )
         mine = op.barriers[barrier.cta.index][1]
+        if mine == barrier.offset:
+            why = f": the phase of the mbarrier at {mine:#x} that line {line} waited for ended without these bytes"
+            return why, "let each phase expect all bytes that are read behind it, and no others come"
+        pieces = list(dict.fromkeys(f"{d.begin:#x} to {d.begin + d.size - 1:#x}" for d in brought))
+        ranges = ", ".join(pieces[:MOST_BROUGHT]) + " ..." * (len(pieces) > MOST_BROUGHT)
         why = f": line {line} waited for the mbarrier at {barrier.offset:#x}, whose phase brought {ranges}: another stage"
         return why, (
             f"one index for the stage that is loaded, the mbarrier that counts it, the wait and the read: what is read here completes on the "
