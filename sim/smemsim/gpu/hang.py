@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.gpu.barriers.cta import tell_parted
-from smemsim.gpu.barriers.mbarrier import mbarriers
+from smemsim.gpu.barriers.mbarrier import check_reused, mbarriers
 from smemsim.gpu.wave import EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Wait, Wave
 from smemsim.ptx.module import Immediate, Label
 
@@ -22,13 +22,15 @@ FULL = 0xFFFFFFFF
 
 
 def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
-    """T210 for barriers that were told to expect other numbers of bytes than came, X011 for warps that are a barrier apart.
+    """T210 for mbarriers that were told to expect other numbers of bytes than came, X010 for those whose bytes were used for something else, X011 for
+    warps that are a barrier apart.
 
     When all is over, or nothing goes on.
     """
     for cta in wave.ctas:
         for barrier in mbarriers(cta).values():
             barrier.check_bytes(wave, hangs=hangs)
+            check_reused(wave, barrier)
     tell_parted(wave)
 
 

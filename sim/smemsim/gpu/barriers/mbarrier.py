@@ -17,13 +17,27 @@ from smemsim.gpu.traps import misuse
 from smemsim.gpu.wave import THREADS, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
 from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES
+from smemsim.spec.findings import Severity
 
 if TYPE_CHECKING:
+    from smemsim.gpu.watching.handles import Operation
     from smemsim.gpu.wave import Wave
 
-__all__ = ["Delivery", "Mbarrier", "current", "initialise", "invalidate", "mbarrier_of", "mbarriers", "parity_of", "pending_of"]
+__all__ = [
+    "Delivery",
+    "Mbarrier",
+    "check_reused",
+    "current",
+    "initialise",
+    "invalidate",
+    "mbarrier_of",
+    "mbarriers",
+    "parity_of",
+    "pending_of",
+]
 
 KEPT = 6  # lines remembered for a report
+LIVES = "PTX ISA 9.7.13.15.9, 9.7.13.15.10: its bytes are nothing else before mbarrier.inval"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,8 +69,8 @@ class Mbarrier:
     `phase` counts complete phases; `pending` arrivals and `tx` bytes are left of the current one, which is complete when both are 0.
     """
 
-    def __init__(self, cta: Cta, offset: int, count: int, place: int) -> None:
-        self.cta, self.offset, self.place = cta, offset, place
+    def __init__(self, cta: Cta, offset: int, count: int, place: int, made: Instruction) -> None:
+        self.cta, self.offset, self.place, self.made = cta, offset, place, made
         self.phase, self.expected, self.pending, self.tx = 0, count, count, 0
         self.waits: list[tuple[Wait, int]] = []  # with the phase that each waits for
         self.all_expected, self.all_brought = 0, 0  # bytes, of all phases
@@ -72,6 +86,7 @@ class Mbarrier:
         self.deliveries: list[Delivery] = []  # of the current phase
         self.last: list[Delivery] = []  # of the phase before
         self.since_expected: list[Delivery] = []  # since somebody last said how many bytes to expect
+        self.copies: list[Operation] = []  # that complete on this phase or the one before, as the watch knows them
         self.doubled: tuple[Delivery, Delivery] | None = None  # two that bring the same bytes in one phase, the first time
         self.done: dict[str, dict[int, str]] = {"arrives": {}, "expects bytes": {}, "brings bytes": {}}  # instructions by line
 
@@ -291,7 +306,12 @@ def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction) -> Mb
         )
     if old is not None:
         old.check_bytes(x)
-    barrier = mbarriers(cta)[offset] = Mbarrier(cta, offset, count, place)
+        if any(old.done.values()) or old.made.line != i.line:  # threads of one instruction that all do it do no harm
+            x.launch.find(
+                "X010", i, f"initialises the mbarrier at {offset:#x} of CTA {cta.number} again, which line {old.made.line} initialised and nobody has "
+                "invalidated", "mbarrier.inval first, once nobody uses it any more", because=LIVES, milder=Severity.WRONG,
+            )  # fmt: skip
+    barrier = mbarriers(cta)[offset] = Mbarrier(cta, offset, count, place, i)
     x.shared.view(np.uint64)[place >> 3] = barrier.word
     if not x.program.uses.isdisjoint(("wgmma", "tcgen05")):
         x.owners.touch(np.array([place >> 4]), THREADS)
@@ -299,10 +319,45 @@ def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction) -> Mb
     return barrier
 
 
-def invalidate(x: Wave, cta: Cta, offset: int, i: Instruction) -> None:
-    """`mbarrier.inval`: the bytes are free again."""
-    mbarrier_of(x, cta, offset, i).check_bytes(x)
+def invalidate(x: Wave, cta: Cta, offset: int, i: Instruction, threads: np.ndarray) -> None:
+    """`mbarrier.inval` by threads: the bytes are free again."""
+    barrier = mbarrier_of(x, cta, offset, i)
+    barrier.check_bytes(x)
+    if barrier.waits:
+        misuse(
+            x,
+            i,
+            f"the mbarrier at {offset:#x} of CTA {cta.number} is invalidated while threads wait at it",
+            "a barrier (bar.sync) in front of it",
+        )
+    pending = x.watch.not_waited_for(barrier.copies, threads) if x.watch is not None else None
+    if pending is not None:
+        x.launch.find(
+            "X010", i, f"invalidates the mbarrier at {offset:#x} of CTA {cta.number}, on which {pending.instruction.name} of line {pending.instruction.line} "
+            "may still complete: these threads have not waited for it", "wait for its phase (mbarrier.try_wait) and for all who do, then invalidate it",
+            because=LIVES, milder=Severity.WRONG,
+        )  # fmt: skip
     del mbarriers(cta)[offset]
+
+
+def check_reused(x: Wave, barrier: Mbarrier) -> None:
+    """X010 where something else was written over an mbarrier that nobody has invalidated; when all is over."""
+    i = _overwritten_by(x, barrier)
+    if i is not None:
+        x.launch.find(
+            "X010", i, f"{i.name} overwrites the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, which line {barrier.made.line} initialised and "
+            "nobody has invalidated", "mbarrier.inval before its bytes are used for something else, or keep them apart from all buffers",
+            because=LIVES, milder=Severity.WRONG,
+        )  # fmt: skip
+
+
+def _overwritten_by(x: Wave, barrier: Mbarrier) -> Instruction | None:
+    """What wrote other bits over an mbarrier, as far as that is known."""
+    if x.watch is None or int(x.shared.view(np.uint64)[barrier.place >> 3]) == barrier.word:
+        return None
+    words = (barrier.place >> 2, (barrier.place >> 2) + 1)
+    found = (x.watch.lines.get(int(x.watch.line[word])) for word in words)
+    return next((i for i in found if i is not None and i.op != "mbarrier"), None)
 
 
 def mbarrier_of(x: Wave, cta: Cta, offset: int, i: Instruction | None = None) -> Mbarrier:
@@ -320,8 +375,10 @@ def mbarrier_of(x: Wave, cta: Cta, offset: int, i: Instruction | None = None) ->
             "mbarrier.init first, then fence.mbarrier_init (or fence.proxy.async) and a barrier before others use it",
         )  # fmt: skip
     if int(x.shared.view(np.uint64)[barrier.place >> 3]) != barrier.word:
+        by = _overwritten_by(x, barrier)
+        what = f"{by.name} of line {by.line}" if by is not None else "something that is no mbarrier operation"
         misuse(
-            x, i, f"the mbarrier at {offset:#x} of CTA {cta.number} was overwritten by something that is no mbarrier operation",
+            x, i, f"the mbarrier at {offset:#x} of CTA {cta.number} was overwritten by {what}",
             "keep its 8 bytes apart from all buffers, or mbarrier.inval it and initialise it anew",
         )  # fmt: skip
     return barrier

@@ -79,8 +79,8 @@ def _inval(i: Instruction, c: Linker, rest: list[str]) -> Step:
     find = locate(i, c, i.operands[0], _only(i, rest), 8)
 
     def inval(x: Wave) -> None:
-        for cta, offset, _ in barriers(x, i, find):
-            invalidate(x, cta, offset, i)
+        for cta, offset, part in barriers(x, i, find):
+            invalidate(x, cta, offset, i, x.threads[part])
 
     return inval
 

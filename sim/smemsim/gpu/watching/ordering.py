@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Ordering"]
 
+MOST_COPIES = 16  # that complete on an mbarrier and are remembered with it
+
 
 class Ordering(Registers):
     """The part of the watch that hears of synchronisation."""
@@ -23,6 +25,15 @@ class Ordering(Registers):
     def completes_on(self, op: Operation, barrier: Any) -> None:
         """Its completion is counted by the current phase of an mbarrier (the Mbarrier object)."""
         self.order.brings(op, op.warps, barrier)
+        barrier.copies = [op, *(other for other in barrier.copies if self._remembers(other))][:MOST_COPIES]
+
+    def _remembers(self, op: Operation) -> bool:
+        return op.number < len(self.operations) and self.operations[op.number] is op
+
+    def not_waited_for(self, ops: list[Operation], threads: np.ndarray) -> Operation | None:
+        """One of these operations that not all of these threads know to be complete."""
+        warps = np.unique(threads >> 5)
+        return next((op for op in ops if self._remembers(op) and not self.order.done[warps, op.number].all()), None)
 
     def joins(self, op: Operation, thread: int, group: str) -> None:
         """It belongs to the next group its thread commits: "bulk" "cp.async" "wgmma" "tcgen05"."""
