@@ -70,7 +70,9 @@ def member(x: Wave, cta: Cta, rank: int) -> Cta:
 
 def credit(x: Wave, cta: Cta, rank: int, address: int, count: int, op: Any, by: Delivery | None = None) -> None:
     """Bytes have arrived: complete_tx on the mbarrier at an address of CTA `rank` of the cluster; `by` says which copy brought them where."""
-    barrier = mbarrier_of(x, member(x, cta, rank), address)
+    far = by is not None and len(by.reached) > 1 and rank != cta.rank
+    because = f", which the mask {by.mask:#x} of CTA {cta.number} reaches" if by is not None and far else ""
+    barrier = mbarrier_of(x, member(x, cta, rank), address, because=because)
     if op is not None:
         x.watch.completes_on(op, barrier)
     barrier.complete_tx(x, count, by=by)

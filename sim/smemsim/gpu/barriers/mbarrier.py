@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.gpu.barriers.suspicion import lends, missing_arrivals, suspicion, wrong_delivery
+from smemsim.gpu.barriers.suspicion import lends, missing_arrivals, suspicion, unexpected, wrong_delivery
 from smemsim.gpu.traps import misuse
 from smemsim.gpu.wave import THREADS, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
@@ -58,6 +58,16 @@ class Delivery:
         """Which copy it is: the line, and the CTA that issued it."""
         return self.instruction.line, self.issuer.index
 
+    @property
+    def mask(self) -> int:
+        """`reached` as the operand of .multicast::cluster."""
+        return sum(1 << rank for rank in self.reached)
+
+    @property
+    def is_multicast(self) -> bool:
+        """Has it a mask?"""
+        return any(m.startswith("multicast") for m in self.instruction.modifiers)
+
     def meets(self, begin: int, size: int) -> bool:
         """Has it bytes in common with others?"""
         return self.begin < begin + size and begin < self.begin + self.size
@@ -87,7 +97,10 @@ class Mbarrier:
         self.last: list[Delivery] = []  # of the phase before
         self.since_expected: list[Delivery] = []  # since somebody last said how many bytes to expect
         self.copies: list[Operation] = []  # that complete on this phase or the one before, as the watch knows them
-        self.doubled: tuple[Delivery, Delivery] | None = None  # two that bring the same bytes in one phase, the first time
+        self.doubled: tuple[Delivery, Delivery] | None = (
+            None  # two that bring the same bytes for one expectation in one phase, the first time
+        )
+        self.repeated: tuple[Delivery, Delivery] | None = None  # the same where a phase has ended between
         self.done: dict[str, dict[int, str]] = {"arrives": {}, "expects bytes": {}, "brings bytes": {}}  # instructions by line
 
     @property
@@ -177,10 +190,12 @@ class Mbarrier:
         self._changed(x)
 
     def _brought(self, by: Delivery) -> None:
-        """Remember a delivery. One that brings bytes again that came for the same expectation and in the same phase is one too many."""
-        if self.doubled is None:
-            again = next((d for d in self.since_expected if d in self.deliveries and d.meets(by.begin, by.size)), None)
-            self.doubled = None if again is None else (again, by)
+        """Remember a delivery. One that brings bytes again that came for the same expectation is one too many, or early."""
+        again = next((d for d in self.since_expected if d.meets(by.begin, by.size)), None)
+        if again is not None and again in self.deliveries:
+            self.doubled = self.doubled or (again, by)
+        elif again is not None:
+            self.repeated = self.repeated or (again, by)
         self.sources.setdefault(by.key, by)
         self.deliveries.append(by)
         self.since_expected.append(by)
@@ -222,6 +237,9 @@ class Mbarrier:
         It stands at the copy that is one too many or goes elsewhere, where one can be named, else where the bytes are expected.
         Not where the launch hangs and what is missing came in full in an earlier phase: then something has held the loads up.
         """
+        if (self.waits or self.seen) and (surprise := unexpected(self)) is not None:
+            at, why, right = surprise
+            x.launch.find("T210", at, why, right, because="PTX ISA 9.7.13.15.3")
         if self.all_expected == self.all_brought or not self.expecting or (hangs and self.is_late) or lends(self):
             return
         i, size = next(iter(self.expecting.values()))
@@ -360,8 +378,8 @@ def _overwritten_by(x: Wave, barrier: Mbarrier) -> Instruction | None:
     return next((i for i in found if i is not None and i.op != "mbarrier"), None)
 
 
-def mbarrier_of(x: Wave, cta: Cta, offset: int, i: Instruction | None = None) -> Mbarrier:
-    """The mbarrier at `offset` (a `.shared` address without the rank) of a CTA.
+def mbarrier_of(x: Wave, cta: Cta, offset: int, i: Instruction | None = None, *, because: str = "") -> Mbarrier:
+    """The mbarrier at `offset` (a `.shared` address without the rank) of a CTA; `because` says what an instruction has to do with that CTA.
 
     Ends the kernel with X010 where none was initialised, or where something else was written over it.
     """
@@ -371,7 +389,7 @@ def mbarrier_of(x: Wave, cta: Cta, offset: int, i: Instruction | None = None) ->
         inside = next((b for b in mbarriers(cta) if b < offset < b + 8), None)
         hint = f"; one lies at {inside:#x}" if inside is not None else ""
         misuse(
-            x, i, f"there is no mbarrier at {offset:#x} of CTA {cta.number}{hint}",
+            x, i, f"there is no mbarrier at {offset:#x} of CTA {cta.number}{because}{hint}",
             "mbarrier.init first, then fence.mbarrier_init (or fence.proxy.async) and a barrier before others use it",
         )  # fmt: skip
     if int(x.shared.view(np.uint64)[barrier.place >> 3]) != barrier.word:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.barriers.mbarrier import Delivery, Mbarrier
     from smemsim.gpu.wave import Wave
 
-__all__ = ["before_loads", "is_wait", "lends", "missing_arrivals", "suspicion", "wrong_delivery"]
+__all__ = ["before_loads", "is_wait", "lends", "missing_arrivals", "suspicion", "unexpected", "wrong_delivery"]
 
 Cause = tuple[Instruction, str, str]  # where, why, and what to change
 
@@ -136,6 +136,8 @@ def wrong_delivery(barrier: Mbarrier, x: Wave, size: int, rounds: int) -> Cause 
     if barrier.doubled is not None:
         return _twice(barrier, *barrier.doubled)
     short = barrier.all_expected - barrier.all_brought
+    if barrier.repeated is not None and short < 0 and short % barrier.repeated[1].size == 0:
+        return _twice(barrier, *barrier.repeated)
     if short <= 0:
         return None
     missing = barrier.tx if barrier.tx > 0 else short // max(rounds, 1)
@@ -147,12 +149,17 @@ def lends(barrier: Mbarrier) -> bool:
     return barrier.doubled is None and barrier.all_brought > barrier.all_expected and _counterpart(barrier) is not None
 
 
-def _mask(d: Delivery) -> int:
-    return sum(1 << rank for rank in d.reached)
-
-
-def _is_multicast(d: Delivery) -> bool:
-    return any(m.startswith("multicast") for m in d.instruction.modifiers)
+def unexpected(barrier: Mbarrier) -> Cause | None:
+    """A multicast of another CTA whose mask reaches a CTA that expects no bytes at its mbarrier, and waits there."""
+    far = [d for d in barrier.sources.values() if d.issuer is not barrier.cta and d.is_multicast]
+    if barrier.expecting or not far or len(far) < len(barrier.sources):
+        return None
+    d, rank, number = far[0], barrier.cta.rank, barrier.cta.number
+    why = (
+        f"the mask {d.mask:#x} of CTA {d.issuer.number} reaches CTA {number} (bit {rank}), which expects no bytes: {barrier.all_brought} came to "
+        f"its mbarrier at {barrier.offset:#x}, and a phase does not end while they are not expected"
+    )
+    return d.instruction, why, f"the mask {d.mask & ~(1 << rank):#x}, or mbarrier.arrive.expect_tx of {d.size} bytes in CTA {number}"
 
 
 def _twice(barrier: Mbarrier, first: Delivery, second: Delivery) -> Cause:
@@ -160,13 +167,21 @@ def _twice(barrier: Mbarrier, first: Delivery, second: Delivery) -> Cause:
     place = f"shared {second.begin:#x} to {second.begin + second.size - 1:#x} of CTA {cta.number}"
     if first.issuer is not second.issuer:
         both = " and ".join(
-            f"CTA {d.issuer.number} (mask {_mask(d):#x})" if _is_multicast(d) else f"CTA {d.issuer.number}" for d in (first, second)
+            f"CTA {d.issuer.number} (mask {d.mask:#x})" if d.is_multicast else f"CTA {d.issuer.number}" for d in (first, second)
         )
-        why = f"line {i.line} brings {place} twice in one phase, from {both}"
+        why = f"line {i.line} brings {place} twice for one expectation, from {both}"
         return i, why, f"leave bit {cta.rank}, of CTA {cta.number}, out of the mask of one of them, or let each load another part"
     if first.instruction is i:
-        return i, f"line {i.line} is executed twice in one phase and brings {place} each time", "let one thread issue it, once a phase"
-    return i, f"line {i.line} brings {place}, which line {first.instruction.line} has brought in the same phase", "load it once a phase"
+        return (
+            i,
+            f"line {i.line} is executed twice for one expectation and brings {place} each time",
+            "let one thread issue it, once a phase",
+        )
+    return (
+        i,
+        f"line {i.line} brings {place}, which line {first.instruction.line} has brought for the same expectation",
+        "load it once a phase",
+    )
 
 
 def _left_out(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
@@ -178,14 +193,14 @@ def _left_out(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
     if not found or sum(d.size for d in found.values()) != missing:
         return None
     d, rank = next(iter(found.values())), barrier.cta.rank
-    because = f"its mask {_mask(d):#x} leaves out bit {rank}" if _is_multicast(d) else "it has no .multicast::cluster"
+    because = f"its mask {d.mask:#x} leaves out bit {rank}" if d.is_multicast else "it has no .multicast::cluster"
     why = (
         f"what CTA {d.issuer.number} loads at line {d.instruction.line} ({d.size} bytes) does not reach CTA {barrier.cta.number}: {because}"
     )
     return (
         d.instruction,
         why,
-        f"multicast with the mask {_mask(d) | 1 << rank:#x}, or do not expect these bytes in CTA {barrier.cta.number}",
+        f"multicast with the mask {d.mask | 1 << rank:#x}, or do not expect these bytes in CTA {barrier.cta.number}",
     )
 
 
@@ -194,7 +209,7 @@ def _not_issued(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
     issued = {key for other in (barrier, *_siblings(barrier, x)) for key in other.sources}
     for (line, _), d in barrier.sources.items():
         absent = [cta for cta in _members(barrier, x) if (line, cta.index) not in issued]
-        if _is_multicast(d) and absent and d.size * len(absent) == missing:
+        if d.is_multicast and absent and d.size * len(absent) == missing:
             names = ", ".join(str(cta.number) for cta in absent)
             why = f"line {line} brings {d.size} bytes from CTA {d.issuer.number}, and has not been issued by CTA {names}"
             return d.instruction, why, f"let CTA {names} issue its part too, or expect {missing} bytes fewer"
