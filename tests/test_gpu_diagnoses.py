@@ -229,7 +229,7 @@ AGAIN = "@%p9 mbarrier.init.shared.b64 [%r5], 1; bar.sync 0;\n"
 )  # fmt: skip
 def test_an_mbarrier_ends_with_inval(wrong, right, words):
     found = first(wrong, block=64)
-    assert found.code == "X010"
+    assert found.code == ("X005" if "complete" in words else "X010")
     assert words in found.message
     assert not ran(right, block=64).findings
 
@@ -346,7 +346,7 @@ def test_long_lines_are_cut_and_json_keeps_them():
     run = ran("", block=64, ptx=kernel(1, body).replace(" k(", f" {symbol}("))
     assert {f.code for f in run.findings} == {"X008"}
     assert all(len(line) < 500 for line in run.text().splitlines())
-    assert all(len(line) < 500 for line in run.html().splitlines() if "ld.shared" in line)
+    assert pad not in run.html()
     assert run.summary().startswith("n::kernel<kernel<…>>: ")
     told = run.as_dict()
     assert (told["entry"], told["name"]) == (symbol, "n::kernel<kernel<…>>")

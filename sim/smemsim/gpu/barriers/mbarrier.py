@@ -351,9 +351,9 @@ def invalidate(x: Wave, cta: Cta, offset: int, i: Instruction, threads: np.ndarr
     pending = x.watch.not_waited_for(barrier.copies, threads) if x.watch is not None else None
     if pending is not None:
         x.launch.find(
-            "X010", i, f"invalidates the mbarrier at {offset:#x} of CTA {cta.number}, on which {pending.instruction.name} of line {pending.instruction.line} "
+            "X005", i, f"invalidates the mbarrier at {offset:#x} of CTA {cta.number}, on which {pending.instruction.name} of line {pending.instruction.line} "
             "may still complete: these threads have not waited for it", "wait for its phase (mbarrier.try_wait) and for all who do, then invalidate it",
-            because=LIVES, milder=Severity.WRONG,
+            because=LIVES,
         )  # fmt: skip
     del mbarriers(cta)[offset]
 
