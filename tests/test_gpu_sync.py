@@ -258,7 +258,7 @@ def test_barriers_that_are_used_as_no_barrier_can_be(body, words):
         ("@%p9 bra L; bar.sync 2; bra M;\nL: bar.sync 3, 64; M:", "127 threads have arrived (warps 0, 1, 2, 3"),
         (
             "@%p9 bra L; barrier.cluster.arrive; barrier.cluster.wait; bra M;\nL: bar.sync 3, 64; M:",
-            "127 threads have arrived, 1 have not (warp 0 of CTA 0)",
+            "127 threads have arrived, 1 have not; lane 0 of warp 0 of CTA (0, 0, 0) waits at line 15 (bar.sync)",
         ),
         (
             "@%p9 mbarrier.init.shared::cta.b64 [bar], 129; bar.sync 0; mbarrier.arrive.shared::cta.b64 %d5, [bar]; "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from smemsim.errors import HardwareTrap, OutsideError
-from smemsim.gpu.barriers.mbarrier import mbarrier_of
+from smemsim.gpu.barriers.mbarrier import Delivery, mbarrier_of
 from smemsim.gpu.registry import unmodelled
 from smemsim.gpu.traps import warp_name
 from smemsim.gpu.wave import RANK_SHIFT, WARP
@@ -82,12 +82,14 @@ def member(x: Wave, cta: Cta, rank: int) -> Cta:
     return x.ctas[cta.index - cta.rank + rank]
 
 
-def credit(x: Wave, cta: Cta, rank: int, address: int, count: int, op: Any) -> None:
-    """Bytes have arrived: complete_tx on the mbarrier at an address of CTA `rank` of the cluster."""
-    barrier = mbarrier_of(x, member(x, cta, rank), address)
+def credit(x: Wave, cta: Cta, rank: int, address: int, count: int, op: Any, by: Delivery | None = None) -> None:
+    """Bytes have arrived: complete_tx on the mbarrier at an address of CTA `rank` of the cluster; `by` says which copy brought them where."""
+    far = by is not None and len(by.reached) > 1 and rank != cta.rank
+    because = f", which the mask {by.mask:#x} of CTA {cta.number} reaches" if by is not None and far else ""
+    barrier = mbarrier_of(x, member(x, cta, rank), address, because=because)
     if op is not None:
         x.watch.completes_on(op, barrier)
-    barrier.complete_tx(x, count)
+    barrier.complete_tx(x, count, by=by)
 
 
 def own_address(i: Instruction, cta: Cta, address: int) -> int:

@@ -32,6 +32,7 @@ __all__ = [
     "ALL",
     "EXITED",
     "GATHERING",
+    "LEAST_SUSPICIOUS",
     "OFFSET_MASK",
     "PARKED",
     "RANK_SHIFT",
@@ -73,7 +74,7 @@ class Cta:
 @dataclasses.dataclass(eq=False)
 class Wait:
     """Threads that wait at `instruction` until somebody wakes them. `what` says on what, for a report of a hang; `suspicion` how far from
-    its cause that is, 0 the nearest, and what to change.
+    its cause that is, 0 the nearest, and what to change; `missing` who has not arrived (threads of the wave), where that is known.
 
     Those of `mbarrier.try_wait` have an `expired` callback: they also go on after a while, which comes when nobody else can.
     """
@@ -84,6 +85,7 @@ class Wait:
     expired: Callable[[], None] | None = None
     suspicion: Callable[[], tuple[int, str]] = lambda: (LEAST_SUSPICIOUS, "")
     touched: tuple[Touched, ...] = ()  # the mbarrier that they wait at
+    missing: Callable[[], np.ndarray] | None = None
 
 
 class Wave:

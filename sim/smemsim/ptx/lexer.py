@@ -13,6 +13,8 @@ __all__ = ["NAME", "Source", "Tokens", "shorter"]
 
 NAME = r"[A-Za-z_$%][\w$]*"
 _COMMENT = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/|/\*', re.DOTALL)
+_ASSEMBLY = re.compile(r"// begin inline asm\b.*?// end inline asm\b", re.DOTALL)
+_OWN_LINES = re.compile(r"(?m)^[ \t]*\.loc[ \t][^\n]*")
 _LINE_END = re.compile("\n")
 _TOKEN = re.compile(
     rf"""
@@ -30,13 +32,17 @@ _TOKEN = re.compile(
 
 
 class Source:
-    """A PTX text without its comments, every line where it was."""
+    """A PTX text without its comments, every line where it was.
+
+    Without the `.loc` of inline assembly as well: LLVM (Triton) counts the lines of the assembly text there, from the call on, as if they were the
+    source's.
+    """
 
     def __init__(self, text: str, name: str) -> None:
         self.name = name
         self.text = text  # where `line` counts, until the comments are gone
         self._line_ends: list[int] | None = None
-        self.text = _COMMENT.sub(self._blank, text)
+        self.text = _COMMENT.sub(self._blank, _ASSEMBLY.sub(lambda found: _OWN_LINES.sub("", found[0]), text))
 
     def _blank(self, found: re.Match[str]) -> str:
         comment = found[0]

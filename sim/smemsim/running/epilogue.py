@@ -61,7 +61,7 @@ class _Box:
 
 def stored_tiles(reads: Reads, launch: Launch) -> list[InstructionFinding]:
     """R501 and A105 for boxes with their chunks elsewhere, R508 for coordinates that are exchanged; one for each kind of store."""
-    stores: dict[tuple[int, int, int, int], list[Store]] = {}
+    stores: dict[tuple[int, ...], list[Store]] = {}
     for e in launch.events:
         tm = e.tensor_map if isinstance(e, Store) and e.cta in reads.ctas and not e.operation else None
         if isinstance(e, Store) and tm is not None and tm.call == "tiled" and tm.rank == 2 and SWIZZLES[tm.swizzle] != Swizzle.INVALID:

@@ -13,6 +13,7 @@ from smemsim.diagnose.tolerances import Rounding, Tolerance
 from smemsim.errors import InputError, SmemsimError
 from smemsim.gpu.arrays import DeviceArray, as_numpy
 from smemsim.gpu.launch import Launch
+from smemsim.ptx.demangle import demangled, shorter_name
 from smemsim.running.contraction import mismatches
 from smemsim.running.coverage import turned, unread
 from smemsim.running.epilogue import stored_tiles
@@ -30,8 +31,6 @@ from smemsim.spec.findings import CODES, Severity
 from smemsim.spec.formats import element_format
 
 __all__ = ["Run"]
-
-MOST_LINES = 12  # of findings that are alike
 
 
 class Run:
@@ -85,13 +84,9 @@ class Run:
             executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere)]
         stored = [] if self.reads is None else stored_tiles(self.reads, self.launch)
         found = findings_of(
-            causes,
-            (*executed, *stored, *self.launch.findings.values()),
-            written,
-            (*report.findings, *report.remarks) if report else (),
-            self.name,
-            self.reads,
-        )
+            causes, (*executed, *stored, *self.launch.findings.values()), written, (*report.findings, *report.remarks) if report else (), self.name,
+            self.reads, self.launch.program.inlined.body,
+        )  # fmt: skip
         return [dataclasses.replace(f, folders=self.folders) for f in found]
 
     @property
@@ -202,19 +197,14 @@ class Run:
     def text(self) -> str:
         """Each finding and remark with its lines of PTX and source, what the results rest on, and a last line that counts.
 
-        What is said again of the same line of the source, as of a loop that the compiler unrolled, is one entry that names the other lines.
+        What is said of several instructions, as of a loop that the compiler unrolled, is one entry that names the other lines.
         """
-        alike: dict[Any, list[RunFinding]] = {}
+        lines = []
         for f in (*self.findings, *self.remarks):
-            alike.setdefault(f.gist, []).append(f)
-        told = []
-        for first, *others in alike.values():
-            told += [str(first), *(f"      {line}" for line in first.excerpt())]
-            if others:
-                lines = [str(n) for n in dict.fromkeys(f.line for f in others) if n != first.line]
-                at = f" (line {', '.join(lines[:MOST_LINES])}{' ...' * (len(lines) > MOST_LINES)})" if lines else ""
-                told.append(f"      and {len(others)} more like it{at}")
-        return "\n".join([*told, *self.evidence, self.summary()])
+            lines += [str(f), *(f"      {line}" for line in f.excerpt())]
+            if others := f.others():
+                lines.append(f"      {others}")
+        return "\n".join([*lines, *self.evidence, self.summary()])
 
     def summary(self) -> str:
         """One line that counts CTAs, seconds and findings, and says how much was judged."""
@@ -227,7 +217,10 @@ class Run:
             if self.out_of_time
             else ""
         )
-        told = (f"{self.launch.program.name}: {ctas} in {self.seconds:.1f} s{ended}, {_counted(self.findings)}", str(self.judged))
+        told = (
+            f"{shorter_name(self.launch.program.name)}: {ctas} in {self.seconds:.1f} s{ended}, {_counted(self.findings)}",
+            str(self.judged),
+        )
         return "; ".join(filter(None, told))
 
     def as_dict(self) -> dict[str, Any]:
@@ -236,12 +229,13 @@ class Run:
         def plain(f: RunFinding) -> dict[str, Any]:
             return {
                 "code": f.code, "severity": str(f.severity), "where": f.where, "line": f.line,
-                "location": str(f.location) if f.location else None, "instruction": f.instruction, "message": f.message, "repair": f.repair,
+                "location": str(f.place) if f.place else None, "chain": [str(place) for place in f.location.chain] if f.location else [],
+                "count": f.count, "lines": list(f.lines), "locations": [place.path for place in f.places], "instruction": f.instruction, "message": f.message, "repair": f.repair,
                 "because": f.because, "check": f.check.as_dict() if f.check else None,
             }  # fmt: skip
 
         return {
-            "ok": self.ok, "entry": self.launch.program.name, "arch": self.launch.arch, "findings": [plain(f) for f in self.findings],
+            "ok": self.ok, "entry": self.launch.program.name, "name": demangled(self.launch.program.name), "arch": self.launch.arch, "findings": [plain(f) for f in self.findings],
             "remarks": [plain(f) for f in self.remarks], "approximate": list(self.approximate),
             "unsure": list(self.unsure), "evidence": list(self.evidence),
             "judged": dataclasses.asdict(self.judged), "output": self.output, "ctas": self.ctas, "interrupted": self.interrupted,
@@ -249,7 +243,7 @@ class Run:
         }  # fmt: skip
 
     def __repr__(self) -> str:
-        return f"<Run of {self.launch.program.name}: {_counted(self.findings)}>"
+        return f"<Run of {shorter_name(self.launch.program.name)}: {_counted(self.findings)}>"
 
     def html(self) -> str:
         """A self-contained page: the findings with the PTX around their lines, and every operand's tile."""
@@ -262,4 +256,6 @@ class Run:
 
 
 def _counted(findings: list[RunFinding]) -> str:
-    return f"{len(findings) or 'no'} finding{'s' * (len(findings) != 1)}"
+    places = sum(f.count for f in findings)
+    at = f" at {places} instructions" if places > len(findings) else ""
+    return f"{len(findings) or 'no'} finding{'s' * (len(findings) != 1)}{at}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 
 from smemsim.checking.scenario import check
-from smemsim.running.findings import RunFinding, shortened
+from smemsim.ptx.demangle import shorter_name
+from smemsim.running.findings import RunFinding, shortened, told
 from smemsim.running.run import Run
 from smemsim.show.page import report_page, tiles_of
 
@@ -25,7 +26,7 @@ def run_page(run: Run) -> str:
     Nothing is fetched from anywhere.
     """
     launch = run.launch
-    report = run.report or check({"arch": launch.arch, "title": f"{launch.program.name}, as it ran"})
+    report = run.report or check({"arch": launch.arch, "title": f"{shorter_name(launch.program.name)}, as it ran"})
     tiles = tiles_of(report)
     page = report_page(report, tiles, about="Operands and maps")
     found = [*run.findings, *run.remarks]
@@ -44,9 +45,10 @@ def run_page(run: Run) -> str:
 
 
 def _of(f: RunFinding, ptx: list[str]) -> str:
-    repair = f"<br>repair: {html.escape(f.repair)}" if f.repair else ""
+    repair = f"<br>repair: {html.escape(told(f.repair))}" if f.repair else ""
     because = f"<br>{html.escape(f.because)}" if f.because else ""
-    said = f"<div class={f.severity}><b>{f.severity} {html.escape(f.code)}</b> {html.escape(f.where)}: {html.escape(f.message)}{repair}{because}</div>"
+    others = f"<br>{html.escape(f.others())}" if f.count > 1 else ""
+    said = f"<div class={f.severity}><b>{f.severity} {html.escape(f.code)}</b> {html.escape(f.where)}: {html.escape(told(f.message))}{repair}{because}{others}</div>"
     return said + (f"<pre>{_excerpt(f, ptx)}</pre>" if f.line else "")
 
 

@@ -231,12 +231,9 @@ def _weights_told(weights: np.ndarray, per: int) -> str:
         laws |= {f"c ^ (r % {n})": row % n for n in (2, 4, 8)} | {
             f"c ^ (r // {n} % {m})": row // n % m for n, m in ((2, 4), (4, 2), (2, 2))
         }
-        told = next((name for name, law in laws.items() if (moved == law).all()), "")
-        if told:
-            return (
-                f"chunk {told} of row r stands where chunk c belongs (a chunk is k = {per} c to {per} c + {per - 1}, of each {count * per})"
-            )
-    told = []
+        moves = next((name for name, law in laws.items() if (moved == law).all()), "")
+        if moves:
+            return f"chunk {moves} of row r stands where chunk c belongs (a chunk is k = {per} c to {per} c + {per - 1}, of each {count * per})"
     kinds: dict[str, list[int]] = {}
     for r in range(BLOCK):
         for c in range(count):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.gpu.registry import ON_EXIT, End, Step, unmodelled
-from smemsim.gpu.traps import misuse, thread_name, warp_name
+from smemsim.gpu.traps import misuse, thread_name
 from smemsim.gpu.wave import EXITED, WARP, Wait
 from smemsim.ptx.module import Instruction
 
@@ -54,11 +54,12 @@ class ClusterBarrier:
             x.wake(wait)
 
     def describe(self, x: Wave) -> str:
-        """Who has come and who has not, for a report of a hang."""
-        missing = np.flatnonzero(~self.arrived & (x.key[self.own] < EXITED))
-        names = [warp_name(x, warp) for warp in np.unique((self.first + missing) // WARP).tolist()]
-        more = f" and {len(names) - 8} more warps" if len(names) > 8 else ""
-        return f"barrier.cluster: {int(self.arrived.sum())} threads have arrived, {len(missing)} have not ({', '.join(names[:8])}{more})"
+        """How many have come and how many have not, for a report of a hang."""
+        return f"barrier.cluster: {int(self.arrived.sum())} threads have arrived, {len(self.missing(x))} have not"
+
+    def missing(self, x: Wave) -> np.ndarray:
+        """Threads of the wave that have not arrived."""
+        return self.first + np.flatnonzero(~self.arrived & (x.key[self.own] < EXITED))
 
 
 def _barriers(x: Wave) -> list[ClusterBarrier]:
@@ -114,6 +115,7 @@ def _wait(x: Wave, i: Instruction, following: int) -> None:
             x.watch.lifetimes.waited(barrier.first // WARP, done + barrier.first)
         if late.any():
             wait = x.park(own[late] + barrier.first, following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]
+            wait.missing = lambda b=barrier: b.missing(x)
             barrier.waits.append(wait)
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
-__all__ = ["NamedBarrier"]
+__all__ = ["NamedBarrier", "tell_parted"]
 
 
 class NamedBarrier:
@@ -59,7 +59,7 @@ class NamedBarrier:
         if self.count != count:
             misuse(
                 x, i, f"barrier {self.number} is for {count or 'all'} threads here, and for {self.count or 'all'} where others have arrived in "
-                "this phase", "give every bar of the barrier the same thread count",
+                f"this phase (line {int(self.line[self.arrived][0])})", "give every bar of the barrier the same thread count",
             )  # fmt: skip
         self.arrived[own], self.line[own] = True, i.line
         self.aligned |= i.op == "bar" or "aligned" in i.modifiers
@@ -73,21 +73,33 @@ class NamedBarrier:
         done = self.arrived | (x.key[self.own] >= EXITED)
         if self.count is None:
             return bool(done.all())
-        warps = self.arrived.reshape(-1, WARP).any(axis=1) & done.reshape(-1, WARP).all(axis=1)
-        came = int(warps.sum()) * WARP
+        came = self._counted(x)
         if came > self.count:
-            misuse(x, i, f"{came} threads have arrived at barrier {self.number}, which is for {self.count}", "correct the thread count")
+            misuse(
+                x,
+                i,
+                f"{came} threads have arrived at barrier {self.number}, which is for {self.count} ({self._lines()})",
+                "correct the thread count",
+            )
         return came == self.count
 
     def describe(self, x: Wave) -> str:
         """Who has come and who has not, for a report of a hang."""
-        missing = self.missing(x)
         came = np.unique(np.flatnonzero(self.arrived) // WARP).tolist()
-        lines = ", ".join(map(str, np.unique(self.line[self.arrived]).tolist()))
-        text = f"barrier {self.number} of CTA {self.cta.number}: {int(self.arrived.sum())} threads have arrived (warps {_list(came)}, line {lines})"
+        text = f"barrier {self.number} of CTA {self.cta.number}: {int(self.arrived.sum())} threads have arrived (warps {_list(came)}, {self._lines()})"
         if self.count is not None:
-            return f"{text}; it is for {self.count}"
-        return f"{text}, {len(missing)} have not (warps {_list(np.unique(missing // WARP).tolist())})"
+            return f"{text}; it is for {self.count}, so {self.count - self._counted(x)} more must come"
+        return f"{text}, {len(self.missing(x))} have not"
+
+    def _lines(self) -> str:
+        """The lines of the instructions by which threads have arrived."""
+        lines = np.unique(self.line[self.arrived]).tolist()
+        return f"line{'s' * (len(lines) > 1)} {_list(lines)}"
+
+    def _counted(self, x: Wave) -> int:
+        """Threads of whole warps that have arrived."""
+        done = self.arrived | (x.key[self.own] >= EXITED)
+        return int((self.arrived.reshape(-1, WARP).any(axis=1) & done.reshape(-1, WARP).all(axis=1)).sum()) * WARP
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +149,8 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
         ids = np.asarray(number(x))
         counts = None if count is None else np.asarray(count(x))
         x.key[x.sel] = following
+        if "parted barriers" in x.state and x.state["parted barriers"] and ids.ndim == 0:
+            _check_parted(x, i, int(ids))
         if form.waits and not form.red and ids.ndim == 0 and (counts is None or counts.ndim == 0):
             late = _latecomers(x, int(ids), None if counts is None else int(counts))
             if late is None:
@@ -165,7 +179,9 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
             if x.watch is not None:
                 x.watch.release(x, threads[mine], barrier.key)
             if form.waits:
-                barrier.waits.append((x.park(threads[mine], following, i, lambda b=barrier: b.describe(x)), form))  # type: ignore[misc]
+                wait = x.park(threads[mine], following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]
+                wait.missing = lambda b=barrier: b.cta.first + b.missing(x)
+                barrier.waits.append((wait, form))
             _settle(x, barrier, i)
 
     return run
@@ -202,6 +218,7 @@ def _settle(x: Wave, barrier: NamedBarrier, i: Instruction) -> None:
     del _open(x)[barrier.cta.index, barrier.number]
     if barrier.aligned:
         _check_aligned(x, barrier, i)
+    _note_parted(x, barrier)
     if x.watch is not None:
         if barrier.count is None:
             x.watch.left(x, barrier.own, barrier.key)
@@ -225,10 +242,81 @@ def _check_aligned(x: Wave, barrier: NamedBarrier, i: Instruction) -> None:
     parted = np.flatnonzero((lines.max(axis=1) > 0) & (lines.max(axis=1) != lowest))
     if parted.size:
         warp = int(parted[0])
+        parts = {int(line): np.flatnonzero(lines[warp] == line).tolist() for line in np.unique(lines[warp][lines[warp] > 0])}
+        which = ", ".join(f"{_lanes(lanes)} at line {line}" for line, lanes in parts.items())
+        i = _at(x, min(parts)) or i
         x.launch.find(
-            "X011", i, f"threads of warp {warp} arrive at barrier {barrier.number} with different instructions, lines {int(lowest[warp])} and "
-            f"{int(lines[warp].max())}: undefined for bar.sync, which the whole warp executes together", "put one barrier where the paths have met",
+            "X011", i, f"threads of warp {warp} arrive at barrier {barrier.number} with different instructions: {which}; that is undefined for "
+            f"{i.name}, which the whole warp executes together", "put one barrier where the paths have met",
             because="PTX ISA 9.7.13.1",
+        )  # fmt: skip
+
+
+def _at(x: Wave, line: int) -> Instruction | None:
+    return next((i for i in x.program.inlined.body if i.line == line), None)
+
+
+def _warps(warps: list[int]) -> str:
+    return f"warp{'s' * (len(warps) > 1)} {_list(warps)}"
+
+
+def _lanes(lanes: list[int]) -> str:
+    whole = lanes == list(range(lanes[0], lanes[-1] + 1))
+    return f"lane {lanes[0]}" if len(lanes) == 1 else f"lanes {lanes[0]} to {lanes[-1]}" if whole else f"lanes {_list(lanes)}"
+
+
+# ---- warps that are a barrier apart
+
+
+@dataclasses.dataclass(frozen=True)
+class _Parted:
+    """A phase in which warps arrived by different instructions: `lines` by warp of the CTA, 0 of those that did not."""
+
+    cta: int
+    number: int
+    lines: np.ndarray
+
+
+def _note_parted(x: Wave, barrier: NamedBarrier) -> None:
+    """Remember the first phase of a barrier of all threads in which warps arrived by different instructions."""
+    lines = barrier.line * barrier.arrived
+    by_warp = lines.reshape(-1, WARP).max(axis=1)
+    known: dict[tuple[int, int], _Parted] = x.state.setdefault("parted barriers", {})
+    place = barrier.cta.index, barrier.number
+    if barrier.count is None and place not in known and len(np.unique(by_warp[by_warp > 0])) > 1:
+        known[place] = _Parted(*place, by_warp)
+
+
+def _check_parted(x: Wave, i: Instruction, number: int) -> None:
+    """Do warps come to the instruction only now by which others arrived when these had arrived by another one?"""
+    told: list[tuple[_Parted, list[int], int]] = x.state.setdefault("barriers apart", [])
+    per_cta = x.stride // WARP
+    for parted in list(x.state["parted barriers"].values()):
+        warps = np.unique(x.threads >> 5)
+        own = warps[warps // per_cta == parted.cta] % per_cta
+        late = [w for w in own.tolist() if parted.lines[w] not in (0, i.line)]
+        if parted.number == number and late and (parted.lines == i.line).any() and all(p is not parted for p, _, _ in told):
+            told.append((parted, late, i.line))
+
+
+def tell_parted(x: Wave) -> None:
+    """X011 at a barrier of all threads that some warps come to and others skip, where what shared memory holds shows that it matters.
+
+    The barriers that follow then part the same warps: each phase ends when some are one barrier behind. Without a finding about an access that
+    nothing orders it does no harm, and nothing is said.
+    """
+    harmed = any(code in ("X003", "X004", "X005", "X008", "R507") for code, _ in x.launch.findings)
+    for parted, late, line in x.state.get("barriers apart", ()) if harmed else ():
+        here = int(parted.lines[late[0]])
+        i = _at(x, here)
+        if i is None:
+            continue
+        mine, others = _warps(late), _warps(np.flatnonzero(parted.lines == line).tolist())
+        x.launch.find(
+            "X011", i, f"barrier {parted.number} of CTA {x.ctas[parted.cta].number}: the phase that {mine} arrived in here is the one that {others} arrived in at "
+            f"line {line}, where {mine} arrived only a phase later: a branch lets some skip this barrier, and behind it they are one barrier apart",
+            "let all threads come to it: take it out of the branch, or use a barrier of its own for those that do",
+            because="CUDA: __syncthreads() in a branch needs all threads to take it the same way",
         )  # fmt: skip
 
 

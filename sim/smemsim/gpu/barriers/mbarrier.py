@@ -6,25 +6,72 @@ the parity of the phase in 63; a phase token is that word as it was before the a
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.gpu.barriers.suspicion import suspicion
+from smemsim.gpu.barriers.suspicion import lends, missing_arrivals, suspicion, unexpected, wrong_delivery
 from smemsim.gpu.launch import Touched
 from smemsim.gpu.traps import misuse
 from smemsim.gpu.wave import THREADS, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
 from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES
+from smemsim.spec.findings import Severity
 
 if TYPE_CHECKING:
-    from smemsim.gpu.launch import Launch
+    from smemsim.gpu.watching.handles import Operation
     from smemsim.gpu.wave import Wave
 
-__all__ = ["Mbarrier", "current", "initialise", "invalidate", "mbarrier_of", "mbarriers", "parity_of", "pending_of"]
+__all__ = [
+    "Delivery",
+    "Mbarrier",
+    "check_reused",
+    "current",
+    "initialise",
+    "invalidate",
+    "mbarrier_of",
+    "mbarriers",
+    "parity_of",
+    "pending_of",
+]
 
 KEPT = 6  # lines remembered for a report
+LIVES = "PTX ISA 9.7.13.15.9, 9.7.13.15.10: its bytes are nothing else before mbarrier.inval"
+
+
+@dataclasses.dataclass(frozen=True)
+class Delivery:
+    """What an asynchronous copy brings to one CTA: `size` bytes from `begin` on (a `.shared` address without the rank).
+
+    `issuer` is the CTA whose thread issued it, `reached` the ranks of all CTAs of the cluster that it goes to.
+    """
+
+    instruction: Instruction
+    issuer: Cta
+    begin: int
+    size: int
+    reached: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Which copy it is: the line, and the CTA that issued it."""
+        return self.instruction.line, self.issuer.index
+
+    @property
+    def mask(self) -> int:
+        """`reached` as the operand of .multicast::cluster."""
+        return sum(1 << rank for rank in self.reached)
+
+    @property
+    def is_multicast(self) -> bool:
+        """Has it a mask?"""
+        return any(m.startswith("multicast") for m in self.instruction.modifiers)
+
+    def meets(self, begin: int, size: int) -> bool:
+        """Has it bytes in common with others?"""
+        return self.begin < begin + size and begin < self.begin + self.size
 
 
 class Mbarrier:
@@ -33,8 +80,8 @@ class Mbarrier:
     `phase` counts complete phases; `pending` arrivals and `tx` bytes are left of the current one, which is complete when both are 0.
     """
 
-    def __init__(self, cta: Cta, offset: int, count: int, place: int) -> None:
-        self.cta, self.offset, self.place = cta, offset, place
+    def __init__(self, cta: Cta, offset: int, count: int, place: int, made: Instruction) -> None:
+        self.cta, self.offset, self.place, self.made = cta, offset, place, made
         self.phase, self.expected, self.pending, self.tx = 0, count, count, 0
         self.waits: list[tuple[Wait, int]] = []  # with the phase that each waits for
         self.all_expected, self.all_brought = 0, 0  # bytes, of all phases
@@ -45,6 +92,16 @@ class Mbarrier:
         self.seen = 0  # phases that had ended when a wait last passed
         self.passed: dict[int, Instruction] = {}  # by line: waits that passed before the first phase had ended
         self.arrived_from: set[int] = set()  # warps of the wave
+        self.arrivals: dict[tuple[int, int], int] = {}  # how many, by line and by the CTA (index) that arrives
+        self.sources: dict[tuple[int, int], Delivery] = {}  # the first delivery of each copy, by its key
+        self.deliveries: list[Delivery] = []  # of the current phase
+        self.last: list[Delivery] = []  # of the phase before
+        self.since_expected: list[Delivery] = []  # since somebody last said how many bytes to expect
+        self.copies: list[Operation] = []  # that complete on this phase or the one before, as the watch knows them
+        self.doubled: tuple[Delivery, Delivery] | None = (
+            None  # two that bring the same bytes for one expectation in one phase, the first time
+        )
+        self.repeated: tuple[Delivery, Delivery] | None = None  # the same where a phase has ended between
         self.done: dict[str, dict[int, str]] = {"arrives": {}, "expects bytes": {}, "brings bytes": {}}  # instructions by line
 
     @property
@@ -80,6 +137,7 @@ class Mbarrier:
         self._note("arrives", i)
         if len(threads):  # of warps that arrive together two are enough to tell
             self.arrived_from |= set((threads[[0, -1]] // WARP).tolist())
+            self._count_arrivals(x, threads, i, count)
         if x.watch is not None:
             if x.watch.lifetimes.is_needed:
                 x.watch.lifetimes.touch(i, self.cta.index, np.unique(threads // WARP))
@@ -101,8 +159,16 @@ class Mbarrier:
         self._changed(x)
         return tokens
 
+    def _count_arrivals(self, x: Wave, threads: np.ndarray, i: Instruction, count: int) -> None:
+        """Remember which CTAs arrive by which line."""
+        first, last = int(x.cta_of[threads[0]]), int(x.cta_of[threads[-1]])
+        ctas = [first] * len(threads) if first == last else x.cta_of[threads].tolist()
+        for cta in set(ctas):
+            self.arrivals[i.line, cta] = self.arrivals.get((i.line, cta), 0) + count * ctas.count(cta)
+
     def expect_tx(self, x: Wave, size: int, *, i: Instruction | None = None) -> None:
         """The current phase also waits for `size` bytes."""
+        self.since_expected = []
         i = i or current(x)
         self._note("expects bytes", i)
         self.all_expected += size
@@ -113,9 +179,11 @@ class Mbarrier:
         self._settle(x)
         self._changed(x)
 
-    def complete_tx(self, x: Wave, size: int, *, i: Instruction | None = None) -> None:
-        """`size` bytes have come."""
+    def complete_tx(self, x: Wave, size: int, *, i: Instruction | None = None, by: Delivery | None = None) -> None:
+        """`size` bytes have come; `by` says by which copy, and where they lie."""
         i = i or current(x)
+        if by is not None:
+            self._brought(by)
         self._note("brings bytes", i)
         self.bringing.setdefault(i.line, size)
         self.all_brought += size
@@ -123,6 +191,17 @@ class Mbarrier:
         self._check_tx(x, i)
         self._settle(x)
         self._changed(x)
+
+    def _brought(self, by: Delivery) -> None:
+        """Remember a delivery. One that brings bytes again that came for the same expectation is one too many, or early."""
+        again = next((d for d in self.since_expected if d.meets(by.begin, by.size)), None)
+        if again is not None and again in self.deliveries:
+            self.doubled = self.doubled or (again, by)
+        elif again is not None:
+            self.repeated = self.repeated or (again, by)
+        self.sources.setdefault(by.key, by)
+        self.deliveries.append(by)
+        self.since_expected.append(by)
 
     def drop(self, x: Wave, count: int, i: Instruction) -> None:
         """`count` arrivals fewer from the next phase on; the arrival itself comes next."""
@@ -143,6 +222,7 @@ class Mbarrier:
         self.phase += 1
         self.came |= self.of_phase
         self.of_phase = set()
+        self.last, self.deliveries = self.deliveries, []
         self.pending = self.expected
         if x.watch is not None:
             x.watch.complete(self)
@@ -154,12 +234,16 @@ class Mbarrier:
         x.changes += 1
         x.shared.view(np.uint64)[self.place >> 3] = self.word
 
-    def check_bytes(self, launch: Launch, *, hangs: bool = False) -> None:
+    def check_bytes(self, x: Wave, *, hangs: bool = False) -> None:
         """T210 when in all other bytes were expected than came: of a barrier at its end, or of one that nothing reaches any more.
 
+        It stands at the copy that is one too many or goes elsewhere, where one can be named, else where the bytes are expected.
         Not where the launch hangs and what is missing came in full in an earlier phase: then something has held the loads up.
         """
-        if self.all_expected == self.all_brought or not self.expecting or (hangs and self.is_late):
+        if (self.waits or self.seen) and (surprise := unexpected(self)) is not None:
+            at, why, right = surprise
+            x.launch.find("T210", at, why, right, because="PTX ISA 9.7.13.15.3")
+        if self.all_expected == self.all_brought or not self.expecting or (hangs and self.is_late) or lends(self):
             return
         i, size = next(iter(self.expecting.values()))
         rounds = self.all_expected // size if size and self.all_expected % size == 0 else 0
@@ -168,11 +252,15 @@ class Mbarrier:
         if each and each.is_integer():
             right = f"expect {int(each)} bytes, if the boxes are as large as they should be"
         bringing = ", ".join(f"{brought} by line {line}" for line, brought in list(self.bringing.items())[:KEPT]) or "nothing"
-        launch.find(
-            "T210", i, f"the mbarrier at {self.offset:#x} of CTA {self.cta.number} was told to expect {self.all_expected} bytes in all "
-            f"({size} a time), {self.all_brought} came ({bringing})", right,
-            because="PTX ISA 9.7.13.15.3", touched=self.touched,
-        )  # fmt: skip
+        message = (
+            f"the mbarrier at {self.offset:#x} of CTA {self.cta.number} was told to expect {self.all_expected} bytes in all "
+            f"({size} a time), {self.all_brought} came ({bringing})"
+        )
+        cause = wrong_delivery(self, x, size, rounds)
+        if cause is not None:
+            at, why, right = cause
+            message, i = f"{why}: {message} at line {i.line}", at
+        x.launch.find("T210", i, message, right, because="PTX ISA 9.7.13.15.3", touched=self.touched)
 
     @property
     def touched(self) -> tuple[Touched, ...]:
@@ -193,23 +281,25 @@ class Mbarrier:
     def park(self, x: Wave, threads: np.ndarray, i: Instruction, expired: Callable[[], None] | None = None) -> Wait:
         """Threads wait at the block that runs for the current phase."""
         phase = self.phase
-        wait = x.park(threads, x.at, i, lambda: self.describe(phase))
+        wait = x.park(threads, x.at, i, lambda: self.describe(x, phase))
         wait.expired, wait.suspicion, wait.touched = expired, lambda: suspicion(self, i, x), self.touched
         self.waits.append((wait, phase))
         return wait
 
-    def describe(self, phase: int) -> str:
+    def describe(self, x: Wave, phase: int) -> str:
         """What a phase waits for and who has ever taken part, for a report of a hang."""
         left = []
         if self.pending:
-            left.append(f"{self.pending} of {self.expected} arrivals are missing")
+            left.append(f"{self.pending} of {self.expected} arrivals are missing{missing_arrivals(self, x)[0]}")
         if self.tx > 0:
             left.append(f"{self.tx} bytes that were expected have not come")
         if self.tx < 0:
             left.append(f"{-self.tx} bytes have come that nobody expected")
         state = " and ".join(left) or "nothing is missing"
         known = [
-            f"{what}: {', '.join(f'line {n} ({name})' for n, name in list(by.items())[:KEPT])}" for what, by in self.done.items() if by
+            f"{what}: line{'s' * (len(by) > 1)} {', '.join(map(str, list(by)[:KEPT]))}{' ...' * (len(by) > KEPT)}"
+            for what, by in self.done.items()
+            if by
         ]
         history = "; so far " + "; ".join(known) if known else "; nobody has ever arrived or brought bytes"
         return f"phase {phase} (parity {phase & 1}) of the mbarrier at {self.offset:#x} of CTA {self.cta.number}: {state}{history}"
@@ -241,8 +331,13 @@ def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction) -> Mb
             "mbarrier.inval once nobody uses it any more",
         )
     if old is not None:
-        old.check_bytes(x.launch)
-    barrier = mbarriers(cta)[offset] = Mbarrier(cta, offset, count, place)
+        old.check_bytes(x)
+        if any(old.done.values()) or old.made.line != i.line:  # threads of one instruction that all do it do no harm
+            x.launch.find(
+                "X010", i, f"initialises the mbarrier at {offset:#x} of CTA {cta.number} again, which line {old.made.line} initialised and nobody has "
+                "invalidated", "mbarrier.inval first, once nobody uses it any more", because=LIVES, milder=Severity.WRONG,
+            )  # fmt: skip
+    barrier = mbarriers(cta)[offset] = Mbarrier(cta, offset, count, place, i)
     x.shared.view(np.uint64)[place >> 3] = barrier.word
     if not x.program.uses.isdisjoint(("wgmma", "tcgen05")):
         x.owners.touch(np.array([place >> 4]), THREADS)
@@ -250,14 +345,49 @@ def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction) -> Mb
     return barrier
 
 
-def invalidate(x: Wave, cta: Cta, offset: int, i: Instruction) -> None:
-    """`mbarrier.inval`: the bytes are free again."""
-    mbarrier_of(x, cta, offset, i).check_bytes(x.launch)
+def invalidate(x: Wave, cta: Cta, offset: int, i: Instruction, threads: np.ndarray) -> None:
+    """`mbarrier.inval` by threads: the bytes are free again."""
+    barrier = mbarrier_of(x, cta, offset, i)
+    barrier.check_bytes(x)
+    if barrier.waits:
+        misuse(
+            x,
+            i,
+            f"the mbarrier at {offset:#x} of CTA {cta.number} is invalidated while threads wait at it",
+            "a barrier (bar.sync) in front of it",
+        )
+    pending = x.watch.not_waited_for(barrier.copies, threads) if x.watch is not None else None
+    if pending is not None:
+        x.launch.find(
+            "X005", i, f"invalidates the mbarrier at {offset:#x} of CTA {cta.number}, on which {pending.instruction.name} of line {pending.instruction.line} "
+            "may still complete: these threads have not waited for it", "wait for its phase (mbarrier.try_wait) and for all who do, then invalidate it",
+            because=LIVES,
+        )  # fmt: skip
     del mbarriers(cta)[offset]
 
 
-def mbarrier_of(x: Wave, cta: Cta, offset: int, i: Instruction | None = None) -> Mbarrier:
-    """The mbarrier at `offset` (a `.shared` address without the rank) of a CTA.
+def check_reused(x: Wave, barrier: Mbarrier) -> None:
+    """X010 where something else was written over an mbarrier that nobody has invalidated; when all is over."""
+    i = _overwritten_by(x, barrier)
+    if i is not None:
+        x.launch.find(
+            "X010", i, f"{i.name} overwrites the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, which line {barrier.made.line} initialised and "
+            "nobody has invalidated", "mbarrier.inval before its bytes are used for something else, or keep them apart from all buffers",
+            because=LIVES, milder=Severity.WRONG,
+        )  # fmt: skip
+
+
+def _overwritten_by(x: Wave, barrier: Mbarrier) -> Instruction | None:
+    """What wrote other bits over an mbarrier, as far as that is known."""
+    if x.watch is None or int(x.shared.view(np.uint64)[barrier.place >> 3]) == barrier.word:
+        return None
+    words = (barrier.place >> 2, (barrier.place >> 2) + 1)
+    found = (x.watch.lines.get(int(x.watch.line[word])) for word in words)
+    return next((i for i in found if i is not None and i.op != "mbarrier"), None)
+
+
+def mbarrier_of(x: Wave, cta: Cta, offset: int, i: Instruction | None = None, *, because: str = "") -> Mbarrier:
+    """The mbarrier at `offset` (a `.shared` address without the rank) of a CTA; `because` says what an instruction has to do with that CTA.
 
     Ends the kernel with X010 where none was initialised, or where something else was written over it.
     """
@@ -267,12 +397,14 @@ def mbarrier_of(x: Wave, cta: Cta, offset: int, i: Instruction | None = None) ->
         inside = next((b for b in mbarriers(cta) if b < offset < b + 8), None)
         hint = f"; one lies at {inside:#x}" if inside is not None else ""
         misuse(
-            x, i, f"there is no mbarrier at {offset:#x} of CTA {cta.number}{hint}",
+            x, i, f"there is no mbarrier at {offset:#x} of CTA {cta.number}{because}{hint}",
             "mbarrier.init first, then fence.mbarrier_init (or fence.proxy.async) and a barrier before others use it",
         )  # fmt: skip
     if int(x.shared.view(np.uint64)[barrier.place >> 3]) != barrier.word:
+        by = _overwritten_by(x, barrier)
+        what = f"{by.name} of line {by.line}" if by is not None else "something that is no mbarrier operation"
         misuse(
-            x, i, f"the mbarrier at {offset:#x} of CTA {cta.number} was overwritten by something that is no mbarrier operation",
+            x, i, f"the mbarrier at {offset:#x} of CTA {cta.number} was overwritten by {what}",
             "keep its 8 bytes apart from all buffers, or mbarrier.inval it and initialise it anew",
         )  # fmt: skip
     return barrier

@@ -80,8 +80,8 @@ def _inval(i: Instruction, c: Linker, rest: list[str]) -> Step:
     find = locate(i, c, i.operands[0], _only(i, rest), 8, only_shared=True)
 
     def inval(x: Wave) -> None:
-        for cta, offset, _ in barriers(x, i, find):
-            invalidate(x, cta, offset, i)
+        for cta, offset, part in barriers(x, i, find):
+            invalidate(x, cta, offset, i, x.threads[part])
 
     return inval
 
@@ -188,8 +188,10 @@ def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
             if mine.any():
                 barrier.passes(i)
             here = threads[part]
-            if x.watch is not None and is_seen and mine.any():
-                x.watch.acquire(x, here[mine], barrier, relaxed=relaxed)
+            if x.watch is not None and mine.any():
+                x.watch.waited(here[mine], barrier, i)
+                if is_seen:
+                    x.watch.acquire(x, here[mine], barrier, relaxed=relaxed)
             if not mine.all():
                 waiting.append((barrier, here[~mine]))
         return done, waiting

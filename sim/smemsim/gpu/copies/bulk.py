@@ -8,6 +8,7 @@ import numpy as np
 
 from smemsim.errors import HardwareTrap
 from smemsim.gpu.asynchronous import check_ranks, cluster_of, credit, each, member, own_address, record, stops
+from smemsim.gpu.barriers.mbarrier import Delivery
 from smemsim.gpu.events import Bulk
 from smemsim.gpu.memory.spaces import shared_operand
 from smemsim.gpu.modifiers import Modifiers, Operands
@@ -199,13 +200,17 @@ def build_wait(i: Instruction, c: Linker) -> Step:
 def _arrived(x: Wave, i: Instruction, cta: Cta, thread: int, transfers: tuple[BulkTransfer, ...]) -> None:
     """Tell the watch and the barriers of what has come into shared memory."""
     op = x.watch.begin(x, i, thread, "bulk") if x.watch is not None else None
+    reached = tuple(t.dst_cta or 0 for t in transfers)
     for t in transfers:
         if op is not None:
+            if t.mbar is not None:
+                op.barriers[member(x, cta, t.dst_cta or 0).index] = member(x, cta, t.mbar.cta_rank), t.mbar.smem_address
             if t.src_cta is not None:
                 x.watch.op_reads(op, cta, _words(t.src - cta.shared.begin, t.size))
             x.watch.op_writes(op, member(x, cta, t.dst_cta or 0), _words(t.dst - cta.shared.begin, t.size))
         if t.mbar is not None:
-            credit(x, cta, t.mbar.cta_rank, t.mbar.smem_address, t.transaction_bytes, op)
+            by = Delivery(i, cta, t.dst, t.transaction_bytes, reached)
+            credit(x, cta, t.mbar.cta_rank, t.mbar.smem_address, t.transaction_bytes, op, by)
     record(x, Bulk(cta.number, int(x.tid[thread]), i, transfers))
 
 

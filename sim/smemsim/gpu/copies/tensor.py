@@ -8,6 +8,7 @@ from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.descriptors.tensor_map.traps import map_traps
 from smemsim.errors import HardwareTrap
 from smemsim.gpu.asynchronous import Issuer, check_alone, check_ranks, cluster_of, credit, each, member, own_address, record, stops, touched
+from smemsim.gpu.barriers.mbarrier import Delivery
 from smemsim.gpu.copies.tensor_maps import map_at
 from smemsim.gpu.events import Load, Store
 from smemsim.gpu.memory.spaces import shared_operand
@@ -83,11 +84,14 @@ def build_load(i: Instruction, c: Linker) -> Step:
             with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), tm):  # noqa: B023 (called at once)
                 deliveries = cluster.tma_load(tm, where, cta_rank=cta.rank, cta_mask=values[3] if mask else None, cta_group=group, **given)
             op = x.watch.begin(x, i, thread, "tma_load") if x.watch is not None else None
+            reached = tuple(d.cta_rank for d in deliveries)
             for d in deliveries:
                 if op is not None:
                     owner = member(x, cta, d.cta_rank)
+                    op.barriers[owner.index] = member(x, cta, d.mbar.cta_rank), d.mbar.smem_address
                     x.watch.op_writes(op, owner, touched(owner.shared.writers[-1], owner.shared.begin))
-                credit(x, cta, d.mbar.cta_rank, d.mbar.smem_address, d.transaction_bytes, op)
+                by = Delivery(i, cta, d.smem_address, d.transaction_bytes, reached)
+                credit(x, cta, d.mbar.cta_rank, d.mbar.smem_address, d.transaction_bytes, op, by)
             record(x, Load(cta.number, int(x.tid[thread]), i, address, tm, mode, where, moved, deliveries))
         x.changes += 1
 

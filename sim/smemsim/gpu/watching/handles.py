@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from smemsim.gpu.wave import Cta
 from smemsim.ptx.module import Instruction
 
 __all__ = ["GENERIC", "Groups", "Handles", "Operation"]
@@ -19,7 +20,8 @@ ROOM = 256  # operations that there is room for to begin with
 class Operation:
     """An asynchronous operation: its number, what and where it is, the warps that issued it, and the registers that it holds.
 
-    `since` is the wave's count of blocks when it was issued, `when` the clock of its first warp.
+    `since` is the wave's count of blocks when it was issued, `when` the clock of its first warp, `barriers` the mbarriers that count a copy: by the
+    CTA (index) that gets the bytes, the CTA and the offset of the mbarrier.
     """
 
     number: int
@@ -29,6 +31,7 @@ class Operation:
     since: int = 0
     when: int = 0
     slots: set[int] = dataclasses.field(default_factory=set)
+    barriers: dict[int, tuple[Cta, int]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(eq=False)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Ordering"]
 
+MOST_COPIES = 16  # that complete on an mbarrier and are remembered with it
+
 
 class Ordering(Registers):
     """The part of the watch that hears of synchronisation."""
@@ -23,6 +25,15 @@ class Ordering(Registers):
     def completes_on(self, op: Operation, barrier: Any) -> None:
         """Its completion is counted by the current phase of an mbarrier (the Mbarrier object)."""
         self.order.brings(op, op.warps, barrier)
+        barrier.copies = [op, *(other for other in barrier.copies if self._remembers(other))][:MOST_COPIES]
+
+    def _remembers(self, op: Operation) -> bool:
+        return op.number < len(self.operations) and self.operations[op.number] is op
+
+    def not_waited_for(self, ops: list[Operation], threads: np.ndarray) -> Operation | None:
+        """One of these operations that not all of these threads know to be complete."""
+        warps = np.unique(threads >> 5)
+        return next((op for op in ops if self._remembers(op) and not self.order.done[warps, op.number].all()), None)
 
     def joins(self, op: Operation, thread: int, group: str) -> None:
         """It belongs to the next group its thread commits: "bulk" "cp.async" "wgmma" "tcgen05"."""
@@ -84,6 +95,11 @@ class Ordering(Registers):
         self.order.acquire(warps, what, relaxed=relaxed)
         if meets:
             self.order.fence(warps, acquires=True, releases=False)
+
+    def waited(self, threads: np.ndarray, barrier: Any, i: Instruction) -> None:
+        """Threads have found a phase of an mbarrier over (the Mbarrier object): what it brought is what they expect to read."""
+        for warp in np.unique(threads >> 5).tolist():
+            self.last_waits[warp] = barrier, i.line, barrier.last
 
     def meet(self, x: Wave, ctas: np.ndarray, *, is_for_all: bool) -> None:
         """The running threads of these CTAs (by their index) meet at a barrier: release, complete and acquire in one.

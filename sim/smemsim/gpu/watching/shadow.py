@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from smemsim.gpu.barriers.mbarrier import mbarriers
+from smemsim.gpu.barriers.mbarrier import Delivery, Mbarrier, mbarriers
 from smemsim.gpu.barriers.suspicion import before_loads, is_wait
 from smemsim.gpu.launch import Touched
 from smemsim.gpu.watching.bytes import Parts
@@ -29,6 +29,9 @@ MOST_RUNS = 64  # of bytes, that a finding keeps apart
 NOBODY, OPERATIONS = -1, 1 << 20  # in `who`: warps have their number, asynchronous operations theirs from here on
 ATOMIC = -2  # atomic and other strong operations of anybody
 LOADED = 4  # words of the smallest load
+Waited: TypeAlias = tuple[Mbarrier, int, list[Delivery]]  # an mbarrier, the line of the wait, and what its last phase brought
+MOST_BROUGHT = 4  # copies of a phase that are listed
+WAITED_BY_ISSUER = ("wgmma", "cp.async", "tma_store", "tma_reduce")  # operations that only those who issue them can wait for
 READERS = 4  # asynchronous readers of a word that are remembered, by their warpgroup
 GROUP = WARPGROUP // WARP
 
@@ -55,6 +58,7 @@ class Shadow:
         self.read_by = np.full((READERS, words), NOBODY, np.int32)
         self._told: set[Operation] = set()  # operations whose registers were used too early, and that have a finding
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: words that were read before anybody had written them
+        self.early_waits: dict[int, Waited] = {}  # of them, by line: what the reader had waited for last
         self.late: dict[int, Callable[[], None]] = {}  # of them, by line: what came later, to be told once the value is used
         self.operations = Handles()
         self.in_flight = self.of_sums = 0  # registers by their bits: of wgmma in flight, and of sums that nobody has read
@@ -67,6 +71,7 @@ class Shadow:
             Any, tuple[int, int, Instruction, set[int]]
         ] = {}  # mbarriers: warp, its clock, mbarrier.init, warps that have seen it
         self._published: set[Any] = set()  # of them, those with a fence.mbarrier_init behind
+        self.last_waits: dict[int, Waited] = {}  # of a warp
         self.lines = {i.line: i for i in x.program.inlined.body}
 
     # ---- reads before anybody has written
@@ -77,8 +82,9 @@ class Shadow:
             late = at[words[at]]
             if late.size and self._is_unordered(op, line, late):
                 del self.early[line]
-                sentence = f"{{i}} reads {{where}} before {self._name(op)} has brought it: nothing makes the reader wait"
-                repair = self._passed(i) or "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first"
+                why, repair = self._other_stage(self.early_waits.get(line), late, op)
+                sentence = f"{{i}} reads {{where}} before {self._name(op)} has brought it{why or ': nothing makes the reader wait'}"
+                repair = self._passed(i) or repair or "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first"
                 self.came_late(i, functools.partial(self._find, "X004", i, late, sentence, repair))
 
     def _is_unordered(self, op: Operation, line: int, at: np.ndarray) -> bool:
@@ -154,9 +160,50 @@ class Shadow:
         line = int(self.line[place])
         return f"warp {self._warp(who)} wrote at line {line}{f' ({self.lines[line].name})' if line in self.lines else ''}"
 
-    def _wait_for(self, who: int) -> str:
+    def _last_wait(self, warps: np.ndarray, at: np.ndarray) -> Waited | None:
+        """What the first of these warps that is of the CTA of the words waited for last."""
+        cta = int(at[0]) // (self.x.pitch // WORD)
+        own = warps[warps // (self.x.stride // WARP) == cta]
+        return self.last_waits.get(int(own[0])) if own.size else None
+
+    def _other_stage(self, waited: Waited | None, at: np.ndarray, op: Operation) -> tuple[str, str]:
+        """Where the mbarrier that a reader waited for last brought other bytes than it reads: which, and what to change."""
+        if waited is None or not waited[2]:
+            return "", ""
+        barrier, line, brought = waited
+        cta, words = divmod(at, self.x.pitch // WORD)
+        offsets = words * WORD + self.x.window_begin
+        came = any(((offsets >= d.begin) & (offsets < d.begin + d.size)).any() for d in brought)
+        if came or barrier.cta.index != cta[0] or barrier.cta.index not in op.barriers:
+            return "", ""
+        mine = op.barriers[barrier.cta.index][1]
+        if mine == barrier.offset:
+            why = f": the phase of the mbarrier at {mine:#x} that line {line} waited for ended without these bytes"
+            return why, "let each phase expect all bytes that are read behind it, and no others come"
+        pieces = list(dict.fromkeys(f"{d.begin:#x} to {d.begin + d.size - 1:#x}" for d in brought))
+        ranges = ", ".join(pieces[:MOST_BROUGHT]) + " ..." * (len(pieces) > MOST_BROUGHT)
+        why = f": line {line} waited for the mbarrier at {barrier.offset:#x}, whose phase brought {ranges}: another stage"
+        return why, (
+            f"one index for the stage that is loaded, the mbarrier that counts it, the wait and the read: what is read here completes on the "
+            f"mbarrier at {mine:#x}"
+        )
+
+    def _is_untold(self, op: Operation) -> bool:
+        """Have those who issued an operation waited for it, who alone can? Then another warp, that does not know, has not been told."""
+        return op.kind in WAITED_BY_ISSUER and bool(self.order.done[op.warps, op.number].any())
+
+    def _telling(self, op: Operation, warp: int) -> str:
+        """What to change where a warp has not been told that an operation is over."""
+        per_cta = self.x.stride // WARP
+        far = int(op.warps[0]) // per_cta != warp // per_cta
+        how = "mapa, mbarrier.arrive.release.cluster.shared::cluster" if far else "mbarrier.arrive, bar.arrive"
+        return f"let warp {self._warp(op.warps[0])} arrive ({how}) behind its wait, at a barrier that warp {self._warp(warp)} waits for"
+
+    def _wait_for(self, who: int, warp: int = -1) -> str:
         if who < OPERATIONS:
             return ""
+        if warp >= 0 and self._is_untold(self.operations[who - OPERATIONS]):
+            return self._telling(self.operations[who - OPERATIONS], warp)
         return {
             "tma_load": "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
             "tcgen05.mma": "tcgen05.commit behind it, and wait for the phase of its mbarrier (mbarrier.try_wait) first",
@@ -168,10 +215,10 @@ class Shadow:
             "tma_reduce": "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read first",
         }.get(self.operations[who - OPERATIONS].kind, "wait for the mbarrier, or the group, that counts it first")
 
-    def _make_room(self, i: Instruction, at: np.ndarray, who: int) -> str:
+    def _make_room(self, i: Instruction, at: np.ndarray, who: int, warp: int) -> str:
         """What to change where words are touched that an operation still brings; of a load over a load it is not the first one's own barrier."""
         if i.op != "cp" or self.operations[who - OPERATIONS].kind not in ("tma_load", "bulk"):
-            return self._wait_for(who)
+            return self._wait_for(who, warp)
         per_cta = self.x.pitch // WORD
         first, second = (int(words.min()) % per_cta * WORD + self.x.window_begin for words in (np.flatnonzero(self.who == who), at))
         if first != second:

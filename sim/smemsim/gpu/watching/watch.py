@@ -116,6 +116,8 @@ class Watch(Ordering):
             self._find("R507", i, at, "{i} reads {where}, which nobody has written")
         words = self.early.setdefault(i.line, (i, np.zeros(len(self.who), bool)))[1]
         words[at] = True
+        if i.line not in self.early_waits and (waited := self._last_wait(self._running(self.x), at)) is not None:
+            self.early_waits[i.line] = waited
 
     def unwritten_is_used(self, line: int, user: Instruction) -> None:
         """An instruction uses a value that the load of a line read before anybody had written it."""
@@ -187,9 +189,12 @@ class Watch(Ordering):
             if unseen.any():
                 places = at[by_op][unseen]
                 code = "X004" if done == "read" else "X005"
+                warp, number = int(warps[by_op][unseen][0]), int(self.who[places[0]])
+                why, repair = self._other_stage(self._last_wait(np.array([warp]), places), places, self.operations[number - OPERATIONS])
                 self._find(
-                    code, i, places, f"{{where}} is {done} by {{i}} of warp {self._warp(warps[by_op][unseen][0])}, which has not waited for "
-                    f"{self._writer(places[0])}", self._make_room(i, at, int(self.who[places[0]])), formal=formal,
+                    code, i, places, f"{{where}} is {done} by {{i}} of warp {self._warp(warp)}, which has not waited for "
+                    f"{self._writer(places[0])}{why if code == 'X004' else ''}",
+                    (repair if code == "X004" else "") or self._make_room(i, at, number, warp), formal=formal,
                 )  # fmt: skip
 
     def _readers_done(self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None = None) -> None:
@@ -212,10 +217,13 @@ class Watch(Ordering):
                 continue
             late, formal = self._missing(lambda order, by=by, reads=reads: reads & ~order.read_done[warps, by])  # type: ignore[misc]
             if late.any():
-                operation = self.operations[int(by[late][0])]
+                operation, warp = self.operations[int(by[late][0])], int(np.broadcast_to(warps, late.shape)[late][0])
+                why = "nobody has waited for it"
+                if self._is_untold(operation):
+                    why = f"warp {self._warp(operation.warps[0])} has waited for it, and nothing tells warp {self._warp(warp)}"
                 self._find(
-                    "X005", i, at[late], f"{{i}} overwrites {{where}}, which {self._name(operation)} may still read: nobody has waited for it",
-                    self._wait_for(OPERATIONS + operation.number), formal=formal,
+                    "X005", i, at[late], f"{{i}} overwrites {{where}}, which {self._name(operation)} may still read: {why}",
+                    self._wait_for(OPERATIONS + operation.number, warp), formal=formal,
                 )  # fmt: skip
 
     def _missing(
