@@ -60,7 +60,9 @@ class Allocation:
     most: int = COLUMNS
     unit: int = 32  # "the unit of allocation and de-allocation is 32 columns"
     source: str = "PTX ISA 9.7.16.7.1"
-    policy: str = "first fit on multiples of its own size"  # which columns one gets is in no document; UTCATOMSWS.FIND_AND_SET.ALIGN by its name
+    policy: str = (
+        "first fit on multiples of its own size"  # which columns one gets is in no document; UTCATOMSWS.FIND_AND_SET.ALIGN by its name
+    )
     policy_grade: Grade = _I
 
 

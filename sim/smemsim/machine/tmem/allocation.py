@@ -92,7 +92,9 @@ class Columns:
         first = address.column // ALLOCATION.unit * ALLOCATION.unit
         end = first + count
         if not self._allocated[first:end].all():
-            raise AllocationError(f"dealloc of {count} columns at {address.encode():#x}: not all of them are allocated ({ALLOCATION.source})")
+            raise AllocationError(
+                f"dealloc of {count} columns at {address.encode():#x}: not all of them are allocated ({ALLOCATION.source})"
+            )
         if first not in self.allocations:
             raise AllocationError(f"dealloc of {count} columns at {address.encode():#x}: no allocation begins there ({ALLOCATION.source})")
         last = max(begin for begin in self.allocations if begin < end)

@@ -75,7 +75,11 @@ class TensorMemory(Columns):
             "on this SM can wait for them for ever"
             for c, n in sorted(self.allocations.items())
         ]
-        lost = [f"{self.lost} columns were left over by a deallocation of less than an allocation; nobody can give them back"] if self.lost else []
+        lost = (
+            [f"{self.lost} columns were left over by a deallocation of less than an allocation; nobody can give them back"]
+            if self.lost
+            else []
+        )
         return [*self.problems, *left, *lost]
 
     # ---- cells
