@@ -130,8 +130,7 @@ def test_allocation_rules_that_kernels_break():
 def test_a_deallocation_is_what_the_allocator_of_ptxas_checks():
     """It begins where an allocation does, with any lane; it may take the next one along; what it leaves of one is lost."""
     memory = TensorMemory()
-    first = memory.alloc(128)
-    memory.alloc(128)
+    first, _ = memory.alloc(128), memory.alloc(128)
     assert memory.dealloc(first + (5 << 16), 256) == 0
     assert (memory.allocations, memory.exit_problems()) == ({}, [])
     memory.alloc(128)
