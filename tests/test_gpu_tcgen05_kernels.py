@@ -242,6 +242,171 @@ def test_a_pair_needs_a_peer() -> None:
     assert "has no peer" in run.findings[0].message
 
 
+# ---- what the PTX ISA forbids, and production kernels do
+
+
+def with_epilogue(text: str, lane: str) -> str:
+    """The product with another lane in the address of tcgen05.ld: `lane` makes it in %r196, of the warp's number in %r198."""
+    old = "and.b32 %r196, %r198, 3; shl.b32 %r196, %r196, 21; add.u32 %r196, %r196, %r197;"
+    assert old in text
+    return text.replace(old, f"{lane} add.u32 %r196, %r196, %r197;")
+
+
+def test_every_warp_may_give_lane_0() -> None:
+    """DeepGEMM's epilogues: hardware ignores the warp's bits of the lane."""
+    text, images, a, b, _ = product("f16", "bf16")
+    run, d = multiplied(with_epilogue(text, "mov.u32 %r196, 0;"), images)
+    assert (run.findings, [r.code for r in run.remarks if r.code == "X009"]) == ([], [])
+    np.testing.assert_array_equal(d, a @ b.T)
+
+
+def test_a_lane_of_another_window_is_a_remark_and_changes_nothing() -> None:
+    text, images, a, b, _ = product("f16", "bf16")
+    run, d = multiplied(with_epilogue(text, "add.u32 %r196, %r198, 1; and.b32 %r196, %r196, 3; shl.b32 %r196, %r196, 21;"), images)
+    assert run.findings == []
+    (remark,) = [r for r in run.remarks if r.code == "X009"]
+    assert "warp 0 of CTA 0 gives 0x200000, that is lane 32, and accesses lane 0" in remark.message
+    assert "bits 4:0" in remark.message
+    assert not run.is_strictly_ok
+    np.testing.assert_array_equal(d, a @ b.T)
+
+
+@pytest.mark.parametrize("lane", [1, 16, 31])
+def test_a_shape_of_32_lanes_begins_with_its_window(lane: int) -> None:
+    text, images, *_ = product("f16", "bf16")
+    run, _ = multiplied(with_epilogue(text, f"mov.u32 %r196, {lane << 16};"), images)
+    assert run.findings[0].code == "X009"
+    assert ".32x32b begins at lane 0 of the warp's 32" in run.findings[0].message
+
+
+GENERIC = {
+    "tcgen05.alloc": (r"(tcgen05\.alloc[^;]*)\[%r199\]", r"cvt.u64.u32 %rd20, %r199; cvta.shared.u64 %rd20, %rd20; @!%p0 \1[%rd20]"),
+    "tcgen05.alloc without a space": (r"tcgen05\.alloc([^;]*)\.shared::cta\.b32 \[%r199\]", r"cvt.u64.u32 %rd20, %r199; @!%p0 tcgen05.alloc\1.b32 [%rd20]"),
+    "mbarrier.init": (r"@%p1 (mbarrier\.init[^;]*)\[%r161\]", r"cvt.u64.u32 %rd20, %r161; cvta.shared.u64 %rd20, %rd20; @%p1 \1[%rd20]"),
+    "mbarrier.init without a space": (r"@%p1 mbarrier\.init\.shared::cta\.b64 \[%r161\]", r"cvt.u64.u32 %rd20, %r161; @%p1 mbarrier.init.b64 [%rd20]"),
+    "mbarrier.try_wait": (r"(mbarrier\.try_wait[^;]*)\[%r161\]", r"cvt.u64.u32 %rd20, %r161; cvta.shared.u64 %rd20, %rd20; \1[%rd20]"),
+    "tcgen05.commit": (r"(@%p1 tcgen05\.commit[^;]*)\[%r161\]", r"cvt.u64.u32 %rd20, %r161; cvta.shared.u64 %rd20, %rd20; \1[%rd20]"),
+    "ld.shared": (r"ld\.shared\.b32 %r197, \[%r199\]", "cvt.u64.u32 %rd20, %r199; cvta.shared.u64 %rd20, %rd20; ld.shared.b32 %r197, [%rd20]"),
+    "st.shared": (r"st\.shared\.b32 \[%r152\]", "cvt.u64.u32 %rd20, %r152; cvta.shared.u64 %rd20, %rd20; st.shared.b32 [%rd20]"),
+    "cvta twice": (r"ld\.shared\.b32 %r197, \[%r199\]", "cvt.u64.u32 %rd20, %r199; cvta.shared.u64 %rd20, %rd20; cvta.shared.u64 %rd20, %rd20; "
+                   "cvta.to.shared.u64 %rd20, %rd20; cvta.to.shared.u64 %rd20, %rd20; ld.shared.b32 %r197, [%rd20]"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GENERIC)
+def test_a_generic_pointer_serves_where_shared_is_meant(name: str) -> None:
+    """ThunderKittens passes one to tcgen05.alloc: the low 32 bits of a generic shared address are the .shared one."""
+    text, images, a, b, _ = product("f16", "bf16")
+    changed, count = re.subn(*GENERIC[name], text)
+    assert count
+    run, d = multiplied(changed, images)
+    assert run.findings == []
+    np.testing.assert_array_equal(d, a @ b.T)
+
+
+@pytest.mark.parametrize("name", [name for name in GENERIC if "cvta.shared.u64" in GENERIC[name][1] and name != "cvta twice"])
+def test_a_pointer_to_global_memory_does_not(name: str) -> None:
+    text, images, *_ = product("f16", "bf16")
+    old, new = GENERIC[name]
+    changed = re.sub(old, re.sub(r"cvt\.u64\.u32 [^;]*; cvta[^;]*;", "ld.param.b64 %rd20, [out];", new), text)
+    run, _ = multiplied(changed, images)
+    assert run.findings[0].code == "X001"
+    assert "it lies in another state space" in run.findings[0].message
+
+
+@pytest.mark.parametrize(("kind", "dtype", "bit"), [("f16", "bf16", 29), ("f16", "bf16", 6), ("f8f6f4", "e4m3", 23)])
+def test_reserved_bits_of_the_instruction_descriptor_are_a_remark(kind: str, dtype: str, bit: int) -> None:
+    text, images, a, b, i = product(kind, dtype)
+    run, d = multiplied(text.replace(f"mov.u32 %r160, {i.word};", f"mov.u32 %r160, {i.word | 1 << bit};"), images)
+    assert run.findings == []
+    assert any(r.code == "D305" and f"reserved bits {bit} " in r.message for r in run.remarks)
+    assert any("reserved bits of instruction descriptors" in line for line in run.evidence)
+    np.testing.assert_array_equal(d, a @ b.T)
+
+
+SCALES = 0x8281807F  # 1, 2, 4, 8 in the four bytes of a cell
+
+
+def scaled_product(ids: tuple[int, int], bits: tuple[int, int], *, further: int = 0):
+    """(PTX, images, A B): kind mxf8f6f4 with the scale ids `ids` in the instruction descriptor and `bits` in the addresses."""
+    text, images, a, b, plain = product("f8f6f4", "e4m3")
+    i = InstrDescriptor(kind="mxf8f6f4", m=128, n=32, a_type="e4m3", b_type="e4m3", a_sf_id=ids[0], b_sf_id=ids[1])
+    fill = f"""
+    and.b32 %r196, %r198, 3; shl.b32 %r196, %r196, 21; add.u32 %r196, %r196, %r197; mov.u32 %r180, {SCALES};
+    tcgen05.st.sync.aligned.32x32b.x8.b32 [%r196+128], {{{", ".join(["%r180"] * 8)}}};
+    tcgen05.wait::st.sync.aligned; tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;
+    add.u32 %r181, %r197, {bits[0] << 30 | 128 + further}; add.u32 %r182, %r197, {bits[1] << 30 | 132 + further};
+"""
+    text = text.replace("    setp.eq.u32 %p4, %r170, 0;", fill + "    setp.eq.u32 %p4, %r170, 0;")
+    text = text.replace(f"%r160, {plain.word};", f"%r160, {i.word};").replace("kind::f8f6f4", "kind::mxf8f6f4.block_scale.scale_vec::1X")
+    return text.replace("%rd4, %r160, 0;", "%rd4, %r160, [%r181], [%r182], 0;"), images, a @ b.T
+
+
+@pytest.mark.parametrize("ids", [(0, 0), (1, 3), (2, 0)])
+@pytest.mark.parametrize("named", [False, True])
+def test_the_address_of_scale_factors_may_have_the_scale_id(ids: tuple[int, int], named: bool) -> None:
+    """Bits 31:30, where CUTLASS and CuTe DSL keep it; DeepGEMM and Triton have it in the instruction descriptor alone."""
+    text, images, wanted = scaled_product(ids, ids if named else (0, 0))
+    run, d = multiplied(text, images)
+    assert (run.findings, [r.code for r in run.remarks if r.code == "S702"]) == ([], [])
+    np.testing.assert_array_equal(d, wanted * 2.0 ** sum(ids))
+
+
+def test_another_scale_id_in_the_address_is_a_remark_and_the_descriptor_counts() -> None:
+    text, images, wanted = scaled_product((1, 3), (1, 2))
+    run, d = multiplied(text, images)
+    assert run.findings == []
+    (remark,) = [r for r in run.remarks if r.code == "S702"]
+    assert "B's scale factors, 0x80000084, has scale id 2 in bits 31:30, and the instruction descriptor has b_sf_id = 3" in remark.message
+    np.testing.assert_array_equal(d, wanted * 2.0**4)
+
+
+def test_scale_factors_that_nobody_wrote_are_found() -> None:
+    text, images, _ = scaled_product((1, 1), (1, 1), further=16)
+    assert [f.code for f in multiplied(text, images)[0].findings] == ["R507"]
+
+
+def allocating(body: str) -> str:
+    """One warp allocates: `body` with the slot in %r1."""
+    return kernel(f"mov.u32 %r1, smem;\n{body}", shared=64, arch="sm_100a")
+
+
+def taking(columns: int, to: str, at: int = 0) -> str:
+    return f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1+{at}], {columns}; ld.shared.b32 {to}, [%r1+{at}];\n"
+
+
+def giving(at: str, columns: int) -> str:
+    return f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 {at}, {columns};\n"
+
+
+def test_one_deallocation_may_give_back_two_allocations() -> None:
+    """As the allocator in the code of ptxas has it: it asks whether one begins there, and whether all the columns are taken."""
+    run = Gpu("sm_100a").launch(allocating(taking(128, "%r2") + taking(128, "%r3", 4) + giving("%r2", 256)), "k", block=32)
+    assert (run.findings, run.remarks) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (taking(128, "%r2") + giving("%r2", 64), "leaves 64 of their allocation"),
+        (taking(128, "%r2") + "add.u32 %r2, %r2, 64;" + giving("%r2", 64), "no allocation begins there"),
+        (taking(128, "%r2") + giving("%r2", 256), "not all of them are allocated"),
+        (taking(128, "%r2") + giving("%r2", 128) + giving("%r2", 128), "not all of them are allocated"),
+    ],
+)
+def test_a_deallocation_of_what_was_not_taken_so_is_found(body: str, says: str) -> None:
+    run = Gpu("sm_100a").launch(allocating(body), "k", block=32)
+    assert [f.code for f in run.findings] == ["X009"]
+    assert says in run.findings[0].message
+
+
+def test_an_allocation_that_is_larger_than_the_last_is_a_remark() -> None:
+    run = Gpu("sm_100a").launch(allocating(taking(32, "%r2") + taking(64, "%r3", 4) + giving("%r2", 32) + giving("%r3", 64)), "k", block=32)
+    assert run.findings == []
+    assert [r.code for r in run.remarks] == ["X009"]
+    assert "64 columns, and the allocation before had 32" in run.remarks[0].message
+
+
 # ---- columns that others have
 
 

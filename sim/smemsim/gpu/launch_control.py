@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.gpu.asynchronous import credit, each, member, own_address, stop
-from smemsim.gpu.memory.spaces import shared_operand
 from smemsim.gpu.modifiers import Modifiers, Operands
-from smemsim.gpu.registry import Step, implements
+from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.gpu.traps import misuse
 from smemsim.gpu.wave import THREADS
 from smemsim.ptx.module import Instruction, Vector
@@ -31,10 +30,11 @@ _RESPONSE = 16  # bytes
 def build_try_cancel(i: Instruction, c: Linker) -> Step:
     """`clusterlaunchcontrol.try_cancel.async{.shared::cta}.mbarrier::complete_tx::bytes{.multicast::cluster::all}.b128 [to], [mbar]`."""
     words, operands = Modifiers(i, "try_cancel", "async", "mbarrier::complete_tx::bytes", "b128"), Operands(i)
-    words.has("shared::cta")  # without it the addresses are generic
+    if not words.has("shared::cta"):
+        raise unmodelled(i, "generic addresses")
     to_all = words.has("multicast::cluster::all")
     words.end()
-    to, mbar = shared_operand(c, operands.next("a destination")), shared_operand(c, operands.next("an mbarrier"))
+    to, mbar = c.address(operands.next("a destination")), c.address(operands.next("an mbarrier"))
     operands.end()
 
     def run(x: Wave) -> None:

@@ -99,5 +99,15 @@ ERRATA: tuple[Erratum, ...] = (
             "elemtype only ever sets that bit; with a type other than FLOAT32 and FLOAT32_FTZ every load then traps (715, trace `tma_edited`)", "tensormap_replace"),
     Erratum("global_stride in tensormap.replace", "ptxas 12.3, 12.4", "the operand counts 16 B", "from 12.5 on it counts bytes, as the PTX ISA says"),
     Erratum("SBO of 128B_ATOM_32B MN-major", "PTX ISA 9.7.16.4.1", "next 8 columns", "compilers step 4 columns of K"),
+    Erratum("lane of tcgen05.ld and .st", "PTX ISA 9.7.16.8.1", "a warp gives an address in its own 32 lanes",
+            "only bits 4:0 of the lane count: DeepGEMM, FlashMLA and CuTe DSL give lane 0 in every warp, \"as the hardware will ignore the warp index bits\""),
+    Erratum("generic addresses for .shared", "PTX ISA 5.1", "an instruction with .shared takes an address of that window",
+            "ptxas takes the low 32 bits, which a generic address of shared memory has as well; ThunderKittens gives tcgen05.alloc one"),
+    Erratum("addresses of scale factors", "PTX ISA 9.7.16.1.1", "bits 31:16 are the lane",
+            "CUTLASS and CuTe DSL leave the scale id in bits 31:30: they do nothing, the instruction descriptor's id counts"),
+    Erratum("bit 12 of the mxf4 instruction descriptor", "PTX ISA 9.7.16.4.2, table 44", "reserved, 0", "does nothing: CuTe DSL sets it (0x08401480)"),
+    Erratum("allocations that grow", "PTX ISA 9.7.16.7.1", "none may be larger than the one before", "the code of ptxas 13.0 checks relinquish_alloc_permit alone"),
+    Erratum("columns of tcgen05.dealloc", "PTX ISA 9.7.16.7.1", "those of one allocation",
+            "the code of ptxas 13.0 asks that one begins there and that all are taken: several at once can be given back"),
 )
 # fmt: on

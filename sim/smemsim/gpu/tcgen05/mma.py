@@ -135,6 +135,16 @@ class _Mma:
                 "R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written",
                 "check the descriptor, and that the load that fills the stage was issued",
             )  # fmt: skip
+        if any(i.table.constants(i.word)):
+            for found in i.problems():
+                if found.code == "D305":
+                    launch.find(
+                        found.code,
+                        self.i,
+                        f"{self.i.name}, instruction descriptor {idesc:#010x}: {found.message}",
+                        found.repair,
+                        because=found.because,
+                    )
         self._note_scale_ids(x, i, issue)
         launch.evidence |= evidence_of(i, touched)
         if x.watch is not None:
