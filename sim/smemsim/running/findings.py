@@ -20,7 +20,7 @@ __all__ = ["RunFinding", "findings_of", "shortened"]
 
 # What is more likely the cause of the others: the map, what arrives, the descriptors, the order of accesses, and what follows from them.
 UPSTREAM = ("X016", "T2", "D301", "D302", "D303", "D304", "D306", "D308", "D309", "I6", "D3", "L4", "R501", "R502", "R503", "R504", "R505", "A1",
-            "X009", "X010", "X014", "X003", "X007", "X012", "X008", "X004", "X005", "X017", "R5", "X013", "X001", "X002", "X015", "X011", "X006")  # fmt: skip
+            "X009", "X010", "X014", "X003", "X007", "X012", "X008", "X004", "X005", "X017", "X020", "R5", "X013", "X001", "X002", "X015", "X011", "X006")  # fmt: skip
 MOST_ITEMS = 8  # registers of a list that are shown
 _NUMBER = re.compile(r"0x[0-9a-f]+|%?\w*\d[\d.]*")
 _LIST = re.compile(r"\{([^{}]*)\}")

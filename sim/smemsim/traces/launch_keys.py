@@ -15,6 +15,7 @@ KEYS = {
     "cluster": "CTAs of a cluster, one to three numbers",
     "shared_bytes": "dynamic shared memory",
     "cooperative": "true: a cooperative launch (of recorded launches)",
+    "cancel": "how clusterlaunchcontrol.try_cancel is answered: resident, never, one, always, or all for each of them",
     "args": "a list: the parameters in their order",
     "arrays": "a list of arrays, or a table of them by name",
     "outputs": "the arrays that are printed; all that changed, if left out",
