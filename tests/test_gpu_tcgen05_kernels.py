@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import smemsim
 from mma import lay_out, numbers
 from ptx_kernels import kernel, wait
 from smemsim import InstrDescriptor, SharedMemory
+from smemsim.cli import main
+from smemsim.gpu import execute as execution
 from smemsim.running.gpu import Gpu
 from smemsim.spec.tcgen05 import KINDS
 
@@ -444,27 +448,141 @@ def test_an_allocation_waits_for_columns() -> None:
 
 # ---- work that has not begun
 
+ASKS = "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes{0}.b128 [%r1], [%r2];"
+TO_ALL = ".multicast::cluster::all"
 
-def test_there_is_no_work_to_take_over() -> None:
+
+def taking_over(
+    *, again: str = "@%p2 bra ASK;", counts: str = "add.u32 %r6, %r6, %r5; add.u32 %r6, %r6, 1;", ctas: int = 1, generic: bool = False
+) -> str:
+    """A kernel whose clusters do their own work, and then that of those that they take over: out[ctaid, tid] += 32 ctaid + tid + 1.
+
+    `began` counts the CTAs that began, by the rank in their clusters; every CTA of a cluster gets the response that its first one asked for.
+    """
+    ask = ASKS.format(TO_ALL if ctas > 1 else "")
+    if generic:
+        ask = "cvta.shared.u64 %rd4, %rd5; cvta.shared.u64 %rd6, %rd7; " + ask.replace(".shared::cta", "").replace("%r1", "%rd4").replace(
+            "%r2", "%rd6"
+        )
     body = f"""
-    ld.param.b64 %rd0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, smem; add.u32 %r2, %r1, 16; {LEADER}
-    @%p1 mbarrier.init.shared::cta.b64 [%r2], 1;
-    bar.sync 0;
+    ld.param.b64 %rd0, [out]; ld.param.b64 %rd1, [began]; mov.u32 %r0, %tid.x; mov.u32 %r1, smem; add.u32 %r2, %r1, 16; {LEADER}
+    cvt.u64.u32 %rd5, %r1; cvt.u64.u32 %rd7, %r2; mov.u32 %r4, %ctaid.x; mov.u32 %r7, %cluster_ctarank; mov.u32 %r8, 0;
+    setp.eq.and.u32 %p3, %r7, 0, %p1;
+    @%p1 mbarrier.init.shared::cta.b64 [%r2], 1; @%p1 fence.mbarrier_init.release.cluster;
+    @%p1 red.global.add.u32 [%rd1], 1;
+    barrier.cluster.arrive; barrier.cluster.wait;
+ASK:
     @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r2], 16;
-    @%p1 clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r1], [%r2];
-{wait("%r2")}
+    barrier.cluster.arrive; barrier.cluster.wait;
+    @!%p3 bra ASKED;
+    fence.proxy.async.shared::cta; {ask}
+ASKED:
+    mad.lo.u32 %r5, %r4, 32, %r0; mul.wide.u32 %rd2, %r5, 4; add.u64 %rd2, %rd0, %rd2;
+    ld.global.u32 %r6, [%rd2]; {counts} st.global.u32 [%rd2], %r6;
+WAITS:
+    mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p2, [%r2], %r8;
+    @!%p2 bra WAITS;
+    xor.b32 %r8, %r8, 1;
     {{ .reg .b128 %answer; ld.shared.b128 %answer, [%r1];
-    clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p2, %answer; }}
-    selp.u32 %r3, 9, 4, %p2;
-    mul.wide.u32 %rd1, %r0, 4; add.u64 %rd0, %rd0, %rd1;
-    st.global.b32 [%rd0], %r3;
+    clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p2, %answer;
+    @%p2 clusterlaunchcontrol.query_cancel.get_first_ctaid::x.b32.b128 %r4, %answer; }}
+    add.u32 %r4, %r4, %r7;
+    barrier.cluster.arrive; barrier.cluster.wait;
+    {again}
 """
+    return kernel(body, ".b64 out", ".b64 began", shared=64, arch="sm_100a")
+
+
+def taken_over(ptx: str, grid: int, size: int = 1, **given: object) -> tuple[smemsim.Run, list[int], int]:
+    """(the run, how often the work of each CTA was done, how many CTAs began)."""
     gpu = Gpu("sm_100a")
-    out = gpu.array(np.zeros(32, np.uint32))
-    run = gpu.launch(kernel(body, ".b64 out", shared=64, arch="sm_100a"), "k", block=32, args=(out,))
+    out, began = gpu.array(np.zeros((grid, 32), np.uint32)), gpu.array(np.zeros(1, np.uint32))
+    run = gpu.launch(ptx, "k", grid=grid, block=32, cluster=size, args=(out, began), progress=False, **given)  # type: ignore[arg-type]
+    done, rest = np.divmod(out.numpy(), np.arange(1, 32 * grid + 1).reshape(grid, 32))
+    assert not rest.any()
+    assert (done == done[:, :1]).all()
+    return run, done[:, 0].tolist(), int(began.numpy()[0])
+
+
+@pytest.mark.parametrize("ctas", [1, 2])
+@pytest.mark.parametrize(("cancel", "begin"), [("never", 12), ("resident", 12), ("one", 6), ("always", 1)])
+def test_work_is_done_once_whoever_does_it(cancel: str, begin: int, ctas: int) -> None:
+    run, done, began = taken_over(taking_over(ctas=ctas), 12 * ctas, ctas, cancel=cancel)
     assert run.findings == []
-    assert (out.numpy() == 4).all()
-    assert any("no work is left" in line for line in run.evidence)
+    assert done == [1] * 12 * ctas
+    assert began == begin * ctas
+    assert run.ctas == 12 * ctas  # those whose work was taken over count
+    assert any(f"cancel = '{cancel}'" in line for line in run.evidence)
+
+
+def test_what_does_not_fit_on_the_card_at_once_can_be_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "RESIDENCY", dataclasses.replace(execution.RESIDENCY, multiprocessors=5, ctas=1))
+    for grid, begin in ((3, 3), (5, 5), (12, 5)):
+        _, done, began = taken_over(taking_over(), grid)
+        assert (done, began) == ([1] * grid, begin)
+    _, done, began = taken_over(taking_over(again=""), 12)  # each takes over one, and does not do it
+    assert (sum(done), began) == (7, 7)
+
+
+def test_a_part_of_a_grid_takes_over_that_part_alone() -> None:
+    run, done, began = taken_over(taking_over(), 12, cancel="always", ctas=[2, 3, 7])
+    assert (done, began, run.ctas) == ([0, 0, 1, 1, 0, 0, 0, 1, 0, 0, 0, 0], 1, 3)
+
+
+def test_workers_do_not_change_who_takes_over_what() -> None:
+    for workers in (1, 3):
+        _, done, began = taken_over(taking_over(), 40, cancel="one", workers=workers)
+        assert (done, began) == ([1] * 40, 20)
+
+
+def test_generic_addresses_ask_too() -> None:
+    _, done, began = taken_over(taking_over(generic=True), 4, cancel="always")
+    assert (done, began) == ([1] * 4, 1)
+
+
+def test_every_answer_can_be_tried() -> None:
+    counts = "add.u32 %r6, %r6, %r5; add.u32 %r6, %r6, 1;"
+    alone = taking_over().replace("@%p1 red.global.add.u32 [%rd1], 1;", "")  # who began is in no array
+    run, done, _ = taken_over(alone, 6, cancel="all")
+    assert run.findings == []
+    assert done == [1] * 6
+    assert any("5 of 6 requests" in line for line in run.evidence)  # the last of them: always
+    lost, done, _ = taken_over(alone.replace("@%p2 bra ASK;", ""), 6, cancel="all")
+    assert [f.code for f in lost.findings] == ["X020"]
+    assert "the array of args[0] (out)" in lost.findings[0].message
+    assert done == [1, 0] * 3
+    traps = alone.replace(counts, f"{counts} @%p4 trap;").replace("ASK:", "ASK: setp.ne.u32 %p4, %r4, %ctaid.x;", 1)
+    assert [f.code for f in taken_over(traps, 6, cancel="all")[0].findings] == ["X013"]
+
+
+def test_the_command_line_and_launch_files_say_how_requests_are_answered(tmp_path: Path) -> None:
+    (tmp_path / "kernel.ptx").write_text(taking_over())
+    launch = tmp_path / "launch.toml"
+    launch.write_text(
+        'grid = 6\nblock = 32\ncancel = "one"\nargs = [{array = "out"}, {array = "began"}]\n'
+        '[arrays]\nout = {dtype = "u32", shape = [192], distribution = "zeros"}\nbegan = {dtype = "u32", shape = [1], distribution = "zeros"}\n'
+    )
+    for more, told in (
+        ((), "3 of 6 requests"),
+        (("--cancel", "always"), "5 of 6 requests"),
+        (("--cancel", "never"), "no request was granted"),
+    ):
+        result = CliRunner().invoke(main, ["run", str(tmp_path / "kernel.ptx"), "--launch", str(launch), *more])
+        assert result.exit_code == 0, result.output
+        assert told in result.stdout
+    result = CliRunner().invoke(main, ["run", str(tmp_path / "kernel.ptx"), "--launch", str(launch), "--cancel", "perhaps"])
+    assert result.exit_code == 2
+    assert "cancel = 'perhaps': needs one of resident, never, one, always, all" in result.stderr
+
+
+def test_a_kernel_that_asks_for_nothing_runs_once() -> None:
+    gpu = Gpu("sm_100a")
+    out = gpu.array(np.zeros(1, np.uint32))
+    ptx = kernel("ld.param.b64 %rd0, [out]; red.global.add.u32 [%rd0], 1;", ".b64 out", arch="sm_100a")
+    assert gpu.launch(ptx, "k", block=32, args=(out,), cancel="all", progress=False).findings == []
+    assert out.numpy()[0] == 32
+    with pytest.raises(smemsim.InputError, match="cancel = 'sometimes': needs one of resident, never, one, always"):
+        gpu.launch(ptx, "k", block=32, args=(out,), cancel="sometimes")
 
 
 # ---- compilers' kernels

@@ -40,6 +40,9 @@ PLACE = click.Path(path_type=pathlib.Path)
 @click.option("--ctas", metavar="0-3", help="Run these CTAs alone, with those of their clusters.")
 @click.option("--workers", type=click.IntRange(1), help="Processes for CTAs that do not depend on each other; else as many as save time.")
 @click.option("--dask", metavar="ADDRESS", help="Give them to the Dask scheduler there (pip install 'smemsim[campaign]').")
+@click.option(
+    "--cancel", metavar="HOW", help="How clusterlaunchcontrol.try_cancel is answered: resident, never, one, always; all tries each."
+)
 @click.option("--random", is_flag=True, help="Fill the arrays in the launch file's second way, where they have one.")
 @click.option("--no-sanitize", is_flag=True, help="Execute only: no watch over fences, barriers and reads that come too early.")
 @click.option("--strict", is_flag=True, help="Remarks on rules that the PTX breaks, though no user can change it, give exit code 1 too.")
@@ -112,7 +115,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
         stack.callback(close_client, client)
         done = gpu.launch(
             launch.ptx, entry, **shape, args=args, sanitize=not o["no_sanitize"], ctas=ctas, workers=o["workers"], client=client, name=name,
-            sources=_folders(launch, name, o), **_limits(launch, o),
+            sources=_folders(launch, name, o), cancel=about.get("cancel", "resident"), **_limits(launch, o),
         )  # fmt: skip
     names = list(about["outputs"]) or [n for n, a in arrays.items() if a.numpy().tobytes() != before[n].tobytes()]
     outputs = _outputs(launch, arrays, [*names, *(n for n in expected if n not in names)])
@@ -149,7 +152,9 @@ def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
         launch, name = LaunchFile(path.stem, read_text(path), checked({}, str(path)), path=COMMAND_LINE), str(path)
     changed: dict[str, Any] = {key: parse_shape(f"--{key}", o[key]) for key in ("grid", "block", "cluster") if o[key]}
     changed |= {
-        key: o[option] for key, option in (("entry", "entry"), ("arch", "arch"), ("shared_bytes", "shared")) if o[option] is not None
+        key: o[option]
+        for key, option in (("entry", "entry"), ("arch", "arch"), ("shared_bytes", "shared"), ("cancel", "cancel"))
+        if o[option] is not None
     }
     if o["given"]:
         if launch.about["args"]:

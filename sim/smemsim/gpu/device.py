@@ -21,7 +21,7 @@ from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu import operations  # noqa: F401  (registers the builders)
 from smemsim.gpu.arrays import MOST_BYTES, DeviceArray, as_numpy, converted, shape_of, storage
 from smemsim.gpu.execute import execute
-from smemsim.gpu.launch import Launch, check_shape, three
+from smemsim.gpu.launch import CANCEL, Launch, check_shape, three
 from smemsim.gpu.linking.program import Program, link
 from smemsim.gpu.parameters import pack
 from smemsim.machine.region import GlobalMemory
@@ -101,6 +101,7 @@ class Device:
         cluster: Any = (1, 1, 1),
         shared_bytes: int = 0,
         args: Sequence[Any] = (),
+        cancel: str = "resident",
     ) -> Launch:
         """Everything before the first instruction: what cannot run is refused here, with a sentence. `entry` may be left out where there is one."""
         module = self.module(ptx)
@@ -119,7 +120,7 @@ class Device:
         launch = Launch(
             ptx=ptx, arch=self.arch, grid=three("grid", grid), block=three("block", block), cluster=three("cluster", cluster),
             shared_bytes=whole("shared_bytes", shared_bytes, minimum=0), addresses=self._place_variables(ptx, program), parameter_address=at,
-            program=program, memory=self.memory, parameters=self.memory.span(at, len(parameters)),
+            program=program, memory=self.memory, parameters=self.memory.span(at, len(parameters)), cancel=_cancel(cancel),
         )  # fmt: skip
         check_shape(launch, module.functions[entry].directives)
         return launch
@@ -153,6 +154,12 @@ class Device:
                 where = self.memory.span(addresses[v.name] + offset, 8)
                 where[:] = np.frombuffer(np.uint64(value + addend).tobytes(), np.uint8)
         return addresses
+
+
+def _cancel(cancel: Any) -> str:
+    if cancel not in CANCEL:
+        raise InputError(f"cancel = {shown(cancel)}: needs one of {', '.join(CANCEL)}{suggestion(cancel, CANCEL)}")
+    return str(cancel)
 
 
 def _name(name: Any) -> str:

@@ -9,13 +9,14 @@ import numpy as np
 
 from smemsim.errors import HardwareTrap
 from smemsim.gpu.hang import count_bytes, report_hang
-from smemsim.gpu.launch import Launch
+from smemsim.gpu.launch import CANCEL, Launch, Queue
 from smemsim.gpu.schedule import OutOfTime, Stuck, run_wave
 from smemsim.gpu.watching.watch import Watch
 from smemsim.gpu.wave import WARP, Wave
+from smemsim.ptx.module import Instruction
 from smemsim.spec.launches import RESIDENCY
 
-__all__ = ["at_once", "depends", "execute", "resident"]
+__all__ = ["at_once", "depends", "execute", "requests", "resident", "takes_over"]
 
 WAVE_THREADS = 4096  # threads that are executed together, where registers do not take too much room
 WAVE_BYTES = 1 << 28
@@ -51,30 +52,57 @@ def depends(launch: Launch) -> bool:
     return False
 
 
+def requests(launch: Launch) -> list[Instruction]:
+    """The instructions with which a CTA asks for the work of others."""
+    return [i for i in launch.program.inlined.body if i.op == "clusterlaunchcontrol" and "try_cancel" in i.modifiers]
+
+
+def takes_over(launch: Launch) -> bool:
+    """May a CTA of the launch take over the work of others, which then do not begin?"""
+    return launch.cancel != "never" and bool(requests(launch))
+
+
+def _queue(launch: Launch, clusters: Sequence[int] | None) -> Queue:
+    """The clusters that are to run, and how many of them begin whatever others ask for."""
+    waiting: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters
+    return Queue(waiting, {"resident": resident(launch), "never": len(waiting)}.get(launch.cancel, 0))
+
+
 def execute(
     launch: Launch, clusters: Sequence[int] | None = None, *, watch: bool = True, done: Callable[[int], None] = lambda ctas: None
 ) -> bool:
     """Run clusters of a launch (all of them without `clusters`); what goes wrong is noted in `launch.findings`.
 
     `done` is told how many CTAs have finished. A trap ends the launch, and so does a hang: nothing runs after it, as on hardware, and the
-    result is False; so it is at the end of the launch's time, and nothing is noted then. CTAs that wait for others are joined by further waves, as long as all of them fit on the card at once.
+    result is False; so it is at the end of the launch's time, and nothing is noted then. CTAs that wait for others are joined by further waves,
+    as long as all of them fit on the card at once. Whether requests for others' work were granted is told in `launch.evidence`.
     """
-    waiting: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters
+    launch.queue = queue = _queue(launch, clusters)
+    try:
+        return _execute(launch, queue, watch=watch, done=done)
+    finally:
+        if queue.asked:
+            granted = f"{queue.taken} of {queue.asked} requests were granted" if takes_over(launch) else "no request was granted"
+            launch.evidence.add(f"clusterlaunchcontrol.try_cancel: {granted} (cancel = {launch.cancel!r}: {CANCEL[launch.cancel]})")
+
+
+def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int], None]) -> bool:
     most, together = resident(launch), at_once(launch)
+    if takes_over(launch) and launch.cancel != "resident":
+        together = 1  # so that there are others to take over
     launch.waves.clear()
     others_help = depends(launch)
     stuck: dict[Wave, int] = {}  # waves that only polled, waited or looped: how much had changed by then
     past = 0  # changes of waves that are over
+    counted = 0  # clusters that others took over, of those that `done` was told
     with np.errstate(all="ignore"):
-        while waiting or launch.waves:
+        while queue or launch.waves:
             changes = past + sum(w.changes for w in launch.waves)
             room = most - sum(len(w.ctas) for w in launch.waves) // launch.cluster_size
             wave: Any = next((w for w in launch.waves if stuck.get(w) != changes), None)
-            gives_way = others_help and (len(launch.waves) > 1 or bool(waiting))
-            if wave is None and waiting and room > 0:
-                count = min(together, room)
-                wave = Wave(launch, waiting[:count])
-                waiting = waiting[count:]
+            gives_way = others_help and (len(launch.waves) > 1 or bool(queue))
+            if wave is None and queue and room > 0:
+                wave = Wave(launch, queue.begin(min(together, room)))
                 if watch and launch.window_bytes:
                     wave.watch = Watch(wave)
                 launch.waves.append(wave)
@@ -82,7 +110,7 @@ def execute(
                 gives_way = False
                 wave = next((w for w in launch.waves if w.gave_way), None)
             if wave is None:
-                report_hang(launch, len(waiting) * launch.cluster_size)
+                report_hang(launch, len(queue) * launch.cluster_size)
                 return False
             try:
                 finished = run_wave(wave, gives_way=gives_way)
@@ -105,7 +133,8 @@ def execute(
                 launch.waves.remove(wave)
                 stuck.pop(wave, None)
                 past += wave.changes
-                done(len(wave.ctas))
+                done(len(wave.ctas) + (queue.taken - counted) * launch.cluster_size)
+                counted = queue.taken
             else:
                 launch.waves.append(launch.waves.pop(launch.waves.index(wave)))  # the others first
                 stuck[wave] = past + sum(w.changes for w in launch.waves)

@@ -25,10 +25,17 @@ from smemsim.spec.launches import LAUNCH_LIMITS
 if TYPE_CHECKING:
     from smemsim.gpu.wave import Wave
 
-__all__ = ["LIMIT", "Given", "InstructionFinding", "Judge", "Launch", "Touched", "check_shape", "three"]
+__all__ = ["CANCEL", "LIMIT", "Given", "InstructionFinding", "Judge", "Launch", "Queue", "Touched", "check_shape", "three"]
 
 
 WORKSPACE_BYTES = 256  # enough for the counters of cooperative groups
+# How `clusterlaunchcontrol.try_cancel` is answered; a right kernel computes the same with all of them.
+CANCEL = {
+    "resident": "the clusters that fit on the card at once begin, those behind them are there to be taken over",
+    "never": "every request is declined, as when all clusters have begun",
+    "one": "each cluster that begins takes over one other, its further requests are declined",
+    "always": "a cluster begins alone and takes over all that have not begun",
+}
 LIMIT = 20_000_000  # blocks of instructions that a wave may execute, unless a launch says otherwise
 
 
@@ -98,6 +105,7 @@ class Given:
     parameter_address: int
     limit: int = LIMIT
     limit_seconds: float | None = None  # how long it may run
+    cancel: str = "resident"  # a key of CANCEL
 
     @property
     def threads(self) -> int:
@@ -123,6 +131,38 @@ class Given:
         return x + self.grid[0] * (y + self.grid[1] * z), (x, y, z)
 
 
+class Queue:
+    """The clusters of a launch that have not begun, in the order in which they do; the first `kept` of them cannot be taken over.
+
+    >>> queue = Queue(range(4), kept=2)
+    >>> queue.begin(1), queue.cancel(), queue.begin(4), queue.cancel()
+    ([0], 2, [1, 3], None)
+    """
+
+    def __init__(self, clusters: Sequence[int], kept: int) -> None:
+        self.clusters = clusters
+        self.kept = self.free = min(kept, len(clusters))
+        self.first = 0  # of those kept, the next one that begins; behind them `free` is the next one that begins or is taken over
+        self.asked = self.taken = 0
+
+    def __len__(self) -> int:
+        return self.kept - self.first + len(self.clusters) - self.free
+
+    def begin(self, count: int) -> list[int]:
+        """The next clusters, which begin now."""
+        own = self.clusters[self.first : min(self.first + count, self.kept)]
+        others = self.clusters[self.free : self.free + count - len(own)]
+        self.first, self.free = self.first + len(own), self.free + len(others)
+        return [*own, *others]
+
+    def cancel(self) -> int | None:
+        """A cluster that somebody takes over, and that will not begin; None where there is none left."""
+        if self.free == len(self.clusters):
+            return None
+        self.free, self.taken = self.free + 1, self.taken + 1
+        return self.clusters[self.free - 1]
+
+
 @dataclasses.dataclass(eq=False, kw_only=True)
 class Launch(Given):
     """`findings` has one entry for a code at a line; `events` are the transfers and matrix instructions, `output` what printf wrote."""
@@ -131,6 +171,7 @@ class Launch(Given):
     memory: GlobalMemory
     parameters: np.ndarray
     waves: list[Wave] = dataclasses.field(default_factory=list)
+    queue: Queue = dataclasses.field(default_factory=lambda: Queue((), 0))
     findings: dict[tuple[str, int], InstructionFinding] = dataclasses.field(default_factory=dict)
     events: list[Event] = dataclasses.field(default_factory=list)
     output: list[str] = dataclasses.field(default_factory=list)

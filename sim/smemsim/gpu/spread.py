@@ -10,7 +10,7 @@ from typing import Any
 
 from smemsim.arguments import whole
 from smemsim.errors import InputError
-from smemsim.gpu.execute import at_once, depends, execute
+from smemsim.gpu.execute import at_once, depends, execute, takes_over
 from smemsim.gpu.launch import Launch
 from smemsim.gpu.shards import Merge, Result, Work, run_shard, work_of
 from smemsim.processes import Lost, can_have_children, pool, processors, without_main
@@ -38,10 +38,10 @@ def execute_spread(
     """Run clusters of a launch (all of them without `clusters`) as `execute` does, with the same results, on `workers` processes or on the Dask cluster of a `distributed.Client`.
 
     Without either it is processes, one for each processor, where the first waves say that more than a few seconds are left. CTAs that wait for
-    each other, or add to the same words, run here. Raises InputError where workers are lost again and again.
+    each other, add to the same words, or take over each other's work, run here. Raises InputError where workers are lost again and again.
     """
     count = processors() if workers is None else whole("workers", workers, minimum=1)
-    if depends(launch) or (client is None and (count == 1 or not can_have_children())):
+    if depends(launch) or takes_over(launch) or (client is None and (count == 1 or not can_have_children())):
         return execute(launch, clusters, watch=watch, done=done)
     left: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters
     together = at_once(launch)

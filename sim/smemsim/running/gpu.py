@@ -9,6 +9,7 @@ array([0., 1., 2., 3.], dtype=float32)
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 import os
@@ -20,13 +21,20 @@ from smemsim.arguments import flag, shown, whole
 from smemsim.errors import InputError
 from smemsim.files import source_folders
 from smemsim.gpu.device import Device
+from smemsim.gpu.execute import requests
 from smemsim.gpu.launch import LIMIT, Launch
 from smemsim.gpu.spread import execute_spread
+from smemsim.gpu.traps import region_name
+from smemsim.machine.region import Region
+from smemsim.ptx.module import Instruction
 from smemsim.running.operand_reads import Reads
 from smemsim.running.progress import Progress
 from smemsim.running.run import Run
+from smemsim.spec.findings import Severity
 
 __all__ = ["Gpu"]
+
+EVERY_ANSWER = ("never", "one", "always")  # what cancel = "all" tries
 
 MOST_CTAS = 1 << 40  # of a grid that is run as a whole
 
@@ -53,6 +61,7 @@ class Gpu(Device):
         workers: int | None = None,
         client: Any = None,
         sources: Iterable[str | os.PathLike[str]] = (),
+        cancel: str = "resident",
     ) -> Run:
         """Run an entry of a PTX text over a grid; `args` in the order of its parameters.
 
@@ -64,6 +73,9 @@ class Gpu(Device):
         `out_of_time` instead of a finding: a slow machine is no fault of the kernel. Ctrl-C ends with what has run so far. `name` is how findings call the PTX. CTAs that do not depend on each other run on `workers` processes,
         or on the Dask cluster of a `distributed.Client`; without either on all processors, where that saves time. The results are the same.
         Findings show the lines of sources that the PTX names (`.file`) where these lie below the current folder or one of `sources`.
+        `cancel` says how `clusterlaunchcontrol.try_cancel` is answered: "resident" lets CTAs take over the clusters that do not fit on the card at
+        once, "never" none, "one" one for each cluster that begins, "always" all of them. "all" runs the kernel with each of the other three on the
+        same memory, and gives the first run that finds something, or leaves other results than the first (finding X020); the last one else.
         Raises InputError for what no launch could be, Unmodelled with a line for every instruction that is not modelled, both before anything runs.
 
         >>> import numpy as np
@@ -77,8 +89,15 @@ class Gpu(Device):
         ([], array([0, 1, 2, 3], dtype=uint32))
         """
         self.module(ptx, name)
+        if cancel == "all":
+            given: dict[str, Any] = {
+                "grid": grid, "block": block, "cluster": cluster, "shared_bytes": shared_bytes, "args": args, "sanitize": sanitize, "limit": limit,
+                "ctas": ctas, "progress": progress, "name": name, "workers": workers, "client": client, "limit_seconds": limit_seconds,
+                "sources": sources,
+            }  # fmt: skip
+            return self._with_every_answer(ptx, entry, given)
         sanitize, progress = flag("sanitize", sanitize), flag("progress", progress)
-        launch = self.prepare(ptx, entry, grid=grid, block=block, cluster=cluster, shared_bytes=shared_bytes, args=args)
+        launch = self.prepare(ptx, entry, grid=grid, block=block, cluster=cluster, shared_bytes=shared_bytes, args=args, cancel=cancel)
         clusters = None if ctas is None else _clusters_of(launch, ctas)
         if clusters is None and launch.ctas > MOST_CTAS:
             raise InputError(
@@ -100,6 +119,25 @@ class Gpu(Device):
                 interrupted = True
         return Run(launch, reads, name=name, ptx=ptx, seconds=done.seconds, done=done.done, interrupted=interrupted, folders=folders)
 
+    def _with_every_answer(self, ptx: str, entry: str | None, given: dict[str, Any]) -> Run:
+        """A run with every answer to requests for others' work; only one of a kernel that does not ask."""
+        shape = {key: given[key] for key in ("grid", "block", "cluster", "shared_bytes", "args")}
+        asking = requests(self.prepare(ptx, entry, **shape))  # places the variables besides, so that `before` has them
+        regions = [region for region in self.memory.table()[2] if len(region.data)]
+        before, first = [region.data.copy() for region in regions], None
+        for answer in EVERY_ANSWER:
+            for region, data in zip(regions, before, strict=True):
+                region.data[:] = data
+            run = self.launch(ptx, entry, **given, cancel=answer)
+            left = [hashlib.sha256(region.data.tobytes()).digest() for region in regions]
+            first = first or left
+            if not run.ok or run.interrupted or not asking:
+                return run
+            if apart := [region for region, a, b in zip(regions, first, left, strict=True) if a != b]:
+                tell_apart(run.launch, asking[0], answer, apart)
+                return Run(run.launch, run.reads, name=run.name, ptx=ptx, seconds=run.seconds, done=run.ctas, folders=run.folders)
+        return run
+
 
 def _seconds(value: Any) -> float | None:
     if value is None:
@@ -118,6 +156,21 @@ def _folders(sources: Any) -> list[pathlib.Path]:
         if not isinstance(one, (str, os.PathLike)) or not os.path.isdir(one):
             raise InputError(f"sources: {shown(one)} is no folder")
     return [pathlib.Path(one) for one in found]
+
+
+def tell_apart(launch: Launch, i: Instruction, answer: str, apart: Sequence[Region]) -> None:
+    """X020: with another answer to requests for others' work, other bytes are left in these arrays; a remark where floats are added atomically."""
+    body = launch.program.inlined.body
+    sums = any(
+        ("add" in i.modifiers and i.op in ("atom", "red", "cp")) and any(m.lstrip("b").startswith("f") for m in i.modifiers) for i in body
+    )
+    names = ", ".join(dict.fromkeys(region_name(launch, region.begin, region.begin + len(region.data)) for region in apart))
+    launch.find(
+        "X020", i, f"what is left in {names} differs between cancel = {EVERY_ANSWER[0]!r} and {answer!r}: it depends on which clusters have begun",
+        "do the work of the cluster whose first ctaid the response holds, and no other, until a request is declined",
+        because="which clusters have begun when a request is made is a race" + "; sums of floats in another order differ too" * sums,
+        milder=Severity.LUCK if sums else None,
+    )  # fmt: skip
 
 
 def _clusters_of(launch: Launch, ctas: Any) -> list[int]:

@@ -30,7 +30,7 @@ __all__ = ["launch_triton"]
 HOST_TYPES = {8: 10, 9: 8, 10: 9}  # the device's numbers of map data types which the driver numbers otherwise
 TF32 = 11
 SWIZZLES = ("none", "32B", "64B", "128B")
-OPTIONS = ("sanitize", "ctas", "progress", "limit", "limit_seconds", "workers", "client", "sources")
+OPTIONS = ("sanitize", "ctas", "progress", "limit", "limit_seconds", "workers", "client", "sources", "cancel")
 ELEMENT_BITS = re.compile(r"\*k?(?:fp|bf|i|u)(\d+)")  # of a pointer in a signature
 
 
@@ -40,7 +40,7 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
     `args` are the kernel's arguments in their order, with the constexprs or without them, or by name. Numpy arrays are copied into the GPU's memory and
     hold the results afterwards (read-only ones stay as they are); arrays of `gpu.array` stay where they are (give their `gpu`). Host descriptors are
     anything with `base`, `shape`, `strides` and `block_shape`, such as Triton's TensorDescriptor of a `gpu.array`. `sanitize`, `ctas`, `progress`,
-    `limit`, `limit_seconds`, `workers`, `client` and `sources` are those of `Gpu.launch`, unless the kernel has arguments of these names.
+    `limit`, `limit_seconds`, `workers`, `client`, `sources` and `cancel` are those of `Gpu.launch`, unless the kernel has arguments of these names.
     Raises InputError for arguments that do not fit the signature, and what `Gpu.launch` raises.
 
     >>> launch_triton("kernel.py", grid=1)

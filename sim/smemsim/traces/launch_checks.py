@@ -11,7 +11,7 @@ from typing import Any
 from smemsim.arguments import is_whole, shown, suggestion, whole
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import InputError
-from smemsim.gpu.launch import three
+from smemsim.gpu.launch import CANCEL, three
 from smemsim.spec.formats import FORMATS
 from smemsim.traces.launch_keys import ARGUMENTS, ARRAY_KEYS, BESIDE, KEYS
 
@@ -49,6 +49,8 @@ def checked(raw: Any, name: str) -> dict[str, Any]:
     for key in ("exact", "cooperative"):
         if key in raw and not isinstance(raw[key], bool):
             raise InputError(f"{name}: {key} = {shown(raw[key])}: needs true or false")
+    if "cancel" in raw and raw["cancel"] not in (*CANCEL, "all"):
+        raise InputError(f"{name}: cancel = {shown(raw['cancel'])}: needs one of {', '.join((*CANCEL, 'all'))}")
     about["arrays"] = _arrays(name, raw.get("arrays", []))
     arrays = [one["name"] for one in about["arrays"]]
     if not isinstance(about["args"], list):

@@ -17,6 +17,7 @@ KEYS = {
     "limit": "blocks of instructions that CTAs may execute until the kernel counts as endless",
     "limit_seconds": "how long the kernel may run; it is ended then, without a finding",
     "cooperative": "true: a cooperative launch (of recorded launches)",
+    "cancel": "how clusterlaunchcontrol.try_cancel is answered: resident, never, one, always, or all for each of them",
     "args": "a list: the parameters in their order",
     "arrays": "a list of arrays, or a table of them by name",
     "outputs": "the arrays that are printed; all that changed, if left out",
