@@ -94,9 +94,9 @@ class Ordering(Registers):
         here = np.zeros(x.total // WARP, bool)
         here[x.threads >> 5] = True
         warps = ctas[:, None] * per_cta + np.arange(per_cta)
-        gone = np.zeros(len(here), bool)
+        gone = np.zeros_like(here)
         if is_for_all:
-            gone = (x.key >= EXITED).reshape(-1, WARP).all(axis=1)
+            gone[:] = (x.key >= EXITED).reshape(-1, WARP).all(axis=1)
         self.order.fence(warps[here[warps]], acquires=True, releases=False)
         self.order.meet(warps, here[warps], gone[warps])
 
@@ -138,7 +138,7 @@ class Ordering(Registers):
                 known.add(warp)
             else:
                 might_be = self.order.might_be
-                self._tell(
+                self.tell(
                     "X008", i, f"{i.name} of warp {self._warp(warp)} uses the mbarrier at {barrier.offset:#x}, which warp {self._warp(maker)} "
                     f"initialises at line {made.line}: nothing orders the two",
                     "after mbarrier.init: fence.mbarrier_init, then bar.sync (barrier.cluster in clusters), before others use it",

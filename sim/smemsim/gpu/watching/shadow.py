@@ -190,9 +190,9 @@ class Shadow:
         where = f"shared {int(offsets[0]):#x}" + (f" to {int(offsets[-1]) + WORD - 1:#x}" if len(offsets) > 1 else "")
         where += f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""
         message = sentence.replace("{i}", i.name).replace("{where}", where)
-        self._tell(code, i, message, repair, "PTX ISA 8 (memory consistency), 9.7.13", formal=formal)
+        self.tell(code, i, message, repair, "PTX ISA 8 (memory consistency), 9.7.13", formal=formal)
 
-    def _tell(self, code: str, i: Instruction, message: str, repair: str, because: str, *, formal: bool = False) -> None:
+    def tell(self, code: str, i: Instruction, message: str, repair: str, because: str, *, formal: bool = False) -> None:
         """A finding; `formal`: nothing but the .relaxed of an arrival at a barrier of the cluster is wrong, which compilers and libraries emit."""
         if not formal or self.relaxed is None:
             self.x.launch.find(code, i, message, repair, because=because)

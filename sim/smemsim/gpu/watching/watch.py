@@ -174,7 +174,7 @@ class Watch(Ordering):
         by_warp = (who >= 0) & (who < OPERATIONS) & (who != warps)
         if by_warp.any():
             mine, other, when = warps[by_warp], who[by_warp], self.when[at[by_warp]]
-            unseen, formal = self._missing(lambda order: order.seen[mine, other] < when, values, by_warp)
+            unseen, formal = self.missing(lambda order: order.seen[mine, other] < when, values, by_warp)
             if unseen.any():
                 places = at[by_warp][unseen]
                 self._find(
@@ -183,7 +183,7 @@ class Watch(Ordering):
                 )  # fmt: skip
         by_op = who >= OPERATIONS
         if by_op.any():
-            unseen, formal = self._missing(lambda order: ~order.done[warps[by_op], who[by_op] - OPERATIONS])
+            unseen, formal = self.missing(lambda order: ~order.done[warps[by_op], who[by_op] - OPERATIONS])
             if unseen.any():
                 places = at[by_op][unseen]
                 code = "X004" if done == "read" else "X005"
@@ -199,7 +199,7 @@ class Watch(Ordering):
             mine, when = warps[read], self.read_when[:, at[read]]
             readers = mine // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)[:, None]
             others = readers != mine
-            late, formal = self._missing(lambda order: (when > order.seen[mine, readers]) & others, values, read)
+            late, formal = self.missing(lambda order: (when > order.seen[mine, readers]) & others, values, read)
             if late.any():
                 places = at[read[np.nonzero(late)[1]]]
                 self._find(
@@ -210,7 +210,7 @@ class Watch(Ordering):
             reads = by >= 0
             if not reads.any():
                 continue
-            late, formal = self._missing(lambda order, by=by, reads=reads: reads & ~order.read_done[warps, by])  # type: ignore[misc]
+            late, formal = self.missing(lambda order, by=by, reads=reads: reads & ~order.read_done[warps, by])  # type: ignore[misc]
             if late.any():
                 operation = self.operations[int(by[late][0])]
                 self._find(
@@ -218,7 +218,7 @@ class Watch(Ordering):
                     self._wait_for(OPERATIONS + operation.number), formal=formal,
                 )  # fmt: skip
 
-    def _missing(
+    def missing(
         self, test: Callable[[Order], np.ndarray], values: Values | None = None, which: np.ndarray | slice = ALL
     ) -> tuple[np.ndarray, bool]:
         """Where what is known fails a test, and whether it does so only because barriers of the cluster were arrived at relaxed.
@@ -292,7 +292,7 @@ class Watch(Ordering):
     def _op_reads_of_warps(self, op: Operation, places: np.ndarray, other: np.ndarray) -> None:
         """An operation reads what warps have written."""
         w, when = op.warps, self.when[places]
-        unseen, formal = self._missing(lambda order: (order.seen[w][:, other] < when).any(axis=0))
+        unseen, formal = self.missing(lambda order: (order.seen[w][:, other] < when).any(axis=0))
         if unseen.any():
             self._find(
                 "X008", op.instruction, places[unseen], f"{{i}} reads {{where}}, which {self._writer(places[unseen][0])}: nothing orders "
@@ -300,7 +300,7 @@ class Watch(Ordering):
             )  # fmt: skip
         if op.kind in GENERIC or (unseen.any() and not formal):
             return
-        unfenced, formal = self._missing(lambda order: (order.fenced[w][:, other] < when).all(axis=0) & ~unseen)
+        unfenced, formal = self.missing(lambda order: (order.fenced[w][:, other] < when).all(axis=0) & ~unseen)
         if unfenced.any():
             place = places[unfenced][0]
             self._find(
@@ -313,7 +313,7 @@ class Watch(Ordering):
         """An operation reads what other operations write."""
         w = op.warps
         apart = ~self.operations.piped(op, number)
-        unseen, formal = self._missing(lambda order: ~order.done[w][:, number].all(axis=0) & apart)
+        unseen, formal = self.missing(lambda order: ~order.done[w][:, number].all(axis=0) & apart)
         if unseen.any():
             self._find(
                 "X004", op.instruction, places[unseen], f"{{i}} reads {{where}} before it has waited for {self._writer(places[unseen][0])}",
@@ -322,7 +322,7 @@ class Watch(Ordering):
         if op.kind in GENERIC:
             return
         crosses = self.operations.generic[number] & ~unseen
-        unfenced, formal = self._missing(lambda order: crosses & ~order.done_fenced[w][:, number].any(axis=0))
+        unfenced, formal = self.missing(lambda order: crosses & ~order.done_fenced[w][:, number].any(axis=0))
         if unfenced.any():
             place = places[unfenced][0]
             self._find(
@@ -352,7 +352,7 @@ class Watch(Ordering):
     def _op_overwrites(self, op: Operation, places: np.ndarray, other: np.ndarray) -> None:
         """An operation of the asynchronous proxy overwrites what warps have written."""
         first, when = op.warps[0], self.when[places]
-        unfenced, formal = self._missing(lambda order: (order.fenced[first, other] < when) & (order.seen[first, other] >= when))
+        unfenced, formal = self.missing(lambda order: (order.fenced[first, other] < when) & (order.seen[first, other] >= when))
         if unfenced.any():
             self._find(
                 "X003", op.instruction, places[unfenced], f"{{i}} overwrites {{where}} through the asynchronous proxy, which "
