@@ -12,11 +12,11 @@ import pytest
 import smemsim
 
 HEAD = """.version 8.8
-.target sm_90a
+.target {arch}
 .address_size 64
 .shared .align 1024 .b8 sm[4096];
 .shared .align 8 .b64 bar[8];
-.visible .entry k(.param .u64 out, .param .u64 in) {
+.visible .entry k(.param .u64 out, .param .u64 in) {{
 .reg .pred %p<20>; .reg .b16 %h<8>; .reg .b32 %r<60>; .reg .b64 %rd<20>; .reg .f32 %f<20>;
 ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [in]; mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; and.b32 %r3, %r1, 31; mov.u32 %r4, %cluster_ctarank;
 setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r2, 0; setp.eq.u32 %p3, %r2, 1; setp.eq.u32 %p4, %r3, 0;
@@ -37,6 +37,7 @@ class Kernel:
     cluster: int = 1
     grid: int = 0
     remarks: str = ""
+    arch: str = "sm_90a"
 
 
 def waits(bar: str = "[bar]", parity: str = "0", what: str = "try_wait.parity", label: str = "W") -> str:
@@ -129,11 +130,32 @@ def histogram(clear: str = "bar.sync 0;", count: str = "bar.sync 0;", add: str =
     return f"""@%p2 st.shared.u32 [%r8], 0; {clear} and.b32 %r10, %r1, 7; mad.lo.u32 %r11, %r10, 4, %r5; {add} {count} ld.shared.u32 %r9, [%r8]; {RESULT}"""
 
 
+AFTER = " tcgen05.fence::after_thread_sync;"
+
+
+def tensor(
+    wait: str = "", meet: str = "tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;",
+    *, done: str = "tcgen05.wait::ld.sync.aligned;", second: str = "",
+) -> str:  # fmt: skip
+    """Warp 0 has a tile copied to tensor memory; four warps wait for that and load it; then warp 0 gives the columns back."""
+    return f"""mad.lo.u32 %r9, %r1, 32, %r5; mov.u32 %r10, 3; st.shared.v4.b32 [%r9], {{%r10, %r10, %r10, %r10}};
+    st.shared.v4.b32 [%r9+16], {{%r10, %r10, %r10, %r10}}; fence.proxy.async.shared::cta; @!%p2 bra A;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [bar+56], 32; {init()} fence.mbarrier_init.release.cluster; A: bar.sync 0;
+    ld.shared.u32 %r11, [bar+56]; shr.u32 %r12, %r5, 4; cvt.u64.u32 %rd5, %r12; or.b64 %rd5, %rd5, 0x0000401000080000; elect.sync %r13|%p10, -1;
+    and.pred %p11, %p10, %p2; and.pred %p12, %p10, %p3;
+    @%p11 tcgen05.cp.cta_group::1.128x256b [%r11], %rd5; {second or "@%p11 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];"}
+    {wait or waits() + AFTER} shl.b32 %r14, %r2, 21; add.u32 %r14, %r14, %r11;
+    tcgen05.ld.sync.aligned.32x32b.x4.b32 {{%r20, %r21, %r22, %r23}}, [%r14]; {done}
+    {meet} @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 32;"""
+
+
 def neighbours(between: str, again: str = "") -> str:
     """Everybody writes a word and reads that of the other warp."""
     return f"st.shared.u32 [%r6], %r1; {between} ld.shared.u32 %r9, [%r7]; {RESULT} {again}"
 
 
+SECOND = """{} @%p12 tcgen05.cp.cta_group::1.128x256b [%r11], %rd5;
+@%p12 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];"""
 TWICE = "{} st.shared.u32 [%r6], %r9;"
 ACQ = "fence.acq_rel.cta;"
 TEST = waits(what="test_wait.parity")
@@ -250,6 +272,18 @@ KERNELS = (
     Kernel("a warp exits before bar.sync",             f"@%p2 st.shared.u32 [%r8], %r3; @%p2 ret; bar.sync 0; ld.shared.u32 %r9, [%r8]; {RESULT}"),
     Kernel("a warp exits, nobody waits for it",        f"@%p2 st.shared.u32 [%r8], %r3; @%p2 ret; ld.shared.u32 %r9, [%r8]; {RESULT}", "X008"),
     Kernel("a warp exits before a barrier for 32",     f"@%p2 st.shared.u32 [%r8], %r3; @%p2 ret; bar.sync 1, 32; ld.shared.u32 %r9, [%r8]; {RESULT}", "X008"),
+    Kernel("tensor memory",                            tensor(), arch="sm_100a", block=128),
+    Kernel("tensor memory, relaxed wait",              tensor(RELAXED + AFTER), arch="sm_100a", block=128),
+    Kernel("tensor memory, relaxed wait, no fence",    tensor(RELAXED), "X012", arch="sm_100a", block=128),
+    Kernel("tensor memory, relaxed wait, other fence", tensor(f"{RELAXED} {ACQ}"), arch="sm_100a", block=128),
+    Kernel("tensor memory, no wait",                   tensor(" "), "X012", arch="sm_100a", block=128),
+    Kernel("tensor memory, given back too early",      tensor(meet=""), "X012", arch="sm_100a", block=128),
+    Kernel("tensor memory, met before the load ends",  tensor(done=""), "X012", arch="sm_100a", block=128),
+    Kernel("tensor memory, the others have exited",    tensor(meet="@!%p2 ret; barrier.cluster.arrive; barrier.cluster.wait;"), arch="sm_100a", block=128),
+    Kernel("tensor memory, the others may have",       tensor(meet="@!%p2 ret;"), "X012", arch="sm_100a", block=128),
+    Kernel("tensor memory, met relaxed",               tensor(meet=SLOW), arch="sm_100a", block=128, remarks="X012"),
+    Kernel("tensor memory, two issuers in turn",       tensor(second=SECOND.format("bar.sync 0;")), arch="sm_100a", block=128),
+    Kernel("tensor memory, two issuers at once",       tensor(second=SECOND.format("")), "X012", arch="sm_100a", block=128),
     Kernel("a CTA exits before the pair meets",        f"setp.eq.u32 %p10, %r4, 1; @!%p10 bra B; barrier.cluster.arrive.relaxed; barrier.cluster.wait; mapa.shared::cluster.u32 %r11, %r6, 0; st.shared::cluster.u32 [%r11], %r1; ret; "
                                                        f"B: {SLOW} {MEET} {READ}", cluster=2),
 )
@@ -257,9 +291,9 @@ KERNELS = (
 
 
 def run(kernel: Kernel) -> smemsim.Run:
-    gpu = smemsim.Gpu("sm_90a")
+    gpu = smemsim.Gpu(kernel.arch)
     arrays = [gpu.array(np.zeros(1024, np.uint32)), gpu.array(np.arange(1024, dtype=np.uint32))]
-    text = HEAD + kernel.body.replace("; ", ";\n") + "\nret;\n}\n"
+    text = HEAD.format(arch=kernel.arch) + kernel.body.replace("; ", ";\n") + "\nret;\n}\n"
     return gpu.launch(
         text, "k", grid=kernel.grid or kernel.cluster, block=kernel.block, cluster=kernel.cluster, args=arrays, progress=False
     )
