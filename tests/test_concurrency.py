@@ -338,3 +338,24 @@ def test_there_are_right_kernels_and_wrong_ones():
     wrong = sum(bool(k.found) for k in KERNELS)
     assert len({k.name for k in KERNELS}) == len(KERNELS)
     assert min(wrong, len(KERNELS) - wrong) >= 40
+
+
+def test_a_line_may_be_wrong_for_two_causes():
+    """One load reads what a bulk copy brings, and what a cp.async does; each is told, and once."""
+    both = f"""{init()} bar.sync 0; @!%p1 bra L; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%rd2], 128, [bar]; L:
+    mul.wide.u32 %rd5, %r3, 4; add.u64 %rd5, %rd5, %rd2; add.u32 %r10, %r8, 128; cp.async.ca.shared.global [%r10], [%rd5], 4; {{}} {READ}"""
+    found = [(f.code, f.message.partition("waited for ")[2].split(" of line")[0].partition(".shared")[0]) for f in run(Kernel("", both.format(""))).findings]
+    assert found == [("X004", "cp.async.bulk"), ("X004", "cp.async.ca")]
+    waited = both.format(f"{waits()} cp.async.wait_all; bar.sync 0;")
+    assert run(Kernel("", waited)).findings == []
+    assert len(run(Kernel("", both.format(waits()))).findings) == 1
+
+
+def test_a_relaxed_arrival_is_named_and_what_to_write_instead():
+    (remark,) = run(Kernel("", exchanged(SLOW), cluster=2)).remarks
+    assert "barrier.cluster.arrive.relaxed.aligned of line" in remark.message
+    assert remark.repair.startswith("barrier.cluster.arrive.release in line")
+    broken = run(Kernel("", exchanged(f"{SLOW} st.shared.u32 [%r7], 1;"), cluster=2))  # a release there would not help
+    assert [f.code for f in broken.findings] == ["X008"]
+    assert broken.findings[0].severity == "wrong"

@@ -69,7 +69,7 @@ class Ordering(Registers):
         self.order.stored(np.unique(threads >> 5), what, relaxed=relaxed, replaces=replaces)
 
     def left(self, x: Wave, threads: slice, what: Any) -> None:
-        """Those of the threads whose whole warp has exited count as arrived, and release (`spec.barriers.EXIT_RELEASES`)."""
+        """Those of the threads whose whole warp has exited count as arrived, and release (rule order.exit)."""
         gone = np.flatnonzero((x.key[threads] >= EXITED).reshape(-1, WARP).all(axis=1)) + threads.start // WARP
         if gone.size:
             self.order.left(gone, what)

@@ -179,9 +179,11 @@ class Shadow:
             )
         return "before the next load into a stage, wait for an mbarrier at which its readers arrive when they have read it"
 
-    def _find(self, code: str, i: Instruction, places: np.ndarray, sentence: str, repair: str = "", *, formal: bool = False) -> None:
+    def _find(
+        self, code: str, i: Instruction, places: np.ndarray, sentence: str, repair: str = "", *, formal: bool = False, cause: str = ""
+    ) -> None:
         """A finding about words of shared memory; a remark where only the .relaxed of an arrival is in the way of order (`formal`)."""
-        before = self.x.launch.findings.get((code, i.line))
+        before = self.x.launch.found(code, i.line, cause)
         if before is not None and (formal or before.milder is None):
             return
         per_cta = self.x.pitch // WORD
@@ -190,15 +192,15 @@ class Shadow:
         where = f"shared {int(offsets[0]):#x}" + (f" to {int(offsets[-1]) + WORD - 1:#x}" if len(offsets) > 1 else "")
         where += f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""
         message = sentence.replace("{i}", i.name).replace("{where}", where)
-        self.tell(code, i, message, repair, "PTX ISA 8 (memory consistency), 9.7.13", formal=formal)
+        self.tell(code, i, message, repair, "PTX ISA 8 (memory consistency), 9.7.13", formal=formal, cause=cause)
 
-    def tell(self, code: str, i: Instruction, message: str, repair: str, because: str, *, formal: bool = False) -> None:
+    def tell(self, code: str, i: Instruction, message: str, repair: str, because: str, *, formal: bool = False, cause: str = "") -> None:
         """A finding; `formal`: nothing but the .relaxed of an arrival at a barrier of the cluster is wrong, which compilers and libraries emit."""
         if not formal or self.relaxed is None:
-            self.x.launch.find(code, i, message, repair, because=because)
+            self.x.launch.find(code, i, message, repair, because=because, cause=cause)
             return
         arrival = f"{self.relaxed.name} of line {self.relaxed.line}"
         self.x.launch.find(
             code, i, f"{message} but {arrival}, which releases nothing by the PTX ISA; compilers and libraries write it so, and it has held",
-            f"barrier.cluster.arrive.release in line {self.relaxed.line}", because=because, milder=Severity.NOTE,
+            f"barrier.cluster.arrive.release in line {self.relaxed.line}", because=because, milder=Severity.NOTE, cause=cause,
         )  # fmt: skip

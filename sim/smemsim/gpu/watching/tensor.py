@@ -173,7 +173,7 @@ class TensorWatch:
         for which, lanes, first, end in writes:
             at = (members[which].index, lanes, slice(first, end))
             self._seen(i, at, warp, "overwrites")
-            self._came_late(i, at)
+            self._came_late(i, at, warp)
             self._readers_done(i, at, warp, "overwrites")
             if i.modifiers[0] == "mma":
                 self._lost(i, at, warp)
@@ -291,15 +291,27 @@ class TensorWatch:
         where = self._where((cta, slice(0, LANES), slice(0, COLUMNS)), cells[cta])
         self.x.launch.find("R507", i, f"{i.name} reads {where}, which nobody has written{uses}", _UNWRITTEN.get(i.modifiers[0], ""))
 
-    def _came_late(self, i: Instruction, at: Any) -> None:
-        """An operation writes cells that somebody has read already, when nobody had written them: the reader did not wait."""
+    def _came_late(self, i: Instruction, at: Any, warp: int) -> None:
+        """An operation writes cells that somebody has read already, when nobody had written them: the reader did not wait.
+
+        Not where the reader was done before the operation was issued: then it could not.
+        """
         for line, (reader, cells) in list(self.early.items()):
-            if cells[at].any():
+            if (cells[at] & self._is_read_late(at, warp)).any():
                 del self.early[line]
                 message = f"{reader.name} reads {self._where(at, cells[at])} before {i.name} of line {i.line} writes it: nothing makes the reader wait"
                 repair = "tcgen05.commit behind it, and wait for the phase of that mbarrier (mbarrier.try_wait) first, with the parity of this round"
                 tell = functools.partial(self.x.launch.find, "X012", reader, message, repair, because="PTX ISA 9.7.16.6")
                 self.watch.came_late(reader, tell)
+
+    def _is_read_late(self, at: Any, warp: int) -> np.ndarray:
+        """Of which cells does a warp not know that those who read them are done?"""
+        lane = np.arange(LANES)[at[1]]
+        late = np.zeros(self.who[at].shape, bool)
+        for group, read_when in enumerate(self.read_when):
+            readers = at[0] * self.per_cta + np.minimum(group * _WARPS + lane // WARP_LANES, self.per_cta - 1)
+            late |= read_when[at] > self.watch.order.seen[warp, readers][:, None]
+        return late
 
     def _lost(self, i: Instruction, at: Any, warp: int) -> None:
         """Is a product overwritten that nobody has read?"""

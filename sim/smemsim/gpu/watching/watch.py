@@ -7,7 +7,7 @@ writes only when its completion was waited for. Threads of one warp count as ord
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -184,13 +184,19 @@ class Watch(Ordering):
         by_op = who >= OPERATIONS
         if by_op.any():
             unseen, formal = self.missing(lambda order: ~order.done[warps[by_op], who[by_op] - OPERATIONS])
-            if unseen.any():
-                places = at[by_op][unseen]
+            mine, places = warps[by_op][unseen], at[by_op][unseen]
+            for kind, part in self._by_kind(self.who[places]):
                 code = "X004" if done == "read" else "X005"
                 self._find(
-                    code, i, places, f"{{where}} is {done} by {{i}} of warp {self._warp(warps[by_op][unseen][0])}, which has not waited for "
-                    f"{self._writer(places[0])}", self._make_room(i, at, int(self.who[places[0]])), formal=formal,
+                    code, i, places[part], f"{{where}} is {done} by {{i}} of warp {self._warp(mine[part][0])}, which has not waited for "
+                    f"{self._writer(places[part][0])}", self._make_room(i, at, int(self.who[places[part][0]])), formal=formal, cause=kind,
                 )  # fmt: skip
+
+    def _by_kind(self, who: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+        """The kinds of some operations, each with which of them are of that kind."""
+        kinds = {number: self.operations[number - OPERATIONS].kind for number in np.unique(who).tolist()}
+        for kind in dict.fromkeys(kinds.values()):
+            yield kind, np.isin(who, [number for number, its in kinds.items() if its == kind])
 
     def _readers_done(self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None = None) -> None:
         """May what lies at `at` be overwritten: has each warp that writes seen all its readers done?"""
@@ -215,7 +221,7 @@ class Watch(Ordering):
                 operation = self.operations[int(by[late][0])]
                 self._find(
                     "X005", i, at[late], f"{{i}} overwrites {{where}}, which {self._name(operation)} may still read: nobody has waited for it",
-                    self._wait_for(OPERATIONS + operation.number), formal=formal,
+                    self._wait_for(OPERATIONS + operation.number), formal=formal, cause=operation.kind,
                 )  # fmt: skip
 
     def missing(
@@ -317,7 +323,7 @@ class Watch(Ordering):
         if unseen.any():
             self._find(
                 "X004", op.instruction, places[unseen], f"{{i}} reads {{where}} before it has waited for {self._writer(places[unseen][0])}",
-                self._wait_for(int(self.who[places[unseen][0]])), formal=formal,
+                self._wait_for(int(self.who[places[unseen][0]])), formal=formal, cause=self.operations[int(number[unseen][0])].kind,
             )  # fmt: skip
         if op.kind in GENERIC:
             return
