@@ -26,6 +26,9 @@ mov.u32 %r5, sm; mad.lo.u32 %r6, %r1, 4, %r5; xor.b32 %r7, %r1, 32; mad.lo.u32 %
 RESULT = "mul.wide.u32 %rd10, %r1, 4; add.u64 %rd10, %rd10, %rd1; st.global.u32 [%rd10], %r9;"
 
 
+ACQ = "fence.acq_rel.cta;"
+
+
 @dataclasses.dataclass(frozen=True)
 class Kernel:
     """A body of PTX, what is found in it (a code, or "" where it is right), and the shape of its launch; `remarks` are the codes of what is told milder."""
@@ -126,6 +129,43 @@ def stored(
     add.u32 %r20, %r20, 1; setp.lt.u32 %p10, %r20, 2; @%p10 bra NEXT; @%p1 cp.async.bulk.wait_group 0;"""
 
 
+def two_buffers(left: int) -> str:
+    """Six rounds of bulk stores out of two buffers in turn; before a buffer is written again at most `left` stores may still read."""
+    return f"""mov.u32 %r20, 0; NEXT: @%p1 cp.async.bulk.wait_group.read {left}; bar.sync 0; and.b32 %r21, %r20, 1; mad.lo.u32 %r22, %r21, 256, %r5;
+    mad.lo.u32 %r23, %r1, 4, %r22; add.u32 %r9, %r1, %r20; st.shared.u32 [%r23], %r9; fence.proxy.async.shared::cta; bar.sync 0; @!%p1 bra L;
+    mul.wide.u32 %rd5, %r20, 256; add.u64 %rd5, %rd5, %rd1; cp.async.bulk.global.shared::cta.bulk_group [%rd5], [%r22], 256; cp.async.bulk.commit_group; L:
+    add.u32 %r20, %r20, 1; setp.lt.u32 %p10, %r20, 6; @%p10 bra NEXT; @%p1 cp.async.bulk.wait_group 0;"""
+
+
+def pushed(fence: str = "fence.proxy.async.shared::cta;", wait: str = "") -> str:
+    """Each CTA of a pair sends a tile to the other one by a bulk copy between their shared memories."""
+    return f"""{init()} @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256; st.shared.u32 [%r6], %r1; {fence} {MEET} @!%p1 bra L;
+    xor.b32 %r10, %r4, 1; add.u32 %r11, %r5, 1024; mov.u32 %r12, bar; mapa.shared::cluster.u32 %r11, %r11, %r10; mapa.shared::cluster.u32 %r12, %r12, %r10;
+    cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r11], [%r5], 256, [%r12]; L: {wait} ld.shared.u32 %r9, [%r6+1024]; {RESULT} {MEET}"""
+
+
+def lent(wait: str = "", arrive_first: bool = False) -> str:
+    """CTA 1 reads what CTA 0 has, says so at CTA 0's mbarrier, and CTA 0 writes there again."""
+    arrive = "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r12];"
+    read = f"ld.shared::cluster.u32 %r9, [%r11]; {RESULT}"
+    return f"""{init(64)} st.shared.u32 [%r6], %r1; {MEET} setp.eq.u32 %p11, %r4, 0; mov.u32 %r12, bar; mapa.shared::cluster.u32 %r11, %r6, 0;
+    mapa.shared::cluster.u32 %r12, %r12, 0; @%p11 bra A; {arrive + read if arrive_first else read + arrive} bra B; A: {wait} st.shared.u32 [%r6], %r5; B: {MEET}"""
+
+
+def summed(wait: str = "") -> str:
+    """All threads of a pair add to a word of the other CTA by red.async."""
+    return f"""{init()} @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256; @%p2 st.shared.u32 [%r8], 0; {MEET} xor.b32 %r10, %r4, 1; mov.u32 %r12, bar;
+    mapa.shared::cluster.u32 %r11, %r8, %r10; mapa.shared::cluster.u32 %r12, %r12, %r10;
+    red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r11], %r1, [%r12]; {wait} ld.shared.u32 %r9, [%r8]; {RESULT} {MEET}"""
+
+
+def ticket(before: str = ACQ, after: str = ACQ) -> str:
+    """A lock that serves its warps in turn."""
+    return f"""@%p1 st.shared.v4.u32 [sm], {{%r4, %r4, %r4, %r4}}; bar.sync 0; @!%p4 bra OUT; atom.shared.add.u32 %r15, [sm], 1;
+    POLL: ld.volatile.shared.u32 %r16, [sm+4]; setp.ne.u32 %p10, %r15, %r16; @%p10 bra POLL; {after} ld.shared.u32 %r9, [sm+8]; add.u32 %r9, %r9, 1;
+    st.shared.u32 [sm+8], %r9; {before} add.u32 %r15, %r15, 1; st.volatile.shared.u32 [sm+4], %r15; OUT: bar.sync 0; ld.shared.u32 %r9, [sm+8]; {RESULT}"""
+
+
 def histogram(clear: str = "bar.sync 0;", count: str = "bar.sync 0;", add: str = "red.shared.add.u32 [%r11], 1;") -> str:
     return f"""@%p2 st.shared.u32 [%r8], 0; {clear} and.b32 %r10, %r1, 7; mad.lo.u32 %r11, %r10, 4, %r5; {add} {count} ld.shared.u32 %r9, [%r8]; {RESULT}"""
 
@@ -157,7 +197,6 @@ def neighbours(between: str, again: str = "") -> str:
 SECOND = """{} @%p12 tcgen05.cp.cta_group::1.128x256b [%r11], %rd5;
 @%p12 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];"""
 TWICE = "{} st.shared.u32 [%r6], %r9;"
-ACQ = "fence.acq_rel.cta;"
 TEST = waits(what="test_wait.parity")
 ONCE = "mbarrier.test_wait.parity.shared::cta.b64 %p10, [bar], 0;"
 RELAXED, RELAXED_TEST = waits(what="try_wait.parity.relaxed.cta"), waits(what="test_wait.parity.relaxed.cta")
@@ -258,6 +297,19 @@ KERNELS = (
     Kernel("bulk stores, no barrier before",           stored(meet=""), "X008"),
     Kernel("bulk stores, no wait before the next",     stored(read=""), "X005"),
     Kernel("bulk stores, others do not wait",          stored(again=""), "X005"),
+    Kernel("bulk stores, two buffers",                 two_buffers(1)),
+    Kernel("bulk stores, two buffers, one too late",   two_buffers(2), "X005"),
+    Kernel("bulk copy to the other CTA",               pushed(wait=waits()), cluster=2),
+    Kernel("bulk copy to the other CTA, no wait",      pushed(), "X004", cluster=2),
+    Kernel("bulk copy to the other CTA, no fence",     pushed("", waits()), "X003", cluster=2),
+    Kernel("lent to the other CTA",                    lent(waits(what="try_wait.parity.acquire.cluster")), cluster=2),
+    Kernel("lent to the other CTA, not waited for",    lent(), "X008", cluster=2),
+    Kernel("lent to the other CTA, read too late",     lent(waits(what="try_wait.parity.acquire.cluster"), True), "X008", cluster=2),
+    Kernel("red.async, waited for",                    summed(waits()), cluster=2),
+    Kernel("red.async, not waited for",                summed(), "X004", cluster=2),
+    Kernel("ticket lock",                              ticket(), block=128),
+    Kernel("ticket lock, no fence before",             ticket(before=""), "X008", 128),
+    Kernel("ticket lock, no fence behind",             ticket(after=""), "X008", 128),
     Kernel("atomics, then a bulk store, no fence",     "red.shared.add.u32 [%r8], 1; bar.sync 0; @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 128;", "X003"),
     Kernel("all warps write the same",                 f"st.shared.u32 [%r8], %r3; {SHOW}"),
     Kernel("all warps write one word",                 f"st.shared.u32 [sm], 7; bar.sync 0; ld.shared.u32 %r9, [sm]; {RESULT}"),
@@ -345,7 +397,10 @@ def test_a_line_may_be_wrong_for_two_causes():
     both = f"""{init()} bar.sync 0; @!%p1 bra L; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128;
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%rd2], 128, [bar]; L:
     mul.wide.u32 %rd5, %r3, 4; add.u64 %rd5, %rd5, %rd2; add.u32 %r10, %r8, 128; cp.async.ca.shared.global [%r10], [%rd5], 4; {{}} {READ}"""
-    found = [(f.code, f.message.partition("waited for ")[2].split(" of line")[0].partition(".shared")[0]) for f in run(Kernel("", both.format(""))).findings]
+    found = [
+        (f.code, f.message.partition("waited for ")[2].split(" of line")[0].partition(".shared")[0])
+        for f in run(Kernel("", both.format(""))).findings
+    ]
     assert found == [("X004", "cp.async.bulk"), ("X004", "cp.async.ca")]
     waited = both.format(f"{waits()} cp.async.wait_all; bar.sync 0;")
     assert run(Kernel("", waited)).findings == []
