@@ -64,6 +64,7 @@ class InstructionFinding:
     because: str = ""
     milder: Severity | None = None  # what is formally wrong and nobody can act on, or harms nobody: a note, or luck
     touched: tuple[Touched, ...] = ()
+    cause: str = ""  # what kind of operation it is about, where one line may be wrong for several
 
     @property
     def severity(self) -> Severity:
@@ -165,14 +166,14 @@ class Queue:
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class Launch(Given):
-    """`findings` has one entry for a code at a line; `events` are the transfers and matrix instructions, `output` what printf wrote."""
+    """`findings` has one entry for a code at a line, a further one for another cause; `events` are the transfers and matrix instructions, `output` what printf wrote."""
 
     program: Program
     memory: GlobalMemory
     parameters: np.ndarray
     waves: list[Wave] = dataclasses.field(default_factory=list)
     queue: Queue = dataclasses.field(default_factory=lambda: Queue((), 0))
-    findings: dict[tuple[str, int], InstructionFinding] = dataclasses.field(default_factory=dict)
+    findings: dict[tuple[str | int, ...], InstructionFinding] = dataclasses.field(default_factory=dict)
     events: list[Event] = dataclasses.field(default_factory=list)
     output: list[str] = dataclasses.field(default_factory=list)
     output_size: int = 0  # characters
@@ -228,16 +229,25 @@ class Launch(Given):
         because: str = "",
         milder: Severity | None = None,
         touched: tuple[Touched, ...] = (),
+        cause: str = "",
     ) -> None:
-        """Note a finding at an instruction; the same code at the same line is noted once, the most severe one.
+        """Note a finding at an instruction; the same code at the same line is noted once for each `cause`, the most severe one.
 
         `milder` is for what is formally wrong and that a user cannot act on (compilers write it so): the message says why.
         """
-        self.keep(InstructionFinding(code, i, message, repair, because, milder, touched))
+        self.keep(InstructionFinding(code, i, message, repair, because, milder, touched, cause))
+
+    def found(self, code: str, line: int, cause: str = "") -> InstructionFinding | None:
+        """What was found at a line, of the same cause if several were."""
+        first = self.findings.get((code, line))
+        return first if first is None or first.cause == cause else self.findings.get((code, line, cause))
 
     def keep(self, found: InstructionFinding) -> None:
         """Keep a finding, unless there is one of its code at its line that is not milder."""
-        key = found.code, found.instruction.line
+        key: tuple[str | int, ...] = found.code, found.instruction.line
+        first = self.findings.get(key)
+        if first is not None and first.cause != found.cause:
+            key = *key, found.cause
         before = self.findings.get(key)
         if before is None or (before.milder is not None and found.milder is None):
             self.findings[key] = found

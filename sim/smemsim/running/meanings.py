@@ -47,7 +47,7 @@ def judged(launch: Launch, reads: Reads) -> tuple[Written, Report | None]:
 
 def _strayed(launch: Launch, reads: Reads) -> Iterable[str]:
     """The operands some of which begin behind the first row of their tile, and which go on past what was there for them: the start may be wrong."""
-    lines = {line for code, line in launch.findings if code in STRAYED}
+    lines = {line for code, line, *_ in launch.findings if code in STRAYED}
     for side in ("a", "b"):
         strayed = [
             read

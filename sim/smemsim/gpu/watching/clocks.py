@@ -137,7 +137,7 @@ class Order:
 
     @_both
     def left(self, warps: np.ndarray, what: Any) -> None:
-        """Warps have exited, which counts as an arrival (`spec.barriers.EXIT_RELEASES`)."""
+        """Warps have exited, which counts as an arrival (rule order.exit)."""
         self._into(self._phases.setdefault(what, _Phase()), warps)
 
     @_both

@@ -80,7 +80,7 @@ class Ordering(Registers):
         self.order.stored(np.unique(threads >> 5), what, relaxed=relaxed, replaces=replaces)
 
     def left(self, x: Wave, threads: slice, what: Any) -> None:
-        """Those of the threads whose whole warp has exited count as arrived, and release (`spec.barriers.EXIT_RELEASES`)."""
+        """Those of the threads whose whole warp has exited count as arrived, and release (rule order.exit)."""
         gone = np.flatnonzero((x.key[threads] >= EXITED).reshape(-1, WARP).all(axis=1)) + threads.start // WARP
         if gone.size:
             self.order.left(gone, what)
@@ -152,7 +152,7 @@ class Ordering(Registers):
                 known.add(warp)
             else:
                 might_be = self.order.might_be
-                self._tell(
+                self.tell(
                     "X008", i, f"{i.name} of warp {self._warp(warp)} uses the mbarrier at {barrier.offset:#x}, which warp {self._warp(maker)} "
                     f"initialises at line {made.line}: nothing orders the two",
                     "after mbarrier.init: fence.mbarrier_init, then bar.sync (barrier.cluster in clusters), before others use it",

@@ -228,9 +228,11 @@ class Shadow:
             )
         return "before the next load into a stage, wait for an mbarrier at which its readers arrive when they have read it"
 
-    def _find(self, code: str, i: Instruction, places: np.ndarray, sentence: str, repair: str = "", *, formal: bool = False) -> None:
+    def _find(
+        self, code: str, i: Instruction, places: np.ndarray, sentence: str, repair: str = "", *, formal: bool = False, cause: str = ""
+    ) -> None:
         """A finding about words of shared memory; a remark where only the .relaxed of an arrival is in the way of order (`formal`)."""
-        before = self.x.launch.findings.get((code, i.line))
+        before = self.x.launch.found(code, i.line, cause)
         if before is not None and (formal or before.milder is None):
             return
         per_cta = self.x.pitch // WORD
@@ -243,17 +245,18 @@ class Shadow:
         if len(runs) > MOST_RUNS:
             runs = [offsets]
         touched = tuple(Touched(cta.number, int(run[0]), int(run[-1]) + WORD) for run in runs)
-        self._tell(code, i, message, repair, "PTX ISA 8 (memory consistency), 9.7.13", touched, formal=formal)
+        self.tell(code, i, message, repair, "PTX ISA 8 (memory consistency), 9.7.13", touched, formal=formal, cause=cause)
 
-    def _tell(
-        self, code: str, i: Instruction, message: str, repair: str, because: str, touched: tuple[Touched, ...] = (), *, formal: bool = False
-    ) -> None:
+    def tell(
+        self, code: str, i: Instruction, message: str, repair: str, because: str, touched: tuple[Touched, ...] = (), *, formal: bool = False,
+        cause: str = "",
+    ) -> None:  # fmt: skip
         """A finding; `formal`: nothing but the .relaxed of an arrival at a barrier of the cluster is wrong, which compilers and libraries emit."""
         if not formal or self.relaxed is None:
-            self.x.launch.find(code, i, message, repair, because=because, touched=touched)
+            self.x.launch.find(code, i, message, repair, because=because, touched=touched, cause=cause)
             return
         arrival = f"{self.relaxed.name} of line {self.relaxed.line}"
         self.x.launch.find(
             code, i, f"{message} but {arrival}, which releases nothing by the PTX ISA; compilers and libraries write it so, and it has held",
-            f"barrier.cluster.arrive.release in line {self.relaxed.line}", because=because, touched=touched, milder=Severity.NOTE,
+            f"barrier.cluster.arrive.release in line {self.relaxed.line}", because=because, touched=touched, milder=Severity.NOTE, cause=cause,
         )  # fmt: skip

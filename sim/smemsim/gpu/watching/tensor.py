@@ -173,7 +173,7 @@ class TensorWatch:
         for which, lanes, first, end in writes:
             at = (members[which].index, lanes, slice(first, end))
             self._seen(i, at, warp, "overwrites")
-            self._came_late(i, at)
+            self._came_late(i, at, warp)
             self._readers_done(i, at, warp, "overwrites")
             if i.modifiers[0] == "mma":
                 self._lost(i, at, warp)
@@ -197,7 +197,7 @@ class TensorWatch:
         if (who == first).all():  # most often one instruction wrote them all
             if first >= OPERATIONS:
                 operation = self.watch.operations[first - OPERATIONS]
-                if (int(operation.warps[0]) == warp and i.modifiers[0] in _PIPED) or order.done[warp, first - OPERATIONS]:
+                if order.done[warp, first - OPERATIONS] or self._is_piped(i, warp, operation):
                     return
             elif (first == warp and i.modifiers[0] in ("ld", "st")) or (first == NOBODY and done != "reads"):
                 return
@@ -211,33 +211,31 @@ class TensorWatch:
         by_op = who >= OPERATIONS
         if by_op.any():
             numbers = np.unique(who[by_op]) - OPERATIONS
-            late = [
-                n for n in numbers.tolist()
-                if not order.done[warp, n] and not (i.modifiers[0] in _PIPED and int(self.watch.operations[n].warps[0]) == warp)
-            ]  # fmt: skip
-            if late:
-                operation = self.watch.operations[late[0]]
-                where = self._where(at, who == OPERATIONS + late[0])
-                x.launch.find(
+            numbers = numbers[[not self._is_piped(i, warp, self.watch.operations[n]) for n in numbers.tolist()]]
+            unseen, formal = self.watch.missing(lambda order: ~order.done[warp, numbers])
+            if unseen.any():
+                number = int(numbers[unseen][0])
+                operation = self.watch.operations[number]
+                where = self._where(at, who == OPERATIONS + number)
+                self.watch.tell(
                     "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which {operation.instruction.name} of line "
                     f"{operation.instruction.line} writes: nobody has waited for it",
                     "tcgen05.commit behind it, by the thread that issued it, and wait for the phase of that mbarrier (mbarrier.try_wait) first",
-                    because="PTX ISA 9.7.16.6",
+                    "PTX ISA 9.7.16.6", formal=formal,
                 )  # fmt: skip
         by_warp = (who >= 0) & ~by_op
         if i.modifiers[0] in ("ld", "st", "dealloc"):
             by_warp &= who != warp
         if by_warp.any():
             when = self.when[at]
-            late_cells = by_warp & (order.seen[warp][np.where(by_warp, who, 0)] < when)
+            late_cells, formal = self.watch.missing(lambda order: by_warp & (order.seen[warp][np.where(by_warp, who, 0)] < when))
             if late_cells.any():
                 place = tuple(a[0] for a in np.nonzero(late_cells))
                 pending, line = bool(when[place] == PENDING), int(self.line[at][place])
-                self._not_ordered(i, warp, done, self._where(at, late_cells), ("st", "writes"), int(who[place]), line, pending)
+                self._not_ordered(i, warp, done, self._where(at, late_cells), ("st", "writes"), int(who[place]), line, pending, formal)
 
     def _readers_done(self, i: Instruction, at: Any, warp: int, done: str) -> None:
         """May the cells be overwritten, or given back?"""
-        order, x = self.watch.order, self.x
         cta, lanes = at[0], at[1]
         for group, read_when in enumerate(self.read_when):
             when = read_when[at]
@@ -245,37 +243,45 @@ class TensorWatch:
                 continue
             lane = np.arange(LANES)[lanes]
             readers = cta * self.per_cta + np.minimum(group * _WARPS + lane // WARP_LANES, self.per_cta - 1)
-            late = when > order.seen[warp, readers][:, None]
-            if i.modifiers[0] in ("ld", "st", "dealloc"):
-                late &= (readers != warp)[:, None]
+            others = (readers != warp)[:, None] if i.modifiers[0] in ("ld", "st", "dealloc") else np.ones((len(readers), 1), bool)
+            late, formal = self.watch.missing(
+                lambda order, when=when, readers=readers, others=others: others & (when > order.seen[warp, readers][:, None])  # type: ignore[misc]
+            )
             if late.any():
                 place = tuple(a[0] for a in np.nonzero(late))
                 pending = bool(when[place] == PENDING)
                 reader, line = int(readers[place[0]]), int(self.read_line[at][place])
-                self._not_ordered(i, warp, done, self._where(at, late), ("ld", "reads"), reader, line, pending)
+                self._not_ordered(i, warp, done, self._where(at, late), ("ld", "reads"), reader, line, pending, formal)
         by = self.read_by[at]
         first = int(by.flat[0])
         if first == NOBODY and (by == NOBODY).all():
             return
         for number in np.unique(by[by != NOBODY]).tolist():
             operation = self.watch.operations[number]
-            piped = i.modifiers[0] in _PIPED and int(operation.warps[0]) == warp
-            if not piped and not order.done[warp, number]:
-                x.launch.find(
+            if self._is_piped(i, warp, operation):
+                continue
+            unseen, formal = self.watch.missing(lambda order, number=number: ~order.done[warp, [number]])  # type: ignore[misc]
+            if unseen.any():
+                self.watch.tell(
                     "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {self._where(at, by == number)}, which "
                     f"{operation.instruction.name} of line {operation.instruction.line} may still read: nobody has waited for it",
-                    "tcgen05.commit behind it, and wait for the phase of that mbarrier first", because="PTX ISA 9.7.16.6",
+                    "tcgen05.commit behind it, and wait for the phase of that mbarrier first", "PTX ISA 9.7.16.6", formal=formal,
                 )  # fmt: skip
 
+    def _is_piped(self, i: Instruction, warp: int, before: Operation) -> bool:
+        """Does the tensor core execute an instruction that a warp issues now behind an operation? It does once that was issued before, by whomever."""
+        first = int(before.warps[0])
+        return i.modifiers[0] in _PIPED and (first == warp or bool(self.watch.order.seen[warp, first] >= before.when))
+
     def _not_ordered(
-        self, i: Instruction, warp: int, done: str, where: str, what: tuple[str, str], other: int, line: int, pending: bool
+        self, i: Instruction, warp: int, done: str, where: str, what: tuple[str, str], other: int, line: int, pending: bool, formal: bool
     ) -> None:
         """X012: a warp's tcgen05.ld or .st is not known to be done; `what` it is, and does."""
         access, does = what
         why = f"its warp has not executed tcgen05.wait::{access}" if pending else "nothing orders the two"
-        self.x.launch.find(
+        self.watch.tell(
             "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which tcgen05.{access} of warp {self._warp(other)} at line {line} {does}: {why}",
-            f"tcgen05.wait::{access}.sync.aligned behind the tcgen05.{access}, then a barrier, before this instruction", because="PTX ISA 9.7.16.6",
+            f"tcgen05.wait::{access}.sync.aligned behind the tcgen05.{access}, then a barrier, before this instruction", "PTX ISA 9.7.16.6", formal=formal,
         )  # fmt: skip
 
     def unwritten_is_used(self, line: int, uses: str) -> None:
@@ -285,15 +291,27 @@ class TensorWatch:
         where = self._where((cta, slice(0, LANES), slice(0, COLUMNS)), cells[cta])
         self.x.launch.find("R507", i, f"{i.name} reads {where}, which nobody has written{uses}", _UNWRITTEN.get(i.modifiers[0], ""))
 
-    def _came_late(self, i: Instruction, at: Any) -> None:
-        """An operation writes cells that somebody has read already, when nobody had written them: the reader did not wait."""
+    def _came_late(self, i: Instruction, at: Any, warp: int) -> None:
+        """An operation writes cells that somebody has read already, when nobody had written them: the reader did not wait.
+
+        Not where the reader was done before the operation was issued: then it could not.
+        """
         for line, (reader, cells) in list(self.early.items()):
-            if cells[at].any():
+            if (cells[at] & self._is_read_late(at, warp)).any():
                 del self.early[line]
                 message = f"{reader.name} reads {self._where(at, cells[at])} before {i.name} of line {i.line} writes it: nothing makes the reader wait"
                 repair = "tcgen05.commit behind it, and wait for the phase of that mbarrier (mbarrier.try_wait) first, with the parity of this round"
                 tell = functools.partial(self.x.launch.find, "X012", reader, message, repair, because="PTX ISA 9.7.16.6")
                 self.watch.came_late(reader, tell)
+
+    def _is_read_late(self, at: Any, warp: int) -> np.ndarray:
+        """Of which cells does a warp not know that those who read them are done?"""
+        lane = np.arange(LANES)[at[1]]
+        late = np.zeros(self.who[at].shape, bool)
+        for group, read_when in enumerate(self.read_when):
+            readers = at[0] * self.per_cta + np.minimum(group * _WARPS + lane // WARP_LANES, self.per_cta - 1)
+            late |= read_when[at] > self.watch.order.seen[warp, readers][:, None]
+        return late
 
     def _lost(self, i: Instruction, at: Any, warp: int) -> None:
         """Is a product overwritten that nobody has read?"""

@@ -7,7 +7,7 @@ writes only when its completion was waited for. Threads of one warp count as ord
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -176,7 +176,7 @@ class Watch(Ordering):
         by_warp = (who >= 0) & (who < OPERATIONS) & (who != warps)
         if by_warp.any():
             mine, other, when = warps[by_warp], who[by_warp], self.when[at[by_warp]]
-            unseen, formal = self._missing(lambda order: order.seen[mine, other] < when, values, by_warp)
+            unseen, formal = self.missing(lambda order: order.seen[mine, other] < when, values, by_warp)
             if unseen.any():
                 places = at[by_warp][unseen]
                 self._find(
@@ -185,17 +185,24 @@ class Watch(Ordering):
                 )  # fmt: skip
         by_op = who >= OPERATIONS
         if by_op.any():
-            unseen, formal = self._missing(lambda order: ~order.done[warps[by_op], who[by_op] - OPERATIONS])
-            if unseen.any():
-                places = at[by_op][unseen]
+            unseen, formal = self.missing(lambda order: ~order.done[warps[by_op], who[by_op] - OPERATIONS])
+            mine, places = warps[by_op][unseen], at[by_op][unseen]
+            for kind, part in self._by_kind(self.who[places]):
                 code = "X004" if done == "read" else "X005"
-                warp, number = int(warps[by_op][unseen][0]), int(self.who[places[0]])
-                why, repair = self._other_stage(self._last_wait(np.array([warp]), places), places, self.operations[number - OPERATIONS])
+                late = places[part]
+                warp, number = int(mine[part][0]), int(self.who[late[0]])
+                why, repair = self._other_stage(self._last_wait(np.array([warp]), late), late, self.operations[number - OPERATIONS])
                 self._find(
-                    code, i, places, f"{{where}} is {done} by {{i}} of warp {self._warp(warp)}, which has not waited for "
-                    f"{self._writer(places[0])}{why if code == 'X004' else ''}",
-                    (repair if code == "X004" else "") or self._make_room(i, at, number, warp), formal=formal,
+                    code, i, late, f"{{where}} is {done} by {{i}} of warp {self._warp(warp)}, which has not waited for "
+                    f"{self._writer(late[0])}{why if code == 'X004' else ''}",
+                    (repair if code == "X004" else "") or self._make_room(i, at, number, warp), formal=formal, cause=kind,
                 )  # fmt: skip
+
+    def _by_kind(self, who: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+        """The kinds of some operations, each with which of them are of that kind."""
+        kinds = {number: self.operations[number - OPERATIONS].kind for number in np.unique(who).tolist()}
+        for kind in dict.fromkeys(kinds.values()):
+            yield kind, np.isin(who, [number for number, its in kinds.items() if its == kind])
 
     def _readers_done(self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None = None) -> None:
         """May what lies at `at` be overwritten: has each warp that writes seen all its readers done?"""
@@ -204,7 +211,7 @@ class Watch(Ordering):
             mine, when = warps[read], self.read_when[:, at[read]]
             readers = mine // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)[:, None]
             others = readers != mine
-            late, formal = self._missing(lambda order: (when > order.seen[mine, readers]) & others, values, read)
+            late, formal = self.missing(lambda order: (when > order.seen[mine, readers]) & others, values, read)
             if late.any():
                 places = at[read[np.nonzero(late)[1]]]
                 self._find(
@@ -215,7 +222,7 @@ class Watch(Ordering):
             reads = by >= 0
             if not reads.any():
                 continue
-            late, formal = self._missing(lambda order, by=by, reads=reads: reads & ~order.read_done[warps, by])  # type: ignore[misc]
+            late, formal = self.missing(lambda order, by=by, reads=reads: reads & ~order.read_done[warps, by])  # type: ignore[misc]
             if late.any():
                 operation, warp = self.operations[int(by[late][0])], int(np.broadcast_to(warps, late.shape)[late][0])
                 why = "nobody has waited for it"
@@ -223,10 +230,10 @@ class Watch(Ordering):
                     why = f"warp {self._warp(operation.warps[0])} has waited for it, and nothing tells warp {self._warp(warp)}"
                 self._find(
                     "X005", i, at[late], f"{{i}} overwrites {{where}}, which {self._name(operation)} may still read: {why}",
-                    self._wait_for(OPERATIONS + operation.number, warp), formal=formal,
+                    self._wait_for(OPERATIONS + operation.number, warp), formal=formal, cause=operation.kind,
                 )  # fmt: skip
 
-    def _missing(
+    def missing(
         self, test: Callable[[Order], np.ndarray], values: Values | None = None, which: np.ndarray | slice = ALL
     ) -> tuple[np.ndarray, bool]:
         """Where what is known fails a test, and whether it does so only because barriers of the cluster were arrived at relaxed.
@@ -300,7 +307,7 @@ class Watch(Ordering):
     def _op_reads_of_warps(self, op: Operation, places: np.ndarray, other: np.ndarray) -> None:
         """An operation reads what warps have written."""
         w, when = op.warps, self.when[places]
-        unseen, formal = self._missing(lambda order: (order.seen[w][:, other] < when).any(axis=0))
+        unseen, formal = self.missing(lambda order: (order.seen[w][:, other] < when).any(axis=0))
         if unseen.any():
             self._find(
                 "X008", op.instruction, places[unseen], f"{{i}} reads {{where}}, which {self._writer(places[unseen][0])}: nothing orders "
@@ -308,7 +315,7 @@ class Watch(Ordering):
             )  # fmt: skip
         if op.kind in GENERIC or (unseen.any() and not formal):
             return
-        unfenced, formal = self._missing(lambda order: (order.fenced[w][:, other] < when).all(axis=0) & ~unseen)
+        unfenced, formal = self.missing(lambda order: (order.fenced[w][:, other] < when).all(axis=0) & ~unseen)
         if unfenced.any():
             place = places[unfenced][0]
             self._find(
@@ -321,16 +328,16 @@ class Watch(Ordering):
         """An operation reads what other operations write."""
         w = op.warps
         apart = ~self.operations.piped(op, number)
-        unseen, formal = self._missing(lambda order: ~order.done[w][:, number].all(axis=0) & apart)
+        unseen, formal = self.missing(lambda order: ~order.done[w][:, number].all(axis=0) & apart)
         if unseen.any():
             self._find(
                 "X004", op.instruction, places[unseen], f"{{i}} reads {{where}} before it has waited for {self._writer(places[unseen][0])}",
-                self._wait_for(int(self.who[places[unseen][0]])), formal=formal,
+                self._wait_for(int(self.who[places[unseen][0]])), formal=formal, cause=self.operations[int(number[unseen][0])].kind,
             )  # fmt: skip
         if op.kind in GENERIC:
             return
         crosses = self.operations.generic[number] & ~unseen
-        unfenced, formal = self._missing(lambda order: crosses & ~order.done_fenced[w][:, number].any(axis=0))
+        unfenced, formal = self.missing(lambda order: crosses & ~order.done_fenced[w][:, number].any(axis=0))
         if unfenced.any():
             place = places[unfenced][0]
             self._find(
@@ -360,7 +367,7 @@ class Watch(Ordering):
     def _op_overwrites(self, op: Operation, places: np.ndarray, other: np.ndarray) -> None:
         """An operation of the asynchronous proxy overwrites what warps have written."""
         first, when = op.warps[0], self.when[places]
-        unfenced, formal = self._missing(lambda order: (order.fenced[first, other] < when) & (order.seen[first, other] >= when))
+        unfenced, formal = self.missing(lambda order: (order.fenced[first, other] < when) & (order.seen[first, other] >= when))
         if unfenced.any():
             self._find(
                 "X003", op.instruction, places[unfenced], f"{{i}} overwrites {{where}} through the asynchronous proxy, which "

@@ -1,0 +1,416 @@
+"""Small kernels of threads that work together, right ones and nearly right ones: the right ones are silent, each fault is found under its code.
+
+Every kernel gets 4 KiB of shared memory `sm` and eight mbarriers `bar`, arrays of 4 KiB at %rd1 (the result) and %rd2, its thread in %r1, its warp in %r2,
+its lane in %r3 and the rank of its CTA in %r4; %p1 says that it is thread 0 and %p2 that it is in warp 0.
+"""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import smemsim
+
+HEAD = """.version 8.8
+.target {arch}
+.address_size 64
+.shared .align 1024 .b8 sm[4096];
+.shared .align 8 .b64 bar[8];
+.visible .entry k(.param .u64 out, .param .u64 in) {{
+.reg .pred %p<20>; .reg .b16 %h<8>; .reg .b32 %r<60>; .reg .b64 %rd<20>; .reg .f32 %f<20>;
+ld.param.u64 %rd1, [out]; ld.param.u64 %rd2, [in]; mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; and.b32 %r3, %r1, 31; mov.u32 %r4, %cluster_ctarank;
+setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r2, 0; setp.eq.u32 %p3, %r2, 1; setp.eq.u32 %p4, %r3, 0;
+mov.u32 %r5, sm; mad.lo.u32 %r6, %r1, 4, %r5; xor.b32 %r7, %r1, 32; mad.lo.u32 %r7, %r7, 4, %r5; mad.lo.u32 %r8, %r3, 4, %r5;
+"""
+# %r6: the thread's own word; %r7: that of the same lane in the neighbouring warp; %r8: the lane's word, the same in all warps
+RESULT = "mul.wide.u32 %rd10, %r1, 4; add.u64 %rd10, %rd10, %rd1; st.global.u32 [%rd10], %r9;"
+
+
+ACQ = "fence.acq_rel.cta;"
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """A body of PTX, what is found in it (a code, or "" where it is right), and the shape of its launch; `remarks` are the codes of what is told milder."""
+
+    name: str
+    body: str
+    found: str = ""
+    block: int = 64
+    cluster: int = 1
+    grid: int = 0
+    remarks: str = ""
+    arch: str = "sm_90a"
+
+
+def waits(bar: str = "[bar]", parity: str = "0", what: str = "try_wait.parity", label: str = "W") -> str:
+    return f"{label}: mbarrier.{what}.shared::cta.b64 %p10, {bar}, {parity}; @!%p10 bra {label};"
+
+
+def init(count: int = 1, at: str = "[bar]") -> str:
+    return f"@%p1 mbarrier.init.shared::cta.b64 {at}, {count};"
+
+
+MEET = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;"
+LOAD = """@!%p1 bra L; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%rd2], 256, [bar]; L:"""
+READ = f"ld.shared.u32 %r9, [%r6]; {RESULT}"
+
+
+def loaded(wait: str) -> str:
+    """A bulk load, and what its readers do before they read."""
+    return f"{init()} bar.sync 0; {LOAD} {wait} {READ}"
+
+
+def ring(*, full: str = "", free: str = "", arrive: str = "mbarrier.arrive.shared::cta.b64 _, [%r12];", read_first: bool = True) -> str:
+    """Warp 0 loads six tiles into two stages, warp 1 adds them up; the waits and the arrival can be others."""
+    full = full or waits("[%r11]", "%r21", label="FULL")
+    free = free or waits("[%r12]", "%r22", label="FREE")
+    read = "ld.shared.u32 %r23, [%r13]; add.u32 %r9, %r9, %r23;"
+    return f"""{init(1, "[bar]")} {init(1, "[bar+8]")} {init(32, "[bar+16]")} {init(32, "[bar+24]")} fence.mbarrier_init.release.cluster; bar.sync 0;
+    mov.u32 %r20, 0; mov.u32 %r9, 0; mov.u32 %r10, bar;
+    NEXT: and.b32 %r24, %r20, 1; mad.lo.u32 %r11, %r24, 8, %r10; add.u32 %r12, %r11, 16; shr.u32 %r21, %r20, 1; and.b32 %r21, %r21, 1; xor.b32 %r22, %r21, 1;
+    mad.lo.u32 %r14, %r24, 128, %r5; mad.lo.u32 %r13, %r3, 4, %r14; @%p3 bra EAT;
+    {free}
+    @!%p4 bra MORE; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r11], 128; mul.wide.u32 %rd5, %r20, 128; add.u64 %rd5, %rd5, %rd2;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r14], [%rd5], 128, [%r11]; bra MORE;
+    EAT: {full} {f"{read} {arrive}" if read_first else f"{arrive} {read}"}
+    MORE: add.u32 %r20, %r20, 1; setp.lt.u32 %p11, %r20, 6; @%p11 bra NEXT; @%p3 bra END; bra OUT; END: {RESULT} OUT:"""
+
+
+def flagged(store: str, load: str, *, before: str = "", after: str = "", more: str = "") -> str:
+    """Warp 0 writes data and raises a flag, warp 1 waits for it and reads them."""
+    return f"""@%p1 st.shared.u32 [sm+1024], 0; bar.sync 0; @%p2 bra GIVE; setp.ne.u32 %p11, %r2, 1; @%p11 bra OTHERS;
+    POLL: {load} setp.ne.u32 %p10, %r15, 1; @%p10 bra POLL; {after} ld.shared.u32 %r9, [%r8]; {RESULT} bra OUT;
+    GIVE: st.shared.u32 [%r8], %r3; bar.warp.sync -1; {before} @%p1 {store} bra OUT; OTHERS: {more} OUT:"""
+
+
+def counted(atom: str, *, before: str = "", after: str = "") -> str:
+    """Each warp writes its part and counts up; the one that is last reads all parts."""
+    return f"""@%p1 st.shared.u32 [sm+1024], 0; bar.sync 0; st.shared.u32 [%r6], %r1; bar.warp.sync -1; {before} @!%p4 bra OUT;
+    {atom} setp.ne.u32 %p10, %r15, 1; @%p10 bra OUT; {after} ld.shared.u32 %r9, [sm+4]; ld.shared.u32 %r16, [sm+132]; add.u32 %r9, %r9, %r16; {RESULT} OUT:"""
+
+
+def locked(take: str, give: str) -> str:
+    """One lane of each warp adds to a word, one after the other."""
+    return f"""@%p1 st.shared.v2.u32 [sm], {{%r4, %r4}}; bar.sync 0; @!%p4 bra OUT;
+    TAKE: {take} setp.ne.u32 %p10, %r15, 0; @%p10 bra TAKE; @!%p4 bra IN; IN: {"" if "fence" not in give else "fence.acq_rel.cta;"}
+    ld.shared.u32 %r9, [sm+4]; add.u32 %r9, %r9, 1; st.shared.u32 [sm+4], %r9; {give} OUT: bar.sync 0; ld.shared.u32 %r9, [sm+4]; {RESULT}"""
+
+
+def exchanged(between: str, *, start: str = MEET, end: str = MEET) -> str:
+    """Each CTA of a pair writes into the other one's shared memory, and reads what has come."""
+    return f"""{start} xor.b32 %r10, %r4, 1; mapa.shared::cluster.u32 %r11, %r6, %r10; st.shared::cluster.u32 [%r11], %r1;
+    {between} ld.shared.u32 %r9, [%r6]; {RESULT} {end}"""
+
+
+def sent(start: str, wait: str) -> str:
+    """The same by st.async, which an mbarrier counts."""
+    return f"""{init()} @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256; {start} xor.b32 %r10, %r4, 1; mov.u32 %r12, bar;
+    mapa.shared::cluster.u32 %r11, %r6, %r10; mapa.shared::cluster.u32 %r12, %r12, %r10;
+    st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r11], %r1, [%r12]; {wait} {READ} {MEET}"""
+
+
+def copied(before_reading: str) -> str:
+    """cp.async of each thread's word; a thread reads its neighbour's."""
+    return f"""mul.wide.u32 %rd5, %r1, 4; add.u64 %rd5, %rd5, %rd2; cp.async.ca.shared.global [%r6], [%rd5], 4; {before_reading}
+    ld.shared.u32 %r9, [%r7]; {RESULT}"""
+
+
+def stored(
+    fence: str = "fence.proxy.async.shared::cta;",
+    meet: str = "bar.sync 0;",
+    read: str = "cp.async.bulk.wait_group.read 0;",
+    again: str = "bar.sync 0;",
+) -> str:
+    """Two rounds of words that a bulk store takes to global memory."""
+    return f"""mov.u32 %r20, 0; NEXT: add.u32 %r9, %r1, %r20; st.shared.u32 [%r6], %r9; {fence} {meet} @!%p1 bra L;
+    mul.wide.u32 %rd5, %r20, 256; add.u64 %rd5, %rd5, %rd1; cp.async.bulk.global.shared::cta.bulk_group [%rd5], [sm], 256; cp.async.bulk.commit_group; {read} L: {again}
+    add.u32 %r20, %r20, 1; setp.lt.u32 %p10, %r20, 2; @%p10 bra NEXT; @%p1 cp.async.bulk.wait_group 0;"""
+
+
+def two_buffers(left: int) -> str:
+    """Six rounds of bulk stores out of two buffers in turn; before a buffer is written again at most `left` stores may still read."""
+    return f"""mov.u32 %r20, 0; NEXT: @%p1 cp.async.bulk.wait_group.read {left}; bar.sync 0; and.b32 %r21, %r20, 1; mad.lo.u32 %r22, %r21, 256, %r5;
+    mad.lo.u32 %r23, %r1, 4, %r22; add.u32 %r9, %r1, %r20; st.shared.u32 [%r23], %r9; fence.proxy.async.shared::cta; bar.sync 0; @!%p1 bra L;
+    mul.wide.u32 %rd5, %r20, 256; add.u64 %rd5, %rd5, %rd1; cp.async.bulk.global.shared::cta.bulk_group [%rd5], [%r22], 256; cp.async.bulk.commit_group; L:
+    add.u32 %r20, %r20, 1; setp.lt.u32 %p10, %r20, 6; @%p10 bra NEXT; @%p1 cp.async.bulk.wait_group 0;"""
+
+
+def pushed(fence: str = "fence.proxy.async.shared::cta;", wait: str = "") -> str:
+    """Each CTA of a pair sends a tile to the other one by a bulk copy between their shared memories."""
+    return f"""{init()} @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256; st.shared.u32 [%r6], %r1; {fence} {MEET} @!%p1 bra L;
+    xor.b32 %r10, %r4, 1; add.u32 %r11, %r5, 1024; mov.u32 %r12, bar; mapa.shared::cluster.u32 %r11, %r11, %r10; mapa.shared::cluster.u32 %r12, %r12, %r10;
+    cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r11], [%r5], 256, [%r12]; L: {wait} ld.shared.u32 %r9, [%r6+1024]; {RESULT} {MEET}"""
+
+
+def lent(wait: str = "", arrive_first: bool = False) -> str:
+    """CTA 1 reads what CTA 0 has, says so at CTA 0's mbarrier, and CTA 0 writes there again."""
+    arrive = "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r12];"
+    read = f"ld.shared::cluster.u32 %r9, [%r11]; {RESULT}"
+    return f"""{init(64)} st.shared.u32 [%r6], %r1; {MEET} setp.eq.u32 %p11, %r4, 0; mov.u32 %r12, bar; mapa.shared::cluster.u32 %r11, %r6, 0;
+    mapa.shared::cluster.u32 %r12, %r12, 0; @%p11 bra A; {arrive + read if arrive_first else read + arrive} bra B; A: {wait} st.shared.u32 [%r6], %r5; B: {MEET}"""
+
+
+def summed(wait: str = "") -> str:
+    """All threads of a pair add to a word of the other CTA by red.async."""
+    return f"""{init()} @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256; @%p2 st.shared.u32 [%r8], 0; {MEET} xor.b32 %r10, %r4, 1; mov.u32 %r12, bar;
+    mapa.shared::cluster.u32 %r11, %r8, %r10; mapa.shared::cluster.u32 %r12, %r12, %r10;
+    red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [%r11], %r1, [%r12]; {wait} ld.shared.u32 %r9, [%r8]; {RESULT} {MEET}"""
+
+
+def ticket(before: str = ACQ, after: str = ACQ) -> str:
+    """A lock that serves its warps in turn."""
+    return f"""@%p1 st.shared.v4.u32 [sm], {{%r4, %r4, %r4, %r4}}; bar.sync 0; @!%p4 bra OUT; atom.shared.add.u32 %r15, [sm], 1;
+    POLL: ld.volatile.shared.u32 %r16, [sm+4]; setp.ne.u32 %p10, %r15, %r16; @%p10 bra POLL; {after} ld.shared.u32 %r9, [sm+8]; add.u32 %r9, %r9, 1;
+    st.shared.u32 [sm+8], %r9; {before} add.u32 %r15, %r15, 1; st.volatile.shared.u32 [sm+4], %r15; OUT: bar.sync 0; ld.shared.u32 %r9, [sm+8]; {RESULT}"""
+
+
+def histogram(clear: str = "bar.sync 0;", count: str = "bar.sync 0;", add: str = "red.shared.add.u32 [%r11], 1;") -> str:
+    return f"""@%p2 st.shared.u32 [%r8], 0; {clear} and.b32 %r10, %r1, 7; mad.lo.u32 %r11, %r10, 4, %r5; {add} {count} ld.shared.u32 %r9, [%r8]; {RESULT}"""
+
+
+AFTER = " tcgen05.fence::after_thread_sync;"
+
+
+def tensor(
+    wait: str = "", meet: str = "tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;",
+    *, done: str = "tcgen05.wait::ld.sync.aligned;", second: str = "",
+) -> str:  # fmt: skip
+    """Warp 0 has a tile copied to tensor memory; four warps wait for that and load it; then warp 0 gives the columns back."""
+    return f"""mad.lo.u32 %r9, %r1, 32, %r5; mov.u32 %r10, 3; st.shared.v4.b32 [%r9], {{%r10, %r10, %r10, %r10}};
+    st.shared.v4.b32 [%r9+16], {{%r10, %r10, %r10, %r10}}; fence.proxy.async.shared::cta; @!%p2 bra A;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [bar+56], 32; {init()} fence.mbarrier_init.release.cluster; A: bar.sync 0;
+    ld.shared.u32 %r11, [bar+56]; shr.u32 %r12, %r5, 4; cvt.u64.u32 %rd5, %r12; or.b64 %rd5, %rd5, 0x0000401000080000; elect.sync %r13|%p10, -1;
+    and.pred %p11, %p10, %p2; and.pred %p12, %p10, %p3;
+    @%p11 tcgen05.cp.cta_group::1.128x256b [%r11], %rd5; {second or "@%p11 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];"}
+    {wait or waits() + AFTER} shl.b32 %r14, %r2, 21; add.u32 %r14, %r14, %r11;
+    tcgen05.ld.sync.aligned.32x32b.x4.b32 {{%r20, %r21, %r22, %r23}}, [%r14]; {done}
+    {meet} @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 32;"""
+
+
+def neighbours(between: str, again: str = "") -> str:
+    """Everybody writes a word and reads that of the other warp."""
+    return f"st.shared.u32 [%r6], %r1; {between} ld.shared.u32 %r9, [%r7]; {RESULT} {again}"
+
+
+SECOND = """{} @%p12 tcgen05.cp.cta_group::1.128x256b [%r11], %rd5;
+@%p12 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [bar];"""
+TWICE = "{} st.shared.u32 [%r6], %r9;"
+TEST = waits(what="test_wait.parity")
+ONCE = "mbarrier.test_wait.parity.shared::cta.b64 %p10, [bar], 0;"
+RELAXED, RELAXED_TEST = waits(what="try_wait.parity.relaxed.cta"), waits(what="test_wait.parity.relaxed.cta")
+VOLATILE, ACQUIRE, LOOSE = (
+    "ld.volatile.shared.u32 %r15, [sm+1024];",
+    "ld.acquire.cta.shared.u32 %r15, [sm+1024];",
+    "ld.relaxed.cta.shared.u32 %r15, [sm+1024];",
+)
+RAISE, RELEASE, UP = (
+    "st.volatile.shared.u32 [sm+1024], 1;",
+    "st.release.cta.shared.u32 [sm+1024], 1;",
+    "st.relaxed.cta.shared.u32 [sm+1024], 1;",
+)
+COUNT = "atom.{}.shared.add.u32 %r15, [sm+1024], 1;"
+CAS, CAS_ACQUIRE = "atom.relaxed.cta.shared.cas.b32 %r15, [sm], 0, 1;", "atom.acquire.cta.shared.cas.b32 %r15, [sm], 0, 1;"
+SLOW = "barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.acquire.aligned;"
+BY_WARP = "@%p2 st.shared.u32 [%r8], {}; @!%p2 st.shared.u32 [%r8], {};"
+SHOW = f"bar.sync 0; ld.shared.u32 %r9, [%r8]; {RESULT}"
+
+# fmt: off
+KERNELS = (
+    Kernel("bulk load, try_wait in a loop",            loaded(waits())),
+    Kernel("bulk load, test_wait in a loop",           loaded(TEST)),
+    Kernel("bulk load, no wait",                       loaded(""), "X004"),
+    Kernel("bulk load, test_wait's answer unused",     loaded(ONCE), "X004"),
+    Kernel("bulk load, an answer for another wait",    loaded(f"{ONCE} {waits(label='V')}")),
+    Kernel("bulk load, one warp waits, then bar.sync", loaded(f"@!%p2 bra B; {waits()} B: bar.sync 0;")),
+    Kernel("bulk load, one warp waits for itself",     loaded(f"@!%p2 bra B; {waits()} B:"), "X004"),
+    Kernel("bulk load, relaxed wait",                  loaded(RELAXED), "X004"),
+    Kernel("bulk load, relaxed wait and a fence",      loaded(f"{RELAXED} {ACQ}")),
+    Kernel("bulk load, relaxed test and a fence",      loaded(f"{RELAXED_TEST} {ACQ}")),
+    Kernel("bulk load, relaxed test",                  loaded(RELAXED_TEST), "X004"),
+    Kernel("bulk load, the fence before the wait",     loaded(f"{ACQ} {RELAXED}"), "X004"),
+    Kernel("bulk load, a wait for the other parity",   loaded(waits(parity="1")), "X006"),
+    Kernel("ring of two stages",                       ring()),
+    Kernel("ring, the consumer does not wait",         ring(full=" "), "X004"),
+    Kernel("ring, the producer does not wait",         ring(free=" "), "X008"),
+    Kernel("ring, freed before it is read",            ring(read_first=False), "X008"),
+    Kernel("ring, freed relaxed",                      ring(arrive="mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r12];"), "X008"),
+    Kernel("ring, freed relaxed behind a fence",       ring(arrive=f"{ACQ} mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r12];")),
+    Kernel("flag, volatile and fences",                flagged(RAISE, VOLATILE, before="membar.cta;", after="membar.cta;")),
+    Kernel("flag, volatile, no fences",                flagged(RAISE, VOLATILE), "X008"),
+    Kernel("flag, volatile, the reader has no fence",  flagged(RAISE, VOLATILE, before="membar.cta;"), "X008"),
+    Kernel("flag, volatile, the writer has no fence",  flagged(RAISE, VOLATILE, after="membar.cta;"), "X008"),
+    Kernel("flag, release and acquire",                flagged(RELEASE, ACQUIRE)),
+    Kernel("flag, release and relaxed",                flagged(RELEASE, LOOSE), "X008"),
+    Kernel("flag, release and relaxed with a fence",   flagged(RELEASE, LOOSE, after=ACQ)),
+    Kernel("flag, relaxed and acquire",                flagged(UP, ACQUIRE), "X008"),
+    Kernel("flag, a fence of somebody else",           flagged(UP, ACQUIRE, more=ACQ), "X008", 96),
+    Kernel("flag, a fence and relaxed, acquire",       flagged(UP, ACQUIRE, before=ACQ)),
+    Kernel("flag, plain stores",                       flagged("st.shared.u32 [sm+1024], 1;", VOLATILE, before=ACQ, after=ACQ), "X008"),
+    Kernel("flag by an atomic that releases",          flagged("red.release.cta.shared.add.u32 [sm+1024], 1;", ACQUIRE)),
+    Kernel("flag, released and then stored again",     flagged(f"bra R; bra GO; R: @%p1 {RELEASE} @%p1 {UP} GO:", ACQUIRE)),
+    Kernel("flag, another warp overwrites it",         f"@%p1 st.shared.u32 [sm+1024], 0; bar.sync 0; @%p2 st.shared.u32 [%r8], %r3; @%p1 {RELEASE} setp.eq.u32 %p11, %r1, 64; "
+                                                       f"bra A; A: @%p11 st.relaxed.cta.shared.u32 [sm+1024], 2; bra B; B: @!%p3 bra OUT; {ACQUIRE} ld.shared.u32 %r9, [%r8]; {RESULT} OUT:", "X008", 96),
+    Kernel("the last warp adds, acq_rel",              counted(COUNT.format("acq_rel.cta"))),
+    Kernel("the last warp adds, fences",               counted(COUNT.format("relaxed.cta"), before="membar.cta;", after="membar.cta;")),
+    Kernel("the last warp adds, no fences",            counted(COUNT.format("relaxed.cta")), "X008"),
+    Kernel("the last warp adds, release only",         counted(COUNT.format("release.cta")), "X008"),
+    Kernel("lock, acquire and release",                locked(CAS_ACQUIRE, "atom.release.cta.shared.exch.b32 %r16, [sm], 0;")),
+    Kernel("lock, relaxed with fences",                locked(CAS, f"{ACQ} atom.relaxed.cta.shared.exch.b32 %r16, [sm], 0;")),
+    Kernel("lock, relaxed",                            locked(CAS, "atom.relaxed.cta.shared.exch.b32 %r16, [sm], 0;"), "X008"),
+    Kernel("lock, given back by a plain store",        locked(CAS_ACQUIRE, "st.shared.u32 [sm], 0;"), "X008"),
+    Kernel("histogram",                                histogram()),
+    Kernel("histogram, nothing behind the zeros",      histogram(clear=""), "X008"),
+    Kernel("histogram, nothing behind the counts",     histogram(count=""), "X008"),
+    Kernel("histogram by plain additions",             histogram(add="ld.shared.u32 %r12, [%r11]; add.u32 %r12, %r12, 1; st.shared.u32 [%r11], %r12;"), "X008"),
+    Kernel("pair, barrier of the cluster",             exchanged(MEET), cluster=2),
+    Kernel("pair, no barrier behind the stores",       exchanged(""), "X008", cluster=2),
+    Kernel("pair, only a barrier of the CTA",          exchanged("bar.sync 0;"), "X008", cluster=2),
+    Kernel("pair, relaxed arrival",                    exchanged(SLOW), "", cluster=2, remarks="X008"),
+    Kernel("pair, relaxed arrival behind a fence",     exchanged(f"fence.acq_rel.cluster; {SLOW}"), cluster=2),
+    Kernel("pair, one meets before it has begun",      exchanged(MEET, start=""), "X008", cluster=2),
+    Kernel("pair, met relaxed at the beginning",       exchanged(MEET, start=SLOW), cluster=2),
+    Kernel("pair, ends while the other writes",        exchanged("", end=""), "X008", cluster=2),
+    Kernel("st.async, waited for",                     sent(f"fence.mbarrier_init.release.cluster; {SLOW}", waits()), cluster=2),
+    Kernel("st.async, not waited for",                 sent(MEET, ""), "X004", cluster=2),
+    Kernel("st.async, nothing behind mbarrier.init",   sent("bar.sync 0;", waits()), "X008", cluster=2),
+    Kernel("neighbours, bar.sync",                     neighbours("bar.sync 0;")),
+    Kernel("neighbours, nothing",                      neighbours(""), "X008"),
+    Kernel("neighbours, a named barrier of the pair",  neighbours("shr.u32 %r10, %r2, 1; add.u32 %r10, %r10, 1; bar.sync %r10, 64;"), block=128),
+    Kernel("neighbours, each its own named barrier",   neighbours("add.u32 %r10, %r2, 1; bar.sync %r10, 32;"), "X008", 128),
+    Kernel("neighbours, overwritten behind bar.sync",  neighbours("bar.sync 0;", TWICE.format("bar.sync 0;"))),
+    Kernel("neighbours, overwritten too early",        neighbours("bar.sync 0;", TWICE.format("")), "X008"),
+    Kernel("one warp arrives, one waits",              "@%p3 bra B; st.shared.u32 [%r8], %r3; bar.arrive 1, 64; bra OUT; B: bar.sync 1, 64; ld.shared.u32 %r9, [%r8]; " + RESULT + " OUT:"),
+    Kernel("one warp arrives too early",               "@%p3 bra B; bar.arrive 1, 64; st.shared.u32 [%r8], %r3; bra OUT; B: bar.sync 1, 64; ld.shared.u32 %r9, [%r8]; " + RESULT + " OUT:", "X008"),
+    Kernel("cp.async, wait_group and bar.sync",        copied("cp.async.commit_group; cp.async.wait_group 0; bar.sync 0;")),
+    Kernel("cp.async, no barrier behind wait_group",   copied("cp.async.commit_group; cp.async.wait_group 0;"), "X004"),
+    Kernel("cp.async, the barrier too early",          copied("cp.async.commit_group; bar.sync 0; cp.async.wait_group 0;"), "X004"),
+    Kernel("cp.async, a group too few",                copied("cp.async.commit_group; cp.async.wait_group 1; bar.sync 0;"), "X004"),
+    Kernel("cp.async, counted by an mbarrier",         f"{init(64)} bar.sync 0;" + copied(f"cp.async.mbarrier.arrive.noinc.shared::cta.b64 [bar]; {waits()}")),
+    Kernel("cp.async, arrived for before it",          f"{init(64)} bar.sync 0; mbarrier.arrive.shared::cta.b64 _, [bar];" + copied(waits()), "X004"),
+    Kernel("cp.async, two warps copy the same",        f"mul.wide.u32 %rd5, %r3, 4; add.u64 %rd5, %rd5, %rd2; cp.async.ca.shared.global [%r8], [%rd5], 4; cp.async.wait_all; {SHOW}"),
+    Kernel("cp.async, two warps copy to one place",    f"mul.wide.u32 %rd5, %r1, 4; add.u64 %rd5, %rd5, %rd2; cp.async.ca.shared.global [%r8], [%rd5], 4; cp.async.wait_all; {SHOW}", "X008"),
+    Kernel("bulk stores, two rounds",                  stored()),
+    Kernel("bulk stores, no proxy fence",              stored(fence=""), "X003"),
+    Kernel("bulk stores, the fence behind bar.sync",   stored(fence="", meet="bar.sync 0; fence.proxy.async.shared::cta;")),
+    Kernel("bulk stores, no barrier before",           stored(meet=""), "X008"),
+    Kernel("bulk stores, no wait before the next",     stored(read=""), "X005"),
+    Kernel("bulk stores, others do not wait",          stored(again=""), "X005"),
+    Kernel("bulk stores, two buffers",                 two_buffers(1)),
+    Kernel("bulk stores, two buffers, one too late",   two_buffers(2), "X005"),
+    Kernel("bulk copy to the other CTA",               pushed(wait=waits()), cluster=2),
+    Kernel("bulk copy to the other CTA, no wait",      pushed(), "X004", cluster=2),
+    Kernel("bulk copy to the other CTA, no fence",     pushed("", waits()), "X003", cluster=2),
+    Kernel("lent to the other CTA",                    lent(waits(what="try_wait.parity.acquire.cluster")), cluster=2),
+    Kernel("lent to the other CTA, not waited for",    lent(), "X008", cluster=2),
+    Kernel("lent to the other CTA, read too late",     lent(waits(what="try_wait.parity.acquire.cluster"), True), "X008", cluster=2),
+    Kernel("red.async, waited for",                    summed(waits()), cluster=2),
+    Kernel("red.async, not waited for",                summed(), "X004", cluster=2),
+    Kernel("ticket lock",                              ticket(), block=128),
+    Kernel("ticket lock, no fence before",             ticket(before=""), "X008", 128),
+    Kernel("ticket lock, no fence behind",             ticket(after=""), "X008", 128),
+    Kernel("atomics, then a bulk store, no fence",     "red.shared.add.u32 [%r8], 1; bar.sync 0; @%p1 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 128;", "X003"),
+    Kernel("all warps write the same",                 f"st.shared.u32 [%r8], %r3; {SHOW}"),
+    Kernel("all warps write one word",                 f"st.shared.u32 [sm], 7; bar.sync 0; ld.shared.u32 %r9, [sm]; {RESULT}"),
+    Kernel("all warps write the same bytes",           f"cvt.u16.u32 %h1, %r3; add.u32 %r10, %r5, %r3; st.shared.u8 [%r10], %h1; bar.sync 0; ld.shared.u8 %r9, [%r10]; {RESULT}"),
+    Kernel("all warps write other bytes",              f"cvt.u16.u32 %h1, %r1; add.u32 %r10, %r5, %r3; st.shared.u8 [%r10], %h1; bar.sync 0; ld.shared.u8 %r9, [%r10]; {RESULT}", "X008"),
+    Kernel("warps write neighbouring bytes",           f"cvt.u16.u32 %h1, %r1; mad.lo.u32 %r10, %r3, 2, %r5; add.u32 %r10, %r10, %r2; st.shared.u8 [%r10], %h1; bar.sync 0; ld.shared.u8 %r9, [%r10]; {RESULT}"),
+    Kernel("all warps write their own number",         f"st.shared.u32 [%r8], %r2; {SHOW}", "X008"),
+    Kernel("two lines, the same value",                f"{BY_WARP.format('%r3', '%r3')} {SHOW}"),
+    Kernel("two lines, other values",                  f"{BY_WARP.format('%r3', '%r1')} {SHOW}", "X008"),
+    Kernel("read, then the same written again",        f"@%p2 st.shared.u32 [%r8], 5; bar.sync 0; ld.shared.u32 %r9, [%r8]; @%p3 st.shared.u32 [%r8], 5; {RESULT}"),
+    Kernel("read, then something else written",        f"@%p2 st.shared.u32 [%r8], 5; bar.sync 0; ld.shared.u32 %r9, [%r8]; @%p3 st.shared.u32 [%r8], 6; {RESULT}", "X008"),
+    Kernel("a warp exits before bar.sync",             f"@%p2 st.shared.u32 [%r8], %r3; @%p2 ret; bar.sync 0; ld.shared.u32 %r9, [%r8]; {RESULT}"),
+    Kernel("a warp exits, nobody waits for it",        f"@%p2 st.shared.u32 [%r8], %r3; @%p2 ret; ld.shared.u32 %r9, [%r8]; {RESULT}", "X008"),
+    Kernel("a warp exits before a barrier for 32",     f"@%p2 st.shared.u32 [%r8], %r3; @%p2 ret; bar.sync 1, 32; ld.shared.u32 %r9, [%r8]; {RESULT}", "X008"),
+    Kernel("tensor memory",                            tensor(), arch="sm_100a", block=128),
+    Kernel("tensor memory, relaxed wait",              tensor(RELAXED + AFTER), arch="sm_100a", block=128),
+    Kernel("tensor memory, relaxed wait, no fence",    tensor(RELAXED), "X012", arch="sm_100a", block=128),
+    Kernel("tensor memory, relaxed wait, other fence", tensor(f"{RELAXED} {ACQ}"), arch="sm_100a", block=128),
+    Kernel("tensor memory, no wait",                   tensor(" "), "X012", arch="sm_100a", block=128),
+    Kernel("tensor memory, given back too early",      tensor(meet=""), "X012", arch="sm_100a", block=128),
+    Kernel("tensor memory, met before the load ends",  tensor(done=""), "X012", arch="sm_100a", block=128),
+    Kernel("tensor memory, the others have exited",    tensor(meet="@!%p2 ret; barrier.cluster.arrive; barrier.cluster.wait;"), arch="sm_100a", block=128),
+    Kernel("tensor memory, the others may have",       tensor(meet="@!%p2 ret;"), "X012", arch="sm_100a", block=128),
+    Kernel("tensor memory, met relaxed",               tensor(meet=SLOW), arch="sm_100a", block=128, remarks="X012"),
+    Kernel("tensor memory, two issuers in turn",       tensor(second=SECOND.format("bar.sync 0;")), arch="sm_100a", block=128),
+    Kernel("tensor memory, two issuers at once",       tensor(second=SECOND.format("")), "X012", arch="sm_100a", block=128),
+    Kernel("a CTA exits before the pair meets",        f"setp.eq.u32 %p10, %r4, 1; @!%p10 bra B; barrier.cluster.arrive.relaxed; barrier.cluster.wait; mapa.shared::cluster.u32 %r11, %r6, 0; st.shared::cluster.u32 [%r11], %r1; ret; "
+                                                       f"B: {SLOW} {MEET} {READ}", cluster=2),
+)
+# fmt: on
+
+
+def run(kernel: Kernel) -> smemsim.Run:
+    gpu = smemsim.Gpu(kernel.arch)
+    arrays = [gpu.array(np.zeros(1024, np.uint32)), gpu.array(np.arange(1024, dtype=np.uint32))]
+    text = HEAD.format(arch=kernel.arch) + kernel.body.replace("; ", ";\n") + "\nret;\n}\n"
+    return gpu.launch(
+        text, "k", grid=kernel.grid or kernel.cluster, block=kernel.block, cluster=kernel.cluster, args=arrays, progress=False
+    )
+
+
+@pytest.mark.parametrize("kernel", [k for k in KERNELS if not k.found], ids=lambda k: k.name)
+def test_a_right_kernel_is_silent(kernel):
+    done = run(kernel)
+    assert [str(f) for f in done.findings] == []
+    assert {f.code for f in done.remarks} == set(filter(None, [kernel.remarks]))
+
+
+@pytest.mark.parametrize("kernel", [k for k in KERNELS if k.found], ids=lambda k: k.name)
+def test_a_fault_is_found(kernel):
+    done = run(kernel)
+    assert done.findings[0].code == kernel.found, [str(f) for f in done.findings]
+
+
+# ---- warpgroups of CTAs whose warps are no multiple of four
+
+GROUPS = """setp.lt.u32 %p11, %r1, 128; @!%p11 bra OUT; shl.b32 %r9, %r1, 4; add.u32 %r9, %r9, %r5; mov.u32 %r10, 0;
+st.shared.v4.b32 [%r9], {{%r10, %r10, %r10, %r10}}; fence.proxy.async.shared::cta; bar.sync 1, 128; shr.u32 %r11, %r5, 4; cvt.u64.u32 %rd5, %r11;
+or.b64 %rd5, %rd5, 0x0000001000080000; wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {{%f0, %f1, %f2, %f3}}, %rd5, %rd5, 0, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned; mov.u32 %r13, %ctaid.x; setp.eq.u32 %p12, %r13, 1; {wait} mov.b32 %r12, %f0; add.u32 %r9, %r12, 1; {RESULT} OUT:"""
+WAITED = "wgmma.wait_group.sync.aligned 0;"
+
+
+@pytest.mark.parametrize("block", [128, 160, 224])
+def test_the_warps_of_a_warpgroup_are_those_of_its_cta(block):
+    """With 160 threads the warpgroup of the second CTA of a wave begins at the wave's sixth warp."""
+
+    def codes(wait: str) -> set[str]:
+        return {f.code for f in run(Kernel("", GROUPS.format(wait=wait, RESULT=RESULT), block=block, grid=3)).findings}
+
+    assert codes(WAITED) == set()
+    assert codes(f"@%p12 bra S; {WAITED} S:") == {"X007"}  # the second CTA does not wait
+    assert codes(f"@!%p12 bra S; st.shared.b32 [%r6], 1; S: {WAITED}") == {"X005"}
+
+
+def test_there_are_right_kernels_and_wrong_ones():
+    wrong = sum(bool(k.found) for k in KERNELS)
+    assert len({k.name for k in KERNELS}) == len(KERNELS)
+    assert min(wrong, len(KERNELS) - wrong) >= 40
+
+
+def test_a_line_may_be_wrong_for_two_causes():
+    """One load reads what a bulk copy brings, and what a cp.async does; each is told, and once."""
+    both = f"""{init()} bar.sync 0; @!%p1 bra L; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [sm], [%rd2], 128, [bar]; L:
+    mul.wide.u32 %rd5, %r3, 4; add.u64 %rd5, %rd5, %rd2; add.u32 %r10, %r8, 128; cp.async.ca.shared.global [%r10], [%rd5], 4; {{}} {READ}"""
+    found = [
+        (f.code, f.message.partition("waited for ")[2].split(" of line")[0].partition(".shared")[0])
+        for f in run(Kernel("", both.format(""))).findings
+    ]
+    assert found == [("X004", "cp.async.bulk"), ("X004", "cp.async.ca")]
+    waited = both.format(f"{waits()} cp.async.wait_all; bar.sync 0;")
+    assert run(Kernel("", waited)).findings == []
+    assert len(run(Kernel("", both.format(waits()))).findings) == 1
+
+
+def test_a_relaxed_arrival_is_named_and_what_to_write_instead():
+    (remark,) = run(Kernel("", exchanged(SLOW), cluster=2)).remarks
+    assert "barrier.cluster.arrive.relaxed.aligned of line" in remark.message
+    assert remark.repair.startswith("barrier.cluster.arrive.release in line")
+    broken = run(Kernel("", exchanged(f"{SLOW} st.shared.u32 [%r7], 1;"), cluster=2))  # a release there would not help
+    assert [f.code for f in broken.findings] == ["X008"]
+    assert broken.findings[0].severity == "wrong"
