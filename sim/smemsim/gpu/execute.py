@@ -93,11 +93,14 @@ def execute(
                 if instruction is not None and not any(f.instruction.line == instruction.line for f in launch.findings.values()):
                     code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
                     launch.find(code, instruction, str(trap))
+                for other in launch.waves:
+                    if other.watch is not None:
+                        other.watch.abandoned()
                 return False
             if finished:
                 count_bytes(launch, wave)
                 if wave.watch is not None:
-                    wave.watch.lifetimes.ended()
+                    wave.watch.ended()
                 launch.waves.remove(wave)
                 stuck.pop(wave, None)
                 past += wave.changes

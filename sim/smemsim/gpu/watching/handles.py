@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from smemsim.ptx.module import Instruction
+
+if TYPE_CHECKING:
+    from smemsim.gpu.watching.products import Follows
 
 __all__ = ["GENERIC", "Groups", "Handles", "Operation"]
 
@@ -17,7 +21,8 @@ ROOM = 256  # operations that there is room for to begin with
 
 @dataclasses.dataclass(eq=False)
 class Operation:
-    """An asynchronous operation: its number, what and where it is, the warps that issued it, and the registers that it holds.
+    """An asynchronous operation: its number, what and where it is, the warps that issued it, the registers that it holds, and the products that it
+    makes.
 
     `since` is the wave's count of blocks when it was issued.
     """
@@ -28,6 +33,7 @@ class Operation:
     warps: np.ndarray
     since: int = 0
     slots: set[int] = dataclasses.field(default_factory=set)
+    products: list[Follows] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(eq=False)

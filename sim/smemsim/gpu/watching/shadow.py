@@ -13,7 +13,7 @@ from smemsim.gpu.barriers.suspicion import before_loads, is_wait
 from smemsim.gpu.watching.bytes import Parts
 from smemsim.gpu.watching.clocks import Order
 from smemsim.gpu.watching.handles import Groups, Handles, Operation
-from smemsim.gpu.watching.unwritten import loads_values
+from smemsim.gpu.watching.unwritten import is_followed
 from smemsim.gpu.wave import WARP
 from smemsim.ptx.module import Instruction
 
@@ -69,18 +69,19 @@ class Shadow:
                 del self.early[line]
                 sentence = f"{{i}} reads {{where}} before {self._name(op)} has brought it: nothing makes the reader wait"
                 repair = self._passed(i) or "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first"
-                self.came_late(i, functools.partial(self._find, "X004", i, at[words[at]], sentence, repair))
+                self.came_late(i, functools.partial(self._find, "X004", i, at[words[at]], sentence, repair), self.late)
 
-    def came_late(self, i: Instruction, tell: Callable[[], None]) -> None:
-        """What an instruction read before anybody had written it comes now: told at once, or, of a load of threads, once its value is used."""
+    def came_late(self, i: Instruction, tell: Callable[[], None], late: dict[int, Callable[[], None]]) -> None:
+        """What an instruction read before anybody had written it comes now: told at once, or, where it is followed, once its value is used."""
         was_used = self.x.launch.findings.pop(("R507", i.line), None) is not None
-        if was_used or not loads_values(i):
+        if was_used or not is_followed(i):
             tell()
         else:
-            self.late[i.line] = tell
+            late[i.line] = tell
 
     def nothing_came(self) -> None:
         """Nothing goes on: what was read before anybody had written it was to be brought by loads that are still to come."""
+        self.abandoned()
         loads = [i for i in self.lines.values() if i.op == "cp" and "mbarrier::complete_tx::bytes" in i.modifiers]
         for line, (i, words) in list(self.early.items()):
             if loads and np.count_nonzero(words) >= LOADED and self.x.launch.findings.pop(("R507", line), None) is not None:
@@ -89,6 +90,9 @@ class Shadow:
                     "may, and never came to it): nothing made the reader wait",
                     self._passed(i) or "wait for the phase of its mbarrier (mbarrier.try_wait.parity), with the parity of this round",
                 )  # fmt: skip
+
+    def abandoned(self) -> None:
+        """The kernel ends before what it has read could be used: told is what made a whole product wrong."""
 
     def _passed(self, i: Instruction) -> str:
         """What to change where the last wait in front of a read, one of its consumer, passed before the first phase had ended."""
