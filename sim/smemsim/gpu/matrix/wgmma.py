@@ -29,6 +29,7 @@ from smemsim.spec.wgmma import A_REGISTERS, WGMMA_M
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
+    from smemsim.gpu.watching.handles import Operation
     from smemsim.gpu.wave import Cta, Wave
 
 __all__: list[str] = []
@@ -266,6 +267,9 @@ class _Product(Product):
         if marks is not None:
             found[d_places(self.n)] = np.repeat(marks, self.n // 2 // len(marks), axis=0).T
         return found
+
+    def is_unread(self, operation: Operation) -> bool:
+        return self.unwritten.watch.holds_registers(operation)
 
     def put(self, marks: np.ndarray) -> None:
         each = np.ascontiguousarray(marks[d_places(self.n)].T).reshape(len(self.made.d), -1, WARPGROUP)

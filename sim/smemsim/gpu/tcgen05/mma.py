@@ -29,6 +29,7 @@ from smemsim.spec.tensor_memory import COLUMNS, LANES
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.registers import Read
+    from smemsim.gpu.watching.handles import Operation
     from smemsim.gpu.wave import Cta, Wave
 
 __all__: list[str] = []
@@ -222,6 +223,9 @@ class _Product(Product):
 
     def marks(self) -> np.ndarray:
         return self.tensor.of_cells(self.i, self._cells())
+
+    def is_unread(self, operation: Operation) -> bool:
+        return bool(self.tensor.is_product.reshape(-1)[self._cells()].all())
 
     def put(self, marks: np.ndarray) -> None:
         cells = self._cells()

@@ -41,8 +41,8 @@ class Follows(abc.ABC):
     def read(self, at: np.ndarray, nobody: np.ndarray) -> None:
         """It reads these words, of which `nobody` has written some."""
 
-    def overwritten(self, places: np.ndarray, tell: Tell) -> bool:
-        """Words that it may still read are overwritten: can that be told when its result is used?"""
+    def overwritten(self, operation: Operation, places: np.ndarray, tell: Tell) -> bool:
+        """Words that the operation may still read are overwritten: can that be told when its result is used?"""
         return False
 
 
@@ -65,6 +65,10 @@ class Product(Follows):
         """The marks of D (m, n) as it is."""
 
     @abc.abstractmethod
+    def is_unread(self, operation: Operation) -> bool:
+        """Has nobody read the result of the operation?"""
+
+    @abc.abstractmethod
     def put(self, marks: np.ndarray) -> None:
         """D has got these marks."""
 
@@ -83,12 +87,17 @@ class Product(Follows):
             for mark in np.unique(marks[marks != 0]).tolist():
                 self.found.append((mark, *self.depends(at[marks == mark])))
 
-    def overwritten(self, places: np.ndarray, tell: Tell) -> bool:
+    def overwritten(self, operation: Operation, places: np.ndarray, tell: Tell) -> bool:
         rows, columns = self.depends(places)
         if rows.all() or columns.all():
             return False
         key = ("overwritten", self.i.line, rows.tobytes(), columns.tobytes())
-        self.unwritten.watch.products.probe(self.i, (key, tell, rows, columns))
+        if self.is_unread(operation):
+            self.found.clear()
+            self._note(key, tell, rows, columns)
+            self.finish(None, None, goes_on=True)
+        else:
+            self.unwritten.watch.products.probe(self.i, (key, tell, rows, columns))
         return True
 
     def depends(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -126,7 +135,7 @@ class Overwritten:
 
     def overwritten(self, operation: Operation, places: np.ndarray, tell: Callable[[], None]) -> bool:
         """Words are overwritten that an operation may still read: is that told when a result is used?"""
-        followed = [product.overwritten(places, lambda user: tell()) for product in operation.products]
+        followed = [product.overwritten(operation, places, lambda user: tell()) for product in operation.products]
         return bool(followed) and all(followed)
 
     def probe(self, i: Instruction, probe: tuple[tuple[object, ...], Tell, np.ndarray, np.ndarray]) -> None:

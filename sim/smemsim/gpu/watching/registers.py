@@ -85,6 +85,10 @@ class Registers(Shadow):
                 self._registers.pop(slot, None)
                 self.in_flight &= ~(1 << slot)
 
+    def holds_registers(self, op: Operation) -> bool:
+        """Has nobody waited for it?"""
+        return any(op in self._registers.get(slot, {}) for slot in op.slots)
+
     def check_registers(self, x: Wave, block: Block) -> None:
         """A block names registers that are in flight: wrong, unless it moves them or is the next wgmma on the same accumulators.
 

@@ -105,6 +105,7 @@ class Unwritten:
         self.shared: Words | None = None  # made when the first doubtful value is stored
         self.local: Words | None = None
         self.read: np.ndarray | None = None  # what the load that runs reads: for every thread a mark for each word of its own
+        self.matrix_is_unwritten = False  # has the ldmatrix that runs read words that nobody has written?
         self._pieces: list[Piece] | None = None  # where the store that runs writes
 
     def concerns(self, slots: int) -> bool:
@@ -142,6 +143,18 @@ class Unwritten:
         for n, operand in enumerate(operands):
             if isinstance(operand, Register):
                 self._mark(operand.slot, threads, marks if np.ndim(marks) == 0 else marks[n])
+
+    def concerns_matrices(self) -> bool:
+        """May registers that matrices have just been loaded into get marks, or lose some?"""
+        read, self.matrix_is_unwritten = self.matrix_is_unwritten, False
+        return read or bool(self.slots) or self.shared is not None
+
+    def of_warps(self, marks: list[np.ndarray], threads: np.ndarray) -> np.ndarray:
+        """The marks that each thread gets which may get any of these from any other of its warp."""
+        of_threads = np.zeros(self.total, np.int32)
+        of_threads[threads] = self._joined(marks)
+        found: np.ndarray = self.doubts.all(of_threads.reshape(-1, WARP), axis=1).repeat(WARP)[threads]
+        return found
 
     def of_words(self, i: Instruction, words: np.ndarray) -> np.ndarray:
         """The marks of words of shared memory, by their place, that an instruction reads; those that nobody has written have the instruction's own."""
@@ -252,9 +265,7 @@ class Unwritten:
         if not known:
             return 0
         if i.op in EXCHANGES:
-            of_threads = np.zeros(self.total, np.int32)
-            of_threads[threads] = self._joined(known)
-            return self.doubts.all(of_threads.reshape(-1, WARP), axis=1).repeat(WARP)[threads]
+            return self.of_warps(known, threads)
         if i.op not in ARITHMETIC and i.op not in MORE:
             for m in known:
                 self.doubts.tell(i, m)

@@ -97,7 +97,9 @@ class Watch(Ordering):
                 marks = np.where(self.who[at][:, None] == NOBODY, marks, self.unwritten.shared.of(flat, size))
             if marks.any():
                 self.unwritten.loads(x.threads, marks)
-        elif not is_followed(i) and self.unwritten.shared is not None:
+        elif i.op == "ldmatrix":
+            self.unwritten.matrix_is_unwritten = True
+        elif self.unwritten.shared is not None:
             self.unwritten.doubts.tell(i, self.unwritten.shared.marks[at])
 
     def nobody_wrote(self, at: np.ndarray) -> np.ndarray:
@@ -118,7 +120,7 @@ class Watch(Ordering):
             self.late.pop(line)()
         elif line in self.early:
             i, words = self.early[line]
-            self._find("R507", i, np.flatnonzero(words), f"{{i}} reads {{where}}, which nobody has written{uses(user)}")
+            self._find("R507", i, np.flatnonzero(words), f"{{i}} reads {{where}}, which nobody has written{uses(user)}", _UNWRITTEN.get(i.op, ""))
 
     def _reach(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
         self.lifetimes.touch(i, at // (self.x.pitch // WORD), warps)
@@ -340,3 +342,6 @@ class Watch(Ordering):
         if self.unwritten.shared is not None:
             self.unwritten.shared.clear(flat, size)
         self.who[at], self.line[at] = own, i.line
+
+
+_UNWRITTEN = dict.fromkeys(("wgmma", "tcgen05"), "check the descriptor, and that the load that fills the stage was issued")
