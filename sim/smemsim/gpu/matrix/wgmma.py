@@ -231,7 +231,7 @@ class _Mma:
             if product.found or x.watch.unwritten.slots:
                 product.finish(product.rows_of_registers(), None, goes_on=scale[g])
             x.watch.sums(op, self.sums, goes_on=scale[g])
-            x.watch.op_registers(op, self.slots)
+            x.watch.op_registers(op, self.slots, results=self.sums)
             x.watch.joins(op, first, "wgmma")
 
 

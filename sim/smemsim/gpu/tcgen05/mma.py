@@ -222,7 +222,8 @@ class _Product(Product):
         return np.concatenate([cells_at(member.index, lane, column) for member, (lane, column) in parts])
 
     def marks(self) -> np.ndarray:
-        return self.tensor.of_cells(self.i, self._cells())
+        found: np.ndarray = self.tensor.of_cells(self.i, self._cells())
+        return found
 
     def is_unread(self, operation: Operation) -> bool:
         return bool(self.tensor.is_product.reshape(-1)[self._cells()].all())

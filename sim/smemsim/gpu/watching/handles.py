@@ -22,7 +22,7 @@ ROOM = 256  # operations that there is room for to begin with
 @dataclasses.dataclass(eq=False)
 class Operation:
     """An asynchronous operation: its number, what and where it is, the warps that issued it, the registers that it holds, and the products that it
-    makes.
+    makes. Of the registers, `results` are those of D, `copies` those to which D was moved before anybody had waited for it.
 
     `since` is the wave's count of blocks when it was issued.
     """
@@ -33,6 +33,8 @@ class Operation:
     warps: np.ndarray
     since: int = 0
     slots: set[int] = dataclasses.field(default_factory=set)
+    results: set[int] = dataclasses.field(default_factory=set)
+    copies: set[int] = dataclasses.field(default_factory=set)
     products: list[Follows] = dataclasses.field(default_factory=list)
 
 

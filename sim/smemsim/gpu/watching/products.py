@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from smemsim.gpu.watching.unwritten import Unwritten
 
 __all__ = ["Follows", "Overwritten", "Product", "uses"]
+
+Probe: TypeAlias = tuple[
+    tuple[object, ...], "Tell", np.ndarray, np.ndarray
+]  # a doubt's key and how it is told, rows and columns of D that have it
 
 
 def uses(user: Instruction | None) -> str:
@@ -130,7 +134,7 @@ class Overwritten:
     """
 
     def __init__(self) -> None:
-        self._probes: dict[int, dict[tuple[object, ...], tuple[Tell, np.ndarray, np.ndarray]]] = {}  # by line
+        self._probes: dict[int, dict[tuple[object, ...], Probe]] = {}  # by line and key
         self._open: dict[tuple[object, ...], Tell] = {}
 
     def overwritten(self, operation: Operation, places: np.ndarray, tell: Callable[[], None]) -> bool:
@@ -138,20 +142,19 @@ class Overwritten:
         followed = [product.overwritten(operation, places, lambda user: tell()) for product in operation.products]
         return bool(followed) and all(followed)
 
-    def probe(self, i: Instruction, probe: tuple[tuple[object, ...], Tell, np.ndarray, np.ndarray]) -> None:
+    def probe(self, i: Instruction, probe: Probe) -> None:
         """The rows and columns of a product are in doubt from now on."""
-        key, *rest = probe
+        key, tell, _, _ = probe
         known = self._probes.setdefault(i.line, {})
         if key not in known:
-            known[key] = (rest[0], rest[1], rest[2])
-            self._open[key] = rest[0]
+            known[key] = probe
+            self._open[key] = tell
 
-    def probes_of(self, i: Instruction) -> list[tuple[tuple[object, ...], Tell, np.ndarray, np.ndarray]]:
+    def probes_of(self, i: Instruction) -> list[Probe]:
         """The doubts of the product of a line that runs again."""
-        found = []
-        for key, (tell, rows, columns) in self._probes.get(i.line, {}).items():
+        found = list(self._probes.get(i.line, {}).values())
+        for key, _, _, _ in found:
             self._open.pop(key, None)
-            found.append((key, tell, rows, columns))
         return found
 
     def ended(self) -> None:

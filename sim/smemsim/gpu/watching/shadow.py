@@ -44,7 +44,7 @@ class Shadow:
         self.read_when = np.zeros((self.per_cluster, words), np.int32)
         self.read_line = np.zeros(words, np.int32)
         self.read_by = np.full((READERS, words), NOBODY, np.int32)
-        self._told: set[Operation] = set()  # operations whose registers were used too early, and that have a finding
+        self._told: set[tuple[int, str]] = set()  # lines of operations whose registers were touched too early, and how, that have a finding
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: words that were read before anybody had written them
         self.late: dict[int, Callable[[], None]] = {}  # of them, by line: what came later, to be told once the value is used
         self.operations = Handles()

@@ -64,7 +64,8 @@ class Words:
             at = flat >> 2
             found: np.ndarray = np.where(self.bytes[at] & Parts.bits(flat, size), self.marks[at], 0)
             return found[:, None]
-        return self.marks[_words(flat, size)]
+        whole: np.ndarray = self.marks[_words(flat, size)]
+        return whole
 
     def put(self, flat: np.ndarray, size: int, marks: np.ndarray) -> None:
         """Values with these marks (n,) are written."""

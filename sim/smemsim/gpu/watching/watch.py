@@ -120,7 +120,9 @@ class Watch(Ordering):
             self.late.pop(line)()
         elif line in self.early:
             i, words = self.early[line]
-            self._find("R507", i, np.flatnonzero(words), f"{{i}} reads {{where}}, which nobody has written{uses(user)}", _UNWRITTEN.get(i.op, ""))
+            self._find(
+                "R507", i, np.flatnonzero(words), f"{{i}} reads {{where}}, which nobody has written{uses(user)}", _UNWRITTEN.get(i.op, "")
+            )
 
     def _reach(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
         self.lifetimes.touch(i, at // (self.x.pitch // WORD), warps)
