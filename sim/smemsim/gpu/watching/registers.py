@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from smemsim.gpu.linking.mentions import mentions, slots_of
 from smemsim.gpu.watching.handles import Operation
 from smemsim.gpu.watching.shadow import Shadow
@@ -114,6 +116,8 @@ class Registers(Shadow):
                     self._registers[slot].pop(op)
                 elif i.op != "mov" or copied is None:
                     self._touched(i, slot, op, "written" if named[slot] else "read")
+                    if slot in op.results | op.copies and not named[slot]:
+                        self._waits_itself(op, warps)
                 elif not named[slot] and slot in op.results:
                     self._touched(i, slot, op, "copied")
             if i.op == "mov" and copied is not None:  # its result is in flight as well
@@ -124,6 +128,20 @@ class Registers(Shadow):
     def _holding(self, slot: int, warps: set[int]) -> Operation | None:
         """The first operation of these warps in flight that has a register."""
         return next((op for op in self._registers.get(slot, {}) if warps & set(op.warps.tolist())), None)
+
+    def _waits_itself(self, op: Operation, warps: set[int]) -> None:
+        """ptxas puts a wait for an operation here: for these warps its group is complete, and all in front of that."""
+        for warp in sorted(warps & set(op.warps.tolist())):
+            groups = self._groups[warp, "wgmma"]
+            count = next((n for n, group in enumerate(groups.pending, 1) if op in group), None)
+            over = [one for group in groups.pending[:count] for one in group]
+            if count is None:  # not committed yet
+                over += groups.open
+                groups.open = []
+            del groups.pending[:count]
+            if over:
+                self.order.knows(np.array([warp]), over)
+                self._registers_free(warp, over)
 
     def _touched(self, i: Instruction, slot: int, op: Operation, how: str) -> None:
         """X007: an instruction touches a register of a wgmma in flight. Where ptxas makes it right, that is told as a remark."""
