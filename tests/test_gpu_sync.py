@@ -513,7 +513,23 @@ def test_a_copy_is_complete_once_its_group_was_waited_for():
     assert set(found(f"{body} {again} ld.shared.u32 %r2, [%r4+2048];", data)) == {"X004"}
 
 
-@pytest.mark.parametrize(("use", "codes"), [("", set()), ("st.shared.u32 [%r4+2048], %r2;", {"X004"})])
+@pytest.mark.parametrize(
+    ("use", "codes"),
+    [
+        ("", set()),
+        ("st.shared.u32 [%r4+2048], %r2;", set()),
+        ("st.shared.u32 [%r4+2048], %r2; ld.shared.u32 %r3, [%r4+2048]; st.global.u32 [%d20+64], %r3;", {"X004"}),
+        ("st.shared.u8 [%r4+2049], %r2; st.shared.u8 [%r4+2048], %r1; ld.shared.u8 %r3, [%r4+2048]; st.global.u32 [%d20+64], %r3;", set()),
+        (
+            "st.shared.u8 [%r4+2049], %r2; st.shared.u8 [%r4+2048], %r1; ld.shared.u8 %r3, [%r4+2049]; st.global.u32 [%d20+64], %r3;",
+            {"X004"},
+        ),
+        (
+            "st.shared.u32 [%r4+2048], %r2; st.shared.u32 [%r4+2048], %r1; ld.shared.u32 %r3, [%r4+2048]; st.global.u32 [%d20+64], %r3;",
+            set(),
+        ),
+    ],
+)
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_what_comes_after_a_read_is_told_where_the_value_is_used(use, codes, when):
     copy = """@%p9 mbarrier.init.shared.b64 [bar], 1; @%p9 mbarrier.arrive.expect_tx.shared.b64 _, [bar], 128;
