@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.errors import HardwareTrap
+from smemsim.gpu.control import check_registers
 from smemsim.gpu.hang import count_bytes, report_hang
 from smemsim.gpu.launch import Launch
 from smemsim.gpu.schedule import Stuck, run_wave
@@ -99,6 +100,7 @@ def execute(
                 return False
             if finished:
                 count_bytes(launch, wave)
+                check_registers(wave)
                 if wave.watch is not None:
                     wave.watch.ended()
                 launch.waves.remove(wave)
