@@ -582,3 +582,22 @@ def test_a_host_descriptor_becomes_a_map_its_shape_and_its_strides():
         smemsim.launch_triton(done, 5, out, grid=1, gpu=gpu)
     with pytest.raises(InputError, match="the driver refuses"):
         smemsim.launch_triton(done, SimpleNamespace(**{**vars(descriptor), "strides": [63, 1]}), out, grid=1, gpu=gpu)
+
+
+@pytest.mark.parametrize(
+    ("directives", "others", "codes"),
+    [
+        (".maxnreg 128", "setmaxnreg.dec.sync.aligned.u32 24;", []),
+        (".maxnreg 128", "", ["X006"]),
+        (".maxnreg 128", "setmaxnreg.dec.sync.aligned.u32 32;", ["X006"]),  # 232 and 32 are more than twice 128
+        (".maxntid 256 .minnctapersm 2", "", ["X006"]),
+        (".maxntid 256 .minnctapersm 1", "", []),  # 256 a thread from the beginning
+        ("", "", []),  # ptxas ignores it
+    ],
+)
+def test_registers_that_nobody_gives_back_are_waited_for_for_ever(directives, others, codes):
+    body = f"""mov.u32 %r1, %tid.x; setp.lt.u32 %p1, %r1, 128; @%p1 bra A;
+    {others} bra B; A: setmaxnreg.inc.sync.aligned.u32 232; B:"""
+    run = smemsim.Gpu("sm_90a").launch(kernel("", body, directives=directives), block=256)
+    assert [f.code for f in run.findings] == codes
+    assert all("setmaxnreg.inc" in f.instruction for f in run.findings)

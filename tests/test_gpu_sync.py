@@ -513,15 +513,32 @@ def test_a_copy_is_complete_once_its_group_was_waited_for():
     assert set(found(f"{body} {again} ld.shared.u32 %r2, [%r4+2048];", data)) == {"X004"}
 
 
-@pytest.mark.parametrize("is_used", [False, True])
+@pytest.mark.parametrize(
+    ("use", "is_used"),
+    [
+        ("", False),
+        ("st.shared.u32 [%r5+2048], %r2;", False),
+        ("st.shared.u32 [%r5+2048], %r2; ld.shared.u32 %r3, [%r5+2048]; st.global.u32 [%d20+64], %r3;", True),
+        ("st.shared.u8 [%r5+2049], %r2; st.shared.u8 [%r5+2048], %r1; ld.shared.u8 %r3, [%r5+2048]; st.global.u32 [%d20+64], %r3;", False),
+        (
+            "st.shared.u8 [%r5+2049], %r2; st.shared.u8 [%r5+2048], %r1; ld.shared.u8 %r3, [%r5+2049]; st.global.u32 [%d20+64], %r3;",
+            True,
+        ),
+        (
+            "st.shared.u32 [%r5+2048], %r2; st.shared.u32 [%r5+2048], %r1; ld.shared.u32 %r3, [%r5+2048]; st.global.u32 [%d20+64], %r3;",
+            False,
+        ),
+    ],
+)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize(("between", "code"), [("", "X004"), ("bar.sync 0;", "R507")])
-def test_what_comes_after_a_read_is_told_where_the_value_is_used(is_used, when, between, code):
-    """Where the read is ordered before the load nobody could have waited for it: what it reads, nobody has written."""
+def test_what_comes_after_a_read_is_told_where_the_value_is_used(use, is_used, when, between, code):
+    """Where the read is ordered before the load nobody could have waited for it: what it reads, nobody has written. A copy is no use."""
     copy = """@!%p9 bra B; mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 128;
     cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [sm], [%d20], 128, [bar]; B:"""
-    uses = ["st.shared.u32 [%r4+2048], %r2;" * (is_used and when == at) for at in ("before", "after")]
-    body = f"{OWN} setp.lt.u32 %p1, %r1, 32; @%p1 bra A; ld.shared.u32 %r2, [%r4-128]; {uses[0]} A: {between} {copy} {uses[1]}"
+    uses = [use * (when == at) for at in ("before", "after")]
+    body = f"""{OWN} mov.u32 %r5, %r4; setp.lt.u32 %p1, %r1, 32; @%p1 bra A; ld.shared.u32 %r2, [%r4-128]; {uses[0]} A: {between} {copy}
+    @%p1 bra D; {uses[1]} D:"""
     assert set(found(body, np.arange(32, dtype=np.uint32), block=64)) == ({code} if is_used else set())
 
 

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.errors import InputError, Unmodelled
+from smemsim.gpu.modifiers import Modifiers
 from smemsim.gpu.registry import End, Plain, Step, implements, unmodelled
-from smemsim.gpu.wave import EXITED, YIELDED
+from smemsim.gpu.wave import EXITED, WARP, YIELDED
 from smemsim.ptx.module import Immediate, Instruction, Label
+from smemsim.spec.launches import REGISTERS
 from smemsim.spec.ptx import SETMAXNREG
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
-__all__: list[str] = []
+__all__ = ["check_registers"]
 
 
 @implements("bra")
@@ -78,7 +80,6 @@ def build_nanosleep(i: Instruction, c: Linker) -> Step:
 # Instructions that change nothing a kernel can see, with the words that they may have.
 _WITHOUT_EFFECT = {
     "griddepcontrol": ("launch_dependents", "wait"),
-    "setmaxnreg": ("inc", "dec", "sync", "aligned", "u32"),
     "pmevent": ("mask",),
     "prefetch": ("global", "local", "const", "param", "tensormap", "L1", "L2", "L2::evict_last", "L2::evict_normal"),
     "prefetchu": ("L1",),
@@ -93,9 +94,42 @@ def build_nothing(i: Instruction, c: Linker) -> Step:
     unknown = [word for word in i.modifiers if word not in _WITHOUT_EFFECT[i.op]]
     if unknown:
         raise unmodelled(i, f".{unknown[0]}")
-    if i.op == "setmaxnreg":
-        (count,) = i.operands
-        if not isinstance(count, Immediate) or count.value not in SETMAXNREG:
-            raise InputError(f"needs a number of registers from {SETMAXNREG[0]} to {SETMAXNREG[-1]}, a multiple of {SETMAXNREG.step}")
     run: Plain = lambda x: None  # noqa: E731
     return run
+
+
+@implements("setmaxnreg")
+def build_setmaxnreg(i: Instruction, c: Linker) -> Step:
+    """`setmaxnreg.inc|dec.sync.aligned.u32 N`: nobody waits here; what a CTA ends with has to fit what it began with (PTX ISA 9.7.19.5)."""
+    words = Modifiers(i, "sync", "aligned", "u32")
+    words.need("inc", "dec")
+    words.end()
+    (count,) = i.operands
+    if not isinstance(count, Immediate) or count.value not in SETMAXNREG:
+        raise InputError(f"needs a number of registers from {SETMAXNREG[0]} to {SETMAXNREG[-1]}, a multiple of {SETMAXNREG.step}")
+    registers = count.value
+    threads, ctas = (c.directives.get(name) or (0,) for name in ("maxntid", "minnctapersm"))
+    at_entry = REGISTERS.at_entry((c.directives.get("maxnreg") or (0,))[0], int(np.prod(threads)), ctas[0])
+
+    def run(x: Wave) -> None:
+        for first in x.threads[np.flatnonzero(np.diff(x.threads // WARP, prepend=-1))].tolist() if at_entry else ():
+            x.ctas[int(x.cta_of[first])].state.setdefault("registers", {"at entry": (at_entry, i)})[first // WARP] = registers, i
+
+    return run
+
+
+def check_registers(x: Wave) -> None:
+    """X006 where the warps of a CTA that has ended had asked for more registers than it had: an inc waits until others have given some back."""
+    for cta in x.ctas:
+        of_warps = dict(cta.state.get("registers", {}))
+        if not of_warps:
+            continue
+        at_entry, _ = of_warps.pop("at entry")
+        warps = x.stride // WARP
+        total = sum(count for count, _ in of_warps.values()) + (warps - len(of_warps)) * at_entry
+        most, i = max(of_warps.values(), key=lambda one: one[0])
+        if total > warps * at_entry and "inc" in i.modifiers:
+            x.launch.find(
+                "X006", i, f"{i.name} waits for ever: with {most} registers a thread here the {warps} warps would have {WARP * total}, and the CTA has "
+                f"{WARP * warps * at_entry}, {at_entry} a thread, since its launch", "setmaxnreg.dec in the warps that need fewer", because="PTX ISA 9.7.19.5",
+            )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from smemsim.errors import HardwareTrap
+from smemsim.gpu.control import check_registers
 from smemsim.gpu.hang import count_bytes, report_hang
 from smemsim.gpu.launch import CANCEL, Launch, Queue
 from smemsim.gpu.schedule import OutOfTime, Stuck, run_wave
@@ -125,11 +126,15 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
                 if instruction is not None and not any(f.instruction.line == instruction.line for f in launch.findings.values()):
                     code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
                     launch.find(code, instruction, str(trap))
+                for other in launch.waves:
+                    if other.watch is not None:
+                        other.watch.abandoned()
                 return False
             if finished:
                 count_bytes(launch, wave)
+                check_registers(wave)
                 if wave.watch is not None:
-                    wave.watch.lifetimes.ended()
+                    wave.watch.ended()
                 launch.waves.remove(wave)
                 stuck.pop(wave, None)
                 past += wave.changes

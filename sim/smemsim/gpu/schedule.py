@@ -132,7 +132,7 @@ def _run_block(wave: Wave, block: Block) -> None:
     wave.step = 0
     at = block.index
     watch = wave.watch
-    marks = watch.unwritten if watch is not None and (block.has_loads or block.slots & watch.unwritten.slots) else None
+    marks = watch.unwritten if watch is not None and (block.has_loads or watch.unwritten.concerns(block.slots)) else None
     try:
         if block.gate is not None:
             if not block.gate.opens(wave):

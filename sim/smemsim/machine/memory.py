@@ -313,6 +313,12 @@ class SharedMemory:
         operand = self.read_operand(word, dtype=dtype, major=major, rows=rows, k=k, packing=packing)
         return operand.bits, bool(operand.unwritten.any())
 
+    def operand_words(self, word: int, *, dtype: str, major: str, rows: int, k: int, packing: str = "packed") -> np.ndarray:
+        """(rows, k) the word of 4 bytes in which each element of an operand begins, counted from the window's begin."""
+        index, _ = pattern(word, self.arch, dtype, major, rows, k, (self.begin, self.end), packing)
+        found: np.ndarray = index * max(8, element_format(dtype).bits) // 32
+        return found
+
     def operand_chunks(self, word: int, *, dtype: str, major: str, rows: int, k: int, packing: str = "packed") -> np.ndarray:
         """The chunks of 16 bytes that an operand has bytes in, counted from the window's begin, ascending."""
         return pattern(word, self.arch, dtype, major, rows, k, (self.begin, self.end), packing)[1]

@@ -15,7 +15,7 @@ from smemsim.errors import InputError, Unmodelled
 from smemsim.spec.mma_sync import MMA_SYNC_SUMS, MMA_SYNC_TYPES, SELECTORS, MmaSyncTypes, Shape
 from smemsim.spec.ptx import WARP_SIZE
 
-__all__ = ["differing", "doubles", "mma_sync", "mma_sync_types", "register_counts", "sums", "unpacked"]
+__all__ = ["differing", "doubles", "mma_sync", "mma_sync_types", "register_counts", "register_places", "sums", "unpacked"]
 
 
 def mma_sync_types(a_type: str, b_type: str, d_type: str, shape: Shape, *, sparse: bool = False) -> MmaSyncTypes:
@@ -150,6 +150,24 @@ def doubles(a: np.ndarray, b: np.ndarray, c: np.ndarray, rounding: int = NEAREST
 
 
 # ---- registers and matrices
+
+
+@functools.lru_cache(maxsize=64)
+def register_places(shape: Shape, bits: int, *, sparse: bool = False) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """(thread, register) of every element of A (M, stored K) and B (N, K), of `bits` each, and (row, column) of every thread's elements of D (elements, 32).
+
+    >>> a, b, d = register_places((16, 8, 16), 16)
+    >>> a[0][8, :4].tolist(), a[1][8, :4].tolist(), d[0][:, 5].tolist(), d[1][:, 5].tolist()
+    ([0, 0, 1, 1], [1, 1, 1, 1], [1, 1, 9, 9], [2, 3, 2, 3])
+    """
+    m, n, k = shape
+    stored = k // (1 + sparse)
+    found = []
+    for order, rows, columns in ((_a_order(m, stored, bits), m, stored), (_b_order(n, k, bits), n, k)):
+        thread, element = np.divmod(order.reshape(rows, columns), rows * columns // WARP_SIZE)
+        found.append((thread, element // max(1, 32 // bits)))
+    element, thread = np.meshgrid(np.arange(m * n // WARP_SIZE), np.arange(WARP_SIZE), indexing="ij")
+    return *found, (fragments.d_row(thread, element), fragments.d_column(thread, element))  # type: ignore[arg-type]
 
 
 @functools.lru_cache(maxsize=64)

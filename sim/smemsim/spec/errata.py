@@ -38,6 +38,8 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum("zero times a large number", "MMA-Sim as released", "raises the exponent that all terms are aligned to", "does not", "wgmma_dots_f32"),
     Erratum("negative sums too small for D", "later MMA-Sim, MATLAB-tensor-core", "-0", "+0, as every zero of wgmma", "wgmma_dots_f32"),
     Erratum("NaN in the low 13 bits of tf32", "PTX ISA 9.7.15", "low bits are ignored", "also where they make it a NaN: it counts as infinity", "wgmma_dots_f32"),
+    Erratum("accumulators of a wgmma in flight", "PTX ISA 9.7.15.7", "undefined before wgmma.wait_group",
+            "ptxas 13.0.88 waits itself (C7517), serialises (C7514, C7515, C7511) or takes other registers; nvcc copies them in front of the wait"),
     Erratum("operands past the shared window", "none", "-",
             "fault only when the first of 8 lines does not fit with a swizzle width; later lines read 0", "wgmma_window"),
     Erratum("swizzle index relation", "CUDA guide, Table 11", "smem[y][x] with y the row of the box",

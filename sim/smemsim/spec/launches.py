@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 
-__all__ = ["LAUNCH_LIMITS", "LOCAL_WINDOW", "RESERVED_OFFSETS", "RESIDENCY", "SHARED_WINDOW", "LaunchLimits", "Residency"]
+__all__ = [
+    "LAUNCH_LIMITS",
+    "LOCAL_WINDOW",
+    "REGISTERS",
+    "RESERVED_OFFSETS",
+    "RESIDENCY",
+    "SHARED_WINDOW",
+    "LaunchLimits",
+    "Registers",
+    "Residency",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,3 +57,32 @@ SHARED_WINDOW, LOCAL_WINDOW = 0x7E00_0000_0000, 0x7D00_0000_0000
 RESERVED_OFFSETS = {"begin": 0, "end": 0x120, "cap": 0x400, "0": 0, "1": 0}
 
 RESIDENCY = Residency(132, 2048, 32, 228 << 10, 1 << 10, "H200: cudaDeviceProp; CUDA programming guide, compute capability 9.0")
+
+
+@dataclasses.dataclass(frozen=True)
+class Registers:
+    """The registers of a multiprocessor (32 bits each), how ptxas shares them out, and how many a thread has at most."""
+
+    multiprocessor: int
+    unit: int
+    most: int
+    source: str
+
+    def at_entry(self, maxnreg: int, threads: int, ctas: int) -> int:
+        """Registers that each thread of a kernel with setmaxnreg begins with, of the directives .maxnreg, .maxntid and .minnctapersm (0: absent).
+
+        0 where ptxas cannot say: then it ignores setmaxnreg (C7508).
+
+        >>> REGISTERS.at_entry(128, 256, 0), REGISTERS.at_entry(0, 384, 1), REGISTERS.at_entry(0, 384, 2), REGISTERS.at_entry(0, 384, 0)
+        (128, 168, 80, 0)
+        """
+        count = maxnreg or (self.multiprocessor // (threads * ctas) if threads and ctas else 0)
+        return min(count // self.unit * self.unit, self.most)
+
+
+REGISTERS = Registers(
+    65536,
+    8,
+    256,
+    "compiled: what ptxas 13.0.88 says that it uses with each of the directives (sm_90a); PTX ISA 9.7.19.5, CUDA programming guide",
+)

@@ -13,11 +13,13 @@ import dataclasses
 __all__ = [
     "A_REGISTERS",
     "INVALID_METADATA_2_4",
+    "IN_FLIGHT",
     "METADATA_1_2",
     "OPERAND_ROW_BYTES",
     "WGMMA_M",
     "WGMMA_THREADS",
     "WGMMA_TYPES",
+    "Guarded",
     "WgmmaTypes",
 ]
 
@@ -78,4 +80,29 @@ WGMMA_TYPES: tuple[WgmmaTypes, ...] = (  # any type of A with any of B and any o
     WgmmaTypes(_INT8,     _INT8,     ("s32",),         8,   INTEGER_N, 4,     (0,),   False, False, True,  "PTX ISA 9.7.15.2, 9.7.15.6.3"),
     WgmmaTypes(("b1",),   ("b1",),   ("s32",),         1,   INTEGER_N, 0,     (),     False, False, False, "PTX ISA 9.7.15.5.2"),
 )
+# fmt: on
+
+
+@dataclasses.dataclass(frozen=True)
+class Guarded:
+    """What ptxas makes of an instruction that touches a register of a wgmma in flight, which the PTX ISA leaves undefined (9.7.15.7).
+
+    `is_safe`: the machine code is right all the same. `does` says how, `told` are the messages that it prints then.
+    """
+
+    does: str
+    told: tuple[str, ...]
+    is_safe: bool
+
+
+# Read off the machine code of small kernels: ptxas 13.0.88, sm_90a, -O0 to -O3 (compiled). It sees D of a wgmma as a value like any other. Only of A in
+# registers it does not: a loop that loads A anew without wgmma.wait_group overwrites the registers that the last round's wgmma may still read.
+# fmt: off
+IN_FLIGHT: dict[str, Guarded] = {
+    "D read":    Guarded("ptxas puts the wait in itself, in front of the first use, or serialises all wgmma of the function", ("C7517", "C7514"), True),
+    "D copied":  Guarded("ptxas copies behind the wait, which it puts in itself where the registers change before", ("C7517",), True),
+    "D written": Guarded("ptxas takes another register, or serialises all wgmma of the function", ("C7515", "C7511"), True),
+    "A read":    Guarded("wgmma does not change A, and ptxas leaves the read as it is", (), True),
+    "A written": Guarded("ptxas leaves the write as it is", (), False),
+}
 # fmt: on

@@ -10,7 +10,7 @@ from smemsim.ptx.module import Address, Instruction, Operand, Pair, Register, Ve
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
 
-__all__ = ["is_read", "mentions", "slots_of"]
+__all__ = ["is_read", "mentions", "slots_in", "slots_of"]
 
 _NO_RESULT = {"bar", "barrier", "nanosleep", "red", "st"}  # their first operand is not a result; of `bar.red` it is
 
@@ -22,17 +22,9 @@ def mentions(i: Instruction) -> Iterator[tuple[int, bool]]:
     if i.guard is not None:
         yield i.guard.slot, False
     gives = i.op not in _NO_RESULT or (i.op in ("bar", "barrier") and "red" in i.modifiers)
-    pending: list[tuple[Operand, bool]] = [(x, n == 0 and gives) for n, x in enumerate(i.operands)]
-    while pending:
-        x, result = pending.pop()
-        if isinstance(x, Register):
-            yield x.slot, result
-        elif isinstance(x, Vector):
-            pending += [(item, result) for item in x.items]
-        elif isinstance(x, Pair):
-            pending += [(x.first, result), (x.second, result)]
-        elif isinstance(x, Address):  # an address only names its registers
-            pending += [(item, False) for item in (x.base, *(x.coordinates or ()))]
+    for n, x in enumerate(i.operands):
+        for slot, in_address in _registers_of(x):
+            yield slot, n == 0 and gives and not in_address
 
 
 def slots_of(i: Instruction) -> set[int]:
@@ -56,3 +48,23 @@ def is_read(i: Instruction, c: Linker) -> bool:
         if not results:
             return False
     return False
+
+
+def slots_in(operand: Operand) -> set[int]:
+    """The slots of the registers of an operand."""
+    return {slot for slot, _ in _registers_of(operand)}
+
+
+def _registers_of(operand: Operand) -> Iterator[tuple[int, bool]]:
+    """The slots of the registers of an operand, and whether they are part of an address."""
+    pending: list[tuple[Operand, bool]] = [(operand, False)]
+    while pending:
+        x, in_address = pending.pop()
+        if isinstance(x, Register):
+            yield x.slot, in_address
+        elif isinstance(x, Vector):
+            pending += [(item, in_address) for item in x.items]
+        elif isinstance(x, Pair):
+            pending += [(x.first, in_address), (x.second, in_address)]
+        elif isinstance(x, Address):
+            pending += [(item, True) for item in (x.base, *(x.coordinates or ()))]

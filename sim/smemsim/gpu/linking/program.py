@@ -74,7 +74,8 @@ class Program:
 class Linker:
     """What builders ask: how to read and write operands, where variables lie, which block a label is."""
 
-    def __init__(self, module: Module, inlined: Inlined, places: Places, arch: str) -> None:
+    def __init__(self, module: Module, inlined: Inlined, places: Places, arch: str, directives: Mapping[str, tuple[int, ...]]) -> None:
+        self.directives = directives  # of the entry
         self.module, self.inlined, self.places, self.arch = module, inlined, places, arch
         self.block_of: dict[int, int] = {}  # instruction index: block that begins there
         self.functions = function_addresses(module)
@@ -153,7 +154,7 @@ def link(module: Module, entry: str, arch: str) -> Program:
     fused = Fused(inlined.body) if "debug" in module.target else fuse(inlined)
     inlined.body = fused.body
     places = Places(module, known[entry], inlined, arch)
-    linker = Linker(module, inlined, places, arch)
+    linker = Linker(module, inlined, places, arch, known[entry].directives)
     steps = _steps(inlined.body, linker)
     blocks = _blocks(inlined, steps, linker)
     kinds = [storage(r.type) for r in inlined.registers]

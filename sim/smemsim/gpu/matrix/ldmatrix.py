@@ -93,7 +93,8 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
     if form is None or (shape == "m16n16" and count == 4) or (shape == "m8n16" and not packed):
         raise unmodelled(i, "there is no such form")
     registers = len(_places(form)[0]) * count
-    writes = [c.write(item, "b32") for item in items(operands.next("registers"), registers, "the vector")]
+    targets = items(operands.next("registers"), registers, "the vector")
+    writes = [c.write(item, "b32") for item in targets]
     where = locate(i, c, operands.next("an address"), space or None, ROW, only_shared=True)
     operands.end()
     lanes = count * (16 if shape == "m16n16" else 8)
@@ -112,6 +113,9 @@ def build_ldmatrix(i: Instruction, c: Linker) -> Step:
         else:
             raw = x.shared[_byte_places(rows, count, form)]
             values = raw.view(np.uint32)[..., 0]
+        if x.watch is not None and x.watch.unwritten.concerns_matrices():
+            marks = x.watch.unwritten.of_words(i, _byte_places(rows, count, form) >> 2)
+            x.watch.unwritten.put_registers(targets, x.threads, x.watch.unwritten.doubts.all(marks, axis=-1))
         for n, write in enumerate(writes):
             write(x, values[n])
 
@@ -143,7 +147,8 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
     if form is None:
         raise unmodelled(i, "there is no such form")
     where = locate(i, c, operands.next("an address"), space or None, ROW, only_shared=True)
-    reads = [c.read(item, "b32") for item in items(operands.next("registers"), count, "the vector")]
+    sources = items(operands.next("registers"), count, "the vector")
+    reads = [c.read(item, "b32") for item in sources]
     operands.end()
     lanes = 8 * count
 
@@ -154,6 +159,9 @@ def build_stmatrix(i: Instruction, c: Linker) -> Step:
         written = values_of(x, piece, ROW)
         x.shared[at] = np.ascontiguousarray(values)[..., None].view(np.uint8)
         _told(x, piece, lanes, lambda: note_write(x, i, piece, ROW, written=written))
+        marks = None if x.watch is None else x.watch.unwritten.of_registers(sources, x.threads)
+        if marks is not None:
+            x.watch.unwritten.put_bytes(at, marks)
 
     return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.7.14.5.15"), run)
 

@@ -13,12 +13,12 @@ from smemsim.gpu.matrix.fragments import items, whole_warps
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Gate, Step, implements, unmodelled
 from smemsim.gpu.wave import WARP
-from smemsim.machine.mma_sync import mma_sync, mma_sync_types, register_counts
+from smemsim.machine.mma_sync import mma_sync, mma_sync_types, register_counts, register_places
 from smemsim.machine.quad_pairs import QUAD_PAIR_SHAPE, quad_pair_registers, quad_pairs
-from smemsim.ptx.module import Immediate, Instruction
+from smemsim.ptx.module import Immediate, Instruction, Operand
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.registers import Read
@@ -69,11 +69,10 @@ def build_mma(i: Instruction, c: Linker) -> Step:
         raise InputError(f".{rounding}: mma.sync with {a_type} has no rounding")
     counts = register_counts(row, shape, d_type, sparse=sparse)
     kind = "b64" if row.bits == 64 else "b32"
-    writes = [c.write(x, kind) for x in items(operands.next("D"), counts[2], "D")]
-    reads = [
-        [c.read(x, kind) for x in items(operands.next(name), count, name)]
-        for name, count in zip("ABC", (*counts[:2], counts[2]), strict=True)
-    ]
+    parts = [items(operands.next(name), count, name) for name, count in zip("DABC", (counts[2], *counts), strict=True)]
+    writes = [c.write(x, kind) for x in parts[0]]
+    reads = [[c.read(x, kind) for x in part] for part in parts[1:]]
+    places = register_places(shape, row.bits, sparse=sparse)
     metadata, selector = None, 0
     if sparse:
         metadata = c.read(operands.next("metadata"), "b32")
@@ -94,10 +93,26 @@ def build_mma(i: Instruction, c: Linker) -> Step:
             {} if metadata is None else {"metadata": np.broadcast_to(metadata(x), x.n).reshape(-1, WARP), "selector": selector}
         )
         d = mma_sync(a, b, start, **given, **more)
+        if x.watch is not None and x.watch.unwritten.slots:
+            _follow(x, parts, places)
         for n, write in enumerate(writes):
             write(x, d[n].reshape(-1))
 
     return Gate(lambda x: whole_warps(i, x, _SECTION), run)
+
+
+def _follow(x: Wave, parts: Sequence[Sequence[Operand]], places: tuple[tuple[np.ndarray, np.ndarray], ...]) -> None:
+    """The registers of D get the doubts of C, and row by row those of A, column by column those of B; `parts` are the registers of D, A, B and C."""
+    unwritten, doubts, warps = x.watch.unwritten, x.watch.unwritten.doubts, x.n // WARP
+    a, b, c = (unwritten.of_registers(part, x.threads) for part in parts[1:])
+    row, column = places[2]
+    found = np.zeros((len(row), WARP, warps), np.int32)
+    for marks, (thread, register), at in ((a, places[0], row), (b, places[1], column)):
+        if marks is not None:
+            of_rows = doubts.all(marks.reshape(len(marks), warps, WARP)[register, :, thread], axis=1)
+            found = doubts.join(found, of_rows[at])
+    of_registers = doubts.all(found.transpose(0, 2, 1).reshape(len(parts[0]), -1, x.n), axis=1)
+    unwritten.put_registers(parts[0], x.threads, of_registers if c is None else doubts.join(of_registers, c))
 
 
 def note_inferred(x: Wave, evidence: Mapping[str, str]) -> None:
@@ -114,15 +129,20 @@ def _quad_pairs(
     words.end()
     if not plain or len(layouts) != 2 or b_type != "f16" or (d_type, c_type) not in (("f16", "f16"), ("f32", "f16"), ("f32", "f32")):
         raise unmodelled(i, "these types or modifiers")
-    writes = [c.write(x, "b32") for x in items(operands.next("D"), quad_pair_registers(d_type), "D")]
-    counts = (2, 2, quad_pair_registers(c_type))
-    reads = [[c.read(x, "b32") for x in items(operands.next(name), n, name)] for name, n in zip("ABC", counts, strict=True)]
+    counts = (quad_pair_registers(d_type), 2, 2, quad_pair_registers(c_type))
+    parts = [items(operands.next(name), n, name) for name, n in zip("DABC", counts, strict=True)]
+    writes = [c.write(x, "b32") for x in parts[0]]
+    reads = [[c.read(x, "b32") for x in part] for part in parts[1:]]
     operands.end()
 
     def run(x: Wave) -> None:
         note_inferred(x, EVIDENCE)
         a, b, start = (_stacked(part, x) for part in reads)
         d = quad_pairs(a, b, start, a_layout=layouts[0], b_layout=layouts[1], d_type=d_type, c_type=c_type)
+        if x.watch is not None and x.watch.unwritten.slots:
+            marks = x.watch.unwritten.of_registers([item for part in parts[1:] for item in part], x.threads)
+            of_warps = 0 if marks is None else [x.watch.unwritten.of_warps(list(marks), x.threads)] * len(parts[0])
+            x.watch.unwritten.put_registers(parts[0], x.threads, of_warps)
         for n, write in enumerate(writes):
             write(x, d[n].reshape(-1))
 

@@ -16,16 +16,20 @@ from smemsim.gpu.linking.mentions import slots_of
 from smemsim.gpu.matrix.fragments import items
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Gate, Step, implements, unmodelled
+from smemsim.gpu.watching.products import Product
+from smemsim.gpu.watching.unwritten import WORD
 from smemsim.gpu.wave import WARPGROUP
-from smemsim.machine.wgmma import check_immediates, types_of, wgmma, wgmma_registers
+from smemsim.machine.wgmma import a_places, check_immediates, d_places, types_of, wgmma, wgmma_registers
 from smemsim.machine.wgmma_many import wgmma_many
 from smemsim.ptx.module import Immediate, Instruction, Operand, Register, Vector
+from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 from smemsim.spec.wgmma import A_REGISTERS, WGMMA_M
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
+    from smemsim.gpu.watching.handles import Operation
     from smemsim.gpu.wave import Cta, Wave
 
 __all__: list[str] = []
@@ -135,6 +139,7 @@ class _Mma:
                 majors[side] = "MN" if _number(i, operands, "imm-trans") else "K"
         operands.end()
         check_immediates(row, majors[0], majors[1], signs[0], signs[1], satfinite, self.is_sparse, selector, self.in_registers)
+        self.d, self.a_items = d, a_parts if self.in_registers else ()
         self.read_d, self.write_d = [c.read(x, "b32") for x in d], [c.write(x, "b32") for x in d]
         self.types: dict[str, Any] = {"a_type": a_type, "b_type": b_type, "d_type": d_type, "a_major": majors[0], "b_major": majors[1]}
         self.selector, self.signs, self.satfinite = selector, signs, satfinite
@@ -188,6 +193,7 @@ class _Mma:
     def _done(self, x: Wave, event: Mma, missing: bool, result: Any) -> None:
         if missing:
             event = dataclasses.replace(event, unwritten=True)
+        if missing and x.watch is None:
             x.launch.find("R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written", "check the descriptor, and that the load that fills the stage was issued")  # fmt: skip
         x.launch.events.append(event)
 
@@ -214,15 +220,60 @@ class _Mma:
         t, columns = self.types, self.k
         for g, (cta, first) in enumerate(zip(ctas, firsts, strict=True)):
             op = x.watch.begin(x, self.i, first, "wgmma")
+            product = _Product(x, self, cta, first, None if self.in_registers else a[g], b[g])
+            op.products.append(product)
             read = [cta.shared.operand_chunks(b[g], dtype=t["b_type"], major=t["b_major"], rows=self.n, k=columns)]
             if not self.in_registers:
                 read.append(cta.shared.operand_chunks(a[g], dtype=t["a_type"], major=t["a_major"], rows=WGMMA_M, k=self.stored))
             inside = np.concatenate(read)
             inside = inside[inside < len(cta.shared.bytes) // CHUNK]
             x.watch.op_reads(op, cta, (CHUNK * inside[:, None] + np.arange(0, CHUNK, 4)).ravel())
+            if product.found or x.watch.unwritten.slots:
+                product.finish(product.rows_of_registers(), None, goes_on=scale[g])
             x.watch.sums(op, self.sums, goes_on=scale[g])
-            x.watch.op_registers(op, self.slots)
+            x.watch.op_registers(op, self.slots, results=self.sums)
             x.watch.joins(op, first, "wgmma")
+
+
+class _Product(Product):
+    """What the watch asks about one warpgroup's instruction."""
+
+    m = WGMMA_M
+
+    def __init__(self, x: Wave, made: _Mma, cta: Cta, first: int, a: int | None, b: int) -> None:
+        super().__init__(x.watch.unwritten, made.i)
+        self.made, self.cta, self.a, self.b, self.n = made, cta, a, b, made.n
+        self.threads, self.pitch = np.arange(first, first + WARPGROUP), x.pitch
+
+    def words(self) -> tuple[np.ndarray, np.ndarray]:
+        made, shared = self.made, self.cta.shared
+        begin = self.pitch * self.cta.index // WORD
+        a = np.zeros((self.m, 0), np.int64)
+        if self.a is not None:
+            a = begin + shared.operand_words(self.a, dtype=made.types["a_type"], major=made.types["a_major"], rows=self.m, k=made.stored)
+        return a, begin + shared.operand_words(self.b, dtype=made.types["b_type"], major=made.types["b_major"], rows=self.n, k=made.k)
+
+    def rows_of_registers(self) -> np.ndarray | None:
+        """The marks of A's rows, where it is in registers."""
+        marks = self.unwritten.of_registers(self.made.a_items, self.threads)
+        if marks is None:
+            return None
+        thread, register, _ = a_places(element_format(self.made.types["a_type"]).bits, self.made.stored)
+        return self.unwritten.doubts.all(marks[register, thread], axis=1)
+
+    def marks(self) -> np.ndarray:
+        marks = self.unwritten.of_registers(self.made.d, self.threads)
+        found = np.zeros((self.m, self.n), np.int32)
+        if marks is not None:
+            found[d_places(self.n)] = np.repeat(marks, self.n // 2 // len(marks), axis=0).T
+        return found
+
+    def is_unread(self, operation: Operation) -> bool:
+        return self.unwritten.watch.holds_registers(operation)
+
+    def put(self, marks: np.ndarray) -> None:
+        each = np.ascontiguousarray(marks[d_places(self.n)].T).reshape(len(self.made.d), -1, WARPGROUP)
+        self.unwritten.put_registers(self.made.d, self.threads, self.unwritten.doubts.all(each, axis=1))
 
 
 def _number(i: Instruction, operands: Operands, what: str) -> int:

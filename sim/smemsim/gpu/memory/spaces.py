@@ -338,7 +338,10 @@ def note_write(
     Atomics that left everything as it was (`changed` False) only looked.
     """
     own(x, piece, size, changed=changed)
-    if x.watch is None or piece.space != "shared":
+    if x.watch is None:
+        return
+    x.watch.unwritten.writes(piece, size)
+    if piece.space != "shared":
         return
     if strong:
         for_part(x, piece, lambda: x.watch.strong_write(x, i, piece.at, size, changed=changed))
@@ -361,8 +364,13 @@ def own(x: Wave, piece: Piece, size: int, *, changed: bool = True) -> None:
 
 def note_read(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False) -> None:
     """Threads have read: the watch knows."""
-    if x.watch is not None and piece.space == "shared":
+    if x.watch is None:
+        return
+    if piece.space == "shared":
         for_part(x, piece, lambda: (x.watch.strong_read if strong else x.watch.read)(x, i, piece.at, size))
+    elif piece.space == "local" and x.watch.unwritten.local is not None:
+        marks = x.watch.unwritten.local.of(piece.at, size)
+        x.watch.unwritten.loads(x.threads if piece.part is None else x.threads[piece.part], marks)
 
 
 def for_part(x: Wave, piece: Piece, act: Callable[[], None]) -> None:

@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.gpu.asynchronous import stop
 from smemsim.gpu.modifiers import Modifiers
@@ -13,12 +15,13 @@ from smemsim.machine.tcgen05_checks import BrokenRule
 from smemsim.machine.tmem.allocation import AllocationError
 from smemsim.machine.tmem.memory import TensorMemory
 from smemsim.ptx.module import Instruction
+from smemsim.spec.tensor_memory import COLUMNS, LANES
 from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION
 
 if TYPE_CHECKING:
     from smemsim.gpu.wave import Cta, Wave
 
-__all__ = ["cta_group", "group_of", "refusals", "tensor_of"]
+__all__ = ["cells_at", "cta_group", "group_of", "refusals", "tensor_of"]
 
 
 def cta_group(words: Modifiers) -> int:
@@ -31,6 +34,12 @@ def tensor_of(cta: Cta) -> TensorMemory:
     if cta.tensor is None:
         raise InputError("there is no tensor memory")
     return cta.tensor
+
+
+def cells_at(cta: np.ndarray | int, lane: np.ndarray, column: np.ndarray) -> np.ndarray:
+    """The places of cells among those of all CTAs of a wave, which are named by their index."""
+    found: np.ndarray = (cta * LANES + lane) * COLUMNS + column
+    return found
 
 
 def group_of(x: Wave, i: Instruction, cta: Cta, group: int) -> tuple[Cta, ...]:

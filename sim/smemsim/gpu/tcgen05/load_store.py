@@ -165,13 +165,30 @@ def build_ld(i: Instruction, c: Linker) -> Step:
         if access.pack:
             found = found & _LOW | flat.take(at[1]) << np.uint32(16)
         if x.watch is not None:
-            x.watch.tensor.loaded(x, i, access.boxes(x), access.access.lanes)
+            is_unwritten = x.watch.tensor.loaded(x, i, access.boxes(x), access.access.lanes)
+            if is_unwritten or x.watch.unwritten.slots or x.watch.tensor.marks is not None:
+                _follow_load(x, i, at, access)
         for write, values in zip(writes, found, strict=True):
             write(x, values)
         if reduction is not None:
             reduction.run(x, found)
 
     return Gate(lambda x: x.gather(), run)
+
+
+def _follow_load(x: Wave, i: Instruction, at: np.ndarray, access: _Access) -> None:
+    """The registers have the doubts of the cells that they come from (halves, registers, threads): what a lane does not use concerns nobody."""
+    unwritten = x.watch.unwritten
+    marks = unwritten.doubts.all(x.watch.tensor.of_cells(i, at), axis=0)
+    unwritten.put_registers(access.items, x.threads, marks)
+
+
+def _follow_store(x: Wave, at: np.ndarray, access: _Access) -> None:
+    """The cells have the doubts of the registers."""
+    tensor, unwritten = x.watch.tensor, x.watch.unwritten
+    marks = unwritten.of_registers(access.items, x.threads)
+    if marks is not None or tensor.marks is not None:
+        tensor.put_cells(at, np.zeros(at.shape, np.int32) if marks is None else np.broadcast_to(marks, at.shape))
 
 
 @implements("tcgen05.st")
@@ -189,6 +206,7 @@ def build_st(i: Instruction, c: Linker) -> Step:
         for n, read in enumerate(reads):
             values[n] = read(x)
         if x.watch is not None:
+            _follow_store(x, at, access)
             x.watch.tensor.stored(x, i, access.boxes(x), access.access.lanes)
         flat = x.tensor.reshape(-1)
         if access.pack:  # the upper halves of the cells keep what they had (inferred)

@@ -13,19 +13,25 @@ from smemsim.gpu.asynchronous import check_alone, judge, record
 from smemsim.gpu.events import Mma
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Step, implements, unmodelled
-from smemsim.gpu.tcgen05.common import cta_group, group_of, refusals, tensor_of
+from smemsim.gpu.tcgen05.common import cells_at, cta_group, group_of, refusals, tensor_of
+from smemsim.gpu.watching.products import Product
+from smemsim.gpu.watching.unwritten import WORD
 from smemsim.machine.tcgen05_many import Issue, Touched, tcgen05_mma_many
-from smemsim.machine.tcgen05_operands import scale_address
+from smemsim.machine.tcgen05_operands import layout_of_a, layout_of_metadata, layouts_of_scales, scale_address
 from smemsim.machine.tmem.address import TmemAddress
+from smemsim.machine.tmem.cells import Copies, cells_of_a, cells_of_d, cells_of_metadata, cells_of_scales
+from smemsim.machine.tmem.layout import AccumulatorLayout
 from smemsim.ptx.module import Address, Immediate, Instruction, Vector
 from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import CHUNK
+from smemsim.spec.tensor_memory import COLUMNS, LANES
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.registers import Read
+    from smemsim.gpu.watching.handles import Operation
     from smemsim.gpu.wave import Cta, Wave
 
 __all__: list[str] = []
@@ -130,7 +136,7 @@ class _Mma:
     ) -> None:  # fmt: skip
         """Tell the watch, the record and the evidence."""
         launch = x.launch
-        if touched.unwritten:
+        if touched.unwritten and x.watch is None:
             launch.find(
                 "R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written",
                 "check the descriptor, and that the load that fills the stage was issued",
@@ -148,19 +154,7 @@ class _Mma:
         self._note_scale_ids(x, i, issue)
         launch.evidence |= evidence_of(i, touched)
         if x.watch is not None:
-            op = x.watch.tensor.begin(x, self.i, thread, "tcgen05.mma")
-            half = len(members)
-            operands = [(issue.b, i.b_type, i.b_major, i.n, i.k)]
-            if not isinstance(issue.a, TmemAddress):
-                operands.append((issue.a, i.a_type, i.a_major, i.m, i.k // 2 if self.is_sparse else i.k))
-            for member in members:
-                for word, dtype, major, rows, k in operands:
-                    chunks = member.shared.operand_chunks(word, dtype=dtype, major=major, rows=rows // half, k=k, packing=i.row.packing)
-                    chunks = chunks[chunks < len(member.shared.bytes) // CHUNK]
-                    fmt = element_format(dtype)
-                    held = fmt.elements_per_chunk(i.row.packing) * fmt.bits // 8  # bytes; behind 16 elements of 4 or 6 bits is padding
-                    x.watch.op_reads(op, member, (CHUNK * chunks[:, None] + np.arange(0, held, 4)).ravel())
-            x.watch.tensor.operated(op, members, touched.reads, touched.writes)
+            self._tell(x, i, thread, issue, members, touched)
         record(x, self._event(x, i, thread, idesc, issue, unwritten=touched.unwritten))
 
     def _note_scale_ids(self, x: Wave, i: InstrDescriptor, issue: Issue) -> None:
@@ -176,12 +170,97 @@ class _Mma:
                     milder=Severity.NOTE,
                 )  # fmt: skip
 
+    def _tell(self, x: Wave, i: InstrDescriptor, thread: int, issue: Issue, members: tuple[Cta, ...], touched: Touched) -> None:
+        """Tell the watch what it read and wrote."""
+        op = x.watch.tensor.begin(x, self.i, thread, "tcgen05.mma")
+        product = _Product(x, self, i, issue, members, touched)
+        op.products.append(product)
+        for member in members:
+            for operand in product.shared_operands():
+                chunks = member.shared.operand_chunks(**operand)
+                chunks = chunks[chunks < len(member.shared.bytes) // CHUNK]
+                fmt = element_format(operand["dtype"])
+                held = fmt.elements_per_chunk(i.row.packing) * fmt.bits // 8  # bytes; behind 16 elements of 4 or 6 bits is padding
+                x.watch.op_reads(op, member, (CHUNK * chunks[:, None] + np.arange(0, held, 4)).ravel())
+        is_doubtful = x.watch.tensor.reads(op, members, touched.reads)
+        if is_doubtful or product.found or x.watch.tensor.marks is not None:
+            product.finish(*product.of_tensor_memory(), goes_on=bool(issue.enable_input_d))
+        x.watch.tensor.writes(op, members, touched.writes)
+
     def _event(self, x: Wave, i: InstrDescriptor, thread: int, idesc: int, issue: Issue, *, unwritten: bool) -> Mma:
         return Mma(
             x.ctas[int(x.cta_of[thread])].number, int(x.tid[thread]), self.i, self.kind, i.m, i.n, i.k,
             None if isinstance(issue.a, TmemAddress) else issue.a, issue.b, i.a_type, i.b_type, i.d_type, i.a_major, i.b_major,
             bool(issue.enable_input_d), (i.negate_a, i.negate_b), self.is_sparse, unwritten, idesc, self.group, issue.d,
         )  # fmt: skip
+
+
+class _Product(Product):
+    """What the watch asks about one instruction."""
+
+    def __init__(self, x: Wave, made: _Mma, i: InstrDescriptor, issue: Issue, members: tuple[Cta, ...], touched: Touched) -> None:
+        super().__init__(x.watch.unwritten, made.i)
+        self.tensor, self.made, self.of, self.issue, self.members, self.touched = x.watch.tensor, made, i, issue, members, touched
+        self.m, self.n, self.pitch = i.m, i.n, x.pitch
+
+    def shared_operands(self) -> list[dict[str, Any]]:
+        """B, and A where it is in shared memory, as each CTA of the group has it: the arguments of `SharedMemory.operand_chunks`."""
+        i, issue, half = self.of, self.issue, len(self.members)
+        found = [{"word": issue.b, "dtype": i.b_type, "major": i.b_major, "rows": i.n // half, "k": i.k, "packing": i.row.packing}]
+        if not isinstance(issue.a, TmemAddress):
+            k = i.k // 2 if self.made.is_sparse else i.k
+            found.append({"word": issue.a, "dtype": i.a_type, "major": i.a_major, "rows": i.m // half, "k": k, "packing": i.row.packing})
+        return found
+
+    def words(self) -> tuple[np.ndarray, np.ndarray]:
+        b, *a = (
+            np.concatenate([m.index * self.pitch // WORD + m.shared.operand_words(**operand) for m in self.members])
+            for operand in self.shared_operands()
+        )
+        return a[0] if a else np.zeros((self.m, 0), np.int64), b
+
+    def of_tensor_memory(self) -> tuple[np.ndarray, np.ndarray]:
+        """The marks of the rows of A and of B that what lies in tensor memory gives them: A, scale factors, metadata."""
+        i, issue, group = self.of, self.issue, len(self.members)
+        rows, columns = np.zeros(self.m, np.int32), np.zeros(self.n, np.int32)
+        if isinstance(issue.a, TmemAddress):
+            rows = self._joined(rows, cells_of_a(layout_of_a(i, issue.a, group, ws=self.made.ws)))
+        if i.row.block_scaled:
+            of_a, of_b = layouts_of_scales(i, issue.scale_a, issue.scale_b, group, scale_vec=self.made.scale_vec)
+            rows, columns = self._joined(rows, cells_of_scales(of_a)), self._joined(columns, cells_of_scales(of_b))
+        if i.sparsity:
+            rows = self._joined(rows, cells_of_metadata(layout_of_metadata(i, issue.metadata, group, ws=self.made.ws)))
+        return rows, columns
+
+    def _joined(self, marks: np.ndarray, copies: Copies) -> np.ndarray:
+        """Marks of rows, with those of the cells that each row has in tensor memory."""
+        doubts, ctas = self.unwritten.doubts, np.array([member.index for member in self.members])
+        for cta, lane, column, _ in copies:
+            of_cells = self.tensor.of_cells(self.i, cells_at(ctas[cta], lane, column))
+            marks = doubts.join(marks, doubts.all(of_cells, axis=1))
+        return marks
+
+    def _cells(self) -> np.ndarray:
+        """The cells of D (m, n), by their place among all."""
+        i, at = self.of, TmemAddress.decode(self.issue.d, "d")
+        layout = AccumulatorLayout(i.m, i.n, len(self.members), ws=self.made.ws, sparse=i.sparsity, lane=at.lane, column=at.column)
+        parts = zip(self.members, cells_of_d(layout), strict=True)
+        return np.concatenate([cells_at(member.index, lane, column) for member, (lane, column) in parts])
+
+    def marks(self) -> np.ndarray:
+        found: np.ndarray = self.tensor.of_cells(self.i, self._cells())
+        return found
+
+    def is_unread(self, operation: Operation) -> bool:
+        return bool(self.tensor.is_product.reshape(-1)[self._cells()].all())
+
+    def put(self, marks: np.ndarray) -> None:
+        cells = self._cells()
+        is_written = np.zeros(len(self.tensor.who) * LANES, bool)
+        for cta, lanes, _, _ in self.touched.writes:
+            is_written.reshape(-1, LANES)[self.members[cta].index, lanes] = True
+        written = is_written[cells // COLUMNS]
+        self.tensor.put_cells(cells[written], marks[written])
 
 
 def evidence_of(i: InstrDescriptor, touched: Touched) -> set[str]:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from smemsim.gpu.wave import Cta
 from smemsim.ptx.module import Instruction
+
+if TYPE_CHECKING:
+    from smemsim.gpu.watching.products import Follows
 
 __all__ = ["GENERIC", "Groups", "Handles", "Operation"]
 
@@ -18,7 +22,8 @@ ROOM = 256  # operations that there is room for to begin with
 
 @dataclasses.dataclass(eq=False)
 class Operation:
-    """An asynchronous operation: its number, what and where it is, the warps that issued it, and the registers that it holds.
+    """An asynchronous operation: its number, what and where it is, the warps that issued it, the registers that it holds, and the products that it
+    makes. Of the registers, `results` are those of D, `copies` those to which D was moved before anybody had waited for it.
 
     `since` is the wave's count of blocks when it was issued, `when` the clock of its first warp, `barriers` the mbarriers that count a copy: by the
     CTA (index) that gets the bytes, the CTA and the offset of the mbarrier.
@@ -32,6 +37,9 @@ class Operation:
     when: int = 0
     slots: set[int] = dataclasses.field(default_factory=set)
     barriers: dict[int, tuple[Cta, int]] = dataclasses.field(default_factory=dict)
+    results: set[int] = dataclasses.field(default_factory=set)
+    copies: set[int] = dataclasses.field(default_factory=set)
+    products: list[Follows] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(eq=False)

@@ -41,8 +41,9 @@ class Named:
     def first(self, block: Block) -> int:
         """The registers that a block names first, as a bit set."""
         if block.index not in self._first:
-            own = block.instructions[block.gate is not None :]
-            self._first[block.index] = _before_telling(own)
+            own = block.instructions
+            brings = bool(own) and own[0].op == "tcgen05" and own[0].modifiers[0] == "ld"  # into registers that nobody has named yet
+            self._first[block.index] = _before_telling(own[brings:])
         return self._first[block.index]
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from smemsim.gpu.linking.mentions import mentions, slots_of
 from smemsim.gpu.watching.handles import Operation
 from smemsim.gpu.watching.shadow import Shadow
 from smemsim.gpu.wave import WARP, WARPGROUP
 from smemsim.ptx.module import Instruction
+from smemsim.spec.findings import Severity
+from smemsim.spec.wgmma import IN_FLIGHT
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Block
@@ -21,9 +25,10 @@ __all__ = ["Registers"]
 class Registers(Shadow):
     """The part of the watch that knows which registers are in flight."""
 
-    def op_registers(self, op: Operation, slots: set[int]) -> None:
-        """It reads or writes these registers of its warpgroup until it is waited for."""
+    def op_registers(self, op: Operation, slots: set[int], *, results: frozenset[int] = frozenset()) -> None:
+        """It reads or writes (`results`) these registers of its warpgroup until it is waited for."""
         op.slots |= slots
+        op.results |= results
         for slot in slots:
             self._registers.setdefault(slot, {})[op] = None
             self.in_flight |= 1 << slot
@@ -85,6 +90,10 @@ class Registers(Shadow):
                 self._registers.pop(slot, None)
                 self.in_flight &= ~(1 << slot)
 
+    def holds_registers(self, op: Operation) -> bool:
+        """Has nobody waited for it?"""
+        return any(op in self._registers.get(slot, {}) for slot in op.slots)
+
     def check_registers(self, x: Wave, block: Block) -> None:
         """A block names registers that are in flight: wrong, unless it moves them or is the next wgmma on the same accumulators.
 
@@ -96,16 +105,57 @@ class Registers(Shadow):
                 continue
             if self.of_sums and block.slots & self.of_sums:
                 self._sums_named(warps, slots_of(i))
-            for slot in slots_of(i):
-                held = [op for op in self._registers.get(slot, {}) if warps & set(op.warps.tolist())]
-                if not held or held[0] in self._told:
-                    continue
-                if i.op == "mov":  # a compiler's copy in front of the wait: its result is in flight as well
-                    self.op_registers(held[0], slots_of(i))
-                    continue
-                self._told.add(held[0])
-                x.launch.find(
-                    "X007", i, f"{i.name} uses {self._register(slot)} while {self._name(held[0])} is in flight: its registers are not to be touched before "
-                    "wgmma.wait_group", f"wgmma.commit_group and wgmma.wait_group between line {held[0].instruction.line} and this one",
-                    because="PTX ISA 9.7.15.7",
-                )  # fmt: skip
+            named = dict(sorted(mentions(i), key=lambda one: one[1]))  # of what is read and written: written
+            holds = {slot: op for slot in named if (op := self._holding(slot, warps)) is not None}
+            if not holds:
+                continue
+            copied = next((op for slot, op in holds.items() if not named[slot] and slot in op.results | op.copies), None)
+            for slot, op in holds.items():
+                if slot in op.copies and named[slot]:  # another value is there now
+                    op.copies.discard(slot)
+                    self._registers[slot].pop(op)
+                elif i.op != "mov" or copied is None:
+                    self._touched(i, slot, op, "written" if named[slot] else "read")
+                    if slot in op.results | op.copies and not named[slot]:
+                        self._waits_itself(op, warps)
+                elif not named[slot] and slot in op.results:
+                    self._touched(i, slot, op, "copied")
+            if i.op == "mov" and copied is not None:  # its result is in flight as well
+                results = {slot for slot, is_result in named.items() if is_result} - copied.results
+                copied.copies |= results
+                self.op_registers(copied, results)
+
+    def _holding(self, slot: int, warps: set[int]) -> Operation | None:
+        """The first operation of these warps in flight that has a register."""
+        return next((op for op in self._registers.get(slot, {}) if warps & set(op.warps.tolist())), None)
+
+    def _waits_itself(self, op: Operation, warps: set[int]) -> None:
+        """ptxas puts a wait for an operation here: for these warps its group is complete, and all in front of that."""
+        for warp in sorted(warps & set(op.warps.tolist())):
+            groups = self._groups[warp, "wgmma"]
+            count = next((n for n, group in enumerate(groups.pending, 1) if op in group), None)
+            over = [one for group in groups.pending[:count] for one in group]
+            if count is None:  # not committed yet
+                over += groups.open
+                groups.open = []
+            del groups.pending[:count]
+            if over:
+                self.order.knows(np.array([warp]), over)
+                self._registers_free(warp, over)
+
+    def _touched(self, i: Instruction, slot: int, op: Operation, how: str) -> None:
+        """X007: an instruction touches a register of a wgmma in flight. Where ptxas makes it right, that is told as a remark."""
+        rule = IN_FLIGHT[f"{'D' if slot in op.results | op.copies else 'A'} {how}"]
+        if (op.instruction.line, how) in self._told:
+            return
+        self._told.add((op.instruction.line, how))
+        told = f" ({' or '.join(rule.told)})" if rule.told else ""
+        made = f"; {rule.does}{told}, the PTX ISA leaves it undefined" if rule.is_safe else ""
+        self.x.launch.find(
+            "X007", i, f"{i.name} {_TOUCHES[how]} {self._register(slot)} while {self._name(op)} is in flight: its registers are not to be touched before "
+            f"wgmma.wait_group{made}", f"wgmma.commit_group and wgmma.wait_group between line {op.instruction.line} and this one",
+            because="PTX ISA 9.7.15.7", milder=Severity.NOTE if rule.is_safe else None,
+        )  # fmt: skip
+
+
+_TOUCHES = {"read": "uses", "copied": "copies", "written": "overwrites"}

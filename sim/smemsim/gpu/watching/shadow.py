@@ -14,7 +14,7 @@ from smemsim.gpu.launch import Touched
 from smemsim.gpu.watching.bytes import Parts
 from smemsim.gpu.watching.clocks import Order
 from smemsim.gpu.watching.handles import Groups, Handles, Operation
-from smemsim.gpu.watching.unwritten import loads_values
+from smemsim.gpu.watching.unwritten import is_followed
 from smemsim.gpu.wave import WARP, WARPGROUP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.findings import Severity
@@ -56,7 +56,7 @@ class Shadow:
         self.read_when = np.zeros((self.per_cluster, words), np.int32)
         self.read_line = np.zeros(words, np.int32)
         self.read_by = np.full((READERS, words), NOBODY, np.int32)
-        self._told: set[Operation] = set()  # operations whose registers were used too early, and that have a finding
+        self._told: set[tuple[int, str]] = set()  # lines of operations whose registers were touched too early, and how, that have a finding
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: words that were read before anybody had written them
         self.early_waits: dict[int, Waited] = {}  # of them, by line: what the reader had waited for last
         self.late: dict[int, Callable[[], None]] = {}  # of them, by line: what came later, to be told once the value is used
@@ -85,7 +85,7 @@ class Shadow:
                 why, repair = self._other_stage(self.early_waits.get(line), late, op)
                 sentence = f"{{i}} reads {{where}} before {self._name(op)} has brought it{why or ': nothing makes the reader wait'}"
                 repair = self._passed(i) or repair or "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first"
-                self.came_late(i, functools.partial(self._find, "X004", i, late, sentence, repair))
+                self.came_late(i, functools.partial(self._find, "X004", i, late, sentence, repair), self.late)
 
     def _is_unordered(self, op: Operation, line: int, at: np.ndarray) -> bool:
         """Is an operation that now writes words not ordered behind those who read them, by the instruction of a line?"""
@@ -96,16 +96,17 @@ class Shadow:
         by = np.unique(self.read_by[:, at])
         return any(self.operations[n].instruction.line == line and not order.read_done[first, n] for n in by[by >= 0].tolist())
 
-    def came_late(self, i: Instruction, tell: Callable[[], None]) -> None:
-        """What an instruction read before anybody had written it comes now: told at once, or, of a load of threads, once its value is used."""
+    def came_late(self, i: Instruction, tell: Callable[[], None], late: dict[int, Callable[[], None]]) -> None:
+        """What an instruction read before anybody had written it comes now: told at once, or, where it is followed, once its value is used."""
         was_used = self.x.launch.findings.pop(("R507", i.line), None) is not None
-        if was_used or not loads_values(i):
+        if was_used or not is_followed(i):
             tell()
         else:
-            self.late[i.line] = tell
+            late[i.line] = tell
 
     def nothing_came(self) -> None:
         """Nothing goes on: what was read before anybody had written it was to be brought by loads that are still to come."""
+        self.abandoned()
         loads = [i for i in self.lines.values() if i.op == "cp" and "mbarrier::complete_tx::bytes" in i.modifiers]
         for line, (i, words) in list(self.early.items()):
             if loads and np.count_nonzero(words) >= LOADED and self.x.launch.findings.pop(("R507", line), None) is not None:
@@ -114,6 +115,9 @@ class Shadow:
                     "may, and never came to it): nothing made the reader wait",
                     self._passed(i) or "wait for the phase of its mbarrier (mbarrier.try_wait.parity), with the parity of this round",
                 )  # fmt: skip
+
+    def abandoned(self) -> None:
+        """The kernel ends before what it has read could be used: told is what made a whole product wrong."""
 
     def _passed(self, i: Instruction) -> str:
         """What to change where the last wait in front of a read, one of its consumer, passed before the first phase had ended."""

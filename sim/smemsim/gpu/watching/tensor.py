@@ -7,13 +7,15 @@ tcgen05.commit behind them arrives at; those of one thread are executed one afte
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smemsim.gpu.watching.named import Named
+from smemsim.gpu.watching.products import uses
 from smemsim.gpu.watching.shadow import NOBODY, OPERATIONS
+from smemsim.gpu.watching.unwritten import is_followed
 from smemsim.gpu.wave import WARP, WARPGROUP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
@@ -49,7 +51,9 @@ class TensorWatch:
         self.read_by = np.full(shape, NOBODY, np.int32)  # the last operation
         self.is_product = np.zeros(shape, bool)  # a matrix product, or a part of its sum, that nobody has read
         self.issued: dict[int, np.ndarray] = {}  # operations of a warp so far
-        self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: tcgen05.ld of cells that nobody had written
+        self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: reads of cells that nobody had written
+        self.late: dict[int, Callable[[], None]] = {}  # of them, by line: what came later, to be told once the value is used
+        self.marks: np.ndarray | None = None  # of doubtful values, made when the first one is written
         self._open: dict[tuple[int, int], Operation] = {}  # since the last commit, by warp and line
         self.named = Named(x.program.blocks)
         self.loading = 0  # registers of loads that nobody has waited for, by their bits
@@ -71,14 +75,15 @@ class TensorWatch:
             watch.op_writes(op, cta, np.array([at - cta.index * x.pitch]))
             watch.order.knows(op.warps, [op])
 
-    def loaded(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> None:
-        """Warps read boxes (warp, CTA, first lane, first column, column behind the last).
+    def loaded(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
+        """Warps read boxes (warp, CTA, first lane, first column, column behind the last). Has nobody written some of that?
 
         That the registers are used before tcgen05.wait::ld is nothing to tell: Triton does so, and ptxas waits for the registers themselves (`Named`).
         """
+        is_unwritten = False
         for warp, cta, lane, first, end in boxes:
             at = (cta, slice(lane, lane + lanes), slice(first, end))
-            self._seen(i, at, warp, "reads")
+            is_unwritten |= self._seen(i, at, warp, "reads")
             self.is_product[at] = False
             group = (int(self.x.tid[warp * WARP]) // WARP) // _WARPS
             self.read_line[at] = i.line
@@ -88,6 +93,7 @@ class TensorWatch:
                 self.read_when[(group, *at)] = PENDING
                 self._loads.setdefault(warp, []).append(((group, *at), self.named.registers(i)))
                 self.loading |= self.named.registers(i)
+        return is_unwritten
 
     def stored(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> None:
         """Warps write boxes."""
@@ -131,6 +137,8 @@ class TensorWatch:
         self._seen(i, at, warp, "gives back")
         self._readers_done(i, at, warp, "gives back")
         self.who[at] = NOBODY
+        if self.marks is not None:
+            self.marks[at] = 0
         self.is_product[at] = False
         self.read_by[at] = NOBODY
         self.read_when[(slice(None), *at)] = 0
@@ -164,13 +172,24 @@ class TensorWatch:
 
     def operated(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> None:
         """It reads and writes boxes of tensor memory of the CTAs of its group."""
-        warp, number, i = int(op.warps[0]), op.number, op.instruction
-        for which, lanes, first, end in reads:
+        self.reads(op, members, reads)
+        self.writes(op, members, writes)
+
+    def reads(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box]) -> bool:
+        """It reads boxes. Is something wrong with what is there?"""
+        warp, i = int(op.warps[0]), op.instruction
+        is_doubtful = False
+        for which, lanes, first, end in boxes:
             at = (members[which].index, lanes, slice(first, end))
-            self._seen(i, at, warp, "reads")
-            self.read_by[at] = number
+            is_doubtful |= self._seen(i, at, warp, "reads") or (self.marks is not None and bool(self.marks[at].any()))
+            self.read_by[at] = op.number
             self.is_product[at] = False
-        for which, lanes, first, end in writes:
+        return is_doubtful
+
+    def writes(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box]) -> None:
+        """It writes boxes."""
+        warp, i = int(op.warps[0]), op.instruction
+        for which, lanes, first, end in boxes:
             at = (members[which].index, lanes, slice(first, end))
             self._seen(i, at, warp, "overwrites")
             self._came_late(i, at, warp)
@@ -178,7 +197,7 @@ class TensorWatch:
             if i.modifiers[0] == "mma":
                 self._lost(i, at, warp)
             self.is_product[at] = i.modifiers[0] == "mma"
-            self.who[at], self.line[at] = OPERATIONS + number, i.line
+            self.who[at], self.line[at] = OPERATIONS + op.number, i.line
 
     def commit(self, thread: int, barriers: Sequence[Mbarrier]) -> None:
         """tcgen05.commit of a thread: all its operations so far are complete when the phases of the barriers are."""
@@ -190,20 +209,20 @@ class TensorWatch:
 
     # ---- inside
 
-    def _seen(self, i: Instruction, at: Any, warp: int, done: str) -> None:
-        """Has the warp seen the writes of the cells that it, or its operation, now reads or overwrites?"""
+    def _seen(self, i: Instruction, at: Any, warp: int, done: str) -> bool:
+        """Has the warp seen the writes of the cells that it, or its operation, now reads or overwrites? Returns whether it reads what nobody has written."""
         who, order, x = self.who[at], self.watch.order, self.x
         first = int(who.flat[0])
         if (who == first).all():  # most often one instruction wrote them all
             if first >= OPERATIONS:
                 operation = self.watch.operations[first - OPERATIONS]
                 if order.done[warp, first - OPERATIONS] or self._is_piped(i, warp, operation):
-                    return
+                    return False
             elif (first == warp and i.modifiers[0] in ("ld", "st")) or (first == NOBODY and done != "reads"):
-                return
-        if done == "reads" and (who == NOBODY).any():
-            if i.modifiers[0] == "ld":
-                self.watch.unwritten.loads(i, np.arange(warp * WARP, (warp + 1) * WARP), np.ones((WARP, 1), bool))
+                return False
+        is_unwritten = done == "reads" and bool((who == NOBODY).any())
+        if is_unwritten:
+            if is_followed(i):
                 self.early.setdefault(i.line, (i, np.zeros(self.who.shape, bool)))[1][at] |= who == NOBODY
             else:
                 where = self._where(at, who == NOBODY)
@@ -233,6 +252,7 @@ class TensorWatch:
                 place = tuple(a[0] for a in np.nonzero(late_cells))
                 pending, line = bool(when[place] == PENDING), int(self.line[at][place])
                 self._not_ordered(i, warp, done, self._where(at, late_cells), ("st", "writes"), int(who[place]), line, pending, formal)
+        return is_unwritten
 
     def _readers_done(self, i: Instruction, at: Any, warp: int, done: str) -> None:
         """May the cells be overwritten, or given back?"""
@@ -284,12 +304,35 @@ class TensorWatch:
             f"tcgen05.wait::{access}.sync.aligned behind the tcgen05.{access}, then a barrier, before this instruction", "PTX ISA 9.7.16.6", formal=formal,
         )  # fmt: skip
 
-    def unwritten_is_used(self, line: int, uses: str) -> None:
-        """What a tcgen05.ld read before anybody had written it is used."""
-        i, cells = self.early[line]
-        cta = int(np.argmax(cells.any((1, 2))))
-        where = self._where((cta, slice(0, LANES), slice(0, COLUMNS)), cells[cta])
-        self.x.launch.find("R507", i, f"{i.name} reads {where}, which nobody has written{uses}", _UNWRITTEN.get(i.modifiers[0], ""))
+    def of_cells(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
+        """The marks of cells, by their place among all, that an instruction reads; those that nobody has written have the instruction's own."""
+        found = np.zeros(cells.shape, np.int32) if self.marks is None else self.marks.reshape(-1)[cells]
+        nobody = self.who.reshape(-1)[cells] == NOBODY
+        if nobody.any():
+            mark = self.watch.unwritten.doubts.of(
+                ("tensor", i.line), functools.partial(self.unwritten_is_used, i.line), is_whole=bool(nobody.all())
+            )
+            found = self.watch.unwritten.doubts.join(found, np.where(nobody, mark, 0).astype(np.int32))
+        return found
+
+    def put_cells(self, cells: np.ndarray, marks: np.ndarray | int) -> None:
+        """Cells, by their place among all, have got values with these marks."""
+        if self.marks is None:
+            if not np.any(marks):
+                return
+            self.marks = np.zeros(self.who.shape, np.int32)
+        self.marks.reshape(-1)[cells] = marks
+
+    def unwritten_is_used(self, line: int, user: Instruction | None) -> None:
+        """What a line read before anybody had written it is used."""
+        if line in self.late:
+            self.late.pop(line)()
+        elif line in self.early:
+            i, cells = self.early[line]
+            cta = int(np.argmax(cells.any((1, 2))))
+            where = self._where((cta, slice(0, LANES), slice(0, COLUMNS)), cells[cta])
+            message = f"{i.name} reads {where}, which nobody has written{uses(user)}"
+            self.x.launch.find("R507", i, message, _UNWRITTEN.get(i.modifiers[0], ""))
 
     def _came_late(self, i: Instruction, at: Any, warp: int) -> None:
         """An operation writes cells that somebody has read already, when nobody had written them: the reader did not wait.
@@ -297,12 +340,13 @@ class TensorWatch:
         Not where the reader was done before the operation was issued: then it could not.
         """
         for line, (reader, cells) in list(self.early.items()):
-            if (cells[at] & self._is_read_late(at, warp)).any():
+            missed = cells[at] & (self.who[at] == NOBODY) & self._is_read_late(at, warp)
+            if missed.any() and line != i.line:
                 del self.early[line]
-                message = f"{reader.name} reads {self._where(at, cells[at])} before {i.name} of line {i.line} writes it: nothing makes the reader wait"
+                message = f"{reader.name} reads {self._where(at, missed)} before {i.name} of line {i.line} writes it: nothing makes the reader wait"
                 repair = "tcgen05.commit behind it, and wait for the phase of that mbarrier (mbarrier.try_wait) first, with the parity of this round"
                 tell = functools.partial(self.x.launch.find, "X012", reader, message, repair, because="PTX ISA 9.7.16.6")
-                self.watch.came_late(reader, tell)
+                self.watch.came_late(reader, tell, self.late)
 
     def _is_read_late(self, at: Any, warp: int) -> np.ndarray:
         """Of which cells does a warp not know that those who read them are done?"""

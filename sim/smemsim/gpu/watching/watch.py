@@ -7,6 +7,7 @@ writes only when its completion was waited for. Threads of one warp count as ord
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,10 @@ import numpy as np
 from smemsim.gpu.watching.handles import GENERIC, Operation
 from smemsim.gpu.watching.lifetimes import Lifetimes
 from smemsim.gpu.watching.ordering import Ordering
+from smemsim.gpu.watching.products import Overwritten, uses
 from smemsim.gpu.watching.shadow import ATOMIC, GROUP, NOBODY, OPERATIONS, READERS, WORD
 from smemsim.gpu.watching.tensor import TensorWatch
-from smemsim.gpu.watching.unwritten import Unwritten, loads_values
+from smemsim.gpu.watching.unwritten import Unwritten, is_followed
 from smemsim.gpu.wave import ALL, WARP
 from smemsim.ptx.module import Instruction
 
@@ -37,6 +39,16 @@ class Watch(Ordering):
         self.tensor = TensorWatch(self)
         self.lifetimes = Lifetimes(self)
         self.unwritten = Unwritten(self)
+        self.products = Overwritten()
+
+    def abandoned(self) -> None:
+        self.unwritten.doubts.abandon()
+        self.products.ended()
+
+    def ended(self) -> None:
+        """All threads have exited."""
+        self.lifetimes.ended()
+        self.products.ended()
 
     # ---- ordinary accesses of shared memory
 
@@ -51,10 +63,11 @@ class Watch(Ordering):
         else:
             self.parts.read_whole(at)
             self._seen(i, at, warps, who, "read")
-        if (who == NOBODY).any():
-            if loads_values(i):
-                self.unwritten.loads(i, x.threads, (who == NOBODY).reshape(len(x.threads), -1))
-            self._too_early(i, at[who == NOBODY], is_told=not loads_values(i))
+        nobody = who == NOBODY
+        if nobody.any():
+            self._too_early(i, at[nobody])
+        if self.unwritten.shared is not None or nobody.any():
+            self._doubtful(x, i, at, flat, size)
         self._elsewhere(who)
         self.read_when[warps % self.per_cluster, at] = self.order.clock[warps]
         self.read_line[at] = i.line
@@ -77,6 +90,8 @@ class Watch(Ordering):
         if size < WORD:
             self._part(i, at, warps, flat, size, values)
             return
+        if self.unwritten.shared is not None:
+            self.unwritten.shared.clear(flat, size)
         self._seen(i, at, warps, self.who[at], "overwritten", values)
         self._readers_done(i, at, warps, values)
         self.parts.written_whole(at)
@@ -110,31 +125,50 @@ class Watch(Ordering):
         if launch.judge is not None and not self.x.program.uses.isdisjoint(("wgmma", "tcgen05")) and (by := who[who >= OPERATIONS]).size:
             launch.elsewhere.update(self.operations[n].instruction.line for n in np.unique(by - OPERATIONS).tolist())
 
-    def _too_early(self, i: Instruction, at: np.ndarray, *, is_told: bool = True) -> None:
-        """Words are read before anybody has written them: wrong at once, but for an `ld` of threads, whose value may be thrown away."""
-        if is_told:
+    def _doubtful(self, x: Wave, i: Instruction, at: np.ndarray, flat: np.ndarray, size: int) -> None:
+        """The running threads read words of which some have a value that is in doubt, or none."""
+        if i.op == "ld":
+            marks = self.unwritten.of_words(i, at).reshape(len(x.threads), -1)
+            if size < WORD and self.unwritten.shared is not None:
+                marks = np.where(self.who[at][:, None] == NOBODY, marks, self.unwritten.shared.of(flat, size))
+            if marks.any():
+                self.unwritten.loads(x.threads, marks)
+        elif i.op == "ldmatrix":
+            self.unwritten.matrix_is_unwritten = True
+        elif self.unwritten.shared is not None:
+            self.unwritten.doubts.tell(i, self.unwritten.shared.marks[at])
+
+    def nobody_wrote(self, at: np.ndarray) -> np.ndarray:
+        """Has nobody written these words?"""
+        nobody: np.ndarray = self.who[at] == NOBODY
+        return nobody
+
+    def _too_early(self, i: Instruction, at: np.ndarray) -> None:
+        """Words are read before anybody has written them: wrong at once, but where the value is followed, which may be thrown away."""
+        if not is_followed(i):
             self._find("R507", i, at, "{i} reads {where}, which nobody has written")
         words = self.early.setdefault(i.line, (i, np.zeros(len(self.who), bool)))[1]
         words[at] = True
         if i.line not in self.early_waits and (waited := self._last_wait(self._running(self.x), at)) is not None:
             self.early_waits[i.line] = waited
 
-    def unwritten_is_used(self, line: int, user: Instruction) -> None:
-        """An instruction uses a value that the load of a line read before anybody had written it."""
-        uses = f"; {user.name} of line {user.line} uses the value"
+    def unwritten_is_used(self, line: int, user: Instruction | None) -> None:
+        """An instruction uses a value that a line read before anybody had written it; nobody can any more, where there is no user."""
         if line in self.late:
             self.late.pop(line)()
         elif line in self.early:
             i, words = self.early[line]
-            self._find("R507", i, np.flatnonzero(words), f"{{i}} reads {{where}}, which nobody has written{uses}")
-        elif line in self.tensor.early:
-            self.tensor.unwritten_is_used(line, uses)
+            self._find(
+                "R507", i, np.flatnonzero(words), f"{{i}} reads {{where}}, which nobody has written{uses(user)}", _UNWRITTEN.get(i.op, "")
+            )
 
     def _reach(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
         self.lifetimes.touch(i, at // (self.x.pitch // WORD), warps)
 
     def _part(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int, values: Values | None) -> None:
         """Bytes of words are written: neighbours that other warps write or read are no race."""
+        if self.unwritten.shared is not None:
+            self.unwritten.shared.clear(flat, size)
         bits, who, when = self.parts.bits(flat, size), self.who[at], self.when[at]
         self._seen(i, at, warps, np.where(self.parts.overlap(at, bits), who, NOBODY), "overwritten", values)
         read = self.parts.were_read(at, bits)
@@ -153,6 +187,8 @@ class Watch(Ordering):
         """
         at, warps = self._words(x, flat, size)
         self._reach(i, at, warps)
+        if self.unwritten.shared is not None and i.op == "st":
+            self.unwritten.shared.clear(flat, size)
         if size < WORD:
             self.parts.written_whole(at)
             self.who[at], self.line[at] = ATOMIC, i.line
@@ -223,15 +259,18 @@ class Watch(Ordering):
             if not reads.any():
                 continue
             late, formal = self.missing(lambda order, by=by, reads=reads: reads & ~order.read_done[warps, by])  # type: ignore[misc]
-            if late.any():
-                operation, warp = self.operations[int(by[late][0])], int(np.broadcast_to(warps, late.shape)[late][0])
+            for number in np.unique(by[late]).tolist() if late.any() else ():
+                operation, mine = self.operations[number], late & (by == number)
+                places, warp = at[mine], int(np.broadcast_to(warps, late.shape)[mine][0])
                 why = "nobody has waited for it"
                 if self._is_untold(operation):
                     why = f"warp {self._warp(operation.warps[0])} has waited for it, and nothing tells warp {self._warp(warp)}"
-                self._find(
-                    "X005", i, at[late], f"{{i}} overwrites {{where}}, which {self._name(operation)} may still read: {why}",
-                    self._wait_for(OPERATIONS + operation.number, warp), formal=formal, cause=operation.kind,
+                tell = functools.partial(
+                    self._find, "X005", i, places, f"{{i}} overwrites {{where}}, which {self._name(operation)} may still read: {why}",
+                    self._wait_for(OPERATIONS + number, warp), formal=formal, cause=operation.kind,
                 )  # fmt: skip
+                if not self.products.overwritten(operation, places, tell):
+                    tell()
 
     def missing(
         self, test: Callable[[Order], np.ndarray], values: Values | None = None, which: np.ndarray | slice = ALL
@@ -298,8 +337,13 @@ class Watch(Ordering):
             self._op_reads_of_warps(op, at[by_warp], who[by_warp])
         if by_op.any():
             self._op_reads_of_others(op, at[by_op], who[by_op] - OPERATIONS)
-        if (who == NOBODY).any():
-            self._too_early(op.instruction, at[who == NOBODY])
+        nobody = who == NOBODY
+        if nobody.any():
+            self._too_early(op.instruction, at[nobody])
+        if op.products:
+            op.products[-1].read(at, nobody)
+        elif self.unwritten.shared is not None:
+            self.unwritten.doubts.tell(op.instruction, self.unwritten.shared.marks[at])
         if op.kind not in ("wgmma", "tcgen05.mma"):
             self._elsewhere(who)
         self.read_by[int(op.warps[0]) % self.per_cta // GROUP % READERS, at] = op.number
@@ -309,8 +353,8 @@ class Watch(Ordering):
         w, when = op.warps, self.when[places]
         unseen, formal = self.missing(lambda order: (order.seen[w][:, other] < when).any(axis=0))
         if unseen.any():
-            self._find(
-                "X008", op.instruction, places[unseen], f"{{i}} reads {{where}}, which {self._writer(places[unseen][0])}: nothing orders "
+            self._doubt(
+                op, "X008", places[unseen], f"{{i}} reads {{where}}, which {self._writer(places[unseen][0])}: nothing orders "
                 "the two", "put fence.proxy.async and a barrier between them", formal=formal,
             )  # fmt: skip
         if op.kind in GENERIC or (unseen.any() and not formal):
@@ -318,8 +362,8 @@ class Watch(Ordering):
         unfenced, formal = self.missing(lambda order: (order.fenced[w][:, other] < when).all(axis=0) & ~unseen)
         if unfenced.any():
             place = places[unfenced][0]
-            self._find(
-                "X003", op.instruction, places[unfenced], f"{{i}} reads {{where}} through the asynchronous proxy, which "
+            self._doubt(
+                op, "X003", places[unfenced], f"{{i}} reads {{where}} through the asynchronous proxy, which "
                 f"{self._writer(place)}, without fence.proxy.async between",
                 f"put fence.proxy.async.shared::cta behind line {self.line[place]}, before the barrier", formal=formal,
             )  # fmt: skip
@@ -330,9 +374,11 @@ class Watch(Ordering):
         apart = ~self.operations.piped(op, number)
         unseen, formal = self.missing(lambda order: ~order.done[w][:, number].all(axis=0) & apart)
         if unseen.any():
-            self._find(
-                "X004", op.instruction, places[unseen], f"{{i}} reads {{where}} before it has waited for {self._writer(places[unseen][0])}",
-                self._wait_for(int(self.who[places[unseen][0]])), formal=formal, cause=self.operations[int(number[unseen][0])].kind,
+            late, by = places[unseen], int(self.who[places[unseen][0]])
+            why, repair = self._other_stage(self._last_wait(w, late), late[self.who[late] == by], self.operations[by - OPERATIONS])
+            self._doubt(
+                op, "X004", late, f"{{i}} reads {{where}} before it has waited for {self._writer(late[0])}{why}",
+                repair or self._wait_for(by), formal=formal, cause=self.operations[by - OPERATIONS].kind,
             )  # fmt: skip
         if op.kind in GENERIC:
             return
@@ -340,11 +386,21 @@ class Watch(Ordering):
         unfenced, formal = self.missing(lambda order: crosses & ~order.done_fenced[w][:, number].any(axis=0))
         if unfenced.any():
             place = places[unfenced][0]
-            self._find(
-                "X003", op.instruction, places[unfenced], f"{{i}} reads {{where}} through the asynchronous proxy, which "
+            self._doubt(
+                op, "X003", places[unfenced], f"{{i}} reads {{where}} through the asynchronous proxy, which "
                 f"{self._writer(place)}, without fence.proxy.async between",
                 "put fence.proxy.async.shared::cta behind cp.async.wait_group, before the barrier", formal=formal,
             )  # fmt: skip
+
+    def _doubt(
+        self, op: Operation, code: str, places: np.ndarray, sentence: str, repair: str = "", *, formal: bool = False, cause: str = ""
+    ) -> None:
+        """Something is wrong with words that an operation reads: told at once, or, of a product, when the part of it that depends on them is used."""
+        tell = functools.partial(self._find, code, op.instruction, places, sentence, repair, formal=formal, cause=cause)
+        if op.products:
+            op.products[-1].doubt(code, places, lambda user: tell())
+        else:
+            tell()
 
     def op_writes(self, op: Operation, cta: Cta, offsets: np.ndarray) -> None:
         """It writes these bytes of a CTA's window."""
@@ -362,6 +418,8 @@ class Watch(Ordering):
         if op.kind not in GENERIC and by_warp.any():
             self._op_overwrites(op, at[by_warp], who[by_warp])
         self.parts.written_whole(at)
+        if self.unwritten.shared is not None:
+            self.unwritten.shared.clear(at * WORD, WORD)
         self.who[at], self.line[at], self.strong[at] = OPERATIONS + op.number, op.instruction.line, False
 
     def _op_overwrites(self, op: Operation, places: np.ndarray, other: np.ndarray) -> None:
@@ -393,6 +451,11 @@ class Watch(Ordering):
         self._seen(i, at, warps, who, "overwritten", values)
         self._readers_done(i, at, warps, values)
         self.parts.written_whole(at)
+        if self.unwritten.shared is not None:
+            self.unwritten.shared.clear(flat, size)
         self.who[at], self.line[at], self.strong[at] = own, i.line, False
         if (self.who[at] != own).any():
             self._one_stays(i, at, at, warps, values)
+
+
+_UNWRITTEN = dict.fromkeys(("wgmma", "tcgen05"), "check the descriptor, and that the load that fills the stage was issued")

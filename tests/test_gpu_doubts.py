@@ -1,0 +1,315 @@
+"""Values that may be wrong are told where they are used: rows, lanes and words that a kernel reads and throws away harm nobody."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from ptx_kernels import kernel, wait
+from scaled import WORD as SCALES
+from smemsim import InstrDescriptor, Run, Severity, SmemDescriptor
+from smemsim.running.gpu import Gpu
+from test_gpu_tcgen05_kernels import listed, multiplied, product
+
+
+def launched(text: str, *, block: int = 128, arch: str = "sm_90a") -> Run:
+    gpu = Gpu(arch)
+    arrays = [gpu.array(np.zeros(1024, np.float32)), gpu.array(np.ones(1024, np.float32))]
+    return gpu.launch(text, "k", block=block, args=arrays, progress=False)
+
+
+def codes(run: Run) -> list[str]:
+    return [f.code for f in run.findings]
+
+
+# ---- rows of a wgmma
+
+
+ALL = "st.global.v4.b32 [%rd3], {%r1, %r2, %r3, %r4};"
+SIXTEEN = f"@%p2 {ALL}"  # warp 0 has rows 0 to 15
+LOAD = """
+    @!%p4 bra LOADED;
+    mbarrier.arrive.expect_tx.shared.b64 _, [%r30], 1536; add.u32 %r31, %r20, 512;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r31], [%rd8], 1536, [%r30];
+LOADED: bar.warp.sync -1;"""
+WAIT = wait("%r30", label="ARRIVED")
+THROUGH = "shl.b32 %r33, %r10, 4; add.u32 %r32, %r20, %r33; st.shared.v4.b32 [%r32], {%r1, %r2, %r3, %r4}; bar.sync 0; "
+MOVED = "{0} ld.shared.v4.b32 {{%r1, %r2, %r3, %r4}}, [%r32]; {0} st.global.v4.b32 [%rd3], {{%r1, %r2, %r3, %r4}};"
+
+
+def short_tile(*, before: str = "", behind: str = "", store: str = SIXTEEN, end: str = "", written: int = 512, more: str = "") -> str:
+    """m64n8k16 over a tile of A of which threads write the first bytes (32 a row): A at smem, B 2048 bytes further, an mbarrier behind."""
+    word = SmemDescriptor(arch="sm_90a", start_address=0, leading_byte_offset=128, stride_byte_offset=256).encode()
+    return kernel(f"""
+    ld.param.b64 %rd1, [out]; ld.param.b64 %rd8, [in]; mov.u32 %r10, %tid.x; mov.u32 %r20, smem; add.u32 %r30, %r20, 4096;
+    shl.b32 %r5, %r10, 2; add.u32 %r6, %r5, %r20; mov.b32 %r7, 0x3f803f80; mov.u32 %r8, %r5;
+FILL:
+    setp.lt.u32 %p1, %r8, {written}; setp.ge.u32 %p3, %r8, 2048; or.pred %p1, %p1, %p3; @%p1 st.shared.b32 [%r6], %r7;
+    add.u32 %r6, %r6, 512; add.u32 %r8, %r8, 512; setp.lt.u32 %p1, %r8, 2304; @%p1 bra FILL;
+    setp.lt.u32 %p2, %r10, 32; setp.eq.u32 %p4, %r10, 0; @%p4 mbarrier.init.shared.b64 [%r30], 1;
+    fence.proxy.async.shared::cta; bar.sync 0;
+    {before}
+    shr.u32 %r9, %r20, 4; cvt.u64.u32 %rd2, %r9; or.b64 %rd2, %rd2, {word}; add.s64 %rd4, %rd2, 128;
+    mov.b32 %r1, 0; mov.b32 %r2, 0; mov.b32 %r3, 0; mov.b32 %r4, 0;
+    wgmma.fence.sync.aligned;
+    wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {listed(1, 4)}, %rd2, %rd4, 1, 1, 1, 0, 0;
+    {behind}
+    wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+    {more}
+    mul.wide.u32 %rd3, %r10, 16; add.s64 %rd3, %rd3, %rd1; add.u32 %r1, %r1, 1;
+    {store}
+    {end}
+""", ".b64 out", ".b64 in", shared=8192)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("case", "told"),
+    {
+        "the others are thrown away": ({}, []),
+        "all are stored": ({"store": ALL}, ["R507"]),
+        "nothing is stored": ({"store": ""}, []),
+        "a row of the sixteen is missing": ({"written": 384}, ["R507"]),
+        "all are written and stored": ({"written": 2048, "store": ALL}, []),
+        "through shared memory": ({"store": THROUGH + MOVED.format("@%p2")}, []),
+        "through shared memory, all": ({"store": THROUGH + MOVED.format("")}, ["R507"]),
+        "a branch decides": ({"store": "setp.lt.f32 %p5, %r1, 0f00000000; @%p5 bra NO; mov.b32 %r9, 0;\nNO:"}, ["R507"]),
+        "the others are in flight": ({"before": LOAD, "end": WAIT}, []),
+        "the others are in flight and stored": ({"before": LOAD, "end": WAIT, "store": ALL}, ["X004"]),
+        "the others have come": ({"before": LOAD + WAIT, "store": ALL}, []),
+        "the others come late": ({"behind": LOAD, "end": WAIT}, []),
+        "the others come late and are stored": ({"behind": LOAD, "end": WAIT, "store": ALL}, ["X004", "X005"]),
+        "written without a fence": ({"before": "@!%p2 st.shared.b32 [%r20+1024], %r7; bar.sync 0;"}, []),
+        "written without a fence, and stored": ({"before": "@!%p2 st.shared.b32 [%r20+1024], %r7; bar.sync 0;", "store": ALL, "written": 2048}, ["X003"]),
+        "the sum begins anew": ({"store": ALL, "more": "mov.b32 %r1, 0; mov.b32 %r2, 0; mov.b32 %r3, 0; mov.b32 %r4, 0;"}, []),
+    }.items(),
+    ids=lambda case: case if isinstance(case, str) else "",
+)  # fmt: skip
+def test_rows_of_a_that_are_not_there_are_told_where_their_rows_of_d_are_used(case, told):
+    given, found = told
+    run = launched(short_tile(**given))
+    assert codes(run) == found, run.text()
+    if found == ["R507"]:
+        assert "uses the value" in run.findings[0].message
+
+
+# ---- fragments of a warp
+
+
+def fragments(written: int, store: str) -> str:
+    """m16n8k16 of which a warp writes the first rows of A, 32 bytes each; B is there."""
+    return kernel(f"""
+    ld.param.b64 %rd1, [out]; mov.u32 %r10, %tid.x; mov.u32 %r20, smem; mov.b32 %r7, 0x3f803f80;
+    shl.b32 %r5, %r10, 5; add.u32 %r6, %r5, %r20; setp.lt.u32 %p1, %r10, {written}; setp.lt.u32 %p2, %r10, 8;
+    @%p1 st.shared.v4.b32 [%r6], {{%r7, %r7, %r7, %r7}}; @%p1 st.shared.v4.b32 [%r6+16], {{%r7, %r7, %r7, %r7}};
+    @%p2 st.shared.v4.b32 [%r6+1024], {{%r7, %r7, %r7, %r7}}; @%p2 st.shared.v4.b32 [%r6+1040], {{%r7, %r7, %r7, %r7}};
+    bar.sync 0;
+    and.b32 %r8, %r10, 15; shl.b32 %r8, %r8, 5; shr.u32 %r9, %r10, 4; shl.b32 %r9, %r9, 4; add.u32 %r8, %r8, %r9; add.u32 %r8, %r8, %r20;
+    ldmatrix.sync.aligned.m8n8.x4.shared.b16 {listed(40, 4)}, [%r8];
+    and.b32 %r8, %r10, 7; shl.b32 %r8, %r8, 5; add.u32 %r8, %r8, %r20; and.b32 %r9, %r10, 8; shl.b32 %r9, %r9, 1; add.u32 %r8, %r8, %r9;
+    ldmatrix.sync.aligned.m8n8.x2.shared.b16 {listed(44, 2)}, [%r8+1024];
+    mov.b32 %r50, 0;
+    mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {listed(1, 4)}, {listed(40, 4)}, {listed(44, 2)}, {{%r50, %r50, %r50, %r50}};
+    mul.wide.u32 %rd3, %r10, 16; add.s64 %rd3, %rd3, %rd1;
+    {store}
+""", ".b64 out", ".b64 in", shared=2048)  # fmt: skip
+
+
+UPPER, LOWER = "st.global.v2.b32 [%rd3], {%r1, %r2};", "st.global.v2.b32 [%rd3+8], {%r3, %r4};"
+
+
+@pytest.mark.parametrize(
+    ("written", "store", "told"), [(8, UPPER, []), (8, LOWER, ["R507"]), (16, UPPER + LOWER, []), (7, UPPER, ["R507"])]
+)
+def test_rows_of_a_fragment_are_told_where_their_rows_of_d_are_used(written, store, told):
+    """FlashAttention leaves the rows of Q past the end of the sequence unwritten, and drops their rows of the output."""
+    run = launched(fragments(written, store), block=32)
+    assert codes(run) == told, run.text()
+    assert all("ldmatrix" in f.message for f in run.findings)
+
+
+# ---- tensor memory
+
+
+def lanes(use: str) -> str:
+    """A warp writes lanes 0 to 15 of a column and loads all 32."""
+    return kernel(f"""
+    ld.param.b64 %rd1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, smem;
+    tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r2], 32;
+    bar.sync 0; ld.shared.u32 %r3, [%r2];
+    tcgen05.st.sync.aligned.16x64b.x1.b32 [%r3], {{%r1}}; tcgen05.wait::st.sync.aligned;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r4}}, [%r3]; tcgen05.wait::ld.sync.aligned;
+    setp.gt.u32 %p1, %r1, 15; mul.wide.u32 %rd2, %r1, 4; add.u64 %rd2, %rd2, %rd1;
+    {use}
+DONE: bar.warp.sync -1; bar.sync 0;
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 32;
+""", ".b64 out", ".b64 in", shared=64, arch="sm_100a")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("use", "told"),
+    [
+        ("@%p1 bra DONE; st.global.u32 [%rd2], %r4;", []),
+        ("@!%p1 st.global.u32 [%rd2], %r4;", []),
+        ("@%p1 bra DONE; st.global.v4.u32 [%rd1], {%r4, %r4, %r4, %r4};", []),
+        ("st.global.u32 [%rd2], %r4;", ["R507"]),
+        ("@%p1 st.global.u32 [%rd2], %r4;", ["R507"]),
+        ("shfl.sync.idx.b32 %r5, %r4, 0, 31, -1; st.global.u32 [%rd2], %r5;", ["R507"]),
+    ],
+)
+def test_lanes_that_do_not_use_what_nobody_wrote_are_not_told(use, told):
+    assert codes(launched(lanes(use), block=32, arch="sm_100a")) == told
+
+
+@pytest.mark.parametrize(("rows", "told"), [(16, []), (32, ["R507"])])
+def test_rows_of_d_in_tensor_memory_are_told_where_they_are_used(rows, told):
+    """Of A only 16 rows are written; the first threads store theirs."""
+    text, images, *_ = product("f16", "bf16")
+    text = text.replace("st.shared.b32 [%r152], %r154;", """sub.u32 %r156, %r152, %r150; setp.lt.u32 %p5, %r156, 512; setp.ge.u32 %p6, %r156, 8192;
+    or.pred %p5, %p5, %p6; @%p5 st.shared.b32 [%r152], %r154;""")  # fmt: skip
+    text = re.sub(r"(?=st.global.b32 \[%rd1)", "@%p5 ", text.replace("tcgen05.wait::ld", f"setp.lt.u32 %p5, %r0, {rows}; tcgen05.wait::ld"))
+    run, _ = multiplied(text, images)
+    assert codes(run) == told, run.text()
+    assert all("tcgen05.mma" in f.message for f in run.findings)
+
+
+def scaled(columns: int, written: int) -> str:
+    """D (128 x 96) of block-scaled factors: of B's scale factors threads write some words, a warp transposes all 128 for tcgen05.cp, the MMA needs 96."""
+    i = InstrDescriptor(kind="mxf8f6f4", m=128, n=96, a_type="e4m3", b_type="e4m3", d_type="f32", scale_type="ue8m0")
+    word = SmemDescriptor(arch="sm_100a", start_address=0, leading_byte_offset=128, stride_byte_offset=256).encode()
+    return kernel(f"""
+    ld.param.b64 %rd1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, smem; shr.u32 %r3, %r1, 5; setp.ne.u32 %p1, %r3, 0; setp.eq.u32 %p2, %r1, 0;
+    add.u32 %r4, %r2, 8192; @!%p1 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r4], 256;
+    @%p2 mbarrier.init.shared::cta.b64 [%r4+8], 1;
+    shl.b32 %r5, %r1, 2; mov.b32 %r6, 0x7f7f7f7f;
+FILL:
+    add.u32 %r7, %r2, %r5; setp.lt.u32 %p3, %r5, {7680 + 4 * written}; @%p3 st.shared.b32 [%r7], %r6;
+    add.u32 %r5, %r5, 512; setp.lt.u32 %p3, %r5, 8192; @%p3 bra FILL;
+    bar.sync 0; @%p1 bra TRANSPOSED;
+    shl.b32 %r5, %r1, 2; add.u32 %r7, %r2, %r5;
+    ld.shared.b32 %r10, [%r7+7680]; ld.shared.b32 %r11, [%r7+7808]; ld.shared.b32 %r12, [%r7+7936]; ld.shared.b32 %r13, [%r7+8064];
+    bar.warp.sync -1; shl.b32 %r5, %r1, 4; add.u32 %r7, %r2, %r5; st.shared.v4.b32 [%r7+7680], {listed(10, 4)};
+TRANSPOSED:
+    fence.proxy.async.shared::cta; fence.mbarrier_init.release.cluster; tcgen05.fence::before_thread_sync; bar.sync 0; tcgen05.fence::after_thread_sync;
+    ld.shared.b32 %r8, [%r4]; shr.u32 %r9, %r2, 4; cvt.u64.u32 %rd3, %r9;
+    or.b64 %rd4, %rd3, {word}; add.s64 %rd5, %rd4, 256; or.b64 %rd6, %rd3, {SCALES}; add.s64 %rd6, %rd6, 448; add.s64 %rd7, %rd6, 32;
+    mov.u32 %r14, {i.word}; add.u32 %r15, %r8, 128; add.u32 %r16, %r8, 132; setp.ne.b32 %p4, 0, 0;
+    @%p2 tcgen05.cp.cta_group::1.32x128b.warpx4 [%r15], %rd6; @%p2 tcgen05.cp.cta_group::1.32x128b.warpx4 [%r16], %rd7;
+    @%p2 tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale.scale_vec::1X [%r8], %rd4, %rd5, %r14, [%r15], [%r16], %p4;
+    @%p2 tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r4+8];
+    add.u32 %r17, %r4, 8; {wait("%r17")}
+    tcgen05.fence::after_thread_sync; shl.b32 %r18, %r3, 21; add.u32 %r18, %r18, %r8; mul.wide.u32 %rd8, %r1, 4; add.u64 %rd1, %rd1, %rd8;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r19}}, [%r18+{columns}]; tcgen05.wait::ld.sync.aligned;
+    st.global.b32 [%rd1], %r19; tcgen05.fence::before_thread_sync; bar.sync 0;
+    @!%p1 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r8, 256;
+""", ".b64 out", ".b64 in", shared=8256, arch="sm_100a")  # fmt: skip
+
+
+@pytest.mark.parametrize(("column", "written", "told"), [(95, 96, []), (95, 95, ["R507"]), (94, 95, []), (95, 128, [])])
+def test_words_that_are_copied_on_are_told_at_the_product_that_needs_them(column, written, told):
+    """DeepGEMM's transposer copies 128 words of scale factors, of which 96 came (sm100_fp8_fp4_gemm_1d1d.cuh)."""
+    run = launched(scaled(column, written), arch="sm_100a")
+    assert codes(run) == told, run.text()
+    assert all("ld.shared" in f.message and "uses the value" in f.message for f in run.findings)
+
+
+# ---- registers of tcgen05.ld
+
+
+@pytest.mark.parametrize(
+    ("use", "told"),
+    [
+        ("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r12], {%r8, %r9, %r10, %r11};", []),
+        ("redux.sync.add.s32 %r14, %r11, -1;", []),
+        ("shfl.sync.idx.b32 %r14, %r10, 0, 31, -1;", []),
+        ("tcgen05.st.sync.aligned.32x32b.x4.b32 [%r5+8], {%r8, %r9, %r10, %r11}; tcgen05.wait::st.sync.aligned;", []),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r20, %r21, %r22, %r23}, {%r8, %r9, %r10, %r11}, {%r6, %r6}, {%r6, %r6, %r6, %r6};", []),
+        ("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r12], {%r6, %r6, %r6, %r6};", ["X012"]),
+        ("", ["X012"]),
+    ],
+)  # fmt: skip
+def test_instructions_of_whole_warps_wait_for_the_registers_that_they_name(use, told):
+    run = launched(kernel(f"""
+    mov.u32 %r1, %tid.x; shr.u32 %r2, %r1, 5; setp.ne.u32 %p1, %r2, 0; mov.u32 %r3, smem;
+    @!%p1 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r3+4096], 32;
+    bar.sync 0; ld.shared.u32 %r4, [%r3+4096]; shl.b32 %r5, %r2, 21; add.u32 %r5, %r5, %r4; mov.u32 %r6, 7;
+    tcgen05.st.sync.aligned.32x32b.x4.b32 [%r5], {{%r6, %r6, %r6, %r6}}; tcgen05.wait::st.sync.aligned;
+    shl.b32 %r13, %r1, 4; add.u32 %r12, %r3, %r13;
+    tcgen05.ld.sync.aligned.32x32b.x4.b32 {listed(8, 4)}, [%r5];
+    {use}
+    bar.sync 0;
+    @!%p1 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r4, 32;
+""", ".b64 out", ".b64 in", shared=4112, arch="sm_100a"), arch="sm_100a")  # fmt: skip
+    assert codes(run) == told, run.text()
+
+
+# ---- registers of a wgmma in flight
+
+
+def in_flight(use: str, a: str = "%rd2") -> str:
+    word = SmemDescriptor(arch="sm_90a", start_address=0, leading_byte_offset=128, stride_byte_offset=256).encode()
+    transposed = "0, 0" if a == "%rd2" else "0"
+    return kernel(f"""
+    ld.param.b64 %rd1, [out]; mov.u32 %r10, %tid.x; mov.u32 %r20, smem; shl.b32 %r5, %r10, 4; add.u32 %r6, %r5, %r20; mov.b32 %r7, 0x3f803f80;
+    st.shared.v4.b32 [%r6], {{%r7, %r7, %r7, %r7}}; fence.proxy.async.shared::cta; bar.sync 0;
+    shr.u32 %r9, %r20, 4; cvt.u64.u32 %rd2, %r9; or.b64 %rd2, %rd2, {word};
+    mov.b32 %r1, 0; mov.b32 %r2, 0; mov.b32 %r3, 0; mov.b32 %r4, 0; mov.b32 %r40, 0; mov.b32 %r41, 0; mov.b32 %r42, 0; mov.b32 %r43, 0;
+    mul.wide.u32 %rd3, %r10, 4; add.s64 %rd3, %rd3, %rd1;
+    wgmma.fence.sync.aligned;
+    wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {listed(1, 4)}, {a}, %rd2, 1, 1, 1, {transposed};
+    wgmma.commit_group.sync.aligned;
+    {use}
+    wgmma.wait_group.sync.aligned 0;
+    st.global.b32 [%rd3+512], %r1;
+""", ".b64 out", ".b64 in", shared=2048)  # fmt: skip
+
+
+WAITED = "\n wgmma.wait_group.sync.aligned 0;\n"
+
+
+@pytest.mark.parametrize(
+    ("use", "at", "says"),
+    [
+        ("", "", ""),
+        ("add.f32 %r30, %r1, %r1;", "add", "C7517"),
+        ("mov.b32 %r30, %r1;\n st.global.b32 [%rd3], %r30;", "mov", "C7517"),
+        (f"mov.b32 %r30, %r1;{WAITED} st.global.b32 [%rd3], %r30;", "mov", "ptxas copies behind the wait"),
+        ("mov.b32 %r1, 0;", "mov", "C7515"),
+        ("mov.b32 %r30, %r1;\n mov.b32 %r30, 5;\n st.global.b32 [%rd3], %r30;", "mov", "copies"),
+    ],
+)
+def test_what_ptxas_makes_right_is_a_remark_that_says_so(use, at, says):
+    """Accumulators are touched before wgmma.wait_group: ptxas 13.0 waits itself, serialises or takes other registers."""
+    text = in_flight(use)
+    run = launched(text)
+    assert codes(run) == []
+    assert run.ok
+    told = [f for f in run.remarks if f.code == "X007"]
+    assert bool(told) == bool(at) == (not run.is_strictly_ok)
+    if at:
+        assert told[0].severity is Severity.NOTE
+        assert says in told[0].message
+        assert at in text.splitlines()[told[0].line - 1]
+
+
+def test_a_copy_that_is_used_before_the_wait_is_told_where_it_is_used_too():
+    run = launched(in_flight("mov.b32 %r30, %r1;\n st.global.b32 [%rd3], %r30;"))
+    assert [f.message.split()[1] for f in run.remarks if f.code == "X007"] == ["copies", "uses"]
+
+
+def test_where_ptxas_waits_what_comes_behind_is_ordered():
+    """The stores behind the wait that ptxas puts in front of them overwrite what wgmma has read; without a use in front of them they do not wait."""
+    overwrite = "st.shared.b32 [%r6], %r7;"
+    assert codes(launched(in_flight(f"add.f32 %r30, %r1, %r1;\n bar.sync 0;\n {overwrite}"))) == []
+    assert codes(launched(in_flight(f"bar.sync 0;\n {overwrite}"))) == ["X005"]
+
+
+@pytest.mark.parametrize(
+    ("use", "told", "remarks"),
+    [("mov.b32 %r41, 5;", ["X007"], []), ("add.u32 %r41, %r10, 1;", ["X007"], []), ("st.global.b32 [%rd3], %r41;", [], ["X007"])],
+)
+def test_registers_of_a_are_nobodys_to_overwrite(use, told, remarks):
+    """ptxas leaves the write as it is: a loop that loads A anew overwrites what the last round's wgmma may still read."""
+    run = launched(in_flight(use, listed(40, 4)))
+    assert (codes(run), [f.code for f in run.remarks if f.code == "X007"]) == (told, remarks)
