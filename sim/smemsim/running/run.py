@@ -12,7 +12,7 @@ from smemsim.checking.report import Report
 from smemsim.errors import InputError, SmemsimError
 from smemsim.gpu.arrays import DeviceArray, as_numpy
 from smemsim.gpu.launch import Launch
-from smemsim.running.contraction import mismatches
+from smemsim.running.contraction import mismatches, swapped, unreached
 from smemsim.running.coverage import turned, unread
 from smemsim.running.explained import Wrong, explained
 from smemsim.running.findings import RunFinding, findings_of
@@ -74,12 +74,18 @@ class Run:
     @functools.cached_property
     def _all(self) -> list[RunFinding]:
         written, report = self._checked
-        causes = [] if self.reads is None else of_maps(self.reads, self.launch) or turned(self.reads)
+        causes = []
+        if self.reads is not None:
+            causes = swapped(self.reads)
+            causes += of_maps(self.reads, self.launch, [f.instruction.line for f in causes])
+            causes = causes or turned(self.reads)
         executed = []
         others = {f.code for f in self.launch.findings.values()}
         others.discard("R507")  # what was not written may be what the instruction's shape leaves out
         if self.reads is not None and not causes and not (report and report.findings) and not others:
             executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere)]
+            if not executed and self.ctas == self.launch.ctas and not self.interrupted:
+                executed = unreached(self.reads, self.launch.memory)
         return findings_of(
             causes,
             (*executed, *self.launch.findings.values()),
