@@ -56,12 +56,13 @@ def swapped(reads: Reads) -> list[InstructionFinding]:
     """R508 for loads that have the coordinates of row and k in each other's place.
 
     Certain where the products that add up in one accumulator go on along the k of one operand, and the tile of the other one goes on by as much along its
-    rows, at just the coordinates that its k should have, while its k stays; and both tensors have as many k.
+    rows, at just the coordinates that its k should have, while its k stays; and both tensors have as many k. Within a tile the instructions must step
+    along k, as those do not that read it with the wrong major-ness.
     """
     sums: dict[tuple[object, ...], list[tuple[OperandRead, OperandRead]]] = {}
     for p in reads.products:
         a, b = p.first
-        if a is None or b is None or not (a.is_matrix and b.is_matrix):
+        if a is None or b is None or not (a.is_matrix and b.is_matrix and _steps_along_k(p)):
             sums.pop(p.accumulator, None)
             continue
         held = sums.setdefault(p.accumulator, [])
@@ -72,6 +73,14 @@ def swapped(reads: Reads) -> list[InstructionFinding]:
             if _goes_along_rows([(one[wrong], one[other]) for one in held[-2:]]):
                 return [_found_swapped(name, held[-1][wrong], held[-1][other])]
     return []
+
+
+def _steps_along_k(p: Product) -> bool:
+    """Do the instructions of a product go on along the k of both tiles?"""
+    steps = [(one, two, event.k) for side in (p.a, p.b) for one, two, event in zip(side, side[1:], p.events, strict=False)]
+    return bool(steps) and all(
+        one is None or two is None or (two.at[0] == one.at[0] and two.at[1] == one.at[1] + k) for one, two, k in steps
+    )  # fmt: skip
 
 
 def _goes_along_rows(held: list[tuple[OperandRead, OperandRead]]) -> bool:
