@@ -11,6 +11,7 @@ import numpy as np
 from smemsim.checking.reads import Read, words_path
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.solve.answer import FoundDescriptor
+from smemsim.spec.architectures import architecture
 from smemsim.spec.shared_memory import ATOM_ROWS, CHUNK
 from smemsim.spec.smem_descriptor import REACH, START
 from smemsim.spec.swizzles import MODES, Swizzle
@@ -209,6 +210,15 @@ def _uncut(read: Read) -> np.ndarray:
     return (read.words & np.uint64(carried)).astype(np.int64) << START.shift
 
 
+def _as_written(read: Read, major: str, idesc: Fix | None) -> str:
+    """Where an instruction says another major-ness."""
+    if idesc is not None:
+        return f" (instruction descriptor {idesc[1]} must be {idesc[2]})"
+    if architecture(read.arch).instruction != "wgmma":
+        return ""
+    return f" (imm-trans-{read.where[-1]} = {int(major == 'MN')})"
+
+
 def transposed_repair(read: Read, places: np.ndarray, idesc: Fix | None) -> Iterator[Repair]:
     """The other major-ness reads what was meant: the operand is a transpose. `idesc` is what that changes in the instruction descriptor."""
     other = "MN" if read.major == "K" else "K"
@@ -220,7 +230,7 @@ def transposed_repair(read: Read, places: np.ndarray, idesc: Fix | None) -> Iter
             "R505",
             f"{read.where}.major",
             f"the operand lies {other}-major: it is the transpose of what is meant",
-            f"major {other}, word {word}, K steps {(s.starts[0] - s.starts[0, 0]).tolist()}",
+            f"major {other}{_as_written(read, other, idesc)}, word {word}, K steps {(s.starts[0] - s.starts[0, 0]).tolist()}",
             2,
             fixes[0] if len(fixes) == 1 else None,
             {},

@@ -36,10 +36,10 @@ class Tensor:
     >>> at, sf.named(at)
     (1558, 'SF[m=161, s=6]')
 
-    An axis in `walks` runs through several dimensions of memory, each (indices, bytes from one to the next, how many of them are inside), the fastest
-    first: 2 x 32 rows of a box that has two planes of a tensor.
+    An axis in `walks` runs through several dimensions of memory, each (indices, bytes from one to the next, the first that is inside, the end of these), the
+    fastest first: 2 x 32 rows of a box that has two planes of a tensor.
 
-    >>> planes = Tensor("B", element_format("f16"), {"row": 64, "k": 64}, {"row": 128, "k": 2}, 0, walks={"row": ((32, 128, 32), (2, 16384, 2))})
+    >>> planes = Tensor("B", element_format("f16"), {"row": 64, "k": 64}, {"row": 128, "k": 2}, 0, walks={"row": ((32, 128, 0, 32), (2, 16384, 0, 2))})
     >>> int(planes.byte_addresses(("row", "k"), np.array(33), np.array(1))), planes.named(16384 + 128 + 2)
     (16514, 'B[row=33, k=1]')
     """
@@ -50,7 +50,7 @@ class Tensor:
     stride: dict[str, int]
     address: int
     scale_blocks: tuple[str, str] | None = None
-    walks: Mapping[str, tuple[tuple[int, int, int], ...]] = dataclasses.field(default_factory=dict)
+    walks: Mapping[str, tuple[tuple[int, int, int, int], ...]] = dataclasses.field(default_factory=dict)
 
     def bit_stride(self, axis: str) -> int:
         """Bits from one element to the next along an axis."""
@@ -81,8 +81,8 @@ class Tensor:
         """Is an index of an axis inside the tensor?"""
         found = (index >= 0) & (index < self.extent[axis])
         rest = index
-        for size, _, inside in self.walks.get(axis, ())[:-1]:
-            found = found & (rest % size < inside)
+        for size, _, begin, end in self.walks.get(axis, ()):
+            found = found & (rest % size >= begin) & (rest % size < end)
             rest = rest // size
         return found
 
@@ -104,8 +104,8 @@ class Tensor:
     def _walked(self, axis: str, index: np.ndarray) -> np.ndarray:
         """The bits from the tensor's beginning to an index of an axis that runs through several dimensions."""
         bits, rest = np.zeros_like(index), index
-        *first, (_, last, _) = self.walks[axis]
-        for size, stride, _ in first:
+        *first, (_, last, *_) = self.walks[axis]
+        for size, stride, *_ in first:
             bits, rest = bits + rest % size * 8 * stride, rest // size
         found: np.ndarray = bits + rest * 8 * last
         return found
@@ -147,8 +147,8 @@ class Tensor:
         """(bits from one to the next, most of them, axis, what one is of the axis's index) of all dimensions of memory."""
         for axis in self.stride:
             weight = 1
-            for size, stride, inside in self.walks.get(axis, ()):
-                yield max(8 * stride, 1), inside - 1, axis, weight
+            for size, stride, _, end in self.walks.get(axis, ()):
+                yield max(8 * stride, 1), end - 1, axis, weight
                 weight *= size
             if axis not in self.walks:
                 yield max(self.bit_stride(axis), 1), self.extent[axis] - 1, axis, 1
@@ -165,7 +165,9 @@ def tensors_of(scenario: dict[str, Any]) -> dict[str, Tensor]:
         if blocks is not None and element_format(raw["dtype"]).bits != 8:
             raise InputError(f"tensor.{name}.scale_blocks: elements of {raw['dtype']}; scale factors are bytes (ue8m0, ue4m3)")
         axes = None if blocks is None else (blocks[0], blocks[1])
-        walks = {axis: tuple((size, stride, inside) for size, stride, inside in modes) for axis, modes in raw.get("walks", {}).items()}
+        walks = {
+            axis: tuple((size, stride, begin, end) for size, stride, begin, end in modes) for axis, modes in raw.get("walks", {}).items()
+        }
         found[name] = Tensor(name, element_format(raw["dtype"]), dict(raw["extent"]), dict(raw["stride"]), address, axes, walks)
     return found
 

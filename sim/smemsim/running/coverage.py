@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 import numpy as np
 
+from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.gpu.events import Mma
 from smemsim.gpu.launch import InstructionFinding
 from smemsim.running.operand_reads import NEAR, SURE, Issued, OperandRead, Product, Reads
@@ -42,7 +43,7 @@ def unread(reads: Reads, elsewhere: Collection[int] = ()) -> list[InstructionFin
     """Parts of tiles that no instruction reads (rows: I603 of tcgen05's N and M, R504 of wgmma; others: R505, R508), and operands of another type
     than their map (I603, R508). `elsewhere` are the lines of loads whose tiles others read too, threads or stores: nothing of these is missed."""
     found: dict[str, InstructionFinding] = {}
-    tiles: dict[tuple[int, str], _Tile] = {}
+    tiles: dict[tuple[int, int, str], _Tile] = {}
     for p in reads.products:
         for side in ("a", "b"):
             rows = (p.events[0].m if side == "a" else p.events[0].n) // p.events[0].cta_group
@@ -53,7 +54,7 @@ def unread(reads: Reads, elsewhere: Collection[int] = ()) -> list[InstructionFin
                 if sure and (other := other_type(event, side, read.loads[0])) is not None:
                     found.setdefault(f"type {side}", other)
                 for load in read.loads:
-                    tile = tiles.setdefault((load.number, side), _Tile(load, side, read, _inside(load)))
+                    tile = tiles.setdefault((load.cta, load.number, side), _Tile(load, side, read, _inside(load)))
                     if load.event.instruction.line in elsewhere:
                         tile.wanted[:] = False
                     if sure:
@@ -63,7 +64,7 @@ def unread(reads: Reads, elsewhere: Collection[int] = ()) -> list[InstructionFin
     if reads.complete:
         left = next((tile for tile in tiles.values() if tile.wanted.any()), None)
         if left is not None:
-            found["unread"] = _of(left, tiles.get((left.load.number, "b" if left.side == "a" else "a")))
+            found["unread"] = _of(left, tiles.get((left.load.cta, left.load.number, "b" if left.side == "a" else "a")))
         elif (panel := _panel(reads, tiles, elsewhere)) is not None:
             found["unread"] = panel
     return list(found.values())
@@ -96,10 +97,19 @@ def turned(reads: Reads) -> list[InstructionFinding]:
                     odd.events[0].instruction,
                     f"{side.upper()} is read {has}-major here; line {rest.events[0].instruction.line}, which adds into the same D, reads the tile that line "
                     f"{two.loads[0].event.instruction.line} brings {wants}-major",
-                    f"{side.upper()} {wants}-major",
+                    _as_written(odd.events[0], side, wants),
                 )
             ]
     return []
+
+
+def _as_written(event: Mma, side: str, major: str) -> str:
+    """Another major-ness of an operand, as the instruction has it."""
+    bit = int(major == "MN")
+    if event.idesc is None:
+        return f"{side.upper()} {major}-major: imm-trans-{side} = {bit} at line {event.instruction.line}"
+    place = InstrDescriptor.decode(event.idesc, kind=event.kind).table.fields[f"transpose_{side}"].low
+    return f"{side.upper()} {major}-major: bit {place} of the instruction descriptor (transpose {side.upper()}) = {bit}"
 
 
 def _swapped(odd: Product, rest: Product) -> InstructionFinding:
@@ -111,13 +121,13 @@ def _swapped(odd: Product, rest: Product) -> InstructionFinding:
     )
 
 
-def _panel(reads: Reads, tiles: dict[tuple[int, str], _Tile], elsewhere: Collection[int]) -> InstructionFinding | None:
+def _panel(reads: Reads, tiles: dict[tuple[int, int, str], _Tile], elsewhere: Collection[int]) -> InstructionFinding | None:
     """A tile that nobody reads, next to one of the same map and the same k that an instruction does read: N or M is too small."""
-    used = {number for number, _ in tiles}
+    used = {(cta, number) for cta, number, _ in tiles}
     idle: dict[tuple[int, int, int, int], Issued] = {}
     for load in reads.loads:
         if (
-            load.number not in used
+            (load.cta, load.number) not in used
             and load.event.instruction.line not in elsewhere
             and load.event.mode == "tile"
             and load.transfer.tensor_map.rank == 2
@@ -179,7 +189,7 @@ def _of(tile: _Tile, other: _Tile | None) -> InstructionFinding:
             "R505",
             odd_event.instruction,
             f"{part}: {name} is read {has}-major here, and {wanted}-major by the others",
-            f"{name} {wanted}-major",
+            _as_written(odd_event, tile.side, wanted),
         )
     return InstructionFinding("R508", events[0].instruction, part, "issue the K steps that read it, at the right places")
 

@@ -18,7 +18,7 @@ from smemsim.ptx.demangle import readable
 from smemsim.ptx.module import Instruction, Location
 from smemsim.running.operand_reads import Issued, Product, Reads
 from smemsim.running.scenario_of import Written
-from smemsim.spec.barriers import MBARRIER_BYTES
+from smemsim.spec.barriers import MBARRIER_SIZE
 from smemsim.spec.findings import CONSEQUENCES, UPSTREAM, Finding, Severity
 
 __all__ = ["RunFinding", "Sources", "findings_of", "shortened", "told"]
@@ -241,7 +241,7 @@ def _of_loads(loads: Iterable[Issued]) -> Iterator[Touched]:
         for delivery in load.event.deliveries:
             if delivery.smem_address == load.transfer.smem_address and delivery.mbar.cta_rank == delivery.cta_rank:
                 at = delivery.mbar.smem_address
-                yield Touched(load.cta, at, at + MBARRIER_BYTES)
+                yield Touched(load.cta, at, at + MBARRIER_SIZE)
 
 
 def _of_operand(p: Product, side: str, arch: str, line: int = 0) -> Iterator[Touched]:

@@ -36,7 +36,7 @@ class Judged:
     def __str__(self) -> str:
         told = []
         if self.of:
-            different = f" ({self.distinct} distinct product{'s' * (self.distinct != 1)})" if self.distinct else ""
+            different = f" ({self.distinct} distinct product{'s' * (self.distinct != 1)})" if self.instructions and self.distinct else ""
             told.append(f"{self.instructions} of {self.of} matrix instructions of {self.ctas} CTA{'s' * (self.ctas != 1)}{different}")
         if self.maps:
             told.append(f"{self.maps} tensor map{'s' * (self.maps != 1)}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import InputError
@@ -14,9 +16,11 @@ from smemsim.spec.swizzles import MODES, Swizzle
 __all__ = ["of_maps"]
 
 
-def of_maps(reads: Reads, launch: Launch) -> list[InstructionFinding]:
-    """All of them; each is a cause, and what else is found of the same tiles follows from it."""
-    return [*_misfits(reads, launch.memory), *_pitches(reads, launch.arch), *_widths(reads), *_outside(reads)]
+def of_maps(reads: Reads, launch: Launch, told: Collection[int] = ()) -> list[InstructionFinding]:
+    """All of them; each is a cause, and what else is found of the same tiles follows from it. Of the loads of the lines `told`, their coordinates are known
+    to be wrong."""
+    outside = (f for f in _outside(reads) if f.instruction.line not in told)
+    return [*_misfits(reads, launch.memory), *_pitches(reads, launch.arch), *_widths(reads), *outside]
 
 
 def _misfits(reads: Reads, memory: GlobalMemory) -> list[InstructionFinding]:

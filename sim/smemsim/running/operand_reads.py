@@ -153,6 +153,11 @@ class OperandRead:
         outer, inner = self.matrix.place(self.loads[0].event.coordinates)
         return (outer, inner) if self.along_k else (inner, outer)
 
+    @property
+    def k_of_box(self) -> int:
+        """How many k a box has."""
+        return int(self.loads[0].transfer.tensor_map.box_dim[self.modes[1][0].dimension])
+
     def is_past(self, k: int, count: int) -> bool:
         """Do `count` elements from a k on all lie outside of the tensor?"""
         extent = self.modes[1][0].extent
@@ -169,11 +174,33 @@ class Product:
     events: list[Mma]
     a: list[OperandRead | None]
     b: list[OperandRead | None]
+    first: tuple[OperandRead | None, OperandRead | None]  # of the first instruction, nothing but fill counted too
 
     @property
     def reads(self) -> Iterator[OperandRead]:
         """All that TMA loaded of both operands."""
         return (read for side in (self.a, self.b) for read in side if read is not None)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Reach:
+    """The first k and the end of those that instructions multiply of two matrices, `event` is one that goes furthest."""
+
+    event: Mma
+    a: OperandRead
+    b: OperandRead
+    a_begin: int
+    a_end: int
+    b_begin: int
+    b_end: int
+
+    def joined(self, other: Reach) -> Reach:
+        """Of both."""
+        far = other if other.a_end > self.a_end else self
+        return Reach(
+            far.event, far.a, far.b, min(self.a_begin, other.a_begin), max(self.a_end, other.a_end), min(self.b_begin, other.b_begin),
+            max(self.b_end, other.b_end),
+        )  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -217,6 +244,7 @@ class Reads:
         self.widths: dict[tuple[str, int, int], tuple[str, Issued, Mma]] = {}  # operands of other elements than their map, by the load
         # Operand, load and dimension of tiles past the last k, where the other operand's is not.
         self.outside: dict[tuple[str, int], tuple[str, Issued, int]] = {}
+        self.reaches: dict[tuple[int, int], Reach] = {}  # by the addresses of the two matrices
         self._products: list[Product] | None = None
         self._loads: list[Issued] | None = None
         self._forget()
@@ -254,6 +282,8 @@ class Reads:
         self.maps = other.maps | self.maps
         self.widths = other.widths | self.widths
         self.outside = other.outside | self.outside
+        for key, reach in other.reaches.items():
+            self.reaches[key] = self.reaches[key].joined(reach) if key in self.reaches else reach
 
     # ---- what is kept
 
@@ -338,15 +368,28 @@ class Reads:
         a, b = found["a"], found["b"]
         if a is not None and b is not None:
             self._past(event, a, b, k)
+        first = a, b
         a, b = (None if read is None or read.is_fill else read for read in (a, b))
+        if a is not None and b is not None:
+            self._reached(event, a, b)
         key = (cta.number, event.thread // WGMMA_THREADS, event.kind, event.d)
         product = course.open.get(key)
         if product is None or not event.scale_d or not _goes_on(product, event, a, b):
-            product = course.open[key] = Product(course.count, cta.number, key, [], [], [])
+            product = course.open[key] = Product(course.count, cta.number, key, [], [], [], first)
             course.products.append(product)
         product.events.append(event)
         product.a.append(a)
         product.b.append(b)
+
+    def _reached(self, event: Mma, a: OperandRead, b: OperandRead) -> None:
+        """How far along K two matrices are multiplied, by anybody."""
+        if a.is_matrix and b.is_matrix and not event.is_sparse:
+            now = Reach(event, a, b, *(k for read in (a, b) for k in (read.at[1], read.at[1] + event.k)))
+            before = self.reaches.get((a.base, b.base))
+            if before is None or not (
+                before.a_begin <= now.a_begin and now.a_end <= before.a_end and before.b_begin <= now.b_begin and now.b_end <= before.b_end
+            ):
+                self.reaches[a.base, b.base] = now if before is None else before.joined(now)
 
     def _past(self, event: Mma, a: OperandRead, b: OperandRead, count: dict[str, int]) -> None:
         """Is one operand past the last k, and the other not? Fill times data counts for nothing where the tile's first k are data times data: that is how a
@@ -358,7 +401,7 @@ class Reads:
             return
         side, read = ("a", a) if past["a"] else ("b", b)
         begin, is_sparse = min(a.corner[1], b.corner[1]), count["a"] != count["b"]
-        if a.at[1] == b.at[1] and not is_sparse and not read.is_past(begin, max(_k_of_box(a), _k_of_box(b))):
+        if a.at[1] == b.at[1] and not is_sparse and not read.is_past(begin, max(a.k_of_box, b.k_of_box)):
             return
         load = read.loads[0]
         if not read.is_fill or _is_outside(load, read.modes[0][0].dimension) or (b if side == "a" else a).is_fill:
@@ -648,7 +691,11 @@ def _apart(course: _Course) -> Iterator[tuple[list[Issued], list[Product]]]:
                 parent[root(id(load))] = root(id(p))
         before = last.get(p.accumulator)
         last[p.accumulator] = p
-        if before is not None and p.events[0].scale_d and _rows(before) == _rows(p):
+        if (
+            before is not None
+            and p.events[0].scale_d
+            and any(x is not None and x == y for x, y in zip(_rows(before), _rows(p), strict=True))
+        ):
             parent[root(id(p))] = root(id(before))
     pieces: dict[int, tuple[list[Issued], list[Product]]] = {}
     for p in course.products:
@@ -670,7 +717,7 @@ def _apart(course: _Course) -> Iterator[tuple[list[Issued], list[Product]]]:
 
 def _rows(p: Product) -> list[Any]:
     """Which rows of which tensors a product multiplies."""
-    return [None if side[0] is None else (side[0].base, side[0].at[0]) for side in (p.a, p.b)]
+    return [None if read is None else (read.base, read.at[0]) for read in p.first]
 
 
 def _is_of(load: Issued, tm: TensorMap) -> bool:
@@ -682,10 +729,6 @@ def _is_of(load: Issued, tm: TensorMap) -> bool:
         tm.global_strides,
         tm.type_row.bits,
     )
-
-
-def _k_of_box(read: OperandRead) -> int:
-    return int(read.loads[0].transfer.tensor_map.box_dim[read.modes[1][0].dimension])
 
 
 def _clipped(load: Issued) -> tuple[tuple[int, int], ...]:

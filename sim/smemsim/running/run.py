@@ -14,7 +14,7 @@ from smemsim.errors import InputError, SmemsimError
 from smemsim.gpu.arrays import DeviceArray, as_numpy
 from smemsim.gpu.launch import Launch
 from smemsim.ptx.demangle import demangled, shorter_name
-from smemsim.running.contraction import mismatches
+from smemsim.running.contraction import mismatches, swapped, unreached
 from smemsim.running.coverage import turned, unread
 from smemsim.running.epilogue import stored_tiles
 from smemsim.running.explained import Wrong, explained, rounding_of
@@ -76,12 +76,18 @@ class Run:
     @functools.cached_property
     def _all(self) -> list[RunFinding]:
         written, report = self._checked
-        causes = [] if self.reads is None else of_maps(self.reads, self.launch) or turned(self.reads)
+        causes = []
+        if self.reads is not None:
+            causes = swapped(self.reads)
+            causes += of_maps(self.reads, self.launch, [f.instruction.line for f in causes])
+            causes = causes or turned(self.reads)
         executed = []
         others = {f.code for f in self.launch.findings.values()}
         others.discard("R507")  # what was not written may be what the instruction's shape leaves out
         if self.reads is not None and not causes and not (report and report.findings) and not others:
             executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere)]
+            if not executed and self.ctas == self.launch.ctas and not self.interrupted and not self.out_of_time:
+                executed = unreached(self.reads, self.launch.memory)
         stored = [] if self.reads is None else stored_tiles(self.reads, self.launch)
         found = findings_of(
             causes, (*executed, *stored, *self.launch.findings.values()), written, (*report.findings, *report.remarks) if report else (), self.name,

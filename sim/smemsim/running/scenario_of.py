@@ -180,14 +180,15 @@ def _tensor(scenario: Scenario, read: OperandRead, dtype: str, names: _Names) ->
 
 def _is_even(modes: tuple[Mode, ...]) -> bool:
     """Do the modes of an axis follow one another without a gap, as one stride would have them?"""
-    return all(b.stride == a.stride * a.size and a.extent >= a.size for a, b in itertools.pairwise(modes))
+    return all(b.stride == a.stride * a.size and a.extent >= a.size and a.first >= 0 for a, b in itertools.pairwise(modes))
 
 
 def _walk(modes: tuple[Mode, ...]) -> list[list[int]]:
-    """An axis through several dimensions of memory, as a scenario has it."""
-    return [[mode.size, mode.stride, max(1, min(mode.extent, mode.size))] for mode in modes[:-1]] + [
-        [max(modes[-1].extent, 1), modes[-1].stride, max(modes[-1].extent, 1)]
-    ]
+    """An axis through several dimensions of memory, as a scenario has it; of the last one, all that the tensor has."""
+    sizes = [*(mode.size for mode in modes[:-1]), max(modes[-1].extent, 1)]
+    return [
+        [size, mode.stride, min(max(-mode.first, 0), size), min(max(mode.extent, 0), size)] for size, mode in zip(sizes, modes, strict=True)
+    ]  # fmt: skip
 
 
 def _origins(p: Product, meaning: Mapping[str, str]) -> dict[str, tuple[int, int] | None]:

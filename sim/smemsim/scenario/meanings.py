@@ -27,7 +27,7 @@ MEANINGS: dict[str, dict[str, str]] = {
         "dtype": "element type: f16 bf16 tf32 f32 e4m3 e5m2 e3m2 e2m3 e2m1 s8 u8 ...", "extent": "elements by axis; any names",
         "stride": "bytes from one element to the next, by axis; 1 along packed 4- and 6-bit elements", "address": "where it begins; made up if left out",
         "scale_blocks": "scale factors that lie in 512-byte blocks already: the axis of rows, that of scales",
-        "walks": "axes that run through several dimensions of memory: of each [[indices, bytes from one to the next, how many are inside], ...], fastest first",
+        "walks": "axes that run through several dimensions of memory: of each [[indices, bytes from one to the next, the first inside, the end of these], ...], fastest first",
     },
     "buffer": {
         "address": "the .shared address, as cvta.to.shared gives it", "offset": "instead of address: bytes from base", "base": "where the pool begins",

@@ -214,10 +214,13 @@ def _tensors(raw: dict[str, Any]) -> Complaints:
         for axis, modes in tensor.get("walks", {}).items():
             if axis not in tensor["extent"]:
                 yield ("tensor", name, "walks"), f"{_name(axis)}: needs axes of {_name(name)} ({_listed(tensor['extent'])})"
-            elif not (bool(modes) and _list_of(modes, lambda mode: _list_of(mode, _whole, 3) and mode[0] > 0 <= mode[1] and mode[2] > 0)):
+            elif not (
+                bool(modes)
+                and _list_of(modes, lambda mode: _list_of(mode, _whole, 4) and mode[0] > 0 <= mode[1] and 0 <= mode[2] <= mode[3])
+            ):
                 yield (
                     ("tensor", name, "walks"),
-                    f"{_name(axis)} = {shown(modes)}: needs [[indices, bytes from one to the next, how many are inside], ...]",
+                    f"{_name(axis)} = {shown(modes)}: needs [[indices, bytes from one to the next, the first inside, the end of these], ...]",
                 )
         if odd := _apart(tensor):
             yield ("tensor", name, "stride"), odd

@@ -17,7 +17,7 @@ from smemsim.gpu.launch import Touched
 from smemsim.gpu.traps import misuse
 from smemsim.gpu.wave import THREADS, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
-from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES
+from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES, MBARRIER_SIZE
 from smemsim.spec.findings import Severity
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ class Mbarrier:
     @property
     def touched(self) -> tuple[Touched, ...]:
         """Its bytes."""
-        return (Touched(self.cta.number, self.offset, self.offset + MBARRIER_BYTES),)
+        return (Touched(self.cta.number, self.offset, self.offset + MBARRIER_SIZE),)
 
     def _note(self, what: str, i: Instruction) -> None:
         self.done[what].setdefault(i.line, i.name)

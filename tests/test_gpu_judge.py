@@ -1,0 +1,317 @@
+"""What is judged of a run: operands as their boxes lie, all CTAs, coordinates, the whole of K; and what may be a consequence of what."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from gpu_faults import FAULTS, RING, launched
+from smemsim import Gpu, Run, TensorMap, check
+from smemsim.spec.findings import CODES, CONSEQUENCES, UPSTREAM
+
+ROWS, BOX = 64, 64  # of a tile with the 128B swizzle: 64 elements of 16 bits
+TILE = ROWS * BOX * 2
+ATOM = 1024  # bytes of 8 rows, from which SBO goes to the next 8
+
+
+def word(sbo: int = ATOM, lbo: int = 16) -> int:
+    """A descriptor's constant part: 128B swizzle."""
+    return 1 << 62 | sbo >> 4 << 32 | lbo >> 4 << 16
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """A tensor load of a map: coordinates are numbers or registers (%x is the CTA's number), `offset` where in the tile memory it goes."""
+
+    map: int
+    offset: int
+    at: tuple[object, ...]
+    bytes: int = TILE
+
+
+@dataclasses.dataclass(frozen=True)
+class Product:
+    """A wgmma of m64n64k16: where A and B begin in the tile memory, and their words; `odd`: B's word in the CTA with that number."""
+
+    a: int
+    b: int
+    word_a: int = word()
+    word_b: int = word()
+    transposed: bool = False  # B MN-major
+    sums: bool = True
+    odd: tuple[int, int] | None = None
+
+
+def steps(a: int, b: int, **more: object) -> list[Product]:
+    """The four products of two K-major tiles, 16 k each."""
+    return [Product(a + 32 * k, b + 32 * k, **more) for k in range(4)]  # type: ignore[arg-type]
+
+
+def kernel(
+    maps: int, loads: list[Load], products: list[Product], *, expect: int | None = None, before: str = "", name: str = "tiles"
+) -> str:
+    """One thread loads everything, a warpgroup waits for it and multiplies."""
+    size = max(load.offset + load.bytes for load in loads)
+    total = sum(load.bytes for load in loads) if expect is None else expect
+    d = ", ".join(f"%f{n}" for n in range(32))
+    lines = []
+    for load in loads:
+        at, rank = ", ".join(map(str, load.at)), len(load.at)
+        lines.append(f"add.u32 %to, %tiles, {load.offset}; mov.b64 %map, map{load.map};")
+        for n, c in enumerate(load.at):
+            lines.append(f"mov.b32 %c{n}, {c};")
+        at = ", ".join(f"%c{n}" for n in range(rank))
+        lines.append(f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes [%to], [%map, {{{at}}}], [%bar];")
+    multiply = []
+    for p in products:
+        for side, offset, base in (("a", p.a, p.word_a), ("b", p.b, p.word_b)):
+            multiply.append(f"add.u32 %at, %tiles, {offset}; and.b32 %at, %at, 0x3ffff; shr.u32 %at, %at, 4; cvt.u64.u32 %start, %at;")
+            multiply.append(f"mov.b64 %word, {base:#x};")
+            if side == "b" and p.odd is not None:
+                multiply.append(f"setp.eq.u32 %q, %x, {p.odd[0]}; selp.b64 %word, {p.odd[1]:#x}, %word, %q;")
+            multiply.append(f"or.b64 %{side}, %word, %start;")
+        multiply.append(f"setp.ne.u32 %sums, {int(p.sums)}, 0;")
+        multiply.append(f"wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {{{d}}}, %a, %b, %sums, 1, 1, 0, {int(p.transposed)};")
+    newline = "\n  "
+    return f""".version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry {name}({", ".join(f".param .align 64 .b8 map{n}[128]" for n in range(maps))}, .param .u64 out) {{
+  .reg .pred %p, %q, %sums; .reg .b32 %x, %y, %tid, %tiles, %bar, %to, %at, %c<5>, %r<8>; .reg .b64 %map, %start, %word, %a, %b, %out, %rd<8>;
+  .reg .f32 %f<32>; .shared .align 1024 .b8 tiles[{size}]; .shared .align 8 .b64 bar; .shared .align 8 .b64 other; .shared .align 16 .b8 spare[64];
+  mov.u32 %x, %ctaid.x; mul.lo.u32 %y, %x, 64; mov.u32 %tid, %tid.x; mov.u32 %tiles, tiles; mov.u32 %bar, bar; ld.param.u64 %out, [out];
+  {before}
+  setp.ne.u32 %p, %tid, 0; @%p bra WAIT;
+  mbarrier.init.shared.b64 [%bar], 1; fence.mbarrier_init.release.cluster; fence.proxy.async.shared::cta;
+  mbarrier.arrive.expect_tx.shared.b64 _, [%bar], {total};
+  {newline.join(lines)}
+WAIT: bar.sync 0;
+L: mbarrier.try_wait.parity.shared.b64 %q, [%bar], 0; @!%q bra L;
+  {newline.join(f"mov.f32 %f{n}, 0f00000000;" for n in range(32))}
+  wgmma.fence.sync.aligned;
+  {newline.join(multiply)}
+  wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+  mad.lo.u32 %r0, %x, 128, %tid; mul.wide.u32 %rd0, %r0, 4; add.s64 %rd0, %rd0, %out; st.global.f32 [%rd0], %f0;
+  ret;
+}}"""
+
+
+def tensor(gpu: Gpu, shape: tuple[int, ...], box: tuple[int, ...], *, fill: object = None, name: str = "") -> TensorMap:
+    """A map of an f16 tensor, its dimensions slowest first."""
+    numbers = np.random.default_rng(len(shape)).integers(1, 5, shape).astype(np.float16)
+    if fill is not None:
+        numbers[fill] = 0  # type: ignore[index]
+    array = gpu.array(numbers, name=name)
+    dims = shape[::-1]
+    strides = [2 * int(np.prod(dims[:n])) for n in range(1, len(dims))]
+    return TensorMap.tiled(
+        data_type="f16", global_address=array.address, global_dim=dims, global_strides=strides, box_dim=box, swizzle="128B"
+    )
+
+
+def run(ptx: str, gpu: Gpu, *maps: TensorMap, grid: int = 1, **more: object) -> Run:
+    out = gpu.array(np.zeros(128 * grid, np.float32), name="out")
+    return gpu.launch(ptx, grid=grid, block=128, args=[*maps, out], progress=False, **more)
+
+
+def first_line(found: Run) -> str:
+    return found.ptx.splitlines()[found.findings[0].line - 1]
+
+
+# ---- operands as their boxes lie
+
+
+def ragged(k: int, at_a: int = 0) -> Run:
+    """A tile of 128 k: A in two boxes of 64 k, B in one of 128 rows, of tensors with `k` of them."""
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (64, k), (BOX, ROWS)), tensor(gpu, (k, 64), (BOX, 128))
+    loads = [Load(0, 0, (at_a, 0)), Load(0, TILE, (at_a + 64, 0)), Load(1, 2 * TILE, (0, 0), 2 * TILE)]
+    products = [Product(TILE * (n // 4) + 32 * (n % 4), 2 * TILE + 2048 * n, word_b=word(ATOM, ATOM), transposed=True) for n in range(8)]
+    return run(kernel(2, loads, products), gpu, a, b)
+
+
+@pytest.mark.parametrize("k", [8, 64, 72, 128])
+def test_a_tile_of_two_boxes_may_end_in_the_first_one(k: int):
+    assert ragged(k).findings == []
+
+
+def test_a_tile_that_is_nothing_but_fill_where_the_other_one_has_data_is_found():
+    found = ragged(64, at_a=64)
+    assert found.findings[0].code == "T209"
+    assert "cp.async.bulk.tensor" in first_line(found)
+
+
+def planes(rows: int, box: tuple[int, int], at: tuple[int, int], sbo: int = ATOM) -> Run:
+    """The rows of a box with two planes, or of a plane that is shorter than the box."""
+    gpu = Gpu("sm_90a")
+    a = tensor(gpu, (4, rows, 64), (BOX, *box))
+    loads = [Load(0, 0, (0, at[0], at[1]))]
+    return run(kernel(1, loads, steps(0, 0, word_a=word(sbo), word_b=word(sbo))), gpu, a)
+
+
+@pytest.mark.parametrize(
+    ("rows", "box", "at"),
+    [
+        (48, (64, 1), (0, 1)), (48, (64, 1), (0, 3)), (100, (64, 1), (64, 0)),  # a plane that ends inside the box
+        (128, (32, 2), (0, 0)), (128, (32, 2), (32, 1)), (32, (32, 2), (0, 1)), (20, (32, 2), (0, 3)), (128, (8, 8), (40, 0)),
+        (128, (32, 2), (-1, 1)), (40, (32, 2), (16, -1)),  # it begins outside
+    ],
+)  # fmt: skip
+def test_rows_are_those_of_the_box_in_its_own_order(rows: int, box: tuple[int, int], at: tuple[int, int]):
+    found = planes(rows, box, at)
+    assert found.findings == []
+    assert found.judged.instructions == found.judged.of == 4
+
+
+@pytest.mark.parametrize(("rows", "box", "at"), [(48, (64, 1), (0, 1)), (128, (32, 2), (0, 0)), (128, (32, 2), (-1, 1))])
+def test_a_wrong_stride_is_found_in_such_boxes_too(rows: int, box: tuple[int, int], at: tuple[int, int]):
+    first = planes(rows, box, at, sbo=512).findings[0]
+    assert first.code == "D308"
+    assert "stride_byte_offset 512 must be 1024" in first.repair
+
+
+def test_an_axis_through_two_dimensions_is_checked_as_it_lies():
+    two = {"dtype": "f16", "extent": {"m": 64, "k": 64}, "stride": {"m": 128, "k": 2}, "address": 1 << 20}
+    walks = {"m": [[32, 128, 0, 32], [2, 128 * 128, 0, 2]]}
+    tm = {"data_type": "FLOAT16", "global_address": 1 << 20, "global_dim": [64, 128, 2], "global_strides": [128, 128 * 128],
+          "box_dim": [64, 32, 2], "swizzle": "128B"}  # fmt: skip
+    a = {"dtype": "f16", "major": "K", "word": word(), "start": "s", "meant": {"tensor": "A", "axes": ["m", "k"]}}
+    steps = [{"op": "tma_load", "map": "t", "to": "s", "at": [0, 0, 0]}, {"op": "mma", "kind": "wgmma", "m": 64, "n": 64, "k": 16, "a": a}]
+    scenario = {"arch": "sm_90a", "buffer": {"s": {"address": 1024}}, "map": {"t": tm}, "step": steps}
+    assert check({**scenario, "tensor": {"A": {**two, "walks": walks}}}).ok
+    assert not check({**scenario, "tensor": {"A": two}}).ok
+
+
+def test_an_excerpt_says_nothing_of_steps_that_it_does_not_have():
+    fault = next(f for f in FAULTS if f.kernel == RING and f.name == "K step of B forgotten")
+    found, _ = launched(RING, fault)
+    assert found.findings
+    assert "R510" not in {f.code for f in found.remarks}
+    assert not any("brought by no step" in f.message for f in found.findings)
+
+
+# ---- all CTAs
+
+
+def one_wrong(grid: int, wrong: int, **more: object) -> Run:
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (64 * grid, 64), (BOX, ROWS)), tensor(gpu, (64, 64), (BOX, ROWS))
+    loads = [Load(0, 0, (0, "%y")), Load(1, TILE, (0, 0))]
+    return run(kernel(2, loads, steps(0, TILE, odd=(wrong, word(512)))), gpu, a, b, grid=grid, **more)
+
+
+@pytest.mark.parametrize("wrong", [0, 3, 40])
+def test_what_one_cta_alone_does_wrong_is_found(wrong: int):
+    found = one_wrong(41, wrong, workers=1)
+    assert [f.code for f in found.findings] == ["D308"]
+    assert str(found.judged) == "judged: 164 of 164 matrix instructions of 41 CTAs (2 distinct products), 2 tensor maps"
+    assert found.text().endswith(str(found.judged))
+
+
+def test_what_all_do_alike_is_judged_once():
+    assert one_wrong(8, 99).judged.distinct == 1
+    assert one_wrong(8, 99).findings == []
+
+
+def test_ctas_of_other_processes_are_judged_as_well():
+    found = one_wrong(80, 79, workers=2)
+    assert [f.code for f in found.findings] == ["D308"]
+    assert (found.judged.instructions, found.judged.ctas, found.judged.distinct) == (320, 80, 2)
+
+
+def test_the_last_line_says_what_was_not_judged():
+    gpu = Gpu("sm_90a")
+    loads = [Load(0, 0, (0, 0))]
+    found = run(kernel(1, loads, steps(0, 0)).replace("wgmma.fence", "st.shared.v4.b32 [tiles], {%x, %x, %x, %x}; fence.proxy.async; wgmma.fence"),
+                gpu, tensor(gpu, (64, 64), (BOX, ROWS)))  # fmt: skip
+    assert found.judged.instructions < found.judged.of == 4
+    assert "not judged: operands that begin where no tensor load wrote" in found.summary()
+    assert found.as_dict()["judged"]["missed"] == found.judged.missed != {}
+    silent = run(kernel(1, loads, steps(0, 0)), gpu, tensor(gpu, (64, 64), (BOX, ROWS)), sanitize=False)
+    assert silent.summary().endswith("not judged: anything: it ran without the watch")
+
+
+# ---- coordinates, and the whole of K
+
+
+def gemm(tiles: range, k: int, *, swapped: str = "", first_row: int = 0, fill: object = None, split: bool = False, **more: object) -> Run:
+    """K-major A and B, one product for each tile of 64 k; `split`: CTA x takes tile x alone."""
+    gpu = Gpu("sm_90a")
+    a, b = (tensor(gpu, (384, k), (BOX, ROWS), fill=fill if name == "A" else None, name=name) for name in "AB")
+    loads, products = [], []
+    for n, tile in enumerate([0] if split else tiles):
+        at = "%y" if split else 64 * tile
+        for side, (name, row) in enumerate((("A", first_row), ("B", 64))):
+            loads.append(Load(side, (2 * n + side) * TILE, (row, at) if name == swapped else (at, row)))
+        products += steps(2 * n * TILE, (2 * n + 1) * TILE)
+    return run(kernel(2, loads, products), gpu, a, b, grid=len(tiles) if split else 1, **more)
+
+
+@pytest.mark.parametrize("name", ["A", "B"])
+def test_swapped_coordinates_are_told_at_the_load(name: str):
+    assert gemm(range(4), 256).findings == []
+    found = gemm(range(4), 256, swapped=name)
+    first = found.findings[0]
+    assert first.code == "R508"
+    assert "cp.async.bulk.tensor" in first_line(found)
+    assert f"coordinates of {name}'s tile are swapped" in first.message
+    assert first.repair.startswith("coordinates {k, row}")
+
+
+def test_rows_that_go_on_are_no_swapped_coordinates():
+    """A sum over the taps of a convolution: rows of A move, and k of B."""
+    gpu = Gpu("sm_90a")
+    a, b = tensor(gpu, (384, 64), (BOX, ROWS)), tensor(gpu, (64, 192), (BOX, ROWS))
+    loads = [load for n in range(3) for load in (Load(0, 2 * n * TILE, (0, 64 + n)), Load(1, (2 * n + 1) * TILE, (64 * n, 0)))]
+    products = [p for n in range(3) for p in steps(2 * n * TILE, (2 * n + 1) * TILE)]
+    found = run(kernel(2, loads, products), gpu, a, b)
+    assert not any("swapped" in f.message for f in found.findings)
+
+
+@pytest.mark.parametrize(
+    ("tiles", "k", "left"), [(range(3), 256, "192 to 255"), (range(3), 208, "192 to 207"), (range(1, 4), 256, "0 to 63")]
+)
+def test_a_trip_too_few_is_found(tiles: range, k: int, left: str):
+    found = gemm(tiles, k)
+    assert [f.code for f in found.findings] == ["R508"]
+    assert f"nobody multiplies k = {left} of A and B" in found.findings[0].message
+    assert "wgmma.mma_async" in first_line(found)
+    assert found.findings[0].repair.startswith("one more trip")
+
+
+def test_a_trip_may_be_missing_where_nothing_is_lost():
+    assert gemm(range(4), 256).findings == []
+    assert gemm(range(3), 256, fill=np.s_[:, 192:]).findings == []  # the tail is padding
+    assert gemm(range(2), 256).findings == []  # half of K: somebody else's
+    assert gemm(range(4), 256, split=True).findings == []
+    assert gemm(range(4), 256, split=True, ctas=range(3)).findings == []
+
+
+# ---- what may be a consequence
+
+
+UNWRITTEN = "mov.u32 %r1, spare; ld.shared.u32 %r2, [%r1]; st.global.u32 [%out], %r2;"
+
+
+def hanging(before: str = "", expect: int | None = None) -> Run:
+    gpu = Gpu("sm_90a")
+    return run(kernel(1, [Load(0, 0, (0, 0))], steps(0, 0), before=before, expect=expect), gpu, tensor(gpu, (64, 64), (BOX, ROWS)))
+
+
+def test_a_hang_follows_from_what_is_found_of_its_own_barrier():
+    found = {f.code: f for f in hanging(expect=TILE + 16).findings}
+    assert found["X006"].because == f"may be a consequence of T210 at line {found['T210'].line}"
+
+
+def test_findings_about_other_bytes_are_no_consequences():
+    wait = "mov.u32 %r3, other; mbarrier.init.shared.b64 [%r3], 200; bar.sync 0; M: mbarrier.try_wait.parity.shared.b64 %q, [%r3], 0; @!%q bra M;"
+    found = {f.code: f for f in hanging(before=f"{UNWRITTEN}\n{wait}").findings}
+    assert {"R507", "X006"} <= set(found)
+    assert [f.because for f in (found["R507"], found["X006"]) if "consequence" in f.because] == []
+
+
+def test_every_code_has_a_place_among_causes():
+    assert set(UPSTREAM) == set(CODES)
+    assert set(CODES) > CONSEQUENCES
