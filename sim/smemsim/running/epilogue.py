@@ -63,9 +63,8 @@ def stored_tiles(reads: Reads, launch: Launch) -> list[InstructionFinding]:
     """R501 and A105 for boxes with their chunks elsewhere, R508 for coordinates that are exchanged; one for each kind of store."""
     stores: dict[tuple[int, int, int, int], list[Store]] = {}
     for e in launch.events:
-        tm = e.tensor_map if isinstance(e, Store) and e.cta in reads.ctas and not e.operation else None
-        if isinstance(e, Store) and tm is not None and tm.call == "tiled" and tm.rank == 2 and SWIZZLES[tm.swizzle] != Swizzle.INVALID:
-            stores.setdefault((e.map_address, *tm.box_dim, e.smem_address % PATTERN), []).append(e)
+        if isinstance(e, Store) and e.cta in reads.ctas and _is_plain(e):
+            stores.setdefault((e.map_address, *e.tensor_map.box_dim, e.smem_address % PATTERN), []).append(e)
     if not stores:
         return []
     tiles = _tiles(reads, launch)
@@ -77,6 +76,12 @@ def stored_tiles(reads: Reads, launch: Launch) -> list[InstructionFinding]:
         )
         found += [told] if told is not None else []
     return found
+
+
+def _is_plain(e: Store) -> bool:
+    """Does it store a box of a matrix?"""
+    tm = e.tensor_map
+    return not e.operation and e.mode == "tile" and tm.call == "tiled" and tm.rank == 2 and SWIZZLES[tm.swizzle] != Swizzle.INVALID
 
 
 # ---- products
@@ -222,9 +227,7 @@ def _swizzled(box: _Box, alike: list[Store], launch: Launch) -> InstructionFindi
     found = next((e for rule in SWIZZLE_RULES if (e := rule(x, tile)) is not None), None)
     if found is None:
         return None
-    return InstructionFinding(
-        found.code, event.instruction, f"{found.what}; so the product of A and B lies in global memory", found.change
-    )
+    return InstructionFinding(found.code, event.instruction, f"{found.what}; so the product of A and B lies in global memory", found.change)
 
 
 def _exchanged(box: _Box, launch: Launch) -> InstructionFinding | None:
