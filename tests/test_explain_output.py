@@ -389,6 +389,50 @@ def test_a_planted_fault_is_explained_with_its_line(name, wanted):
     assert re.search(said, run.explain(array, numbers, dtype=dtype).replace(", as before the launch", ""))
 
 
+SAID = {
+    "no swizzle": "R501",
+    "threads without swizzle": "R501",
+    "rows modulo 4": "R501",
+    "half a pattern off": "A105",
+    "coordinates of the store exchanged": "R508",
+}
+
+
+@pytest.mark.parametrize("name", ["right", "a tile twice", "a store left out", *SAID])
+def test_the_tiles_that_a_store_writes_are_held_against_the_products_without_an_expected_output(name):
+    """Rows of a product whose chunks lie elsewhere in global memory, at the line of the store; what is no matter of swizzles or coordinates is not told."""
+    run, *_ = launched("gemm_specialized", **FAULTS[name][0] if name in FAULTS else {})
+    assert [(f.code, f.instruction.startswith("cp.async.bulk.tensor.2d.global"), f.severity) for f in run.findings] == [
+        (SAID[name], True, "wrong") for _ in range(name in SAID)
+    ]
+    if SAID.get(name) == "R508":
+        assert (
+            "the rows of A from 64 on and of the rows of B from 0 on: that belongs into row 64 and column 0 of D" in run.findings[0].message
+        )
+    elif name in SAID:
+        assert re.search(
+            FAULTS[name][1],
+            f"{run.findings[0].message.replace('; so the product of A and B lies in global memory', '')}; {run.findings[0].repair}",
+        )
+
+
+@pytest.mark.parametrize("change", ["relu", "half", "bias"])
+def test_an_epilogue_that_changes_the_numbers_is_not_judged(change):
+    """The same missing swizzle behind an epilogue whose numbers are no product: nothing is certain, nothing is said."""
+    halves = {"relu": "max.f32 f0, {}, 0f00000000;", "half": "mul.f32 f0, {}, 0f3F000000;", "bias": "add.f32 f0, {}, 0f40000000;"}[change]
+
+    def changed(ptx):
+        ptx = FAULTS["threads without swizzle"][0]["change"](ptx)
+        two = halves.format(r"\2") + halves.replace("f0", "f1").format(r"\3")
+        return re.sub(
+            r"cvt\.rn\.bf16x2\.f32 (%r\d+), (%f\d+), (%f\d+);", rf"{{ .reg .f32 f0, f1; {two} cvt.rn.bf16x2.f32 \1, f0, f1; }}", ptx
+        )
+
+    run, array, *_ = launched("gemm_specialized", changed)
+    assert array.numpy().any()
+    assert run.ok
+
+
 def test_a_right_result_and_unlike_arrays(wanted):
     run, array, _, dtype = launched("gemm_specialized")
     assert run.explain(array, wanted, dtype=dtype) == ""

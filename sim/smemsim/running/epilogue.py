@@ -49,13 +49,13 @@ class _Tile:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Box:
-    """What a store left in global memory, and what of the products that is: numbers (rows, columns), and the place in D of the first."""
+    """What a store left in global memory, and what of the products that is: numbers (rows, columns), and the places in D that it may be."""
 
     event: Store
     dtype: str
     found: np.ndarray
     wanted: np.ndarray
-    at: tuple[int, int]
+    places: set[tuple[int, int]]
     extent: tuple[int, int]
 
 
@@ -175,25 +175,26 @@ def _box(event: Store, dtype: str, tiles: list[_Tile], launch: Launch) -> _Box |
     height = min(len(tiles[0].sums), len(found))
     parts = []
     for row in range(0, len(found), height):
-        part = _alike(found[row : row + height], tiles, near)
-        if part is None:
+        alike = _alike(found[row : row + height], tiles, near)
+        if not alike:
             return None
-        parts.append(part)
-    tile, m, n = parts[0][1]
-    return _Box(event, dtype, found, np.concatenate([part for part, _ in parts]), (tile.row + m, tile.column + n), tile.extent)
+        parts.append(alike)
+    places = {(tile.row + m, tile.column + n) for tile, m, n, _ in parts[0]}
+    return _Box(event, dtype, found, np.concatenate([alike[0][3] for alike in parts]), places, tiles[0].extent)
 
 
-def _alike(found: np.ndarray, tiles: list[_Tile], near: Rounding) -> tuple[np.ndarray, tuple[_Tile, int, int]] | None:
-    """The part of a product that has the same numbers in each row, with its place in the product."""
+def _alike(found: np.ndarray, tiles: list[_Tile], near: Rounding) -> list[tuple[_Tile, int, int, np.ndarray]]:
+    """The parts of products, by their tiles and places there, that have the same numbers in each row."""
     rows, columns = found.shape
     mine = np.sort(found, axis=1)
+    alike = []
     for tile in tiles:
         for m in range(0, len(tile.sums) - rows + 1, rows):
             for n in range(0, tile.sums.shape[1] - columns + 1, columns):
                 part = tile.sums[m : m + rows, n : n + columns]
                 if near.near(mine, np.sort(part, axis=1)).all():
-                    return part, (tile, m, n)
-    return None
+                    alike.append((tile, m, n, part))
+    return alike
 
 
 def _stored(event: Store, dtype: str, launch: Launch) -> np.ndarray | None:
@@ -232,7 +233,9 @@ def _swizzled(box: _Box, alike: list[Store], launch: Launch) -> InstructionFindi
 
 def _exchanged(box: _Box, launch: Launch) -> InstructionFinding | None:
     """R508 for a box of D, as many rows and columns as A and B have rows, at the coordinates {row, column}."""
-    event, (row, column) = box.event, box.at
+    if len(box.places) != 1:  # of tiles with the same numbers nobody can say which one this is
+        return None
+    event, ((row, column),) = box.event, box.places
     tm = event.tensor_map
     if row == column or tuple(event.coordinates) != (row, column) or tuple(tm.global_dim) != box.extent[::-1]:
         return None
