@@ -1,4 +1,4 @@
-"""Tiles of D that tensor stores write, beside the products that the kernel itself made: do their 16-byte chunks and coordinates lie where they belong?
+"""Coordinates of loads that are exchanged; and tiles of D that tensor stores write, beside the products that the kernel itself made: do their 16-byte chunks and coordinates lie where they belong?
 
 A box in global memory whose rows have the numbers of a product, but in another order, was written into shared memory with another swizzle than the
 one that its store takes away. Where an epilogue changes the numbers, nothing is said.
@@ -20,14 +20,14 @@ from smemsim.diagnose.tolerances import Rounding
 from smemsim.errors import SmemsimError
 from smemsim.gpu.events import Store
 from smemsim.gpu.launch import InstructionFinding, Launch
-from smemsim.running.explained import PATTERN, listed, operand_matrix, rounding_of, writers_of
+from smemsim.running.explained import COORDINATES, PATTERN, listed, operand_matrix, rounding_of, turned_loads, writers_of
 from smemsim.running.operand_reads import OperandRead, Product, Reads
 from smemsim.running.types import READ_AS
 from smemsim.spec.formats import FORMATS
 from smemsim.spec.swizzles import Swizzle
 from smemsim.spec.tensor_map import SWIZZLES
 
-__all__ = ["stored_tiles"]
+__all__ = ["exchanged_loads", "stored_tiles"]
 
 MOST_CHAINS = 32  # accumulators of which the product is made again
 MOST_TERMS = 1 << 32  # of all of them together
@@ -57,6 +57,11 @@ class _Box:
     wanted: np.ndarray
     places: set[tuple[int, int]]
     extent: tuple[int, int]
+
+
+def exchanged_loads(reads: Reads, launch: Launch) -> list[InstructionFinding]:
+    """R508 for tensor loads whose two coordinates are exchanged."""
+    return [InstructionFinding("R508", t.load.instruction, t.shows, COORDINATES) for t in turned_loads(reads, launch)]
 
 
 def stored_tiles(reads: Reads, launch: Launch) -> list[InstructionFinding]:

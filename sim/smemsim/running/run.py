@@ -13,7 +13,7 @@ from smemsim.gpu.arrays import DeviceArray, as_numpy
 from smemsim.gpu.launch import Launch
 from smemsim.running.contraction import mismatches
 from smemsim.running.coverage import turned, unread
-from smemsim.running.epilogue import stored_tiles
+from smemsim.running.epilogue import exchanged_loads, stored_tiles
 from smemsim.running.explained import Wrong, explained, rounding_of
 from smemsim.running.findings import RunFinding, findings_of
 from smemsim.running.maps import of_maps
@@ -79,7 +79,7 @@ class Run:
         others.discard("R507")  # what was not written may be what the instruction's shape leaves out
         if self.reads is not None and not causes and not (report and report.findings) and not others:
             executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere)]
-        stored = [] if self.reads is None else stored_tiles(self.reads, self.launch)
+        stored = [] if self.reads is None else [*exchanged_loads(self.reads, self.launch), *stored_tiles(self.reads, self.launch)]
         return findings_of(
             causes,
             (*executed, *stored, *self.launch.findings.values()),
