@@ -474,3 +474,101 @@ def test_the_command_line_says_it(tmp_path, wanted, monkeypatch):
     assert "\n      C: the 16-byte chunks in each 64x64 box of the stores at lines 594 and 598 lie as if" in done.stdout
     told = json.loads(CliRunner().invoke(main, [*command, "--json"]).stdout)["outputs"][0]
     assert told["explanation"].startswith("the 16-byte chunks in each 64x64 box")
+
+
+# ---- operands that threads read with ldmatrix
+
+
+def mma_gemm(a_chunk="0", b_chunk="0", row_of_b="0", trips=0, k=128):
+    """D (64, 64) f32 = A (64, K) B (64, K)^T by one warp: cp.async, chunk c of row r at c ^ (r % 8), ldmatrix, mma.sync.
+
+    `a_chunk`, `b_chunk` and `row_of_b` are XORed into the chunk and the row of each lane's address; `trips` fewer are made.
+    """
+    copies = "".join(
+        f"""
+    mad.lo.u32 %r10, %r2, {128}, 0; and.b32 %r11, %r2, 7; xor.b32 %r11, %r11, {c}; shl.b32 %r11, %r11, 4; add.u32 %r10, %r10, %r11;
+    add.u32 %r10, %r10, {32 * 128 * half}; add.u32 %r12, %r2, {32 * half}; mul.lo.u32 %r12, %r12, {2 * k}; add.u32 %r12, %r12, {16 * c}; add.u32 %r12, %r12, %r7;
+    cvt.u64.u32 %rd4, %r12; add.u64 %rd5, %rd1, %rd4; add.u64 %rd6, %rd2, %rd4; add.u32 %r10, %r10, %r1; add.u32 %r13, %r10, 8192;
+    cp.async.cg.shared.global [%r10], [%rd5], 16; cp.async.cg.shared.global [%r13], [%rd6], 16;"""
+        for half in (0, 1)
+        for c in range(8)
+    )
+
+    def matrices(kind, at, step):
+        """The four registers of an ldmatrix: of A rows at to at + 15, of B as well, and 16 k."""
+        row, chunk, change = ("%r20", "%r21", a_chunk) if kind == "A" else ("%r22", "%r23", b_chunk)
+        first = 30 if kind == "A" else 34
+        moved = f"xor.b32 %r24, %r24, {row_of_b};" if kind == "B" else ""
+        return f"""
+    add.u32 %r24, {row}, {at}; {moved} add.u32 %r25, {chunk}, {2 * step}; and.b32 %r26, %r24, 7; xor.b32 %r25, %r25, {change}; xor.b32 %r25, %r25, %r26;
+    shl.b32 %r25, %r25, 4; mad.lo.u32 %r24, %r24, 128, %r25; add.u32 %r24, %r24, %r1; add.u32 %r24, %r24, {8192 * (kind == "B")};
+    ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r{first}, %r{first + 1}, %r{first + 2}, %r{first + 3}}}, [%r24];"""
+
+    def sums(m, n):
+        return ", ".join(f"%f{(m * 8 + n) * 4 + q}" for q in range(4))
+
+    products = ""
+    for step in range(4):
+        for m in range(4):
+            products += matrices("A", 16 * m, step)
+            for n in range(4):
+                products += matrices("B", 16 * n, step)
+                for h in (0, 1):
+                    d = sums(m, 2 * n + h)
+                    products += f"""
+    mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{{d}}}, {{%r30, %r31, %r32, %r33}}, {{%r{34 + 2 * h}, %r{35 + 2 * h}}}, {{{d}}};"""
+    stores = "".join(
+        f"""
+    st.global.v2.f32 [%rd7+{(16 * m + 8 * half) * 256 + 32 * n}], {{%f{(m * 8 + n) * 4 + 2 * half}, %f{(m * 8 + n) * 4 + 2 * half + 1}}};"""
+        for m in range(4)
+        for n in range(8)
+        for half in (0, 1)
+    )
+    return f"""
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry gemm(.param .u64 a, .param .u64 b, .param .u64 d) {{
+    .reg .b32 %r<40>; .reg .b64 %rd<8>; .reg .f32 %f<128>; .reg .pred %p;
+    .shared .align 1024 .b8 tiles[16384];
+    ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u64 %rd3, [d];
+    mov.u32 %r1, tiles; mov.u32 %r2, %tid.x; mov.u32 %r7, 0;
+    {"".join(f"mov.f32 %f{n}, 0f00000000; " for n in range(128))}
+    and.b32 %r20, %r2, 15; shr.u32 %r21, %r2, 4;
+    and.b32 %r22, %r2, 7; and.b32 %r23, %r2, 16; shr.u32 %r23, %r23, 1; add.u32 %r22, %r22, %r23; shr.u32 %r23, %r2, 3; and.b32 %r23, %r23, 1;
+TRIP:{copies}
+    cp.async.wait_all; bar.sync 0;{products}
+    bar.sync 0;
+    add.u32 %r7, %r7, 128; setp.lt.u32 %p, %r7, {2 * k - 128 * trips};
+    @%p bra TRIP;
+    shr.u32 %r3, %r2, 2; and.b32 %r4, %r2, 3; mul.lo.u32 %r3, %r3, 256; mad.lo.u32 %r3, %r4, 8, %r3; cvt.u64.u32 %rd4, %r3; add.u64 %rd7, %rd3, %rd4;{stores}
+    ret;
+}}
+"""
+
+
+LANES = {
+    "right": ({}, "^$"),
+    "the swizzle left out of A": ({"a_chunk": "%r26"}, r"16-byte chunks of A are .*: chunk c \^ \(r % 8\) of row r stands where chunk c belongs"),
+    "the other k of B": ({"b_chunk": "1"}, r"chunks of A are .* chunk c \^ 1 .*; or 16-byte chunks of B are .* chunk c \^ 1 of row r"),
+    "the step of A left out": ({"a_chunk": "2"}, r"chunk c \^ 2 of row r stands where chunk c belongs"),
+    "a trip less": ({"trips": 1}, r"all of it lacks the product of k = 64 to 127; look at where the K loop ends \(lines \d+ to \d+\): 4 steps of 16 are there, 8 are"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LANES)
+def test_what_ldmatrix_reads_is_explained_by_the_arrays_whose_product_was_expected(name):
+    changed, said = LANES[name]
+    ptx = mma_gemm(**changed)
+    gpu = smemsim.Gpu("sm_90a")
+    a, b = np.random.default_rng(6).standard_normal((2, 64, 128)).astype(np.float16)
+    d = gpu.array(np.zeros((64, 64), np.float32))
+    run = gpu.launch(ptx, block=32, args=[gpu.array(a), gpu.array(b), d], progress=False)
+    assert run.ok
+    explanation = run.explain(d, a.astype(np.float64) @ b.astype(np.float64).T)
+    assert re.search(said, explanation)
+    if "chunk" in explanation:
+        lines = ptx.splitlines()
+        of_a, of_b = ([n for n, x in enumerate(lines, 1) if f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r{r}" in x] for r in (30, 34))
+        assert f"lines {', '.join(map(str, of_a[:4]))}" in explanation
+        assert (f"lines {', '.join(map(str, of_b[:4]))}" in explanation) == ("chunks of B" in explanation)
