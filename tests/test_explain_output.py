@@ -15,7 +15,7 @@ import smemsim
 from smemsim.cli import main
 from smemsim.diagnose.result.arrays import Arrays, Tile
 from smemsim.diagnose.result.explain import explain_arrays
-from smemsim.diagnose.result.sums import explain_sums
+from smemsim.diagnose.result.sums import Code, explain_sums
 from smemsim.errors import InputError
 from smemsim.traces.launch_file import read_launch_file
 from strategies import examples
@@ -123,6 +123,63 @@ def test_a_missing_swizzle_is_found_with_its_rule(swizzle, itemsize):
         assert f"as if shared memory was written {written}: chunk c of row r is where c ^ {rule} belongs" in said
 
 
+LAWS = {
+    "((r + 1) % 8)": lambda r: (r + 1) % 8,
+    "(r // 2 % 4)": lambda r: r // 2 % 4,
+    "((r + 3) % 4)": lambda r: (r + 3) % 4,
+    "5": lambda r: r * 0 + 5,
+    "[0, 3, 5, 6, 1, 2, 4, 7][r % 8]": lambda r: np.array([0, 3, 5, 6, 1, 2, 4, 7])[r % 8],
+}
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("of_map", ["128B", "none"])
+def test_threads_that_write_with_a_law_of_their_own_are_told_it(law, of_map):
+    """Chunk c of row r goes to c ^ law(r); the store takes c ^ (r % 8) of it away, or nothing."""
+    wanted, (row, column) = drawn(7, "bf16"), np.indices((64, 64))
+    moved = LAWS[law](row) ^ (row % 8 if of_map == "128B" else 0)
+    found = in_tiles(64, 64, lambda t: t[:, :, row, (column // 8 ^ moved) * 8 + column % 8])(wanted)
+    tile = Tile(64, 64, "64x64 box of the store at line 9", of_map, 9, writers="stmatrix at line 7")
+    said = told(found, wanted, "bf16", [tile], itemsize=2)
+    assert f"lie as if chunk c of row r was written at c ^ {law}; SWIZZLE_{of_map.upper()}, which the tensor map there is, " in said
+    assert said.endswith(f"write shared memory {'with swizzle 128B' if of_map == '128B' else 'without a swizzle'} (stmatrix at line 7)")
+    found[::9] = drawn(8, "bf16")[::9]
+    assert told(found, wanted, "bf16", [tile], itemsize=2) == ""
+
+
+@pytest.mark.parametrize(("swizzle", "offset"), [("128B", 128), ("128B", 512), ("64B", 256), ("32B", 128)])
+def test_a_tile_that_begins_within_the_pattern_is_told_so(swizzle, offset):
+    """Software counts lines from the tile's first byte, hardware from address 0."""
+    wanted, columns = drawn(9, "bf16"), int(swizzle[:-1]) // 2
+    address = np.arange(64 * columns) * 2
+    lines, count = {"128B": (1, 8), "64B": (2, 4), "32B": (4, 2)}[swizzle]
+    row, chunk = address // (2 * columns), address % (2 * columns) // 16
+    by_address = (row + offset // (2 * columns)) // lines % count
+    source = (row * columns + (chunk ^ by_address ^ row // lines % count) * 8 + address // 2 % 8).reshape(64, columns)
+    found = in_tiles(64, columns, lambda t: t.reshape(*t.shape[:2], -1)[:, :, source])(wanted)
+    tile = Tile(64, columns, "box of the store at line 9", swizzle, 9, offset)
+    said = told(found, wanted, "bf16", [tile], itemsize=2)
+    period = 128 * count
+    assert f"counted from the tile's first byte; that lies {offset} B behind a multiple of {period} B" in said
+    assert f"begin the tile at a multiple of {period} B" in said
+    assert "counted from" not in told(found, wanted, "bf16", [dataclasses.replace(tile, offset=0)], itemsize=2)
+
+
+@pytest.mark.parametrize("first", [0, 2.5])
+def test_accumulators_that_go_on_from_tile_to_tile(first):
+    """A CTA that does not zero them has the sums of its tile before in each tile, and in the first one what it began with."""
+    wanted = drawn(11, "f32")
+    tile = dataclasses.replace(TILE, begins="wgmma at line 5")
+    found = in_tiles(64, 32, lambda t: first + np.cumsum(t, axis=1))(wanted)
+    said = told(found, wanted, "f32", [tile])
+    assert said.startswith(
+        "accumulators are not zeroed: 6 64x32 tiles hold besides their own sums those of another tile (at [0, 32] that of [0, 0]"
+    )
+    assert ("2 more begin with 2.5 instead of 0" in said) == (first != 0)
+    assert said.endswith("make scale-d (enable-input-d) 0 for its first product (wgmma at line 5)")
+    assert told(found + drawn(12, "f32"), wanted, "f32", [tile]) == ""
+
+
 @pytest.mark.parametrize("shape", [(100, 104), (40, 128), (128, 40)])
 def test_an_array_may_end_within_a_box(shape):
     wanted = drawn(2, "f32")
@@ -192,6 +249,43 @@ def test_a_step_in_the_place_of_another():
     )
 
 
+def read_as(side, change):
+    """An operand whose 16-byte chunks (8 of 2 bytes, 8 of them in 64 k) are read as `change`(row, chunk) -> (row, chunk) says."""
+
+    def made(a, b):
+        mine = (a if side == "A" else b).reshape(128, -1, 8, 8)
+        row, chunk = np.indices((128, 8))
+        row, chunk = change(row, chunk)
+        mine = mine.transpose(0, 2, 1, 3)[row, chunk].transpose(0, 2, 1, 3).reshape(128, -1)
+        return mine @ b.T if side == "A" else a @ mine.T
+
+    return made
+
+
+CHUNKS = {
+    "no swizzle, A": (read_as("A", lambda r, c: (r, c ^ r % 8)), r"of A .* chunk c \^ \(r % 8\) of row r stands where chunk c belongs"),
+    "no swizzle, B": (read_as("B", lambda r, c: (r, c ^ r % 8)), r"of B .* chunk c \^ \(r % 8\) of row r stands where chunk c belongs"),
+    "half of the lanes, A": (read_as("A", lambda r, c: (r, c & 6)), "of A .* chunk 0 stands where chunk 1 belongs, chunk 2 stands where chunk 3"),
+    "half of the lanes, B": (read_as("B", lambda r, c: (r, c & 6)), "of B .* chunk 0 stands where chunk 1 belongs, chunk 2 stands where chunk 3"),
+    "the other half": (read_as("A", lambda r, c: (r, c ^ 1)), r"of A .* chunk c \^ 1 .*; or .* of B .* chunk c \^ 1 of row r"),
+    "the first step alone": (read_as("B", lambda r, c: (r, c & 1)), "of B .* chunk 0 stands where chunk 2 belongs"),
+    "matrices": (read_as("B", lambda r, c: (r & ~8 | (c & 1) << 3, c & 6 | r >> 3 & 1)), r"of B .* chunk 1 stands where chunk 0 belongs in rows 8 to 15 of 16|of B .*row r \^ 8"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHUNKS)
+def test_chunks_of_an_operand_in_the_place_of_others(name):
+    change, said = CHUNKS[name]
+    a, b = np.random.default_rng(4).standard_normal((2, 128, 192)).astype(np.float16).astype(np.float32)
+    code = Code(reads={"A": "the ldmatrix at line 4", "B": "the ldmatrix at line 5"}, writes={"A": "the cp.async", "B": "the cp.async"})
+    x = Arrays(change(a, b), a @ b.T, relative=2.0**-9, itemsize=4)
+    explanation = str(explain_sums(x, a, b, [16], itemsize=2, code=code))
+    assert re.search(said, explanation)
+    assert all((f"of {side} are" in explanation) == (f"the ldmatrix at line {n}" in explanation) for side, n in (("A", 4), ("B", 5)))
+    noise = np.random.default_rng(5).standard_normal(x.shape)
+    assert explain_sums(Arrays(x.found + noise, a @ b.T, relative=2.0**-9, itemsize=4), a, b, [16], itemsize=2) is None
+
+
 PRODUCTS = {
     "B A": lambda a, b: b.T @ a, "A B^T": lambda a, b: a @ b, "A^T B": lambda a, b: a.T @ b.T, "A A^T": lambda a, b: a @ a.T, "B B": lambda a, b: b.T @ b.T,
 }  # fmt: skip
@@ -207,7 +301,7 @@ def test_other_products_of_the_operands_are_named(name):
 # ---- kernels
 
 
-def launched(name, change=lambda ptx: ptx, about=lambda args: None):
+def launched(name, change=lambda ptx: ptx, about=lambda args: None, more_shared=0):
     """(run, its output's array, what that held before, its type) of a recorded launch with another PTX or other arguments."""
     launch = read_launch_file(KERNELS / name)
     args = json.loads(json.dumps(launch.about["args"]))
@@ -218,7 +312,7 @@ def launched(name, change=lambda ptx: ptx, about=lambda args: None):
     (output,) = launch.about["outputs"]
     before = arrays[output].numpy()
     grid, block, cluster = launch.shape
-    shared = launch.about["shared_bytes"]
+    shared = launch.about["shared_bytes"] + more_shared
     run = gpu.launch(change(launch.ptx), grid=grid, block=block, cluster=cluster, shared_bytes=shared, args=passed, progress=False)
     return run, arrays[output], before, launch.dtype(output)
 
@@ -250,13 +344,31 @@ def set_to(n, *way, value):
 STORE = "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%rd42, {%r266, %r267}], [%r20];"
 FAULTS = {
     "no swizzle": ({"about": set_to(2, "map", "swizzle", value="none")}, r"64x64 box of the stores at lines 594 and 598 .* with swizzle 128B.*SWIZZLE_NONE"),
-    "a step less": ({"about": set_to(5, "value", value=3)}, r"lacks the product of k = 192 to 255; look at where the K loop ends"),
+    "a step less": (
+        {"about": set_to(5, "value", value=3)},
+        r"lacks the product of k = 192 to 255; look at where the K loop ends \(lines 356 to 448 and lines 648 to 789\): 3 steps of 64 are there, 4 are needed",
+    ),
+    "rows modulo 4": (
+        {"change": replaced(("and.b32  \t%r96, %r93, 7;", "and.b32  \t%r96, %r93, 3;"))},
+        r"was written with swizzle 64B; .* SWIZZLE_128B; write shared memory with swizzle 128B \(stmatrix at lines 470, 485, 500, 515 ...\)$",
+    ),
+    "threads without swizzle": (
+        {"change": replaced(("and.b32  \t%r96, %r93, 7;", "mov.b32 %r96, 0;"))}, r"was written without a swizzle: .*SWIZZLE_128B",
+    ),
+    "half a pattern off": (
+        {"change": replaced(("%r87, 98304;", "%r87, 98816;"), ("%r87, 106496;", "%r87, 107008;")), "more_shared": 1024},
+        r"counted from the tile's first byte; that lies 512 B behind a multiple of 1024 B",
+    ),
+    "load turned": (
+        {"change": lambda ptx: re.sub(r"\[%rd49, \{(%r\d+), (%r\d+)\}\]", r"[%rd49, {\2, \1}]", ptx)},
+        r"the load of A at line 675 has its coordinates exchanged: it asks for .* and goes on along dimension 1, that of rows \(0, 64, 128, 192, ...\), while",
+    ),
     "operands exchanged": ({"about": exchange}, r"it is transposed.*exchange A and B"),
     "A for B": ({"about": lambda args: args.__setitem__(1, args[0])}, r"it is A A\^T, not A B"),
     "a store left out": ({"change": replaced((STORE, ""))}, r"columns 64 to 127 mod 128; look whether a store"),
     "a tile twice": ({"change": replaced((STORE, STORE.replace("%r20", "%r6")))}, r"column n of 64 to 127 mod 128 has what belongs in n - 64"),
-    "coordinates exchanged": (
-        {"change": replaced(("{%r263, %r267}", "{%r267, %r263}"), ("{%r266, %r267}", "{%r267, %r266}"))}, r"64x64 tile \(i, j\) is that of \(j, i\)",
+    "coordinates of the store exchanged": (
+        {"change": replaced(("{%r263, %r267}", "{%r267, %r263}"), ("{%r266, %r267}", "{%r267, %r266}"))}, r"64x64 tile \(i, j\) is that of \(j, i\); exchange the coordinates of the 64x64 box of the stores at lines 594 and 598",
     ),
     "stmatrix transposes": ({"change": replaced(("stmatrix.sync.aligned.m8n8.x4", "stmatrix.sync.aligned.m8n8.x4.trans"))}, r"in each 8x8 tile"),
 }  # fmt: skip
@@ -275,6 +387,51 @@ def test_a_planted_fault_is_explained_with_its_line(name, wanted):
     assert re.search(said, run.explain(array, wanted, before, dtype=dtype))
     numbers = smemsim.to_float64(wanted.view(np.uint16), "bf16")  # the same from numbers of another type
     assert re.search(said, run.explain(array, numbers, dtype=dtype).replace(", as before the launch", ""))
+
+
+SAID = {
+    "no swizzle": "R501",
+    "threads without swizzle": "R501",
+    "rows modulo 4": "R501",
+    "half a pattern off": "A105",
+    "coordinates of the store exchanged": "R508",
+    "load turned": "R508",
+}
+
+
+@pytest.mark.parametrize("name", ["right", "a tile twice", "a store left out", *SAID])
+def test_the_tiles_that_a_store_writes_are_held_against_the_products_without_an_expected_output(name):
+    """Rows of a product whose chunks lie elsewhere in global memory, at the line of the store; what is no matter of swizzles or coordinates is not told."""
+    run, *_ = launched("gemm_specialized", **FAULTS[name][0] if name in FAULTS else {})
+    assert [(f.code, f.instruction.startswith("cp.async.bulk.tensor.2d.global"), f.severity) for f in run.findings] == [
+        (SAID[name], name != "load turned", "wrong") for _ in range(name in SAID)
+    ]
+    if name == "coordinates of the store exchanged":
+        assert (
+            "the rows of A from 64 on and of the rows of B from 0 on: that belongs into row 64 and column 0 of D" in run.findings[0].message
+        )
+    elif name in SAID:
+        assert re.search(
+            FAULTS[name][1],
+            f"{run.findings[0].message.replace('; so the product of A and B lies in global memory', '')}; {run.findings[0].repair}",
+        )
+
+
+@pytest.mark.parametrize("change", ["relu", "half", "bias"])
+def test_an_epilogue_that_changes_the_numbers_is_not_judged(change):
+    """The same missing swizzle behind an epilogue whose numbers are no product: nothing is certain, nothing is said."""
+    halves = {"relu": "max.f32 f0, {}, 0f00000000;", "half": "mul.f32 f0, {}, 0f3F000000;", "bias": "add.f32 f0, {}, 0f40000000;"}[change]
+
+    def changed(ptx):
+        ptx = FAULTS["threads without swizzle"][0]["change"](ptx)
+        two = halves.format(r"\2") + halves.replace("f0", "f1").format(r"\3")
+        return re.sub(
+            r"cvt\.rn\.bf16x2\.f32 (%r\d+), (%f\d+), (%f\d+);", rf"{{ .reg .f32 f0, f1; {two} cvt.rn.bf16x2.f32 \1, f0, f1; }}", ptx
+        )
+
+    run, array, *_ = launched("gemm_specialized", changed)
+    assert array.numpy().any()
+    assert run.ok
 
 
 def test_a_right_result_and_unlike_arrays(wanted):
@@ -317,3 +474,101 @@ def test_the_command_line_says_it(tmp_path, wanted, monkeypatch):
     assert "\n      C: the 16-byte chunks in each 64x64 box of the stores at lines 594 and 598 lie as if" in done.stdout
     told = json.loads(CliRunner().invoke(main, [*command, "--json"]).stdout)["outputs"][0]
     assert told["explanation"].startswith("the 16-byte chunks in each 64x64 box")
+
+
+# ---- operands that threads read with ldmatrix
+
+
+def mma_gemm(a_chunk="0", b_chunk="0", row_of_b="0", trips=0, k=128):
+    """D (64, 64) f32 = A (64, K) B (64, K)^T by one warp: cp.async, chunk c of row r at c ^ (r % 8), ldmatrix, mma.sync.
+
+    `a_chunk`, `b_chunk` and `row_of_b` are XORed into the chunk and the row of each lane's address; `trips` fewer are made.
+    """
+    copies = "".join(
+        f"""
+    mad.lo.u32 %r10, %r2, {128}, 0; and.b32 %r11, %r2, 7; xor.b32 %r11, %r11, {c}; shl.b32 %r11, %r11, 4; add.u32 %r10, %r10, %r11;
+    add.u32 %r10, %r10, {32 * 128 * half}; add.u32 %r12, %r2, {32 * half}; mul.lo.u32 %r12, %r12, {2 * k}; add.u32 %r12, %r12, {16 * c}; add.u32 %r12, %r12, %r7;
+    cvt.u64.u32 %rd4, %r12; add.u64 %rd5, %rd1, %rd4; add.u64 %rd6, %rd2, %rd4; add.u32 %r10, %r10, %r1; add.u32 %r13, %r10, 8192;
+    cp.async.cg.shared.global [%r10], [%rd5], 16; cp.async.cg.shared.global [%r13], [%rd6], 16;"""
+        for half in (0, 1)
+        for c in range(8)
+    )
+
+    def matrices(kind, at, step):
+        """The four registers of an ldmatrix: of A rows at to at + 15, of B as well, and 16 k."""
+        row, chunk, change = ("%r20", "%r21", a_chunk) if kind == "A" else ("%r22", "%r23", b_chunk)
+        first = 30 if kind == "A" else 34
+        moved = f"xor.b32 %r24, %r24, {row_of_b};" if kind == "B" else ""
+        return f"""
+    add.u32 %r24, {row}, {at}; {moved} add.u32 %r25, {chunk}, {2 * step}; and.b32 %r26, %r24, 7; xor.b32 %r25, %r25, {change}; xor.b32 %r25, %r25, %r26;
+    shl.b32 %r25, %r25, 4; mad.lo.u32 %r24, %r24, 128, %r25; add.u32 %r24, %r24, %r1; add.u32 %r24, %r24, {8192 * (kind == "B")};
+    ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r{first}, %r{first + 1}, %r{first + 2}, %r{first + 3}}}, [%r24];"""
+
+    def sums(m, n):
+        return ", ".join(f"%f{(m * 8 + n) * 4 + q}" for q in range(4))
+
+    products = ""
+    for step in range(4):
+        for m in range(4):
+            products += matrices("A", 16 * m, step)
+            for n in range(4):
+                products += matrices("B", 16 * n, step)
+                for h in (0, 1):
+                    d = sums(m, 2 * n + h)
+                    products += f"""
+    mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{{d}}}, {{%r30, %r31, %r32, %r33}}, {{%r{34 + 2 * h}, %r{35 + 2 * h}}}, {{{d}}};"""
+    stores = "".join(
+        f"""
+    st.global.v2.f32 [%rd7+{(16 * m + 8 * half) * 256 + 32 * n}], {{%f{(m * 8 + n) * 4 + 2 * half}, %f{(m * 8 + n) * 4 + 2 * half + 1}}};"""
+        for m in range(4)
+        for n in range(8)
+        for half in (0, 1)
+    )
+    return f"""
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry gemm(.param .u64 a, .param .u64 b, .param .u64 d) {{
+    .reg .b32 %r<40>; .reg .b64 %rd<8>; .reg .f32 %f<128>; .reg .pred %p;
+    .shared .align 1024 .b8 tiles[16384];
+    ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u64 %rd3, [d];
+    mov.u32 %r1, tiles; mov.u32 %r2, %tid.x; mov.u32 %r7, 0;
+    {"".join(f"mov.f32 %f{n}, 0f00000000; " for n in range(128))}
+    and.b32 %r20, %r2, 15; shr.u32 %r21, %r2, 4;
+    and.b32 %r22, %r2, 7; and.b32 %r23, %r2, 16; shr.u32 %r23, %r23, 1; add.u32 %r22, %r22, %r23; shr.u32 %r23, %r2, 3; and.b32 %r23, %r23, 1;
+TRIP:{copies}
+    cp.async.wait_all; bar.sync 0;{products}
+    bar.sync 0;
+    add.u32 %r7, %r7, 128; setp.lt.u32 %p, %r7, {2 * k - 128 * trips};
+    @%p bra TRIP;
+    shr.u32 %r3, %r2, 2; and.b32 %r4, %r2, 3; mul.lo.u32 %r3, %r3, 256; mad.lo.u32 %r3, %r4, 8, %r3; cvt.u64.u32 %rd4, %r3; add.u64 %rd7, %rd3, %rd4;{stores}
+    ret;
+}}
+"""
+
+
+LANES = {
+    "right": ({}, "^$"),
+    "the swizzle left out of A": ({"a_chunk": "%r26"}, r"16-byte chunks of A are .*: chunk c \^ \(r % 8\) of row r stands where chunk c belongs"),
+    "the other k of B": ({"b_chunk": "1"}, r"chunks of A are .* chunk c \^ 1 .*; or 16-byte chunks of B are .* chunk c \^ 1 of row r"),
+    "the step of A left out": ({"a_chunk": "2"}, r"chunk c \^ 2 of row r stands where chunk c belongs"),
+    "a trip less": ({"trips": 1}, r"all of it lacks the product of k = 64 to 127; look at where the K loop ends \(lines \d+ to \d+\): 4 steps of 16 are there, 8 are"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LANES)
+def test_what_ldmatrix_reads_is_explained_by_the_arrays_whose_product_was_expected(name):
+    changed, said = LANES[name]
+    ptx = mma_gemm(**changed)
+    gpu = smemsim.Gpu("sm_90a")
+    a, b = np.random.default_rng(6).standard_normal((2, 64, 128)).astype(np.float16)
+    d = gpu.array(np.zeros((64, 64), np.float32))
+    run = gpu.launch(ptx, block=32, args=[gpu.array(a), gpu.array(b), d], progress=False)
+    assert run.ok
+    explanation = run.explain(d, a.astype(np.float64) @ b.astype(np.float64).T)
+    assert re.search(said, explanation)
+    if "chunk" in explanation:
+        lines = ptx.splitlines()
+        of_a, of_b = ([n for n, x in enumerate(lines, 1) if f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r{r}" in x] for r in (30, 34))
+        assert f"lines {', '.join(map(str, of_a[:4]))}" in explanation
+        assert (f"lines {', '.join(map(str, of_b[:4]))}" in explanation) == ("chunks of B" in explanation)

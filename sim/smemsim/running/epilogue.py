@@ -1,4 +1,4 @@
-"""Tiles of D that tensor stores write, beside the products that the kernel itself made: do their 16-byte chunks and coordinates lie where they belong?
+"""Coordinates of loads that are exchanged; and tiles of D that tensor stores write, beside the products that the kernel itself made: do their 16-byte chunks and coordinates lie where they belong?
 
 A box in global memory whose rows have the numbers of a product, but in another order, was written into shared memory with another swizzle than the
 one that its store takes away. Where an epilogue changes the numbers, nothing is said.
@@ -20,14 +20,14 @@ from smemsim.diagnose.tolerances import Rounding
 from smemsim.errors import SmemsimError
 from smemsim.gpu.events import Store
 from smemsim.gpu.launch import InstructionFinding, Launch
-from smemsim.running.explained import PATTERN, listed, operand_matrix, rounding_of, writers_of
+from smemsim.running.explained import COORDINATES, PATTERN, listed, operand_matrix, rounding_of, turned_loads, writers_of
 from smemsim.running.operand_reads import OperandRead, Product, Reads
 from smemsim.running.types import READ_AS
 from smemsim.spec.formats import FORMATS
 from smemsim.spec.swizzles import Swizzle
 from smemsim.spec.tensor_map import SWIZZLES
 
-__all__ = ["stored_tiles"]
+__all__ = ["exchanged_loads", "stored_tiles"]
 
 MOST_CHAINS = 32  # accumulators of which the product is made again
 MOST_TERMS = 1 << 32  # of all of them together
@@ -49,23 +49,27 @@ class _Tile:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Box:
-    """What a store left in global memory, and what of the products that is: numbers (rows, columns), and the place in D of the first."""
+    """What a store left in global memory, and what of the products that is: numbers (rows, columns), and the places in D that it may be."""
 
     event: Store
     dtype: str
     found: np.ndarray
     wanted: np.ndarray
-    at: tuple[int, int]
+    places: set[tuple[int, int]]
     extent: tuple[int, int]
+
+
+def exchanged_loads(reads: Reads, launch: Launch) -> list[InstructionFinding]:
+    """R508 for tensor loads whose two coordinates are exchanged."""
+    return [InstructionFinding("R508", t.load.instruction, t.shows, COORDINATES) for t in turned_loads(reads, launch)]
 
 
 def stored_tiles(reads: Reads, launch: Launch) -> list[InstructionFinding]:
     """R501 and A105 for boxes with their chunks elsewhere, R508 for coordinates that are exchanged; one for each kind of store."""
     stores: dict[tuple[int, ...], list[Store]] = {}
     for e in launch.events:
-        tm = e.tensor_map if isinstance(e, Store) and e.cta in reads.ctas and not e.operation else None
-        if isinstance(e, Store) and tm is not None and tm.call == "tiled" and tm.rank == 2 and SWIZZLES[tm.swizzle] != Swizzle.INVALID:
-            stores.setdefault((e.map_address, *tm.box_dim, e.smem_address % PATTERN), []).append(e)
+        if isinstance(e, Store) and e.cta in reads.ctas and _is_plain(e):
+            stores.setdefault((e.map_address, *e.tensor_map.box_dim, e.smem_address % PATTERN), []).append(e)
     if not stores:
         return []
     tiles = _tiles(reads, launch)
@@ -77,6 +81,12 @@ def stored_tiles(reads: Reads, launch: Launch) -> list[InstructionFinding]:
         )
         found += [told] if told is not None else []
     return found
+
+
+def _is_plain(e: Store) -> bool:
+    """Does it store a box of a matrix?"""
+    tm = e.tensor_map
+    return not e.operation and e.mode == "tile" and tm.call == "tiled" and tm.rank == 2 and SWIZZLES[tm.swizzle] != Swizzle.INVALID
 
 
 # ---- products
@@ -170,25 +180,26 @@ def _box(event: Store, dtype: str, tiles: list[_Tile], launch: Launch) -> _Box |
     height = min(len(tiles[0].sums), len(found))
     parts = []
     for row in range(0, len(found), height):
-        part = _alike(found[row : row + height], tiles, near)
-        if part is None:
+        alike = _alike(found[row : row + height], tiles, near)
+        if not alike:
             return None
-        parts.append(part)
-    tile, m, n = parts[0][1]
-    return _Box(event, dtype, found, np.concatenate([part for part, _ in parts]), (tile.row + m, tile.column + n), tile.extent)
+        parts.append(alike)
+    places = {(tile.row + m, tile.column + n) for tile, m, n, _ in parts[0]}
+    return _Box(event, dtype, found, np.concatenate([alike[0][3] for alike in parts]), places, tiles[0].extent)
 
 
-def _alike(found: np.ndarray, tiles: list[_Tile], near: Rounding) -> tuple[np.ndarray, tuple[_Tile, int, int]] | None:
-    """The part of a product that has the same numbers in each row, with its place in the product."""
+def _alike(found: np.ndarray, tiles: list[_Tile], near: Rounding) -> list[tuple[_Tile, int, int, np.ndarray]]:
+    """The parts of products, by their tiles and places there, that have the same numbers in each row."""
     rows, columns = found.shape
     mine = np.sort(found, axis=1)
+    alike = []
     for tile in tiles:
         for m in range(0, len(tile.sums) - rows + 1, rows):
             for n in range(0, tile.sums.shape[1] - columns + 1, columns):
                 part = tile.sums[m : m + rows, n : n + columns]
                 if near.near(mine, np.sort(part, axis=1)).all():
-                    return part, (tile, m, n)
-    return None
+                    alike.append((tile, m, n, part))
+    return alike
 
 
 def _stored(event: Store, dtype: str, launch: Launch) -> np.ndarray | None:
@@ -227,7 +238,9 @@ def _swizzled(box: _Box, alike: list[Store], launch: Launch) -> InstructionFindi
 
 def _exchanged(box: _Box, launch: Launch) -> InstructionFinding | None:
     """R508 for a box of D, as many rows and columns as A and B have rows, at the coordinates {row, column}."""
-    event, (row, column) = box.event, box.at
+    if len(box.places) != 1:  # of tiles with the same numbers nobody can say which one this is
+        return None
+    event, ((row, column),) = box.event, box.places
     tm = event.tensor_map
     if row == column or tuple(event.coordinates) != (row, column) or tuple(tm.global_dim) != box.extent[::-1]:
         return None

@@ -23,15 +23,27 @@ from smemsim.spec.tensor_map import SWIZZLES
 
 if TYPE_CHECKING:
     from smemsim.gpu.launch import Launch
-    from smemsim.running.operand_reads import OperandRead, Product
+    from smemsim.running.operand_reads import OperandRead, Reads
     from smemsim.running.run import Run
 
-__all__ = ["PATTERN", "Wrong", "explained", "listed", "operand_matrix", "rounding_of", "writers_of"]
+__all__ = [
+    "COORDINATES",
+    "PATTERN",
+    "Turned",
+    "Wrong",
+    "explained",
+    "listed",
+    "operand_matrix",
+    "rounding_of",
+    "turned_loads",
+    "writers_of",
+]
 
 # By how much of a typical number sums may be apart that somebody else makes of the same data:
 APPROXIMATED = 2.0**-10  # ex2.approx.f16, tanh.approx
 MULTIPLIED = 2.0**-9  # f32 read as tf32, a factor that was rounded to 16 bits in between, products cut when they are aligned
 NARROWLY_SUMMED = 2.0**-7  # accumulators with 10 (f16) or 13 (fp8 of wgmma) bits of a fraction, over some dozens of steps
+COORDINATES = "dimension 0, the contiguous one, comes first in the coordinates: that of k where the operand is K-major"
 MATRIX = {"wgmma", "mma", "wmma", "tcgen05"}
 NARROW = {"e4m3", "e5m2"}
 MOST_ELEMENTS = 1 << 25  # of an operand that is multiplied again
@@ -179,12 +191,11 @@ def _instructions(run: Run) -> list[Tile]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Operands:
-    """The two matrices of a product: `pairs` of (M, K) and (N, K) that may be meant, the steps of k, and the products they were read in, if known."""
+    """The two matrices of a product: `pairs` of (M, K) and (N, K) that may be meant, the steps of k."""
 
     pairs: list[tuple[np.ndarray, np.ndarray]]
     steps: list[int]
     itemsize: int = 0  # of elements that ldmatrix reads
-    read: Product | None = None
 
 
 def _of_operands(run: Run, x: Arrays) -> Explanation | None:
@@ -198,9 +209,7 @@ def _of_operands(run: Run, x: Arrays) -> Explanation | None:
     for pair in operands.pairs:
         if (told := explain_sums(x, *pair, operands.steps, itemsize=operands.itemsize, code=code)) is not None:
             return told
-    if operands.read is not None and any(is_product(x, *pair) for pair in operands.pairs):
-        return _exchanged(run, operands.read)
-    return None
+    return _exchanged(run) if any(is_product(x, *pair) for pair in operands.pairs) else None
 
 
 def _of_reads(run: Run) -> _Operands | None:
@@ -217,7 +226,7 @@ def _of_reads(run: Run) -> _Operands | None:
         if a.base == b.base:  # then one of the two may have been meant to be another array
             others = [operand_matrix(run.launch.memory, b, event.b_type, at) for at in _alike(run.launch.memory, b)]
             pairs = [pair for other in others if other is not None for pair in ((left, other), (other, left))]
-        return _Operands(pairs, [_step(a), _step(b), event.k], read=p)
+        return _Operands(pairs, [_step(a), _step(b), event.k])
     return None
 
 
@@ -321,31 +330,61 @@ def _slots(operand: Operand) -> set[int]:
 # ---- coordinates
 
 
-def _exchanged(run: Run, p: Product) -> Explanation | None:
-    """Does a tensor load go on along rows where the other operand's goes on along k? Then its two coordinates are exchanged."""
-    a, b = (next(read for read in side if read is not None) for side in (p.a, p.b))
-    loads = [e for e in run.launch.events if isinstance(e, Load)]
-    wrong: dict[str, Load] = {}
-    for name, mine, other in (("A", a, b), ("B", b, a)):
-        k_of_mine, k_of_other = (0 if read.k_stride < read.row_stride else 1 for read in (mine, other))
-        issued = {
-            n: [e for e in loads if e.map_address == read.loads[0].event.map_address] for n, read in (("mine", mine), ("other", other))
-        }
-        if any(e.tensor_map.rank != 2 for es in issued.values() for e in es):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Turned:
+    """A load of operand `name` whose two coordinates are exchanged, with what `shows` it."""
+
+    name: str
+    load: Load
+    shows: str
+
+
+def turned_loads(reads: Reads, launch: Launch) -> list[Turned]:
+    """Loads that go on along rows, load for load, where those of the other operand go on along k: their two coordinates are exchanged."""
+    issued: dict[int, dict[int, list[Load]]] = {}  # by map and CTA
+    for e in launch.events:
+        if isinstance(e, Load):
+            issued.setdefault(e.map_address, {}).setdefault(e.cta, []).append(e)
+    found: dict[int, Turned] = {}
+    for p in reads.products:
+        a, b = (next((read for read in side if read is not None), None) for side in (p.a, p.b))
+        if a is None or b is None:
+            continue
+        at = [read.loads[0].event.map_address for read in (a, b)]
+        if p.events[0].is_sparse or at[0] == at[1] or any(read.loads[0].event.tensor_map.rank != 2 for read in (a, b)):
+            continue
+        for name, read, other, mine, theirs in (("A", a, b, at[0], at[1]), ("B", b, a, at[1], at[0])):
+            one = None if mine in found else _turned(name, (read, other), issued.get(mine, {}), issued.get(theirs, {}))
+            if one is not None:
+                found[mine] = one
+    return list(found.values())
+
+
+def _turned(name: str, reads: tuple[OperandRead, OperandRead], mine: dict[int, list[Load]], theirs: dict[int, list[Load]]) -> Turned | None:
+    k, k_of_other = (0 if read.k_stride < read.row_stride else 1 for read in reads)
+    steps: list[int] = []
+    for cta, loads in mine.items():
+        others = theirs.get(cta, [])
+        rows, ks = ([e.coordinates[axis] for e in loads] for axis in (1 - k, k))
+        their_ks, their_rows = ([e.coordinates[axis] for e in others] for axis in (k_of_other, 1 - k_of_other))
+        if ks == their_ks or rows not in (their_ks, their_rows):  # the latter where both operands' are exchanged
             return None
-        steps, rows = ({e.coordinates[axis] for e in issued["mine"]} for axis in (k_of_mine, 1 - k_of_mine))
-        theirs, their_rows = ({e.coordinates[axis] for e in issued["other"]} for axis in (k_of_other, 1 - k_of_other))
-        if steps != theirs and len(rows) > 1 and rows in (theirs, their_rows):
-            wrong[name] = next(e for e in issued["mine"] if e.coordinates[0] != e.coordinates[1])
-    if not wrong:
+        steps = steps if len(set(steps)) > 1 else rows
+    if len(set(steps)) < 2:
         return None
-    told = " and ".join(
-        f"the load of {name} at line {e.instruction.line} has its coordinates exchanged: it asks for {{{e.coordinates[0]}, {e.coordinates[1]}}}, and goes on "
-        f"along dimension {0 if (read.k_stride > read.row_stride) else 1} from step to step, not along k"
-        for name, e in wrong.items()
-        for read in ((a if name == "A" else b),)
+    load = min((e for loads in mine.values() for e in loads), key=lambda e: (e.coordinates[0] == e.coordinates[1], e.instruction.line))
+    told = ", ".join(map(str, steps[:MOST_LINES])) + ", ..." * (len(steps) > MOST_LINES)
+    return Turned(
+        name,
+        load,
+        f"the load of {name} at line {load.instruction.line} has its coordinates exchanged: it asks for {list(load.coordinates)}, and goes on along dimension "
+        f"{1 - k}, that of rows ({told}), while the products go on along k, dimension {k}",
     )
-    return Explanation(told, "dimension 0, the contiguous one, comes first in the coordinates: k where the operand is K-major")
+
+
+def _exchanged(run: Run) -> Explanation | None:
+    turned = turned_loads(run.reads, run.launch) if run.reads is not None else []
+    return Explanation(" and ".join(t.shows for t in turned), COORDINATES) if turned else None
 
 
 def _alike(memory: GlobalMemory, read: OperandRead) -> list[int]:

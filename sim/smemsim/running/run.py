@@ -16,7 +16,7 @@ from smemsim.gpu.launch import Launch
 from smemsim.ptx.demangle import demangled, shorter_name
 from smemsim.running.contraction import mismatches, swapped, unreached
 from smemsim.running.coverage import turned, unread
-from smemsim.running.epilogue import stored_tiles
+from smemsim.running.epilogue import exchanged_loads, stored_tiles
 from smemsim.running.explained import Wrong, explained, rounding_of
 from smemsim.running.findings import RunFinding, findings_of
 from smemsim.running.judged import Judged, judged_of
@@ -88,7 +88,7 @@ class Run:
             executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere)]
             if not executed and self.ctas == self.launch.ctas and not self.interrupted and not self.out_of_time:
                 executed = unreached(self.reads, self.launch.memory)
-        stored = [] if self.reads is None else stored_tiles(self.reads, self.launch)
+        stored = [] if self.reads is None else [*exchanged_loads(self.reads, self.launch), *stored_tiles(self.reads, self.launch)]
         found = findings_of(
             causes, (*executed, *stored, *self.launch.findings.values()), written, (*report.findings, *report.remarks) if report else (), self.name,
             self.reads, self.launch.program.inlined.body,

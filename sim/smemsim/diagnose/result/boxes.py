@@ -67,10 +67,11 @@ def _swizzle_told(tile: Tile, itemsize: int, of_store: Swizzle, written: Swizzle
             f"begin the tile at a multiple of {both.period} B, or take the bits of the XOR from the address{_by(tile)}",
             "A105",
         )
+    fits = written is Swizzle.NONE or tile.columns * itemsize <= MODES[written].width  # the driver refuses wider boxes
     return Explanation(
         f"the 16-byte chunks in each {tile.name} lie as if shared memory was written {_with(written)}{rule}; the tensor map there is "
         f"{'SWIZZLE_' + of_store.upper()}",
-        f"write shared memory {_with(of_store)}{_by(tile)}, or make the map SWIZZLE_{written.upper()}",
+        f"write shared memory {_with(of_store)}{_by(tile)}{f', or make the map SWIZZLE_{written.upper()}' if fits else ''}",
         "R501",
     )
 

@@ -203,22 +203,33 @@ def _weights(mine: np.ndarray, other: np.ndarray, found: np.ndarray, itemsize: i
     for row in range(BLOCK):
         rows = np.arange(row, len(mine), BLOCK)[: SOME // 4]
         pair = np.stack([mine[rows], mine[rows ^ PARTNER]], axis=1).reshape(len(rows), 2, -1, count, per)
-        terms = np.einsum("rptae,ntbe->rnbpa", pair, theirs, optimize=True).reshape(len(rows) * len(columns), -1)
+        terms = np.einsum("rptae,ntbe->rnbpa", pair, theirs, optimize=True).reshape(len(rows) * len(columns), -1).astype(np.float64)
         if len(terms) < 2 * terms.shape[1]:
             return None
-        solved = np.linalg.lstsq(terms.astype(np.float64), found[np.ix_(rows, columns)].astype(np.float64).ravel(), rcond=None)[0]
-        if np.abs(solved - np.rint(solved)).max() > SURE:
+        solved = _solved(terms, found[np.ix_(rows, columns)].astype(np.float64).ravel())
+        if solved is None or np.abs(solved - np.rint(solved)).max() > SURE:
             return None
         weights[row] = np.rint(solved).reshape(count, 2, count)
     return weights
 
 
+def _solved(terms: np.ndarray, sums: np.ndarray) -> np.ndarray | None:
+    """How often each term is in the sums; None where they do not tell."""
+    square = terms.T @ terms
+    try:
+        return np.asarray(np.linalg.solve(square, terms.T @ sums))
+    except np.linalg.LinAlgError:
+        return None
+
+
 def _mixed(mine: np.ndarray, weights: np.ndarray, per: int) -> np.ndarray:
     """An operand as it would be that gives the same product by right instructions."""
     rows, count = len(mine), weights.shape[1]
-    pair = np.stack([mine, mine[np.arange(rows) ^ PARTNER]], axis=1).reshape(-1, BLOCK, 2, mine.shape[1] // (count * per), count, per)
-    mixed = np.einsum("grptae,rbpa->grtbe", pair, weights.astype(mine.dtype), optimize=True)
-    return np.asarray(mixed.reshape(mine.shape))
+    lines = mine.reshape(rows, -1, count, per)
+    mixed = np.zeros_like(lines)
+    for row, to, half, chunk in np.argwhere(weights):
+        mixed[row::BLOCK, :, to] += weights[row, to, half, chunk].astype(mine.dtype) * lines[row ^ PARTNER * half :: BLOCK, :, chunk]
+    return mixed.reshape(mine.shape)
 
 
 def _weights_told(weights: np.ndarray, per: int) -> str:
