@@ -68,10 +68,6 @@ class Delivery:
         """Has it a mask?"""
         return any(m.startswith("multicast") for m in self.instruction.modifiers)
 
-    def meets(self, begin: int, size: int) -> bool:
-        """Has it bytes in common with others?"""
-        return self.begin < begin + size and begin < self.begin + self.size
-
 
 class Mbarrier:
     """A barrier at `offset` (a `.shared` address without the rank) of a CTA.
@@ -95,7 +91,7 @@ class Mbarrier:
         self.sources: dict[tuple[int, int], Delivery] = {}  # the first delivery of each copy, by its key
         self.deliveries: list[Delivery] = []  # of the current phase
         self.last: list[Delivery] = []  # of the phase before
-        self.since_expected: list[Delivery] = []  # since somebody last said how many bytes to expect
+        self.since_expected: dict[int, tuple[int, Delivery]] = {}  # since bytes were last expected: by where they begin, with the phase
         self.copies: list[Operation] = []  # that complete on this phase or the one before, as the watch knows them
         self.doubled: tuple[Delivery, Delivery] | None = (
             None  # two that bring the same bytes for one expectation in one phase, the first time
@@ -165,7 +161,7 @@ class Mbarrier:
 
     def expect_tx(self, x: Wave, size: int, *, i: Instruction | None = None) -> None:
         """The current phase also waits for `size` bytes."""
-        self.since_expected = []
+        self.since_expected = {}
         i = i or current(x)
         self._note("expects bytes", i)
         self.all_expected += size
@@ -191,14 +187,13 @@ class Mbarrier:
 
     def _brought(self, by: Delivery) -> None:
         """Remember a delivery. One that brings bytes again that came for the same expectation is one too many, or early."""
-        again = next((d for d in self.since_expected if d.meets(by.begin, by.size)), None)
-        if again is not None and again in self.deliveries:
+        phase, again = self.since_expected.setdefault(by.begin, (self.phase, by))
+        if again is not by and phase == self.phase:
             self.doubled = self.doubled or (again, by)
-        elif again is not None:
+        elif again is not by:
             self.repeated = self.repeated or (again, by)
         self.sources.setdefault(by.key, by)
         self.deliveries.append(by)
-        self.since_expected.append(by)
 
     def drop(self, x: Wave, count: int, i: Instruction) -> None:
         """`count` arrivals fewer from the next phase on; the arrival itself comes next."""
