@@ -73,6 +73,21 @@ def test_lanes_at_different_barriers_are_told_with_both_lines():
     assert f"lanes 0 to 15 at line {found.line}, lanes 16 to 31 at line {found.line + 1}" in found.message
 
 
+CLUSTER = "barrier.cluster.arrive{0}; barrier.cluster.wait{0};\n"
+
+
+def test_a_cluster_barrier_in_a_branch_is_told():
+    other = "mov.u32 %r7, %cluster_ctarank; xor.b32 %r7, %r7, 1; mapa.shared::cluster.u32 %r8, %r4, %r7; ld.shared::cluster.b32 %r2, [%r8];"
+    body = f"{OWN} {{}}{CLUSTER.format('')}st.shared.b32 [%r4], %r4;\nJ: {CLUSTER.format('')}{other} {CLUSTER.format('')} {OUT}"
+    found = first(body.format(WARPS), block=128, cluster=2)
+    assert (found.code, found.instruction) == ("X011", "barrier.cluster.arrive")
+    assert f"warps 2, 3 of CTA 1 arrived in at line {found.line + 2}" in found.message
+    assert not ran(body.format(""), block=128, cluster=2).findings
+    body = f"{{}}{CLUSTER.format('{0}')}J: {CLUSTER.format('{0}')} {OUT}".replace("{}", LANES)
+    found = first(body.replace("{0}", ".aligned"), block=64, cluster=2)
+    assert f"lanes 0 to 15 at line {found.line}, lanes 16 to 31 at line {found.line + 1}" in found.message
+
+
 @pytest.mark.parametrize(
     ("one", "other", "message", "repair"),
     [
@@ -347,7 +362,7 @@ def test_long_lines_are_cut_and_json_keeps_them():
     assert {f.code for f in run.findings} == {"X008"}
     assert all(len(line) < 500 for line in run.text().splitlines())
     assert pad not in run.html()
-    assert run.summary().startswith("n::kernel<kernel<…>>: ")
+    assert run.summary().startswith("n::kernel<kernel<kernel<…>>>: ")
     told = run.as_dict()
-    assert (told["entry"], told["name"]) == (symbol, "n::kernel<kernel<…>>")
+    assert (told["entry"], told["name"]) == (symbol, "n::kernel<kernel<kernel<…>>>")
     assert pad in told["findings"][0]["instruction"]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.gpu.barriers.cta import tell_parted
 from smemsim.gpu.barriers.mbarrier import check_reused, mbarriers
+from smemsim.gpu.barriers.parted import tell_parted
 from smemsim.gpu.wave import EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Wait, Wave
 from smemsim.ptx.module import Immediate, Label
 
