@@ -39,8 +39,8 @@ def check_aligned(x: Wave, i: Instruction, title: str, first: int, arrived: np.n
 
     `arrived` are the lines by which threads have, from thread `first` of the wave on, 0 of those that have not; `aligned` whether these are aligned.
     """
-    concerned: np.ndarray = aligned.reshape(-1, WARP).any(axis=1, keepdims=True)
-    lines = np.where(concerned, arrived.reshape(-1, WARP), 0)
+    concerned = np.repeat(aligned.reshape(-1, WARP).any(axis=1), WARP)
+    lines = np.where(concerned, arrived, 0).reshape(-1, WARP)
     lowest = np.where(lines > 0, lines, np.iinfo(np.int32).max).min(axis=1)
     parted = np.flatnonzero((lines.max(axis=1) > 0) & (lines.max(axis=1) != lowest))
     if not parted.size:
