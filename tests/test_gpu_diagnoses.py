@@ -148,6 +148,22 @@ def test_a_right_multicast_is_silent(body):
     assert not ran(body, cluster=2).findings
 
 
+def test_copies_that_bring_the_same_half_twice_are_the_cause_of_what_is_never_written():
+    """The bytes that come are as many as expected: both CTAs load the first half."""
+    body = SHARED.replace("mad.lo.u32 %r6, %r7, 128, %r6;", "") + f"{OWN} ld.shared.b32 %r2, [%r4+128]; {OUT}"
+    found = first(body, cluster=2)
+    assert found.code == "X005"
+    assert "twice for one expectation, from CTA 0 (mask 0x3) and CTA 1 (mask 0x3)" in found.message
+    assert not ran(SHARED + f"{OWN} ld.shared.b32 %r2, [%r4+128]; {OUT}", cluster=2).findings
+
+
+def test_copies_that_nobody_expects_are_told_with_what_to_expect():
+    found = first(GOOD.replace(EXPECT, ""), cluster=2)
+    assert found.code == "T210"
+    assert found.instruction.startswith("@%p3 cp")
+    assert "mbarrier.arrive.expect_tx of 256 bytes in CTA 1" in found.repair
+
+
 def test_a_mask_that_reaches_a_cta_without_the_mbarrier_says_so():
     body = RANK + INIT.replace("@%p9 mbarrier.init", "@%p3 mbarrier.init") + EXPECT.replace("@%p9", "@%p3") + MULTICAST.format("%p3") + END
     found = first(body, cluster=2)

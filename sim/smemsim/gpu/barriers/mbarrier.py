@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.gpu.barriers.suspicion import lends, missing_arrivals, suspicion, unexpected, wrong_delivery
+from smemsim.gpu.barriers.suspicion import lends, missing_arrivals, suspicion, twice, unexpected, wrong_delivery
 from smemsim.gpu.traps import misuse
 from smemsim.gpu.wave import THREADS, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
@@ -188,9 +188,10 @@ class Mbarrier:
     def _brought(self, by: Delivery) -> None:
         """Remember a delivery. One that brings bytes again that came for the same expectation is one too many, or early."""
         phase, again = self.since_expected.setdefault(by.begin, (self.phase, by))
-        if again is not by and phase == self.phase:
+        adds = "reduce" in by.instruction.modifiers  # into the same bytes, again and again
+        if again is not by and phase == self.phase and not adds:
             self.doubled = self.doubled or (again, by)
-        elif again is not by:
+        elif again is not by and not adds:
             self.repeated = self.repeated or (again, by)
         self.sources.setdefault(by.key, by)
         self.deliveries.append(by)
@@ -235,6 +236,14 @@ class Mbarrier:
         if (self.waits or self.seen) and (surprise := unexpected(self)) is not None:
             at, why, right = surprise
             x.launch.find("T210", at, why, right, because="PTX ISA 9.7.13.15.3")
+        if (
+            self.all_expected == self.all_brought
+            and (again := twice(self)) is not None
+            and any(code == "R507" for code, _ in x.launch.findings)
+        ):
+            # As many bytes as expected, and others were never written: the second copy was to bring those.
+            at, why, right = again
+            x.launch.find("X005", at, f"{why}, and bytes that are read come with no copy", right, because="PTX ISA 8 (memory consistency)")
         if self.all_expected == self.all_brought or not self.expecting or (hangs and self.is_late) or lends(self):
             return
         i, size = next(iter(self.expecting.values()))
