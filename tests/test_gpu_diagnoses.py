@@ -49,6 +49,21 @@ def test_lanes_that_wait_for_lanes_that_went_on_are_the_first_cause(together, wa
     assert not ran(f"{together}\n{wait} {OUT}", block=64).findings
 
 
+@pytest.mark.parametrize(
+    ("part", "together", "who"),
+    [
+        ("setp.lt.u32 %p1, %r1, 96; @!%p1 bra J;\n", "wgmma.fence.sync.aligned;", "warps 0, 1, 2 of CTA (0, 0, 0) wait for ever"),
+        (LANES, "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r5];", "lanes 0 to 15 of warp 0"),
+    ],
+)
+def test_instructions_of_a_whole_warp_or_warpgroup_name_who_is_missing(part, together, who):
+    begin = "mov.u32 %r5, sm; st.shared.b32 [%r5], 0; bar.sync 0; and.b32 %r6, %r1, 7; mad.lo.u32 %r5, %r6, 0, %r5; "
+    found = first(f"{begin}{part}{together}\nJ: bar.sync 0;", block=160)
+    assert found.code == "X011"
+    assert who in found.message
+    assert f"at line {found.line + 1} (bar.sync)" in found.message
+
+
 def test_lanes_that_went_on_in_a_loop_are_seen_as_well():
     loop = f"mov.u32 %r7, 0; L: {{}} bar.sync 0; add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 4; @%p2 bra L; {OUT}"
     assert first(loop.format(f"{LANES}{BUTTERFLY}\nJ:"), block=64).instruction.startswith("shfl")
