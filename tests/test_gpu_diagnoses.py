@@ -49,6 +49,21 @@ def test_lanes_that_wait_for_lanes_that_went_on_are_the_first_cause(together, wa
     assert not ran(f"{together}\n{wait} {OUT}", block=64).findings
 
 
+@pytest.mark.parametrize(
+    ("part", "together", "who"),
+    [
+        ("setp.lt.u32 %p1, %r1, 96; @!%p1 bra J;\n", "wgmma.fence.sync.aligned;", "warps 0, 1, 2 of CTA (0, 0, 0) wait for ever"),
+        (LANES, "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r2}, [%r5];", "lanes 0 to 15 of warp 0"),
+    ],
+)
+def test_instructions_of_a_whole_warp_or_warpgroup_name_who_is_missing(part, together, who):
+    begin = "mov.u32 %r5, sm; st.shared.b32 [%r5], 0; bar.sync 0; and.b32 %r6, %r1, 7; mad.lo.u32 %r5, %r6, 0, %r5; "
+    found = first(f"{begin}{part}{together}\nJ: bar.sync 0;", block=160)
+    assert found.code == "X011"
+    assert who in found.message
+    assert f"at line {found.line + 1} (bar.sync)" in found.message
+
+
 def test_lanes_that_went_on_in_a_loop_are_seen_as_well():
     loop = f"mov.u32 %r7, 0; L: {{}} bar.sync 0; add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 4; @%p2 bra L; {OUT}"
     assert first(loop.format(f"{LANES}{BUTTERFLY}\nJ:"), block=64).instruction.startswith("shfl")
@@ -70,6 +85,21 @@ def test_the_barrier_in_a_branch_is_told_and_not_the_read_that_follows():
 def test_lanes_at_different_barriers_are_told_with_both_lines():
     found = first(f"setp.lt.u32 %p1, %r1, 16; @!%p1 bra J;\nbar.sync 0;\nJ: bar.sync 0; {OUT}", block=64)
     assert (found.code, found.instruction) == ("X011", "bar.sync 0")
+    assert f"lanes 0 to 15 at line {found.line}, lanes 16 to 31 at line {found.line + 1}" in found.message
+
+
+CLUSTER = "barrier.cluster.arrive{0}; barrier.cluster.wait{0};\n"
+
+
+def test_a_cluster_barrier_in_a_branch_is_told():
+    other = "mov.u32 %r7, %cluster_ctarank; xor.b32 %r7, %r7, 1; mapa.shared::cluster.u32 %r8, %r4, %r7; ld.shared::cluster.b32 %r2, [%r8];"
+    body = f"{OWN} {{}}{CLUSTER.format('')}st.shared.b32 [%r4], %r4;\nJ: {CLUSTER.format('')}{other} {CLUSTER.format('')} {OUT}"
+    found = first(body.format(WARPS), block=128, cluster=2)
+    assert (found.code, found.instruction) == ("X011", "barrier.cluster.arrive")
+    assert f"warps 2, 3 of CTA 1 arrived in at line {found.line + 2}" in found.message
+    assert not ran(body.format(""), block=128, cluster=2).findings
+    body = f"{{}}{CLUSTER.format('{0}')}J: {CLUSTER.format('{0}')} {OUT}".replace("{}", LANES)
+    found = first(body.replace("{0}", ".aligned"), block=64, cluster=2)
     assert f"lanes 0 to 15 at line {found.line}, lanes 16 to 31 at line {found.line + 1}" in found.message
 
 
@@ -131,6 +161,22 @@ def test_a_wrong_mask_or_copy_is_named(name):
 @pytest.mark.parametrize("body", [GOOD, SHARED], ids=["one issues", "halves"])
 def test_a_right_multicast_is_silent(body):
     assert not ran(body, cluster=2).findings
+
+
+def test_copies_that_bring_the_same_half_twice_are_the_cause_of_what_is_never_written():
+    """The bytes that come are as many as expected: both CTAs load the first half."""
+    body = SHARED.replace("mad.lo.u32 %r6, %r7, 128, %r6;", "") + f"{OWN} ld.shared.b32 %r2, [%r4+128]; {OUT}"
+    found = first(body, cluster=2)
+    assert found.code == "X005"
+    assert "twice for one expectation, from CTA 0 (mask 0x3) and CTA 1 (mask 0x3)" in found.message
+    assert not ran(SHARED + f"{OWN} ld.shared.b32 %r2, [%r4+128]; {OUT}", cluster=2).findings
+
+
+def test_copies_that_nobody_expects_are_told_with_what_to_expect():
+    found = first(GOOD.replace(EXPECT, ""), cluster=2)
+    assert found.code == "T210"
+    assert found.instruction.startswith("@%p3 cp")
+    assert "mbarrier.arrive.expect_tx of 256 bytes in CTA 1" in found.repair
 
 
 def test_a_mask_that_reaches_a_cta_without_the_mbarrier_says_so():
@@ -347,7 +393,7 @@ def test_long_lines_are_cut_and_json_keeps_them():
     assert {f.code for f in run.findings} == {"X008"}
     assert all(len(line) < 500 for line in run.text().splitlines())
     assert pad not in run.html()
-    assert run.summary().startswith("n::kernel<kernel<…>>: ")
+    assert run.summary().startswith("n::kernel<kernel<kernel<…>>>: ")
     told = run.as_dict()
-    assert (told["entry"], told["name"]) == (symbol, "n::kernel<kernel<…>>")
+    assert (told["entry"], told["name"]) == (symbol, "n::kernel<kernel<kernel<…>>>")
     assert pad in told["findings"][0]["instruction"]

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smemsim.gpu.barriers.cta import tell_parted
 from smemsim.gpu.barriers.mbarrier import check_reused, mbarriers
+from smemsim.gpu.barriers.parted import tell_parted
 from smemsim.gpu.wave import EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Wait, Wave
 from smemsim.ptx.module import Immediate, Label
 
@@ -19,6 +19,7 @@ __all__ = ["count_bytes", "report_hang"]
 
 MOST_PLACES = 4  # groups of threads that a message lists
 FULL = 0xFFFFFFFF
+MASKED = ("shfl", "vote", "match", "redux", "elect", "bar", "barrier")  # for the lanes that a mask names
 
 
 def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
@@ -99,15 +100,16 @@ def _report_parted_warps(launch: Launch, x: Wave) -> None:
         block = at - GATHERING
         here = gathering[x.key[gathering] == at]
         i = _instruction(x, block)
-        size = WARPGROUP if i.op in ("wgmma", "setmaxnreg") else WARP
-        for unit in np.unique(here // size).tolist():
-            own = here[here // size == unit]
-            missing = _absent(x, i, own, unit, size)
+        size = WARPGROUP if i.op == "wgmma" else WARP
+        units = x.cta_of * x.stride + x.tid // size  # of a CTA
+        for unit in np.unique(units[here]).tolist():
+            own = here[units[here] == unit]
+            missing = _absent(x, i, own, np.flatnonzero(units == unit))
             if missing.size and _is_first_cause(x, block, own, missing):
-                by_mask = i.operands and i.op in ("shfl", "vote", "match", "redux", "elect", "bar", "barrier")
+                by_mask = i.operands and i.op in MASKED
                 mask = f", whose member mask is {_mask(x, i, own):#010x}" if by_mask else ""
                 launch.find(
-                    "X011", i, f"{_who(x, own)} wait{'s' * (len(own) == 1)} for ever at {i.name}{mask}, for lanes that never come to it: "
+                    "X011", i, f"{_who(x, own)} wait{'s' * (len(own) == 1)} for ever at {i.name}{mask}, for {'lanes' if by_mask else 'threads'} that never come to it: "
                     f"{_whereabouts(x, missing)}",
                     "take it out of the branch, or name in its mask only the lanes that come to it" if by_mask else
                     "take it out of the branch: all threads of the warp (or warpgroup) must execute it together",
@@ -119,13 +121,13 @@ def _mask(x: Wave, i: Instruction, own: np.ndarray) -> int:
     return operand.value & FULL if isinstance(operand, Immediate) else int(x.members[own[0]])
 
 
-def _absent(x: Wave, i: Instruction, own: np.ndarray, unit: int, size: int) -> np.ndarray:
-    """The threads of a warp or warpgroup that have not exited, belong to it, and are not there."""
-    threads = np.arange(unit * size, min((unit + 1) * size, x.total))
+def _absent(x: Wave, i: Instruction, own: np.ndarray, threads: np.ndarray) -> np.ndarray:
+    """The `threads` of a warp or warpgroup that have not exited, that an instruction is for, and that are not there."""
     absent = (x.key[threads] < EXITED) & ~np.isin(threads, own)
-    if size == WARP and i.op in ("shfl", "vote", "match", "redux", "elect", "bar", "barrier"):
+    if i.op in MASKED:
         absent &= (_mask(x, i, own) >> x.lane[threads] & 1).astype(bool)
-    return threads[absent]
+    found: np.ndarray = threads[absent]
+    return found
 
 
 def _is_first_cause(x: Wave, block: int, own: np.ndarray, missing: np.ndarray) -> bool:

@@ -7,7 +7,6 @@ makes such a name long is left out: the parameters of the function, template arg
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import re
 
@@ -109,8 +108,9 @@ class _Reader:
             if not parts:
                 parts.append(_ELLIPSIS)
         elif re.match(r"[CD]\d", self.peek(2)):
-            self.at += 2
-            parts.append(parts[-1].partition("<")[0] if parts else _ELLIPSIS)
+            destructor = "~" * self.accept("D")
+            self.at += 2 - len(destructor)
+            parts.append(destructor + parts[-1].partition("<")[0] if parts else _ELLIPSIS)
         elif self.accept("Ul"):
             while not self.accept("E"):
                 self.type()
@@ -250,8 +250,11 @@ def demangled(name: str) -> str:
     if not symbol.startswith("_Z") or len(symbol) > _LONGEST:
         return name
     reader = _Reader(symbol[2:])
-    with contextlib.suppress(_Unknown, RecursionError):  # then what is known so far, with an ellipsis for the arguments that are not
+    try:
         reader.encoding(reader.parts)
+    except (_Unknown, RecursionError):  # what is known so far, and an ellipsis
+        if reader.parts and not reader.parts[-1].endswith(f"<{_ELLIPSIS}>"):
+            reader.parts.append(_ELLIPSIS)
     return (_joined(reader.parts) + suffix[0] if suffix else _joined(reader.parts)) or name
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from smemsim.gpu.barriers.parted import check_aligned, check_parted, note_parted
 from smemsim.gpu.registry import ON_EXIT, End, Step, unmodelled
 from smemsim.gpu.traps import misuse, thread_name
 from smemsim.gpu.wave import EXITED, WARP, Wait
@@ -27,6 +28,8 @@ class ClusterBarrier:
         self.first = cluster * size
         self.own = slice(self.first, self.first + size)
         self.arrived, self.idle = np.zeros(size, bool), np.ones(size, bool)
+        self.line = np.zeros(size, np.int32)  # of the instruction that each thread arrived with
+        self.aligned = np.zeros(size, bool)  # did it arrive by an instruction of its whole warp?
         self.waits: list[Wait] = []
 
     @property
@@ -38,6 +41,9 @@ class ClusterBarrier:
         """If all have arrived, the next phase begins."""
         if not self.arrived.any() or not (self.arrived | (x.key[self.own] >= EXITED)).all():
             return
+        lines = np.where(self.arrived, self.line, 0)
+        check_aligned(x, x.program.blocks[x.at].instructions[-1], "barrier.cluster", self.first, lines, self.aligned)
+        note_parted(x, self.key, "barrier.cluster", self.first, lines)
         self.arrived[:] = False
         x.changes += 1
         if x.watch is not None:
@@ -88,11 +94,13 @@ def build_cluster(i: Instruction, c: Linker) -> Step:
 
 
 def _arrive(x: Wave, i: Instruction, *, relaxed: bool) -> None:
+    check_parted(x, i, lambda key: key[0] == "barrier.cluster")
     for barrier, own in _by_cluster(x):
         if not barrier.idle[own].all():
             thread = int(own[int(np.flatnonzero(~barrier.idle[own])[0])]) + barrier.first
             misuse(x, i, f"{thread_name(x, thread)} arrives twice without barrier.cluster.wait between", "wait before arriving again")
         barrier.arrived[own], barrier.idle[own] = True, False
+        barrier.line[own], barrier.aligned[own] = i.line, "aligned" in i.modifiers
         if x.watch is not None and relaxed:
             x.watch.release_relaxed(x, i, own + barrier.first, barrier.key)
         elif x.watch is not None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from smemsim.errors import InputError
 from smemsim.gpu.barriers.cluster import build_cluster
+from smemsim.gpu.barriers.parted import check_aligned, check_parted, note_parted
 from smemsim.gpu.registers import Read, Write
 from smemsim.gpu.registry import ON_EXIT, End, Step, implements, unmodelled
 from smemsim.gpu.traps import misuse, thread_name
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Wave
 
-__all__ = ["NamedBarrier", "tell_parted"]
+__all__ = ["NamedBarrier"]
 
 
 class NamedBarrier:
@@ -37,7 +38,7 @@ class NamedBarrier:
         self.own = slice(cta.first, cta.first + x.stride)
         self.arrived = np.zeros(x.stride, bool)
         self.line = np.zeros(x.stride, np.int32)  # of the instruction that each thread arrived with
-        self.aligned = False
+        self.aligned = np.zeros(x.stride, bool)  # did it arrive by an instruction of its whole warp?
         self.holds, self.voted = 0, 0  # threads of .red, and those whose predicate holds
         self.waits: list[tuple[Wait, _Form]] = []
 
@@ -45,6 +46,11 @@ class NamedBarrier:
     def key(self) -> tuple[str, int, int]:
         """What the watch knows it by."""
         return "barrier", self.cta.index, self.number
+
+    @property
+    def title(self) -> str:
+        """What a kernel author knows it by."""
+        return f"barrier {self.number} of CTA {self.cta.number}"
 
     def arrive(self, x: Wave, i: Instruction, threads: np.ndarray, count: int | None) -> None:
         """Threads arrive."""
@@ -61,8 +67,7 @@ class NamedBarrier:
                 x, i, f"barrier {self.number} is for {count or 'all'} threads here, and for {self.count or 'all'} where others have arrived in "
                 f"this phase (line {int(self.line[self.arrived][0])})", "give every bar of the barrier the same thread count",
             )  # fmt: skip
-        self.arrived[own], self.line[own] = True, i.line
-        self.aligned |= i.op == "bar" or "aligned" in i.modifiers
+        self.arrived[own], self.line[own], self.aligned[own] = True, i.line, i.op == "bar" or "aligned" in i.modifiers
 
     def missing(self, x: Wave) -> np.ndarray:
         """Threads of the CTA that have not arrived, by their number in it."""
@@ -86,7 +91,7 @@ class NamedBarrier:
     def describe(self, x: Wave) -> str:
         """Who has come and who has not, for a report of a hang."""
         came = np.unique(np.flatnonzero(self.arrived) // WARP).tolist()
-        text = f"barrier {self.number} of CTA {self.cta.number}: {int(self.arrived.sum())} threads have arrived (warps {_list(came)}, {self._lines()})"
+        text = f"{self.title}: {int(self.arrived.sum())} threads have arrived (warps {_list(came)}, {self._lines()})"
         if self.count is not None:
             return f"{text}; it is for {self.count}, so {self.count - self._counted(x)} more must come"
         return f"{text}, {len(self.missing(x))} have not"
@@ -149,8 +154,8 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
         ids = np.asarray(number(x))
         counts = None if count is None else np.asarray(count(x))
         x.key[x.sel] = following
-        if "parted barriers" in x.state and x.state["parted barriers"] and ids.ndim == 0:
-            _check_parted(x, i, int(ids))
+        if ids.ndim == 0:
+            check_parted(x, i, lambda key: key[0] == "barrier" and key[2] == int(ids))
         if form.waits and not form.red and ids.ndim == 0 and (counts is None or counts.ndim == 0):
             late = _latecomers(x, int(ids), None if counts is None else int(counts))
             if late is None:
@@ -216,9 +221,10 @@ def _settle(x: Wave, barrier: NamedBarrier, i: Instruction) -> None:
     if not barrier.is_complete(x, i):
         return
     del _open(x)[barrier.cta.index, barrier.number]
-    if barrier.aligned:
-        _check_aligned(x, barrier, i)
-    _note_parted(x, barrier)
+    lines = np.where(barrier.arrived, barrier.line, 0)
+    check_aligned(x, i, barrier.title, barrier.cta.first, lines, barrier.aligned)
+    if barrier.count is None:
+        note_parted(x, barrier.key, barrier.title, barrier.cta.first, lines)
     if x.watch is not None:
         if barrier.count is None:
             x.watch.left(x, barrier.own, barrier.key)
@@ -233,91 +239,6 @@ def _settle(x: Wave, barrier: NamedBarrier, i: Instruction) -> None:
             form.write(x, result)
             x.select(kept)
         x.wake(wait)
-
-
-def _check_aligned(x: Wave, barrier: NamedBarrier, i: Instruction) -> None:
-    """An aligned barrier is one instruction for all threads of a warp."""
-    lines = np.where(barrier.arrived, barrier.line, 0).reshape(-1, WARP)
-    lowest = np.where(lines > 0, lines, np.iinfo(np.int32).max).min(axis=1)
-    parted = np.flatnonzero((lines.max(axis=1) > 0) & (lines.max(axis=1) != lowest))
-    if parted.size:
-        warp = int(parted[0])
-        parts = {int(line): np.flatnonzero(lines[warp] == line).tolist() for line in np.unique(lines[warp][lines[warp] > 0])}
-        which = ", ".join(f"{_lanes(lanes)} at line {line}" for line, lanes in parts.items())
-        i = _at(x, min(parts)) or i
-        x.launch.find(
-            "X011", i, f"threads of warp {warp} arrive at barrier {barrier.number} with different instructions: {which}; that is undefined for "
-            f"{i.name}, which the whole warp executes together", "put one barrier where the paths have met",
-            because="PTX ISA 9.7.13.1",
-        )  # fmt: skip
-
-
-def _at(x: Wave, line: int) -> Instruction | None:
-    return next((i for i in x.program.inlined.body if i.line == line), None)
-
-
-def _warps(warps: list[int]) -> str:
-    return f"warp{'s' * (len(warps) > 1)} {_list(warps)}"
-
-
-def _lanes(lanes: list[int]) -> str:
-    whole = lanes == list(range(lanes[0], lanes[-1] + 1))
-    return f"lane {lanes[0]}" if len(lanes) == 1 else f"lanes {lanes[0]} to {lanes[-1]}" if whole else f"lanes {_list(lanes)}"
-
-
-# ---- warps that are a barrier apart
-
-
-@dataclasses.dataclass(frozen=True)
-class _Parted:
-    """A phase in which warps arrived by different instructions: `lines` by warp of the CTA, 0 of those that did not."""
-
-    cta: int
-    number: int
-    lines: np.ndarray
-
-
-def _note_parted(x: Wave, barrier: NamedBarrier) -> None:
-    """Remember the first phase of a barrier of all threads in which warps arrived by different instructions."""
-    lines = barrier.line * barrier.arrived
-    by_warp = lines.reshape(-1, WARP).max(axis=1)
-    known: dict[tuple[int, int], _Parted] = x.state.setdefault("parted barriers", {})
-    place = barrier.cta.index, barrier.number
-    if barrier.count is None and place not in known and len(np.unique(by_warp[by_warp > 0])) > 1:
-        known[place] = _Parted(*place, by_warp)
-
-
-def _check_parted(x: Wave, i: Instruction, number: int) -> None:
-    """Do warps come to the instruction only now by which others arrived when these had arrived by another one?"""
-    told: list[tuple[_Parted, list[int], int]] = x.state.setdefault("barriers apart", [])
-    per_cta = x.stride // WARP
-    for parted in list(x.state["parted barriers"].values()):
-        warps = np.unique(x.threads >> 5)
-        own = warps[warps // per_cta == parted.cta] % per_cta
-        late = [w for w in own.tolist() if parted.lines[w] not in (0, i.line)]
-        if parted.number == number and late and (parted.lines == i.line).any() and all(p is not parted for p, _, _ in told):
-            told.append((parted, late, i.line))
-
-
-def tell_parted(x: Wave) -> None:
-    """X011 at a barrier of all threads that some warps come to and others skip, where what shared memory holds shows that it matters.
-
-    The barriers that follow then part the same warps: each phase ends when some are one barrier behind. Without a finding about an access that
-    nothing orders it does no harm, and nothing is said.
-    """
-    harmed = any(code in ("X003", "X004", "X005", "X008", "R507") for code, _ in x.launch.findings)
-    for parted, late, line in x.state.get("barriers apart", ()) if harmed else ():
-        here = int(parted.lines[late[0]])
-        i = _at(x, here)
-        if i is None:
-            continue
-        mine, others = _warps(late), _warps(np.flatnonzero(parted.lines == line).tolist())
-        x.launch.find(
-            "X011", i, f"barrier {parted.number} of CTA {x.ctas[parted.cta].number}: the phase that {mine} arrived in here is the one that {others} arrived in at "
-            f"line {line}, where {mine} arrived only a phase later: a branch lets some skip this barrier, and behind it they are one barrier apart",
-            "let all threads come to it: take it out of the branch, or use a barrier of its own for those that do",
-            because="CUDA: __syncthreads() in a branch needs all threads to take it the same way",
-        )  # fmt: skip
 
 
 def _exited(x: Wave, threads: np.ndarray) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.gpu.barriers.suspicion import lends, missing_arrivals, suspicion, unexpected, wrong_delivery
+from smemsim.gpu.barriers.suspicion import lends, missing_arrivals, suspicion, twice, unexpected, wrong_delivery
 from smemsim.gpu.launch import Touched
 from smemsim.gpu.traps import misuse
 from smemsim.gpu.wave import THREADS, WARP, Cta, Wait
@@ -69,10 +69,6 @@ class Delivery:
         """Has it a mask?"""
         return any(m.startswith("multicast") for m in self.instruction.modifiers)
 
-    def meets(self, begin: int, size: int) -> bool:
-        """Has it bytes in common with others?"""
-        return self.begin < begin + size and begin < self.begin + self.size
-
 
 class Mbarrier:
     """A barrier at `offset` (a `.shared` address without the rank) of a CTA.
@@ -96,7 +92,7 @@ class Mbarrier:
         self.sources: dict[tuple[int, int], Delivery] = {}  # the first delivery of each copy, by its key
         self.deliveries: list[Delivery] = []  # of the current phase
         self.last: list[Delivery] = []  # of the phase before
-        self.since_expected: list[Delivery] = []  # since somebody last said how many bytes to expect
+        self.since_expected: dict[int, tuple[int, Delivery]] = {}  # since bytes were last expected: by where they begin, with the phase
         self.copies: list[Operation] = []  # that complete on this phase or the one before, as the watch knows them
         self.doubled: tuple[Delivery, Delivery] | None = (
             None  # two that bring the same bytes for one expectation in one phase, the first time
@@ -168,7 +164,7 @@ class Mbarrier:
 
     def expect_tx(self, x: Wave, size: int, *, i: Instruction | None = None) -> None:
         """The current phase also waits for `size` bytes."""
-        self.since_expected = []
+        self.since_expected = {}
         i = i or current(x)
         self._note("expects bytes", i)
         self.all_expected += size
@@ -194,14 +190,14 @@ class Mbarrier:
 
     def _brought(self, by: Delivery) -> None:
         """Remember a delivery. One that brings bytes again that came for the same expectation is one too many, or early."""
-        again = next((d for d in self.since_expected if d.meets(by.begin, by.size)), None)
-        if again is not None and again in self.deliveries:
+        phase, again = self.since_expected.setdefault(by.begin, (self.phase, by))
+        adds = "reduce" in by.instruction.modifiers  # into the same bytes, again and again
+        if again is not by and phase == self.phase and not adds:
             self.doubled = self.doubled or (again, by)
-        elif again is not None:
+        elif again is not by and not adds:
             self.repeated = self.repeated or (again, by)
         self.sources.setdefault(by.key, by)
         self.deliveries.append(by)
-        self.since_expected.append(by)
 
     def drop(self, x: Wave, count: int, i: Instruction) -> None:
         """`count` arrivals fewer from the next phase on; the arrival itself comes next."""
@@ -243,6 +239,14 @@ class Mbarrier:
         if (self.waits or self.seen) and (surprise := unexpected(self)) is not None:
             at, why, right = surprise
             x.launch.find("T210", at, why, right, because="PTX ISA 9.7.13.15.3")
+        if (
+            self.all_expected == self.all_brought
+            and (again := twice(self)) is not None
+            and any(code == "R507" for code, _ in x.launch.findings)
+        ):
+            # As many bytes as expected, and others were never written: the second copy was to bring those.
+            at, why, right = again
+            x.launch.find("X005", at, f"{why}, and bytes that are read come with no copy", right, because="PTX ISA 8 (memory consistency)")
         if self.all_expected == self.all_brought or not self.expecting or (hangs and self.is_late) or lends(self):
             return
         i, size = next(iter(self.expecting.values()))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from smemsim.gpu.barriers.mbarrier import Delivery, Mbarrier
     from smemsim.gpu.wave import Wave
 
-__all__ = ["before_loads", "is_wait", "lends", "missing_arrivals", "suspicion", "unexpected", "wrong_delivery"]
+__all__ = ["before_loads", "is_wait", "lends", "missing_arrivals", "suspicion", "twice", "unexpected", "wrong_delivery"]
 
 Cause = tuple[Instruction, str, str]  # where, why, and what to change
 
@@ -39,6 +39,8 @@ def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
             goes_on = any(_arrives_elsewhere(barrier, x, cta) or not _is_stuck(x, barrier, cta) for cta in absent)
             return 0 if goes_on else 3, missing_arrivals(barrier, x)[1]
         return 1, f"mbarrier.init says {barrier.expected} arrivals a phase: correct it, or let the others arrive too"
+    if barrier.tx < 0 and not barrier.expecting:
+        return 1, f"mbarrier.arrive.expect_tx of {-barrier.tx} bytes by the thread that issues the copies"
     if barrier.tx or barrier.pending != barrier.expected:
         return 4 if barrier.is_late else 1, ""
     if not any(barrier.done.values()):
@@ -120,7 +122,7 @@ def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
             text += f"; none is of CTA {cta.number}"
         repair = repair or (
             f"let CTA {cta.number} arrive here too: mapa of the address to rank {barrier.cta.rank}, and mbarrier.arrive.release.cluster."
-            "shared::cluster there"
+            f"shared::cluster there; or correct the {barrier.expected} that mbarrier.init says"
         )
     return text, repair
 
@@ -142,6 +144,11 @@ def wrong_delivery(barrier: Mbarrier, x: Wave, size: int, rounds: int) -> Cause 
         return None
     missing = barrier.tx if barrier.tx > 0 else short // max(rounds, 1)
     return _left_out(barrier, x, missing) or _not_issued(barrier, x, missing) or _other_barrier(barrier)
+
+
+def twice(barrier: Mbarrier) -> Cause | None:
+    """Two copies that bring the same bytes for one expectation: where, why, and what to change."""
+    return None if barrier.doubled is None else _twice(barrier, *barrier.doubled)
 
 
 def lends(barrier: Mbarrier) -> bool:
