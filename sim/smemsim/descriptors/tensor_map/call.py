@@ -13,7 +13,7 @@ from smemsim.descriptors.tensor_map.names import definitions, outside_strings, w
 from smemsim.descriptors.tensor_map.pointers import refused_nulls
 from smemsim.descriptors.tensor_map.rule import Call
 from smemsim.errors import InputError, TensorMapError
-from smemsim.spec.tensor_map import DATA_TYPES
+from smemsim.spec.tensor_map import DATA_TYPES, LIMITS
 
 __all__ = ["Pasted", "find_calls", "parse_call"]
 
@@ -217,7 +217,7 @@ def _driver_arguments(pasted: Pasted, plain: list[str], named: dict[str, str]) -
 
 
 def _entries(name: str, values: Any, rank: int) -> Any:
-    """The entries that the driver reads: as many as the rank says; arrays may be longer. Null pointers are refused (trace encode_pointers)."""
+    """The entries that the driver reads: as many as the rank says; arrays may be longer, up to those of the highest rank. Null pointers are refused (trace encode_pointers)."""
     if values in (0, None):
         raise TensorMapError(refused_nulls([name]))
     if not isinstance(values, list):
@@ -225,6 +225,11 @@ def _entries(name: str, values: Any, rank: int) -> Any:
     wanted = {"global_strides": rank - 1, "pixel_box_lower_corner": rank - 2, "pixel_box_upper_corner": rank - 2}.get(name, rank)
     if name == "global_dim" and len(values) < rank:
         raise InputError(f"global_dim has {len(values)} entries: tensorRank = {rank} reads {rank}")
+    most = wanted + LIMITS.max_rank - rank  # what the driver reads of a map of the highest rank
+    if len(values) > max(most, wanted, 0):
+        raise InputError(
+            f"{name} has {len(values)} entries: tensorRank = {rank} reads {max(wanted, 0)}, and no rank reads more than {most}"
+        )
     return values[: max(wanted, 0)]
 
 
