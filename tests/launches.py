@@ -9,7 +9,7 @@ from smemsim.gpu.device import Device
 from smemsim.gpu.linking.program import link
 from smemsim.ptx.parser import read_module
 
-__all__ = ["found", "kernel", "launch", "refused", "results"]
+__all__ = ["found", "kernel", "launch", "refused", "results", "run"]
 
 REGISTERS = ".reg .pred %p<20>; .reg .b16 %h<20>; .reg .b32 %r<60>; .reg .b64 %d<40>; .reg .f32 %f<20>; .reg .f64 %g<8>; .reg .b128 %q<4>;"
 SHARED = ".shared .align 16 .b8 sm[4096];\n.shared .align 8 .b64 bar[4];\n"

@@ -35,7 +35,7 @@ ROW_BYTES = {code.name: MODES[mode].width for code, mode in SWIZZLES.items() if 
 
 def examples(count):
     """Settings of a property: the same examples on every machine, no clock."""
-    return settings(max_examples=count, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+    return settings(max_examples=count, suppress_health_check=[HealthCheck.too_slow])  # all else is the profile's (conftest)
 
 
 def descriptors(*, arch, swizzles=None, raw=None):

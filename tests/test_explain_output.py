@@ -434,6 +434,15 @@ def test_an_epilogue_that_changes_the_numbers_is_not_judged(change):
     assert run.ok
 
 
+def test_what_nobody_wrote_is_told_as_zero_or_as_what_was_there():
+    gpu = smemsim.Gpu("sm_90a")
+    run = gpu.launch(".version 8.0 .target sm_90a .address_size 64 .visible .entry k() { ret; }", block=32, progress=False)
+    wanted, zeros, old = np.ones((64, 8), np.float32), np.zeros((64, 8), np.float32), np.full((64, 8), 5, np.float32)
+    assert run.explain(zeros, wanted).startswith("all that is wrong is 0, in rows")
+    assert run.explain(zeros, wanted, zeros).startswith("all that is wrong is 0, as before the launch, in rows")
+    assert run.explain(old, wanted, old).startswith("all that is wrong holds what was there before the launch, in rows")
+
+
 def test_a_right_result_and_unlike_arrays(wanted):
     run, array, _, dtype = launched("gemm_specialized")
     assert run.explain(array, wanted, dtype=dtype) == ""

@@ -136,6 +136,15 @@ def test_a_swizzle_that_no_descriptor_has_is_told_as_its_xor():
     assert "c ^ [0, 3, 1, 2, 7, 4, 6, 5][row % 8]" in found.text
 
 
+def test_an_xor_that_is_another_in_every_eight_rows_is_no_swizzle():
+    rng = np.random.default_rng(4)
+    given = {side: from_float64(rng.standard_normal((64, 64)), "bf16") for side in "ab"}
+    key = np.array([0, 3, 1, 2, 7, 4, 6, 5])[(np.arange(64) + np.arange(64) // 8) % 8]
+    read = given["a"].reshape(64, 8, 8)[np.arange(64)[:, None], np.arange(8) ^ key[:, None]].reshape(64, 64)
+    d = (to_float64(read, "bf16") @ to_float64(given["b"], "bf16").T).astype(np.float32)
+    assert "[row % 8]" not in str(told("bf16", d, given))
+
+
 def of_columns(shared, side, bits, at, width, swizzle):
     """Put a matrix (rows, contiguous) into panels of `width` bytes, one behind the other."""
     world, rows = GlobalMemory(), len(bits)

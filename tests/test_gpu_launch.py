@@ -467,7 +467,11 @@ def test_a_finding_shows_its_lines(tmp_path):
     source.write_text("def kernel():\n    acc = load(far)\n")
     text = kernel(".param .u64 to", "ld.param.u64 %d1, [to];\n.loc 1 2 0\nld.global.u32 %r1, [%d1+4096];") + f'\n.file 1 "{source}"\n'
     gpu = smemsim.Gpu()
-    run = gpu.launch(text, args=[gpu.zeros(4)], name="k.ptx")
+    [finding] = gpu.launch(text, args=[gpu.zeros(4)], name="k.ptx").findings
+    assert finding.excerpt() == [
+        f"{finding.line} | ld.global.u32 %r1, [%d1+4096]"
+    ]  # a file elsewhere is not opened because the PTX names it
+    run = gpu.launch(text, args=[gpu.zeros(4)], name="k.ptx", sources=[tmp_path])
     [finding] = run.findings
     assert finding.code == "X001"
     assert finding.where.startswith(f"k.ptx:{finding.line} ({source}:2)")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launches import found, launch, results
+from launches import found, launch, results, run
 from smemsim.errors import InputError, Unmodelled
 from strategies import examples
 
@@ -590,3 +590,23 @@ def test_a_copy_writes_whole_words_of_which_only_some_bytes_were_known(copy):
     fence.proxy.async.shared::cta; bar.sync 0; {copy} bar.sync 0;
     st.shared.u8 [%r4+1], %r1;"""
     assert "X005" in found(body, np.zeros(32, np.uint32))
+
+
+def test_a_warp_that_has_arrived_and_then_syncs_with_all_others_is_one_too_many():
+    body = "setp.ge.u32 %p1, %r1, 32; @%p1 bra S; bar.arrive 1, 64; S: bar.sync 1{count};"
+    for count in ("", ", 64"):
+        assert list(found(body.format(count=count), block=64)) == ["X010"]
+    assert found("bar.sync 1; setp.ge.u32 %p1, %r1, 32; @%p1 bra S; bar.arrive 1, 64; bra E; S: bar.sync 1, 64; E:", block=64) == {}
+
+
+@pytest.mark.parametrize(("first", "second"), [(0, 64), (64, 48), (0, 0)])
+def test_loads_that_overlap_say_where_each_begins(first, second):
+    body = f"""@%p9 mbarrier.init.shared::cta.b64 [bar], 1; @%p9 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128; fence.proxy.async.shared::cta;
+    bar.sync 0; @%p9 cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [sm+{first}], [%d20], 128, [bar]; bar.sync 0;
+    {OWN} cp.async.ca.shared.global [%r4+{second}], [%d20], 4;"""
+    done, _ = run(body, [np.zeros(32, np.uint32)], block=32)
+    [finding] = [f for f in done.findings.values() if f.code == "X005"]
+    if first == second:
+        assert "before the next load into a stage" in finding.repair
+    else:
+        assert f"the first one's bytes begin at {0x400 + first:#x}, these at {0x400 + second:#x}" in finding.repair

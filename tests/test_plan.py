@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import cute
@@ -284,6 +284,9 @@ def test_the_tile_layout_is_one_to_one_and_as_large_as_its_atoms(p):
 
 
 @examples(12)
+@example(
+    plan(128, 128, dtype="f16", major="MN", swizzle="128B", arch="sm_90a", stages=2, matrix=(176, 359), at=(0, 47), base_address=30592)
+)
 @given(legal)
 def test_a_field_is_used_exactly_when_another_value_reads_other_bytes(p):
     for name, field in (("leading_byte_offset", p.lbo), ("stride_byte_offset", p.sbo)):
@@ -293,7 +296,9 @@ def test_a_field_is_used_exactly_when_another_value_reads_other_bytes(p):
                 d = smemsim.SmemDescriptor.decode(step[p.wish.side]["word"], arch=p.wish.machine.name)
                 fields = {n: getattr(d, n) for n in ("leading_byte_offset", "stride_byte_offset")} | {name: field.bytes + 64}
                 step[p.wish.side]["word"] = smemsim.SmemDescriptor(arch=d.arch, swizzle=d.swizzle, **fields).encode()
-        wrong = [f for f in smemsim.check(scenario).findings if f.severity is not Severity.NOTE]
+        wrong = [
+            f for f in smemsim.check(scenario).findings if f.severity in (Severity.TRAP, Severity.WRONG)
+        ]  # luck (H803): the same bytes
         assert bool(wrong) == field.used
 
 
@@ -310,6 +315,15 @@ def test_bank_conflicts_are_those_of_the_addresses_that_the_mma_reads(p):
     counts = max(int((eights == group).sum(axis=2).max()) for group in range(8))
     assert p.conflicts.mma == counts
     assert p.conflicts.mma <= p.conflicts.column <= 8
+
+
+def test_descriptors_are_those_of_the_blocks_steps_and_stages_that_a_plan_has():
+    p = plan(128, 64, dtype="bf16", major="K", swizzle="128B", arch="sm_90a", stages=2)
+    assert [p.descriptor(step=n).encode() for n in range(4)] == p.words[0].tolist()
+    for given, most in (({"step": 4}, 4), ({"step": 9}, 4), ({"step": -1}, 4), ({"block": 2}, 2), ({"stage": 2}, 2)):
+        [(name, value)] = given.items()
+        with pytest.raises(InputError, match=f"^{name} = {value}: the plan has {most}$"):
+            p.descriptor(**given)
 
 
 def test_swizzles_spread_lines_over_all_banks_and_wide_lines_over_fewer():

@@ -274,7 +274,7 @@ TERMS = st.recursive(
         inner.map("({})".format),
         inner.map("(-({}))".format),
         inner.map("~{}".format),
-        st.tuples(inner, st.integers(0, 7)).map(lambda t: f"({t[0]}) << {t[1]}"),
+        st.tuples(inner, st.integers(0, 7)).map(lambda t: f"(({t[0]}) << {t[1]})"),
     ),
     max_leaves=6,
 )
@@ -290,7 +290,17 @@ def test_constant_expressions_are_those_of_c(text):
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("7/-2", -3), ("-7 % 3", -1), ("1 ? 2 : 3", 2), ("2 == 2 && 0 || 1 < 0", 0), ("!5", 0), ("-8 >> 1", -4), ("(.u64)-1", 2**64 - 1)],
+    [
+        ("7/-2", -3),
+        ("-7 % 3", -1),
+        ("1 ? 2 : 3", 2),
+        ("2 == 2 && 0 || 1 < 0", 0),
+        ("!5", 0),
+        ("-8 >> 1", -4),
+        ("1 << 2 + 1", 8),
+        ("1 + 1 << 2", 8),
+        ("(.u64)-1", 2**64 - 1),
+    ],
 )
 def test_what_c_does_and_python_does_not(text, value):
     assert operands(f"mov.b64 %rd1, {text};")[1] == Immediate(value)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import smemsim
 from smemsim import (
+    HardwareTrap,
     SharedMemory,
     SmemDescriptor,
     SmemsimError,
@@ -265,15 +266,24 @@ def test_a_box_beyond_all_memory_is_explained(little_memory):
         tma_load(foreign_map((256,) * 5), (0,) * 5, smem_address=0x400)
 
 
-@pytest.mark.parametrize(("box", "swizzle"), [((8, 4, 1, 1, 1), 0), ((24, 4, 1, 1, 1), 0), ((48, 4, 1, 1, 1), 1), ((160, 4, 1, 1, 1), 3)])
-def test_a_map_that_the_driver_refuses_is_not_transferred_as_if_it_were_another(box, swizzle):
-    """Rows of 8 or 24 bytes, rows wider than the swizzle: the model either counts the whole box or says that nobody knows."""
-    try:
-        t = tma_load(foreign_map(box, swizzle), (0,) * 5, smem_address=0x400)
-    except SmemsimError:
-        return
-    assert t.transaction_bytes == math.prod(box)
-    assert len(np.unique(t.shared_address)) == math.prod(box)
+@pytest.mark.parametrize(
+    ("box", "swizzle", "why"),
+    [
+        ((8, 4, 1, 1, 1), 0, "a row of the box takes 8 B: needs a multiple of 16 B"),
+        ((24, 4, 1, 1, 1), 0, "a row of the box takes 24 B: needs a multiple of 16 B"),
+        ((48, 4, 1, 1, 1), 1, "takes 48 B of shared memory: at most 32 B with SWIZZLE_32B"),
+        ((160, 4, 1, 1, 1), 3, "takes 160 B of shared memory: at most 128 B with SWIZZLE_128B"),
+    ],
+)
+def test_a_map_that_the_driver_refuses_is_not_transferred_as_if_it_were_another(box, swizzle, why):
+    with pytest.raises(HardwareTrap, match=why):
+        tma_load(foreign_map(box, swizzle), (0,) * 5, smem_address=0x400)
+
+
+@pytest.mark.parametrize(("box", "swizzle"), [((16, 4, 1, 1, 1), 0), ((48, 4, 1, 1, 1), 0), ((32, 4, 1, 1, 1), 1), ((128, 4, 1, 1, 1), 3)])
+def test_a_foreign_map_that_no_rule_forbids_moves_its_whole_box(box, swizzle):
+    t = tma_load(foreign_map(box, swizzle), (0,) * 5, smem_address=0x400)
+    assert t.transaction_bytes == len(np.unique(t.shared_address)) == math.prod(box)
 
 
 @examples(60)

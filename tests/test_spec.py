@@ -84,14 +84,17 @@ def test_the_period_is_the_smallest_shift_that_the_swizzle_commutes_with(mode):
     assert next(by for by in range(16, 4097, 16) if commutes(by)) == mode.period
 
 
-@each_mode
+@pytest.mark.parametrize("mode", [mode for mode in MODES.values() if mode.cute], ids=lambda mode: mode.cute)
 def test_cutes_swizzle_is_the_same_xor(mode):
     """CuTe's Swizzle<B, M, S>: B bits from M + S on are XORed into those from M on."""
-    if mode.cute:
-        bits, base, shift = map(int, re.findall(r"\d+", mode.cute))
-        for address in range(0, 4096, 16):
-            cute = address ^ ((address >> shift) & (((1 << bits) - 1) << base))
-            assert swizzle(address, 0, mode.mask, mode.shift) == cute
+    bits, base, shift = map(int, re.findall(r"\d+", mode.cute))
+    for address in range(0, 4096, 16):
+        cute = address ^ ((address >> shift) & (((1 << bits) - 1) << base))
+        assert swizzle(address, 0, mode.mask, mode.shift) == cute
+
+
+def test_one_mode_moves_halves_of_chunks_which_no_swizzle_of_cute_does():
+    assert [str(name) for name, mode in MODES.items() if not mode.cute] == ["128B_ATOM_32B_FLIP_8B"]
 
 
 @each_mode

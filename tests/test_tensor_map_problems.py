@@ -256,11 +256,10 @@ def tile_size(box, step):
 
 @pytest.mark.parametrize("dims", [(4, 3), (6, 1)])
 @pytest.mark.parametrize("steps", [(1, 1), (2, 1), (3, 2)])
-@pytest.mark.parametrize("corners", list(itertools.product((-5, -1, 0, 2), (-2, 0, 1, 6))))
+@pytest.mark.parametrize("corners", [c for c in itertools.product((-5, -1, 0, 2), (-2, 0, 1, 6)) if c[1] > c[0] - 4])
 def test_the_best_im2col_offsets_bring_as_many_pixels_inside_as_are_said(dims, steps, corners):
     lower, upper = (corners[0], 0), (corners[1], 0)
-    if dims[0] + upper[0] <= lower[0]:
-        return
+    assert dims[0] + upper[0] > lower[0]  # else there is no pixel, and the driver refuses the map
     pixels = tile_size(dims[0] + upper[0] - lower[0], steps[0]) * tile_size(dims[1], steps[1])
     tm = TensorMap.im2col(data_type="u8", global_address=0x10000, global_dim=(16, *dims, 1), global_strides=(16, 16 * dims[0], 16 * math.prod(dims)),
                           pixel_box_lower_corner=lower, pixel_box_upper_corner=upper, channels_per_pixel=16, pixels_per_column=pixels,

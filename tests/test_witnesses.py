@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from hand import FUNCTORS
 from smemsim import InstrDescriptor, Severity, SmemDescriptor, Unmodelled, operand_addresses
+from smemsim.errors import TraceError
 from smemsim.traces.format import find_suites, load_suite
 from smemsim.traces.linear_layout import INPUTS, NOWHERE, LinearLayout
 from smemsim.traces.replay import replay_suite
@@ -258,6 +259,14 @@ def test_no_accumulator_can_be_elsewhere_unnoticed(at, bit):
     assert not flipped(SUITES[at[0]], at[1], at[2], D, bit).same
 
 
+def is_told(suite, case, name, change):
+    """Is a change of what the compiler said a difference, or nothing that a compiler can say?"""
+    try:
+        return not changed(suite, case, name, change).same
+    except TraceError:
+        return True
+
+
 @examples(30)
 @given(data=st.data())
 def test_the_compilers_side_is_compared_too(data):
@@ -271,14 +280,14 @@ def test_the_compilers_side_is_compared_too(data):
     def swap(layout):
         layout[row, 2 + bit] ^= 1
 
-    assert not changed(suite, case, "layout", swap).same
+    assert is_told(suite, case, "layout", swap)
     present = np.flatnonzero(suite.arrays["base"][case] >= 0).tolist()
     buffer = data.draw(st.sampled_from(present))
 
     def move(base):
         base[buffer] += 16
 
-    assert not changed(suite, case, "base", move).same
+    assert is_told(suite, case, "base", move)
 
 
 def test_an_mma_too_few_or_in_another_place_is_told():

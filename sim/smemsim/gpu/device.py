@@ -134,10 +134,11 @@ class Device:
     def _place_variables(self, ptx: str, program: Program) -> dict[str, int]:
         """Variables keep their contents from launch to launch, as those of a loaded module do."""
         new = [v for v in program.places.globals if (ptx, v.name) not in self._variables]
-        ask("the variables of the PTX in global memory", sum(v.size for v in new))
         for v in new:
             if v.size > MOST_BYTES:
                 raise InputError(f"line {v.line}: {v.name} has {v.size} bytes; smemsim takes {MOST_BYTES} at most")
+        ask("the variables of the PTX in global memory", sum(v.size for v in new))
+        for v in new:
             data = np.frombuffer(v.initial, np.uint8) if v.initial else np.zeros(max(v.size, 1), np.uint8)
             self._variables[ptx, v.name] = self.memory.place(data)
         addresses = {v.name: self._variables[ptx, v.name] for v in program.places.globals}

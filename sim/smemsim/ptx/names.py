@@ -30,8 +30,16 @@ class Scope:
     variables: dict[str, str] = dataclasses.field(default_factory=dict)  # by their unique names
     labels: dict[str, str] = dataclasses.field(default_factory=dict)  # likewise; lists of targets and prototypes too
     known: dict[str, Operand] = dataclasses.field(default_factory=dict)  # what was looked up in here
+    known_as: dict[str, set[str]] = dataclasses.field(default_factory=dict)  # of it, by the prefixes of ranges that it could be of
     open_uses: list[tuple[int, str]] = dataclasses.field(default_factory=list)  # (instruction, label)
     open_lists: list[tuple[str, int]] = dataclasses.field(default_factory=list)  # (list of targets, its entry)
+
+    def know(self, name: str, operand: Operand) -> None:
+        """What a name means in here, once it was looked up."""
+        if name not in self.known:
+            self.known[name] = operand
+            for prefix, _ in _splits(name):
+                self.known_as.setdefault(prefix, set()).add(name)
 
 
 class Names:
@@ -71,9 +79,9 @@ class Names:
         if prefix in scope.ranges or scope.numbered.get(prefix, count) < count:
             return False
         scope.ranges[prefix] = (count, kind)
-        hidden = [name for name in scope.known if any(p == prefix and index < count for p, index in _splits(name))]
-        for name in hidden:  # those of scopes around this one
-            del scope.known[name]
+        for name in scope.known_as.get(prefix, ()):
+            if int(name[len(prefix) :]) < count:  # those of scopes around this one
+                scope.known.pop(name, None)
         return True
 
     def declare_variable(self, name: str) -> str:
@@ -110,7 +118,7 @@ class Names:
                 known = Symbol(name) if name in self.outside else _ALWAYS.get(name)
                 if known is None:
                     return None
-            self.scopes[-1].known[name] = known
+            self.scopes[-1].know(name, known)
         return known
 
     def _in_scope(self, scope: Scope, name: str) -> Operand | None:
@@ -122,7 +130,7 @@ class Names:
                 return None
             found = Register(len(self.registers), name, kind)
             self.registers.append(RegisterType(name, kind))
-        scope.known[name] = found
+        scope.know(name, found)
         return found
 
     def _range(self, scope: Scope, name: str) -> str | None:

@@ -26,8 +26,10 @@ def line_of(text: str, path: Path, *, toml: bool) -> int:
     return 1
 
 
-_HEADER = re.compile(r"^\s*(\[{1,2})\s*([^\]]+?)\s*\]{1,2}\s*(?:#.*)?$")
+_HEADER = re.compile(r"^\s*(\[{1,2})([^\]]+)\]{1,2}\s*(?:#.*)?$")
 _KEY = re.compile(r"^\s*([A-Za-z0-9_.\"'-]+)\s*=")
+_INNER = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z0-9_]++)\s*+=")
+_COLON = re.compile(r"\s*+:")
 
 
 def _toml_places(text: str) -> dict[tuple[str | int, ...], int]:
@@ -49,7 +51,7 @@ def _toml_places(text: str) -> dict[tuple[str | int, ...], int]:
         elif key := _KEY.match(line):
             path = (*here, *(part.strip().strip("\"'") for part in key[1].split(".")))
             places.setdefault(path, number)
-            for name in re.findall(r"([A-Za-z0-9_]+)\s*=", line[key.end() :]):
+            for name in _INNER.findall(line, key.end()):
                 places.setdefault((*path, name), number)
     return places
 
@@ -71,7 +73,7 @@ def _json_places(text: str) -> dict[tuple[str | int, ...], int]:
             stack.pop()
         elif word == "," and stack and isinstance(stack[-1][0], int):
             stack[-1][0] += 1
-        elif word.startswith('"') and stack and isinstance(stack[-1][0], str) and text[token.end() :].lstrip().startswith(":"):
+        elif word.startswith('"') and stack and isinstance(stack[-1][0], str) and _COLON.match(text, token.end()):
             stack[-1][0] = json.loads(word)
             places.setdefault(tuple(x[0] for x in stack), line)
         elif stack and isinstance(stack[-1][0], int):

@@ -13,7 +13,7 @@ from smemsim.descriptors.tensor_map.names import definitions, outside_strings, w
 from smemsim.descriptors.tensor_map.pointers import refused_nulls
 from smemsim.descriptors.tensor_map.rule import Call
 from smemsim.errors import InputError, TensorMapError
-from smemsim.spec.tensor_map import DATA_TYPES
+from smemsim.spec.tensor_map import DATA_TYPES, LIMITS
 
 __all__ = ["Pasted", "find_calls", "parse_call"]
 
@@ -38,11 +38,13 @@ _PARAMETERS: dict[Call, dict[str, str]] = {
 }  # fmt: skip
 _DRIVER: dict[str, Call] = {"Tiled": "tiled", "Im2col": "im2col", "Im2colWide": "im2col_wide"}
 _CALLED = re.compile(
-    r"\b(?!PFN_)\w*?cuTensorMapEncode(?P<driver>Tiled|Im2colWide|Im2col)\w*\s*\(|\bTensorMap\s*\.\s*(?P<ours>tiled|im2col_wide|im2col)\s*\(|"
-    r"\b(?P<pointer>[A-Za-z_]\w*)\s*\)?\s*\(\s*&[^,;()]{1,80},\s*[\w:.]*CU_TENSOR_MAP_DATA_TYPE_\w+\s*,"
+    r"\b(?!PFN_)\w*?cuTensorMapEncode(?P<driver>Tiled|Im2colWide|Im2col)\w*+\s*+\(|"
+    r"\bTensorMap\s*+\.\s*+(?P<ours>tiled|im2col_wide|im2col)\s*+\(|"
+    r"\b(?P<pointer>[A-Za-z_]\w*+)\s*+(?:\)\s*+)?\(\s*+&[^,;()]{1,80},\s*+[\w:.]{0,80}CU_TENSOR_MAP_DATA_TYPE_\w++\s*+,"
 )
 _OPTIONAL = ("element_strides", "interleave", "mode", "swizzle", "l2_promotion", "oob_fill")
-_LONGEST = 1 << 20  # characters of a source file
+_LONGEST, _LONGEST_LINE, _LONGEST_CALL = 1 << 20, 1 << 13, 1 << 13  # characters of a source file, of a line of it, and of a call
+_LINE = re.compile(rf"[^\n]{{{_LONGEST_LINE}}}[^\n]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +119,9 @@ def find_calls(text: str) -> list[Pasted]:
         raise InputError(f"a text of {len(text):,} characters: paste the encode call with the constants it uses")
     if not _CALLED.search(text):
         return []
+    if long := _LINE.search(text):
+        line = text.count("\n", 0, long.start()) + 1
+        raise InputError(f"line {line} has more than {_LONGEST_LINE} characters: paste the encode call with the constants it uses")
     text = without_comments(text)
     searched = outside_strings(text)
     if not _CALLED.search(searched) and text.strip()[:1] in ("'", '"') and text.strip()[-1:] == text.strip()[:1]:
@@ -212,7 +217,7 @@ def _driver_arguments(pasted: Pasted, plain: list[str], named: dict[str, str]) -
 
 
 def _entries(name: str, values: Any, rank: int) -> Any:
-    """The entries that the driver reads: as many as the rank says; arrays may be longer. Null pointers are refused (trace encode_pointers)."""
+    """The entries that the driver reads: as many as the rank says; arrays may be longer, up to those of the highest rank. Null pointers are refused (trace encode_pointers)."""
     if values in (0, None):
         raise TensorMapError(refused_nulls([name]))
     if not isinstance(values, list):
@@ -220,16 +225,23 @@ def _entries(name: str, values: Any, rank: int) -> Any:
     wanted = {"global_strides": rank - 1, "pixel_box_lower_corner": rank - 2, "pixel_box_upper_corner": rank - 2}.get(name, rank)
     if name == "global_dim" and len(values) < rank:
         raise InputError(f"global_dim has {len(values)} entries: tensorRank = {rank} reads {rank}")
+    most = wanted + LIMITS.max_rank - rank  # what the driver reads of a map of the highest rank
+    if len(values) > max(most, wanted, 0):
+        raise InputError(
+            f"{name} has {len(values)} entries: tensorRank = {rank} reads {max(wanted, 0)}, and no rank reads more than {most}"
+        )
     return values[: max(wanted, 0)]
 
 
 def _body(text: str, searched: str, begin: int) -> str:
     """What stands between the call's brackets; `searched` is the text without strings."""
     depth = 1
-    for i in range(begin, len(searched)):
+    for i in range(begin, min(len(searched), begin + _LONGEST_CALL)):
         depth += (searched[i] in "([{") - (searched[i] in ")]}")
         if depth == 0:
             return text[begin:i]
+    if begin + _LONGEST_CALL < len(searched):
+        raise InputError(f"the call has no closing bracket within {_LONGEST_CALL} characters")
     raise InputError("the call ends before its closing bracket")
 
 

@@ -196,7 +196,7 @@ def _tokens(text: str) -> list[str]:
     >>> _tokens("0x1, 0x0 <repeats 2 times>, 3u")
     ['0x1', '0x0', '0x0', '3u']
     """
-    text = re.sub(r"(-?\w+)\s*<repeats\s+(\d{1,3})\s+times>,?", lambda m: f"{m[1]} " * int(m[2]), text)
+    text = re.sub(r"(?<!\w)(-?\w++)\s*+<repeats\s++(\d{1,3})\s+times>,?", lambda m: f"{m[1]} " * int(m[2]), text)
     return text.replace(",", " ").replace(";", " ").split()
 
 
@@ -230,7 +230,7 @@ def _row(line: str) -> tuple[bool, list[str]]:
     ((True, ['00000010', '3f00', '0000']), (False, ['0000020', '3f', '00']))
     """
     head, colon, rest = line.partition(":")
-    if colon and rest[:1].isspace() and re.fullmatch(r"\s*(?:0x)?[0-9a-fA-F]+\s*(?:<[^>]*>)?\s*", head):
+    if colon and rest[:1].isspace() and re.fullmatch(r"\s*+(?:0x)?[0-9a-fA-F]++\s*+(?:<[^>]*>\s*+)?", head):
         return True, [head.split()[0].split("<")[0], *rest.strip().split("  ")[0].lower().split()]
     line = re.sub(r"\s(?:\|.*\|?|>.*<?)\s*$", "", line)
     return False, line.lower().split()
@@ -299,7 +299,7 @@ def _plain(text: str) -> Iterator[tuple[bytes, str]]:
     >>> sorted({reading for _, reading in _plain("00000000 " * 32)}), list(_plain("ab" * 127))
     (['32-bit little-endian words', 'groups of 4 bytes in memory order'], [])
     """
-    text = re.sub(r"(?m)^[ \t]*(?:0x)?[0-9a-fA-F]+\s*(?:<[^>\n]*>)?\s*:(?=\s)", " ", text)
+    text = re.sub(r"(?m)^[ \t]*+(?:0x)?[0-9a-fA-F]++\s*+(?:<[^>\n]*>\s*+)?:(?=\s)", " ", text)
     text = re.sub(r"\$\d+\s*=|\b[A-Za-z_]\w*\s*=(?=\s*[\[{(0-9])|(?:\b[A-Za-z_]\w*\s*)?\[\s*\d+\s*\]\s*=", " ", text)
     text = re.sub(r"[:|\[\](){}\"']", " ", text.lower().replace("\\x", " 0x"))
     tokens = _tokens(re.sub(r"(?<=[0-9a-f])-(?=[0-9a-f])", " ", text))

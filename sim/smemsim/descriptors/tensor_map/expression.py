@@ -35,6 +35,7 @@ _OPERATORS: dict[type[ast.operator], Any] = {
     ast.Pow: operator.pow, ast.Div: operator.floordiv,
 }  # fmt: skip
 _MOST_BITS = 128
+_LONGEST = 2000  # characters of a value
 _DEEPEST = 16  # names defined by names
 
 # C into Python, in this order.
@@ -89,7 +90,14 @@ def value(name: str, source: str, names: Names | None = None) -> Any:
     >>> value("global_dim", "{M, 4096 * sizeof(float)}", {"M": Definition("2 * 64")})
     [128, 16384]
     """
-    return _read(name, _tree(name, source, names or {}), source, names or {}, 0)
+    if len(source) > _LONGEST:
+        raise InputError(f"{name} = {shown(source)}: {len(source)} characters; a value has at most {_LONGEST}")
+    try:
+        return _read(name, _tree(name, source, names or {}), source, names or {}, 0)
+    except RecursionError:
+        raise InputError(
+            f"{name} = {shown(source)}: nested too deeply; write whole numbers, lists of them, or an enumerator's name"
+        ) from None
 
 
 def _tree(name: str, source: str, names: Names) -> ast.expr:

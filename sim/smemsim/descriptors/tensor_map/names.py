@@ -9,10 +9,11 @@ from smemsim.descriptors.tensor_map.expression import Definition
 __all__ = ["definitions", "is_python", "outside_strings", "without_comments"]
 
 _STRING = r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'"
-_C_COMMENT = re.compile(rf"/\*.*?\*/|//[^\n]*|({_STRING})", re.DOTALL)
+_C_COMMENT = re.compile(rf"/\*.*?(?:\*/|\Z)|//[^\n]*|({_STRING})", re.DOTALL)
 _PYTHON_COMMENT = re.compile(rf"#[^\n]*|({_STRING})")
 _LONGEST = 2000  # characters of a value
 _OPENED, _CLOSED = "([{", ")]}"
+_MARK = re.compile(r"[()\[\]{};,\n]")
 
 
 def is_python(text: str) -> bool:
@@ -115,7 +116,7 @@ def _unsure(text: str) -> dict[str, str]:
     """
     plain = outside_strings(text)
     found = dict.fromkeys(_PARAMETER.findall(plain), "is a parameter too in the text")
-    for listed in re.findall(r"(?m)^[ \t]*def\s+\w+\s*\(([^)]*)\)", plain):
+    for listed in re.findall(r"(?m)^[ \t]*def\s+\w+\s*\(([^)]{0,2000})\)", plain):
         found |= dict.fromkeys(re.findall(r"[A-Za-z_]\w*", listed), "is a parameter too in the text")
     return found | {name: "is changed in the text" for m in _WRITTEN.finditer(plain) if (name := m[1] or m[2] or m[3])}
 
@@ -154,11 +155,11 @@ def _aliases(text: str) -> list[tuple[str, Definition]]:
     >>> _aliases("typedef __nv_bfloat16 T;")
     [('T', '__nv_bfloat16')]
     """
-    return [(name, Definition(kind.strip())) for kind, name in re.findall(r"\btypedef\s+([\w:][\w:\s]*?)\s+([A-Za-z_]\w*)\s*;", text)]
+    return [(name, Definition(kind.strip())) for kind, name in re.findall(r"\btypedef\s+([\w:][\w:\s]{0,200}?)\s+([A-Za-z_]\w*)\s*;", text)]
 
 
 _NAME = re.compile(
-    r"(?<![\w.>])(?P<name>[A-Za-z_]\w*)\s*(?P<index>\[[^\]\n]*\])?\s*"
+    r"(?<![\w.>])(?P<name>[A-Za-z_]\w*)\s*(?P<index>\[[^\[\]\n]*\])?\s*"
     r"(?:(?P<change>(?:[-+*/%&|^]|<<|>>|//|\*\*)=|\+\+|--)|=(?![=])|(?P<brace>(?=\{)))|(?:\+\+|--)\s*(?P<before>[A-Za-z_]\w*)"
 )
 
@@ -201,8 +202,8 @@ def _until_end(text: str, begin: int) -> str:
     ' 64 *\\n 2'
     """
     depth = 0
-    for i in range(begin, min(len(text), begin + _LONGEST)):
-        letter = text[i]
+    for found in _MARK.finditer(text, begin, begin + _LONGEST):
+        i, letter = found.start(), found[0]
         depth += (letter in _OPENED) - (letter in _CLOSED)
         if depth < 0 or (depth == 0 and letter in ";,"):
             return text[begin:i]

@@ -78,7 +78,7 @@ def routines(module: Module, entry: Function) -> dict[str, Frame]:
 
 
 def _too_large(module: Module, entry: Function, stay: set[str]) -> bool:
-    """Would an entry have too many instructions with all calls inlined but those of `stay`, or too many calls within one another?"""
+    """Would an entry and those of `stay` have too many instructions with all calls inlined but those of `stay`, or too many calls within one another?"""
     sizes: dict[str, tuple[int, int]] = {}
 
     def size(f: Function, depth: int) -> tuple[int, int]:  # instructions, calls within one another
@@ -87,8 +87,8 @@ def _too_large(module: Module, entry: Function, stay: set[str]) -> bool:
             sizes[f.name] = (len(f.body or ()) + sum(s for s, _ in inner), 1 + max((d for _, d in inner), default=0))
         return sizes.get(f.name, (0, DEEPEST + 1))
 
-    count, depth = size(entry, 0)
-    return count > LARGEST or depth > DEEPEST
+    found = [size(f, 0) for f in (entry, *(module.functions[name] for name in stay))]
+    return sum(count for count, _ in found) > LARGEST or max(depth for _, depth in found) > DEEPEST
 
 
 def _called(module: Module, f: Function) -> Iterator[str]:
@@ -133,16 +133,34 @@ def _reached(module: Module, entry: Function) -> tuple[dict[str, Function], set[
 
 
 def _in_cycles(calls: dict[str, set[str]]) -> set[str]:
-    """Those that reach themselves."""
-    found = set()
-    for name, called in calls.items():
-        seen: set[str] = set()
-        pending = list(called)
-        while pending:
-            to = pending.pop()
-            if to not in seen:
-                seen.add(to)
-                pending += calls.get(to, ())
-        if name in seen:
-            found.add(name)
+    """Those that reach themselves: every component of several (Tarjan), and who calls itself."""
+    found = {name for name, called in calls.items() if name in called}
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    open_: dict[str, None] = {}  # in the order of their numbers
+    for first, called in calls.items():
+        if first in order:
+            continue
+        order[first] = low[first] = len(order)
+        open_[first] = None
+        path = [(first, iter(called))]
+        while path:
+            name, rest = path[-1]
+            to = next((x for x in rest if x in calls), None)
+            if to is None:
+                path.pop()
+                if path:
+                    low[path[-1][0]] = min(low[path[-1][0]], low[name])
+                if low[name] == order[name]:
+                    component: list[str] = []
+                    while not component or component[-1] != name:
+                        component.append(open_.popitem()[0])
+                    if len(component) > 1:
+                        found.update(component)
+            elif to not in order:
+                order[to] = low[to] = len(order)
+                open_[to] = None
+                path.append((to, iter(calls[to])))
+            elif to in open_:
+                low[name] = min(low[name], order[to])
     return found
