@@ -171,7 +171,7 @@ class Run:
         }
         return explained(self, Wrong(
             numbers["array"], numbers["expected"], numbers.get("before"), Output("array", found, dtype).type, found.itemsize,
-            array.address if isinstance(array, DeviceArray) else None, relative,
+            array.address if isinstance(array, DeviceArray) and array.is_contiguous else None, relative,
         ))  # fmt: skip
 
     def text(self) -> str:
