@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import smemsim
+import triton_kernels
 from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu.arrays import as_numpy, storage
 from smemsim.running.progress import Progress
@@ -84,10 +85,59 @@ def test_an_array_comes_back_as_it_went_in(kind, shape, random, data):
     axes = data.draw(st.permutations(range(len(shape))))
     view = array.transpose(axes)[..., ::-1] if shape else array
     made = smemsim.Gpu().array(view)
-    assert made.address % 256 == 0
-    assert (made.numpy().dtype, made.numpy().shape, made.nbytes) == (view.dtype, view.shape, view.nbytes)
+    backwards = view.shape[-1] - 1 if shape and view.size else 0  # elements in front of the first one
+    assert (made.address - backwards * abs(view.strides[-1] if shape else 0)) % 256 == 0
+    assert (made.numpy().dtype, made.numpy().shape) == (view.dtype, view.shape)
     assert made.numpy().tobytes() == view.tobytes()
-    assert made.stride() == tuple(s // dtype.itemsize for s in np.empty(shape, dtype).transpose(axes).copy().strides) or 0 in shape
+    assert made.stride() == tuple(s // dtype.itemsize for s in view.strides)
+    assert made.nbytes == view.nbytes  # no gaps between them
+
+
+LOOK = kernel(
+    ".param .u64 a, .param .u64 out, .param .s64 rows, .param .s64 columns",
+    """ld.param.u64 %d1, [a]; ld.param.u64 %d2, [out]; ld.param.s64 %d3, [rows]; ld.param.s64 %d4, [columns]; mov.u32 %r1, %tid.x; mov.u32 %r2, %ctaid.x;
+cvt.u64.u32 %d5, %r2; cvt.u64.u32 %d6, %r1; mul.lo.s64 %d3, %d3, %d5; mad.lo.s64 %d3, %d4, %d6, %d3; shl.b64 %d3, %d3, 2; add.s64 %d1, %d1, %d3;
+ld.global.u32 %r3, [%d1]; mov.u32 %r4, %ntid.x; mad.lo.u32 %r5, %r2, %r4, %r1; mul.wide.u32 %d7, %r5, 4; add.u64 %d7, %d2, %d7; st.global.u32 [%d7], %r3;""",
+)
+LAYOUTS = {
+    "rows": lambda x: x, "transposed": lambda x: x.T, "every other": lambda x: x[::2, 1::3], "backwards": lambda x: x[::-1, ::-1],
+    "broadcast": lambda x: np.broadcast_to(x[1], (6, 20)), "a column": lambda x: x[:, 3:4], "Fortran": np.asfortranarray,
+    "a part": lambda x: x[1:5, 2:9].T,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("kind", ["<u4", ">u4", "<f4", ">f4"])
+def test_a_kernel_that_goes_by_the_strides_of_an_array_sees_that_array(layout, kind):
+    view = LAYOUTS[layout](np.arange(120).reshape(6, 20).astype(kind))
+    gpu = smemsim.Gpu()
+    a, out = gpu.array(view), gpu.zeros(view.shape, kind[1:])
+    assert a.stride() == tuple(s // 4 for s in view.astype(kind[1:], copy=False).strides) if kind[0] == "<" else a.numpy().dtype.isnative
+    run = gpu.launch(LOOK, "k", grid=view.shape[0], block=view.shape[1], args=[a, out, *a.stride()], progress=False)
+    assert run.findings == []
+    assert np.array_equal(out.numpy(), view)
+    assert np.array_equal(a.numpy(), view)
+    a.update(np.ascontiguousarray(view).astype(kind[1:]) + a.dtype.type(1))
+    if layout != "broadcast":
+        assert np.array_equal(a.numpy(), view + 1)
+
+
+def test_a_conversion_keeps_the_strides_in_elements():
+    x = np.arange(24, dtype=np.float64).reshape(4, 6)[:, ::2]
+    a = smemsim.Gpu().array(x, "f32")
+    assert a.stride() == (6, 2)
+    assert np.array_equal(a.numpy(), x)
+    assert not a.is_contiguous
+    assert smemsim.Gpu().array(x.copy(), "f32").is_contiguous
+
+
+def test_strides_that_are_no_elements_or_span_more_than_there_is_are_refused():
+    fields = np.zeros(8, np.dtype([("a", np.uint8), ("b", np.float32)]))["b"]
+    with pytest.raises(InputError, match=r"strides of \(5,\) bytes, elements of 4: pass a copy"):
+        smemsim.Gpu().array(fields)
+    wide = np.lib.stride_tricks.as_strided(np.zeros(2, np.float32), (2,), (1 << 40,))
+    with pytest.raises(InputError, match="span 1099511627780 bytes"):
+        smemsim.Gpu().array(wide, name="wide")
 
 
 @pytest.mark.parametrize("wrap", [Dlpack, Protocol, Cupy, np.asarray])
@@ -551,8 +601,111 @@ def test_what_triton_did_not_compile_is_a_sentence():
     for wrong in (None, "kernel", SimpleNamespace(warmup=1), SimpleNamespace(asm={}, metadata=1, src=1), compiled(ptx=b"")):
         with pytest.raises(InputError, match=r"triton\.compile"):
             smemsim.launch_triton(wrong, grid=1)
-    with pytest.raises(InputError, match="tuple"):
-        smemsim.launch_triton(compiled(signature={"x": ("*fp32", "i32")}), (1, 2), grid=1)
+    pair = compiled(signature={"x": ("*fp32", "i32"), "s": "fp32"})
+    for wrong, said in (((1, 2), r"x\[0\] = 1: is a pointer"), (5, "x = 5: the kernel takes a tuple of 2"), ((None,), "a tuple of 2")):
+        with pytest.raises(InputError, match=said):
+            smemsim.launch_triton(pair, wrong, 3.0, grid=1)
+
+
+ADD_TO = kernel(
+    ".param .u64 x, .param .u64 y, .param .align 2 .b8 s[2], .param .u64 scratch, .param .u64 profile",
+    """ld.param.u64 %d1, [x]; ld.param.u64 %d2, [y]; ld.param.b16 %h1, [s]; mov.u32 %r1, %tid.x; mul.wide.u32 %d3, %r1, 4; add.u64 %d1, %d1, %d3;
+add.u64 %d2, %d2, %d3; cvt.f32.TYPE %f1, %h1; ld.global.f32 %f2, [%d1]; add.f32 %f2, %f2, %f1; st.global.f32 [%d2], %f2;""",
+    name="scale",
+)
+
+
+def adding(kind="fp16", signature=None, **source):
+    """A kernel of one warp: y = x + s, the number passed in 16 bits."""
+    ptx = ADD_TO.replace("TYPE", {"fp16": "f16", "bf16": "bf16"}[kind])
+    done = compiled(ptx, signature or {"x": "*fp32", "y": "*fp32", "s": kind}, global_scratch_size=0)
+    vars(done.src).update(source)
+    return done
+
+
+@pytest.mark.parametrize("way", ["a view and its base", "the base and a view", "two halves", "overlapping", "columns", "twice"])
+def test_views_and_their_bases_are_one_memory(way):
+    a = np.zeros(100, np.float32)
+    a[:32] = np.arange(32)
+    wanted = a.copy()
+    x, y = {
+        "a view and its base": lambda: (a[:50], a), "the base and a view": lambda: (a, a[40:]), "two halves": lambda: (a[:32], a[64:96]),
+        "overlapping": lambda: (a[:40], a[1:]), "columns": lambda: (a.reshape(10, 10)[:, 5:], a.reshape(10, 10).T), "twice": lambda: (a, a),
+    }[way]()  # fmt: skip
+    offset = (y.ctypes.data - a.ctypes.data) // 4
+    begin = (x.ctypes.data - a.ctypes.data) // 4
+    wanted[offset : offset + 32] = wanted[begin : begin + 32] + np.float32(1.5)
+    run = smemsim.launch_triton(adding(), x, y, 1.5, grid=1, progress=False)
+    assert run.findings == []
+    assert np.array_equal(a, wanted)
+
+
+def test_arrays_of_their_own_memory_stay_apart_and_read_only_ones_as_they_are():
+    x, y = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
+    y.flags.writeable = False
+    run = smemsim.launch_triton(adding(), x, y, 1.5, grid=1, progress=False)
+    assert run.findings == []
+    assert not y.any()
+    short = smemsim.launch_triton(adding(), x, np.zeros(31, np.float32), 1.5, grid=1, progress=False)
+    assert [f.code for f in short.findings] == ["X001"]
+
+
+def test_arrays_of_the_other_byte_order_are_converted_there_and_back():
+    x, y = np.arange(32).astype(">f4"), np.zeros(32, ">f4")
+    assert smemsim.launch_triton(adding(), x, y, 2.0, grid=1, progress=False).findings == []
+    assert y.tolist() == [n + 2.0 for n in range(32)]
+    with pytest.raises(InputError, match="y: shares memory with x, and one of them has to be copied"):
+        smemsim.launch_triton(adding(), y[:32], y, 2.0, grid=1, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "arrives"), [("fp16", 1.0004, 1.0), ("bf16", 1.0078, 1.0), ("bf16", -1.5, -1.5), ("fp16", np.float16(0.25), 0.25)]
+)
+def test_numbers_of_16_bits_arrive_as_tritons_launcher_passes_them(kind, value, arrives):
+    """Rounded to fp16, cut off to bf16."""
+    y = np.zeros(32, np.float32)
+    assert smemsim.launch_triton(adding(kind), np.zeros(32, np.float32), y, value, grid=1, progress=False).ok
+    assert (y == arrives).all()
+    with pytest.raises(InputError, match=f"s = .*needs a number that {kind} has room for"):
+        smemsim.launch_triton(adding(kind), y, y, "1" if kind == "bf16" else 1e9, grid=1, progress=False)
+
+
+def test_tuples_are_taken_member_by_member_and_a_grid_may_be_a_function():
+    x, y = np.arange(32, dtype=np.float32), np.zeros(32, np.float32)
+    signature = {"p": ("*fp32", "constexpr", ("*fp32",)), "s": "fp16", "N": "constexpr"}
+    seen = {}
+
+    def grid(meta):
+        seen.update(meta)
+        return (meta["N"] // 32,)
+
+    done = adding(signature=signature, constants={(2,): 32, (0, 1): 7})
+    run = smemsim.launch_triton(done, (x, 7, (y,)), 2.0, grid=grid, progress=False)
+    assert run.findings == []
+    assert y.tolist() == [n + 2.0 for n in range(32)]
+    assert (seen["N"], seen["s"], seen["num_warps"]) == (32, 2.0, 1)
+    assert smemsim.launch_triton(adding(signature=signature), (x, 7, (y,)), 2.0, 64, grid=lambda meta: meta["N"] // 64, progress=False).ok
+    with pytest.raises(InputError, match=r"grid: the function asks for 'BLOCK'; there are .*N"):
+        smemsim.launch_triton(done, (x, 7, (y,)), 2.0, grid=lambda meta: meta["BLOCK"])
+
+
+def test_tensors_of_pytorch_hold_the_results():
+    torch = pytest.importorskip("torch")
+    x, y = torch.arange(64.0), torch.zeros(2, 32)
+    assert smemsim.launch_triton(adding(), x, y[1], 1.0, grid=1, progress=False).findings == []  # a view of its storage
+    assert y[1].tolist() == [n + 1.0 for n in range(32)]
+    assert not y[0].any()
+    storage = torch.zeros(64, requires_grad=True)
+    assert smemsim.launch_triton(adding(), storage, storage[32:], 3.0, grid=1, progress=False).ok
+    assert storage[32:].tolist() == [3.0] * 32
+    b = torch.zeros(32, dtype=torch.bfloat16)
+    bits = adding(signature={"x": "*bf16", "y": "*bf16", "s": "fp16"})
+    assert smemsim.launch_triton(
+        bits, torch.ones(64, dtype=torch.bfloat16), torch.zeros(64, dtype=torch.bfloat16), 0.0, grid=1, progress=False
+    ).ok
+    gpu = smemsim.Gpu()
+    assert gpu.array(b.reshape(8, 4).T).stride() == (1, 4)
+    assert gpu.array(torch.arange(12.0).reshape(3, 4).T).numpy().tolist() == np.arange(12.0).reshape(3, 4).T.tolist()
 
 
 COPY = kernel(
@@ -605,3 +758,22 @@ def test_registers_that_nobody_gives_back_are_waited_for_for_ever(directives, ot
     run = smemsim.Gpu("sm_90a").launch(kernel("", body, directives=directives), block=256)
     assert [f.code for f in run.findings] == codes
     assert all("setmaxnreg.inc" in f.instruction for f in run.findings)
+
+
+def test_tritons_own_compilation_of_tuples_and_half_precision_numbers_runs_on_tensors(monkeypatch):
+    monkeypatch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # without it Triton 3.9 warns
+    triton, torch = pytest.importorskip("triton"), pytest.importorskip("torch")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    done = triton.compile(
+        ASTSource(triton_kernels.shifted, {"p": ("*fp32", "*fp32"), "s": "fp16", "step": "i32", "block": "constexpr"}, {"block": 64}),
+        target=GPUTarget("cuda", 90, 32),
+    )
+    base = torch.zeros(2, 128)
+    base[0] = torch.arange(128.0)
+    run = smemsim.launch_triton(
+        done, (base.T[:, 0], base.T[:, 1]), 0.5, base.T.stride(0), grid=lambda meta: (128 // meta["block"],), progress=False
+    )
+    assert run.findings == []
+    assert base[1].tolist() == [n + 0.5 for n in range(128)]

@@ -16,7 +16,7 @@ from smemsim.errors import InputError
 from smemsim.machine.region import GlobalMemory
 from smemsim.spec.formats import FORMATS
 
-__all__ = ["MOST_BYTES", "DeviceArray", "as_numpy", "converted", "shape_of", "storage"]
+__all__ = ["MOST_BYTES", "DeviceArray", "as_numpy", "converted", "element_strides", "shape_of", "storage"]
 
 # torch's types that numpy has not: the element type, and torch's own integer of the same width, through which its bits leave it.
 TORCH = {
@@ -64,7 +64,10 @@ def storage(dtype: Any) -> np.dtype[Any]:
 
 
 def as_numpy(name: str, value: Any) -> np.ndarray:
-    """Any library's array as a numpy array, copied from a GPU where it lies on one; `name` is how messages call it."""
+    """Any library's array as a numpy array with its strides and this machine's byte order, copied from a GPU where it lies on one.
+
+    `name` is how messages call it. The numpy array shares the memory of what was given where it can.
+    """
     if isinstance(value, np.ndarray):
         return _plain(name, value, value)
     if value is None or isinstance(value, (str, dict, set)):
@@ -90,7 +93,7 @@ def _plain(name: str, array: np.ndarray, given: Any) -> np.ndarray:
         raise InputError(f"{name} = {shown(given)}: an array of {array.dtype}; {WANTED}")
     if array.dtype.name in SUB_BYTE:
         raise InputError(f"{name}: an array of {array.dtype}, of which numpy keeps one in a byte; {PACKED}")
-    return array
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))  # GPUs have the bytes of a number lowest first
 
 
 def converted(array: np.ndarray, dtype: Any) -> np.ndarray:
@@ -105,7 +108,7 @@ def converted(array: np.ndarray, dtype: Any) -> np.ndarray:
 
 def _of_torch(tensor: Any) -> np.ndarray:
     """A tensor's elements; those of types that numpy has not leave torch as integers."""
-    host = tensor.detach().cpu().contiguous()
+    host = tensor.detach().cpu()
     name = str(host.dtype)
     if name not in TORCH:
         return np.asarray(host.numpy())
@@ -115,48 +118,92 @@ def _of_torch(tensor: Any) -> np.ndarray:
     return raw.view(storage(kind))
 
 
-class DeviceArray:
-    """An array in simulated global memory.
+def element_strides(name: str, array: np.ndarray) -> tuple[int, ...]:
+    """Elements from one index to the next of each axis; InputError where that is no whole number of them.
 
-    `address` is its first byte, `numpy()` its contents now, in the type and the shape it was made with; `update` overwrites them. Elements of
-    a type that numpy lacks (bf16, fp8) come as ml_dtypes' where that is installed, else as raw bits; `smemsim.to_float64` reads both.
+    >>> element_strides("a", np.zeros((4, 6), np.float32)[:, ::2].T)
+    (2, 6)
+    """
+    size = array.dtype.itemsize
+    if any(s % size for s in array.strides):
+        raise InputError(
+            f"{name}: strides of {array.strides} bytes, elements of {size}: pass a copy, such as numpy.ascontiguousarray of it"
+        )
+    return tuple(s // size for s in array.strides)
+
+
+class DeviceArray:
+    """An array in simulated global memory, laid out as the array that it was made of: with its strides, as PyTorch and CuPy copy one to a GPU.
+
+    `address` is its first element, `stride()` its strides, `numpy()` its contents now, in the type and the shape it was made with; `update`
+    overwrites them. Elements of a type that numpy lacks (bf16, fp8) come as ml_dtypes' where that is installed, else as raw bits;
+    `smemsim.to_float64` reads both.
+
+    >>> a = DeviceArray(GlobalMemory(), np.arange(6, dtype=np.int16).reshape(2, 3).T)
+    >>> a.shape, a.stride(), a.numpy()[2].tolist()
+    ((3, 2), (1, 3), [2, 5])
     """
 
-    def __init__(self, memory: GlobalMemory, array: np.ndarray, name: str = "") -> None:
+    def __init__(self, memory: GlobalMemory, array: np.ndarray, name: str = "", *, steps: tuple[int, ...] | None = None) -> None:
+        """`steps` are strides in elements, those of the array without them; bytes between its elements are zeros."""
         self.memory, self.dtype, self.shape = memory, array.dtype, array.shape
-        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8) if array.nbytes else np.zeros(0, np.uint8)
-        self.address = memory.place(data, name=name)
-        self._bytes = memory.span(self.address, data.size) if data.size else data
+        self._steps = element_strides(name or "array", array) if steps is None else steps
+        reach = [step * (n - 1) * self.dtype.itemsize for step, n in zip(self._steps, self.shape, strict=True)] if array.size else []
+        self._first: int = -sum(min(x, 0) for x in reach)  # bytes in front of the first element: axes that run backwards
+        size = self._first + sum(max(x, 0) for x in reach) + self.dtype.itemsize if array.size else 0
+        if size > MOST_BYTES:
+            raise InputError(
+                f"{name or 'array'}: its strides span {size} bytes, smemsim takes {MOST_BYTES} at most: pass a copy without gaps"
+            )
+        data = np.zeros(size, np.uint8)
+        self._view(data)[...] = array
+        begin = memory.place(data, name=name)
+        self.address: int = begin + self._first
+        self._bytes = memory.span(begin, size) if size else data
+
+    def _view(self, data: np.ndarray) -> np.ndarray:
+        """The array in its bytes."""
+        strides = tuple(step * self.dtype.itemsize for step in self._steps)
+        if not data.size:
+            return np.zeros(self.shape, self.dtype)
+        return np.ndarray(self.shape, self.dtype, data.data, self._first, strides)
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory."""
+        """Bytes in memory, from the first element to the last one."""
         return int(self._bytes.size)
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Does it lie there row by row, without gaps?"""
+        wanted = [math.prod(self.shape[n + 1 :]) for n in range(len(self.shape))]
+        return all(have == want or n == 1 for have, want, n in zip(self._steps, wanted, self.shape, strict=True))
 
     def data_ptr(self) -> int:
         """`address`, by the name that PyTorch and Triton have for it."""
         return self.address
 
     def stride(self) -> tuple[int, ...]:
-        """Elements from one index to the next of each axis, by PyTorch's name: it lies in memory contiguously."""
-        return tuple(math.prod(self.shape[n + 1 :]) for n in range(len(self.shape)))
+        """Elements from one index to the next of each axis, by PyTorch's name."""
+        return self._steps
 
     def numpy(self) -> np.ndarray:
-        """A copy of the array as it is now."""
-        return self._bytes.copy().view(self.dtype).reshape(self.shape)
+        """A copy of the array as it is now, with its strides."""
+        return self._view(self._bytes.copy())
 
     def update(self, array: Any) -> None:
-        """Put other contents there: an array of the same type and shape. InputError for another one."""
+        """Put other contents there: an array of the same type and shape, whatever its strides. InputError for another one."""
         new = as_numpy("array", array)
         if new.dtype != self.dtype or new.shape != self.shape:
             raise InputError(f"array: {new.dtype} {new.shape}; this one is {self.dtype} {self.shape}")
-        self._bytes[:] = np.ascontiguousarray(new).reshape(-1).view(np.uint8)
+        self._view(self._bytes)[...] = new
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return self.numpy() if dtype is None else self.numpy().astype(dtype)
 
     def __repr__(self) -> str:
-        return f"<DeviceArray {self.dtype} {self.shape} at {self.address:#x}>"
+        layout = "" if self.is_contiguous else f", strides {self._steps}"
+        return f"<DeviceArray {self.dtype} {self.shape}{layout} at {self.address:#x}>"
 
 
 def shape_of(value: Any) -> tuple[int, ...]:

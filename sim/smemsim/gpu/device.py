@@ -19,7 +19,7 @@ from smemsim.arguments import shown, suggestion, whole
 from smemsim.budget import ask
 from smemsim.errors import InputError, Unmodelled
 from smemsim.gpu import operations  # noqa: F401  (registers the builders)
-from smemsim.gpu.arrays import MOST_BYTES, DeviceArray, as_numpy, converted, shape_of, storage
+from smemsim.gpu.arrays import MOST_BYTES, DeviceArray, as_numpy, converted, element_strides, shape_of, storage
 from smemsim.gpu.execute import execute
 from smemsim.gpu.launch import CANCEL, Launch, check_shape, three
 from smemsim.gpu.linking.program import Program, link
@@ -47,11 +47,14 @@ class Device:
     def array(self, array: Any, dtype: Any = None, *, name: str = "") -> DeviceArray:
         """Put a copy of an array into global memory: of numpy, ml_dtypes, PyTorch, CuPy, or whatever knows numpy's array protocol or DLPack.
 
-        `dtype` converts it first: a type of numpy, or an element type by name ("bf16" ...). It lies there contiguously, whatever its strides.
+        `dtype` converts it first: a type of numpy, or an element type by name ("bf16" ...). It keeps its strides, in elements, as a tensor that
+        PyTorch moves to a GPU does: `gpu.array(x.T)` is a transposed view there too, `.stride()` tells. Bytes of other orders become this machine's.
         `name` is how findings call it; without one that is the parameter which points there. InputError for what is no array of plain numbers.
         """
         found = as_numpy(name or "array", array)
-        return DeviceArray(self.memory, found if dtype is None else converted(found, dtype), _name(name))
+        if dtype is None:
+            return DeviceArray(self.memory, found, _name(name))
+        return DeviceArray(self.memory, converted(found, dtype), _name(name), steps=element_strides(name or "array", found))
 
     def zeros(self, shape: Any, dtype: Any = np.float32, *, name: str = "") -> DeviceArray:
         """A new array of zeros, such as for a kernel's result; `dtype` and `name` as for `array`.

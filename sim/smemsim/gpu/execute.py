@@ -66,7 +66,7 @@ def takes_over(launch: Launch) -> bool:
 def _queue(launch: Launch, clusters: Sequence[int] | None) -> Queue:
     """The clusters that are to run, and how many of them begin whatever others ask for."""
     waiting: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters
-    return Queue(waiting, {"resident": resident(launch), "never": len(waiting)}.get(launch.cancel, 0))
+    return Queue(waiting, len(waiting) if not takes_over(launch) else resident(launch) if launch.cancel == "resident" else 0)
 
 
 def execute(

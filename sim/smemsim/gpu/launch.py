@@ -136,8 +136,8 @@ class Queue:
     """The clusters of a launch that have not begun, in the order in which they do; the first `kept` of them cannot be taken over.
 
     >>> queue = Queue(range(4), kept=2)
-    >>> queue.begin(1), queue.cancel(), queue.begin(4), queue.cancel()
-    ([0], 2, [1, 3], None)
+    >>> queue.begin(1), queue.cancel(), queue.begin(4), queue.begin(4), queue.cancel()
+    ([0], 2, [1], [3], None)
     """
 
     def __init__(self, clusters: Sequence[int], kept: int) -> None:
@@ -150,11 +150,12 @@ class Queue:
         return self.kept - self.first + len(self.clusters) - self.free
 
     def begin(self, count: int) -> list[int]:
-        """The next clusters, which begin now."""
-        own = self.clusters[self.first : min(self.first + count, self.kept)]
-        others = self.clusters[self.free : self.free + count - len(own)]
-        self.first, self.free = self.first + len(own), self.free + len(others)
-        return [*own, *others]
+        """The next clusters, which begin now: of those kept, or behind them, so that these can ask for the others first."""
+        if self.first < self.kept:
+            first, self.first = self.first, min(self.first + count, self.kept)
+            return list(self.clusters[first : self.first])
+        first, self.free = self.free, min(self.free + count, len(self.clusters))
+        return list(self.clusters[first : self.free])
 
     def cancel(self) -> int | None:
         """A cluster that somebody takes over, and that will not begin; None where there is none left."""

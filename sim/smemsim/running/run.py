@@ -188,7 +188,7 @@ class Run:
         }
         return explained(self, Wrong(
             numbers["array"], numbers["expected"], numbers.get("before"), Output("array", found, dtype).type, found.itemsize,
-            array.address if isinstance(array, DeviceArray) else None, tolerance,
+            array.address if isinstance(array, DeviceArray) and array.is_contiguous else None, tolerance,
         ))  # fmt: skip
 
     @functools.cached_property
