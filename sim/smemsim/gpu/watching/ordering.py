@@ -21,7 +21,8 @@ class Ordering(Registers):
     """The part of the watch that hears of synchronisation."""
 
     def completes_on(self, op: Operation, barrier: Any) -> None:
-        """Its completion is counted by the current phase of an mbarrier (the Mbarrier object)."""
+        """Its completion is counted by the current phase of an mbarrier (the Mbarrier object), which those who issue it have to know."""
+        self.uses(op.instruction, barrier, op.warps * WARP)
         self.order.brings(op, op.warps, barrier)
 
     def joins(self, op: Operation, thread: int, group: str) -> None:
