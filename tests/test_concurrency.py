@@ -104,9 +104,9 @@ def exchanged(between: str, *, start: str = MEET, end: str = MEET) -> str:
     {between} ld.shared.u32 %r9, [%r6]; {RESULT} {end}"""
 
 
-def sent(start: str, wait: str) -> str:
+def sent(start: str, wait: str, before: str = "") -> str:
     """The same by st.async, which an mbarrier counts."""
-    return f"""{init()} @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256; {start} xor.b32 %r10, %r4, 1; mov.u32 %r12, bar;
+    return f"""{before} {init()} @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256; {start} xor.b32 %r10, %r4, 1; mov.u32 %r12, bar;
     mapa.shared::cluster.u32 %r11, %r6, %r10; mapa.shared::cluster.u32 %r12, %r12, %r10;
     st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r11], %r1, [%r12]; {wait} {READ} {MEET}"""
 
@@ -273,6 +273,7 @@ KERNELS = (
     Kernel("pair, met relaxed at the beginning",       exchanged(MEET, start=SLOW), cluster=2),
     Kernel("pair, ends while the other writes",        exchanged("", end=""), "X008", cluster=2),
     Kernel("st.async, waited for",                     sent(f"fence.mbarrier_init.release.cluster; {SLOW}", waits()), cluster=2),
+    Kernel("st.async, mbarrier.init behind the last",  sent("", waits(), before=MEET), "X008", cluster=2),
     Kernel("st.async, not waited for",                 sent(MEET, ""), "X004", cluster=2),
     Kernel("st.async, nothing behind mbarrier.init",   sent("bar.sync 0;", waits()), "X008", cluster=2),
     Kernel("neighbours, bar.sync",                     neighbours("bar.sync 0;")),

@@ -36,18 +36,21 @@ def is_read(i: Instruction, c: Linker) -> bool:
     """May a later instruction read a register that this one gives a value? What runs straight on behind it may give it another one first."""
     results = {slot for slot, gives in mentions(i) if gives}
     body = c.inlined.body
-    if not any(slot in results and not gives for other in body for slot, gives in mentions(other)):
-        return False
     at = next((n for n, other in enumerate(body) if other is i), len(body))
     for other in body[at + 1 :]:
-        named = dict(mentions(other))
-        if any(slot in results and not gives for slot, gives in mentions(other)) or other.op in _GOES_ELSEWHERE:
+        if _reads(other, results):
             return True
+        if other.op in _GOES_ELSEWHERE:
+            return any(_reads(one, results) for one in body)
         if other.guard is None:
-            results -= named.keys()
+            results -= slots_of(other)
         if not results:
             return False
     return False
+
+
+def _reads(i: Instruction, slots: set[int]) -> bool:
+    return any(slot in slots and not gives for slot, gives in mentions(i))
 
 
 def slots_in(operand: Operand) -> set[int]:

@@ -23,7 +23,8 @@ class Ordering(Registers):
     """The part of the watch that hears of synchronisation."""
 
     def completes_on(self, op: Operation, barrier: Any) -> None:
-        """Its completion is counted by the current phase of an mbarrier (the Mbarrier object)."""
+        """Its completion is counted by the current phase of an mbarrier (the Mbarrier object), which those who issue it have to know."""
+        self.uses(op.instruction, barrier, op.warps * WARP)
         self.order.brings(op, op.warps, barrier)
         barrier.copies = [op, *(other for other in barrier.copies if self._remembers(other))][:MOST_COPIES]
 
