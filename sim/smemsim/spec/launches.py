@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 
-__all__ = ["LAUNCH_LIMITS", "REGISTERS", "LOCAL_WINDOW", "RESERVED_OFFSETS", "RESIDENCY", "SHARED_WINDOW", "LaunchLimits", "Registers", "Residency"]
+__all__ = [
+    "LAUNCH_LIMITS",
+    "REGISTERS",
+    "LOCAL_WINDOW",
+    "RESERVED_OFFSETS",
+    "RESIDENCY",
+    "SHARED_WINDOW",
+    "LaunchLimits",
+    "Registers",
+    "Residency",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,4 +79,9 @@ class Registers:
         return min(count // self.unit * self.unit, self.most)
 
 
-REGISTERS = Registers(65536, 8, 256, "compiled: what ptxas 13.0.88 says that it uses with each of the directives (sm_90a); PTX ISA 9.7.19.5, CUDA programming guide")
+REGISTERS = Registers(
+    65536,
+    8,
+    256,
+    "compiled: what ptxas 13.0.88 says that it uses with each of the directives (sm_90a); PTX ISA 9.7.19.5, CUDA programming guide",
+)
