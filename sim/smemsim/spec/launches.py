@@ -6,8 +6,8 @@ import dataclasses
 
 __all__ = [
     "LAUNCH_LIMITS",
-    "REGISTERS",
     "LOCAL_WINDOW",
+    "REGISTERS",
     "RESERVED_OFFSETS",
     "RESIDENCY",
     "SHARED_WINDOW",

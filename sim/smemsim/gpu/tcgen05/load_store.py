@@ -130,7 +130,7 @@ def build_ld(i: Instruction, c: Linker) -> Step:
     if reduction is None:
         words.need("b32")
     results = operands.next("registers")
-    reduced = () if reduction is None else (operands.next("a register for the reduction"),)
+    reduced: tuple[Operand, ...] = () if reduction is None else (operands.next("a register for the reduction"),)
     if reduction is not None:
         reduction.result(reduced[0])
     access = _Access(i, c, words, operands, "pack::16b", results)

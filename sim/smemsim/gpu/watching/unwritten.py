@@ -34,11 +34,13 @@ MORE = frozenset(
     ("bfe", "bfi", "bfind", "brev", "clz", "cvta", "div", "fused", "lop3", "mad24", "mul24", "popc", "rem", "sad", "shf", "slct")
 )
 EXCHANGES = frozenset(("match", "movmatrix", "redux", "shfl", "vote"))
-MATRICES = frozenset(("ldmatrix", "mma", "stmatrix", "tcgen05", "wgmma"))  # they say themselves where the values go
+MATRICES = frozenset(("ldmatrix", "mma", "stmatrix", "tcgen05", "wgmma"))  # they say themselves where the values go, and so does st.async
 
 
 def is_followed(i: Instruction) -> bool:
     """Is what an instruction reads from memory followed to where it is used?"""
+    if i.op == "cp":  # from shared memory to that of another CTA
+        return i.modifiers[:2] == ("async", "bulk") and {"shared::cta", "shared::cluster"} <= set(i.modifiers)
     return i.op in ("ld", "ldmatrix", "wgmma") or (i.op == "tcgen05" and i.modifiers[0] in ("ld", "cp", "mma"))
 
 
@@ -162,6 +164,15 @@ class Unwritten:
         found: np.ndarray = np.where(self.watch.nobody_wrote(words), self.nobody(i), np.zeros(words.shape, np.int32)).astype(np.int32)
         return found if self.shared is None else self.doubts.join(found, self.shared.marks[words])
 
+    def put_stored(self, flat: np.ndarray, size: int, marks: np.ndarray) -> None:
+        """Values of `size` bytes with these marks (n,) are stored at places of shared memory."""
+        self._shared().put(flat, size, marks)
+
+    def put_words(self, words: np.ndarray, marks: np.ndarray) -> None:
+        """Words of shared memory, by their place, have got values with these marks."""
+        if self.shared is not None or marks.any():
+            self.put_stored(words * WORD, WORD, marks)
+
     def put_bytes(self, places: np.ndarray, marks: np.ndarray) -> None:
         """Words of registers with these marks are stored, each to four bytes of shared memory: (..., 4) and (...)."""
         flat = places.reshape(-1)
@@ -177,7 +188,7 @@ class Unwritten:
                 self._loaded(i, np.flatnonzero(self.read.any(axis=1)))
             return
         threads = self._active(x, i)
-        if i.op in MATRICES:
+        if i.op in MATRICES or (i.op == "st" and i.modifiers[0] == "async" and "global" not in i.modifiers):
             self._operands_used(i, threads)
             step(x)
         elif i.op == "st" and i.modifiers[0] not in ("async", "bulk"):
