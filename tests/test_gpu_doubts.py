@@ -155,7 +155,11 @@ DONE: bar.warp.sync -1; bar.sync 0;
         ("@%p1 bra DONE; st.global.v4.u32 [%rd1], {%r4, %r4, %r4, %r4};", []),
         ("st.global.u32 [%rd2], %r4;", ["R507"]),
         ("@%p1 st.global.u32 [%rd2], %r4;", ["R507"]),
-        ("shfl.sync.idx.b32 %r5, %r4, 0, 31, -1; st.global.u32 [%rd2], %r5;", ["R507"]),
+        ("shfl.sync.bfly.b32 %r5, %r4, 1, 31, -1; @!%p1 st.global.u32 [%rd2], %r5;", []),  # of the lane beside
+        ("shfl.sync.bfly.b32 %r5, %r4, 16, 31, -1; @!%p1 st.global.u32 [%rd2], %r5;", ["R507"]),
+        ("shfl.sync.idx.b32 %r5|%p2, %r4, 0, 31, -1; st.global.u32 [%rd2], %r5;", []),
+        ("and.b32 %r6, %r4, 0; shfl.sync.idx.b32 %r5, %r1, %r6, 31, -1; st.global.u32 [%rd2], %r5;", ["R507"]),
+        ("redux.sync.add.s32 %r5, %r4, -1; @!%p1 st.global.u32 [%rd2], %r5;", ["R507"]),
     ],
 )
 def test_lanes_that_do_not_use_what_nobody_wrote_are_not_told(use, told):

@@ -20,7 +20,7 @@ from smemsim.gpu.registry import Plain
 from smemsim.gpu.watching.bytes import WHOLE, Parts
 from smemsim.gpu.watching.doubts import Doubts
 from smemsim.gpu.wave import WARP
-from smemsim.ptx.module import Address, Instruction, Operand, Register, Vector
+from smemsim.ptx.module import Address, Instruction, Operand, Pair, Register, Vector
 
 if TYPE_CHECKING:
     from smemsim.gpu.memory.spaces import Piece
@@ -33,8 +33,10 @@ WORD = 4
 MORE = frozenset(
     ("bfe", "bfi", "bfind", "brev", "clz", "cvta", "div", "fused", "lop3", "mad24", "mul24", "popc", "rem", "sad", "shf", "slct")
 )
-EXCHANGES = frozenset(("match", "movmatrix", "redux", "shfl", "vote"))
-MATRICES = frozenset(("ldmatrix", "mma", "stmatrix", "tcgen05", "wgmma"))  # they say themselves where the values go, and so does st.async
+EXCHANGES = frozenset(("match", "movmatrix", "redux", "vote"))
+TELLING = frozenset(
+    ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma")
+)  # they say themselves where the values go, and so does st.async
 
 
 def is_followed(i: Instruction) -> bool:
@@ -152,6 +154,14 @@ class Unwritten:
         read, self.matrix_is_unwritten = self.matrix_is_unwritten, False
         return read or bool(self.slots) or self.shared is not None
 
+    def shuffled(self, i: Instruction, threads: np.ndarray, sources: np.ndarray) -> None:
+        """Threads (n,) get the value that `sources` (n,) have."""
+        result, value = i.operands[:2]
+        marks = self._of(value, np.arange(self.total))
+        first, *others = (result.first, result.second) if isinstance(result, Pair) else (result,)
+        self.put_registers([first], threads, 0 if marks is None else marks[sources][None])
+        self.put_registers(others, threads, 0)
+
     def of_warps(self, marks: list[np.ndarray], threads: np.ndarray) -> np.ndarray:
         """The marks that each thread gets which may get any of these from any other of its warp."""
         of_threads = np.zeros(self.total, np.int32)
@@ -188,7 +198,7 @@ class Unwritten:
                 self._loaded(i, np.flatnonzero(self.read.any(axis=1)))
             return
         threads = self._active(x, i)
-        if i.op in MATRICES or (i.op == "st" and i.modifiers[0] == "async" and "global" not in i.modifiers):
+        if i.op in TELLING or (i.op == "st" and i.modifiers[0] == "async" and "global" not in i.modifiers):
             self._operands_used(i, threads)
             step(x)
         elif i.op == "st" and i.modifiers[0] not in ("async", "bulk"):
@@ -330,7 +340,7 @@ def _is_value(i: Instruction, n: int, operand: Operand) -> bool:
         return n == 0 or (n == 1 and isinstance(operand, Vector))
     if i.op == "tcgen05":
         return i.modifiers[0] in ("ld", "st") and not isinstance(operand, Address)
-    return n in {"ldmatrix": (0,), "mma": (0, 1, 2, 3), "st": (1,), "stmatrix": (1,)}[i.op]
+    return n in {"ldmatrix": (0,), "mma": (0, 1, 2, 3), "shfl": (0, 1), "st": (1,), "stmatrix": (1,)}[i.op]
 
 
 def _registers(i: Instruction) -> tuple[list[int], list[Operand]]:
