@@ -155,7 +155,11 @@ DONE: bar.warp.sync -1; bar.sync 0;
         ("@%p1 bra DONE; st.global.v4.u32 [%rd1], {%r4, %r4, %r4, %r4};", []),
         ("st.global.u32 [%rd2], %r4;", ["R507"]),
         ("@%p1 st.global.u32 [%rd2], %r4;", ["R507"]),
-        ("shfl.sync.idx.b32 %r5, %r4, 0, 31, -1; st.global.u32 [%rd2], %r5;", ["R507"]),
+        ("shfl.sync.bfly.b32 %r5, %r4, 1, 31, -1; @!%p1 st.global.u32 [%rd2], %r5;", []),  # of the lane beside
+        ("shfl.sync.bfly.b32 %r5, %r4, 16, 31, -1; @!%p1 st.global.u32 [%rd2], %r5;", ["R507"]),
+        ("shfl.sync.idx.b32 %r5|%p2, %r4, 0, 31, -1; st.global.u32 [%rd2], %r5;", []),
+        ("and.b32 %r6, %r4, 0; shfl.sync.idx.b32 %r5, %r1, %r6, 31, -1; st.global.u32 [%rd2], %r5;", ["R507"]),
+        ("redux.sync.add.s32 %r5, %r4, -1; @!%p1 st.global.u32 [%rd2], %r5;", ["R507"]),
     ],
 )
 def test_lanes_that_do_not_use_what_nobody_wrote_are_not_told(use, told):
@@ -313,3 +317,33 @@ def test_registers_of_a_are_nobodys_to_overwrite(use, told, remarks):
     """ptxas leaves the write as it is: a loop that loads A anew overwrites what the last round's wgmma may still read."""
     run = launched(in_flight(use, listed(40, 4)))
     assert (codes(run), [f.code for f in run.remarks if f.code == "X007"]) == (told, remarks)
+
+
+# ---- the shared memory of another CTA
+
+ASYNC = "ld.shared.b32 %r6, [%r2+4]; st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%r8], {%r5, %r6, %r5, %r5}, [%r9];"
+BULK = "fence.proxy.async.shared::cta; cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r8], [%r2], 16, [%r9];"
+
+
+@pytest.mark.parametrize("copy", [ASYNC, BULK], ids=["st.async", "bulk"])
+@pytest.mark.parametrize(("word", "told"), [(0, []), (1, ["R507"]), (2, [])])
+def test_what_goes_to_another_cta_takes_its_doubts_along(copy, word, told):
+    """CTA 0 writes three words of four and copies all of them; CTA 1 stores one."""
+    text = kernel(f"""
+    ld.param.b64 %rd1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, smem; add.u32 %r3, %r2, 64; mov.u32 %r4, %cluster_ctarank; mov.b32 %r5, 7;
+    setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r4, 0; and.pred %p3, %p1, %p2; not.pred %p4, %p2; and.pred %p4, %p1, %p4;
+    @%p1 mbarrier.init.shared.b64 [%r3], 1; @%p4 mbarrier.arrive.expect_tx.shared.b64 _, [%r3], 16; fence.mbarrier_init.release.cluster;
+    @%p3 st.shared.b32 [%r2], %r5; @%p3 st.shared.v2.b32 [%r2+8], {{%r5, %r5}};
+    barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+    @!%p3 bra COPIED;
+    mapa.shared::cluster.u32 %r8, %r2, 1; mapa.shared::cluster.u32 %r9, %r3, 1; add.u32 %r8, %r8, 32;
+    {copy}
+COPIED:
+    @!%p4 bra END;
+    {wait("%r3")}
+    ld.shared.v4.b32 {listed(10, 4)}, [%r2+32]; st.global.b32 [%rd1], %r{10 + word};
+END: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+""", ".b64 out", ".b64 in", shared=128)  # fmt: skip
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(text, "k", grid=2, cluster=2, block=32, args=[gpu.zeros(4, "u32"), gpu.zeros(4, "u32")], progress=False)
+    assert codes(run) == told, run.text()

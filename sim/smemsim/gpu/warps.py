@@ -124,6 +124,8 @@ def build_shfl(i: Instruction, c: Linker) -> Step:
         values = everybody[places]
         if x.n != x.total:  # a lane that takes no part gives 0 (trace launches; undefined in the PTX ISA)
             values = np.where(spread(x, np.ones(x.n, bool))[places], values, values.dtype.type(0))
+        if x.watch is not None and x.watch.unwritten.slots:
+            x.watch.unwritten.shuffled(i, x.threads, places)
         write(x, values)
         if write_pred is not None:
             write_pred(x, inside)

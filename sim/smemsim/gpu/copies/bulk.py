@@ -13,6 +13,7 @@ from smemsim.gpu.events import Bulk
 from smemsim.gpu.memory.spaces import shared_operand
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Step, implements, unmodelled
+from smemsim.gpu.watching.products import Follows
 from smemsim.machine.bulk import BulkTransfer, bulk_copy, bulk_prefetch
 from smemsim.ptx.module import Immediate, Instruction
 from smemsim.spec.bulk import BULK_LIMITS
@@ -21,6 +22,7 @@ from smemsim.spec.traps import MISALIGNED_ADDRESS
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
+    from smemsim.gpu.watching.doubts import Tell
     from smemsim.gpu.wave import Cta, Wave
 
 __all__: list[str] = []
@@ -205,13 +207,37 @@ def _arrived(x: Wave, i: Instruction, cta: Cta, thread: int, transfers: tuple[Bu
         if op is not None:
             if t.mbar is not None:
                 op.barriers[member(x, cta, t.dst_cta or 0).index] = member(x, cta, t.mbar.cta_rank), t.mbar.smem_address
+            carried = None
             if t.src_cta is not None:
+                carried = _Carried(x.watch.unwritten, i)
+                op.products.append(carried)
                 x.watch.op_reads(op, cta, _words(t.src - cta.shared.begin, t.size))
-            x.watch.op_writes(op, member(x, cta, t.dst_cta or 0), _words(t.dst - cta.shared.begin, t.size))
+            to = member(x, cta, t.dst_cta or 0)
+            x.watch.op_writes(op, to, _words(t.dst - cta.shared.begin, t.size))
+            if carried is not None:
+                carried.put(_words(t.dst - cta.shared.begin + to.index * x.pitch, t.size) >> 2)
         if t.mbar is not None:
             by = Delivery(i, cta, t.dst, t.transaction_bytes, reached)
             credit(x, cta, t.mbar.cta_rank, t.mbar.smem_address, t.transaction_bytes, op, by)
     record(x, Bulk(cta.number, int(x.tid[thread]), i, transfers))
+
+
+class _Carried(Follows):
+    """What a copy to another CTA carries on: doubts of the words go with them, what is wrong with the order is told at once."""
+
+    marks: np.ndarray | None = None
+
+    def doubt(self, code: str, places: np.ndarray, tell: Tell) -> None:
+        tell(None)
+
+    def read(self, at: np.ndarray, nobody: np.ndarray) -> None:
+        if self.unwritten.shared is not None or nobody.any():
+            self.marks = self.unwritten.of_words(self.i, at)
+
+    def put(self, words: np.ndarray) -> None:
+        """The words are written there."""
+        if self.marks is not None:
+            self.unwritten.put_words(words, self.marks)
 
 
 def _left(x: Wave, i: Instruction, cta: Cta, thread: int, transfer: BulkTransfer) -> None:

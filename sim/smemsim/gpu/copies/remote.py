@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +17,7 @@ from smemsim.gpu.memory.spaces import Locate, Piece, locate, own, space_modifier
 from smemsim.gpu.registers import bits_of, dtype_of
 from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.gpu.traps import misuse
-from smemsim.ptx.module import Instruction
+from smemsim.ptx.module import Instruction, Operand
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
@@ -48,8 +48,9 @@ def build_st_async(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i)
     kind = f"b{bits_of(rest[-1])}"
     size, dtype = count * bits_of(kind) // 8, dtype_of(kind)
-    reads = [c.read(item, kind) for item in items(i.operands[1], count)]
-    return _counted(i, c, size, lambda x, piece: scattered(piece, dtype, [read(x) for read in reads]))
+    values = items(i.operands[1], count)
+    reads = [c.read(item, kind) for item in values]
+    return _counted(i, c, size, lambda x, piece: scattered(piece, dtype, [read(x) for read in reads]), values)
 
 
 @implements("red.async")
@@ -77,8 +78,8 @@ def _at_once(i: Instruction, c: Linker) -> Instruction:
     return dataclasses.replace(i, modifiers=tuple(m for m in i.modifiers if m not in ("async", "mmio")))
 
 
-def _counted(i: Instruction, c: Linker, size: int, act: Callable[[Wave, Piece], None]) -> Step:
-    """Do it, and count the bytes."""
+def _counted(i: Instruction, c: Linker, size: int, act: Callable[[Wave, Piece], None], values: Sequence[Operand] = ()) -> Step:
+    """Do it, and count the bytes; `values` are the registers that are stored."""
     if len(i.operands) != 3:
         raise InputError("takes an address, a value and an mbarrier")
     find: Locate = locate(i, c, i.operands[0], "shared::cluster", size)
@@ -99,5 +100,8 @@ def _counted(i: Instruction, c: Linker, size: int, act: Callable[[Wave, Piece], 
                 x.watch.op_writes(operation, x.ctas[index], np.arange(at - index * x.pitch, at - index * x.pitch + size, 4))
                 x.watch.completes_on(operation, barrier)
             barrier.complete_tx(x, size, i=i)
+        marks = None if x.watch is None else x.watch.unwritten.of_registers(values, x.threads)
+        for n, own_marks in enumerate(() if marks is None else marks):
+            x.watch.unwritten.put_stored(piece.at + n * size // len(values), size // len(values), own_marks)
 
     return run

@@ -153,8 +153,9 @@ def build_ld(i: Instruction, c: Linker) -> Step:
     if reduction is None:
         words.need("b32")
     results = operands.next("registers")
+    reduced: tuple[Operand, ...] = () if reduction is None else (operands.next("a register for the reduction"),)
     if reduction is not None:
-        reduction.result(operands.next("a register for the reduction"))
+        reduction.result(reduced[0])
     access = _Access(i, c, words, operands, "pack::16b", results)
     writes = [c.write(item, "b32") for item in access.items]
 
@@ -167,7 +168,7 @@ def build_ld(i: Instruction, c: Linker) -> Step:
         if x.watch is not None:
             is_unwritten = x.watch.tensor.loaded(x, i, access.boxes(x), access.access.lanes)
             if is_unwritten or x.watch.unwritten.slots or x.watch.tensor.marks is not None:
-                _follow_load(x, i, at, access)
+                _follow_load(x, i, at, access, reduced)
         for write, values in zip(writes, found, strict=True):
             write(x, values)
         if reduction is not None:
@@ -176,11 +177,12 @@ def build_ld(i: Instruction, c: Linker) -> Step:
     return Gate(lambda x: x.gather(), run)
 
 
-def _follow_load(x: Wave, i: Instruction, at: np.ndarray, access: _Access) -> None:
+def _follow_load(x: Wave, i: Instruction, at: np.ndarray, access: _Access, reduced: tuple[Operand, ...]) -> None:
     """The registers have the doubts of the cells that they come from (halves, registers, threads): what a lane does not use concerns nobody."""
     unwritten = x.watch.unwritten
     marks = unwritten.doubts.all(x.watch.tensor.of_cells(i, at), axis=0)
     unwritten.put_registers(access.items, x.threads, marks)
+    unwritten.put_registers(reduced, x.threads, unwritten.doubts.all(marks, axis=0)[None])
 
 
 def _follow_store(x: Wave, at: np.ndarray, access: _Access) -> None:

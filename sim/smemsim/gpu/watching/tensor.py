@@ -172,7 +172,9 @@ class TensorWatch:
 
     def operated(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> None:
         """It reads and writes boxes of tensor memory of the CTAs of its group."""
-        self.reads(op, members, reads)
+        if self.reads(op, members, reads) and self.marks is not None:  # of tcgen05.shift: nobody follows what it moves
+            for which, lanes, first, end in reads:
+                self.watch.unwritten.doubts.tell(op.instruction, self.marks[members[which].index, lanes, first:end])
         self.writes(op, members, writes)
 
     def reads(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box]) -> bool:

@@ -20,7 +20,7 @@ from smemsim.gpu.registry import Plain
 from smemsim.gpu.watching.bytes import WHOLE, Parts
 from smemsim.gpu.watching.doubts import Doubts
 from smemsim.gpu.wave import WARP
-from smemsim.ptx.module import Address, Instruction, Operand, Register, Vector
+from smemsim.ptx.module import Address, Instruction, Operand, Pair, Register, Vector
 
 if TYPE_CHECKING:
     from smemsim.gpu.memory.spaces import Piece
@@ -33,12 +33,16 @@ WORD = 4
 MORE = frozenset(
     ("bfe", "bfi", "bfind", "brev", "clz", "cvta", "div", "fused", "lop3", "mad24", "mul24", "popc", "rem", "sad", "shf", "slct")
 )
-EXCHANGES = frozenset(("match", "movmatrix", "redux", "shfl", "vote"))
-MATRICES = frozenset(("ldmatrix", "mma", "stmatrix", "tcgen05", "wgmma"))  # they say themselves where the values go
+EXCHANGES = frozenset(("match", "movmatrix", "redux", "vote"))
+TELLING = frozenset(
+    ("ldmatrix", "mma", "shfl", "stmatrix", "tcgen05", "wgmma")
+)  # they say themselves where the values go, and so does st.async
 
 
 def is_followed(i: Instruction) -> bool:
     """Is what an instruction reads from memory followed to where it is used?"""
+    if i.op == "cp":  # from shared memory to that of another CTA
+        return i.modifiers[:2] == ("async", "bulk") and {"shared::cta", "shared::cluster"} <= set(i.modifiers)
     return i.op in ("ld", "ldmatrix", "wgmma") or (i.op == "tcgen05" and i.modifiers[0] in ("ld", "cp", "mma"))
 
 
@@ -150,6 +154,14 @@ class Unwritten:
         read, self.matrix_is_unwritten = self.matrix_is_unwritten, False
         return read or bool(self.slots) or self.shared is not None
 
+    def shuffled(self, i: Instruction, threads: np.ndarray, sources: np.ndarray) -> None:
+        """Threads (n,) get the value that `sources` (n,) have."""
+        result, value = i.operands[:2]
+        marks = self._of(value, np.arange(self.total))
+        first, *others = (result.first, result.second) if isinstance(result, Pair) else (result,)
+        self.put_registers([first], threads, 0 if marks is None else marks[sources][None])
+        self.put_registers(others, threads, 0)
+
     def of_warps(self, marks: list[np.ndarray], threads: np.ndarray) -> np.ndarray:
         """The marks that each thread gets which may get any of these from any other of its warp."""
         of_threads = np.zeros(self.total, np.int32)
@@ -161,6 +173,15 @@ class Unwritten:
         """The marks of words of shared memory, by their place, that an instruction reads; those that nobody has written have the instruction's own."""
         found: np.ndarray = np.where(self.watch.nobody_wrote(words), self.nobody(i), np.zeros(words.shape, np.int32)).astype(np.int32)
         return found if self.shared is None else self.doubts.join(found, self.shared.marks[words])
+
+    def put_stored(self, flat: np.ndarray, size: int, marks: np.ndarray) -> None:
+        """Values of `size` bytes with these marks (n,) are stored at places of shared memory."""
+        self._shared().put(flat, size, marks)
+
+    def put_words(self, words: np.ndarray, marks: np.ndarray) -> None:
+        """Words of shared memory, by their place, have got values with these marks."""
+        if self.shared is not None or marks.any():
+            self.put_stored(words * WORD, WORD, marks)
 
     def put_bytes(self, places: np.ndarray, marks: np.ndarray) -> None:
         """Words of registers with these marks are stored, each to four bytes of shared memory: (..., 4) and (...)."""
@@ -177,7 +198,7 @@ class Unwritten:
                 self._loaded(i, np.flatnonzero(self.read.any(axis=1)))
             return
         threads = self._active(x, i)
-        if i.op in MATRICES:
+        if i.op in TELLING or (i.op == "st" and i.modifiers[0] == "async" and "global" not in i.modifiers):
             self._operands_used(i, threads)
             step(x)
         elif i.op == "st" and i.modifiers[0] not in ("async", "bulk"):
@@ -319,7 +340,7 @@ def _is_value(i: Instruction, n: int, operand: Operand) -> bool:
         return n == 0 or (n == 1 and isinstance(operand, Vector))
     if i.op == "tcgen05":
         return i.modifiers[0] in ("ld", "st") and not isinstance(operand, Address)
-    return n in {"ldmatrix": (0,), "mma": (0, 1, 2, 3), "st": (1,), "stmatrix": (1,)}[i.op]
+    return n in {"ldmatrix": (0,), "mma": (0, 1, 2, 3), "shfl": (0, 1), "st": (1,), "stmatrix": (1,)}[i.op]
 
 
 def _registers(i: Instruction) -> tuple[list[int], list[Operand]]:
