@@ -203,7 +203,7 @@ def _arrived(x: Wave, i: Instruction, cta: Cta, thread: int, transfers: tuple[Bu
                 x.watch.op_reads(op, cta, _words(t.src - cta.shared.begin, t.size))
             x.watch.op_writes(op, member(x, cta, t.dst_cta or 0), _words(t.dst - cta.shared.begin, t.size))
         if t.mbar is not None:
-            by = Delivery(i, cta, t.dst, t.transaction_bytes, reached)
+            by = Delivery(i, cta, member(x, cta, t.dst_cta or 0), t.dst, t.transaction_bytes, reached)
             credit(x, cta, t.mbar.cta_rank, t.mbar.smem_address, t.transaction_bytes, op, by)
     record(x, Bulk(cta.number, int(x.tid[thread]), i, transfers))
 
