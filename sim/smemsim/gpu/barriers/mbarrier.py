@@ -43,13 +43,15 @@ LIVES = "PTX ISA 9.7.13.15.9, 9.7.13.15.10: its bytes are nothing else before mb
 
 @dataclasses.dataclass(frozen=True)
 class Delivery:
-    """What an asynchronous copy brings to one CTA: `size` bytes from `begin` on (a `.shared` address without the rank).
+    """What an asynchronous copy brings to one CTA: `size` bytes from `begin` on (a `.shared` address without the rank) in CTA `to`.
 
-    `issuer` is the CTA whose thread issued it, `reached` the ranks of all CTAs of the cluster that it goes to.
+    `issuer` is the CTA whose thread issued it, `reached` the ranks of all CTAs of the cluster that it goes to. Of a pair (.cta_group::2) the bytes
+    may lie in another CTA than the mbarrier that counts them.
     """
 
     instruction: Instruction
     issuer: Cta
+    to: Cta
     begin: int
     size: int
     reached: tuple[int, ...]
@@ -92,7 +94,9 @@ class Mbarrier:
         self.sources: dict[tuple[int, int], Delivery] = {}  # the first delivery of each copy, by its key
         self.deliveries: list[Delivery] = []  # of the current phase
         self.last: list[Delivery] = []  # of the phase before
-        self.since_expected: dict[int, tuple[int, Delivery]] = {}  # since bytes were last expected: by where they begin, with the phase
+        self.since_expected: dict[
+            tuple[int, int], tuple[int, Delivery]
+        ] = {}  # since bytes were last expected: by where they go, with the phase
         self.copies: list[Operation] = []  # that complete on this phase or the one before, as the watch knows them
         self.doubled: tuple[Delivery, Delivery] | None = (
             None  # two that bring the same bytes for one expectation in one phase, the first time
@@ -190,7 +194,7 @@ class Mbarrier:
 
     def _brought(self, by: Delivery) -> None:
         """Remember a delivery. One that brings bytes again that came for the same expectation is one too many, or early."""
-        phase, again = self.since_expected.setdefault(by.begin, (self.phase, by))
+        phase, again = self.since_expected.setdefault((by.to.index, by.begin), (self.phase, by))
         adds = "reduce" in by.instruction.modifiers  # into the same bytes, again and again
         if again is not by and phase == self.phase and not adds:
             self.doubled = self.doubled or (again, by)

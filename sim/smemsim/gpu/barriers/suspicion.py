@@ -170,7 +170,7 @@ def unexpected(barrier: Mbarrier) -> Cause | None:
 
 
 def _twice(barrier: Mbarrier, first: Delivery, second: Delivery) -> Cause:
-    i, cta = second.instruction, barrier.cta
+    i, cta = second.instruction, second.to
     place = f"shared {second.begin:#x} to {second.begin + second.size - 1:#x} of CTA {cta.number}"
     if first.issuer is not second.issuer:
         both = " and ".join(
@@ -193,10 +193,12 @@ def _twice(barrier: Mbarrier, first: Delivery, second: Delivery) -> Cause:
 
 def _left_out(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
     """Copies that went to other CTAs of the cluster, and would have brought what is missing here."""
-    here = {d.begin for d in barrier.sources.values()}
+    here = {d.begin for d in barrier.sources.values() if d.to is barrier.cta}
     found: dict[tuple[int, int], Delivery] = {}
     for other in _siblings(barrier, x):
-        found.update({key: d for key, d in other.sources.items() if key not in barrier.sources and d.begin not in here})
+        found.update(
+            {key: d for key, d in other.sources.items() if key not in barrier.sources and d.to is other.cta and d.begin not in here}
+        )
     if not found or sum(d.size for d in found.values()) != missing:
         return None
     d, rank = next(iter(found.values())), barrier.cta.rank

@@ -217,7 +217,7 @@ def _arrived(x: Wave, i: Instruction, cta: Cta, thread: int, transfers: tuple[Bu
             if carried is not None:
                 carried.put(_words(t.dst - cta.shared.begin + to.index * x.pitch, t.size) >> 2)
         if t.mbar is not None:
-            by = Delivery(i, cta, t.dst, t.transaction_bytes, reached)
+            by = Delivery(i, cta, member(x, cta, t.dst_cta or 0), t.dst, t.transaction_bytes, reached)
             credit(x, cta, t.mbar.cta_rank, t.mbar.smem_address, t.transaction_bytes, op, by)
     record(x, Bulk(cta.number, int(x.tid[thread]), i, transfers))
 

@@ -90,7 +90,7 @@ def build_load(i: Instruction, c: Linker) -> Step:
                     owner = member(x, cta, d.cta_rank)
                     op.barriers[owner.index] = member(x, cta, d.mbar.cta_rank), d.mbar.smem_address
                     x.watch.op_writes(op, owner, touched(owner.shared.writers[-1], owner.shared.begin))
-                by = Delivery(i, cta, d.smem_address, d.transaction_bytes, reached)
+                by = Delivery(i, cta, member(x, cta, d.cta_rank), d.smem_address, d.transaction_bytes, reached)
                 credit(x, cta, d.mbar.cta_rank, d.mbar.smem_address, d.transaction_bytes, op, by)
             record(x, Load(cta.number, int(x.tid[thread]), i, address, tm, mode, where, moved, deliveries))
         x.changes += 1

@@ -174,11 +174,12 @@ class Shadow:
         """Where the mbarrier that a reader waited for last brought other bytes than it reads: which, and what to change."""
         if waited is None or not waited[2]:
             return "", ""
-        barrier, line, brought = waited
+        barrier, line = waited[:2]
+        brought = [d for d in waited[2] if d.to is barrier.cta]
         cta, words = divmod(at, self.x.pitch // WORD)
         offsets = words * WORD + self.x.window_begin
         came = any(((offsets >= d.begin) & (offsets < d.begin + d.size)).any() for d in brought)
-        if came or barrier.cta.index != cta[0] or barrier.cta.index not in op.barriers:
+        if came or not brought or barrier.cta.index != cta[0] or barrier.cta.index not in op.barriers:
             return "", ""
         mine = op.barriers[barrier.cta.index][1]
         if mine == barrier.offset:
