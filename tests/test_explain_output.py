@@ -572,3 +572,54 @@ def test_what_ldmatrix_reads_is_explained_by_the_arrays_whose_product_was_expect
         of_a, of_b = ([n for n, x in enumerate(lines, 1) if f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r{r}" in x] for r in (30, 34))
         assert f"lines {', '.join(map(str, of_a[:4]))}" in explanation
         assert (f"lines {', '.join(map(str, of_b[:4]))}" in explanation) == ("chunks of B" in explanation)
+
+
+# ---- clusters
+
+
+def partner(rank, *, use="st.shared::cluster.u32 [%r4], %r6;"):
+    """A cluster of two in which each thread writes 100 * rank + tid into the other CTA's shared memory; `rank` makes %r3 of the own one in %r2."""
+    return f"""
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 d) .reqnctapercluster 2, 1, 1 {{
+    .reg .b32 %r<12>; .reg .b64 %rd<4>;
+    .shared .align 16 .b8 sm[128];
+    mov.u32 %r1, %tid.x; mov.u32 %r2, %cluster_ctarank; mov.u32 %r7, sm; mad.lo.u32 %r7, %r1, 4, %r7; st.shared.u32 [%r7], %r1;
+    barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;
+    {rank}
+    mapa.shared::cluster.u32 %r4, %r7, %r3; mad.lo.u32 %r6, %r2, 100, %r1;
+    {use}
+    barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;
+    ld.shared.u32 %r8, [%r7]; ld.param.u64 %rd1, [d]; mad.lo.u32 %r9, %r2, 32, %r1; mul.wide.u32 %rd2, %r9, 4; add.u64 %rd1, %rd1, %rd2;
+    st.global.u32 [%rd1], %r8;
+    ret;
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rank", "use", "told"),
+    [
+        ("mov.b32 %r3, %r2;", {}, True),
+        ("mov.b32 %r3, %r2;", {"use": "add.u32 %r5, %r4, 0; st.shared::cluster.u32 [%r5+0], %r6;"}, True),
+        ("xor.b32 %r3, %r2, 1;", {}, False),
+        ("mov.b32 %r3, 0;", {}, False),  # that of one of the two is its own
+        ("mov.b32 %r3, %r2;", {"use": "st.shared.u32 [%r7], %r6;"}, False),  # nobody uses it
+    ],
+)
+def test_an_address_of_mapa_that_never_leaves_its_cta_is_worth_a_remark(rank, use, told):
+    gpu = smemsim.Gpu("sm_90a")
+    d = gpu.array(np.zeros((2, 32), np.uint32))
+    run = gpu.launch(partner(rank, **use), block=32, grid=2, cluster=2, args=[d], progress=False)
+    assert [f.code for f in run.remarks] == ["X019"] * told
+    own, other = (100 * np.array([[0], [1]]) + np.arange(32), 100 * np.array([[1], [0]]) + np.arange(32))
+    if told:
+        assert run.ok
+        assert (d.numpy() == own).all()
+        said = run.explain(d, (other * 7 + own % 5).astype(np.uint32))
+        assert "the mapa at line" in said
+        assert "every CTA of the cluster (2 of them) gives mapa its own rank" in said
+    else:
+        assert "mapa" not in run.explain(d, (other * 7 + own % 5).astype(np.uint32))

@@ -103,6 +103,9 @@ class Launch(Given):
     output: list[str] = dataclasses.field(default_factory=list)
     evidence: set[str] = dataclasses.field(default_factory=set)  # what rests on less than measurements, in words
     elsewhere: set[int] = dataclasses.field(default_factory=set)  # lines of copies whose bytes others than matrix instructions read
+    mapped: dict[int, tuple[frozenset[int], bool]] = dataclasses.field(
+        default_factory=dict
+    )  # of each mapa: the ranks that execute it; do any ask for another?
     judge: Callable[[Wave, Event], None] | None = None  # called with each event, right after it happened
 
     @functools.cached_property

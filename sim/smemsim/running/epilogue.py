@@ -66,7 +66,7 @@ def exchanged_loads(reads: Reads, launch: Launch) -> list[InstructionFinding]:
 
 def stored_tiles(reads: Reads, launch: Launch) -> list[InstructionFinding]:
     """R501 and A105 for boxes with their chunks elsewhere, R508 for coordinates that are exchanged; one for each kind of store."""
-    stores: dict[tuple[int, int, int, int], list[Store]] = {}
+    stores: dict[tuple[int, ...], list[Store]] = {}
     for e in launch.events:
         if isinstance(e, Store) and e.cta in reads.ctas and _is_plain(e):
             stores.setdefault((e.map_address, *e.tensor_map.box_dim, e.smem_address % PATTERN), []).append(e)

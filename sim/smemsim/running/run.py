@@ -11,6 +11,7 @@ from smemsim.diagnose.tolerances import Rounding, Tolerance
 from smemsim.errors import InputError, SmemsimError
 from smemsim.gpu.arrays import DeviceArray, as_numpy
 from smemsim.gpu.launch import Launch
+from smemsim.running.clusters import own_ranks
 from smemsim.running.contraction import mismatches
 from smemsim.running.coverage import turned, unread
 from smemsim.running.epilogue import exchanged_loads, stored_tiles
@@ -82,7 +83,7 @@ class Run:
         stored = [] if self.reads is None else [*exchanged_loads(self.reads, self.launch), *stored_tiles(self.reads, self.launch)]
         return findings_of(
             causes,
-            (*executed, *stored, *self.launch.findings.values()),
+            (*executed, *stored, *own_ranks(self.launch), *self.launch.findings.values()),
             written,
             (*report.findings, *report.remarks) if report else (),
             self.name,

@@ -173,7 +173,7 @@ def _chunks(x: Arrays, a: np.ndarray, b: np.ndarray, itemsize: int, code: Code) 
     found = {name: w for name, w in found.items() if _is_choice(w)} or found
     if not found:
         return None
-    told = [
+    parts = [
         f"16-byte chunks of {name} are multiplied in the place of others: {_weights_told(w, CHUNK // itemsize)}"
         for name, w in found.items()
     ]
@@ -247,7 +247,6 @@ def _weights_told(weights: np.ndarray, per: int) -> str:
             return (
                 f"chunk {told} of row r stands where chunk c belongs (a chunk is k = {per} c to {per} c + {per - 1}, of each {count * per})"
             )
-    told = []
     kinds: dict[str, list[int]] = {}
     for r in range(BLOCK):
         for c in range(count):
@@ -256,5 +255,5 @@ def _weights_told(weights: np.ndarray, per: int) -> str:
                 continue
             text = " + ".join(f"{f'{w} x ' * (w != 1)}chunk {s}{f' of row r ^ {PARTNER}' * p}" for p, s, w in of) or "nothing"
             kinds.setdefault(f"{text} stands where chunk {c} belongs", []).append(r)
-    told = [f"{text}{'' if len(rows) == BLOCK else f' in rows {numbers_told(rows, BLOCK)} of {BLOCK}'}" for text, rows in kinds.items()]
-    return f"{', '.join(told[:SHOWN])}{', ...' if len(told) > SHOWN else ''} (a chunk is {per} k, {count} of them {count * per})"
+    parts = [f"{text}{'' if len(rows) == BLOCK else f' in rows {numbers_told(rows, BLOCK)} of {BLOCK}'}" for text, rows in kinds.items()]
+    return f"{', '.join(parts[:SHOWN])}{', ...' if len(parts) > SHOWN else ''} (a chunk is {per} k, {count} of them {count * per})"
