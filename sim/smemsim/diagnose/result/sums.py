@@ -173,7 +173,7 @@ def _chunks(x: Arrays, a: np.ndarray, b: np.ndarray, itemsize: int, code: Code) 
     found = {name: w for name, w in found.items() if _is_choice(w)} or found
     if not found:
         return None
-    parts = [
+    told = [
         f"16-byte chunks of {name} are multiplied in the place of others: {_weights_told(w, CHUNK // itemsize)}"
         for name, w in found.items()
     ]
