@@ -359,6 +359,10 @@ FAULTS = {
         {"change": replaced(("%r87, 98304;", "%r87, 98816;"), ("%r87, 106496;", "%r87, 107008;")), "more_shared": 1024},
         r"counted from the tile's first byte; that lies 512 B behind a multiple of 1024 B",
     ),
+    "second box behind": (
+        {"change": replaced(("%r87, 106496;", "%r87, 107520;")), "more_shared": 1024},
+        r"row r of each 64x64 box of the stores at lines 594 and 598 has what belongs in row r \+ 8: .* from 1024 B behind where the tile was written",
+    ),
     "load turned": (
         {"change": lambda ptx: re.sub(r"\[%rd49, \{(%r\d+), (%r\d+)\}\]", r"[%rd49, {\2, \1}]", ptx)},
         r"the load of A at line 675 has its coordinates exchanged: it asks for .* and goes on along dimension 1, that of rows \(0, 64, 128, 192, ...\), while",
@@ -415,6 +419,13 @@ def test_the_tiles_that_a_store_writes_are_held_against_the_products_without_an_
             FAULTS[name][1],
             f"{run.findings[0].message.replace('; so the product of A and B lies in global memory', '')}; {run.findings[0].repair}",
         )
+
+
+def test_a_store_that_begins_behind_its_tile_is_told_by_the_product():
+    run, *_ = launched("gemm_specialized", **FAULTS["second box behind"][0])
+    (told,) = (f for f in run.findings if f.code == "R508")
+    assert told.line in (594, 598)
+    assert re.search(FAULTS["second box behind"][1], told.message)
 
 
 @pytest.mark.parametrize("change", ["relu", "half", "bias"])
