@@ -359,6 +359,10 @@ FAULTS = {
         {"change": replaced(("%r87, 98304;", "%r87, 98816;"), ("%r87, 106496;", "%r87, 107008;")), "more_shared": 1024},
         r"counted from the tile's first byte; that lies 512 B behind a multiple of 1024 B",
     ),
+    "second box behind": (
+        {"change": replaced(("%r87, 106496;", "%r87, 107520;")), "more_shared": 1024},
+        r"row r of each 64x64 box of the stores at lines 594 and 598 has what belongs in row r \+ 8: .* from 1024 B behind where the tile was written",
+    ),
     "load turned": (
         {"change": lambda ptx: re.sub(r"\[%rd49, \{(%r\d+), (%r\d+)\}\]", r"[%rd49, {\2, \1}]", ptx)},
         r"the load of A at line 675 has its coordinates exchanged: it asks for .* and goes on along dimension 1, that of rows \(0, 64, 128, 192, ...\), while",
@@ -415,6 +419,13 @@ def test_the_tiles_that_a_store_writes_are_held_against_the_products_without_an_
             FAULTS[name][1],
             f"{run.findings[0].message.replace('; so the product of A and B lies in global memory', '')}; {run.findings[0].repair}",
         )
+
+
+def test_a_store_that_begins_behind_its_tile_is_told_by_the_product():
+    run, *_ = launched("gemm_specialized", **FAULTS["second box behind"][0])
+    (told,) = (f for f in run.findings if f.code == "R508")
+    assert told.line in (594, 598)
+    assert re.search(FAULTS["second box behind"][1], told.message)
 
 
 @pytest.mark.parametrize("change", ["relu", "half", "bias"])
@@ -581,3 +592,54 @@ def test_what_ldmatrix_reads_is_explained_by_the_arrays_whose_product_was_expect
         of_a, of_b = ([n for n, x in enumerate(lines, 1) if f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r{r}" in x] for r in (30, 34))
         assert f"lines {', '.join(map(str, of_a[:4]))}" in explanation
         assert (f"lines {', '.join(map(str, of_b[:4]))}" in explanation) == ("chunks of B" in explanation)
+
+
+# ---- clusters
+
+
+def partner(rank, *, use="st.shared::cluster.u32 [%r4], %r6;"):
+    """A cluster of two in which each thread writes 100 * rank + tid into the other CTA's shared memory; `rank` makes %r3 of the own one in %r2."""
+    return f"""
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 d) .reqnctapercluster 2, 1, 1 {{
+    .reg .b32 %r<12>; .reg .b64 %rd<4>;
+    .shared .align 16 .b8 sm[128];
+    mov.u32 %r1, %tid.x; mov.u32 %r2, %cluster_ctarank; mov.u32 %r7, sm; mad.lo.u32 %r7, %r1, 4, %r7; st.shared.u32 [%r7], %r1;
+    barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;
+    {rank}
+    mapa.shared::cluster.u32 %r4, %r7, %r3; mad.lo.u32 %r6, %r2, 100, %r1;
+    {use}
+    barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;
+    ld.shared.u32 %r8, [%r7]; ld.param.u64 %rd1, [d]; mad.lo.u32 %r9, %r2, 32, %r1; mul.wide.u32 %rd2, %r9, 4; add.u64 %rd1, %rd1, %rd2;
+    st.global.u32 [%rd1], %r8;
+    ret;
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rank", "use", "told"),
+    [
+        ("mov.b32 %r3, %r2;", {}, True),
+        ("mov.b32 %r3, %r2;", {"use": "add.u32 %r5, %r4, 0; st.shared::cluster.u32 [%r5+0], %r6;"}, True),
+        ("xor.b32 %r3, %r2, 1;", {}, False),
+        ("mov.b32 %r3, 0;", {}, False),  # that of one of the two is its own
+        ("mov.b32 %r3, %r2;", {"use": "st.shared.u32 [%r7], %r6;"}, False),  # nobody uses it
+    ],
+)
+def test_an_address_of_mapa_that_never_leaves_its_cta_is_worth_a_remark(rank, use, told):
+    gpu = smemsim.Gpu("sm_90a")
+    d = gpu.array(np.zeros((2, 32), np.uint32))
+    run = gpu.launch(partner(rank, **use), block=32, grid=2, cluster=2, args=[d], progress=False)
+    assert [f.code for f in run.remarks] == ["X019"] * told
+    own, other = (100 * np.array([[0], [1]]) + np.arange(32), 100 * np.array([[1], [0]]) + np.arange(32))
+    if told:
+        assert run.ok
+        assert (d.numpy() == own).all()
+        said = run.explain(d, (other * 7 + own % 5).astype(np.uint32))
+        assert "the mapa at line" in said
+        assert "every CTA of the cluster (2 of them) gives mapa its own rank" in said
+    else:
+        assert "mapa" not in run.explain(d, (other * 7 + own % 5).astype(np.uint32))

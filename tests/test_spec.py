@@ -43,6 +43,7 @@ I603 idesc wrong                    I604 lane-split wrong             I605 copy-
 S702 scale-slice wrong              H801 errors-cancel luck           H802 square-hides luck         H803 one-atom-hides luck
 X001 out-of-bounds-access trap      X002 misaligned-access trap       X003 missing-proxy-fence wrong X004 read-before-arrival wrong
 X005 overwritten-in-flight wrong    X006 hang trap                    X007 registers-in-flight wrong X008 missing-barrier wrong
+X019 own-rank note
 X009 tensor-memory-allocation trap  X010 barrier-misuse trap          X011 divergence trap           X012 tensor-memory-order wrong
 X013 assertion trap                 X014 missing-wgmma-fence wrong    X015 illegal-instruction trap X016 issued-by-many wrong
 X017 product-lost wrong              X020 answer-decides wrong

@@ -180,6 +180,9 @@ class Launch(Given):
     output_size: int = 0  # characters
     evidence: set[str] = dataclasses.field(default_factory=set)  # what rests on less than measurements, in words
     elsewhere: set[int] = dataclasses.field(default_factory=set)  # lines of copies whose bytes others than matrix instructions read
+    mapped: dict[int, tuple[frozenset[int], bool]] = dataclasses.field(
+        default_factory=dict
+    )  # of each mapa: the ranks that execute it; do any ask for another?
     judge: Judge | None = None
     out_of_time: bool = False  # has it been ended because it ran for `limit_seconds`?
     deadline: float = math.inf  # of `time.monotonic`; `begin` sets it

@@ -7,14 +7,13 @@ one that its store takes away. Where an epilogue changes the numbers, nothing is
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterator
 
 import numpy as np
 
 from smemsim.arithmetic.values import to_float64
 from smemsim.diagnose.result.arrays import Arrays, Tile
-from smemsim.diagnose.result.boxes import SWIZZLES as SWIZZLE_RULES
+from smemsim.diagnose.result.boxes import chunked, slid, swizzled
 from smemsim.diagnose.result.places import repeats
 from smemsim.diagnose.tolerances import Rounding
 from smemsim.errors import SmemsimError
@@ -31,7 +30,8 @@ __all__ = ["exchanged_loads", "stored_tiles"]
 
 MOST_CHAINS = 32  # accumulators of which the product is made again
 MOST_TERMS = 1 << 32  # of all of them together
-MOST_TRIED = 3  # stores of a kind
+MOST_TRIED = 2  # stores at a line
+MOST_STORES = 16  # of a kind
 # What the numbers of a map may be: those of integers bring any bytes.
 STORED_AS = {**READ_AS, "UINT8": ("e4m3", "e5m2", "s8", "u8"), "UINT16": ("f16", "bf16"), "UINT32": ("f32", "s32"), "INT32": ("s32",)}
 KINDS = {"wgmma", "f16", "tf32", "f8f6f4", "i8"}  # whose operands are numbers by themselves
@@ -75,12 +75,19 @@ def stored_tiles(reads: Reads, launch: Launch) -> list[InstructionFinding]:
     tiles = _tiles(reads, launch)
     found = []
     for of_a_kind in stores.values():
-        boxes = _boxes(of_a_kind, tiles, launch)
-        told = next(
-            (f for box in itertools.islice(boxes, MOST_TRIED) if (f := _swizzled(box, of_a_kind, launch) or _exchanged(box, launch))), None
-        )
+        boxes = _boxes(_some(of_a_kind), tiles, launch)
+        told = next((f for box in boxes if (f := _swizzled(box, of_a_kind, launch) or _exchanged(box, launch))), None)
+        told = told or _slid(of_a_kind, tiles, launch)
         found += [told] if told is not None else []
     return found
+
+
+def _some(stores: list[Store]) -> list[Store]:
+    """A few stores of each line."""
+    lines: dict[int, list[Store]] = {}
+    for e in stores:
+        lines.setdefault(e.instruction.line, []).append(e)
+    return [e for at_line in lines.values() for e in at_line[:MOST_TRIED]][:MOST_STORES]
 
 
 def _is_plain(e: Store) -> bool:
@@ -227,13 +234,45 @@ def _swizzled(box: _Box, alike: list[Store], launch: Launch) -> InstructionFindi
     x = Arrays(box.found, box.wanted, relative=near.relative, itemsize=tm.type_row.bits // 8)
     if not x.count or repeats(x):
         return None
-    lines = sorted({e.instruction.line for e in alike})
-    told = f"{tm.box_dim[1]}x{tm.box_dim[0]} box of the store{'s' * (len(lines) > 1)} at line{'s' * (len(lines) > 1)} {listed(lines)}"
-    tile = Tile(tm.box_dim[1], tm.box_dim[0], told, str(SWIZZLES[tm.swizzle]), lines[0], event.smem_address % PATTERN, writers_of(launch))
-    found = next((e for rule in SWIZZLE_RULES if (e := rule(x, tile)) is not None), None)
+    tile = _tile_of(event, alike, launch)
+    found = next((e for rule in (swizzled, chunked) if (e := rule(x, tile)) is not None), None)
     if found is None:
         return None
     return InstructionFinding(found.code, event.instruction, f"{found.what}; so the product of A and B lies in global memory", found.change)
+
+
+def _slid(alike: list[Store], tiles: list[_Tile], launch: Launch) -> InstructionFinding | None:
+    """R508 for a box at its place in D, which has the rows of its product some rows further on."""
+    for event in _some(alike):
+        tm = event.tensor_map
+        (columns, rows), (x, y) = tm.box_dim, event.coordinates
+        for dtype in STORED_AS.get(tm.data_type.name, ()):
+            found = _stored(event, dtype, launch)
+            part = next(
+                (p for t in tiles if tuple(tm.global_dim) == t.extent[::-1] and (p := _at(t, y, x, rows, columns)) is not None), None
+            )
+            if found is None or part is None:
+                continue
+            values = Arrays(found, part, relative=rounding_of(launch, dtype).relative, itemsize=tm.type_row.bits // 8)
+            if not values.count or repeats(values):
+                continue
+            if (told := slid(values, _tile_of(event, alike, launch))) is not None:
+                return InstructionFinding(told.code, event.instruction, told.what, told.change)
+    return None
+
+
+def _at(tile: _Tile, row: int, column: int, rows: int, columns: int) -> np.ndarray | None:
+    """The part of a product that belongs into a box of D."""
+    m, n = row - tile.row, column - tile.column
+    is_inside = 0 <= m <= len(tile.sums) - rows and 0 <= n <= tile.sums.shape[1] - columns
+    return tile.sums[m : m + rows, n : n + columns] if is_inside else None
+
+
+def _tile_of(event: Store, alike: list[Store], launch: Launch) -> Tile:
+    tm, lines = event.tensor_map, sorted({e.instruction.line for e in alike})
+    told = f"{tm.box_dim[1]}x{tm.box_dim[0]} box of the store{'s' * (len(lines) > 1)} at line{'s' * (len(lines) > 1)} {listed(lines)}"
+    swizzle, offset = str(SWIZZLES[tm.swizzle]), event.smem_address % PATTERN
+    return Tile(tm.box_dim[1], tm.box_dim[0], told, swizzle, lines[0], offset, writers_of(launch))
 
 
 def _exchanged(box: _Box, launch: Launch) -> InstructionFinding | None:

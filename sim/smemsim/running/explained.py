@@ -17,6 +17,7 @@ from smemsim.errors import SmemsimError
 from smemsim.gpu.events import Load, Mma, Store
 from smemsim.machine.region import GlobalMemory
 from smemsim.ptx.module import Instruction, Label, Operand, Register, Vector
+from smemsim.running.clusters import own_ranks
 from smemsim.spec.formats import FORMATS, element_format
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.tensor_map import SWIZZLES
@@ -85,9 +86,14 @@ def explained(run: Run, wrong: Wrong) -> str:
     tiles += [t for t in _instructions(run) if (t.rows, t.columns) not in {(s.rows, s.columns) for s in tiles}]
     with np.errstate(all="ignore"):  # infinities and what overflows are equal to nothing
         told = explain_arrays(found, wanted, before=before, dtype=wrong.dtype, tiles=tiles, itemsize=wrong.itemsize, **allowed)
+        x = Arrays(found, wanted, before, itemsize=wrong.itemsize, **allowed)
         if told is None:
-            x = Arrays(found, wanted, before, itemsize=wrong.itemsize, **allowed)
             told = _of_operands(run, x) if x.count >= LEAST else None
+        if told is None and x.count and (own := own_ranks(run.launch)):
+            lines = listed(sorted({f.instruction.line for f in own}))
+            told = Explanation(
+                f"no rule gives it, but the mapa at line {lines} brings nothing to another CTA: {own[0].message}", own[0].repair
+            )
     return "" if told is None else str(told)
 
 

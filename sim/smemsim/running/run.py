@@ -14,6 +14,7 @@ from smemsim.errors import InputError, SmemsimError
 from smemsim.gpu.arrays import DeviceArray, as_numpy
 from smemsim.gpu.launch import Launch
 from smemsim.ptx.demangle import demangled, shorter_name
+from smemsim.running.clusters import own_ranks
 from smemsim.running.contraction import mismatches, swapped, unreached
 from smemsim.running.coverage import turned, unread
 from smemsim.running.epilogue import exchanged_loads, stored_tiles
@@ -90,7 +91,7 @@ class Run:
                 executed = unreached(self.reads, self.launch.memory)
         stored = [] if self.reads is None else [*exchanged_loads(self.reads, self.launch), *stored_tiles(self.reads, self.launch)]
         found = findings_of(
-            causes, (*executed, *stored, *self.launch.findings.values()), written, (*report.findings, *report.remarks) if report else (), self.name,
+            causes, (*executed, *stored, *own_ranks(self.launch), *self.launch.findings.values()), written, (*report.findings, *report.remarks) if report else (), self.name,
             self.reads, self.launch.program.inlined.body,
         )  # fmt: skip
         return [dataclasses.replace(f, folders=self.folders) for f in found]

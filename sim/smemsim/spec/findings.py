@@ -104,6 +104,7 @@ CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity), says) f
     ("X015", "illegal-instruction", "trap", "an instruction with operands that hardware refuses"),
     ("X016", "issued-by-many",  "wrong", "several threads of a warp issue what one thread is to issue, and it happens several times"),
     ("X017", "product-lost",    "wrong", "a matrix product is overwritten before anybody has read it"),
+    ("X019", "own-rank",        "note",  "every CTA of a cluster gives mapa its own rank, and uses the address as another CTA's"),
     ("X020", "answer-decides",  "wrong", "what is left in memory depends on how often clusterlaunchcontrol.try_cancel succeeds"),
     ("H801", "errors-cancel",   "luck",  "both operands are displaced alike: the product does not change"),
     ("H802", "square-hides",    "luck",  "square extents hide a transposition"),
@@ -142,7 +143,7 @@ X008
 X004
 X005
 X017
-X020
+X019 X020
 R507 R508 R510
 X013
 X001

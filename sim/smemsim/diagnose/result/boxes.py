@@ -13,7 +13,7 @@ from smemsim.diagnose.result.places import MOST_LINES, RUN, TRIED, may_be, neare
 from smemsim.spec.shared_memory import CHUNK, LINE
 from smemsim.spec.swizzles import MODES, Swizzle
 
-__all__ = ["BOXES", "SWIZZLES", "carried", "chunked", "exchanged", "moved_tiles", "permuted", "swizzled"]
+__all__ = ["BOXES", "SWIZZLES", "carried", "chunked", "exchanged", "moved_tiles", "permuted", "slid", "swizzled"]
 
 PLAIN = (Swizzle.NONE, Swizzle.B32, Swizzle.B64, Swizzle.B128)
 LEAST_KNOWN = 0.5  # of the elements of tiles at an edge
@@ -108,6 +108,31 @@ def chunked(x: Arrays, tile: Tile) -> Explanation | None:
         f"which the tensor map there is, {of_store}",
         f"write shared memory {_with(mode.swizzle)}{_by(tile)}",
         "R501",
+    )
+
+
+def slid(x: Arrays, tile: Tile) -> Explanation | None:
+    """Does a store read its tile some rows before or behind where it was written?"""
+    at = x.wrong_tiles(tile)
+    if not tile.swizzle or tile.rows < 2 or not len(at) or x.shape[0] % tile.rows or x.shape[1] % tile.columns:
+        return None
+    found, wanted = (y.reshape(len(y), tile.rows, tile.columns) for y in (x.tiles(x.found, tile, at), x.tiles(x.wanted, tile, at)))
+    middle = tile.rows // 2
+    for row in np.flatnonzero(x.near(wanted[0], found[0, middle]).all(axis=1)).tolist():
+        by = row - middle
+        mine, theirs = (found[:, : tile.rows - by], wanted[:, by:]) if by > 0 else (found[:, -by:], wanted[:, : tile.rows + by])
+        if by and x.near(mine, theirs).all() and x.telling(mine, theirs, mine.size):
+            return Explanation(*_slid_told(tile, x.itemsize, by), "R508")
+    return None
+
+
+def _slid_told(tile: Tile, itemsize: int, by: int) -> tuple[str, str]:
+    """What is the matter with a store that reads its tile `by` rows further on than it was written, and what to change."""
+    way = "behind" if by > 0 else "before"
+    return (
+        f"row r of each {tile.name} has what belongs in row r {'+' if by > 0 else '-'} {abs(by)}: the store reads shared memory from "
+        f"{abs(by) * tile.columns * itemsize} B {way} where the tile was written",
+        f"write and store the tile at one shared address{_by(tile)}",
     )
 
 
@@ -338,4 +363,4 @@ def _bits_told(source: np.ndarray, width: int) -> str:
 
 
 SWIZZLES: tuple[Rule, ...] = (swizzled, chunked)
-BOXES: tuple[tuple[Rule, ...], ...] = ((swizzled, moved_tiles, permuted, carried), (exchanged,))
+BOXES: tuple[tuple[Rule, ...], ...] = ((swizzled, slid, moved_tiles, permuted, carried), (exchanged,))

@@ -253,5 +253,5 @@ def _weights_told(weights: np.ndarray, per: int) -> str:
                 continue
             text = " + ".join(f"{f'{w} x ' * (w != 1)}chunk {s}{f' of row r ^ {PARTNER}' * p}" for p, s, w in of) or "nothing"
             kinds.setdefault(f"{text} stands where chunk {c} belongs", []).append(r)
-    told = [f"{text}{'' if len(rows) == BLOCK else f' in rows {numbers_told(rows, BLOCK)} of {BLOCK}'}" for text, rows in kinds.items()]
-    return f"{', '.join(told[:SHOWN])}{', ...' if len(told) > SHOWN else ''} (a chunk is {per} k, {count} of them {count * per})"
+    parts = [f"{text}{'' if len(rows) == BLOCK else f' in rows {numbers_told(rows, BLOCK)} of {BLOCK}'}" for text, rows in kinds.items()]
+    return f"{', '.join(parts[:SHOWN])}{', ...' if len(parts) > SHOWN else ''} (a chunk is {per} k, {count} of them {count * per})"

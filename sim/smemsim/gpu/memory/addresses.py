@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.gpu.memory.spaces import shared_address, space_modifier
-from smemsim.gpu.registers import dtype_of
-from smemsim.gpu.registry import Step, implements, unmodelled
+from smemsim.gpu.registers import Read, dtype_of
+from smemsim.gpu.registry import Plain, Step, implements, unmodelled
 from smemsim.gpu.wave import RANK_SHIFT
 from smemsim.ptx.module import Instruction, Symbol
 from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
@@ -112,7 +112,21 @@ def build_mapa(i: Instruction, c: Linker) -> Step:
         to = np.asarray(rank(x)).astype(kind) & kind(0xFF)  # one byte of the address is replaced (PRMT of ptxas 13.0.88)
         write(x, (read(x) & clear) | (to << kind(RANK_SHIFT)))
 
-    return map_
+    return _recorded(i, rank, map_)
+
+
+def _recorded(i: Instruction, rank: Read, step: Plain) -> Plain:
+    """A mapa that keeps for the launch which CTAs execute it, and whether one ever asks for another CTA's window than its own."""
+
+    def both(x: Wave) -> None:
+        if x.launch.cluster_size > 1:
+            own = (x.rank_bits[x.sel] >> RANK_SHIFT).astype(np.int64)
+            ranks, crossed = x.launch.mapped.get(i.line, (frozenset(), False))
+            asked = np.asarray(rank(x)).astype(np.int64)
+            x.launch.mapped[i.line] = ranks.union(np.unique(own).tolist()), crossed or bool((asked != own).any())
+        step(x)
+
+    return both
 
 
 @implements("getctarank")
