@@ -42,6 +42,11 @@ def judged(launch: Launch, reads: Reads) -> tuple[Written, Report | None]:
             better = check(other.scenario)
             if _is_of_starts(_of_side(better, side)):
                 meaning[side], written, report = "corner", other, better
+    if any(f.code in ("R507", "R508") and not f.repair for f in report.findings):
+        other = scenario_of(launch, reads, meaning=meaning, wide=True)
+        better = check(other.scenario)
+        if sum(not f.repair for f in better.findings) < sum(not f.repair for f in report.findings):
+            written, report = other, better
     return written, report
 
 
