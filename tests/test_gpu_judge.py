@@ -285,8 +285,12 @@ def test_what_is_meant_is_found_in_another_stage():
     a, b = (tensor(gpu, (64, 256), (BOX, ROWS), name=name) for name in "AB")
     loads = [Load(side, (2 * n + side) * TILE, (64 * n, 0)) for n in range(4) for side in (0, 1)]
     products = [p for n, stage in enumerate((0, 1, 1, 3)) for p in steps(2 * n * TILE, (2 * stage + 1) * TILE)]
-    first = run(kernel(2, loads, products), gpu, a, b).findings[0]
-    assert first.message.startswith("B, descriptor")
+    found = run(kernel(2, loads, products), gpu, a, b)
+    first = found.findings[0]
+    assert first.message.startswith(f"B, descriptor {word() | (1024 + 3 * TILE) >> 4:#x}")
+    assert [i for i, line in enumerate(found.ptx.splitlines(), 1) if "wgmma.mma_async" in line][
+        8
+    ] == first.line  # the first of the wrong ones
     assert f"must be [0, 32, 64, 96, {2 * TILE}, {2 * TILE + 32}" in first.repair
 
 
