@@ -481,6 +481,8 @@ class Reads:
         if piece.key in self.pieces:
             return
         if len(self.pieces) >= MOST_PIECES:
+            if not piece.products:
+                return
             self.complete = False
             count = sum(len(p.events) for p in piece.products)
             self.missed_instructions[f"instructions of CTAs that do another thing than the first {MOST_PIECES} different ones"] += count
