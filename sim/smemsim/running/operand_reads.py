@@ -279,9 +279,9 @@ class Reads:
         self.missed_instructions.update(other.missed_instructions)
         self.copies += other.copies
         self.complete &= other.complete
-        self.maps = other.maps | self.maps
-        self.widths = other.widths | self.widths
-        self.outside = other.outside | self.outside
+        self.maps |= {key: use for key, use in other.maps.items() if key not in self.maps}
+        self.widths |= {key: read for key, read in other.widths.items() if key not in self.widths}
+        self.outside |= {key: load for key, load in other.outside.items() if key not in self.outside}
         for key, reach in other.reaches.items():
             self.reaches[key] = self.reaches[key].joined(reach) if key in self.reaches else reach
 
