@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from gpu_faults import FAULTS, RING, launched
-from smemsim import Gpu, Run, TensorMap, check
+from smemsim import Gpu, InputError, Run, TensorMap, check
+from smemsim.running import operand_reads
 from smemsim.spec.findings import CODES, CONSEQUENCES, UPSTREAM
 
 ROWS, BOX = 64, 64  # of a tile with the 128B swizzle: 64 elements of 16 bits
@@ -233,6 +234,25 @@ def test_the_last_line_says_what_was_not_judged():
     assert silent.summary().endswith("not judged: anything: it ran without the watch")
 
 
+@pytest.mark.parametrize(
+    ("name", "most", "told"), [("MOST", 2, "of a CTA after its first 2 (16)"), ("MOST_PIECES", 1, "first 1 different ones (4)")]
+)
+def test_limits_are_told_where_they_are_met(monkeypatch, name: str, most: int, told: str):
+    monkeypatch.setattr(operand_reads, name, most)
+    found = one_wrong(8, 7)
+    assert told in str(found.judged)
+    assert found.judged.instructions < found.judged.of == 32
+
+
+@pytest.mark.parametrize("modes", [[], [[32, 128, 0]], [[0, 128, 0, 1]], [[32, 128, 2, 1]], [[32, -1, 0, 1]], "m"])
+def test_an_axis_through_several_dimensions_is_read_as_the_format_has_it(modes: object):
+    table = {"dtype": "f16", "extent": {"m": 64, "k": 64}, "stride": {"m": 128, "k": 2}, "walks": {"m": modes}}
+    with pytest.raises(InputError, match=r"tensor.A.walks: m = .*: needs \[\[indices, bytes"):
+        check({"arch": "sm_90a", "tensor": {"A": table}})
+    with pytest.raises(InputError, match=r"tensor.A.walks: n: needs axes of A \(m, k\)"):
+        check({"arch": "sm_90a", "tensor": {"A": {**table, "walks": {"n": [[1, 1, 0, 1]]}}}})
+
+
 # ---- coordinates, and the whole of K
 
 
@@ -260,6 +280,20 @@ def test_swapped_coordinates_are_told_at_the_load(name: str):
     assert first.repair.startswith("coordinates {k, row}")
 
 
+def test_what_is_meant_is_found_in_another_stage():
+    gpu = Gpu("sm_90a")
+    a, b = (tensor(gpu, (64, 256), (BOX, ROWS), name=name) for name in "AB")
+    loads = [Load(side, (2 * n + side) * TILE, (64 * n, 0)) for n in range(4) for side in (0, 1)]
+    products = [p for n, stage in enumerate((0, 1, 1, 3)) for p in steps(2 * n * TILE, (2 * stage + 1) * TILE)]
+    found = run(kernel(2, loads, products), gpu, a, b)
+    first = found.findings[0]
+    assert first.message.startswith(f"B, descriptor {word() | (1024 + 3 * TILE) >> 4:#x}")
+    assert [i for i, line in enumerate(found.ptx.splitlines(), 1) if "wgmma.mma_async" in line][
+        8
+    ] == first.line  # the first of the wrong ones
+    assert f"must be [0, 32, 64, 96, {2 * TILE}, {2 * TILE + 32}" in first.repair
+
+
 def test_rows_that_go_on_are_no_swapped_coordinates():
     """A sum over the taps of a convolution: rows of A move, and k of B."""
     gpu = Gpu("sm_90a")
@@ -285,6 +319,7 @@ def test_a_trip_may_be_missing_where_nothing_is_lost():
     assert gemm(range(4), 256).findings == []
     assert gemm(range(3), 256, fill=np.s_[:, 192:]).findings == []  # the tail is padding
     assert gemm(range(2), 256).findings == []  # half of K: somebody else's
+    assert gemm(range(0, 4, 2), 256).findings == []  # some blocks of a sparse matrix
     assert gemm(range(4), 256, split=True).findings == []
     assert gemm(range(4), 256, split=True, ctas=range(3)).findings == []
 

@@ -30,6 +30,8 @@ def mismatches(reads: Reads) -> list[InstructionFinding]:
             continue
         if (last_a.at[0], last_b.at[0]) != (a.at[0], b.at[0]):  # another tile of the result
             continue
+        if a.modes[1][0].extent != b.modes[1][0].extent:  # one of them may be packed: blocks of a sparse matrix
+            continue
         step_a, step_b = a.at[1] - last_a.at[1], b.at[1] - last_b.at[1]
         if step_a != step_b:
             return [_found(p, a, b, step_a, step_b)]
@@ -130,21 +132,20 @@ def unreached(reads: Reads, memory: GlobalMemory) -> list[InstructionFinding]:
 
 
 def _are_whole(reads: Reads, reach: Reach) -> bool:
-    """Has every sum all the k that anybody multiplies?"""
-    sums: dict[tuple[object, ...], tuple[int, int]] = {}
-    spans = set[tuple[int, int]]()
+    """Has every sum all the k that anybody multiplies, each once?"""
+    sums: list[list[tuple[int, int]]] = []
+    last: dict[tuple[object, ...], list[tuple[int, int]]] = {}
     for p in reads.products:
-        of = [(read.at[1], event.k) for read, event in zip(p.a, p.events, strict=True) if read is not None and read.base == reach.a.base]
-        if not of:
+        steps = [(read.at[1], event.k) for read, event in zip(p.a, p.events, strict=True) if read is not None and read.base == reach.a.base]
+        if not steps:
             continue
-        begin, end = min(k for k, _ in of), max(k + count for k, count in of)
-        if p.events[0].scale_d and p.accumulator in sums and sums[p.accumulator][0] < begin:
-            begin, end = min(begin, sums[p.accumulator][0]), max(end, sums[p.accumulator][1])
-        elif p.accumulator in sums:
-            spans.add(sums[p.accumulator])
-        sums[p.accumulator] = begin, end
-    spans.update(sums.values())
-    return {end - begin for begin, end in spans} == {reach.a_end - reach.a_begin}
+        before = last.get(p.accumulator)
+        if before is None or not p.events[0].scale_d or steps[0][0] <= before[-1][0]:
+            before = last[p.accumulator] = []
+            sums.append(before)
+        before += steps
+    wanted = reach.a_end - reach.a_begin
+    return all(sum(count for _, count in one) == wanted == max(k + count for k, count in one) - min(one)[0] for one in sums)
 
 
 def _has_data(memory: GlobalMemory, read: OperandRead, begin: int, end: int) -> bool:

@@ -12,7 +12,7 @@ from smemsim.checking.report import CheckFinding
 from smemsim.descriptors.operand import operand_addresses
 from smemsim.errors import SmemsimError
 from smemsim.files import source_line
-from smemsim.gpu.events import Load
+from smemsim.gpu.events import Load, Mma
 from smemsim.gpu.launch import InstructionFinding, Touched
 from smemsim.ptx.demangle import readable
 from smemsim.ptx.module import Instruction, Location
@@ -244,11 +244,11 @@ def _of_loads(loads: Iterable[Issued]) -> Iterator[Touched]:
                 yield Touched(load.cta, at, at + MBARRIER_SIZE)
 
 
-def _of_operand(p: Product, side: str, arch: str, line: int = 0) -> Iterator[Touched]:
-    """The bytes of an operand of a product, of its instructions at one line alone where that is given."""
+def _of_operand(p: Product, side: str, arch: str, line: int) -> Iterator[Touched]:
+    """The bytes of an operand of a product's instructions at one line."""
     for event in p.events:
         word, dtype, major = (getattr(event, name) for name in (side, f"{side}_type", f"{side}_major"))
-        if word is None or line not in (0, event.instruction.line):
+        if word is None or line != event.instruction.line:
             continue
         rows = (event.m if side == "a" else event.n) // event.cta_group
         k = event.k // 2 if event.is_sparse and side == "a" else event.k
@@ -270,14 +270,14 @@ def _of_watch(f: InstructionFinding, name: str, reads: Reads | None) -> RunFindi
 
 
 def _of_check(f: CheckFinding, written: Written | None, name: str, reads: Reads | None) -> RunFinding:
-    i = _instruction(f.where, written)
+    i = _instruction(f, written)
     if i is None:
         return RunFinding(f.code, f.severity, name, str(f.message), f.repair, f.because, check=f)
     return RunFinding(
         f.code,
         f.severity,
         _where(i, name),
-        f"{_operand(f.where, written)}{f.message}",
+        f"{_operand(f, written)}{f.message}",
         f.repair,
         f.because,
         line=i.line,
@@ -288,22 +288,27 @@ def _of_check(f: CheckFinding, written: Written | None, name: str, reads: Reads 
     )
 
 
-def _operand(where: str, written: Written | None) -> str:
-    """What a path into the scenario names of a matrix instruction: the operand, and the descriptor that the first instruction used."""
-    step, side = re.match(r"step\[(\d+)\]", where), re.search(r"\.([ab])\b", where)
+def _event(f: CheckFinding, p: Product) -> Mma:
+    """The instruction of a product that a finding is about: that of the first wrong element."""
+    return p.events[min(f.first["step"] if f.first else 0, len(p.events) - 1)]
+
+
+def _operand(f: CheckFinding, written: Written | None) -> str:
+    """What the path into the scenario names of a matrix instruction: the operand, and the descriptor that the instruction used."""
+    step, side = re.match(r"step\[(\d+)\]", f.where), re.search(r"\.([ab])\b", f.where)
     if written is None or step is None or side is None or isinstance(item := written.steps[int(step[1])], Load):
         return ""
-    word = getattr(item.events[0], side[1])
+    word = getattr(_event(f, item), side[1])
     return f"{side[1].upper()}, " + (f"descriptor {word:#018x}: " if word is not None else "")
 
 
-def _instruction(where: str, written: Written | None) -> Instruction | None:
-    """The instruction that a path into the scenario stands for."""
+def _instruction(f: CheckFinding, written: Written | None) -> Instruction | None:
+    """The instruction that the path into the scenario stands for."""
     if written is None:
         return None
-    if (step := re.match(r"step\[(\d+)\]", where)) is not None:
+    if (step := re.match(r"step\[(\d+)\]", f.where)) is not None:
         item: Load | Product = written.steps[int(step[1])]
-        return item.instruction if isinstance(item, Load) else item.events[0].instruction
-    if (named := re.match(r"map\.(\w+)", where)) is not None and named[1] in written.maps:
+        return item.instruction if isinstance(item, Load) else _event(f, item).instruction
+    if (named := re.match(r"map\.(\w+)", f.where)) is not None and named[1] in written.maps:
         return written.maps[named[1]].instruction
     return None

@@ -42,6 +42,11 @@ def judged(launch: Launch, reads: Reads) -> tuple[Written, Report | None]:
             better = check(other.scenario)
             if _is_of_starts(_of_side(better, side)):
                 meaning[side], written, report = "corner", other, better
+    if any(f.code in ("R507", "R508") and not f.repair for f in report.findings):
+        other = scenario_of(launch, reads, meaning=meaning, wide=True)
+        better = check(other.scenario)
+        if sum(not f.repair for f in better.findings) < sum(not f.repair for f in report.findings):
+            written, report = other, better
     return written, report
 
 
@@ -70,12 +75,19 @@ def _is_better(report: Report, other: Report, side: str, kind: str, arch: str, *
     if not after or any(f.code == "R508" and not f.repair for f in after):
         return False
     if kind == "turned":
+        if not _places(after) <= _places(before):  # it makes operands wrong that were right
+            return False
         turned = [f for f in after if f.code == "R505"]
         if not turned or not all((_is_kept if alone else _begins_there)(f, arch) for f in turned):
             return False
     if kind == "corner" and _is_of_starts(after):
         return any(f.code in ("R507", "R508") and not f.repair for f in before)
     return alone or any(f.code == "R508" and not f.repair for f in before)
+
+
+def _places(found: list[CheckFinding]) -> set[str]:
+    """The steps that findings are about."""
+    return {f.where.partition(".")[0] for f in found}
 
 
 def _is_of_starts(found: list[CheckFinding]) -> bool:

@@ -279,9 +279,9 @@ class Reads:
         self.missed_instructions.update(other.missed_instructions)
         self.copies += other.copies
         self.complete &= other.complete
-        self.maps = other.maps | self.maps
-        self.widths = other.widths | self.widths
-        self.outside = other.outside | self.outside
+        self.maps |= {key: use for key, use in other.maps.items() if key not in self.maps}
+        self.widths |= {key: read for key, read in other.widths.items() if key not in self.widths}
+        self.outside |= {key: load for key, load in other.outside.items() if key not in self.outside}
         for key, reach in other.reaches.items():
             self.reaches[key] = self.reaches[key].joined(reach) if key in self.reaches else reach
 
@@ -481,6 +481,8 @@ class Reads:
         if piece.key in self.pieces:
             return
         if len(self.pieces) >= MOST_PIECES:
+            if not piece.products:
+                return
             self.complete = False
             count = sum(len(p.events) for p in piece.products)
             self.missed_instructions[f"instructions of CTAs that do another thing than the first {MOST_PIECES} different ones"] += count

@@ -40,18 +40,25 @@ class Written:
 
 
 def scenario_of(
-    launch: Launch, reads: Reads, *, title: str = "", most: int = MOST_PRODUCTS, meaning: Mapping[str, str] = AS_READ
+    launch: Launch,
+    reads: Reads,
+    *,
+    title: str = "",
+    most: int = MOST_PRODUCTS,
+    meaning: Mapping[str, str] = AS_READ,
+    wide: bool = False,
 ) -> Written:
     """The different products of a run, the first of each kind, with the loads that brought their operands.
 
     `meaning` says of operands "a" and "b" what they were meant to be: "as read" goes on from the first element that was read, "corner" begins where
-    the tile that was loaded does, "turned" too, with the axes of rows and of K changed.
+    the tile that was loaded does, "turned" too, with the axes of rows and of K changed. `wide`: with the loads around every product, where what was
+    meant may lie.
     """
     different = _different(reads.products)
     chosen = different[:most]
     loads = {(p.cta, load.number): load for p in chosen for side in (p.a, p.b) for read in side if read is not None for load in read.loads}
     for p in chosen:
-        if any(read is not None and read.share < 1 for side in (p.a, p.b) for read in side):
+        if wide or any(read.share < 1 for read in p.reads):
             loads |= {(p.cta, load.number): load for load in reads.around(p)}
     scenario = Scenario(launch.arch, title=title or f"{launch.program.name}, as it ran", excerpt=True)
     begin = architecture(launch.arch).shared_begin
