@@ -320,10 +320,10 @@ def test_bank_conflicts_are_those_of_the_addresses_that_the_mma_reads(p):
 def test_descriptors_are_those_of_the_blocks_steps_and_stages_that_a_plan_has():
     p = plan(128, 64, dtype="bf16", major="K", swizzle="128B", arch="sm_90a", stages=2)
     assert [p.descriptor(step=n).encode() for n in range(4)] == p.words[0].tolist()
-    for given, most in (({"step": 4}, 4), ({"step": 9}, 4), ({"step": -1}, 4), ({"block": 2}, 2), ({"stage": 2}, 2)):
-        [(name, value)] = given.items()
+    for asked, most in (({"step": 4}, 4), ({"step": 9}, 4), ({"step": -1}, 4), ({"block": 2}, 2), ({"stage": 2}, 2)):
+        [(name, value)] = asked.items()
         with pytest.raises(InputError, match=f"^{name} = {value}: the plan has {most}$"):
-            p.descriptor(**given)
+            p.descriptor(**asked)
 
 
 def test_swizzles_spread_lines_over_all_banks_and_wide_lines_over_fewer():
