@@ -125,13 +125,13 @@ def test_im2col_calls_are_read_too():
 
 
 IM2COL = (
-    "cuTensorMapEncodeIm2col(&tm, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, (void*)0x10000, {64, 8, 8, 2}, {64, 512, 4096}, {%s}, {0, 0}, 16, 8, "
+    "cuTensorMapEncodeIm2col(&tm, CU_TENSOR_MAP_DATA_TYPE_UINT8, 4, (void*)0x10000, {64, 8, 8, 2}, {64, 512, 4096}, {%s}, {%s}, 16, 8, "
     "{1, 1, 1, 1}, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE)"
 )
 
 
 def test_of_an_array_that_is_longer_the_driver_reads_what_the_rank_says():
-    assert TensorMap.parse(IM2COL % "0, 0, 7") == TensorMap.parse(IM2COL % "0, 0")
+    assert TensorMap.parse(IM2COL % ("0, 0, 7", "0, 0, 7")) == TensorMap.parse(IM2COL % ("0, 0", "0, 0"))
 
 
 UNREADABLE = {
@@ -162,7 +162,8 @@ UNREADABLE = {
     CALLS["C"].replace("{64, 128}, ", "{64}, "): "global_dim has 1 entries: tensorRank = 2 reads 2",
     CALLS["C"].replace(", {1, 1}", ""): "has 11 arguments here|cannot be read|needs 11|interleave|element_strides",
     CALLS["C"].split(", {1")[0]: "ends before its closing bracket",
-    IM2COL % "0, 0, 0, 0, 0": "pixel_box_lower_corner has 5 entries: tensorRank = 4 reads 2, and no rank reads more than 3",
+    IM2COL % ("0, 0", "0, 0, 0, 0"): "pixel_box_upper_corner has 4 entries: tensorRank = 4 reads 2, and no rank reads more than 3",
+    IM2COL % ("0, 0, 0, 0, 0", "0, 0"): "pixel_box_lower_corner has 5 entries: tensorRank = 4 reads 2, and no rank reads more than 3",
     CALLS["C"].replace("{1, 1}", "boxes={1, 1}"): "the argument boxes is not one of its own, or is there twice; it has tensorDataType",
     "TensorMap.tiled('bf16')": "has no name",
     "TensorMap.tiled(data_type='bf16')": "global_address, global_dim, global_strides, box_dim missing",
