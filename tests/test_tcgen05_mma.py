@@ -58,7 +58,8 @@ def run(i, rng, *, cta_group=1, ws=False, swizzles=("128B", "128B"), a_tensor=Fa
 def store_a(i, a, tensor, cta_group, ws, lane):
     """A into tensor memory through its layout, every copy of it."""
     layout = ATmemLayout(i.m, i.kind, cta_group, ws=ws, sparse=i.sparsity, lane=lane, column=384)
-    raw = encode(a, i.a_type).astype(np.uint32) << (2 if i.a_type == "e2m1" and layout.bits == 8 else 0)
+    middle = {"e2m1": 2, "e2m3": 1, "e3m2": 1} if layout.bits == 8 else {}
+    raw = encode(a, i.a_type).astype(np.uint32) << middle.get(i.a_type, 0)
     m, k = np.meshgrid(np.arange(i.m), np.arange(layout.k), indexing="ij")
     for copy in range(layout.copies):
         cta, where, column, bit = layout.location(m, k, copy)
@@ -619,7 +620,7 @@ GRADES = [
     ({"kind": "f16"}, {}, "compiled", ()),
     ({"kind": "f16", "m": 64}, {"ws": True}, "compiled", ("layout E",)),
     ({"kind": "f16", "m": 32}, {"ws": True, "a_tensor": True}, "inferred", ("A of .ws",)),
-    ({"kind": "f8f6f4", "a_type": "e2m1"}, {"a_tensor": True}, "inferred", ("decompression",)),
+    ({"kind": "f8f6f4", "a_type": "e2m1"}, {"a_tensor": True}, "compiled", ("decompression",)),
     ({"kind": "f16", "m": 256}, {"cta_group": 2}, "compiled", ()),
     ({"kind": "f16"}, {"ws": True, "zero_column_mask": 1 << 39}, "inferred", ("zero-column mask",)),
 ]  # fmt: skip
