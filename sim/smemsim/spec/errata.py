@@ -88,6 +88,8 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum("wide swizzle and interleave", "cuTensorMapEncodeIm2colWide", "64B, 128B or 128B_ATOM_32B, no interleave",
             "on Hopper NONE, 32B and both interleaves are accepted too, 128B_ATOM_32B is refused", "encode_im2col_wide"),
     Erratum("wide corners", "cuTensorMapEncodeIm2colWide", "16 bits for every rank", "on Hopper 16, 8 or 5 bits for rank 3, 4 or 5", "encode_im2col_wide"),
+    Erratum("mapa of a rank that the cluster has not", "PTX ISA 9.7.9, mapa", "undefined",
+            "an address all the same, which is an error where it is used: ptxas 13.0.88 replaces one byte (PRMT); CuTe DSL computes it in every lane"),
     Erratum("null globalStrides", "none", "-", "refused also at rank 1, which has no stride", "encode_pointers"),
     Erratum("alignment of the CUtensorMap, encoding", "cuda.h", "64 B (its type is aligned to 128)", "the call accepts any address", "encode_pointers"),
     Erratum("alignment of the CUtensorMap, use", "cuda.h", "its type is aligned to 128 B", "64 B is enough for loads and prefetches, less traps (716)",

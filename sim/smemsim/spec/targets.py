@@ -59,6 +59,7 @@ def target_number(target: str) -> int:
     return int(found[0]) if found else 0
 
 
+@functools.lru_cache(maxsize=4096)
 def unsupported(name: tuple[str, ...], target: str) -> TargetRule | None:
     """The rule that keeps an instruction, by the words of its name, from a target; None where there is none.
 
