@@ -415,3 +415,8 @@ def test_a_relaxed_arrival_is_named_and_what_to_write_instead():
     broken = run(Kernel("", exchanged(f"{SLOW} st.shared.u32 [%r7], 1;"), cluster=2))  # a release there would not help
     assert [f.code for f in broken.findings] == ["X008"]
     assert broken.findings[0].severity == "wrong"
+
+
+def test_what_rests_on_one_relaxed_arrival_is_told_once():
+    twice = exchanged(f"{SLOW} ld.shared.u32 %r9, [%r6]; xor.b32 %r9, %r9, 1;")
+    assert [f.code for f in run(Kernel("", twice, cluster=2)).remarks] == ["X008"]
