@@ -225,6 +225,12 @@ KERNELS = (
     Kernel("bulk load, an answer for another wait",    loaded(f"{ONCE} {waits(label='V')}")),
     Kernel("bulk load, one warp waits, then bar.sync", loaded(f"@!%p2 bra B; {waits()} B: bar.sync 0;")),
     Kernel("bulk load, one warp waits for itself",     loaded(f"@!%p2 bra B; {waits()} B:"), "X004"),
+    Kernel("bulk load, read by ld.acquire",            loaded(f"{waits()} ld.acquire.cta.shared.u32 %r10, [%r6];")),
+    Kernel("bulk load, ld.acquire is no wait",         loaded(f"ld.acquire.cta.shared.u32 %r10, [%r6]; {waits()}"), "X004"),
+    Kernel("bulk load, added to",                      loaded(f"{waits()} red.shared.add.u32 [%r6], 1;")),
+    Kernel("bulk load, added to in flight",            loaded(f"red.shared.add.u32 [%r6], 1; {waits()}"), "X005"),
+    Kernel("bulk load, an mbarrier made in its midst", loaded(f"{init(1, '[sm+128]')} {waits()} setp.lt.u32 %p10, %r1, 32; @!%p10 bra OUT;") + " OUT:", "X005"),
+    Kernel("bulk load, an mbarrier made behind it",    loaded(f"{waits()} {init(1, '[sm+128]')} setp.lt.u32 %p10, %r1, 32; @!%p10 bra OUT;") + " OUT:"),
     Kernel("bulk load, relaxed wait",                  loaded(RELAXED), "X004"),
     Kernel("bulk load, relaxed wait and a fence",      loaded(f"{RELAXED} {ACQ}")),
     Kernel("bulk load, relaxed test and a fence",      loaded(f"{RELAXED_TEST} {ACQ}")),
@@ -416,3 +422,8 @@ def test_a_relaxed_arrival_is_named_and_what_to_write_instead():
     broken = run(Kernel("", exchanged(f"{SLOW} st.shared.u32 [%r7], 1;"), cluster=2))  # a release there would not help
     assert [f.code for f in broken.findings] == ["X008"]
     assert broken.findings[0].severity == "wrong"
+
+
+def test_what_rests_on_one_relaxed_arrival_is_told_once():
+    twice = exchanged(f"{SLOW} ld.shared.u32 %r9, [%r6]; xor.b32 %r9, %r9, 1;")
+    assert [f.code for f in run(Kernel("", twice, cluster=2)).remarks] == ["X008"]

@@ -315,7 +315,7 @@ class Values:
     def stay(self) -> np.ndarray:
         """Do the bytes lie there that this thread has written, and not others of another thread?"""
         now = self._words(self._raw())
-        found: np.ndarray = np.ones(len(now), bool) if self._own is None else self._words(self._own()) == now
+        found: np.ndarray = np.ones(len(now), bool) if self._own is None else self._words(np.ascontiguousarray(self._own())) == now
         return found
 
     def of(self, which: np.ndarray) -> Values:

@@ -46,6 +46,7 @@ class Shadow:
         is_relaxed = any(i.op in ("bar", "barrier") and {"cluster", "arrive", "relaxed"} <= {*i.modifiers} for i in x.program.inlined.body)
         self.order = Order(warps, might_be=Order(warps) if is_relaxed else None)
         self.relaxed: Instruction | None = None  # the last relaxed arrival at a barrier of the cluster
+        self._told_of: set[tuple[str, int]] = set()  # the codes and lines of relaxed arrivals that are told
         self.per_cta = x.stride // WARP
         self.per_cluster = self.per_cta * x.launch.cluster_size
         self.who = np.full(words, NOBODY, np.int32)
@@ -238,7 +239,7 @@ class Shadow:
     ) -> None:
         """A finding about words of shared memory; a remark where only the .relaxed of an arrival is in the way of order (`formal`)."""
         before = self.x.launch.found(code, i.line, cause)
-        if before is not None and (formal or before.milder is None):
+        if (before is not None and (formal or before.milder is None)) or (formal and self._is_told(code)):
             return
         per_cta = self.x.pitch // WORD
         cta = self.x.ctas[int(places[0]) // per_cta]
@@ -252,6 +253,10 @@ class Shadow:
         touched = tuple(Touched(cta.number, int(run[0]), int(run[-1]) + WORD) for run in runs)
         self.tell(code, i, message, repair, "PTX ISA 8 (memory consistency), 9.7.13", touched, formal=formal, cause=cause)
 
+    def _is_told(self, code: str) -> bool:
+        """Is a remark of the code told of the last relaxed arrival? What else rests on that needs the same change."""
+        return self.relaxed is not None and (code, self.relaxed.line) in self._told_of
+
     def tell(
         self, code: str, i: Instruction, message: str, repair: str, because: str, touched: tuple[Touched, ...] = (), *, formal: bool = False,
         cause: str = "",
@@ -260,6 +265,9 @@ class Shadow:
         if not formal or self.relaxed is None:
             self.x.launch.find(code, i, message, repair, because=because, touched=touched, cause=cause)
             return
+        if self._is_told(code):
+            return
+        self._told_of.add((code, self.relaxed.line))
         arrival = f"{self.relaxed.name} of line {self.relaxed.line}"
         self.x.launch.find(
             code, i, f"{message} but {arrival}, which releases nothing by the PTX ISA; compilers and libraries write it so, and it has held",
