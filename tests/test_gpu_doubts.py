@@ -94,6 +94,15 @@ def test_rows_of_a_that_are_not_there_are_told_where_their_rows_of_d_are_used(ca
         assert "uses the value" in run.findings[0].message
 
 
+@pytest.mark.parametrize(("lanes_that_store", "told"), [(2, []), (3, ["R507"])])
+def test_rows_of_b_that_are_not_there_are_told_where_their_columns_of_d_are_used(lanes_that_store, told):
+    """Of B rows 4 to 7 are not written; of four lanes the first two have columns 0 to 3."""
+    text = short_tile(written=2048, store=f"and.b32 %r9, %r10, 3; setp.lt.u32 %p2, %r9, {lanes_that_store}; {SIXTEEN}")
+    upper = "setp.ge.u32 %p3, %r8, 2048;"
+    run = launched(text.replace(upper, f"{upper} and.b32 %r9, %r8, 127; setp.lt.and.u32 %p3, %r9, 64, %p3;"))
+    assert codes(run) == told, run.text()
+
+
 # ---- fragments of a warp
 
 
