@@ -34,6 +34,7 @@ LOAD = """
     mbarrier.arrive.expect_tx.shared.b64 _, [%r30], 1536; add.u32 %r31, %r20, 512;
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r31], [%rd8], 1536, [%r30];
 LOADED: bar.warp.sync -1;"""
+WHOLE = LOAD.replace("1536", "2048").replace("%r20, 512", "%r20, 0")
 WAIT = wait("%r30", label="ARRIVED")
 THROUGH = "shl.b32 %r33, %r10, 4; add.u32 %r32, %r20, %r33; st.shared.v4.b32 [%r32], {%r1, %r2, %r3, %r4}; bar.sync 0; "
 MOVED = "{0} ld.shared.v4.b32 {{%r1, %r2, %r3, %r4}}, [%r32]; {0} st.global.v4.b32 [%rd3], {{%r1, %r2, %r3, %r4}};"
@@ -82,6 +83,10 @@ FILL:
         "the others come late and are stored": ({"behind": LOAD, "end": WAIT, "store": ALL}, ["X004", "X005"]),
         "written without a fence": ({"before": "@!%p2 st.shared.b32 [%r20+1024], %r7; bar.sync 0;"}, []),
         "written without a fence, and stored": ({"before": "@!%p2 st.shared.b32 [%r20+1024], %r7; bar.sync 0;", "store": ALL, "written": 2048}, ["X003"]),
+        "a whole operand in flight, and nothing is stored": ({"before": WHOLE, "end": WAIT, "store": "", "written": 0}, ["X004"]),
+        "a whole operand comes late, and nothing is stored": ({"behind": WHOLE, "end": WAIT, "store": "", "written": 0}, ["X004", "X005"]),
+        "nobody writes an operand, and nothing is stored": ({"store": "", "written": 0}, []),
+        "threads overwrite rows in flight": ({"behind": "@!%p2 st.shared.b32 [%r20+1024], %r7;", "written": 2048, "store": ""}, ["X005"]),
         "the sum begins anew": ({"store": ALL, "more": "mov.b32 %r1, 0; mov.b32 %r2, 0; mov.b32 %r3, 0; mov.b32 %r4, 0;"}, []),
     }.items(),
     ids=lambda case: case if isinstance(case, str) else "",
