@@ -34,6 +34,7 @@ LOAD = """
     mbarrier.arrive.expect_tx.shared.b64 _, [%r30], 1536; add.u32 %r31, %r20, 512;
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r31], [%rd8], 1536, [%r30];
 LOADED: bar.warp.sync -1;"""
+WHOLE = LOAD.replace("1536", "2048").replace("%r20, 512", "%r20, 0")
 WAIT = wait("%r30", label="ARRIVED")
 THROUGH = "shl.b32 %r33, %r10, 4; add.u32 %r32, %r20, %r33; st.shared.v4.b32 [%r32], {%r1, %r2, %r3, %r4}; bar.sync 0; "
 MOVED = "{0} ld.shared.v4.b32 {{%r1, %r2, %r3, %r4}}, [%r32]; {0} st.global.v4.b32 [%rd3], {{%r1, %r2, %r3, %r4}};"
@@ -82,6 +83,10 @@ FILL:
         "the others come late and are stored": ({"behind": LOAD, "end": WAIT, "store": ALL}, ["X004", "X005"]),
         "written without a fence": ({"before": "@!%p2 st.shared.b32 [%r20+1024], %r7; bar.sync 0;"}, []),
         "written without a fence, and stored": ({"before": "@!%p2 st.shared.b32 [%r20+1024], %r7; bar.sync 0;", "store": ALL, "written": 2048}, ["X003"]),
+        "a whole operand in flight, and nothing is stored": ({"before": WHOLE, "end": WAIT, "store": "", "written": 0}, ["X004"]),
+        "a whole operand comes late, and nothing is stored": ({"behind": WHOLE, "end": WAIT, "store": "", "written": 0}, ["X004", "X005"]),
+        "nobody writes an operand, and nothing is stored": ({"store": "", "written": 0}, []),
+        "threads overwrite rows in flight": ({"behind": "@!%p2 st.shared.b32 [%r20+1024], %r7;", "written": 2048, "store": ""}, ["X005"]),
         "the sum begins anew": ({"store": ALL, "more": "mov.b32 %r1, 0; mov.b32 %r2, 0; mov.b32 %r3, 0; mov.b32 %r4, 0;"}, []),
     }.items(),
     ids=lambda case: case if isinstance(case, str) else "",
@@ -92,6 +97,15 @@ def test_rows_of_a_that_are_not_there_are_told_where_their_rows_of_d_are_used(ca
     assert codes(run) == found, run.text()
     if found == ["R507"]:
         assert "uses the value" in run.findings[0].message
+
+
+@pytest.mark.parametrize(("lanes_that_store", "told"), [(2, []), (3, ["R507"])])
+def test_rows_of_b_that_are_not_there_are_told_where_their_columns_of_d_are_used(lanes_that_store, told):
+    """Of B rows 4 to 7 are not written; of four lanes the first two have columns 0 to 3."""
+    text = short_tile(written=2048, store=f"and.b32 %r9, %r10, 3; setp.lt.u32 %p2, %r9, {lanes_that_store}; {SIXTEEN}")
+    upper = "setp.ge.u32 %p3, %r8, 2048;"
+    run = launched(text.replace(upper, f"{upper} and.b32 %r9, %r8, 127; setp.lt.and.u32 %p3, %r9, 64, %p3;"))
+    assert codes(run) == told, run.text()
 
 
 # ---- fragments of a warp

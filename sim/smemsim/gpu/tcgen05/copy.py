@@ -47,7 +47,8 @@ class _Copied(Follows):
         self.found: list[tuple[int, np.ndarray]] = []  # marks, and the words that have them
 
     def doubt(self, code: str, places: np.ndarray, tell: Tell) -> None:
-        self.found.append((self.unwritten.doubts.of((code, self.i.line, places.tobytes()), tell), places))
+        is_whole = len(np.unique(places)) * WORD >= self.shape.rows * self.shape.row_bytes
+        self.found.append((self.unwritten.doubts.of((code, self.i.line, places.tobytes()), tell, is_whole=is_whole), places))
 
     def read(self, at: np.ndarray, nobody: np.ndarray) -> None:
         if nobody.any():

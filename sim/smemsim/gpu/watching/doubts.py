@@ -37,7 +37,7 @@ class Doubts:
         self._numbers: dict[frozenset[int], int] = {frozenset(): 0}
         self._known: dict[Hashable, int] = {}
         self._tells: list[Tell] = []
-        self._whole: dict[int, None] = {}  # those that leave nothing of a result without doubt
+        self._whole: dict[int, Hashable] = {}  # by number their key: those that leave nothing of a result without doubt
 
     def of(self, key: Hashable, tell: Tell, *, is_whole: bool = False) -> int:
         """The mark of the doubt with this key alone, told by its first `tell`."""
@@ -46,7 +46,7 @@ class Doubts:
             mark = self._known[key] = self._number(frozenset((len(self._tells),)))
             self._tells.append(tell)
         if is_whole:
-            self._whole.update(dict.fromkeys(self._sets[mark]))
+            self._whole.update(dict.fromkeys(self._sets[mark], key))
         return mark
 
     def _number(self, doubts: frozenset[int]) -> int:
@@ -90,7 +90,8 @@ class Doubts:
         for number in sorted(doubts):
             self._tells[number](user)
 
-    def abandon(self) -> None:
-        """The kernel ends before its values could be used: told is what spoiled a result wholly."""
-        for number in self._whole:
-            self._tells[number](None)
+    def abandon(self, concerns: Callable[[Hashable], bool] = lambda key: True) -> None:
+        """The kernel ends, and nobody uses its values any more: told is what spoiled a result wholly, of the doubts whose key concerns somebody."""
+        for number, key in self._whole.items():
+            if concerns(key):
+                self._tells[number](None)

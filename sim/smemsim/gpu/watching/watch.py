@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -49,6 +49,12 @@ class Watch(Ordering):
         """All threads have exited."""
         self.lifetimes.ended()
         self.products.ended()
+        self.unwritten.doubts.abandon(self._is_race)
+
+    def _is_race(self, key: Any) -> bool:
+        """Does a doubt say that a read comes too early? Nobody multiplies a whole operand for nothing; what nobody ever writes harms only who uses it."""
+        late = {"shared": self.late, "tensor": self.tensor.late}.get(key[0])
+        return late is None or key[1] in late
 
     # ---- ordinary accesses of shared memory
 
@@ -269,7 +275,9 @@ class Watch(Ordering):
                     self._find, "X005", i, places, f"{{i}} overwrites {{where}}, which {self._name(operation)} may still read: {why}",
                     self._wait_for(OPERATIONS + number, warp), formal=formal, cause=operation.kind,
                 )  # fmt: skip
-                if not self.products.overwritten(operation, places, tell):
+                if (
+                    i.op != "cp" or "bulk" not in i.modifiers or not self.products.overwritten(operation, places, tell)
+                ):  # by a transfer, which is whole
                     tell()
 
     def missing(
