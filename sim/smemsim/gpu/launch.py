@@ -102,10 +102,10 @@ class Launch(Given):
     events: list[Event] = dataclasses.field(default_factory=list)
     output: list[str] = dataclasses.field(default_factory=list)
     evidence: set[str] = dataclasses.field(default_factory=set)  # what rests on less than measurements, in words
+    elsewhere: set[int] = dataclasses.field(default_factory=set)  # lines of copies whose bytes others than matrix instructions read
     mapped: dict[int, tuple[frozenset[int], bool]] = dataclasses.field(
         default_factory=dict
-    )  # of mapa: who executes it; does it leave a CTA?
-    elsewhere: set[int] = dataclasses.field(default_factory=set)  # lines of copies whose bytes others than matrix instructions read
+    )  # of each mapa: the ranks that execute it; do any ask for another?
     judge: Callable[[Wave, Event], None] | None = None  # called with each event, right after it happened
 
     @functools.cached_property

@@ -81,10 +81,9 @@ class Run:
         if self.reads is not None and not causes and not (report and report.findings) and not others:
             executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere)]
         stored = [] if self.reads is None else [*exchanged_loads(self.reads, self.launch), *stored_tiles(self.reads, self.launch)]
-        stored += own_ranks(self.launch)
         return findings_of(
             causes,
-            (*executed, *stored, *self.launch.findings.values()),
+            (*executed, *stored, *own_ranks(self.launch), *self.launch.findings.values()),
             written,
             (*report.findings, *report.remarks) if report else (),
             self.name,

@@ -242,9 +242,11 @@ def _weights_told(weights: np.ndarray, per: int) -> str:
         laws |= {f"c ^ (r % {n})": row % n for n in (2, 4, 8)} | {
             f"c ^ (r // {n} % {m})": row // n % m for n, m in ((2, 4), (4, 2), (2, 2))
         }
-        moves = next((name for name, law in laws.items() if (moved == law).all()), "")
-        if moves:
-            return f"chunk {moves} of row r stands where chunk c belongs (a chunk is k = {per} c to {per} c + {per - 1}, of each {count * per})"
+        told = next((name for name, law in laws.items() if (moved == law).all()), "")
+        if told:
+            return (
+                f"chunk {told} of row r stands where chunk c belongs (a chunk is k = {per} c to {per} c + {per - 1}, of each {count * per})"
+            )
     kinds: dict[str, list[int]] = {}
     for r in range(BLOCK):
         for c in range(count):
@@ -253,5 +255,5 @@ def _weights_told(weights: np.ndarray, per: int) -> str:
                 continue
             text = " + ".join(f"{f'{w} x ' * (w != 1)}chunk {s}{f' of row r ^ {PARTNER}' * p}" for p, s, w in of) or "nothing"
             kinds.setdefault(f"{text} stands where chunk {c} belongs", []).append(r)
-    told = [f"{text}{'' if len(rows) == BLOCK else f' in rows {numbers_told(rows, BLOCK)} of {BLOCK}'}" for text, rows in kinds.items()]
-    return f"{', '.join(told[:SHOWN])}{', ...' if len(told) > SHOWN else ''} (a chunk is {per} k, {count} of them {count * per})"
+    parts = [f"{text}{'' if len(rows) == BLOCK else f' in rows {numbers_told(rows, BLOCK)} of {BLOCK}'}" for text, rows in kinds.items()]
+    return f"{', '.join(parts[:SHOWN])}{', ...' if len(parts) > SHOWN else ''} (a chunk is {per} k, {count} of them {count * per})"

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.gpu.memory.spaces import space_modifier
-from smemsim.gpu.registers import dtype_of
-from smemsim.gpu.registry import Step, implements, unmodelled
+from smemsim.gpu.registers import Read, dtype_of
+from smemsim.gpu.registry import Plain, Step, implements, unmodelled
 from smemsim.gpu.wave import RANK_SHIFT
 from smemsim.ptx.module import Instruction, Symbol
 from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
-    from smemsim.gpu.registers import Read
-    from smemsim.gpu.registry import Plain
     from smemsim.gpu.wave import Wave
 
 __all__: list[str] = []
