@@ -80,7 +80,9 @@ class Run:
         others.discard("R507")  # what was not written may be what the instruction's shape leaves out
         if self.reads is not None and not causes and not (report and report.findings) and not others:
             executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere)]
-        stored = [] if self.reads is None else [*exchanged_loads(self.reads, self.launch), *stored_tiles(self.reads, self.launch)]
+        stored = [] if self.reads is None else stored_tiles(self.reads, self.launch)
+        if self.reads is not None and not any(f.code == "R508" for f in (*causes, *executed)):  # else the load is told already
+            stored = [*exchanged_loads(self.reads, self.launch), *stored]
         return findings_of(
             causes,
             (*executed, *stored, *own_ranks(self.launch), *self.launch.findings.values()),
