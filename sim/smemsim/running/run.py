@@ -89,10 +89,12 @@ class Run:
             executed = [*mismatches(self.reads), *unread(self.reads, self.launch.elsewhere)]
             if not executed and self.ctas == self.launch.ctas and not self.interrupted and not self.out_of_time:
                 executed = unreached(self.reads, self.launch.memory)
-        stored = [] if self.reads is None else [*exchanged_loads(self.reads, self.launch), *stored_tiles(self.reads, self.launch)]
+        stored = [] if self.reads is None else stored_tiles(self.reads, self.launch)
+        if self.reads is not None and not any(f.code == "R508" for f in (*causes, *executed)):  # else the load is told already
+            stored = [*exchanged_loads(self.reads, self.launch), *stored]
         found = findings_of(
-            causes, (*executed, *stored, *own_ranks(self.launch), *self.launch.findings.values()), written, (*report.findings, *report.remarks) if report else (), self.name,
-            self.reads, self.launch.program.inlined.body,
+            causes, (*executed, *stored, *own_ranks(self.launch), *self.launch.findings.values()), written,
+            (*report.findings, *report.remarks) if report else (), self.name, self.reads, self.launch.program.inlined.body,
         )  # fmt: skip
         return [dataclasses.replace(f, folders=self.folders) for f in found]
 
