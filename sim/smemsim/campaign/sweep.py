@@ -116,8 +116,7 @@ def _work(
                 if not in_hand:
                     return False
                 ready, _ = concurrent.futures.wait(in_hand, timeout=1, return_when=concurrent.futures.FIRST_COMPLETED)
-                if not ready:
-                    hands.check()
+                hands.check()
                 for future in ready:
                     name, chunk = in_hand.pop(future)
                     error = future.exception() if not future.cancelled() else concurrent.futures.CancelledError()

@@ -88,8 +88,7 @@ def _run(launch: Launch, crew: _Crew, clusters: Sequence[int], size: int, done: 
         if launch.is_over:
             launch.out_of_time = True
             return False
-        if not ended:
-            crew.check()
+        crew.check()
         for future in ended:
             number = futures.pop(future, None)
             if number is None:
