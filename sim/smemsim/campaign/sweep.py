@@ -107,6 +107,7 @@ def _work(
     with crew(min(workers, _most_chunks(agenda)), dask) as hands:
         try:
             while True:
+                hands.check()
                 in_time = until is None or time.monotonic() - begun < until
                 while in_time and len(in_hand) < (hands.count if hands.count == 1 else 2 * hands.count):
                     one = waiting.pop() if waiting else agenda.next()
@@ -116,8 +117,6 @@ def _work(
                 if not in_hand:
                     return False
                 ready, _ = concurrent.futures.wait(in_hand, timeout=1, return_when=concurrent.futures.FIRST_COMPLETED)
-                if not ready:
-                    hands.check()
                 for future in ready:
                     name, chunk = in_hand.pop(future)
                     error = future.exception() if not future.cancelled() else concurrent.futures.CancelledError()

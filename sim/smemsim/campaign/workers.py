@@ -116,7 +116,8 @@ class _Cluster(Crew):
         self._lost.check()
 
     def close(self) -> None:
-        self._executor.shutdown(wait=False)
+        with contextlib.suppress(Exception):  # of a client that is closed already
+            self._executor.shutdown(wait=False)
         close_client(self._client)
 
 

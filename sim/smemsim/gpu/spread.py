@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -79,6 +80,7 @@ def _run(launch: Launch, crew: _Crew, clusters: Sequence[int], size: int, done: 
         futures.update({crew.submit(clusters[n * size : (n + 1) * size]): n for n in numbers})
 
     while following < count:
+        crew.check()
         more = min(count, following + 2 * PIECES * crew.count)
         submit(range(given_out, more))
         given_out = more
@@ -86,8 +88,6 @@ def _run(launch: Launch, crew: _Crew, clusters: Sequence[int], size: int, done: 
         if launch.is_over:
             launch.out_of_time = True
             return False
-        if not ended:
-            crew.check()
         for future in ended:
             number = futures.pop(future, None)
             if number is None:
@@ -192,4 +192,5 @@ class _Cluster(_Crew):
         self._lost.check()
 
     def close(self, *, wait: bool) -> None:
-        self._executor.shutdown(wait=False)
+        with contextlib.suppress(Exception):  # of a client that is closed already
+            self._executor.shutdown(wait=False)
