@@ -124,7 +124,7 @@ def test_a_blackwell_kernel_loads_by_a_map_that_its_host_code_encoded_itself() -
 @pytest.mark.parametrize("operation", ["", "add", "max", "xor"])
 def test_stores_and_reductions_write_the_tensor(operation: str) -> None:
     gpu = Device("sm_90a")
-    target = gpu.array(TILE.astype(np.uint32)[:, :64])
+    target = gpu.array(TILE.astype(np.uint32)[:, :64].copy())
     tm = TensorMap.tiled(
         data_type="u32", global_address=target.address, global_dim=(60, 48), global_strides=(256,), box_dim=(32, 16), swizzle="128B"
     )

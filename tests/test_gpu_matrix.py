@@ -313,7 +313,7 @@ def test_quad_pairs_multiply_matrices_of_their_own(types: str, a_layout: str, b_
         wanted.append([(a[pair] @ b[pair] + c[pair])[r, n] for r, n in (single if d_type == "f32" else half)])
 
     def words(elements: list[list[int]], dtype: str) -> np.ndarray:
-        return np.ascontiguousarray(from_float64(np.array(elements), dtype)).view(np.uint32).T
+        return np.ascontiguousarray(np.ascontiguousarray(from_float64(np.array(elements), dtype)).view(np.uint32).T)
 
     given = [words(x, t) for x, t in zip(registers, ("f16", "f16", c_type), strict=True)]
     counts = [len(x) for x in given]
