@@ -257,7 +257,7 @@ def test_bad_input_is_a_sentence_and_exit_code_2(arguments, sentence):
 
 def test_what_nobody_knows_is_exit_code_3():
     raw = bytearray(bytes(TensorMap.tiled(**TILED)))
-    raw[70] = 0x80  # word 17: no known encoder sets it
+    raw[11] = 0x80  # bit 31 of word 2: no known encoder sets it
     result = smemsim(raw.hex(), "--arch", "sm_100a")
     assert (result.exit_code, result.stdout) == (3, "")
     assert "not modelled" in result.stderr

@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import stat
+import sys
 import tomllib
 import zipfile
 from collections.abc import Callable, Sequence
@@ -195,7 +196,7 @@ def write_whole(path: pathlib.Path, content: str | bytes | Callable[[BinaryIO], 
 def read_npy(path: pathlib.Path, most: int | None = None) -> np.ndarray:
     """The array of an .npy file; what its header says is checked against the file and the budget of memory before anything is taken."""
     try:
-        with opened(path, most if most is not None else 1 << 62) as file:
+        with opened(path, most if most is not None else sys.maxsize) as file:
             return array_in(file, os.fstat(file.fileno()).st_size, str(path))
     except InputError:
         raise
@@ -222,7 +223,7 @@ def array_in(file: IO[bytes], size: int, name: str) -> np.ndarray:
         raise ValueError("no header")
     shape, is_fortran = said["shape"], said["fortran_order"]
     dtype: np.dtype[Any] = np.lib.format.descr_to_dtype(said["descr"])
-    if not isinstance(shape, tuple) or len(shape) > 64 or not all(type(n) is int and 0 <= n < 1 << 62 for n in shape) or dtype.hasobject:
+    if not isinstance(shape, tuple) or len(shape) > 64 or not all(type(n) is int and 0 <= n <= sys.maxsize for n in shape) or dtype.hasobject:
         raise ValueError("no plain numbers")
     needed, there = math.prod(shape) * dtype.itemsize, size - begin.tell()
     if needed > there:
