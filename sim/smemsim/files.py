@@ -223,7 +223,12 @@ def array_in(file: IO[bytes], size: int, name: str) -> np.ndarray:
         raise ValueError("no header")
     shape, is_fortran = said["shape"], said["fortran_order"]
     dtype: np.dtype[Any] = np.lib.format.descr_to_dtype(said["descr"])
-    if not isinstance(shape, tuple) or len(shape) > 64 or not all(type(n) is int and 0 <= n <= sys.maxsize for n in shape) or dtype.hasobject:
+    if (
+        not isinstance(shape, tuple)
+        or len(shape) > 64
+        or not all(type(n) is int and 0 <= n <= sys.maxsize for n in shape)
+        or dtype.hasobject
+    ):
         raise ValueError("no plain numbers")
     needed, there = math.prod(shape) * dtype.itemsize, size - begin.tell()
     if needed > there:
