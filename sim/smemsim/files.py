@@ -33,6 +33,7 @@ __all__ = [
     "named_inside",
     "opened",
     "parse_toml",
+    "read_array",
     "read_bytes",
     "read_npy",
     "read_npz",
@@ -247,6 +248,14 @@ def array_in(file: IO[bytes], size: int, name: str) -> np.ndarray:
         raw[at : at + len(piece)] = piece
         at += len(piece)
     return np.frombuffer(raw, dtype).reshape(shape, order="F" if is_fortran else "C") if needed else np.zeros(shape, dtype)
+
+
+def read_array(path: pathlib.Path) -> np.ndarray:
+    """The array of an .npy file. InputError for anything else, and for one that the budget of memory has no room for."""
+    found = read_npy(path)
+    if found.dtype.kind not in "biufcV":
+        raise InputError(f"{path}: an array of {found.dtype}; needs plain numbers")
+    return found
 
 
 def read_npz(path: pathlib.Path, most: int) -> dict[str, Callable[[], np.ndarray]]:

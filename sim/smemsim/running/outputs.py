@@ -16,8 +16,8 @@ from smemsim.arithmetic.values import to_float64
 from smemsim.diagnose.numbers import numbers_told
 from smemsim.diagnose.tolerances import NO_ROUNDING, Rounding, Tolerance, rounded
 from smemsim.errors import InputError
+from smemsim.files import read_array
 from smemsim.spec.formats import FORMATS
-from smemsim.traces.launch_file import read_array
 
 __all__ = ["Comparison", "Output", "Wanted", "out_names"]
 

@@ -20,7 +20,7 @@ from smemsim.budget import ask
 from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.diagnose.tolerances import Tolerance
 from smemsim.errors import InputError, SmemsimError, TraceError
-from smemsim.files import named_inside, parse_toml, read_bytes, read_npy
+from smemsim.files import named_inside, parse_toml, read_array, read_bytes
 from smemsim.gpu.arrays import DeviceArray, storage
 from smemsim.gpu.device import Device
 from smemsim.gpu.parameters import number_bytes
@@ -161,14 +161,6 @@ class LaunchFile:
 
 def _why(e: Exception) -> str:
     return f"there is no {e}" if isinstance(e, KeyError) else str(e)
-
-
-def read_array(path: pathlib.Path) -> np.ndarray:
-    """The array of an .npy file. InputError for anything else, and for one that the budget of memory has no room for."""
-    found = read_npy(path)
-    if found.dtype.kind not in "biufcV":
-        raise InputError(f"{path}: an array of {found.dtype}; needs plain numbers")
-    return found
 
 
 def read_launch_file(
