@@ -189,9 +189,9 @@ def tensor(
     {meet} @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 32;"""
 
 
-def neighbours(between: str, again: str = "") -> str:
+def neighbours(between: str, again: str = "", *, load: str = "ld", store: str = "st") -> str:
     """Everybody writes a word and reads that of the other warp."""
-    return f"st.shared.u32 [%r6], %r1; {between} ld.shared.u32 %r9, [%r7]; {RESULT} {again}"
+    return f"{store}.shared.u32 [%r6], %r1; {between} {load}.shared.u32 %r9, [%r7]; {RESULT} {again}"
 
 
 SECOND = """{} @%p12 tcgen05.cp.cta_group::1.128x256b [%r11], %rd5;
@@ -222,6 +222,8 @@ KERNELS = (
     Kernel("bulk load, test_wait in a loop",           loaded(TEST)),
     Kernel("bulk load, no wait",                       loaded(""), "X004"),
     Kernel("bulk load, test_wait's answer unused",     loaded(ONCE), "X004"),
+    Kernel("bulk load, test_wait's answer in a word",  loaded(f"{ONCE} selp.u32 %r16, 1, 0, %p10; mov.u32 %r17, %r16;"), "X004"),
+    Kernel("bulk load, a loop over such a word",       loaded(f"W: {ONCE} selp.u32 %r16, 1, 0, %p10; setp.eq.u32 %p11, %r16, 0; @%p11 bra W;")),
     Kernel("bulk load, an answer for another wait",    loaded(f"{ONCE} {waits(label='V')}")),
     Kernel("bulk load, one warp waits, then bar.sync", loaded(f"@!%p2 bra B; {waits()} B: bar.sync 0;")),
     Kernel("bulk load, one warp waits for itself",     loaded(f"@!%p2 bra B; {waits()} B:"), "X004"),
@@ -288,6 +290,10 @@ KERNELS = (
     Kernel("neighbours, each its own named barrier",   neighbours("add.u32 %r10, %r2, 1; bar.sync %r10, 32;"), "X008", 128),
     Kernel("neighbours, overwritten behind bar.sync",  neighbours("bar.sync 0;", TWICE.format("bar.sync 0;"))),
     Kernel("neighbours, overwritten too early",        neighbours("bar.sync 0;", TWICE.format("")), "X008"),
+    Kernel("neighbours by ld.volatile, bar.sync",      neighbours("bar.sync 0;", TWICE.format("bar.sync 0;"), load="ld.volatile")),
+    Kernel("neighbours by ld.volatile, nothing",       neighbours("", load="ld.volatile"), "X008"),
+    Kernel("neighbours by ld.volatile, too early",     neighbours("bar.sync 0;", TWICE.format(""), load="ld.volatile"), "X008"),
+    Kernel("neighbours by volatile, nothing",          neighbours("", "st.volatile.shared.u32 [%r6], %r9;", load="ld.volatile", store="st.volatile")),
     Kernel("one warp arrives, one waits",              "@%p3 bra B; st.shared.u32 [%r8], %r3; bar.arrive 1, 64; bra OUT; B: bar.sync 1, 64; ld.shared.u32 %r9, [%r8]; " + RESULT + " OUT:"),
     Kernel("one warp arrives too early",               "@%p3 bra B; bar.arrive 1, 64; st.shared.u32 [%r8], %r3; bra OUT; B: bar.sync 1, 64; ld.shared.u32 %r9, [%r8]; " + RESULT + " OUT:", "X008"),
     Kernel("cp.async, wait_group and bar.sync",        copied("cp.async.commit_group; cp.async.wait_group 0; bar.sync 0;")),
