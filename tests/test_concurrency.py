@@ -62,12 +62,14 @@ def loaded(wait: str) -> str:
     return f"{init()} bar.sync 0; {LOAD} {wait} {READ}"
 
 
-def ring(*, full: str = "", free: str = "", arrive: str = "mbarrier.arrive.shared::cta.b64 _, [%r12];", read_first: bool = True) -> str:
+def ring(
+    *, full: str = "", free: str = "", arrive: str = "mbarrier.arrive.shared::cta.b64 _, [%r12];", read_first: bool = True, readers: int = 32
+) -> str:  # fmt: skip
     """Warp 0 loads six tiles into two stages, warp 1 adds them up; the waits and the arrival can be others."""
     full = full or waits("[%r11]", "%r21", label="FULL")
     free = free or waits("[%r12]", "%r22", label="FREE")
     read = "ld.shared.u32 %r23, [%r13]; add.u32 %r9, %r9, %r23;"
-    return f"""{init(1, "[bar]")} {init(1, "[bar+8]")} {init(32, "[bar+16]")} {init(32, "[bar+24]")} fence.mbarrier_init.release.cluster; bar.sync 0;
+    return f"""{init(1, "[bar]")} {init(1, "[bar+8]")} {init(readers, "[bar+16]")} {init(readers, "[bar+24]")} fence.mbarrier_init.release.cluster; bar.sync 0;
     mov.u32 %r20, 0; mov.u32 %r9, 0; mov.u32 %r10, bar;
     NEXT: and.b32 %r24, %r20, 1; mad.lo.u32 %r11, %r24, 8, %r10; add.u32 %r12, %r11, 16; shr.u32 %r21, %r20, 1; and.b32 %r21, %r21, 1; xor.b32 %r22, %r21, 1;
     mad.lo.u32 %r14, %r24, 128, %r5; mad.lo.u32 %r13, %r3, 4, %r14; @%p3 bra EAT;
@@ -76,6 +78,13 @@ def ring(*, full: str = "", free: str = "", arrive: str = "mbarrier.arrive.share
     cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r14], [%rd5], 128, [%r11]; bra MORE;
     EAT: {full} {f"{read} {arrive}" if read_first else f"{arrive} {read}"}
     MORE: add.u32 %r20, %r20, 1; setp.lt.u32 %p11, %r20, 6; @%p11 bra NEXT; @%p3 bra END; bra OUT; END: {RESULT} OUT:"""
+
+
+def given(arrive: str = "mbarrier.arrive.shared::cta.b64 _, [bar+8];", *, before: bool = False) -> str:
+    """Warp 0 issues a bulk load and writes words; warp 1 waits for the load, or also for its arrival, and reads the words."""
+    give, wait = "@%p2 st.shared.u32 [%r8+512], %r3;", waits("[bar+8]", label="GIVEN") if arrive else ""
+    return f"""{init()} {init(32, "[bar+8]")} bar.sync 0; {give if before else ""} bar.warp.sync -1; {LOAD} {"" if before else give} @!%p2 bra TAKE; {arrive} bra OUT;
+    TAKE: {waits(label="LOADED")} {wait} ld.shared.u32 %r9, [%r8+512]; {RESULT} OUT:"""
 
 
 def flagged(store: str, load: str, *, before: str = "", after: str = "", more: str = "") -> str:
@@ -189,9 +198,9 @@ def tensor(
     {meet} @%p2 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r11, 32;"""
 
 
-def neighbours(between: str, again: str = "") -> str:
+def neighbours(between: str, again: str = "", *, load: str = "ld", store: str = "st") -> str:
     """Everybody writes a word and reads that of the other warp."""
-    return f"st.shared.u32 [%r6], %r1; {between} ld.shared.u32 %r9, [%r7]; {RESULT} {again}"
+    return f"{store}.shared.u32 [%r6], %r1; {between} {load}.shared.u32 %r9, [%r7]; {RESULT} {again}"
 
 
 SECOND = """{} @%p12 tcgen05.cp.cta_group::1.128x256b [%r11], %rd5;
@@ -222,6 +231,8 @@ KERNELS = (
     Kernel("bulk load, test_wait in a loop",           loaded(TEST)),
     Kernel("bulk load, no wait",                       loaded(""), "X004"),
     Kernel("bulk load, test_wait's answer unused",     loaded(ONCE), "X004"),
+    Kernel("bulk load, test_wait's answer in a word",  loaded(f"{ONCE} selp.u32 %r16, 1, 0, %p10; mov.u32 %r17, %r16;"), "X004"),
+    Kernel("bulk load, a loop over such a word",       loaded(f"W: {ONCE} selp.u32 %r16, 1, 0, %p10; setp.eq.u32 %p11, %r16, 0; @%p11 bra W;")),
     Kernel("bulk load, an answer for another wait",    loaded(f"{ONCE} {waits(label='V')}")),
     Kernel("bulk load, one warp waits, then bar.sync", loaded(f"@!%p2 bra B; {waits()} B: bar.sync 0;")),
     Kernel("bulk load, one warp waits for itself",     loaded(f"@!%p2 bra B; {waits()} B:"), "X004"),
@@ -240,6 +251,7 @@ KERNELS = (
     Kernel("ring of two stages",                       ring()),
     Kernel("ring, the consumer does not wait",         ring(full=" "), "X004"),
     Kernel("ring, the producer does not wait",         ring(free=" "), "X008"),
+    Kernel("ring, freed by all lanes but one",         ring(readers=31), "X010"),
     Kernel("ring, freed before it is read",            ring(read_first=False), "X008"),
     Kernel("ring, freed relaxed",                      ring(arrive="mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r12];"), "X008"),
     Kernel("ring, freed relaxed behind a fence",       ring(arrive=f"{ACQ} mbarrier.arrive.relaxed.cta.shared::cta.b64 _, [%r12];")),
@@ -288,6 +300,13 @@ KERNELS = (
     Kernel("neighbours, each its own named barrier",   neighbours("add.u32 %r10, %r2, 1; bar.sync %r10, 32;"), "X008", 128),
     Kernel("neighbours, overwritten behind bar.sync",  neighbours("bar.sync 0;", TWICE.format("bar.sync 0;"))),
     Kernel("neighbours, overwritten too early",        neighbours("bar.sync 0;", TWICE.format("")), "X008"),
+    Kernel("neighbours by ld.volatile, bar.sync",      neighbours("bar.sync 0;", TWICE.format("bar.sync 0;"), load="ld.volatile")),
+    Kernel("neighbours by ld.volatile, nothing",       neighbours("", load="ld.volatile"), "X008"),
+    Kernel("neighbours by ld.volatile, too early",     neighbours("bar.sync 0;", TWICE.format(""), load="ld.volatile"), "X008"),
+    Kernel("neighbours by volatile, nothing",          neighbours("", "st.volatile.shared.u32 [%r6], %r9;", load="ld.volatile", store="st.volatile")),
+    Kernel("given behind a load, then arrived for",    given()),
+    Kernel("given behind a load, not arrived for",     given(""), "X008"),
+    Kernel("given in front of a load",                 given("", before=True)),
     Kernel("one warp arrives, one waits",              "@%p3 bra B; st.shared.u32 [%r8], %r3; bar.arrive 1, 64; bra OUT; B: bar.sync 1, 64; ld.shared.u32 %r9, [%r8]; " + RESULT + " OUT:"),
     Kernel("one warp arrives too early",               "@%p3 bra B; bar.arrive 1, 64; st.shared.u32 [%r8], %r3; bra OUT; B: bar.sync 1, 64; ld.shared.u32 %r9, [%r8]; " + RESULT + " OUT:", "X008"),
     Kernel("cp.async, wait_group and bar.sync",        copied("cp.async.commit_group; cp.async.wait_group 0; bar.sync 0;")),

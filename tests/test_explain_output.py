@@ -180,6 +180,17 @@ def test_accumulators_that_go_on_from_tile_to_tile(first):
     assert told(found + drawn(12, "f32"), wanted, "f32", [tile]) == ""
 
 
+@pytest.mark.parametrize("is_twice", [True, False])
+def test_tiles_that_are_there_twice_are_no_matter_of_the_store_alone(is_twice):
+    """Coordinates of a store exchange tiles; a tile that is right and elsewhere as well was loaded, or read, twice."""
+    wanted = np.random.default_rng(2).standard_normal((SIZE, SIZE)).astype(np.float32)
+    source = np.array([[0, 0], [1, 2]] if is_twice else [[1, 0], [2, 3]])
+    found = in_tiles(64, 64, lambda t: t.reshape(4, 64, 64)[source])(wanted)
+    told = explain_arrays(found, wanted, tiles=[dataclasses.replace(TILE, columns=64)])
+    assert "at [0, 64] is that of [0, 0]" in told.what
+    assert ("tiles are there twice: look at the coordinates of the loads" in told.change) == is_twice
+
+
 @pytest.mark.parametrize("shape", [(100, 104), (40, 128), (128, 40)])
 def test_an_array_may_end_within_a_box(shape):
     wanted = drawn(2, "f32")

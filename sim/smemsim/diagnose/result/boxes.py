@@ -200,15 +200,25 @@ def moved_tiles(x: Arrays, tile: Tile) -> Explanation | None:
     lost = f"; {int(kept.sum())} more hold {'what was there before' if old[kept].any() else '0'}" if kept.any() else ""
     return Explanation(
         f"whole tiles lie in the place of others: {_tiles_told(at, every[best], tile)}{lost}",
-        _where_to_look(tile, bool((every[best] == at[:, ::-1]).all())),
+        _where_to_look(tile, bool((every[best] == at[:, ::-1]).all()), is_twice=not kept.any() and not _has_all(at, every[best])),
     )
 
 
-def _where_to_look(tile: Tile, is_exchanged: bool) -> str:
+def _has_all(places: np.ndarray, some: np.ndarray) -> bool:
+    """Are some places all among these?"""
+    return {*map(tuple, some.tolist())} <= {*map(tuple, places.tolist())}
+
+
+def _where_to_look(tile: Tile, is_exchanged: bool, *, is_twice: bool) -> str:
+    """`is_twice`: tiles that are where they belong are elsewhere too, which no exchange of coordinates does."""
     if not tile.line:
         return "look at how a CTA comes to the coordinates of its tile"
     if is_exchanged:
         return f"exchange the coordinates of the {tile.name}: dimension 0, the contiguous one (columns), comes first"
+    if is_twice:
+        return (
+            f"tiles are there twice: look at the coordinates of the loads for them, at what the {tile.name} reads, and at its coordinates"
+        )
     return f"look at the coordinates of the {tile.name}"
 
 

@@ -155,9 +155,21 @@ class Mbarrier:
             tokens[done : done + steps] = np.uint64(self.word) - np.arange(0, steps * step, step, dtype=np.uint64)
             self.pending -= steps * step
             done += steps
+            phase = self.phase
             self._settle(x)
+            if self.phase != phase and done < len(threads) and threads[done - 1] // WARP == threads[done] // WARP:
+                self._is_split(x, i)
         self._changed(x)
         return tokens
+
+    def _is_split(self, x: Wave, i: Instruction) -> None:
+        """One instruction of a warp ends a phase with some of its lanes, and the others count in the next one: who waits goes on without these."""
+        x.launch.find(
+            "X010", i, f"{i.name}: the lanes of one warp arrive in two phases of the mbarrier at {self.offset:#x} of CTA {self.cta.number}: some are "
+            f"the last of phase {self.phase - 1}, the others count in the next one, and who waits does not wait for them",
+            f"mbarrier.init says {self.expected} arrivals a phase: correct it, or let fewer threads arrive", because="PTX ISA 9.7.13.15",
+            milder=Severity.WRONG,
+        )  # fmt: skip
 
     def _count_arrivals(self, x: Wave, threads: np.ndarray, i: Instruction, count: int) -> None:
         """Remember which CTAs arrive by which line."""

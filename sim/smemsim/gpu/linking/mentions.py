@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from smemsim.ptx.module import Address, Instruction, Operand, Pair, Register, Vector
@@ -15,6 +15,7 @@ __all__ = ["is_read", "mentions", "slots_in", "slots_of"]
 _NO_RESULT = {"bar", "barrier", "nanosleep", "red", "st"}  # their first operand is not a result; of `bar.red` it is
 
 _GOES_ELSEWHERE = {"bra", "brx", "call"}
+_PASSES_ON = {"and", "cvt", "mov", "not", "or", "selp", "setp", "xor"}  # who reads their result reads what they read; that is all they do
 
 
 def mentions(i: Instruction) -> Iterator[tuple[int, bool]]:
@@ -33,20 +34,43 @@ def slots_of(i: Instruction) -> set[int]:
 
 
 def is_read(i: Instruction, c: Linker) -> bool:
-    """May a later instruction read a register that this one gives a value? What runs straight on behind it may give it another one first."""
-    results = {slot for slot, gives in mentions(i) if gives}
+    """May a later instruction do something with a value that this one gives, and not only pass it on to registers that nobody reads?
+
+    What runs straight on behind it may give its registers other values first.
+    """
+    values = _given(i)
     body = c.inlined.body
     at = next((n for n, other in enumerate(body) if other is i), len(body))
     for other in body[at + 1 :]:
-        if _reads(other, results):
-            return True
+        if _reads(other, values):
+            if other.op not in _PASSES_ON:
+                return True
+            values |= _given(other)
+            continue
         if other.op in _GOES_ELSEWHERE:
-            return any(_reads(one, results) for one in body)
+            return _is_read_anywhere(values, body)
         if other.guard is None:
-            results -= slots_of(other)
-        if not results:
+            values -= slots_of(other)
+        if not values:
             return False
     return False
+
+
+def _is_read_anywhere(values: set[int], body: Sequence[Instruction]) -> bool:
+    """Does any instruction do something with these registers, or with those that they are passed on to?"""
+    count = 0
+    while count < len(values):
+        count = len(values)
+        for other in body:
+            if _reads(other, values):
+                if other.op not in _PASSES_ON:
+                    return True
+                values = values | _given(other)
+    return False
+
+
+def _given(i: Instruction) -> set[int]:
+    return {slot for slot, gives in mentions(i) if gives}
 
 
 def _reads(i: Instruction, slots: set[int]) -> bool:

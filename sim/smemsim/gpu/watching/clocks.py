@@ -1,8 +1,9 @@
 """What each warp has seen: vector clocks over warps, and which asynchronous operations it knows to be complete.
 
-A warp's clock counts its releases and fences. Row w of `seen` says up to which count of every other warp its writes happen before what w does
-next; row w of `fenced` the same for asynchronous operations that w issues, behind fence.proxy.async. Columns of `done`, `read_done` and
-`done_fenced` are asynchronous operations: w knows that all of it, or what it reads, is complete, or a fence lies behind that knowledge.
+A warp's clock counts its releases and fences, and the operations that it issues. Row w of `seen` says up to which count of every other warp its
+writes happen before what w does next; row w of `fenced` the same for asynchronous operations that w issues, behind fence.proxy.async. Columns of
+`done`, `read_done` and `done_fenced` are asynchronous operations: w knows that all of it, or what it reads, is complete, or a fence lies behind that
+knowledge.
 
 Relaxed accesses order by the fences around them (PTX ISA 8.7, release and acquire patterns): a relaxed arrival or store hands on what its warp knew at its
 last fence, and what a relaxed wait or load has seen counts from the warp's next fence on.
@@ -170,10 +171,11 @@ class Order:
 
     @_both
     def brings(self, operation: Operation, warps: np.ndarray, what: Any) -> None:
-        """The open phase of `what` waits for an operation of these warps; who sees the phase complete knows what they knew."""
+        """The open phase of `what` waits for an operation of these warps; who sees the phase complete knows what they knew, and nothing they do from now on."""
         phase = self._phases.setdefault(what, _Phase())
         phase.operations.append(operation)
         self._into(phase, warps)
+        self._tick(warps)
 
     @_both
     def brings_all(self, operations: np.ndarray, warp: int, what: Any) -> None:
@@ -181,6 +183,7 @@ class Order:
         phase = self._phases.setdefault(what, _Phase())
         seen, fenced, done, read_done, done_fenced = (m[warp].copy() for m in self.rows)
         self._join(phase, (seen, fenced, done | operations, read_done | operations, done_fenced))
+        self._tick(np.array([warp]))
 
     @_both
     def complete(self, what: Any) -> None:

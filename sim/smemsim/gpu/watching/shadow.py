@@ -56,6 +56,8 @@ class Shadow:
         self.strong = np.zeros(words, bool)  # was the last write of a warp atomic, relaxed, release or volatile?
         self.read_when = np.zeros((self.per_cluster, words), np.int32)
         self.read_line = np.zeros(words, np.int32)
+        self.polled_when: np.ndarray | None = None  # the same of relaxed, acquire and volatile loads, made at the first
+        self.polled_line = self.read_line
         self.read_by = np.full((READERS, words), NOBODY, np.int32)
         self._told: set[tuple[int, str]] = set()  # lines of operations whose registers were touched too early, and how, that have a finding
         self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: words that were read before anybody had written them

@@ -79,12 +79,18 @@ class Watch(Ordering):
         self.read_line[at] = i.line
 
     def strong_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
-        """The same by relaxed, acquire or volatile loads: no race with stores of threads, but with operations in flight."""
+        """The same by relaxed, acquire or volatile loads: no race with such stores and atomics, but with plain stores and operations in flight."""
         at, warps = self._words(x, flat, size)
         self._reach(i, at, warps)
         who = self.who[at]
-        if (who >= OPERATIONS).any():
-            self._seen(i, at, warps, np.where(who >= OPERATIONS, who, NOBODY), "read")
+        of_threads = NOBODY if size < WORD else np.where(self.strong[at], NOBODY, who)
+        self._seen(i, at, warps, np.where(who >= OPERATIONS, who, of_threads), "read")
+        if size < WORD:
+            return
+        if self.polled_when is None:
+            self.polled_when, self.polled_line = np.zeros_like(self.read_when), np.zeros_like(self.read_line)
+        self.polled_when[warps % self.per_cluster, at] = self.order.clock[warps]
+        self.polled_line[at] = i.line
 
     def write(self, x: Wave, i: Instruction, flat: np.ndarray, size: int, values: Values | None = None) -> None:
         """The running threads have written `size` bytes at places `flat` (n,) of `x.shared`.
@@ -200,7 +206,8 @@ class Watch(Ordering):
             self.who[at], self.line[at] = ATOMIC, i.line
             return
         self._seen(i, at, warps, np.where(self.strong[at], NOBODY, self.who[at]), "overwritten")
-        self._readers_done(i, at, warps)
+        self._threads_have_read(i, at, warps, self.read_when, self.read_line)
+        self._operations_have_read(i, at, warps)
         if changed:
             self.parts.written_whole(at)
             self._written(i, at, warps)
@@ -248,18 +255,31 @@ class Watch(Ordering):
 
     def _readers_done(self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None = None) -> None:
         """May what lies at `at` be overwritten: has each warp that writes seen all its readers done?"""
-        read = np.flatnonzero(self.read_line[at])
-        if read.size:
-            mine, when = warps[read], self.read_when[:, at[read]]
-            readers = mine // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)[:, None]
-            others = readers != mine
-            late, formal = self.missing(lambda order: (when > order.seen[mine, readers]) & others, values, read)
-            if late.any():
-                places = at[read[np.nonzero(late)[1]]]
-                self._find(
-                    "X008", i, places, f"{{i}} overwrites {{where}}, which line {self.read_line[places[0]]} may still read: nothing orders the two",
-                    "put a barrier between them (bar.sync, mbarrier)", formal=formal,
-                )  # fmt: skip
+        self._threads_have_read(i, at, warps, self.read_when, self.read_line, values)
+        if self.polled_when is not None:
+            self._threads_have_read(i, at, warps, self.polled_when, self.polled_line, values)
+        self._operations_have_read(i, at, warps)
+
+    def _threads_have_read(
+        self, i: Instruction, at: np.ndarray, warps: np.ndarray, table: np.ndarray, lines: np.ndarray, values: Values | None = None
+    ) -> None:
+        """Of the readers that are threads, with their clocks in `table`."""
+        read = np.flatnonzero(lines[at])
+        if not read.size:
+            return
+        mine, when = warps[read], table[:, at[read]]
+        readers = mine // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)[:, None]
+        others = readers != mine
+        late, formal = self.missing(lambda order: (when > order.seen[mine, readers]) & others, values, read)
+        if late.any():
+            places = at[read[np.nonzero(late)[1]]]
+            self._find(
+                "X008", i, places, f"{{i}} overwrites {{where}}, which line {lines[places[0]]} may still read: nothing orders the two",
+                "put a barrier between them (bar.sync, mbarrier)", formal=formal,
+            )  # fmt: skip
+
+    def _operations_have_read(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
+        """Of the readers that are asynchronous operations."""
         for by in self.read_by[:, at]:
             reads = by >= 0
             if not reads.any():
