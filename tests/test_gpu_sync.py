@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from launches import found, launch, results, run
 from smemsim.errors import InputError, Unmodelled
+from smemsim.spec.findings import Severity
 from strategies import examples
 
 N = 128
@@ -294,6 +295,24 @@ def test_bytes_that_came_in_an_earlier_phase_are_late_in_a_hang(ends, codes):
     @%p1 bra W; {ends}
     W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], %r2; @!%p2 bra W; add.u32 %r2, %r2, 1; bra L;"""
     assert set(found(body, block=1)) == codes
+
+
+@pytest.mark.parametrize(
+    ("after", "severity"),
+    [
+        ("", "note"),  # a stage that is armed once more at the end, as pipelines do
+        ("mbarrier.test_wait.parity.shared::cta.b64 %p1, [bar], 0;", "note"),  # the phase before
+        ("mbarrier.test_wait.parity.shared::cta.b64 %p1, [bar], 1;", "trap"),  # somebody asks, and gives up
+        ("W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 1; @!%p1 bra W;", "trap"),
+    ],
+)
+def test_bytes_that_never_come_in_a_phase_that_nobody_waits_for_are_a_remark(after, severity):
+    body = f"""mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64;
+    mbarrier.complete_tx.shared::cta.b64 [bar], 64; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 32; {after}"""
+    done, _ = run(body, [], block=1)
+    (found,) = (f for f in done.findings.values() if f.code == "T210")
+    assert (found.milder or Severity.TRAP).name.lower() == severity
+    assert ("nobody waits for the phase" in found.message) == (severity == "note")
 
 
 def test_clusters_see_each_other():

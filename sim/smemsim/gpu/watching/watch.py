@@ -396,8 +396,8 @@ class Watch(Ordering):
             place = places[unfenced][0]
             self._doubt(
                 op, "X003", places[unfenced], f"{{i}} reads {{where}} through the asynchronous proxy, which "
-                f"{self._writer(place)}, without fence.proxy.async between",
-                "put fence.proxy.async.shared::cta behind cp.async.wait_group, before the barrier", formal=formal,
+                f"{self._writer(place)} writes, without fence.proxy.async between",
+                "put fence.proxy.async.shared::cta behind the wait for it (cp.async.wait_group or its mbarrier), before the barrier", formal=formal,
             )  # fmt: skip
 
     def _doubt(
