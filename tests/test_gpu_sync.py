@@ -629,3 +629,17 @@ def test_loads_that_overlap_say_where_each_begins(first, second):
         assert "before the next load into a stage" in finding.repair
     else:
         assert f"the first one's bytes begin at {0x400 + first:#x}, these at {0x400 + second:#x}" in finding.repair
+
+
+@pytest.mark.parametrize(("apart", "codes"), [(0, set()), (256, {"X005"})], ids=["the same bytes", "other bytes"])
+def test_warps_that_each_copy_the_same_bytes_make_no_race(apart, codes):
+    """The barrier counts the copies of both warps; only what they bring may not differ."""
+    body = f"""
+    mov.u32 %r5, sm; and.b32 %r6, %r1, 31; setp.eq.u32 %p1, %r6, 0; shr.u32 %r7, %r1, 5;
+    @%p9 mbarrier.init.shared::cta.b64 [bar], 2; bar.sync 0;
+    mul.wide.u32 %d1, %r7, {apart}; add.u64 %d1, %d1, %d20;
+    @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256;
+    @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r5], [%d1], 256, [bar];
+    W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W;
+    mad.lo.u32 %r4, %r1, 4, %r5; ld.shared.u32 %r2, [%r4]; mul.wide.u32 %d2, %r1, 4; add.u64 %d2, %d2, %d21; st.global.u32 [%d2], %r2;"""
+    assert set(found(body, np.arange(128, dtype=np.uint32), np.zeros(64, np.uint32), block=64)) == codes

@@ -477,6 +477,34 @@ END:
     assert f"a barrier in front of line {line}" in found["X009"].repair
 
 
+@pytest.mark.parametrize(
+    ("address", "severity"),
+    [("shl.b32 %r4, %r0, 16;", "note"), ("shl.b32 %r4, %r0, 0;", "trap"), ("shr.u32 %r4, %r0, 5; shl.b32 %r4, %r4, 21;", None)],
+    ids=["each thread its lane", "each thread its column", "one a warp"],
+)
+def test_one_address_a_warp_counts_where_threads_add_their_own_lanes(address: str, severity: str | None) -> None:
+    text = kernel(f"""
+    ld.param.b64 %rd0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, smem; setp.lt.u32 %p0, %r0, 32; {address}
+    @%p0 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;
+    bar.sync 0;
+    ld.shared.b32 %r3, [%r1]; add.u32 %r4, %r4, %r3; add.u32 %r6, %r0, 100;
+    tcgen05.st.sync.aligned.32x32b.x1.b32 [%r4], {{%r6}};
+    tcgen05.wait::st.sync.aligned;
+    shr.u32 %r7, %r0, 5; shl.b32 %r7, %r7, 21; add.u32 %r7, %r7, %r3;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r5}}, [%r7];
+    tcgen05.wait::ld.sync.aligned;
+    mul.wide.u32 %rd1, %r0, 4; add.u64 %rd1, %rd1, %rd0; st.global.b32 [%rd1], %r5;
+    bar.sync 0;
+    @%p0 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 32;
+""", ".b64 out", shared=64, arch="sm_100a")  # fmt: skip
+    gpu = Gpu("sm_100a")
+    out = gpu.array(np.zeros(128, np.uint32))
+    run = gpu.launch(text, "k", block=128, args=(out,))
+    assert [(f.code, f.severity.value) for f in (*run.findings, *run.remarks)] == ([("X015", severity)] if severity else [])
+    if severity != "trap":
+        assert out.numpy().tolist() == list(range(100, 228))
+
+
 # ---- work that has not begun
 
 ASKS = "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes{0}.b128 [%r1], [%r2];"

@@ -93,6 +93,8 @@ RULES: dict[str, Rule] = {r.name: r for r in (
          _grades(None, "compiled"), "CUTLASS copy_traits_sm100.hpp; PTX ISA 9.7.16.8, figures 183 to 187"),
     Rule("tcgen05.warp_window", "tcgen05.ld and .st begin at lane 32 (warp % 4) + lane % 32: of the lane in their address only bits 4:0 count, the warp gives the rest",
          _grades(None, "compiled"), "DeepGEMM 54e2261 sm100_bf16_gemm.cuh and sm100_bmk_bnk_mn.cuh, FlashMLA and CuTe DSL 4.8.1 1cta_mma_a_from_tmem.py give lane 0 in every warp"),
+    Rule("tcgen05.one_address", "tcgen05.ld and .st take one address a warp: where threads add their own lanes, that of the first one counts",
+         _grades(None, "compiled"), "ptxas 13.0.88 moves the address to a uniform register (R2UR); CuTe DSL, CUTLASS 7107b05 mixed_input_fmha_prefill_d512.py stores so"),
     Rule("tcgen05.cp", "rows of 16 or 32 bytes, read K-major through the descriptor, to lanes; multicast to warps; one element a byte when decompressed",
          _grades(None, "compiled"), "CUTLASS copy_traits_sm100.hpp; PTX ISA 9.7.16.9.2"),
     Rule("tcgen05.alloc", "powers of two from 32 columns, all lanes; the first that fit on multiples of their number (inferred); none after relinquish_alloc_permit; dealloc begins where an allocation does",

@@ -63,13 +63,10 @@ class _Access:
     def at(self, x: Wave) -> np.ndarray:
         """(halves, registers, running threads): places in the flat `x.tensor`. Ends the kernel for addresses that the warp cannot reach."""
         threads = x.threads
-        word = np.broadcast_to(self.address(x), threads.shape)
-        warp = threads // WARP
+        starts = np.flatnonzero(np.diff(threads // WARP, prepend=-1))
+        word = self._of_warps(x, threads, starts, np.broadcast_to(self.address(x), threads.shape))
         column = word & 0xFFFF
         lane = self._lanes(x, threads, word)
-        starts = np.flatnonzero(np.diff(warp, prepend=-1))
-        if (np.maximum.reduceat(word, starts) != np.minimum.reduceat(word, starts)).any():
-            self._stop(x, "X015", "the address is not the same in all threads of a warp", "give all 32 threads the same address")
         cta = x.cta_of[threads]
         begins = column[starts]
         spans = [np.arange(self.access.width)]
@@ -83,6 +80,23 @@ class _Access:
         base = (cta * LANES + lane) * COLUMNS + column
         found: np.ndarray = base + self._of_threads(x, threads)
         return found
+
+    def _of_warps(self, x: Wave, threads: np.ndarray, starts: np.ndarray, word: np.ndarray) -> np.ndarray:
+        """The address of each warp, in all its threads: where they give several, that of the first, if only their own lanes make them differ."""
+        first = word[np.repeat(starts, np.diff(starts, append=len(word)))]
+        apart = word ^ first
+        if not apart.any():
+            return word
+        if (apart & ~np.uint32((WARP_LANES - 1) << 16)).any():
+            self._stop(x, "X015", "the address is not the same in all threads of a warp", "give all 32 threads the same address")
+        n, rule = int(np.flatnonzero(apart)[0]), RULES["tcgen05.one_address"]
+        x.launch.find(
+            "X015", self.i, f"{self.i.name}: the address is not the same in all threads of a warp: {int(first[n]):#x} in the first of "
+            f"{warp_name(x, threads[n] // WARP)}, {int(word[n]):#x} in another; the PTX ISA leaves that undefined, and that of the first counts",
+            "give all 32 threads the address of the first lane", because=f"PTX ISA 9.7.16.8.1; {rule.source} ({rule.grades[x.launch.arch]})",
+            milder=Severity.NOTE,
+        )  # fmt: skip
+        return first
 
     def _not_allocated(self, x: Wave, cta: Cta, column: int, columns: np.ndarray) -> None:
         """Ends the kernel: a column of those that a warp touches is nobody's, or is so no longer."""
