@@ -229,6 +229,21 @@ def test_reductions_over_a_cta():
         assert set(results(vote + "bar.red.and.pred %p2, 3, !%p1; selp.u32 %r2, 1, 0, %p2;", block=block).tolist()) == {0}
 
 
+@pytest.mark.parametrize(
+    ("count", "sync", "codes"),
+    [(160, "@%p1 bar.sync 1, 160;", set()), (128, "@%p1 bar.sync 1, 128;", {"X006"}), (160, "", {"X008"})],
+    ids=["counts twice", "one warp too few", "does not wait"],
+)
+def test_a_warp_that_has_arrived_and_waits_counts_once_more(count, sync, codes):
+    """All four warps fill a tile and arrive, and the last of them waits for all and takes it."""
+    body = f"""{OWN} setp.ge.u32 %p1, %r1, 96; st.shared.u32 [%r4], %r1; bar.arrive 1, {count}; {sync}
+    @!%p1 bra E; xor.b32 %r6, %r4, 256; ld.shared.u32 %r2, [%r6]; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d20; st.global.u32 [%d1], %r2; E:"""
+    done, (out,) = run(body, [np.zeros(N, np.uint32)], block=N)
+    assert {f.code for f in done.findings.values()} == codes
+    if not codes:
+        assert out.numpy().tolist() == [0] * 96 + list(range(32, 64))
+
+
 def test_barriers_do_not_wait_for_those_who_left():
     body = "setp.lt.u32 %p1, %r1, 64; @%p1 bra W; nanosleep.u32 9; exit; W: bar.sync 0; mov.u32 %r2, 1;"
     assert results(body, block=N).tolist() == [1] * 64 + [0] * 64

@@ -160,6 +160,8 @@ RULES: dict[str, Rule] = {r.name: r for r in (
          _grades("documented", "documented"), "PTX ISA 8.7 (release and acquire patterns), 9.7.16.6; CuTe DSL waits relaxed and fences"),
     Rule("order.relaxed_cluster_arrive", "barrier.cluster.arrive.relaxed releases nothing; where nothing else is missing that is a remark",
          _grades("documented", "documented"), "PTX ISA 9.7.13.4; Triton, CUTLASS and DeepGEMM emit it in kernels that are right on cards"),
+    Rule("barrier.arrive_sync", "a warp that has arrived at a barrier by bar.arrive and comes to bar.sync in the same phase counts once more",
+         _grades("compiled", "compiled"), "FlashAttention 4.0.0b36, flash_fwd_sm90.py and flash_bwd_sm100.py: all warps arrive, one of them waits, the count is one warp more; PTX ISA 9.7.13.1 is silent"),
     Rule("order.same_value", "who writes the bytes that lie there already races with nobody",
          _grades("inferred", "inferred"), "no order of such writes gives another result"),
     Rule("tensor_map.verdict", "what cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col accept (driver 580)",

@@ -274,6 +274,7 @@ class Mbarrier:
         milder = None
         if cause is None and not hangs and self.tx > 0 and self.asked != self.phase:
             milder, message = Severity.NOTE, f"{message}; nobody waits for the phase that lacks them"
+            right = "expect bytes in phases alone that somebody waits for"
         x.launch.find("T210", i, message, right, because="PTX ISA 9.7.13.15.3", milder=milder, touched=self.touched)
 
     @property
