@@ -63,7 +63,7 @@ def build_in(i: Instruction, c: Linker) -> Step:
             if to_space == "shared::cta":
                 own_address(i, cta, dst)
             _note_size(x, i, count)
-            before = None if x.watch is None or masks else _lies_at(x, cta, dst, count)
+            before = None if x.watch is None else _lies_at(x, cta, dst, count, masks[0] if mask else None)
             with stops(x, i, _reason):
                 if between:
                     transfers: tuple[BulkTransfer, ...] = (cluster.bulk_copy(dst, src, count, mbar=barrier, cta_rank=cta.rank),)
@@ -76,12 +76,16 @@ def build_in(i: Instruction, c: Linker) -> Step:
     return run
 
 
-def _lies_at(x: Wave, cta: Cta, address: int, size: int) -> np.ndarray:
-    """What lies at a `.shared` address before a copy comes."""
+def _lies_at(x: Wave, cta: Cta, address: int, size: int, mask: int | None) -> dict[int, np.ndarray]:
+    """What lies at a `.shared` address before a copy comes, by the rank of the CTA: of those of the mask, if there is one."""
     place = ClusterAddress.decode(address)
-    to = member(x, cta, place.cta_rank)
-    begin = place.smem_address - to.shared.begin + to.index * x.pitch
-    return x.shared[begin : begin + size].copy()
+    ranks = [place.cta_rank] if mask is None else [rank for rank in range(x.launch.cluster_size) if mask >> rank & 1]
+    found = {}
+    for rank in ranks:
+        to = member(x, cta, rank)
+        begin = place.smem_address - to.shared.begin + to.index * x.pitch
+        found[rank] = x.shared[begin : begin + size].copy()
+    return found
 
 
 def build_out(i: Instruction, c: Linker) -> Step:
@@ -224,7 +228,8 @@ def _arrived(x: Wave, i: Instruction, cta: Cta, thread: int, transfers: tuple[Bu
                 x.watch.op_reads(op, cta, _words(t.src - cta.shared.begin, t.size))
             to = member(x, cta, t.dst_cta or 0)
             at = t.dst - cta.shared.begin + to.index * x.pitch
-            same = None if before is None else (before[: t.size] == x.shared[at : at + t.size]).reshape(-1, 4).all(axis=1)
+            lay = None if before is None else before.get(t.dst_cta or 0)
+            same = None if lay is None else (lay[: t.size] == x.shared[at : at + t.size]).reshape(-1, 4).all(axis=1)
             x.watch.op_writes(op, to, _words(t.dst - cta.shared.begin, t.size), same)
             if carried is not None:
                 carried.put(_words(at, t.size) >> 2)

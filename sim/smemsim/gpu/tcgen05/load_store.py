@@ -83,7 +83,7 @@ class _Access:
 
     def _of_warps(self, x: Wave, threads: np.ndarray, starts: np.ndarray, word: np.ndarray) -> np.ndarray:
         """The address of each warp, in all its threads: where they give several, that of the first, if only their own lanes make them differ."""
-        first = word[np.repeat(starts, np.diff(starts, append=len(word)))]
+        first: np.ndarray = word[np.repeat(starts, np.diff(starts, append=len(word)))]
         apart = word ^ first
         if not apart.any():
             return word
