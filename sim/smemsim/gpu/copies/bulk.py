@@ -213,8 +213,10 @@ def build_wait(i: Instruction, c: Linker) -> Step:
     return run
 
 
-def _arrived(x: Wave, i: Instruction, cta: Cta, thread: int, transfers: tuple[BulkTransfer, ...], before: np.ndarray | None = None) -> None:
-    """Tell the watch and the barriers of what has come into shared memory; `before` lay there, where there is one transfer."""
+def _arrived(
+    x: Wave, i: Instruction, cta: Cta, thread: int, transfers: tuple[BulkTransfer, ...], before: dict[int, np.ndarray] | None = None
+) -> None:
+    """Tell the watch and the barriers of what has come into shared memory; `before` lay there, by the rank of the CTA."""
     op = x.watch.begin(x, i, thread, "bulk") if x.watch is not None else None
     reached = tuple(t.dst_cta or 0 for t in transfers)
     for t in transfers:
