@@ -495,3 +495,14 @@ def test_the_scratch_memory_of_tiles_of_several_warps_is_there_for_those_that_as
     for text in (SCRATCH.format(at=0x120), SCRATCH.format(at=40).replace("mov.u32 %r1, %reserved_smem_offset_1", "mov.u32 %r1, 0")):
         with pytest.raises(Unmodelled, match="what the system keeps"):
             gpu.launch(ptx_kernels.kernel(text, ".b64 out", shared=16, arch="sm_100a"), "k", block=64, args=[out], progress=False)
+
+
+def test_vector_registers_are_their_elements():
+    """PTX ISA 5.4.2 and 6.4.2: .x and .r are the first element; the name alone is the vector. A register of the same name around it is another."""
+    body = """mov.u32 %r2, sm; mov.u32 %r3, 9; {
+        .reg .v4 .u32 %r3; .reg .v2 .b64 w;
+        mov.u32 %r3.x, 1; mov.u32 %r3.g, 2; add.u32 %r3.b, %r3.r, %r3.y; mov.u32 %r3.w, 4;
+        st.shared.v4.u32 [%r2], %r3; ld.shared.v2.b64 w, [%r2]; st.global.v2.b64 [%d20], w; st.global.b64 [%d20+16], w.y;
+    } st.global.u32 [%d20+24], %r3;"""
+    (out,) = launch(body, np.zeros(8, np.uint32), block=1)
+    assert out.tolist() == [1, 2, 3, 4, 3, 4, 9, 0]

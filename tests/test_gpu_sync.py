@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from launches import found, launch, results, run
 from smemsim.errors import InputError, Unmodelled
+from smemsim.spec.findings import Severity
 from strategies import examples
 
 N = 128
@@ -228,6 +229,21 @@ def test_reductions_over_a_cta():
         assert set(results(vote + "bar.red.and.pred %p2, 3, !%p1; selp.u32 %r2, 1, 0, %p2;", block=block).tolist()) == {0}
 
 
+@pytest.mark.parametrize(
+    ("count", "sync", "codes"),
+    [(160, "@%p1 bar.sync 1, 160;", set()), (128, "@%p1 bar.sync 1, 128;", {"X006"}), (160, "", {"X008"})],
+    ids=["counts twice", "one warp too few", "does not wait"],
+)
+def test_a_warp_that_has_arrived_and_waits_counts_once_more(count, sync, codes):
+    """All four warps fill a tile and arrive, and the last of them waits for all and takes it."""
+    body = f"""{OWN} setp.ge.u32 %p1, %r1, 96; st.shared.u32 [%r4], %r1; bar.arrive 1, {count}; {sync}
+    @!%p1 bra E; xor.b32 %r6, %r4, 256; ld.shared.u32 %r2, [%r6]; mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d1, %d20; st.global.u32 [%d1], %r2; E:"""
+    done, (out,) = run(body, [np.zeros(N, np.uint32)], block=N)
+    assert {f.code for f in done.findings.values()} == codes
+    if not codes:
+        assert out.numpy().tolist() == [0] * 96 + list(range(32, 64))
+
+
 def test_barriers_do_not_wait_for_those_who_left():
     body = "setp.lt.u32 %p1, %r1, 64; @%p1 bra W; nanosleep.u32 9; exit; W: bar.sync 0; mov.u32 %r2, 1;"
     assert results(body, block=N).tolist() == [1] * 64 + [0] * 64
@@ -294,6 +310,24 @@ def test_bytes_that_came_in_an_earlier_phase_are_late_in_a_hang(ends, codes):
     @%p1 bra W; {ends}
     W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], %r2; @!%p2 bra W; add.u32 %r2, %r2, 1; bra L;"""
     assert set(found(body, block=1)) == codes
+
+
+@pytest.mark.parametrize(
+    ("after", "severity"),
+    [
+        ("", "note"),  # a stage that is armed once more at the end, as pipelines do
+        ("mbarrier.test_wait.parity.shared::cta.b64 %p1, [bar], 0;", "note"),  # the phase before
+        ("mbarrier.test_wait.parity.shared::cta.b64 %p1, [bar], 1;", "trap"),  # somebody asks, and gives up
+        ("W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 1; @!%p1 bra W;", "trap"),
+    ],
+)
+def test_bytes_that_never_come_in_a_phase_that_nobody_waits_for_are_a_remark(after, severity):
+    body = f"""mbarrier.init.shared::cta.b64 [bar], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64;
+    mbarrier.complete_tx.shared::cta.b64 [bar], 64; mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 32; {after}"""
+    done, _ = run(body, [], block=1)
+    (found,) = (f for f in done.findings.values() if f.code == "T210")
+    assert (found.milder or Severity.TRAP).name.lower() == severity
+    assert ("nobody waits for the phase" in found.message) == (severity == "note")
 
 
 def test_clusters_see_each_other():
@@ -610,3 +644,17 @@ def test_loads_that_overlap_say_where_each_begins(first, second):
         assert "before the next load into a stage" in finding.repair
     else:
         assert f"the first one's bytes begin at {0x400 + first:#x}, these at {0x400 + second:#x}" in finding.repair
+
+
+@pytest.mark.parametrize(("apart", "codes"), [(0, set()), (256, {"X005"})], ids=["the same bytes", "other bytes"])
+def test_warps_that_each_copy_the_same_bytes_make_no_race(apart, codes):
+    """The barrier counts the copies of both warps; only what they bring may not differ."""
+    body = f"""
+    mov.u32 %r5, sm; and.b32 %r6, %r1, 31; setp.eq.u32 %p1, %r6, 0; shr.u32 %r7, %r1, 5;
+    @%p9 mbarrier.init.shared::cta.b64 [bar], 2; bar.sync 0;
+    mul.wide.u32 %d1, %r7, {apart}; add.u64 %d1, %d1, %d20;
+    @%p1 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 256;
+    @%p1 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r5], [%d1], 256, [bar];
+    W: mbarrier.try_wait.parity.shared::cta.b64 %p2, [bar], 0; @!%p2 bra W;
+    mad.lo.u32 %r4, %r1, 4, %r5; ld.shared.u32 %r2, [%r4]; mul.wide.u32 %d2, %r1, 4; add.u64 %d2, %d2, %d21; st.global.u32 [%d2], %r2;"""
+    assert set(found(body, np.arange(128, dtype=np.uint32), np.zeros(64, np.uint32), block=64)) == codes

@@ -446,6 +446,65 @@ def test_an_allocation_waits_for_columns() -> None:
     assert "64 columns of tensor memory in a row; allocated are 512 at column 0" in hang.message
 
 
+@pytest.mark.parametrize("ordered", [True, False], ids=["a barrier", "no barrier"])
+def test_columns_that_another_warp_has_given_back_name_the_deallocation(ordered: bool) -> None:
+    """Warp 1 reads late what warp 0 allocated."""
+    late, before = ("", "bar.sync 0;") if ordered else ("nanosleep.u32 1000; nanosleep.u32 1000;", "")
+    text = kernel(f"""
+    mov.u32 %r0, %tid.x; mov.u32 %r1, smem; shr.u32 %r2, %r0, 5; setp.eq.u32 %p0, %r2, 0;
+    @%p0 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;
+    bar.sync 0;
+    ld.shared.b32 %r3, [%r1]; shl.b32 %r4, %r2, 21; add.u32 %r4, %r4, %r3; mov.u32 %r6, 1;
+    tcgen05.st.sync.aligned.32x32b.x1.b32 [%r4], {{%r6}};
+    tcgen05.wait::st.sync.aligned;
+    @%p0 bra GIVE;
+    {late}
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r5}}, [%r4];
+    tcgen05.wait::ld.sync.aligned;
+    {before}
+    bra END;
+GIVE:
+    {before}
+    tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 32;
+END:
+""", shared=64, arch="sm_100a")  # fmt: skip
+    found = {f.code: f for f in Gpu("sm_100a").launch(text, "k", block=64).findings}
+    if ordered:
+        assert found == {}
+        return
+    line = next(n for n, words in enumerate(text.splitlines(), 1) if "tcgen05.dealloc" in words)
+    assert f"warp 0 of CTA 0 has given it back at line {line} (tcgen05.dealloc" in found["X009"].message
+    assert f"a barrier in front of line {line}" in found["X009"].repair
+
+
+@pytest.mark.parametrize(
+    ("address", "severity"),
+    [("shl.b32 %r4, %r0, 16;", "note"), ("shl.b32 %r4, %r0, 0;", "trap"), ("shr.u32 %r4, %r0, 5; shl.b32 %r4, %r4, 21;", None)],
+    ids=["each thread its lane", "each thread its column", "one a warp"],
+)
+def test_one_address_a_warp_counts_where_threads_add_their_own_lanes(address: str, severity: str | None) -> None:
+    text = kernel(f"""
+    ld.param.b64 %rd0, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, smem; setp.lt.u32 %p0, %r0, 32; {address}
+    @%p0 tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%r1], 32;
+    bar.sync 0;
+    ld.shared.b32 %r3, [%r1]; add.u32 %r4, %r4, %r3; add.u32 %r6, %r0, 100;
+    tcgen05.st.sync.aligned.32x32b.x1.b32 [%r4], {{%r6}};
+    tcgen05.wait::st.sync.aligned;
+    shr.u32 %r7, %r0, 5; shl.b32 %r7, %r7, 21; add.u32 %r7, %r7, %r3;
+    tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r5}}, [%r7];
+    tcgen05.wait::ld.sync.aligned;
+    mul.wide.u32 %rd1, %r0, 4; add.u64 %rd1, %rd1, %rd0; st.global.b32 [%rd1], %r5;
+    bar.sync 0;
+    @%p0 tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r3, 32;
+""", ".b64 out", shared=64, arch="sm_100a")  # fmt: skip
+    gpu = Gpu("sm_100a")
+    out = gpu.array(np.zeros(128, np.uint32))
+    run = gpu.launch(text, "k", block=128, args=(out,))
+    assert [(f.code, f.severity.value) for f in (*run.findings, *run.remarks)] == ([("X015", severity)] if severity else [])
+    if severity != "trap":
+        assert out.numpy().tolist() == list(range(100, 228))
+
+
 # ---- work that has not begun
 
 ASKS = "clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes{0}.b128 [%r1], [%r2];"

@@ -40,12 +40,15 @@ def name_of(tokens: Tokens, what: str) -> str:
 
 
 def read_registers(tokens: Tokens, names: Names) -> None:
-    """`.reg .b32 %r<9>, a, b;` with `.reg` read already."""
-    if tokens.peek() in _VECTORS:
-        tokens.fail(f"{tokens.peek()} vector registers are not read; declare one register for each element")
+    """`.reg .b32 %r<9>, a, b;` or `.reg .v4 .b32 v;` with `.reg` read already."""
+    vector = tokens.take() if tokens.peek() in _VECTORS else ""
+    if vector == ".v8":
+        tokens.fail(".v8 registers do not exist, .v2 and .v4 do (PTX ISA 5.4.2); declare one register for each element")
     kind = _type(tokens, "registers")
     while True:
         name = name_of(tokens, "a register")
+        if vector and tokens.peek() == "<":
+            tokens.fail(f"{name}<...: a number of {vector} registers is not read; declare each by its name")
         if tokens.accept("<"):
             count = tokens.take()
             if not count.isdecimal() or len(count) > 9:
@@ -54,7 +57,10 @@ def read_registers(tokens: Tokens, names: Names) -> None:
             is_new = names.declare_range(name, int(count), kind)
         else:
             is_new = not names.is_declared(name)
-            names.declare_register(name, kind)
+            if vector:
+                names.declare_vector(name, kind, _VECTORS[vector])
+            else:
+                names.declare_register(name, kind)
         if not is_new:
             tokens.fail(f"{name} is declared twice in this scope")
         if not tokens.accept(","):

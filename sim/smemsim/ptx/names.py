@@ -10,12 +10,13 @@ import dataclasses
 import string
 from collections.abc import Container, Iterator
 
-from smemsim.ptx.module import Immediate, Operand, Register, RegisterType, Sink, Special, Symbol
+from smemsim.ptx.module import Immediate, Operand, Register, RegisterType, Sink, Special, Symbol, Vector
 from smemsim.spec.ptx import SPECIAL_REGISTERS, WARP_SIZE
 
 __all__ = ["Names", "Scope"]
 
 _MOST_DIGITS = 9  # of the number of a register
+_COMPONENTS = ("xr", "yg", "zb", "wa")  # of a vector: its elements have two names each (PTX ISA 6.4.2)
 _ALWAYS: dict[str, Operand] = {"_": Sink(), "WARP_SZ": Immediate(WARP_SIZE)}
 _ALWAYS |= {f"%{name}": Special(name) for name in SPECIAL_REGISTERS}
 
@@ -25,6 +26,7 @@ class Scope:
     """What one pair of braces declares, and the uses of labels that are still open."""
 
     types: dict[str, str] = dataclasses.field(default_factory=dict)  # single registers
+    vectors: dict[str, int] = dataclasses.field(default_factory=dict)  # .v2 and .v4 registers: how many elements
     ranges: dict[str, tuple[int, str]] = dataclasses.field(default_factory=dict)  # %r<9>: nine of %r
     numbered: dict[str, int] = dataclasses.field(default_factory=dict)  # of single registers such as a1: the smallest number after "a"
     variables: dict[str, str] = dataclasses.field(default_factory=dict)  # by their unique names
@@ -63,7 +65,7 @@ class Names:
     def is_declared(self, name: str) -> bool:
         """Does the innermost scope have a register or a variable of this name?"""
         scope = self.scope
-        return name in scope.types or name in scope.variables or self._range(scope, name) is not None
+        return name in scope.types or name in scope.vectors or name in scope.variables or self._range(scope, name) is not None
 
     def declare_register(self, name: str, kind: str) -> None:
         """A single register; it gets its slot when it is first used."""
@@ -72,6 +74,15 @@ class Names:
         scope.known.pop(name, None)
         for prefix, index in _splits(name):
             scope.numbered[prefix] = min(index, scope.numbered.get(prefix, index))
+
+    def declare_vector(self, name: str, kind: str, count: int) -> None:
+        """A `.v2` or `.v4` register: `name.x`, `name.y` ... and `name` for all of them."""
+        scope = self.scope
+        scope.vectors[name] = count
+        scope.known.pop(name, None)
+        for letters in _COMPONENTS[:count]:
+            self.declare_register(f"{name}.{letters[0]}", kind)
+            scope.known.pop(f"{name}.{letters[1]}", None)
 
     def declare_range(self, prefix: str, count: int, kind: str) -> bool:
         """`prefix<count>`; False if the scope has it already. The slots are given as registers are used: compilers declare more than that."""
@@ -122,8 +133,16 @@ class Names:
         return known
 
     def _in_scope(self, scope: Scope, name: str) -> Operand | None:
+        base, _, component = name.partition(".")
         if name in scope.variables:
             found: Operand = Symbol(scope.variables[name])
+        elif name in scope.vectors:
+            elements = (self._in_scope(scope, f"{name}.{letters[0]}") for letters in _COMPONENTS[: scope.vectors[name]])
+            found = Vector(tuple(element for element in elements if element is not None))
+        elif base in scope.vectors and (first := _first_name(component)) != component:
+            return self._in_scope(scope, f"{base}.{first}")
+        elif name in scope.known:
+            return scope.known[name]
         else:
             kind = scope.types.get(name) or self._range(scope, name)
             if kind is None:
@@ -140,6 +159,11 @@ class Names:
                 if index < count:
                     return kind
         return None
+
+
+def _first_name(component: str) -> str:
+    """Of .r .g .b .a the other name: .x .y .z .w."""
+    return next((letters[0] for letters in _COMPONENTS if component and component in letters), component)
 
 
 def _splits(name: str) -> Iterator[tuple[str, int]]:

@@ -103,7 +103,7 @@ def _undeclared(tokens: Tokens, names: Names, word: str) -> NoReturn:
         tokens.fail(f"an operand expected, not {tokens.found()}")
     if isinstance(names.find(base), Register):
         tokens.fail(
-            f"{shorter(word)} selects a part of register {base}, which smemsim does not read (vector registers, video instructions)"
+            f"{shorter(word)} selects a part of register {base}, which smemsim does not read (it is no vector register; video instructions)"
         )
     hint = suggestion(word.removeprefix("%"), SPECIAL_REGISTERS) if word[0] == "%" else ""
     tokens.fail(f"{shorter(word)} is not declared: no register, variable or function of this scope, no special register{hint}")

@@ -105,6 +105,8 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum("SBO of 128B_ATOM_32B MN-major", "PTX ISA 9.7.16.4.1", "next 8 columns", "compilers step 4 columns of K"),
     Erratum("lane of tcgen05.ld and .st", "PTX ISA 9.7.16.8.1", "a warp gives an address in its own 32 lanes",
             "only bits 4:0 of the lane count: DeepGEMM, FlashMLA and CuTe DSL give lane 0 in every warp, \"as the hardware will ignore the warp index bits\""),
+    Erratum("one address of tcgen05.ld and .st", "PTX ISA 9.7.16.8.1", "the same in all threads of a warp, or undefined",
+            "a uniform register has it: CuTe DSL's mixed_input_fmha_prefill_d512.py has each thread add its own lane, and needs that of the first"),
     Erratum("generic addresses for .shared", "PTX ISA 5.1", "an instruction with .shared takes an address of that window",
             "ptxas takes the low 32 bits, which a generic address of shared memory has as well; ThunderKittens gives tcgen05.alloc one"),
     Erratum("addresses of scale factors", "PTX ISA 9.7.16.1.1", "bits 31:16 are the lane",

@@ -1,7 +1,8 @@
 """bar and barrier: threads of a CTA that wait for each other at one of its sixteen barriers (PTX ISA 9.7.13.1).
 
 Without a thread count a barrier is for all threads of the CTA that have not exited. With one it counts whole warps, 32 each, a warp once all of
-its threads that have not exited have arrived.
+its threads that have not exited have arrived. A warp that has arrived by `.arrive` and comes to wait in the same phase counts once more
+(`smemsim.RULES["barrier.arrive_sync"]`): of several warps that fill a tile all arrive, and one of them waits for them and stores it.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class NamedBarrier:
         self.cta, self.number, self.count = cta, number, count
         self.own = slice(cta.first, cta.first + x.stride)
         self.arrived = np.zeros(x.stride, bool)
+        self.before = np.zeros(x.stride, np.int32)  # how often each thread has arrived before that in this phase
         self.line = np.zeros(x.stride, np.int32)  # of the instruction that each thread arrived with
         self.aligned = np.zeros(x.stride, bool)  # did it arrive by an instruction of its whole warp?
         self.holds, self.voted = 0, 0  # threads of .red, and those whose predicate holds
@@ -52,11 +54,13 @@ class NamedBarrier:
         """What a kernel author knows it by."""
         return f"barrier {self.number} of CTA {self.cta.number}"
 
-    def arrive(self, x: Wave, i: Instruction, threads: np.ndarray, count: int | None) -> None:
-        """Threads arrive."""
+    def arrive(self, x: Wave, i: Instruction, threads: np.ndarray, count: int | None, *, waits: bool) -> None:
+        """Threads arrive, and wait or do not."""
         own = threads - self.cta.first
         again = self.arrived[own]
-        if again.any():
+        if waits:
+            self.before[own[again]] += 1
+        elif again.any():
             thread = int(threads[int(np.flatnonzero(again)[0])])
             misuse(
                 x, i, f"{thread_name(x, thread)} arrives at barrier {self.number} twice in one phase, first at line "
@@ -102,9 +106,11 @@ class NamedBarrier:
         return f"line{'s' * (len(lines) > 1)} {_list(lines)}"
 
     def _counted(self, x: Wave) -> int:
-        """Threads of whole warps that have arrived."""
-        done = self.arrived | (x.key[self.own] >= EXITED)
-        return int((self.arrived.reshape(-1, WARP).any(axis=1) & done.reshape(-1, WARP).all(axis=1)).sum()) * WARP
+        """Threads of whole warps that have arrived, those of a warp as often as it has."""
+        times = np.where(self.arrived, self.before + 1, 0).reshape(-1, WARP)
+        gone = (~self.arrived & (x.key[self.own] >= EXITED)).reshape(-1, WARP)
+        whole = np.where(gone, times.max(axis=1, keepdims=True), times).min(axis=1)
+        return int(whole.sum()) * WARP
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +183,7 @@ def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Calla
             barrier = _open(x).get((cta.index, id_))
             if barrier is None:
                 barrier = _open(x)[cta.index, id_] = NamedBarrier(x, cta, id_, expected)
-            barrier.arrive(x, i, threads[mine], expected)
+            barrier.arrive(x, i, threads[mine], expected, waits=form.waits)
             if holds is not None:
                 barrier.holds += int(holds[mine].sum())
                 barrier.voted += int(mine.sum())

@@ -88,6 +88,7 @@ class Mbarrier:
         self.of_phase: set[tuple[int, int]] = set()  # of the current phase: line and bytes
         self.came: set[tuple[int, int]] = set()  # of phases that have ended: these came
         self.seen = 0  # phases that had ended when a wait last passed
+        self.asked = -1  # the phase that a wait or test last found not to be over
         self.passed: dict[int, Instruction] = {}  # by line: waits that passed before the first phase had ended
         self.arrived_from: set[int] = set()  # warps of the wave
         self.arrivals: dict[tuple[int, int], int] = {}  # how many, by line and by the CTA (index) that arrives
@@ -251,6 +252,8 @@ class Mbarrier:
 
         It stands at the copy that is one too many or goes elsewhere, where one can be named, else where the bytes are expected.
         Not where the launch hangs and what is missing came in full in an earlier phase: then something has held the loads up.
+        A remark where bytes miss in a phase that nobody has ever asked for: pipelines arm a stage and bring nothing more (CuTe DSL's
+        mixed_input_fmha_decode.py), and an mbarrier may end in any phase.
         """
         if (self.waits or self.seen) and (surprise := unexpected(self)) is not None:
             at, why, right = surprise
@@ -281,7 +284,11 @@ class Mbarrier:
         if cause is not None:
             at, why, right = cause
             message, i = f"{why}: {message} at line {i.line}", at
-        x.launch.find("T210", i, message, right, because="PTX ISA 9.7.13.15.3", touched=self.touched)
+        milder = None
+        if cause is None and not hangs and self.tx > 0 and self.asked != self.phase:
+            milder, message = Severity.NOTE, f"{message}; nobody waits for the phase that lacks them"
+            right = "expect bytes in phases alone that somebody waits for"
+        x.launch.find("T210", i, message, right, because="PTX ISA 9.7.13.15.3", milder=milder, touched=self.touched)
 
     @property
     def touched(self) -> tuple[Touched, ...]:

@@ -193,6 +193,7 @@ def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
                 if is_seen:
                     x.watch.acquire(x, here[mine], barrier, relaxed=relaxed)
             if not mine.all():
+                barrier.asked = barrier.phase
                 waiting.append((barrier, here[~mine]))
         return done, waiting
 

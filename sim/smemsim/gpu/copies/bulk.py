@@ -15,6 +15,7 @@ from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Step, implements, unmodelled
 from smemsim.gpu.watching.products import Follows
 from smemsim.machine.bulk import BulkTransfer, bulk_copy, bulk_prefetch
+from smemsim.machine.cluster import ClusterAddress
 from smemsim.ptx.module import Immediate, Instruction
 from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.reductions import REDUCTION_TYPES, ReductionOp
@@ -62,16 +63,29 @@ def build_in(i: Instruction, c: Linker) -> Step:
             if to_space == "shared::cta":
                 own_address(i, cta, dst)
             _note_size(x, i, count)
+            before = None if x.watch is None else _lies_at(x, cta, dst, count, masks[0] if mask else None)
             with stops(x, i, _reason):
                 if between:
                     transfers: tuple[BulkTransfer, ...] = (cluster.bulk_copy(dst, src, count, mbar=barrier, cta_rank=cta.rank),)
                 else:
                     given: dict[str, Any] = {"mbar": barrier, "source": x.launch.memory, "cta_rank": cta.rank}
                     transfers = cluster.bulk_load(dst, src, count, cta_mask=masks[0] if mask else None, **given)
-            _arrived(x, i, cta, thread, transfers)
+            _arrived(x, i, cta, thread, transfers, before)
         x.changes += 1
 
     return run
+
+
+def _lies_at(x: Wave, cta: Cta, address: int, size: int, mask: int | None) -> dict[int, np.ndarray]:
+    """What lies at a `.shared` address before a copy comes, by the rank of the CTA: of those of the mask, if there is one."""
+    place = ClusterAddress.decode(address)
+    ranks = [place.cta_rank] if mask is None else [rank for rank in range(x.launch.cluster_size) if mask >> rank & 1]
+    found = {}
+    for rank in ranks:
+        to = member(x, cta, rank)
+        begin = place.smem_address - to.shared.begin + to.index * x.pitch
+        found[rank] = x.shared[begin : begin + size].copy()
+    return found
 
 
 def build_out(i: Instruction, c: Linker) -> Step:
@@ -199,8 +213,10 @@ def build_wait(i: Instruction, c: Linker) -> Step:
     return run
 
 
-def _arrived(x: Wave, i: Instruction, cta: Cta, thread: int, transfers: tuple[BulkTransfer, ...]) -> None:
-    """Tell the watch and the barriers of what has come into shared memory."""
+def _arrived(
+    x: Wave, i: Instruction, cta: Cta, thread: int, transfers: tuple[BulkTransfer, ...], before: dict[int, np.ndarray] | None = None
+) -> None:
+    """Tell the watch and the barriers of what has come into shared memory; `before` lay there, by the rank of the CTA."""
     op = x.watch.begin(x, i, thread, "bulk") if x.watch is not None else None
     reached = tuple(t.dst_cta or 0 for t in transfers)
     for t in transfers:
@@ -213,9 +229,12 @@ def _arrived(x: Wave, i: Instruction, cta: Cta, thread: int, transfers: tuple[Bu
                 op.products.append(carried)
                 x.watch.op_reads(op, cta, _words(t.src - cta.shared.begin, t.size))
             to = member(x, cta, t.dst_cta or 0)
-            x.watch.op_writes(op, to, _words(t.dst - cta.shared.begin, t.size))
+            at = t.dst - cta.shared.begin + to.index * x.pitch
+            lay = None if before is None else before.get(t.dst_cta or 0)
+            same = None if lay is None else (lay[: t.size] == x.shared[at : at + t.size]).reshape(-1, 4).all(axis=1)
+            x.watch.op_writes(op, to, _words(t.dst - cta.shared.begin, t.size), same)
             if carried is not None:
-                carried.put(_words(t.dst - cta.shared.begin + to.index * x.pitch, t.size) >> 2)
+                carried.put(_words(at, t.size) >> 2)
         if t.mbar is not None:
             by = Delivery(i, cta, member(x, cta, t.dst_cta or 0), t.dst, t.transaction_bytes, reached)
             credit(x, cta, t.mbar.cta_rank, t.mbar.smem_address, t.transaction_bytes, op, by)

@@ -25,9 +25,16 @@ if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
     from smemsim.gpu.wave import Cta, Wave
 
-__all__ = ["warps_of"]
+__all__ = ["given_back", "warps_of"]
 
 GRANTED, ASKING, WAITING, HELD = "columns granted", "pair that allocates", "waits for columns", "allocations"  # keys of a CTA's state
+RETURNED = "columns given back"
+
+
+def given_back(cta: Cta, column: int) -> tuple[Instruction, int] | None:
+    """Who deallocated a column last: the instruction and the warp of the wave; None where nobody did."""
+    by: dict[int, tuple[Instruction, int]] = cta.state.get(RETURNED, {})
+    return by.get(column)
 
 
 def warps_of(x: Wave) -> Iterator[tuple[Cta, int, np.ndarray]]:
@@ -147,10 +154,12 @@ def build_dealloc(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         addresses, counts = (np.broadcast_to(read(x), x.n) for read in (at, count))
-        for cta, _, part in list(warps_of(x)):
+        for cta, warp, part in list(warps_of(x)):
             address = int(addresses[part[0]])
             with refusals(x, i):
                 cut = tensor_of(cta).dealloc(address & 0xFFFF, int(counts[part[0]]), cta_group=group)
+            columns = range(address & 0xFFFF, (address & 0xFFFF) + int(counts[part[0]]))
+            cta.state.setdefault(RETURNED, {}).update(dict.fromkeys(columns, (i, warp)))
             if cut:
                 x.launch.find(
                     "X009", i, f"{i.name} gives back {int(counts[part[0]])} columns at {address:#x}, and leaves {cut} of their allocation, which nobody can "

@@ -11,6 +11,7 @@ from smemsim.errors import InputError
 from smemsim.gpu.asynchronous import stop
 from smemsim.gpu.modifiers import Modifiers, Operands
 from smemsim.gpu.registry import Gate, Step, implements, unmodelled
+from smemsim.gpu.tcgen05.allocation import given_back
 from smemsim.gpu.tcgen05.reduction import Reduction
 from smemsim.gpu.traps import warp_name
 from smemsim.gpu.wave import WARP
@@ -23,7 +24,7 @@ from smemsim.spec.traps import ILLEGAL_INSTRUCTION
 
 if TYPE_CHECKING:
     from smemsim.gpu.linking.program import Linker
-    from smemsim.gpu.wave import Wave
+    from smemsim.gpu.wave import Cta, Wave
 
 __all__: list[str] = []
 
@@ -62,13 +63,10 @@ class _Access:
     def at(self, x: Wave) -> np.ndarray:
         """(halves, registers, running threads): places in the flat `x.tensor`. Ends the kernel for addresses that the warp cannot reach."""
         threads = x.threads
-        word = np.broadcast_to(self.address(x), threads.shape)
-        warp = threads // WARP
+        starts = np.flatnonzero(np.diff(threads // WARP, prepend=-1))
+        word = self._of_warps(x, threads, starts, np.broadcast_to(self.address(x), threads.shape))
         column = word & 0xFFFF
         lane = self._lanes(x, threads, word)
-        starts = np.flatnonzero(np.diff(warp, prepend=-1))
-        if (np.maximum.reduceat(word, starts) != np.minimum.reduceat(word, starts)).any():
-            self._stop(x, "X015", "the address is not the same in all threads of a warp", "give all 32 threads the same address")
         cta = x.cta_of[threads]
         begins = column[starts]
         spans = [np.arange(self.access.width)]
@@ -78,13 +76,41 @@ class _Access:
         free = (columns >= COLUMNS) | ~x.tensor_allocated[cta[starts, None], np.minimum(columns, COLUMNS - 1)]
         if free.any():
             which, n = (int(a[0]) for a in np.nonzero(free))
-            self._stop(
-                x, "X009", f"column {int(columns[which, n])} of CTA {x.ctas[int(cta[starts[which]])].number} is not allocated (the access has columns "
-                f"{int(columns[which].min())} to {int(columns[which].max())})", "tcgen05.alloc more columns, or correct the address",
-            )  # fmt: skip
+            self._not_allocated(x, x.ctas[int(cta[starts[which]])], int(columns[which, n]), columns[which])
         base = (cta * LANES + lane) * COLUMNS + column
         found: np.ndarray = base + self._of_threads(x, threads)
         return found
+
+    def _of_warps(self, x: Wave, threads: np.ndarray, starts: np.ndarray, word: np.ndarray) -> np.ndarray:
+        """The address of each warp, in all its threads: where they give several, that of the first, if only their own lanes make them differ."""
+        first: np.ndarray = word[np.repeat(starts, np.diff(starts, append=len(word)))]
+        apart = word ^ first
+        if not apart.any():
+            return word
+        if (apart & ~np.uint32((WARP_LANES - 1) << 16)).any():
+            self._stop(x, "X015", "the address is not the same in all threads of a warp", "give all 32 threads the same address")
+        n, rule = int(np.flatnonzero(apart)[0]), RULES["tcgen05.one_address"]
+        x.launch.find(
+            "X015", self.i, f"{self.i.name}: the address is not the same in all threads of a warp: {int(first[n]):#x} in the first of "
+            f"{warp_name(x, threads[n] // WARP)}, {int(word[n]):#x} in another; the PTX ISA leaves that undefined, and that of the first counts",
+            "give all 32 threads the address of the first lane", because=f"PTX ISA 9.7.16.8.1; {rule.source} ({rule.grades[x.launch.arch]})",
+            milder=Severity.NOTE,
+        )  # fmt: skip
+        return first
+
+    def _not_allocated(self, x: Wave, cta: Cta, column: int, columns: np.ndarray) -> None:
+        """Ends the kernel: a column of those that a warp touches is nobody's, or is so no longer."""
+        what = f"column {column} of CTA {cta.number} is not allocated"
+        where = f"(the access has columns {int(columns.min())} to {int(columns.max())})"
+        by = given_back(cta, column)
+        if by is None:
+            self._stop(x, "X009", f"{what} {where}", "tcgen05.alloc more columns, or correct the address")
+            return
+        i, warp = by
+        self._stop(
+            x, "X009", f"{what} any more {where}: {warp_name(x, warp)} has given it back at line {i.line} ({i.name})",
+            f"let it be given back after this: a barrier in front of line {i.line}, behind the last use of all warps",
+        )  # fmt: skip
 
     def _lanes(self, x: Wave, threads: np.ndarray, word: np.ndarray) -> np.ndarray:
         """The lane at which each thread's warp begins. Ends the kernel where the shape begins at no such lane."""

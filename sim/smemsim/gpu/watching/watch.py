@@ -416,8 +416,8 @@ class Watch(Ordering):
             place = places[unfenced][0]
             self._doubt(
                 op, "X003", places[unfenced], f"{{i}} reads {{where}} through the asynchronous proxy, which "
-                f"{self._writer(place)}, without fence.proxy.async between",
-                "put fence.proxy.async.shared::cta behind cp.async.wait_group, before the barrier", formal=formal,
+                f"{self._writer(place)} writes, without fence.proxy.async between",
+                "put fence.proxy.async.shared::cta behind the wait for it (cp.async.wait_group or its mbarrier), before the barrier", formal=formal,
             )  # fmt: skip
 
     def _doubt(
@@ -430,8 +430,8 @@ class Watch(Ordering):
         else:
             tell()
 
-    def op_writes(self, op: Operation, cta: Cta, offsets: np.ndarray) -> None:
-        """It writes these bytes of a CTA's window."""
+    def op_writes(self, op: Operation, cta: Cta, offsets: np.ndarray, lay_there: np.ndarray | None = None) -> None:
+        """It writes these bytes of a CTA's window; `lay_there` says of which words that the same bytes lay there before."""
         at = self._of_cta(cta, offsets)
         self.lifetimes.touch(op.instruction, cta.index, op.warps)
         self._arrives_late(op, at)
@@ -439,6 +439,8 @@ class Watch(Ordering):
         who = self.who[at]
         mine = who == OPERATIONS + op.number
         who = np.where(mine | self.operations.piped(op, np.maximum(who - OPERATIONS, 0)) & (who >= OPERATIONS), NOBODY, who)
+        if lay_there is not None:
+            who = np.where(lay_there & self._brought_so(op, who), NOBODY, who)
         self._seen(op.instruction, at, warps, who, "overwritten")
         held = self.who[at] != NOBODY  # who has read the others came too early, which is told
         self._readers_done(op.instruction, at[held], warps[held])
@@ -449,6 +451,12 @@ class Watch(Ordering):
         if self.unwritten.shared is not None:
             self.unwritten.shared.clear(at * WORD, WORD)
         self.who[at], self.line[at], self.strong[at] = OPERATIONS + op.number, op.instruction.line, False
+
+    def _brought_so(self, op: Operation, who: np.ndarray) -> np.ndarray:
+        """Which words have come by a copy like this one? Each warp of several may issue the copy, and the barrier count them all."""
+        numbers = np.unique(who[who >= OPERATIONS]) - OPERATIONS
+        alike = [n for n in numbers.tolist() if self.operations[n].instruction.name == op.instruction.name]
+        return np.isin(who, np.array(alike, np.int64) + OPERATIONS)
 
     def _op_overwrites(self, op: Operation, places: np.ndarray, other: np.ndarray) -> None:
         """An operation of the asynchronous proxy overwrites what warps have written."""
