@@ -329,3 +329,28 @@ def test_an_instruction_of_another_rank_than_its_map_traps(at):
     with pytest.raises(HardwareTrap, match="map of rank 2") as trap:
         tma_load(plain(), at, smem_address=0x400)
     assert trap.value.cuda_error == 715
+
+
+def ragged(rows, base=0x100000):
+    """A map whose first two dimensions move it to any row of a (rows, 32) f32 array and take it back to the array by way of 2^64."""
+    pitch = 128
+    return TensorMap.tiled(
+        data_type="f32", global_address=base, global_dim=(32, 1 << 30, (1 << 31) - (1 << 16), (1 << 31) - (1 << 16)),
+        global_strides=(pitch, pitch, (1 << 36) - pitch), box_dim=(32, 4, 1, 1),
+    )  # fmt: skip
+
+
+def test_sums_that_pass_64_bits_wrap_around():
+    """Rows of an array that end before the eighth, from the fourth on: the last coordinate brings 2^66, the first ones bring the row back."""
+    size, behind = 5, 8
+    loaded = tma_load(ragged(64), (0, (1 << 30) - size + 1, behind, 1 << 30), smem_address=0x400)
+    row = 0x100000 + 4 * 128
+    assert loaded.global_address.tolist() == list(range(row, row + 4 * 128))
+    last = tma_load(ragged(64), (0, (1 << 30) - 2, behind, 1 << 30), smem_address=0x400).global_address
+    assert (last[:256] >= 0).all() and (last[256:] == -1).all()
+
+
+@pytest.mark.parametrize("turn", [(1 << 30) - 1, 1 << 27, (1 << 30) - (1 << 20)])
+def test_sums_that_do_not_come_back_to_the_array_still_fault(turn):
+    with pytest.raises(HardwareTrap, match="no GPU maps"):
+        tma_load(ragged(64), (0, (1 << 30) - 4, 8, turn), smem_address=0x400)

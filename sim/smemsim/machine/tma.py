@@ -129,8 +129,9 @@ def _transfer(
         raise HardwareTrap(f"the box takes {g.rows} rows of {g.pitch} B: no shared window has them", cuda_error=ILLEGAL_ADDRESS)
     walked = _walk(g, at, extra, tm.rank)
     c0 = 0 if g.walks_inside else at[0]
-    if g.is_far:
-        check_global(g.farthest(at if walked is None else walked))
+    far = g.farthest(at if walked is None else walked) if g.is_far else 0
+    if far:
+        _check_wrapped(far, tm.global_address)
     if walked is None:
         lines = np.empty(g.rows, np.int64)
         reach, low, high, is_whole = tma_loops.tile_reach(at + (0,) * (5 - len(at)), g.shape, g.layout, address, lines)
@@ -139,6 +140,9 @@ def _transfer(
         tma_loops.lines_of_rows(walked, int(not g.walks_inside), g.shape, lines)
         reach, low, high, is_whole = tma_loops.reach(lines, c0, g.shape, g.layout, address)
     base = tm.global_address
+    if far >> 63:  # the lines have wrapped around; no box is wide enough to lie on both sides
+        for line in (low, high - 1):
+            _check_wrapped(line, base)
     span = (low + base, high + base) if high else (0, 0)
     if reach > end:
         check_window(reach, -(-end // GRANULARITY) * GRANULARITY, is_store=is_store)
@@ -146,6 +150,11 @@ def _transfer(
     check_global(span[1] if is_store else max(span[1], base + 1))
     check_smem_address(address)
     return Transfer(tm, at, address, is_store, g, lines, c0, walked, reach, span, is_whole)
+
+
+def _check_wrapped(offset: int, base: int) -> None:
+    """No GPU maps the address that is `offset` bytes behind `base`, in 64 bits, unless it has no more than 57."""
+    check_global((base + offset) % (1 << LIMITS.address_bits) + 1)
 
 
 def _walk(g: Geometry, at: tuple[int, ...], extra: tuple[int, ...], rank: int) -> np.ndarray | None:
