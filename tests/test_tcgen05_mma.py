@@ -202,6 +202,23 @@ def test_sparse_a_meets_the_elements_of_b_that_its_metadata_names(kind, dtype, s
     assert all(t.b.k == t.k for t in terms)
 
 
+@pytest.mark.parametrize(("kind", "dtype", "zero"), [("f16", "f16", 0.0), ("f16", "bf16", -0.0), ("f8f6f4", "e4m3", 0.0), ("i8", "s8", 0)])
+def test_metadata_0_stands_for_a_group_of_zeros_and_for_no_other(kind, dtype, zero):
+    i = InstrDescriptor(kind=kind, m=128, n=32, a_type=dtype, b_type=dtype, sparsity=True)
+    rng = np.random.default_rng(6)
+    stored, nibbles, dense, chunk = sparse_matrix(rng, i)
+    stored, b = stored.astype(type(zero)), numbers(rng, (32, i.k), dtype)
+    stored[9, 2:4], nibbles[9, 1], dense[9, 4:8] = zero, 0, 0
+
+    def put(tensor):
+        return put_metadata(i, nibbles, chunk, tensor)
+
+    assert (run(i, rng, values=(stored, b), metadata=put)[1] == dense @ b.T).all()
+    stored[9, 3] = 1
+    with pytest.raises(Unmodelled, match=r"metadata of row 9, K 4 on, .* stands for a group of zeros"):
+        run(i, rng, values=(stored, b), metadata=put)
+
+
 def test_metadata_that_no_document_lists_is_not_guessed():
     i = InstrDescriptor(kind="f16", sparsity=True, m=128, n=16)
     with pytest.raises(Unmodelled, match="0b0000"):

@@ -114,7 +114,9 @@ def tcgen05_mma(
     factors, no_factor, odd_factor, factor_grade = (
         read_factors(i, scale_a, scale_b, tensor, scale_vec=scale_vec) if i.row.block_scaled else _NOTHING
     )
-    index, no_index, odd_index, index_grade = read_index(i, metadata, tensor, ws=ws) if i.sparsity else _NOTHING
+    index, no_index, odd_index, index_grade = (
+        read_index(i, metadata, tensor, [x.bits for x in a_operands], ws=ws) if i.sparsity else _NOTHING
+    )
     adds_d = flag("enable_input_d", enable_input_d)
     c, nobody, unsure = _read_d(i, cells, tensor) if adds_d else _no_d(i)
     for memory, where in zip(tensor, cells, strict=True):

@@ -165,7 +165,7 @@ def _prepare(i: InstrDescriptor, issue: Issue, ws: bool, scale_vec: str | None) 
         grade = _weaker(grade, *(one.grade for one in layouts))
     if i.sparsity:
         of_metadata = layout_of_metadata(i, issue.metadata, group, ws=ws)
-        index, _ = index_of(i, of_metadata, tensor)
+        index, _ = index_of(i, of_metadata, tensor, a)
         reads += boxes_of(of_metadata)
         grade = _weaker(grade, of_metadata.grade)
     half = i.d_type == "f16"

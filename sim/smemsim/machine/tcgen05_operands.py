@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from smemsim.machine.tmem.scales import ScaleLayout
 from smemsim.spec.evidence import RULES, Grade
 from smemsim.spec.formats import element_format
 from smemsim.spec.tcgen05 import scale_modes
-from smemsim.spec.tensor_memory import DECOMPRESSIONS, METADATA, SCALE_ID_SHIFT
+from smemsim.spec.tensor_memory import DECOMPRESSIONS, EMPTY_GROUP, METADATA, SCALE_ID_SHIFT
 
 __all__ = [
     "factors_of",
@@ -204,8 +205,10 @@ def layout_of_metadata(i: InstrDescriptor, metadata: Any, cta_group: int, *, ws:
     return MetadataLayout(i.m, i.kind, cta_group, ws=ws, selector=i.sparsity_selector, column=_column("metadata", metadata))
 
 
-def index_of(i: InstrDescriptor, layout: MetadataLayout, tensor: tuple[TensorMemory, ...]) -> tuple[np.ndarray, Copies]:
-    """(M, stored K) the K that every stored element of a sparse A meets, and the metadata's cells.
+def index_of(
+    i: InstrDescriptor, layout: MetadataLayout, tensor: tuple[TensorMemory, ...], stored_a: Sequence[np.ndarray]
+) -> tuple[np.ndarray, Copies]:
+    """(M, stored K) the K that every stored element of a sparse A meets, and the metadata's cells. `stored_a`: A's bits, (M, stored K), every copy.
 
     Raises Unmodelled for four bits that the PTX ISA does not list (wgmma has a meaning for them, and nobody has asked tcgen05), and where
     the copies that .ws has for its bands differ.
@@ -217,21 +220,36 @@ def index_of(i: InstrDescriptor, layout: MetadataLayout, tensor: tuple[TensorMem
     if (copies != nibbles).any():
         raise Unmodelled("the copies of the metadata differ between bands of lanes; whether each band reads its own is not known")
     odd = ~np.isin(nibbles, row.indices)
+    if row.chunk > 2:
+        odd &= (nibbles != EMPTY_GROUP) | _holds_numbers(i, stored_a, odd.shape)
     if odd.any():
         m, group = (int(x[0]) for x in np.nonzero(odd))
         place = "CTA {} lane {} column {} bit {}".format(*(x[m, group] for x in cells[0]))
         listed = ", ".join(f"{value:#06b}" for value in row.indices)
         raise Unmodelled(
             f"metadata of row {m}, K {group * row.chunk} on, at {place}: {nibbles[m, group]:#06b}; kind {i.kind} has {listed} ({row.source})"
+            + (
+                f"; {EMPTY_GROUP:#06b} stands for a group of zeros, and A has other elements there"
+                if nibbles[m, group] == EMPTY_GROUP
+                else ""
+            )
         )
     stored = np.arange(i.k // 2)
     return stored_k(stored, nibbles[:, stored * 2 // row.chunk], row.chunk), cells
 
 
-def read_index(i: InstrDescriptor, metadata: Any, tensor: tuple[TensorMemory, ...], *, ws: bool) -> tuple[np.ndarray, int, bool, Grade]:
+def _holds_numbers(i: InstrDescriptor, stored_a: Sequence[np.ndarray], groups: tuple[int, ...]) -> np.ndarray:
+    """Which groups of A have a stored element that is not zero; -0 is zero."""
+    sign = 0 if i.kind == "i8" else 1 << element_format(i.a_type).bits - 1
+    return np.any([((bits & ~bits.dtype.type(sign)) != 0).reshape(*groups, -1).any(axis=2) for bits in stored_a], axis=0)
+
+
+def read_index(
+    i: InstrDescriptor, metadata: Any, tensor: tuple[TensorMemory, ...], stored_a: Sequence[np.ndarray], *, ws: bool
+) -> tuple[np.ndarray, int, bool, Grade]:
     """`index_of`, how many groups of metadata nobody wrote, whether some are in doubt, and their grade."""
     layout = layout_of_metadata(i, metadata, len(tensor), ws=ws)
-    index, cells = index_of(i, layout, tensor)
+    index, cells = index_of(i, layout, tensor, stored_a)
     nobody = _doubts(cells, tensor, 1)
     return index, int(nobody[0].any(0).sum()), bool(nobody[1].any()), layout.grade
 

@@ -255,6 +255,10 @@ class MetadataRow:
     source: str
 
 
+# What encoders write for a group whose elements are all zero: both indices 0. The PTX ISA lists it nowhere; where the stored elements are zero it is
+# the same product whichever elements of B they meet. Compiled: CUTLASS transform/kernel/sm90_sparse_gemm_compressor.hpp, example 83 on sm_100a.
+EMPTY_GROUP = 0b0000
+
 _TWO_OF_FOUR = (0b0100, 0b1000, 0b1100, 0b1001, 0b1101, 0b0110, 0b1110)
 # fmt: off
 METADATA: dict[str, MetadataRow] = {kind: row for row in (
