@@ -49,7 +49,6 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum("stores at the inner boundary", "PTX ISA 5.5.4", "clip per element", "clip at whole 16-byte chunks", "tma_stores"),
     Erratum("tensor sizes", "cuTensorMapEncodeTiled", "up to 2^32 a dimension", "encoded, but every transfer traps above 2^31", "tma_loads_far"),
     Erratum("global addresses", "cuTensorMapEncodeTiled", "must be aligned", "must also be below 2^57; 0 is accepted", "encode_tiled"),
-    Erratum("coordinates times strides", "none", "-", "the sum counts in 64 bits: Triton (tools/ragged_tma.py) adds 2^64 and more to come back to its array"),
     Erratum("INTERLEAVE_32B", "cuTensorMapEncodeTiled", "needs SWIZZLE_32B", "any swizzle is accepted", "encode_tiled"),
     Erratum("stride order", "cuTensorMapEncodeTiled", "each stride at least the extent below it", "not checked; 0 and overlaps are accepted", "encode_tiled"),
     Erratum("size of the box", "none", "-", "at most 233,472 B, counted with floor(box / element stride), dimension 0 included", "encode_tiled"),
