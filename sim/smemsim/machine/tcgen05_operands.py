@@ -241,7 +241,8 @@ def index_of(
 def _holds_numbers(i: InstrDescriptor, stored_a: Sequence[np.ndarray], groups: tuple[int, ...]) -> np.ndarray:
     """Which groups of A have a stored element that is not zero; -0 is zero."""
     sign = 0 if i.kind == "i8" else 1 << element_format(i.a_type).bits - 1
-    return np.any([((bits & ~bits.dtype.type(sign)) != 0).reshape(*groups, -1).any(axis=2) for bits in stored_a], axis=0)
+    found: np.ndarray = np.any([((bits & ~bits.dtype.type(sign)) != 0).reshape(*groups, -1).any(axis=2) for bits in stored_a], axis=0)
+    return found
 
 
 def read_index(
