@@ -15,17 +15,15 @@ import numpy as np
 
 from smemsim import GlobalMemory, HardwareTrap, InputError, SharedMemory, TensorMap, TensorMapError, TensorMemory, Unmodelled
 from smemsim.arithmetic.multiply import Factors, multiply
-from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.machine.cluster import ClusterAddress, multicast
-from smemsim.machine.tcgen05 import tcgen05_mma
-from smemsim.machine.tcgen05_operands import stored_k
-from smemsim.machine.tmem.access import SPLIT, TmemAccess
+from smemsim.machine.tcgen05 import stored_k, tcgen05_mma
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import tcgen05_cp, tcgen05_shift
-from smemsim.machine.tmem.layout import AccumulatorLayout
-from smemsim.machine.tmem.scales import ScaleLayout
+from smemsim.machine.tmem.layout import AccumulatorLayout, ScaleLayout
+from smemsim.machine.tmem.memory import SPLIT, TmemAccess
 from smemsim.spec.tcgen05 import scale_modes
 from smemsim.spec.tensor_memory import METADATA
+from smemsim.words.instr import InstrDescriptor
 
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "tools" / "capture")]
 

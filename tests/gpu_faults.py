@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from smemsim import Gpu, Run, TensorMap
-from smemsim.traces.launches import LaunchFile, load_launch_file
+from smemsim.evidence.launches import LaunchFile, load_launch_file
 
 ROOT = pathlib.Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tools" / "witnesses" / "launches"))

@@ -5,8 +5,8 @@ import re
 import numpy as np
 
 from smemsim.errors import InputError, Unmodelled
-from smemsim.gpu.device import Device
-from smemsim.gpu.linking.program import link
+from smemsim.program.device import Device
+from smemsim.program.linking.program import link
 from smemsim.ptx.parser import read_module
 
 __all__ = ["found", "kernel", "launch", "refused", "results", "run"]

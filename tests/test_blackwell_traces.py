@@ -22,11 +22,11 @@ import card
 from card import ARCH, DEVICE, Card
 from smemsim.cli import main
 from smemsim.errors import InputError, Unmodelled
+from smemsim.evidence.format import load_suite
+from smemsim.evidence.kinds import KINDS
+from smemsim.evidence.kinds.tcgen05 import judged
+from smemsim.evidence.replay import replay_suite
 from smemsim.spec.evidence import RULES
-from smemsim.traces.format import load_suite
-from smemsim.traces.kinds import KINDS
-from smemsim.traces.kinds.blackwell import judged
-from smemsim.traces.replay import replay_suite
 from test_blackwell_kit import PROBES, answering, pretend
 from test_traces import rewritten
 
@@ -548,7 +548,8 @@ def test_wide_tensors_fit_the_memory_that_holds_them_and_scattered_rows_differ()
 
 def test_contents_hold_what_the_comparisons_take_for_granted():
     """The numbers of rows, the sentinel, the tags: said once by the kit, once by the comparisons."""
-    from smemsim.traces.kinds import blackwell, tensor_memory_operands
+    from smemsim.evidence.kinds import tcgen05 as blackwell
+    from smemsim.evidence.kinds import tensor_memory as tensor_memory_operands
 
     assert contents.SENTINEL == blackwell.SENTINEL
     assert suites.UNTOUCHED == blackwell.UNTOUCHED

@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smemsim import HardwareTrap, InputError, TensorMap, Unmodelled
+from smemsim.evidence.format import load_suite, write_suite
+from smemsim.evidence.replay import replay_suite
 from smemsim.machine.bulk import bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce, bulk_reduce_bytes
 from smemsim.machine.cluster import ClusterAddress, mapa, multicast
 from smemsim.machine.tma import tma_load
 from smemsim.spec.bulk import BULK_LIMITS, BULK_TRAPS
 from smemsim.spec.evidence import RULES, Grade
-from smemsim.traces.format import load_suite, write_suite
-from smemsim.traces.replay import replay_suite
 from strategies import examples
 
 BEGIN, END = 0x400, 0x39000

@@ -19,16 +19,15 @@ from hypothesis import strategies as st
 
 import smemsim
 from smemsim import InputError, InstrDescriptor, SmemDescriptor, Unmodelled, operand_addresses, processes, sweep
-from smemsim.addressing import loops
-from smemsim.addressing.swizzle import swizzle
-from smemsim.campaign import ledger as ledgers
-from smemsim.campaign.agenda import chunks_of
+from smemsim.campaign import report as ledgers
 from smemsim.campaign.interpreted import interpreted
-from smemsim.campaign.one_by_one import shrunk
-from smemsim.campaign.space import Case, ChunkResult, Space, Trouble
-from smemsim.campaign.spaces import NAMES, ORACLE_NAMES, boxes, faults, idesc, keys, keys_loops, smem, space
-from smemsim.campaign.workers import do_chunk
+from smemsim.campaign.space import Case, ChunkResult, Space, Trouble, shrunk
+from smemsim.campaign.spaces import NAMES, ORACLE_NAMES, boxes, faults, idesc, keys, smem, space
+from smemsim.campaign.spaces import keys as keys_loops
+from smemsim.campaign.sweep import chunks_of, do_chunk
 from smemsim.cli import main
+from smemsim.layout import loops
+from smemsim.layout.swizzle import swizzle
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.swizzles import MODES
 from strategies import examples
@@ -345,7 +344,7 @@ def test_time_ends_a_campaign_and_every_space_had_some_of_it():
 def test_a_worker_that_dies_is_replaced(monkeypatch):
     from concurrent.futures.process import BrokenProcessPool
 
-    from smemsim.campaign import workers
+    from smemsim.campaign import sweep as workers
 
     class Dying(workers.Crew):
         """Every third chunk is lost."""

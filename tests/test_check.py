@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from kernels import BITS, TOML, WIDTHS, changed, kernel, said_of_damaged, word_with
 from smemsim import InputError, Severity, SmemDescriptor, check
 from smemsim.cli import main
-from smemsim.scenario.keys import OPERAND, STEPS, TABLES, json_schema
-from smemsim.scenario.meanings import MEANINGS
+from smemsim.judge.scenario import MEANINGS, OPERAND, STEPS, TABLES, json_schema
 from smemsim.spec.findings import CODES
 from strategies import examples
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from kernels import changed, kernel, word_with
 from smemsim import InputError, InstrDescriptor, SmemDescriptor, check, plan
-from smemsim.checking.run import with_values
-from smemsim.diagnose.numbers import numbers_told
+from smemsim.judge.causes import with_values
+from smemsim.judge.numbers import numbers_told
 from strategies import examples
 
 K128 = ("sm_90a", "bf16", "K", "128B", 64, 128)

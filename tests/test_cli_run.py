@@ -15,13 +15,12 @@ from hypothesis import strategies as st
 
 import smemsim
 from smemsim.cli import main
-from smemsim.cli.launch_options import parse_ctas, parse_shape
-from smemsim.diagnose.tolerances import Rounding, Tolerance
+from smemsim.cli.run import parse_ctas, parse_shape
 from smemsim.errors import InputError
-from smemsim.running.outputs import Output, Wanted
-from smemsim.traces.launch_checks import checked
-from smemsim.traces.launch_file import read_launch_file
-from smemsim.traces.recipes import array_of
+from smemsim.evidence.launches import checked, read_launch_file
+from smemsim.evidence.recipes import array_of
+from smemsim.judge.numbers import Rounding, Tolerance
+from smemsim.judge.run import Output, Wanted
 from strategies import examples
 
 KERNELS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "sm_90a" / "launches" / "kernels"

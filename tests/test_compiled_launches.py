@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import smemsim
-from smemsim.traces.recipes import array_of
+from smemsim.evidence.recipes import array_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tools" / "witnesses" / "launches"))

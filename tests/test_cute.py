@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 import cute as ours
 from smemsim import InputError
-from smemsim.addressing.cute import CuteLayout, CuteSwizzle
-from smemsim.addressing.cute_algebra import coalesce, composition, logical_divide, recast, tile_to_shape, zipped_divide
+from smemsim.layout.cute import CuteLayout, CuteSwizzle, coalesce, composition, logical_divide, recast, tile_to_shape, zipped_divide
 from strategies import examples
 
 sizes = st.sampled_from([1, 2, 3, 4, 6, 8])

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smemsim import InputError, LboMode, Severity, SmemDescriptor, Swizzle, operand_addresses
-from smemsim.descriptors import problems
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.swizzles import MODES
+from smemsim.words import problems
 from strategies import CLASSIC, descriptors, examples, words
 
 each_arch = pytest.mark.parametrize("arch", ARCHITECTURES)

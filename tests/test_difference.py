@@ -22,9 +22,9 @@ from smemsim import (
     wgmma,
     wgmma_registers,
 )
-from smemsim.addressing.fragments import d_column, d_row
-from smemsim.traces.format import load_suite
-from smemsim.traces.replay import replay_suite
+from smemsim.evidence.format import load_suite
+from smemsim.evidence.replay import replay_suite
+from smemsim.layout.fragments import d_column, d_row
 from strategies import examples
 from test_tcgen05_mma import put_scales
 from test_traces import SM90, rewritten

@@ -10,8 +10,8 @@ import pytest
 import exact
 from smemsim.arithmetic.multiply import Options, multiply_tiles
 from smemsim.arithmetic.values import to_float64
+from smemsim.evidence.format import load_suite
 from smemsim.spec.mma_arithmetic import ARITHMETIC, arithmetic_of
-from smemsim.traces.format import load_suite
 
 SM90 = pathlib.Path(__file__).parents[1] / "golden" / "sm_90a"
 SUITES = {d: load_suite(SM90 / f"wgmma_dots_{d}") for d in ("f32", "f16", "s32")}

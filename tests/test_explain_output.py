@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 
 import smemsim
 from smemsim.cli import main
-from smemsim.diagnose.result.arrays import Arrays, Tile
-from smemsim.diagnose.result.explain import explain_arrays
-from smemsim.diagnose.result.sums import Code, explain_sums
 from smemsim.errors import InputError
-from smemsim.traces.launch_file import read_launch_file
+from smemsim.evidence.launches import read_launch_file
+from smemsim.judge.result import Arrays, Code, Tile, explain_arrays, explain_sums
 from strategies import examples
 
 KERNELS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "sm_90a" / "launches" / "kernels"

@@ -21,7 +21,7 @@ from smemsim import (
     wgmma_registers,
 )
 from smemsim.cli import main
-from smemsim.solve.pattern import pattern
+from smemsim.judge.product import pattern
 
 SIZES = {"bf16": 2, "f16": 2, "tf32": 4, "e4m3": 1, "s8": 1}
 MAPS = {1: "u8", 2: "u16", 4: "u32"}

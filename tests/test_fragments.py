@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import cute
-from smemsim.addressing import fragments
-from smemsim.addressing.fragments import (
+from smemsim.evidence.format import load_suite
+from smemsim.layout import fragments
+from smemsim.layout.fragments import (
     a_column,
     a_element,
     a_row,
@@ -23,9 +24,8 @@ from smemsim.addressing.fragments import (
     metadata_thread,
     sparse_k,
 )
-from smemsim.descriptors.operand import operand_addresses
 from smemsim.spec.wgmma import A_REGISTERS, INVALID_METADATA_2_4, METADATA_1_2, OPERAND_ROW_BYTES, WGMMA_M, WGMMA_THREADS, WGMMA_TYPES
-from smemsim.traces.format import load_suite
+from smemsim.words.operand import operand_addresses
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "sm_90a"
 THREADS = range(WGMMA_THREADS)

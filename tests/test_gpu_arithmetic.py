@@ -19,8 +19,8 @@ from smemsim import Gpu
 from smemsim.arithmetic import results, rounding
 from smemsim.arithmetic.compiled import ufunc
 from smemsim.errors import Unmodelled
-from smemsim.gpu.alu.floats import MODES, rounding_function
-from smemsim.gpu.linking.program import link
+from smemsim.program.alu.floats import MODES, rounding_function
+from smemsim.program.linking.program import link
 from smemsim.ptx.parser import read_module
 from smemsim.spec.approximate import APPROXIMATE
 from smemsim.spec.float_types import FLOAT_TYPES

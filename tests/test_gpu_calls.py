@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from launches import kernel
 from smemsim import InputError, Unmodelled
-from smemsim.gpu.device import Device
+from smemsim.program.device import Device
 from strategies import examples
 
 WORD = 0xFFFFFFFF

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from ptx_kernels import dump, kernel, wait
 from smemsim import BulkTransfer, GlobalMemory, SharedMemory, TensorMap, Unmodelled
-from smemsim.gpu.device import Device
-from smemsim.gpu.events import Bulk, Load, Store
 from smemsim.machine.bulk import bulk_reduce_bytes
+from smemsim.program.device import Device
+from smemsim.program.events import Bulk, Load, Store
 from strategies import examples
 
 SIZE = 8192

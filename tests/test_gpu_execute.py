@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from launches import kernel, results
 from smemsim.errors import InputError
-from smemsim.gpu import spread
-from smemsim.gpu.device import Device
-from smemsim.gpu.endless import FIRST
-from smemsim.gpu.execute import execute
-from smemsim.gpu.shards import Changed, Merge, run_shard, work_of
-from smemsim.gpu.watching.handles import ROOM
-from smemsim.gpu.watching.watch import Watch
+from smemsim.program import spread
+from smemsim.program.device import Device
+from smemsim.program.execute import execute
+from smemsim.program.spread import Changed, Merge, run_shard, work_of
+from smemsim.program.watch.clocks import ROOM
+from smemsim.program.watch.watch import Watch
+from smemsim.program.wave import FIRST
 from smemsim.spec.launches import RESIDENCY
 from strategies import examples
 
@@ -93,7 +93,7 @@ def test_a_whole_card_of_ctas_meets():
 def test_a_grid_that_does_not_fit_hangs_and_the_report_says_that(monkeypatch):
     """On a card of three multiprocessors, for the sake of time."""
     card = dataclasses.replace(RESIDENCY, multiprocessors=3)
-    monkeypatch.setattr("smemsim.gpu.execute.RESIDENCY", card)
+    monkeypatch.setattr("smemsim.program.execute.RESIDENCY", card)
     fits = 3 * card.threads // WARPS
     done, (words,) = run(WAITS_FOR_THE_LAST.format(poll=POLLS["acquire"]), np.zeros(2, np.uint32), grid=3 * fits, block=WARPS)
     assert (words.tolist(), done.findings) == ([7, 1], {}), "all but CTA 0 end, so that the last one finds room"
@@ -387,7 +387,7 @@ def test_a_thousand_copies_are_forgotten_and_the_last_one_is_not(monkeypatch, wa
         watches.append(Watch(x))
         return watches[-1]
 
-    monkeypatch.setattr("smemsim.gpu.execute.Watch", watched)
+    monkeypatch.setattr("smemsim.program.execute.Watch", watched)
     done, _ = run(COPY_LOOP + wait + "ld.shared.u32 %r6, [%r41];", np.zeros(64, np.uint32), block=64)
     assert {f.code for f in done.findings.values()} == codes
     assert watches[0].operations.room == ROOM

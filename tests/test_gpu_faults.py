@@ -7,7 +7,7 @@ import re
 import pytest
 
 from gpu_faults import BLACKWELL, FAULTS, RING, Fault, launched
-from smemsim.running.coverage import unread
+from smemsim.judge.operand_reads import unread
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f"{f.kernel}: {f.name}")

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launches import found, kernel, launch
-from smemsim.gpu.device import Device
-from smemsim.gpu.linking.fused import fuse
-from smemsim.gpu.linking.inline import inline
+from smemsim.program.device import Device
+from smemsim.program.linking.fused import fuse
+from smemsim.program.linking.inline import inline
 from smemsim.ptx.parser import read_module
 from strategies import examples
 

@@ -9,7 +9,7 @@ import pytest
 
 from gpu_faults import FAULTS, RING, launched
 from smemsim import Gpu, InputError, Run, TensorMap, check
-from smemsim.running import operand_reads
+from smemsim.judge import operand_reads
 from smemsim.spec.findings import CODES, CONSEQUENCES, UPSTREAM
 
 ROWS, BOX = 64, 64  # of a tile with the 128B swizzle: 64 elements of 16 bits

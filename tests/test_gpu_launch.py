@@ -17,8 +17,8 @@ from hypothesis.extra import numpy as hnp
 import smemsim
 import triton_kernels
 from smemsim.errors import InputError, Unmodelled
-from smemsim.gpu.arrays import as_numpy, storage
-from smemsim.running.progress import Progress
+from smemsim.judge.gpu import Progress
+from smemsim.program.arrays import as_numpy, storage
 from strategies import examples
 
 HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"
@@ -492,7 +492,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_bar_is_drawn_on_a_terminal_after_a_second(monkeypatch):
-    monkeypatch.setattr("smemsim.running.progress.AFTER", 0.05)
+    monkeypatch.setattr("smemsim.judge.gpu.AFTER", 0.05)
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     for wait in (0.0, 0.4):
         with Progress(8, "kernel") as progress:

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from ptx_kernels import dump, kernel
 from smemsim import InputError, SharedMemory, SmemDescriptor, TensorMap, Unmodelled, mma, wgmma, wgmma_registers
 from smemsim.arithmetic.values import from_float64, to_float64
-from smemsim.gpu.device import Device
-from smemsim.gpu.events import Load, Mma
-from smemsim.gpu.execute import execute
+from smemsim.evidence.format import Suite, load_suite
 from smemsim.machine.mma_sync import mma_sync
+from smemsim.program.device import Device
+from smemsim.program.events import Load, Mma
+from smemsim.program.execute import execute
 from smemsim.spec.mma_sync import MMA_SYNC_TYPES
-from smemsim.traces.format import Suite, load_suite
 from strategies import examples
 
 REFERENCE = (Path(__file__).parent / "data/reference_gemm.ptx").read_text()

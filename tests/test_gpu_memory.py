@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 import ptx_kernels
 from launches import found, kernel, launch, refused, results
 from smemsim.errors import InputError, Unmodelled
-from smemsim.gpu.device import Device
+from smemsim.judge.gpu import Gpu
 from smemsim.machine.owners import Owners
-from smemsim.running.gpu import Gpu
+from smemsim.program.device import Device
 from strategies import examples
 
 N = 64

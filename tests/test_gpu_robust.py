@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from launches import kernel
 from smemsim import InputError, Unmodelled
-from smemsim.running.gpu import Gpu
-from smemsim.running.run import Run
-from smemsim.traces.format import load_suite
-from smemsim.traces.launches import LaunchFile, RecordedLaunches
+from smemsim.evidence.format import load_suite
+from smemsim.evidence.launches import LaunchFile, RecordedLaunches
+from smemsim.judge.gpu import Gpu
+from smemsim.judge.run import Run
 from strategies import examples
 
 RECORDED = RecordedLaunches(load_suite(Path(__file__).parents[1] / "golden/sm_90a/launches"))

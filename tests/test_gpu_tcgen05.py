@@ -21,8 +21,8 @@ from smemsim import (
     tcgen05_mma,
     tcgen05_shift,
 )
-from smemsim.gpu.device import Device
-from smemsim.machine.tcgen05_many import Issue, tcgen05_mma_many
+from smemsim.machine.tcgen05 import Issue, tcgen05_mma_many
+from smemsim.program.device import Device
 from smemsim.spec.tcgen05 import KINDS
 from smemsim.spec.tensor_memory import COPY_SHAPES, LOAD_STORE_SHAPES, METADATA
 from strategies import examples

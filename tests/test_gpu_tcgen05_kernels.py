@@ -16,8 +16,8 @@ from mma import lay_out, numbers
 from ptx_kernels import kernel, wait
 from smemsim import InstrDescriptor, SharedMemory
 from smemsim.cli import main
-from smemsim.gpu import execute as execution
-from smemsim.running.gpu import Gpu
+from smemsim.judge.gpu import Gpu
+from smemsim.program import execute as execution
 from smemsim.spec.tcgen05 import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from launches import kernel, refused
-from smemsim.gpu.device import Device
+from smemsim.program.device import Device
 
 TYPES = {"f16": np.float16, "f32": np.float32}
 

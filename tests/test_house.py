@@ -10,7 +10,7 @@ import tomllib
 
 import pytest
 
-from smemsim.gpu.operations import MODULES
+from smemsim.program.operations import MODULES
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CHECKS = {
@@ -57,27 +57,27 @@ def imports(path):
 
 
 def test_the_folders_of_execution_import_one_way():
-    folder = ROOT / "sim" / "smemsim" / "gpu"
+    folder = ROOT / "sim" / "smemsim" / "program"
     names = {p.parent.name for p in folder.glob("*/__init__.py")}
     needs = {name: set() for name in names}
     for name in names:
         for module in (module for path in (folder / name).glob("*.py") for module in imports(path)):
             parts = module.split(".")
-            if parts[:2] == ["smemsim", "gpu"] and len(parts) > 2 and parts[2] in names - {name}:
+            if parts[:2] == ["smemsim", "program"] and len(parts) > 2 and parts[2] in names - {name}:
                 needs[name].add(parts[2])
     assert needs["copies"] >= {"barriers"}, "nothing was read"
     graphlib.TopologicalSorter(needs).prepare()  # CycleError names the folders
 
 
 def test_every_folder_of_execution_has_a_topic_and_modules():
-    for path in (ROOT / "sim" / "smemsim" / "gpu").glob("*/"):
+    for path in (ROOT / "sim" / "smemsim" / "program").glob("*/"):
         if path.name != "__pycache__":
             assert len(list(path.glob("*.py"))) > 1
             assert (path / "__init__.py").read_text().startswith('"""')
 
 
 def test_every_module_with_instructions_is_listed():
-    folder = ROOT / "sim" / "smemsim" / "gpu"
+    folder = ROOT / "sim" / "smemsim" / "program"
     found = {
         ".".join(p.relative_to(folder).with_suffix("").parts)
         for p in folder.rglob("*.py")
@@ -113,3 +113,12 @@ def test_the_core_depends_on_four_libraries():
 def test_golden_stays_small():
     size = sum(p.stat().st_size for p in (ROOT / "golden").rglob("*") if p.is_file())
     assert size < 30 << 20
+
+
+def test_the_guide_names_files_that_are_there():
+    """Every module and folder that docs/internals.md names, below sim/smemsim or the top level."""
+    guide = (ROOT / "docs" / "internals.md").read_text()
+    named = {name for name in re.findall(r"`([\w/]+(?:\.py|/))`", guide) if "/" in name}
+    missing = [name for name in named if not (ROOT / "sim" / "smemsim" / name).exists() and not (ROOT / name).exists()]
+    assert named
+    assert missing == []

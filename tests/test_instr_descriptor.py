@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import smemsim
 from smemsim import InputError, InstrDescriptor, Severity
 from smemsim.cli import main
-from smemsim.descriptors.instr_problems import kinds_that_fit
 from smemsim.spec.instr_descriptor import MAX_SHIFTS
 from smemsim.spec.tcgen05 import KINDS, SCALE_TYPES_OF_BLOCK, scale_modes, shapes_of
+from smemsim.words.instr import kinds_that_fit
 from strategies import examples
 
 # fmt: off

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smemsim.errors import TraceError
-from smemsim.traces.format import load_suite, write_suite
-from smemsim.traces.launches import RecordedLaunches, load_launch_file, sample_places
-from smemsim.traces.recipes import array_of, random_bits
+from smemsim.evidence.format import load_suite, write_suite
+from smemsim.evidence.launches import RecordedLaunches, load_launch_file, sample_places
+from smemsim.evidence.recipes import array_of, random_bits
 from strategies import examples
 
 KERNELS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "sm_90a" / "launches" / "kernels"

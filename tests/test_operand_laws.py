@@ -6,8 +6,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from smemsim import InputError, SmemDescriptor, Unmodelled, operand_addresses
-from smemsim.addressing.operand import absolute_chunk, k_major_chunk, mn_major_chunk
-from smemsim.addressing.swizzle import guide_chunk, swizzle
+from smemsim.layout.operand import absolute_chunk, k_major_chunk, mn_major_chunk
+from smemsim.layout.swizzle import guide_chunk, swizzle
 from smemsim.spec.formats import FORMATS, element_format
 from smemsim.spec.smem_descriptor import SM100_SMEM_DESC
 from smemsim.spec.swizzles import MODES, Swizzle

@@ -109,7 +109,7 @@ def test_what_is_minimal_still_differs_and_nothing_below_it_does(limit, start):
 
 def test_a_wrong_formula_is_noticed(monkeypatch):
     """The plain formula with another XOR: some operand must differ, and the smallest has few elements."""
-    from smemsim.addressing import swizzle
+    from smemsim.layout import swizzle
 
     monkeypatch.setattr(swizzle, "swizzle", lambda linear, base, mask, shift: linear ^ (linear >> 7 & mask) << 5)
     rng = random.Random(5)
@@ -229,7 +229,7 @@ def test_what_is_filed_stays_as_long_as_it_is_the_smallest_that_differs(planted,
 
 @pytest.mark.parametrize("of", ["box", "operand"])
 def test_a_wrong_swizzle_is_found_as_a_property_and_filed_small(monkeypatch, tmp_path, of):
-    from smemsim.addressing import swizzle
+    from smemsim.layout import swizzle
 
     monkeypatch.setattr(swizzle, "swizzle", lambda linear, base, mask, shift: linear ^ (linear >> 7 & mask) << 5)
 
@@ -297,8 +297,7 @@ def test_a_campaign_files_an_oracles_disagreements_each_in_a_file(monkeypatch, t
     def compare(case):
         return ("even", "n / 2") if case["n"] % 2 == 0 else ("odd", "n // 2")
 
-    for module in ("sweep", "workers"):
-        monkeypatch.setattr(f"smemsim.campaign.{module}.space", lambda name: of_numbers(compare).space())
+    monkeypatch.setattr("smemsim.campaign.sweep.space", lambda name: of_numbers(compare).space())
     report = sweep(["planted"], cases=1, workers=1, out=tmp_path)
     files = sorted(tmp_path.iterdir())
     assert len(files) == len(report.troubles) == 2

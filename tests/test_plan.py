@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 import cute
 import smemsim
 from smemsim import IllegalPlan, InputError, Severity, Unmodelled, operand_addresses, plan, plans
-from smemsim.addressing.cute_algebra import byte_axes
-from smemsim.descriptors.tensor_map.call import find_calls
 from smemsim.errors import InternalError
+from smemsim.layout.cute import byte_axes
 from smemsim.planning import make
 from smemsim.planning.arrangement import Arrangement
-from smemsim.planning.code import LANGUAGES
+from smemsim.planning.text import LANGUAGES
 from smemsim.spec.swizzles import MODES
+from smemsim.words.tensor_map.text import find_calls
 from strategies import examples
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -556,9 +556,9 @@ def test_all_choices_of_a_tile():
 
 def test_functions_and_folders_of_one_name_do_not_hide_each_other():
     code = (
-        "import smemsim, smemsim.planning.make, smemsim.checking.report\n"
+        "import smemsim, smemsim.planning.make, smemsim.judge.report\n"
         "assert callable(smemsim.plan) and callable(smemsim.check), (smemsim.plan, smemsim.check)\n"
-        "from smemsim.planning.wish import Wish; assert callable(smemsim.plan)"
+        "from smemsim.planning.arrangement import Wish; assert callable(smemsim.plan)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env={"PYTHONPATH": str(ROOT / "sim")})
     assert done.returncode == 0, done.stderr

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from ptx_rendering import module_text
 from smemsim.errors import InputError
-from smemsim.ptx.listing import instruction_forms
-from smemsim.ptx.module import Address, Arguments, Immediate, Label, Pair, Register, Sink, Special, Symbol, Vector
+from smemsim.ptx.module import Address, Arguments, Immediate, Label, Pair, Register, Sink, Special, Symbol, Vector, instruction_forms
 from smemsim.ptx.parser import read_module
 from strategies import examples
 

@@ -12,17 +12,9 @@ from hypothesis import strategies as st
 from smemsim import HardwareTrap, InputError, TensorMap, Unmodelled
 from smemsim.arithmetic import reduce, reduce_loops
 from smemsim.arithmetic.reduce import bulk_reduction, parameters, reduce_elements, reduction_op, reduction_type, tensor_reduction
-from smemsim.spec.reductions import (
-    BULK_REDUCTIONS,
-    KNOWN_REDUCTIONS,
-    REDUCTION_TYPES,
-    TENSOR_REDUCTIONS,
-    TENSOR_TYPES,
-    Family,
-    ReductionOp,
-)
+from smemsim.evidence.format import load_suite
+from smemsim.spec.reductions import BULK_REDUCTIONS, KNOWN_REDUCTIONS, REDUCTION_TYPES, TENSOR_REDUCTIONS, TENSOR_TYPES, Family, ReductionOp
 from smemsim.spec.tensor_map import DATA_TYPES, TensorMapDataType
-from smemsim.traces.format import load_suite
 from strategies import examples
 
 FLOATS = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f32_ftz": np.float32, "f64": np.float64}

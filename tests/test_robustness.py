@@ -31,9 +31,9 @@ from smemsim import (
     tma_store,
 )
 from smemsim.cli import main
+from smemsim.evidence.kinds.common import side_by_side
+from smemsim.evidence.replay import replay
 from smemsim.spec.tensor_map import TENSOR_MAP
-from smemsim.traces.kinds.common import side_by_side
-from smemsim.traces.replay import replay
 from strategies import examples, words
 
 SCENARIOS = pathlib.Path(__file__).resolve().parent / "scenarios"

@@ -18,12 +18,11 @@ from hypothesis import strategies as st
 
 from kernels import changed, kernel, word_with
 from smemsim import InputError, TilePicture, check, operand_addresses, show_html, tile_svg
-from smemsim.addressing.swizzle import guide_chunk
 from smemsim.cli import main
-from smemsim.show.atoms_svg import atoms_svg
-from smemsim.show.page_data import buffer_runs, operand_data
-from smemsim.show.pattern_svg import pattern_svg
-from smemsim.show.tile_rows import Gap, shown_columns, shown_lines, shown_rows
+from smemsim.layout.swizzle import guide_chunk
+from smemsim.show.page import buffer_runs, operand_data
+from smemsim.show.tile import Gap, shown_columns, shown_lines, shown_rows
+from smemsim.show.tile_svg import atoms_svg, pattern_svg
 from smemsim.spec.swizzles import MODES, Swizzle
 from strategies import CLASSIC, examples, reads
 
@@ -304,7 +303,7 @@ def test_the_terminal(snapshot, tmp_path):
 def test_the_terminal_needs_no_colour(dtype):
     scenario = changed(kernel("sm_90a", dtype, "K", "128B", 64, 256), WORD, word_with("sm_90a", stride_byte_offset=2048))
     from smemsim.show.console import stdout
-    from smemsim.show.tile_text import tile_view
+    from smemsim.show.tile import tile_view
 
     _, [tile] = tiles(scenario)
     console = stdout()
@@ -384,7 +383,7 @@ def test_a_scenario_too_large_to_draw_is_still_told():
 
 def spoken_of(report, pictures):
     from smemsim.show.console import stdout
-    from smemsim.show.tile_text import report_view
+    from smemsim.show.tile import report_view
 
     console = stdout()
     with console.capture() as said:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from kernels import kernel
 from smemsim import InputError, SmemDescriptor, SmemsimError, TensorMap, check, find_descriptors, operand_addresses, tma_load
-from smemsim.checking.wanted import wanted_of
 from smemsim.cli import main
-from smemsim.solve.find import of_source
+from smemsim.judge.check import wanted_of
+from smemsim.judge.find import of_source
 from smemsim.spec.formats import FORMATS
 from smemsim.spec.swizzles import MODES, Swizzle
 from strategies import CLASSIC, examples, reads

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from smemsim import InstrDescriptor, SmemDescriptor
-from smemsim.addressing.swizzle import swizzle
+from smemsim.layout.swizzle import swizzle
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.disputes import CUTE_DSL_BITS, CUTE_DSL_DISPUTES
 from smemsim.spec.errata import ERRATA

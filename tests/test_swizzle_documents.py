@@ -10,7 +10,7 @@ import pytest
 
 from hand import FUNCTORS, WIDTHS
 from smemsim import GlobalMemory, HardwareTrap, SharedMemory, Swizzle, TensorMap, TensorMapError, tma_load
-from smemsim.addressing.swizzle import guide_chunk, swizzle
+from smemsim.layout.swizzle import guide_chunk, swizzle
 from smemsim.spec.swizzles import MODES
 from smemsim.spec.tensor_map import LIMITS
 

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-import smemsim.traces.kinds.replace as replace_kind
+import smemsim.evidence.kinds.tensor_map as replace_kind
 from smemsim import InputError, TensorMap, TraceError
-from smemsim.descriptors.tensor_map.replace import build_sequence, kept_fields, tensormap_replace
+from smemsim.evidence.format import load_suite, write_suite
+from smemsim.evidence.replay import replay_suite
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.evidence import RULES, Grade, Rule
 from smemsim.spec.tensor_map import DATA_TYPES, DERIVED_FIELDS, TENSOR_MAP, TensorMapDataType, TensorMapSwizzle
 from smemsim.spec.tensor_map_replace import ELEMTYPES, REPLACE_FIELDS
-from smemsim.traces.format import load_suite, write_suite
-from smemsim.traces.replay import replay_suite
+from smemsim.words.tensor_map.replace import build_sequence, kept_fields, tensormap_replace
 from strategies import examples, tiled_arguments
 
 ZEROS, ONES = bytes(128), b"\xff" * 128

@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 
 from cute import parse
 from smemsim import InputError, Unmodelled
-from smemsim.addressing import tensor_memory as formulas
+from smemsim.layout import tensor_memory as formulas
 from smemsim.machine.tmem.address import TmemAddress
-from smemsim.machine.tmem.layout import AccumulatorLayout, legal_n
-from smemsim.machine.tmem.operands import ATmemLayout, MetadataLayout
-from smemsim.machine.tmem.scales import ScaleLayout
+from smemsim.machine.tmem.layout import AccumulatorLayout, ATmemLayout, MetadataLayout, ScaleLayout, legal_n
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tensor_memory import (
     A_CONTAINER_BITS,

@@ -15,19 +15,17 @@ from hypothesis import strategies as st
 from kernels import TOML
 from smemsim import InputError, SmemDescriptor, TensorMap, TensorMapError, Unmodelled, check, element_value, plan
 from smemsim.errors import TraceError
-from smemsim.planning.instruction import GRAVE
+from smemsim.evidence.format import load_suite, write_suite
+from smemsim.evidence.kinds.smem_dump import SmemDump
+from smemsim.evidence.replay import replay_suite
+from smemsim.planning.arrangement import GRAVE
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.formats import FORMATS
 from smemsim.testing import strategies as drawn
-from smemsim.testing.launch import DUMP, Kernel, MapOf, Recorded, Step, write_recorded
-from smemsim.testing.load_kernel import FILL
-from smemsim.testing.recorder import differences, launch_of, load_launch
-from smemsim.testing.strategies.elements import hard_cases
+from smemsim.testing.recorder import DUMP, FILL, Kernel, MapOf, Recorded, Step, differences, launch_of, load_launch, write_recorded
+from smemsim.testing.strategies.descriptors import hard_cases
 from smemsim.testing.strategies.kernels import FAULTS
 from smemsim.testing.strategies.maps import CODES, EDGES
-from smemsim.traces.format import load_suite, write_suite
-from smemsim.traces.kinds.smem_dump import SmemDump
-from smemsim.traces.replay import replay_suite
 from strategies import examples
 
 pytest_plugins = ["pytester"]
@@ -531,7 +529,7 @@ def test_fixtures_hold_a_kernel_in_five_lines(repository):
 
 
 def test_hardware_runs_are_asked_for_and_skipped_with_the_reason(repository, monkeypatch):
-    from smemsim.testing import cuda
+    from smemsim.testing import recorder as cuda
 
     monkeypatch.setattr(cuda, "why_no_gpu", lambda: "the CUDA driver sees no GPU here")
     recorded_trace(repository.path / "golden" / "good")
@@ -571,7 +569,7 @@ def test_paths_of_fixtures_count_from_the_configuration_file_too(repository, mon
 
 
 def test_a_trace_without_its_kernel_is_replayed_and_not_run_again(repository, monkeypatch):
-    from smemsim.testing import cuda
+    from smemsim.testing import recorder as cuda
 
     monkeypatch.setattr(cuda, "why_no_gpu", lambda: "")
     recorded_trace(repository.path / "golden" / "mine")

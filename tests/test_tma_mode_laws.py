@@ -8,17 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boxes import BASE, KINDS, boxes, tiled
-from smemsim import (
-    GlobalMemory,
-    SharedMemory,
-    TensorMap,
-    tma_load,
-    tma_load_bytes,
-    tma_prefetch,
-    tma_reduce,
-    tma_store,
-    tma_store_bytes,
-)
+from smemsim import GlobalMemory, SharedMemory, TensorMap, tma_load, tma_load_bytes, tma_prefetch, tma_reduce, tma_store, tma_store_bytes
 from strategies import examples
 
 STORES = ("tile", "interleaved", "im2col", "im2col interleaved", "gather")

@@ -6,17 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from boxes import BASE, CELLS, WIDTH, im2col, image, place, tiled, wide
-from smemsim import (
-    GlobalMemory,
-    HardwareTrap,
-    InputError,
-    SharedMemory,
-    Unmodelled,
-    tma_load,
-    tma_load_bytes,
-    tma_store,
-    tma_store_bytes,
-)
+from smemsim import GlobalMemory, HardwareTrap, InputError, SharedMemory, Unmodelled, tma_load, tma_load_bytes, tma_store, tma_store_bytes
 from strategies import examples
 
 # ---- placement, by the tables ------------------------------------------------------------------------------------------------------

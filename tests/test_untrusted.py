@@ -16,16 +16,16 @@ from click.testing import CliRunner
 
 import smemsim
 from smemsim import InputError, TraceError, budget
-from smemsim.campaign.ledger import Ledger
+from smemsim.campaign.report import Ledger
 from smemsim.campaign.space import ChunkResult
 from smemsim.cli import main
-from smemsim.descriptors.tensor_map.call import find_calls
+from smemsim.evidence.format import load_suite
 from smemsim.files import parse_toml, read_bytes, read_npz, write_whole
-from smemsim.gpu.system import formatted
+from smemsim.judge.run import out_names
+from smemsim.judge.scenario import read_scenario
+from smemsim.program.system import formatted
 from smemsim.ptx.parser import read_module
-from smemsim.running.outputs import out_names
-from smemsim.scenario.reader import read_scenario
-from smemsim.traces.format import load_suite
+from smemsim.words.tensor_map.text import find_calls
 
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 SECRET = "alpha:beta:gamma"

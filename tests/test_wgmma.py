@@ -8,7 +8,7 @@ import pytest
 import smemsim
 from mma import AT, encode, lay_out, numbers
 from smemsim import HardwareTrap, InputError, SharedMemory, wgmma, wgmma_registers
-from smemsim.addressing import fragments
+from smemsim.layout import fragments
 from smemsim.machine.product import halves
 from smemsim.spec.wgmma import WGMMA_TYPES
 

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from hand import FUNCTORS
 from smemsim import InstrDescriptor, Severity, SmemDescriptor, Unmodelled, operand_addresses
 from smemsim.errors import TraceError
-from smemsim.traces.format import find_suites, load_suite
-from smemsim.traces.linear_layout import INPUTS, NOWHERE, LinearLayout
-from smemsim.traces.replay import replay_suite
+from smemsim.evidence.format import find_suites, load_suite
+from smemsim.evidence.kinds.compiled import INPUTS, NOWHERE, LinearLayout
+from smemsim.evidence.replay import replay_suite
 from strategies import examples
 
 ROOT = pathlib.Path(__file__).parents[1]

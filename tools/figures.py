@@ -9,10 +9,8 @@ import sys
 from collections.abc import Callable
 
 from smemsim import SmemDescriptor
-from smemsim.show.atoms_svg import atoms_svg
-from smemsim.show.pattern_svg import pattern_svg
 from smemsim.show.tile import TilePicture
-from smemsim.show.tile_svg import tile_svg
+from smemsim.show.tile_svg import atoms_svg, pattern_svg, tile_svg
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,13 +32,12 @@ def targets(folder: pathlib.Path) -> dict[str, tuple[Callable[[bytes], Any], lis
     from doors.texts import WORDS as PRINTED
 
     from smemsim import CuteLayout, TensorMap
+    from smemsim.cli.decode import read_input
     from smemsim.cli.options import parse_address, parse_numbers, parse_offsets, parse_word
-    from smemsim.cli.pasted import read_input
-    from smemsim.descriptors.tensor_map.expression import value
-    from smemsim.descriptors.tensor_map.text import parse_dump
     from smemsim.errors import SmemsimError
-    from smemsim.scenario.reader import read_scenario
-    from smemsim.traces.format import DATA, MANIFEST, load_suite
+    from smemsim.evidence.format import DATA, MANIFEST, load_suite
+    from smemsim.judge.scenario import read_scenario
+    from smemsim.words.tensor_map.text import parse_dump, value
 
     def text(data: bytes) -> str:
         return data.decode("utf-8", "replace")
@@ -96,9 +95,7 @@ def fuzz(name: str, seconds: int, found: pathlib.Path) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["smemsim", "tomllib"]):
-        import smemsim.descriptors.tensor_map.text
-        import smemsim.scenario.reader
-        import smemsim.traces.format  # noqa: F401
+        pass
     from doors.damage import WORDS
     from doors.guard import bad_sentence, place
 

@@ -22,17 +22,15 @@ from speeds import table as speed_table
 
 from smemsim import check
 from smemsim.cli import main as cli
-from smemsim.scenario.keys import OPERAND, STEPS, TABLES
-from smemsim.scenario.meanings import MEANINGS
-from smemsim.show.atoms_svg import atoms_svg
+from smemsim.evidence.launches import ARGUMENTS, ARRAY_KEYS, BESIDE, KEYS
+from smemsim.judge.scenario import MEANINGS, OPERAND, STEPS, TABLES
 from smemsim.show.page import tiles_of
 from smemsim.show.tile import TilePicture
-from smemsim.show.tile_svg import tile_svg
+from smemsim.show.tile_svg import atoms_svg, tile_svg
 from smemsim.spec.disputes import DISPUTES
 from smemsim.spec.errata import ERRATA
 from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import CODES
-from smemsim.traces.launch_keys import ARGUMENTS, ARRAY_KEYS, BESIDE, KEYS
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RUN = "run kernel.ptx --launch golden/sm_90a/launches/kernels/gemm_specialized/launch.json"

@@ -13,24 +13,21 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from smemsim.addressing.cute import CuteLayout
     from smemsim.arithmetic.explain import DotProduct, DotTerm
     from smemsim.arithmetic.mma import dot_product, mma
     from smemsim.arithmetic.values import element_value, from_float64, to_float64
     from smemsim.campaign.report import CampaignReport
     from smemsim.campaign.sweep import sweep
-    from smemsim.checking.report import CheckFinding, Report
-    from smemsim.checking.scenario import check
-    from smemsim.descriptors.instr import InstrDescriptor
-    from smemsim.descriptors.instr_problems import INSTR_RULES
-    from smemsim.descriptors.operand import operand_addresses
-    from smemsim.descriptors.smem import LboMode, SmemDescriptor
-    from smemsim.descriptors.tensor_map import TensorMap
-    from smemsim.descriptors.tensor_map.replace import build_sequence, tensormap_replace
-    from smemsim.descriptors.tensor_map.verdict import TENSOR_MAP_RULES
-    from smemsim.diagnose.difference import Diagnosis, explain_difference
     from smemsim.errors import HardwareTrap, InputError, InternalError, SmemsimError, TensorMapError, TraceError, Unmodelled
-    from smemsim.gpu.arrays import DeviceArray
+    from smemsim.judge.build import Scenario
+    from smemsim.judge.check import check
+    from smemsim.judge.difference import Diagnosis, explain_difference
+    from smemsim.judge.find import Answer, FoundDescriptor, find_descriptors
+    from smemsim.judge.gpu import Gpu, launch_triton
+    from smemsim.judge.product import ProductExplanation, explain_product
+    from smemsim.judge.report import CheckFinding, Report
+    from smemsim.judge.run import Run, RunFinding
+    from smemsim.layout.cute import CuteLayout
     from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce
     from smemsim.machine.cluster import ClusterAddress, Delivery, mapa, multicast
     from smemsim.machine.cluster_memory import Cluster
@@ -39,49 +36,43 @@ if TYPE_CHECKING:
     from smemsim.machine.region import GlobalMemory
     from smemsim.machine.tcgen05 import tcgen05_mma
     from smemsim.machine.tma import tma_load, tma_prefetch, tma_store
-    from smemsim.machine.tmem.access import TmemAccess
     from smemsim.machine.tmem.address import TmemAddress
     from smemsim.machine.tmem.copy import tcgen05_cp, tcgen05_shift
-    from smemsim.machine.tmem.layout import AccumulatorLayout
-    from smemsim.machine.tmem.memory import TensorMemory
-    from smemsim.machine.tmem.operands import ATmemLayout, MetadataLayout
-    from smemsim.machine.tmem.scales import ScaleLayout
-    from smemsim.machine.tmem.whole import tmem_put, tmem_take
+    from smemsim.machine.tmem.layout import AccumulatorLayout, ATmemLayout, MetadataLayout, ScaleLayout
+    from smemsim.machine.tmem.memory import TensorMemory, TmemAccess, tmem_put, tmem_take
     from smemsim.machine.transfer import Transfer
     from smemsim.machine.values import tma_load_bytes, tma_reduce, tma_store_bytes
     from smemsim.machine.wgmma import wgmma, wgmma_registers
-    from smemsim.planning.choices import Choice, plans
-    from smemsim.planning.make import Plan, plan
-    from smemsim.planning.wish import IllegalPlan
-    from smemsim.running.findings import RunFinding
-    from smemsim.running.gpu import Gpu
-    from smemsim.running.run import Run
-    from smemsim.running.triton import launch_triton
-    from smemsim.scenario.build import Scenario
+    from smemsim.planning.arrangement import IllegalPlan
+    from smemsim.planning.make import Choice, Plan, plan, plans
+    from smemsim.program.arrays import DeviceArray
     from smemsim.show.page import show_html
     from smemsim.show.tile import TilePicture
     from smemsim.show.tile_svg import tile_svg
-    from smemsim.solve.answer import Answer, FoundDescriptor
-    from smemsim.solve.find import find_descriptors
-    from smemsim.solve.product import ProductExplanation, explain_product
     from smemsim.spec.bulk import BULK_TRAPS
     from smemsim.spec.disputes import DISPUTES
     from smemsim.spec.errata import ERRATA
     from smemsim.spec.evidence import RULES, Grade
     from smemsim.spec.findings import Finding, Severity
     from smemsim.spec.swizzles import Swizzle
+    from smemsim.words.instr import INSTR_RULES, InstrDescriptor
+    from smemsim.words.operand import operand_addresses
+    from smemsim.words.smem import LboMode, SmemDescriptor
+    from smemsim.words.tensor_map import TensorMap
+    from smemsim.words.tensor_map.replace import build_sequence, tensormap_replace
+    from smemsim.words.tensor_map.rules import TENSOR_MAP_RULES
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "CuteLayout": "addressing.cute",
-    "tmem_put": "machine.tmem.whole",
-    "tmem_take": "machine.tmem.whole",
+    "CuteLayout": "layout.cute",
+    "tmem_put": "machine.tmem.memory",
+    "tmem_take": "machine.tmem.memory",
     "AccumulatorLayout": "machine.tmem.layout",
-    "ATmemLayout": "machine.tmem.operands",
-    "MetadataLayout": "machine.tmem.operands",
-    "ScaleLayout": "machine.tmem.scales",
-    "TmemAccess": "machine.tmem.access",
+    "ATmemLayout": "machine.tmem.layout",
+    "MetadataLayout": "machine.tmem.layout",
+    "ScaleLayout": "machine.tmem.layout",
+    "TmemAccess": "machine.tmem.memory",
     "TmemAddress": "machine.tmem.address",
     "TensorMemory": "machine.tmem.memory",
     "tcgen05_cp": "machine.tmem.copy",
@@ -99,18 +90,18 @@ _HOMES = {
     "to_float64": "arithmetic.values",
     "CampaignReport": "campaign.report",
     "sweep": "campaign.sweep",
-    "check": "checking.scenario",
-    "CheckFinding": "checking.report",
-    "Report": "checking.report",
-    "Scenario": "scenario.build",
-    "INSTR_RULES": "descriptors.instr_problems",
-    "InstrDescriptor": "descriptors.instr",
-    "operand_addresses": "descriptors.operand",
-    "LboMode": "descriptors.smem",
-    "SmemDescriptor": "descriptors.smem",
-    "TensorMap": "descriptors.tensor_map",
-    "Diagnosis": "diagnose.difference",
-    "explain_difference": "diagnose.difference",
+    "check": "judge.check",
+    "CheckFinding": "judge.report",
+    "Report": "judge.report",
+    "Scenario": "judge.build",
+    "INSTR_RULES": "words.instr",
+    "InstrDescriptor": "words.instr",
+    "operand_addresses": "words.operand",
+    "LboMode": "words.smem",
+    "SmemDescriptor": "words.smem",
+    "TensorMap": "words.tensor_map",
+    "Diagnosis": "judge.difference",
+    "explain_difference": "judge.difference",
     "HardwareTrap": "errors",
     "InputError": "errors",
     "InternalError": "errors",
@@ -118,9 +109,9 @@ _HOMES = {
     "TensorMapError": "errors",
     "TraceError": "errors",
     "Unmodelled": "errors",
-    "build_sequence": "descriptors.tensor_map.replace",
-    "tensormap_replace": "descriptors.tensor_map.replace",
-    "TENSOR_MAP_RULES": "descriptors.tensor_map.verdict",
+    "build_sequence": "words.tensor_map.replace",
+    "tensormap_replace": "words.tensor_map.replace",
+    "TENSOR_MAP_RULES": "words.tensor_map.rules",
     "BulkTransfer": "machine.bulk",
     "bulk_bytes": "machine.bulk",
     "bulk_copy": "machine.bulk",
@@ -141,24 +132,24 @@ _HOMES = {
     "tma_load_bytes": "machine.values",
     "tma_reduce": "machine.values",
     "tma_store_bytes": "machine.values",
-    "Answer": "solve.answer",
-    "FoundDescriptor": "solve.answer",
-    "find_descriptors": "solve.find",
-    "ProductExplanation": "solve.product",
-    "explain_product": "solve.product",
+    "Answer": "judge.find",
+    "FoundDescriptor": "judge.find",
+    "find_descriptors": "judge.find",
+    "ProductExplanation": "judge.product",
+    "explain_product": "judge.product",
     "TilePicture": "show.tile",
     "show_html": "show.page",
     "tile_svg": "show.tile_svg",
-    "Choice": "planning.choices",
-    "plans": "planning.choices",
+    "Choice": "planning.make",
+    "plans": "planning.make",
     "Plan": "planning.make",
     "plan": "planning.make",
-    "IllegalPlan": "planning.wish",
-    "DeviceArray": "gpu.arrays",
-    "Gpu": "running.gpu",
-    "Run": "running.run",
-    "launch_triton": "running.triton",
-    "RunFinding": "running.findings",
+    "IllegalPlan": "planning.arrangement",
+    "DeviceArray": "program.arrays",
+    "Gpu": "judge.gpu",
+    "Run": "judge.run",
+    "launch_triton": "judge.gpu",
+    "RunFinding": "judge.run",
     "BULK_TRAPS": "spec.bulk",
     "DISPUTES": "spec.disputes",
     "ERRATA": "spec.errata",

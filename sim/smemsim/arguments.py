@@ -11,6 +11,7 @@ from smemsim.errors import InputError
 
 __all__ = ["choice", "flag", "in_steps", "is_whole", "shown", "suggestion", "whole", "wholes"]
 
+
 OBJECT = re.compile(r"<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-f]+>")  # what Python says of an object that says nothing of itself
 MOST_BITS = 128  # no argument of any call is larger
 

@@ -21,6 +21,7 @@ from smemsim.errors import InputError
 
 __all__ = ["amount", "ask", "hold", "limit", "set_limit", "told"]
 
+
 VARIABLE = "SMEMSIM_MEMORY"
 PART = 0.75  # of the machine's memory: the rest is for what is not counted
 FALLBACK = 8 << 30  # bytes, where a machine does not say what it has

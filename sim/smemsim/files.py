@@ -43,6 +43,7 @@ __all__ = [
     "write_whole",
 ]
 
+
 MOST_SOURCE = 1 << 22  # bytes of a source file of which a line is shown
 MOST_HEADER = 1 << 16  # bytes of the header of an .npy file
 PIECE = 1 << 24  # bytes that are read at once

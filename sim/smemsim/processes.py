@@ -21,6 +21,7 @@ from smemsim.errors import InputError
 
 __all__ = ["Lost", "can_have_children", "close_client", "dask_client", "pool", "processors", "version", "without_main"]
 
+
 AWAY = 20.0  # seconds that a Dask scheduler may not answer
 
 

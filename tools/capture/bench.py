@@ -19,7 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "sim")]
 
 import device as device_api  # noqa: E402
-from smemsim.traces.format import write_suite  # noqa: E402
+from smemsim.evidence.format import write_suite  # noqa: E402
 
 UNTOUCHED = -2
 FILLED = -256  # a filled byte of a transfer is FILLED minus the byte

@@ -13,7 +13,7 @@ from bench import Bench, ragged, settings
 from dot_cases import DotCase
 from mma_kernels import THREADS, Instruction
 from mma_suites import LAYOUT, modules
-from smemsim.addressing.fragments import a_element, a_thread, d_element, d_thread
+from smemsim.layout.fragments import a_element, a_thread, d_element, d_thread
 from smemsim.spec.formats import element_format
 from smemsim.spec.wgmma import WGMMA_M
 from wgmma_kernels import WINDOW_BEGIN

@@ -38,9 +38,9 @@ import all_launches  # noqa: E402, F401 - registers them
 from judge import GUARD, judge  # noqa: E402
 from spec import LAUNCHES  # noqa: E402
 
-from smemsim.testing.cuda import TRAPS, Gpu  # noqa: E402
-from smemsim.traces.format import write_suite  # noqa: E402
-from smemsim.traces.launches import LaunchFile, load_launch_file, row_digest, sample_places  # noqa: E402
+from smemsim.evidence.format import write_suite  # noqa: E402
+from smemsim.evidence.launches import LaunchFile, load_launch_file, row_digest, sample_places  # noqa: E402
+from smemsim.testing.recorder import TRAPS, Gpu  # noqa: E402
 
 RUNS, PATIENCE, WORKERS = 3, 60, 6
 FULL_BYTES = 16384  # outputs up to this size, and those of approximations, are stored in full

@@ -23,11 +23,20 @@ sys.path.insert(0, str(ROOT / "sim"))
 
 from smemsim import TensorMap  # noqa: E402
 from smemsim.errors import InputError  # noqa: E402
-from smemsim.testing.cuda import Gpu  # noqa: E402
-from smemsim.testing.launch import Recorded  # noqa: E402
-from smemsim.testing.recorder import DUMP, Kernel, Launch, MapOf, Recorder, Step, differences, load_launch  # noqa: E402
-from smemsim.traces.format import Suite, load_suite, write_suite  # noqa: E402
-from smemsim.traces.replay import replay_suite  # noqa: E402
+from smemsim.evidence.format import Suite, load_suite, write_suite  # noqa: E402
+from smemsim.evidence.replay import replay_suite  # noqa: E402
+from smemsim.testing.recorder import (  # noqa: E402
+    DUMP,
+    Gpu,
+    Kernel,
+    Launch,
+    MapOf,
+    Recorded,
+    Recorder,
+    Step,
+    differences,
+    load_launch,
+)
 
 KERNEL = r"""
 // A user's kernel: two K-slices of a tile, loaded by TMA, copied out. The window before the first load holds whatever was there.

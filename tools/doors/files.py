@@ -20,11 +20,11 @@ import numpy as np
 from doors.damage import damaged_bytes, damaged_text, damaged_value
 from doors.guard import Bench, command, door
 from smemsim import check, show_html
-from smemsim.scenario.reader import read_scenario
+from smemsim.evidence.format import DATA, MANIFEST, load_suite
+from smemsim.evidence.replay import replay, replay_suite
+from smemsim.judge.scenario import read_scenario
 from smemsim.show.tile import TilePicture
 from smemsim.show.tile_svg import tile_svg
-from smemsim.traces.format import DATA, MANIFEST, load_suite
-from smemsim.traces.replay import replay, replay_suite
 
 __all__ = ["SCENARIO_TEXTS", "SCENARIO_VALUES", "SHOWN", "TRACES", "TRACE_VALUES"]
 

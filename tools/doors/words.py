@@ -9,13 +9,13 @@ import numpy as np
 from doors.damage import NUMBERS
 from doors.guard import Bench, door
 from smemsim import SmemDescriptor, TensorMap, operand_addresses, tma_load, tma_store
-from smemsim.descriptors.instr import InstrDescriptor
-from smemsim.show.descriptor import descriptor_view
 from smemsim.show.tensor_map import tensor_map_json, tensor_map_view
+from smemsim.show.words import descriptor_view
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.formats import FORMATS
 from smemsim.spec.tcgen05 import KINDS
 from smemsim.spec.tensor_map import TENSOR_MAP
+from smemsim.words.instr import InstrDescriptor
 
 __all__ = ["INSTRUCTIONS", "MAPS", "WORDS"]
 

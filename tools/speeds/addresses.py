@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import smemsim
-from smemsim.addressing.operand import k_major_chunk
-from smemsim.addressing.swizzle import swizzle
+from smemsim.layout.operand import k_major_chunk
+from smemsim.layout.swizzle import swizzle
 from smemsim.spec.swizzles import MODES, Swizzle
 from speeds.race import Race, Row, same, timed
 

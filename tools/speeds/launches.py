@@ -8,8 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 import smemsim
-from smemsim.running.gpu import Gpu
-from smemsim.traces.launches import load_launch_file
+from smemsim.evidence.launches import load_launch_file
+from smemsim.judge.gpu import Gpu
 from speeds.race import Differs, Race, Row, timed
 
 KERNELS = pathlib.Path(__file__).resolve().parents[2] / "golden" / "sm_90a" / "launches" / "kernels"

@@ -14,7 +14,7 @@ from typing import Any
 
 import smemsim
 from smemsim.campaign.spaces import space
-from smemsim.campaign.workers import do_chunk
+from smemsim.campaign.sweep import do_chunk
 from speeds.race import Differs, LeftOut, Race, Row, once, timed
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "golden"
@@ -153,8 +153,8 @@ def _decode() -> Race:
 
 
 def _replay() -> Race:
-    from smemsim.traces.format import find_suites, load_suite
-    from smemsim.traces.replay import replay
+    from smemsim.evidence.format import find_suites, load_suite
+    from smemsim.evidence.replay import replay
 
     folders, reports = find_suites(GOLDEN), list[Any]()
 

@@ -24,8 +24,8 @@ sys.path[:0] = [str(HERE), str(HERE.parents[1] / "sim")]
 import suites  # noqa: E402
 
 from smemsim.errors import TraceError  # noqa: E402
-from smemsim.traces.format import Suite, load_suite  # noqa: E402
-from smemsim.traces.replay import replay_suite  # noqa: E402
+from smemsim.evidence.format import Suite, load_suite  # noqa: E402
+from smemsim.evidence.replay import replay_suite  # noqa: E402
 
 __all__ = ["changes", "cute_suite", "main", "triton_suites"]
 

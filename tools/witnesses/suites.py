@@ -12,7 +12,7 @@ import numpy as np
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1] / "sim")]
 
-from smemsim.traces.format import Suite, write_suite  # noqa: E402
+from smemsim.evidence.format import Suite, write_suite  # noqa: E402
 
 __all__ = ["TITLES", "arrays_of", "suite_of", "write"]
 

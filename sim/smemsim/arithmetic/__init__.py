@@ -1,1 +1,1 @@
-"""What the tensor core computes: the truncated fused dot product, so far for wgmma bf16 x bf16 -> f32 with finite values."""
+"""Arithmetic: what the tensor core computes, bit for bit, and the conversions, roundings and reductions beside it."""

@@ -18,6 +18,7 @@ import numpy as np
 
 __all__ = ["alignment", "convert", "cut", "decode", "exponent", "fused", "group", "larger", "plus_zero", "two_to"]
 
+
 NOTHING = -2000  # the exponent of what does not count; also with that of another factor added
 DOUBLE_FRACTION = 52  # bits of a float64's fraction
 NO_SPECIALS, ONLY_NAN, IEEE = 0, 1, 2  # what a format does with exponents of all ones; ONLY_NAN: only the magnitude of all ones is special

@@ -7,8 +7,17 @@ a result count. Instructions on signed types say so by `signed`.
 from __future__ import annotations
 
 __all__ = [
-    "bit_field_extract", "bit_field_insert", "bit_mask", "bit_reverse", "find_leading", "find_nth_set", "leading_zeros", "permute", "sign_extend",
-]  # fmt: skip
+    "bit_field_extract",
+    "bit_field_insert",
+    "bit_mask",
+    "bit_reverse",
+    "find_leading",
+    "find_nth_set",
+    "leading_zeros",
+    "permute",
+    "sign_extend",
+]
+
 
 FORWARD_4, BACKWARD_4, REPLICATE_8, CLAMP_LEFT, CLAMP_RIGHT, REPLICATE_16, INDEXED = range(7)  # the modes of prmt
 

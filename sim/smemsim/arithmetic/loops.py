@@ -13,6 +13,7 @@ from smemsim.arithmetic import dot as _dot
 
 __all__ = ["decode_all", "encode_all", "exponent_all", "float_tiles", "grouped_tiles", "integer_tiles", "look_up", "nothing_cut"]
 
+
 compiled = njit(cache=True, nogil=True, error_model="numpy")
 
 

@@ -9,6 +9,7 @@ from smemsim.arithmetic import reduce as _reduce
 
 __all__ = ["EXCHANGE", "SWAP_IF", "chain", "reduce_all", "reduce_one"]
 
+
 EXCHANGE, SWAP_IF = 8, 9  # codes of exch and cas, behind those of ReductionOp
 
 compiled = njit(cache=True, nogil=True, error_model="numpy")

@@ -15,10 +15,29 @@ from smemsim.arithmetic.rounding import fused_double, quotient_double, root_doub
 
 __all__ = [
     "bf16_pair",
-    "double_added", "double_divided", "double_fused", "double_multiplied", "double_product", "double_quotient", "double_root", "double_rooted",
-    "double_sum", "extreme", "finished", "flushed", "quiet", "signed", "single_fused",
-    "single_product", "single_quotient", "single_root", "single_sum", "tf32_away", "to_integer",
-]  # fmt: skip
+    "double_added",
+    "double_divided",
+    "double_fused",
+    "double_multiplied",
+    "double_product",
+    "double_quotient",
+    "double_root",
+    "double_rooted",
+    "double_sum",
+    "extreme",
+    "finished",
+    "flushed",
+    "quiet",
+    "signed",
+    "single_fused",
+    "single_product",
+    "single_quotient",
+    "single_root",
+    "single_sum",
+    "tf32_away",
+    "to_integer",
+]
+
 
 SINGLE_NAN = 0x7FFFFFFF
 

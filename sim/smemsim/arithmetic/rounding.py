@@ -19,9 +19,27 @@ import numpy as np
 from smemsim.arithmetic.dot import two_to
 
 __all__ = [
-    "FLUSH", "NEAREST", "NEAREST_AWAY", "TO_MINUS_INFINITY", "TO_PLUS_INFINITY", "TO_ZERO",
-    "added", "converted", "from_integer", "fused", "fused_double", "product", "quotient", "quotient_double", "root", "root_double", "rounded", "two_product", "two_sum",
-]  # fmt: skip
+    "FLUSH",
+    "NEAREST",
+    "NEAREST_AWAY",
+    "TO_MINUS_INFINITY",
+    "TO_PLUS_INFINITY",
+    "TO_ZERO",
+    "added",
+    "converted",
+    "from_integer",
+    "fused",
+    "fused_double",
+    "product",
+    "quotient",
+    "quotient_double",
+    "root",
+    "root_double",
+    "rounded",
+    "two_product",
+    "two_sum",
+]
+
 
 NEAREST, TO_ZERO, TO_MINUS_INFINITY, TO_PLUS_INFINITY, NEAREST_AWAY = range(5)
 # Added to a mode: what is below the smallest normal number, also when rounded as if exponents had no end, becomes zero. Measured (H200): the .ftz forms

@@ -16,6 +16,7 @@ from smemsim.spec.formats import SCALE_BIAS, SCALE_MAGNITUDE, ElementFormat, ele
 
 __all__ = ["accumulator", "as_array", "decoded", "element_value", "from_float64", "numbers", "raw_bits", "to_float64"]
 
+
 SPECIALS = {"": NO_SPECIALS, "nan": ONLY_NAN, "ieee": IEEE}
 
 

@@ -1,25 +1,218 @@
-"""`sweep`: whole spaces of inputs, chunk by chunk, on many workers, with a ledger that a crash does not harm."""
+"""A sweep: its agenda, its workers, its ledger."""
 
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import math
 import os
 import pathlib
 import time
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from typing import Any, NamedTuple
 
 from smemsim.arguments import shown, whole
-from smemsim.campaign.agenda import Agenda, chunks_of
-from smemsim.campaign.ledger import Ledger
-from smemsim.campaign.report import CampaignReport, file_troubles, folder_for, report_of
-from smemsim.campaign.space import ChunkResult
+from smemsim.campaign.report import CampaignReport, Ledger, file_troubles, folder_for, report_of
+from smemsim.campaign.space import ChunkResult, Space, Trouble
 from smemsim.campaign.spaces import NAMES, space
-from smemsim.campaign.workers import crew, processors
 from smemsim.errors import InputError, InternalError
-from smemsim.processes import version
+from smemsim.processes import Lost, close_client, dask_client, pool, processors, version
 
-__all__ = ["Progress", "sweep"]
+__all__ = ["Agenda", "Crew", "Progress", "chunks_of", "crew", "do_chunk", "processors", "sweep"]
+
+
+# ---- What is still to be done: chunk after chunk of every space, the spaces side by side
+
+
+def chunks_of(space: Space, cases: int | None, *, endless: bool, shard: tuple[int, int]) -> range | None:
+    """The chunks of a space that a shard does; None for no end. Without a number of cases: all there are, or one where cases are drawn for ever.
+
+    >>> from smemsim.campaign.spaces import space
+    >>> len(chunks_of(space("keys"), None, endless=False, shard=(1, 1))), chunks_of(space("maps"), 2000, endless=False, shard=(2, 3))
+    (64, range(1, 4, 3))
+    """
+    number, of = shard
+    most = space.chunks
+    if cases is not None:
+        most = min(math.ceil(cases / space.chunk_cases), most or math.inf)  # type: ignore[assignment]
+    elif most is None and not endless:
+        most = of  # one for each shard
+    return None if most is None else range(number - 1, most, of)
+
+
+class Agenda:
+    """Chunks in the order in which they are begun: of the space that was given the least time so far. What a worker lost comes back."""
+
+    def __init__(self, spaces: Sequence[Space], ranges: dict[str, range | None], done: dict[str, set[int]], step: int, first: int) -> None:
+        self.left = {s.name: _missing(ranges[s.name], done[s.name], step, first) for s in spaces}
+        self.lost: dict[str, list[int]] = {s.name: [] for s in spaces}
+        self.spent = {s.name: 0.0 for s in spaces}
+        self.mean = {s.name: 0.0 for s in spaces}
+        self.finished = {s.name: 0 for s in spaces}
+        self.remaining = {s.name: None if (r := ranges[s.name]) is None else len(set(r) - done[s.name]) for s in spaces}
+
+    def next(self) -> tuple[str, int] | None:
+        """(space, chunk) to begin, None when nothing is left."""
+        for name in sorted(self.spent, key=lambda name: self.spent[name]):
+            chunk = self.lost[name].pop() if self.lost[name] else next(self.left[name], None)
+            if chunk is not None:
+                self.spent[name] += self.mean[name] or 1e-3  # until it is known what it took
+                return name, chunk
+        return None
+
+    def came(self, name: str, seconds: float) -> None:
+        """A chunk is done, and took that long."""
+        count = self.finished[name] = self.finished[name] + 1
+        self.spent[name] += seconds - (self.mean[name] or 1e-3)
+        self.mean[name] += (seconds - self.mean[name]) / count
+        if self.remaining[name] is not None:
+            self.remaining[name] -= 1  # type: ignore[operator]
+
+    def again(self, name: str, chunk: int) -> None:
+        """A chunk was lost with its worker."""
+        self.lost[name].append(chunk)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Worker seconds until all is done, as far as is known; None for no end."""
+        known = [m for m in self.mean.values() if m]
+        usual = sum(known) / len(known) if known else 0.0
+        total = 0.0
+        for name, count in self.remaining.items():
+            if count is None:
+                return None
+            total += count * (self.mean[name] or usual)
+        return total
+
+
+def _missing(chunks: range | None, done: set[int], step: int, first: int) -> Iterator[int]:
+    number = first
+    while chunks is None or number in chunks:
+        if number not in done:
+            yield number
+        number += step
+
+
+# ---- Who does the chunks: this process, a pool of processes, or a Dask cluster; all as `concurrent.futures` has it
+
+
+def do_chunk(name: str, seed: int, chunk: int) -> tuple[ChunkResult, float]:
+    """(what a chunk gave, seconds that it took); an exception that nobody expected is a trouble of its own."""
+    begun = time.perf_counter()
+    try:
+        result = space(name).run(seed, chunk)
+    except Exception as e:
+        what = f"the chunk raises {type(e).__name__}: {e}"
+        shown = {"space": name, "seed": seed, "chunk": chunk, "traceback": traceback.format_exc()}
+        result = ChunkResult(0, {}, (Trouble(what, shown, f"smemsim campaign --reproduce {name}:{seed}:{chunk}"),))
+    return result, time.perf_counter() - begun
+
+
+class Crew:
+    """Workers that take chunks. `count` is how many work at a time."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def submit(self, name: str, seed: int, chunk: int) -> concurrent.futures.Future[Any]:
+        """Begin a chunk; here it is done at once."""
+        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        future.set_result(do_chunk(name, seed, chunk))
+        return future
+
+    def survives(self, error: BaseException) -> bool:
+        """Can the crew go on after that? Chunks whose futures raise it have to be begun again."""
+        del error
+        return False
+
+    def check(self) -> None:
+        """Are there workers still? InputError where nobody will ever answer."""
+
+    def close(self) -> None:
+        """Send the workers home; what they have in hand is dropped."""
+
+
+class _Processes(Crew):
+    """Processes of this machine; a new pool where one of them dies."""
+
+    DEATHS = 5  # pools in a row that die before a chunk is done
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self._deaths = 0
+        self._pool = self._new()
+
+    def _new(self) -> concurrent.futures.ProcessPoolExecutor:
+        return pool(self.count)
+
+    def submit(self, name: str, seed: int, chunk: int) -> concurrent.futures.Future[Any]:
+        try:
+            return self._pool.submit(do_chunk, name, seed, chunk)
+        except BrokenProcessPool as e:  # found out before the futures say so
+            future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+            future.set_exception(e)
+            return future
+
+    def survives(self, error: BaseException) -> bool:
+        if not isinstance(error, BrokenProcessPool):
+            return False
+        if getattr(self._pool, "_broken", False):
+            self._deaths += 1
+            if self._deaths > self.DEATHS:
+                raise InputError(
+                    f"{self._deaths} times a worker process died before anything was done: memory may be short; --workers 1 does the chunks here"
+                )
+            self._pool.shutdown(wait=False)
+            self._pool = self._new()
+        return True
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class _Cluster(Crew):
+    """A Dask cluster: pure tasks, which the scheduler gives to another worker where one is lost."""
+
+    RETRIES = 5
+
+    def __init__(self, address: str) -> None:
+        self._client = dask_client(address)
+        self._lost = Lost(self._client)
+        super().__init__(max(1, sum(self._client.nthreads().values())))
+        self._executor = self._client.get_executor(retries=self.RETRIES, pure=True)
+
+    def submit(self, name: str, seed: int, chunk: int) -> concurrent.futures.Future[Any]:
+        future: concurrent.futures.Future[Any] = self._executor.submit(do_chunk, name, seed, chunk)
+        return future
+
+    def survives(self, error: BaseException) -> bool:
+        if type(error).__name__ == "KilledWorker":
+            raise InputError(f"--dask: a chunk's workers were lost again and again: {error}")
+        return isinstance(error, concurrent.futures.CancelledError)
+
+    def check(self) -> None:
+        self._lost.check()
+
+    def close(self) -> None:
+        with contextlib.suppress(Exception):  # of a client that is closed already
+            self._executor.shutdown(wait=False)
+        close_client(self._client)
+
+
+@contextlib.contextmanager
+def crew(workers: int, dask: str | None) -> Iterator[Crew]:
+    """The workers: a Dask cluster where its scheduler's address is given, else processes, else (one worker) this process."""
+    found = _Cluster(dask) if dask else _Processes(workers) if workers > 1 else Crew(1)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+# ---- `sweep`: whole spaces of inputs, chunk by chunk, on many workers, with a ledger that a crash does not harm
+
 
 MOST_SEED = 1 << 63
 MOST_SHARDS = 1 << 20

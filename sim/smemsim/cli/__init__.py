@@ -28,6 +28,7 @@ from smemsim.errors import SmemsimError, Unmodelled
 
 __all__ = ["main"]
 
+
 TRACEBACK = "SMEMSIM_TRACEBACK"  # set, an error that nobody expected is raised as it is
 
 

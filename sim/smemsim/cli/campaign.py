@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["campaign"]
 
+
 MOST_CASES = 10**18
 
 
@@ -110,7 +111,7 @@ def _reproduce(text: str, as_json: bool) -> int:
     """One chunk or one case again; the exit code."""
     from smemsim.campaign.report import CampaignReport, SpaceReport
     from smemsim.campaign.spaces import space
-    from smemsim.campaign.workers import do_chunk
+    from smemsim.campaign.sweep import do_chunk
 
     name, _, rest = text.partition(":")
     found = space(name)

@@ -28,14 +28,14 @@ def check(ctx: click.Context, paths: tuple[pathlib.Path, ...], schema: bool, as_
     smemsim check kernel.toml
     smemsim check scenarios/*.toml --json
     """
-    from smemsim.scenario.keys import json_schema
+    from smemsim.judge.scenario import json_schema
 
     if schema:
         click.echo(json.dumps(json_schema(), indent=1))
         return
     if not paths:
         raise InputError("no scenario is named; smemsim check FILE")
-    from smemsim.checking.scenario import check as run
+    from smemsim.judge.check import check as run
 
     reports, codes, single = [], [], len(paths) == 1
     for path in paths:

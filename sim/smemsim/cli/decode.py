@@ -1,19 +1,174 @@
-"""`smemsim decode`: what does this word, or do these 128 bytes, mean, and what is wrong with them?"""
+"""`smemsim decode`."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from typing import Any
+import pathlib
+import re
+import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from smemsim.cli.options import arch_option, check_options, instruction_options, json_option, operand_options, parse_word, strangers
-from smemsim.cli.pasted import Given, Read, read_input
-from smemsim.descriptors.smem import SmemDescriptor
-from smemsim.errors import InputError
+from smemsim.errors import InputError, TensorMapError
+from smemsim.files import read_bytes
 from smemsim.spec.findings import CODES, Severity
+from smemsim.words.smem import SmemDescriptor
 
-__all__ = ["decode"]
+if TYPE_CHECKING:
+    from smemsim.words.tensor_map import TensorMap
+    from smemsim.words.tensor_map.text import Pasted
+
+__all__ = ["Given", "Read", "decode", "read_input"]
+
+
+# ---- What the commands are given: a word, or tensor maps as pasted text, in a file, or on standard input
+
+
+LONGEST_WORD = 100  # characters of a descriptor's word, in binary and with separators
+LONGEST_FILE = 1 << 20
+SIZE = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class Given:
+    """One tensor map of a text: the map, or why the driver refuses it, or why it cannot be read."""
+
+    title: str
+    tm: TensorMap | None = None
+    violations: tuple[str, ...] = ()
+    unreadable: str = ""
+    call: str = ""
+    arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
+    hints: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Read:
+    """What a command is given: maps, or, where there are none, the text of a word; `note` says how an ambiguous dump was read."""
+
+    maps: tuple[Given, ...]
+    text: str
+    note: str = ""
+
+
+def read_input(words: tuple[str, ...], arch: str | None) -> Read:
+    """Maps and words of an argument that is a text, a file's name, or `-` for standard input."""
+    text = " ".join(words)
+    name, data = ("standard input", _standard_input()) if words == ("-",) else (text, _file(text))
+    if data is None and len(words) > 1 and (("(" in words[0] and ")" in words[0]) or _file(words[0]) is not None or _is_map(words[0])):
+        raise InputError(
+            f"{' '.join(words[1:])!r} is one argument too many: the first is a whole map (numbers of an option go in one piece: --at 0,64)"
+        )
+    # One short word without a separator is a descriptor: no map is that short.
+    if data is None and len(text) <= LONGEST_WORD and not set(text.strip()) & set(" ({,:"):
+        return Read((), text)
+    if data is not None and len(data) == SIZE:
+        return Read((_from_bytes(data),), "")
+    return _read_text(text.encode("utf-8", "replace") if data is None else data, name if data is not None else "", arch)
+
+
+def _read_text(data: bytes, name: str, arch: str | None) -> Read:
+    from smemsim.words.tensor_map.text import find_calls, parse_dump
+
+    pasted = data.decode("utf-8", "replace")
+    if calls := find_calls(pasted):
+        return Read(tuple(_from_call(called, arch) for called in calls), "")
+    if (dump := parse_dump(pasted)) is not None:
+        return Read((_from_bytes(dump.raw),), "", dump.note)
+    if len(pasted.strip()) <= LONGEST_WORD and re.fullmatch(r"-?(?:0[xXbB])?[0-9a-fA-F_']+[uUlL]*", pasted.strip()):
+        return Read((), pasted.strip())
+    _explain(pasted, name, len(data))
+    return Read((), pasted)
+
+
+def _is_map(word: str) -> bool:
+    return len(word) >= 2 * SIZE and bool(re.fullmatch(r"(?:0x)?[0-9a-fA-F]{256}", word))
+
+
+def _from_bytes(data: bytes) -> Given:
+    from smemsim.words.tensor_map import TensorMap
+
+    try:
+        return Given("128 bytes", TensorMap.from_bytes(data))
+    except TensorMapError as e:
+        return Given("128 bytes", violations=tuple(e.violations))
+
+
+def _from_call(called: Pasted, arch: str | None) -> Given:
+    from smemsim.words.tensor_map import TensorMap
+
+    title, arguments = f"line {called.line}: {called.name}", {}
+    try:
+        arguments = called.arguments()
+        made = getattr(TensorMap, called.call)(**arguments | ({"arch": arch} if arch else {}))
+    except TensorMapError as e:
+        return Given(title, violations=tuple(e.violations), call=called.call, arguments=arguments, hints=tuple(called.hints()))
+    except InputError as e:
+        hints = called.hints()
+        return Given(title, unreadable="; ".join([str(e), *hints]))
+    return Given(title, made, call=called.call, hints=tuple(called.hints()))
+
+
+def _explain(text: str, name: str, size: int) -> None:
+    """Says what a text looks like that holds no map; nothing for what may be meant as a word."""
+    tokens = re.findall(r"[^\s,;:|\[\](){}\"']+", text.lower())
+    digits = [re.sub(r"^0x|_", "", t) for t in tokens]
+    hexadecimal = bool(tokens) and all(d and set(d) <= set("0123456789abcdef") for d in digits)
+    count = sum(map(len, digits))
+    what = f"{name}: " if name else ""
+    if not text.strip():
+        raise InputError(f"{what or 'the text: '}holds nothing: a tensor map is {SIZE} bytes, a dump of them, or an encode call")
+    if hexadecimal and count > LONGEST_WORD and count != 2 * SIZE:
+        raise InputError(
+            f"{what}{count} hex digits: a tensor map has {2 * SIZE} of them, a descriptor 16 (a dump with addresses is taken as xxd, "
+            "od -t x1, hexdump -C or a debugger prints it)"
+        )
+    if re.search(r"cuTensorMapEncode|TensorMap\.", text):
+        raise InputError(f"{what}no encode call to read: the name stands in a comment, a string or a declaration only")
+    if name:
+        raise InputError(
+            f"{name}: holds {size} bytes, a tensor map is {SIZE} bytes, a dump of them (xxd, od -t x1, hexdump -C), or an encode call"
+        )
+    numbers = sum(bool(re.fullmatch(r"-?(?:0x)?[0-9a-f]+u?l{0,2}", t)) for t in tokens)
+    if numbers > 8 and numbers > len(tokens) // 2:
+        raise InputError(
+            f"{numbers} numbers that are no dump of {SIZE} bytes: 16 64-bit, 32 32-bit or 128 8-bit numbers make one, xxd, od -t x1 and "
+            "hexdump -C print one"
+        )
+
+
+def _standard_input() -> bytes:
+    stream = getattr(sys.stdin, "buffer", None)
+    data: bytes = stream.read(LONGEST_FILE + 1) if stream else sys.stdin.read(LONGEST_FILE + 1).encode()
+    return _limited("standard input", data)
+
+
+def _limited(name: str, data: bytes) -> bytes:
+    if len(data) > LONGEST_FILE:
+        raise InputError(f"{name}: more than {LONGEST_FILE >> 20} MiB; a tensor map is {SIZE} bytes, or paste the encode call")
+    return data
+
+
+def _file(text: str) -> bytes | None:
+    """What a file holds; None when there is no such file."""
+    path = pathlib.Path(text)
+    try:
+        if path.is_dir() and not re.fullmatch(r"\w+", text):
+            raise InputError(f"{text}: is a folder; name a file in it")
+        if not path.exists() or path.is_dir():
+            return None
+        return read_bytes(path, LONGEST_FILE)
+    except InputError:
+        raise
+    except (OSError, ValueError):
+        return None
+
+
+# ---- `smemsim decode`: what does this word, or do these 128 bytes, mean, and what is wrong with them?
+
 
 _INSTRUCTION = ("cta_group", "ws", "a_source", "swizzle_a", "swizzle_b", "scale_vec", "ashift")
 _SERIOUS = (Severity.TRAP, Severity.WRONG)
@@ -70,13 +225,13 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
     shown = [SmemDescriptor.decode(number, arch=name) for name in ([arch] if arch else ["sm_90a", "sm_100a"])]
     findings = [d.problems(**context) for d in shown]
     if as_json:
-        from smemsim.show.descriptor import descriptor_json
+        from smemsim.show.words import descriptor_json
 
         described = [descriptor_json(d, found, major=context["major"]) for d, found in zip(shown, findings, strict=True)]
         click.echo(json.dumps(described[0] if arch else described, indent=1))
     else:
-        from smemsim.show.descriptor import descriptor_view
-        from smemsim.show.plain import Line, print_lines, terminal_width
+        from smemsim.show.console import Line, print_lines, terminal_width
+        from smemsim.show.words import descriptor_view
 
         known = context["dtype"] is not None and context["major"] is not None and context["rows"] and context["k"]
         for i, (d, found) in enumerate(zip(shown, findings, strict=True)):
@@ -89,7 +244,7 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
 
 def _hint(number: int) -> None:
     """On stderr, when a word that is taken for a shared-memory descriptor is a sound instruction descriptor, or has one in its upper half."""
-    from smemsim.descriptors.instr_problems import kinds_that_fit
+    from smemsim.words.instr import kinds_that_fit
 
     upper = number >> 32
     if 0 < number < 1 << 32 and (kinds := kinds_that_fit(number)):
@@ -103,9 +258,9 @@ def _hint(number: int) -> None:
 
 def _decode_instruction(number: int, kind: str, context: dict[str, Any], as_json: bool) -> int:
     """A 32-bit instruction descriptor; the exit code says whether something is seriously wrong."""
-    from smemsim.descriptors.instr import InstrDescriptor
-    from smemsim.show.instr import instr_json, instr_view
-    from smemsim.show.plain import print_lines, terminal_width
+    from smemsim.show.console import print_lines, terminal_width
+    from smemsim.show.words import instr_json, instr_view
+    from smemsim.words.instr import InstrDescriptor
 
     d = InstrDescriptor.decode(number, kind=kind)
     known = {name: value for name, value in context.items() if value is not None}
@@ -119,7 +274,7 @@ def _decode_instruction(number: int, kind: str, context: dict[str, Any], as_json
 
 def _decode_maps(read: Read, arch: str | None, as_json: bool) -> int:
     """Every map of the text in its order; the exit code is the gravest of theirs."""
-    from smemsim.show.plain import Line, print_lines, terminal_width
+    from smemsim.show.console import Line, print_lines, terminal_width
     from smemsim.show.tensor_map import refused_json, refused_view, tensor_map_json, tensor_map_view
 
     if read.note:

@@ -26,6 +26,7 @@ __all__ = [
     "strangers",
 ]
 
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 

@@ -57,10 +57,9 @@ def plan_command(tile: str, swizzle: str | None, base: str, matrix: str | None, 
     smemsim plan 128x64 --arch sm_100a --dtype bf16 --major K --code cpp
     smemsim plan 128x64 --arch sm_90a --dtype bf16 --major K --scenario | smemsim check /dev/stdin
     """
-    from smemsim.planning.choices import plans
-    from smemsim.planning.make import plan
+    from smemsim.planning.arrangement import IllegalPlan
+    from smemsim.planning.make import plan, plans
     from smemsim.planning.text import choices_text
-    from smemsim.planning.wish import IllegalPlan
 
     rows, k = _extents("the tile", tile)
     given["base_address"] = parse_address("--base", base)

@@ -1,4 +1,4 @@
-"""`smemsim run`: execute a kernel's PTX without a GPU, and say which field or which line is wrong."""
+"""`smemsim run`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,129 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from smemsim.arguments import shown, suggestion
-from smemsim.cli.launch_options import ARGUMENT_HELP, parse_arguments, parse_ctas, parse_shape
 from smemsim.cli.options import json_option
 from smemsim.errors import InputError, Unmodelled
 
 if TYPE_CHECKING:
-    from smemsim.running.outputs import Comparison, Output, Wanted
-    from smemsim.running.run import Run
-    from smemsim.traces.launch_file import LaunchFile
+    from smemsim.evidence.launches import LaunchFile
+    from smemsim.judge.run import Comparison, Output, Run, Wanted
 
-__all__ = ["run"]
+__all__ = ["ARGUMENT_HELP", "parse_arguments", "parse_ctas", "parse_shape", "run"]
+
+
+# ---- A launch without a launch file: shapes and arguments as they stand on the command line
+
+
+FLOATS = ("f16", "bf16", "f32", "f64", "e4m3", "e5m2")
+FILLS = {"zeros": "zeros", "ones": {"fill": 1}, "iota": {"iota": [0, 1]}, "bits": "bits"}
+MOST_CTAS = 1 << 22
+KINDS = (*FILLS, "random", "integers", "file", "null", "bytes", "scratch", "array")
+ARGUMENT_HELP = (
+    "An argument, one for each parameter in their order: u32:5 or f32:0.5 a number, zeros:f32:1024 ones:... iota:... an array, "
+    "random:bf16:128x64 an array of random numbers (integers:s8:128x64:-3:3 of small whole ones), file:a.npy an array, array:0 the array of "
+    "argument 0 again, scratch:4096 zeroed bytes, bytes:HEX a structure, null."
+)
+
+
+def parse_shape(name: str, text: str) -> list[int]:
+    """One to three numbers.
+
+    >>> parse_shape("--grid", "4"), parse_shape("--grid", "4,2"), parse_shape("--grid", "8x8x2")
+    ([4], [4, 2], [8, 8, 2])
+    """
+    try:
+        found = [int(part, 0) for part in text.strip(" ()[]").replace("x", ",").split(",")]
+    except ValueError:
+        found = []
+    if not found or len(found) > 3 or min(found) < 1:
+        raise InputError(f"{name} {shown(text)}: needs one to three numbers from 1 on, as 4,2")
+    return found
+
+
+def parse_ctas(text: str) -> list[int]:
+    """Numbers of CTAs: "0-3", "0,5,7".
+
+    >>> parse_ctas("0-3,8")
+    [0, 1, 2, 3, 8]
+    """
+    found: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            begin, end = int(first), int(last or first)
+            if not 0 <= begin <= end or end - begin + len(found) > MOST_CTAS:
+                raise ValueError
+            found += range(begin, end + 1)
+    except ValueError:
+        raise InputError(f"--ctas {shown(text)}: needs numbers of CTAs, as 0-3 or 0,5") from None
+    return found
+
+
+def parse_arguments(texts: tuple[str, ...]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """(args, arrays) of a launch file from texts such as "u32:5" and "zeros:f32:128x64"; arrays are called arg0, arg1 ... after their places.
+
+    >>> parse_arguments(("zeros:f32:8", "u32:5"))[0]
+    [{'array': 'arg0'}, {'value': 5, 'type': 'u32'}]
+    """
+    from smemsim.evidence.launches import VALUES
+
+    args: list[dict[str, Any]] = []
+    arrays: list[dict[str, Any]] = []
+    for n, text in enumerate(texts):
+        kind, _, rest = text.partition(":")
+        where = f"--arg {shown(text)}"
+        if kind in VALUES:
+            args.append({"value": _number(where, rest, is_float=kind.startswith("f")), "type": kind})
+        elif kind == "null":
+            args.append({"null": True})
+        elif kind == "bytes":
+            args.append({"bytes": rest})
+        elif kind == "scratch":
+            args.append({"scratch": _number(where, rest, is_float=False)})
+        elif kind == "array":
+            if f"arg{rest}" not in [one["name"] for one in arrays]:
+                raise InputError(f"{where}: needs the number of an earlier argument that is an array, the first is 0")
+            args.append({"array": f"arg{rest}"})
+        elif kind in KINDS:
+            recipe = {"file": rest} if kind == "file" else _recipe(where, kind, rest, n)
+            arrays.append({"name": f"arg{n}", **recipe})
+            args.append({"array": f"arg{n}"})
+        else:
+            raise InputError(f"{where}: {shown(kind)} is none of {' '.join((*KINDS, *VALUES))}{suggestion(kind, (*KINDS, *VALUES))}")
+    return args, arrays
+
+
+def _recipe(where: str, kind: str, rest: str, n: int) -> dict[str, Any]:
+    from smemsim.evidence.recipes import WIDTHS
+
+    dtype, _, more = rest.partition(":")
+    shape, *limits = more.split(":")
+    try:
+        extents = [int(x, 0) for x in shape.replace(",", "x").split("x")]
+        numbers = [int(x, 0) for x in limits]
+    except ValueError:
+        raise InputError(f"{where}: needs a shape behind the type, as {kind}:{dtype or 'f32'}:128x64") from None
+    if dtype not in WIDTHS:
+        raise InputError(f"{where}: {shown(dtype)} is none of the types {' '.join(WIDTHS)}{suggestion(dtype, WIDTHS)}")
+    if min(extents) < 0 or len(numbers) != (2 if kind == "integers" else 0):
+        raise InputError(f"{where}: needs {kind}:TYPE:SHAPE{':LOWEST:HIGHEST' if kind == 'integers' else ''}")
+    what: Any = FILLS.get(kind)
+    if kind == "random":
+        what = {"normal": [0, 1]} if dtype in FLOATS else "bits"
+    elif kind == "integers":
+        what = {"integers": numbers}
+    return {"dtype": dtype, "shape": extents, "seed": n + 1, "distribution": what}
+
+
+def _number(where: str, text: str, *, is_float: bool) -> int | float:
+    try:
+        return float(text) if is_float else int(text, 0)
+    except ValueError:
+        raise InputError(f"{where}: needs a {'number' if is_float else 'whole number'} behind the colon") from None
+
+
+# ---- `smemsim run`: execute a kernel's PTX without a GPU, and say which field or which line is wrong
+
 
 COMMAND_LINE = "command line"
 PLACE = click.Path(path_type=pathlib.Path)
@@ -88,8 +201,8 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     smemsim run kernel.ptx --list
     """
     from smemsim import budget
+    from smemsim.judge.gpu import Gpu
     from smemsim.processes import close_client, dask_client
-    from smemsim.running.gpu import Gpu
 
     if o["memory"]:
         budget.set_limit(budget.amount(o["memory"], "--memory"))
@@ -138,8 +251,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
 
 def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
     """The launch with what the options change, and the name of the PTX."""
-    from smemsim.traces.launch_checks import checked
-    from smemsim.traces.launch_file import KERNEL, LaunchFile, read_launch_file, read_text
+    from smemsim.evidence.launches import KERNEL, LaunchFile, checked, read_launch_file, read_text
 
     if path.is_dir() or path.suffix in (".toml", ".json"):
         if o["launch_path"] is not None:
@@ -193,7 +305,7 @@ def _shape(launch: LaunchFile, o: dict[str, Any], directives: Any) -> dict[str, 
 
 def _arch(launch: LaunchFile, name: str) -> str:
     """The architecture to run on: what was said, else what .target says."""
-    from smemsim.gpu.device import target_of
+    from smemsim.program.device import target_of
     from smemsim.ptx.parser import read_module
     from smemsim.spec.architectures import ARCHITECTURES
 
@@ -221,8 +333,8 @@ def _expected(texts: tuple[str, ...], arrays: list[str]) -> dict[str, str]:
 
 def _wanted(launch: LaunchFile, o: dict[str, Any]) -> Wanted:
     """What counts as expected: what the options say, else what the launch file does."""
-    from smemsim.diagnose.tolerances import Tolerance
-    from smemsim.running.outputs import Wanted
+    from smemsim.judge.numbers import Tolerance
+    from smemsim.judge.run import Wanted
 
     given = {key: o[key] for key in ("rtol", "atol") if o[key] is not None}
     if given and o["exact"]:
@@ -237,7 +349,7 @@ def _wanted(launch: LaunchFile, o: dict[str, Any]) -> Wanted:
 def _check_files(launch: LaunchFile, expected: dict[str, str], arrays: Any, o: dict[str, Any]) -> None:
     """InputError, before a run that may be long, for files that will not be readable, writable or comparable behind it."""
     from smemsim.files import check_place, same_file
-    from smemsim.running.outputs import Output, Wanted, out_names
+    from smemsim.judge.run import Output, Wanted, out_names
 
     for name, wanted in expected.items():
         if wanted.endswith(".npy"):
@@ -259,7 +371,7 @@ def _check_files(launch: LaunchFile, expected: dict[str, str], arrays: Any, o: d
 
 
 def _outputs(launch: LaunchFile, arrays: Any, names: list[str]) -> list[Output]:
-    from smemsim.running.outputs import Output
+    from smemsim.judge.run import Output
 
     return [Output(name, arrays[name].numpy(), launch.dtype(name)) for name in names]
 
@@ -304,7 +416,7 @@ def _write(done: Run, launch: LaunchFile, outputs: list[Output], o: dict[str, An
     import numpy as np
 
     from smemsim.files import write_whole
-    from smemsim.running.outputs import out_names
+    from smemsim.judge.run import out_names
 
     if o["out"] is not None:
         o["out"].mkdir(parents=True, exist_ok=True)
@@ -333,8 +445,8 @@ def _print(done: Run, outputs: list[Output], compared: dict[str, Comparison], ex
 
 def _list(path: pathlib.Path, o: dict[str, Any], as_json: bool) -> int:
     """Every form of instruction with its count and whether it is modelled; 3 where one is not."""
-    from smemsim.gpu.linking.program import link
-    from smemsim.ptx.listing import instruction_forms
+    from smemsim.program.linking.program import link
+    from smemsim.ptx.module import instruction_forms
     from smemsim.ptx.parser import read_module
 
     launch, name = _launch(path, o)

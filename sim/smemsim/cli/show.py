@@ -12,10 +12,11 @@ from smemsim.cli.options import check_options, json_option, operand_options, par
 from smemsim.errors import InputError
 
 if TYPE_CHECKING:
-    from smemsim.checking.report import Report
+    from smemsim.judge.report import Report
     from smemsim.show.tile import TilePicture
 
 __all__ = ["show"]
+
 
 _OPERAND = ("arch", "dtype", "major", "rows", "k")
 _ADDS = ("k_add", "mn_add")
@@ -107,7 +108,7 @@ def _is_file(text: str) -> bool:
 
 
 def _of_scenario(path: str, operand: str | None, stage: int | None) -> tuple[Report, list[TilePicture]]:
-    from smemsim.checking.scenario import check
+    from smemsim.judge.check import check
     from smemsim.show.tile import TilePicture
 
     report = check(pathlib.Path(path))
@@ -160,7 +161,7 @@ def _print_svg(tiles: list[TilePicture], chosen: list[tuple[int, int] | None], l
 
 
 def _print_json(report: Report | None, tiles: list[TilePicture]) -> None:
-    from smemsim.show.page_data import operand_data, page_data
+    from smemsim.show.page import operand_data, page_data
 
     if report is None or report.machine is None:
         click.echo(json.dumps(operand_data(tiles[0])))
@@ -170,7 +171,7 @@ def _print_json(report: Report | None, tiles: list[TilePicture]) -> None:
 
 def _print_text(report: Report | None, tiles: list[TilePicture], chosen: list[tuple[int, int] | None], lines: int) -> None:
     from smemsim.show.console import stdout
-    from smemsim.show.tile_text import report_view, tile_view
+    from smemsim.show.tile import report_view, tile_view
 
     console = stdout()
     if report is None:

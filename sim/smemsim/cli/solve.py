@@ -15,10 +15,11 @@ from smemsim.spec.architectures import ARCHITECTURES
 if TYPE_CHECKING:
     import numpy as np
 
-    from smemsim.solve.answer import Answer
-    from smemsim.solve.product import ProductExplanation
+    from smemsim.judge.find import Answer
+    from smemsim.judge.product import ProductExplanation
 
 __all__ = ["solve"]
+
 
 MOST_BYTES = 1 << 28
 
@@ -79,7 +80,7 @@ def solve(
     smemsim solve kernel.toml --operand "step[1].a"
     smemsim solve --d d.npy --a a.npy --b b.npy --arch sm_90a --a-type bf16
     """
-    from smemsim.show.plain import print_lines
+    from smemsim.show.console import print_lines
 
     matrices = {"d": d, "a": a, "b": b, "c": c}
     forms = {
@@ -121,8 +122,8 @@ def _missing(**given: Any) -> None:
 
 
 def _of_scenario(path: pathlib.Path, where: str | None) -> Answer:
-    from smemsim.checking.wanted import wanted_of
-    from smemsim.solve.find import of_source
+    from smemsim.judge.check import wanted_of
+    from smemsim.judge.find import of_source
 
     if where is None:
         raise InputError("--operand is missing: needs an operand of the scenario, as --operand 'step[1].a'")
@@ -130,8 +131,8 @@ def _of_scenario(path: pathlib.Path, where: str | None) -> Answer:
 
 
 def _of_dump(dump: pathlib.Path, operand: pathlib.Path, arch: str | None, given: dict[str, Any]) -> Answer:
-    from smemsim.solve.find import find_descriptors
-    from smemsim.solve.given import element_bits
+    from smemsim.judge.find import find_descriptors
+    from smemsim.judge.product import element_bits
     from smemsim.spec.formats import element_format
 
     _missing(base=given["base"], arch=arch, dtype=given["dtype"], major=given["major"])
@@ -141,7 +142,7 @@ def _of_dump(dump: pathlib.Path, operand: pathlib.Path, arch: str | None, given:
 
 
 def _explained(arch: str | None, matrices: dict[str, pathlib.Path | None], given: dict[str, Any]) -> ProductExplanation:
-    from smemsim.solve.product import explain_product
+    from smemsim.judge.product import explain_product
 
     _missing(**{name: matrices[name] for name in "dab"}, arch=arch, a_type=given["a_type"])
     arrays: dict[str, Any] = {name: _array(path) for name, path in matrices.items() if path is not None}

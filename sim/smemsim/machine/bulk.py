@@ -17,6 +17,7 @@ from smemsim.spec.tensor_map import LIMITS
 
 __all__ = ["BulkTransfer", "bulk_bytes", "bulk_copy", "bulk_prefetch", "bulk_reduce", "bulk_reduce_bytes"]
 
+
 SHARED_END = ARCHITECTURES["sm_90a"].shared_end
 GRANULARITY = ARCHITECTURES["sm_90a"].shared_granularity
 

@@ -20,6 +20,7 @@ from smemsim.spec.bulk import BULK_LIMITS, BULK_TRAPS
 
 __all__ = ["ClusterAddress", "Delivery", "broken", "cluster_address", "mapa", "multicast", "shared_offset"]
 
+
 SHARED_END = ARCHITECTURES["sm_90a"].shared_end
 RANK_SHIFT = BULK_LIMITS.cta_rank_shift
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from smemsim.arguments import whole
-from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduce
 from smemsim.machine.cluster import ClusterAddress, Delivery, cluster_address, multicast
@@ -15,6 +14,7 @@ from smemsim.machine.memory import SharedMemory
 from smemsim.machine.region import GlobalMemory
 from smemsim.machine.tma import tma_load
 from smemsim.spec.bulk import BULK_LIMITS
+from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["Cluster"]
 

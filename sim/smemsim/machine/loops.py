@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from smemsim.addressing.loops import compiled, swizzle
-from smemsim.addressing.tma_loops import OUTSIDE, Layout, chunk_place, shared_place
 from smemsim.arithmetic import convert as _convert
+from smemsim.layout.loops import compiled, swizzle
+from smemsim.layout.tma_loops import OUTSIDE, Layout, chunk_place, shared_place
 
 __all__ = ["load", "load_lines", "load_words", "own_chunks"]
+
 
 _CHUNKS, _CHUNK_BYTES, _MASK, _SHIFT = (int(i) for i in (Layout.CHUNKS, Layout.CHUNK_BYTES, Layout.MASK, Layout.SHIFT))
 

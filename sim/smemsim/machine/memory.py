@@ -1,7 +1,7 @@
-"""Memory as bytes, and for every shared byte who wrote it: which transfer and which element of the tensor, or nobody.
+"""The shared memory of one CTA as bytes with owners, and operands read from it.
 
 >>> import numpy as np
->>> from smemsim.descriptors.tensor_map import TensorMap
+>>> from smemsim.words.tensor_map import TensorMap
 >>> world, shared = GlobalMemory(), SharedMemory()
 >>> a = world.place(np.arange(16 * 64, dtype=np.uint16).reshape(16, 64))
 >>> tm = TensorMap.tiled(data_type="u16", global_address=a, global_dim=(64, 16), global_strides=(128,), box_dim=(64, 8),
@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,10 +23,8 @@ import numpy as np
 
 from smemsim.arguments import whole
 from smemsim.arithmetic.reduce import tensor_reduction
-from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduce
-from smemsim.machine.operand_places import WORDS, element_bits, offsets, pattern, places
 from smemsim.machine.owners import Owners
 from smemsim.machine.region import GlobalMemory, Region
 from smemsim.machine.tma import Transfer, check_covered, tma_load, tma_store
@@ -33,8 +32,81 @@ from smemsim.machine.values import reduce_bytes, store_bytes
 from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
 from smemsim.spec.traps import ILLEGAL_ADDRESS
+from smemsim.words.operand import operand_addresses
+from smemsim.words.operand_layout import window_reach
+from smemsim.words.smem import SmemDescriptor
+from smemsim.words.tensor_map import TensorMap
 
-__all__ = ["GlobalMemory", "Operand", "SharedMemory", "ThreadWrite"]
+__all__ = ["WORDS", "GlobalMemory", "Operand", "SharedMemory", "ThreadWrite", "element_bits", "offsets", "pattern", "places", "shifts"]
+
+
+# ---- Where the elements of an operand lie in a shared window, and how its bytes become elements
+
+
+WORDS = {8: np.uint8, 16: np.uint16, 32: np.uint32}  # elements that are whole words of memory, by their bits
+
+
+def places(
+    descriptor: Any, *, arch: str, dtype: Any, major: str, rows: int, k: int, packing: str = "packed", window: tuple[int, int]
+) -> np.ndarray:
+    """The addresses of an operand's elements, uint32 (rows, k); `window` is (begin, end) of the CTA's.
+
+    Raises HardwareTrap when the operand leaves the window (see `window_reach`: the last lines may).
+    """
+    begin, end = window
+    address = operand_addresses(descriptor, arch=arch, dtype=dtype, major=major, rows=rows, k=k, packing=packing)
+    if address.ndim != 2:
+        raise InputError("read_operand takes one descriptor at a time")
+    fmt = element_format(dtype)
+    d = SmemDescriptor.decode(descriptor.encode() if isinstance(descriptor, SmemDescriptor) else descriptor, arch=arch)
+    along, lines = address.shape[::-1] if major == "K" else address.shape
+    farthest = window_reach(d, major, lines, -(-along // fmt.elements_per_chunk(packing)))
+    if farthest > end:
+        known = "" if arch == "sm_90a" else "; measured on Hopper, expected here"
+        reason = f"the operand reaches {farthest:#x}, past the end of the CTA's shared window ({end:#x}){known}"
+        raise HardwareTrap(reason, cuda_error=ILLEGAL_ADDRESS)
+    if address.size and int(address.min()) < begin:
+        raise Unmodelled(f"the operand begins at {int(address.min()):#x}; nobody knows what the system keeps below {begin:#x}")
+    return address
+
+
+def offsets(address: np.ndarray, window: tuple[int, int]) -> np.ndarray:
+    """Offsets in the window. Lines past the end that do not fault read as zero: they find the guard behind it, which nobody writes."""
+    found: np.ndarray = np.minimum(address.astype(np.int64), window[1]) - window[0]
+    return found
+
+
+@functools.lru_cache(maxsize=512)
+def pattern(
+    word: int, arch: str, dtype: str, major: str, rows: int, k: int, window: tuple[int, int], packing: str = "packed"
+) -> tuple[np.ndarray, np.ndarray]:
+    """(rows, k) the place of each element in the window, counted in `WORDS` or bytes, and the chunks of 16 bytes they are in, ascending.
+
+    Kept for every word and window: those of a kernel come again and again.
+    """
+    at = offsets(places(word, arch=arch, dtype=dtype, major=major, rows=rows, k=k, packing=packing, window=window), window)
+    return at * 8 // max(8, element_format(dtype).bits), np.unique(at >> 4)
+
+
+def element_bits(raw: np.ndarray, bits: int, per_chunk: int, major: str) -> np.ndarray:
+    """Raw bytes (rows, k, size) to raw element bits, for types of whole bytes; sub-byte types are cut out of their byte or bytes."""
+    value = np.zeros(raw.shape[:-1], np.uint64)
+    for i in range(raw.shape[-1]):
+        value |= raw[..., i].astype(np.uint64) << np.uint64(8 * i)
+    if bits < 8:
+        value = value >> shifts(raw.shape[:2], bits, per_chunk, major) & np.uint64((1 << bits) - 1)
+    return value.astype({64: np.uint64, **WORDS}.get(bits, np.uint8))
+
+
+@functools.lru_cache(maxsize=64)
+def shifts(shape: tuple[int, int], bits: int, per_chunk: int, major: str) -> np.ndarray:
+    """How far from its byte's lowest bit each element of a sub-byte type begins, (rows or 1, k or 1)."""
+    index = np.arange(shape[1])[None, :] if major == "K" else np.arange(shape[0])[:, None]
+    return np.asarray((index % per_chunk * bits % 8).astype(np.uint64))
+
+
+# ---- Memory as bytes, and for every shared byte who wrote it: which transfer and which element of the tensor, or nobody
+
 
 GUARD = 16  # bytes behind the window: one element of any type
 NOWHERE = Region.of(0, bytes(1))  # for boxes that touch no global byte

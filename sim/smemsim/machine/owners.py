@@ -17,6 +17,7 @@ from smemsim.machine.values import load_bytes
 
 __all__ = ["Owners"]
 
+
 SPLIT = np.uint64(1 << 63)  # the entry's lower half counts the chunks kept byte by byte
 WRITER, XOR = np.uint64(32), np.uint64(7)  # where the writer begins, and the bits of a line's XOR
 

@@ -13,8 +13,6 @@ from smemsim.arguments import whole
 from smemsim.arithmetic.explain import DotProduct, explain
 from smemsim.arithmetic.multiply import Factors, Options
 from smemsim.arithmetic.values import element_value
-from smemsim.descriptors.layout import rules_in_force, weakest
-from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError
 from smemsim.machine.memory import Operand
 from smemsim.machine.transfer import Transfer
@@ -22,6 +20,8 @@ from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import RULES, Grade
 from smemsim.spec.formats import element_format
 from smemsim.spec.mma_arithmetic import MmaArithmetic
+from smemsim.words.operand_layout import rules_in_force, weakest
+from smemsim.words.smem import SmemDescriptor
 
 __all__ = ["Element", "MmaOperand", "MmaResult", "Term", "from_shared", "halves", "shared_grade", "used_writers"]
 

@@ -12,6 +12,7 @@ from smemsim.errors import InputError, OutsideError
 
 __all__ = ["GlobalMemory", "Region"]
 
+
 FIRST_ADDRESS = 0x7F0000000000  # where allocations begin when nobody asks for an address
 GAP = 1 << 20
 

@@ -7,24 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.addressing import tma_loops
-from smemsim.addressing.tma import im2col_offset, pack_im2col_offset
 from smemsim.arguments import shown, whole, wholes
-from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import HardwareTrap, InputError, OutsideError
-from smemsim.machine.geometry import Geometry, geometry_of
+from smemsim.layout import tma_loops
+from smemsim.layout.tma import im2col_offset, pack_im2col_offset
+from smemsim.machine.geometry import Geometry, check_coordinates, check_global, check_map, check_smem_address, check_window, geometry_of
 from smemsim.machine.transfer import Transfer
-from smemsim.machine.traps import check_coordinates, check_global, check_map, check_smem_address, check_window
 from smemsim.spec.architectures import ARCHITECTURES, architecture
 from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.tensor_map import LIMITS, WIDE_IS_IM2COL, corner_bits
 from smemsim.spec.transfers import GATHERED_ROWS, HALO_EVERY
 from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION
+from smemsim.words.tensor_map import TensorMap
+
+__all__ = ["Transfer", "check_covered", "tma_load", "tma_prefetch", "tma_store"]
+
 
 MOST_ADDRESS = 1 << BULK_LIMITS.cta_rank_shift  # above it stands a CTA's rank
 NO_OFFSETS: tuple[int, ...] = ()  # Python keeps one empty tuple
 
-__all__ = ["Transfer", "check_covered", "tma_load", "tma_prefetch", "tma_store"]
 
 SHARED_END, GRANULARITY = ARCHITECTURES["sm_90a"].shared_end, ARCHITECTURES["sm_90a"].shared_granularity
 

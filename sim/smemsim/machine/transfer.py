@@ -7,10 +7,10 @@ import functools
 
 import numpy as np
 
-from smemsim.addressing import tma_loops
-from smemsim.descriptors.tensor_map import TensorMap
+from smemsim.layout import tma_loops
 from smemsim.machine.geometry import Geometry
 from smemsim.spec.transfers import STORED_BITS
+from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["Transfer"]
 

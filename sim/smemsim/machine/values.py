@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from smemsim.arithmetic.reduce import reduce_elements, reduction_op, tensor_reduction
-from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine import loops
 from smemsim.machine.tma import check_covered, tma_load, tma_store
 from smemsim.machine.transfer import Transfer
+from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["load_bytes", "reduce_bytes", "store_bytes", "tma_load_bytes", "tma_reduce", "tma_store_bytes"]
 

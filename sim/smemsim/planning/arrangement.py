@@ -1,22 +1,296 @@
-"""Where every element of a tile lies in shared memory: the swizzle atom, how atoms are stacked, and the strides that the descriptor needs."""
+"""How a tile is arranged: what was wished, atoms, instructions, canonical forms, banks, fields.
+
+Shared memory has 32 banks of 4 bytes, so that a 16-byte chunk lies in one of 8 groups of four banks: address / 16 mod 8. An access of eight
+chunks is free of conflicts when they lie in eight groups; what is counted is how many of the eight lie in the fullest group, 1 at best and 8 at
+worst, and of all such accesses of the tile the largest count.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import Any
 
-from smemsim.addressing.cute import CuteLayout, CuteSwizzle
-from smemsim.addressing.cute_algebra import tile_to_shape
-from smemsim.descriptors.smem import SmemDescriptor
-from smemsim.errors import InputError
-from smemsim.planning.instruction import GRAVE, Instruction, instruction_of
-from smemsim.planning.wish import IllegalPlan, Wish
-from smemsim.spec.shared_memory import ATOM_ROWS, CHUNK
-from smemsim.spec.smem_descriptor import layout_codes
-from smemsim.spec.swizzles import Swizzle
-from smemsim.spec.tensor_map import LIMITS
+import numpy as np
 
-__all__ = ["Arrangement", "arrange"]
+from smemsim.arguments import choice, in_steps, shown, whole
+from smemsim.errors import InputError, Unmodelled
+from smemsim.layout.cute import CuteLayout, CuteSwizzle, logical_divide, recast, tile_to_shape, zipped_divide
+from smemsim.spec.architectures import Architecture, architecture
+from smemsim.spec.findings import Severity
+from smemsim.spec.formats import ElementFormat, element_format
+from smemsim.spec.shared_memory import ATOM_ROWS, BANKS, CHUNK
+from smemsim.spec.smem_descriptor import REACH, START, layout_codes
+from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
+from smemsim.spec.tcgen05 import KINDS, kind_of, shapes_of
+from smemsim.spec.tensor_map import LIMITS
+from smemsim.spec.wgmma import WGMMA_M, WGMMA_TYPES
+from smemsim.words.instr import InstrDescriptor
+from smemsim.words.operand import operand_addresses, swizzled
+from smemsim.words.operand_layout import check_major
+from smemsim.words.smem import SmemDescriptor
+
+__all__ = [
+    "STACKS",
+    "Arrangement",
+    "Conflicts",
+    "CuteSteps",
+    "Field",
+    "IllegalPlan",
+    "Instruction",
+    "Wish",
+    "arrange",
+    "canonical_layouts",
+    "conflicts_of",
+    "cute_steps",
+    "fields_of",
+    "instruction_of",
+    "wish_of",
+]
+
+
+# ---- What is wished for: the tile, its type and layout, and the instruction that reads it
+
+
+STACKS = ("strided", "contiguous")
+MOST = 1 << 16  # rows or K of a tile; shared memory has far less
+
+
+class IllegalPlan(InputError):
+    """A tile that the hardware cannot have: `reason`, and in `nearest` the arguments of a legal plan that differs least, or None.
+
+    A `smemsim.InputError`.
+    """
+
+    def __init__(self, reason: str, nearest: dict[str, Any] | None = None, changed: tuple[str, ...] = ()) -> None:
+        told = ", ".join(_told(name, nearest[name]) for name in changed) if nearest else ""
+        super().__init__(f"{reason}; nearest that works: {told}" if told else reason)
+        self.reason = reason
+        self.nearest = nearest
+        self.changed = changed
+
+
+def _told(name: str, value: Any) -> str:
+    if value is None:
+        return f"{name} left out"
+    return f"{name} = {value:#x}" if name == "base_address" else f"{name} = {value!r}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Wish:
+    """The arguments of `plan`, read. `m`, `n`, `kind` are None where they follow from the rest; `rows` are those of one CTA."""
+
+    rows: int
+    k: int
+    fmt: ElementFormat
+    major: str
+    swizzle: Swizzle
+    machine: Architecture
+    m: int | None
+    n: int | None
+    side: str
+    kind: str | None
+    cta_group: int
+    stack: str
+    base_address: int
+    stages: int
+    matrix: tuple[int, int] | None
+    pitch_bytes: int | None
+    at: tuple[int, int]
+    other_major: str
+
+    @property
+    def mode(self) -> SwizzleMode:
+        """The row of its swizzle."""
+        return MODES[self.swizzle]
+
+    @property
+    def axis(self) -> str:
+        """ "m" or "n": what the rows are."""
+        return "m" if self.side == "a" else "n"
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of `plan` that give this wish."""
+        return {
+            "rows": self.rows, "k": self.k, "dtype": self.fmt.name, "major": self.major, "swizzle": str(self.swizzle), "arch": self.machine.name,
+            "m": self.m, "n": self.n, "side": self.side, "kind": self.kind, "cta_group": self.cta_group, "stack": self.stack,
+            "base_address": self.base_address, "stages": self.stages, "matrix": self.matrix,
+            "pitch_bytes": self.pitch_bytes, "at": self.at, "other_major": self.other_major,
+        }  # fmt: skip
+
+
+def wish_of(rows: Any, k: Any, *, dtype: Any, major: Any, swizzle: Any, arch: Any, m: Any, n: Any, side: Any, kind: Any, cta_group: Any,
+            stack: Any, base_address: Any, stages: Any, matrix: Any, pitch_bytes: Any, at: Any, other_major: Any) -> Wish:  # fmt: skip
+    """The arguments of `plan` as a wish; InputError for what is no number, no name, no architecture."""
+    check_major(major)
+    machine, fmt = architecture(arch), element_format(dtype)
+    side = choice("side", side.lower() if isinstance(side, str) else side, ("a", "b"), "'a' (M x K) or 'b' (N x K)")
+    cta_group = whole("cta_group", cta_group)
+    if cta_group not in (1, 2):
+        raise InputError(f"cta_group = {cta_group}: needs 1, or 2 for a pair of CTAs")
+    return Wish(
+        rows=_extent("rows", rows),
+        k=_extent("k", k),
+        fmt=fmt,
+        major=major,
+        swizzle=_swizzle(swizzle),
+        machine=machine,
+        m=None if m is None else whole("m", m, minimum=1),
+        n=None if n is None else whole("n", n, minimum=1),
+        side=side,
+        kind=None if kind is None else str(kind).removeprefix(".").removeprefix("kind::"),
+        cta_group=cta_group,
+        stack=_stack(stack, major),
+        base_address=whole("base_address", base_address, minimum=0, wanted="a .shared byte address"),
+        stages=_extent("stages", stages),
+        matrix=None if matrix is None else _pair("matrix", matrix, 1),
+        pitch_bytes=None if pitch_bytes is None else whole("pitch_bytes", pitch_bytes, minimum=1, most_bits=40),
+        at=_pair("at", at, 0),
+        other_major=choice("other_major", other_major, ("K", "MN"), "'K' or 'MN', of the operand that is not planned"),
+    )
+
+
+def _extent(name: str, value: Any) -> int:
+    number = whole(name, value, minimum=1)
+    if number > MOST:
+        raise InputError(f"{name} = {number}: more than any shared memory holds")
+    return number
+
+
+def _pair(name: str, value: Any, minimum: int) -> tuple[int, int]:
+    if not isinstance(value, (tuple, list)) or len(value) != 2:
+        raise InputError(f"{name} = {shown(value)}: needs two numbers, that of rows and that of K")
+    first, second = (whole(f"{name}[{i}]", x, minimum=minimum, most_bits=31) for i, x in enumerate(value))
+    return first, second
+
+
+def _swizzle(value: Any) -> Swizzle:
+    text = value.removeprefix("SWIZZLE_") if isinstance(value, str) else value
+    named = {"NONE": "none", "0": "none", "32": "32B", "64": "64B", "128": "128B"}.get(str(text), text)
+    names = tuple(str(s) for s in MODES)
+    return Swizzle(choice("swizzle", str(named) if isinstance(named, Swizzle) else named, names, f"one of {' '.join(names)}"))
+
+
+def _stack(value: Any, major: str) -> str:
+    """ "strided" or "contiguous" of what may also be the axis along which atoms follow one another: "MN" (or "M", "N"), "K"."""
+    if value is None:
+        return "strided"
+    axes = {"M": "MN", "N": "MN", "m": "MN", "n": "MN", "mn": "MN", "k": "K"}
+    given = axes.get(value, value) if isinstance(value, str) else value
+    if given in ("MN", "K"):
+        return "contiguous" if given == major else "strided"
+    wanted = "'strided' (default), 'contiguous', or the axis along which atoms follow one another first: 'MN' or 'K'"
+    return choice("stack", given, STACKS, wanted)
+
+
+# ---- The instruction that reads the tile: its kind, shape and descriptor; what is left open is chosen so that it fits the tile
+
+
+GRAVE = (Severity.TRAP, Severity.WRONG)
+
+
+@dataclasses.dataclass(frozen=True)
+class Instruction:
+    """One MMA: `m` and `n` of the whole instruction, `rows` that one CTA's operand has; `descriptor` of tcgen05 only."""
+
+    name: str
+    kind: str
+    m: int
+    n: int
+    k: int
+    rows: int
+    packing: str
+    descriptor: InstrDescriptor | None
+
+
+def instruction_of(wish: Wish) -> Instruction:
+    """The instruction for a wish. Raises IllegalPlan for one that the architecture does not have."""
+    if wish.fmt.name not in wish.machine.mma_types:
+        raise IllegalPlan(f"{wish.machine.instruction} reads {' '.join(wish.machine.mma_types)} from shared memory, not {wish.fmt.name}")
+    if wish.fmt.bits == 1:
+        raise Unmodelled("plans of b1 operands: TMA has no type of one bit, and nothing here was checked with one")
+    return _wgmma(wish) if wish.machine.instruction == "wgmma" else _tcgen05(wish)
+
+
+def _wgmma(wish: Wish) -> Instruction:
+    name = wish.fmt.name
+    if wish.kind not in (None, "wgmma"):
+        raise IllegalPlan(f"kind = {wish.kind!r}: {wish.machine.name} has wgmma, which has no kinds")
+    if wish.cta_group != 1:
+        raise IllegalPlan("cta_group = 2: wgmma works in one CTA; pairs exist from sm_100a on")
+    row = next(r for r in WGMMA_TYPES if name in (r.a if wish.side == "a" else r.b))
+    if wish.major == "MN" and not row.transposes:
+        raise IllegalPlan(f"{name} MN-major: wgmma transposes 16-bit types only, others are K-major")
+    m = WGMMA_M if wish.m is None else wish.m
+    if m != WGMMA_M:
+        raise IllegalPlan(f"m = {m}: one wgmma has M = {WGMMA_M}; a taller tile is read by several")
+    n = _fitting(wish, row.n, 1) if wish.n is None else wish.n
+    if n not in row.n:
+        raise IllegalPlan(f"n = {n}: wgmma with {name} has N = {in_steps(row.n)}")
+    d = "f32" if "f32" in row.d else row.d[0]
+    other = row.b[0] if wish.side == "a" and name not in row.b else name
+    types = (name, other) if wish.side == "a" else (other, name)
+    text = f"wgmma.mma_async.sync.aligned.m{m}n{n}k{row.k}.{d}.{types[0]}.{types[1]}"
+    return Instruction(text, "wgmma", m, n, row.k, m if wish.side == "a" else n, "packed", None)
+
+
+def _kind(wish: Wish) -> str:
+    if wish.kind is not None:
+        return kind_of(wish.kind).name
+    found = [k.name for k in KINDS.values() if wish.fmt.name in (k.a_types if wish.side == "a" else k.b_types).values()]
+    return "mxf4" if wish.fmt.name == "e2m1" else found[0]
+
+
+def _tcgen05(wish: Wish) -> Instruction:
+    kind = KINDS[_kind(wish)]
+    name, group = wish.fmt.name, wish.cta_group
+    types = kind.a_types if wish.side == "a" else kind.b_types
+    if wish.machine.name not in kind.archs:
+        raise IllegalPlan(f"kind {kind.name}: {wish.machine.name} does not have it ({', '.join(kind.archs)} do)")
+    if name not in types.values():
+        raise IllegalPlan(f"dtype = {name!r}: kind {kind.name} reads {' '.join(types.values())}")
+    if not kind.transposable and "MN" in (wish.major, wish.other_major):
+        raise IllegalPlan(f"major = 'MN': kind {kind.name} reads K-major operands only (its descriptor has no transpose bits)")
+    shapes = shapes_of(kind, cta_group=group, ws=False, sparse=False, wide_k=False)
+    ms, ns = (sorted({x for s in shapes for x in getattr(s, axis)}) for axis in "mn")
+    if wish.side == "a":
+        m = _fitting(wish, ms, group) if wish.m is None else wish.m
+        n = max(x for x in ns if x <= 128) if wish.n is None else wish.n
+    else:
+        m = max(ms) if wish.m is None else wish.m
+        n = _fitting(wish, ns, group) if wish.n is None else wish.n
+    pair = " with cta_group 2" if group == 2 else ""
+    if m not in ms:
+        raise IllegalPlan(f"m = {m}: kind {kind.name}{pair} has M = {in_steps(ms)}")
+    if n not in (with_m := {x for s in shapes if m in s.m for x in s.n}):
+        raise IllegalPlan(f"n = {n}: kind {kind.name}{pair} with M = {m} has N = {in_steps(with_m)}")
+    other_types = kind.b_types if wish.side == "a" else kind.a_types
+    other = name if name in other_types.values() else next(iter(other_types.values()))
+    a_type, b_type = (name, other) if wish.side == "a" else (other, name)
+    a_major, b_major = (wish.major, wish.other_major) if wish.side == "a" else (wish.other_major, wish.major)
+    try:
+        descriptor = InstrDescriptor(kind=kind.name, m=m, n=n, a_type=a_type, b_type=b_type, a_major=a_major, b_major=b_major)
+    except InputError as e:
+        raise IllegalPlan(str(e)) from None
+    context = {"arch": wish.machine.name, "cta_group": group, "ws": False, f"swizzle_{wish.side}": str(wish.swizzle)}
+    for finding in descriptor.problems(**context):
+        if finding.severity in GRAVE:
+            raise IllegalPlan(f"{finding.message}{f' ({finding.repair})' if finding.repair else ''}")
+    scaled = ".block_scale" if kind.block_scaled else ""
+    text = f"tcgen05.mma.cta_group::{group}.kind::{kind.name}{scaled}"
+    packing = kind.packing if wish.fmt.bits < 8 else "packed"
+    return Instruction(text, kind.name, m, n, kind.k, (m if wish.side == "a" else n) // group, packing, descriptor)
+
+
+def _fitting(wish: Wish, legal: Iterable[int], group: int) -> int:
+    """The largest M or N whose share of one CTA divides the tile; where none does, the one next to it."""
+    options = sorted(legal)
+    found = [x for x in options if wish.rows % (x // group) == 0]
+    return found[-1] if found else min(options, key=lambda x: abs(x - wish.rows * group))
+
+
+# ---- Where every element of a tile lies in shared memory: the swizzle atom, how atoms are stacked, and the strides that the descriptor
+# needs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,3 +486,166 @@ def _memory(tile: Arrangement) -> None:
         raise IllegalPlan(
             f"{stages}{tile.tile_bytes:,} B from {wish.base_address:#x} on end at {end:#x}; a CTA's shared memory ends at {machine.shared_end:#x} ({most // 1024} KiB)"
         )
+
+
+# ---- The canonical layout of one operand, and the steps by which CuTe comes from the tile's layout to the descriptor's fields
+
+
+@dataclasses.dataclass(frozen=True)
+class CuteSteps:
+    """CuTe's way: `tile` and `partitioned` count elements; `units`, `canonical` and `descriptors` count 16 bytes, as the descriptor does.
+
+    `partitioned` is ((operand), (blocks, K steps)), `canonical` the operand divided by `unit` (8 rows of a chunk, or a swizzle atom), and
+    `descriptors` what is added to the start for each block and K step. `lbo` and `sbo` are read off `canonical`, in bytes; None where the
+    operand has one unit only, so that the stride does not exist.
+    """
+
+    tile: CuteLayout
+    order: tuple[int, int]
+    subtile: tuple[int, int]
+    partitioned: CuteLayout
+    units: CuteLayout
+    unit: tuple[int, int]
+    canonical: CuteLayout
+    descriptors: CuteLayout
+    lbo: int | None
+    sbo: int | None
+
+
+def cute_steps(tile: Arrangement) -> CuteSteps:
+    """tile_to_shape, zipped_divide by one instruction's operand, recast to 16 bytes, logical_divide by the unit of the descriptor."""
+    bits, wish, mode = 8 * CHUNK, tile.wish, tile.wish.mode
+    subtile = (tile.instruction.rows, tile.instruction.k)
+    partitioned = zipped_divide(tile.tile, subtile)
+    units = recast(partitioned, bits, tile.element_bits)
+    operand = units.mode(0)
+    if wish.major == "K":
+        unit = (ATOM_ROWS, 1)
+    else:
+        unit = (min(mode.chunks, operand.mode(0).size), tile.atom_lines)
+    try:
+        canonical = logical_divide(operand, unit)
+    except InputError:  # rows end inside an atom: whole atoms and a part of one
+        canonical = operand
+    rows, k = (_stride_of(canonical.mode(i)) for i in (0, 1))
+    swapped = wish.major == "MN" and not mode.mask
+    lbo, sbo = (rows, k) if (wish.major == "MN") != swapped else (k, rows)
+    return CuteSteps(tile.tile, tile.order, subtile, partitioned, units, unit, canonical, units.mode(1), lbo, sbo)
+
+
+def _stride_of(mode: CuteLayout) -> int | None:
+    """Bytes between units, from (unit, rest)."""
+    if not isinstance(mode.shape, tuple):
+        return None
+    size, step = mode.mode(1).leaves()[0]
+    return CHUNK * step if size > 1 else None
+
+
+def canonical_layouts(tile: Arrangement) -> tuple[str, str]:
+    """(symbolic, numeric) canonical layout of one operand in elements, as the PTX ISA writes it: T elements in 16 bytes."""
+    mode, (lbo, sbo) = tile.wish.mode, (8 * x // tile.element_bits for x in tile.strides)
+    per, chunks, swizzled = tile.per_chunk, mode.chunks, bool(mode.mask)
+    rows, k = tile.instruction.rows, tile.instruction.k // per
+    if tile.wish.major == "K":
+        symbolic = f"((8,m),(T,{k})):(({chunks}T,SBO),(1,{'T' if swizzled else 'LBO'}))"
+        numeric = f"((8,{rows // ATOM_ROWS}),({per},{k})):(({chunks * per},{sbo}),(1,{per if swizzled else lbo}))"
+    else:
+        far, near = ("LBO", "SBO") if swizzled else ("SBO", "LBO")
+        far_by, near_by = (lbo, sbo) if swizzled else (sbo, lbo)
+        m, lines = -(-rows // tile.inner), tile.atom_lines
+        symbolic = f"((T,{chunks},m),({lines},k)):((1,T,{far}),({chunks}T,{near}))"
+        numeric = f"(({per},{chunks},{m}),({lines},{tile.instruction.k // lines})):((1,{per},{far_by}),({chunks * per},{near_by}))"
+    return f"{mode.cute} o {symbolic}", f"{mode.cute} o {numeric}"
+
+
+# ---- Bank conflicts of a planned tile, counted from addresses; nothing here is a measured time
+
+
+@dataclasses.dataclass(frozen=True)
+class Conflicts:
+    """Chunks in the fullest group of four banks, of eight; the largest such count of the tile.
+
+    `mma`: 8 lines from a multiple of 8 on, one chunk of each, as the tensor core reads them (8x16 B). `column`: the same from any line on,
+    as `ldmatrix` reads 8 rows. `line`: 8 chunks of one line that follow one another in the matrix, as threads read along the contiguous
+    axis; fewer where a line has fewer. With 128B_ATOM_32B eight lines are two atoms; whether the tensor core takes eight at once there is in
+    no document.
+    """
+
+    mma: int
+    column: int
+    line: int
+
+
+def conflicts_of(tile: Arrangement) -> Conflicts:
+    """Count them for the tile at its base address."""
+    chunks = tile.contiguous // tile.per_chunk
+    addresses = swizzled(tile.wish.base_address + tile.linear(*np.indices((tile.lines, chunks))), tile.wish.mode)
+    group = BANKS.group(addresses)
+    return Conflicts(_worst(group, BANKS.groups), _worst(group, 1), _worst(group.T, 1))
+
+
+def _worst(group: np.ndarray, step: int) -> int:
+    """The fullest group of any eight neighbours along axis 0 that begin at a multiple of `step`."""
+    length = min(BANKS.groups, len(group))
+    windows = np.lib.stride_tricks.sliding_window_view(group, length, axis=0)[::step]
+    return int(max((windows == g).sum(axis=-1).max() for g in range(BANKS.groups)))
+
+
+# ---- What LBO and SBO of a plan walk: found by moving each field and looking which elements move with it
+
+
+@dataclasses.dataclass(frozen=True)
+class Field:
+    """One of LBO and SBO: bytes, as encoded, does the instruction use it, what it walks, and the first element of each of its first steps
+    with the shared address: (row, k, address), of at most three, the first one being the operand's first element."""
+
+    name: str
+    bytes: int
+    encoded: int
+    used: bool
+    walks: str
+    places: tuple[tuple[int, int, int], ...]
+
+    def as_dict(self) -> dict[str, object]:
+        """As JSON has it."""
+        return {**dataclasses.asdict(self), "places": [{"row": r, "k": k, "address": a} for r, k, a in self.places]}
+
+
+def fields_of(tile: Arrangement) -> tuple[Field, Field]:
+    """(LBO, SBO) of the first instruction."""
+    base, operand = tile.descriptor(), tile.instruction
+    given: dict[str, Any] = {
+        "arch": tile.wish.machine.name,
+        "dtype": tile.wish.fmt,
+        "major": tile.wish.major,
+        "rows": operand.rows,
+        "k": operand.k,
+    }
+    given["packing"] = operand.packing
+    addresses = operand_addresses(base, **given)
+    unit = 1 << START.shift
+    found = []
+    for name, short in (("leading_byte_offset", "LBO"), ("stride_byte_offset", "SBO")):
+        fields = {n: getattr(base, n) for n in ("start_address", "leading_byte_offset", "stride_byte_offset")}
+        value = fields[name]
+        fields[name] = value + unit if value < REACH // 2 else value - unit
+        moved = operand_addresses(SmemDescriptor(arch=base.arch, swizzle=base.swizzle, **fields), **given) != addresses
+        places: tuple[tuple[int, int, int], ...] = ()
+        walks = "not used by this instruction"
+        if moved.any():
+            row, k = _first(moved)
+            walks = f"to the next {row} rows ({tile.wish.axis.upper()})" if row else f"to the next {k} of K"
+            steps = [(row * i, k * i) for i in range(3)]
+            places = tuple((r, c, int(addresses[r, c])) for r, c in steps if r < operand.rows and c < operand.k)
+        found.append(Field(short, value, value // unit, bool(moved.any()), walks, places))
+    return found[0], found[1]
+
+
+def _first(moved: np.ndarray) -> tuple[int, int]:
+    """The first row or the first K that moves while the other index is 0."""
+    rows, columns = np.nonzero(moved[:, 0])[0], np.nonzero(moved[0])[0]
+    if len(rows) and not moved[0].any():
+        return int(rows[0]), 0
+    if len(columns):
+        return 0, int(columns[0])
+    return int(rows[0]), 0

@@ -1,30 +1,199 @@
-"""`plan`: from the tile to what a kernel author writes; every plan is simulated before anybody sees it."""
+"""`plan`: from a wish to everything a kernel author writes down, and the choices compared."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
+import itertools
+import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from smemsim.checking.scenario import check
-from smemsim.descriptors.instr import InstrDescriptor
-from smemsim.descriptors.smem import SmemDescriptor
-from smemsim.descriptors.tensor_map import TensorMap
-from smemsim.errors import InputError, InternalError
-from smemsim.planning.arrangement import Arrangement, arrange
-from smemsim.planning.banks import Conflicts, conflicts_of
-from smemsim.planning.canonical import CuteSteps, canonical_layouts, cute_steps
-from smemsim.planning.fields import Field, fields_of
-from smemsim.planning.nearest import nearest
-from smemsim.planning.scenario import scenario_of
-from smemsim.planning.transfers import Loads, Matrix, loads_of, matrix_of
-from smemsim.planning.wish import IllegalPlan, Wish, wish_of
+from smemsim.errors import InputError, InternalError, Unmodelled
+from smemsim.judge.check import check
+from smemsim.planning.arrangement import (
+    STACKS,
+    Arrangement,
+    Conflicts,
+    CuteSteps,
+    Field,
+    IllegalPlan,
+    Wish,
+    arrange,
+    canonical_layouts,
+    conflicts_of,
+    cute_steps,
+    fields_of,
+    wish_of,
+)
+from smemsim.planning.transfers import GLOBAL_ADDRESS, Loads, Matrix, loads_of, matrix_of
+from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
 from smemsim.spec.shared_memory import CHUNK
+from smemsim.spec.smem_descriptor import layout_codes
+from smemsim.spec.swizzles import MODES
+from smemsim.spec.tensor_map import LIMITS
+from smemsim.words.instr import InstrDescriptor
+from smemsim.words.smem import SmemDescriptor
+from smemsim.words.tensor_map import TensorMap
 
-__all__ = ["DEFAULTS", "Plan", "plan", "simulated", "unchecked"]
+__all__ = ["DEFAULTS", "Choice", "Plan", "nearest", "plan", "plans", "scenario_of", "simulated", "unchecked"]
+
+
+# ---- A plan as a scenario that `smemsim check` runs: the loads of the first and the last stage, and every instruction's descriptor
+
+
+def scenario_of(tile: Arrangement, matrix: Matrix, loads: Loads, title: str, *, box: bool) -> dict[str, Any]:
+    """The scenario of one way to load the tile, `box` the one with a single box. Where the matrix is large enough the stages take tiles that follow one another along K."""
+    wish, instruction, name = tile.wish, tile.instruction, tile.wish.side.upper()
+    packed = wish.fmt.bits < 8
+    size = 1 if packed else wish.fmt.bits // 8
+    stride = (matrix.pitch, size) if wish.major == "K" else (size, matrix.pitch)
+    arguments = loads.arguments()
+    arguments["global_address"] = name
+    buffer: dict[str, Any] = {"address": wish.base_address, "bytes": wish.stages * tile.tile_bytes, "declared_align": LIMITS.smem_alignment}
+    buffer |= {"stages": wish.stages, "stage_bytes": tile.tile_bytes} if wish.stages > 1 else {}
+    steps: list[dict[str, Any]] = []
+    for stage in sorted({0, wish.stages - 1}):
+        along = stage * wish.k if wish.at[1] + (stage + 1) * wish.k <= matrix.k else 0
+        there = dataclasses.replace(tile, wish=dataclasses.replace(wish, at=(wish.at[0], wish.at[1] + along)))
+        loop, single, _ = loads_of(there, matrix)
+        of_this = (single if box else loop) or loads
+        of_stage = {"stage": stage} if wish.stages > 1 else {}
+        load: dict[str, Any] = {"op": "tma_load", "map": f"tm{name}", "to": f"s{name}", **of_stage}
+        load |= {"offset": [offset for offset, _ in loads.issues], "at": [list(at) for _, at in of_this.issues]}
+        load["expect_bytes"] = loads.bytes
+        operand: dict[str, Any] = {"dtype": wish.fmt.name, "major": wish.major, "rows": instruction.rows}
+        word = tile.descriptor().advance(-wish.base_address).encode()
+        operand |= {"word": word, "start": f"s{name}", **of_stage}
+        operand["k_add"] = [tile.offset(0, step) for step in range(tile.steps)]
+        operand["mn_add"] = [tile.offset(block, 0) for block in range(tile.blocks)]
+        operand["meant"] = {"tensor": name, "axes": [wish.axis, "k"], "at": [wish.at[0], wish.at[1] + along]}
+        mma: dict[str, Any] = {"op": "mma", "kind": instruction.kind, "m": instruction.m, "n": instruction.n, "k": instruction.k}
+        if instruction.descriptor is not None:
+            mma["idesc"] = instruction.descriptor.encode()
+        steps += [load, {**mma, wish.side: operand}]
+    return {
+        "arch": wish.machine.name,
+        "title": title,
+        **({"cta_group": wish.cta_group} if instruction.descriptor is not None else {}),
+        "tensor": {
+            name: {
+                "dtype": wish.fmt.name,
+                "extent": {wish.axis: matrix.rows, "k": matrix.k},
+                "stride": {wish.axis: stride[0], "k": stride[1]},
+                "address": GLOBAL_ADDRESS,
+            }
+        },
+        "buffer": {f"s{name}": buffer},
+        "map": {f"tm{name}": {"of": name, **arguments}},
+        "step": steps,
+        "expect": {"findings": []},
+    }
+
+
+# ---- The legal tile that differs least from one that is not: fewest arguments changed, and these as little as possible
+
+
+Change = tuple[float, str, Any]  # how unwelcome, which argument, what instead
+MOST_TRIES = 2000
+MOST_LOADS = 40  # loading a tile takes a thousand times longer than arranging it
+KEPT = ("rows", "k", "dtype", "major", "swizzle", "arch", "side")
+
+
+def nearest(
+    wish: Wish, defaults: dict[str, Any], arranged: Callable[[dict[str, Any]], None], loaded: Callable[[dict[str, Any]], None]
+) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+    """(arguments, names of those that changed) of the first legal plan in the order of how much changes, three arguments at most; where there is
+    none, of one that leaves out all but the tile and changes it by two arguments at most; None where that fails too.
+
+    `arranged` raises InputError or Unmodelled for arguments that cannot be arranged, `loaded` for those that TMA cannot load.
+    """
+    asked = wish.arguments()
+    for given in (asked, asked | {name: value for name, value in defaults.items() if name not in KEPT}):
+        found = _search(given, _changes(wish), 3 if given is asked else 2, arranged, loaded)
+        if found is not None:
+            return found, tuple(name for name, value in found.items() if value != asked[name])
+    return None
+
+
+def _search(
+    start: dict[str, Any],
+    changes: Iterator[Change],
+    most: int,
+    arranged: Callable[[dict[str, Any]], None],
+    loaded: Callable[[dict[str, Any]], None],
+) -> dict[str, Any] | None:
+    ordered = sorted(changes, key=lambda c: c[0])
+    tries: list[tuple[float, tuple[Change, ...]]] = []
+    for count in range(most + 1):
+        for several in itertools.combinations(ordered, count):
+            if len({name for _, name, _ in several}) == count:
+                tries.append((sum(cost for cost, _, _ in several) + 2 * (count - 1), several))
+    tries.sort(key=lambda t: t[0])
+    loads = 0
+    for _, several in tries[:MOST_TRIES]:
+        given = start | {name: value for _, name, value in several}
+        try:
+            arranged(given)
+            loads += 1
+            loaded(given)
+        except (InputError, Unmodelled):
+            if loads >= MOST_LOADS:
+                return None
+            continue
+        return given
+    return None
+
+
+def _changes(wish: Wish) -> Iterator[Change]:
+    codes = layout_codes(wish.machine.smem_descriptor).values()
+    for mode in MODES.values():
+        if mode.swizzle in codes and mode.swizzle is not wish.swizzle:
+            yield 1 + abs(math.log2(mode.width / wish.mode.width)) / 4, "swizzle", str(mode.swizzle)
+    for name, value in (("rows", wish.rows), ("k", wish.k)):
+        for near in sorted({x for unit in (8, 16, 32, 64, 128, 192, 256) for x in (value // unit * unit, -(-value // unit) * unit, unit)}):
+            if near not in (0, value):
+                yield 1 + abs(math.log2(near / value)), name, near
+    for name, given in (("m", wish.m), ("n", wish.n)):
+        if given is not None:
+            for near in {
+                x for unit in (8, 16, 32, 64, 128) for x in (given // unit * unit, -(-given // unit) * unit, given // 2, 2 * given)
+            }:
+                if 0 < near <= 256 and near != given:
+                    yield 0.5 + abs(math.log2(near / given)), name, near
+            yield 2, name, None
+    align = LIMITS.smem_alignment
+    if wish.base_address % align or wish.base_address < wish.machine.shared_begin:
+        yield 0.1, "base_address", max(-(-wish.base_address // align) * align, wish.machine.shared_begin)
+    elif wish.base_address > wish.machine.shared_begin:
+        yield 0.4, "base_address", wish.machine.shared_begin
+    fit = (wish.machine.shared_end - wish.base_address) * 8 // max(wish.rows * wish.k * wish.fmt.bits, 1)
+    for stages in sorted({wish.stages - 1, wish.stages - 2, wish.stages // 2, fit, 1}):
+        if 0 < stages < wish.stages:
+            yield 0.4 + math.log2(wish.stages / stages), "stages", stages
+    down = tuple(x // unit * unit for x, unit in zip(wish.at, (1, 128) if wish.major == "K" else (128, 1), strict=True))
+    for at in sorted({tuple(x // 16 * 16 for x in wish.at), down, (0, 0)} - {wish.at}):
+        yield 0.5 + math.log2(1 + abs(sum(wish.at) - sum(at))) / 16, "at", at
+    if wish.fmt.name == "f32":
+        yield 1, "dtype", "tf32"
+    if wish.pitch_bytes is not None:
+        yield 0.3, "pitch_bytes", -(-wish.pitch_bytes // 32) * 32
+        yield 0.6, "pitch_bytes", None
+    if wish.matrix is not None:
+        yield 0.8, "matrix", None
+    if wish.cta_group == 2:
+        yield 2.5, "cta_group", 1
+    yield 2, "major", "MN" if wish.major == "K" else "K"
+    if wish.other_major == "MN":
+        yield 2, "other_major", "K"
+    if wish.kind is not None:
+        yield 2, "kind", None
+
+
+# ---- `plan`: from the tile to what a kernel author writes; every plan is simulated before anybody sees it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,7 +333,7 @@ class Plan:
 
     def code(self, language: str) -> str:
         """What to paste: "cpp" (constants and the encode call), "cute" (CuTe C++) or "triton" (Gluon)."""
-        from smemsim.planning.code import code_of
+        from smemsim.planning.text import code_of
 
         return code_of(self, language)
 
@@ -273,3 +442,67 @@ def simulated(wish: Wish) -> Plan:
         if grave:
             raise InternalError(f"{made.title} ({form}): the plan does not pass its own check: {grave[0]}")
     return made
+
+
+# ---- `plans`: every swizzle and stacking that a tile can have, side by side
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """One swizzle and stacking: its plan, or None and the reason why there is none."""
+
+    swizzle: str
+    stack: str
+    plan: Plan | None
+    reason: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The row of the table as JSON has it: sizes in bytes; `conflicts` as `Conflicts` counts them."""
+        row: dict[str, Any] = {"swizzle": self.swizzle, "stack": self.stack, "legal": self.plan is not None, "reason": self.reason}
+        if self.plan is None:
+            return row
+        p, tile = self.plan, self.plan.arrangement
+        data = tile.wish.rows * tile.wish.k * tile.wish.fmt.bits // 8
+        return row | {
+            "issues": len(p.loop.issues),
+            "single_box": p.box is not None,
+            "box_rank": p.box.rank if p.box else None,
+            "alignment": LIMITS.smem_alignment,
+            "period": tile.wish.mode.period,
+            "tile_bytes": p.tile_bytes,
+            "padding_bytes": p.tile_bytes - data,
+            "leading_byte_offset": p.lbo.bytes,
+            "leading_used": p.lbo.used,
+            "stride_byte_offset": p.sbo.bytes,
+            "stride_used": p.sbo.used,
+            "k_advances": p.advances[0].tolist(),
+            "k_uniform": p.is_uniform,
+            "conflicts": dataclasses.asdict(p.conflicts),
+        }
+
+
+def plans(rows: int, k: int, **arguments: Any) -> tuple[Choice, ...]:
+    """Every swizzle of the architecture's descriptor with both stackings, each planned and checked; arguments as those of `plan`.
+
+    `swizzle` and `stack` are what is varied and cannot be given. Raises InputError for what is no tile at all. A stacking that lays a tile out
+    like the first one is left out.
+
+    >>> [(c.swizzle, c.stack, c.plan is not None) for c in plans(64, 64, dtype="bf16", major="K", arch="sm_90a")]
+    [('none', 'strided', True), ('none', 'contiguous', True), ('32B', 'strided', True), ('32B', 'contiguous', True), ('64B', 'strided', True), \
+('64B', 'contiguous', True), ('128B', 'strided', True)]
+    """
+    for name in ("swizzle", "stack"):
+        if name in arguments:
+            raise InputError(f"{name}: plans tries every one of them; plan takes it")
+    found: list[Choice] = []
+    for swizzle in layout_codes(architecture(arguments.get("arch")).smem_descriptor).values():
+        for stack in STACKS:
+            try:
+                one = simulated(wish_of(rows, k, **DEFAULTS | arguments | {"swizzle": str(swizzle), "stack": stack}))
+            except IllegalPlan as e:
+                if stack == STACKS[0]:
+                    found.append(Choice(str(swizzle), "", None, e.reason))
+                continue
+            if stack == STACKS[0] or 1 not in one.arrangement.grid:
+                found.append(Choice(str(swizzle), stack, one, ""))
+    return tuple(found)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import HardwareTrap, TensorMapError
 from smemsim.machine.tma import tma_load
-from smemsim.planning.arrangement import Arrangement
-from smemsim.planning.wish import IllegalPlan
+from smemsim.planning.arrangement import Arrangement, IllegalPlan
 from smemsim.spec.tensor_map import DATA_TYPES, LIMITS, DataType
+from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["GLOBAL_ADDRESS", "Loads", "Matrix", "loads_of", "matrix_of"]
+
 
 GLOBAL_ADDRESS = 1 << 40  # made up: a plan's matrix lies somewhere in global memory
 

@@ -12,6 +12,7 @@ import re
 
 __all__ = ["demangled", "readable", "shorter_name"]
 
+
 MOST_CHARACTERS = 80  # of a name in a sentence
 _LONGEST = 8192  # characters of a name that is looked into
 _DEEPEST = 60  # types within one another

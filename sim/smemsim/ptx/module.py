@@ -1,4 +1,4 @@
-"""What a PTX file says, as data: functions with registers, variables and instructions, names resolved, scopes flattened.
+"""What a PTX module holds: functions, variables, instructions, and a list of the forms in it.
 
 A register is a number: `Function.registers[slot]`; the registers of inner scopes have slots of their own. Labels stand in
 `Function.labels`, by the index of the instruction they are in front of. Numbers are bit patterns: of `0f3F800000` the 32 bits.
@@ -31,7 +31,11 @@ __all__ = [
     "Symbol",
     "Variable",
     "Vector",
+    "instruction_forms",
 ]
+
+
+# ---- What a PTX file says, as data: functions with registers, variables and instructions, names resolved, scopes flattened
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,3 +246,22 @@ class Module:
     def entries(self) -> tuple[Function, ...]:
         """The kernels."""
         return tuple(f for f in self.functions.values() if f.is_entry)
+
+
+# ---- What a PTX file contains, told without running it: the forms of its instructions and where they stand
+
+
+def instruction_forms(module: Module) -> dict[str, list[int]]:
+    """The lines of every form of instruction, such as "ld.global.b32", the most frequent form first.
+
+    >>> from smemsim.ptx.parser import read_module
+    >>> head = ".version 8.8 .target sm_90a .address_size 64"
+    >>> instruction_forms(read_module(head + " .entry k() { bar.sync 0; bar.sync 0; ret; }"))
+    {'bar.sync': [1, 1], 'ret': [1]}
+    """
+    lines: dict[str, list[int]] = {}
+    bodies = {id(function.body): function.body for function in module.functions.values()}  # that of an alias once
+    for body in bodies.values():
+        for instruction in body or ():
+            lines.setdefault(instruction.name, []).append(instruction.line)
+    return dict(sorted(lines.items(), key=lambda item: (-len(item[1]), item[0])))

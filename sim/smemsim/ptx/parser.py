@@ -1,21 +1,1156 @@
-"""Reading a PTX file: its head, its variables and its functions (PTX ISA 9.0, chapters 4, 5 and 11)."""
+"""PTX text read: tokens, constant expressions, operands, declarations, bodies, modules.
+
+A register is known by its slot, so two scopes may have one of the same name. A variable or a label is known by its name; the second of a name
+in a function is called `name$2`.
+"""
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
+import functools
+import math
 import re
+import string
+import struct
+from collections.abc import Callable, Container, Iterator, Mapping
+from typing import NoReturn
 
 from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError
-from smemsim.ptx.body import location_at, read_body, skip_pragma
-from smemsim.ptx.constants import whole_number
-from smemsim.ptx.declarations import name_of, read_parameters, read_variables, skip_attribute
-from smemsim.ptx.lexer import Source, Tokens
-from smemsim.ptx.module import Function, Module, Variable
-from smemsim.ptx.names import Names
-from smemsim.spec.ptx import LINKAGE, PERFORMANCE, SPACES
+from smemsim.ptx.module import (
+    Address,
+    Arguments,
+    Function,
+    Immediate,
+    Instruction,
+    Label,
+    Location,
+    Module,
+    Operand,
+    Pair,
+    Parameter,
+    Prototype,
+    Register,
+    RegisterType,
+    Sink,
+    Special,
+    Symbol,
+    Variable,
+    Vector,
+)
+from smemsim.spec.ptx import LINKAGE, PERFORMANCE, SPACES, SPECIAL_REGISTERS, TYPE_BYTES, WARP_SIZE
 
-__all__ = ["read_module"]
+__all__ = [
+    "JUMPS",
+    "NAME",
+    "Body",
+    "Contents",
+    "Names",
+    "Scope",
+    "Source",
+    "Tokens",
+    "expression",
+    "is_name",
+    "location_at",
+    "name_of",
+    "number",
+    "read_body",
+    "read_contents",
+    "read_module",
+    "read_operands",
+    "read_parameters",
+    "read_prototype",
+    "read_registers",
+    "read_variables",
+    "shorter",
+    "skip_attribute",
+    "starts_number",
+    "whole_number",
+]
+
+
+# ---- The words of a PTX text: comments away, one statement cut into tokens, and the line that a complaint is about
+
+
+NAME = r"[A-Za-z_$%][\w$]*"
+_COMMENT = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/|/\*', re.DOTALL)
+_ASSEMBLY = re.compile(r"// begin inline asm\b.*?// end inline asm\b", re.DOTALL)
+_OWN_LINES = re.compile(r"(?m)^[ \t]*\.loc[ \t][^\n]*")
+_LINE_END = re.compile("\n")
+_TOKEN = re.compile(
+    rf"""
+    "[^"\n]*"
+    | {NAME}(?:(?:\.|::)[\w$]+)*        # %r1, %tid.x, ld.global.v4.b32, shared::cta
+    | \.\d+(?:[eE][+-]?\d+)?(?!\w)     # .5
+    | \.[\w$]+(?:::[\w$]+)*             # a directive, or a modifier that stands apart
+    | \d+\.\d*(?:[eE][+-]?\d+)? | \d+[eE][+-]\d+
+    | \d\w*
+    | << | >> | <= | >= | == | != | && | \|\|
+    | \S
+    """,
+    re.VERBOSE | re.ASCII,
+)
+
+
+class Source:
+    """A PTX text without its comments, every line where it was.
+
+    Without the `.loc` of inline assembly as well: LLVM (Triton) counts the lines of the assembly text there, from the call on, as if they were the
+    source's.
+    """
+
+    def __init__(self, text: str, name: str) -> None:
+        self.name = name
+        self.text = text  # where `line` counts, until the comments are gone
+        self._line_ends: list[int] | None = None
+        self.text = _COMMENT.sub(self._blank, _ASSEMBLY.sub(lambda found: _OWN_LINES.sub("", found[0]), text))
+
+    def _blank(self, found: re.Match[str]) -> str:
+        comment = found[0]
+        if comment == "/*":
+            self.fail(found.start(), "a comment '/*' begins here and never ends; close it with '*/'")
+        if comment[0] == '"':
+            return comment
+        return " " + "\n" * comment.count("\n") if comment[1] == "*" else ""
+
+    def line(self, position: int) -> int:
+        """The line of a position in the text, from 1."""
+        if self._line_ends is None:
+            self._line_ends = [m.start() for m in _LINE_END.finditer(self.text)]
+        return bisect.bisect_left(self._line_ends, position) + 1
+
+    def fail(self, position: int, message: str) -> NoReturn:
+        """Refuse the text, with the line."""
+        self.fail_line(self.line(position), message)
+
+    def fail_line(self, line: int, message: str) -> NoReturn:
+        """Refuse the text, with the line that is known already."""
+        where = f"line {line}: {message}"
+        raise InputError(where if self.name == "<ptx>" else f"{self.name}, {where}")
+
+    def tokens(self, start: int, end: int) -> Tokens:
+        """The words of one statement."""
+        return Tokens(self, start, end)
+
+
+class Tokens:
+    """The words of one statement, read from the front."""
+
+    __slots__ = ("end", "i", "source", "start", "words")
+
+    def __init__(self, source: Source, start: int, end: int) -> None:
+        self.source = source
+        self.start = start
+        self.end = end
+        self.words: list[str] = _TOKEN.findall(source.text, start, end)
+        self.words.append("")  # the end, so that looking ahead never falls off
+        self.i = 0
+
+    def peek(self) -> str:
+        """The next word; the empty one at the end."""
+        return self.words[self.i]
+
+    def take(self) -> str:
+        """The next word, which is then read."""
+        word = self.words[self.i]
+        if word:
+            self.i += 1
+        return word
+
+    def accept(self, word: str) -> bool:
+        """Read the word if it is next."""
+        if self.words[self.i] == word:
+            self.i += 1
+            return True
+        return False
+
+    def expect(self, word: str, after: str) -> None:
+        """Read the word, which must be next."""
+        if self.words[self.i] != word:
+            self.fail(f"{word!r} expected {after}, not {self.found()}")
+        self.i += 1
+
+    def finish(self, after: str) -> None:
+        """Nothing more may stand in the statement."""
+        if self.words[self.i]:
+            self.fail(f"{self.found()} is too much after {after}; is a ';' missing before it?")
+
+    def found(self) -> str:
+        """The next word, for a message."""
+        return shown(self.words[self.i]) if self.words[self.i] else "the end of the statement"
+
+    @property
+    def text(self) -> str:
+        """The statement as written, blanks made single."""
+        return " ".join(self.source.text[self.start : self.end].split())
+
+    def position(self) -> int:
+        """Where the next word stands in the text."""
+        for i, match in enumerate(_TOKEN.finditer(self.source.text, self.start, self.end)):
+            if i == self.i:
+                return match.start()
+        return max(self.start, self.end - 1)
+
+    def fail(self, message: str) -> NoReturn:
+        """Refuse the statement: the line of the next word, the message, and the statement."""
+        self.source.fail(self.position(), f"{message}: {shorter(self.text)}")
+
+
+def shorter(text: str) -> str:
+    """At most 100 characters of a text."""
+    return text if len(text) <= 100 else text[:99] + "…"
+
+
+# ---- The names inside a function: registers, variables and labels, by scope, made one flat list each
+
+
+_MOST_DIGITS = 9  # of the number of a register
+_COMPONENTS = ("xr", "yg", "zb", "wa")  # of a vector: its elements have two names each (PTX ISA 6.4.2)
+_ALWAYS: dict[str, Operand] = {"_": Sink(), "WARP_SZ": Immediate(WARP_SIZE)}
+_ALWAYS |= {f"%{name}": Special(name) for name in SPECIAL_REGISTERS}
+
+
+@dataclasses.dataclass(slots=True)
+class Scope:
+    """What one pair of braces declares, and the uses of labels that are still open."""
+
+    types: dict[str, str] = dataclasses.field(default_factory=dict)  # single registers
+    vectors: dict[str, int] = dataclasses.field(default_factory=dict)  # .v2 and .v4 registers: how many elements
+    ranges: dict[str, tuple[int, str]] = dataclasses.field(default_factory=dict)  # %r<9>: nine of %r
+    numbered: dict[str, int] = dataclasses.field(default_factory=dict)  # of single registers such as a1: the smallest number after "a"
+    variables: dict[str, str] = dataclasses.field(default_factory=dict)  # by their unique names
+    labels: dict[str, str] = dataclasses.field(default_factory=dict)  # likewise; lists of targets and prototypes too
+    known: dict[str, Operand] = dataclasses.field(default_factory=dict)  # what was looked up in here
+    known_as: dict[str, set[str]] = dataclasses.field(default_factory=dict)  # of it, by the prefixes of ranges that it could be of
+    open_uses: list[tuple[int, str]] = dataclasses.field(default_factory=list)  # (instruction, label)
+    open_lists: list[tuple[str, int]] = dataclasses.field(default_factory=list)  # (list of targets, its entry)
+
+    def know(self, name: str, operand: Operand) -> None:
+        """What a name means in here, once it was looked up."""
+        if name not in self.known:
+            self.known[name] = operand
+            for prefix, _ in _splits(name):
+                self.known_as.setdefault(prefix, set()).add(name)
+
+
+class Names:
+    """The scopes of a function as they open and close.
+
+    `outside` has the names of the module, which a variable of the function may hide.
+    """
+
+    def __init__(self, outside: Container[str]) -> None:
+        self.outside = outside
+        self.registers: list[RegisterType] = []
+        self.scopes = [Scope()]
+        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+
+    @property
+    def scope(self) -> Scope:
+        """The innermost scope."""
+        return self.scopes[-1]
+
+    def is_declared(self, name: str) -> bool:
+        """Does the innermost scope have a register or a variable of this name?"""
+        scope = self.scope
+        return name in scope.types or name in scope.vectors or name in scope.variables or self._range(scope, name) is not None
+
+    def declare_register(self, name: str, kind: str) -> None:
+        """A single register; it gets its slot when it is first used."""
+        scope = self.scope
+        scope.types[name] = kind
+        scope.known.pop(name, None)
+        for prefix, index in _splits(name):
+            scope.numbered[prefix] = min(index, scope.numbered.get(prefix, index))
+
+    def declare_vector(self, name: str, kind: str, count: int) -> None:
+        """A `.v2` or `.v4` register: `name.x`, `name.y` ... and `name` for all of them."""
+        scope = self.scope
+        scope.vectors[name] = count
+        scope.known.pop(name, None)
+        for letters in _COMPONENTS[:count]:
+            self.declare_register(f"{name}.{letters[0]}", kind)
+            scope.known.pop(f"{name}.{letters[1]}", None)
+
+    def declare_range(self, prefix: str, count: int, kind: str) -> bool:
+        """`prefix<count>`; False if the scope has it already. The slots are given as registers are used: compilers declare more than that."""
+        scope = self.scope
+        if prefix in scope.ranges or scope.numbered.get(prefix, count) < count:
+            return False
+        scope.ranges[prefix] = (count, kind)
+        for name in scope.known_as.get(prefix, ()):
+            if int(name[len(prefix) :]) < count:  # those of scopes around this one
+                scope.known.pop(name, None)
+        return True
+
+    def declare_variable(self, name: str) -> str:
+        """A variable or a parameter; its name in the whole function."""
+        unique = self.scope.variables[name] = self.unique(name)
+        self.scope.known.pop(name, None)
+        return unique
+
+    def declare_label(self, name: str) -> str | None:
+        """A label or a list of targets; its name in the whole function, None if the scope has it already."""
+        if name in self.scope.labels:
+            return None
+        unique = self.scope.labels[name] = self.unique(name)
+        return unique
+
+    def unique(self, name: str) -> str:
+        """The name, or one with a number that neither the function nor the module has."""
+        unique = name
+        while unique in self._taken or unique in self.outside:
+            self._next[name] = self._next.get(name, 1) + 1
+            unique = f"{name}${self._next[name]}"
+        self._taken.add(unique)
+        return unique
+
+    def find(self, name: str) -> Operand | None:
+        """What a word among the operands means, None if nothing declares it."""
+        known = self.scopes[-1].known.get(name)
+        if known is None:
+            for scope in reversed(self.scopes):
+                known = scope.known.get(name) or self._in_scope(scope, name)
+                if known is not None:
+                    break
+            else:
+                known = Symbol(name) if name in self.outside else _ALWAYS.get(name)
+                if known is None:
+                    return None
+            self.scopes[-1].know(name, known)
+        return known
+
+    def _in_scope(self, scope: Scope, name: str) -> Operand | None:
+        base, _, component = name.partition(".")
+        if name in scope.variables:
+            found: Operand = Symbol(scope.variables[name])
+        elif name in scope.vectors:
+            elements = (self._in_scope(scope, f"{name}.{letters[0]}") for letters in _COMPONENTS[: scope.vectors[name]])
+            found = Vector(tuple(element for element in elements if element is not None))
+        elif base in scope.vectors and (first := _first_name(component)) != component:
+            return self._in_scope(scope, f"{base}.{first}")
+        elif name in scope.known:
+            return scope.known[name]
+        else:
+            kind = scope.types.get(name) or self._range(scope, name)
+            if kind is None:
+                return None
+            found = Register(len(self.registers), name, kind)
+            self.registers.append(RegisterType(name, kind))
+        scope.know(name, found)
+        return found
+
+    def _range(self, scope: Scope, name: str) -> str | None:
+        if scope.ranges:
+            for prefix, index in _splits(name):
+                count, kind = scope.ranges.get(prefix, (0, ""))
+                if index < count:
+                    return kind
+        return None
+
+
+def _first_name(component: str) -> str:
+    """Of .r .g .b .a the other name: .x .y .z .w."""
+    return next((letters[0] for letters in _COMPONENTS if component and component in letters), component)
+
+
+def _splits(name: str) -> Iterator[tuple[str, int]]:
+    """Of %r12: (%r, 12) and (%r1, 2). An index has no leading zero."""
+    begin = len(name.rstrip(string.digits))
+    for at in range(max(begin, len(name) - _MOST_DIGITS), len(name)):
+        if name[at] != "0" or at == len(name) - 1:
+            yield name[:at], int(name[at:])
+
+
+# ---- Numbers and constant expressions of PTX (PTX ISA, 4.5): integers of 64 bits, and the bit patterns of floats
+
+
+_INTEGER = re.compile(r"0[xX]([0-9a-fA-F]+)U?|0[bB]([01]+)U?|(0[0-7]*)U?|([1-9]\d*)U?", re.ASCII)
+_FLOAT = re.compile(r"0[fF]([0-9a-fA-F]{8})|0[dD]([0-9a-fA-F]{16})", re.ASCII)
+_DECIMAL = re.compile(r"\d+\.\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+", re.ASCII)
+_SIGN = {"f32": 1 << 31, "f64": 1 << 63}
+_DEEPEST_PARENTHESES = 50  # parentheses within parentheses
+
+
+def _quotient(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)  # toward zero, as in C
+
+
+# Operators, loosest first, as in C (4.5.4).
+_LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (
+    {"||": lambda a, b: int(bool(a or b))},
+    {"&&": lambda a, b: int(bool(a and b))},
+    {"|": lambda a, b: a | b},
+    {"^": lambda a, b: a ^ b},
+    {"&": lambda a, b: a & b},
+    {"==": lambda a, b: int(a == b), "!=": lambda a, b: int(a != b)},
+    {"<": lambda a, b: int(a < b), "<=": lambda a, b: int(a <= b), ">": lambda a, b: int(a > b), ">=": lambda a, b: int(a >= b)},
+    {"<<": lambda a, b: a << b, ">>": lambda a, b: a >> b},
+    {"+": lambda a, b: a + b, "-": lambda a, b: a - b},
+    {"*": lambda a, b: a * b, "/": _quotient, "%": lambda a, b: a - _quotient(a, b) * b},
+)
+_BINARY = {sign: (level, operation) for level, row in enumerate(_LEVELS) for sign, operation in row.items()}
+_UNARY: dict[str, Callable[[int], int]] = {"-": lambda a: -a, "+": lambda a: a, "~": lambda a: ~a, "!": lambda a: int(not a)}
+
+
+def starts_number(word: str) -> bool:
+    """Can a constant begin with this word?"""
+    return word[:1].isdigit() or (word[:1] == "." and word[1:2].isdigit()) or word in ("-", "+", "~", "!", "(", "WARP_SZ")
+
+
+@functools.lru_cache(maxsize=4096)
+def number(word: str) -> Immediate | None:
+    """One number as an operand, or None: 12, 0x1F, 017, 0b101, 0f3F800000, 0d3FF0000000000000, 1.5.
+
+    >>> number("0x1F"), number("017U"), number("0f3F800000")
+    (Immediate(value=31, kind='int'), Immediate(value=15, kind='int'), Immediate(value=1065353216, kind='f32'))
+    """
+    if found := _INTEGER.fullmatch(word):
+        digits, base = next((text, base) for text, base in zip(found.groups(), (16, 2, 8, 10), strict=True) if text is not None)
+        if len(digits) > 64 + 2:
+            return None
+        value = int(digits, base)
+        return Immediate(value) if value < 1 << 64 else None
+    if found := _FLOAT.fullmatch(word):
+        return Immediate(int(found[1], 16), "f32") if found[1] else Immediate(int(found[2], 16), "f64")
+    if _DECIMAL.fullmatch(word):
+        return Immediate(int.from_bytes(struct.pack("<d", float(word)), "little"), "f64")
+    return Immediate(WARP_SIZE) if word == "WARP_SZ" else None
+
+
+def expression(tokens: Tokens) -> Immediate:
+    """A constant expression, its value within 64 bits."""
+    value = _binary(tokens, 0, 0)
+    if value.kind == "int" and not -(1 << 63) <= value.value < 1 << 64:
+        value = Immediate((value.value + (1 << 63)) % (1 << 64) - (1 << 63))
+    return value
+
+
+def whole_number(tokens: Tokens, what: str) -> int:
+    """A constant expression that must be an integer."""
+    value = expression(tokens)
+    if value.kind != "int":
+        tokens.fail(f"{what} must be a whole number")
+    return value.value
+
+
+def _binary(tokens: Tokens, loosest: int, depth: int) -> Immediate:
+    left = _unary(tokens, depth)
+    while tokens.peek() in _BINARY and (row := _BINARY[tokens.peek()])[0] >= loosest:
+        level, operation = row
+        sign = tokens.take()
+        right = _binary(tokens, level + 1, depth)
+        if left.kind != "int" or right.kind != "int":
+            tokens.fail(f"{sign!r} of floats is not read; write the result as one number")
+        if sign in ("/", "%") and right.value == 0:
+            tokens.fail("a constant expression divides by zero")
+        if sign in ("<<", ">>") and not 0 <= right.value < 64:
+            tokens.fail(f"a constant expression shifts by {shown(right.value)} bits; 0 to 63 are possible")
+        left = Immediate(operation(left.value, right.value))
+        if left.value.bit_length() > 256:  # 64 bits are the hardware's; this only keeps products of products small
+            left = Immediate(left.value % (1 << 64))
+    if loosest == 0 and tokens.accept("?"):
+        one = _binary(tokens, 0, _deeper(tokens, depth))
+        tokens.expect(":", "after the first choice of '?'")
+        other = _binary(tokens, 0, _deeper(tokens, depth))
+        return one if left.value else other
+    return left
+
+
+def _unary(tokens: Tokens, depth: int) -> Immediate:
+    word = tokens.take()
+    if word in _UNARY:
+        value = _unary(tokens, _deeper(tokens, depth))
+        if value.kind == "int":
+            return Immediate(_UNARY[word](value.value))
+        if word in "+-":
+            return Immediate(value.value ^ _SIGN[value.kind] if word == "-" else value.value, value.kind)
+        tokens.fail(f"{word!r} of a float is no constant")
+    if word == "(":
+        if tokens.peek() in (".s64", ".u64"):  # a cast
+            kind = tokens.take()
+            tokens.expect(")", f"after '({kind}'")
+            value = _unary(tokens, _deeper(tokens, depth))
+            low = value.value % (1 << 64)
+            return Immediate(low - (low >> 63 << 64) if kind == ".s64" else low)
+        value = _binary(tokens, 0, _deeper(tokens, depth))
+        tokens.expect(")", "after a constant expression")
+        return value
+    value_or_none = number(word)
+    if value_or_none is None:
+        tokens.i -= bool(word)
+        tokens.fail(f"{shown(word)} is no number of 64 bits" if word[:1].isdigit() else f"a number expected, not {tokens.found()}")
+    return value_or_none
+
+
+def _deeper(tokens: Tokens, depth: int) -> int:
+    if depth >= _DEEPEST_PARENTHESES:
+        tokens.fail(f"more than {_DEEPEST_PARENTHESES} parentheses or signs within one another")
+    return depth + 1
+
+
+# ---- The operands of one instruction (PTX ISA, chapter 6): registers, numbers, vectors, addresses, pairs and the lists of a call
+
+
+_NAME = re.compile(NAME, re.ASCII)
+JUMPS = ("bra", "brx", "call")  # whose operands may be labels that come later
+_DEEPEST_VECTOR = 4  # braces within braces; instructions have one
+
+
+def is_name(word: str) -> bool:
+    """Is the word an identifier, without the dots of a mnemonic?"""
+    return _NAME.fullmatch(word) is not None
+
+
+def read_operands(tokens: Tokens, names: Names, op: str, after: str) -> tuple[Operand, ...]:
+    """All operands up to the end of the statement; labels among them become open uses of the scope's."""
+    operands: list[Operand] = []
+    words = tokens.words
+    known = names.scope.known if op != "bra" else dict[str, Operand]()
+    while words[tokens.i]:
+        word = words[tokens.i]
+        ready = number(word) if word[0].isdigit() else known.get(word)
+        if ready is not None and words[tokens.i + 1] in (",", ""):  # by far the most
+            tokens.i += 1
+            operands.append(ready)
+        else:
+            operands.append(_operand(tokens, names, op))
+        if words[tokens.i] == ",":
+            tokens.i += 1
+            if not words[tokens.i]:
+                tokens.fail("an operand is missing after the last ','")
+        elif words[tokens.i]:
+            tokens.finish(f"an operand of {after}")
+    return tuple(operands)
+
+
+def _operand(tokens: Tokens, names: Names, op: str, depth: int = 0) -> Operand:
+    word = tokens.peek()
+    if depth > _DEEPEST_VECTOR:
+        tokens.fail(f"more than {_DEEPEST_VECTOR} braces or parentheses within one another")
+    if word == "{":
+        return Vector(_list(tokens, names, "{", "}", depth))
+    if word == "[":
+        return _address(tokens, names)
+    if word == "(" and op == "call":
+        return Arguments(_list(tokens, names, "(", ")", depth))
+    if word == "!" and is_name(tokens.words[tokens.i + 1]):
+        tokens.take()
+        operand = _named(tokens, names, op)
+        if not isinstance(operand, Register):
+            tokens.fail("'!' negates a predicate register only")
+        operand = dataclasses.replace(operand, negated=True)
+    elif starts_number(word):
+        return expression(tokens)
+    else:
+        operand = _named(tokens, names, op)
+    if tokens.accept("|"):
+        return Pair(operand, _named(tokens, names, op))
+    if isinstance(operand, Symbol) and tokens.peek() in ("+", "-"):
+        return dataclasses.replace(operand, offset=_offset(tokens))
+    return operand
+
+
+def _list(tokens: Tokens, names: Names, left: str, right: str, depth: int) -> tuple[Operand, ...]:
+    tokens.expect(left, "here")
+    items: list[Operand] = []
+    if not tokens.accept(right):
+        while True:
+            items.append(_operand(tokens, names, "", depth + 1))
+            if tokens.accept(right):
+                break
+            tokens.expect(",", f"or {right!r} in a list of operands")
+    return tuple(items)
+
+
+def _named(tokens: Tokens, names: Names, op: str) -> Operand:
+    word = tokens.peek()
+    found = None if op == "bra" and is_name(word) else names.find(word)
+    if found is None:
+        if op not in JUMPS or not is_name(word):
+            _undeclared(tokens, names, word)
+        found = Label(word)
+    tokens.i += 1
+    return found
+
+
+def _undeclared(tokens: Tokens, names: Names, word: str) -> NoReturn:
+    base, _, rest = word.partition(".")
+    if not is_name(base) or "::" in rest:
+        tokens.fail(f"an operand expected, not {tokens.found()}")
+    if isinstance(names.find(base), Register):
+        tokens.fail(
+            f"{shorter(word)} selects a part of register {base}, which smemsim does not read (it is no vector register; video instructions)"
+        )
+    hint = suggestion(word.removeprefix("%"), SPECIAL_REGISTERS) if word[0] == "%" else ""
+    tokens.fail(f"{shorter(word)} is not declared: no register, variable or function of this scope, no special register{hint}")
+
+
+def _offset(tokens: Tokens) -> int:
+    """`+4`, `+-4`, `-4`: the sign is part of the expression."""
+    return whole_number(tokens, "an offset")
+
+
+def _address(tokens: Tokens, names: Names) -> Address:
+    tokens.expect("[", "here")
+    base: Operand = expression(tokens) if starts_number(tokens.peek()) else _named(tokens, names, "")
+    offset = 0
+    if isinstance(base, Immediate) and base.kind != "int":
+        tokens.fail("a float is no address")
+    if tokens.peek() in ("+", "-"):
+        offset = _offset(tokens)
+    if not isinstance(base, (Register, Symbol, Immediate)):
+        what = f"special register %{base.name}" if isinstance(base, Special) else "this operand"
+        tokens.fail(f"{what} is no address; move it into a register first")
+    rest: list[Operand] = []
+    while tokens.accept(","):
+        rest.append(_operand(tokens, names, "", 1))
+    tokens.expect("]", "at the end of an address")
+    if not rest:
+        return Address(base, offset)
+    only = rest[0]
+    return Address(base, offset, only.items if len(rest) == 1 and isinstance(only, Vector) else tuple(rest))
+
+
+# ---- What a variable begins with (PTX ISA, 5.4.4): numbers in braces, floats, addresses, and bytes of addresses
+
+
+_LARGEST_CONTENTS = 1 << 28  # bytes of contents
+_ADDRESS_BYTES = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """Bytes, and the (offset, symbol, addend) of the addresses that take eight of them each."""
+
+    data: bytes | None
+    references: tuple[tuple[int, str, int], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Piece:
+    """One byte of an address: `0xFF00(generic(symbol)+4)` is number 1."""
+
+    index: int
+    symbol: str
+    addend: int
+
+
+def read_contents(tokens: Tokens, name: str, kind: str, element: int, extents: tuple[int | None, ...]) -> Contents:
+    """What follows the `=` of variable `name` of elements of `element` bytes; the first extent is None where the contents decide it."""
+    if not element:
+        tokens.fail(f"{name}: a .{kind} has no contents")
+    inner = [
+        math.prod(1 if e is None else e for e in extents[i:]) * element for i in range(len(extents) + 1)
+    ]  # bytes that one pair of braces fills
+    size = None if extents and extents[0] is None else inner[0]
+    if inner[0] > _LARGEST_CONTENTS:
+        tokens.fail(f"{name} has {inner[0]} bytes with contents; smemsim takes {_LARGEST_CONTENTS} at most")
+    data = bytearray()
+    references: list[tuple[int, str, int]] = []
+    pieces: list[tuple[int, _Piece]] = []
+    begun: list[int] = []  # where the open braces began
+    rows = 0
+    while True:
+        if tokens.accept("{"):
+            begun.append(len(data))
+            if len(begun) > max(1, len(extents)):
+                tokens.fail(f"{name} has {len(extents)} extents, and more braces within one another than that")
+            if tokens.peek() != "}":
+                continue
+        else:
+            offset = len(data)
+            value = _value(tokens, name, kind, element)
+            if isinstance(value, _Piece):
+                pieces.append((offset, value))
+            elif isinstance(value, tuple):
+                references.append((offset, *value))
+            data += value if isinstance(value, bytes) else bytes(element)
+        while begun and tokens.accept("}"):
+            taken = len(data) - begun.pop()
+            rows += len(begun) == 1
+            if (begun or size is not None) and taken > inner[len(begun)]:
+                tokens.fail(f"the contents of {name} are {taken - inner[len(begun)]} bytes too long")
+        if not begun:
+            break
+        tokens.expect(",", f"or '}}' in the contents of {name}")
+    # ptxas (13.0, 13.4) lets the next row follow a short one at once and puts all zeros at the end.
+    end = rows * inner[1] if size is None else size
+    data += bytes(max(0, end - len(data)))
+    return Contents(bytes(data), tuple(sorted([*references, *_joined(tokens, name, pieces)])))
+
+
+def _value(tokens: Tokens, name: str, kind: str, element: int) -> bytes | _Piece | tuple[str, int]:
+    word = tokens.peek()
+    if is_name(word) and word != "WARP_SZ":
+        if element != _ADDRESS_BYTES:
+            tokens.fail(f"{name}: an address has 8 bytes, an element of .{kind} has {element}")
+        return _symbol(tokens)
+    if starts_number(word) and tokens.words[tokens.i + 1] == "(" and (mask := number(word)) is not None:
+        index = max(0, mask.value.bit_length() - 1) // 8
+        if element != 1 or mask.value != 0xFF << 8 * index:
+            tokens.fail(f"{name}: {word}(...) must be one byte of an address, 0xFF(...), 0xFF00(...) ..., in an element of one byte")
+        tokens.take()
+        tokens.expect("(", "before an address")
+        symbol, addend = _symbol(tokens)
+        tokens.expect(")", "after an address")
+        return _Piece(index, symbol, addend)
+    value = expression(tokens)
+    if kind in ("f32", "f64", "f16") and value.kind != kind:
+        if kind == "f16" or value.kind == "f32":
+            tokens.fail(f"{name}: contents of .{kind} are not read as {shown(word)}")
+        number_ = float(value.value) if value.kind == "int" else struct.unpack("<d", value.value.to_bytes(8, "little"))[0]
+        if kind == "f64":
+            return struct.pack("<d", number_)
+        try:
+            return struct.pack("<f", number_)
+        except OverflowError:
+            tokens.fail(f"{name}: {shown(word)} is too large for .f32")
+    return (value.value % (1 << 8 * element)).to_bytes(element, "little")
+
+
+def _symbol(tokens: Tokens) -> tuple[str, int]:
+    """`x`, `x+4`, `generic(x)`, `generic(x)+4`: variables have generic addresses here."""
+    symbol = tokens.take()
+    if symbol == "generic":
+        tokens.expect("(", "after 'generic'")
+        symbol = tokens.take()
+        if not is_name(symbol):
+            tokens.fail(f"the name of a variable expected in 'generic(...)', not {shown(symbol)}")
+        tokens.expect(")", "after 'generic(' and a name")
+    return symbol, whole_number(tokens, "an offset") if tokens.peek() in ("+", "-") else 0
+
+
+def _joined(tokens: Tokens, name: str, pieces: list[tuple[int, _Piece]]) -> list[tuple[int, str, int]]:
+    """Addresses whose eight bytes are given one by one, as compilers do it in packed structures."""
+    joined = []
+    for first in range(0, len(pieces), _ADDRESS_BYTES):
+        offset, piece = pieces[first]
+        want = [(offset + i, dataclasses.replace(piece, index=i)) for i in range(_ADDRESS_BYTES)]
+        if pieces[first : first + _ADDRESS_BYTES] != want:
+            tokens.fail(f"{name}: the bytes of address {piece.symbol} at offset {offset} are not all eight, in order")
+        joined.append((offset, piece.symbol, piece.addend))
+    return joined
+
+
+# ---- Declarations of PTX (PTX ISA, 5.4 and 11): variables with their first contents, parameters, registers
+
+
+_LARGEST_VARIABLE = 1 << 48  # bytes; no GPU has that much memory
+_MOST_EXTENTS = 8
+_VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Declared:
+    name: str
+    kind: str
+    align: int
+    size: int
+    element: int  # bytes of one number of the contents
+    extents: tuple[int | None, ...]  # None for x[], whose size the contents or the launch decide
+
+
+def name_of(tokens: Tokens, what: str) -> str:
+    """An identifier."""
+    word = tokens.peek()
+    if not is_name(word):
+        tokens.fail(f"the name of {what} expected, not {tokens.found()}")
+    return tokens.take()
+
+
+def read_registers(tokens: Tokens, names: Names) -> None:
+    """`.reg .b32 %r<9>, a, b;` or `.reg .v4 .b32 v;` with `.reg` read already."""
+    vector = tokens.take() if tokens.peek() in _VECTORS else ""
+    if vector == ".v8":
+        tokens.fail(".v8 registers do not exist, .v2 and .v4 do (PTX ISA 5.4.2); declare one register for each element")
+    kind = _type(tokens, "registers")
+    while True:
+        name = name_of(tokens, "a register")
+        if vector and tokens.peek() == "<":
+            tokens.fail(f"{name}<...: a number of {vector} registers is not read; declare each by its name")
+        if tokens.accept("<"):
+            count = tokens.take()
+            if not count.isdecimal() or len(count) > 9:
+                tokens.fail(f"{name}<{shown(count)}>: the number of registers must be a whole number")
+            tokens.expect(">", f"after {name}<{count}")
+            is_new = names.declare_range(name, int(count), kind)
+        else:
+            is_new = not names.is_declared(name)
+            if vector:
+                names.declare_vector(name, kind, _VECTORS[vector])
+            else:
+                names.declare_register(name, kind)
+        if not is_new:
+            tokens.fail(f"{name} is declared twice in this scope")
+        if not tokens.accept(","):
+            break
+    tokens.finish("the names of the registers")
+
+
+def read_variables(tokens: Tokens, space: str, *, is_extern: bool) -> Iterator[Variable]:
+    """`.global .align 8 .b8 a[16] = {1, 2}, b;` with the state space read already."""
+    source = tokens.source
+    line = source.line(tokens.start)
+    align, kind, lanes = _qualified(tokens, f".{space} variables")
+    while True:
+        declared = _declarator(tokens, f"a .{space} variable", align, kind, lanes)
+        contents = Contents(None, ())
+        size = declared.size
+        if tokens.accept("="):
+            contents = read_contents(tokens, declared.name, kind, declared.element, declared.extents)
+            size = len(contents.data or b"")
+        yield Variable(declared.name, space, declared.align, size, kind, contents.data, contents.references, is_extern, line)
+        if not tokens.accept(","):
+            break
+    tokens.finish(f"the .{space} variable")
+
+
+def read_parameters(tokens: Tokens, names: Names, what: str) -> tuple[Parameter, ...]:
+    """`(.param .u64 .ptr .global .align 16 p, .param .align 64 .b8 map[128], .reg .b32 a)`; unnamed ones `_` occur in prototypes."""
+    tokens.expect("(", f"before the {what}")
+    parameters: list[Parameter] = []
+    if tokens.accept(")"):
+        return ()
+    while True:
+        space = tokens.take()
+        if space not in (".param", ".reg"):
+            tokens.i -= bool(space)
+            tokens.fail(f".param or .reg expected before one of the {what}, not {tokens.found()}")
+        align, kind, lanes = _qualified(tokens, what)
+        declared = _declarator(tokens, f"one of the {what}", align, kind, lanes)
+        name, slot = declared.name, None
+        if name != "_":
+            if names.is_declared(name):
+                tokens.fail(f"{name} is declared twice among the parameters")
+            if space == ".reg":
+                slot = len(names.registers)
+                names.declare_register(name, kind)
+                names.find(name)  # takes the slot
+            else:
+                name = names.declare_variable(name)
+        parameters.append(Parameter(name, kind, declared.align, declared.size, slot))
+        if not tokens.accept(","):
+            break
+    tokens.expect(")", f"after the {what}")
+    return tuple(parameters)
+
+
+def read_prototype(tokens: Tokens) -> Prototype:
+    """`(.param .b32 _) _ (.param .b32 _, .param .b64 _)`, with `.callprototype` read already."""
+    results = read_parameters(tokens, Names(()), "results of the prototype") if tokens.peek() == "(" else ()
+    name_of(tokens, "a prototype, usually '_',")
+    parameters = read_parameters(tokens, Names(()), "parameters of the prototype") if tokens.peek() == "(" else ()
+    while tokens.peek().startswith("."):  # .noreturn, .abi_preserve 4
+        tokens.take()
+        if tokens.peek().isdecimal():
+            tokens.take()
+    tokens.finish("a prototype")
+    return Prototype(parameters, results)
+
+
+def _type(tokens: Tokens, what: str) -> str:
+    word = tokens.peek()
+    if word[:1] != "." or word[1:] not in TYPE_BYTES:
+        tokens.fail(f"{tokens.found()} is no type for {what}; .b32, .u64, .f32, .pred ... are{suggestion(word.lstrip('.'), TYPE_BYTES)}")
+    return tokens.take()[1:]
+
+
+def _qualified(tokens: Tokens, what: str) -> tuple[int | None, str, int]:
+    """(alignment, type, elements of a vector) before the names; `.ptr` of a parameter says what it points to, which nothing here needs."""
+    align: int | None = None
+    kind: str | None = None
+    lanes = 1
+    while tokens.peek().startswith("."):
+        word = tokens.peek()
+        if word == ".align":
+            tokens.take()
+            value = whole_number(tokens, ".align")
+            if value < 1 or value & (value - 1):
+                tokens.fail(f".align {shown(value)}: needs a power of two, in bytes")
+            align = align or value
+        elif word == ".ptr":
+            if kind is None:
+                tokens.fail(".ptr stands after the type of a parameter")
+            align = align or TYPE_BYTES[kind]  # the alignment after .ptr is that of the memory pointed to
+            tokens.take()
+        elif word == ".attribute":
+            tokens.take()
+            skip_attribute(tokens)
+        elif word in _VECTORS:
+            lanes = _VECTORS[tokens.take()]
+        elif kind is not None and word[1:] in ("global", "shared", "const", "local", "generic", "param"):
+            tokens.take()  # after .ptr
+        elif kind is None:
+            kind = _type(tokens, what)
+        else:
+            tokens.fail(f"{shown(word)} is unknown in the declaration of {what}")
+    if kind is None:
+        tokens.fail(f"a type is missing for {what}: .b8, .u64 ... expected, not {tokens.found()}")
+    return align, kind, lanes
+
+
+def skip_attribute(tokens: Tokens) -> None:
+    """`(.managed)`, with `.attribute` read already."""
+    tokens.expect("(", "after .attribute")
+    depth = 1
+    while depth:
+        word = tokens.take()
+        if not word:
+            tokens.fail("a ')' is missing after .attribute(")
+        depth += (word == "(") - (word == ")")
+
+
+def _declarator(tokens: Tokens, what: str, align: int | None, kind: str, lanes: int) -> _Declared:
+    name = name_of(tokens, what)
+    element = TYPE_BYTES[kind]
+    size = element * lanes
+    extents: list[int | None] = []
+    while tokens.accept("["):
+        if tokens.accept("]"):
+            if extents:
+                tokens.fail(f"{name}: only the first extent of an array may be left out")
+            extents.append(None)
+            continue
+        extent = whole_number(tokens, f"the extent of {name}")
+        tokens.expect("]", f"after the extent of {name}")
+        size *= extent
+        if extent < 0 or size > _LARGEST_VARIABLE or len(extents) > _MOST_EXTENTS:
+            tokens.fail(
+                f"{name}[{shown(extent)}]: extents must be from 0 on, {_MOST_EXTENTS} at most, and the array smaller than 2^48 bytes"
+            )
+        extents.append(extent)
+    if lanes > 1:
+        extents.append(lanes)
+    return _Declared(name, kind, align or max(1, element * lanes), 0 if None in extents else size, element, tuple(extents))
+
+
+# ---- The body of a function: statements between braces, scopes made flat, labels given their instruction
+
+
+_DEEPEST_BRACES = 200  # braces within braces
+_HEAD = re.compile(rf"\s*(?:([{{}};])|(\.\w+)|({NAME})\s*:(?!:)|(?=[^\s]))", re.ASCII)
+_MNEMONIC = re.compile(r"[a-z]\w*(?:(?:\.|::)\w+)*", re.ASCII)
+_LOCATION = re.compile(
+    rf"\s*(\d{{1,9}})\s+(\d{{1,9}})(?:[ \t]+(\d{{1,9}}))?"
+    rf"(?:\s*,\s*function_name\s+{NAME}(?:\s*\+\s*\d+)?(?:\s*,\s*inlined_at\s+(\d+)\s+(\d+)(?:\s+(\d+))?)?)?",
+    re.ASCII,
+)
+_PRAGMA = re.compile(r'\s*"[^"\n]*"(?:\s*,\s*"[^"\n]*")*\s*;')
+_LISTS = (".branchtargets", ".calltargets")
+
+
+@dataclasses.dataclass
+class Body:
+    """What a body gathers while it is read."""
+
+    instructions: list[Instruction] = dataclasses.field(default_factory=list)
+    variables: list[Variable] = dataclasses.field(default_factory=list)
+    labels: dict[str, int] = dataclasses.field(default_factory=dict)
+    targets: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    prototypes: dict[str, Prototype] = dataclasses.field(default_factory=dict)
+
+
+def location_at(source: Source, at: int, files: Mapping[int, str], named: dict[tuple[int, ...], Location]) -> tuple[Location, int]:
+    """The place that `.loc` names, and where the directive ends. `named` are those of the function before it, by file, line and column: calls too."""
+    found = _LOCATION.match(source.text, at)
+    if not found:
+        source.fail(at, "'.loc' needs a file's number, a line and a column")
+    place, call = (tuple(int(n or 0) for n in found.group(*range(first, first + 3))) for first in (1, 4))
+    caller = named.get(call) or Location(files.get(call[0], f"file {call[0]}"), call[1]) if found[4] else None
+    location = Location(files.get(place[0], f"file {place[0]}"), place[1], caller)
+    if caller is None or len(caller.chain) < _DEEPEST_BRACES:
+        named[place] = location
+    return location, found.end()
+
+
+def skip_pragma(source: Source, at: int) -> int:
+    """Where a `.pragma` ends: hints to ptxas, which change no result."""
+    found = _PRAGMA.match(source.text, at)
+    if not found:
+        source.fail(at, "'.pragma' needs a text in quotes and a ';'")
+    return found.end()
+
+
+def read_body(source: Source, start: int, names: Names, files: Mapping[int, str]) -> tuple[Body, int]:
+    """The statements from behind a function's '{' to its '}', and where that ends."""
+    reader = _BodyReader(source, names, files)
+    return reader.body, reader.read(start)
+
+
+class _BodyReader:
+    def __init__(self, source: Source, names: Names, files: Mapping[int, str]) -> None:
+        self.source = source
+        self.names = names
+        self.files = files
+        self.body = Body()
+        self.location: Location | None = None
+        self.named: dict[tuple[int, ...], Location] = {}
+        self.split: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self.opened: list[int] = []
+        self.list_lines: dict[str, int] = {}
+
+    def read(self, start: int) -> int:
+        source, text, names = self.source, self.source.text, self.names
+        at = start
+        while True:
+            head = _HEAD.match(text, at)
+            if head is None:
+                source.fail(self.opened[-1] if self.opened else start - 1, "the '{' here is never closed; is the file cut off?")
+            brace, directive, label = head.groups()
+            at = head.end()
+            if brace == "{":
+                if len(self.opened) >= _DEEPEST_BRACES:
+                    source.fail(at - 1, f"more than {_DEEPEST_BRACES} braces within one another")
+                self.opened.append(at - 1)
+                names.scopes.append(Scope())
+            elif brace == "}":
+                self.close_scope()
+                if not self.opened:
+                    return at
+                self.opened.pop()
+            elif directive:
+                at = self.directive(directive, head.start(2), at)
+            elif label:
+                at = self.label(label, head.start(3), at)
+            elif not brace:
+                at = self.instruction(at)
+
+    def until_semicolon(self, start: int) -> int:
+        end = self.source.text.find(";", start)
+        if end < 0:
+            line = self.source.text[start : start + 60].partition("\n")[0].strip()
+            self.source.fail(start, f"no ';' after {line!r}; is the file cut off?")
+        return end
+
+    def instruction(self, start: int) -> int:
+        end = self.until_semicolon(start)
+        tokens = self.source.tokens(start, end)
+        words = tokens.words
+        guard = self.guard(tokens) if words[0] == "@" else None
+        name = words[tokens.i]
+        known = self.split.get(name)
+        if known is None:
+            if not _MNEMONIC.fullmatch(name):
+                tokens.fail(f"an instruction expected, not {tokens.found()}")
+            op, *modifiers = name.split(".")
+            known = self.split[name] = op, tuple(modifiers)
+        op, parts = known
+        tokens.i += 1
+        while words[tokens.i].startswith("."):  # written apart
+            parts += (tokens.take()[1:],)
+        operands = read_operands(tokens, self.names, op, name)
+        if op in JUMPS:
+            index = len(self.body.instructions)
+            self.names.scope.open_uses += [(index, o.name) for o in operands if isinstance(o, Label)]
+        self.body.instructions.append(Instruction(op, parts, operands, guard, self.source.line(start), self.location, tokens.text))
+        return end + 1
+
+    def guard(self, tokens: Tokens) -> Register:
+        tokens.take()
+        negated = tokens.accept("!")
+        word = tokens.peek()
+        operand = self.names.find(word)
+        if not isinstance(operand, Register) or operand.type != "pred":
+            what = "is no predicate register" if operand else "is not declared"
+            tokens.fail(f"a guard needs a declared predicate after '@': {word or 'nothing'} {what}")
+        tokens.take()
+        return dataclasses.replace(operand, negated=True) if negated else operand
+
+    def directive(self, directive: str, start: int, at: int) -> int:
+        if directive == ".loc":
+            self.location, end = location_at(self.source, at, self.files, self.named)
+            return end
+        if directive == ".pragma":
+            return skip_pragma(self.source, at)
+        end = self.until_semicolon(start)
+        tokens = self.source.tokens(start, end)
+        tokens.take()
+        is_extern = False
+        while tokens.peek() and directive[1:] in ("extern", "visible", "weak", "common"):
+            is_extern |= directive == ".extern"
+            directive = tokens.take()
+        if directive == ".reg":
+            read_registers(tokens, self.names)
+        elif directive[1:] in SPACES:
+            for variable in read_variables(tokens, directive[1:], is_extern=is_extern):
+                if self.names.is_declared(variable.name):
+                    tokens.fail(f"{variable.name} is declared twice in this scope")
+                self.body.variables.append(dataclasses.replace(variable, name=self.names.declare_variable(variable.name)))
+        elif directive in _LISTS or directive == ".callprototype":
+            tokens.fail(f"{directive} needs a label before it")
+        else:
+            known = (".reg", ".loc", ".pragma", *_LISTS, ".callprototype", *(f".{s}" for s in SPACES))
+            tokens.fail(f"directive {directive} is unknown inside a function{suggestion(directive, known)}")
+        return end + 1
+
+    def label(self, name: str, start: int, at: int) -> int:
+        unique = self.names.declare_label(name)
+        if unique is None:
+            self.source.fail(start, f"label {name} stands twice in this scope")
+        head = _HEAD.match(self.source.text, at)
+        directive = head[2] if head else None
+        if head is None or directive not in (*_LISTS, ".callprototype"):
+            self.body.labels[unique] = len(self.body.instructions)
+            return at
+        end = self.until_semicolon(head.start(2))
+        tokens = self.source.tokens(head.start(2), end)
+        tokens.take()
+        if directive == ".callprototype":
+            self.body.prototypes[unique] = read_prototype(tokens)
+        else:
+            self.list_lines[unique] = self.source.line(start)
+            self.body.targets[unique] = self.listed(tokens, unique, is_branch=directive == ".branchtargets")
+        return end + 1
+
+    def listed(self, tokens: Tokens, unique: str, *, is_branch: bool) -> list[str]:
+        listed: list[str] = []
+        while True:
+            name = name_of(tokens, "a target")
+            if is_branch:
+                self.names.scope.open_lists.append((unique, len(listed)))
+            elif name not in self.names.outside:
+                tokens.fail(f"{name} is not declared: no function of this file")
+            listed.append(name)
+            if not tokens.accept(","):
+                tokens.finish("the list of targets")
+                return listed
+
+    def close_scope(self) -> None:
+        """Labels of this scope meet their uses; what is left over is for the scope around it."""
+        scope = self.names.scopes.pop()
+        outer = self.names.scopes[-1] if self.names.scopes else None
+        body = self.body
+        for index, name in scope.open_uses:
+            unique = scope.labels.get(name)
+            if unique is None:
+                if outer is None:
+                    self.undeclared(body.instructions[index].line, name, body.instructions[index].text)
+                outer.open_uses.append((index, name))
+            elif unique != name:
+                instruction = body.instructions[index]
+                operands: tuple[Operand, ...] = tuple(Label(unique) if o == Label(name) else o for o in instruction.operands)
+                body.instructions[index] = dataclasses.replace(instruction, operands=operands)
+        for key, entry in scope.open_lists:
+            name = body.targets[key][entry]
+            if name in scope.labels:
+                body.targets[key][entry] = scope.labels[name]
+            elif outer is None:
+                self.undeclared(self.list_lines[key], name, f"{key}: .branchtargets ...")
+            else:
+                outer.open_lists.append((key, entry))
+
+    def undeclared(self, line: int, name: str, text: str) -> NoReturn:
+        near = suggestion(name, self.body.labels)
+        self.source.fail_line(
+            line, f"{name} is neither a label that can be reached from here nor a declared function{near}: {shorter(text)}"
+        )
+
+
+# ---- Reading a PTX file: its head, its variables and its functions (PTX ISA 9.0, chapters 4, 5 and 11)
+
 
 _FILE = re.compile(r'\.file[ \t]+(\d{1,9})[ \t]+"([^"\n]*)"(?:[ \t]*,[ \t]*\d+[ \t]*,[ \t]*\d+)?', re.ASCII)
 _HEADS = {
@@ -54,10 +1189,10 @@ def read_module(text: str, *, name: str = "<ptx>") -> Module:
         raise InputError(f"{name}: needs the text of a PTX file, not {shown(text)}")
     if text.startswith("\x7fELF"):
         raise InputError(f"{name}: this is a compiled file (ELF), a cubin or an object; smemsim reads PTX, which `nvcc -ptx` writes")
-    return _Reader(Source(text.removeprefix("\ufeff").rstrip("\0"), name)).read()  # a mark of UTF-8, the end of a C string
+    return _ModuleReader(Source(text.removeprefix("\ufeff").rstrip("\0"), name)).read()  # a mark of UTF-8, the end of a C string
 
 
-class _Reader:
+class _ModuleReader:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.heads: dict[str, str] = {}

@@ -1,1 +1,1 @@
-"""How things are shown: terminal views and SVG."""
+"""Pictures: terminal views, SVG and pages."""

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.descriptors.instr import InstrDescriptor
 from smemsim.errors import InputError
-from smemsim.machine.tmem.access import REPEATS, TmemAccess
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.layout import AccumulatorLayout
+from smemsim.machine.tmem.memory import REPEATS, TmemAccess
+from smemsim.show.console import Line
 from smemsim.show.operand import COLOURS
-from smemsim.show.plain import Line
 from smemsim.spec.findings import Severity
 from smemsim.spec.tensor_memory import LANES, LOAD_STORE_SHAPES, WARP_LANES
+from smemsim.words.instr import InstrDescriptor
 
 __all__ = ["AccumulatorMap", "Run", "accumulator_svg"]
 

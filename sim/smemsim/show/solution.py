@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from smemsim.show.plain import Line
-from smemsim.solve.answer import Answer, FoundDescriptor, Nearest
-from smemsim.solve.product import ProductExplanation
+from smemsim.judge.find import Answer, FoundDescriptor, Nearest
+from smemsim.judge.product import ProductExplanation
+from smemsim.show.console import Line
 from smemsim.spec.architectures import architecture
 
 __all__ = ["answer_view", "explanation_view"]
+
 
 SHOWN = 16
 

@@ -6,15 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from smemsim.addressing.tma import row_pitch, tile_size
-from smemsim.descriptors.tensor_map import TensorMap
-from smemsim.descriptors.tensor_map.arguments import ENUMS, members
-from smemsim.descriptors.tensor_map.verdict import target, violations
 from smemsim.errors import Unmodelled
-from smemsim.show.plain import Line
-from smemsim.show.word import finding_lines
+from smemsim.layout.tma import row_pitch, tile_size
+from smemsim.show.console import Line
+from smemsim.show.words import finding_lines
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.evidence import Grade
+from smemsim.spec.fields import Field
 from smemsim.spec.tensor_map import (
     DERIVED_FIELDS,
     LIMITS,
@@ -27,9 +25,12 @@ from smemsim.spec.tensor_map import (
     grade_unread,
 )
 from smemsim.spec.transfers import ENCODE_CALLS
-from smemsim.words import Field
+from smemsim.words.tensor_map import TensorMap
+from smemsim.words.tensor_map.arguments import ENUMS, members
+from smemsim.words.tensor_map.rules import target, violations
 
 __all__ = ["map_grades", "refused_json", "refused_view", "tensor_map_json", "tensor_map_view", "unknown_fields", "verdict"]
+
 
 MEASURED = "sm_90a"
 REFUSED = "CUDA_ERROR_INVALID_VALUE (1)"  # the only answer of a driver that refuses a map: traces encode_tiled, encode_im2col

@@ -1,28 +1,140 @@
-"""An operand as 16-byte chunks, both ways: where in the tile a chunk belongs, and where in shared memory it lies."""
+"""The picture of a tile: what lies where, who wrote it, who reads it; in a terminal."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from rich.console import Group, RenderableType
+from rich.text import Text
 
-from smemsim.addressing.swizzle import swizzle
-from smemsim.checking.reads import Seen, made_words
-from smemsim.checking.simulate import Machine
-from smemsim.descriptors.layout import rules_in_force, used_strides, weakest
-from smemsim.descriptors.operand import operand_addresses
-from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError
-from smemsim.show.held import Held
+from smemsim.judge.find import locate
+from smemsim.judge.reads import Seen, made_words, meant_places
+from smemsim.judge.report import Report
+from smemsim.judge.state import FOREIGN, NAMES, UNWRITTEN, Issue, Machine
+from smemsim.judge.tensors import OUTSIDE, Tensor
+from smemsim.layout.swizzle import swizzle
+from smemsim.show.operand import COLOURS
 from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import CHUNK, LINE
 from smemsim.spec.swizzles import MODES, SwizzleMode
+from smemsim.words.operand import operand_addresses
+from smemsim.words.operand_layout import rules_in_force, used_strides, weakest
+from smemsim.words.smem import SmemDescriptor
 
-__all__ = ["Cell", "Place", "Stride", "TilePicture"]
+__all__ = [
+    "Cell",
+    "Gap",
+    "Held",
+    "Named",
+    "Place",
+    "Stride",
+    "TilePicture",
+    "report_view",
+    "shown_columns",
+    "shown_lines",
+    "shown_rows",
+    "tile_view",
+]
+
+
+# ---- What lay in shared memory where an operand read, and what was meant to lie there, by the names of tensors and their axes
+
+
+Named = tuple[str, tuple[int, ...]]  # a tensor and an index along each of its axes
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Held:
+    """Arrays are (lines, chunk columns, elements of a chunk) of a `TilePicture`: the global byte that was read and the one that was meant, the index of the issue
+    that had written it, and is it wrong? `lies` (lines, columns) is where the meant data lies when the scenario ends, -1 for nowhere."""
+
+    tensor: Tensor
+    tensors: dict[str, Tensor]
+    axes: tuple[str, str]  # that of rows, that of K
+    issues: list[Issue]
+    got: np.ndarray
+    meant: np.ndarray
+    writer: np.ndarray
+    wrong: np.ndarray
+    row: np.ndarray
+    k: np.ndarray
+    lies: np.ndarray
+
+    @classmethod
+    def of(cls, machine: Machine, seen: Seen, tiled: Callable[[np.ndarray], np.ndarray]) -> Held:
+        """Of an operand of a scenario; `tiled` brings (blocks, steps, rows, k) into lines and columns."""
+        read = seen.read
+        row, k = (tiled(x) for x in meant_places(read.raw, read.tensor, (read.words.shape[0], read.words.shape[1]), read.rows, read.k))
+        meant, address = tiled(read.meant), tiled(seen.addresses)
+        lies = address[..., 0]
+        if seen.wrong.any():
+            wrong = tiled(seen.wrong).any(axis=2)
+            first = np.where(meant[..., 0] >= 0, meant[..., 0], UNWRITTEN)
+            lies = np.where(wrong, np.where(first >= 0, locate(machine.source, first), -1), lies)
+        axes = read.raw["meant"]["axes"]
+        return cls(read.tensor, machine.tensors, (axes[0], axes[1]), machine.issues, tiled(seen.got), meant, tiled(seen.writer), tiled(seen.wrong),
+                   row, k, lies)  # fmt: skip
+
+    @functools.cached_property
+    def homes(self) -> dict[int, tuple[int, int]]:
+        """The chunk that was meant to hold the data beginning with a global byte."""
+        found: dict[int, tuple[int, int]] = {}
+        for place in np.ndindex(*self.lies.shape):
+            value = int(self.meant[place][0])
+            if value >= 0:
+                found.setdefault(value, (place[0], place[1]))
+        return found
+
+    def meant_at(self, place: tuple[int, int], element: int = 0) -> Named:
+        """The element that was meant."""
+        at = {self.axes[0]: int(self.row[place][element]), self.axes[1]: int(self.k[place][element])}
+        return self.tensor.name, tuple(at.get(axis, 0) for axis in self.tensor.extent)
+
+    def got_at(self, place: tuple[int, int], element: int = 0) -> Named | int:
+        """The element that was read, or why there is none (a key of NAMES)."""
+        value = int(self.got[place][element])
+        if value < 0:
+            return value
+        if value == int(self.meant[place][element]):
+            return self.meant_at(place, element)
+        owner = next((t for t in (self.tensor, *self.tensors.values()) if t.address <= value < t.end), None)
+        if owner is None:
+            return FOREIGN
+        at = owner.index(value)
+        inner = owner.contiguous
+        if inner and owner.fmt.bits < 8 and owner.bit_stride(inner) < 8:  # two 4-bit elements share their byte
+            at[inner] += element * element_format(owner.fmt).bits % 8 // owner.fmt.bits
+        return owner.name, tuple(at[axis] for axis in owner.extent)
+
+    def text(self, named: Named | int) -> str:
+        """As `A[m=64, k=0]`."""
+        if isinstance(named, int):
+            return NAMES[named]
+        extent = self.tensors[named[0]].extent
+        outside = not all(0 <= value < size for value, size in zip(named[1], extent.values(), strict=True))
+        at = ", ".join(f"{axis}={value}" for axis, value in zip(extent, named[1], strict=True))
+        return f"{named[0]}[{at}]" + " (outside the tensor)" * outside
+
+    def short(self, named: Named | int) -> str:
+        """As `64,0`: the indices along the axes of rows and of K; with its tensor where that is another."""
+        if isinstance(named, int):
+            return {UNWRITTEN: "empty", OUTSIDE: "fill", FOREIGN: "foreign"}[named]
+        at = dict(zip(self.tensors[named[0]].extent, named[1], strict=True))
+        both = [str(at[axis]) for axis in self.axes if axis in at]
+        if named[0] != self.tensor.name or len(both) != 2:
+            return f"{named[0]} {','.join(map(str, named[1]))}"
+        return ",".join(both)
+
+
+# ---- An operand as 16-byte chunks, both ways: where in the tile a chunk belongs, and where in shared memory it lies
+
 
 MOST_CHUNKS = 1 << 16  # of one picture
 
@@ -279,3 +391,233 @@ def tiled(array: np.ndarray, major: str, per_chunk: int) -> np.ndarray:
     padded = np.full((a, lines, b, chunks * per_chunk), fill, array.dtype)
     padded[..., :along] = turned
     return padded.reshape(a * lines, b * chunks, per_chunk)
+
+
+# ---- Which lines of a large tile a picture shows: an atom that looks like earlier ones is left out, and the gap says so
+
+
+PLENTY = 16  # lines that are shown before atoms that look alike are left out
+CHUNK_COLUMNS = 16  # chunk columns of the tile beside each other
+
+
+@dataclasses.dataclass(frozen=True)
+class Gap:
+    """Lines that are left out between two that are shown; `count` of them hold something, and `alike` says whether all look like earlier ones."""
+
+    first: int
+    last: int
+    count: int
+    alike: bool
+
+
+def shown_lines(tile: TilePicture, most: int) -> list[int | Gap]:
+    """The 128-byte lines of shared memory to draw: all where there are at most `most`; else the atoms of the start, of LBO's and SBO's ends and of the first wrong read,
+    and those that look like no earlier one.
+
+    >>> tile = TilePicture.of(0x4000004000010040, arch="sm_90a", dtype="bf16", major="K", rows=64, k=16)
+    >>> shown_lines(tile, 32)[-2:]
+    [23, Gap(first=24, last=71, count=48, alike=True)]
+    """
+    size = tile.atom_lines
+    if len(tile.lines) <= most:
+        return _with_gaps(list(tile.lines), list(tile.lines), {})
+    kept = {stride.end // LINE // size for stride in tile.strides() if stride.used} | {tile.chunk_address((0, 0)) // LINE // size}
+    if tile.first_wrong:
+        kept.add(tile.chunk_address(tile.first_wrong) // LINE // size)
+    seen: set[Any] = set()
+    taken: list[int] = []
+    atoms: dict[int, list[int]] = {}
+    for line in tile.lines:
+        atoms.setdefault(line // size, []).append(line)
+    alike = dict.fromkeys(tile.lines, False)
+    ordered = sorted(atoms, key=lambda atom: (atom not in kept, atom))
+    chosen: set[int] = set()
+    for atom in ordered:
+        look = _look(tile, atoms[atom], atom * size)
+        repeated = look in seen
+        seen.add(look)
+        if atom not in kept and repeated and len(chosen) >= PLENTY:
+            alike.update(dict.fromkeys(atoms[atom], True))
+        elif len(chosen) + len(atoms[atom]) <= most or (atom in kept and len(chosen) < most):
+            chosen.update(atoms[atom][: most - len(chosen)])
+        else:
+            alike.update(dict.fromkeys(atoms[atom], repeated))
+    taken = sorted(chosen)
+    return _with_gaps(taken, list(tile.lines), alike)
+
+
+def _look(tile: TilePicture, lines: list[int], base: int) -> Any:
+    """What an atom looks like, wherever it lies and whichever rows it holds."""
+    cells = [(line - base, slot, cell) for line in lines for slot, cell in enumerate(tile.lines[line]) if cell]
+    homes = [c.home for _, _, c in cells if c.home] or [(0, 0)]
+    line0, column0 = min(h[0] for h in homes), min(h[1] for h in homes)
+    return tuple((at, slot, c.home and (c.home[0] - line0, c.home[1] - column0), len(c.readers), bool(c.wrong)) for at, slot, c in cells)
+
+
+def shown_rows(tile: TilePicture, lines: list[int | Gap], most: int) -> list[int | Gap]:
+    """The lines of the tile, at most `most`, that have a chunk in one of the shown lines of shared memory."""
+    shown = {line for line in lines if isinstance(line, int)}
+    taken = [row for row in range(tile.shape[0]) if shown.intersection((tile.address[row, :, 0] // LINE).tolist())]
+    if tile.first_wrong:
+        taken.sort(key=lambda row: abs(row - tile.first_wrong[0]) > most // 2)  # type: ignore[index]
+    taken = sorted(taken[:most])
+    wrong = [tuple(bool(tile.wrong_at((row, column))) for column in range(tile.shape[1])) for row in range(tile.shape[0])]
+    known = {wrong[row] for row in taken}
+    return _with_gaps(taken, list(range(tile.shape[0])), {row: wrong[row] in known for row in range(tile.shape[0])})
+
+
+def shown_columns(tile: TilePicture, most: int = CHUNK_COLUMNS) -> range:
+    """The chunk columns of the tile to draw: the first ones, or those around the first wrong chunk."""
+    begin = tile.first_wrong[1] // most * most if tile.first_wrong else 0
+    return range(begin, min(begin + most, tile.shape[1]))
+
+
+def _with_gaps(taken: list[int], there: list[int], alike: dict[int, bool]) -> list[int | Gap]:
+    """Lines in order, with what stands between them; a jump of addresses at which nothing lies is a gap of 0."""
+    found: list[int | Gap] = []
+    kept, out = set(taken), list[int]()
+    previous = None
+    for line in there:
+        if line not in kept:
+            out.append(line)
+            continue
+        if out:
+            found.append(Gap(out[0], out[-1], len(out), all(alike[x] for x in out)))
+            out = []
+        elif previous is not None and line != previous + 1:
+            found.append(Gap(previous + 1, line - 1, 0, True))
+        found.append(line)
+        previous = line
+    if out:
+        found.append(Gap(out[0], out[-1], len(out), all(alike[x] for x in out)))
+    return found
+
+
+# ---- An operand, and a checked scenario, in the terminal: at most 100 columns, and nothing said by colour alone
+
+
+TEXT_COLUMNS, MOST_STEPS = 100, 24
+
+
+def _label(tile: TilePicture, cell: Cell | None) -> str:
+    """What lies in 16 bytes, behind a mark."""
+    if cell is None:
+        return "·"
+    held = tile.held
+    if not cell.readers:
+        assert held is not None
+        assert cell.home is not None
+        return f"({held.short(held.meant_at(cell.home))})"
+    place = (cell.wrong or cell.readers)[0]
+    if held is None:
+        return ("&" if len(cell.readers) > 1 else "") + ",".join(map(str, tile.first(place)))
+    at = int(held.wrong[place].argmax())
+    return ("!" if cell.wrong else "") + held.short(held.got_at(place, at))
+
+
+def tile_view(tile: TilePicture, most: int, selected: Place | None = None) -> RenderableType:
+    """The picture of one operand, at most `most` 128-byte lines, and a table of what each instruction reads."""
+    if tile.too_large:
+        return Group(Text(tile.title, "bold"), Text(tile.too_large))
+    chosen = selected or (tile.instruction(tile.first_wrong) if tile.first_wrong else (0, 0))
+    entries = shown_lines(tile, most)
+    labels = {line: [_label(tile, cell) for cell in tile.lines[line]] for line in entries if isinstance(line, int)}
+    wide = min(max(len(label) for row in labels.values() for label in row) + 2, (TEXT_COLUMNS - 10) // 8)
+    grid = Text(no_wrap=True, overflow="crop")
+    grid.append(" " * 9 + "".join(f"{f'+{CHUNK * i:#04x}':^{wide}}" for i in range(LINE // CHUNK)) + "\n", "dim")
+    for entry in entries:
+        if isinstance(entry, Gap):
+            span = f"{entry.count} lines {'like those shown' if entry.alike else 'left out'}: {entry.first * LINE:#x} to {entry.last * LINE + LINE - 1:#x}"
+            grid.append(f"{'...':>7}  {span if entry.count else ''}".rstrip() + "\n", "dim")
+            continue
+        grid.append(f"{entry * LINE:#7x}  ", "dim")
+        for cell, label in zip(tile.lines[entry], labels[entry], strict=True):
+            mine = cell is not None and any(tile.instruction(p) == chosen for p in cell.readers)
+            text = f"[{label[: wide - 2]}]" if mine else label[:wide]
+            grid.append(f"{text:^{wide}}", _style(cell))
+        grid.append("\n")
+    grid.rstrip()
+    return Group(
+        Text(tile.title, "bold"),
+        Text(tile.subtitle),
+        grid,
+        Text(_legend(tile, chosen), "dim"),
+        _strides(tile),
+        _steps(tile),
+        Text(tile.grade, "dim"),
+    )
+
+
+def _style(cell: Cell | None) -> str:
+    if cell is None or not cell.readers:
+        return "dim"
+    if cell.wrong:
+        return "bold white on #a40e26"
+    return "black on #d5d8dc" if cell.home is None else f"black on {COLOURS[cell.home[1] % 8]}"
+
+
+def _legend(tile: TilePicture, chosen: Place) -> str:
+    """What the marks mean, of those that occur."""
+    cells = list(tile.cells.values())
+    rows, k = tile.held.axes if tile.held else ("row", "k")
+    told = [
+        f"{rows},{k} of what lies there" if tile.held else f"{rows},{k} that is read there",
+        f"[ ] block {chosen[0]}, K step {chosen[1]} reads it",
+    ]
+    told += ["! other than was meant"] * any(c.wrong for c in cells)
+    told += ["( ) meant, but read nowhere"] * any(not c.readers for c in cells)
+    told += ["& read for several chunks"] * (not tile.held and any(len(c.readers) > 1 for c in cells))
+    return _wrapped(f"each cell is 16 bytes: {'; '.join([*told, '· not read'])}")
+
+
+def _wrapped(sentence: str) -> str:
+    return "\n".join(textwrap.wrap(sentence, TEXT_COLUMNS, subsequent_indent="  "))
+
+
+def _strides(tile: TilePicture) -> Text:
+    """Where SBO and LBO lead."""
+    told = [f"{s.name} {s.bytes} B: {s.begin:#x} -> {s.end:#x}" if s.used else f"{s.name} {s.bytes} B: not used" for s in tile.strides()]
+    return Text("; ".join(told))
+
+
+def _steps(tile: TilePicture) -> Text:
+    """A line for each instruction: its start, how much of it is wrong, and the first wrong element. Those that are alike are told once."""
+    blocks, steps = tile.words.shape
+    rows: dict[Place, list[Place]] = {}
+    for place in tile.places():
+        rows.setdefault(tile.instruction(place), []).append(place)
+    if not tile.held and blocks * steps == 1:
+        return Text("nothing is said of what was meant")
+    lines = [
+        f"{'block':>5} {'K step':>6} {'start':>9}  {'wrong elements' if tile.held else '':<17} {'first wrong' if tile.held else ''}".rstrip()
+    ]
+    ordered = sorted(rows, key=lambda x: (not any(tile.wrong_at(p) for p in rows[x]), x))[:MOST_STEPS]  # wrong ones must not be cut off
+    for block, step in sorted(ordered):
+        places = rows[block, step]
+        line = f"{block:>5} {step:>6} {tile.start((block, step)):>#9x}  "
+        if tile.held is not None:
+            count = sum(tile.wrong_at(p) for p in places)
+            line += f"{f'{count} of {tile.rows * tile.k}' if count else 'none':<17} "
+            first = min((p for p in places if tile.wrong_at(p)), key=tile.first, default=None)
+            line += _wrong(tile, first) if first else ""
+        lines.append(line.rstrip())
+    if blocks * steps > MOST_STEPS:
+        lines.append(f"and {blocks * steps - MOST_STEPS} more instructions")
+    return Text("\n".join(lines))
+
+
+def _wrong(tile: TilePicture, place: Place) -> str:
+    """What arrives where, and what was meant."""
+    held = tile.held
+    assert held is not None
+    at = int(held.wrong[place].argmax())
+    return f"{held.text(held.got_at(place, at))} at {int(tile.address[place][at]):#x}, meant {held.text(held.meant_at(place, at))}"
+
+
+def report_view(report: Report, tiles: list[TilePicture], most: int, selected: Sequence[Place | None] = ()) -> RenderableType:
+    """Findings, then every operand; `selected` are the (block, K step) to mark."""
+    parts: list[RenderableType] = [Text(report.title, "bold")] if report.title else []
+    parts.append(Text("\n".join(_wrapped(line) for line in report.text().splitlines())))
+    for tile, chosen in zip(tiles, selected or [None] * len(tiles), strict=True):
+        parts += [Text(""), tile_view(tile, most, chosen)]
+    return Group(*parts)

@@ -7,8 +7,8 @@ from typing import Any
 
 from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError
+from smemsim.spec.fields import Word
 from smemsim.spec.smem_descriptor import SM90_SMEM_DESC, SM100_SMEM_DESC
-from smemsim.words import Word
 
 __all__ = ["ARCHITECTURES", "Architecture", "architecture"]
 

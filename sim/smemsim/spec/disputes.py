@@ -20,6 +20,7 @@ __all__ = [
     "Dispute",
 ]
 
+
 # Bytes that the CUDA guide (10.29.3, Table 12) wants global addresses of swizzled maps to be multiples of. The driver asks for 16, which
 # work on an H200 in every mode (trace tma_loads).
 GUIDE_SWIZZLED_ALIGNMENT = 128

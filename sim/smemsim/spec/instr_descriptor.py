@@ -6,9 +6,10 @@ include/cute/arch/mma_sm100_desc.hpp (InstrDescriptor, InstrDescriptorBlockScale
 
 from __future__ import annotations
 
-from smemsim.words import Field, Word
+from smemsim.spec.fields import Field, Word
 
 __all__ = ["BLOCK_SCALED", "MAX_SHIFTS", "MXF4", "PLAIN", "SCALE_TYPES", "ZERO_COLUMN_MASK"]
+
 
 _T42, _T43, _T44 = (f"PTX ISA 9.7.16.4.2, table {n}" for n in (42, 43, 44))
 # Its class sets the bit unless told otherwise, and calls it irrelevant for SM100; its example 2cta_mma_blockscale_m128.py runs with 0x08401480.

@@ -19,6 +19,7 @@ from smemsim.spec.mma_arithmetic import MmaArithmetic
 
 __all__ = ["MMA_SYNC_SUMS", "MMA_SYNC_TYPES", "SELECTORS", "WMMA_TYPES", "MmaSyncTypes", "WmmaTypes"]
 
+
 Shape = tuple[int, int, int]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["LINKAGE", "PERFORMANCE", "SETMAXNREG", "SPACES", "SPECIAL_REGISTERS", "TYPE_BYTES", "WARP_SIZE"]
 
+
 WARP_SIZE = 32  # what the predefined constant WARP_SZ is (4.4)
 SETMAXNREG = range(24, 257, 8)  # numbers of registers that setmaxnreg takes (9.7.19)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from smemsim.spec.fields import Field, Word
 from smemsim.spec.swizzles import MODES, Swizzle
-from smemsim.words import Field, Word
 
 __all__ = ["IDLE_STRIDES", "REACH", "SM90_SMEM_DESC", "SM100_SMEM_DESC", "START", "layout_codes"]
+
 
 # fmt: off
 SM90_SMEM_DESC = Word("sm90.smem_desc", 64, {

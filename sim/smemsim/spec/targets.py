@@ -12,6 +12,7 @@ import re
 
 __all__ = ["TARGET_RULES", "TargetRule", "target_number", "unsupported"]
 
+
 HOPPER = ("sm_90a",)
 BLACKWELL = ("sm_100f", "sm_100a", "sm_103f", "sm_103a")  # the family's targets, and those of one architecture
 BOTH = (*HOPPER, *BLACKWELL)

@@ -12,9 +12,9 @@ from typing import Any
 
 from smemsim.arguments import choice
 from smemsim.spec.evidence import Dispute
+from smemsim.spec.fields import Word
 from smemsim.spec.instr_descriptor import BLOCK_SCALED, MXF4, PLAIN
 from smemsim.spec.tensor_memory import METADATA, SCALE_MODES, ScaleMode
-from smemsim.words import Word
 
 __all__ = ["KINDS", "SCALE_TYPES_OF_BLOCK", "SHAPES", "TCGEN05_DISPUTES", "Kind", "Shape", "kind_of", "scale_modes", "shapes_of"]
 

@@ -11,8 +11,8 @@ import dataclasses
 import enum
 
 from smemsim.spec.evidence import Grade
+from smemsim.spec.fields import Field, Word
 from smemsim.spec.swizzles import Swizzle
-from smemsim.words import Field, Word
 
 __all__ = [
     "DATA_TYPES",

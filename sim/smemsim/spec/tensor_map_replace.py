@@ -13,10 +13,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from smemsim.spec.fields import Field
 from smemsim.spec.tensor_map import DATA_TYPES, TENSOR_MAP, TensorMapDataType
-from smemsim.words import Field
 
 __all__ = ["ELEMTYPES", "MAX_ORDINALS", "REPLACE_FIELDS", "ReplaceField", "Write", "target", "writes_of"]
+
 
 MAX_ORDINALS = 5
 

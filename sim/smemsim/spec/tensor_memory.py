@@ -39,6 +39,7 @@ __all__ = [
     "Shift",
 ]
 
+
 TENSOR_MEMORY_ARCHITECTURES = ("sm_100a", "sm_103a")
 LANES, COLUMNS, CELL_BITS = 128, 512, 32  # of one CTA: 256 KiB; PTX ISA 9.7.16.1
 LANE_SHIFT = 16  # address = lane << 16 | column; PTX ISA 9.7.16.1.1

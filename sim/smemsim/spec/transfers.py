@@ -17,6 +17,7 @@ __all__ = [
     "STORE_MODES",
 ]
 
+
 LOAD_MODES = ("tile", "im2col", "tile::gather4", "im2col::w", "im2col::w::128")
 STORE_MODES = ("tile", "im2col_no_offs", "tile::scatter4")
 BLACKWELL_MODES = ("tile::gather4", "tile::scatter4", "im2col::w", "im2col::w::128")

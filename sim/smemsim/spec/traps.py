@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = ["ASSERTION", "ILLEGAL_ADDRESS", "ILLEGAL_INSTRUCTION", "INVALID_PC", "LAUNCH_FAILURE", "MISALIGNED_ADDRESS", "STACK_ERROR"]
 
+
 ILLEGAL_ADDRESS = 700  # past the shared window
 ILLEGAL_INSTRUCTION = 715  # coordinates and dimensions the copy engine does not take
 MISALIGNED_ADDRESS = 716  # shared address off 128 B

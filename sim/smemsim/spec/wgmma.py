@@ -23,6 +23,7 @@ __all__ = [
     "WgmmaTypes",
 ]
 
+
 WGMMA_M = 64  # rows of A and D, 16 a warp; PTX ISA 9.7.15.2
 WGMMA_THREADS = 128  # four warps; PTX ISA 9.7.15.1
 A_REGISTERS = 4  # .b32 of each thread that hold A, dense and sparse; PTX ISA 9.7.15.5.1.1, 9.7.15.6.2

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ORACLES", "assert_agrees", "oracle_cases"]
 
+
 AT_ONCE = 8  # bits
 
 

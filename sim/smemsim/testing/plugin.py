@@ -25,13 +25,14 @@ import pytest
 from smemsim.errors import SmemsimError, Unmodelled
 
 if TYPE_CHECKING:
-    from smemsim.checking.report import Report
+    from smemsim.evidence.replay import SuiteReport
+    from smemsim.judge.report import Report
     from smemsim.testing.recorder import Recorder
-    from smemsim.traces.replay import SuiteReport
 
 __all__ = ["HardwareItem", "ReplayItem", "ScenarioFile", "ScenarioItem", "TraceFile"]
 
-MANIFEST = "manifest.json"  # as smemsim.traces.format has it, which needs numpy
+
+MANIFEST = "manifest.json"  # as smemsim.evidence.format has it, which needs numpy
 HARDWARE = "smemsim_hardware"
 
 
@@ -101,7 +102,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _why_no_gpu() -> str:
-    from smemsim.testing.cuda import why_no_gpu
+    from smemsim.testing.recorder import why_no_gpu
 
     return why_no_gpu()
 
@@ -157,9 +158,8 @@ class HardwareItem(_Item):
 
     def runtest(self) -> None:
         """Run every case again."""
-        from smemsim.testing.cuda import Gpu
-        from smemsim.testing.recorder import Recorder, differences
-        from smemsim.traces.format import load_suite
+        from smemsim.evidence.format import load_suite
+        from smemsim.testing.recorder import Gpu, Recorder, differences
 
         if Gpu.ended:
             pytest.skip("a case of an earlier trace trapped, which ends CUDA for this process; run this trace by itself")
@@ -194,7 +194,7 @@ class ScenarioItem(_Item):
 
 def _held(path: str | pathlib.Path, case: int | None = None) -> list[SuiteReport]:
     """The reports of every trace at a path; AssertionError for differences, a skip for what is not modelled."""
-    from smemsim.traces.replay import replay
+    from smemsim.evidence.replay import replay
 
     reports = replay(path, case=case)
     if any(report.differing for report in reports):
@@ -206,7 +206,7 @@ def _held(path: str | pathlib.Path, case: int | None = None) -> list[SuiteReport
 
 def _checked(scenario: Any) -> Report:
     """The report of a scenario; AssertionError where it is not as it should be, a skip for what is not modelled."""
-    from smemsim.checking.scenario import check
+    from smemsim.judge.check import check
 
     try:
         report = check(scenario)

@@ -1,6 +1,6 @@
-"""Recording what a kernel does on the GPU at hand, as a golden trace that `smemsim replay` and the pytest plugin hold the model against.
+"""The recorder: traces of kernels on a GPU.
 
-    from smemsim.testing.recorder import MapOf, Step, record_loads
+from smemsim.testing.recorder import MapOf, Step, record_loads
 
     tm = smemsim.TensorMap.tiled(data_type="bf16", global_address=0, global_dim=(64, 128), global_strides=(128,), box_dim=(64, 64), swizzle="128B")
     record_loads("golden/a_tile", tensors={"A": a}, maps={"tmA": MapOf("A", tm)}, steps=[Step("tmA", (0, 64), 0x400)])
@@ -11,36 +11,630 @@ launched. Needs cuda-bindings (smemsim[cuda]) and a GPU that smemsim models.
 
 from __future__ import annotations
 
+import ctypes
+import dataclasses
+import datetime
 import pathlib
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from smemsim.descriptors.tensor_map import TensorMap
-from smemsim.descriptors.tensor_map.replace import tensormap_replace
+from smemsim.arguments import shown, whole, wholes
 from smemsim.errors import HardwareTrap, InputError, SmemsimError, TraceError
+from smemsim.evidence.format import Suite, load_suite, write_suite
+from smemsim.evidence.kinds.smem_dump import STEPS, TENSOR_FLAGS, WIDTH, SmemDump
 from smemsim.machine.tma import tma_load
-from smemsim.spec.architectures import architecture
-from smemsim.testing.cuda import Gpu, compile_cuda, why_no_gpu
-from smemsim.testing.launch import ARGUMENTS, DUMP, Kernel, Launch, MapOf, Recorded, Step, write_recorded
-from smemsim.testing.load_kernel import BARRIER_BYTES, FILL, KERNEL_NAME, MOST_STEPS, load_kernel
-from smemsim.traces.format import Suite, load_suite
-from smemsim.traces.kinds.smem_dump import STEPS, TENSOR_FLAGS, SmemDump
+from smemsim.spec.architectures import ARCHITECTURES, architecture
+from smemsim.spec.traps import ILLEGAL_ADDRESS
+from smemsim.words.instr import InstrDescriptor
+from smemsim.words.smem import SmemDescriptor
+from smemsim.words.tensor_map import TensorMap
+from smemsim.words.tensor_map.bits import raw_bytes
+from smemsim.words.tensor_map.replace import tensormap_replace
 
 __all__ = [
+    "BARRIER_BYTES",
     "DUMP",
+    "FILL",
+    "KERNEL_NAME",
+    "MOST_STEPS",
+    "CudaError",
+    "Gpu",
     "Kernel",
     "Launch",
     "MapOf",
+    "Recorded",
     "Recorder",
     "Step",
+    "compile_cuda",
     "differences",
     "launch_of",
+    "load_kernel",
     "load_launch",
     "record",
     "record_loads",
+    "suite_arrays",
     "why_no_gpu",
+    "write_recorded",
 ]
+
+
+# ---- The GPU through cuda-bindings: one device, its memory, kernels and the driver's tensor-map encoder. Imported only where a GPU is used
+
+
+TRAPS = (700, 715, 716, 717, 718, 719)  # driver errors that a kernel ends its context with: addresses, instructions, launch failure
+
+
+class CudaError(SmemsimError):
+    """The driver refused a call; `code` is its error."""
+
+    def __init__(self, code: int, call: str) -> None:
+        super().__init__(f"{call}: CUDA error {code}; compare the arguments with the CUDA driver API's page of that call")
+        self.code = code
+
+
+def _driver() -> Any:
+    try:
+        from cuda.bindings import driver
+    except ImportError:
+        raise InputError("recording needs cuda-bindings: install smemsim[cuda]") from None
+    return driver
+
+
+def _ok(result: tuple[Any, ...], call: str) -> Any:
+    if int(result[0]):
+        raise CudaError(int(result[0]), call)
+    return result[1] if len(result) == 2 else result[1:]
+
+
+def why_no_gpu() -> str:
+    """Why nothing can be recorded here; empty where a GPU that smemsim models is present.
+
+    >>> isinstance(why_no_gpu(), str)
+    True
+    """
+    try:
+        cu = _driver()
+        _ok(cu.cuInit(0), "cuInit")
+        count = int(_ok(cu.cuDeviceGetCount(), "cuDeviceGetCount"))
+    except InputError as e:
+        return str(e)
+    except Exception as e:  # no libcuda, no driver, no permission: whatever the bindings make of it
+        return f"no CUDA driver answers here ({' '.join(str(e).split())[:120]})"
+    if not count:
+        return "the CUDA driver sees no GPU here"
+    try:
+        Gpu()
+    except SmemsimError as e:
+        return str(e)
+    return ""
+
+
+class Gpu:
+    """One device, its primary context current; InputError for a card that smemsim does not model."""
+
+    ended = 0  # the error of a launch that trapped: after it no call of the process succeeds, in a new context neither (seen on an H200, driver 580; no trace shows it)
+
+    def __init__(self, ordinal: int = 0) -> None:
+        if Gpu.ended:
+            raise InputError(f"a launch before trapped (CUDA error {Gpu.ended}), which ends CUDA for this process; use another process")
+        self.cu = _driver()
+        _ok(self.cu.cuInit(0), "cuInit")
+        self.device = _ok(self.cu.cuDeviceGet(ordinal), "cuDeviceGet")
+        major, minor = (self._attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR"))
+        self.capability, self.arch = f"{major}.{minor}", f"sm_{major}{minor}a"
+        if self.arch not in ARCHITECTURES:
+            raise InputError(f"the GPU is {self.arch.rstrip('a')}: smemsim models {', '.join(ARCHITECTURES)}")
+        self._open()
+
+    def _open(self) -> None:
+        self.context = _ok(self.cu.cuDevicePrimaryCtxRetain(self.device), "cuDevicePrimaryCtxRetain")
+        _ok(self.cu.cuCtxSetCurrent(self.context), "cuCtxSetCurrent")
+        self._memory: list[int] = []
+
+    def _attribute(self, name: str) -> int:
+        attribute = getattr(self.cu.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(_ok(self.cu.cuDeviceGetAttribute(attribute, self.device), "cuDeviceGetAttribute"))
+
+    def describe(self) -> dict[str, str]:
+        """What a manifest says about the card and its software."""
+        name = _ok(self.cu.cuDeviceGetName(128, self.device), "cuDeviceGetName")
+        version = int(_ok(self.cu.cuDriverGetVersion(), "cuDriverGetVersion"))
+        return {
+            "gpu": name.split(b"\0")[0].decode().strip(),
+            "compute_capability": self.capability,
+            "driver": _driver_version(),
+            "cuda_driver_api": f"{version // 1000}.{version % 1000 // 10}",
+            "captured_utc": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+
+    def allocate(self, size: int, fill: int | None = None) -> int:
+        """The address of `size` bytes of global memory, a multiple of 256."""
+        address = int(_ok(self.cu.cuMemAlloc(max(size, 1)), f"cuMemAlloc of {size:,} B"))
+        self._memory.append(address)
+        if fill is not None and size:
+            _ok(self.cu.cuMemsetD8(address, fill, size), "cuMemsetD8")
+        return address
+
+    def put(self, address: int, data: np.ndarray) -> None:
+        """Copy an array's bytes to the device."""
+        if data.nbytes:
+            held = np.ascontiguousarray(data)
+            _ok(self.cu.cuMemcpyHtoD(address, held.ctypes.data, held.nbytes), "cuMemcpyHtoD")
+
+    def get(self, address: int, size: int) -> np.ndarray:
+        """Copy bytes from the device."""
+        out = np.zeros(size, np.uint8)
+        if size:
+            _ok(self.cu.cuMemcpyDtoH(out.ctypes.data, address, size), "cuMemcpyDtoH")
+        return out
+
+    def free(self) -> None:
+        """Give back all memory of `allocate`."""
+        for address in self._memory:
+            self.cu.cuMemFree(address)
+        self._memory = []
+
+    def function(self, image: bytes, name: str, shared_bytes: int) -> Any:
+        """A kernel of a cubin, a fatbin or PTX text, allowed `shared_bytes` of dynamic shared memory."""
+        held = image if image[:4] in (b"\x7fELF", b"\x50\xed\x55\xba") else image.rstrip(b"\0") + b"\0"  # PTX text ends with 0
+        module = _ok(self.cu.cuModuleLoadData(held), f"cuModuleLoadData of {len(image):,} B (a cubin, fatbin or PTX for {self.arch})")
+        try:
+            function = _ok(self.cu.cuModuleGetFunction(module, name.encode()), "cuModuleGetFunction")
+        except CudaError as e:
+            raise InputError(
+                f'name = {name!r}: the image has no such kernel (CUDA error {e.code}); C++ names are mangled without extern "C"'
+            ) from None
+        most = self.cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        _ok(self.cu.cuFuncSetAttribute(function, most, shared_bytes), f"{shared_bytes:,} B of dynamic shared memory")
+        return function
+
+    def static_shared_bytes(self, function: Any) -> int:
+        """Shared memory that the kernel declares itself."""
+        attribute = self.cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
+        return int(_ok(self.cu.cuFuncGetAttribute(attribute, function), "cuFuncGetAttribute"))
+
+    def launch(self, function: Any, grid: Sequence[int], block: Sequence[int], shared_bytes: int, arguments: Sequence[bytes]) -> int:
+        """Launch and wait: 0, or the CUDA error that ended the context. Arguments are the bytes of each parameter."""
+        held = [ctypes.create_string_buffer(value, len(value)) for value in arguments]
+        pointers = np.array([ctypes.addressof(one) for one in held] or [0], np.uint64)
+        made = self.cu.cuLaunchKernel(function, *grid, *block, shared_bytes, 0, pointers.ctypes.data, 0)
+        _ok(made, f"cuLaunchKernel, grid {tuple(grid)}, block {tuple(block)}, {shared_bytes:,} B of shared memory")
+        code = int(self.cu.cuCtxSynchronize()[0])
+        if code and code not in TRAPS:
+            raise CudaError(code, "cuCtxSynchronize")
+        return code
+
+    def parameters(self, function: Any) -> list[int] | None:
+        """Sizes of the kernel's parameters in bytes; None where the driver cannot say."""
+        ask = getattr(self.cu, "cuFuncGetParamInfo", None)
+        if ask is None:
+            return None
+        sizes: list[int] = []
+        while True:
+            code, *found = ask(function, len(sizes))
+            if int(code):
+                return sizes
+            sizes.append(int(found[1]))
+
+    def encode(self, tm: TensorMap, global_address: int) -> bytes:
+        """What the driver encodes for a map's arguments over another global address."""
+        cu, a = self.cu, tm.arguments
+        kinds = {
+            "data_type": cu.CUtensorMapDataType, "interleave": cu.CUtensorMapInterleave, "swizzle": cu.CUtensorMapSwizzle,
+            "l2_promotion": cu.CUtensorMapL2promotion, "oob_fill": cu.CUtensorMapFloatOOBfill,
+        }  # fmt: skip
+        code = {name: kind(int(a[name])) for name, kind in kinds.items()}
+        dims = [cu.cuuint64_t(n) for n in a["global_dim"]]
+        strides = [cu.cuuint64_t(n) for n in a["global_strides"]] or [cu.cuuint64_t(0)]
+        steps = [cu.cuuint32_t(n) for n in a["element_strides"]]
+        head = (code["data_type"], len(dims), global_address, dims, strides)
+        tail = (steps, code["interleave"], code["swizzle"], code["l2_promotion"], code["oob_fill"])
+        if tm.call == "tiled":
+            made = cu.cuTensorMapEncodeTiled(*head, [cu.cuuint32_t(n) for n in a["box_dim"]], *tail)
+        elif tm.call == "im2col":
+            corners = (list(a["pixel_box_lower_corner"]), list(a["pixel_box_upper_corner"]))
+            made = cu.cuTensorMapEncodeIm2col(*head, *corners, a["channels_per_pixel"], a["pixels_per_column"], *tail)
+        else:
+            raise InputError(f"{tm!r}: the recorder encodes tiled and im2col maps; give the 128 bytes of others")
+        return ctypes.string_at(_ok(made, f"cuTensorMapEncode of {tm!r}").getPtr(), 128)
+
+
+def _driver_version() -> str:
+    smi = shutil.which("nvidia-smi")
+    if smi is None:
+        return "unknown"
+    asked = [smi, "--query-gpu=driver_version", "--format=csv,noheader"]
+    return subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip().partition("\n")[0] or "unknown"
+
+
+def compile_cuda(source: str, arch: str, options: Sequence[str] = ()) -> tuple[bytes, str]:
+    """(cubin, compiler) of CUDA C++, by NVRTC or, where its library is not there, by nvcc. InputError with the compiler's own words."""
+    try:
+        return _by_nvrtc(source, arch, options)
+    except (ImportError, RuntimeError, OSError) as e:  # no bindings, no libnvrtc
+        nvcc = shutil.which("nvcc")
+        if nvcc is None:
+            raise InputError(
+                f"no compiler for CUDA C++: NVRTC answers {' '.join(str(e).split())[:120]!r}, and nvcc is not on the PATH"
+            ) from None
+    with tempfile.TemporaryDirectory() as folder:
+        text, cubin = pathlib.Path(folder) / "kernel.cu", pathlib.Path(folder) / "kernel.cubin"
+        text.write_text(source)
+        code = f"-gencode=arch={arch.replace('sm', 'compute')},code={arch}"
+        done = subprocess.run([nvcc, "-cubin", code, *options, "-o", str(cubin), str(text)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise InputError(f"the kernel does not compile:\n{done.stderr.strip()}")
+        return cubin.read_bytes(), "nvcc"
+
+
+def _by_nvrtc(source: str, arch: str, options: Sequence[str]) -> tuple[bytes, str]:
+    from cuda.bindings import nvrtc
+
+    def ok(result: tuple[Any, ...]) -> Any:
+        if int(result[0]):
+            raise RuntimeError(f"NVRTC error {int(result[0])}")
+        return result[1] if len(result) == 2 else result[1:]
+
+    program = ok(nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []))
+    flags = [f"--gpu-architecture={arch}".encode(), *(option.encode() for option in options)]
+    if int(nvrtc.nvrtcCompileProgram(program, len(flags), flags)[0]):
+        log = b" " * ok(nvrtc.nvrtcGetProgramLogSize(program))
+        ok(nvrtc.nvrtcGetProgramLog(program, log))
+        raise InputError(f"the kernel does not compile:\n{log.rstrip(bytes(1)).decode(errors='replace').strip()}")
+    cubin = b" " * ok(nvrtc.nvrtcGetCUBINSize(program))
+    ok(nvrtc.nvrtcGetCUBIN(program, cubin))
+    major, minor = ok(nvrtc.nvrtcVersion())
+    return cubin, f"NVRTC {major}.{minor}"
+
+
+# ---- A kernel that only moves tensors: PTX text, so that recording needs no compiler. It fills shared memory, loads, waits, stores, and
+# dumps
+
+
+FILL = 0xA5  # what shared memory holds before the first load
+KERNEL_NAME = "smemsim_load_kernel"
+BARRIER_BYTES = 16  # behind the dump: the mbarrier, and what keeps its neighbours apart
+MOST_STEPS = 16  # the parameters of a kernel take 4 KiB
+PATIENCE = 20_000_000  # cycles; a load takes some thousand
+
+PTX_VERSIONS = {"sm_90a": "8.0", "sm_100a": "8.6", "sm_103a": "8.8"}  # the first that has the target: PTX ISA, release notes
+
+HEAD = """.version {version}
+.target {arch}
+.address_size 64
+
+.extern .shared .align 1024 .b8 window[];
+
+.visible .entry {name}(
+    .param .u64 dump, .param .u64 completed, .param .u32 begin, .param .u32 bytes, .param .u32 barrier, .param .u32 expect{parameters})
+{{
+    .reg .pred %p<4>;
+    .reg .b32 %r<16>;
+    .reg .b32 %c<5>;
+    .reg .b16 %h<4>;
+    .reg .b64 %d<12>;
+    ld.param.u64 %d0, [dump];
+    ld.param.u64 %d1, [completed];
+    ld.param.u32 %r0, [begin];
+    ld.param.u32 %r1, [bytes];
+    ld.param.u32 %r2, [barrier];
+    ld.param.u32 %r3, [expect];
+    cvta.to.global.u64 %d0, %d0;
+    cvta.to.global.u64 %d1, %d1;
+    mov.u32 %r4, %tid.x;
+    mov.u32 %r5, %ntid.x;
+    shl.b32 %r6, %r4, 2;
+    shl.b32 %r7, %r5, 2;
+    mov.u32 %r8, {fill:#010x};
+    mov.u32 %r9, %r6;
+fill:
+    setp.ge.u32 %p0, %r9, %r1;
+    @%p0 bra filled;
+    add.u32 %r10, %r0, %r9;
+    st.shared.u32 [%r10], %r8;
+    add.u32 %r9, %r9, %r7;
+    bra fill;
+filled:
+    setp.ne.u32 %p1, %r4, 0;
+    @%p1 bra ready;
+    mbarrier.init.shared::cta.b64 [%r2], 1;
+    fence.mbarrier_init.release.cluster;
+ready:
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    @%p1 bra moved;
+    mbarrier.arrive.expect_tx.shared::cta.b64 %d2, [%r2], %r3;
+"""
+WAIT = """    mov.u64 %d3, %clock64;
+wait:
+    mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r2], 0;
+    @%p2 bra arrived;
+    mov.u64 %d4, %clock64;
+    sub.u64 %d4, %d4, %d3;
+    setp.lt.u64 %p3, %d4, {patience};
+    @%p3 bra wait;
+    bra moved;
+arrived:
+    mov.u32 %r11, 1;
+    st.global.u32 [%d1], %r11;
+"""
+TAIL = """moved:
+    bar.sync 0;
+    mov.u32 %r9, %r6;
+copy:
+    setp.ge.u32 %p0, %r9, %r1;
+    @%p0 bra copied;
+    add.u32 %r10, %r0, %r9;
+    ld.shared.u32 %r12, [%r10];
+    cvt.u64.u32 %d5, %r9;
+    add.u64 %d6, %d0, %d5;
+    st.global.u32 [%d6], %r12;
+    add.u32 %r9, %r9, %r7;
+    bra copy;
+copied:
+    ret;
+}
+"""
+
+
+def load_kernel(arch: str, maps: int, steps: Sequence[tuple[str, str, int, int]]) -> str:
+    """The PTX text of a kernel with `maps` tensor maps that makes `steps`: ("load" or "store", mode, rank, number of the map).
+
+    Parameters: dump, a word that becomes 1 when the loads have arrived, first shared address of the dump, its bytes, the barrier's address, the
+    bytes it expects; the maps by value; of every step its shared address, its coordinates, and the im2col offsets of loads, 32 bits each. All
+    loads come before the first store.
+
+    >>> [line.strip() for line in load_kernel("sm_90a", 1, [("load", "tile", 2, 0)]).splitlines() if "bulk" in line]
+    ['cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r13], [%d7, {%c0, %c1}], [%r2];']
+    """
+    parameters = "".join(f",\n    .param .align 64 .b8 map{i}[128]" for i in range(maps))
+    body, waited = "", False
+    for number, (what, mode, rank, of) in enumerate(steps):
+        offsets = rank - 2 if mode == "im2col" else 0
+        names = [f"step{number}_{i}" for i in range(1 + rank + offsets)]
+        parameters += "".join(f",\n    .param .u32 {name}" for name in names)
+        registers = ["%r13", *(f"%c{i}" for i in range(rank))]
+        if what == "store" and not waited:
+            body, waited = body + WAIT.format(patience=PATIENCE), True
+        body += "".join(f"    ld.param.u32 {register}, [{name}];\n" for register, name in zip(registers, names, strict=False))
+        for i in range(offsets):
+            body += f"    ld.param.u32 %r14, [{names[1 + rank + i]}];\n    cvt.u16.u32 %h{i}, %r14;\n"
+        body += f"    mov.b64 %d7, map{of};\n    cvta.param.u64 %d7, %d7;\n"
+        place = f"[%d7, {{{', '.join(registers[1:])}}}]"
+        if what == "store":
+            body += f"    cp.async.bulk.tensor.{rank}d.global.shared::cta.{mode}.bulk_group {place}, [%r13];\n"
+            body += "    cp.async.bulk.commit_group;\n    cp.async.bulk.wait_group 0;\n"
+        else:
+            also = f", {{{', '.join(f'%h{i}' for i in range(offsets))}}}" if offsets else ""
+            body += f"    cp.async.bulk.tensor.{rank}d.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes [%r13], {place}, [%r2]{also};\n"
+    if not waited:
+        body += WAIT.format(patience=PATIENCE)
+    head = HEAD.format(version=PTX_VERSIONS[arch], arch=arch, name=KERNEL_NAME, parameters=parameters, fill=FILL * 0x01010101)
+    return head + body + TAIL
+
+
+# ---- What is recorded of a kernel: the launch as the user describes it, and what came of it. Nothing here needs a GPU
+
+
+DUMP = "<dump>"  # the argument that is the address of the buffer to which the kernel copies its shared memory
+ARGUMENTS = {"map": 0, "tensor": 1, "dump": 2, "value": 3}  # column 0 of `arguments`
+MOST_DUMP = max(machine.shared_end for machine in ARCHITECTURES.values())
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """A kernel: a cubin, fatbin or PTX text, the entry's name, and where it came from."""
+
+    image: bytes = dataclasses.field(repr=False)
+    name: str
+    compiler: str = ""
+    source: str = dataclasses.field(default="", repr=False)
+
+    @classmethod
+    def of_file(cls, path: str | pathlib.Path, name: str) -> Kernel:
+        """A kernel of a file. InputError where it cannot be read."""
+        try:
+            return cls(pathlib.Path(path).read_bytes(), name)
+        except OSError as e:
+            raise InputError(f"{path}: {e.strerror or e}; needs a cubin, a fatbin or PTX") from None
+
+
+@dataclasses.dataclass(frozen=True)
+class MapOf:
+    """A tensor map over a tensor: its arguments, or 128 bytes; the address in it is replaced by that of the tensor plus `offset` bytes."""
+
+    tensor: str
+    tensor_map: TensorMap | bytes
+    offset: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A tensor transfer that the kernel makes: a load, or with `is_store` a store of what loads brought.
+
+    `at` are the coordinates, dimension 0 first; `im2col_offsets` those of an im2col load, W first.
+    """
+
+    map: str
+    at: tuple[int, ...]
+    smem_address: int
+    is_store: bool = False
+    im2col_offsets: tuple[int, ...] = ()
+
+    def row(self, names: Sequence[str], is_im2col: bool) -> list[int]:
+        """The step as a row of the trace's `steps`."""
+        if self.map not in names:
+            raise InputError(f"step: there is no map {shown(self.map)} ({', '.join(names) or 'none at all'})")
+        at = wholes("at", self.at, wanted="the coordinates of a box, dimension 0 first")
+        offsets = wholes("im2col_offsets", self.im2col_offsets, wanted="one offset for each of W, H, D")
+        if not 1 <= len(at) <= 5 or len(offsets) > 3:
+            raise InputError(f"at = {at}: needs 1 to 5 coordinates, and at most 3 im2col_offsets")
+        mode = ("im2col_no_offs" if self.is_store else "im2col") if is_im2col else "tile"
+        code = STEPS.index(("store" if self.is_store else "load", mode))
+        address = whole("smem_address", self.smem_address, minimum=0, wanted="a .shared byte address")
+        row = [code, list(names).index(self.map), address, len(at), *at, *[0] * (5 - len(at)), *offsets]
+        return [*row, *[0] * (WIDTH - len(row))]
+
+
+@dataclasses.dataclass(frozen=True)
+class Launch:
+    """One launch of a kernel by one CTA, and the tensor transfers it makes.
+
+    `arguments` are the kernel's parameters in order: the name of a map (its 128 bytes by value), the name of a tensor (its address), `DUMP`, a
+    descriptor, an int (32 bits) or a numpy scalar. The kernel copies `dump_bytes` bytes of shared memory from address `dump_address` on to the buffer
+    `DUMP`. With `fill` it has filled all of shared memory with that byte before the first load; without, only bytes that loads write are compared.
+    `outputs` are tensors that are compared after the kernel, which the steps store to.
+    """
+
+    tensors: Mapping[str, np.ndarray]
+    maps: Mapping[str, MapOf]
+    steps: Sequence[Step]
+    arguments: Sequence[Any]
+    dump_address: int
+    dump_bytes: int
+    shared_bytes: int
+    block: tuple[int, int, int] = (128, 1, 1)
+    fill: int | None = None
+    outputs: tuple[str, ...] = ()
+
+    def checked(self) -> Launch:
+        """The launch itself, if it can be one. Raises InputError."""
+        for name, tensor in self.tensors.items():
+            if not isinstance(tensor, np.ndarray) or tensor.dtype.hasobject or not tensor.size:
+                raise InputError(f"tensors[{name!r}]: needs a numpy array of numbers, not {shown(tensor)}")
+        if both := sorted(set(self.tensors) & set(self.maps)):
+            raise InputError(f"{both[0]!r} is both a tensor and a map; arguments could not tell them apart")
+        for name, one in self.maps.items():
+            if not isinstance(one, MapOf) or one.tensor not in self.tensors:
+                raise InputError(f"maps[{name!r}] = {shown(one)}: needs a MapOf one of the tensors ({', '.join(self.tensors)})")
+        for name in self.outputs:
+            if name not in self.tensors:
+                raise InputError(f"outputs: there is no tensor {shown(name)} ({', '.join(self.tensors)})")
+        for name, most in (("dump_address", MOST_DUMP), ("dump_bytes", MOST_DUMP), ("shared_bytes", MOST_DUMP)):
+            if whole(name, getattr(self, name), minimum=0) > most:
+                raise InputError(f"{name} = {getattr(self, name):#x}: shared memory ends at {MOST_DUMP:#x}")
+        if self.fill is not None and not 0 <= whole("fill", self.fill) < 256:
+            raise InputError(f"fill = {self.fill}: needs a byte")
+        if len(self.block) != 3 or not 0 < self.block[0] * self.block[1] * self.block[2] <= 1024:
+            raise InputError(f"block = {self.block}: needs three sizes, at most 1,024 threads in all")
+        self.step_rows()
+        self.argument_rows()
+        return self
+
+    def is_im2col(self, name: str) -> bool:
+        """Is the map one of the im2col encode call?"""
+        one = self.maps[name].tensor_map if name in self.maps else None
+        if one is None:
+            return False
+        return (one if isinstance(one, TensorMap) else TensorMap.from_bytes(raw_bytes(one))).is_im2col
+
+    def step_rows(self) -> list[list[int]]:
+        """The steps as rows of the trace."""
+        return [step.row(list(self.maps), self.is_im2col(step.map)) for step in self.steps]
+
+    def argument_rows(self) -> list[tuple[int, int, int]]:
+        """(code of `ARGUMENTS`, number or raw bits, bytes) of every parameter."""
+        return [self._argument(i, value) for i, value in enumerate(self.arguments)]
+
+    def _argument(self, i: int, value: Any) -> tuple[int, int, int]:
+        if isinstance(value, str):
+            if value == DUMP:
+                return ARGUMENTS["dump"], 0, 8
+            for kind, names, size in (("map", list(self.maps), 128), ("tensor", list(self.tensors), 8)):
+                if value in names:
+                    return ARGUMENTS[kind], names.index(value), size
+            raise InputError(f"arguments[{i}] = {value!r}: needs a map, a tensor, DUMP, a descriptor or a number")
+        if isinstance(value, (SmemDescriptor, InstrDescriptor)):
+            return ARGUMENTS["value"], value.encode(), 8 if isinstance(value, SmemDescriptor) else 4
+        if isinstance(value, np.generic) and value.dtype.kind in "iuf" and value.nbytes <= 8:
+            return ARGUMENTS["value"], int.from_bytes(value.tobytes(), "little"), value.nbytes
+        number = whole(f"arguments[{i}]", value, wanted="a map, a tensor, DUMP, a descriptor, a 32-bit int or a numpy scalar")
+        if not -(1 << 31) <= number < 1 << 32:
+            raise InputError(f"arguments[{i}] = {shown(value)}: does not fit 32 bits; give np.uint64 or np.int64 for 64")
+        return ARGUMENTS["value"], number & 0xFFFFFFFF, 4
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Recorded:
+    """What a launch did: `status` 0 or the CUDA error, `dump` and `after` (the outputs' bytes, one after the other), and what it worked on."""
+
+    launch: Launch
+    status: int
+    window_end: int
+    addresses: Mapping[str, int]  # of the tensors
+    maps: tuple[bytes, ...]
+    dump: np.ndarray
+    after: np.ndarray
+
+    @property
+    def trapped(self) -> bool:
+        """Did hardware stop the kernel?"""
+        return self.status >= ILLEGAL_ADDRESS
+
+
+def _ragged(name: str, parts: list[np.ndarray], shape: tuple[int, ...], dtype: Any) -> dict[str, np.ndarray]:
+    start = np.cumsum([0, *(len(part) for part in parts)]).astype(np.int64)
+    body = np.concatenate([np.asarray(part, dtype).reshape(-1, *shape) for part in parts]) if parts else np.zeros((0, *shape), dtype)
+    return {name: body, f"{name}_start": start}
+
+
+def suite_arrays(kernel: Kernel, recorded: Sequence[Recorded]) -> dict[str, np.ndarray]:
+    """The arrays of a `smem_dump` suite."""
+    launches = [one.launch for one in recorded]
+    tensors = [
+        [
+            (r.addresses[name], array.nbytes, TENSOR_FLAGS["output" if name in r.launch.outputs else "input"])
+            for name, array in r.launch.tensors.items()
+        ]
+        for r in recorded
+    ]
+    places = [[list(r.launch.tensors).index(one.tensor) for one in r.launch.maps.values()] for r in recorded]
+    offsets = [[one.offset for one in launch.maps.values()] for launch in launches]
+    contents = [np.concatenate([np.frombuffer(array.tobytes(), np.uint8) for array in launch.tensors.values()] or [np.zeros(0, np.uint8)]) for launch in launches]  # fmt: skip
+    return {
+        "status": np.array([r.status for r in recorded], np.uint16),
+        "window_end": np.array([r.window_end for r in recorded], np.uint32),
+        "dump_address": np.array([launch.dump_address for launch in launches], np.uint32),
+        "fill": np.array([-1 if launch.fill is None else launch.fill for launch in launches], np.int16),
+        "block": np.array([launch.block for launch in launches], np.uint32).reshape(-1, 3),
+        "shared_bytes": np.array([launch.shared_bytes for launch in launches], np.uint32),
+        "kernel_image": np.frombuffer(kernel.image, np.uint8),
+        **_ragged("steps", [np.array(launch.step_rows(), np.int64) for launch in launches], (WIDTH,), np.int64),
+        **_ragged("arguments", [np.array(launch.argument_rows(), np.uint64) for launch in launches], (3,), np.uint64),
+        **_ragged("maps", [np.frombuffer(b"".join(r.maps), np.uint8).reshape(-1, 128) for r in recorded], (128,), np.uint8),
+        **_ragged("map_tensor", [np.array(p) for p in places], (), np.uint32),
+        **_ragged("map_offset", [np.array(p) for p in offsets], (), np.uint64),
+        **_ragged("tensors", [np.array(rows, np.int64) for rows in tensors], (3,), np.int64),
+        **_ragged("tensor_bytes", contents, (), np.uint8),
+        **_ragged("dump", [r.dump for r in recorded], (), np.uint8),
+        **_ragged("after", [r.after for r in recorded], (), np.uint8),
+    }
+
+
+def write_recorded(
+    folder: str | pathlib.Path,
+    *,
+    title: str,
+    kernel: Kernel,
+    recorded: Sequence[Recorded],
+    arch: str,
+    device: dict[str, Any],
+    source: dict[str, Any],
+) -> None:
+    """Write a trace folder of kind `smem_dump`; the kernel's image is in it, so that the launches can be run again."""
+    path = pathlib.Path(folder)
+    about = {"kernel": kernel.name, "compiler": kernel.compiler, **source, **({"cuda": kernel.source} if kernel.source else {})}
+    write_suite(path, suite=path.name, kind="smem_dump", arch=arch, title=title, device=device, source=about, cases=len(recorded),
+                arrays=suite_arrays(kernel, recorded))  # fmt: skip
+
+
+# ---- Recording what a kernel does on the GPU at hand, as a golden trace that `smemsim replay` and the pytest plugin hold the model against
+
 
 GUARD = 4096  # bytes around the tensors, so that a store past an end does not meet a neighbour
 COMPLETED = "completed"

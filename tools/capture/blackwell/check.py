@@ -22,7 +22,7 @@ from blackwell.draw import CODES, Probe
 from blackwell.pages import expanded, in_processes
 from blackwell.suites import at_mn, places
 from blackwell.words import ELEMENTS
-from smemsim.descriptors.operand import operand_addresses
+from smemsim.words.operand import operand_addresses
 
 
 def hopper_probes() -> list[tuple[Probe, int]]:

@@ -18,7 +18,7 @@ import numpy as np
 
 import bench as base
 from bench import WORKERS, Bench, settings
-from smemsim.traces.format import write_suite
+from smemsim.evidence.format import write_suite
 
 HERE = pathlib.Path(__file__).resolve().parent
 LAUNCH_TIMEOUT = 702  # CUDA_ERROR_LAUNCH_TIMEOUT: here, that a process had to be ended because its kernel did not

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import smemsim
-from smemsim.traces.recipes import array_of
+from smemsim.evidence.recipes import array_of
 
 __all__ = ["arrays_of", "decoded", "encoded", "expected", "expected_random", "load"]
 

@@ -16,7 +16,7 @@ STORED = {"tf32": "f32", "e2m1x2": "u8", "ue8m0": "u8", "ue4m3": "e4m3"}
 class Array:
     """An array in global memory: type, shape, and two ways to fill it, one that every order of summation adds up exactly.
 
-    A way is a word of `smemsim.traces.recipes`, or a word and a range: "integers -3..3"; "powers -2..2" are powers of two.
+    A way is a word of `smemsim.evidence.recipes`, or a word and a range: "integers -3..3"; "powers -2..2" are powers of two.
     """
 
     dtype: str

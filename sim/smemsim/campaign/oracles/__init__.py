@@ -10,6 +10,7 @@ from smemsim.campaign.oracles.differential import Oracle
 
 __all__ = ["ORACLES", "again", "oracle"]
 
+
 ORACLES: dict[str, Oracle] = {
     module.ORACLE.name: module.ORACLE for module in (numpy_formulas, triton_layouts, cute_layouts, cute_descriptors, mmasim)
 }

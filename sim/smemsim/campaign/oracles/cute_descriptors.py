@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from smemsim.campaign.oracles.differential import Case, Oracle, Verdict
-from smemsim.descriptors.instr import InstrDescriptor
-from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.spec.disputes import CUTE_DSL_BITS
+from smemsim.words.instr import InstrDescriptor
+from smemsim.words.smem import SmemDescriptor
 
 __all__ = ["ORACLE", "case_of", "compare"]
+
 
 _SMEM = {
     "start_address": "start_address",

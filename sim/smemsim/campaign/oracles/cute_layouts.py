@@ -10,12 +10,12 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from smemsim.addressing.cute import CuteLayout, CuteSwizzle, Nested
-from smemsim.addressing.cute_algebra import coalesce, composition, logical_divide, zipped_divide
 from smemsim.campaign.oracles.differential import Case, Oracle, Verdict
 from smemsim.errors import InputError
+from smemsim.layout.cute import CuteLayout, CuteSwizzle, Nested, coalesce, composition, logical_divide, zipped_divide
 
 __all__ = ["ORACLE", "case_of", "compare"]
+
 
 OPERATIONS = ("call", "coalesce", "composition", "logical_divide", "zipped_divide", "swizzle")
 MOST = 512  # coordinates that are tried, of one layout

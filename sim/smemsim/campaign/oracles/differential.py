@@ -15,6 +15,7 @@ from smemsim.campaign.space import ChunkResult, Space, Trouble
 
 __all__ = ["Case", "Oracle", "Verdict", "minimal", "shrunk_numbers"]
 
+
 Case = dict[str, Any]
 Verdict = tuple[str, str]  # the class of the case; what differs, "" where both say the same
 PROJECTS = {"cutlass": "nvidia-cutlass-dsl", "pycute": "nvidia-cutlass"}  # where a module has another name than what is installed

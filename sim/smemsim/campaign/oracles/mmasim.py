@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["INSTRUCTIONS", "ORACLE", "case_of", "compare"]
 
+
 # Our kind, A and B, D, block; mmasim's class, architecture and name, whose shape has M and N only for it.
 INSTRUCTIONS = {
     **{f"wgmma {t} to {d}": ("wgmma", t, d, 0, "WGMMA", "Hopper", f"m64n64k{k}.{d}.{t}.{t}")

@@ -14,18 +14,19 @@ if TYPE_CHECKING:
 
 __all__ = ["ORACLE", "case_of", "compare"]
 
+
 FLOATS = {"f16": "float16", "f32": "float32"}  # types of numpy
 
 
 def _places(case: Case) -> Verdict:
     """`operand_addresses` and the formula of one chunk, in Python, element by element."""
-    from smemsim.addressing.operand import absolute_chunk, k_major_chunk, mn_major_chunk
-    from smemsim.addressing.swizzle import swizzle
-    from smemsim.descriptors.operand import operand_addresses
-    from smemsim.descriptors.smem import LboMode, SmemDescriptor
     from smemsim.errors import Unmodelled
+    from smemsim.layout.operand import absolute_chunk, k_major_chunk, mn_major_chunk
+    from smemsim.layout.swizzle import swizzle
     from smemsim.spec.formats import element_format
     from smemsim.spec.swizzles import MODES
+    from smemsim.words.operand import operand_addresses
+    from smemsim.words.smem import LboMode, SmemDescriptor
 
     operand = {name: case[name] for name in ("arch", "dtype", "major", "rows", "k", "packing")}
     try:
@@ -56,10 +57,10 @@ def _boxes(case: Case) -> Verdict:
     """One tiled load as numpy has it: coordinates of a grid, byte by byte."""
     import numpy as np
 
-    from smemsim.addressing.swizzle import swizzle
-    from smemsim.descriptors.tensor_map import TensorMap
+    from smemsim.layout.swizzle import swizzle
     from smemsim.machine.tma import tma_load
     from smemsim.spec.swizzles import MODES, Swizzle
+    from smemsim.words.tensor_map import TensorMap
 
     box, dim, step, at, address = case["box"], case["dim"], case["step"], case["at"], case["smem"]
     pitch = -(-dim[0] // 16) * 16 + case["gap"]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ORACLE", "case_of", "compare"]
 
+
 WIDTHS = (32, 64, 128)
 TYPES = {"bf16": 16, "f16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8}  # bits in shared memory
 MOST_BYTES = 1 << 16  # of a tile
@@ -60,8 +61,8 @@ def _written(case: Case) -> np.ndarray:
     """The same by TMA loads of boxes as wide as the swizzle, one after the other."""
     import numpy as np
 
-    from smemsim.descriptors.tensor_map import TensorMap
     from smemsim.machine.tma import tma_load
+    from smemsim.words.tensor_map import TensorMap
 
     size = TYPES[case["dtype"]] // 8
     lines, along = (case["rows"], case["k"]) if case["major"] == "K" else (case["k"], case["rows"])
@@ -85,10 +86,10 @@ def _read(case: Case) -> np.ndarray | None:
     """The same through the descriptors of the tile's plan; None where no instruction reads such a tile."""
     import numpy as np
 
-    from smemsim.descriptors.operand import operand_addresses
     from smemsim.errors import Unmodelled
+    from smemsim.planning.arrangement import IllegalPlan
     from smemsim.planning.make import unchecked
-    from smemsim.planning.wish import IllegalPlan
+    from smemsim.words.operand import operand_addresses
 
     try:
         made = unchecked(case["rows"], case["k"], dtype=case["dtype"], major=case["major"], swizzle=f"{case['width']}B", arch=case["arch"],

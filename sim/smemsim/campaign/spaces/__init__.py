@@ -12,6 +12,7 @@ from smemsim.spec.tcgen05 import KINDS
 
 __all__ = ["NAMES", "ORACLE_NAMES", "space"]
 
+
 _MODULES = {
     "smem": "smem",
     "keys": "keys",

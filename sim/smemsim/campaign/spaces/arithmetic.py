@@ -10,13 +10,13 @@ import numpy as np
 
 from smemsim.arithmetic.mma import dot_product, mma
 from smemsim.arithmetic.values import from_float64, to_float64
-from smemsim.campaign.one_by_one import drawn, one_by_one
-from smemsim.campaign.space import Case, Space
+from smemsim.campaign.space import Case, Space, drawn, one_by_one
 from smemsim.spec.formats import element_format
 from smemsim.spec.mma_arithmetic import ARITHMETIC, NAN, MmaArithmetic
 from smemsim.spec.tcgen05 import KINDS
 
 __all__ = ["SPACE", "Product"]
+
 
 CHUNK_CASES, M, N, ELEMENTS = 64, 8, 8, 3
 

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.campaign.one_by_one import drawn, one_by_one, shrunk
-from smemsim.campaign.space import Case, Space
+from smemsim.campaign.space import Case, Space, drawn, one_by_one, shrunk
 from smemsim.campaign.spaces.keys import placed_by_table
-from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import HardwareTrap, InputError, TensorMapError, Unmodelled
 from smemsim.machine.tma import tma_load
 from smemsim.spec.swizzles import MODES, Swizzle
+from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["SPACE", "draw", "element_by_element", "mutated"]
+
 
 CHUNK_CASES = 512
 SIZES = {"UINT8": 1, "UINT16": 2, "FLOAT16": 2, "BFLOAT16": 2, "UINT32": 4, "INT32": 4, "FLOAT32": 4, "UINT64": 8, "INT64": 8, "FLOAT64": 8}

@@ -9,25 +9,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smemsim.campaign.one_by_one import drawn, one_by_one, shrunk
-from smemsim.campaign.space import Case, Space
+from smemsim.campaign.space import Case, Space, drawn, one_by_one, shrunk
 from smemsim.campaign.spaces.plans import forms, legal, simpler
-from smemsim.checking.scenario import check
-from smemsim.descriptors.operand import operand_addresses
-from smemsim.descriptors.smem import SmemDescriptor
-from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import HardwareTrap, InputError, InternalError, TensorMapError, Unmodelled
+from smemsim.judge.check import check
 from smemsim.machine.tma import tma_load
+from smemsim.planning.arrangement import IllegalPlan
 from smemsim.planning.make import unchecked
-from smemsim.planning.wish import IllegalPlan
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.smem_descriptor import layout_codes
 from smemsim.spec.swizzles import MODES
 from smemsim.spec.tcgen05 import KINDS
+from smemsim.words.operand import operand_addresses
+from smemsim.words.smem import SmemDescriptor
+from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["FAULTS", "SPACE", "changed", "judged", "planted", "reads_right"]
+
 
 CHUNK_CASES = 16
 NOT_RIGHT = "wrong: "  # how the classes of troubles begin

@@ -1,4 +1,4 @@
-"""`idesc-KIND`: all 2^32 instruction descriptors of a kind, each with the rules that it breaks whatever the instruction's qualifiers are.
+"""Instruction descriptors.
 
 A rule looks at few fields. Which ones is found by watching it; then its findings for every value of these fields are a table, and a word's
 findings are those of its fields. Words are held against `InstrDescriptor.problems` one by one, so that this way of doing it is checked too.
@@ -13,15 +13,74 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.campaign.one_by_one import Tally, drawn
-from smemsim.campaign.space import Case, ChunkResult, Space
-from smemsim.descriptors.instr import InstrDescriptor
-from smemsim.descriptors.instr_problems import INSTR_RULES, Context, InstrRule
+from smemsim.campaign.space import Case, ChunkResult, Space, Tally, drawn
+from smemsim.layout.loops import compiled
+from smemsim.spec.fields import Field
 from smemsim.spec.findings import Severity
 from smemsim.spec.tcgen05 import KINDS
-from smemsim.words import Field
+from smemsim.words.instr import INSTR_RULES, Context, InstrDescriptor, InstrRule
 
-__all__ = ["broken_by", "case_of_word", "fields_of_rule", "space"]
+__all__ = ["broken_by", "case_of_word", "fields_of_rule", "look_up", "space", "sweep"]
+
+
+# ---- Words looked up in the tables of `idesc`. Importing this module imports numba
+
+
+@compiled
+def found(word, shifts, entries):  # type: ignore[no-untyped-def]
+    """The bits of all tables for a word."""
+    bits = np.uint32(0)
+    for table in range(shifts.shape[0]):
+        at = 0
+        for field in range(shifts.shape[1]):
+            at |= ((word >> shifts[table, field, 0]) & shifts[table, field, 1]) << shifts[table, field, 2]
+        bits |= entries[table, at]
+    return np.int64(bits)
+
+
+@compiled
+def look_up(words, shifts, entries, out):  # type: ignore[no-untyped-def]
+    """`found` of some words."""
+    for i in range(len(words)):
+        out[i] = found(words[i], shifts, entries)
+
+
+LOW = 12  # bits of a word that one pass runs through
+
+
+@compiled
+def sweep(first, count, shifts, entries, counts, firsts):  # type: ignore[no-untyped-def]
+    """Count the words from `first` on, a multiple of 2^12 of them, by their bits; `firsts` has the first of each, or -1.
+
+    What the lowest bits add to the index of a table is the same for every pass.
+    """
+    tables = shifts.shape[0]
+    low = np.empty((tables, 1 << LOW), np.int32)
+    for table in range(tables):
+        for word in range(1 << LOW):
+            at = 0
+            for field in range(shifts.shape[1]):
+                at |= ((word >> shifts[table, field, 0]) & shifts[table, field, 1]) << shifts[table, field, 2]
+            low[table, word] = at
+    bits = np.empty(1 << LOW, np.uint32)
+    for high in range(first, first + count, 1 << LOW):
+        bits[:] = 0
+        for table in range(tables):
+            at = 0
+            for field in range(shifts.shape[1]):
+                at |= ((high >> shifts[table, field, 0]) & shifts[table, field, 1]) << shifts[table, field, 2]
+            for word in range(1 << LOW):
+                bits[word] |= entries[table, at | low[table, word]]
+        for word in range(1 << LOW):
+            which = bits[word]
+            counts[which] += 1
+            if firsts[which] < 0:
+                firsts[which] = high | word
+
+
+# ---- `idesc-KIND`: all 2^32 instruction descriptors of a kind, each with the rules that it breaks whatever the instruction's qualifiers
+# are
+
 
 CHUNK_BITS, SAMPLE = 24, 16
 MOST_BITS = 15  # of a table that several rules share: it stays in the second-level cache
@@ -160,10 +219,9 @@ def broken_by(word: int, kind: str) -> str:
     >>> broken_by(0x08200490, "f16"), broken_by(0x0B200490, "f16")
     ('legal', 'breaks shape')
     """
-    from smemsim.campaign.spaces import idesc_loops
 
     given, found = tables(kind), np.empty(1, np.int64)
-    idesc_loops.look_up(np.array([word], np.int64), given.shifts, given.entries, found)
+    look_up(np.array([word], np.int64), given.shifts, given.entries, found)
     return label(int(found[0]), given.grave)
 
 
@@ -194,12 +252,11 @@ def case_of_word(word: int, kind: str) -> Case:
 
 def run_kind(kind: str, seed: int, chunk: int) -> ChunkResult:
     """All words of a chunk: those with `chunk` in their highest bits. The first of each class and some others are held against `problems`."""
-    from smemsim.campaign.spaces import idesc_loops
 
     del seed  # nothing is drawn
     given = tables(kind)
     counts, firsts = np.zeros(2 << len(given.grave), np.int64), np.full(2 << len(given.grave), -1, np.int64)
-    idesc_loops.sweep(chunk << CHUNK_BITS, 1 << CHUNK_BITS, given.shifts, given.entries, counts, firsts)
+    sweep(chunk << CHUNK_BITS, 1 << CHUNK_BITS, given.shifts, given.entries, counts, firsts)
     tally = Tally(f"idesc-{kind}", 0, chunk)
     for found in np.flatnonzero(counts).tolist():
         tally.classes[label(found, given.grave)] += int(counts[found])

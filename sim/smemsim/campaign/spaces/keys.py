@@ -1,4 +1,4 @@
-"""`keys`: every swizzle, base offset, start phase, row and chunk: the XOR formula against tables of exchanged halves, which know no XOR.
+"""Swizzle keys.
 
 The pattern of 2n units over 2n lines is that of n beside itself moved by n, and below it the same with the halves exchanged: for 128B
 
@@ -14,12 +14,27 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.campaign.one_by_one import Tally
-from smemsim.campaign.space import Case, ChunkResult, Space
+from smemsim.campaign.space import Case, ChunkResult, Space, Tally
+from smemsim.layout.loops import compiled, k_major_chunk, swizzle
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.swizzles import MODES, SwizzleMode
 
-__all__ = ["SPACE", "halves", "placed_by_table", "walked"]
+__all__ = ["SPACE", "addresses", "halves", "placed_by_table", "walked"]
+
+
+# ---- The operand's formula and the XOR, compiled, over all rows and chunks. Importing this module imports numba
+
+
+@compiled
+def addresses(start, lbo, sbo, base_offset, width, mask, shift, out):  # type: ignore[no-untyped-def]
+    """out[row, chunk] of a K-major operand."""
+    for row in range(out.shape[0]):
+        for chunk in range(out.shape[1]):
+            out[row, chunk] = swizzle(k_major_chunk(start, lbo, sbo, width, row, chunk), base_offset, mask, shift)
+
+
+# ---- `keys`: every swizzle, base offset, start phase, row and chunk: the XOR formula against tables of exchanged halves, which know no XOR
+
 
 BASES, PHASES, ROWS, CHUNKS = 8, 64, 256, 8
 LINE = 128  # bytes; the XOR stays inside
@@ -70,11 +85,10 @@ def walked(mode: SwizzleMode, start: int) -> np.ndarray:
 
 def _both(mode: SwizzleMode, base: int, phase: int) -> tuple[np.ndarray, np.ndarray]:
     """(by the table, by the formulas) of every row and chunk."""
-    from smemsim.campaign.spaces import keys_loops
 
     start = ORIGIN + CHUNK * phase
     got = np.empty((ROWS, CHUNKS), np.int64)
-    keys_loops.addresses(start, FAR, 8 * mode.width, base, mode.width, mode.mask, mode.shift, got)
+    addresses(start, FAR, 8 * mode.width, base, mode.width, mode.mask, mode.shift, got)
     return np.asarray(placed_by_table(walked(mode, start), base, mode)), got
 
 

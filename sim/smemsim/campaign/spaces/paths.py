@@ -9,23 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.addressing import tma_loops
 from smemsim.arithmetic import loops as dot_loops
 from smemsim.campaign.interpreted import interpreted
-from smemsim.campaign.one_by_one import drawn, one_by_one
-from smemsim.campaign.space import Case, Space
+from smemsim.campaign.space import Case, Space, drawn, one_by_one
 from smemsim.campaign.spaces import boxes
-from smemsim.descriptors.layout import chunk_address
-from smemsim.descriptors.operand import operand_addresses
-from smemsim.descriptors.smem import SmemDescriptor
-from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import HardwareTrap, Unmodelled
+from smemsim.layout import tma_loops
 from smemsim.machine.tma import tma_load, tma_store
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.formats import FORMATS, element_format
 from smemsim.spec.mma_arithmetic import NAN
+from smemsim.words.operand import operand_addresses
+from smemsim.words.operand_layout import chunk_address
+from smemsim.words.smem import SmemDescriptor
+from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["SPACE"]
+
 
 CHUNK_CASES = 512
 MOST = 40  # rows and k of an operand

@@ -6,12 +6,11 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from smemsim.campaign.one_by_one import drawn, one_by_one, shrunk
-from smemsim.campaign.space import Case, Space
-from smemsim.checking.scenario import check
+from smemsim.campaign.space import Case, Space, drawn, one_by_one, shrunk
 from smemsim.errors import InternalError, Unmodelled
+from smemsim.judge.check import check
+from smemsim.planning.arrangement import STACKS, IllegalPlan
 from smemsim.planning.make import DEFAULTS, Plan, unchecked
-from smemsim.planning.wish import STACKS, IllegalPlan
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import FORMATS
@@ -19,6 +18,7 @@ from smemsim.spec.smem_descriptor import layout_codes
 from smemsim.spec.tcgen05 import KINDS
 
 __all__ = ["SPACE", "draw", "forms", "legal", "simpler"]
+
 
 CHUNK_CASES = 32
 

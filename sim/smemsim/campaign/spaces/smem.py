@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from smemsim.campaign.one_by_one import Tally, drawn
-from smemsim.campaign.space import Case, ChunkResult, Space
+from smemsim.campaign.space import Case, ChunkResult, Space, Tally, drawn
 from smemsim.campaign.spaces.smem_loops import (
     MOST_CHUNKS,
     MOST_LINES,
@@ -20,16 +19,17 @@ from smemsim.campaign.spaces.smem_loops import (
     drawn_words,
     flags_of_words,
 )
-from smemsim.descriptors.layout import chunk_address, used_strides, why_unmodelled
-from smemsim.descriptors.operand import operand_addresses
-from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import Unmodelled
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.formats import element_format
 from smemsim.spec.smem_descriptor import SM90_SMEM_DESC, SM100_SMEM_DESC, layout_codes
 from smemsim.spec.swizzles import MODES, Swizzle
+from smemsim.words.operand import operand_addresses
+from smemsim.words.operand_layout import chunk_address, used_strides, why_unmodelled
+from smemsim.words.smem import SmemDescriptor
 
 __all__ = ["CLASSES", "MEANS", "SPACE", "context", "flags_of", "said", "tables"]
+
 
 CHUNK_CASES, BLOCK, SAMPLE = 1 << 21, 1 << 16, 16
 FIELDS = ("start_address", "leading_byte_offset", "stride_byte_offset", "base_offset", "layout_type", "lbo_mode")

@@ -12,10 +12,11 @@ import enum
 
 import numpy as np
 
-from smemsim.addressing.loops import absolute_chunk, compiled, k_major_chunk, mn_major_chunk, swizzle
+from smemsim.layout.loops import absolute_chunk, compiled, k_major_chunk, mn_major_chunk, swizzle
 from smemsim.spec.swizzles import MODES
 
 __all__ = ["MOST_CHUNKS", "MOST_LINES", "Column", "Flag", "Mode", "Operand", "count_classes", "drawn_words", "flags_of_words"]
+
 
 MOST_LINES, MOST_CHUNKS = 512, 64  # of one operand
 SLOTS = 4096  # of the table in which equal addresses meet; twice as many as an operand has chunks

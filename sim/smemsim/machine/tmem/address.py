@@ -17,6 +17,7 @@ from smemsim.spec.tensor_memory import COLUMNS, LANE_SHIFT, LANES
 
 __all__ = ["TmemAddress", "check_columns", "indices", "layout_repr", "plain", "together"]
 
+
 _COLUMN_MASK = (1 << LANE_SHIFT) - 1
 
 

@@ -15,20 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.addressing.tensor_memory import copy_lane, shift_source
 from smemsim.arguments import shown, suggestion, whole
-from smemsim.descriptors.smem import SmemDescriptor
 from smemsim.errors import InputError, Unmodelled
+from smemsim.layout.tensor_memory import copy_lane, shift_source
 from smemsim.machine.memory import Operand, SharedMemory
 from smemsim.machine.product import shared_grade
 from smemsim.machine.tmem.address import TmemAddress, check_columns
-from smemsim.machine.tmem.memory import TensorMemory
-from smemsim.machine.tmem.pairs import check_together, memories_of
-from smemsim.machine.tmem.writers import TmemCopy
+from smemsim.machine.tmem.memory import TensorMemory, TmemCopy, check_together, memories_of
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, SHIFT, CopyShape, Decompression
+from smemsim.words.smem import SmemDescriptor
 
 __all__ = ["copied_cells", "copy_shape", "decompress", "tcgen05_cp", "tcgen05_shift"]
+
 
 CHUNK = 16  # bytes that begin 16 elements where the source is compressed
 

@@ -1,10 +1,16 @@
-"""`AccumulatorLayout`: where the elements of D lie, for every shape of tcgen05.mma.
+"""What lies where in tensor memory: accumulators, A, metadata and scale factors, and the cells they use.
 
 >>> d = AccumulatorLayout(m=128, n=256, cta_group=2)
 >>> d
 AccumulatorLayout(m=128, n=256, cta_group=2)  # layout B, 2x2, compiled
 >>> d.location(70, 200), d.element(1, 70, 72)
 ((1, 70, 72), (70, 200))
+
+Several of these lie there more than once: `copies` says how often, and `location(..., copy=i)` where the i-th time.
+
+>>> sfa = ScaleLayout("A", m=128, n=256, kind="mxf4nvf4", scale_vec="4X")
+>>> sfa.location(70, 2), sfa.location(70, 2, copy=3), sfa.smem_offset(70, 2)
+((0, 6, 2, 2), (0, 102, 2, 2), 106)
 """
 
 from __future__ import annotations
@@ -15,15 +21,64 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.addressing.tensor_memory import accumulator_cell, accumulator_element, path_lane
-from smemsim.arguments import flag, in_steps, whole
-from smemsim.errors import InputError
-from smemsim.machine.tmem.address import check_columns, indices, together
+from smemsim.arguments import choice, flag, in_steps, shown, whole
+from smemsim.errors import InputError, Unmodelled
+from smemsim.layout.tensor_memory import (
+    a_column,
+    accumulator_cell,
+    accumulator_element,
+    metadata_bit,
+    metadata_element,
+    metadata_lane_and_bit,
+    metadata_row_and_k,
+    path_lane,
+    path_row,
+    scale_block_byte,
+    scale_cell,
+    scale_row,
+    scale_slot,
+)
+from smemsim.machine.tmem.address import check_columns, indices, layout_repr, plain, together
 from smemsim.spec.evidence import Grade
-from smemsim.spec.tcgen05 import SHAPES
-from smemsim.spec.tensor_memory import ACCUMULATORS, COLUMNS, LANES, AccumulatorPath
+from smemsim.spec.tcgen05 import SHAPES, WIDE_K, kind_of, scale_modes
+from smemsim.spec.tensor_memory import (
+    A_CONTAINER_BITS,
+    A_GRADES,
+    ACCUMULATORS,
+    CELL_BITS,
+    COLUMNS,
+    LANES,
+    METADATA,
+    SCALE_MODES,
+    WARP_LANES,
+    AccumulatorPath,
+    MetadataRow,
+    ScaleMode,
+)
 
-__all__ = ["AccumulatorLayout", "accumulator_path", "legal_n"]
+__all__ = [
+    "ATmemLayout",
+    "AccumulatorLayout",
+    "Box",
+    "Copies",
+    "MetadataLayout",
+    "Parts",
+    "ScaleLayout",
+    "accumulator_path",
+    "begin_column",
+    "boxes_of",
+    "boxes_of_d",
+    "cells_of_a",
+    "cells_of_d",
+    "cells_of_metadata",
+    "cells_of_scales",
+    "check_kind",
+    "lane_set",
+    "legal_n",
+]
+
+
+# ---- `AccumulatorLayout`: where the elements of D lie, for every shape of tcgen05.mma
 
 
 def accumulator_path(m: Any, cta_group: Any, ws: Any, sparse: Any) -> AccumulatorPath:
@@ -162,3 +217,464 @@ class AccumulatorLayout:
                 )
             return int(m), int(n)
         return m, n
+
+
+# ---- What tcgen05.mma reads from tensor memory: `ATmemLayout`, `ScaleLayout` and `MetadataLayout`
+
+
+A_BITS = 256  # of a row of A that one instruction reads
+
+
+def check_kind(kind: Any, kinds: tuple[str, ...]) -> str:
+    """InputError unless it is one of these kinds of tcgen05.mma."""
+    return choice("kind", kind, kinds, " or ".join(kinds))
+
+
+def begin_column(value: Any) -> int:
+    """The first column as an int."""
+    column: int = indices("column", whole("column", value), COLUMNS, "tensor memory has columns")
+    return column
+
+
+def _nothing(what: str, found: tuple[Any, ...], given: tuple[Any, ...], names: str) -> tuple[Any, ...]:
+    """Numbers as ints, or InputError where they are negative; arrays as they are."""
+    if isinstance(found[0], np.ndarray):
+        return found
+    if found[0] < 0:
+        raise InputError(f"({names}) = {given}: {what} lies there")
+    return tuple(int(value) for value in found)
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class ATmemLayout:
+    """Where A of one tcgen05.mma lies when it comes from tensor memory: in the lanes of D, 256 bits a row, that is 8 columns.
+
+    `m`, `cta_group`, `ws`, `sparse` and `lane` are those of the instruction, see AccumulatorLayout; k counts stored elements (of a sparse A
+    the kept ones). Each band of N reads A from its own lanes: with the layouts B, E and G of D, A lies there twice, twice and four times.
+    Compiled: CUTLASS TmemAllocMode::Duplicated (layout B), FlashMLA (E); `grade` and `source` say which.
+
+    >>> a = ATmemLayout(128, "f16", cta_group=2)
+    >>> a.location(70, 3), a.location(70, 3, copy=1), a.element(1, 70, 1, 16)
+    ((1, 6, 1, 16), (1, 70, 1, 16), (70, 3))
+    """
+
+    m: int
+    kind: str
+    cta_group: int = 1
+    ws: bool = dataclasses.field(default=False, kw_only=True)
+    sparse: bool = dataclasses.field(default=False, kw_only=True)
+    lane: int = dataclasses.field(default=0, kw_only=True)
+    column: int = dataclasses.field(default=0, kw_only=True)
+
+    def __repr__(self) -> str:
+        return layout_repr(self)
+
+    def __post_init__(self) -> None:
+        check_kind(self.kind, tuple(A_CONTAINER_BITS))
+        plain(self, "m", "cta_group", "lane", "column")
+        path = self._path
+        if whole("lane", self.lane) not in path.lanes:
+            only = " or ".join(map(str, path.lanes))
+            raise InputError(f"lane = {self.lane}: with layout {path.name} of D, A begins at lane {only} (PTX ISA 9.7.16.10.5)")
+        check_columns("A", begin_column(self.column), self.columns)
+
+    @functools.cached_property
+    def _path(self) -> AccumulatorPath:
+        return accumulator_path(self.m, self.cta_group, self.ws, self.sparse)
+
+    @property
+    def name(self) -> str:
+        """The letter of the layout of D, whose lanes A has."""
+        return self._path.name
+
+    @property
+    def bits(self) -> int:
+        """Bits of an element in tensor memory; the 4- and 6-bit types of the 8-bit kinds have a byte each."""
+        return A_CONTAINER_BITS[self.kind]
+
+    @property
+    def k(self) -> int:
+        """Elements of a row that are stored."""
+        return A_BITS // self.bits
+
+    @property
+    def columns(self) -> int:
+        """Columns it occupies."""
+        return A_BITS // CELL_BITS
+
+    @property
+    def copies(self) -> int:
+        """How often it lies there, in different lanes."""
+        return self._path.split
+
+    @property
+    def grade(self) -> Grade:
+        """How sure it is."""
+        return A_GRADES[self._path.name][0]
+
+    @property
+    def source(self) -> str:
+        """Where it stands."""
+        return A_GRADES[self._path.name][1]
+
+    def location(self, m: Any, k: Any, copy: Any = 0) -> tuple[Any, Any, Any, Any]:
+        """(CTA of the pair, lane, column, lowest bit) of element (m, k)."""
+        path = self._path
+        m = indices("m", m, self.m, "the instruction has rows")
+        k = indices("k", k, self.k, f"A of .kind::{self.kind} stores elements")
+        copy = indices("copy", copy, self.copies, "A lies there as copies")
+        m, k, copy = together(m, k, copy)
+        column, bit = a_column(k, self.bits)
+        return m // path.rows, path_lane(m % path.rows, copy, path.rows, path.block, self.lane), self.column + column, bit
+
+    def element(self, cta: Any, lane: Any, column: Any, bit: Any = 0) -> tuple[Any, Any]:
+        """(m, k) of the element that a bit of a cell belongs to. Where none lies there: InputError for numbers, -1 in arrays."""
+        path = self._path
+        cta, lane, column, bit = _cell(cta, lane, column, bit, self.cta_group)
+        row, band = path_row(lane, path.rows, path.block, self.lane)
+        at = column - self.column
+        held = (row >= 0) & (band < path.split) & (at >= 0) & (at < self.columns)
+        m, k = held * (cta * path.rows + row + 1) - 1, held * ((at * CELL_BITS + bit) // self.bits + 1) - 1
+        found = _nothing("no element of A", (m, k), (cta, lane, column, bit), "cta, lane, column, bit")
+        return found[0], found[1]
+
+
+def _cell(cta: Any, lane: Any, column: Any, bit: Any, ctas: int) -> tuple[Any, ...]:
+    return together(
+        indices("cta", cta, ctas, "the instruction has CTAs"),
+        indices("lane", lane, LANES, "tensor memory has lanes"),
+        indices("column", column, COLUMNS, "tensor memory has columns"),
+        indices("bit", bit, CELL_BITS, "a cell has bits"),
+    )
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class MetadataLayout:
+    """Where the sparsity metadata of tcgen05.mma.sp lies: 2, 1 or half a bit for each logical element of A.
+
+    `m` is the instruction's; k counts logical elements. Of the kinds with one column the `selector` (instruction descriptor, bits 1:0) picks
+    one of two, so that `column` is even. With .ws and M below 128 every band of lanes has a copy.
+    Compiled: CUTLASS tmem_e_frg. Raises Unmodelled for 64 rows a CTA without .ws, which are in figures only.
+
+    >>> e = MetadataLayout(128, "f16", selector=1)
+    >>> e.location(25, 20), e.element(0, 25, 1, 20)
+    ((0, 25, 1, 20), (25, 20))
+    """
+
+    m: int
+    kind: str
+    cta_group: int = 1
+    ws: bool = dataclasses.field(default=False, kw_only=True)
+    selector: int = dataclasses.field(default=0, kw_only=True)
+    column: int = dataclasses.field(default=0, kw_only=True)
+
+    grade = Grade.COMPILED
+
+    def __repr__(self) -> str:
+        return layout_repr(self)
+
+    def __post_init__(self) -> None:
+        check_kind(self.kind, tuple(METADATA))
+        plain(self, "m", "cta_group", "selector", "column")
+        row, path = self._row, accumulator_path(self.m, self.cta_group, self.ws, True)
+        if whole("selector", self.selector) not in row.selectors:
+            only = " or ".join(map(str, row.selectors))
+            raise InputError(f"selector = {self.selector}: metadata of .kind::{self.kind} has the selector {only} ({row.source})")
+        if path.rows != LANES and not self.ws:
+            raise Unmodelled(
+                f"m = {self.m}, cta_group = {self.cta_group}: where metadata of {path.rows} rows a CTA lies is in figures only",
+                see="smemsim.DISPUTES['metadata of M = 64']",
+            )
+        if self.ws and self.kind.startswith("mx"):
+            raise InputError(f"ws: tcgen05.mma.ws has no .kind::{self.kind} (PTX ISA 9.7.16.10.9.3)")
+        if begin_column(self.column) % len(row.selectors):
+            raise InputError(f"column = {self.column}: the selector picks the even or the odd column of a pair; give the even one")
+        check_columns("metadata", self.column, self.columns)
+
+    @property
+    def _row(self) -> MetadataRow:
+        return METADATA[self.kind]
+
+    @property
+    def source(self) -> str:
+        """Where it stands."""
+        return self._row.source
+
+    @property
+    def k(self) -> int:
+        """Logical elements of a row."""
+        return self._row.k
+
+    @property
+    def columns(self) -> int:
+        """Columns that belong to it, with the one that the selector leaves to another instruction."""
+        return self._row.columns * len(self._row.selectors)
+
+    @property
+    def rows(self) -> int:
+        """Rows in one CTA."""
+        return self.m // self.cta_group
+
+    @property
+    def copies(self) -> int:
+        """How often it lies there, in different lanes."""
+        return LANES // self.rows
+
+    def location(self, m: Any, k: Any, copy: Any = 0) -> tuple[Any, Any, Any, Any]:
+        """(CTA of the pair, lane, column, lowest bit) of what logical element (m, k) has of the metadata; two share a bit of .kind::mxf4."""
+        row = self._row
+        m = indices("m", m, self.m, "the instruction has rows")
+        k = indices("k", k, self.k, f"A of .kind::{self.kind} has logical elements")
+        m, k, copy = together(m, k, indices("copy", copy, self.copies, "the metadata lies there as copies"))
+        inside, first = m % self.rows, self.column + self.selector
+        if row.interleaved:
+            lane, bit = metadata_lane_and_bit(inside, k, row.k, row.pair_bits)
+            return m // self.rows, lane + copy * self.rows, first + 0 * lane, bit
+        column, bit = metadata_bit(k, row.pair_bits)
+        return m // self.rows, inside + copy * self.rows, first + column, bit
+
+    def element(self, cta: Any, lane: Any, column: Any, bit: Any) -> tuple[Any, Any]:
+        """(m, k) of the first logical element that a bit belongs to. Where none lies: InputError for numbers, -1 in arrays."""
+        row = self._row
+        cta, lane, column, bit = _cell(cta, lane, column, bit, self.cta_group)
+        at = column - self.column - self.selector
+        held = (at >= 0) & (at < row.columns)
+        if row.interleaved:
+            inside, k = metadata_row_and_k(lane % self.rows, bit, row.k, row.pair_bits)
+        else:
+            inside, k = lane % self.rows, metadata_element(at, bit, row.pair_bits)
+        m, k = held * (cta * self.rows + inside + 1) - 1, held * (k + 1) - 1
+        found = _nothing("no metadata", (m, k), (cta, lane, column, bit), "cta, lane, column, bit")
+        return found[0], found[1]
+
+
+# ---- `ScaleLayout`: where the scale factors of the block-scaled kinds lie in tensor memory, and in the shared memory they are copied from
+
+
+CELL_BYTES = CELL_BITS // 8
+_KINDS = tuple(dict.fromkeys(kind for mode in SCALE_MODES for kind in mode.kinds))
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class ScaleLayout:
+    """Where the scale factors of A or of B lie, for one tcgen05.mma of a block-scaled kind: a byte each, in every 32 lanes again.
+
+    `operand` is "A" or "B"; `m` and `n` the instruction's (the pair's); `kind` "mxf8f6f4", "mxf4" or "mxf4nvf4"; `scale_vec` "1X", "2X",
+    "4X", "block16" or "block32" (.blockN stand for .scale_vec, but with `k` 96, sm_103a); `k` the instruction's K (by default a dense one
+    that is not 96); `scale_id` SFA_ID or SFB_ID; `column` that of the scales' address. Of a pair each CTA has the scales of its own rows of
+    A, and all of those of B; with M = 128 the upper half of N lies 64 lanes further. Documented: PTX ISA 9.7.16.10.7; the lanes of rows and
+    the pairs: compiled, CUTLASS tmem_sf_frg. Scales of K = 96 that have no room in the first cell go on in a second one, behind the first cells of
+    all rows (compiled for 128 and 256 rows: CuTe DSL sm103_dense_blockscaled_gemm_persistent.py; inferred for others). Raises Unmodelled where
+    that is so in a pair with M = 128, which no program shows.
+    """
+
+    operand: str
+    m: int = dataclasses.field(kw_only=True)
+    n: int = dataclasses.field(kw_only=True)
+    kind: str = dataclasses.field(kw_only=True)
+    scale_vec: str = dataclasses.field(kw_only=True)
+    k: int | None = dataclasses.field(default=None, kw_only=True)
+    cta_group: int = dataclasses.field(default=1, kw_only=True)
+    scale_id: int = dataclasses.field(default=0, kw_only=True)
+    column: int = dataclasses.field(default=0, kw_only=True)
+
+    def __repr__(self) -> str:
+        return layout_repr(self)
+
+    def __post_init__(self) -> None:
+        choice("operand", self.operand, ("A", "B"), "'A' or 'B'")
+        plain(self, "m", "n", "k", "cta_group", "scale_id", "column")
+        path = accumulator_path(self.m, self.cta_group, False, False)
+        if path.m < LANES:
+            raise InputError(f"m = {self.m}: block-scaled kinds have M = 128, or 256 with .cta_group::2 (PTX ISA 9.7.16.2.1)")
+        if whole("n", self.n) not in (allowed := legal_n(self.cta_group, False, False)):
+            raise InputError(f"n = {self.n}: .cta_group::{self.cta_group} has N = {allowed[0]} to 256 in steps of {allowed[0]}")
+        check_kind(self.kind, _KINDS)
+        mode = self.mode
+        if whole("scale_id", self.scale_id) not in mode.ids:
+            only = ", ".join(map(str, mode.ids))
+            raise InputError(f"scale_id = {self.scale_id}: {mode.name} has {mode.scales} scales a row, and the id {only} ({mode.source})")
+        if path.split == 2 and self._cells > 1:
+            raise Unmodelled(
+                f"m = {self.m}, cta_group = 2: with K = {WIDE_K} and scale_id = {self.scale_id} the last scales lie in a second cell; how far behind "
+                "the first in a pair with M = 128 is in no source",
+                see="smemsim.DISPUTES['scales of K = 96']",
+            )
+        if self.operand == "B" and path.split == 2 and self.n % (2 * WARP_LANES):
+            raise Unmodelled(
+                f"n = {self.n}: with M = 128 and .cta_group::2 each half of N has its own 64 lanes; what halves that are no multiple of 32 "
+                "do is in no source"
+            )
+        check_columns("scales", begin_column(self.column), self.columns)
+
+    @functools.cached_property
+    def mode(self) -> ScaleMode:
+        """The row of the table that is meant."""
+        names = tuple(dict.fromkeys(mode.name for mode in SCALE_MODES))
+        asked = choice("scale_vec", self.scale_vec, names, " or ".join(names))
+        kind = kind_of(self.kind)
+        for mode in scale_modes(kind, wide_k=self.k == WIDE_K, asked=asked):
+            if self.k is None or self.k in mode.k:
+                return mode
+        has = "; ".join(
+            f"{mode.name} with K = {' or '.join(map(str, mode.k))}" for wide in (False, True) for mode in scale_modes(kind, wide_k=wide)
+        )
+        raise InputError(f"scale_vec = {shown(asked)}, k = {self.k}: .kind::{self.kind} has {has} (PTX ISA 9.7.16.10.7.1)")
+
+    @property
+    def grade(self) -> Grade:
+        """How sure the lanes are, and of K = 96 the second cell."""
+        return Grade.INFERRED if WIDE_K in self.mode.k and self.rows % LANES else Grade.COMPILED
+
+    @property
+    def source(self) -> str:
+        """Where it stands."""
+        return f"{self.mode.source}; CUTLASS tmem_sf_frg"
+
+    @property
+    def rows(self) -> int:
+        """Rows of A in one CTA, or columns of B."""
+        return self.m // self.cta_group if self.operand == "A" else self.n
+
+    @property
+    def scales(self) -> int:
+        """Scales of one row."""
+        return self.mode.scales
+
+    @property
+    def _bands(self) -> int:
+        return 2 if self.operand == "B" and self.cta_group == 2 and self.m == LANES else 1
+
+    @property
+    def _band_rows(self) -> int:
+        return self.rows // self._bands
+
+    @property
+    def _cells(self) -> int:
+        """Cells that the scales of one row lie in."""
+        return -(-(self.scale_id + self.scales) // CELL_BYTES)
+
+    @property
+    def columns(self) -> int:
+        """Columns from the first to the last whose cells are read."""
+        further, _ = scale_slot(self.scale_id, self.scales - 1, self.rows)
+        return int(further) - (-self._band_rows // WARP_LANES)
+
+    @property
+    def copies(self) -> int:
+        """How often each scale lies there: in other lanes, and those of B in both CTAs of a pair."""
+        return LANES // WARP_LANES // self._bands * (self.cta_group if self.operand == "B" else 1)
+
+    def location(self, row: Any, index: Any, copy: Any = 0) -> tuple[Any, Any, Any, Any]:
+        """(CTA of the pair, lane, column, byte) of scale `index` of row `row` (of N for B), for the `copy`-th time."""
+        total = self.m if self.operand == "A" else self.n
+        row = indices("row", row, total, f"the scales of {self.operand} have rows")
+        index = indices("index", index, self.scales, f"{self.mode.name} has scales")
+        row, index, copy = together(row, index, indices("copy", copy, self.copies, "the scales lie there as copies"))
+        further, byte = scale_slot(self.scale_id, index, self.rows)
+        in_cta = self.copies // (self.cta_group if self.operand == "B" else 1)
+        cta = row // self.rows if self.operand == "A" else copy // in_cta
+        lane, column = scale_cell(row % self.rows, copy % in_cta, self._band_rows)
+        return cta, lane, self.column + column + further, byte
+
+    def element(self, cta: Any, lane: Any, column: Any, byte: Any) -> tuple[Any, Any]:
+        """(row, index) of the scale in a byte of a cell. Where none of them lies: InputError for numbers, -1 in arrays."""
+        cta, lane, column, byte = together(
+            indices("cta", cta, self.cta_group, "the instruction has CTAs"),
+            indices("lane", lane, LANES, "tensor memory has lanes"),
+            indices("column", column, COLUMNS, "tensor memory has columns"),
+            indices("byte", byte, CELL_BYTES, "a cell has bytes"),
+        )
+        width, _ = scale_slot(0, CELL_BYTES, self.rows)  # columns from a row's first cell to its second
+        at = column - self.column
+        row, _ = scale_row(lane, at % width, self._band_rows, self._bands)
+        index = at // width * CELL_BYTES + byte - self.scale_id
+        held = (row >= 0) & (index >= 0) & (index < self.scales)
+        row = row + (cta * self.rows if self.operand == "A" else 0)
+        row, index = held * (row + 1) - 1, held * (index + 1) - 1
+        if isinstance(row, np.ndarray):
+            return row, index
+        if row < 0:
+            raise InputError(
+                f"(cta, lane, column, byte) = {(cta, lane, column, byte)}: no scale of {self.operand} of this instruction lies there"
+            )
+        return int(row), int(index)
+
+    def smem_offset(self, row: Any, index: Any) -> Any:
+        """Byte of the scale in the blocks of 128 rows x 4 scales that `tcgen05.cp.32x128b.warpx4` copies, 512 bytes each.
+
+        Compiled: CUTLASS SfAtom ((32,4),4):((16,4),1), DeepGEMM, JAX.
+        """
+        row = indices("row", row, 1 << 20, "rows are")
+        index = indices("index", index, CELL_BYTES, "a block has scales")
+        return scale_block_byte(*together(row, index))
+
+
+# ---- The cells that tcgen05.mma touches, as arrays: of D, of A, of scale factors and of metadata; kept, because those of a kernel come
+# again and again
+
+
+Lanes = slice | np.ndarray
+Box = tuple[int, Lanes, int, int]  # CTA of the group, lanes, the first column and the one behind the last: all that one access touches
+
+Parts = tuple[tuple[np.ndarray, np.ndarray], ...]  # (lane, column) in each CTA
+Copies = tuple[tuple[np.ndarray, ...], ...]  # (CTA, lane, column, unit of the cell), one entry a copy
+
+
+@functools.lru_cache(maxsize=64)
+def cells_of_d(layout: AccumulatorLayout) -> Parts:
+    """(lanes, columns) of D's rows in each CTA, (rows, N)."""
+    m, n = np.meshgrid(np.arange(layout.m), np.arange(layout.n), indexing="ij")
+    _, lane, column = layout.location(m, n)
+    rows = layout.m // layout.cta_group
+    return tuple((lane[cta * rows : (cta + 1) * rows], column[cta * rows : (cta + 1) * rows]) for cta in range(layout.cta_group))
+
+
+@functools.lru_cache(maxsize=64)
+def cells_of_a(layout: ATmemLayout) -> Copies:
+    """Of A's stored elements, (M, stored K), with the lowest bit of each."""
+    m, k = np.meshgrid(np.arange(layout.m), np.arange(layout.k), indexing="ij")
+    return tuple(layout.location(m, k, copy) for copy in range(layout.copies))
+
+
+@functools.lru_cache(maxsize=64)
+def cells_of_scales(layout: ScaleLayout) -> Copies:
+    """Of scale factors, (rows, factors of a row), with the byte of each."""
+    rows = layout.m if layout.operand == "A" else layout.n
+    row, index = np.meshgrid(np.arange(rows), np.arange(layout.scales), indexing="ij")
+    return tuple(layout.location(row, index, copy) for copy in range(layout.copies))
+
+
+@functools.lru_cache(maxsize=64)
+def cells_of_metadata(layout: MetadataLayout) -> Copies:
+    """Of the metadata's sets of four bits, (M, sets of a row), with the lowest bit of each."""
+    m, k = np.meshgrid(np.arange(layout.m), np.arange(0, layout.k, METADATA[layout.kind].chunk), indexing="ij")
+    return tuple(layout.location(m, k, copy) for copy in range(layout.copies))
+
+
+def lane_set(lanes: np.ndarray) -> Lanes:
+    """Lanes as a slice where they follow one another."""
+    found = np.unique(lanes)
+    first, last = int(found[0]), int(found[-1])
+    return slice(first, last + 1) if last - first + 1 == len(found) else found
+
+
+@functools.lru_cache(maxsize=64)
+def boxes_of_d(layout: AccumulatorLayout) -> tuple[Box, ...]:
+    """Where D lies, a box in each CTA."""
+    return tuple((cta, lane_set(lane), int(column.min()), int(column.max()) + 1) for cta, (lane, column) in enumerate(cells_of_d(layout)))
+
+
+@functools.lru_cache(maxsize=64)
+def boxes_of(layout: ATmemLayout | ScaleLayout | MetadataLayout) -> tuple[Box, ...]:
+    """Where A, scale factors or metadata lie, all copies of them, a box in each CTA that has any."""
+    if isinstance(layout, ATmemLayout):
+        copies = cells_of_a(layout)
+    else:
+        copies = cells_of_scales(layout) if isinstance(layout, ScaleLayout) else cells_of_metadata(layout)
+    cta, lane, column = (np.stack([copy[n] for copy in copies]) for n in range(3))
+    found = []
+    for number in np.unique(cta).tolist():
+        mine = cta == number
+        found.append((number, lane_set(lane[mine]), int(column[mine].min()), int(column[mine].max()) + 1))
+    return tuple(found)

@@ -10,15 +10,19 @@ functions with keyword-only options; an option that no hardware has raises `smem
 SmemDescriptor(arch='sm_90a', start_address=0, leading_byte_offset=0, stride_byte_offset=1008, swizzle='none')
 """
 
+from __future__ import annotations
+
 from smemsim.testing.strategies.descriptors import (
+    element_arrays,
+    element_bits,
+    instr_descriptors,
+    near_instr_descriptors,
     near_smem_descriptors,
     operands,
     reads,
     smem_descriptors,
     words,
 )
-from smemsim.testing.strategies.elements import element_arrays, element_bits
-from smemsim.testing.strategies.instructions import instr_descriptors, near_instr_descriptors
 from smemsim.testing.strategies.kernels import Fault, faulty_scenarios, plans, scenarios
 from smemsim.testing.strategies.maps import encode_arguments, mutated_tensor_maps, tensor_maps, tiled_loads
 

@@ -1,27 +1,41 @@
-"""Shared-memory descriptors, and the operands that are read through them."""
+"""Strategies for descriptors, instruction descriptors and element bits."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hypothesis import strategies as st
 
-from smemsim.arguments import choice, whole
-from smemsim.descriptors.instr import InstrDescriptor
-from smemsim.descriptors.layout import used_strides, why_unmodelled, window_reach
-from smemsim.descriptors.smem import SmemDescriptor
+from smemsim.arguments import choice, shown, whole
 from smemsim.errors import InputError
+from smemsim.planning.arrangement import GRAVE
 from smemsim.spec.architectures import Architecture, architecture
-from smemsim.spec.formats import FORMATS
+from smemsim.spec.fields import Field, Word
+from smemsim.spec.findings import Finding
+from smemsim.spec.formats import FORMATS, ElementFormat, element_format
+from smemsim.spec.instr_descriptor import MAX_SHIFTS
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.smem_descriptor import layout_codes
 from smemsim.spec.swizzles import MODES, Swizzle
-from smemsim.testing.strategies.given import chosen, is_grave, legality, swizzles_of
-from smemsim.words import Field, Word
+from smemsim.spec.tcgen05 import KINDS, SCALE_TYPES_OF_BLOCK, WIDE_K, kind_of, scale_modes, shapes_of
+from smemsim.words.instr import InstrDescriptor
+from smemsim.words.operand_layout import used_strides, why_unmodelled, window_reach
+from smemsim.words.smem import SmemDescriptor
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
+    "chosen",
+    "element_arrays",
+    "element_bits",
+    "hard_cases",
+    "instr_descriptors",
+    "is_grave",
+    "legality",
+    "near_instr_descriptors",
     "near_smem_descriptors",
     "neighbours",
     "operands",
@@ -29,8 +43,52 @@ __all__ = [
     "readable",
     "reads",
     "smem_descriptors",
+    "swizzles_of",
     "words",
 ]
+
+
+# ---- Options of strategies, taken from people: what does not fit is a sentence, raised where the strategy is made
+
+
+LEGALITY = ("legal", "near", "any")
+
+
+def is_grave(findings: Iterable[Finding]) -> bool:
+    """Does one of them trap, or make wrong numbers?"""
+    return any(f.severity in GRAVE for f in findings)
+
+
+def legality(value: Any) -> str:
+    """One of `LEGALITY`."""
+    return choice("legal", value, LEGALITY, "'legal', 'near' (one field away from it, and wrong) or 'any' (every word there is)")
+
+
+def chosen(name: str, values: Any, known: Iterable[str]) -> tuple[str, ...]:
+    """Some of the known names; None is all of them.
+
+    >>> chosen("majors", "K", ("K", "MN")), chosen("majors", None, ("K", "MN"))
+    (('K',), ('K', 'MN'))
+    """
+    options = tuple(known)
+    if values is None:
+        return options
+    listed = (values,) if isinstance(values, str) else values
+    if isinstance(listed, (bytes, dict)) or not isinstance(listed, Iterable):
+        raise InputError(f"{name} = {shown(values)}: needs names out of {' '.join(options)}")
+    found = tuple(choice(name, str(value), options, f"names out of {' '.join(options)}") for value in listed)
+    if not found:
+        raise InputError(f"{name}: the list is empty; needs one of {' '.join(options)} at least")
+    return found
+
+
+def swizzles_of(values: Any, known: Iterable[Swizzle]) -> tuple[Swizzle, ...]:
+    """Some of the known swizzle modes."""
+    return tuple(Swizzle(name) for name in chosen("swizzles", values, (str(mode) for mode in known)))
+
+
+# ---- Shared-memory descriptors, and the operands that are read through them
+
 
 MAJORS = ("K", "MN")
 LINES = 1 << 12  # more rows, or K rows, than any atom has
@@ -340,3 +398,166 @@ def near_smem_descriptors(
     machine = architecture(arch)
     context = operand is not None
     return _near_reads(_sound(machine, operand, swizzles), context=context).map(lambda found: found[:3])
+
+
+# ---- Element bits, weighted to the cases that break kernels
+
+
+def hard_cases(fmt: ElementFormat) -> tuple[int, ...]:
+    """Bits of the elements on which arithmetic turns, +0 first: zeros, ones, subnormals, powers of two and their neighbours, the largest, infinities, NaNs.
+
+    >>> [hex(bits) for bits in hard_cases(element_format("e2m1"))][:5], len(hard_cases(element_format("bf16"))) > 40
+    (['0x0', '0x1', '0x2', '0x3', '0x4'], True)
+    """
+    if not fmt.is_float:
+        top, mask = 1 << fmt.bits - 1, (1 << fmt.bits) - 1
+        found = {0, 1, 2, top, top - 1, top + 1, mask, mask - 1}
+        return tuple(sorted(bits & mask for bits in found))
+    fraction = fmt.fraction_bits
+    one = ((1 << fmt.exponent_bits - 1) - 1) << fraction  # exponent 0
+    steps = (0, 1, 2, fmt.exponent_bits, (1 << fmt.exponent_bits - 1) - 2)
+    powers = {one + (sign * step << fraction) for step in steps for sign in (1, -1)}
+    below = {0, 1, (1 << fraction) - 1, 1 << fraction, (1 << fraction) >> 1}  # zero, the subnormals' ends, the smallest normal number
+    above = {fmt.largest, fmt.magnitude, fmt.largest + 1, fmt.magnitude - (1 << fraction >> 1)}  # infinities and NaNs of two payloads
+    near = {bits + ulp for bits in powers | below | above for ulp in (-1, 0, 1)}
+    codes = {bits << fmt.dropped_bits for bits in near if 0 <= bits <= fmt.magnitude}
+    codes |= {bits | (1 << fmt.dropped_bits) - 1 for bits in codes}  # tf32: bits that are no part of the number
+    signed = {bits | 1 << fmt.bits - 1 for bits in codes} if fmt.signed else set()
+    return tuple(sorted(codes | signed))
+
+
+def element_bits(dtype: Any) -> st.SearchStrategy[int]:
+    """Raw bits of one element of a type: half of them the hard cases, the others anything; shrinks to +0.
+
+    Hard cases are zeros of both signs, subnormals, powers of two, the largest numbers, infinities, NaNs, and what is one ulp away from any of
+    these. `dtype` as everywhere; InputError for one that does not exist.
+
+    >>> from hypothesis import find, settings
+    >>> hex(find(element_bits("f16"), lambda bits: bits > 0x7C00, settings=settings(derandomize=True)))    # the first NaN
+    '0x7c01'
+    """
+    fmt = element_format(dtype)
+    return st.sampled_from(hard_cases(fmt)) | st.integers(0, (1 << fmt.bits) - 1)
+
+
+def element_arrays(dtype: Any, *, shape: Sequence[int]) -> st.SearchStrategy[np.ndarray]:
+    """Arrays of raw bits, one element an entry, of the smallest unsigned numpy type that holds it; shrinks to +0 everywhere.
+
+    InputError for a shape that is none, or of more than 65,536 elements.
+
+    >>> from hypothesis import find, settings
+    >>> find(element_arrays("e4m3", shape=(1, 2)), lambda array: array[0, 1] > 1, settings=settings(derandomize=True)).tolist()
+    [[0, 2]]
+    """
+    import numpy as np
+    from hypothesis.extra.numpy import arrays
+
+    fmt = element_format(dtype)
+    sizes = tuple(whole(f"shape[{i}]", n, minimum=1) for i, n in enumerate(shape))
+    count = 1
+    for n in sizes:
+        count *= n
+    if count > 1 << 16:
+        raise InputError(f"shape = {sizes}: {count:,} elements; hypothesis draws each of them, so that more than 65,536 are too slow")
+    kind = np.dtype(f"u{max(8, 1 << (fmt.bits - 1).bit_length()) // 8}")
+    return arrays(kind, sizes, elements=element_bits(fmt), fill=st.just(0))
+
+
+# ---- Instruction descriptors of tcgen05.mma
+
+
+def instr_descriptors(
+    *, kind: str | None = None, legal: str = "legal", arch: str | None = None, cta_group: int | None = None, ws: bool | None = None
+) -> st.SearchStrategy[InstrDescriptor]:
+    """Instruction descriptors of tcgen05.mma: ones that the hardware has ("legal"), one field away from that and wrong ("near"), any word ("any").
+
+    `kind` is all of them if None (those of `arch`, if given); `cta_group` and `ws` are what they are judged with, unknown if None. The rules are
+    documented, not measured. InputError for a kind or a context that does not exist.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=10, derandomize=True, deadline=None)
+    ... @given(instr_descriptors(kind="f16", cta_group=2))
+    ... def law(d):
+    ...     assert d.m in (128, 256) and d.n % 16 == 0
+    >>> law()
+    """
+    wanted = legality(legal)
+    rows, context = _kinds(kind, arch, cta_group, ws)
+    if wanted == "any":
+        return st.sampled_from(rows).flatmap(lambda name: words(KINDS[name].word).map(lambda word: InstrDescriptor.decode(word, kind=name)))
+    if wanted == "near":
+        return near_instr_descriptors(kind=kind, arch=arch, cta_group=cta_group, ws=ws).map(lambda found: found[1])
+    return _legal_instr(rows, context).filter(lambda d: not is_grave(d.problems(**context)))
+
+
+def near_instr_descriptors(
+    *, kind: str | None = None, arch: str | None = None, cta_group: int | None = None, ws: bool | None = None
+) -> st.SearchStrategy[tuple[InstrDescriptor, InstrDescriptor, str]]:
+    """(legal descriptor, the same with another value in one field, that field): the second one is no instruction, or another one than meant.
+
+    Options as of `instr_descriptors`.
+
+    >>> from hypothesis import given, settings
+    >>> @settings(max_examples=10, derandomize=True, deadline=None)
+    ... @given(near_instr_descriptors(kind="f16"))
+    ... def law(found):
+    ...     assert any(f.severity in ("trap", "wrong") for f in found[1].problems())
+    >>> law()
+    """
+    rows, context = _kinds(kind, arch, cta_group, ws)
+    sound = _legal_instr(rows, context).filter(lambda d: not is_grave(d.problems(**context)))
+
+    def wrong(pair: tuple[InstrDescriptor, str]) -> bool:
+        return is_grave(pair[0].problems(**context))
+
+    return sound.flatmap(lambda d: neighbours(d).filter(wrong).map(lambda pair: (d, *pair)))
+
+
+def _kinds(kind: Any, arch: Any, cta_group: Any, ws: Any) -> tuple[tuple[str, ...], dict[str, Any]]:
+    context = {name: value for name, value in (("arch", arch), ("cta_group", cta_group), ("ws", ws)) if value is not None}
+    InstrDescriptor(kind="f16").problems(**context)  # InputError for what is no context
+    rows = tuple(
+        row.name
+        for row in ([kind_of(kind)] if kind is not None else KINDS.values())
+        if (arch is None or architecture(arch).name in row.archs) and shapes_of(row, cta_group=cta_group, ws=ws, sparse=False, wide_k=False)
+    )
+    if not rows:
+        told = ", ".join(f"{name} = {value!r}" for name, value in context.items())
+        raise InputError(f"kind = {kind!r}: does not exist with {told}")
+    return rows, context
+
+
+@st.composite
+def _legal_instr(draw: Draw, kinds: tuple[str, ...], context: dict[str, Any]) -> InstrDescriptor:
+    row = KINDS[draw(st.sampled_from(kinds))]
+    group, ws = context.get("cta_group"), context.get("ws")
+    sparse = draw(st.booleans())
+    wide = not sparse and row.has_wide_k and context.get("arch") in (None, "sm_103a") and draw(st.booleans())
+    shapes = shapes_of(row, cta_group=group, ws=ws, sparse=sparse, wide_k=wide)
+    if not shapes:
+        sparse, wide = False, False
+        shapes = shapes_of(row, cta_group=group, ws=ws, sparse=False, wide_k=False)
+    shape = draw(st.sampled_from(shapes))
+    types = [draw(st.sampled_from(list(of.values()))) for of in (row.a_types, row.b_types)]
+    given: dict[str, Any] = {"kind": row.name, "m": draw(st.sampled_from(shape.m)), "n": draw(st.sampled_from(shape.n))}
+    given |= {"a_type": types[0], "b_type": types[1], "sparsity": sparse, "k": WIDE_K if wide else None}
+    wide_d = [name for name in row.d_types.values() if FORMATS[name].bits == 32]  # an f16 D needs f16 inputs, or fp8
+    narrow = row.name == "f16" and types != ["f16", "f16"]
+    given["d_type"] = draw(st.sampled_from(wide_d if narrow else list(row.d_types.values())))
+    floats = FORMATS[types[0]].is_float
+    for side in "ab":
+        if f"transpose_{side}" in row.word.fields and row.transposable:
+            given[f"{side}_major"] = draw(st.sampled_from(MAJORS))
+        if floats:
+            given[f"negate_{side}"] = draw(st.booleans())
+    if not floats:
+        given["saturate"] = draw(st.booleans())
+    if sparse and "sparsity_selector" in row.word.fields:
+        given["sparsity_selector"] = draw(st.sampled_from(row.selectors))
+    if ws and "max_shift" in row.word.fields:
+        given["max_shift"] = draw(st.sampled_from(MAX_SHIFTS))
+    if row.block_scaled:
+        mode = draw(st.sampled_from(scale_modes(row, wide_k=wide)))
+        given["scale_type"] = draw(st.sampled_from(SCALE_TYPES_OF_BLOCK[mode.block]))
+        given |= {f"{side}_sf_id": draw(st.sampled_from(sorted(mode.ids))) for side in "ab"}
+    return InstrDescriptor(**given)

@@ -10,20 +10,20 @@ from hypothesis import reject
 from hypothesis import strategies as st
 
 from smemsim.arguments import whole
-from smemsim.checking.run import value_at, with_values
-from smemsim.checking.scenario import check
 from smemsim.errors import InputError, Unmodelled
+from smemsim.judge.causes import value_at, with_values
+from smemsim.judge.check import check
+from smemsim.planning.arrangement import STACKS
 from smemsim.planning.make import Plan, unchecked
-from smemsim.planning.wish import STACKS
 from smemsim.spec.architectures import ARCHITECTURES, Architecture, architecture
 from smemsim.spec.formats import FORMATS
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.smem_descriptor import layout_codes
 from smemsim.spec.tensor_map import LIMITS, SWIZZLES
-from smemsim.testing.strategies.descriptors import other_words, readable
-from smemsim.testing.strategies.given import chosen, is_grave, swizzles_of
+from smemsim.testing.strategies.descriptors import chosen, is_grave, other_words, readable, swizzles_of
 
 __all__ = ["FAULTS", "Fault", "faulty_scenarios", "plans", "scenarios"]
+
 
 SIDES, MAJORS, FORMS = ("a", "b"), ("K", "MN"), ("loop", "box")
 Draw = Callable[[st.SearchStrategy[Any]], Any]

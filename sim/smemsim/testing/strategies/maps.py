@@ -8,7 +8,6 @@ from typing import Any
 from hypothesis import strategies as st
 
 from smemsim.arguments import flag, whole
-from smemsim.descriptors.tensor_map import TensorMap
 from smemsim.errors import InputError, TensorMapError
 from smemsim.spec.architectures import ARCHITECTURES, architecture
 from smemsim.spec.shared_memory import CHUNK
@@ -25,9 +24,11 @@ from smemsim.spec.tensor_map import (
     TensorMapDataType,
     TensorMapSwizzle,
 )
-from smemsim.testing.strategies.given import chosen
+from smemsim.testing.strategies.descriptors import chosen
+from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["encode_arguments", "mutated_tensor_maps", "tensor_maps", "tiled_loads"]
+
 
 CALLS = ("tiled", "im2col")
 Draw = Callable[[st.SearchStrategy[Any]], Any]

@@ -1,1 +1,0 @@
-"""The formulas: pure functions over integers, one for each rule of the hardware, and the compiled loops around them."""

@@ -1,1 +1,0 @@
-"""What is wrong, from what came out."""

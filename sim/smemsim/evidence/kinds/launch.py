@@ -1,0 +1,97 @@
+"""Whole kernels: their PTX is executed, and every byte of the outputs compared with what the GPU left in memory.
+
+Where a kernel has instructions that hardware approximates, its outputs are compared within the launch's `rtol` and `atol`: 2^-10 and 2^-20 where
+it names none. Of f64 instructions with two NaN operands ptxas decides which one is handed on; such launches say so, and NaN is then NaN.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+from smemsim.arithmetic.values import to_float64
+from smemsim.evidence.format import Suite
+from smemsim.evidence.launches import LaunchFile, RecordedLaunches
+from smemsim.evidence.outcome import Case, Outcome, differ
+from smemsim.judge.numbers import Tolerance
+from smemsim.program.arrays import DeviceArray
+from smemsim.program.device import Device
+from smemsim.program.execute import execute
+from smemsim.program.launch import Launch
+from smemsim.spec.evidence import RULES
+
+__all__ = ["LaunchOutputs"]
+
+
+APPROXIMATE = Tolerance(rtol=2.0**-10, atol=2.0**-20)  # of launches that name none
+UNITS = 2  # in the last place, of packed 16-bit results of approximations
+
+
+class LaunchOutputs:
+    """The outputs of a launch, or the error that ended it."""
+
+    columns = {"status": 1}  # noqa: RUF012
+
+    def __init__(self, suite: Suite) -> None:
+        self.suite, self.recorded = suite, RecordedLaunches(suite)
+
+    def case(self, index: int) -> Case:
+        """Run the launch and compare; the first output that differs is the outcome."""
+        file, wanted = self.recorded.launch(index), self.recorded.status(index)
+        launch, arrays = run_file(file, self.suite.arch)
+        traps = [f for f in launch.findings.values() if f.ends]
+        if bool(traps) != bool(wanted):
+            said = f"{traps[0].code}: {traps[0].message}" if traps else "it ends"
+            outcome = f"hardware ends with CUDA error {wanted}" if wanted else "hardware runs it to its end"
+            return Case(lambda: file.name, Outcome(1, 1, f"{outcome} | model: {said}", (), RULES["gpu.execution"], "launches"))
+        if wanted:
+            return Case(lambda: file.name, Outcome(1))
+        compared = 0
+        for name, output in self.recorded.outputs(index).items():
+            found = self._compare(file, index, name, output, arrays[name].numpy())
+            if found.differing:
+                return Case(lambda: file.name, found)
+            compared += found.compared
+        return Case(lambda: file.name, Outcome(compared))
+
+    def _compare(self, file: LaunchFile, index: int, name: str, output: int, model: np.ndarray) -> Outcome:
+        raw = np.ascontiguousarray(model).reshape(-1).view(np.uint8)
+        rule = RULES["gpu.execution"]
+        if hashlib.sha256(raw.tobytes()).hexdigest() == self.suite.arrays["output_sha256"][output]:
+            return Outcome(len(raw))
+        stored = self.recorded.recorded_bytes(output)
+        if stored is None or len(stored) != len(raw):
+            return Outcome(len(raw), 1, self.recorded.difference(index, name, model), (), rule, "outputs")
+        flat = model.reshape(-1)
+        hardware = stored.view(flat.dtype)
+        if file.about["exact"]:
+            bits = f"u{flat.dtype.itemsize}"
+            return differ(hardware.view(bits), flat.view(bits), rule, "elements", lambda at: f"{name}[{at[0]}]", 16)
+        dtype = next(one["dtype"] for one in file.about["arrays"] if one["name"] == name)
+        wrong = ~_close(hardware, flat, dtype, file.tolerance or APPROXIMATE)
+        return differ(
+            wrong, np.zeros_like(wrong), rule, "elements", lambda at: f"{name}[{at[0]}]: {hardware[at]} on hardware | model {flat[at]}", 16
+        )
+
+
+def _close(hardware: np.ndarray, model: np.ndarray, dtype: str, tolerance: Tolerance) -> np.ndarray:
+    """Where two results of an approximation agree; packed halves by units in the last place."""
+    if dtype == "u32":
+        pairs = [x.view(np.int16).astype(np.int32) for x in (hardware, model)]
+        near: np.ndarray = (np.abs(pairs[0] - pairs[1]) <= UNITS).reshape(-1, 2).all(axis=1)
+        return near
+    a, b = (np.asarray(to_float64(x, dtype) if dtype in ("bf16", "e4m3", "e5m2") else x, np.float64) for x in (hardware, model))
+    return tolerance.near(b, a)
+
+
+def run_file(file: LaunchFile, arch: str, *, watch: bool = False) -> tuple[Launch, dict[str, DeviceArray]]:
+    """Execute a recorded launch; the launch and its arrays afterwards."""
+    device = Device(arch)
+    arrays, args = file.placed(device)
+    grid, block, cluster = file.shape
+    launch = device.prepare(
+        file.ptx, file.about["entry"], grid=grid, block=block, cluster=cluster, shared_bytes=file.about["shared_bytes"], args=args
+    )
+    execute(launch, watch=watch)
+    return launch, arrays

@@ -1,0 +1,169 @@
+"""Arrays from a seed, the same on every machine: what a recorded launch was given, without storing it.
+
+Every element is a hash (splitmix64) of the seed and its place, so no version of any library changes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from smemsim.arguments import shown, suggestion, whole
+from smemsim.arithmetic.values import from_float64
+from smemsim.budget import ask
+from smemsim.errors import TraceError
+from smemsim.spec.formats import FORMATS
+
+__all__ = ["array_of", "random_bits"]
+
+
+PLAIN = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+PLAIN |= {f"{kind[0]}{bits}": np.dtype(f"{kind}{bits}").type for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+PLAIN |= {f"s{bits}": np.dtype(f"int{bits}").type for bits in (8, 16, 32, 64)}
+NARROW = {"bf16": np.uint16, "e4m3": np.uint8, "e5m2": np.uint8}  # numpy has no such type: raw bits
+WIDTHS = {name: np.dtype(kind).itemsize for name, kind in (PLAIN | NARROW).items()}
+MOST_ELEMENTS = 1 << 28
+# How many numbers a distribution takes; 0: any.
+NUMBERS = {"fill": 1, "iota": 2, "integers": 2, "uniform": 2, "normal": 2, "permutation": 1, "values": 0}
+WORK = {"zeros": 0, "fill": 0, "values": 0, "floats": 160, "normal": 64}  # bytes that drawing an element takes besides; of others 24
+FLOATS = {name: FORMATS[name] for name in WIDTHS if name in FORMATS and FORMATS[name].is_float}
+
+
+def random_bits(seed: int, count: int, stream: int = 0) -> np.ndarray:
+    """`count` random 64-bit words: splitmix64 of seed, stream and place.
+
+    >>> [hex(x) for x in random_bits(1, 2)]
+    ['0x910a2dec89025cc1', '0xbeeb8da1658eec67']
+    """
+    with np.errstate(over="ignore"):
+        z = np.uint64(seed) + (np.arange(1, count + 1, dtype=np.uint64) + np.uint64(stream << 40)) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+        return z ^ z >> np.uint64(31)
+
+
+def _uniform(seed: int, count: int, stream: int = 0) -> np.ndarray:
+    return (random_bits(seed, count, stream) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def _rounded(values: np.ndarray, dtype: str) -> np.ndarray:
+    if dtype in NARROW:
+        return np.asarray(from_float64(values, dtype)).astype(NARROW[dtype])
+    return values.astype(PLAIN[dtype])
+
+
+def _float_bits(dtype: str, seed: int, count: int) -> np.ndarray:
+    """Floating-point numbers of every kind: half of them any bits, half with exponents near 0, zeros, infinities, NaNs, subnormals."""
+    exponent_bits, fraction_bits = FLOATS[dtype].exponent_bits, FLOATS[dtype].fraction_bits
+    size = 8 * WIDTHS[dtype]
+    raw, kind = random_bits(seed, count), random_bits(seed, count, 1) % np.uint64(16)
+    word = raw >> np.uint64(64 - size)
+    sign = word >> np.uint64(size - 1) << np.uint64(size - 1)
+    fraction = word & np.uint64((1 << fraction_bits) - 1)
+    few = fraction & ~np.uint64((1 << max(fraction_bits - 3, 0)) - 1)  # few fraction bits: ties
+    bias, top = (1 << exponent_bits - 1) - 1, (1 << exponent_bits) - 1
+    near = np.uint64(bias - 2) + (raw >> np.uint64(3)) % np.uint64(5 if exponent_bits < 5 else min(26, bias))
+
+    def made(exponent: Any, mantissa: Any) -> np.ndarray:
+        return np.asarray(sign | np.minimum(np.uint64(exponent), np.uint64(top)) << np.uint64(fraction_bits) | mantissa)
+
+    zero = np.uint64(0)
+    choices = (
+        [word] * 7
+        + [made(near, fraction)] * 3
+        + [made(near, few)] * 2
+        + [made(0, zero), made(0, fraction), made(top, zero), made(top, fraction)]
+    )
+    return np.choose(kind.astype(np.int64), choices)
+
+
+def array_of(recipe: Mapping[str, Any]) -> np.ndarray:
+    """The array of a recipe {"name", "dtype", "shape", "seed", "distribution"}; bf16, e4m3 and e5m2 as raw bits.
+
+    Distributions: "zeros"; "bits" (any bit pattern); "floats" (numbers of every kind, NaN too); {"fill": x}; {"iota": [first, step]};
+    {"integers": [low, high]}, both included; {"uniform": [low, high]}; {"normal": [mean, deviation]}, a sum of twelve uniform numbers;
+    {"values": [...]}, repeated to the shape; {"permutation": n}: numbers below n, each once a row. Raises TraceError.
+
+    >>> array_of({"name": "a", "dtype": "s32", "shape": [4], "seed": 7, "distribution": {"integers": [-2, 2]}}).tolist()
+    [0, 2, -1, 1]
+    """
+    try:
+        for key in ("dtype", "shape", "distribution"):
+            if key not in recipe:
+                raise ValueError(f"{key} is missing")
+        dtype = recipe["dtype"]
+        if not isinstance(dtype, str) or dtype not in WIDTHS:
+            raise ValueError(f"dtype = {shown(dtype)}: needs one of {' '.join(WIDTHS)}{suggestion(dtype, WIDTHS)}")
+        if not isinstance(recipe["shape"], (list, tuple)):
+            raise ValueError(f"shape = {shown(recipe['shape'])}: needs a list of whole numbers")
+        shape = tuple(whole("shape", n) for n in recipe["shape"])
+        seed = whole("seed", recipe.get("seed", 0), minimum=0, most_bits=64)
+        kind, given = _distribution(recipe["distribution"], dtype)
+        storage = np.dtype(PLAIN.get(dtype) or NARROW[dtype])
+        return np.ascontiguousarray(_drawn(kind, given, dtype, storage, seed, shape).reshape(shape))
+    except (TypeError, ValueError, ArithmeticError) as e:
+        called = f"array {recipe['name']}" if recipe.get("name") else "array"
+        raise TraceError(f"{called} cannot be made: {e}") from None
+
+
+def _distribution(what: Any, dtype: str) -> tuple[str, Any]:
+    """(its name, its numbers)."""
+    kind, given = next(iter(what.items())) if isinstance(what, Mapping) and len(what) == 1 else (what, None)
+    known = ("zeros", "bits", "floats") if given is None else tuple(NUMBERS)
+    if kind not in known:
+        raise ValueError(
+            f"distribution = {shown(what)}: needs one of zeros bits floats, or a table of one of {' '.join(NUMBERS)}{suggestion(kind, known)}"
+        )
+    if kind == "floats" and dtype not in FLOATS:
+        raise ValueError(f"distribution = 'floats': {dtype} is no floating-point type; 'bits' draws any bits")
+    if given is None:
+        return kind, None
+    count, numbers = NUMBERS[kind], given if isinstance(given, (list, tuple)) else [given]
+    as_many = len(numbers) == count if count else len(numbers) > 0
+    if (numbers is given) == (count == 1) or not as_many or not all(type(x) in (int, float) for x in numbers):
+        wanted = "a number" if count == 1 else f"a list of {count or 'some'} numbers"
+        raise ValueError(f"distribution: {kind} = {shown(given)}: needs {wanted}")
+    if kind in ("fill", "integers", "values") and dtype not in FLOATS:
+        size = np.iinfo(np.dtype(PLAIN[dtype]).name)
+        if not all(size.min <= x <= size.max for x in numbers):
+            raise ValueError(f"distribution: {kind} = {shown(given)}: {dtype} holds {size.min} to {size.max}")
+    return kind, given
+
+
+def _drawn(kind: str, given: Any, dtype: str, storage: np.dtype[Any], seed: int, shape: tuple[int, ...]) -> np.ndarray:
+    count = math.prod(shape)
+    if min(shape, default=1) < 0 or count > MOST_ELEMENTS:
+        raise ValueError(f"shape = {shown(list(shape))}: needs 0 to {MOST_ELEMENTS:,} elements")
+    ask(f"shape = {shown(list(shape))}", count * (storage.itemsize + WORK.get(kind, 24)))
+    unsigned = np.dtype(f"u{storage.itemsize}")
+    match kind:
+        case "zeros":
+            return np.zeros(count, storage)
+        case "bits":
+            return (random_bits(seed, count) >> np.uint64(64 - 8 * storage.itemsize)).astype(unsigned).view(storage)
+        case "floats":
+            return _float_bits(dtype, seed, count).astype(unsigned).view(storage)
+        case "fill":
+            return np.full(count, _rounded(np.array([given]), dtype)[0])
+        case "iota":
+            return _rounded(given[0] + given[1] * np.arange(count), dtype)
+        case "integers":
+            low, high = int(given[0]), int(given[1])
+            if not low <= high:
+                raise ValueError(f"distribution: integers = [{low}, {high}]: there are none from {low} to {high}")
+            return _rounded(low + (random_bits(seed, count) % np.uint64(high - low + 1)).astype(np.int64), dtype)
+        case "uniform":
+            return _rounded(given[0] + (given[1] - given[0]) * _uniform(seed, count), dtype)
+        case "normal":
+            total = sum((_uniform(seed, count, stream) for stream in range(12)), np.full(count, -6.0))
+            return _rounded(given[0] + given[1] * total, dtype)
+        case "values":
+            return np.resize(np.array(given, dtype=storage if dtype in PLAIN else unsigned), count).view(storage)
+        case _:  # permutation
+            if given < 1 or count % given:
+                raise ValueError(f"distribution: permutation = {given}: needs a number that divides the {count} elements")
+            keys = random_bits(seed, count).reshape(-1, int(given))
+            return _rounded(np.argsort(keys, axis=1, kind="stable").ravel(), dtype)

@@ -1,0 +1,292 @@
+"""Coordinates of loads that are exchanged; and tiles of D that tensor stores write, beside the products that the kernel itself made: do their 16-byte chunks and coordinates lie where they belong?
+
+A box in global memory whose rows have the numbers of a product, but in another order, was written into shared memory with another swizzle than the
+one that its store takes away. Where an epilogue changes the numbers, nothing is said.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+
+from smemsim.arithmetic.values import to_float64
+from smemsim.errors import SmemsimError
+from smemsim.judge.explained import COORDINATES, PATTERN, listed, operand_matrix, rounding_of, turned_loads, writers_of
+from smemsim.judge.numbers import Rounding
+from smemsim.judge.operand_reads import READ_AS, OperandRead, Product, Reads
+from smemsim.judge.result import Arrays, Tile, chunked, repeats, slid, swizzled
+from smemsim.program.events import Store
+from smemsim.program.launch import InstructionFinding, Launch
+from smemsim.spec.formats import FORMATS
+from smemsim.spec.swizzles import Swizzle
+from smemsim.spec.tensor_map import SWIZZLES
+
+__all__ = ["exchanged_loads", "stored_tiles"]
+
+
+MOST_CHAINS = 32  # accumulators of which the product is made again
+MOST_TERMS = 1 << 32  # of all of them together
+MOST_TRIED = 2  # stores at a line
+MOST_STORES = 16  # of a kind
+# What the numbers of a map may be: those of integers bring any bytes.
+STORED_AS = {**READ_AS, "UINT8": ("e4m3", "e5m2", "s8", "u8"), "UINT16": ("f16", "bf16"), "UINT32": ("f32", "s32"), "INT32": ("s32",)}
+KINDS = {"wgmma", "f16", "tf32", "f8f6f4", "i8"}  # whose operands are numbers by themselves
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Tile:
+    """What the products on one accumulator add up to: `sums` (m, n), of rows of A from `row` and rows of B from `column` on."""
+
+    sums: np.ndarray
+    row: int
+    column: int
+    extent: tuple[int, int]  # rows of A and of B in all
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Box:
+    """What a store left in global memory, and what of the products that is: numbers (rows, columns), and the places in D that it may be."""
+
+    event: Store
+    dtype: str
+    found: np.ndarray
+    wanted: np.ndarray
+    places: set[tuple[int, int]]
+    extent: tuple[int, int]
+
+
+def exchanged_loads(reads: Reads, launch: Launch) -> list[InstructionFinding]:
+    """R508 for tensor loads whose two coordinates are exchanged."""
+    return [InstructionFinding("R508", t.load.instruction, t.shows, COORDINATES) for t in turned_loads(reads, launch)]
+
+
+def stored_tiles(reads: Reads, launch: Launch) -> list[InstructionFinding]:
+    """R501 and A105 for boxes with their chunks elsewhere, R508 for coordinates that are exchanged; one for each kind of store."""
+    stores: dict[tuple[int, ...], list[Store]] = {}
+    for e in launch.events:
+        if isinstance(e, Store) and e.cta in reads.ctas and _is_plain(e):
+            stores.setdefault((e.map_address, *e.tensor_map.box_dim, e.smem_address % PATTERN), []).append(e)
+    if not stores:
+        return []
+    tiles = _tiles(reads, launch)
+    found = []
+    for of_a_kind in stores.values():
+        boxes = _boxes(_some(of_a_kind), tiles, launch)
+        told = next((f for box in boxes if (f := _swizzled(box, of_a_kind, launch) or _exchanged(box, launch))), None)
+        told = told or _slid(of_a_kind, tiles, launch)
+        found += [told] if told is not None else []
+    return found
+
+
+def _some(stores: list[Store]) -> list[Store]:
+    """A few stores of each line."""
+    lines: dict[int, list[Store]] = {}
+    for e in stores:
+        lines.setdefault(e.instruction.line, []).append(e)
+    return [e for at_line in lines.values() for e in at_line[:MOST_TRIED]][:MOST_STORES]
+
+
+def _is_plain(e: Store) -> bool:
+    """Does it store a box of a matrix?"""
+    tm = e.tensor_map
+    return not e.operation and e.mode == "tile" and tm.call == "tiled" and tm.rank == 2 and SWIZZLES[tm.swizzle] != Swizzle.INVALID
+
+
+# ---- products
+
+
+def _tiles(reads: Reads, launch: Launch) -> list[_Tile]:
+    """The tiles of some accumulators, made again from what the tensors hold."""
+    matrices: dict[tuple[int, str, int], np.ndarray | None] = {}
+    found: list[_Tile] = []
+    terms = 0
+    for chain in _chains(reads):
+        e = chain[0].events[0]
+        terms += e.m * e.n * e.k * sum(len(p.events) for p in chain)
+        if len(found) >= MOST_CHAINS or terms > MOST_TERMS:
+            break
+        tile = _tile(chain, launch, matrices)
+        if tile is not None:
+            found.append(tile)
+    return found
+
+
+def _chains(reads: Reads) -> Iterator[list[Product]]:
+    """Products that add up on one accumulator."""
+    chains: dict[tuple[object, ...], list[Product]] = {}
+    for p in reads.products:
+        chain = chains.get(p.accumulator)
+        if chain and p.events[0].scale_d and _place(chain[0]) == _place(p):
+            chain.append(p)
+            continue
+        if chain:
+            yield chain
+        chains[p.accumulator] = [p]
+    yield from chains.values()
+
+
+def _place(p: Product) -> tuple[int, int] | None:
+    a, b = p.a[0], p.b[0]
+    return None if a is None or b is None else (a.at[0], b.at[0])
+
+
+def _tile(chain: list[Product], launch: Launch, matrices: dict[tuple[int, str, int], np.ndarray | None]) -> _Tile | None:
+    place, first = _place(chain[0]), chain[0].events[0]
+    if place is None or first.kind not in KINDS or first.cta_group != 1:
+        return None
+    sums = np.zeros((first.m, first.n))
+    extent = 0, 0
+    for p in chain:
+        for event, a, b in zip(p.events, p.a, p.b, strict=True):
+            if a is None or b is None or min(a.share, b.share) < 1 or event.is_sparse or any(event.negate) or (a.at[0], b.at[0]) != place:
+                return None
+            left, right = _matrix(launch, a, event.a_type, matrices), _matrix(launch, b, event.b_type, matrices)
+            if left is None or right is None:
+                return None
+            extent = len(left), len(right)
+            sums += _part(left, a, event.m, event.k) @ _part(right, b, event.n, event.k).T
+    return _Tile(sums, *place, extent)
+
+
+def _matrix(launch: Launch, read: OperandRead, dtype: str, matrices: dict[tuple[int, str, int], np.ndarray | None]) -> np.ndarray | None:
+    key = read.base, dtype, read.row_stride
+    if key not in matrices:
+        matrices[key] = operand_matrix(launch.memory, read, dtype)
+    return matrices[key]
+
+
+def _part(matrix: np.ndarray, read: OperandRead, rows: int, k: int) -> np.ndarray:
+    """(rows, k) from where an operand begins; what lies outside is 0."""
+    row, first = read.at
+    part = matrix[row : row + rows, first : first + k].astype(np.float64)
+    return np.pad(part, ((0, rows - part.shape[0]), (0, k - part.shape[1])))
+
+
+# ---- boxes
+
+
+def _boxes(stores: list[Store], tiles: list[_Tile], launch: Launch) -> Iterator[_Box]:
+    """Those stores whose rows have the numbers of a product, in whatever order."""
+    for event in stores:
+        for dtype in STORED_AS.get(event.tensor_map.data_type.name, ()):
+            box = _box(event, dtype, tiles, launch)
+            if box is not None:
+                yield box
+                break
+
+
+def _box(event: Store, dtype: str, tiles: list[_Tile], launch: Launch) -> _Box | None:
+    found = _stored(event, dtype, launch)
+    if found is None or not tiles:
+        return None
+    near = rounding_of(launch, dtype)
+    height = min(len(tiles[0].sums), len(found))
+    parts = []
+    for row in range(0, len(found), height):
+        alike = _alike(found[row : row + height], tiles, near)
+        if not alike:
+            return None
+        parts.append(alike)
+    places = {(tile.row + m, tile.column + n) for tile, m, n, _ in parts[0]}
+    return _Box(event, dtype, found, np.concatenate([alike[0][3] for alike in parts]), places, tiles[0].extent)
+
+
+def _alike(found: np.ndarray, tiles: list[_Tile], near: Rounding) -> list[tuple[_Tile, int, int, np.ndarray]]:
+    """The parts of products, by their tiles and places there, that have the same numbers in each row."""
+    rows, columns = found.shape
+    mine = np.sort(found, axis=1)
+    alike = []
+    for tile in tiles:
+        for m in range(0, len(tile.sums) - rows + 1, rows):
+            for n in range(0, tile.sums.shape[1] - columns + 1, columns):
+                part = tile.sums[m : m + rows, n : n + columns]
+                if near.near(mine, np.sort(part, axis=1)).all():
+                    alike.append((tile, m, n, part))
+    return alike
+
+
+def _stored(event: Store, dtype: str, launch: Launch) -> np.ndarray | None:
+    """(rows, columns): the numbers in global memory that a store wrote, None where some of it lies outside."""
+    tm, fmt = event.tensor_map, FORMATS[dtype]
+    (columns, rows), (x, y) = tm.box_dim, event.coordinates
+    if fmt.bits != tm.type_row.bits or min(x, y) < 0 or x + columns > tm.global_dim[0] or y + rows > tm.global_dim[1]:
+        return None
+    size, pitch = fmt.bits // 8, tm.global_strides[0]
+    try:
+        raw = launch.memory.span(tm.global_address + y * pitch + x * size, (rows - 1) * pitch + columns * size)
+    except SmemsimError:
+        return None
+    lines = np.ascontiguousarray(np.lib.stride_tricks.as_strided(raw, (rows, columns * size), (pitch, 1)))
+    bits = lines.view(f"{'u' if fmt.is_float or not fmt.signed else 'i'}{size}")
+    return to_float64(bits, fmt.name) if fmt.is_float else bits.astype(np.float64)
+
+
+# ---- findings
+
+
+def _swizzled(box: _Box, alike: list[Store], launch: Launch) -> InstructionFinding | None:
+    event, near = box.event, rounding_of(launch, box.dtype)
+    tm = event.tensor_map
+    x = Arrays(box.found, box.wanted, relative=near.relative, itemsize=tm.type_row.bits // 8)
+    if not x.count or repeats(x):
+        return None
+    tile = _tile_of(event, alike, launch)
+    found = next((e for rule in (swizzled, chunked) if (e := rule(x, tile)) is not None), None)
+    if found is None:
+        return None
+    return InstructionFinding(found.code, event.instruction, f"{found.what}; so the product of A and B lies in global memory", found.change)
+
+
+def _slid(alike: list[Store], tiles: list[_Tile], launch: Launch) -> InstructionFinding | None:
+    """R508 for a box at its place in D, which has the rows of its product some rows further on."""
+    for event in _some(alike):
+        tm = event.tensor_map
+        (columns, rows), (x, y) = tm.box_dim, event.coordinates
+        for dtype in STORED_AS.get(tm.data_type.name, ()):
+            found = _stored(event, dtype, launch)
+            part = next(
+                (p for t in tiles if tuple(tm.global_dim) == t.extent[::-1] and (p := _at(t, y, x, rows, columns)) is not None), None
+            )
+            if found is None or part is None:
+                continue
+            values = Arrays(found, part, relative=rounding_of(launch, dtype).relative, itemsize=tm.type_row.bits // 8)
+            if not values.count or repeats(values):
+                continue
+            if (told := slid(values, _tile_of(event, alike, launch))) is not None:
+                return InstructionFinding(told.code, event.instruction, told.what, told.change)
+    return None
+
+
+def _at(tile: _Tile, row: int, column: int, rows: int, columns: int) -> np.ndarray | None:
+    """The part of a product that belongs into a box of D."""
+    m, n = row - tile.row, column - tile.column
+    is_inside = 0 <= m <= len(tile.sums) - rows and 0 <= n <= tile.sums.shape[1] - columns
+    return tile.sums[m : m + rows, n : n + columns] if is_inside else None
+
+
+def _tile_of(event: Store, alike: list[Store], launch: Launch) -> Tile:
+    tm, lines = event.tensor_map, sorted({e.instruction.line for e in alike})
+    told = f"{tm.box_dim[1]}x{tm.box_dim[0]} box of the store{'s' * (len(lines) > 1)} at line{'s' * (len(lines) > 1)} {listed(lines)}"
+    swizzle, offset = str(SWIZZLES[tm.swizzle]), event.smem_address % PATTERN
+    return Tile(tm.box_dim[1], tm.box_dim[0], told, swizzle, lines[0], offset, writers_of(launch))
+
+
+def _exchanged(box: _Box, launch: Launch) -> InstructionFinding | None:
+    """R508 for a box of D, as many rows and columns as A and B have rows, at the coordinates {row, column}."""
+    if len(box.places) != 1:  # of tiles with the same numbers nobody can say which one this is
+        return None
+    event, ((row, column),) = box.event, box.places
+    tm = event.tensor_map
+    if row == column or tuple(event.coordinates) != (row, column) or tuple(tm.global_dim) != box.extent[::-1]:
+        return None
+    if not rounding_of(launch, box.dtype).near(box.found, box.wanted).all():
+        return None
+    return InstructionFinding(
+        "R508",
+        event.instruction,
+        f"the box at coordinates {list(event.coordinates)} has the product of the rows of A from {row} on and of the rows of B from {column} on: that belongs "
+        f"into row {row} and column {column} of D",
+        f"coordinates are {{{column}, {row}}}: dimension 0, the contiguous one (columns), comes first",
+    )

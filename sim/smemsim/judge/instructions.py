@@ -1,0 +1,364 @@
+"""Matrix instructions: their shapes, words and splits."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from smemsim.arguments import in_steps, shown
+from smemsim.errors import InputError, Unmodelled
+from smemsim.judge.find import locate
+from smemsim.judge.reads import Cells, Read, as_given, blamed_copy, grid, steps_of, tmem_at
+from smemsim.judge.report import CheckFinding, share_of
+from smemsim.judge.state import TMEM, Machine, finding
+from smemsim.machine.tmem.layout import ATmemLayout, accumulator_path
+from smemsim.spec.architectures import architecture
+from smemsim.spec.findings import Severity
+from smemsim.spec.formats import element_format
+from smemsim.spec.shared_memory import ATOM_ROWS
+from smemsim.spec.swizzles import MODES, Swizzle
+from smemsim.spec.tcgen05 import KINDS, WIDE_K, kind_of, shapes_of
+from smemsim.spec.tensor_memory import A_CONTAINER_BITS, A_GRADES, LANE_SHIFT
+from smemsim.spec.wgmma import WGMMA_M, WGMMA_TYPES
+from smemsim.words.instr import InstrDescriptor
+from smemsim.words.operand import swizzled
+from smemsim.words.smem import SmemDescriptor
+
+__all__ = [
+    "a_from_tensor_memory",
+    "cta_group_of",
+    "idesc_with",
+    "instruction_findings",
+    "is_sparse",
+    "kind_of_step",
+    "lane_split",
+    "rows_in_cta",
+]
+
+
+# ---- The instruction itself: does it have this shape, can it read these types, does its descriptor say what the scenario says?
+
+
+def kind_of_step(step: dict[str, Any], arch: str) -> str | None:
+    """ "wgmma" or a kind of tcgen05, None for one that the architecture has not and for copies."""
+    text = step.get("kind") or step.get("instruction", "")
+    named = re.search(r"kind::(\w+)", text)
+    kind = named[1] if named else "wgmma" if text.startswith("wgmma") else text
+    if "kind" in step and kind not in (*KINDS, "wgmma"):
+        raise InputError(f"kind = {shown(step['kind'])}: needs wgmma, or one of tcgen05's: {', '.join(KINDS)}")
+    here = architecture(arch).instruction
+    return kind if (kind == "wgmma" and here == "wgmma") or (kind in KINDS and here == "tcgen05") else None
+
+
+def instruction_findings(machine: Machine, number: int, step: dict[str, Any], cta_group: int | None) -> Iterator[CheckFinding]:
+    """Findings about a step's instruction."""
+    where, title = f"step[{number}]", f"step {number + 1} (mma)"
+    kind = kind_of_step(step, machine.arch)
+    if kind is None:
+        return
+    operands = {side: step[side] for side in "ab" if side in step}
+    cta_group = _group_of(step, operands, cta_group)
+    if kind == "wgmma":
+        yield from _wgmma(where, title, step, operands)
+        return
+    idesc = step.get("idesc")
+    if idesc is not None:
+        yield from _idesc(machine, where, title, step, operands, kind, cta_group)
+    elif "kind" in step:
+        yield from _shape(where, title, step, kind, cta_group)
+    for side, operand in operands.items():
+        yield from _tcgen05_type(machine, f"{where}.{side}", f"{title} {side}", operand)
+
+
+def _wgmma(where: str, title: str, step: dict[str, Any], operands: dict[str, Any]) -> Iterator[CheckFinding]:
+    types = {side: element_format(o["dtype"]).name for side, o in operands.items()}
+    rows = [r for r in WGMMA_TYPES if types.get("a", r.a[0]) in r.a and types.get("b", r.b[0]) in r.b]
+    if operands and not rows:
+        pair = " and ".join(f"{side.upper()} {dtype}" for side, dtype in types.items())
+        yield finding("I602", where, title, f"{pair}: no wgmma multiplies these", "f16, bf16, tf32, e4m3/e5m2, s8/u8 or b1")
+        return
+    for side, operand in operands.items():
+        if operand["major"] == "MN" and not any(r.transposes for r in rows):
+            yield finding("I602", f"{where}.{side}.major", f"{title} {side}",
+                          f"{types[side]} MN-major: wgmma transposes 16-bit types only", "store the operand K-major")  # fmt: skip
+    if "kind" not in step or not rows:
+        return
+    row = rows[0]
+    one = operands.get("a", {}).get("rows", WGMMA_M)
+    if step["m"] % WGMMA_M or WGMMA_M < step["m"] <= one:
+        yield finding(
+            "I601", f"{where}.m", title, f"M = {max(step['m'], one)}: one wgmma has {WGMMA_M}, larger tiles take several", f"m = {WGMMA_M}"
+        )
+    if step["n"] not in row.n:
+        near = min(row.n, key=lambda n: abs(n - step["n"]))
+        yield finding(
+            "I601",
+            f"{where}.n",
+            title,
+            f"N = {step['n']}: wgmma with {row.a[0]} has {in_steps(row.n)}",
+            f"n = {near}",
+        )
+    if operands and step["k"] != row.k * (2 if is_sparse(step) else 1):
+        yield finding(
+            "I601", f"{where}.k", title, f"K = {step['k']}: wgmma with {row.a[0]} has {row.k}, {2 * row.k} with .sp", f"k = {row.k}"
+        )
+
+
+def idesc_with(word: int, d: InstrDescriptor, wanted: dict[str, Any]) -> int | None:
+    """The word with other values in some fields and all the rest as it is; None where the kind cannot hold them, or the word's own."""
+    now = {name: getattr(d, name) for name in ("m", "n", "a_type", "b_type", "d_type", "a_major", "b_major")}
+    try:
+        before, after = (InstrDescriptor(kind=d.kind, **fields).word for fields in (now, now | wanted))
+    except ValueError:
+        return None
+    kept = cleared = word ^ before ^ after
+    for _, field, _ in d.table.constants(kept):  # a field written where another kind has it leaves its bits in reserved ones
+        cleared = cleared & ~(field.mask << field.low) | (field.want or 0) << field.low
+    for new in (InstrDescriptor.decode(x, kind=d.kind) for x in (kept, cleared)):
+        right = all(getattr(new, name) == value for name, value in wanted.items())
+        if right and not any(one.code == "I603" for one in new.problems()):
+            return new.word
+    return None
+
+
+def is_sparse(step: dict[str, Any]) -> bool:
+    """Does the step say that A is sparse, by itself or in the name of its instruction?"""
+    return bool(step.get("sparse")) or ".sp" in step.get("kind", "") + step.get("instruction", "")
+
+
+def _group_of(step: dict[str, Any], operands: dict[str, Any], given: int | None) -> int | None:
+    """CTAs that work together: as the scenario says, or as the rows say that one CTA holds."""
+    if given is not None:
+        return given
+    rows = operands.get("a", {}).get("rows")
+    return 1 if rows == step["m"] else 2 if rows == step["m"] // 2 else None
+
+
+def _shape(where: str, title: str, step: dict[str, Any], kind: str, cta_group: int | None) -> Iterator[CheckFinding]:
+    shapes = shapes_of(kind_of(kind), cta_group=cta_group, ws=None, sparse=False, wide_k=False)
+    m, n, k = step["m"], step["n"], step["k"]
+    ms, ns = sorted({x for s in shapes for x in s.m}), sorted({x for s in shapes for x in s.n})
+    for name, value, legal in (("m", m, ms), ("n", n, ns)):
+        if value not in legal:
+            near = min(legal, key=lambda x: abs(x - value))
+            yield finding(
+                "I601", f"{where}.{name}", title, f"{name.upper()} = {value}: kind {kind} has {in_steps(legal)}", f"{name} = {near}"
+            )
+            return
+    with_m = {x for s in shapes if m in s.m for x in s.n}
+    if n not in with_m:
+        near = min(with_m, key=lambda x: abs(x - n))
+        yield finding("I601", f"{where}.n", title, f"N = {n}: kind {kind} with M = {m} has {in_steps(with_m)}", f"n = {near}")
+    dense = KINDS[kind].k
+    if k not in ((2 * dense,) if is_sparse(step) else (dense, WIDE_K if KINDS[kind].has_wide_k else dense)):
+        yield finding("I601", f"{where}.k", title, f"K = {k}: kind {kind} has {dense}, {2 * dense} with .sp", f"k = {dense}")
+
+
+def _tcgen05_type(machine: Machine, where: str, title: str, operand: dict[str, Any]) -> Iterator[CheckFinding]:
+    """MN-major 32-bit types need 32-byte atoms."""
+    fmt, word = element_format(operand["dtype"]), _word(operand)
+    if word is None:
+        return
+    swizzle = SmemDescriptor.decode(word, arch=machine.arch).swizzle
+    if operand["major"] == "MN" and fmt.bits == 32 and swizzle not in (Swizzle.B128_ATOM_32B, Swizzle.INVALID):
+        yield finding("I602", f"{where}.major", title, f"{fmt.name} MN-major with swizzle {swizzle}: 32-bit types are MN-major with 128B_ATOM_32B only",
+                      "write layout code 1 and lay the tile out in 32-byte atoms, or store it K-major")  # fmt: skip
+
+
+def _word(operand: dict[str, Any]) -> int | None:
+    words = operand.get("words")
+    if words:
+        first = words[0]
+        return int(first[0] if isinstance(first, list) else first)
+    return operand.get("word")
+
+
+def _idesc(
+    machine: Machine, where: str, title: str, step: dict[str, Any], operands: dict[str, Any], kind: str, cta_group: int | None
+) -> Iterator[CheckFinding]:
+    """The instruction descriptor against the step, then its own rules."""
+    word = step["idesc"]
+    if not 0 <= word < 1 << 32:
+        yield finding("I603", f"{where}.idesc", title, f"idesc = {word:#x}: needs 32 bits")
+        return
+    d = InstrDescriptor.decode(word, kind=kind)
+    differ = []
+    for name in ("m", "n"):
+        if getattr(d, name) != step[name]:
+            differ.append((name, getattr(d, name), step[name]))
+    for side, operand in operands.items():
+        if getattr(d, f"{side}_type") != element_format(operand["dtype"]).name:
+            differ.append((f"{side}_type", getattr(d, f"{side}_type"), element_format(operand["dtype"]).name))
+        if getattr(d, f"{side}_major") != operand["major"]:
+            differ.append((f"{side}_major", getattr(d, f"{side}_major"), operand["major"]))
+    if differ:
+        listed = ", ".join(f"{name} {has} (the step has {wanted})" for name, has, wanted in differ)
+        new = idesc_with(word, d, {name: wanted for name, _, wanted in differ})
+        yield finding("I603", f"{where}.idesc", title, f"{word:#010x} of kind {kind} says {listed}",
+                      "build it with smemsim.InstrDescriptor" if new is None else f"idesc = {new:#010x}",
+                      fix=None if new is None else (f"{where}.idesc", f"{word:#010x}", f"{new:#010x}"),
+                      numbers={name: [has, wanted] for name, has, wanted in differ}, grade="documented")  # fmt: skip
+        return
+    context: dict[str, Any] = {"arch": machine.arch, "cta_group": cta_group}
+    for side, operand in operands.items():
+        first = _word(operand)
+        if first is not None:
+            swizzle = SmemDescriptor.decode(first, arch=machine.arch).swizzle
+            if swizzle is not Swizzle.INVALID:
+                context[f"swizzle_{side}"] = str(swizzle)
+    for one in d.problems(**context):
+        if one.severity is not Severity.NOTE:
+            yield finding(one.code, f"{where}.idesc", title, one.message, one.repair, severity=one.severity)
+
+
+# ---- How M = 64, .ws and two CTAs split an operand: does the part of an instruction begin inside a swizzle atom, do its rows fit its
+# lanes?
+
+
+def cta_group_of(raw: dict[str, Any], number: int, step: dict[str, Any]) -> int | None:
+    """The CTAs that issue a step together, None where the scenario does not say. Raises InputError for any but 1 and 2."""
+    key, group = ("", raw.get("cta_group")) if "cta_group" not in step else (f"step[{number}].", step["cta_group"])
+    if group not in (None, 1, 2):
+        raise InputError(f"{key}cta_group = {group}: there are .cta_group::1 and .cta_group::2")
+    return group
+
+
+def rows_in_cta(step: dict[str, Any], side: str, arch: str, group: int | None) -> int:
+    """Rows of A, or columns of B, that one instruction reads from the shared memory of each CTA: of a pair each has half."""
+    total = int(step.get("m" if side == "a" else "n", 0))
+    pair = group == 2 and kind_of_step(step, arch) in A_CONTAINER_BITS
+    return total // 2 if pair and total % 2 == 0 else total
+
+
+def lane_split(machine: Machine, read: Read, step: dict[str, Any], group: int | None, told: list[CheckFinding]) -> Iterator[CheckFinding]:
+    """The findings of an operand, with I604 instead of R508 where its rows are cut inside a swizzle atom or are not those of the CTA."""
+    for one in told:
+        yield (_cut(machine, read, step, group, one) if one.code in ("R508", "R507", "R504") and not one.because else None) or one
+
+
+def _cut(machine: Machine, read: Read, step: dict[str, Any], group: int | None, one: CheckFinding) -> CheckFinding | None:
+    side = read.where[-1]
+    own = rows_in_cta(step, side, machine.arch, group)
+    if group == 2 and own < read.rows and machine.seen and not machine.seen[-1].wrong[:, :, :own].any():
+        text = f"each CTA of the pair reads {own} rows of {side.upper()}, the scenario has {read.rows}: those from row {own} on lie in the other CTA"
+        return dataclasses.replace(one, code="I604", where=f"{read.where}.rows", message=f"{one.message.partition(';')[0]}; {text}",
+                                   repair=f"rows = {own}", fix=(f"{read.where}.rows", read.rows, own) if "rows" in read.raw else None,
+                                   numbers={"rows": [read.rows, own]}, grade="documented")  # fmt: skip
+    if one.fix or one.code != "R508":
+        return None
+    places = locate(machine.source, read.meant)
+    mode = MODES.get(read.descriptor.swizzle)
+    if mode is None or not mode.mask or (places < 0).any():
+        return None
+    linear = swizzled(places, mode)
+    along = read.major == "MN"
+    unit = element_format(read.dtype).elements_per_chunk(read.packing) * mode.chunks if along else ATOM_ROWS
+    cuts = {block: first for block in range(len(linear)) if (first := _first_cut(linear[block, 0, :, 0], unit))}
+    if not cuts:
+        return None
+    block, first = next(iter(cuts.items()))
+    why = " (half of the pair's)" if group == 2 else " (.ws)" if _ws(step) else ""
+    return dataclasses.replace(one, code="I604", message=f"{one.message}; block {block} has {first} rows in the {mode.swizzle} atom where it begins, whole atoms have {unit}: "
+                               f"parts of {read.rows} rows{why} cut it", repair=f"parts of a multiple of {unit} rows, or a tile of its own for each part",
+                               numbers={"rows": read.rows, "atom": unit, "first": first})  # fmt: skip
+
+
+def _first_cut(line: np.ndarray, unit: int) -> int:
+    """Rows before the first atom ends, where atoms of `unit` rows follow one another and the first is not whole; otherwise 0."""
+    by = np.diff(line)
+    if not len(by):
+        return 0
+    values, counts = np.unique(by, return_counts=True)
+    jumps = np.nonzero(by != values[counts.argmax()])[0] + 1
+    return int(jumps[0]) % unit if len(jumps) and len(set((jumps % unit).tolist())) == 1 else 0
+
+
+def _ws(step: dict[str, Any]) -> bool:
+    return bool(step.get("ws", ".ws" in step.get("instruction", "")))
+
+
+def a_from_tensor_memory(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any], group: int | None) -> None:
+    """A of an MMA that reads it from tensor memory: the lanes it begins at, and, where copies brought it, every element."""
+    where, title, operand, kind = f"step[{number}].a", f"step {number + 1} (mma) a", step["a"], kind_of_step(step, machine.arch)
+    if kind not in A_CONTAINER_BITS:
+        machine.unchecked.append(where)
+        return
+    about: dict[str, Any] = {"ws": _ws(step), "sparse": is_sparse(step)}
+    try:
+        path = accumulator_path(step["m"], group or 1, **about)
+    except InputError:
+        machine.unchecked.append(where)  # no such M: I601 says so
+        return
+    shape = steps_of(step, "a")
+    starts = [tmem_at(f"{where}.tmem", int(x)) for x in grid(f"{where}.tmem", operand["tmem"], shape).flat]
+    off = next((start for start in starts if start.lane not in path.lanes), None)
+    if off is not None:
+        only = " or ".join(map(str, path.lanes))
+        right = np.array([path.lanes[0] << LANE_SHIFT | start.column for start in starts]).reshape(shape)
+        machine.say(finding("I604", f"{where}.tmem", title,
+                            f"A begins in lane {off.lane}; with M = {step['m']} its rows fill {path.block} of every 32 lanes from lane {only} on (layout {path.name} of D)",
+                            f"tmem = {as_given(right, operand['tmem'])}", numbers={"lane": off.lane, "legal": list(path.lanes)}, grade=str(A_GRADES[path.name][0]),
+                            fix=(f"{where}.tmem", operand["tmem"], as_given(right, operand["tmem"]))))  # fmt: skip
+        return
+    if operand["major"] != "K":
+        machine.say(finding("I602", f"{where}.major", title, "A in tensor memory has a lane for each row: it cannot be MN-major", "major = K", grade="documented"))  # fmt: skip
+        return
+    if "meant" not in operand or (machine.tmem_writer < 0).all():
+        machine.unchecked.append(where)
+        return
+    try:
+        layout = ATmemLayout(step["m"], kind, group or 1, lane=starts[0].lane, **about)
+    except Unmodelled as e:
+        machine.unchecked.append(f"{where} ({e})")
+        return
+    one = _compare(machine, where, title, operand, layout, [s.column for s in starts], shape)
+    blamed = blamed_copy(machine, raw, number, set(map(int, np.unique(machine.tmem_writer))))
+    if one is not None and blamed is not None:
+        cause = blamed.because or blamed.code
+        one = dataclasses.replace(one, code="R508", because=cause, repair=f"see {cause}", fix=None)
+    if one is not None:
+        machine.say(one)
+
+
+def _compare(
+    machine: Machine, where: str, title: str, operand: dict[str, Any], layout: ATmemLayout, columns: list[int], shape: tuple[int, int]
+) -> CheckFinding | None:  # fmt: skip
+    """What is wrong with A, element by element; None where nothing is."""
+    rows, meant = layout.m // layout.cta_group, operand["meant"]
+    row, k = np.meshgrid(np.arange(rows), np.arange(layout.k), indexing="ij")
+    lane, column, bit = (np.stack(x) for x in zip(*(layout.location(row, k, copy)[1:] for copy in range(layout.copies)), strict=True))
+    cells, tensor = Cells(lane, column, bit // 8), machine.tensors[meant["tensor"]]
+    at, axes = meant.get("at", [0, 0]), (meant["axes"][0], meant["axes"][1])
+    wanted = [
+        tensor.byte_addresses(axes, at[0] + block * meant.get("mn_step", rows) + row, at[1] + number * meant.get("k_step", layout.k) + k)
+        for block, number in np.ndindex(shape)
+    ]
+    bad = np.stack([cells.wrong(machine, want, start) for want, start in zip(wanted, columns, strict=True)])
+    if not bad.any():
+        return None
+    count, total = int(bad.any(axis=1).sum()), bad[:, 0].size
+    share = f"{share_of(count, total, 'elements')} in tensor memory"
+    counts: dict[str, Any] = {"wrong": count, "of": total, "grade": str(layout.grade)}
+    options = [[c for c, _ in cells.places(machine, want)] for want in wanted]
+    if all(options):
+        near = [min(o, key=lambda c: abs(c - used)) for o, used in zip(options, columns, strict=True)]
+        right = np.array([layout.lane << LANE_SHIFT | c for c in near]).reshape(shape)
+        return finding("R502", f"{where}.tmem", title, f"{share}; other columns have them", f"columns {columns} must be {near}",
+                       numbers={"used": columns, "needed": near}, fix=(f"{where}.tmem", operand["tmem"], as_given(right, operand["tmem"])), **counts)  # fmt: skip
+    part, copy, first = (int(x[0]) for x in np.nonzero(bad.any(axis=3)))
+    line = (
+        machine.tmem[:, cells.column[copy, first] + columns[part], cells.byte[copy, first]]
+        if columns[part] + cells.columns <= TMEM[1]
+        else None
+    )
+    lies = [] if line is None else np.nonzero((line == wanted[part][first]).all(axis=1))[0].tolist()
+    if lies:
+        text = f"row {first} lies in lane {lies[0]} and is read in lane {int(cells.lane[copy, first, 0])}"
+        again = f", {layout.copies} times, once for each band of N" if layout.copies > 1 else ""
+        return finding("I604", f"{where}.tmem", title, f"{share}; {text}: A lies in the lanes of D (layout {layout.name}){again}",
+                       "bring the rows to these lanes", numbers={"row": first, "lies": lies, "read": int(cells.lane[copy, first, 0])}, **counts)  # fmt: skip
+    return finding("R508", where, title, f"{share}; no column has them all", **counts)

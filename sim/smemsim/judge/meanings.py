@@ -1,0 +1,347 @@
+"""A run as a scenario, with the meaning of its operands."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import itertools
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from smemsim.errors import SmemsimError
+from smemsim.judge.build import Scenario
+from smemsim.judge.check import check
+from smemsim.judge.operand_reads import Issued, Mode, OperandRead, Product, Reads
+from smemsim.judge.report import CheckFinding, Report
+from smemsim.program.events import Load
+from smemsim.program.launch import Launch
+from smemsim.spec.architectures import architecture
+from smemsim.spec.findings import Severity
+from smemsim.spec.swizzles import Swizzle
+from smemsim.words.smem import SmemDescriptor
+from smemsim.words.tensor_map import TensorMap
+
+__all__ = ["Written", "judged", "scenario_of"]
+
+
+# ---- A run as a scenario: the loads and matrix instructions of a CTA, each operand with what it was meant to be
+
+
+TILED_ARGUMENTS = (
+    "data_type", "global_address", "global_dim", "global_strides", "element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill",
+)  # fmt: skip
+
+
+MOST_PRODUCTS = 64
+AS_READ: Mapping[str, str] = {"a": "as read", "b": "as read"}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Written:
+    """The scenario, and for each of its steps the events that it stands for; `maps` are the first loads through each map."""
+
+    scenario: Scenario
+    steps: tuple[Load | Product, ...]
+    maps: dict[str, Load]
+    distinct: int  # products of the run that differ, and how many of them are not in the scenario
+    left_out: int
+
+
+def scenario_of(
+    launch: Launch,
+    reads: Reads,
+    *,
+    title: str = "",
+    most: int = MOST_PRODUCTS,
+    meaning: Mapping[str, str] = AS_READ,
+    wide: bool = False,
+) -> Written:
+    """The different products of a run, the first of each kind, with the loads that brought their operands.
+
+    `meaning` says of operands "a" and "b" what they were meant to be: "as read" goes on from the first element that was read, "corner" begins where
+    the tile that was loaded does, "turned" too, with the axes of rows and of K changed. `wide`: with the loads around every product, where what was
+    meant may lie.
+    """
+    different = _different(reads.products)
+    chosen = different[:most]
+    loads = {(p.cta, load.number): load for p in chosen for side in (p.a, p.b) for read in side if read is not None for load in read.loads}
+    for p in chosen:
+        if wide or any(read.share < 1 for read in p.reads):
+            loads |= {(p.cta, load.number): load for load in reads.around(p)}
+    scenario = Scenario(launch.arch, title=title or f"{launch.program.name}, as it ran", excerpt=True)
+    begin = architecture(launch.arch).shared_begin
+    scenario.buffer("shared", address=begin, bytes=launch.window_bytes)
+    names = _Names(launch)
+    maps: dict[str, Load] = {}
+    steps: list[Load | Product] = []
+    items: list[tuple[int, int, Issued | Product]] = [(cta, number, load) for (cta, number), load in loads.items()]
+    items += [(p.cta, p.number, p) for p in chosen]
+    for _, _, item in sorted(items, key=lambda one: one[:2]):  # one CTA after the other: they have the same addresses
+        if isinstance(item, Issued):
+            _load(scenario, item, names, maps, begin)
+            steps.append(item.event)
+        else:
+            _product(scenario, item, names, meaning)
+            steps.append(item)
+    return Written(scenario, tuple(steps), maps, len(different), len(different) - len(chosen))
+
+
+def _different(products: list[Product]) -> list[Product]:
+    """The first product of each kind: by its instructions, what its operands are and how it steps through them."""
+
+    def kind(p: Product) -> Any:
+        sides: list[Any] = []
+        for side in (p.a, p.b):
+            first = side[0]
+            if first is None:
+                sides.append((None,) * len(side))
+            else:
+                sides.append(
+                    tuple(
+                        None if r is None else (r.at[0] - first.at[0], r.at[1] - first.at[1], r.share, r.word >> 32, r.base) for r in side
+                    )
+                )
+        return tuple(e.instruction.line for e in p.events), tuple(sides)
+
+    return list({kind(p): p for p in reversed(products)}.values())[::-1]
+
+
+class _Names:
+    """Names of tensors and maps: that of the array which they lie in, or of the parameter that points there."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.of: dict[Any, str] = {}  # by what it stands for
+
+    def new(self, key: Any, address: int, prefix: str = "") -> str:
+        """A name for what begins at an address in global memory, unlike all others."""
+        plain = prefix + (re.sub(r"\W", "_", self._array(address)) or "tensor")
+        plain = plain if plain.isidentifier() else f"tensor_{plain}"
+        taken = sum(re.fullmatch(rf"{re.escape(plain)}(_\d+)?", name) is not None for name in self.of.values())
+        self.of[key] = f"{plain}_{taken + 1}" if taken else plain
+        return self.of[key]
+
+    def _array(self, address: int) -> str:
+        if not self.launch.memory.holds(address):
+            return ""
+        region = self.launch.memory.find(address)
+        found = self.launch.parameter_of(region.begin, region.begin + len(region.data))
+        return region.name or (found[1].name.removeprefix(f"{self.launch.program.name}_") if found else "")
+
+
+def _load(scenario: Scenario, item: Issued, names: _Names, maps: dict[str, Load], begin: int) -> None:
+    event, transfer = item.event, item.transfer
+    key = bytes(event.tensor_map)
+    name = names.of.get(key, "")
+    if not name:
+        name = names.new(key, event.tensor_map.global_address, "map_")
+        scenario.map(name, **_arguments(event.tensor_map))
+        maps[name] = event
+    scenario.step("tma_load", map=name, to="shared", offset=transfer.smem_address - begin, at=list(event.coordinates))
+
+
+def _arguments(tm: TensorMap) -> dict[str, Any]:
+    """The arguments of the driver's call, which `check` can change to try a repair; the raw bytes where these would not make the same map."""
+    given: dict[str, Any] = {name: _plain(getattr(tm, name)) for name in (*TILED_ARGUMENTS, "box_dim")}
+    try:
+        same = tm.call == "tiled" and bytes(TensorMap.tiled(**given)) == bytes(tm)
+    except SmemsimError:
+        same = False
+    return given if same else {"raw": bytes(tm).hex()}
+
+
+def _plain(value: Any) -> Any:
+    return value.name if isinstance(value, enum.Enum) else list(value) if isinstance(value, tuple) else value
+
+
+def _product(scenario: Scenario, p: Product, names: _Names, meaning: Mapping[str, str]) -> None:
+    first = p.events[0]
+    keys: dict[str, Any] = {"kind": first.kind, "m": first.m, "n": first.n, "k": first.k}
+    if first.idesc is not None:
+        keys["idesc"] = first.idesc
+    if first.cta_group == 2:
+        keys["cta_group"] = 2
+    if first.is_sparse:
+        keys["sparse"] = True
+    origins = _origins(p, meaning)
+    for side, reads in (("a", p.a), ("b", p.b)):
+        words = [getattr(e, side) for e in p.events]
+        if words[0] is None:
+            continue
+        operand: dict[str, Any] = {"dtype": getattr(first, f"{side}_type"), "major": getattr(first, f"{side}_major"), "words": words}
+        read = reads[0]
+        at = origins[side]
+        if read is not None and at is not None:
+            axes = ["k", "row"] if meaning[side] == "turned" else ["row", "k"]
+            operand["meant"] = {"tensor": _tensor(scenario, read, operand["dtype"], names), "axes": axes, "at": list(at)}
+        keys[side] = operand
+    scenario.step("mma", **keys)
+
+
+def _tensor(scenario: Scenario, read: OperandRead, dtype: str, names: _Names) -> str:
+    """The matrix as an operand sees it: rows and k."""
+    key = ("tensor", read.matrix, read.along_k)
+    name = names.of.get(key, "")
+    if not name:
+        name = names.new(key, read.matrix.address)
+        axes = dict(zip(("row", "k"), read.modes, strict=True))
+        extents = {axis: math.prod(mode.size for mode in modes[:-1]) * max(modes[-1].extent, 1) for axis, modes in axes.items()}
+        walks = {axis: _walk(modes) for axis, modes in axes.items() if not _is_even(modes)}
+        scenario.tensor(
+            name, dtype, strides={"row": read.row_stride, "k": read.k_stride}, address=read.matrix.address, walks=walks, **extents
+        )  # fmt: skip
+    return name
+
+
+def _is_even(modes: tuple[Mode, ...]) -> bool:
+    """Do the modes of an axis follow one another without a gap, as one stride would have them?"""
+    return all(b.stride == a.stride * a.size and a.extent >= a.size and a.first >= 0 for a, b in itertools.pairwise(modes))
+
+
+def _walk(modes: tuple[Mode, ...]) -> list[list[int]]:
+    """An axis through several dimensions of memory, as a scenario has it; of the last one, all that the tensor has."""
+    sizes = [*(mode.size for mode in modes[:-1]), max(modes[-1].extent, 1)]
+    return [
+        [size, mode.stride, min(max(-mode.first, 0), size), min(max(mode.extent, 0), size)] for size, mode in zip(sizes, modes, strict=True)
+    ]  # fmt: skip
+
+
+def _origins(p: Product, meaning: Mapping[str, str]) -> dict[str, tuple[int, int] | None]:
+    """(row, k) at which each operand should begin: where it does, unless A and B begin at different k of tiles that begin at the same."""
+    first = p.events[0]
+    found: dict[str, tuple[int, int] | None] = {}
+    for side, read in (("a", p.a[0]), ("b", p.b[0])):
+        found[side] = None if read is None else read.at
+        if read is not None and meaning[side] != "as read":
+            found[side] = _on_grid(read, (first.m if side == "a" else first.n) // first.cta_group)
+            if meaning[side] == "turned":
+                found[side] = read.corner[::-1]
+    a, b = p.a[0], p.b[0]
+    at_a, at_b = found["a"], found["b"]
+    if a is None or b is None or at_a is None or at_b is None or at_a[1] == at_b[1] or set(meaning.values()) != {"as read"}:
+        return found
+    if a.corner[1] == b.corner[1]:
+        found = {"a": (at_a[0], a.corner[1]), "b": (at_b[0], b.corner[1])}
+    return found
+
+
+def _on_grid(read: OperandRead, rows: int) -> tuple[int, int]:
+    """Where an operand should begin: at the first k of its tile, at the rows in front of where it does at which an instruction can begin."""
+    row, k = read.corner
+    return row + max(read.at[0] - row, 0) // rows * rows, k
+
+
+# ---- What the operands of a run were meant to be: as they were read, unless another meaning explains with a small repair what is wrong
+# with them
+
+
+STRAYED = ("X003", "X004", "X008", "R507", "A107")  # what the watch finds of an instruction that reads past its tile
+
+
+def judged(launch: Launch, reads: Reads) -> tuple[Written, Report | None]:
+    """The run as a scenario with the meaning that explains most, and its report; None where there is nothing to judge.
+
+    Raises Unmodelled for what check does not model.
+    """
+    written = scenario_of(launch, reads)
+    if not written.steps:
+        return written, None
+    report = check(written.scenario)
+    meaning = dict(AS_READ)
+    wrong = [side for side in ("a", "b") if _of_side(report, side)]
+    for side in wrong:
+        for kind, alone in (("turned", True), ("corner", False), ("turned", False)):
+            other = scenario_of(launch, reads, meaning=meaning | {side: kind})
+            better = check(other.scenario)
+            if _is_better(report, better, side, kind, launch.arch, alone=alone):
+                meaning[side], written, report = kind, other, better
+                break
+    for side in _strayed(launch, reads):
+        if side not in wrong:
+            other = scenario_of(launch, reads, meaning=meaning | {side: "corner"})
+            better = check(other.scenario)
+            if _is_of_starts(_of_side(better, side)):
+                meaning[side], written, report = "corner", other, better
+    if any(f.code in ("R507", "R508") and not f.repair for f in report.findings):
+        other = scenario_of(launch, reads, meaning=meaning, wide=True)
+        better = check(other.scenario)
+        if sum(not f.repair for f in better.findings) < sum(not f.repair for f in report.findings):
+            written, report = other, better
+    return written, report
+
+
+def _strayed(launch: Launch, reads: Reads) -> Iterable[str]:
+    """The operands some of which begin behind the first row of their tile, and which go on past what was there for them: the start may be wrong."""
+    lines = {line for code, line, *_ in launch.findings if code in STRAYED}
+    for side in ("a", "b"):
+        strayed = [
+            read
+            for p in reads.products
+            for event, read in zip(p.events, getattr(p, side), strict=True)
+            if event.instruction.line in lines and read
+        ]
+        if any(read.share < 1 for read in strayed):
+            yield side
+
+
+def _of_side(report: Report, side: str) -> list[CheckFinding]:
+    return [f for f in report.findings if f".{side}" in f.where and f.severity in (Severity.TRAP, Severity.WRONG)]
+
+
+def _is_better(report: Report, other: Report, side: str, kind: str, arch: str, *, alone: bool) -> bool:
+    """Does another meaning of an operand explain more? `alone`: of a turned one, nothing but the major-ness has to change; else no repair may be known,
+    and a turned one begins where it did."""
+    before, after = _of_side(report, side), _of_side(other, side)
+    if not after or any(f.code == "R508" and not f.repair for f in after):
+        return False
+    if kind == "turned":
+        if not _places(after) <= _places(before):  # it makes operands wrong that were right
+            return False
+        turned = [f for f in after if f.code == "R505"]
+        if not turned or not all((_is_kept if alone else _begins_there)(f, arch) for f in turned):
+            return False
+    if kind == "corner" and _is_of_starts(after):
+        return any(f.code in ("R507", "R508") and not f.repair for f in before)
+    return alone or any(f.code == "R508" and not f.repair for f in before)
+
+
+def _places(found: list[CheckFinding]) -> set[str]:
+    """The steps that findings are about."""
+    return {f.where.partition(".")[0] for f in found}
+
+
+def _is_of_starts(found: list[CheckFinding]) -> bool:
+    return bool(found) and all(f.code == "R508" and f.fix is not None for f in found)
+
+
+def _words(f: CheckFinding, arch: str) -> list[tuple[SmemDescriptor, SmemDescriptor]]:
+    """The descriptors that a repair changes: as they are, and as they must be."""
+    found = []
+    for path, old, new in f.together:
+        if ".word" in path:
+            pairs = zip(old, new, strict=True) if isinstance(old, list) else ((old, new),)
+            found += [
+                (SmemDescriptor.decode(int(one, 16), arch=arch), SmemDescriptor.decode(int(two, 16), arch=arch)) for one, two in pairs
+            ]
+    return found
+
+
+def _begins_there(f: CheckFinding, arch: str) -> bool:
+    words = _words(f, arch)
+    return not words or words[0][0].start_address == words[0][1].start_address
+
+
+def _is_kept(f: CheckFinding, arch: str) -> bool:
+    """Does a repair leave the descriptors as they are, but for the LBO, which a swizzled operand along K does not use?"""
+    along_k = any(path.endswith(".major") and new == "K" for path, _, new in f.together)
+    for one, two in _words(f, arch):
+        lbo = one.leading_byte_offset == two.leading_byte_offset or (along_k and one.swizzle != Swizzle.NONE)
+        if not lbo or _all_but_lbo(one) != _all_but_lbo(two):
+            return False
+    return True
+
+
+def _all_but_lbo(d: SmemDescriptor) -> tuple[int, int, int, Swizzle]:
+    return d.start_address, d.stride_byte_offset, d.base_offset, d.swizzle

@@ -1,0 +1,1333 @@
+"""What the matrix instructions of a run really read.
+
+Every instruction of every CTA is seen. What a CTA does falls into pieces that share no tile and no sum (the tiles of the result that it computes one
+after the other); of pieces that are alike but for where in their tensors the tiles lie, the first one is kept.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+import itertools
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.errors import InputError, SmemsimError
+from smemsim.machine.memory import SharedMemory
+from smemsim.machine.region import GlobalMemory
+from smemsim.machine.transfer import Transfer
+from smemsim.program.events import Copy, Event, Load, Mma, Store
+from smemsim.program.launch import InstructionFinding, Launch
+from smemsim.ptx.module import Address, Instruction, Operand, Register, Vector
+from smemsim.spec.formats import element_format
+from smemsim.spec.shared_memory import CHUNK, LINE
+from smemsim.spec.swizzles import MODES, Swizzle
+from smemsim.spec.wgmma import WGMMA_THREADS
+from smemsim.words.instr import InstrDescriptor
+from smemsim.words.operand import operand_addresses
+from smemsim.words.smem import SmemDescriptor
+from smemsim.words.tensor_map import TensorMap
+
+if TYPE_CHECKING:
+    from smemsim.program.wave import Cta, Wave
+
+__all__ = [
+    "Issued",
+    "Matrix",
+    "OperandRead",
+    "Piece",
+    "Product",
+    "Reads",
+    "mismatches",
+    "of_maps",
+    "other_type",
+    "own_ranks",
+    "swapped",
+    "turned",
+    "unreached",
+    "unread",
+]
+
+
+# ---- What matrix instructions really read: for each operand the place in the tensor that its first element came from, and the loads behind
+# it
+
+
+MOST = 1 << 16  # matrix instructions of a CTA that are kept until its end
+MOST_PIECES = 256  # pieces that differ, of which each is judged
+MOST_CACHED = 1 << 14
+NEAR = 64  # events of a CTA
+SURE = 0.5  # share of the elements
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Issued:
+    """A load that brought a tile into a CTA's shared memory: its number in the CTA's order of execution, the CTA, and where the tile went."""
+
+    number: int
+    cta: int
+    event: Load
+    transfer: Transfer
+    map_key: str  # what its map says but for the address
+
+
+@dataclasses.dataclass(frozen=True)
+class Mode:
+    """A dimension of a tensor map as a part of a matrix's axis: coordinate `first` is its index 0; after `size` indices the next mode goes on by one.
+
+    `stride` are bytes from one coordinate to the next, `extent` how many there are from `first` on.
+    """
+
+    dimension: int
+    size: int
+    stride: int
+    first: int
+    extent: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Matrix:
+    """What an operand is a tile of: the matrix that a tensor map's boxes are rows of, in the boxes' own order.
+
+    `inner` is the axis of the contiguous elements, `outer` the other one, each from the fastest mode on; `address` is that of element (0, 0). A box of
+    2 x 32 rows of 64 elements has 64 rows: the outer axis has two modes. Dimensions that are the same for all of an operand only move the address.
+    """
+
+    address: int
+    inner: tuple[Mode, ...]
+    outer: tuple[Mode, ...]
+
+    def index(self, coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(outer index, inner index, is it one at all?) of tensor coordinates (..., rank), outside of the tensor too."""
+        is_one = np.ones(coordinates.shape[:-1], bool)
+        found = []
+        for modes in (self.outer, self.inner):
+            index, weight = np.zeros(coordinates.shape[:-1], np.int64), 1
+            for n, mode in enumerate(modes):
+                at = coordinates[..., mode.dimension] - mode.first
+                index = index + at * weight
+                if n < len(modes) - 1:
+                    is_one &= (at >= 0) & (at < mode.size)
+                weight *= mode.size
+            found.append(index)
+        return found[0], found[1], is_one
+
+    def place(self, coordinates: tuple[int, ...]) -> tuple[int, int]:
+        """(outer, inner) index of one element."""
+        found = []
+        for modes in (self.outer, self.inner):
+            index, weight = 0, 1
+            for mode in modes:
+                index += (coordinates[mode.dimension] - mode.first) * weight
+                weight *= mode.size
+            found.append(index)
+        return found[0], found[1]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class OperandRead:
+    """An operand that TMA loaded: `at` is (row, k) of its first element in `matrix`, taken from most of its elements, so that it holds also where a wrong
+    descriptor mixes them up.
+
+    `share` of the elements lie where that says; `loads` are where they came from, the first element's first. `along_k`: is K the contiguous axis?
+    """
+
+    word: int
+    loads: tuple[Issued, ...]
+    matrix: Matrix
+    along_k: bool
+    at: tuple[int, int]
+    share: float
+
+    @property
+    def is_fill(self) -> bool:
+        """Did it all come from a box that lies outside of its tensor? Then nothing says where in the tensor it begins."""
+        load = self.loads[0]
+        return any(_is_outside(load, axis) for axis in range(load.transfer.tensor_map.rank))
+
+    @property
+    def modes(self) -> tuple[tuple[Mode, ...], tuple[Mode, ...]]:
+        """Those of rows and those of k."""
+        return (self.matrix.outer, self.matrix.inner) if self.along_k else (self.matrix.inner, self.matrix.outer)
+
+    @property
+    def row_stride(self) -> int:
+        """Bytes from one row to the next."""
+        return self.modes[0][0].stride
+
+    @property
+    def k_stride(self) -> int:
+        """Bytes from one k to the next."""
+        return self.modes[1][0].stride
+
+    @property
+    def base(self) -> int:
+        """Where the tensor begins."""
+        return self.loads[0].transfer.tensor_map.global_address
+
+    @property
+    def is_matrix(self) -> bool:
+        """Is the tensor one?"""
+        return self.loads[0].transfer.tensor_map.rank == 2
+
+    @property
+    def corner(self) -> tuple[int, int]:
+        """(row, k) at which the tile begins that the first element lies in."""
+        outer, inner = self.matrix.place(self.loads[0].event.coordinates)
+        return (outer, inner) if self.along_k else (inner, outer)
+
+    @property
+    def k_of_box(self) -> int:
+        """How many k a box has."""
+        return int(self.loads[0].transfer.tensor_map.box_dim[self.modes[1][0].dimension])
+
+    def is_past(self, k: int, count: int) -> bool:
+        """Do `count` elements from a k on all lie outside of the tensor?"""
+        extent = self.modes[1][0].extent
+        return k >= extent or k + count <= 0
+
+
+@dataclasses.dataclass(eq=False)
+class Product:
+    """Matrix instructions that add up one tile's worth of K: they follow one another on one accumulator, and read the same tiles."""
+
+    number: int
+    cta: int
+    accumulator: tuple[Any, ...]
+    events: list[Mma]
+    a: list[OperandRead | None]
+    b: list[OperandRead | None]
+    first: tuple[OperandRead | None, OperandRead | None]  # of the first instruction, nothing but fill counted too
+
+    @property
+    def reads(self) -> Iterator[OperandRead]:
+        """All that TMA loaded of both operands."""
+        return (read for side in (self.a, self.b) for read in side if read is not None)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Reach:
+    """The first k and the end of those that instructions multiply of two matrices, `event` is one that goes furthest."""
+
+    event: Mma
+    a: OperandRead
+    b: OperandRead
+    a_begin: int
+    a_end: int
+    b_begin: int
+    b_end: int
+
+    def joined(self, other: Reach) -> Reach:
+        """Of both."""
+        far = other if other.a_end > self.a_end else self
+        return Reach(
+            far.event, far.a, far.b, min(self.a_begin, other.a_begin), max(self.a_end, other.a_end), min(self.b_begin, other.b_begin),
+            max(self.b_end, other.b_end),
+        )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Piece:
+    """Loads and products of a CTA that no others share a tile or a sum with. `key` says what they do, but for where their tiles lie."""
+
+    cta: int
+    key: bytes
+    loads: tuple[Issued, ...]
+    products: tuple[Product, ...]
+
+
+@dataclasses.dataclass(eq=False)
+class _Course:
+    """What a CTA has done so far."""
+
+    cta: int
+    count: int = 0
+    looked: int = 0
+    loads: dict[int, Issued] = dataclasses.field(default_factory=dict)  # by the identity of the transfer, which stays alive here
+    products: list[Product] = dataclasses.field(default_factory=list)
+    open: dict[tuple[Any, ...], Product] = dataclasses.field(default_factory=dict)
+
+
+class Reads:
+    """A launch's judge: called with every event as it happens, it collects what the matrix instructions of all CTAs read.
+
+    `products` and `loads` are those of the pieces that are kept. `instructions` counts the matrix instructions whose operands lie in shared memory,
+    `missed_instructions` by the reason those of which an operand is not judged.
+    """
+
+    def __init__(self, arch: str) -> None:
+        self.arch = arch
+        self.pieces: dict[bytes, Piece] = {}
+        self.instructions = 0
+        self.ctas: set[int] = set()  # that have such instructions
+        self.missed_instructions: collections.Counter[str] = collections.Counter()
+        self.copies = 0
+        self.complete = True  # Were all of them looked at?
+        self.maps: dict[tuple[Any, ...], Load | Store] = {}  # the first use of each tensor map
+        self.widths: dict[tuple[str, int, int], tuple[str, Issued, Mma]] = {}  # operands of other elements than their map, by the load
+        # Operand, load and dimension of tiles past the last k, where the other operand's is not.
+        self.outside: dict[tuple[str, int], tuple[str, Issued, int]] = {}
+        self.reaches: dict[tuple[int, int], Reach] = {}  # by the addresses of the two matrices
+        self._products: list[Product] | None = None
+        self._loads: list[Issued] | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._waves: dict[Wave, dict[int, _Course]] = {}
+        self._maps: dict[int, tuple[TensorMap, str]] = {}  # by identity: what a map says but for its address
+        self._places: dict[Any, _Places | None] = {}
+        self._seen: dict[Any, Any] = {}
+        self._matrices: dict[Any, Matrix | str] = {}
+
+    # ---- pieces of other processes
+
+    def fresh(self) -> Reads:
+        """One that has seen nothing, for CTAs that another process executes."""
+        return Reads(self.arch)
+
+    def finish(self) -> Reads:
+        """What has been seen, in pieces; to be called when the CTAs have come to their end, or will not."""
+        for courses in self._waves.values():
+            self._close(courses)
+        self._forget()
+        return self
+
+    def merge(self, other: Reads) -> None:
+        """Take what another one has seen, of CTAs that come after this one's."""
+        self.finish()
+        for piece in other.pieces.values():
+            self._keep(piece)
+        self.instructions += other.instructions
+        self.ctas |= other.ctas
+        self.missed_instructions.update(other.missed_instructions)
+        self.copies += other.copies
+        self.complete &= other.complete
+        self.maps |= {key: use for key, use in other.maps.items() if key not in self.maps}
+        self.widths |= {key: read for key, read in other.widths.items() if key not in self.widths}
+        self.outside |= {key: load for key, load in other.outside.items() if key not in self.outside}
+        for key, reach in other.reaches.items():
+            self.reaches[key] = self.reaches[key].joined(reach) if key in self.reaches else reach
+
+    # ---- what is kept
+
+    @property
+    def missed(self) -> dict[str, int]:
+        """What is not judged, by its reason, and how often that was so."""
+        return dict(self.missed_instructions) | ({"tcgen05.cp": self.copies} if self.copies else {})
+
+    @property
+    def products(self) -> list[Product]:
+        """All products of the pieces that are kept, in the order of execution of each CTA."""
+        self.finish()
+        if self._products is None:
+            self._products = sorted((p for piece in self.pieces.values() for p in piece.products), key=lambda p: (p.cta, p.number))
+        return self._products
+
+    @property
+    def loads(self) -> list[Issued]:
+        """All loads of tiles, of the pieces that are kept."""
+        self.finish()
+        if self._loads is None:
+            self._loads = sorted((load for piece in self.pieces.values() for load in piece.loads), key=lambda load: (load.cta, load.number))
+        return self._loads
+
+    def around(self, p: Product) -> list[Issued]:
+        """The loads from a little before the first that a product read up to the product: what a wrong descriptor may have missed."""
+        used = [load.number for read in p.reads for load in read.loads]
+        return [load for load in self.loads if load.cta == p.cta and min(used, default=0) - NEAR <= load.number <= p.number]
+
+    # ---- events
+
+    def __call__(self, x: Wave, event: Event) -> None:
+        if isinstance(event, Load | Store):
+            self.maps.setdefault((event.map_address, self._map_key(event.tensor_map), event.tensor_map.global_address), event)
+        if isinstance(event, Load):
+            first = next(c for c in x.ctas if c.number == event.cta)
+            for delivery in event.deliveries:
+                self._loaded(x, x.ctas[first.index - first.rank + delivery.cta_rank], event)
+        elif isinstance(event, Mma):
+            first = next(c for c in x.ctas if c.number == event.cta)
+            self.ctas.add(event.cta)
+            self.instructions += 1
+            pair = [first] if event.cta_group == 1 else [x.ctas[first.index ^ n] for n in (0, 1)]
+            told = {reason for cta in pair for reason in self._multiply(x, cta, event)}
+            self.missed_instructions.update(sorted(told)[:1])
+        elif isinstance(event, Copy):
+            self.copies += 1
+
+    def _course(self, x: Wave, cta: Cta) -> _Course:
+        courses = self._waves.get(x)
+        if courses is None:
+            for wave in [w for w in self._waves if w not in x.launch.waves]:
+                self._close(self._waves.pop(wave))
+            courses = self._waves[x] = {}
+        course = courses.setdefault(cta.number, _Course(cta.number))
+        course.count += 1
+        return course
+
+    def _loaded(self, x: Wave, cta: Cta, event: Load) -> None:
+        course, transfer = self._course(x, cta), cta.shared.writers[-1]
+        if isinstance(transfer, Transfer):
+            course.loads[id(transfer)] = Issued(course.count, cta.number, event, transfer, self._map_key(event.tensor_map))
+
+    def _multiply(self, x: Wave, cta: Cta, event: Mma) -> Iterator[str]:
+        """Note an instruction's operands, those in one CTA; gives why one is not judged."""
+        course = self._course(x, cta)
+        course.looked += 1
+        if course.looked > MOST:
+            self.complete = False
+            yield f"instructions of a CTA after its first {MOST:,}"
+            return
+        part = event.cta_group
+        k = {"a": event.k // 2 if event.is_sparse else event.k, "b": event.k}
+        found: dict[str, OperandRead | None] = {"a": None, "b": None}
+        for side, rows in (("a", event.m // part), ("b", event.n // part)):
+            if getattr(event, side) is not None:
+                told = self._operand(course, cta, event, side, rows, k[side])
+                if isinstance(told, str):
+                    yield told
+                elif told is not None:
+                    found[side] = told
+        a, b = found["a"], found["b"]
+        if a is not None and b is not None:
+            self._past(event, a, b, k)
+        first = a, b
+        a, b = (None if read is None or read.is_fill else read for read in (a, b))
+        if a is not None and b is not None:
+            self._reached(event, a, b)
+        key = (cta.number, event.thread // WGMMA_THREADS, event.kind, event.d)
+        product = course.open.get(key)
+        if product is None or not event.scale_d or not _goes_on(product, event, a, b):
+            product = course.open[key] = Product(course.count, cta.number, key, [], [], [], first)
+            course.products.append(product)
+        product.events.append(event)
+        product.a.append(a)
+        product.b.append(b)
+
+    def _reached(self, event: Mma, a: OperandRead, b: OperandRead) -> None:
+        """How far along K two matrices are multiplied, by anybody."""
+        if a.is_matrix and b.is_matrix and not event.is_sparse:
+            now = Reach(event, a, b, *(k for read in (a, b) for k in (read.at[1], read.at[1] + event.k)))
+            before = self.reaches.get((a.base, b.base))
+            if before is None or not (
+                before.a_begin <= now.a_begin and now.a_end <= before.a_end and before.b_begin <= now.b_begin and now.b_end <= before.b_end
+            ):
+                self.reaches[a.base, b.base] = now if before is None else before.joined(now)
+
+    def _past(self, event: Mma, a: OperandRead, b: OperandRead, count: dict[str, int]) -> None:
+        """Is one operand past the last k, and the other not? Fill times data counts for nothing where the tile's first k are data times data: that is how a
+        K ends that is no multiple of the tile's, be it brought in one box or in several."""
+        if not (a.is_matrix and b.is_matrix):
+            return
+        past = {"a": a.is_past(a.at[1], count["a"]), "b": b.is_past(b.at[1], count["b"])}
+        if past["a"] == past["b"]:
+            return
+        side, read = ("a", a) if past["a"] else ("b", b)
+        begin, is_sparse = min(a.corner[1], b.corner[1]), count["a"] != count["b"]
+        if a.at[1] == b.at[1] and not is_sparse and not read.is_past(begin, max(a.k_of_box, b.k_of_box)):
+            return
+        load = read.loads[0]
+        if not read.is_fill or _is_outside(load, read.modes[0][0].dimension) or (b if side == "a" else a).is_fill:
+            return
+        self.outside.setdefault((side, load.event.instruction.line), (side, load, read.modes[1][0].dimension))
+
+    def _operand(self, course: _Course, cta: Cta, event: Mma, side: str, rows: int, k: int) -> OperandRead | str | None:
+        """What an operand reads; why that is not known; None for what is told elsewhere (`widths`)."""
+        word, dtype, major = (getattr(event, name) for name in (side, f"{side}_type", f"{side}_major"))
+        shared = cta.shared
+        if element_format(dtype).bits < 8:
+            return "operands of 4 or 6 bits"
+        what = (word, dtype, major, rows, k)
+        if what not in self._places:
+            self._places[what] = _places_of(shared, what)
+        places = self._places[what]
+        if places is None:
+            return "descriptors of which nobody knows what they read"
+        numbers, pattern = _writers(shared, places)
+        loads = [course.loads.get(id(shared.writers[n - 1])) if n else None for n in numbers]
+        key = (what, pattern, self._relative(loads))
+        if key not in self._seen:
+            for cache in (self._seen, self._places, self._matrices):
+                if len(cache) > MOST_CACHED:
+                    cache.clear()
+            self._seen[key] = _looked_at(shared, places, course.loads, dtype, major)
+        told = self._seen[key]
+        if not isinstance(told, str):
+            return self._read(word, [load for load in loads if load is not None], told, major)
+        if told == _WIDTH:
+            load = next(load for load in loads if load is not None)
+            self.widths.setdefault((side, load.event.instruction.line, event.instruction.line), (side, load, event))
+        return None if told == _WIDTH else told
+
+    def _read(self, word: int, loads: list[Issued], told: _Told, major: str) -> OperandRead:
+        """The operand that looks as another one did, with its own loads."""
+        held = tuple(loads[n] for n in told.order)
+        first, at = held[0], held[0].event.coordinates
+        key = (first.map_key, first.transfer.tensor_map.global_address, told.dimensions, told.is_absolute or at)
+        if key not in self._matrices:
+            self._matrices[key] = _matrix(first, told.dimensions)
+        matrix = self._matrices[key]
+        assert isinstance(matrix, Matrix)
+        outer, inner = matrix.place(at)
+        begin = (outer + told.begin[0], inner + told.begin[1])
+        return OperandRead(word, held, matrix, major == "K", begin if major == "K" else begin[::-1], told.share)
+
+    def _relative(self, loads: list[Issued | None]) -> Any:
+        """Loads as what they bring, where, and how far from the first one."""
+        first = next((load for load in loads if load is not None), None)
+        if first is None:
+            return None
+        base, at = first.transfer.tensor_map.global_address, first.event.coordinates
+        return tuple(
+            None if load is None else (
+                load.map_key, load.event.mode, load.transfer.smem_address, load.transfer.tensor_map.global_address == base,
+                load is first or tuple(c - d for c, d in zip(load.event.coordinates, at, strict=False)),
+            ) for load in loads
+        )  # fmt: skip
+
+    def _map_key(self, tm: TensorMap) -> str:
+        held = self._maps.get(id(tm))
+        if held is None:
+            key = (tm.call, tm.data_type.name, tm.global_dim, tm.global_strides, tm.box_dim, tm.element_strides, tm.swizzle.name, int(tm.interleave),
+                   tm.oob_fill.name)  # fmt: skip
+            held = self._maps[id(tm)] = tm, hashlib.blake2b(repr(key).encode(), digest_size=8).hexdigest()
+        return held[1]
+
+    # ---- pieces
+
+    def _close(self, courses: dict[int, _Course]) -> None:
+        for course in courses.values():
+            for loads, products in _apart(course):
+                self._keep(Piece(course.cta, self._key_of(loads, products), tuple(loads), tuple(products)))
+
+    def _keep(self, piece: Piece) -> None:
+        if piece.key in self.pieces:
+            return
+        if len(self.pieces) >= MOST_PIECES:
+            if not piece.products:
+                return
+            self.complete = False
+            count = sum(len(p.events) for p in piece.products)
+            self.missed_instructions[f"instructions of CTAs that do another thing than the first {MOST_PIECES} different ones"] += count
+            return
+        self.pieces[piece.key] = piece
+        self._products = self._loads = None
+
+    def _key_of(self, loads: list[Issued], products: list[Product]) -> bytes:
+        """What loads and products do, but for where in their tensors the tiles lie."""
+        first: dict[Any, tuple[int, ...]] = {}
+        told: list[Any] = []
+        numbers = {id(load): n for n, load in enumerate(loads)}
+        for load in loads:
+            at = load.event.coordinates
+            origin = first.setdefault((load.event.map_address, load.map_key), at)
+            by = tuple(c - d for c, d in zip(at, origin, strict=False))
+            told.append((load.event.instruction.line, load.map_key, list(first).index((load.event.map_address, load.map_key)), load.event.mode,
+                         load.transfer.smem_address, by, _clipped(load)))  # fmt: skip
+        for p in products:
+            told.append(p.accumulator[1:])
+            for event, *reads in zip(p.events, p.a, p.b, strict=True):
+                told.append(
+                    (
+                        event.instruction.line,
+                        event.m,
+                        event.n,
+                        event.k,
+                        event.a,
+                        event.b,
+                        event.a_major,
+                        event.b_major,
+                        event.scale_d,
+                        event.idesc,
+                    )
+                )
+                for read in reads:
+                    told.append(None if read is None else (
+                        [numbers[id(load)] for load in read.loads], [c - d for c, d in zip(read.at, read.corner, strict=True)], read.share,
+                    ))  # fmt: skip
+        return hashlib.blake2b(repr(told).encode(), digest_size=16).digest()
+
+
+_WIDTH = "width"
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Places:
+    """Where an operand's chunks lie, as offsets in the window: (rows, chunks along k), or (chunks along rows, k); -1 outside of the window. `lines` are the
+    lines of 128 bytes that they lie in, None where some lie outside."""
+
+    chunks: np.ndarray
+    lines: np.ndarray | None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Told:
+    """What is known of an operand: which of its loads are of its tensor, the first element's first, the dimensions that are walked, (outer, inner) of the
+    first element from the first load's corner, the share. `is_absolute`: does its matrix begin where the tensor does?"""
+
+    order: tuple[int, ...]
+    dimensions: tuple[int, ...]
+    begin: tuple[int, int]
+    share: float
+    is_absolute: bool
+
+
+def _places_of(shared: SharedMemory, what: tuple[int, str, str, int, int]) -> _Places | None:
+    """None where nobody knows."""
+    word, dtype, major, rows, k = what
+    per_chunk = element_format(dtype).elements_per_chunk("packed")
+    try:
+        address = operand_addresses(word, arch=shared.arch, dtype=dtype, major=major, rows=rows, k=k)
+    except SmemsimError:
+        return None
+    chunks = (address[:, ::per_chunk] if major == "K" else address[::per_chunk]).astype(np.int64) - shared.begin
+    inside = (chunks >= 0) & (chunks < shared.end - shared.begin)  # a wrong descriptor may leave the window
+    return _Places(np.where(inside, chunks, -1), np.unique(chunks // LINE) if inside.all() else None)
+
+
+def _writers(shared: SharedMemory, places: _Places) -> tuple[list[int], bytes]:
+    """The writers that an operand reads, and which of them where."""
+    if places.lines is not None:
+        lines = shared.line_writers(places.lines)
+        low = int(lines.min())
+        if low == int(lines.max()) > 0:
+            return [low], b""
+        if low > 0:
+            found, pattern = np.unique(lines, return_inverse=True)
+            return found.tolist(), b"lines" + pattern.astype(np.uint16).tobytes()
+    found, pattern = np.unique(_owners(shared, places)[0], return_inverse=True)
+    return found.tolist(), pattern.astype(np.uint16).tobytes()
+
+
+def _owners(shared: SharedMemory, places: _Places) -> tuple[np.ndarray, np.ndarray]:
+    """(writer, place) of every chunk; 0 outside of the window."""
+    inside = places.chunks >= 0
+    writer, place = shared.owned(np.where(inside, places.chunks, 0))
+    return np.where(inside, writer, 0), place
+
+
+def _looked_at(shared: SharedMemory, places: _Places, known_loads: Mapping[int, Issued], dtype: str, major: str) -> _Told | str:
+    """What an operand's tile is, or why that is not known."""
+    writer, place = _owners(shared, places)
+    numbers, pattern = np.unique(writer, return_inverse=True)
+    pattern = pattern.reshape(writer.shape)
+    loads = [known_loads.get(id(shared.writers[n - 1])) if n else None for n in numbers.tolist()]
+    first = loads[int(pattern.flat[0])]
+    if first is None:
+        return (
+            "operands that no tensor load brought"
+            if all(load is None for load in loads)
+            else "operands that begin where no tensor load wrote"
+        )
+    if not _is_plain(first):
+        return "operands of im2col, gathered, strided or interleaved loads"
+    tm, size = first.transfer.tensor_map, element_format(dtype).bits // 8
+    if tm.type_row.bits != 8 * size:
+        return _WIDTH
+    same = [n for n, load in enumerate(loads) if load is not None and _is_plain(load) and _is_of(load, tm)]
+    held = [load for n in same if (load := loads[n]) is not None]
+    dimensions = _walked(first, held)
+    matrix = _matrix(first, dimensions)
+    if isinstance(matrix, str):
+        return matrix
+    at, known = np.zeros((*pattern.shape, tm.rank), np.int64), np.isin(pattern, same)
+    for n, load in zip(same, held, strict=True):
+        at[pattern == n] = load.transfer.tensor_coordinates(place[pattern == n])
+    outer, inner, is_one = matrix.index(at)
+    known &= is_one
+    row, column = np.indices(pattern.shape)
+    per_chunk = CHUNK // size
+    by = (outer - row, inner - column * per_chunk) if major == "K" else (outer - column, inner - row * per_chunk)
+    begin, share = (int(outer.flat[0]), int(inner.flat[0])), 0.0
+    if known.any():
+        origins, counts = np.unique(np.stack([x[known] for x in by], axis=-1), axis=0, return_counts=True)
+        best = int(counts.argmax())
+        share = float(counts[best]) / pattern.size
+        # Most elements say where the operand begins; where they do not agree, the first one does, which the strides do not move.
+        begin = (int(origins[best][0]), int(origins[best][1])) if share >= SURE else begin
+    if share < 1 and len(dimensions) > 1 and _each_alone(pattern, same, by):
+        return "operands whose rows come from several planes of a tensor"
+    real = [load for load in loads if load is not None]
+    order = tuple(real.index(load) for load in (first, *(load for load in held if load is not first)))
+    corner = matrix.place(first.event.coordinates)
+    is_absolute = tm.rank == 2
+    return _Told(order, dimensions, (begin[0] - corner[0], begin[1] - corner[1]), share, is_absolute)
+
+
+def _each_alone(pattern: np.ndarray, loads: list[int], by: tuple[np.ndarray, np.ndarray]) -> bool:
+    """Does each load's part lie as it should, and only the parts to each other do not?"""
+    return len(loads) > 1 and all(len(np.unique(x[pattern == n])) == 1 for n in loads for x in by)
+
+
+def _walked(first: Issued, loads: list[Issued]) -> tuple[int, ...]:
+    """The dimensions but the contiguous one that an operand runs along: those that its boxes have more than one of, those that move from load to load, and
+    those within a row of these."""
+    tm = first.transfer.tensor_map
+    several = [
+        n for n in range(1, tm.rank)
+        if tm.box_dim[n] > 1 or any(load.event.coordinates[n] != first.event.coordinates[n] for load in loads)
+    ]  # fmt: skip
+    outer = next((n for n in several if tm.box_dim[n] > 1), 0)
+    return tuple(n for n in range(1, tm.rank) if n in several or (outer and tm.global_strides[n - 1] < tm.global_strides[outer - 1]))
+
+
+def _matrix(first: Issued, dimensions: tuple[int, ...]) -> Matrix | str:
+    """The matrix that a load's boxes are rows of, or why there is none."""
+    tm, at = first.transfer.tensor_map, first.event.coordinates
+    size = tm.type_row.bits // 8
+    stride = (size, *tm.global_strides)
+    main = next((n for n in dimensions if tm.box_dim[n] > 1), 0)
+    if not main:
+        return "operands of boxes of one row"
+    panels = sorted((n for n in dimensions if stride[n] < stride[main]), key=lambda n: stride[n])
+    planes = [n for n in dimensions if n != main and stride[n] >= stride[main]]
+    inner = [0, *panels]
+    steps = [stride[n] for n in inner]
+    if stride[main] < tm.global_dim[0] * size or (panels and stride[panels[0]] < tm.global_dim[0] * size) or any(
+        b % a for a, b in itertools.pairwise(steps)
+    ):  # fmt: skip
+        return "operands of tensors whose rows overlap"  # an address does not say which element was meant
+    address = tm.global_address + sum(at[n] * stride[n] for n in range(1, tm.rank) if n not in dimensions)
+    inner_modes = tuple(
+        Mode(n, b // a, a, 0, tm.global_dim[n]) for n, a, b in zip(inner, steps, [*steps[1:], steps[-1]], strict=True)
+    )  # fmt: skip
+    outer_modes = []
+    for n in (main, *planes):
+        begin = at[n] if planes else 0
+        outer_modes.append(Mode(n, tm.box_dim[n], stride[n], begin, tm.global_dim[n] - begin))
+        address += begin * stride[n]
+    return Matrix(address, inner_modes, tuple(outer_modes))
+
+
+def _apart(course: _Course) -> Iterator[tuple[list[Issued], list[Product]]]:
+    """A CTA's loads and products in pieces that share no tile and no sum; loads that nobody reads go with those before them."""
+    parent: dict[int, int] = {}
+
+    def root(item: int) -> int:
+        while parent.setdefault(item, item) != item:
+            parent[item] = item = parent[parent[item]]
+        return item
+
+    last: dict[Any, Product] = {}
+    for p in course.products:
+        root(id(p))
+        for read in p.reads:
+            for load in read.loads:
+                parent[root(id(load))] = root(id(p))
+        before = last.get(p.accumulator)
+        last[p.accumulator] = p
+        if (
+            before is not None
+            and p.events[0].scale_d
+            and any(x is not None and x == y for x, y in zip(_rows(before), _rows(p), strict=True))
+        ):
+            parent[root(id(p))] = root(id(before))
+    pieces: dict[int, tuple[list[Issued], list[Product]]] = {}
+    for p in course.products:
+        pieces.setdefault(root(id(p)), ([], []))[1].append(p)
+    of, waiting = -1, list[Issued]()
+    for load in course.loads.values():
+        if id(load) in parent:
+            of = root(id(load))
+            pieces[of][0].extend([*waiting, load])
+            waiting = []
+        elif of in pieces:
+            pieces[of][0].append(load)
+        else:
+            waiting.append(load)
+    if waiting:
+        pieces[-1] = (waiting, [])
+    yield from pieces.values()
+
+
+def _rows(p: Product) -> list[Any]:
+    """Which rows of which tensors a product multiplies."""
+    return [None if read is None else (read.base, read.at[0]) for read in p.first]
+
+
+def _is_of(load: Issued, tm: TensorMap) -> bool:
+    """Did a load bring of the same tensor, by a map that counts alike?"""
+    other = load.transfer.tensor_map
+    return (other.global_address, other.rank, other.global_strides, other.type_row.bits) == (
+        tm.global_address,
+        tm.rank,
+        tm.global_strides,
+        tm.type_row.bits,
+    )
+
+
+def _clipped(load: Issued) -> tuple[tuple[int, int], ...]:
+    """How much of a load's box lies outside of its tensor, at both ends of each dimension."""
+    tm = load.transfer.tensor_map
+    if load.event.mode != "tile" or tm.call != "tiled":
+        return ()
+    return tuple(
+        (min(max(-at, 0), size), min(max(at + size - extent, 0), size))
+        for at, size, extent in zip(load.event.coordinates, tm.box_dim, tm.global_dim, strict=True)
+    )
+
+
+def _is_outside(load: Issued, axis: int) -> bool:
+    """Does all of a box lie outside of its tensor along a dimension?"""
+    tm, at = load.transfer.tensor_map, load.event.coordinates[axis]
+    return at >= tm.global_dim[axis] or at + tm.box_dim[axis] <= 0
+
+
+def _is_plain(load: Issued) -> bool:
+    g, tm = load.transfer.geometry, load.transfer.tensor_map
+    return g.mode == "tile" and g.chunk_bytes == CHUNK and not g.has_flip and tm.call == "tiled" and not tm.interleave
+
+
+def _goes_on(product: Product, event: Mma, a: OperandRead | None, b: OperandRead | None) -> bool:
+    """Does an instruction read some of the tiles that the product's first one read?"""
+    first = product.events[0]
+    if (first.m, first.n, first.k, first.a_major, first.b_major) != (event.m, event.n, event.k, event.a_major, event.b_major):
+        return False
+    if (a is None) != (product.a[0] is None) or (b is None) != (product.b[0] is None):
+        return False
+    pairs = [(a, product.a[0]), (b, product.b[0])]
+    return any(x is not None and y is not None and {load.number for load in x.loads} & {load.number for load in y.loads} for x, y in pairs)
+
+
+# ---- Operands that are read as another type than their tensor map brings
+
+
+# Maps of these bring numbers, which these types read; those of integers bring any bytes.
+READ_AS = {"BFLOAT16": ("bf16",), "FLOAT16": ("f16",), "FLOAT32": ("f32", "tf32")}
+
+
+def other_type(event: Mma, side: str, load: Issued) -> InstructionFinding | None:
+    """I603 of an instruction descriptor, R508 or, of another width, T211 of a wgmma, where operand `side` ("a", "b") is none of what the load brought."""
+    tm, dtype = load.transfer.tensor_map, event.a_type if side == "a" else event.b_type
+    right = READ_AS.get(tm.data_type.name, (dtype,))
+    if dtype in right:
+        return None
+    is_word, is_as_wide = event.idesc is not None, element_format(dtype).bits == tm.type_row.bits
+    if is_as_wide:
+        repair = f"{side}_type {right[0]}{' in the instruction descriptor' if is_word else ''}"
+    else:
+        repair = (
+            f"a kind and {side}_type for {right[0]}" if is_word else f"an instruction for {right[0]}, or a map of the type that is read"
+        )
+    return InstructionFinding(
+        "I603" if is_word else "R508" if is_as_wide else "T211",
+        event.instruction,
+        f"operand {side.upper()} is read as {dtype} by {event.instruction.name}; the tensor map of the load at line {load.event.instruction.line} "
+        f"says {right[0]}{'' if is_as_wide else ', elements of another width'}",
+        repair,
+    )
+
+
+# ---- Do A and B step through the same K, and through all of it? Of the products that add up in one accumulator, each must multiply the
+# same k of both operands
+
+
+def mismatches(reads: Reads) -> list[InstructionFinding]:
+    """R508 for the first product in which the k of A and of B part, at the load that brought the wrong one."""
+    before: dict[tuple[object, ...], Product] = {}
+    for p in reads.products:
+        a, b = p.a[0], p.b[0]
+        if a is None or b is None or not (a.is_matrix and b.is_matrix):
+            before.pop(p.accumulator, None)
+            continue
+        last = before.get(p.accumulator)
+        before[p.accumulator] = p
+        if last is None or not p.events[0].scale_d:
+            continue
+        last_a, last_b = last.a[0], last.b[0]
+        if last_a is None or last_b is None or (last_a.base, last_b.base) != (a.base, b.base):
+            continue
+        if (last_a.at[0], last_b.at[0]) != (a.at[0], b.at[0]):  # another tile of the result
+            continue
+        if a.modes[1][0].extent != b.modes[1][0].extent:  # one of them may be packed: blocks of a sparse matrix
+            continue
+        step_a, step_b = a.at[1] - last_a.at[1], b.at[1] - last_b.at[1]
+        if step_a != step_b:
+            return [_found(p, a, b, step_a, step_b)]
+    return []
+
+
+def _found(p: Product, a: OperandRead, b: OperandRead, step_a: int, step_b: int) -> InstructionFinding:
+    """The operand that stays, or goes the shorter way, is the one that was loaded wrongly."""
+    name, wrong, other = ("A", a, b) if abs(step_a) < abs(step_b) else ("B", b, a)
+    line = p.events[0].instruction.line
+    return InstructionFinding(
+        "R508",
+        wrong.loads[0].event.instruction,
+        f"the product at line {line} multiplies k = {a.at[1]} of A with k = {b.at[1]} of B: since the one before A went on by {step_a}, B by "
+        f"{step_b}; {name}'s tile was loaded at coordinates {wrong.loads[0].event.coordinates}",
+        f"load {name} at k = {other.at[1]}, or read it from the stage that holds that",
+    )
+
+
+# ---- coordinates
+
+
+def swapped(reads: Reads) -> list[InstructionFinding]:
+    """R508 for loads that have the coordinates of row and k in each other's place.
+
+    Certain where the products that add up in one accumulator go on along the k of one operand, and the tile of the other one goes on by as much along its
+    rows, at just the coordinates that its k should have, while its k stays; and both tensors have as many k. Within a tile the instructions must step
+    along k, as those do not that read it with the wrong major-ness.
+    """
+    sums: dict[tuple[object, ...], list[tuple[OperandRead, OperandRead]]] = {}
+    for p in reads.products:
+        a, b = p.first
+        if a is None or b is None or not (a.is_matrix and b.is_matrix and _steps_along_k(p)):
+            sums.pop(p.accumulator, None)
+            continue
+        held = sums.setdefault(p.accumulator, [])
+        if not p.events[0].scale_d or not held or (held[0][0].base, held[0][1].base) != (a.base, b.base):
+            held.clear()
+        held.append((a, b))
+        for name, wrong, other in (("A", 0, 1), ("B", 1, 0)):
+            if _goes_along_rows([(one[wrong], one[other]) for one in held[-2:]]):
+                return [_found_swapped(name, held[-1][wrong], held[-1][other])]
+    return []
+
+
+def _steps_along_k(p: Product) -> bool:
+    """Do the instructions of a product go on along the k of both tiles?"""
+    steps = [(one, two, event.k) for side in (p.a, p.b) for one, two, event in zip(side, side[1:], p.events, strict=False)]
+    return bool(steps) and all(
+        one is None or two is None or (two.at[0] == one.at[0] and two.at[1] == one.at[1] + k) for one, two, k in steps
+    )  # fmt: skip
+
+
+def _goes_along_rows(held: list[tuple[OperandRead, OperandRead]]) -> bool:
+    """Do rows of the first operand go where its k should, as the k of the second one does?"""
+    if len(held) < 2:
+        return False
+    (one, other), (then, other_then) = held
+    rows, k = [read.corner[0] for read in (one, then)], [read.corner[1] for read in (other, other_then)]
+    stays = one.corner[1] == then.corner[1] and other.corner[0] == other_then.corner[0]
+    return stays and rows == k and rows[0] != rows[1] and one.modes[1][0].extent == other.modes[1][0].extent
+
+
+def _found_swapped(name: str, wrong: OperandRead, other: OperandRead) -> InstructionFinding:
+    load, at = wrong.loads[0], wrong.loads[0].event.coordinates
+    names = "{k, row}" if wrong.along_k else "{row, k}"
+    return InstructionFinding(
+        "R508",
+        load.event.instruction,
+        f"the coordinates of {name}'s tile are swapped: it is loaded at {list(at)}, k = {wrong.corner[1]} and rows from {wrong.corner[0]} on, for a product "
+        f"with k = {other.corner[1]} of the other operand; from product to product its rows go on, and its k stays",
+        f"coordinates {names}, dimension 0 (the contiguous one) first: [{at[1]}, {at[0]}] here",
+    )
+
+
+# ---- the whole of K
+
+
+def unreached(reads: Reads, memory: GlobalMemory) -> list[InstructionFinding]:
+    """R508 where nobody multiplies the last (or the first) tile of K: a loop with a trip too few.
+
+    Certain only where all instructions of all CTAs are known, both maps have the same K, both operands end at the same k, every sum has all of what anybody
+    multiplies, two tiles at least, one tile is left, and neither operand is zero there, as what pads a tensor is. The caller knows that all of the grid has
+    run.
+    """
+    if not reads.complete or reads.missed_instructions:
+        return []
+    for reach in reads.reaches.values():
+        extent = reach.a.modes[1][0].extent
+        tile = max(reach.a.k_of_box, reach.b.k_of_box)
+        same = (reach.a_begin, reach.a_end) == (reach.b_begin, reach.b_end) and extent == reach.b.modes[1][0].extent
+        if not same or reach.a_end - reach.a_begin < 2 * tile or not _are_whole(reads, reach):
+            continue
+        for begin, end in ((reach.a_end, extent), (0, reach.a_begin)):
+            if 0 < end - begin <= tile and _has_data(memory, reach.a, begin, end) and _has_data(memory, reach.b, begin, end):
+                return [_found_unreached(reach, begin, end, extent)]
+    return []
+
+
+def _are_whole(reads: Reads, reach: Reach) -> bool:
+    """Has every sum all the k that anybody multiplies, each once?"""
+    sums: list[list[tuple[int, int]]] = []
+    last: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+    for p in reads.products:
+        steps = [(read.at[1], event.k) for read, event in zip(p.a, p.events, strict=True) if read is not None and read.base == reach.a.base]
+        if not steps:
+            continue
+        before = last.get(p.accumulator)
+        if before is None or not p.events[0].scale_d or steps[0][0] <= before[-1][0]:
+            before = last[p.accumulator] = []
+            sums.append(before)
+        before += steps
+    wanted = reach.a_end - reach.a_begin
+    return all(sum(count for _, count in one) == wanted == max(k + count for k, count in one) - min(one)[0] for one in sums)
+
+
+def _has_data(memory: GlobalMemory, read: OperandRead, begin: int, end: int) -> bool:
+    """Is anything but zero there, between two k of an operand's matrix?"""
+    tm = read.loads[0].transfer.tensor_map
+    size, pitch, (columns, rows) = tm.type_row.bits // 8, tm.global_strides[0], tm.global_dim
+    first, last, high, low = (begin, end, 0, rows) if read.along_k else (0, columns, begin, end)
+    try:
+        raw = memory.span(tm.global_address + high * pitch, (low - high - 1) * pitch + columns * size)
+    except SmemsimError:
+        return False
+    lines = np.lib.stride_tricks.as_strided(raw, (low - high, columns * size), (pitch, 1))
+    return bool(lines[:, first * size : last * size].any())
+
+
+def _found_unreached(reach: Reach, begin: int, end: int, extent: int) -> InstructionFinding:
+    trip = "the last" if begin else "the first"
+    return InstructionFinding(
+        "R508",
+        reach.event.instruction,
+        f"nobody multiplies k = {begin} to {end - 1} of A and B: their maps have K = {extent}, and all products of the launch add up k = {reach.a_begin} to "
+        f"{min(reach.a_end, extent) - 1}",
+        f"one more trip of the loop over k, for {trip} tile",
+    )
+
+
+# ---- Is all of a tile read that TMA brings for a matrix instruction, and as the type that its map has?
+
+
+@dataclasses.dataclass(eq=False)
+class _Tile:
+    """A load that is an operand: what lies inside the tensor (outer axis, contiguous axis), what was read of it, and by which instructions.
+
+    `turned` are those by their major-ness: does K run along the contiguous axis?
+    """
+
+    load: Issued
+    side: str
+    read: OperandRead
+    wanted: np.ndarray
+    turned: dict[bool, list[Mma]] = dataclasses.field(default_factory=dict)
+
+    def mark(self, read: OperandRead, event: Mma, rows: int, k: int) -> None:
+        along_k = read.along_k
+        self.turned.setdefault(along_k, []).append(event)
+        inner, outer = self.load.event.coordinates
+        at = (read.at, (rows, k)) if along_k else (read.at[::-1], (k, rows))
+        (far, near), (high, wide) = at
+        far, near = far - outer, near - inner
+        self.wanted[max(far, 0) : max(far + high, 0), max(near, 0) : max(near + wide, 0)] = False
+
+
+def unread(reads: Reads, elsewhere: Collection[int] = ()) -> list[InstructionFinding]:
+    """Parts of tiles that no instruction reads (rows: I603 of tcgen05's N and M, R504 of wgmma; others: R505, R508), and operands of another type
+    than their map (I603, R508). `elsewhere` are the lines of loads whose tiles others read too, threads or stores: nothing of these is missed."""
+    found: dict[str, InstructionFinding] = {}
+    tiles: dict[tuple[int, int, str], _Tile] = {}
+    for p in reads.products:
+        for side in ("a", "b"):
+            rows = (p.events[0].m if side == "a" else p.events[0].n) // p.events[0].cta_group
+            for event, read in zip(p.events, getattr(p, side), strict=True):
+                if read is None or not read.is_matrix:
+                    continue
+                sure = read.share >= SURE
+                if sure and (other := other_type(event, side, read.loads[0])) is not None:
+                    found.setdefault(f"type {side}", other)
+                for load in read.loads:
+                    tile = tiles.setdefault((load.cta, load.number, side), _Tile(load, side, read, _inside(load)))
+                    if load.event.instruction.line in elsewhere:
+                        tile.wanted[:] = False
+                    if sure:
+                        tile.mark(read, event, rows, event.k // (2 if event.is_sparse and side == "a" else 1))
+                    else:
+                        tile.wanted[:] = False
+    if reads.complete:
+        left = next((tile for tile in tiles.values() if tile.wanted.any()), None)
+        if left is not None:
+            found["unread"] = _of(left, tiles.get((left.load.cta, left.load.number, "b" if left.side == "a" else "a")))
+        elif (panel := _panel(reads, tiles, elsewhere)) is not None:
+            found["unread"] = panel
+    return list(found.values())
+
+
+def turned(reads: Reads) -> list[InstructionFinding]:
+    """Of the instructions that add into one accumulator and read the same tiles: R505 where some read one K-major and others MN-major, R508 where a
+    few read A's as B and B's as A. A cause: nothing else that is found of these instructions says what is wrong."""
+    last: dict[tuple[object, ...], Product] = {}
+    for p in reads.products:
+        before = last.get(p.accumulator)
+        last[p.accumulator] = p
+        if before is None or not p.events[0].scale_d:
+            continue
+        odd, rest = (before, p) if len(before.events) < len(p.events) else (p, before)
+        are_few = len(odd.events) < len(rest.events)  # sums of A B and B A, or of a symmetric matrix's halves, have as many of each
+        tensors = [[None if read is None else read.base for read in (q.a[0], q.b[0])] for q in (odd, rest)]
+        if are_few and None not in tensors[0] and tensors[0] == tensors[1][::-1] != tensors[1]:
+            return [_swapped(odd, rest)]
+        for n, side in enumerate(("a", "b")):
+            one, two = getattr(odd, side)[0], getattr(rest, side)[0]
+            if one is None or two is None or one.along_k == two.along_k:
+                continue
+            if one.loads[0] is not two.loads[0] and not (are_few and tensors[0][n] == tensors[1][n]):
+                continue
+            has, wants = ("K", "MN") if one.along_k else ("MN", "K")
+            return [
+                InstructionFinding(
+                    "R505",
+                    odd.events[0].instruction,
+                    f"{side.upper()} is read {has}-major here; line {rest.events[0].instruction.line}, which adds into the same D, reads the tile that line "
+                    f"{two.loads[0].event.instruction.line} brings {wants}-major",
+                    _as_written(odd.events[0], side, wants),
+                )
+            ]
+    return []
+
+
+def _as_written(event: Mma, side: str, major: str) -> str:
+    """Another major-ness of an operand, as the instruction has it."""
+    bit = int(major == "MN")
+    if event.idesc is None:
+        return f"{side.upper()} {major}-major: imm-trans-{side} = {bit} at line {event.instruction.line}"
+    place = InstrDescriptor.decode(event.idesc, kind=event.kind).table.fields[f"transpose_{side}"].low
+    return f"{side.upper()} {major}-major: bit {place} of the instruction descriptor (transpose {side.upper()}) = {bit}"
+
+
+def _swapped(odd: Product, rest: Product) -> InstructionFinding:
+    return InstructionFinding(
+        "R508",
+        odd.events[0].instruction,
+        f"the tile of A is read as B here, and that of B as A; line {rest.events[0].instruction.line}, which adds into the same D, reads them the other way",
+        "swap the descriptors of A and B",
+    )
+
+
+def _panel(reads: Reads, tiles: dict[tuple[int, int, str], _Tile], elsewhere: Collection[int]) -> InstructionFinding | None:
+    """A tile that nobody reads, next to one of the same map and the same k that an instruction does read: N or M is too small."""
+    used = {(cta, number) for cta, number, _ in tiles}
+    idle: dict[tuple[int, int, int, int], Issued] = {}
+    for load in reads.loads:
+        if (
+            (load.cta, load.number) not in used
+            and load.event.instruction.line not in elsewhere
+            and load.event.mode == "tile"
+            and load.transfer.tensor_map.rank == 2
+            and _inside(load).any()
+        ):
+            for axis, at in enumerate(load.event.coordinates):
+                idle.setdefault((load.cta, load.event.map_address, axis, at), load)
+    for tile in tiles.values():
+        along_k, events = max(tile.turned.items(), key=lambda one: len(one[1]), default=(True, []))
+        axis = 0 if along_k else 1
+        other = idle.get((tile.load.cta, tile.load.event.map_address, axis, tile.load.event.coordinates[axis]))
+        if events and other is not None and 0 < abs(other.number - tile.load.number) < NEAR:
+            event, name = events[0], "M" if tile.side == "a" else "N"
+            return InstructionFinding(
+                "I603" if event.idesc is not None else "R504",
+                event.instruction,
+                f"nobody reads the tile that line {other.event.instruction.line} brings at coordinates {other.event.coordinates}, next to that at "
+                f"{tile.load.event.coordinates}, which is {tile.side.upper()} here: {name} = {event.m if tile.side == 'a' else event.n}",
+                f"a larger {name}, or an instruction for the other tile",
+            )
+    return None
+
+
+def _inside(load: Issued) -> np.ndarray:
+    """What of a load's box lies inside the tensor."""
+    tm = load.transfer.tensor_map
+    columns, rows = (
+        (np.arange(at, at + size) >= 0) & (np.arange(at, at + size) < extent)
+        for at, size, extent in zip(load.event.coordinates, tm.box_dim, tm.global_dim, strict=True)
+    )
+    found: np.ndarray = rows[:, None] & columns
+    return found
+
+
+def _of(tile: _Tile, other: _Tile | None) -> InstructionFinding:
+    """The part of a tile that nobody reads: whole rows, or because an instruction takes it for the other operand, or turned, or another K."""
+    along_k, events = max(tile.turned.items(), key=lambda one: len(one[1]))
+    name, line = tile.side.upper(), tile.load.event.instruction.line
+    by_row = tile.wanted if along_k else tile.wanted.T
+    missing = np.asarray(by_row.any(1))
+    if (by_row.all(1) == missing).all():
+        return _of_rows(tile, events[0], missing)
+    rows, k = np.flatnonzero(missing), np.flatnonzero(by_row.any(0))
+    part = f"nobody reads rows {rows[0]} to {rows[-1]}, k {k[0]} to {k[-1]}, of the tile of {name} that line {line} brings"
+    if other is not None and len(other.turned) == 1:
+        mine, yours = (sum(map(len, one.turned.values())) for one in (tile, other))
+        odd, as_what = (other, name) if mine >= yours else (tile, other.side.upper())
+        event = next(iter(odd.turned.values()))[0]
+        return InstructionFinding(
+            "R508",
+            event.instruction,
+            f"{part} as {name}: it is read as {odd.side.upper()} here, and as {as_what} by most",
+            "swap the descriptors of A and B",
+        )
+    if len(tile.turned) > 1:
+        odd_event = tile.turned[not along_k][0]
+        wanted, has = ("K", "MN") if along_k else ("MN", "K")
+        return InstructionFinding(
+            "R505",
+            odd_event.instruction,
+            f"{part}: {name} is read {has}-major here, and {wanted}-major by the others",
+            _as_written(odd_event, tile.side, wanted),
+        )
+    return InstructionFinding("R508", events[0].instruction, part, "issue the K steps that read it, at the right places")
+
+
+def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray) -> InstructionFinding:
+    name, size = ("M", event.m) if tile.side == "a" else ("N", event.n)
+    name_of, line = tile.side.upper(), tile.load.event.instruction.line
+    where = "the instruction descriptor" if event.idesc is not None else "the instruction"
+    rows = np.flatnonzero(missing)
+    first = int(rows[0])
+    if first == 0 and rows[-1] + 1 == len(rows) < len(missing):
+        return InstructionFinding(
+            "R508",
+            event.instruction,
+            f"{name_of} begins at row {len(rows)} of the tile that line {line} brings: nobody reads the {len(rows)} before it",
+            "a descriptor whose start address is that of the tile's first row",
+        )
+    return InstructionFinding(
+        "I603" if event.idesc is not None else "R504",
+        event.instruction,
+        f"{where} has {name} = {size}: of the {len(missing)} rows of {name_of} that line {line} brings for it, nobody reads those from {first} on "
+        f"({len(rows)} rows)",
+        f"{name} = {len(missing) * event.cta_group}, or a smaller box"
+        if first == size // event.cta_group
+        else "read the other rows too, or load a smaller box",
+    )
+
+
+# ---- What a launch's tensor maps say, held against the arrays they point into, and tiles that lie outside of them
+
+
+def of_maps(reads: Reads, launch: Launch, told: Collection[int] = ()) -> list[InstructionFinding]:
+    """All of them; each is a cause, and what else is found of the same tiles follows from it. Of the loads of the lines `told`, their coordinates are known
+    to be wrong."""
+    outside = (f for f in _outside(reads) if f.instruction.line not in told)
+    return [*_misfits(reads, launch.memory), *_pitches(reads, launch.arch), *_widths(reads), *outside]
+
+
+def _misfits(reads: Reads, memory: GlobalMemory) -> list[InstructionFinding]:
+    """T207 for maps whose rows overlap, where the array behind has all the bytes of rows one behind the other: for a stride that is the number of a
+    row's elements that many at least, for others just as many (the windows of a longer row are fewer bytes apart than there are in the array)."""
+    found = []
+    for event in reads.maps.values():
+        tm = event.tensor_map
+        size = tm.type_row.bits // 8
+        if tm.call != "tiled" or tm.rank < 2 or tm.interleave or not size:
+            continue
+        stride, row, rows = tm.global_strides[0], tm.global_dim[0] * size, tm.global_dim[1]
+        room = _room(memory, tm)
+        is_elements = size > 1 and stride == tm.global_dim[0] and room >= rows * row
+        if stride >= row or not (is_elements or (tm.rank == 2 and rows > 1 and room == rows * row)):
+            continue
+        what = f"is the number of elements of dimension 0, of {size} B each" if is_elements else f"is less than the {row} B of dimension 0"
+        found.append(
+            InstructionFinding(
+                "T207",
+                event.instruction,
+                f"global_strides[0] = {stride} B {what}: row 1 begins in the middle of row 0, and the array behind the map holds {rows} rows of {row} B",
+                f"strides are bytes: global_strides[0] = {row}",
+            )
+        )
+    return found
+
+
+def _room(memory: GlobalMemory, tm: TensorMap) -> int:
+    """Bytes of the array behind a map, from its address on."""
+    try:
+        begin, held = memory.region(tm.global_address)
+    except InputError:
+        return 0
+    return begin + len(held) - tm.global_address
+
+
+def _outside(reads: Reads) -> list[InstructionFinding]:
+    """T209 for loads past the last k of one operand's tensor, where the other operand's tile is still inside of its own."""
+    found: dict[int, InstructionFinding] = {}
+    for side, load, axis in reads.outside.values():
+        i, tm = load.event.instruction, load.transfer.tensor_map
+        at, extent = load.event.coordinates[axis], tm.global_dim[axis]
+        other = "B" if side == "a" else "A"
+        found.setdefault(
+            i.line,
+            InstructionFinding(
+                "T209",
+                i,
+                f"the tile of {side.upper()} at coordinates {list(load.event.coordinates)} is nothing but out-of-bounds fill: coordinate {at} of dimension "
+                f"{axis} is outside of the map's extent {extent}, and the tile of {other} that it is multiplied with lies inside of its tensor",
+                f"coordinates and global_dim count elements, dimension 0 first: check coordinate {axis} of the load, and global_dim = {list(tm.global_dim)}",
+            ),
+        )
+    return list(found.values())
+
+
+def _pitches(reads: Reads, arch: str) -> list[InstructionFinding]:
+    """R501 for boxes without swizzle whose rows are wider than those of the swizzled descriptor that reads them."""
+    found: dict[int, InstructionFinding] = {}
+    for p in reads.products:
+        for side, read in (("a", p.a[0]), ("b", p.b[0])):
+            if read is None:
+                continue
+            load, tm = read.loads[0], read.loads[0].transfer.tensor_map
+            swizzle = SmemDescriptor.decode(read.word, arch=arch).swizzle
+            row, span = tm.box_dim[0] * tm.type_row.bits // 8, MODES[swizzle].width if swizzle in MODES else 0
+            if tm.swizzle.name != "SWIZZLE_NONE" or swizzle == Swizzle.NONE or not 0 < span < row or tm.rank != 2:
+                continue
+            right = span * 8 // tm.type_row.bits
+            turned = tm.box_dim[1] == right
+            found.setdefault(
+                load.event.instruction.line,
+                InstructionFinding(
+                    "R501",
+                    load.event.instruction,
+                    f"the map's box_dim = {list(tm.box_dim)} without swizzle lays down rows of {row} B; operand {side.upper()} of line "
+                    f"{p.events[0].instruction.line} is read in rows of {span} B with swizzle {swizzle}",
+                    f"box_dim = [{right}, {tm.box_dim[0] if turned else tm.box_dim[1]}] (dimension 0, the contiguous one, first) and swizzle = {swizzle}",
+                ),
+            )
+    return list(found.values())
+
+
+def _widths(reads: Reads) -> list[InstructionFinding]:
+    """I603 or T211 for operands that are read as elements of another width than those that their map has."""
+    found: dict[str, InstructionFinding] = {}
+    for side, load, event in reads.widths.values():
+        if (other := other_type(event, side, load)) is not None:
+            found.setdefault(side, other)
+    return list(found.values())
+
+
+# ---- What CTAs of a cluster do with each other's windows: addresses of mapa that never leave the CTA
+
+
+DATA = {"ld", "st", "atom", "red"}
+MOVES = {"mov", "add", "sub", "mad", "or", "cvt"}  # that make an address of another
+HOPS = 4
+
+
+def own_ranks(launch: Launch) -> list[InstructionFinding]:
+    """X019 for each mapa that CTAs of all ranks execute, each with its own rank, where data is read or written through the address."""
+    everybody = frozenset(range(launch.cluster_size))
+    lines = {line for line, (ranks, crossed) in launch.mapped.items() if ranks == everybody and not crossed}
+    body = launch.program.inlined.body
+    return [
+        InstructionFinding(
+            "X019",
+            i,
+            f"every CTA of the cluster ({launch.cluster_size} of them) gives mapa its own rank: what is read or written through the address stays in the CTA",
+            "give mapa the rank of the other CTA, such as %cluster_ctarank ^ 1 of two",
+        )
+        for i in body
+        if i.op == "mapa" and i.line in lines and _is_used_for_data(body, i)
+    ]
+
+
+def _is_used_for_data(body: list[Instruction], mapa: Instruction) -> bool:
+    """Does a load, store or atomic of .shared::cluster take the address, or one made of it?"""
+    slots = _slots(mapa.operands[0])
+    for _ in range(HOPS):
+        slots |= {s for i in body if i.op in MOVES and any(slots & _slots(o) for o in i.operands[1:]) for s in _slots(i.operands[0])}
+    return any(
+        i.op in DATA and "shared::cluster" in i.modifiers and any(isinstance(o, Address) and slots & _slots(o) for o in i.operands)
+        for i in body
+    )
+
+
+def _slots(operand: Operand) -> set[int]:
+    if isinstance(operand, Address):
+        return _slots(operand.base)
+    items = operand.items if isinstance(operand, Vector) else (operand,)
+    return {item.slot for item in items if isinstance(item, Register)}

@@ -1,0 +1,337 @@
+"""What operands read, in shared and in tensor memory, against what they were meant to read."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from smemsim.arguments import shown
+from smemsim.errors import InputError
+from smemsim.judge.find import FoundDescriptor, Shape, locate, partial_solutions, solutions
+from smemsim.judge.report import CheckFinding
+from smemsim.judge.state import TMEM, UNWRITTEN, Buffer, Machine, finding
+from smemsim.judge.tensors import Tensor
+from smemsim.layout.tensor_memory import scale_of_byte
+from smemsim.machine.tmem.address import TmemAddress
+from smemsim.spec.architectures import architecture
+from smemsim.spec.findings import Severity
+from smemsim.spec.formats import element_format
+from smemsim.spec.shared_memory import BANKS, CHUNK
+from smemsim.spec.smem_descriptor import START
+from smemsim.spec.tensor_memory import LANES, WARP_LANES
+from smemsim.words.operand import operand_addresses
+from smemsim.words.smem import SmemDescriptor
+
+__all__ = [
+    "Cells",
+    "Read",
+    "Seen",
+    "as_given",
+    "bank_notes",
+    "blamed_copy",
+    "grid",
+    "made_words",
+    "meant_of",
+    "meant_places",
+    "packing_of",
+    "steps_of",
+    "tmem_at",
+    "told_of",
+    "usage_notes",
+    "words_path",
+]
+
+
+# ---- What an instruction reads through its descriptors, and what it was meant to read
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Read:
+    """One operand of one step: `words` (blocks, K steps), and of every element (blocks, steps, rows, k) the global byte that was meant."""
+
+    where: str
+    title: str
+    arch: str
+    dtype: str
+    major: str
+    packing: str
+    words: np.ndarray
+    rows: int
+    k: int
+    meant: np.ndarray
+    tensor: Tensor
+    raw: dict[str, Any]
+    starts: np.ndarray | None = None  # (blocks, steps): byte addresses before they were put into the field, where the scenario has them
+    stage_bytes: int = 0  # of the buffer that the operand names
+
+    def addresses(self, words: np.ndarray | None = None, major: str | None = None) -> np.ndarray:
+        """Shared address of every element."""
+        given = self.words if words is None else words
+        found = operand_addresses(
+            given, arch=self.arch, dtype=self.dtype, major=major or self.major, rows=self.rows, k=self.k, packing=self.packing
+        )
+        return found.astype(np.int64)
+
+    def shape(self, major: str | None = None) -> Shape:
+        """What is to be read."""
+        blocks, steps = self.meant.shape[:2]
+        return Shape(
+            architecture(self.arch), element_format(self.dtype), major or self.major, self.packing, blocks, steps, self.rows, self.k
+        )
+
+    def solutions(self, places: np.ndarray, major: str | None = None) -> Iterator[FoundDescriptor]:
+        """Every mode's descriptor for elements that lie at `places` (blocks, steps, rows, k); -1 where it does not matter."""
+        shape = self.shape(major)
+        return solutions(shape, places) if (places >= 0).all() else partial_solutions(shape, places, self.field_starts)
+
+    def placed(self, source: np.ndarray) -> np.ndarray | None:
+        """Where everything that is meant lies, -1 for what is outside the tensor; None if some of it, or all, lies nowhere."""
+        places = locate(source, self.meant)
+        return places if (self.meant >= 0).any() and (places[self.meant >= 0] >= 0).all() else None
+
+    @property
+    def field_starts(self) -> np.ndarray:
+        """Start addresses as the hardware sees them, (blocks, steps)."""
+        return (self.words & np.uint64(START.mask)).astype(np.int64) << START.shift
+
+    @property
+    def step(self) -> int:
+        """The number of its step."""
+        return int(self.where.partition("[")[2].partition("]")[0])
+
+    @property
+    def descriptor(self) -> SmemDescriptor:
+        """The first one."""
+        return SmemDescriptor.decode(int(self.words[0, 0]), arch=self.arch)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Seen:
+    """What an operand read when its step ran. All arrays are (blocks, K steps, rows, k): shared address, the global byte that lay there (or UNWRITTEN,
+    OUTSIDE, FOREIGN), the index of the issue that had written it, and is it another than the one that was meant?"""
+
+    read: Read
+    addresses: np.ndarray
+    got: np.ndarray
+    writer: np.ndarray
+    wrong: np.ndarray
+
+
+def packing_of(kind: str, dtype: str) -> str:
+    """How 4- and 6-bit elements lie: with gaps in the kinds that take 8-bit types too."""
+    return "padded" if kind in ("f8f6f4", "mxf8f6f4") and element_format(dtype).bits < 8 else "packed"
+
+
+def made_words(operand: dict[str, Any], buffers: dict[str, Buffer], where: str) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """(raw words, start addresses where these are known), both (blocks, steps); None where the scenario asks for words."""
+    if "words" in operand:
+        rows = operand["words"]
+        nested = rows if isinstance(rows[0], list) else [rows]
+        if any(len(row) != len(nested[0]) for row in nested):
+            raise InputError(f"{where}.words: needs as many words in every block")
+        return np.array(nested, np.uint64), None
+    if "word" not in operand:
+        return None
+    word = operand["word"]
+    start = operand.get("start", 0)
+    base = (buffers[start].at(operand.get("stage", 0)) if isinstance(start, str) else start) + operand.get("start_offset", 0)
+    k_add, mn_add = (x if isinstance(x, list) else [x] for x in (operand.get("k_add", [0]), operand.get("mn_add", [0])))
+    starts = base + np.array(mn_add, np.int64)[:, None] + np.array(k_add, np.int64)[None, :]
+    own = (word & START.mask) << START.shift
+    field = (starts + own) >> START.shift & START.mask
+    words = np.uint64(word & ~START.mask) | field.astype(np.uint64)
+    return words, starts + own
+
+
+def words_path(where: str, operand: dict[str, Any]) -> str:
+    """The path of an operand's descriptor in the scenario."""
+    return f"{where}.{'word' if 'word' in operand else 'words'}"
+
+
+def meant_places(operand: dict[str, Any], tensor: Tensor, shape: tuple[int, int], rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the elements that were meant, along the axis of rows and along that of K; both (blocks, steps, rows, k)."""
+    meant = operand["meant"]
+    if meant.get("scale_block", tensor.scale_blocks is not None):
+        return _scale_places(meant, shape, rows, k)
+    at, k_step, mn_step = meant.get("at", [0, 0]), meant.get("k_step", k), meant.get("mn_step", rows)
+    row = at[0] + (np.arange(shape[0]) * mn_step)[:, None, None, None] + np.arange(rows)[None, None, :, None]
+    column = at[1] + (np.arange(shape[1]) * k_step)[None, :, None, None] + np.arange(k)[None, None, None, :]
+    found = np.broadcast_arrays(row, column)
+    return found[0], found[1]
+
+
+def _scale_places(meant: dict[str, Any], shape: tuple[int, int], rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The same where every word reads whole blocks of scale factors: lines of 16 B hold 4 scales of each of the rows r, r + 32, r + 64, r + 96."""
+    row, index = scale_of_byte(np.arange(rows)[:, None], np.arange(k)[None, :])
+    at, blocks = meant.get("at", [0, 0]), (-(-rows // WARP_LANES) * LANES, k * WARP_LANES // LANES)
+    down = at[0] + (np.arange(shape[0]) * meant.get("mn_step", blocks[0]))[:, None, None, None] + row
+    along = at[1] + (np.arange(shape[1]) * meant.get("k_step", blocks[1]))[None, :, None, None] + index
+    found = np.broadcast_arrays(down, along)
+    return found[0], found[1]
+
+
+def meant_of(operand: dict[str, Any], tensor: Tensor, shape: tuple[int, int], rows: int, k: int) -> np.ndarray:
+    """(blocks, steps, rows, k): the global byte of each element that was meant."""
+    axes = operand["meant"]["axes"]
+    return tensor.byte_addresses((axes[0], axes[1]), *meant_places(operand, tensor, shape, rows, k))
+
+
+# ---- What an instruction reads from tensor memory, and in which columns it would find what was meant
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Cells:
+    """Where the entries of one instruction's operand lie, counted from its first column: three arrays (copies, rows, entries of a row).
+
+    Tensor memory has a CTA's lanes and columns; `byte` is that of the cell with the entry's lowest bit.
+    """
+
+    lane: np.ndarray
+    column: np.ndarray
+    byte: np.ndarray
+
+    @property
+    def columns(self) -> int:
+        """Columns that it takes."""
+        return int(self.column.max()) + 1
+
+    def read(self, of: np.ndarray, column: int, byte: int = 0) -> np.ndarray:
+        """`Machine.tmem` or `.tmem_writer` at the cells, UNWRITTEN past the last column or byte."""
+        columns, bytes_ = self.column + column, self.byte + byte
+        inside = (columns < TMEM[1]) & (bytes_ < TMEM[2])
+        found: np.ndarray = np.where(inside, of[self.lane, np.where(inside, columns, 0), np.where(inside, bytes_, 0)], UNWRITTEN)
+        return found
+
+    def wrong(self, machine: Machine, meant: np.ndarray, column: int, byte: int = 0) -> np.ndarray:
+        """Which entries (copies, rows, entries) are others than meant; whatever is meant outside the tensor is right."""
+        bad: np.ndarray = (self.read(machine.tmem, column, byte) != meant) & (meant >= 0)
+        return bad
+
+    def places(self, machine: Machine, meant: np.ndarray, bytes_: tuple[int, ...] = (0,)) -> list[tuple[int, int]]:
+        """Every (first column, byte) from which all entries are what was meant."""
+        known = np.argwhere(meant >= 0)
+        if not len(known):
+            return []
+        row, entry = known[0]
+        lane, column, byte = (int(x[0, row, entry]) for x in (self.lane, self.column, self.byte))
+        found = []
+        for add in bytes_:
+            if byte + add < TMEM[2]:
+                first = np.nonzero(machine.tmem[lane, :, byte + add] == meant[row, entry])[0] - column
+                found += [
+                    (int(c), add) for c in first if 0 <= c <= TMEM[1] - self.columns and not self.wrong(machine, meant, int(c), add).any()
+                ]
+        return found
+
+
+def grid(where: str, value: Any, shape: tuple[int, int]) -> np.ndarray:
+    """A key's numbers as (blocks, K steps): one number, one a step, or a list of them for each block.
+
+    >>> grid("step[1].scale_a.tmem", [0, 4], (2, 2)).tolist()
+    [[0, 4], [0, 4]]
+    """
+    nested = value if isinstance(value, list) and isinstance(value[0], list) else [value if isinstance(value, list) else [value]]
+    if any(len(row) != len(nested[0]) for row in nested):
+        raise InputError(f"{where}: needs as many entries in every block")
+    try:
+        return np.broadcast_to(np.array(nested, np.int64), shape)
+    except ValueError:
+        raise InputError(
+            f"{where} = {shown(value)}: {len(nested)} x {len(nested[0])} entries; the step has {shape[0]} blocks of {shape[1]} K steps"
+        ) from None
+
+
+def steps_of(step: dict[str, Any], side: str) -> tuple[int, int]:
+    """(blocks of the operand's rows, K steps) of a step: the most that any of its keys has."""
+    blocks = steps = 1
+    for name in ("a", "b", "scale_a", "scale_b"):
+        for key in ("words", "tmem", "id"):
+            value = step.get(name, {}).get(key)
+            if isinstance(value, list) and value:
+                inner = value[0] if isinstance(value[0], list) else value
+                steps = max(steps, len(inner))
+                blocks = max(blocks, len(value)) if isinstance(value[0], list) and name[-1] == side else blocks
+        for key in ("k_add", "mn_add"):
+            value = step.get(name, {}).get(key)
+            count = len(value) if isinstance(value, list) else 1
+            steps = max(steps, count) if key == "k_add" else steps
+            blocks = max(blocks, count) if key == "mn_add" and name[-1] == side else blocks
+    return blocks, steps
+
+
+def tmem_at(where: str, value: int) -> TmemAddress:
+    """The address; the error begins with the path."""
+    try:
+        return TmemAddress.decode(value)
+    except InputError as e:
+        raise InputError(f"{where}: {str(e).removeprefix('taddr = ')}") from None
+
+
+def as_given(values: np.ndarray, given: Any) -> Any:
+    """A table (blocks, K steps) as a key has it: a number where all are one, a list where blocks are alike.
+
+    >>> as_given(np.array([[0, 4], [0, 4]]), [0, 0])
+    [0, 4]
+    """
+    if not isinstance(given, list) and (values == values[0, 0]).all():
+        return int(values[0, 0])
+    nested = isinstance(given, list) and isinstance(given[0], list)
+    return values[0].tolist() if (values == values[:1]).all() and not nested else values.tolist()
+
+
+def told_of(machine: Machine, number: int) -> list[CheckFinding]:
+    """What was found of a copy step that makes its data wrong."""
+    title = f"step {number + 1} (copy)"
+    return [f for f in machine.findings if f.severity in (Severity.WRONG, Severity.TRAP) and f.title in (title, f"{title} a")]
+
+
+def blamed_copy(machine: Machine, raw: dict[str, Any], number: int, writers: set[int]) -> CheckFinding | None:
+    """An earlier finding about a copy that explains wrong cells, which these issues wrote (-1: nobody, and any copy may have failed to)."""
+    steps = {machine.issues[w].step for w in writers if w >= 0}
+    copies = [i for i, step in enumerate(raw["step"][:number]) if step["op"] == "copy" and (i in steps or -1 in writers)]
+    return next((f for i in copies for f in told_of(machine, i)), None)
+
+
+# ---- Notes about how shared memory is used: transfers that nobody reads, and layouts whose chunks share their banks
+
+
+def usage_notes(machine: Machine) -> Iterator[CheckFinding]:
+    """Transfers of which nothing is ever read, though other bytes of the buffer are."""
+    if not machine.read.any():
+        return
+    unread: dict[int, list[int]] = {}
+    total = collections.Counter(issue.step for issue in machine.issues)
+    for index, issue in enumerate(machine.issues):
+        if not machine.wanted[index]:
+            unread.setdefault(issue.step, []).append(index)
+    for step, issues in unread.items():
+        name = machine.issues[issues[0]].buffer
+        buffer = machine.buffers[name]
+        first, end = buffer.address // CHUNK, -(-(buffer.address + (buffer.bytes or CHUNK)) // CHUNK)
+        if machine.read[first:end].any():
+            what = "nothing of it is" if len(issues) == total[step] else f"{len(issues)} of its {total[step]} issues are not"
+            yield finding(
+                "R510", f"step[{step}]", f"step {step + 1}", f"{what} read by any later step; first {machine.issues[issues[0]].text}"
+            )
+
+
+def bank_notes(name: str, buffer: Buffer) -> Iterator[CheckFinding]:
+    """Eight threads that each take the same 16-byte chunk of eight consecutive lines: how many of them share their banks?"""
+    layout = buffer.layout
+    if layout is None:
+        return
+    along_k = layout.k[0][1] == 1  # the contiguous axis counts bytes
+    threads = BANKS.groups  # whose 16-byte accesses go together if no two share their banks
+    if layout.extents()[not along_k] < threads:
+        return
+    lines, zeros = np.arange(threads), np.zeros(threads, np.int64)
+    offset = layout.addresses(buffer.address, *((lines, zeros) if along_k else (zeros, lines)))
+    ways = int(np.bincount(BANKS.group(offset)).max())
+    if ways > 1:
+        yield finding("P901", f"buffer.{name}.layout", f"buffer {name}",
+                      f"the first 16 bytes of {threads} consecutive lines lie in the same {CHUNK // BANKS.width} banks {ways} times over: such accesses of {threads} threads take {ways} turns",
+                      "a swizzle, or another pitch")  # fmt: skip

@@ -1,0 +1,181 @@
+"""What can be told of words and maps before any step is carried out."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+from smemsim.errors import SmemsimError
+from smemsim.judge.find import locate
+from smemsim.judge.reads import Read, meant_of, words_path
+from smemsim.judge.report import CheckFinding
+from smemsim.judge.state import Machine, finding
+from smemsim.judge.tensors import Tensor
+from smemsim.spec.findings import Finding, Severity
+from smemsim.spec.formats import element_format
+from smemsim.spec.smem_descriptor import IDLE_STRIDES, START
+from smemsim.spec.swizzles import MODES, Swizzle
+from smemsim.words.operand_layout import used_strides
+from smemsim.words.smem import SmemDescriptor
+from smemsim.words.tensor_map import TensorMap
+
+__all__ = ["descriptor_notes", "map_findings", "map_notes", "one_atom_hides", "unmeant_descriptor"]
+
+
+# ---- What can be said of a map or a descriptor without running anything, and what is right only because a tile has one swizzle atom
+
+
+OF_MAPS = ("T208", "T213", "T214", "T219", "T222")
+OF_STORES = ("T216",)
+
+
+def map_notes(machine: Machine, name: str, tm: TensorMap, *, stores: bool) -> Iterator[CheckFinding]:
+    """What is odd about a map that the driver accepts."""
+    for one in tm.problems(machine.arch):
+        if one.code in OF_MAPS or (stores and one.code in OF_STORES):
+            yield _said(one, f"map.{name}.{one.where}", f"map {name}")
+
+
+def descriptor_notes(read: Read) -> Iterator[CheckFinding]:
+    """Fixed bits, and fields that the instruction never uses; what is read through the descriptor is compared elsewhere."""
+    word = int(read.words[0, 0]) & ~START.mask
+    for one in _notes(word, read.arch, read.dtype, read.major, read.rows, read.k, read.packing):
+        yield _said(one, words_path(read.where, read.raw), read.title)
+
+
+@functools.lru_cache(1024)
+def _notes(word: int, arch: str, dtype: str, major: str, rows: int, k: int, packing: str) -> tuple[Finding, ...]:
+    """Of a pipeline's many descriptors most differ in their start only."""
+    found = SmemDescriptor.decode(word, arch=arch).problems(dtype=dtype, major=major, rows=rows, k=k, packing=packing)
+    return tuple(one for one in found if one.code in ("D305", "D306", "D310") and one.severity is Severity.NOTE)
+
+
+def unmeant_descriptor(arch: str, where: str, title: str, raw: dict[str, Any], word: int, **operand: Any) -> Iterator[CheckFinding]:
+    """An operand of which the scenario does not say what it was meant to be: what its descriptor alone shows."""
+    for one in SmemDescriptor.decode(word, arch=arch).problems(**operand):
+        yield _said(one, words_path(where, raw), title)
+
+
+def one_atom_hides(machine: Machine, read: Read) -> Iterator[CheckFinding]:
+    """A stride that this operand does not use, and that is wrong for one of twice the rows which lies in shared memory as well."""
+    if read.starts is None or "word" not in read.raw:
+        return
+    d = read.descriptor
+    fmt = element_format(read.dtype)
+    if d.swizzle is Swizzle.INVALID or d.lbo_mode:
+        return
+    used = used_strides(MODES[d.swizzle], read.major, read.rows, read.k, fmt.elements_per_chunk(read.packing))
+    idle = {name: getattr(d, name) for name, of in used.items() if not of and getattr(d, name) not in IDLE_STRIDES}
+    if not idle:
+        return
+    meant = meant_of(read.raw, read.tensor, (1, 1), 2 * read.rows, read.k)
+    places = locate(machine.source, meant)
+    if (meant < 0).any() or (places < 0).any():
+        return
+    twice = dataclasses.replace(read, words=read.words[:1, :1], rows=2 * read.rows, meant=meant, starts=read.starts[:1, :1])
+    for s in twice.solutions(places):
+        needed = {"leading_byte_offset": s.leading, "stride_byte_offset": s.stride}
+        differ = {name: (now, needed[name]) for name, now in idle.items() if needed[name] not in (None, now)}
+        if s.swizzle is d.swizzle and (s.starts == twice.field_starts).all() and differ:
+            for name, (now, wanted) in differ.items():
+                yield finding("H803", f"{read.where}.word", read.title,
+                              f"{name} {now} is right only because the operand is one atom of {read.rows} rows; for the {2 * read.rows} rows that lie in shared memory it would be {wanted}",
+                              f"{name} = {wanted}", numbers={name: [now, wanted]})  # fmt: skip
+            return
+
+
+def _said(one: Finding, where: str, title: str) -> CheckFinding:
+    said = one.message if one.where.partition("[")[0] in one.message else f"{one.where}: {one.message}"
+    return finding(one.code, where, title, said, one.repair, severity=one.severity)
+
+
+# ---- Does a tensor map describe the tensor it is meant to describe?
+
+
+def map_findings(machine: Machine, name: str, tm: TensorMap, tensor: Tensor) -> Iterator[CheckFinding]:
+    """Element width, contiguous axis, extents and strides; the first thing that differs."""
+    where, title = f"map.{name}", f"map {name}"
+    bits = tm.type_row.bits
+    if bits != tensor.fmt.bits and not (tensor.fmt.bits < 8 and bits % 8 == 0):
+        yield finding("T211", f"{where}.data_type", title, f"elements of {bits} bits; {tensor.name} has {tensor.fmt.name}, {tensor.fmt.bits} bits",
+                      f"a data type of {tensor.fmt.bits} bits", numbers={"map": bits, "tensor": tensor.fmt.bits})  # fmt: skip
+        return
+    dims = list(zip(tm.global_dim, (bits // 8, *tm.global_strides), strict=False))
+    axes = {axis: (tensor.extent[axis], tensor.bit_stride(axis)) for axis in tensor.extent}
+    contiguous = tensor.contiguous
+    exchanged = sorted(n for n, _ in dims) == sorted(n for n, _ in axes.values())
+    if contiguous and exchanged and len(dims) == len(axes) and dims[0][0] != axes[contiguous][0]:
+        other = next(axis for axis, (n, _) in axes.items() if n == dims[0][0])
+        yield finding("T206", f"{where}.global_dim", title,
+                      f"dimension 0 has {dims[0][0]} elements, as {other} has; {tensor.name} is contiguous along {contiguous} ({axes[contiguous][0]})",
+                      f"dimension 0 is {contiguous}", numbers={"dimension": dims[0][0], "contiguous": axes[contiguous][0]})  # fmt: skip
+        return
+    if not tensor.address <= tm.global_address < tensor.end:
+        yield finding("T207", f"{where}.global_address", title, f"begins at {tm.global_address:#x}; {tensor.name} has {tensor.address:#x} to {tensor.end - 1:#x}",
+                      f"global_address = {tensor.address:#x}")  # fmt: skip
+        return
+    number = _odd_dimension(tm, tensor)
+    if number is not None:
+        yield _other_stride(machine, name, tm, number, tensor)
+        return
+    past = _past_end(tm, tensor)
+    if past > 0:
+        yield finding("T207", f"{where}.global_dim", title, f"reaches {past} bytes past the end of {tensor.name}: extents {tuple(tm.global_dim)}",
+                      f"extents of {', '.join(f'{axis} {n}' for axis, (n, _) in axes.items())}", numbers={"past": past})  # fmt: skip
+
+
+def _odd_dimension(tm: TensorMap, tensor: Tensor) -> int | None:
+    """The first dimension whose stride is neither that of an axis, nor a multiple of it that stays within the axis."""
+    axes = [(tensor.extent[axis], tensor.bit_stride(axis)) for axis in tensor.extent]
+    for number, (count, stride) in enumerate(zip(tm.global_dim[1:], tm.global_strides, strict=False), 1):
+        bits = 8 * stride
+        if (
+            count > 1
+            and stride
+            and not any(step and bits % step == 0 and (bits == step or (count - 1) * (bits // step) < n) for n, step in axes)
+        ):
+            return number
+    return None
+
+
+def _past_end(tm: TensorMap, tensor: Tensor) -> int:
+    """Bytes by which the map goes on behind the tensor, 0 or less where it does not."""
+    bits = tm.type_row.bits
+    dims = zip(tm.global_dim, (bits // 8, *tm.global_strides), strict=False)
+    end = tm.global_address + sum((n - 1) * stride for n, stride in dims) + -(-bits // 8)
+    return end - tensor.end if bits >= 8 else 0
+
+
+def _other_stride(machine: Machine, name: str, tm: TensorMap, number: int, tensor: Tensor) -> CheckFinding:
+    """A stride that no axis has, and the one that makes the map the tensor's: that of an axis, or of a dimension that goes on where another ends."""
+    where, stride = f"map.{name}", tm.global_strides[number - 1]
+    dims = list(zip(tm.global_dim, (tm.type_row.bits / 8, *tm.global_strides), strict=False))
+    steps = [tensor.bit_stride(axis) // 8 for axis in tensor.extent if axis != tensor.contiguous]
+    counted = [step for step in steps if step == stride * dims[0][1]]  # elements instead of bytes
+    old = list(tm.global_strides)
+    for wanted in dict.fromkeys([*counted, *steps, *(int(n * step) for n, step in dims)]):
+        new = [wanted if i == number - 1 else x for i, x in enumerate(old)]
+        if wanted != stride and new.count(wanted) == 1 and _describes(machine, name, new, tensor):
+            break
+    else:
+        new, wanted = [], 0
+    listed = ", ".join(f"{axis} {tensor.bit_stride(axis) / 8:g}" for axis in tensor.extent)
+    why = f": {stride} elements of {dims[0][1]:g} B, and the driver counts bytes" if wanted in counted else ""
+    return finding("T207", f"{where}.global_strides", f"map {name}",
+                   f"global_strides[{number - 1}] = {stride} B, the step of dimension {number}; {tensor.name} has {listed}",
+                   f"global_strides[{number - 1}] = {wanted}{why}" if new else "the tensor's byte strides",
+                   numbers={"stride": stride}, fix=(f"{where}.global_strides", old, new) if new else None)  # fmt: skip
+
+
+def _describes(machine: Machine, name: str, strides: list[int], tensor: Tensor) -> bool:
+    """Is the map with other strides one of the tensor?"""
+    raw = machine.raw_maps[name]
+    if "raw" in raw:
+        return False
+    try:
+        other = machine.map_of(raw, global_strides=strides)
+    except SmemsimError:
+        return False
+    return _odd_dimension(other, tensor) is None and _past_end(other, tensor) <= 0

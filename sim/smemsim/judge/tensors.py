@@ -1,0 +1,187 @@
+"""Tensors in global memory: where every element of a scenario's tensors is, in bits, and what was meant to arrive."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from smemsim.errors import InputError
+from smemsim.layout.tensor_memory import scale_block_byte, scale_of_byte
+from smemsim.spec.formats import ElementFormat, element_format
+from smemsim.spec.shared_memory import CHUNK
+from smemsim.spec.tensor_memory import CELL_BITS, LANES
+from smemsim.words.tensor_map import TensorMap
+
+__all__ = ["OUTSIDE", "Tensor", "tensors_of"]
+
+
+OUTSIDE = -2  # instead of an address: an element outside its tensor, for which out-of-bounds fill arrives
+APART = 1 << 36  # bytes between tensors whose addresses are made up
+FIRST = 1 << 40
+BLOCK_ROWS, BLOCK_SCALES = LANES, CELL_BITS // 8  # of a block of scale factors, which is one copy into tensor memory
+BLOCK_BYTES = BLOCK_ROWS * BLOCK_SCALES
+
+
+@dataclasses.dataclass(frozen=True)
+class Tensor:
+    """A tensor: its element type, and elements and byte strides by axis. A packed 4- or 6-bit type has stride 1 along its contiguous axis.
+
+    Scale factors may lie in blocks of 128 rows x 4 scales already: `scale_blocks` is then (axis of rows, axis of scales), whose strides go from block
+    to block.
+
+    >>> sf = Tensor("SF", element_format("ue8m0"), {"m": 256, "s": 8}, {"m": 1024, "s": 512}, 0, ("m", "s"))
+    >>> at = int(sf.byte_addresses(("m", "s"), np.array(161), np.array(6)))
+    >>> at, sf.named(at)
+    (1558, 'SF[m=161, s=6]')
+
+    An axis in `walks` runs through several dimensions of memory, each (indices, bytes from one to the next, the first that is inside, the end of these), the
+    fastest first: 2 x 32 rows of a box that has two planes of a tensor.
+
+    >>> planes = Tensor("B", element_format("f16"), {"row": 64, "k": 64}, {"row": 128, "k": 2}, 0, walks={"row": ((32, 128, 0, 32), (2, 16384, 0, 2))})
+    >>> int(planes.byte_addresses(("row", "k"), np.array(33), np.array(1))), planes.named(16384 + 128 + 2)
+    (16514, 'B[row=33, k=1]')
+    """
+
+    name: str
+    fmt: ElementFormat
+    extent: dict[str, int]
+    stride: dict[str, int]
+    address: int
+    scale_blocks: tuple[str, str] | None = None
+    walks: Mapping[str, tuple[tuple[int, int, int, int], ...]] = dataclasses.field(default_factory=dict)
+
+    def bit_stride(self, axis: str) -> int:
+        """Bits from one element to the next along an axis."""
+        packed = self.fmt.bits < 8 and self.stride[axis] == 1
+        return self.fmt.bits if packed else 8 * self.stride[axis]
+
+    @property
+    def contiguous(self) -> str | None:
+        """The axis along which elements follow one another."""
+        return next((axis for axis in self.stride if self.bit_stride(axis) == self.fmt.bits), None)
+
+    @property
+    def end(self) -> int:
+        """The address behind the last element."""
+        if self.scale_blocks:
+            return self.address + sum((n - 1) // self._block(axis) * self.stride[axis] for axis, n in self.extent.items()) + BLOCK_BYTES
+        last = sum(int(self._bits(axis, np.array(self.extent[axis] - 1))) for axis in self.extent)
+        return self.address + -(-(last + self.fmt.bits) // 8)
+
+    def byte_addresses(self, axes: tuple[str, str], rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Address of the byte with each element's lowest bit, OUTSIDE where there is none; the other axes are at 0."""
+        bits = self._bits(axes[0], rows) + self._bits(axes[1], columns)
+        inside = self._inside(axes[0], rows) & self._inside(axes[1], columns)
+        found: np.ndarray = np.where(inside, self.address + bits // 8, OUTSIDE)
+        return found
+
+    def _inside(self, axis: str, index: np.ndarray) -> np.ndarray:
+        """Is an index of an axis inside the tensor?"""
+        found = (index >= 0) & (index < self.extent[axis])
+        rest = index
+        for size, _, begin, end in self.walks.get(axis, ()):
+            found = found & (rest % size >= begin) & (rest % size < end)
+            rest = rest // size
+        return found
+
+    def _block(self, axis: str) -> int:
+        """Elements of an axis that one step of its stride passes."""
+        return dict(zip(self.scale_blocks or (), (BLOCK_ROWS, BLOCK_SCALES), strict=False)).get(axis, 1)
+
+    def _bits(self, axis: str, index: np.ndarray) -> np.ndarray:
+        """Bits from the tensor's beginning to an index of an axis; the axes' sums are the elements."""
+        if axis in self.walks:
+            return self._walked(axis, index)
+        if self.scale_blocks is None or axis not in self.scale_blocks:
+            return index * self.bit_stride(axis)
+        block, inside = np.divmod(index, self._block(axis))
+        byte = scale_block_byte(inside, 0) if axis == self.scale_blocks[0] else scale_block_byte(0, inside)
+        found: np.ndarray = 8 * (block * self.stride[axis] + byte)
+        return found
+
+    def _walked(self, axis: str, index: np.ndarray) -> np.ndarray:
+        """The bits from the tensor's beginning to an index of an axis that runs through several dimensions."""
+        bits, rest = np.zeros_like(index), index
+        *first, (_, last, *_) = self.walks[axis]
+        for size, stride, *_ in first:
+            bits, rest = bits + rest % size * 8 * stride, rest // size
+        found: np.ndarray = bits + rest * 8 * last
+        return found
+
+    def _in_blocks(self, addresses: np.ndarray, blocks: tuple[str, str]) -> dict[str, np.ndarray]:
+        """The same as `coordinates`, of scale factors in blocks."""
+        rest, at = addresses - self.address, {}
+        whole, inside = rest // BLOCK_BYTES * BLOCK_BYTES, rest % BLOCK_BYTES
+        for axis in sorted(self.stride, key=lambda axis: -self.stride[axis]):
+            step = max(self.stride[axis], 1)
+            at[axis] = np.minimum(whole // step, (self.extent[axis] - 1) // self._block(axis))
+            whole = whole - at[axis] * step
+            at[axis] = at[axis] * self._block(axis)
+        row, index = scale_of_byte(inside // CHUNK, inside % CHUNK)
+        at[blocks[0]], at[blocks[1]] = at[blocks[0]] + row, at[blocks[1]] + index
+        return at
+
+    def index(self, address: int) -> dict[str, int]:
+        """The element at an address, by axis."""
+        return {axis: int(index) for axis, index in self.coordinates(np.int64(address)).items()}
+
+    def named(self, address: int) -> str:
+        """The element at an address, as `A[m=64, k=0]`."""
+        at = self.index(address)
+        return f"{self.name}[{', '.join(f'{axis}={at[axis]}' for axis in self.extent)}]"
+
+    def coordinates(self, addresses: Any) -> dict[str, np.ndarray]:
+        """The element at each address, by axis; of addresses outside the tensor it is meaningless."""
+        if self.scale_blocks:
+            return self._in_blocks(np.asarray(addresses, np.int64), self.scale_blocks)
+        rest = (np.asarray(addresses, np.int64) - self.address) * 8
+        at = {axis: np.zeros_like(rest) for axis in self.stride}
+        for step, most, axis, weight in sorted(self._steps(), key=lambda one: -one[0]):
+            index = np.minimum(rest // step, most)
+            at[axis], rest = at[axis] + index * weight, rest - index * step
+        return at
+
+    def _steps(self) -> Iterator[tuple[int, int, str, int]]:
+        """(bits from one to the next, most of them, axis, what one is of the axis's index) of all dimensions of memory."""
+        for axis in self.stride:
+            weight = 1
+            for size, stride, _, end in self.walks.get(axis, ()):
+                yield max(8 * stride, 1), end - 1, axis, weight
+                weight *= size
+            if axis not in self.walks:
+                yield max(self.bit_stride(axis), 1), self.extent[axis] - 1, axis, 1
+
+
+def tensors_of(scenario: dict[str, Any]) -> dict[str, Tensor]:
+    """The scenario's tensors; those without an address lie far apart."""
+    found = {}
+    for number, (name, raw) in enumerate((scenario.get("tensor") or {}).items()):
+        address = raw.get("address", _captured(scenario, name) or FIRST + number * APART)
+        blocks = raw.get("scale_blocks")
+        if blocks is not None and (any(axis not in raw["extent"] for axis in blocks) or len(set(blocks)) != 2):
+            raise InputError(f"tensor.{name}.scale_blocks = {blocks}: needs two axes of {name}: that of rows, that of scales")
+        if blocks is not None and element_format(raw["dtype"]).bits != 8:
+            raise InputError(f"tensor.{name}.scale_blocks: elements of {raw['dtype']}; scale factors are bytes (ue8m0, ue4m3)")
+        axes = None if blocks is None else (blocks[0], blocks[1])
+        walks = {
+            axis: tuple((size, stride, begin, end) for size, stride, begin, end in modes) for axis, modes in raw.get("walks", {}).items()
+        }
+        found[name] = Tensor(name, element_format(raw["dtype"]), dict(raw["extent"]), dict(raw["stride"]), address, axes, walks)
+    return found
+
+
+def _captured(scenario: dict[str, Any], tensor: str) -> int | None:
+    """Where a tensor begins by a map that describes it: by its captured bytes, or by the pointer that the scenario has copied."""
+    for raw in (scenario.get("map") or {}).values():
+        if raw.get("of") == tensor and isinstance(raw.get("global_address"), int):
+            return int(raw["global_address"])
+        if raw.get("of") == tensor and "raw" in raw:
+            try:
+                begins: int = TensorMap.from_bytes(bytes.fromhex("".join(raw["raw"].split()))).global_address - raw.get("global_offset", 0)
+                return begins
+            except ValueError:
+                return None  # said where the map is read
+    return None

@@ -1,0 +1,1 @@
+"""Layouts: where an element lies. Pure functions over integers, one for each rule of the hardware, and the compiled loops around them."""

@@ -1,0 +1,333 @@
+"""Logic, shifts, bit fields, permutes and video instructions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.arithmetic import integers
+from smemsim.arithmetic.compiled import ufunc
+from smemsim.program.alu.forms import Elementwise, Form, elementwise
+from smemsim.program.registers import constant, dtype_of
+from smemsim.program.registry import Step, implements, unmodelled
+from smemsim.ptx.module import Immediate, Instruction, Operand, Pair, Sink
+
+if TYPE_CHECKING:
+    from smemsim.program.linking.program import Linker
+    from smemsim.program.wave import Wave
+
+
+# ---- Logic, shifts and bit fields (PTX ISA 9.7.1, 9.7.8, 9.7.9.7)
+
+
+_PRMT_MODES = {
+    "f4e": integers.FORWARD_4, "b4e": integers.BACKWARD_4, "rc8": integers.REPLICATE_8, "ecl": integers.CLAMP_LEFT,
+    "ecr": integers.CLAMP_RIGHT, "rc16": integers.REPLICATE_16,
+}  # fmt: skip
+
+
+def _as_integer(kind: str) -> str:
+    """How a 32- or 64-bit operand is read for the compiled functions: what casts to int64 without loss, or is int64."""
+    return "s64" if kind[1:] == "64" else kind
+
+
+def _compiled(scalar: Any, kind: str, operands: int, **fixed: int) -> Elementwise:
+    """The function on arrays, its last arguments fixed."""
+    result = "int64" if kind[1:] == "64" else "uint32"
+    f, last = ufunc(scalar, f"{result}({','.join(['int64'] * (operands + len(fixed)))})"), tuple(fixed.values())
+    return lambda *a: f(*a, *last)
+
+
+@implements("and", "or", "xor")
+def build_logic(i: Instruction, c: Linker) -> Step:
+    """`and`, `or`, `xor` of bits and of predicates."""
+    form = Form(i)
+    kind = form.kind()
+    form.done(operands=(3,))
+    f = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[i.op]
+    return elementwise(c, i.operands[0], kind, [(operand, kind) for operand in i.operands[1:]], f)
+
+
+@implements("not", "cnot")
+def build_not(i: Instruction, c: Linker) -> Step:
+    """`not`, and `cnot`: 1 for 0, 0 for anything else."""
+    form = Form(i)
+    kind = form.kind()
+    form.done(operands=(2,))
+    return elementwise(c, i.operands[0], kind, [(i.operands[1], kind)], np.invert if i.op == "not" else lambda a: a == 0)
+
+
+def _of_two(table: int) -> Elementwise:
+    """The function of two operands with a truth table of four bits; bit 2 b + c is the result for bits b and c."""
+    # fmt: off
+    functions: dict[int, Elementwise] = {
+        0x0: lambda b, c: np.uint32(0), 0x1: lambda b, c: ~(b | c), 0x2: lambda b, c: ~b & c, 0x3: lambda b, c: ~b,
+        0x4: lambda b, c: b & ~c,       0x5: lambda b, c: ~c,       0x6: lambda b, c: b ^ c,  0x7: lambda b, c: ~(b & c),
+        0x8: lambda b, c: b & c,        0x9: lambda b, c: ~(b ^ c), 0xA: lambda b, c: c,      0xB: lambda b, c: ~b | c,
+        0xC: lambda b, c: b,            0xD: lambda b, c: b | ~c,   0xE: lambda b, c: b | c,  0xF: lambda b, c: np.uint32(0xFFFFFFFF),
+    }
+    # fmt: on
+    return functions[table]
+
+
+@implements("lop3")
+def build_lop3(i: Instruction, c: Linker) -> Step:
+    """`lop3`: any function of three bits, bit 4 a + 2 b + c of the table; with `.or` or `.and` a predicate too: result non-zero, combined."""
+    form = Form(i)
+    combine = form.one_of("or", "and")
+    kind = form.kind()
+    form.done(operands=(5,) if combine is None else (6,))
+    table = i.operands[4]
+    if kind != "b32" or not isinstance(table, Immediate):
+        raise unmodelled(i)
+    zero, one = _of_two(table.value & 0xF), _of_two(table.value >> 4 & 0xF)
+
+    def logic(a: Any, b: Any, d: Any) -> Any:
+        return (a & one(b, d)) | (~a & zero(b, d))
+
+    sources = [(operand, kind) for operand in i.operands[1:4]]
+    to = i.operands[0]
+    if combine is None:
+        return elementwise(c, to, kind, sources, logic)
+    if not isinstance(to, Pair):
+        raise unmodelled(i, "its result needs the form d|p")
+    reads, other = [c.read(*s) for s in sources], c.read(i.operands[5], "pred")
+    write, write_p = c.write(to.first, kind) if not isinstance(to.first, Sink) else None, c.write(to.second, "pred")
+
+    def run(x: Wave) -> None:
+        result, q = logic(*[read(x) for read in reads]), other(x)
+        p = (result != 0) | q if combine == "or" else (result != 0) & q
+        if write is not None:
+            write(x, result)
+        write_p(x, p)
+
+    return run
+
+
+@implements("shl", "shr")
+def build_shift(i: Instruction, c: Linker) -> Step:
+    """`shl`, `shr`: by at most the width; shifts of signed types copy the sign."""
+    form = Form(i)
+    kind = form.kind()
+    form.done(operands=(3,))
+    if kind[0] == "f" or kind == "pred":
+        raise unmodelled(i)
+    dtype = dtype_of(kind)
+    most = np.uint32(kind[1:])
+    f: Any = np.left_shift if i.op == "shl" else np.right_shift
+    # numpy shifts by the width or more as PTX does: to zero, or to the sign.
+    if isinstance(i.operands[2], Immediate):
+        count = np.minimum(constant(i.operands[2], "u32"), most).astype(dtype)
+        return elementwise(c, i.operands[0], kind, [(i.operands[1], kind)], lambda a: f(a, count))
+    sources = [(i.operands[1], kind), (i.operands[2], "u32")]
+    return elementwise(c, i.operands[0], kind, sources, lambda a, b: f(a, np.minimum(b, most).astype(dtype)))
+
+
+@implements("shf")
+def build_funnel_shift(i: Instruction, c: Linker) -> Step:
+    """`shf`: 64 bits, b above a, shifted; the upper half of `.l`, the lower half of `.r`. By c modulo 32, or at most 32 with `.clamp`."""
+    form = Form(i)
+    left, mode = form.one_of("l", "r"), form.one_of("wrap", "clamp")
+    kind = form.kind()
+    form.done(operands=(4,))
+    if left is None or mode is None or kind != "b32":
+        raise unmodelled(i)
+    half = np.uint64(32)
+
+    def shift(a: Any, b: Any, by: Any) -> Any:
+        count = np.asarray(by & np.uint32(31) if mode == "wrap" else np.minimum(by, np.uint32(32))).astype(np.uint64)
+        both = np.asarray(b).astype(np.uint64) << half | a
+        return ((both << count) >> half if left == "l" else both >> count).astype(np.uint32)
+
+    return elementwise(c, i.operands[0], kind, [(operand, kind) for operand in i.operands[1:]], shift)
+
+
+@implements("popc")
+def build_popc(i: Instruction, c: Linker) -> Step:
+    """`popc`: how many ones."""
+    form = Form(i)
+    kind = form.kind()
+    form.done(operands=(2,))
+    return elementwise(c, i.operands[0], "u32", [(i.operands[1], kind)], np.bitwise_count)
+
+
+@implements("clz")
+def build_clz(i: Instruction, c: Linker) -> Step:
+    """`clz`: leading zeros."""
+    form = Form(i)
+    kind = form.kind()
+    form.done(operands=(2,))
+    f = ufunc(integers.leading_zeros, "uint32(int64,int64)")
+    bits = int(kind[1:])
+    return elementwise(c, i.operands[0], "u32", [(i.operands[1], _as_integer(kind))], lambda a: f(a, bits))
+
+
+@implements("brev")
+def build_brev(i: Instruction, c: Linker) -> Step:
+    """`brev`."""
+    form = Form(i)
+    kind = form.kind()
+    form.done(operands=(2,))
+    f = _compiled(integers.bit_reverse, kind, 1, bits=int(kind[1:]))
+    return elementwise(c, i.operands[0], kind, [(i.operands[1], _as_integer(kind))], f)
+
+
+@implements("bfind")
+def build_bfind(i: Instruction, c: Linker) -> Step:
+    """`bfind`, `bfind.shiftamt`."""
+    form = Form(i)
+    amount, kind = int(form.has("shiftamt")), form.kind()
+    form.done(operands=(2,))
+    f, bits, signed = ufunc(integers.find_leading, "uint32(int64,int64,int64,int64)"), int(kind[1:]), int(kind[0] == "s")
+    return elementwise(c, i.operands[0], "u32", [(i.operands[1], _as_integer(kind))], lambda a: f(a, bits, signed, amount))
+
+
+@implements("fns")
+def build_fns(i: Instruction, c: Linker) -> Step:
+    """`fns`."""
+    form = Form(i)
+    form.kind()
+    form.done(operands=(4,))
+    sources = list(zip(i.operands[1:], ("u32", "u32", "s32"), strict=True))
+    return elementwise(c, i.operands[0], "u32", sources, _compiled(integers.find_nth_set, "b32", 3))
+
+
+@implements("bfe")
+def build_bfe(i: Instruction, c: Linker) -> Step:
+    """`bfe`."""
+    form = Form(i)
+    kind = form.kind()
+    form.done(operands=(4,))
+    f = _compiled(integers.bit_field_extract, kind, 3, bits=int(kind[1:]), signed=int(kind[0] == "s"))
+    sources = [(i.operands[1], _as_integer(kind)), (i.operands[2], "u32"), (i.operands[3], "u32")]
+    return elementwise(c, i.operands[0], f"b{kind[1:]}", sources, f)
+
+
+@implements("bfi")
+def build_bfi(i: Instruction, c: Linker) -> Step:
+    """`bfi`."""
+    form = Form(i)
+    kind = form.kind()
+    form.done(operands=(5,))
+    f = _compiled(integers.bit_field_insert, kind, 4, bits=int(kind[1:]))
+    own = _as_integer(kind)
+    sources = [(i.operands[1], own), (i.operands[2], own), (i.operands[3], "u32"), (i.operands[4], "u32")]
+    return elementwise(c, i.operands[0], kind, sources, f)
+
+
+def _clamped(form: Form) -> int:
+    mode = form.one_of("clamp", "wrap")
+    if mode is None:
+        raise unmodelled(form.instruction, "it needs .clamp or .wrap")
+    return int(mode == "clamp")
+
+
+@implements("bmsk")
+def build_bmsk(i: Instruction, c: Linker) -> Step:
+    """`bmsk`."""
+    form = Form(i)
+    clamp, _ = _clamped(form), form.kind()
+    form.done(operands=(3,))
+    f = _compiled(integers.bit_mask, "b32", 2, clamp=clamp)
+    return elementwise(c, i.operands[0], "b32", [(operand, "u32") for operand in i.operands[1:]], f)
+
+
+@implements("szext")
+def build_szext(i: Instruction, c: Linker) -> Step:
+    """`szext`."""
+    form = Form(i)
+    clamp, kind = _clamped(form), form.kind()
+    form.done(operands=(3,))
+    f = _compiled(integers.sign_extend, "b32", 2, signed=int(kind == "s32"), clamp=clamp)
+    return elementwise(c, i.operands[0], "b32", [(operand, "u32") for operand in i.operands[1:]], f)
+
+
+def _fixed_permute(selector: int) -> Elementwise:
+    """`prmt` with a selector known beforehand: bytes that move by the same distance move together."""
+    moves: dict[tuple[int, int], int] = {}
+    for n in range(4):
+        pick = selector >> (4 * n) & 7
+        key = (pick >> 2, 8 * (n - (pick & 3)))
+        moves[key] = moves.get(key, 0) | 0xFF << (8 * n)
+
+    def permute(*sources: Any) -> Any:
+        result: Any = None
+        for (source, left), mask in moves.items():
+            x = sources[source]
+            if left:
+                x = x << np.uint32(left) if left > 0 else x >> np.uint32(-left)
+            x = x & np.uint32(mask)
+            result = x if result is None else result | x
+        return result
+
+    return permute
+
+
+@implements("prmt")
+def build_prmt(i: Instruction, c: Linker) -> Step:
+    """`prmt`, all modes."""
+    form = Form(i)
+    mode = form.one_of(*_PRMT_MODES)
+    form.kind()
+    form.done(operands=(4,))
+    code = integers.INDEXED if mode is None else _PRMT_MODES[mode]
+    if mode is None and isinstance(i.operands[3], Immediate) and not i.operands[3].value & 0x8888:
+        return elementwise(c, i.operands[0], "b32", [(o, "u32") for o in i.operands[1:3]], _fixed_permute(i.operands[3].value))
+    sources: list[tuple[Operand, str]] = [(operand, "u32") for operand in i.operands[1:]]
+    return elementwise(c, i.operands[0], "b32", sources, _compiled(integers.permute, "b32", 3, mode=code))
+
+
+# ---- Video instructions on packed integers (PTX ISA 9.7.19): vadd, vsub, vavrg, vabsdiff, vmin, vmax and vset of two halves or four bytes
+
+
+_OPERATIONS: dict[str, Any] = {
+    "vadd": np.add,
+    "vsub": np.subtract,
+    "vavrg": None,
+    "vabsdiff": lambda a, b: np.abs(a - b),
+    "vmin": np.minimum,
+    "vmax": np.maximum,
+}
+_COMPARISONS: dict[str, Any] = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+}  # fmt: skip
+
+
+@implements(*(f"{name}{count}" for name in (*_OPERATIONS, "vset") for count in (2, 4)))
+def build_video(i: Instruction, c: Linker) -> Step:
+    """Element by element, exactly, then clamped with `.sat` or cut; with `.add` the sum of the results and of c. Selectors of bytes: none."""
+    form = Form(i)
+    count, name = int(i.op[-1]), i.op[:-1]
+    saturate, accumulate = form.has("sat"), form.has("add")
+    compare = form.one_of(*_COMPARISONS) if name == "vset" else None
+    kinds = form.kinds(2)
+    form.done(operands=(4,))
+    if set(kinds) - {"u32", "s32"} or (name == "vset") != (compare is not None) or (saturate and accumulate):
+        raise unmodelled(i)
+    to, a_kind, b_kind = kinds if name != "vset" else ("u32", *kinds)
+    bits = 32 // count
+    parts = [np.dtype(f"{'i' if kind == 's32' else 'u'}{bits // 8}") for kind in (a_kind, b_kind)]
+    low, high = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if to == "s32" else (0, (1 << bits) - 1)
+    raw = np.dtype(f"u{bits // 8}")
+
+    def elements(a: Any, part: np.dtype[Any]) -> Any:
+        return np.ascontiguousarray(a)[..., None].view(part).astype(np.int64)
+
+    def compute(a: Any, b: Any) -> Any:
+        if compare is not None:
+            return _COMPARISONS[compare](a, b).astype(np.int64)
+        if name == "vavrg":  # rounded up in magnitude
+            total = a + b
+            return np.where(total < 0, -((1 - total) >> 1), (total + 1) >> 1)
+        return _OPERATIONS[name](a, b)
+
+    def run(a: Any, b: Any, d: Any) -> Any:
+        result = compute(elements(a, parts[0]), elements(b, parts[1]))
+        if saturate:
+            result = np.clip(result, low, high)
+        if accumulate:
+            return (result.sum(axis=-1) + np.asarray(d)).astype(np.uint32)
+        return np.ascontiguousarray(result.astype(raw)).view(np.uint32)[..., 0]
+
+    return elementwise(c, i.operands[0], "u32", [(operand, "u32") for operand in i.operands[1:]], run)

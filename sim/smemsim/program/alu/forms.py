@@ -1,0 +1,120 @@
+"""What the builders of this package share: modifiers taken off one by one, and element-wise steps, packed types included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from smemsim.program.registers import DTYPES, Read, Write
+from smemsim.program.registry import Plain, unmodelled
+from smemsim.ptx.module import Instruction, Operand
+from smemsim.spec.operation_types import OPERATION_TYPES
+
+if TYPE_CHECKING:
+    from smemsim.program.linking.program import Linker
+    from smemsim.program.wave import Wave
+
+__all__ = ["PACKED", "Elementwise", "Form", "elementwise", "step"]
+
+
+Elementwise: TypeAlias = Callable[..., Any]  # arrays of a result's operands -> its array
+
+# The element type of packed types, and how many there are; f16x2 and the like are computed as that many elements.
+PACKED: dict[str, tuple[str, int]] = {
+    "f16x2": ("f16", 2), "bf16x2": ("bf16", 2), "u16x2": ("u16", 2), "s16x2": ("s16", 2), "f32x2": ("f32", 2),
+}  # fmt: skip
+
+
+class Form:
+    """The modifiers of an instruction, each to be taken once; what nobody takes is not modelled."""
+
+    def __init__(self, i: Instruction) -> None:
+        self.instruction = i
+        self.left = list(i.modifiers)
+
+    def has(self, name: str) -> bool:
+        """Is the modifier there?"""
+        if name in self.left:
+            self.left.remove(name)
+            return True
+        return False
+
+    def one_of(self, *names: str) -> str | None:
+        """The first modifier that is one of these, or None."""
+        for name in self.left:
+            if name in names:
+                self.left.remove(name)
+                return name
+        return None
+
+    def kinds(self, least: int = 1) -> list[str]:
+        """The types, in order; InputError-like Unmodelled where there are fewer than the instruction needs."""
+        found = [name for name in self.left if name in DTYPES]
+        self.left = [name for name in self.left if name not in DTYPES]
+        if len(found) < least:
+            raise unmodelled(self.instruction, f"it needs {least} types")
+        return found
+
+    def kind(self) -> str:
+        """The only type, one that the operation has."""
+        found = self.kinds()
+        if len(found) > 1:
+            raise unmodelled(self.instruction, f".{found[1]}")
+        return self.known(found[0])
+
+    def known(self, kind: str) -> str:
+        """The type, which the operation must have."""
+        op = self.instruction.op
+        if kind not in OPERATION_TYPES.get(op, (kind,)):
+            raise unmodelled(self.instruction, f"{op} has no .{kind}")
+        return kind
+
+    def done(self, *, operands: Sequence[int] = ()) -> None:
+        """Nothing may be left; `operands`: how many of them there may be."""
+        if self.left:
+            raise unmodelled(self.instruction, f".{self.left[0]}")
+        count = len(self.instruction.operands)
+        if operands and count not in operands:
+            raise unmodelled(self.instruction, f"{count} operands")
+
+
+def step(write: Write, reads: Sequence[Read], f: Elementwise) -> Plain:
+    """write(f(operands)) as a step."""
+    match tuple(reads):
+        case (a,):
+            return lambda x: write(x, f(a(x)))
+        case (a, b):
+            return lambda x: write(x, f(a(x), b(x)))
+        case (a, b, c):
+            return lambda x: write(x, f(a(x), b(x), c(x)))
+    every = tuple(reads)
+    return lambda x: write(x, f(*[read(x) for read in every]))
+
+
+def elementwise(c: Linker, to: Operand, to_kind: str, sources: Sequence[tuple[Operand, str]], f: Elementwise) -> Plain:
+    """A step that computes `f` on elements; operands and results of packed types as arrays with a second axis, of their elements.
+
+    A result whose dtype is wider than the type is cut to its low bits.
+    """
+    if to_kind not in PACKED:
+        return step(c.write(to, to_kind), [c.read(operand, kind) for operand, kind in sources], f)
+    element, _ = PACKED[to_kind]
+    reads = [_elements(c.read(operand, kind), kind) for operand, kind in sources]
+    put, whole, part = c.write(to, to_kind), np.dtype(DTYPES[to_kind]), np.dtype(DTYPES[element])
+
+    def write(x: Wave, values: Any) -> None:
+        parts = np.ascontiguousarray(values)
+        if parts.dtype.itemsize != part.itemsize:
+            parts = parts.astype(f"u{part.itemsize}")
+        put(x, parts.view(whole)[..., 0])
+
+    return step(write, reads, f)
+
+
+def _elements(read: Read, kind: str) -> Read:
+    if kind not in PACKED:
+        return lambda x: np.asarray(read(x))[..., None]
+    part = np.dtype(DTYPES[PACKED[kind][0]])
+    return lambda x: np.ascontiguousarray(read(x))[..., None].view(part)

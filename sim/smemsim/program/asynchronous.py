@@ -1,0 +1,160 @@
+"""What the asynchronous copies have in common: who issues them, what stops them, and whom their completion is told."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from smemsim.errors import HardwareTrap, OutsideError
+from smemsim.machine.cluster import ClusterAddress
+from smemsim.machine.cluster_memory import Cluster
+from smemsim.program.barriers.mbarrier import Delivery, mbarrier_of
+from smemsim.program.registry import unmodelled
+from smemsim.program.traps import warp_name
+from smemsim.program.wave import RANK_SHIFT, WARP
+from smemsim.ptx.module import Instruction
+from smemsim.spec.traps import ILLEGAL_ADDRESS, LAUNCH_FAILURE
+
+if TYPE_CHECKING:
+    from smemsim.program.events import Event
+    from smemsim.program.registers import Read
+    from smemsim.program.wave import Cta, Wave
+    from smemsim.words.tensor_map import TensorMap
+
+__all__ = [
+    "Issuer",
+    "check_alone",
+    "check_ranks",
+    "cluster_of",
+    "credit",
+    "each",
+    "judge",
+    "member",
+    "own_address",
+    "record",
+    "stop",
+    "stops",
+    "touched",
+]
+
+
+Issuer = tuple["Cta", int]  # the CTA and the thread's number in the wave
+
+
+def each(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int]]]:
+    """The running threads one after the other, each with its values of the operands."""
+    threads = x.threads
+    columns = [np.broadcast_to(np.asarray(read(x)), threads.shape).tolist() for read in reads]
+    for n, thread in enumerate(threads.tolist()):
+        yield (x.ctas[int(x.cta_of[thread])], thread), [column[n] for column in columns]
+
+
+def check_alone(x: Wave, i: Instruction, issued: Iterable[tuple[int, Any]], what: str, times: str, source: str) -> None:
+    """X016 where threads of one warp issue the same: `issued` has each by its number in the wave, with what makes it the same.
+
+    `what` is issued, in words, and `times` what then happens several times.
+    """
+    counts = collections.Counter((thread // WARP, same) for thread, same in issued)
+    for (warp, _), count in counts.items():
+        if count > 1:
+            x.launch.find(
+                "X016", i, f"{count} threads of {warp_name(x, warp)} issue {what}: {times} {count} times",
+                "let one thread issue it: elect.sync, or a test of %tid", because=f"each thread that executes it issues one, {source}",
+            )  # fmt: skip
+            return
+
+
+def cluster_of(x: Wave, cta: Cta) -> Cluster:
+    """The shared memories of a CTA's cluster; those of a CTA alone without clusters."""
+    made: Cluster | None = cta.state.get("cluster")
+    if made is None:
+        first = cta.index - cta.rank
+        windows = [x.ctas[first + rank].shared for rank in range(x.launch.cluster_size)]
+        made = cta.state["cluster"] = Cluster.of(windows)
+    return made
+
+
+def member(x: Wave, cta: Cta, rank: int) -> Cta:
+    """Another CTA of the cluster."""
+    return x.ctas[cta.index - cta.rank + rank]
+
+
+def credit(x: Wave, cta: Cta, rank: int, address: int, count: int, op: Any, by: Delivery | None = None) -> None:
+    """Bytes have arrived: complete_tx on the mbarrier at an address of CTA `rank` of the cluster; `by` says which copy brought them where."""
+    far = by is not None and len(by.reached) > 1 and rank != cta.rank
+    because = f", which the mask {by.mask:#x} of CTA {cta.number} reaches" if by is not None and far else ""
+    barrier = mbarrier_of(x, member(x, cta, rank), address, because=because)
+    if op is not None:
+        x.watch.completes_on(op, barrier)
+    barrier.complete_tx(x, count, by=by)
+
+
+def own_address(i: Instruction, cta: Cta, address: int) -> int:
+    """The address without rank of an operand in `.shared::cta`."""
+    place = ClusterAddress.decode(address)
+    if place.cta_rank != cta.rank:
+        what = (
+            f"{address:#x} is in CTA {place.cta_rank} of the cluster, and .shared::cta is the executing CTA's own memory (CTA {cta.rank})"
+        )
+        raise unmodelled(i, what)
+    return place.smem_address
+
+
+def check_ranks(x: Wave, i: Instruction, *addresses: int, mbar: int | None = None) -> None:
+    """X001 for a `.shared` address in a CTA that the cluster has not: `mapa` makes one of any rank.
+
+    That it is an error is inferred from multicasts, which end in 719 where the mask names such a CTA (trace multicast_traps). Of the barrier
+    of a copy hardware ignores the rank where the cluster has that CTA (same trace); where it has not, nobody knows.
+    """
+    for address in addresses:
+        if (rank := (address & 0xFFFFFFFF) >> RANK_SHIFT) >= x.launch.cluster_size:
+            message = f"{i.name}: bits 31:24 of shared address {address:#x} name CTA {rank} of a cluster that has {x.launch.cluster_size}"
+            stop(x, i, "X001", message, "give mapa a rank of the cluster", LAUNCH_FAILURE)
+    if mbar is not None and (rank := (mbar & 0xFFFFFFFF) >> RANK_SHIFT) >= x.launch.cluster_size:
+        raise unmodelled(i, f"an mbarrier in CTA {rank} of a cluster that has {x.launch.cluster_size}")
+
+
+def touched(transfer: Any, begin: int) -> np.ndarray:
+    """Where in the window, in steps of 4 bytes, a tensor transfer reads or writes."""
+    chunks = transfer.chunk_shared[transfer.chunk_valid > 0] if transfer.is_store else transfer.chunk_shared
+    found: np.ndarray = (chunks[:, None] ^ np.arange(0, 16, 4, dtype=np.uint32)).ravel().astype(np.int64) - begin
+    return found
+
+
+def judge(x: Wave, event: Event) -> None:
+    """Have an event judged: a transfer after it happened, a matrix instruction before it is executed."""
+    if x.launch.judge is not None:
+        x.launch.judge(x, event)
+
+
+def record(x: Wave, event: Event) -> None:
+    """Note a transfer that was executed, and have it judged."""
+    x.launch.events.append(event)
+    judge(x, event)
+
+
+def stop(x: Wave, i: Instruction, code: str, message: str, repair: str, cuda_error: int) -> NoReturn:
+    """A finding that ends the kernel."""
+    x.launch.find(code, i, f"traps (CUDA error {cuda_error}): {message}", repair)
+    raise HardwareTrap(message, cuda_error=cuda_error)
+
+
+@contextlib.contextmanager
+def stops(x: Wave, i: Instruction, code_of: Callable[[HardwareTrap], tuple[str, str]], tm: TensorMap | None = None) -> Iterator[None]:
+    """Give traps of the machine a finding: its code and repair; transfers of memory that nobody allocated, by map `tm`, become such a trap."""
+    try:
+        yield
+    except HardwareTrap as trap:
+        code, repair = code_of(trap)
+        x.launch.find(code, i, f"traps (CUDA error {trap.cuda_error}): {trap.reason}", repair)
+        raise
+    except OutsideError as problem:
+        message, repair = str(problem), "check the address, and the extents and strides of the tensor map"
+        if tm is not None and not x.launch.memory.holds(tm.global_address):
+            message += f"; the map's global_address {tm.global_address:#x} lies in no array of this GPU"
+            repair = "build the map with global_address=array.address, of an array of this GPU"
+        stop(x, i, "X001", message, repair, ILLEGAL_ADDRESS)

@@ -1,0 +1,487 @@
+"""Barriers of CTAs and of clusters.
+
+Without a thread count a barrier is for all threads of the CTA that have not exited. With one it counts whole warps, 32 each, a warp once all of
+its threads that have not exited have arrived. A warp that has arrived by `.arrive` and comes to wait in the same phase counts once more
+(`smemsim.RULES["barrier.arrive_sync"]`): of several warps that fill a tile all arrive, and one of them waits for them and stores it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.errors import InputError
+from smemsim.program.registers import Read, Write
+from smemsim.program.registry import ON_EXIT, End, Step, implements, unmodelled
+from smemsim.program.traps import misuse, thread_name
+from smemsim.program.warps import bar_warp
+from smemsim.program.wave import EXITED, WARP, Cta, Wait
+from smemsim.ptx.module import Instruction
+from smemsim.spec.barriers import CTA_BARRIERS
+
+if TYPE_CHECKING:
+    from smemsim.program.linking.program import Linker
+    from smemsim.program.wave import Wave
+
+__all__ = ["ClusterBarrier", "NamedBarrier", "build_cluster", "check_aligned", "check_parted", "note_parted", "tell_parted"]
+
+
+# ---- Barriers in branches: lanes of a warp, or warps, that arrive at one phase of a barrier by different instructions (PTX ISA 9.7.13.1,
+# 9.7.13.4)
+
+
+HARMED = ("X003", "X004", "X005", "X008", "R507")  # accesses that nothing orders
+MOST = 12  # warps that are listed
+
+
+@dataclasses.dataclass(eq=False)
+class _Parted:
+    """A phase of a barrier in which warps arrived by different instructions: `lines` by warp, 0 of those that did not, from warp `first` on.
+
+    `late` are warps that come to `at`, the line of some of the others, only behind it.
+    """
+
+    title: str
+    first: int
+    lines: np.ndarray
+    late: list[int] = dataclasses.field(default_factory=list)
+    at: int = 0
+
+
+def check_aligned(x: Wave, i: Instruction, title: str, first: int, arrived: np.ndarray, aligned: np.ndarray) -> None:
+    """X011 where lanes of a warp have arrived by different instructions at an aligned barrier, which is one for all of them.
+
+    `arrived` are the lines by which threads have, from thread `first` of the wave on, 0 of those that have not; `aligned` whether these are aligned.
+    """
+    concerned = np.repeat(aligned.reshape(-1, WARP).any(axis=1), WARP)
+    lines = np.where(concerned, arrived, 0).reshape(-1, WARP)
+    lowest = np.where(lines > 0, lines, np.iinfo(np.int32).max).min(axis=1)
+    parted = np.flatnonzero((lines.max(axis=1) > 0) & (lines.max(axis=1) != lowest))
+    if not parted.size:
+        return
+    warp = int(parted[0])
+    parts = {int(line): np.flatnonzero(lines[warp] == line).tolist() for line in np.unique(lines[warp][lines[warp] > 0])}
+    which = ", ".join(f"{_lanes(lanes)} at line {line}" for line, lanes in parts.items())
+    i = _at(x, min(parts)) or i
+    x.launch.find(
+        "X011", i, f"threads of {_warps(x, [first // WARP + warp])} arrive at {title} with different instructions: {which}; that is undefined for {i.name}, "
+        "which the whole warp executes together", "put one barrier where the paths have met",
+        because="PTX ISA 9.7.13.1",
+    )  # fmt: skip
+
+
+def note_parted(x: Wave, key: Any, title: str, first: int, arrived: np.ndarray) -> None:
+    """Remember the first phase of a barrier of all threads in which warps have arrived by different instructions; as for `check_aligned`."""
+    by_warp = arrived.reshape(-1, WARP).max(axis=1)
+    known: dict[Any, _Parted] = x.state.setdefault(note_parted, {})
+    if key not in known and len(np.unique(by_warp[by_warp > 0])) > 1:
+        known[key] = _Parted(title, first // WARP, by_warp)
+
+
+def check_parted(x: Wave, i: Instruction, concerns: Callable[[Any], bool]) -> None:
+    """The running threads arrive at a barrier, whose keys are those that it `concerns`: only now by a line by which others did in a parted phase?"""
+    for key, parted in x.state.get(note_parted, {}).items():
+        if parted.late or not concerns(key):
+            continue
+        warps = np.unique(x.threads >> 5) - parted.first
+        own = warps[(warps >= 0) & (warps < len(parted.lines))].tolist()
+        late = [warp for warp in own if parted.lines[warp] not in (0, i.line)]
+        if (parted.lines == i.line).any():
+            parted.late, parted.at = late, i.line
+
+
+def tell_parted(x: Wave) -> None:
+    """X011 at a barrier of all threads that some warps come to and others skip, where accesses that nothing orders show that it matters.
+
+    The barriers that follow then part the same warps: each phase ends when some are one barrier behind. Without such an access it does no harm, and
+    nothing is said.
+    """
+    if not any(f.code in HARMED for f in x.launch.findings.values()):
+        return
+    for parted in x.state.get(note_parted, {}).values():
+        i = _at(x, int(parted.lines[parted.late[0]])) if parted.late else None
+        if i is None:
+            continue
+        mine, others = (
+            _warps(x, [parted.first + warp for warp in w]) for w in (parted.late, np.flatnonzero(parted.lines == parted.at).tolist())
+        )
+        x.launch.find(
+            "X011", i, f"{parted.title}: the phase that {mine} arrived in here is the one that {others} arrived in at line {parted.at}, where {mine} arrived "
+            "only a phase later: a branch lets some skip this barrier, and behind it they are one barrier apart",
+            "let all threads come to it: take it out of the branch, or use a barrier of its own for those that do",
+            because="CUDA: __syncthreads() in a branch needs all threads to take it the same way",
+        )  # fmt: skip
+
+
+def _at(x: Wave, line: int) -> Instruction | None:
+    return next((i for i in x.program.inlined.body if i.line == line), None)
+
+
+def _warps(x: Wave, warps: list[int]) -> str:
+    """Warps, by their number in the wave, as a kernel author knows them."""
+    found = []
+    per_cta = x.stride // WARP
+    for cta in dict.fromkeys(warp // per_cta for warp in warps):
+        own = [str(warp % per_cta) for warp in warps if warp // per_cta == cta]
+        of = f" of CTA {x.ctas[cta].number}" if x.launch.ctas > 1 else ""
+        found.append(f"warp{'s' * (len(own) > 1)} {', '.join(own[:MOST])}{' ...' * (len(own) > MOST)}{of}")
+    return " and ".join(found[:MOST])
+
+
+def _lanes(lanes: list[int]) -> str:
+    whole = lanes == list(range(lanes[0], lanes[-1] + 1))
+    return f"lane {lanes[0]}" if len(lanes) == 1 else f"lanes {lanes[0]} to {lanes[-1]}" if whole else f"lanes {', '.join(map(str, lanes))}"
+
+
+# ---- barrier.cluster: all threads of a cluster that have not exited (PTX ISA 9.7.13.4)
+
+
+class ClusterBarrier:
+    """A cluster's barrier. A thread that has arrived in the current phase has `arrived` set; `idle` ones have not arrived since they waited."""
+
+    def __init__(self, x: Wave, cluster: int) -> None:
+        self.cluster = cluster
+        size = x.launch.cluster_size * x.stride
+        self.first = cluster * size
+        self.own = slice(self.first, self.first + size)
+        self.arrived, self.idle = np.zeros(size, bool), np.ones(size, bool)
+        self.line = np.zeros(size, np.int32)  # of the instruction that each thread arrived with
+        self.aligned = np.zeros(size, bool)  # did it arrive by an instruction of its whole warp?
+        self.waits: list[Wait] = []
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What the watch knows it by."""
+        return "barrier.cluster", self.cluster
+
+    def settle(self, x: Wave) -> None:
+        """If all have arrived, the next phase begins."""
+        if not self.arrived.any() or not (self.arrived | (x.key[self.own] >= EXITED)).all():
+            return
+        lines = np.where(self.arrived, self.line, 0)
+        check_aligned(x, x.program.blocks[x.at].instructions[-1], "barrier.cluster", self.first, lines, self.aligned)
+        note_parted(x, self.key, "barrier.cluster", self.first, lines)
+        self.arrived[:] = False
+        x.changes += 1
+        if x.watch is not None:
+            x.watch.left(x, self.own, self.key)
+            x.watch.complete(self.key)
+            x.watch.met(self.first // WARP, len(self.arrived) // WARP)
+            x.watch.lifetimes.met(self.first // WARP, len(self.arrived) // WARP)
+        waits, self.waits = self.waits, []
+        for wait in waits:
+            self.idle[wait.threads - self.first] = True
+            if x.watch is not None:
+                x.watch.acquire(x, wait.threads, self.key, meets=True)
+                x.watch.lifetimes.waited(self.first // WARP, wait.threads)
+            x.wake(wait)
+
+    def describe(self, x: Wave) -> str:
+        """How many have come and how many have not, for a report of a hang."""
+        return f"barrier.cluster: {int(self.arrived.sum())} threads have arrived, {len(self.missing(x))} have not"
+
+    def missing(self, x: Wave) -> np.ndarray:
+        """Threads of the wave that have not arrived."""
+        return self.first + np.flatnonzero(~self.arrived & (x.key[self.own] < EXITED))
+
+
+def _barriers(x: Wave) -> list[ClusterBarrier]:
+    found: list[ClusterBarrier] | None = x.state.get("cluster barriers")
+    if found is None:
+        found = x.state["cluster barriers"] = [ClusterBarrier(x, n) for n in range(len(x.ctas) // x.launch.cluster_size)]
+    return found
+
+
+def _by_cluster(x: Wave) -> list[tuple[ClusterBarrier, np.ndarray]]:
+    """The clusters of the running threads, with their threads' numbers within."""
+    threads, barriers = x.threads, _barriers(x)
+    size = x.launch.cluster_size * x.stride
+    cuts = np.searchsorted(threads, np.arange(len(barriers) + 1) * size)
+    return [(b, threads[lo:hi] - b.first) for b, lo, hi in zip(barriers, cuts, cuts[1:], strict=False) if lo < hi]
+
+
+def build_cluster(i: Instruction, c: Linker) -> Step:
+    """`barrier.cluster.arrive` and `.wait`, .aligned or not."""
+    rest = [m for m in i.modifiers[1:] if m != "aligned"]
+    if rest[:1] == ["arrive"] and rest[1:] in ([], ["release"], ["relaxed"]):
+        return lambda x: _arrive(x, i, relaxed="relaxed" in rest)
+    if rest[:1] == ["wait"] and rest[1:] in ([], ["acquire"]):
+        return End(lambda x, following: _wait(x, i, following))
+    raise unmodelled(i)
+
+
+def _arrive(x: Wave, i: Instruction, *, relaxed: bool) -> None:
+    check_parted(x, i, lambda key: key[0] == "barrier.cluster")
+    for barrier, own in _by_cluster(x):
+        if not barrier.idle[own].all():
+            thread = int(own[int(np.flatnonzero(~barrier.idle[own])[0])]) + barrier.first
+            misuse(x, i, f"{thread_name(x, thread)} arrives twice without barrier.cluster.wait between", "wait before arriving again")
+        barrier.arrived[own], barrier.idle[own] = True, False
+        barrier.line[own], barrier.aligned[own] = i.line, "aligned" in i.modifiers
+        if x.watch is not None and relaxed:
+            x.watch.release_relaxed(x, i, own + barrier.first, barrier.key)
+        elif x.watch is not None:
+            x.watch.release(x, own + barrier.first, barrier.key)
+        x.changes += 1
+        barrier.settle(x)
+
+
+def _wait(x: Wave, i: Instruction, following: int) -> None:
+    x.key[x.sel] = following
+    for barrier, own in _by_cluster(x):
+        if barrier.idle[own].any():
+            thread = int(own[int(np.flatnonzero(barrier.idle[own])[0])]) + barrier.first
+            misuse(x, i, f"{thread_name(x, thread)} waits without having arrived", "barrier.cluster.arrive first")
+        late = barrier.arrived[own]
+        done = own[~late]
+        barrier.idle[done] = True
+        if done.size and x.watch is not None:
+            x.watch.acquire(x, done + barrier.first, barrier.key, meets=True)
+            x.watch.lifetimes.waited(barrier.first // WARP, done + barrier.first)
+        if late.any():
+            wait = x.park(own[late] + barrier.first, following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]
+            wait.missing = lambda b=barrier: b.missing(x)
+            barrier.waits.append(wait)
+
+
+def _exited_from_cluster(x: Wave, threads: np.ndarray) -> None:
+    if "cluster barriers" in x.state:
+        for barrier in _barriers(x):
+            barrier.settle(x)
+
+
+ON_EXIT.append(_exited_from_cluster)
+
+
+# ---- bar and barrier: threads of a CTA that wait for each other at one of its sixteen barriers (PTX ISA 9.7.13.1)
+
+
+class NamedBarrier:
+    """One of a CTA's barriers in a phase that somebody has arrived in and that is not complete."""
+
+    def __init__(self, x: Wave, cta: Cta, number: int, count: int | None) -> None:
+        self.cta, self.number, self.count = cta, number, count
+        self.own = slice(cta.first, cta.first + x.stride)
+        self.arrived = np.zeros(x.stride, bool)
+        self.before = np.zeros(x.stride, np.int32)  # how often each thread has arrived before that in this phase
+        self.line = np.zeros(x.stride, np.int32)  # of the instruction that each thread arrived with
+        self.aligned = np.zeros(x.stride, bool)  # did it arrive by an instruction of its whole warp?
+        self.holds, self.voted = 0, 0  # threads of .red, and those whose predicate holds
+        self.waits: list[tuple[Wait, _Form]] = []
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What the watch knows it by."""
+        return "barrier", self.cta.index, self.number
+
+    @property
+    def title(self) -> str:
+        """What a kernel author knows it by."""
+        return f"barrier {self.number} of CTA {self.cta.number}"
+
+    def arrive(self, x: Wave, i: Instruction, threads: np.ndarray, count: int | None, *, waits: bool) -> None:
+        """Threads arrive, and wait or do not."""
+        own = threads - self.cta.first
+        again = self.arrived[own]
+        if waits:
+            self.before[own[again]] += 1
+        elif again.any():
+            thread = int(threads[int(np.flatnonzero(again)[0])])
+            misuse(
+                x, i, f"{thread_name(x, thread)} arrives at barrier {self.number} twice in one phase, first at line "
+                f"{int(self.line[thread - self.cta.first])}", "let it wait for the phase (bar.sync) before it arrives again",
+            )  # fmt: skip
+        if self.count != count:
+            misuse(
+                x, i, f"barrier {self.number} is for {count or 'all'} threads here, and for {self.count or 'all'} where others have arrived in "
+                f"this phase (line {int(self.line[self.arrived][0])})", "give every bar of the barrier the same thread count",
+            )  # fmt: skip
+        self.arrived[own], self.line[own], self.aligned[own] = True, i.line, i.op == "bar" or "aligned" in i.modifiers
+
+    def missing(self, x: Wave) -> np.ndarray:
+        """Threads of the CTA that have not arrived, by their number in it."""
+        return np.flatnonzero(~self.arrived & (x.key[self.own] < EXITED))
+
+    def is_complete(self, x: Wave, i: Instruction) -> bool:
+        """Have all arrived, or as many as the count says?"""
+        done = self.arrived | (x.key[self.own] >= EXITED)
+        if self.count is None:
+            return bool(done.all())
+        came = self._counted(x)
+        if came > self.count:
+            misuse(
+                x,
+                i,
+                f"{came} threads have arrived at barrier {self.number}, which is for {self.count} ({self._lines()})",
+                "correct the thread count",
+            )
+        return came == self.count
+
+    def describe(self, x: Wave) -> str:
+        """Who has come and who has not, for a report of a hang."""
+        came = np.unique(np.flatnonzero(self.arrived) // WARP).tolist()
+        text = f"{self.title}: {int(self.arrived.sum())} threads have arrived (warps {_list(came)}, {self._lines()})"
+        if self.count is not None:
+            return f"{text}; it is for {self.count}, so {self.count - self._counted(x)} more must come"
+        return f"{text}, {len(self.missing(x))} have not"
+
+    def _lines(self) -> str:
+        """The lines of the instructions by which threads have arrived."""
+        lines = np.unique(self.line[self.arrived]).tolist()
+        return f"line{'s' * (len(lines) > 1)} {_list(lines)}"
+
+    def _counted(self, x: Wave) -> int:
+        """Threads of whole warps that have arrived, those of a warp as often as it has."""
+        times = np.where(self.arrived, self.before + 1, 0).reshape(-1, WARP)
+        gone = (~self.arrived & (x.key[self.own] >= EXITED)).reshape(-1, WARP)
+        whole = np.where(gone, times.max(axis=1, keepdims=True), times).min(axis=1)
+        return int(whole.sum()) * WARP
+
+
+@dataclasses.dataclass(frozen=True)
+class _Form:
+    """What an instruction does besides arriving: `red` with its operation, where the result goes."""
+
+    waits: bool
+    red: str = ""
+    holds: Read | None = None
+    write: Write | None = None
+
+
+def _list(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:12])) + (" ..." if len(numbers) > 12 else "") if numbers else "none"
+
+
+def _open(x: Wave) -> dict[tuple[int, int], NamedBarrier]:
+    """The barriers of the wave that somebody has arrived at, by CTA and number."""
+    found: dict[tuple[int, int], NamedBarrier] = x.state.setdefault("barriers", {})
+    return found
+
+
+@implements("bar", "barrier")
+def build_barrier(i: Instruction, c: Linker) -> Step:
+    """All forms; `bar` is `barrier.aligned`."""
+    rest = [m for m in i.modifiers if m not in ("cta", "aligned")]
+    if rest[:1] == ["warp"] and rest[1:] == ["sync"]:
+        return bar_warp(i, c)
+    if rest[:1] == ["cluster"]:
+        return build_cluster(i, c)
+    operands = list(i.operands)
+    if rest == ["sync"]:
+        form = _Form(True)
+    elif rest == ["arrive"]:
+        form = _Form(False)
+    elif rest in (["red", "popc", "u32"], ["red", "and", "pred"], ["red", "or", "pred"]):
+        form = _Form(True, rest[1], c.read(operands.pop(), "pred"), c.write(operands.pop(0), rest[2]))
+    else:
+        raise unmodelled(i)
+    if not 1 + (rest == ["arrive"]) <= len(operands) <= 2:
+        raise InputError("takes a barrier" + (" and a thread count" if rest == ["arrive"] else " and maybe a thread count"))
+    return End(_run(i, c.read(operands[0], "u32"), c.read(operands[1], "u32") if len(operands) == 2 else None, form))
+
+
+def _run(i: Instruction, number: Read, count: Read | None, form: _Form) -> Callable[[Wave, int], None]:
+    def run(x: Wave, following: int) -> None:
+        ids = np.asarray(number(x))
+        counts = None if count is None else np.asarray(count(x))
+        x.key[x.sel] = following
+        if ids.ndim == 0:
+            check_parted(x, i, lambda key: key[0] == "barrier" and key[2] == int(ids))
+        if form.waits and not form.red and ids.ndim == 0 and (counts is None or counts.ndim == 0):
+            late = _latecomers(x, int(ids), None if counts is None else int(counts))
+            if late is None:
+                return
+        else:
+            late = np.arange(x.n)
+        threads = x.threads[late]
+        ids = np.broadcast_to(ids, (x.n,))[late]
+        counts = None if counts is None else np.broadcast_to(counts, (x.n,))[late]
+        holds = None if form.holds is None else np.broadcast_to(form.holds(x), (x.n,))[late]
+        where = x.cta_of[threads] * 0x10000 + np.minimum(ids, 0xFFFF).astype(np.int64)
+        for place in np.unique(where).tolist():
+            mine = where == place
+            cta, id_ = x.ctas[place >> 16], place & 0xFFFF
+            expected = None if counts is None else int(counts[mine][0])
+            if id_ >= CTA_BARRIERS or (expected is not None and (expected % WARP or not expected)):
+                which = f"barrier {id_}: a CTA has barriers 0 to {CTA_BARRIERS - 1}"
+                misuse(x, i, which if id_ >= CTA_BARRIERS else f"{expected} threads: needs a multiple of {WARP}", "correct the operand")
+            barrier = _open(x).get((cta.index, id_))
+            if barrier is None:
+                barrier = _open(x)[cta.index, id_] = NamedBarrier(x, cta, id_, expected)
+            barrier.arrive(x, i, threads[mine], expected, waits=form.waits)
+            if holds is not None:
+                barrier.holds += int(holds[mine].sum())
+                barrier.voted += int(mine.sum())
+            if x.watch is not None:
+                x.watch.release(x, threads[mine], barrier.key)
+            if form.waits:
+                wait = x.park(threads[mine], following, i, lambda b=barrier: b.describe(x))  # type: ignore[misc]
+                wait.missing = lambda b=barrier: b.cta.first + b.missing(x)
+                barrier.waits.append((wait, form))
+            _settle(x, barrier, i)
+
+    return run
+
+
+def _latecomers(x: Wave, number: int, count: int | None) -> np.ndarray | None:
+    """The running threads, by their place among them, whose barrier is not complete with just those that run; None: all are.
+
+    The watch is told of those that are.
+    """
+    if number >= CTA_BARRIERS or count == 0:
+        return np.arange(x.n)
+    opened = [cta for cta, id_ in _open(x) if id_ == number]
+    if not opened and x.n == x.total and count in (None, x.stride):
+        complete = np.ones(len(x.ctas), bool)
+    else:
+        here = np.bincount(x.cta_of[x.sel], minlength=len(x.ctas))
+        alive = (x.key < EXITED).reshape(len(x.ctas), -1).sum(axis=1)
+        complete = (here > 0) & (here == (alive if count is None else count))
+        if count is not None:  # in whole warps
+            warps = np.bincount(x.threads >> 5, minlength=x.total >> 5)
+            complete &= ((warps == 0) | (warps == WARP)).reshape(len(x.ctas), -1).all(axis=1)
+        complete[opened] = False
+    if x.watch is not None and complete.any():
+        x.watch.meet(x, np.flatnonzero(complete), is_for_all=count is None)
+    late = ~complete[x.cta_of[x.sel]]
+    return np.flatnonzero(late) if late.any() else None
+
+
+def _settle(x: Wave, barrier: NamedBarrier, i: Instruction) -> None:
+    """If the phase is complete let everybody go."""
+    if not barrier.is_complete(x, i):
+        return
+    del _open(x)[barrier.cta.index, barrier.number]
+    lines = np.where(barrier.arrived, barrier.line, 0)
+    check_aligned(x, i, barrier.title, barrier.cta.first, lines, barrier.aligned)
+    if barrier.count is None:
+        note_parted(x, barrier.key, barrier.title, barrier.cta.first, lines)
+    if x.watch is not None:
+        if barrier.count is None:
+            x.watch.left(x, barrier.own, barrier.key)
+        x.watch.complete(barrier.key)
+    kept = x.sel
+    for wait, form in barrier.waits:
+        if x.watch is not None:
+            x.watch.acquire(x, wait.threads, barrier.key, meets=True)
+        if form.write is not None:
+            result = {"popc": np.uint32(barrier.holds), "and": barrier.holds == barrier.voted, "or": barrier.holds > 0}[form.red]
+            x.select(wait.threads)
+            form.write(x, result)
+            x.select(kept)
+        x.wake(wait)
+
+
+def _exited_from_cta(x: Wave, threads: np.ndarray) -> None:
+    """Barriers for all threads do not wait for those that are gone."""
+    if not _open(x):
+        return
+    ctas = set(np.unique(x.cta_of[threads]).tolist())
+    for barrier in [b for b in _open(x).values() if b.cta.index in ctas]:
+        _settle(x, barrier, x.program.blocks[x.at].instructions[-1])
+
+
+ON_EXIT.append(_exited_from_cta)

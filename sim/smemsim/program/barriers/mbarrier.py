@@ -1,0 +1,692 @@
+"""mbarriers: their state, their phases, and what is suspicious about a wait.
+
+PTX leaves open what the 64 bits look like. Here: pending arrivals in 19:0, expected ones in 39:20, bytes still to come in 61:40 (two's complement),
+the parity of the phase in 63; a phase token is that word as it was before the arrival.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.program.launch import Touched
+from smemsim.program.traps import misuse
+from smemsim.program.wave import THREADS, WARP, Cta, Wait
+from smemsim.ptx.module import Instruction
+from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES, MBARRIER_SIZE
+from smemsim.spec.findings import Severity
+
+if TYPE_CHECKING:
+    from smemsim.program.watch.clocks import Operation
+    from smemsim.program.wave import Wave
+
+__all__ = [
+    "Delivery",
+    "Mbarrier",
+    "before_loads",
+    "check_reused",
+    "current",
+    "initialise",
+    "invalidate",
+    "is_wait",
+    "lends",
+    "mbarrier_of",
+    "mbarriers",
+    "missing_arrivals",
+    "parity_of",
+    "pending_of",
+    "suspicion",
+    "twice",
+    "unexpected",
+    "wrong_delivery",
+]
+
+
+# ---- Of the waits at mbarriers that never end: which is likeliest the cause of the hang, and what to change there; and which copy is the
+# one that brought too much, or too little, to an mbarrier
+
+
+Cause = tuple[Instruction, str, str]  # where, why, and what to change
+
+
+def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
+    """Of a wait at a barrier that never ends: how far it is from the cause of the hang (0 is nearest), and what to change."""
+    if unseen := barrier.phase - barrier.seen:
+        last = barrier.phase - 1
+        if ignored := _ignored(barrier):
+            names = ", ".join(f"{offset:#x}" for offset in ignored)
+            return 0, f"wait for the mbarrier of the stage that is read: phases of {names} are over, and nobody has ever waited for one"
+        if unseen == 1:
+            return 0, f"phase {last} is over, and no wait has seen it: wait for parity {last & 1}, or one arrival fewer"
+        return 0, (
+            f"phases {barrier.seen} to {last} went by without a wait: more arrive in a round than the {barrier.expected} that mbarrier.init "
+            "says; correct that count, or let fewer threads arrive"
+        )
+    if barrier.pending != barrier.expected and barrier.pending:
+        absent = _never_here(barrier, x)
+        if absent:  # who has arrived nowhere and waits for something else is held up by that
+            goes_on = any(_arrives_elsewhere(barrier, x, cta) or not _is_stuck(x, barrier, cta) for cta in absent)
+            return 0 if goes_on else 3, missing_arrivals(barrier, x)[1]
+        return 1, f"mbarrier.init says {barrier.expected} arrivals a phase: correct it, or let the others arrive too"
+    if barrier.tx < 0 and not barrier.expecting:
+        return 1, f"mbarrier.arrive.expect_tx of {-barrier.tx} bytes by the thread that issues the copies"
+    if barrier.tx or barrier.pending != barrier.expected:
+        return 4 if barrier.is_late else 1, ""
+    if not any(barrier.done.values()):
+        if not before_loads(i, x):
+            return 3, ""
+        if barrier.passed:
+            return 2, "whoever reads a stage must arrive here when it has (mbarrier.arrive, tcgen05.commit)"
+        return 2, "a stage is free in the first round: wait for parity 1 there, which passes at once at a new mbarrier"
+    stuck = {int(warp) for wait in x.waiting for warp in np.unique(wait.threads // WARP)}
+    return (1 if barrier.arrived_from and not barrier.arrived_from & stuck else 4), ""  # who arrived before goes on, or waits as well
+
+
+def _ignored(barrier: Mbarrier) -> list[int]:
+    """The other mbarriers of the CTA that copies complete on, as on this one, and that nobody has ever waited for."""
+    others: dict[int, Mbarrier] = barrier.cta.state["mbarriers"] if barrier.sources else {}
+    return [offset for offset, b in others.items() if b.sources and b.phase and not (b.seen or b.passed or b.waits)]
+
+
+def before_loads(i: Instruction, x: Wave) -> bool:
+    """Do loads that complete on an mbarrier come behind this wait, before the next: does a producer wait here for a free stage?"""
+    body = x.program.inlined.body
+    at = next((n for n, other in enumerate(body) if other is i), len(body))
+    for other in body[at + 1 :]:
+        if is_wait(other):
+            return False
+        if other.op == "cp" and "mbarrier::complete_tx::bytes" in other.modifiers:
+            return True
+    return False
+
+
+def is_wait(i: Instruction) -> bool:
+    """Is it a wait at an mbarrier?"""
+    return i.op == "mbarrier" and i.modifiers[0] in ("try_wait", "test_wait")
+
+
+# ---- arrivals of the other CTAs of a cluster
+
+
+def _members(barrier: Mbarrier, x: Wave) -> list[Cta]:
+    """The CTAs of its cluster, by their rank."""
+    first = barrier.cta.index - barrier.cta.rank
+    return x.ctas[first : first + x.launch.cluster_size]
+
+
+def _siblings(barrier: Mbarrier, x: Wave) -> Iterator[Mbarrier]:
+    """The mbarriers at the same offset in the other CTAs of its cluster."""
+    for cta in _members(barrier, x):
+        other = cta.state.get("mbarriers", {}).get(barrier.offset)
+        if other is not None and other is not barrier:
+            yield other
+
+
+def _never_here(barrier: Mbarrier, x: Wave) -> list[Cta]:
+    """The CTAs of its cluster that have never arrived, where another one has."""
+    came = {cta for _, cta in barrier.arrivals}
+    return [cta for cta in _members(barrier, x) if cta.index not in came] if came else []
+
+
+def _is_stuck(x: Wave, barrier: Mbarrier, cta: Cta) -> bool:
+    """Do threads of a CTA wait at another mbarrier?"""
+    others = (wait for wait in x.waiting if wait.expired is not None and all(wait is not own for own, _ in barrier.waits))
+    return any((x.cta_of[wait.threads] == cta.index).any() for wait in others)
+
+
+def _arrives_elsewhere(barrier: Mbarrier, x: Wave, cta: Cta) -> bool:
+    """Has a CTA arrived at the same mbarrier of another CTA?"""
+    return any(by == cta.index for other in _siblings(barrier, x) for _, by in other.arrivals)
+
+
+def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
+    """Of a phase in which some have arrived: which CTAs of the cluster never have, where they arrive instead, and what to change."""
+    text, repair = "", ""
+    for cta in _never_here(barrier, x) if 0 < barrier.pending < barrier.expected else ():
+        instead = [(line, other) for other in _siblings(barrier, x) for line, by in other.arrivals if by == cta.index]
+        if instead:
+            line, other = instead[0]
+            text += f"; CTA {cta.number} has arrived at that of CTA {other.cta.number} (line {line}), never at this one"
+        else:
+            text += f"; none is of CTA {cta.number}"
+        repair = repair or (
+            f"let CTA {cta.number} arrive here too: mapa of the address to rank {barrier.cta.rank}, and mbarrier.arrive.release.cluster."
+            f"shared::cluster there; or correct the {barrier.expected} that mbarrier.init says"
+        )
+    return text, repair
+
+
+# ---- bytes that came twice, or elsewhere
+
+
+def wrong_delivery(barrier: Mbarrier, x: Wave, size: int, rounds: int) -> Cause | None:
+    """Which copy is one too many, or goes elsewhere, where the bytes that came say so: its instruction, why, and what to change.
+
+    `size` bytes are expected a time, in `rounds` rounds so far.
+    """
+    if barrier.doubled is not None:
+        return _twice(barrier, *barrier.doubled)
+    short = barrier.all_expected - barrier.all_brought
+    if barrier.repeated is not None and short < 0 and short % barrier.repeated[1].size == 0:
+        return _twice(barrier, *barrier.repeated)
+    if short <= 0:
+        return None
+    missing = barrier.tx if barrier.tx > 0 else short // max(rounds, 1)
+    return _left_out(barrier, x, missing) or _not_issued(barrier, x, missing) or _other_barrier(barrier)
+
+
+def twice(barrier: Mbarrier) -> Cause | None:
+    """Two copies that bring the same bytes for one expectation: where, why, and what to change."""
+    return None if barrier.doubled is None else _twice(barrier, *barrier.doubled)
+
+
+def lends(barrier: Mbarrier) -> bool:
+    """Has it got too many bytes, as many as another mbarrier of the CTA lacks? That one tells."""
+    return barrier.doubled is None and barrier.all_brought > barrier.all_expected and _counterpart(barrier) is not None
+
+
+def unexpected(barrier: Mbarrier) -> Cause | None:
+    """A multicast of another CTA whose mask reaches a CTA that expects no bytes at its mbarrier, and waits there."""
+    far = [d for d in barrier.sources.values() if d.issuer is not barrier.cta and d.is_multicast]
+    if barrier.expecting or not far or len(far) < len(barrier.sources):
+        return None
+    d, rank, number = far[0], barrier.cta.rank, barrier.cta.number
+    why = (
+        f"the mask {d.mask:#x} of CTA {d.issuer.number} reaches CTA {number} (bit {rank}), which expects no bytes: {barrier.all_brought} came to "
+        f"its mbarrier at {barrier.offset:#x}, and a phase does not end while they are not expected"
+    )
+    return d.instruction, why, f"the mask {d.mask & ~(1 << rank):#x}, or mbarrier.arrive.expect_tx of {d.size} bytes in CTA {number}"
+
+
+def _twice(barrier: Mbarrier, first: Delivery, second: Delivery) -> Cause:
+    i, cta = second.instruction, second.to
+    place = f"shared {second.begin:#x} to {second.begin + second.size - 1:#x} of CTA {cta.number}"
+    if first.issuer is not second.issuer:
+        both = " and ".join(
+            f"CTA {d.issuer.number} (mask {d.mask:#x})" if d.is_multicast else f"CTA {d.issuer.number}" for d in (first, second)
+        )
+        why = f"line {i.line} brings {place} twice for one expectation, from {both}"
+        return i, why, f"leave bit {cta.rank}, of CTA {cta.number}, out of the mask of one of them, or let each load another part"
+    if first.instruction is i:
+        return (
+            i,
+            f"line {i.line} is executed twice for one expectation and brings {place} each time",
+            "let one thread issue it, once a phase",
+        )
+    return (
+        i,
+        f"line {i.line} brings {place}, which line {first.instruction.line} has brought for the same expectation",
+        "load it once a phase",
+    )
+
+
+def _left_out(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
+    """Copies that went to other CTAs of the cluster, and would have brought what is missing here."""
+    here = {d.begin for d in barrier.sources.values() if d.to is barrier.cta}
+    found: dict[tuple[int, int], Delivery] = {}
+    for other in _siblings(barrier, x):
+        found.update(
+            {key: d for key, d in other.sources.items() if key not in barrier.sources and d.to is other.cta and d.begin not in here}
+        )
+    if not found or sum(d.size for d in found.values()) != missing:
+        return None
+    d, rank = next(iter(found.values())), barrier.cta.rank
+    because = f"its mask {d.mask:#x} leaves out bit {rank}" if d.is_multicast else "it has no .multicast::cluster"
+    why = (
+        f"what CTA {d.issuer.number} loads at line {d.instruction.line} ({d.size} bytes) does not reach CTA {barrier.cta.number}: {because}"
+    )
+    return (
+        d.instruction,
+        why,
+        f"multicast with the mask {d.mask | 1 << rank:#x}, or do not expect these bytes in CTA {barrier.cta.number}",
+    )
+
+
+def _not_issued(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
+    """A multicast that some CTAs issue and others do not, whose part is missing."""
+    issued = {key for other in (barrier, *_siblings(barrier, x)) for key in other.sources}
+    for (line, _), d in barrier.sources.items():
+        absent = [cta for cta in _members(barrier, x) if (line, cta.index) not in issued]
+        if d.is_multicast and absent and d.size * len(absent) == missing:
+            names = ", ".join(str(cta.number) for cta in absent)
+            why = f"line {line} brings {d.size} bytes from CTA {d.issuer.number}, and has not been issued by CTA {names}"
+            return d.instruction, why, f"let CTA {names} issue its part too, or expect {missing} bytes fewer"
+    return None
+
+
+def _counterpart(barrier: Mbarrier) -> Mbarrier | None:
+    """An mbarrier of the CTA that lacks as many bytes as this one has too many, or the reverse."""
+    short = barrier.all_expected - barrier.all_brought
+    found: dict[int, Mbarrier] = barrier.cta.state["mbarriers"]
+    return next((b for b in found.values() if b.all_brought - b.all_expected == short and (b if short > 0 else barrier).sources), None)
+
+
+def _other_barrier(barrier: Mbarrier) -> Cause | None:
+    """Copies that complete on another mbarrier of the CTA, which got as much too much."""
+    other = _counterpart(barrier)
+    if other is None:
+        return None
+    d, (expects, _) = next(iter(other.sources.values())), next(iter(barrier.expecting.values()))
+    too_many = other.all_brought - other.all_expected
+    why = (
+        f"line {d.instruction.line} brings its bytes to the mbarrier at {other.offset:#x}, {too_many} more in all than it expects, and line "
+        f"{expects.line} expects them at another"
+    )
+    return d.instruction, why, f"give both lines the same mbarrier: {other.offset:#x} is another stage's than {barrier.offset:#x}"
+
+
+# ---- Mbarrier objects (PTX ISA 9.7.13.15): 64 bits of shared memory that count arrivals and bytes, phase after phase
+
+
+KEPT = 6  # lines remembered for a report
+LIVES = "PTX ISA 9.7.13.15.9, 9.7.13.15.10: its bytes are nothing else before mbarrier.inval"
+
+
+@dataclasses.dataclass(frozen=True)
+class Delivery:
+    """What an asynchronous copy brings to one CTA: `size` bytes from `begin` on (a `.shared` address without the rank) in CTA `to`.
+
+    `issuer` is the CTA whose thread issued it, `reached` the ranks of all CTAs of the cluster that it goes to. Of a pair (.cta_group::2) the bytes
+    may lie in another CTA than the mbarrier that counts them.
+    """
+
+    instruction: Instruction
+    issuer: Cta
+    to: Cta
+    begin: int
+    size: int
+    reached: tuple[int, ...]
+
+    @property
+    def key(self) -> tuple[int, int]:
+        """Which copy it is: the line, and the CTA that issued it."""
+        return self.instruction.line, self.issuer.index
+
+    @property
+    def mask(self) -> int:
+        """`reached` as the operand of .multicast::cluster."""
+        return sum(1 << rank for rank in self.reached)
+
+    @property
+    def is_multicast(self) -> bool:
+        """Has it a mask?"""
+        return any(m.startswith("multicast") for m in self.instruction.modifiers)
+
+
+class Mbarrier:
+    """A barrier at `offset` (a `.shared` address without the rank) of a CTA.
+
+    `phase` counts complete phases; `pending` arrivals and `tx` bytes are left of the current one, which is complete when both are 0.
+    """
+
+    def __init__(self, cta: Cta, offset: int, count: int, place: int, made: Instruction) -> None:
+        self.cta, self.offset, self.place, self.made = cta, offset, place, made
+        self.phase, self.expected, self.pending, self.tx = 0, count, count, 0
+        self.waits: list[tuple[Wait, int]] = []  # with the phase that each waits for
+        self.all_expected, self.all_brought = 0, 0  # bytes, of all phases
+        self.bringing: dict[int, int] = {}  # by line: bytes, the first time
+        self.expecting: dict[int, tuple[Instruction, int]] = {}  # by line: who said so, and how much
+        self.of_phase: set[tuple[int, int]] = set()  # of the current phase: line and bytes
+        self.came: set[tuple[int, int]] = set()  # of phases that have ended: these came
+        self.seen = 0  # phases that had ended when a wait last passed
+        self.asked = -1  # the phase that a wait or test last found not to be over
+        self.passed: dict[int, Instruction] = {}  # by line: waits that passed before the first phase had ended
+        self.arrived_from: set[int] = set()  # warps of the wave
+        self.arrivals: dict[tuple[int, int], int] = {}  # how many, by line and by the CTA (index) that arrives
+        self.sources: dict[tuple[int, int], Delivery] = {}  # the first delivery of each copy, by its key
+        self.deliveries: list[Delivery] = []  # of the current phase
+        self.last: list[Delivery] = []  # of the phase before
+        self.since_expected: dict[
+            tuple[int, int], tuple[int, Delivery]
+        ] = {}  # since bytes were last expected: by where they go, with the phase
+        self.copies: list[Operation] = []  # that complete on this phase or the one before, as the watch knows them
+        self.doubled: tuple[Delivery, Delivery] | None = (
+            None  # two that bring the same bytes for one expectation in one phase, the first time
+        )
+        self.repeated: tuple[Delivery, Delivery] | None = None  # the same where a phase has ended between
+        self.done: dict[str, dict[int, str]] = {"arrives": {}, "expects bytes": {}, "brings bytes": {}}  # instructions by line
+
+    @property
+    def parity(self) -> int:
+        """Of the current phase, 0 of the first."""
+        return self.phase & 1
+
+    @property
+    def is_late(self) -> bool:
+        """Do bytes miss that came in an earlier phase, for the same expectation?"""
+        return self.tx > 0 and self.of_phase <= self.came
+
+    @property
+    def word(self) -> int:
+        """The 64 bits."""
+        return self.pending | self.expected << 20 | (self.tx & 0x3FFFFF) << 40 | self.parity << 63
+
+    def __repr__(self) -> str:
+        return (
+            f"<Mbarrier {self.offset:#x} of CTA {self.cta.number}: phase {self.phase}, {self.pending} arrivals and {self.tx} bytes pending>"
+        )
+
+    # ---- what happens to it
+
+    def arrive(
+        self, x: Wave, threads: np.ndarray, count: int = 1, *, i: Instruction | None = None, release: bool = True, relaxed: bool = False
+    ) -> np.ndarray:
+        """Each of the threads arrives `count` times; a phase that is complete by that ends, and the next begins. Returns their tokens.
+
+        `threads` are those of the wave that the watch is told of; the arrival of an asynchronous operation is one of the thread that issued it.
+        """
+        i = i or current(x)
+        self._note("arrives", i)
+        if len(threads):  # of warps that arrive together two are enough to tell
+            self.arrived_from |= set((threads[[0, -1]] // WARP).tolist())
+            self._count_arrivals(x, threads, i, count)
+        if x.watch is not None:
+            if x.watch.lifetimes.is_needed:
+                x.watch.lifetimes.touch(i, self.cta.index, np.unique(threads // WARP))
+            if release:
+                x.watch.release(x, threads, self, relaxed=relaxed)
+        tokens = np.empty(len(threads), np.uint64)
+        done, step = 0, count
+        while done < len(threads):
+            if step > self.pending:
+                misuse(
+                    x, i, f"{step} arrivals at the mbarrier at {self.offset:#x} of CTA {self.cta.number}, of whose phase only {self.pending} are "
+                    "left", f"mbarrier.init says {self.expected} arrivals a phase: correct it, or let fewer threads arrive",
+                )  # fmt: skip
+            steps = min(len(threads) - done, self.pending // step)
+            tokens[done : done + steps] = np.uint64(self.word) - np.arange(0, steps * step, step, dtype=np.uint64)
+            self.pending -= steps * step
+            done += steps
+            phase = self.phase
+            self._settle(x)
+            if self.phase != phase and done < len(threads) and threads[done - 1] // WARP == threads[done] // WARP:
+                self._is_split(x, i)
+        self._changed(x)
+        return tokens
+
+    def _is_split(self, x: Wave, i: Instruction) -> None:
+        """One instruction of a warp ends a phase with some of its lanes, and the others count in the next one: who waits goes on without these."""
+        x.launch.find(
+            "X010", i, f"{i.name}: the lanes of one warp arrive in two phases of the mbarrier at {self.offset:#x} of CTA {self.cta.number}: some are "
+            f"the last of phase {self.phase - 1}, the others count in the next one, and who waits does not wait for them",
+            f"mbarrier.init says {self.expected} arrivals a phase: correct it, or let fewer threads arrive", because="PTX ISA 9.7.13.15",
+            milder=Severity.WRONG,
+        )  # fmt: skip
+
+    def _count_arrivals(self, x: Wave, threads: np.ndarray, i: Instruction, count: int) -> None:
+        """Remember which CTAs arrive by which line."""
+        first, last = int(x.cta_of[threads[0]]), int(x.cta_of[threads[-1]])
+        ctas = [first] * len(threads) if first == last else x.cta_of[threads].tolist()
+        for cta in set(ctas):
+            self.arrivals[i.line, cta] = self.arrivals.get((i.line, cta), 0) + count * ctas.count(cta)
+
+    def expect_tx(self, x: Wave, size: int, *, i: Instruction | None = None) -> None:
+        """The current phase also waits for `size` bytes."""
+        self.since_expected = {}
+        i = i or current(x)
+        self._note("expects bytes", i)
+        self.all_expected += size
+        self.expecting.setdefault(i.line, (i, size))
+        self.of_phase.add((i.line, size))
+        self.tx += size
+        self._check_tx(x, i)
+        self._settle(x)
+        self._changed(x)
+
+    def complete_tx(self, x: Wave, size: int, *, i: Instruction | None = None, by: Delivery | None = None) -> None:
+        """`size` bytes have come; `by` says by which copy, and where they lie."""
+        i = i or current(x)
+        if by is not None:
+            self._brought(by)
+        self._note("brings bytes", i)
+        self.bringing.setdefault(i.line, size)
+        self.all_brought += size
+        self.tx -= size
+        self._check_tx(x, i)
+        self._settle(x)
+        self._changed(x)
+
+    def _brought(self, by: Delivery) -> None:
+        """Remember a delivery. One that brings bytes again that came for the same expectation is one too many, or early."""
+        phase, again = self.since_expected.setdefault((by.to.index, by.begin), (self.phase, by))
+        adds = "reduce" in by.instruction.modifiers  # into the same bytes, again and again
+        if again is not by and phase == self.phase and not adds:
+            self.doubled = self.doubled or (again, by)
+        elif again is not by and not adds:
+            self.repeated = self.repeated or (again, by)
+        self.sources.setdefault(by.key, by)
+        self.deliveries.append(by)
+
+    def drop(self, x: Wave, count: int, i: Instruction) -> None:
+        """`count` arrivals fewer from the next phase on; the arrival itself comes next."""
+        if count > self.expected:
+            misuse(x, i, f"{count} of {self.expected} arrivals dropped at the mbarrier at {self.offset:#x}", "drop only what was expected")
+        self.expected -= count
+
+    def _check_tx(self, x: Wave, i: Instruction) -> None:
+        if abs(self.tx) > MBARRIER_BYTES:
+            misuse(
+                x, i, f"the mbarrier at {self.offset:#x} of CTA {self.cta.number} now counts {self.tx} bytes: it can count from -{MBARRIER_BYTES} to "
+                f"{MBARRIER_BYTES}", "split the transfer over several phases or barriers",
+            )  # fmt: skip
+
+    def _settle(self, x: Wave) -> None:
+        if self.pending or self.tx:
+            return
+        self.phase += 1
+        self.came |= self.of_phase
+        self.of_phase = set()
+        self.last, self.deliveries = self.deliveries, []
+        self.pending = self.expected
+        if x.watch is not None:
+            x.watch.complete(self)
+        ready, self.waits = [w for w in self.waits if w[1] < self.phase], [w for w in self.waits if w[1] >= self.phase]
+        for wait, _ in ready:
+            x.wake(wait)
+
+    def _changed(self, x: Wave) -> None:
+        x.changes += 1
+        x.shared.view(np.uint64)[self.place >> 3] = self.word
+
+    def check_bytes(self, x: Wave, *, hangs: bool = False) -> None:
+        """T210 when in all other bytes were expected than came: of a barrier at its end, or of one that nothing reaches any more.
+
+        It stands at the copy that is one too many or goes elsewhere, where one can be named, else where the bytes are expected.
+        Not where the launch hangs and what is missing came in full in an earlier phase: then something has held the loads up.
+        A remark where bytes miss in a phase that nobody has ever asked for: pipelines arm a stage and bring nothing more (CuTe DSL's
+        mixed_input_fmha_decode.py), and an mbarrier may end in any phase.
+        """
+        if (self.waits or self.seen) and (surprise := unexpected(self)) is not None:
+            at, why, right = surprise
+            x.launch.find("T210", at, why, right, because="PTX ISA 9.7.13.15.3")
+        if (
+            self.all_expected == self.all_brought
+            and (again := twice(self)) is not None
+            and any(f.code == "R507" for f in x.launch.findings.values())
+        ):
+            # As many bytes as expected, and others were never written: the second copy was to bring those.
+            at, why, right = again
+            x.launch.findings.pop(("X005", at.line), None)  # that the copy comes over another in flight, which this explains
+            x.launch.find("X005", at, f"{why}, and bytes that are read come with no copy", right, because="PTX ISA 8 (memory consistency)")
+        if self.all_expected == self.all_brought or not self.expecting or (hangs and self.is_late) or lends(self):
+            return
+        i, size = next(iter(self.expecting.values()))
+        rounds = self.all_expected // size if size and self.all_expected % size == 0 else 0
+        each = self.all_brought / rounds if rounds else 0.0
+        right = "expect what the transfers bring"
+        if each and each.is_integer():
+            right = f"expect {int(each)} bytes, if the boxes are as large as they should be"
+        bringing = ", ".join(f"{brought} by line {line}" for line, brought in list(self.bringing.items())[:KEPT]) or "nothing"
+        message = (
+            f"the mbarrier at {self.offset:#x} of CTA {self.cta.number} was told to expect {self.all_expected} bytes in all "
+            f"({size} a time), {self.all_brought} came ({bringing})"
+        )
+        cause = wrong_delivery(self, x, size, rounds)
+        if cause is not None:
+            at, why, right = cause
+            message, i = f"{why}: {message} at line {i.line}", at
+        milder = None
+        if cause is None and not hangs and self.tx > 0 and self.asked != self.phase:
+            milder, message = Severity.NOTE, f"{message}; nobody waits for the phase that lacks them"
+            right = "expect bytes in phases alone that somebody waits for"
+        x.launch.find("T210", i, message, right, because="PTX ISA 9.7.13.15.3", milder=milder, touched=self.touched)
+
+    @property
+    def touched(self) -> tuple[Touched, ...]:
+        """Its bytes."""
+        return (Touched(self.cta.number, self.offset, self.offset + MBARRIER_SIZE),)
+
+    def _note(self, what: str, i: Instruction) -> None:
+        self.done[what].setdefault(i.line, i.name)
+
+    # ---- waiting
+
+    def passes(self, i: Instruction) -> None:
+        """A wait finds that the phase before the current one is over; before the first phase that is so at once."""
+        self.seen = self.phase
+        if not self.phase:
+            self.passed.setdefault(i.line, i)
+
+    def park(self, x: Wave, threads: np.ndarray, i: Instruction, expired: Callable[[], None] | None = None) -> Wait:
+        """Threads wait at the block that runs for the current phase."""
+        phase = self.phase
+        wait = x.park(threads, x.at, i, lambda: self.describe(x, phase))
+        wait.expired, wait.suspicion, wait.touched = expired, lambda: suspicion(self, i, x), self.touched
+        self.waits.append((wait, phase))
+        return wait
+
+    def describe(self, x: Wave, phase: int) -> str:
+        """What a phase waits for and who has ever taken part, for a report of a hang."""
+        left = []
+        if self.pending:
+            left.append(f"{self.pending} of {self.expected} arrivals are missing{missing_arrivals(self, x)[0]}")
+        if self.tx > 0:
+            left.append(f"{self.tx} bytes that were expected have not come")
+        if self.tx < 0:
+            left.append(f"{-self.tx} bytes have come that nobody expected")
+        state = " and ".join(left) or "nothing is missing"
+        known = [
+            f"{what}: line{'s' * (len(by) > 1)} {', '.join(map(str, list(by)[:KEPT]))}{' ...' * (len(by) > KEPT)}"
+            for what, by in self.done.items()
+            if by
+        ]
+        history = "; so far " + "; ".join(known) if known else "; nobody has ever arrived or brought bytes"
+        return f"phase {phase} (parity {phase & 1}) of the mbarrier at {self.offset:#x} of CTA {self.cta.number}: {state}{history}"
+
+
+def current(x: Wave) -> Instruction:
+    """The instruction that runs."""
+    instructions = x.program.blocks[x.at].instructions
+    return instructions[min(x.step, len(instructions) - 1)]
+
+
+def mbarriers(cta: Cta) -> dict[int, Mbarrier]:
+    """The mbarriers of a CTA that are initialised, by their offset."""
+    found: dict[int, Mbarrier] = cta.state.setdefault("mbarriers", {})
+    return found
+
+
+def initialise(x: Wave, cta: Cta, offset: int, count: int, i: Instruction) -> Mbarrier:
+    """`mbarrier.init`."""
+    if not 1 <= count <= MBARRIER_ARRIVALS:
+        misuse(x, i, f"a count of {count}: needs 1 to {MBARRIER_ARRIVALS}", "correct the count")
+    place = cta.index * x.pitch + offset - x.window_begin
+    old = mbarriers(cta).get(offset)
+    if old is not None and old.waits:
+        misuse(
+            x,
+            i,
+            f"the mbarrier at {offset:#x} is initialised again while threads wait at it",
+            "mbarrier.inval once nobody uses it any more",
+        )
+    if old is not None:
+        old.check_bytes(x)
+        if any(old.done.values()) or old.made.line != i.line:  # threads of one instruction that all do it do no harm
+            x.launch.find(
+                "X010", i, f"initialises the mbarrier at {offset:#x} of CTA {cta.number} again, which line {old.made.line} initialised and nobody has "
+                "invalidated", "mbarrier.inval first, once nobody uses it any more", because=LIVES, milder=Severity.LUCK,
+            )  # fmt: skip
+    barrier = mbarriers(cta)[offset] = Mbarrier(cta, offset, count, place, i)
+    x.shared.view(np.uint64)[place >> 3] = barrier.word
+    if not x.program.uses.isdisjoint(("wgmma", "tcgen05")):
+        x.owners.touch(np.array([place >> 4]), THREADS)
+    x.changes += 1
+    return barrier
+
+
+def invalidate(x: Wave, cta: Cta, offset: int, i: Instruction, threads: np.ndarray) -> None:
+    """`mbarrier.inval` by threads: the bytes are free again."""
+    barrier = mbarrier_of(x, cta, offset, i)
+    barrier.check_bytes(x)
+    if barrier.waits:
+        misuse(
+            x,
+            i,
+            f"the mbarrier at {offset:#x} of CTA {cta.number} is invalidated while threads wait at it",
+            "a barrier (bar.sync) in front of it",
+        )
+    pending = x.watch.not_waited_for(barrier.copies, threads) if x.watch is not None else None
+    if pending is not None:
+        x.launch.find(
+            "X005", i, f"invalidates the mbarrier at {offset:#x} of CTA {cta.number}, on which {pending.instruction.name} of line {pending.instruction.line} "
+            "may still complete: these threads have not waited for it", "wait for its phase (mbarrier.try_wait) and for all who do, then invalidate it",
+            because=LIVES,
+        )  # fmt: skip
+    del mbarriers(cta)[offset]
+
+
+def check_reused(x: Wave, barrier: Mbarrier) -> None:
+    """X010 where something else was written over an mbarrier that nobody has invalidated; when all is over."""
+    i = _overwritten_by(x, barrier)
+    if i is not None:
+        x.launch.find(
+            "X010", i, f"{i.name} overwrites the mbarrier at {barrier.offset:#x} of CTA {barrier.cta.number}, which line {barrier.made.line} initialised and "
+            "nobody has invalidated", "mbarrier.inval before its bytes are used for something else, or keep them apart from all buffers",
+            because=LIVES, milder=Severity.LUCK,
+        )  # fmt: skip
+
+
+def _overwritten_by(x: Wave, barrier: Mbarrier) -> Instruction | None:
+    """What wrote other bits over an mbarrier, as far as that is known."""
+    if x.watch is None or int(x.shared.view(np.uint64)[barrier.place >> 3]) == barrier.word:
+        return None
+    words = (barrier.place >> 2, (barrier.place >> 2) + 1)
+    found = (x.watch.lines.get(int(x.watch.line[word])) for word in words)
+    return next((i for i in found if i is not None and i.op != "mbarrier"), None)
+
+
+def mbarrier_of(x: Wave, cta: Cta, offset: int, i: Instruction | None = None, *, because: str = "") -> Mbarrier:
+    """The mbarrier at `offset` (a `.shared` address without the rank) of a CTA; `because` says what an instruction has to do with that CTA.
+
+    Ends the kernel with X010 where none was initialised, or where something else was written over it.
+    """
+    barrier = mbarriers(cta).get(offset)
+    i = i or current(x)
+    if barrier is None:
+        inside = next((b for b in mbarriers(cta) if b < offset < b + 8), None)
+        hint = f"; one lies at {inside:#x}" if inside is not None else ""
+        misuse(
+            x, i, f"there is no mbarrier at {offset:#x} of CTA {cta.number}{because}{hint}",
+            "mbarrier.init first, then fence.mbarrier_init (or fence.proxy.async) and a barrier before others use it",
+        )  # fmt: skip
+    if int(x.shared.view(np.uint64)[barrier.place >> 3]) != barrier.word:
+        by = _overwritten_by(x, barrier)
+        what = f"{by.name} of line {by.line}" if by is not None else "something that is no mbarrier operation"
+        misuse(
+            x, i, f"the mbarrier at {offset:#x} of CTA {cta.number} was overwritten by {what}",
+            "keep its 8 bytes apart from all buffers, or mbarrier.inval it and initialise it anew",
+        )  # fmt: skip
+    return barrier
+
+
+def parity_of(token: Any) -> Any:
+    """The parity of the phase that a token was made in."""
+    return token >> np.uint64(63)
+
+
+def pending_of(token: Any) -> Any:
+    """`mbarrier.pending_count`."""
+    return token & np.uint64(MBARRIER_ARRIVALS)

@@ -1,0 +1,264 @@
+"""The mbarrier instructions (PTX ISA 9.7.13.15)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.errors import InputError
+from smemsim.program.barriers.mbarrier import Mbarrier, initialise, invalidate, mbarrier_of, parity_of, pending_of
+from smemsim.program.linking.inline import is_read
+from smemsim.program.memory.ordering import SCOPES
+from smemsim.program.memory.spaces import Locate, locate, space_modifier
+from smemsim.program.registers import Read
+from smemsim.program.registry import End, Gate, Step, implements, unmodelled
+from smemsim.program.traps import misuse
+from smemsim.program.wave import YIELDED, Cta
+from smemsim.ptx.module import Instruction, Sink
+from smemsim.spec.barriers import MBARRIER_ARRIVALS, MBARRIER_BYTES
+
+if TYPE_CHECKING:
+    from smemsim.program.linking.program import Linker
+    from smemsim.program.wave import Wave
+
+__all__ = ["barriers"]
+
+
+_SHARED = (None, "shared", "shared::cta", "shared::cluster")
+
+
+def barriers(x: Wave, i: Instruction, find: Locate) -> Iterator[tuple[Cta, int, slice]]:
+    """The barriers that running threads name: (CTA, offset, which of the running threads), neighbours with the same one together."""
+    (piece,) = find(x)
+    if piece.space != "shared":
+        misuse(x, i, f"an address in {piece.space} memory: mbarriers lie in shared memory", "give the address of a shared variable")
+    at = piece.at
+    cuts = [0, *(np.flatnonzero(at[1:] != at[:-1]) + 1).tolist(), len(at)]
+    for lo, hi in itertools.pairwise(cuts):
+        index, offset = divmod(int(at[lo]), x.pitch)
+        yield x.ctas[index], offset + x.window_begin, slice(lo, hi)
+
+
+@implements("mbarrier")
+def build_mbarrier(i: Instruction, c: Linker) -> Step:
+    """All of them by their second word."""
+    rest = list(i.modifiers)
+    if not rest or rest.pop(0) not in _BUILDERS:
+        raise unmodelled(i)
+    step: Step = _BUILDERS[i.modifiers[0]](i, c, rest)
+    return step
+
+
+def _only(i: Instruction, rest: list[str], *words: str) -> str | None:
+    """Take .b64, the space, semantics and scope off the modifiers; nothing may be left but `words`. Returns the space."""
+    space = space_modifier(rest)
+    left = [m for m in rest if m not in ("b64", *words, *SCOPES)]
+    if left or space not in _SHARED or "b64" not in rest:
+        raise unmodelled(i)
+    return space
+
+
+def _init(i: Instruction, c: Linker, rest: list[str]) -> Step:
+    find, count = locate(i, c, i.operands[0], _only(i, rest), 8, only_shared=True), c.read(i.operands[1], "u32")
+
+    def init(x: Wave) -> None:
+        counts = np.broadcast_to(count(x), (x.n,))
+        for cta, offset, part in barriers(x, i, find):
+            barrier = initialise(x, cta, offset, int(counts[part][-1]), i)
+            if x.watch is not None:
+                x.watch.makes(i, barrier, int(x.threads[part][-1]))
+        if x.watch is not None:
+            (piece,) = find(x)
+            x.watch.initialised(x, i, piece.at)
+
+    return init
+
+
+def _inval(i: Instruction, c: Linker, rest: list[str]) -> Step:
+    find = locate(i, c, i.operands[0], _only(i, rest), 8, only_shared=True)
+
+    def inval(x: Wave) -> None:
+        for cta, offset, part in barriers(x, i, find):
+            invalidate(x, cta, offset, i, x.threads[part])
+
+    return inval
+
+
+def _tx(i: Instruction, c: Linker, rest: list[str]) -> Step:
+    """expect_tx and complete_tx."""
+    find, size = locate(i, c, i.operands[0], _only(i, rest, "relaxed"), 8, only_shared=True), c.read(i.operands[1], "u32")
+    expects = i.modifiers[0] == "expect_tx"
+
+    def count(x: Wave) -> None:
+        sizes = np.broadcast_to(size(x), (x.n,))
+        for cta, offset, part in barriers(x, i, find):
+            barrier = mbarrier_of(x, cta, offset, i)
+            for bytes_ in sizes[part].tolist():
+                _check_bytes(x, i, bytes_)
+                (barrier.expect_tx if expects else barrier.complete_tx)(x, bytes_, i=i)
+
+    return count
+
+
+def _check_bytes(x: Wave, i: Instruction, size: int) -> None:
+    if size > MBARRIER_BYTES:
+        misuse(x, i, f"{size} bytes: a phase counts at most {MBARRIER_BYTES}", "split the transfer over several phases or barriers")
+
+
+def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
+    """arrive and arrive_drop, with .expect_tx and .noComplete."""
+    drops, expects, stays = i.modifiers[0] == "arrive_drop", "expect_tx" in rest, "noComplete" in rest
+    relaxed = "relaxed" in rest
+    space = _only(i, rest, "expect_tx", "noComplete", "release", "relaxed")
+    operands = list(i.operands)
+    remote = space == "shared::cluster"
+    token = None
+    if len(operands) > 1 + (expects or stays):
+        first = operands.pop(0)
+        token = None if isinstance(first, Sink) else c.write(first, "b64")
+    elif not remote and not expects and isinstance(operands[0], Sink):
+        operands.pop(0)
+    if not 1 <= len(operands) <= 2 or (remote and token is not None):
+        raise InputError("takes a token (or _, as it must be for another CTA's barrier), an address and maybe a count")
+    find = locate(i, c, operands[0], space, 8, only_shared=True)
+    amount: Read | None = c.read(operands[1], "u32") if len(operands) == 2 else None
+
+    def arrive(x: Wave) -> None:
+        amounts = None if amount is None else np.broadcast_to(amount(x), (x.n,))
+        tokens = np.zeros(x.n, np.uint64)
+        threads = x.threads
+        for cta, offset, part in barriers(x, i, find):
+            barrier = mbarrier_of(x, cta, offset, i)
+            here = threads[part]
+            if x.watch is not None:
+                x.watch.uses(i, barrier, here)
+            counts = [1] * len(here) if amounts is None or expects else amounts[part].tolist()
+            if not (drops or expects or stays) and len(set(counts)) == 1 and 1 <= counts[0] <= MBARRIER_ARRIVALS:
+                tokens[part] = barrier.arrive(x, here, counts[0], i=i, relaxed=relaxed)
+                continue
+            for n, count in enumerate(counts):
+                tokens[part.start + n] = barrier.word
+                if expects and amounts is not None:
+                    size = int(amounts[part.start + n])
+                    _check_bytes(x, i, size)
+                    barrier.expect_tx(x, size, i=i)
+                if not 1 <= count <= MBARRIER_ARRIVALS:
+                    misuse(x, i, f"a count of {count}: needs 1 to {MBARRIER_ARRIVALS}", "correct the count")
+                phase = barrier.phase
+                if drops:
+                    barrier.drop(x, count, i)
+                barrier.arrive(x, here[n : n + 1], count, i=i, relaxed=relaxed)
+                if stays and barrier.phase != phase:
+                    misuse(
+                        x,
+                        i,
+                        f"completes the phase of the mbarrier at {offset:#x}, which .noComplete rules out",
+                        "arrive without .noComplete",
+                    )
+        if token is not None:
+            token(x, tokens)
+
+    return arrive
+
+
+def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
+    """try_wait waits, a while; test_wait answers at once."""
+    tries, by_parity = i.modifiers[0] == "try_wait", "parity" in rest
+    relaxed, is_seen = "relaxed" in rest, is_read(i, c)
+    space = _only(i, rest, "parity", "acquire", "relaxed")
+    if len(i.operands) not in (3, 3 + tries):
+        raise InputError("takes a predicate, an address, a phase" + (" and maybe a time limit" if tries else ""))
+    write = c.write(i.operands[0], "pred")
+    find, phase = locate(i, c, i.operands[1], space, 8, only_shared=True), c.read(i.operands[2], "u32" if by_parity else "b64")
+
+    def over(x: Wave) -> tuple[np.ndarray, list[tuple[Mbarrier, np.ndarray]]]:
+        """Which running threads need not wait, and the barriers of the others with the numbers of their threads."""
+        parities = np.broadcast_to(np.asarray(phase(x)), (x.n,))
+        parities = parities & np.uint32(1) if by_parity else parity_of(parities)
+        done, threads = np.zeros(x.n, bool), x.threads
+        waiting = []
+        for cta, offset, part in barriers(x, i, find):
+            barrier = mbarrier_of(x, cta, offset, i)
+            if x.watch is not None:
+                x.watch.uses(i, barrier, threads[part])
+            mine = parities[part] != barrier.parity
+            done[part] = mine
+            if mine.any():
+                barrier.passes(i)
+            here = threads[part]
+            if x.watch is not None and mine.any():
+                x.watch.waited(here[mine], barrier, i)
+                if is_seen:
+                    x.watch.acquire(x, here[mine], barrier, relaxed=relaxed)
+            if not mine.all():
+                barrier.asked = barrier.phase
+                waiting.append((barrier, here[~mine]))
+        return done, waiting
+
+    if not tries:
+
+        def test(x: Wave, following: int) -> None:
+            done, _ = over(x)
+            x.polls += not done.all()
+            write(x, done)
+            x.key[x.sel] = np.where(done, following, following + YIELDED)
+
+        return End(test)
+    key = object()
+
+    def opens(x: Wave) -> bool:
+        done, waiting = over(x)
+        given_up = x.state.get(key)
+        if given_up is not None and given_up[x.sel].any():
+            # Their time is over: they go on and get False.
+            threads = x.threads
+            waiting = [(b, t[~given_up[t]]) for b, t in waiting]
+            done = done | given_up[threads]
+        for barrier, threads in waiting:
+            if len(threads):
+                barrier.park(x, threads, i, lambda t=threads: _give_up(x, key, t))  # type: ignore[misc]
+        if not done.all():
+            x.select(x.threads[done])
+        return bool(done.any())
+
+    def run(x: Wave) -> None:
+        given_up = x.state.get(key)
+        if given_up is None or not given_up[x.sel].any():
+            write(x, np.bool_(True))
+            return
+        done, _ = over(x)
+        write(x, done)
+        given_up[x.sel] = False
+
+    return Gate(opens, run)
+
+
+def _give_up(x: Wave, key: object, threads: np.ndarray) -> None:
+    """The time of waiting threads is over."""
+    given_up = x.state.get(key)
+    if given_up is None:
+        given_up = x.state[key] = np.zeros(x.total, bool)
+    given_up[threads] = True
+
+
+def _pending_count(i: Instruction, c: Linker, rest: list[str]) -> Step:
+    if rest != ["b64"]:
+        raise unmodelled(i)
+    write, read = c.write(i.operands[0], "u32"), c.read(i.operands[1], "b64")
+    return lambda x: write(x, pending_of(read(x)).astype(np.uint32))
+
+
+_BUILDERS: dict[str, Any] = {
+    "init": _init,
+    "inval": _inval,
+    "expect_tx": _tx,
+    "complete_tx": _tx,
+    "arrive": _arrive,
+    "arrive_drop": _arrive,
+    "test_wait": _wait,
+    "try_wait": _wait,
+    "pending_count": _pending_count,
+}

@@ -1,0 +1,283 @@
+"""`cp.async.bulk`, `cp.reduce.async.bulk` and the groups that bulk and tensor stores complete in (PTX ISA 9.7.9.25)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.errors import HardwareTrap
+from smemsim.machine.bulk import BulkTransfer, bulk_copy, bulk_prefetch
+from smemsim.machine.cluster import ClusterAddress
+from smemsim.program.asynchronous import check_ranks, cluster_of, credit, each, member, own_address, record, stops
+from smemsim.program.barriers.mbarrier import Delivery
+from smemsim.program.events import Bulk
+from smemsim.program.memory.spaces import shared_operand
+from smemsim.program.modifiers import Modifiers, Operands
+from smemsim.program.registry import Step, implements, unmodelled
+from smemsim.program.watch.products import Follows
+from smemsim.ptx.module import Immediate, Instruction
+from smemsim.spec.bulk import BULK_LIMITS
+from smemsim.spec.reductions import REDUCTION_TYPES, ReductionOp
+from smemsim.spec.traps import MISALIGNED_ADDRESS
+
+if TYPE_CHECKING:
+    from smemsim.program.linking.program import Linker
+    from smemsim.program.watch.doubts import Tell
+    from smemsim.program.wave import Cta, Wave
+
+
+_ARRIVES = "mbarrier::complete_tx::bytes"
+
+
+@implements("cp.async.bulk")
+def build_bulk(i: Instruction, c: Linker) -> Step:
+    """A copy into shared memory, or out of it: `cp.async.bulk.DST.SRC.COMPLETION… [dst], [src], size {, [mbar]} {, mask} {, policy}`."""
+    return build_out(i, c) if "bulk_group" in i.modifiers else build_in(i, c)
+
+
+def build_in(i: Instruction, c: Linker) -> Step:
+    """From global memory, or from the own shared memory to that of another CTA."""
+    words, operands = Modifiers(i, "async", "bulk", _ARRIVES), Operands(i)
+    to_space = words.one_of(("shared::cluster",)) or words.need("shared::cta")
+    between = words.has("shared::cta")
+    if not between:
+        words.need("global")
+    is_multicast, hinted = words.has("multicast::cluster"), words.has("L2::cache_hint")
+    words.end()
+    to, source = shared_operand(c, operands.next("a destination")), operands.next("a source")
+    at = shared_operand(c, source) if between else c.address(source)
+    size, mbar = c.read(operands.next("a size"), "u32"), shared_operand(c, operands.next("an mbarrier"))
+    mask = [c.read(operands.next("a CTA mask"), "u16")] if is_multicast else []
+    if hinted:
+        operands.next("a cache policy")
+    operands.end()
+
+    def run(x: Wave) -> None:
+        if is_multicast:
+            x.launch.evidence.add("whom a bulk copy with .multicast::cluster reaches is documented (PTX ISA 9.7.9.25.4.1), not measured")
+        for (cta, thread), (dst, src, count, barrier, *masks) in each(x, [to, at, size, mbar, *mask]):
+            cluster = cluster_of(x, cta)
+            check_ranks(x, i, *((dst, src) if between else (dst,)), mbar=barrier)
+            if to_space == "shared::cta":
+                own_address(i, cta, dst)
+            _note_size(x, i, count)
+            before = None if x.watch is None else _lies_at(x, cta, dst, count, masks[0] if mask else None)
+            with stops(x, i, _reason):
+                if between:
+                    transfers: tuple[BulkTransfer, ...] = (cluster.bulk_copy(dst, src, count, mbar=barrier, cta_rank=cta.rank),)
+                else:
+                    given: dict[str, Any] = {"mbar": barrier, "source": x.launch.memory, "cta_rank": cta.rank}
+                    transfers = cluster.bulk_load(dst, src, count, cta_mask=masks[0] if mask else None, **given)
+            _arrived(x, i, cta, thread, transfers, before)
+        x.changes += 1
+
+    return run
+
+
+def _lies_at(x: Wave, cta: Cta, address: int, size: int, mask: int | None) -> dict[int, np.ndarray]:
+    """What lies at a `.shared` address before a copy comes, by the rank of the CTA: of those of the mask, if there is one."""
+    place = ClusterAddress.decode(address)
+    ranks = [place.cta_rank] if mask is None else [rank for rank in range(x.launch.cluster_size) if mask >> rank & 1]
+    found = {}
+    for rank in ranks:
+        to = member(x, cta, rank)
+        begin = place.smem_address - to.shared.begin + to.index * x.pitch
+        found[rank] = x.shared[begin : begin + size].copy()
+    return found
+
+
+def build_out(i: Instruction, c: Linker) -> Step:
+    """`cp.async.bulk.global.shared::cta.bulk_group… [dst], [src], size {, policy} {, byteMask}`."""
+    words, operands = Modifiers(i, "async", "bulk", "global", "shared::cta", "bulk_group"), Operands(i)
+    hinted, masked = words.has("L2::cache_hint"), words.has("cp_mask")
+    words.end()
+    to, at = c.address(operands.next("a destination")), shared_operand(c, operands.next("a source"))
+    size = c.read(operands.next("a size"), "u32")
+    if hinted:
+        operands.next("a cache policy")
+    mask = [c.read(operands.next("a byte mask"), "u16")] if masked else []
+    operands.end()
+
+    def run(x: Wave) -> None:
+        for (cta, thread), (dst, src, count, *masks) in each(x, [to, at, size, *mask]):
+            check_ranks(x, i, src)
+            own = own_address(i, cta, src)
+            _note_size(x, i, count)
+            with stops(x, i, _reason):
+                if masks:
+                    transfer = _masked(x, cta, dst, own, count, masks[0])
+                else:
+                    transfer = cta.shared.bulk_store(own, dst, count, to=x.launch.memory)
+            _left(x, i, cta, thread, transfer)
+        x.changes += 1
+
+    return run
+
+
+def _masked(x: Wave, cta: Cta, dst: int, src: int, count: int, mask: int) -> BulkTransfer:
+    """A copy of the bytes of every 16 whose bit of the mask is set (`.cp_mask`, sm_100a; documented: PTX ISA 9.7.9.25.4.1)."""
+    given: dict[str, Any] = {"dst_space": "global", "src_space": "shared::cta", "shared_end": cta.shared.end}
+    transfer = bulk_copy(dst, src, count, **given)
+    if transfer.size:
+        to = x.launch.memory.span(transfer.dst, transfer.size).reshape(-1, BULK_LIMITS.unit)
+        chosen = (mask >> np.arange(BULK_LIMITS.unit) & 1).astype(bool)
+        to[:, chosen] = cta.shared.peek(transfer.src, transfer.size).reshape(to.shape)[:, chosen]
+    return transfer
+
+
+@implements("cp.reduce.async.bulk")
+def build_reduce(i: Instruction, c: Linker) -> Step:
+    """`cp.reduce.async.bulk.DST.shared::cta.COMPLETION.op.type [dst], [src], size {, [mbar]} {, policy}`."""
+    words, operands = Modifiers(i, "reduce", "async", "bulk", "shared::cta"), Operands(i)
+    is_global = words.need("global", "shared::cluster") == "global"
+    words.need("bulk_group" if is_global else _ARRIVES)
+    hinted = words.has("L2::cache_hint")
+    operation = words.need(*(str(op) for op in ReductionOp))
+    words.has("noftz")  # the only f16 and bf16 additions there are
+    dtype = words.need(*REDUCTION_TYPES)
+    words.end()
+    destination = operands.next("a destination")
+    to = c.address(destination) if is_global else shared_operand(c, destination)
+    at, size = shared_operand(c, operands.next("a source")), c.read(operands.next("a size"), "u32")
+    mbar = [] if is_global else [shared_operand(c, operands.next("an mbarrier"))]
+    if hinted:
+        operands.next("a cache policy")
+    operands.end()
+
+    def run(x: Wave) -> None:
+        for (cta, thread), (dst, src, count, *barrier) in each(x, [to, at, size, *mbar]):
+            check_ranks(x, i, *((src,) if is_global else (src, dst)), mbar=barrier[0] if barrier else None)
+            with stops(x, i, _reason):
+                if is_global:
+                    transfer = cta.shared.bulk_reduce(operation, dtype, own_address(i, cta, src), dst, count, to=x.launch.memory)
+                else:
+                    transfer = cluster_of(x, cta).bulk_reduce(operation, dtype, dst, src, count, mbar=barrier[0], cta_rank=cta.rank)
+            if is_global:
+                _left(x, i, cta, thread, transfer)
+            else:
+                _arrived(x, i, cta, thread, (transfer,))
+        x.changes += 1
+
+    return run
+
+
+@implements("cp.async.bulk.prefetch")
+def build_prefetch(i: Instruction, c: Linker) -> Step:
+    """`cp.async.bulk.prefetch.L2.global [src], size {, policy}`: nothing that can be seen, but it traps off 16 B."""
+    words, operands = Modifiers(i, "async", "bulk", "prefetch", "L2", "global"), Operands(i)
+    hinted = words.has("L2::cache_hint")
+    words.end()
+    at, size = c.address(operands.next("a source")), c.read(operands.next("a size"), "u32")
+    if hinted:
+        operands.next("a cache policy")
+    operands.end()
+
+    def run(x: Wave) -> None:
+        for _, (src, count) in each(x, [at, size]):
+            with stops(x, i, _reason):
+                bulk_prefetch(src, count)
+
+    return run
+
+
+@implements("cp.async.bulk.commit_group")
+def build_commit(i: Instruction, c: Linker) -> Step:
+    """`cp.async.bulk.commit_group`: the stores so far are a group."""
+    Modifiers(i, "async", "bulk", "commit_group").end()
+
+    def run(x: Wave) -> None:
+        if x.watch is not None:
+            x.watch.commit(x, i, "bulk")
+
+    return run
+
+
+@implements("cp.async.bulk.wait_group")
+def build_wait(i: Instruction, c: Linker) -> Step:
+    """`cp.async.bulk.wait_group{.read} N`: until at most N groups are pending; everything is done when it is issued, so nobody waits."""
+    words, operands = Modifiers(i, "async", "bulk", "wait_group"), Operands(i)
+    only_read = words.has("read")
+    words.end()
+    left = operands.next("a number of groups")
+    operands.end()
+    if not isinstance(left, Immediate):
+        raise unmodelled(i, "the number of groups is no immediate")
+    count = left.value
+
+    def run(x: Wave) -> None:
+        if x.watch is not None:
+            x.watch.wait(x, i, "bulk", count, only_read=only_read)
+
+    return run
+
+
+def _arrived(
+    x: Wave, i: Instruction, cta: Cta, thread: int, transfers: tuple[BulkTransfer, ...], before: dict[int, np.ndarray] | None = None
+) -> None:
+    """Tell the watch and the barriers of what has come into shared memory; `before` lay there, by the rank of the CTA."""
+    op = x.watch.begin(x, i, thread, "bulk") if x.watch is not None else None
+    reached = tuple(t.dst_cta or 0 for t in transfers)
+    for t in transfers:
+        if op is not None:
+            if t.mbar is not None:
+                op.barriers[member(x, cta, t.dst_cta or 0).index] = member(x, cta, t.mbar.cta_rank), t.mbar.smem_address
+            carried = None
+            if t.src_cta is not None:
+                carried = _Carried(x.watch.unwritten, i)
+                op.products.append(carried)
+                x.watch.op_reads(op, cta, _words(t.src - cta.shared.begin, t.size))
+            to = member(x, cta, t.dst_cta or 0)
+            at = t.dst - cta.shared.begin + to.index * x.pitch
+            lay = None if before is None else before.get(t.dst_cta or 0)
+            same = None if lay is None else (lay[: t.size] == x.shared[at : at + t.size]).reshape(-1, 4).all(axis=1)
+            x.watch.op_writes(op, to, _words(t.dst - cta.shared.begin, t.size), same)
+            if carried is not None:
+                carried.put(_words(at, t.size) >> 2)
+        if t.mbar is not None:
+            by = Delivery(i, cta, member(x, cta, t.dst_cta or 0), t.dst, t.transaction_bytes, reached)
+            credit(x, cta, t.mbar.cta_rank, t.mbar.smem_address, t.transaction_bytes, op, by)
+    record(x, Bulk(cta.number, int(x.tid[thread]), i, transfers))
+
+
+class _Carried(Follows):
+    """What a copy to another CTA carries on: doubts of the words go with them, what is wrong with the order is told at once."""
+
+    marks: np.ndarray | None = None
+
+    def doubt(self, code: str, places: np.ndarray, tell: Tell) -> None:
+        tell(None)
+
+    def read(self, at: np.ndarray, nobody: np.ndarray) -> None:
+        if self.unwritten.shared is not None or nobody.any():
+            self.marks = self.unwritten.of_words(self.i, at)
+
+    def put(self, words: np.ndarray) -> None:
+        """The words are written there."""
+        if self.marks is not None:
+            self.unwritten.put_words(words, self.marks)
+
+
+def _left(x: Wave, i: Instruction, cta: Cta, thread: int, transfer: BulkTransfer) -> None:
+    """Tell the watch of what goes to global memory."""
+    if x.watch is not None:
+        op = x.watch.begin(x, i, thread, "bulk")
+        x.watch.op_reads(op, cta, _words(transfer.src - cta.shared.begin, transfer.size))
+        x.watch.joins(op, thread, "bulk")
+    record(x, Bulk(cta.number, int(x.tid[thread]), i, (transfer,)))
+
+
+def _words(begin: int, size: int) -> np.ndarray:
+    return np.arange(begin, begin + size, 4)
+
+
+def _note_size(x: Wave, i: Instruction, size: int) -> None:
+    if size % BULK_LIMITS.unit:
+        message = f"{size} bytes: what is over a multiple of {BULK_LIMITS.unit} B is neither moved nor counted"
+        x.launch.find("A103", i, message, f"{-(-size // BULK_LIMITS.unit) * BULK_LIMITS.unit} bytes")
+
+
+def _reason(trap: HardwareTrap) -> tuple[str, str]:
+    if trap.cuda_error == MISALIGNED_ADDRESS:
+        return "A101", f"addresses that are multiples of {BULK_LIMITS.unit} B, of the mbarrier {BULK_LIMITS.mbarrier_alignment} B"
+    return "A107", "check the addresses and the size"

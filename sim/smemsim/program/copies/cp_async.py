@@ -1,0 +1,142 @@
+"""cp.async without bulk: 4, 8 or 16 bytes a thread from global to shared memory (PTX ISA 9.7.9.25.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.errors import InputError, Unmodelled
+from smemsim.program.barriers.mbarrier import mbarrier_of
+from smemsim.program.barriers.mbarrier_operations import barriers
+from smemsim.program.memory.load_store import gathered, merged, own_values, scattered
+from smemsim.program.memory.spaces import Locate, Piece, locate, own, values_of
+from smemsim.program.registry import Step, implements, unmodelled
+from smemsim.ptx.module import Immediate, Instruction, Register
+
+if TYPE_CHECKING:
+    from smemsim.program.linking.program import Linker
+    from smemsim.program.wave import Wave
+
+
+_WORD = np.dtype(np.uint32)
+GROUP = "cp.async"  # what the watch calls it
+
+
+@implements("cp.async")
+def build_cp_async(i: Instruction, c: Linker) -> Step:
+    """`cp.async.ca|cg.shared.global [dst], [src], size {, source size | ignore source} {, policy}`: what the source lacks is zero."""
+    rest = [m for m in i.modifiers[1:] if not m.startswith("L2::")]
+    if len(rest) != 3 or rest[0] not in ("ca", "cg") or rest[1] not in ("shared", "shared::cta") or rest[2] != "global":
+        raise unmodelled(i)
+    operands = list(i.operands)
+    if "L2::cache_hint" in i.modifiers:
+        operands.pop()
+    count = operands[2] if len(operands) in (3, 4) else None
+    if not isinstance(count, Immediate) or count.value not in ((16,) if rest[0] == "cg" else (4, 8, 16)):
+        raise InputError("takes two addresses, a size (16, with .ca also 4 and 8), and maybe a source size or a predicate")
+    size = count.value
+    to = locate(i, c, operands[0], rest[1], size)
+    sources: dict[int, Locate] = {size: locate(i, c, operands[1], "global", size)}
+    amount = _amount(c, operands[3], size) if len(operands) == 4 else None
+
+    def copy(x: Wave) -> None:
+        (piece,) = to(x)
+        if amount is None:
+            values = _words(x, sources[size](x), size)
+        else:
+            sizes = amount(x)
+            if sizes.max() > size:
+                raise Unmodelled(
+                    f"line {i.line}: {i.name}: a source size of {int(sizes.max())} bytes for a copy of {size}: undefined in PTX"
+                )
+            values = [np.zeros(x.n, _WORD) for _ in range(size // 4)]
+            kept, threads = x.sel, x.threads
+            for wanted in np.unique(sizes[sizes > 0]).tolist():
+                part = np.flatnonzero(sizes == wanted)
+                if wanted not in sources:
+                    sources[wanted] = locate(i, c, operands[1], "global", wanted, size)
+                x.select(threads[part])
+                try:
+                    pieces = sources[wanted](x)
+                    found = _words(x, pieces, size) if wanted == size else _bytes(x, pieces, wanted, size)
+                finally:
+                    x.select(kept)
+                for whole, some in zip(values, found, strict=True):
+                    whole[part] = some
+        written = values_of(x, piece, size, lambda: own_values(piece, _WORD, values))
+        scattered(piece, _WORD, values)
+        own(x, piece, size)
+        if x.watch is not None:
+            x.watch.copy(x, i, piece.at, size, written)
+
+    return copy
+
+
+def _amount(c: Linker, operand: Any, size: int) -> Callable[[Wave], np.ndarray]:
+    """How many bytes of the source each thread reads."""
+    if isinstance(operand, Register) and operand.type == "pred":
+        ignored = c.read(operand, "pred")
+        return lambda x: np.where(ignored(x), 0, size)
+    read = c.read(operand, "u32")
+    return lambda x: np.broadcast_to(read(x), (x.n,)).astype(np.int64)
+
+
+def _words(x: Wave, pieces: list[Piece], size: int) -> list[Any]:
+    return gathered(pieces[0], _WORD, size // 4) if len(pieces) == 1 else merged(x, pieces, _WORD, size // 4)
+
+
+def _bytes(x: Wave, pieces: list[Piece], count: int, size: int) -> list[Any]:
+    """The first `count` bytes of each source, zeros behind them, as words."""
+    out = np.zeros((x.n, size), np.uint8)
+    for piece in pieces:
+        part = slice(None) if piece.part is None else piece.part
+        out[part, :count] = piece.memory.view(np.uint8)[piece.at[:, None] + np.arange(count)]
+    return list(out.view(_WORD).T)
+
+
+@implements("cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all")
+def build_groups(i: Instruction, c: Linker) -> Step:
+    """Copies are complete when they are issued; that they are waited for is the watch's."""
+    if len(i.modifiers) != 2:
+        raise unmodelled(i)
+    if i.modifiers[1] == "commit_group":
+        return lambda x: None if x.watch is None else x.watch.commit(x, i, GROUP)
+    if i.modifiers[1] == "wait_group":
+        left = i.operands[0]
+        if not isinstance(left, Immediate):
+            raise InputError("takes a number")
+        count = left.value
+        return lambda x: None if x.watch is None else x.watch.wait(x, i, GROUP, count)
+
+    def wait_all(x: Wave) -> None:
+        if x.watch is not None:
+            x.watch.commit(x, i, GROUP)
+            x.watch.wait(x, i, GROUP, 0)
+
+    return wait_all
+
+
+@implements("cp.async.mbarrier.arrive")
+def build_arrive(i: Instruction, c: Linker) -> Step:
+    """Arrives once the thread's copies are complete, which they are; without .noinc one arrival more is expected for that."""
+    rest = [m for m in i.modifiers[3:] if m not in ("shared", "shared::cta", "b64", "noinc")]
+    if rest or i.modifiers[-1] != "b64":
+        raise unmodelled(i)
+    counts = "noinc" in i.modifiers
+    space = next((m for m in i.modifiers if m.startswith("shared")), None)
+    find = locate(i, c, i.operands[0], space, 8, only_shared=True)
+
+    def arrive(x: Wave) -> None:
+        kept, threads = x.sel, x.threads
+        for cta, offset, part in barriers(x, i, find):
+            barrier = mbarrier_of(x, cta, offset, i)
+            if x.watch is not None:
+                x.select(threads[part])
+                x.watch.commit(x, i, GROUP, barrier)
+                x.select(kept)
+            if counts:
+                barrier.arrive(x, threads[part], 1, i=i)
+
+    return arrive

@@ -1,0 +1,106 @@
+"""st.async and red.async: into the shared memory of another CTA of the cluster, counted by an mbarrier there (PTX ISA 9.7.9.12, 9.7.13.7)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.errors import InputError
+from smemsim.program.barriers.mbarrier import mbarrier_of
+from smemsim.program.memory.atomics import Form, build_atomic, combine, form, raw_elements
+from smemsim.program.memory.load_store import build_st, items, scattered
+from smemsim.program.memory.ordering import SCOPES
+from smemsim.program.memory.spaces import Locate, Piece, locate, own, space_modifier
+from smemsim.program.registers import bits_of, dtype_of
+from smemsim.program.registry import Step, implements, unmodelled
+from smemsim.program.traps import misuse
+from smemsim.ptx.module import Instruction, Operand
+
+if TYPE_CHECKING:
+    from smemsim.program.linking.program import Linker
+    from smemsim.program.wave import Wave
+
+
+_ARRIVES = "mbarrier::complete_tx::bytes"
+_TYPES = ("b32", "b64", "u32", "u64", "s32", "s64", "f32", "f64")
+_REDUCTIONS = {
+    "inc": ("u32",),
+    "dec": ("u32",),
+    "min": ("u32", "s32"),
+    "max": ("u32", "s32"),
+    "add": ("u32", "s32", "u64"),
+} | dict.fromkeys(("and", "or", "xor"), ("b32",))
+
+
+@implements("st.async")
+def build_st_async(i: Instruction, c: Linker) -> Step:
+    """`st.async.shared::cluster.mbarrier::complete_tx::bytes{.v2|.v4}.type [a], b, [mbar]`; `st.async{.mmio}.release.scope.global`."""
+    if "global" in i.modifiers:
+        return build_st(_at_once(i, c), c)
+    rest = [m for m in i.modifiers[1:] if m not in ("weak", *SCOPES)]
+    space = space_modifier(rest)
+    count = {"v2": 2, "v4": 4}.get(rest[1] if len(rest) == 3 else "", 1)
+    if space != "shared::cluster" or rest[:1] != [_ARRIVES] or len(rest) != 2 + (count > 1) or rest[-1] not in _TYPES:
+        raise unmodelled(i)
+    kind = f"b{bits_of(rest[-1])}"
+    size, dtype = count * bits_of(kind) // 8, dtype_of(kind)
+    values = items(i.operands[1], count)
+    reads = [c.read(item, kind) for item in values]
+    return _counted(i, c, size, lambda x, piece: scattered(piece, dtype, [read(x) for read in reads]), values)
+
+
+@implements("red.async")
+def build_red_async(i: Instruction, c: Linker) -> Step:
+    """`red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.op.type [a], b, [mbar]`; `red.async{.mmio}.release.scope.global`."""
+    if "global" in i.modifiers:
+        return build_atomic(_at_once(i, c), c)
+    if _ARRIVES not in i.modifiers:
+        raise unmodelled(i)
+    f: Form = form(i, c, [m for m in i.modifiers[1:] if m != _ARRIVES])
+    if f.space != "shared::cluster" or f.kind not in _REDUCTIONS.get(f.op, ()):
+        raise unmodelled(i)
+    reads = [c.read(i.operands[1], f.raw)]
+
+    def reduce(x: Wave, piece: Piece) -> None:
+        combine(f, piece, None, raw_elements(x, reads, packed=False))
+
+    return _counted(i, c, f.size, reduce)
+
+
+def _at_once(i: Instruction, c: Linker) -> Instruction:
+    """The forms for global memory (sm_100 on): a release that nothing waits for, so the same as one that is not asynchronous."""
+    if "release" not in i.modifiers:
+        raise unmodelled(i)
+    return dataclasses.replace(i, modifiers=tuple(m for m in i.modifiers if m not in ("async", "mmio")))
+
+
+def _counted(i: Instruction, c: Linker, size: int, act: Callable[[Wave, Piece], None], values: Sequence[Operand] = ()) -> Step:
+    """Do it, and count the bytes; `values` are the registers that are stored."""
+    if len(i.operands) != 3:
+        raise InputError("takes an address, a value and an mbarrier")
+    find: Locate = locate(i, c, i.operands[0], "shared::cluster", size)
+    barrier_at: Locate = locate(i, c, i.operands[2], "shared::cluster", 8)
+
+    def run(x: Wave) -> None:
+        (piece,), (place,) = find(x), barrier_at(x)
+        apart = piece.at // x.pitch != place.at // x.pitch
+        if apart.any():
+            misuse(x, i, "the mbarrier lies in another CTA's window than the data", "mapa both to the same rank")
+        act(x, piece)
+        own(x, piece, size)
+        for thread, at, mbar in zip(x.threads.tolist(), piece.at.tolist(), place.at.tolist(), strict=True):
+            index, offset = divmod(mbar, x.pitch)
+            barrier = mbarrier_of(x, x.ctas[index], offset + x.window_begin, i)
+            if x.watch is not None:
+                operation = x.watch.begin(x, i, thread, f"{i.op}.async")
+                x.watch.op_writes(operation, x.ctas[index], np.arange(at - index * x.pitch, at - index * x.pitch + size, 4))
+                x.watch.completes_on(operation, barrier)
+            barrier.complete_tx(x, size, i=i)
+        marks = None if x.watch is None else x.watch.unwritten.of_registers(values, x.threads)
+        for n, own_marks in enumerate(() if marks is None else marks):
+            x.watch.unwritten.put_stored(piece.at + n * size // len(values), size // len(values), own_marks)
+
+    return run

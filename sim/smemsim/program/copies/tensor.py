@@ -1,0 +1,334 @@
+"""cp.async.bulk.tensor, and the tensor maps it reads."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.errors import HardwareTrap, OutsideError
+from smemsim.machine.tma import tma_prefetch
+from smemsim.program.asynchronous import (
+    Issuer,
+    check_alone,
+    check_ranks,
+    cluster_of,
+    credit,
+    each,
+    member,
+    own_address,
+    record,
+    stop,
+    stops,
+    touched,
+)
+from smemsim.program.barriers.mbarrier import Delivery
+from smemsim.program.events import Load, Store
+from smemsim.program.memory.spaces import shared_operand
+from smemsim.program.modifiers import Modifiers, Operands
+from smemsim.program.registry import Gate, Step, implements, unmodelled
+from smemsim.program.wave import OFFSET_MASK
+from smemsim.ptx.module import Address, Immediate, Instruction, Operand, Vector
+from smemsim.spec.launches import SHARED_WINDOW
+from smemsim.spec.reductions import ReductionOp
+from smemsim.spec.tensor_map import LIMITS, TENSOR_MAP
+from smemsim.spec.tensor_map_replace import REPLACE_FIELDS
+from smemsim.spec.transfers import GATHERED_ROWS, LOAD_MODES, STORE_MODES
+from smemsim.spec.traps import ILLEGAL_ADDRESS, MISALIGNED_ADDRESS
+from smemsim.words.tensor_map import TensorMap
+from smemsim.words.tensor_map.replace import tensormap_replace
+from smemsim.words.tensor_map.traps import map_traps
+
+if TYPE_CHECKING:
+    from smemsim.program.linking.program import Linker
+    from smemsim.program.registers import Read
+    from smemsim.program.wave import Cta, Wave
+
+__all__ = ["map_at"]
+
+
+# ---- Tensor maps in memory: the 128 bytes that a transfer reads, and the instructions that change them
+
+
+SIZE = TENSOR_MAP.parts.size
+
+
+@functools.lru_cache(maxsize=256)
+def _decoded(raw: bytes) -> TensorMap:
+    return TensorMap.from_bytes(raw)
+
+
+def map_at(x: Wave, i: Instruction, address: int) -> TensorMap:
+    """The tensor map at a generic address: of a parameter, a constant or a global array.
+
+    Raises HardwareTrap, with the finding, for an address off 64 B and for one where nothing is; InputError for bytes that are no map.
+    """
+    if 0 <= address < len(x.launch.parameters):  # a place in the parameter bank, without cvta.param
+        address += x.launch.parameter_address
+    if address % LIMITS.object_alignment:
+        message = f"the CUtensorMap is at {address:#x}, {address % LIMITS.object_alignment} past a multiple of {LIMITS.object_alignment} B"
+        stop(x, i, "A104", message, "alignas(64) for the map, and for the structure it lies in", MISALIGNED_ADDRESS)
+    try:
+        raw = x.launch.memory.span(address, SIZE).tobytes()
+    except OutsideError as problem:
+        message = f"the address of the CUtensorMap is {address:#x}: {problem}"
+        stop(x, i, "X001", message, "pass the map as a __grid_constant__ parameter, or its address in global memory", ILLEGAL_ADDRESS)
+    return _decoded(raw)
+
+
+def bytes_at(x: Wave, i: Instruction, cta: Cta, space: str, address: int) -> np.ndarray:
+    """The 128 bytes of a map in shared or global memory (`space` "": generic), the memory itself; HardwareTrap, with the finding, where nothing is."""
+    if not space and address >> 32 == SHARED_WINDOW >> 32:  # a generic address of shared memory
+        address &= 0xFFFFFFFF
+    elif space != "shared::cta":
+        try:
+            return x.launch.memory.span(address, SIZE)
+        except OutsideError as problem:
+            stop(x, i, "X001", str(problem), "check the address of the tensor map", ILLEGAL_ADDRESS)
+    offset = (address & OFFSET_MASK) - cta.shared.begin
+    if not 0 <= offset <= len(cta.shared.bytes) - SIZE:
+        message = f"shared address {address:#x}: 128 bytes there are not inside the CTA's window"
+        stop(x, i, "X001", message, "check the address of the tensor map", ILLEGAL_ADDRESS)
+    return cta.shared.bytes[offset : offset + SIZE]
+
+
+@implements("tensormap.replace")
+def build_replace(i: Instruction, c: Linker) -> Step:
+    """`tensormap.replace.tile.FIELD{.space}.b1024.type [map], {ordinal,} value` (PTX ISA 9.7.9.28)."""
+    words, operands = Modifiers(i, "replace", "tile", "b1024"), Operands(i)
+    field = words.need(*REPLACE_FIELDS)
+    space = words.one_of(("global", "shared::cta"))
+    words.need("b64" if REPLACE_FIELDS[field].bits == 64 else "b32")
+    words.end()
+    at = c.address(operands.next("an address"))
+    ordinal = None
+    if REPLACE_FIELDS[field].ordinals:
+        number = operands.next("an ordinal")
+        if not isinstance(number, Immediate):
+            raise unmodelled(i, "the ordinal is no number")
+        ordinal = number.value
+    value = c.read(operands.next("a value"), f"u{REPLACE_FIELDS[field].bits}")
+    operands.end()
+    if REPLACE_FIELDS[field].codes:
+        tensormap_replace(bytes(SIZE), field, int(value(None)), ordinal=ordinal, arch=c.arch)  # type: ignore[arg-type]
+
+    def run(x: Wave) -> None:
+        for (cta, _), (address, new) in each(x, [at, value]):
+            raw = bytes_at(x, i, cta, space, address)
+            raw[:] = np.frombuffer(tensormap_replace(raw.tobytes(), field, new, ordinal=ordinal, arch=c.arch), np.uint8)
+        x.changes += 1
+
+    return run
+
+
+@implements("tensormap.cp_fenceproxy")
+def build_cp_fenceproxy(i: Instruction, c: Linker) -> Step:
+    """`tensormap.cp_fenceproxy.global.shared::cta…sync.aligned [dst], [src], 128`: a warp copies a map to global memory."""
+    words, operands = (
+        Modifiers(i, "cp_fenceproxy", "global", "shared::cta", "tensormap::generic", "release", "sync", "aligned"),
+        Operands(i),
+    )
+    words.need("cta", "cluster", "gpu", "sys")
+    words.end()
+    to, at = c.address(operands.next("a destination")), c.address(operands.next("a source"))
+    size = operands.next("a size")
+    operands.end()
+    if not isinstance(size, Immediate) or size.value != SIZE:
+        raise unmodelled(i, f"a size that is not {SIZE}")
+
+    def run(x: Wave) -> None:
+        done: set[tuple[int, int, int]] = set()
+        for (cta, _), (dst, src) in each(x, [to, at]):
+            if (cta.index, dst, src) not in done:  # one copy for the warp, whose lanes name the same addresses
+                done.add((cta.index, dst, src))
+                bytes_at(x, i, cta, "global", dst)[:] = bytes_at(x, i, cta, "shared::cta", src)
+        x.changes += 1
+
+    return Gate(lambda x: x.gather(), run)
+
+
+@implements("prefetch.param")
+def build_prefetch_map(i: Instruction, c: Linker) -> Step:
+    """`prefetch.param.tensormap [a]`: takes a place in the parameter bank; a generic address traps. Measured (H200): trace launches, trap_prefetch_param."""
+    Modifiers(i, "param", "tensormap").end()
+    address = c.address(i.operands[0])
+
+    def run(x: Wave) -> None:
+        at = np.broadcast_to(np.asarray(address(x)), (x.n,))
+        if ((at < 0) | (at >= len(x.launch.parameters))).any():
+            message = f"the address {int(at[0]):#x} is generic, and prefetch.param.tensormap takes a place in the parameter bank"
+            stop(x, i, "X002", message, "prefetch.tensormap, without .param, takes generic addresses", MISALIGNED_ADDRESS)
+
+    return run
+
+
+# ---- `cp.async.bulk.tensor`, `cp.reduce.async.bulk.tensor` and the prefetches: tensor transfers, executed when they are issued (PTX ISA
+# 9.7.9.27)
+
+
+_COUNTED = ("add", "inc", "dec", "xor")  # reductions of which it matters how often they are done
+_RANKS = ("1d", "2d", "3d", "4d", "5d")
+
+
+@implements("cp.async.bulk.tensor")
+def build_tensor(i: Instruction, c: Linker) -> Step:
+    """A load, or a store: it has its shared operand last."""
+    return build_store(i, c, "") if "bulk_group" in i.modifiers else build_load(i, c)
+
+
+@implements("cp.reduce.async.bulk.tensor")
+def build_reduce(i: Instruction, c: Linker) -> Step:
+    """`cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [map, {…}], [src]`."""
+    operation = next((str(op) for op in ReductionOp if op in i.modifiers), "")
+    if not operation:
+        raise unmodelled(i, "without an operation")
+    return build_store(i, c, operation)
+
+
+def build_load(i: Instruction, c: Linker) -> Step:
+    """`cp.async.bulk.tensor.2d.DST.global.MODE.mbarrier::complete_tx::bytes… [dst], [map, {…}], [mbar] {, offsets} {, mask} {, policy}`."""
+    words, operands = Modifiers(i, "async", "bulk", "tensor", "global", "mbarrier::complete_tx::bytes"), Operands(i)
+    rank = words.need(*_RANKS)
+    own = words.need("shared::cluster", "shared::cta") == "shared::cta"
+    mode = words.one_of(LOAD_MODES, "tile")
+    is_multicast, hinted = words.has("multicast::cluster"), words.has("L2::cache_hint")
+    group = 2 if words.has("cta_group::2") else 1
+    words.has("cta_group::1")
+    words.end()
+    if own and is_multicast:
+        raise unmodelled(i, ".multicast::cluster to .shared::cta")
+    to = shared_operand(c, operands.next("a destination"))
+    at, coordinates = _source(i, c, operands.next("a tensor map"), rank, mode)
+    mbar = shared_operand(c, operands.next("an mbarrier"))
+    offsets = _offsets(i, c, operands) if mode.startswith("im2col") else []
+    mask = [c.read(operands.next("a CTA mask"), "u16")] if is_multicast else []
+    if hinted:
+        operands.next("a cache policy")
+    operands.end()
+    reads = [to, at, mbar, *mask, *coordinates, *offsets]
+    first = 3 + len(mask)
+
+    def run(x: Wave) -> None:
+        issued = list(each(x, reads))
+        _check_alone(x, i, issued, "its bytes arrive at the mbarrier")
+        for (cta, thread), values in issued:
+            dst, address, barrier = values[:3]
+            where, moved = tuple(values[first : first + len(coordinates)]), tuple(values[first + len(coordinates) :])
+            tm, cluster = map_at(x, i, address), cluster_of(x, cta)
+            check_ranks(x, i, dst, mbar=barrier)
+            if own:
+                own_address(i, cta, dst)
+            given: dict[str, Any] = {"smem_address": dst, "mbar": barrier, "source": x.launch.memory, "im2col_offsets": moved, "mode": mode}
+            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), tm):  # noqa: B023 (called at once)
+                deliveries = cluster.tma_load(tm, where, cta_rank=cta.rank, cta_mask=values[3] if mask else None, cta_group=group, **given)
+            op = x.watch.begin(x, i, thread, "tma_load") if x.watch is not None else None
+            reached = tuple(d.cta_rank for d in deliveries)
+            for d in deliveries:
+                if op is not None:
+                    owner = member(x, cta, d.cta_rank)
+                    op.barriers[owner.index] = member(x, cta, d.mbar.cta_rank), d.mbar.smem_address
+                    x.watch.op_writes(op, owner, touched(owner.shared.writers[-1], owner.shared.begin))
+                by = Delivery(i, cta, member(x, cta, d.cta_rank), d.smem_address, d.transaction_bytes, reached)
+                credit(x, cta, d.mbar.cta_rank, d.mbar.smem_address, d.transaction_bytes, op, by)
+            record(x, Load(cta.number, int(x.tid[thread]), i, address, tm, mode, where, moved, deliveries))
+        x.changes += 1
+
+    return run
+
+
+def build_store(i: Instruction, c: Linker, operation: str) -> Step:
+    """`cp.async.bulk.tensor.2d.global.shared::cta.MODE.bulk_group… [map, {…}], [src] {, policy}`, and reductions."""
+    known = ("reduce", operation) if operation else ()
+    words, operands = Modifiers(i, *known, "async", "bulk", "tensor", "global", "shared::cta", "bulk_group"), Operands(i)
+    rank = words.need(*_RANKS)
+    mode = words.one_of(STORE_MODES, "tile")
+    hinted = words.has("L2::cache_hint")
+    words.end()
+    at, coordinates = _source(i, c, operands.next("a tensor map"), rank, mode)
+    source = shared_operand(c, operands.next("a source"))
+    if hinted:
+        operands.next("a cache policy")
+    operands.end()
+    kind = "tma_reduce" if operation else "tma_store"
+
+    def run(x: Wave) -> None:
+        issued = list(each(x, [at, source, *coordinates]))
+        if operation in _COUNTED:
+            _check_alone(x, i, issued, f".{operation} is done")
+        for (cta, thread), (address, src, *values) in issued:
+            tm, where, shared = map_at(x, i, address), tuple(values), cta.shared
+            check_ranks(x, i, src)
+            place: dict[str, Any] = {"smem_address": own_address(i, cta, src), "to": x.launch.memory, "mode": mode}
+            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, True), tm):  # noqa: B023 (called at once)
+                if operation:
+                    transfer = shared.tma_reduce(operation, tm, where, **place)
+                else:
+                    transfer = shared.tma_store(tm, where, **place)
+            if x.watch is not None:
+                op = x.watch.begin(x, i, thread, kind)
+                x.watch.op_reads(op, cta, touched(transfer, shared.begin))
+                x.watch.joins(op, thread, "bulk")
+            record(x, Store(cta.number, int(x.tid[thread]), i, address, tm, mode, where, place["smem_address"], operation))
+        x.changes += 1
+
+    return run
+
+
+@implements("cp.async.bulk.prefetch.tensor")
+def build_prefetch(i: Instruction, c: Linker) -> Step:
+    """`cp.async.bulk.prefetch.tensor.2d.L2.global.MODE [map, {…}] {, offsets} {, policy}`: nothing that can be seen, but it traps as a load does."""
+    words, operands = Modifiers(i, "async", "bulk", "prefetch", "tensor", "L2", "global"), Operands(i)
+    rank = words.need(*_RANKS)
+    mode = words.one_of(LOAD_MODES, "tile")
+    hinted = words.has("L2::cache_hint")
+    words.end()
+    at, coordinates = _source(i, c, operands.next("a tensor map"), rank, mode)
+    offsets = _offsets(i, c, operands) if mode.startswith("im2col") else []
+    if hinted:
+        operands.next("a cache policy")
+    operands.end()
+
+    def run(x: Wave) -> None:
+        for _, (address, *values) in each(x, [at, *coordinates, *offsets]):
+            tm = map_at(x, i, address)
+            where, moved = values[: len(coordinates)], values[len(coordinates) :]
+            with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), tm):  # noqa: B023 (called at once)
+                tma_prefetch(tm, where, im2col_offsets=moved, mode=mode, arch=x.launch.arch)
+
+    return run
+
+
+def _check_alone(x: Wave, i: Instruction, issued: list[tuple[Issuer, list[int]]], times: str) -> None:
+    same = ((thread, tuple(values)) for (_, thread), values in issued)
+    check_alone(x, i, same, f"the same {i.name}", times, "PTX ISA 9.7.9.27")
+
+
+def _source(i: Instruction, c: Linker, operand: Operand, rank: str, mode: str) -> tuple[Read, list[Read]]:
+    """The address of the map and the coordinates of `[map, {c0, c1}]`."""
+    if not isinstance(operand, Address) or operand.coordinates is None:
+        raise unmodelled(i, "without the coordinates of the box: [map, {c0, c1}]")
+    wanted = 1 + GATHERED_ROWS if mode in ("tile::gather4", "tile::scatter4") else int(rank[0])
+    if len(operand.coordinates) != wanted:
+        raise unmodelled(i, f"{len(operand.coordinates)} coordinates, .{mode}.{rank} has {wanted}")
+    return c.address(Address(operand.base, operand.offset)), [c.read(x, "s32") for x in operand.coordinates]
+
+
+def _offsets(i: Instruction, c: Linker, operands: Operands) -> list[Read]:
+    """The im2col offsets, or (wHalo, wOffset)."""
+    vector = operands.next("im2col offsets")
+    return [c.read(x, "u16") for x in (vector.items if isinstance(vector, Vector) else (vector,))]
+
+
+def _reason(trap: HardwareTrap, tm: TensorMap, arch: str, mode: str, is_store: bool) -> tuple[str, str]:
+    """The finding's code and repair for a transfer that traps."""
+    for found in map_traps(tm, arch, mode):
+        if found.stops(is_store=is_store):
+            if not any(bytes(tm)):
+                return "T220", "check that the map was encoded, and copied to where the kernel reads it"
+            return "T212", found.repair
+    if trap.cuda_error == MISALIGNED_ADDRESS:
+        return "A101", f"an address in shared memory that is a multiple of {LIMITS.smem_alignment} B"
+    if trap.cuda_error == ILLEGAL_ADDRESS:
+        return "A107", "more shared memory, or a smaller box"
+    return "T205", ""

@@ -1,0 +1,100 @@
+"""What a launch records of its transfers and matrix instructions: enough to write them down as a scenario, and to judge them.
+
+Addresses in shared memory are `.shared` addresses without a CTA's rank. `cta` is the CTA's number in the grid, `thread` the issuing
+thread's within the CTA (of a matrix instruction the first of its warp or warpgroup).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TypeAlias
+
+from smemsim.machine.bulk import BulkTransfer
+from smemsim.machine.cluster import Delivery
+from smemsim.ptx.module import Instruction
+from smemsim.words.tensor_map import TensorMap
+
+__all__ = ["Bulk", "Copy", "Event", "Load", "Mma", "Store"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Issued:
+    """What an instruction did for one thread: the CTA's number in the grid, the thread's in its CTA."""
+
+    cta: int
+    thread: int
+    instruction: Instruction
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Tensor(_Issued):
+    """A transfer by a tensor map: where the map lies, and the box that was asked for."""
+
+    map_address: int
+    tensor_map: TensorMap
+    mode: str
+    coordinates: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load(_Tensor):
+    """A tensor load: `deliveries` say which CTAs of the cluster (by rank) got the box, where, and whose barrier was credited with how much."""
+
+    im2col_offsets: tuple[int, ...]
+    deliveries: tuple[Delivery, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Store(_Tensor):
+    """A tensor store, or a reduction (`operation` "add", "min" ...)."""
+
+    smem_address: int
+    operation: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Bulk(_Issued):
+    """A bulk copy or reduction without a tensor map; a multicast has a transfer for each CTA that it goes to."""
+
+    transfers: tuple[BulkTransfer, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mma(_Issued):
+    """A wgmma.mma_async or a tcgen05.mma. `a` and `b` are descriptor words; `a` None: in registers or tensor memory. K is that of the instruction.
+
+    `unwritten` says that some element was read that nobody wrote; `idesc` is tcgen05's instruction descriptor.
+    """
+
+    kind: str  # "wgmma", or the kind of a tcgen05.mma
+    m: int
+    n: int
+    k: int
+    a: int | None
+    b: int
+    a_type: str
+    b_type: str
+    d_type: str
+    a_major: str = "K"
+    b_major: str = "K"
+    scale_d: bool = True
+    negate: tuple[bool, bool] = (False, False)
+    is_sparse: bool = False
+    unwritten: bool = False
+    idesc: int | None = None
+    cta_group: int = 1
+    d: int = 0  # which accumulator: its first register, or its address in tensor memory
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Copy(_Issued):
+    """A tcgen05.cp: the descriptor word it read through, and where in tensor memory the copy went."""
+
+    shape: str
+    multicast: str
+    word: int
+    tmem_address: int
+    cta_group: int = 1
+
+
+Event: TypeAlias = Load | Store | Bulk | Mma | Copy

@@ -1,0 +1,548 @@
+"""Execution: clusters in waves, the block that runs next, and what never ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.errors import HardwareTrap, SmemsimError
+from smemsim.program.barriers.cta import tell_parted
+from smemsim.program.barriers.mbarrier import check_reused, mbarriers
+from smemsim.program.control import check_registers
+from smemsim.program.launch import CANCEL, Launch, Queue
+from smemsim.program.watch.watch import Watch
+from smemsim.program.wave import ALL, EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Endless, Wait, Wave
+from smemsim.ptx.module import Immediate, Instruction, Label
+from smemsim.spec.launches import RESIDENCY
+
+if TYPE_CHECKING:
+    from smemsim.program.linking.program import Block
+
+__all__ = [
+    "OutOfTime",
+    "Stuck",
+    "at_once",
+    "count_bytes",
+    "depends",
+    "execute",
+    "report_hang",
+    "requests",
+    "resident",
+    "run_wave",
+    "takes_over",
+]
+
+
+# ---- A launch that will never end: which warps wait, at which line, for what, and where those are that they wait for; the likeliest cause
+# first
+
+
+MOST_PLACES = 4  # groups of threads that a message lists
+FULL = 0xFFFFFFFF
+MASKED = ("shfl", "vote", "match", "redux", "elect", "bar", "barrier")  # for the lanes that a mask names
+
+
+def count_bytes(launch: Launch, wave: Wave, *, hangs: bool = False) -> None:
+    """T210 for mbarriers that were told to expect other numbers of bytes than came, X010 for those whose bytes were used for something else, X011 for
+    warps that are a barrier apart.
+
+    When all is over, or nothing goes on.
+    """
+    for cta in wave.ctas:
+        for barrier in mbarriers(cta).values():
+            barrier.check_bytes(wave, hangs=hangs)
+            check_reused(wave, barrier)
+    tell_parted(wave)
+
+
+def report_hang(launch: Launch, outside: int = 0) -> None:
+    """Note a finding for every instruction at which warps wait for ever; `outside` CTAs have not begun, as the card is full."""
+    alive = sum(len(wave.ctas) for wave in launch.waves)
+    full = f"; {outside} of {launch.ctas} CTAs have not begun, because the {alive} that wait fill the card" if outside else ""
+    repair = "launch no more CTAs than are on the card at once (cudaOccupancyMaxActiveBlocksPerMultiprocessor)" if outside else ""
+    for wave in launch.waves:
+        count_bytes(launch, wave, hangs=True)
+        if wave.watch is not None:
+            wave.watch.nothing_came()
+        _report_parted_warps(launch, wave)
+        told = [(*_suspicion(wave, wait), wait) for wait in wave.waiting]
+        for _, mend, wait in sorted(told, key=lambda t: (t[0], t[2].instruction.line, int(t[2].threads[0]))):
+            who = _who(wave, wait.threads)
+            waits = "wait" if "warps" in who or "lanes" in who or ";" in who else "waits"
+            missing = _missing(wait)
+            where = f"; {_whereabouts(wave, missing)}" if missing is not None and missing.size else ""
+            launch.find(
+                "X006", wait.instruction, f"{who} {waits} for ever: {wait.what()}{where}{full}", repair or mend, touched=wait.touched
+            )
+        for first, last, what in (
+            (YIELDED, GATHERING, (wave.endless or "polls something that never changes") + full),
+            (0, YIELDED, f"loops for ever, and nothing it does is seen by others{full}"),
+        ):
+            threads = np.flatnonzero((wave.key >= first) & (wave.key < last))
+            for at in np.unique(wave.key[threads]).tolist():
+                who = _who(wave, threads[wave.key[threads] == at])
+                launch.find("X006", _instruction(wave, at - first), f"{who}: {what}", repair)
+
+
+# ---- who waits for whom
+
+
+def _missing(wait: Wait) -> np.ndarray | None:
+    """The threads that a wait is for, by their number in the wave; None where nobody knows who could arrive."""
+    return None if wait.missing is None else wait.missing()
+
+
+def _suspicion(x: Wave, wait: Wait) -> tuple[int, str]:
+    """How far a wait is from the cause of the hang, 0 the nearest, and what to change there.
+
+    A barrier of threads is the cause where nobody is left who could arrive, or where all that are missing wait at other barriers of threads;
+    else what holds those up is.
+    """
+    missing = _missing(wait)
+    if missing is None:
+        return wait.suspicion()
+    if not missing.size:
+        return 1, "correct the thread count, or let as many arrive: nobody is left who could"
+    at = {id(other): other for other in x.waiting if np.isin(other.threads, missing).any()}
+    held = np.isin(missing, np.concatenate([other.threads for other in at.values()])) if at else np.zeros(len(missing), bool)
+    if held.all() and all(other.missing is not None for other in at.values()):
+        return 1, "let all of them come to the same barrier: the same number, and none of them in a branch that others do not take"
+    return LEAST_SUSPICIOUS, ""
+
+
+def _report_parted_warps(launch: Launch, x: Wave) -> None:
+    """X011 where some lanes wait at an instruction for others of their warp (or warpgroup) that never come to it, the first cause of a hang.
+
+    Lanes that wait for something else in front of it, and then come, are no such cause: what they wait for is.
+    """
+    gathering = np.flatnonzero((x.key >= GATHERING) & (x.key < PARKED))
+    for at in np.unique(x.key[gathering]).tolist():
+        block = at - GATHERING
+        here = gathering[x.key[gathering] == at]
+        i = _instruction(x, block)
+        size = WARPGROUP if i.op == "wgmma" else WARP
+        units = x.cta_of * x.stride + x.tid // size  # of a CTA
+        for unit in np.unique(units[here]).tolist():
+            own = here[units[here] == unit]
+            missing = _absent(x, i, own, np.flatnonzero(units == unit))
+            if missing.size and _is_first_cause(x, block, own, missing):
+                by_mask = i.operands and i.op in MASKED
+                mask = f", whose member mask is {_mask(x, i, own):#010x}" if by_mask else ""
+                launch.find(
+                    "X011", i, f"{_who(x, own)} wait{'s' * (len(own) == 1)} for ever at {i.name}{mask}, for {'lanes' if by_mask else 'threads'} that never come to it: "
+                    f"{_whereabouts(x, missing)}",
+                    "take it out of the branch, or name in its mask only the lanes that come to it" if by_mask else
+                    "take it out of the branch: all threads of the warp (or warpgroup) must execute it together",
+                )  # fmt: skip
+
+
+def _mask(x: Wave, i: Instruction, own: np.ndarray) -> int:
+    operand = i.operands[-1]
+    return operand.value & FULL if isinstance(operand, Immediate) else int(x.members[own[0]])
+
+
+def _absent(x: Wave, i: Instruction, own: np.ndarray, threads: np.ndarray) -> np.ndarray:
+    """The `threads` of a warp or warpgroup that have not exited, that an instruction is for, and that are not there."""
+    absent = (x.key[threads] < EXITED) & ~np.isin(threads, own)
+    if i.op in MASKED:
+        absent &= (_mask(x, i, own) >> x.lane[threads] & 1).astype(bool)
+    found: np.ndarray = threads[absent]
+    return found
+
+
+def _is_first_cause(x: Wave, block: int, own: np.ndarray, missing: np.ndarray) -> bool:
+    """Have missing lanes gone elsewhere: past the instruction, or to a barrier (or another such instruction) that waits for those that are here?"""
+    for at in np.unique(x.key[missing]).tolist():
+        where = at - (PARKED if at >= PARKED else GATHERING if at >= GATHERING else YIELDED if at >= YIELDED else 0)
+        if GATHERING <= at < PARKED or block not in _reached(x, where):
+            return True
+    for wait in x.waiting:
+        if np.isin(wait.threads, missing).any():
+            waits_for = _missing(wait)
+            if waits_for is not None and np.isin(own, waits_for).any():
+                return True
+    return False
+
+
+def _reached(x: Wave, block: int) -> set[int]:
+    """The blocks that threads can come to from the begin of a block on; all of them where a jump goes nobody knows where."""
+    seen: set[int] = set()
+    open_ = [block]
+    while open_:
+        n = open_.pop()
+        if n in seen or n >= len(x.program.blocks):
+            continue
+        seen.add(n)
+        following = _following(x, n)
+        if following is None:
+            return set(range(len(x.program.blocks)))
+        open_ += following
+    return seen
+
+
+def _following(x: Wave, n: int) -> list[int] | None:
+    instructions = x.program.blocks[n].instructions
+    last = instructions[-1] if instructions else None
+    if last is None or last.op not in ("bra", "brx", "exit", "ret", "call", "trap"):
+        return [n + 1]
+    after = [n + 1] if last.guard is not None else []
+    if last.op in ("exit", "ret", "trap"):
+        return after
+    label = last.operands[0]
+    if last.op != "bra" or not isinstance(label, Label):
+        return None
+    return [*after, _block_of(x, label.name)]
+
+
+def _block_of(x: Wave, label: str) -> int:
+    """The block that a label is in front of."""
+    body = x.program.inlined.body
+    starts: dict[int, int] | None = x.state.get("blocks by instruction")
+    if starts is None:
+        starts = x.state["blocks by instruction"] = {id(i): b.index for b in x.program.blocks for i in b.instructions}
+    for i in body[x.program.inlined.labels[label] :]:
+        if id(i) in starts:
+            return starts[id(i)]
+    return len(x.program.blocks)
+
+
+# ---- in words
+
+
+def _instruction(wave: Wave, block: int) -> Instruction:
+    blocks = wave.program.blocks
+    while not blocks[block].instructions:
+        block += 1
+    return blocks[block].instructions[0]
+
+
+def _who(wave: Wave, threads: np.ndarray) -> str:
+    """Warps by CTA, as a kernel author counts them; lanes where only some of one warp are meant."""
+    found = []
+    for cta in np.unique(wave.cta_of[threads]).tolist():
+        own = threads[wave.cta_of[threads] == cta]
+        warps = np.unique(wave.tid[own] // WARP).tolist()
+        text = f"warp {warps[0]}" if len(warps) == 1 else f"warps {', '.join(map(str, warps))}"
+        if len(warps) == 1 and (lanes := _lanes(wave, own)):
+            text = f"{lanes} of {text}"
+        found.append(f"{text} of CTA {wave.ctas[cta].ctaid}")
+    return "; ".join(found[:MOST_PLACES]) + (f" and {len(found) - MOST_PLACES} more CTAs" if len(found) > MOST_PLACES else "")
+
+
+def _lanes(x: Wave, own: np.ndarray) -> str:
+    """The lanes of one warp, "" for all of them that have not exited."""
+    warp = np.arange(own[0] // WARP * WARP, own[0] // WARP * WARP + WARP)
+    if (x.key[warp] < EXITED).sum() <= len(own):
+        return ""
+    lanes = x.lane[own]
+    ends = np.flatnonzero(np.diff(lanes) != 1)
+    begins, ends = lanes[np.concatenate([[0], ends + 1])].tolist(), lanes[np.concatenate([ends, [len(lanes) - 1]])].tolist()
+    runs = [str(lo) if lo == hi else f"{lo} to {hi}" for lo, hi in zip(begins, ends, strict=True)]
+    return f"lane{'s' * (len(own) > 1)} {', '.join(runs[:8])}{' ...' * (len(runs) > 8)}"
+
+
+def _whereabouts(x: Wave, threads: np.ndarray) -> str:
+    """Where threads are that others wait for: 'lanes 16 to 31 of warp 0 of CTA (0, 0, 0) wait at line 14 (bar.sync)'."""
+    places: dict[tuple[str, int, str], list[np.ndarray]] = {}
+    for at in np.unique(x.key[threads]).tolist():
+        there = threads[x.key[threads] == at]
+        if PARKED <= at < EXITED:
+            for wait in x.waiting:
+                if (mine := there[np.isin(there, wait.threads)]).size:
+                    places.setdefault(("wait", wait.instruction.line, wait.instruction.name), []).append(mine)
+        elif at < EXITED:
+            i = _instruction(x, at - (GATHERING if at >= GATHERING else YIELDED if at >= YIELDED else 0))
+            places.setdefault(("wait" if at >= GATHERING else "loop", i.line, i.name), []).append(there)
+    found = []
+    for (does, line, name), parts in sorted(places.items(), key=lambda item: item[0][1]):
+        who = _who(x, np.unique(np.concatenate(parts)))
+        one = not ("warps" in who or "lanes" in who or ";" in who)
+        found.append(f"{who} {does}{'s' * one} at line {line} ({name})")
+    return "; ".join(found[:MOST_PLACES]) + " ..." * (len(found) > MOST_PLACES)
+
+
+# ---- Which threads run next: those at the lowest block, of all warps together, so that warps that part meet again behind the branch
+
+
+PATIENCE = 256  # blocks one group may execute in loops while others could run
+GLANCES = 8  # the same of a group that polls: nothing it does brings it further
+TURNS = 64  # turns of everybody, after which a wave that stored nothing gives way though nobody is seen to poll
+QUIET = 20  # one in so many blocks of a launch's limit may be executed in loops without a store or an arrival
+LEAST_QUIET = 1_000_000  # blocks that it may in any case
+LOOK = 64  # blocks from one look at the clock to the next
+
+
+class Stuck(Exception):
+    """A wave that has executed as many blocks as its launch allows."""
+
+
+class OutOfTime(Exception):
+    """A launch that has run for as many seconds as it may."""
+
+
+def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
+    """Run a wave until all its threads have exited (True), or until it can only wait for another wave, or gives way to it (False).
+
+    `gives_way` says that other waves could bring what this one polls. `wave.gave_way` is that it could go on, `wave.endless` why it cannot.
+    Errors of the hardware's rules (`SmemsimError`) get the wave's position: `wave.at` is the block, `wave.step` the instruction within it.
+    """
+    blocks, key = wave.program.blocks, wave.key
+    end = len(blocks)
+    turns, loops = 0, 0
+    seen = since = wave.changes
+    looked = polls = asked = wave.polls  # in the last turn, since the last change, since a group last gave way
+    works = False  # does somebody do more than poll in this turn?
+    endless, limit = Endless(), wave.launch.limit
+    wave.endless, wave.gave_way = "", False
+    while True:
+        at = int(key.min())
+        if at >= YIELDED:
+            if at >= EXITED:
+                return True
+            yielded = (key >= YIELDED) & (key < GATHERING)
+            if not yielded.any():
+                if wave.expire():
+                    continue
+                return False  # everybody waits
+            key[yielded] -= YIELDED
+            turns += 1
+            idle = wave.polls != looked and not works
+            looked, works = wave.polls, False
+            if wave.changes != seen:
+                seen, wave.quiet = wave.changes, wave.steps
+                wave.rounds.forget()
+                continue
+            wave.endless = wave.rounds.turn(wave, 0) or _quiet(wave)
+            wave.gave_way = not wave.endless and gives_way and (idle or turns % TURNS == 0)
+            if wave.endless or wave.gave_way:
+                key[key < YIELDED] += YIELDED
+                return False
+            continue
+        if at >= end:
+            threads = np.flatnonzero(key == at)
+            key[threads] = EXITED
+            wave.launch.exited(wave, threads)
+            continue
+        here = key == at
+        wave.sel = ALL if here.all() else np.flatnonzero(here)
+        wave.at = at
+        _run_block(wave, blocks[at])
+        wave.steps += 1
+        if wave.steps % LOOK == 0 and wave.launch.is_over:
+            raise OutOfTime
+        if wave.steps > limit:
+            wave.endless = (
+                f"still runs after {limit:,} blocks of instructions, the limit of this launch: it is endless, or needs a higher limit"
+            )
+            key[key < YIELDED] += YIELDED
+            raise Stuck
+        # A loop that others could be needed to end gives way to them now and then.
+        after = int(key.min())
+        if after <= at:
+            loops += 1
+            if wave.changes != since:
+                since = seen = wave.changes
+                loops, polls, wave.quiet = min(loops, PATIENCE), wave.polls, wave.steps
+                endless.forget()
+                wave.rounds.forget()
+            reason = endless.turn(wave, after) or _quiet(wave)
+            polled = wave.polls != polls
+            if loops % (GLANCES if polled else PATIENCE) == 0 or reason:
+                group = key == after
+                needs_no_one = wave.polls == asked and loops < TURNS * PATIENCE and not reason
+                giving = _warps_of(group) if needs_no_one else group
+                if ((key < GATHERING) & ~giving).any():
+                    key[giving & (key < YIELDED)] += YIELDED
+                    works |= not polled
+                    loops, polls, asked = 0, wave.polls, wave.polls
+                elif reason or (gives_way and (polled or loops >= TURNS * PATIENCE)):
+                    wave.endless, wave.gave_way = reason, not reason
+                    key[group] += YIELDED
+                    return False
+
+
+def _warps_of(threads: np.ndarray) -> np.ndarray:
+    """All threads of the warps that any of `threads` is of: those behind a loop that looks at nothing wait there for those that are in it."""
+    return np.repeat(threads.reshape(-1, WARP).any(axis=1), WARP)
+
+
+def _quiet(wave: Wave) -> str:
+    most = max(LEAST_QUIET, wave.launch.limit // QUIET)
+    if wave.steps - wave.quiet <= most:
+        return ""
+    return (
+        f"has executed {most:,} blocks of instructions in loops without a store or an arrival of anybody: it is endless, or needs a limit "
+        f"above {QUIET * most:,}"
+    )
+
+
+def _run_block(wave: Wave, block: Block) -> None:
+    wave.step = 0
+    at = block.index
+    watch = wave.watch
+    marks = watch.unwritten if watch is not None and (block.has_loads or watch.unwritten.concerns(block.slots)) else None
+    try:
+        if block.gate is not None:
+            if not block.gate.opens(wave):
+                return
+            if marks is None:
+                block.gate.run(wave)
+            else:
+                marks.run(wave, block.instructions[0], block.gate.run)
+            wave.step = 1
+        if watch is not None and block.slots & (watch.in_flight | watch.of_sums):
+            watch.check_registers(wave, block)
+        if watch is not None and block.slots & watch.tensor.loading:
+            watch.tensor.names(wave, block)
+        for step in block.steps:
+            if marks is None:
+                step(wave)
+            else:
+                marks.run(wave, block.instructions[wave.step], step)
+            wave.step += 1
+        if block.end is None:
+            wave.key[wave.sel] = at + 1
+        else:
+            end = block.end
+            if marks is None:
+                end.run(wave, at + 1)
+            else:
+                marks.run(wave, block.instructions[-1], lambda x: end.run(x, at + 1))
+    except SmemsimError as problem:
+        problem.instruction = block.instructions[min(wave.step, len(block.instructions) - 1)]  # type: ignore[attr-defined]
+        raise
+
+
+# ---- Running a launch: its clusters in waves, several waves where CTAs wait for each other, and shards of a grid for other processes
+
+
+WAVE_THREADS = 4096  # threads that are executed together, where registers do not take too much room
+WAVE_BYTES = 1 << 28
+
+
+def at_once(launch: Launch) -> int:
+    """Clusters of one wave."""
+    threads = launch.cluster_size * (-(-launch.threads // WARP) * WARP)
+    own = 8 * max(1, len(launch.program.registers)) + launch.program.places.local_bytes  # bytes of a thread
+    room = WAVE_BYTES // (own * threads + launch.cluster_size * launch.window_bytes * 16)
+    return max(1, min(WAVE_THREADS // threads, room))
+
+
+def resident(launch: Launch) -> int:
+    """Clusters that are on the card at once."""
+    warps = -(-launch.threads // WARP) * WARP
+    fits = min(RESIDENCY.threads // warps, RESIDENCY.ctas, RESIDENCY.shared_bytes // (launch.window_bytes + RESIDENCY.reserved_bytes))
+    return max(1, RESIDENCY.multiprocessors * max(1, fits) // launch.cluster_size)
+
+
+def depends(launch: Launch) -> bool:
+    """May a CTA of the launch wait for, or add to, what another one writes to global memory?"""
+    for i in launch.program.inlined.body:
+        where = {m.partition("::")[0] for m in i.modifiers}
+        if i.op in ("atom", "red") and "shared" not in where:
+            return True
+        if i.op == "ld" and where & {"cv", "cg"}:  # past the L1, where others' stores are seen
+            return True
+        if i.op in ("ld", "st") and where & {"acquire", "release", "relaxed", "volatile", "mmio"} and "shared" not in where:
+            return True
+        if i.op == "cp" and i.modifiers[:1] == ("reduce",):
+            return True
+    return False
+
+
+def requests(launch: Launch) -> list[Instruction]:
+    """The instructions with which a CTA asks for the work of others."""
+    return [i for i in launch.program.inlined.body if i.op == "clusterlaunchcontrol" and "try_cancel" in i.modifiers]
+
+
+def takes_over(launch: Launch) -> bool:
+    """May a CTA of the launch take over the work of others, which then do not begin?"""
+    return launch.cancel != "never" and bool(requests(launch))
+
+
+def _queue(launch: Launch, clusters: Sequence[int] | None) -> Queue:
+    """The clusters that are to run, and how many of them begin whatever others ask for."""
+    waiting: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters
+    return Queue(waiting, len(waiting) if not takes_over(launch) else resident(launch) if launch.cancel == "resident" else 0)
+
+
+def execute(
+    launch: Launch, clusters: Sequence[int] | None = None, *, watch: bool = True, done: Callable[[int], None] = lambda ctas: None
+) -> bool:
+    """Run clusters of a launch (all of them without `clusters`); what goes wrong is noted in `launch.findings`.
+
+    `done` is told how many CTAs have finished. A trap ends the launch, and so does a hang: nothing runs after it, as on hardware, and the
+    result is False; so it is at the end of the launch's time, and nothing is noted then. CTAs that wait for others are joined by further waves,
+    as long as all of them fit on the card at once. Whether requests for others' work were granted is told in `launch.evidence`.
+    """
+    launch.queue = queue = _queue(launch, clusters)
+    try:
+        return _execute(launch, queue, watch=watch, done=done)
+    finally:
+        if queue.asked:
+            granted = f"{queue.taken} of {queue.asked} requests were granted" if takes_over(launch) else "no request was granted"
+            launch.evidence.add(f"clusterlaunchcontrol.try_cancel: {granted} (cancel = {launch.cancel!r}: {CANCEL[launch.cancel]})")
+
+
+def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int], None]) -> bool:
+    most, together = resident(launch), at_once(launch)
+    if takes_over(launch) and launch.cancel != "resident":
+        together = 1  # so that there are others to take over
+    launch.waves.clear()
+    others_help = depends(launch)
+    stuck: dict[Wave, int] = {}  # waves that only polled, waited or looped: how much had changed by then
+    past = 0  # changes of waves that are over
+    counted = 0  # clusters that others took over, of those that `done` was told
+    with np.errstate(all="ignore"):
+        while queue or launch.waves:
+            changes = past + sum(w.changes for w in launch.waves)
+            room = most - sum(len(w.ctas) for w in launch.waves) // launch.cluster_size
+            wave: Any = next((w for w in launch.waves if stuck.get(w) != changes), None)
+            gives_way = others_help and (len(launch.waves) > 1 or bool(queue))
+            if wave is None and queue and room > 0:
+                wave = Wave(launch, queue.begin(min(together, room)))
+                if watch and launch.window_bytes:
+                    wave.watch = Watch(wave)
+                launch.waves.append(wave)
+            elif wave is None:
+                gives_way = False
+                wave = next((w for w in launch.waves if w.gave_way), None)
+            if wave is None:
+                report_hang(launch, len(queue) * launch.cluster_size)
+                return False
+            try:
+                finished = run_wave(wave, gives_way=gives_way)
+            except Stuck:
+                report_hang(launch)
+                return False
+            except OutOfTime:
+                launch.out_of_time = True
+                return False
+            except HardwareTrap as trap:
+                instruction = getattr(trap, "instruction", None)
+                if instruction is not None and not any(f.instruction.line == instruction.line for f in launch.findings.values()):
+                    code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
+                    launch.find(code, instruction, str(trap))
+                for other in launch.waves:
+                    if other.watch is not None:
+                        other.watch.abandoned()
+                return False
+            if finished:
+                count_bytes(launch, wave)
+                check_registers(wave)
+                if wave.watch is not None:
+                    wave.watch.ended()
+                launch.waves.remove(wave)
+                stuck.pop(wave, None)
+                past += wave.changes
+                done(len(wave.ctas) + (queue.taken - counted) * launch.cluster_size)
+                counted = queue.taken
+            else:
+                launch.waves.append(launch.waves.pop(launch.waves.index(wave)))  # the others first
+                stuck[wave] = past + sum(w.changes for w in launch.waves)
+    return True
+
+
+_CODES = {700: "X001", 716: "X002", 719: "X001"}

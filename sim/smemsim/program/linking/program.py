@@ -1,0 +1,362 @@
+"""A program: variables placed, every instruction a step, steps in blocks.
+
+Threads are always at the beginning of a block. A block ends behind a branch and everything else after which threads may part or wait, and in front
+of labels and of operations before which they may have to wait.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.errors import InputError, Unmodelled
+from smemsim.program.linking.fused import Fused, fuse
+from smemsim.program.linking.inline import FRAME_ALIGN, Inlined, function_addresses, inline, slots_of
+from smemsim.program.registers import Read, Write, reader, storage, writer
+from smemsim.program.registry import End, Gate, Plain, Step, builder_of, unmodelled
+from smemsim.program.special import special
+from smemsim.ptx.module import Address, Function, Instruction, Module, Operand, Register, Special, Symbol, Variable
+from smemsim.spec.architectures import architecture
+from smemsim.spec.targets import TargetRule, unsupported
+
+if TYPE_CHECKING:
+    from smemsim.program.wave import Wave
+
+__all__ = ["Block", "Linker", "Place", "Places", "Program", "link"]
+
+
+# ---- Where a program's variables and parameters lie
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """A variable's space and its first byte there: of shared memory the `.shared` address without a CTA's rank, of parameters and local
+    memory the offset in the parameter bank and in the thread's memory; the addresses of global and const variables are the launch's.
+
+    `frame` is the register that holds where the variables of the running call begin, for those of functions that are not inlined.
+    """
+
+    name: str
+    space: str  # "shared", "global" (const too), "param", "local"
+    offset: int
+    size: int
+    frame: int | None = None
+
+
+class Places:
+    """Static shared variables one after the other from the window's begin, then the dynamic part; local variables likewise."""
+
+    def __init__(self, module: Module, entry: Function, inlined: Inlined, arch: str) -> None:
+        machine = architecture(arch)
+        self._of: dict[str, Place] = {}
+        self.parameters = entry.parameters
+        self.parameter_bytes = self._lay_out("param", [(p.name, p.align, p.size) for p in entry.parameters], 0)
+        used = {**{v.name: v for v in module.variables.values()}, **{v.name: v for v in inlined.variables}}
+        shared = [v for v in used.values() if v.space == "shared"]
+        static = [(v.name, v.align, v.size) for v in shared if v.size]
+        self.static_end = self._lay_out("shared", static, machine.shared_begin)
+        dynamic = [v for v in shared if not v.size]
+        align = max((v.align for v in dynamic), default=16)
+        self.dynamic_begin = -(-self.static_end // align) * align if dynamic else self.static_end
+        for v in dynamic:
+            self._of[v.name] = Place(v.name, "shared", self.dynamic_begin, 0)
+        local = [(v.name, v.align, v.size) for v in used.values() if v.space in ("local", "param")]
+        stacked = [v for frame in inlined.frames.values() for v in frame.variables]
+        self.frame_align = max((FRAME_ALIGN, *(v.align for v in stacked)))
+        self.local_bytes = -(-self._lay_out("local", local, 0) // self.frame_align) * self.frame_align
+        self.frame_bytes: dict[str, int] = {}
+        for name, frame in inlined.frames.items():
+            end = self._lay_out("local", [(v.name, v.align, v.size) for v in frame.variables], 0, frame.slot)
+            self.frame_bytes[name] = -(-end // self.frame_align) * self.frame_align
+        in_memory = [v for v in used.values() if v.space in ("global", "const")]
+        self.globals: list[Variable] = [v for v in in_memory if not v.is_extern]
+        self._elsewhere = {v.name: v.line for v in in_memory if v.is_extern}
+        for v in self.globals:
+            self._of[v.name] = Place(v.name, "global", 0, v.size)
+
+    def _lay_out(self, space: str, variables: list[tuple[str, int, int]], begin: int, frame: int | None = None) -> int:
+        for name, align, size in variables:
+            begin = -(-begin // max(align, 1)) * max(align, 1)
+            self._of[name] = Place(name, space, begin, size, frame)
+            begin += size
+        return begin
+
+    def of(self, name: str) -> Place:
+        """Where a name lies; Unmodelled for variables of other files."""
+        if name in self._elsewhere:
+            raise Unmodelled(
+                f"line {self._elsewhere[name]}: {name} is declared .extern and not in this PTX: variables of other files are not modelled"
+            )
+        if name not in self._of:
+            known = ", ".join(itertools.islice(self._of, 8))
+            raise InputError(f"{name}: no variable of this program ({known})")
+        return self._of[name]
+
+
+# ---- From a PTX entry to a program: calls inlined, variables placed, every instruction made a step, steps cut into blocks
+
+
+_WORD = (1 << 64) - 1
+
+
+@dataclasses.dataclass(eq=False)
+class Block:
+    """Steps that the same threads execute one after the other: `gate` first, if there is one, then `steps`, then `end`.
+
+    `slots` are the registers that its instructions name, as a bit set.
+    """
+
+    index: int
+    gate: Gate | None
+    steps: list[Plain]
+    end: End | None  # None: on to the next block
+    instructions: list[Instruction]  # of gate, steps and end in this order
+    slots: int = 0
+    has_loads: bool = False  # that may read shared memory
+
+
+@dataclasses.dataclass(eq=False)
+class Program:
+    """An entry that can run: blocks by number, the storage of its registers, the places of its variables."""
+
+    name: str
+    arch: str
+    blocks: list[Block]
+    registers: list[np.dtype[Any]]
+    wide: set[int]  # slots of .b128
+    places: Places
+    inlined: Inlined
+    uses: frozenset[str]  # operations that occur, such as "wgmma"
+    functions: Mapping[str, int] = dataclasses.field(default_factory=dict)  # the made-up addresses of the file's functions
+    approximate: frozenset[str] = frozenset()  # of `spec.approximate`: instructions whose results are not bit-exact
+    unsure: tuple[Instruction, ...] = ()  # sums into which ptxas may take a product or not, see `fused`
+
+    @functools.cached_property
+    def has_scratch(self) -> bool:
+        """Does it ask where the system's scratch memory for tiles of several warps lies (cooperative groups)?"""
+        return any(operand == Special("reserved_smem_offset_1") for i in self.inlined.body for operand in i.operands)
+
+
+class Linker:
+    """What builders ask: how to read and write operands, where variables lie, which block a label is."""
+
+    def __init__(self, module: Module, inlined: Inlined, places: Places, arch: str, directives: Mapping[str, tuple[int, ...]]) -> None:
+        self.directives = directives  # of the entry
+        self.module, self.inlined, self.places, self.arch = module, inlined, places, arch
+        self.block_of: dict[int, int] = {}  # instruction index: block that begins there
+        self.functions = function_addresses(module)
+        self.pointed = {self.functions[name]: frame for name, frame in inlined.frames.items()}  # what may be called through a pointer
+        self.approximate: set[str] = set()
+
+    def read(self, operand: Operand, kind: str) -> Read:
+        """See `registers.reader`."""
+        return reader(operand, kind, self)
+
+    def write(self, operand: Operand, kind: str, *, extend: bool = True) -> Write:
+        """See `registers.writer`."""
+        return writer(operand, kind, extend=extend)
+
+    def special(self, name: str) -> Read:
+        """The values of a special register."""
+        return special(name)
+
+    def place(self, name: str) -> Place:
+        """Where a variable or a parameter lies."""
+        return self.places.of(name)
+
+    def address_of(self, symbol: Symbol) -> Read:
+        """The address of a variable in its own space, as `mov` gives it: a number, or for shared memory of clusters one for each thread."""
+        if symbol.name in self.functions:
+            value = np.uint64(self.functions[symbol.name] + symbol.offset & _WORD)
+            return lambda x: value
+        place = self.place(symbol.name)
+        offset = place.offset + symbol.offset
+        if place.frame is not None:
+            slot, within = place.frame, np.uint64(offset & _WORD)
+            return lambda x: x.r[slot][x.sel] + within
+        if place.space == "shared":
+            return lambda x: x.own_shared(offset)
+        if place.space == "global":
+            return lambda x: np.uint64(x.launch.addresses[place.name] + symbol.offset & _WORD)
+        return lambda x: np.uint64(offset & _WORD)
+
+    def address(self, operand: Operand) -> Read:
+        """The value of `[base + offset]` as int64: of the threads that run, or one for all of them."""
+        if isinstance(operand, (Register, Symbol)):
+            operand = Address(operand)
+        if not isinstance(operand, Address):
+            raise InputError(f"operand {operand}: needs an address in brackets")
+        offset = (operand.offset + (1 << 63) & _WORD) - (1 << 63)
+        if isinstance(operand.base, Symbol):
+            at = self.address_of(Symbol(operand.base.name, operand.base.offset + offset))
+            return lambda x: np.asarray(at(x)).astype(np.int64)
+        if isinstance(operand.base, Register):
+            slot = operand.base.slot
+            return lambda x: x.r[slot][x.sel].astype(np.int64) + offset
+        number = np.uint64(operand.base.value + offset & _WORD).astype(np.int64)
+        return lambda x: number
+
+    def space_of(self, operand: Operand) -> str | None:
+        """The state space of an address that names a variable; None for registers."""
+        base = operand.base if isinstance(operand, Address) else operand
+        return self.place(base.name).space if isinstance(base, Symbol) else None
+
+    def target(self, label: str) -> Callable[[], int]:
+        """The block of a label; known once everything is built."""
+        index = self.inlined.labels[label]
+        return lambda: self.block_of[index]
+
+
+def link(module: Module, entry: str, arch: str) -> Program:
+    """Make a program of an entry.
+
+    Raises InputError for an entry that does not exist and for what no assembler takes for the PTX's `.target`, Unmodelled with a line for every instruction that nobody has modelled.
+    """
+    known = {f.name: f for f in module.entries}
+    if entry not in known:
+        raise InputError(f"entry = {entry!r}: the PTX has {', '.join(known) or 'no .entry at all'}")
+    inlined = inline(module, known[entry])
+    _check_target(inlined.body, module.own_target)
+    fused = Fused(inlined.body) if "debug" in module.target else fuse(inlined)
+    inlined.body = fused.body
+    places = Places(module, known[entry], inlined, arch)
+    linker = Linker(module, inlined, places, arch, known[entry].directives)
+    steps = _steps(inlined.body, linker)
+    blocks = _blocks(inlined, steps, linker)
+    kinds = [storage(r.type) for r in inlined.registers]
+    wide = {slot for slot, r in enumerate(inlined.registers) if r.type == "b128"}
+    uses = frozenset(i.op for i in inlined.body)
+    return Program(entry, arch, blocks, kinds, wide, places, inlined, uses, linker.functions, frozenset(linker.approximate), fused.unsure)
+
+
+def _check_target(body: Sequence[Instruction], target: str) -> None:
+    """InputError for instructions that no assembler takes for the program's `.target`, with a line for each kind of them."""
+    refused: dict[TargetRule, Instruction] = {}
+    for i in body:
+        rule = unsupported((i.op, *i.modifiers), target) if target else None
+        if rule is not None:
+            refused.setdefault(rule, i)
+    if refused:
+        raise InputError(
+            "\n".join(
+                f"line {i.line}: {i.name}: not supported on .target {target}: {rule.sentence}; ptxas refuses it"
+                for rule, i in refused.items()
+            )
+        )
+
+
+def _steps(body: Sequence[Instruction], linker: Linker) -> list[Step]:
+    steps: list[Step] = []
+    missing: list[str] = []
+    for i in body:
+        try:
+            builder = builder_of(i)
+            if builder is None:
+                raise unmodelled(i)
+            steps.append(_guarded(i, builder(i, linker)))
+        except Unmodelled as problem:
+            sentence = str(problem)
+            missing.append(sentence if sentence.startswith("line ") else f"line {i.line}: {i.name}: {sentence}")
+        except InputError as problem:
+            raise InputError(f"line {i.line}: {i.text}: {problem}") from None
+        except (IndexError, KeyError, ValueError, TypeError, AttributeError) as problem:
+            raise InputError(
+                f"line {i.line}: {i.text}: {i.name} with {len(i.operands)} operands is no instruction of the PTX ISA: words or operands are missing, or of another kind"
+            ) from problem
+    if missing:
+        raise Unmodelled("\n".join(dict.fromkeys(missing)))
+    return steps
+
+
+def _guarded(i: Instruction, step: Step) -> Step:
+    """The step for the threads whose guard holds."""
+    if i.guard is None:
+        return step
+    slot, negated = i.guard.slot, i.guard.negated
+
+    def holds(x: Wave) -> np.ndarray:
+        p: np.ndarray = x.r[slot][x.sel]
+        return ~p if negated else p
+
+    if isinstance(step, End):
+        ends = step.run
+
+        def end(x: Wave, following: int) -> None:
+            p = holds(x)
+            if p.all():
+                ends(x, following)
+                return
+            threads = x.threads
+            x.key[threads[~p]] = following
+            if p.any():
+                x.select(threads[p])
+                ends(x, following)
+
+        return End(end)
+    if isinstance(step, Gate):
+        opens, run = step.opens, step.run
+
+        def gated(x: Wave, following: int) -> None:
+            p = holds(x)
+            threads = x.threads
+            x.key[threads[~p]] = following
+            if p.any():
+                x.select(threads[p])
+                if opens(x):
+                    run(x)
+                    x.key[x.sel] = following
+
+        return End(gated, again=True)
+    plain = step
+
+    def guarded(x: Wave) -> None:
+        p = holds(x)
+        if p.all():
+            plain(x)
+        elif p.any():
+            kept = x.sel
+            x.select(x.threads[p])
+            try:
+                plain(x)
+            finally:
+                x.select(kept)
+
+    return guarded
+
+
+def _blocks(inlined: Inlined, steps: list[Step], linker: Linker) -> list[Block]:
+    leaders = {0, *inlined.labels.values()}
+    for n, step in enumerate(steps):
+        if isinstance(step, Gate) or (isinstance(step, End) and step.again):
+            leaders.add(n)
+        if isinstance(step, End):
+            leaders.add(n + 1)
+    starts = sorted(n for n in leaders if n < len(steps))
+    linker.block_of.update({n: index for index, n in enumerate(starts)})
+    linker.block_of[len(steps)] = len(starts)  # past the end: an exit
+    blocks = []
+    for index, (start, stop) in enumerate(zip(starts, [*starts[1:], len(steps)], strict=True)):
+        own = steps[start:stop]
+        gate = own.pop(0) if own and isinstance(own[0], Gate) else None
+        end = own.pop() if own and isinstance(own[-1], End) else None
+        plain = [step for step in own if not isinstance(step, (Gate, End))]
+        body = list(inlined.body[start:stop])
+        slots = 0
+        for i in body:
+            for slot in slots_of(i):
+                slots |= 1 << slot
+        gate, end = gate if isinstance(gate, Gate) else None, end if isinstance(end, End) else None
+        blocks.append(Block(index, gate, plain, end, body, slots, any(map(_loads, body))))
+    return blocks
+
+
+def _loads(i: Instruction) -> bool:
+    """May it be a load of shared or tensor memory?"""
+    if i.op == "tcgen05":
+        return i.modifiers[0] == "ld"
+    return i.op == "ld" and not {m.partition("::")[0] for m in i.modifiers} & {"global", "local", "const", "param"}

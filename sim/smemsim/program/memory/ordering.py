@@ -1,0 +1,163 @@
+"""Orders and scopes of accesses, and fences.
+
+Values are never late here: every store is seen at once. What remains is who may rely on it: a release pattern on an address is what an acquire
+pattern on the same address synchronises with. A relaxed or volatile store is one with a fence in front of it, such a load with one behind it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.errors import InputError
+from smemsim.program.memory.spaces import Piece
+from smemsim.program.registry import Step, implements, unmodelled
+from smemsim.ptx.module import Instruction
+
+if TYPE_CHECKING:
+    from smemsim.program.linking.program import Linker
+    from smemsim.program.wave import Wave
+
+__all__ = ["SCOPES", "SEMANTICS", "Ordering", "ordering"]
+
+
+# ---- What .relaxed, .acquire, .release, .volatile and scopes of an access mean for the watch (PTX ISA 8)
+
+
+SCOPES = ("cta", "cluster", "gpu", "sys")
+SEMANTICS = ("weak", "relaxed", "acquire", "release", "acq_rel", "volatile", "mmio")
+# Semantics by operation; ptxas 13.0.88 takes these.
+_OF_OPERATION = {
+    "ld": ("weak", "relaxed", "acquire", "volatile"),
+    "ldu": ("weak",),
+    "st": ("weak", "relaxed", "release", "volatile"),
+    "red": ("relaxed", "release"),
+    "atom": ("relaxed", "acquire", "release", "acq_rel"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Ordering:
+    """`strong`: of the accesses that make no race among themselves. `reads`, `writes`: others may synchronise with it, by what it is or by a fence."""
+
+    strong: bool
+    reads: bool
+    writes: bool
+    acquires: bool
+    releases: bool
+    is_atomic: bool
+
+    def acquire(self, x: Wave, piece: Piece) -> None:
+        """The threads of a piece have seen what was released at their addresses."""
+        for threads, what in _by_address(x, piece):
+            x.watch.acquire(x, threads, what, relaxed=not self.acquires)
+
+    def release(self, x: Wave, piece: Piece) -> None:
+        """The threads of a piece release what they have seen at their addresses."""
+        for threads, what in _by_address(x, piece):
+            x.watch.stored(threads, what, relaxed=not self.releases, replaces=not self.is_atomic)
+
+
+def _by_address(x: Wave, piece: Piece) -> list[tuple[np.ndarray, tuple[str, int, int]]]:
+    threads = x.threads if piece.part is None else x.threads[piece.part]
+    memory = piece.memory.__array_interface__["data"][0]
+    return [(threads[piece.at == at], (piece.space, memory, at)) for at in np.unique(piece.at).tolist()]
+
+
+def ordering(i: Instruction, c: Linker, rest: list[str], *, atomic: bool = False) -> Ordering:
+    """Take the semantics and the scope off a list of modifiers."""
+    found = [m for m in rest if m in SEMANTICS]
+    scopes = [m for m in rest if m in SCOPES]
+    for m in (*found, *scopes):
+        rest.remove(m)
+    if "mmio" in found:
+        found.remove("mmio")
+        if not atomic and (found, scopes) != (["relaxed"], ["sys"]):
+            raise unmodelled(i, ".mmio needs .relaxed.sys")
+    if len(found) > 1 or len(scopes) > 1:
+        raise unmodelled(i, f"{' '.join((*found, *scopes))} together")
+    semantics = found[0] if found else "relaxed" if atomic else "weak"
+    if semantics not in _OF_OPERATION.get(i.op, SEMANTICS):
+        raise unmodelled(i, f".{semantics}")
+    if not atomic and (semantics in ("weak", "volatile")) == bool(scopes):
+        raise unmodelled(i, f".{semantics} {'with' if scopes else 'without'} a scope")
+    strong = semantics != "weak"
+    acquires, releases = semantics in ("acquire", "acq_rel"), semantics in ("release", "acq_rel")
+    fenced = strong and _has_fence(c)
+    return Ordering(strong, acquires or fenced, releases or fenced or _replaces(i, c, strong), acquires, releases, atomic)
+
+
+def _replaces(i: Instruction, c: Linker, strong: bool) -> bool:
+    """May a store without .release end what others have released at its address?"""
+    return strong and i.op == "st" and any("release" in other.modifiers and other.op == "st" for other in c.inlined.body)
+
+
+def _has_fence(c: Linker) -> bool:
+    """Has the program a fence at all, with which relaxed accesses order?"""
+    return any(i.op in ("fence", "membar") and i.modifiers[:1] != ("proxy",) for i in c.inlined.body)
+
+
+# ---- fence and membar (PTX ISA 9.7.13): everything is seen at once here; the watch hears of them, and knows what they order
+
+
+_SEMANTICS = {"sc", "acq_rel", "acquire", "release"}
+_SYNC_RESTRICT = {"sync_restrict::shared::cta", "sync_restrict::shared::cluster"}
+_ASYNC = {"async", "async.shared::cta", "async.shared::cluster", "async::generic"}
+_OTHERS = {"alias", "async.global", "tensormap", "tensormap::generic"}
+
+
+@implements("fence")
+def build_fence(i: Instruction, c: Linker) -> Step:
+    """`fence.proxy.async` is the one that counts; `.async.global` is for global memory, which is not watched."""
+    rest = list(i.modifiers)
+    if rest[:1] == ["proxy"]:
+        proxy = ".".join(m for m in rest[1:] if m in ("async", "alias", "global", "tensormap") or ("::" in m and m not in _SYNC_RESTRICT))
+        left = [m for m in rest[1:] if m not in proxy.split(".") and m not in _SYNC_RESTRICT | _SEMANTICS | set(SCOPES)]
+        if left or proxy not in _ASYNC | _OTHERS:
+            raise unmodelled(i)
+        if proxy in _ASYNC:
+            return lambda x: _async(x, i)
+        return _nothing
+    if rest[:1] == ["mbarrier_init"]:
+        if set(rest[1:]) != {"release", "cluster"}:
+            raise InputError("fence.mbarrier_init has one form: fence.mbarrier_init.release.cluster")
+        return _publish
+    if set(rest) - _SEMANTICS - set(SCOPES) - _SYNC_RESTRICT:
+        raise unmodelled(i)
+    if len(set(rest) & set(SCOPES)) != 1:
+        raise InputError("a fence needs one scope: .cta, .cluster, .gpu or .sys")
+    return _memory(acquires="release" not in rest, releases="acquire" not in rest)
+
+
+@implements("membar")
+def build_membar(i: Instruction, c: Linker) -> Step:
+    """The older names: membar.cta, .gl, .sys; membar.proxy.*."""
+    if i.modifiers[:1] == ("proxy",):
+        return build_fence(i, c)
+    if len(i.modifiers) != 1 or i.modifiers[0] not in ("cta", "gl", "sys"):
+        raise InputError("membar needs one level: .cta, .gl or .sys")
+    return _memory(acquires=True, releases=True)
+
+
+def _memory(*, acquires: bool, releases: bool) -> Step:
+    def fence(x: Wave) -> None:
+        if x.watch is not None:
+            x.watch.fence(x, acquires=acquires, releases=releases)
+
+    return fence
+
+
+def _async(x: Wave, i: Instruction) -> None:
+    if x.watch is not None:
+        x.watch.fence_async(x, i)
+
+
+def _publish(x: Wave) -> None:
+    if x.watch is not None:
+        x.watch.publish(x)
+
+
+def _nothing(x: Wave) -> None:
+    pass

@@ -1,0 +1,387 @@
+"""State spaces and addresses: which bytes of which memory the addresses of an instruction are, and the windows of generic addresses.
+
+A generic address lies in the shared window, in the local window, or is the address in global memory (PTX ISA 5.1; .const and kernel
+parameters lie in global memory here). Where the two windows begin is made up (`spec.launches`); that their low 32 bits are 0 is not: ptxas
+makes generic addresses by putting a window's upper half above 32 bits, and drops the upper half to come back. So instructions take a
+generic address of shared memory where a `.shared` one is meant: `shared_address` is the rule, for all of them.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from smemsim.program.registry import unmodelled
+from smemsim.program.traps import misaligned, outside, reserved
+from smemsim.program.wave import OFFSET_MASK, RANK_SHIFT, THREADS
+from smemsim.ptx.module import Instruction, Operand
+from smemsim.spec.launches import LOCAL_WINDOW, RESERVED_OFFSETS, SHARED_WINDOW
+
+if TYPE_CHECKING:
+    from smemsim.machine.region import Region
+    from smemsim.program.linking.program import Linker
+    from smemsim.program.registers import Read
+    from smemsim.program.wave import Wave
+
+__all__ = [
+    "AT_ONCE",
+    "SPACES",
+    "Locate",
+    "Piece",
+    "Values",
+    "for_part",
+    "locate",
+    "note_read",
+    "note_write",
+    "own",
+    "shared_address",
+    "shared_operand",
+    "shared_places",
+    "space_modifier",
+    "values_of",
+]
+
+
+_SHARED_HIGH, _LOCAL_HIGH = SHARED_WINDOW >> 32, LOCAL_WINDOW >> 32
+_LOW_HALF = 0xFFFFFFFF
+SPACES = ("global", "const", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "param::func")
+
+
+class Piece(NamedTuple):
+    """Bytes that running threads access: a memory, and where in it each of them does; `part` are their places among the running threads."""
+
+    space: str  # "global", "shared", "local"
+    memory: np.ndarray  # whole words, contiguous
+    at: np.ndarray  # byte offset in it of each thread, int64
+    part: np.ndarray | None = None  # None: all that run
+
+
+Locate = Callable[["Wave"], list[Piece]]
+
+
+def shared_address(address: Any) -> Any:
+    """The `.shared` address, int64, of a 64-bit operand that has to lie in shared memory: of a generic one the low 32 bits.
+
+    Anything else stays what it is, so that whoever uses it finds nothing there. Compiled: `smemsim.RULES["shared.generic"]`.
+
+    >>> [hex(int(at)) for at in shared_address(np.array([0x400, 0x7E00_0100_0400, 0x7F00_0000_0400]))]
+    ['0x400', '0x1000400', '0x7f0000000400']
+    """
+    at = np.asarray(address, np.int64)
+    return np.where(at >> 32 == _SHARED_HIGH, at & _LOW_HALF, at)
+
+
+def shared_operand(c: Linker, operand: Operand) -> Read:
+    """An operand that is an address in shared memory, `.shared` or generic: as a `.shared` one."""
+    address = c.address(operand)
+    if c.space_of(operand) is not None:
+        return address
+    return lambda x: shared_address(address(x))
+
+
+def space_modifier(modifiers: list[str]) -> str | None:
+    """Take the state space off a list of modifiers; None: generic."""
+    for m in modifiers:
+        if m in SPACES:
+            modifiers.remove(m)
+            return m
+    return None
+
+
+def locate(
+    i: Instruction,
+    c: Linker,
+    operand: Operand,
+    space: str | None,
+    size: int,
+    align: int | None = None,
+    *,
+    beyond: Callable[[Wave], Any] | None = None,
+    only_shared: bool = False,
+) -> Locate:
+    """A function that finds the bytes an instruction accesses: `size` of them at the address of every running thread, `beyond` bytes further.
+
+    `only_shared` is for instructions that work on shared memory alone: where they name no space, an address below 2^32 is a `.shared` one too.
+    It ends the kernel for addresses that are off `align` (the size) or outside everything: HardwareTrap 716 and 700, findings X002 and X001.
+    """
+    address = c.address(operand)
+    own = c.space_of(operand)
+    if space in ("param", "param::entry", "param::func"):
+        in_bank = address
+        space = "local" if own == "local" else "global"
+        if space == "global":
+            address = lambda x: in_bank(x) + x.launch.parameter_address  # noqa: E731
+    elif space == "const":
+        space = "global"
+    if only_shared and space is None and own is None:
+        generic = address
+        address = lambda x: _in_window(generic(x))  # noqa: E731
+    find = _FINDERS.get(space or "generic")
+    if find is None:
+        raise unmodelled(i, f"no state space .{space}")
+    if beyond is not None:
+        first, further = address, beyond
+        address = lambda x: first(x) + further(x)  # noqa: E731
+    return find(i, address, size, (align or size) - 1)
+
+
+def _in_window(address: Any) -> Any:
+    """The generic address of an operand that has to lie in shared memory."""
+    at = np.asarray(address, np.int64)
+    return np.where(at >> 32 == 0, at | SHARED_WINDOW, at)
+
+
+def _values(x: Wave, address: Any) -> np.ndarray:
+    """Addresses of the running threads, int64 and contiguous."""
+    return address if isinstance(address, np.ndarray) and address.ndim else np.full(x.n, address, np.int64)
+
+
+class _Global:
+    """Finds arrays in global memory; the one found last first."""
+
+    def __init__(self, i: Instruction, address: Callable[[Wave], Any], size: int, low: int) -> None:
+        self.i, self.address, self.size, self.low = i, address, size, low
+        self.begin, self.room = np.int64(0), np.uint64(0)
+        self.region: Region | None = None
+
+    def __call__(self, x: Wave) -> list[Piece]:
+        return self.find(x, _values(x, self.address(x)), None)
+
+    def find(self, x: Wave, at: np.ndarray, part: np.ndarray | None) -> list[Piece]:
+        if self.low and np.bitwise_or.reduce(at) & self.low:
+            misaligned(x, self.i, "global", at, part, self.low + 1)
+        region = self.region
+        if region is not None:
+            offset = at - self.begin
+            if not (offset.view(np.uint64) > self.room).any():
+                if region.begin != region.words_begin:
+                    offset += region.begin - region.words_begin
+                return [Piece("global", region.words, offset, part)]
+        return self._search(x, at, part)
+
+    def _search(self, x: Wave, at: np.ndarray, part: np.ndarray | None) -> list[Piece]:
+        begins, ends, regions = x.launch.memory.table()
+        address = at.view(np.uint64)
+        which = np.searchsorted(begins, address, "right") - 1
+        bad = (which < 0) | (address + np.uint64(self.size) > ends[which]) | (address + np.uint64(self.size) < address)
+        if bad.any():
+            outside(x, self.i, "global", at, part, bad, self.size)
+        pieces = []
+        for n in np.unique(which).tolist():
+            here = np.flatnonzero(which == n)
+            region = regions[n]
+            offset = (address[here] - np.uint64(region.words_begin)).view(np.int64)
+            pieces.append(Piece("global", region.words, offset, here if part is None else part[here]))
+            self.region, self.begin = region, begins[n].view(np.int64)
+            self.room = np.uint64(len(region.data) - self.size)
+        if len(pieces) == 1:
+            return [pieces[0]._replace(part=part)]
+        return pieces
+
+
+def _shared(cluster: bool) -> Callable[..., Locate]:
+    def make(i: Instruction, address: Callable[[Wave], Any], size: int, low: int) -> Locate:
+        return lambda x: [_in_shared(x, i, _values(x, address(x)), None, size, low, cluster)]
+
+    return make
+
+
+def _in_shared(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, low: int, cluster: bool) -> Piece:
+    bits = np.bitwise_or.reduce(at)
+    if bits > _LOW_HALF:
+        at = shared_address(at)
+    if low and bits & low:
+        misaligned(x, i, "shared", at, part, low + 1)
+    flat = shared_places(x, i, at, part, size, cluster)
+    return Piece("shared", x.shared, flat, part)
+
+
+def shared_places(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, cluster: bool) -> np.ndarray:
+    """Places in `x.shared` of `size` bytes at `.shared` addresses (int64, of the threads that run, or of `part` of them).
+
+    Ends the kernel for those outside the window; without `cluster` an address of another CTA's window is not modelled.
+    """
+    threads = x.sel if part is None else x.threads[part]
+    rank = None
+    offset = at - x.window_begin
+    if x.launch.cluster_size > 1:
+        rank = at >> RANK_SHIFT
+        offset = (at & OFFSET_MASK) - x.window_begin
+    bad = offset.view(np.uint64) > np.uint64(max(0, x.window - size))
+    if rank is not None:
+        bad |= rank.view(np.uint64) >= np.uint64(x.launch.cluster_size)
+    if x.scratch and bad.any():
+        low = at & OFFSET_MASK if rank is not None else at
+        scratch = low.view(np.uint64) <= np.uint64(RESERVED_OFFSETS["end"] - size)
+        offset = np.where(scratch, low + x.scratch, offset)
+        bad &= ~scratch
+    if (x.window < size and not x.scratch) or bad.any():
+        inside = bad if x.window >= size else np.ones(len(at), bool)
+        reserved(x, i, at, part, inside, size)
+        outside(x, i, "shared", at, part, inside, size)
+    if rank is None:
+        base: np.ndarray = x.fixed("window", lambda: x.cta_of * x.pitch)
+        offset += base[threads]
+        return offset
+    if not cluster and (rank != x.rank_bits[threads] >> RANK_SHIFT).any():
+        raise unmodelled(i, "a .shared::cta address of another CTA's window, which only .shared::cluster and generic addresses reach")
+    offset += (x.cluster_first[threads] + rank) * x.pitch
+    return offset
+
+
+def _local(i: Instruction, address: Callable[[Wave], Any], size: int, low: int) -> Locate:
+    return lambda x: [_in_local(x, i, _values(x, address(x)), None, size, low)]
+
+
+def _in_local(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, size: int, low: int) -> Piece:
+    if low and np.bitwise_or.reduce(at) & low:
+        misaligned(x, i, "local", at, part, low + 1)
+    room = x.local.shape[1] - size
+    bad = at.view(np.uint64) > np.uint64(max(room, 0)) if room >= 0 else np.ones(len(at), bool)
+    if bad.any():
+        outside(x, i, "local", at, part, bad, size)
+    threads = x.threads if part is None else x.threads[part]
+    return Piece("local", x.local.reshape(-1), threads * x.local.shape[1] + at, part)
+
+
+def _generic(i: Instruction, address: Callable[[Wave], Any], size: int, low: int) -> Locate:
+    world = _Global(i, address, size, low)
+
+    def find(x: Wave) -> list[Piece]:
+        at = _values(x, address(x))
+        high = at >> 32
+        shared, local = high == _SHARED_HIGH, high == _LOCAL_HIGH
+        some_shared, some_local = shared.any(), local.any()
+        if not (some_shared or some_local):
+            return world.find(x, at, None)
+        if some_shared and shared.all():
+            return [_in_shared(x, i, at & _LOW_HALF, None, size, low, True)]
+        if some_local and local.all():
+            return [_in_local(x, i, at & _LOW_HALF, None, size, low)]
+        pieces = []
+        if some_shared:
+            part = np.flatnonzero(shared)
+            pieces.append(_in_shared(x, i, at[part] & _LOW_HALF, part, size, low, True))
+        if some_local:
+            part = np.flatnonzero(local)
+            pieces.append(_in_local(x, i, at[part] & _LOW_HALF, part, size, low))
+        part = np.flatnonzero(~(shared | local))
+        return pieces + world.find(x, at[part], part) if len(part) else pieces
+
+    return find
+
+
+_FINDERS: dict[str, Callable[..., Locate]] = {
+    "generic": _generic,
+    "global": _Global,
+    "shared": _shared(False),
+    "shared::cta": _shared(False),
+    "shared::cluster": _shared(True),
+    "local": _local,
+}
+
+
+# What moves the bytes of a thread at once: numpy copies rows of an array far more slowly than single values.
+AT_ONCE: dict[int, np.dtype[Any]] = {n: np.dtype(t) for n, t in ((1, "u1"), (2, "u2"), (4, "u4"), (8, "u8"), (16, "c16"))}
+
+
+class Values:
+    """What a store writes, for the watch: made before it, asked behind it. An entry for each word of each thread, for its bytes where they are fewer.
+
+    `own` gives what each thread has written; without it nobody knows which of several threads at one place has.
+    """
+
+    def __init__(self, piece: Piece, size: int, own: Callable[[], np.ndarray] | None = None) -> None:
+        self._piece, self._size, self._own = piece, size, own
+        self._before = self._raw()
+
+    def _raw(self) -> np.ndarray:
+        found: np.ndarray = self._piece.memory.view(AT_ONCE[self._size]).take(self._piece.at >> self._size.bit_length() - 1)
+        return found
+
+    def _words(self, raw: np.ndarray) -> np.ndarray:
+        return raw.view(AT_ONCE[min(self._size, 4)])
+
+    @functools.cached_property
+    def lay_there(self) -> np.ndarray:
+        """Did the same bytes lie there before?"""
+        found: np.ndarray = self._words(self._before) == self._words(self._raw())
+        return found
+
+    @functools.cached_property
+    def stay(self) -> np.ndarray:
+        """Do the bytes lie there that this thread has written, and not others of another thread?"""
+        now = self._words(self._raw())
+        found: np.ndarray = np.ones(len(now), bool) if self._own is None else self._words(np.ascontiguousarray(self._own())) == now
+        return found
+
+    def of(self, which: np.ndarray) -> Values:
+        """Of some of the words."""
+        some = copy.copy(self)
+        some.lay_there, some.stay = self.lay_there[which], self.stay[which]
+        return some
+
+
+def values_of(x: Wave, piece: Piece, size: int, own: Callable[[], np.ndarray] | None = None) -> Values | None:
+    """Called before a store: what the watch wants to know of it."""
+    return Values(piece, size, own) if x.watch is not None and piece.space == "shared" and size in AT_ONCE else None
+
+
+def note_write(
+    x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False, changed: bool = True, written: Values | None = None
+) -> None:
+    """Threads have written: who polls looks again, MMA operands find a writer, the watch knows. Local memory concerns nobody else.
+
+    Atomics that left everything as it was (`changed` False) only looked.
+    """
+    own(x, piece, size, changed=changed)
+    if x.watch is None:
+        return
+    x.watch.unwritten.writes(piece, size)
+    if piece.space != "shared":
+        return
+    if strong:
+        for_part(x, piece, lambda: x.watch.strong_write(x, i, piece.at, size, changed=changed))
+    else:
+        for_part(x, piece, lambda: x.watch.write(x, i, piece.at, size, written))
+
+
+def own(x: Wave, piece: Piece, size: int, *, changed: bool = True) -> None:
+    """Threads have written: without a word to the watch."""
+    if piece.space == "local":
+        return
+    x.changes += changed
+    x.polls += not changed
+    if piece.space == "shared" and not x.program.uses.isdisjoint(("wgmma", "tcgen05")):
+        chunks = piece.at >> 4
+        x.owners.touch(chunks, THREADS)
+        if size > 16:
+            x.owners.touch(chunks + 1, THREADS)
+
+
+def note_read(x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False) -> None:
+    """Threads have read: the watch knows."""
+    if x.watch is None:
+        return
+    if piece.space == "shared":
+        for_part(x, piece, lambda: (x.watch.strong_read if strong else x.watch.read)(x, i, piece.at, size))
+    elif piece.space == "local" and x.watch.unwritten.local is not None:
+        marks = x.watch.unwritten.local.of(piece.at, size)
+        x.watch.unwritten.loads(x.threads if piece.part is None else x.threads[piece.part], marks)
+
+
+def for_part(x: Wave, piece: Piece, act: Callable[[], None]) -> None:
+    """Do something while only the threads of a piece are selected."""
+    if piece.part is None:
+        act()
+        return
+    kept = x.sel
+    x.select(x.threads[piece.part])
+    try:
+        act()
+    finally:
+        x.select(kept)

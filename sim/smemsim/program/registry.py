@@ -1,0 +1,88 @@
+"""Which Python makes which PTX instruction: a builder for every operation, called once for each instruction of a program.
+
+A builder looks at the instruction's modifiers and operands and returns what runs it: a plain function of the wave, or one of the two forms
+that can make threads wait. A form that it does not know raises Unmodelled, before anything runs.
+
+    @implements("not")
+    def build_not(i: Instruction, c: Linker) -> Step:
+        ...
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from smemsim.errors import Unmodelled
+from smemsim.ptx.module import Instruction
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from smemsim.program.linking.program import Linker
+    from smemsim.program.wave import Wave
+
+__all__ = ["BUILDERS", "ON_EXIT", "Builder", "End", "Gate", "Plain", "Step", "builder_of", "implements", "unmodelled"]
+
+
+Plain: TypeAlias = Callable[["Wave"], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Gate:
+    """An operation before which threads may have to wait: for others of their warp, or for a barrier.
+
+    `opens(x)` narrows the wave's selection to the threads that go on and leaves the others waiting at this instruction, which they will
+    execute again; False when nobody goes on. `run` is the operation.
+    """
+
+    opens: Callable[[Wave], bool]
+    run: Plain
+
+
+@dataclasses.dataclass(frozen=True)
+class End:
+    """An operation after which each thread goes somewhere else, or waits: `run(x, following)` places all threads of the selection.
+
+    `again`: it may leave threads waiting at this instruction, which they will execute again.
+    """
+
+    run: Callable[[Wave, int], None]
+    again: bool = False
+
+
+Step: TypeAlias = Plain | Gate | End
+Builder: TypeAlias = Callable[[Instruction, "Linker"], Step]
+BUILDERS: dict[str, Builder] = {}
+
+# What must know when threads exit: barriers that wait for fewer from then on. Called with the wave and the threads.
+ON_EXIT: list[Callable[[Wave, np.ndarray], None]] = []
+
+
+def implements(*operations: str) -> Callable[[Builder], Builder]:
+    """Register a builder for instructions by how their names begin: "cp" for all that cp can be, "cp.async.bulk" for these alone."""
+
+    def register(builder: Builder) -> Builder:
+        for operation in operations:
+            if operation in BUILDERS:
+                raise AssertionError(f"{operation} has two builders")
+            BUILDERS[operation] = builder
+        return builder
+
+    return register
+
+
+def builder_of(i: Instruction) -> Builder | None:
+    """The builder of an instruction: that of the longest beginning of its name that has one."""
+    words = (i.op, *i.modifiers)
+    for count in range(len(words), 0, -1):
+        found = BUILDERS.get(".".join(words[:count]))
+        if found is not None:
+            return found
+    return None
+
+
+def unmodelled(i: Instruction, why: str = "") -> Unmodelled:
+    """The exception for a form of an instruction that no builder knows."""
+    return Unmodelled(f"line {i.line}: {i.name}{f': {why}' if why else ''}: not modelled")

@@ -1,0 +1,88 @@
+"""Special registers (PTX ISA 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.errors import Unmodelled
+from smemsim.program.registers import Read
+from smemsim.spec.launches import RESERVED_OFFSETS, RESIDENCY
+from smemsim.spec.ptx import WARP_SIZE
+
+if TYPE_CHECKING:
+    from smemsim.program.wave import Wave
+
+__all__ = ["special"]
+
+
+_AXES = {"x": 0, "y": 1, "z": 2}
+
+
+def special(name: str) -> Read:
+    """A function that gives a special register's values for the threads that run."""
+    base, _, axis = name.partition(".")
+    if base in _THREADS and axis in _AXES:
+        n = _AXES[axis]
+        return lambda x: x.fixed(name, lambda: _THREADS[base](x, n))[x.sel]
+    if name in _PLAIN:
+        return lambda x: x.fixed(name, lambda: _PLAIN[name](x))[x.sel]
+    if base in _THREADS and axis == "w":
+        return lambda x: np.uint64(0)  # "unused", and zero
+    if name in _CLOCKS:
+        shift = 32 if name.endswith("_hi") else 0
+        return lambda x: np.uint64(x.clock() >> shift)
+    raise Unmodelled(f"%{name}: this special register is not modelled")
+
+
+def _of_cta(x: Wave, values: list[int]) -> np.ndarray:
+    return np.repeat(np.array(values, np.uint64), x.stride)
+
+
+def _tid(x: Wave, n: int) -> np.ndarray:
+    bx, by, _ = x.launch.block
+    tid = x.tid.astype(np.uint64)
+    return (tid % bx, tid // bx % by, tid // (bx * by))[n]
+
+
+# fmt: off
+_THREADS: dict[str, Callable[[Wave, int], np.ndarray]] = {
+    "tid":            _tid,
+    "ntid":           lambda x, n: _of_cta(x, [x.launch.block[n]] * len(x.ctas)),
+    "ctaid":          lambda x, n: _of_cta(x, [c.ctaid[n] for c in x.ctas]),
+    "nctaid":         lambda x, n: _of_cta(x, [x.launch.grid[n]] * len(x.ctas)),
+    "clusterid":      lambda x, n: _of_cta(x, [c.ctaid[n] // x.launch.cluster[n] for c in x.ctas]),
+    "nclusterid":     lambda x, n: _of_cta(x, [x.launch.grid[n] // x.launch.cluster[n]] * len(x.ctas)),
+    "cluster_ctaid":  lambda x, n: _of_cta(x, [c.ctaid[n] % x.launch.cluster[n] for c in x.ctas]),
+    "cluster_nctaid": lambda x, n: _of_cta(x, [x.launch.cluster[n]] * len(x.ctas)),
+}
+_PLAIN: dict[str, Callable[[Wave], np.ndarray]] = {
+    "laneid":              lambda x: x.lane.astype(np.uint64),
+    "warpid":              lambda x: x.tid.astype(np.uint64) // np.uint64(WARP_SIZE),
+    "nwarpid":             lambda x: _of_cta(x, [x.stride // WARP_SIZE] * len(x.ctas)),
+    "cluster_ctarank":     lambda x: _of_cta(x, [c.rank for c in x.ctas]),
+    "cluster_nctarank":    lambda x: _of_cta(x, [x.launch.cluster_size] * len(x.ctas)),
+    "is_explicit_cluster": lambda x: np.repeat(np.array([x.launch.cluster_size > 1] * len(x.ctas)), x.stride),
+    "lanemask_eq":         lambda x: np.uint64(1) << x.lane.astype(np.uint64),
+    "lanemask_lt":         lambda x: (np.uint64(1) << x.lane.astype(np.uint64)) - np.uint64(1),
+    "lanemask_le":         lambda x: (np.uint64(2) << x.lane.astype(np.uint64)) - np.uint64(1),
+    "lanemask_gt":         lambda x: ((np.uint64(2) << x.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
+    "lanemask_ge":         lambda x: ((np.uint64(1) << x.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
+    "smid":                lambda x: _of_cta(x, [c.number % RESIDENCY.multiprocessors for c in x.ctas]),
+    "nsmid":               lambda x: _of_cta(x, [RESIDENCY.multiprocessors] * len(x.ctas)),
+    "gridid":              lambda x: _of_cta(x, [1] * len(x.ctas)),
+    "dynamic_smem_size":   lambda x: _of_cta(x, [x.launch.shared_bytes] * len(x.ctas)),
+    "total_smem_size":     lambda x: _of_cta(x, [x.launch.window_bytes] * len(x.ctas)),
+    "aggr_smem_size":      lambda x: _of_cta(x, [x.launch.asked_bytes + RESIDENCY.reserved_bytes] * len(x.ctas)),
+    "envreg1":             lambda x: _of_cta(x, [x.launch.workspace >> 32] * len(x.ctas)),
+    "envreg2":             lambda x: _of_cta(x, [x.launch.workspace & 0xFFFFFFFF] * len(x.ctas)),
+    "reserved_smem_offset_begin": lambda x: _of_cta(x, [RESERVED_OFFSETS["begin"]] * len(x.ctas)),
+    "reserved_smem_offset_end":   lambda x: _of_cta(x, [RESERVED_OFFSETS["end"]] * len(x.ctas)),
+    "reserved_smem_offset_cap":   lambda x: _of_cta(x, [RESERVED_OFFSETS["cap"]] * len(x.ctas)),
+    "reserved_smem_offset_0":     lambda x: _of_cta(x, [RESERVED_OFFSETS["0"]] * len(x.ctas)),
+    "reserved_smem_offset_1":     lambda x: _of_cta(x, [RESERVED_OFFSETS["1"]] * len(x.ctas)),
+}
+# fmt: on
+_CLOCKS = {"clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"}

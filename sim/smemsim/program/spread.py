@@ -1,0 +1,339 @@
+"""A grid's CTAs over several processes, and their results put together.
+
+CTAs that do not wait for each other may run anywhere; what they wrote is put together in the order of their numbers, as if they had run here.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+import numpy as np
+
+from smemsim.arguments import whole
+from smemsim.budget import ask
+from smemsim.errors import InputError
+from smemsim.machine.region import GlobalMemory
+from smemsim.processes import Lost, can_have_children, pool, processors, without_main
+from smemsim.program import operations  # noqa: F401  (registers the builders)
+from smemsim.program.execute import at_once, depends, execute, takes_over
+from smemsim.program.launch import Given, InstructionFinding, Judge, Launch
+from smemsim.program.linking.program import link
+from smemsim.ptx.parser import read_module
+
+__all__ = ["Changed", "Merge", "Result", "Work", "execute_spread", "run_shard", "work_of"]
+
+
+# ---- A part of a launch that another process executes: what it needs, as plain data, and what it gives back
+
+
+@dataclasses.dataclass(eq=False, kw_only=True)
+class Work(Given):
+    """What is given of a launch, and global memory as it is before. `arrays` are addresses, bytes and names."""
+
+    entry: str
+    parameter_bytes: int
+    arrays: tuple[tuple[int, np.ndarray, str], ...]
+    watch: bool
+    judge: Judge | None = None
+
+
+def _given(launch: Given) -> dict[str, Any]:
+    return {field.name: getattr(launch, field.name) for field in dataclasses.fields(Given)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Changed:
+    """The bytes of an array that are others now: runs of `lengths` bytes from offsets `starts` on, their `values` one after the other."""
+
+    address: int
+    starts: np.ndarray
+    lengths: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def between(cls, address: int, before: np.ndarray, after: np.ndarray) -> Changed | None:
+        """None where nothing has changed."""
+        at = np.flatnonzero(before != after)
+        if not at.size:
+            return None
+        heads = np.flatnonzero(np.diff(at, prepend=-2) != 1)
+        return cls(address, at[heads], np.diff(heads, append=len(at)), after[at])
+
+    def offsets(self) -> np.ndarray:
+        """The offset of each value."""
+        ends = np.cumsum(self.lengths)
+        return np.repeat(self.starts - (ends - self.lengths), self.lengths) + np.arange(int(ends[-1]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What a shard left behind; `finished` False: a trap or a hang, after which nothing runs, or the end of its time. `ctas` is how many it had."""
+
+    changed: tuple[Changed, ...]
+    findings: tuple[InstructionFinding, ...]
+    output: tuple[str, ...]
+    evidence: frozenset[str]
+    finished: bool
+    ctas: int
+    out_of_time: bool
+    elsewhere: frozenset[int] = frozenset()
+    judge: Judge | None = None
+
+
+def work_of(launch: Launch, *, watch: bool) -> Work:
+    """What another process needs to execute CTAs of a launch."""
+    ask("a copy of global memory for other processes", sum(len(region.data) for region in launch.memory.table()[2]))
+    arrays = tuple((region.begin, region.data.copy(), region.name) for region in launch.memory.table()[2] if len(region.data))
+    given = _given(launch)
+    if launch.limit_seconds is not None:
+        given["limit_seconds"] = max(0.0, launch.deadline - time.monotonic())  # the clocks of two machines have nothing in common
+    return Work(
+        **given,
+        entry=launch.program.name,
+        parameter_bytes=len(launch.parameters),
+        arrays=arrays,
+        watch=watch,
+        judge=launch.judge and launch.judge.fresh(),
+    )
+
+
+_module = functools.lru_cache(maxsize=4)(read_module)
+
+
+def run_shard(work: Work, clusters: Sequence[int]) -> Result:
+    """Execute some clusters of a launch; a pure function."""
+    memory = GlobalMemory()  # the program is linked anew for it: its loads and stores remember the array that they found last
+    for address, data, name in work.arrays:
+        memory.place(data, address, name=name)
+    program, parameters = link(_module(work.ptx), work.entry, work.arch), memory.span(work.parameter_address, work.parameter_bytes)
+    judge = None if work.judge is None else work.judge.fresh()
+    launch = Launch(**_given(work), program=program, memory=memory, parameters=parameters, judge=judge)
+    launch.begin()
+    finished = execute(launch, clusters, watch=work.watch)
+    changed = [Changed.between(address, data, memory.region(address)[1]) for address, data, _ in work.arrays]
+    return Result(
+        tuple(part for part in changed if part is not None), tuple(launch.findings.values()), tuple(launch.output), frozenset(launch.evidence),
+        finished, len(clusters) * launch.cluster_size, launch.out_of_time, frozenset(launch.elsewhere), judge and judge.finish(),
+    )  # fmt: skip
+
+
+class Merge:
+    """Puts results into the launch, to be added in the order of the CTAs. Where two shards give a byte different values the later one's stays."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self._changed: dict[int, np.ndarray] = {}  # of an array: which bytes earlier shards have changed
+
+    def add(self, result: Result) -> None:
+        """One shard's result."""
+        launch = self.launch
+        for part in result.changed:
+            begin, data = launch.memory.region(part.address)
+            changed = self._changed.setdefault(begin, np.zeros(len(data), bool))
+            at = part.offsets()
+            both = at[changed[at] & (data[at] != part.values)]
+            if both.size:
+                first, last = begin + int(both[0]), begin + int(both[-1])
+                launch.evidence.add(
+                    f"CTAs of this launch write different values to the same bytes of global memory ({both.size} of {first:#x} to {last:#x}): "
+                    "which one stays is not determined, on hardware either"
+                )
+            changed[at] = True
+            data[at] = part.values
+        for found in result.findings:
+            launch.keep(found)
+        launch.output += result.output
+        launch.output_size += sum(map(len, result.output))
+        launch.evidence |= result.evidence
+        launch.elsewhere |= result.elsewhere
+        launch.out_of_time |= result.out_of_time
+        if launch.judge is not None and result.judge is not None:
+            launch.judge.merge(result.judge)
+
+
+# ---- A grid on several cores, or on a Dask cluster: the CTAs after the first ones, when they depend on nobody and are worth it
+
+
+WORTH = 6.0  # seconds of work left, above which processes are worth starting
+PIECES = 4  # shards for each process, so that none waits long for the last one
+LONGEST = 10.0  # seconds of a shard, where a wave does not take longer
+DEATHS = 5  # times that workers may be lost
+LOOK = 1.0  # seconds after which it is looked whether the workers are still there, and the launch's time is not over
+
+Done = Callable[[int], None]
+
+
+def execute_spread(
+    launch: Launch,
+    clusters: Sequence[int] | None = None,
+    *,
+    watch: bool = True,
+    done: Done = lambda ctas: None,
+    workers: int | None = None,
+    client: Any = None,
+) -> bool:
+    """Run clusters of a launch (all of them without `clusters`) as `execute` does, with the same results, on `workers` processes or on the Dask cluster of a `distributed.Client`.
+
+    Without either it is processes, one for each processor, where the first waves say that more than a few seconds are left. CTAs that wait for
+    each other, add to the same words, or take over each other's work, run here. Raises InputError where workers are lost again and again.
+    """
+    count = processors() if workers is None else whole("workers", workers, minimum=1)
+    if depends(launch) or takes_over(launch) or (client is None and (count == 1 or not can_have_children())):
+        return execute(launch, clusters, watch=watch, done=done)
+    left: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters
+    together = at_once(launch)
+    least, waves = float("inf"), 0
+    while left:
+        if waves and (workers is not None or client is not None):
+            break
+        if waves > 1 and least * -(-len(left) // together) > WORTH:
+            break
+        own, left = left[:together], left[together:]
+        begin = time.perf_counter()
+        if not execute(launch, own, watch=watch, done=done):
+            return False
+        least, waves = min(least, time.perf_counter() - begin), waves + 1
+    if not left:
+        return True
+    work = work_of(launch, watch=watch)
+    crew: _Crew = _Processes(work, min(count, -(-len(left) // together))) if client is None else _Cluster(work, client)
+    waves = min(-(-len(left) // (together * PIECES * crew.count)), int(LONGEST / least))
+    finished = False
+    try:
+        finished = _run(launch, crew, left, together * max(1, waves), done)
+        return finished
+    finally:
+        crew.close(wait=finished)
+
+
+def _run(launch: Launch, crew: _Crew, clusters: Sequence[int], size: int, done: Done) -> bool:
+    """Have the clusters done in shards of a size, and put what they give together in their order."""
+    merge, results, following = Merge(launch), dict[int, Result](), 0
+    count, given_out = -(-len(clusters) // size), 0
+    futures: dict[concurrent.futures.Future[Result], int] = {}
+
+    def submit(numbers: Iterable[int]) -> None:
+        futures.update({crew.submit(clusters[n * size : (n + 1) * size]): n for n in numbers})
+
+    while following < count:
+        crew.check()
+        more = min(count, following + 2 * PIECES * crew.count)
+        submit(range(given_out, more))
+        given_out = more
+        ended = concurrent.futures.wait(futures, LOOK, concurrent.futures.FIRST_COMPLETED).done
+        if launch.is_over:
+            launch.out_of_time = True
+            return False
+        for future in ended:
+            number = futures.pop(future, None)
+            if number is None:
+                continue
+            try:
+                results[number] = future.result()
+            except Exception as error:
+                if not isinstance(error, (BrokenProcessPool, concurrent.futures.CancelledError)) and type(error).__name__ != "KilledWorker":
+                    raise
+                crew.lost(error)
+                again = [number, *futures.values()]
+                futures.clear()
+                submit(again)
+                break
+        while following in results:
+            result = results.pop(following)
+            merge.add(result)
+            done(result.ctas)
+            following += 1
+            if not result.finished:
+                return False
+    return True
+
+
+class _Crew:
+    """Who executes the shards of a launch. `count` is how many work at a time."""
+
+    count: int
+    deaths = 0
+
+    def submit(self, clusters: Sequence[int]) -> concurrent.futures.Future[Result]:
+        raise NotImplementedError
+
+    def renew(self) -> None:
+        """Find new workers, after some were lost."""
+
+    def lost(self, error: BaseException) -> None:
+        """Workers are gone; InputError when that has happened too often."""
+        self.deaths += 1
+        if self.deaths > DEATHS:
+            raise InputError(f"workers were lost {self.deaths} times: memory may be short; workers=1 executes everything here") from error
+        self.renew()
+
+    def check(self) -> None:
+        """Are there workers still? InputError where nobody will ever answer."""
+
+    def close(self, *, wait: bool) -> None:
+        """Send the workers home; without `wait` they may end their shards on their own."""
+
+
+_own: list[Work] = []  # of a worker process
+
+
+def _receive(work: Work) -> None:
+    _own[:] = [work]
+
+
+def _run_own(clusters: Sequence[int]) -> Result:
+    return run_shard(_own[0], clusters)
+
+
+class _Processes(_Crew):
+    def __init__(self, work: Work, count: int) -> None:
+        self.work, self.count = work, count
+        self._pool = pool(count, _receive, (work,))
+
+    def submit(self, clusters: Sequence[int]) -> concurrent.futures.Future[Result]:
+        try:
+            with without_main():  # the pool starts its processes where it gets work
+                return self._pool.submit(_run_own, clusters)
+        except BrokenProcessPool as error:  # found out before the futures say so
+            future: concurrent.futures.Future[Result] = concurrent.futures.Future()
+            future.set_exception(error)
+            return future
+
+    def renew(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool = pool(self.count, _receive, (self.work,))
+
+    def close(self, *, wait: bool) -> None:
+        self._pool.shutdown(wait=wait, cancel_futures=True)
+
+
+class _Cluster(_Crew):
+    """A Dask cluster, which gives a shard to another worker where one is lost."""
+
+    def __init__(self, work: Work, client: Any) -> None:
+        self.work, self.client = work, client
+        self._lost = Lost(client)
+        self.count = max(1, sum(client.nthreads().values()))
+        self._executor = client.get_executor(retries=DEATHS, pure=False)
+        self.renew()
+
+    def renew(self) -> None:
+        self._there = self.client.scatter(self.work, broadcast=True, hash=False)
+
+    def submit(self, clusters: Sequence[int]) -> concurrent.futures.Future[Result]:
+        future: concurrent.futures.Future[Result] = self._executor.submit(run_shard, self._there, clusters)
+        return future
+
+    def check(self) -> None:
+        self._lost.check()
+
+    def close(self, *, wait: bool) -> None:
+        with contextlib.suppress(Exception):  # of a client that is closed already
+            self._executor.shutdown(wait=False)

@@ -1,0 +1,305 @@
+"""System calls, assertions, and cancelling clusters that have not started.
+
+How the requests are answered is the launch's choice (`gpu.launch.CANCEL`): which clusters have begun is a race that a right kernel does not
+depend on. The response is opaque in PTX; here its four words are the first ctaid of the cluster, and 1 where there is one.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.errors import HardwareTrap, OutsideError
+from smemsim.program.asynchronous import check_ranks, credit, each, member, own_address, stop
+from smemsim.program.modifiers import Modifiers, Operands
+from smemsim.program.registry import Plain, Step, implements, unmodelled
+from smemsim.program.traps import misuse, thread_name
+from smemsim.program.wave import THREADS
+from smemsim.ptx.module import Arguments, Instruction, Operand, Symbol, Vector
+from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
+from smemsim.spec.traps import ASSERTION, ILLEGAL_ADDRESS, LAUNCH_FAILURE, MISALIGNED_ADDRESS
+
+if TYPE_CHECKING:
+    from smemsim.program.launch import Launch
+    from smemsim.program.linking.program import Linker
+    from smemsim.program.wave import Cta, Wave
+
+
+# ---- `trap`, `brkpt`, and calls of what the system provides: printf (`vprintf`) and assert (`__assertfail`)
+
+
+LONGEST = 1 << 16  # bytes of a string, and characters of what one printf writes
+MOST_OUTPUT = 1 << 26  # characters that all printf of a launch write
+_CONVERSION = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcsp%])")
+
+
+@implements("trap")
+def build_trap(i: Instruction, c: Linker) -> Step:
+    """`trap`: the kernel ends with an error."""
+
+    def run(x: Wave) -> None:
+        raise HardwareTrap(f"line {i.line}: trap, executed by {thread_name(x, int(x.threads[0]))}", cuda_error=LAUNCH_FAILURE)
+
+    return run
+
+
+@implements("brkpt")
+def build_brkpt(i: Instruction, c: Linker) -> Step:
+    """`brkpt`: nothing happens without a debugger."""
+    return lambda x: None
+
+
+@implements("call")
+def build_call(i: Instruction, c: Linker) -> Step:
+    """Calls that are left when those of the file's own functions are inlined."""
+    lists = [operand.items for operand in i.operands if isinstance(operand, Arguments)]
+    names = [operand.name for operand in i.operands if isinstance(operand, Symbol)]
+    name = names[0] if names else "a pointer"
+    if name == "vprintf" and len(lists) == 2:
+        return _printf(i, c, lists[0][0], lists[1])
+    if name == "__assertfail" and lists:
+        return _assert(i, c, lists[-1])
+    raise unmodelled(i, f"{name} is no function of this PTX, and smemsim has only vprintf and __assertfail")
+
+
+def _parameter(i: Instruction, c: Linker, operand: Operand) -> Callable[[Wave, int], int]:
+    """Where an argument lies in a thread's local memory."""
+    if not isinstance(operand, Symbol) or c.place(operand.name).space != "local":
+        raise unmodelled(i, "arguments need .param variables")
+    place = c.place(operand.name)
+    slot, offset = place.frame, place.offset + operand.offset
+    return lambda x, thread: offset + (0 if slot is None else int(x.r[slot][thread]))
+
+
+def _value(x: Wave, thread: int, offset: int, size: int) -> int:
+    return int.from_bytes(x.local[thread, offset : offset + size].tobytes(), "little")
+
+
+def memory(x: Wave, thread: int, address: int) -> np.ndarray:
+    """Everything from a generic address on, to the end of the window or the array."""
+    if address >> 32 == LOCAL_WINDOW >> 32:
+        return x.local[thread, address & 0xFFFFFFFF :]
+    if address >> 32 == SHARED_WINDOW >> 32:
+        flat = int(x.flat(address & 0xFFFFFFFF, np.array([thread]))[0])
+        return x.shared[max(flat, 0) :] if flat >= 0 else np.zeros(0, np.uint8)
+    try:
+        begin, data = x.launch.memory.region(address)
+    except OutsideError as e:
+        raise HardwareTrap(str(e), cuda_error=ILLEGAL_ADDRESS) from None
+    return data[address - begin :]
+
+
+def text(x: Wave, thread: int, address: int) -> str:
+    """The string at a generic address."""
+    raw = memory(x, thread, address)[:LONGEST].tobytes()
+    return raw.split(b"\0", 1)[0].decode("utf-8", "replace")
+
+
+def _assert(i: Instruction, c: Linker, arguments: tuple[Operand, ...]) -> Plain:
+    """message, file, line, function, size of a character."""
+    places = [_parameter(i, c, operand) for operand in arguments]
+
+    def run(x: Wave) -> None:
+        thread = int(x.threads[0])
+        message, file, function = (text(x, thread, _value(x, thread, places[n](x, thread), 8)) for n in (0, 1, 3))
+        line = _value(x, thread, places[2](x, thread), 4)
+        more = f" (and {x.n - 1} more threads)" if x.n > 1 else ""
+        sentence = f"assertion {message} fails in {function}, {file}:{line}, in {thread_name(x, thread)}{more}"
+        x.launch.find("X013", i, sentence)
+        raise HardwareTrap(f"line {i.line}: {sentence}", cuda_error=ASSERTION)
+
+    return run
+
+
+def _printf(i: Instruction, c: Linker, result: Operand, arguments: tuple[Operand, ...]) -> Plain:
+    """Every thread's output is an entry of `Launch.output`, in the order of the threads. Gives the number of arguments."""
+    template, values = (_parameter(i, c, operand) for operand in arguments)
+    to = _parameter(i, c, result)
+
+    def run(x: Wave) -> None:
+        for thread in x.threads.tolist():
+            address = _value(x, thread, values(x, thread), 8)
+            raw = memory(x, thread, address) if address else np.zeros(0, np.uint8)
+            found, count = formatted(
+                text(x, thread, _value(x, thread, template(x, thread), 8)), raw[:LONGEST].tobytes(), lambda p, t=thread: text(x, t, p)
+            )
+            _write(x.launch, found)
+            at = to(x, thread)
+            x.local[thread, at : at + 4] = np.frombuffer(struct.pack("<i", count), np.uint8)
+
+    return run
+
+
+def _write(launch: Launch, found: str) -> None:
+    """One printf's text; what is beyond the most that is kept is not, and the last of it says so."""
+    if launch.output_size <= MOST_OUTPUT:
+        launch.output_size += len(found)
+        launch.output.append(
+            found if launch.output_size <= MOST_OUTPUT else f"\n(printf wrote more than {MOST_OUTPUT >> 20} MiB: the rest is left out)\n"
+        )
+
+
+def _shorter(number: str) -> str:
+    """A width or a precision that makes no more characters than one printf may write."""
+    return number if len(number) < 6 and int(number) < LONGEST else str(LONGEST)
+
+
+def formatted(template: str, raw: bytes, string_at: Any) -> tuple[str, int]:
+    """What printf makes of a template and its packed arguments, and how many of them it took.
+
+    >>> formatted("%d %5.2f %%", struct.pack("<ixxxxd", -3, 1.5), None)
+    ('-3  1.50 %', 2)
+    """
+    at, count, written = 0, 0, 0
+
+    def take(size: int) -> bytes:
+        nonlocal at, count
+        at = -(-at // size) * size
+        found = raw[at : at + size].ljust(size, b"\0")
+        at, count = at + size, count + 1
+        return found
+
+    def number(size: int, *, signed: bool) -> int:
+        return int.from_bytes(take(size), "little", signed=signed)
+
+    def limited(m: re.Match[str]) -> str:
+        nonlocal written
+        found = convert(m) if written < LONGEST else ""
+        written += len(found)
+        return found
+
+    def convert(m: re.Match[str]) -> str:
+        flags, width, precision, length, kind = m.groups()
+        if kind == "%":
+            return "%"
+        if width == "*":
+            width = str(number(4, signed=True))
+        if precision == "*":
+            precision = str(number(4, signed=True))
+        if width and width[0] == "-":  # of an argument: a flag and a width
+            flags, width = f"{flags}-", width[1:]
+        if precision and precision[0] == "-":  # as if there were none
+            precision = None
+        how = f"%{flags}{_shorter(width) if width else ''}" + (f".{_shorter(precision)}" if precision is not None else "")
+        size = 8 if length in ("l", "ll", "j", "z", "t") else 4
+        if kind in "eEfFgG":
+            return str((how + kind) % struct.unpack("<d", take(8)))
+        if kind in "aA":
+            return str((how + "s") % float(struct.unpack("<d", take(8))[0]).hex())
+        if kind == "s":
+            return str((how + "s") % string_at(number(8, signed=False)))
+        if kind == "p":
+            return (how + "s") % hex(number(8, signed=False))
+        if kind == "c":
+            return (how + "c") % (number(4, signed=False) & 0xFF)
+        value = number(size, signed=kind in "di")
+        if length in ("h", "hh"):
+            bits = 16 if length == "h" else 8
+            value &= (1 << bits) - 1
+            value -= (1 << bits) if kind in "di" and value >> (bits - 1) else 0
+        return (how + ("d" if kind in "diu" else kind)) % value
+
+    return _CONVERSION.sub(limited, template), count
+
+
+# ---- `clusterlaunchcontrol` (PTX ISA 9.7.13.19): a running cluster asks for the work of one that has not begun
+
+
+_RESPONSE = 16  # bytes
+
+
+@implements("clusterlaunchcontrol.try_cancel")
+def build_try_cancel(i: Instruction, c: Linker) -> Step:
+    """`clusterlaunchcontrol.try_cancel.async{.shared::cta}.mbarrier::complete_tx::bytes{.multicast::cluster::all}.b128 [to], [mbar]`."""
+    words, operands = Modifiers(i, "try_cancel", "async", "mbarrier::complete_tx::bytes", "b128"), Operands(i)
+    is_generic = not words.has("shared::cta")
+    to_all = words.has("multicast::cluster::all")
+    words.end()
+    to, mbar = c.address(operands.next("a destination")), c.address(operands.next("an mbarrier"))
+    operands.end()
+
+    def run(x: Wave) -> None:
+        for (cta, thread), places in each(x, [to, mbar]):
+            at, barrier = (_of_window(x, i, place) for place in places) if is_generic else places
+            check_ranks(x, i, at, barrier)
+            address, where = own_address(i, cta, at), own_address(i, cta, barrier)
+            _check_place(x, i, address)
+            response = np.array(_answer(x, cta), np.uint32).view(np.uint8)
+            op = x.watch.begin(x, i, thread, "bulk") if x.watch is not None else None
+            for rank in range(x.launch.cluster_size) if to_all else [cta.rank]:
+                other = member(x, cta, rank)
+                begin = address - x.window_begin
+                other.shared.bytes[begin : begin + _RESPONSE] = response
+                x.owners.touch(np.array([(other.index * x.pitch + begin) >> 4]), THREADS)
+                if op is not None:
+                    x.watch.op_writes(op, other, np.arange(begin, begin + _RESPONSE, 4))
+                credit(x, cta, rank, where, _RESPONSE, op)
+        x.changes += 1
+
+    return run
+
+
+def _answer(x: Wave, cta: Cta) -> tuple[int, int, int, int]:
+    """The response to a request of a CTA: whose work its cluster takes over, or zeros."""
+    launch, queue, cluster = x.launch, x.launch.queue, member(x, cta, 0)
+    queue.asked += 1
+    declined = launch.cancel == "never" or (launch.cancel == "one" and cluster.state.get("took over"))
+    taken = None if declined else queue.cancel()
+    if taken is None:
+        return 0, 0, 0, 0
+    cluster.state["took over"] = True
+    return *launch.cta(taken, 0)[1], 1
+
+
+def _of_window(x: Wave, i: Instruction, address: int) -> int:
+    """The `.shared` address of a generic one; X001 where it is not of shared memory."""
+    if address >> 32 != SHARED_WINDOW >> 32:
+        stop(
+            x,
+            i,
+            "X001",
+            f"{i.name}: the generic address {address:#x} is not in shared memory",
+            "pass an address of shared memory",
+            ILLEGAL_ADDRESS,
+        )
+    return address & 0xFFFFFFFF
+
+
+def _check_place(x: Wave, i: Instruction, address: int) -> None:
+    if address % _RESPONSE:
+        message = f"{i.name}: shared {address:#x} is no multiple of {_RESPONSE} bytes"
+        stop(x, i, "X002", message, "align the response", MISALIGNED_ADDRESS)
+    if not x.window_begin <= address <= x.window_begin + x.window - _RESPONSE:
+        misuse(x, i, f"the response at {address:#x} lies outside the CTA's shared memory", "correct the address")
+
+
+@implements("clusterlaunchcontrol.query_cancel")
+def build_query_cancel(i: Instruction, c: Linker) -> Step:
+    """`clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 p, response`, and `.get_first_ctaid` of it: of a declined request undefined, here 0."""
+    words, operands = Modifiers(i, "query_cancel", "b128"), Operands(i)
+    if words.has("is_canceled"):
+        words.need("pred")
+        writes = [(3, c.write(operands.next("a predicate"), "pred"))]
+    else:
+        word = words.need("get_first_ctaid", *(f"get_first_ctaid::{axis}" for axis in "xyz"))
+        if word == "get_first_ctaid":
+            words.need("v4")
+        words.need("b32")
+        result = operands.next("a register")
+        items = result.items if isinstance(result, Vector) else (result,)
+        first = "xyz".find(word[-1]) if "::" in word else 0
+        writes = [(first + n, c.write(item, "b32")) for n, item in enumerate(items)]
+    words.end()
+    response = c.read(operands.next("a response"), "b128")
+    operands.end()
+
+    def run(x: Wave) -> None:
+        found = np.ascontiguousarray(np.broadcast_to(np.asarray(response(x), np.uint64), (x.n, 2))).view(np.uint32)
+        for n, write in writes:
+            write(x, found[:, n] != 0 if n == 3 else found[:, n])
+
+    return run

@@ -1,0 +1,82 @@
+"""`tcgen05.commit` and `tcgen05.fence` (PTX ISA 9.7.16.11, 9.7.16.12): who is told that asynchronous operations are complete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.program.asynchronous import member, stop
+from smemsim.program.barriers.mbarrier import mbarrier_of
+from smemsim.program.memory.spaces import locate
+from smemsim.program.modifiers import Modifiers, Operands
+from smemsim.program.registry import Step, implements
+from smemsim.program.tcgen05.allocation import cta_group, refusals, tensor_of
+from smemsim.ptx.module import Instruction
+from smemsim.spec.traps import ILLEGAL_INSTRUCTION
+
+if TYPE_CHECKING:
+    from smemsim.program.linking.program import Linker
+    from smemsim.program.wave import Wave
+
+
+@implements("tcgen05.commit")
+def build_commit(i: Instruction, c: Linker) -> Step:
+    """`tcgen05.commit.cta_group.mbarrier::arrive::one{.shared::cluster}{.multicast::cluster}.b64 [mbar] {, mask}`: one arrival, at once.
+
+    With a mask it is one at the same offset in every CTA of the cluster whose rank has a bit.
+    Without .shared::cluster the address is generic (PTX ISA 9.7.16.12); Triton passes a .shared address widened by cvt.u64.u32.
+    """
+    words, operands = Modifiers(i, "commit", "mbarrier::arrive::one", "b64"), Operands(i)
+    group = cta_group(words)
+    space = "shared::cluster" if words.has("shared::cluster") else None
+    is_multicast = words.has("multicast::cluster")
+    words.end()
+    place = locate(i, c, operands.next("an mbarrier"), space, 8, only_shared=True)
+    mask = c.read(operands.next("a CTA mask"), "u16") if is_multicast else None
+    operands.end()
+
+    def run(x: Wave) -> None:
+        threads = x.threads
+        masks = np.broadcast_to(mask(x), threads.shape).tolist() if mask is not None else [None] * len(threads)
+        for piece in place(x):
+            if piece.space != "shared":
+                stop(x, i, "X010", f"{i.name}: an address in {piece.space} memory: mbarriers lie in shared memory", "", ILLEGAL_INSTRUCTION)
+            which = range(len(threads)) if piece.part is None else piece.part.tolist()
+            for n, at in zip(which, piece.at.tolist(), strict=True):
+                index, offset = divmod(at, x.pitch)
+                thread = threads[n : n + 1]
+                cta = x.ctas[int(x.cta_of[thread[0]])]
+                with refusals(x, i):
+                    tensor_of(cta).check_group(group)
+                ctas = [x.ctas[index]]
+                if masks[n] is not None:
+                    beyond = masks[n] >> x.launch.cluster_size
+                    if beyond:
+                        message = f"{i.name}: the mask {masks[n]:#x} names CTAs that the cluster of {x.launch.cluster_size} does not have"
+                        stop(x, i, "X015", message, "a bit for each rank of the cluster, from bit 0", ILLEGAL_INSTRUCTION)
+                    ctas = [member(x, cta, rank) for rank in range(x.launch.cluster_size) if masks[n] >> rank & 1]
+                barriers = [mbarrier_of(x, to, offset + x.window_begin, i) for to in ctas]
+                if x.watch is not None:
+                    x.watch.tensor.commit(int(thread[0]), barriers)
+                for barrier in barriers:
+                    barrier.arrive(x, thread, 1, i=i, release=False)
+
+    return run
+
+
+@implements("tcgen05.fence::before_thread_sync", "tcgen05.fence::after_thread_sync")
+def build_fence(i: Instruction, c: Linker) -> Step:
+    """`tcgen05.fence::before_thread_sync` and `::after_thread_sync`: nothing is reordered here; around relaxed accesses they order (9.7.16.6.4).
+
+    The PTX ISA wants them around barriers that order tcgen05 instructions of different threads. Triton and CuTe DSL leave them out in
+    kernels that are right, so nothing is said where they are missing.
+    """
+    Modifiers(i, i.modifiers[0]).end()
+    before = i.modifiers[0] == "fence::before_thread_sync"
+
+    def fence(x: Wave) -> None:
+        if x.watch is not None:
+            x.watch.fence(x, acquires=not before, releases=before)
+
+    return fence

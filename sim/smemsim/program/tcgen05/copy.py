@@ -1,0 +1,138 @@
+"""`tcgen05.cp` and `tcgen05.shift` (PTX ISA 9.7.16.9): from shared into tensor memory, and one lane further inside it, executed when issued."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.machine.tmem.address import TmemAddress
+from smemsim.machine.tmem.copy import copied_cells, copy_shape, tcgen05_cp, tcgen05_shift
+from smemsim.machine.tmem.layout import lane_set
+from smemsim.program.asynchronous import each, record
+from smemsim.program.events import Copy
+from smemsim.program.modifiers import Modifiers, Operands
+from smemsim.program.registry import Step, implements
+from smemsim.program.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
+from smemsim.program.watch.products import Follows
+from smemsim.program.watch.unwritten import WORD
+from smemsim.ptx.module import Instruction
+from smemsim.spec.shared_memory import CHUNK
+from smemsim.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, SHIFT, CopyShape
+
+if TYPE_CHECKING:
+    from smemsim.program.linking.program import Linker
+    from smemsim.program.watch.doubts import Tell
+    from smemsim.program.wave import Cta, Wave
+
+
+def _of_group(memories: Iterable[Any]) -> Any:
+    """One memory, or a pair."""
+    found = tuple(memories)
+    return found if len(found) == 2 else found[0]
+
+
+class _Copied(Follows):
+    """What the watch asks about the rows that a CTA copies: the doubts of words go on to their cells."""
+
+    def __init__(
+        self, x: Wave, i: Instruction, cta: Cta, word: int, shape: CopyShape, cells: tuple[np.ndarray, np.ndarray], *, is_packed: bool
+    ) -> None:  # fmt: skip
+        super().__init__(x.watch.unwritten, i)
+        self.tensor, self.cta, self.word, self.shape, self.cells, self.is_packed = x.watch.tensor, cta, word, shape, cells, is_packed
+        self.first = cta.index * x.pitch // WORD
+        self.found: list[tuple[int, np.ndarray]] = []  # marks, and the words that have them
+
+    def doubt(self, code: str, places: np.ndarray, tell: Tell) -> None:
+        is_whole = len(np.unique(places)) * WORD >= self.shape.rows * self.shape.row_bytes
+        self.found.append((self.unwritten.doubts.of((code, self.i.line, places.tobytes()), tell, is_whole=is_whole), places))
+
+    def read(self, at: np.ndarray, nobody: np.ndarray) -> None:
+        if nobody.any():
+            self.found.append((self.unwritten.nobody(self.i, is_whole=bool(nobody.all())), at[nobody]))
+        if self.unwritten.shared is not None and (marks := self.unwritten.shared.marks[at]).any():
+            self.found += [(mark, at[marks == mark]) for mark in np.unique(marks[marks != 0]).tolist()]
+
+    def finish(self) -> None:
+        """The cells are written."""
+        row = self.cta.shared.operand_words(self.word, dtype="u8", major="K", rows=self.shape.rows, k=self.shape.row_bytes)
+        words = self.first + row[:, ::WORD]
+        marks = np.zeros(words.shape, np.int32)
+        for mark, places in self.found:
+            marks = self.unwritten.doubts.join(marks, np.where(np.isin(words, places), np.int32(mark), np.int32(0)))
+        if self.is_packed:  # 16 elements of a chunk come from fewer words than they go to
+            of_chunks = self.unwritten.doubts.all(marks.reshape(len(marks), -1, CHUNK // WORD), axis=2)
+            marks = of_chunks.repeat(CHUNK // WORD, axis=1)
+        lane, column = self.cells
+        self.tensor.put_cells(cells_at(self.cta.index, lane, column), np.broadcast_to(marks[:, None], column.shape))
+
+
+@implements("tcgen05.cp")
+def build_cp(i: Instruction, c: Linker) -> Step:
+    """`tcgen05.cp.cta_group.SHAPE{.MULTICAST}{.b8x16.SOURCE} [taddr], descriptor`."""
+    words, operands = Modifiers(i, "cp"), Operands(i)
+    group = cta_group(words)
+    name = words.need(*dict.fromkeys(row.name for row in COPY_SHAPES.values()))
+    multicast = words.one_of(dict.fromkeys(row.multicast for row in COPY_SHAPES.values() if row.multicast))
+    src_fmt = words.need(*DECOMPRESSIONS) if words.has("b8x16") else ""
+    words.end()
+    shape = copy_shape(name, multicast)
+    to, descriptor = c.address(operands.next("an address in tensor memory")), c.read(operands.next("a descriptor"), "b64")
+    operands.end()
+
+    def run(x: Wave) -> None:
+        for (cta, thread), (at, word) in each(x, [to, descriptor]):
+            members = group_of(x, i, cta, group)
+            given: dict[str, Any] = {"shape": name, "multicast": multicast, "src_fmt": src_fmt, "cta_group": group}
+            tensor, shared = _of_group(tensor_of(m) for m in members), _of_group(m.shared for m in members)
+            with refusals(x, i):
+                copies = tcgen05_cp(tensor, at, word, shared=shared, **given)
+            if x.watch is None and any((copy.writer < 0).any() for copy in copies):
+                x.launch.find("R507", i, f"{i.name} copies bytes of shared memory that nobody has written", "check the descriptor, and that the load that fills the stage was issued")  # fmt: skip
+            x.launch.evidence.add(
+                f"tcgen05.cp.{'.'.join(filter(None, (name, multicast, src_fmt)))}: addresses and places {copies[0].grade}"
+            )
+            if x.watch is not None:
+                op = x.watch.tensor.begin(x, i, thread, "tcgen05.cp")
+                lane, column = copied_cells(shape, TmemAddress.decode(at))
+                box = (lane_set(lane), int(column.min()), int(column.max()) + 1)
+                for member in members:
+                    copied = _Copied(x, i, member, word, shape, (lane, column), is_packed=bool(src_fmt))
+                    op.products.append(copied)
+                    chunks = member.shared.operand_chunks(word, dtype="u8", major="K", rows=shape.rows, k=shape.row_bytes)
+                    chunks = chunks[chunks < len(member.shared.bytes) // CHUNK]
+                    x.watch.op_reads(op, member, (CHUNK * chunks[:, None] + np.arange(0, CHUNK, 4)).ravel())
+                    if copied.found or x.watch.tensor.marks is not None:
+                        copied.finish()
+                x.watch.tensor.operated(op, members, (), tuple((n, *box) for n in range(len(members))))
+            record(x, Copy(cta.number, int(x.tid[thread]), i, name, multicast, word, at, group))
+        x.changes += 1
+
+    return run
+
+
+@implements("tcgen05.shift")
+def build_shift(i: Instruction, c: Linker) -> Step:
+    """`tcgen05.shift.cta_group.down [taddr]`."""
+    words, operands = Modifiers(i, "shift", "down"), Operands(i)
+    group = cta_group(words)
+    words.end()
+    to = c.address(operands.next("an address in tensor memory"))
+    operands.end()
+
+    def run(x: Wave) -> None:
+        for (cta, thread), (at,) in each(x, [to]):
+            members = group_of(x, i, cta, group)
+            tensor = _of_group(tensor_of(m) for m in members)
+            with refusals(x, i):
+                tcgen05_shift(tensor, at, cta_group=group)
+            x.launch.evidence.add(f"tcgen05.shift: inferred ({SHIFT.source})")
+            if x.watch is not None:
+                op = x.watch.tensor.begin(x, i, thread, "tcgen05.shift")
+                column = TmemAddress.decode(at).column
+                boxes = tuple((n, slice(0, LANES), column, column + SHIFT.columns) for n in range(len(members)))
+                x.watch.tensor.operated(op, members, boxes, boxes)
+        x.changes += 1
+
+    return run

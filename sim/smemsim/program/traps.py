@@ -1,0 +1,139 @@
+"""Accesses that end a kernel: outside everything, or misaligned. Each is a finding with the line, the thread and what lies nearest."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from smemsim.errors import HardwareTrap, Unmodelled
+from smemsim.program.wave import OFFSET_MASK, RANK_SHIFT, WARP
+from smemsim.ptx.module import Instruction
+from smemsim.spec.launches import SHARED_WINDOW
+from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
+
+if TYPE_CHECKING:
+    from smemsim.program.launch import Launch
+    from smemsim.program.wave import Wave
+
+__all__ = ["misaligned", "misuse", "outside", "reserved", "thread_name", "warp_name"]
+
+
+def thread_name(x: Wave, thread: int) -> str:
+    """A thread as a kernel author knows it."""
+    bx, by, _ = x.launch.block
+    tid = int(x.tid[thread])
+    cta = x.ctas[int(x.cta_of[thread])]
+    return f"thread ({tid % bx}, {tid // bx % by}, {tid // (bx * by)}) of CTA ({', '.join(map(str, cta.ctaid))})"
+
+
+def warp_name(x: Wave, warp: int) -> str:
+    """A warp, by its number in the wave, as a kernel author knows it."""
+    cta, own = divmod(int(warp), x.stride // WARP)
+    return f"warp {own} of CTA {x.ctas[cta].number}"
+
+
+def _first(x: Wave, part: np.ndarray | None, bad: np.ndarray) -> tuple[int, int]:
+    n = int(np.flatnonzero(bad)[0])
+    return n, int(x.threads[n if part is None else part[n]])
+
+
+def outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, size: int) -> NoReturn:
+    """Threads whose bytes lie outside: X001, and the kernel ends."""
+    n, thread = _first(x, part, bad)
+    address = int(at[n]) & ((1 << 64) - 1) if space == "global" else int(at[n])
+    count = int(bad.sum())
+    more = f" (and {count - 1} more threads)" if count > 1 else ""
+    where, repair = _ABOUT[space](x, address, size)
+    message = f"{i.name} of {thread_name(x, thread)}{more} touches {size} bytes at {space} address {address:#x}: {where}"
+    x.launch.find("X001", i, message, repair)
+    raise HardwareTrap(f"line {i.line}: {message}", cuda_error=ILLEGAL_ADDRESS)
+
+
+def misaligned(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarray | None, align: int) -> NoReturn:
+    """Threads whose address is no multiple of what the access needs: X002, and the kernel ends."""
+    n, thread = _first(x, part, at & (align - 1) != 0)
+    address = int(at[n]) & ((1 << 64) - 1)
+    message = f"{i.name} of {thread_name(x, thread)}: {space} address {address:#x} is no multiple of {align} bytes, which the access needs"
+    repair = f"align the array and its offsets to {align} bytes, or use narrower accesses"
+    x.launch.find("X002", i, message, repair)
+    raise HardwareTrap(f"line {i.line}: {message}", cuda_error=MISALIGNED_ADDRESS)
+
+
+def misuse(x: Wave, i: Instruction, message: str, repair: str = "") -> NoReturn:
+    """A barrier is used as no barrier can be: X010, and the kernel ends. PTX leaves undefined what hardware does then."""
+    x.launch.find("X010", i, f"{i.name}: {message}", repair, because="PTX ISA 9.7.13, which leaves open what happens then")
+    raise HardwareTrap(f"line {i.line}: {i.name}: {message}; PTX leaves undefined what happens then", cuda_error=ILLEGAL_INSTRUCTION)
+
+
+def reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, bad: np.ndarray, size: int) -> None:
+    """Shared addresses in front of the window: nobody knows what the system keeps there."""
+    n, thread = _first(x, part, bad)
+    address = int(at[n])
+    if 0 <= address < x.window_begin:
+        raise Unmodelled(
+            f"line {i.line}: {i.name} of {thread_name(x, thread)} touches shared address {address:#x}: below {x.window_begin:#x} lies what the "
+            "system keeps in shared memory; a null pointer, or a negative index?"
+        )
+
+
+def _about_global(x: Wave, address: int, size: int) -> tuple[str, str]:
+    begins, ends, _ = x.launch.memory.table()
+    if not len(begins):
+        return "there is no array at all", ""
+    n = max(0, int(np.searchsorted(begins, np.uint64(address), "right")) - 1)
+    behind = address - int(ends[n])
+    before = int(begins[n + 1]) - address if n + 1 < len(begins) else 1 << 64
+    if behind >= 0 and before < behind:
+        n = n + 1
+    begin, end = int(begins[n]), int(ends[n])
+    name = region_name(x.launch, begin, end)
+    if address < begin:
+        place = f"{begin - address} bytes in front of {name}"
+    elif address >= end:
+        place = f"right behind {name}" if address == end else f"{address - end} bytes past the end of {name}"
+    else:
+        place = f"{address + size - end} of them past the end of {name}"
+    if address < 4096:
+        return f"a null pointer and an offset of {address}", "pass an array for the pointer"
+    note = "; silicon sees it only where no other allocation follows in the page"
+    return f"{place}, {end - begin} bytes at {begin:#x}{note}", "guard the access, or make the array large enough"
+
+
+def region_name(launch: Launch, begin: int, end: int) -> str:
+    """What the program calls an array in global memory: a variable, or the parameter that points there."""
+    for name, address in launch.addresses.items():
+        if begin <= address < end:
+            return f"variable {name}"
+    if begin == launch.parameter_address:
+        return "the kernel's parameters"
+    name, found = launch.memory.find(begin).name, launch.parameter_of(begin, end)
+    if found is None:
+        return f"array {name}" if name else "an array"
+    n, p = found
+    return f"the array {'' if name in ('', p.name, f'arg{n}') else f'{name} '}of args[{n}] ({p.name})"
+
+
+def _about_shared(x: Wave, address: int, size: int) -> tuple[str, str]:
+    rank, offset = address >> RANK_SHIFT, address & OFFSET_MASK
+    end = x.window_begin + x.window
+    if address < 0:
+        return f"a negative address; the CTA's window is {x.window_begin:#x} to {end:#x}", "check the index"
+    if address >> 32:
+        return (
+            f"bits 63:32 are {address >> 32:#x}, and generic addresses of shared memory have {SHARED_WINDOW >> 32:#x} there: it lies in another state space",
+            "give an address of shared memory: of a .shared variable, or a generic one that cvta.shared made",
+        )
+    if rank >= x.launch.cluster_size:
+        return f"bits 31:24 name CTA {rank} of a cluster that has {x.launch.cluster_size}", "give mapa a rank of the cluster"
+    return (
+        f"{offset + size - end} bytes past the end of the CTA's window ({x.window_begin:#x} to {end:#x})",
+        "check the index, or launch with more shared_bytes",
+    )
+
+
+def _about_local(x: Wave, address: int, size: int) -> tuple[str, str]:
+    return f"the thread's local memory has {x.local.shape[1]} bytes", "check the index"
+
+
+_ABOUT: dict[str, Any] = {"global": _about_global, "shared": _about_shared, "local": _about_local}

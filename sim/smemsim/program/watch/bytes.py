@@ -1,0 +1,76 @@
+"""Bytes of words: which of the four the last writer of a word wrote, and which were read, where a program has accesses of less than a word."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["Parts"]
+
+
+WHOLE = 0b1111
+
+
+class Parts:
+    """A bit for each byte of each word. Nothing is kept before the first access of less than a word; all bytes count until then.
+
+    Of a word that several warps write in turn, only the bytes of the last one are known: a race on the others is not seen.
+
+    >>> parts = Parts(2)
+    >>> one, two = parts.bits(np.array([4]), 1), parts.bits(np.array([6]), 2)
+    >>> parts.write(np.array([1]), one, np.array([-1]), np.array([0]), np.array([0]))
+    >>> parts.overlap(np.array([1]), one), parts.overlap(np.array([1]), two)
+    (array([ True]), array([False]))
+    """
+
+    def __init__(self, words: int) -> None:
+        self.words = words
+        self.kept = self._whole_reads = False
+        self._written = self._read = np.zeros(0, np.uint8)
+
+    def _keep(self) -> None:
+        if not self.kept:
+            self.kept = True
+            self._written, self._read = np.full(self.words, WHOLE, np.uint8), np.full(self.words, WHOLE * self._whole_reads, np.uint8)
+
+    @staticmethod
+    def bits(flat: np.ndarray, size: int) -> np.ndarray:
+        """The bytes of their words that accesses of 1 or 2 bytes at `flat` touch."""
+        found: np.ndarray = np.left_shift((1 << size) - 1, flat & 3).astype(np.uint8)
+        return found
+
+    def overlap(self, at: np.ndarray, bits: np.ndarray) -> np.ndarray:
+        """Did the last writer of each word write any of these bytes?"""
+        self._keep()
+        found: np.ndarray = (self._written[at] & bits) != 0
+        return found
+
+    def were_read(self, at: np.ndarray, bits: np.ndarray) -> np.ndarray:
+        """May any of these bytes have been read?"""
+        self._keep()
+        found: np.ndarray = (self._read[at] & bits) != 0
+        return found
+
+    def read(self, at: np.ndarray, flat: np.ndarray, size: int) -> np.ndarray:
+        """Note a read of 1 or 2 bytes; returns the bytes."""
+        self._keep()
+        bits = self.bits(flat, size)
+        np.bitwise_or.at(self._read, at, bits)
+        return bits
+
+    def read_whole(self, at: np.ndarray) -> None:
+        """Note a read of whole words."""
+        self._whole_reads = True
+        if self.kept:
+            self._read[at] = WHOLE
+
+    def write(self, at: np.ndarray, bits: np.ndarray, before: np.ndarray, warps: np.ndarray, now: np.ndarray) -> None:
+        """Note a write of bytes by `warps` to words of which `before` were the writers, and `now` are."""
+        self._keep()
+        self._written[at[before != now]] = 0
+        last = warps == now
+        np.bitwise_or.at(self._written, at[last], bits[last])
+
+    def written_whole(self, at: np.ndarray) -> None:
+        """Note a write of whole words."""
+        if self.kept:
+            self._written[at] = WHOLE

@@ -1,0 +1,390 @@
+"""The watch of tensor memory: who wrote and who reads each cell, and whether those that touch it now have waited for that.
+
+tcgen05.ld and .st of a warp are done behind its tcgen05.wait, tcgen05.mma, .cp and .shift once somebody has seen the mbarrier that a
+tcgen05.commit behind them arrives at; those of one thread are executed one after the other (PTX ISA 9.7.16.6).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.program.watch.products import uses
+from smemsim.program.watch.registers import Named
+from smemsim.program.watch.shadow import NOBODY, OPERATIONS
+from smemsim.program.watch.unwritten import is_followed
+from smemsim.program.wave import WARP, WARPGROUP
+from smemsim.ptx.module import Instruction
+from smemsim.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
+
+if TYPE_CHECKING:
+    from smemsim.machine.tmem.layout import Box
+    from smemsim.program.barriers.mbarrier import Mbarrier
+    from smemsim.program.linking.program import Block
+    from smemsim.program.watch.clocks import Operation
+    from smemsim.program.watch.watch import Watch
+    from smemsim.program.wave import Cta, Wave
+
+__all__ = ["TensorWatch"]
+
+
+PENDING = 1 << 30  # the clock of what its warp has not waited for
+_WARPS = WARPGROUP // WARP  # of a warpgroup
+_Pending = list[tuple[Any, int, int]]  # places in an array, the warp, the line
+
+
+class TensorWatch:
+    """What tcgen05 instructions of one wave tell."""
+
+    def __init__(self, watch: Watch) -> None:
+        x = watch.x
+        self.watch, self.x = watch, x
+        shape = (len(x.tensor), LANES, COLUMNS)
+        self.per_cta = x.stride // WARP
+        self.who = np.full(shape, NOBODY, np.int32)
+        self.when, self.line = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        groups = -(-self.per_cta // _WARPS)
+        self.read_when = np.zeros((groups, *shape), np.int32)  # of the warp with these lanes in each warpgroup
+        self.read_line = np.zeros(shape, np.int32)
+        self.read_by = np.full(shape, NOBODY, np.int32)  # the last operation
+        self.is_product = np.zeros(shape, bool)  # a matrix product, or a part of its sum, that nobody has read
+        self.issued: dict[int, np.ndarray] = {}  # operations of a warp so far
+        self.early: dict[int, tuple[Instruction, np.ndarray]] = {}  # by line: reads of cells that nobody had written
+        self.late: dict[int, Callable[[], None]] = {}  # of them, by line: what came later, to be told once the value is used
+        self.marks: np.ndarray | None = None  # of doubtful values, made when the first one is written
+        self._open: dict[tuple[int, int], Operation] = {}  # since the last commit, by warp and line
+        self.named = Named(x.program.blocks)
+        self.loading = 0  # registers of loads that nobody has waited for, by their bits
+        self._loads: dict[int, list[tuple[Any, int]]] = {}  # places in `read_when`, registers
+        self._stores: dict[int, _Pending] = {}
+
+    # ---- threads
+
+    def allocated(self, x: Wave, i: Instruction, flat: np.ndarray) -> None:
+        """tcgen05.alloc of the running warps writes words at `flat` of `x.shared`: seen behind a barrier, and no matter of proxies.
+
+        Triton lets TMA overwrite the word without fence.proxy.async.
+        """
+        watch = self.watch
+        starts = np.flatnonzero(np.diff(x.threads // WARP, prepend=-1))
+        for thread, at in zip(x.threads[starts].tolist(), flat[starts].tolist(), strict=True):
+            op = watch.begin(x, i, thread, "tcgen05.alloc")
+            cta = x.ctas[int(x.cta_of[thread])]
+            watch.op_writes(op, cta, np.array([at - cta.index * x.pitch]))
+            watch.order.knows(op.warps, [op])
+
+    def loaded(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
+        """Warps read boxes (warp, CTA, first lane, first column, column behind the last). Has nobody written some of that?
+
+        That the registers are used before tcgen05.wait::ld is nothing to tell: Triton does so, and ptxas waits for the registers themselves (`Named`).
+        """
+        is_unwritten = False
+        for warp, cta, lane, first, end in boxes:
+            at = (cta, slice(lane, lane + lanes), slice(first, end))
+            is_unwritten |= self._seen(i, at, warp, "reads")
+            self.is_product[at] = False
+            group = (int(self.x.tid[warp * WARP]) // WARP) // _WARPS
+            self.read_line[at] = i.line
+            if self.named.at_once(i):
+                self.read_when[(group, *at)] = self.watch.order.clock[warp]
+            else:
+                self.read_when[(group, *at)] = PENDING
+                self._loads.setdefault(warp, []).append(((group, *at), self.named.registers(i)))
+                self.loading |= self.named.registers(i)
+        return is_unwritten
+
+    def stored(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> None:
+        """Warps write boxes."""
+        for warp, cta, lane, first, end in boxes:
+            at = (cta, slice(lane, lane + lanes), slice(first, end))
+            self._seen(i, at, warp, "overwrites")
+            self._readers_done(i, at, warp, "overwrites")
+            self.who[at], self.when[at], self.line[at] = warp, PENDING, i.line
+            self.is_product[at] = False
+            self._stores.setdefault(warp, []).append((at, warp, i.line))
+
+    def waited(self, x: Wave, what: str) -> None:
+        """tcgen05.wait of the running warps."""
+        clock = self.watch.order.clock
+        warps = np.unique(x.threads // WARP)
+        for warp in warps.tolist():
+            if what == "ld":
+                for at, _ in self._loads.pop(warp, ()):
+                    self.read_when[at] = clock[warp]
+                self.loading = 0 if not self._loads else self.loading
+            else:
+                for at, _, _ in self._stores.pop(warp, ()):
+                    mine = (self.who[at] == warp) & (self.when[at] == PENDING)
+                    self.when[at] = np.where(mine, clock[warp], self.when[at])
+
+    def names(self, x: Wave, block: Block) -> None:
+        """The running threads begin a block that names registers of loads: these are done."""
+        first = self.named.first(block)
+        for warp in np.unique(x.threads // WARP).tolist():
+            waiting = self._loads.pop(warp, [])
+            for at, registers in waiting:
+                if registers & first:
+                    self.read_when[at] = self.watch.order.clock[warp]
+            left = [(at, registers) for at, registers in waiting if not registers & first]
+            if left:
+                self._loads[warp] = left
+
+    def freed(self, x: Wave, i: Instruction, cta: Cta, address: int, columns: int, warp: int) -> None:
+        """tcgen05.dealloc by a warp: nobody may be using the columns any more; what is in them counts as unwritten."""
+        at = (cta.index, slice(0, LANES), slice(address & 0xFFFF, (address & 0xFFFF) + columns))
+        self._seen(i, at, warp, "gives back")
+        self._readers_done(i, at, warp, "gives back")
+        self.who[at] = NOBODY
+        if self.marks is not None:
+            self.marks[at] = 0
+        self.is_product[at] = False
+        self.read_by[at] = NOBODY
+        self.read_when[(slice(None), *at)] = 0
+
+    # ---- operations
+
+    def begin(self, x: Wave, i: Instruction, thread: int, kind: str) -> Operation:
+        """An operation that a thread issues; those of one line that one commit completes are one."""
+        key = (thread // WARP, i.line)
+        op = self._open.get(key)
+        if op is None:
+            op = self._open[key] = self.watch.begin(x, i, thread, kind)
+            self.issued.setdefault(key[0], np.zeros(self.watch.operations.room, bool))[op.number] = True
+        return op
+
+    def remembered(self) -> list[int]:
+        """The numbers of the operations that cells or open commits refer to."""
+        of_cells = np.unique(self.who[self.who >= OPERATIONS]) - OPERATIONS
+        readers = np.unique(self.read_by[self.read_by != NOBODY])
+        return [*of_cells.tolist(), *readers.tolist(), *(op.number for op in self._open.values())]
+
+    def renumber(self, kept: np.ndarray, new: np.ndarray) -> None:
+        """Operations have new numbers: `new` of each old one, of which `kept` are left."""
+        by = self.who >= OPERATIONS
+        self.who[by] = OPERATIONS + new[self.who[by] - OPERATIONS]
+        reads = self.read_by != NOBODY
+        self.read_by[reads] = new[self.read_by[reads]]
+        for warp, row in self.issued.items():
+            self.issued[warp] = np.zeros(self.watch.operations.room, bool)
+            self.issued[warp][: len(kept)] = row[kept]
+
+    def operated(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> None:
+        """It reads and writes boxes of tensor memory of the CTAs of its group."""
+        if self.reads(op, members, reads) and self.marks is not None:  # of tcgen05.shift: nobody follows what it moves
+            for which, lanes, first, end in reads:
+                self.watch.unwritten.doubts.tell(op.instruction, self.marks[members[which].index, lanes, first:end])
+        self.writes(op, members, writes)
+
+    def reads(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box]) -> bool:
+        """It reads boxes. Is something wrong with what is there?"""
+        warp, i = int(op.warps[0]), op.instruction
+        is_doubtful = False
+        for which, lanes, first, end in boxes:
+            at = (members[which].index, lanes, slice(first, end))
+            is_doubtful |= self._seen(i, at, warp, "reads") or (self.marks is not None and bool(self.marks[at].any()))
+            self.read_by[at] = op.number
+            self.is_product[at] = False
+        return is_doubtful
+
+    def writes(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box]) -> None:
+        """It writes boxes."""
+        warp, i = int(op.warps[0]), op.instruction
+        for which, lanes, first, end in boxes:
+            at = (members[which].index, lanes, slice(first, end))
+            self._seen(i, at, warp, "overwrites")
+            self._came_late(i, at, warp)
+            self._readers_done(i, at, warp, "overwrites")
+            if i.modifiers[0] == "mma":
+                self._lost(i, at, warp)
+            self.is_product[at] = i.modifiers[0] == "mma"
+            self.who[at], self.line[at] = OPERATIONS + op.number, i.line
+
+    def commit(self, thread: int, barriers: Sequence[Mbarrier]) -> None:
+        """tcgen05.commit of a thread: all its operations so far are complete when the phases of the barriers are."""
+        warp = thread // WARP
+        self._open = {key: op for key, op in self._open.items() if key[0] != warp}
+        row = self.issued.get(warp, np.zeros(self.watch.operations.room, bool))
+        for barrier in barriers:
+            self.watch.order.brings_all(row, warp, barrier)
+
+    # ---- inside
+
+    def _seen(self, i: Instruction, at: Any, warp: int, done: str) -> bool:
+        """Has the warp seen the writes of the cells that it, or its operation, now reads or overwrites? Returns whether it reads what nobody has written."""
+        who, order, x = self.who[at], self.watch.order, self.x
+        first = int(who.flat[0])
+        if (who == first).all():  # most often one instruction wrote them all
+            if first >= OPERATIONS:
+                operation = self.watch.operations[first - OPERATIONS]
+                if order.done[warp, first - OPERATIONS] or self._is_piped(i, warp, operation):
+                    return False
+            elif (first == warp and i.modifiers[0] in ("ld", "st")) or (first == NOBODY and done != "reads"):
+                return False
+        is_unwritten = done == "reads" and bool((who == NOBODY).any())
+        if is_unwritten:
+            if is_followed(i):
+                self.early.setdefault(i.line, (i, np.zeros(self.who.shape, bool)))[1][at] |= who == NOBODY
+            else:
+                where = self._where(at, who == NOBODY)
+                x.launch.find("R507", i, f"{i.name} reads {where}, which nobody has written", _UNWRITTEN.get(i.modifiers[0], ""))
+        by_op = who >= OPERATIONS
+        if by_op.any():
+            numbers = np.unique(who[by_op]) - OPERATIONS
+            numbers = numbers[[not self._is_piped(i, warp, self.watch.operations[n]) for n in numbers.tolist()]]
+            unseen, formal = self.watch.missing(lambda order: ~order.done[warp, numbers])
+            if unseen.any():
+                number = int(numbers[unseen][0])
+                operation = self.watch.operations[number]
+                where = self._where(at, who == OPERATIONS + number)
+                self.watch.tell(
+                    "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which {operation.instruction.name} of line "
+                    f"{operation.instruction.line} writes: nobody has waited for it",
+                    "tcgen05.commit behind it, by the thread that issued it, and wait for the phase of that mbarrier (mbarrier.try_wait) first",
+                    "PTX ISA 9.7.16.6", formal=formal,
+                )  # fmt: skip
+        by_warp = (who >= 0) & ~by_op
+        if i.modifiers[0] in ("ld", "st", "dealloc"):
+            by_warp &= who != warp
+        if by_warp.any():
+            when = self.when[at]
+            late_cells, formal = self.watch.missing(lambda order: by_warp & (order.seen[warp][np.where(by_warp, who, 0)] < when))
+            if late_cells.any():
+                place = tuple(a[0] for a in np.nonzero(late_cells))
+                pending, line = bool(when[place] == PENDING), int(self.line[at][place])
+                self._not_ordered(i, warp, done, self._where(at, late_cells), ("st", "writes"), int(who[place]), line, pending, formal)
+        return is_unwritten
+
+    def _readers_done(self, i: Instruction, at: Any, warp: int, done: str) -> None:
+        """May the cells be overwritten, or given back?"""
+        cta, lanes = at[0], at[1]
+        for group, read_when in enumerate(self.read_when):
+            when = read_when[at]
+            if not when.any():
+                continue
+            lane = np.arange(LANES)[lanes]
+            readers = cta * self.per_cta + np.minimum(group * _WARPS + lane // WARP_LANES, self.per_cta - 1)
+            others = (readers != warp)[:, None] if i.modifiers[0] in ("ld", "st", "dealloc") else np.ones((len(readers), 1), bool)
+            late, formal = self.watch.missing(
+                lambda order, when=when, readers=readers, others=others: others & (when > order.seen[warp, readers][:, None])  # type: ignore[misc]
+            )
+            if late.any():
+                place = tuple(a[0] for a in np.nonzero(late))
+                pending = bool(when[place] == PENDING)
+                reader, line = int(readers[place[0]]), int(self.read_line[at][place])
+                self._not_ordered(i, warp, done, self._where(at, late), ("ld", "reads"), reader, line, pending, formal)
+        by = self.read_by[at]
+        first = int(by.flat[0])
+        if first == NOBODY and (by == NOBODY).all():
+            return
+        for number in np.unique(by[by != NOBODY]).tolist():
+            operation = self.watch.operations[number]
+            if self._is_piped(i, warp, operation):
+                continue
+            unseen, formal = self.watch.missing(lambda order, number=number: ~order.done[warp, [number]])  # type: ignore[misc]
+            if unseen.any():
+                self.watch.tell(
+                    "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {self._where(at, by == number)}, which "
+                    f"{operation.instruction.name} of line {operation.instruction.line} may still read: nobody has waited for it",
+                    "tcgen05.commit behind it, and wait for the phase of that mbarrier first", "PTX ISA 9.7.16.6", formal=formal,
+                )  # fmt: skip
+
+    def _is_piped(self, i: Instruction, warp: int, before: Operation) -> bool:
+        """Does the tensor core execute an instruction that a warp issues now behind an operation? It does once that was issued before, by whomever."""
+        first = int(before.warps[0])
+        return i.modifiers[0] in _PIPED and (first == warp or bool(self.watch.order.seen[warp, first] >= before.when))
+
+    def _not_ordered(
+        self, i: Instruction, warp: int, done: str, where: str, what: tuple[str, str], other: int, line: int, pending: bool, formal: bool
+    ) -> None:
+        """X012: a warp's tcgen05.ld or .st is not known to be done; `what` it is, and does."""
+        access, does = what
+        why = f"its warp has not executed tcgen05.wait::{access}" if pending else "nothing orders the two"
+        self.watch.tell(
+            "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which tcgen05.{access} of warp {self._warp(other)} at line {line} {does}: {why}",
+            f"tcgen05.wait::{access}.sync.aligned behind the tcgen05.{access}, then a barrier, before this instruction", "PTX ISA 9.7.16.6", formal=formal,
+        )  # fmt: skip
+
+    def of_cells(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
+        """The marks of cells, by their place among all, that an instruction reads; those that nobody has written have the instruction's own."""
+        found = np.zeros(cells.shape, np.int32) if self.marks is None else self.marks.reshape(-1)[cells]
+        nobody = self.who.reshape(-1)[cells] == NOBODY
+        if nobody.any():
+            mark = self.watch.unwritten.doubts.of(
+                ("tensor", i.line), functools.partial(self.unwritten_is_used, i.line), is_whole=bool(nobody.all())
+            )
+            found = self.watch.unwritten.doubts.join(found, np.where(nobody, mark, 0).astype(np.int32))
+        return found
+
+    def put_cells(self, cells: np.ndarray, marks: np.ndarray | int) -> None:
+        """Cells, by their place among all, have got values with these marks."""
+        if self.marks is None:
+            if not np.any(marks):
+                return
+            self.marks = np.zeros(self.who.shape, np.int32)
+        self.marks.reshape(-1)[cells] = marks
+
+    def unwritten_is_used(self, line: int, user: Instruction | None) -> None:
+        """What a line read before anybody had written it is used."""
+        if line in self.late:
+            self.late.pop(line)()
+        elif line in self.early:
+            i, cells = self.early[line]
+            cta = int(np.argmax(cells.any((1, 2))))
+            where = self._where((cta, slice(0, LANES), slice(0, COLUMNS)), cells[cta])
+            message = f"{i.name} reads {where}, which nobody has written{uses(user)}"
+            self.x.launch.find("R507", i, message, _UNWRITTEN.get(i.modifiers[0], ""))
+
+    def _came_late(self, i: Instruction, at: Any, warp: int) -> None:
+        """An operation writes cells that somebody has read already, when nobody had written them: the reader did not wait.
+
+        Not where the reader was done before the operation was issued: then it could not.
+        """
+        for line, (reader, cells) in list(self.early.items()):
+            missed = cells[at] & (self.who[at] == NOBODY) & self._is_read_late(at, warp)
+            if missed.any() and line != i.line:
+                del self.early[line]
+                message = f"{reader.name} reads {self._where(at, missed)} before {i.name} of line {i.line} writes it: nothing makes the reader wait"
+                repair = "tcgen05.commit behind it, and wait for the phase of that mbarrier (mbarrier.try_wait) first, with the parity of this round"
+                tell = functools.partial(self.x.launch.find, "X012", reader, message, repair, because="PTX ISA 9.7.16.6")
+                self.watch.came_late(reader, tell, self.late)
+
+    def _is_read_late(self, at: Any, warp: int) -> np.ndarray:
+        """Of which cells does a warp not know that those who read them are done?"""
+        lane = np.arange(LANES)[at[1]]
+        late = np.zeros(self.who[at].shape, bool)
+        for group, read_when in enumerate(self.read_when):
+            readers = at[0] * self.per_cta + np.minimum(group * _WARPS + lane // WARP_LANES, self.per_cta - 1)
+            late |= read_when[at] > self.watch.order.seen[warp, readers][:, None]
+        return late
+
+    def _lost(self, i: Instruction, at: Any, warp: int) -> None:
+        """Is a product overwritten that nobody has read?"""
+        if self.is_product[at].all():
+            self.x.launch.find(
+                "X017", i, f"{i.name} of warp {self._warp(warp)} overwrites {self._where(at, self.is_product[at])}: the product that line "
+                f"{int(self.line[at].flat[0])} left there is lost, nobody has read it",
+                "enable-input-d true for all but the first instruction that adds into D", because="PTX ISA 9.7.16.10",
+            )  # fmt: skip
+
+    def _where(self, at: Any, cells: np.ndarray) -> str:
+        """Cells as lanes and columns."""
+        lane = np.arange(LANES)[at[1]][np.flatnonzero(cells.any(1))]
+        column = np.arange(COLUMNS)[at[2]][np.flatnonzero(cells.any(0))]
+        of = f" of CTA {self.x.ctas[at[0]].number}" if self.x.launch.ctas > 1 else ""
+        lanes = f"lanes {lane[0]} to {lane[-1]}" if len(lane) > 1 else f"lane {lane[0]}"
+        columns = f"columns {column[0]} to {column[-1]}" if len(column) > 1 else f"column {column[0]}"
+        return f"tensor memory {lanes}, {columns}{of}"
+
+    def _warp(self, warp: int) -> str:
+        cta, own = divmod(warp, self.per_cta)
+        return str(own) if self.x.launch.ctas == 1 else f"{own} (CTA {self.x.ctas[cta].number})"
+
+
+_PIPED = ("mma", "cp", "shift")
+_UNWRITTEN = {
+    "mma": "enable-input-d must be false for the first instruction that adds into D; A, scale factors and metadata must be written first",
+    "ld": "check the address, and that the instruction that writes it was issued",
+}

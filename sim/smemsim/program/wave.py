@@ -1,0 +1,322 @@
+"""A wave: the registers and shared memory of all threads that run together, and loops in it that change nothing.
+
+Thread t of the wave is thread t % stride of CTA t // stride; CTAs are padded to whole warps. `key` says where each thread is: the number of the
+block it is in front of, plus one of the offsets below when it does not run.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.budget import ask, hold
+from smemsim.machine.memory import SharedMemory, ThreadWrite
+from smemsim.machine.owners import Owners
+from smemsim.machine.tmem.memory import TensorMemory
+from smemsim.ptx.module import Instruction
+from smemsim.spec.architectures import architecture
+from smemsim.spec.bulk import BULK_LIMITS
+from smemsim.spec.launches import RESERVED_OFFSETS
+from smemsim.spec.ptx import WARP_SIZE
+from smemsim.spec.tensor_memory import COLUMNS, LANES
+from smemsim.spec.wgmma import WGMMA_THREADS
+
+if TYPE_CHECKING:
+    from smemsim.program.launch import Launch, Touched
+
+__all__ = [
+    "ALL",
+    "EXITED",
+    "GATHERING",
+    "LEAST_SUSPICIOUS",
+    "OFFSET_MASK",
+    "PARKED",
+    "RANK_SHIFT",
+    "THREADS",
+    "WARP",
+    "WARPGROUP",
+    "YIELDED",
+    "Cta",
+    "Endless",
+    "Wait",
+    "Wave",
+]
+
+
+# ---- Loops that never end, as the state of a wave comes back
+
+
+FIRST = 1024  # turns before the first look
+TURNS = 64  # turns a state has to come back in
+
+
+@dataclasses.dataclass(eq=False)
+class Endless:
+    """Looks at the turns of loops in which nothing is stored and nobody arrives: between two changes of the wave's memory.
+
+    A state is where all threads are and what their registers and local memory hold; a loop that comes back to one goes on for ever, until another
+    wave changes something. A clock that is read is part of the state, so a loop that waits for a time to pass is none.
+    """
+
+    turns: int = 0
+    at: int = -1
+    state: list[np.ndarray] = dataclasses.field(default_factory=list)
+
+    def forget(self) -> None:
+        """Something has changed."""
+        self.turns = 0
+        self.state = []
+
+    def turn(self, x: Wave, block: int) -> str:
+        """One more turn, which goes back to a block. Why the loop never ends, in words; empty while that is not known."""
+        self.turns += 1
+        turns = self.turns
+        if turns < FIRST:
+            return ""
+        if turns & (turns - 1) == 0:
+            self.at, self.state = block, [part.copy() for part in _state(x)]
+            return ""
+        if self.state and block == self.at:
+            if all(_same(a, b) for a, b in zip(self.state, _state(x), strict=True)):
+                return "loops for ever: its registers are those of a turn before, and nothing it does changes memory"
+            if turns - (1 << turns.bit_length() - 1) > TURNS:
+                self.state = []
+        return ""
+
+
+def _state(x: Wave) -> list[Any]:
+    return [x.key, *x.r, x.local]
+
+
+def _same(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+# ---- A wave: clusters of CTAs that run together, their threads side by side in every register's array
+
+
+WARP, WARPGROUP = WARP_SIZE, WGMMA_THREADS
+RANK_SHIFT = BULK_LIMITS.cta_rank_shift  # of a `.shared` address: the CTA's rank, above the offset in its window
+OFFSET_MASK = (1 << RANK_SHIFT) - 1
+YIELDED, GATHERING, PARKED, EXITED = 1 << 24, 1 << 25, 1 << 26, 1 << 28
+ALL = slice(None)
+FULL_MASK = np.uint32(0xFFFFFFFF)  # the member mask of a whole warp
+THREADS = 1  # the writer that stands for ordinary stores, in the list of every shared memory
+LEAST_SUSPICIOUS = 5  # of waits that never end: one for others that wait, most likely
+PATIENCE = 64  # rounds in which waits expired and nothing changed, before that is a hang
+
+
+@dataclasses.dataclass(eq=False)
+class Cta:
+    """One CTA: its place in the grid and its memories. `index` counts within the wave, `rank` within its cluster, `first` is its first thread."""
+
+    number: int  # in the grid
+    index: int
+    ctaid: tuple[int, int, int]
+    cluster: int  # number of the cluster within the wave
+    rank: int
+    first: int
+    shared: SharedMemory
+    tensor: TensorMemory | None
+    state: dict[Any, Any] = dataclasses.field(default_factory=dict)  # of the operations: named barriers, mbarriers, ...
+
+
+@dataclasses.dataclass(eq=False)
+class Wait:
+    """Threads that wait at `instruction` until somebody wakes them. `what` says on what, for a report of a hang; `suspicion` how far from
+    its cause that is, 0 the nearest, and what to change; `missing` who has not arrived (threads of the wave), where that is known.
+
+    Those of `mbarrier.try_wait` have an `expired` callback: they also go on after a while, which comes when nobody else can.
+    """
+
+    threads: np.ndarray
+    instruction: Instruction
+    what: Callable[[], str]
+    expired: Callable[[], None] | None = None
+    suspicion: Callable[[], tuple[int, str]] = lambda: (LEAST_SUSPICIOUS, "")
+    touched: tuple[Touched, ...] = ()  # the mbarrier that they wait at
+    missing: Callable[[], np.ndarray] | None = None
+
+
+class Wave:
+    """The state of the threads that run together. `sel` selects those that execute now: everything, or sorted thread numbers."""
+
+    def __init__(self, launch: Launch, clusters: Sequence[int]) -> None:
+        self.launch, self.program = launch, launch.program
+        self.stride = -(-launch.threads // WARP) * WARP
+        count = len(clusters) * launch.cluster_size
+        self.total = count * self.stride
+        self.tid = np.tile(np.arange(self.stride, dtype=np.int64), count)
+        self.lane = self.tid % WARP
+        self.cta_of = np.repeat(np.arange(count), self.stride)
+        machine = architecture(launch.arch)
+        size = count * (launch.window_bytes * 3 // 2) + self.total * (8 * len(self.program.registers) + self.program.places.local_bytes)
+        ask(
+            f"{count} CTAs of {self.program.name} at once, of {launch.threads} threads with {self.program.places.local_bytes} B of local memory",
+            size,
+        )
+        hold(self, size)
+        self.window_begin = machine.shared_begin
+        self.window = launch.window_bytes
+        # What a kernel that asks for it uses of the system's part, in front of the window: kept behind it.
+        self.scratch = -(-(self.window + 16) // 16) * 16 if self.program.has_scratch else 0
+        room = self.scratch + RESERVED_OFFSETS["end"] if self.scratch else self.window
+        self.pitch = -(-(room + 16) // 128) * 128  # bytes from one CTA's window to the next in `shared`
+        words = np.zeros(count * self.pitch // 8, np.uint64)
+        self.shared = words.view(np.uint8)  # all windows; `flat` gives places in it
+        self.owners = Owners(len(self.shared))  # of all windows
+        has_tensor = machine.instruction == "tcgen05" and "tcgen05" in self.program.uses
+        self.tensor = np.zeros((count if has_tensor else 0, LANES, COLUMNS), np.uint32)  # tensor memory of all CTAs
+        self.tensor_allocated = np.zeros((len(self.tensor), COLUMNS), bool)
+        self.ctas: list[Cta] = []
+        for index in range(count):
+            cluster, rank = divmod(index, launch.cluster_size)
+            own = words[index * self.pitch // 8 : (index + 1) * self.pitch // 8]
+            number, ctaid = launch.cta(clusters[cluster], rank)
+            tensor = None
+            if has_tensor:
+                tensor = TensorMemory(launch.arch, cells=self.tensor[index], allocated=self.tensor_allocated[index], owners=False)
+            owners = self.owners.part(index * self.pitch, self.pitch)
+            shared = SharedMemory(launch.arch, size=self.window, words=own, owners=owners)
+            shared.writers.append(ThreadWrite(shared.begin, self.window, "threads"))  # number THREADS
+            self.ctas.append(Cta(number, index, ctaid, cluster, rank, index * self.stride, shared, tensor))
+        self.rank_bits = np.repeat(np.array([c.rank << RANK_SHIFT for c in self.ctas], np.int64), self.stride)
+        self.cluster_first = np.repeat(np.array([c.index - c.rank for c in self.ctas]), self.stride)
+        wide = self.program.wide
+        self.r = [np.zeros((self.total, 2) if n in wide else self.total, kind) for n, kind in enumerate(self.program.registers)]
+        self.local = np.zeros((self.total, self.program.places.local_bytes), np.uint8)
+        self.key = np.zeros(self.total, np.int32)
+        self.key[self.tid >= launch.threads] = EXITED
+        self.padded = bool((self.key == EXITED).any())
+        self.sel: Any = ALL
+        self.at, self.step = 0, 0  # the block that runs, and the instruction within it
+        self.members = np.zeros(self.total, np.uint32)  # the member masks of threads that gather
+        self.met = np.zeros(self.total, bool)  # threads that others have met at a bar.warp.sync, and that have not gone on yet
+        self.waiting: set[Wait] = set()
+        self.endless = ""  # why the threads that could run never end, in words
+        self.gave_way = False  # to other waves, though they could go on
+        self.quiet = 0  # `steps` when something changed last
+        self.rounds = Endless()
+        self.changes = 0  # counts what others could wait for: stores, arrivals
+        self.polls = 0  # counts looks at what others could write: strong loads, atomics that change nothing
+        self.steps = 0
+        self._fixed: dict[str, np.ndarray] = {}
+        self._everybody = np.arange(self.total)
+        self.watch: Any = None
+        self.state: dict[Any, Any] = {}  # of the operations
+        self._patience = (-1, 0)
+
+    # ---- who runs
+
+    @property
+    def threads(self) -> np.ndarray:
+        """The numbers of the threads that execute now, ascending."""
+        return self._everybody if self.sel is ALL else self.sel
+
+    @property
+    def n(self) -> int:
+        """How many threads execute now."""
+        return self.total if self.sel is ALL else len(self.sel)
+
+    def select(self, threads: Any) -> None:
+        """Make these threads (ascending, or ALL) the ones that execute."""
+        self.sel = threads
+
+    def fixed(self, name: str, make: Callable[[], np.ndarray]) -> np.ndarray:
+        """An array of all threads that never changes, made when first asked for."""
+        found = self._fixed.get(name)
+        if found is None:
+            found = self._fixed[name] = make()
+        return found
+
+    def clock(self) -> int:
+        """Something that grows: blocks executed."""
+        return 1000 + self.steps * 32
+
+    def park(self, threads: np.ndarray, block: int, instruction: Instruction, what: Callable[[], str]) -> Wait:
+        """Make threads wait; woken, they go on at `block`."""
+        wait = Wait(threads, instruction, what)
+        self.key[threads] = block + PARKED
+        self.waiting.add(wait)
+        return wait
+
+    def wake(self, wait: Wait) -> None:
+        """Let the threads of a wait go on."""
+        if wait in self.waiting:
+            self.waiting.discard(wait)
+            self.key[wait.threads] -= PARKED
+            self.changes += 1
+
+    def expire(self) -> bool:
+        """Nobody can go on: the waits that end by themselves do. False when there are none, or when that has not helped before."""
+        last, rounds = self._patience
+        rounds = rounds + 1 if last == self.changes else 0
+        self._patience = (self.changes, rounds)
+        waits = [wait for wait in self.waiting if wait.expired is not None] if rounds < PATIENCE else []
+        for wait in waits:
+            self.waiting.discard(wait)
+            self.key[wait.threads] -= PARKED
+            if wait.expired is not None:
+                wait.expired()
+        return bool(waits)
+
+    def gather(self, unit: int = WARP, members: Any = None, *, meeting: Sequence[int] = ()) -> bool:
+        """Narrow the selection to threads whose whole unit (warp or warpgroup) is here; the others wait until it is.
+
+        `members` (of the threads that run) are the 32-bit member masks of warps; without them everybody who has not exited belongs to it.
+        Threads that wait in front of the `meeting` blocks count as well; met, they are on their way again (`met`). False when nobody goes on.
+        """
+        everybody = members is None or (np.asarray(members) == FULL_MASK).all()
+        if self.sel is ALL and everybody and not self.padded and self.stride % unit == 0:
+            return True
+        threads = self.threads
+        own = self.key == self.at + GATHERING
+        own[threads] = True
+        here = own
+        for block in meeting:
+            here = here | (self.key == block + GATHERING)
+        missing = (self.key < EXITED) & ~here
+        complete = here
+        if members is not None:
+            self.members[threads] = members
+            absent = np.packbits(missing.reshape(-1, WARP), axis=1, bitorder="little").view(np.uint32)
+            complete = here & (self.members.reshape(-1, WARP) & absent == 0).reshape(-1)
+        elif missing.any():
+            units = self.fixed(f"units of {unit}", lambda: self.cta_of * (-(-self.stride // unit)) + self.tid // unit)
+            broken = np.zeros(int(units[-1]) + 1, bool)
+            broken[units[missing]] = True
+            complete = here & ~broken[units]
+        self.key[own & ~complete] = self.at + GATHERING
+        if here is not own:
+            others = complete & ~own
+            self.key[others] -= GATHERING
+            self.met |= others
+        go = np.flatnonzero(complete & own)
+        self.key[go] = self.at
+        self.select(ALL if len(go) == self.total else go)
+        return len(go) > 0
+
+    # ---- shared memory
+
+    def own_shared(self, offset: int) -> Any:
+        """The `.shared` address of a place in the own window, of the threads that run: with the CTA's rank in clusters."""
+        offset &= 0xFFFFFFFF
+        return np.uint32(offset) if self.launch.cluster_size == 1 else (self.rank_bits[self.sel] + offset).astype(np.uint32)
+
+    def flat(self, address: Any, threads: np.ndarray | None = None) -> np.ndarray:
+        """Places in `shared` of `.shared` addresses (int64, of the threads that run); -1 where the window ends or the cluster has no such CTA."""
+        threads = self.threads if threads is None else threads
+        at = np.broadcast_to(np.asarray(address, np.int64), threads.shape)
+        rank, offset = at >> RANK_SHIFT, at & OFFSET_MASK
+        if self.launch.cluster_size == 1:
+            inside = (rank == 0) & (offset >= self.window_begin) & (offset < self.window_begin + self.window)
+            found = self.cta_of[threads] * self.pitch + offset - self.window_begin
+        else:
+            inside = (
+                (rank >= 0) & (rank < self.launch.cluster_size) & (offset >= self.window_begin) & (offset < self.window_begin + self.window)
+            )
+            found = (self.cluster_first[threads] + rank) * self.pitch + offset - self.window_begin
+        return np.where(inside, found, -1)

@@ -1,1 +1,0 @@
-"""Scenarios: a kernel with everything but the addresses taken out, as a file or as the same structure in Python."""
