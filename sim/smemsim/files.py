@@ -134,14 +134,14 @@ def source_line(name: str, line: int, folders: Sequence[pathlib.Path]) -> str:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """A TOML text as a dict. ValueError for what is none, and for keys of so many parts that reading them would take for ever.
+    """A TOML text as a dict. ValueError for what is none, InputError for keys of so many parts that reading them would take for ever.
 
     >>> parse_toml("a.b = 1")
     {'a': {'b': 1}}
     """
     if found := _LONG_KEY.search(text):
         line = text.count("\n", 0, found.start()) + 1
-        raise ValueError(f"line {line}: a key of more than {MOST_PARTS} parts")
+        raise InputError(f"line {line}: a key of more than {MOST_PARTS} parts")
     return tomllib.loads(text)
 
 

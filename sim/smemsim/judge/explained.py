@@ -17,6 +17,7 @@ from smemsim.machine.region import GlobalMemory
 from smemsim.program.events import Load, Mma, Store
 from smemsim.ptx.module import Instruction, Label, Operand, Register, Vector
 from smemsim.spec.formats import FORMATS, element_format
+from smemsim.spec.mma_arithmetic import ROUNDING
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.tensor_map import SWIZZLES
 
@@ -40,9 +41,6 @@ __all__ = [
 
 
 # By how much of a typical number sums may be apart that somebody else makes of the same data:
-APPROXIMATED = 2.0**-10  # ex2.approx.f16, tanh.approx
-MULTIPLIED = 2.0**-9  # f32 read as tf32, a factor that was rounded to 16 bits in between, products cut when they are aligned
-NARROWLY_SUMMED = 2.0**-7  # accumulators with 10 (f16) or 13 (fp8 of wgmma) bits of a fraction, over some dozens of steps
 COORDINATES = "dimension 0, the contiguous one, comes first in the coordinates: that of k where the operand is K-major"
 MATRIX = {"wgmma", "mma", "wmma", "tcgen05"}
 NARROW = {"e4m3", "e5m2"}
@@ -100,14 +98,14 @@ def rounding_of(launch: Launch, dtype: str) -> Rounding:
     """What rounding gives in an output of a type, by the instructions of the kernel."""
     program, sums = launch.program, 0.0
     if program.approximate:
-        sums = APPROXIMATED
+        sums = ROUNDING["approximated"]
     for i in program.inlined.body:
         if i.op in MATRIX:
             types = [m for m in i.modifiers if m in FORMATS]
             is_narrow = types[:1] == ["f16"] or (i.op == "wgmma" and not NARROW.isdisjoint(types))
-            sums = max(sums, NARROWLY_SUMMED if is_narrow else MULTIPLIED)
+            sums = max(sums, ROUNDING["narrowly summed" if is_narrow else "multiplied"])
     if any(isinstance(e, Mma) and e.d_type == "f16" for e in launch.events):
-        sums = max(sums, NARROWLY_SUMMED)
+        sums = max(sums, ROUNDING["narrowly summed"])
     return Rounding.of(FORMATS.get(dtype), sums)
 
 

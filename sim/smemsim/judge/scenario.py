@@ -330,11 +330,10 @@ def read_scenario(source: Any) -> dict[str, Any]:
         raise ScenarioError(f"{path}:{e.lineno}: {e.msg} (column {e.colno})") from None
     except RecursionError:
         raise ScenarioError(f"{path}: nested too deeply") from None
-    except ValueError as e:
-        why = (
-            "holds a number of thousands of digits; a word has at most 64 bits" if "digits" in str(e) else str(e)
-        )  # Python reads no such number
-        raise ScenarioError(f"{path}: {why}") from None
+    except InputError as e:
+        raise ScenarioError(f"{path}: {e}") from None
+    except ValueError:  # Python reads no decimal number of thousands of digits
+        raise ScenarioError(f"{path}: holds a number of thousands of digits; a word has at most 64 bits") from None
     return _checked(raw, str(path), text, toml)
 
 

@@ -12,7 +12,16 @@ import dataclasses
 
 from smemsim.spec.evidence import Dispute, Grade
 
-__all__ = ["ARITHMETIC", "ARITHMETIC_DISPUTES", "NAN", "OTHER_KEPT_BITS", "OTHER_ZERO_EXPONENTS", "MmaArithmetic", "arithmetic_of"]
+__all__ = [
+    "ARITHMETIC",
+    "ARITHMETIC_DISPUTES",
+    "NAN",
+    "OTHER_KEPT_BITS",
+    "OTHER_ZERO_EXPONENTS",
+    "ROUNDING",
+    "MmaArithmetic",
+    "arithmetic_of",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,3 +118,12 @@ def arithmetic_of(kind: str, a_type: str, b_type: str, d_type: str) -> MmaArithm
         if kind in row.kinds and a_type in row.a_types and b_type in row.b_types and d_type == row.d_type:
             return row
     return None
+
+
+# How far apart, as a part of the largest numbers, two right results may be that were summed in another order or with accumulators of another type.
+# Inferred from the rows above and the ISA's bounds of the approximate functions; nobody has measured such a bound.
+ROUNDING = {
+    "approximated": 2.0**-10,  # ex2.approx.f16, tanh.approx (PTX ISA 9.7.3, 9.7.4)
+    "multiplied": 2.0**-9,  # f32 read as tf32, a factor that was rounded to 16 bits in between, products cut when they are aligned
+    "narrowly summed": 2.0**-7,  # accumulators with 10 (f16) or 13 (fp8 of wgmma) bits of a fraction, over some dozens of steps
+}
