@@ -92,6 +92,7 @@ ARRAY_KEYS = {
     "seed": "of what is drawn",
     "random": "a second distribution, for `--random`",
     "file": "instead of a distribution: an .npy file, in the folder of this one or below",
+    "address": "where its first byte lies in global memory; anywhere, if left out",
 }
 ARGUMENTS = {
     "array": "the address of an array",
@@ -197,6 +198,8 @@ def _arrays(name: str, raw: Any) -> list[dict[str, Any]]:
         if not one["name"] or not one["name"].isprintable() or len(one["name"]) > MOST_NAME:
             raise InputError(f"{where}: name = {shown(one['name'])}: needs 1 to {MOST_NAME} characters that can be printed")
         _known(where, one, ARRAY_KEYS)
+        if "address" in one:
+            whole(f"{where}: address", one["address"], minimum=0)
         if "file" in one and not isinstance(one["file"], str):
             raise InputError(f"{where}: file = {shown(one['file'])}: needs the name of an .npy file")
         if "file" in one and one.keys() & {"distribution", "random"}:
@@ -370,7 +373,7 @@ class LaunchFile:
     def placed(self, device: Device, *, random: bool = False) -> tuple[dict[str, DeviceArray], list[bytes]]:
         """(its arrays in a device's memory by name, the arguments of a launch there)."""
         ask(f"{self.called}: all arrays together", self.array_bytes)
-        arrays = {one["name"]: device.array(self._array(one, random), name=one["name"]) for one in self.about["arrays"]}
+        arrays = {one["name"]: device.array(self._array(one, random), name=one["name"], address=one.get("address")) for one in self.about["arrays"]}
         addresses = {name: x.address for name, x in arrays.items()}
         return arrays, self.parameters(addresses, place=lambda data: device.array(data).address)
 
