@@ -405,6 +405,19 @@ class VirtualDevice:
             raise CudaError(INVALID_VALUE, f"{address:#x} is no address of an allocation{told_of}")
         return found
 
+    def allocate_async(self, size: int, stream: Stream | None = None, *, where: str = "") -> int:
+        """cudaMallocAsync. A graph under capture takes its memory now, and keeps it."""
+        return self.allocate(size, where=where or _caller())
+
+    def free_async(self, address: int, stream: Stream | None = None) -> None:
+        """cudaFreeAsync. In a graph under capture the memory stays, for the next launch of the graph."""
+        self._begins(address)
+        if stream is None or stream.graph is None:
+            self.host.settle()
+            self.free(address)
+        else:
+            self.submit(stream, Node("free", lambda: None, {"address": address}))
+
     def bind(self, array: Any, *, name: str = "") -> int:
         """Make memory of this process the device's, without a copy: a contiguous numpy array, or what has a writable buffer. Its own address."""
         data = np.frombuffer(array, np.uint8) if not isinstance(array, np.ndarray) else array.reshape(-1).view(np.uint8)
@@ -637,6 +650,55 @@ class VirtualDevice:
         self.modules.append(module)
         return module
 
+    def function_attribute(self, f: Function, number: int) -> int:
+        """An attribute of a kernel by its number in CUfunction_attribute. What ptxas would decide is told as directives leave it."""
+        self.check()
+        version = int(self.card.named("compute_capability_major") * 10 + self.card.named("compute_capability_minor"))
+        known: dict[int, Callable[[], int]] = {
+            0: lambda: f.most_threads,
+            1: lambda: f.static_shared,
+            2: lambda: sum(v.size for v in f.module.source.variables.values() if v.space == "const"),
+            3: lambda: self.machine.local_bytes(f.module.ptx, f.name),
+            4: lambda: f.registers,
+            5: lambda: version,
+            6: lambda: version,
+            7: lambda: 0,
+            8: lambda: f.dynamic_limit,
+            9: lambda: f.carveout,
+            10: lambda: int("reqnctapercluster" in f.directives or "explicitcluster" in f.directives),
+            **{11 + n: lambda n=n: f.cluster[n] for n in range(3)},  # type: ignore[misc]
+            14: lambda: int(f.allows_large_clusters),
+            15: lambda: f.policy_preference,
+        }
+        if number not in known:
+            raise CudaError(INVALID_VALUE, f"function attribute {number}: there is no such attribute")
+        try:
+            return known[number]()
+        except CudaError:
+            raise
+        except SmemsimError as e:
+            self.tell(f"{f.readable}: {e}")
+            raise CudaError(NOT_SUPPORTED if isinstance(e, Unmodelled) else INVALID_IMAGE, str(e)) from None
+
+    def set_function_attribute(self, f: Function, number: int, value: int) -> None:
+        """Set an attribute: dynamic shared memory, carveout, cluster dimensions, clusters of more than eight CTAs."""
+        self.check()
+        if number == 8:
+            most = self.card.named("max_shared_memory_per_block_optin") - f.static_shared
+            if not 0 <= value <= most:
+                raise CudaError(INVALID_VALUE, f"{value} bytes of dynamic shared memory: {f.readable} can have {most} at most")
+            f.most_dynamic = value
+        elif number == 9:
+            f.carveout = value
+        elif number in (11, 12, 13):
+            f.cluster_set = tuple(value if n == number - 11 else old for n, old in enumerate(f.cluster_set))  # type: ignore[assignment]
+        elif number == 14:
+            f.allows_large_clusters = bool(value)
+        elif number == 15:
+            f.policy_preference = value
+        else:
+            raise CudaError(INVALID_VALUE, f"function attribute {number} cannot be set")
+
     def unload(self, module: Module) -> None:
         """A module's variables are given back."""
         if module in self.modules:
@@ -669,6 +731,12 @@ class VirtualDevice:
             fits.append(named("max_registers_per_multiprocessor") // (warps * -(-32 * function.registers // 256) * 256))
         return max(0, min(fits))
 
+    def shared_available(self, function: Function, blocks: int, threads: int) -> int:
+        """The most dynamic shared memory with which a multiprocessor holds so many CTAs."""
+        reserved = self.card.named("reserved_shared_memory_per_block")
+        most = self.card.named("max_shared_memory_per_multiprocessor") // max(blocks, 1) // 128 * 128 - reserved - function.static_shared
+        return max(0, min(most, self.card.named("max_shared_memory_per_block_optin") - function.static_shared))
+
     def clusters_at_once(self, function: Function, threads: int, shared_bytes: int, cluster: int) -> int:
         """Clusters of so many CTAs that the card holds at once: each lies within one GPC."""
         blocks = self.blocks_per_multiprocessor(function, threads, shared_bytes)
@@ -686,6 +754,15 @@ class VirtualDevice:
         The run, None where the launch was captured, hooked or refused. Raises CudaError for a launch that the driver refuses, and
         FindingsError for findings where the policy is to raise; a kernel that traps leaves its error in `error`.
         """
+        node = self.kernel_node(function, grid, block, arguments, cluster=cluster, shared_bytes=shared_bytes, cooperative=cooperative)
+        found: Run | None = self.submit(stream, node)
+        return found
+
+    def kernel_node(
+        self, function: Function, grid: Any, block: Any, arguments: bytes | Sequence[bytes], *, cluster: Any = None, shared_bytes: int = 0,
+        cooperative: bool = False,
+    ) -> Node:  # fmt: skip
+        """A launch that has not run, for a graph; arguments as for `launch`."""
         config = self._configured(function, grid, block, cluster, shared_bytes, cooperative)
         given: tuple[bytes, ...] = (
             tuple(arguments[p.offset : p.offset + p.size] for p in function.parameters)
@@ -696,8 +773,7 @@ class VirtualDevice:
             wanted = ", ".join(str(p.size) for p in function.parameters)
             raise CudaError(INVALID_VALUE, f"{function.readable} has parameters of {wanted or 'no'} bytes, not {[len(a) for a in given]}")
         info = {"function": function, "config": config, "arguments": given}
-        found: Run | None = self.submit(stream, Node("kernel", lambda: self._run(function, config, given), info))
-        return found
+        return Node("kernel", lambda: self._run(function, config, given), info)
 
     def _configured(self, f: Function, grid: Any, block: Any, cluster: Any, shared_bytes: int, cooperative: bool) -> dict[str, Any]:
         """The shape of a launch, checked as the driver does. CudaError says which limit is broken."""
@@ -862,6 +938,13 @@ class VirtualDevice:
         except Unmodelled as e:
             self.tell(f"tensor map not modelled: {e}")
             raise CudaError(NOT_SUPPORTED, str(e)) from None
+
+    def replace_address(self, raw: bytes, address: int) -> bytes:
+        """cuTensorMapReplaceAddress: a map's bytes over another global address."""
+        from smemsim.words.tensor_map import TensorMap
+
+        old = TensorMap.from_bytes(raw)
+        return self.encode(old.call, **{**old.arguments, "global_address": address})
 
 
 def _some(shape: Any) -> tuple[int, ...]:

@@ -11,6 +11,7 @@ import ctypes
 import ctypes.util
 import dataclasses
 import importlib
+import itertools
 import re
 import struct
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from smemsim.errors import InputError
 from smemsim.spec.targets import target_number
 
-__all__ = ["Image", "NoCode", "chosen", "images", "size_of"]
+__all__ = ["Image", "NoCode", "chosen", "images", "linked", "size_of"]
 
 
 FATBIN_MAGIC, WRAPPER_MAGIC, ELF_MAGIC = 0xBA55ED50, 0x466243B1, b"\x7fELF"
@@ -81,6 +82,28 @@ def chosen(found: Sequence[Image], arch: str) -> tuple[Image, str]:
     others = list(dict.fromkeys(image.target for image in found))
     of = f", of {', '.join(others)}" if len(others) > 1 else ""
     return best, f"{best.origin} for {best.target}{of}"
+
+
+_HEAD = re.compile(r"^\s*\.(version|target|address_size)\b[^\n]*\n", re.MULTILINE)
+_EXTERN = re.compile(r"^\s*\.extern\s+\.(?:func|entry|global|const)\b(?:[^;{]*);", re.MULTILINE)
+
+
+def linked(texts: Sequence[str]) -> str:
+    """Several PTX files as one: what one declares and another defines is the same. Names of two files must not meet but where they are visible."""
+    if len(texts) == 1:
+        return texts[0]
+    if not texts:
+        raise NoCode(f"there is nothing to link; {_ADD.format('90a', 'sm_90a')}")
+    heads = "".join(found[0] for found in itertools.islice(_HEAD.finditer(texts[0]), 3))
+    bodies = [_HEAD.sub("", text) for text in texts]
+    everything = "\n".join(bodies)
+
+    def kept(found: re.Match[str]) -> str:
+        name = re.findall(r"[\w$]+(?=\s*(?:\(|\[|;|$))", found[0])
+        defined = any(re.search(rf"\.(?:visible|weak)[^;{{]*\b{re.escape(n)}\b", everything) for n in name[:2])
+        return "" if defined and ".func" not in found[0] else found[0]
+
+    return heads + "\n".join(_EXTERN.sub(kept, body) for body in bodies)
 
 
 def _runs(target: str, arch: str) -> bool:

@@ -84,6 +84,10 @@ class Machine:
         """Bytes of shared memory that a kernel declares."""
         return self.program(ptx, name).places.static_end - architecture(self.arch).shared_begin
 
+    def local_bytes(self, ptx: str, name: str) -> int:
+        """Bytes of local memory of a thread."""
+        return self.program(ptx, name).places.local_bytes
+
     def launch(
         self, ptx: str, entry: str, arguments: Iterable[bytes], grid: tuple[int, ...], block: tuple[int, ...], cluster: tuple[int, ...],
         shared_bytes: int, **options: Any,
