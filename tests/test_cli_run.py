@@ -20,7 +20,7 @@ from smemsim.errors import InputError
 from smemsim.evidence.launches import checked, read_launch_file
 from smemsim.evidence.recipes import array_of
 from smemsim.judge.numbers import Rounding, Tolerance
-from smemsim.judge.run import Output, Wanted
+from smemsim.judge.outputs import Output, Wanted
 from strategies import examples
 
 KERNELS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "sm_90a" / "launches" / "kernels"

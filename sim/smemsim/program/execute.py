@@ -522,7 +522,7 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
                 return False
             except HardwareTrap as trap:
                 instruction = getattr(trap, "instruction", None)
-                if instruction is not None and not any(f.instruction.line == instruction.line for f in launch.findings.values()):
+                if instruction is not None and not any(f.line == instruction.line for f in launch.findings.values()):
                     code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
                     launch.find(code, instruction, str(trap))
                 for other in launch.waves:
