@@ -18,11 +18,12 @@ import numpy as np
 
 from smemsim.budget import ask
 from smemsim.errors import InputError
+from smemsim.finding import Finding
 from smemsim.machine.region import GlobalMemory
 from smemsim.processes import Lost, can_have_children, pool, processors, without_main
 from smemsim.program import operations  # noqa: F401  (registers the builders)
 from smemsim.program.execute import at_once, depends, execute, takes_over
-from smemsim.program.launch import InstructionFinding, Judge, Launch, LaunchConfig, LinkedKernel, RunOptions
+from smemsim.program.launch import Judge, Launch, LaunchConfig, LinkedKernel, RunOptions
 from smemsim.program.linking.program import Program, link
 from smemsim.ptx.parser import read_module
 
@@ -77,7 +78,7 @@ class Result:
     """What a shard left behind; `finished` False: a trap or a hang, after which nothing runs, or the end of its time. `ctas` is how many it had."""
 
     changed: tuple[Changed, ...]
-    findings: tuple[InstructionFinding, ...]
+    findings: tuple[Finding, ...]
     output: tuple[str, ...]
     evidence: frozenset[str]
     finished: bool
