@@ -186,7 +186,7 @@ def _terms(
 
 def _index(a: np.ndarray, index: np.ndarray | None) -> np.ndarray:
     stored = a.shape[2]
-    return np.ascontiguousarray(np.broadcast_to(np.arange(stored), a.shape[1:]) if index is None else index, np.int64)
+    return np.array(np.broadcast_to(np.arange(stored), a.shape[1:]) if index is None else index, np.int64, order="C")
 
 
 def _floats(
@@ -216,7 +216,7 @@ def _floats(
     groups = max(a.shape[2] // row.group, factors.a.shape[-1])
     block = terms.of[:, :: a.shape[2] // groups] // factors.k_per_factor
     of_a, of_b = (numbers(x, element_format(factors.dtype)) for x in (factors.a, factors.b))
-    scale_a, exponent_a = (x[:, np.arange(len(block))[:, None], block] for x in of_a)
+    scale_a, exponent_a = (np.ascontiguousarray(x[:, np.arange(len(block))[:, None], block]) for x in of_a)
     scale_b, exponent_b = (np.ascontiguousarray(x[:, :, block[0]].transpose(0, 2, 1)) for x in of_b)
     doubled_a, doubled_b = ((x * 2).astype(np.int16) for x in (terms.a, terms.b))
     operands = (doubled_a, doubled_b, scale_a / 4, exponent_a, scale_b, exponent_b, terms.c, terms.c_scale, terms.smallest, terms.of)
@@ -258,8 +258,9 @@ def _integers(
 
     operands = [x.astype(np.uint8).view(np.int8 if element_format(t).signed else np.uint8) for x, t in zip((a, b), types, strict=False)]
     total = np.empty(c.shape, np.int64)
-    start = c.astype(np.uint32).view(np.int32)
-    loops.integer_tiles(operands[0], np.ascontiguousarray(operands[1].transpose(0, 2, 1)), start, _index(a, index), total)
+    start = np.ascontiguousarray(c, np.uint32).view(np.int32)
+    of_a, of_b = operands[0].astype(np.int16, "C"), np.ascontiguousarray(operands[1].transpose(0, 2, 1))
+    loops.integer_tiles(of_a, of_b, start, _index(a, index), total)
     if saturate:
         total = np.clip(total, -(1 << 31), (1 << 31) - 1)
     return (total & 0xFFFFFFFF).astype(np.uint32)
