@@ -211,7 +211,9 @@ class SharedOperand:
         parts = [self.read(memory) for memory in memories]
         shape = (self.rows * len(parts), self.k)
         is_past_end = any(int(part.address.max(initial=0)) >= memory.end for part, memory in zip(parts, memories, strict=True))
-        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in ("bits", "address", "writer", "position", "unwritten")}
+        joined = {
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in ("bits", "address", "writer", "position", "unwritten")
+        }
         return MmaOperand(
             self.dtype, "shared", bit=np.broadcast_to(np.uint8(0), shape), cta=np.repeat(np.arange(len(parts)), self.rows),
             writers=tuple(used_writers(part.writer, part.writers) for part in parts), grade=self._grade(memories[0].arch, is_past_end=is_past_end),

@@ -165,7 +165,9 @@ class Wgmma:
 
     def places_of(self, metadata: np.ndarray | None) -> tuple[Sparse, ...]:
         """What the metadata of each warpgroup, uint32 (groups, 128), says of A; nothing without."""
-        return () if metadata is None else tuple(_sparse(registers, self.row, self.stored_k, self.sparsity_selector) for registers in metadata)
+        return (
+            () if metadata is None else tuple(_sparse(registers, self.row, self.stored_k, self.sparsity_selector) for registers in metadata)
+        )
 
     def execute(self, operands: Operands, c: np.ndarray) -> np.ndarray:
         """D (groups, 64, N), raw bits, of operands and of C, which is what D held, or zeros."""
