@@ -310,8 +310,12 @@ class MmaResult:
         for number, operand in enumerate(self.a):
             band = slice(number * width, (number + 1) * width)
             factors = None if self.factors is None else self.factors.of(self.factors.a, self.factors.b[band])
-            given = {"row": self.arithmetic, "types": types, "index": self.index, "options": self.options, "factors": factors}
-            parts.append(certain(operand.bits, b[band], self.c[:, band], self.d[:, band], adds_c=self.adds_c, **given))
+            parts.append(
+                certain(
+                    operand.bits, b[band], self.c[:, band], self.d[:, band], row=self.arithmetic, types=types, index=self.index,
+                    options=self.options, factors=factors, adds_c=self.adds_c,
+                )
+            )  # fmt: skip
         return np.asarray(np.concatenate(parts, axis=1) & ~self.doubtful)
 
     @property

@@ -183,9 +183,10 @@ class Wgmma:
     def _sparse_sums(self, a: np.ndarray, b: np.ndarray, c: np.ndarray, places: Sparse) -> np.ndarray:
         lower = places.lower
         if lower is None:
-            return self._sums(a[None], b[None], c[None], places.index)[0]
+            return np.asarray(self._sums(a[None], b[None], c[None], places.index)[0])
         # Every row has its own B: each tf32 put together from the halves that the metadata names.
-        return np.concatenate([self._sums(a[None, m : m + 1], halves(b, lower[m])[None], c[None, m : m + 1])[0] for m in range(WGMMA_M)])
+        rows = [self._sums(a[None, m : m + 1], halves(b, lower[m])[None], c[None, m : m + 1])[0] for m in range(WGMMA_M)]
+        return np.concatenate(rows)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
