@@ -10,9 +10,11 @@ from smemsim.arguments import whole
 from smemsim.budget import ask, hold
 from smemsim.errors import InputError, OutsideError
 
-__all__ = ["GlobalMemory", "Region"]
+__all__ = ["FOREIGN", "OUTSIDE", "UNWRITTEN", "GlobalMemory", "Region"]
 
 
+# Instead of the global byte that lies somewhere: nobody wrote there; out-of-bounds fill; what comes from no array.
+UNWRITTEN, OUTSIDE, FOREIGN = -1, -2, -3
 FIRST_ADDRESS = 0x7F0000000000  # where allocations begin when nobody asks for an address
 GAP = 1 << 20
 
