@@ -167,12 +167,13 @@ class SharedOperand:
         return {"dtype": self.dtype, "major": self.major, "rows": self.rows, "k": self.k, "packing": self.packing}
 
     @property
-    def _number(self) -> int:
+    def number(self) -> int:
+        """The descriptor's 64-bit word."""
         return self.word.encode() if isinstance(self.word, SmemDescriptor) else int(self.word)
 
     def bits(self, shared: SharedMemory) -> tuple[np.ndarray, bool]:
         """Raw bits (rows, k), and whether there are some among them that nobody wrote. HardwareTrap when the operand leaves the window."""
-        return shared.operand_bits(self._number, **self._form)
+        return shared.operand_bits(self.number, **self._form)
 
     def read(self, shared: SharedMemory) -> Operand:
         """Raw bits with the address and the writer of each element; InputError for a word that is none."""
@@ -180,11 +181,11 @@ class SharedOperand:
 
     def words(self, shared: SharedMemory) -> np.ndarray:
         """(rows, k) the word of 4 bytes in which each element begins, counted from the window's begin."""
-        return shared.operand_words(self._number, **self._form)
+        return shared.operand_words(self.number, **self._form)
 
     def chunks(self, shared: SharedMemory) -> np.ndarray:
         """The chunks of 16 bytes that it has bytes in, counted from the window's begin, ascending; that behind the last one stands for all past the end."""
-        return shared.operand_chunks(self._number, **self._form)
+        return shared.operand_chunks(self.number, **self._form)
 
     def read_words(self, shared: SharedMemory) -> np.ndarray:
         """Offsets in the window, in steps of 4 bytes, of what is read: not the padding behind 16 elements of 4 or 6 bits, nor what is past the end."""
@@ -203,7 +204,7 @@ class SharedOperand:
         return self._grade(shared.arch, is_past_end=int(self.chunks(shared)[-1]) >= len(shared.bytes) // CHUNK)
 
     def _grade(self, arch: str, *, is_past_end: bool) -> Grade:
-        grade = _graded(self._number, arch, self.dtype, self.major, self.k, self.packing)
+        grade = _graded(self.number, arch, self.dtype, self.major, self.k, self.packing)
         return weaker(grade, RULES["operand.window"].grades[arch]) if is_past_end else grade
 
     def explain(self, memories: Sequence[SharedMemory]) -> MmaOperand:

@@ -67,9 +67,8 @@ def build_mma(i: Instruction, c: Linker) -> Step:
 
     def run(x: Wave) -> None:
         note_inferred(x, inferred)
-        d = of.execute(
-            *(_stacked(part, x) for part in reads), None if metadata is None else np.broadcast_to(metadata(x), x.n).reshape(-1, WARP)
-        )
+        a, b, start = (_stacked(part, x) for part in reads)
+        d = of.execute(a, b, start, None if metadata is None else np.broadcast_to(metadata(x), x.n).reshape(-1, WARP))
         if x.watch is not None and x.watch.unwritten.slots:
             _follow(x, parts, of.places)
         for n, write in enumerate(writes):
