@@ -12,7 +12,7 @@ import numpy as np
 from smemsim.arguments import shown
 from smemsim.errors import InputError
 from smemsim.judge.find import FoundDescriptor, Shape, locate, partial_solutions, solutions
-from smemsim.judge.report import CheckFinding
+from smemsim.judge.findings import CheckFinding
 from smemsim.judge.state import TMEM, UNWRITTEN, Buffer, Machine, finding
 from smemsim.judge.tensors import Tensor
 from smemsim.layout.tensor_memory import scale_of_byte

@@ -11,7 +11,7 @@ import numpy as np
 
 from smemsim.arguments import choice, shown
 from smemsim.errors import HardwareTrap, InputError, SmemsimError, TensorMapError
-from smemsim.judge.report import CheckFinding
+from smemsim.judge.findings import CheckFinding
 from smemsim.judge.tensors import OUTSIDE, Tensor
 from smemsim.layout.cute import CuteLayout, byte_axes
 from smemsim.machine.tma import tma_load, tma_store

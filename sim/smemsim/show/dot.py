@@ -8,7 +8,7 @@ from typing import Any
 
 from smemsim.arithmetic.explain import DotProduct, DotTerm
 from smemsim.arithmetic.values import element_value
-from smemsim.show.console import Line
+from smemsim.picture.model import Line
 from smemsim.spec.formats import element_format
 from smemsim.spec.mma_arithmetic import MmaArithmetic
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from smemsim.judge.find import Answer, FoundDescriptor, Nearest
 from smemsim.judge.product import ProductExplanation
-from smemsim.show.console import Line
+from smemsim.picture.model import Line
 from smemsim.spec.architectures import architecture
 
 __all__ = ["answer_view", "explanation_view"]

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from smemsim.show.console import Line
+from smemsim.picture.model import Line
 from smemsim.spec.architectures import architecture
 from smemsim.spec.fields import Field, Word
 from smemsim.spec.findings import Finding
