@@ -36,6 +36,7 @@ __all__ = [
     "Place",
     "TilePicture",
     "buffer_strips",
+    "chunk_heads",
     "page_data",
     "shown_columns",
     "shown_lines",
@@ -287,7 +288,7 @@ class TilePicture:
         return f"{self.name}: {chunks:,} chunks of 16 bytes; a picture has at most {MOST_CHUNKS:,}" if chunks > MOST_CHUNKS else ""
 
     @property
-    def axes(self) -> Place | tuple[str, str]:
+    def axes(self) -> tuple[str, str]:
         """Names of the lines and of what runs along them."""
         rows, k = self.held.axes if self.held else ("row", "k")
         return (rows, k) if self.major == "K" else (k, rows)
@@ -856,7 +857,7 @@ def buffer_strips(machine: Machine) -> tuple[Strip, ...]:
     """
     ordered = sorted(machine.buffers.values(), key=lambda b: b.address)
     found = []
-    for buffer, after in zip(ordered, [*(b.address for b in ordered[1:]), REACH], strict=True):
+    for buffer, after in zip(ordered, [*(b.address for b in ordered), REACH][1:], strict=True):
         end = buffer.address + buffer.bytes if buffer.bytes else after
         writer = machine.writer[buffer.address : min(end, REACH)]
         if not buffer.bytes:

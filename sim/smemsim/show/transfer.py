@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from smemsim.judge.tile import chunk_heads
 from smemsim.layout.tma import im2col_offset, pack_im2col_offset
 from smemsim.machine.tma import Transfer, tma_load, tma_store
 from smemsim.picture.model import EMPTY, OUTSIDE, Gap, Grid, Legend, Mark, Picture, Row, colour
@@ -247,10 +248,9 @@ class TransferMap:
             previous = line
         rest = len(self.lines) - most
         rows += [Gap(f"{rest} more lines (--lines {len(self.lines)} shows all)")] if rest > 0 else []
-        heads = tuple((f"+{at:#04x}",) for at in range(0, LINE, CHUNK))
         many = "pixels" if t.tensor_map.is_im2col else "rows of the box"
         return Picture(
-            self.title, (self.subtitle, self.moved), self.evidence, (Grid(f"shared memory: {self.cell_text(dims)}", heads, tuple(rows)),), colours=self._colours(), legend=self._legend(),
+            self.title, (self.subtitle, self.moved), self.evidence, (Grid(f"shared memory: {self.cell_text(dims)}", chunk_heads(), tuple(rows)),), colours=self._colours(), legend=self._legend(),
             cell=f"{self.cell_text(dims)}; colours are {many}", notes=tuple(self.notes),
         )  # fmt: skip
 
