@@ -72,11 +72,14 @@ class Column:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """Rows of cells under `columns`; `styles` has one for each row. A row with fewer cells than columns does not widen them with its last cell."""
+    """Rows of cells under `columns`; `styles` has one for each row, or one for each of its cells.
+
+    A row with fewer cells than columns does not widen them with its last cell.
+    """
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
-    styles: tuple[str, ...] = ()
+    styles: tuple[str | tuple[str, ...], ...] = ()
     head_style: str = "dim"
 
 

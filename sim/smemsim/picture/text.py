@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -57,18 +58,22 @@ def table_lines(table: Table, indent: str = "") -> list[Line]:
     ('0    2.5', '')
     """
     heads = tuple(column.head for column in table.columns)
-    rows = [heads, *table.rows] if any(heads) else list(table.rows)
-    styles = [table.head_style] * (len(rows) - len(table.rows)) + [*table.styles, *[""] * (len(table.rows) - len(table.styles))]
+    rows, styles = [heads, *table.rows], [table.head_style, *(table.styles or [""] * len(table.rows))]
     widths = [column.width for column in table.columns]
     for cells in rows:
         counted = cells if len(cells) == len(widths) else cells[:-1]
         widths[: len(counted)] = [max(width, len(cell)) for width, cell in zip(widths, counted, strict=False)]
-    lines = []
-    for cells, style in zip(rows, styles, strict=True):
-        aligned = zip(cells, widths, table.columns, strict=False)
-        text = "  ".join(cell.rjust(width) if column.right else cell.ljust(width) for cell, width, column in aligned)
-        lines.append(Line([(indent + text.rstrip(), style)]))
-    return lines
+    return [_table_line(table, cells, widths, style, indent) for cells, style in zip(rows, styles, strict=True)]
+
+
+def _table_line(table: Table, cells: Sequence[str], widths: Sequence[int], style: str | tuple[str, ...], indent: str) -> Line:
+    aligned = [
+        cell.rjust(width) if column.right else cell.ljust(width) for cell, width, column in zip(cells, widths, table.columns, strict=False)
+    ]
+    if isinstance(style, str):
+        return Line([(indent + "  ".join(aligned).rstrip(), style)])
+    last = len(aligned) - 1
+    return Line([(text.rstrip() if n == last else f"{text}  ", one) for n, (text, one) in enumerate(zip(aligned, style, strict=True))])
 
 
 # ---- The consoles: data on stdout, narration and progress on stderr. rich decides about colour (terminal, NO_COLOR)
