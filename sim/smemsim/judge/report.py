@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from smemsim.judge.findings import CheckFinding
+from smemsim.finding import Finding, Path
 from smemsim.judge.state import Machine
 from smemsim.judge.tile import TilePicture, buffer_strips, page_data
 from smemsim.picture.model import Entry, Page
@@ -14,7 +14,7 @@ from smemsim.picture.page import page_fragment, page_html
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
 
-__all__ = ["CheckFinding", "Report", "share_of"]
+__all__ = ["Report", "share_of"]
 
 
 def share_of(wrong: int, of: int, what: str) -> str:
@@ -31,18 +31,18 @@ class Report:
     """The findings of a scenario, most upstream first; `expected` are the codes that it says it should give, None if it says nothing;
     `remarks` say what needs no change (unused fields, transfers that nobody reads, shared banks), `unchecked` names what nothing here looks at; `machine` is shared memory as the steps left it, and what every operand saw."""
 
-    findings: tuple[CheckFinding, ...]
+    findings: tuple[Finding, ...]
     expected: tuple[str, ...] | None = None
     title: str = ""
     unchecked: tuple[str, ...] = ()
     arch: str = ""
-    remarks: tuple[CheckFinding, ...] = ()
+    remarks: tuple[Finding, ...] = ()
     machine: Machine | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def codes(self) -> tuple[str, ...]:
         """The different codes, in order, without notes and without mere consequences."""
-        return tuple(dict.fromkeys(f.code for f in self.findings if f.severity is not Severity.NOTE and not f.because))
+        return tuple(dict.fromkeys(f.code for f in self.findings if f.severity is not Severity.NOTE and f.cause is None))
 
     @property
     def as_expected(self) -> bool:
@@ -141,10 +141,10 @@ def _fitting(tiles: Sequence[TilePicture]) -> tuple[list[TilePicture], tuple[str
     return [t for i, t in enumerate(tiles) if i in kept], tuple(t.title for i, t in enumerate(tiles) if i not in kept)
 
 
-def _entry(f: CheckFinding, tiles: Sequence[TilePicture]) -> Entry:
+def _entry(f: Finding, tiles: Sequence[TilePicture]) -> Entry:
     """A finding on a page, with the chunk of its first wrong element where it is about one of the operands."""
     target = None
     for number, tile in enumerate(tiles):
-        if tile.first_wrong and target is None and (f.title == tile.name or f.where.startswith(tile.where)):
+        if tile.first_wrong and target is None and (f.title == tile.name or f.path.startswith(Path.parse(tile.where))):
             target = number, tile.first_wrong[0] * tile.shape[1] + tile.first_wrong[1]
-    return Entry(str(f.severity), f.code, f.title or f.where, f.message, f.repair, f.because, f.grade, target=target)
+    return Entry(str(f.severity), f.code, f.title or f.where, f.message, f.repair, f.because, str(f.grade), target=target)
