@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 __all__ = ["Path", "Value"]
 
-Value: TypeAlias = "str | int | float | bool | None | Sequence[Value] | Mapping[str, Value]"  # as JSON has it
+Value: TypeAlias = "str | int | float | bool | Sequence[Value] | Mapping[str, Value] | None"  # as JSON has it
 Key: TypeAlias = str | int
 
 
