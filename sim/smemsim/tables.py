@@ -113,7 +113,6 @@ KINDS: dict[str, Kind] = {
     "words": Kind("words, one a K step, or a list of them for each block", lambda x: _is_nested(x, _is_word), _NESTED),
     "grid": Kind("a whole number, one a K step, or a list of them for each block",
                  lambda x: is_number(x) or (isinstance(x, list) and _is_nested(x, is_number)), {"anyOf": [_NUMBER, _LIST, {"type": "array", "items": _LIST}]}),
-    "seconds": Kind("a number of seconds above 0", lambda x: _is_measure(x) and x != 0, {"type": "number", "exclusiveMinimum": 0}),
     "measure": Kind("a number, 0 or more", _is_measure, {"type": "number", "minimum": 0}),
 }  # fmt: skip
 

@@ -30,7 +30,7 @@ from smemsim.finding import Path
 from smemsim.judge.numbers import Tolerance
 from smemsim.program.arrays import DeviceArray, number_bytes, storage
 from smemsim.program.device import Device
-from smemsim.program.launch import CANCEL, three
+from smemsim.program.launch import LaunchConfig, RunOptions
 from smemsim.ptx.module import Parameter
 from smemsim.spec.formats import FORMATS
 from smemsim.tables import Key, Kind, Source, TableError, check_table, is_list_of, mistake
@@ -80,7 +80,6 @@ def _are_tables(value: Any) -> bool:
 
 
 _LIST, _TABLE = {"type": "array"}, {"type": "object"}
-_CANCEL = Kind(f"one of {', '.join((*CANCEL, 'all'))}", lambda value: value in (*CANCEL, "all"), {"enum": [*CANCEL, "all"]})
 _ENCODE = "the arguments of the encode call by name"
 KEYS: dict[str, Key] = {
     "schema": Key("any", SCHEMA),
@@ -93,9 +92,9 @@ KEYS: dict[str, Key] = {
     "cluster": Key("any", "CTAs of a cluster, one to three numbers"),
     "shared_bytes": Key("any", "dynamic shared memory"),
     "limit": Key("any", "blocks of instructions that CTAs may execute until the kernel counts as endless"),
-    "limit_seconds": Key("seconds", "how long the kernel may run; it is ended then, without a finding"),
+    "limit_seconds": Key("any", "how long the kernel may run; it is ended then, without a finding"),
     "cooperative": Key("bool", "true: a cooperative launch (of recorded launches)"),
-    "cancel": Key(_CANCEL, "how clusterlaunchcontrol.try_cancel is answered: resident, never, one, always, or all for each of them"),
+    "cancel": Key("any", "how clusterlaunchcontrol.try_cancel is answered: resident, never, one, always, or all for each of them"),
     "args": Key(Kind("a list, one table for each parameter", lambda value: isinstance(value, list), _LIST), "a list: the parameters in their order"),
     "arrays": Key("any", "a list of arrays, or a table of them by name"),
     "outputs": Key(Kind("a list of arrays", lambda value: isinstance(value, list), _LIST), "the arrays that are printed; all that changed, if left out"),
@@ -132,6 +131,8 @@ BESIDE: dict[str, dict[str, Key]] = {
     "array": {"offset": Key("any", "bytes that are added to the address")},
     "value": {"type": Key(_TYPE, "its PTX type: u32, s64, f32 ...", required=True)},
 }
+CONFIG_KEYS = ("grid", "block", "cluster", "shared_bytes", "cancel")  # members of LaunchConfig, checked there
+OPTION_KEYS = ("limit", "limit_seconds")  # members of RunOptions, likewise
 
 
 # ---- Reading a launch file: every key looked at, and a sentence with file, line and key for what does not fit
@@ -152,10 +153,12 @@ def _launch(raw: object) -> dict[str, Any]:
         raise _mistake(Path.of("schema"), raw["schema"], f"this smemsim reads {SCHEMA!r}")
     check_table(raw, KEYS, Path(), between=" = ")
     about: dict[str, Any] = {"entry": "", "arch": "", "outputs": [], "shared_bytes": 0, "args": [], **raw}
-    for key in ("grid", "block", "cluster"):
-        about[key] = list(_at(Path.of(key), three, raw.get(key, 1)))
-    _at(Path.of("shared_bytes"), whole, about["shared_bytes"], minimum=0)
-    _at(Path.of("limit"), whole, raw.get("limit", 1), minimum=1)
+    for members, keys in ((LaunchConfig, CONFIG_KEYS), (RunOptions, OPTION_KEYS)):
+        for key in keys:
+            if key in raw:
+                _member(members, key, raw[key])
+    config = LaunchConfig(**{key: raw[key] for key in CONFIG_KEYS if key in raw})
+    about |= {key: getattr(config, key) for key in ("grid", "block", "cluster")}
     about["arrays"] = _arrays(raw.get("arrays", []))
     arrays = [array["name"] for array in about["arrays"]]
     for n, argument in enumerate(about["args"]):
@@ -173,6 +176,14 @@ def _launch(raw: object) -> dict[str, Any]:
 
 def _mistake(path: Path, value: object, says: str) -> TableError:
     return mistake(path, f"{shown(value)}: {says}", " = ")
+
+
+def _member(members: type[LaunchConfig | RunOptions], key: str, value: object) -> None:
+    """A key that a launch or its options check themselves."""
+    try:
+        members(**{key: value})  # type: ignore[arg-type]
+    except InputError as e:
+        raise TableError(str(e), Path.of(key)) from None
 
 
 def _at(path: Path, taken: Callable[..., Any], value: object, **more: Any) -> Any:
@@ -275,7 +286,7 @@ Encode = Callable[[TensorMap, int], bytes]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LaunchFile:
-    """One launch: `ptx` is the text, `about` what the file says with its shapes as three numbers each, files are looked for in `folder`.
+    """One launch: `ptx` is the text, `about` what the file says with its shapes as three numbers each (None where it says none), files are looked for in `folder`.
 
     `path` is how messages call the launch file; without it that is `name`.
     """
@@ -291,10 +302,15 @@ class LaunchFile:
         """The file, as messages name it."""
         return self.path or self.name
 
+    def config(self, args: Sequence[Any] = ()) -> LaunchConfig:
+        """The launch that the file describes, with its arguments."""
+        given = {key: self.about[key] for key in CONFIG_KEYS if key in self.about}
+        return LaunchConfig(**given, args=args, entry=self.about["entry"] or None, cooperative=self.about.get("cooperative", False))
+
     @property
-    def shape(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """(grid, block, cluster)."""
-        return tuple(self.about["grid"]), tuple(self.about["block"]), tuple(self.about["cluster"])
+    def options(self) -> dict[str, Any]:
+        """The members of `RunOptions` that the file says."""
+        return {key: self.about[key] for key in OPTION_KEYS if key in self.about}
 
     def arrays(self, *, random: bool = False) -> dict[str, np.ndarray]:
         """Every array as it is before the launch, by name; those of bf16, e4m3 and e5m2 as raw bits. `random`: the second way to fill them."""
