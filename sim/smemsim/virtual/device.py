@@ -44,8 +44,10 @@ from smemsim.spec.cards import DEVICE_LIMITS, DRIVER_VERSION, PROPERTIES, PROPER
 from smemsim.spec.cuda_errors import CUDA_CODES
 from smemsim.spec.launches import LAUNCH_LIMITS
 from smemsim.virtual import fatbin
-from smemsim.virtual.machine import LAUNCH_TIMEOUT, Machine, Parameter, parameters_of
-from smemsim.virtual.memory import Allocation, DeviceMemory
+from smemsim.program.launch import LinkedKernel
+from smemsim.spec.traps import TIMEOUT
+from smemsim.virtual.machine import Machine, Parameter, parameters_of
+from smemsim.virtual.memory import ALIGN, Allocation, DeviceMemory
 from smemsim.virtual.policy import FindingsError, HookedLaunch, Launched, Policy, hooks_of, summary_of
 
 __all__ = ["CudaError", "Event", "Function", "Graph", "GraphExec", "Host", "Module", "Node", "Stream", "VirtualDevice"]
@@ -206,7 +208,7 @@ class Function:
     @property
     def static_shared(self) -> int:
         """Bytes of shared memory that it declares."""
-        return self.module.device.machine.static_shared(self.module.ptx, self.name)
+        return self.module.kernel(self.name).static_shared_bytes
 
     @property
     def dynamic_limit(self) -> int:
@@ -219,15 +221,9 @@ class Module:
 
     def __init__(self, device: VirtualDevice, ptx: str, why: str, managed: Iterable[str] = ()) -> None:
         self.device, self.ptx, self.why = device, ptx, why
-        self.source = device.machine.read(ptx)
+        self.loaded = device.machine.load(ptx, managed)
+        self.source = self.loaded.module
         self._functions: dict[str, Function] = {}
-        self._variables: dict[str, Allocation] = {}
-        for v in self.source.variables.values():
-            if v.space in ("global", "const") and not v.is_extern:
-                self._place(v, "managed" if v.name in managed else "device")
-        for v in self.source.variables.values():
-            if v.name in self._variables:
-                self._refer(v)
 
     @property
     def names(self) -> list[str]:
@@ -237,7 +233,7 @@ class Module:
     @property
     def variables(self) -> dict[str, tuple[int, int]]:
         """(address, bytes) of its variables by name."""
-        return {name: (a.address, a.size) for name, a in self._variables.items()}
+        return {name: self.loaded.variable(name) for name in self.loaded.addresses}
 
     def function(self, name: str) -> Function:
         """A kernel by its name as the PTX has it. CudaError 500 says which there are."""
@@ -249,35 +245,13 @@ class Module:
 
     def variable(self, name: str) -> tuple[int, int]:
         """(address, bytes) of a variable. CudaError 500 where there is none of this name."""
-        if name not in self._variables:
-            raise CudaError(NOT_FOUND, f"there is no variable {shown(name)}{suggestion(name, self._variables)}")
-        return self.variables[name]
+        if name not in self.loaded.addresses:
+            raise CudaError(NOT_FOUND, f"there is no variable {shown(name)}{suggestion(name, self.loaded.addresses)}")
+        return self.loaded.variable(name)
 
-    def _place(self, v: Any, kind: str) -> None:
-        allocation = self.device.reserve(max(v.size, 1), kind, f"variable {v.name}")
-        if v.initial:
-            self.device.view(allocation.address, len(v.initial))[:] = np.frombuffer(v.initial, np.uint8)
-        self._variables[v.name] = allocation
-        self.device.machine.place(self.ptx, v.name, allocation.address)
-
-    def _refer(self, v: Any) -> None:
-        """Addresses of variables in a variable's first contents. Those of functions are known where a kernel is linked."""
-        functions: Mapping[str, int] = {}
-        for offset, name, addend in v.references:
-            if name in self._variables:
-                value = self._variables[name].address
-            else:
-                if not functions and self.names:
-                    functions = self.device.machine.program(self.ptx, self.names[0]).functions
-                value = functions.get(name, 0)
-            raw = np.frombuffer(np.uint64(value + addend).tobytes(), np.uint8)
-            self.device.view(self._variables[v.name].address + offset, 8)[:] = raw
-
-    def release(self) -> None:
-        """Give its variables back."""
-        for allocation in self._variables.values():
-            self.device.release(allocation)
-        self.device.machine.forget(self.ptx)
+    def kernel(self, name: str) -> LinkedKernel:
+        """A kernel that can run. Raises InputError and Unmodelled as `Gpu.run` does."""
+        return self.loaded.kernel(name)
 
 
 # ---- The device
@@ -301,13 +275,13 @@ class VirtualDevice:
         self.multiprocessors = multiprocessors or self.card.named("multiprocessor_count")
         self.memory_bytes = memory_bytes or self.card.memory_bytes
         self.memory = DeviceMemory()
-        self.machine = Machine(arch)
+        self.machine = Machine(arch, self.memory)
         self.error = 0
         self.launches: list[Launched] = []
         self.limits = dict(DEVICE_LIMITS)
         self.modules: list[Module] = []
         self.hooks = hooks_of(self.policy.hooks)
-        self._registered: list[tuple[Allocation, Allocation]] = []  # the host's memory of another process, and its copy here
+        self._registered: list[tuple[Allocation, Allocation]] = []  # the host's memory of another process, and what holds its copy here
         self._pages: dict[str, int] = {}
         self._began = time.monotonic()
         self._is_over = ""
@@ -400,7 +374,7 @@ class VirtualDevice:
 
     def _begins(self, address: int) -> Allocation:
         found = self.memory.at(address)
-        if found is None or found.address != address or found.kind == "registered":
+        if found is None or found.address != address or found.kind not in ("device", "managed", "pinned"):
             told_of = "" if found is None else f": it lies inside {found.name}, which begins at {found.address:#x}"
             raise CudaError(INVALID_VALUE, f"{address:#x} is no address of an allocation{told_of}")
         return found
@@ -446,8 +420,8 @@ class VirtualDevice:
             if self.host.shares_memory:
                 self.bind_address(address, size)
                 return
-            shadow = self.memory.allocate(size, "pinned", where)
-            own = self.memory.bind(address, size, place=shadow.address, where=where)
+            shadow = self.memory.allocate(size + ALIGN, "pinned", where)
+            own = self.memory.bind(address, size, place=shadow.address + address % ALIGN, where=where)
         except InputError as e:
             raise CudaError(ALREADY_REGISTERED, str(e)) from None
         self.machine.bind(own)
@@ -637,11 +611,8 @@ class VirtualDevice:
         except (InputError, ValueError, IndexError) as e:
             self.tell(str(e))
             raise CudaError(INVALID_IMAGE, str(e)) from None
-        text = image.ptx
-        while any(module.ptx == text and module.variables for module in self.modules):
-            text += "\n"  # its variables are its own
         try:
-            module = Module(self, text, why, managed)
+            module = Module(self, image.ptx, why, managed)
         except SmemsimError as e:
             if isinstance(e, CudaError):
                 raise
@@ -658,7 +629,7 @@ class VirtualDevice:
             0: lambda: f.most_threads,
             1: lambda: f.static_shared,
             2: lambda: sum(v.size for v in f.module.source.variables.values() if v.space == "const"),
-            3: lambda: self.machine.local_bytes(f.module.ptx, f.name),
+            3: lambda: f.module.kernel(f.name).local_bytes,
             4: lambda: f.registers,
             5: lambda: version,
             6: lambda: version,
@@ -703,7 +674,7 @@ class VirtualDevice:
         """A module's variables are given back."""
         if module in self.modules:
             self.modules.remove(module)
-            module.release()
+            self.machine.forget(module.loaded)
 
     # Occupancy
 
@@ -835,8 +806,8 @@ class VirtualDevice:
 
         recorder = record.Recorder(self, f, config, arguments, about.number) if self.policy.record else None
         try:
-            run, error = self.machine.launch(
-                f.module.ptx, f.name, arguments, **config, sanitize=self.policy.is_watched(f.name), limit=self.policy.limit,
+            run, error = self.machine.run(
+                f.module.kernel(f.name), arguments, config, sanitize=self.policy.is_watched(f.name), limit=self.policy.limit,
                 limit_seconds=self.policy.limit_seconds, ctas=self._ctas(config), progress=not self.policy.quiet, name=f"{f.readable}.ptx",
                 workers=self.policy.workers, cancel=self.policy.cancel,
             )  # fmt: skip
@@ -883,13 +854,13 @@ class VirtualDevice:
         if not self._is_over:
             self._is_over = reason
             self.tell(f"{reason}: {about.name} and all that follows is not run, and the program is told that the launch timed out")
-        self._fail(LAUNCH_TIMEOUT)
+        self._fail(TIMEOUT)
         return True
 
     def _mirror(self, *, to_device: bool) -> None:
         """Copy registered memory of another process into its copy here, or back."""
-        for own, shadow in self._registered:
-            self.host.copy(*((shadow.address, own.address) if to_device else (own.address, shadow.address)), own.size)
+        for own, _ in self._registered:
+            self.host.copy(*((own.place, own.address) if to_device else (own.address, own.place)), own.size)
         if self._registered and to_device:
             self.host.settle()
 

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from smemsim.judge.gpu import Gpu
 from smemsim.judge.run import Run
-from smemsim.machine.region import Region
-from smemsim.program.linking.program import Program, link
-from smemsim.ptx.module import Function, Module
-from smemsim.spec.architectures import architecture
-from smemsim.spec.traps import ASSERTION, ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION, LAUNCH_FAILURE, MISALIGNED_ADDRESS
-from smemsim.virtual.memory import LINE, Allocation, bytes_at
+from smemsim.machine.region import GlobalMemory
+from smemsim.program.device import LoadedPtx
+from smemsim.program.launch import LaunchConfig, LinkedKernel, RunOptions
+from smemsim.ptx.module import Function
+from smemsim.spec.traps import TIMEOUT
+from smemsim.virtual.memory import Allocation, DeviceMemory, bytes_at
 
-__all__ = ["LAUNCH_TIMEOUT", "Machine", "Parameter", "parameters_of"]
-
-
-LAUNCH_TIMEOUT = 702  # CUDA driver API, CUDA_ERROR_LAUNCH_TIMEOUT: what a card that draws a screen says of kernels without end
-OWN_ADDRESSES = 0x2800_0000_0000  # where the parameters of launches lie: between the ranges of smemsim.virtual.memory
-_ERRORS = {"X001": ILLEGAL_ADDRESS, "X002": MISALIGNED_ADDRESS, "X006": LAUNCH_TIMEOUT}
+__all__ = ["Machine", "Parameter", "parameters_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,76 +28,67 @@ class Parameter:
     size: int
 
 
+class _HostMemory(GlobalMemory):
+    """Global memory that lies in a `DeviceMemory`: what a `Gpu` places itself, such as variables, does so too."""
+
+    def __init__(self, shared: DeviceMemory) -> None:
+        super().__init__()
+        self.shared = shared
+        self.kind = "own"  # of what is placed now
+
+    def place(self, array: np.ndarray, address: int | None = None, *, name: str = "") -> int:
+        """See `GlobalMemory.place`."""
+        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        allocation = self.shared.allocate(max(raw.size, 1), self.kind)
+        self.shared.view(allocation.address, raw.size)[:] = raw
+        return self.add(allocation)
+
+    def add(self, allocation: Allocation) -> int:
+        """Make an allocation known to kernels, without a copy."""
+        return self.bind(bytes_at(allocation.place, allocation.size), allocation.address, name=allocation.name)
+
+    def free(self, address: int) -> None:
+        """See `GlobalMemory.free`."""
+        super().free(address)
+        found = self.shared.at(address)
+        if found is not None and found.kind in ("own", "managed variable"):
+            self.shared.free(found)
+
+
 class Machine:
     """A `Gpu` whose global memory is that of the host's process."""
 
-    def __init__(self, arch: str) -> None:
-        self.arch = arch
+    def __init__(self, arch: str, shared: DeviceMemory) -> None:
         self.gpu = Gpu(arch)
-        self.gpu.memory._next = OWN_ADDRESSES
+        self.memory = _HostMemory(shared)
+        self.gpu.memory = self.memory
 
     def bind(self, allocation: Allocation) -> None:
         """Make an allocation known to kernels, without a copy."""
-        begin = allocation.address - allocation.address % LINE
-        shift = allocation.address - begin
-        words = bytes_at(allocation.place - shift, -(-(shift + allocation.size) // LINE) * LINE).view(np.uint64)
-        data = words.view(np.uint8)[shift : shift + allocation.size]
-        self.gpu.memory._regions.append(Region(allocation.address, data, words, begin, allocation.name))
-        self.gpu.memory._table = None
+        self.memory.add(allocation)
 
     def free(self, address: int) -> None:
         """Take an allocation away from kernels."""
-        self._drop({address})
+        self.memory.free(address)
 
-    def _drop(self, begins: set[int]) -> None:
-        self.gpu.memory._regions = [r for r in self.gpu.memory._regions if r.begin not in begins]
-        self.gpu.memory._table = None
-        self.gpu._programs.clear()  # linked programs remember the arrays that they found last
-
-    def read(self, ptx: str) -> Module:
-        """A PTX text, read. Raises as `Gpu.module` does."""
-        return self.gpu.module(ptx)
-
-    def place(self, ptx: str, name: str, address: int) -> None:
-        """A variable of a module lies at an address."""
-        self.gpu._variables[ptx, name] = address
-
-    def forget(self, ptx: str) -> None:
-        """A module is gone."""
-        for known in (self.gpu._programs, self.gpu._variables):
-            for key in [key for key in known if key[0] == ptx]:
-                del known[key]
-        self.gpu._modules.pop(ptx, None)
-
-    def program(self, ptx: str, name: str) -> Program:
-        """A kernel, linked. Raises InputError and Unmodelled as `Gpu.launch` does."""
-        if (ptx, name) not in self.gpu._programs:
-            self.gpu._programs[ptx, name] = link(self.gpu.module(ptx), name, self.arch)
-        return self.gpu._programs[ptx, name]
-
-    def static_shared(self, ptx: str, name: str) -> int:
-        """Bytes of shared memory that a kernel declares."""
-        return self.program(ptx, name).places.static_end - architecture(self.arch).shared_begin
-
-    def local_bytes(self, ptx: str, name: str) -> int:
-        """Bytes of local memory of a thread."""
-        return self.program(ptx, name).places.local_bytes
-
-    def launch(
-        self, ptx: str, entry: str, arguments: Iterable[bytes], grid: tuple[int, ...], block: tuple[int, ...], cluster: tuple[int, ...],
-        shared_bytes: int, **options: Any,
-    ) -> tuple[Run, int]:  # fmt: skip
-        """(the run, the CUDA error that it ended with)."""
-        before = {r.begin for r in self.gpu.memory._regions}
+    def load(self, ptx: str, managed: Iterable[str] = ()) -> LoadedPtx:
+        """Load a PTX text, with variables of its own; the host can touch them where some are `managed`. Raises as `Gpu.load` does."""
+        self.memory.kind = "managed variable" if list(managed) else "own"
         try:
-            run = self.gpu.launch(
-                ptx, entry, grid=grid, block=block, cluster=cluster, shared_bytes=shared_bytes, args=list(arguments), **options
-            )
-            return run, _error_of(run)
+            return self.gpu.load(ptx)
         finally:
-            kept = before | set(self.gpu._variables.values())
-            self.gpu.memory._regions = [r for r in self.gpu.memory._regions if r.begin in kept]
-            self.gpu.memory._table = None
+            self.memory.kind = "own"
+
+    def forget(self, loaded: LoadedPtx) -> None:
+        """A module is gone."""
+        loaded.unload()
+        self.gpu._modules.pop(loaded.module.text, None)
+
+    def run(self, kernel: LinkedKernel, arguments: Sequence[bytes], config: dict[str, Any], **options: Any) -> tuple[Run, int]:
+        """(the run, the CUDA error that it ended with)."""
+        cancel = options.pop("cancel")
+        run = self.gpu.run(kernel, LaunchConfig(args=tuple(arguments), cancel=cancel, **config), RunOptions(**options))
+        return run, TIMEOUT if run.out_of_time or run.interrupted else run.launch.status
 
 
 def parameters_of(function: Function) -> tuple[Parameter, ...]:
@@ -113,14 +99,3 @@ def parameters_of(function: Function) -> tuple[Parameter, ...]:
         found.append(Parameter(begin, p.size))
         end = begin + p.size
     return tuple(found)
-
-
-def _error_of(run: Run) -> int:
-    if run.out_of_time or run.interrupted:
-        return LAUNCH_TIMEOUT
-    trap = next((f for f in run.launch.findings.values() if f.ends), None)
-    if trap is None or run.ctas == run.launch.ctas:
-        return 0
-    if trap.code == "X013":
-        return LAUNCH_FAILURE if trap.instruction.op == "trap" else ASSERTION
-    return _ERRORS.get(trap.code, ILLEGAL_INSTRUCTION)

@@ -49,7 +49,7 @@ def bytes_at(address: int, size: int) -> np.ndarray:
 
 @dataclasses.dataclass(eq=False)
 class Allocation:
-    """Some bytes that a program has asked for: `kind` is "device", "managed", "pinned" or "registered".
+    """Some bytes that a program has asked for: `kind` is "device", "managed", "pinned" or "registered", of variables and parameters "own".
 
     `place` is where the bytes lie in this process: its address, but for registered memory of another process. `where` says who asked.
     """
@@ -70,13 +70,15 @@ class Allocation:
     @property
     def name(self) -> str:
         """How findings call it."""
+        if self.kind in ("own", "managed variable"):
+            return ""
         made = {"pinned": "pinned allocation", "managed": "managed allocation", "registered": "registered host memory"}
         return f"{made.get(self.kind, 'allocation')} {self.number}{f', made at {self.where}' if self.where else ''}"
 
     @property
     def is_on_host(self) -> bool:
         """May the host touch it?"""
-        return self.kind != "device"
+        return self.kind not in ("device", "own")
 
 
 class _Range:
@@ -123,7 +125,7 @@ class DeviceMemory:
     def allocate(self, size: int, kind: str = "device", where: str = "") -> Allocation:
         """Room for `size` bytes, which are zero. MemoryError where the machine has none, InputError from `smemsim.budget`."""
         ask(f"an allocation of {told(size)}", size)
-        space = self._device if kind == "device" else self._host
+        space = self._device if kind in ("device", "own") else self._host
         address = space.place(size, self._sorted)
         self.used += size if kind in ("device", "managed") else 0
         return self._add(Allocation(address, size, kind, self._count + 1, address, where))

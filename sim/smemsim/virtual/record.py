@@ -35,12 +35,12 @@ class Recorder:
         assert device.policy.record is not None
         self.device, self.function, self.config, self.arguments = device, f, config, arguments
         self.folder = folder_of(device.policy.record, number, f.readable)
-        own = {a.address for module in device.modules for a in module._variables.values()}
-        all_of = [a for a in device.memory if a.address not in own and a.size]
+        all_of = [a for a in device.memory if a.kind in ("device", "managed", "pinned", "registered") and a.size]
         pointed = {a.address for raw in arguments for word in _words(raw) if (a := device.memory.at(word)) is not None}
         if sum(a.size for a in all_of) > MOST_BYTES:
             all_of = [a for a in all_of if a.address in pointed]
         self.before = [(a, device.view(a.address, a.size).copy()) for a in all_of]
+        self.variables = {name: device.view(at, size).copy() for name, (at, size) in f.module.variables.items()}
 
     def write(self, run: Run) -> None:
         """Put the folder there. InputError where that cannot be."""
@@ -54,6 +54,10 @@ class Recorder:
             content = io.BytesIO()
             np.save(content, data)
             write_whole(self.folder / f"{names[a.address]}.npy", content.getvalue())
+        for n, data in enumerate(self.variables.values()):
+            content = io.BytesIO()
+            np.save(content, data)
+            write_whole(self.folder / f"v{n}.npy", content.getvalue())
         changed = [names[a.address] for a, data in self.before if (self.device.view(a.address, a.size) != data).any()]
         about = {
             "title": f"{self.function.readable}, recorded", "entry": self.function.name, "arch": self.device.arch, **self.config,
@@ -63,6 +67,7 @@ class Recorder:
             {"name": names[a.address], "file": f"{names[a.address]}.npy", "address": a.address, "comment": f"{a.name}, {told(a.size)}"}
             for a, _ in self.before
         ]
+        arrays += [{"name": f"v{n}", "file": f"v{n}.npy", "variable": name} for n, name in enumerate(self.variables)]
         write_whole(self.folder / "launch.toml", launch_text(about, arrays))
 
     def _argument(self, raw: bytes, names: dict[int, str]) -> dict[str, Any]:
