@@ -36,16 +36,15 @@ import numpy as np
 
 from smemsim.arguments import shown, suggestion
 from smemsim.budget import told
-from smemsim.errors import InputError, SmemsimError, TensorMapError, Unmodelled
+from smemsim.errors import InputError, SmemsimError, Unmodelled
 from smemsim.judge.run import Run
-from smemsim.program.launch import three
+from smemsim.program.launch import LinkedKernel, three
 from smemsim.ptx.demangle import shorter_name
 from smemsim.spec.cards import DEVICE_LIMITS, DRIVER_VERSION, PROPERTIES, PROPERTY_BYTES, card_of
 from smemsim.spec.cuda_errors import CUDA_CODES
 from smemsim.spec.launches import LAUNCH_LIMITS
-from smemsim.virtual import fatbin
-from smemsim.program.launch import LinkedKernel
 from smemsim.spec.traps import TIMEOUT
+from smemsim.virtual import fatbin
 from smemsim.virtual.machine import Machine, Parameter, parameters_of
 from smemsim.virtual.memory import ALIGN, Allocation, DeviceMemory
 from smemsim.virtual.policy import FindingsError, HookedLaunch, Launched, Policy, hooks_of, summary_of
@@ -903,7 +902,7 @@ class VirtualDevice:
 
         try:
             return bytes(getattr(TensorMap, call)(**given, arch=self.arch))
-        except (TensorMapError, InputError) as e:
+        except InputError as e:
             self.tell(f"tensor map refused: {e}")
             raise CudaError(INVALID_VALUE, str(e)) from None
         except Unmodelled as e:
