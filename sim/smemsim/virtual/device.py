@@ -26,6 +26,7 @@ import ctypes
 import dataclasses
 import itertools
 import math
+import re
 import sys
 import time
 import traceback
@@ -374,7 +375,7 @@ class VirtualDevice:
     def _begins(self, address: int) -> Allocation:
         found = self.memory.at(address)
         if found is None or found.address != address or found.kind not in ("device", "managed", "pinned"):
-            told_of = "" if found is None else f": it lies inside {found.name}, which begins at {found.address:#x}"
+            told_of = "" if found is None else f": it lies inside {found.told()}"
             raise CudaError(INVALID_VALUE, f"{address:#x} is no address of an allocation{told_of}")
         return found
 
@@ -586,7 +587,7 @@ class VirtualDevice:
                 raise CudaError(INVALID_VALUE, f"{what} {address:#x}: no allocation is there")
             return
         if address + size > found.end and found.kind != "registered":
-            raise CudaError(INVALID_VALUE, f"{what} {address:#x}: {size} bytes there reach past {found.name}, which has {found.size} bytes")
+            raise CudaError(INVALID_VALUE, f"{what} {address:#x}: {size} bytes there reach past its end: {found.told()}")
 
     def _move(self, to: int, source: int, size: int) -> None:
         """Copy bytes, here where both sides lie in this process."""
@@ -880,8 +881,13 @@ class VirtualDevice:
         if not self.policy.quiet:
             self.tell(about.told)
         if run is not None and not about.is_fine and self.policy.on_finding != "collect":
-            self.tell(run.text())
+            self.tell("\n".join((run.text(), *self._named_in(run))))
         return run
+
+    def _named_in(self, run: Run) -> list[str]:
+        """A line for each allocation that findings name: its size, and who asked for it."""
+        text = " ".join(f.message for f in run.findings)
+        return [a.told() for a in self.memory if a.name and re.search(rf"\b{a.name}\b", text)]
 
     def _page(self, about: Launched, run: Run) -> None:
         """A page for a launch, where a report is asked for: for every one with findings, and for the first ones of each kernel."""

@@ -13,10 +13,14 @@ wherever the device's programs run: a copy is a memmove, and no array is held tw
 from __future__ import annotations
 
 import bisect
+import contextlib
 import ctypes
 import dataclasses
+import functools
 import mmap
 import os
+import shutil
+import subprocess
 import sys
 import weakref
 from typing import Any
@@ -70,15 +74,33 @@ class Allocation:
     @property
     def name(self) -> str:
         """How findings call it."""
-        if self.kind in ("own", "managed variable"):
-            return ""
-        made = {"pinned": "pinned allocation", "managed": "managed allocation", "registered": "registered host memory"}
-        return f"{made.get(self.kind, 'allocation')} {self.number}{f', made at {self.where}' if self.where else ''}"
+        return "" if self.kind in ("own", "managed variable") else f"allocation{self.number}"
+
+    def told(self) -> str:
+        """What it is, for a reader of findings."""
+        kind = {"pinned": "pinned ", "managed": "managed ", "registered": "registered host "}.get(self.kind, "")
+        where = f", made at {_readable(self.where)}" if self.where else ""
+        return f"{self.name}: {self.size} bytes of {kind}memory at {self.address:#x}{where}"
 
     @property
     def is_on_host(self) -> bool:
         """May the host touch it?"""
         return self.kind not in ("device", "own")
+
+
+@functools.lru_cache(maxsize=1024)
+def _readable(where: str) -> str:
+    """A place in a program, "/path/program+0x1234", as file and line where its debugging information has them."""
+    path, _, offset = where.rpartition("+0x")
+    tool = shutil.which("addr2line")
+    if not path or tool is None:
+        return where
+    with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
+        asked = [tool, "-e", path, hex(int(offset, 16) - 1)]
+        line = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=False).stdout.split(" ")[0].strip()
+        if line and not line.startswith("??") and not line.endswith(":?"):
+            return line
+    return f"{os.path.basename(path)}+0x{offset}"
 
 
 class _Range:
