@@ -303,7 +303,7 @@ def fat(*entries):
     for kind, arch, data, flags, unpacked in entries:
         padded = data + bytes(-len(data) % 8)
         packed = len(data) if flags else 0
-        out += struct.pack("<HHIQIIHHIQQQQ", kind, 0x101, 72, len(padded), packed, 0, 0, 0, arch, 0, flags, 0, unpacked) + padded
+        out += struct.pack("<HHIQIIHHIQQQQ", kind, 0x101, 64, len(padded), packed, 0, 0, 0, arch, 0, flags, 0, unpacked) + padded
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(out)) + out
 
 

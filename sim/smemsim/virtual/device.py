@@ -291,9 +291,7 @@ class VirtualDevice:
 
     def attribute(self, number: int) -> int:
         """A device attribute by its number in CUdevice_attribute. CudaError for a number that the driver does not know."""
-        if number == 16:
-            return self.multiprocessors
-        value = self.card.attribute(number)
+        value = self.multiprocessors if number == 16 else self.card.attribute(number)
         if value is None:
             raise CudaError(INVALID_VALUE, f"device attribute {number}: there is no such attribute")
         return value
@@ -306,8 +304,8 @@ class VirtualDevice:
         out[256:272] = self.uuid
         out[288:296] = self.memory_bytes.to_bytes(8, "little")
         axes = {"maxThreadsDim": (324, LAUNCH_LIMITS.block), "maxGridSize": (336, LAUNCH_LIMITS.grid)}
-        for at, values in axes.values():
-            out[at : at + 12] = np.array(values, np.int32).tobytes()
+        for begin, values in axes.values():
+            out[begin : begin + 12] = np.array(values, np.int32).tobytes()
         for _, attribute, old, new, size in PROPERTIES:
             at = old if version == 12 else new
             if at is not None:
@@ -912,12 +910,12 @@ class VirtualDevice:
 
         try:
             return bytes(getattr(TensorMap, call)(**given, arch=self.arch))
-        except InputError as e:
-            self.tell(f"tensor map refused: {e}")
-            raise CudaError(INVALID_VALUE, str(e)) from None
         except Unmodelled as e:
             self.tell(f"tensor map not modelled: {e}")
             raise CudaError(NOT_SUPPORTED, str(e)) from None
+        except SmemsimError as e:
+            self.tell(f"tensor map refused: {e}")
+            raise CudaError(INVALID_VALUE, str(e)) from None
 
     def replace_address(self, raw: bytes, address: int) -> bytes:
         """cuTensorMapReplaceAddress: a map's bytes over another global address."""

@@ -17,6 +17,7 @@ import contextlib
 import ctypes
 import dataclasses
 import functools
+import gc
 import mmap
 import os
 import shutil
@@ -37,6 +38,7 @@ __all__ = ["ALIGN", "DEVICE_BASE", "HOST_BASE", "RANGE_BYTES", "Allocation", "De
 # of generic addresses (spec.launches).
 DEVICE_BASE, HOST_BASE = 0x3000_0000_0000, 0x2000_0000_0000
 RANGE_BYTES = 1 << 40
+MOST_DEVICES = 14  # of a process: as many ranges fit between the two
 ALIGN = 512  # of allocations, as on hardware
 GAP = 4096  # bytes between allocations, so that an access behind one is outside
 PAGE = 4096
@@ -44,11 +46,13 @@ LINE = 16  # bytes of the widest access
 _FIXED_NOREPLACE, _NORESERVE = 0x100000, 0x4000  # Linux
 
 
-def bytes_at(address: int, size: int) -> np.ndarray:
-    """The bytes of this process's memory from an address on, the memory itself."""
+def bytes_at(address: int, size: int, owner: Any = None) -> np.ndarray:
+    """The bytes of this process's memory from an address on, the memory itself; they keep `owner` alive, whose memory it is."""
     if not size:
         return np.zeros(0, np.uint8)
-    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+    raw = (ctypes.c_uint8 * size).from_address(address)
+    raw._owner = owner  # type: ignore[attr-defined]
+    return np.ctypeslib.as_array(raw)
 
 
 @dataclasses.dataclass(eq=False)
@@ -187,7 +191,7 @@ class DeviceMemory:
         found = self.at(address)
         if found is None or address + size > found.end:
             raise InputError(f"{address:#x}: no allocation holds {size} bytes there")
-        return bytes_at(found.place + address - found.address, size)
+        return bytes_at(found.place + address - found.address, size, self if found.owner is None else found.owner)
 
     def _near(self, address: int, size: int) -> list[Allocation]:
         first = max(0, bisect.bisect_right(self._begins, address) - 1)
@@ -224,8 +228,10 @@ def _file(size: int) -> int:
 def _mapped(descriptor: int, base: int, offset: int) -> int:
     """Map a part of the file at `base`, or behind it where another device of this process lies there."""
     assert _libc is not None
-    for n in range(64):
-        at = base + n * RANGE_BYTES * 2
+    for attempt in range(2 * MOST_DEVICES):
+        if attempt == MOST_DEVICES:
+            gc.collect()  # devices that nobody has any more
+        at = base + attempt % MOST_DEVICES * RANGE_BYTES
         found = _libc.mmap(
             at, RANGE_BYTES, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | _FIXED_NOREPLACE | _NORESERVE, descriptor, offset
         )
