@@ -5,6 +5,7 @@ import pathlib
 import re
 import shutil
 import sys
+import tomllib
 
 import numpy as np
 import pytest
@@ -13,8 +14,12 @@ from hypothesis import strategies as st
 
 from smemsim.errors import TraceError
 from smemsim.evidence.format import load_suite, write_suite
-from smemsim.evidence.launches import RecordedLaunches, load_launch_file, sample_places
+from smemsim.evidence.launches import LaunchFile, RecordedLaunches, checked, load_launch_file, sample_places, sketch
 from smemsim.evidence.recipes import array_of, random_bits
+from smemsim.judge.gpu import Gpu
+from smemsim.program.device import target_of
+from smemsim.ptx.parser import read_module
+from smemsim.tables import Source
 from strategies import examples
 
 KERNELS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "sm_90a" / "launches" / "kernels"
@@ -237,3 +242,15 @@ def test_another_kernel_than_the_recorded_one_is_refused(made_up):
     with pytest.raises(TraceError, match="not the text that was recorded"):
         recorded.launch(3)
     path.write_text(text)
+
+
+@pytest.mark.parametrize("kernel", FOLDERS[::9], ids=lambda folder: folder.name)
+def test_a_launch_file_to_begin_with_can_be_read_and_fits_its_kernel(kernel):
+    ptx = (kernel / "kernel.ptx").read_text()
+    module = read_module(ptx)
+    entry = module.entries[0]
+    text = sketch(module, entry.name)
+    launch = LaunchFile("sketch", ptx, checked(tomllib.loads(text), Source("sketch")))
+    arrays, args = launch.placed(Gpu(target_of(module)))
+    assert [len(raw) for raw in args] == [p.size for p in entry.parameters]
+    assert {*arrays} == {one["name"] for one in launch.about["arrays"]}
