@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.arithmetic.reduce import reduce_elements, reduction_op, tensor_reduction
+from smemsim.arithmetic.reduce import reduction_op, tensor_reduction
+from smemsim.arithmetic.reduce_loops import reduce_elements
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine import loops
 from smemsim.machine.tma import check_covered, tma_load, tma_store
