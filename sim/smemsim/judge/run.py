@@ -32,7 +32,6 @@ from smemsim.spec.architectures import architecture
 from smemsim.spec.barriers import MBARRIER_SIZE
 from smemsim.spec.findings import CODES, CONSEQUENCES, TOLD_APART, UPSTREAM, UPSTREAM_IF_MENDED, Severity
 from smemsim.spec.formats import element_format
-from smemsim.words.operand import operand_addresses
 
 __all__ = ["Judged", "Run", "Sources", "findings_of", "judged_of"]
 
@@ -166,13 +165,11 @@ def _of_loads(loads: Iterable[Issued]) -> Iterator[Touched]:
 def _of_operand(p: Product, side: str, arch: str, line: int) -> Iterator[Touched]:
     """The bytes of an operand of a product's instructions at one line."""
     for event in p.events:
-        word, dtype, major = (getattr(event, name) for name in (side, f"{side}_type", f"{side}_major"))
-        if word is None or line != event.instruction.line:
+        operand = event.operand(side)
+        if operand is None or line != event.instruction.line:
             continue
-        rows = (event.m if side == "a" else event.n) // event.cta_group
-        k = event.k // 2 if event.is_sparse and side == "a" else event.k
         with contextlib.suppress(SmemsimError):
-            addresses = operand_addresses(word, arch=arch, dtype=dtype, major=major, rows=rows, k=k)
+            addresses = operand.addresses(arch)
             yield Touched(p.cta, int(addresses.min()), int(addresses.max()) + 1)
 
 
