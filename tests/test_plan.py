@@ -21,7 +21,7 @@ from smemsim.errors import InternalError
 from smemsim.layout.cute import byte_axes
 from smemsim.planning import make
 from smemsim.planning.arrangement import Arrangement
-from smemsim.planning.text import LANGUAGES
+from smemsim.planning.make import LANGUAGES
 from smemsim.spec.swizzles import MODES
 from smemsim.words.tensor_map.text import find_calls
 from strategies import examples

@@ -12,21 +12,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from smemsim.errors import Unmodelled
+from smemsim.program.registers import Wave
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from smemsim.program.linking.program import Linker
-    from smemsim.program.wave import Wave
 
 __all__ = ["BUILDERS", "ON_EXIT", "Builder", "End", "Gate", "Plain", "Step", "builder_of", "implements", "unmodelled"]
 
 
-Plain: TypeAlias = Callable[["Wave"], None]
+Plain: TypeAlias = Callable[[Wave], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +52,7 @@ class End:
 
 
 Step: TypeAlias = Plain | Gate | End
-Builder: TypeAlias = Callable[[Instruction, "Linker"], Step]
+Builder: TypeAlias = Callable[[Instruction, Any], Step]  # given the program's Linker, which asks for builders
 BUILDERS: dict[str, Builder] = {}
 
 # What must know when threads exit: barriers that wait for fewer from then on. Called with the wave and the threads.
