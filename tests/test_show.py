@@ -484,14 +484,14 @@ def outlined(page, grid="memory"):
 
 
 def step_addresses(report, where, block, step):
-    seen = next(s for s in report.machine.seen if s.read.where == where)
+    seen = next(s for s in report.machine.seen if str(s.read.where) == where)
     return {int(a) // 16 * 16 for a in seen.addresses[block, step].ravel()}
 
 
 def test_hovering_tells_the_element_its_address_and_its_data(page):
     report = checked()
     page.get_by_role("button", name="step 9 (mma) a").click()
-    seen = next(s for s in report.machine.seen if s.read.where == "step[8].a")
+    seen = next(s for s in report.machine.seen if str(s.read.where) == "step[8].a")
     for row, k in ((0, 0), (5, 21), (70, 63)):  # row 70 is row 6 of the second block
         address = int(seen.addresses[row // 64, k // 16, row % 64, k % 16])
         cell = page.locator(f'#memory [data-address="{address // 16 * 16}"]')
