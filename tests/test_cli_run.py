@@ -21,6 +21,7 @@ from smemsim.evidence.launches import checked, read_launch_file
 from smemsim.evidence.recipes import array_of
 from smemsim.judge.numbers import Rounding, Tolerance
 from smemsim.judge.outputs import Output, Wanted
+from smemsim.program.launch import RunOptions
 from strategies import examples
 
 KERNELS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "sm_90a" / "launches" / "kernels"
@@ -415,7 +416,8 @@ def test_the_readmes_launch_file_is_one(tmp_path):
     file = read_launch_file(tmp_path)
     arrays, args = file.placed(smemsim.Gpu())
     assert smemsim.TensorMap.from_bytes(args[0]).global_address == arrays["A"].address
-    assert (len(args), file.shape) == (3, ((2, 2, 1), (128, 1, 1), (1, 1, 1)))
+    config = file.config(args)
+    assert (len(config.args), config.grid, config.block, config.cluster) == (3, (2, 2, 1), (128, 1, 1), None)
 
 
 @pytest.mark.parametrize("name", ["alu_int32", "histogram", "gemm_bf16", "tma_tiles_64b"])
@@ -429,8 +431,7 @@ def test_a_recorded_launch_runs_from_its_folder(name, tmp_path, monkeypatch):
     file = read_launch_file(KERNELS / name)
     gpu = smemsim.Gpu("sm_90a")
     arrays, args = file.placed(gpu)
-    grid, block, cluster = file.shape
-    gpu.launch(file.ptx, grid=grid, block=block, cluster=cluster, shared_bytes=file.about["shared_bytes"], args=args, sanitize=False)
+    gpu.run(file.ptx, file.config(args), RunOptions(sanitize=False))
     assert {x["name"]: x["sha256"] for x in told["outputs"]} == {
         n: hashlib.sha256(arrays[n].numpy().tobytes()).hexdigest() for n in file.about["outputs"]
     }

@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as hnp
 import smemsim
 import triton_kernels
 from smemsim.errors import InputError, Unmodelled
-from smemsim.judge.gpu import Progress
+from smemsim.judge.progress import Progress
 from smemsim.program.arrays import as_numpy, storage
 from strategies import examples
 
@@ -378,8 +378,8 @@ def test_the_entry_may_be_left_out_where_there_is_one():
 
 def test_what_an_entry_requires_is_checked():
     text = kernel(".param .u64 to", NUMBERS, directives=".reqntid 64")
-    with pytest.raises(InputError, match=r"\.reqntid"):
-        smemsim.Gpu().launch(text, args=[None])
+    with pytest.raises(InputError, match=r"block = \(32, 1, 1\): the entry requires \(64, 1, 1\) \(\.reqntid\)"):
+        smemsim.Gpu().launch(text, block=32, args=[None])
 
 
 @pytest.mark.parametrize(
@@ -492,7 +492,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_bar_is_drawn_on_a_terminal_after_a_second(monkeypatch):
-    monkeypatch.setattr("smemsim.judge.gpu.AFTER", 0.05)
+    monkeypatch.setattr("smemsim.judge.progress.AFTER", 0.05)
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
     for wait in (0.0, 0.4):
         with Progress(8, "kernel") as progress:

@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from launches import Device
 from ptx_kernels import dump, kernel
 from smemsim import InputError, SharedMemory, SmemDescriptor, TensorMap, Unmodelled, mma, wgmma, wgmma_registers
 from smemsim.arithmetic.values import from_float64, to_float64
 from smemsim.evidence.format import Suite, load_suite
 from smemsim.machine.mma_sync import mma_sync
-from smemsim.program.device import Device
 from smemsim.program.events import Load, Mma
 from smemsim.program.execute import execute
+from smemsim.program.launch import LaunchConfig
 from smemsim.spec.mma_sync import MMA_SYNC_TYPES
 from strategies import examples
 
@@ -410,7 +411,7 @@ def test_wgmma_gives_the_registers_of_the_machine(form: str, given_: dict, count
         gpu = Device("sm_90a")
         device = gpu.array(held)
         args = (gpu.array(data), device, WORD.encode(), WORD.encode() + 8)
-        launch, told = gpu.prepare(wgmma_kernel(text, spare), "k", grid=2, block=128, args=args), []
+        launch, told = gpu.prepare(wgmma_kernel(text, spare), LaunchConfig(grid=2, block=128, args=args)), []
         launch.judge = lambda x, event: told.append(event)  # noqa: B023
         execute(launch, watch=watched)
         assert launch.events == told

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launches import refused
+from launches import Device, refused
 from ptx_kernels import kernel, wait
 from smemsim import (
     InputError,
@@ -22,7 +22,6 @@ from smemsim import (
     tcgen05_shift,
 )
 from smemsim.machine.tcgen05 import Issue, tcgen05_mma_many
-from smemsim.program.device import Device
 from smemsim.spec.tcgen05 import KINDS
 from smemsim.spec.tensor_memory import COPY_SHAPES, LOAD_STORE_SHAPES, METADATA
 from strategies import examples

@@ -26,10 +26,11 @@ if TYPE_CHECKING:
     from smemsim.judge.check import check
     from smemsim.judge.difference import Diagnosis, explain_difference
     from smemsim.judge.find import Answer, FoundDescriptor, find_descriptors
-    from smemsim.judge.gpu import Gpu, launch_triton
+    from smemsim.judge.gpu import Gpu
     from smemsim.judge.product import ProductExplanation, explain_product
     from smemsim.judge.report import Report
     from smemsim.judge.run import Run
+    from smemsim.judge.triton import launch_triton
     from smemsim.layout.cute import CuteLayout
     from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce
     from smemsim.machine.cluster import ClusterAddress, Delivery, mapa, multicast
@@ -150,7 +151,7 @@ _HOMES = {
     "DeviceArray": "program.arrays",
     "Gpu": "judge.gpu",
     "Run": "judge.run",
-    "launch_triton": "judge.gpu",
+    "launch_triton": "judge.triton",
     "BULK_TRAPS": "spec.bulk",
     "DISPUTES": "spec.disputes",
     "ERRATA": "spec.errata",

@@ -69,7 +69,8 @@ def assembler() -> str:
 
 def start(gpu: Gpu, function: Any, launch: LaunchFile, parameters: list[bytes]) -> int:
     """Launch with a cluster or a cooperative grid where asked for, wait: 0 or the CUDA error of a trap."""
-    grid, block, cluster = launch.shape
+    config = launch.config()
+    grid, block, cluster = config.grid, config.block or (1, 1, 1), config.cluster or (1, 1, 1)
     cooperative = bool(launch.about.get("cooperative"))
     if cluster == (1, 1, 1) and not cooperative:
         return gpu.launch(function, grid, block, launch.about["shared_bytes"], parameters)

@@ -30,7 +30,7 @@ from smemsim.files import named_inside, parse_toml, read_array, read_bytes
 from smemsim.judge.numbers import Tolerance
 from smemsim.program.arrays import DeviceArray, number_bytes, storage
 from smemsim.program.device import Device
-from smemsim.program.launch import CANCEL, three
+from smemsim.program.launch import LaunchConfig, RunOptions
 from smemsim.ptx.module import Parameter
 from smemsim.spec.formats import FORMATS
 from smemsim.words.tensor_map import TensorMap
@@ -105,6 +105,10 @@ ARGUMENTS = {
 BESIDE = {"array": {"offset": "bytes that are added to the address"}, "value": {"type": "its PTX type: u32, s64, f32 ..."}}
 
 
+CONFIG_KEYS = ("grid", "block", "cluster", "shared_bytes", "cancel")  # members of LaunchConfig, checked there
+OPTION_KEYS = ("limit", "limit_seconds")  # members of RunOptions, likewise
+
+
 # ---- What launch files may say: every key looked at, and a sentence with file and key for what does not fit
 
 
@@ -125,23 +129,17 @@ def checked(raw: Any, name: str) -> dict[str, Any]:
     _known(name, raw, KEYS)
     about: dict[str, Any] = {"entry": "", "arch": "", "outputs": [], "shared_bytes": 0, "args": [], **raw}
     try:
-        for key in ("grid", "block", "cluster"):
-            about[key] = list(three(key, raw.get(key, 1)))
-        whole("shared_bytes", about["shared_bytes"], minimum=0)
-        whole("limit", raw.get("limit", 1), minimum=1)
+        config = LaunchConfig(**{key: raw[key] for key in CONFIG_KEYS if key in raw})
+        RunOptions(**{key: raw[key] for key in OPTION_KEYS if key in raw})
     except InputError as e:
         raise InputError(f"{name}: {e}") from None
-    seconds = raw.get("limit_seconds", 1)
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
-        raise InputError(f"{name}: limit_seconds = {shown(seconds)}: needs a number of seconds above 0")
+    about |= {key: getattr(config, key) for key in ("grid", "block", "cluster")}
     for key in ("ptx", "entry", "arch"):
         if key in raw and not isinstance(raw[key], str):
             raise InputError(f"{name}: {key} = {shown(raw[key])}: needs a text")
     for key in ("exact", "cooperative"):
         if key in raw and not isinstance(raw[key], bool):
             raise InputError(f"{name}: {key} = {shown(raw[key])}: needs true or false")
-    if "cancel" in raw and raw["cancel"] not in (*CANCEL, "all"):
-        raise InputError(f"{name}: cancel = {shown(raw['cancel'])}: needs one of {', '.join((*CANCEL, 'all'))}")
     about["arrays"] = _arrays(name, raw.get("arrays", []))
     arrays = [one["name"] for one in about["arrays"]]
     if not isinstance(about["args"], list):
@@ -254,7 +252,7 @@ Encode = Callable[[TensorMap, int], bytes]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LaunchFile:
-    """One launch: `ptx` is the text, `about` what the file says with its shapes as three numbers each, files are looked for in `folder`.
+    """One launch: `ptx` is the text, `about` what the file says with its shapes as three numbers each (None where it says none), files are looked for in `folder`.
 
     `path` is how messages call the launch file; without it that is `name`.
     """
@@ -270,10 +268,15 @@ class LaunchFile:
         """The file, as messages name it."""
         return self.path or self.name
 
+    def config(self, args: Sequence[Any] = ()) -> LaunchConfig:
+        """The launch that the file describes, with its arguments."""
+        given = {key: self.about[key] for key in CONFIG_KEYS if key in self.about}
+        return LaunchConfig(**given, args=args, entry=self.about["entry"] or None, cooperative=self.about.get("cooperative", False))
+
     @property
-    def shape(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """(grid, block, cluster)."""
-        return tuple(self.about["grid"]), tuple(self.about["block"]), tuple(self.about["cluster"])
+    def options(self) -> dict[str, Any]:
+        """The members of `RunOptions` that the file says."""
+        return {key: self.about[key] for key in OPTION_KEYS if key in self.about}
 
     def arrays(self, *, random: bool = False) -> dict[str, np.ndarray]:
         """Every array as it is before the launch, by name; those of bf16, e4m3 and e5m2 as raw bits. `random`: the second way to fill them."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from smemsim.errors import InputError, SmemsimError, Unmodelled
 from smemsim.finding import Element, Finding, Fix, Path
-from smemsim.judge.find import FoundDescriptor, locate
+from smemsim.judge.find import FoundDescriptor
 from smemsim.judge.instructions import idesc_with
 from smemsim.judge.numbers import numbers_told
 from smemsim.judge.reads import Read, Seen, words_path
@@ -422,15 +422,15 @@ def threads_step(machine: Machine, number: int, step: dict[str, Any], *, hardwar
         shifted(machine, title, buffer, base)
     mn, k_byte, wanted = tile(layout, tensor, step)
     addresses = layout.addresses(base, mn, k_byte)
-    if addresses.max(initial=0) >= len(machine.source) or addresses.min(initial=0) < 0:
+    if addresses.max(initial=0) >= machine.memory.size or addresses.min(initial=0) < 0:
         machine.say(finding("A107", where, title, f"reaches {int(addresses.max()):#x}, past the shared window"))
         return
     machine.inside(where, title, buffer, [addresses.reshape(-1)])
     if not step.get("load"):
-        machine.write(addresses, wanted, Issue(number, 0, buffer.name, f"threads, through the layout of {buffer.name}"))
+        machine.write(addresses, Issue(number, 0, buffer.name, f"threads, through the layout of {buffer.name}", wanted.reshape(-1)))
         return
     machine.touch(addresses)
-    read = machine.source[addresses]
+    read = machine.memory.source(addresses)
     wrong = (read != wanted) & (wanted >= 0)
     if wrong.any():
         mismatch(machine, number, buffer, tensor, (mn, k_byte, wanted), wrong, rerun)
@@ -494,13 +494,13 @@ def mismatch(
     if any(f.code == "A105" and f.path == where for f in machine.findings):
         return
     at = tuple(int(x[0]) for x in np.nonzero(wrong))
-    read = int(machine.source[layout.addresses(buffer.address, mn[at], k_byte[at])])
+    read = int(machine.memory.source(layout.addresses(buffer.address, mn[at], k_byte[at])))
     share = share_of(int(wrong.sum()), wrong.size, "bytes")
     first = f"first: ({int(mn[at])}, {int(k_byte[at])}) reads {tensor.named(read) if read >= 0 else NAMES[read]}, meant {tensor.named(int(wanted[at]))}"
     counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size}
     for target in refused_for_its_swizzle(machine, buffer.name):
         again = rerun({target / "swizzle": str(layout.mode.swizzle)})
-        if again is not None and (again.source_at(layout.addresses(buffer.at(), mn, k_byte)) == wanted).all():
+        if again is not None and (again.memory.source(layout.addresses(buffer.at(), mn, k_byte)) == wanted).all():
             now = machine.raw_maps[target.name].get("swizzle", "none")
             machine.findings[:] = [f for f in machine.findings if f.path != target]
             machine.say(finding("R501", where, title, f"{target} has swizzle {now}, for which its box is too wide; the layout has {layout.mode.swizzle}",
@@ -511,7 +511,7 @@ def mismatch(
         return
     for mode in MODES.values():
         other = Layout(mode, True, layout.mn, layout.k)
-        if mode.swizzle is not layout.mode.swizzle and (machine.source_at(other.addresses(buffer.at(), mn, k_byte)) == wanted).all():
+        if mode.swizzle is not layout.mode.swizzle and (machine.memory.source(other.addresses(buffer.at(), mn, k_byte)) == wanted).all():
             path, values = swizzle_changes(buffer)
             new, now = (
                 values.get(str(mode.swizzle), str(mode.swizzle)),
@@ -615,7 +615,7 @@ def all_right(again: Machine | None, read: Read) -> bool:
     if again is None:
         return False
     addresses = read.addresses()
-    return addresses.max() < len(again.source) and bool(((again.source[addresses] == read.meant) | (read.meant < 0)).all())
+    return addresses.max() < again.memory.size and bool(((again.memory.source(addresses) == read.meant) | (read.meant < 0)).all())
 
 
 def _targets(machine: Machine) -> Iterator[tuple[Path, str, dict[str, Any]]]:
@@ -656,7 +656,7 @@ def paired_repairs(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rer
     for path, now, values in _targets(machine):
         for value in values.values():
             again = rerun({path: value})
-            places = None if again is None else read.placed(again.source)
+            places = None if again is None else read.placed(again.memory)
             for s in read.solutions(places) if places is not None else ():
                 word, changes = word_fix(read, s, False)[1], changes_of(read, s)
                 change = Fix(path, path.within(raw) or now, value)
@@ -683,7 +683,7 @@ def _places(seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
                 if tried <= MOST_ISSUES and mode
                 else None
             )
-            there = None if alone is None else locate(alone.source, wanted)
+            there = None if alone is None else alone.memory.locate(wanted)
             if mode is None or there is None or not (there >= 0).any():
                 continue
             one = int(np.nonzero(there >= 0)[0][0])
@@ -833,7 +833,7 @@ def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blame
     outside = _outside_buffer(machine, seen)
     if outside:
         return [finding("A107", read.where, read.title, f"{share}; {outside}", **counts)]
-    missing = locate(machine.source, read.meant)[wrong] < 0
+    missing = machine.memory.locate(read.meant)[wrong] < 0
     when = _when(machine, rerun, raw, read.meant[wrong][missing]) if missing.any() else ""
     if (got == UNWRITTEN).any() and missing.any():
         return [finding("R507", read.where, read.title, f"{share}{when}", **counts)]
@@ -843,9 +843,8 @@ def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blame
 def look(machine: Machine, read: Read) -> Seen:
     """What the operand reads now. Raises Unmodelled for descriptors of which nobody knows that."""
     addresses = read.addresses()
-    inside = addresses < len(machine.source)
-    got, writer = (np.where(inside, of[np.where(inside, addresses, 0)], UNWRITTEN) for of in (machine.source, machine.writer))
-    return Seen(read, addresses, got, writer, (got != read.meant) & (read.meant >= 0))
+    got, writer = machine.memory.look(addresses)
+    return Seen(read, addresses, got, writer.astype(np.int32) - 1, (got != read.meant) & (read.meant >= 0))
 
 
 def _repairs(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
@@ -877,12 +876,12 @@ def _other_idesc(read: Read, raw: dict[str, Any]) -> Fix | None:
 
 def _placements(machine: Machine, read: Read) -> Iterator[np.ndarray]:
     """Where everything that is meant lies; of what lies there several times, every step's copy."""
-    sources = [machine.source]
-    if machine.holds_twice():
-        steps = np.array([issue.step for issue in machine.issues])
-        writers = np.where(machine.writer >= 0, steps[machine.writer], -1)
-        sources[:0] = [np.where(writers == step, machine.source, UNWRITTEN) for step in np.unique(steps)]
-    yield from (places for source in sources if (places := read.placed(source)) is not None)
+    of_steps: dict[int, list[int]] = {}
+    if len(machine.memory.repeated()):
+        for number, issue in enumerate(machine.issues, 1):
+            of_steps.setdefault(issue.step, []).append(number)
+    copies = (*(of_steps[step] for step in sorted(of_steps)), None)
+    yield from (places for writers in copies if (places := read.placed(machine.memory, writers)) is not None)
 
 
 def _lucky(read: Read) -> list[Finding]:
@@ -940,7 +939,7 @@ def _square(read: Read, transposed: Finding) -> list[Finding]:
 
 def _undecodable(machine: Machine, read: Read, raw: dict[str, Any], why: str) -> list[Finding]:
     """A descriptor of which nobody knows what it reads: another layout code, or the other major-ness, may read what was meant."""
-    places = read.placed(machine.source)
+    places = read.placed(machine.memory)
     for s in read.solutions(places) if places is not None else ():
         fix, word = word_fix(read, s, bool((read.field_starts != s.starts).any()))
         return [finding("D302", read.where / "word", read.title, why, f"write {word}: swizzle {s.swizzle}", changes=(fix,) if fix else ())]
@@ -955,9 +954,9 @@ def _when(machine: Machine, rerun: Rerun, raw: dict[str, Any], missing: np.ndarr
     if gone or raw.get("excerpt"):
         return gone
     later = rerun({}, until=len(raw["step"]))
-    places = np.full(1, -1) if later is None else locate(later.source, missing)
+    places = np.full(1, -1) if later is None else later.memory.locate(missing)
     if later is not None and (places >= 0).any():
-        writer = later.issues[int(later.writer[places[places >= 0][0]])]
+        writer = later.issues[int(later.memory.of(places[places >= 0][:1])[0][0]) - 1]
         return f"; {writer.text} (step {writer.step + 1}) brings it only afterwards"
     return f"; {len(missing)} of the meant elements are brought by no step"
 

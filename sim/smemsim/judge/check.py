@@ -14,7 +14,7 @@ from smemsim.finding import Finding, Path
 from smemsim.judge.build import Scenario
 from smemsim.judge.causes import before, judge, machine_of, rerun_of, transfer
 from smemsim.judge.copies import completed, copied, copy_findings, store_step
-from smemsim.judge.find import Shape, locate
+from smemsim.judge.find import Shape
 from smemsim.judge.instructions import (
     a_from_tensor_memory,
     cta_group_of,
@@ -31,6 +31,7 @@ from smemsim.judge.scenario import located, read_scenario
 from smemsim.judge.state import Machine, buffers_of, finding
 from smemsim.judge.statics import descriptor_notes, map_findings, map_notes, one_atom_hides, unmeant_descriptor
 from smemsim.judge.tensors import tensors_of
+from smemsim.machine.owners import Owners
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
@@ -42,8 +43,8 @@ __all__ = ["MOST", "MOST_ELEMENTS", "check", "extents_of", "run_steps", "wanted_
 # be
 
 
-def wanted_of(scenario: Any, where: str) -> tuple[Shape, np.ndarray, np.ndarray]:
-    """(the operand's shape, the global byte that lies at every shared address, that of every element (blocks, steps, rows, k)).
+def wanted_of(scenario: Any, where: str) -> tuple[Shape, Owners, np.ndarray]:
+    """(the operand's shape, what lies in shared memory, the global byte of every element (blocks, steps, rows, k)).
 
     Blocks and K steps are those of the operand's words. Without words: as many K steps, and blocks of these, as have all their elements in
     shared memory, at least one.
@@ -57,7 +58,7 @@ def wanted_of(scenario: Any, where: str) -> tuple[Shape, np.ndarray, np.ndarray]
     number, side = path.step, path.side
     step, operand = steps[number], steps[number][side]
     machine = run_steps({**raw, "step": steps[:number]})
-    source, arch = machine.source, architecture(raw["arch"])
+    memory, arch = machine.memory, architecture(raw["arch"])
     rows, k = extents_of(raw, step, side, path)
     tensor = tensors_of(raw)[operand["meant"]["tensor"]]
     made = made_words(operand, buffers_of(raw), path)
@@ -69,7 +70,7 @@ def wanted_of(scenario: Any, where: str) -> tuple[Shape, np.ndarray, np.ndarray]
 
     def here(blocks: int, count: int) -> bool:
         wanted = meant(blocks, count)
-        return bool((wanted >= 0).all() and (locate(source, wanted) >= 0).all())
+        return bool((wanted >= 0).all() and (memory.locate(wanted) >= 0).all())
 
     if made is not None:
         blocks, count = made[0].shape
@@ -81,7 +82,7 @@ def wanted_of(scenario: Any, where: str) -> tuple[Shape, np.ndarray, np.ndarray]
             blocks += 1
     packing = packing_of(kind_of_step(step, machine.arch) or "", operand["dtype"])
     shape = Shape(arch, element_format(operand["dtype"]), operand["major"], packing, blocks, count, rows, k)
-    return shape, source, meant(blocks, count)
+    return shape, memory, meant(blocks, count)
 
 
 # ---- `check`: run a scenario, compare what every instruction reads with what it was meant to read, and say which field is wrong
@@ -305,7 +306,7 @@ def extents_of(raw: dict[str, Any], step: dict[str, Any], side: str, where: Path
 
 def _find(machine: Machine, read: Read) -> None:
     """The scenario asks for a descriptor."""
-    places = locate(machine.source, read.meant)
+    places = machine.memory.locate(read.meant)
     if (places < 0).any():
         missing = int((places < 0).sum())
         machine.say(
@@ -345,7 +346,7 @@ def _blamed(machine: Machine, raw: dict[str, Any], read: Read) -> Finding | None
         if step["op"].startswith("tma_") and step.get("to") in names and step["map"] in machine.mismatched:
             return machine.mismatched[step["map"]]
     stopped = [*machine.refused.values(), *machine.failed.values()]
-    if stopped and (locate(machine.source, read.meant) < 0).any():
+    if stopped and (machine.memory.locate(read.meant) < 0).any():
         return stopped[0]
     for one in machine.findings:
         if one.code == "I602" and one.path.startswith(read.where):
@@ -370,7 +371,7 @@ def _cancel(machine: Machine, number: int, reads: list[Read]) -> None:
 
 def _k_taken(machine: Machine, read: Read) -> np.ndarray | None:
     """Which K each K step takes, (steps, k), counted from the first that is meant; None unless all rows take the same ones, and each K is taken once."""
-    got = machine.source_at(read.addresses())
+    got = machine.memory.source(read.addresses())
     rows_axis, k_axis = read.raw["meant"]["axes"]
     if ((got < read.tensor.address) | (got >= read.tensor.end) | (read.meant < 0)).any():
         return None

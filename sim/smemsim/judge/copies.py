@@ -12,7 +12,6 @@ import numpy as np
 
 from smemsim.errors import InputError, SmemsimError, Unmodelled
 from smemsim.finding import Finding, Fix, Path, Value
-from smemsim.judge.find import locate
 from smemsim.judge.reads import Read, grid, made_words, tmem_at
 from smemsim.judge.report import share_of
 from smemsim.judge.state import COMMON_SWIZZLES, NAMES, UNWRITTEN, Issue, Machine, Rerun, finding, issues_of, swizzle_changes
@@ -189,7 +188,7 @@ def _scale_layout(
     machine: Machine, raw: dict[str, Any], number: int, read: Read, one: Finding, row: CopyShape, again: Again
 ) -> Finding | None:
     """No descriptor reads the scale factors where they lie: they are in another layout. None where some lie nowhere."""
-    places = locate(machine.source, read.meant)
+    places = machine.memory.locate(read.meant)
     known = read.meant >= 0
     if (places[known] < 0).any() or not known[0, 0, 0, 0]:
         return None
@@ -232,7 +231,7 @@ def _repair(
     changed = copy.deepcopy(raw)
     changed["buffer"][name]["layout"] = new
     machine_then = again(changed, number)
-    right = machine_then is not None and not ((machine_then.source_at(read.addresses()) != read.meant) & (read.meant >= 0)).any()
+    right = machine_then is not None and not ((machine_then.memory.source(read.addresses()) != read.meant) & (read.meant >= 0)).any()
     path = Path.of("buffer", name, "layout")
     return (f"{path} = {new}", (Fix(path, layout, new),)) if right else (text, ())
 
@@ -269,7 +268,7 @@ def copied(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, A
         return
     if not any("meant" in later.get(side, {}) for later in raw["step"][number:] for side in ("a", "scale_a", "scale_b")):
         _leaves(machine, where, title, row, step["a"], read)
-    data = machine.source_at(read)
+    data = machine.memory.source(read)
     first = len(machine.issues)
     for issue, ((block, k), address) in enumerate(zip(np.ndindex(shape), to, strict=True)):
         try:
@@ -370,6 +369,6 @@ def _stored(machine: Machine, step: dict[str, Any]) -> tuple[np.ndarray, np.ndar
             moved = tma_store(tm, at, smem_address=address, arch=machine.arch)
         except SmemsimError:
             return None
-        sources.append(machine.source[moved.shared_address.astype(np.int64)])
+        sources.append(machine.memory.source(moved.shared_address.astype(np.int64)))
         targets.append(moved.global_address)
     return np.concatenate(sources), np.concatenate(targets)

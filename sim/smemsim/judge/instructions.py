@@ -12,7 +12,6 @@ import numpy as np
 from smemsim.arguments import in_steps, shown
 from smemsim.errors import InputError, Unmodelled
 from smemsim.finding import Finding, Fix, InScenario, InWord, Path
-from smemsim.judge.find import locate
 from smemsim.judge.reads import Cells, Read, as_given, blamed_copy, grid, steps_of, tmem_at
 from smemsim.judge.report import share_of
 from smemsim.judge.state import TMEM, Machine, finding
@@ -251,7 +250,7 @@ def _cut(machine: Machine, read: Read, step: dict[str, Any], group: int | None, 
                                    numbers={"rows": [read.rows, own]}, grade=Grade.DOCUMENTED)  # fmt: skip
     if one.fix or one.code != "R508":
         return None
-    places = locate(machine.source, read.meant)
+    places = machine.memory.locate(read.meant)
     mode = MODES.get(read.descriptor.swizzle)
     if mode is None or not mode.mask or (places < 0).any():
         return None

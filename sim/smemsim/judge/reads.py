@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,11 @@ import numpy as np
 from smemsim.arguments import shown
 from smemsim.errors import InputError
 from smemsim.finding import Finding, Path
-from smemsim.judge.find import FoundDescriptor, Shape, locate, partial_solutions, solutions
+from smemsim.judge.find import FoundDescriptor, Shape, partial_solutions, solutions
 from smemsim.judge.state import TMEM, UNWRITTEN, Buffer, Machine, finding
 from smemsim.judge.tensors import Tensor
 from smemsim.layout.tensor_memory import scale_of_byte
+from smemsim.machine.owners import Owners
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
@@ -88,9 +89,12 @@ class Read:
         shape = self.shape(major)
         return solutions(shape, places) if (places >= 0).all() else partial_solutions(shape, places, self.field_starts)
 
-    def placed(self, source: np.ndarray) -> np.ndarray | None:
-        """Where everything that is meant lies, -1 for what is outside the tensor; None if some of it, or all, lies nowhere."""
-        places = locate(source, self.meant)
+    def placed(self, memory: Owners, among: Collection[int] | None = None) -> np.ndarray | None:
+        """Where everything that is meant lies, -1 for what is outside the tensor; None if some of it, or all, lies nowhere.
+
+        `among`: only what these writers brought.
+        """
+        places = memory.locate(self.meant, among)
         return places if (self.meant >= 0).any() and (places[self.meant >= 0] >= 0).all() else None
 
     @property

@@ -439,7 +439,7 @@ class Run:
         ended = (
             ", interrupted"
             if self.interrupted
-            else f", ended after the {self.launch.limit_seconds:g} s that it may run"
+            else f", ended after the {self.launch.options.limit_seconds:g} s that it may run"
             if self.out_of_time
             else ""
         )

@@ -374,6 +374,6 @@ def _upstream(machine: Machine, raw: dict[str, Any], number: int, one: Slice, ag
                 at_ = read.addresses()
             except Unmodelled:
                 continue
-            read = dataclasses.replace(read, meant=np.where(meant < 0, before.source_at(at_), meant))
+            read = dataclasses.replace(read, meant=np.where(meant < 0, before.memory.source(at_), meant))
         told = [f for f in judge(before, read, raw, no_rerun, None) if f.severity in ("wrong", "trap")]
         yield from copy_findings(before, raw, earlier, read, told, again)

@@ -12,8 +12,10 @@ import numpy as np
 from smemsim.arguments import choice, shown
 from smemsim.errors import HardwareTrap, InputError, SmemsimError
 from smemsim.finding import Finding, Fix, InScenario, InWord, Path, TensorMapError
-from smemsim.judge.tensors import OUTSIDE, Tensor
+from smemsim.judge.tensors import Tensor
 from smemsim.layout.cute import CuteLayout, byte_axes
+from smemsim.machine.owners import Owners
+from smemsim.machine.region import FOREIGN, OUTSIDE, UNWRITTEN
 from smemsim.machine.tma import tma_load, tma_store
 from smemsim.spec.architectures import architecture
 from smemsim.spec.bulk import BULK_LIMITS
@@ -266,7 +268,6 @@ def _bits_in(scenario: dict[str, Any], buffer: str) -> int:
 # ---- Running a scenario's transfers: which global byte lies at every shared byte, and what goes wrong on the way
 
 
-UNWRITTEN, FOREIGN = -1, -3  # instead of a global address: nobody wrote the byte; a step wrote what is in no tensor
 NAMES = {UNWRITTEN: "what no step wrote", OUTSIDE: "out-of-bounds fill", FOREIGN: "bytes of no tensor"}
 ALIGN = LIMITS.smem_alignment
 TMEM = (LANES, COLUMNS, CELL_BITS // 8)
@@ -290,20 +291,23 @@ def no_rerun(changes: Any, until: int | None = None, only: int | None = None) ->
 
 @dataclasses.dataclass(frozen=True)
 class Issue:
-    """One thing that writes shared memory: `step` and `number` of its issue in it, the buffer, and what it is, for people."""
+    """One thing that writes shared or tensor memory: `step` and `number` of its issue in it, the buffer, what it is, for people; and of shared memory
+    the global byte of each byte that it writes (`owners.Writer`)."""
 
     step: int
     number: int
     buffer: str
     text: str
+    sources: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64), repr=False, compare=False)
 
 
 @dataclasses.dataclass
 class Machine:
     """A CTA's shared memory as the steps leave it, and the findings so far. `maps` are the scenario's, None where one was refused.
 
-    For every shared byte, `source` is the global byte that lies there, and `writer` the index in `issues` of what wrote it last. `seen` is what each
-    operand read when its step ran. `tmem` and `tmem_writer` are the same of tensor memory: (lane, column, byte of the cell).
+    `memory` knows for every shared address the global byte that lies there, and what wrote it last, the issues by their number in it, from 1 on.
+    `tmem` has the global byte and `tmem_writer` the index in `issues` of every byte of tensor memory: (lane, column, byte of the cell). `seen` is what
+    each operand read when its step ran.
     """
 
     arch: str
@@ -312,10 +316,7 @@ class Machine:
     buffers: dict[str, Buffer]
     raw_maps: dict[str, dict[str, Any]]
     findings: list[Finding] = dataclasses.field(default_factory=list)
-    source: np.ndarray = dataclasses.field(default_factory=lambda: np.full(REACH, UNWRITTEN, np.int64))
-    writer: np.ndarray = dataclasses.field(default_factory=lambda: np.full(REACH, -1, np.int32))
-    issues: list[Issue] = dataclasses.field(default_factory=list)
-    _twice: tuple[int, bool] = (-1, False)  # (issues so far, the answer)
+    memory: Owners = dataclasses.field(default_factory=lambda: Owners(REACH))
     reruns: int = 0  # steps that were simulated again to try repairs
     wanted: list[bool] = dataclasses.field(default_factory=list)  # for each issue: has anything of it been read?
     overwritten: list[tuple[int, np.ndarray]] = dataclasses.field(default_factory=list)  # (an issue, the global bytes that it wrote over)
@@ -335,35 +336,26 @@ class Machine:
         self.findings.append(one)
         return one
 
-    def write(self, shared: np.ndarray, source: Any, issue: Issue) -> None:
-        """Bytes that arrive."""
-        self.issues.append(issue)
+    @property
+    def issues(self) -> list[Issue]:
+        """What has written so far."""
+        return self.memory.writers
+
+    def write(self, shared: np.ndarray, issue: Issue) -> None:
+        """Bytes that arrive at shared addresses."""
+        before = self.memory.source(shared)
+        self.memory.put(shared, issue)
         self.wanted.append(False)
-        before = self.source[shared]
         if (before >= 0).any():
             self.overwritten.append((len(self.issues) - 1, before[before >= 0]))
-        self.source[shared], self.writer[shared] = source, len(self.issues) - 1
-
-    def source_at(self, shared: np.ndarray) -> np.ndarray:
-        """The global byte at every shared address; `UNWRITTEN` past the last one, where a damaged word may read."""
-        inside = (shared >= 0) & (shared < len(self.source))
-        found: np.ndarray = np.where(inside, self.source[np.where(inside, shared, 0)], UNWRITTEN)
-        return found
-
-    def holds_twice(self) -> bool:
-        """Does a byte of global memory lie at several places?"""
-        if self._twice[0] != len(self.issues):
-            written = np.sort(self.source[self.source >= 0])
-            self._twice = (len(self.issues), bool((written[1:] == written[:-1]).any()))
-        return self._twice[1]
 
     def touch(self, shared: np.ndarray) -> None:
         """Bytes that are read."""
         inside = shared[(shared >= 0) & (shared < REACH)]
         self.read[inside // CHUNK] = True
-        for index in np.unique(self.writer[inside]).tolist():
-            if index >= 0:
-                self.wanted[index] = True
+        for number in np.unique(self.memory.of(inside)[0]).tolist():
+            if number:
+                self.wanted[number - 1] = True
 
     # ---- maps
 
@@ -449,8 +441,7 @@ class Machine:
                 self.touch(moved.shared_address.astype(np.int64))
             if step["op"] == "tma_load":
                 shared = moved.shared_address.astype(np.int64)
-                told = Issue(number, issue, buffer.name, f"tma_load {step['map']} at {at} to {address:#x}")
-                self.write(shared, np.where(moved.global_address < 0, OUTSIDE, moved.global_address), told)
+                self.write(shared, Issue(number, issue, buffer.name, f"tma_load {step['map']} at {at} to {address:#x}", moved.sources))
         for trap in dict.fromkeys(one.code for one in traps):
             first = next(one for one in traps if one.code == trap)
             self.failed.setdefault(buffer.name, self.say(first))
@@ -527,8 +518,8 @@ class Machine:
             self.inside(where, title, buffer, [moved])
             if "to" in step:
                 tensor = self.tensors.get(step.get("tensor", ""))
-                source = tensor.address + place + np.arange(len(moved)) if tensor else FOREIGN
-                self.write(moved, source, Issue(number, issue, buffer.name, f"bulk copy of {len(moved)} B to {address:#x}"))
+                sources = tensor.address + place + np.arange(len(moved)) if tensor else np.full(len(moved), FOREIGN)
+                self.write(moved, Issue(number, issue, buffer.name, f"bulk copy of {len(moved)} B to {address:#x}", sources))
         mode = buffer.layout.mode if buffer.layout else None
         if mode is not None and mode.mask:
             lines = mode.mask + 1

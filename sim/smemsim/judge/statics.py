@@ -9,7 +9,6 @@ from typing import Any
 
 from smemsim.errors import SmemsimError
 from smemsim.finding import Finding, Fix, InScenario, InWord, Path
-from smemsim.judge.find import locate
 from smemsim.judge.reads import Read, meant_of, words_path
 from smemsim.judge.state import Machine, finding
 from smemsim.judge.tensors import Tensor
@@ -71,7 +70,7 @@ def one_atom_hides(machine: Machine, read: Read) -> Iterator[Finding]:
     if not idle:
         return
     meant = meant_of(read.raw, read.tensor, (1, 1), 2 * read.rows, read.k)
-    places = locate(machine.source, meant)
+    places = machine.memory.locate(meant)
     if (meant < 0).any() or (places < 0).any():
         return
     twice = dataclasses.replace(read, words=read.words[:1, :1], rows=2 * read.rows, meant=meant, starts=read.starts[:1, :1])

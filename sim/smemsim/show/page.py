@@ -119,7 +119,7 @@ def buffer_runs(machine: Machine) -> list[dict[str, Any]]:
     found = []
     for buffer, after in zip(ordered, [*(b.address for b in ordered[1:]), REACH], strict=True):
         end = buffer.address + buffer.bytes if buffer.bytes else after
-        writer = machine.writer[buffer.address : min(end, REACH)]
+        writer = machine.memory.of(np.arange(buffer.address, min(end, REACH)))[0].astype(np.int64) - 1
         if not buffer.bytes:
             written = np.flatnonzero(writer >= 0)
             writer = writer[: -(-(int(written[-1]) + 1) // CHUNK) * CHUNK if len(written) else 0]

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from smemsim.errors import InputError
 from smemsim.finding import Path
-from smemsim.judge.find import locate
 from smemsim.judge.reads import Seen, made_words, meant_places
 from smemsim.judge.report import Report
 from smemsim.judge.state import FOREIGN, NAMES, UNWRITTEN, Issue, Machine
@@ -78,7 +77,7 @@ class Held:
         if seen.wrong.any():
             wrong = tiled(seen.wrong).any(axis=2)
             first = np.where(meant[..., 0] >= 0, meant[..., 0], UNWRITTEN)
-            lies = np.where(wrong, np.where(first >= 0, locate(machine.source, first), -1), lies)
+            lies = np.where(wrong, np.where(first >= 0, machine.memory.locate(first), -1), lies)
         axes = read.raw["meant"]["axes"]
         return cls(read.tensor, machine.tensors, (axes[0], axes[1]), machine.issues, tiled(seen.got), meant, tiled(seen.writer), tiled(seen.wrong),
                    row, k, lies)  # fmt: skip
