@@ -3,6 +3,7 @@
 import copy
 import json
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
@@ -44,7 +45,8 @@ def test_tensor_memory_holds_what_the_machine_copies(mode):
     shared.write(0x400, tmem_bytes)
     for offset, column in zip(offsets, first["to_tmem"][0], strict=True):
         tcgen05_cp(memory, column, first["a"]["word"] + (0x400 + offset >> 4), shape="32x128b", multicast="warpx4", shared=shared)
-    source = check(scenario).machine.source
+    held = check(scenario).machine.memory
+    source = held.source(np.arange(held.size))
     for row in (0, 1, 31, 32, 70, 127):
         for step in range(4):
             kind, _, each, _ = MODES[mode]

@@ -20,7 +20,7 @@ from smemsim.errors import InputError
 from smemsim.evidence.launches import checked, read_launch_file
 from smemsim.evidence.recipes import array_of
 from smemsim.judge.numbers import Rounding, Tolerance
-from smemsim.judge.run import Output, Wanted
+from smemsim.judge.outputs import Output, Wanted
 from smemsim.program.launch import RunOptions
 from strategies import examples
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from boxes import BASE, BITS, boxes, tiled
 from smemsim import GlobalMemory, SharedMemory, SmemDescriptor
+from smemsim.machine.region import FOREIGN, OUTSIDE, UNWRITTEN
 from strategies import examples
 
 BEGIN, SIZE = 0x400, 16384
@@ -17,15 +18,17 @@ class Bytewise:
     """The window as a dictionary: address -> (value, number of the writer, the byte's place in the writer's data)."""
 
     def __init__(self):
-        self.held, self.places = {}, []
+        self.held, self.places, self.sources = {}, [], {}
 
     def write(self, address, data):
         self.held |= {address + i: (value, len(self.places), i) for i, value in enumerate(data)}
+        self.sources |= {address + i: FOREIGN for i in range(len(data))}
         self.places.append([(i,) for i in range(len(data))])
 
     def load(self, box, smem_address, tensor):
         for i, (at, source) in enumerate(box.model(smem_address)):
             self.held[at] = (int(tensor[source - BASE]) if source >= 0 else 0, len(self.places), i)
+            self.sources[at] = source if source >= 0 else OUTSIDE
         inner = [q * 8 // box.bits * box.step for q in range(box.row_bytes)]
         self.places.append([(row[0] + c, *row[1:]) for row in box.rows for c in inner])
 
@@ -69,6 +72,19 @@ def play(steps, seed):
         shared.tma_load(tm, what.at, smem_address=address, source=world, **what.options)
         naive.load(what, address, tensor)
     return shared, naive
+
+
+@examples(80)
+@given(steps=histories(), seed=st.integers(0, 99))
+def test_every_byte_is_the_global_byte_of_its_last_write_and_is_found_by_it(steps, seed):
+    shared, naive = play(steps, seed)
+    source = np.array([naive.sources.get(BEGIN + i, UNWRITTEN) for i in range(SIZE)])
+    owners = shared._owners
+    assert np.array_equal(owners.source(np.arange(-1, SIZE + 1)), np.pad(source, 1, constant_values=UNWRITTEN))
+    wanted = np.unique(np.concatenate([source, source + 1, [FOREIGN]]))
+    first = [next(iter(np.flatnonzero(source == byte)), -1) if byte >= 0 else -1 for byte in wanted]
+    assert owners.locate(wanted).tolist() == first
+    assert set(owners.repeated().tolist()) == {byte for byte in source.tolist() if byte >= 0 and (source == byte).sum() > 1}
 
 
 @examples(80)

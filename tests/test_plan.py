@@ -269,7 +269,8 @@ def test_advances_are_cutes_descriptor_tensor(p):
 @given(legal)
 def test_the_loop_and_the_single_box_put_the_same_bytes_at_the_same_places(p):
     assume(p.box is not None)
-    loop, box = (smemsim.check(p.scenario(form)).machine.source for form in ("loop", "box"))
+    memories = [smemsim.check(p.scenario(form)).machine.memory for form in ("loop", "box")]
+    loop, box = (memory.source(np.arange(memory.size)) for memory in memories)
     assert (loop >= 0).sum() >= p.loop.bytes
     np.testing.assert_array_equal(loop, box)
     assert p.loop.bytes == p.box.bytes

@@ -520,7 +520,7 @@ def test_a_finding_shows_its_first_wrong_element(page):
     assert info["was meant"] == first["meant"]
     assert info["shared address"].startswith(f"{first['address']:#x}:")
     lies = int(info["lies, in the end, at"], 16)
-    assert report.machine.tensors["B"].named(int(report.machine.source[lies])) == first["meant"]
+    assert report.machine.tensors["B"].named(int(report.machine.memory.source(np.array(lies)))) == first["meant"]
     assert page.locator(".here").count() == 2
     assert page.locator("#memory .bad").count() == 8 * 64  # with half the SBO lines 4 to 67 are read for other rows
 

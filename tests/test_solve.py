@@ -13,7 +13,7 @@ from kernels import kernel
 from smemsim import InputError, SmemDescriptor, SmemsimError, TensorMap, check, find_descriptors, operand_addresses, tma_load
 from smemsim.cli import main
 from smemsim.judge.check import wanted_of
-from smemsim.judge.find import of_source
+from smemsim.judge.find import of_memory
 from smemsim.spec.formats import FORMATS
 from smemsim.spec.swizzles import MODES, Swizzle
 from strategies import CLASSIC, examples, reads
@@ -353,9 +353,9 @@ def test_the_rows_of_an_operand_are_those_of_one_cta_of_the_pair():
     del step["a"]["rows"]
     for group, step["m"] in ((1, 128), (2, 256)):
         assert check(scenario | {"cta_group": group}).codes == ()
-        shape, source, wanted = wanted_of(scenario | {"cta_group": group}, "step[1].a")
+        shape, memory, wanted = wanted_of(scenario | {"cta_group": group}, "step[1].a")
         assert shape.rows == 128
-        found = [(one.swizzle, one.stride, one.starts.tolist()) for one in of_source(shape, source, wanted).descriptors]
+        found = [(one.swizzle, one.stride, one.starts.tolist()) for one in of_memory(shape, memory, wanted).descriptors]
         assert (Swizzle.B128, 1024, [[0x400 + by for by in step["a"]["k_add"]]]) in found
 
 

@@ -21,7 +21,7 @@ from smemsim.campaign.space import ChunkResult
 from smemsim.cli import main
 from smemsim.evidence.format import load_suite
 from smemsim.files import parse_toml, read_bytes, read_npz, write_whole
-from smemsim.judge.run import out_names
+from smemsim.judge.outputs import out_names
 from smemsim.judge.scenario import read_scenario
 from smemsim.program.system import formatted
 from smemsim.ptx.parser import read_module

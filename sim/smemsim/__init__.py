@@ -18,15 +18,18 @@ if TYPE_CHECKING:
     from smemsim.arithmetic.values import element_value, from_float64, to_float64
     from smemsim.campaign.report import CampaignReport
     from smemsim.campaign.sweep import sweep
-    from smemsim.errors import HardwareTrap, InputError, InternalError, SmemsimError, TensorMapError, TraceError, Unmodelled
+    from smemsim.errors import HardwareTrap, InputError, InternalError, SmemsimError, TraceError, Unmodelled
+    from smemsim.finding import Finding, TensorMapError
+    from smemsim.finding import Finding as CheckFinding
+    from smemsim.finding import Finding as RunFinding
     from smemsim.judge.build import Scenario
     from smemsim.judge.check import check
     from smemsim.judge.difference import Diagnosis, explain_difference
     from smemsim.judge.find import Answer, FoundDescriptor, find_descriptors
     from smemsim.judge.gpu import Gpu
     from smemsim.judge.product import ProductExplanation, explain_product
-    from smemsim.judge.report import CheckFinding, Report
-    from smemsim.judge.run import Run, RunFinding
+    from smemsim.judge.report import Report
+    from smemsim.judge.run import Run
     from smemsim.judge.triton import launch_triton
     from smemsim.layout.cute import CuteLayout
     from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce
@@ -54,7 +57,7 @@ if TYPE_CHECKING:
     from smemsim.spec.disputes import DISPUTES
     from smemsim.spec.errata import ERRATA
     from smemsim.spec.evidence import RULES, Grade
-    from smemsim.spec.findings import Finding, Severity
+    from smemsim.spec.findings import Severity
     from smemsim.spec.swizzles import Swizzle
     from smemsim.words.instr import INSTR_RULES, InstrDescriptor
     from smemsim.words.operand import operand_addresses
@@ -92,7 +95,6 @@ _HOMES = {
     "CampaignReport": "campaign.report",
     "sweep": "campaign.sweep",
     "check": "judge.check",
-    "CheckFinding": "judge.report",
     "Report": "judge.report",
     "Scenario": "judge.build",
     "INSTR_RULES": "words.instr",
@@ -107,7 +109,7 @@ _HOMES = {
     "InputError": "errors",
     "InternalError": "errors",
     "SmemsimError": "errors",
-    "TensorMapError": "errors",
+    "TensorMapError": "finding",
     "TraceError": "errors",
     "Unmodelled": "errors",
     "build_sequence": "words.tensor_map.replace",
@@ -150,16 +152,19 @@ _HOMES = {
     "Gpu": "judge.gpu",
     "Run": "judge.run",
     "launch_triton": "judge.triton",
-    "RunFinding": "judge.run",
     "BULK_TRAPS": "spec.bulk",
     "DISPUTES": "spec.disputes",
     "ERRATA": "spec.errata",
     "RULES": "spec.evidence",
     "Grade": "spec.evidence",
-    "Finding": "spec.findings",
+    "Finding": "finding",
+    "CheckFinding": "finding",
+    "RunFinding": "finding",
     "Severity": "spec.findings",
     "Swizzle": "spec.swizzles",
 }
+
+_SAME = {"CheckFinding": "Finding", "RunFinding": "Finding"}  # names that the class of all findings has besides
 
 __all__ = [
     "BULK_TRAPS",
@@ -261,7 +266,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'smemsim' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"smemsim.{_HOMES[name]}"), name)
+    value = getattr(importlib.import_module(f"smemsim.{_HOMES[name]}"), _SAME.get(name, name))
     globals()[name] = value
     return value
 

@@ -16,6 +16,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -235,8 +236,9 @@ def _peer(text: str, rows: int) -> tuple[int, int]:
 
 
 def compiled(c: Configuration) -> dict[str, Any] | str:
-    """Compile in a process of its own; a string says why there is nothing."""
-    done = subprocess.run([sys.executable, str(HERE), c.name], capture_output=True, text=True, check=False)
+    """Compile in a process of its own; a string says why there is nothing. CuTe DSL leaves its PTX in the current folder: one that goes away."""
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run([sys.executable, str(HERE), c.name], cwd=folder, capture_output=True, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
         why = [line for line in done.stderr.splitlines() if line.strip()]

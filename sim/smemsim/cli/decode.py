@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from smemsim.cli.options import arch_option, check_options, instruction_options, json_option, operand_options, parse_word, strangers
-from smemsim.errors import InputError, TensorMapError
+from smemsim.errors import InputError
 from smemsim.files import read_bytes
+from smemsim.finding import Finding, TensorMapError
 from smemsim.spec.findings import CODES, Severity
 from smemsim.words.smem import SmemDescriptor
 
@@ -38,7 +39,7 @@ class Given:
 
     title: str
     tm: TensorMap | None = None
-    violations: tuple[str, ...] = ()
+    violations: tuple[Finding, ...] = ()
     unreadable: str = ""
     call: str = ""
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -94,7 +95,7 @@ def _from_bytes(data: bytes) -> Given:
     try:
         return Given("128 bytes", TensorMap.from_bytes(data))
     except TensorMapError as e:
-        return Given("128 bytes", violations=tuple(e.violations))
+        return Given("128 bytes", violations=e.findings)
 
 
 def _from_call(called: Pasted, arch: str | None) -> Given:
@@ -105,7 +106,7 @@ def _from_call(called: Pasted, arch: str | None) -> Given:
         arguments = called.arguments()
         made = getattr(TensorMap, called.call)(**arguments | ({"arch": arch} if arch else {}))
     except TensorMapError as e:
-        return Given(title, violations=tuple(e.violations), call=called.call, arguments=arguments, hints=tuple(called.hints()))
+        return Given(title, violations=e.findings, call=called.call, arguments=arguments, hints=tuple(called.hints()))
     except InputError as e:
         hints = called.hints()
         return Given(title, unreadable="; ".join([str(e), *hints]))

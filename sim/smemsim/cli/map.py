@@ -22,7 +22,8 @@ from smemsim.cli.options import (
     strangers,
 )
 from smemsim.errors import HardwareTrap, InputError
-from smemsim.spec.findings import Finding, Severity
+from smemsim.finding import Finding
+from smemsim.spec.findings import Severity
 from smemsim.spec.transfers import LOAD_MODES, STORE_MODES
 
 if TYPE_CHECKING:
@@ -293,7 +294,9 @@ def _map_transfer(
         raise InputError(pasted.unreadable)
     if tm is None:
         about = refused_json(pasted.violations, call=pasted.call, arch=arch, arguments=pasted.arguments, hints=pasted.hints)
-        _stopped(ctx, form, [*(f"refused: {v}" for v in pasted.violations), *(f"hint: {h}" for h in pasted.hints)], about)
+        _stopped(
+            ctx, form, [*(f"refused: {refusal.message}" for refusal in pasted.violations), *(f"hint: {h}" for h in pasted.hints)], about
+        )
     address = ARCHITECTURES[arch or "sm_90a"].shared_begin if smem is None else parse_address("--smem", smem)
     coordinates = (0,) * tm.rank if at is None else parse_numbers("--at", at, "coordinates, dimension 0 first, as --at 0,-64")
     extra = parse_offsets(offsets) if offsets else ()

@@ -17,7 +17,8 @@ from smemsim.errors import InputError, Unmodelled
 
 if TYPE_CHECKING:
     from smemsim.evidence.launches import LaunchFile
-    from smemsim.judge.run import Comparison, Output, Run, Wanted
+    from smemsim.judge.outputs import Comparison, Output, Wanted
+    from smemsim.judge.run import Run
     from smemsim.ptx.module import Module
 
 __all__ = ["ARGUMENT_HELP", "parse_arguments", "parse_ctas", "parse_shape", "run"]
@@ -314,7 +315,7 @@ def _expected(texts: tuple[str, ...], arrays: list[str]) -> dict[str, str]:
 def _wanted(launch: LaunchFile, o: dict[str, Any]) -> Wanted:
     """What counts as expected: what the options say, else what the launch file does."""
     from smemsim.judge.numbers import Tolerance
-    from smemsim.judge.run import Wanted
+    from smemsim.judge.outputs import Wanted
 
     given = {key: o[key] for key in ("rtol", "atol") if o[key] is not None}
     if given and o["exact"]:
@@ -329,7 +330,7 @@ def _wanted(launch: LaunchFile, o: dict[str, Any]) -> Wanted:
 def _check_files(launch: LaunchFile, expected: dict[str, str], arrays: Any, o: dict[str, Any]) -> None:
     """InputError, before a run that may be long, for files that will not be readable, writable or comparable behind it."""
     from smemsim.files import check_place, same_file
-    from smemsim.judge.run import Output, Wanted, out_names
+    from smemsim.judge.outputs import Output, Wanted, out_names
 
     for name, wanted in expected.items():
         if wanted.endswith(".npy"):
@@ -351,7 +352,7 @@ def _check_files(launch: LaunchFile, expected: dict[str, str], arrays: Any, o: d
 
 
 def _outputs(launch: LaunchFile, arrays: Any, names: list[str]) -> list[Output]:
-    from smemsim.judge.run import Output
+    from smemsim.judge.outputs import Output
 
     return [Output(name, arrays[name].numpy(), launch.dtype(name)) for name in names]
 
@@ -396,7 +397,7 @@ def _write(done: Run, launch: LaunchFile, outputs: list[Output], o: dict[str, An
     import numpy as np
 
     from smemsim.files import write_whole
-    from smemsim.judge.run import out_names
+    from smemsim.judge.outputs import out_names
 
     if o["out"] is not None:
         o["out"].mkdir(parents=True, exist_ok=True)

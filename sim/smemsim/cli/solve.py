@@ -123,11 +123,11 @@ def _missing(**given: Any) -> None:
 
 def _of_scenario(path: pathlib.Path, where: str | None) -> Answer:
     from smemsim.judge.check import wanted_of
-    from smemsim.judge.find import of_source
+    from smemsim.judge.find import of_memory
 
     if where is None:
         raise InputError("--operand is missing: needs an operand of the scenario, as --operand 'step[1].a'")
-    return of_source(*wanted_of(path, where))
+    return of_memory(*wanted_of(path, where))
 
 
 def _of_dump(dump: pathlib.Path, operand: pathlib.Path, arch: str | None, given: dict[str, Any]) -> Answer:

@@ -21,6 +21,7 @@ from smemsim.arguments import shown, whole
 from smemsim.arithmetic.values import raw_bits
 from smemsim.errors import InputError, Unmodelled
 from smemsim.layout.operand import absolute_chunk
+from smemsim.machine.owners import Owners
 from smemsim.machine.product import shared_grade
 from smemsim.machine.transfer import Transfer
 from smemsim.spec.architectures import Architecture, architecture
@@ -48,9 +49,8 @@ __all__ = [
     "described",
     "find_descriptors",
     "inverted",
-    "locate",
     "nearest",
-    "of_source",
+    "of_memory",
     "partial_solutions",
     "read_addresses",
     "solutions",
@@ -62,16 +62,6 @@ __all__ = [
 
 
 At = tuple[int, int, int, int]  # (block, step, line, chunk)
-
-
-def locate(source: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The shared address at which every global byte lies, -1 where it lies nowhere."""
-    written = np.nonzero(source >= 0)[0]
-    if not len(written):
-        return np.full(wanted.shape, -1, np.int64)
-    order = written[np.argsort(source[written], kind="stable")]
-    at = np.minimum(np.searchsorted(source[order], wanted), len(order) - 1)
-    return np.where(source[order[at]] == wanted, order[at], -1)
 
 
 def solutions(shape: Shape, places: np.ndarray) -> Iterator[FoundDescriptor]:
@@ -928,7 +918,7 @@ def find_descriptors(
         raise InputError(f"{given[0]} has {int(elements.min())}: every element needs an address; leave out the rows that do not matter")
     if places is not None:
         return _of_places(shape, elements)
-    return of_source(shape, _sources(transfers), elements)
+    return of_memory(shape, _loaded(transfers), elements)
 
 
 def _cut(name: str, value: Any, rows: int | None, k: int | None) -> np.ndarray:
@@ -974,19 +964,17 @@ def _of_places(shape: Shape, places: np.ndarray) -> Answer:
     return answer
 
 
-def of_source(shape: Shape, source: np.ndarray, wanted: np.ndarray) -> Answer:
-    """The same where `source` has the global byte that lies at every shared address, and `wanted` that of every element (blocks, steps, rows, k)."""
-    places = locate(source, wanted)
+def of_memory(shape: Shape, memory: Owners, wanted: np.ndarray) -> Answer:
+    """All descriptors, or why there is none, of what `memory` holds; `wanted` is the global byte of every element (blocks, steps, rows, k)."""
+    places = memory.locate(wanted)
     missing = places < 0
     if missing.any():
         first: Any = tuple(np.argwhere(missing)[0].tolist())
         what = f"global byte {int(wanted[first]):#x}" if wanted[first] >= 0 else "what lies outside its tensor,"
         text = f"{int(missing.sum())} of {missing.size} elements lie nowhere in shared memory: {what} of {_at(first)} was written by nobody"
         chunks = shape.lined(places)[..., :: shape.per_chunk]
-        return _answer(shape, [], [], nearest(shape, chunks, lambda reads: _fetched(source, reads) == wanted), text)
-    written = np.sort(source[source >= 0])
-    twice = written[1:][written[1:] == written[:-1]]
-    if not np.isin(wanted, twice).any():
+        return _answer(shape, [], [], nearest(shape, chunks, lambda reads: memory.source(reads) == wanted), text)
+    if not np.isin(wanted, memory.repeated()).any():
         return _of_places(shape, places)
     count, inside = shape.chunks, shape.inside
     lined = shape.lined(wanted)
@@ -997,25 +985,19 @@ def of_source(shape: Shape, source: np.ndarray, wanted: np.ndarray) -> Answer:
     if (cells[..., columns] != lined).any():
         raise InputError("wanted: elements that lie in one byte of shared memory need the same global byte")
     mask = np.where(cells[0, 0, 0] < 0, 0, -1).reshape(count, CHUNK)
-    size = -(-len(source) // LINE) * LINE
-    memory = np.pad(source, (0, size - len(source)), constant_values=-1)
-    return _of_contents(shape, Contents(0, memory, cells.reshape(*lined.shape[:-1], count, CHUNK), mask))
+    held = memory.source(np.arange(-(-memory.size // LINE) * LINE))
+    return _of_contents(shape, Contents(0, held, cells.reshape(*lined.shape[:-1], count, CHUNK), mask))
 
 
-def _fetched(source: np.ndarray, addresses: np.ndarray) -> np.ndarray:
-    inside = (addresses >= 0) & (addresses < len(source))
-    return np.where(inside, source[np.where(inside, addresses, 0)], -1)
-
-
-def _sources(transfers: Any) -> np.ndarray:
-    """The global byte that lies in every byte of shared memory, -1 for none."""
+def _loaded(transfers: Any) -> Owners:
+    """Shared memory as loads leave it."""
     listed = [transfers] if isinstance(transfers, Transfer) else list(transfers) if isinstance(transfers, Sequence) else [None]
-    source = np.full(REACH, -1, np.int64)
+    memory = Owners(REACH)
     for one in listed:
         if not isinstance(one, Transfer) or one.is_store:
             raise InputError(f"transfers = {shown(transfers)}: needs what tma_load returned, or a list of that")
-        source[one.shared_address.astype(np.int64)] = one.global_address
-    return source
+        memory.put(one.shared_address.astype(np.int64), one)
+    return memory
 
 
 def _dumped(shape: Shape, dump: Any, base: int, codes: np.ndarray) -> Contents:

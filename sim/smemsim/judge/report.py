@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from smemsim.finding import Finding
 from smemsim.spec.architectures import architecture
-from smemsim.spec.findings import Finding, Severity
+from smemsim.spec.findings import Severity
 
 if TYPE_CHECKING:
     from smemsim.judge.state import Machine
 
-__all__ = ["CheckFinding", "Report", "share_of"]
+__all__ = ["Report", "share_of"]
 
 
 def share_of(wrong: int, of: int, what: str) -> str:
@@ -25,64 +25,22 @@ def share_of(wrong: int, of: int, what: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class CheckFinding(Finding):
-    """A finding about a scenario: `where` is a path into it, `title` the same for people; `wrong` of `of` elements are wrong, `first` is the first
-    of these, `pattern` says what they have in common; `fix` (path, old, new) is what was tried and makes the reads right, `together` are several of these
-    where one is not enough; `grade` is what the rule rests on."""
-
-    title: str = ""
-    numbers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    first: Mapping[str, Any] | None = None
-    wrong: int = 0
-    of: int = 0
-    fix: tuple[str, Any, Any] | None = None
-    grade: str = ""
-    pattern: tuple[str, ...] = ()
-    together: tuple[tuple[str, Any, Any], ...] = ()
-
-    def __str__(self) -> str:
-        repair = f"; repair: {self.repair}" if self.repair else ""
-        because = f" [because of {self.because}]" if self.because else ""
-        note = "note: " if self.severity is Severity.NOTE else ""
-        return f"{self.code}  {self.title or self.where}: {note}{self.message}{repair}{because}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
-        path, old, new = self.fix or (None, None, None)
-        return {
-            "code": self.code,
-            "severity": str(self.severity),
-            "where": self.where,
-            "message": self.message,
-            "numbers": dict(self.numbers),
-            "first": None if self.first is None else dict(self.first),
-            "wrong": self.wrong,
-            "of": self.of,
-            "pattern": list(self.pattern),
-            "repair": {"text": self.repair, "path": path, "old": old, "new": new},
-            "together": [{"path": path, "old": old, "new": new} for path, old, new in self.together],
-            "because": self.because,
-            "grade": self.grade,
-        }
-
-
-@dataclasses.dataclass(frozen=True)
 class Report:
     """The findings of a scenario, most upstream first; `expected` are the codes that it says it should give, None if it says nothing;
     `remarks` say what needs no change (unused fields, transfers that nobody reads, shared banks), `unchecked` names what nothing here looks at; `machine` is shared memory as the steps left it, and what every operand saw."""
 
-    findings: tuple[CheckFinding, ...]
+    findings: tuple[Finding, ...]
     expected: tuple[str, ...] | None = None
     title: str = ""
     unchecked: tuple[str, ...] = ()
     arch: str = ""
-    remarks: tuple[CheckFinding, ...] = ()
+    remarks: tuple[Finding, ...] = ()
     machine: Machine | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def codes(self) -> tuple[str, ...]:
         """The different codes, in order, without notes and without mere consequences."""
-        return tuple(dict.fromkeys(f.code for f in self.findings if f.severity is not Severity.NOTE and not f.because))
+        return tuple(dict.fromkeys(f.code for f in self.findings if f.severity is not Severity.NOTE and f.cause is None))
 
     @property
     def as_expected(self) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 
 from smemsim.errors import InputError
 from smemsim.layout.tensor_memory import scale_block_byte, scale_of_byte
+from smemsim.machine.region import OUTSIDE
 from smemsim.spec.formats import ElementFormat, element_format
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.tensor_memory import CELL_BITS, LANES
@@ -18,7 +19,6 @@ from smemsim.words.tensor_map import TensorMap
 __all__ = ["OUTSIDE", "Tensor", "tensors_of"]
 
 
-OUTSIDE = -2  # instead of an address: an element outside its tensor, for which out-of-bounds fill arrives
 APART = 1 << 36  # bytes between tensors whose addresses are made up
 FIRST = 1 << 40
 BLOCK_ROWS, BLOCK_SCALES = LANES, CELL_BITS // 8  # of a block of scale factors, which is one copy into tensor memory
@@ -72,7 +72,7 @@ class Tensor:
         return self.address + -(-(last + self.fmt.bits) // 8)
 
     def byte_addresses(self, axes: tuple[str, str], rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Address of the byte with each element's lowest bit, OUTSIDE where there is none; the other axes are at 0."""
+        """Address of the byte with each element's lowest bit, OUTSIDE, as the fill that arrives for it, where there is none; the other axes are at 0."""
         bits = self._bits(axes[0], rows) + self._bits(axes[1], columns)
         inside = self._inside(axes[0], rows) & self._inside(axes[1], columns)
         found: np.ndarray = np.where(inside, self.address + bits // 8, OUTSIDE)

@@ -11,6 +11,7 @@ from smemsim.arguments import choice, shown, whole
 from smemsim.arithmetic.reduce import bulk_reduction, reduce_elements, reduction_op
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.cluster import ClusterAddress, broken, cluster_address, rank_in, shared_offset
+from smemsim.machine.region import FOREIGN
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.tensor_map import LIMITS
@@ -68,6 +69,11 @@ class BulkTransfer:
         if self.dst_space == "global":
             return self.dst_address
         return self.src_address if self.src_space == "global" else np.full(len(self.src_address), -1, np.int64)
+
+    @property
+    def sources(self) -> np.ndarray:
+        """int64[n]: of a copy into shared memory, as its writer: the global byte of each byte that it wrote, or region.FOREIGN."""
+        return self.src_address if self.src_space == "global" else np.full(self.transaction_bytes, FOREIGN, np.int64)
 
 
 # The directions of PTX ISA 9.7.9.25.4.1, (dst_space, src_space). The last completes a bulk group, the others an mbarrier.

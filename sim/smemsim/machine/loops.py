@@ -8,7 +8,7 @@ from smemsim.arithmetic import convert as _convert
 from smemsim.layout.loops import compiled, swizzle
 from smemsim.layout.tma_loops import OUTSIDE, Layout, chunk_place, shared_place
 
-__all__ = ["load", "load_lines", "load_words", "own_chunks"]
+__all__ = ["load", "load_lines", "load_words", "own_chunks", "owners_of", "touch_chunks"]
 
 
 _CHUNKS, _CHUNK_BYTES, _MASK, _SHIFT = (int(i) for i in (Layout.CHUNKS, Layout.CHUNK_BYTES, Layout.MASK, Layout.SHIFT))
@@ -83,3 +83,40 @@ def load(lines, c0, shape, layout, smem_address, fill, to_tf32, out, out_begin, 
                     rounded = f32_to_tf32(int(bits))
                     for i in range(4):
                         out[w + i] = (rounded >> (8 * i)) & 0xFF
+
+
+# Entries of `owners.Owners`: the writer from this bit on; an entry with the highest bit set counts chunks that are kept byte by byte.
+_WRITER, _SPLIT, _PLACE, _XOR = np.uint64(32), np.uint64(1 << 63), np.uint64(0xFFFFFFFF), np.uint64(7)
+
+
+@compiled
+def touch_chunks(chunks, entry, lines, owner):  # type: ignore[no-untyped-def]
+    """Whole chunks, by their numbers, get one entry; lines that have one for all their chunks give it up."""
+    for n in range(len(chunks)):
+        chunk = chunks[n]
+        of_line = lines[chunk >> 3]
+        if of_line:
+            begin = chunk & ~7
+            for other in range(8):
+                owner[begin + other] = (of_line & ~_XOR) + ((np.uint64(other) ^ (of_line & _XOR)) << np.uint64(4))
+            lines[chunk >> 3] = 0
+        owner[chunk] = entry
+
+
+@compiled
+def owners_of(at, lines, owner, pieces, writer, place):  # type: ignore[no-untyped-def]
+    """Who wrote the bytes at offsets `at`, and which byte of the writer's it is; `pieces` (some, 16, 2) has both for chunks kept byte by byte."""
+    for n in range(len(at)):
+        chunk = at[n] >> 4
+        entry = lines[chunk >> 3]
+        if entry:
+            entry = (entry & ~_XOR) + ((np.uint64(chunk & 7) ^ (entry & _XOR)) << np.uint64(4))
+        else:
+            entry = owner[chunk]
+        if entry >= _SPLIT:
+            kept = np.int64(entry & _PLACE)
+            writer[n], place[n] = pieces[kept, at[n] & 15, 0], pieces[kept, at[n] & 15, 1]
+        elif entry:
+            writer[n], place[n] = np.uint32(entry >> _WRITER), np.uint32((entry & _PLACE) + np.uint64(at[n] & 15))
+        else:
+            writer[n], place[n] = 0, 0

@@ -25,7 +25,7 @@ from smemsim.arguments import whole
 from smemsim.arithmetic.reduce import tensor_reduction
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduce
-from smemsim.machine.owners import Owners
+from smemsim.machine.owners import Owners, ThreadWrite
 from smemsim.machine.region import GlobalMemory, Region
 from smemsim.machine.tma import Transfer, check_covered, tma_load, tma_store
 from smemsim.machine.values import reduce_bytes, store_bytes
@@ -112,15 +112,6 @@ GUARD = 16  # bytes behind the window: one element of any type
 NOWHERE = Region.of(0, bytes(1))  # for boxes that touch no global byte
 
 
-@dataclasses.dataclass(frozen=True)
-class ThreadWrite:
-    """Ordinary stores by threads: `label` says which."""
-
-    address: int
-    size: int
-    label: str
-
-
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Operand:
     """What one MMA read through a descriptor: arrays of shape (rows, k).
@@ -188,7 +179,11 @@ class SharedMemory:
         self._memory = self._words.view(np.uint8)
         self.bytes = self._memory[:-GUARD]
         self._owners = Owners(len(self._memory)) if owners is None else owners
-        self.writers: list[Transfer | BulkTransfer | ThreadWrite] = []
+
+    @property
+    def writers(self) -> list[Transfer | BulkTransfer | ThreadWrite]:
+        """Who has written, in order."""
+        return self._owners.writers
 
     def _span(self, address: int, size: int) -> slice:
         address = whole("address", address)
@@ -232,8 +227,7 @@ class SharedMemory:
         self._check_map(tm)
         self._check_begin(smem_address)
         region = self._tensor(transfer, source)
-        self.writers.append(transfer)
-        self._owners.load(transfer, self._words, self.begin, region, len(self.writers))
+        self._owners.load(transfer, self._words, self.begin, region)
         return transfer
 
     def tma_store(

@@ -14,9 +14,11 @@ from smemsim.budget import ask, hold
 from smemsim.errors import InputError, OutsideError
 from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 
-__all__ = ["GlobalMemory", "Region"]
+__all__ = ["FOREIGN", "OUTSIDE", "UNWRITTEN", "GlobalMemory", "Region"]
 
 
+# Instead of the global byte that lies somewhere: nobody wrote there; out-of-bounds fill; what comes from no array.
+UNWRITTEN, OUTSIDE, FOREIGN = -1, -2, -3
 FIRST_ADDRESS, LAST_ADDRESS = 0x7F00_0000_0000, 0x7FFF_0000_0000  # between which arrays lie when nobody asks for an address, as CUDA's do
 GAP = 1 << 20
 ALIGN = 256

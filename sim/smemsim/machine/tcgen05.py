@@ -12,6 +12,7 @@ import numpy as np
 from smemsim.arguments import flag, shown, whole, wholes
 from smemsim.arithmetic.multiply import Factors, Options, multiply, multiply_tiles, row_of
 from smemsim.errors import InputError, Unmodelled
+from smemsim.finding import Finding
 from smemsim.layout.fragments import sparse_k
 from smemsim.layout.tcgen05 import is_lane_disabled, is_zero_column
 from smemsim.machine.memory import SharedMemory
@@ -35,7 +36,7 @@ from smemsim.machine.tmem.layout import (
 )
 from smemsim.machine.tmem.memory import TensorMemory, check_together, memories_of
 from smemsim.spec.evidence import RULES, Grade
-from smemsim.spec.findings import Finding, Severity
+from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.instr_descriptor import ZERO_COLUMN_MASK
 from smemsim.spec.smem_descriptor import SM100_SMEM_DESC

@@ -9,6 +9,7 @@ import numpy as np
 
 from smemsim.layout import tma_loops
 from smemsim.machine.geometry import Geometry
+from smemsim.machine.region import OUTSIDE
 from smemsim.spec.transfers import STORED_BITS
 from smemsim.words.tensor_map import TensorMap
 
@@ -117,6 +118,11 @@ class Transfer:
     def global_address(self) -> np.ndarray:
         """int64[n]: the global byte each of them came from or went to; -1 for out-of-bounds fill."""
         return self._bytes[1]
+
+    @property
+    def sources(self) -> np.ndarray:
+        """int64[n]: of a load, as a writer of shared memory: the global byte of each byte that it wrote, or region.OUTSIDE."""
+        return np.where(self.global_address < 0, OUTSIDE, self.global_address)
 
     @property
     def tile_shape(self) -> tuple[int, ...]:

@@ -529,7 +529,7 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
             except HardwareTrap as trap:
                 launch.status = trap.cuda_error
                 instruction = getattr(trap, "instruction", None)
-                if instruction is not None and not any(f.instruction.line == instruction.line for f in launch.findings.values()):
+                if instruction is not None and not any(f.line == instruction.line for f in launch.findings.values()):
                     code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
                     launch.find(code, instruction, str(trap))
                 for other in launch.waves:

@@ -15,34 +15,20 @@ import numpy as np
 
 from smemsim.arguments import flag, shown, suggestion, whole
 from smemsim.errors import InputError, Unmodelled
+from smemsim.finding import Finding, Touched, at_instruction
 from smemsim.machine.region import GlobalMemory
 from smemsim.program.events import Event
 from smemsim.program.linking.program import Program
 from smemsim.program.registry import ON_EXIT
 from smemsim.ptx.module import Instruction, Parameter
 from smemsim.spec.architectures import architecture
-from smemsim.spec.findings import CODES, Severity
+from smemsim.spec.findings import Severity
 from smemsim.spec.launches import LAUNCH_LIMITS
 
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
-__all__ = [
-    "CANCEL",
-    "EVERY",
-    "LIMIT",
-    "InstructionFinding",
-    "Judge",
-    "Launch",
-    "LaunchConfig",
-    "LinkedKernel",
-    "LoadedKernel",
-    "Queue",
-    "RunOptions",
-    "Touched",
-    "check_shape",
-    "three",
-]
+__all__ = ["CANCEL", "EVERY", "LIMIT", "Judge", "Launch", "LaunchConfig", "LinkedKernel", "LoadedKernel", "Queue", "RunOptions", "check_shape", "three"]
 
 
 WORKSPACE_BYTES = 256  # enough for the counters of cooperative groups
@@ -260,44 +246,6 @@ def _check_directives(config: LaunchConfig, kernel: LoadedKernel) -> None:
 # ---- A launch that runs
 
 
-@dataclasses.dataclass(frozen=True)
-class Touched:
-    """Bytes of a CTA's shared memory that a finding is about: addresses from `begin` up to `end`."""
-
-    cta: int
-    begin: int
-    end: int
-
-    def meets(self, other: Touched) -> bool:
-        """Have the two a byte in common?"""
-        return self.cta == other.cta and self.begin < other.end and other.begin < self.end
-
-
-@dataclasses.dataclass(frozen=True)
-class InstructionFinding:
-    """What is wrong at an instruction; `smemsim.judge` makes a `Finding` of it, which says where that stands in which file. `touched` are the bytes that it is
-    about, where these are in shared memory: what else is found of them may follow from it."""
-
-    code: str
-    instruction: Instruction
-    message: str
-    repair: str = ""
-    because: str = ""
-    milder: Severity | None = None  # what is formally wrong and nobody can act on, or harms nobody: a note, or luck
-    touched: tuple[Touched, ...] = ()
-    cause: str = ""  # what kind of operation it is about, where one line may be wrong for several
-
-    @property
-    def severity(self) -> Severity:
-        """That of its code, unless it is told milder."""
-        return self.milder or CODES[self.code].severity
-
-    @property
-    def ends(self) -> bool:
-        """Does the kernel end here, or never?"""
-        return self.severity is Severity.TRAP
-
-
 class Judge(Protocol):
     """Called with each event, right after it happened. CTAs of other processes have a `fresh` one, which this one is to `merge` once it has `finish`ed."""
 
@@ -350,7 +298,7 @@ class Queue:
 class Launch:
     """A launch as it runs: a kernel, what it is launched with and how it is run, and where its parameters are in which memory.
 
-    `findings` has one entry for a code at a line, a further one for another cause; `events` are the transfers and matrix instructions, `output` what printf
+    `findings` has one entry for a code at a line, a further one for another operation; `events` are the transfers and matrix instructions, `output` what printf
     wrote. `status` is the CUDA error that it ended with, 0 without one.
     """
 
@@ -363,7 +311,7 @@ class Launch:
     status: int = 0
     waves: list[Wave] = dataclasses.field(default_factory=list)
     queue: Queue = dataclasses.field(default_factory=lambda: Queue((), 0))
-    findings: dict[tuple[str | int, ...], InstructionFinding] = dataclasses.field(default_factory=dict)
+    findings: dict[tuple[str | int, ...], Finding] = dataclasses.field(default_factory=dict)
     events: list[Event] = dataclasses.field(default_factory=list)
     output: list[str] = dataclasses.field(default_factory=list)
     output_size: int = 0  # characters
@@ -447,28 +395,28 @@ class Launch:
         because: str = "",
         milder: Severity | None = None,
         touched: tuple[Touched, ...] = (),
-        cause: str = "",
+        operation: str = "",
     ) -> None:
-        """Note a finding at an instruction; the same code at the same line is noted once for each `cause`, the most severe one.
+        """Note a finding at an instruction; the same code at the same line is noted once for each `operation`, the most severe one.
 
         `milder` is for what is formally wrong and that a user cannot act on (compilers write it so): the message says why.
         """
-        self.keep(InstructionFinding(code, i, message, repair, because, milder, touched, cause))
+        self.keep(at_instruction(code, i, message, repair, because=because, milder=milder, touched=touched, operation=operation))
 
-    def found(self, code: str, line: int, cause: str = "") -> InstructionFinding | None:
-        """What was found at a line, of the same cause if several were."""
+    def found(self, code: str, line: int, operation: str = "") -> Finding | None:
+        """What was found at a line, of the same operation if several were."""
         first = self.findings.get((code, line))
-        return first if first is None or first.cause == cause else self.findings.get((code, line, cause))
+        return first if first is None or first.operation == operation else self.findings.get((code, line, operation))
 
-    def keep(self, found: InstructionFinding) -> None:
+    def keep(self, finding: Finding) -> None:
         """Keep a finding, unless there is one of its code at its line that is not milder."""
-        key: tuple[str | int, ...] = found.code, found.instruction.line
+        key: tuple[str | int, ...] = finding.code, finding.line
         first = self.findings.get(key)
-        if first is not None and first.cause != found.cause:
-            key = *key, found.cause
+        if first is not None and first.operation != finding.operation:
+            key = *key, finding.operation
         before = self.findings.get(key)
-        if before is None or (before.milder is not None and found.milder is None):
-            self.findings[key] = found
+        if before is None or (before.is_milder and not finding.is_milder):
+            self.findings[key] = finding
 
     def exited(self, wave: Wave, threads: np.ndarray) -> None:
         """Threads are done: barriers no longer wait for them."""

@@ -17,11 +17,12 @@ import numpy as np
 
 from smemsim.budget import ask
 from smemsim.errors import InputError
+from smemsim.finding import Finding
 from smemsim.machine.region import GlobalMemory
 from smemsim.processes import Lost, can_have_children, pool, processors, without_main
 from smemsim.program.device import linked, module_of
 from smemsim.program.execute import at_once, depends, execute, takes_over
-from smemsim.program.launch import InstructionFinding, Judge, Launch, LaunchConfig, LinkedKernel, RunOptions
+from smemsim.program.launch import Judge, Launch, LaunchConfig, LinkedKernel, RunOptions
 
 __all__ = ["Changed", "Merge", "Result", "Work", "execute_spread", "run_shard", "work_of"]
 
@@ -74,7 +75,7 @@ class Result:
     """What a shard left behind; `finished` False: a trap or a hang, after which nothing runs, or the end of its time. `ctas` is how many it had."""
 
     changed: tuple[Changed, ...]
-    findings: tuple[InstructionFinding, ...]
+    findings: tuple[Finding, ...]
     output: tuple[str, ...]
     evidence: frozenset[str]
     finished: bool

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.finding import Finding, shortened, told
 from smemsim.judge.check import check
-from smemsim.judge.report import CheckFinding, Report
-from smemsim.judge.run import Run, RunFinding, shortened, told
+from smemsim.judge.report import Report
+from smemsim.judge.run import Run
 from smemsim.judge.state import NAMES, Machine
 from smemsim.ptx.demangle import shorter_name
 from smemsim.show.operand import COLOURS
@@ -104,7 +105,7 @@ def _got(held: Held, place: Place, names: list[str]) -> Any:
     return {"each": [one if isinstance(one, int) else [names.index(one[0]), *one[1]] for one in each]}
 
 
-def finding_of(tiles: list[TilePicture], finding: CheckFinding) -> tuple[int, Place] | None:
+def finding_of(tiles: list[TilePicture], finding: Finding) -> tuple[int, Place] | None:
     """(operand, its chunk with the first wrong element) of a finding; None where it is about something else."""
     for number, tile in enumerate(tiles):
         if (finding.title == tile.name or finding.where.startswith(tile.where)) and tile.first_wrong:
@@ -118,7 +119,7 @@ def buffer_runs(machine: Machine) -> list[dict[str, Any]]:
     found = []
     for buffer, after in zip(ordered, [*(b.address for b in ordered[1:]), REACH], strict=True):
         end = buffer.address + buffer.bytes if buffer.bytes else after
-        writer = machine.writer[buffer.address : min(end, REACH)]
+        writer = machine.memory.of(np.arange(buffer.address, min(end, REACH)))[0].astype(np.int64) - 1
         if not buffer.bytes:
             written = np.flatnonzero(writer >= 0)
             writer = writer[: -(-(int(written[-1]) + 1) // CHUNK) * CHUNK if len(written) else 0]
@@ -233,7 +234,7 @@ def _headed(about: str, counted: str) -> str:
     return f"{html.escape(about)}: {counted[0].lower()}{counted[1:]}" if about else counted
 
 
-def _findings(findings: Sequence[CheckFinding], tiles: list[TilePicture]) -> str:
+def _findings(findings: Sequence[Finding], tiles: list[TilePicture]) -> str:
     """A button for each finding about an operand, a box for each other one."""
     if not findings:
         return "<p class=clean>Every operand that says what it was meant to be reads exactly that.</p>"
@@ -365,7 +366,7 @@ def run_page(run: Run) -> str:
     return head + section + ("<main hidden>" if none else main) + rest
 
 
-def _of(f: RunFinding, ptx: list[str]) -> str:
+def _of(f: Finding, ptx: list[str]) -> str:
     repair = f"<br>repair: {html.escape(told(f.repair))}" if f.repair else ""
     because = f"<br>{html.escape(f.because)}" if f.because else ""
     others = f"<br>{html.escape(f.others())}" if f.count > 1 else ""
@@ -373,7 +374,7 @@ def _of(f: RunFinding, ptx: list[str]) -> str:
     return said + (f"<pre>{_excerpt(f, ptx)}</pre>" if f.line else "")
 
 
-def _excerpt(f: RunFinding, ptx: list[str]) -> str:
+def _excerpt(f: Finding, ptx: list[str]) -> str:
     """Lines of the PTX around a finding's, and the line of its source."""
     lines = []
     for number in range(max(1, f.line - AROUND), min(len(ptx), f.line + AROUND) + 1):

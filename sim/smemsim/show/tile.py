@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from smemsim.errors import InputError
-from smemsim.judge.find import locate
+from smemsim.finding import Path
 from smemsim.judge.reads import Seen, made_words, meant_places
 from smemsim.judge.report import Report
 from smemsim.judge.state import FOREIGN, NAMES, UNWRITTEN, Issue, Machine
@@ -77,7 +77,7 @@ class Held:
         if seen.wrong.any():
             wrong = tiled(seen.wrong).any(axis=2)
             first = np.where(meant[..., 0] >= 0, meant[..., 0], UNWRITTEN)
-            lies = np.where(wrong, np.where(first >= 0, locate(machine.source, first), -1), lies)
+            lies = np.where(wrong, np.where(first >= 0, machine.memory.locate(first), -1), lies)
         axes = read.raw["meant"]["axes"]
         return cls(read.tensor, machine.tensors, (axes[0], axes[1]), machine.issues, tiled(seen.got), meant, tiled(seen.writer), tiled(seen.wrong),
                    row, k, lies)  # fmt: skip
@@ -208,7 +208,7 @@ class TilePicture:
         for name, adds in (("k_add", k_add), ("mn_add", mn_add)):
             if adds == []:
                 raise InputError(f"{name}: needs at least one number of bytes, as {name} 0")
-        made = made_words({"word": d.word, "k_add": k_add, "mn_add": mn_add}, {}, "operand")
+        made = made_words({"word": d.word, "k_add": k_add, "mn_add": mn_add}, {}, Path.of("operand"))
         assert made is not None
         if made[0].size * rows * k > MOST_CHUNKS * fmt.elements_per_chunk(packing):
             raise InputError(f"{made[0].size} words of {rows} x {k} elements: a picture has at most {MOST_CHUNKS:,} chunks of 16 bytes")
@@ -223,7 +223,7 @@ class TilePicture:
         r = seen.read
         per_chunk = element_format(r.dtype).elements_per_chunk(r.packing)
         return cls(r.words, r.arch, element_format(r.dtype).name, r.major, r.packing, r.rows, r.k, tiled(seen.addresses, r.major, per_chunk),
-                   r.where, r.title, Held.of(machine, seen, lambda x: tiled(x, r.major, per_chunk)))  # fmt: skip
+                   str(r.where), r.title, Held.of(machine, seen, lambda x: tiled(x, r.major, per_chunk)))  # fmt: skip
 
     # ---- the descriptor
 

@@ -6,16 +6,16 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from smemsim.finding import Finding
 from smemsim.show.console import Line
 from smemsim.spec.architectures import architecture
 from smemsim.spec.fields import Field, Word
-from smemsim.spec.findings import Finding
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.words.instr import InstrDescriptor, kinds_that_fit
 from smemsim.words.operand_layout import rules_in_force, weakest
 from smemsim.words.smem import SmemDescriptor
 
-__all__ = ["descriptor_json", "descriptor_view", "field_lines", "finding_json", "finding_lines", "instr_json", "instr_view", "ruler_lines"]
+__all__ = ["descriptor_json", "descriptor_view", "field_lines", "finding_lines", "instr_json", "instr_view", "ruler_lines"]
 
 
 # ---- Any machine word as a person wants to see it: the bit ruler, the table of its fields, and findings in paragraphs
@@ -81,18 +81,6 @@ def finding_lines(findings: Sequence[Finding], width: int) -> list[Line]:
         for text, style in ((f.repair, "green"), (f.because, "dim")):
             lines += [Line([(indent + part, style)]) for part in textwrap.wrap(text, max(width - 12, 40))]
     return lines
-
-
-def finding_json(f: Finding) -> dict[str, Any]:
-    """One finding for programs."""
-    return {
-        "code": f.code,
-        "severity": str(f.severity),
-        "where": f.where,
-        "message": f.message,
-        "repair": f.repair,
-        "because": f.because,
-    }
 
 
 # ---- A shared-memory descriptor as a person wants to see it: the bit ruler, every field with its meaning, what is wrong
@@ -177,7 +165,7 @@ def descriptor_json(d: SmemDescriptor, findings: Sequence[Finding], *, major: st
         },
         "grade": str(weakest(rules, arch)) if rules else None,
         "rules": [rule.name for rule in rules],
-        "findings": [finding_json(f) for f in findings],
+        "findings": [f.as_dict() for f in findings],
     }
 
 
@@ -258,5 +246,5 @@ def instr_json(d: InstrDescriptor, findings: Sequence[Finding]) -> dict[str, Any
         },
         "kinds": kinds_that_fit(d.word),
         "grade": "documented",
-        "findings": [finding_json(f) for f in findings],
+        "findings": [f.as_dict() for f in findings],
     }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.program.launch import Touched
+from smemsim.finding import Touched
 from smemsim.program.traps import misuse
 from smemsim.program.wave import THREADS, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction

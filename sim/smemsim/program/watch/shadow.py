@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from smemsim.finding import Touched
 from smemsim.program.barriers.mbarrier import Delivery, Mbarrier, before_loads, is_wait, mbarriers
-from smemsim.program.launch import Touched
 from smemsim.program.watch.bytes import Parts
 from smemsim.program.watch.clocks import Groups, Handles, Operation, Order
 from smemsim.program.watch.unwritten import is_followed
@@ -240,7 +240,7 @@ class Shadow:
     ) -> None:
         """A finding about words of shared memory; a remark where only the .relaxed of an arrival is in the way of order (`formal`)."""
         before = self.x.launch.found(code, i.line, cause)
-        if (before is not None and (formal or before.milder is None)) or (formal and self._is_told(code)):
+        if (before is not None and (formal or not before.is_milder)) or (formal and self._is_told(code)):
             return
         per_cta = self.x.pitch // WORD
         cta = self.x.ctas[int(places[0]) // per_cta]
@@ -264,7 +264,7 @@ class Shadow:
     ) -> None:  # fmt: skip
         """A finding; `formal`: nothing but the .relaxed of an arrival at a barrier of the cluster is wrong, which compilers and libraries emit."""
         if not formal or self.relaxed is None:
-            self.x.launch.find(code, i, message, repair, because=because, touched=touched, cause=cause)
+            self.x.launch.find(code, i, message, repair, because=because, touched=touched, operation=cause)
             return
         if self._is_told(code):
             return
@@ -272,5 +272,5 @@ class Shadow:
         arrival = f"{self.relaxed.name} of line {self.relaxed.line}"
         self.x.launch.find(
             code, i, f"{message} but {arrival}, which releases nothing by the PTX ISA; compilers and libraries write it so, and it has held",
-            f"barrier.cluster.arrive.release in line {self.relaxed.line}", because=because, touched=touched, milder=Severity.NOTE, cause=cause,
+            f"barrier.cluster.arrive.release in line {self.relaxed.line}", because=because, touched=touched, milder=Severity.NOTE, operation=cause,
         )  # fmt: skip
