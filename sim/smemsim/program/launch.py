@@ -28,7 +28,20 @@ from smemsim.spec.launches import LAUNCH_LIMITS
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
-__all__ = ["CANCEL", "EVERY", "LIMIT", "Judge", "Launch", "LaunchConfig", "LinkedKernel", "LoadedKernel", "Queue", "RunOptions", "check_shape", "three"]
+__all__ = [
+    "CANCEL",
+    "EVERY",
+    "LIMIT",
+    "Judge",
+    "Launch",
+    "LaunchConfig",
+    "LinkedKernel",
+    "LoadedKernel",
+    "Queue",
+    "RunOptions",
+    "check_shape",
+    "three",
+]
 
 
 WORKSPACE_BYTES = 256  # enough for the counters of cooperative groups
