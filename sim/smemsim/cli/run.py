@@ -252,6 +252,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
 def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
     """The launch with what the options change, and the name of the PTX."""
     from smemsim.evidence.launches import KERNEL, LaunchFile, checked, read_launch_file, read_text
+    from smemsim.tables import Source
 
     if path.is_dir() or path.suffix in (".toml", ".json"):
         if o["launch_path"] is not None:
@@ -261,7 +262,7 @@ def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
     elif o["launch_path"] is not None:
         launch, name = read_launch_file(o["launch_path"], path, allowed=o["sources"]), str(path)
     else:
-        launch, name = LaunchFile(path.stem, read_text(path), checked({}, str(path)), path=COMMAND_LINE), str(path)
+        launch, name = LaunchFile(path.stem, read_text(path), checked({}, Source(str(path))), path=COMMAND_LINE), str(path)
     changed: dict[str, Any] = {key: parse_shape(f"--{key}", o[key]) for key in ("grid", "block", "cluster") if o[key]}
     changed |= _given(o, "entry", "arch", "shared_bytes", "cancel")
     if o["given"]:
@@ -270,7 +271,7 @@ def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
         changed["args"], changed["arrays"] = parse_arguments(o["given"])
     if not changed:
         return launch, name
-    return dataclasses.replace(launch, about=checked({**launch.about, **changed}, COMMAND_LINE)), name
+    return dataclasses.replace(launch, about=checked({**launch.about, **changed}, Source(COMMAND_LINE))), name
 
 
 def _folders(launch: LaunchFile, name: str, o: dict[str, Any]) -> list[pathlib.Path]:
