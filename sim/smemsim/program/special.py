@@ -40,7 +40,8 @@ def _of_cta(x: Wave, values: list[int]) -> np.ndarray:
 def _tid(x: Wave, n: int) -> np.ndarray:
     bx, by, _ = x.launch.block
     tid: np.ndarray = x.tid.astype(np.uint64)
-    return (tid % bx, tid // bx % by, tid // (bx * by))[n]
+    along: tuple[np.ndarray, ...] = (tid % bx, tid // bx % by, tid // (bx * by))
+    return along[n]
 
 
 # fmt: off
