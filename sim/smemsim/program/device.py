@@ -173,7 +173,9 @@ class Device:
         found = as_numpy(name or "array", array)
         if dtype is None:
             return DeviceArray(self.memory, found, _name(name), address=address)
-        return DeviceArray(self.memory, converted(found, dtype), _name(name), steps=element_strides(name or "array", found), address=address)
+        return DeviceArray(
+            self.memory, converted(found, dtype), _name(name), steps=element_strides(name or "array", found), address=address
+        )
 
     def zeros(self, shape: Any, dtype: Any = np.float32, *, name: str = "") -> DeviceArray:
         """A new array of zeros, such as for a kernel's result; `dtype` and `name` as for `array`.
