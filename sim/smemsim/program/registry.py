@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
     from smemsim.program.wave import Wave
 
-__all__ = ["BUILDERS", "ON_EXIT", "Builder", "End", "Gate", "Plain", "Step", "builder_of", "implements", "unmodelled"]
+__all__ = ["BUILDERS", "ON_EXIT", "Builder", "End", "Gate", "Plain", "Step", "builder_of", "implements", "refuse", "unmodelled"]
 
 
 Plain: TypeAlias = Callable[["Wave"], None]
@@ -71,6 +71,15 @@ def implements(*operations: str) -> Callable[[Builder], Builder]:
         return builder
 
     return register
+
+
+def refuse(why: str, *operations: str) -> None:
+    """Register instructions that are known and not modelled, with the reason for the user. It stands where their builder would."""
+
+    def build(i: Instruction, c: Linker) -> Step:
+        raise unmodelled(i, why)
+
+    implements(*operations)(build)
 
 
 def builder_of(i: Instruction) -> Builder | None:

@@ -10,7 +10,7 @@ from smemsim.arithmetic import integers
 from smemsim.arithmetic.compiled import ufunc
 from smemsim.program.alu.forms import Elementwise, Form, elementwise
 from smemsim.program.registers import constant, dtype_of
-from smemsim.program.registry import Step, implements, unmodelled
+from smemsim.program.registry import Step, implements, refuse, unmodelled
 from smemsim.ptx.module import Immediate, Instruction, Operand, Pair, Sink
 
 if TYPE_CHECKING:
@@ -331,3 +331,39 @@ def build_video(i: Instruction, c: Linker) -> Step:
         return np.ascontiguousarray(result.astype(raw)).view(np.uint32)[..., 0]
 
     return elementwise(c, i.operands[0], "u32", [(operand, "u32") for operand in i.operands[1:]], run)
+
+
+# ---- Video instructions on whole registers (PTX ISA 9.7.18): no selectors of bytes and halves (the PTX reader says so), no shifts, no vmad
+
+
+refuse("the scalar video instruction, whose intermediate result the PTX ISA leaves open", "vshl", "vshr", "vmad")
+
+
+@implements("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vset")
+def build_scalar_video(i: Instruction, c: Linker) -> Step:
+    """`vadd.dtype.atype.btype{.sat} d, a, b`: exactly, then clamped to the type of D or cut; with `.add`, `.min` or `.max` joined with c.
+
+    Without `.sat` a result may leave 32 bits, and what `.min` and `.max` make of it is in no document. Documented, not measured.
+    """
+    form = Form(i)
+    is_saturated, compare = form.has("sat"), form.one_of(*_COMPARISONS) if i.op == "vset" else None
+    joined = form.one_of("add", "min", "max")
+    kinds = form.kinds(2 if i.op == "vset" else 3)
+    form.done(operands=(4 if joined else 3,))
+    to, a_kind, b_kind = kinds if i.op != "vset" else ("u32", *kinds)
+    if set(kinds) - {"u32", "s32"} or (i.op == "vset" and (compare is None or is_saturated)):
+        raise unmodelled(i)
+    if joined in ("min", "max") and not (is_saturated or compare):
+        raise unmodelled(i, f".{joined} without .sat: what it makes of a result that leaves 32 bits is not known")
+    limits = np.iinfo(np.int32 if to == "s32" else np.uint32)
+    compute = _COMPARISONS[compare] if compare else _OPERATIONS[i.op]
+    join = {"add": np.add, "min": np.minimum, "max": np.maximum, None: None}[joined]
+
+    def run(a: Any, b: Any, *more: Any) -> Any:
+        result = compute(np.asarray(a, np.int64), np.asarray(b, np.int64)).astype(np.int64)
+        if is_saturated:
+            result = np.clip(result, limits.min, limits.max)
+        return result if join is None else join(result, np.asarray(more[0], np.int64))
+
+    sources = list(zip(i.operands[1:], (a_kind, b_kind, to), strict=False))
+    return elementwise(c, i.operands[0], "u32", sources, lambda *given: run(*given).astype(np.uint32))
