@@ -22,6 +22,7 @@ from smemsim.evidence.recipes import array_of
 from smemsim.judge.numbers import Rounding, Tolerance
 from smemsim.judge.outputs import Output, Wanted
 from smemsim.program.launch import RunOptions
+from smemsim.tables import Source
 from strategies import examples
 
 KERNELS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "sm_90a" / "launches" / "kernels"
@@ -340,9 +341,9 @@ CHANGES = {
     "atol = 1\ntolerance = {relative = 1}": "atol and tolerance = {'relative': 1}: needs one of the two",
 }
 REPLACED = {
-    'array = "x"': ("array = 5", "args[0]: array = 5"),
+    'array = "x"': ("array = 5", "args[0].array = 5"),
     '{array = "x"}': ("{}", "needs one of array, map"),
-    'type = "f32"': ('type = "f33"', "args[1]: type = 'f33'"),
+    'type = "f32"': ('type = "f33"', "args[1].type = 'f33'"),
     "value = 100": ("null = true, value = 100", "needs one of"),
     "value = 2.0": ("value = 'a'", "args[1]"),
     'value = 100, type = "u32"': ('value = 100, type = "f32"', "args[2]: type = f32, parameter"),
@@ -385,7 +386,7 @@ JSON = st.recursive(
 def test_anything_in_a_launch_file_is_taken_or_a_sentence(key, value):
     about = tomllib.loads(LAUNCH) | {key: value}
     try:
-        checked(about, "l.toml")
+        checked(about, Source("l.toml"))
     except InputError as e:
         assert str(e).startswith("l.toml: ")  # noqa: PT017
 

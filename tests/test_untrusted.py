@@ -382,7 +382,7 @@ def test_no_error_ends_in_a_traceback_or_in_the_code_of_a_finding(here, monkeypa
     def fail(*args, **more):
         raise error
 
-    monkeypatch.setattr(smemsim.Gpu, "launch", fail)
+    monkeypatch.setattr(smemsim.Gpu, "run", fail)
     done = run("run", "kernel.ptx", "--arg", "zeros:u32:4")
     assert done.exit_code == code
     assert said in done.stderr

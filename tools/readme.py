@@ -23,12 +23,13 @@ from speeds import table as speed_table
 from smemsim import TilePicture, check, tile_svg
 from smemsim.cli import main as cli
 from smemsim.evidence.launches import ARGUMENTS, ARRAY_KEYS, BESIDE, KEYS
-from smemsim.judge.scenario import MEANINGS, OPERAND, STEPS, TABLES
+from smemsim.judge.scenario import STEPS, TABLES, Operand
 from smemsim.show.tile import atoms_svg
 from smemsim.spec.disputes import DISPUTES
 from smemsim.spec.errata import ERRATA
 from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import CODES
+from smemsim.tables import keys_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RUN = "run kernel.ptx --launch golden/sm_90a/launches/kernels/gemm_specialized/launch.json"
@@ -116,11 +117,10 @@ def of_kernel(text: str, command: str) -> str:
 
 def launch_keys() -> str:
     """Every key of launch files."""
-    rows = [("top" if i == 0 else "", key, says) for i, (key, says) in enumerate(KEYS.items())]
-    for kind, says in ARGUMENTS.items():
-        rows.append(("args" if kind == "array" else "", kind, says))
-        rows += [("", key, more) for key, more in BESIDE.get(kind, {}).items()]
-    return table(("table", "key", "says"), rows + [("arrays" if i == 0 else "", *row) for i, row in enumerate(ARRAY_KEYS.items())])
+    arguments = {name: of for kind, of_kind in ARGUMENTS.items() for name, of in {kind: of_kind, **BESIDE.get(kind, {})}.items()}
+    places = {"top": KEYS, "args": arguments, "arrays": ARRAY_KEYS}
+    rows = [(place if i == 0 else "", name, of.says) for place, keys in places.items() for i, (name, of) in enumerate(keys.items())]
+    return table(("table", "key", "says"), rows)
 
 
 def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -153,10 +153,13 @@ def findings() -> str:
 def keys() -> str:
     """Every key of scenario files; in bold those that must be there."""
     rows = []
-    for name, of in (TABLES | STEPS | {"operand": OPERAND}).items():
+    for name, of_table in (TABLES | STEPS | {"operand": Operand}).items():
         where = {"scenario": "top", "operand": "[step.a] [step.b] ...", "layout": "layout", "meant": "meant", "expect": "[expect]"}
         place = where.get(name) or (f"[{name}.NAME]" if name in TABLES else f"[[step]] {name}")
-        rows += [(place if i == 0 else "", f"**{key}**" if of[key].required else key, MEANINGS[name][key]) for i, key in enumerate(of)]
+        rows += [
+            (place if i == 0 else "", f"**{key}**" if of.required else key, of.says)
+            for i, (key, of) in enumerate(keys_of(of_table).items())
+        ]
     return table(("table", "key", "says"), rows)
 
 

@@ -205,16 +205,15 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     from smemsim import budget
     from smemsim.judge.gpu import Gpu
     from smemsim.processes import close_client, dask_client
-    from smemsim.program.device import entry_of
+    from smemsim.program.device import entry_of, module_of
     from smemsim.program.launch import RunOptions
-    from smemsim.ptx.parser import read_module
 
     if o["memory"]:
         budget.set_limit(budget.amount(o["memory"], "--memory"))
     if list_forms:
         ctx.exit(_list(path, o, as_json))
     launch, name = _launch(path, o)
-    about, module = launch.about, read_module(launch.ptx, name=name)
+    about, module = launch.about, module_of(launch.ptx, name)
     gpu = Gpu(_arch(launch, module, name))
     launch.check_types(module.functions[entry_of(module, about["entry"] or None)].parameters)
     budget.ask("the arrays, and copies of them to see what the kernel changes", 3 * launch.array_bytes)
@@ -253,6 +252,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
 def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
     """The launch with what the options change, and the name of the PTX."""
     from smemsim.evidence.launches import KERNEL, LaunchFile, checked, read_launch_file, read_text
+    from smemsim.tables import Source
 
     if path.is_dir() or path.suffix in (".toml", ".json"):
         if o["launch_path"] is not None:
@@ -262,7 +262,7 @@ def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
     elif o["launch_path"] is not None:
         launch, name = read_launch_file(o["launch_path"], path, allowed=o["sources"]), str(path)
     else:
-        launch, name = LaunchFile(path.stem, read_text(path), checked({}, str(path)), path=COMMAND_LINE), str(path)
+        launch, name = LaunchFile(path.stem, read_text(path), checked({}, Source(str(path))), path=COMMAND_LINE), str(path)
     changed: dict[str, Any] = {key: parse_shape(f"--{key}", o[key]) for key in ("grid", "block", "cluster") if o[key]}
     changed |= _given(o, "entry", "arch", "shared_bytes", "cancel")
     if o["given"]:
@@ -271,7 +271,7 @@ def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
         changed["args"], changed["arrays"] = parse_arguments(o["given"])
     if not changed:
         return launch, name
-    return dataclasses.replace(launch, about=checked({**launch.about, **changed}, COMMAND_LINE)), name
+    return dataclasses.replace(launch, about=checked({**launch.about, **changed}, Source(COMMAND_LINE))), name
 
 
 def _folders(launch: LaunchFile, name: str, o: dict[str, Any]) -> list[pathlib.Path]:
@@ -427,17 +427,16 @@ def _print(done: Run, outputs: list[Output], compared: dict[str, Comparison], ex
 
 def _list(path: pathlib.Path, o: dict[str, Any], as_json: bool) -> int:
     """Every form of instruction with its count and whether it is modelled; 3 where one is not."""
-    from smemsim.program.linking.program import link
+    from smemsim.program.device import linked, module_of
     from smemsim.ptx.module import instruction_forms
-    from smemsim.ptx.parser import read_module
 
     launch, name = _launch(path, o)
-    module = read_module(launch.ptx, name=name)
+    module = module_of(launch.ptx, name)
     arch = _arch(launch, module, name)
     missing: dict[int, str] = {}
     for entry in module.entries:
         try:
-            link(module, entry.name, arch)
+            linked(module, entry.name, arch)
         except Unmodelled as e:
             for sentence in str(e).splitlines():
                 where, _, why = sentence.removeprefix("line ").partition(": ")

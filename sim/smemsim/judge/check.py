@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from smemsim.arguments import shown
 from smemsim.errors import InputError
 from smemsim.finding import Finding, Path
-from smemsim.judge.build import Scenario
+from smemsim.judge import build
 from smemsim.judge.causes import before, judge, machine_of, rerun_of, transfer
 from smemsim.judge.copies import completed, copied, copy_findings, store_step
 from smemsim.judge.find import Shape
@@ -27,7 +28,7 @@ from smemsim.judge.instructions import (
 from smemsim.judge.reads import Read, bank_notes, made_words, meant_of, packing_of, usage_notes
 from smemsim.judge.report import Report
 from smemsim.judge.scales import scale_step
-from smemsim.judge.scenario import located, read_scenario
+from smemsim.judge.scenario import read_scenario
 from smemsim.judge.state import Machine, buffers_of, finding
 from smemsim.judge.statics import descriptor_notes, map_findings, map_notes, one_atom_hides, unmeant_descriptor
 from smemsim.judge.tensors import tensors_of
@@ -35,6 +36,7 @@ from smemsim.machine.owners import Owners
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
+from smemsim.tables import Source, TableError
 
 __all__ = ["MOST", "MOST_ELEMENTS", "check", "extents_of", "run_steps", "wanted_of"]
 
@@ -49,7 +51,7 @@ def wanted_of(scenario: Any, where: str) -> tuple[Shape, Owners, np.ndarray]:
     Blocks and K steps are those of the operand's words. Without words: as many K steps, and blocks of these, as have all their elements in
     shared memory, at least one.
     """
-    raw = read_scenario(scenario)
+    raw = _raw(scenario)[0]
     path = Path.parse(where)
     steps = raw.get("step", [])
     known = [f"step[{i}].{side}" for i, step in enumerate(steps) for side in "ab" if "meant" in step.get(side, {})]
@@ -111,13 +113,13 @@ def check(scenario: Any) -> Report:
     >>> report.findings[0].code, report.findings[0].repair
     ('D308', 'stride_byte_offset 128 must be 1024: 0x4000004000010000')
     """
-    if isinstance(scenario, Scenario):
-        scenario = scenario.raw
-    raw = read_scenario(scenario)
+    raw, source = _raw(scenario)
     try:
         machine = run_steps(raw)
     except InputError as e:
-        raise located(scenario, e) from None
+        begin = re.match(r"(?:arch|(?:step|tensor|buffer|map)\b)[\w.\[\]]*", str(e))
+        path = Path(tuple(int(part) if part.isdigit() else part for part in re.findall(r"\w+", begin[0]))) if begin else Path()
+        raise (source.located(TableError(str(e), path)) if source.text else e) from None
     expected = raw.get("expect")
     found = sorted(machine.findings, key=_upstream)
     remarks = tuple(one for one in found if one.severity is Severity.NOTE and one.code not in NOTES)
@@ -125,6 +127,12 @@ def check(scenario: Any) -> Report:
     codes = None if expected is None else tuple(expected["findings"])
     unchecked = (*machine.unchecked, *_not_compared(raw, machine))
     return Report(findings, codes, raw.get("title", ""), unchecked, machine.arch, remarks, machine)
+
+
+def _raw(scenario: Any) -> tuple[dict[str, Any], Source]:
+    """The scenario as tables, and where it comes from."""
+    read = read_scenario(scenario.tables if isinstance(scenario, build.Scenario) else scenario)
+    return read.as_dict(), read.source
 
 
 def _not_compared(raw: dict[str, Any], machine: Machine) -> Iterator[str]:

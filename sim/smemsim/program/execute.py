@@ -393,10 +393,8 @@ def _run_block(wave: Wave, block: Block) -> None:
             else:
                 marks.run(wave, block.instructions[0], block.gate.run)
             wave.step = 1
-        if watch is not None and block.slots & (watch.in_flight | watch.of_sums):
-            watch.check_registers(wave, block)
-        if watch is not None and block.slots & watch.tensor.loading:
-            watch.tensor.names(wave, block)
+        if watch is not None:
+            watch.names(wave, block)
         for step in block.steps:
             if marks is None:
                 step(wave)

@@ -170,7 +170,6 @@ class ClusterBarrier:
             x.watch.left(x, self.own, self.key)
             x.watch.complete(self.key)
             x.watch.met(self.first // WARP, len(self.arrived) // WARP)
-            x.watch.lifetimes.met(self.first // WARP, len(self.arrived) // WARP)
         waits, self.waits = self.waits, []
         for wait in waits:
             self.idle[wait.threads - self.first] = True
