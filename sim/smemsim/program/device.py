@@ -20,7 +20,6 @@ from smemsim.arguments import shown, suggestion, whole
 from smemsim.budget import ask
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.region import GlobalMemory
-from smemsim.program import operations  # noqa: F401  (registers the builders)
 from smemsim.program.arrays import MOST_BYTES, DeviceArray, as_numpy, converted, element_strides, pack, shape_of, storage
 from smemsim.program.execute import execute
 from smemsim.program.launch import EVERY, Launch, LaunchConfig, LinkedKernel, LoadedKernel, RunOptions, check_shape
@@ -173,7 +172,9 @@ class Device:
         found = as_numpy(name or "array", array)
         if dtype is None:
             return DeviceArray(self.memory, found, _name(name), address=address)
-        return DeviceArray(self.memory, converted(found, dtype), _name(name), steps=element_strides(name or "array", found), address=address)
+        return DeviceArray(
+            self.memory, converted(found, dtype), _name(name), steps=element_strides(name or "array", found), address=address
+        )
 
     def zeros(self, shape: Any, dtype: Any = np.float32, *, name: str = "") -> DeviceArray:
         """A new array of zeros, such as for a kernel's result; `dtype` and `name` as for `array`.
