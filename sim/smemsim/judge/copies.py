@@ -119,12 +119,12 @@ def _holds_scales(machine: Machine, operand: dict[str, Any]) -> bool:
 
 def _multicast(where: Path, title: str, name: str, cast: str) -> Finding:
     """A multicast that the shape does not take."""
-    try:
-        copy_shape(name, cast)
-    except InputError as e:
-        if not str(e).startswith("multicast"):
-            raise InputError(f"{where}.{e}") from None
     taken = [row.multicast for row in COPY_SHAPES.values() if row.name == name]
+    if not taken:
+        try:
+            copy_shape(name, cast)
+        except InputError as e:
+            raise InputError(f"{where}.{e}") from None
     changes = (Fix(where / "multicast", cast or None, taken[0]),) if len(taken) == 1 else ()
     has = f".{cast}" if cast else "no multicast"
     needs = " or ".join(f".{x}" if x else "none" for x in taken)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 import numpy as np
 
 from smemsim.arguments import choice, shown
 from smemsim.errors import HardwareTrap, InputError, SmemsimError
-from smemsim.finding import Finding, Fix, InScenario, InWord, Path, TensorMapError
+from smemsim.finding import Element, Finding, Fix, InScenario, InWord, Path, TensorMapError, Value
 from smemsim.judge.tensors import Tensor
 from smemsim.layout.cute import CuteLayout, byte_axes
 from smemsim.machine.owners import Owners
@@ -19,6 +19,7 @@ from smemsim.machine.region import FOREIGN, OUTSIDE, UNWRITTEN
 from smemsim.machine.tma import tma_load, tma_store
 from smemsim.spec.architectures import architecture
 from smemsim.spec.bulk import BULK_LIMITS
+from smemsim.spec.evidence import Grade
 from smemsim.spec.findings import CODES, Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import CHUNK
@@ -275,10 +276,14 @@ TMEM = (LANES, COLUMNS, CELL_BITS // 8)
 
 def finding(
     code: str, where: Path, title: str, message: str, repair: str = "", *, severity: Severity | None = None, subject: Path | None = None,
-    inside: InWord | None = None, **more: Any,
+    inside: InWord | None = None, cause: Finding | None = None, numbers: Mapping[str, Value] | None = None, changes: tuple[Fix, ...] = (),
+    grade: Grade | Literal[""] = "", rule: str = "", wrong: int = 0, of: int = 0, first: Element | None = None, pattern: tuple[str, ...] = (),
 ) -> Finding:  # fmt: skip
-    """A finding of a code at a place of the scenario, with its code's severity unless another is given; `more` are other fields of `Finding`."""
-    return Finding(code, severity or CODES[code].severity, InScenario(where, title, subject, inside), message, repair, **more)
+    """A finding at a place of the scenario, with its code's severity unless another is given; the rest as `InScenario` and `Finding` have it."""
+    return Finding(
+        code, severity or CODES[code].severity, InScenario(where, title, subject, inside), message, repair, rule=rule, grade=grade, cause=cause,
+        numbers=numbers or {}, wrong=wrong, of=of, first=first, pattern=pattern, changes=changes,
+    )  # fmt: skip
 
 
 Rerun = Callable[..., "Machine | None"]  # (changes: Path -> value, until=None, only=None): the steps so far again

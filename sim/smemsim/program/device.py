@@ -138,17 +138,20 @@ class Device:
         self.memory = GlobalMemory()
         self._loaded: dict[str, LoadedPtx] = {}  # by its text
 
-    def array(self, array: Any, dtype: Any = None, *, name: str = "") -> DeviceArray:
+    def array(self, array: Any, dtype: Any = None, *, name: str = "", address: int | None = None) -> DeviceArray:
         """Put a copy of an array into global memory: of numpy, ml_dtypes, PyTorch, CuPy, or whatever knows numpy's array protocol or DLPack.
 
         `dtype` converts it first: a type of numpy, or an element type by name ("bf16" ...). It keeps its strides, in elements, as a tensor that
         PyTorch moves to a GPU does: `gpu.array(x.T)` is a transposed view there too, `.stride()` tells. Bytes of other orders become this machine's.
-        `name` is how findings call it; without one that is the parameter which points there. InputError for what is no array of plain numbers.
+        `name` is how findings call it; without one that is the parameter which points there. `address` is where its first byte lies, a free place
+        without it. InputError for what is no array of plain numbers, and where something lies at the address.
         """
         found = as_numpy(name or "array", array)
         if dtype is None:
-            return DeviceArray(self.memory, found, _name(name))
-        return DeviceArray(self.memory, converted(found, dtype), _name(name), steps=element_strides(name or "array", found))
+            return DeviceArray(self.memory, found, _name(name), address=address)
+        return DeviceArray(
+            self.memory, converted(found, dtype), _name(name), steps=element_strides(name or "array", found), address=address
+        )
 
     def zeros(self, shape: Any, dtype: Any = np.float32, *, name: str = "") -> DeviceArray:
         """A new array of zeros, such as for a kernel's result; `dtype` and `name` as for `array`.

@@ -1,11 +1,15 @@
-"""All operations: importing this module imports every module of the package, and with it registers the builders that stand in them (`registry`)."""
+"""All instructions: importing this module imports every family of them, and with it registers the builders that stand there (`registry`).
+
+A family is a folder beside this file.
+"""
 
 from __future__ import annotations
 
 import importlib
+import pathlib
 import pkgutil
 
-import smemsim.program
-
-for _found in pkgutil.walk_packages(smemsim.program.__path__, "smemsim.program."):
-    importlib.import_module(_found.name)
+FAMILIES = ("alu", "barriers", "copies", "matrix", "memory", "tcgen05", "threads")
+for _family in FAMILIES:
+    for _found in pkgutil.iter_modules([str(pathlib.Path(__file__).with_name(_family))]):
+        importlib.import_module(f"smemsim.program.{_family}.{_found.name}")
