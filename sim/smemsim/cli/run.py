@@ -428,7 +428,6 @@ def _print(done: Run, outputs: list[Output], compared: dict[str, Comparison], ex
 
 def _list(path: pathlib.Path, o: dict[str, Any], as_json: bool) -> int:
     """Every form of instruction with its count and whether it is modelled; 3 where one is not."""
-    from smemsim.program import operations  # noqa: F401  (registers the builders)
     from smemsim.program.linking.program import linked, module_of
     from smemsim.ptx.module import instruction_forms
 

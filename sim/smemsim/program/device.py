@@ -18,7 +18,6 @@ from smemsim.arguments import shown, suggestion, whole
 from smemsim.budget import ask
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.region import GlobalMemory
-from smemsim.program import operations  # noqa: F401  (registers the builders)
 from smemsim.program.arrays import MOST_BYTES, DeviceArray, as_numpy, converted, element_strides, pack, shape_of, storage
 from smemsim.program.execute import execute
 from smemsim.program.launch import EVERY, Launch, LaunchConfig, LinkedKernel, LoadedKernel, RunOptions, check_shape

@@ -20,7 +20,6 @@ from smemsim.errors import InputError
 from smemsim.finding import Finding
 from smemsim.machine.region import GlobalMemory
 from smemsim.processes import Lost, can_have_children, pool, processors, without_main
-from smemsim.program import operations  # noqa: F401  (registers the builders)
 from smemsim.program.execute import at_once, depends, execute, takes_over
 from smemsim.program.launch import Judge, Launch, LaunchConfig, LinkedKernel, RunOptions
 from smemsim.program.linking.program import linked, module_of
