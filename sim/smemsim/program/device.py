@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-import weakref
 from typing import Any, Protocol
 
 import numpy as np
@@ -215,7 +214,7 @@ class Device:
             kernel=kernel, config=config, options=options or RunOptions(), memory=self.memory, parameter_address=at,
             parameters=self.memory.span(at, len(parameters)),
         )  # fmt: skip
-        weakref.finalize(launch, self.memory.free, at)
+        launch.own(at)
         return launch
 
     def execute(self, kernel: LoadedKernel, config: LaunchConfig) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
 import os
 import pathlib
 import re
@@ -17,7 +18,7 @@ sys.path.insert(0, str(HERE / "triton_sources"))
 os.environ |= {"TRITON_ALWAYS_COMPILE": "1", "TRITON_DISABLE_LINE_INFO": "1", "TRITON_DEFAULT_FP_FUSION": "1"}
 
 import triton  # noqa: E402
-from spec import Launch, null, three, tiled, value  # noqa: E402
+from spec import Launch, null, tiled, value  # noqa: E402
 from triton.backends.compiler import GPUTarget  # noqa: E402
 from triton.compiler import ASTSource  # noqa: E402
 from triton.experimental import gluon  # noqa: E402
@@ -83,7 +84,7 @@ def compiled(launch: Launch) -> tuple[str, Launch]:
         args += described(arg["descriptor"], types, next(metas)) if "descriptor" in arg else [arg]
     arrays = list(launch.arrays)
     if about.global_scratch_size:
-        size = launch.grid[0] * launch.grid[1] * launch.grid[2] * about.num_ctas * about.global_scratch_size
+        size = math.prod(launch.config.grid) * about.num_ctas * about.global_scratch_size
         arrays.append({"name": "global_scratch", "dtype": "u8", "shape": [size], "seed": 0, "distribution": "zeros"})
         args.append({"array": "global_scratch"})
     else:
@@ -95,9 +96,10 @@ def compiled(launch: Launch) -> tuple[str, Launch]:
     asked = re.search(r"\.reqntid (\d+)", ptx)
     if asked and int(asked[1]) != threads:
         raise RuntimeError(f".reqntid {asked[1]}, but {threads} threads by the metadata")
-    x, y, z = launch.grid
-    return ptx, dataclasses.replace(launch, args=tuple(args), arrays=tuple(arrays), entry=about.name, grid=(x * about.num_ctas, y, z), block=three(threads),
-                                    cluster=three(about.num_ctas), shared_bytes=about.shared)  # fmt: skip
+    x, y, z = launch.config.grid
+    config = dataclasses.replace(launch.config, entry=about.name, grid=(x * about.num_ctas, y, z), block=threads, cluster=about.num_ctas,
+                                 shared_bytes=about.shared)  # fmt: skip
+    return ptx, dataclasses.replace(launch, args=tuple(args), arrays=tuple(arrays), config=config)
 
 
 def described(d: dict[str, Any], types: dict[str, str], meta: dict[str, Any]) -> list[dict[str, Any]]:
