@@ -23,7 +23,7 @@ from smemsim.evidence.format import load_suite
 from smemsim.files import parse_toml, read_bytes, read_npz, write_whole
 from smemsim.judge.outputs import out_names
 from smemsim.judge.scenario import read_scenario
-from smemsim.program.system import formatted
+from smemsim.program.threads.system import formatted
 from smemsim.ptx.parser import read_module
 from smemsim.words.tensor_map.text import find_calls
 

@@ -10,8 +10,8 @@ import numpy as np
 from smemsim.errors import HardwareTrap, SmemsimError
 from smemsim.program.barriers.cta import tell_parted
 from smemsim.program.barriers.mbarrier import check_reused, mbarriers
-from smemsim.program.control import check_registers
 from smemsim.program.launch import CANCEL, Launch, Queue
+from smemsim.program.threads.control import check_registers
 from smemsim.program.watch.watch import Watch
 from smemsim.program.wave import ALL, EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Endless, Wait, Wave
 from smemsim.ptx.module import Immediate, Instruction, Label
