@@ -1,11 +1,14 @@
-"""Settings of every property: the same examples on every machine, and no clock. And little looking for garbage.
+"""Settings of every property: the same examples on every machine, and no clock. And little looking for garbage. No test writes into the checkout.
 
-`pytest tests --hypothesis-profile=nightly` draws other examples every time (`--hypothesis-seed=N`: those of a seed). What it finds becomes an
-`@example` of the test that failed, together with the repair, so that the examples which never change hold it from then on.
+`pytest tests --hypothesis-profile=nightly` draws other examples every time, twice as many (`--hypothesis-seed=N`: those of a seed). What it finds
+becomes an `@example` of the test that failed, together with the repair, so that the examples which never change hold it from then on.
 """
 
 import gc
+import os
+import pathlib
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("smemsim", deadline=None, derandomize=True)
@@ -16,3 +19,40 @@ settings.load_profile("smemsim")
 gc.set_threshold(200_000, 20, 100)
 
 collect_ignore = ["ptx/add.py"]  # needs Triton; its output is beside it
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+OF_TOOLS = {
+    ".git",
+    "__pycache__",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".import_linter_cache",
+    ".hypothesis",
+    ".pytest_cache",
+    ".venv",
+    "build",
+    "dist",
+}
+
+
+def pytest_configure(config):
+    """Tests that stand beside each other share what they have made: a worker has a part of the suite in one piece, and helps when it is done."""
+    if getattr(config.option, "dist", None) == "load":
+        config.option.dist = "worksteal"
+
+
+def files_of_checkout():
+    """Every file but those of the tools that look at the code."""
+    found = set()
+    for folder, folders, names in os.walk(ROOT):
+        folders[:] = [name for name in folders if name not in OF_TOOLS and not name.endswith(".egg-info")]
+        found |= {os.path.join(folder, name) for name in names}
+    return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _the_checkout_stays_as_it_is():
+    before = files_of_checkout()
+    yield
+    made = files_of_checkout() - before
+    assert not made, f"a test left {', '.join(sorted(made))}: it belongs into tmp_path"

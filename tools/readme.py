@@ -20,13 +20,11 @@ import tomllib
 from click.testing import CliRunner
 from speeds import table as speed_table
 
-from smemsim import check
+from smemsim import TilePicture, check, tile_svg
 from smemsim.cli import main as cli
 from smemsim.evidence.launches import ARGUMENTS, ARRAY_KEYS, BESIDE, KEYS
 from smemsim.judge.scenario import STEPS, TABLES, Operand
-from smemsim.show.page import tiles_of
-from smemsim.show.tile import TilePicture
-from smemsim.show.tile_svg import atoms_svg, tile_svg
+from smemsim.show.tile import atoms_svg
 from smemsim.spec.disputes import DISPUTES
 from smemsim.spec.errata import ERRATA
 from smemsim.spec.evidence import RULES
@@ -62,7 +60,7 @@ def pictures(text: str) -> dict[pathlib.Path, str]:
 def scenario_pictures(text: str) -> dict[pathlib.Path, str]:
     """The operand of the README's scenario, and the layout of a whole tile."""
     [toml] = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
-    wrong = tile_svg(tiles_of(check(tomllib.loads(toml)))[0], most=16, hover=False)
+    wrong = tile_svg(check(tomllib.loads(toml)).tiles()[0], most=16, hover=False)
     word, k_add = 0x4000404000010040, [panel + step for panel in (0, 16384) for step in range(0, 128, 32)]
     tile = TilePicture.of(word, arch="sm_100a", dtype="bf16", major="K", rows=64, k=16, k_add=k_add, mn_add=[0, 8192])
     return {ROOT / ".readme" / "scenario.svg": wrong + "\n", ROOT / ".readme" / "atoms.svg": atoms_svg(tile) + "\n"}

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from smemsim.judge.product import ProductExplanation, explain_product
     from smemsim.judge.report import Report
     from smemsim.judge.run import Run
+    from smemsim.judge.tile import TilePicture
     from smemsim.judge.triton import launch_triton
     from smemsim.layout.cute import CuteLayout
     from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce
@@ -50,9 +51,7 @@ if TYPE_CHECKING:
     from smemsim.planning.arrangement import IllegalPlan
     from smemsim.planning.make import Choice, Plan, plan, plans
     from smemsim.program.arrays import DeviceArray
-    from smemsim.show.page import show_html
-    from smemsim.show.tile import TilePicture
-    from smemsim.show.tile_svg import tile_svg
+    from smemsim.show.tile import show_html, tile_svg
     from smemsim.spec.bulk import BULK_TRAPS
     from smemsim.spec.disputes import DISPUTES
     from smemsim.spec.errata import ERRATA
@@ -140,9 +139,9 @@ _HOMES = {
     "find_descriptors": "judge.find",
     "ProductExplanation": "judge.product",
     "explain_product": "judge.product",
-    "TilePicture": "show.tile",
-    "show_html": "show.page",
-    "tile_svg": "show.tile_svg",
+    "TilePicture": "judge.tile",
+    "show_html": "show.tile",
+    "tile_svg": "show.tile",
     "Choice": "planning.make",
     "plans": "planning.make",
     "Plan": "planning.make",

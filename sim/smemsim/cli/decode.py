@@ -231,7 +231,8 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
         described = [descriptor_json(d, found, major=context["major"]) for d, found in zip(shown, findings, strict=True)]
         click.echo(json.dumps(described[0] if arch else described, indent=1))
     else:
-        from smemsim.show.console import Line, print_lines, terminal_width
+        from smemsim.picture.model import Line
+        from smemsim.picture.text import print_lines, terminal_width
         from smemsim.show.words import descriptor_view
 
         known = context["dtype"] is not None and context["major"] is not None and context["rows"] and context["k"]
@@ -259,7 +260,7 @@ def _hint(number: int) -> None:
 
 def _decode_instruction(number: int, kind: str, context: dict[str, Any], as_json: bool) -> int:
     """A 32-bit instruction descriptor; the exit code says whether something is seriously wrong."""
-    from smemsim.show.console import print_lines, terminal_width
+    from smemsim.picture.text import print_lines, terminal_width
     from smemsim.show.words import instr_json, instr_view
     from smemsim.words.instr import InstrDescriptor
 
@@ -275,7 +276,8 @@ def _decode_instruction(number: int, kind: str, context: dict[str, Any], as_json
 
 def _decode_maps(read: Read, arch: str | None, as_json: bool) -> int:
     """Every map of the text in its order; the exit code is the gravest of theirs."""
-    from smemsim.show.console import Line, print_lines, terminal_width
+    from smemsim.picture.model import Line
+    from smemsim.picture.text import print_lines, terminal_width
     from smemsim.show.tensor_map import refused_json, refused_view, tensor_map_json, tensor_map_view
 
     if read.note:

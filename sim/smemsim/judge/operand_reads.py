@@ -18,6 +18,7 @@ import numpy as np
 from smemsim.errors import InputError, SmemsimError
 from smemsim.finding import Finding, at_instruction
 from smemsim.machine.memory import SharedMemory
+from smemsim.machine.product import SharedOperand
 from smemsim.machine.region import GlobalMemory
 from smemsim.machine.transfer import Transfer
 from smemsim.program.events import Copy, Event, Load, Mma, Store
@@ -28,7 +29,6 @@ from smemsim.spec.shared_memory import CHUNK, LINE
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.wgmma import WGMMA_THREADS
 from smemsim.words.instr import InstrDescriptor
-from smemsim.words.operand import operand_addresses
 from smemsim.words.smem import SmemDescriptor
 from smemsim.words.tensor_map import TensorMap
 
@@ -382,19 +382,18 @@ class Reads:
             self.complete = False
             yield f"instructions of a CTA after its first {MOST:,}"
             return
-        part = event.cta_group
-        k = {"a": event.k // 2 if event.is_sparse else event.k, "b": event.k}
         found: dict[str, OperandRead | None] = {"a": None, "b": None}
-        for side, rows in (("a", event.m // part), ("b", event.n // part)):
-            if getattr(event, side) is not None:
-                told = self._operand(course, cta, event, side, rows, k[side])
+        for side in ("a", "b"):
+            operand = event.operand(side)
+            if operand is not None:
+                told = self._operand(course, cta, event, side, operand)
                 if isinstance(told, str):
                     yield told
                 elif told is not None:
                     found[side] = told
         a, b = found["a"], found["b"]
         if a is not None and b is not None:
-            self._past(event, a, b, k)
+            self._past(event, a, b, {"a": event.k // 2 if event.is_sparse else event.k, "b": event.k})
         first = a, b
         a, b = (None if read is None or read.is_fill else read for read in (a, b))
         if a is not None and b is not None:
@@ -435,13 +434,11 @@ class Reads:
             return
         self.outside.setdefault((side, load.event.instruction.line), (side, load, read.modes[1][0].dimension))
 
-    def _operand(self, course: _Course, cta: Cta, event: Mma, side: str, rows: int, k: int) -> OperandRead | str | None:
+    def _operand(self, course: _Course, cta: Cta, event: Mma, side: str, what: SharedOperand) -> OperandRead | str | None:
         """What an operand reads; why that is not known; None for what is told elsewhere (`widths`)."""
-        word, dtype, major = (getattr(event, name) for name in (side, f"{side}_type", f"{side}_major"))
         shared = cta.shared
-        if element_format(dtype).bits < 8:
+        if element_format(what.dtype).bits < 8:
             return "operands of 4 or 6 bits"
-        what = (word, dtype, major, rows, k)
         if what not in self._places:
             self._places[what] = _places_of(shared, what)
         places = self._places[what]
@@ -454,10 +451,10 @@ class Reads:
             for cache in (self._seen, self._places, self._matrices):
                 if len(cache) > MOST_CACHED:
                     cache.clear()
-            self._seen[key] = _looked_at(shared, places, course.loads, dtype, major)
+            self._seen[key] = _looked_at(shared, places, course.loads, what.dtype, what.major)
         told = self._seen[key]
         if not isinstance(told, str):
-            return self._read(word, [load for load in loads if load is not None], told, major)
+            return self._read(what.number, [load for load in loads if load is not None], told, what.major)
         if told == _WIDTH:
             load = next(load for load in loads if load is not None)
             self.widths.setdefault((side, load.event.instruction.line, event.instruction.line), (side, load, event))
@@ -576,15 +573,14 @@ class _Told:
     is_absolute: bool
 
 
-def _places_of(shared: SharedMemory, what: tuple[int, str, str, int, int]) -> _Places | None:
+def _places_of(shared: SharedMemory, what: SharedOperand) -> _Places | None:
     """None where nobody knows."""
-    word, dtype, major, rows, k = what
-    per_chunk = element_format(dtype).elements_per_chunk("packed")
+    per_chunk = element_format(what.dtype).elements_per_chunk(what.packing)
     try:
-        address = operand_addresses(word, arch=shared.arch, dtype=dtype, major=major, rows=rows, k=k)
+        address = what.addresses(shared.arch)
     except SmemsimError:
         return None
-    chunks = (address[:, ::per_chunk] if major == "K" else address[::per_chunk]).astype(np.int64) - shared.begin
+    chunks = (address[:, ::per_chunk] if what.major == "K" else address[::per_chunk]).astype(np.int64) - shared.begin
     inside = (chunks >= 0) & (chunks < shared.end - shared.begin)  # a wrong descriptor may leave the window
     return _Places(np.where(inside, chunks, -1), np.unique(chunks // LINE) if inside.all() else None)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from smemsim.finding import Finding
+from smemsim.finding import Finding, Path
+from smemsim.judge.state import Machine
+from smemsim.judge.tile import TilePicture, buffer_strips, page_data
+from smemsim.picture.model import Entry, Page
+from smemsim.picture.page import page_fragment, page_html
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
-
-if TYPE_CHECKING:
-    from smemsim.judge.state import Machine
 
 __all__ = ["Report", "share_of"]
 
@@ -68,17 +70,48 @@ class Report:
         lines += [f"not looked at: {', '.join(self.unchecked)}"] if self.unchecked else []
         return "\n".join([*lines, f"{count} finding{'s' * (count != 1)}{also}{told}"])
 
+    # ---- as a page
+
+    def tiles(self) -> list[TilePicture]:
+        """A picture of every operand that the scenario's steps read, in their order."""
+        machine = self.machine
+        return [] if machine is None else [TilePicture.of_seen(machine, seen) for seen in machine.seen]
+
+    def page(self, tiles: Sequence[TilePicture] | None = None, *, about: str = "") -> Page:
+        """The page as a value; `tiles` are the operands to draw, all of them where it is left out. `about` says what the findings are about."""
+        every = self.tiles() if tiles is None else tiles
+        drawn, missing = _fitting(every)
+        ordered = sorted((t for t in every if not t.too_large), key=lambda tile: tile.first_wrong is None)
+        undrawn = (*(t.name for t in every if t.too_large), *(t.name for t in ordered[MOST_DRAWN:]))
+        counted = self._counted()
+        return Page(
+            self.title or "smemsim report", self._evidence(), f"{about}: {counted[0].lower()}{counted[1:]}" if about else counted,
+            tuple(_entry(f, drawn) for f in self.findings), tuple(_entry(f, ()) for f in self.remarks),
+            "Every operand that says what it was meant to be reads exactly that.", self.unchecked,
+            strips=buffer_strips(self.machine) if self.machine else (), data=page_data(self.machine, drawn) if self.machine else {"operands": []},
+            stills=tuple((tile.name, tile.picture()) for tile in ordered[:MOST_DRAWN]), undrawn=undrawn, missing=missing,
+        )  # fmt: skip
+
     def html(self) -> str:
         """One self-contained page: the findings beside every operand's tile and shared memory."""
-        from smemsim.show.page import report_page
-
-        return report_page(self)
+        return page_html(self.page())
 
     def _repr_html_(self) -> str:
         """In a notebook: the findings, and the picture of the first wrong operand."""
-        from smemsim.show.page import report_fragment
+        return page_fragment(dataclasses.replace(self.page(), title=self.title))
 
-        return report_fragment(self)
+    def _evidence(self) -> str:
+        """What the rules rest on, as `text` has it."""
+        if not self.arch:
+            return ""
+        if architecture(self.arch).measured:
+            return f"{self.arch}: a rule is measured on an H200 where its picture or finding says measured"
+        return f"{self.arch}: documented, compiled or inferred; nothing measured on Blackwell"
+
+    def _counted(self) -> str:
+        number = len(self.findings)
+        expected = f"; expected were {', '.join(self.expected or ()) or 'none'}" if not self.as_expected else ", as expected"
+        return f"{number or 'No'} finding{'s' * (number != 1)}{'' if self.expected is None else expected}"
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -90,3 +123,28 @@ class Report:
             "remarks": [f.as_dict() for f in self.remarks],
             "unchecked": list(self.unchecked),
         }
+
+
+MOST_DRAWN = 12  # operands of a page for readers without scripts
+MOST_CHUNKS = 16384  # of all interactive pictures together: about 1 MB of numbers
+
+
+def _fitting(tiles: Sequence[TilePicture]) -> tuple[list[TilePicture], tuple[str, ...]]:
+    """Those that a page has room for, wrong ones before right ones, and the names of the others."""
+    ordered = sorted(range(len(tiles)), key=lambda i: (tiles[i].first_wrong is None, i))
+    room, kept = MOST_CHUNKS, set[int]()
+    for i in ordered:
+        size = tiles[i].shape[0] * tiles[i].shape[1]
+        if size <= room:
+            kept.add(i)
+            room -= size
+    return [t for i, t in enumerate(tiles) if i in kept], tuple(t.title for i, t in enumerate(tiles) if i not in kept)
+
+
+def _entry(f: Finding, tiles: Sequence[TilePicture]) -> Entry:
+    """A finding on a page, with the chunk of its first wrong element where it is about one of the operands."""
+    target = None
+    for number, tile in enumerate(tiles):
+        if tile.first_wrong and target is None and (f.title == tile.name or f.path.startswith(Path.parse(tile.where))):
+            target = number, tile.first_wrong[0] * tile.shape[1] + tile.first_wrong[1]
+    return Entry(str(f.severity), f.code, f.title or f.where, f.message, f.repair, f.because, str(f.grade), target=target)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from smemsim.errors import InputError, SmemsimError
-from smemsim.finding import Finding, InLaunch, Touched
+from smemsim.finding import Finding, InLaunch, Touched, shortened, told
 from smemsim.judge.build import Scenario
 from smemsim.judge.epilogue import exchanged_loads, stored_tiles
 from smemsim.judge.explained import Wrong, explained, rounding_of
@@ -21,6 +21,8 @@ from smemsim.judge.numbers import Rounding, Tolerance
 from smemsim.judge.operand_reads import Issued, Product, Reads, mismatches, of_maps, own_ranks, swapped, turned, unreached, unread
 from smemsim.judge.outputs import Output
 from smemsim.judge.report import Report
+from smemsim.picture.model import Above, Entry, Excerpt, Page
+from smemsim.picture.page import page_html
 from smemsim.program.arrays import DeviceArray, as_numpy
 from smemsim.program.events import Mma
 from smemsim.program.launch import Launch
@@ -30,7 +32,6 @@ from smemsim.spec.architectures import architecture
 from smemsim.spec.barriers import MBARRIER_SIZE
 from smemsim.spec.findings import CODES, CONSEQUENCES, TOLD_APART, UPSTREAM, UPSTREAM_IF_MENDED, Severity
 from smemsim.spec.formats import element_format
-from smemsim.words.operand import operand_addresses
 
 __all__ = ["Judged", "Run", "Sources", "findings_of", "judged_of"]
 
@@ -164,13 +165,11 @@ def _of_loads(loads: Iterable[Issued]) -> Iterator[Touched]:
 def _of_operand(p: Product, side: str, arch: str, line: int) -> Iterator[Touched]:
     """The bytes of an operand of a product's instructions at one line."""
     for event in p.events:
-        word, dtype, major = (getattr(event, name) for name in (side, f"{side}_type", f"{side}_major"))
-        if word is None or line != event.instruction.line:
+        operand = event.operand(side)
+        if operand is None or line != event.instruction.line:
             continue
-        rows = (event.m if side == "a" else event.n) // event.cta_group
-        k = event.k // 2 if event.is_sparse and side == "a" else event.k
         with contextlib.suppress(SmemsimError):
-            addresses = operand_addresses(word, arch=arch, dtype=dtype, major=major, rows=rows, k=k)
+            addresses = operand.addresses(arch)
             yield Touched(p.cta, int(addresses.min()), int(addresses.max()) + 1)
 
 
@@ -462,11 +461,24 @@ class Run:
     def __repr__(self) -> str:
         return f"<Run of {shorter_name(self.launch.program.name)}: {_counted(self.findings)}>"
 
+    def page(self) -> Page:
+        """The page as a value: the findings with the PTX around their lines, above the page of the transfers and matrix instructions."""
+        report = self.report or Report((), arch=self.launch.arch, title=f"{shorter_name(self.launch.program.name)}, as it ran")
+        found, ptx, tiles = [*self.findings, *self.remarks], self.ptx.splitlines(), report.tiles()
+        none = "" if tiles else "There is no operand of a matrix instruction to draw that came through TMA."
+        above = Above(
+            self.summary(),
+            tuple(_entry(f, ptx) for f in found[:MOST_ENTRIES]),
+            max(len(found) - MOST_ENTRIES, 0),
+            self.output,
+            self.evidence,
+            none,
+        )
+        return dataclasses.replace(report.page(tiles, about="Operands and maps"), above=above)
+
     def html(self) -> str:
         """A self-contained page: the findings with the PTX around their lines, and every operand's tile."""
-        from smemsim.show.page import run_page
-
-        return run_page(self)
+        return page_html(self.page())
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(self.text())}</pre>"
@@ -476,3 +488,17 @@ def _counted(findings: list[Finding]) -> str:
     places = sum(f.count for f in findings)
     at = f" at {places} instructions" if places > len(findings) else ""
     return f"{len(findings) or 'no'} finding{'s' * (len(findings) != 1)}{at}"
+
+
+AROUND = 4  # lines of PTX before and behind a finding's, on a page
+MOST_ENTRIES = 40  # findings on a page
+
+
+def _entry(f: Finding, ptx: list[str]) -> Entry:
+    """A finding on a page: lines of the PTX around its own, and the line of its source."""
+    excerpt = None
+    if f.line:
+        numbers = range(max(1, f.line - AROUND), min(len(ptx), f.line + AROUND) + 1)
+        excerpt = Excerpt(tuple((n, shortened(ptx[n - 1])) for n in numbers), f.line, tuple(f.excerpt()[1:]))
+    others = f.others() if f.count > 1 else ""
+    return Entry(str(f.severity), f.code, f.where, told(f.message), told(f.repair), f.because, others=others, excerpt=excerpt)

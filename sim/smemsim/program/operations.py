@@ -1,36 +1,11 @@
-"""All operations: importing this module registers their builders."""
+"""All operations: importing this module imports every module of the package, and with it registers the builders that stand in them (`registry`)."""
 
 from __future__ import annotations
 
 import importlib
+import pkgutil
 
-__all__ = ["MODULES"]
+import smemsim.program
 
-
-MODULES = (
-    "alu",
-    "barriers.cta",
-    "barriers.mbarrier_operations",
-    "control",
-    "copies.bulk",
-    "copies.cp_async",
-    "copies.remote",
-    "copies.tensor",
-    "system",
-    "matrix.ldmatrix",
-    "matrix.mma_sync",
-    "matrix.wgmma",
-    "memory.addresses",
-    "memory.atomics",
-    "memory.ordering",
-    "memory.load_store",
-    "refused",
-    "tcgen05.allocation",
-    "tcgen05.commit",
-    "tcgen05.copy",
-    "tcgen05.load_store",
-    "tcgen05.mma",
-    "warps",
-)
-for _name in MODULES:
-    importlib.import_module(f"smemsim.program.{_name}")
+for _found in pkgutil.walk_packages(smemsim.program.__path__, "smemsim.program."):
+    importlib.import_module(_found.name)

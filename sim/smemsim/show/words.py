@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from smemsim.finding import Finding
-from smemsim.show.console import Line
+from smemsim.picture.model import Column, Line, Table
+from smemsim.picture.text import table_lines
 from smemsim.spec.architectures import architecture
 from smemsim.spec.fields import Field, Word
 from smemsim.spec.swizzles import MODES, Swizzle
@@ -48,26 +49,15 @@ def _rows(table: Word) -> list[tuple[str, str, str, Field]]:
 
 def field_lines(table: Word, word: int, unit: str, number: Callable[[str, Field], str], meaning: Callable[[str], str]) -> list[Line]:
     """One line a field: letter, name, bits, raw value, the value in `unit` ("" for none), what it means."""
-    cells = [("", "field", "bits", "raw", unit, "meaning")]
-    styles = ["dim"]
+    rows, styles = [], []
     for letter, style, name, field in _rows(table):
         span = f"{field.high}:{field.low}" if field.width > 1 else str(field.high)
         shown = name.lstrip("_") if field.want is None or name == "constant" else "reserved"
-        cells.append((letter, shown, span, f"{field.raw(word):#x}", number(name, field), meaning(name)))
-        styles.append(style)
-    widths = [max(len(row[i]) for row in cells) for i in range(5)]
-    lines = []
-    for row, style in zip(cells, styles, strict=True):
-        numbers = "  ".join(row[i].rjust(widths[i]) for i in (2, 3, 4))
-        lines.append(
-            Line(
-                [
-                    (f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  ", style),
-                    (f"{numbers}  {row[5]}", "dim" if row is cells[0] else ""),
-                ]
-            )
-        )
-    return lines
+        rows.append((letter, shown, span, f"{field.raw(word):#x}", number(name, field), meaning(name)))
+        styles.append((style, style, "", "", "", ""))
+    heads = ("", "field", "bits", "raw", unit, "meaning")
+    columns = tuple(Column(head, right=head in heads[2:5]) for head in heads)
+    return table_lines(Table(columns, tuple(rows), tuple(styles)))
 
 
 def finding_lines(findings: Sequence[Finding], width: int) -> list[Line]:
