@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from smemsim.judge.state import (
     FOREIGN,
     NAMES,
     UNWRITTEN,
+    Counts,
     Issue,
     Machine,
     Rerun,
@@ -191,7 +191,7 @@ class Repair:
     text: str
     fields: int
     changes: tuple[Fix, ...]
-    numbers: dict[str, Any] = dataclasses.field(default_factory=dict)
+    numbers: Mapping[str, Value] = dataclasses.field(default_factory=dict)
 
 
 def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
@@ -210,7 +210,7 @@ def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
     also = f", and starts {_listed(starts)} must be {_listed(s.starts)}" if moved else ""
     if other_mode:
         text = f"swizzle {d.swizzle} must be {s.swizzle}" + (f", {changed}" if changed else "") + f": {word}{also}"
-        numbers: dict[str, Any] = {"read": str(d.swizzle), "needed": str(s.swizzle)}
+        numbers: dict[str, Value] = {"read": str(d.swizzle), "needed": str(s.swizzle)}
         if strides and whole:
             yield Repair(
                 "R501",
@@ -315,7 +315,7 @@ def _advance(read: Read, s: FoundDescriptor, starts: np.ndarray) -> Repair:
     first = f"start {int(starts[0, 0]):#x} must be {int(s.starts[0, 0]):#x}"
     also = f", and {first}" if starts[0, 0] != s.starts[0, 0] else ""
 
-    def repair(code: str, message: str, text: str, **numbers: Any) -> Repair:
+    def repair(code: str, message: str, text: str, **numbers: Value) -> Repair:
         return Repair(code, where, message, text, max(len(fixes), 1), fixes, numbers)
 
     unit, end = 1 << START.shift, REACH
@@ -496,7 +496,7 @@ def mismatch(
     read = int(machine.memory.source(layout.addresses(buffer.address, mn[at], k_byte[at])))
     share = share_of(int(wrong.sum()), wrong.size, "bytes")
     first = f"first: ({int(mn[at])}, {int(k_byte[at])}) reads {tensor.named(read) if read >= 0 else NAMES[read]}, meant {tensor.named(int(wanted[at]))}"
-    counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size}
+    counts: Counts = {"wrong": int(wrong.sum()), "of": wrong.size}
     for target in refused_for_its_swizzle(machine, buffer.name):
         again = rerun({target / "swizzle": str(layout.mode.swizzle)})
         if again is not None and (again.memory.source(layout.addresses(buffer.at(), mn, k_byte)) == wanted).all():
@@ -711,7 +711,7 @@ def _coordinates(machine: Machine, seen: Seen, scenario: Scenario, rerun: Rerun)
             by[dimension], bits = by[dimension] + count, bits - count * strides[dimension]
     path, new = Path.of("step", min(numbers), "at"), [[c - d for c, d in zip(at, by, strict=False)] for at in step.places]
     old = scenario.value_at(path)
-    value = new if isinstance(old[0], list) else new[0]
+    value = new if isinstance(step.at[0], tuple) else new[0]
     if all_right(rerun({path: value}), read):
         told = ", ".join(f"{axis} {int(by[0]):+d}" for axis, by in moved.items() if by[0])
         fill = bool((seen.got[seen.wrong] == OUTSIDE).any())
@@ -775,7 +775,7 @@ def judge(machine: Machine, read: Read, scenario: Scenario, rerun: Rerun, blamed
     grade = shared_grade(int(read.words[0, 0]), read.arch, read.dtype, read.major, read.k, read.packing)
     first = _first(seen)
     shape = pattern(seen)
-    counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size, "first": first, "grade": grade, "pattern": shape}
+    counts: Counts = {"wrong": int(wrong.sum()), "of": wrong.size, "first": first, "grade": grade, "pattern": shape}
     share = f"{share_of(counts['wrong'], wrong.size, 'elements')}; first: {_told(first)}{''.join(f'; {text}' for text in shape)}"
     found = sorted(_repairs(machine, seen, scenario, rerun), key=lambda r: r.fields) if blamed is None or blamed.code in OF_MAPS else []
     if blamed is not None and any(r.code != "R508" for r in found):

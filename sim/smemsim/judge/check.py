@@ -64,7 +64,7 @@ def wanted_of(scenario: object, where: str) -> tuple[Shape, Owners, np.ndarray]:
 
     def meant(blocks: int, count: int) -> np.ndarray:
         if blocks * count * rows * k > MOST_ELEMENTS:
-            raise InputError(f"{where}: {blocks * count} instructions of {rows} x {k} elements; a tile has at most {MOST_ELEMENTS:,}")
+            raise mistake(path, f"{blocks * count} instructions of {rows} x {k} elements; a tile has at most {MOST_ELEMENTS:,}")
         return meant_of(meaning, tensor, (blocks, count), rows, k)
 
     def here(blocks: int, count: int) -> bool:
@@ -289,8 +289,7 @@ def _read(machine: Machine, scenario: Scenario, where: Path, step: MmaStep | Cop
     packing = packing_of(kind_of_step(step, machine.arch) or "", dtype)
     if operand.meant is None:
         if made is not None and isinstance(step, MmaStep):
-            read = {"dtype": dtype, "major": major, "rows": rows, "k": k, "packing": packing}
-            for note in unmeant_descriptor(machine.arch, where, title, operand, int(made[0][0, 0]), **read):
+            for note in unmeant_descriptor(machine.arch, where, title, operand, int(made[0][0, 0]), rows, k, packing):
                 machine.say(note)
         return None
     words, starts = made if made is not None else (np.zeros((1, 1), np.uint64), None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from smemsim.finding import Finding, Fix, Path, Value
 from smemsim.judge.reads import Read, grid, holds_scales, made_words, tmem_at
 from smemsim.judge.report import share_of
 from smemsim.judge.scenario import CopyStep, Grid, Layout, Operand, Scenario, Step, TmaStore
-from smemsim.judge.state import COMMON_SWIZZLES, NAMES, UNWRITTEN, Issue, Machine, Rerun, finding, issues_of, swizzle_changes
+from smemsim.judge.state import COMMON_SWIZZLES, NAMES, UNWRITTEN, Counts, Issue, Machine, Rerun, finding, issues_of, swizzle_changes
 from smemsim.machine.tma import tma_store
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import copied_cells, copy_shape
@@ -22,7 +21,7 @@ from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import Grade
 from smemsim.spec.formats import element_format
 from smemsim.spec.tensor_memory import COPY_SHAPES, LANES, WARP_LANES, CopyShape
-from smemsim.tables import mistake, plain
+from smemsim.tables import TableError, mistake, plain
 from smemsim.words.operand import operand_addresses
 
 __all__ = ["Again", "completed", "copied", "copy_findings", "form_of", "full_name", "store_step", "targets"]
@@ -120,7 +119,7 @@ def _multicast(where: Path, title: str, name: str, cast: str) -> Finding:
         copy_shape(name, cast)
     except InputError as e:
         if not str(e).startswith("multicast"):
-            raise InputError(f"{where}.{e}") from None
+            raise TableError(f"{where}.{e}", where / "shape") from None
     taken = [row.multicast for row in COPY_SHAPES.values() if row.name == name]
     changes = (Fix(where / "multicast", cast or None, taken[0]),) if len(taken) == 1 else ()
     has = f".{cast}" if cast else "no multicast"
@@ -247,7 +246,7 @@ def copied(machine: Machine, scenario: Scenario, number: int, step: CopyStep) ->
         return
     shape = (made[0].shape[0], made[0].shape[1])
     if shape[0] * shape[1] > MOST_COPIES:
-        raise InputError(f"{where}.a: {shape[0] * shape[1]} words; one step has at most {MOST_COPIES} copies")
+        raise mistake(where / "a", f"{shape[0] * shape[1]} words; one step has at most {MOST_COPIES} copies")
     to = targets(number, step.to_tmem, row, shape)
     try:
         read = operand_addresses(made[0], arch=machine.arch, dtype="u8", major="K", rows=row.rows, k=row.row_bytes).astype(np.int64)
@@ -263,7 +262,7 @@ def copied(machine: Machine, scenario: Scenario, number: int, step: CopyStep) ->
         try:
             lane, column = copied_cells(row, address)
         except InputError as e:
-            raise InputError(f"{where}.to_tmem: {str(e).removeprefix('taddr = ')}") from None
+            raise mistake(where / "to_tmem", str(e).removeprefix("taddr = ")) from None
         new = data[block, k].reshape(row.rows, 1, row.columns, -1)
         hit = int(machine.tmem_writer[lane, column].max())
         if hit >= first and (machine.tmem[lane, column] != new).any() and not any(f.path == where / "to_tmem" for f in machine.findings):
@@ -325,7 +324,7 @@ def store_step(machine: Machine, scenario: Scenario, number: int, step: TmaStore
     at = int(np.nonzero(wrong)[0][0])
     is_ = NAMES[UNWRITTEN] if source[at] == UNWRITTEN else tensor.named(int(source[at]))
     share = f"{share_of(int(wrong.sum()), wrong.size, 'bytes')}; first: {is_} goes to {tensor.named(int(target[at]))}"
-    counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size}
+    counts: Counts = {"wrong": int(wrong.sum()), "of": wrong.size}
     buffer = machine.buffers[step.buffer]
     tried = [] if arguments.raw is not None else [(Path.of("map", step.map, "swizzle"), {name: name for name in COMMON_SWIZZLES})]
     tried += [swizzle_changes(buffer)] if buffer.layout is not None else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from smemsim.finding import Finding, Fix, InScenario, InWord, Path
 from smemsim.judge.reads import Cells, Read, as_given, blamed_copy, grid, steps_from, steps_of, tmem_at
 from smemsim.judge.report import share_of
 from smemsim.judge.scenario import CopyStep, Grid, Meant, MmaStep, Operand, Scenario, Step
-from smemsim.judge.state import TMEM, Machine, finding
+from smemsim.judge.state import TMEM, Counts, Machine, finding
 from smemsim.machine.tmem.layout import ATmemLayout, accumulator_path
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import Grade
@@ -113,11 +113,11 @@ def _wgmma(where: Path, title: str, step: MmaStep, operands: dict[str, Operand])
         yield finding("I601", where / "k", title, f"K = {step.k}: wgmma with {row.a[0]} has {row.k}, {2 * row.k} with .sp", f"k = {row.k}")
 
 
-def idesc_with(word: int, d: InstrDescriptor, wanted: dict[str, Any]) -> int | None:
+def idesc_with(word: int, d: InstrDescriptor, wanted: Mapping[str, int | str]) -> int | None:
     """The word with other values in some fields and all the rest as it is; None where the kind cannot hold them, or the word's own."""
     now = {name: getattr(d, name) for name in ("m", "n", "a_type", "b_type", "d_type", "a_major", "b_major")}
     try:
-        before, after = (InstrDescriptor(kind=d.kind, **fields).word for fields in (now, now | wanted))
+        before, after = (InstrDescriptor(kind=d.kind, **fields).word for fields in (now, {**now, **wanted}))
     except ValueError:
         return None
     kept = cleared = word ^ before ^ after
@@ -343,7 +343,7 @@ def _compare(
         return None
     count, total = int(bad.any(axis=1).sum()), bad[:, 0].size
     share = f"{share_of(count, total, 'elements')} in tensor memory"
-    counts: dict[str, Any] = {"wrong": count, "of": total, "grade": layout.grade}
+    counts: Counts = {"wrong": count, "of": total, "grade": layout.grade}
     options = [[c for c, _ in cells.places(machine, want)] for want in wanted]
     if all(options):
         near = [min(o, key=lambda c: abs(c - used)) for o, used in zip(options, columns, strict=True)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from smemsim.judge.instructions import kind_of_step
 from smemsim.judge.reads import Cells, Read, as_given, blamed_copy, grid, made_words, steps_from, steps_of, tmem_at, told_of
 from smemsim.judge.report import share_of
 from smemsim.judge.scenario import AnyOperand, CopyStep, Meant, MmaStep, Scenario
-from smemsim.judge.state import NAMES, TMEM, UNWRITTEN, Machine, finding, no_rerun
+from smemsim.judge.state import NAMES, TMEM, UNWRITTEN, Counts, Machine, finding, no_rerun
 from smemsim.judge.tensors import Tensor
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import copied_cells
@@ -178,7 +177,7 @@ def _findings(machine: Machine, scenario: Scenario, number: int, step: MmaStep, 
     if not wrong.any():
         return
     any_copy = wrong.any(axis=2)
-    counts: dict[str, Any] = {"wrong": int(any_copy.sum()), "of": any_copy.size, "first": _first(machine, one, wrong), "grade": one.grade}
+    counts: Counts = {"wrong": int(any_copy.sum()), "of": any_copy.size, "first": _first(machine, one, wrong), "grade": one.grade}
     share = f"{share_of(counts['wrong'], counts['of'], 'scale factors')}; first: {_told(counts['first'])}"
     found = [
         one.cells.places(machine, one.meant[at], one.mode.ids) if wrong[at].any() else [(int(one.column[at]), int(one.id[at]))]
@@ -275,7 +274,7 @@ def _told(first: Element) -> str:
 
 
 def _other_slice(
-    machine: Machine, step: MmaStep, number: int, one: Slice, found: list[list[tuple[int, int]]], legal: np.ndarray, share: str, counts: dict[str, Any]
+    machine: Machine, step: MmaStep, number: int, one: Slice, found: list[list[tuple[int, int]]], legal: np.ndarray, share: str, counts: Counts
 ) -> Finding:  # fmt: skip
     """Everything lies in tensor memory, in other columns or at other ids."""
     used = list(zip(one.column.flat, one.id.flat, strict=True))
@@ -307,12 +306,12 @@ def _other_slice(
                    cause=refused, **counts)  # fmt: skip
 
 
-def _table(values: np.ndarray) -> list[Any]:
+def _table(values: np.ndarray) -> list[int] | list[list[int]]:
     """One list where there is one block."""
     return values[0].tolist() if len(values) == 1 else values.tolist()  # type: ignore[no-any-return]
 
 
-def _lanes(machine: Machine, scenario: Scenario, one: Slice, wrong: np.ndarray, share: str, counts: dict[str, Any]) -> Finding:
+def _lanes(machine: Machine, scenario: Scenario, one: Slice, wrong: np.ndarray, share: str, counts: Counts) -> Finding:
     """Right in the first lanes and wrong in the others: the copy is not one that fills them all."""
     at = tuple(int(x[0]) for x in np.nonzero(wrong.any(axis=(2, 3, 4))))
     writer = int(one.cells.read(machine.tmem_writer, int(one.column[at]), int(one.id[at]))[0].max())

@@ -9,11 +9,11 @@ import pathlib
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError
-from smemsim.finding import Path
+from smemsim.finding import Path, Value
 from smemsim.spec.formats import element_format
 from smemsim.tables import (
     Source,
@@ -156,7 +156,7 @@ class MapArguments:
         return bytes.fromhex("".join((self.raw or "").split()).removeprefix("0x"))
 
     @property
-    def encode_arguments(self) -> dict[str, Any]:
+    def encode_arguments(self) -> dict[str, object]:
         """The arguments of the encode call that are given, but for the address."""
         given = {name: getattr(self, name) for name in _ENCODE if getattr(self, name) is not None}
         given |= {name: listed(given[name]) for name in _LISTS if name in given}
@@ -409,7 +409,7 @@ class Scenario:
         found: dict[str, object] = {name: value for name, value in plain(self).items() if value or name in ("arch", "excerpt")}
         return found
 
-    def value_at(self, path: Path) -> Any:
+    def value_at(self, path: Path) -> Value:
         """What a file has at a path, None where nothing stands there."""
         there: object = self
         for part in path.keys:
@@ -421,7 +421,8 @@ class Scenario:
                 there = getattr(there, keys_of(type(there))[str(part)].attribute)
             else:
                 return None
-        return plain(there)
+        value: Value = plain(there)
+        return value
 
     def with_change(self, path: Path, value: object) -> Scenario:
         """The scenario with another value at a path, as a file would have it; what is not changed is shared.

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal, Protocol, TypedDict, Unpack
 
 import numpy as np
 
 from smemsim.arguments import choice, shown
 from smemsim.errors import HardwareTrap, InputError, SmemsimError
-from smemsim.finding import Finding, Fix, InScenario, InWord, Path, TensorMapError
+from smemsim.finding import Element, Finding, Fix, InScenario, InWord, Path, TensorMapError, Value
 from smemsim.judge.scenario import Buffer, BulkStep, Layout, MapArguments, Scenario, TensorStep, TmaLoad, listed
 from smemsim.judge.tensors import Tensor
 from smemsim.layout.cute import CuteLayout, byte_axes
@@ -21,6 +21,7 @@ from smemsim.machine.tma import tma_load, tma_store
 from smemsim.machine.transfer import Transfer
 from smemsim.spec.architectures import architecture
 from smemsim.spec.bulk import BULK_LIMITS
+from smemsim.spec.evidence import Grade
 from smemsim.spec.findings import CODES, Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import CHUNK
@@ -41,6 +42,7 @@ __all__ = [
     "FOREIGN",
     "NAMES",
     "UNWRITTEN",
+    "Counts",
     "Issue",
     "Machine",
     "Rerun",
@@ -288,18 +290,41 @@ ALIGN = LIMITS.smem_alignment
 TMEM = (LANES, COLUMNS, CELL_BITS // 8)
 
 
+class Counts(TypedDict, total=False):
+    """How much of an operand is wrong, as `Finding` has it."""
+
+    wrong: int
+    of: int
+    first: Element
+    grade: Grade | Literal[""]
+    pattern: tuple[str, ...]
+
+
+class Said(Counts, total=False):
+    """Other fields of a `Finding`."""
+
+    rule: str
+    cause: Finding | None
+    numbers: Mapping[str, Value]
+    changes: tuple[Fix, ...]
+
+
 def finding(
     code: str, where: Path, title: str, message: str, repair: str = "", *, severity: Severity | None = None, subject: Path | None = None,
-    inside: InWord | None = None, **more: Any,
+    inside: InWord | None = None, **more: Unpack[Said],
 ) -> Finding:  # fmt: skip
     """A finding of a code at a place of the scenario, with its code's severity unless another is given; `more` are other fields of `Finding`."""
     return Finding(code, severity or CODES[code].severity, InScenario(where, title, subject, inside), message, repair, **more)
 
 
-Rerun = Callable[..., "Machine | None"]  # (changes: Path -> value, until=None, only=None): the steps so far again
+class Rerun(Protocol):
+    """The steps so far again, with other values at some paths of the scenario; None where any of that is refused."""
+
+    def __call__(self, changes: Mapping[Path, Value], until: int | None = None, only: int | None = None) -> Machine | None:
+        """`until`: the steps before another one; `only`: one step alone."""
 
 
-def no_rerun(changes: Any, until: int | None = None, only: int | None = None) -> Machine | None:
+def no_rerun(changes: Mapping[Path, Value], until: int | None = None, only: int | None = None) -> Machine | None:
     """Nothing else is tried."""
     return None
 
@@ -412,8 +437,8 @@ class Machine:
             address = self.tensors[address].address
         given = arguments.encode_arguments | {"global_address": (address or 0) + (arguments.global_offset or 0)}
         if arguments.is_im2col:
-            return TensorMap.im2col(arch=self.arch, **given)
-        return TensorMap.tiled(arch=self.arch, **{"global_strides": (), **given})
+            return TensorMap.im2col(arch=self.arch, **given)  # type: ignore[arg-type]  # the call looks at them itself
+        return TensorMap.tiled(arch=self.arch, **{"global_strides": (), **given})  # type: ignore[arg-type]
 
     # ---- steps that move bytes
 

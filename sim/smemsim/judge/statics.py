@@ -5,12 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import Any
 
 from smemsim.errors import SmemsimError
 from smemsim.finding import Finding, Fix, InScenario, InWord, Path
 from smemsim.judge.reads import Read, meant_of, words_path
-from smemsim.judge.scenario import AnyOperand
+from smemsim.judge.scenario import Operand
 from smemsim.judge.state import Machine, finding
 from smemsim.judge.tensors import Tensor
 from smemsim.spec.findings import Severity
@@ -52,9 +51,11 @@ def _notes(word: int, arch: str, dtype: str, major: str, rows: int, k: int, pack
     return tuple(one for one in found if one.code in ("D305", "D306", "D310") and one.severity is Severity.NOTE)
 
 
-def unmeant_descriptor(arch: str, where: Path, title: str, operand: AnyOperand, word: int, **read: Any) -> Iterator[Finding]:
+def unmeant_descriptor(
+    arch: str, where: Path, title: str, operand: Operand, word: int, rows: int, k: int, packing: str
+) -> Iterator[Finding]:
     """An operand of which the scenario does not say what it was meant to be: what its descriptor alone shows."""
-    for one in SmemDescriptor.decode(word, arch=arch).problems(**read):
+    for one in SmemDescriptor.decode(word, arch=arch).problems(dtype=operand.dtype, major=operand.major, rows=rows, k=k, packing=packing):
         yield _said(one, words_path(where, operand), title)
 
 

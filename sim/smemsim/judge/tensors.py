@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -135,7 +134,7 @@ class Tensor:
         at = self.index(address)
         return f"{self.name}[{', '.join(f'{axis}={at[axis]}' for axis in self.extent)}]"
 
-    def coordinates(self, addresses: Any) -> dict[str, np.ndarray]:
+    def coordinates(self, addresses: np.ndarray | np.integer) -> dict[str, np.ndarray]:
         """The element at each address, by axis; of addresses outside the tensor it is meaningless."""
         if self.scale_blocks:
             return self._in_blocks(np.asarray(addresses, np.int64), self.scale_blocks)
