@@ -68,7 +68,7 @@ def launch(body: str, *arrays: np.ndarray, expected: tuple[str, ...] = (), **giv
     Nothing may be found but the codes that are `expected`.
     """
     done, placed = run(body, arrays, **given)
-    unexpected = [f"{f.code} line {f.instruction.line}: {f.message}" for f in done.findings.values() if f.code not in expected]
+    unexpected = [f"{f.code} line {f.line}: {f.message}" for f in done.findings.values() if f.code not in expected]
     assert unexpected == []
     return [p.numpy() for p in placed]
 

@@ -207,14 +207,14 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     from smemsim.processes import close_client, dask_client
     from smemsim.program.device import entry_of
     from smemsim.program.launch import RunOptions
-    from smemsim.ptx.parser import read_module
+    from smemsim.program.linking.program import module_of
 
     if o["memory"]:
         budget.set_limit(budget.amount(o["memory"], "--memory"))
     if list_forms:
         ctx.exit(_list(path, o, as_json))
     launch, name = _launch(path, o)
-    about, module = launch.about, read_module(launch.ptx, name=name)
+    about, module = launch.about, module_of(launch.ptx, name)
     gpu = Gpu(_arch(launch, module, name))
     launch.check_types(module.functions[entry_of(module, about["entry"] or None)].parameters)
     budget.ask("the arrays, and copies of them to see what the kernel changes", 3 * launch.array_bytes)
@@ -428,17 +428,16 @@ def _print(done: Run, outputs: list[Output], compared: dict[str, Comparison], ex
 
 def _list(path: pathlib.Path, o: dict[str, Any], as_json: bool) -> int:
     """Every form of instruction with its count and whether it is modelled; 3 where one is not."""
-    from smemsim.program.linking.program import link
+    from smemsim.program.linking.program import linked, module_of
     from smemsim.ptx.module import instruction_forms
-    from smemsim.ptx.parser import read_module
 
     launch, name = _launch(path, o)
-    module = read_module(launch.ptx, name=name)
+    module = module_of(launch.ptx, name)
     arch = _arch(launch, module, name)
     missing: dict[int, str] = {}
     for entry in module.entries:
         try:
-            link(module, entry.name, arch)
+            linked(module, entry.name, arch)
         except Unmodelled as e:
             for sentence in str(e).splitlines():
                 where, _, why = sentence.removeprefix("line ").partition(": ")

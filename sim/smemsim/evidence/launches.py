@@ -116,6 +116,8 @@ ARRAY_KEYS: dict[str, Key] = {
     "seed": Key("any", "of what is drawn"),
     "random": Key("any", "a second distribution, for `--random`"),
     "file": Key(Kind("the name of an .npy file", lambda value: isinstance(value, str), {"type": "string"}), "instead of a distribution: an .npy file, in the folder of this one or below"),
+    "address": Key(Kind("an address, 0 or more", lambda value: isinstance(value, int) and is_whole(value) and value >= 0, {"type": "integer"}), "where its first byte lies in global memory; anywhere, if left out"),
+    "variable": Key("text", "the variable of the PTX whose contents it is: it has no memory of its own then"),
 }  # fmt: skip
 ARGUMENTS: dict[str, Key] = {
     "array": Key("any", "the address of an array"),
@@ -407,7 +409,14 @@ class LaunchFile:
     def placed(self, device: Device, *, random: bool = False) -> tuple[dict[str, DeviceArray], list[bytes]]:
         """(its arrays in a device's memory by name, the arguments of a launch there)."""
         ask(f"{self.called}: all arrays together", self.array_bytes)
-        arrays = {one["name"]: device.array(self._array(one, random), name=one["name"]) for one in self.about["arrays"]}
+        arrays = {
+            one["name"]: device.array(self._array(one, random), name=one["name"], address=one.get("address"))
+            for one in self.about["arrays"]
+            if "variable" not in one
+        }
+        for one in self.about["arrays"]:
+            if "variable" in one:
+                device.put(device.kernel(self.ptx, self.about["entry"] or None).variable(one["variable"]), self._array(one, random))
         addresses = {name: x.address for name, x in arrays.items()}
         return arrays, self.parameters(addresses, place=lambda data: device.array(data).address)
 

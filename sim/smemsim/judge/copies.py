@@ -115,12 +115,12 @@ def _as_scales(machine: Machine, operand: Operand, row: CopyShape) -> Operand:
 
 def _multicast(where: Path, title: str, name: str, cast: str) -> Finding:
     """A multicast that the shape does not take."""
-    try:
-        copy_shape(name, cast)
-    except InputError as e:
-        if not str(e).startswith("multicast"):
-            raise TableError(f"{where}.{e}", where / "shape") from None
     taken = [row.multicast for row in COPY_SHAPES.values() if row.name == name]
+    if not taken:
+        try:
+            copy_shape(name, cast)
+        except InputError as e:
+            raise TableError(f"{where}.{e}", where / "shape") from None
     changes = (Fix(where / "multicast", cast or None, taken[0]),) if len(taken) == 1 else ()
     has = f".{cast}" if cast else "no multicast"
     needs = " or ".join(f".{x}" if x else "none" for x in taken)

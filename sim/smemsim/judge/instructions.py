@@ -248,7 +248,7 @@ def _cut(machine: Machine, read: Read, step: MmaStep, group: int | None, one: Fi
     own = rows_in_cta(step, side, machine.arch, group)
     if group == 2 and own < read.rows and machine.seen and not machine.seen[-1].wrong[:, :, :own].any():
         text = f"each CTA of the pair reads {own} rows of {side.upper()}, the scenario has {read.rows}: those from row {own} on lie in the other CTA"
-        return dataclasses.replace(one, code="I604", at=InScenario(read.where / "rows", one.title, read.where), message=f"{one.message.partition(';')[0]}; {text}",
+        return dataclasses.replace(one, code="I604", at=InScenario(read.where / "rows", one.title, read.where), message=f"{share_of(one.wrong, one.of, 'elements')}; {text}",
                                    repair=f"rows = {own}", changes=(Fix(read.where / "rows", read.rows, own),) if read.operand.rows is not None else (),
                                    numbers={"rows": [read.rows, own]}, grade=Grade.DOCUMENTED)  # fmt: skip
     if one.fix or one.code != "R508":

@@ -216,7 +216,7 @@ def _idesc(number: int, step: MmaStep, one: Slice) -> Iterator[Finding]:
     if has == first or (has == 0 and one.id.size > 1):
         return
     new = _with_id(idesc, kind, field, first)
-    yield finding("I603", Path.of("step", number, "idesc"), one.title.removesuffix(f" {one.where.side}"),
+    yield finding("I603", Path.of("step", number, "idesc"), f"step {number + 1} (mma)",
                   f"{idesc:#010x} of kind {kind} says {field} {has}, the step's scale id is {first}", f"idesc = {new:#010x}",
                   numbers={field: [has, first]}, changes=(Fix(Path.of("step", number, "idesc"), f"{idesc:#010x}", f"{new:#010x}"),), grade=Grade.DOCUMENTED)  # fmt: skip
 

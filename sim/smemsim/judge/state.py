@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal, Protocol, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, Protocol, TypedDict
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from smemsim.layout.cute import CuteLayout, byte_axes
 from smemsim.machine.owners import Owners
 from smemsim.machine.region import FOREIGN, OUTSIDE, UNWRITTEN
 from smemsim.machine.tma import tma_load, tma_store
-from smemsim.machine.transfer import Transfer
+from smemsim.machine.tma.py sim.smemsim.show.transfer import Transfer
 from smemsim.spec.architectures import architecture
 from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.evidence import Grade
@@ -300,21 +300,16 @@ class Counts(TypedDict, total=False):
     pattern: tuple[str, ...]
 
 
-class Said(Counts, total=False):
-    """Other fields of a `Finding`."""
-
-    rule: str
-    cause: Finding | None
-    numbers: Mapping[str, Value]
-    changes: tuple[Fix, ...]
-
-
 def finding(
     code: str, where: Path, title: str, message: str, repair: str = "", *, severity: Severity | None = None, subject: Path | None = None,
-    inside: InWord | None = None, **more: Unpack[Said],
+    inside: InWord | None = None, cause: Finding | None = None, numbers: Mapping[str, Value] | None = None, changes: tuple[Fix, ...] = (),
+    grade: Grade | Literal[""] = "", rule: str = "", wrong: int = 0, of: int = 0, first: Element | None = None, pattern: tuple[str, ...] = (),
 ) -> Finding:  # fmt: skip
-    """A finding of a code at a place of the scenario, with its code's severity unless another is given; `more` are other fields of `Finding`."""
-    return Finding(code, severity or CODES[code].severity, InScenario(where, title, subject, inside), message, repair, **more)
+    """A finding at a place of the scenario, with its code's severity unless another is given; the rest as `InScenario` and `Finding` have it."""
+    return Finding(
+        code, severity or CODES[code].severity, InScenario(where, title, subject, inside), message, repair, rule=rule, grade=grade, cause=cause,
+        numbers=numbers or {}, wrong=wrong, of=of, first=first, pattern=pattern, changes=changes,
+    )  # fmt: skip
 
 
 class Rerun(Protocol):

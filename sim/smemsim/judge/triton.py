@@ -24,7 +24,7 @@ from smemsim.judge.run import Run
 from smemsim.program.arrays import MOST_BYTES, DeviceArray, as_numpy
 from smemsim.program.device import Device, entry_of, target_of
 from smemsim.program.launch import LaunchConfig, RunOptions, three
-from smemsim.ptx.parser import read_module
+from smemsim.program.linking.program import module_of
 from smemsim.spec.ptx import WARP_SIZE
 from smemsim.words.tensor_map import TensorMap
 
@@ -57,7 +57,7 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
         raise InputError(f"gpu = {shown(gpu)}: needs a smemsim.Gpu")
     ptx, about, signature = _compiled(kernel)
     chosen = {key: more.pop(key) for key in (*RUN_OPTIONS, "cancel") if key in more and key not in signature}
-    module = read_module(ptx, name="the kernel's PTX")
+    module = module_of(ptx, "the kernel's PTX")
     gpu = Gpu(target_of(module)) if gpu is None else gpu
     given = _by_name(signature, args, more)
     host = _HostMemory(gpu)

@@ -192,6 +192,11 @@ class GlobalMemory:
         """Does an array hold `address`?"""
         return self._at(address) is not None
 
+    def holding(self, begin: int, end: int) -> Region | None:
+        """The array that holds all bytes from `begin` up to `end`; None where there is none."""
+        found = self._at(begin)
+        return found if found is not None and end <= found.end else None
+
     def find(self, address: int) -> Region:
         """The array that holds `address`; InputError with the nearest one where none does."""
         found = self._at(whole("address", address))

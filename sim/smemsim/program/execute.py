@@ -10,8 +10,8 @@ import numpy as np
 from smemsim.errors import HardwareTrap, SmemsimError
 from smemsim.program.barriers.cta import tell_parted
 from smemsim.program.barriers.mbarrier import check_reused, mbarriers
-from smemsim.program.control import check_registers
 from smemsim.program.launch import CANCEL, Launch, Queue
+from smemsim.program.threads.control import check_registers
 from smemsim.program.watch.watch import Watch
 from smemsim.program.wave import ALL, EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Endless, Wait, Wave
 from smemsim.ptx.module import Immediate, Instruction, Label
@@ -393,10 +393,8 @@ def _run_block(wave: Wave, block: Block) -> None:
             else:
                 marks.run(wave, block.instructions[0], block.gate.run)
             wave.step = 1
-        if watch is not None and block.slots & (watch.in_flight | watch.of_sums):
-            watch.check_registers(wave, block)
-        if watch is not None and block.slots & watch.tensor.loading:
-            watch.tensor.names(wave, block)
+        if watch is not None:
+            watch.names(wave, block)
         for step in block.steps:
             if marks is None:
                 step(wave)

@@ -199,6 +199,12 @@ class LinkedKernel(LoadedKernel):
     text: str
     addresses: Mapping[str, int]
 
+    def variable(self, name: str) -> int:
+        """The address of a variable of its module in global or constant memory. InputError where there is none of this name."""
+        if name not in self.addresses:
+            raise InputError(f"variable {shown(name)}: the PTX has no such variable{suggestion(name, self.addresses)}")
+        return self.addresses[name]
+
     @classmethod
     def of(cls, program: Program, text: str, directives: Mapping[str, tuple[int, ...]], addresses: Mapping[str, int]) -> LinkedKernel:
         """The kernel of a program whose variables lie at `addresses`."""
