@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from doors.damage import damaged_bytes, damaged_text, damaged_value
-from doors.guard import Bench, command, door
 from smemsim import check, show_html
 from smemsim.evidence.format import DATA, MANIFEST, load_suite
 from smemsim.evidence.replay import replay, replay_suite
 from smemsim.judge.scenario import read_scenario
 from smemsim.show.tile import TilePicture
 from smemsim.show.tile_svg import tile_svg
+from tools.doors.damage import damaged_bytes, damaged_text, damaged_value
+from tools.doors.guard import Bench, command, door
 
 __all__ = ["SCENARIO_TEXTS", "SCENARIO_VALUES", "SHOWN", "TRACES", "TRACE_VALUES"]
 
