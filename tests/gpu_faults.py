@@ -134,9 +134,7 @@ def launched(name: str, fault: Fault | None = None) -> tuple[Run, str]:
             )
         else:
             args.append(arrays[one["array"]] if "array" in one else one.get("value"))
-    grid, block, cluster = file.shape
-    shape = {"grid": grid, "block": block, "cluster": cluster, "shared_bytes": file.about["shared_bytes"]} | fault.launch
-    return gpu.launch(ptx, file.about["entry"], args=args, **shape), ptx
+    return gpu.run(ptx, dataclasses.replace(file.config(args), **fault.launch)), ptx
 
 
 MMA, LOAD, EXPECT, WAIT = (

@@ -5,11 +5,13 @@ import re
 import numpy as np
 
 from smemsim.errors import InputError, Unmodelled
-from smemsim.program.device import Device
+from smemsim.program import device
+from smemsim.program.execute import execute
+from smemsim.program.launch import Launch, LaunchConfig
 from smemsim.program.linking.program import link
 from smemsim.ptx.parser import read_module
 
-__all__ = ["found", "kernel", "launch", "refused", "results", "run"]
+__all__ = ["Device", "found", "kernel", "launch", "refused", "results", "run"]
 
 REGISTERS = ".reg .pred %p<20>; .reg .b16 %h<20>; .reg .b32 %r<60>; .reg .b64 %d<40>; .reg .f32 %f<20>; .reg .f64 %g<8>; .reg .b128 %q<4>;"
 SHARED = ".shared .align 16 .b8 sm[4096];\n.shared .align 8 .b64 bar[4];\n"
@@ -36,10 +38,19 @@ ret;
 """
 
 
+class Device(device.Device):
+    """A simulated card without a judge; `launch` executes under the watch alone."""
+
+    def launch(self, ptx: str, entry: str | None = None, **given) -> Launch:
+        launch = self.prepare(ptx, LaunchConfig(entry=entry, **given))
+        execute(launch)
+        return launch
+
+
 def run(body, arrays, *, block=32, arch="sm_90a", text=(), **shape):
-    device = Device(arch)
-    placed = [device.array(a) for a in arrays]
-    return device.launch(kernel(len(arrays), body, arch=arch, **dict(text)), "k", block=block, args=placed, **shape), placed
+    card = Device(arch)
+    placed = [card.array(a) for a in arrays]
+    return card.launch(kernel(len(arrays), body, arch=arch, **dict(text)), "k", block=block, args=placed, **shape), placed
 
 
 def found(body: str, *arrays: np.ndarray, **given) -> dict[str, str]:
@@ -57,7 +68,7 @@ def launch(body: str, *arrays: np.ndarray, expected: tuple[str, ...] = (), **giv
     Nothing may be found but the codes that are `expected`.
     """
     done, placed = run(body, arrays, **given)
-    unexpected = [f"{f.code} line {f.instruction.line}: {f.message}" for f in done.findings.values() if f.code not in expected]
+    unexpected = [f"{f.code} line {f.line}: {f.message}" for f in done.findings.values() if f.code not in expected]
     assert unexpected == []
     return [p.numpy() for p in placed]
 

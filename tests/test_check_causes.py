@@ -9,12 +9,18 @@ from hypothesis import strategies as st
 
 from kernels import changed, kernel, word_with
 from smemsim import InputError, InstrDescriptor, SmemDescriptor, check, plan
-from smemsim.judge.causes import with_values
+from smemsim.finding import Path
+from smemsim.judge import causes
 from smemsim.judge.numbers import numbers_told
 from strategies import examples
 
 K128 = ("sm_90a", "bf16", "K", "128B", 64, 128)
 WORD, ADDS, OFFSET, AT = "step.1.a.word", "step.1.a.k_add", "step.0.offset", "step.0.at"
+
+
+def with_values(scenario, values):
+    """The scenario with other values at paths as findings name them."""
+    return causes.with_values(scenario, {Path.parse(path): value for path, value in values.items()})
 
 
 def only(scenario):

@@ -210,7 +210,8 @@ def test_the_forms_of_map_agree():
     assert all(int(r["line"]) + 16 * int(r["chunk"]) + int(r["byte"]) == int(r["address"]) for r in rows)
     svg = ET.fromstring(smemsim(f"{command} --svg").stdout)
     titles = {t.text for t in svg.iter("{http://www.w3.org/2000/svg}title")}
-    assert f"{address[1][0]:#x}: row 1, k 0" in titles
+    at = address[1][0]
+    assert f"{at:#x}: chunk {at % 128 // 16} of line {at // 128 * 128:#x}, banks 4 to 7; row 1, k 0" in titles
 
 
 def test_replay_says_where_a_difference_lies(tmp_path):

@@ -20,7 +20,9 @@ from smemsim.errors import InputError
 from smemsim.evidence.launches import checked, read_launch_file
 from smemsim.evidence.recipes import array_of
 from smemsim.judge.numbers import Rounding, Tolerance
-from smemsim.judge.run import Output, Wanted
+from smemsim.judge.outputs import Output, Wanted
+from smemsim.program.launch import RunOptions
+from smemsim.tables import Source
 from strategies import examples
 
 KERNELS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "sm_90a" / "launches" / "kernels"
@@ -339,9 +341,9 @@ CHANGES = {
     "atol = 1\ntolerance = {relative = 1}": "atol and tolerance = {'relative': 1}: needs one of the two",
 }
 REPLACED = {
-    'array = "x"': ("array = 5", "args[0]: array = 5"),
+    'array = "x"': ("array = 5", "args[0].array = 5"),
     '{array = "x"}': ("{}", "needs one of array, map"),
-    'type = "f32"': ('type = "f33"', "args[1]: type = 'f33'"),
+    'type = "f32"': ('type = "f33"', "args[1].type = 'f33'"),
     "value = 100": ("null = true, value = 100", "needs one of"),
     "value = 2.0": ("value = 'a'", "args[1]"),
     'value = 100, type = "u32"': ('value = 100, type = "f32"', "args[2]: type = f32, parameter"),
@@ -384,7 +386,7 @@ JSON = st.recursive(
 def test_anything_in_a_launch_file_is_taken_or_a_sentence(key, value):
     about = tomllib.loads(LAUNCH) | {key: value}
     try:
-        checked(about, "l.toml")
+        checked(about, Source("l.toml"))
     except InputError as e:
         assert str(e).startswith("l.toml: ")  # noqa: PT017
 
@@ -415,7 +417,8 @@ def test_the_readmes_launch_file_is_one(tmp_path):
     file = read_launch_file(tmp_path)
     arrays, args = file.placed(smemsim.Gpu())
     assert smemsim.TensorMap.from_bytes(args[0]).global_address == arrays["A"].address
-    assert (len(args), file.shape) == (3, ((2, 2, 1), (128, 1, 1), (1, 1, 1)))
+    config = file.config(args)
+    assert (len(config.args), config.grid, config.block, config.cluster) == (3, (2, 2, 1), (128, 1, 1), None)
 
 
 @pytest.mark.parametrize("name", ["alu_int32", "histogram", "gemm_bf16", "tma_tiles_64b"])
@@ -429,8 +432,7 @@ def test_a_recorded_launch_runs_from_its_folder(name, tmp_path, monkeypatch):
     file = read_launch_file(KERNELS / name)
     gpu = smemsim.Gpu("sm_90a")
     arrays, args = file.placed(gpu)
-    grid, block, cluster = file.shape
-    gpu.launch(file.ptx, grid=grid, block=block, cluster=cluster, shared_bytes=file.about["shared_bytes"], args=args, sanitize=False)
+    gpu.run(file.ptx, file.config(args), RunOptions(sanitize=False))
     assert {x["name"]: x["sha256"] for x in told["outputs"]} == {
         n: hashlib.sha256(arrays[n].numpy().tobytes()).hexdigest() for n in file.about["outputs"]
     }

@@ -320,9 +320,8 @@ def launched(name, change=lambda ptx: ptx, about=lambda args: None, more_shared=
     arrays, passed = launch.placed(gpu)
     (output,) = launch.about["outputs"]
     before = arrays[output].numpy()
-    grid, block, cluster = launch.shape
-    shared = launch.about["shared_bytes"] + more_shared
-    run = gpu.launch(change(launch.ptx), grid=grid, block=block, cluster=cluster, shared_bytes=shared, args=passed, progress=False)
+    config = dataclasses.replace(launch.config(passed), shared_bytes=launch.about["shared_bytes"] + more_shared)
+    run = gpu.run(change(launch.ptx), config)
     return run, arrays[output], before, launch.dtype(output)
 
 

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launches import kernel
+from launches import Device, kernel
 from smemsim import InputError, Unmodelled
-from smemsim.program.device import Device
 from strategies import examples
 
 WORD = 0xFFFFFFFF

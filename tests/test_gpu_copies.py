@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from launches import Device
 from ptx_kernels import dump, kernel, wait
 from smemsim import BulkTransfer, GlobalMemory, SharedMemory, TensorMap, Unmodelled
 from smemsim.machine.bulk import bulk_reduce_bytes
-from smemsim.program.device import Device
 from smemsim.program.events import Bulk, Load, Store
 from strategies import examples
 

@@ -7,17 +7,18 @@ import os
 import pickle
 import signal
 import time
+from types import MappingProxyType
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launches import kernel, results
+from launches import Device, kernel, results
 from smemsim.errors import InputError
 from smemsim.program import spread
-from smemsim.program.device import Device
 from smemsim.program.execute import execute
+from smemsim.program.launch import LaunchConfig, RunOptions
 from smemsim.program.spread import Changed, Merge, run_shard, work_of
 from smemsim.program.watch.clocks import ROOM
 from smemsim.program.watch.watch import Watch
@@ -243,15 +244,16 @@ CTAS, BLOCK = 96, 256
 NEVER = 1 << 40
 
 
-def prepared(body, *arrays, numbers=(), **given):
+def prepared(body, *arrays, numbers=(), options=MappingProxyType({}), **given):
     device = Device()
     placed = [device.array(a) for a in arrays]
-    return device.prepare(kernel(len(arrays) + len(numbers), body), "k", args=[*placed, *numbers], **given), placed
+    config = LaunchConfig(args=[*placed, *numbers], **given)
+    return device.prepare(kernel(len(arrays) + len(numbers), body), config, RunOptions(**options)), placed
 
 
-def scaled(trap=NEVER, ctas=CTAS):
+def scaled(trap=NEVER, ctas=CTAS, **options):
     data = np.arange(ctas * BLOCK, dtype=np.uint32)
-    return prepared(SCALE, data, np.zeros_like(data), numbers=[trap], grid=ctas, block=BLOCK)
+    return prepared(SCALE, data, np.zeros_like(data), numbers=[trap], options=options, grid=ctas, block=BLOCK)
 
 
 def same_launch(one, other):
@@ -311,11 +313,11 @@ def test_ctas_that_write_the_same_word_differently_are_told_of():
 
 def test_only_ctas_that_depend_on_nobody_leave_home(monkeypatch):
     monkeypatch.setattr(spread, "work_of", lambda *_, **__: pytest.fail("a shard"))
-    launch, (word,) = prepared("red.global.add.u32 [%d20], 1;", np.zeros(1, np.uint32), grid=500, block=32)
-    assert spread.execute_spread(launch, workers=2)
+    launch, (word,) = prepared("red.global.add.u32 [%d20], 1;", np.zeros(1, np.uint32), grid=500, block=32, options={"workers": 2})
+    assert spread.execute_spread(launch)
     assert word.numpy().tolist() == [500 * 32]
     launch, (_, out) = scaled()
-    assert spread.execute_spread(launch, workers=None), "a second's work is not worth a process"
+    assert spread.execute_spread(launch), "a second's work is not worth a process"
     assert out.numpy().any()
 
 
@@ -335,9 +337,9 @@ def test_two_processes_give_what_one_gives_also_when_one_dies():
     ctas = 1024
     one, (_, expected) = scaled(ctas=ctas)
     execute(one)
-    two, (_, out) = scaled(ctas=ctas)
+    two, (_, out) = scaled(ctas=ctas, workers=2)
     done, told = killing(lambda: [child.pid for child in multiprocessing.active_children()])
-    assert spread.execute_spread(two, workers=2, done=done)
+    assert spread.execute_spread(two, done=done)
     assert sum(told) == ctas
     assert (out.numpy() == expected.numpy()).all()
     same_launch(one, two)
@@ -348,14 +350,14 @@ def test_a_dask_cluster_gives_the_same_also_when_it_loses_a_worker():
     ctas = 1024
     one, (_, expected) = scaled(ctas=ctas)
     execute(one)
-    two, (_, out) = scaled(ctas=ctas)
     with (
         distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as cluster,
         distributed.Client(cluster, set_as_default=False) as client,
     ):
+        two, (_, out) = scaled(ctas=ctas, client=client)
         pids = list(client.run(os.getpid).values())
         done, told = killing(lambda: pids)
-        assert spread.execute_spread(two, client=client, done=done)
+        assert spread.execute_spread(two, done=done)
     assert sum(told) == ctas
     assert (out.numpy() == expected.numpy()).all()
     same_launch(one, two)
@@ -363,9 +365,9 @@ def test_a_dask_cluster_gives_the_same_also_when_it_loses_a_worker():
 
 def test_workers_that_die_again_and_again_are_a_sentence(monkeypatch):
     monkeypatch.setattr(spread, "DEATHS", 0)
-    launch, _ = scaled(ctas=1024)
+    launch, _ = scaled(ctas=1024, workers=2)
     with pytest.raises(InputError, match="workers=1"):
-        spread.execute_spread(launch, workers=2, done=killing(lambda: [child.pid for child in multiprocessing.active_children()])[0])
+        spread.execute_spread(launch, done=killing(lambda: [child.pid for child in multiprocessing.active_children()])[0])
 
 
 # ---- the watch in long loops

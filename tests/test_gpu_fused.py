@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launches import found, kernel, launch
-from smemsim.program.device import Device
+from launches import Device, found, kernel, launch
 from smemsim.program.linking.fused import fuse
 from smemsim.program.linking.inline import inline
 from smemsim.ptx.parser import read_module

@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ptx_kernels
-from launches import found, kernel, launch, refused, results
+from launches import Device, found, kernel, launch, refused, results
 from smemsim.errors import InputError, Unmodelled
 from smemsim.judge.gpu import Gpu
 from smemsim.machine.owners import Owners
-from smemsim.program.device import Device
 from strategies import examples
 
 N = 64

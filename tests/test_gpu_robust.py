@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import re
 import time
@@ -18,6 +19,7 @@ from smemsim.evidence.format import load_suite
 from smemsim.evidence.launches import LaunchFile, RecordedLaunches
 from smemsim.judge.gpu import Gpu
 from smemsim.judge.run import Run
+from smemsim.program.launch import RunOptions
 from strategies import examples
 
 RECORDED = RecordedLaunches(load_suite(Path(__file__).parents[1] / "golden/sm_90a/launches"))
@@ -31,10 +33,8 @@ def attempt(file: LaunchFile, ptx: str, **changed: object) -> Run | None:
     """Launch as recorded, or otherwise; None when a sentence refuses it. Every finding can be told."""
     gpu = Gpu("sm_90a")
     _, args = file.placed(gpu)
-    grid, block, cluster = file.shape
-    given = {"grid": grid, "block": block, "cluster": cluster, "shared_bytes": file.about["shared_bytes"], "args": args, "limit": 3000}
     try:
-        run = gpu.launch(ptx, file.about["entry"], **{**given, **changed})  # type: ignore[arg-type]
+        run = gpu.run(ptx, dataclasses.replace(file.config(args), **changed), RunOptions(limit=3000))  # type: ignore[arg-type]
     except (InputError, Unmodelled) as problem:
         return None if str(problem) else pytest.fail("an empty sentence")
     for finding in run.findings:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launches import refused
+from launches import Device, refused
 from ptx_kernels import kernel, wait
 from smemsim import (
     InputError,
@@ -21,8 +21,7 @@ from smemsim import (
     tcgen05_mma,
     tcgen05_shift,
 )
-from smemsim.machine.tcgen05 import Issue, tcgen05_mma_many
-from smemsim.program.device import Device
+from smemsim.machine.tcgen05 import Issue, Tcgen05Mma, execute, prepare
 from smemsim.spec.tcgen05 import KINDS
 from smemsim.spec.tensor_memory import COPY_SHAPES, LOAD_STORE_SHAPES, METADATA
 from strategies import examples
@@ -93,7 +92,7 @@ def test_many_at_once_are_each_alone(drawn):
     alone = [filled(seed + d, group, owners=True) for d in places]
     together = [filled(seed + d, group, owners=False) for d in places]
     before = [np.stack([t.cells.copy() for t in tensor]) for _, tensor in alone]
-    issues = [Issue(tensor, shared, d, **operands) for (shared, tensor), d in zip(together, places, strict=True)]
+    words = operands | form | {"cta_group": group}
 
     def one(number: int):
         shared, tensor = alone[number]
@@ -107,14 +106,19 @@ def test_many_at_once_are_each_alone(drawn):
         results = [one(0), one(1)]
     except (InputError, Unmodelled) as problem:
         with pytest.raises(InputError if isinstance(problem, InputError) else Unmodelled):
-            tcgen05_mma_many(issues, i.word, kind=i.kind, **form)
+            execute(
+                [
+                    Issue(prepare(Tcgen05Mma(i, "sm_100a", d, **words)), tensor, shared)
+                    for (shared, tensor), d in zip(together, places, strict=True)
+                ]
+            )
         return
-    decoded, touched = tcgen05_mma_many(issues, i.word, kind=i.kind, **form)
-    assert decoded.word == i.word
-    for (_, mine), (_, theirs), old, what, result in zip(together, alone, before, touched, results, strict=True):
+    prepared = [prepare(Tcgen05Mma(i, "sm_100a", d, **words)) for d in places]
+    assert execute([Issue(mma, tensor, shared) for mma, (shared, tensor) in zip(prepared, together, strict=True)]) == [False, False]
+    for (shared, mine), (_, theirs), old, what, result in zip(together, alone, before, prepared, results, strict=True):
         found = np.stack([t.cells for t in mine])
         np.testing.assert_array_equal(found, np.stack([t.cells for t in theirs]))
-        assert (what.grade, what.disputes, what.unwritten) == (result.grade, result.disputes, False)
+        assert (what.grade(shared), what.disputes) == (result.grade, result.disputes)
         written = np.zeros(found.shape, bool)
         for cta, lanes, first, end in what.writes:
             written[cta, lanes, first:end] = True

@@ -7,8 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from launches import kernel, refused
-from smemsim.program.device import Device
+from launches import Device, kernel, refused
 
 TYPES = {"f16": np.float16, "f32": np.float32}
 

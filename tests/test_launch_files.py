@@ -151,7 +151,7 @@ def test_a_committed_launch_fits_its_kernel(folder):
     recipes = {one["name"]: one for one in about["arrays"]}
     addresses = {name: 0x10000 * (i + 1) << 8 for i, name in enumerate(recipes)}
     assert [len(x) for x in launch.parameters(addresses)] == entry_sizes(launch.ptx, about["entry"])
-    grid, block, cluster = launch.shape
+    grid, block, cluster = (about[key] for key in ("grid", "block", "cluster"))
     asked = re.search(rf"\.entry {about['entry']}\b.*?\)(.*?)\{{", launch.ptx, flags=re.DOTALL)[1]
     if threads := re.search(r"\.reqntid (\d+)", asked):
         assert int(threads[1]) == block[0]

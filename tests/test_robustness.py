@@ -333,7 +333,7 @@ def test_every_door_answers_or_says_a_sentence(space):
     assert found.troubles == ()
     assert found.cases >= space.chunk_cases
     assert any(not kind.startswith("!") for kind in found.classes)
-    assert sum(found.classes.get(kind, 0) for kind in ("answer", "InputError", "ScenarioError", "TraceError", "Unmodelled")) > 0
+    assert sum(found.classes.get(kind, 0) for kind in ("answer", "InputError", "TableError", "TraceError", "Unmodelled")) > 0
 
 
 def test_a_chunk_gives_the_same_every_time():

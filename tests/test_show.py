@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from kernels import changed, kernel, word_with
 from smemsim import InputError, TilePicture, check, operand_addresses, show_html, tile_svg
 from smemsim.cli import main
+from smemsim.judge.tile import LeftOut, buffer_strips, shown_columns, shown_lines, shown_rows
 from smemsim.layout.swizzle import guide_chunk
-from smemsim.show.page import buffer_runs, operand_data
-from smemsim.show.tile import Gap, shown_columns, shown_lines, shown_rows
-from smemsim.show.tile_svg import atoms_svg, pattern_svg
+from smemsim.picture.text import picture_text, stdout
+from smemsim.show.tile import atoms_svg, pattern_svg
 from smemsim.spec.swizzles import MODES, Swizzle
 from strategies import CLASSIC, examples, reads
 
@@ -99,7 +99,7 @@ def test_every_element_is_drawn_where_the_instruction_reads_it(arch):
         assert {cell.address: sorted(tile.first(p) for p in cell.readers) for cell in tile.cells.values()} == {
             at: sorted(x) for at, x in by_chunk.items()
         }
-        data = operand_data(tile)
+        data = tile.data()
         for i, base in enumerate(data["address"]):
             place = divmod(i, data["columns"])
             for element in range(data.get("partial", {}).get(i, len(data["offsets"]))):
@@ -116,12 +116,12 @@ def test_what_is_left_out_is_said(read, most):
     lines = shown_lines(tile, most)
     shown = [line for line in lines if isinstance(line, int)]
     assert 0 < len(shown) <= most
-    assert len(shown) + sum(gap.count for gap in lines if isinstance(gap, Gap)) == len(tile.lines)
+    assert len(shown) + sum(gap.count for gap in lines if isinstance(gap, LeftOut)) == len(tile.lines)
     assert tile.chunk_address((0, 0)) // 128 in shown
     cells = drawn(tile_svg(tile, most=most))
     assert {address // 128 for address in cells} == set(shown)
     rows = shown_rows(tile, lines, most)
-    assert sum(r.count if isinstance(r, Gap) else 1 for r in rows) == tile.shape[0]
+    assert sum(r.count if isinstance(r, LeftOut) else 1 for r in rows) == tile.shape[0]
     assert len(shown_columns(tile)) <= tile.shape[1]
 
 
@@ -223,7 +223,7 @@ FAULTS = {"half SBO": {"stride_byte_offset": 512}, "SBO in bytes": {"stride_byte
 def test_the_marks_are_the_finding(fields):
     report, [tile] = tiles(faulty(**fields))
     [finding] = report.findings
-    data = operand_data(tile)
+    data = tile.data()
     masks = [int(str(mask), 16) for mask in data["wrong"]]
     assert sum(mask.bit_count() for mask in masks) == finding.wrong
     assert [[bool(mask >> i & 1) for i in range(tile.per_chunk)] for mask in masks] == tile.held.wrong.reshape(len(masks), -1).tolist()
@@ -243,7 +243,7 @@ def test_a_clean_operand_has_no_marks():
     assert not report.findings
     assert tile.first_wrong is None
     assert "≠" not in tile_svg(tile)
-    assert set(operand_data(tile)["got"]) == {1}
+    assert set(tile.data()["got"]) == {1}
     assert tile.held.lies.tolist() == tile.address[..., 0].tolist()
 
 
@@ -254,7 +254,7 @@ def test_names_of_what_was_read():
     scenario["tensor"]["X"]["extent"]["m"] = 40
     scenario["map"]["tm"]["global_dim"][1] = 40
     report, [tile] = tiles(scenario)
-    data, names = operand_data(tile), list(report.machine.tensors)
+    data, names = tile.data(), list(report.machine.tensors)
     kinds = set()
     for i, got in enumerate(data["got"]):
         place = divmod(i, data["columns"])
@@ -273,12 +273,12 @@ def test_names_of_what_was_read():
 
 def test_buffers_say_what_filled_them():
     report = checked()
-    runs = buffer_runs(report.machine)
-    assert [len(buffer["runs"]) for buffer in runs] == [3, 3]
-    for buffer in runs:
-        assert [(end - begin) for begin, end, _ in buffer["runs"]] == [0x4000] * 3
-        assert buffer["runs"][0][0] == buffer["begin"]
-        assert buffer["runs"][-1][1] == buffer["end"]
+    strips = buffer_strips(report.machine)
+    assert [len(strip.bands) for strip in strips] == [3, 3]
+    for strip in strips:
+        assert [band.end - band.begin for band in strip.bands] == [0x4000] * 3
+        assert strip.bands[0].begin == strip.begin
+        assert strip.bands[-1].end == strip.end
 
 
 # ---- what people see
@@ -302,14 +302,8 @@ def test_the_terminal(snapshot, tmp_path):
 @pytest.mark.parametrize("dtype", ["e4m3", "bf16", "tf32"])
 def test_the_terminal_needs_no_colour(dtype):
     scenario = changed(kernel("sm_90a", dtype, "K", "128B", 64, 256), WORD, word_with("sm_90a", stride_byte_offset=2048))
-    from smemsim.show.console import stdout
-    from smemsim.show.tile import tile_view
-
     _, [tile] = tiles(scenario)
-    console = stdout()
-    with console.capture() as said:
-        console.print(tile_view(tile, 1 << 20))
-    text = said.get()
+    text = spoken_of(tile, 1 << 20)
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= 100
     pictured = [line for line in text.splitlines() if re.match(r" *0x[0-9a-f]+  ", line)]
@@ -376,18 +370,15 @@ def test_a_scenario_too_large_to_draw_is_still_told():
     assert "131,072 chunks" in tile.too_large
     with pytest.raises(InputError, match="at most 65,536"):
         tile_svg(tile)
-    assert "at most 65,536" in spoken_of(report, [tile])
+    assert "at most 65,536" in spoken_of(tile, 24)
     assert "Without an interactive picture, which would make this page too large: step 2 (mma) a" in show_html(report)
     assert "<svg" not in report._repr_html_()
 
 
-def spoken_of(report, pictures):
-    from smemsim.show.console import stdout
-    from smemsim.show.tile import report_view
-
+def spoken_of(tile, most):
     console = stdout()
     with console.capture() as said:
-        console.print(report_view(report, pictures, 24))
+        console.print(picture_text(tile.picture(most), 11))
     return said.get()
 
 
@@ -484,14 +475,14 @@ def outlined(page, grid="memory"):
 
 
 def step_addresses(report, where, block, step):
-    seen = next(s for s in report.machine.seen if s.read.where == where)
+    seen = next(s for s in report.machine.seen if str(s.read.where) == where)
     return {int(a) // 16 * 16 for a in seen.addresses[block, step].ravel()}
 
 
 def test_hovering_tells_the_element_its_address_and_its_data(page):
     report = checked()
     page.get_by_role("button", name="step 9 (mma) a").click()
-    seen = next(s for s in report.machine.seen if s.read.where == "step[8].a")
+    seen = next(s for s in report.machine.seen if str(s.read.where) == "step[8].a")
     for row, k in ((0, 0), (5, 21), (70, 63)):  # row 70 is row 6 of the second block
         address = int(seen.addresses[row // 64, k // 16, row % 64, k % 16])
         cell = page.locator(f'#memory [data-address="{address // 16 * 16}"]')
@@ -611,6 +602,6 @@ def test_the_package_carries_the_pages_files():
     from importlib import resources
 
     for name in ("page.css", "page.js"):
-        assert resources.files("smemsim.show").joinpath(name).is_file()
+        assert resources.files("smemsim.picture").joinpath(name).is_file()
     with open("pyproject.toml", "rb") as file:
         assert tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"] == ["sim/smemsim"]

@@ -82,8 +82,8 @@ def test_every_rule_can_be_broken_alone(name):
     make, arguments = BROKEN[name]
     with pytest.raises(TensorMapError) as refused:
         make(**arguments)
-    assert [v.rule for v in refused.value.violations] == [name]
-    assert refused.value.violations[0].code == TENSOR_MAP_RULES[name].code
+    assert [f.rule for f in refused.value.findings] == [name]
+    assert refused.value.findings[0].code == TENSOR_MAP_RULES[name].code
 
 
 @pytest.mark.parametrize("name", TENSOR_MAP_RULES)
@@ -111,7 +111,7 @@ def test_of_two_broken_rules_both_are_listed(first, second):
     changes = [{n: v for n, v in BROKEN[name][1].items() if TILED.get(n) != v} for name in (first, second)]
     with pytest.raises(TensorMapError) as refused:
         TensorMap.tiled(**TILED | changes[0] | changes[1])
-    assert {v.rule for v in refused.value.violations} == {first, second}
+    assert {f.rule for f in refused.value.findings} == {first, second}
 
 
 # ---- what Blackwell has and Hopper has not -------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ def test_sm_103a_stores_of_six_bit_elements_need_less():
     tm = replaced(TensorMap.tiled(**TILED | U6), box0=64, dim0=64, swizzle_low=2, global_address=0x10010)
     assert tm.broken_on("sm_103a") == ()
     assert tm.broken_on(None) == ()
-    assert {v.rule for v in tm.broken_on("sm_100a")} == {"global_address", "sub_byte_extents", "padded_types"}
+    assert {f.rule for f in tm.violations("sm_100a")} == {"global_address", "sub_byte_extents", "padded_types"}
     assert any("not loaded" in f.message for f in tm.problems("sm_103a"))
 
 
@@ -171,7 +171,7 @@ def test_the_96b_swizzle_comes_from_an_instruction_only_and_lives_on_sm_103a():
     assert tm.broken_on("sm_103a") == tm.broken_on(None) == ()
     for arch in ("sm_90a", "sm_100a"):
         assert tm.broken_on(arch) == ("swizzle = SWIZZLE_96B: needs sm_103a",)
-        assert [v.rule for v in tm.broken_on(arch)] == ["swizzle_96b_use"]
+        assert [f.rule for f in tm.violations(arch)] == ["swizzle_96b_use"]
     assert "needs at most 96 B" in replaced(tm, box0=112).broken_on("sm_103a")[0]
     interleaved = replaced(TensorMap.tiled(**TILED | {"interleave": "16B", "swizzle": "none"}), swizzle_high=1)
     assert "needs INTERLEAVE_NONE with SWIZZLE_96B" in interleaved.broken_on("sm_103a")[0]
@@ -275,7 +275,7 @@ def test_hoppers_driver_takes_a_wide_map_for_an_im2col_map_without_corners_along
         try:
             return call(**same, **more), None
         except TensorMapError as e:
-            return None, {v.rule for v in e.violations}
+            return None, {f.rule for f in e.findings}
 
     plain, why = judged(TensorMap.im2col, pixel_box_lower_corner=(lower, *zeros), pixel_box_upper_corner=(upper, *zeros))
     wide, wide_why = judged(TensorMap.im2col_wide, pixel_box_lower_corner_width=lower, pixel_box_upper_corner_width=upper, mode=mode)
@@ -311,7 +311,7 @@ def test_a_null_pointer_is_refused_whatever_the_rank(null):
     lists = ", ".join(arguments[name] for name in ("global_dim", "global_strides", "box_dim", "element_strides"))
     with pytest.raises(TensorMapError, match=f"^{null} is a null pointer") as refused:
         TensorMap.parse(f"cuTensorMapEncodeTiled(&tm, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 1, (void*)0x10000, {lists}, 0, 3, 0, 0);")
-    assert [v.rule for v in refused.value.violations] == ["null_pointer"]
+    assert [f.rule for f in refused.value.findings] == ["null_pointer"]
 
 
 def encode_pointers():

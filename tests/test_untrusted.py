@@ -21,9 +21,9 @@ from smemsim.campaign.space import ChunkResult
 from smemsim.cli import main
 from smemsim.evidence.format import load_suite
 from smemsim.files import parse_toml, read_bytes, read_npz, write_whole
-from smemsim.judge.run import out_names
+from smemsim.judge.outputs import out_names
 from smemsim.judge.scenario import read_scenario
-from smemsim.program.system import formatted
+from smemsim.program.threads.system import formatted
 from smemsim.ptx.parser import read_module
 from smemsim.words.tensor_map.text import find_calls
 
@@ -382,7 +382,7 @@ def test_no_error_ends_in_a_traceback_or_in_the_code_of_a_finding(here, monkeypa
     def fail(*args, **more):
         raise error
 
-    monkeypatch.setattr(smemsim.Gpu, "launch", fail)
+    monkeypatch.setattr(smemsim.Gpu, "run", fail)
     done = run("run", "kernel.ptx", "--arg", "zeros:u32:4")
     assert done.exit_code == code
     assert said in done.stderr

@@ -8,9 +8,8 @@ import pathlib
 import sys
 from collections.abc import Callable
 
-from smemsim import SmemDescriptor
-from smemsim.show.tile import TilePicture
-from smemsim.show.tile_svg import atoms_svg, pattern_svg, tile_svg
+from smemsim import SmemDescriptor, TilePicture, tile_svg
+from smemsim.show.tile import atoms_svg, pattern_svg
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,17 +19,16 @@ import tomllib
 
 from click.testing import CliRunner
 
-from smemsim import check
+from smemsim import TilePicture, check, tile_svg
 from smemsim.cli import main as cli
 from smemsim.evidence.launches import ARGUMENTS, ARRAY_KEYS, BESIDE, KEYS
-from smemsim.judge.scenario import MEANINGS, OPERAND, STEPS, TABLES
-from smemsim.show.page import tiles_of
-from smemsim.show.tile import TilePicture
-from smemsim.show.tile_svg import atoms_svg, tile_svg
+from smemsim.judge.scenario import STEPS, TABLES, Operand
+from smemsim.show.tile import atoms_svg
 from smemsim.spec.disputes import DISPUTES
 from smemsim.spec.errata import ERRATA
 from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import CODES
+from smemsim.tables import keys_of
 from tools.speeds import table as speed_table
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -61,7 +60,7 @@ def pictures(text: str) -> dict[pathlib.Path, str]:
 def scenario_pictures(text: str) -> dict[pathlib.Path, str]:
     """The operand of the README's scenario, and the layout of a whole tile."""
     [toml] = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
-    wrong = tile_svg(tiles_of(check(tomllib.loads(toml)))[0], most=16, hover=False)
+    wrong = tile_svg(check(tomllib.loads(toml)).tiles()[0], most=16, hover=False)
     word, k_add = 0x4000404000010040, [panel + step for panel in (0, 16384) for step in range(0, 128, 32)]
     tile = TilePicture.of(word, arch="sm_100a", dtype="bf16", major="K", rows=64, k=16, k_add=k_add, mn_add=[0, 8192])
     return {ROOT / ".readme" / "scenario.svg": wrong + "\n", ROOT / ".readme" / "atoms.svg": atoms_svg(tile) + "\n"}
@@ -118,11 +117,10 @@ def of_kernel(text: str, command: str) -> str:
 
 def launch_keys() -> str:
     """Every key of launch files."""
-    rows = [("top" if i == 0 else "", key, says) for i, (key, says) in enumerate(KEYS.items())]
-    for kind, says in ARGUMENTS.items():
-        rows.append(("args" if kind == "array" else "", kind, says))
-        rows += [("", key, more) for key, more in BESIDE.get(kind, {}).items()]
-    return table(("table", "key", "says"), rows + [("arrays" if i == 0 else "", *row) for i, row in enumerate(ARRAY_KEYS.items())])
+    arguments = {name: of for kind, of_kind in ARGUMENTS.items() for name, of in {kind: of_kind, **BESIDE.get(kind, {})}.items()}
+    places = {"top": KEYS, "args": arguments, "arrays": ARRAY_KEYS}
+    rows = [(place if i == 0 else "", name, of.says) for place, keys in places.items() for i, (name, of) in enumerate(keys.items())]
+    return table(("table", "key", "says"), rows)
 
 
 def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -155,10 +153,13 @@ def findings() -> str:
 def keys() -> str:
     """Every key of scenario files; in bold those that must be there."""
     rows = []
-    for name, of in (TABLES | STEPS | {"operand": OPERAND}).items():
+    for name, of_table in (TABLES | STEPS | {"operand": Operand}).items():
         where = {"scenario": "top", "operand": "[step.a] [step.b] ...", "layout": "layout", "meant": "meant", "expect": "[expect]"}
         place = where.get(name) or (f"[{name}.NAME]" if name in TABLES else f"[[step]] {name}")
-        rows += [(place if i == 0 else "", f"**{key}**" if of[key].required else key, MEANINGS[name][key]) for i, key in enumerate(of)]
+        rows += [
+            (place if i == 0 else "", f"**{key}**" if of.required else key, of.says)
+            for i, (key, of) in enumerate(keys_of(of_table).items())
+        ]
     return table(("table", "key", "says"), rows)
 
 

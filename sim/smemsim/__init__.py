@@ -18,15 +18,20 @@ if TYPE_CHECKING:
     from smemsim.arithmetic.values import element_value, from_float64, to_float64
     from smemsim.campaign.report import CampaignReport
     from smemsim.campaign.sweep import sweep
-    from smemsim.errors import HardwareTrap, InputError, InternalError, SmemsimError, TensorMapError, TraceError, Unmodelled
+    from smemsim.errors import HardwareTrap, InputError, InternalError, SmemsimError, TraceError, Unmodelled
+    from smemsim.finding import Finding, TensorMapError
+    from smemsim.finding import Finding as CheckFinding
+    from smemsim.finding import Finding as RunFinding
     from smemsim.judge.build import Scenario
     from smemsim.judge.check import check
     from smemsim.judge.difference import Diagnosis, explain_difference
     from smemsim.judge.find import Answer, FoundDescriptor, find_descriptors
-    from smemsim.judge.gpu import Gpu, launch_triton
+    from smemsim.judge.gpu import Gpu
     from smemsim.judge.product import ProductExplanation, explain_product
-    from smemsim.judge.report import CheckFinding, Report
-    from smemsim.judge.run import Run, RunFinding
+    from smemsim.judge.report import Report
+    from smemsim.judge.run import Run
+    from smemsim.judge.tile import TilePicture
+    from smemsim.judge.triton import launch_triton
     from smemsim.layout.cute import CuteLayout
     from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce
     from smemsim.machine.cluster import ClusterAddress, Delivery, mapa, multicast
@@ -46,14 +51,12 @@ if TYPE_CHECKING:
     from smemsim.planning.arrangement import IllegalPlan
     from smemsim.planning.make import Choice, Plan, plan, plans
     from smemsim.program.arrays import DeviceArray
-    from smemsim.show.page import show_html
-    from smemsim.show.tile import TilePicture
-    from smemsim.show.tile_svg import tile_svg
+    from smemsim.show.tile import show_html, tile_svg
     from smemsim.spec.bulk import BULK_TRAPS
     from smemsim.spec.disputes import DISPUTES
     from smemsim.spec.errata import ERRATA
     from smemsim.spec.evidence import RULES, Grade
-    from smemsim.spec.findings import Finding, Severity
+    from smemsim.spec.findings import Severity
     from smemsim.spec.swizzles import Swizzle
     from smemsim.words.instr import INSTR_RULES, InstrDescriptor
     from smemsim.words.operand import operand_addresses
@@ -91,7 +94,6 @@ _HOMES = {
     "CampaignReport": "campaign.report",
     "sweep": "campaign.sweep",
     "check": "judge.check",
-    "CheckFinding": "judge.report",
     "Report": "judge.report",
     "Scenario": "judge.build",
     "INSTR_RULES": "words.instr",
@@ -106,7 +108,7 @@ _HOMES = {
     "InputError": "errors",
     "InternalError": "errors",
     "SmemsimError": "errors",
-    "TensorMapError": "errors",
+    "TensorMapError": "finding",
     "TraceError": "errors",
     "Unmodelled": "errors",
     "build_sequence": "words.tensor_map.replace",
@@ -137,9 +139,9 @@ _HOMES = {
     "find_descriptors": "judge.find",
     "ProductExplanation": "judge.product",
     "explain_product": "judge.product",
-    "TilePicture": "show.tile",
-    "show_html": "show.page",
-    "tile_svg": "show.tile_svg",
+    "TilePicture": "judge.tile",
+    "show_html": "show.tile",
+    "tile_svg": "show.tile",
     "Choice": "planning.make",
     "plans": "planning.make",
     "Plan": "planning.make",
@@ -148,17 +150,20 @@ _HOMES = {
     "DeviceArray": "program.arrays",
     "Gpu": "judge.gpu",
     "Run": "judge.run",
-    "launch_triton": "judge.gpu",
-    "RunFinding": "judge.run",
+    "launch_triton": "judge.triton",
     "BULK_TRAPS": "spec.bulk",
     "DISPUTES": "spec.disputes",
     "ERRATA": "spec.errata",
     "RULES": "spec.evidence",
     "Grade": "spec.evidence",
-    "Finding": "spec.findings",
+    "Finding": "finding",
+    "CheckFinding": "finding",
+    "RunFinding": "finding",
     "Severity": "spec.findings",
     "Swizzle": "spec.swizzles",
 }
+
+_SAME = {"CheckFinding": "Finding", "RunFinding": "Finding"}  # names that the class of all findings has besides
 
 __all__ = [
     "BULK_TRAPS",
@@ -260,7 +265,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'smemsim' has no attribute {name!r}")
-    value = getattr(importlib.import_module(f"smemsim.{_HOMES[name]}"), name)
+    value = getattr(importlib.import_module(f"smemsim.{_HOMES[name]}"), _SAME.get(name, name))
     globals()[name] = value
     return value
 

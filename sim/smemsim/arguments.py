@@ -100,7 +100,8 @@ def suggestion(value: Any, known: Iterable[str]) -> str:
         return ""
     import difflib  # only a typo pays for it
 
-    near = difflib.get_close_matches(value.lower(), list(known), 1)
+    names = list(known)
+    near = difflib.get_close_matches(value, names, 1) or difflib.get_close_matches(value.lower(), names, 1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

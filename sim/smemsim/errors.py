@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-__all__ = ["HardwareTrap", "InputError", "InternalError", "OutsideError", "SmemsimError", "TensorMapError", "TraceError", "Unmodelled"]
+__all__ = ["HardwareTrap", "InputError", "InternalError", "OutsideError", "SmemsimError", "TraceError", "Unmodelled"]
 
 
 class SmemsimError(Exception):
@@ -39,14 +37,6 @@ class Unmodelled(SmemsimError, NotImplementedError):
     def __init__(self, message: str, *, see: str = "") -> None:
         super().__init__(f"{message} ({see})" if see else message)
         self.see = see
-
-
-class TensorMapError(SmemsimError, ValueError):
-    """Arguments that the driver's encode call refuses; `violations` has one sentence for every rule that is broken."""
-
-    def __init__(self, violations: Sequence[str]) -> None:
-        super().__init__("; ".join(violations))
-        self.violations = list(violations)
 
 
 class HardwareTrap(SmemsimError):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
-import ctypes
 import hashlib
 import io
 import pathlib
@@ -25,7 +24,7 @@ import numpy as np
 
 from smemsim.evidence.format import write_suite
 from smemsim.evidence.launches import LaunchFile, load_launch_file, row_digest, sample_places
-from smemsim.testing.recorder import TRAPS, Gpu
+from smemsim.testing.recorder import Gpu
 from tools.capture.launch_kernels import all_launches  # noqa: F401 - registers them
 from tools.capture.launch_kernels.judge import GUARD, judge
 from tools.capture.launch_kernels.spec import LAUNCHES
@@ -58,48 +57,17 @@ def assembler() -> str:
     return next((line.split(" V")[-1] for line in said.splitlines() if "release" in line), "unknown")
 
 
-def start(gpu: Gpu, function: Any, launch: LaunchFile, parameters: list[bytes]) -> int:
-    """Launch with a cluster or a cooperative grid where asked for, wait: 0 or the CUDA error of a trap."""
-    grid, block, cluster = launch.shape
-    cooperative = bool(launch.about.get("cooperative"))
-    if cluster == (1, 1, 1) and not cooperative:
-        return gpu.launch(function, grid, block, launch.about["shared_bytes"], parameters)
-    cu, attributes = gpu.cu, []
-    if cluster != (1, 1, 1):
-        one = cu.CUlaunchAttribute()
-        one.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        one.value.clusterDim.x, one.value.clusterDim.y, one.value.clusterDim.z = cluster
-        attributes.append(one)
-    if cooperative:
-        one = cu.CUlaunchAttribute()
-        one.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-        one.value.cooperative = 1
-        attributes.append(one)
-    config = cu.CUlaunchConfig()
-    config.gridDimX, config.gridDimY, config.gridDimZ = grid
-    config.blockDimX, config.blockDimY, config.blockDimZ = block
-    config.sharedMemBytes = launch.about["shared_bytes"]
-    config.attrs, config.numAttrs = attributes, len(attributes)
-    held = [ctypes.create_string_buffer(value, len(value)) for value in parameters]
-    pointers = np.array([ctypes.addressof(x) for x in held], np.uint64)
-    code = int(cu.cuLaunchKernelEx(config, function, pointers.ctypes.data, 0)[0])
-    code = code or int(cu.cuCtxSynchronize()[0])
-    if code and code not in TRAPS:
-        raise RuntimeError(f"cuLaunchKernelEx: CUDA error {code}")
-    return code
-
-
 def run_once(gpu: Gpu, image: bytes, launch: LaunchFile, before: dict[str, np.ndarray]) -> tuple[int, dict[str, np.ndarray]]:
     """(status, the bytes of every array with its guard). The module is loaded anew, so that its variables begin as written."""
-    function = gpu.function(image, launch.about["entry"], launch.about["shared_bytes"])
+    kernel = gpu.load(image).kernel(launch.about["entry"])
     addresses = {}
     for name, x in before.items():
         addresses[name] = gpu.allocate(x.nbytes + GUARD, 0xA5)
         gpu.put(addresses[name], x)
-    code = start(gpu, function, launch, launch.parameters(addresses, gpu.encode))
+    code = gpu.execute(kernel, launch.config(launch.parameters(addresses, gpu.encode)))
     after = {} if code else {name: gpu.get(addresses[name], x.nbytes + GUARD) for name, x in before.items()}
-    if not code:
-        gpu.free()
+    for address in addresses.values():
+        gpu.free(address)
     return code, after
 
 

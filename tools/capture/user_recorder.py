@@ -192,7 +192,7 @@ def main() -> int:
     parser.add_argument("--out", type=pathlib.Path, required=True, help="where the trace folders go")
     out = parser.parse_args().out
     recorder, wrong = Recorder(), 0
-    print(f"{recorder.gpu.describe()}")
+    print(f"{recorder.device}")
     for name, wanted in suites().items():
         try:
             wrong += recorded(recorder, out, name, wanted)

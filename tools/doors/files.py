@@ -17,12 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from smemsim import check, show_html
+from smemsim import TilePicture, check, show_html, tile_svg
 from smemsim.evidence.format import DATA, MANIFEST, load_suite
 from smemsim.evidence.replay import replay, replay_suite
 from smemsim.judge.scenario import read_scenario
-from smemsim.show.tile import TilePicture
-from smemsim.show.tile_svg import tile_svg
 from tools.doors.damage import damaged_bytes, damaged_text, damaged_value
 from tools.doors.guard import Bench, command, door
 

@@ -10,6 +10,7 @@ import numpy as np
 import smemsim
 from smemsim.evidence.launches import load_launch_file
 from smemsim.judge.gpu import Gpu
+from smemsim.program.launch import RunOptions
 from tools.speeds.race import Differs, Race, Row, timed
 
 KERNELS = pathlib.Path(__file__).resolve().parents[2] / "golden" / "sm_90a" / "launches" / "kernels"
@@ -38,13 +39,9 @@ def _product(name: str, shape: tuple[int, int, int]) -> Callable[[], Race]:
         a, b = (rng.standard_normal((rows, k)).astype(np.float32) for rows in (m, n))
         gpu = Gpu("sm_90a")
         arrays, args = file.placed(gpu)
-        grid, block, cluster = file.shape
 
         def ours() -> smemsim.Run:
-            return gpu.launch(
-                file.ptx, file.about["entry"], grid=grid, block=block, cluster=cluster, shared_bytes=file.about["shared_bytes"], args=args,
-                progress=False, workers=1,
-            )  # fmt: skip
+            return gpu.run(file.ptx, file.config(args), RunOptions(progress=False, workers=1))
 
         if found := ours().findings:
             raise Differs(f"{name}: {found[0]}")

@@ -13,10 +13,10 @@ from smemsim.arithmetic.dot import NOTHING
 from smemsim.arithmetic.values import accumulator, numbers
 from smemsim.errors import InputError
 from smemsim.spec.evidence import Grade
-from smemsim.spec.formats import ElementFormat, element_format
+from smemsim.spec.formats import element_format
 from smemsim.spec.mma_arithmetic import ARITHMETIC, LARGEST_ZERO_EXPONENT, LEAST_KEPT_BITS, NAN, MmaArithmetic, arithmetic_of
 
-__all__ = ["Factors", "Options", "multiply", "multiply_tiles", "row_of"]
+__all__ = ["Factors", "Options", "certain", "multiply", "multiply_tiles", "row_of"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,10 +93,7 @@ def multiply(
     types, options = (a_type, b_type, d_type), Options(negate_a, negate_b, scale_c, saturate)
     scales = None if factors is None else factors.of(factors.a[None], factors.b[None])
     d = multiply_tiles(a[None], b[None], c[None], row=row, types=types, index=index, options=options, factors=scales)[0]
-    if row.grade is Grade.MEASURED or row.kept_bits is None:
-        return d, np.ones(d.shape, bool)
-    terms = _terms(a[None], b[None], c[None], types, index, options, scales)
-    return d, _certain(terms, d, element_format(d_type), scale_c, adds_c)
+    return d, certain(a, b, c, d, row=row, types=types, index=index, options=options, factors=factors, adds_c=adds_c)
 
 
 TILE_WORK = 1 << 16  # elements of D that one compiled call takes on: their terms stay in the second-level cache
@@ -223,13 +220,30 @@ def _floats(
     loops.grouped_tiles(*operands, row.kept_bits, row.zero_exponent, result, d)
 
 
-def _certain(terms: Terms, d: np.ndarray, to: ElementFormat, scale_c: int, adds_c: bool) -> np.ndarray:
-    """Where no known datapath comes to other bits than `d`."""
+def certain(
+    a: np.ndarray,
+    b: np.ndarray,
+    c: np.ndarray,
+    d: np.ndarray,
+    *,
+    row: MmaArithmetic,
+    types: tuple[str, str, str],
+    index: np.ndarray | None = None,
+    options: Options = Options(),  # noqa: B008
+    factors: Factors | None = None,
+    adds_c: bool = True,
+) -> np.ndarray:
+    """Where no known datapath comes to other bits than the result `d` of `multiply`, bool (M, N); of what is measured everywhere."""
+    if row.grade is Grade.MEASURED or row.kept_bits is None:
+        return np.ones(d.shape, bool)
     from smemsim.arithmetic import loops
 
-    certain = np.empty((1, *d.shape), bool)
-    loops.nothing_cut(*terms, LEAST_KEPT_BITS, LARGEST_ZERO_EXPONENT, to.exponent_bits, to.fraction_bits, certain)
-    found = np.asarray(certain[0] & (d & to.magnitude <= to.largest))
+    to, scale_c = element_format(types[2]), options.scale_c
+    scales = None if factors is None else factors.of(factors.a[None], factors.b[None])
+    terms = _terms(a[None], b[None], c[None], types, index, options, scales)
+    whole = np.empty((1, *d.shape), bool)
+    loops.nothing_cut(*terms, LEAST_KEPT_BITS, LARGEST_ZERO_EXPONENT, to.exponent_bits, to.fraction_bits, whole)
+    found = np.asarray(whole[0] & (d & to.magnitude <= to.largest))
     # Of wgmma it is measured that zero is +0; what tcgen05 makes of nothing but -0 is not known.
     with np.errstate(invalid="ignore"):  # signalling NaNs
         c = terms.c[0].astype(np.float64) * terms.c_scale

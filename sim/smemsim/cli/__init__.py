@@ -18,6 +18,7 @@ from smemsim.cli.campaign import campaign
 from smemsim.cli.check import check
 from smemsim.cli.decode import decode
 from smemsim.cli.dot import dot
+from smemsim.cli.exec import exec_command
 from smemsim.cli.map import map_command
 from smemsim.cli.plan import plan_command
 from smemsim.cli.replay import replay
@@ -108,6 +109,7 @@ def main() -> None:
 
 
 main.add_command(run)
+main.add_command(exec_command)
 main.add_command(plan_command)
 main.add_command(check)
 main.add_command(solve)

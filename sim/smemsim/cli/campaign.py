@@ -143,7 +143,7 @@ def _reproduce(text: str, as_json: bool) -> int:
 @contextmanager
 def _narrator() -> Iterator[Callable[[Progress], None]]:
     """Progress with rate and time to go on stderr: one line that changes at a terminal, else a line every ten seconds."""
-    from smemsim.show.console import stderr
+    from smemsim.picture.text import stderr
 
     console = stderr()
     if console.is_terminal:

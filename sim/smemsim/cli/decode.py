@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from smemsim.cli.options import arch_option, check_options, instruction_options, json_option, operand_options, parse_word, strangers
-from smemsim.errors import InputError, TensorMapError
+from smemsim.errors import InputError
 from smemsim.files import read_bytes
+from smemsim.finding import Finding, TensorMapError
 from smemsim.spec.findings import CODES, Severity
 from smemsim.words.smem import SmemDescriptor
 
@@ -38,7 +39,7 @@ class Given:
 
     title: str
     tm: TensorMap | None = None
-    violations: tuple[str, ...] = ()
+    violations: tuple[Finding, ...] = ()
     unreadable: str = ""
     call: str = ""
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -94,7 +95,7 @@ def _from_bytes(data: bytes) -> Given:
     try:
         return Given("128 bytes", TensorMap.from_bytes(data))
     except TensorMapError as e:
-        return Given("128 bytes", violations=tuple(e.violations))
+        return Given("128 bytes", violations=e.findings)
 
 
 def _from_call(called: Pasted, arch: str | None) -> Given:
@@ -105,7 +106,7 @@ def _from_call(called: Pasted, arch: str | None) -> Given:
         arguments = called.arguments()
         made = getattr(TensorMap, called.call)(**arguments | ({"arch": arch} if arch else {}))
     except TensorMapError as e:
-        return Given(title, violations=tuple(e.violations), call=called.call, arguments=arguments, hints=tuple(called.hints()))
+        return Given(title, violations=e.findings, call=called.call, arguments=arguments, hints=tuple(called.hints()))
     except InputError as e:
         hints = called.hints()
         return Given(title, unreadable="; ".join([str(e), *hints]))
@@ -230,7 +231,8 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
         described = [descriptor_json(d, found, major=context["major"]) for d, found in zip(shown, findings, strict=True)]
         click.echo(json.dumps(described[0] if arch else described, indent=1))
     else:
-        from smemsim.show.console import Line, print_lines, terminal_width
+        from smemsim.picture.model import Line
+        from smemsim.picture.text import print_lines, terminal_width
         from smemsim.show.words import descriptor_view
 
         known = context["dtype"] is not None and context["major"] is not None and context["rows"] and context["k"]
@@ -258,7 +260,7 @@ def _hint(number: int) -> None:
 
 def _decode_instruction(number: int, kind: str, context: dict[str, Any], as_json: bool) -> int:
     """A 32-bit instruction descriptor; the exit code says whether something is seriously wrong."""
-    from smemsim.show.console import print_lines, terminal_width
+    from smemsim.picture.text import print_lines, terminal_width
     from smemsim.show.words import instr_json, instr_view
     from smemsim.words.instr import InstrDescriptor
 
@@ -274,7 +276,8 @@ def _decode_instruction(number: int, kind: str, context: dict[str, Any], as_json
 
 def _decode_maps(read: Read, arch: str | None, as_json: bool) -> int:
     """Every map of the text in its order; the exit code is the gravest of theirs."""
-    from smemsim.show.console import Line, print_lines, terminal_width
+    from smemsim.picture.model import Line
+    from smemsim.picture.text import print_lines, terminal_width
     from smemsim.show.tensor_map import refused_json, refused_view, tensor_map_json, tensor_map_view
 
     if read.note:

@@ -22,10 +22,12 @@ from smemsim.cli.options import (
     strangers,
 )
 from smemsim.errors import HardwareTrap, InputError
-from smemsim.spec.findings import Finding, Severity
+from smemsim.finding import Finding
+from smemsim.spec.findings import Severity
 from smemsim.spec.transfers import LOAD_MODES, STORE_MODES
 
 if TYPE_CHECKING:
+    from smemsim.picture.model import Picture
     from smemsim.show.transfer import TransferMap
 
 __all__ = ["ACCUMULATOR", "accumulator_options", "map_accumulator", "map_command"]
@@ -77,8 +79,8 @@ def map_accumulator(
     ld: str | None,
 ) -> int:
     """Print the picture of D, or the answer to one question; the exit code is 1 when the instruction has something seriously wrong."""
-    from smemsim.show.accumulator import AccumulatorMap, accumulator_svg
-    from smemsim.show.console import print_lines
+    from smemsim.picture.text import print_lines
+    from smemsim.show.accumulator import AccumulatorMap
     from smemsim.words.instr import InstrDescriptor
 
     if (element is not None) + (cell is not None) + (register is not None) > 1:
@@ -94,10 +96,10 @@ def map_accumulator(
     if element is None and cell is None and register is None:
         if form == "csv":
             click.echo(picture.csv(), nl=False)
-        elif form:
-            click.echo(picture.json() if form == "json" else accumulator_svg(picture))
+        elif form == "json":
+            click.echo(picture.json())
         else:
-            print_lines(picture.view())
+            _draw(picture.picture(), form)
         return int(bool(grave))
     if form in ("csv", "svg"):
         raise InputError(f"--{form}: of the whole D; one element is printed as text or --json")
@@ -262,14 +264,24 @@ def _map_operand(word: int, operand: dict[str, Any], form: str, lines: int | Non
         click.echo(picture.csv(), nl=False)
     elif form == "json":
         click.echo(picture.json())
-    elif form == "svg":
-        from smemsim.show.operand import operand_svg
-
-        click.echo(operand_svg(picture))
     else:
-        from smemsim.show.console import stdout
+        _draw(picture.picture(*_most(form, lines)), form)
 
-        stdout().print(picture.view(lines or LINES))
+
+def _most(form: str, lines: int | None) -> list[int]:
+    """The lines that a picture shows, where they are not its own."""
+    return [lines] if lines else [] if form == "svg" else [LINES]
+
+
+def _draw(picture: Picture, form: str) -> None:
+    """As SVG or as text."""
+    from smemsim.picture.svg import grids_svg, strips_svg
+    from smemsim.picture.text import picture_text, stdout
+
+    if form == "svg":
+        click.echo(strips_svg(picture) if picture.strips else grids_svg(picture))
+    else:
+        stdout().print(picture_text(picture))
 
 
 def _map_transfer(
@@ -293,7 +305,9 @@ def _map_transfer(
         raise InputError(pasted.unreadable)
     if tm is None:
         about = refused_json(pasted.violations, call=pasted.call, arch=arch, arguments=pasted.arguments, hints=pasted.hints)
-        _stopped(ctx, form, [*(f"refused: {v}" for v in pasted.violations), *(f"hint: {h}" for h in pasted.hints)], about)
+        _stopped(
+            ctx, form, [*(f"refused: {refusal.message}" for refusal in pasted.violations), *(f"hint: {h}" for h in pasted.hints)], about
+        )
     address = ARCHITECTURES[arch or "sm_90a"].shared_begin if smem is None else parse_address("--smem", smem)
     coordinates = (0,) * tm.rank if at is None else parse_numbers("--at", at, "coordinates, dimension 0 first, as --at 0,-64")
     extra = parse_offsets(offsets) if offsets else ()
@@ -316,15 +330,12 @@ def _print_transfer(picture: TransferMap, form: str, lines: int | None, grave: l
         click.echo(picture.csv(), nl=False)
     elif form == "json":
         click.echo(picture.json())
-    elif form == "svg":
-        from smemsim.show.transfer import transfer_svg
-
-        click.echo(transfer_svg(picture, *([lines] if lines else [])))
     else:
-        from smemsim.show.console import stdout
+        from smemsim.picture.text import stdout
+        from smemsim.show.transfer import MOST_LINES
 
-        console = stdout()
-        console.print(picture.view(lines or LINES, console.width))
+        text = form != "svg"
+        _draw(picture.picture(lines or (LINES if text else MOST_LINES), stdout().width if text else None), form)
     for finding in grave:
         click.echo(str(finding), err=bool(form))
 

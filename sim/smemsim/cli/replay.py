@@ -31,7 +31,7 @@ def replay(ctx: click.Context, paths: tuple[pathlib.Path, ...], case: int | None
     from smemsim.errors import InputError
     from smemsim.evidence.format import find_suites, load_suite
     from smemsim.evidence.replay import replay_suite
-    from smemsim.show.console import stderr
+    from smemsim.picture.text import stderr
 
     folders = [folder for path in paths or (pathlib.Path("golden"),) for folder in find_suites(path)]
     if case is not None and len(folders) != 1:

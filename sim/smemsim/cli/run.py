@@ -17,7 +17,9 @@ from smemsim.errors import InputError, Unmodelled
 
 if TYPE_CHECKING:
     from smemsim.evidence.launches import LaunchFile
-    from smemsim.judge.run import Comparison, Output, Run, Wanted
+    from smemsim.judge.outputs import Comparison, Output, Wanted
+    from smemsim.judge.run import Run
+    from smemsim.ptx.module import Module
 
 __all__ = ["ARGUMENT_HELP", "parse_arguments", "parse_ctas", "parse_shape", "run"]
 
@@ -147,7 +149,7 @@ PLACE = click.Path(path_type=pathlib.Path)
 @click.option("--grid", metavar="X,Y,Z", help="CTAs of the grid.")
 @click.option("--block", metavar="X,Y,Z", help="Threads of a CTA; else what .reqntid says.")
 @click.option("--cluster", metavar="X,Y,Z", help="CTAs of a cluster; else what .reqnctapercluster says.")
-@click.option("--shared", type=int, metavar="BYTES", help="Bytes of dynamic shared memory.")
+@click.option("--shared", "shared_bytes", type=int, metavar="BYTES", help="Bytes of dynamic shared memory.")
 @click.option("--arch", help="sm_90a, sm_100a, sm_103a; else what .target says.")
 @click.option("--arg", "given", multiple=True, metavar="ARG", help=ARGUMENT_HELP)
 @click.option("--ctas", metavar="0-3", help="Run these CTAs alone, with those of their clusters.")
@@ -203,18 +205,17 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     from smemsim import budget
     from smemsim.judge.gpu import Gpu
     from smemsim.processes import close_client, dask_client
+    from smemsim.program.device import entry_of, module_of
+    from smemsim.program.launch import RunOptions
 
     if o["memory"]:
         budget.set_limit(budget.amount(o["memory"], "--memory"))
     if list_forms:
         ctx.exit(_list(path, o, as_json))
     launch, name = _launch(path, o)
-    about = launch.about
-    gpu = Gpu(_arch(launch, name))
-    module = gpu.module(launch.ptx, name)
-    entry = gpu.entry(module, about["entry"] or None)
-    shape = _shape(launch, o, module.functions[entry].directives)
-    launch.check_types(module.functions[entry].parameters)
+    about, module = launch.about, module_of(launch.ptx, name)
+    gpu = Gpu(_arch(launch, module, name))
+    launch.check_types(module.functions[entry_of(module, about["entry"] or None)].parameters)
     budget.ask("the arrays, and copies of them to see what the kernel changes", 3 * launch.array_bytes)
     arrays, args = launch.placed(gpu, random=o["random"])
     expected = dict(about.get("expected", {})) | _expected(o["expect"], list(arrays))
@@ -226,10 +227,9 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     with contextlib.ExitStack() as stack:
         client = dask_client(o["dask"]) if o["dask"] else None
         stack.callback(close_client, client)
-        done = gpu.launch(
-            launch.ptx, entry, **shape, args=args, sanitize=not o["no_sanitize"], ctas=ctas, workers=o["workers"], client=client, name=name,
-            sources=_folders(launch, name, o), cancel=about.get("cancel", "resident"), **_limits(launch, o),
-        )  # fmt: skip
+        options = {"sanitize": not o["no_sanitize"], "ctas": ctas, "workers": o["workers"], "client": client, "name": name,
+                   "sources": _folders(launch, name, o), **launch.options, **_given(o, "limit", "limit_seconds")}  # fmt: skip
+        done = gpu.run(module, launch.config(args), RunOptions(**options))
     names = list(about["outputs"]) or [n for n, a in arrays.items() if a.numpy().tobytes() != before[n].tobytes()]
     outputs = _outputs(launch, arrays, [*names, *(n for n in expected if n not in names)])
     compared = _compared(done, outputs, expected, launch, how)
@@ -252,6 +252,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
 def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
     """The launch with what the options change, and the name of the PTX."""
     from smemsim.evidence.launches import KERNEL, LaunchFile, checked, read_launch_file, read_text
+    from smemsim.tables import Source
 
     if path.is_dir() or path.suffix in (".toml", ".json"):
         if o["launch_path"] is not None:
@@ -261,20 +262,16 @@ def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
     elif o["launch_path"] is not None:
         launch, name = read_launch_file(o["launch_path"], path, allowed=o["sources"]), str(path)
     else:
-        launch, name = LaunchFile(path.stem, read_text(path), checked({}, str(path)), path=COMMAND_LINE), str(path)
+        launch, name = LaunchFile(path.stem, read_text(path), checked({}, Source(str(path))), path=COMMAND_LINE), str(path)
     changed: dict[str, Any] = {key: parse_shape(f"--{key}", o[key]) for key in ("grid", "block", "cluster") if o[key]}
-    changed |= {
-        key: o[option]
-        for key, option in (("entry", "entry"), ("arch", "arch"), ("shared_bytes", "shared"), ("cancel", "cancel"))
-        if o[option] is not None
-    }
+    changed |= _given(o, "entry", "arch", "shared_bytes", "cancel")
     if o["given"]:
         if launch.about["args"]:
             raise InputError("--arg: the launch file has arguments already")
         changed["args"], changed["arrays"] = parse_arguments(o["given"])
     if not changed:
         return launch, name
-    return dataclasses.replace(launch, about=checked({**launch.about, **changed}, COMMAND_LINE)), name
+    return dataclasses.replace(launch, about=checked({**launch.about, **changed}, Source(COMMAND_LINE))), name
 
 
 def _folders(launch: LaunchFile, name: str, o: dict[str, Any]) -> list[pathlib.Path]:
@@ -284,34 +281,19 @@ def _folders(launch: LaunchFile, name: str, o: dict[str, Any]) -> list[pathlib.P
     return list(source_folders([pathlib.Path(name).parent, launch.folder], o["sources"]))
 
 
-def _limits(launch: LaunchFile, o: dict[str, Any]) -> dict[str, Any]:
-    """The limits that an option or the launch file says."""
-    return {
-        key: launch.about[key] if o[key] is None else o[key]
-        for key in ("limit", "limit_seconds")
-        if key in launch.about or o[key] is not None
-    }
+def _given(o: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The options of these names that were given."""
+    return {name: o[name] for name in names if o[name] is not None}
 
 
-def _shape(launch: LaunchFile, o: dict[str, Any], directives: Any) -> dict[str, Any]:
-    """Grid, block, cluster and shared memory; what nobody says is what the entry requires."""
-    grid, block, cluster = launch.shape
-    if block == (1, 1, 1) and not o["block"] and directives.get("reqntid"):
-        block = directives["reqntid"]
-    if cluster == (1, 1, 1) and not o["cluster"] and directives.get("reqnctapercluster"):
-        cluster = directives["reqnctapercluster"]
-    return {"grid": grid, "block": block, "cluster": cluster, "shared_bytes": launch.about["shared_bytes"]}
-
-
-def _arch(launch: LaunchFile, name: str) -> str:
+def _arch(launch: LaunchFile, module: Module, name: str) -> str:
     """The architecture to run on: what was said, else what .target says."""
     from smemsim.program.device import target_of
-    from smemsim.ptx.parser import read_module
     from smemsim.spec.architectures import ARCHITECTURES
 
     if launch.about["arch"]:
         return str(launch.about["arch"])
-    target = target_of(read_module(launch.ptx, name=name))
+    target = target_of(module)
     if target not in ARCHITECTURES:
         raise InputError(f"{name}: .target {target}: smemsim runs PTX for {', '.join(ARCHITECTURES)}, and for older GPUs than these")
     return target
@@ -334,7 +316,7 @@ def _expected(texts: tuple[str, ...], arrays: list[str]) -> dict[str, str]:
 def _wanted(launch: LaunchFile, o: dict[str, Any]) -> Wanted:
     """What counts as expected: what the options say, else what the launch file does."""
     from smemsim.judge.numbers import Tolerance
-    from smemsim.judge.run import Wanted
+    from smemsim.judge.outputs import Wanted
 
     given = {key: o[key] for key in ("rtol", "atol") if o[key] is not None}
     if given and o["exact"]:
@@ -349,7 +331,7 @@ def _wanted(launch: LaunchFile, o: dict[str, Any]) -> Wanted:
 def _check_files(launch: LaunchFile, expected: dict[str, str], arrays: Any, o: dict[str, Any]) -> None:
     """InputError, before a run that may be long, for files that will not be readable, writable or comparable behind it."""
     from smemsim.files import check_place, same_file
-    from smemsim.judge.run import Output, Wanted, out_names
+    from smemsim.judge.outputs import Output, Wanted, out_names
 
     for name, wanted in expected.items():
         if wanted.endswith(".npy"):
@@ -371,7 +353,7 @@ def _check_files(launch: LaunchFile, expected: dict[str, str], arrays: Any, o: d
 
 
 def _outputs(launch: LaunchFile, arrays: Any, names: list[str]) -> list[Output]:
-    from smemsim.judge.run import Output
+    from smemsim.judge.outputs import Output
 
     return [Output(name, arrays[name].numpy(), launch.dtype(name)) for name in names]
 
@@ -416,7 +398,7 @@ def _write(done: Run, launch: LaunchFile, outputs: list[Output], o: dict[str, An
     import numpy as np
 
     from smemsim.files import write_whole
-    from smemsim.judge.run import out_names
+    from smemsim.judge.outputs import out_names
 
     if o["out"] is not None:
         o["out"].mkdir(parents=True, exist_ok=True)
@@ -445,17 +427,16 @@ def _print(done: Run, outputs: list[Output], compared: dict[str, Comparison], ex
 
 def _list(path: pathlib.Path, o: dict[str, Any], as_json: bool) -> int:
     """Every form of instruction with its count and whether it is modelled; 3 where one is not."""
-    from smemsim.program.linking.program import link
+    from smemsim.program.device import linked, module_of
     from smemsim.ptx.module import instruction_forms
-    from smemsim.ptx.parser import read_module
 
     launch, name = _launch(path, o)
-    module = read_module(launch.ptx, name=name)
-    arch = _arch(launch, name)
+    module = module_of(launch.ptx, name)
+    arch = _arch(launch, module, name)
     missing: dict[int, str] = {}
     for entry in module.entries:
         try:
-            link(module, entry.name, arch)
+            linked(module, entry.name, arch)
         except Unmodelled as e:
             for sentence in str(e).splitlines():
                 where, _, why = sentence.removeprefix("line ").partition(": ")

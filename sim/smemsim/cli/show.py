@@ -13,7 +13,7 @@ from smemsim.errors import InputError
 
 if TYPE_CHECKING:
     from smemsim.judge.report import Report
-    from smemsim.show.tile import TilePicture
+    from smemsim.judge.tile import TilePicture
 
 __all__ = ["show"]
 
@@ -109,13 +109,13 @@ def _is_file(text: str) -> bool:
 
 def _of_scenario(path: str, operand: str | None, stage: int | None) -> tuple[Report, list[TilePicture]]:
     from smemsim.judge.check import check
-    from smemsim.show.tile import TilePicture
+    from smemsim.judge.tile import TilePicture
 
     report = check(pathlib.Path(path))
     machine = report.machine
     assert machine is not None
-    seen = [s for s in machine.seen if operand in (None, s.read.where) and stage in (None, s.read.raw.get("stage", 0))]
-    there = [s.read.where for s in machine.seen]
+    seen = [s for s in machine.seen if operand in (None, str(s.read.where)) and stage in (None, s.read.raw.get("stage", 0))]
+    there = [str(s.read.where) for s in machine.seen]
     if operand is not None and operand not in there:
         raise InputError(f"--operand {operand}: the scenario shows {', '.join(there) or 'no operand (an operand needs words and meant)'}")
     if stage is not None and not seen:
@@ -125,7 +125,7 @@ def _of_scenario(path: str, operand: str | None, stage: int | None) -> tuple[Rep
 
 
 def _of_word(text: str, given: dict[str, Any]) -> TilePicture:
-    from smemsim.show.tile import TilePicture
+    from smemsim.judge.tile import TilePicture
 
     word = parse_word(text)
     if missing := [f"--{name}" for name in _OPERAND if given[name] is None]:
@@ -154,37 +154,42 @@ def _one(tiles: list[TilePicture]) -> None:
 
 
 def _print_svg(tiles: list[TilePicture], chosen: list[tuple[int, int] | None], lines: int | None) -> None:
-    from smemsim.show.tile_svg import MOST_LINES, tile_svg
+    from smemsim.judge.tile import MOST_LINES
+    from smemsim.show.tile import tile_svg
 
     _one(tiles)
     click.echo(tile_svg(tiles[0], selected=chosen[0], most=lines or MOST_LINES))
 
 
 def _print_json(report: Report | None, tiles: list[TilePicture]) -> None:
-    from smemsim.show.page import operand_data, page_data
+    from smemsim.judge.tile import page_data
 
     if report is None or report.machine is None:
-        click.echo(json.dumps(operand_data(tiles[0])))
+        click.echo(json.dumps(tiles[0].data()))
         return
     click.echo(json.dumps({**report.as_dict(), **page_data(report.machine, tiles)}))
 
 
 def _print_text(report: Report | None, tiles: list[TilePicture], chosen: list[tuple[int, int] | None], lines: int) -> None:
-    from smemsim.show.console import stdout
-    from smemsim.show.tile import report_view, tile_view
+    """The findings of a scenario, then every operand."""
+    from rich.text import Text
 
-    console = stdout()
-    if report is None:
-        console.print(tile_view(tiles[0], lines, chosen[0]))
-    else:
-        console.print(report_view(report, tiles, lines, chosen))
+    from smemsim.picture.text import SENTENCE, picture_text, stdout, wrapped
+
+    console, widest = stdout(), (SENTENCE - 10) // 8
+    if report is not None:
+        console.print(
+            *[Text(report.title, "bold")] * bool(report.title), Text("\n".join(map(wrapped, report.text().splitlines()))), sep="\n"
+        )
+    for tile, selected in zip(tiles, chosen, strict=True):
+        console.print(*[""] * (report is not None), picture_text(tile.picture(lines, selected), widest), sep="\n")
 
 
 def _write(path: pathlib.Path, report: Report | None, tiles: list[TilePicture]) -> None:
     from smemsim.files import write_whole
-    from smemsim.show.page import report_page
+    from smemsim.picture.page import page_html
 
     assert report is not None
-    write_whole(path, report_page(report, tiles))
+    write_whole(path, page_html(report.page(tiles)))
     click.echo(report.text())
     click.echo(f"smemsim: wrote {path}, {path.stat().st_size / 1000:,.0f} kB", err=True)

@@ -11,12 +11,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import inspect
-import json
 import math
 import pathlib
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,13 +25,15 @@ from smemsim.budget import ask
 from smemsim.errors import InputError, SmemsimError, TraceError
 from smemsim.evidence.format import Suite
 from smemsim.evidence.recipes import WIDTHS, array_of
-from smemsim.files import named_inside, parse_toml, read_array, read_bytes
+from smemsim.files import named_inside, read_array, read_bytes
+from smemsim.finding import Path
 from smemsim.judge.numbers import Tolerance
 from smemsim.program.arrays import DeviceArray, number_bytes, storage
 from smemsim.program.device import Device
-from smemsim.program.launch import CANCEL, three
+from smemsim.program.launch import LaunchConfig, RunOptions
 from smemsim.ptx.module import Parameter
 from smemsim.spec.formats import FORMATS
+from smemsim.tables import Key, Kind, Source, TableError, check_table, is_list_of, mistake
 from smemsim.words.tensor_map import TensorMap
 
 __all__ = [
@@ -54,58 +55,7 @@ __all__ = [
 ]
 
 
-# ---- The keys of launch files and what they say
-
-
-KEYS = {
-    "schema": "smemsim.launch/1",
-    "title": "free text",
-    "ptx": "the PTX file, in the folder of this one or below; kernel.ptx if left out",
-    "entry": "the kernel; may be left out where the PTX has only one",
-    "arch": "sm_90a, sm_100a or sm_103a; else what .target says",
-    "grid": "CTAs, one to three numbers",
-    "block": "threads of a CTA, one to three numbers",
-    "cluster": "CTAs of a cluster, one to three numbers",
-    "shared_bytes": "dynamic shared memory",
-    "limit": "blocks of instructions that CTAs may execute until the kernel counts as endless",
-    "limit_seconds": "how long the kernel may run; it is ended then, without a finding",
-    "cooperative": "true: a cooperative launch (of recorded launches)",
-    "cancel": "how clusterlaunchcontrol.try_cancel is answered: resident, never, one, always, or all for each of them",
-    "args": "a list: the parameters in their order",
-    "arrays": "a list of arrays, or a table of them by name",
-    "outputs": "the arrays that are printed; all that changed, if left out",
-    "expected": 'what they must hold, by name: "file.npy" or "sha256:..."',
-    "exact": "true: every bit counts, as with `--exact`",
-    "why_not_exact": "free text",
-    "rtol": "how far an element may be off, as a part of the expected number: |found - expected| <= atol + rtol * |expected|, as in numpy",
-    "atol": "how far it may be off besides; where one of the two is given, the other is 0. Without both, rounding is told and no difference",
-    "tolerance": "{relative, absolute}: older words for rtol and atol; where `exact` is true, every bit counts all the same",
-    "name": "of a kept launch",
-    "compiler": "of a kept launch",
-}
-ARRAY_KEYS = {
-    "name": "how arguments and outputs call it",
-    "dtype": "element type: f16 bf16 f32 f64 e4m3 e5m2 s8 u8 ... u64",
-    "shape": "extents, the slowest first",
-    "distribution": '"zeros", "bits", "floats", {fill = x}, {iota = [first, step]}, {integers = [low, high]}, {uniform = [low, high]}, '
-    "{normal = [mean, deviation]}, {values = [...]}, {permutation = n}",
-    "seed": "of what is drawn",
-    "random": "a second distribution, for `--random`",
-    "file": "instead of a distribution: an .npy file, in the folder of this one or below",
-}
-ARGUMENTS = {
-    "array": "the address of an array",
-    "map": "the 128 bytes of a tensor map: the arguments of the encode call by name, `global_address` an array",
-    "maps": "the address of such maps, one behind the other in global memory",
-    "value": "a number",
-    "null": "true: a null pointer",
-    "scratch": "the address of so many zeroed bytes",
-    "bytes": "a structure, as hexadecimal digits",
-}
-BESIDE = {"array": {"offset": "bytes that are added to the address"}, "value": {"type": "its PTX type: u32, s64, f32 ..."}}
-
-
-# ---- What launch files may say: every key looked at, and a sentence with file and key for what does not fit
+# ---- The keys of launch files: what they hold and what they mean
 
 
 SCHEMA = "smemsim.launch/1"
@@ -114,134 +64,218 @@ TOLERANCES, WORDS = ("relative", "absolute"), ("rtol", "atol")
 MOST_SCRATCH = 1 << 34  # bytes
 MOST_NAME = 200  # characters of an array's name
 _DIGEST = re.compile("sha256:[0-9a-f]{64}")
+_BYTES = re.compile(r"(\s*[0-9a-fA-F]{2})*\s*")
 
 
-def checked(raw: Any, name: str) -> dict[str, Any]:
-    """What a launch file says, with defaults, every key looked at. InputError names file, key and what it should be."""
-    if not isinstance(raw, dict):
-        raise InputError(f"{name}: needs a table with the keys of a launch, such as grid, block, args, arrays")
-    if raw.get("schema", SCHEMA) != SCHEMA:
-        raise InputError(f"{name}: schema = {shown(raw['schema'])}: this smemsim reads {SCHEMA!r}")
-    _known(name, raw, KEYS)
-    about: dict[str, Any] = {"entry": "", "arch": "", "outputs": [], "shared_bytes": 0, "args": [], **raw}
+def _is_measures(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(x, (int, float)) and 0 <= x < math.inf for x in value.values())
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(x, str) for x in value.values())
+
+
+def _are_tables(value: Any) -> bool:
+    return is_list_of(value, lambda table: isinstance(table, dict))
+
+
+_LIST, _TABLE = {"type": "array"}, {"type": "object"}
+_ENCODE = "the arguments of the encode call by name"
+KEYS: dict[str, Key] = {
+    "schema": Key("any", SCHEMA),
+    "title": Key("any", "free text"),
+    "ptx": Key("text", "the PTX file, in the folder of this one or below; kernel.ptx if left out"),
+    "entry": Key("text", "the kernel; may be left out where the PTX has only one"),
+    "arch": Key("text", "sm_90a, sm_100a or sm_103a; else what .target says"),
+    "grid": Key("any", "CTAs, one to three numbers"),
+    "block": Key("any", "threads of a CTA, one to three numbers"),
+    "cluster": Key("any", "CTAs of a cluster, one to three numbers"),
+    "shared_bytes": Key("any", "dynamic shared memory"),
+    "limit": Key("any", "blocks of instructions that CTAs may execute until the kernel counts as endless"),
+    "limit_seconds": Key("any", "how long the kernel may run; it is ended then, without a finding"),
+    "cooperative": Key("bool", "true: a cooperative launch (of recorded launches)"),
+    "cancel": Key("any", "how clusterlaunchcontrol.try_cancel is answered: resident, never, one, always, or all for each of them"),
+    "args": Key(Kind("a list, one table for each parameter", lambda value: isinstance(value, list), _LIST), "a list: the parameters in their order"),
+    "arrays": Key("any", "a list of arrays, or a table of them by name"),
+    "outputs": Key(Kind("a list of arrays", lambda value: isinstance(value, list), _LIST), "the arrays that are printed; all that changed, if left out"),
+    "expected": Key(Kind('{array = "file.npy" or "sha256:..."}', _are_texts, _TABLE), 'what they must hold, by name: "file.npy" or "sha256:..."'),
+    "exact": Key("bool", "true: every bit counts, as with `--exact`"),
+    "why_not_exact": Key("any", "free text"),
+    "rtol": Key("measure", "how far an element may be off, as a part of the expected number: |found - expected| <= atol + rtol * |expected|, as in numpy"),
+    "atol": Key("measure", "how far it may be off besides; where one of the two is given, the other is 0. Without both, rounding is told and no difference"),
+    "tolerance": Key(Kind("{relative = 1e-5}", _is_measures, _TABLE), "{relative, absolute}: older words for rtol and atol; where `exact` is true, every bit counts all the same"),
+    "name": Key("any", "of a kept launch"),
+    "compiler": Key("any", "of a kept launch"),
+}  # fmt: skip
+ARRAY_KEYS: dict[str, Key] = {
+    "name": Key("any", "how arguments and outputs call it"),
+    "dtype": Key("any", "element type: f16 bf16 f32 f64 e4m3 e5m2 s8 u8 ... u64"),
+    "shape": Key("any", "extents, the slowest first"),
+    "distribution": Key("any", '"zeros", "bits", "floats", {fill = x}, {iota = [first, step]}, {integers = [low, high]}, {uniform = [low, high]}, '
+    "{normal = [mean, deviation]}, {values = [...]}, {permutation = n}"),
+    "seed": Key("any", "of what is drawn"),
+    "random": Key("any", "a second distribution, for `--random`"),
+    "file": Key(Kind("the name of an .npy file", lambda value: isinstance(value, str), {"type": "string"}), "instead of a distribution: an .npy file, in the folder of this one or below"),
+    "address": Key(Kind("an address, 0 or more", lambda value: isinstance(value, int) and is_whole(value) and value >= 0, {"type": "integer"}), "where its first byte lies in global memory; anywhere, if left out"),
+    "variable": Key("text", "the variable of the PTX whose contents it is: it has no memory of its own then"),
+}  # fmt: skip
+ARGUMENTS: dict[str, Key] = {
+    "array": Key("any", "the address of an array"),
+    "map": Key(Kind(_ENCODE, lambda value: isinstance(value, dict), _TABLE), "the 128 bytes of a tensor map: the arguments of the encode call by name, `global_address` an array"),
+    "maps": Key(Kind(_ENCODE, _are_tables, _LIST), "the address of such maps, one behind the other in global memory"),
+    "value": Key(Kind("a number", lambda value: isinstance(value, (int, float)), {"type": "number"}), "a number"),
+    "null": Key(Kind("true", lambda value: value is True, {"const": True}), "true: a null pointer"),
+    "scratch": Key("any", "the address of so many zeroed bytes"),
+    "bytes": Key(Kind("hexadecimal digits, two for each byte", lambda value: isinstance(value, str) and bool(_BYTES.fullmatch(value)), {"type": "string"}), "a structure, as hexadecimal digits"),
+}  # fmt: skip
+_TYPE = Kind(f"the parameter's PTX type: {' '.join(VALUES)}", lambda value: isinstance(value, str) and value in VALUES, {"enum": [*VALUES]})
+BESIDE: dict[str, dict[str, Key]] = {
+    "array": {"offset": Key("any", "bytes that are added to the address")},
+    "value": {"type": Key(_TYPE, "its PTX type: u32, s64, f32 ...", required=True)},
+}
+CONFIG_KEYS = ("grid", "block", "cluster", "shared_bytes", "cancel")  # members of LaunchConfig, checked there
+OPTION_KEYS = ("limit", "limit_seconds")  # members of RunOptions, likewise
+
+
+# ---- Reading a launch file: every key looked at, and a sentence with file, line and key for what does not fit
+
+
+def checked(raw: object, source: Source) -> dict[str, Any]:
+    """What a launch file says, with defaults, every key looked at. TableError names file, line, key and what it should be."""
     try:
-        for key in ("grid", "block", "cluster"):
-            about[key] = list(three(key, raw.get(key, 1)))
-        whole("shared_bytes", about["shared_bytes"], minimum=0)
-        whole("limit", raw.get("limit", 1), minimum=1)
-    except InputError as e:
-        raise InputError(f"{name}: {e}") from None
-    seconds = raw.get("limit_seconds", 1)
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
-        raise InputError(f"{name}: limit_seconds = {shown(seconds)}: needs a number of seconds above 0")
-    for key in ("ptx", "entry", "arch"):
-        if key in raw and not isinstance(raw[key], str):
-            raise InputError(f"{name}: {key} = {shown(raw[key])}: needs a text")
-    for key in ("exact", "cooperative"):
-        if key in raw and not isinstance(raw[key], bool):
-            raise InputError(f"{name}: {key} = {shown(raw[key])}: needs true or false")
-    if "cancel" in raw and raw["cancel"] not in (*CANCEL, "all"):
-        raise InputError(f"{name}: cancel = {shown(raw['cancel'])}: needs one of {', '.join((*CANCEL, 'all'))}")
-    about["arrays"] = _arrays(name, raw.get("arrays", []))
-    arrays = [one["name"] for one in about["arrays"]]
-    if not isinstance(about["args"], list):
-        raise InputError(f"{name}: args = {shown(about['args'])}: needs a list, one table for each parameter")
-    for n, arg in enumerate(about["args"]):
-        _argument(f"{name}: args[{n}]", arg, arrays)
-    outputs = about["outputs"]
-    if not isinstance(outputs, list):
-        raise InputError(f"{name}: outputs = {shown(outputs)}: needs a list of arrays")
-    expected = raw.get("expected", {})
-    if not isinstance(expected, dict) or not all(isinstance(x, str) for x in expected.values()):
-        raise InputError(f'{name}: expected = {shown(expected)}: needs {{array = "file.npy" or "sha256:..."}}')
-    for one, wanted in expected.items():
+        return _launch(raw)
+    except TableError as e:
+        raise source.located(e) from None
+
+
+def _launch(raw: object) -> dict[str, Any]:
+    if not isinstance(raw, dict):
+        raise TableError("needs a table with the keys of a launch, such as grid, block, args, arrays")
+    if raw.get("schema", SCHEMA) != SCHEMA:
+        raise _mistake(Path.of("schema"), raw["schema"], f"this smemsim reads {SCHEMA!r}")
+    check_table(raw, KEYS, Path(), between=" = ")
+    about: dict[str, Any] = {"entry": "", "arch": "", "outputs": [], "shared_bytes": 0, "args": [], **raw}
+    for members, keys in ((LaunchConfig, CONFIG_KEYS), (RunOptions, OPTION_KEYS)):
+        for key in keys:
+            if key in raw:
+                _member(members, key, raw[key])
+    config = LaunchConfig(**{key: raw[key] for key in CONFIG_KEYS if key in raw})
+    about |= {key: getattr(config, key) for key in ("grid", "block", "cluster")}
+    about["arrays"] = _arrays(raw.get("arrays", []))
+    arrays = [array["name"] for array in about["arrays"]]
+    for n, argument in enumerate(about["args"]):
+        _argument(Path.of("args", n), argument, arrays)
+    for key, names in (("outputs", about["outputs"]), ("expected", raw.get("expected", {}))):
+        for n, name in enumerate(names):
+            _check_array(Path.of(key, n if key == "outputs" else name), f"{key}: {shown(name)}", name, arrays)
+    for name, wanted in raw.get("expected", {}).items():
         if wanted.startswith("sha256:") and not _DIGEST.fullmatch(wanted):
-            raise InputError(f"{name}: expected: {one} = {shown(wanted)}: needs sha256: and 64 hexadecimal digits")
-    for key, names in (("outputs", outputs), ("expected", expected)):
-        for one in names:
-            _an_array(f"{name}: {key}: {shown(one)}", one, arrays)
-    tolerance = raw.get("tolerance", {})
-    if not isinstance(tolerance, dict) or not all(isinstance(x, (int, float)) and 0 <= x < math.inf for x in tolerance.values()):
-        raise InputError(f"{name}: tolerance = {shown(tolerance)}: needs {{relative = 1e-5}}")
-    _known(f"{name}: tolerance", tolerance, TOLERANCES)
-    given = {key: raw[key] for key in WORDS if key in raw}
-    for key, x in given.items():
-        if isinstance(x, bool) or not isinstance(x, (int, float)) or not 0 <= x < math.inf:
-            raise InputError(f"{name}: {key} = {shown(x)}: needs a number, 0 or more")
-    for other in ("exact", "tolerance") if given else ():
-        if raw.get(other):
-            raise InputError(f"{name}: {' and '.join(given)} and {other} = {shown(raw[other])}: needs one of the two")
+            raise _mistake(Path.of("expected", name), wanted, "needs sha256: and 64 hexadecimal digits")
+    check_table(raw.get("tolerance", {}), dict.fromkeys(TOLERANCES, Key("any", "")), Path.of("tolerance"))
+    _check_tolerances(raw)
     return about
 
 
-def _known(name: str, table: Mapping[str, Any], keys: Iterable[str]) -> None:
-    for key in table:
-        if key not in keys:
-            raise InputError(f"{name}: {shown(key)}: no such key{suggestion(key, keys)}; known are {', '.join(sorted(keys))}")
+def _mistake(path: Path, value: object, says: str) -> TableError:
+    return mistake(path, f"{shown(value)}: {says}", " = ")
 
 
-def _an_array(where: str, name: Any, arrays: list[str]) -> None:
+def _member(members: type[LaunchConfig | RunOptions], key: str, value: object) -> None:
+    """A key that a launch or its options check themselves."""
+    try:
+        members(**{key: value})  # type: ignore[arg-type]
+    except InputError as e:
+        raise TableError(str(e), Path.of(key)) from None
+
+
+def _at(path: Path, taken: Callable[..., Any], value: object, **more: Any) -> Any:
+    """An argument as `taken` makes it; what it refuses is a mistake at the path."""
+    try:
+        return taken(str(path), value, **more)
+    except InputError as e:
+        raise TableError(str(e), path) from None
+
+
+def _check_tolerances(raw: dict[str, Any]) -> None:
+    """rtol and atol exclude what says the same in other words."""
+    given = [key for key in WORDS if key in raw]
+    for other in ("exact", "tolerance") if given else ():
+        if raw.get(other):
+            raise TableError(f"{' and '.join(given)} and {other} = {shown(raw[other])}: needs one of the two", Path.of(given[0]))
+
+
+def _check_array(path: Path, told: str, name: object, arrays: list[str]) -> None:
     if name not in arrays:
-        raise InputError(f"{where} is none of the arrays{suggestion(name, arrays)} ({', '.join(arrays) or 'there are none'})")
+        raise TableError(f"{told} is none of the arrays{suggestion(name, arrays)} ({', '.join(arrays) or 'there are none'})", path)
 
 
-def _arrays(name: str, raw: Any) -> list[dict[str, Any]]:
+def _arrays(raw: object) -> list[dict[str, Any]]:
     """Recipes and files as a list; tables by name are taken too."""
-    listed = [{"name": key, **one} for key, one in raw.items() if isinstance(one, dict)] if isinstance(raw, dict) else raw
-    if not isinstance(listed, list) or (isinstance(raw, dict) and len(listed) != len(raw)):
-        raise InputError(f"{name}: arrays = {shown(raw)}: needs a list of tables, or a table of tables")
-    for n, one in enumerate(listed):
-        where = f"{name}: arrays[{n}]"
-        if not isinstance(one, dict) or not isinstance(one.get("name"), str):
-            raise InputError(f"{where} = {shown(one)}: needs a table with a name")
-        if not one["name"] or not one["name"].isprintable() or len(one["name"]) > MOST_NAME:
-            raise InputError(f"{where}: name = {shown(one['name'])}: needs 1 to {MOST_NAME} characters that can be printed")
-        _known(where, one, ARRAY_KEYS)
-        if "file" in one and not isinstance(one["file"], str):
-            raise InputError(f"{where}: file = {shown(one['file'])}: needs the name of an .npy file")
-        if "file" in one and one.keys() & {"distribution", "random"}:
-            raise InputError(f"{where} ({one['name']}): has a file and a distribution; needs one of the two")
-        if "dtype" in one and "file" in one and (not isinstance(one["dtype"], str) or one["dtype"] not in FORMATS):
-            raise InputError(f"{where}: dtype = {shown(one['dtype'])}: not an element type{suggestion(one['dtype'], FORMATS)}")
-        if "shape" in one and not (isinstance(one["shape"], list) and all(is_whole(x) and x >= 0 for x in one["shape"])):
-            raise InputError(f"{where} ({one['name']}): shape = {shown(one['shape'])}: needs a list of whole numbers, such as [128, 64]")
-        if "file" not in one and not {"dtype", "shape", "distribution"} <= one.keys():
-            raise InputError(f"{where} ({one['name']}): needs dtype, shape and distribution, or file")
-    if len({one["name"] for one in listed}) != len(listed):
-        raise InputError(f"{name}: arrays: two have the same name")
-    return listed
+    entries: list[tuple[str | int, Any]] = []
+    if isinstance(raw, dict) and all(isinstance(table, dict) for table in raw.values()):
+        entries = [(name, {"name": name, **table}) for name, table in raw.items()]
+    elif isinstance(raw, list):
+        entries = list(enumerate(raw))
+    else:
+        raise _mistake(Path.of("arrays"), raw, "needs a list of tables, or a table of tables")
+    for place, table in entries:
+        _check_recipe(Path.of("arrays", place), table)
+    names = [table["name"] for _, table in entries]
+    if len(set(names)) != len(names):
+        raise mistake(Path.of("arrays"), "two have the same name")
+    return [table for _, table in entries]
 
 
-def _argument(where: str, arg: Any, arrays: list[str]) -> None:
-    kinds = [kind for kind in ARGUMENTS if isinstance(arg, dict) and kind in arg]
+def _check_recipe(path: Path, table: Any) -> None:
+    """One array: its name, and a file or a recipe."""
+    if not isinstance(table, dict) or not isinstance(table.get("name"), str):
+        raise _mistake(path, table, "needs a table with a name")
+    name = table["name"]
+    if not name or not name.isprintable() or len(name) > MOST_NAME:
+        raise _mistake(path / "name", name, f"needs 1 to {MOST_NAME} characters that can be printed")
+    check_table(table, ARRAY_KEYS, path, between=" = ")
+    if "file" in table and table.keys() & {"distribution", "random"}:
+        raise TableError(f"{path} ({name}): has a file and a distribution; needs one of the two", path)
+    if "dtype" in table and "file" in table and (not isinstance(table["dtype"], str) or table["dtype"] not in FORMATS):
+        raise _mistake(path / "dtype", table["dtype"], f"not an element type{suggestion(table['dtype'], FORMATS)}")
+    if "shape" in table and not is_list_of(table["shape"], lambda extent: is_whole(extent) and extent >= 0):
+        raise TableError(
+            f"{path} ({name}): shape = {shown(table['shape'])}: needs a list of whole numbers, such as [128, 64]", path / "shape"
+        )
+    if "file" not in table and not {"dtype", "shape", "distribution"} <= table.keys():
+        raise TableError(f"{path} ({name}): needs dtype, shape and distribution, or file", path)
+
+
+def _argument(path: Path, table: Any, arrays: list[str]) -> None:
+    """One argument: of one kind, with what stands beside it."""
+    kinds = [kind for kind in ARGUMENTS if isinstance(table, dict) and kind in table]
     if len(kinds) != 1:
-        raise InputError(f"{where} = {shown(arg)}: needs one of {', '.join(ARGUMENTS)}{', and no two of them' if kinds else ''}")
+        raise _mistake(path, table, f"needs one of {', '.join(ARGUMENTS)}{', and no two of them' if kinds else ''}")
     kind = kinds[0]
-    _known(where, arg, {kind, *BESIDE.get(kind, ())})
-    told = [arg["map"]] if kind == "map" else arg["maps"] if kind == "maps" else []
-    if not isinstance(told, list) or not all(isinstance(one, dict) for one in told):
-        raise InputError(f"{where}: {kind} = {shown(arg[kind])}: needs the arguments of the encode call by name")
-    for one in told:
-        call = "im2col" if "channels_per_pixel" in one else "tiled"
-        known = inspect.signature(getattr(TensorMap, call)).parameters
-        _known(f"{where}: {kind}", one, known)
-        if missing := [key for key, p in known.items() if p.default is p.empty and key not in one]:
-            raise InputError(f"{where}: {kind}: {', '.join(missing)} not given ({', '.join(known)} are those of {call})")
-    key, names = ("array", [arg["array"]]) if kind == "array" else ("global_address", [one.get("global_address") for one in told])
-    for one in names:
-        _an_array(f"{where}: {key} = {shown(one)}:", one, arrays)
-    if kind == "value" and (not isinstance(arg.get("type"), str) or arg["type"] not in VALUES):
-        raise InputError(f"{where}: type = {shown(arg.get('type'))}: needs the parameter's PTX type: {' '.join(VALUES)}")
-    if kind == "value" and not isinstance(arg["value"], (int, float)):
-        raise InputError(f"{where}: value = {shown(arg['value'])}: needs a number")
-    if "offset" in arg:
-        whole(f"{where}: offset", arg["offset"], most_bits=48)
-    if kind == "scratch" and whole(f"{where}: scratch", arg["scratch"], minimum=0) > MOST_SCRATCH:
-        raise InputError(f"{where}: scratch = {arg['scratch']} B: at most {MOST_SCRATCH} B")
-    if kind == "null" and arg["null"] is not True:
-        raise InputError(f"{where}: null = {shown(arg['null'])}: needs true")
-    if kind == "bytes" and not (isinstance(arg["bytes"], str) and re.fullmatch(r"(\s*[0-9a-fA-F]{2})*\s*", arg["bytes"])):
-        raise InputError(f"{where}: bytes = {shown(arg['bytes'])}: needs hexadecimal digits, two for each byte")
+    check_table(table, {kind: ARGUMENTS[kind], **BESIDE.get(kind, {})}, path, between=" = ")
+    match kind:
+        case "array":
+            _check_array(path / kind, f"{path}.array = {shown(table[kind])}:", table[kind], arrays)
+        case "map":
+            _check_map(path / kind, table[kind], arrays)
+        case "maps":
+            for n, arguments in enumerate(table[kind]):
+                _check_map(path / kind / n, arguments, arrays)
+        case "scratch" if _at(path / kind, whole, table[kind], minimum=0) > MOST_SCRATCH:
+            raise TableError(f"{path / kind} = {table[kind]} B: at most {MOST_SCRATCH} B", path / kind)
+    if "offset" in table:
+        _at(path / "offset", whole, table["offset"], most_bits=48)
+
+
+def _check_map(path: Path, arguments: dict[str, Any], arrays: list[str]) -> None:
+    """The arguments of an encode call: those that it has, and all that it needs."""
+    call = "im2col" if "channels_per_pixel" in arguments else "tiled"
+    known = inspect.signature(getattr(TensorMap, call)).parameters
+    check_table(arguments, dict.fromkeys(known, Key("any", "")), path)
+    if missing := [name for name, p in known.items() if p.default is p.empty and name not in arguments]:
+        raise mistake(path, f"{', '.join(missing)} not given ({', '.join(known)} are those of {call})")
+    address = arguments.get("global_address")
+    _check_array(path / "global_address", f"{path}.global_address = {shown(address)}:", address, arrays)
 
 
 # ---- Launch files: what a kernel is given, as TOML or JSON beside its PTX, schema smemsim.launch/1
@@ -254,7 +288,7 @@ Encode = Callable[[TensorMap, int], bytes]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LaunchFile:
-    """One launch: `ptx` is the text, `about` what the file says with its shapes as three numbers each, files are looked for in `folder`.
+    """One launch: `ptx` is the text, `about` what the file says with its shapes as three numbers each (None where it says none), files are looked for in `folder`.
 
     `path` is how messages call the launch file; without it that is `name`.
     """
@@ -270,10 +304,15 @@ class LaunchFile:
         """The file, as messages name it."""
         return self.path or self.name
 
+    def config(self, args: Sequence[Any] = ()) -> LaunchConfig:
+        """The launch that the file describes, with its arguments."""
+        given = {key: self.about[key] for key in CONFIG_KEYS if key in self.about}
+        return LaunchConfig(**given, args=args, entry=self.about["entry"] or None, cooperative=self.about.get("cooperative", False))
+
     @property
-    def shape(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """(grid, block, cluster)."""
-        return tuple(self.about["grid"]), tuple(self.about["block"]), tuple(self.about["cluster"])
+    def options(self) -> dict[str, Any]:
+        """The members of `RunOptions` that the file says."""
+        return {key: self.about[key] for key in OPTION_KEYS if key in self.about}
 
     def arrays(self, *, random: bool = False) -> dict[str, np.ndarray]:
         """Every array as it is before the launch, by name; those of bf16, e4m3 and e5m2 as raw bits. `random`: the second way to fill them."""
@@ -370,7 +409,14 @@ class LaunchFile:
     def placed(self, device: Device, *, random: bool = False) -> tuple[dict[str, DeviceArray], list[bytes]]:
         """(its arrays in a device's memory by name, the arguments of a launch there)."""
         ask(f"{self.called}: all arrays together", self.array_bytes)
-        arrays = {one["name"]: device.array(self._array(one, random), name=one["name"]) for one in self.about["arrays"]}
+        arrays = {
+            one["name"]: device.array(self._array(one, random), name=one["name"], address=one.get("address"))
+            for one in self.about["arrays"]
+            if "variable" not in one
+        }
+        for one in self.about["arrays"]:
+            if "variable" in one:
+                device.put(device.kernel(self.ptx, self.about["entry"] or None).variable(one["variable"]), self._array(one, random))
         addresses = {name: x.address for name, x in arrays.items()}
         return arrays, self.parameters(addresses, place=lambda data: device.array(data).address)
 
@@ -392,14 +438,15 @@ def read_launch_file(
         if found is None:
             raise InputError(f"{path}: there is no {' or '.join(NAMES)} in this folder")
         path = found
-    text = read_text(path, MOST_LAUNCH)
+    source = Source.of_text(path, read_text(path, MOST_LAUNCH))
     try:
-        about = json.loads(text) if path.suffix == ".json" or text.lstrip().startswith("{") else parse_toml(text)
+        about = checked(source.parsed(), source)
+    except TableError:
+        raise
     except RecursionError:
         raise InputError(f"{path}: not TOML or JSON (nested too deeply)") from None
     except ValueError as e:
         raise InputError(f"{path}: not TOML or JSON ({e})") from None
-    about = checked(about, str(path))
     for where, name in _files(about, named_ptx=ptx is None):
         if named_inside(path.parent, name, allowed) is None:
             raise InputError(

@@ -1,4 +1,4 @@
-"""`Scenario`: the same structure as a scenario file, put together in Python from what a program has at hand."""
+"""`smemsim.Scenario`: a scenario that is put together in Python from what a program has at hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from smemsim.arguments import shown
 from smemsim.errors import InputError
-from smemsim.judge.scenario import read_scenario
+from smemsim.judge.scenario import plain_tables, read_scenario
 from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
 from smemsim.words.instr import InstrDescriptor
@@ -38,7 +38,7 @@ class Scenario:
     """
 
     def __init__(self, arch: str, **top: Any) -> None:
-        self.raw: dict[str, Any] = {"arch": architecture(arch).name, **top}
+        self.tables: dict[str, Any] = {"arch": architecture(arch).name, **top}
 
     def tensor(
         self,
@@ -73,7 +73,7 @@ class Scenario:
         table: dict[str, Any] = {} if of is None else {"of": of}
         if tensor_map is not None:
             return self._add("map", name, table | {"raw": bytes(tensor_map).hex()})
-        tensor = self.raw.get("tensor", {}).get(of)
+        tensor = self.tables.get("tensor", {}).get(of)
         if tensor is not None:
             axes = sorted(tensor["stride"], key=lambda axis: tensor["stride"][axis])
             arguments = {"data_type": tensor["dtype"], "global_address": of,
@@ -83,23 +83,24 @@ class Scenario:
 
     def step(self, op: str, **keys: Any) -> Scenario:
         """A step, with the keys that its `op` has."""
-        self.raw.setdefault("step", []).append({"op": op, **_plain(keys)})
+        self.tables.setdefault("step", []).append({"op": op, **_plain(keys)})
         return self
 
     def expect(self, *codes: str) -> Scenario:
         """The findings it should give."""
-        self.raw["expect"] = {"findings": list(codes)}
+        self.tables["expect"] = {"findings": list(codes)}
         return self
 
     def _add(self, kind: str, name: str, table: dict[str, Any]) -> Scenario:
         if not isinstance(name, str) or not name.isidentifier():
             raise InputError(f"{kind} {shown(name)}: needs a name of letters, digits and _")
-        self.raw.setdefault(kind, {})[name] = _plain(table)
+        self.tables.setdefault(kind, {})[name] = _plain(table)
         return self
 
     def as_dict(self) -> dict[str, Any]:
         """The structure, checked."""
-        return read_scenario(self.raw)
+        read_scenario(self.tables)
+        return dict(plain_tables(self.tables))  # type: ignore[call-overload,no-any-return]
 
     def json(self) -> str:
         """The file as JSON."""
@@ -107,18 +108,18 @@ class Scenario:
 
     def toml(self) -> str:
         """The file as TOML, words and addresses in hex."""
-        raw = self.as_dict()
-        lines = [f"{key} = {_value(key, value)}" for key, value in raw.items() if not isinstance(value, (dict, list))]
+        tables = self.as_dict()
+        lines = [f"{key} = {_value(key, value)}" for key, value in tables.items() if not isinstance(value, (dict, list))]
         for kind in ("tensor", "buffer", "map"):
-            for name, table in raw.get(kind, {}).items():
+            for name, table in tables.get(kind, {}).items():
                 lines += ["", f"[{kind}.{name}]", *(f"{key} = {_value(key, value)}" for key, value in table.items())]
-        for step in raw.get("step", []):
+        for step in tables.get("step", []):
             operands = {key: value for key, value in step.items() if key in ("a", "b", "scale_a", "scale_b")}
             lines += ["", "[[step]]", *(f"{key} = {_value(key, value)}" for key, value in step.items() if key not in operands)]
             for side, operand in operands.items():
                 lines += [f"[step.{side}]", *(f"{key} = {_value(key, value)}" for key, value in operand.items())]
-        if "expect" in raw:
-            lines += ["", "[expect]", f"findings = {_value('', raw['expect']['findings'])}"]
+        if "expect" in tables:
+            lines += ["", "[expect]", f"findings = {_value('', tables['expect']['findings'])}"]
         return "\n".join(lines) + "\n"
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from smemsim.errors import InputError, SmemsimError, Unmodelled
+from smemsim.finding import Element, Finding, Fix, Path
 from smemsim.judge.find import FoundDescriptor
 from smemsim.judge.instructions import idesc_with
 from smemsim.judge.numbers import numbers_told
 from smemsim.judge.reads import Read, Seen, words_path
-from smemsim.judge.report import CheckFinding, share_of
+from smemsim.judge.report import share_of
 from smemsim.judge.state import (
     COMMON_SWIZZLES,
     FOREIGN,
@@ -49,7 +49,6 @@ from smemsim.words.smem import SmemDescriptor
 from smemsim.words.tensor_map import TensorMap
 
 __all__ = [
-    "Fix",
     "Repair",
     "all_right",
     "before",
@@ -64,7 +63,6 @@ __all__ = [
     "threads_step",
     "transfer",
     "transposed_repair",
-    "value_at",
     "with_values",
     "word_fix",
     "writer_repairs",
@@ -185,21 +183,17 @@ def _aliased(got: np.ndarray, axis: int) -> int:
 # ---- Repairs of a descriptor: what differs between the words that are there and those that would read what was meant
 
 
-Fix = tuple[str, Any, Any]  # the key of the scenario, what is there, what must be
-
-
 @dataclasses.dataclass(frozen=True)
 class Repair:
-    """One way to make every read right: its code, where, what to write, how many fields that changes; `fix` is None where several keys must change."""
+    """One way to make every read right: its code, where, what to write, how many fields that changes, and the changes of the scenario, all together."""
 
     code: str
-    where: str
+    where: Path
     message: str
     text: str
     fields: int
-    fix: Fix | None
+    changes: tuple[Fix, ...]
     numbers: dict[str, Any] = dataclasses.field(default_factory=dict)
-    together: tuple[Fix, ...] = ()  # where one change is not enough
 
 
 def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
@@ -213,7 +207,6 @@ def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
     )  # the descriptor of another, packed tile
     fields = len(strides) + other_mode + base + moved
     word, changes = word_fix(read, s, moved)[1], changes_of(read, s) or ()
-    fix, together = (changes[0], ()) if len(changes) == 1 else (None, changes)
     where = words_path(read.where, read.raw)
     changed = "".join(f"{name} {is_} must be {wanted}, " for name, is_, wanted in strides).removesuffix(", ")
     also = f", and starts {_listed(starts)} must be {_listed(s.starts)}" if moved else ""
@@ -227,19 +220,18 @@ def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
                 f"the tile was written with swizzle {s.swizzle}, the descriptor is that of one with {d.swizzle}",
                 text,
                 fields,
-                fix,
+                changes,
                 numbers,
-                together,
             )
         else:
-            yield Repair("D302", where, f"the layout code means {d.swizzle}", text, fields, fix, numbers, together)
+            yield Repair("D302", where, f"the layout code means {d.swizzle}", text, fields, changes, numbers)
     elif strides:
         code, why = _stride_code(d.leading_byte_offset, d.stride_byte_offset, strides, s)
         numbers = {name: [is_, wanted] for name, is_, wanted in strides}
-        yield Repair(code, where, why, f"{changed}: {word}{also}", fields, fix, numbers, together)
+        yield Repair(code, where, why, f"{changed}: {word}{also}", fields, changes, numbers)
     elif base:
         why = f"base_offset {d.base_offset} on data that lies by absolute addresses"
-        yield Repair("D306", where, why, f"base_offset must be 0: {word}{also}", fields, fix, {}, together)
+        yield Repair("D306", where, why, f"base_offset must be 0: {word}{also}", fields, changes)
     elif moved:
         yield _advance(read, s, starts)
 
@@ -263,7 +255,7 @@ def word_fix(read: Read, s: FoundDescriptor, moved: bool) -> tuple[Fix | None, s
     start = (read.raw["word"] & START.mask) << START.shift
     new = SmemDescriptor(arch=read.arch, start_address=start, leading_byte_offset=leading, stride_byte_offset=stride, swizzle=s.swizzle)
     word = f"{new.encode():#018x}"
-    return None if moved else (f"{read.where}.word", f"{read.raw['word']:#018x}", word), word
+    return None if moved else Fix(read.where / "word", f"{read.raw['word']:#018x}", word), word
 
 
 def changes_of(read: Read, s: FoundDescriptor) -> tuple[Fix, ...] | None:
@@ -275,14 +267,14 @@ def changes_of(read: Read, s: FoundDescriptor) -> tuple[Fix, ...] | None:
     starts = _start_fixes(read, s) if moved else ()
     if moved and not starts:
         return None
-    return (*((own,) if own and own[1] != own[2] else ()), *starts)
+    return (*((own,) if own and own.old != own.new else ()), *starts)
 
 
 def _words_fix(read: Read, s: FoundDescriptor) -> Fix:
     """All the raw words, listed as the scenario lists them."""
     nested = isinstance(read.raw["words"][0], list)
     old, new = ([[f"{word:#018x}" for word in row] for row in words.tolist()] for words in (read.words, s.words))
-    return f"{read.where}.words", old if nested else old[0], new if nested else new[0]
+    return Fix(read.where / "words", old if nested else old[0], new if nested else new[0])
 
 
 def _start_fixes(read: Read, s: FoundDescriptor) -> tuple[Fix, ...]:
@@ -293,10 +285,10 @@ def _start_fixes(read: Read, s: FoundDescriptor) -> tuple[Fix, ...]:
     first, fixes = int(by[0, 0]), list[Fix]()
     if first and read.stage_bytes and first % read.stage_bytes == 0:
         old = read.raw.get("stage", 0)
-        fixes.append((f"{read.where}.stage", old, old + first // read.stage_bytes))
+        fixes.append(Fix(read.where / "stage", old, old + first // read.stage_bytes))
     elif first:
         old = read.raw.get("start_offset", 0)
-        fixes.append((f"{read.where}.start_offset", old, old + first))
+        fixes.append(Fix(read.where / "start_offset", old, old + first))
     steps, blocks = by[0] - first, by[:, 0] - first
     if (by != first + steps[None] + blocks[:, None]).any():
         return ()
@@ -305,7 +297,7 @@ def _start_fixes(read: Read, s: FoundDescriptor) -> tuple[Fix, ...]:
         if line.any():
             if len(old) != len(line):
                 return ()
-            fixes.append((f"{read.where}.{key}", old.tolist(), (old + line).tolist()))
+            fixes.append(Fix(read.where / key, old.tolist(), (old + line).tolist()))
     return tuple(fixes)
 
 
@@ -320,13 +312,12 @@ def _stride_code(leading: int, stride: int, strides: list[tuple[str, int, int]],
 def _advance(read: Read, s: FoundDescriptor, starts: np.ndarray) -> Repair:
     """Only the starts are wrong: lost bits, a carry, the K steps, the blocks, or all of them."""
     used, needed, fixes = starts - starts[0, 0], s.starts - s.starts[0, 0], _start_fixes(read, s)
-    fix, together = (fixes[0], ()) if len(fixes) == 1 else (None, fixes)
-    where = next((path for path, _, _ in reversed(fixes)), read.where)
+    where = fixes[-1].path if fixes else read.where
     first = f"start {int(starts[0, 0]):#x} must be {int(s.starts[0, 0]):#x}"
     also = f", and {first}" if starts[0, 0] != s.starts[0, 0] else ""
 
     def repair(code: str, message: str, text: str, **numbers: Any) -> Repair:
-        return Repair(code, where, message, text, max(len(fixes), 1), fix, numbers, together)
+        return Repair(code, where, message, text, max(len(fixes), 1), fixes, numbers)
 
     unit, end = 1 << START.shift, REACH
     if read.starts is not None and (read.starts % unit).any():
@@ -366,8 +357,9 @@ def _advance(read: Read, s: FoundDescriptor, starts: np.ndarray) -> Repair:
         return repair(
             "R504", "M / N blocks start in the wrong place", f"blocks {table[0]} must be {table[1]}{also}", used=table[0], needed=table[1]
         )
-    if fix and fix[0].endswith(".stage"):
-        return repair("R508", f"it reads stage {fix[1]}, and what is meant lies in stage {fix[2]}", f"stage = {fix[2]}")
+    if len(fixes) == 1 and fixes[0].path.key == "stage":
+        old, new = fixes[0].old, fixes[0].new
+        return repair("R508", f"it reads stage {old}, and what is meant lies in stage {new}", f"stage = {new}")
     return repair("R508", "every read starts in the wrong place", first)
 
 
@@ -380,10 +372,10 @@ def _uncut(read: Read) -> np.ndarray:
 def _as_written(read: Read, major: str, idesc: Fix | None) -> str:
     """Where an instruction says another major-ness."""
     if idesc is not None:
-        return f" (instruction descriptor {idesc[1]} must be {idesc[2]})"
+        return f" (instruction descriptor {idesc.old} must be {idesc.new})"
     if architecture(read.arch).instruction != "wgmma":
         return ""
-    return f" (imm-trans-{read.where[-1]} = {int(major == 'MN')})"
+    return f" (imm-trans-{read.where.side} = {int(major == 'MN')})"
 
 
 def transposed_repair(read: Read, places: np.ndarray, idesc: Fix | None) -> Iterator[Repair]:
@@ -392,16 +384,14 @@ def transposed_repair(read: Read, places: np.ndarray, idesc: Fix | None) -> Iter
     for s in read.solutions(places, other):
         word = f"{int(s.words[0, 0]):#018x}"
         changes = changes_of(read, s)
-        fixes = () if changes is None else ((f"{read.where}.major", read.major, other), *((idesc,) if idesc else ()), *changes)
+        fixes = () if changes is None else (Fix(read.where / "major", read.major, other), *((idesc,) if idesc else ()), *changes)
         yield Repair(
             "R505",
-            f"{read.where}.major",
+            read.where / "major",
             f"the operand lies {other}-major: it is the transpose of what is meant",
             f"major {other}{_as_written(read, other, idesc)}, word {word}, K steps {(s.starts[0] - s.starts[0, 0]).tolist()}",
             2,
-            fixes[0] if len(fixes) == 1 else None,
-            {},
-            fixes if len(fixes) > 1 else (),
+            fixes,
         )
         return
 
@@ -409,17 +399,17 @@ def transposed_repair(read: Read, places: np.ndarray, idesc: Fix | None) -> Iter
 # ---- Ordinary loads and stores of threads through the layout that the software believes in
 
 
-def refused_for_its_swizzle(machine: Machine, buffer: str) -> list[str]:
+def refused_for_its_swizzle(machine: Machine, buffer: str) -> list[Path]:
     """Maps that would have filled the buffer, refused only because their box is wider than their swizzle."""
-    because = machine.failed.get(buffer)
-    if because is None or not because.where.startswith("map."):
+    why = machine.failed.get(buffer)
+    if why is None or why.path.table != "map":
         return []
-    return [because.where] if {f.code for f in machine.findings if f.where == because.where} == {"T202"} else []
+    return [why.path] if {f.code for f in machine.findings if f.path == why.path} == {"T202"} else []
 
 
 def threads_step(machine: Machine, number: int, step: dict[str, Any], *, hardware: set[str], rerun: Rerun = no_rerun) -> None:
     """Write a tile into a buffer, or read it and compare; `hardware` are the buffers that TMA or the tensor core touch."""
-    where, title = f"step[{number}]", f"step {number + 1} (threads)"
+    where, title = Path.of("step", number), f"step {number + 1} (threads)"
     buffer, tensor = machine.buffers[step.get("to", step.get("from", ""))], machine.tensors[step["tensor"]]
     layout = buffer.layout
     if layout is None:
@@ -468,7 +458,7 @@ def tile(layout: Layout, tensor: Tensor, step: dict[str, Any]) -> tuple[np.ndarr
     return mn, k, np.where(wanted >= 0, wanted + rest, wanted)
 
 
-def phase(machine: Machine, where: str, title: str, buffer: Buffer, base: int) -> bool:
+def phase(machine: Machine, where: Path, title: str, buffer: Buffer, base: int) -> bool:
     """Software XORs offsets, hardware XORs addresses: the base must not be inside a period."""
     layout = buffer.layout
     if layout is None or layout.on_addresses or not layout.mode.mask or base % layout.mode.period == 0:
@@ -479,7 +469,7 @@ def phase(machine: Machine, where: str, title: str, buffer: Buffer, base: int) -
                         f"{buffer.name} is at {base:#x} = {base % period} mod {period}: the layout XORs offsets (phase 0), the hardware XORs addresses "
                         f"(phase {base % period // 128}); next good base {good:#x}",
                         f"{buffer.name} at {good:#x}", numbers={"base": base, "period": period, "phase": base % period // 128},
-                        fix=(f"buffer.{buffer.name}.address", base, good)))  # fmt: skip
+                        changes=(Fix(Path.of("buffer", buffer.name, "address"), base, good),)))  # fmt: skip
     return True
 
 
@@ -488,7 +478,7 @@ def shifted(machine: Machine, title: str, buffer: Buffer, base: int) -> None:
     layout, align = buffer.layout, buffer.declared_align
     if layout is None or layout.on_addresses or not layout.mode.mask or align is None or align % layout.mode.period == 0:
         return
-    machine.say(finding("A106", f"buffer.{buffer.name}.declared_align", title,
+    machine.say(finding("A106", Path.of("buffer", buffer.name, "declared_align"), title,
                         f"{buffer.name} is at {base:#x}, a multiple of {layout.mode.period}; its declared alignment of {align} B does not guarantee that",
                         f"declared_align = {layout.mode.period}"))  # fmt: skip
 
@@ -497,11 +487,11 @@ def mismatch(
     machine: Machine, number: int, buffer: Buffer, tensor: Tensor, tile_: tuple[np.ndarray, ...], wrong: np.ndarray, rerun: Rerun
 ) -> None:
     """Threads read other bytes than they mean to: for want of the right swizzle?"""
-    where, title = f"step[{number}]", f"step {number + 1} (threads)"
+    where, title = Path.of("step", number), f"step {number + 1} (threads)"
     mn, k_byte, wanted = tile_
     layout = buffer.layout
     assert layout is not None
-    if any(f.code == "A105" and f.where == where for f in machine.findings):
+    if any(f.code == "A105" and f.path == where for f in machine.findings):
         return
     at = tuple(int(x[0]) for x in np.nonzero(wrong))
     read = int(machine.memory.source(layout.addresses(buffer.address, mn[at], k_byte[at])))
@@ -509,15 +499,15 @@ def mismatch(
     first = f"first: ({int(mn[at])}, {int(k_byte[at])}) reads {tensor.named(read) if read >= 0 else NAMES[read]}, meant {tensor.named(int(wanted[at]))}"
     counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size}
     for target in refused_for_its_swizzle(machine, buffer.name):
-        again = rerun({f"{target}.swizzle": str(layout.mode.swizzle)})
+        again = rerun({target / "swizzle": str(layout.mode.swizzle)})
         if again is not None and (again.memory.source(layout.addresses(buffer.at(), mn, k_byte)) == wanted).all():
-            now = machine.raw_maps[target.partition(".")[2]].get("swizzle", "none")
-            machine.findings[:] = [f for f in machine.findings if f.where != target]
+            now = machine.raw_maps[target.name].get("swizzle", "none")
+            machine.findings[:] = [f for f in machine.findings if f.path != target]
             machine.say(finding("R501", where, title, f"{target} has swizzle {now}, for which its box is too wide; the layout has {layout.mode.swizzle}",
-                                f"{target}.swizzle = {layout.mode.swizzle}", fix=(f"{target}.swizzle", now, str(layout.mode.swizzle)), **counts))  # fmt: skip
+                                f"{target}.swizzle = {layout.mode.swizzle}", changes=(Fix(target / "swizzle", now, str(layout.mode.swizzle)),), **counts))  # fmt: skip
             return
     if buffer.name in machine.failed:
-        machine.say(finding("R508", where, title, f"{share}; {first}", because=machine.failed[buffer.name].code, **counts))
+        machine.say(finding("R508", where, title, f"{share}; {first}", cause=machine.failed[buffer.name], **counts))
         return
     for mode in MODES.values():
         other = Layout(mode, True, layout.mn, layout.k)
@@ -528,7 +518,7 @@ def mismatch(
                 buffer.raw_layout if isinstance(buffer.raw_layout, str) else str(layout.mode.swizzle),
             )
             machine.say(finding("R501", where, title, f"{share}; the bytes were written with swizzle {mode.swizzle}, the layout has {layout.mode.swizzle}; {first}",
-                                f"{path} = {new}", fix=(path, now, new), **counts))  # fmt: skip
+                                f"{path} = {new}", changes=(Fix(path, now, new),), **counts))  # fmt: skip
             return
     code = "R507" if read < 0 else "R508"
     machine.say(finding(code, where, title, f"{share}; {first}", **counts))
@@ -557,7 +547,7 @@ def transfer(machine: Machine, raw: dict[str, Any], number: int, rerun: Rerun = 
 def rerun_of(raw: dict[str, Any], number: int) -> Rerun:
     """The steps before step `number` again, with other values at some paths; `until` and `only` take other steps. None if any of that is refused."""
 
-    def again(changes: Mapping[str, Any], until: int | None = None, only: int | None = None) -> Machine | None:
+    def again(changes: Mapping[Path, Any], until: int | None = None, only: int | None = None) -> Machine | None:
         end = number if until is None else until
         return _after(with_values(raw, changes), range(end) if only is None else (only,), whole=bool(changes))
 
@@ -583,40 +573,16 @@ def _after(raw: dict[str, Any], steps: Iterable[int], *, whole: bool) -> Machine
     return machine
 
 
-def with_values(raw: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The scenario with other values at paths like `step[1].a.word`; the original stays as it is.
+def with_values(raw: dict[str, Any], changes: Mapping[Path, Any]) -> dict[str, Any]:
+    """The scenario with other values at some paths; the original stays as it is.
 
-    >>> with_values({"step": [{"at": [0, 0]}]}, {"step[0].at": [64, 0]})
+    >>> with_values({"step": [{"at": [0, 0]}]}, {Path.of("step", 0, "at"): [64, 0]})
     {'step': [{'at': [64, 0]}]}
     """
     changed = copy.deepcopy(raw)
     for path, value in changes.items():
-        *way, last = _keys(raw, path)
-        place: Any = changed
-        for part in way:
-            place = place[part]
-        place[last] = value
+        path.parent.within(changed)[path.keys[-1]] = value
     return changed
-
-
-def value_at(raw: dict[str, Any], path: str) -> Any:
-    """What stands at a path, None where nothing does."""
-    place: Any = raw
-    for part in _keys(raw, path):
-        place = place.get(part) if isinstance(place, dict) else place[part]
-    return place
-
-
-def _keys(raw: Any, path: str) -> list[Any]:
-    """The keys of a path; names of tables may have dots."""
-    rest, place = re.findall(r"[^.\[\]]+", path), raw
-    keys: list[Any] = []
-    while rest:
-        size = next((n for n in range(len(rest) - 1, 1, -1) if isinstance(place, dict) and ".".join(rest[:n]) in place), 1)
-        key: Any = int(rest[0]) if isinstance(place, list) else ".".join(rest[:size])
-        keys, rest = [*keys, key], rest[size:]
-        place = place[key] if isinstance(place, list) else place.get(key) if isinstance(place, dict) else None
-    return keys
 
 
 def _hardware(raw: dict[str, Any]) -> set[str]:
@@ -652,12 +618,12 @@ def all_right(again: Machine | None, read: Read) -> bool:
     return addresses.max() < again.memory.size and bool(((again.memory.source(addresses) == read.meant) | (read.meant < 0)).all())
 
 
-def _targets(machine: Machine) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def _targets(machine: Machine) -> Iterator[tuple[Path, str, dict[str, Any]]]:
     """(path of a writer's swizzle, which it is, what to write for each other one)."""
     for name, tm in machine.maps.items():
         if tm is not None and "raw" not in machine.raw_maps[name]:
             now = str(machine.raw_maps[name].get("swizzle", "none"))
-            yield f"map.{name}.swizzle", now, {each: each for each in COMMON_SWIZZLES if each != now}
+            yield Path.of("map", name, "swizzle"), now, {each: each for each in COMMON_SWIZZLES if each != now}
     for buffer in machine.buffers.values():
         if buffer.layout is not None:
             path, values = swizzle_changes(buffer)
@@ -671,15 +637,14 @@ def _swizzles(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun) -
         for value in values.values():
             if all_right(rerun({path: value}), read):
                 fields = 0 if _box_is_as_wide(machine, path, value) else 1  # 0: more likely than any change of the descriptor
-                yield Repair("R501", path, f"{path.removesuffix('.swizzle')} writes with swizzle {now}, the descriptor reads with {read.descriptor.swizzle}",
-                             f"{path} = {value}", fields, (path, value_at(raw, path) or now, value), {"writer": now, "reader": str(read.descriptor.swizzle)})  # fmt: skip
+                yield Repair("R501", path, f"{path.parent if path.key == 'swizzle' else path} writes with swizzle {now}, the descriptor reads with {read.descriptor.swizzle}",
+                             f"{path} = {value}", fields, (Fix(path, path.within(raw) or now, value),), {"writer": now, "reader": str(read.descriptor.swizzle)})  # fmt: skip
                 break
 
 
-def _box_is_as_wide(machine: Machine, path: str, swizzle: str) -> bool:
+def _box_is_as_wide(machine: Machine, path: Path, swizzle: str) -> bool:
     """Are the rows of a map's box as wide as that swizzle, and narrower than the one the map has, which leaves holes between them?"""
-    table, name = path.split(".")[:2]
-    tm = machine.maps.get(name) if table == "map" else None
+    tm = machine.maps.get(path.name) if path.table == "map" else None
     if tm is None or not tm.box_dim or swizzle not in tuple(map(str, MODES)) or Swizzle(swizzle) is Swizzle.NONE:
         return False
     row = tm.box_dim[0] * tm.type_row.bits // 8
@@ -694,9 +659,9 @@ def paired_repairs(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rer
             places = None if again is None else read.placed(again.memory)
             for s in read.solutions(places) if places is not None else ():
                 word, changes = word_fix(read, s, False)[1], changes_of(read, s)
-                change = (path, value_at(raw, path) or now, value)
+                change = Fix(path, path.within(raw) or now, value)
                 yield Repair("R501", path, "no single change is enough", f"{path} = {value} and {read.where}: {word} together", 2,
-                             None, {"writer": now, "reader": str(read.descriptor.swizzle)}, () if changes is None else (change, *changes))  # fmt: skip
+                             () if changes is None else (change, *changes), {"writer": now, "reader": str(read.descriptor.swizzle)})  # fmt: skip
                 return
 
 
@@ -714,7 +679,7 @@ def _places(seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
         for issue, (offset, place) in enumerate(zip(offsets, places, strict=True)):
             tried += 1
             alone = (
-                rerun({f"step[{number}].offset": [offset], f"step[{number}].at": [place]}, only=number)
+                rerun({Path.of("step", number, "offset"): [offset], Path.of("step", number, "at"): [place]}, only=number)
                 if tried <= MOST_ISSUES and mode
                 else None
             )
@@ -725,11 +690,11 @@ def _places(seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
             straight = swizzled(np.array([at[one], there[one]]), mode).tolist()
             new = [*offsets]
             new[issue] = offset + straight[0] - straight[1]
-            if new[issue] >= 0 and all_right(rerun({f"step[{number}].offset": new}), seen.read):
-                path = f"step[{number}].offset"
+            path = Path.of("step", number, "offset")
+            if new[issue] >= 0 and all_right(rerun({path: new}), seen.read):
                 old = step.get("offset", 0)
                 yield Repair("R508", path, f"issue {issue} of step {number + 1} writes to another place than the operand is read from",
-                             f"{path} = {new if len(new) > 1 else new[0]}", 1, (path, old, new if isinstance(old, list) else new[0]))  # fmt: skip
+                             f"{path} = {new if len(new) > 1 else new[0]}", 1, (Fix(path, old, new if isinstance(old, list) else new[0]),))  # fmt: skip
                 return
 
 
@@ -763,7 +728,7 @@ def _coordinates(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun
             by[dimension], bits = by[dimension] + count, bits - count * strides[dimension]
     old = step["at"]
     new = [[c - d for c, d in zip(at, by, strict=False)] for at in places_of(step)]
-    path, value = f"step[{min(numbers)}].at", new if isinstance(old[0], list) else new[0]
+    path, value = Path.of("step", min(numbers), "at"), new if isinstance(old[0], list) else new[0]
     if all_right(rerun({path: value}), read):
         told = ", ".join(f"{axis} {int(by[0]):+d}" for axis, by in moved.items() if by[0])
         fill = bool((seen.got[seen.wrong] == OUTSIDE).any())
@@ -773,7 +738,7 @@ def _coordinates(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun
             f"the transfer takes another tile, displaced by {told}",
             f"{path} = {value}",
             1,
-            (path, old, value),
+            (Fix(path, old, value),),
         )
 
 
@@ -794,7 +759,7 @@ def _extents(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) ->
         by_stride = {tensor.bit_stride(axis): n for axis, n in tensor.extent.items()}
         old = list(tm.global_dim)
         new = [max(n, by_stride.get(stride, n)) for n, stride in zip(old, strides, strict=False)]
-        path = f"map.{name}.global_dim"
+        path = Path.of("map", name, "global_dim")
         if new != old and all_right(rerun({path: new}), read):
             yield Repair(
                 "T209",
@@ -802,7 +767,7 @@ def _extents(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) ->
                 f"out-of-bounds fill arrives where data was meant: {name} ends before {tensor.name} does",
                 f"{path} = {new}",
                 1,
-                (path, old, new),
+                (Fix(path, old, new),),
             )
 
 
@@ -813,7 +778,7 @@ OF_MAPS = ("T206", "T207", "T211")  # a map that is not its tensor's
 ENOUGH_RERUNS = 400  # steps that operands wrong in many places are simulated again for, before the search for second opinions ends
 
 
-def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blamed: CheckFinding | None) -> list[CheckFinding]:
+def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blamed: Finding | None) -> list[Finding]:
     """Compare an operand with what was meant; the finding, or none. `blamed`: an earlier finding that explains it."""
     try:
         seen = look(machine, read)
@@ -824,7 +789,7 @@ def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blame
     wrong = seen.wrong
     if not wrong.any():
         return _lucky(read)
-    grade = str(shared_grade(int(read.words[0, 0]), read.arch, read.dtype, read.major, read.k, read.packing))
+    grade = shared_grade(int(read.words[0, 0]), read.arch, read.dtype, read.major, read.k, read.packing)
     first = _first(seen)
     shape = pattern(seen)
     counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size, "first": first, "grade": grade, "pattern": shape}
@@ -833,23 +798,24 @@ def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blame
     if blamed is not None and any(r.code != "R508" for r in found):
         blamed = None  # the map brings what was meant, and something else makes the operand wrong
     for target in refused_for_its_swizzle(machine, _buffer_of(machine, blamed)) if blamed is not None else ():
-        mode, now = str(read.descriptor.swizzle), machine.raw_maps[target.partition(".")[2]].get("swizzle", "none")
-        if now != mode and all_right(rerun({f"{target}.swizzle": mode}), read):
-            machine.findings[:] = [f for f in machine.findings if f.where != target]
-            return [finding("R501", f"{target}.swizzle", read.title, f"{share}; {target} has swizzle {now}, for which its box is too wide; the descriptor reads with {mode}",
-                            f"{target}.swizzle = {mode}", fix=(f"{target}.swizzle", now, mode), **counts)]  # fmt: skip
+        mode, now = str(read.descriptor.swizzle), machine.raw_maps[target.name].get("swizzle", "none")
+        if now != mode and all_right(rerun({target / "swizzle": mode}), read):
+            machine.findings[:] = [f for f in machine.findings if f.path != target]
+            return [finding("R501", target / "swizzle", read.title, f"{share}; {target} has swizzle {now}, for which its box is too wide; the descriptor reads with {mode}",
+                            f"{target}.swizzle = {mode}", changes=(Fix(target / "swizzle", now, mode),), subject=read.where, **counts)]  # fmt: skip
     if blamed is not None:
         # Data in another phase is a fault of its own; what a stopped transfer did not bring is a mere consequence.
-        because = "" if blamed.code == "A105" else blamed.code
-        return [finding("R508", read.where, read.title, share, f"see {blamed.code}", because=because, **counts)]
+        cause = None if blamed.code == "A105" else blamed
+        return [finding("R508", read.where, read.title, share, f"see {blamed.code}", cause=cause, **counts)]
     found = found or list(paired_repairs(machine, read, raw, rerun))
     if found:
         best = found[0]
         code = "R507" if best.code == "R508" and (seen.got[wrong] == UNWRITTEN).all() else best.code
         others = [f"or {r.text}" for r in found[1:3]]
-        gone = _overwritten(machine, read.meant[wrong]) if best.where.endswith(".at") else ""
-        return [finding(code, best.where, read.title, f"{share}; {best.message}{gone}", "; ".join([best.text, *others]),
-                        fix=best.fix, numbers=best.numbers, together=best.together, **counts), *_square(read, best)]  # fmt: skip
+        gone = _overwritten(machine, read.meant[wrong]) if best.where.key == "at" else ""
+        told = finding(code, best.where, read.title, f"{share}; {best.message}{gone}", "; ".join([best.text, *others]),
+                       changes=best.changes, numbers=best.numbers, subject=read.where, **counts)  # fmt: skip
+        return [told, *_square(read, told)]
     got = seen.got[wrong]
     between = _between_chunks(seen)
     if between:
@@ -899,13 +865,13 @@ def _repairs(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) ->
 
 def _other_idesc(read: Read, raw: dict[str, Any]) -> Fix | None:
     """What the other major-ness changes in a step's instruction descriptor."""
-    step, side = raw["step"][read.step], read.where[-1]
+    step, side = raw["step"][read.step], read.where.side
     kind = step.get("kind", "")
     other = "MN" if read.major == "K" else "K"
     if "idesc" not in step or kind not in KINDS or getattr(InstrDescriptor.decode(step["idesc"], kind=kind), f"{side}_major") == other:
         return None
     new = idesc_with(step["idesc"], InstrDescriptor.decode(step["idesc"], kind=kind), {f"{side}_major": other})
-    return None if new is None else (f"step[{read.step}].idesc", f"{step['idesc']:#010x}", f"{new:#010x}")
+    return None if new is None else Fix(Path.of("step", read.step, "idesc"), f"{step['idesc']:#010x}", f"{new:#010x}")
 
 
 def _placements(machine: Machine, read: Read) -> Iterator[np.ndarray]:
@@ -918,7 +884,7 @@ def _placements(machine: Machine, read: Read) -> Iterator[np.ndarray]:
     yield from (places for writers in copies if (places := read.placed(machine.memory, writers)) is not None)
 
 
-def _lucky(read: Read) -> list[CheckFinding]:
+def _lucky(read: Read) -> list[Finding]:
     """What is wrong with a descriptor that reads the right bytes all the same."""
     unit, end = 1 << START.shift, REACH
     if read.starts is None:
@@ -962,24 +928,24 @@ def _outside_buffer(machine: Machine, seen: Seen) -> str:
     return f"reads up to {int(seen.addresses.max()):#x}; {name} ends at {buffer.address + buffer.bytes - 1:#x}"
 
 
-def _square(read: Read, best: Repair) -> list[CheckFinding]:
+def _square(read: Read, transposed: Finding) -> list[Finding]:
     """A transposition that no extent shows."""
     rows, k = (read.tensor.extent[axis] for axis in read.raw["meant"]["axes"])
-    if best.code != "R505" or rows != k:
+    if transposed.code != "R505" or rows != k:
         return []
     return [finding("H802", read.where, read.title, f"{read.tensor.name} is {rows} x {k}: square, so that no extent, stride or byte count shows the transposition",
-                    "test with extents that differ", because=best.code)]  # fmt: skip
+                    "test with extents that differ", cause=transposed)]  # fmt: skip
 
 
-def _undecodable(machine: Machine, read: Read, raw: dict[str, Any], why: str) -> list[CheckFinding]:
+def _undecodable(machine: Machine, read: Read, raw: dict[str, Any], why: str) -> list[Finding]:
     """A descriptor of which nobody knows what it reads: another layout code, or the other major-ness, may read what was meant."""
     places = read.placed(machine.memory)
     for s in read.solutions(places) if places is not None else ():
         fix, word = word_fix(read, s, bool((read.field_starts != s.starts).any()))
-        return [finding("D302", f"{read.where}.word", read.title, why, f"write {word}: swizzle {s.swizzle}", fix=fix)]
+        return [finding("D302", read.where / "word", read.title, why, f"write {word}: swizzle {s.swizzle}", changes=(fix,) if fix else ())]
     for best in transposed_repair(read, places, _other_idesc(read, raw)) if places is not None else ():
-        return [finding(best.code, best.where, read.title, f"{why}; {best.message}", best.text, fix=best.fix, together=best.together)]
-    return [finding("D302", f"{read.where}.word", read.title, why)]
+        return [finding(best.code, best.where, read.title, f"{why}; {best.message}", best.text, changes=best.changes, subject=read.where)]
+    return [finding("D302", read.where / "word", read.title, why)]
 
 
 def _when(machine: Machine, rerun: Rerun, raw: dict[str, Any], missing: np.ndarray) -> str:
@@ -1003,7 +969,7 @@ def _overwritten(machine: Machine, wanted: np.ndarray) -> str:
     return ""
 
 
-def _first(seen: Seen) -> dict[str, Any]:
+def _first(seen: Seen) -> Element:
     read = seen.read
     block, step, row, k = at = tuple(int(x[0]) for x in np.nonzero(seen.wrong))
     value = int(seen.got[at])
@@ -1014,13 +980,13 @@ def _first(seen: Seen) -> dict[str, Any]:
             "address": int(seen.addresses[at])}  # fmt: skip
 
 
-def _told(first: Any) -> str:
+def _told(first: Element) -> str:
     return (
         f"block {first['block']} step {first['step']} row {first['row']} k {first['k']} reads {first['read']} at {first['address']:#x}, "
         f"meant {first['meant']}"
     )
 
 
-def _buffer_of(machine: Machine, blamed: CheckFinding | None) -> str:
+def _buffer_of(machine: Machine, blamed: Finding | None) -> str:
     """The buffer that a finding left unfilled."""
     return next((name for name, why in machine.failed.items() if why is blamed and name in machine.buffers), "")

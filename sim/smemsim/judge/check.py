@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from smemsim.arguments import shown
 from smemsim.errors import InputError
-from smemsim.judge.build import Scenario
+from smemsim.finding import Finding, Path
+from smemsim.judge import build
 from smemsim.judge.causes import before, judge, machine_of, rerun_of, transfer
 from smemsim.judge.copies import completed, copied, copy_findings, store_step
 from smemsim.judge.find import Shape
@@ -25,9 +26,9 @@ from smemsim.judge.instructions import (
     rows_in_cta,
 )
 from smemsim.judge.reads import Read, bank_notes, made_words, meant_of, packing_of, usage_notes
-from smemsim.judge.report import CheckFinding, Report
+from smemsim.judge.report import Report
 from smemsim.judge.scales import scale_step
-from smemsim.judge.scenario import located, read_scenario
+from smemsim.judge.scenario import read_scenario
 from smemsim.judge.state import Machine, buffers_of, finding
 from smemsim.judge.statics import descriptor_notes, map_findings, map_notes, one_atom_hides, unmeant_descriptor
 from smemsim.judge.tensors import tensors_of
@@ -35,6 +36,7 @@ from smemsim.machine.owners import Owners
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
+from smemsim.tables import Source, TableError
 
 __all__ = ["MOST", "MOST_ELEMENTS", "check", "extents_of", "run_steps", "wanted_of"]
 
@@ -49,19 +51,19 @@ def wanted_of(scenario: Any, where: str) -> tuple[Shape, Owners, np.ndarray]:
     Blocks and K steps are those of the operand's words. Without words: as many K steps, and blocks of these, as have all their elements in
     shared memory, at least one.
     """
-    raw = read_scenario(scenario)
-    match = re.fullmatch(r"step\[(\d+)\]\.([ab])", where.strip())
+    raw = _raw(scenario)[0]
+    path = Path.parse(where)
     steps = raw.get("step", [])
     known = [f"step[{i}].{side}" for i, step in enumerate(steps) for side in "ab" if "meant" in step.get(side, {})]
-    if match is None or where.strip() not in known:
+    if path.step is None or where.strip() not in known:
         raise InputError(f"operand {shown(where)}: needs one that says what it was meant to be; there are {', '.join(known) or 'none'}")
-    number, side = int(match[1]), match[2]
+    number, side = path.step, path.side
     step, operand = steps[number], steps[number][side]
     machine = run_steps({**raw, "step": steps[:number]})
     memory, arch = machine.memory, architecture(raw["arch"])
-    rows, k = extents_of(raw, step, side, where)
+    rows, k = extents_of(raw, step, side, path)
     tensor = tensors_of(raw)[operand["meant"]["tensor"]]
-    made = made_words(operand, buffers_of(raw), where)
+    made = made_words(operand, buffers_of(raw), path)
 
     def meant(blocks: int, count: int) -> np.ndarray:
         if blocks * count * rows * k > MOST_ELEMENTS:
@@ -88,6 +90,7 @@ def wanted_of(scenario: Any, where: str) -> tuple[Shape, Owners, np.ndarray]:
 # ---- `check`: run a scenario, compare what every instruction reads with what it was meant to read, and say which field is wrong
 
 
+TABLES = ("buffer", "map", "step")  # of a scenario, upstream first
 NOTES = ("D305", "T208")  # what is written otherwise than the documents say; other notes are remarks: nothing of them needs a change
 MOST, MOST_ELEMENTS = 1024, 1 << 22  # rows or k of an instruction, elements that all the words of an operand read
 
@@ -110,25 +113,26 @@ def check(scenario: Any) -> Report:
     >>> report.findings[0].code, report.findings[0].repair
     ('D308', 'stride_byte_offset 128 must be 1024: 0x4000004000010000')
     """
-    if isinstance(scenario, Scenario):
-        scenario = scenario.raw
-    raw = read_scenario(scenario)
+    raw, source = _raw(scenario)
     try:
         machine = run_steps(raw)
     except InputError as e:
-        raise located(scenario, e) from None
+        begin = re.match(r"(?:arch|(?:step|tensor|buffer|map)\b)[\w.\[\]]*", str(e))
+        path = Path(tuple(int(part) if part.isdigit() else part for part in re.findall(r"\w+", begin[0]))) if begin else Path()
+        raise (source.located(TableError(str(e), path)) if source.text else e) from None
     expected = raw.get("expect")
-    order = {"b": 0, "m": 1, "s": 2}  # buffers, maps, steps
-
-    def upstream(one: CheckFinding) -> tuple[Any, ...]:
-        return (one.severity is Severity.NOTE, order.get(one.where[:1], 3), _step(one), bool(one.because))
-
-    found = sorted(machine.findings, key=upstream)
+    found = sorted(machine.findings, key=_upstream)
     remarks = tuple(one for one in found if one.severity is Severity.NOTE and one.code not in NOTES)
     findings = tuple(one for one in found if one not in remarks)
     codes = None if expected is None else tuple(expected["findings"])
     unchecked = (*machine.unchecked, *_not_compared(raw, machine))
     return Report(findings, codes, raw.get("title", ""), unchecked, machine.arch, remarks, machine)
+
+
+def _raw(scenario: Any) -> tuple[dict[str, Any], Source]:
+    """The scenario as tables, and where it comes from."""
+    read = read_scenario(scenario.tables if isinstance(scenario, build.Scenario) else scenario)
+    return read.as_dict(), read.source
 
 
 def _not_compared(raw: dict[str, Any], machine: Machine) -> Iterator[str]:
@@ -152,9 +156,10 @@ def _unmeant(raw: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _step(one: CheckFinding) -> int:
-    digits = one.where.partition("[")[2].partition("]")[0]
-    return int(digits) if digits.isdigit() else -1
+def _upstream(f: Finding) -> tuple[bool, int, int, bool]:
+    """Its place in a report: notes last, then in the order in which a scenario's tables take effect, and of its steps; consequences behind their causes."""
+    index = next((key for key in f.path.keys if isinstance(key, int)), -1)
+    return f.severity is Severity.NOTE, TABLES.index(f.path.table) if f.path.table in TABLES else len(TABLES), index, f.cause is not None
 
 
 def run_steps(raw: dict[str, Any]) -> Machine:
@@ -188,7 +193,7 @@ def _layouts(machine: Machine) -> None:
         alias = buffer.layout and buffer.layout.first_alias()
         if alias:
             (mn, k), (mn2, k2) = alias
-            machine.say(finding("L401", f"buffer.{name}.layout", f"buffer {name}",
+            machine.say(finding("L401", buffer.path / "layout", f"buffer {name}",
                                 f"the layout is not one-to-one: (mn {mn}, k {k}) and (mn {mn2}, k {k2}) are the same byte"))  # fmt: skip
         for one in bank_notes(name, buffer):
             machine.say(one)
@@ -230,39 +235,46 @@ def _one(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any
 
 def _of_the_code(machine: Machine, read: Read) -> None:
     """A layout code that means another swizzle also gives combinations that the instruction cannot read: these are its consequences."""
-    if any(one.code == "D302" and one.where.startswith(read.where) for one in machine.findings):
-        step = read.where.rpartition(".")[0]
-        machine.findings[:] = [
-            dataclasses.replace(one, because="D302")
-            if one.code == "I602" and one.where.startswith((read.where, f"{step}.idesc")) and "swizzle" in one.message
-            else one
-            for one in machine.findings
-        ]
+
+    def follows(f: Finding) -> bool:
+        return (f.code == "I602" and f.path.startswith(read.where) and _is_of_swizzle(f, "")) or _is_of_major(f, read)
+
+    _blame(machine, read, "D302", follows)
 
 
 def _of_the_major(machine: Machine, read: Read) -> None:
     """An instruction descriptor that differs in the major-ness alone, and agrees with how the operand lies, is right: the operand's is not. Nor is a
     combination of swizzle and major-ness that no instruction has a fault of its own."""
-    if any(one.code == "R505" and one.where.startswith(read.where) for one in machine.findings):
-        step, side = read.where.rpartition(".")[::2]
-        machine.findings[:] = [
-            dataclasses.replace(one, because="R505")
-            if (one.code == "I603" and one.where == f"{step}.idesc" and set(one.numbers) == {f"{side}_major"})
-            or (
-                one.code == "I602"
-                and one.where == f"{step}.idesc"
-                and one.message.startswith(f"{side.upper()} is ")
-                and f", {read.major}-major, swizzle " in one.message
-            )
-            else one
-            for one in machine.findings
-        ]
+    side, idesc = read.where.side, read.where.parent / "idesc"
+
+    def follows(f: Finding) -> bool:
+        return (f.code == "I603" and f.path == idesc and set(f.numbers) == {f"{side}_major"}) or _is_of_major(f, read)
+
+    _blame(machine, read, "R505", follows)
+
+
+def _is_of_major(f: Finding, read: Read) -> bool:
+    """Does the instruction descriptor have a major-ness of the operand that does not go with its swizzle?"""
+    of = f"transpose_{read.where.side}"
+    is_there = f.code == "I602" and f.path == read.where.parent / "idesc" and f.inside is not None and f.inside.field.key == of
+    return is_there and _is_of_swizzle(f, f"_{read.where.side}")
+
+
+def _is_of_swizzle(f: Finding, side: str) -> bool:
+    return f.inside is not None and f"swizzle{side}" in f.inside.against
+
+
+def _blame(machine: Machine, read: Read, code: str, follows: Callable[[Finding], bool]) -> None:
+    """Let findings follow from the one of a code that is about the operand."""
+    cause = next((f for f in machine.findings if f.code == code and f.path.startswith(read.where)), None)
+    if cause is not None:
+        machine.findings[:] = [dataclasses.replace(f, cause=cause) if follows(f) else f for f in machine.findings]
 
 
 def _read(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any], side: str) -> Read | None:
     """What an operand reads; None where it says nothing of what was meant, or where its words are to be found."""
     operand = step[side]
-    where, title = f"step[{number}].{side}", f"step {number + 1} ({step['op']}) {side}"
+    where, title = Path.of("step", number, side), f"step {number + 1} ({step['op']}) {side}"
     meant = operand.get("meant")
     rows, k = extents_of(raw, step, side, where)
     made = made_words(operand, machine.buffers, where)
@@ -288,7 +300,7 @@ def _read(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, An
     return read
 
 
-def extents_of(raw: dict[str, Any], step: dict[str, Any], side: str, where: str) -> tuple[int, int]:
+def extents_of(raw: dict[str, Any], step: dict[str, Any], side: str, where: Path) -> tuple[int, int]:
     """Rows and k that one instruction reads of an operand. Raises InputError for what none has."""
     group = step.get("cta_group", raw.get("cta_group"))
     rows, k = step[side].get("rows", rows_in_cta(step, side, raw["arch"], group)), step.get("k", 8)
@@ -328,7 +340,7 @@ def _find(machine: Machine, read: Read) -> None:
         machine.say(finding("L402", read.where, read.title, f"no descriptor reads this layout as a {read.major}-major operand of {read.rows} x {read.k} {read.dtype}", hint))  # fmt: skip
 
 
-def _blamed(machine: Machine, raw: dict[str, Any], read: Read) -> CheckFinding | None:
+def _blamed(machine: Machine, raw: dict[str, Any], read: Read) -> Finding | None:
     """An earlier finding that explains a wrong operand: its buffer was not filled, or lies in another phase."""
     start = read.raw.get("start")
     names = [start] if isinstance(start, str) else _buffers_at(machine, read)
@@ -336,15 +348,16 @@ def _blamed(machine: Machine, raw: dict[str, Any], read: Read) -> CheckFinding |
         if name in machine.failed:
             return machine.failed[name]
         for one in machine.findings:
-            if one.code in ("A105", "L401") and (one.fix or ("", 0, 0))[0].startswith(f"buffer.{name}."):
+            if one.code == "A105" and any(fix.path.startswith(Path.of("buffer", name)) for fix in one.changes):
                 return one
     for step in raw["step"]:
         if step["op"].startswith("tma_") and step.get("to") in names and step["map"] in machine.mismatched:
             return machine.mismatched[step["map"]]
-    if machine.failed and (machine.memory.locate(read.meant) < 0).any():
-        return next(iter(machine.failed.values()))
+    stopped = [*machine.refused.values(), *machine.failed.values()]
+    if stopped and (machine.memory.locate(read.meant) < 0).any():
+        return stopped[0]
     for one in machine.findings:
-        if one.code == "I602" and one.where.startswith(read.where):
+        if one.code == "I602" and one.path.startswith(read.where):
             return one
     return None
 
@@ -356,11 +369,11 @@ def _buffers_at(machine: Machine, read: Read) -> list[str]:
 
 def _cancel(machine: Machine, number: int, reads: list[Read]) -> None:
     """Both operands take the same permutation of K: the products are right all the same."""
-    if len(reads) != 2 or not all(any(f.where.startswith(r.where) and f.wrong for f in machine.findings) for r in reads):
+    if len(reads) != 2 or not all(any(f.path.startswith(r.where) and f.wrong for f in machine.findings) for r in reads):
         return
     taken = [_k_taken(machine, read) for read in reads]
     if all(one is not None for one in taken) and np.array_equal(*taken):  # type: ignore[arg-type]
-        machine.say(finding("H801", f"step[{number}]", f"step {number + 1} (mma)",
+        machine.say(finding("H801", Path.of("step", number), f"step {number + 1} (mma)",
                             "both operands take the same permutation of K: every product pairs the right elements, the result does not change; it will when one of them moves"))  # fmt: skip
 
 

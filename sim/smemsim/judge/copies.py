@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from smemsim.errors import InputError, SmemsimError, Unmodelled
-from smemsim.judge.causes import value_at
+from smemsim.finding import Finding, Fix, Path, Value
 from smemsim.judge.reads import Read, grid, made_words, tmem_at
-from smemsim.judge.report import CheckFinding, share_of
+from smemsim.judge.report import share_of
 from smemsim.judge.state import COMMON_SWIZZLES, NAMES, UNWRITTEN, Issue, Machine, Rerun, finding, issues_of, swizzle_changes
 from smemsim.machine.tma import tma_store
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import copied_cells, copy_shape
 from smemsim.spec.architectures import architecture
+from smemsim.spec.evidence import Grade
 from smemsim.spec.formats import element_format
 from smemsim.spec.tensor_memory import COPY_SHAPES, LANES, WARP_LANES, CopyShape
 from smemsim.words.operand import operand_addresses
@@ -73,7 +74,7 @@ def completed(machine: Machine, number: int, step: dict[str, Any]) -> dict[str, 
 
     Raises InputError for a shape that tcgen05.cp has not.
     """
-    where, title = f"step[{number}]", f"step {number + 1} (copy)"
+    where, title = Path.of("step", number), f"step {number + 1} (copy)"
     if architecture(machine.arch).instruction == "wgmma":
         raise InputError(f"{where}: op = 'copy' is tcgen05.cp, which {machine.arch} has not")
     name, cast = _named(step)
@@ -84,8 +85,8 @@ def completed(machine: Machine, number: int, step: dict[str, Any]) -> dict[str, 
     row = next(r for r in COPY_SHAPES.values() if r.name == name)
     operand = _as_scales(machine, step["a"], row)
     if operand["major"] != "K":
-        machine.say(finding("I602", f"{where}.a.major", f"{title} a", "tcgen05.cp reads K-major only: its descriptor has no other meaning",
-                            "major = K, and lines of 16 B that are contiguous", grade=str(row.grade)))  # fmt: skip
+        machine.say(finding("I602", where / "a" / "major", f"{title} a", "tcgen05.cp reads K-major only: its descriptor has no other meaning",
+                            "major = K, and lines of 16 B that are contiguous", grade=row.grade))  # fmt: skip
     per_line = row.row_bytes * 8 // element_format(operand["dtype"]).bits
     has = {"rows": operand.get("rows", step.get("rows", step.get("m"))), "k": step.get("k")}
     if _holds_scales(machine, operand):  # which may be counted as scales, too
@@ -116,47 +117,46 @@ def _holds_scales(machine: Machine, operand: dict[str, Any]) -> bool:
     return meant is not None and bool(meant.get("scale_block", machine.tensors[meant["tensor"]].scale_blocks is not None))
 
 
-def _multicast(where: str, title: str, name: str, cast: str) -> CheckFinding:
+def _multicast(where: Path, title: str, name: str, cast: str) -> Finding:
     """A multicast that the shape does not take."""
-    try:
-        copy_shape(name, cast)
-    except InputError as e:
-        if not str(e).startswith("multicast"):
-            raise InputError(f"{where}.{e}") from None
     taken = [row.multicast for row in COPY_SHAPES.values() if row.name == name]
-    fix = (f"{where}.multicast", cast or None, taken[0]) if len(taken) == 1 else None
+    if not taken:
+        try:
+            copy_shape(name, cast)
+        except InputError as e:
+            raise InputError(f"{where}.{e}") from None
+    changes = (Fix(where / "multicast", cast or None, taken[0]),) if len(taken) == 1 else ()
     has = f".{cast}" if cast else "no multicast"
     needs = " or ".join(f".{x}" if x else "none" for x in taken)
-    return finding("I605", f"{where}.multicast", title, f".{name} with {has}: tcgen05.cp has this shape with {needs} only; nothing is copied",
-                   f"multicast = {' or '.join(x or repr('') for x in taken)}", fix=fix, grade="documented", numbers={"legal": taken})  # fmt: skip
+    return finding("I605", where / "multicast", title, f".{name} with {has}: tcgen05.cp has this shape with {needs} only; nothing is copied",
+                   f"multicast = {' or '.join(x or repr('') for x in taken)}", changes=changes, grade=Grade.DOCUMENTED, numbers={"legal": taken})  # fmt: skip
 
 
-def _other_tile(where: str, title: str, row: CopyShape, has: dict[str, int], wanted: dict[str, int], step: dict[str, Any]) -> CheckFinding:
+def _other_tile(where: Path, title: str, row: CopyShape, has: dict[str, int], wanted: dict[str, int], step: dict[str, Any]) -> Finding:
     """The step's tile is not what one copy of this shape moves."""
     bits = element_format(step["a"]["dtype"]).bits
     bytes_ = has["k"] * bits // 8
     fits = [r for r in COPY_SHAPES.values() if (r.rows, r.row_bytes) == (has["rows"], bytes_)]
     told = " or ".join(full_name(r) for r in fits) or f"copies of {wanted['rows']} rows of {wanted['k']} elements"
     alone = len(fits) == 1 and "shape" in step and fits[0].multicast == row.multicast == step.get("multicast", "")
-    fix = (f"{where}.shape", step["shape"], fits[0].name) if alone else None
-    return finding("I605", f"{where}.shape", title,
+    changes = (Fix(where / "shape", step["shape"], fits[0].name),) if alone else ()
+    return finding("I605", where / "shape", title,
                    f"{full_name(row)} copies {row.rows} rows of {row.row_bytes} B ({wanted['k']} elements); the step has {has['rows']} rows of {bytes_} B ({has['k']})",
-                   told, numbers={key: [wanted[key], has[key]] for key in wanted}, fix=fix, grade=str(row.grade))  # fmt: skip
+                   told, numbers={key: [wanted[key], has[key]] for key in wanted}, changes=changes, grade=row.grade)  # fmt: skip
 
 
 # ---- what is wrong with the lines that a copy reads
 
 
-def copy_findings(
-    machine: Machine, raw: dict[str, Any], number: int, read: Read, told: list[CheckFinding], again: Again
-) -> Iterator[CheckFinding]:
+def copy_findings(machine: Machine, raw: dict[str, Any], number: int, read: Read, told: list[Finding], again: Again) -> Iterator[Finding]:
     """What was found of a copy's operand, in the terms of copies: scale factors in another layout (S701), an advance of another shape (I605)."""
     row = form_of(raw["step"][number])
     if told:  # another shape alone does not make it right
-        shaped = [dataclasses.replace(f, fix=None) if f.where == f"step[{number}].shape" else f for f in machine.findings]
+        shape = Path.of("step", number, "shape")
+        shaped = [dataclasses.replace(f, changes=()) if f.path == shape else f for f in machine.findings]
         machine.findings[:] = shaped
     for one in told:
-        if row is None or one.because or (one.code == "R508" and one.fix):
+        if row is None or one.cause is not None or (one.code == "R508" and one.fix):
             yield one
         elif one.code in ("R508", "R505") and _scales_of(read):
             yield _scale_layout(machine, raw, number, read, one, row, again) or one
@@ -170,9 +170,9 @@ def _scales_of(read: Read) -> bool:
     return bool(read.raw.get("meant", {}).get("scale_block", read.tensor.scale_blocks is not None))
 
 
-def _advance(one: CheckFinding, row: CopyShape) -> CheckFinding | None:
+def _advance(one: Finding, row: CopyShape) -> Finding | None:
     """Descriptors go on by what a copy of another shape reads."""
-    used, needed = (np.diff(one.numbers[key]) for key in ("used", "needed"))
+    used, needed = (np.diff(np.array(one.numbers[key], np.int64)) for key in ("used", "needed"))
     if not len(used) or (used != used[0]).any() or (needed != needed[0]).any():
         return None
     for size in ("bytes", "row_bytes"):
@@ -185,8 +185,8 @@ def _advance(one: CheckFinding, row: CopyShape) -> CheckFinding | None:
 
 
 def _scale_layout(
-    machine: Machine, raw: dict[str, Any], number: int, read: Read, one: CheckFinding, row: CopyShape, again: Again
-) -> CheckFinding | None:
+    machine: Machine, raw: dict[str, Any], number: int, read: Read, one: Finding, row: CopyShape, again: Again
+) -> Finding | None:
     """No descriptor reads the scale factors where they lie: they are in another layout. None where some lie nowhere."""
     places = machine.memory.locate(read.meant)
     known = read.meant >= 0
@@ -205,32 +205,35 @@ def _scale_layout(
     told = {name: (int(at - here[0, 0]), wanted) for name, (at, wanted) in steps.items() if at is not None}
     lies = ", ".join(f"{name} {at} B" for name, (at, _) in told.items())
     wants = ", ".join(f"{wanted} B" for _, wanted in told.values())
-    text, fix = _repair(machine, raw, number, read, places, again)
+    text, changes = _repair(machine, raw, number, read, places, again)
     return dataclasses.replace(
-        finding("S701", fix[0] if fix else read.where, read.title,
+        finding("S701", changes[0].path if changes else read.where, read.title,
                 f"{share_of(one.wrong, one.of, 'bytes')}; scale factors are not in blocks of 32 lines x 16 B: after (row 0, scale 0) "
                 f"lie {lies} further; {full_name(row)} wants {wants}",
-                text, fix=fix, numbers={name: [at, wanted] for name, (at, wanted) in told.items()}, grade=str(row.grade)),
+                text, changes=changes, subject=read.where, numbers={name: [at, wanted] for name, (at, wanted) in told.items()}, grade=row.grade),
         first=one.first, wrong=one.wrong, of=one.of)  # fmt: skip
 
 
-def _repair(machine: Machine, raw: dict[str, Any], number: int, read: Read, places: np.ndarray, again: Again) -> tuple[str, Any]:
+def _repair(
+    machine: Machine, raw: dict[str, Any], number: int, read: Read, places: np.ndarray, again: Again
+) -> tuple[str, tuple[Fix, ...]]:
     """(what to do, the change of the buffer's layout if threads fill it and then all is right)."""
     text = "scale i of row r belongs at byte r % 32 * 16 + r / 32 * 4 + i of a block of 128 rows x 4 scales"
     at = int(places[read.meant >= 0][0])
     name = next((b.name for b in machine.buffers.values() if b.address <= at < b.address + (b.bytes or 1)), "")
     layout = raw.get("buffer", {}).get(name, {}).get("layout")
     if not isinstance(layout, dict):
-        return f"{text}: lay them out so in global memory, or store them with threads", None
+        return f"{text}: lay them out so in global memory, or store them with threads", ()
     starts = read.addresses()[:, :, 0, 0]
     lines, bytes_ = machine.buffers[name].layout.extents()  # type: ignore[union-attr]
     down, along = (int(x[0]) if len(x) else SCALE_COPY.bytes for x in (np.diff(starts[:, 0]), np.diff(starts[0])))
-    new = {"swizzle": "none", "mn": _digits(lines, ((32, 16), (4, 4)), down), "k": _digits(bytes_, ((4, 1),), along)}
+    new: dict[str, Value] = {"swizzle": "none", "mn": _digits(lines, ((32, 16), (4, 4)), down), "k": _digits(bytes_, ((4, 1),), along)}
     changed = copy.deepcopy(raw)
     changed["buffer"][name]["layout"] = new
     machine_then = again(changed, number)
     right = machine_then is not None and not ((machine_then.memory.source(read.addresses()) != read.meant) & (read.meant >= 0)).any()
-    return (f"buffer.{name}.layout = {new}", (f"buffer.{name}.layout", layout, new)) if right else (text, None)
+    path = Path.of("buffer", name, "layout")
+    return (f"{path} = {new}", (Fix(path, layout, new),)) if right else (text, ())
 
 
 def _digits(count: int, inside: tuple[tuple[int, int], ...], block: int) -> list[list[int]]:
@@ -244,14 +247,14 @@ def _digits(count: int, inside: tuple[tuple[int, int], ...], block: int) -> list
 
 def copied(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any]) -> None:
     """Bring the bytes into tensor memory, where step, shape and words say where from and where to."""
-    where, title, row = f"step[{number}]", f"step {number + 1} (copy)", form_of(step)
+    where, title, row = Path.of("step", number), f"step {number + 1} (copy)", form_of(step)
     if row is None or "to_tmem" not in step:
         return
-    made = made_words(step["a"], machine.buffers, f"{where}.a")
+    made = made_words(step["a"], machine.buffers, where / "a")
     if made is None:
         return
     if "b8x16" in step.get("instruction", ""):
-        machine.unchecked.append(f"{where}.instruction")
+        machine.unchecked.append(str(where / "instruction"))
         return
     shape = (made[0].shape[0], made[0].shape[1])
     if shape[0] * shape[1] > MOST_COPIES:
@@ -261,7 +264,7 @@ def copied(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, A
         read = operand_addresses(made[0], arch=machine.arch, dtype="u8", major="K", rows=row.rows, k=row.row_bytes).astype(np.int64)
     except Unmodelled as e:
         if "meant" not in step["a"]:
-            machine.say(finding("D302", f"{where}.a.word", f"{title} a", str(e)))
+            machine.say(finding("D302", where / "a" / "word", f"{title} a", str(e)))
         return
     if not any("meant" in later.get(side, {}) for later in raw["step"][number:] for side in ("a", "scale_a", "scale_b")):
         _leaves(machine, where, title, row, step["a"], read)
@@ -274,7 +277,7 @@ def copied(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, A
             raise InputError(f"{where}.to_tmem: {str(e).removeprefix('taddr = ')}") from None
         new = data[block, k].reshape(row.rows, 1, row.columns, -1)
         hit = int(machine.tmem_writer[lane, column].max())
-        if hit >= first and (machine.tmem[lane, column] != new).any() and not any(f.where == f"{where}.to_tmem" for f in machine.findings):
+        if hit >= first and (machine.tmem[lane, column] != new).any() and not any(f.path == where / "to_tmem" for f in machine.findings):
             machine.say(_overlap(where, title, row, step["to_tmem"], address, hit - first))
         told = Issue(number, issue, "", f"tcgen05.cp {full_name(row)} to lane {address.lane}, column {address.column}")
         machine.issues.append(told)
@@ -282,33 +285,33 @@ def copied(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, A
         machine.tmem[lane, column], machine.tmem_writer[lane, column] = new, len(machine.issues) - 1
 
 
-def _leaves(machine: Machine, where: str, title: str, row: CopyShape, operand: dict[str, Any], read: np.ndarray) -> None:
+def _leaves(machine: Machine, where: Path, title: str, row: CopyShape, operand: dict[str, Any], read: np.ndarray) -> None:
     """A copy reads past the end of its buffer; said where nothing tells what was meant, and so what else is wrong."""
     start = operand.get("start")
     buffer = machine.buffers[start] if isinstance(start, str) else None
     if buffer is None or buffer.bytes is None or int(read.max()) < buffer.address + buffer.bytes:
         return
-    machine.say(finding("I605", f"{where}.shape", title,
+    machine.say(finding("I605", where / "shape", title,
                         f"{full_name(row)} reads {row.rows} rows of {row.row_bytes} B, up to {int(read.max()):#x}; {buffer.name} ends at {buffer.address + buffer.bytes - 1:#x}",
-                        "a shape, strides or starts that stay inside", numbers={"last": int(read.max())}, grade=str(row.grade)))  # fmt: skip
+                        "a shape, strides or starts that stay inside", numbers={"last": int(read.max())}, grade=row.grade))  # fmt: skip
 
 
 def targets(number: int, step: dict[str, Any], row: CopyShape, shape: tuple[int, ...]) -> list[TmemAddress]:
     """Where each copy of a step goes, K steps first. One address: the copies fill tensor memory one after the other."""
-    where, to = f"step[{number}].to_tmem", step["to_tmem"]
+    where, to = Path.of("step", number, "to_tmem"), step["to_tmem"]
     if not isinstance(to, list):
         to = (to + row.columns * np.arange(shape[0] * shape[1]).reshape(shape)).tolist()
     return [tmem_at(where, int(x)) for x in grid(where, to, (shape[0], shape[1])).flat]
 
 
-def _overlap(where: str, title: str, row: CopyShape, old: Any, address: TmemAddress, hit: int) -> CheckFinding:
+def _overlap(where: Path, title: str, row: CopyShape, old: Any, address: TmemAddress, hit: int) -> Finding:
     """A copy onto what another copy of the same step has just brought."""
     flat = isinstance(old, list) and not isinstance(old[0], list)
     needed = [old[0] + row.columns * i for i in range(len(old))] if flat else None
-    return finding("I605", f"{where}.to_tmem", title,
+    return finding("I605", where / "to_tmem", title,
                    f"the copy to lane {address.lane}, column {address.column} overwrites what copy {hit} brought: {full_name(row)} fills {row.columns} columns",
-                   f"to_tmem = {needed}" if needed else f"addresses {row.columns} columns apart", fix=(f"{where}.to_tmem", old, needed) if needed else None,
-                   numbers={"columns": row.columns}, grade=str(row.grade))  # fmt: skip
+                   f"to_tmem = {needed}" if needed else f"addresses {row.columns} columns apart", changes=(Fix(where / "to_tmem", old, needed),) if needed else (),
+                   numbers={"columns": row.columns}, grade=row.grade)  # fmt: skip
 
 
 # ---- What leaves shared memory: does each byte that TMA stores go to the element that lies there?
@@ -330,13 +333,17 @@ def store_step(machine: Machine, raw: dict[str, Any], number: int, rerun: Rerun)
     wrong = mine & (source != target) | (source == UNWRITTEN)
     if not wrong.any():
         return
-    where, title = f"step[{number}]", f"step {number + 1} ({step['op']})"
+    where, title = Path.of("step", number), f"step {number + 1} ({step['op']})"
     at = int(np.nonzero(wrong)[0][0])
     is_ = NAMES[UNWRITTEN] if source[at] == UNWRITTEN else tensor.named(int(source[at]))
     share = f"{share_of(int(wrong.sum()), wrong.size, 'bytes')}; first: {is_} goes to {tensor.named(int(target[at]))}"
     counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size}
     buffer = machine.buffers[step["from"]]
-    tried = [] if "raw" in machine.raw_maps[step["map"]] else [(f"map.{step['map']}.swizzle", {name: name for name in COMMON_SWIZZLES})]
+    tried = (
+        []
+        if "raw" in machine.raw_maps[step["map"]]
+        else [(Path.of("map", step["map"], "swizzle"), {name: name for name in COMMON_SWIZZLES})]
+    )
     tried += [swizzle_changes(buffer)] if buffer.layout is not None else []
     for path, values in tried:
         for value in values.values():
@@ -344,11 +351,11 @@ def store_step(machine: Machine, raw: dict[str, Any], number: int, rerun: Rerun)
             other = None if again is None else _stored(again, step)
             if other is not None and (other[0] == other[1]).all():
                 machine.say(finding("R501", path, title, f"{share}; the threads wrote with another swizzle than the store reads with", f"{path} = {value}",
-                                    fix=(path, value_at(raw, path), value), **counts))  # fmt: skip
+                                    changes=(Fix(path, path.within(raw), value),), subject=where, **counts))  # fmt: skip
                 return
-    phase = any(f.code == "A105" and (f.fix or ("",))[0].startswith(f"buffer.{buffer.name}.") for f in machine.findings)
+    phase = next((f for f in machine.findings if f.code == "A105" and any(fix.path.startswith(buffer.path) for fix in f.changes)), None)
     code = "R507" if (source[wrong] == UNWRITTEN).all() else "R508"
-    machine.say(finding(code, where, title, share, because="A105" if phase else "", **counts))
+    machine.say(finding(code, where, title, share, cause=phase, **counts))
 
 
 def _stored(machine: Machine, step: dict[str, Any]) -> tuple[np.ndarray, np.ndarray] | None:

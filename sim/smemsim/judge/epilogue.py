@@ -13,12 +13,13 @@ import numpy as np
 
 from smemsim.arithmetic.values import to_float64
 from smemsim.errors import SmemsimError
+from smemsim.finding import Finding, at_instruction
 from smemsim.judge.explained import COORDINATES, PATTERN, listed, operand_matrix, rounding_of, turned_loads, writers_of
 from smemsim.judge.numbers import Rounding
 from smemsim.judge.operand_reads import READ_AS, OperandRead, Product, Reads
 from smemsim.judge.result import Arrays, Tile, chunked, repeats, slid, swizzled
 from smemsim.program.events import Store
-from smemsim.program.launch import InstructionFinding, Launch
+from smemsim.program.launch import Launch
 from smemsim.spec.formats import FORMATS
 from smemsim.spec.swizzles import Swizzle
 from smemsim.spec.tensor_map import SWIZZLES
@@ -57,12 +58,12 @@ class _Box:
     extent: tuple[int, int]
 
 
-def exchanged_loads(reads: Reads, launch: Launch) -> list[InstructionFinding]:
+def exchanged_loads(reads: Reads, launch: Launch) -> list[Finding]:
     """R508 for tensor loads whose two coordinates are exchanged."""
-    return [InstructionFinding("R508", t.load.instruction, t.shows, COORDINATES) for t in turned_loads(reads, launch)]
+    return [at_instruction("R508", t.load.instruction, t.shows, COORDINATES) for t in turned_loads(reads, launch)]
 
 
-def stored_tiles(reads: Reads, launch: Launch) -> list[InstructionFinding]:
+def stored_tiles(reads: Reads, launch: Launch) -> list[Finding]:
     """R501 and A105 for boxes with their chunks elsewhere, R508 for coordinates that are exchanged; one for each kind of store."""
     stores: dict[tuple[int, ...], list[Store]] = {}
     for e in launch.events:
@@ -226,7 +227,7 @@ def _stored(event: Store, dtype: str, launch: Launch) -> np.ndarray | None:
 # ---- findings
 
 
-def _swizzled(box: _Box, alike: list[Store], launch: Launch) -> InstructionFinding | None:
+def _swizzled(box: _Box, alike: list[Store], launch: Launch) -> Finding | None:
     event, near = box.event, rounding_of(launch, box.dtype)
     tm = event.tensor_map
     x = Arrays(box.found, box.wanted, relative=near.relative, itemsize=tm.type_row.bits // 8)
@@ -236,10 +237,10 @@ def _swizzled(box: _Box, alike: list[Store], launch: Launch) -> InstructionFindi
     found = next((e for rule in (swizzled, chunked) if (e := rule(x, tile)) is not None), None)
     if found is None:
         return None
-    return InstructionFinding(found.code, event.instruction, f"{found.what}; so the product of A and B lies in global memory", found.change)
+    return at_instruction(found.code, event.instruction, f"{found.what}; so the product of A and B lies in global memory", found.change)
 
 
-def _slid(alike: list[Store], tiles: list[_Tile], launch: Launch) -> InstructionFinding | None:
+def _slid(alike: list[Store], tiles: list[_Tile], launch: Launch) -> Finding | None:
     """R508 for a box at its place in D, which has the rows of its product some rows further on."""
     for event in _some(alike):
         tm = event.tensor_map
@@ -255,7 +256,7 @@ def _slid(alike: list[Store], tiles: list[_Tile], launch: Launch) -> Instruction
             if not values.count or repeats(values):
                 continue
             if (told := slid(values, _tile_of(event, alike, launch))) is not None:
-                return InstructionFinding(told.code, event.instruction, told.what, told.change)
+                return at_instruction(told.code, event.instruction, told.what, told.change)
     return None
 
 
@@ -273,7 +274,7 @@ def _tile_of(event: Store, alike: list[Store], launch: Launch) -> Tile:
     return Tile(tm.box_dim[1], tm.box_dim[0], told, swizzle, lines[0], offset, writers_of(launch))
 
 
-def _exchanged(box: _Box, launch: Launch) -> InstructionFinding | None:
+def _exchanged(box: _Box, launch: Launch) -> Finding | None:
     """R508 for a box of D, as many rows and columns as A and B have rows, at the coordinates {row, column}."""
     if len(box.places) != 1:  # of tiles with the same numbers nobody can say which one this is
         return None
@@ -283,7 +284,7 @@ def _exchanged(box: _Box, launch: Launch) -> InstructionFinding | None:
         return None
     if not rounding_of(launch, box.dtype).near(box.found, box.wanted).all():
         return None
-    return InstructionFinding(
+    return at_instruction(
         "R508",
         event.instruction,
         f"the box at coordinates {list(event.coordinates)} has the product of the rows of A from {row} on and of the rows of B from {column} on: that belongs "

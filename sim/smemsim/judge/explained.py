@@ -87,7 +87,7 @@ def explained(run: Run, wrong: Wrong) -> str:
         if told is None:
             told = _of_operands(run, x) if x.count >= LEAST else None
         if told is None and x.count and (own := own_ranks(run.launch)):
-            lines = listed(sorted({f.instruction.line for f in own}))
+            lines = listed(sorted({f.line for f in own}))
             told = Explanation(
                 f"no rule gives it, but the mapa at line {lines} brings nothing to another CTA: {own[0].message}", own[0].repair
             )

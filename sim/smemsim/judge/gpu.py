@@ -1,148 +1,37 @@
-"""`Gpu`, and `launch_triton`: run a kernel's PTX without a GPU.
+"""`Gpu`: run a kernel's PTX without a GPU, and say what is wrong with it.
 
 >>> import numpy as np
 >>> gpu = Gpu("sm_90a")
 >>> a = gpu.array(np.arange(4, dtype=np.float32))
 >>> a.numpy()
 array([0., 1., 2., 3.], dtype=float32)
-
-Parameters stand in the order of the signature without constexprs, members of tuples one after the other. A host tensor descriptor becomes the map of 128 bytes, then its shape as 32-bit and
-its strides as 64-bit integers; a kernel without TMA gets a pointer, shape and strides, two flags, shape and strides. Two pointers to scratch memory
-follow, zeroed here, null where the kernel needs none.
 """
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import hashlib
 import itertools
-import math
 import os
-import pathlib
-import re
-import struct
-import sys
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
-from smemsim.arguments import flag, shown, suggestion, whole
-from smemsim.errors import InputError, SmemsimError
+from smemsim.arguments import shown, whole
+from smemsim.errors import InputError
 from smemsim.files import source_folders
 from smemsim.judge.operand_reads import Reads
+from smemsim.judge.progress import Progress
 from smemsim.judge.run import Run
 from smemsim.machine.region import Region
-from smemsim.program.arrays import MOST_BYTES, DeviceArray, as_numpy
-from smemsim.program.device import Device, target_of
+from smemsim.program.device import Device, module_of
 from smemsim.program.execute import requests
-from smemsim.program.launch import LIMIT, Launch, three
+from smemsim.program.launch import EVERY, LIMIT, Launch, LaunchConfig, LinkedKernel, RunOptions
 from smemsim.program.spread import execute_spread
 from smemsim.program.traps import region_name
-from smemsim.ptx.module import Instruction
-from smemsim.ptx.parser import read_module
+from smemsim.ptx.module import Instruction, Module
 from smemsim.spec.findings import Severity
-from smemsim.spec.ptx import WARP_SIZE
-from smemsim.words.tensor_map import TensorMap
 
-__all__ = ["Gpu", "Progress", "launch_triton", "told"]
-
-
-# ---- How far a launch is: a bar on the terminal after a second, and a sentence where it will take long
-
-
-AFTER = 1.0  # seconds without a bar
-SURE = 10.0  # seconds after which compiling no longer counts
-LONG = 600.0  # seconds of work that are worth a sentence
-
-
-def told(seconds: float) -> str:
-    """A time as people say it.
-
-    >>> told(12.4), told(840), told(3 * 3600), told(60 * 3600)
-    ('12 s', '14 minutes', '3.0 hours', '2.5 days')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 5400:
-        return f"{seconds / 60:.0f} minutes"
-    return f"{seconds / 3600:.1f} hours" if seconds < 36 * 3600 else f"{seconds / 86400:.1f} days"
-
-
-class Progress:
-    """A launch's callback: it is told how many CTAs have finished, and counts them in `done`.
-
-    On a terminal it draws a bar on stderr once a second has passed. Where the first CTAs say that the rest will take more than ten minutes, it says so,
-    terminal or not. `quiet` does neither.
-    """
-
-    def __init__(self, total: int, name: str, *, quiet: bool = False) -> None:
-        self.total, self.name, self.quiet = total, name, quiet
-        self.done = 0
-        self._began = time.perf_counter()
-        self._first: tuple[float, int] | None = None  # seconds and CTAs of the first wave, in which code is compiled too
-        self._said = False
-        self._bar: Any = None
-        self._timer: threading.Timer | None = None
-
-    @property
-    def seconds(self) -> float:
-        """Since the launch began."""
-        return time.perf_counter() - self._began
-
-    def __enter__(self) -> Progress:
-        if not self.quiet and sys.stderr.isatty():
-            self._timer = threading.Timer(AFTER, self._draw)
-            self._timer.daemon = True
-            self._timer.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer.join()
-        if self._bar is not None:
-            self._bar.stop()
-
-    def __call__(self, ctas: int) -> None:
-        self.done += ctas
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=self.done)
-        left = self._left()
-        if not self.quiet and not self._said and left > LONG:
-            self._said = True
-            print(
-                f"smemsim: {self.name}: {self.done} of {self.total} CTAs took {told(self.seconds)}, the others will take about {told(left)}; "
-                "ctas=range(0, 4) or --ctas 0-3 runs a part of the grid",
-                file=sys.stderr,
-            )
-
-    def _left(self) -> float:
-        """Seconds that the rest will take, 0 where it is too early to say: the first wave alone says so only when it was slow."""
-        now = self.seconds
-        if self._first is None:
-            self._first = now, self.done
-            return now / self.done * (self.total - self.done) if now > SURE else 0.0
-        seconds, ctas = now - self._first[0], self.done - self._first[1]
-        return seconds / ctas * (self.total - self.done) if seconds > AFTER and ctas else 0.0
-
-    def _draw(self) -> None:
-        from rich import progress
-        from rich.console import Console
-
-        columns = (progress.TextColumn("{task.description}"), progress.BarColumn(), progress.MofNCompleteColumn(), progress.TimeElapsedColumn(),
-                   progress.TimeRemainingColumn())  # fmt: skip
-        bar = progress.Progress(*columns, console=Console(stderr=True), transient=True)
-        bar.add_task(f"{self.name}: CTAs", total=self.total, completed=self.done)
-        bar.start()
-        self._bar = bar
-
-
-# ---- `Gpu`: run a kernel's PTX without a GPU, and say what is wrong with it
+__all__ = ["Gpu"]
 
 
 EVERY_ANSWER = ("never", "one", "always")  # what cancel = "all" tries
@@ -153,14 +42,14 @@ MOST_CTAS = 1 << 40  # of a grid that is run as a whole
 class Gpu(Device):
     """A simulated GPU of an architecture ("sm_90a", "sm_100a", "sm_103a") with its global memory."""
 
-    def launch(  # type: ignore[override]
+    def launch(
         self,
-        ptx: str,
+        ptx: str | Module | LinkedKernel,
         entry: str | None = None,
         *,
         grid: Any = (1, 1, 1),
-        block: Any = (1, 1, 1),
-        cluster: Any = (1, 1, 1),
+        block: Any = None,
+        cluster: Any = None,
         shared_bytes: int = 0,
         args: Sequence[Any] = (),
         sanitize: bool = True,
@@ -173,6 +62,7 @@ class Gpu(Device):
         client: Any = None,
         sources: Iterable[str | os.PathLike[str]] = (),
         cancel: str = "resident",
+        cooperative: bool = False,
     ) -> Run:
         """Run an entry of a PTX text over a grid; `args` in the order of its parameters.
 
@@ -199,74 +89,72 @@ class Gpu(Device):
         >>> gpu.launch(ptx, "fill", block=4, args=[a]).findings, a.numpy()
         ([], array([0, 1, 2, 3], dtype=uint32))
         """
-        self.module(ptx, name)
-        if cancel == "all":
-            given: dict[str, Any] = {
-                "grid": grid, "block": block, "cluster": cluster, "shared_bytes": shared_bytes, "args": args, "sanitize": sanitize, "limit": limit,
-                "ctas": ctas, "progress": progress, "name": name, "workers": workers, "client": client, "limit_seconds": limit_seconds,
-                "sources": sources,
-            }  # fmt: skip
-            return self._with_every_answer(ptx, entry, given)
-        sanitize, progress = flag("sanitize", sanitize), flag("progress", progress)
-        launch = self.prepare(ptx, entry, grid=grid, block=block, cluster=cluster, shared_bytes=shared_bytes, args=args, cancel=cancel)
-        clusters = None if ctas is None else _clusters_of(launch, ctas)
+        config = LaunchConfig(
+            grid=grid,
+            block=block,
+            cluster=cluster,
+            shared_bytes=shared_bytes,
+            args=args,
+            entry=entry,
+            cooperative=cooperative,
+            cancel=cancel,
+        )
+        options = RunOptions(
+            sanitize=sanitize, ctas=ctas, limit=limit, limit_seconds=limit_seconds, workers=workers, client=client, progress=progress,
+            sources=sources, name=name,
+        )  # fmt: skip
+        return self.run(ptx, config, options)
+
+    def run(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions | None = None) -> Run:
+        """Run a kernel as `launch` does, which says what the members of `config` and `options` are."""
+        options = options or RunOptions()
+        kernel = ptx if isinstance(ptx, LinkedKernel) else self.kernel(module_of(ptx, options.name), config.entry)
+        if config.cancel == EVERY:
+            return self._with_every_answer(kernel, config, options)
+        launch = self.prepare(kernel, config, options)
+        clusters = None if options.ctas is None else _clusters_of(launch, options.ctas)
         if clusters is None and launch.ctas > MOST_CTAS:
             raise InputError(
                 f"grid = {launch.grid}: {launch.ctas:,} CTAs would run for years; run a part of them, such as ctas=range(0, 4) (--ctas 0-3)"
             )
         chosen = range(launch.ctas) if clusters is None else _ctas_of(launch, clusters)
-        launch.judge = reads = Reads(launch.arch) if sanitize else None
-        launch.limit = whole("limit", limit, minimum=1)
-        launch.limit_seconds = _seconds(limit_seconds)
-        folders = source_folders(allowed=_folders(sources))
+        launch.judge = reads = Reads(launch.arch) if options.sanitize else None
+        folders = source_folders(allowed=options.sources)
         launch.begin()
-        if client is not None and not hasattr(client, "get_executor"):
-            raise InputError(f"client = {shown(client)}: needs a distributed.Client")
         interrupted = False
-        with Progress(len(chosen), launch.program.name, quiet=not progress) as done:
+        with Progress(len(chosen), launch.program.name, quiet=not options.progress) as done:
             try:
-                execute_spread(launch, clusters, watch=sanitize, done=done, workers=workers, client=client)
+                execute_spread(launch, clusters, watch=options.sanitize, done=done)
             except KeyboardInterrupt:
                 interrupted = True
-        return Run(launch, reads, name=name, ptx=ptx, seconds=done.seconds, done=done.done, interrupted=interrupted, folders=folders)
+        return Run(
+            launch,
+            reads,
+            name=options.name,
+            ptx=kernel.text,
+            seconds=done.seconds,
+            done=done.done,
+            interrupted=interrupted,
+            folders=folders,
+        )
 
-    def _with_every_answer(self, ptx: str, entry: str | None, given: dict[str, Any]) -> Run:
+    def _with_every_answer(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
         """A run with every answer to requests for others' work; only one of a kernel that does not ask."""
-        shape = {key: given[key] for key in ("grid", "block", "cluster", "shared_bytes", "args")}
-        asking = requests(self.prepare(ptx, entry, **shape))  # places the variables besides, so that `before` has them
+        asking = requests(kernel.program)
         regions = [region for region in self.memory.table()[2] if len(region.data)]
         before, first = [region.data.copy() for region in regions], None
         for answer in EVERY_ANSWER:
             for region, data in zip(regions, before, strict=True):
                 region.data[:] = data
-            run = self.launch(ptx, entry, **given, cancel=answer)
+            run = self.run(kernel, dataclasses.replace(config, cancel=answer), options)
             left = [hashlib.sha256(region.data.tobytes()).digest() for region in regions]
             first = first or left
             if not run.ok or run.interrupted or not asking:
                 return run
             if apart := [region for region, a, b in zip(regions, first, left, strict=True) if a != b]:
                 tell_apart(run.launch, asking[0], answer, apart)
-                return Run(run.launch, run.reads, name=run.name, ptx=ptx, seconds=run.seconds, done=run.ctas, folders=run.folders)
+                return Run(run.launch, run.reads, name=run.name, ptx=kernel.text, seconds=run.seconds, done=run.ctas, folders=run.folders)
         return run
-
-
-def _seconds(value: Any) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise InputError(f"limit_seconds = {shown(value)}: needs a number of seconds above 0, or None")
-    return float(value)
-
-
-def _folders(sources: Any) -> list[pathlib.Path]:
-    given = [sources] if isinstance(sources, (str, os.PathLike)) else sources
-    if not isinstance(given, Iterable):
-        raise InputError(f"sources = {shown(sources)}: needs a list of folders")
-    found = list(given)
-    for one in found:
-        if not isinstance(one, (str, os.PathLike)) or not os.path.isdir(one):
-            raise InputError(f"sources: {shown(one)} is no folder")
-    return [pathlib.Path(one) for one in found]
 
 
 def tell_apart(launch: Launch, i: Instruction, answer: str, apart: Sequence[Region]) -> None:
@@ -307,340 +195,3 @@ def _clusters_of(launch: Launch, ctas: Any) -> list[int]:
 
 def _ctas_of(launch: Launch, clusters: Sequence[int]) -> list[int]:
     return [launch.cta(cluster, rank)[0] for cluster in clusters for rank in range(launch.cluster_size)]
-
-
-# ---- Running what Triton compiled: its calling convention, after the launcher of Triton 3.9.0 (`triton/backends/nvidia/driver.py`)
-
-
-HOST_TYPES = {8: 10, 9: 8, 10: 9}  # the device's numbers of map data types which the driver numbers otherwise
-TF32 = 11
-SWIZZLES = ("none", "32B", "64B", "128B")
-OPTIONS = ("sanitize", "ctas", "progress", "limit", "limit_seconds", "workers", "client", "sources", "cancel")
-ELEMENT_BITS = re.compile(r"\*k?(?:fp|bf|i|u)(\d+)")  # of a pointer in a signature
-
-
-def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **more: Any) -> Run:
-    """Run what `triton.compile` or `KERNEL.warmup` returned, over a grid of programs; block, cluster and shared memory are what Triton decided.
-
-    `args` are the kernel's arguments in their order, with the constexprs or without them, or by name; tuples as tuples. Arrays of numpy and
-    tensors of PyTorch are copied into the GPU's memory with all that they are views of, so that arrays which share memory share it there, and hold
-    the results afterwards (read-only ones stay as they are); arrays of `gpu.array` stay where they are (give their `gpu`). `grid` is one to three
-    numbers, or a function of the arguments and constexprs by name. Host descriptors are anything with `base`, `shape`, `strides` and `block_shape`,
-    such as Triton's TensorDescriptor. `sanitize`, `ctas`, `progress`, `limit`, `limit_seconds`, `workers`, `client`, `sources` and `cancel` are those of
-    `Gpu.launch`, unless the kernel has arguments of these names.
-    Raises InputError for arguments that do not fit the signature, and what `Gpu.launch` raises.
-
-    >>> launch_triton("kernel.py", grid=1)
-    Traceback (most recent call last):
-    smemsim.errors.InputError: kernel = 'kernel.py': needs what triton.compile(...) or KERNEL.warmup(..., grid=(1,)) returns: with .asm, .metadata and .src
-    """
-    if gpu is not None and not isinstance(gpu, Gpu):
-        raise InputError(f"gpu = {shown(gpu)}: needs a smemsim.Gpu")
-    ptx, about, signature = _compiled(kernel)
-    options = {key: more.pop(key) for key in OPTIONS if key in more and key not in signature}
-    options.setdefault("sources", _source_folders(kernel))
-    gpu = Gpu(target_of(read_module(ptx, name="the kernel's PTX"))) if gpu is None else gpu
-    given = _by_name(signature, args, more)
-    flat = [one for name, kind in signature.items() if kind != "constexpr" for one in _flat(name, kind, given[name])]
-    host = _HostMemory(gpu)
-    for name, kind, value in flat:
-        if kind.startswith("tensordesc"):
-            host.add(f"{name}.base", _tensor_of(name, value)[0])
-        elif kind.startswith("*") and value is not None:
-            host.add(name, value, kind)
-    host.place()
-    metas = list(about("tensordesc_meta", None) or ())
-    passed: list[Any] = []
-    for name, kind, value in flat:
-        if kind.startswith("tensordesc"):
-            passed += _descriptor(name, value, metas.pop(0) if metas else None, gpu, host)
-        elif kind.startswith("*"):
-            passed.append(None if value is None else host.pointer(value))
-        else:
-            passed.append(_scalar(name, kind, value))
-    x, y, z = three("grid", _grid_of(grid, _meta(kernel, about, given)) if callable(grid) else grid)
-    ctas = int(about("num_ctas", 1))
-    for size in (int(about("global_scratch_size", 0)), int(about("profile_scratch_size", 0))):
-        passed.append(gpu.zeros(x * y * z * ctas * size, np.uint8) if size else None)
-    module = gpu.module(ptx, "the kernel's PTX")
-    entry = gpu.entry(module, about("name", None))
-    block = module.functions[entry].directives.get("reqntid") or (WARP_SIZE * int(about("num_warps", 4)), 1, 1)
-    run = gpu.launch(
-        ptx, entry, grid=(x * ctas, y, z), block=tuple(block), cluster=(ctas, 1, 1), shared_bytes=int(about("shared", 0)), args=passed, name=entry,
-        **options,
-    )  # fmt: skip
-    host.bring_back()
-    return run
-
-
-def _flat(name: str, kind: Any, value: Any) -> Iterator[tuple[str, str, Any]]:
-    """The arguments that an argument stands for, each with its type: the members of tuples, without constexprs."""
-    if isinstance(kind, (tuple, list)):
-        if not isinstance(value, (tuple, list)) or len(value) != len(kind):
-            raise InputError(f"{name} = {shown(value)}: the kernel takes a tuple of {len(kind)} ({shown(tuple(kind))})")
-        for n, (one, member) in enumerate(zip(kind, value, strict=True)):
-            yield from _flat(f"{name}[{n}]", one, member)
-    elif kind != "constexpr":
-        yield name, str(kind), value
-
-
-def _scalar(name: str, kind: str, value: Any) -> Any:
-    """A number as it is passed: those of 16 bits as their bytes, which Triton's launcher rounds to fp16 and cuts off to bf16."""
-    if getattr(value, "shape", None) == () and hasattr(value, "item"):
-        value = value.item()
-    if kind not in ("fp16", "bf16"):
-        return value
-    try:
-        return struct.pack("<e", value) if kind == "fp16" else struct.pack("<f", value)[2:]
-    except (struct.error, TypeError, OverflowError):
-        raise InputError(f"{name} = {shown(value)}: needs a number that {kind} has room for") from None
-
-
-def _grid_of(grid: Callable[[dict[str, Any]], Any], meta: dict[str, Any]) -> Any:
-    try:
-        return grid(meta)
-    except KeyError as e:
-        raise InputError(f"grid: the function asks for {e}; there are {', '.join(meta)}") from None
-
-
-def _meta(kernel: Any, about: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a grid that is a function is called with: arguments and constexprs by name, and the options of the compiler."""
-    source = kernel.src
-    names, constants = list(source.signature), getattr(source, "constants", None) or {}
-    fixed = {
-        key if isinstance(key, str) else names[key[0]]: value for key, value in constants.items() if isinstance(key, str) or len(key) == 1
-    }
-    options = {name: about(name, None) for name in ("num_warps", "num_ctas", "num_stages")}
-    return {**options, **fixed, **given}
-
-
-def _compiled(kernel: Any) -> tuple[str, Any, Mapping[str, Any]]:
-    """(PTX, how to ask for metadata, the signature) of a compiled kernel."""
-    asm, metadata, source = (getattr(kernel, name, None) for name in ("asm", "metadata", "src"))
-    signature = getattr(source, "signature", None)
-    try:
-        ptx = asm["ptx"]  # type: ignore[index]
-    except (TypeError, KeyError):
-        ptx = None
-    if not isinstance(ptx, str) or metadata is None or not isinstance(signature, Mapping):
-        hint = "; compile it first" if hasattr(kernel, "warmup") else ""
-        raise InputError(
-            f"kernel = {shown(kernel)}{hint}: needs what triton.compile(...) or KERNEL.warmup(..., grid=(1,)) returns: with .asm, .metadata and .src"
-        )
-
-    def about(name: str, otherwise: Any) -> Any:
-        value = metadata.get(name, otherwise) if isinstance(metadata, Mapping) else getattr(metadata, name, otherwise)
-        return otherwise if value is None else value
-
-    return ptx, about, signature
-
-
-def _source_folders(kernel: Any) -> list[str]:
-    """Where the kernel's Python source lies: as its function says, not as the PTX does."""
-    code = getattr(getattr(getattr(kernel.src, "fn", None), "fn", None), "__code__", None)
-    folder = os.path.dirname(os.path.abspath(code.co_filename)) if code is not None else ""
-    return [folder] if os.path.isdir(folder) else []
-
-
-def _by_name(signature: Mapping[str, Any], args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments by the names of the signature; those of constexprs count for nothing."""
-    plain = [name for name, kind in signature.items() if kind != "constexpr"]
-    for name in named:
-        if name not in signature:
-            raise InputError(f"{name}: no such argument{suggestion(name, signature)}; the kernel has {', '.join(signature)}")
-    order = list(signature) if len(args) == len(signature) else plain
-    if len(args) > len(order):
-        raise InputError(f"args: {len(args)} were given, the kernel has {', '.join(plain)} (and constexprs)")
-    found = dict(zip(order, args, strict=False))
-    for name in found:
-        if name in named:
-            raise InputError(f"{name}: is given twice")
-    found |= named
-    missing = [f"{name} ({signature[name]})" for name in plain if name not in found]
-    if missing:
-        raise InputError(f"args: {', '.join(missing)} not given")
-    return found
-
-
-@dataclasses.dataclass
-class _HostArray:
-    """An array of the host: `array` is it, or a copy that is put back by `back`; `root` the first and the last byte of the memory it is a view of."""
-
-    name: str
-    value: Any
-    array: np.ndarray
-    root: tuple[int, int]
-    back: Callable[[], Any] | None = None
-    owner: tuple[str, int, int] = ("", 0, 0)  # where the memory of what was given is, if `array` is a copy of it
-
-
-class _HostMemory:
-    """The host's arrays of a launch, in the GPU's memory: what is one memory there is one array here."""
-
-    def __init__(self, gpu: Gpu) -> None:
-        self.gpu = gpu
-        self._arrays: list[_HostArray] = []
-        self._placed: list[tuple[int, int, np.ndarray]] = []  # of a memory: its first byte here, its address there, its bytes before
-
-    def add(self, name: str, value: Any, kind: str = "*") -> None:
-        """An argument; `kind` is its type in the signature, such as "*bf16". Arrays of bytes go anywhere."""
-        value = _unwrapped(value)
-        if isinstance(value, DeviceArray):
-            _check_width(name, value.dtype, kind)
-            return
-        if value is None or isinstance(value, (int, float)):
-            raise InputError(f"{name} = {shown(value)}: is a pointer; needs an array")
-        if any(one.value is value for one in self._arrays):
-            return
-        found = _of_host(name, value)
-        _check_width(name, found.array.dtype, kind)
-        for other in self._arrays:
-            if _overlap(found, other):
-                raise InputError(
-                    f"{name}: shares memory with {other.name}, and one of them has to be copied: pass copies, or arrays of gpu.array"
-                )
-        self._arrays.append(found)
-
-    def place(self) -> None:
-        """Put all of them into the GPU's memory."""
-        for one in sorted(self._arrays, key=lambda one: one.root):
-            begin, end = one.root
-            if self._placed and begin < self._placed[-1][0] + len(self._placed[-1][2]):
-                first, _, data = self._placed.pop()
-                begin, end = first, max(end, first + len(data))
-            self._placed.append((begin, 0, _bytes_at(one.name, begin, end)))
-        self._placed = [(begin, 0, data.copy()) for begin, _, data in self._placed]
-        for n, (begin, _, data) in enumerate(self._placed):
-            name = next(one.name for one in self._arrays if self._memory_of(one)[0] == begin)
-            self._placed[n] = begin, DeviceArray(self.gpu.memory, data, name.removesuffix(".base")).address, data
-
-    def _memory_of(self, one: _HostArray) -> tuple[int, int, np.ndarray]:
-        """The memory that an array lies in."""
-        return next(x for x in self._placed if x[0] <= one.root[0] < x[0] + max(1, len(x[2])))
-
-    def pointer(self, value: Any) -> Any:
-        """What is passed for an argument: its address, or the array of the GPU that it is."""
-        value = _unwrapped(value)
-        if isinstance(value, DeviceArray):
-            return value
-        one = next(one for one in self._arrays if one.value is value)
-        begin, address, _ = self._memory_of(one)
-        return address + one.array.ctypes.data - begin
-
-    def bring_back(self) -> None:
-        """Give the host's arrays what the kernel wrote; those that are read-only stay as they are."""
-        for one in self._arrays:
-            if not one.array.flags.writeable or not one.array.size:
-                continue
-            begin, address, before = self._memory_of(one)
-            span = slice(one.root[0] - begin, one.root[1] - begin)
-            after = self.gpu.memory.span(address, len(before))[span]
-            changed = np.flatnonzero(after != before[span])
-            _bytes_at(one.name, *one.root)[changed] = after[changed]
-            if one.back is not None:
-                one.back()
-
-
-def _unwrapped(value: Any) -> Any:
-    """The array of a pointer of another type: what `triton.reinterpret` makes has it as `base`."""
-    wrapped = not isinstance(value, np.ndarray) and hasattr(value, "data_ptr") and hasattr(value, "base")
-    return value.base if wrapped else value
-
-
-def _of_host(name: str, value: Any) -> _HostArray:
-    if _is_tensor(value) and value.device.type != "cpu":
-        host = value.detach().cpu()
-        begin = value.untyped_storage().data_ptr()
-        owner = str(value.device), begin, begin + value.untyped_storage().nbytes()
-        array = as_numpy(name, host)
-        return _HostArray(name, value, array, _root(array), lambda: value.detach().copy_(host), owner)
-    array = as_numpy(name, value)
-    if isinstance(value, np.ndarray) and not value.dtype.isnative:
-        array.flags.writeable = value.flags.writeable
-        return _HostArray(name, value, array, _root(array), lambda: np.copyto(value, array), ("host", *_root(value)))
-    return _HostArray(name, value, array, _root(array))
-
-
-def _is_tensor(value: Any) -> bool:
-    return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "untyped_storage")
-
-
-def _root(array: np.ndarray) -> tuple[int, int]:
-    """The bytes of the memory that an array is a view of: of its base, or of PyTorch's storage."""
-    root = array
-    while isinstance(root.base, np.ndarray):
-        root = root.base
-    owner: Any = root.base
-    if _is_tensor(owner):
-        storage = owner.untyped_storage()
-        return storage.data_ptr(), storage.data_ptr() + storage.nbytes()
-    first = root.ctypes.data
-    if not root.size:
-        return first, first
-    reach = [step * (n - 1) for step, n in zip(root.strides, root.shape, strict=True)]
-    return first + sum(min(x, 0) for x in reach), first + sum(max(x, 0) for x in reach) + root.itemsize
-
-
-def _overlap(a: _HostArray, b: _HostArray) -> bool:
-    """Is one of two arrays a copy of memory that the other one is in too?"""
-    for copy, other in ((a, b), (b, a)):
-        space, begin, end = copy.owner
-        where = other.owner if other.owner[0] else ("host", *other.root)
-        if space and space == where[0] and begin < where[2] and where[1] < end:
-            return True
-    return False
-
-
-def _bytes_at(name: str, begin: int, end: int) -> np.ndarray:
-    """The host's memory itself."""
-    if end - begin > MOST_BYTES:
-        raise InputError(f"{name}: is a view of {end - begin} bytes; smemsim takes {MOST_BYTES} at most: pass a copy")
-    return np.ctypeslib.as_array((ctypes.c_uint8 * (end - begin)).from_address(begin)) if end > begin else np.zeros(0, np.uint8)
-
-
-def _check_width(name: str, dtype: np.dtype[Any], kind: str) -> None:
-    """Are an array's elements as wide as the kernel's, or bytes?"""
-    bits, size = ELEMENT_BITS.match(kind), dtype.itemsize
-    if bits and size not in (1, max(1, int(bits[1]) // 8)):
-        raise InputError(f"{name}: an array of {dtype} ({8 * size} bits an element); the kernel was compiled for {kind}")
-
-
-def _tensor_of(name: str, value: Any) -> tuple[Any, list[int], list[int]]:
-    """(base, shape, strides) of a host tensor descriptor."""
-    try:
-        return value.base, [int(n) for n in value.shape], [int(n) for n in value.strides]
-    except (AttributeError, TypeError, ValueError):
-        raise InputError(
-            f"{name} = {shown(value)}: is a tensor descriptor; needs an object with base, shape, strides and block_shape"
-        ) from None
-
-
-def _descriptor(name: str, value: Any, meta: Any, gpu: Device, host: _HostMemory) -> list[Any]:
-    """A host tensor descriptor as parameters."""
-    base, shape, strides = _tensor_of(name, value)
-    array = host.pointer(base)
-    is_nan, is_tf32 = getattr(value, "padding", "zero") == "nan", bool(getattr(value, "round_f32_to_tf32", False))
-    if meta is None:
-        return [array, *shape, *strides, is_nan, is_tf32, *shape, *strides]
-    size = int(meta["elem_size"])
-    code = TF32 if is_tf32 else HOST_TYPES.get(int(meta["elem_type"]), int(meta["elem_type"]))
-    extents = [*shape[:-1], shape[-1] * (2 if meta.get("fp4_padded") else 1)]
-    known: dict[str, Any] = {
-        "data_type": code, "global_address": array.address if isinstance(array, DeviceArray) else array, "global_dim": extents[::-1],
-        "global_strides": [s * size for s in strides[:-1]][::-1], "interleave": "none", "swizzle": SWIZZLES[int(meta["swizzle"])],
-        "l2_promotion": "128B", "oob_fill": "nan" if is_nan else "zeros", "arch": gpu.arch,
-    }  # fmt: skip
-    block = [int(n) for n in meta["block_size"]]
-    try:
-        if meta.get("is_im2col"):
-            steps = list(getattr(value, "element_strides", None) or [1] * len(shape))[::-1]
-            lower, upper = (list(getattr(value, f"pixel_box_{side}_corner"))[::-1] for side in ("lower", "upper"))
-            tm = TensorMap.im2col(
-                **known, pixel_box_lower_corner=lower, pixel_box_upper_corner=upper, pixels_per_column=block[0], channels_per_pixel=block[1],
-                element_strides=steps,
-            )  # fmt: skip
-        else:
-            tm = TensorMap.tiled(**known, box_dim=block[::-1], element_strides=[1] * len(shape))
-    except SmemsimError as e:
-        raise InputError(f"{name}: the driver refuses the map of this descriptor: {e}") from None
-    return [tm, *shape, *strides]

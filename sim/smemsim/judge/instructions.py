@@ -11,11 +11,13 @@ import numpy as np
 
 from smemsim.arguments import in_steps, shown
 from smemsim.errors import InputError, Unmodelled
+from smemsim.finding import Finding, Fix, InScenario, InWord, Path
 from smemsim.judge.reads import Cells, Read, as_given, blamed_copy, grid, steps_of, tmem_at
-from smemsim.judge.report import CheckFinding, share_of
+from smemsim.judge.report import share_of
 from smemsim.judge.state import TMEM, Machine, finding
 from smemsim.machine.tmem.layout import ATmemLayout, accumulator_path
 from smemsim.spec.architectures import architecture
+from smemsim.spec.evidence import Grade
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import ATOM_ROWS
@@ -53,9 +55,9 @@ def kind_of_step(step: dict[str, Any], arch: str) -> str | None:
     return kind if (kind == "wgmma" and here == "wgmma") or (kind in KINDS and here == "tcgen05") else None
 
 
-def instruction_findings(machine: Machine, number: int, step: dict[str, Any], cta_group: int | None) -> Iterator[CheckFinding]:
+def instruction_findings(machine: Machine, number: int, step: dict[str, Any], cta_group: int | None) -> Iterator[Finding]:
     """Findings about a step's instruction."""
-    where, title = f"step[{number}]", f"step {number + 1} (mma)"
+    where, title = Path.of("step", number), f"step {number + 1} (mma)"
     kind = kind_of_step(step, machine.arch)
     if kind is None:
         return
@@ -70,10 +72,10 @@ def instruction_findings(machine: Machine, number: int, step: dict[str, Any], ct
     elif "kind" in step:
         yield from _shape(where, title, step, kind, cta_group)
     for side, operand in operands.items():
-        yield from _tcgen05_type(machine, f"{where}.{side}", f"{title} {side}", operand)
+        yield from _tcgen05_type(machine, where / side, f"{title} {side}", operand)
 
 
-def _wgmma(where: str, title: str, step: dict[str, Any], operands: dict[str, Any]) -> Iterator[CheckFinding]:
+def _wgmma(where: Path, title: str, step: dict[str, Any], operands: dict[str, Any]) -> Iterator[Finding]:
     types = {side: element_format(o["dtype"]).name for side, o in operands.items()}
     rows = [r for r in WGMMA_TYPES if types.get("a", r.a[0]) in r.a and types.get("b", r.b[0]) in r.b]
     if operands and not rows:
@@ -82,7 +84,7 @@ def _wgmma(where: str, title: str, step: dict[str, Any], operands: dict[str, Any
         return
     for side, operand in operands.items():
         if operand["major"] == "MN" and not any(r.transposes for r in rows):
-            yield finding("I602", f"{where}.{side}.major", f"{title} {side}",
+            yield finding("I602", where / side / "major", f"{title} {side}",
                           f"{types[side]} MN-major: wgmma transposes 16-bit types only", "store the operand K-major")  # fmt: skip
     if "kind" not in step or not rows:
         return
@@ -90,20 +92,20 @@ def _wgmma(where: str, title: str, step: dict[str, Any], operands: dict[str, Any
     one = operands.get("a", {}).get("rows", WGMMA_M)
     if step["m"] % WGMMA_M or WGMMA_M < step["m"] <= one:
         yield finding(
-            "I601", f"{where}.m", title, f"M = {max(step['m'], one)}: one wgmma has {WGMMA_M}, larger tiles take several", f"m = {WGMMA_M}"
+            "I601", where / "m", title, f"M = {max(step['m'], one)}: one wgmma has {WGMMA_M}, larger tiles take several", f"m = {WGMMA_M}"
         )
     if step["n"] not in row.n:
         near = min(row.n, key=lambda n: abs(n - step["n"]))
         yield finding(
             "I601",
-            f"{where}.n",
+            where / "n",
             title,
             f"N = {step['n']}: wgmma with {row.a[0]} has {in_steps(row.n)}",
             f"n = {near}",
         )
     if operands and step["k"] != row.k * (2 if is_sparse(step) else 1):
         yield finding(
-            "I601", f"{where}.k", title, f"K = {step['k']}: wgmma with {row.a[0]} has {row.k}, {2 * row.k} with .sp", f"k = {row.k}"
+            "I601", where / "k", title, f"K = {step['k']}: wgmma with {row.a[0]} has {row.k}, {2 * row.k} with .sp", f"k = {row.k}"
         )
 
 
@@ -137,35 +139,34 @@ def _group_of(step: dict[str, Any], operands: dict[str, Any], given: int | None)
     return 1 if rows == step["m"] else 2 if rows == step["m"] // 2 else None
 
 
-def _shape(where: str, title: str, step: dict[str, Any], kind: str, cta_group: int | None) -> Iterator[CheckFinding]:
+def _shape(where: Path, title: str, step: dict[str, Any], kind: str, cta_group: int | None) -> Iterator[Finding]:
     shapes = shapes_of(kind_of(kind), cta_group=cta_group, ws=None, sparse=False, wide_k=False)
     m, n, k = step["m"], step["n"], step["k"]
     ms, ns = sorted({x for s in shapes for x in s.m}), sorted({x for s in shapes for x in s.n})
     for name, value, legal in (("m", m, ms), ("n", n, ns)):
         if value not in legal:
             near = min(legal, key=lambda x: abs(x - value))
-            yield finding(
-                "I601", f"{where}.{name}", title, f"{name.upper()} = {value}: kind {kind} has {in_steps(legal)}", f"{name} = {near}"
-            )
+            yield finding("I601", where / name, title, f"{name.upper()} = {value}: kind {kind} has {in_steps(legal)}", f"{name} = {near}")
             return
     with_m = {x for s in shapes if m in s.m for x in s.n}
     if n not in with_m:
         near = min(with_m, key=lambda x: abs(x - n))
-        yield finding("I601", f"{where}.n", title, f"N = {n}: kind {kind} with M = {m} has {in_steps(with_m)}", f"n = {near}")
+        yield finding("I601", where / "n", title, f"N = {n}: kind {kind} with M = {m} has {in_steps(with_m)}", f"n = {near}")
     dense = KINDS[kind].k
     if k not in ((2 * dense,) if is_sparse(step) else (dense, WIDE_K if KINDS[kind].has_wide_k else dense)):
-        yield finding("I601", f"{where}.k", title, f"K = {k}: kind {kind} has {dense}, {2 * dense} with .sp", f"k = {dense}")
+        yield finding("I601", where / "k", title, f"K = {k}: kind {kind} has {dense}, {2 * dense} with .sp", f"k = {dense}")
 
 
-def _tcgen05_type(machine: Machine, where: str, title: str, operand: dict[str, Any]) -> Iterator[CheckFinding]:
+def _tcgen05_type(machine: Machine, where: Path, title: str, operand: dict[str, Any]) -> Iterator[Finding]:
     """MN-major 32-bit types need 32-byte atoms."""
     fmt, word = element_format(operand["dtype"]), _word(operand)
     if word is None:
         return
     swizzle = SmemDescriptor.decode(word, arch=machine.arch).swizzle
     if operand["major"] == "MN" and fmt.bits == 32 and swizzle not in (Swizzle.B128_ATOM_32B, Swizzle.INVALID):
-        yield finding("I602", f"{where}.major", title, f"{fmt.name} MN-major with swizzle {swizzle}: 32-bit types are MN-major with 128B_ATOM_32B only",
-                      "write layout code 1 and lay the tile out in 32-byte atoms, or store it K-major")  # fmt: skip
+        yield finding("I602", where / "major", title, f"{fmt.name} MN-major with swizzle {swizzle}: 32-bit types are MN-major with 128B_ATOM_32B only",
+                      "write layout code 1 and lay the tile out in 32-byte atoms, or store it K-major",
+                      inside=InWord("operand", Path.of("major"), against=("swizzle",)))  # fmt: skip
 
 
 def _word(operand: dict[str, Any]) -> int | None:
@@ -177,12 +178,12 @@ def _word(operand: dict[str, Any]) -> int | None:
 
 
 def _idesc(
-    machine: Machine, where: str, title: str, step: dict[str, Any], operands: dict[str, Any], kind: str, cta_group: int | None
-) -> Iterator[CheckFinding]:
+    machine: Machine, where: Path, title: str, step: dict[str, Any], operands: dict[str, Any], kind: str, cta_group: int | None
+) -> Iterator[Finding]:
     """The instruction descriptor against the step, then its own rules."""
     word = step["idesc"]
     if not 0 <= word < 1 << 32:
-        yield finding("I603", f"{where}.idesc", title, f"idesc = {word:#x}: needs 32 bits")
+        yield finding("I603", where / "idesc", title, f"idesc = {word:#x}: needs 32 bits")
         return
     d = InstrDescriptor.decode(word, kind=kind)
     differ = []
@@ -197,10 +198,10 @@ def _idesc(
     if differ:
         listed = ", ".join(f"{name} {has} (the step has {wanted})" for name, has, wanted in differ)
         new = idesc_with(word, d, {name: wanted for name, _, wanted in differ})
-        yield finding("I603", f"{where}.idesc", title, f"{word:#010x} of kind {kind} says {listed}",
+        yield finding("I603", where / "idesc", title, f"{word:#010x} of kind {kind} says {listed}",
                       "build it with smemsim.InstrDescriptor" if new is None else f"idesc = {new:#010x}",
-                      fix=None if new is None else (f"{where}.idesc", f"{word:#010x}", f"{new:#010x}"),
-                      numbers={name: [has, wanted] for name, has, wanted in differ}, grade="documented")  # fmt: skip
+                      changes=() if new is None else (Fix(where / "idesc", f"{word:#010x}", f"{new:#010x}"),),
+                      numbers={name: [has, wanted] for name, has, wanted in differ}, grade=Grade.DOCUMENTED)  # fmt: skip
         return
     context: dict[str, Any] = {"arch": machine.arch, "cta_group": cta_group}
     for side, operand in operands.items():
@@ -209,9 +210,9 @@ def _idesc(
             swizzle = SmemDescriptor.decode(first, arch=machine.arch).swizzle
             if swizzle is not Swizzle.INVALID:
                 context[f"swizzle_{side}"] = str(swizzle)
-    for one in d.problems(**context):
-        if one.severity is not Severity.NOTE:
-            yield finding(one.code, f"{where}.idesc", title, one.message, one.repair, severity=one.severity)
+    for broken in d.problems(**context):
+        if broken.severity is not Severity.NOTE:
+            yield dataclasses.replace(broken, at=InScenario(where / "idesc", title, inside=broken.inside), source="")
 
 
 # ---- How M = 64, .ws and two CTAs split an operand: does the part of an instruction begin inside a swizzle atom, do its rows fit its
@@ -233,20 +234,20 @@ def rows_in_cta(step: dict[str, Any], side: str, arch: str, group: int | None) -
     return total // 2 if pair and total % 2 == 0 else total
 
 
-def lane_split(machine: Machine, read: Read, step: dict[str, Any], group: int | None, told: list[CheckFinding]) -> Iterator[CheckFinding]:
+def lane_split(machine: Machine, read: Read, step: dict[str, Any], group: int | None, told: list[Finding]) -> Iterator[Finding]:
     """The findings of an operand, with I604 instead of R508 where its rows are cut inside a swizzle atom or are not those of the CTA."""
     for one in told:
-        yield (_cut(machine, read, step, group, one) if one.code in ("R508", "R507", "R504") and not one.because else None) or one
+        yield (_cut(machine, read, step, group, one) if one.code in ("R508", "R507", "R504") and one.cause is None else None) or one
 
 
-def _cut(machine: Machine, read: Read, step: dict[str, Any], group: int | None, one: CheckFinding) -> CheckFinding | None:
-    side = read.where[-1]
+def _cut(machine: Machine, read: Read, step: dict[str, Any], group: int | None, one: Finding) -> Finding | None:
+    side = read.where.side
     own = rows_in_cta(step, side, machine.arch, group)
     if group == 2 and own < read.rows and machine.seen and not machine.seen[-1].wrong[:, :, :own].any():
         text = f"each CTA of the pair reads {own} rows of {side.upper()}, the scenario has {read.rows}: those from row {own} on lie in the other CTA"
-        return dataclasses.replace(one, code="I604", where=f"{read.where}.rows", message=f"{one.message.partition(';')[0]}; {text}",
-                                   repair=f"rows = {own}", fix=(f"{read.where}.rows", read.rows, own) if "rows" in read.raw else None,
-                                   numbers={"rows": [read.rows, own]}, grade="documented")  # fmt: skip
+        return dataclasses.replace(one, code="I604", at=InScenario(read.where / "rows", one.title, read.where), message=f"{share_of(one.wrong, one.of, 'elements')}; {text}",
+                                   repair=f"rows = {own}", changes=(Fix(read.where / "rows", read.rows, own),) if "rows" in read.raw else (),
+                                   numbers={"rows": [read.rows, own]}, grade=Grade.DOCUMENTED)  # fmt: skip
     if one.fix or one.code != "R508":
         return None
     places = machine.memory.locate(read.meant)
@@ -282,32 +283,32 @@ def _ws(step: dict[str, Any]) -> bool:
 
 def a_from_tensor_memory(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any], group: int | None) -> None:
     """A of an MMA that reads it from tensor memory: the lanes it begins at, and, where copies brought it, every element."""
-    where, title, operand, kind = f"step[{number}].a", f"step {number + 1} (mma) a", step["a"], kind_of_step(step, machine.arch)
+    where, title, operand, kind = Path.of("step", number, "a"), f"step {number + 1} (mma) a", step["a"], kind_of_step(step, machine.arch)
     if kind not in A_CONTAINER_BITS:
-        machine.unchecked.append(where)
+        machine.unchecked.append(str(where))
         return
     about: dict[str, Any] = {"ws": _ws(step), "sparse": is_sparse(step)}
     try:
         path = accumulator_path(step["m"], group or 1, **about)
     except InputError:
-        machine.unchecked.append(where)  # no such M: I601 says so
+        machine.unchecked.append(str(where))  # no such M: I601 says so
         return
     shape = steps_of(step, "a")
-    starts = [tmem_at(f"{where}.tmem", int(x)) for x in grid(f"{where}.tmem", operand["tmem"], shape).flat]
+    starts = [tmem_at(where / "tmem", int(x)) for x in grid(where / "tmem", operand["tmem"], shape).flat]
     off = next((start for start in starts if start.lane not in path.lanes), None)
     if off is not None:
         only = " or ".join(map(str, path.lanes))
         right = np.array([path.lanes[0] << LANE_SHIFT | start.column for start in starts]).reshape(shape)
-        machine.say(finding("I604", f"{where}.tmem", title,
+        machine.say(finding("I604", where / "tmem", title,
                             f"A begins in lane {off.lane}; with M = {step['m']} its rows fill {path.block} of every 32 lanes from lane {only} on (layout {path.name} of D)",
-                            f"tmem = {as_given(right, operand['tmem'])}", numbers={"lane": off.lane, "legal": list(path.lanes)}, grade=str(A_GRADES[path.name][0]),
-                            fix=(f"{where}.tmem", operand["tmem"], as_given(right, operand["tmem"]))))  # fmt: skip
+                            f"tmem = {as_given(right, operand['tmem'])}", numbers={"lane": off.lane, "legal": list(path.lanes)}, grade=A_GRADES[path.name][0],
+                            changes=(Fix(where / "tmem", operand["tmem"], as_given(right, operand["tmem"])),)))  # fmt: skip
         return
     if operand["major"] != "K":
-        machine.say(finding("I602", f"{where}.major", title, "A in tensor memory has a lane for each row: it cannot be MN-major", "major = K", grade="documented"))  # fmt: skip
+        machine.say(finding("I602", where / "major", title, "A in tensor memory has a lane for each row: it cannot be MN-major", "major = K", grade=Grade.DOCUMENTED))  # fmt: skip
         return
     if "meant" not in operand or (machine.tmem_writer < 0).all():
-        machine.unchecked.append(where)
+        machine.unchecked.append(str(where))
         return
     try:
         layout = ATmemLayout(step["m"], kind, group or 1, lane=starts[0].lane, **about)
@@ -317,15 +318,15 @@ def a_from_tensor_memory(machine: Machine, raw: dict[str, Any], number: int, ste
     one = _compare(machine, where, title, operand, layout, [s.column for s in starts], shape)
     blamed = blamed_copy(machine, raw, number, set(map(int, np.unique(machine.tmem_writer))))
     if one is not None and blamed is not None:
-        cause = blamed.because or blamed.code
-        one = dataclasses.replace(one, code="R508", because=cause, repair=f"see {cause}", fix=None)
+        cause = blamed.cause or blamed
+        one = dataclasses.replace(one, code="R508", cause=cause, repair=f"see {cause.code}", changes=())
     if one is not None:
         machine.say(one)
 
 
 def _compare(
-    machine: Machine, where: str, title: str, operand: dict[str, Any], layout: ATmemLayout, columns: list[int], shape: tuple[int, int]
-) -> CheckFinding | None:  # fmt: skip
+    machine: Machine, where: Path, title: str, operand: dict[str, Any], layout: ATmemLayout, columns: list[int], shape: tuple[int, int]
+) -> Finding | None:  # fmt: skip
     """What is wrong with A, element by element; None where nothing is."""
     rows, meant = layout.m // layout.cta_group, operand["meant"]
     row, k = np.meshgrid(np.arange(rows), np.arange(layout.k), indexing="ij")
@@ -341,13 +342,13 @@ def _compare(
         return None
     count, total = int(bad.any(axis=1).sum()), bad[:, 0].size
     share = f"{share_of(count, total, 'elements')} in tensor memory"
-    counts: dict[str, Any] = {"wrong": count, "of": total, "grade": str(layout.grade)}
+    counts: dict[str, Any] = {"wrong": count, "of": total, "grade": layout.grade}
     options = [[c for c, _ in cells.places(machine, want)] for want in wanted]
     if all(options):
         near = [min(o, key=lambda c: abs(c - used)) for o, used in zip(options, columns, strict=True)]
         right = np.array([layout.lane << LANE_SHIFT | c for c in near]).reshape(shape)
-        return finding("R502", f"{where}.tmem", title, f"{share}; other columns have them", f"columns {columns} must be {near}",
-                       numbers={"used": columns, "needed": near}, fix=(f"{where}.tmem", operand["tmem"], as_given(right, operand["tmem"])), **counts)  # fmt: skip
+        return finding("R502", where / "tmem", title, f"{share}; other columns have them", f"columns {columns} must be {near}",
+                       numbers={"used": columns, "needed": near}, changes=(Fix(where / "tmem", operand["tmem"], as_given(right, operand["tmem"])),), **counts)  # fmt: skip
     part, copy, first = (int(x[0]) for x in np.nonzero(bad.any(axis=3)))
     line = (
         machine.tmem[:, cells.column[copy, first] + columns[part], cells.byte[copy, first]]
@@ -358,6 +359,6 @@ def _compare(
     if lies:
         text = f"row {first} lies in lane {lies[0]} and is read in lane {int(cells.lane[copy, first, 0])}"
         again = f", {layout.copies} times, once for each band of N" if layout.copies > 1 else ""
-        return finding("I604", f"{where}.tmem", title, f"{share}; {text}: A lies in the lanes of D (layout {layout.name}){again}",
+        return finding("I604", where / "tmem", title, f"{share}; {text}: A lies in the lanes of D (layout {layout.name}){again}",
                        "bring the rows to these lanes", numbers={"row": first, "lies": lies, "read": int(cells.lane[copy, first, 0])}, **counts)  # fmt: skip
     return finding("R508", where, title, f"{share}; no column has them all", **counts)

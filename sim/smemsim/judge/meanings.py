@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from smemsim.errors import SmemsimError
+from smemsim.finding import Finding
 from smemsim.judge.build import Scenario
 from smemsim.judge.check import check
 from smemsim.judge.operand_reads import Issued, Mode, OperandRead, Product, Reads
-from smemsim.judge.report import CheckFinding, Report
-from smemsim.program.events import Load
+from smemsim.judge.report import Report
+from smemsim.program.events import Load, Mma
 from smemsim.program.launch import Launch
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
@@ -47,6 +48,14 @@ class Written:
     maps: dict[str, Load]
     distinct: int  # products of the run that differ, and how many of them are not in the scenario
     left_out: int
+
+    def event(self, f: Finding) -> Load | Mma | None:
+        """What a finding about the scenario is about in the run: the first load through a map, or of a step its load, or the matrix instruction that
+        reads the first wrong element; None where it is about neither."""
+        if f.path.step is None:
+            return self.maps.get(f.path.name) if f.path.table == "map" else None
+        item = self.steps[f.path.step]
+        return item if isinstance(item, Load) else item.events[min(f.first["step"] if f.first else 0, len(item.events) - 1)]
 
 
 def scenario_of(
@@ -274,7 +283,7 @@ def judged(launch: Launch, reads: Reads) -> tuple[Written, Report | None]:
 
 def _strayed(launch: Launch, reads: Reads) -> Iterable[str]:
     """The operands some of which begin behind the first row of their tile, and which go on past what was there for them: the start may be wrong."""
-    lines = {line for code, line, *_ in launch.findings if code in STRAYED}
+    lines = {f.line for f in launch.findings.values() if f.code in STRAYED}
     for side in ("a", "b"):
         strayed = [
             read
@@ -286,8 +295,8 @@ def _strayed(launch: Launch, reads: Reads) -> Iterable[str]:
             yield side
 
 
-def _of_side(report: Report, side: str) -> list[CheckFinding]:
-    return [f for f in report.findings if f".{side}" in f.where and f.severity in (Severity.TRAP, Severity.WRONG)]
+def _of_side(report: Report, side: str) -> list[Finding]:
+    return [f for f in report.findings if f.path.side == side and f.severity in (Severity.TRAP, Severity.WRONG)]
 
 
 def _is_better(report: Report, other: Report, side: str, kind: str, arch: str, *, alone: bool) -> bool:
@@ -307,35 +316,36 @@ def _is_better(report: Report, other: Report, side: str, kind: str, arch: str, *
     return alone or any(f.code == "R508" and not f.repair for f in before)
 
 
-def _places(found: list[CheckFinding]) -> set[str]:
+def _places(found: list[Finding]) -> set[int | None]:
     """The steps that findings are about."""
-    return {f.where.partition(".")[0] for f in found}
+    return {f.path.step for f in found}
 
 
-def _is_of_starts(found: list[CheckFinding]) -> bool:
+def _is_of_starts(found: list[Finding]) -> bool:
     return bool(found) and all(f.code == "R508" and f.fix is not None for f in found)
 
 
-def _words(f: CheckFinding, arch: str) -> list[tuple[SmemDescriptor, SmemDescriptor]]:
+def _words(f: Finding, arch: str) -> list[tuple[SmemDescriptor, SmemDescriptor]]:
     """The descriptors that a repair changes: as they are, and as they must be."""
     found = []
-    for path, old, new in f.together:
-        if ".word" in path:
-            pairs = zip(old, new, strict=True) if isinstance(old, list) else ((old, new),)
+    for path, old, new in f.changes:
+        if path.key in ("word", "words"):
+            pairs = zip(old, new, strict=True) if isinstance(old, list) and isinstance(new, list) else ((old, new),)
             found += [
-                (SmemDescriptor.decode(int(one, 16), arch=arch), SmemDescriptor.decode(int(two, 16), arch=arch)) for one, two in pairs
+                (SmemDescriptor.decode(int(str(now), 16), arch=arch), SmemDescriptor.decode(int(str(wanted), 16), arch=arch))
+                for now, wanted in pairs
             ]
     return found
 
 
-def _begins_there(f: CheckFinding, arch: str) -> bool:
+def _begins_there(f: Finding, arch: str) -> bool:
     words = _words(f, arch)
     return not words or words[0][0].start_address == words[0][1].start_address
 
 
-def _is_kept(f: CheckFinding, arch: str) -> bool:
+def _is_kept(f: Finding, arch: str) -> bool:
     """Does a repair leave the descriptors as they are, but for the LBO, which a swizzled operand along K does not use?"""
-    along_k = any(path.endswith(".major") and new == "K" for path, _, new in f.together)
+    along_k = any(path.key == "major" and new == "K" for path, _, new in f.changes)
     for one, two in _words(f, arch):
         lbo = one.leading_byte_offset == two.leading_byte_offset or (along_k and one.swizzle != Swizzle.NONE)
         if not lbo or _all_but_lbo(one) != _all_but_lbo(two):

@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import InputError, SmemsimError
+from smemsim.finding import Finding, at_instruction
 from smemsim.machine.memory import SharedMemory
+from smemsim.machine.product import SharedOperand
 from smemsim.machine.region import GlobalMemory
 from smemsim.machine.transfer import Transfer
 from smemsim.program.events import Copy, Event, Load, Mma, Store
-from smemsim.program.launch import InstructionFinding, Launch
+from smemsim.program.launch import Launch
 from smemsim.ptx.module import Address, Instruction, Operand, Register, Vector
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import CHUNK, LINE
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.wgmma import WGMMA_THREADS
 from smemsim.words.instr import InstrDescriptor
-from smemsim.words.operand import operand_addresses
 from smemsim.words.smem import SmemDescriptor
 from smemsim.words.tensor_map import TensorMap
 
@@ -381,19 +382,18 @@ class Reads:
             self.complete = False
             yield f"instructions of a CTA after its first {MOST:,}"
             return
-        part = event.cta_group
-        k = {"a": event.k // 2 if event.is_sparse else event.k, "b": event.k}
         found: dict[str, OperandRead | None] = {"a": None, "b": None}
-        for side, rows in (("a", event.m // part), ("b", event.n // part)):
-            if getattr(event, side) is not None:
-                told = self._operand(course, cta, event, side, rows, k[side])
+        for side in ("a", "b"):
+            operand = event.operand(side)
+            if operand is not None:
+                told = self._operand(course, cta, event, side, operand)
                 if isinstance(told, str):
                     yield told
                 elif told is not None:
                     found[side] = told
         a, b = found["a"], found["b"]
         if a is not None and b is not None:
-            self._past(event, a, b, k)
+            self._past(event, a, b, {"a": event.k // 2 if event.is_sparse else event.k, "b": event.k})
         first = a, b
         a, b = (None if read is None or read.is_fill else read for read in (a, b))
         if a is not None and b is not None:
@@ -434,13 +434,11 @@ class Reads:
             return
         self.outside.setdefault((side, load.event.instruction.line), (side, load, read.modes[1][0].dimension))
 
-    def _operand(self, course: _Course, cta: Cta, event: Mma, side: str, rows: int, k: int) -> OperandRead | str | None:
+    def _operand(self, course: _Course, cta: Cta, event: Mma, side: str, what: SharedOperand) -> OperandRead | str | None:
         """What an operand reads; why that is not known; None for what is told elsewhere (`widths`)."""
-        word, dtype, major = (getattr(event, name) for name in (side, f"{side}_type", f"{side}_major"))
         shared = cta.shared
-        if element_format(dtype).bits < 8:
+        if element_format(what.dtype).bits < 8:
             return "operands of 4 or 6 bits"
-        what = (word, dtype, major, rows, k)
         if what not in self._places:
             self._places[what] = _places_of(shared, what)
         places = self._places[what]
@@ -453,10 +451,10 @@ class Reads:
             for cache in (self._seen, self._places, self._matrices):
                 if len(cache) > MOST_CACHED:
                     cache.clear()
-            self._seen[key] = _looked_at(shared, places, course.loads, dtype, major)
+            self._seen[key] = _looked_at(shared, places, course.loads, what.dtype, what.major)
         told = self._seen[key]
         if not isinstance(told, str):
-            return self._read(word, [load for load in loads if load is not None], told, major)
+            return self._read(what.number, [load for load in loads if load is not None], told, what.major)
         if told == _WIDTH:
             load = next(load for load in loads if load is not None)
             self.widths.setdefault((side, load.event.instruction.line, event.instruction.line), (side, load, event))
@@ -575,15 +573,14 @@ class _Told:
     is_absolute: bool
 
 
-def _places_of(shared: SharedMemory, what: tuple[int, str, str, int, int]) -> _Places | None:
+def _places_of(shared: SharedMemory, what: SharedOperand) -> _Places | None:
     """None where nobody knows."""
-    word, dtype, major, rows, k = what
-    per_chunk = element_format(dtype).elements_per_chunk("packed")
+    per_chunk = element_format(what.dtype).elements_per_chunk(what.packing)
     try:
-        address = operand_addresses(word, arch=shared.arch, dtype=dtype, major=major, rows=rows, k=k)
+        address = what.addresses(shared.arch)
     except SmemsimError:
         return None
-    chunks = (address[:, ::per_chunk] if major == "K" else address[::per_chunk]).astype(np.int64) - shared.begin
+    chunks = (address[:, ::per_chunk] if what.major == "K" else address[::per_chunk]).astype(np.int64) - shared.begin
     inside = (chunks >= 0) & (chunks < shared.end - shared.begin)  # a wrong descriptor may leave the window
     return _Places(np.where(inside, chunks, -1), np.unique(chunks // LINE) if inside.all() else None)
 
@@ -799,7 +796,7 @@ def _goes_on(product: Product, event: Mma, a: OperandRead | None, b: OperandRead
 READ_AS = {"BFLOAT16": ("bf16",), "FLOAT16": ("f16",), "FLOAT32": ("f32", "tf32")}
 
 
-def other_type(event: Mma, side: str, load: Issued) -> InstructionFinding | None:
+def other_type(event: Mma, side: str, load: Issued) -> Finding | None:
     """I603 of an instruction descriptor, R508 or, of another width, T211 of a wgmma, where operand `side` ("a", "b") is none of what the load brought."""
     tm, dtype = load.transfer.tensor_map, event.a_type if side == "a" else event.b_type
     right = READ_AS.get(tm.data_type.name, (dtype,))
@@ -812,7 +809,7 @@ def other_type(event: Mma, side: str, load: Issued) -> InstructionFinding | None
         repair = (
             f"a kind and {side}_type for {right[0]}" if is_word else f"an instruction for {right[0]}, or a map of the type that is read"
         )
-    return InstructionFinding(
+    return at_instruction(
         "I603" if is_word else "R508" if is_as_wide else "T211",
         event.instruction,
         f"operand {side.upper()} is read as {dtype} by {event.instruction.name}; the tensor map of the load at line {load.event.instruction.line} "
@@ -825,7 +822,7 @@ def other_type(event: Mma, side: str, load: Issued) -> InstructionFinding | None
 # same k of both operands
 
 
-def mismatches(reads: Reads) -> list[InstructionFinding]:
+def mismatches(reads: Reads) -> list[Finding]:
     """R508 for the first product in which the k of A and of B part, at the load that brought the wrong one."""
     before: dict[tuple[object, ...], Product] = {}
     for p in reads.products:
@@ -850,11 +847,11 @@ def mismatches(reads: Reads) -> list[InstructionFinding]:
     return []
 
 
-def _found(p: Product, a: OperandRead, b: OperandRead, step_a: int, step_b: int) -> InstructionFinding:
+def _found(p: Product, a: OperandRead, b: OperandRead, step_a: int, step_b: int) -> Finding:
     """The operand that stays, or goes the shorter way, is the one that was loaded wrongly."""
     name, wrong, other = ("A", a, b) if abs(step_a) < abs(step_b) else ("B", b, a)
     line = p.events[0].instruction.line
-    return InstructionFinding(
+    return at_instruction(
         "R508",
         wrong.loads[0].event.instruction,
         f"the product at line {line} multiplies k = {a.at[1]} of A with k = {b.at[1]} of B: since the one before A went on by {step_a}, B by "
@@ -866,7 +863,7 @@ def _found(p: Product, a: OperandRead, b: OperandRead, step_a: int, step_b: int)
 # ---- coordinates
 
 
-def swapped(reads: Reads) -> list[InstructionFinding]:
+def swapped(reads: Reads) -> list[Finding]:
     """R508 for loads that have the coordinates of row and k in each other's place.
 
     Certain where the products that add up in one accumulator go on along the k of one operand, and the tile of the other one goes on by as much along its
@@ -907,10 +904,10 @@ def _goes_along_rows(held: list[tuple[OperandRead, OperandRead]]) -> bool:
     return stays and rows == k and rows[0] != rows[1] and one.modes[1][0].extent == other.modes[1][0].extent
 
 
-def _found_swapped(name: str, wrong: OperandRead, other: OperandRead) -> InstructionFinding:
+def _found_swapped(name: str, wrong: OperandRead, other: OperandRead) -> Finding:
     load, at = wrong.loads[0], wrong.loads[0].event.coordinates
     names = "{k, row}" if wrong.along_k else "{row, k}"
-    return InstructionFinding(
+    return at_instruction(
         "R508",
         load.event.instruction,
         f"the coordinates of {name}'s tile are swapped: it is loaded at {list(at)}, k = {wrong.corner[1]} and rows from {wrong.corner[0]} on, for a product "
@@ -922,7 +919,7 @@ def _found_swapped(name: str, wrong: OperandRead, other: OperandRead) -> Instruc
 # ---- the whole of K
 
 
-def unreached(reads: Reads, memory: GlobalMemory) -> list[InstructionFinding]:
+def unreached(reads: Reads, memory: GlobalMemory) -> list[Finding]:
     """R508 where nobody multiplies the last (or the first) tile of K: a loop with a trip too few.
 
     Certain only where all instructions of all CTAs are known, both maps have the same K, both operands end at the same k, every sum has all of what anybody
@@ -973,9 +970,9 @@ def _has_data(memory: GlobalMemory, read: OperandRead, begin: int, end: int) -> 
     return bool(lines[:, first * size : last * size].any())
 
 
-def _found_unreached(reach: Reach, begin: int, end: int, extent: int) -> InstructionFinding:
+def _found_unreached(reach: Reach, begin: int, end: int, extent: int) -> Finding:
     trip = "the last" if begin else "the first"
-    return InstructionFinding(
+    return at_instruction(
         "R508",
         reach.event.instruction,
         f"nobody multiplies k = {begin} to {end - 1} of A and B: their maps have K = {extent}, and all products of the launch add up k = {reach.a_begin} to "
@@ -1010,10 +1007,10 @@ class _Tile:
         self.wanted[max(far, 0) : max(far + high, 0), max(near, 0) : max(near + wide, 0)] = False
 
 
-def unread(reads: Reads, elsewhere: Collection[int] = ()) -> list[InstructionFinding]:
+def unread(reads: Reads, elsewhere: Collection[int] = ()) -> list[Finding]:
     """Parts of tiles that no instruction reads (rows: I603 of tcgen05's N and M, R504 of wgmma; others: R505, R508), and operands of another type
     than their map (I603, R508). `elsewhere` are the lines of loads whose tiles others read too, threads or stores: nothing of these is missed."""
-    found: dict[str, InstructionFinding] = {}
+    found: dict[str, Finding] = {}
     tiles: dict[tuple[int, int, str], _Tile] = {}
     for p in reads.products:
         for side in ("a", "b"):
@@ -1041,7 +1038,7 @@ def unread(reads: Reads, elsewhere: Collection[int] = ()) -> list[InstructionFin
     return list(found.values())
 
 
-def turned(reads: Reads) -> list[InstructionFinding]:
+def turned(reads: Reads) -> list[Finding]:
     """Of the instructions that add into one accumulator and read the same tiles: R505 where some read one K-major and others MN-major, R508 where a
     few read A's as B and B's as A. A cause: nothing else that is found of these instructions says what is wrong."""
     last: dict[tuple[object, ...], Product] = {}
@@ -1063,7 +1060,7 @@ def turned(reads: Reads) -> list[InstructionFinding]:
                 continue
             has, wants = ("K", "MN") if one.along_k else ("MN", "K")
             return [
-                InstructionFinding(
+                at_instruction(
                     "R505",
                     odd.events[0].instruction,
                     f"{side.upper()} is read {has}-major here; line {rest.events[0].instruction.line}, which adds into the same D, reads the tile that line "
@@ -1083,8 +1080,8 @@ def _as_written(event: Mma, side: str, major: str) -> str:
     return f"{side.upper()} {major}-major: bit {place} of the instruction descriptor (transpose {side.upper()}) = {bit}"
 
 
-def _swapped(odd: Product, rest: Product) -> InstructionFinding:
-    return InstructionFinding(
+def _swapped(odd: Product, rest: Product) -> Finding:
+    return at_instruction(
         "R508",
         odd.events[0].instruction,
         f"the tile of A is read as B here, and that of B as A; line {rest.events[0].instruction.line}, which adds into the same D, reads them the other way",
@@ -1092,7 +1089,7 @@ def _swapped(odd: Product, rest: Product) -> InstructionFinding:
     )
 
 
-def _panel(reads: Reads, tiles: dict[tuple[int, int, str], _Tile], elsewhere: Collection[int]) -> InstructionFinding | None:
+def _panel(reads: Reads, tiles: dict[tuple[int, int, str], _Tile], elsewhere: Collection[int]) -> Finding | None:
     """A tile that nobody reads, next to one of the same map and the same k that an instruction does read: N or M is too small."""
     used = {(cta, number) for cta, number, _ in tiles}
     idle: dict[tuple[int, int, int, int], Issued] = {}
@@ -1112,7 +1109,7 @@ def _panel(reads: Reads, tiles: dict[tuple[int, int, str], _Tile], elsewhere: Co
         other = idle.get((tile.load.cta, tile.load.event.map_address, axis, tile.load.event.coordinates[axis]))
         if events and other is not None and 0 < abs(other.number - tile.load.number) < NEAR:
             event, name = events[0], "M" if tile.side == "a" else "N"
-            return InstructionFinding(
+            return at_instruction(
                 "I603" if event.idesc is not None else "R504",
                 event.instruction,
                 f"nobody reads the tile that line {other.event.instruction.line} brings at coordinates {other.event.coordinates}, next to that at "
@@ -1133,7 +1130,7 @@ def _inside(load: Issued) -> np.ndarray:
     return found
 
 
-def _of(tile: _Tile, other: _Tile | None) -> InstructionFinding:
+def _of(tile: _Tile, other: _Tile | None) -> Finding:
     """The part of a tile that nobody reads: whole rows, or because an instruction takes it for the other operand, or turned, or another K."""
     along_k, events = max(tile.turned.items(), key=lambda one: len(one[1]))
     name, line = tile.side.upper(), tile.load.event.instruction.line
@@ -1147,7 +1144,7 @@ def _of(tile: _Tile, other: _Tile | None) -> InstructionFinding:
         mine, yours = (sum(map(len, one.turned.values())) for one in (tile, other))
         odd, as_what = (other, name) if mine >= yours else (tile, other.side.upper())
         event = next(iter(odd.turned.values()))[0]
-        return InstructionFinding(
+        return at_instruction(
             "R508",
             event.instruction,
             f"{part} as {name}: it is read as {odd.side.upper()} here, and as {as_what} by most",
@@ -1156,29 +1153,29 @@ def _of(tile: _Tile, other: _Tile | None) -> InstructionFinding:
     if len(tile.turned) > 1:
         odd_event = tile.turned[not along_k][0]
         wanted, has = ("K", "MN") if along_k else ("MN", "K")
-        return InstructionFinding(
+        return at_instruction(
             "R505",
             odd_event.instruction,
             f"{part}: {name} is read {has}-major here, and {wanted}-major by the others",
             _as_written(odd_event, tile.side, wanted),
         )
-    return InstructionFinding("R508", events[0].instruction, part, "issue the K steps that read it, at the right places")
+    return at_instruction("R508", events[0].instruction, part, "issue the K steps that read it, at the right places")
 
 
-def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray) -> InstructionFinding:
+def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray) -> Finding:
     name, size = ("M", event.m) if tile.side == "a" else ("N", event.n)
     name_of, line = tile.side.upper(), tile.load.event.instruction.line
     where = "the instruction descriptor" if event.idesc is not None else "the instruction"
     rows = np.flatnonzero(missing)
     first = int(rows[0])
     if first == 0 and rows[-1] + 1 == len(rows) < len(missing):
-        return InstructionFinding(
+        return at_instruction(
             "R508",
             event.instruction,
             f"{name_of} begins at row {len(rows)} of the tile that line {line} brings: nobody reads the {len(rows)} before it",
             "a descriptor whose start address is that of the tile's first row",
         )
-    return InstructionFinding(
+    return at_instruction(
         "I603" if event.idesc is not None else "R504",
         event.instruction,
         f"{where} has {name} = {size}: of the {len(missing)} rows of {name_of} that line {line} brings for it, nobody reads those from {first} on "
@@ -1192,14 +1189,14 @@ def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray) -> InstructionFinding
 # ---- What a launch's tensor maps say, held against the arrays they point into, and tiles that lie outside of them
 
 
-def of_maps(reads: Reads, launch: Launch, told: Collection[int] = ()) -> list[InstructionFinding]:
+def of_maps(reads: Reads, launch: Launch, told: Collection[int] = ()) -> list[Finding]:
     """All of them; each is a cause, and what else is found of the same tiles follows from it. Of the loads of the lines `told`, their coordinates are known
     to be wrong."""
-    outside = (f for f in _outside(reads) if f.instruction.line not in told)
+    outside = (f for f in _outside(reads) if f.line not in told)
     return [*_misfits(reads, launch.memory), *_pitches(reads, launch.arch), *_widths(reads), *outside]
 
 
-def _misfits(reads: Reads, memory: GlobalMemory) -> list[InstructionFinding]:
+def _misfits(reads: Reads, memory: GlobalMemory) -> list[Finding]:
     """T207 for maps whose rows overlap, where the array behind has all the bytes of rows one behind the other: for a stride that is the number of a
     row's elements that many at least, for others just as many (the windows of a longer row are fewer bytes apart than there are in the array)."""
     found = []
@@ -1215,7 +1212,7 @@ def _misfits(reads: Reads, memory: GlobalMemory) -> list[InstructionFinding]:
             continue
         what = f"is the number of elements of dimension 0, of {size} B each" if is_elements else f"is less than the {row} B of dimension 0"
         found.append(
-            InstructionFinding(
+            at_instruction(
                 "T207",
                 event.instruction,
                 f"global_strides[0] = {stride} B {what}: row 1 begins in the middle of row 0, and the array behind the map holds {rows} rows of {row} B",
@@ -1234,16 +1231,16 @@ def _room(memory: GlobalMemory, tm: TensorMap) -> int:
     return begin + len(held) - tm.global_address
 
 
-def _outside(reads: Reads) -> list[InstructionFinding]:
+def _outside(reads: Reads) -> list[Finding]:
     """T209 for loads past the last k of one operand's tensor, where the other operand's tile is still inside of its own."""
-    found: dict[int, InstructionFinding] = {}
+    found: dict[int, Finding] = {}
     for side, load, axis in reads.outside.values():
         i, tm = load.event.instruction, load.transfer.tensor_map
         at, extent = load.event.coordinates[axis], tm.global_dim[axis]
         other = "B" if side == "a" else "A"
         found.setdefault(
             i.line,
-            InstructionFinding(
+            at_instruction(
                 "T209",
                 i,
                 f"the tile of {side.upper()} at coordinates {list(load.event.coordinates)} is nothing but out-of-bounds fill: coordinate {at} of dimension "
@@ -1254,9 +1251,9 @@ def _outside(reads: Reads) -> list[InstructionFinding]:
     return list(found.values())
 
 
-def _pitches(reads: Reads, arch: str) -> list[InstructionFinding]:
+def _pitches(reads: Reads, arch: str) -> list[Finding]:
     """R501 for boxes without swizzle whose rows are wider than those of the swizzled descriptor that reads them."""
-    found: dict[int, InstructionFinding] = {}
+    found: dict[int, Finding] = {}
     for p in reads.products:
         for side, read in (("a", p.a[0]), ("b", p.b[0])):
             if read is None:
@@ -1270,7 +1267,7 @@ def _pitches(reads: Reads, arch: str) -> list[InstructionFinding]:
             turned = tm.box_dim[1] == right
             found.setdefault(
                 load.event.instruction.line,
-                InstructionFinding(
+                at_instruction(
                     "R501",
                     load.event.instruction,
                     f"the map's box_dim = {list(tm.box_dim)} without swizzle lays down rows of {row} B; operand {side.upper()} of line "
@@ -1281,9 +1278,9 @@ def _pitches(reads: Reads, arch: str) -> list[InstructionFinding]:
     return list(found.values())
 
 
-def _widths(reads: Reads) -> list[InstructionFinding]:
+def _widths(reads: Reads) -> list[Finding]:
     """I603 or T211 for operands that are read as elements of another width than those that their map has."""
-    found: dict[str, InstructionFinding] = {}
+    found: dict[str, Finding] = {}
     for side, load, event in reads.widths.values():
         if (other := other_type(event, side, load)) is not None:
             found.setdefault(side, other)
@@ -1298,13 +1295,13 @@ MOVES = {"mov", "add", "sub", "mad", "or", "cvt"}  # that make an address of ano
 HOPS = 4
 
 
-def own_ranks(launch: Launch) -> list[InstructionFinding]:
+def own_ranks(launch: Launch) -> list[Finding]:
     """X019 for each mapa that CTAs of all ranks execute, each with its own rank, where data is read or written through the address."""
     everybody = frozenset(range(launch.cluster_size))
     lines = {line for line, (ranks, crossed) in launch.mapped.items() if ranks == everybody and not crossed}
     body = launch.program.inlined.body
     return [
-        InstructionFinding(
+        at_instruction(
             "X019",
             i,
             f"every CTA of the cluster ({launch.cluster_size} of them) gives mapa its own rank: what is read or written through the address stays in the CTA",

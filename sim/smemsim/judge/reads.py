@@ -11,8 +11,8 @@ import numpy as np
 
 from smemsim.arguments import shown
 from smemsim.errors import InputError
+from smemsim.finding import Finding, Path
 from smemsim.judge.find import FoundDescriptor, Shape, partial_solutions, solutions
-from smemsim.judge.report import CheckFinding
 from smemsim.judge.state import TMEM, UNWRITTEN, Buffer, Machine, finding
 from smemsim.judge.tensors import Tensor
 from smemsim.layout.tensor_memory import scale_of_byte
@@ -54,7 +54,7 @@ __all__ = [
 class Read:
     """One operand of one step: `words` (blocks, K steps), and of every element (blocks, steps, rows, k) the global byte that was meant."""
 
-    where: str
+    where: Path
     title: str
     arch: str
     dtype: str
@@ -105,7 +105,8 @@ class Read:
     @property
     def step(self) -> int:
         """The number of its step."""
-        return int(self.where.partition("[")[2].partition("]")[0])
+        assert self.where.step is not None
+        return self.where.step
 
     @property
     def descriptor(self) -> SmemDescriptor:
@@ -130,7 +131,7 @@ def packing_of(kind: str, dtype: str) -> str:
     return "padded" if kind in ("f8f6f4", "mxf8f6f4") and element_format(dtype).bits < 8 else "packed"
 
 
-def made_words(operand: dict[str, Any], buffers: dict[str, Buffer], where: str) -> tuple[np.ndarray, np.ndarray | None] | None:
+def made_words(operand: dict[str, Any], buffers: dict[str, Buffer], where: Path) -> tuple[np.ndarray, np.ndarray | None] | None:
     """(raw words, start addresses where these are known), both (blocks, steps); None where the scenario asks for words."""
     if "words" in operand:
         rows = operand["words"]
@@ -151,9 +152,9 @@ def made_words(operand: dict[str, Any], buffers: dict[str, Buffer], where: str) 
     return words, starts + own
 
 
-def words_path(where: str, operand: dict[str, Any]) -> str:
+def words_path(where: Path, operand: dict[str, Any]) -> Path:
     """The path of an operand's descriptor in the scenario."""
-    return f"{where}.{'word' if 'word' in operand else 'words'}"
+    return where / ("word" if "word" in operand else "words")
 
 
 def meant_places(operand: dict[str, Any], tensor: Tensor, shape: tuple[int, int], rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -232,10 +233,10 @@ class Cells:
         return found
 
 
-def grid(where: str, value: Any, shape: tuple[int, int]) -> np.ndarray:
+def grid(where: Path, value: Any, shape: tuple[int, int]) -> np.ndarray:
     """A key's numbers as (blocks, K steps): one number, one a step, or a list of them for each block.
 
-    >>> grid("step[1].scale_a.tmem", [0, 4], (2, 2)).tolist()
+    >>> grid(Path.parse("step[1].scale_a.tmem"), [0, 4], (2, 2)).tolist()
     [[0, 4], [0, 4]]
     """
     nested = value if isinstance(value, list) and isinstance(value[0], list) else [value if isinstance(value, list) else [value]]
@@ -267,7 +268,7 @@ def steps_of(step: dict[str, Any], side: str) -> tuple[int, int]:
     return blocks, steps
 
 
-def tmem_at(where: str, value: int) -> TmemAddress:
+def tmem_at(where: Path, value: int) -> TmemAddress:
     """The address; the error begins with the path."""
     try:
         return TmemAddress.decode(value)
@@ -287,13 +288,12 @@ def as_given(values: np.ndarray, given: Any) -> Any:
     return values[0].tolist() if (values == values[:1]).all() and not nested else values.tolist()
 
 
-def told_of(machine: Machine, number: int) -> list[CheckFinding]:
+def told_of(machine: Machine, number: int) -> list[Finding]:
     """What was found of a copy step that makes its data wrong."""
-    title = f"step {number + 1} (copy)"
-    return [f for f in machine.findings if f.severity in (Severity.WRONG, Severity.TRAP) and f.title in (title, f"{title} a")]
+    return [f for f in machine.findings if f.severity in (Severity.WRONG, Severity.TRAP) and f.about.step == number]
 
 
-def blamed_copy(machine: Machine, raw: dict[str, Any], number: int, writers: set[int]) -> CheckFinding | None:
+def blamed_copy(machine: Machine, raw: dict[str, Any], number: int, writers: set[int]) -> Finding | None:
     """An earlier finding about a copy that explains wrong cells, which these issues wrote (-1: nobody, and any copy may have failed to)."""
     steps = {machine.issues[w].step for w in writers if w >= 0}
     copies = [i for i, step in enumerate(raw["step"][:number]) if step["op"] == "copy" and (i in steps or -1 in writers)]
@@ -303,7 +303,7 @@ def blamed_copy(machine: Machine, raw: dict[str, Any], number: int, writers: set
 # ---- Notes about how shared memory is used: transfers that nobody reads, and layouts whose chunks share their banks
 
 
-def usage_notes(machine: Machine) -> Iterator[CheckFinding]:
+def usage_notes(machine: Machine) -> Iterator[Finding]:
     """Transfers of which nothing is ever read, though other bytes of the buffer are."""
     if not machine.read.any():
         return
@@ -319,11 +319,11 @@ def usage_notes(machine: Machine) -> Iterator[CheckFinding]:
         if machine.read[first:end].any():
             what = "nothing of it is" if len(issues) == total[step] else f"{len(issues)} of its {total[step]} issues are not"
             yield finding(
-                "R510", f"step[{step}]", f"step {step + 1}", f"{what} read by any later step; first {machine.issues[issues[0]].text}"
+                "R510", Path.of("step", step), f"step {step + 1}", f"{what} read by any later step; first {machine.issues[issues[0]].text}"
             )
 
 
-def bank_notes(name: str, buffer: Buffer) -> Iterator[CheckFinding]:
+def bank_notes(name: str, buffer: Buffer) -> Iterator[Finding]:
     """Eight threads that each take the same 16-byte chunk of eight consecutive lines: how many of them share their banks?"""
     layout = buffer.layout
     if layout is None:
@@ -336,6 +336,6 @@ def bank_notes(name: str, buffer: Buffer) -> Iterator[CheckFinding]:
     offset = layout.addresses(buffer.address, *((lines, zeros) if along_k else (zeros, lines)))
     ways = int(np.bincount(BANKS.group(offset)).max())
     if ways > 1:
-        yield finding("P901", f"buffer.{name}.layout", f"buffer {name}",
+        yield finding("P901", Path.of("buffer", name, "layout"), f"buffer {name}",
                       f"the first 16 bytes of {threads} consecutive lines lie in the same {CHUNK // BANKS.width} banks {ways} times over: such accesses of {threads} threads take {ways} turns",
                       "a swizzle, or another pitch")  # fmt: skip

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
+from smemsim.finding import Finding, Path
+from smemsim.judge.state import Machine
+from smemsim.judge.tile import TilePicture, buffer_strips, page_data
+from smemsim.picture.model import Entry, Page
+from smemsim.picture.page import page_fragment, page_html
 from smemsim.spec.architectures import architecture
-from smemsim.spec.findings import Finding, Severity
+from smemsim.spec.findings import Severity
 
-if TYPE_CHECKING:
-    from smemsim.judge.state import Machine
-
-__all__ = ["CheckFinding", "Report", "share_of"]
+__all__ = ["Report", "share_of"]
 
 
 def share_of(wrong: int, of: int, what: str) -> str:
@@ -25,64 +27,22 @@ def share_of(wrong: int, of: int, what: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class CheckFinding(Finding):
-    """A finding about a scenario: `where` is a path into it, `title` the same for people; `wrong` of `of` elements are wrong, `first` is the first
-    of these, `pattern` says what they have in common; `fix` (path, old, new) is what was tried and makes the reads right, `together` are several of these
-    where one is not enough; `grade` is what the rule rests on."""
-
-    title: str = ""
-    numbers: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    first: Mapping[str, Any] | None = None
-    wrong: int = 0
-    of: int = 0
-    fix: tuple[str, Any, Any] | None = None
-    grade: str = ""
-    pattern: tuple[str, ...] = ()
-    together: tuple[tuple[str, Any, Any], ...] = ()
-
-    def __str__(self) -> str:
-        repair = f"; repair: {self.repair}" if self.repair else ""
-        because = f" [because of {self.because}]" if self.because else ""
-        note = "note: " if self.severity is Severity.NOTE else ""
-        return f"{self.code}  {self.title or self.where}: {note}{self.message}{repair}{because}"
-
-    def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
-        path, old, new = self.fix or (None, None, None)
-        return {
-            "code": self.code,
-            "severity": str(self.severity),
-            "where": self.where,
-            "message": self.message,
-            "numbers": dict(self.numbers),
-            "first": None if self.first is None else dict(self.first),
-            "wrong": self.wrong,
-            "of": self.of,
-            "pattern": list(self.pattern),
-            "repair": {"text": self.repair, "path": path, "old": old, "new": new},
-            "together": [{"path": path, "old": old, "new": new} for path, old, new in self.together],
-            "because": self.because,
-            "grade": self.grade,
-        }
-
-
-@dataclasses.dataclass(frozen=True)
 class Report:
     """The findings of a scenario, most upstream first; `expected` are the codes that it says it should give, None if it says nothing;
     `remarks` say what needs no change (unused fields, transfers that nobody reads, shared banks), `unchecked` names what nothing here looks at; `machine` is shared memory as the steps left it, and what every operand saw."""
 
-    findings: tuple[CheckFinding, ...]
+    findings: tuple[Finding, ...]
     expected: tuple[str, ...] | None = None
     title: str = ""
     unchecked: tuple[str, ...] = ()
     arch: str = ""
-    remarks: tuple[CheckFinding, ...] = ()
+    remarks: tuple[Finding, ...] = ()
     machine: Machine | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def codes(self) -> tuple[str, ...]:
         """The different codes, in order, without notes and without mere consequences."""
-        return tuple(dict.fromkeys(f.code for f in self.findings if f.severity is not Severity.NOTE and not f.because))
+        return tuple(dict.fromkeys(f.code for f in self.findings if f.severity is not Severity.NOTE and f.cause is None))
 
     @property
     def as_expected(self) -> bool:
@@ -110,17 +70,48 @@ class Report:
         lines += [f"not looked at: {', '.join(self.unchecked)}"] if self.unchecked else []
         return "\n".join([*lines, f"{count} finding{'s' * (count != 1)}{also}{told}"])
 
+    # ---- as a page
+
+    def tiles(self) -> list[TilePicture]:
+        """A picture of every operand that the scenario's steps read, in their order."""
+        machine = self.machine
+        return [] if machine is None else [TilePicture.of_seen(machine, seen) for seen in machine.seen]
+
+    def page(self, tiles: Sequence[TilePicture] | None = None, *, about: str = "") -> Page:
+        """The page as a value; `tiles` are the operands to draw, all of them where it is left out. `about` says what the findings are about."""
+        every = self.tiles() if tiles is None else tiles
+        drawn, missing = _fitting(every)
+        ordered = sorted((t for t in every if not t.too_large), key=lambda tile: tile.first_wrong is None)
+        undrawn = (*(t.name for t in every if t.too_large), *(t.name for t in ordered[MOST_DRAWN:]))
+        counted = self._counted()
+        return Page(
+            self.title or "smemsim report", self._evidence(), f"{about}: {counted[0].lower()}{counted[1:]}" if about else counted,
+            tuple(_entry(f, drawn) for f in self.findings), tuple(_entry(f, ()) for f in self.remarks),
+            "Every operand that says what it was meant to be reads exactly that.", self.unchecked,
+            strips=buffer_strips(self.machine) if self.machine else (), data=page_data(self.machine, drawn) if self.machine else {"operands": []},
+            stills=tuple((tile.name, tile.picture()) for tile in ordered[:MOST_DRAWN]), undrawn=undrawn, missing=missing,
+        )  # fmt: skip
+
     def html(self) -> str:
         """One self-contained page: the findings beside every operand's tile and shared memory."""
-        from smemsim.show.page import report_page
-
-        return report_page(self)
+        return page_html(self.page())
 
     def _repr_html_(self) -> str:
         """In a notebook: the findings, and the picture of the first wrong operand."""
-        from smemsim.show.page import report_fragment
+        return page_fragment(dataclasses.replace(self.page(), title=self.title))
 
-        return report_fragment(self)
+    def _evidence(self) -> str:
+        """What the rules rest on, as `text` has it."""
+        if not self.arch:
+            return ""
+        if architecture(self.arch).measured:
+            return f"{self.arch}: a rule is measured on an H200 where its picture or finding says measured"
+        return f"{self.arch}: documented, compiled or inferred; nothing measured on Blackwell"
+
+    def _counted(self) -> str:
+        number = len(self.findings)
+        expected = f"; expected were {', '.join(self.expected or ()) or 'none'}" if not self.as_expected else ", as expected"
+        return f"{number or 'No'} finding{'s' * (number != 1)}{'' if self.expected is None else expected}"
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -132,3 +123,28 @@ class Report:
             "remarks": [f.as_dict() for f in self.remarks],
             "unchecked": list(self.unchecked),
         }
+
+
+MOST_DRAWN = 12  # operands of a page for readers without scripts
+MOST_CHUNKS = 16384  # of all interactive pictures together: about 1 MB of numbers
+
+
+def _fitting(tiles: Sequence[TilePicture]) -> tuple[list[TilePicture], tuple[str, ...]]:
+    """Those that a page has room for, wrong ones before right ones, and the names of the others."""
+    ordered = sorted(range(len(tiles)), key=lambda i: (tiles[i].first_wrong is None, i))
+    room, kept = MOST_CHUNKS, set[int]()
+    for i in ordered:
+        size = tiles[i].shape[0] * tiles[i].shape[1]
+        if size <= room:
+            kept.add(i)
+            room -= size
+    return [t for i, t in enumerate(tiles) if i in kept], tuple(t.title for i, t in enumerate(tiles) if i not in kept)
+
+
+def _entry(f: Finding, tiles: Sequence[TilePicture]) -> Entry:
+    """A finding on a page, with the chunk of its first wrong element where it is about one of the operands."""
+    target = None
+    for number, tile in enumerate(tiles):
+        if tile.first_wrong and target is None and (f.title == tile.name or f.path.startswith(Path.parse(tile.where))):
+            target = number, tile.first_wrong[0] * tile.shape[1] + tile.first_wrong[1]
+    return Entry(str(f.severity), f.code, f.title or f.where, f.message, f.repair, f.because, str(f.grade), target=target)

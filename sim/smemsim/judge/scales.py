@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 
 from smemsim.errors import InputError, Unmodelled
+from smemsim.finding import Element, Finding, Fix, Path
 from smemsim.judge.causes import judge
 from smemsim.judge.copies import SCALE_COPY, Again, copy_findings, form_of, full_name, targets
 from smemsim.judge.instructions import kind_of_step
 from smemsim.judge.reads import Cells, Read, as_given, blamed_copy, grid, made_words, steps_of, tmem_at, told_of
-from smemsim.judge.report import CheckFinding, share_of
+from smemsim.judge.report import share_of
 from smemsim.judge.state import NAMES, TMEM, UNWRITTEN, Machine, finding, no_rerun
 from smemsim.judge.tensors import Tensor
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import copied_cells
 from smemsim.machine.tmem.layout import ScaleLayout
+from smemsim.spec.evidence import Grade
 from smemsim.spec.tcgen05 import KINDS, SCALE_TYPES_OF_BLOCK, WIDE_K, scale_modes
 from smemsim.spec.tensor_memory import COPY_SHAPES, SCALE_ID_SHIFT, SCALE_MODES, WARP_LANES, CopyShape, ScaleMode
 from smemsim.words.instr import InstrDescriptor
@@ -37,7 +39,7 @@ _VECTOR = re.compile(r"scale_vec::(\dX)|\.(block(?:16|32))\b")
 class Slice:
     """The scale factors of one operand of one step: what each (block, K step) reads, with its `column` and `id`, and what was `meant`."""
 
-    where: str
+    where: Path
     title: str
     raw: dict[str, Any]
     mode: ScaleMode
@@ -47,17 +49,17 @@ class Slice:
     id: np.ndarray
     meant: np.ndarray  # (blocks, steps, rows, scales of a row)
     tensor: Tensor
-    id_key: str  # the key that has the id
+    id_key: Path  # what has the id
 
     @property
-    def grade(self) -> str:
+    def grade(self) -> Grade:
         """What the layout rests on."""
-        return str(self.layout.grade)
+        return self.layout.grade
 
 
 def slice_of(machine: Machine, number: int, step: dict[str, Any], side: str, group: int | None) -> Slice | None:
     """What the step reads; None where it says too little, or nothing that an instruction has. Raises Unmodelled."""
-    where, operand, letter = f"step[{number}].{side}", step[side], side[-1]
+    where, operand, letter = Path.of("step", number, side), step[side], side[-1]
     kind, meant = KINDS.get(kind_of_step(step, machine.arch) or ""), operand.get("meant")
     if kind is None or not kind.block_scaled or meant is None or "tmem" not in operand:
         return None
@@ -71,9 +73,9 @@ def slice_of(machine: Machine, number: int, step: dict[str, Any], side: str, gro
     except InputError:
         return None  # no shape of this kind: I601 says so
     shape = steps_of(step, letter)
-    address = grid(f"{where}.tmem", operand["tmem"], shape)
+    address = grid(where / "tmem", operand["tmem"], shape)
     id_, key = _ids(where, number, step, letter, kind.name, address, shape)
-    starts = [tmem_at(f"{where}.tmem", int(x) & (1 << SCALE_ID_SHIFT) - 1) for x in address.flat]
+    starts = [tmem_at(where / "tmem", int(x) & (1 << SCALE_ID_SHIFT) - 1) for x in address.flat]
     if any(start.lane for start in starts):
         raise Unmodelled("scale factors are addressed from lane 0; what another lane does is not known")
     column = np.array([start.column for start in starts]).reshape(shape)
@@ -108,20 +110,20 @@ def _mode(number: int, step: dict[str, Any], tensor: Tensor, meant: dict[str, An
 
 
 def _ids(
-    where: str, number: int, step: dict[str, Any], letter: str, kind: str, address: np.ndarray, shape: tuple[int, int]
-) -> tuple[np.ndarray, str]:
+    where: Path, number: int, step: dict[str, Any], letter: str, kind: str, address: np.ndarray, shape: tuple[int, int]
+) -> tuple[np.ndarray, Path]:
     """(scale id of every block and step, the key that has it): `id`, else bits 31:30 of `tmem`, else the instruction descriptor."""
     operand, idesc = step[f"scale_{letter}"], step.get("idesc")
     if "id" in operand:
-        id_ = grid(f"{where}.id", operand["id"], shape)
+        id_ = grid(where / "id", operand["id"], shape)
         if (id_ < 0).any() or (id_ >= TMEM[2]).any():
             raise InputError(f"{where}.id = {operand['id']}: needs bytes of a cell, 0 to {TMEM[2] - 1}")
-        return id_, f"{where}.id"
+        return id_, where / "id"
     if (address >> SCALE_ID_SHIFT).any():
-        return address >> SCALE_ID_SHIFT & TMEM[2] - 1, f"{where}.tmem"
+        return address >> SCALE_ID_SHIFT & TMEM[2] - 1, where / "tmem"
     if isinstance(idesc, int) and 0 <= idesc < 1 << 32:
-        return np.full(shape, getattr(InstrDescriptor.decode(idesc, kind=kind), f"{letter}_sf_id")), f"step[{number}].idesc"
-    return np.zeros(shape, np.int64), f"{where}.id"
+        return np.full(shape, getattr(InstrDescriptor.decode(idesc, kind=kind), f"{letter}_sf_id")), Path.of("step", number, "idesc")
+    return np.zeros(shape, np.int64), where / "id"
 
 
 def _cells(layout: ScaleLayout) -> Cells:
@@ -141,14 +143,14 @@ def scale_step(machine: Machine, raw: dict[str, Any], number: int, step: dict[st
     for side in ("scale_a", "scale_b"):
         if side not in step:
             continue
-        where = f"step[{number}].{side}"
+        where = Path.of("step", number, side)
         try:
             one = slice_of(machine, number, step, side, group)
         except Unmodelled as e:
             machine.unchecked.append(f"{where} ({e})")
             continue
         if one is None:
-            machine.unchecked.append(where)
+            machine.unchecked.append(str(where))
             continue
         for told in _findings(machine, raw, number, step, one, again):
             machine.say(told)
@@ -157,7 +159,7 @@ def scale_step(machine: Machine, raw: dict[str, Any], number: int, step: dict[st
 # ---- what is wrong
 
 
-def _findings(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any], one: Slice, again: Again) -> Iterator[CheckFinding]:
+def _findings(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any], one: Slice, again: Again) -> Iterator[Finding]:
     yield from _idesc(number, step, one)
     if (machine.tmem_writer < 0).all() or _unknown_copies(machine, raw, number):
         contradiction = _contradiction(one)
@@ -192,29 +194,29 @@ def _findings(machine: Machine, raw: dict[str, Any], number: int, step: dict[str
             if upstream.fix or upstream.code not in ("R507", "R508"):  # a copy that merely brings something else is no cause
                 blamed = blamed or machine.say(upstream)
     if blamed is not None:
-        cause = blamed.because or blamed.code
-        yield finding("R508", one.where, one.title, share, f"see {cause}", because=cause, **counts)
+        cause = blamed.cause or blamed
+        yield finding("R508", one.where, one.title, share, f"see {cause.code}", cause=cause, **counts)
         return
     nowhere = ~np.isin(one.meant, machine.tmem) & (one.meant >= 0)
     if nowhere.any():
         yield finding("R507", one.where, one.title, f"{share}; {int(nowhere.sum())} of them lie nowhere in tensor memory: no copy brought them", **counts)  # fmt: skip
         return
-    yield finding("S702", f"{one.where}.tmem", one.title, f"{share}; no column and no scale id has them all", **counts)
+    yield finding("S702", one.where / "tmem", one.title, f"{share}; no column and no scale id has them all", **counts)
 
 
-def _idesc(number: int, step: dict[str, Any], one: Slice) -> Iterator[CheckFinding]:
+def _idesc(number: int, step: dict[str, Any], one: Slice) -> Iterator[Finding]:
     """The scale id of the instruction descriptor against that of the step. With several steps an id of 0 is what each step's id is put into."""
     idesc = step.get("idesc")
     if not isinstance(idesc, int) or not 0 <= idesc < 1 << 32 or "id" not in one.raw:
         return
-    kind, field = one.layout.kind, f"{one.where[-1]}_sf_id"
+    kind, field = one.layout.kind, f"{one.where.side[-1]}_sf_id"
     has, first = getattr(InstrDescriptor.decode(idesc, kind=kind), field), int(one.id[0, 0])
     if has == first or (has == 0 and one.id.size > 1):
         return
     new = _with_id(idesc, kind, field, first)
-    yield finding("I603", f"step[{number}].idesc", one.title.removesuffix(f" {one.where.rpartition('.')[2]}"),
+    yield finding("I603", Path.of("step", number, "idesc"), f"step {number + 1} (mma)",
                   f"{idesc:#010x} of kind {kind} says {field} {has}, the step's scale id is {first}", f"idesc = {new:#010x}",
-                  numbers={field: [has, first]}, fix=(f"step[{number}].idesc", f"{idesc:#010x}", f"{new:#010x}"), grade="documented")  # fmt: skip
+                  numbers={field: [has, first]}, changes=(Fix(Path.of("step", number, "idesc"), f"{idesc:#010x}", f"{new:#010x}"),), grade=Grade.DOCUMENTED)  # fmt: skip
 
 
 def _with_id(idesc: int, kind: str, field: str, value: int) -> int:
@@ -229,7 +231,7 @@ def _unknown_copies(machine: Machine, raw: dict[str, Any], number: int) -> bool:
     return any("to_tmem" not in step or (form_of(step) is None and not told_of(machine, i)) for i, step in copies)
 
 
-def _contradiction(one: Slice) -> CheckFinding | None:
+def _contradiction(one: Slice) -> Finding | None:
     """Two steps that read the same bytes and mean different scale factors: wrong whatever tensor memory holds."""
     seen: dict[tuple[int, int], tuple[int, int]] = {}
     for at in np.ndindex(one.column.shape):
@@ -237,7 +239,7 @@ def _contradiction(one: Slice) -> CheckFinding | None:
         before = seen.setdefault(key, at)
         both = (one.meant[at] >= 0) & (one.meant[before] >= 0)
         if (one.meant[at] != one.meant[before])[both].any():
-            return finding("S702", f"{one.where}.tmem", one.title,
+            return finding("S702", one.where / "tmem", one.title,
                            f"step {before[1]} of block {before[0]} and step {at[1]} of block {at[0]} both read column {key[0]}, scale id {key[1]}, and mean different "
                            "scale factors", _advance(one), numbers={"column": key[0], "id": key[1]}, grade=one.grade)  # fmt: skip
     return None
@@ -250,7 +252,7 @@ def _advance(one: Slice) -> str:
     return f"{one.mode.name}: scale ids {ids}, and {one.cells.columns} columns further after {steps} step{'s' if steps > 1 else ''}"
 
 
-def _first(machine: Machine, one: Slice, wrong: np.ndarray) -> dict[str, Any]:
+def _first(machine: Machine, one: Slice, wrong: np.ndarray) -> Element:
     block, step, copy, row, index = (int(x[0]) for x in np.nonzero(wrong))
     column, id_ = int(one.column[block, step]), int(one.id[block, step])
     value = int(one.cells.read(machine.tmem, column, id_)[copy, row, index])
@@ -262,7 +264,7 @@ def _first(machine: Machine, one: Slice, wrong: np.ndarray) -> dict[str, Any]:
             "lane": at[0], "column": at[1] + column, "byte": at[2] + id_}  # fmt: skip
 
 
-def _told(first: Any) -> str:
+def _told(first: Element) -> str:
     return (
         f"block {first['block']} step {first['step']} row {first['row']} scale {first['k']} reads {first['read']} in lane {first['lane']}, column "
         f"{first['column']}, byte {first['byte']}, meant {first['meant']}"
@@ -271,7 +273,7 @@ def _told(first: Any) -> str:
 
 def _other_slice(
     machine: Machine, step: dict[str, Any], number: int, one: Slice, found: list[list[tuple[int, int]]], legal: np.ndarray, share: str, counts: dict[str, Any]
-) -> CheckFinding:  # fmt: skip
+) -> Finding:  # fmt: skip
     """Everything lies in tensor memory, in other columns or at other ids."""
     used = list(zip(one.column.flat, one.id.flat, strict=True))
     near = [min(options, key=lambda x: (x != (c, i), (x[0] != c) + (x[1] != i), abs(x[0] - c), abs(x[1] - i))) for options, (c, i) in zip(found, used, strict=True)]  # fmt: skip
@@ -281,22 +283,24 @@ def _other_slice(
     told = " and ".join(
         f"{'columns' if name == 'tmem' else 'scale ids'} {_table(a)} must be {_table(b)}" for name, (a, b) in differ.items()
     )
-    fix, where = None, f"{one.where}.{next(iter(differ))}"
+    changes, where = tuple[Fix, ...](), one.where / next(iter(differ))
     if len(differ) == 1:
         name, (_, needed) = next(iter(differ.items()))
         if name == "tmem":
             packed = one.id << SCALE_ID_SHIFT if one.id_key == where else 0
-            fix = (where, one.raw["tmem"], as_given(needed | packed, one.raw["tmem"]))
-        elif one.id_key.endswith(".idesc") and (needed == needed[0, 0]).all():
+            changes = (Fix(where, one.raw["tmem"], as_given(needed | packed, one.raw["tmem"])),)
+        elif one.id_key.key == "idesc" and (needed == needed[0, 0]).all():
             where, idesc = one.id_key, step["idesc"]
-            fix = (where, f"{idesc:#010x}", f"{_with_id(idesc, one.layout.kind, f'{one.where[-1]}_sf_id', int(needed[0, 0])):#010x}")
-        elif not one.id_key.endswith(".tmem"):
-            fix = (where, one.raw.get("id"), as_given(needed, one.raw.get("id", [0])))
+            new = _with_id(idesc, one.layout.kind, f"{one.where.side[-1]}_sf_id", int(needed[0, 0]))
+            changes = (Fix(where, f"{idesc:#010x}", f"{new:#010x}"),)
+        elif one.id_key.key != "tmem":
+            changes = (Fix(where, one.raw.get("id"), as_given(needed, one.raw.get("id", [0]))),)
     illegal = "" if legal.all() else f"; {one.mode.name} begins at byte {' or '.join(map(str, one.mode.ids))}"
-    refused = any(f.code == "I603" and f.where == f"step[{number}].idesc" for f in machine.findings) and one.id_key.endswith(".idesc")
+    idesc_path = Path.of("step", number, "idesc")
+    refused = next((f for f in machine.findings if f.code == "I603" and f.path == one.id_key == idesc_path), None)
     numbers = {name: {"used": a.tolist(), "needed": b.tolist()} for name, (a, b) in differ.items()}
-    return finding("S702", where, one.title, f"{share}; other columns or scale ids have them{illegal}", told, numbers=numbers, fix=fix,
-                   because="I603" if refused else "", **counts)  # fmt: skip
+    return finding("S702", where, one.title, f"{share}; other columns or scale ids have them{illegal}", told, numbers=numbers, changes=changes, subject=one.where,
+                   cause=refused, **counts)  # fmt: skip
 
 
 def _table(values: np.ndarray) -> list[Any]:
@@ -304,7 +308,7 @@ def _table(values: np.ndarray) -> list[Any]:
     return values[0].tolist() if len(values) == 1 else values.tolist()  # type: ignore[no-any-return]
 
 
-def _lanes(machine: Machine, raw: dict[str, Any], one: Slice, wrong: np.ndarray, share: str, counts: dict[str, Any]) -> CheckFinding:
+def _lanes(machine: Machine, raw: dict[str, Any], one: Slice, wrong: np.ndarray, share: str, counts: dict[str, Any]) -> Finding:
     """Right in the first lanes and wrong in the others: the copy is not one that fills them all."""
     at = tuple(int(x[0]) for x in np.nonzero(wrong.any(axis=(2, 3, 4))))
     writer = int(one.cells.read(machine.tmem_writer, int(one.column[at]), int(one.id[at]))[0].max())
@@ -313,7 +317,7 @@ def _lanes(machine: Machine, raw: dict[str, Any], one: Slice, wrong: np.ndarray,
     name = full_name(row) if row else "the copy"
     lanes = sorted(set((one.cells.lane[wrong.any(axis=(0, 1, 3, 4))] // WARP_LANES).ravel().tolist()))
     listed = ", ".join(f"{WARP_LANES * x} to {WARP_LANES * (x + 1) - 1}" for x in lanes)
-    return finding("I605", f"step[{issue.step}].shape", f"step {issue.step + 1} (copy)",
+    return finding("I605", Path.of("step", issue.step, "shape"), f"step {issue.step + 1} (copy)",
                    f"{share}; the scale factors are right in the first lanes and wrong in lanes {listed}: the MMA reads them in every 32 lanes, which {name} does not fill alike",
                    f"copy with {full_name(SCALE_COPY)}", **counts)  # fmt: skip
 
@@ -328,18 +332,18 @@ def _needed(need: np.ndarray, row: CopyShape, address: TmemAddress) -> tuple[np.
     return most.reshape(row.rows, row.row_bytes), bool(((most >= 0) & (most != least)).any())
 
 
-def _other_multicast(number: int, step: dict[str, Any], row: CopyShape, need: np.ndarray, to: list[TmemAddress]) -> CheckFinding:
+def _other_multicast(number: int, step: dict[str, Any], row: CopyShape, need: np.ndarray, to: list[TmemAddress]) -> Finding:
     """A copy sends one row to lanes that need different ones."""
     others = [
         r for r in COPY_SHAPES.values() if r.name == row.name and r is not row and not any(_needed(need, r, address)[1] for address in to)
     ]
-    where, key = f"step[{number}].multicast", "multicast" in step and len(others) == 1
+    where, key = Path.of("step", number, "multicast"), "multicast" in step and len(others) == 1
     return finding("I605", where, f"step {number + 1} (copy)", f"{full_name(row)} sends a row to lanes that need the scale factors of different rows",
-                   "copy with " + " or ".join(full_name(r) for r in others or (SCALE_COPY,)), grade=str(row.grade),
-                   fix=(where, step["multicast"], others[0].multicast) if key else None)  # fmt: skip
+                   "copy with " + " or ".join(full_name(r) for r in others or (SCALE_COPY,)), grade=row.grade,
+                   changes=(Fix(where, step["multicast"], others[0].multicast),) if key else ())  # fmt: skip
 
 
-def _upstream(machine: Machine, raw: dict[str, Any], number: int, one: Slice, again: Again) -> Iterator[CheckFinding]:
+def _upstream(machine: Machine, raw: dict[str, Any], number: int, one: Slice, again: Again) -> Iterator[Finding]:
     """What is wrong with copies that do not say what they mean to copy: they mean what this step needs in the cells that they write."""
     need = np.full(TMEM, UNWRITTEN, np.int64)
     for at in np.ndindex(one.column.shape):
@@ -348,7 +352,7 @@ def _upstream(machine: Machine, raw: dict[str, Any], number: int, one: Slice, ag
         need[one.cells.lane[inside], column[inside], byte[inside]] = np.broadcast_to(one.meant[at], inside.shape)[inside]
     for earlier, step in enumerate(raw["step"][:number]):
         row = form_of(step) if step["op"] == "copy" else None
-        made = made_words(step["a"], machine.buffers, f"step[{earlier}].a") if row and "meant" not in step["a"] else None
+        made = made_words(step["a"], machine.buffers, Path.of("step", earlier, "a")) if row and "meant" not in step["a"] else None
         before = again(raw, earlier) if made else None
         if row is None or made is None or before is None:
             continue
@@ -363,7 +367,7 @@ def _upstream(machine: Machine, raw: dict[str, Any], number: int, one: Slice, ag
             yield _other_multicast(earlier, step, row, need, to)
             continue
         raw_operand = step["a"] | {"meant": one.raw["meant"] | {"scale_block": True}}
-        read = Read(f"step[{earlier}].a", f"step {earlier + 1} (copy) a", machine.arch, "u8", "K", "packed", words, row.rows, row.row_bytes, meant, one.tensor,
+        read = Read(Path.of("step", earlier, "a"), f"step {earlier + 1} (copy) a", machine.arch, "u8", "K", "packed", words, row.rows, row.row_bytes, meant, one.tensor,
                     raw_operand, starts)  # fmt: skip
         if (meant < 0).any():  # what nobody needs is as it comes
             try:

@@ -1,291 +1,426 @@
-"""Scenario files: their keys, their meanings, and their reading with line and key of every mistake."""
+"""Scenarios: what their files say, as typed tables, and their reading with line and key of every mistake."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
+import datetime
 import json
 import pathlib
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeAlias
 
-from smemsim.arguments import shown
+from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError
-from smemsim.files import parse_toml, read_bytes
+from smemsim.finding import Path
 from smemsim.spec.formats import element_format
+from smemsim.tables import (
+    Source,
+    TableError,
+    check_table,
+    frozen,
+    is_list_of,
+    is_number,
+    key,
+    keys_of,
+    made,
+    mistake,
+    name_told,
+    plain,
+    read_table,
+    schema_of,
+    with_value,
+)
 
-__all__ = ["MEANINGS", "OPERAND", "STEPS", "TABLES", "Key", "ScenarioError", "json_schema", "line_of", "located", "read_scenario"]
+__all__ = [
+    "OPERANDS",
+    "STEPS",
+    "TABLES",
+    "AnyOperand",
+    "Buffer",
+    "BulkStep",
+    "CopyStep",
+    "Expect",
+    "Grid",
+    "Layout",
+    "MapArguments",
+    "Meant",
+    "MmaStep",
+    "Operand",
+    "Scenario",
+    "Step",
+    "Tensor",
+    "TensorStep",
+    "ThreadsStep",
+    "TmaLoad",
+    "TmaReduce",
+    "TmaStore",
+    "json_schema",
+    "listed",
+    "plain_tables",
+    "read_scenario",
+    "scenario_of_tables",
+]
 
-
-# ---- Where in a file a key stands, so that a complaint can point at its line
-
-
-Path = Sequence[str | int]
-
-
-def line_of(text: str, path: Path, *, toml: bool) -> int:
-    """The line (from 1 on) of the deepest part of the path that stands in the text; 1 for none.
-
-    >>> line_of('{"step": [\\n {"op": "mma"},\\n {"op": "bulk",\\n  "byts": 3}]}', ["step", 1, "byts"], toml=False)
-    4
-    >>> line_of('arch = "sm_90a"\\n[[step]]\\nop = "mma"\\n[[step]]\\nop = "bulk"\\nbyts = 3', ["step", 1, "byts"], toml=True)
-    6
-    """
-    places = _toml_places(text) if toml else _json_places(text)
-    for length in range(len(path), 0, -1):
-        if tuple(path[:length]) in places:
-            return places[tuple(path[:length])]
-    return 1
-
-
-_HEADER = re.compile(r"^\s*(\[{1,2})([^\]]+)\]{1,2}\s*(?:#.*)?$")
-_KEY = re.compile(r"^\s*([A-Za-z0-9_.\"'-]+)\s*=")
-_INNER = re.compile(r"(?<![A-Za-z0-9_])([A-Za-z0-9_]++)\s*+=")
-_COLON = re.compile(r"\s*+:")
-
-
-def _toml_places(text: str) -> dict[tuple[str | int, ...], int]:
-    """Headers and keys at the beginning of lines; inline tables count as the line of their key."""
-    places: dict[tuple[str | int, ...], int] = {}
-    counts: dict[tuple[str | int, ...], int] = {}
-    here: tuple[str | int, ...] = ()
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := _HEADER.match(line):
-            here = ()
-            names = [name.strip().strip("\"'") for name in header[2].split(".")]
-            for depth, name in enumerate(names):
-                here = (*here, name)
-                if header[1] == "[[" and depth == len(names) - 1:
-                    counts[here] = counts.get(here, -1) + 1
-                if here in counts:
-                    here = (*here, counts[here])
-            places.setdefault(here, number)
-        elif key := _KEY.match(line):
-            path = (*here, *(part.strip().strip("\"'") for part in key[1].split(".")))
-            places.setdefault(path, number)
-            for name in _INNER.findall(line, key.end()):
-                places.setdefault((*path, name), number)
-    return places
+Ints: TypeAlias = int | tuple[int, ...]
+Grid: TypeAlias = int | tuple[int, ...] | tuple[tuple[int, ...], ...]  # one, one a K step, or a list of them for each block
+Digits: TypeAlias = tuple[tuple[int, int], ...]
 
 
-def _json_places(text: str) -> dict[tuple[str | int, ...], int]:
-    """Every key and every entry of a list, by walking over the tokens."""
-    places: dict[tuple[str | int, ...], int] = {}
-    stack: list[list[str | int]] = []  # of every open bracket: the key or the index that is next
-    line = 1
-    for token in re.finditer(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|\n|[^\s{}\[\],:"]+', text):
-        word = token[0]
-        if word == "\n":
-            line += 1
-        elif word in "{[":
-            if stack:
-                places.setdefault(tuple(x[0] for x in stack), line)
-            stack.append([0 if word == "[" else ""])
-        elif word in "}]":
-            stack.pop()
-        elif word == "," and stack and isinstance(stack[-1][0], int):
-            stack[-1][0] += 1
-        elif word.startswith('"') and stack and isinstance(stack[-1][0], str) and _COLON.match(text, token.end()):
-            stack[-1][0] = json.loads(word)
-            places.setdefault(tuple(x[0] for x in stack), line)
-        elif stack and isinstance(stack[-1][0], int):
-            places.setdefault(tuple(x[0] for x in stack), line)
-    return places
-
-
-# ---- What every key of a scenario file says, in a sentence each: for the JSON schema, for the README, and for error messages to come
-
-
-_ISSUE = {
-    "op": "what the step does",
-    "map": "the tensor map, by its name",
-    "to": "the buffer that is written",
-    "from": "the buffer that is read",
-    "stage": "which stage of the buffer, from 0 on",
-    "offset": "bytes from the stage's beginning; a list has one entry for each issue",
-    "at": "coordinates of the box, dimension 0 first; a list of them is one issue each",
-    "im2col_offsets": "the offsets of an im2col load, W first",
-    "expect_bytes": "what the mbarrier expects, of all issues of the step together",
-    "reduce": "the operation: add, min, max, inc, dec, and, or, xor",
-}
-MEANINGS: dict[str, dict[str, str]] = {
-    "scenario": {
-        "arch": "sm_90a, sm_100a or sm_103a", "title": "free text", "source": "free text, a link", "cta_group": "1 or 2, of all tcgen05 steps",
-        "excerpt": "true: there were other steps, which may bring what is missing here, and read what nobody reads here",
-        "tensor": "what lies in global memory, by name", "buffer": "shared buffers, by name", "map": "tensor maps, by name",
-        "step": "what happens, in order", "expect": "the findings that should come",
-    },
-    "tensor": {
-        "dtype": "element type: f16 bf16 tf32 f32 e4m3 e5m2 e3m2 e2m3 e2m1 s8 u8 ...", "extent": "elements by axis; any names",
-        "stride": "bytes from one element to the next, by axis; 1 along packed 4- and 6-bit elements", "address": "where it begins; made up if left out",
-        "scale_blocks": "scale factors that lie in 512-byte blocks already: the axis of rows, that of scales",
-        "walks": "axes that run through several dimensions of memory: of each [[indices, bytes from one to the next, the first inside, the end of these], ...], fastest first",
-    },
-    "buffer": {
-        "address": "the .shared address, as cvta.to.shared gives it", "offset": "instead of address: bytes from base", "base": "where the pool begins",
-        "base_align": "the alignment that the pool is known to have, in bytes", "bytes": "its size, all stages together",
-        "declared_align": "the alignment that the source declares, in bytes", "stages": "how many stages it has",
-        "stage_bytes": "from one stage to the next; the buffer in equal parts if left out",
-        "layout": "what software believes, for threads steps: a table, or CuTe's text 'Sw<3,4,3> o ((8,8),64):((64,512),1)', (M or N, K) in elements",
-    },
-    "layout": {
-        "swizzle": "none, 32B, 64B, 128B, 128B_ATOM_32B", "xor": "what software XORs: 'address' (as hardware does) or 'offset' from the buffer's beginning",
-        "mn": "[[size, stride in bytes], ...] of M or N, fastest first; the contiguous axis counts bytes, the other one elements",
-        "k": "the same of K",
-    },
-    "map": {
-        "of": "the tensor that it is meant to describe", "raw": "the 128 bytes of the CUtensorMap as 256 hex digits, instead of the arguments",
-        "data_type": "the driver's argument", "global_address": "a number, or a tensor's name", "global_offset": "bytes added to it",
-        "object_address": "where the CUtensorMap itself lies", "global_dim": "elements, dimension 0 first", "global_strides": "bytes, of dimension 1 on",
-        "box_dim": "elements, dimension 0 first", "element_strides": "1 each if left out", "interleave": "none, 16B, 32B",
-        "swizzle": "none, 32B, 64B, 128B, ...", "l2_promotion": "none, 64B, 128B, 256B", "oob_fill": "zeros, nan",
-        "pixel_box_lower_corner": "with it the map is im2col", "pixel_box_upper_corner": "of im2col", "channels_per_pixel": "of im2col",
-        "pixels_per_column": "of im2col",
-    },
-    "meant": {
-        "tensor": "where the operand should come from", "axes": "its axis of rows (M or N), its axis of K", "at": "the element at row 0, K 0 of the first step; [0, 0] if left out",
-        "k_step": "elements of K from one step to the next; k if left out", "mn_step": "rows from one block to the next; rows if left out",
-        "scale_block": "each word reads whole blocks of scale factors",
-    },
-    "expect": {"findings": "codes; exit code 0 when exactly these come"},
-    "tma_load": _ISSUE, "tma_store": _ISSUE, "tma_reduce": _ISSUE,
-    "bulk": _ISSUE | {"bytes": "size of each copy", "tensor": "what is copied", "global_offset": "bytes from the tensor's beginning; a list has one for each issue"},
-    "threads": _ISSUE | {
-        "load": "true: threads read, and should find the tensor's elements", "tensor": "whose elements", "axes": "its axes of the layout's mn and k",
-        "contiguous": "which of the two counts bytes: 'mn' or 'k', or the name of the axis", "at": "the element at (0, 0) of the layout",
-    },
-    "mma": {
-        "op": "what the step does", "kind": "wgmma, or a kind of tcgen05: f16 tf32 f8f6f4 i8 mxf8f6f4 mxf4 mxf4nvf4",
-        "instruction": "instead of kind: the instruction as it is written", "m": "M of one instruction, of both CTAs of a pair", "n": "N of one instruction",
-        "k": "K of one instruction, in elements", "idesc": "the 32 bits of the instruction descriptor", "transpose": "wgmma's transpose flags",
-        "cta_group": "1 or 2", "sparse": "an .sp instruction", "ws": "a .ws instruction", "scale_vec": "1X, 2X or 4X", "a": "operand A", "b": "operand B",
-        "scale_a": "scale factors of A: tmem, id, meant", "scale_b": "the same of B",
-    },
-    "copy": {
-        "op": "tcgen05.cp", "instruction": "the instruction as it is written", "shape": "128x256b, 4x256b, 128x128b, 64x128b, 32x128b",
-        "multicast": "warpx4, warpx2::02_13, warpx2::01_23", "to_tmem": "tensor memory address; a list has one for each K step",
-        "m": "rows, if not those of the shape", "n": "not used", "k": "elements a line, if not those of the shape", "rows": "as m", "cta_group": "1 or 2", "a": "what is copied",
-    },
-    "operand": {
-        "dtype": "element type", "major": "K or MN: which axis is contiguous", "rows": "rows that one instruction reads, if not m or n",
-        "words": "raw descriptors, one for each K step; a list of such lists has blocks of M or N", "word": "one raw descriptor; start, k_add and mn_add move its start",
-        "start": "a buffer's name or an address, added to the word's start field", "start_offset": "bytes added", "k_add": "bytes added for each K step",
-        "mn_add": "bytes added for each block of M or N", "meant": "what it was meant to be; without it only the descriptor itself is looked at",
-        "tmem": "tensor memory address, one or one for each step", "id": "scale factor id, one or one for each step", "stage": "which stage of the buffer",
-    },
-}  # fmt: skip
-
-
-# ---- The keys of a scenario file, as data: what each table may and must have. Files written to them exist elsewhere; keys are only ever
+# ---- The tables of a scenario file: their keys, what each holds and what it means. Files written to them exist elsewhere; keys are only ever
 # added
 
 
-@dataclasses.dataclass(frozen=True)
-class Key:
-    """One key: what it holds, by the names of the JSON schema below, and whether it must be there."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tensor:
+    """`[tensor.NAME]`: a tensor in global memory."""
 
-    holds: str
-    required: bool = False
+    dtype: str = key("text", "element type: f16 bf16 tf32 f32 e4m3 e5m2 e3m2 e2m3 e2m1 s8 u8 ...", required=True)
+    extent: Mapping[str, int] = key("table", "elements by axis; any names", required=True)
+    stride: Mapping[str, int] = key(
+        "table", "bytes from one element to the next, by axis; 1 along packed 4- and 6-bit elements", required=True
+    )
+    address: int | None = key("int", "where it begins; made up if left out")
+    scale_blocks: tuple[str, str] | None = key(
+        "axes", "scale factors that lie in 512-byte blocks already: the axis of rows, that of scales"
+    )
+    walks: Mapping[str, tuple[tuple[int, int, int, int], ...]] | None = key("table", "axes that run through several dimensions of memory: of each [[indices, bytes from one to the next, the first inside, the end of these], ...], fastest first")  # fmt: skip
 
 
-def _keys(text: str) -> dict[str, Key]:
-    """`name:holds`, with `!` behind what is required."""
-    found = {}
-    for part in text.split():
-        name, _, holds = part.partition(":")
-        found[name] = Key(holds.rstrip("!"), holds.endswith("!"))
-    return found
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Layout:
+    """`layout` of a buffer, as a table."""
+
+    swizzle: str | None = key("text", "none, 32B, 64B, 128B, 128B_ATOM_32B")
+    xor: str | None = key("text", "what software XORs: 'address' (as hardware does) or 'offset' from the buffer's beginning")
+    mn: Digits = key("pairs", "[[size, stride in bytes], ...] of M or N, fastest first; the contiguous axis counts bytes, the other one elements", required=True)  # fmt: skip
+    k: Digits = key("pairs", "the same of K", required=True)
 
 
-TABLES: dict[str, dict[str, Key]] = {
-    "scenario": _keys(
-        "arch:text! title:text source:text cta_group:int excerpt:bool tensor:table buffer:table map:table step:any expect:table"
-    ),
-    "tensor": _keys("dtype:text! extent:table! stride:table! address:int scale_blocks:axes walks:table"),
-    "buffer": _keys("address:int offset:int base:int base_align:int bytes:int declared_align:int stages:int stage_bytes:int layout:any"),
-    "layout": _keys("swizzle:text xor:text mn:pairs! k:pairs!"),
-    "map": _keys(
-        "of:text raw:text data_type:enum global_address:place global_offset:int object_address:int global_dim:ints global_strides:strides "
-        "box_dim:ints element_strides:ints interleave:enum swizzle:enum l2_promotion:enum oob_fill:enum pixel_box_lower_corner:ints "
-        "pixel_box_upper_corner:ints channels_per_pixel:int pixels_per_column:int"
-    ),
-    "meant": _keys("tensor:text! axes:axes! at:pair k_step:int mn_step:int scale_block:bool"),
-    "expect": _keys("findings:texts!"),
-}
-_TENSOR_STEP = "op:text! map:text! stage:int offset:ints at:places! im2col_offsets:ints expect_bytes:int"
-STEPS: dict[str, dict[str, Key]] = {
-    "tma_load": _keys(f"{_TENSOR_STEP} to:text!"),
-    "tma_store": _keys(f"{_TENSOR_STEP} from:text!"),
-    "tma_reduce": _keys(f"{_TENSOR_STEP} from:text! reduce:text!"),
-    "bulk": _keys(
-        "op:text! to:text from:text bytes:int! reduce:text stage:int offset:ints tensor:text global_offset:ints expect_bytes:int"
-    ),
-    "threads": _keys("op:text! to:text from:text load:bool tensor:text! axes:axes! contiguous:text! at:pair stage:int"),
-    "mma": _keys(
-        "op:text! kind:text instruction:text m:int! n:int! k:int! idesc:int transpose:any cta_group:int sparse:bool ws:bool scale_vec:text a:table b:table "
-        "scale_a:table scale_b:table"
-    ),
-    "copy": _keys("op:text! instruction:text shape:text multicast:text to_tmem:grid m:int n:int k:int rows:int cta_group:int a:table!"),
-}
-OPERAND = _keys(
-    "dtype:text! major:text! rows:int words:words word:word start:place start_offset:int k_add:ints mn_add:ints meant:table tmem:grid id:grid stage:int"
-)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Buffer:
+    """`[buffer.NAME]`: a buffer in shared memory."""
 
-_HEX = {"type": "string", "pattern": "^0[xX][0-9a-fA-F_]+$"}
-_NUMBER = {"anyOf": [{"type": "integer"}, _HEX]}
-_LIST = {"type": "array", "items": _NUMBER}
-_TYPES = {
-    "text": {"type": "string"}, "int": _NUMBER, "word": {"anyOf": [{"type": "integer", "minimum": 0}, _HEX]}, "bool": {"type": "boolean"}, "table": {"type": "object"},
-    "any": {}, "enum": {"type": ["string", "integer"]}, "place": {"type": ["string", "integer"]}, "ints": {"anyOf": [_NUMBER, _LIST]}, "strides": {"anyOf": [_NUMBER, _LIST]},
-    "pair": {**_LIST, "minItems": 2, "maxItems": 2}, "pairs": {"type": "array", "items": {**_LIST, "minItems": 2, "maxItems": 2}},
-    "axes": {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2}, "texts": {"type": "array", "items": {"type": "string"}},
-    "places": {"anyOf": [_LIST, {"type": "array", "items": _LIST}]}, "grid": {"anyOf": [_NUMBER, _LIST, {"type": "array", "items": _LIST}]},
-    "words": {"anyOf": [_LIST, {"type": "array", "items": _LIST}]},
+    address: int | None = key("int", "the .shared address, as cvta.to.shared gives it")
+    offset: int | None = key("int", "instead of address: bytes from base")
+    base: int | None = key("int", "where the pool begins")
+    base_align: int | None = key("int", "the alignment that the pool is known to have, in bytes")
+    bytes: int | None = key("int", "its size, all stages together")
+    declared_align: int | None = key("int", "the alignment that the source declares, in bytes")
+    stages: int | None = key("int", "how many stages it has")
+    stage_bytes: int | None = key("int", "from one stage to the next; the buffer in equal parts if left out")
+    layout: str | Layout | None = key("any", "what software believes, for threads steps: a table, or CuTe's text 'Sw<3,4,3> o ((8,8),64):((64,512),1)', (M or N, K) in elements")  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MapArguments:
+    """`[map.NAME]`: a tensor map, by the arguments of the encode call, or by its bytes."""
+
+    of: str | None = key("text", "the tensor that it is meant to describe")
+    raw: str | None = key("text", "the 128 bytes of the CUtensorMap as 256 hex digits, instead of the arguments")
+    data_type: str | int | None = key("enum", "the driver's argument")
+    global_address: str | int | None = key("place", "a number, or a tensor's name")
+    global_offset: int | None = key("int", "bytes added to it")
+    object_address: int | None = key("int", "where the CUtensorMap itself lies")
+    global_dim: Ints | None = key("ints", "elements, dimension 0 first")
+    global_strides: Ints | None = key("strides", "bytes, of dimension 1 on")
+    box_dim: Ints | None = key("ints", "elements, dimension 0 first")
+    element_strides: Ints | None = key("ints", "1 each if left out")
+    interleave: str | int | None = key("enum", "none, 16B, 32B")
+    swizzle: str | int | None = key("enum", "none, 32B, 64B, 128B, ...")
+    l2_promotion: str | int | None = key("enum", "none, 64B, 128B, 256B")
+    oob_fill: str | int | None = key("enum", "zeros, nan")
+    pixel_box_lower_corner: Ints | None = key("ints", "with it the map is im2col")
+    pixel_box_upper_corner: Ints | None = key("ints", "of im2col")
+    channels_per_pixel: int | None = key("int", "of im2col")
+    pixels_per_column: int | None = key("int", "of im2col")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Meant:
+    """`meant` of an operand: where its elements should come from."""
+
+    tensor: str = key("text", "where the operand should come from", required=True)
+    axes: tuple[str, str] = key("axes", "its axis of rows (M or N), its axis of K", required=True)
+    at: tuple[int, int] | None = key("pair", "the element at row 0, K 0 of the first step; [0, 0] if left out")
+    k_step: int | None = key("int", "elements of K from one step to the next; k if left out")
+    mn_step: int | None = key("int", "rows from one block to the next; rows if left out")
+    scale_block: bool | None = key("bool", "each word reads whole blocks of scale factors")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AnyOperand:
+    """What an instruction reads; scale factors need not say their type."""
+
+    dtype: str | None = key("text", "element type")
+    major: str | None = key("text", "K or MN: which axis is contiguous")
+    rows: int | None = key("int", "rows that one instruction reads, if not m or n")
+    words: tuple[int, ...] | tuple[tuple[int, ...], ...] | None = key("words", "raw descriptors, one for each K step; a list of such lists has blocks of M or N")  # fmt: skip
+    word: int | None = key("word", "one raw descriptor; start, k_add and mn_add move its start")
+    start: str | int | None = key("place", "a buffer's name or an address, added to the word's start field")
+    start_offset: int | None = key("int", "bytes added")
+    k_add: Ints | None = key("ints", "bytes added for each K step")
+    mn_add: Ints | None = key("ints", "bytes added for each block of M or N")
+    meant: Meant | None = key("table", "what it was meant to be; without it only the descriptor itself is looked at")
+    tmem: Grid | None = key("grid", "tensor memory address, one or one for each step")
+    id: Grid | None = key("grid", "scale factor id, one or one for each step")
+    stage: int | None = key("int", "which stage of the buffer")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Operand(AnyOperand):
+    """`[step.a]`, `[step.b]`: an operand in shared or in tensor memory."""
+
+    dtype: str = key("text", "element type", required=True)
+    major: str = key("text", "K or MN: which axis is contiguous", required=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Expect:
+    """`[expect]`: what `check` should find."""
+
+    findings: tuple[str, ...] = key("texts", "codes; exit code 0 when exactly these come", required=True)
+
+
+# ---- Steps
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Step:
+    """`[[step]]`: something that happens."""
+
+    op: str = key("text", "what the step does", required=True)
+
+    @property
+    def buffer(self) -> str:
+        """The buffer that it writes or reads; "" for none."""
+        return ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TensorStep(Step):
+    """A transfer by TMA through a tensor map."""
+
+    map: str = key("text", "the tensor map, by its name", required=True)
+    stage: int | None = key("int", "which stage of the buffer, from 0 on")
+    offset: Ints | None = key("ints", "bytes from the stage's beginning; a list has one entry for each issue")
+    at: tuple[int, ...] | tuple[tuple[int, ...], ...] = key("places", "coordinates of the box, dimension 0 first; a list of them is one issue each", required=True)  # fmt: skip
+    im2col_offsets: Ints | None = key("ints", "the offsets of an im2col load, W first")
+    expect_bytes: int | None = key("int", "what the mbarrier expects, of all issues of the step together")
+
+    @property
+    def places(self) -> tuple[tuple[int, ...], ...]:
+        """The coordinates of every issue."""
+        return self.at if self.at and isinstance(self.at[0], tuple) else (self.at,)  # type: ignore[return-value]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TmaLoad(TensorStep):
+    """`op = "tma_load"`."""
+
+    to: str = key("text", "the buffer that is written", required=True)
+
+    @property
+    def buffer(self) -> str:
+        return self.to
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TmaStore(TensorStep):
+    """`op = "tma_store"`."""
+
+    source: str = key("text", "the buffer that is read", name="from", required=True)
+
+    @property
+    def buffer(self) -> str:
+        return self.source
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TmaReduce(TmaStore):
+    """`op = "tma_reduce"`."""
+
+    reduce: str = key("text", "the operation: add, min, max, inc, dec, and, or, xor", required=True)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BulkStep(Step):
+    """`op = "bulk"`: a copy of bytes as they lie."""
+
+    to: str | None = key("text", "the buffer that is written")
+    source: str | None = key("text", "the buffer that is read", name="from")
+    bytes: int = key("int", "size of each copy", required=True)
+    reduce: str | None = key("text", "the operation: add, min, max, inc, dec, and, or, xor")
+    stage: int | None = key("int", "which stage of the buffer, from 0 on")
+    offset: Ints | None = key("ints", "bytes from the stage's beginning; a list has one entry for each issue")
+    tensor: str | None = key("text", "what is copied")
+    global_offset: Ints | None = key("ints", "bytes from the tensor's beginning; a list has one for each issue")
+    expect_bytes: int | None = key("int", "what the mbarrier expects, of all issues of the step together")
+
+    @property
+    def buffer(self) -> str:
+        return self.to if self.to is not None else self.source or ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ThreadsStep(Step):
+    """`op = "threads"`: ordinary stores or loads through the layout of the buffer."""
+
+    to: str | None = key("text", "the buffer that is written")
+    source: str | None = key("text", "the buffer that is read", name="from")
+    load: bool | None = key("bool", "true: threads read, and should find the tensor's elements")
+    tensor: str = key("text", "whose elements", required=True)
+    axes: tuple[str, str] = key("axes", "its axes of the layout's mn and k", required=True)
+    contiguous: str = key("text", "which of the two counts bytes: 'mn' or 'k', or the name of the axis", required=True)
+    at: tuple[int, int] | None = key("pair", "the element at (0, 0) of the layout")
+    stage: int | None = key("int", "which stage of the buffer, from 0 on")
+
+    @property
+    def buffer(self) -> str:
+        return self.to if self.to is not None else self.source or ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MmaStep(Step):
+    """`op = "mma"`: one wgmma or tcgen05.mma, or several that go along K and along the operand's rows."""
+
+    kind: str | None = key("text", "wgmma, or a kind of tcgen05: f16 tf32 f8f6f4 i8 mxf8f6f4 mxf4 mxf4nvf4")
+    instruction: str | None = key("text", "instead of kind: the instruction as it is written")
+    m: int = key("int", "M of one instruction, of both CTAs of a pair", required=True)
+    n: int = key("int", "N of one instruction", required=True)
+    k: int = key("int", "K of one instruction, in elements", required=True)
+    idesc: int | None = key("int", "the 32 bits of the instruction descriptor")
+    transpose: object | None = key("any", "wgmma's transpose flags")
+    cta_group: int | None = key("int", "1 or 2")
+    sparse: bool | None = key("bool", "an .sp instruction")
+    ws: bool | None = key("bool", "a .ws instruction")
+    scale_vec: str | None = key("text", "1X, 2X or 4X")
+    a: Operand | None = key("table", "operand A")
+    b: Operand | None = key("table", "operand B")
+    scale_a: AnyOperand | None = key("table", "scale factors of A: tmem, id, meant")
+    scale_b: AnyOperand | None = key("table", "the same of B")
+
+    @property
+    def operands(self) -> dict[str, Operand]:
+        """A and B, those that the step has."""
+        return {side: of for side, of in (("a", self.a), ("b", self.b)) if of is not None}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CopyStep(Step):
+    """`op = "copy"`: tcgen05.cp."""
+
+    op: str = key("text", "tcgen05.cp", required=True)
+    instruction: str | None = key("text", "the instruction as it is written")
+    shape: str | None = key("text", "128x256b, 4x256b, 128x128b, 64x128b, 32x128b")
+    multicast: str | None = key("text", "warpx4, warpx2::02_13, warpx2::01_23")
+    to_tmem: Grid | None = key("grid", "tensor memory address; a list has one for each K step")
+    m: int | None = key("int", "rows, if not those of the shape")
+    n: int | None = key("int", "not used")
+    k: int | None = key("int", "elements a line, if not those of the shape")
+    rows: int | None = key("int", "as m")
+    cta_group: int | None = key("int", "1 or 2")
+    a: Operand = key("table", "what is copied", required=True)
+
+    @property
+    def operands(self) -> dict[str, Operand]:
+        """What is copied, as "a"."""
+        return {"a": self.a}
+
+
+STEPS: dict[str, type[Step]] = {
+    "tma_load": TmaLoad, "tma_store": TmaStore, "tma_reduce": TmaReduce, "bulk": BulkStep, "threads": ThreadsStep, "mma": MmaStep, "copy": CopyStep,
 }  # fmt: skip
+OPERANDS: dict[str, type[AnyOperand]] = {"a": Operand, "b": Operand, "scale_a": AnyOperand, "scale_b": AnyOperand}
 
 
-def _schema_of(table: str, keys: dict[str, Key], **inner: object) -> dict[str, object]:
-    properties: dict[str, object] = {}
-    for name, key in keys.items():
-        held: object = inner.get(name, _TYPES[key.holds])
-        properties[name] = {**held, "description": MEANINGS[table][name]} if isinstance(held, dict) else held
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [name for name, key in keys.items() if key.required],
-        "additionalProperties": False,
-    }
+def listed(value: Ints) -> tuple[int, ...]:
+    """A key's numbers where one stands for a list of one."""
+    return value if isinstance(value, tuple) else (value,)
+
+
+# ---- The whole
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """What happens to shared memory, and what was meant: the tables of a scenario file, read."""
+
+    arch: str = key("text", "sm_90a, sm_100a or sm_103a", required=True)
+    title: str | None = key("text", "free text")
+    from_where: str | None = key("text", "free text, a link", name="source")
+    cta_group: int | None = key("int", "1 or 2, of all tcgen05 steps")
+    excerpt: bool | None = key(
+        "bool", "true: there were other steps, which may bring what is missing here, and read what nobody reads here"
+    )
+    tensors: Mapping[str, Tensor] = key("table", "what lies in global memory, by name", name="tensor")
+    buffers: Mapping[str, Buffer] = key("table", "shared buffers, by name", name="buffer")
+    maps: Mapping[str, MapArguments] = key("table", "tensor maps, by name", name="map")
+    steps: tuple[Step, ...] = key("any", "what happens, in order", name="step")
+    expect: Expect | None = key("table", "the findings that should come")
+    source: Source = dataclasses.field(default=Source("scenario"), compare=False, repr=False)
+
+    def as_dict(self) -> dict[str, object]:
+        """As a file has it, keys in the order of the format."""
+        found: dict[str, object] = {name: value for name, value in plain(self).items() if value or name in ("arch", "excerpt")}
+        return found
+
+    def value_at(self, path: Path) -> object:
+        """What a file has at a path, None where nothing stands there."""
+        there: object = self
+        for part in path.keys:
+            if isinstance(there, tuple) and isinstance(part, int):
+                there = there[part] if part < len(there) else None
+            elif isinstance(there, Mapping):
+                there = there.get(part)
+            elif dataclasses.is_dataclass(there) and not isinstance(there, type):
+                there = getattr(there, keys_of(type(there))[str(part)].attribute)
+            else:
+                return None
+        return plain(there)
+
+    def with_change(self, path: Path, value: object) -> Scenario:
+        """The scenario with another value at a path, as a file would have it; what is not changed is shared.
+
+        >>> scenario = read_scenario({"arch": "sm_90a", "buffer": {"s": {"address": 1024}}})
+        >>> scenario.with_change(Path.of("buffer", "s", "address"), "0x800").buffers["s"].address
+        2048
+        """
+        taken = plain_tables(value, path.key)
+        if isinstance(taken, dict) and path.key == "layout":
+            return with_value(self, path, read_table(Layout, taken, path))
+        return with_value(self, path, frozen(taken))
+
+    def operands(self) -> Iterator[tuple[Path, Operand]]:
+        """Every operand A and B of the steps, and where it stands."""
+        for number, step in enumerate(self.steps):
+            if isinstance(step, (MmaStep, CopyStep)):
+                yield from ((Path.of("step", number, side), operand) for side, operand in step.operands.items())
+
+
+TABLES: dict[str, type] = {
+    "scenario": Scenario, "tensor": Tensor, "buffer": Buffer, "layout": Layout, "map": MapArguments, "meant": Meant, "expect": Expect,
+}  # fmt: skip
 
 
 def json_schema() -> dict[str, object]:
     """The JSON schema of scenario files."""
-    meant = _schema_of("meant", TABLES["meant"])
-    operand, scale = (
-        _schema_of("operand", OPERAND, meant=meant),
-        _schema_of("operand", {name: Key(key.holds) for name, key in OPERAND.items()}, meant=meant),
-    )
-    sides = {"a": operand, "b": operand, "scale_a": scale, "scale_b": scale}
+    tables = {name: schema_of(keys_of(table)) for name, table in (TABLES | STEPS | OPERANDS).items() if name != "scenario"}
+    inner = {"meant": tables["meant"]}
+    sides = {side: schema_of(keys_of(table), inner) for side, table in OPERANDS.items()}
+    layout = {"anyOf": [{"type": "string"}, tables["layout"]]}
     steps = []
-    for op, keys in STEPS.items():
-        inner: dict[str, object] = {"op": {"const": op}, **{name: of for name, of in sides.items() if name in keys}}
-        steps.append(_schema_of(op, keys, **inner))
-    layout = {"anyOf": [{"type": "string"}, _schema_of("layout", TABLES["layout"])]}
-    tables = {
-        "tensor": _schema_of("tensor", TABLES["tensor"]),
-        "buffer": _schema_of("buffer", TABLES["buffer"], layout=layout),
-        "map": _schema_of("map", TABLES["map"]),
-    }
-    inner = {name: {"type": "object", "additionalProperties": of} for name, of in tables.items()}
-    found = _schema_of(
-        "scenario",
-        TABLES["scenario"],
-        **inner,
-        step={"type": "array", "items": {"anyOf": steps}},
-        expect=_schema_of("expect", TABLES["expect"]),
+    for op, table in STEPS.items():
+        keys = keys_of(table)
+        steps.append(schema_of(keys, {"op": {"const": op}} | {side: of for side, of in sides.items() if side in keys}))
+    by_name = {"tensor": tables["tensor"], "buffer": schema_of(keys_of(Buffer), {"layout": layout}), "map": tables["map"]}
+    whole = schema_of(
+        keys_of(Scenario),
+        {name: {"type": "object", "additionalProperties": of} for name, of in by_name.items()}
+        | {"step": {"type": "array", "items": {"anyOf": steps}}, "expect": tables["expect"]},
     )
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "smemsim scenario", **found}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "smemsim scenario", **whole}
 
 
 # ---- Reading a scenario: from a TOML or JSON file, or the same structure as a dict; what does not fit is a sentence with the line and the
@@ -293,318 +428,201 @@ def json_schema() -> dict[str, object]:
 
 
 MOST_BYTES = 1 << 24  # a larger file is no scenario
-MOST_NAME = 60  # characters of a name in a sentence
 
 
-class ScenarioError(InputError):
-    """A scenario that cannot be read; the message begins with the file, the line and the key."""
-
-
-def located(source: Any, error: InputError) -> ScenarioError:
-    """The error with the file and the line of the path that its message begins with."""
-    message = str(error)
-    if isinstance(source, Mapping) or isinstance(error, ScenarioError):
-        return ScenarioError(message)
-    text, toml = _text_of(pathlib.Path(source))
-    begin = re.match(r"(?:arch|(?:step|tensor|buffer|map)\b)[\w.\[\]]*", message)
-    path = [int(part) if part.isdigit() else part for part in re.findall(r"\w+", begin[0])] if begin else []
-    return ScenarioError(f"{source}:{line_of(text, path, toml=toml)}: {message}")
-
-
-def read_scenario(source: Any) -> dict[str, Any]:
-    """The scenario as a dict whose keys and types are those of the format. Raises ScenarioError."""
-    if isinstance(source, Mapping):
-        raw: Any = json.loads(json.dumps(source, default=_plain))
-        return _checked(raw, "scenario", "", False)
-    if not isinstance(source, (str, pathlib.Path)):
-        raise ScenarioError(f"scenario = {shown(source)}: needs a path, or the same structure as a dict")
-    path = pathlib.Path(source)
-    text, toml = _text_of(path)
+def read_scenario(given: object) -> Scenario:
+    """The scenario of a file's path, or of the same structure as a dict. Raises TableError with the line and the key."""
+    if isinstance(given, Mapping):
+        source = Source("scenario")
+    elif isinstance(given, (str, pathlib.Path)):
+        source = Source.of_file(pathlib.Path(given), MOST_BYTES, "a scenario")
+    else:
+        raise TableError(f"scenario = {shown(given)}: needs a path, or the same structure as a dict", located=True)
     try:
-        raw = parse_toml(text) if toml else json.loads(text, object_pairs_hook=_once)
-    except tomllib.TOMLDecodeError as e:
-        raise ScenarioError(f"{path}: {e}") from None
-    except ScenarioError:
-        raise
-    except json.JSONDecodeError as e:
-        raise ScenarioError(f"{path}:{e.lineno}: {e.msg} (column {e.colno})") from None
+        tables = plain_tables(given if isinstance(given, Mapping) else _parsed(source))
+        return dataclasses.replace(scenario_of_tables(tables), source=source)
+    except TableError as e:
+        raise source.located(e) from None
     except RecursionError:
-        raise ScenarioError(f"{path}: nested too deeply") from None
+        raise TableError(f"{source.name}: nested too deeply", located=True) from None
+
+
+def _parsed(source: Source) -> object:
+    """The tables of a file. Raises TableError."""
+    try:
+        return source.parsed()
+    except tomllib.TOMLDecodeError as e:
+        raise TableError(f"{source.name}: {e}", located=True) from None
+    except json.JSONDecodeError as e:
+        raise TableError(f"{source.name}:{e.lineno}: {e.msg} (column {e.colno})", located=True) from None
     except InputError as e:
-        raise ScenarioError(f"{path}: {e}") from None
+        raise TableError(f"{source.name}: {e}", located=True) from None
     except ValueError:  # Python reads no decimal number of thousands of digits
-        raise ScenarioError(f"{path}: holds a number of thousands of digits; a word has at most 64 bits") from None
-    return _checked(raw, str(path), text, toml)
-
-
-def _text_of(path: pathlib.Path) -> tuple[str, bool]:
-    """(text, is it TOML?) of a file."""
-    try:
-        if path.is_dir():
-            raise ScenarioError(f"{path}: is a folder; a scenario is a file, .toml or .json")
-        data = read_bytes(path, MOST_BYTES)
-    except (InputError, ValueError) as e:
-        raise ScenarioError(str(e)) from None
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as e:
-        raise ScenarioError(f"{path}: byte {e.start} is not UTF-8") from None
-    return text, path.suffix.lower() == ".toml" or (path.suffix.lower() != ".json" and not text.lstrip().startswith("{"))
-
-
-def _plain(value: Any) -> Any:
-    """numpy's numbers and arrays, paths and enums, as JSON has them."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    if isinstance(value, (pathlib.Path, bytes)):
-        return value.hex() if isinstance(value, bytes) else str(value)
-    raise ScenarioError(f"{shown(value)} in a scenario: needs numbers, texts, lists and tables")
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise ScenarioError(f"{name!r} stands twice in one table")
-        found[name] = value
-    return found
+        raise TableError(f"{source.name}: holds a number of thousands of digits; a word has at most 64 bits", located=True) from None
 
 
 TEXTS = ("title", "source", "raw", "layout")  # what stays a text though it looks like a number
+_HEX_TEXT = re.compile(r"0[xX](?:_?[0-9a-fA-F]){1,20}")
 
 
-def _hex(value: Any, key: str = "") -> Any:
-    """Words and addresses as JSON cannot write them, "0x4000...", as numbers."""
-    if isinstance(value, dict):
-        return {name: _hex(inner, name) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_hex(inner, key) for inner in value]
-    is_number = isinstance(value, str) and key not in TEXTS and re.fullmatch(r"0[xX][0-9a-fA-F_]{1,20}", value)
-    return int(value, 16) if is_number else value
+def plain_tables(value: object, key: str = "") -> object:
+    """Somebody's structure as tables, lists, numbers and texts: words and addresses as JSON cannot write them, "0x4000...", as numbers, arrays as lists."""
+    if isinstance(value, str):
+        text = str.__str__(value)
+        return int(text, 16) if key not in TEXTS and text.startswith(("0x", "0X")) and _HEX_TEXT.fullmatch(text) else text
+    if value is None or isinstance(value, (bool, float, datetime.date, datetime.time)):
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, Mapping):
+        return {_name_of(name): plain_tables(inner, _name_of(name)) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain_tables(inner, key) for inner in value]
+    if hasattr(value, "tolist"):  # numpy's
+        return plain_tables(value.tolist(), key)
+    if isinstance(value, (pathlib.Path, bytes)):
+        return value.hex() if isinstance(value, bytes) else str(value)
+    raise TableError(f"{shown(value)} in a scenario: needs numbers, texts, lists and tables", located=True)
 
 
-def _checked(raw: Any, name: str, text: str, toml: bool) -> dict[str, Any]:
-    raw = _hex(raw)
-    for path, complaint in _complaints(raw):
-        line = f":{line_of(text, path, toml=toml)}" if text else ""
-        raise ScenarioError(f"{name}{line}: {spelled(path)}{': ' if path else ''}{complaint}")
-    return raw  # type: ignore[no-any-return]
+def _name_of(name: object) -> str:
+    if isinstance(name, str):
+        return name
+    raise TableError(f"{shown(name)} in a scenario: needs texts as keys", located=True)
 
 
-def spelled(path: Path) -> str:
-    """`step[1].a.words`."""
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{_name(part)}" if text else _name(part)
-    return text
-
-
-def _name(key: str) -> str:
-    """A key as it stands in a sentence."""
-    text = key if key.isprintable() else repr(key)[1:-1]
-    return text if len(text) <= MOST_NAME else text[: MOST_NAME - 1] + "…"
-
-
-Complaints = Iterator[tuple[tuple[str | int, ...], str]]
-
-
-def _complaints(raw: Any) -> Complaints:
+def scenario_of_tables(raw: object) -> Scenario:
+    """The scenario of a file's tables, lists, numbers and texts. Raises TableError."""
     if not isinstance(raw, dict):
-        yield (), f"a {type(raw).__name__}; needs tables arch, tensor, buffer, map, step"
-        return
-    yield from _table(raw, TABLES["scenario"], ())
-    if "expect" in raw:
-        yield from _table(raw["expect"], TABLES["expect"], ("expect",))
-    for kind in ("tensor", "buffer", "map"):
-        for name, table in (raw.get(kind) or {}).items():
-            yield from _table(table, TABLES[kind], (kind, name))
-    for name, buffer in (raw.get("buffer") or {}).items():
-        if not isinstance(buffer.get("layout", ""), str):
-            yield from _table(buffer["layout"], TABLES["layout"], ("buffer", name, "layout"))
-    for name, table in (raw.get("map") or {}).items():
-        missing = [
-            key for key in ("data_type", "global_dim", *(() if "pixel_box_lower_corner" in table else ("box_dim",))) if key not in table
-        ]
-        if "raw" not in table and missing:
-            yield ("map", name), f"{' and '.join(missing)} missing: needs the arguments of the encode call, or raw"
-        if isinstance(table.get("global_address"), str) and table["global_address"] not in (raw.get("tensor") or {}):
-            yield (
-                ("map", name, "global_address"),
-                f"{shown(table['global_address'])}: there is no [tensor.{_name(table['global_address'])}]",
-            )
-    yield from _tensors(raw)
+        raise TableError(f"a {type(raw).__name__}; needs tables arch, tensor, buffer, map, step")
+    check_table(raw, keys_of(Scenario), Path())
+    expect = read_table(Expect, raw["expect"], Path.of("expect")) if "expect" in raw else None
+    tables = {kind: raw.get(kind) or {} for kind in ("tensor", "buffer", "map")}
+    for kind, named in tables.items():
+        for name, table in named.items():
+            check_table(table, keys_of(TABLES[kind]), Path.of(kind, name))
+    buffers = {name: _buffer(table, Path.of("buffer", name)) for name, table in tables["buffer"].items()}
+    maps = {name: _map(table, tables["tensor"], Path.of("map", name)) for name, table in tables["map"].items()}
+    tensors = {name: _tensor(name, table) for name, table in tables["tensor"].items()}
+    named = Scenario(arch=raw["arch"], tensors=tensors, buffers=buffers, maps=maps, steps=())
     steps = raw.get("step", [])
     if not isinstance(steps, list):
-        yield ("step",), "needs a list of steps ([[step]] in TOML)"
-        return
-    for number, step in enumerate(steps):
-        path = ("step", number)
-        if not isinstance(step, dict) or not isinstance(step.get("op"), str) or step["op"] not in STEPS:
-            op = step.get("op") if isinstance(step, dict) else step
-            yield (*path, "op"), f"{shown(op)}: needs one of {' '.join(STEPS)}{_hint(op, STEPS)}"
-            return
-        yield from _table(step, STEPS[step["op"]], path)
-        yield from _names(raw, step, path)
-        if step["op"] in ("bulk", "threads") and not {"to", "from"} & step.keys():
-            yield path, "to is missing: needs the name of a buffer (from, where it is read)"
-        for side in ("a", "b", "scale_a", "scale_b"):
-            if side in step:
-                keys = OPERAND if side in "ab" else {k: Key(v.holds) for k, v in OPERAND.items()}
-                yield from _table(step[side], keys, (*path, side))
-                yield from _operand(raw, step[side], (*path, side))
-    for code in (raw.get("expect") or {}).get("findings", []):
-        if not (isinstance(code, str) and re.fullmatch(r"[A-Z]\d{3}", code)):
-            yield ("expect", "findings"), f"{shown(code)}: needs codes as 'R503'"
+        raise mistake(Path.of("step"), "needs a list of steps ([[step]] in TOML)")
+    read = tuple(_step(named, step, Path.of("step", number)) for number, step in enumerate(steps))
+    for code in expect.findings if expect else ():
+        if not re.fullmatch(r"[A-Z]\d{3}", code):
+            raise mistake(Path.of("expect", "findings"), f"{shown(code)}: needs codes as 'R503'")
+    rest = {name: raw[name] for name in ("title", "source", "cta_group", "excerpt") if name in raw}
+    return made(Scenario, {"arch": raw["arch"], **rest}, tensors=tensors, buffers=buffers, maps=maps, steps=read, expect=expect)
 
 
-def _type(dtype: str, path: tuple[str | int, ...]) -> Complaints:
+def _buffer(table: dict[str, object], path: Path) -> Buffer:
+    layout = table.get("layout")
+    if "layout" not in table or isinstance(layout, str):
+        return made(Buffer, table)
+    return made(Buffer, table, layout=read_table(Layout, layout, path / "layout"))
+
+
+def _map(table: dict[str, object], tensors: Mapping[str, object], path: Path) -> MapArguments:
+    needed = ("data_type", "global_dim", *(() if "pixel_box_lower_corner" in table else ("box_dim",)))
+    missing = [name for name in needed if name not in table]
+    if "raw" not in table and missing:
+        raise mistake(path, f"{' and '.join(missing)} missing: needs the arguments of the encode call, or raw")
+    address = table.get("global_address")
+    if isinstance(address, str) and address not in tensors:
+        raise mistake(path / "global_address", f"{shown(address)}: there is no [tensor.{name_told(address)}]")
+    return made(MapArguments, table)
+
+
+def _type(dtype: str, path: Path) -> None:
     try:
         element_format(dtype)
     except InputError as e:
-        yield (*path, "dtype"), str(e).removeprefix("dtype = ")
+        raise mistake(path / "dtype", str(e).removeprefix("dtype = ")) from None
 
 
-def _listed(names: Iterable[str]) -> str:
+def _names(names: Iterable[str]) -> str:
     """Names of people's own, as short as a sentence needs them."""
     text = ", ".join(names)
     return text if len(text) <= 120 else text[:119] + "…"
 
 
-def _tensors(raw: dict[str, Any]) -> Complaints:
-    for name, tensor in (raw.get("tensor") or {}).items():
-        yield from _type(tensor["dtype"], ("tensor", name))
-        if set(tensor["extent"]) != set(tensor["stride"]):
-            yield (
-                ("tensor", name, "stride"),
-                f"has {_listed(tensor['stride'])}, extent has {_listed(tensor['extent'])}: needs the same axes",
-            )
-        for key in ("extent", "stride"):
-            for axis, value in tensor[key].items():
-                if not _whole(value) or value < (1 if key == "extent" else 0):
-                    wanted = "a whole number of bytes from 0 on" if key == "stride" else "a whole number of elements from 1 on"
-                    yield ("tensor", name, key), f"{axis} = {shown(value)}: needs {wanted}"
-        for axis, modes in tensor.get("walks", {}).items():
-            if axis not in tensor["extent"]:
-                yield ("tensor", name, "walks"), f"{_name(axis)}: needs axes of {_name(name)} ({_listed(tensor['extent'])})"
-            elif not (
-                bool(modes)
-                and _list_of(modes, lambda mode: _list_of(mode, _whole, 4) and mode[0] > 0 <= mode[1] and 0 <= mode[2] <= mode[3])
-            ):
-                yield (
-                    ("tensor", name, "walks"),
-                    f"{_name(axis)} = {shown(modes)}: needs [[indices, bytes from one to the next, the first inside, the end of these], ...]",
-                )
-        if odd := _apart(tensor):
-            yield ("tensor", name, "stride"), odd
+def _tensor(name: str, table: dict[str, object]) -> Tensor:
+    path, tensor = Path.of("tensor", name), made(Tensor, table)
+    _type(tensor.dtype, path)
+    if set(tensor.extent) != set(tensor.stride):
+        raise mistake(path / "stride", f"has {_names(tensor.stride)}, extent has {_names(tensor.extent)}: needs the same axes")
+    for key_, counts, first, needs in (
+        ("extent", tensor.extent, 1, "a whole number of elements from 1 on"),
+        ("stride", tensor.stride, 0, "a whole number of bytes from 0 on"),
+    ):
+        for axis, value in counts.items():
+            if not is_number(value) or value < first:
+                raise mistake(path / key_, f"{axis} = {shown(plain(value))}: needs {needs}")
+    for axis, modes in (tensor.walks or {}).items():
+        if axis not in tensor.extent:
+            raise mistake(path / "walks", f"{name_told(axis)}: needs axes of {name_told(name)} ({_names(tensor.extent)})")
+        if not (modes and is_list_of(plain(modes), _is_walk)):
+            raise mistake(path / "walks", f"{name_told(axis)} = {shown(plain(modes))}: needs [[indices, bytes from one to the next, the first inside, the end of these], ...]")  # fmt: skip
+    if odd := _overlap(tensor):
+        raise mistake(path / "stride", odd)
+    return tensor
 
 
-def _apart(tensor: dict[str, Any]) -> str:
+def _is_walk(mode: list[int]) -> bool:
+    return is_list_of(mode, is_number, 4) and mode[0] > 0 <= mode[1] and 0 <= mode[2] <= mode[3]
+
+
+def _overlap(tensor: Tensor) -> str:
     """What is odd about byte strides: elements that overlap along their closest axis look like a stride in elements."""
-    bits = element_format(tensor["dtype"]).bits
-    close = [axis for axis, stride in tensor["stride"].items() if 0 < 8 * stride < bits and tensor["extent"][axis] > 1]
-    return f"{close[0]} = {tensor['stride'][close[0]]}: strides are bytes, and {tensor['dtype']} has {bits // 8}" if close else ""
+    bits = element_format(tensor.dtype).bits
+    close = [axis for axis, stride in tensor.stride.items() if 0 < 8 * stride < bits and tensor.extent[axis] > 1]
+    return f"{close[0]} = {tensor.stride[close[0]]}: strides are bytes, and {tensor.dtype} has {bits // 8}" if close else ""
 
 
-def _names(raw: dict[str, Any], step: dict[str, Any], path: tuple[str | int, ...]) -> Complaints:
-    for key, kind in (("map", "map"), ("to", "buffer"), ("from", "buffer"), ("tensor", "tensor")):
-        if key in step and step[key] not in (raw.get(kind) or {}):
-            yield (*path, key), f"{shown(step[key])}: there is no [{kind}.{_name(step[key])}]{_hint(step[key], raw.get(kind) or {})}"
+def _step(scenario: Scenario, table: object, path: Path) -> Step:
+    op = table.get("op") if isinstance(table, dict) else table
+    if not isinstance(table, dict) or not isinstance(op, str) or op not in STEPS:
+        raise mistake(path / "op", f"{shown(op)}: needs one of {' '.join(STEPS)}{suggestion(op, STEPS)}")
+    keys = keys_of(STEPS[op])
+    check_table(table, keys, path)
+    for key_, kind, known in (
+        ("map", "map", scenario.maps),
+        ("to", "buffer", scenario.buffers),
+        ("from", "buffer", scenario.buffers),
+        ("tensor", "tensor", scenario.tensors),
+    ):
+        if key_ in table:
+            _known(table[key_], kind, known, path / key_)
+    if op in ("bulk", "threads") and not {"to", "from"} & table.keys():
+        raise mistake(path, "to is missing: needs the name of a buffer (from, where it is read)")
+    operands = {side: _operand(scenario, OPERANDS[side], table[side], path / side) for side in OPERANDS if side in table}
+    return made(STEPS[op], {name: value for name, value in table.items() if name not in operands}, **operands)
 
 
-def _operand(raw: dict[str, Any], operand: dict[str, Any], path: tuple[str | int, ...]) -> Complaints:
-    if "major" in operand and operand["major"] not in ("K", "MN"):
-        yield (*path, "major"), f"{shown(operand['major'])}: needs 'K' (K is contiguous) or 'MN'"
-    if isinstance(operand.get("start"), str) and operand["start"] not in (raw.get("buffer") or {}):
-        yield (
-            (*path, "start"),
-            f"{shown(operand['start'])}: there is no [buffer.{_name(operand['start'])}]{_hint(operand['start'], raw.get('buffer') or {})}",
+def _known(name: str, kind: str, known: Mapping[str, object], path: Path) -> None:
+    """There is a map, buffer or tensor of that name."""
+    if name not in known:
+        raise mistake(path, f"{shown(name)}: there is no [{kind}.{name_told(name)}]{suggestion(name, known)}")
+
+
+def _operand(scenario: Scenario, kind: type[AnyOperand], table: object, path: Path) -> AnyOperand:
+    check_table(table, keys_of(kind), path)
+    assert isinstance(table, dict)
+    if "major" in table and table["major"] not in ("K", "MN"):
+        raise mistake(path / "major", f"{shown(table['major'])}: needs 'K' (K is contiguous) or 'MN'")
+    if isinstance(table.get("start"), str):
+        _known(table["start"], "buffer", scenario.buffers, path / "start")
+    if "dtype" in table:
+        _type(table["dtype"], path)
+    if "meant" not in table:
+        return made(kind, table)
+    meant = read_table(Meant, table["meant"], path / "meant")
+    _known(meant.tensor, "tensor", scenario.tensors, path / "meant" / "tensor")
+    axes = scenario.tensors[meant.tensor].extent
+    if any(axis not in axes for axis in meant.axes):
+        raise mistake(
+            path / "meant" / "axes",
+            f"{shown(list(meant.axes))}: needs two axes of {meant.tensor} ({_names(axes)}): that of rows, that of K",
         )
-    if "dtype" in operand:
-        yield from _type(operand["dtype"], path)
-    meant = operand.get("meant")
-    if meant is None:
-        return
-    yield from _table(meant, TABLES["meant"], (*path, "meant"))
-    tensor = (raw.get("tensor") or {}).get(meant["tensor"])
-    if tensor is None:
-        yield (
-            (*path, "meant", "tensor"),
-            f"{shown(meant['tensor'])}: there is no [tensor.{_name(meant['tensor'])}]{_hint(meant['tensor'], raw.get('tensor') or {})}",
-        )
-        return
-    if any(axis not in tensor["extent"] for axis in meant["axes"]):
-        yield (
-            (*path, "meant", "axes"),
-            f"{shown(meant['axes'])}: needs two axes of {meant['tensor']} ({_listed(tensor['extent'])}): that of rows, that of K",
-        )
-
-
-def _table(table: Any, keys: Mapping[str, Key], path: tuple[str | int, ...]) -> Complaints:
-    if not isinstance(table, dict):
-        yield path, f"{shown(table)}: needs a table"
-        return
-    for name, value in table.items():
-        if name not in keys:
-            yield (*path, name), f"not a key here{_hint(name, keys)}; there are {', '.join(keys)}"
-        elif not _TESTS[keys[name].holds](value):
-            yield (*path, name), f"{shown(value)}: needs {_WORDS[keys[name].holds]}"
-    for name, key in keys.items():
-        if key.required and name not in table:
-            yield path, f"{name} is missing: needs {_WORDS[key.holds]}"
-
-
-_WORDS = {
-    "text": "a text", "int": "a whole number below 2^48", "word": "a word of at most 64 bits", "bool": "true or false", "table": "a table",
-    "ints": "a whole number, or a list of them", "strides": "a whole number of bytes, or a list of them", "any": "a value", "enum": "a name, or its number", "place": "an address, or a name",
-    "pair": "two whole numbers", "pairs": "[[size, stride], ...]", "axes": "two axes: that of rows, that of K", "texts": "a list of texts",
-    "places": "coordinates, or a list of them", "grid": "a whole number, one a K step, or a list of them for each block",
-    "words": "words, one a K step, or a list of them for each block",
-}  # fmt: skip
-MOST_NUMBER = 1 << 48
-
-
-def _whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < MOST_NUMBER
-
-
-def _list_of(value: Any, one: Callable[[Any], bool], count: int | None = None) -> bool:
-    return isinstance(value, list) and all(one(x) for x in value) and count in (None, len(value))
-
-
-def _word(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 64
-
-
-def _text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _nested(value: Any, one: Callable[[Any], bool]) -> bool:
-    """A list, or a list of lists; none of them empty."""
-    return bool(value) and (_list_of(value, one) or _list_of(value, lambda x: bool(x) and _list_of(x, one)))
-
-
-_TESTS: dict[str, Callable[[Any], bool]] = {
-    "text": _text,
-    "int": _whole,
-    "word": _word,
-    "bool": lambda x: isinstance(x, bool),
-    "table": lambda x: isinstance(x, dict),
-    "any": lambda x: True,
-    "enum": lambda x: _text(x) or _whole(x),
-    "place": lambda x: _text(x) or _whole(x),
-    "ints": lambda x: _whole(x) or (bool(x) and _list_of(x, _whole)),
-    "strides": lambda x: _whole(x) or _list_of(x, _whole),  # none for a tensor of one dimension
-    "pair": lambda x: _list_of(x, _whole, 2),
-    "pairs": lambda x: bool(x) and _list_of(x, lambda y: _list_of(y, _whole, 2)),
-    "axes": lambda x: _list_of(x, _text, 2),
-    "texts": lambda x: _list_of(x, _text),
-    "places": lambda x: _nested(x, _whole),
-    "words": lambda x: _nested(x, _word),
-    "grid": lambda x: _whole(x) or (isinstance(x, list) and _nested(x, _whole)),
-}
-
-
-def _hint(name: Any, among: Mapping[str, Any]) -> str:
-    close = difflib.get_close_matches(str(name), [str(x) for x in among], 1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    return made(kind, table, meant=meant)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 import numpy as np
 
 from smemsim.arguments import choice, shown
-from smemsim.errors import HardwareTrap, InputError, SmemsimError, TensorMapError
-from smemsim.judge.report import CheckFinding
+from smemsim.errors import HardwareTrap, InputError, SmemsimError
+from smemsim.finding import Element, Finding, Fix, InScenario, InWord, Path, TensorMapError, Value
 from smemsim.judge.tensors import Tensor
 from smemsim.layout.cute import CuteLayout, byte_axes
 from smemsim.machine.owners import Owners
@@ -19,7 +19,8 @@ from smemsim.machine.region import FOREIGN, OUTSIDE, UNWRITTEN
 from smemsim.machine.tma import tma_load, tma_store
 from smemsim.spec.architectures import architecture
 from smemsim.spec.bulk import BULK_LIMITS
-from smemsim.spec.findings import CODES
+from smemsim.spec.evidence import Grade
+from smemsim.spec.findings import CODES, Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.smem_descriptor import REACH
@@ -149,6 +150,11 @@ class Buffer:
     layout: Layout | None
     raw_layout: Any = None  # as the scenario writes it
 
+    @property
+    def path(self) -> Path:
+        """Its path in the scenario."""
+        return Path.of("buffer", self.name)
+
     def at(self, stage: int = 0, offset: int = 0) -> int:
         """The address of an offset in a stage."""
         return self.address + stage * self.stage_bytes + offset
@@ -218,13 +224,13 @@ def _bounded(where: str, layout: Layout) -> Layout:
     return layout
 
 
-def swizzle_changes(buffer: Buffer) -> tuple[str, dict[str, Any]]:
+def swizzle_changes(buffer: Buffer) -> tuple[Path, dict[str, Any]]:
     """(the path of a layout's swizzle in a scenario, what stands there for each swizzle): of a CuTe text it is the text."""
     name = buffer.name
     if not isinstance(buffer.raw_layout, str):
-        return f"buffer.{name}.layout.swizzle", {each: each for each in COMMON_SWIZZLES}
+        return Path.of("buffer", name, "layout", "swizzle"), {each: each for each in COMMON_SWIZZLES}
     rest = buffer.raw_layout.rpartition("o ")[2].strip()
-    return f"buffer.{name}.layout", {each: f"{MODES[Swizzle(each)].cute} o {rest}" for each in COMMON_SWIZZLES}
+    return Path.of("buffer", name, "layout"), {each: f"{MODES[Swizzle(each)].cute} o {rest}" for each in COMMON_SWIZZLES}
 
 
 def _of_cute(where: str, text: str, bits: int) -> Layout:
@@ -268,14 +274,19 @@ ALIGN = LIMITS.smem_alignment
 TMEM = (LANES, COLUMNS, CELL_BITS // 8)
 
 
-def finding(code: str, where: str, title: str, message: str, repair: str = "", **more: Any) -> CheckFinding:
-    """A finding of a code, with its severity."""
-    return CheckFinding(
-        code, more.pop("severity", CODES[code].severity), where, message, repair, more.pop("because", ""), title=title, **more
-    )
+def finding(
+    code: str, where: Path, title: str, message: str, repair: str = "", *, severity: Severity | None = None, subject: Path | None = None,
+    inside: InWord | None = None, cause: Finding | None = None, numbers: Mapping[str, Value] | None = None, changes: tuple[Fix, ...] = (),
+    grade: Grade | Literal[""] = "", rule: str = "", wrong: int = 0, of: int = 0, first: Element | None = None, pattern: tuple[str, ...] = (),
+) -> Finding:  # fmt: skip
+    """A finding at a place of the scenario, with its code's severity unless another is given; the rest as `InScenario` and `Finding` have it."""
+    return Finding(
+        code, severity or CODES[code].severity, InScenario(where, title, subject, inside), message, repair, rule=rule, grade=grade, cause=cause,
+        numbers=numbers or {}, wrong=wrong, of=of, first=first, pattern=pattern, changes=changes,
+    )  # fmt: skip
 
 
-Rerun = Callable[..., "Machine | None"]  # (changes: path -> value, until=None, only=None): the steps so far again
+Rerun = Callable[..., "Machine | None"]  # (changes: Path -> value, until=None, only=None): the steps so far again
 
 
 def no_rerun(changes: Any, until: int | None = None, only: int | None = None) -> Machine | None:
@@ -309,7 +320,7 @@ class Machine:
     tensors: dict[str, Tensor]
     buffers: dict[str, Buffer]
     raw_maps: dict[str, dict[str, Any]]
-    findings: list[CheckFinding] = dataclasses.field(default_factory=list)
+    findings: list[Finding] = dataclasses.field(default_factory=list)
     memory: Owners = dataclasses.field(default_factory=lambda: Owners(REACH))
     reruns: int = 0  # steps that were simulated again to try repairs
     wanted: list[bool] = dataclasses.field(default_factory=list)  # for each issue: has anything of it been read?
@@ -317,14 +328,15 @@ class Machine:
     read: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(REACH // CHUNK, bool))  # chunks that anything has read
     seen: list[Any] = dataclasses.field(default_factory=list)
     maps: dict[str, TensorMap | None] = dataclasses.field(default_factory=dict)
-    failed: dict[str, CheckFinding] = dataclasses.field(default_factory=dict)  # buffers that a stopped transfer did not fill
+    refused: dict[str, Finding] = dataclasses.field(default_factory=dict)  # maps that no driver makes
+    failed: dict[str, Finding] = dataclasses.field(default_factory=dict)  # buffers that a stopped transfer did not fill
 
     tmem: np.ndarray = dataclasses.field(default_factory=lambda: np.full(TMEM, UNWRITTEN, np.int64))
     tmem_writer: np.ndarray = dataclasses.field(default_factory=lambda: np.full(TMEM, -1, np.int32))
     unchecked: list[str] = dataclasses.field(default_factory=list)  # paths of what nothing here looks at
-    mismatched: dict[str, CheckFinding] = dataclasses.field(default_factory=dict)  # maps that are not their tensor's
+    mismatched: dict[str, Finding] = dataclasses.field(default_factory=dict)  # maps that are not their tensor's
 
-    def say(self, one: CheckFinding) -> CheckFinding:
+    def say(self, one: Finding) -> Finding:
         """Keep a finding."""
         self.findings.append(one)
         return one
@@ -355,19 +367,18 @@ class Machine:
     def encode_maps(self) -> None:
         """Build every map, and say why one is refused."""
         for name, raw in self.raw_maps.items():
-            where = f"map.{name}"
+            where = Path.of("map", name)
             try:
                 self.maps[name] = self._map_at(where, raw)
             except TensorMapError as e:
                 self.maps[name] = None
-                for one in e.violations:
-                    code = getattr(one, "code", "T205")
-                    repair = refusal_repair(raw, code, lambda **changed: self.map_of(raw, **changed))  # noqa: B023 (called at once)
-                    self.failed[where] = self.say(
-                        finding(code, where, f"map {name}", str(one), repair, numbers={"rule": getattr(one, "rule", "")})
+                for broken in e.findings:
+                    repair = refusal_repair(raw, broken.code, lambda **changed: self.map_of(raw, **changed))  # noqa: B023 (called at once)
+                    self.refused[name] = self.say(
+                        finding(broken.code, where, f"map {name}", broken.message, repair, numbers={"rule": broken.rule}, rule=broken.rule)
                     )
 
-    def _map_at(self, where: str, raw: dict[str, Any]) -> TensorMap:
+    def _map_at(self, where: Path, raw: dict[str, Any]) -> TensorMap:
         try:
             return self.map_of(raw)
         except TensorMapError:
@@ -404,11 +415,11 @@ class Machine:
 
     def tensor_step(self, number: int, step: dict[str, Any]) -> None:
         """tma_load, tma_store, tma_reduce: every issue of the step."""
-        where, title = f"step[{number}]", f"step {number + 1} ({step['op']})"
+        where, title = Path.of("step", number), f"step {number + 1} ({step['op']})"
         tm = self.maps.get(step["map"])
         buffer = self.buffers[step.get("to", step.get("from", ""))]
         if tm is None:
-            self.failed.setdefault(buffer.name, self.failed[f"map.{step['map']}"])
+            self.failed.setdefault(buffer.name, self.refused[step["map"]])
             return
         self.object_address(title, step["map"])
         self.promised(title, buffer)
@@ -445,38 +456,38 @@ class Machine:
         expected = step.get("expect_bytes")
         if expected is not None and total and expected != total and buffer.name not in self.failed:
             mismatch = self.mismatched.get(step["map"])
-            self.say(finding("T210", f"{where}.expect_bytes", title,
+            self.say(finding("T210", where / "expect_bytes", title,
                              f"the barrier expects {expected:,} bytes, {total:,} arrive: " + ("it waits for ever" if expected > total else "its count runs over"),
-                             f"expect_bytes = {total}", because=mismatch.code if mismatch else "", numbers={"expected": expected, "arrive": total}, fix=(f"{where}.expect_bytes", expected, total)))  # fmt: skip
+                             f"expect_bytes = {total}", cause=mismatch, numbers={"expected": expected, "arrive": total}, changes=(Fix(where / "expect_bytes", expected, total),)))  # fmt: skip
 
     def object_address(self, title: str, name: str) -> None:
         """Where the CUtensorMap itself lies."""
         address = self.raw_maps[name].get("object_address")
         if address is not None and address % LIMITS.object_alignment:
-            self.say(finding("A104", f"map.{name}.object_address", title, f"the CUtensorMap is at {address:#x}, {address % LIMITS.object_alignment} past a multiple of {LIMITS.object_alignment} B: the transfer traps",
+            self.say(finding("A104", Path.of("map", name, "object_address"), title, f"the CUtensorMap is at {address:#x}, {address % LIMITS.object_alignment} past a multiple of {LIMITS.object_alignment} B: the transfer traps",
                              f"alignas(128), or object_address = {address & -LIMITS.object_alignment:#x}"))  # fmt: skip
 
     def promised(self, title: str, buffer: Buffer) -> None:
         """Does the declared alignment promise what a transfer needs?"""
         align = buffer.declared_align
         if align is not None and align % ALIGN and buffer.address % ALIGN == 0:
-            self.say(finding("A106", f"buffer.{buffer.name}.declared_align", title,
+            self.say(finding("A106", Path.of("buffer", buffer.name, "declared_align"), title,
                              f"{buffer.name} is at {buffer.address:#x}, a multiple of {ALIGN}; its declared alignment of {align} B does not guarantee that",
                              f"declared_align = {ALIGN}"))  # fmt: skip
 
-    def misaligned(self, where: str, title: str, buffer: Buffer, stage: int, addresses: list[int], needs: int = ALIGN) -> CheckFinding:
+    def misaligned(self, where: Path, title: str, buffer: Buffer, stage: int, addresses: list[int], needs: int = ALIGN) -> Finding:
         """Destinations off 128 B; where only some stages are, the stage's size is the cause."""
         address = addresses[0]
         offset = address - buffer.at(stage)
         if stage and buffer.at(0, offset) % needs == 0:
             right = -(-buffer.stage_bytes // needs) * needs
-            return self.say(finding("A102", f"buffer.{buffer.name}.stage_bytes", title,
+            return self.say(finding("A102", Path.of("buffer", buffer.name, "stage_bytes"), title,
                                     f"stage {stage} of {buffer.name} begins at {address:#x}, {address % needs} past a multiple of {needs} B: stages are {buffer.stage_bytes} B apart",
-                                    f"stage_bytes = {right}", fix=(f"buffer.{buffer.name}.stage_bytes", buffer.stage_bytes, right)))  # fmt: skip
+                                    f"stage_bytes = {right}", changes=(Fix(Path.of("buffer", buffer.name, "stage_bytes"), buffer.stage_bytes, right),)))  # fmt: skip
         return self.say(finding("A101", where, title, f"address {address:#x} is {address % needs} past a multiple of {needs} B: the transfer traps{f', as {len(addresses) - 1} more of this step do' if len(addresses) > 1 else ''}",
                                 f"{buffer.name} at {-(-address // needs) * needs:#x}", numbers={"address": address, "needs": needs}))  # fmt: skip
 
-    def inside(self, where: str, title: str, buffer: Buffer, shared: list[np.ndarray], stage: int = 0) -> None:
+    def inside(self, where: Path, title: str, buffer: Buffer, shared: list[np.ndarray], stage: int = 0) -> None:
         """Do a step's transfers stay in their buffer?"""
         if buffer.bytes is None or not any(map(len, shared)):
             return
@@ -489,10 +500,10 @@ class Machine:
 
     def bulk_step(self, number: int, step: dict[str, Any]) -> None:
         """cp.async.bulk, which knows of no swizzle."""
-        where, title = f"step[{number}]", f"step {number + 1} (bulk)"
+        where, title = Path.of("step", number), f"step {number + 1} (bulk)"
         buffer = self.buffers[step.get("to", step.get("from", ""))]
         if step["bytes"] % BULK_LIMITS.unit:
-            self.say(finding("A103", f"{where}.bytes", title, f"{step['bytes']} bytes: what is over a multiple of 16 B is neither moved nor counted",
+            self.say(finding("A103", where / "bytes", title, f"{step['bytes']} bytes: what is over a multiple of 16 B is neither moved nor counted",
                              f"bytes = {-(-step['bytes'] // 16) * 16}"))  # fmt: skip
         offsets, places = listed(step.get("offset", 0)), listed(step.get("global_offset", 0))
         if min(places) < 0:

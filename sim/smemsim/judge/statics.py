@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from smemsim.errors import SmemsimError
+from smemsim.finding import Finding, Fix, InScenario, InWord, Path
 from smemsim.judge.reads import Read, meant_of, words_path
-from smemsim.judge.report import CheckFinding
 from smemsim.judge.state import Machine, finding
 from smemsim.judge.tensors import Tensor
-from smemsim.spec.findings import Finding, Severity
+from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.smem_descriptor import IDLE_STRIDES, START
 from smemsim.spec.swizzles import MODES, Swizzle
@@ -30,14 +30,14 @@ OF_MAPS = ("T208", "T213", "T214", "T219", "T222")
 OF_STORES = ("T216",)
 
 
-def map_notes(machine: Machine, name: str, tm: TensorMap, *, stores: bool) -> Iterator[CheckFinding]:
+def map_notes(machine: Machine, name: str, tm: TensorMap, *, stores: bool) -> Iterator[Finding]:
     """What is odd about a map that the driver accepts."""
     for one in tm.problems(machine.arch):
         if one.code in OF_MAPS or (stores and one.code in OF_STORES):
-            yield _said(one, f"map.{name}.{one.where}", f"map {name}")
+            yield _said(one, Path.of("map", name) + _field(one), f"map {name}")
 
 
-def descriptor_notes(read: Read) -> Iterator[CheckFinding]:
+def descriptor_notes(read: Read) -> Iterator[Finding]:
     """Fixed bits, and fields that the instruction never uses; what is read through the descriptor is compared elsewhere."""
     word = int(read.words[0, 0]) & ~START.mask
     for one in _notes(word, read.arch, read.dtype, read.major, read.rows, read.k, read.packing):
@@ -51,13 +51,13 @@ def _notes(word: int, arch: str, dtype: str, major: str, rows: int, k: int, pack
     return tuple(one for one in found if one.code in ("D305", "D306", "D310") and one.severity is Severity.NOTE)
 
 
-def unmeant_descriptor(arch: str, where: str, title: str, raw: dict[str, Any], word: int, **operand: Any) -> Iterator[CheckFinding]:
+def unmeant_descriptor(arch: str, where: Path, title: str, raw: dict[str, Any], word: int, **operand: Any) -> Iterator[Finding]:
     """An operand of which the scenario does not say what it was meant to be: what its descriptor alone shows."""
     for one in SmemDescriptor.decode(word, arch=arch).problems(**operand):
         yield _said(one, words_path(where, raw), title)
 
 
-def one_atom_hides(machine: Machine, read: Read) -> Iterator[CheckFinding]:
+def one_atom_hides(machine: Machine, read: Read) -> Iterator[Finding]:
     """A stride that this operand does not use, and that is wrong for one of twice the rows which lies in shared memory as well."""
     if read.starts is None or "word" not in read.raw:
         return
@@ -79,26 +79,31 @@ def one_atom_hides(machine: Machine, read: Read) -> Iterator[CheckFinding]:
         differ = {name: (now, needed[name]) for name, now in idle.items() if needed[name] not in (None, now)}
         if s.swizzle is d.swizzle and (s.starts == twice.field_starts).all() and differ:
             for name, (now, wanted) in differ.items():
-                yield finding("H803", f"{read.where}.word", read.title,
+                yield finding("H803", read.where / "word", read.title,
                               f"{name} {now} is right only because the operand is one atom of {read.rows} rows; for the {2 * read.rows} rows that lie in shared memory it would be {wanted}",
                               f"{name} = {wanted}", numbers={name: [now, wanted]})  # fmt: skip
             return
 
 
-def _said(one: Finding, where: str, title: str) -> CheckFinding:
-    said = one.message if one.where.partition("[")[0] in one.message else f"{one.where}: {one.message}"
-    return finding(one.code, where, title, said, one.repair, severity=one.severity)
+def _field(of_word: Finding) -> Path:
+    return of_word.at.field if isinstance(of_word.at, InWord) else Path()
+
+
+def _said(of_word: Finding, where: Path, title: str) -> Finding:
+    """A finding about a word, at the place of the scenario where the word stands."""
+    said = of_word.message if _field(of_word).key in of_word.message else f"{of_word.where}: {of_word.message}"
+    return dataclasses.replace(of_word, at=InScenario(where, title, inside=of_word.inside), message=said, source="")
 
 
 # ---- Does a tensor map describe the tensor it is meant to describe?
 
 
-def map_findings(machine: Machine, name: str, tm: TensorMap, tensor: Tensor) -> Iterator[CheckFinding]:
+def map_findings(machine: Machine, name: str, tm: TensorMap, tensor: Tensor) -> Iterator[Finding]:
     """Element width, contiguous axis, extents and strides; the first thing that differs."""
-    where, title = f"map.{name}", f"map {name}"
+    where, title = Path.of("map", name), f"map {name}"
     bits = tm.type_row.bits
     if bits != tensor.fmt.bits and not (tensor.fmt.bits < 8 and bits % 8 == 0):
-        yield finding("T211", f"{where}.data_type", title, f"elements of {bits} bits; {tensor.name} has {tensor.fmt.name}, {tensor.fmt.bits} bits",
+        yield finding("T211", where / "data_type", title, f"elements of {bits} bits; {tensor.name} has {tensor.fmt.name}, {tensor.fmt.bits} bits",
                       f"a data type of {tensor.fmt.bits} bits", numbers={"map": bits, "tensor": tensor.fmt.bits})  # fmt: skip
         return
     dims = list(zip(tm.global_dim, (bits // 8, *tm.global_strides), strict=False))
@@ -107,12 +112,12 @@ def map_findings(machine: Machine, name: str, tm: TensorMap, tensor: Tensor) -> 
     exchanged = sorted(n for n, _ in dims) == sorted(n for n, _ in axes.values())
     if contiguous and exchanged and len(dims) == len(axes) and dims[0][0] != axes[contiguous][0]:
         other = next(axis for axis, (n, _) in axes.items() if n == dims[0][0])
-        yield finding("T206", f"{where}.global_dim", title,
+        yield finding("T206", where / "global_dim", title,
                       f"dimension 0 has {dims[0][0]} elements, as {other} has; {tensor.name} is contiguous along {contiguous} ({axes[contiguous][0]})",
                       f"dimension 0 is {contiguous}", numbers={"dimension": dims[0][0], "contiguous": axes[contiguous][0]})  # fmt: skip
         return
     if not tensor.address <= tm.global_address < tensor.end:
-        yield finding("T207", f"{where}.global_address", title, f"begins at {tm.global_address:#x}; {tensor.name} has {tensor.address:#x} to {tensor.end - 1:#x}",
+        yield finding("T207", where / "global_address", title, f"begins at {tm.global_address:#x}; {tensor.name} has {tensor.address:#x} to {tensor.end - 1:#x}",
                       f"global_address = {tensor.address:#x}")  # fmt: skip
         return
     number = _odd_dimension(tm, tensor)
@@ -121,7 +126,7 @@ def map_findings(machine: Machine, name: str, tm: TensorMap, tensor: Tensor) -> 
         return
     past = _past_end(tm, tensor)
     if past > 0:
-        yield finding("T207", f"{where}.global_dim", title, f"reaches {past} bytes past the end of {tensor.name}: extents {tuple(tm.global_dim)}",
+        yield finding("T207", where / "global_dim", title, f"reaches {past} bytes past the end of {tensor.name}: extents {tuple(tm.global_dim)}",
                       f"extents of {', '.join(f'{axis} {n}' for axis, (n, _) in axes.items())}", numbers={"past": past})  # fmt: skip
 
 
@@ -147,9 +152,9 @@ def _past_end(tm: TensorMap, tensor: Tensor) -> int:
     return end - tensor.end if bits >= 8 else 0
 
 
-def _other_stride(machine: Machine, name: str, tm: TensorMap, number: int, tensor: Tensor) -> CheckFinding:
+def _other_stride(machine: Machine, name: str, tm: TensorMap, number: int, tensor: Tensor) -> Finding:
     """A stride that no axis has, and the one that makes the map the tensor's: that of an axis, or of a dimension that goes on where another ends."""
-    where, stride = f"map.{name}", tm.global_strides[number - 1]
+    where, stride = Path.of("map", name), tm.global_strides[number - 1]
     dims = list(zip(tm.global_dim, (tm.type_row.bits / 8, *tm.global_strides), strict=False))
     steps = [tensor.bit_stride(axis) // 8 for axis in tensor.extent if axis != tensor.contiguous]
     counted = [step for step in steps if step == stride * dims[0][1]]  # elements instead of bytes
@@ -162,10 +167,10 @@ def _other_stride(machine: Machine, name: str, tm: TensorMap, number: int, tenso
         new, wanted = [], 0
     listed = ", ".join(f"{axis} {tensor.bit_stride(axis) / 8:g}" for axis in tensor.extent)
     why = f": {stride} elements of {dims[0][1]:g} B, and the driver counts bytes" if wanted in counted else ""
-    return finding("T207", f"{where}.global_strides", f"map {name}",
+    return finding("T207", where / "global_strides", f"map {name}",
                    f"global_strides[{number - 1}] = {stride} B, the step of dimension {number}; {tensor.name} has {listed}",
                    f"global_strides[{number - 1}] = {wanted}{why}" if new else "the tensor's byte strides",
-                   numbers={"stride": stride}, fix=(f"{where}.global_strides", old, new) if new else None)  # fmt: skip
+                   numbers={"stride": stride}, changes=(Fix(where / "global_strides", old, new),) if new else ())  # fmt: skip
 
 
 def _describes(machine: Machine, name: str, strides: list[int], tensor: Tensor) -> bool:

@@ -1,21 +1,14 @@
-"""mma.sync and wmma on fragments in registers.
+"""mma.sync, mma.sp.sync and wmma.mma of many warps at once.
 
-Threads 4p to 4p + 3 and 16 + 4p to 19 + 4p are quad pair p and have an A, a B, a C and a D of their own, of 8 x 4, 4 x 8 and 8 x 8 elements:
-
-                     thread (t of 4, h of 2 halves of the warp) has element i
-    A .row, B .col    A[t + 4h, i], B[i, t + 4h]                      i < 4
-    A .col, B .row    A[i + 4h, t], B[t, i + 4h]                      i < 4
-    C, D f16          [t + 4h, i]                                     i < 8
-    C, D f32          [t % 2 + (i & 2) + 4h, (i & 4) + (t & 2) + i % 2]
-
-From sm_75 on it is no instruction of the tensor core: ptxas 13.0.88 makes f32 arithmetic of it, with every step rounded to nearest. D of f32 is
-C + fma(a3, b3, fma(a2, b2, fma(a1, b1, fma(a0, b0, 0)))), D of f16 is C + fma(a1, b1, a0 * b0) + fma(a3, b3, a2 * b2) rounded to f16 once more.
+`MmaSync`, `QuadPairs` and `Wmma` are instructions as their names say them, checked once; `execute` multiplies. The first two go from registers to
+registers, uint32 (registers, warps, 32) or for f64 uint64; which thread holds which element of wmma nobody may know, so that it has matrices.
 
 Layouts documented: PTX ISA 9.7.14.5.1. Measured (H200): trace launches (kernel mma_hard).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -26,25 +19,13 @@ from smemsim.arithmetic.rounding import NEAREST
 from smemsim.arithmetic.values import to_float64
 from smemsim.errors import InputError, Unmodelled
 from smemsim.layout import fragments
-from smemsim.spec.mma_sync import MMA_SYNC_SUMS, MMA_SYNC_TYPES, SELECTORS, MmaSyncTypes, Shape
+from smemsim.spec.mma_sync import MMA_SYNC_SUMS, MMA_SYNC_TYPES, SELECTORS, WMMA_TYPES, MmaSyncTypes, Shape
 from smemsim.spec.ptx import WARP_SIZE
 
-__all__ = [
-    "QUAD_PAIR_SHAPE",
-    "differing",
-    "doubles",
-    "mma_sync",
-    "mma_sync_types",
-    "quad_pair_registers",
-    "quad_pairs",
-    "register_counts",
-    "register_places",
-    "sums",
-    "unpacked",
-]
+__all__ = ["PACKED", "QUAD_PAIR_SHAPE", "MmaSync", "QuadPairs", "Wmma", "mma_sync"]
 
 
-# ---- `mma_sync`: mma.sync and mma.sp.sync of many warps at once, from registers to registers
+# ---- `MmaSync`: mma.sync and mma.sp.sync
 
 
 def mma_sync_types(a_type: str, b_type: str, d_type: str, shape: Shape, *, sparse: bool = False) -> MmaSyncTypes:
@@ -64,15 +45,101 @@ def mma_sync_types(a_type: str, b_type: str, d_type: str, shape: Shape, *, spars
     raise InputError(f"A {a_type}, B {b_type}, D {d_type}: mma.sync has no such types (PTX ISA 9.7.14.5)")
 
 
-def register_counts(row: MmaSyncTypes, shape: Shape, d_type: str, *, sparse: bool = False) -> tuple[int, int, int]:
-    """Registers of each thread for A, B and D: of 32 bits, for f64 of 64.
+@dataclasses.dataclass(frozen=True)
+class MmaSync:
+    """An mma.sync as its name says it, with `is_sparse` an mma.sp.sync; InputError for one that does not exist.
 
-    >>> register_counts(mma_sync_types("f16", "f16", "f16", (16, 8, 16)), (16, 8, 16), "f16")
-    (4, 2, 2)
+    `xor` is .xor.popc of b1 (.and.popc without), `rounding` that of f64, `selector` the sparsity selector.
+
+    >>> i = MmaSync((16, 8, 16), "f16", "f16", "f16")
+    >>> i.registers, i.row.bits
+    ((2, 4, 2, 2), 16)
+    >>> MmaSync((16, 8, 16), "f16", "f16", "s32")
+    Traceback (most recent call last):
+    smemsim.errors.InputError: A f16, B f16, D s32: mma.sync has no such types (PTX ISA 9.7.14.5)
     """
-    m, n, k = shape
-    bits = 32 if row.bits == 64 else row.bits
-    return m * k // (1 + sparse) * bits // 1024, n * k * bits // 1024, m * n // WARP_SIZE // (2 if d_type == "f16" else 1)
+
+    shape: Shape
+    a_type: str
+    b_type: str
+    d_type: str
+    _: dataclasses.KW_ONLY
+    is_sparse: bool = False
+    selector: int = 0
+    satfinite: bool = False
+    xor: bool = False
+    rounding: int = NEAREST
+
+    def __post_init__(self) -> None:
+        row = self.row
+        if self.satfinite and not row.satfinite:
+            raise InputError(f".satfinite: mma.sync with {self.a_type} has none")
+        if self.is_sparse and self.selector not in SELECTORS[self.groups]:
+            known = " ".join(map(str, SELECTORS[self.groups]))
+            raise InputError(f"sparsity selector {self.selector}: this shape has {known} (PTX ISA 9.7.14.6.1)")
+
+    @functools.cached_property
+    def row(self) -> MmaSyncTypes:
+        """The row of spec that its types and its shape are in."""
+        return mma_sync_types(self.a_type, self.b_type, self.d_type, self.shape, sparse=self.is_sparse)
+
+    @property
+    def types(self) -> tuple[str, str, str]:
+        """Of A, B and D."""
+        return self.a_type, self.b_type, self.d_type
+
+    @property
+    def bits(self) -> int:
+        """Of a register: 32, for f64 64."""
+        return max(32, self.row.bits)
+
+    @property
+    def stored_k(self) -> int:
+        """K of A as it is stored."""
+        return self.shape[2] // (1 + self.is_sparse)
+
+    @property
+    def groups(self) -> int:
+        """Sets of four bits of metadata for a row of A."""
+        return 2 * self.stored_k // self.row.group
+
+    @property
+    def registers(self) -> tuple[int, int, int, int]:
+        """Registers of each thread for D, A, B and C."""
+        m, n, k = self.shape
+        bits = 32 if self.row.bits == 64 else self.row.bits
+        of_d = m * n // WARP_SIZE // (2 if self.d_type == "f16" else 1)
+        return of_d, m * self.stored_k * bits // 1024, n * k * bits // 1024, of_d
+
+    @property
+    def places(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+        """(thread, register) of every element of A (M, stored K) and B (N, K), and (row, column) of every thread's elements of D (elements, 32).
+
+        >>> a, b, d = MmaSync((16, 8, 16), "f16", "f16", "f32").places
+        >>> a[0][8, :4].tolist(), a[1][8, :4].tolist(), d[0][:, 5].tolist(), d[1][:, 5].tolist()
+        ([0, 0, 1, 1], [1, 1, 1, 1], [1, 1, 9, 9], [2, 3, 2, 3])
+        """
+        return _register_places(self.shape, self.stored_k, self.row.bits)
+
+    def execute(self, a: np.ndarray, b: np.ndarray, c: np.ndarray, metadata: np.ndarray | None = None) -> np.ndarray:
+        """D's registers of those of A, B and C; `metadata` of a sparse instruction is uint32 (warps, 32)."""
+        (m, n, k), stored, bits = self.shape, self.stored_k, self.row.bits
+        of_a = _matrix(a, _a_order(m, stored, bits), bits, self.a_type).reshape(-1, m, stored)
+        of_b = _matrix(b, _b_order(n, k, bits), bits, self.b_type).reshape(-1, n, k)
+        of_c = _matrix(c, _d_order(m, n), 16 if self.d_type == "f16" else max(32, bits), self.d_type).reshape(-1, m, n)
+        if bits == 64:
+            d = doubles(of_a, of_b, of_c, self.rounding)
+        elif metadata is None:
+            d = self._sums(of_a, of_b, of_c)
+        else:
+            index = _k_of(np.asarray(metadata), self)
+            d = np.concatenate([self._sums(of_a[w : w + 1], of_b[w : w + 1], of_c[w : w + 1], index[w]) for w in range(len(index))])
+        return _registers(d, _d_order(m, n), self.d_type)
+
+    def _sums(self, a: np.ndarray, b: np.ndarray, c: np.ndarray, index: np.ndarray | None = None) -> np.ndarray:
+        if self.row.expanded:
+            return _expanded(a, b, c, self.types, index)
+        return differing(a, b, c) if self.xor else sums(a, b, c, self.types, index, self.satfinite)
 
 
 def mma_sync(
@@ -100,29 +167,14 @@ def mma_sync(
     >>> float(d.view(np.float32)[3, 0, 31])
     16.0
     """
-    sparse = metadata is not None
-    row = mma_sync_types(a_type, b_type, d_type, shape, sparse=sparse)
-    m, n, k = shape
-    stored = k // (1 + sparse)
-    of_a = _matrix(a, _a_order(m, stored, row.bits), row.bits, a_type).reshape(-1, m, stored)
-    of_b = _matrix(b, _b_order(n, k, row.bits), row.bits, b_type).reshape(-1, n, k)
-    of_c = _matrix(c, _d_order(m, n), 16 if d_type == "f16" else 64 if d_type == "f64" else 32, d_type).reshape(-1, m, n)
-    types = (a_type, b_type, d_type)
-    if row.bits == 64:
-        d = doubles(of_a, of_b, of_c, rounding)
-    elif metadata is not None:
-        found = _k_of(np.asarray(metadata), row, m, stored, selector)
-        each = [(of_a[w : w + 1], of_b[w : w + 1], of_c[w : w + 1], index) for w, index in enumerate(found)]
-        parts = [_expanded(*x[:3], types, x[3]) if row.expanded else sums(*x[:3], types, x[3], satfinite) for x in each]
-        d = np.concatenate(parts)
-    elif row.expanded:
-        d = _expanded(of_a, of_b, of_c, types, None)
-    else:
-        d = differing(of_a, of_b, of_c) if xor else sums(of_a, of_b, of_c, types, None, satfinite)
-    return _registers(d, _d_order(m, n), d_type)
+    is_sparse = metadata is not None
+    i = MmaSync(shape, a_type, b_type, d_type, is_sparse=is_sparse, selector=selector, satfinite=satfinite, xor=xor, rounding=rounding)
+    return i.execute(a, b, c, metadata)
 
 
-def sums(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None, satfinite: bool) -> np.ndarray:
+def sums(
+    a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str], index: np.ndarray | None = None, satfinite: bool = False
+) -> np.ndarray:
     """D (tiles, M, N) of A (tiles, M, S), B (tiles, N, K) and C: raw bits, of s4, u4 and b1 a byte an element. Not of 8-bit floats and f64."""
     a_type, b_type, d_type = (_BYTES.get(t, t) for t in types)
     row = MMA_SYNC_SUMS["s8" if d_type == "s32" else a_type, d_type]
@@ -131,7 +183,7 @@ def sums(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str, str
 
 def differing(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """.xor.popc of b1, a byte each: |a xor b| = |a| + |b| - 2 |a and b|."""
-    both = sums(a, b, np.zeros_like(c), ("b1", "b1", "s32"), None, False)
+    both = sums(a, b, np.zeros_like(c), ("b1", "b1", "s32"))
     found: np.ndarray = c + a.sum(2, dtype=np.uint32)[:, :, None] + b.sum(2, dtype=np.uint32)[:, None, :] - np.uint32(2) * both
     return found
 
@@ -147,7 +199,7 @@ def _expanded(a: np.ndarray, b: np.ndarray, c: np.ndarray, types: tuple[str, str
         of = np.arange(a.shape[2]) % 4 // 2 * 2 == first
         some_b, some_index = (half_b[:, :, of], None) if index is None else (half_b, index[:, of])
         some = (np.ascontiguousarray(half_a[:, :, of]), np.ascontiguousarray(some_b), total)
-        total = sums(*some, ("f16", "f16", to), some_index, False)
+        total = sums(*some, ("f16", "f16", to), some_index)
     kind, nan = (np.float16, 0x7FFF) if to == "f16" else (np.float32, 0x7FFFFFFF)
     with np.errstate(all="ignore"):
         value = total.view(kind) + c.view(kind)
@@ -182,21 +234,15 @@ def doubles(a: np.ndarray, b: np.ndarray, c: np.ndarray, rounding: int = NEAREST
 
 
 @functools.lru_cache(maxsize=64)
-def register_places(shape: Shape, bits: int, *, sparse: bool = False) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    """(thread, register) of every element of A (M, stored K) and B (N, K), of `bits` each, and (row, column) of every thread's elements of D (elements, 32).
-
-    >>> a, b, d = register_places((16, 8, 16), 16)
-    >>> a[0][8, :4].tolist(), a[1][8, :4].tolist(), d[0][:, 5].tolist(), d[1][:, 5].tolist()
-    ([0, 0, 1, 1], [1, 1, 1, 1], [1, 1, 9, 9], [2, 3, 2, 3])
-    """
+def _register_places(shape: Shape, stored: int, bits: int) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """`MmaSync.places`, of elements of `bits` each."""
     m, n, k = shape
-    stored = k // (1 + sparse)
-    found = []
+    places = []
     for order, rows, columns in ((_a_order(m, stored, bits), m, stored), (_b_order(n, k, bits), n, k)):
         thread, element = np.divmod(order.reshape(rows, columns), rows * columns // WARP_SIZE)
-        found.append((thread, element // max(1, 32 // bits)))
+        places.append((thread, element // max(1, 32 // bits)))
     element, thread = np.meshgrid(np.arange(m * n // WARP_SIZE), np.arange(WARP_SIZE), indexing="ij")
-    return *found, (fragments.d_row(thread, element), fragments.d_column(thread, element))  # type: ignore[arg-type]
+    return *places, (fragments.d_row(thread, element), fragments.d_column(thread, element))  # type: ignore[arg-type]
 
 
 @functools.lru_cache(maxsize=64)
@@ -209,7 +255,7 @@ def _a_order(m: int, k: int, bits: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=64)
 def _b_order(n: int, k: int, bits: int) -> np.ndarray:
-    """The same of B, column by column."""
+    """For every element of B, column by column, its place among those that the threads hold."""
     bits = min(bits, 32)
     thread, element = np.meshgrid(np.arange(WARP_SIZE), np.arange(n * k // WARP_SIZE), indexing="ij")
     return _inverse(fragments.b_n(thread) + 0 * element, fragments.b_k(thread, element, bits), k)  # type: ignore[arg-type]
@@ -217,7 +263,7 @@ def _b_order(n: int, k: int, bits: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=8)
 def _d_order(m: int, n: int) -> np.ndarray:
-    """The same of C and D."""
+    """For every element of C or D, row by row, its place among those that the threads hold."""
     thread, element = np.meshgrid(np.arange(WARP_SIZE), np.arange(m * n // WARP_SIZE), indexing="ij")
     return _inverse(fragments.d_row(thread, element), fragments.d_column(thread, element), n)  # type: ignore[arg-type]
 
@@ -266,15 +312,13 @@ def _registers(d: np.ndarray, order: np.ndarray, d_type: str) -> np.ndarray:
 # ---- sparsity
 
 
-def _k_of(metadata: np.ndarray, row: MmaSyncTypes, m: int, stored: int, selector: int) -> np.ndarray:
+def _k_of(metadata: np.ndarray, i: MmaSync) -> np.ndarray:
     """The K that every stored element of A meets, (warps, M, stored)."""
-    groups = 2 * stored // row.group
-    if selector not in SELECTORS[groups]:
-        raise InputError(f"sparsity selector {selector}: this shape has {' '.join(map(str, SELECTORS[groups]))} (PTX ISA 9.7.14.6.1)")
-    thread, bit = _metadata_places(m, groups, selector, row.bits)
+    row = i.row
+    thread, bit = _metadata_places(i.shape[0], i.groups, i.selector, row.bits)
     k_of: Any = fragments.sparse_k  # works on arrays as well
     nibbles = metadata.astype(np.int64)[:, thread] >> bit & 0xF  # (warps, M, groups)
-    s = np.arange(stored)
+    s = np.arange(i.stored_k)
     if row.group == 2:  # tf32: two halves that name the same element
         lower, upper = (k_of(2 * s + half, nibbles[:, :, s]) for half in (0, 1))
         if ((lower % 2 != 0) | (upper != lower + 1)).any():
@@ -299,43 +343,68 @@ def _metadata_places(m: int, groups: int, selector: int, bits: int) -> tuple[np.
     return found[..., 0], found[..., 1]
 
 
-# ---- `quad_pairs`: mma.sync.m8n8k4 of f16, four products of a warp side by side, each by the 8 threads of a quad pair
+# ---- `QuadPairs`: mma.sync.m8n8k4 of f16
 
 
 QUAD_PAIR_SHAPE = (8, 8, 4)
+_QUAD_PAIR_REGISTERS = {"f16": 4, "f32": 8}  # of each thread for C or D
 
 
-def quad_pair_registers(dtype: str) -> int:
-    """Registers of each thread for C or D.
+@dataclasses.dataclass(frozen=True)
+class QuadPairs:
+    """mma.sync.m8n8k4 of f16: four products of a warp side by side. InputError for types that do not go together.
 
-    >>> quad_pair_registers("f16"), quad_pair_registers("f32")
-    (4, 8)
+    Threads 4p to 4p + 3 and 16 + 4p to 19 + 4p are quad pair p and have an A, a B, a C and a D of their own, of 8 x 4, 4 x 8 and 8 x 8 elements:
+
+                         thread (t of 4, h of 2 halves of the warp) has element i
+        A .row, B .col    A[t + 4h, i], B[i, t + 4h]                      i < 4
+        A .col, B .row    A[i + 4h, t], B[t, i + 4h]                      i < 4
+        C, D f16          [t + 4h, i]                                     i < 8
+        C, D f32          [t % 2 + (i & 2) + 4h, (i & 4) + (t & 2) + i % 2]
+
+    From sm_75 on it is no instruction of the tensor core: ptxas 13.0.88 makes f32 arithmetic of it, with every step rounded to nearest. D of f32 is
+    C + fma(a3, b3, fma(a2, b2, fma(a1, b1, fma(a0, b0, 0)))), D of f16 is C + fma(a1, b1, a0 * b0) + fma(a3, b3, a2 * b2) rounded to f16 once more.
+
+    >>> i = QuadPairs("row", "col", "f32", "f32")
+    >>> ones = np.full((2, 1, 32), 0x3C003C00, np.uint32)  # f16 pairs
+    >>> d = i.execute(ones, ones, np.zeros((8, 1, 32), np.uint32))
+    >>> i.registers, float(d.view(np.float32)[7, 0, 31])
+    ((8, 2, 2, 8), 4.0)
     """
-    return 4 if dtype == "f16" else 8
 
+    a_layout: str
+    b_layout: str
+    d_type: str
+    c_type: str
+    is_sparse = False  # as of MmaSync
+    bits = 32
+    places = None
 
-def quad_pairs(a: np.ndarray, b: np.ndarray, c: np.ndarray, *, a_layout: str, b_layout: str, d_type: str, c_type: str) -> np.ndarray:
-    """D's registers of `mma.sync.aligned.m8n8k4`, uint32 (registers, warps, 32), of those of A, B (2 each) and C; layouts are "row" or "col".
+    def __post_init__(self) -> None:
+        if (self.d_type, self.c_type) not in (("f16", "f16"), ("f32", "f16"), ("f32", "f32")):
+            raise InputError(
+                f"C of .{self.c_type} and D of .{self.d_type}: m8n8k4 of f16 has f16 and f16, f16 and f32, f32 and f32 (PTX ISA 9.7.14.5.14)"
+            )
 
-    >>> one = np.full((2, 1, 32), 0x3C003C00, np.uint32)  # f16 pairs
-    >>> d = quad_pairs(one, one, np.zeros((8, 1, 32), np.uint32), a_layout="row", b_layout="col", d_type="f32", c_type="f32")
-    >>> float(d.view(np.float32)[7, 0, 31])
-    4.0
-    """
-    # of every thread the four elements of A's row and of B's column, in the order of K: (warps, quad pairs, 8, 4)
-    of_a, of_b = (_lines(x, across) for x, across in ((a, a_layout == "col"), (b, b_layout == "row")))
-    where = _places(c_type)
-    start = _elements(c, c_type)[:, where[0], where[1]]
-    x, y = of_a[:, :, :, None], of_b[:, :, None]
-    d = _added(start, _chain(x, y)) if d_type == "f32" else _pairs(x, y, start)
-    found = np.empty((d.shape[0], 32, 8), np.float32)
-    thread, element = _places(d_type)
-    found[:, thread, element] = d
-    if d_type == "f32":
-        return np.ascontiguousarray(_canonical(found).transpose(2, 0, 1))
-    with np.errstate(over="ignore", invalid="ignore"):
-        half = np.where(np.isnan(found), np.uint16(0x7FFF), found.astype(np.float16).view(np.uint16))
-    return np.ascontiguousarray(half.view(np.uint32).transpose(2, 0, 1))
+    @property
+    def registers(self) -> tuple[int, int, int, int]:
+        """Registers of each thread for D, A, B and C."""
+        return _QUAD_PAIR_REGISTERS[self.d_type], 2, 2, _QUAD_PAIR_REGISTERS[self.c_type]
+
+    def execute(self, a: np.ndarray, b: np.ndarray, c: np.ndarray, metadata: np.ndarray | None = None) -> np.ndarray:
+        """D's registers of those of A, B and C."""
+        # of every thread the four elements of A's row and of B's column, in the order of K: (warps, quad pairs, 8, 4)
+        of_a, of_b = _lines(a, self.a_layout == "col"), _lines(b, self.b_layout == "row")
+        where = _places(self.c_type)
+        start = _elements(c, self.c_type)[:, where[0], where[1]]
+        rows, columns = of_a[:, :, :, None], of_b[:, :, None]
+        d = _added(start, _chain(rows, columns)) if self.d_type == "f32" else _pairs(rows, columns, start)
+        held = np.empty((d.shape[0], 32, 8), np.float32)
+        thread, element = _places(self.d_type)
+        held[:, thread, element] = d
+        if self.d_type == "f32":
+            return np.ascontiguousarray(_canonical(held).transpose(2, 0, 1))
+        return np.ascontiguousarray(_as_halves(held).view(np.uint32).transpose(2, 0, 1))
 
 
 def _elements(registers: np.ndarray, dtype: str) -> np.ndarray:
@@ -393,3 +462,68 @@ def _fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 def _canonical(values: np.ndarray) -> np.ndarray:
     found: np.ndarray = np.where(np.isnan(values), np.uint32(0x7FFFFFFF), values.view(np.uint32))
     return found
+
+
+def _as_halves(values: np.ndarray) -> np.ndarray:
+    """f32 to the bits of f16, to nearest, as F2FP does it."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        halves: np.ndarray = np.where(np.isnan(values), np.uint16(0x7FFF), values.astype(np.float16).view(np.uint16))
+    return halves
+
+
+# ---- `Wmma`: wmma.mma, from matrices to matrices
+
+
+PACKED = {"s4": 8, "u4": 8, "b1": 32}  # elements of a word, which are loaded together
+
+
+@dataclasses.dataclass(frozen=True)
+class Wmma:
+    """A wmma.mma with A and B of one type. What a product comes to is that of mma.sync, which compilers make of it: with C or D of f16 and the other
+    of f32 it is summed up in f32, and D rounded to nearest (SASS of ptxas 13.0). tf32 is multiplied in two steps of k4.
+
+    `xor` is .xor.popc of b1 (.and.popc without), `rounding` that of f64. InputError for an instruction that does not exist.
+
+    >>> ones = np.full((1, 16, 16), 0x3C00, np.uint16)
+    >>> d = Wmma((16, 16, 16), "f16", "f16", "f32").execute(ones, ones, np.zeros((1, 16, 16), np.uint16))
+    >>> float(d.view(np.float32)[0, 3, 5])
+    16.0
+    """
+
+    shape: Shape
+    a_type: str
+    c_type: str
+    d_type: str
+    _: dataclasses.KW_ONLY
+    satfinite: bool = False
+    xor: bool = False
+    rounding: int = NEAREST
+
+    def __post_init__(self) -> None:
+        row = WMMA_TYPES.get(self.a_type)
+        if row is None or self.shape not in row.shapes or {self.c_type, self.d_type} - set(row.accumulators):
+            m, n, k = self.shape
+            raise InputError(
+                f"A of .{self.a_type}, C of .{self.c_type}, D of .{self.d_type}: wmma has no such types with m{m}n{n}k{k} (PTX ISA 9.7.14.4)"
+            )
+        if self.satfinite and (self.d_type != "s32" or self.a_type == "b1"):
+            raise InputError(f".satfinite: wmma with {self.a_type} has none (PTX ISA 9.7.14.4)")
+
+    def execute(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """D (warps, M, N) of A (warps, M, K), B (warps, K, N) and C; elements of 4 bits and of one in words of 32 along K."""
+        is_mixed = self.d_type != self.c_type
+        b = np.ascontiguousarray(b.transpose(0, 2, 1))
+        if is_mixed and self.c_type == "f16":
+            c = c.view(np.float16).astype(np.float32).view(np.uint32)
+        if self.a_type in PACKED:
+            a, b = (unpacked(words, self.a_type).reshape(*words.shape[:2], -1) for words in (a, b))
+        k = self.shape[2]
+        for part in np.split(np.arange(k), k // (WMMA_TYPES[self.a_type].k_step or k)):
+            c = self._sums(np.ascontiguousarray(a[:, :, part]), np.ascontiguousarray(b[:, :, part]), c)
+        return _as_halves(c.view(np.float32)) if is_mixed and self.d_type == "f16" else c
+
+    def _sums(self, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        if self.d_type == "f64":
+            return doubles(a, b, c, self.rounding)
+        summed = "f32" if self.d_type != self.c_type else self.d_type
+        return differing(a, b, c) if self.xor else sums(a, b, c, (self.a_type, self.a_type, summed), None, self.satfinite)

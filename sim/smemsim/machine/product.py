@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
@@ -11,19 +12,21 @@ import numpy as np
 
 from smemsim.arguments import whole
 from smemsim.arithmetic.explain import DotProduct, explain
-from smemsim.arithmetic.multiply import Factors, Options
+from smemsim.arithmetic.multiply import Factors, Options, certain
 from smemsim.arithmetic.values import element_value
 from smemsim.errors import InputError
-from smemsim.machine.memory import Operand
+from smemsim.machine.memory import Operand, SharedMemory
 from smemsim.machine.transfer import Transfer
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import RULES, Grade
 from smemsim.spec.formats import element_format
 from smemsim.spec.mma_arithmetic import MmaArithmetic
+from smemsim.spec.shared_memory import CHUNK
+from smemsim.words.operand import operand_addresses
 from smemsim.words.operand_layout import rules_in_force, weakest
 from smemsim.words.smem import SmemDescriptor
 
-__all__ = ["Element", "MmaOperand", "MmaResult", "Term", "from_shared", "halves", "shared_grade", "used_writers"]
+__all__ = ["Element", "MmaOperand", "MmaResult", "SharedOperand", "Term", "halves", "shared_grade", "used_writers", "weaker"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,30 +133,101 @@ def shared_grade(descriptor: Any, arch: str, dtype: str, major: str, k: int, pac
     """What the addresses of an operand read through a descriptor rest on, bits that differ from the manual's included."""
     d = descriptor if isinstance(descriptor, SmemDescriptor) else SmemDescriptor.decode(descriptor, arch=arch)
     fmt, machine = element_format(dtype), architecture(arch)
-    k_bytes = -(-k // fmt.elements_per_chunk(packing)) * 16
+    k_bytes = -(-k // fmt.elements_per_chunk(packing)) * CHUNK
     rules = rules_in_force(d, machine, major=major, k_bytes=k_bytes, bits=max(fmt.bits, 4), packing=packing if fmt.bits < 8 else "packed")
     if any(d.table.constants(d.word)):
         rules.append(RULES["descriptor.reserved_bits"])
     return weakest(rules, machine)
 
 
-def from_shared(dtype: str, parts: Sequence[Operand], grade: Grade) -> MmaOperand:
-    """The operand that the CTAs read through their descriptors, one part after the other along its rows."""
-    rows = [len(part.bits) for part in parts]
-    return MmaOperand(
-        dtype,
-        "shared",
-        np.concatenate([part.bits for part in parts]),
-        np.concatenate([part.address for part in parts]),
-        np.broadcast_to(np.uint8(0), (sum(rows), parts[0].bits.shape[1])),
-        np.repeat(np.arange(len(parts)), rows),
-        np.concatenate([part.writer for part in parts]),
-        np.concatenate([part.position for part in parts]),
-        tuple(used_writers(part.writer, part.writers) for part in parts),
-        grade,
-        np.concatenate([part.unwritten for part in parts]),
-        np.broadcast_to(np.False_, (sum(rows), parts[0].bits.shape[1])),
-    )
+# ---- Operands in shared memory
+
+
+@dataclasses.dataclass(frozen=True)
+class SharedOperand:
+    """An operand that is read through a descriptor: `rows` x `k` elements of each CTA's shared memory, `k` as they are stored.
+
+    >>> operand = SharedOperand(0x1000080040, "bf16", "K", rows=8, k=16)
+    >>> shared = SharedMemory("sm_90a", size=8192)
+    >>> shared.write(0x400, np.arange(8 * 16, dtype=np.uint16))
+    >>> bits, unwritten = operand.bits(shared)
+    >>> bits[1, :3].tolist(), unwritten, operand.chunks(shared)[:3].tolist(), operand.grade(shared)
+    ([8, 9, 10], False, [0, 1, 2], <Grade.MEASURED: 'measured'>)
+    """
+
+    word: int | SmemDescriptor
+    dtype: str
+    major: str
+    rows: int
+    k: int
+    packing: str = "packed"
+
+    @functools.cached_property
+    def _form(self) -> dict[str, Any]:
+        return {"dtype": self.dtype, "major": self.major, "rows": self.rows, "k": self.k, "packing": self.packing}
+
+    @property
+    def number(self) -> int:
+        """The descriptor's 64-bit word."""
+        return self.word.encode() if isinstance(self.word, SmemDescriptor) else int(self.word)
+
+    def bits(self, shared: SharedMemory) -> tuple[np.ndarray, bool]:
+        """Raw bits (rows, k), and whether there are some among them that nobody wrote. HardwareTrap when the operand leaves the window."""
+        return shared.operand_bits(self.number, **self._form)
+
+    def read(self, shared: SharedMemory) -> Operand:
+        """Raw bits with the address and the writer of each element; InputError for a word that is none."""
+        return shared.read_operand(self.word, **self._form)
+
+    def words(self, shared: SharedMemory) -> np.ndarray:
+        """(rows, k) the word of 4 bytes in which each element begins, counted from the window's begin."""
+        return shared.operand_words(self.number, **self._form)
+
+    def chunks(self, shared: SharedMemory) -> np.ndarray:
+        """The chunks of 16 bytes that it has bytes in, counted from the window's begin, ascending; that behind the last one stands for all past the end."""
+        return shared.operand_chunks(self.number, **self._form)
+
+    def read_words(self, shared: SharedMemory) -> np.ndarray:
+        """Offsets in the window, in steps of 4 bytes, of what is read: not the padding behind 16 elements of 4 or 6 bits, nor what is past the end."""
+        chunks, fmt = self.chunks(shared), element_format(self.dtype)
+        inside = chunks[chunks < len(shared.bytes) // CHUNK]
+        held = fmt.elements_per_chunk(self.packing) * fmt.bits // 8
+        found: np.ndarray = (CHUNK * inside[:, None] + np.arange(0, held, 4)).ravel()
+        return found
+
+    def addresses(self, arch: str) -> np.ndarray:
+        """(rows, k) the address of every element; of a wrong word also outside of any window."""
+        return operand_addresses(self.word, arch=arch, **self._form)
+
+    def grade(self, shared: SharedMemory) -> Grade:
+        """What its addresses rest on."""
+        return self._grade(shared.arch, is_past_end=int(self.chunks(shared)[-1]) >= len(shared.bytes) // CHUNK)
+
+    def _grade(self, arch: str, *, is_past_end: bool) -> Grade:
+        grade = _graded(self.number, arch, self.dtype, self.major, self.k, self.packing)
+        return weaker(grade, RULES["operand.window"].grades[arch]) if is_past_end else grade
+
+    def explain(self, memories: Sequence[SharedMemory]) -> MmaOperand:
+        """The operand with place and writer of every element: the rows of one CTA's memory behind those of the other."""
+        parts = [self.read(memory) for memory in memories]
+        shape = (self.rows * len(parts), self.k)
+        is_past_end = any(int(part.address.max(initial=0)) >= memory.end for part, memory in zip(parts, memories, strict=True))
+        joined = {
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in ("bits", "address", "writer", "position", "unwritten")
+        }
+        return MmaOperand(
+            self.dtype, "shared", bit=np.broadcast_to(np.uint8(0), shape), cta=np.repeat(np.arange(len(parts)), self.rows),
+            writers=tuple(used_writers(part.writer, part.writers) for part in parts), grade=self._grade(memories[0].arch, is_past_end=is_past_end),
+            unsure=np.broadcast_to(np.False_, shape), **joined,
+        )  # fmt: skip
+
+
+_graded = functools.lru_cache(maxsize=512)(shared_grade)
+
+
+def weaker(*grades: Grade) -> Grade:
+    """The weakest of some grades."""
+    return max(grades, key=list(Grade).index)
 
 
 def halves(bits: np.ndarray, units: np.ndarray) -> np.ndarray:
@@ -184,9 +258,9 @@ class MmaResult:
 
     `a` has one operand, or one for each band of N that reads its own copy of A. `index` (M, S) is the K of every stored element of a
     sparse A, None for a dense one; `lower` (M, S, 2) the halves of B, 16 bits each, that tf32 elements meet where metadata tears them apart.
-    `written` is False where D keeps what it held (disabled lanes). `certain` is where D's bits depend on nothing that nobody wrote
-    (`unwritten` counts that) or was not certain of, and not on `arithmetic`, unless that is measured. `grade` is what the operands' addresses
-    and D's places rest on, `disputes` names the rows of smemsim.DISPUTES among them.
+    `written` is False where D keeps what it held (disabled lanes). `doubtful` is where D depends on what nobody wrote (`unwritten` counts
+    that) or on what an earlier instruction was not certain of. `grade` is what the operands' addresses and D's places rest on, `disputes`
+    names the rows of smemsim.DISPUTES among them. What it was read from may change afterwards; terms and certainty are worked out when asked for.
     """
 
     instruction: str
@@ -195,14 +269,15 @@ class MmaResult:
     c: np.ndarray
     d: np.ndarray
     d_type: str
-    certain: np.ndarray
-    grade: Grade
-    index: np.ndarray | None = None
     _: dataclasses.KW_ONLY
+    grade: Grade
     arithmetic: MmaArithmetic
+    doubtful: np.ndarray
+    index: np.ndarray | None = None
     unwritten: dict[str, int] = dataclasses.field(default_factory=dict)
     disputes: tuple[str, ...] = ()
     scale_c: int = 0
+    adds_c: bool = True
     factors: Factors | None = None
     negate: tuple[bool, bool] = (False, False)
     lower: np.ndarray | None = None
@@ -220,6 +295,29 @@ class MmaResult:
         measured = self.arithmetic.grade is Grade.MEASURED
         parts.append(f"arithmetic {self.arithmetic.grade}" + (f", {counted}" if unsure or not measured else ""))
         return f"<{self.instruction}: {m} x {n} {self.d_type}; {'; '.join(parts)}>"
+
+    @property
+    def options(self) -> Options:
+        """Signs, scale of C and clamping, as the arithmetic has them."""
+        return Options(*self.negate, self.scale_c, self.saturate)
+
+    @functools.cached_property
+    def certain(self) -> np.ndarray:
+        """(M, N) bool: where D's bits depend on nothing doubtful, and not on `arithmetic`, unless that is measured."""
+        types = (self.a[0].dtype, self.b.dtype, self.d_type)
+        b = self.b.bits if self.zero_columns is None else np.where(self.zero_columns[:, None], 0, self.b.bits)
+        width = self.d.shape[1] // len(self.a)
+        parts = []
+        for number, operand in enumerate(self.a):
+            band = slice(number * width, (number + 1) * width)
+            factors = None if self.factors is None else self.factors.of(self.factors.a, self.factors.b[band])
+            parts.append(
+                certain(
+                    operand.bits, b[band], self.c[:, band], self.d[:, band], row=self.arithmetic, types=types, index=self.index,
+                    options=self.options, factors=factors, adds_c=self.adds_c,
+                )
+            )  # fmt: skip
+        return np.asarray(np.concatenate(parts, axis=1) & ~self.doubtful)
 
     @property
     def rounding(self) -> str:
@@ -252,7 +350,7 @@ class MmaResult:
             types=(self.a[0].dtype, self.b.dtype, self.d_type),
             row=self.arithmetic,
             k=[t.k for t in terms],
-            options=Options(*self.negate, self.scale_c, self.saturate),
+            options=self.options,
             factors=None if factors is None else factors.of(factors.a[m], factors.b[n]),
         )
 

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import bisect
+import ctypes
 import dataclasses
+from typing import Any
 
 import numpy as np
 
-from smemsim.arguments import whole
+from smemsim.arguments import shown, whole
 from smemsim.budget import ask, hold
 from smemsim.errors import InputError, OutsideError
+from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 
 __all__ = ["FOREIGN", "OUTSIDE", "UNWRITTEN", "GlobalMemory", "Region"]
 
 
 # Instead of the global byte that lies somewhere: nobody wrote there; out-of-bounds fill; what comes from no array.
 UNWRITTEN, OUTSIDE, FOREIGN = -1, -2, -3
-FIRST_ADDRESS = 0x7F0000000000  # where allocations begin when nobody asks for an address
+FIRST_ADDRESS, LAST_ADDRESS = 0x7F00_0000_0000, 0x7FFF_0000_0000  # between which arrays lie when nobody asks for an address, as CUDA's do
 GAP = 1 << 20
+ALIGN = 256
+WINDOW_BYTES = 1 << 32
+WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}
+LINE = 16  # bytes: the widest access
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -34,18 +42,42 @@ class Region:
 
     @classmethod
     def of(cls, begin: int, raw: bytes | np.ndarray, name: str = "") -> Region:
-        words_begin = begin - begin % 16
-        words = np.zeros((begin - words_begin + len(raw) + 31) // 16 * 2, np.uint64)
+        """A copy of these bytes."""
+        words_begin = begin - begin % LINE
+        words = np.zeros((begin - words_begin + len(raw) + 2 * LINE - 1) // LINE * 2, np.uint64)
         hold(words, words.nbytes)
         data = words.view(np.uint8)[begin - words_begin : begin - words_begin + len(raw)]
         data[:] = np.frombuffer(raw, np.uint8) if isinstance(raw, bytes) else raw
         return cls(begin, data, words, words_begin, name)
 
+    @classmethod
+    def over(cls, begin: int, data: np.ndarray, name: str = "") -> Region:
+        """The bytes of `data` themselves, whose address in the host's memory is as far from a multiple of 16 as `begin` is."""
+        count = -(-(begin % LINE + len(data)) // LINE) * LINE
+        words = np.ctypeslib.as_array((ctypes.c_uint64 * (count // 8)).from_address(data.ctypes.data - begin % LINE))
+        return cls(begin, data, words, begin - begin % LINE, name)
+
+    @property
+    def end(self) -> int:
+        """The address behind its last byte."""
+        return self.begin + len(self.data)
+
+    def __str__(self) -> str:
+        return f"{f'array {self.name}' if self.name else 'the array'} at {self.begin:#x} ({len(self.data)} B)"
+
 
 class GlobalMemory:
-    """Global memory: arrays at addresses, nothing between them."""
+    """Global memory: arrays at addresses, nothing between them.
+
+    >>> memory, held = GlobalMemory(), np.zeros(4, np.uint8)
+    >>> address = memory.bind(held, name="A")
+    >>> memory.span(address + 1, 2)[:] = 7
+    >>> held.tolist()
+    [0, 7, 7, 0]
+    """
 
     def __init__(self) -> None:
+        self._begins: list[int] = []  # of `_regions`, which are sorted by them
         self._regions: list[Region] = []
         self._next = FIRST_ADDRESS
         self._table: tuple[np.ndarray, np.ndarray, list[Region]] | None = None
@@ -64,23 +96,84 @@ class GlobalMemory:
             raise InputError(f"array: needs a numpy array of plain numbers, not {type(array).__name__}")
         ask(f"array {name or 'in global memory'}", np.asarray(array).nbytes)
         raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8) if np.asarray(array).nbytes else np.zeros(0, np.uint8)
-        address = self._next if address is None else whole("address", address, minimum=0)
-        if address + len(raw) > 1 << 64:
-            raise InputError(f"address = {address:#x}: {len(raw)} bytes there reach past 64 bits")
-        for other in self._regions:
-            if address < other.begin + len(other.data) and other.begin < address + len(raw):
-                raise InputError(f"global address {address:#x}: {len(raw)} bytes there would overlap the array at {other.begin:#x}")
-        self._regions.append(Region.of(address, raw, name))
+        return self._add(Region.of(self._room(address, len(raw)), raw, name))
+
+    def bind(self, array: Any, address: int | None = None, *, name: str = "") -> int:
+        """Make memory of the host global memory, without a copy: kernels read and write the array itself, which is kept until `free`.
+
+        `array` is a contiguous numpy array, or anything else with a writable buffer (a `bytearray`, an `mmap`). `address` has to be as far from a multiple
+        of 16 as the array's own; without one a free address is taken. Returns the address. InputError for what cannot be bound there.
+        """
+        try:
+            data = np.frombuffer(array, np.uint8) if not isinstance(array, np.ndarray) or array.nbytes else np.zeros(0, np.uint8)
+        except (TypeError, ValueError, BufferError, AttributeError):
+            raise InputError(f"array = {shown(array)}: needs a contiguous array, or another object with a buffer") from None
+        if not data.flags.writeable and data.size:
+            raise InputError("array: is read-only, and kernels write to global memory; bind a copy")
+        shift = data.ctypes.data % LINE if data.size else 0
+        begin = self._room(address, len(data), shift)
+        if data.size and begin % LINE != shift:
+            raise InputError(
+                f"address = {begin:#x}: the array begins {shift} bytes behind a multiple of {LINE}; needs an address that does so too"
+            )
+        return self._add(Region.over(begin, data, name) if data.size else Region.of(begin, data, name))
+
+    def free(self, address: int) -> None:
+        """Take away the array that begins at `address`. InputError where none does, with the one that is nearest."""
+        n = bisect.bisect_left(self._begins, whole("address", address))
+        if n == len(self._begins) or self._begins[n] != address:
+            raise InputError(f"global address {address:#x}: no array begins there{self._nearby(address)}")
+        del self._begins[n], self._regions[n]
         self._table = None
-        self._next = max(self._next, (address + len(raw) + GAP) // 256 * 256)
+
+    def _add(self, region: Region) -> int:
+        n = bisect.bisect_right(self._begins, region.begin)
+        self._begins.insert(n, region.begin)
+        self._regions.insert(n, region)
+        self._table = None
+        return region.begin
+
+    def _room(self, address: int | None, size: int, shift: int = 0) -> int:
+        """Where `size` bytes are to lie: at `address`, if they fit there, or `shift` bytes behind a free multiple of 256."""
+        if address is None:
+            return self._free_place(size + shift) + shift
+        address = whole("address", address, minimum=0)
+        if address + size > 1 << 64:
+            raise InputError(f"address = {address:#x}: {size} bytes there reach past 64 bits")
+        n = bisect.bisect_left(self._begins, address + size)
+        for other in self._regions[max(0, n - 2) : n]:
+            if address < other.end and other.begin < address + size:
+                raise InputError(f"global address {address:#x}: {size} bytes there would overlap {other}")
+        for space, begin in WINDOWS.items():
+            if address < begin + WINDOW_BYTES and begin < address + size:
+                raise InputError(
+                    f"global address {address:#x}: {size} bytes there would lie in the window of .{space} memory ({begin:#x} to "
+                    f"{begin + WINDOW_BYTES:#x}); needs another address"
+                )
+        if FIRST_ADDRESS <= address < LAST_ADDRESS:
+            self._next = max(self._next, (address + size + GAP) // ALIGN * ALIGN)
         return address
+
+    def _free_place(self, size: int) -> int:
+        """A multiple of 256 with room for `size` bytes: behind all that was ever placed, and once that is the end, in the first hole."""
+        begin = self._next
+        if begin + size > LAST_ADDRESS:
+            begin = FIRST_ADDRESS
+            for other in self._regions[bisect.bisect_left(self._begins, begin) :]:
+                if begin + size + GAP <= other.begin:
+                    break
+                begin = max(begin, (other.end + GAP) // ALIGN * ALIGN)
+            if begin + size > LAST_ADDRESS:
+                raise InputError(f"{size} bytes: there are no addresses left for them; free other arrays")
+        else:
+            self._next = (begin + size + GAP) // ALIGN * ALIGN
+        return begin
 
     def table(self) -> tuple[np.ndarray, np.ndarray, list[Region]]:
         """(first address, address behind the last byte, array) of all arrays by ascending address, the addresses uint64."""
         if self._table is None:
-            regions = sorted(self._regions, key=lambda r: r.begin)
-            begins = np.array([r.begin for r in regions], np.uint64)
-            self._table = begins, begins + np.array([len(r.data) for r in regions], np.uint64), regions
+            begins = np.array(self._begins, np.uint64)
+            self._table = begins, begins + np.array([len(r.data) for r in self._regions], np.uint64), list(self._regions)
         return self._table
 
     def region(self, address: int) -> tuple[int, np.ndarray]:
@@ -91,21 +184,47 @@ class GlobalMemory:
     def span(self, address: int, size: int) -> np.ndarray:
         """`size` bytes from `address` on, the memory itself; InputError unless one array holds them all."""
         found, size = self.find(address), whole("size", size, minimum=0)
-        if address + size > found.begin + len(found.data):
-            raise OutsideError(
-                f"global {address:#x} to {address + size:#x} reaches past the array at {found.begin:#x}, which ends at "
-                f"{found.begin + len(found.data):#x}"
-            )
+        if address + size > found.end:
+            raise OutsideError(f"global {address:#x} to {address + size:#x} reaches past {found}, which ends at {found.end:#x}")
         return found.data[address - found.begin : address - found.begin + size]
 
     def holds(self, address: int) -> bool:
         """Does an array hold `address`?"""
-        return any(r.begin <= address < r.begin + len(r.data) for r in self._regions)
+        return self._at(address) is not None
+
+    def holding(self, begin: int, end: int) -> Region | None:
+        """The array that holds all bytes from `begin` up to `end`; None where there is none."""
+        found = self._at(begin)
+        return found if found is not None and end <= found.end else None
 
     def find(self, address: int) -> Region:
-        """The array that holds `address`."""
-        address = whole("address", address)
-        for region in self._regions:
-            if region.begin <= address < region.begin + len(region.data):
-                return region
-        raise OutsideError(f"global address {address:#x}: nothing was placed there")
+        """The array that holds `address`; InputError with the nearest one where none does."""
+        found = self._at(whole("address", address))
+        if found is None:
+            raise OutsideError(f"global address {address:#x}: nothing was placed there{self._nearby(address)}")
+        return found
+
+    def nearest(self, address: int) -> Region | None:
+        """The array that holds `address`, else the one that begins or ends nearest to it; None where there is none at all."""
+        n = bisect.bisect_right(self._begins, address)
+        near = self._regions[max(0, n - 1) : n + 1]
+        return min(near, key=lambda r: max(r.begin - address, address - r.end, -1), default=None)
+
+    def _at(self, address: int) -> Region | None:
+        n = bisect.bisect_right(self._begins, address)
+        while n:  # an empty array may begin where another one does
+            n -= 1
+            if address < self._regions[n].end:
+                return self._regions[n]
+            if self._regions[n].data.size:
+                return None
+        return None
+
+    def _nearby(self, address: int) -> str:
+        near = self.nearest(address)
+        if near is None:
+            return "; nothing was placed at all"
+        if address < near.begin:
+            return f"; {near.begin - address} bytes behind it begins {near}"
+        where = f"{address - near.end} bytes past the end of" if address >= near.end else f"{address - near.begin} bytes inside"
+        return f"; it is {where} {near}"

@@ -1,4 +1,9 @@
-"""tcgen05.mma: its operands, what hardware refuses, and the product in tensor memory."""
+"""tcgen05.mma: one instruction, or several at once.
+
+`Tcgen05Mma` is an instruction with the words of its operands. `prepare` says what they mean, checked: where A, B and D lie, scale factors and
+metadata. `execute` runs instructions on their memories; `tcgen05_mma` runs one, and explains it: every term by its address and by its
+tensor coordinate.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +15,13 @@ from typing import Any
 import numpy as np
 
 from smemsim.arguments import flag, shown, whole, wholes
-from smemsim.arithmetic.multiply import Factors, Options, multiply, multiply_tiles, row_of
+from smemsim.arithmetic.multiply import Factors, Options, multiply_tiles, row_of
 from smemsim.errors import InputError, Unmodelled
+from smemsim.finding import Finding
 from smemsim.layout.fragments import sparse_k
 from smemsim.layout.tcgen05 import is_lane_disabled, is_zero_column
-from smemsim.machine.memory import SharedMemory
-from smemsim.machine.product import MmaOperand, MmaResult, from_shared, shared_grade, used_writers
+from smemsim.machine.memory import WORDS, SharedMemory
+from smemsim.machine.product import MmaOperand, MmaResult, SharedOperand, used_writers, weaker
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.layout import (
     AccumulatorLayout,
@@ -23,7 +29,6 @@ from smemsim.machine.tmem.layout import (
     Box,
     Copies,
     MetadataLayout,
-    Parts,
     ScaleLayout,
     boxes_of,
     boxes_of_d,
@@ -35,44 +40,33 @@ from smemsim.machine.tmem.layout import (
 )
 from smemsim.machine.tmem.memory import TensorMemory, check_together, memories_of
 from smemsim.spec.evidence import RULES, Grade
-from smemsim.spec.findings import Finding, Severity
+from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.instr_descriptor import ZERO_COLUMN_MASK
-from smemsim.spec.smem_descriptor import SM100_SMEM_DESC
 from smemsim.spec.tcgen05 import kind_of, scale_modes
-from smemsim.spec.tensor_memory import COLUMNS, DECOMPRESSIONS, EMPTY_GROUP, LANES, METADATA, SCALE_ID_SHIFT
+from smemsim.spec.tensor_memory import COLUMNS, DECOMPRESSIONS, EMPTY_GROUP, LANES, METADATA, SCALE_ID_SHIFT, Decompression
 from smemsim.words.instr import InstrDescriptor, shape_disputes
 from smemsim.words.smem import SmemDescriptor
 
 __all__ = [
     "BrokenRule",
     "Issue",
+    "Prepared",
+    "Tcgen05Mma",
     "TmemMma",
-    "Touched",
     "check_instruction",
-    "disputes_of",
-    "enabled",
-    "factors_of",
-    "grade_of",
-    "index_of",
+    "descriptor_of",
+    "execute",
     "instruction",
-    "layout_of_a",
-    "layout_of_metadata",
-    "layouts_of_scales",
-    "read_a_from_tensor",
-    "read_factors",
-    "read_index",
-    "read_shared",
+    "prepare",
+    "prepared",
     "scale_address",
-    "scale_of_d",
     "stored_k",
     "tcgen05_mma",
-    "tcgen05_mma_many",
-    "zero_columns",
 ]
 
 
-# ---- What an instruction may have beside its operands: is there such a tcgen05.mma, and what do its masks say?
+# ---- The instruction: is there such a tcgen05.mma?
 
 
 class BrokenRule(InputError):
@@ -94,43 +88,62 @@ def instruction(idesc: Any, kind: Any) -> InstrDescriptor:
     return InstrDescriptor.decode(idesc, kind=kind)
 
 
-def check_instruction(
-    i: InstrDescriptor,
-    arch: str,
-    d: TmemAddress,
-    a: Any,
-    b: Any,
-    *,
-    cta_group: int,
-    ws: bool,
-    scale_vec: Any,
-    scale_a: Any,
-    scale_b: Any,
-    metadata: Any,
-) -> None:
+descriptor_of = functools.lru_cache(maxsize=64)(instruction)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tcgen05Mma:
+    """A tcgen05.mma with the words of its operands, as `tcgen05_mma` takes them, before anybody has looked at them."""
+
+    i: InstrDescriptor
+    arch: str
+    d: int | TmemAddress
+    a: int | SmemDescriptor | TmemAddress
+    b: int | SmemDescriptor
+    _: dataclasses.KW_ONLY
+    cta_group: int = 1
+    ws: bool = False
+    scale_vec: str | None = None
+    enable_input_d: bool = True
+    scale_input_d: int = 0
+    disable_output_lane: tuple[int, ...] = ()
+    scale_a: int | TmemAddress | None = None
+    scale_b: int | TmemAddress | None = None
+    metadata: int | TmemAddress | None = None
+    zero_column_mask: int = 0
+
+    @property
+    def name(self) -> str:
+        """How messages name it."""
+        return f"tcgen05.mma{'.ws' if self.ws else ''}{'.sp' if self.i.sparsity else ''}.cta_group::{self.cta_group}.kind::{self.i.kind}"
+
+
+def check_instruction(mma: Tcgen05Mma) -> None:
     """InputError with the first rule of instruction, descriptors or qualifiers that is broken."""
+    i, a, b, d = mma.i, mma.a, mma.b, TmemAddress.decode(mma.d, "d")
     if isinstance(b, TmemAddress):
         raise InputError(f"b = {b}: B comes from shared memory only; give the word of a matrix descriptor")
+    in_shared = (("a", a), ("b", b))
     swizzles = {
-        f"swizzle_{side}": str(_word(side, word, arch).swizzle) for side, word in (("a", a), ("b", b)) if not isinstance(word, TmemAddress)
+        f"swizzle_{side}": str(_word(side, word, mma.arch).swizzle) for side, word in in_shared if not isinstance(word, TmemAddress)
     }
     known = {name: value for name, value in swizzles.items() if value != "invalid"}  # an invalid code is judged when the operand is read
     a_source = "tensor" if isinstance(a, TmemAddress) else "shared"
-    for finding in i.problems(arch=arch, cta_group=cta_group, ws=ws, a_source=a_source, scale_vec=scale_vec, **known):
+    for finding in i.problems(arch=mma.arch, cta_group=mma.cta_group, ws=mma.ws, a_source=a_source, scale_vec=mma.scale_vec, **known):
         if finding.severity in (Severity.TRAP, Severity.WRONG):
             raise BrokenRule(f"instruction descriptor {i.word:#010x}: {finding}", finding)
     if isinstance(a, TmemAddress) and a.lane != d.lane:
         raise InputError(f"a = {a}, d = {d}: A and D must begin at the same lane (PTX ISA 9.7.16.10.5)")
-    for name, value in (("scale_a", scale_a), ("scale_b", scale_b)):
+    for name, value in (("scale_a", mma.scale_a), ("scale_b", mma.scale_b)):
         if i.row.block_scaled and value is None:
             raise InputError(f"{name}: kind {i.kind} needs the tensor-memory address of its scale factors")
         if not i.row.block_scaled and value is not None:
             raise InputError(f"{name} = {shown(value)}: kind {i.kind} has no scale factors")
-    if i.sparsity and metadata is None:
+    if i.sparsity and mma.metadata is None:
         raise InputError("metadata: the descriptor says sparse (bit 2); tcgen05.mma.sp needs the tensor-memory address of its metadata")
-    if not i.sparsity and metadata is not None:
+    if not i.sparsity and mma.metadata is not None:
         raise InputError(
-            f"metadata = {shown(metadata)}: the instruction descriptor is dense (bit 2 is 0); tcgen05.mma.sp needs a sparse one"
+            f"metadata = {shown(mma.metadata)}: the instruction descriptor is dense (bit 2 is 0); tcgen05.mma.sp needs a sparse one"
         )
 
 
@@ -141,7 +154,99 @@ def _word(side: str, descriptor: Any, arch: str) -> SmemDescriptor:
     return SmemDescriptor.decode(whole(side, descriptor, wanted=wanted), arch=arch)
 
 
-def scale_of_d(i: InstrDescriptor, shift: Any, ws: bool) -> int:
+# ---- `prepare`: what the words mean, before any memory is looked at
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Prepared:
+    """An instruction that exists: where its operands lie, and what it does with them.
+
+    `zero_columns` (N,) are the columns of B that count as zero, `written` (M, N) the elements of D that are written; None: no columns, all elements.
+    """
+
+    of: Tcgen05Mma
+    d: AccumulatorLayout
+    a: SharedOperand | ATmemLayout
+    b: SharedOperand
+    scales: tuple[ScaleLayout, ScaleLayout] | None
+    metadata: MetadataLayout | None
+    zero_columns: np.ndarray | None
+    written: np.ndarray | None
+    options: Options
+
+    @property
+    def i(self) -> InstrDescriptor:
+        """The instruction descriptor."""
+        return self.of.i
+
+    @property
+    def shared_operands(self) -> tuple[SharedOperand, ...]:
+        """B, and A where it is in shared memory, as each CTA of the group has it."""
+        return (self.b, self.a) if isinstance(self.a, SharedOperand) else (self.b,)
+
+    @functools.cached_property
+    def reads(self) -> tuple[Box, ...]:
+        """The boxes of tensor memory that it reads."""
+        of_a = [] if isinstance(self.a, SharedOperand) else [self.a]
+        layouts = [*of_a, *(self.scales or ()), *([self.metadata] if self.metadata else [])]
+        boxes = [box for layout in layouts for box in boxes_of(layout)]
+        return tuple(boxes) + (boxes_of_d(self.d) if self.of.enable_input_d else ())
+
+    @functools.cached_property
+    def writes(self) -> tuple[Box, ...]:
+        """The boxes of tensor memory that it writes."""
+        boxes, written = boxes_of_d(self.d), self.written
+        if written is None:
+            return boxes
+        rows, cells = self.d.m // self.d.cta_group, cells_of_d(self.d)
+        lanes = [cells[cta][0][written[cta * rows : (cta + 1) * rows]] for cta in range(self.d.cta_group)]
+        return tuple((cta, lane_set(lanes[cta]), first, end) for cta, _, first, end in boxes if lanes[cta].size)
+
+    @functools.cached_property
+    def layout_grade(self) -> Grade:
+        """The weakest of what its places in tensor memory rest on."""
+        grades = [self.d.grade]
+        grades += [] if isinstance(self.a, SharedOperand) else [_grade_of_a(self.i, self.a)]
+        grades += [layout.grade for layout in self.scales or ()]
+        grades += [self.metadata.grade] if self.metadata else []
+        grades += [RULES["tcgen05.idesc_bits"].grades["sm_100a"]] if any(self.i.table.constants(self.i.word)) else []
+        grades += [RULES["tcgen05.pair"].grades["sm_100a"]] if self.d.cta_group == 2 else []
+        grades += [Grade.INFERRED] if self.zero_columns is not None else []
+        return weaker(*grades)
+
+    def grade(self, shared: Sequence[SharedMemory]) -> Grade:
+        """The weakest of what the operands' addresses and the places of D rest on."""
+        return weaker(self.layout_grade, *(operand.grade(memory) for operand in self.shared_operands for memory in shared))
+
+    @functools.cached_property
+    def disputes(self) -> tuple[str, ...]:
+        """The rows of smemsim.DISPUTES that the result rests on."""
+        in_tensor = not isinstance(self.a, SharedOperand)
+        return _disputes(self.i, self.d, a_in_tensor=in_tensor, is_masked=self.zero_columns is not None)
+
+
+def prepare(mma: Tcgen05Mma) -> Prepared:
+    """What the words of an instruction mean; InputError with the first rule that it breaks, Unmodelled for what nobody knows."""
+    check_instruction(mma)
+    i, group, at = mma.i, mma.cta_group, TmemAddress.decode(mma.d, "d")
+    d = AccumulatorLayout(i.m, i.n, group, ws=mma.ws, sparse=i.sparsity, lane=at.lane, column=at.column)
+    zero = _zero_columns(mma.zero_column_mask, d)
+    options = Options(i.negate_a, i.negate_b, _scale_of_d(i, mma.scale_input_d, mma.ws), i.saturate)
+    written = _written(mma.disable_output_lane, i, d)
+    if isinstance(mma.a, TmemAddress):
+        a: SharedOperand | ATmemLayout = _layout_of_a(mma, mma.a)
+    else:
+        a = SharedOperand(mma.a, i.a_type, i.a_major, i.m // group, i.k // 2 if i.sparsity else i.k, i.row.packing)
+    b = SharedOperand(mma.b, i.b_type, i.b_major, i.n // group, i.k, i.row.packing)
+    scales = _layouts_of_scales(mma) if i.row.block_scaled else None
+    metadata = _layout_of_metadata(mma) if i.sparsity else None
+    return Prepared(mma, d, a, b, scales, metadata, zero, written, options)
+
+
+prepared = functools.lru_cache(maxsize=1024)(prepare)  # those of a kernel come again and again
+
+
+def _scale_of_d(i: InstrDescriptor, shift: Any, ws: bool) -> int:
     """The n of scale-input-d: D counts times 2^-n."""
     number = whole("scale_input_d", shift, minimum=0)
     if number and (ws or not i.row.scale_input_d):
@@ -152,12 +257,12 @@ def scale_of_d(i: InstrDescriptor, shift: Any, ws: bool) -> int:
     return number
 
 
-def zero_columns(mask: Any, i: InstrDescriptor, layout: AccumulatorLayout, ws: bool) -> np.ndarray | None:
+def _zero_columns(mask: Any, layout: AccumulatorLayout) -> np.ndarray | None:
     """(N,) bool of the columns of B that count as zero; None without a mask."""
     word = ZERO_COLUMN_MASK.check_range(mask, "zero_column_mask")
     if not word:
         return None
-    if not ws:
+    if not layout.ws:
         raise InputError(f"zero_column_mask = {word:#x}: only tcgen05.mma.ws has it (PTX ISA 9.7.16.10.9.3)")
     if any(ZERO_COLUMN_MASK.constants(word)):
         raise Unmodelled(f"zero_column_mask = {word:#018x}: reserved bits are set; what they do is not known")
@@ -173,19 +278,20 @@ def zero_columns(mask: Any, i: InstrDescriptor, layout: AccumulatorLayout, ws: b
     return np.array(
         [
             is_zero_column(v[f"start_count_{n // width}"], v[f"first_span_{n // width}"], v["skip_span"], v["use_span"], n % width)
-            for n in range(i.n)
+            for n in range(layout.n)
         ]
     )
 
 
-def enabled(words: Any, i: InstrDescriptor, cells: tuple[tuple[np.ndarray, np.ndarray], ...], ws: bool) -> np.ndarray | None:
+def _written(words: Any, i: InstrDescriptor, layout: AccumulatorLayout) -> np.ndarray | None:
     """(M, N) bool: is this element of D written? None when all are."""
+    cells = cells_of_d(layout)
     count = 4 * len(cells)
     given = wholes("disable_output_lane", words, wanted=f"{count} words of 32 bits, a bit for every lane")
     if not given:
         return None
-    if ws or i.row.block_scaled:
-        what = ".ws" if ws else f"kind {i.kind}"
+    if layout.ws or i.row.block_scaled:
+        what = ".ws" if layout.ws else f"kind {i.kind}"
         raise InputError(f"disable_output_lane: {what} has none (PTX ISA 9.7.16.10.9)")
     if len(given) != count or not all(0 <= word < 1 << 32 for word in given):
         raise InputError(
@@ -195,67 +301,48 @@ def enabled(words: Any, i: InstrDescriptor, cells: tuple[tuple[np.ndarray, np.nd
     return np.concatenate([~off[cta][lane] for cta, (lane, _) in enumerate(cells)])
 
 
-# ---- What tcgen05.mma reads: A and B through descriptors, A, scale factors and metadata from tensor memory. One entry a CTA
-
-
 # How 4- and 6-bit elements stand in their byte of tensor memory: as tcgen05.cp's decompression puts them.
 DECOMPRESSION_OF = {dtype: row for row in DECOMPRESSIONS.values() for dtype in row.types}
 
 
-def read_shared(i: InstrDescriptor, operand: str, descriptor: int | SmemDescriptor, shared: tuple[SharedMemory, ...]) -> MmaOperand:
-    """A (M x stored K) or B (N x K): each CTA gives its half of the rows from its own shared memory, at the same offset."""
-    dtype, major = (i.a_type, i.a_major) if operand == "A" else (i.b_type, i.b_major)
-    rows = i.m if operand == "A" else i.n
-    k = i.k // 2 if operand == "A" and i.sparsity else i.k
-    parts = [
-        memory.read_operand(descriptor, dtype=dtype, major=major, rows=rows // len(shared), k=k, packing=i.row.packing) for memory in shared
-    ]
-    grade = shared_grade(descriptor, shared[0].arch, dtype, major, k, i.row.packing)
-    if any(int(part.address.max(initial=0)) >= memory.end for part, memory in zip(parts, shared, strict=True)):
-        grade = max(grade, RULES["operand.window"].grades[shared[0].arch], key=list(Grade).index)
-    return from_shared(dtype, parts, grade)
+def _contained(i: InstrDescriptor, layout: ATmemLayout) -> Decompression | None:
+    """How A's elements stand in their bytes; None where they have no container."""
+    return DECOMPRESSION_OF.get(i.a_type) if layout.bits == 8 else None
 
 
-def layout_of_a(i: InstrDescriptor, taddr: Any, cta_group: int, *, ws: bool) -> ATmemLayout:
+def _grade_of_a(i: InstrDescriptor, layout: ATmemLayout) -> Grade:
+    contained = _contained(i, layout)
+    return layout.grade if contained is None else weaker(layout.grade, contained.grade)
+
+
+def _layout_of_a(mma: Tcgen05Mma, at: TmemAddress) -> ATmemLayout:
     """Where A lies in tensor memory."""
-    at = TmemAddress.decode(taddr, "a")
+    i = mma.i
     if i.k_size:
         raise Unmodelled("A in tensor memory with K = 96: no document shows how a row of it lies there")
-    return ATmemLayout(i.m, i.kind, cta_group, ws=ws, sparse=i.sparsity, lane=at.lane, column=at.column)
+    return ATmemLayout(i.m, i.kind, mma.cta_group, ws=mma.ws, sparse=i.sparsity, lane=at.lane, column=at.column)
 
 
-def read_a_from_tensor(i: InstrDescriptor, taddr: Any, tensor: tuple[TensorMemory, ...], *, ws: bool) -> tuple[MmaOperand, ...]:
-    """A (M x stored K) from tensor memory, once for every band of N that has lanes of its own."""
-    layout = layout_of_a(i, taddr, len(tensor), ws=ws)
-    contained = DECOMPRESSION_OF.get(i.a_type) if layout.bits == 8 else None
-    grade = layout.grade if contained is None else max(layout.grade, contained.grade, key=list(Grade).index)
-    bits, shift = element_format(i.a_type).bits, contained.shift if contained else 0
-    return tuple(_read_cells(i.a_type, bits, shift, copy, tensor, grade) for copy in cells_of_a(layout))
+def _layouts_of_scales(mma: Tcgen05Mma) -> tuple[ScaleLayout, ScaleLayout]:
+    """Where the scale factors of A and of B lie."""
+    i = mma.i
+    modes = scale_modes(i.row, wide_k=bool(i.k_size))
+    if mma.scale_vec is None and len(modes) > 1:
+        raise InputError(f"scale_vec: kind {i.kind} has {' and '.join(mode.name for mode in modes)}; say which")
+    of_a, of_b = (
+        ScaleLayout(
+            operand, m=i.m, n=i.n, kind=i.kind, scale_vec=mma.scale_vec or modes[0].name, k=i.k if i.k_size else None, cta_group=mma.cta_group,
+            scale_id=scale_id, column=scale_address(f"scale_{operand.lower()}", taddr)[1],
+        )
+        for operand, taddr, scale_id in (("A", mma.scale_a, i.a_sf_id), ("B", mma.scale_b, i.b_sf_id))
+    )  # fmt: skip
+    return of_a, of_b
 
 
-def _read_cells(
-    dtype: str, bits: int, shift: int, cells: tuple[np.ndarray, ...], tensor: tuple[TensorMemory, ...], grade: Grade
-) -> MmaOperand:
-    cta, lane, column, bit = cells
-    words, owners, doubts = np.empty(cta.shape, np.uint32), np.empty((2, *cta.shape), np.int64), np.zeros((2, *cta.shape), bool)
-    for number, memory in enumerate(tensor):
-        mine = cta == number
-        words[mine] = memory.read(lane[mine], column[mine])
-        writer, place = memory.owners(lane[mine], column[mine])
-        byte = (bit[mine] // 8)[:, None]
-        owners[0][mine] = np.take_along_axis(writer, byte, -1)[:, 0]
-        owners[1][mine] = np.take_along_axis(place, byte, -1)[:, 0]
-        of_bytes = memory.doubts(lane[mine], column[mine])
-        for i in range(-(-bits // 8)):  # all bytes of the element; a container begins with a byte, or is half of one
-            for kind_of_doubt in (0, 1):
-                doubts[kind_of_doubt][mine] |= np.take_along_axis(of_bytes[kind_of_doubt], byte + i, -1)[:, 0]
-    raw = words >> (bit + shift).astype(np.uint32) & np.uint32((1 << bits) - 1)
-    kind = {32: np.uint32, 16: np.uint16}.get(bits, np.uint8)
-    address = (lane << 16 | column).astype(np.uint32)
-    writers = tuple(used_writers(owners[0][cta == number], memory.writers) for number, memory in enumerate(tensor))
-    return MmaOperand(
-        dtype, "tensor", raw.astype(kind), address, bit, cta[:, 0], owners[0], owners[1], writers, grade, doubts[0], doubts[1]
-    )
+def _layout_of_metadata(mma: Tcgen05Mma) -> MetadataLayout:
+    """Where the metadata of a sparse A lies."""
+    i = mma.i
+    return MetadataLayout(i.m, i.kind, mma.cta_group, ws=mma.ws, selector=i.sparsity_selector, column=_column("metadata", mma.metadata))
 
 
 def _column(name: str, taddr: Any) -> int:
@@ -281,67 +368,206 @@ def scale_address(name: str, taddr: Any) -> tuple[int, int]:
     return word >> SCALE_ID_SHIFT, _column(name, word & (1 << SCALE_ID_SHIFT) - 1)
 
 
-def layouts_of_scales(
-    i: InstrDescriptor, scale_a: Any, scale_b: Any, cta_group: int, *, scale_vec: str | None
-) -> tuple[ScaleLayout, ScaleLayout]:
-    """Where the scale factors of A and of B lie."""
-    modes = scale_modes(i.row, wide_k=bool(i.k_size))
-    if scale_vec is None and len(modes) > 1:
-        raise InputError(f"scale_vec: kind {i.kind} has {' and '.join(mode.name for mode in modes)}; say which")
-    of_a, of_b = (
-        ScaleLayout(
-            operand, m=i.m, n=i.n, kind=i.kind, scale_vec=scale_vec or modes[0].name, k=i.k if i.k_size else None, cta_group=cta_group,
-            scale_id=scale_id, column=scale_address(f"scale_{operand.lower()}", taddr)[1],
-        )
-        for operand, taddr, scale_id in (("A", scale_a, i.a_sf_id), ("B", scale_b, i.b_sf_id))
-    )  # fmt: skip
-    return of_a, of_b
+def _disputes(i: InstrDescriptor, layout: AccumulatorLayout, *, a_in_tensor: bool, is_masked: bool) -> tuple[str, ...]:
+    """The rows of smemsim.DISPUTES that the result rests on."""
+    rows = {
+        **dict.fromkeys(shape_disputes(i, cta_group=layout.cta_group, ws=layout.ws), True),
+        "mixed f16 and bf16": {i.a_type, i.b_type} == {"f16", "bf16"},
+        "layout C": layout.name == "C",
+        "layout E": layout.name == "E",
+        "A of .ws": layout.ws and a_in_tensor and i.m < 128,
+        "decompression": a_in_tensor and i.a_type in DECOMPRESSION_OF and not i.kind.startswith("mxf4"),
+        "MN-major 4- and 6-bit operands of f8f6f4": any(
+            major == "MN" and element_format(dtype).bits < 8
+            for dtype, major, read in ((i.a_type, i.a_major, not a_in_tensor), (i.b_type, i.b_major, True))
+            if read
+        ),
+        "scales of B in two CTAs": i.row.block_scaled and layout.name == "B",
+        "scales of K = 96": bool(i.k_size),
+        "zero-column mask": is_masked,
+        "reserved bits of instruction descriptors": any(i.table.constants(i.word)),
+    }
+    return tuple(name for name, in_force in rows.items() if in_force)
 
 
-def factors_of(
-    i: InstrDescriptor, layouts: tuple[ScaleLayout, ScaleLayout], tensor: tuple[TensorMemory, ...]
-) -> tuple[Factors, tuple[Copies, Copies]]:
-    """The scale factors of A (M, factors) and of B (N, factors), and their cells.
+# ---- `execute`: several independent instructions at once
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Issue:
+    """An instruction and the memories that it works on, one of each for every CTA of the group."""
+
+    mma: Prepared
+    tensor: tuple[TensorMemory, ...]
+    shared: tuple[SharedMemory, ...]
+
+    def __post_init__(self) -> None:
+        check_together(self.tensor, self.shared, len(self.tensor))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Values:
+    """What an instruction multiplies, raw bits: A (M, stored K) for each band of N, B (N, K), C (M, N), and the K that a sparse A meets."""
+
+    a: Sequence[np.ndarray]
+    b: np.ndarray
+    c: np.ndarray
+    factors: Factors | None
+    index: np.ndarray | None
+
+
+def execute(issues: Sequence[Issue]) -> list[bool]:
+    """Run instructions that do not depend on each other; of each, did it read bytes of shared memory that nobody wrote?
+
+    D is written without an owner: for tensor memories that keep no account of owners. Raises HardwareTrap when an operand leaves the shared
+    window, Unmodelled for what nobody knows; nothing is written then.
+
+    >>> shared, tmem = SharedMemory("sm_100a"), TensorMemory("sm_100a", owners=False)
+    >>> shared.write(0x400, np.full(128 * 16, 0x3F80, np.uint16))
+    >>> word = SmemDescriptor(arch="sm_100a", start_address=0x400, leading_byte_offset=128, stride_byte_offset=256).encode()
+    >>> mma = Tcgen05Mma(instruction(0x08040490, "f16"), "sm_100a", tmem.alloc(32), word, word, enable_input_d=False)
+    >>> execute([Issue(prepare(mma), (tmem,), (shared,))]), float(tmem.cells[127, :16].view(np.float32)[15])
+    ([False], 16.0)
+    """
+    read = [_read(issue) for issue in issues]
+    products = _multiply([(issue.mma, values) for issue, (values, _) in zip(issues, read, strict=True)])
+    for issue, d in zip(issues, products, strict=True):
+        _write(issue, d)
+    return [missing for _, missing in read]
+
+
+def _read(issue: Issue) -> tuple[Values, bool]:
+    """Everything that is read, and whether nobody wrote some of it in shared memory."""
+    mma, tensor = issue.mma, issue.tensor
+    for cta, _, first, end in boxes_of_d(mma.d):
+        tensor[cta].check_allocated(0, np.arange(first, end))
+    b, is_unwritten = _bits(mma.b, issue.shared)
+    if isinstance(mma.a, SharedOperand):
+        bits, missing = _bits(mma.a, issue.shared)
+        a, is_unwritten = [bits], is_unwritten or missing
+    else:
+        a = [_elements(_gather(tensor, *copy[:3]), copy[3], mma.i, mma.a) for copy in cells_of_a(mma.a)]
+    if mma.of.enable_input_d:
+        c = np.concatenate([memory.cells.reshape(-1)[flat] for memory, flat in zip(tensor, _flat_d(mma.d), strict=True)])
+    else:
+        c = np.zeros((mma.i.m, mma.i.n), np.uint32)
+    return _values(issue, a, b, c), is_unwritten
+
+
+def _bits(operand: SharedOperand, shared: tuple[SharedMemory, ...]) -> tuple[np.ndarray, bool]:
+    """Raw bits of the rows of all CTAs, and whether nobody wrote some of them."""
+    parts = [operand.bits(memory) for memory in shared]
+    return parts[0][0] if len(parts) == 1 else np.concatenate([bits for bits, _ in parts]), any(missing for _, missing in parts)
+
+
+def _values(issue: Issue, a: Sequence[np.ndarray], b: np.ndarray, c: np.ndarray) -> Values:
+    """A, B and the cells of D as they are multiplied, with scale factors and metadata out of tensor memory."""
+    mma = issue.mma
+    if mma.zero_columns is not None:
+        b = np.where(mma.zero_columns[:, None], 0, b)
+    if mma.i.d_type == "f16":
+        c = c.astype(np.uint16)  # 16-bit elements are the lower halves of their cells
+    factors = None if mma.scales is None else _read_factors(mma.i, mma.scales, issue.tensor)
+    index = None if mma.metadata is None else _read_index(mma.i, mma.metadata, issue.tensor, a)
+    return Values(a, b, c, factors, index)
+
+
+def _multiply(given: Sequence[tuple[Prepared, Values]]) -> list[np.ndarray]:
+    """D (M, N) of each; those that differ in nothing but their operands are multiplied side by side."""
+    alike: dict[Any, list[int]] = {}
+    for number, (mma, values) in enumerate(given):
+        is_plain = values.index is None and len(values.a) == 1
+        alike.setdefault((mma.i, mma.options, mma.of.scale_vec) if is_plain else number, []).append(number)
+    done: list[Any] = [None] * len(given)
+    for numbers in alike.values():
+        for number, d in zip(numbers, _products(given[numbers[0]][0], [given[number][1] for number in numbers]), strict=True):
+            done[number] = d
+    return done
+
+
+def _products(mma: Prepared, given: Sequence[Values]) -> np.ndarray:
+    """D (instructions, M, N) of instructions of one form, or of a single one."""
+    i, first = mma.i, given[0]
+    types = (i.a_type, i.b_type, i.d_type)
+    width = i.n // len(first.a)
+    bands = []
+    b, c = np.stack([values.b for values in given]), np.stack([values.c for values in given])
+    scales = [values.factors for values in given if values.factors is not None]
+    for number in range(len(first.a)):
+        part = slice(number * width, (number + 1) * width)
+        factors = scales[0].of(np.stack([f.a for f in scales]), np.stack([f.b[part] for f in scales])) if scales else None
+        bands.append(
+            multiply_tiles(
+                np.stack([values.a[number] for values in given]), b[:, part], np.ascontiguousarray(c[:, :, part]), row=row_of(i.kind, *types),
+                types=types, index=first.index, options=mma.options, factors=factors,
+            )
+        )  # fmt: skip
+    return np.concatenate(bands, axis=2) if len(bands) > 1 else bands[0]
+
+
+@functools.lru_cache(maxsize=64)
+def _flat_d(layout: AccumulatorLayout) -> tuple[np.ndarray, ...]:
+    """D's cells in each CTA, (rows, N)."""
+    return tuple(lane * COLUMNS + column for lane, column in cells_of_d(layout))
+
+
+def _write(issue: Issue, d: np.ndarray) -> None:
+    first = 0
+    for memory, flat in zip(issue.tensor, _flat_d(issue.mma.d), strict=True):
+        rows = slice(first, first + len(flat))
+        values = d[rows].astype(np.uint32, copy=False)
+        on = slice(None) if issue.mma.written is None else issue.mma.written[rows]
+        memory.cells.reshape(-1)[flat[on]] = values[on]
+        first += len(flat)
+
+
+# ---- What is read from tensor memory: A, scale factors and metadata. One entry a CTA
+
+
+def _elements(words: np.ndarray, bit: np.ndarray, i: InstrDescriptor, layout: ATmemLayout) -> np.ndarray:
+    """A's elements in the words of tensor memory that hold them; `bit` is where each one's container begins."""
+    bits, contained = element_format(i.a_type).bits, _contained(i, layout)
+    shift = contained.shift if contained else 0
+    raw = words >> (bit + shift).astype(np.uint32) & np.uint32((1 << bits) - 1)
+    return raw.astype(WORDS.get(bits, np.uint8))
+
+
+def _gather(tensor: tuple[TensorMemory, ...], cta: np.ndarray, lane: np.ndarray, column: np.ndarray) -> np.ndarray:
+    if len(tensor) == 1:
+        return tensor[0].read(lane, column)  # type: ignore[no-any-return]
+    words = np.empty(cta.shape, np.uint32)
+    for number, memory in enumerate(tensor):
+        mine = cta == number
+        words[mine] = memory.read(lane[mine], column[mine])
+    return words
+
+
+def _read_factors(i: InstrDescriptor, layouts: tuple[ScaleLayout, ScaleLayout], tensor: tuple[TensorMemory, ...]) -> Factors:
+    """The scale factors of A (M, factors) and of B (N, factors).
 
     Every factor lies in tensor memory several times; where the copies differ nobody knows which lanes of the array read which: Unmodelled.
     """
-    found, cells = [], []
+    read = []
     for layout in layouts:
         copies = cells_of_scales(layout)
         bits = _fields(copies, tensor, 8, 0xFF)
         differ = (bits != bits[0]).nonzero()
         if len(differ[0]):
-            copy, row, index = (int(x[0]) for x in differ)
+            copy, row, index = (int(where[0]) for where in differ)
             texts = ["CTA {} lane {} column {} byte {}".format(*layout.location(row, index, c)) for c in (0, copy)]
             raise Unmodelled(
                 f"scale {index} of row {row} of {layout.operand} is {bits[0][row, index]:#04x} at {texts[0]} and {bits[copy][row, index]:#04x} at "
                 f"{texts[1]}: tcgen05.mma wants it in every 32 lanes (tcgen05.cp.32x128b.warpx4 puts it there); which one counts is not known"
             )
-        found.append(bits[0].astype(np.uint8))
-        cells.append(copies)
-    return Factors(found[0], found[1], str(i.scale_type), i.k // layouts[1].scales), (cells[0], cells[1])
-
-
-def read_factors(
-    i: InstrDescriptor, scale_a: Any, scale_b: Any, tensor: tuple[TensorMemory, ...], *, scale_vec: str | None
-) -> tuple[Factors, int, bool, Grade]:
-    """The scale factors, how many of them nobody wrote, whether some are in doubt, and their grade."""
-    layouts = layouts_of_scales(i, scale_a, scale_b, len(tensor), scale_vec=scale_vec)
-    factors, cells = factors_of(i, layouts, tensor)
-    doubts = [_doubts(copies, tensor, 8) for copies in cells]
-    grade = max((layout.grade for layout in layouts), key=list(Grade).index)
-    return factors, sum(int(nobody[0].any(0).sum()) for nobody in doubts), any(bool(nobody[1].any()) for nobody in doubts), grade
+        read.append(bits[0].astype(np.uint8))
+    return Factors(read[0], read[1], str(i.scale_type), i.k // layouts[1].scales)
 
 
 def _fields(cells: Copies, tensor: tuple[TensorMemory, ...], unit: int, mask: int) -> np.ndarray:
     """The bits of fields of cells, one entry a copy; a unit of a cell has `unit` bits."""
     bits = []
     for cta, lane, column, at in cells:
-        words = np.empty(cta.shape, np.int64)
-        for number, memory in enumerate(tensor):
-            mine = cta == number
-            words[mine] = memory.read(lane[mine], column[mine])
-        bits.append(words >> at * unit & mask)
+        bits.append(_gather(tensor, cta, lane, column).astype(np.int64) >> at * unit & mask)
     return np.stack(bits)
 
 
@@ -359,15 +585,8 @@ def _doubts(cells: Copies, tensor: tuple[TensorMemory, ...], unit: int) -> np.nd
     return np.stack(nobody, axis=1)
 
 
-def layout_of_metadata(i: InstrDescriptor, metadata: Any, cta_group: int, *, ws: bool) -> MetadataLayout:
-    """Where the metadata of a sparse A lies."""
-    return MetadataLayout(i.m, i.kind, cta_group, ws=ws, selector=i.sparsity_selector, column=_column("metadata", metadata))
-
-
-def index_of(
-    i: InstrDescriptor, layout: MetadataLayout, tensor: tuple[TensorMemory, ...], stored_a: Sequence[np.ndarray]
-) -> tuple[np.ndarray, Copies]:
-    """(M, stored K) the K that every stored element of a sparse A meets, and the metadata's cells. `stored_a`: A's bits, (M, stored K), every copy.
+def _read_index(i: InstrDescriptor, layout: MetadataLayout, tensor: tuple[TensorMemory, ...], stored_a: Sequence[np.ndarray]) -> np.ndarray:
+    """(M, stored K) the K that every stored element of a sparse A meets. `stored_a`: A's bits, (M, stored K), every copy.
 
     Raises Unmodelled for four bits that the PTX ISA does not list (wgmma has a meaning for them, and nobody has asked tcgen05), and where
     the copies that .ws has for its bands differ.
@@ -378,12 +597,20 @@ def index_of(
     nibbles = copies[0]
     if (copies != nibbles).any():
         raise Unmodelled("the copies of the metadata differ between bands of lanes; whether each band reads its own is not known")
+    _check_metadata(i, nibbles, cells[0], stored_a)
+    stored = np.arange(i.k // 2)
+    return stored_k(stored, nibbles[:, stored * 2 // row.chunk], row.chunk)
+
+
+def _check_metadata(i: InstrDescriptor, nibbles: np.ndarray, cells: tuple[np.ndarray, ...], stored_a: Sequence[np.ndarray]) -> None:
+    """Unmodelled for four bits of metadata that the PTX ISA does not list."""
+    row = METADATA[i.kind]
     odd = ~np.isin(nibbles, row.indices)
     if row.chunk > 2:
         odd &= (nibbles != EMPTY_GROUP) | _holds_numbers(i, stored_a, odd.shape)
     if odd.any():
-        m, group = (int(x[0]) for x in np.nonzero(odd))
-        place = "CTA {} lane {} column {} bit {}".format(*(x[m, group] for x in cells[0]))
+        m, group = (int(where[0]) for where in np.nonzero(odd))
+        place = "CTA {} lane {} column {} bit {}".format(*(part[m, group] for part in cells))
         listed = ", ".join(f"{value:#06b}" for value in row.indices)
         raise Unmodelled(
             f"metadata of row {m}, K {group * row.chunk} on, at {place}: {nibbles[m, group]:#06b}; kind {i.kind} has {listed} ({row.source})"
@@ -393,8 +620,6 @@ def index_of(
                 else ""
             )
         )
-    stored = np.arange(i.k // 2)
-    return stored_k(stored, nibbles[:, stored * 2 // row.chunk], row.chunk), cells
 
 
 def _holds_numbers(i: InstrDescriptor, stored_a: Sequence[np.ndarray], groups: tuple[int, ...]) -> np.ndarray:
@@ -402,16 +627,6 @@ def _holds_numbers(i: InstrDescriptor, stored_a: Sequence[np.ndarray], groups: t
     sign = 0 if i.kind == "i8" else 1 << element_format(i.a_type).bits - 1
     found: np.ndarray = np.any([((bits & ~bits.dtype.type(sign)) != 0).reshape(*groups, -1).any(axis=2) for bits in stored_a], axis=0)
     return found
-
-
-def read_index(
-    i: InstrDescriptor, metadata: Any, tensor: tuple[TensorMemory, ...], stored_a: Sequence[np.ndarray], *, ws: bool
-) -> tuple[np.ndarray, int, bool, Grade]:
-    """`index_of`, how many groups of metadata nobody wrote, whether some are in doubt, and their grade."""
-    layout = layout_of_metadata(i, metadata, len(tensor), ws=ws)
-    index, cells = index_of(i, layout, tensor, stored_a)
-    nobody = _doubts(cells, tensor, 1)
-    return index, int(nobody[0].any(0).sum()), bool(nobody[1].any()), layout.grade
 
 
 def stored_k(stored: np.ndarray, nibbles: np.ndarray, chunk: int) -> np.ndarray:
@@ -427,7 +642,7 @@ def stored_k(stored: np.ndarray, nibbles: np.ndarray, chunk: int) -> np.ndarray:
     return np.asarray(sparse_k(stored, nibbles))  # type: ignore[arg-type]
 
 
-# ---- `tcgen05_mma`: one tcgen05.mma on the memories of a CTA or a pair, every term known by address and by tensor coordinate
+# ---- `tcgen05_mma`: one instruction on the memories of a CTA or a pair, explained
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -501,108 +716,95 @@ def tcgen05_mma(
     i = instruction(idesc, kind)
     tensor = memories_of("tensor_memory", tensor_memory, TensorMemory, cta_group)
     memories = memories_of("shared", shared, SharedMemory, cta_group)
+    mma = Tcgen05Mma(
+        i, memories[0].arch, d, a, b, cta_group=cta_group, ws=flag("ws", ws), scale_vec=scale_vec, scale_a=scale_a, scale_b=scale_b,
+        enable_input_d=flag("enable_input_d", enable_input_d), scale_input_d=scale_input_d, disable_output_lane=disable_output_lane,
+        metadata=metadata, zero_column_mask=zero_column_mask,
+    )  # fmt: skip
     check_together(tensor, memories, cta_group)
-    ws = flag("ws", ws)
-    at = TmemAddress.decode(d, "d")
-    check_instruction(
-        i, memories[0].arch, at, a, b, cta_group=cta_group, ws=ws, scale_vec=scale_vec, scale_a=scale_a, scale_b=scale_b, metadata=metadata
-    )
-    layout = AccumulatorLayout(i.m, i.n, cta_group, ws=ws, sparse=i.sparsity, lane=at.lane, column=at.column)
-    cells = cells_of_d(layout)
-    zero = zero_columns(zero_column_mask, i, layout, ws)
-    shift = scale_of_d(i, scale_input_d, ws)
-    written = enabled(disable_output_lane, i, cells, ws)
-    a_operands = read_a_from_tensor(i, a, tensor, ws=ws) if isinstance(a, TmemAddress) else (read_shared(i, "A", a, memories),)
-    b_operand = read_shared(i, "B", b, memories)
-    factors, no_factor, odd_factor, factor_grade = (
-        read_factors(i, scale_a, scale_b, tensor, scale_vec=scale_vec) if i.row.block_scaled else _NOTHING
-    )
-    index, no_index, odd_index, index_grade = (
-        read_index(i, metadata, tensor, [x.bits for x in a_operands], ws=ws) if i.sparsity else _NOTHING
-    )
-    adds_d = flag("enable_input_d", enable_input_d)
-    c, nobody, unsure = _read_d(i, cells, tensor) if adds_d else _no_d(i)
-    for memory, where in zip(tensor, cells, strict=True):
+    return _explained(Issue(prepare(mma), tensor, memories))
+
+
+def _explained(issue: Issue) -> MmaResult:
+    """Run one instruction, and note who wrote what it reads, before it writes D."""
+    mma, i, tensor = issue.mma, issue.mma.i, issue.tensor
+    if isinstance(mma.a, SharedOperand):
+        of_a: tuple[MmaOperand, ...] = (mma.a.explain(issue.shared),)
+    else:  # once for every band of N that has lanes of its own
+        of_a = tuple(_explain_a(i, mma.a, copy, tensor) for copy in cells_of_a(mma.a))
+    of_b = mma.b.explain(issue.shared)
+    c, nobody, is_unsure = _explain_d(mma, tensor)
+    values = _values(issue, [operand.bits for operand in of_a], of_b.bits, c)
+    counts, is_doubtful = _doubts_of_all(mma, tensor)
+    for memory, where in zip(tensor, cells_of_d(mma.d), strict=True):
         memory.check_allocated(*where)
-    values = np.where(zero[:, None], 0, b_operand.bits) if zero is not None else b_operand.bits
-    width = i.n // len(a_operands)
-    bands = [slice(n, n + width) for n in range(0, i.n, width)]
-    parts = [
-        multiply(
-            operand.bits,
-            values[band],
-            c[:, band],
-            kind=i.kind,
-            a_type=i.a_type,
-            b_type=i.b_type,
-            d_type=i.d_type,
-            index=index,
-            negate_a=i.negate_a,
-            negate_b=i.negate_b,
-            saturate=i.saturate,
-            factors=None if factors is None else dataclasses.replace(factors, b=factors.b[band]),
-            scale_c=shift,
-            adds_c=adds_d,
-        )
-        for operand, band in zip(a_operands, bands, strict=True)
-    ]
-    certain = np.concatenate([part[1] for part in parts], axis=1) & ~unsure
-    unknown = np.concatenate([operand.doubtful_rows[:, None] | np.zeros(width, bool) for operand in a_operands], axis=1)
-    certain &= ~(unknown | b_operand.doubtful_rows[None, :] | nobody)
-    certain &= not (no_factor or odd_factor or no_index or odd_index)
+    rows = np.concatenate([np.repeat(operand.doubtful_rows[:, None], i.n // len(of_a), axis=1) for operand in of_a], axis=1)
     counts = {
-        "A": sum(int(operand.unwritten.sum()) for operand in a_operands),
-        "B": int(b_operand.unwritten.sum()),
-        "D": int(nobody.sum()),
-        "the scale factors": no_factor,
-        "the metadata": no_index,
-    }
+        "A": sum(int(operand.unwritten.sum()) for operand in of_a), "B": int(of_b.unwritten.sum()), "D": int(nobody.sum()), **counts,
+    }  # fmt: skip
     result = MmaResult(
-        f"tcgen05.mma{'.ws' if ws else ''}{'.sp' if i.sparsity else ''}.cta_group::{cta_group}.kind::{i.kind}",
-        a_operands,
-        b_operand,
-        c,
-        np.concatenate([part[0] for part in parts], axis=1),
-        i.d_type,
-        certain,
-        grade_of(i, layout, [*(operand.grade for operand in (*a_operands, b_operand)), factor_grade, index_grade], masked=zero is not None),
-        index,
-        arithmetic=row_of(i.kind, i.a_type, i.b_type, i.d_type),
-        unwritten={name: count for name, count in counts.items() if count},
-        disputes=disputes_of(i, layout, a_in_tensor=isinstance(a, TmemAddress), masked=zero is not None),
-        scale_c=shift,
-        factors=factors,
-        negate=(i.negate_a, i.negate_b),
-        written=written,
-        zero_columns=zero,
-        saturate=i.saturate,
-    )
-    _write_d(result, cells, tensor)
+        mma.of.name, of_a, of_b, values.c, _multiply([(mma, values)])[0], i.d_type,
+        grade=weaker(mma.layout_grade, *(operand.grade for operand in (*of_a, of_b))), arithmetic=row_of(i.kind, i.a_type, i.b_type, i.d_type),
+        doubtful=rows | of_b.doubtful_rows | nobody | is_unsure | is_doubtful, index=values.index,
+        unwritten={name: count for name, count in counts.items() if count}, disputes=mma.disputes, scale_c=mma.options.scale_c,
+        adds_c=mma.of.enable_input_d, factors=values.factors, negate=(i.negate_a, i.negate_b), written=mma.written,
+        zero_columns=mma.zero_columns, saturate=i.saturate,
+    )  # fmt: skip
+    _write_owned(result, issue)
     return result
 
 
-_NOTHING: tuple[Any, int, bool, Grade] = (None, 0, False, Grade.DOCUMENTED)
+def _explain_a(i: InstrDescriptor, layout: ATmemLayout, cells: tuple[np.ndarray, ...], tensor: tuple[TensorMemory, ...]) -> MmaOperand:
+    """A (M x stored K) of one copy in tensor memory, with place and writer of every element."""
+    cta, lane, column, bit = cells
+    size = -(-element_format(i.a_type).bits // 8)
+    owners, doubts = np.empty((2, *cta.shape), np.int64), np.zeros((2, *cta.shape), bool)
+    for number, memory in enumerate(tensor):
+        mine = cta == number
+        byte = (bit[mine] // 8)[:, None]
+        for of_kind, of_bytes in zip(owners, memory.owners(lane[mine], column[mine]), strict=True):
+            of_kind[mine] = np.take_along_axis(of_bytes, byte, -1)[:, 0]
+        for of_kind, of_bytes in zip(doubts, memory.doubts(lane[mine], column[mine]), strict=True):
+            # all bytes of the element; a container begins with a byte, or is half of one
+            of_kind[mine] = np.take_along_axis(of_bytes, byte + np.arange(size), -1).any(-1)
+    writers = tuple(used_writers(owners[0][cta == number], memory.writers) for number, memory in enumerate(tensor))
+    address = (lane << 16 | column).astype(np.uint32)
+    raw = _elements(_gather(tensor, cta, lane, column), bit, i, layout)
+    return MmaOperand(
+        i.a_type, "tensor", raw, address, bit, cta[:, 0], owners[0], owners[1], writers, _grade_of_a(i, layout), doubts[0], doubts[1]
+    )
 
 
-def _read_d(i: InstrDescriptor, cells: Parts, tensor: tuple[TensorMemory, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _doubts_of_all(mma: Prepared, tensor: tuple[TensorMemory, ...]) -> tuple[dict[str, int], bool]:
+    """How many scale factors and groups of metadata nobody wrote, and whether that, or a writer that was not certain, puts all of D in doubt."""
+    fields = [("the scale factors", cells_of_scales(layout), 8) for layout in mma.scales or ()]
+    fields += [("the metadata", cells_of_metadata(mma.metadata), 1)] if mma.metadata else []
+    counts: dict[str, int] = {}
+    is_doubtful = False
+    for name, cells, unit in fields:
+        nobody, is_unsure = _doubts(cells, tensor, unit)
+        counts[name] = counts.get(name, 0) + int(nobody.any(0).sum())
+        is_doubtful |= bool(nobody.any() or is_unsure.any())
+    return counts, is_doubtful
+
+
+def _explain_d(mma: Prepared, tensor: tuple[TensorMemory, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(what D holds, where nobody wrote it, where the instructions that did were not certain of it), (M, N)."""
-    half = i.d_type == "f16"  # 16-bit elements are the lower halves of their cells
+    if not mma.of.enable_input_d:
+        nothing = np.zeros((mma.i.m, mma.i.n), bool)
+        return nothing.astype(np.uint32), nothing, nothing
+    cells = cells_of_d(mma.d)
     held = np.concatenate([memory.read(*where) for memory, where in zip(tensor, cells, strict=True)])
     doubts = [memory.doubts(*where) for memory, where in zip(tensor, cells, strict=True)]
-    nobody, unsure = (
-        np.concatenate([of_bytes[..., : 2 if half else 4].any(-1) for of_bytes in kind]) for kind in zip(*doubts, strict=True)
-    )
-    return held.astype(np.uint16) if half else held, nobody, unsure
+    size = 2 if mma.i.d_type == "f16" else 4
+    nobody, is_unsure = (np.concatenate([of_bytes[..., :size].any(-1) for of_bytes in kind]) for kind in zip(*doubts, strict=True))
+    return held, nobody, is_unsure
 
 
-def _no_d(i: InstrDescriptor) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    nothing = np.zeros((i.m, i.n), bool)
-    return np.zeros((i.m, i.n), np.uint16 if i.d_type == "f16" else np.uint32), nothing, nothing
-
-
-def _write_d(result: MmaResult, cells: Parts, tensor: tuple[TensorMemory, ...]) -> None:
+def _write_owned(result: MmaResult, issue: Issue) -> None:
+    """Write D, and that the instruction wrote it."""
     first = 0
-    for cta, (memory, (lane, column)) in enumerate(zip(tensor, cells, strict=True)):
+    for cta, (memory, (lane, column)) in enumerate(zip(issue.tensor, cells_of_d(issue.mma.d), strict=True)):
         rows = slice(first, first + len(lane))
         writer, values = TmemMma(result, cta, first), result.d[rows].astype(np.uint32)
         if result.written is None:
@@ -612,277 +814,3 @@ def _write_d(result: MmaResult, cells: Parts, tensor: tuple[TensorMemory, ...]) 
             place = np.arange(values.size).reshape(values.shape) * 4
             memory.write_placed(lane[on], column[on], values[on], writer, place[on])
         first += len(lane)
-
-
-def grade_of(i: InstrDescriptor, layout: AccumulatorLayout, grades: list[Grade], *, masked: bool) -> Grade:
-    """The weakest of what the operands' addresses and the places of D rest on."""
-    grades = [*grades, layout.grade]
-    grades += [RULES["tcgen05.idesc_bits"].grades["sm_100a"]] if any(i.table.constants(i.word)) else []
-    grades += [RULES["tcgen05.pair"].grades["sm_100a"]] if layout.cta_group == 2 else []
-    grades += [Grade.INFERRED] if masked else []
-    return max(grades, key=list(Grade).index)
-
-
-def disputes_of(i: InstrDescriptor, layout: AccumulatorLayout, *, a_in_tensor: bool, masked: bool) -> tuple[str, ...]:
-    """The rows of smemsim.DISPUTES that the result rests on."""
-    rows = {
-        **dict.fromkeys(shape_disputes(i, cta_group=layout.cta_group, ws=layout.ws), True),
-        "mixed f16 and bf16": {i.a_type, i.b_type} == {"f16", "bf16"},
-        "layout C": layout.name == "C",
-        "layout E": layout.name == "E",
-        "A of .ws": layout.ws and a_in_tensor and i.m < 128,
-        "decompression": a_in_tensor and i.a_type in DECOMPRESSION_OF and not i.kind.startswith("mxf4"),
-        "MN-major 4- and 6-bit operands of f8f6f4": any(
-            major == "MN" and element_format(dtype).bits < 8
-            for dtype, major, read in ((i.a_type, i.a_major, not a_in_tensor), (i.b_type, i.b_major, True))
-            if read
-        ),
-        "scales of B in two CTAs": i.row.block_scaled and layout.name == "B",
-        "scales of K = 96": bool(i.k_size),
-        "zero-column mask": masked,
-        "reserved bits of instruction descriptors": any(i.table.constants(i.word)),
-    }
-    return tuple(name for name, in_force in rows.items() if in_force)
-
-
-# ---- The tcgen05.mma of several CTAs at once, for those who run kernels: D in tensor memory, and the cells that were touched, nothing more
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Issue:
-    """The operands of one tcgen05.mma, as `tcgen05_mma` has them; one memory for each CTA of the group."""
-
-    tensor: tuple[TensorMemory, ...]
-    shared: tuple[SharedMemory, ...]
-    d: int
-    a: int | TmemAddress
-    b: int
-    enable_input_d: bool = True
-    scale_input_d: int = 0
-    disable_output_lane: tuple[int, ...] = ()
-    scale_a: int | None = None
-    scale_b: int | None = None
-    metadata: int | None = None
-    zero_column_mask: int = 0
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Touched:
-    """What one of them did: the boxes of tensor memory that it `reads` and `writes`.
-
-    `unwritten` says that bytes of shared memory were read that nobody wrote; `grade` and `disputes` are those of `MmaResult`.
-    """
-
-    reads: tuple[Box, ...]
-    writes: tuple[Box, ...]
-    unwritten: bool
-    grade: Grade
-    disputes: tuple[str, ...]
-
-
-def tcgen05_mma_many(
-    issues: Sequence[Issue], idesc: int, *, kind: str, ws: bool = False, scale_vec: str | None = None
-) -> tuple[InstrDescriptor, list[Touched]]:
-    """`tcgen05_mma` for several independent instructions of one form; the same operands, errors and results in tensor memory.
-
-    Returns the instruction descriptor's meaning, and what each of them touched. Owners of cells are not looked at.
-
-    >>> from smemsim.words.smem import SmemDescriptor
-    >>> shared, tmem = SharedMemory("sm_100a"), TensorMemory("sm_100a", owners=False)
-    >>> shared.write(0x400, np.full(128 * 16, 0x3F80, np.uint16))
-    >>> word = SmemDescriptor(arch="sm_100a", start_address=0x400, leading_byte_offset=128, stride_byte_offset=256).encode()
-    >>> one = Issue((tmem,), (shared,), tmem.alloc(32).encode(), word, word, enable_input_d=False)
-    >>> i, (touched,) = tcgen05_mma_many([one], 0x08040490, kind="f16")
-    >>> float(tmem.cells[127, :16].view(np.float32)[15]), touched.writes
-    (16.0, ((0, slice(0, 128, None), 0, 16),))
-    """
-    i = _descriptor(idesc, kind)
-    prepared = [_prepare(i, issue, ws, scale_vec) for issue in issues]
-    results: list[np.ndarray | None] = [None] * len(prepared)
-    plain = [n for n, p in enumerate(prepared) if p.options == prepared[0].options and p.index is None and len(p.a) == 1]
-    if len(plain) > 1:
-        d = _multiply(i, [prepared[n] for n in plain])
-        for n, values in zip(plain, d, strict=True):
-            results[n] = values
-    for n, p in enumerate(prepared):
-        done = results[n]
-        _write(p, _multiply(i, [p])[0] if done is None else done)
-    return i, [p.touched for p in prepared]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Prepared:
-    """Everything that is read, before anything is written."""
-
-    tensor: tuple[TensorMemory, ...]
-    a: list[np.ndarray]  # for each band of N
-    b: np.ndarray
-    c: np.ndarray
-    cells: tuple[np.ndarray, ...]
-    written: np.ndarray | None
-    index: np.ndarray | None
-    factors: Factors | None
-    options: Options
-    touched: Touched
-
-
-@functools.lru_cache(maxsize=64)
-def _descriptor(idesc: int, kind: str) -> InstrDescriptor:
-    return instruction(idesc, kind)
-
-
-@functools.lru_cache(maxsize=256)
-def _checked(
-    i: InstrDescriptor, arch: str, lane_d: int, lane_a: int | None, mode_a: int, mode_b: int, cta_group: int, ws: bool, scale_vec: str | None,
-    has: tuple[bool, bool, bool],
-) -> None:  # fmt: skip
-    """`check_instruction`, once for everything that it depends on: of the descriptors' words that is the swizzle."""
-    given = [0 if there else None for there in has]
-    a: Any = TmemAddress(lane_a, 0) if lane_a is not None else mode_a
-    check_instruction(
-        i, arch, TmemAddress(lane_d, 0), a, mode_b, cta_group=cta_group, ws=ws, scale_vec=scale_vec, scale_a=given[0], scale_b=given[1],
-        metadata=given[2],
-    )  # fmt: skip
-
-
-_LAYOUT = SM100_SMEM_DESC.fields["layout_type"]
-_SWIZZLE = _LAYOUT.mask << _LAYOUT.low
-
-
-def _prepare(i: InstrDescriptor, issue: Issue, ws: bool, scale_vec: str | None) -> _Prepared:
-    tensor, group = issue.tensor, len(issue.tensor)
-    for memory in tensor:
-        memory.check_group(group)
-    arch, at = tensor[0].arch, TmemAddress.decode(issue.d, "d")
-    in_tensor = isinstance(issue.a, TmemAddress)
-    _checked(
-        i, arch, at.lane, issue.a.lane if isinstance(issue.a, TmemAddress) else None, 0 if isinstance(issue.a, TmemAddress) else issue.a & _SWIZZLE,
-        issue.b & _SWIZZLE, group, ws, scale_vec, (issue.scale_a is not None, issue.scale_b is not None, issue.metadata is not None),
-    )  # fmt: skip
-    layout = AccumulatorLayout(i.m, i.n, group, ws=ws, sparse=i.sparsity, lane=at.lane, column=at.column)
-    cells = _flat_d(layout)
-    zero = zero_columns(issue.zero_column_mask, i, layout, ws)
-    shift = scale_of_d(i, issue.scale_input_d, ws)
-    written = enabled(issue.disable_output_lane, i, cells_of_d(layout), ws)
-    reads: list[Box] = []
-    b, unwritten, grade = _shared(i, "B", issue.b, issue.shared)
-    if zero is not None:
-        b = np.where(zero[:, None], 0, b)
-    if isinstance(issue.a, TmemAddress):
-        of_a = layout_of_a(i, issue.a, group, ws=ws)
-        a = [_tensor_a(i.a_type, of_a.bits, copy, tensor) for copy in cells_of_a(of_a)]
-        reads += boxes_of(of_a)
-        contained = DECOMPRESSION_OF.get(i.a_type) if of_a.bits == 8 else None
-        grade = _weaker(grade, of_a.grade, *([contained.grade] if contained else []))
-    else:
-        bits, missing, graded = _shared(i, "A", issue.a, issue.shared)
-        a, unwritten, grade = [bits], unwritten or missing, _weaker(grade, graded)
-    factors = index = None
-    if i.row.block_scaled:
-        layouts = layouts_of_scales(i, issue.scale_a, issue.scale_b, group, scale_vec=scale_vec)
-        factors, _ = factors_of(i, layouts, tensor)
-        reads += [*boxes_of(layouts[0]), *boxes_of(layouts[1])]
-        grade = _weaker(grade, *(one.grade for one in layouts))
-    if i.sparsity:
-        of_metadata = layout_of_metadata(i, issue.metadata, group, ws=ws)
-        index, _ = index_of(i, of_metadata, tensor, a)
-        reads += boxes_of(of_metadata)
-        grade = _weaker(grade, of_metadata.grade)
-    half = i.d_type == "f16"
-    if issue.enable_input_d:
-        c = np.concatenate([memory.cells.reshape(-1)[flat] for memory, flat in zip(tensor, cells, strict=True)])
-        c = c.astype(np.uint16) if half else c
-        reads += boxes_of_d(layout)
-    else:
-        c = np.zeros((i.m, i.n), np.uint16 if half else np.uint32)
-    writes = boxes_of_d(layout)
-    for cta, _, first, end in writes:
-        tensor[cta].check_allocated(0, np.arange(first, end))
-    if written is not None:
-        rows = i.m // group
-        on = [cells_of_d(layout)[cta][0][written[cta * rows : (cta + 1) * rows]] for cta in range(group)]
-        writes = tuple((cta, lane_set(on[cta]), first, end) for cta, _, first, end in writes if on[cta].size)
-    touched = Touched(
-        tuple(reads), writes, unwritten, grade_of(i, layout, [grade], masked=zero is not None),
-        disputes_of(i, layout, a_in_tensor=in_tensor, masked=zero is not None),
-    )  # fmt: skip
-    return _Prepared(
-        tensor, a, b, c, cells, written, index, factors, Options(i.negate_a, i.negate_b, shift, i.saturate), touched,
-    )  # fmt: skip
-
-
-def _shared(i: InstrDescriptor, operand: str, word: int, shared: tuple[SharedMemory, ...]) -> tuple[np.ndarray, bool, Grade]:
-    """(bits, did nobody write some of them, what the addresses rest on): each CTA gives its half of the rows."""
-    dtype, major = (i.a_type, i.a_major) if operand == "A" else (i.b_type, i.b_major)
-    rows = (i.m if operand == "A" else i.n) // len(shared)
-    k = i.k // 2 if operand == "A" and i.sparsity else i.k
-    parts = [memory.operand_bits(word, dtype=dtype, major=major, rows=rows, k=k, packing=i.row.packing) for memory in shared]
-    grade = _shared_grade(word, shared[0].arch, dtype, major, k, i.row.packing)
-    return parts[0][0] if len(parts) == 1 else np.concatenate([part[0] for part in parts]), any(part[1] for part in parts), grade
-
-
-_shared_grade = functools.lru_cache(maxsize=512)(shared_grade)
-
-
-def _tensor_a(dtype: str, container: int, copy: tuple[np.ndarray, ...], tensor: tuple[TensorMemory, ...]) -> np.ndarray:
-    """A's elements, (M, stored K), of one copy."""
-    contained = DECOMPRESSION_OF.get(dtype) if container == 8 else None
-    bits, shift = element_format(dtype).bits, contained.shift if contained else 0
-    cta, lane, column, bit = copy
-    words = _gather(tensor, cta, lane, column)
-    raw = words >> (bit + shift).astype(np.uint32) & np.uint32((1 << bits) - 1)
-    return raw.astype({32: np.uint32, 16: np.uint16}.get(bits, np.uint8))
-
-
-def _gather(tensor: tuple[TensorMemory, ...], cta: np.ndarray, lane: np.ndarray, column: np.ndarray) -> np.ndarray:
-    if len(tensor) == 1:
-        return tensor[0].read(lane, column)  # type: ignore[no-any-return]
-    words = np.empty(cta.shape, np.uint32)
-    for number, memory in enumerate(tensor):
-        mine = cta == number
-        words[mine] = memory.read(lane[mine], column[mine])
-    return words
-
-
-@functools.lru_cache(maxsize=64)
-def _flat_d(layout: AccumulatorLayout) -> tuple[np.ndarray, ...]:
-    """D's cells in each CTA, (rows, N)."""
-    return tuple(lane * COLUMNS + column for lane, column in cells_of_d(layout))
-
-
-def _weaker(*grades: Grade) -> Grade:
-    return max(grades, key=list(Grade).index)
-
-
-def _multiply(i: InstrDescriptor, prepared: Sequence[_Prepared]) -> list[np.ndarray]:
-    """D of instructions that differ in nothing but their operands, or of a single one."""
-    first = prepared[0]
-    row, types = row_of(i.kind, i.a_type, i.b_type, i.d_type), (i.a_type, i.b_type, i.d_type)
-    width = i.n // len(first.a)
-    out = []
-    for band, _ in enumerate(first.a):
-        part = slice(band * width, (band + 1) * width)
-        b, c = (np.stack([getattr(p, name) for p in prepared]) for name in ("b", "c"))
-        factors = None
-        if first.factors is not None:
-            scales = [p.factors for p in prepared if p.factors is not None]
-            factors = first.factors.of(np.stack([f.a for f in scales]), np.stack([f.b for f in scales])[:, part])
-        out.append(
-            multiply_tiles(
-                np.stack([p.a[band] for p in prepared]), b[:, part], np.ascontiguousarray(c[:, :, part]), row=row, types=types,
-                index=first.index, options=first.options, factors=factors,
-            )
-        )  # fmt: skip
-    return list(np.concatenate(out, axis=2) if len(out) > 1 else out[0])
-
-
-def _write(p: _Prepared, d: np.ndarray) -> None:
-    first = 0
-    for memory, flat in zip(p.tensor, p.cells, strict=True):
-        values = d[first : first + len(flat)].astype(np.uint32, copy=False)
-        if p.written is None:
-            memory.cells.reshape(-1)[flat] = values
-        else:
-            on = p.written[first : first + len(flat)]
-            memory.cells.reshape(-1)[flat[on]] = values[on]
-        first += len(flat)

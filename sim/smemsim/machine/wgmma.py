@@ -1,7 +1,12 @@
-"""wgmma: what one instruction reads, computes and writes, and many of one kind at once."""
+"""wgmma: one wgmma.mma_async, of one warpgroup or of several at once.
+
+`Wgmma` is the instruction as its name and its immediates say it, checked once. `read` reads the operands of warpgroups, `execute` multiplies them,
+and `wgmma` does both for one warpgroup, and explains what it did: every term by its address and by its tensor coordinate.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -9,24 +14,195 @@ from typing import Any
 import numpy as np
 
 from smemsim.arguments import choice, flag, in_steps, shown, whole
-from smemsim.arithmetic.multiply import Options, multiply, multiply_tiles, row_of
+from smemsim.arithmetic.multiply import Options, multiply_tiles, row_of
 from smemsim.errors import InputError
 from smemsim.layout import fragments
-from smemsim.machine.memory import SharedMemory
-from smemsim.machine.product import MmaOperand, MmaResult, from_shared, halves, shared_grade
+from smemsim.machine.memory import WORDS, SharedMemory
+from smemsim.machine.product import MmaOperand, MmaResult, SharedOperand, halves, weaker
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import Grade
 from smemsim.spec.formats import element_format
 from smemsim.spec.wgmma import A_REGISTERS, WGMMA_M, WGMMA_THREADS, WGMMA_TYPES, WgmmaTypes
 from smemsim.words.smem import SmemDescriptor
 
-__all__ = ["a_places", "check_immediates", "d_places", "kind_of", "types_of", "wgmma", "wgmma_many", "wgmma_registers"]
-
-
-# ---- `wgmma`: one wgmma.mma_async of a warpgroup, from registers to registers, every term known by address and by tensor coordinate
+__all__ = ["Operands", "Wgmma", "a_places", "d_places", "to_matrix", "to_registers", "types_of", "wgmma", "wgmma_registers"]
 
 
 REGISTER_BITS = 32
+
+
+# ---- The instruction: what its name and its immediates say
+
+
+def types_of(a_type: Any, b_type: Any, d_type: Any) -> WgmmaTypes:
+    """The row of spec for these types; InputError, with what there is, if they do not go together."""
+    for name, dtype in (("a_type", a_type), ("b_type", b_type), ("d_type", d_type)):
+        if not isinstance(dtype, str):
+            raise InputError(f"{name} = {shown(dtype)}: needs the name of a type, such as 'bf16'")
+    for row in WGMMA_TYPES:
+        if a_type in row.a and b_type in row.b and d_type in row.d:
+            return row
+    forms = "; ".join(f"{'/'.join(row.a)} x {'/'.join(row.b)} -> {'/'.join(row.d)}" for row in WGMMA_TYPES)
+    raise InputError(f"A {shown(a_type)}, B {shown(b_type)}, D {shown(d_type)}: wgmma has {forms} (PTX ISA 9.7.15.2)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Wgmma:
+    """A wgmma.mma_async as its name and its immediates say it; InputError for one that does not exist.
+
+    >>> i = Wgmma(8, "bf16", "bf16", "f32")
+    >>> i.name, i.k
+    ('wgmma.m64n8k16', 16)
+    >>> shared = SharedMemory("sm_90a", size=8192)
+    >>> shared.write(0x400, np.full(64 * 16, 0x3F80, np.uint16))
+    >>> word = 0x1000080040  # no swizzle, LBO 128 B, SBO 256 B
+    >>> operands = i.read([shared] * 2, [word] * 2, [word] * 2)
+    >>> d = i.execute(operands, np.zeros((2, 64, 8), np.uint32))
+    >>> d.shape, float(d.view(np.float32)[1, 63, 7]), operands.unwritten.tolist()
+    ((2, 64, 8), 16.0, [False, False])
+    """
+
+    n: int
+    a_type: str
+    b_type: str
+    d_type: str
+    _: dataclasses.KW_ONLY
+    a_major: str = "K"
+    b_major: str = "K"
+    imm_scale_a: int = 1
+    imm_scale_b: int = 1
+    satfinite: bool = False
+    is_sparse: bool = False
+    sparsity_selector: int = 0
+    has_a_in_registers: bool = False
+
+    def __post_init__(self) -> None:
+        row = self.row
+        if whole("n", self.n) not in row.n:
+            raise InputError(f"n = {self.n}: wgmma with {self.a_type} has N {in_steps(row.n)} (PTX ISA 9.7.15.2)")
+        for name, major in (("a_major", self.a_major), ("b_major", self.b_major)):
+            if choice(name, major, ("K", "MN"), "'K' or 'MN'") == "MN" and not row.transposes:
+                raise InputError(f"{name} = 'MN': wgmma reads {row.a[0]} K-major only (PTX ISA 9.7.15.5.2)")
+        if self.has_a_in_registers and self.a_major == "MN":
+            raise InputError("a_major = 'MN': A in registers has no imm-trans-a (PTX ISA 9.7.15.5.2)")
+        for name, sign in (("imm_scale_a", self.imm_scale_a), ("imm_scale_b", self.imm_scale_b)):
+            if whole(name, sign) not in ((1, -1) if row.signs else (1,)):
+                raise InputError(
+                    f"{name} = {sign}: {'needs 1 or -1' if row.signs else f'{row.a[0]} operands have no sign'} (PTX ISA 9.7.15.5.2)"
+                )
+        if flag("satfinite", self.satfinite) and not row.satfinite:
+            raise InputError(f"satfinite: {row.a[0]} has no .satfinite (PTX ISA 9.7.15.5.2)")
+        self._check_sparsity(row)
+
+    def _check_sparsity(self, row: WgmmaTypes) -> None:
+        selector = self.sparsity_selector
+        if self.is_sparse and not row.group:
+            raise InputError(f"metadata: wgmma.sp does not exist for {row.a[0]} (PTX ISA 9.7.15.6)")
+        if not self.is_sparse and whole("sparsity_selector", selector):
+            raise InputError(f"sparsity_selector = {selector}: only wgmma.sp has one; give the metadata too")
+        if self.is_sparse and whole("sparsity_selector", selector) not in row.selectors:
+            raise InputError(f"sparsity_selector = {selector}: {row.a[0]} has {' or '.join(map(str, row.selectors))} (PTX ISA 9.7.15.6.1)")
+
+    @functools.cached_property
+    def row(self) -> WgmmaTypes:
+        """The row of spec that its types are in."""
+        return types_of(*self.types)
+
+    @property
+    def types(self) -> tuple[str, str, str]:
+        """Of A, B and D."""
+        return self.a_type, self.b_type, self.d_type
+
+    @property
+    def stored_k(self) -> int:
+        """K of A as it is stored."""
+        return self.row.k
+
+    @property
+    def k(self) -> int:
+        """K of the instruction: twice the stored one with .sp."""
+        return self.row.k * (1 + self.is_sparse)
+
+    @property
+    def name(self) -> str:
+        """How messages name it."""
+        return f"wgmma{'.sp' if self.is_sparse else ''}.m{WGMMA_M}n{self.n}k{self.k}"
+
+    @property
+    def negate(self) -> tuple[bool, bool]:
+        """Do A and B count negative?"""
+        return self.imm_scale_a < 0, self.imm_scale_b < 0
+
+    @property
+    def d_bits(self) -> type[np.unsignedinteger[Any]]:
+        """The raw bits of an element of D."""
+        return np.uint16 if self.d_type == "f16" else np.uint32
+
+    def a(self, word: int | SmemDescriptor) -> SharedOperand:
+        """A behind a descriptor."""
+        return SharedOperand(word, self.a_type, self.a_major, WGMMA_M, self.stored_k)
+
+    def b(self, word: int | SmemDescriptor) -> SharedOperand:
+        """B behind a descriptor."""
+        return SharedOperand(word, self.b_type, self.b_major, self.n, self.k)
+
+    def read(
+        self, shared: Sequence[SharedMemory], a: Sequence[int] | np.ndarray, b: Sequence[int], metadata: np.ndarray | None = None
+    ) -> Operands:
+        """The operands of several warpgroups, each with a window and descriptors of its own; HardwareTrap when one leaves its window.
+
+        `a` may be registers, uint32 (4, groups, 128); `metadata` of a sparse instruction is uint32 (groups, 128).
+        """
+        parts = [self.b(word).bits(memory) for memory, word in zip(shared, b, strict=True)]
+        of_b, unwritten = np.stack([bits for bits, _ in parts]), np.array([missing for _, missing in parts])
+        if isinstance(a, np.ndarray):
+            of_a = from_registers(a, self.a_type, self.stored_k)
+        else:
+            parts = [self.a(word).bits(memory) for memory, word in zip(shared, a, strict=True)]
+            of_a = np.stack([bits for bits, _ in parts])
+            unwritten |= [missing for _, missing in parts]
+        return Operands(of_a, of_b, unwritten, self.places_of(metadata))
+
+    def places_of(self, metadata: np.ndarray | None) -> tuple[Sparse, ...]:
+        """What the metadata of each warpgroup, uint32 (groups, 128), says of A; nothing without."""
+        return (
+            () if metadata is None else tuple(_sparse(registers, self.row, self.stored_k, self.sparsity_selector) for registers in metadata)
+        )
+
+    def execute(self, operands: Operands, c: np.ndarray) -> np.ndarray:
+        """D (groups, 64, N), raw bits, of operands and of C, which is what D held, or zeros."""
+        if not operands.places:
+            return self._sums(operands.a, operands.b, c)
+        each = zip(operands.a, operands.b, c, operands.places, strict=True)
+        return np.stack([self._sparse_sums(*one) for one in each])
+
+    def _sums(self, a: np.ndarray, b: np.ndarray, c: np.ndarray, index: np.ndarray | None = None) -> np.ndarray:
+        options = Options(*self.negate, 0, self.satfinite)
+        return multiply_tiles(a, b, c, row=row_of("wgmma", *self.types), types=self.types, index=index, options=options)
+
+    def _sparse_sums(self, a: np.ndarray, b: np.ndarray, c: np.ndarray, places: Sparse) -> np.ndarray:
+        lower = places.lower
+        if lower is None:
+            return np.asarray(self._sums(a[None], b[None], c[None], places.index)[0])
+        # Every row has its own B: each tf32 put together from the halves that the metadata names.
+        rows = [self._sums(a[None, m : m + 1], halves(b, lower[m])[None], c[None, m : m + 1])[0] for m in range(WGMMA_M)]
+        return np.concatenate(rows)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Operands:
+    """What the wgmma of several warpgroups read: raw bits of A (groups, 64, stored K) and of B (groups, N, K).
+
+    `unwritten` (groups,) says where there is something among them that nobody wrote; a sparse instruction has `places` for each group.
+    """
+
+    a: np.ndarray
+    b: np.ndarray
+    unwritten: np.ndarray
+    places: tuple[Sparse, ...] = ()
+
+
+# ---- `wgmma`: one instruction from registers to registers, explained
 
 
 def wgmma(
@@ -69,122 +245,38 @@ def wgmma(
     """
     if not isinstance(shared, SharedMemory) or architecture(shared.arch).instruction != "wgmma":
         raise InputError(f"shared = {shown(shared)}: needs the SharedMemory of an architecture with wgmma (sm_90a)")
-    b_type = a_type if b_type is None else b_type
-    row = types_of(a_type, b_type, d_type)
-    n = whole("n", n)
-    if n not in row.n:
-        raise InputError(f"n = {n}: wgmma with {a_type} has N {in_steps(row.n)} (PTX ISA 9.7.15.2)")
-    sparse = metadata is not None
-    registers_a = isinstance(a, np.ndarray) and a.ndim > 0
-    check_immediates(row, a_major, b_major, imm_scale_a, imm_scale_b, satfinite, sparse, sparsity_selector, registers_a)
-    k, stored = row.k * (2 if sparse else 1), row.k
-    scale_d, satfinite = flag("scale_d", scale_d), flag("satfinite", satfinite)
-
-    def read(word: Any, dtype: str, major: str, rows: int, k: int) -> MmaOperand:
-        return from_shared(
-            dtype, [shared.read_operand(word, dtype=dtype, major=major, rows=rows, k=k)], shared_grade(word, shared.arch, dtype, major, k)
-        )
-
-    operand_b = read(b, b_type, b_major, n, k)
-    operand_a = (
-        _from_registers(a, a_type, stored) if isinstance(a, np.ndarray) and registers_a else read(a, a_type, a_major, WGMMA_M, stored)
-    )
-    index = lower = None
-    if metadata is not None:
-        index, lower = _index(metadata, row, stored, sparsity_selector)
-    c = _matrix(d, n, d_type) if scale_d and d is not None else np.zeros((WGMMA_M, n), kind_of(d_type))
-    negate = (imm_scale_a < 0, imm_scale_b < 0)
-
-    def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, index: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        return multiply(
-            a,
-            b,
-            c,
-            kind="wgmma",
-            a_type=a_type,
-            b_type=b_type,
-            d_type=d_type,
-            index=index,
-            negate_a=negate[0],
-            negate_b=negate[1],
-            saturate=satfinite,
-        )
-
-    bits_a, bits_b = operand_a.bits, operand_b.bits
-    if lower is None or index is None:
-        values, certain = product(bits_a, bits_b, c, index)
-    else:  # every row has its own B: each tf32 put together from the halves that the metadata names
-        rows = [product(bits_a[m : m + 1], halves(bits_b, lower[m]), c[m : m + 1]) for m in range(WGMMA_M)]
-        values, certain = (np.concatenate(parts) for parts in zip(*rows, strict=True))
-    name = f"wgmma{'.sp' if sparse else ''}.m{WGMMA_M}n{n}k{k}"
-    certain &= ~(operand_a.doubtful_rows[:, None] | operand_b.doubtful_rows[None, :])
-    grade = max((operand_a.grade, operand_b.grade), key=list(Grade).index)
-    counts = {name: int(operand.unwritten.sum()) for name, operand in (("A", operand_a), ("B", operand_b))}
-    unwritten = {x: count for x, count in counts.items() if count}
+    registers = a if isinstance(a, np.ndarray) and a.ndim > 0 else None
+    i = Wgmma(
+        n, a_type, a_type if b_type is None else b_type, d_type, a_major=a_major, b_major=b_major, imm_scale_a=imm_scale_a,
+        imm_scale_b=imm_scale_b, satfinite=satfinite, is_sparse=metadata is not None, sparsity_selector=sparsity_selector,
+        has_a_in_registers=registers is not None,
+    )  # fmt: skip
+    adds_d = flag("scale_d", scale_d)
+    of_b = i.b(b).explain((shared,))
+    of_a = i.a(a).explain((shared,)) if registers is None else _a_in_registers(registers, i)  # type: ignore[arg-type]
+    places = i.places_of(None if metadata is None else _registers("metadata", metadata, 0)[None])
+    if adds_d and d is not None:
+        half = i.d_type == "f16"
+        c = to_matrix(_registers("d", d, n // 4 if half else n // 2).T[:, None], n, d_type)
+    else:
+        c = np.zeros((1, WGMMA_M, n), i.d_bits)
+    values = i.execute(Operands(of_a.bits[None], of_b.bits[None], np.zeros(1, bool), places), c)
+    counts = {name: int(operand.unwritten.sum()) for name, operand in (("A", of_a), ("B", of_b))}
     return MmaResult(
-        name,
-        (operand_a,),
-        operand_b,
-        c,
-        values,
-        d_type,
-        certain,
-        grade,
-        index,
-        arithmetic=row_of("wgmma", a_type, b_type, d_type),
-        unwritten=unwritten,
-        negate=negate,
-        lower=lower,
-        saturate=satfinite,
-    )
+        i.name, (of_a,), of_b, c[0], values[0], d_type, grade=weaker(of_a.grade, of_b.grade), arithmetic=row_of("wgmma", *i.types),
+        doubtful=of_a.doubtful_rows[:, None] | of_b.doubtful_rows[None, :], unwritten={name: count for name, count in counts.items() if count},
+        index=places[0].index if places else None, lower=places[0].lower if places else None, negate=i.negate, saturate=bool(satfinite),
+    )  # fmt: skip
 
 
 def wgmma_registers(result: MmaResult) -> np.ndarray:
     """D of a wgmma as the threads hold it: uint32 (128, N / 2), for f16 (128, N / 4) with two elements a register."""
     if not isinstance(result, MmaResult) or not result.instruction.startswith("wgmma"):
         raise InputError(f"result = {shown(result)}: needs what wgmma returned; D of tcgen05.mma lies in tensor memory (TensorMemory.ld)")
-    row, column = d_places(result.d.shape[1])
-    elements: np.ndarray = result.d[row, column].astype(np.uint32)
-    if result.d_type != "f16":
-        return elements
-    packed: np.ndarray = elements[:, 0::2] | elements[:, 1::2] << np.uint32(16)
-    return packed
+    return np.ascontiguousarray(to_registers(result.d[None], result.d_type)[:, 0].T)
 
 
-def types_of(a_type: Any, b_type: Any, d_type: Any) -> WgmmaTypes:
-    """The row of spec for these types; InputError, with what there is, if they do not go together."""
-    for name, dtype in (("a_type", a_type), ("b_type", b_type), ("d_type", d_type)):
-        if not isinstance(dtype, str):
-            raise InputError(f"{name} = {shown(dtype)}: needs the name of a type, such as 'bf16'")
-    for row in WGMMA_TYPES:
-        if a_type in row.a and b_type in row.b and d_type in row.d:
-            return row
-    forms = "; ".join(f"{'/'.join(row.a)} x {'/'.join(row.b)} -> {'/'.join(row.d)}" for row in WGMMA_TYPES)
-    raise InputError(f"A {shown(a_type)}, B {shown(b_type)}, D {shown(d_type)}: wgmma has {forms} (PTX ISA 9.7.15.2)")
-
-
-def check_immediates(
-    row: WgmmaTypes, a_major: Any, b_major: Any, sign_a: Any, sign_b: Any, satfinite: Any, sparse: bool, selector: Any, registers: bool
-) -> None:
-    """InputError for immediates that the syntax of these types has not."""
-    for name, major in (("a_major", a_major), ("b_major", b_major)):
-        if choice(name, major, ("K", "MN"), "'K' or 'MN'") == "MN" and not row.transposes:
-            raise InputError(f"{name} = 'MN': wgmma reads {row.a[0]} K-major only (PTX ISA 9.7.15.5.2)")
-    if registers and a_major == "MN":
-        raise InputError("a_major = 'MN': A in registers has no imm-trans-a (PTX ISA 9.7.15.5.2)")
-    for name, sign in (("imm_scale_a", sign_a), ("imm_scale_b", sign_b)):
-        if whole(name, sign) not in ((1, -1) if row.signs else (1,)):
-            raise InputError(
-                f"{name} = {sign}: {'needs 1 or -1' if row.signs else f'{row.a[0]} operands have no sign'} (PTX ISA 9.7.15.5.2)"
-            )
-    if satfinite and not row.satfinite:
-        raise InputError(f"satfinite: {row.a[0]} has no .satfinite (PTX ISA 9.7.15.5.2)")
-    if sparse and not row.group:
-        raise InputError(f"metadata: wgmma.sp does not exist for {row.a[0]} (PTX ISA 9.7.15.6)")
-    if not sparse and whole("sparsity_selector", selector):
-        raise InputError(f"sparsity_selector = {selector}: only wgmma.sp has one; give the metadata too")
-    if sparse and whole("sparsity_selector", selector) not in row.selectors:
-        raise InputError(f"sparsity_selector = {selector}: {row.a[0]} has {' or '.join(map(str, row.selectors))} (PTX ISA 9.7.15.6.1)")
+# ---- Registers and matrices
 
 
 def _registers(name: str, given: Any, count: int) -> np.ndarray:
@@ -204,127 +296,6 @@ def d_places(n: int) -> tuple[np.ndarray, np.ndarray]:
     return fragments.d_row(thread, element), fragments.d_column(thread, element)  # type: ignore[arg-type,return-value]
 
 
-def kind_of(d_type: str) -> type[np.unsignedinteger[Any]]:
-    """The raw bits of D."""
-    return np.uint16 if d_type == "f16" else np.uint32
-
-
-def _matrix(d: np.ndarray, n: int, d_type: str) -> np.ndarray:
-    """The accumulator's registers as a matrix (64, N)."""
-    half = d_type == "f16"
-    registers = _registers("d", d, n // 4 if half else n // 2)
-    if half:
-        registers = np.stack([registers & np.uint32(0xFFFF), registers >> np.uint32(16)], -1).reshape(WGMMA_THREADS, n // 2)
-    out: np.ndarray = np.empty((WGMMA_M, n), kind_of(d_type))
-    out[d_places(n)] = registers
-    return out
-
-
-@functools.lru_cache(maxsize=16)
-def a_places(bits: int, stored: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(thread, register, lowest bit) of every stored element, (64, stored)."""
-    row, column = np.meshgrid(np.arange(WGMMA_M), np.arange(stored), indexing="ij")
-    thread = fragments.a_thread(row, column, bits)  # type: ignore[arg-type]
-    element = np.asarray(fragments.a_element(row, column, bits))  # type: ignore[arg-type]
-    per_register = REGISTER_BITS // bits
-    return np.asarray(thread), element // per_register, element % per_register * bits
-
-
-def _from_registers(a: np.ndarray, a_type: str, stored: int) -> MmaOperand:
-    registers, bits = _registers("a", a, A_REGISTERS), element_format(a_type).bits
-    thread, register, bit = a_places(bits, stored)
-    raw = registers[thread, register] >> bit.astype(np.uint32) & np.uint32((1 << bits) - 1)
-    nobody = np.full(raw.shape, -1)
-    address = (thread << 8 | register).astype(np.uint32)
-    kind = {32: np.uint32, 16: np.uint16}.get(bits, np.uint8)
-    rows, nowhere = np.zeros(WGMMA_M, np.int64), np.zeros(raw.shape, bool)
-    return MmaOperand(a_type, "registers", raw.astype(kind), address, bit, rows, nobody, nobody, ({},), Grade.MEASURED, nowhere, nowhere)
-
-
-def _index(metadata: Any, row: WgmmaTypes, stored: int, selector: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """(64, stored) the K that every stored element of A meets; of a tf32 whose halves meet different ones, that of the lower halves too.
-
-    The second is in units of 16 bits, the first K of the upper half; None where no element is torn.
-    """
-    registers = _registers("metadata", metadata, 0)
-    groups = 2 * stored // row.group
-    m, s = np.meshgrid(np.arange(WGMMA_M), np.arange(stored), indexing="ij")
-    group = 2 * s // row.group
-    thread, bit = _metadata_places(groups, selector)
-    nibbles = (registers[thread].astype(np.int64) >> bit & 0xF)[m, group]
-    if row.group != 2:
-        return np.asarray(fragments.sparse_k(s, nibbles)), None  # type: ignore[arg-type]
-    lower, upper = (np.asarray(fragments.sparse_k(2 * s + half, nibbles)) for half in (0, 1))  # type: ignore[arg-type]
-    plain = (lower % 2 == 0) & (upper == lower + 1)
-    return upper // 2, None if plain.all() else np.stack([lower, upper], -1)
-
-
-@functools.lru_cache(maxsize=8)
-def _metadata_places(groups: int, selector: int) -> tuple[np.ndarray, np.ndarray]:
-    """(thread, lowest bit) of every group's metadata, (64, groups)."""
-    places = [
-        [(fragments.metadata_thread(m, g, groups, selector), fragments.metadata_bit(m, g, groups)) for g in range(groups)]
-        for m in range(WGMMA_M)
-    ]
-    found = np.array(places)
-    return found[..., 0], found[..., 1]
-
-
-# ---- The wgmma of several warpgroups at once: registers in, registers out, for those who run kernels and ask nothing more about the
-# operands
-
-
-def wgmma_many(
-    shared: Sequence[SharedMemory],
-    a: Sequence[int] | np.ndarray,
-    b: Sequence[int],
-    d: np.ndarray,
-    *,
-    n: int,
-    a_type: str,
-    b_type: str,
-    d_type: str,
-    scale_d: Sequence[bool],
-    negate: tuple[bool, bool] = (False, False),
-    a_major: str = "K",
-    b_major: str = "K",
-    satfinite: bool = False,
-) -> tuple[np.ndarray, np.ndarray]:
-    """What `wgmma` makes of the registers of every warpgroup, and which of them read something that nobody wrote: bool (groups,).
-
-    Every warpgroup has a window and descriptors of its own; `a` may be registers, uint32 (4, groups, 128). `d` are registers,
-    uint32 (R, groups, 128), R = N / 2, for f16 N / 4; so are those returned. Dense instructions only; types, N and immediates are not
-    checked. Raises HardwareTrap when an operand leaves its window.
-
-    >>> shared = SharedMemory("sm_90a", size=8192)
-    >>> shared.write(0x400, np.full(64 * 16, 0x3F80, np.uint16))
-    >>> zero = np.zeros((4, 2, 128), np.uint32)
-    >>> word = 0x1000080040  # no swizzle, LBO 128 B, SBO 256 B
-    >>> d, unwritten = wgmma_many([shared] * 2, [word] * 2, [word] * 2, zero, n=8, a_type="bf16", b_type="bf16", d_type="f32", scale_d=[True, False])
-    >>> d.shape, float(d.view(np.float32)[3, 1, 127]), unwritten.tolist()
-    ((4, 2, 128), 16.0, [False, False])
-    """
-    groups, k = len(shared), types_of(a_type, b_type, d_type).k
-    unwritten = np.zeros(groups, bool)
-
-    def read(words: Sequence[int], dtype: str, major: str, rows: int) -> np.ndarray:
-        parts = []
-        for group, (memory, word) in enumerate(zip(shared, words, strict=True)):
-            bits, missing = memory.operand_bits(word, dtype=dtype, major=major, rows=rows, k=k)
-            unwritten[group] |= missing
-            parts.append(bits)
-        return np.stack(parts)
-
-    of_b = read(b, b_type, b_major, n)
-    of_a = from_registers(a, a_type, k) if isinstance(a, np.ndarray) else read(a, a_type, a_major, WGMMA_M)
-    c = to_matrix(d, n, d_type)
-    if not all(scale_d):
-        c[~np.asarray(scale_d, bool)] = 0
-    options = Options(negate_a=negate[0], negate_b=negate[1], saturate=satfinite)
-    row = row_of("wgmma", a_type, b_type, d_type)
-    return to_registers(multiply_tiles(of_a, of_b, c, row=row, types=(a_type, b_type, d_type), options=options), d_type), unwritten
-
-
 @functools.lru_cache(maxsize=64)
 def _flat(n: int) -> np.ndarray:
     """Place in the row-major D of every element of every thread, (N / 2, 128)."""
@@ -336,7 +307,7 @@ def to_matrix(d: np.ndarray, n: int, d_type: str) -> np.ndarray:
     """The accumulators (groups, 64, N) of registers (R, groups, 128)."""
     if d_type == "f16":
         d = np.stack([d & np.uint32(0xFFFF), d >> np.uint32(16)], 1).reshape(n // 2, *d.shape[1:])
-    out = np.empty((d.shape[1], WGMMA_M * n), kind_of(d_type))
+    out = np.empty((d.shape[1], WGMMA_M * n), np.uint16 if d_type == "f16" else np.uint32)
     for group in range(len(out)):
         out[group, _flat(n)] = d[:, group]
     return out.reshape(-1, WGMMA_M, n)
@@ -354,9 +325,67 @@ def to_registers(d: np.ndarray, d_type: str) -> np.ndarray:
     return packed
 
 
+@functools.lru_cache(maxsize=16)
+def a_places(bits: int, stored: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(thread, register, lowest bit) of every stored element, (64, stored)."""
+    row, column = np.meshgrid(np.arange(WGMMA_M), np.arange(stored), indexing="ij")
+    thread = fragments.a_thread(row, column, bits)  # type: ignore[arg-type]
+    element = np.asarray(fragments.a_element(row, column, bits))  # type: ignore[arg-type]
+    per_register = REGISTER_BITS // bits
+    return np.asarray(thread), element // per_register, element % per_register * bits
+
+
 def from_registers(a: np.ndarray, a_type: str, k: int) -> np.ndarray:
     """The elements of A (groups, 64, K) of registers (4, groups, 128)."""
     bits = element_format(a_type).bits
     thread, register, bit = a_places(bits, k)
     raw = a[register, :, thread].transpose(2, 0, 1) >> bit.astype(np.uint32) & np.uint32((1 << bits) - 1)
-    return raw.astype({32: np.uint32, 16: np.uint16}.get(bits, np.uint8))
+    return raw.astype(WORDS.get(bits, np.uint8))
+
+
+def _a_in_registers(a: np.ndarray, i: Wgmma) -> MmaOperand:
+    """A of registers (128, 4), with thread and register of every element."""
+    bits = from_registers(_registers("a", a, A_REGISTERS).T[:, None], i.a_type, i.stored_k)[0]
+    thread, register, bit = a_places(element_format(i.a_type).bits, i.stored_k)
+    nobody, nowhere = np.full(bits.shape, -1), np.zeros(bits.shape, bool)
+    address = (thread << 8 | register).astype(np.uint32)
+    rows = np.zeros(WGMMA_M, np.int64)
+    return MmaOperand(i.a_type, "registers", bits, address, bit, rows, nobody, nobody, ({},), Grade.MEASURED, nowhere, nowhere)
+
+
+# ---- Sparsity
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Sparse:
+    """(64, stored K) the K that every stored element of A meets; of tf32 whose halves meet different ones, `lower` has those of both halves.
+
+    `lower` (64, stored K, 2) counts in units of 16 bits; None where no element is torn.
+    """
+
+    index: np.ndarray
+    lower: np.ndarray | None
+
+
+def _sparse(registers: np.ndarray, row: WgmmaTypes, stored: int, selector: int) -> Sparse:
+    """What the metadata (128,) of a warpgroup says of A; `stored` elements of K are in each row."""
+    groups = 2 * stored // row.group
+    m, s = np.meshgrid(np.arange(WGMMA_M), np.arange(stored), indexing="ij")
+    thread, bit = _metadata_places(groups, selector)
+    nibbles = (registers[thread].astype(np.int64) >> bit & 0xF)[m, 2 * s // row.group]
+    if row.group != 2:
+        return Sparse(np.asarray(fragments.sparse_k(s, nibbles)), None)  # type: ignore[arg-type]
+    lower, upper = (np.asarray(fragments.sparse_k(2 * s + half, nibbles)) for half in (0, 1))  # type: ignore[arg-type]
+    is_plain = (lower % 2 == 0) & (upper == lower + 1)
+    return Sparse(upper // 2, None if is_plain.all() else np.stack([lower, upper], -1))
+
+
+@functools.lru_cache(maxsize=8)
+def _metadata_places(groups: int, selector: int) -> tuple[np.ndarray, np.ndarray]:
+    """(thread, lowest bit) of every group's metadata, (64, groups)."""
+    places = [
+        [(fragments.metadata_thread(m, g, groups, selector), fragments.metadata_bit(m, g, groups)) for g in range(groups)]
+        for m in range(WGMMA_M)
+    ]
+    thread_and_bit = np.array(places)
+    return thread_and_bit[..., 0], thread_and_bit[..., 1]

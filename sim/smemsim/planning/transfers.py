@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from smemsim.errors import HardwareTrap, TensorMapError
+from smemsim.errors import HardwareTrap
+from smemsim.finding import TensorMapError
 from smemsim.machine.tma import tma_load
 from smemsim.planning.arrangement import Arrangement, IllegalPlan
 from smemsim.spec.tensor_map import DATA_TYPES, LIMITS, DataType

@@ -154,8 +154,10 @@ class DeviceArray:
     ((3, 2), (1, 3), [2, 5])
     """
 
-    def __init__(self, memory: GlobalMemory, array: np.ndarray, name: str = "", *, steps: tuple[int, ...] | None = None) -> None:
-        """`steps` are strides in elements, those of the array without them; bytes between its elements are zeros."""
+    def __init__(
+        self, memory: GlobalMemory, array: np.ndarray, name: str = "", *, steps: tuple[int, ...] | None = None, address: int | None = None
+    ) -> None:
+        """`steps` are strides in elements, those of the array without them; bytes between its elements are zeros. Its first byte lies at `address`."""
         self.memory, self.dtype, self.shape = memory, array.dtype, array.shape
         self._steps = element_strides(name or "array", array) if steps is None else steps
         reach = [step * (n - 1) * self.dtype.itemsize for step, n in zip(self._steps, self.shape, strict=True)] if array.size else []
@@ -167,7 +169,7 @@ class DeviceArray:
             )
         data = np.zeros(size, np.uint8)
         self._view(data)[...] = array
-        begin = memory.place(data, name=name)
+        begin = memory.place(data, address, name=name)
         self.address: int = begin + self._first
         self._bytes = memory.span(begin, size) if size else data
 

@@ -1,4 +1,4 @@
-"""`Device`: simulated global memory, and launches on it, as they execute: no judgement beyond what the watch sees.
+"""`Card`: what a GPU can do, simulated or real; `Device`: the simulated one, without judgement beyond what the watch sees.
 
 >>> device = Device("sm_90a")
 >>> a = device.array(np.arange(4, dtype=np.float32))
@@ -8,10 +8,11 @@ array([0., 1., 2., 3.], dtype=float32)
 
 from __future__ import annotations
 
+import functools
 import math
 import re
-from collections.abc import Sequence
-from typing import Any
+import weakref
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,38 +23,159 @@ from smemsim.machine.region import GlobalMemory
 from smemsim.program import operations  # noqa: F401  (registers the builders)
 from smemsim.program.arrays import MOST_BYTES, DeviceArray, as_numpy, converted, element_strides, pack, shape_of, storage
 from smemsim.program.execute import execute
-from smemsim.program.launch import CANCEL, Launch, check_shape, three
+from smemsim.program.launch import EVERY, Launch, LaunchConfig, LinkedKernel, LoadedKernel, RunOptions, check_shape
+from smemsim.program.linking.inline import function_addresses
 from smemsim.program.linking.program import Program, link
-from smemsim.ptx.module import Module
+from smemsim.ptx.module import Module, Variable
 from smemsim.ptx.parser import read_module
 from smemsim.spec.architectures import ARCHITECTURES, architecture
-from smemsim.spec.launches import LAUNCH_LIMITS
 from smemsim.spec.targets import target_number
+from smemsim.words.tensor_map import TensorMap
 
-__all__ = ["Device", "target_of"]
+__all__ = ["Card", "Device", "LoadedModule", "LoadedPtx", "entry_of", "linked", "module_of", "target_of"]
+
+
+# ---- What a GPU can do, in the driver's terms
+
+
+class LoadedModule(Protocol):
+    """A module that a card has loaded, with memory for its variables: what `cuModuleLoadData` gives."""
+
+    def kernel(self, name: str | None = None) -> LoadedKernel:
+        """One of its kernels (`cuModuleGetFunction`); the only one where none is named. InputError where there is no such kernel."""
+
+    def variable(self, name: str) -> tuple[int, int]:
+        """(address, bytes) of a variable in global or constant memory (`cuModuleGetGlobal`). InputError where there is none."""
+
+
+class Card(Protocol):
+    """A GPU: `smemsim.Gpu` is a simulated one, `smemsim.testing.recorder.Gpu` a real one. The same description runs on either.
+
+    All addresses are bytes in global memory. Raises InputError for what no launch could be, a real card also the driver's errors.
+    """
+
+    arch: str
+
+    def allocate(self, size: int, fill: int | None = None) -> int:
+        """The address of `size` bytes of global memory, a multiple of 256; each of them `fill`, where that is given."""
+
+    def free(self, address: int) -> None:
+        """Give back what `allocate` gave."""
+
+    def put(self, address: int, data: np.ndarray) -> None:
+        """Copy an array's bytes to the card."""
+
+    def get(self, address: int, size: int) -> np.ndarray:
+        """Copy bytes from the card, as uint8."""
+
+    def load(self, image: bytes | str) -> LoadedModule:
+        """Load a module: PTX text, which every card takes, or machine code, which a real one does."""
+
+    def encode(self, tm: TensorMap, global_address: int) -> bytes:
+        """The 128 bytes of a map's arguments over another global address."""
+
+    def execute(self, kernel: LoadedKernel, config: LaunchConfig) -> int:
+        """Launch a kernel and wait: 0, or the CUDA error that it ended with. The arguments are the bytes of each parameter."""
+
+
+# ---- The simulated one
+
+
+MOST_MODULES = 64  # PTX texts and programs that a process keeps, whichever card they were loaded into
+_modules: dict[str, Module] = {}
+linked = functools.lru_cache(maxsize=MOST_MODULES)(link)  # the program of a module, an entry and an architecture
+
+
+def module_of(ptx: str | Module, name: str = "<ptx>") -> Module:
+    """A PTX text as a module, read once in a process; `name` is how messages call it. A module stays what it is."""
+    if isinstance(ptx, Module):
+        return ptx
+    if isinstance(ptx, str) and len(ptx) < 1024 and ptx.strip().endswith(".ptx"):
+        raise InputError(f"ptx = {shown(ptx)}: the name of a file; give its text: open({ptx.strip()!r}).read()")
+    if not isinstance(ptx, str):
+        raise InputError(f"ptx = {shown(ptx)}: needs the text of a PTX file, a str")
+    module = _modules.get(ptx)
+    if module is None:
+        module = read_module(ptx, name=name)
+        while len(_modules) >= MOST_MODULES:
+            _modules.pop(next(iter(_modules)), None)
+        _modules[ptx] = module
+    return module
+
+
+class LoadedPtx:
+    """A PTX module in a simulated card's memory: its variables keep their contents from launch to launch. `addresses` are where they lie."""
+
+    def __init__(self, device: Device, module: Module) -> None:
+        self.device, self.module = device, module
+        self.addresses: dict[str, int] = {}
+        self._kernels: dict[str, LinkedKernel] = {}
+        _check_target(module, device.arch)
+        self._place([v for v in module.variables.values() if v.space in ("global", "const") and not v.is_extern])
+
+    def kernel(self, name: str | None = None) -> LinkedKernel:
+        """A kernel that can be launched. Raises Unmodelled with a line for every instruction that is not modelled, InputError without such a kernel."""
+        entry = entry_of(self.module, name)
+        if entry not in self._kernels:
+            program = linked(self.module, entry, self.device.arch)
+            self._place([v for v in program.places.globals if v.name not in self.addresses], program)
+            self._kernels[entry] = LinkedKernel.of(program, self.module.text, self.module.functions[entry].directives, self.addresses)
+        return self._kernels[entry]
+
+    def variable(self, name: str) -> tuple[int, int]:
+        """(address, bytes) of a variable of the file in global or constant memory."""
+        if name not in self.addresses:
+            raise InputError(f"variable {shown(name)}: the PTX has no such variable{suggestion(name, self.addresses)}")
+        return self.addresses[name], self.module.variables[name].size
+
+    def unload(self) -> None:
+        """Give back the memory of its variables."""
+        for address in self.addresses.values():
+            self.device.memory.free(address)
+        self.addresses.clear()
+
+    def _place(self, variables: list[Variable], program: Program | None = None) -> None:
+        memory = self.device.memory
+        for v in variables:
+            if v.size > MOST_BYTES:
+                raise InputError(f"line {v.line}: {v.name} has {v.size} bytes; smemsim takes {MOST_BYTES} at most")
+        ask("the variables of the PTX in global memory", sum(v.size for v in variables))
+        for v in variables:
+            data = np.frombuffer(v.initial, np.uint8) if v.initial else np.zeros(max(v.size, 1), np.uint8)
+            self.addresses[v.name] = memory.place(data)
+        values = {**self.addresses, **(function_addresses(self.module) if program is None else program.functions)}
+        for v in variables:
+            for offset, name, addend in v.references:
+                if name not in values:
+                    raise Unmodelled(
+                        f"line {v.line}: {v.name} holds the address of {name}, which is neither a function nor a variable in global memory: not modelled"
+                    )
+                where = memory.span(self.addresses[v.name] + offset, 8)
+                where[:] = np.frombuffer(np.uint64(values[name] + addend).tobytes(), np.uint8)
 
 
 class Device:
-    """Global memory of an architecture ("sm_90a", "sm_100a", "sm_103a"), and the PTX that was loaded."""
+    """A simulated card of an architecture ("sm_90a", "sm_100a", "sm_103a"): its global memory, and the PTX that was loaded."""
 
     def __init__(self, arch: str = "sm_90a") -> None:
         self.arch = architecture(arch).name
         self.memory = GlobalMemory()
-        self._modules: dict[str, Module] = {}
-        self._programs: dict[tuple[str, str], Program] = {}
-        self._variables: dict[tuple[str, str], int] = {}
+        self._loaded: dict[str, LoadedPtx] = {}  # by its text
 
-    def array(self, array: Any, dtype: Any = None, *, name: str = "") -> DeviceArray:
+    def array(self, array: Any, dtype: Any = None, *, name: str = "", address: int | None = None) -> DeviceArray:
         """Put a copy of an array into global memory: of numpy, ml_dtypes, PyTorch, CuPy, or whatever knows numpy's array protocol or DLPack.
 
         `dtype` converts it first: a type of numpy, or an element type by name ("bf16" ...). It keeps its strides, in elements, as a tensor that
         PyTorch moves to a GPU does: `gpu.array(x.T)` is a transposed view there too, `.stride()` tells. Bytes of other orders become this machine's.
-        `name` is how findings call it; without one that is the parameter which points there. InputError for what is no array of plain numbers.
+        `name` is how findings call it; without one that is the parameter which points there. `address` is where its first byte lies, a free place
+        without it. InputError for what is no array of plain numbers, and where something lies at the address.
         """
         found = as_numpy(name or "array", array)
         if dtype is None:
-            return DeviceArray(self.memory, found, _name(name))
-        return DeviceArray(self.memory, converted(found, dtype), _name(name), steps=element_strides(name or "array", found))
+            return DeviceArray(self.memory, found, _name(name), address=address)
+        return DeviceArray(
+            self.memory, converted(found, dtype), _name(name), steps=element_strides(name or "array", found), address=address
+        )
 
     def zeros(self, shape: Any, dtype: Any = np.float32, *, name: str = "") -> DeviceArray:
         """A new array of zeros, such as for a kernel's result; `dtype` and `name` as for `array`.
@@ -68,101 +190,79 @@ class Device:
         except MemoryError:
             raise InputError(f"shape = {shown(shape)}: more bytes than this machine has room for") from None
 
-    def module(self, ptx: str, name: str = "<ptx>") -> Module:
-        """A PTX text, read; `name` is how messages call it."""
-        if isinstance(ptx, str) and len(ptx) < 1024 and ptx.strip().endswith(".ptx"):
-            raise InputError(f"ptx = {shown(ptx)}: the name of a file; give its text: open({ptx.strip()!r}).read()")
-        if not isinstance(ptx, str):
-            raise InputError(f"ptx = {shown(ptx)}: needs the text of a PTX file, a str")
-        if ptx not in self._modules:
-            self._modules[ptx] = read_module(ptx, name=name)
-        return self._modules[ptx]
+    def allocate(self, size: int, fill: int | None = None) -> int:
+        """The address of `size` bytes of global memory, a multiple of 256; each of them `fill`, else 0."""
+        data = np.full(whole("size", size, minimum=0), 0 if fill is None else whole("fill", fill, minimum=0, most_bits=8), np.uint8)
+        return self.memory.place(data)
 
-    @staticmethod
-    def entry(module: Module, entry: Any = None) -> str:
-        """The name of the kernel that is meant; the only one where none is named. InputError says which there are."""
-        known = [f.name for f in module.entries]
-        if entry is None and len(known) == 1:
-            return known[0]
-        if isinstance(entry, str) and entry in known:
-            return entry
-        said = (
-            "entry: which kernel is not said"
-            if entry is None
-            else f"entry = {shown(entry)}: there is no such kernel{suggestion(entry, known)}"
-        )
-        raise InputError(f"{said}; the PTX has {', '.join(known) or 'no .entry at all'}")
+    def free(self, address: int) -> None:
+        """Give back what `allocate` gave. InputError where nothing begins there."""
+        self.memory.free(address)
 
-    def prepare(
-        self,
-        ptx: str,
-        entry: str | None = None,
-        *,
-        grid: Any = (1, 1, 1),
-        block: Any = (1, 1, 1),
-        cluster: Any = (1, 1, 1),
-        shared_bytes: int = 0,
-        args: Sequence[Any] = (),
-        cancel: str = "resident",
-    ) -> Launch:
-        """Everything before the first instruction: what cannot run is refused here, with a sentence. `entry` may be left out where there is one."""
-        module = self.module(ptx)
-        _check_target(module, self.arch)
-        entry = self.entry(module, entry)
-        if (ptx, entry) not in self._programs:
-            self._programs[ptx, entry] = link(module, entry, self.arch)
-        program = self._programs[ptx, entry]
-        if program.places.parameter_bytes > LAUNCH_LIMITS.parameter_bytes:
-            raise InputError(
-                f"{entry} has {program.places.parameter_bytes} B of parameters; a kernel takes {LAUNCH_LIMITS.parameter_bytes} B at most "
-                f"({LAUNCH_LIMITS.source})"
-            )
-        parameters = pack(program.places, args, self.memory)
+    def put(self, address: int, data: np.ndarray) -> None:
+        """Copy an array's bytes to an address. InputError unless one allocation holds them all."""
+        raw = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        if raw.size:
+            self.memory.span(address, raw.size)[:] = raw
+
+    def get(self, address: int, size: int) -> np.ndarray:
+        """Copy `size` bytes from an address, as uint8. InputError unless one allocation holds them all."""
+        return self.memory.span(address, size).copy() if size else np.zeros(0, np.uint8)
+
+    def encode(self, tm: TensorMap, global_address: int) -> bytes:
+        """The 128 bytes of a map's arguments over another global address."""
+        return bytes(getattr(TensorMap, tm.call)(**{**tm.arguments, "global_address": global_address}, arch=self.arch))
+
+    def load(self, image: bytes | str | Module) -> LoadedPtx:
+        """Load PTX anew: its variables are others than those of the same text loaded before."""
+        text = image.rstrip(b"\0").decode(errors="replace") if isinstance(image, bytes) else image
+        return LoadedPtx(self, module_of(text))
+
+    def kernel(self, ptx: str | Module | LinkedKernel, entry: str | None = None) -> LinkedKernel:
+        """A kernel of a PTX text or module, which is loaded once; a kernel stays what it is. `entry` may be left out where there is one."""
+        if isinstance(ptx, LinkedKernel):
+            return ptx
+        module = module_of(ptx)
+        if module.text not in self._loaded:
+            self._loaded[module.text] = LoadedPtx(self, module)
+        return self._loaded[module.text].kernel(entry)
+
+    def prepare(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions | None = None) -> Launch:
+        """Everything before the first instruction: what cannot run is refused here, with a sentence."""
+        kernel = self.kernel(ptx, config.entry)
+        config = config.of(kernel)
+        if config.cancel == EVERY:
+            raise InputError(f"cancel = {EVERY!r}: is several launches, and one is asked for")
+        check_shape(config, kernel, self.arch)
+        parameters = pack(kernel.program.places, config.args, self.memory)
         at = self.memory.place(parameters)
         launch = Launch(
-            ptx=ptx, arch=self.arch, grid=three("grid", grid), block=three("block", block), cluster=three("cluster", cluster),
-            shared_bytes=whole("shared_bytes", shared_bytes, minimum=0), addresses=self._place_variables(ptx, program), parameter_address=at,
-            program=program, memory=self.memory, parameters=self.memory.span(at, len(parameters)), cancel=_cancel(cancel),
+            kernel=kernel, config=config, options=options or RunOptions(), memory=self.memory, parameter_address=at,
+            parameters=self.memory.span(at, len(parameters)),
         )  # fmt: skip
-        check_shape(launch, module.functions[entry].directives)
+        weakref.finalize(launch, self.memory.free, at)
         return launch
 
-    def launch(self, ptx: str, entry: str | None = None, **given: Any) -> Launch:
-        """Prepare a launch and execute it; arguments as for `prepare`."""
-        launch = self.prepare(ptx, entry, **given)
-        execute(launch)
-        return launch
-
-    def _place_variables(self, ptx: str, program: Program) -> dict[str, int]:
-        """Variables keep their contents from launch to launch, as those of a loaded module do."""
-        new = [v for v in program.places.globals if (ptx, v.name) not in self._variables]
-        for v in new:
-            if v.size > MOST_BYTES:
-                raise InputError(f"line {v.line}: {v.name} has {v.size} bytes; smemsim takes {MOST_BYTES} at most")
-        ask("the variables of the PTX in global memory", sum(v.size for v in new))
-        for v in new:
-            data = np.frombuffer(v.initial, np.uint8) if v.initial else np.zeros(max(v.size, 1), np.uint8)
-            self._variables[ptx, v.name] = self.memory.place(data)
-        addresses = {v.name: self._variables[ptx, v.name] for v in program.places.globals}
-        for v in new:
-            for offset, name, addend in v.references:
-                if name in program.functions:
-                    value = program.functions[name]
-                elif name in addresses:
-                    value = addresses[name]
-                else:
-                    raise Unmodelled(
-                        f"line {v.line}: {v.name} holds the address of {name}, which is neither a function nor a variable in global memory: not modelled"
-                    )
-                where = self.memory.span(addresses[v.name] + offset, 8)
-                where[:] = np.frombuffer(np.uint64(value + addend).tobytes(), np.uint8)
-        return addresses
+    def execute(self, kernel: LoadedKernel, config: LaunchConfig) -> int:
+        """Launch a kernel: 0, or the CUDA error that it ended with."""
+        if not isinstance(kernel, LinkedKernel):
+            raise InputError(f"kernel = {shown(kernel)}: was loaded by another card; load its PTX into this one")
+        launch = self.prepare(kernel, config)
+        execute(launch, watch=False)
+        return launch.status
 
 
-def _cancel(cancel: Any) -> str:
-    if cancel not in CANCEL:
-        raise InputError(f"cancel = {shown(cancel)}: needs one of {', '.join(CANCEL)}{suggestion(cancel, CANCEL)}")
-    return str(cancel)
+def entry_of(module: Module, entry: Any = None) -> str:
+    """The name of the kernel that is meant; the only one where none is named. InputError says which there are."""
+    known = [f.name for f in module.entries]
+    if entry is None and len(known) == 1:
+        return known[0]
+    if isinstance(entry, str) and entry in known:
+        return entry
+    said = (
+        "entry: which kernel is not said" if entry is None else f"entry = {shown(entry)}: there is no such kernel{suggestion(entry, known)}"
+    )
+    raise InputError(f"{said}; the PTX has {', '.join(known) or 'no .entry at all'}")
 
 
 def _name(name: Any) -> str:

@@ -11,7 +11,9 @@ from typing import TypeAlias
 
 from smemsim.machine.bulk import BulkTransfer
 from smemsim.machine.cluster import Delivery
+from smemsim.machine.product import SharedOperand
 from smemsim.ptx.module import Instruction
+from smemsim.spec.tcgen05 import KINDS
 from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["Bulk", "Copy", "Event", "Load", "Mma", "Store"]
@@ -84,6 +86,15 @@ class Mma(_Issued):
     idesc: int | None = None
     cta_group: int = 1
     d: int = 0  # which accumulator: its first register, or its address in tensor memory
+
+    def operand(self, side: str) -> SharedOperand | None:
+        """A ("a") or B ("b") as each CTA of the group reads it; None where it is not in shared memory."""
+        word, dtype, major = (self.a, self.a_type, self.a_major) if side == "a" else (self.b, self.b_type, self.b_major)
+        if word is None:
+            return None
+        k = self.k // 2 if self.is_sparse and side == "a" else self.k
+        packing = KINDS[self.kind].packing if self.kind in KINDS else "packed"
+        return SharedOperand(word, dtype, major, (self.m if side == "a" else self.n) // self.cta_group, k, packing)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -10,15 +10,16 @@ import numpy as np
 from smemsim.errors import HardwareTrap, SmemsimError
 from smemsim.program.barriers.cta import tell_parted
 from smemsim.program.barriers.mbarrier import check_reused, mbarriers
-from smemsim.program.control import check_registers
 from smemsim.program.launch import CANCEL, Launch, Queue
+from smemsim.program.threads.control import check_registers
 from smemsim.program.watch.watch import Watch
 from smemsim.program.wave import ALL, EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Endless, Wait, Wave
 from smemsim.ptx.module import Immediate, Instruction, Label
 from smemsim.spec.launches import RESIDENCY
+from smemsim.spec.traps import TIMEOUT
 
 if TYPE_CHECKING:
-    from smemsim.program.linking.program import Block
+    from smemsim.program.linking.program import Block, Program
 
 __all__ = [
     "OutOfTime",
@@ -392,10 +393,8 @@ def _run_block(wave: Wave, block: Block) -> None:
             else:
                 marks.run(wave, block.instructions[0], block.gate.run)
             wave.step = 1
-        if watch is not None and block.slots & (watch.in_flight | watch.of_sums):
-            watch.check_registers(wave, block)
-        if watch is not None and block.slots & watch.tensor.loading:
-            watch.tensor.names(wave, block)
+        if watch is not None:
+            watch.names(wave, block)
         for step in block.steps:
             if marks is None:
                 step(wave)
@@ -452,20 +451,20 @@ def depends(launch: Launch) -> bool:
     return False
 
 
-def requests(launch: Launch) -> list[Instruction]:
+def requests(program: Program) -> list[Instruction]:
     """The instructions with which a CTA asks for the work of others."""
-    return [i for i in launch.program.inlined.body if i.op == "clusterlaunchcontrol" and "try_cancel" in i.modifiers]
+    return [i for i in program.inlined.body if i.op == "clusterlaunchcontrol" and "try_cancel" in i.modifiers]
 
 
 def takes_over(launch: Launch) -> bool:
     """May a CTA of the launch take over the work of others, which then do not begin?"""
-    return launch.cancel != "never" and bool(requests(launch))
+    return launch.config.cancel != "never" and bool(requests(launch.program))
 
 
 def _queue(launch: Launch, clusters: Sequence[int] | None) -> Queue:
     """The clusters that are to run, and how many of them begin whatever others ask for."""
     waiting: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters
-    return Queue(waiting, len(waiting) if not takes_over(launch) else resident(launch) if launch.cancel == "resident" else 0)
+    return Queue(waiting, len(waiting) if not takes_over(launch) else resident(launch) if launch.config.cancel == "resident" else 0)
 
 
 def execute(
@@ -475,7 +474,8 @@ def execute(
 
     `done` is told how many CTAs have finished. A trap ends the launch, and so does a hang: nothing runs after it, as on hardware, and the
     result is False; so it is at the end of the launch's time, and nothing is noted then. CTAs that wait for others are joined by further waves,
-    as long as all of them fit on the card at once. Whether requests for others' work were granted is told in `launch.evidence`.
+    as long as all of them fit on the card at once. Whether requests for others' work were granted is told in `launch.evidence`, the CUDA error
+    of a trap or a hang in `launch.status`.
     """
     launch.queue = queue = _queue(launch, clusters)
     try:
@@ -483,12 +483,14 @@ def execute(
     finally:
         if queue.asked:
             granted = f"{queue.taken} of {queue.asked} requests were granted" if takes_over(launch) else "no request was granted"
-            launch.evidence.add(f"clusterlaunchcontrol.try_cancel: {granted} (cancel = {launch.cancel!r}: {CANCEL[launch.cancel]})")
+            launch.evidence.add(
+                f"clusterlaunchcontrol.try_cancel: {granted} (cancel = {launch.config.cancel!r}: {CANCEL[launch.config.cancel]})"
+            )
 
 
 def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int], None]) -> bool:
     most, together = resident(launch), at_once(launch)
-    if takes_over(launch) and launch.cancel != "resident":
+    if takes_over(launch) and launch.config.cancel != "resident":
         together = 1  # so that there are others to take over
     launch.waves.clear()
     others_help = depends(launch)
@@ -510,19 +512,22 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
                 gives_way = False
                 wave = next((w for w in launch.waves if w.gave_way), None)
             if wave is None:
+                launch.status = TIMEOUT
                 report_hang(launch, len(queue) * launch.cluster_size)
                 return False
             try:
                 finished = run_wave(wave, gives_way=gives_way)
             except Stuck:
+                launch.status = TIMEOUT
                 report_hang(launch)
                 return False
             except OutOfTime:
                 launch.out_of_time = True
                 return False
             except HardwareTrap as trap:
+                launch.status = trap.cuda_error
                 instruction = getattr(trap, "instruction", None)
-                if instruction is not None and not any(f.instruction.line == instruction.line for f in launch.findings.values()):
+                if instruction is not None and not any(f.line == instruction.line for f in launch.findings.values()):
                     code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
                     launch.find(code, instruction, str(trap))
                 for other in launch.waves:

@@ -1,31 +1,47 @@
-"""One launch: a program, a grid, and where its parameters and variables are; checked before anything runs."""
+"""Launches: how they are described (`LaunchConfig`, `RunOptions`), what they may ask for (`check_shape`), and one that runs (`Launch`)."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import math
+import os
+import pathlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from smemsim.arguments import shown, whole
+from smemsim.arguments import flag, shown, suggestion, whole
 from smemsim.errors import InputError, Unmodelled
+from smemsim.finding import Finding, Touched, at_instruction
 from smemsim.machine.region import GlobalMemory
 from smemsim.program.events import Event
 from smemsim.program.linking.program import Program
 from smemsim.program.registry import ON_EXIT
 from smemsim.ptx.module import Instruction, Parameter
 from smemsim.spec.architectures import architecture
-from smemsim.spec.findings import CODES, Severity
+from smemsim.spec.findings import Severity
 from smemsim.spec.launches import LAUNCH_LIMITS
 
 if TYPE_CHECKING:
     from smemsim.program.wave import Wave
 
-__all__ = ["CANCEL", "LIMIT", "Given", "InstructionFinding", "Judge", "Launch", "Queue", "Touched", "check_shape", "three"]
+__all__ = [
+    "CANCEL",
+    "EVERY",
+    "LIMIT",
+    "Judge",
+    "Launch",
+    "LaunchConfig",
+    "LinkedKernel",
+    "LoadedKernel",
+    "Queue",
+    "RunOptions",
+    "check_shape",
+    "three",
+]
 
 
 WORKSPACE_BYTES = 256  # enough for the counters of cooperative groups
@@ -36,45 +52,217 @@ CANCEL = {
     "one": "each cluster that begins takes over one other, its further requests are declined",
     "always": "a cluster begins alone and takes over all that have not begun",
 }
+EVERY = "all"  # of `LaunchConfig.cancel`: each of the answers but "resident", one run after the other
 LIMIT = 20_000_000  # blocks of instructions that a wave may execute, unless a launch says otherwise
 
 
-@dataclasses.dataclass(frozen=True)
-class Touched:
-    """Bytes of a CTA's shared memory that a finding is about: addresses from `begin` up to `end`."""
-
-    cta: int
-    begin: int
-    end: int
-
-    def meets(self, other: Touched) -> bool:
-        """Have the two a byte in common?"""
-        return self.cta == other.cta and self.begin < other.end and other.begin < self.end
+# ---- How a launch is described
 
 
-@dataclasses.dataclass(frozen=True)
-class InstructionFinding:
-    """What is wrong at an instruction; `smemsim.judge` makes a `Finding` of it, which says where that stands in which file. `touched` are the bytes that it is
-    about, where these are in shared memory: what else is found of them may follow from it."""
+def three(name: str, value: Any) -> tuple[int, int, int]:
+    """A grid, block or cluster shape: one to three numbers, the missing ones 1.
 
-    code: str
-    instruction: Instruction
-    message: str
-    repair: str = ""
-    because: str = ""
-    milder: Severity | None = None  # what is formally wrong and nobody can act on, or harms nobody: a note, or luck
-    touched: tuple[Touched, ...] = ()
-    cause: str = ""  # what kind of operation it is about, where one line may be wrong for several
+    >>> three("grid", 4), three("block", (32, 2))
+    ((4, 1, 1), (32, 2, 1))
+    """
+    given = (value,) if isinstance(value, (int, np.integer)) else value
+    values = tuple(given) if isinstance(given, Sequence) and not isinstance(given, (str, bytes)) else ()
+    if not 1 <= len(values) <= 3:
+        raise InputError(f"{name} = {shown(value)}: needs one to three numbers")
+    x, y, z = (whole(name, n, minimum=1) for n in (*values, 1, 1)[:3])
+    return x, y, z
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class LaunchConfig:
+    """What a kernel is launched with, in the terms of the driver's `CUlaunchConfig`: everything of a launch that the kernel can see.
+
+    Sizes are given as one to three numbers and held as three. `block` None is what the kernel's `.reqntid` says, else one thread; `cluster` None what its
+    `.reqnctapercluster` says, else one CTA. `shared_bytes` is dynamic shared memory. `args` has one entry for each parameter, in their order: on
+    every card the parameter's bytes, on a simulated one also arrays, tensor maps, numbers and None. `entry` names the kernel, and may be left out where
+    the PTX has only one. `cancel` says how a simulated card answers `clusterlaunchcontrol.try_cancel`: a key of `CANCEL`, or "all". Raises InputError.
+
+    >>> LaunchConfig(grid=(4, 2), block=128).grid
+    (4, 2, 1)
+    """
+
+    grid: Any = (1, 1, 1)
+    block: Any = None
+    cluster: Any = None
+    shared_bytes: int = 0
+    args: Sequence[Any] = ()
+    entry: str | None = None
+    cooperative: bool = False
+    cancel: str = "resident"
+
+    def __post_init__(self) -> None:
+        for name in ("grid", "block", "cluster"):
+            value = getattr(self, name)
+            if value is not None or name == "grid":
+                object.__setattr__(self, name, three(name, value))
+        object.__setattr__(self, "shared_bytes", whole("shared_bytes", self.shared_bytes, minimum=0))
+        object.__setattr__(self, "cooperative", flag("cooperative", self.cooperative))
+        answers = (*CANCEL, EVERY)
+        if self.cancel not in answers:
+            raise InputError(f"cancel = {shown(self.cancel)}: needs one of {', '.join(answers)}{suggestion(self.cancel, answers)}")
+
+    def of(self, kernel: LoadedKernel) -> LaunchConfig:
+        """The launch of this kernel: what was left open is as the kernel's directives say."""
+        return dataclasses.replace(
+            self, entry=kernel.name, block=self.block or kernel.block or (1, 1, 1), cluster=self.cluster or kernel.cluster or (1, 1, 1)
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class RunOptions:
+    """How a simulated card runs a launch: nothing of it is known to the kernel, and none changes a right kernel's results.
+
+    `sanitize` False leaves the watch out. `ctas` are the numbers of the CTAs to run, with those of their clusters; None: all. `limit` blocks of instructions
+    may be executed until the kernel counts as endless, and `limit_seconds` seconds pass until it is ended without a finding. `workers` processes execute
+    CTAs that do not depend on each other, or the Dask cluster of `client`, a `distributed.Client`. `progress` False draws no bar. `sources` are folders
+    with sources that findings may show, `name` is how findings call the PTX. Raises InputError.
+    """
+
+    sanitize: bool = True
+    ctas: Iterable[int] | None = None
+    limit: int = LIMIT
+    limit_seconds: float | None = None
+    workers: int | None = None
+    client: Any = None
+    progress: bool = True
+    sources: Any = ()
+    name: str = "ptx"
+
+    def __post_init__(self) -> None:
+        for name in ("sanitize", "progress"):
+            object.__setattr__(self, name, flag(name, getattr(self, name)))
+        object.__setattr__(self, "limit", whole("limit", self.limit, minimum=1))
+        seconds = self.limit_seconds
+        if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf):
+            raise InputError(f"limit_seconds = {shown(seconds)}: needs a number of seconds above 0, or None")
+        if self.workers is not None:
+            object.__setattr__(self, "workers", whole("workers", self.workers, minimum=1))
+        if self.client is not None and not hasattr(self.client, "get_executor"):
+            raise InputError(f"client = {shown(self.client)}: needs a distributed.Client")
+        object.__setattr__(self, "sources", _folders(self.sources))
+
+
+def _folders(sources: Any) -> tuple[pathlib.Path, ...]:
+    given = [sources] if isinstance(sources, (str, os.PathLike)) else sources
+    if not isinstance(given, Iterable):
+        raise InputError(f"sources = {shown(sources)}: needs a list of folders")
+    folders = list(given)
+    for folder in folders:
+        if not isinstance(folder, (str, os.PathLike)) or not os.path.isdir(folder):
+            raise InputError(f"sources: {shown(folder)} is no folder")
+    return tuple(pathlib.Path(folder) for folder in folders)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class LoadedKernel:
+    """A kernel that a card has loaded, as `CUfunction` is one: what is known of it before it is launched.
+
+    `parameter_sizes` are the bytes of each parameter, None where a driver cannot say. `static_shared_bytes` is the shared memory that it declares itself,
+    `local_bytes` the local memory of a thread. `directives` are those of its PTX: {"reqntid": (128, 1, 1)}.
+    """
+
+    name: str
+    parameter_sizes: tuple[int, ...] | None
+    static_shared_bytes: int
+    local_bytes: int = 0
+    directives: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 
     @property
-    def severity(self) -> Severity:
-        """That of its code, unless it is told milder."""
-        return self.milder or CODES[self.code].severity
+    def block(self) -> tuple[int, int, int] | None:
+        """The threads of a CTA that it must be launched with (`.reqntid`)."""
+        sizes = self.directives.get("reqntid")
+        return three("reqntid", sizes) if sizes else None
 
     @property
-    def ends(self) -> bool:
-        """Does the kernel end here, or never?"""
-        return self.severity is Severity.TRAP
+    def cluster(self) -> tuple[int, int, int] | None:
+        """The CTAs of a cluster that it must be launched with (`.reqnctapercluster`)."""
+        sizes = self.directives.get("reqnctapercluster")
+        return three("reqnctapercluster", sizes) if sizes else None
+
+    @property
+    def most_threads(self) -> int | None:
+        """The threads of a CTA that it may be launched with (`.maxntid`)."""
+        sizes = self.directives.get("maxntid")
+        return math.prod(sizes) if sizes else None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class LinkedKernel(LoadedKernel):
+    """A kernel that a simulated card has loaded: its program, the text that it was read from, and the addresses of its module's variables."""
+
+    program: Program
+    text: str
+    addresses: Mapping[str, int]
+
+    def variable(self, name: str) -> int:
+        """The address of a variable of its module in global or constant memory. InputError where there is none of this name."""
+        if name not in self.addresses:
+            raise InputError(f"variable {shown(name)}: the PTX has no such variable{suggestion(name, self.addresses)}")
+        return self.addresses[name]
+
+    @classmethod
+    def of(cls, program: Program, text: str, directives: Mapping[str, tuple[int, ...]], addresses: Mapping[str, int]) -> LinkedKernel:
+        """The kernel of a program whose variables lie at `addresses`."""
+        places = program.places
+        return cls(
+            name=program.name, parameter_sizes=tuple(p.size for p in places.parameters), local_bytes=places.local_bytes, directives=directives,
+            static_shared_bytes=places.dynamic_begin - architecture(program.arch).shared_begin, program=program, text=text, addresses=addresses,
+        )  # fmt: skip
+
+
+def check_shape(config: LaunchConfig, kernel: LoadedKernel, arch: str) -> None:
+    """InputError where a launch asks for what hardware or the kernel's directives do not allow; `config` is one `of` the kernel."""
+    for name, most in (("grid", LAUNCH_LIMITS.grid), ("block", LAUNCH_LIMITS.block)):
+        for n, limit, axis in zip(getattr(config, name), most, "xyz", strict=True):
+            if n > limit:
+                raise InputError(f"{name}.{axis} = {n}: at most {limit} ({LAUNCH_LIMITS.source})")
+    threads, ctas = math.prod(config.block), math.prod(config.cluster)
+    if threads > LAUNCH_LIMITS.threads:
+        raise InputError(f"block = {config.block}: {threads} threads; a CTA has at most {LAUNCH_LIMITS.threads}")
+    _check_directives(config, kernel)
+    if ctas > LAUNCH_LIMITS.cluster:
+        raise InputError(f"cluster = {config.cluster}: {ctas} CTAs; a cluster has at most {LAUNCH_LIMITS.cluster}")
+    for n, of, axis in zip(config.grid, config.cluster, "xyz", strict=True):
+        if n % of:
+            raise InputError(f"grid.{axis} = {n}: needs a multiple of cluster.{axis} = {of}")
+    if kernel.local_bytes > LAUNCH_LIMITS.local_bytes:
+        raise InputError(
+            f"{kernel.local_bytes} bytes of local variables: a thread has {LAUNCH_LIMITS.local_bytes} at most ({LAUNCH_LIMITS.source})"
+        )
+    if sum(kernel.parameter_sizes or ()) > LAUNCH_LIMITS.parameter_bytes:
+        raise InputError(
+            f"{kernel.name} has {sum(kernel.parameter_sizes or ())} B of parameters; a kernel takes {LAUNCH_LIMITS.parameter_bytes} B at most "
+            f"({LAUNCH_LIMITS.source})"
+        )
+    machine = architecture(arch)
+    room = machine.shared_end - machine.shared_begin
+    if kernel.static_shared_bytes + config.shared_bytes > room:
+        raise InputError(
+            f"shared_bytes = {config.shared_bytes}: with the {kernel.static_shared_bytes} B that the program declares more than the {room} B a CTA "
+            f"has on {arch}"
+        )
+
+
+def _check_directives(config: LaunchConfig, kernel: LoadedKernel) -> None:
+    if "blocksareclusters" in kernel.directives:
+        raise Unmodelled(
+            ".blocksareclusters: the grid of this entry counts clusters, which is not modelled; compile without __block_size__"
+        )
+    if kernel.block not in (None, config.block):
+        raise InputError(f"block = {config.block}: the entry requires {kernel.block} (.reqntid)")
+    threads = math.prod(config.block)
+    if kernel.most_threads is not None and threads > kernel.most_threads:
+        raise InputError(f"block = {config.block}: {threads} threads; the entry allows {kernel.most_threads} (.maxntid)")
+    if kernel.cluster not in (None, config.cluster):
+        raise InputError(f"cluster = {config.cluster}: the entry requires {kernel.cluster} (.reqnctapercluster)")
+
+
+# ---- A launch that runs
 
 
 class Judge(Protocol):
@@ -90,46 +278,6 @@ class Judge(Protocol):
 
     def merge(self, other: Any) -> None:
         """Take what another one has seen."""
-
-
-@dataclasses.dataclass(eq=False, kw_only=True)
-class Given:
-    """What is known of a launch before it runs: the PTX text that its program is made of, its shape, and where its parameters and variables are."""
-
-    ptx: str
-    arch: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    cluster: tuple[int, int, int]
-    shared_bytes: int
-    addresses: dict[str, int]  # of variables in global memory
-    parameter_address: int
-    limit: int = LIMIT
-    limit_seconds: float | None = None  # how long it may run
-    cancel: str = "resident"  # a key of CANCEL
-
-    @property
-    def threads(self) -> int:
-        """Threads of a CTA."""
-        return self.block[0] * self.block[1] * self.block[2]
-
-    @property
-    def cluster_size(self) -> int:
-        """CTAs of a cluster."""
-        return self.cluster[0] * self.cluster[1] * self.cluster[2]
-
-    @property
-    def ctas(self) -> int:
-        """CTAs of the grid."""
-        return self.grid[0] * self.grid[1] * self.grid[2]
-
-    def cta(self, cluster: int, rank: int) -> tuple[int, tuple[int, int, int]]:
-        """(number in the grid, ctaid) of a CTA by its cluster's number and its rank there."""
-        counts = [g // c for g, c in zip(self.grid, self.cluster, strict=True)]
-        at = (cluster % counts[0], cluster // counts[0] % counts[1], cluster // (counts[0] * counts[1]))
-        within = (rank % self.cluster[0], rank // self.cluster[0] % self.cluster[1], rank // (self.cluster[0] * self.cluster[1]))
-        x, y, z = (a * c + w for a, c, w in zip(at, self.cluster, within, strict=True))
-        return x + self.grid[0] * (y + self.grid[1] * z), (x, y, z)
 
 
 class Queue:
@@ -166,15 +314,23 @@ class Queue:
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
-class Launch(Given):
-    """`findings` has one entry for a code at a line, a further one for another cause; `events` are the transfers and matrix instructions, `output` what printf wrote."""
+class Launch:
+    """A launch as it runs: a kernel, what it is launched with and how it is run, and where its parameters are in which memory.
 
-    program: Program
+    `findings` has one entry for a code at a line, a further one for another operation; `events` are the transfers and matrix instructions, `output` what printf
+    wrote. `status` is the CUDA error that it ended with, 0 without one.
+    """
+
+    kernel: LinkedKernel
+    config: LaunchConfig  # `of` the kernel
+    options: RunOptions
     memory: GlobalMemory
+    parameter_address: int
     parameters: np.ndarray
+    status: int = 0
     waves: list[Wave] = dataclasses.field(default_factory=list)
     queue: Queue = dataclasses.field(default_factory=lambda: Queue((), 0))
-    findings: dict[tuple[str | int, ...], InstructionFinding] = dataclasses.field(default_factory=dict)
+    findings: dict[tuple[str | int, ...], Finding] = dataclasses.field(default_factory=dict)
     events: list[Event] = dataclasses.field(default_factory=list)
     output: list[str] = dataclasses.field(default_factory=list)
     output_size: int = 0  # characters
@@ -186,11 +342,36 @@ class Launch(Given):
     judge: Judge | None = None
     out_of_time: bool = False  # has it been ended because it ran for `limit_seconds`?
     deadline: float = math.inf  # of `time.monotonic`; `begin` sets it
+    program: Program = dataclasses.field(init=False)
+    addresses: Mapping[str, int] = dataclasses.field(init=False)  # of variables in global memory
+    arch: str = dataclasses.field(init=False)
+    grid: tuple[int, int, int] = dataclasses.field(init=False)
+    block: tuple[int, int, int] = dataclasses.field(init=False)
+    cluster: tuple[int, int, int] = dataclasses.field(init=False)
+    threads: int = dataclasses.field(init=False)  # of a CTA
+    cluster_size: int = dataclasses.field(init=False)  # CTAs of a cluster
+    ctas: int = dataclasses.field(init=False)  # of the grid
+    shared_bytes: int = dataclasses.field(init=False)
+    limit: int = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        self.program, self.addresses, self.arch = self.kernel.program, self.kernel.addresses, self.kernel.program.arch
+        self.grid, self.block, self.cluster = self.config.grid, self.config.block, self.config.cluster
+        self.threads, self.cluster_size, self.ctas = math.prod(self.block), math.prod(self.cluster), math.prod(self.grid)
+        self.shared_bytes, self.limit = self.config.shared_bytes, self.options.limit
+
+    def cta(self, cluster: int, rank: int) -> tuple[int, tuple[int, int, int]]:
+        """(number in the grid, ctaid) of a CTA by its cluster's number and its rank there."""
+        counts = [g // c for g, c in zip(self.grid, self.cluster, strict=True)]
+        at = (cluster % counts[0], cluster // counts[0] % counts[1], cluster // (counts[0] * counts[1]))
+        within = (rank % self.cluster[0], rank // self.cluster[0] % self.cluster[1], rank // (self.cluster[0] * self.cluster[1]))
+        x, y, z = (a * c + w for a, c, w in zip(at, self.cluster, within, strict=True))
+        return x + self.grid[0] * (y + self.grid[1] * z), (x, y, z)
 
     def begin(self) -> None:
         """The time of `limit_seconds` begins."""
-        if self.limit_seconds is not None:
-            self.deadline = time.monotonic() + self.limit_seconds
+        if self.options.limit_seconds is not None:
+            self.deadline = time.monotonic() + self.options.limit_seconds
 
     @property
     def is_over(self) -> bool:
@@ -205,7 +386,7 @@ class Launch(Given):
     @property
     def asked_bytes(self) -> int:
         """Bytes of shared memory of a CTA that the kernel asks for, static and dynamic."""
-        return self.program.places.dynamic_begin - architecture(self.arch).shared_begin + self.shared_bytes
+        return self.kernel.static_shared_bytes + self.shared_bytes
 
     @property
     def window_bytes(self) -> int:
@@ -233,87 +414,30 @@ class Launch(Given):
         because: str = "",
         milder: Severity | None = None,
         touched: tuple[Touched, ...] = (),
-        cause: str = "",
+        operation: str = "",
     ) -> None:
-        """Note a finding at an instruction; the same code at the same line is noted once for each `cause`, the most severe one.
+        """Note a finding at an instruction; the same code at the same line is noted once for each `operation`, the most severe one.
 
         `milder` is for what is formally wrong and that a user cannot act on (compilers write it so): the message says why.
         """
-        self.keep(InstructionFinding(code, i, message, repair, because, milder, touched, cause))
+        self.keep(at_instruction(code, i, message, repair, because=because, milder=milder, touched=touched, operation=operation))
 
-    def found(self, code: str, line: int, cause: str = "") -> InstructionFinding | None:
-        """What was found at a line, of the same cause if several were."""
+    def found(self, code: str, line: int, operation: str = "") -> Finding | None:
+        """What was found at a line, of the same operation if several were."""
         first = self.findings.get((code, line))
-        return first if first is None or first.cause == cause else self.findings.get((code, line, cause))
+        return first if first is None or first.operation == operation else self.findings.get((code, line, operation))
 
-    def keep(self, found: InstructionFinding) -> None:
+    def keep(self, finding: Finding) -> None:
         """Keep a finding, unless there is one of its code at its line that is not milder."""
-        key: tuple[str | int, ...] = found.code, found.instruction.line
+        key: tuple[str | int, ...] = finding.code, finding.line
         first = self.findings.get(key)
-        if first is not None and first.cause != found.cause:
-            key = *key, found.cause
+        if first is not None and first.operation != finding.operation:
+            key = *key, finding.operation
         before = self.findings.get(key)
-        if before is None or (before.milder is not None and found.milder is None):
-            self.findings[key] = found
+        if before is None or (before.is_milder and not finding.is_milder):
+            self.findings[key] = finding
 
     def exited(self, wave: Wave, threads: np.ndarray) -> None:
         """Threads are done: barriers no longer wait for them."""
         for hook in ON_EXIT:
             hook(wave, threads)
-
-
-def three(name: str, value: Any) -> tuple[int, int, int]:
-    """A grid, block or cluster shape: one to three numbers, the missing ones 1.
-
-    >>> three("grid", 4), three("block", (32, 2))
-    ((4, 1, 1), (32, 2, 1))
-    """
-    given = (value,) if isinstance(value, (int, np.integer)) else value
-    values = tuple(given) if isinstance(given, Sequence) and not isinstance(given, (str, bytes)) else ()
-    if not 1 <= len(values) <= 3:
-        raise InputError(f"{name} = {shown(value)}: needs one to three numbers")
-    x, y, z = (whole(name, n, minimum=1) for n in (*values, 1, 1)[:3])
-    return x, y, z
-
-
-def check_shape(launch: Launch, directives: Any) -> None:
-    """InputError where a launch asks for what hardware or the entry's directives do not allow."""
-    for name, most in (("grid", LAUNCH_LIMITS.grid), ("block", LAUNCH_LIMITS.block)):
-        for n, limit, axis in zip(getattr(launch, name), most, "xyz", strict=True):
-            if n > limit:
-                raise InputError(f"{name}.{axis} = {n}: at most {limit} ({LAUNCH_LIMITS.source})")
-    if launch.threads > LAUNCH_LIMITS.threads:
-        raise InputError(f"block = {launch.block}: {launch.threads} threads; a CTA has at most {LAUNCH_LIMITS.threads}")
-    _check_directives(launch, directives)
-    if launch.cluster_size > LAUNCH_LIMITS.cluster:
-        raise InputError(f"cluster = {launch.cluster}: {launch.cluster_size} CTAs; a cluster has at most {LAUNCH_LIMITS.cluster}")
-    for n, of, axis in zip(launch.grid, launch.cluster, "xyz", strict=True):
-        if n % of:
-            raise InputError(f"grid.{axis} = {n}: needs a multiple of cluster.{axis} = {of}")
-    local = launch.program.places.local_bytes
-    if local > LAUNCH_LIMITS.local_bytes:
-        raise InputError(f"{local} bytes of local variables: a thread has {LAUNCH_LIMITS.local_bytes} at most ({LAUNCH_LIMITS.source})")
-    machine = architecture(launch.arch)
-    room = machine.shared_end - machine.shared_begin
-    if launch.window_bytes > room:
-        static = launch.program.places.dynamic_begin - machine.shared_begin
-        raise InputError(
-            f"shared_bytes = {launch.shared_bytes}: with the {static} B that the program declares more than the {room} B a CTA has on "
-            f"{launch.arch}"
-        )
-
-
-def _check_directives(launch: Launch, directives: Any) -> None:
-    if "blocksareclusters" in directives:
-        raise Unmodelled(
-            ".blocksareclusters: the grid of this entry counts clusters, which is not modelled; compile without __block_size__"
-        )
-    wanted = directives.get("reqntid")
-    if wanted and three("reqntid", wanted) != launch.block:
-        raise InputError(f"block = {launch.block}: the entry requires {three('reqntid', wanted)} (.reqntid)")
-    most = directives.get("maxntid")
-    if most and launch.threads > int(np.prod(most)):
-        raise InputError(f"block = {launch.block}: {launch.threads} threads; the entry allows {int(np.prod(most))} (.maxntid)")
-    clusters = directives.get("reqnctapercluster")
-    if clusters and three("reqnctapercluster", clusters) != launch.cluster:
-        raise InputError(f"cluster = {launch.cluster}: the entry requires {three('reqnctapercluster', clusters)} (.reqnctapercluster)")

@@ -1,36 +1,15 @@
-"""All operations: importing this module registers their builders."""
+"""All instructions: importing this module imports every family of them, and with it registers the builders that stand there (`registry`).
+
+A family is a folder beside this file.
+"""
 
 from __future__ import annotations
 
 import importlib
+import pathlib
+import pkgutil
 
-__all__ = ["MODULES"]
-
-
-MODULES = (
-    "alu",
-    "barriers.cta",
-    "barriers.mbarrier_operations",
-    "control",
-    "copies.bulk",
-    "copies.cp_async",
-    "copies.remote",
-    "copies.tensor",
-    "system",
-    "matrix.ldmatrix",
-    "matrix.mma_sync",
-    "matrix.wgmma",
-    "memory.addresses",
-    "memory.atomics",
-    "memory.ordering",
-    "memory.load_store",
-    "refused",
-    "tcgen05.allocation",
-    "tcgen05.commit",
-    "tcgen05.copy",
-    "tcgen05.load_store",
-    "tcgen05.mma",
-    "warps",
-)
-for _name in MODULES:
-    importlib.import_module(f"smemsim.program.{_name}")
+FAMILIES = ("alu", "barriers", "copies", "matrix", "memory", "tcgen05", "threads")
+for _family in FAMILIES:
+    for _found in pkgutil.iter_modules([str(pathlib.Path(__file__).with_name(_family))]):
+        importlib.import_module(f"smemsim.program.{_family}.{_found.name}")

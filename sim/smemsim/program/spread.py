@@ -8,7 +8,6 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
-import functools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures.process import BrokenProcessPool
@@ -16,16 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.arguments import whole
 from smemsim.budget import ask
 from smemsim.errors import InputError
+from smemsim.finding import Finding
 from smemsim.machine.region import GlobalMemory
 from smemsim.processes import Lost, can_have_children, pool, processors, without_main
-from smemsim.program import operations  # noqa: F401  (registers the builders)
+from smemsim.program.device import linked, module_of
 from smemsim.program.execute import at_once, depends, execute, takes_over
-from smemsim.program.launch import Given, InstructionFinding, Judge, Launch
-from smemsim.program.linking.program import link
-from smemsim.ptx.parser import read_module
+from smemsim.program.launch import Judge, Launch, LaunchConfig, LinkedKernel, RunOptions
 
 __all__ = ["Changed", "Merge", "Result", "Work", "execute_spread", "run_shard", "work_of"]
 
@@ -33,19 +30,20 @@ __all__ = ["Changed", "Merge", "Result", "Work", "execute_spread", "run_shard", 
 # ---- A part of a launch that another process executes: what it needs, as plain data, and what it gives back
 
 
-@dataclasses.dataclass(eq=False, kw_only=True)
-class Work(Given):
-    """What is given of a launch, and global memory as it is before. `arrays` are addresses, bytes and names."""
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class Work:
+    """What is given of a launch, the PTX text of its kernel, and global memory as it is before. `arrays` are addresses, bytes and names."""
 
-    entry: str
+    text: str
+    arch: str
+    config: LaunchConfig  # without arguments: they lie in memory
+    options: RunOptions
+    addresses: dict[str, int]  # of variables in global memory
+    parameter_address: int
     parameter_bytes: int
     arrays: tuple[tuple[int, np.ndarray, str], ...]
     watch: bool
     judge: Judge | None = None
-
-
-def _given(launch: Given) -> dict[str, Any]:
-    return {field.name: getattr(launch, field.name) for field in dataclasses.fields(Given)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,12 +75,13 @@ class Result:
     """What a shard left behind; `finished` False: a trap or a hang, after which nothing runs, or the end of its time. `ctas` is how many it had."""
 
     changed: tuple[Changed, ...]
-    findings: tuple[InstructionFinding, ...]
+    findings: tuple[Finding, ...]
     output: tuple[str, ...]
     evidence: frozenset[str]
     finished: bool
     ctas: int
     out_of_time: bool
+    status: int = 0
     elsewhere: frozenset[int] = frozenset()
     judge: Judge | None = None
 
@@ -91,36 +90,36 @@ def work_of(launch: Launch, *, watch: bool) -> Work:
     """What another process needs to execute CTAs of a launch."""
     ask("a copy of global memory for other processes", sum(len(region.data) for region in launch.memory.table()[2]))
     arrays = tuple((region.begin, region.data.copy(), region.name) for region in launch.memory.table()[2] if len(region.data))
-    given = _given(launch)
-    if launch.limit_seconds is not None:
-        given["limit_seconds"] = max(0.0, launch.deadline - time.monotonic())  # the clocks of two machines have nothing in common
+    left = launch.options.limit_seconds
+    if left is not None:
+        left = max(SOON, launch.deadline - time.monotonic())  # the clocks of two machines have nothing in common
+    options = dataclasses.replace(launch.options, ctas=None, client=None, sources=(), limit_seconds=left)
     return Work(
-        **given,
-        entry=launch.program.name,
-        parameter_bytes=len(launch.parameters),
-        arrays=arrays,
-        watch=watch,
-        judge=launch.judge and launch.judge.fresh(),
-    )
-
-
-_module = functools.lru_cache(maxsize=4)(read_module)
+        text=launch.kernel.text, arch=launch.arch, config=dataclasses.replace(launch.config, args=()), options=options,
+        addresses=dict(launch.addresses), parameter_address=launch.parameter_address, parameter_bytes=len(launch.parameters), arrays=arrays,
+        watch=watch, judge=launch.judge and launch.judge.fresh(),
+    )  # fmt: skip
 
 
 def run_shard(work: Work, clusters: Sequence[int]) -> Result:
     """Execute some clusters of a launch; a pure function."""
-    memory = GlobalMemory()  # the program is linked anew for it: its loads and stores remember the array that they found last
+    memory = GlobalMemory()
     for address, data, name in work.arrays:
         memory.place(data, address, name=name)
-    program, parameters = link(_module(work.ptx), work.entry, work.arch), memory.span(work.parameter_address, work.parameter_bytes)
-    judge = None if work.judge is None else work.judge.fresh()
-    launch = Launch(**_given(work), program=program, memory=memory, parameters=parameters, judge=judge)
+    module, entry = module_of(work.text), str(work.config.entry)
+    kernel = LinkedKernel.of(linked(module, entry, work.arch), work.text, module.functions[entry].directives, work.addresses)
+    launch = Launch(
+        kernel=kernel, config=work.config, options=work.options, memory=memory,
+        parameter_address=work.parameter_address, parameters=memory.span(work.parameter_address, work.parameter_bytes),
+        judge=None if work.judge is None else work.judge.fresh(),
+    )  # fmt: skip
     launch.begin()
     finished = execute(launch, clusters, watch=work.watch)
     changed = [Changed.between(address, data, memory.region(address)[1]) for address, data, _ in work.arrays]
     return Result(
         tuple(part for part in changed if part is not None), tuple(launch.findings.values()), tuple(launch.output), frozenset(launch.evidence),
-        finished, len(clusters) * launch.cluster_size, launch.out_of_time, frozenset(launch.elsewhere), judge and judge.finish(),
+        finished, len(clusters) * launch.cluster_size, launch.out_of_time, launch.status, frozenset(launch.elsewhere),
+        launch.judge and launch.judge.finish(),
     )  # fmt: skip
 
 
@@ -154,6 +153,7 @@ class Merge:
         launch.evidence |= result.evidence
         launch.elsewhere |= result.elsewhere
         launch.out_of_time |= result.out_of_time
+        launch.status = launch.status or result.status
         if launch.judge is not None and result.judge is not None:
             launch.judge.merge(result.judge)
 
@@ -165,6 +165,7 @@ WORTH = 6.0  # seconds of work left, above which processes are worth starting
 PIECES = 4  # shards for each process, so that none waits long for the last one
 LONGEST = 10.0  # seconds of a shard, where a wave does not take longer
 DEATHS = 5  # times that workers may be lost
+SOON = 1e-6  # seconds: the least that a part of a launch is given
 LOOK = 1.0  # seconds after which it is looked whether the workers are still there, and the launch's time is not over
 
 Done = Callable[[int], None]
@@ -176,15 +177,14 @@ def execute_spread(
     *,
     watch: bool = True,
     done: Done = lambda ctas: None,
-    workers: int | None = None,
-    client: Any = None,
 ) -> bool:
-    """Run clusters of a launch (all of them without `clusters`) as `execute` does, with the same results, on `workers` processes or on the Dask cluster of a `distributed.Client`.
+    """Run clusters of a launch (all of them without `clusters`) as `execute` does, with the same results, on the `workers` processes or the Dask cluster of its options.
 
     Without either it is processes, one for each processor, where the first waves say that more than a few seconds are left. CTAs that wait for
     each other, add to the same words, or take over each other's work, run here. Raises InputError where workers are lost again and again.
     """
-    count = processors() if workers is None else whole("workers", workers, minimum=1)
+    workers, client = launch.options.workers, launch.options.client
+    count = processors() if workers is None else workers
     if depends(launch) or takes_over(launch) or (client is None and (count == 1 or not can_have_children())):
         return execute(launch, clusters, watch=watch, done=done)
     left: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters

@@ -78,15 +78,10 @@ def reserved(x: Wave, i: Instruction, at: np.ndarray, part: np.ndarray | None, b
 
 
 def _about_global(x: Wave, address: int, size: int) -> tuple[str, str]:
-    begins, ends, _ = x.launch.memory.table()
-    if not len(begins):
+    near = x.launch.memory.nearest(address)
+    if near is None:
         return "there is no array at all", ""
-    n = max(0, int(np.searchsorted(begins, np.uint64(address), "right")) - 1)
-    behind = address - int(ends[n])
-    before = int(begins[n + 1]) - address if n + 1 < len(begins) else 1 << 64
-    if behind >= 0 and before < behind:
-        n = n + 1
-    begin, end = int(begins[n]), int(ends[n])
+    begin, end = near.begin, near.end
     name = region_name(x.launch, begin, end)
     if address < begin:
         place = f"{begin - address} bytes in front of {name}"

@@ -25,7 +25,8 @@ from smemsim.spec.tensor_memory import COLUMNS, LANES
 from smemsim.spec.wgmma import WGMMA_THREADS
 
 if TYPE_CHECKING:
-    from smemsim.program.launch import Launch, Touched
+    from smemsim.finding import Touched
+    from smemsim.program.launch import Launch
 
 __all__ = [
     "ALL",

@@ -229,13 +229,14 @@ class Function:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Module:
-    """A PTX file."""
+    """A PTX file, read: its `text`, and what that says."""
 
     version: str
     target: tuple[str, ...]  # ("sm_90a",)
     address_size: int
     functions: Mapping[str, Function]
     variables: Mapping[str, Variable]
+    text: str = dataclasses.field(default="", repr=False)
 
     @property
     def own_target(self) -> str:

@@ -1189,7 +1189,8 @@ def read_module(text: str, *, name: str = "<ptx>") -> Module:
         raise InputError(f"{name}: needs the text of a PTX file, not {shown(text)}")
     if text.startswith("\x7fELF"):
         raise InputError(f"{name}: this is a compiled file (ELF), a cubin or an object; smemsim reads PTX, which `nvcc -ptx` writes")
-    return _ModuleReader(Source(text.removeprefix("\ufeff").rstrip("\0"), name)).read()  # a mark of UTF-8, the end of a C string
+    module = _ModuleReader(Source(text.removeprefix("\ufeff").rstrip("\0"), name)).read()  # a mark of UTF-8, the end of a C string
+    return dataclasses.replace(module, text=text)
 
 
 class _ModuleReader:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import html
 import io
 import json
-import textwrap
 from typing import Any
 
 import numpy as np
@@ -16,13 +14,15 @@ from smemsim.errors import InputError
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.layout import AccumulatorLayout
 from smemsim.machine.tmem.memory import REPEATS, TmemAccess
-from smemsim.show.console import Line
-from smemsim.show.operand import COLOURS
+from smemsim.picture.model import Band, Column, Line, Picture, Strip, Table, colour
 from smemsim.spec.findings import Severity
 from smemsim.spec.tensor_memory import LANES, LOAD_STORE_SHAPES, WARP_LANES
 from smemsim.words.instr import InstrDescriptor
 
-__all__ = ["AccumulatorMap", "Run", "accumulator_svg"]
+__all__ = ["AccumulatorMap", "Run"]
+
+
+LANE_STYLES = ("cyan", "green", "magenta", "yellow", "blue")  # of the rows of one warp
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,21 +134,33 @@ class AccumulatorMap:
             lines.append(Line([(head, "dim"), (f"warp {r['warp']}, thread {r['thread']}, register {r['register']}", "")]))
         return [*lines, Line([(self.grade, "dim")])]
 
-    def view(self) -> list[Line]:
-        """The terminal picture: a line for every run of lanes."""
+    def picture(self) -> Picture:
+        """A strip of lanes for each CTA, with a band for every run of lanes."""
         d = self.layout
-        lines = [Line([(self.title, "bold")]), Line([(repr(self.instr), "dim")]), Line([(self.subtitle, "")]), Line()]
-        lines.append(Line([(f"{'CTA':<5}{'warp':<6}{'lanes':<11}{'columns':<12}{'rows m':<12}columns n", "dim")]))
+        bands: dict[int, list[Band]] = {cta: [] for cta in range(d.cta_group)}
         for run in self.runs():
-            cells = (
-                f"{run.cta:<5}{run.lane // WARP_LANES:<6}{_span(run.lane, run.lanes):<11}{_span(d.column, d.columns):<12}"
-                f"{_span(run.m, run.lanes):<12}{_span(run.n, d.columns)}"
-            )
-            lines.append(Line([(cells, ("cyan", "green", "magenta", "yellow", "blue")[run.m // WARP_LANES % 5])]))
-        unused = LANES - len(d.lanes)
-        if unused:
-            lines.append(Line([(f"{unused} lanes of each CTA are not used", "dim")]))
-        return [*lines, Line(), Line([(self.grade, "dim")])]
+            text = f"m {_span(run.m, run.lanes)}, n {_span(run.n, d.columns)}"
+            cells = (str(run.cta), str(run.lane // WARP_LANES), _span(run.lane, run.lanes), _span(d.column, d.columns), _span(run.m, run.lanes),
+                     _span(run.n, d.columns))  # fmt: skip
+            hint, fill = f"lanes {_span(run.lane, run.lanes)}: {text}", colour(run.n // d.columns)
+            bands[run.cta].append(Band(run.lane, run.lane + run.lanes, fill, text, cells, hint, LANE_STYLES[run.m // WARP_LANES % 5]))
+        strips = tuple(self._strip(cta, tuple(of)) for cta, of in bands.items())
+        unused = f"{LANES - len(d.lanes)} lanes of each CTA are not used" if len(d.lanes) < LANES else ""
+        columns = tuple(map(Column, ("CTA", "warp", "lanes", "columns", "rows m", "columns n")))
+        every = [band for strip in strips for band in strip.bands]
+        return Picture(
+            self.title, (self.subtitle,), self.grade, strips=strips, outlined="a band: lanes of one warp's window that hold neighbouring rows; colour: which part of N",
+            table=Table(columns, tuple(band.cells for band in every), tuple(band.style for band in every)), notes=(unused,) if unused else (),
+            more=(repr(self.instr),),
+        )  # fmt: skip
+
+    def _strip(self, cta: int, bands: tuple[Band, ...]) -> Strip:
+        """The lanes of one CTA."""
+        d = self.layout
+        across = f"column {d.column}", str(d.column + d.columns - 1)
+        ticks = tuple((lane, str(lane)) for lane in range(0, LANES, WARP_LANES // 2))
+        warps = tuple((lane + WARP_LANES // 2, f"warp {lane // WARP_LANES}") for lane in range(0, LANES, WARP_LANES))
+        return Strip(f"CTA {cta}" if d.cta_group > 1 else "tensor memory", 0, LANES, bands, "lane", across, ticks, warps)
 
     def csv(self) -> str:
         """m,n,cta,lane,column for every element."""
@@ -170,50 +182,3 @@ def _hex(address: TmemAddress) -> str:
 
 def _span(first: int, count: int) -> str:
     return f"{first} to {first + count - 1}"
-
-
-WIDTH, LANE_HEIGHT, LEFT, TOP, GAP, MARGIN = 300, 4, 92, 118, 40, 16
-
-
-def accumulator_svg(picture: AccumulatorMap) -> str:
-    """D as SVG text: a box for each CTA, lanes downward, columns to the right; hovering a run says what it holds."""
-    d, parts = picture.layout, list[str]()
-    bottom = TOP + LANES * LANE_HEIGHT
-    for warp in range(LANES // WARP_LANES):
-        y = TOP + warp * WARP_LANES * LANE_HEIGHT
-        parts.append(f'<text x="{LEFT - 42}" y="{y + 68}" class="a">warp {warp}</text>')
-        parts += [f'<text x="{LEFT - 8}" y="{y + 4 + i * 64}" class="l">{warp * WARP_LANES + 16 * i}</text>' for i in (0, 1)]
-    parts.append(f'<text x="{LEFT - 8}" y="{TOP - 14}" class="l">lane</text>')
-    for cta in range(d.cta_group):
-        x = LEFT + cta * (WIDTH + GAP)
-        parts.append(f'<rect x="{x}" y="{TOP}" width="{WIDTH}" height="{LANES * LANE_HEIGHT}" class="e"/>')
-        name = f"CTA {cta}" if d.cta_group > 1 else "tensor memory"
-        parts.append(f'<text x="{x + WIDTH // 2}" y="{TOP - 28}" class="h">{name}</text>')
-        parts.append(f'<text x="{x}" y="{TOP - 8}" class="b">column {d.column}</text>')
-        parts.append(f'<text x="{x + WIDTH}" y="{TOP - 8}" class="l">{d.column + d.columns - 1}</text>')
-    for run in picture.runs():
-        x, y, height = LEFT + run.cta * (WIDTH + GAP), TOP + run.lane * LANE_HEIGHT, run.lanes * LANE_HEIGHT
-        text = f"m {run.m} to {run.m + run.lanes - 1}, n {run.n} to {run.n + d.columns - 1}"
-        title = f"lanes {_span(run.lane, run.lanes)}: {text}"
-        fill = COLOURS[run.n // d.columns % len(COLOURS)]
-        parts.append(f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{height}" fill="{fill}"><title>{title}</title></rect>')
-        parts.append(f'<text x="{x + WIDTH // 2}" y="{y + height // 2 + 5}" class="c">{text}</text>')
-    width = max(LEFT + d.cta_group * (WIDTH + GAP), 560)
-    legend = "a band: lanes of one warp's window that hold neighbouring rows; colour: which part of N"
-    legend += "; grey: lanes that D does not use" if len(d.lanes) < LANES else ""
-    notes = [line for text in (legend, picture.grade) for line in textwrap.wrap(text, (width - 2 * MARGIN) // 8)]
-    height = bottom + 20 + 17 * len(notes)
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
-            "<style>text{font-family:ui-monospace,Menlo,Consolas,monospace;fill:#24292f}.t{font-size:14px;font-weight:600}"
-            ".s{font-size:12px;fill:#57606a}.h{font-size:12px;text-anchor:middle;fill:#57606a}.a,.l{font-size:11px;text-anchor:end;fill:#57606a}"
-            ".b{font-size:11px;fill:#57606a}.c{font-size:12px;text-anchor:middle}rect{stroke:#ffffff;stroke-width:1}.e{fill:#eaeef2}</style>",
-            f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-            f'<text x="{MARGIN}" y="26" class="t">{html.escape(picture.title)}</text>',
-            f'<text x="{MARGIN}" y="46" class="s">{html.escape(picture.subtitle)}</text>',
-            *parts,
-            *(f'<text x="{MARGIN}" y="{bottom + 26 + 17 * i}" class="s">{html.escape(line)}</text>' for i, line in enumerate(notes)),
-            "</svg>",
-        ]
-    )

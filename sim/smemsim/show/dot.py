@@ -8,7 +8,8 @@ from typing import Any
 
 from smemsim.arithmetic.explain import DotProduct, DotTerm
 from smemsim.arithmetic.values import element_value
-from smemsim.show.console import Line
+from smemsim.picture.model import Column, Line, Table
+from smemsim.picture.text import table_lines
 from smemsim.spec.formats import element_format
 from smemsim.spec.mma_arithmetic import MmaArithmetic
 
@@ -22,9 +23,9 @@ def dot_view(found: DotProduct, places: Sequence[str] = ()) -> list[Line]:
     lines = [Line([(f"{_instruction(found)}: ", ""), (head, "bold")])]
     lines.append(Line([(f"arithmetic {row.grade}: {row.source}", "dim" if row.grade == "measured" else "yellow")]))
     floats = element_format(types[2]).is_float
-    table: list[tuple[str, ...]] = [("term", "A", "B", "value", *(("exponent", "kept", "cut off") if floats else ()))]
-    styles = [""]
-    zeros = 0
+    columns = [Column("term"), Column("A"), Column("B"), Column("value", right=True)]
+    columns += [Column(head, right=True) for head in ("exponent", "kept", "cut off")] if floats else []
+    rows, styles, zeros = list[tuple[str, ...]](), list[str](), 0
     for number, term, name in _rows(found.terms, alone=bool(places)):
         if term.k and term.value == 0 and term.exponent is None:
             zeros += 1
@@ -32,18 +33,12 @@ def dot_view(found: DotProduct, places: Sequence[str] = ()) -> list[Line]:
         cells = [name, _codes(term.a, types[0]), _codes(term.b, types[1]), _shown(term.value)]
         if floats:
             cells += ["" if term.exponent is None else f"2^{term.exponent}", _shown(term.kept), _shown(term.lost) if term.lost else ""]
-        table.append(tuple(cells))
+        rows.append(tuple(cells))
         styles.append("bold" if term is found.largest else "yellow" if term.lost else "")
         if places and term.k:
-            table.append(("", places[number - 1], *[""] * (len(cells) - 2)))
+            rows.append(("", places[number - 1]))
             styles.append("dim")
-    widths = [max(len(r[i]) for r in table if r[0] or not i) for i in range(len(table[0]))]
-    for entry, style in zip(table, styles, strict=True):
-        if entry[0]:
-            text = "  ".join(cell.ljust(w) if i < 3 else cell.rjust(w) for i, (cell, w) in enumerate(zip(entry, widths, strict=True)))
-        else:
-            text = " " * (widths[0] + 2) + entry[1]
-        lines.append(Line([("  " + text.rstrip(), style)]))
+    lines += table_lines(Table(tuple(columns), tuple(rows), tuple(styles), head_style=""), "  ")
     if zeros:
         lines.append(Line([(f"  {zeros} terms are zero", "dim")]))
     return lines + [Line([(step, "")]) for step in found.steps()]

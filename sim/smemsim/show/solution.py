@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from smemsim.judge.find import Answer, FoundDescriptor, Nearest
 from smemsim.judge.product import ProductExplanation
-from smemsim.show.console import Line
+from smemsim.picture.model import Column, Line, Table
+from smemsim.picture.text import table_lines
 from smemsim.spec.architectures import architecture
 
 __all__ = ["answer_view", "explanation_view"]
@@ -39,18 +40,15 @@ def answer_view(answer: Answer) -> list[Line]:
 
 
 def _table(found: tuple[FoundDescriptor, ...]) -> list[Line]:
-    rows: list[tuple[str, ...]] = [("", "first word", "swizzle", "start", "LBO", "SBO", "base offset", "grade")]
+    rows = []
     for number, one in enumerate(found[:SHOWN]):
         bases = "any" if len(one.base_offsets) == 8 else " ".join(str(base) for base in one.base_offsets)
         swizzle = f"{one.swizzle}{' absolute' if one.absolute else ''}"
         strides = ["any" if x is None else str(x) for x in (one.leading, one.stride)]
         first = int(one.words[0, 0])
         rows.append((f"{number}", f"{first:#018x}", swizzle, f"{int(one.starts[0, 0]):#x}", *strides, bases, str(one.grade)))
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = [
-        Line([("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip(), "dim" if i == 0 else "")])
-        for i, row in enumerate(rows)
-    ]
+    columns = tuple(map(Column, ("", "first word", "swizzle", "start", "LBO", "SBO", "base offset", "grade")))
+    lines = table_lines(Table(columns, tuple(rows)))
     if len(found) > SHOWN:
         lines.append(Line([(f"   … {len(found) - SHOWN} more (--json has all)", "dim")]))
     return lines

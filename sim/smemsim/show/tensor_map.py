@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from smemsim.errors import Unmodelled
+from smemsim.finding import Finding
 from smemsim.layout.tma import row_pitch, tile_size
-from smemsim.show.console import Line
+from smemsim.picture.model import Line
 from smemsim.show.words import finding_lines
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.evidence import Grade
@@ -83,7 +84,7 @@ def verdict(tm: TensorMap, arch: str | None) -> str:
     if not accepted:
         return f"{call}: refused on {_on(list(refused))}: {REFUSED}"
     text = f"{call}: accepted on {_on(accepted)}"
-    return f"{text}; refused on {_on(list(refused))}: {next(iter(refused.values()))[0]}" if refused else text
+    return f"{text}; refused on {_on(list(refused))}: {next(iter(refused.values()))[0].message}" if refused else text
 
 
 def _on(names: Sequence[str]) -> str:
@@ -213,13 +214,13 @@ def tensor_map_json(tm: TensorMap, arch: str | None = None) -> dict[str, Any]:
         "violations": list(tm.broken_on(arch)),
         "verdict": verdict(tm, arch),
         "unknown_bits": unknown_fields(tm),
-        "findings": [{**vars(f), "severity": str(f.severity)} for f in tm.problems(arch)],
+        "findings": [f.as_dict() for f in tm.problems(arch)],
         "grades": {name: None if grade is None else str(grade) for name, grade in map_grades(tm, arch).items()},
     }
 
 
 def refused_view(
-    violations: Sequence[str],
+    violations: Sequence[Finding],
     *,
     call: str = "",
     arch: str | None = None,
@@ -227,7 +228,7 @@ def refused_view(
     hints: Sequence[str] = (),
 ) -> list[Line]:
     """A call that the driver refuses: its answer, the arguments as they were read, and what they break, a line each."""
-    lines = [Line([("refused: ", "red"), (sentence, "")]) for sentence in violations]
+    lines = [Line([("refused: ", "red"), (refusal.message, "")]) for refusal in violations]
     lines += [Line([("hint: ", "yellow"), (sentence, "")]) for sentence in hints]
     if not call:
         return lines
@@ -247,7 +248,7 @@ def _members(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def refused_json(
-    violations: Sequence[str],
+    violations: Sequence[Finding],
     *,
     call: str = "",
     arch: str | None = None,
@@ -255,6 +256,6 @@ def refused_json(
     hints: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The same for programs."""
-    rules = {"violations": [str(v) for v in violations], "rules": [getattr(v, "rule", "") for v in violations]}
+    rules = {"violations": [refusal.message for refusal in violations], "rules": [refusal.rule for refusal in violations]}
     read = {name: getattr(value, "name", value) for name, value in _members(arguments or {}).items()}
     return {"call": ENCODE_CALLS.get(call), "arch": arch, "cuda_error": REFUSED, **rules, "arguments": read, "hints": list(hints)}

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import html
 import io
 import json
 import math
 from collections.abc import Sequence
 
 import numpy as np
-from rich.console import Group, RenderableType
-from rich.text import Text
 
+from smemsim.judge.tile import chunk_heads
 from smemsim.layout.tma import im2col_offset, pack_im2col_offset
 from smemsim.machine.tma import Transfer, tma_load, tma_store
-from smemsim.show.operand import CELL_HEIGHT, CELL_WIDTH, COLOURS, LEFT, MARGIN, MOST_LINES
-from smemsim.show.tile_svg import LETTER
+from smemsim.picture.model import EMPTY, OUTSIDE, Gap, Grid, Legend, Mark, Picture, Row, colour
+from smemsim.picture.model import Cell as Drawn
+from smemsim.picture.svg import grids_svg
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import RULES
 from smemsim.spec.shared_memory import CHUNK, LINE
@@ -25,13 +24,14 @@ from smemsim.spec.tensor_map import SWIZZLE_ARCHITECTURES, corner_bits
 from smemsim.words.operand_layout import weakest
 from smemsim.words.tensor_map import TensorMap
 
-__all__ = ["Cell", "TransferMap", "transfer_svg"]
+__all__ = ["MOST_LINES", "Cell", "TransferMap"]
 
 
 # ---- A tensor transfer in shared memory: which 16 bytes of the tensor lie in which 128-byte line
 
 
 MEASURED_ON = "sm_90a"
+MOST_LINES = 256  # of a picture
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,33 +236,55 @@ class TransferMap:
         is_store = self.transfer.is_store
         return max(len(c.label(dims, is_store=is_store)) for c in self.cells) + 2
 
-    def view(self, most: int, width: int) -> RenderableType:
-        """The terminal picture, at most `most` lines of it."""
+    def picture(self, most: int = MOST_LINES, width: int | None = None) -> Picture:
+        """Shared memory with what lies there, at most `most` lines of it; `width` is the terminal's, whose cells may have no room for all dimensions."""
         t, dims = self.transfer, self.dims(width)
-        rows = "pixels" if t.tensor_map.is_im2col else "rows of the box"
-        head = Text.assemble(
-            (self.title, "bold"),
-            f"\n{self.subtitle}; {self.moved}\n",
-            (f"each cell is 16 bytes: {self.cell_text(dims)}; colours are {rows}\n", "dim"),
-        )
-        grid = Text(no_wrap=True, overflow="ignore")
-        cell_width = self.cell_width(dims)
-        grid.append(" " * 10 + "".join(f"{f'+{CHUNK * i:#04x}':^{cell_width}}" for i in range(8)) + "\n", "dim")
+        rows: list[Row | Gap] = []
         previous = None
         for line, cells in list(self.lines.items())[:most]:
-            if previous is not None and line != previous + 1:
-                grid.append(f"{'…':>8}  \n", "dim")
+            rows += [Gap()] if previous is not None and line != previous + 1 else []
+            drawn = tuple(self._drawn(cell, dims, line * LINE + slot * CHUNK) for slot, cell in enumerate(cells))
+            rows.append(Row(line, f"{line * LINE:#x}", drawn))
             previous = line
-            grid.append(f"{line * LINE:#8x}  ", "dim")
-            for cell in cells:
-                style = "dim" if cell is None else f"black on {COLOURS[cell.row % 8]}" if cell.inside else "bright_black on #f0f0f0"
-                grid.append(f"{cell.label(dims, is_store=t.is_store) if cell else '·':^{cell_width}}", style)
-            grid.append("\n")
         rest = len(self.lines) - most
-        if rest > 0:
-            grid.append(f"{rest} more lines (--lines {len(self.lines)} shows all)\n", "dim")
-        notes = "; ".join([*self.gaps, *self.notes])
-        return Group(head, grid, *([Text(notes, "dim")] if notes else []), Text(self.evidence, "dim"))
+        rows += [Gap(f"{rest} more lines (--lines {len(self.lines)} shows all)")] if rest > 0 else []
+        many = "pixels" if t.tensor_map.is_im2col else "rows of the box"
+        return Picture(
+            self.title, (self.subtitle, self.moved), self.evidence, (Grid(f"shared memory: {self.cell_text(dims)}", chunk_heads(), tuple(rows)),), colours=self._colours(), legend=self._legend(),
+            cell=f"{self.cell_text(dims)}; colours are {many}", notes=tuple(self.notes),
+        )  # fmt: skip
+
+    @property
+    def _unit(self) -> str:
+        return "pixel" if self.transfer.tensor_map.is_im2col else "row"
+
+    def _drawn(self, cell: Cell | None, dims: Sequence[int], address: int) -> Drawn:
+        """16 bytes of shared memory."""
+        if cell is None:
+            return Drawn("", EMPTY, frozenset({Mark.NOTHING}), hint=f"{address:#x}: untouched", address=address)
+        label, is_store = cell.label(dims, is_store=self.transfer.is_store), self.transfer.is_store
+        place = ", ".join(map(str, cell.coordinates)) + (f", {cell.into} bytes in" if cell.into else "")
+        state = "" if cell.inside == cell.size else f", {cell.inside} of {cell.size} bytes inside the tensor"
+        hint = f"{address:#x}: ({place}), {self._unit} {cell.row} of the box{state}"
+        if cell.inside:
+            return Drawn(label, colour(cell.row), hint=hint, address=address)
+        return Drawn(cell.place(dims), OUTSIDE, word="clip" if is_store else "fill", hint=hint, address=address)
+
+    def _colours(self) -> tuple[str, ...]:
+        """What the fills are."""
+        rows = max(cell.row for cell in self.cells) + 1
+        names = [f"{self._unit} 0", *map(str, range(1, min(rows, 8)))]
+        return (*names[:-1], "7, then again") if rows > 8 else tuple(names)
+
+    def _legend(self) -> tuple[Legend, ...]:
+        """What the cells mean that hold nothing of the tensor."""
+        found = []
+        if any(not c.inside for c in self.cells):
+            is_store = self.transfer.is_store
+            found.append(Legend(f"outside the tensor{', not written' if is_store else ''}", OUTSIDE, word="clip:" if is_store else "fill:"))
+        if any(None in line for line in self.lines.values()):
+            found.append(Legend("untouched", EMPTY, Mark.NOTHING))
+        return tuple(found)
 
     def cell_text(self, dims: Sequence[int]) -> str:
         """What the numbers in a cell are."""
@@ -282,8 +304,7 @@ class TransferMap:
 
     def _repr_svg_(self) -> str:
         """In a notebook."""
-
-        return transfer_svg(self)
+        return grids_svg(self.picture())
 
     def csv(self) -> str:
         """shared_address,line,chunk,byte,global_address,c0,… for every byte; global_address is -1 where it is fill."""
@@ -331,103 +352,3 @@ def _shape(dims: Sequence[int]) -> str:
 
 def _type_name(tm: TensorMap) -> str:
     return tm.type_row.names[0] if tm.type_row.names else tm.data_type.name
-
-
-# ---- Transfers as SVG, in the look of the operand pictures: 8 chunks a line, a pastel for each row of the box, the address beside each
-# line
-
-
-TOP = 96
-_STYLE = (
-    "<style>text{font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#24292f}.t{font-size:14px;font-weight:600}"
-    ".s{font-size:12px;fill:#57606a}.h{font-size:11px;text-anchor:middle;fill:#57606a}.a{font-size:11px;text-anchor:end;fill:#57606a}"
-    ".c{font-size:11px;text-anchor:middle}.o{font-size:11px;text-anchor:middle;fill:#6e7781}.g{font-size:11px;fill:#57606a}"
-    "rect{stroke:#ffffff;stroke-width:1}.e{fill:#f6f8fa}</style>"
-    '<defs><pattern id="out" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
-    '<rect width="6" height="6" fill="#f6f8fa"/><rect width="1.5" height="6" fill="#c4ccd4"/></pattern></defs>'
-)
-
-
-def _cell(picture: TransferMap, cell: Cell | None, dims: Sequence[int], box: tuple[int, int, int], address: int) -> str:
-    x, y, width = box
-    frame = f'<rect x="{x}" y="{y}" width="{width}" height="{CELL_HEIGHT}"'
-    if cell is None:
-        return f'{frame} class="e"><title>{address:#x}: untouched</title></rect>'
-    t = picture.transfer
-    place = ", ".join(map(str, cell.coordinates)) + (f", {cell.into} bytes in" if cell.into else "")
-    state = "" if cell.inside == cell.size else f", {cell.inside} of {cell.size} bytes inside the tensor"
-    unit = "pixel" if t.tensor_map.is_im2col else "row"
-    title = f"<title>{address:#x}: ({place}), {unit} {cell.row} of the box{state}</title>"
-    fill, style = (COLOURS[cell.row % 8], "c") if cell.inside else ("url(#out)", "o")
-    text = cell.label(dims, is_store=t.is_store) if cell.inside else cell.place(dims)  # the hatching says that it is outside
-    label = f'<text x="{x + width // 2}" y="{y + 15}" class="{style}">{text}</text>'
-    return f'{frame} fill="{fill}">{title}</rect>{label}'
-
-
-def _legend(picture: TransferMap, y: int) -> tuple[list[str], int]:
-    """A swatch for each row's colour, and for what is outside and untouched; how far they reach."""
-    cells = [c for line in picture.lines.values() for c in line]
-    t = picture.transfer
-    rows = max(c.row for c in cells if c) + 1
-    unit = "pixel" if t.tensor_map.is_im2col else "row"
-    swatches = [(f'fill="{COLOURS[i]}"', f"{unit} {i}" if i == 0 else str(i)) for i in range(min(rows, 8))]
-    if rows > 8:
-        swatches[-1] = (swatches[-1][0], "7, then again")
-    if any(c and not c.inside for c in cells):
-        swatches.append(('fill="url(#out)"', "clipped" if t.is_store else f"fill ({'NaN' if t.tensor_map.oob_fill else 'zeros'})"))
-    if None in cells:
-        swatches.append(('class="e" style="stroke:#d0d7de"', "untouched"))
-    parts, x = [], float(MARGIN)
-    for paint, text in swatches:
-        parts.append(
-            f'<rect x="{x:.0f}" y="{y}" width="14" height="14" {paint}/><text x="{x + 19:.0f}" y="{y + 11}" class="g">{text}</text>'
-        )
-        x += 33 + LETTER * len(text)
-    return parts, int(x)
-
-
-def transfer_svg(picture: TransferMap, most: int = MOST_LINES) -> str:
-    """A transfer as SVG text, at most `most` lines of it; hovering a cell gives its address."""
-    dims = picture.dims()
-    cell_width = max(CELL_WIDTH, int(LETTER * picture.cell_width(dims)))
-    rows, y, previous = [], TOP, None
-    shown = list(picture.lines.items())[:most]
-    for line, cells in shown:
-        if previous is not None and line != previous + 1:
-            rows.append(f'<text x="{LEFT - 10}" y="{y + 12}" class="a">…</text>')
-            y += 16
-        previous = line
-        rows.append(f'<text x="{LEFT - 10}" y="{y + 15}" class="a">{line * LINE:#x}</text>')
-        rows += [
-            _cell(picture, cell, dims, (LEFT + cell_width * slot, y, cell_width), line * LINE + slot * CHUNK)
-            for slot, cell in enumerate(cells)
-        ]
-        y += CELL_HEIGHT
-    rest = len(picture.lines) - len(shown)
-    if rest:
-        rows.append(f'<text x="{LEFT}" y="{y + 16}" class="s">{rest} more lines</text>')
-        y += 22
-    notes = [f"cell: 16 bytes, {picture.cell_text(dims)}; hover for the address", *picture.notes, picture.evidence]
-    texts = [picture.title, picture.subtitle, picture.moved]
-    longest = max(len(texts[0]) * 8.5, *(7.3 * len(text) for text in (*texts[1:], *notes)))
-    legend_y = y + 12
-    legend, reach = _legend(picture, legend_y)
-    width = max(LEFT + 8 * cell_width + MARGIN, int(longest) + 2 * MARGIN, reach)
-    height = legend_y + 26 + 18 * len(notes) + 6
-    columns = [f'<text x="{LEFT + cell_width * i + cell_width // 2}" y="{TOP - 8}" class="h">+{CHUNK * i:#04x}</text>' for i in range(8)]
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">',
-            _STYLE,
-            f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-            *(
-                f'<text x="{MARGIN}" y="{26 + 20 * i}" class="{"s" if i else "t"}">{html.escape(text)}</text>'
-                for i, text in enumerate(texts)
-            ),
-            *columns,
-            *rows,
-            *legend,
-            *(f'<text x="{MARGIN}" y="{legend_y + 36 + 18 * i}" class="s">{html.escape(text)}</text>' for i, text in enumerate(notes)),
-            "</svg>",
-        ]
-    )

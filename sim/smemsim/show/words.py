@@ -6,16 +6,17 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from smemsim.show.console import Line
+from smemsim.finding import Finding
+from smemsim.picture.model import Column, Line, Table
+from smemsim.picture.text import table_lines
 from smemsim.spec.architectures import architecture
 from smemsim.spec.fields import Field, Word
-from smemsim.spec.findings import Finding
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.words.instr import InstrDescriptor, kinds_that_fit
 from smemsim.words.operand_layout import rules_in_force, weakest
 from smemsim.words.smem import SmemDescriptor
 
-__all__ = ["descriptor_json", "descriptor_view", "field_lines", "finding_json", "finding_lines", "instr_json", "instr_view", "ruler_lines"]
+__all__ = ["descriptor_json", "descriptor_view", "field_lines", "finding_lines", "instr_json", "instr_view", "ruler_lines"]
 
 
 # ---- Any machine word as a person wants to see it: the bit ruler, the table of its fields, and findings in paragraphs
@@ -48,26 +49,15 @@ def _rows(table: Word) -> list[tuple[str, str, str, Field]]:
 
 def field_lines(table: Word, word: int, unit: str, number: Callable[[str, Field], str], meaning: Callable[[str], str]) -> list[Line]:
     """One line a field: letter, name, bits, raw value, the value in `unit` ("" for none), what it means."""
-    cells = [("", "field", "bits", "raw", unit, "meaning")]
-    styles = ["dim"]
+    rows, styles = [], []
     for letter, style, name, field in _rows(table):
         span = f"{field.high}:{field.low}" if field.width > 1 else str(field.high)
         shown = name.lstrip("_") if field.want is None or name == "constant" else "reserved"
-        cells.append((letter, shown, span, f"{field.raw(word):#x}", number(name, field), meaning(name)))
-        styles.append(style)
-    widths = [max(len(row[i]) for row in cells) for i in range(5)]
-    lines = []
-    for row, style in zip(cells, styles, strict=True):
-        numbers = "  ".join(row[i].rjust(widths[i]) for i in (2, 3, 4))
-        lines.append(
-            Line(
-                [
-                    (f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  ", style),
-                    (f"{numbers}  {row[5]}", "dim" if row is cells[0] else ""),
-                ]
-            )
-        )
-    return lines
+        rows.append((letter, shown, span, f"{field.raw(word):#x}", number(name, field), meaning(name)))
+        styles.append((style, style, "", "", "", ""))
+    heads = ("", "field", "bits", "raw", unit, "meaning")
+    columns = tuple(Column(head, right=head in heads[2:5]) for head in heads)
+    return table_lines(Table(columns, tuple(rows), tuple(styles)))
 
 
 def finding_lines(findings: Sequence[Finding], width: int) -> list[Line]:
@@ -81,18 +71,6 @@ def finding_lines(findings: Sequence[Finding], width: int) -> list[Line]:
         for text, style in ((f.repair, "green"), (f.because, "dim")):
             lines += [Line([(indent + part, style)]) for part in textwrap.wrap(text, max(width - 12, 40))]
     return lines
-
-
-def finding_json(f: Finding) -> dict[str, Any]:
-    """One finding for programs."""
-    return {
-        "code": f.code,
-        "severity": str(f.severity),
-        "where": f.where,
-        "message": f.message,
-        "repair": f.repair,
-        "because": f.because,
-    }
 
 
 # ---- A shared-memory descriptor as a person wants to see it: the bit ruler, every field with its meaning, what is wrong
@@ -177,7 +155,7 @@ def descriptor_json(d: SmemDescriptor, findings: Sequence[Finding], *, major: st
         },
         "grade": str(weakest(rules, arch)) if rules else None,
         "rules": [rule.name for rule in rules],
-        "findings": [finding_json(f) for f in findings],
+        "findings": [f.as_dict() for f in findings],
     }
 
 
@@ -258,5 +236,5 @@ def instr_json(d: InstrDescriptor, findings: Sequence[Finding]) -> dict[str, Any
         },
         "kinds": kinds_that_fit(d.word),
         "grade": "documented",
-        "findings": [finding_json(f) for f in findings],
+        "findings": [f.as_dict() for f in findings],
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-__all__ = ["CODES", "CONSEQUENCES", "UPSTREAM", "Code", "Finding", "Severity"]
+__all__ = ["CODES", "CONSEQUENCES", "TOLD_APART", "UPSTREAM", "UPSTREAM_IF_MENDED", "Code", "Severity"]
 
 
 class Severity(enum.StrEnum):
@@ -154,23 +154,7 @@ S701 S702 P901 H801 H802 H803
 """
 # fmt: on
 UPSTREAM: dict[str, int] = {code: rank for rank, line in enumerate(_UPSTREAM.split("\n")) for code in line.split()}
-CONSEQUENCES = frozenset(
-    ("R507", "R508", "X004", "X005", "X006", "X011")
-)  # of a finding further upstream about the same bytes, in the same run
-
-
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """One thing that is wrong, or will be: what, where, with which numbers, and what to write instead."""
-
-    code: str
-    severity: Severity
-    where: str
-    message: str
-    repair: str = ""
-    because: str = ""  # the source of the rule
-
-    def __str__(self) -> str:
-        repair = f"; {self.repair}" if self.repair else ""
-        because = f" [{self.because}]" if self.because else ""
-        return f"{self.code} {self.severity} {self.where}: {self.message}{repair}{because}"
+UPSTREAM_IF_MENDED = {"R508": "R502"}  # where a single change of the scenario mends it, its place in the order is that of another code
+# Of a finding further upstream about the same bytes, in the same run:
+CONSEQUENCES = frozenset(("R507", "R508", "X004", "X005", "X006", "X011"))
+TOLD_APART = ("X006", "X011")  # told of each place where threads wait, though the sentences are alike

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["ASSERTION", "ILLEGAL_ADDRESS", "ILLEGAL_INSTRUCTION", "INVALID_PC", "LAUNCH_FAILURE", "MISALIGNED_ADDRESS", "STACK_ERROR"]
+__all__ = [
+    "ASSERTION",
+    "ILLEGAL_ADDRESS",
+    "ILLEGAL_INSTRUCTION",
+    "INVALID_PC",
+    "LAUNCH_FAILURE",
+    "MISALIGNED_ADDRESS",
+    "STACK_ERROR",
+    "TIMEOUT",
+]
 
 
 ILLEGAL_ADDRESS = 700  # past the shared window
@@ -12,3 +21,4 @@ ASSERTION = 710  # a failed assert; CUDA driver API, CUDA_ERROR_ASSERT
 LAUNCH_FAILURE = 719  # "unspecified": a write that another CTA of the cluster cannot take
 STACK_ERROR = 714  # CUDA driver API, CUDA_ERROR_HARDWARE_STACK_ERROR
 INVALID_PC = 718  # CUDA driver API, CUDA_ERROR_INVALID_PC
+TIMEOUT = 702  # a kernel that never ends, where the driver looks; CUDA driver API, CUDA_ERROR_LAUNCH_TIMEOUT

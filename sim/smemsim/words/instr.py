@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from smemsim.arguments import choice, flag, in_steps, shown, whole
 from smemsim.errors import InputError
+from smemsim.finding import Finding, in_word
 from smemsim.spec.architectures import ARCHITECTURES, architecture
 from smemsim.spec.evidence import Grade
 from smemsim.spec.fields import Word
-from smemsim.spec.findings import CODES, Finding, Severity
+from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.instr_descriptor import MAX_SHIFTS, SCALE_TYPES
 from smemsim.spec.swizzles import Swizzle
@@ -348,15 +350,14 @@ def _rule(source: str, grade: Grade = Grade.DOCUMENTED) -> Callable[[Check], Che
     return register
 
 
-def _finding(code: str, where: str, message: str, repair: str = "", because: str = "", severity: Severity | None = None) -> Finding:
-    return Finding(code, severity or CODES[code].severity, where, message, repair, because)
+_finding = functools.partial(in_word, "instruction descriptor")
 
 
 def find_problems(d: InstrDescriptor, context: Mapping[str, Any]) -> list[Finding]:
     """The findings of every rule, most severe first; see `InstrDescriptor.problems`."""
     c = _context(context)
     found = [
-        dataclasses.replace(finding, because=finding.because or f"{rule.source} ({rule.grade})")
+        dataclasses.replace(finding, source=finding.source or f"{rule.source} ({rule.grade})", rule=rule.name)
         for rule in INSTR_RULES
         for finding in rule.check(d, c)
     ]
@@ -543,11 +544,12 @@ def majors(d: InstrDescriptor, c: Context) -> Iterator[Finding]:
         atoms = swizzle == Swizzle.B128_ATOM_32B
         if major == "MN" and bits == 32 and not atoms:
             yield _finding("I602", field, f"{operand}, swizzle {swizzle}: 32-bit types are MN-major with {Swizzle.B128_ATOM_32B} only",
-                           "write layout code 1 and lay the tile out in 32-byte atoms, or store it K-major")  # fmt: skip
+                           "write layout code 1 and lay the tile out in 32-byte atoms, or store it K-major", against=(f"swizzle_{side}",))  # fmt: skip
         elif atoms and not (major == "MN" and bits == 32):
             yield _finding(
-                "I602", field, f"{operand}, swizzle {swizzle}: 32-byte atoms are for MN-major 32-bit types", "write 128B (code 2)"
-            )
+                "I602", field, f"{operand}, swizzle {swizzle}: 32-byte atoms are for MN-major 32-bit types", "write 128B (code 2)",
+                against=(f"swizzle_{side}",),
+            )  # fmt: skip
 
 
 @_rule("PTX ISA 9.7.16.3, table 52")

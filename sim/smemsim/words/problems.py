@@ -7,12 +7,14 @@ chunks are computed and compared.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from smemsim.arguments import whole
+from smemsim.finding import Finding, in_word
 from smemsim.spec.architectures import Architecture, architecture
-from smemsim.spec.findings import CODES, Finding, Severity
+from smemsim.spec.findings import Severity
 from smemsim.spec.formats import ElementFormat, element_format
 from smemsim.spec.smem_descriptor import IDLE_STRIDES, SM90_SMEM_DESC, SM100_SMEM_DESC, layout_codes
 from smemsim.spec.swizzles import MODES, Swizzle
@@ -66,8 +68,7 @@ def find_problems(d: SmemDescriptor, *, dtype: Any, major: Any, rows: Any, k: An
     return sorted(found, key=lambda f: order.index(f.severity))
 
 
-def _finding(code: str, where: str, message: str, repair: str = "", because: str = "", severity: Severity | None = None) -> Finding:
-    return Finding(code, severity or CODES[code].severity, where, message, repair, because)
+_finding = functools.partial(in_word, "shared-memory descriptor")
 
 
 def layout_code(d: SmemDescriptor, _: Context) -> Iterator[Finding]:

@@ -8,9 +8,9 @@ from typing import Any
 
 from smemsim.arguments import shown, whole
 from smemsim.errors import InputError
+from smemsim.finding import Finding
 from smemsim.spec.architectures import architecture
 from smemsim.spec.fields import Word
-from smemsim.spec.findings import Finding
 from smemsim.spec.smem_descriptor import layout_codes
 from smemsim.spec.swizzles import Swizzle
 

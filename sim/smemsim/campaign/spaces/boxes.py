@@ -15,7 +15,8 @@ import numpy as np
 
 from smemsim.campaign.space import Case, Space, drawn, one_by_one, shrunk
 from smemsim.campaign.spaces.keys import placed_by_table
-from smemsim.errors import HardwareTrap, InputError, TensorMapError, Unmodelled
+from smemsim.errors import HardwareTrap, InputError, Unmodelled
+from smemsim.finding import TensorMapError
 from smemsim.machine.tma import tma_load
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.words.tensor_map import TensorMap

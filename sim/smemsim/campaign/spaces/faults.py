@@ -11,7 +11,8 @@ import numpy as np
 
 from smemsim.campaign.space import Case, Space, drawn, one_by_one, shrunk
 from smemsim.campaign.spaces.plans import forms, legal, simpler
-from smemsim.errors import HardwareTrap, InputError, InternalError, TensorMapError, Unmodelled
+from smemsim.errors import HardwareTrap, InputError, InternalError, Unmodelled
+from smemsim.finding import TensorMapError
 from smemsim.judge.check import check
 from smemsim.machine.tma import tma_load
 from smemsim.planning.arrangement import IllegalPlan

@@ -89,9 +89,6 @@ def run_file(file: LaunchFile, arch: str, *, watch: bool = False) -> tuple[Launc
     """Execute a recorded launch; the launch and its arrays afterwards."""
     device = Device(arch)
     arrays, args = file.placed(device)
-    grid, block, cluster = file.shape
-    launch = device.prepare(
-        file.ptx, file.about["entry"], grid=grid, block=block, cluster=cluster, shared_bytes=file.about["shared_bytes"], args=args
-    )
+    launch = device.prepare(file.ptx, file.config(args))
     execute(launch, watch=watch)
     return launch, arrays

@@ -15,7 +15,7 @@ from smemsim.evidence.format import Suite
 from smemsim.evidence.outcome import Case, Outcome, agree, differ, grid_map
 from smemsim.judge.difference import Diagnosis, Product, Side, diagnose
 from smemsim.machine.memory import GlobalMemory, SharedMemory
-from smemsim.machine.tcgen05 import check_instruction, stored_k
+from smemsim.machine.tcgen05 import Tcgen05Mma, check_instruction, stored_k
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.layout import AccumulatorLayout
 from smemsim.machine.tmem.memory import TensorMemory
@@ -138,10 +138,8 @@ class Issued:
     def check(self, a: int | TmemAddress = 0, b: int = 0, d: TmemAddress = LANE_0) -> None:
         """InputError with the first rule that the instruction breaks; `a` and `b` are its operands where their swizzle or lane matters."""
         factors, sparse = (LANE_0 if self.idesc.row.block_scaled else None), (LANE_0 if self.idesc.sparsity else None)
-        check_instruction(
-            self.idesc, self.arch, d, a, b, cta_group=self.cta_group, ws=self.ws, scale_vec=self.scale_vec, scale_a=factors, scale_b=factors,
-            metadata=sparse,
-        )  # fmt: skip
+        given: dict[str, Any] = {"cta_group": self.cta_group, "ws": self.ws, "scale_vec": self.scale_vec}
+        check_instruction(Tcgen05Mma(self.idesc, self.arch, d, a, b, scale_a=factors, scale_b=factors, metadata=sparse, **given))
 
     def layout(self, *, lane: int = 0, column: int = 0) -> AccumulatorLayout:
         """Where D lies; InputError for a shape or a lane that there is not."""

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.errors import TensorMapError, TraceError
+from smemsim.errors import TraceError
 from smemsim.evidence.format import Suite
 from smemsim.evidence.outcome import Case, Outcome, agree, differ
+from smemsim.finding import TensorMapError
 from smemsim.spec.evidence import RULES
 from smemsim.spec.tensor_map import TENSOR_MAP
 from smemsim.words.tensor_map import TensorMap

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from smemsim.arithmetic.convert import f32_to_tf32
-from smemsim.errors import HardwareTrap, InputError, TensorMapError, Unmodelled
+from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.evidence.format import Suite
 from smemsim.evidence.kinds.common import FILLED, UNTOUCHED, side_by_side, trapped
 from smemsim.evidence.kinds.tcgen05 import judged
 from smemsim.evidence.kinds.tensor_map import ENUMS, MAP_COLUMNS, recorded_map
 from smemsim.evidence.outcome import Case, Outcome, agree, differ
+from smemsim.finding import TensorMapError
 from smemsim.machine.cluster import ClusterAddress, multicast
 from smemsim.machine.memory import GlobalMemory, SharedMemory
 from smemsim.machine.tma import tma_load, tma_prefetch, tma_store

@@ -2,33 +2,21 @@
 
 Which thread holds which element is left open by the PTX ISA, and made up here: element e of lane l is number (elements of a lane) * l + e, row after
 row. Operands of f16 have 8 registers whatever the shape needs; here those that are left repeat the first. A kernel that looks where an element is
-finds another place than on hardware. What a product comes to is that of mma.sync, which compilers make of it: with C or D of f16 and the
-other of f32 it is summed up in f32, and D rounded to nearest (SASS of ptxas 13.0). tf32 is multiplied in two steps of k4.
+finds another place than on hardware.
 
 Elements of 4 bits and of one are loaded as words of 32 bits, of which a row of A and a column of B have four.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smemsim.errors import InputError
-from smemsim.machine.mma_sync import (
-    QUAD_PAIR_SHAPE,
-    differing,
-    doubles,
-    mma_sync,
-    mma_sync_types,
-    quad_pair_registers,
-    quad_pairs,
-    register_counts,
-    register_places,
-    sums,
-    unpacked,
-)
+from smemsim.machine.mma_sync import PACKED, QUAD_PAIR_SHAPE, MmaSync, QuadPairs, Wmma
 from smemsim.program.alu.floats import MODES
 from smemsim.program.matrix.ldmatrix import items, whole_warps
 from smemsim.program.memory.spaces import locate, note_read, note_write, values_of
@@ -62,72 +50,72 @@ _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)")
 def build_mma(i: Instruction, c: Linker) -> Step:
     """`mma{.sp}.sync.aligned.mMnNkK.row.col{.satfinite}.D.A.B.C{.OP.popc} d, a, b, c {, metadata, selector}`."""
     words, operands = Modifiers(i, "sync", "aligned"), Operands(i)
-    if "block_scale" in words.left or any(word.startswith("kind::") for word in words.left):
-        raise unmodelled(i, "only sm_120a has mma.sync with .kind:: and .block_scale")
-    sparse = bool(words.one_of(("sp", "sp::ordered_metadata")))
-    found = next((m for word in words.left if (m := _SHAPE.fullmatch(word))), None)
-    if found is None:
-        raise unmodelled(i, "without a shape")
-    words.need(found[0])
-    layouts = [word for word in words.left if word in ("row", "col")]
-    words.left = [word for word in words.left if word not in ("row", "col")]
-    satfinite = words.has("satfinite")
-    rounding = words.one_of(MODES)
-    d_type, a_type, b_type, c_type = (words.left.pop(0) if words.left else "" for _ in range(4))
-    shape = (int(found[1]), int(found[2]), int(found[3]))
-    if shape == QUAD_PAIR_SHAPE and a_type == "f16" and not sparse:
-        return _quad_pairs(i, c, words, operands, layouts, (d_type, b_type, c_type), plain=not (satfinite or rounding))
-    if layouts != ["row", "col"]:
-        raise unmodelled(i, f"layouts .{'.'.join(layouts)}")
-    if c_type != d_type:
-        raise unmodelled(i, f"C of .{c_type} and D of .{d_type}")
-    xor = False
-    if a_type == "b1":
-        xor = words.need("xor", "and") == "xor"
-        words.need("popc")
-    words.end()
-    row = mma_sync_types(a_type, b_type, d_type, shape, sparse=sparse)
-    if satfinite and not row.satfinite:
-        raise InputError(f".satfinite: mma.sync with {a_type} has none")
-    if rounding and a_type != "f64":
-        raise InputError(f".{rounding}: mma.sync with {a_type} has no rounding")
-    counts = register_counts(row, shape, d_type, sparse=sparse)
-    kind = "b64" if row.bits == 64 else "b32"
-    parts = [items(operands.next(name), count, name) for name, count in zip("DABC", (counts[2], *counts), strict=True)]
-    writes = [c.write(x, kind) for x in parts[0]]
-    reads = [[c.read(x, kind) for x in part] for part in parts[1:]]
-    places = register_places(shape, row.bits, sparse=sparse)
-    metadata, selector = None, 0
-    if sparse:
+    of = _named(i, words)
+    parts = [items(operands.next(name), count, name) for name, count in zip("DABC", of.registers, strict=True)]
+    kind = f"b{of.bits}"
+    writes = [c.write(item, kind) for item in parts[0]]
+    reads = [[c.read(item, kind) for item in part] for part in parts[1:]]
+    metadata = None
+    if isinstance(of, MmaSync) and of.is_sparse:
         metadata = c.read(operands.next("metadata"), "b32")
-        number = operands.next("a selector")
-        if not isinstance(number, Immediate):
+        selector = operands.next("a selector")
+        if not isinstance(selector, Immediate):
             raise unmodelled(i, "the sparsity selector is no immediate")
-        selector = number.value
+        of = dataclasses.replace(of, selector=selector.value)
     operands.end()
-    given: dict[str, Any] = {"shape": shape, "a_type": a_type, "b_type": b_type, "d_type": d_type, "satfinite": satfinite, "xor": xor,
-                             "rounding": MODES[rounding or "rn"]}  # fmt: skip
-
-    inferred = EVIDENCE if d_type != "s32" else {}
+    inferred = EVIDENCE if of.d_type != "s32" else {}
 
     def run(x: Wave) -> None:
         note_inferred(x, inferred)
         a, b, start = (_stacked(part, x) for part in reads)
-        more: dict[str, Any] = (
-            {} if metadata is None else {"metadata": np.broadcast_to(metadata(x), x.n).reshape(-1, WARP), "selector": selector}
-        )
-        d = mma_sync(a, b, start, **given, **more)
+        d = of.execute(a, b, start, None if metadata is None else np.broadcast_to(metadata(x), x.n).reshape(-1, WARP))
         if x.watch is not None and x.watch.unwritten.slots:
-            _follow(x, parts, places)
+            _follow(x, parts, of.places)
         for n, write in enumerate(writes):
             write(x, d[n].reshape(-1))
 
     return Gate(lambda x: whole_warps(i, x, _SECTION), run)
 
 
-def _follow(x: Wave, parts: Sequence[Sequence[Operand]], places: tuple[tuple[np.ndarray, np.ndarray], ...]) -> None:
-    """The registers of D get the doubts of C, and row by row those of A, column by column those of B; `parts` are the registers of D, A, B and C."""
+def _named(i: Instruction, words: Modifiers) -> MmaSync | QuadPairs:
+    """The instruction that the name says."""
+    if "block_scale" in words.left or any(word.startswith("kind::") for word in words.left):
+        raise unmodelled(i, "only sm_120a has mma.sync with .kind:: and .block_scale")
+    is_sparse = bool(words.one_of(("sp", "sp::ordered_metadata")))
+    shape = _shape(words)
+    layouts = [word for word in words.left if word in ("row", "col")]
+    words.left = [word for word in words.left if word not in ("row", "col")]
+    satfinite, rounding = words.has("satfinite"), words.one_of(MODES)
+    d_type, a_type, b_type, c_type = (words.left.pop(0) if words.left else "" for _ in range(4))
+    xor = a_type == "b1" and words.need("xor", "and") == "xor"
+    if a_type == "b1":
+        words.need("popc")
+    words.end()
+    if shape == QUAD_PAIR_SHAPE and a_type == "f16" and not is_sparse:
+        if satfinite or rounding or len(layouts) != 2 or b_type != "f16":
+            raise unmodelled(i, "these types or modifiers")
+        return QuadPairs(layouts[0], layouts[1], d_type, c_type)
+    if layouts != ["row", "col"]:
+        raise unmodelled(i, f"layouts .{'.'.join(layouts)}")
+    if c_type != d_type:
+        raise unmodelled(i, f"C of .{c_type} and D of .{d_type}")
+    of = MmaSync(shape, a_type, b_type, d_type, is_sparse=is_sparse, satfinite=satfinite, xor=xor, rounding=MODES[rounding or "rn"])
+    if rounding and a_type != "f64":
+        raise InputError(f".{rounding}: mma.sync with {a_type} has no rounding")
+    return of
+
+
+def _follow(x: Wave, parts: Sequence[Sequence[Operand]], places: tuple[tuple[np.ndarray, np.ndarray], ...] | None) -> None:
+    """The registers of D get the doubts of C, and row by row those of A, column by column those of B; `parts` are the registers of D, A, B and C.
+
+    Without `places`, as `MmaSync` has them, all of them get the doubts of everything that the warp has.
+    """
     unwritten, doubts, warps = x.watch.unwritten, x.watch.unwritten.doubts, x.n // WARP
+    if places is None:
+        marks = unwritten.of_registers([item for part in parts[1:] for item in part], x.threads)
+        of_warps = 0 if marks is None else [unwritten.of_warps(list(marks), x.threads)] * len(parts[0])
+        unwritten.put_registers(parts[0], x.threads, of_warps)
+        return
     a, b, c = (unwritten.of_registers(part, x.threads) for part in parts[1:])
     row, column = places[2]
     found = np.zeros((len(row), WARP, warps), np.int32)
@@ -145,34 +133,6 @@ def note_inferred(x: Wave, evidence: Mapping[str, str]) -> None:
         x.launch.evidence.add(evidence[x.launch.arch])
 
 
-def _quad_pairs(
-    i: Instruction, c: Linker, words: Modifiers, operands: Operands, layouts: list[str], types: tuple[str, str, str], *, plain: bool
-) -> Step:
-    """m8n8k4 of f16: in a warp of quad pairs, with the layouts that are named, and C of f16 for D of f32 as well."""
-    d_type, b_type, c_type = types
-    words.end()
-    if not plain or len(layouts) != 2 or b_type != "f16" or (d_type, c_type) not in (("f16", "f16"), ("f32", "f16"), ("f32", "f32")):
-        raise unmodelled(i, "these types or modifiers")
-    counts = (quad_pair_registers(d_type), 2, 2, quad_pair_registers(c_type))
-    parts = [items(operands.next(name), n, name) for name, n in zip("DABC", counts, strict=True)]
-    writes = [c.write(x, "b32") for x in parts[0]]
-    reads = [[c.read(x, "b32") for x in part] for part in parts[1:]]
-    operands.end()
-
-    def run(x: Wave) -> None:
-        note_inferred(x, EVIDENCE)
-        a, b, start = (_stacked(part, x) for part in reads)
-        d = quad_pairs(a, b, start, a_layout=layouts[0], b_layout=layouts[1], d_type=d_type, c_type=c_type)
-        if x.watch is not None and x.watch.unwritten.slots:
-            marks = x.watch.unwritten.of_registers([item for part in parts[1:] for item in part], x.threads)
-            of_warps = 0 if marks is None else [x.watch.unwritten.of_warps(list(marks), x.threads)] * len(parts[0])
-            x.watch.unwritten.put_registers(parts[0], x.threads, of_warps)
-        for n, write in enumerate(writes):
-            write(x, d[n].reshape(-1))
-
-    return Gate(lambda x: whole_warps(i, x, _SECTION), run)
-
-
 def _stacked(reads: list[Read], x: Wave) -> np.ndarray:
     """Registers (registers, warps, 32)."""
     return np.stack([np.broadcast_to(read(x), x.n) for read in reads]).reshape(len(reads), -1, WARP)
@@ -182,14 +142,13 @@ def _stacked(reads: list[Read], x: Wave) -> np.ndarray:
 
 
 _BYTES = {"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "s32": 4, "s8": 1, "u8": 1, "f64": 8, "s4": 4, "u4": 4, "b1": 4}  # loaded at once
-_PACKED = {"s4": 8, "u4": 8, "b1": 32}  # elements of a word
 _LAYOUT = "which thread holds which element of a wmma fragment is made up (the PTX ISA leaves it open)"
 
 
 def _extent(which: str, shape: Shape, dtype: str) -> tuple[int, int]:
     """Rows and columns of the matrix that is a fragment of A, B, C or D, in elements or, of those that are packed, in words."""
     m, n, k = shape
-    k //= _PACKED.get(dtype, 1)
+    k //= PACKED.get(dtype, 1)
     return {"a": (m, k), "b": (k, n)}.get(which, (m, n))
 
 
@@ -229,11 +188,11 @@ class _Memory:
         self.dtype = words.need(*_BYTES)
         words.end()
         _check(i, shape, which, self.dtype)
-        if self.dtype in _PACKED and column_major != (which == "b"):
+        if self.dtype in PACKED and column_major != (which == "b"):
             raise unmodelled(i, f".{'col' if column_major else 'row'} of {which.upper()} of .{self.dtype}")
         self.i, self.kind = i, "b64" if self.dtype == "f64" else "b32"
         self.size = _BYTES[self.dtype]
-        self.packed = _PACKED.get(self.dtype, 1)
+        self.packed = PACKED.get(self.dtype, 1)
         rows, columns = _extent(which, shape, self.dtype)
         count = _registers(which, shape, self.dtype)
         parts = [operands.next("an address"), operands.next("a fragment")]
@@ -306,7 +265,34 @@ def build_store(i: Instruction, c: Linker) -> Step:
 @implements("wmma.mma")
 def build_wmma_mma(i: Instruction, c: Linker) -> Step:
     """`wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 d, a, b, c`, or with four types; `.satfinite` of integers."""
-    words, operands = Modifiers(i, "mma", "sync", "aligned"), Operands(i)
+    operands, of = Operands(i), _wmma_named(i)
+    kind = "b64" if of.d_type == "f64" else "b32"
+    d = [c.write(item, kind) for item in items(operands.next("D"), _registers("d", of.shape, of.d_type), "D")]
+    parts = [("a", of.a_type), ("b", of.a_type), ("c", of.c_type)]
+    reads = [[c.read(item, kind) for item in items(operands.next(name), _registers(name, of.shape, t), name.upper())] for name, t in parts]
+    operands.end()
+
+    def matrix(x: Wave, which: int) -> np.ndarray:
+        name, dtype = parts[which]
+        rows, columns = _extent(name, of.shape, dtype)
+        raw = np.ascontiguousarray(np.stack([np.broadcast_to(read(x), x.n) for read in reads[which]], -1))
+        count = rows * columns // WARP
+        return np.ascontiguousarray(raw.view(f"u{_BYTES[dtype]}").reshape(x.n, -1)[:, :count].reshape(-1, rows, columns))
+
+    def run(x: Wave) -> None:
+        x.launch.evidence.add(_LAYOUT)
+        note_inferred(x, EVIDENCE if of.d_type != "s32" else {})
+        product = of.execute(*(matrix(x, n) for n in range(3)))
+        registers = np.ascontiguousarray(product.reshape(x.n, -1)).view(np.uint64 if of.d_type == "f64" else np.uint32)
+        for n, write in enumerate(d):
+            write(x, registers[:, n])
+
+    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.7.14.4"), run)
+
+
+def _wmma_named(i: Instruction) -> Wmma:
+    """The instruction that the name says."""
+    words = Modifiers(i, "mma", "sync", "aligned")
     words.need("row", "col")
     words.need("row", "col")
     satfinite = words.has("satfinite")
@@ -324,56 +310,6 @@ def build_wmma_mma(i: Instruction, c: Linker) -> Step:
         raise unmodelled(i, "these types")
     d_type, a_type, b_type, c_type = types
     _check(i, shape, "a", a_type)
-    row = WMMA_TYPES[a_type]
-    if (
-        a_type != b_type
-        or {c_type, d_type} - set(row.accumulators)
-        or (satfinite and (d_type != "s32" or a_type == "b1"))
-        or bool(operation) != (a_type == "b1")
-    ):
-        raise unmodelled(i, f"A of .{a_type}, B of .{b_type}, C of .{c_type}, D of .{d_type}{' with .satfinite' if satfinite else ''}")
-    mixed = d_type != c_type
-    summed = "f32" if mixed else d_type
-    kind = "b64" if d_type == "f64" else "b32"
-    d = [c.write(x, kind) for x in items(operands.next("D"), _registers("d", shape, d_type), "D")]
-    parts = [("a", a_type), ("b", b_type), ("c", c_type)]
-    reads = [[c.read(x, kind) for x in items(operands.next(name), _registers(name, shape, t), name.upper())] for name, t in parts]
-    operands.end()
-
-    def matrix(x: Wave, which: int) -> np.ndarray:
-        name, dtype = parts[which]
-        rows, columns = _extent(name, shape, dtype)
-        raw = np.ascontiguousarray(np.stack([np.broadcast_to(read(x), x.n) for read in reads[which]], -1))
-        count = rows * columns // WARP
-        return raw.view(f"u{_BYTES[dtype]}").reshape(x.n, -1)[:, :count].reshape(-1, rows, columns)
-
-    def run(x: Wave) -> None:
-        x.launch.evidence.add(_LAYOUT)
-        note_inferred(x, EVIDENCE if d_type != "s32" else {})
-        a, b, start = (np.ascontiguousarray(matrix(x, n)) for n in range(3))
-        b = np.ascontiguousarray(b.transpose(0, 2, 1))
-        if mixed and c_type == "f16":
-            start = start.view(np.float16).astype(np.float32).view(np.uint32)
-        if a_type in _PACKED:
-            a, b = (unpacked(words, a_type).reshape(*words.shape[:2], -1) for words in (a, b))
-        product = start
-        for part in np.split(np.arange(shape[2]), shape[2] // (row.k_step or shape[2])):
-            some = (np.ascontiguousarray(a[:, :, part]), np.ascontiguousarray(b[:, :, part]), product)
-            if d_type == "f64":
-                product = doubles(*some, MODES[rounding or "rn"])
-            else:
-                product = differing(*some) if operation == "xor" else sums(*some, (a_type, b_type, summed), None, satfinite)
-        if mixed and d_type == "f16":
-            product = _halves(product)
-        registers = np.ascontiguousarray(product.reshape(x.n, -1)).view(np.uint64 if d_type == "f64" else np.uint32)
-        for n, write in enumerate(d):
-            write(x, registers[:, n])
-
-    return Gate(lambda x: whole_warps(i, x, "PTX ISA 9.7.14.4"), run)
-
-
-def _halves(raw: np.ndarray) -> np.ndarray:
-    """f32 to f16, to nearest, as F2FP does it."""
-    values = raw.view(np.float32)
-    found: np.ndarray = np.where(np.isnan(values), np.uint16(0x7FFF), values.astype(np.float16).view(np.uint16))
-    return found
+    if a_type != b_type or bool(operation) != (a_type == "b1"):
+        raise unmodelled(i, f"A of .{a_type}, B of .{b_type}{f' with .{operation}' if operation else ''}")
+    return Wmma(shape, a_type, c_type, d_type, satfinite=satfinite, xor=operation == "xor", rounding=MODES[rounding or "rn"])

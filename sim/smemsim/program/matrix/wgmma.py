@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
-from smemsim.machine.wgmma import a_places, check_immediates, d_places, types_of, wgmma, wgmma_many, wgmma_registers
+from smemsim.machine.wgmma import Wgmma, a_places, d_places, to_matrix, to_registers, types_of
 from smemsim.program.asynchronous import judge, stops
 from smemsim.program.events import Mma
 from smemsim.program.linking.inline import slots_of
 from smemsim.program.matrix.ldmatrix import items
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Gate, Step, implements, unmodelled
-from smemsim.program.watch.products import Product
-from smemsim.program.watch.unwritten import WORD
+from smemsim.program.watch.doubts import WORD, Product
 from smemsim.program.wave import WARPGROUP
 from smemsim.ptx.module import Immediate, Instruction, Operand, Register, Vector
 from smemsim.spec.formats import element_format
-from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION
-from smemsim.spec.wgmma import A_REGISTERS, WGMMA_M
+from smemsim.spec.wgmma import A_REGISTERS, WGMMA_M, WgmmaTypes
 
 if TYPE_CHECKING:
+    from smemsim.machine.product import SharedOperand
     from smemsim.program.linking.program import Linker
+    from smemsim.program.registers import Read
     from smemsim.program.watch.clocks import Operation
     from smemsim.program.wave import Cta, Wave
 
@@ -100,35 +100,21 @@ def build_mma(i: Instruction, c: Linker) -> Step:
 
 
 class _Mma:
-    """One wgmma.mma_async of a program."""
+    """One wgmma.mma_async of a program: the registers and immediates that it names."""
 
     def __init__(self, i: Instruction, c: Linker) -> None:
         words, operands = Modifiers(i, "mma_async", "sync", "aligned"), Operands(i)
-        self.i, self.is_sparse, satfinite = i, words.has("sp"), words.has("satfinite")
-        shape = next((found for word in words.left if (found := _SHAPE.fullmatch(word))), None)
-        if shape is None:
-            raise unmodelled(i, "without a shape m64nNkK")
-        words.need(shape[0])
-        d_type, a_type, b_type = (words.left.pop(0) if words.left else "" for _ in range(3))
-        if "b1" in (a_type, b_type):
-            words.need("and")
-            words.need("popc")
-        words.end()
-        row = types_of(a_type, b_type, d_type)
-        self.n, self.k = int(shape[1]), int(shape[2])
-        if self.n not in row.n or self.k != row.k * (1 + self.is_sparse):
-            raise InputError(f".{shape[0]}: wgmma with {a_type} has no such shape (PTX ISA 9.7.15.2)")
-        d = items(operands.next("D"), self.n // 4 if d_type == "f16" else self.n // 2, "D")
+        self.i, is_sparse, satfinite = i, words.has("sp"), words.has("satfinite")
+        n, types, row = _name(i, words, is_sparse)
+        d = items(operands.next("D"), n // 4 if types[2] == "f16" else n // 2, "D")
         self.first_slot = d[0].slot if isinstance(d[0], Register) else 0
         a = operands.next("A")
         self.in_registers = isinstance(a, Vector)
         a_parts = items(a, A_REGISTERS, "A") if self.in_registers else (a,)
         self.read_a = [c.read(part, "b32" if self.in_registers else "b64") for part in a_parts]
         self.read_b = c.read(operands.next("B"), "b64")
-        self.metadata, selector = None, 0
-        if self.is_sparse:
-            self.metadata = c.read(operands.next("metadata"), "b32")
-            selector = _number(i, operands, "sp-sel")
+        self.metadata = c.read(operands.next("metadata"), "b32") if is_sparse else None
+        selector = _number(i, operands, "sp-sel") if is_sparse else 0
         self.scale_d = c.read(operands.next("scale-d"), "pred")
         signs = [_number(i, operands, "imm-scale") for _ in range(2)] if row.signs else [1, 1]
         majors = ["K", "K"]
@@ -136,62 +122,49 @@ class _Mma:
             for side in (1,) if self.in_registers else (0, 1):
                 majors[side] = "MN" if _number(i, operands, "imm-trans") else "K"
         operands.end()
-        check_immediates(row, majors[0], majors[1], signs[0], signs[1], satfinite, self.is_sparse, selector, self.in_registers)
+        self.of = Wgmma(
+            n, *types, a_major=majors[0], b_major=majors[1], imm_scale_a=signs[0], imm_scale_b=signs[1], satfinite=satfinite,
+            is_sparse=is_sparse, sparsity_selector=selector, has_a_in_registers=self.in_registers,
+        )  # fmt: skip
         self.d, self.a_items = d, a_parts if self.in_registers else ()
         self.read_d, self.write_d = [c.read(x, "b32") for x in d], [c.write(x, "b32") for x in d]
-        self.types: dict[str, Any] = {"a_type": a_type, "b_type": b_type, "d_type": d_type, "a_major": majors[0], "b_major": majors[1]}
-        self.selector, self.signs, self.satfinite = selector, signs, satfinite
-        self.negate = (signs[0] < 0, signs[1] < 0)
-        self.stored = row.k
         self.sums = frozenset(slot for part in d for slot in slots_of(_naming(i, part)))
-        self.slots = self.sums | {slot for part in (a_parts if self.in_registers else ()) for slot in slots_of(_naming(i, part))}
+        self.slots = self.sums | {slot for part in self.a_items for slot in slots_of(_naming(i, part))}
 
     def run(self, x: Wave) -> None:
         """Multiply, for every warpgroup that is here."""
-        threads = x.threads
+        threads, of = x.threads, self.of
         firsts = threads[::WARPGROUP].tolist()
         ctas = [x.ctas[int(x.cta_of[first])] for first in firsts]
-        d = np.stack([np.broadcast_to(read(x), len(threads)) for read in self.read_d]).reshape(len(self.read_d), -1, WARPGROUP)
+        held = self._registers(x, self.read_d)
         b = self._uniform(x, self.read_b, "B's descriptor")
         scale = [bool(value) for value in self._uniform(x, self.scale_d, "scale-d")]
-        if self.in_registers:
-            a: Any = np.stack([np.broadcast_to(read(x), len(threads)) for read in self.read_a]).reshape(A_REGISTERS, -1, WARPGROUP)
-        else:
-            a = self._uniform(x, self.read_a[0], "A's descriptor")
-        given: dict[str, Any] = {"n": self.n, **self.types, "satfinite": self.satfinite}
+        a: Any = self._registers(x, self.read_a) if self.in_registers else self._uniform(x, self.read_a[0], "A's descriptor")
+        metadata = None if self.metadata is None else np.broadcast_to(self.metadata(x), x.n).reshape(-1, WARPGROUP)
         events = [self._event(x, cta, first, a, b, scale, g) for g, (cta, first) in enumerate(zip(ctas, firsts, strict=True))]
         for event in events:
             judge(x, event)  # before it is executed: it may be what ends the kernel
         with stops(x, self.i, lambda trap: ("A107", "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch")):
-            if not self.is_sparse:
-                out, unwritten = wgmma_many([cta.shared for cta in ctas], a, b, d, scale_d=scale, negate=self.negate, **given)
-                for event, missing in zip(events, unwritten.tolist(), strict=True):
-                    self._done(x, event, missing, None)
-            else:
-                out = np.empty_like(d)
-                for g, (cta, event) in enumerate(zip(ctas, events, strict=True)):
-                    out[:, g] = self._one(
-                        x, cta, event, np.ascontiguousarray(a[:, g].T) if self.in_registers else a[g], b[g], d[:, g], scale[g], g
-                    )
+            operands = of.read([cta.shared for cta in ctas], a, b, metadata)
+            c = to_matrix(held, of.n, of.d_type)
+            if not all(scale):
+                c[~np.asarray(scale)] = 0
+            out = to_registers(of.execute(operands, c), of.d_type)
+        for event, missing in zip(events, operands.unwritten.tolist(), strict=True):
+            self._note(x, event, is_unwritten=missing)
         if x.watch is not None:
             self._tell(x, ctas, firsts, a, b, scale)
         for n, write in enumerate(self.write_d):
             write(x, out[n].reshape(-1))
 
-    def _one(self, x: Wave, cta: Cta, event: Mma, a: Any, b: int, d: np.ndarray, scale: bool, group: int) -> np.ndarray:
-        """One warpgroup's instruction with all that is known of its operands."""
-        more: dict[str, Any] = {"imm_scale_a": self.signs[0], "imm_scale_b": self.signs[1], "satfinite": self.satfinite}
-        if self.metadata is not None:
-            of_all = np.broadcast_to(self.metadata(x), x.n).reshape(-1, WARPGROUP)
-            more |= {"metadata": np.ascontiguousarray(of_all[group]), "sparsity_selector": self.selector}
-        result = wgmma(cta.shared, a, b, n=self.n, d=np.ascontiguousarray(d.T), scale_d=scale, **self.types, **more)
-        self._done(x, event, bool(result.unwritten), result)
-        return wgmma_registers(result).T
+    def _registers(self, x: Wave, reads: list[Read]) -> np.ndarray:
+        """Registers (registers, warpgroups, 128)."""
+        return np.stack([np.broadcast_to(read(x), x.n) for read in reads]).reshape(len(reads), -1, WARPGROUP)
 
-    def _done(self, x: Wave, event: Mma, missing: bool, result: Any) -> None:
-        if missing:
+    def _note(self, x: Wave, event: Mma, *, is_unwritten: bool) -> None:
+        if is_unwritten:
             event = dataclasses.replace(event, unwritten=True)
-        if missing and x.watch is None:
+        if is_unwritten and x.watch is None:
             x.launch.find("R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written", "check the descriptor, and that the load that fills the stage was issued")  # fmt: skip
         x.launch.events.append(event)
 
@@ -200,10 +173,10 @@ class _Mma:
         if ("wgmma.fence", first) not in cta.state:
             message = "no wgmma.fence was executed before the first wgmma.mma_async: it may read registers before what was written to them is there"
             x.launch.find("X014", self.i, message, "wgmma.fence.sync.aligned before the first wgmma.mma_async")
-        t = self.types
+        of = self.of
         return Mma(
-            cta.number, int(x.tid[first]), self.i, "wgmma", WGMMA_M, self.n, self.k, None if self.in_registers else a[g], b[g],
-            t["a_type"], t["b_type"], t["d_type"], t["a_major"], t["b_major"], scale[g], self.negate, self.is_sparse, d=self.first_slot,
+            cta.number, int(x.tid[first]), self.i, "wgmma", WGMMA_M, of.n, of.k, None if self.in_registers else a[g], b[g],
+            *of.types, of.a_major, of.b_major, scale[g], of.negate, of.is_sparse, d=self.first_slot,
         )  # fmt: skip
 
     def _uniform(self, x: Wave, read: Any, what: str) -> list[int]:
@@ -215,17 +188,12 @@ class _Mma:
 
     def _tell(self, x: Wave, ctas: Sequence[Cta], firsts: list[int], a: Any, b: list[int], scale: list[bool]) -> None:
         """Tell the watch what was read."""
-        t, columns = self.types, self.k
         for g, (cta, first) in enumerate(zip(ctas, firsts, strict=True)):
             op = x.watch.begin(x, self.i, first, "wgmma")
-            product = _Product(x, self, cta, first, None if self.in_registers else a[g], b[g])
+            operands = [self.of.b(b[g]), *([] if self.in_registers else [self.of.a(a[g])])]
+            product = _Product(x, self, cta, first, operands)
             op.products.append(product)
-            read = [cta.shared.operand_chunks(b[g], dtype=t["b_type"], major=t["b_major"], rows=self.n, k=columns)]
-            if not self.in_registers:
-                read.append(cta.shared.operand_chunks(a[g], dtype=t["a_type"], major=t["a_major"], rows=WGMMA_M, k=self.stored))
-            inside = np.concatenate(read)
-            inside = inside[inside < len(cta.shared.bytes) // CHUNK]
-            x.watch.op_reads(op, cta, (CHUNK * inside[:, None] + np.arange(0, CHUNK, 4)).ravel())
+            x.watch.op_reads(op, cta, np.concatenate([operand.read_words(cta.shared) for operand in operands]))
             if product.found or x.watch.unwritten.slots:
                 product.finish(product.rows_of_registers(), None, goes_on=scale[g])
             x.watch.sums(op, self.sums, goes_on=scale[g])
@@ -234,29 +202,26 @@ class _Mma:
 
 
 class _Product(Product):
-    """What the watch asks about one warpgroup's instruction."""
+    """What the watch asks about one warpgroup's instruction. `operands` are B, and A where it is in shared memory."""
 
     m = WGMMA_M
 
-    def __init__(self, x: Wave, made: _Mma, cta: Cta, first: int, a: int | None, b: int) -> None:
+    def __init__(self, x: Wave, made: _Mma, cta: Cta, first: int, operands: Sequence[SharedOperand]) -> None:
         super().__init__(x.watch.unwritten, made.i)
-        self.made, self.cta, self.a, self.b, self.n = made, cta, a, b, made.n
+        self.made, self.cta, self.operands, self.n = made, cta, operands, made.of.n
         self.threads, self.pitch = np.arange(first, first + WARPGROUP), x.pitch
 
     def words(self) -> tuple[np.ndarray, np.ndarray]:
-        made, shared = self.made, self.cta.shared
         begin = self.pitch * self.cta.index // WORD
-        a = np.zeros((self.m, 0), np.int64)
-        if self.a is not None:
-            a = begin + shared.operand_words(self.a, dtype=made.types["a_type"], major=made.types["a_major"], rows=self.m, k=made.stored)
-        return a, begin + shared.operand_words(self.b, dtype=made.types["b_type"], major=made.types["b_major"], rows=self.n, k=made.k)
+        b, *a = (begin + operand.words(self.cta.shared) for operand in self.operands)
+        return a[0] if a else np.zeros((self.m, 0), np.int64), b
 
     def rows_of_registers(self) -> np.ndarray | None:
         """The marks of A's rows, where it is in registers."""
         marks = self.unwritten.of_registers(self.made.a_items, self.threads)
         if marks is None:
             return None
-        thread, register, _ = a_places(element_format(self.made.types["a_type"]).bits, self.made.stored)
+        thread, register, _ = a_places(element_format(self.made.of.a_type).bits, self.made.of.stored_k)
         return self.unwritten.doubts.all(marks[register, thread], axis=1)
 
     def marks(self) -> np.ndarray:
@@ -267,11 +232,28 @@ class _Product(Product):
         return found
 
     def is_unread(self, operation: Operation) -> bool:
-        return self.unwritten.watch.holds_registers(operation)
+        return operation.holds_registers
 
     def put(self, marks: np.ndarray) -> None:
         each = np.ascontiguousarray(marks[d_places(self.n)].T).reshape(len(self.made.d), -1, WARPGROUP)
         self.unwritten.put_registers(self.made.d, self.threads, self.unwritten.doubts.all(each, axis=1))
+
+
+def _name(i: Instruction, words: Modifiers, is_sparse: bool) -> tuple[int, tuple[str, str, str], WgmmaTypes]:
+    """N, the types of A, B and D, and their row of spec, off the name."""
+    shape = next((match for word in words.left if (match := _SHAPE.fullmatch(word))), None)
+    if shape is None:
+        raise unmodelled(i, "without a shape m64nNkK")
+    words.need(shape[0])
+    d_type, a_type, b_type = (words.left.pop(0) if words.left else "" for _ in range(3))
+    if "b1" in (a_type, b_type):
+        words.need("and")
+        words.need("popc")
+    words.end()
+    row, n, k = types_of(a_type, b_type, d_type), int(shape[1]), int(shape[2])
+    if n not in row.n or k != row.k * (1 + is_sparse):
+        raise InputError(f".{shape[0]}: wgmma with {a_type} has no such shape (PTX ISA 9.7.15.2)")
+    return n, (a_type, b_type, d_type), row
 
 
 def _number(i: Instruction, operands: Operands, what: str) -> int:

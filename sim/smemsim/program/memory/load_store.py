@@ -206,14 +206,11 @@ def _parameter(i: Instruction, c: Linker, what: Access, dtype: np.dtype[Any], co
     if not 0 <= within <= place.size - what.size:
         raise InputError(f"bytes {within} to {within + what.size} of parameter {place.name}, which has {place.size}")
     at = place.offset + within
-    kept: tuple[Any, list[Any]] = (None, [])  # the bank of a launch, and what it has here: a program may be launched again
 
     def load(x: Wave) -> None:
-        nonlocal kept
-        bank = x.launch.parameters
-        if kept[0] is not bank:
-            kept = bank, list(np.frombuffer(bank[at : at + what.size].tobytes(), dtype))
-        write(x, kept[1])
+        if load not in x.state:
+            x.state[load] = list(np.frombuffer(x.launch.parameters[at : at + what.size].tobytes(), dtype))
+        write(x, x.state[load])
 
     if what.kind == "b128":
         raise unmodelled(i, ".b128 parameters")

@@ -141,12 +141,10 @@ def _values(x: Wave, address: Any) -> np.ndarray:
 
 
 class _Global:
-    """Finds arrays in global memory; the one found last first."""
+    """Finds arrays in global memory; the one that it found last in the wave first."""
 
     def __init__(self, i: Instruction, address: Callable[[Wave], Any], size: int, low: int) -> None:
         self.i, self.address, self.size, self.low = i, address, size, low
-        self.begin, self.room = np.int64(0), np.uint64(0)
-        self.region: Region | None = None
 
     def __call__(self, x: Wave) -> list[Piece]:
         return self.find(x, _values(x, self.address(x)), None)
@@ -154,18 +152,23 @@ class _Global:
     def find(self, x: Wave, at: np.ndarray, part: np.ndarray | None) -> list[Piece]:
         if self.low and np.bitwise_or.reduce(at) & self.low:
             misaligned(x, self.i, "global", at, part, self.low + 1)
-        region = self.region
-        if region is not None:
-            offset = at - self.begin
-            if not (offset.view(np.uint64) > self.room).any():
+        last: tuple[Region, np.int64, np.uint64] | None = x.state.get(self)
+        if last is not None:
+            region, begin, room = last
+            offset = at - begin
+            if not (offset.view(np.uint64) > room).any():
                 if region.begin != region.words_begin:
                     offset += region.begin - region.words_begin
                 return [Piece("global", region.words, offset, part)]
         return self._search(x, at, part)
 
     def _search(self, x: Wave, at: np.ndarray, part: np.ndarray | None) -> list[Piece]:
-        begins, ends, regions = x.launch.memory.table()
         address = at.view(np.uint64)
+        whole = x.launch.memory.holding(int(address.min()), int(address.max()) + self.size)
+        if whole is not None:
+            x.state[self] = whole, np.uint64(whole.begin).view(np.int64), np.uint64(len(whole.data) - self.size)
+            return [Piece("global", whole.words, (address - np.uint64(whole.words_begin)).view(np.int64), part)]
+        begins, ends, regions = x.launch.memory.table()
         which = np.searchsorted(begins, address, "right") - 1
         bad = (which < 0) | (address + np.uint64(self.size) > ends[which]) | (address + np.uint64(self.size) < address)
         if bad.any():
@@ -176,10 +179,7 @@ class _Global:
             region = regions[n]
             offset = (address[here] - np.uint64(region.words_begin)).view(np.int64)
             pieces.append(Piece("global", region.words, offset, here if part is None else part[here]))
-            self.region, self.begin = region, begins[n].view(np.int64)
-            self.room = np.uint64(len(region.data) - self.size)
-        if len(pieces) == 1:
-            return [pieces[0]._replace(part=part)]
+            x.state[self] = region, begins[n].view(np.int64), np.uint64(len(region.data) - self.size)
         return pieces
 
 

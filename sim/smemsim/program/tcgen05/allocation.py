@@ -148,7 +148,7 @@ def build_alloc(i: Instruction, c: Linker) -> Step:
             x.shared.view(np.uint32)[piece.at >> 2] = granted if piece.part is None else granted[piece.part]
             own(x, piece, 4)
             if x.watch is not None:
-                for_part(x, piece, lambda: x.watch.tensor.allocated(x, i, piece.at))  # noqa: B023 (called at once)
+                for_part(x, piece, lambda: x.watch.allocated(x, i, piece.at))  # noqa: B023 (called at once)
 
     return Gate(opens, run)
 

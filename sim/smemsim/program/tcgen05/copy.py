@@ -15,8 +15,7 @@ from smemsim.program.events import Copy
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements
 from smemsim.program.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
-from smemsim.program.watch.products import Follows
-from smemsim.program.watch.unwritten import WORD
+from smemsim.program.watch.doubts import WORD, Follows
 from smemsim.ptx.module import Instruction
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, SHIFT, CopyShape

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import dataclasses
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from smemsim.arithmetic.multiply import row_of
 from smemsim.errors import HardwareTrap
-from smemsim.machine.tcgen05 import Issue, Touched, layout_of_a, layout_of_metadata, layouts_of_scales, scale_address, tcgen05_mma_many
+from smemsim.machine.tcgen05 import Issue, Tcgen05Mma, descriptor_of, execute, prepared, scale_address
 from smemsim.machine.tmem.address import TmemAddress
-from smemsim.machine.tmem.layout import AccumulatorLayout, Copies, cells_of_a, cells_of_d, cells_of_metadata, cells_of_scales
+from smemsim.machine.tmem.layout import ATmemLayout, Copies, cells_of_a, cells_of_d, cells_of_metadata, cells_of_scales
 from smemsim.program.asynchronous import check_alone, judge, record
 from smemsim.program.events import Mma
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements, unmodelled
 from smemsim.program.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
-from smemsim.program.watch.products import Product
-from smemsim.program.watch.unwritten import WORD
+from smemsim.program.watch.doubts import WORD, Product
 from smemsim.ptx.module import Address, Immediate, Instruction, Vector
 from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import Severity
-from smemsim.spec.formats import element_format
-from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.tensor_memory import COLUMNS, LANES
-from smemsim.words.instr import InstrDescriptor
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
@@ -98,65 +95,61 @@ class _Mma:
             taken: set[int] = set()
             for n in waiting:
                 mine = {member.index for member in group_of(x, self.i, x.ctas[int(x.cta_of[threads[n]])], self.group)}
-                if not mine & taken and (not now or columns["idesc"][n] == columns["idesc"][now[0]]):
+                if not mine & taken:
                     now.append(n)
                     taken |= mine
             waiting = [n for n in waiting if n not in now]
-            self._issue(
-                x, [(int(threads[n]), {name: column[n] for name, column in columns.items()}, lanes[n] if lanes else ()) for n in now]
-            )
+            each = [(int(threads[n]), {name: column[n] for name, column in columns.items()}, lanes[n] if lanes else ()) for n in now]
+            self._run_together(x, each)
         x.changes += 1
 
-    def _issue(self, x: Wave, given: list[tuple[int, dict[str, Any], tuple[int, ...]]]) -> None:
-        issues, groups, idesc = [], [], given[0][1]["idesc"]
+    def _run_together(self, x: Wave, given: list[tuple[int, dict[str, Any], tuple[int, ...]]]) -> None:
+        """Run the instructions of threads whose groups of CTAs are not the same: of each its operands and its mask of lanes."""
         with refusals(x, self.i):
-            for thread, values, lanes in given:
-                cta = x.ctas[int(x.cta_of[thread])]
-                members = group_of(x, self.i, cta, self.group)
-                words = {name: value for name, value in values.items() if name != "idesc"}
-                if self.in_tensor:
-                    words["a"] = TmemAddress.decode(words["a"], "a")
-                tensor, shared = tuple(tensor_of(member) for member in members), tuple(member.shared for member in members)
-                issues.append(Issue(tensor, shared, disable_output_lane=lanes, **words))
-                groups.append(members)
+            issued = [self._issued(x, thread, values, lanes) for thread, values, lanes in given]
             try:
-                i, done = tcgen05_mma_many(issues, idesc, kind=self.kind, ws=self.ws, scale_vec=self.scale_vec)
+                unwritten = execute([one.issue for one in issued])
             except HardwareTrap:  # what it was meant to read may say why
-                for (thread, _, _), issue in zip(given, issues, strict=True):
-                    judge(x, self._event(x, InstrDescriptor.decode(idesc, kind=self.kind), thread, idesc, issue, unwritten=False))
+                for one in issued:
+                    judge(x, self._event(x, one, is_unwritten=False))
                 raise
-        for (thread, _, _), issue, members, touched in zip(given, issues, groups, done, strict=True):
-            self._note(x, i, thread, idesc, issue, members, touched)
+        for one, is_unwritten in zip(issued, unwritten, strict=True):
+            self._note(x, one, is_unwritten=is_unwritten)
 
-    def _note(
-        self, x: Wave, i: InstrDescriptor, thread: int, idesc: int, issue: Issue, members: tuple[Cta, ...], touched: Touched
-    ) -> None:  # fmt: skip
+    def _issued(self, x: Wave, thread: int, values: dict[str, Any], lanes: tuple[int, ...]) -> _Issued:
+        members = group_of(x, self.i, x.ctas[int(x.cta_of[thread])], self.group)
+        words = {name: value for name, value in values.items() if name != "idesc"}
+        if self.in_tensor:
+            words["a"] = TmemAddress.decode(words["a"], "a")
+        tensor, shared = tuple(tensor_of(member) for member in members), tuple(member.shared for member in members)
+        mma = Tcgen05Mma(
+            descriptor_of(values["idesc"], self.kind), tensor[0].arch, cta_group=self.group, ws=self.ws, scale_vec=self.scale_vec,
+            disable_output_lane=lanes, **words,
+        )  # fmt: skip
+        return _Issued(thread, members, Issue(prepared(mma), tensor, shared))
+
+    def _note(self, x: Wave, one: _Issued, *, is_unwritten: bool) -> None:
         """Tell the watch, the record and the evidence."""
-        launch = x.launch
-        if touched.unwritten and x.watch is None:
+        launch, i = x.launch, one.issue.mma.i
+        if is_unwritten and x.watch is None:
             launch.find(
                 "R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written",
                 "check the descriptor, and that the load that fills the stage was issued",
             )  # fmt: skip
         if any(i.table.constants(i.word)):
-            for found in i.problems():
-                if found.code == "D305":
-                    launch.find(
-                        found.code,
-                        self.i,
-                        f"{self.i.name}, instruction descriptor {idesc:#010x}: {found.message}",
-                        found.repair,
-                        because=found.because,
-                    )
-        self._note_scale_ids(x, i, issue)
-        launch.evidence |= evidence_of(i, touched)
+            for problem in i.problems():
+                if problem.code == "D305":
+                    message = f"{self.i.name}, instruction descriptor {i.word:#010x}: {problem.message}"
+                    launch.find(problem.code, self.i, message, problem.repair, because=problem.because)
+        self._note_scale_ids(x, one.issue.mma.of)
+        launch.evidence |= evidence_of(one.issue)
         if x.watch is not None:
-            self._tell(x, i, thread, issue, members, touched)
-        record(x, self._event(x, i, thread, idesc, issue, unwritten=touched.unwritten))
+            self._tell(x, one)
+        record(x, self._event(x, one, is_unwritten=is_unwritten))
 
-    def _note_scale_ids(self, x: Wave, i: InstrDescriptor, issue: Issue) -> None:
+    def _note_scale_ids(self, x: Wave, of: Tcgen05Mma) -> None:
         """Remark an address of scale factors that names another scale id than the instruction descriptor."""
-        for side, taddr, number in (("A", issue.scale_a, i.a_sf_id), ("B", issue.scale_b, i.b_sf_id)):
+        for side, taddr, number in (("A", of.scale_a, of.i.a_sf_id), ("B", of.scale_b, of.i.b_sf_id)):
             in_address = 0 if taddr is None else scale_address(side, taddr)[0]
             if in_address not in (0, number):
                 rule = RULES["tcgen05.scale_address"]
@@ -167,66 +160,64 @@ class _Mma:
                     milder=Severity.NOTE,
                 )  # fmt: skip
 
-    def _tell(self, x: Wave, i: InstrDescriptor, thread: int, issue: Issue, members: tuple[Cta, ...], touched: Touched) -> None:
+    def _tell(self, x: Wave, one: _Issued) -> None:
         """Tell the watch what it read and wrote."""
-        op = x.watch.tensor.begin(x, self.i, thread, "tcgen05.mma")
-        product = _Product(x, self, i, issue, members, touched)
+        mma, members = one.issue.mma, one.members
+        op = x.watch.tensor.begin(x, self.i, one.thread, "tcgen05.mma")
+        product = _Product(x, self.i, one)
         op.products.append(product)
         for member in members:
-            for operand in product.shared_operands():
-                chunks = member.shared.operand_chunks(**operand)
-                chunks = chunks[chunks < len(member.shared.bytes) // CHUNK]
-                fmt = element_format(operand["dtype"])
-                held = fmt.elements_per_chunk(i.row.packing) * fmt.bits // 8  # bytes; behind 16 elements of 4 or 6 bits is padding
-                x.watch.op_reads(op, member, (CHUNK * chunks[:, None] + np.arange(0, held, 4)).ravel())
-        is_doubtful = x.watch.tensor.reads(op, members, touched.reads)
+            for operand in mma.shared_operands:
+                x.watch.op_reads(op, member, operand.read_words(member.shared))
+        is_doubtful = x.watch.tensor.reads(op, members, mma.reads)
         if is_doubtful or product.found or x.watch.tensor.marks is not None:
-            product.finish(*product.of_tensor_memory(), goes_on=bool(issue.enable_input_d))
-        x.watch.tensor.writes(op, members, touched.writes)
+            product.finish(*product.of_tensor_memory(), goes_on=bool(mma.of.enable_input_d))
+        x.watch.tensor.writes(op, members, mma.writes)
 
-    def _event(self, x: Wave, i: InstrDescriptor, thread: int, idesc: int, issue: Issue, *, unwritten: bool) -> Mma:
+    def _event(self, x: Wave, one: _Issued, *, is_unwritten: bool) -> Mma:
+        of = one.issue.mma.of
+        i, a, b, d = of.i, cast("int | TmemAddress", of.a), cast("int", of.b), cast("int", of.d)
         return Mma(
-            x.ctas[int(x.cta_of[thread])].number, int(x.tid[thread]), self.i, self.kind, i.m, i.n, i.k,
-            None if isinstance(issue.a, TmemAddress) else issue.a, issue.b, i.a_type, i.b_type, i.d_type, i.a_major, i.b_major,
-            bool(issue.enable_input_d), (i.negate_a, i.negate_b), self.is_sparse, unwritten, idesc, self.group, issue.d,
+            x.ctas[int(x.cta_of[one.thread])].number, int(x.tid[one.thread]), self.i, self.kind, i.m, i.n, i.k,
+            None if isinstance(a, TmemAddress) else a, b, i.a_type, i.b_type, i.d_type, i.a_major, i.b_major,
+            bool(of.enable_input_d), (i.negate_a, i.negate_b), self.is_sparse, is_unwritten, i.word, self.group, d,
         )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Issued:
+    """An instruction that a thread issues (its number in the wave), and the CTAs of its group."""
+
+    thread: int
+    members: tuple[Cta, ...]
+    issue: Issue
 
 
 class _Product(Product):
     """What the watch asks about one instruction."""
 
-    def __init__(self, x: Wave, made: _Mma, i: InstrDescriptor, issue: Issue, members: tuple[Cta, ...], touched: Touched) -> None:
-        super().__init__(x.watch.unwritten, made.i)
-        self.tensor, self.made, self.of, self.issue, self.members, self.touched = x.watch.tensor, made, i, issue, members, touched
-        self.m, self.n, self.pitch = i.m, i.n, x.pitch
-
-    def shared_operands(self) -> list[dict[str, Any]]:
-        """B, and A where it is in shared memory, as each CTA of the group has it: the arguments of `SharedMemory.operand_chunks`."""
-        i, issue, half = self.of, self.issue, len(self.members)
-        found = [{"word": issue.b, "dtype": i.b_type, "major": i.b_major, "rows": i.n // half, "k": i.k, "packing": i.row.packing}]
-        if not isinstance(issue.a, TmemAddress):
-            k = i.k // 2 if self.made.is_sparse else i.k
-            found.append({"word": issue.a, "dtype": i.a_type, "major": i.a_major, "rows": i.m // half, "k": k, "packing": i.row.packing})
-        return found
+    def __init__(self, x: Wave, instruction: Instruction, one: _Issued) -> None:
+        super().__init__(x.watch.unwritten, instruction)
+        self.tensor, self.mma, self.members = x.watch.tensor, one.issue.mma, one.members
+        self.m, self.n, self.pitch = self.mma.i.m, self.mma.i.n, x.pitch
 
     def words(self) -> tuple[np.ndarray, np.ndarray]:
         b, *a = (
-            np.concatenate([m.index * self.pitch // WORD + m.shared.operand_words(**operand) for m in self.members])
-            for operand in self.shared_operands()
+            np.concatenate([m.index * self.pitch // WORD + operand.words(m.shared) for m in self.members])
+            for operand in self.mma.shared_operands
         )
         return a[0] if a else np.zeros((self.m, 0), np.int64), b
 
     def of_tensor_memory(self) -> tuple[np.ndarray, np.ndarray]:
         """The marks of the rows of A and of B that what lies in tensor memory gives them: A, scale factors, metadata."""
-        i, issue, group = self.of, self.issue, len(self.members)
-        rows, columns = np.zeros(self.m, np.int32), np.zeros(self.n, np.int32)
-        if isinstance(issue.a, TmemAddress):
-            rows = self._joined(rows, cells_of_a(layout_of_a(i, issue.a, group, ws=self.made.ws)))
-        if i.row.block_scaled:
-            of_a, of_b = layouts_of_scales(i, issue.scale_a, issue.scale_b, group, scale_vec=self.made.scale_vec)
+        mma, rows, columns = self.mma, np.zeros(self.m, np.int32), np.zeros(self.n, np.int32)
+        if isinstance(mma.a, ATmemLayout):
+            rows = self._joined(rows, cells_of_a(mma.a))
+        if mma.scales is not None:
+            of_a, of_b = mma.scales
             rows, columns = self._joined(rows, cells_of_scales(of_a)), self._joined(columns, cells_of_scales(of_b))
-        if i.sparsity:
-            rows = self._joined(rows, cells_of_metadata(layout_of_metadata(i, issue.metadata, group, ws=self.made.ws)))
+        if mma.metadata is not None:
+            rows = self._joined(rows, cells_of_metadata(mma.metadata))
         return rows, columns
 
     def _joined(self, marks: np.ndarray, copies: Copies) -> np.ndarray:
@@ -239,9 +230,7 @@ class _Product(Product):
 
     def _cells(self) -> np.ndarray:
         """The cells of D (m, n), by their place among all."""
-        i, at = self.of, TmemAddress.decode(self.issue.d, "d")
-        layout = AccumulatorLayout(i.m, i.n, len(self.members), ws=self.made.ws, sparse=i.sparsity, lane=at.lane, column=at.column)
-        parts = zip(self.members, cells_of_d(layout), strict=True)
+        parts = zip(self.members, cells_of_d(self.mma.d), strict=True)
         return np.concatenate([cells_at(member.index, lane, column) for member, (lane, column) in parts])
 
     def marks(self) -> np.ndarray:
@@ -254,17 +243,18 @@ class _Product(Product):
     def put(self, marks: np.ndarray) -> None:
         cells = self._cells()
         is_written = np.zeros(len(self.tensor.who) * LANES, bool)
-        for cta, lanes, _, _ in self.touched.writes:
+        for cta, lanes, _, _ in self.mma.writes:
             is_written.reshape(-1, LANES)[self.members[cta].index, lanes] = True
         written = is_written[cells // COLUMNS]
         self.tensor.put_cells(cells[written], marks[written])
 
 
-def evidence_of(i: InstrDescriptor, touched: Touched) -> set[str]:
+def evidence_of(issue: Issue) -> set[str]:
     """What the results of an instruction rest on, in words."""
+    mma, i = issue.mma, issue.mma.i
     row = row_of(i.kind, i.a_type, i.b_type, i.d_type)
-    found = {
-        f"tcgen05.mma.kind::{i.kind} ({i.a_type} x {i.b_type} to {i.d_type}, M = {i.m}): addresses and places {touched.grade}, arithmetic "
+    lines = {
+        f"tcgen05.mma.kind::{i.kind} ({i.a_type} x {i.b_type} to {i.d_type}, M = {i.m}): addresses and places {mma.grade(issue.shared)}, arithmetic "
         f"{row.grade} ({row.source})"
     }
-    return found | {f"sources disagree about {name!r}: see smemsim.DISPUTES" for name in touched.disputes}
+    return lines | {f"sources disagree about {name!r}: see smemsim.DISPUTES" for name in mma.disputes}

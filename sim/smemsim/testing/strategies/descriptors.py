@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from smemsim.arguments import choice, shown, whole
 from smemsim.errors import InputError
+from smemsim.finding import Finding
 from smemsim.planning.arrangement import GRAVE
 from smemsim.spec.architectures import Architecture, architecture
 from smemsim.spec.fields import Field, Word
-from smemsim.spec.findings import Finding
 from smemsim.spec.formats import FORMATS, ElementFormat, element_format
 from smemsim.spec.instr_descriptor import MAX_SHIFTS
 from smemsim.spec.shared_memory import CHUNK

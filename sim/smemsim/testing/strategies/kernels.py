@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from smemsim.arguments import whole
 from smemsim.errors import InputError, Unmodelled
-from smemsim.judge.causes import value_at, with_values
+from smemsim.finding import Path
+from smemsim.judge.causes import with_values
 from smemsim.judge.check import check
 from smemsim.planning.arrangement import STACKS
 from smemsim.planning.make import Plan, unchecked
@@ -130,78 +131,78 @@ class Fault:
     new: Any
 
 
-def _descriptor(field: str) -> Callable[[Draw, dict[str, Any], str], Any]:
+def _descriptor(field: str) -> Callable[[Draw, dict[str, Any], Path], Any]:
     """Another value in one field of the operand's descriptor, in its own units."""
 
-    def broken(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
-        word = value_at(raw, f"{operand}.word")
-        return f"{operand}.word", draw(other_words(word, architecture(raw["arch"]).smem_descriptor.fields[field]))
+    def broken(draw: Draw, raw: dict[str, Any], operand: Path) -> Any:
+        word = (operand / "word").within(raw)
+        return operand / "word", draw(other_words(word, architecture(raw["arch"]).smem_descriptor.fields[field]))
 
     return broken
 
 
-def _layout(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
+def _layout(draw: Draw, raw: dict[str, Any], operand: Path) -> Any:
     table = architecture(raw["arch"]).smem_descriptor
-    word, field = value_at(raw, f"{operand}.word"), table.fields["layout_type"]
+    word, field = (operand / "word").within(raw), table.fields["layout_type"]
     other = [code for code in layout_codes(table) if code != field.raw(word)]
-    return f"{operand}.word", word & ~(field.mask << field.low) | draw(st.sampled_from(other)) << field.low
+    return operand / "word", word & ~(field.mask << field.low) | draw(st.sampled_from(other)) << field.low
 
 
-def _advance(key: str) -> Callable[[Draw, dict[str, Any], str], Any]:
+def _advance(key: str) -> Callable[[Draw, dict[str, Any], Path], Any]:
     """One K step, or one block of rows, begins elsewhere."""
 
-    def broken(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
-        values = list(value_at(raw, f"{operand}.{key}"))
+    def broken(draw: Draw, raw: dict[str, Any], operand: Path) -> Any:
+        values = list((operand / key).within(raw))
         i = draw(st.integers(0, len(values) - 1))
         values[i] = draw(st.sampled_from(sorted({values[i] + CHUNK, values[i] + 2 * CHUNK, 2 * values[i], values[i] // 2} - {values[i]})))
-        return f"{operand}.{key}", values
+        return operand / key, values
 
     return broken
 
 
-def _start(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
-    return f"{operand}.start_offset", CHUNK * draw(st.integers(1, 128))
+def _start(draw: Draw, raw: dict[str, Any], operand: Path) -> Any:
+    return operand / "start_offset", CHUNK * draw(st.integers(1, 128))
 
 
-def _major(_: Draw, raw: dict[str, Any], operand: str) -> Any:
-    return f"{operand}.major", "MN" if value_at(raw, f"{operand}.major") == "K" else "K"
+def _major(_: Draw, raw: dict[str, Any], operand: Path) -> Any:
+    return operand / "major", "MN" if (operand / "major").within(raw) == "K" else "K"
 
 
-def _address(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
-    name = f"buffer.{value_at(raw, f'{operand}.start')}.address"
-    return name, value_at(raw, name) + CHUNK * draw(st.integers(1, LIMITS.smem_alignment // CHUNK - 1))
+def _address(draw: Draw, raw: dict[str, Any], operand: Path) -> Any:
+    path = Path.of("buffer", (operand / "start").within(raw), "address")
+    return path, path.within(raw) + CHUNK * draw(st.integers(1, LIMITS.smem_alignment // CHUNK - 1))
 
 
-def _map_swizzle(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
-    path = f"map.tm{operand[-1].upper()}.swizzle"
-    legal = [code.name for code in SWIZZLES if code < len(SWIZZLES) and code.name != value_at(raw, path)]
+def _map_swizzle(draw: Draw, raw: dict[str, Any], operand: Path) -> Any:
+    path = Path.of("map", f"tm{operand.side.upper()}", "swizzle")
+    legal = [code.name for code in SWIZZLES if code < len(SWIZZLES) and code.name != path.within(raw)]
     return path, draw(st.sampled_from(legal))
 
 
-def _box(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
-    path = f"map.tm{operand[-1].upper()}.box_dim"
-    values = list(value_at(raw, path))
+def _box(draw: Draw, raw: dict[str, Any], operand: Path) -> Any:
+    path = Path.of("map", f"tm{operand.side.upper()}", "box_dim")
+    values = list(path.within(raw))
     i = draw(st.integers(0, len(values) - 1))
     values[i] = draw(st.sampled_from(sorted({values[i] // 2, values[i] - 1, values[i] + 1, values[i] * 2})))
     return path, values
 
 
-def _coordinate(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
-    path = f"step[{int(operand.partition('[')[2].partition(']')[0]) - 1}].at"
-    values = [list(at) for at in value_at(raw, path)]
+def _coordinate(draw: Draw, raw: dict[str, Any], operand: Path) -> Any:
+    path = Path.of("step", (operand.step or 0) - 1, "at")
+    values = [list(at) for at in path.within(raw)]
     i = draw(st.integers(0, len(values) - 1))
     values[i][draw(st.integers(0, len(values[i]) - 1))] += draw(st.sampled_from((8, 16, 64)))
     return path, values
 
 
-def _expect(draw: Draw, raw: dict[str, Any], operand: str) -> Any:
-    path = f"step[{int(operand.partition('[')[2].partition(']')[0]) - 1}].expect_bytes"
-    was = value_at(raw, path)
+def _expect(draw: Draw, raw: dict[str, Any], operand: Path) -> Any:
+    path = Path.of("step", (operand.step or 0) - 1, "expect_bytes")
+    was = path.within(raw)
     return path, draw(st.sampled_from(sorted({was + CHUNK, was // 2, was * 2})))
 
 
 # What can be broken, by name.
-FAULTS: dict[str, Callable[[Draw, dict[str, Any], str], Any]] = {
+FAULTS: dict[str, Callable[[Draw, dict[str, Any], Path], Any]] = {
     "stride_byte_offset": _descriptor("stride_byte_offset"),
     "leading_byte_offset": _descriptor("leading_byte_offset"),
     "base_offset": _descriptor("base_offset"),
@@ -238,9 +239,9 @@ def faulty_scenarios(*, faults: Any = None, **options: Any) -> st.SearchStrategy
 def _faulty(draw: Draw, right: st.SearchStrategy[dict[str, Any]], faults: tuple[str, ...]) -> tuple[dict[str, Any], Fault]:
     raw = draw(right)
     kind = draw(st.sampled_from(faults))
-    places = [f"step[{number}].{side}" for number, step in enumerate(raw["step"]) for side in SIDES if side in step]
+    places = [Path.of("step", number, side) for number, step in enumerate(raw["step"]) for side in SIDES if side in step]
     path, new = FAULTS[kind](draw, raw, draw(st.sampled_from(places)))
-    fault = Fault(kind, path, value_at(raw, path), new)
+    fault = Fault(kind, str(path), path.within(raw), new)
     broken = with_values({key: value for key, value in raw.items() if key != "expect"}, {path: new})
     try:
         found = check(broken).findings

@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from smemsim.arguments import flag, whole
-from smemsim.errors import InputError, TensorMapError
+from smemsim.errors import InputError
+from smemsim.finding import TensorMapError
 from smemsim.spec.architectures import ARCHITECTURES, architecture
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.swizzles import MODES

@@ -11,7 +11,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from smemsim.errors import InputError, TensorMapError
+from smemsim.errors import InputError
+from smemsim.finding import Finding, TensorMapError
 from smemsim.spec.fields import PART_BITS, Selection
 from smemsim.spec.swizzles import MODES
 from smemsim.spec.tensor_map import (
@@ -29,6 +30,7 @@ from smemsim.spec.tensor_map import (
     unpack_corner,
 )
 from smemsim.words.tensor_map.arguments import Arguments
+from smemsim.words.tensor_map.rules import refused
 
 __all__ = ["decode_parts", "encode_parts", "raw_bytes"]
 
@@ -161,7 +163,7 @@ def decode_parts(parts: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _why_no_map(im2col: int, rank: int, form: int, interleave: int) -> list[str]:
+def _why_no_map(im2col: int, rank: int, form: int, interleave: int) -> list[Finding]:
     reasons = []
     if rank > LIMITS.max_rank:
         reasons.append(f"rank {rank} where maps have 1 to {LIMITS.max_rank}")
@@ -171,7 +173,7 @@ def _why_no_map(im2col: int, rank: int, form: int, interleave: int) -> list[str]
         reasons.append(f"format code {form} where element types have 0 to {max(f for f, _ in _TYPE_OF)}")
     if interleave not in _INTERLEAVES:
         reasons.append(f"interleave {interleave} where it is 0 to {max(_INTERLEAVES)}")
-    return [f"the 128 bytes hold no tensor map: {reason}" for reason in reasons]
+    return [refused(f"the 128 bytes hold no tensor map: {reason}") for reason in reasons]
 
 
 def _swizzle_of(low: int, atomicity: int, high: int) -> TensorMapSwizzle:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from smemsim.arguments import shown, whole
-from smemsim.errors import InputError, TensorMapError, Unmodelled
+from smemsim.errors import InputError, Unmodelled
+from smemsim.finding import Finding, TensorMapError
 from smemsim.spec.evidence import Grade
-from smemsim.spec.findings import Finding
 from smemsim.spec.tensor_map import DATA_TYPES, TENSOR_MAP, WIDE_IS_IM2COL, TensorMapSwizzle, grade_unread
 from smemsim.words.tensor_map.arguments import ENUMS, LISTS, SHORT_NAMES, Arguments, members, numbers
 from smemsim.words.tensor_map.bits import decode_parts, encode_parts, raw_bytes
@@ -255,9 +255,13 @@ class TensorMap(Arguments):
 
         Maps changed by tensormap.replace may be legal where no encode call makes them: the 96B swizzle on sm_103a is.
         """
+        return tuple(f.message for f in self.violations(arch))
+
+    def violations(self, arch: str | None) -> tuple[Finding, ...]:
+        """The same as findings, each with its rule."""
         if "_legal_on" in self.__dict__ and arch in (None, self.__dict__["_legal_on"]):  # an encode call's verdict, which is stricter
             return ()
-        known: dict[str | None, tuple[str, ...]] = self.__dict__.setdefault("_broken_on", {})
+        known: dict[str | None, tuple[Finding, ...]] = self.__dict__.setdefault("_broken_on", {})
         if arch not in known:
             known[arch] = tuple(violations(self, self.call, target(arch, encode=False)))
         return known[arch]
@@ -306,7 +310,7 @@ class TensorMap(Arguments):
             object.__setattr__(self, name, whole(name, getattr(self, name), most_bits=TENSOR_MAP.bits))
         shape = [v for v in violations(self, self.call, target(None, encode=False)) if v.rule in ("rank", "im2col_rank", "corner_entries")]
         if shape:
-            raise InputError(f"{'; '.join(shape)}; {how}")
+            raise InputError(f"{'; '.join(f.message for f in shape)}; {how}")
 
     def __bytes__(self) -> bytes:
         raw: bytes | None = self.__dict__.get("_raw")

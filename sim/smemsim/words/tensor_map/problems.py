@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from smemsim.finding import Finding, in_word
 from smemsim.layout.tma import row_pitch, tile_size
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.disputes import ATOM_DISPUTES, GUIDE_SWIZZLED_ALIGNMENT, PADDED_DISPUTE, WIDE_HALO_DISPUTE, WIDE_STEP_DISPUTE, Dispute
 from smemsim.spec.evidence import Grade
-from smemsim.spec.findings import CODES, Finding, Severity
+from smemsim.spec.findings import Severity
 from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.tensor_map import LIMITS, SWIZZLES, WIDE_IS_IM2COL, Im2colWideMode, Interleave, TensorMapSwizzle
 from smemsim.spec.transfers import ENCODE_CALLS
@@ -27,9 +29,7 @@ __all__ = ["box_beyond_tensor", "finding", "measured", "pixels_outside", "proble
 # ---- How findings of tensor maps are made: their severity, and what they rest on
 
 
-def finding(code: str, where: str, message: str, repair: str, because: str, severity: Severity | None = None) -> Finding:
-    """A finding of the severity that its code has, unless another is given."""
-    return Finding(code, severity or CODES[code].severity, where, message, repair, because)
+finding = functools.partial(in_word, "tensor map")
 
 
 def measured(at: Target, source: str, trace: str) -> str:

@@ -14,8 +14,10 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from smemsim.finding import Finding, InWord, Path
 from smemsim.spec.architectures import ARCHITECTURES, architecture
 from smemsim.spec.evidence import Grade
+from smemsim.spec.findings import CODES
 from smemsim.spec.swizzles import MODES
 from smemsim.spec.tensor_map import (
     DATA_TYPES,
@@ -42,10 +44,10 @@ __all__ = [
     "Call",
     "Rule",
     "Target",
-    "Violation",
     "inner",
     "inner_shown",
     "lengths",
+    "refused",
     "rule",
     "target",
     "violations",
@@ -61,18 +63,6 @@ IM2COL: tuple[Call, ...] = ("im2col",)
 WIDE: tuple[Call, ...] = ("im2col_wide",)
 ALL_CALLS: tuple[Call, ...] = (*TILED, *IM2COL, *WIDE)
 FINE: Sequence[str] = ()
-
-
-class Violation(str):
-    """The sentence of a broken rule; `rule` is the rule's name, `code` the number of the finding it is in a larger check."""
-
-    rule: str
-    code: str
-
-    def __new__(cls, sentence: str, rule: str, code: str = "T205") -> Violation:
-        self = super().__new__(cls, sentence)
-        self.rule, self.code = rule, code
-        return self
 
 
 @dataclasses.dataclass(frozen=True)
@@ -609,8 +599,13 @@ def target(arch: Any, *, encode: bool) -> Target:
     return _TARGETS[None if arch is None else architecture(arch).name, encode]
 
 
-def violations(a: Arguments, call: Call, at: Target) -> list[Violation]:
-    """Every rule that is broken, as sentences; empty where the driver accepts."""
+def refused(sentence: str, rule: str = "", code: str = "T205", source: str = "") -> Finding:
+    """The finding of a broken rule of the encode calls, which is about the map as a whole."""
+    return Finding(code, CODES[code].severity, InWord("tensor map", Path()), sentence, source=source, rule=rule)
+
+
+def violations(a: Arguments, call: Call, at: Target) -> list[Finding]:
+    """A finding for every sentence of every rule that is broken; empty where the driver accepts."""
     if call == "im2col_wide" and at.arch is None:  # two sets of rules: a call may be legal by the one or by the other
         return violations(a, call, _TARGETS["sm_100a", at.encode]) if violations(a, call, _TARGETS["sm_90a", at.encode]) else []
     chosen = _ALL[call, at.encode]
@@ -622,8 +617,8 @@ def violations(a: Arguments, call: Call, at: Target) -> list[Violation]:
                 break
         else:
             return []
-    found: list[Violation] = []
+    found: list[Finding] = []
     for r in chosen:
         if sentences := r.check(a, at):
-            found += [Violation(sentence, r.name, r.code) for sentence in sentences]
+            found += [refused(sentence, r.name, r.code, r.source) for sentence in sentences]
     return found

@@ -16,11 +16,12 @@ from itertools import pairwise
 from typing import Any
 
 from smemsim.arguments import shown, suggestion
-from smemsim.errors import InputError, TensorMapError
+from smemsim.errors import InputError
+from smemsim.finding import Finding, TensorMapError
 from smemsim.spec.tensor_map import DATA_TYPES, DERIVED_FIELDS, LIMITS, POINTERS, TENSOR_MAP
 from smemsim.words.tensor_map.arguments import ENUMS, LISTS, Arguments, member
 from smemsim.words.tensor_map.bits import decode_parts, encode_parts
-from smemsim.words.tensor_map.rules import Call, Violation, target, violations
+from smemsim.words.tensor_map.rules import Call, refused, target, violations
 
 __all__ = [
     "Definition",
@@ -457,18 +458,18 @@ def _until_end(text: str, begin: int) -> str:
 _CORNERS = ("pixel_box_lower_corner", "pixel_box_upper_corner")  # of cuTensorMapEncodeIm2col: inferred
 
 
-def refused_nulls(names: Iterable[str]) -> list[Violation]:
-    """A sentence for every argument, by our name, that an encode call may not be given as a null pointer.
+def refused_nulls(names: Iterable[str]) -> list[Finding]:
+    """A finding for every argument, by our name, that an encode call may not be given as a null pointer.
 
     No document says so. Measured for cuTensorMapEncodeTiled (driver 580 on an H200): trace encode_pointers; for the im2col calls, and on
     Blackwell, inferred from that.
 
-    >>> [str(sentence) for sentence in refused_nulls(["box_dim", "global_address"])]
+    >>> [refusal.message for refusal in refused_nulls(["box_dim", "global_address"])]
     ['box_dim is a null pointer: the driver refuses it']
     """
     also = {"global_strides": ", also for rank 1, which has no stride"}
     nulls = [name for name in names if name in POINTERS or name in _CORNERS]
-    return [Violation(f"{name} is a null pointer: the driver refuses it{also.get(name, '')}", "null_pointer") for name in nulls]
+    return [refused(f"{name} is a null pointer: the driver refuses it{also.get(name, '')}", "null_pointer") for name in nulls]
 
 
 # ---- The encode calls in a text of C, C++ or Python: which they are, where they stand, and their arguments by our names

@@ -247,7 +247,7 @@ def _answer(x: Wave, cta: Cta) -> tuple[int, int, int, int]:
     """The response to a request of a CTA: whose work its cluster takes over, or zeros."""
     launch, queue, cluster = x.launch, x.launch.queue, member(x, cta, 0)
     queue.asked += 1
-    declined = launch.cancel == "never" or (launch.cancel == "one" and cluster.state.get("took over"))
+    declined = launch.config.cancel == "never" or (launch.config.cancel == "one" and cluster.state.get("took over"))
     taken = None if declined else queue.cancel()
     if taken is None:
         return 0, 0, 0, 0

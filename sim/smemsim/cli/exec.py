@@ -1,0 +1,79 @@
+"""`smemsim exec`."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Any
+
+import click
+
+from smemsim.errors import InputError
+
+__all__ = ["exec_command"]
+
+
+PLACE = click.Path(path_type=pathlib.Path)
+
+
+@click.command("exec", short_help="Run a program that needs a GPU on a virtual one, and judge every kernel that it launches.",
+               context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})  # fmt: skip
+@click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- PROGRAM ARGS")
+@click.option("--arch", help="The card: sm_90a is an H200, sm_100a a B200, sm_103a a B300; else SMEMSIM_ARCH.")
+@click.option(
+    "--on-finding",
+    type=click.Choice(["warn", "raise", "collect"]),
+    help="Tell findings as they come (warn), let the launch fail (raise), tell them at the end (collect).",
+)
+@click.option("--strict", is_flag=True, default=None, help="Remarks on rules that the PTX breaks count as findings.")
+@click.option("--ctas", metavar="0-3", help="Run these CTAs of every grid alone.")
+@click.option("--no-sanitize", is_flag=True, help="Execute only: no watch, no judgement.")
+@click.option("--unwatched", metavar="REGEX", help="Kernels whose names match run without the watch: fills, references.")
+@click.option("--hooks", type=PLACE, metavar="FILE.py", help="Functions marked by smemsim.virtual.hook run in place of kernels.")
+@click.option("--limit", type=click.IntRange(1), metavar="BLOCKS", help="Blocks of instructions until a kernel counts as endless.")
+@click.option("--limit-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="End a launch after so many seconds.")
+@click.option("--limit-launches", type=click.IntRange(1), metavar="N", help="Run no more launches than this.")
+@click.option("--total-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Launch nothing more after so many seconds.")
+@click.option("--record", type=PLACE, metavar="DIR", help="Keep every launch as a launch file with its arrays, for smemsim run.")
+@click.option(
+    "--report", type=PLACE, metavar="DIR", help="Write pages: each launch with its time, findings, pictures, and what was judged."
+)
+@click.option("--json", "json_file", type=PLACE, metavar="FILE", help="Write what was launched and found as JSON.")
+@click.option("--cancel", metavar="HOW", help="How clusterlaunchcontrol.try_cancel is answered: resident, never, one, always.")
+@click.option("--workers", type=click.IntRange(1), help="Processes for CTAs that do not depend on each other.")
+@click.option("--multiprocessors", type=click.IntRange(1), metavar="N", help="SMs of the card; else those of the real one.")
+@click.option("--device-memory", metavar="BYTES", help="Memory of the card, as 16G; else that of the real one.")
+@click.option("--quiet", is_flag=True, default=None, help="No line for each launch.")
+@click.pass_context
+def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | None, **o: Any) -> None:
+    """Run PROGRAM unchanged with a virtual GPU: CUDA C++ built with PTX and -cudart shared, or whatever uses the driver API.
+
+    Every launch is executed, watched and judged; a line on stderr tells of it. Options have environment variables: SMEMSIM_ARCH, SMEMSIM_ON_FINDING,
+    SMEMSIM_LIMIT_SECONDS and so on.
+
+    The exit code is the program's own; where that is 0, 1 for findings and 3 for kernels that are not modelled.
+
+    \b
+    nvcc -arch=sm_90a -cudart shared -lineinfo gemm.cu -o gemm
+    smemsim exec --arch sm_90a -- ./gemm
+    smemsim exec --arch sm_100a --on-finding raise --report report -- python test_gemm.py
+    """
+    from smemsim.budget import amount
+    from smemsim.spec.architectures import architecture
+    from smemsim.virtual.exec import run_program
+    from smemsim.virtual.policy import Policy, numbers_of
+
+    chosen = arch or os.environ.get("SMEMSIM_ARCH")
+    if not chosen:
+        raise InputError("--arch: which card is not said: sm_90a (H200), sm_100a (B200) or sm_103a (B300)")
+    o["ctas"] = numbers_of("--ctas", o["ctas"]) if o["ctas"] else None
+    o["sanitize"] = False if o.pop("no_sanitize") else None
+    o["json"] = o.pop("json_file")
+    card = {
+        "multiprocessors": o.pop("multiprocessors"),
+        "memory_bytes": o["device_memory"] and amount(o["device_memory"], "--device-memory"),
+    }
+    del o["device_memory"]
+    for key in ("record", "report", "json", "hooks"):
+        o[key] = o[key] and o[key].absolute()
+    ctx.exit(run_program(program, architecture(chosen).name, Policy.of(**o), card))

@@ -1,0 +1,184 @@
+"""The cards that a virtual GPU stands for: what the driver says of an H200, and where a B200 and a B300 differ.
+
+The H200's attributes are what cuDeviceGetAttribute gave on one (driver 580.159.04, CUDA 13.0). Nothing of a B200 or a B300 was measured: what is
+not in documents is taken over from the H200 (inferred).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from smemsim.arguments import shown
+from smemsim.errors import InputError
+
+__all__ = ["CARDS", "DEVICE_LIMITS", "DRIVER_VERSION", "PROPERTIES", "PROPERTY_BYTES", "Card", "card_of"]
+
+# The virtual driver calls itself newer than every CUDA 13 that there is, so that no library of CUDA 13 finds it too old.
+DRIVER_VERSION = 13090
+
+# Attributes of CUdevice_attribute by name: (number, value on an H200).
+# fmt: off
+_H200: dict[str, tuple[int, int]] = {
+    "max_threads_per_block": (1, 1024), "max_block_dim_x": (2, 1024), "max_block_dim_y": (3, 1024), "max_block_dim_z": (4, 64),
+    "max_grid_dim_x": (5, 2147483647), "max_grid_dim_y": (6, 65535), "max_grid_dim_z": (7, 65535), "max_shared_memory_per_block": (8, 49152),
+    "total_constant_memory": (9, 65536), "warp_size": (10, 32), "max_pitch": (11, 2147483647), "max_registers_per_block": (12, 65536),
+    "clock_rate": (13, 1980000), "texture_alignment": (14, 512), "gpu_overlap": (15, 1), "multiprocessor_count": (16, 132),
+    "kernel_exec_timeout": (17, 0), "integrated": (18, 0), "can_map_host_memory": (19, 1), "compute_mode": (20, 0),
+    "maximum_texture1d_width": (21, 131072), "maximum_texture2d_width": (22, 131072), "maximum_texture2d_height": (23, 65536),
+    "maximum_texture3d_width": (24, 16384), "maximum_texture3d_height": (25, 16384), "maximum_texture3d_depth": (26, 16384),
+    "maximum_texture2d_layered_width": (27, 32768), "maximum_texture2d_layered_height": (28, 32768), "maximum_texture2d_layered_layers": (29, 2048),
+    "surface_alignment": (30, 512), "concurrent_kernels": (31, 1), "ecc_enabled": (32, 1), "pci_bus_id": (33, 0), "pci_device_id": (34, 6),
+    "tcc_driver": (35, 0), "memory_clock_rate": (36, 3201000), "global_memory_bus_width": (37, 6016), "l2_cache_size": (38, 62914560),
+    "max_threads_per_multiprocessor": (39, 2048), "async_engine_count": (40, 3), "unified_addressing": (41, 1),
+    "maximum_texture1d_layered_width": (42, 32768), "maximum_texture1d_layered_layers": (43, 2048), "can_tex2d_gather": (44, 1),
+    "maximum_texture2d_gather_width": (45, 32768), "maximum_texture2d_gather_height": (46, 32768), "maximum_texture3d_width_alternate": (47, 8192),
+    "maximum_texture3d_height_alternate": (48, 8192), "maximum_texture3d_depth_alternate": (49, 32768), "pci_domain_id": (50, 0),
+    "texture_pitch_alignment": (51, 32), "maximum_texturecubemap_width": (52, 32768), "maximum_texturecubemap_layered_width": (53, 32768),
+    "maximum_texturecubemap_layered_layers": (54, 2046), "maximum_surface1d_width": (55, 32768), "maximum_surface2d_width": (56, 131072),
+    "maximum_surface2d_height": (57, 65536), "maximum_surface3d_width": (58, 16384), "maximum_surface3d_height": (59, 16384),
+    "maximum_surface3d_depth": (60, 16384), "maximum_surface1d_layered_width": (61, 32768), "maximum_surface1d_layered_layers": (62, 2048),
+    "maximum_surface2d_layered_width": (63, 32768), "maximum_surface2d_layered_height": (64, 32768), "maximum_surface2d_layered_layers": (65, 2048),
+    "maximum_surfacecubemap_width": (66, 32768), "maximum_surfacecubemap_layered_width": (67, 32768),
+    "maximum_surfacecubemap_layered_layers": (68, 2046), "maximum_texture1d_linear_width": (69, 268435456),
+    "maximum_texture2d_linear_width": (70, 131072), "maximum_texture2d_linear_height": (71, 65000), "maximum_texture2d_linear_pitch": (72, 2097120),
+    "maximum_texture2d_mipmapped_width": (73, 32768), "maximum_texture2d_mipmapped_height": (74, 32768), "compute_capability_major": (75, 9),
+    "compute_capability_minor": (76, 0), "maximum_texture1d_mipmapped_width": (77, 32768), "stream_priorities_supported": (78, 1),
+    "global_l1_cache_supported": (79, 1), "local_l1_cache_supported": (80, 1), "max_shared_memory_per_multiprocessor": (81, 233472),
+    "max_registers_per_multiprocessor": (82, 65536), "managed_memory": (83, 1), "multi_gpu_board": (84, 0), "multi_gpu_board_group_id": (85, 0),
+    "host_native_atomic_supported": (86, 0), "single_to_double_precision_perf_ratio": (87, 2), "pageable_memory_access": (88, 0),
+    "concurrent_managed_access": (89, 1), "compute_preemption_supported": (90, 1), "can_use_host_pointer_for_registered_mem": (91, 1),
+    "can_use_stream_mem_ops_v1": (92, 0), "can_use_64_bit_stream_mem_ops_v1": (93, 0), "can_use_stream_wait_value_nor_v1": (94, 0),
+    "cooperative_launch": (95, 1), "cooperative_multi_device_launch": (96, 1), "max_shared_memory_per_block_optin": (97, 232448),
+    "can_flush_remote_writes": (98, 0), "host_register_supported": (99, 1), "pageable_memory_access_uses_host_page_tables": (100, 0),
+    "direct_managed_mem_access_from_host": (101, 0), "virtual_address_management_supported": (102, 1),
+    "handle_type_posix_file_descriptor_supported": (103, 1), "handle_type_win32_handle_supported": (104, 0),
+    "handle_type_win32_kmt_handle_supported": (105, 0), "max_blocks_per_multiprocessor": (106, 32), "generic_compression_supported": (107, 1),
+    "max_persisting_l2_cache_size": (108, 39321600), "max_access_policy_window_size": (109, 134217728),
+    "gpu_direct_rdma_with_cuda_vmm_supported": (110, 1), "reserved_shared_memory_per_block": (111, 1024), "sparse_cuda_array_supported": (112, 1),
+    "read_only_host_register_supported": (113, 1), "timeline_semaphore_interop_supported": (114, 1), "memory_pools_supported": (115, 1),
+    "gpu_direct_rdma_supported": (116, 1), "gpu_direct_rdma_flush_writes_options": (117, 1), "gpu_direct_rdma_writes_ordering": (118, 100),
+    "mempool_supported_handle_types": (119, 9), "cluster_launch": (120, 1), "deferred_mapping_cuda_array_supported": (121, 1),
+    "can_use_64_bit_stream_mem_ops": (122, 1), "can_use_stream_wait_value_nor": (123, 1), "dma_buf_supported": (124, 1),
+    "ipc_event_supported": (125, 1), "mem_sync_domain_count": (126, 4), "tensor_map_access_supported": (127, 1),
+    "handle_type_fabric_supported": (128, 1), "unified_function_pointers": (129, 1), "numa_config": (130, 0), "numa_id": (131, -1),
+    "multicast_supported": (132, 0), "mps_enabled": (133, 0), "host_numa_id": (134, 0), "d3d12_cig_supported": (135, 0),
+    "mem_decompress_algorithm_mask": (136, 0), "mem_decompress_maximum_length": (137, 0), "vulkan_cig_supported": (138, 0),
+    "gpu_pci_device_id": (139, 590680286), "gpu_pci_subsystem_id": (140, 415174878), "host_numa_virtual_memory_management_supported": (141, 1),
+    "host_numa_memory_pools_supported": (142, 1), "host_numa_multinode_ipc_supported": (143, 0), "host_memory_pools_supported": (144, 1),
+    "host_virtual_memory_management_supported": (145, 1), "host_alloc_dma_buf_supported": (146, 0),
+    "only_partial_host_native_atomic_supported": (147, 0),
+}
+
+# What cuCtxGetLimit gave on an H200, by number of CUlimit: stack, printf, heap, pending launches, L2 granularity, persisting L2, shared memory.
+DEVICE_LIMITS = {0: 1024, 1: 8650752, 2: 8388608, 4: 2048, 5: 64, 6: 11796480, 7: 232448, 8: 0}
+
+# Fields of cudaDeviceProp: name, attribute, offsets in the structures of CUDA 12 and 13 (None: not there), bytes. From driver_types.h of 12.9, 13.0.
+PROPERTIES: tuple[tuple[str, str, int | None, int | None, int], ...] = (
+    ("totalConstMem", "total_constant_memory", 352, 352, 8),
+    ("sharedMemPerBlock", "max_shared_memory_per_block", 296, 296, 8),
+    ("regsPerBlock", "max_registers_per_block", 304, 304, 4),
+    ("warpSize", "warp_size", 308, 308, 4),
+    ("memPitch", "max_pitch", 312, 312, 8),
+    ("maxThreadsPerBlock", "max_threads_per_block", 320, 320, 4),
+    ("clockRate", "clock_rate", 348, None, 4),
+    ("major", "compute_capability_major", 360, 360, 4),
+    ("minor", "compute_capability_minor", 364, 364, 4),
+    ("textureAlignment", "texture_alignment", 368, 368, 8),
+    ("texturePitchAlignment", "texture_pitch_alignment", 376, 376, 8),
+    ("deviceOverlap", "gpu_overlap", 384, None, 4),
+    ("multiProcessorCount", "multiprocessor_count", 388, 384, 4),
+    ("kernelExecTimeoutEnabled", "kernel_exec_timeout", 392, None, 4),
+    ("canMapHostMemory", "can_map_host_memory", 400, 392, 4),
+    ("concurrentKernels", "concurrent_kernels", 576, 560, 4),
+    ("ECCEnabled", "ecc_enabled", 580, 564, 4),
+    ("pciBusID", "pci_bus_id", 584, 568, 4),
+    ("pciDeviceID", "pci_device_id", 588, 572, 4),
+    ("pciDomainID", "pci_domain_id", 592, 576, 4),
+    ("asyncEngineCount", "async_engine_count", 600, 584, 4),
+    ("unifiedAddressing", "unified_addressing", 604, 588, 4),
+    ("memoryClockRate", "memory_clock_rate", 608, None, 4),
+    ("memoryBusWidth", "global_memory_bus_width", 612, 592, 4),
+    ("l2CacheSize", "l2_cache_size", 616, 596, 4),
+    ("persistingL2CacheMaxSize", "max_persisting_l2_cache_size", 620, 600, 4),
+    ("maxThreadsPerMultiProcessor", "max_threads_per_multiprocessor", 624, 604, 4),
+    ("streamPrioritiesSupported", "stream_priorities_supported", 628, 608, 4),
+    ("globalL1CacheSupported", "global_l1_cache_supported", 632, 612, 4),
+    ("localL1CacheSupported", "local_l1_cache_supported", 636, 616, 4),
+    ("sharedMemPerMultiprocessor", "max_shared_memory_per_multiprocessor", 640, 624, 8),
+    ("regsPerMultiprocessor", "max_registers_per_multiprocessor", 648, 632, 4),
+    ("managedMemory", "managed_memory", 652, 636, 4),
+    ("singleToDoublePrecisionPerfRatio", "single_to_double_precision_perf_ratio", 668, None, 4),
+    ("pageableMemoryAccess", "pageable_memory_access", 672, 652, 4),
+    ("concurrentManagedAccess", "concurrent_managed_access", 676, 656, 4),
+    ("computePreemptionSupported", "compute_preemption_supported", 680, 660, 4),
+    ("canUseHostPointerForRegisteredMem", "can_use_host_pointer_for_registered_mem", 684, 664, 4),
+    ("cooperativeLaunch", "cooperative_launch", 688, 668, 4),
+    ("sharedMemPerBlockOptin", "max_shared_memory_per_block_optin", 696, 672, 8),
+    ("maxBlocksPerMultiProcessor", "max_blocks_per_multiprocessor", 712, 688, 4),
+    ("accessPolicyMaxWindowSize", "max_access_policy_window_size", 716, 692, 4),
+    ("reservedSharedMemPerBlock", "reserved_shared_memory_per_block", 720, 696, 8),
+    ("hostRegisterSupported", "host_register_supported", 728, 704, 4),
+    ("memoryPoolsSupported", "memory_pools_supported", 744, 720, 4),
+    ("clusterLaunch", "cluster_launch", 772, 748, 4),
+    ("unifiedFunctionPointers", "unified_function_pointers", 776, 752, 4),
+    ("surfaceAlignment", "surface_alignment", 568, 552, 8),
+    ("maxTexture1D", "maximum_texture1d_width", 408, 396, 4),
+)
+PROPERTY_BYTES = {12: 1032, 13: 1008}
+# fmt: on
+
+
+@dataclasses.dataclass(frozen=True)
+class Card:
+    """One kind of card; `own` are the attributes that differ from the H200's, with `source` for them. `gpcs` are multiprocessors of each GPC."""
+
+    name: str
+    arch: str
+    memory_bytes: int
+    own: Mapping[str, int]
+    gpcs: tuple[int, ...]
+    source: str
+
+    def attribute(self, number: int) -> int | None:
+        """The value of an attribute by its number; None where the driver knows no such number."""
+        return next((self.own.get(name, value) for name, (n, value) in _H200.items() if n == number), None)
+
+    def named(self, name: str) -> int:
+        """The value of an attribute by its name.
+
+        >>> CARDS["sm_90a"].named("multiprocessor_count"), CARDS["sm_100a"].named("compute_capability_major")
+        (132, 10)
+        """
+        return self.own.get(name, _H200[name][1])
+
+
+_B200 = {
+    "compute_capability_major": 10, "compute_capability_minor": 0, "multiprocessor_count": 148, "l2_cache_size": 132644864,
+    "clock_rate": 1965000, "memory_clock_rate": 3996000, "global_memory_bus_width": 8192,
+}  # fmt: skip
+CARDS: dict[str, Card] = {
+    card.arch: card
+    for card in (
+        Card("NVIDIA H200", "sm_90a", 150109880320, {}, (16, 16, 16, 16, 16, 18, 18, 16), "measured: cuDeviceGetAttribute on an H200; GPCs inferred"),
+        Card(
+            "NVIDIA B200", "sm_100a", 183359 << 20, _B200, (18, 18, 18, 18, 20, 20, 18, 18),
+            "NVIDIA DGX B200 datasheet, CUDA programming guide (compute capability 10.0); 148 SMs: CUTLASS hardware_info, Triton; GPCs inferred",
+        ),
+        Card(
+            "NVIDIA B300", "sm_103a", 275040 << 20, {**_B200, "compute_capability_minor": 3, "single_to_double_precision_perf_ratio": 64},
+            (18, 18, 18, 18, 20, 20, 18, 18), "NVIDIA DGX B300 datasheet, CUDA programming guide (compute capability 10.3); GPCs inferred",
+        ),
+    )
+}  # fmt: skip
+
+
+def card_of(arch: str) -> Card:
+    """The card of an architecture.
+
+    >>> card_of("sm_90a").name
+    'NVIDIA H200'
+    """
+    if arch not in CARDS:
+        raise InputError(f"arch = {shown(arch)}: needs one of {', '.join(CARDS)}")
+    return CARDS[arch]

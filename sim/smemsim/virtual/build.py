@@ -1,0 +1,147 @@
+"""The C libraries of the virtual GPU, built once for a machine: `libcuda.so.1`, `libcudart.so.12` and `.13`, and what makes NVRTC keep its PTX.
+
+A wheel may have them in `clib/built`; else the machine's C compiler makes them on first use, in the user's cache. Nothing of CUDA is needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from smemsim.errors import InputError
+from smemsim.spec.cuda_errors import CUDA_CODES
+
+__all__ = ["build", "entry_points", "libraries"]
+
+
+SOURCES = pathlib.Path(__file__).parent / "clib"
+COMPILERS = ("cc", "gcc", "clang")
+RUNTIMES = (12, 13)
+_DEFINED = re.compile(r"API [\w ]+?\*{0,2}((?:__)?cu\w+|smemsim_\w+)\(")
+_SUFFIXES = ("_ptsz", "_ptds")
+
+
+def libraries() -> pathlib.Path:
+    """The folder with the libraries; they are built where they are not there yet. InputError where nothing can build them."""
+    if sys.platform != "linux":
+        raise InputError("smemsim exec needs Linux: programs there find the virtual GPU as libcuda.so.1")
+    made = SOURCES / "built"
+    if (made / "libcuda.so.1").exists():
+        return made
+    folder = _cache() / f"doors-{_digest()}"
+    if not (folder / "libcuda.so.1").exists():
+        compiler = next((path for name in (os.environ.get("CC", ""), *COMPILERS) if name and (path := shutil.which(name))), None)
+        if compiler is None:
+            raise InputError(
+                "smemsim exec builds its libcuda.so.1 on first use, and there is no C compiler (cc, gcc, clang): install one, such as apt install gcc; "
+                "Triton, CuTe DSL and pytest reach the virtual GPU without it"
+            )
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        beside = pathlib.Path(tempfile.mkdtemp(prefix=".doors-", dir=folder.parent))
+        try:
+            build(beside, compiler)
+            beside.chmod(0o755)
+            beside.rename(folder)
+        except OSError:
+            if not (folder / "libcuda.so.1").exists():  # else another process was faster
+                raise
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+    return folder
+
+
+def _cache() -> pathlib.Path:
+    base = os.environ.get("SMEMSIM_CACHE") or os.environ.get("XDG_CACHE_HOME")
+    return pathlib.Path(base) if base else pathlib.Path.home() / ".cache" / "smemsim"
+
+
+def _digest() -> str:
+    digest = hashlib.sha256()
+    for path in sorted((*SOURCES.glob("*.[ch]"), *SOURCES.glob("*.txt"), pathlib.Path(__file__))):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def build(folder: pathlib.Path, compiler: str) -> None:
+    """Make all libraries in a folder. InputError with what the compiler said where it fails."""
+    _generate(folder)
+    flags = ["-shared", "-fPIC", "-O1", "-fvisibility=hidden", "-w", f"-I{SOURCES}", f"-I{folder}"]
+    wanted = [("libcuda.so.1", ["driver.c", "door.c"], ["-DDRIVER"], ["-ldl", "-lpthread"])]
+    for major in RUNTIMES:
+        name = f"libcudart.so.{major}"
+        (folder / f"runtime{major}.map").write_text(f"{name} {{ global: cuda*; __cuda*; local: *; }};\n")
+        extra = [
+            f"-Wl,--version-script={folder / f'runtime{major}.map'}",
+            f"-L{folder}",
+            "-l:libcuda.so.1",
+            "-lpthread",
+            "-Wl,-rpath,$ORIGIN",
+        ]
+        wanted.append((name, ["runtime.c"], [f"-DMAJOR={major}"], extra))
+    wanted.append(("libsmemsim-audit.so", ["audit.c"], [], ["-Wl,-z,now"]))
+    for name, sources, defines, extra in wanted:
+        own = [str(SOURCES / source) for source in sources]
+        generated = {"libcuda.so.1": "driver", "libsmemsim-audit.so": ""}.get(name, "runtime")
+        if generated:
+            own.append(str(folder / f"{generated}_generated.c"))
+        done = subprocess.run(
+            [compiler, *flags, *defines, *own, "-o", str(folder / name), f"-Wl,-soname,{name}", *extra],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if name == "libcuda.so.1":
+            (folder / "libcuda.so").symlink_to(name)
+        if done.returncode:
+            raise InputError(f"{name} cannot be built with {compiler}: {(done.stderr or done.stdout).strip()[:2000]}")
+
+
+def entry_points(which: str) -> tuple[set[str], set[str]]:
+    """(entry points that are there, those that only answer 801) of the "driver" or the "runtime"."""
+    there = set(_DEFINED.findall((SOURCES / f"{which}.c").read_text()))
+    names = set((SOURCES / f"{which}_names.txt").read_text().split())
+    base = {name for name in names for suffix in _SUFFIXES if name.endswith(suffix) and name.removesuffix(suffix) in there}
+    own = {name for name in there if not name.startswith("smemsim")}
+    return own | base, names - there - base
+
+
+def _generate(folder: pathlib.Path) -> None:
+    """C for what follows from tables: error codes, stubs, the names of streams of their own for each thread, and a table of all names."""
+    for which in ("driver", "runtime"):
+        there, missing = entry_points(which)
+        lines = ['#include "door.h"', "#include <string.h>"]
+        lines += [f'API R {name}(void) {{ return smemsim_unknown("{name}"); }}' for name in sorted(missing)]
+        aliases = [(name, base) for name in sorted(there) for base in [re.sub("_pt[sd][zs]$", "", name)] if base != name]
+        # A jump with all arguments as they are: an alias would have to be in the file of the function.
+        lines += [f'API R {base}();\nasm(".globl {name}\\n.type {name}, @function\\n{name}: {_jump(base)}\\n");' for name, base in aliases]
+        if which == "driver":
+            rows = [f'{{{c.number}, {_text(c.driver)}, {_text(c.runtime)}, "{c.text}"}},' for c in CUDA_CODES.values()]
+            lines += ["static const smemsim_error errors[] = {", *rows, "};"]
+            lines.append(
+                "API const smemsim_error *smemsim_error_of(int number) { for (unsigned n = 0; n < sizeof errors / sizeof *errors; n++) "
+                "if (errors[n].number == number) return errors + n; return 0; }"
+            )
+            lines += [f"API R {name}();" for name in sorted(there) if name not in dict(aliases)]
+            lines += [f"extern R {name}();" for name, _ in aliases]
+            lines += ["static const struct { const char *name; void *at; } symbols[] = {"]
+            lines += [f'{{"{name}", (void *){name}}},' for name in sorted(there | missing)]
+            lines.append("};")
+            lines.append(
+                "API void *smemsim_symbol(const char *name) { for (unsigned n = 0; n < sizeof symbols / sizeof *symbols; n++) "
+                "if (!strcmp(symbols[n].name, name)) return symbols[n].at; return 0; }"
+            )
+        (folder / f"{which}_generated.c").write_text("\n".join(lines) + "\n")
+
+
+def _jump(base: str) -> str:
+    return f"b {base}" if os.uname().machine == "aarch64" else f"jmp {base}@PLT"
+
+
+def _text(name: str) -> str:
+    return f'"{name}"' if name else "0"

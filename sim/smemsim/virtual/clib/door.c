@@ -1,0 +1,326 @@
+/* The connection to the process that has the device: calls, shared memory, forks. */
+#define _GNU_SOURCE
+#include "door.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+static int channel = -1, is_forked, is_tried, why;
+static U device_base, range_bytes;
+static char *device_here; /* where this process touches device memory: its own addresses fault, as on hardware */
+static char *buffer;
+static size_t used, room;
+
+API void smemsim_tell(const char *text, ...) {
+    char line[2048];
+    va_list list;
+    va_start(list, text);
+    vsnprintf(line, sizeof line, text, list);
+    va_end(list);
+    dprintf(2, "smemsim: %s\n", line);
+}
+
+API void *smemsim_here(U address) {
+    if (address - device_base < range_bytes && device_here) return device_here + (address - device_base);
+    return (void *)address;
+}
+
+/* A message */
+
+static void put(const void *data, size_t size) {
+    if (used + size > room) {
+        room = (used + size) * 2 + 4096;
+        buffer = realloc(buffer, room);
+    }
+    memcpy(buffer + used, data, size);
+    used += size;
+}
+
+static void put_u32(uint32_t x) { put(&x, 4); }
+static void put_u64(U x) { put(&x, 8); }
+
+static int send_all(const char *data, size_t size) {
+    while (size) {
+        ssize_t n = send(channel, data, size, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return -1;
+        data += n, size -= n;
+    }
+    return 0;
+}
+
+static int receive(void *to, size_t size) {
+    char *at = to;
+    while (size) {
+        ssize_t n = recv(channel, at, size, 0);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return -1;
+        at += n, size -= n;
+    }
+    return 0;
+}
+
+static int lost(void) {
+    if (channel >= 0) smemsim_tell("the process that has the device has ended");
+    if (channel >= 0) close(channel);
+    channel = -1, why = UNKNOWN;
+    return UNKNOWN;
+}
+
+/* What the server asks this process to do: copies of its memory, calls of its functions, its output. */
+static void act(const char *at, uint32_t count) {
+    while (count--) {
+        unsigned char kind = *at++;
+        U a[3];
+        memcpy(a, at, sizeof a);
+        at += sizeof a;
+        if (kind == 1) memmove(smemsim_here(a[0]), smemsim_here(a[1]), a[2]);
+        if (kind == 2) ((void (*)(void *))a[0])((void *)a[1]);
+        if (kind == 3) fwrite(at, 1, a[0], stdout), fflush(stdout), at += a[0];
+        if (kind == 4) ((void (*)(void *, int, void *))a[0])((void *)a[1], 0, (void *)a[2]);
+    }
+}
+
+API R smemsim_call(const char *op, const char *format, ...) {
+    R error = smemsim_start();
+    if (error) return error;
+    pthread_mutex_lock(&lock);
+    va_list list;
+    va_start(list, format);
+    used = 0;
+    put_u32(0);
+    uint32_t length = strlen(op), items = strcspn(format, "|");
+    put_u32(length), put(op, length), put_u32(items);
+    for (; *format && *format != '|'; format++) {
+        put(format, 1);
+        if (*format == 'i') put_u64(va_arg(list, U));
+        if (*format == 's') {
+            const char *text = va_arg(list, const char *);
+            length = strlen(text), put_u32(length), put(text, length);
+        }
+        if (*format == 'b') {
+            const void *data = va_arg(list, const void *);
+            size_t size = va_arg(list, size_t);
+            length = size, put_u32(length), put(data, size);
+        }
+    }
+    uint32_t total = used - 4;
+    memcpy(buffer, &total, 4);
+    if (send_all(buffer, used)) { va_end(list); error = lost(); pthread_mutex_unlock(&lock); return error; }
+    char *reply = 0;
+    for (;;) {
+        uint32_t size;
+        if (receive(&size, 4)) break;
+        char *more = realloc(reply, size);
+        if (!more || (reply = more, receive(reply, size))) { free(reply); reply = 0; break; }
+        uint32_t actions, bytes;
+        memcpy(&error, reply + 1, 4), memcpy(&actions, reply + 5, 4), memcpy(&bytes, reply + 9, 4);
+        char is_last = reply[0];
+        act(reply + 13, actions);
+        if (is_last) {
+            char *at = reply + 13 + bytes;
+            for (format += *format == '|'; !error && *format; format++) {
+                if (*format == 'I') {
+                    U *to = va_arg(list, U *);
+                    if (to) memcpy(to, at, 8);
+                    at += 8;
+                } else {
+                    char *to = va_arg(list, char *);
+                    size_t most = va_arg(list, size_t);
+                    memcpy(&size, at, 4), at += 4;
+                    if (to) memcpy(to, at, size < most ? size : most);
+                    at += size;
+                }
+            }
+            free(reply);
+            va_end(list);
+            pthread_mutex_unlock(&lock);
+            return error;
+        }
+        if (send_all("\0\0\0\0", 4)) break;
+        free(reply), reply = 0;
+    }
+    free(reply);
+    va_end(list);
+    error = lost();
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+/* The connection */
+
+static void in_child(void) {
+    if (channel >= 0) close(channel), is_forked = 1;
+    channel = -1;
+    pthread_mutex_t fresh = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+    lock = fresh;
+}
+
+static R map(int file, U host_base, U bytes) {
+    device_here = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    void *fence = mmap((void *)device_base, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    void *host = mmap((void *)host_base, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | MAP_FIXED_NOREPLACE, file, bytes);
+    if (device_here == MAP_FAILED || fence != (void *)device_base || host != (void *)host_base) {
+        smemsim_tell("no room for the device's addresses in this process; is there a limit of virtual memory (ulimit -v)?");
+        return UNKNOWN;
+    }
+    madvise(device_here, bytes, MADV_DONTFORK);
+    return 0;
+}
+
+static R connect_now(void) {
+    const char *name = getenv("SMEMSIM_SOCKET"), *visible = getenv("CUDA_VISIBLE_DEVICES");
+    if (!name || !*name) {
+        smemsim_tell("this is smemsim's libcuda, and no device is behind it: start the program with smemsim exec --arch sm_90a -- PROGRAM");
+        return NO_DEVICE;
+    }
+    if (visible && (!*visible || *visible == '-')) return NO_DEVICE;
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    size_t length = strlen(name);
+    if (length + 1 > sizeof at.sun_path) return NO_DEVICE;
+    memcpy(at.sun_path + 1, name, length);
+    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (s < 0 || connect(s, (struct sockaddr *)&at, offsetof(struct sockaddr_un, sun_path) + 1 + length)) {
+        smemsim_tell("the process that has the device does not answer: %s", strerror(errno));
+        if (s >= 0) close(s);
+        return NO_DEVICE;
+    }
+    U hello[3]; /* device base, host base, bytes of each */
+    char control[CMSG_SPACE(sizeof(int))];
+    struct iovec part = {hello, sizeof hello};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    ssize_t n;
+    do n = recvmsg(s, &message, MSG_WAITALL | MSG_CMSG_CLOEXEC);
+    while (n < 0 && errno == EINTR);
+    struct cmsghdr *head = n == sizeof hello ? CMSG_FIRSTHDR(&message) : 0;
+    if (!head || head->cmsg_type != SCM_RIGHTS) {
+        close(s);
+        smemsim_tell("the process that has the device ended before it answered");
+        return NO_DEVICE;
+    }
+    int file;
+    memcpy(&file, CMSG_DATA(head), sizeof file);
+    device_base = hello[0], range_bytes = hello[2];
+    R error = map(file, hello[1], hello[2]);
+    close(file);
+    if (error) { close(s); return error; }
+    channel = s;
+    return 0;
+}
+
+API R smemsim_start(void) {
+    if (channel >= 0) return 0;
+    if (is_forked) return NOT_INITIALIZED; /* as in CUDA: a context does not outlive a fork */
+    pthread_mutex_lock(&lock);
+    if (channel < 0 && !is_tried) {
+        is_tried = 1;
+        pthread_atfork(0, 0, in_child);
+        why = connect_now();
+    }
+    pthread_mutex_unlock(&lock);
+    return channel >= 0 ? 0 : why;
+}
+
+/* Names */
+
+API const char *smemsim_caller(void *address, char *text, size_t room) {
+    Dl_info info;
+    if (!dladdr(address, &info) || !info.dli_fname) return "";
+    const char *file = strrchr(info.dli_fname, '/');
+    file = file ? file + 1 : info.dli_fname;
+    if (info.dli_sname) snprintf(text, room, "%s of %s", info.dli_sname, file);
+    else snprintf(text, room, "%s+0x%zx", file, (size_t)((char *)address - (char *)info.dli_fbase));
+    return text;
+}
+
+static const char *named[512];
+static unsigned named_count;
+
+API R smemsim_unknown(const char *name) {
+    pthread_mutex_lock(&lock);
+    unsigned n = 0;
+    while (n < named_count && strcmp(named[n], name)) n++;
+    if (n == named_count && n < 512) {
+        named[named_count++] = name;
+        smemsim_tell("%s is not there in the virtual GPU; it answers 801 (not supported)", name);
+    }
+    pthread_mutex_unlock(&lock);
+    return NOT_SUPPORTED;
+}
+
+/* Launches: parameters from pointers to them, or as one buffer; attributes as the launch structures of driver and runtime have them */
+
+#define KNOWN 4096
+static smemsim_layout *layouts[KNOWN];
+
+API R smemsim_layout_of(U function, smemsim_layout *out) {
+    unsigned slot = function / 16 % KNOWN;
+    pthread_mutex_lock(&lock);
+    smemsim_layout *found = layouts[slot];
+    R error = 0;
+    if (!found || found->function != function) {
+        U count = 0, bytes = 0;
+        static uint32_t places[2 * 4096];
+        error = smemsim_call("function_layout", "i|IIB", function, &count, &bytes, places, sizeof places);
+        if (!error) {
+            uint32_t *own = malloc(count * 8 + 8);
+            memcpy(own, places, count * 8);
+            found = malloc(sizeof *found);
+            *found = (smemsim_layout){function, count, own, bytes};
+            layouts[slot] = found; /* an older one stays: somebody may be reading it */
+        }
+    }
+    if (!error) *out = *found;
+    pthread_mutex_unlock(&lock);
+    return error;
+}
+
+typedef struct { uint32_t id, pad; union { uint32_t numbers[16]; U words[8]; } value; } attribute;
+
+API R smemsim_launch(U function, const unsigned *grid, const unsigned *block, unsigned shared, U stream, void **arguments, void **extra,
+                     const void *attributes, unsigned count) {
+    smemsim_layout layout;
+    R error = smemsim_layout_of(function, &layout);
+    if (error) return error;
+    U cluster[3] = {0, 0, 0}, cooperative = 0;
+    const attribute *given = attributes;
+    for (unsigned n = 0; n < count; n++) {
+        if (given[n].id == 4) for (int k = 0; k < 3; k++) cluster[k] = given[n].value.numbers[k];
+        if (given[n].id == 2) cooperative = given[n].value.numbers[0];
+    }
+    unsigned bytes = layout.bytes;
+    char *bank = calloc(1, bytes + 8);
+    if (arguments) {
+        for (unsigned n = 0; n < layout.count; n++) memcpy(bank + layout.places[2 * n], arguments[n], layout.places[2 * n + 1]);
+    } else if (extra) {
+        const void *from = 0;
+        size_t size = 0;
+        for (; *extra; extra += 2) {
+            if (extra[0] == (void *)1) from = extra[1];
+            if (extra[0] == (void *)2) size = *(size_t *)extra[1];
+        }
+        if (from) memcpy(bank, from, size < bytes ? size : bytes);
+    } else if (layout.count) {
+        free(bank);
+        return INVALID_VALUE;
+    }
+    error = smemsim_call("launch", "iiiiiiiiiiiiib", function, (U)grid[0], (U)grid[1], (U)grid[2], (U)block[0], (U)block[1], (U)block[2],
+                         cluster[0], cluster[1], cluster[2], (U)shared, stream, cooperative, bank, (size_t)bytes);
+    free(bank);
+    return error;
+}

@@ -1,0 +1,43 @@
+/* The C side of the virtual GPU: what libcuda and libcudart share. It marshals calls to the process that has the device, and decides nothing. */
+#ifndef SMEMSIM_DOOR_H
+#define SMEMSIM_DOOR_H
+#include <stddef.h>
+#include <stdint.h>
+
+#define API __attribute__((visibility("default")))
+typedef int R;      /* CUresult, cudaError_t */
+typedef uint64_t U; /* a handle, an address or a number */
+
+/* Call `op` of the server. `format` names the arguments: i a number, s a text, b bytes (pointer, size_t); behind a bar what comes back:
+   I a number (U *, may be null), B bytes (pointer, size_t room). Returns the error code. */
+API R smemsim_call(const char *op, const char *format, ...);
+API void *smemsim_here(U address);            /* where the host can touch an address: device memory lies elsewhere here */
+API R smemsim_start(void);                    /* 0, or why there is no device */
+API void smemsim_tell(const char *text, ...); /* a sentence on stderr */
+API const char *smemsim_caller(void *address, char *text, size_t room);
+API U smemsim_context(void); /* the current context of this thread, 0 without one */
+API void smemsim_make_current(void);
+API void *smemsim_symbol(const char *name); /* of the driver's entry points */
+API R smemsim_unknown(const char *name);    /* an entry point that is not there: named once, 801 */
+
+typedef struct {
+    U function;
+    unsigned count;
+    const uint32_t *places; /* offset and size of each parameter, in the parameter bank */
+    unsigned bytes;         /* of the bank */
+} smemsim_layout;
+API R smemsim_layout_of(U function, smemsim_layout *out);
+API R smemsim_launch(U function, const unsigned *grid, const unsigned *block, unsigned shared, U stream, void **arguments, void **extra,
+                     const void *attributes, unsigned count);
+
+typedef struct { int number; const char *driver, *runtime, *text; } smemsim_error;
+API const smemsim_error *smemsim_error_of(int number);
+
+#define NOT_INITIALIZED 3
+#define NO_DEVICE 100
+#define INVALID_CONTEXT 201
+#define INVALID_VALUE 1
+#define NOT_FOUND 500
+#define NOT_SUPPORTED 801
+#define UNKNOWN 999
+#endif

@@ -1,0 +1,771 @@
+/* libcuda.so.1: the driver API. Each function translates its arguments; contexts, which belong to threads, are kept here. */
+#define _GNU_SOURCE
+#include "door.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CALL(...) answer(smemsim_call(__VA_ARGS__))
+#define NEED                                   \
+    do {                                       \
+        R state_ = needed();                   \
+        if (state_) return state_;             \
+    } while (0)
+#define WANT(pointer) if (!(pointer)) return INVALID_VALUE
+
+/* The runtime's codes that the driver does not have: configuration, pitch, direction. */
+static R answer(R error) { return error == 9 || error == 12 || error == 21 ? INVALID_VALUE : error; }
+
+/* Contexts: all of them are the one device's, and each thread has a stack of them. */
+
+#define PRIMARY 0x100
+static __thread U stack[64];
+static __thread int depth;
+static U contexts = PRIMARY;
+static int primary_count, primary_flags;
+
+API U smemsim_context(void) { return depth ? stack[depth - 1] : 0; }
+API void smemsim_make_current(void) {
+    if (!depth) stack[depth++] = PRIMARY, primary_count += !primary_count;
+}
+static int is_initialized;
+static R needed(void) {
+    if (!is_initialized) return NOT_INITIALIZED;
+    R error = smemsim_start();
+    return error ? error : depth && stack[depth - 1] ? 0 : INVALID_CONTEXT;
+}
+
+API R cuInit(unsigned flags) {
+    if (flags) return INVALID_VALUE;
+    is_initialized = 1;
+    return smemsim_start();
+}
+API R cuDriverGetVersion(int *version) {
+    WANT(version);
+    U found = 0;
+    R error = smemsim_call("driver_version", "|I", &found);
+    *version = error ? 0 : (int)found;
+    return 0;
+}
+API R cuGetErrorString(R error, const char **text) {
+    const smemsim_error *found = smemsim_error_of(error);
+    WANT(text);
+    *text = found ? found->text : 0;
+    return found ? 0 : INVALID_VALUE;
+}
+API R cuGetErrorName(R error, const char **text) {
+    const smemsim_error *found = smemsim_error_of(error);
+    WANT(text);
+    *text = found ? found->driver : 0;
+    return found ? 0 : INVALID_VALUE;
+}
+
+/* Devices */
+
+API R cuDeviceGet(int *device, int ordinal) {
+    WANT(device);
+    R error = smemsim_start();
+    if (error) return error;
+    *device = 0;
+    return ordinal ? 101 : 0;
+}
+API R cuDeviceGetCount(int *count) {
+    WANT(count);
+    R error = smemsim_start();
+    *count = !error;
+    return error == NO_DEVICE ? 0 : error;
+}
+API R cuDeviceGetName(char *name, int length, int device) {
+    (void)device;
+    if (!name || length <= 0) return INVALID_VALUE;
+    memset(name, 0, length);
+    return CALL("device_name", "|B", name, (size_t)length - 1);
+}
+API R cuDeviceGetUuid_v2(void *uuid, int device) { (void)device; return CALL("device_uuid", "|B", uuid, (size_t)16); }
+API R cuDeviceGetUuid(void *uuid, int device) { return cuDeviceGetUuid_v2(uuid, device); }
+API R cuDeviceGetLuid(char *luid, unsigned *mask, int device) {
+    (void)device;
+    memset(luid, 0, 8), *mask = 1;
+    return 0;
+}
+API R cuDeviceTotalMem_v2(size_t *bytes, int device) { (void)device; return CALL("total_memory", "|I", bytes); }
+API R cuDeviceGetAttribute(int *value, int attribute, int device) {
+    WANT(value);
+    if (device) return 101;
+    U found = 0;
+    R error = CALL("attribute", "i|I", (U)attribute, &found);
+    if (!error) *value = (int)found;
+    return error;
+}
+API R cuDeviceComputeCapability(int *major, int *minor, int device) {
+    R error = cuDeviceGetAttribute(major, 75, device);
+    return error ? error : cuDeviceGetAttribute(minor, 76, device);
+}
+API R cuDeviceGetPCIBusId(char *id, int length, int device) { (void)device; snprintf(id, length, "0000:06:00.0"); return 0; }
+API R cuDeviceGetByPCIBusId(int *device, const char *id) { *device = 0; return strstr(id, "06:00") ? 0 : 101; }
+API R cuDeviceGetDefaultMemPool(U *pool, int device) { (void)device; *pool = 0x200; return 0; }
+API R cuDeviceGetMemPool(U *pool, int device) { (void)device; *pool = 0x200; return 0; }
+API R cuDeviceSetMemPool(int device, U pool) { (void)device, (void)pool; return 0; }
+API R cuDeviceCanAccessPeer(int *can, int a, int b) { (void)a, (void)b; *can = 0; return 0; }
+API R cuDeviceGetP2PAttribute(int *value, int attribute, int a, int b) { (void)attribute, (void)a, (void)b; *value = 0; return 101; }
+API R cuDevicePrimaryCtxRetain(U *context, int device) {
+    WANT(context);
+    if (device) return 101;
+    if (!is_initialized) return NOT_INITIALIZED;
+    R error = smemsim_start();
+    if (!error) *context = PRIMARY, primary_count++;
+    return error;
+}
+API R cuDevicePrimaryCtxRelease_v2(int device) { (void)device; if (primary_count) primary_count--; return 0; }
+API R cuDevicePrimaryCtxRelease(int device) { return cuDevicePrimaryCtxRelease_v2(device); }
+API R cuDevicePrimaryCtxReset_v2(int device) { (void)device; return CALL("reset", ""); }
+API R cuDevicePrimaryCtxReset(int device) { return cuDevicePrimaryCtxReset_v2(device); }
+API R cuDevicePrimaryCtxSetFlags_v2(int device, unsigned flags) { (void)device; primary_flags = flags; return 0; }
+API R cuDevicePrimaryCtxSetFlags(int device, unsigned flags) { return cuDevicePrimaryCtxSetFlags_v2(device, flags); }
+API R cuDevicePrimaryCtxGetState(int device, unsigned *flags, int *active) {
+    (void)device;
+    if (flags) *flags = primary_flags;
+    if (active) *active = primary_count > 0;
+    return 0;
+}
+
+/* Contexts */
+
+static R create(U *context) {
+    WANT(context);
+    if (!is_initialized) return NOT_INITIALIZED;
+    R error = smemsim_start();
+    if (error) return error;
+    if (depth == 64) return UNKNOWN;
+    *context = stack[depth++] = ++contexts;
+    return 0;
+}
+API R cuCtxCreate(U *context, unsigned flags, int device) { (void)flags, (void)device; return create(context); }
+API R cuCtxCreate_v2(U *context, unsigned flags, int device) { (void)flags, (void)device; return create(context); }
+API R cuCtxCreate_v3(U *context, void *affinity, int n, unsigned flags, int device) { (void)affinity, (void)n, (void)flags, (void)device; return create(context); }
+API R cuCtxCreate_v4(U *context, void *params, unsigned flags, int device) { (void)params, (void)flags, (void)device; return create(context); }
+API R cuCtxDestroy_v2(U context) {
+    if (depth && stack[depth - 1] == context) depth--;
+    return 0;
+}
+API R cuCtxDestroy(U context) { return cuCtxDestroy_v2(context); }
+API R cuCtxPushCurrent_v2(U context) {
+    if (depth == 64 || !context) return INVALID_CONTEXT;
+    stack[depth++] = context;
+    return 0;
+}
+API R cuCtxPushCurrent(U context) { return cuCtxPushCurrent_v2(context); }
+API R cuCtxPopCurrent_v2(U *context) {
+    if (!depth) return INVALID_CONTEXT;
+    depth--;
+    if (context) *context = stack[depth];
+    return 0;
+}
+API R cuCtxPopCurrent(U *context) { return cuCtxPopCurrent_v2(context); }
+API R cuCtxSetCurrent(U context) {
+    if (!is_initialized) return NOT_INITIALIZED;
+    if (depth) stack[depth - 1] = context;
+    else if (context) stack[depth++] = context;
+    if (depth && !stack[depth - 1]) depth--;
+    return 0;
+}
+API R cuCtxGetCurrent(U *context) {
+    WANT(context);
+    if (!is_initialized) return NOT_INITIALIZED;
+    *context = smemsim_context();
+    return 0;
+}
+API R cuCtxGetDevice(int *device) { NEED; WANT(device); *device = 0; return 0; }
+API R cuCtxGetDevice_v2(int *device, U context) { (void)context; *device = 0; return 0; }
+API R cuCtxGetFlags(unsigned *flags) { NEED; *flags = primary_flags; return 0; }
+API R cuCtxSetFlags(unsigned flags) { NEED; primary_flags = flags; return 0; }
+API R cuCtxGetId(U context, unsigned long long *id) { *id = context ? context : smemsim_context(); return 0; }
+API R cuCtxSynchronize(void) { NEED; return CALL("synchronize", "i", (U)0); }
+API R cuCtxSynchronize_v2(U context) { (void)context; return CALL("synchronize", "i", (U)0); }
+API R cuCtxGetLimit(size_t *value, int limit) { NEED; return CALL("limit", "i|I", (U)limit, value); }
+API R cuCtxSetLimit(int limit, size_t value) { NEED; return CALL("set_limit", "ii", (U)limit, (U)value); }
+API R cuCtxGetApiVersion(U context, unsigned *version) { (void)context; *version = 3020; return 0; }
+API R cuCtxGetStreamPriorityRange(int *least, int *greatest) { NEED; if (least) *least = 0; if (greatest) *greatest = -5; return 0; }
+API R cuCtxGetCacheConfig(int *config) { *config = 0; return 0; }
+API R cuCtxSetCacheConfig(int config) { (void)config; return 0; }
+API R cuCtxGetSharedMemConfig(int *config) { *config = 1; return 0; }
+API R cuCtxSetSharedMemConfig(int config) { (void)config; return 0; }
+API R cuCtxResetPersistingL2Cache(void) { return 0; }
+API R cuCtxEnablePeerAccess(U context, unsigned flags) { (void)context, (void)flags; return 217; }
+API R cuCtxDisablePeerAccess(U context) { (void)context; return 705; }
+
+/* Code */
+
+/* A text has no length: it ends with a zero byte, and so the server is given as many bytes as it has. */
+static size_t code_size(const void *code) {
+    const unsigned char *at = code;
+    uint32_t magic;
+    uint16_t head16, entry, count;
+    U size, sections;
+    memcpy(&magic, at, 4);
+    if (magic == 0xBA55ED50) {
+        memcpy(&head16, at + 6, 2), memcpy(&size, at + 8, 8);
+        return head16 + size;
+    }
+    if (!memcmp(at, "\x7f" "ELF", 4)) { /* up to the end of what lies last: section headers, sections, program headers */
+        memcpy(&sections, at + 40, 8), memcpy(&entry, at + 58, 2), memcpy(&count, at + 60, 2);
+        size = sections + (U)entry * count;
+        for (unsigned n = 0; n < count; n++) {
+            uint32_t type;
+            U offset, length;
+            memcpy(&type, at + sections + n * entry + 4, 4), memcpy(&offset, at + sections + n * entry + 24, 8);
+            memcpy(&length, at + sections + n * entry + 32, 8);
+            if (type != 8 && offset + length > size) size = offset + length;
+        }
+        return size;
+    }
+    return strlen(code);
+}
+API R smemsim_load(const void *code, const char *managed, U *module) {
+    uint32_t magic;
+    memcpy(&magic, code, 4);
+    if (magic == 0x466243B1) { /* a wrapper of fatbinary_section.h: the binary, and in version 2 those that were linked */
+        uint32_t version;
+        const void *data, *const *linked;
+        memcpy(&version, (char *)code + 4, 4), memcpy(&data, (char *)code + 8, 8), memcpy(&linked, (char *)code + 16, 8);
+        char *all = 0;
+        size_t size = 0;
+        for (int n = -1; n < 0 || (version == 2 && linked && linked[n]); n++) {
+            const void *part = n < 0 ? data : linked[n];
+            if (!part) continue;
+            size_t more = code_size(part);
+            U length = more;
+            all = realloc(all, size + more + 8);
+            memcpy(all + size, &length, 8), memcpy(all + size + 8, part, more);
+            size += more + 8;
+        }
+        R error = smemsim_call("load", "bsi|I", all ? all : "", size, managed, (U)1, module);
+        free(all);
+        return error;
+    }
+    return smemsim_call("load", "bsi|I", code, code_size(code), managed, (U)0, module);
+}
+API R cuModuleLoadDataEx(U *module, const void *code, unsigned count, int *options, void **values) {
+    NEED;
+    if (!module || !code) return INVALID_VALUE;
+    R error = answer(smemsim_load(code, "", module));
+    for (unsigned n = 0; n < count; n++)
+        if (options[n] == 4 || options[n] == 6) values[n] = 0; /* nothing was written into the logs */
+    return error;
+}
+API R cuModuleLoadData(U *module, const void *code) { return cuModuleLoadDataEx(module, code, 0, 0, 0); }
+API R cuModuleLoadFatBinary(U *module, const void *code) { return cuModuleLoadDataEx(module, code, 0, 0, 0); }
+static R load_file(U *module, const char *name) {
+    FILE *file = fopen(name, "rb");
+    if (!file) return 301;
+    fseek(file, 0, SEEK_END);
+    long size = ftell(file);
+    char *data = calloc(1, size + 64);
+    rewind(file);
+    size_t got = fread(data, 1, size, file);
+    fclose(file);
+    R error = got == (size_t)size ? answer(smemsim_load(data, "", module)) : 301;
+    free(data);
+    return error;
+}
+API R cuModuleLoad(U *module, const char *name) { NEED; WANT(module && name); return load_file(module, name); }
+API R cuModuleUnload(U module) { NEED; return CALL("unload", "i", module); }
+API R cuModuleGetLoadingMode(int *mode) { *mode = 2; return 0; }
+API R cuModuleGetFunction(U *function, U module, const char *name) { NEED; WANT(function && name); return CALL("function", "is|I", module, name, function); }
+API R cuModuleGetFunctionCount(unsigned *count, U module) {
+    U n = 0;
+    R error = CALL("function_count", "i|I", module, &n);
+    *count = n;
+    return error;
+}
+API R cuModuleEnumerateFunctions(U *functions, unsigned count, U module) { return CALL("functions", "ii|B", module, (U)count, functions, (size_t)count * 8); }
+API R cuModuleGetGlobal_v2(U *address, size_t *bytes, U module, const char *name) { NEED; WANT(name); return CALL("variable", "is|II", module, name, address, bytes); }
+API R cuLibraryLoadData(U *library, const void *code, int *jit, void **jit_values, unsigned jit_count, int *options, void **values, unsigned count) {
+    (void)jit, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
+    R error = smemsim_start();
+    if (error) return error;
+    WANT(library && code);
+    return answer(smemsim_load(code, "", library));
+}
+API R cuLibraryLoadFromFile(U *library, const char *name, int *jit, void **jit_values, unsigned jit_count, int *options, void **values, unsigned count) {
+    (void)jit, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
+    R error = smemsim_start();
+    return error ? error : load_file(library, name);
+}
+API R cuLibraryUnload(U library) { return CALL("unload", "i", library); }
+API R cuLibraryGetKernel(U *kernel, U library, const char *name) { return CALL("function", "is|I", library, name, kernel); }
+API R cuLibraryGetKernelCount(unsigned *count, U library) { return cuModuleGetFunctionCount(count, library); }
+API R cuLibraryEnumerateKernels(U *kernels, unsigned count, U library) { return cuModuleEnumerateFunctions(kernels, count, library); }
+API R cuLibraryGetModule(U *module, U library) { *module = library; return 0; }
+API R cuLibraryGetGlobal(U *address, size_t *bytes, U library, const char *name) { return CALL("variable", "is|II", library, name, address, bytes); }
+API R cuLibraryGetManaged(U *address, size_t *bytes, U library, const char *name) { return CALL("variable", "is|II", library, name, address, bytes); }
+API R cuKernelGetFunction(U *function, U kernel) { WANT(function && kernel); *function = kernel; return 0; }
+API R cuKernelGetLibrary(U *library, U kernel) { return CALL("function_module", "i|I", kernel, library); }
+API R cuFuncGetModule(U *module, U function) { return CALL("function_module", "i|I", function, module); }
+API R cuFuncIsLoaded(int *state, U function) { (void)function; *state = 1; return 0; }
+API R cuFuncLoad(U function) { (void)function; return 0; }
+static R name_of(const char **name, U function) {
+    char text[8192] = "";
+    R error = CALL("function_name", "i|B", function, text, sizeof text - 1);
+    if (!error) *name = strdup(text); /* lives as long as the kernel: for ever */
+    return error;
+}
+API R cuFuncGetName(const char **name, U function) { return name_of(name, function); }
+API R cuKernelGetName(const char **name, U kernel) { return name_of(name, kernel); }
+API R cuFuncGetAttribute(int *value, int attribute, U function) {
+    U found = 0;
+    R error = CALL("function_attribute", "ii|I", function, (U)attribute, &found);
+    if (!error) *value = (int)found;
+    return error;
+}
+API R cuFuncSetAttribute(U function, int attribute, int value) { return CALL("set_function_attribute", "iii", function, (U)attribute, (U)(int64_t)value); }
+API R cuKernelGetAttribute(int *value, int attribute, U kernel, int device) { (void)device; return cuFuncGetAttribute(value, attribute, kernel); }
+API R cuKernelSetAttribute(int attribute, int value, U kernel, int device) { (void)device; return cuFuncSetAttribute(kernel, attribute, value); }
+API R cuFuncSetCacheConfig(U function, int config) { (void)function, (void)config; return 0; }
+API R cuKernelSetCacheConfig(U kernel, int config, int device) { (void)kernel, (void)config, (void)device; return 0; }
+API R cuFuncSetSharedMemConfig(U function, int config) { (void)function, (void)config; return 0; }
+API R cuFuncGetParamInfo(U function, size_t index, size_t *offset, size_t *size) {
+    smemsim_layout layout;
+    R error = smemsim_layout_of(function, &layout);
+    if (error) return answer(error);
+    if (index >= layout.count) return INVALID_VALUE;
+    if (offset) *offset = layout.places[2 * index];
+    if (size) *size = layout.places[2 * index + 1];
+    return 0;
+}
+API R cuKernelGetParamInfo(U kernel, size_t index, size_t *offset, size_t *size) { return cuFuncGetParamInfo(kernel, index, offset, size); }
+
+/* Linking: of PTX alone, whose texts become one */
+
+API R cuLinkCreate_v2(unsigned count, int *options, void **values, U *state) { (void)count, (void)options, (void)values; NEED; return CALL("link_create", "|I", state); }
+API R cuLinkAddData_v2(U state, int type, void *data, size_t size, const char *name, unsigned count, int *options, void **values) {
+    (void)type, (void)count, (void)options, (void)values;
+    return CALL("link_add", "ibs", state, data, size, name ? name : "");
+}
+API R cuLinkAddFile_v2(U state, int type, const char *path, unsigned count, int *options, void **values) {
+    FILE *file = fopen(path, "rb");
+    if (!file) return 301;
+    fseek(file, 0, SEEK_END);
+    long size = ftell(file);
+    char *data = calloc(1, size + 1);
+    rewind(file);
+    R error = fread(data, 1, size, file) == (size_t)size ? cuLinkAddData_v2(state, type, data, size, path, count, options, values) : 301;
+    fclose(file), free(data);
+    return error;
+}
+API R cuLinkComplete(U state, void **code, size_t *bytes) {
+    U size = 0;
+    R error = CALL("link_complete", "i|I", state, &size);
+    if (error) return error;
+    char *text = calloc(1, size + 1);
+    error = CALL("link_text", "i|B", state, text, (size_t)size);
+    if (code) *code = text; /* lives as long as the linker: for ever */
+    if (bytes) *bytes = size;
+    return error;
+}
+API R cuLinkDestroy(U state) { (void)state; return 0; }
+
+/* Launches */
+
+typedef struct { unsigned grid[3], block[3], shared; U stream; void *attributes; unsigned count; } launch_config;
+
+API R cuLaunchKernelEx(const launch_config *config, U function, void **arguments, void **extra) {
+    NEED;
+    WANT(config && function);
+    return answer(smemsim_launch(function, config->grid, config->block, config->shared, config->stream, arguments, extra, config->attributes, config->count));
+}
+API R cuLaunchKernel(U function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, U stream, void **arguments, void **extra) {
+    launch_config config = {{gx, gy, gz}, {bx, by, bz}, shared, stream, 0, 0};
+    return cuLaunchKernelEx(&config, function, arguments, extra);
+}
+API R cuLaunchCooperativeKernel(U function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, U stream, void **arguments) {
+    uint32_t attribute[18] = {2, 0, 1};
+    launch_config config = {{gx, gy, gz}, {bx, by, bz}, shared, stream, attribute, 1};
+    return cuLaunchKernelEx(&config, function, arguments, 0);
+}
+API R cuLaunchHostFunc(U stream, void *function, void *data) { NEED; return CALL("call_host", "iii", stream, function, data); }
+API R cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *count, U function, int threads, size_t shared, unsigned flags) {
+    (void)flags;
+    U found = 0;
+    R error = CALL("occupancy", "iii|I", function, (U)threads, (U)shared, &found);
+    if (!error) *count = (int)found;
+    return error;
+}
+API R cuOccupancyMaxActiveBlocksPerMultiprocessor(int *count, U function, int threads, size_t shared) {
+    return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(count, function, threads, shared, 0);
+}
+API R cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, U function, size_t (*shared_of)(int), size_t shared, int limit, unsigned flags) {
+    int best = 0, most = 1024, sms = 0, allowed = 1024;
+    cuDeviceGetAttribute(&sms, 16, 0), cuFuncGetAttribute(&allowed, 0, function);
+    if (allowed < most) most = allowed;
+    if (limit && limit < most) most = limit;
+    *block = *grid = 0;
+    for (int n = most; n >= 32; n -= 32) {
+        int count = 0;
+        R error = cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(&count, function, n, shared_of ? shared_of(n) : shared, flags);
+        if (error) return error;
+        if (count * n > best) best = count * n, *block = n, *grid = count * sms;
+    }
+    return 0;
+}
+API R cuOccupancyMaxPotentialBlockSize(int *grid, int *block, U function, size_t (*shared_of)(int), size_t shared, int limit) {
+    return cuOccupancyMaxPotentialBlockSizeWithFlags(grid, block, function, shared_of, shared, limit, 0);
+}
+API R cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, U function, int blocks, int threads) { return CALL("available_shared", "iii|I", function, (U)blocks, (U)threads, bytes); }
+static void cluster_of(const launch_config *config, U *size) {
+    const uint32_t *given = config->attributes;
+    for (unsigned n = 0; n < config->count; n++, given += 18)
+        if (given[0] == 4) *size = (U)given[2] * given[3] * given[4];
+}
+API R cuOccupancyMaxActiveClusters(int *count, U function, const launch_config *config) {
+    U size = 0, found = 0;
+    cluster_of(config, &size);
+    R error = CALL("clusters", "iiii|I", function, (U)config->block[0] * config->block[1] * config->block[2], (U)config->shared, size, &found);
+    if (!error) *count = (int)found;
+    return error;
+}
+API R cuOccupancyMaxPotentialClusterSize(int *size, U function, const launch_config *config) {
+    U found = 0;
+    R error = CALL("cluster_size", "iii|I", function, (U)config->block[0] * config->block[1] * config->block[2], (U)config->shared, &found);
+    if (!error) *size = (int)found;
+    return error;
+}
+
+/* Tensor maps */
+
+API R cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, U address, const U *dim, const U *strides, const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill) {
+    WANT(map && rank > 0 && rank < 33 && dim && box && steps);
+    return CALL("encode_tiled", "iiibbbbiiii|B", (U)type, (U)rank, address, dim, (size_t)rank * 8, strides ? strides : dim, (size_t)(strides ? rank - 1 : 0) * 8, box, (size_t)rank * 4, steps,
+                (size_t)rank * 4, (U)interleave, (U)swizzle, (U)promotion, (U)fill, map, (size_t)128);
+}
+API R cuTensorMapEncodeIm2col(void *map, int type, uint32_t rank, U address, const U *dim, const U *strides, const int *low, const int *high, uint32_t channels, uint32_t pixels, const uint32_t *steps, int interleave, int swizzle, int promotion, int fill) {
+    WANT(map && rank > 2 && rank < 33 && dim && strides && low && high && steps);
+    return CALL("encode_im2col", "iiibbbbiibiiii|B", (U)type, (U)rank, address, dim, (size_t)rank * 8, strides, (size_t)(rank - 1) * 8, low, (size_t)(rank - 2) * 4, high, (size_t)(rank - 2) * 4,
+                (U)channels, (U)pixels, steps, (size_t)rank * 4, (U)interleave, (U)swizzle, (U)promotion, (U)fill, map, (size_t)128);
+}
+API R cuTensorMapEncodeIm2colWide(void *map, int type, uint32_t rank, U address, const U *dim, const U *strides, int low, int high, uint32_t channels, uint32_t pixels, const uint32_t *steps, int interleave, int mode, int swizzle, int promotion, int fill) {
+    WANT(map && rank > 2 && rank < 33 && dim && strides && steps);
+    return CALL("encode_im2col_wide", "iiibbiiiibiiiii|B", (U)type, (U)rank, address, dim, (size_t)rank * 8, strides, (size_t)(rank - 1) * 8, (U)(int64_t)low, (U)(int64_t)high, (U)channels, (U)pixels,
+                steps, (size_t)rank * 4, (U)interleave, (U)mode, (U)swizzle, (U)promotion, (U)fill, map, (size_t)128);
+}
+API R cuTensorMapReplaceAddress(void *map, U address) { return CALL("replace_address", "bi|B", map, (size_t)128, address, map, (size_t)128); }
+
+/* Memory */
+
+static R allocate(U *address, size_t bytes, const char *kind, void *caller) {
+    char text[256];
+    WANT(address);
+    return CALL("allocate", "iss|I", (U)bytes, kind, smemsim_caller(caller, text, sizeof text), address);
+}
+#define CALLER __builtin_return_address(0)
+API R cuMemAlloc_v2(U *address, size_t bytes) { NEED; return allocate(address, bytes, "device", CALLER); }
+API R cuMemAllocPitch_v2(U *address, size_t *pitch, size_t width, size_t height, unsigned element) {
+    NEED;
+    (void)element;
+    *pitch = (width + 511) / 512 * 512;
+    return allocate(address, *pitch * height, "device", CALLER);
+}
+API R cuMemAllocManaged(U *address, size_t bytes, unsigned flags) { NEED; (void)flags; return allocate(address, bytes, "managed", CALLER); }
+API R cuMemHostAlloc(U *address, size_t bytes, unsigned flags) { NEED; (void)flags; return allocate(address, bytes, "pinned", CALLER); }
+API R cuMemAllocHost_v2(U *address, size_t bytes) { NEED; return allocate(address, bytes, "pinned", CALLER); }
+API R cuMemAllocAsync(U *address, size_t bytes, U stream) { NEED; char text[256]; WANT(address); return CALL("allocate_async", "isi|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), stream, address); }
+API R cuMemAllocFromPoolAsync(U *address, size_t bytes, U pool, U stream) { NEED; (void)pool; char text[256]; WANT(address); return CALL("allocate_async", "isi|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), stream, address); }
+API R cuMemFree_v2(U address) { NEED; return CALL("free", "i", address); }
+API R cuMemFreeHost(U address) { NEED; return CALL("free", "i", address); }
+API R cuMemFreeAsync(U address, U stream) { NEED; return CALL("free_async", "ii", address, stream); }
+API R cuMemHostGetDevicePointer_v2(U *address, U host, unsigned flags) { (void)flags; WANT(address); *address = host; return CALL("check_host", "i", host); }
+API R cuMemHostGetFlags(unsigned *flags, U host) { *flags = 2; return CALL("check_host", "i", host); }
+API R cuMemHostRegister_v2(U address, size_t bytes, unsigned flags) { NEED; (void)flags; char text[256]; return CALL("register", "iis", address, (U)bytes, smemsim_caller(CALLER, text, sizeof text)); }
+API R cuMemHostUnregister(U address) { NEED; return CALL("unregister", "i", address); }
+API R cuMemGetInfo_v2(size_t *available, size_t *total) { NEED; return CALL("memory_info", "|II", available, total); }
+API R cuMemGetAddressRange_v2(U *base, size_t *size, U address) { NEED; return CALL("range", "i|II", address, base, size); }
+API R cuPointerGetAttribute(void *value, int attribute, U address) {
+    WANT(value);
+    U kind = 0, base = 0, size = 0, number = 0;
+    R error = CALL("pointer", "i|IIII", address, &kind, &base, &size, &number);
+    if (error) return error;
+    switch (attribute) {
+        case 1: *(U *)value = smemsim_context() ? smemsim_context() : PRIMARY; return 0;
+        case 2: *(unsigned *)value = kind == 1 ? 1 : 2; return 0;
+        case 3: *(U *)value = address; return 0;
+        case 4: *(U *)value = address; return kind == 2 ? INVALID_VALUE : 0;
+        case 6: *(int *)value = 0; return 0;
+        case 7: *(U *)value = number; return 0;
+        case 8: *(int *)value = kind == 3; return 0;
+        case 9: *(int *)value = 0; return 0;
+        case 10: case 13: *(int *)value = 0; return 0;
+        case 11: *(U *)value = base; return 0;
+        case 12: *(size_t *)value = size; return 0;
+        case 14: *(int *)value = 1; return 0;
+        case 15: case 17: *(U *)value = 0; return 0;
+        case 16: *(unsigned *)value = 3; return 0;
+        default: return INVALID_VALUE;
+    }
+}
+API R cuPointerGetAttributes(unsigned count, int *attributes, void **values, U address) {
+    for (unsigned n = 0; n < count; n++) {
+        static const unsigned char sizes[] = {0, 8, 4, 8, 8, 16, 4, 8, 4, 4, 4, 8, 8, 4, 4, 8, 4, 8};
+        if (cuPointerGetAttribute(values[n], attributes[n], address) && attributes[n] < 18) memset(values[n], 0, sizes[attributes[n]]);
+    }
+    return 0;
+}
+API R cuPointerSetAttribute(const void *value, int attribute, U address) { (void)value, (void)attribute, (void)address; return 0; }
+API R cuMemPoolCreate(U *pool, const void *props) { (void)props; *pool = 0x210; return 0; }
+API R cuMemPoolDestroy(U pool) { (void)pool; return 0; }
+API R cuMemPoolTrimTo(U pool, size_t keep) { (void)pool, (void)keep; return 0; }
+API R cuMemPoolSetAttribute(U pool, int attribute, void *value) { (void)pool, (void)attribute, (void)value; return 0; }
+API R cuMemPoolGetAttribute(U pool, int attribute, void *value) {
+    (void)pool;
+    if (attribute < 4) *(int *)value = 1;
+    else *(U *)value = 0;
+    return 0;
+}
+API R cuMemPoolSetAccess(U pool, const void *descriptions, size_t count) { (void)pool, (void)descriptions, (void)count; return 0; }
+API R cuMemPoolGetAccess(int *flags, U pool, void *location) { (void)pool, (void)location; *flags = 3; return 0; }
+API R cuMemAdvise(U address, size_t bytes, int advice, int device) { (void)address, (void)bytes, (void)advice, (void)device; return 0; }
+API R cuMemAdvise_v2(U address, size_t bytes, int advice, U location) { (void)address, (void)bytes, (void)advice, (void)location; return 0; }
+API R cuMemPrefetchAsync(U address, size_t bytes, int device, U stream) { (void)address, (void)bytes, (void)device, (void)stream; return 0; }
+API R cuMemPrefetchAsync_v2(U address, size_t bytes, U location, unsigned flags, U stream) { (void)address, (void)bytes, (void)location, (void)flags, (void)stream; return 0; }
+
+static R copy(U to, U from, size_t bytes, int kind, U stream) { return CALL("copy", "iiiii", to, from, (U)bytes, (U)kind, stream); }
+API R cuMemcpy(U to, U from, size_t bytes) { NEED; return copy(to, from, bytes, 4, 0); }
+API R cuMemcpyAsync(U to, U from, size_t bytes, U stream) { NEED; return copy(to, from, bytes, 4, stream); }
+API R cuMemcpyHtoD_v2(U to, U from, size_t bytes) { NEED; return copy(to, from, bytes, 1, 0); }
+API R cuMemcpyDtoH_v2(U to, U from, size_t bytes) { NEED; return copy(to, from, bytes, 2, 0); }
+API R cuMemcpyDtoD_v2(U to, U from, size_t bytes) { NEED; return copy(to, from, bytes, 3, 0); }
+API R cuMemcpyHtoDAsync_v2(U to, U from, size_t bytes, U stream) { NEED; return copy(to, from, bytes, 1, stream); }
+API R cuMemcpyDtoHAsync_v2(U to, U from, size_t bytes, U stream) { NEED; return copy(to, from, bytes, 2, stream); }
+API R cuMemcpyDtoDAsync_v2(U to, U from, size_t bytes, U stream) { NEED; return copy(to, from, bytes, 3, stream); }
+API R cuMemcpyPeer(U to, U a, U from, U b, size_t bytes) { NEED; (void)a, (void)b; return copy(to, from, bytes, 3, 0); }
+API R cuMemcpyPeerAsync(U to, U a, U from, U b, size_t bytes, U stream) { NEED; (void)a, (void)b; return copy(to, from, bytes, 3, stream); }
+
+typedef struct { size_t x, y; unsigned type; U host, device, array; size_t pitch; } side_2d;
+typedef struct { side_2d from, to; size_t width, height; } copy_2d;
+static U place_2d(const side_2d *s, R *error) {
+    if (s->type == 3) *error = smemsim_unknown("CUarray in cuMemcpy2D");
+    return (s->type == 1 ? s->host : s->device) + s->y * s->pitch + s->x;
+}
+static R copy2(const copy_2d *c, U stream) {
+    R error = 0;
+    U to = place_2d(&c->to, &error), from = place_2d(&c->from, &error);
+    if (error) return error;
+    return CALL("copy_2d", "iiiiiiii", to, c->to.pitch ? (U)c->to.pitch : (U)c->width, from, c->from.pitch ? (U)c->from.pitch : (U)c->width, (U)c->width, (U)c->height, (U)4, stream);
+}
+API R cuMemcpy2D_v2(const copy_2d *c) { NEED; return copy2(c, 0); }
+API R cuMemcpy2DUnaligned_v2(const copy_2d *c) { NEED; return copy2(c, 0); }
+API R cuMemcpy2DAsync_v2(const copy_2d *c, U stream) { NEED; return copy2(c, stream); }
+typedef struct { size_t x, y, z, lod; unsigned type; U host, device, array, context; size_t pitch, height; } side_3d;
+typedef struct { side_3d from, to; size_t width, height, depth; } copy_3d;
+static R copy3(const copy_3d *c, U stream) {
+    if (c->from.type == 3 || c->to.type == 3) return smemsim_unknown("CUarray in cuMemcpy3D");
+    for (size_t z = 0; z < c->depth; z++) {
+        const side_3d *f = &c->from, *t = &c->to;
+        U from = (f->type == 1 ? f->host : f->device) + ((f->z + z) * f->height + f->y) * f->pitch + f->x;
+        U to = (t->type == 1 ? t->host : t->device) + ((t->z + z) * t->height + t->y) * t->pitch + t->x;
+        R error = CALL("copy_2d", "iiiiiiii", to, (U)t->pitch, from, (U)f->pitch, (U)c->width, (U)c->height, (U)4, stream);
+        if (error) return error;
+    }
+    return 0;
+}
+API R cuMemcpy3D_v2(const copy_3d *c) { NEED; return copy3(c, 0); }
+API R cuMemcpy3DAsync_v2(const copy_3d *c, U stream) { NEED; return copy3(c, stream); }
+
+static R fill(U to, size_t pitch, unsigned value, int width, size_t count, size_t height, U stream) {
+    return CALL("fill", "iiiiiii", to, (U)pitch, (U)value, (U)width, (U)count, (U)height, stream);
+}
+API R cuMemsetD8_v2(U to, unsigned char value, size_t count) { NEED; return fill(to, count * 1, value, 1, count, 1, 0); }
+API R cuMemsetD8Async(U to, unsigned char value, size_t count, U stream) { NEED; return fill(to, count * 1, value, 1, count, 1, stream); }
+API R cuMemsetD16_v2(U to, unsigned short value, size_t count) { NEED; return fill(to, count * 2, value, 2, count, 1, 0); }
+API R cuMemsetD16Async(U to, unsigned short value, size_t count, U stream) { NEED; return fill(to, count * 2, value, 2, count, 1, stream); }
+API R cuMemsetD32_v2(U to, unsigned value, size_t count) { NEED; return fill(to, count * 4, value, 4, count, 1, 0); }
+API R cuMemsetD32Async(U to, unsigned value, size_t count, U stream) { NEED; return fill(to, count * 4, value, 4, count, 1, stream); }
+API R cuMemsetD2D8_v2(U to, size_t pitch, unsigned char value, size_t width, size_t height) { NEED; return fill(to, pitch, value, 1, width, height, 0); }
+API R cuMemsetD2D16_v2(U to, size_t pitch, unsigned short value, size_t width, size_t height) { NEED; return fill(to, pitch, value, 2, width, height, 0); }
+API R cuMemsetD2D32_v2(U to, size_t pitch, unsigned value, size_t width, size_t height) { NEED; return fill(to, pitch, value, 4, width, height, 0); }
+API R cuMemsetD2D8Async(U to, size_t pitch, unsigned char value, size_t width, size_t height, U stream) { NEED; return fill(to, pitch, value, 1, width, height, stream); }
+API R cuMemsetD2D16Async(U to, size_t pitch, unsigned short value, size_t width, size_t height, U stream) { NEED; return fill(to, pitch, value, 2, width, height, stream); }
+API R cuMemsetD2D32Async(U to, size_t pitch, unsigned value, size_t width, size_t height, U stream) { NEED; return fill(to, pitch, value, 4, width, height, stream); }
+
+/* Streams and events */
+
+API R cuStreamCreateWithPriority(U *stream, unsigned flags, int priority) { NEED; WANT(stream); return CALL("stream_create", "ii|I", (U)flags, (U)(int64_t)priority, stream); }
+API R cuStreamCreate(U *stream, unsigned flags) { return cuStreamCreateWithPriority(stream, flags, 0); }
+API R cuStreamDestroy_v2(U stream) { NEED; return CALL("stream_destroy", "i", stream); }
+API R cuStreamDestroy(U stream) { return cuStreamDestroy_v2(stream); }
+API R cuStreamSynchronize(U stream) { NEED; return CALL("synchronize", "i", stream); }
+API R cuStreamQuery(U stream) { NEED; return CALL("synchronize", "i", stream); }
+API R cuStreamWaitEvent(U stream, U event, unsigned flags) { NEED; (void)flags; return CALL("stream_wait", "ii", stream, event); }
+static R stream_info(U stream, int *priority, unsigned *flags) {
+    U p = 0, f = 0;
+    R error = CALL("stream_info", "i|II", stream, &p, &f);
+    if (priority) *priority = (int)p;
+    if (flags) *flags = (unsigned)f;
+    return error;
+}
+API R cuStreamGetPriority(U stream, int *priority) { return stream_info(stream, priority, 0); }
+API R cuStreamGetFlags(U stream, unsigned *flags) { return stream_info(stream, 0, flags); }
+API R cuStreamGetId(U stream, unsigned long long *id) { *id = stream; return 0; }
+API R cuStreamGetCtx(U stream, U *context) { (void)stream; *context = smemsim_context(); return 0; }
+API R cuStreamGetDevice(U stream, int *device) { (void)stream; *device = 0; return 0; }
+API R cuStreamGetAttribute(U stream, int attribute, void *value) { (void)stream, (void)attribute; memset(value, 0, 64); return 0; }
+API R cuStreamSetAttribute(U stream, int attribute, const void *value) { (void)stream, (void)attribute, (void)value; return 0; }
+API R cuStreamCopyAttributes(U to, U from) { (void)to, (void)from; return 0; }
+API R cuStreamAttachMemAsync(U stream, U address, size_t bytes, unsigned flags) { (void)stream, (void)address, (void)bytes, (void)flags; return 0; }
+API R cuStreamAddCallback(U stream, void *function, void *data, unsigned flags) { NEED; (void)flags; return CALL("call_back", "iii", stream, function, data); }
+API R cuEventCreate(U *event, unsigned flags) { NEED; WANT(event); return CALL("event_create", "i|I", (U)flags, event); }
+API R cuEventDestroy_v2(U event) { NEED; return CALL("event_destroy", "i", event); }
+API R cuEventDestroy(U event) { return cuEventDestroy_v2(event); }
+API R cuEventRecord(U event, U stream) { NEED; return CALL("event_record", "ii", event, stream); }
+API R cuEventRecordWithFlags(U event, U stream, unsigned flags) { (void)flags; return cuEventRecord(event, stream); }
+API R cuEventSynchronize(U event) { NEED; return CALL("event_synchronize", "i", event); }
+API R cuEventQuery(U event) { NEED; return CALL("event_synchronize", "i", event); }
+API R cuEventElapsedTime_v2(float *milliseconds, U begin, U end) {
+    NEED;
+    U micro = 0;
+    R error = CALL("event_elapsed", "ii|I", begin, end, &micro);
+    if (!error) *milliseconds = (float)micro / 1000;
+    return error;
+}
+API R cuEventElapsedTime(float *milliseconds, U begin, U end) { return cuEventElapsedTime_v2(milliseconds, begin, end); }
+
+/* Graphs */
+
+API R cuStreamBeginCapture_v2(U stream, int mode) { NEED; return CALL("capture_begin", "ii", stream, (U)mode); }
+API R cuStreamBeginCapture(U stream) { return cuStreamBeginCapture_v2(stream, 0); }
+API R cuStreamBeginCaptureToGraph(U stream, U graph, const U *after, const void *edges, size_t count, int mode) { NEED; (void)after, (void)edges, (void)count; return CALL("capture_to", "iii", stream, graph, (U)mode); }
+API R cuStreamEndCapture(U stream, U *graph) { NEED; return CALL("capture_end", "i|I", stream, graph); }
+API R cuStreamIsCapturing(U stream, int *status) {
+    U found = 0;
+    R error = CALL("capture_status", "i|II", stream, &found, (U *)0);
+    *status = (int)found;
+    return error;
+}
+API R cuStreamGetCaptureInfo_v3(U stream, int *status, U *id, U *graph, const U **after, const void **edges, size_t *count) {
+    U found = 0, own = 0;
+    R error = CALL("capture_status", "i|II", stream, &found, &own);
+    if (status) *status = (int)found;
+    if (id) *id = own;
+    if (graph) *graph = own;
+    if (after) *after = 0;
+    if (edges) *edges = 0;
+    if (count) *count = 0;
+    return error;
+}
+API R cuStreamGetCaptureInfo_v2(U stream, int *status, U *id, U *graph, const U **after, size_t *count) { return cuStreamGetCaptureInfo_v3(stream, status, id, graph, after, 0, count); }
+API R cuStreamGetCaptureInfo(U stream, int *status, U *id) { return cuStreamGetCaptureInfo_v3(stream, status, id, 0, 0, 0, 0); }
+API R cuThreadExchangeStreamCaptureMode(int *mode) { *mode = 0; return 0; }
+API R cuGraphCreate(U *graph, unsigned flags) { (void)flags; return CALL("graph_create", "|I", graph); }
+API R cuGraphDestroy(U graph) { return CALL("graph_destroy", "i", graph); }
+API R cuGraphClone(U *clone, U graph) { return CALL("graph_clone", "i|I", graph, clone); }
+API R cuGraphInstantiateWithFlags(U *exec, U graph, unsigned long long flags) { (void)flags; return CALL("graph_instantiate", "i|I", graph, exec); }
+API R cuGraphInstantiate(U *exec, U graph, U *node, char *log, size_t size) { (void)node; if (log && size) *log = 0; return cuGraphInstantiateWithFlags(exec, graph, 0); }
+API R cuGraphInstantiate_v2(U *exec, U graph, U *node, char *log, size_t size) { return cuGraphInstantiate(exec, graph, node, log, size); }
+API R cuGraphInstantiateWithParams(U *exec, U graph, void *params) { (void)params; return cuGraphInstantiateWithFlags(exec, graph, 0); }
+API R cuGraphExecDestroy(U exec) { return CALL("graph_destroy", "i", exec); }
+API R cuGraphLaunch(U exec, U stream) { NEED; return CALL("graph_launch", "ii", exec, stream); }
+API R cuGraphUpload(U exec, U stream) { (void)exec, (void)stream; return 0; }
+API R cuGraphExecUpdate_v2(U exec, U graph, uint32_t *result) {
+    R error = CALL("graph_update", "ii", exec, graph);
+    if (result) memset(result, 0, 24), result[0] = error != 0;
+    return error;
+}
+API R cuGraphGetNodes(U graph, U *nodes, size_t *count) {
+    U have = 0;
+    R error = CALL("graph_nodes", "ii|IB", graph, nodes ? (U)*count : (U)0, &have, nodes, nodes ? *count * 8 : (size_t)0);
+    if (!error) *count = have;
+    return error;
+}
+API R cuGraphNodeGetType(U node, int *type) {
+    U found = 0;
+    R error = CALL("node_type", "i|I", node, &found);
+    *type = (int)found;
+    return error;
+}
+typedef struct { U function; unsigned grid[3], block[3], shared; void **arguments, **extra; } kernel_node;
+static R bank_of(const kernel_node *k, char **bank, unsigned *bytes) {
+    smemsim_layout layout;
+    R error = smemsim_layout_of(k->function, &layout);
+    if (error) return error;
+    *bytes = layout.bytes, *bank = calloc(1, layout.bytes + 8);
+    for (unsigned n = 0; k->arguments && n < layout.count; n++) memcpy(*bank + layout.places[2 * n], k->arguments[n], layout.places[2 * n + 1]);
+    return 0;
+}
+API R cuGraphAddKernelNode_v2(U *node, U graph, const U *after, size_t count, const kernel_node *k) {
+    char *bank = 0;
+    unsigned bytes = 0;
+    R error = bank_of(k, &bank, &bytes);
+    if (!error)
+        error = CALL("graph_add_kernel", "ibiiiiiiiib|I", graph, after ? (void *)after : "", count * 8, k->function, (U)k->grid[0], (U)k->grid[1], (U)k->grid[2], (U)k->block[0], (U)k->block[1],
+                     (U)k->block[2], (U)k->shared, bank, (size_t)bytes, node);
+    free(bank);
+    return error;
+}
+API R cuGraphAddKernelNode(U *node, U graph, const U *after, size_t count, const kernel_node *k) { return cuGraphAddKernelNode_v2(node, graph, after, count, k); }
+API R cuGraphExecKernelNodeSetParams_v2(U exec, U node, const kernel_node *k) {
+    char *bank = 0;
+    unsigned bytes = 0;
+    R error = bank_of(k, &bank, &bytes);
+    if (!error)
+        error = CALL("graph_set_kernel", "iiiiiiiiiib", exec, node, k->function, (U)k->grid[0], (U)k->grid[1], (U)k->grid[2], (U)k->block[0], (U)k->block[1], (U)k->block[2], (U)k->shared, bank,
+                     (size_t)bytes);
+    free(bank);
+    return error;
+}
+API R cuGraphExecKernelNodeSetParams(U exec, U node, const kernel_node *k) { return cuGraphExecKernelNodeSetParams_v2(exec, node, k); }
+API R cuGraphAddEmptyNode(U *node, U graph, const U *after, size_t count) { return CALL("graph_add_empty", "ib|I", graph, after ? (void *)after : "", count * 8, node); }
+typedef struct { void *function, *data; } host_node;
+API R cuGraphAddHostNode(U *node, U graph, const U *after, size_t count, const host_node *h) { return CALL("graph_add_host", "ibii|I", graph, after ? (void *)after : "", count * 8, h->function, h->data, node); }
+typedef struct { U to; size_t pitch; unsigned value, width; size_t count, height; } fill_node;
+API R cuGraphAddMemsetNode(U *node, U graph, const U *after, size_t count, const fill_node *f, U context) {
+    (void)context;
+    return CALL("graph_add_fill", "ibiiiiii|I", graph, after ? (void *)after : "", count * 8, f->to, (U)f->pitch, (U)f->value, (U)f->width, (U)f->count, (U)f->height, node);
+}
+API R cuGraphAddMemcpyNode(U *node, U graph, const U *after, size_t count, const copy_3d *c, U context) {
+    (void)context;
+    const side_3d *f = &c->from, *t = &c->to;
+    U from = (f->type == 1 ? f->host : f->device) + f->x, to = (t->type == 1 ? t->host : t->device) + t->x;
+    if (c->depth > 1 || f->type == 3 || t->type == 3 || f->y || t->y) return smemsim_unknown("cuGraphAddMemcpyNode of arrays or 3-D copies");
+    return CALL("graph_add_copy", "ibiiiiii|I", graph, after ? (void *)after : "", count * 8, to, t->pitch ? (U)t->pitch : (U)c->width, from, f->pitch ? (U)f->pitch : (U)c->width, (U)c->width,
+                (U)c->height, node);
+}
+API R cuGraphAddDependencies(U graph, const U *from, const U *to, size_t count) { return CALL("graph_depend", "ibb", graph, from, count * 8, to, count * 8); }
+API R cuGraphAddDependencies_v2(U graph, const U *from, const U *to, const void *edges, size_t count) { (void)edges; return cuGraphAddDependencies(graph, from, to, count); }
+API R cuGraphAddChildGraphNode(U *node, U graph, const U *after, size_t count, U child) { return CALL("graph_add_child", "ibi|I", graph, after ? (void *)after : "", count * 8, child, node); }
+
+/* What is asked of the library itself */
+
+API R cuGetProcAddress_v2(const char *name, void **function, int version, U flags, int *status) {
+    (void)flags;
+    static const struct { const char *name; int version; } since[] = {
+        {"cuCtxCreate_v4", 12050}, {"cuCtxCreate_v3", 11040}, {"cuGetProcAddress_v2", 12000}, {"cuStreamGetCaptureInfo_v3", 12030}, {"cuStreamGetCaptureInfo_v2", 11030},
+        {"cuGraphAddDependencies_v2", 12030}, {"cuMemAdvise_v2", 12020}, {"cuMemPrefetchAsync_v2", 12020}, {"cuGraphInstantiate_v2", 11000}, {"cuStreamBeginCapture_v2", 10010},
+    };
+    WANT(name && function);
+    char symbol[128];
+    if (!strcmp(name, "cuGraphInstantiate") && version >= 12000) name = "cuGraphInstantiateWithFlags";
+    *function = 0;
+    for (int k = 9; k >= 1 && !*function; k--) {
+        snprintf(symbol, sizeof symbol, k > 1 ? "%s_v%d" : "%s", name, k);
+        unsigned n = 0;
+        while (n < sizeof since / sizeof *since && strcmp(since[n].name, symbol)) n++;
+        if (n == sizeof since / sizeof *since || since[n].version <= version) *function = smemsim_symbol(symbol);
+    }
+    if (status) *status = !*function;
+    return *function ? 0 : NOT_FOUND;
+}
+API R cuGetProcAddress(const char *name, void **function, int version, U flags) { return cuGetProcAddress_v2(name, function, version, flags, 0); }
+API R cuGetExportTable(const void **table, const void *id) {
+    static int is_told;
+    (void)id;
+    if (table) *table = 0;
+    if (!is_told++)
+        smemsim_tell("this program has NVIDIA's own CUDA runtime in it, which works with NVIDIA's driver alone: link it with nvcc -cudart shared, or use the driver API (docs/virtual.md says why)");
+    return NOT_FOUND;
+}
+API R cuProfilerStart(void) { return 0; }
+API R cuProfilerStop(void) { return 0; }
+API R cuProfilerInitialize(const char *config, const char *output, int mode) { (void)config, (void)output, (void)mode; return 0; }
+API R cuCtxAttach(U *context, unsigned flags) { (void)flags; *context = smemsim_context(); return *context ? 0 : INVALID_CONTEXT; }
+API R cuCtxDetach(U context) { (void)context; return 0; }

@@ -1,0 +1,542 @@
+/* libcudart.so.12 and .13: the runtime API, as programs that nvcc builds with -cudart shared use it. MAJOR is 12 or 13. */
+#define _GNU_SOURCE
+#include "door.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct { unsigned x, y, z; } dim3;
+#define CALL(...) told(bound() ? why : smemsim_call(__VA_ARGS__))
+#define WANT(pointer) if (!(pointer)) return told(INVALID_VALUE)
+#define CALLER __builtin_return_address(0)
+
+/* Errors: what a thread's last call that failed said */
+
+static __thread R last, why;
+static R told(R error) {
+    if (error == NOT_FOUND) error = 98; /* the runtime has names of kernels alone: invalid device function */
+    if (error == 209 || error == 218) return last = error;
+    if (error) last = error;
+    return error;
+}
+static R bound(void) {
+    why = smemsim_start();
+    if (!why) smemsim_make_current();
+    return why;
+}
+API R cudaGetLastError(void) { R found = last; last = 0; return found; }
+API R cudaPeekAtLastError(void) { return last; }
+API const char *cudaGetErrorString(R error) {
+    const smemsim_error *found = smemsim_error_of(error);
+    return found ? found->text : "unrecognized error code";
+}
+API const char *cudaGetErrorName(R error) {
+    const smemsim_error *found = smemsim_error_of(error);
+    return found && found->runtime ? found->runtime : "unrecognized error code";
+}
+
+/* What nvcc's code registers before main begins: fat binaries, kernels and variables. They are loaded when first used. */
+
+typedef struct { const void *wrapper; U module; int is_loaded; R error; char *managed; } binary;
+typedef struct entry { const void *host; binary *of; char *name; U function, address, bytes; int is_managed; void **pointer; struct entry *next; } entry;
+#define SLOTS 4096
+static entry *kernels[SLOTS], *variables[SLOTS];
+static binary *binaries[4096];
+static unsigned binary_count;
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+static entry **slot_of(entry **table, const void *host) { return &table[((uintptr_t)host >> 3) % SLOTS]; }
+static entry *find(entry **table, const void *host) {
+    entry *found = *slot_of(table, host);
+    while (found && found->host != host) found = found->next;
+    return found;
+}
+static entry *add(entry **table, const void *host, binary *of, const char *name) {
+    entry *made = calloc(1, sizeof *made), **slot = slot_of(table, host);
+    *made = (entry){.host = host, .of = of, .name = strdup(name), .next = *slot};
+    return *slot = made;
+}
+API void **__cudaRegisterFatBinary(void *wrapper) {
+    binary *made = calloc(1, sizeof *made);
+    made->wrapper = wrapper, made->managed = strdup("");
+    if (binary_count < 4096) binaries[binary_count++] = made;
+    return (void **)made;
+}
+API void __cudaRegisterFatBinaryEnd(void **handle) { (void)handle; }
+API void __cudaUnregisterFatBinary(void **handle) { (void)handle; }
+API void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int limit, void *t, void *b, void *bd, void *gd, int *w) {
+    (void)device, (void)limit, (void)t, (void)b, (void)bd, (void)gd, (void)w;
+    add(kernels, host, (binary *)handle, name);
+}
+API void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int ext, size_t size, int constant, int global) {
+    (void)device, (void)ext, (void)size, (void)constant, (void)global;
+    add(variables, host, (binary *)handle, name);
+}
+API void __cudaRegisterManagedVar(void **handle, void **host, char *device, const char *name, int ext, size_t size, int constant, int global) {
+    (void)device, (void)ext, (void)size, (void)constant, (void)global;
+    binary *of = (binary *)handle;
+    entry *made = add(variables, host, of, name);
+    made->is_managed = 1, made->pointer = host;
+    of->managed = realloc(of->managed, strlen(of->managed) + strlen(name) + 2);
+    strcat(strcat(of->managed, name), " ");
+}
+R smemsim_load(const void *code, const char *managed, U *module);
+static R load(binary *of) {
+    pthread_mutex_lock(&lock);
+    if (!of->is_loaded) of->is_loaded = 1, of->error = smemsim_load(of->wrapper, of->managed, &of->module);
+    pthread_mutex_unlock(&lock);
+    return of->error;
+}
+API char __cudaInitModule(void **handle) {
+    binary *of = (binary *)handle; /* managed variables: the host reads their addresses without a call */
+    if (!*of->managed || bound() || load(of)) return 1;
+    for (unsigned n = 0; n < SLOTS; n++)
+        for (entry *e = variables[n]; e; e = e->next)
+            if (e->of == of && e->is_managed) {
+                U address = 0;
+                if (!smemsim_call("variable", "is|II", of->module, e->name, &address, (U *)0)) *e->pointer = (void *)address;
+            }
+    return 1;
+}
+static R function_of(const void *host, U *function) {
+    if (bound()) return why;
+    entry *found = find(kernels, host);
+    if (!found) { *function = (U)host; return (U)host & 0xF || !host ? 98 : 0; } /* a cudaKernel_t of a library, or a cudaFunction_t */
+    if (!found->function) {
+        R error = load(found->of);
+        if (!error) error = smemsim_call("function", "is|I", found->of->module, found->name, &found->function);
+        if (error) return error;
+    }
+    *function = found->function;
+    return 0;
+}
+static R variable_of(const void *host, U *address, U *bytes) {
+    if (bound()) return why;
+    entry *found = find(variables, host);
+    if (!found) return 13;
+    if (!found->address) {
+        R error = load(found->of);
+        if (!error) error = smemsim_call("variable", "is|II", found->of->module, found->name, &found->address, &found->bytes);
+        if (error) return error == NOT_FOUND ? 13 : error;
+    }
+    *address = found->address;
+    if (bytes) *bytes = found->bytes;
+    return 0;
+}
+
+/* Launches */
+
+static __thread struct { dim3 grid, block; size_t shared; U stream; } calls[32];
+static __thread int depth;
+
+API unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, U stream) {
+    if (depth == 32) return 1;
+    calls[depth].grid = grid, calls[depth].block = block, calls[depth].shared = shared, calls[depth++].stream = stream;
+    return 0;
+}
+API R __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, U *stream) {
+    if (!depth) return told(52);
+    *grid = calls[--depth].grid, *block = calls[depth].block, *shared = calls[depth].shared, *stream = calls[depth].stream;
+    return 0;
+}
+static R launch(const void *host, dim3 grid, dim3 block, void **arguments, size_t shared, U stream, const void *attributes, unsigned count) {
+    U function;
+    R error = function_of(host, &function);
+    unsigned g[3] = {grid.x, grid.y, grid.z}, b[3] = {block.x, block.y, block.z};
+    return told(error ? error : smemsim_launch(function, g, b, (unsigned)shared, stream, arguments, 0, attributes, count));
+}
+API R __cudaGetKernel(U *kernel, const void *host) { return told(function_of(host, kernel)); }
+API R cudaGetKernel(U *kernel, const void *host) { return told(function_of(host, kernel)); }
+API R cudaGetFuncBySymbol(U *function, const void *host) { return told(function_of(host, function)); }
+API R __cudaLaunchKernel(const void *f, dim3 grid, dim3 block, void **arguments, size_t shared, U stream) { return launch(f, grid, block, arguments, shared, stream, 0, 0); }
+API R cudaLaunchKernel(const void *f, dim3 grid, dim3 block, void **arguments, size_t shared, U stream) { return launch(f, grid, block, arguments, shared, stream, 0, 0); }
+API R cudaLaunchCooperativeKernel(const void *f, dim3 grid, dim3 block, void **arguments, size_t shared, U stream) {
+    uint32_t attribute[18] = {2, 0, 1};
+    return launch(f, grid, block, arguments, shared, stream, attribute, 1);
+}
+typedef struct { dim3 grid, block; size_t shared; U stream; void *attributes; unsigned count; } config;
+API R cudaLaunchKernelExC(const config *c, const void *f, void **arguments) { WANT(c); return launch(f, c->grid, c->block, arguments, c->shared, c->stream, c->attributes, c->count); }
+API R cudaLaunchHostFunc(U stream, void *function, void *data) { return CALL("call_host", "iii", stream, function, data); }
+API R cudaStreamAddCallback(U stream, void *function, void *data, unsigned flags) { (void)flags; return CALL("call_back", "iii", stream, function, data); }
+
+API R cudaFuncGetName(const char **name, const void *f) {
+    U function;
+    char text[8192] = "";
+    R error = function_of(f, &function);
+    if (!error) error = smemsim_call("function_name", "i|B", function, text, sizeof text - 1);
+    if (!error) *name = strdup(text);
+    return told(error);
+}
+API R cudaFuncGetParamInfo(const void *f, size_t index, size_t *offset, size_t *size) {
+    U function;
+    smemsim_layout layout;
+    R error = function_of(f, &function);
+    if (!error) error = smemsim_layout_of(function, &layout);
+    if (!error && index >= layout.count) error = INVALID_VALUE;
+    if (error) return told(error);
+    if (offset) *offset = layout.places[2 * index];
+    if (size) *size = layout.places[2 * index + 1];
+    return 0;
+}
+typedef struct {
+    size_t shared, constant, local;
+    int threads, registers, ptx, binary, cache, dynamic, carveout, must_cluster, width, height, depth, policy, nonportable, reserved[16];
+} attributes;
+API R cudaFuncGetAttributes(attributes *a, const void *f) {
+    U function, v[16] = {0};
+    R error = function_of(f, &function);
+    for (int n = 0; !error && n < 16; n++) error = smemsim_call("function_attribute", "ii|I", function, (U)n, &v[n]);
+    if (error) return told(error);
+    memset(a, 0, 144);
+    a->threads = v[0], a->shared = v[1], a->constant = v[2], a->local = v[3], a->registers = v[4], a->ptx = v[5], a->binary = v[6], a->cache = v[7], a->dynamic = v[8], a->carveout = v[9];
+    a->must_cluster = v[10], a->width = v[11], a->height = v[12], a->depth = v[13], a->policy = v[15];
+    return 0;
+}
+API R cudaFuncSetAttribute(const void *f, int attribute, int value) {
+    U function;
+    R error = function_of(f, &function);
+    return told(error ? error : smemsim_call("set_function_attribute", "iii", function, (U)attribute, (U)(int64_t)value));
+}
+API R cudaFuncSetCacheConfig(const void *f, int c) { (void)f, (void)c; return 0; }
+API R cudaFuncSetSharedMemConfig(const void *f, int c) { (void)f, (void)c; return 0; }
+API R cudaKernelSetAttributeForDevice(U kernel, int attribute, int value, int device) { (void)device; return cudaFuncSetAttribute((void *)kernel, attribute, value); }
+API R cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *count, const void *f, int threads, size_t shared, unsigned flags) {
+    (void)flags;
+    U function, found = 0;
+    R error = function_of(f, &function);
+    if (!error) error = smemsim_call("occupancy", "iii|I", function, (U)threads, (U)shared, &found);
+    if (!error) *count = (int)found;
+    return told(error);
+}
+API R cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *count, const void *f, int threads, size_t shared) { return cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(count, f, threads, shared, 0); }
+API R cudaOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, const void *f, int blocks, int threads) {
+    U function;
+    R error = function_of(f, &function);
+    return told(error ? error : smemsim_call("available_shared", "iii|I", function, (U)blocks, (U)threads, bytes));
+}
+API R cudaOccupancyMaxActiveClusters(int *count, const void *f, const config *c) {
+    U function, size = 0, found = 0;
+    const uint32_t *given = c->attributes;
+    for (unsigned n = 0; n < c->count; n++, given += 18)
+        if (given[0] == 4) size = (U)given[2] * given[3] * given[4];
+    R error = function_of(f, &function);
+    if (!error) error = smemsim_call("clusters", "iiii|I", function, (U)c->block.x * c->block.y * c->block.z, (U)c->shared, size, &found);
+    if (!error) *count = (int)found;
+    return told(error);
+}
+API R cudaOccupancyMaxPotentialClusterSize(int *size, const void *f, const config *c) {
+    U function, found = 0;
+    R error = function_of(f, &function);
+    if (!error) error = smemsim_call("cluster_size", "iii|I", function, (U)c->block.x * c->block.y * c->block.z, (U)c->shared, &found);
+    if (!error) *size = (int)found;
+    return told(error);
+}
+
+/* Devices */
+
+API R cudaGetDeviceCount(int *count) { WANT(count); R error = smemsim_start(); *count = !error; return told(error); }
+API R cudaGetDevice(int *device) { WANT(device); *device = 0; return told(bound()); }
+API R cudaSetDevice(int device) { return told(device ? 101 : bound()); }
+API R cudaInitDevice(int device, unsigned flags, unsigned more) { (void)flags, (void)more; return cudaSetDevice(device); }
+API R cudaSetValidDevices(int *devices, int count) { (void)devices, (void)count; return 0; }
+API R cudaChooseDevice(int *device, const void *properties) { (void)properties; *device = 0; return 0; }
+API R cudaSetDeviceFlags(unsigned flags) { (void)flags; return 0; }
+API R cudaGetDeviceFlags(unsigned *flags) { *flags = 0; return 0; }
+API R cudaDeviceReset(void) { return CALL("reset", ""); }
+API R cudaDeviceSynchronize(void) { return CALL("synchronize", "i", (U)0); }
+API R cudaThreadSynchronize(void) { return cudaDeviceSynchronize(); }
+API R cudaDriverGetVersion(int *version) {
+    U found = 0;
+    R error = smemsim_call("driver_version", "|I", &found);
+    *version = error ? 0 : (int)found;
+    return 0;
+}
+API R cudaRuntimeGetVersion(int *version) { *version = MAJOR == 12 ? 12090 : 13000; return 0; }
+API R cudaDeviceGetAttribute(int *value, int attribute, int device) {
+    U found = 0;
+    if (device) return told(101);
+    R error = CALL("attribute", "i|I", (U)attribute, &found);
+    if (!error) *value = (int)found;
+    return error;
+}
+static R properties(void *to, int device, int major, size_t size) {
+    if (device) return told(101);
+    return CALL("properties", "i|B", (U)major, to, size);
+}
+API R cudaGetDeviceProperties(void *to, int device) { return properties(to, device, MAJOR, MAJOR == 12 ? 728 : 1008); }
+API R cudaGetDeviceProperties_v2(void *to, int device) { return properties(to, device, 12, 1032); }
+API R cudaDeviceGetName(char *name, int length, int device) { (void)device; memset(name, 0, length); return CALL("device_name", "|B", name, (size_t)length - 1); }
+API R cudaDeviceGetPCIBusId(char *id, int length, int device) { (void)device; snprintf(id, length, "0000:06:00.0"); return 0; }
+API R cudaDeviceGetByPCIBusId(int *device, const char *id) { *device = 0; return strstr(id, "06:00") ? 0 : told(101); }
+API R cudaDeviceGetLimit(size_t *value, int limit) { return CALL("limit", "i|I", (U)limit, value); }
+API R cudaDeviceSetLimit(int limit, size_t value) { return CALL("set_limit", "ii", (U)limit, (U)value); }
+API R cudaDeviceGetCacheConfig(int *config) { *config = 0; return 0; }
+API R cudaDeviceSetCacheConfig(int config) { (void)config; return 0; }
+API R cudaDeviceGetSharedMemConfig(int *config) { *config = 1; return 0; }
+API R cudaDeviceSetSharedMemConfig(int config) { (void)config; return 0; }
+API R cudaDeviceGetStreamPriorityRange(int *least, int *greatest) { if (least) *least = 0; if (greatest) *greatest = -5; return told(bound()); }
+API R cudaDeviceCanAccessPeer(int *can, int a, int b) { (void)a, (void)b; *can = 0; return 0; }
+API R cudaDeviceEnablePeerAccess(int device, unsigned flags) { (void)device, (void)flags; return told(217); }
+API R cudaDeviceDisablePeerAccess(int device) { (void)device; return told(705); }
+API R cudaDeviceGetDefaultMemPool(U *pool, int device) { (void)device; *pool = 0x200; return 0; }
+API R cudaDeviceGetMemPool(U *pool, int device) { (void)device; *pool = 0x200; return 0; }
+API R cudaDeviceSetMemPool(int device, U pool) { (void)device, (void)pool; return 0; }
+API R cudaCtxResetPersistingL2Cache(void) { return 0; }
+API R cudaProfilerStart(void) { return 0; }
+API R cudaProfilerStop(void) { return 0; }
+
+/* Memory */
+
+static R allocate(U *address, size_t bytes, const char *kind, void *caller) {
+    char text[256];
+    WANT(address);
+    *address = 0;
+    return bytes ? CALL("allocate", "iss|I", (U)bytes, kind, smemsim_caller(caller, text, sizeof text), address) : told(bound());
+}
+API R cudaMalloc(U *address, size_t bytes) { return allocate(address, bytes, "device", CALLER); }
+API R cudaMallocManaged(U *address, size_t bytes, unsigned flags) { (void)flags; return allocate(address, bytes, "managed", CALLER); }
+API R cudaMallocHost(U *address, size_t bytes) { return allocate(address, bytes, "pinned", CALLER); }
+API R cudaHostAlloc(U *address, size_t bytes, unsigned flags) { (void)flags; return allocate(address, bytes, "pinned", CALLER); }
+API R cudaMallocPitch(U *address, size_t *pitch, size_t width, size_t height) { *pitch = (width + 511) / 512 * 512; return allocate(address, *pitch * height, "device", CALLER); }
+typedef struct { size_t width, height, depth; } extent;
+typedef struct { U pointer; size_t pitch, width, height; } pitched;
+API R cudaMalloc3D(pitched *to, extent e) {
+    to->pitch = (e.width + 511) / 512 * 512, to->width = e.width, to->height = e.height;
+    return allocate(&to->pointer, to->pitch * e.height * e.depth, "device", CALLER);
+}
+static R allocate_async(U *address, size_t bytes, U stream, void *caller) {
+    char text[256];
+    WANT(address);
+    *address = 0;
+    return bytes ? CALL("allocate_async", "isi|I", (U)bytes, smemsim_caller(caller, text, sizeof text), stream, address) : told(bound());
+}
+API R cudaMallocAsync(U *address, size_t bytes, U stream) { return allocate_async(address, bytes, stream, CALLER); }
+API R cudaMallocFromPoolAsync(U *address, size_t bytes, U pool, U stream) { (void)pool; return allocate_async(address, bytes, stream, CALLER); }
+API R cudaFree(U address) { return CALL("free", "i", address); }
+API R cudaFreeHost(U address) { return CALL("free", "i", address); }
+API R cudaFreeAsync(U address, U stream) { return CALL("free_async", "ii", address, stream); }
+API R cudaHostGetDevicePointer(U *address, U host, unsigned flags) { (void)flags; WANT(address); *address = host; return CALL("check_host", "i", host); }
+API R cudaHostGetFlags(unsigned *flags, U host) { *flags = 2; return CALL("check_host", "i", host); }
+API R cudaHostRegister(U address, size_t bytes, unsigned flags) { (void)flags; char text[256]; return CALL("register", "iis", address, (U)bytes, smemsim_caller(CALLER, text, sizeof text)); }
+API R cudaHostUnregister(U address) { return CALL("unregister", "i", address); }
+API R cudaMemGetInfo(size_t *available, size_t *total) { return CALL("memory_info", "|II", available, total); }
+typedef struct { int type, device; U on_device, on_host; } pointer_attributes;
+API R cudaPointerGetAttributes(pointer_attributes *a, U address) {
+    U kind = 0;
+    R error = bound() ? why : smemsim_call("pointer", "i|IIII", address, &kind, (U *)0, (U *)0, (U *)0);
+    if (error && error != INVALID_VALUE) return told(error);
+    memset(a, 0, sizeof *a);
+    a->type = kind, a->device = kind ? 0 : -2, a->on_device = kind ? address : 0, a->on_host = kind == 2 ? 0 : address;
+    return 0;
+}
+API R cudaMemPoolCreate(U *pool, const void *properties) { (void)properties; *pool = 0x210; return 0; }
+API R cudaMemPoolDestroy(U pool) { (void)pool; return 0; }
+API R cudaMemPoolTrimTo(U pool, size_t keep) { (void)pool, (void)keep; return 0; }
+API R cudaMemPoolSetAttribute(U pool, int attribute, void *value) { (void)pool, (void)attribute, (void)value; return 0; }
+API R cudaMemPoolGetAttribute(U pool, int attribute, void *value) {
+    (void)pool;
+    if (attribute < 4) *(int *)value = 1;
+    else *(U *)value = 0;
+    return 0;
+}
+API R cudaMemPoolSetAccess(U pool, const void *descriptions, size_t count) { (void)pool, (void)descriptions, (void)count; return 0; }
+API R cudaMemAdvise(U address, size_t bytes, int advice, U where) { (void)address, (void)bytes, (void)advice, (void)where; return 0; }
+API R cudaMemPrefetchAsync(U address, size_t bytes, U where, unsigned flags, U stream) { (void)address, (void)bytes, (void)where, (void)flags, (void)stream; return 0; }
+
+static R copy(U to, U from, size_t bytes, int kind, U stream) { return CALL("copy", "iiiii", to, from, (U)bytes, (U)kind, stream); }
+API R cudaMemcpy(U to, U from, size_t bytes, int kind) { return copy(to, from, bytes, kind, 0); }
+API R cudaMemcpyAsync(U to, U from, size_t bytes, int kind, U stream) { return copy(to, from, bytes, kind, stream); }
+API R cudaMemcpyPeer(U to, int a, U from, int b, size_t bytes) { (void)a, (void)b; return copy(to, from, bytes, 3, 0); }
+API R cudaMemcpyPeerAsync(U to, int a, U from, int b, size_t bytes, U stream) { (void)a, (void)b; return copy(to, from, bytes, 3, stream); }
+static R copy_rows(U to, size_t to_pitch, U from, size_t from_pitch, size_t width, size_t height, int kind, U stream) {
+    return CALL("copy_2d", "iiiiiiii", to, (U)to_pitch, from, (U)from_pitch, (U)width, (U)height, (U)kind, stream);
+}
+API R cudaMemcpy2D(U to, size_t to_pitch, U from, size_t from_pitch, size_t width, size_t height, int kind) { return copy_rows(to, to_pitch, from, from_pitch, width, height, kind, 0); }
+API R cudaMemcpy2DAsync(U to, size_t to_pitch, U from, size_t from_pitch, size_t width, size_t height, int kind, U stream) { return copy_rows(to, to_pitch, from, from_pitch, width, height, kind, stream); }
+typedef struct { U from_array; size_t from_x, from_y, from_z; pitched from; U to_array; size_t to_x, to_y, to_z; pitched to; extent size; int kind; } copy_3d;
+static R copy_box(const copy_3d *c, U stream) {
+    if (c->from_array || c->to_array) return told(smemsim_unknown("cudaArray in cudaMemcpy3D"));
+    for (size_t z = 0; z < c->size.depth; z++) {
+        U from = c->from.pointer + ((c->from_z + z) * c->from.height + c->from_y) * c->from.pitch + c->from_x;
+        U to = c->to.pointer + ((c->to_z + z) * c->to.height + c->to_y) * c->to.pitch + c->to_x;
+        R error = copy_rows(to, c->to.pitch, from, c->from.pitch, c->size.width, c->size.height, c->kind, stream);
+        if (error) return error;
+    }
+    return 0;
+}
+API R cudaMemcpy3D(const copy_3d *c) { return copy_box(c, 0); }
+API R cudaMemcpy3DAsync(const copy_3d *c, U stream) { return copy_box(c, stream); }
+static R copy_symbol(const void *symbol, U other, size_t bytes, size_t offset, int kind, U stream, int is_to) {
+    U address = 0, size = 0;
+    R error = variable_of(symbol, &address, &size);
+    if (error) return told(error);
+    if (offset + bytes > size) return told(INVALID_VALUE);
+    return is_to ? copy(address + offset, other, bytes, kind, stream) : copy(other, address + offset, bytes, kind, stream);
+}
+API R cudaMemcpyToSymbol(const void *symbol, U from, size_t bytes, size_t offset, int kind) { return copy_symbol(symbol, from, bytes, offset, kind, 0, 1); }
+API R cudaMemcpyToSymbolAsync(const void *symbol, U from, size_t bytes, size_t offset, int kind, U stream) { return copy_symbol(symbol, from, bytes, offset, kind, stream, 1); }
+API R cudaMemcpyFromSymbol(U to, const void *symbol, size_t bytes, size_t offset, int kind) { return copy_symbol(symbol, to, bytes, offset, kind, 0, 0); }
+API R cudaMemcpyFromSymbolAsync(U to, const void *symbol, size_t bytes, size_t offset, int kind, U stream) { return copy_symbol(symbol, to, bytes, offset, kind, stream, 0); }
+API R cudaGetSymbolAddress(U *address, const void *symbol) { return told(variable_of(symbol, address, 0)); }
+API R cudaGetSymbolSize(size_t *size, const void *symbol) { U address; return told(variable_of(symbol, &address, size)); }
+static R fill(U to, size_t pitch, int value, size_t width, size_t height, U stream) {
+    return CALL("fill", "iiiiiii", to, (U)pitch, (U)(unsigned char)value, (U)1, (U)width, (U)height, stream);
+}
+API R cudaMemset(U to, int value, size_t count) { return fill(to, count, value, count, 1, 0); }
+API R cudaMemsetAsync(U to, int value, size_t count, U stream) { return fill(to, count, value, count, 1, stream); }
+API R cudaMemset2D(U to, size_t pitch, int value, size_t width, size_t height) { return fill(to, pitch, value, width, height, 0); }
+API R cudaMemset2DAsync(U to, size_t pitch, int value, size_t width, size_t height, U stream) { return fill(to, pitch, value, width, height, stream); }
+API R cudaMemset3D(pitched to, int value, extent e) {
+    R error = 0;
+    for (size_t z = 0; z < e.depth && !error; z++) error = fill(to.pointer + z * to.pitch * to.height, to.pitch, value, e.width, e.height, 0);
+    return error;
+}
+
+/* Streams and events */
+
+API R cudaStreamCreateWithPriority(U *stream, unsigned flags, int priority) { WANT(stream); return CALL("stream_create", "ii|I", (U)flags, (U)(int64_t)priority, stream); }
+API R cudaStreamCreateWithFlags(U *stream, unsigned flags) { return cudaStreamCreateWithPriority(stream, flags, 0); }
+API R cudaStreamCreate(U *stream) { return cudaStreamCreateWithPriority(stream, 0, 0); }
+API R cudaStreamDestroy(U stream) { return CALL("stream_destroy", "i", stream); }
+API R cudaStreamSynchronize(U stream) { return CALL("synchronize", "i", stream); }
+API R cudaStreamQuery(U stream) { return CALL("synchronize", "i", stream); }
+API R cudaStreamWaitEvent(U stream, U event, unsigned flags) { (void)flags; return CALL("stream_wait", "ii", stream, event); }
+API R cudaStreamGetPriority(U stream, int *priority) { U p = 0; R error = CALL("stream_info", "i|II", stream, &p, (U *)0); *priority = (int)p; return error; }
+API R cudaStreamGetFlags(U stream, unsigned *flags) { U f = 0; R error = CALL("stream_info", "i|II", stream, (U *)0, &f); *flags = (unsigned)f; return error; }
+API R cudaStreamGetId(U stream, unsigned long long *id) { *id = stream; return 0; }
+API R cudaStreamGetDevice(U stream, int *device) { (void)stream; *device = 0; return 0; }
+API R cudaStreamGetAttribute(U stream, int attribute, void *value) { (void)stream, (void)attribute; memset(value, 0, 64); return 0; }
+API R cudaStreamSetAttribute(U stream, int attribute, const void *value) { (void)stream, (void)attribute, (void)value; return 0; }
+API R cudaStreamCopyAttributes(U to, U from) { (void)to, (void)from; return 0; }
+API R cudaStreamAttachMemAsync(U stream, U address, size_t bytes, unsigned flags) { (void)stream, (void)address, (void)bytes, (void)flags; return 0; }
+API R cudaEventCreateWithFlags(U *event, unsigned flags) { WANT(event); return CALL("event_create", "i|I", (U)flags, event); }
+API R cudaEventCreate(U *event) { return cudaEventCreateWithFlags(event, 0); }
+API R cudaEventDestroy(U event) { return CALL("event_destroy", "i", event); }
+API R cudaEventRecord(U event, U stream) { return CALL("event_record", "ii", event, stream); }
+API R cudaEventRecordWithFlags(U event, U stream, unsigned flags) { (void)flags; return cudaEventRecord(event, stream); }
+API R cudaEventSynchronize(U event) { return CALL("event_synchronize", "i", event); }
+API R cudaEventQuery(U event) { return CALL("event_synchronize", "i", event); }
+API R cudaEventElapsedTime(float *milliseconds, U begin, U end) {
+    U micro = 0;
+    R error = CALL("event_elapsed", "ii|I", begin, end, &micro);
+    if (!error) *milliseconds = (float)micro / 1000;
+    return error;
+}
+API R cudaEventElapsedTime_v2(float *milliseconds, U begin, U end) { return cudaEventElapsedTime(milliseconds, begin, end); }
+
+/* Graphs */
+
+API R cudaStreamBeginCapture(U stream, int mode) { return CALL("capture_begin", "ii", stream, (U)mode); }
+API R cudaStreamBeginCaptureToGraph(U stream, U graph, const U *after, const void *edges, size_t count, int mode) { (void)after, (void)edges, (void)count; return CALL("capture_to", "iii", stream, graph, (U)mode); }
+API R cudaStreamEndCapture(U stream, U *graph) { return CALL("capture_end", "i|I", stream, graph); }
+API R cudaStreamIsCapturing(U stream, int *status) { U found = 0; R error = CALL("capture_status", "i|II", stream, &found, (U *)0); *status = (int)found; return error; }
+static R capture_info(U stream, int *status, U *id, U *graph, const U **after, size_t *count) {
+    U found = 0, own = 0;
+    R error = CALL("capture_status", "i|II", stream, &found, &own);
+    if (status) *status = (int)found;
+    if (id) *id = own;
+    if (graph) *graph = own;
+    if (after) *after = 0;
+    if (count) *count = 0;
+    return error;
+}
+#if MAJOR == 12
+API R cudaStreamGetCaptureInfo(U stream, int *status, U *id) { return capture_info(stream, status, id, 0, 0, 0); }
+#else
+API R cudaStreamGetCaptureInfo(U stream, int *status, U *id, U *graph, const U **after, const void **edges, size_t *count) { if (edges) *edges = 0; return capture_info(stream, status, id, graph, after, count); }
+#endif
+API R cudaStreamGetCaptureInfo_v2(U stream, int *status, U *id, U *graph, const U **after, size_t *count) { return capture_info(stream, status, id, graph, after, count); }
+API R cudaStreamGetCaptureInfo_v3(U stream, int *status, U *id, U *graph, const U **after, const void **edges, size_t *count) { if (edges) *edges = 0; return capture_info(stream, status, id, graph, after, count); }
+API R cudaThreadExchangeStreamCaptureMode(int *mode) { *mode = 0; return 0; }
+API R cudaGraphCreate(U *graph, unsigned flags) { (void)flags; return CALL("graph_create", "|I", graph); }
+API R cudaGraphDestroy(U graph) { return CALL("graph_destroy", "i", graph); }
+API R cudaGraphClone(U *clone, U graph) { return CALL("graph_clone", "i|I", graph, clone); }
+API R cudaGraphInstantiate(U *exec, U graph, U flags) { (void)flags; return CALL("graph_instantiate", "i|I", graph, exec); }
+API R cudaGraphInstantiateWithFlags(U *exec, U graph, U flags) { (void)flags; return CALL("graph_instantiate", "i|I", graph, exec); }
+API R cudaGraphInstantiateWithParams(U *exec, U graph, void *parameters) { (void)parameters; return CALL("graph_instantiate", "i|I", graph, exec); }
+API R cudaGraphExecDestroy(U exec) { return CALL("graph_destroy", "i", exec); }
+API R cudaGraphLaunch(U exec, U stream) { return CALL("graph_launch", "ii", exec, stream); }
+API R cudaGraphUpload(U exec, U stream) { (void)exec, (void)stream; return 0; }
+API R cudaGraphExecUpdate(U exec, U graph, uint32_t *result) {
+    R error = CALL("graph_update", "ii", exec, graph);
+    if (result) memset(result, 0, 24), result[0] = error != 0;
+    return error;
+}
+API R cudaGraphGetNodes(U graph, U *nodes, size_t *count) {
+    U have = 0;
+    R error = CALL("graph_nodes", "ii|IB", graph, nodes ? (U)*count : (U)0, &have, nodes, nodes ? *count * 8 : (size_t)0);
+    if (!error) *count = have;
+    return error;
+}
+API R cudaGraphNodeGetType(U node, int *type) { U found = 0; R error = CALL("node_type", "i|I", node, &found); *type = (int)found; return error; }
+typedef struct { const void *f; dim3 grid, block; unsigned shared; void **arguments, **extra; } kernel_node;
+static R bank_of(const kernel_node *k, U *function, char **bank, unsigned *bytes) {
+    smemsim_layout layout;
+    R error = function_of(k->f, function);
+    if (!error) error = smemsim_layout_of(*function, &layout);
+    if (error) return error;
+    *bytes = layout.bytes, *bank = calloc(1, layout.bytes + 8);
+    for (unsigned n = 0; k->arguments && n < layout.count; n++) memcpy(*bank + layout.places[2 * n], k->arguments[n], layout.places[2 * n + 1]);
+    return 0;
+}
+API R cudaGraphAddKernelNode(U *node, U graph, const U *after, size_t count, const kernel_node *k) {
+    U function = 0;
+    char *bank = 0;
+    unsigned bytes = 0;
+    R error = bank_of(k, &function, &bank, &bytes);
+    if (!error)
+        error = smemsim_call("graph_add_kernel", "ibiiiiiiiib|I", graph, after ? (void *)after : "", count * 8, function, (U)k->grid.x, (U)k->grid.y, (U)k->grid.z, (U)k->block.x, (U)k->block.y,
+                             (U)k->block.z, (U)k->shared, bank, (size_t)bytes, node);
+    free(bank);
+    return told(error);
+}
+API R cudaGraphExecKernelNodeSetParams(U exec, U node, const kernel_node *k) {
+    U function = 0;
+    char *bank = 0;
+    unsigned bytes = 0;
+    R error = bank_of(k, &function, &bank, &bytes);
+    if (!error)
+        error = smemsim_call("graph_set_kernel", "iiiiiiiiiib", exec, node, function, (U)k->grid.x, (U)k->grid.y, (U)k->grid.z, (U)k->block.x, (U)k->block.y, (U)k->block.z, (U)k->shared, bank,
+                             (size_t)bytes);
+    free(bank);
+    return told(error);
+}
+API R cudaGraphAddEmptyNode(U *node, U graph, const U *after, size_t count) { return CALL("graph_add_empty", "ib|I", graph, after ? (void *)after : "", count * 8, node); }
+typedef struct { void *function, *data; } host_node;
+API R cudaGraphAddHostNode(U *node, U graph, const U *after, size_t count, const host_node *h) { return CALL("graph_add_host", "ibii|I", graph, after ? (void *)after : "", count * 8, h->function, h->data, node); }
+typedef struct { U to; size_t pitch; unsigned value, width; size_t count, height; } fill_node;
+API R cudaGraphAddMemsetNode(U *node, U graph, const U *after, size_t count, const fill_node *f) {
+    return CALL("graph_add_fill", "ibiiiiii|I", graph, after ? (void *)after : "", count * 8, f->to, (U)f->pitch, (U)f->value, (U)f->width, (U)f->count, (U)f->height, node);
+}
+API R cudaGraphAddMemcpyNode1D(U *node, U graph, const U *after, size_t count, U to, U from, size_t bytes, int kind) {
+    (void)kind;
+    return CALL("graph_add_copy", "ibiiiiii|I", graph, after ? (void *)after : "", count * 8, to, (U)bytes, from, (U)bytes, (U)bytes, (U)1, node);
+}
+API R cudaGraphAddDependencies(U graph, const U *from, const U *to, size_t count) { return CALL("graph_depend", "ibb", graph, from, count * 8, to, count * 8); }
+API R cudaGraphAddChildGraphNode(U *node, U graph, const U *after, size_t count, U child) { return CALL("graph_add_child", "ibi|I", graph, after ? (void *)after : "", count * 8, child, node); }
+
+/* Libraries, and the way to the driver */
+
+API R cudaLibraryLoadData(U *library, const void *code, void *jit, void **jit_values, unsigned jit_count, void *options, void **values, unsigned count) {
+    (void)jit, (void)jit_values, (void)jit_count, (void)options, (void)values, (void)count;
+    return told(bound() ? why : smemsim_load(code, "", library));
+}
+API R cudaLibraryUnload(U library) { return CALL("unload", "i", library); }
+API R cudaLibraryGetKernel(U *kernel, U library, const char *name) { return CALL("function", "is|I", library, name, kernel); }
+API R cudaLibraryGetKernelCount(unsigned *count, U library) { U n = 0; R error = CALL("function_count", "i|I", library, &n); *count = n; return error; }
+API R cudaLibraryEnumerateKernels(U *kernels_, unsigned count, U library) { return CALL("functions", "ii|B", library, (U)count, kernels_, (size_t)count * 8); }
+API R cudaLibraryGetGlobal(U *address, size_t *bytes, U library, const char *name) { return CALL("variable", "is|II", library, name, address, bytes); }
+API R cudaLibraryGetManaged(U *address, size_t *bytes, U library, const char *name) { return CALL("variable", "is|II", library, name, address, bytes); }
+R cuGetProcAddress_v2(const char *name, void **function, int version, U flags, int *status);
+API R cudaGetDriverEntryPointByVersion(const char *name, void **function, unsigned version, U flags, int *status) {
+    bound();
+    R error = cuGetProcAddress_v2(name, function, version, flags, status);
+    return told(error == NOT_FOUND && status ? 0 : error);
+}
+API R cudaGetDriverEntryPoint(const char *name, void **function, U flags, int *status) { return cudaGetDriverEntryPointByVersion(name, function, MAJOR * 1000, flags, status); }
+R cuGetExportTable(const void **table, const void *id);
+API R cudaGetExportTable(const void **table, const void *id) { return cuGetExportTable(table, id); }
+typedef struct { int x, y, z, w, f; } channel;
+API channel cudaCreateChannelDesc(int x, int y, int z, int w, int f) { channel c = {x, y, z, w, f}; return c; }

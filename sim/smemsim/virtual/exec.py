@@ -1,0 +1,168 @@
+"""`smemsim exec`: a program and everything it starts run with the virtual GPU in place of a card.
+
+The process that runs this listens on a socket. Every process of the program that uses the device connects, and gets a process of its own that has the
+device: a fork of this one, which ends with it. Nothing has a name in a file system, so nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import secrets
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from smemsim.errors import InputError
+from smemsim.virtual import build
+
+__all__ = ["run_program"]
+
+
+PATIENCE = 5.0  # seconds that sessions have for their last words, once the program has ended
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, Any]) -> int:
+    """Run a command with the virtual GPU; the exit code: the program's own, or 1 for findings and 3 for kernels that are not modelled."""
+    folder = build.libraries()
+    name = f"smemsim-{os.getpid()}-{secrets.token_hex(8)}"
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(f"\0{name}")
+    listener.listen(128)
+    environment = _environment(folder, name, arch, policy, card)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program decides what Ctrl-C means
+    try:
+        program = subprocess.Popen(list(command), env=environment, preexec_fn=_of_the_program)  # noqa: PLW1509  (nothing else runs here yet)
+    except OSError as e:
+        raise InputError(f"{command[0]}: cannot be started: {e.strerror or e}") from None
+    try:
+        launches = _Sessions(listener, arch, policy, card).until_end(program)
+    finally:
+        listener.close()
+        signal.signal(signal.SIGINT, before)
+    return _told(program.returncode, launches, policy, command)
+
+
+def _environment(folder: Any, name: str, arch: str, policy: Any, card: dict[str, Any]) -> dict[str, str]:
+    def first(variable: str, value: str) -> str:
+        return ":".join(filter(None, (value, os.environ.get(variable))))
+
+    own = {
+        "LD_LIBRARY_PATH": first("LD_LIBRARY_PATH", str(folder)),
+        "LD_AUDIT": first("LD_AUDIT", str(folder / "libsmemsim-audit.so")),
+        "SMEMSIM_SOCKET": name,
+        "SMEMSIM_ARCH": arch,
+        **{f"SMEMSIM_{key.upper()}": str(value) for key, value in card.items() if value},
+        **policy.environment(),
+    }
+    return {**os.environ, **own}
+
+
+def _of_the_program() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if _libc is not None:
+        _libc.prctl(_DEATH_SIGNAL, signal.SIGTERM)
+
+
+class _Sessions:
+    """The processes that have devices, one for each process of the program that uses one."""
+
+    def __init__(self, listener: socket.socket, arch: str, policy: Any, card: dict[str, Any]) -> None:
+        self.listener, self.arch, self.policy, self.card = listener, arch, policy, card
+        self.select = selectors.DefaultSelector()
+        self.select.register(listener, selectors.EVENT_READ)
+        self.told: dict[socket.socket, bytearray] = {}
+        self.processes: list[int] = []
+        self.launches: list[dict[str, Any]] = []
+
+    def until_end(self, program: subprocess.Popen[bytes]) -> list[dict[str, Any]]:
+        """What was launched, once the program and its devices have ended."""
+        ended = os.pidfd_open(program.pid)
+        self.select.register(ended, selectors.EVENT_READ)
+        from smemsim.virtual import server  # while the program starts
+
+        is_running = True
+        while is_running or self.told:
+            events = self.select.select(None if is_running else PATIENCE)
+            if not events:
+                break
+            for key, _ in events:
+                if key.fileobj is self.listener:
+                    self._begin(server)
+                elif key.fileobj == ended:
+                    is_running = False
+                    self.select.unregister(ended)
+                else:
+                    self._read(key.fileobj)  # type: ignore[arg-type]
+        program.wait()
+        os.close(ended)
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(process, 0)
+        return self.launches
+
+    def _begin(self, server: Any) -> None:
+        channel, _ = self.listener.accept()
+        mine, theirs = socket.socketpair()
+        sys.stdout.flush(), sys.stderr.flush()
+        process = os.fork()
+        if process == 0:
+            try:
+                if _libc is not None:
+                    _libc.prctl(_DEATH_SIGNAL, signal.SIGKILL)
+                self.listener.close()
+                mine.close()
+                for other in self.told:
+                    other.close()
+                server.serve(channel, theirs, self.arch, self.policy, self.card)
+            finally:
+                os._exit(1)
+        channel.close()
+        theirs.close()
+        self.processes.append(process)
+        self.told[mine] = bytearray()
+        self.select.register(mine, selectors.EVENT_READ)
+
+    def _read(self, channel: socket.socket) -> None:
+        part = channel.recv(1 << 20)
+        if part:
+            self.told[channel] += part
+            return
+        self.select.unregister(channel)
+        with contextlib.suppress(ValueError):
+            self.launches += json.loads(self.told.pop(channel).decode() or "[]")
+        channel.close()
+
+
+def _told(code: int, launches: list[dict[str, Any]], policy: Any, command: Sequence[str]) -> int:
+    """Tell the end, write what was asked for, and find the exit code."""
+    from smemsim.virtual.policy import Launched, summary_of, write_json
+    from smemsim.virtual.record import write_index
+
+    found = [Launched(**{**x, "number": n}) for n, x in enumerate(launches, 1)]
+    if policy.on_finding == "collect":
+        for x in found:
+            if not x.is_fine:
+                print(f"smemsim: {x.told}", file=sys.stderr)
+                for f in (x.run or {}).get("findings", []):
+                    print(f"  {f['code']}  {f['where']}: {f['message']}; repair: {f['repair']}", file=sys.stderr)
+    if policy.report is not None:
+        write_index(policy.report, f"{os.path.basename(command[0])} on the virtual GPU", found)
+    if policy.json is not None:
+        write_json(policy.json, found)
+    if not policy.quiet or any(not x.is_fine for x in found):
+        ended = f"ended by signal {-code}" if code < 0 else f"exit code {code}"
+        print(f"smemsim: {summary_of(found)}; the program: {ended}", file=sys.stderr)
+    if code:
+        return 128 - code if code < 0 else code
+    return 3 if any(x.error == 801 and x.refused for x in found) else 1 if any(not x.is_fine for x in found) else 0

@@ -1,0 +1,225 @@
+"""Code as programs carry it: PTX text, fat binaries, cubins; and which PTX of them runs on an architecture.
+
+A fat binary is a header and entries, each for one architecture, PTX or machine code, compressed or not (lz4, zstd). Of machine code only the PTX is
+used that ptxas keeps in it with `-lineinfo`, in the ELF section `.nv_debug_ptx_txt`. The layout was read from what nvcc 11 to 13 write; there is
+no document of it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import dataclasses
+import importlib
+import itertools
+import re
+import struct
+from collections.abc import Iterator, Sequence
+
+from smemsim.errors import InputError
+from smemsim.spec.targets import target_number
+
+__all__ = ["Image", "NoCode", "chosen", "images", "linked", "size_of"]
+
+
+FATBIN_MAGIC, WRAPPER_MAGIC, ELF_MAGIC = 0xBA55ED50, 0x466243B1, b"\x7fELF"
+PTX_KIND, CUBIN_KIND = 1, 2
+LZ4_FLAG, ZSTD_FLAG, HOST_FLAG = 0x2000, 0x8000, 0x1000
+MOST_BYTES = 1 << 30  # of an entry, unpacked
+_ENTRY = struct.Struct("<HHIQIIHHIQQQQ")
+_TARGET = re.compile(r"^\s*\.target\s+(?:\w+\s*,\s*)*?((?:sm|compute)_\d+[af]?)", re.MULTILINE)
+_ADD = "compile with -gencode arch=compute_{0},code=compute_{0} (or -arch={1}, which keeps PTX), with -lineinfo, or hand PTX over"
+
+
+class NoCode(InputError):
+    """None of a program's code can run on an architecture: the sentence says what there is, and what to add."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Image:
+    """One piece of code: PTX text, and where it was; `ptx` is "" for machine code without any."""
+
+    target: str  # "sm_90a"
+    ptx: str
+    origin: str  # "PTX", "PTX in a cubin", "machine code"
+
+
+def size_of(head: bytes) -> int:
+    """Bytes of a fat binary or an ELF file, from its first 64 bytes; 0 for text, which ends with a zero byte."""
+    if head[:4] == struct.pack("<I", FATBIN_MAGIC):
+        _, _, header, size = struct.unpack_from("<IHHQ", head)
+        return int(header + size)
+    if head[:4] == ELF_MAGIC:
+        sections, entry, count = struct.unpack_from("<Q", head, 40)[0], *struct.unpack_from("<HH", head, 58)
+        return int(sections + entry * count)
+    return 0
+
+
+def images(code: bytes) -> list[Image]:
+    """All code in what a program hands over: PTX text, a fat binary, a cubin. InputError for what is none of these."""
+    if code[:4] == struct.pack("<I", FATBIN_MAGIC):
+        return list(_of_fatbin(code))
+    if code[:4] == ELF_MAGIC:
+        return list(_of_elf(code))
+    try:
+        text = code.split(b"\0", 1)[0].decode()
+    except UnicodeDecodeError:
+        raise NoCode(f"code of {len(code)} bytes that begins with {code[:8].hex()}: no PTX, no fat binary and no cubin") from None
+    return [Image(_target_of(text), text, "PTX")]
+
+
+def chosen(found: Sequence[Image], arch: str) -> tuple[Image, str]:
+    """(the PTX that runs on an architecture, why this one). The own architecture first, its family, then the newest older one. Raises NoCode.
+
+    >>> old, new = (Image(t, f".target {t}", "PTX") for t in ("sm_80", "sm_90a"))
+    >>> chosen([old, new], "sm_90a")[1]
+    'PTX for sm_90a, of sm_80, sm_90a'
+    """
+    having = [image for image in found if image.ptx and _runs(image.target, arch)]
+    if not having:
+        raise NoCode(_why_not(found, arch))
+    best = max(having, key=lambda image: (image.target == arch, image.target.endswith("f"), target_number(image.target)))
+    others = list(dict.fromkeys(image.target for image in found))
+    of = f", of {', '.join(others)}" if len(others) > 1 else ""
+    return best, f"{best.origin} for {best.target}{of}"
+
+
+_HEAD = re.compile(r"^\s*\.(version|target|address_size)\b[^\n]*\n", re.MULTILINE)
+_EXTERN = re.compile(r"^\s*\.extern\s+\.(?:func|entry|global|const)\b(?:[^;{]*);", re.MULTILINE)
+
+
+def linked(texts: Sequence[str]) -> str:
+    """Several PTX files as one: what one declares and another defines is the same. Names of two files must not meet but where they are visible."""
+    if len(texts) == 1:
+        return texts[0]
+    if not texts:
+        raise NoCode(f"there is nothing to link; {_ADD.format('90a', 'sm_90a')}")
+    heads = "".join(found[0] for found in itertools.islice(_HEAD.finditer(texts[0]), 3))
+    bodies = [_HEAD.sub("", text) for text in texts]
+    everything = "\n".join(bodies)
+
+    def kept(found: re.Match[str]) -> str:
+        name = re.findall(r"[\w$]+(?=\s*(?:\(|\[|;|$))", found[0])
+        defined = any(re.search(rf"\.(?:visible|weak)[^;{{]*\b{re.escape(n)}\b", everything) for n in name[:2])
+        return "" if defined and ".func" not in found[0] else found[0]
+
+    return heads + "\n".join(_EXTERN.sub(kept, body) for body in bodies)
+
+
+def _runs(target: str, arch: str) -> bool:
+    number = target_number(target)
+    if target.endswith("a"):
+        return target == arch
+    if target.endswith("f"):
+        return number // 10 == target_number(arch) // 10 and number <= target_number(arch)
+    return number <= target_number(arch)
+
+
+def _why_not(found: Sequence[Image], arch: str) -> str:
+    add = _ADD.format(arch.removeprefix("sm_"), arch)
+    with_ptx = [image.target for image in found if image.ptx]
+    if with_ptx:
+        return f"there is PTX for {', '.join(with_ptx)}, which {arch} does not run; {add}"
+    machine = ", ".join(dict.fromkeys(image.target for image in found if not image.ptx))
+    return f"there is {f'machine code for {machine}' if machine else 'no code'} and no PTX: smemsim runs PTX; {add}"
+
+
+def _target_of(text: str) -> str:
+    found = _TARGET.search(text)
+    return found[1].replace("compute_", "sm_") if found else ""
+
+
+def _of_fatbin(code: bytes) -> Iterator[Image]:
+    _, _, header, size = struct.unpack_from("<IHHQ", code)
+    at, end = header, min(header + size, len(code))
+    while at + _ENTRY.size <= end:
+        kind, _, head, length, packed, _, _, _, arch, _, flags, _, unpacked = _ENTRY.unpack_from(code, at)
+        if not head:
+            break
+        data = code[at + head : at + head + length]
+        at += head + length
+        if kind not in (PTX_KIND, CUBIN_KIND):
+            continue
+        if flags & (LZ4_FLAG | ZSTD_FLAG):
+            if unpacked > MOST_BYTES:
+                raise InputError(f"fat binary: an entry of {unpacked} bytes; at most {MOST_BYTES} are read")
+            data = (_zstd if flags & ZSTD_FLAG else _lz4)(data[: packed or length], unpacked)
+        if kind == CUBIN_KIND:
+            yield from _of_elf(data, f"sm_{arch}")
+        else:
+            text = data.split(b"\0", 1)[0].decode(errors="replace")
+            yield Image(_target_of(text) or f"sm_{arch}", text, "PTX")
+
+
+def _of_elf(code: bytes, target: str = "") -> Iterator[Image]:
+    """The PTX that ptxas left in a cubin, NUL for newline, `.loc` and `.file` blanked; an image without text where there is none."""
+    text = b""
+    if len(code) >= 64:
+        table, entry, count, names = struct.unpack_from("<Q", code, 40)[0], *struct.unpack_from("<HHH", code, 58)
+        flags = struct.unpack_from("<I", code, 48)[0]
+        target = target or f"sm_{flags >> 8 & 0xFF if code[8] >= 8 else flags & 0xFF}"
+        sections = [struct.unpack_from("<IIQQQQ", code, table + n * entry) for n in range(count) if table + (n + 1) * entry <= len(code)]
+        strings = sections[names][4] if names < len(sections) else 0
+        for name, _, _, _, offset, size in sections:
+            if code[strings + name :].startswith(b".nv_debug_ptx_txt\0"):
+                text = code[offset : offset + size].rstrip(b"\0").replace(b"\0", b"\n")
+    found = text.decode(errors="replace")
+    yield Image(_target_of(found) or target, found, "PTX in a cubin" if found else "machine code")
+
+
+# ---- Compression
+
+
+def _lz4(data: bytes, size: int) -> bytes:
+    """A block of LZ4: literals, then copies of what came `offset` bytes earlier."""
+    out, at = bytearray(), 0
+    try:
+        while at < len(data) and len(out) < size:
+            token, at = data[at], at + 1
+            count, at = _lz4_length(data, at, token >> 4)
+            out += data[at : at + count]
+            at += count
+            if at >= len(data) or len(out) >= size:
+                break
+            offset, at = data[at] | data[at + 1] << 8, at + 2
+            count, at = _lz4_length(data, at, token & 15)
+            begin = len(out) - offset
+            if offset <= 0 or begin < 0:
+                raise IndexError
+            for n in range(0, count + 4, offset):  # the copy may read what it writes
+                out += out[begin + n : begin + n + min(offset, count + 4 - n)]
+    except IndexError:
+        raise InputError("fat binary: an lz4 entry is damaged") from None
+    return bytes(out[:size])
+
+
+def _lz4_length(data: bytes, at: int, count: int) -> tuple[int, int]:
+    if count == 15:
+        while True:
+            count, at = count + data[at], at + 1
+            if data[at - 1] != 255:
+                break
+    return count, at
+
+
+def _zstd(data: bytes, size: int) -> bytes:
+    """A frame of zstd, by Python 3.14's own module, the libraries that stand in for it, or the system's library."""
+    for name in ("compression.zstd", "backports.zstd", "zstandard", "pyzstd"):
+        try:
+            module = importlib.import_module(name)
+        except ImportError:
+            continue
+        if name == "zstandard":
+            return bytes(module.ZstdDecompressor().decompress(data, max_output_size=size))
+        return bytes(module.decompress(data))
+    path = ctypes.util.find_library("zstd")
+    if path:
+        library, out = ctypes.CDLL(path), ctypes.create_string_buffer(max(size, 1))
+        library.ZSTD_decompress.restype = ctypes.c_size_t
+        library.ZSTD_decompress.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)
+        if library.ZSTD_decompress(out, size, data, len(data)) == size:
+            return out.raw[:size]
+        raise InputError("fat binary: a zstd entry is damaged")
+    raise InputError(
+        "fat binary: its code is compressed with zstd, and nothing here unpacks it: pip install zstandard, or nvcc -Xfatbin -compress-mode=none"
+    )

@@ -1,0 +1,100 @@
+"""What the virtual device asks of `smemsim.Gpu`: one place, so that a change of its launches changes nothing else here."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from smemsim.judge.gpu import Gpu
+from smemsim.judge.run import Run
+from smemsim.machine.region import GlobalMemory
+from smemsim.program.device import LoadedPtx
+from smemsim.program.launch import LaunchConfig, LinkedKernel, RunOptions
+from smemsim.ptx.module import Function
+from smemsim.spec.traps import TIMEOUT
+from smemsim.virtual.memory import Allocation, DeviceMemory, bytes_at
+
+__all__ = ["Machine", "Parameter", "parameters_of"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """A kernel's parameter: its first byte in the parameter bank, and its bytes."""
+
+    offset: int
+    size: int
+
+
+class _HostMemory(GlobalMemory):
+    """Global memory that lies in a `DeviceMemory`: what a `Gpu` places itself, such as variables, does so too."""
+
+    def __init__(self, shared: DeviceMemory) -> None:
+        super().__init__()
+        self.shared = shared
+        self.kind = "own"  # of what is placed now
+
+    def place(self, array: np.ndarray, address: int | None = None, *, name: str = "") -> int:
+        """See `GlobalMemory.place`."""
+        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        allocation = self.shared.allocate(max(raw.size, 1), self.kind)
+        self.shared.view(allocation.address, raw.size)[:] = raw
+        return self.add(allocation)
+
+    def add(self, allocation: Allocation) -> int:
+        """Make an allocation known to kernels, without a copy."""
+        return self.bind(bytes_at(allocation.place, allocation.size), allocation.address, name=allocation.name)
+
+    def free(self, address: int) -> None:
+        """See `GlobalMemory.free`."""
+        super().free(address)
+        found = self.shared.at(address)
+        if found is not None and found.kind in ("own", "managed variable"):
+            self.shared.free(found)
+
+
+class Machine:
+    """A `Gpu` whose global memory is that of the host's process."""
+
+    def __init__(self, arch: str, shared: DeviceMemory) -> None:
+        self.gpu = Gpu(arch)
+        self.memory = _HostMemory(shared)
+        self.gpu.memory = self.memory
+
+    def bind(self, allocation: Allocation) -> None:
+        """Make an allocation known to kernels, without a copy."""
+        self.memory.add(allocation)
+
+    def free(self, address: int) -> None:
+        """Take an allocation away from kernels."""
+        self.memory.free(address)
+
+    def load(self, ptx: str, managed: Iterable[str] = ()) -> LoadedPtx:
+        """Load a PTX text, with variables of its own; the host can touch them where some are `managed`. Raises as `Gpu.load` does."""
+        self.memory.kind = "managed variable" if list(managed) else "own"
+        try:
+            return self.gpu.load(ptx)
+        finally:
+            self.memory.kind = "own"
+
+    def forget(self, loaded: LoadedPtx) -> None:
+        """A module is gone."""
+        loaded.unload()
+
+    def run(self, kernel: LinkedKernel, arguments: Sequence[bytes], config: dict[str, Any], **options: Any) -> tuple[Run, int]:
+        """(the run, the CUDA error that it ended with)."""
+        cancel = options.pop("cancel")
+        run = self.gpu.run(kernel, LaunchConfig(args=tuple(arguments), cancel=cancel, **config), RunOptions(**options))
+        return run, TIMEOUT if run.out_of_time or run.interrupted else run.launch.status
+
+
+def parameters_of(function: Function) -> tuple[Parameter, ...]:
+    """Where the parameters of a kernel lie in its parameter bank: one behind the other, each at its own alignment (PTX ISA 5.1.6)."""
+    found, end = [], 0
+    for p in function.parameters:
+        begin = -(-end // max(p.align, 1)) * max(p.align, 1)
+        found.append(Parameter(begin, p.size))
+        end = begin + p.size
+    return tuple(found)

@@ -1,0 +1,226 @@
+"""The memory of a virtual device: ranges of addresses that host and device share, and the allocations in them.
+
+Device memory lies in one range of addresses, pinned and managed memory in another one. Both are one file in memory, mapped at the same addresses
+wherever the device's programs run: a copy is a memmove, and no array is held twice. What nobody has written takes no room.
+
+>>> memory = DeviceMemory()
+>>> a = memory.allocate(1000)
+>>> memory.view(a.address, 4)[:] = 7
+>>> memory.at(a.address + 999) is a, memory.at(a.address + 1000)
+(True, None)
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import dataclasses
+import mmap
+import os
+import sys
+import weakref
+from typing import Any
+
+import numpy as np
+
+from smemsim.budget import ask, told
+from smemsim.errors import InputError, SmemsimError
+
+__all__ = ["ALIGN", "DEVICE_BASE", "HOST_BASE", "RANGE_BYTES", "Allocation", "DeviceMemory", "bytes_at"]
+
+
+# Nothing else is mapped there on x86-64 and AArch64 Linux: programs, heaps, libraries and sanitizers' shadows lie elsewhere, and so do the windows
+# of generic addresses (spec.launches).
+DEVICE_BASE, HOST_BASE = 0x3000_0000_0000, 0x2000_0000_0000
+RANGE_BYTES = 1 << 40
+ALIGN = 512  # of allocations, as on hardware
+GAP = 4096  # bytes between allocations, so that an access behind one is outside
+PAGE = 4096
+LINE = 16  # bytes of the widest access
+_FIXED_NOREPLACE, _NORESERVE = 0x100000, 0x4000  # Linux
+
+
+def bytes_at(address: int, size: int) -> np.ndarray:
+    """The bytes of this process's memory from an address on, the memory itself."""
+    if not size:
+        return np.zeros(0, np.uint8)
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+
+
+@dataclasses.dataclass(eq=False)
+class Allocation:
+    """Some bytes that a program has asked for: `kind` is "device", "managed", "pinned" or "registered", of variables and parameters "own".
+
+    `place` is where the bytes lie in this process: its address, but for registered memory of another process. `where` says who asked.
+    """
+
+    address: int
+    size: int
+    kind: str
+    number: int
+    place: int
+    where: str = ""
+    owner: Any = None  # keeps the host's memory alive that is bound
+
+    @property
+    def end(self) -> int:
+        """The address behind its last byte."""
+        return self.address + self.size
+
+    @property
+    def name(self) -> str:
+        """How findings call it."""
+        if self.kind in ("own", "managed variable"):
+            return ""
+        made = {"pinned": "pinned allocation", "managed": "managed allocation", "registered": "registered host memory"}
+        return f"{made.get(self.kind, 'allocation')} {self.number}{f', made at {self.where}' if self.where else ''}"
+
+    @property
+    def is_on_host(self) -> bool:
+        """May the host touch it?"""
+        return self.kind not in ("device", "own")
+
+
+class _Range:
+    """Addresses that are given out one behind the other; those given back are used again when the end is reached."""
+
+    def __init__(self, base: int) -> None:
+        self.base, self.end, self.next = base, base + RANGE_BYTES, base
+
+    def place(self, size: int, taken: list[Allocation]) -> int:
+        """The first address of `size` free bytes; `taken` are sorted by address."""
+        step = -(-(size + GAP) // ALIGN) * ALIGN
+        if self.next + step <= self.end:
+            at, self.next = self.next, self.next + step
+            return at
+        at = self.base
+        for other in taken:
+            if self.base <= other.address < self.end:
+                if at + step <= other.address:
+                    return at
+                at = -(-(other.end + GAP) // ALIGN) * ALIGN
+        if at + step <= self.end:
+            return at
+        raise MemoryError
+
+
+class DeviceMemory:
+    """The allocations of a device, and the file in memory that they lie in. `descriptor` is the file, for another process to map."""
+
+    def __init__(self) -> None:
+        self.descriptor = _file(2 * RANGE_BYTES)
+        self.device_base, self.host_base = (
+            _mapped(self.descriptor, base, offset) for base, offset in ((DEVICE_BASE, 0), (HOST_BASE, RANGE_BYTES))
+        )
+        self._device, self._host = _Range(self.device_base), _Range(self.host_base)
+        self._sorted: list[Allocation] = []
+        self._begins: list[int] = []
+        self._count = 0
+        self.used = 0  # bytes of device memory
+        weakref.finalize(self, _close, self.descriptor, (self.device_base, self.host_base))
+
+    def __iter__(self) -> Any:
+        return iter(self._sorted)
+
+    def allocate(self, size: int, kind: str = "device", where: str = "") -> Allocation:
+        """Room for `size` bytes, which are zero. MemoryError where the machine has none, InputError from `smemsim.budget`."""
+        ask(f"an allocation of {told(size)}", size)
+        space = self._device if kind in ("device", "own") else self._host
+        address = space.place(size, self._sorted)
+        self.used += size if kind in ("device", "managed") else 0
+        return self._add(Allocation(address, size, kind, self._count + 1, address, where))
+
+    def bind(self, address: int, size: int, owner: Any = None, *, place: int | None = None, where: str = "") -> Allocation:
+        """Make the host's memory known as registered memory; `place` is where its bytes are in this process, if not there."""
+        if any(other.address < address + size and address < other.end for other in self._near(address, size)):
+            raise InputError(f"host memory {address:#x}: a part of its {size} bytes is registered already")
+        return self._add(Allocation(address, size, "registered", self._count + 1, address if place is None else place, where, owner))
+
+    def free(self, allocation: Allocation) -> None:
+        """Give an allocation back, and its pages to the machine."""
+        n = bisect.bisect_left(self._begins, allocation.address)
+        del self._begins[n], self._sorted[n]
+        if allocation.kind in ("device", "managed"):
+            self.used -= allocation.size
+        if allocation.place == allocation.address and allocation.owner is None:
+            first, last = -(-allocation.address // PAGE) * PAGE, allocation.end // PAGE * PAGE
+            if last > first:
+                _discard(first, last - first)
+            for begin, end in ((allocation.address, min(first, allocation.end)), (max(last, first), allocation.end)):
+                if end > begin:
+                    bytes_at(begin, end - begin)[:] = 0
+
+    def at(self, address: int) -> Allocation | None:
+        """The allocation that holds an address."""
+        n = bisect.bisect_right(self._begins, address) - 1
+        return self._sorted[n] if n >= 0 and address < max(self._sorted[n].end, self._sorted[n].address + 1) else None
+
+    def is_ours(self, address: int) -> bool:
+        """Is an address one that only allocations of this device can have?"""
+        return any(base <= address < base + RANGE_BYTES for base in (self.device_base, self.host_base))
+
+    def view(self, address: int, size: int) -> np.ndarray:
+        """The bytes from an address on, the memory itself. InputError unless one allocation holds them all."""
+        found = self.at(address)
+        if found is None or address + size > found.end:
+            raise InputError(f"{address:#x}: no allocation holds {size} bytes there")
+        return bytes_at(found.place + address - found.address, size)
+
+    def _near(self, address: int, size: int) -> list[Allocation]:
+        first = max(0, bisect.bisect_right(self._begins, address) - 1)
+        return self._sorted[first : bisect.bisect_left(self._begins, address + size)]
+
+    def _add(self, allocation: Allocation) -> Allocation:
+        self._count += 1
+        n = bisect.bisect_right(self._begins, allocation.address)
+        self._begins.insert(n, allocation.address)
+        self._sorted.insert(n, allocation)
+        return allocation
+
+
+# ---- The file in memory
+
+
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+if _libc is not None:
+    _libc.mmap.restype = ctypes.c_void_p
+    _libc.mmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long)
+    _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    _libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_MADV_REMOVE = 9
+
+
+def _file(size: int) -> int:
+    if _libc is None:
+        raise InputError("the virtual GPU needs Linux: it maps memory at addresses of its own")
+    descriptor = os.memfd_create("smemsim", os.MFD_CLOEXEC)
+    os.ftruncate(descriptor, size)
+    return descriptor
+
+
+def _mapped(descriptor: int, base: int, offset: int) -> int:
+    """Map a part of the file at `base`, or behind it where another device of this process lies there."""
+    assert _libc is not None
+    for n in range(64):
+        at = base + n * RANGE_BYTES * 2
+        found = _libc.mmap(
+            at, RANGE_BYTES, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | _FIXED_NOREPLACE | _NORESERVE, descriptor, offset
+        )
+        if found == at:
+            return at
+        if found not in (None, ctypes.c_void_p(-1).value):
+            _libc.munmap(found, RANGE_BYTES)
+    raise SmemsimError(f"no room for {told(RANGE_BYTES)} of addresses from {base:#x} on; is there a limit of virtual memory (ulimit -v)?")
+
+
+def _discard(address: int, size: int) -> None:
+    assert _libc is not None
+    if _libc.madvise(address, size, _MADV_REMOVE):
+        bytes_at(address, size)[:] = 0
+
+
+def _close(descriptor: int, bases: tuple[int, int]) -> None:
+    assert _libc is not None
+    for base in bases:
+        _libc.munmap(base, RANGE_BYTES)
+    os.close(descriptor)

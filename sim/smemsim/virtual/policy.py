@@ -1,0 +1,243 @@
+"""What happens with what is found: which launches are judged, what is told, kept and written, and when a program is ended.
+
+Every field has an environment variable, so that `smemsim exec` can stand in a CI file.
+
+>>> Policy.of({"SMEMSIM_ON_FINDING": "collect", "SMEMSIM_CTAS": "0-3"}).ctas
+(0, 1, 2, 3)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import runpy
+from collections.abc import Callable, Mapping
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+
+from smemsim.arguments import shown, suggestion
+from smemsim.errors import InputError, SmemsimError
+from smemsim.files import write_whole
+from smemsim.program.launch import LIMIT
+
+__all__ = ["ON_FINDING", "FindingsError", "HookedLaunch", "Policy", "hook", "numbers_of"]
+
+
+ON_FINDING = {
+    "warn": "findings are told on stderr as they come, and the program goes on",
+    "raise": "the launch fails, as if the kernel had trapped",
+    "collect": "findings are told at the end",
+}
+PREFIX = "SMEMSIM_"
+MOST_CTAS = 1 << 22
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off", "")
+
+
+class FindingsError(SmemsimError):
+    """Something is wrong with a launch, and the policy is to raise. `run` is the launch."""
+
+    def __init__(self, run: Any) -> None:
+        super().__init__(run.text())
+        self.run = run
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Policy:
+    """What happens with findings.
+
+    `on_finding` is a key of ON_FINDING; `strict` counts remarks on rules that the PTX breaks too. `ctas` are the CTAs of every grid that run, all
+    without it; kernels whose names `unwatched` matches run without the watch, and all do where `sanitize` is off. `limit` are blocks of
+    instructions and `limit_seconds` seconds of one launch; `limit_launches` and `total_seconds` end the program's use of the device.
+    `record` is a folder for every launch as a launch file, `report` one for pages, `json` a file for what was found. `hooks` is a Python file with
+    functions marked by `hook`. `workers` are processes for independent CTAs. `quiet` leaves the line for each launch out.
+    """
+
+    on_finding: str = "warn"
+    strict: bool = False
+    ctas: tuple[int, ...] | None = None
+    sanitize: bool = True
+    unwatched: str = ""
+    limit: int = LIMIT
+    limit_seconds: float | None = None
+    limit_launches: int | None = None
+    total_seconds: float | None = None
+    record: pathlib.Path | None = None
+    report: pathlib.Path | None = None
+    json: pathlib.Path | None = None
+    hooks: pathlib.Path | None = None
+    workers: int | None = None
+    cancel: str = "resident"
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        if self.on_finding not in ON_FINDING:
+            raise InputError(
+                f"on_finding = {shown(self.on_finding)}: needs one of {', '.join(ON_FINDING)}{suggestion(self.on_finding, ON_FINDING)}"
+            )
+        try:
+            re.compile(self.unwatched)
+        except re.error as e:
+            raise InputError(f"unwatched = {shown(self.unwatched)}: is no regular expression ({e})") from None
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str] | None = None, **given: Any) -> Policy:
+        """What the environment says; what is `given` and not None counts more. InputError names the variable."""
+        found: dict[str, Any] = {}
+        kinds = get_type_hints(cls)
+        for field in dataclasses.fields(cls):
+            name = PREFIX + field.name.upper()
+            text = (os.environ if environment is None else environment).get(name)
+            if text:
+                found[field.name] = _read(name, text, kinds[field.name])
+        return cls(**found | {name: value for name, value in given.items() if value is not None})
+
+    def environment(self) -> dict[str, str]:
+        """The variables that say the same."""
+        said = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value != field.default:
+                text = ",".join(map(str, value)) if isinstance(value, tuple) else str(int(value) if isinstance(value, bool) else value)
+                said[PREFIX + field.name.upper()] = text
+        return said
+
+    def is_watched(self, name: str) -> bool:
+        """Is a kernel of this name watched?"""
+        return self.sanitize and not (self.unwatched and re.search(self.unwatched, name))
+
+    def is_fine(self, run: Any) -> bool:
+        """Is nothing wrong with a run?"""
+        return bool(run.is_strictly_ok if self.strict else run.ok)
+
+
+def numbers_of(name: str, text: str) -> tuple[int, ...]:
+    """Numbers of CTAs: "0-3", "0,5,7"."""
+    found: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition("-")
+            begin, end = int(first), int(last or first)
+            if not 0 <= begin <= end or end - begin + len(found) > MOST_CTAS:
+                raise ValueError
+            found += range(begin, end + 1)
+    except ValueError:
+        raise InputError(f"{name} = {shown(text)}: needs numbers of CTAs, as 0-3 or 0,5") from None
+    return tuple(found)
+
+
+def _read(name: str, text: str, kind: Any) -> Any:
+    kinds = get_args(kind) or (kind,)
+    try:
+        if bool in kinds:
+            if text.lower() not in (*_TRUE, *_FALSE):
+                raise ValueError
+            return text.lower() in _TRUE
+        if name == PREFIX + "CTAS":
+            return numbers_of(name, text)
+        if int in kinds or float in kinds:
+            value = int(text) if int in kinds else float(text)
+            if not value > 0:
+                raise ValueError
+            return value
+    except ValueError:
+        raise InputError(f"{name} = {shown(text)}: needs {'1 or 0' if bool in kinds else 'a number above 0'}") from None
+    return pathlib.Path(text) if pathlib.Path in kinds else text
+
+
+# ---- Hooks: kernels that are not under test, as Python
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class HookedLaunch:
+    """A launch that a hook runs in the kernel's place: its name, its shape, the bytes of its arguments, and the device's memory."""
+
+    name: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    arguments: tuple[bytes, ...]
+    memory: Callable[[int, int], np.ndarray]
+
+    def value(self, n: int, dtype: Any) -> Any:
+        """The n-th argument as a number of a numpy type."""
+        return np.frombuffer(self.arguments[n], dtype, 1)[0]
+
+    def array(self, n: int, dtype: Any, shape: Any) -> np.ndarray:
+        """The array that the n-th argument points to: the memory itself. InputError where no allocation is as large."""
+        extents = tuple(shape) if isinstance(shape, (tuple, list)) else (int(shape),)
+        kind = np.dtype(dtype)
+        found: np.ndarray = self.memory(int(self.value(n, np.uint64)), int(np.prod(extents)) * kind.itemsize).view(kind).reshape(extents)
+        return found
+
+
+Hook = Callable[[HookedLaunch], Any]
+_hooks: list[tuple[re.Pattern[str], Hook]] = []
+
+
+def hook(pattern: str) -> Callable[[Hook], Hook]:
+    """Mark a function that runs in place of kernels whose names (mangled or readable) the pattern matches.
+
+    It is given a `HookedLaunch`, and changes memory as the kernel would have; returning False it declines, and the kernel runs.
+
+    >>> @hook("fill_with_")
+    ... def fill(launch):
+    ...     launch.array(0, "f4", launch.value(2, "i4"))[:] = launch.value(1, "f4")
+    """
+
+    def mark(function: Hook) -> Hook:
+        _hooks.append((re.compile(pattern), function))
+        return function
+
+    return mark
+
+
+def hooks_of(path: pathlib.Path | None) -> list[tuple[re.Pattern[str], Hook]]:
+    """The hooks of this process and those that a file marks."""
+    if path is not None:
+        if not path.is_file():
+            raise InputError(f"hooks = {path}: there is no such file")
+        runpy.run_path(str(path))
+    return list(_hooks)
+
+
+# ---- What was launched, for the end of the program
+
+
+@dataclasses.dataclass
+class Launched:
+    """One launch, as the summary, the page and the JSON file tell it."""
+
+    number: int
+    name: str
+    kernel: str  # mangled
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    cluster: tuple[int, ...]
+    shared_bytes: int
+    seconds: float = 0.0
+    told: str = ""  # the line for stderr
+    is_fine: bool = True
+    error: int = 0  # the CUDA error that it ended with
+    refused: str = ""  # why it did not run
+    run: dict[str, Any] | None = None
+    page: str = ""
+
+
+def summary_of(launches: list[Launched]) -> str:
+    """A sentence for the end: how many launches of how many kernels, and what was found."""
+    if not launches:
+        return "nothing was launched"
+    kernels = len({x.kernel for x in launches})
+    bad = [x for x in launches if not x.is_fine]
+    refused = [x for x in launches if x.refused]
+    counts = f"{len(launches)} launch{'es' * (len(launches) != 1)} of {kernels} kernel{'s' * (kernels != 1)} in {sum(x.seconds for x in launches):.1f} s"
+    findings = f"findings in {len(bad)} ({', '.join(dict.fromkeys(x.name for x in bad))})" if bad else "no findings"
+    return f"{counts}, {findings}" + (f", {len(refused)} not run" if refused else "")
+
+
+def write_json(path: pathlib.Path, launches: list[Launched]) -> None:
+    """What was launched and found, as JSON."""
+    write_whole(path, json.dumps({"schema": "smemsim.exec/1", "launches": [dataclasses.asdict(x) for x in launches]}, indent=1))

@@ -1,0 +1,170 @@
+"""What is kept of a launch: a launch file with its arrays, that `smemsim run` runs again, and a page."""
+
+from __future__ import annotations
+
+import html
+import io
+import json
+import pathlib
+import re
+import struct
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.budget import told
+from smemsim.errors import InputError, SmemsimError
+from smemsim.files import write_whole
+from smemsim.judge.run import Run
+from smemsim.virtual.memory import Allocation
+from smemsim.virtual.policy import Launched, summary_of
+
+if TYPE_CHECKING:
+    from smemsim.virtual.device import Function, VirtualDevice
+
+__all__ = ["Recorder", "launch_text", "write_index", "write_page"]
+
+
+MOST_BYTES = 1 << 30  # of all allocations: above it only those are kept whose addresses stand in the parameters
+
+
+class Recorder:
+    """A launch's arrays as they are before it; `write` makes a folder of them with the PTX and the launch file."""
+
+    def __init__(self, device: VirtualDevice, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], number: int) -> None:
+        assert device.policy.record is not None
+        self.device, self.function, self.config, self.arguments = device, f, config, arguments
+        self.folder = folder_of(device.policy.record, number, f.readable)
+        all_of = [a for a in device.memory if a.kind in ("device", "managed", "pinned", "registered") and a.size]
+        pointed = {a.address for raw in arguments for word in _words(raw) if (a := device.memory.at(word)) is not None}
+        if sum(a.size for a in all_of) > MOST_BYTES:
+            all_of = [a for a in all_of if a.address in pointed]
+        self.before = [(a, device.view(a.address, a.size).copy()) for a in all_of]
+        self.variables = {name: device.view(at, size).copy() for name, (at, size) in f.module.variables.items()}
+
+    def write(self, run: Run) -> None:
+        """Put the folder there. InputError where that cannot be."""
+        names = {a.address: f"m{n}" for n, (a, _) in enumerate(self.before)}
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as e:
+            raise InputError(f"{self.folder}: cannot be made: {e.strerror or e}") from None
+        write_whole(self.folder / "kernel.ptx", self.function.module.ptx)
+        for a, data in self.before:
+            content = io.BytesIO()
+            np.save(content, data)
+            write_whole(self.folder / f"{names[a.address]}.npy", content.getvalue())
+        for n, data in enumerate(self.variables.values()):
+            content = io.BytesIO()
+            np.save(content, data)
+            write_whole(self.folder / f"v{n}.npy", content.getvalue())
+        changed = [names[a.address] for a, data in self.before if (self.device.view(a.address, a.size) != data).any()]
+        about = {
+            "title": f"{self.function.readable}, recorded", "entry": self.function.name, "arch": self.device.arch, **self.config,
+            "args": [self._argument(raw, names) for raw in self.arguments], "outputs": changed,
+        }  # fmt: skip
+        arrays = [
+            {"name": names[a.address], "file": f"{names[a.address]}.npy", "address": a.address, "comment": f"{a.name}, {told(a.size)}"}
+            for a, _ in self.before
+        ]
+        arrays += [{"name": f"v{n}", "file": f"v{n}.npy", "variable": name} for n, name in enumerate(self.variables)]
+        write_whole(self.folder / "launch.toml", launch_text(about, arrays))
+
+    def _argument(self, raw: bytes, names: dict[int, str]) -> dict[str, Any]:
+        if len(raw) == 8:
+            found: Allocation | None = self.device.memory.at(struct.unpack("<Q", raw)[0])
+            if found is not None and found.address in names:
+                offset = struct.unpack("<Q", raw)[0] - found.address
+                return {"array": names[found.address]} | ({"offset": offset} if offset else {})
+        return {"bytes": raw.hex()}
+
+
+def _words(raw: bytes) -> list[int]:
+    return [word for (word,) in struct.iter_unpack("<Q", raw[: len(raw) // 8 * 8])]
+
+
+def folder_of(parent: pathlib.Path, number: int, name: str) -> pathlib.Path:
+    """Where a launch is kept: its number, and what of its name can be a file's."""
+    return parent / f"{number:04}-{re.sub(r'[^A-Za-z0-9_]+', '_', name)[:60].strip('_') or 'kernel'}"
+
+
+def launch_text(about: dict[str, Any], arrays: list[dict[str, Any]]) -> str:
+    """A launch file as TOML. An array's "comment" stands behind its line; so do those of `args`.
+
+    >>> print(launch_text({"entry": "k", "grid": (1, 1, 1), "args": [{"array": "a"}]}, [{"name": "a", "file": "a.npy", "address": 512}]))
+    schema = "smemsim.launch/1"
+    entry = "k"
+    grid = [1, 1, 1]
+    args = [
+        {array = "a"},
+    ]
+    arrays = [
+        {name = "a", file = "a.npy", address = 0x200},
+    ]
+    <BLANKLINE>
+    """
+    lines = ['schema = "smemsim.launch/1"']
+    lines += [f"{key} = {_toml(value)}" for key, value in about.items() if key != "args" and value not in ([], "")]
+    for key, entries in (("args", about.get("args", [])), ("arrays", arrays)):
+        told_of = [
+            (", ".join(f"{k} = {_toml(v, k)}" for k, v in entry.items() if k != "comment"), entry.get("comment")) for entry in entries
+        ]
+        lines += [f"{key} = [", *(f"    {{{text}}}," + (f"  # {comment}" if comment else "") for text, comment in told_of), "]"]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any, key: str = "") -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k} = {_toml(v, k)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_toml(v) for v in value) + "]"
+    if isinstance(value, int):
+        return hex(value) if key == "address" else str(value)
+    return repr(value) if isinstance(value, float) else json.dumps(str(value), ensure_ascii=False)
+
+
+def write_page(folder: pathlib.Path, number: int, run: Run) -> str:
+    """A launch's page in the folder of the report: its name there."""
+    name = f"launch-{number:04}.html"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / name, run.html())
+    except OSError as e:
+        raise InputError(f"{folder}: cannot be made: {e.strerror or e}") from None
+    except SmemsimError as e:
+        write_whole(folder / name, f"<!doctype html><meta charset=utf-8><pre>{html.escape(str(e))}\n\n{html.escape(run.text())}</pre>")
+    return name
+
+
+STYLE = (
+    "body{font:15px/1.45 system-ui,sans-serif;margin:2rem;max-width:80rem}table{border-collapse:collapse;width:100%}"
+    "td,th{border-bottom:1px solid #8884;padding:.35rem .6rem;text-align:left;vertical-align:top}"
+    ".bad{color:#b00020;font-weight:600}pre{white-space:pre-wrap;margin:0}@media(prefers-color-scheme:dark){body{background:#111;color:#ddd}}"
+)
+
+
+def write_index(folder: pathlib.Path, title: str, launches: list[Launched]) -> None:
+    """The page of a program: each launch with its time, its findings and what was judged, and a link to its own page."""
+    rows = []
+    for x in launches:
+        found = [f"{f['code']} {f['where']}: {f['message']}" for f in (x.run or {}).get("findings", [])]
+        remarks = len((x.run or {}).get("remarks", []))
+        said = "\n".join(found) or x.refused or ("no findings" if x.run else x.told)
+        name = f"<a href={html.escape(x.page)}>{html.escape(x.name)}</a>" if x.page else html.escape(x.name)
+        shape = f"grid {x.grid}, block {x.block}, cluster {x.cluster}, {x.shared_bytes} B shared"
+        judged = x.told.partition("; judged: ")[2] or "-"
+        rows.append(
+            f"<tr><td>{x.number}<td title='{html.escape(shape)}'>{name}<td>{x.seconds:.1f} s<td class={'ok' if x.is_fine and not x.refused else 'bad'}>"
+            f"<pre>{html.escape(said)}</pre>{f'{remarks} remarks' if remarks else ''}<td>{html.escape(judged)}"
+        )
+    page = (
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{html.escape(title)}</title><style>{STYLE}</style><h1>{html.escape(title)}</h1>"
+        f"<p>{html.escape(summary_of(launches))}<table><tr><th>#<th>kernel<th>time<th>findings<th>judged{''.join(rows)}</table></html>"
+    )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise InputError(f"{folder}: cannot be made: {e.strerror or e}") from None
+    write_whole(folder / "index.html", page)

@@ -1,0 +1,639 @@
+"""The process that has the device for a program in another process: it answers the calls that `clib/` sends over a socket.
+
+A message is a length, the name of a method of `Session`, and its arguments; the answer has an error code, what the program's process is to do
+itself (copy its own memory, call its functions, print), and results. Memory is shared: `memory.DeviceMemory`. Nothing here says what a call means;
+that is `device.VirtualDevice`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import select
+import signal
+import socket
+import struct
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from smemsim.errors import InputError, SmemsimError, Unmodelled
+from smemsim.virtual import fatbin
+from smemsim.virtual.device import (
+    CAPTURE_UNSUPPORTED,
+    INVALID_HANDLE,
+    INVALID_VALUE,
+    LAUNCH_FAILED,
+    NO_BINARY,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    CudaError,
+    Event,
+    Function,
+    Graph,
+    GraphExec,
+    Host,
+    Module,
+    Node,
+    Stream,
+    VirtualDevice,
+)
+from smemsim.virtual.memory import RANGE_BYTES
+from smemsim.virtual.policy import Policy
+
+__all__ = ["Session", "serve"]
+
+
+COPY, CALL, WRITE, CALL_BACK = 1, 2, 3, 4
+INTERNAL = 999
+KINDS = {"device": 2, "managed": 3, "pinned": 1, "registered": 1}
+DEFAULT_STREAMS = (0, 1, 2)  # the null stream, and those that cuda.h calls legacy and per-thread
+NODE_TYPES = {"kernel": 0, "memcpy": 1, "memset": 2, "host": 3, "graph": 4, "empty": 5, "wait": 6, "record": 7, "alloc": 10, "free": 11}
+SIGNED = 1 << 63
+Kept = TypeVar("Kept")
+
+
+class RemoteHost(Host):
+    """The program's process: it is asked to do what only it can do, with the next answer, or before anything that depends on it."""
+
+    shares_memory = False
+
+    def __init__(self, flush: Callable[[], None]) -> None:
+        self.waiting: list[bytes] = []
+        self._flush = flush
+
+    def _ask(self, kind: int, a: int = 0, b: int = 0, c: int = 0, data: bytes = b"") -> None:
+        self.waiting.append(struct.pack("<BQQQ", kind, a, b, c) + data)
+
+    def copy(self, to: int, source: int, size: int) -> None:
+        """See `Host`."""
+        self._ask(COPY, to, source, size)
+
+    def call(self, function: int, data: int) -> None:
+        """See `Host`."""
+        self._ask(CALL, function, data)
+
+    def call_back(self, function: int, stream: int, data: int) -> None:
+        """Call a stream's callback: `void (*)(stream, error, void *)`."""
+        self._ask(CALL_BACK, function, stream, data)
+
+    def write(self, text: str) -> None:
+        """See `Host`."""
+        raw = text.encode()
+        self._ask(WRITE, len(raw), data=raw)
+
+    def settle(self) -> None:
+        """See `Host`."""
+        if self.waiting:
+            self._flush()
+
+
+class Session:
+    """One program's calls. Its methods are what `clib/` names; handles are numbers."""
+
+    def __init__(self, channel: socket.socket, arch: str, policy: Policy, **card: Any) -> None:
+        self.channel = channel
+        self.host = RemoteHost(self._flush)
+        self.device = VirtualDevice(arch, policy=policy, host=self.host, **card)
+        self._objects: dict[int, Any] = {}
+        self._next = 0x1000
+        self.is_running = False
+
+    # The wire
+
+    def run(self) -> None:
+        """Answer calls until the program ends."""
+        memory = self.device.memory
+        hello = struct.pack("<QQQ", memory.device_base, memory.host_base, RANGE_BYTES)
+        socket.send_fds(self.channel, [hello], [memory.descriptor])
+        while True:
+            head = self._receive(4)
+            if head is None:
+                return
+            message = self._receive(struct.unpack("<I", head)[0])
+            if message is None:
+                return
+            error, results = self._answer(*_parsed(message))
+            actions = self.host.waiting
+            self.host.waiting = []
+            self._send(True, error, actions, results)
+
+    def _answer(self, name: str, arguments: list[Any]) -> tuple[int, tuple[Any, ...]]:
+        method = None if name.startswith("_") else getattr(self, name, None)
+        if method is None:
+            return NOT_SUPPORTED, ()
+        try:
+            results = method(*arguments)
+        except CudaError as e:
+            return e.code, ()
+        except Unmodelled as e:
+            self.device.tell(f"not modelled: {e}")
+            return NOT_SUPPORTED, ()
+        except SmemsimError as e:
+            self.device.tell(str(e))
+            return INVALID_VALUE, ()
+        except KeyboardInterrupt:
+            self.device.error = self.device.error or LAUNCH_FAILED
+            return LAUNCH_FAILED, ()
+        except Exception:
+            self.device.tell(f"internal error in {name}, please report it:\n{traceback.format_exc()}")
+            return INTERNAL, ()
+        return 0, results if isinstance(results, tuple) else () if results is None else (results,)
+
+    def _send(self, is_last: bool, error: int, actions: list[bytes], results: tuple[Any, ...]) -> None:
+        doing = b"".join(actions)
+        out = b"".join(struct.pack("<Q", x & (1 << 64) - 1) if isinstance(x, int) else struct.pack("<I", len(x)) + x for x in results)
+        self.channel.sendall(struct.pack("<IBiII", 13 + len(doing) + len(out), is_last, error, len(actions), len(doing)) + doing + out)
+
+    def _flush(self) -> None:
+        actions, self.host.waiting = self.host.waiting, []
+        self._send(False, 0, actions, ())
+        if self._receive(4) is None:
+            raise KeyboardInterrupt
+
+    def _receive(self, size: int) -> bytes | None:
+        parts = []
+        while size:
+            try:
+                part = self.channel.recv(min(size, 1 << 24))
+            except ConnectionError:
+                return None
+            if not part:
+                return None
+            parts.append(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    # Handles
+
+    def _keep(self, made: Any) -> int:
+        self._next += 16
+        self._objects[self._next] = made
+        return self._next
+
+    def _of(self, handle: int, kind: type[Kept]) -> Kept:
+        found = self._objects.get(handle)
+        if not isinstance(found, kind):
+            raise CudaError(INVALID_HANDLE, f"{handle:#x} is no {kind.__name__.lower()}")
+        return found
+
+    def _stream(self, handle: int) -> Stream | None:
+        return None if handle in DEFAULT_STREAMS else self._of(handle, Stream)
+
+    def _handle_of(self, thing: Any) -> int:
+        return next((handle for handle, kept in self._objects.items() if kept is thing), 0) or self._keep(thing)
+
+    def _nodes(self, raw: bytes) -> list[Node]:
+        return [self._of(handle, Node) for (handle,) in struct.iter_unpack("<Q", raw)]
+
+    # Properties
+
+    def driver_version(self) -> int:
+        return self.device.driver_version
+
+    def device_name(self) -> bytes:
+        return self.device.card.name.encode()
+
+    def device_uuid(self) -> bytes:
+        return self.device.uuid
+
+    def total_memory(self) -> int:
+        return self.device.memory_bytes
+
+    def attribute(self, number: int) -> int:
+        return self.device.attribute(number)
+
+    def properties(self, version: int) -> bytes:
+        return self.device.properties(version)
+
+    def limit(self, number: int) -> int:
+        self.device.check()
+        if number not in self.device.limits:
+            raise CudaError(215)
+        return self.device.limits[number]
+
+    def set_limit(self, number: int, value: int) -> None:
+        self.limit(number)
+        self.device.limits[number] = value
+
+    def reset(self) -> None:
+        self.host.settle()
+
+    def synchronize(self, stream: int) -> None:
+        self.device.synchronize(self._stream(stream))
+
+    # Code
+
+    def load(self, code: bytes, managed: str, is_wrapped: int) -> int:
+        if is_wrapped:
+            parts, at = [], 0
+            while at < len(code):
+                size = struct.unpack_from("<Q", code, at)[0]
+                parts.append(code[at + 8 : at + 8 + size])
+                at += 8 + size
+            return self._keep(self._load_first(parts, managed.split()))
+        return self._keep(self.device.load(code, managed=managed.split()))
+
+    def _load_first(self, parts: list[bytes], managed: list[str]) -> Module:
+        """What a wrapper holds: the program's own code, and those that were linked into it."""
+        found = [image for part in parts for image in fatbin.images(part)]
+        texts = [fatbin.chosen(fatbin.images(part), self.device.arch)[0].ptx for part in parts if any(i.ptx for i in fatbin.images(part))]
+        if not texts:
+            try:
+                fatbin.chosen(found, self.device.arch)
+            except fatbin.NoCode as e:
+                self.device.tell(f"no code for {self.device.arch}: {e}")
+                raise CudaError(NO_BINARY, str(e)) from None
+        return self.device.load(fatbin.linked(texts), managed=managed)
+
+    def unload(self, module: int) -> None:
+        self.device.check()
+        self.device.unload(self._of(module, Module))
+        del self._objects[module]
+
+    def function(self, module: int, name: str) -> int:
+        self.device.check()
+        return self._handle_of(self._of(module, Module).function(name))
+
+    def function_count(self, module: int) -> int:
+        return len(self._of(module, Module).names)
+
+    def functions(self, module: int, count: int) -> bytes:
+        found = self._of(module, Module)
+        return b"".join(struct.pack("<Q", self._handle_of(found.function(name))) for name in found.names[:count])
+
+    def function_module(self, function: int) -> int:
+        return self._handle_of(self._of(function, Function).module)
+
+    def function_name(self, function: int) -> bytes:
+        return self._of(function, Function).name.encode() + b"\0"
+
+    def function_layout(self, function: int) -> tuple[int, int, bytes]:
+        places = self._of(function, Function).parameters
+        end = max((p.offset + p.size for p in places), default=0)
+        return len(places), end, b"".join(struct.pack("<II", p.offset, p.size) for p in places)
+
+    def function_attribute(self, function: int, number: int) -> int:
+        return self.device.function_attribute(self._of(function, Function), number)
+
+    def set_function_attribute(self, function: int, number: int, value: int) -> None:
+        self.device.set_function_attribute(self._of(function, Function), number, value - (value & SIGNED) * 2)
+
+    def variable(self, module: int, name: str) -> tuple[int, int]:
+        self.device.check()
+        return self._of(module, Module).variable(name)
+
+    def link_create(self) -> int:
+        return self._keep([])
+
+    def link_add(self, state: int, data: bytes, name: str) -> None:
+        try:
+            self._of(state, list).append(fatbin.chosen(fatbin.images(data), self.device.arch)[0].ptx)
+        except fatbin.NoCode as e:
+            self.device.tell(f"{name or 'linker input'}: {e}")
+            raise CudaError(NO_BINARY, str(e)) from None
+
+    def link_complete(self, state: int) -> int:
+        found = self._of(state, list)
+        found[:] = [fatbin.linked(found)]
+        return len(found[0].encode()) + 1
+
+    def link_text(self, state: int) -> bytes:
+        return str(self._of(state, list)[0]).encode() + b"\0"
+
+    # Launches
+
+    def launch(self, function: int, *given: Any) -> None:
+        gx, gy, gz, bx, by, bz, cx, cy, cz, shared, stream, cooperative, bank = given
+        f = self._of(function, Function)
+        self.is_running = True
+        try:
+            self.device.launch(
+                f, (gx, gy, gz), (bx, by, bz), bank, cluster=(cx, cy, cz), shared_bytes=shared, stream=self._stream(stream),
+                cooperative=bool(cooperative),
+            )  # fmt: skip
+        finally:
+            self.is_running = False
+
+    def call_host(self, stream: int, function: int, data: int) -> None:
+        self.device.call_host(function, data, self._stream(stream))
+
+    def call_back(self, stream: int, function: int, data: int) -> None:
+        self.device.submit(self._stream(stream), Node("host", lambda: self.host.call_back(function, stream, data)))
+
+    def occupancy(self, function: int, threads: int, shared: int) -> int:
+        self.device.check()
+        return self.device.blocks_per_multiprocessor(self._of(function, Function), threads, shared)
+
+    def available_shared(self, function: int, blocks: int, threads: int) -> int:
+        return self.device.shared_available(self._of(function, Function), blocks, threads)
+
+    def clusters(self, function: int, threads: int, shared: int, size: int) -> int:
+        f = self._of(function, Function)
+        return self.device.clusters_at_once(f, threads, shared, size or math.prod(f.cluster) or 1)
+
+    def cluster_size(self, function: int, threads: int, shared: int) -> int:
+        f = self._of(function, Function)
+        most = 16 if f.allows_large_clusters else 8
+        return next((n for n in (16, 8, 4, 2) if n <= most and self.device.clusters_at_once(f, threads, shared, n)), 1)
+
+    # Tensor maps
+
+    def encode_tiled(
+        self, kind: int, rank: int, address: int, dim: bytes, strides: bytes, box: bytes, steps: bytes, interleave: int, swizzle: int,
+        promotion: int, fill: int,
+    ) -> bytes:  # fmt: skip
+        return self.device.encode(
+            "tiled", data_type=kind, global_address=address, global_dim=_u64(dim), global_strides=_u64(strides), box_dim=_u32(box),
+            element_strides=_u32(steps), interleave=interleave, swizzle=swizzle, l2_promotion=promotion, oob_fill=fill,
+        )  # fmt: skip
+
+    def encode_im2col(
+        self, kind: int, rank: int, address: int, dim: bytes, strides: bytes, low: bytes, high: bytes, channels: int, pixels: int, steps: bytes,
+        interleave: int, swizzle: int, promotion: int, fill: int,
+    ) -> bytes:  # fmt: skip
+        return self.device.encode(
+            "im2col", data_type=kind, global_address=address, global_dim=_u64(dim), global_strides=_u64(strides), pixel_box_lower_corner=_s32(low),
+            pixel_box_upper_corner=_s32(high), channels_per_pixel=channels, pixels_per_column=pixels, element_strides=_u32(steps),
+            interleave=interleave, swizzle=swizzle, l2_promotion=promotion, oob_fill=fill,
+        )  # fmt: skip
+
+    def encode_im2col_wide(
+        self, kind: int, rank: int, address: int, dim: bytes, strides: bytes, low: int, high: int, channels: int, pixels: int, steps: bytes,
+        interleave: int, mode: int, swizzle: int, promotion: int, fill: int,
+    ) -> bytes:  # fmt: skip
+        return self.device.encode(
+            "im2col_wide", data_type=kind, global_address=address, global_dim=_u64(dim), global_strides=_u64(strides),
+            pixel_box_lower_corner_width=low - (low & SIGNED) * 2, pixel_box_upper_corner_width=high - (high & SIGNED) * 2,
+            channels_per_pixel=channels, pixels_per_column=pixels, element_strides=_u32(steps), interleave=interleave, mode=mode, swizzle=swizzle,
+            l2_promotion=promotion, oob_fill=fill,
+        )  # fmt: skip
+
+    def replace_address(self, raw: bytes, address: int) -> bytes:
+        return self.device.replace_address(raw, address)
+
+    # Memory
+
+    def allocate(self, size: int, kind: str, where: str) -> int:
+        return self.device.allocate(size, kind, where=where)
+
+    def allocate_async(self, size: int, where: str, stream: int) -> int:
+        return self.device.allocate_async(size, self._stream(stream), where=where)
+
+    def free(self, address: int) -> None:
+        self.host.settle()
+        self.device.free(address)
+
+    def free_async(self, address: int, stream: int) -> None:
+        self.device.free_async(address, self._stream(stream))
+
+    def check_host(self, address: int) -> None:
+        found = self.device.allocation(address)
+        if found is None or not found.is_on_host:
+            raise CudaError(INVALID_VALUE, f"{address:#x} is no pinned memory")
+
+    def register(self, address: int, size: int, where: str) -> None:
+        self.device.register(address, size, where=where)
+
+    def unregister(self, address: int) -> None:
+        self.device.check()
+        self.device.unbind(address)
+
+    def memory_info(self) -> tuple[int, int]:
+        return self.device.memory_info()
+
+    def range(self, address: int) -> tuple[int, int]:
+        found = self.device.allocation(address)
+        if found is None:
+            raise CudaError(NOT_FOUND, f"{address:#x} lies in no allocation")
+        return found.address, found.size
+
+    def pointer(self, address: int) -> tuple[int, int, int, int]:
+        found = self.device.allocation(address)
+        if found is None:
+            raise CudaError(INVALID_VALUE, f"{address:#x} lies in no allocation")
+        return KINDS[found.kind], found.address, found.size, found.number
+
+    def copy(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
+        self.device.copy(to, source, size, self._stream(stream), kind=kind)
+
+    def copy_2d(self, to: int, to_pitch: int, source: int, source_pitch: int, width: int, height: int, kind: int, stream: int) -> None:
+        self.device.copy_2d(to, to_pitch, source, source_pitch, width, height, self._stream(stream), kind=kind)
+
+    def fill(self, to: int, pitch: int, value: int, width: int, count: int, height: int, stream: int) -> None:
+        self.device.fill_2d(to, pitch, value, width, count, height, self._stream(stream))
+
+    # Streams and events
+
+    def stream_create(self, flags: int, priority: int) -> int:
+        self.device.check()
+        return self._keep(Stream(min(0, max(-5, priority - (priority & SIGNED) * 2)), flags))
+
+    def stream_destroy(self, stream: int) -> None:
+        self._of(stream, Stream)
+        del self._objects[stream]
+
+    def stream_wait(self, stream: int, event: int) -> None:
+        self.device.wait(self._stream(stream), self._of(event, Event))
+
+    def stream_info(self, stream: int) -> tuple[int, int]:
+        found = self._stream(stream)
+        return (found.priority, found.flags) if found is not None else (0, 0)
+
+    def event_create(self, flags: int) -> int:
+        self.device.check()
+        return self._keep(Event(flags))
+
+    def event_destroy(self, event: int) -> None:
+        self._of(event, Event)
+        del self._objects[event]
+
+    def event_record(self, event: int, stream: int) -> None:
+        self.device.record(self._of(event, Event), self._stream(stream))
+
+    def event_synchronize(self, event: int) -> None:
+        if self._of(event, Event).captured is not None:
+            raise CudaError(CAPTURE_UNSUPPORTED)
+        self.device.synchronize()
+
+    def event_elapsed(self, begin: int, end: int) -> int:
+        return round(1000 * self.device.elapsed(self._of(begin, Event), self._of(end, Event)))
+
+    # Graphs
+
+    def capture_begin(self, stream: int, mode: int) -> None:
+        found = self._stream(stream)
+        if found is None:
+            raise CudaError(CAPTURE_UNSUPPORTED, "the null stream cannot be captured")
+        self.device.begin_capture(found, mode)
+
+    def capture_to(self, stream: int, graph: int, mode: int) -> None:
+        self.device.begin_capture(self._of(stream, Stream), mode, self._of(graph, Graph))
+
+    def capture_end(self, stream: int) -> int:
+        streams = [kept for kept in self._objects.values() if isinstance(kept, Stream)]
+        return self._handle_of(self.device.end_capture(self._of(stream, Stream), streams))
+
+    def capture_status(self, stream: int) -> tuple[int, int]:
+        found = self._stream(stream)
+        if found is None or found.graph is None:
+            return 0, 0
+        return 2 if found.is_broken else 1, self._handle_of(found.graph)
+
+    def graph_create(self) -> int:
+        return self._keep(Graph())
+
+    def graph_destroy(self, graph: int) -> None:
+        self._objects.pop(graph, None)
+
+    def graph_clone(self, graph: int) -> int:
+        clone = Graph()
+        clone.nodes = list(self._of(graph, Graph).nodes)
+        return self._keep(clone)
+
+    def graph_instantiate(self, graph: int) -> int:
+        return self._keep(GraphExec(self._of(graph, Graph)))
+
+    def graph_launch(self, graph: int, stream: int) -> None:
+        self.is_running = True
+        try:
+            self.device.launch_graph(self._of(graph, GraphExec), self._stream(stream))
+        finally:
+            self.is_running = False
+
+    def graph_update(self, executable: int, graph: int) -> None:
+        own, new = self._of(executable, GraphExec), GraphExec(self._of(graph, Graph))
+        if [node.kind for node in own.nodes] != [node.kind for node in new.nodes]:
+            raise CudaError(910)
+        self._objects[executable] = new
+
+    def graph_nodes(self, graph: int, count: int) -> tuple[int, bytes]:
+        nodes = self._of(graph, Graph).nodes
+        return (count and min(count, len(nodes))) or len(nodes), b"".join(struct.pack("<Q", self._handle_of(n)) for n in nodes[:count])
+
+    def node_type(self, node: int) -> int:
+        return NODE_TYPES[self._of(node, Node).kind]
+
+    def _added(self, graph: int, after: bytes, node: Node) -> int:
+        return self._keep(self._of(graph, Graph).add(node, self._nodes(after)))
+
+    def _kernel(self, function: int, given: tuple[Any, ...]) -> Node:
+        gx, gy, gz, bx, by, bz, shared, bank = given
+        return self.device.kernel_node(self._of(function, Function), (gx, gy, gz), (bx, by, bz), bank, shared_bytes=shared)
+
+    def graph_add_kernel(self, graph: int, after: bytes, function: int, *given: Any) -> int:
+        return self._added(graph, after, self._kernel(function, given))
+
+    def graph_set_kernel(self, executable: int, node: int, function: int, *given: Any) -> None:
+        own = self._of(executable, GraphExec).of.get(self._of(node, Node))
+        if own is None:
+            raise CudaError(INVALID_VALUE, "the node is not of this graph")
+        new = self._kernel(function, given)
+        own.run, own.info = new.run, new.info
+
+    def graph_add_empty(self, graph: int, after: bytes) -> int:
+        return self._added(graph, after, Node("empty", lambda: None))
+
+    def graph_add_host(self, graph: int, after: bytes, function: int, data: int) -> int:
+        return self._added(graph, after, Node("host", lambda: self.host.call(function, data)))
+
+    def graph_add_fill(self, graph: int, after: bytes, *given: int) -> int:
+        to, pitch, value, width, count, height = given
+        return self._added(
+            graph, after, Node("memset", lambda: self.device.fill_2d(to, pitch or count * width, value, width, count, height))
+        )
+
+    def graph_add_copy(self, graph: int, after: bytes, *given: int) -> int:
+        return self._added(graph, after, Node("memcpy", lambda: self.device.copy_2d(*given)))
+
+    def graph_add_child(self, graph: int, after: bytes, child: int) -> int:
+        inner = GraphExec(self._of(child, Graph))
+        return self._added(graph, after, Node("graph", lambda: self.device.launch_graph(inner)))
+
+    def graph_depend(self, graph: int, before: bytes, after: bytes) -> None:
+        self._of(graph, Graph)
+        for first, second in zip(self._nodes(before), self._nodes(after), strict=True):
+            second.after.append(first)
+
+
+def _u64(raw: bytes) -> tuple[int, ...]:
+    return tuple(np.frombuffer(raw, np.uint64).tolist())
+
+
+def _u32(raw: bytes) -> tuple[int, ...]:
+    return tuple(np.frombuffer(raw, np.uint32).tolist())
+
+
+def _s32(raw: bytes) -> tuple[int, ...]:
+    return tuple(np.frombuffer(raw, np.int32).tolist())
+
+
+def _parsed(message: bytes) -> tuple[str, list[Any]]:
+    """(method, arguments) of a message."""
+    length = struct.unpack_from("<I", message)[0]
+    name, at = message[4 : 4 + length].decode(), 4 + length
+    count = struct.unpack_from("<I", message, at)[0]
+    at += 4
+    found: list[Any] = []
+    for _ in range(count):
+        kind, at = message[at : at + 1], at + 1
+        if kind == b"i":
+            found.append(struct.unpack_from("<Q", message, at)[0])
+            at += 8
+        else:
+            size, at = struct.unpack_from("<I", message, at)[0], at + 4
+            raw, at = message[at : at + size], at + size
+            found.append(raw.decode(errors="replace") if kind == b"s" else raw)
+    return name, found
+
+
+# ---- A session's process
+
+
+def serve(channel: socket.socket, report: socket.socket, arch: str, policy: Policy, card: dict[str, Any]) -> None:
+    """Serve one program until it ends, tell what was launched to `report`, and end this process: it is a fork of the one that listens."""
+    told = threading.Lock()
+
+    def finish() -> None:
+        if told.acquire(blocking=False):
+            try:
+                launches = session.device.launches if session is not None else []
+                report.sendall(json.dumps([_plain(x) for x in launches]).encode())
+            except OSError:
+                pass
+            os._exit(0)
+
+    def watch() -> None:
+        poll = select.poll()
+        poll.register(channel, select.POLLRDHUP | select.POLLHUP | select.POLLERR)
+        poll.poll()
+        finish()
+
+    def interrupt(number: int, frame: Any) -> None:
+        if session is not None and session.is_running:
+            raise KeyboardInterrupt
+
+    session: Session | None = None
+    signal.signal(signal.SIGINT, interrupt)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        session = Session(channel, arch, policy, **card)
+        threading.Thread(target=watch, daemon=True).start()
+        session.run()
+    except (InputError, SmemsimError) as e:
+        print(f"smemsim: {e}", flush=True)
+    except (OSError, KeyboardInterrupt):
+        pass
+    finally:
+        with contextlib.suppress(OSError):
+            channel.close()
+        finish()
+
+
+def _plain(launched: Any) -> dict[str, Any]:
+    return dict(vars(launched))
