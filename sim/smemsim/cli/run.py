@@ -205,8 +205,9 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     from smemsim import budget
     from smemsim.judge.gpu import Gpu
     from smemsim.processes import close_client, dask_client
-    from smemsim.program.device import entry_of, module_of
+    from smemsim.program.device import entry_of
     from smemsim.program.launch import RunOptions
+    from smemsim.program.linking.program import module_of
 
     if o["memory"]:
         budget.set_limit(budget.amount(o["memory"], "--memory"))
@@ -427,7 +428,7 @@ def _print(done: Run, outputs: list[Output], compared: dict[str, Comparison], ex
 
 def _list(path: pathlib.Path, o: dict[str, Any], as_json: bool) -> int:
     """Every form of instruction with its count and whether it is modelled; 3 where one is not."""
-    from smemsim.program.device import linked, module_of
+    from smemsim.program.linking.program import linked, module_of
     from smemsim.ptx.module import instruction_forms
 
     launch, name = _launch(path, o)

@@ -22,8 +22,9 @@ from smemsim.errors import InputError, SmemsimError
 from smemsim.judge.gpu import Gpu
 from smemsim.judge.run import Run
 from smemsim.program.arrays import MOST_BYTES, DeviceArray, as_numpy
-from smemsim.program.device import Device, entry_of, module_of, target_of
+from smemsim.program.device import Device, entry_of, target_of
 from smemsim.program.launch import LaunchConfig, RunOptions, three
+from smemsim.program.linking.program import module_of
 from smemsim.spec.ptx import WARP_SIZE
 from smemsim.words.tensor_map import TensorMap
 
