@@ -18,7 +18,7 @@ CHECKS = {
     "format": ["ruff", "format", "--check", "."],
     "types": ["mypy"],
     "layers": ["lint-imports"],
-    "readme": [sys.executable, "tools/readme.py", "--check", "--but", "replay"],
+    "readme": [sys.executable, "-m", "tools.readme", "--check", "--but", "replay"],
 }
 
 

@@ -166,6 +166,14 @@ def _search(
 
 
 def _changes(wish: Wish) -> Iterator[Change]:
+    """Every change of one argument that may be enough."""
+    yield from _other_tiles(wish)
+    yield from _other_instructions(wish)
+    yield from _other_places(wish)
+    yield from _other_types(wish)
+
+
+def _other_tiles(wish: Wish) -> Iterator[Change]:
     codes = layout_codes(wish.machine.smem_descriptor).values()
     for mode in MODES.values():
         if mode.swizzle in codes and mode.swizzle is not wish.swizzle:
@@ -174,14 +182,20 @@ def _changes(wish: Wish) -> Iterator[Change]:
         for near in sorted({x for unit in (8, 16, 32, 64, 128, 192, 256) for x in (value // unit * unit, -(-value // unit) * unit, unit)}):
             if near not in (0, value):
                 yield 1 + abs(math.log2(near / value)), name, near
+
+
+def _other_instructions(wish: Wish) -> Iterator[Change]:
     for name, given in (("m", wish.m), ("n", wish.n)):
-        if given is not None:
-            for near in {
-                x for unit in (8, 16, 32, 64, 128) for x in (given // unit * unit, -(-given // unit) * unit, given // 2, 2 * given)
-            }:
-                if 0 < near <= 256 and near != given:
-                    yield 0.5 + abs(math.log2(near / given)), name, near
-            yield 2, name, None
+        if given is None:
+            continue
+        around = {x for unit in (8, 16, 32, 64, 128) for x in (given // unit * unit, -(-given // unit) * unit, given // 2, 2 * given)}
+        for near in around:
+            if 0 < near <= 256 and near != given:
+                yield 0.5 + abs(math.log2(near / given)), name, near
+        yield 2, name, None
+
+
+def _other_places(wish: Wish) -> Iterator[Change]:
     align = LIMITS.smem_alignment
     if wish.base_address % align or wish.base_address < wish.machine.shared_begin:
         yield 0.1, "base_address", max(-(-wish.base_address // align) * align, wish.machine.shared_begin)
@@ -194,6 +208,9 @@ def _changes(wish: Wish) -> Iterator[Change]:
     down = tuple(x // unit * unit for x, unit in zip(wish.at, (1, 128) if wish.major == "K" else (128, 1), strict=True))
     for at in sorted({tuple(x // 16 * 16 for x in wish.at), down, (0, 0)} - {wish.at}):
         yield 0.5 + math.log2(1 + abs(sum(wish.at) - sum(at))) / 16, "at", at
+
+
+def _other_types(wish: Wish) -> Iterator[Change]:
     if wish.fmt.name == "f32":
         yield 1, "dtype", "tf32"
     if wish.pitch_bytes is not None:

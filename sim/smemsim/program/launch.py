@@ -8,6 +8,7 @@ import math
 import os
 import pathlib
 import time
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -379,7 +380,12 @@ class Launch:
     @functools.cached_property
     def workspace(self) -> int:
         """The address of the grid's workspace, in which cooperative groups count the CTAs at a barrier of the grid: %envreg1 and %envreg2."""
-        return self.memory.place(np.zeros(WORKSPACE_BYTES, np.uint8))
+        return self.own(self.memory.place(np.zeros(WORKSPACE_BYTES, np.uint8)))
+
+    def own(self, address: int) -> int:
+        """Have an array given back when nobody has the launch any more; its address."""
+        weakref.finalize(self, self.memory.release, address).atexit = False
+        return address
 
     @property
     def asked_bytes(self) -> int:

@@ -598,9 +598,12 @@ def target(arch: Any, *, encode: bool) -> Target:
     return _TARGETS[None if arch is None else architecture(arch).name, encode]
 
 
+_WHOLE = InWord("tensor map", Path())
+
+
 def refused(sentence: str, rule: str = "", code: str = "T205", source: str = "") -> Finding:
     """The finding of a broken rule of the encode calls, which is about the map as a whole."""
-    return Finding(code, CODES[code].severity, InWord("tensor map", Path()), sentence, source=source, rule=rule)
+    return Finding(code, CODES[code].severity, _WHOLE, sentence, source=source, rule=rule)
 
 
 def violations(a: Arguments, call: Call, at: Target) -> list[Finding]:
