@@ -12,9 +12,9 @@ import numpy as np
 
 from smemsim.errors import InputError
 from smemsim.finding import Path
-from smemsim.judge.reads import Seen, made_words, meant_places
+from smemsim.judge.reads import made_words, meant_places
 from smemsim.judge.scenario import AnyOperand
-from smemsim.judge.state import FOREIGN, NAMES, UNWRITTEN, Issue, Machine
+from smemsim.judge.state import FOREIGN, NAMES, UNWRITTEN, Issue, Machine, Seen
 from smemsim.judge.tensors import OUTSIDE, Tensor
 from smemsim.layout.swizzle import swizzle
 from smemsim.picture.model import EMPTY, STRAY, Band, Column, Gap, Grid, Legend, Mark, Outline, Picture, Row, Stride, Strip, Table, colour
