@@ -145,6 +145,6 @@ def _entry(f: Finding, tiles: Sequence[TilePicture]) -> Entry:
     """A finding on a page, with the chunk of its first wrong element where it is about one of the operands."""
     target = None
     for number, tile in enumerate(tiles):
-        if tile.first_wrong and target is None and (f.title == tile.name or f.path.startswith(Path.parse(tile.where))):
+        if tile.first_wrong and target is None and f.about.startswith(Path.parse(tile.where)):
             target = number, tile.first_wrong[0] * tile.shape[1] + tile.first_wrong[1]
     return Entry(str(f.severity), f.code, f.title or f.where, f.message, f.repair, f.because, str(f.grade), target=target)

@@ -15,7 +15,7 @@ from smemsim.errors import InputError, SmemsimError
 from smemsim.finding import Finding, InLaunch, Touched, shortened, told
 from smemsim.judge.build import Scenario
 from smemsim.judge.epilogue import exchanged_loads, stored_tiles
-from smemsim.judge.explained import Wrong, explained, rounding_of
+from smemsim.judge.explained import Executed, Wrong, explained, rounding_of
 from smemsim.judge.meanings import Written, judged, scenario_of
 from smemsim.judge.numbers import Rounding, Tolerance
 from smemsim.judge.operand_reads import Issued, Product, Reads, mismatches, of_maps, own_ranks, swapped, turned, unreached, unread
@@ -405,7 +405,7 @@ class Run:
         numbers = {
             name: Output(name, x.reshape(found.shape), dtype).numbers(found.itemsize) for name, x in {"array": found, **others}.items()
         }
-        return explained(self, Wrong(
+        return explained(Executed(self.launch, self.reads, self.ctas), Wrong(
             numbers["array"], numbers["expected"], numbers.get("before"), Output("array", found, dtype).type, found.itemsize,
             array.address if isinstance(array, DeviceArray) and array.is_contiguous else None, tolerance,
         ))  # fmt: skip

@@ -248,6 +248,7 @@ def _name(name: Any) -> str:
 def target_of(module: Module) -> str:
     """The architecture to run a PTX file on: that of its .target, for an older or a more general one the oldest that smemsim knows.
 
+    >>> from smemsim.ptx.parser import read_module
     >>> target_of(read_module(".version 8.8 .target sm_100a .address_size 64"))
     'sm_100a'
     """

@@ -10,7 +10,7 @@ import pathlib
 import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,14 +20,12 @@ from smemsim.finding import Finding, Touched, at_instruction
 from smemsim.machine.region import GlobalMemory
 from smemsim.program.events import Event
 from smemsim.program.linking.program import Program
+from smemsim.program.registers import Wave
 from smemsim.program.registry import ON_EXIT
 from smemsim.ptx.module import Instruction, Parameter
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
 from smemsim.spec.launches import LAUNCH_LIMITS
-
-if TYPE_CHECKING:
-    from smemsim.program.wave import Wave
 
 __all__ = [
     "CANCEL",

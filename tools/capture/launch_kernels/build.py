@@ -16,11 +16,10 @@ import subprocess
 import sys
 import tempfile
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[2] / "sim")]
+from tools.capture.launch_kernels import all_launches  # noqa: F401 - registers them
+from tools.capture.launch_kernels.spec import LAUNCHES, Launch
 
-import all_launches  # noqa: E402, F401 - registers them
-from spec import LAUNCHES, Launch  # noqa: E402
+HERE = pathlib.Path(__file__).resolve().parent
 
 
 def nvcc(launch: Launch) -> str:
@@ -62,7 +61,7 @@ def assembles(ptx: str) -> str:
 def build(launch: Launch, out: pathlib.Path) -> str:
     try:
         if launch.source.startswith("triton:"):
-            import triton_build
+            from tools.capture.launch_kernels import triton_build
 
             ptx, launch = triton_build.compiled(launch)
         elif launch.source.endswith(".ptx"):

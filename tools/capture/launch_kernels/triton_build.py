@@ -6,23 +6,20 @@ import dataclasses
 import importlib
 import math
 import os
-import pathlib
 import re
-import sys
 import tempfile
 from typing import Any
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE / "triton_sources"))
 # Read by Triton when it compiles: nothing from a cache, no paths of this machine in the PTX.
 os.environ |= {"TRITON_ALWAYS_COMPILE": "1", "TRITON_DISABLE_LINE_INFO": "1", "TRITON_DEFAULT_FP_FUSION": "1"}
 
-import triton  # noqa: E402
-from spec import Launch, null, tiled, value  # noqa: E402
-from triton.backends.compiler import GPUTarget  # noqa: E402
-from triton.compiler import ASTSource  # noqa: E402
-from triton.experimental import gluon  # noqa: E402
-from triton.experimental.gluon._runtime import GluonASTSource  # noqa: E402
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.experimental import gluon
+from triton.experimental.gluon._runtime import GluonASTSource
+
+from tools.capture.launch_kernels.spec import Launch, null, tiled, value
 
 NAMES = {"s8": "i8", "s16": "i16", "s32": "i32", "s64": "i64", "u8": "u8", "u16": "u16", "u32": "u32", "u64": "u64", "f16": "fp16", "bf16": "bf16", "f32": "fp32",
          "f64": "fp64", "e4m3": "fp8e4nv", "e5m2": "fp8e5"}  # fmt: skip
@@ -40,7 +37,7 @@ def gluon_layout(size: int, block: list[int]) -> Any:
 def compiled(launch: Launch) -> tuple[str, Launch]:
     """PTX, and the launch as the driver is given it."""
     module, name = launch.source.removeprefix("triton:").split(".")
-    kernel = getattr(importlib.import_module(module), name)
+    kernel = getattr(importlib.import_module(f"tools.capture.launch_kernels.triton_sources.{module}"), name)
     is_gluon = isinstance(kernel, gluon._runtime.GluonJITFunction)
     types = {a["name"]: a["dtype"] for a in launch.arrays}
     constants = dict(launch.constants)
