@@ -17,8 +17,7 @@ from smemsim.judge.tensors import Tensor
 from smemsim.layout.cute import CuteLayout, byte_axes
 from smemsim.machine.owners import Owners
 from smemsim.machine.region import FOREIGN, OUTSIDE, UNWRITTEN
-from smemsim.machine.tma import tma_load, tma_store
-from smemsim.machine.tma.py sim.smemsim.show.transfer import Transfer
+from smemsim.machine.tma import Transfer, tma_load, tma_store
 from smemsim.spec.architectures import architecture
 from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.evidence import Grade
