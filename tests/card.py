@@ -11,14 +11,27 @@ import types
 
 import numpy as np
 
-from smemsim import GlobalMemory, HardwareTrap, InputError, SharedMemory, TensorMap, TensorMapError, TensorMemory, Unmodelled
+from smemsim import (
+    AccumulatorLayout,
+    ClusterAddress,
+    GlobalMemory,
+    HardwareTrap,
+    InputError,
+    ScaleLayout,
+    SharedMemory,
+    TensorMap,
+    TensorMapError,
+    TensorMemory,
+    TmemAccess,
+    TmemAddress,
+    Unmodelled,
+    multicast,
+    tcgen05_cp,
+    tcgen05_mma,
+    tcgen05_shift,
+)
 from smemsim.arithmetic.multiply import Factors, multiply
-from smemsim.machine.cluster import ClusterAddress, multicast
-from smemsim.machine.tcgen05 import stored_k, tcgen05_mma
-from smemsim.machine.tmem.address import TmemAddress
-from smemsim.machine.tmem.copy import tcgen05_cp, tcgen05_shift
-from smemsim.machine.tmem.layout import AccumulatorLayout, ScaleLayout
-from smemsim.machine.tmem.memory import SPLIT, TmemAccess
+from smemsim.machine import SPLIT, stored_k
 from smemsim.spec.tcgen05 import scale_modes
 from smemsim.spec.tensor_memory import METADATA
 from smemsim.words.instr import InstrDescriptor

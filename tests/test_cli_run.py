@@ -14,14 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import smemsim
+from smemsim import InputError
 from smemsim.cli import main
 from smemsim.cli.run import parse_ctas, parse_shape
-from smemsim.errors import InputError
-from smemsim.evidence.launches import checked, read_launch_file
-from smemsim.evidence.recipes import array_of
-from smemsim.judge.numbers import Rounding, Tolerance
-from smemsim.judge.outputs import Output, Wanted
-from smemsim.program.launch import RunOptions
+from smemsim.evidence import array_of, read_launch_file
+from smemsim.evidence.launches import checked
+from smemsim.judge import Output, Rounding, Tolerance, Wanted
+from smemsim.program import RunOptions
 from smemsim.tables import Source
 from strategies import examples
 

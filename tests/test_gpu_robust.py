@@ -14,11 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launches import kernel
-from smemsim import InputError, Unmodelled
-from smemsim.evidence.format import load_suite
-from smemsim.evidence.launches import LaunchFile, RecordedLaunches
-from smemsim.judge.gpu import Gpu
-from smemsim.judge.run import Run
+from smemsim import Gpu, InputError, Run, Unmodelled
+from smemsim.evidence import LaunchFile, RecordedLaunches, load_suite
 from strategies import examples
 
 RECORDED = RecordedLaunches(load_suite(Path(__file__).parents[1] / "golden/sm_90a/launches"))

@@ -10,10 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smemsim.errors import TraceError
-from smemsim.evidence.format import load_suite, write_suite
-from smemsim.evidence.launches import RecordedLaunches, load_launch_file, sample_places
-from smemsim.evidence.recipes import array_of, random_bits
+from smemsim import TraceError
+from smemsim.evidence import RecordedLaunches, array_of, load_launch_file, load_suite, random_bits, sample_places, write_suite
 from strategies import examples
 
 KERNELS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "sm_90a" / "launches" / "kernels"

@@ -22,7 +22,7 @@ from smemsim.cli import main
 from smemsim.judge.tile import LeftOut, buffer_strips, shown_columns, shown_lines, shown_rows
 from smemsim.layout.swizzle import guide_chunk
 from smemsim.picture.text import picture_text, stdout
-from smemsim.show.tile import atoms_svg, pattern_svg
+from smemsim.show import atoms_svg, pattern_svg
 from smemsim.spec.swizzles import MODES, Swizzle
 from strategies import CLASSIC, examples, reads
 
