@@ -12,7 +12,7 @@ from smemsim.finding import Element, Finding, Fix, Path, Value
 from smemsim.judge.find import FoundDescriptor
 from smemsim.judge.instructions import idesc_with
 from smemsim.judge.numbers import numbers_told
-from smemsim.judge.reads import Read, Seen, words_path
+from smemsim.judge.reads import words_path
 from smemsim.judge.report import share_of
 from smemsim.judge.scenario import BulkStep, MapArguments, MmaStep, Scenario, TensorStep, ThreadsStep, TmaLoad, listed
 from smemsim.judge.state import (
@@ -23,7 +23,9 @@ from smemsim.judge.state import (
     Counts,
     Issue,
     Machine,
+    Read,
     Rerun,
+    Seen,
     SharedBuffer,
     SharedLayout,
     buffers_of,
