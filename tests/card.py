@@ -6,9 +6,7 @@ of the kit runs but the CUDA code. Its manifests say what it is. Where the model
 
 import contextlib
 import json
-import pathlib
 import struct
-import sys
 import types
 
 import numpy as np
@@ -24,15 +22,10 @@ from smemsim.machine.tmem.memory import SPLIT, TmemAccess
 from smemsim.spec.tcgen05 import scale_modes
 from smemsim.spec.tensor_memory import METADATA
 from smemsim.words.instr import InstrDescriptor
-
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "tools" / "capture")]
-
-import bench as bench_module  # noqa: E402
-import device as device_module  # noqa: E402
-import transfer_suites  # noqa: E402
-import value_suites  # noqa: E402
-import wide_suite  # noqa: E402
-from blackwell import access, contents, dots, gemm, machine, pages, suites, transfers  # noqa: E402
+from tools.capture import bench as bench_module
+from tools.capture import device as device_module
+from tools.capture import transfer_suites, value_suites, wide_suite
+from tools.capture.blackwell import access, contents, dots, gemm, machine, pages, suites, transfers
 
 ARCH = "sm_100a"
 DEVICE = {"gpu": "stand-in: the model itself, not silicon", "compute_capability": "10.0"}

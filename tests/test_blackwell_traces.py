@@ -30,7 +30,7 @@ from smemsim.spec.evidence import RULES
 from test_blackwell_kit import PROBES, answering, pretend
 from test_traces import rewritten
 
-from blackwell import access, contents, dots, draw, gemm, machine, suites, transfers, words  # isort: skip
+from tools.capture.blackwell import access, contents, dots, draw, gemm, machine, suites, transfers, words  # isort: skip
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 

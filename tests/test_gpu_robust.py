@@ -19,7 +19,6 @@ from smemsim.evidence.format import load_suite
 from smemsim.evidence.launches import LaunchFile, RecordedLaunches
 from smemsim.judge.gpu import Gpu
 from smemsim.judge.run import Run
-from smemsim.program.launch import RunOptions
 from strategies import examples
 
 RECORDED = RecordedLaunches(load_suite(Path(__file__).parents[1] / "golden/sm_90a/launches"))
@@ -33,8 +32,10 @@ def attempt(file: LaunchFile, ptx: str, **changed: object) -> Run | None:
     """Launch as recorded, or otherwise; None when a sentence refuses it. Every finding can be told."""
     gpu = Gpu("sm_90a")
     _, args = file.placed(gpu)
+    config = file.config(args)
+    given = {member.name: getattr(config, member.name) for member in dataclasses.fields(config)}
     try:
-        run = gpu.run(ptx, dataclasses.replace(file.config(args), **changed), RunOptions(limit=3000))  # type: ignore[arg-type]
+        run = gpu.launch(ptx, **{**given, "limit": 3000, **changed})
     except (InputError, Unmodelled) as problem:
         return None if str(problem) else pytest.fail("an empty sentence")
     for finding in run.findings:
@@ -223,7 +224,7 @@ def test_a_loop_over_local_memory_alone_is_no_hang() -> None:
     ("statement", "says"),
     [
         ("multimem.st.relaxed.sys.global.b32 [%d1], %r1;", "several GPUs"),
-        ("vadd.s32.s32.s32 %r1, %r2, %r3;", "video instructions"),
+        ("vmad.s32.s32.s32 %r1, %r2, %r3, %r4;", "scalar video instruction"),
         ("suq.width.b32 %r1, [%d1];", "textures and surfaces"),
     ],
 )

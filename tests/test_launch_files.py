@@ -4,7 +4,6 @@ import json
 import pathlib
 import re
 import shutil
-import sys
 
 import numpy as np
 import pytest
@@ -177,11 +176,9 @@ def test_a_launch_is_exact_where_its_kernel_approximates_nothing(folder):
 @pytest.fixture(scope="module")
 def capture():
     """The capture tool as a module; it asks for a GPU only when it runs."""
-    sys.path.insert(0, str(KERNELS.parents[3] / "tools" / "capture"))
-    import launch_suite
+    from tools.capture import launch_suite
 
-    yield launch_suite
-    sys.path.remove(str(KERNELS.parents[3] / "tools" / "capture"))
+    return launch_suite
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,8 @@ import sys
 import numpy as np
 from cuda.bindings import driver as cu
 
-from device import Buffer, CudaError, Device, check
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests"))
-import instruction_forms as forms
+from tests import instruction_forms as forms
+from tools.capture.device import Buffer, CudaError, Device, check
 
 EVERY = 8  # of the approximate results one in so many is kept
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from cuda.bindings import driver as cu
 
-from bench import FILLED, RUNNERS, UNTOUCHED, Bench, Case, in_processes, kernel_files, pad, ragged, trim
-from bulk_cases import (
+from tools.capture.bench import FILLED, RUNNERS, UNTOUCHED, Bench, Case, in_processes, kernel_files, pad, ragged, trim
+from tools.capture.bulk_cases import (
     GLOBAL_FORMS,
     MARGIN,
     PEER_FORMS,
@@ -31,7 +31,7 @@ from bulk_cases import (
     trap_multicasts,
     window_region,
 )
-from wgmma_kernels import WINDOW_BEGIN
+from tools.capture.wgmma_kernels import WINDOW_BEGIN
 
 kernel_files("bulk_probes")
 

@@ -17,18 +17,20 @@ from typing import Any
 
 import numpy as np
 
-import bulk_suites
-import cases as cases_module
-import dot_suites
-import encode_cases
-import mma_suites
-import pointer_suite
-import replace_suites
-import transfer_suites
-import value_suites
-import wgmma_kernels
-import wide_suite
-from bench import (
+from tools.capture import (
+    bulk_suites,
+    dot_suites,
+    encode_cases,
+    mma_suites,
+    pointer_suite,
+    replace_suites,
+    transfer_suites,
+    value_suites,
+    wgmma_kernels,
+    wide_suite,
+)
+from tools.capture import cases as cases_module
+from tools.capture.bench import (
     FILLED,
     KERNELS,
     RUNNERS,
@@ -44,9 +46,9 @@ from bench import (
     settings,
     trim,
 )
-from blackwell import check as blackwell_check
-from blackwell import suites as blackwell_suites
-from wgmma_kernels import TYPES, WINDOW_BEGIN, WINDOW_END, Variant
+from tools.capture.blackwell import check as blackwell_check
+from tools.capture.blackwell import suites as blackwell_suites
+from tools.capture.wgmma_kernels import TYPES, WINDOW_BEGIN, WINDOW_END, Variant
 
 FILL = -1  # of elements
 

@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-import dot_cases
-from bench import Bench, ragged, settings
-from dot_cases import DotCase
-from mma_kernels import THREADS, Instruction
-from mma_suites import LAYOUT, modules
 from smemsim.layout.fragments import a_element, a_thread, d_element, d_thread
 from smemsim.spec.formats import element_format
 from smemsim.spec.wgmma import WGMMA_M
-from wgmma_kernels import WINDOW_BEGIN
+from tools.capture import dot_cases
+from tools.capture.bench import Bench, ragged, settings
+from tools.capture.dot_cases import DotCase
+from tools.capture.mma_kernels import THREADS, Instruction
+from tools.capture.mma_suites import LAYOUT, modules
+from tools.capture.wgmma_kernels import WINDOW_BEGIN
 
 SEEDS = {"wgmma_dots_f32": ("f32", 9701), "wgmma_dots_f16": ("f16", 9711), "wgmma_dots_s32": ("s32", 9721)}
 TITLES = {

@@ -18,28 +18,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import types
 from typing import Any
 
 import numpy as np
 
+from smemsim.evidence.format import write_suite
+from smemsim.evidence.launches import LaunchFile, load_launch_file, row_digest, sample_places
+from smemsim.testing.recorder import Gpu
+from tools.capture.launch_kernels import all_launches  # noqa: F401 - registers them
+from tools.capture.launch_kernels.judge import GUARD, judge
+from tools.capture.launch_kernels.spec import LAUNCHES
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE / "launch_kernels"), str(HERE), str(ROOT / "sim")]
-try:
-    import numba  # noqa: F401
-except ImportError:  # not there, or not for this numpy: the package's loops run as Python, which is enough to make arrays
-    plain = types.ModuleType("numba")
-    plain.njit = plain.vectorize = lambda *_, **__: lambda function: function  # type: ignore[attr-defined]
-    sys.modules["numba"] = plain
-
-import all_launches  # noqa: E402, F401 - registers them
-from judge import GUARD, judge  # noqa: E402
-from spec import LAUNCHES  # noqa: E402
-
-from smemsim.evidence.format import write_suite  # noqa: E402
-from smemsim.evidence.launches import LaunchFile, load_launch_file, row_digest, sample_places  # noqa: E402
-from smemsim.testing.recorder import Gpu  # noqa: E402
 
 RUNS, PATIENCE, WORKERS = 3, 60, 6
 FULL_BYTES = 16384  # outputs up to this size, and those of approximations, are stored in full
@@ -110,7 +101,7 @@ def in_process(folder: pathlib.Path) -> tuple[list[str], dict[str, np.ndarray]]:
     """(what was said, arrays) of one launch; the process may not come back."""
     with tempfile.TemporaryDirectory() as temporary:
         answer = pathlib.Path(temporary) / "answer.npz"
-        command = [sys.executable, str(pathlib.Path(__file__).resolve()), "--one", str(folder), "--answer", str(answer)]
+        command = [sys.executable, "-m", "tools.capture.launch_suite", "--one", str(folder.resolve()), "--answer", str(answer)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
         except subprocess.TimeoutExpired:

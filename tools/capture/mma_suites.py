@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-import mma_cases
-import mma_kernels
-from bench import KERNELS, Bench, ragged, settings
-from mma_cases import WINDOW_END, MmaCase, draw
-from mma_kernels import THREADS, Instruction
-from wgmma_kernels import WINDOW_BEGIN
+from tools.capture import mma_cases, mma_kernels
+from tools.capture.bench import KERNELS, Bench, ragged, settings
+from tools.capture.mma_cases import WINDOW_END, MmaCase, draw
+from tools.capture.mma_kernels import THREADS, Instruction
+from tools.capture.wgmma_kernels import WINDOW_BEGIN
 
 KERNELS_A_MODULE = 24
 LAYOUT = np.dtype(

@@ -7,10 +7,9 @@ import random
 
 import numpy as np
 
-import cases as cases_module
-import encode_cases
-import replace_kernels
-from bench import KERNELS, Bench, settings
+from tools.capture import cases as cases_module
+from tools.capture import encode_cases, replace_kernels
+from tools.capture.bench import KERNELS, Bench, settings
 
 MAP_BYTES = 128
 

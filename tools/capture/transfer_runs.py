@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-import transfer_cases as draw
-from bench import FILLED, RUNNERS, UNTOUCHED, Bench, Case, kernel_files, pad, trim
-from cases import STORE_BYTES, STORE_MARGIN, TENSOR_BYTES
-from wgmma_kernels import WINDOW_BEGIN
+from tools.capture import transfer_cases as draw
+from tools.capture.bench import FILLED, RUNNERS, UNTOUCHED, Bench, Case, kernel_files, pad, trim
+from tools.capture.cases import STORE_BYTES, STORE_MARGIN, TENSOR_BYTES
+from tools.capture.wgmma_kernels import WINDOW_BEGIN
 
 kernel_files("transfer_probe")
 MODULE = "transfer_probe"

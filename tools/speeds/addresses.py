@@ -13,7 +13,7 @@ import smemsim
 from smemsim.layout.operand import k_major_chunk
 from smemsim.layout.swizzle import swizzle
 from smemsim.spec.swizzles import MODES, Swizzle
-from speeds.race import Race, Row, same, timed
+from tools.speeds.race import Race, Row, same, timed
 
 OPERAND: dict[str, Any] = {"arch": "sm_90a", "dtype": "bf16", "major": "K"}
 START, ROWS, K = 0x400, 128, 64

@@ -11,7 +11,7 @@ import smemsim
 from smemsim.evidence.launches import load_launch_file
 from smemsim.judge.gpu import Gpu
 from smemsim.program.launch import RunOptions
-from speeds.race import Differs, Race, Row, timed
+from tools.speeds.race import Differs, Race, Row, timed
 
 KERNELS = pathlib.Path(__file__).resolve().parents[2] / "golden" / "sm_90a" / "launches" / "kernels"
 ELEMENTS, BLOCK = 1 << 20, 256

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 import smemsim
-from speeds.addresses import OPERAND, WORDS
-from speeds.race import Differs, Race, Row, timed
-from speeds.transfers import bf16
+from tools.speeds.addresses import OPERAND, WORDS
+from tools.speeds.race import Differs, Race, Row, timed
+from tools.speeds.transfers import bf16
 
 ITERATIONS, STAGES = 64, 3
 TYPES: dict[str, Any] = {"arch": "sm_90a", "kind": "wgmma", "a_type": "bf16", "b_type": "bf16", "d_type": "f32"}

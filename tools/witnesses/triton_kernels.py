@@ -17,7 +17,6 @@ from typing import Any
 # Read by Triton when it compiles: nothing from a cache, no paths of this machine in the PTX, and the default that 3.9 warns about.
 os.environ |= {"TRITON_ALWAYS_COMPILE": "1", "TRITON_DISABLE_LINE_INFO": "1", "TRITON_DEFAULT_FP_FUSION": "1"}
 
-import fold
 import triton
 from triton._C.libtriton import ir, nvidia, passes
 from triton._C.libtriton.gluon_ir import GluonOpBuilder
@@ -37,6 +36,8 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
     tcgen05_mma,
     tcgen05_mma_scaled,
 )
+
+from tools.witnesses import fold
 
 __all__ = ["CONFIGURATIONS", "DISAGREES", "REFUSED", "Configuration", "compile_kernel", "device"]
 

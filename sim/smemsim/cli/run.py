@@ -17,6 +17,7 @@ from smemsim.errors import InputError, Unmodelled
 
 if TYPE_CHECKING:
     from smemsim.evidence.launches import LaunchFile
+    from smemsim.judge.gpu import Gpu
     from smemsim.judge.outputs import Comparison, Output, Wanted
     from smemsim.judge.run import Run
     from smemsim.ptx.module import Module
@@ -204,9 +205,8 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     """
     from smemsim import budget
     from smemsim.judge.gpu import Gpu
-    from smemsim.processes import close_client, dask_client
-    from smemsim.program.device import entry_of, module_of
-    from smemsim.program.launch import RunOptions
+    from smemsim.program.device import entry_of
+    from smemsim.program.linking.program import module_of
 
     if o["memory"]:
         budget.set_limit(budget.amount(o["memory"], "--memory"))
@@ -223,13 +223,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     _check_files(launch, expected, arrays, o)
     budget.ask("copies of all arrays, to see what the kernel changes", 2 * sum(a.nbytes for a in arrays.values()))
     before = {n: a.numpy() for n, a in arrays.items()}
-    ctas = parse_ctas(o["ctas"]) if o["ctas"] else None
-    with contextlib.ExitStack() as stack:
-        client = dask_client(o["dask"]) if o["dask"] else None
-        stack.callback(close_client, client)
-        options = {"sanitize": not o["no_sanitize"], "ctas": ctas, "workers": o["workers"], "client": client, "name": name,
-                   "sources": _folders(launch, name, o), **launch.options, **_given(o, "limit", "limit_seconds")}  # fmt: skip
-        done = gpu.run(module, launch.config(args), RunOptions(**options))
+    done = _executed(gpu, module, launch, args, name, o)
     names = list(about["outputs"]) or [n for n, a in arrays.items() if a.numpy().tobytes() != before[n].tobytes()]
     outputs = _outputs(launch, arrays, [*names, *(n for n in expected if n not in names)])
     compared = _compared(done, outputs, expected, launch, how)
@@ -272,6 +266,19 @@ def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
     if not changed:
         return launch, name
     return dataclasses.replace(launch, about=checked({**launch.about, **changed}, Source(COMMAND_LINE))), name
+
+
+def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], name: str, o: dict[str, Any]) -> Run:
+    """The launch, run as the options and the launch file say."""
+    from smemsim.processes import close_client, dask_client
+    from smemsim.program.launch import RunOptions
+
+    with contextlib.ExitStack() as stack:
+        client = dask_client(o["dask"]) if o["dask"] else None
+        stack.callback(close_client, client)
+        options = {"sanitize": not o["no_sanitize"], "ctas": parse_ctas(o["ctas"]) if o["ctas"] else None, "workers": o["workers"], "client": client,
+                   "name": name, "sources": _folders(launch, name, o), **launch.options, **_given(o, "limit", "limit_seconds")}  # fmt: skip
+        return gpu.run(module, launch.config(args), RunOptions(**options))
 
 
 def _folders(launch: LaunchFile, name: str, o: dict[str, Any]) -> list[pathlib.Path]:
@@ -427,7 +434,7 @@ def _print(done: Run, outputs: list[Output], compared: dict[str, Comparison], ex
 
 def _list(path: pathlib.Path, o: dict[str, Any], as_json: bool) -> int:
     """Every form of instruction with its count and whether it is modelled; 3 where one is not."""
-    from smemsim.program.device import linked, module_of
+    from smemsim.program.linking.program import linked, module_of
     from smemsim.ptx.module import instruction_forms
 
     launch, name = _launch(path, o)

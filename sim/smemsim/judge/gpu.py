@@ -23,9 +23,10 @@ from smemsim.judge.operand_reads import Reads
 from smemsim.judge.progress import Progress
 from smemsim.judge.run import Run
 from smemsim.machine.region import Region
-from smemsim.program.device import Device, module_of
+from smemsim.program.device import Device
 from smemsim.program.execute import requests
 from smemsim.program.launch import EVERY, LIMIT, Launch, LaunchConfig, LinkedKernel, RunOptions
+from smemsim.program.linking.program import module_of
 from smemsim.program.spread import execute_spread
 from smemsim.program.traps import region_name
 from smemsim.ptx.module import Instruction, Module

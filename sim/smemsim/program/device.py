@@ -8,10 +8,8 @@ array([0., 1., 2., 3.], dtype=float32)
 
 from __future__ import annotations
 
-import functools
 import math
 import re
-import weakref
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,19 +18,17 @@ from smemsim.arguments import shown, suggestion, whole
 from smemsim.budget import ask
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.region import GlobalMemory
-from smemsim.program import operations  # noqa: F401  (registers the builders)
 from smemsim.program.arrays import MOST_BYTES, DeviceArray, as_numpy, converted, element_strides, pack, shape_of, storage
 from smemsim.program.execute import execute
 from smemsim.program.launch import EVERY, Launch, LaunchConfig, LinkedKernel, LoadedKernel, RunOptions, check_shape
 from smemsim.program.linking.inline import function_addresses
-from smemsim.program.linking.program import Program, link
+from smemsim.program.linking.program import Program, linked, module_of
 from smemsim.ptx.module import Module, Variable
-from smemsim.ptx.parser import read_module
 from smemsim.spec.architectures import ARCHITECTURES, architecture
 from smemsim.spec.targets import target_number
 from smemsim.words.tensor_map import TensorMap
 
-__all__ = ["Card", "Device", "LoadedModule", "LoadedPtx", "entry_of", "linked", "module_of", "target_of"]
+__all__ = ["Card", "Device", "LoadedModule", "LoadedPtx", "entry_of", "target_of"]
 
 
 # ---- What a GPU can do, in the driver's terms
@@ -79,28 +75,6 @@ class Card(Protocol):
 
 
 # ---- The simulated one
-
-
-MOST_MODULES = 64  # PTX texts and programs that a process keeps, whichever card they were loaded into
-_modules: dict[str, Module] = {}
-linked = functools.lru_cache(maxsize=MOST_MODULES)(link)  # the program of a module, an entry and an architecture
-
-
-def module_of(ptx: str | Module, name: str = "<ptx>") -> Module:
-    """A PTX text as a module, read once in a process; `name` is how messages call it. A module stays what it is."""
-    if isinstance(ptx, Module):
-        return ptx
-    if isinstance(ptx, str) and len(ptx) < 1024 and ptx.strip().endswith(".ptx"):
-        raise InputError(f"ptx = {shown(ptx)}: the name of a file; give its text: open({ptx.strip()!r}).read()")
-    if not isinstance(ptx, str):
-        raise InputError(f"ptx = {shown(ptx)}: needs the text of a PTX file, a str")
-    module = _modules.get(ptx)
-    if module is None:
-        module = read_module(ptx, name=name)
-        while len(_modules) >= MOST_MODULES:
-            _modules.pop(next(iter(_modules)), None)
-        _modules[ptx] = module
-    return module
 
 
 class LoadedPtx:
@@ -240,7 +214,7 @@ class Device:
             kernel=kernel, config=config, options=options or RunOptions(), memory=self.memory, parameter_address=at,
             parameters=self.memory.span(at, len(parameters)),
         )  # fmt: skip
-        weakref.finalize(launch, self.memory.free, at)
+        launch.own(at)
         return launch
 
     def execute(self, kernel: LoadedKernel, config: LaunchConfig) -> int:
@@ -274,6 +248,7 @@ def _name(name: Any) -> str:
 def target_of(module: Module) -> str:
     """The architecture to run a PTX file on: that of its .target, for an older or a more general one the oldest that smemsim knows.
 
+    >>> from smemsim.ptx.parser import read_module
     >>> target_of(read_module(".version 8.8 .target sm_100a .address_size 64"))
     'sm_100a'
     """

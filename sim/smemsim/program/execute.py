@@ -561,14 +561,7 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
                 launch.out_of_time = True
                 return False
             except HardwareTrap as trap:
-                launch.status = trap.cuda_error
-                instruction = getattr(trap, "instruction", None)
-                if instruction is not None and not any(f.line == instruction.line for f in launch.findings.values()):
-                    code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
-                    launch.find(code, instruction, str(trap))
-                for other in launch.waves:
-                    if other.watch is not None:
-                        other.watch.abandoned()
+                _trapped(launch, trap)
                 return False
             if finished:
                 count_bytes(launch, wave)
@@ -584,6 +577,18 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
                 launch.waves.append(launch.waves.pop(launch.waves.index(wave)))  # the others first
                 stuck[wave] = past + sum(w.changes for w in launch.waves)
     return True
+
+
+def _trapped(launch: Launch, trap: HardwareTrap) -> None:
+    """Hardware has stopped the kernel: a finding, unless there is one at that line."""
+    launch.status = trap.cuda_error
+    instruction = getattr(trap, "instruction", None)
+    if instruction is not None and not any(f.line == instruction.line for f in launch.findings.values()):
+        code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
+        launch.find(code, instruction, str(trap))
+    for wave in launch.waves:
+        if wave.watch is not None:
+            wave.watch.abandoned()
 
 
 _CODES = {700: "X001", 716: "X002", 719: "X001"}

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from smemsim.errors import Unmodelled
-from smemsim.program.registers import Read
+from smemsim.program.registers import Read, Wave
 from smemsim.spec.launches import RESERVED_OFFSETS, RESIDENCY
 from smemsim.spec.ptx import CLOCKS, WARP_SIZE
-
-if TYPE_CHECKING:
-    from smemsim.program.wave import Wave
 
 __all__ = ["special"]
 
@@ -43,8 +39,9 @@ def _of_cta(x: Wave, values: list[int]) -> np.ndarray:
 
 def _tid(x: Wave, n: int) -> np.ndarray:
     bx, by, _ = x.launch.block
-    tid = x.tid.astype(np.uint64)
-    return (tid % bx, tid // bx % by, tid // (bx * by))[n]
+    tid: np.ndarray = x.tid.astype(np.uint64)
+    along: tuple[np.ndarray, ...] = (tid % bx, tid // bx % by, tid // (bx * by))
+    return along[n]
 
 
 # fmt: off

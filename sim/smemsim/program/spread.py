@@ -20,9 +20,9 @@ from smemsim.errors import InputError
 from smemsim.finding import Finding
 from smemsim.machine.region import GlobalMemory
 from smemsim.processes import Lost, can_have_children, pool, processors, without_main
-from smemsim.program.device import linked, module_of
 from smemsim.program.execute import at_once, depends, execute, takes_over
 from smemsim.program.launch import Judge, Launch, LaunchConfig, LinkedKernel, RunOptions
+from smemsim.program.linking.program import linked, module_of
 
 __all__ = ["Changed", "Merge", "Result", "Work", "execute_spread", "run_shard", "work_of"]
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from bench import KERNELS, RUNNERS, Bench
-from blackwell import pages
-from blackwell.contents import COLUMNS, LANES, tensor_image
-from blackwell.machine import header, store
-from blackwell.pages import compressed, expanded, in_processes
+from tools.capture.bench import KERNELS, RUNNERS, Bench
+from tools.capture.blackwell import pages
+from tools.capture.blackwell.contents import COLUMNS, LANES, tensor_image
+from tools.capture.blackwell.machine import header, store
+from tools.capture.blackwell.pages import compressed, expanded, in_processes
 
 HERE = pathlib.Path(__file__).resolve().parent
 REGISTERS = 128

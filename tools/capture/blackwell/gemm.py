@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from bench import KERNELS, RUNNERS, Bench, settings
-from blackwell import pages
-from blackwell.machine import header, missing
-from blackwell.pages import compressed, expanded, in_processes
-from blackwell.words import ELEMENTS, LAYOUT_CODES, WIDTHS, instruction_descriptor, matrix_descriptor
+from tools.capture.bench import KERNELS, RUNNERS, Bench, settings
+from tools.capture.blackwell import pages
+from tools.capture.blackwell.machine import header, missing
+from tools.capture.blackwell.pages import compressed, expanded, in_processes
+from tools.capture.blackwell.words import ELEMENTS, LAYOUT_CODES, WIDTHS, instruction_descriptor, matrix_descriptor
 
 HERE = pathlib.Path(__file__).resolve().parent
 MODULE = "blackwell_gemm"

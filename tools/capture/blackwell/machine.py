@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from bench import KERNELS, RUNNERS, Bench, settings
-from blackwell.contents import COLUMNS, LANES, WINDOW_BEGIN, WINDOW_END, shared_image, tensor_image
-from blackwell.pages import compressed
+from tools.capture.bench import KERNELS, RUNNERS, Bench, settings
+from tools.capture.blackwell.contents import COLUMNS, LANES, WINDOW_BEGIN, WINDOW_END, shared_image, tensor_image
+from tools.capture.blackwell.pages import compressed
 
 HERE = pathlib.Path(__file__).resolve().parent
 HEADER = "//FORMS\n"

@@ -10,18 +10,15 @@ from typing import Any
 
 import numpy as np
 
-import pointer_suite
-import transfer_suites
-import value_suites
-import wide_suite
-from bench import KERNELS, RUNNERS, Bench, ragged
-from blackwell import access, dots, draw, gemm, machine, pages, transfers
-from blackwell.contents import COLUMNS, LANES, SENTINEL, k_bytes, kept_half, matrix_word, tensor_image
-from blackwell.draw import A_COLUMN, META_COLUMN, ONES_UE8M0, SCALE_A_COLUMN, SCALE_B_COLUMN, Probe
-from blackwell.layouts import documented
-from blackwell.machine import WAIT
-from blackwell.pages import expanded, in_processes
-from blackwell.words import BLOCK_SCALED, ELEMENTS, KINDS, index_bits, instruction_descriptor, pack, passes
+from tools.capture import pointer_suite, transfer_suites, value_suites, wide_suite
+from tools.capture.bench import KERNELS, RUNNERS, Bench, ragged
+from tools.capture.blackwell import access, dots, draw, gemm, machine, pages, transfers
+from tools.capture.blackwell.contents import COLUMNS, LANES, SENTINEL, k_bytes, kept_half, matrix_word, tensor_image
+from tools.capture.blackwell.draw import A_COLUMN, META_COLUMN, ONES_UE8M0, SCALE_A_COLUMN, SCALE_B_COLUMN, Probe
+from tools.capture.blackwell.layouts import documented
+from tools.capture.blackwell.machine import WAIT
+from tools.capture.blackwell.pages import expanded, in_processes
+from tools.capture.blackwell.words import BLOCK_SCALED, ELEMENTS, KINDS, index_bits, instruction_descriptor, pack, passes
 
 Case = dict[str, Any]
 UNTOUCHED, ODD = -2, -3

@@ -9,17 +9,14 @@ from typing import Any
 
 import numpy as np
 
-import transfer_cases as draw
-import transfer_runs
-import transfer_suites
-import value_suites
-import wide_suite
-from bench import FILLED, KERNELS, RUNNERS, UNTOUCHED, Bench, Case, pad, ragged, trim
-from bench import HERE as CAPTURE
-from blackwell import pages
-from blackwell.contents import WINDOW_BEGIN
-from blackwell.pages import compressed, expanded, in_processes
-from cases import SWIZZLE_BYTES, TENSOR_BYTES
+from tools.capture import transfer_cases as draw
+from tools.capture import transfer_runs, transfer_suites, value_suites, wide_suite
+from tools.capture.bench import FILLED, KERNELS, RUNNERS, UNTOUCHED, Bench, Case, pad, ragged, trim
+from tools.capture.bench import HERE as CAPTURE
+from tools.capture.blackwell import pages
+from tools.capture.blackwell.contents import WINDOW_BEGIN
+from tools.capture.blackwell.pages import compressed, expanded, in_processes
+from tools.capture.cases import SWIZZLE_BYTES, TENSOR_BYTES
 
 HERE = pathlib.Path(__file__).resolve().parent
 MODULE = "blackwell_transfer"
