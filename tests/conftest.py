@@ -11,6 +11,9 @@ import pathlib
 import pytest
 from hypothesis import settings
 
+# Every worker has one core: threads of its own in numpy's library would spin on those of the others. Read when numpy is imported, which is later.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 settings.register_profile("smemsim", deadline=None, derandomize=True)
 settings.register_profile("nightly", deadline=None, derandomize=False, database=None, print_blob=True)
 settings.load_profile("smemsim")
