@@ -510,7 +510,8 @@ def test_a_launch_leaves_nothing_behind_in_memory():
     for _ in range(3):
         gpu.launch(FILL, grid=4, args=[out])
     gc.collect()
-    assert [r.begin for r in gpu.memory.table()[2]] == [out.address]
+    other = gpu.zeros(4, np.uint32)
+    assert [r.begin for r in gpu.memory.table()[2]] == [out.address, other.address]
 
 
 @pytest.mark.parametrize(
@@ -780,6 +781,18 @@ def test_views_and_their_bases_are_one_memory(way):
     run = smemsim.launch_triton(adding(), x, y, 1.5, grid=1, progress=False)
     assert run.findings == []
     assert np.array_equal(a, wanted)
+
+
+def test_triton_launches_on_one_gpu_leave_nothing_behind_once_their_runs_are_gone():
+    gpu, arrays = smemsim.Gpu(), []
+    for _ in range(3):
+        run = smemsim.launch_triton(adding(), np.zeros(32, np.float32), np.zeros(32, np.float32), 1.5, grid=1, gpu=gpu, progress=False)
+        assert run.ok
+        del run
+        gc.collect()
+        gpu.zeros(1)
+        arrays.append(len(gpu.memory.table()[2]))
+    assert arrays == [1, 2, 3]
 
 
 def test_arrays_of_their_own_memory_stay_apart_and_read_only_ones_as_they_are():

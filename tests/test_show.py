@@ -311,6 +311,21 @@ def test_the_terminal_needs_no_colour(dtype):
     assert sum(line.count("(") for line in pictured) == sum(not c.readers for c in tile.cells.values())
 
 
+@pytest.mark.parametrize("fields", [{}, *FAULTS.values()], ids=["right", *FAULTS])
+def test_text_and_svg_say_the_same_of_every_cell(fields):
+    _, [tile] = tiles(faulty(**fields) if fields else kernel("sm_90a", "bf16", "K", "128B", 64, 64))
+    written = {}
+    for line in spoken_of(tile, 1 << 20).splitlines():
+        if row := re.fullmatch(r" *(0x[0-9a-f]+)  (.*)", line):
+            labels = [cell.strip("[]()!") for cell in row[2].split()]
+            written |= {int(row[1], 16) + 16 * slot: label for slot, label in enumerate(labels) if label != "·"}
+    root = ET.fromstring(tile_svg(tile, most=1 << 20))
+    pictured = {int(g.get("data-address")): g.find(f"{SVG}text").text for g in root.iter(f"{SVG}g")}
+    missed = {cell.address for cell in tile.cells.values() if not cell.readers}
+    assert len(pictured) == sum(bool(cell.readers) for cell in tile.cells.values()) > 200
+    assert pictured == {address: label for address, label in written.items() if address not in missed}
+
+
 OPERAND = ["--arch", "sm_90a", "--dtype", "bf16", "--major", "K", "--rows", "8", "--k", "16"]
 ASKED = {
     "a word": (["0x4000004000010040", *OPERAND], 0, "each cell is 16 bytes"),

@@ -16,8 +16,6 @@ from smemsim.cli.options import json_option
 from smemsim.errors import InputError, Unmodelled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from smemsim.evidence.launches import LaunchFile
     from smemsim.judge.gpu import Gpu
     from smemsim.judge.outputs import Comparison, Output, Wanted
@@ -225,7 +223,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     _check_files(launch, expected, arrays, o)
     budget.ask("copies of all arrays, to see what the kernel changes", 2 * sum(a.nbytes for a in arrays.values()))
     before = {n: a.numpy() for n, a in arrays.items()}
-    done = _done(gpu, module, launch, args, name, o)
+    done = _executed(gpu, module, launch, args, name, o)
     names = list(about["outputs"]) or [n for n, a in arrays.items() if a.numpy().tobytes() != before[n].tobytes()]
     outputs = _outputs(launch, arrays, [*names, *(n for n in expected if n not in names)])
     compared = _compared(done, outputs, expected, launch, how)
@@ -243,20 +241,6 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
         _print(done, outputs, compared, explanations)
     is_ok = done.is_strictly_ok if o["strict"] else done.ok
     ctx.exit(130 if done.interrupted else 1 if not is_ok or any(differs.values()) else 2 if done.out_of_time else 0)
-
-
-def _done(gpu: Gpu, module: Module, launch: LaunchFile, args: Sequence[Any], name: str, o: dict[str, Any]) -> Run:
-    """The launch, run as the options say."""
-    from smemsim.processes import close_client, dask_client
-    from smemsim.program.launch import RunOptions
-
-    ctas = parse_ctas(o["ctas"]) if o["ctas"] else None
-    with contextlib.ExitStack() as stack:
-        client = dask_client(o["dask"]) if o["dask"] else None
-        stack.callback(close_client, client)
-        options = {"sanitize": not o["no_sanitize"], "ctas": ctas, "workers": o["workers"], "client": client, "name": name,
-                   "sources": _folders(launch, name, o), **launch.options, **_given(o, "limit", "limit_seconds")}  # fmt: skip
-        return gpu.run(module, launch.config(args), RunOptions(**options))
 
 
 def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
@@ -282,6 +266,19 @@ def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
     if not changed:
         return launch, name
     return dataclasses.replace(launch, about=checked({**launch.about, **changed}, Source(COMMAND_LINE))), name
+
+
+def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], name: str, o: dict[str, Any]) -> Run:
+    """The launch, run as the options and the launch file say."""
+    from smemsim.processes import close_client, dask_client
+    from smemsim.program.launch import RunOptions
+
+    with contextlib.ExitStack() as stack:
+        client = dask_client(o["dask"]) if o["dask"] else None
+        stack.callback(close_client, client)
+        options = {"sanitize": not o["no_sanitize"], "ctas": parse_ctas(o["ctas"]) if o["ctas"] else None, "workers": o["workers"], "client": client,
+                   "name": name, "sources": _folders(launch, name, o), **launch.options, **_given(o, "limit", "limit_seconds")}  # fmt: skip
+        return gpu.run(module, launch.config(args), RunOptions(**options))
 
 
 def _folders(launch: LaunchFile, name: str, o: dict[str, Any]) -> list[pathlib.Path]:

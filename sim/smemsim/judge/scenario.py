@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError
-from smemsim.finding import Path
+from smemsim.finding import Path, Value
 from smemsim.spec.formats import element_format
 from smemsim.tables import (
     Source,
@@ -113,6 +113,10 @@ class Buffer:
     layout: str | Layout | None = key("any", "what software believes, for threads steps: a table, or CuTe's text 'Sw<3,4,3> o ((8,8),64):((64,512),1)', (M or N, K) in elements")  # fmt: skip
 
 
+_LISTS = ("global_dim", "global_strides", "box_dim", "element_strides", "pixel_box_lower_corner", "pixel_box_upper_corner")
+_ENCODE = ("data_type", *_LISTS, "interleave", "swizzle", "l2_promotion", "oob_fill", "channels_per_pixel", "pixels_per_column")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MapArguments:
     """`[map.NAME]`: a tensor map, by the arguments of the encode call, or by its bytes."""
@@ -136,6 +140,28 @@ class MapArguments:
     channels_per_pixel: int | None = key("int", "of im2col")
     pixels_per_column: int | None = key("int", "of im2col")
 
+    @property
+    def is_im2col(self) -> bool:
+        """Is the map im2col?"""
+        return self.pixel_box_lower_corner is not None
+
+    @property
+    def swizzle_given(self) -> str | int:
+        """The swizzle, "none" where nothing is said."""
+        return "none" if self.swizzle is None else self.swizzle
+
+    @property
+    def bytes_of_map(self) -> bytes:
+        """What `raw` says. ValueError for no hex digits."""
+        return bytes.fromhex("".join((self.raw or "").split()).removeprefix("0x"))
+
+    @property
+    def encode_arguments(self) -> dict[str, object]:
+        """The arguments of the encode call that are given, but for the address."""
+        given = {name: getattr(self, name) for name in _ENCODE if getattr(self, name) is not None}
+        given |= {name: listed(given[name]) for name in _LISTS if name in given}
+        return {"element_strides": (1,) * len(given["global_dim"]), **given} if "global_dim" in given else given
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Meant:
@@ -147,6 +173,11 @@ class Meant:
     k_step: int | None = key("int", "elements of K from one step to the next; k if left out")
     mn_step: int | None = key("int", "rows from one block to the next; rows if left out")
     scale_block: bool | None = key("bool", "each word reads whole blocks of scale factors")
+
+    @property
+    def origin(self) -> tuple[int, int]:
+        """The element at row 0, K 0 of the first step."""
+        return self.at or (0, 0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -196,6 +227,16 @@ class Step:
     def buffer(self) -> str:
         """The buffer that it writes or reads; "" for none."""
         return ""
+
+    @property
+    def operands(self) -> dict[str, Operand]:
+        """A and B of an instruction, those that it has."""
+        return {}
+
+    @property
+    def readers(self) -> Mapping[str, AnyOperand]:
+        """All operands of an instruction, scale factors too."""
+        return self.operands
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -303,8 +344,11 @@ class MmaStep(Step):
 
     @property
     def operands(self) -> dict[str, Operand]:
-        """A and B, those that the step has."""
         return {side: of for side, of in (("a", self.a), ("b", self.b)) if of is not None}
+
+    @property
+    def readers(self) -> Mapping[str, AnyOperand]:
+        return {**self.operands, **{side: of for side, of in (("scale_a", self.scale_a), ("scale_b", self.scale_b)) if of is not None}}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -325,7 +369,6 @@ class CopyStep(Step):
 
     @property
     def operands(self) -> dict[str, Operand]:
-        """What is copied, as "a"."""
         return {"a": self.a}
 
 
@@ -366,7 +409,7 @@ class Scenario:
         found: dict[str, object] = {name: value for name, value in plain(self).items() if value or name in ("arch", "excerpt")}
         return found
 
-    def value_at(self, path: Path) -> object:
+    def value_at(self, path: Path) -> Value:
         """What a file has at a path, None where nothing stands there."""
         there: object = self
         for part in path.keys:
@@ -378,7 +421,8 @@ class Scenario:
                 there = getattr(there, keys_of(type(there))[str(part)].attribute)
             else:
                 return None
-        return plain(there)
+        value: Value = plain(there)
+        return value
 
     def with_change(self, path: Path, value: object) -> Scenario:
         """The scenario with another value at a path, as a file would have it; what is not changed is shared.
@@ -395,8 +439,7 @@ class Scenario:
     def operands(self) -> Iterator[tuple[Path, Operand]]:
         """Every operand A and B of the steps, and where it stands."""
         for number, step in enumerate(self.steps):
-            if isinstance(step, (MmaStep, CopyStep)):
-                yield from ((Path.of("step", number, side), operand) for side, operand in step.operands.items())
+            yield from ((Path.of("step", number, side), operand) for side, operand in step.operands.items())
 
 
 TABLES: dict[str, type] = {

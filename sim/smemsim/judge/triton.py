@@ -62,18 +62,21 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
     given = _by_name(signature, args, more)
     host = _HostMemory(gpu)
     passed = _parameters(about, signature, given, gpu, host)
+    scratch = []
     x, y, z = three("grid", _grid_of(grid, _meta(kernel, about, given)) if callable(grid) else grid)
     ctas = int(about("num_ctas", 1))
     for size in (int(about("global_scratch_size", 0)), int(about("profile_scratch_size", 0))):
-        passed.append(gpu.zeros(x * y * z * ctas * size, np.uint8) if size else None)
+        scratch.append(gpu.zeros(x * y * z * ctas * size, np.uint8) if size else None)
     entry = entry_of(module, about("name", None))
     required = "reqntid" in module.functions[entry].directives
     config = LaunchConfig(
         entry=entry, grid=(x * ctas, y, z), block=None if required else WARP_SIZE * int(about("num_warps", 4)), cluster=(ctas, 1, 1),
-        shared_bytes=int(about("shared", 0)), args=passed, cancel=chosen.pop("cancel", LaunchConfig.cancel),
+        shared_bytes=int(about("shared", 0)), args=[*passed, *scratch], cancel=chosen.pop("cancel", LaunchConfig.cancel),
     )  # fmt: skip
     run = gpu.run(module, config, RunOptions(**{"sources": _source_folders(kernel), "name": entry, **chosen}))
     host.bring_back()
+    for address in (*host.addresses, *(array.address for array in scratch if array is not None)):
+        run.launch.own(address)
     return run
 
 
@@ -238,6 +241,11 @@ class _HostMemory:
         for n, (begin, _, data) in enumerate(self._placed):
             name = next(one.name for one in self._arrays if self._memory_of(one)[0] == begin)
             self._placed[n] = begin, DeviceArray(self.gpu.memory, data, name.removesuffix(".base")).address, data
+
+    @property
+    def addresses(self) -> list[int]:
+        """Where they lie in the GPU's memory."""
+        return [address for _, address, _ in self._placed]
 
     def _memory_of(self, one: _HostArray) -> tuple[int, int, np.ndarray]:
         """The memory that an array lies in."""

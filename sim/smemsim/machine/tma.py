@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from smemsim.arguments import shown, whole, wholes
-from smemsim.arithmetic.reduce import reduce_elements, reduction_op, tensor_reduction
+from smemsim.arithmetic.reduce import reduction_op, tensor_reduction
+from smemsim.arithmetic.reduce_loops import reduce_elements
 from smemsim.errors import HardwareTrap, InputError, OutsideError, Unmodelled
 from smemsim.layout import tma_loops
 from smemsim.layout.tma import im2col_offset, pack_im2col_offset

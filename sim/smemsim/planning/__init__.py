@@ -6,6 +6,6 @@ __getattr__ = door(
     __name__,
     {
         "arrangement": ("Arrangement", "GRAVE"),
-        "text": ("LANGUAGES",),
+        "make": ("LANGUAGES",),
     },
 )

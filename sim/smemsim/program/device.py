@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-import weakref
 from typing import Any, Protocol
 
 import numpy as np
@@ -215,7 +214,7 @@ class Device:
             kernel=kernel, config=config, options=options or RunOptions(), memory=self.memory, parameter_address=at,
             parameters=self.memory.span(at, len(parameters)),
         )  # fmt: skip
-        weakref.finalize(launch, self.memory.free, at)
+        launch.own(at)
         return launch
 
     def execute(self, kernel: LoadedKernel, config: LaunchConfig) -> int:
@@ -249,6 +248,7 @@ def _name(name: Any) -> str:
 def target_of(module: Module) -> str:
     """The architecture to run a PTX file on: that of its .target, for an older or a more general one the oldest that smemsim knows.
 
+    >>> from smemsim.ptx.parser import read_module
     >>> target_of(read_module(".version 8.8 .target sm_100a .address_size 64"))
     'sm_100a'
     """

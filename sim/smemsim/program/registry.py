@@ -16,21 +16,20 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from smemsim.errors import Unmodelled
+from smemsim.program.registers import Wave
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from smemsim.program.linking.program import Linker
-    from smemsim.program.wave import Wave
 
 __all__ = ["BUILDERS", "ON_EXIT", "Builder", "End", "Gate", "Plain", "Step", "builder_of", "builders", "implements", "refuse", "unmodelled"]
 
 
-Plain: TypeAlias = Callable[["Wave"], None]
+Plain: TypeAlias = Callable[[Wave], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +56,7 @@ class End:
 
 
 Step: TypeAlias = Plain | Gate | End
-Builder: TypeAlias = Callable[[Instruction, "Linker"], Step]
+Builder: TypeAlias = Callable[[Instruction, Any], Step]  # given the program's Linker, which asks for builders
 BUILDERS: dict[str, Builder] = {}
 
 # What must know when threads exit: barriers that wait for fewer from then on. Called with the wave and the threads.
@@ -80,7 +79,7 @@ def implements(*operations: str) -> Callable[[Builder], Builder]:
 def refuse(why: str, *operations: str) -> None:
     """Register instructions that are known and not modelled, with the reason for the user. It stands where their builder would."""
 
-    def build(i: Instruction, c: Linker) -> Step:
+    def build(i: Instruction, c: Any) -> Step:
         raise unmodelled(i, why)
 
     implements(*operations)(build)

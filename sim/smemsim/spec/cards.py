@@ -129,9 +129,20 @@ PROPERTY_BYTES = {12: 1032, 13: 1008}
 # fmt: on
 
 
+# CTAs of a multiprocessor that count for clusters, and what cuOccupancyMaxActiveClusters gave on one H200 (measured).
+MOST_CLUSTERED = 8
+_H200_CLUSTERS = {
+    2: {1: 66}, 4: {1: 30, 2: 62, 3: 92, 6: 186, 8: 248}, 8: {1: 15, 2: 30, 3: 45, 6: 92, 8: 124}, 16: {1: 7, 2: 14, 3: 21, 6: 42, 8: 58},
+}  # fmt: skip
+
+
 @dataclasses.dataclass(frozen=True)
 class Card:
-    """One kind of card; `own` are the attributes that differ from the H200's, with `source` for them. `gpcs` are multiprocessors of each GPC."""
+    """One kind of card; `own` are the attributes that differ from the H200's, with `source` for them.
+
+    `clusters` tells how many clusters of so many CTAs the card holds at once, by how many CTAs a multiprocessor holds: which multiprocessors of
+    which GPC are switched off decides, and no simple formula does. Where it is empty, `gpcs` counts: multiprocessors of each GPC.
+    """
 
     name: str
     arch: str
@@ -139,6 +150,20 @@ class Card:
     own: Mapping[str, int]
     gpcs: tuple[int, ...]
     source: str
+    clusters: Mapping[int, Mapping[int, int]] = dataclasses.field(default_factory=dict)
+
+    def clusters_at_once(self, size: int, each: int) -> int:
+        """Clusters of `size` CTAs that the whole card holds, where a multiprocessor holds `each` CTAs; more than 8 do not count.
+
+        >>> [CARDS["sm_90a"].clusters_at_once(size, 1) for size in (1, 2, 4, 8, 16)]
+        [132, 66, 30, 15, 7]
+        """
+        each = min(each, MOST_CLUSTERED)
+        known = self.clusters.get(size, {})
+        below = max((n for n in known if n <= each), default=0)
+        if below:
+            return known[below] * each // below
+        return sum(gpc * each // size for gpc in self.gpcs)
 
     def attribute(self, number: int) -> int | None:
         """The value of an attribute by its number; None where the driver knows no such number."""
@@ -160,7 +185,7 @@ _B200 = {
 CARDS: dict[str, Card] = {
     card.arch: card
     for card in (
-        Card("NVIDIA H200", "sm_90a", 150109880320, {}, (16, 16, 16, 16, 16, 18, 18, 16), "measured: cuDeviceGetAttribute on an H200; GPCs inferred"),
+        Card("NVIDIA H200", "sm_90a", 150109880320, {}, (16, 16, 16, 16, 16, 18, 18, 16), "measured: cuDeviceGetAttribute on an H200; GPCs inferred", _H200_CLUSTERS),
         Card(
             "NVIDIA B200", "sm_100a", 183359 << 20, _B200, (18, 18, 18, 18, 20, 20, 18, 18),
             "NVIDIA DGX B200 datasheet, CUDA programming guide (compute capability 10.0); 148 SMs: CUTLASS hardware_info, Triton; GPCs inferred",

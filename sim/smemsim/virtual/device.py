@@ -544,7 +544,7 @@ class VirtualDevice:
         ):
             self._check_place(address, pitch * (height - 1) + width, on_device, what)
         if kind > 4:
-            raise CudaError(21)
+            raise CudaError(INVALID_VALUE, f"kind = {kind}: cudaMemcpyKind has 0 to 4")
 
         def run() -> None:
             if to_pitch == source_pitch == width:
@@ -606,7 +606,7 @@ class VirtualDevice:
             image, why = fatbin.chosen(fatbin.images(code.encode() if isinstance(code, str) else code), self.arch)
         except fatbin.NoCode as e:
             self.tell(f"no code for {self.arch}: {e}")
-            raise CudaError(NO_BINARY, str(e)) from None
+            raise CudaError(INVALID_PTX if _is_text(code) else NO_BINARY, str(e)) from None
         except (InputError, ValueError, IndexError) as e:
             self.tell(str(e))
             raise CudaError(INVALID_IMAGE, str(e)) from None
@@ -697,8 +697,8 @@ class VirtualDevice:
             named("max_threads_per_multiprocessor") // 32 // warps,
             named("max_shared_memory_per_multiprocessor") // shared,
         ]
-        if "maxnreg" in function.directives:
-            fits.append(named("max_registers_per_multiprocessor") // (warps * -(-32 * function.registers // 256) * 256))
+        if "maxnreg" in function.directives:  # measured: registers of a warp come in units of 256, warps in fours
+            fits.append(named("max_registers_per_multiprocessor") // (-(-32 * function.registers // 256) * 256) // 4 * 4 // warps)
         return max(0, min(fits))
 
     def shared_available(self, function: Function, blocks: int, threads: int) -> int:
@@ -709,9 +709,13 @@ class VirtualDevice:
 
     def clusters_at_once(self, function: Function, threads: int, shared_bytes: int, cluster: int) -> int:
         """Clusters of so many CTAs that the card holds at once: each lies within one GPC."""
-        blocks = self.blocks_per_multiprocessor(function, threads, shared_bytes)
-        of_all = sum(self.card.gpcs)
-        return sum(gpc * self.multiprocessors // of_all * blocks // max(cluster, 1) for gpc in self.card.gpcs)
+        each = self.blocks_per_multiprocessor(function, threads, shared_bytes)
+        if cluster > (LAUNCH_LIMITS.cluster if function.allows_large_clusters else PORTABLE_CLUSTER):
+            if function.allows_large_clusters:
+                return 0
+            raise CudaError(INVALID_CLUSTER, f"clusters of {cluster} CTAs need cudaFuncAttributeNonPortableClusterSizeAllowed")
+        found = self.card.clusters_at_once(max(cluster, 1), each)
+        return found * self.multiprocessors // self.card.named("multiprocessor_count")
 
     # Launches
 
@@ -915,6 +919,10 @@ class VirtualDevice:
 
         old = TensorMap.from_bytes(raw)
         return self.encode(old.call, **{**old.arguments, "global_address": address})
+
+
+def _is_text(code: bytes | str) -> bool:
+    return isinstance(code, str) or code.lstrip()[:1] in (b".", b"/")
 
 
 def _some(shape: Any) -> tuple[int, ...]:

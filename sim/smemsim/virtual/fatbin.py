@@ -78,7 +78,9 @@ def chosen(found: Sequence[Image], arch: str) -> tuple[Image, str]:
     having = [image for image in found if image.ptx and _runs(image.target, arch)]
     if not having:
         raise NoCode(_why_not(found, arch))
-    best = max(having, key=lambda image: (image.target == arch, image.target.endswith("f"), target_number(image.target)))
+    best = max(  # the text in a cubin lacks the lines of the source
+        having, key=lambda image: (image.target == arch, image.target.endswith("f"), target_number(image.target), image.origin == "PTX")
+    )
     others = list(dict.fromkeys(image.target for image in found))
     of = f", of {', '.join(others)}" if len(others) > 1 else ""
     return best, f"{best.origin} for {best.target}{of}"

@@ -84,8 +84,8 @@ class Allocation:
 class _Range:
     """Addresses that are given out one behind the other; those given back are used again when the end is reached."""
 
-    def __init__(self, base: int) -> None:
-        self.base, self.end, self.next = base, base + RANGE_BYTES, base
+    def __init__(self, base: int, size: int = RANGE_BYTES) -> None:
+        self.base, self.end, self.next = base, base + size, base
 
     def place(self, size: int, taken: list[Allocation]) -> int:
         """The first address of `size` free bytes; `taken` are sorted by address."""
@@ -112,7 +112,8 @@ class DeviceMemory:
         self.device_base, self.host_base = (
             _mapped(self.descriptor, base, offset) for base, offset in ((DEVICE_BASE, 0), (HOST_BASE, RANGE_BYTES))
         )
-        self._device, self._host = _Range(self.device_base), _Range(self.host_base)
+        half = RANGE_BYTES // 2
+        self._device, self._own, self._host = _Range(self.device_base, half), _Range(self.device_base + half, half), _Range(self.host_base)
         self._sorted: list[Allocation] = []
         self._begins: list[int] = []
         self._count = 0
@@ -125,7 +126,7 @@ class DeviceMemory:
     def allocate(self, size: int, kind: str = "device", where: str = "") -> Allocation:
         """Room for `size` bytes, which are zero. MemoryError where the machine has none, InputError from `smemsim.budget`."""
         ask(f"an allocation of {told(size)}", size)
-        space = self._device if kind in ("device", "own") else self._host
+        space = {"device": self._device, "own": self._own}.get(kind, self._host)
         address = space.place(size, self._sorted)
         self.used += size if kind in ("device", "managed") else 0
         return self._add(Allocation(address, size, kind, self._count + 1, address, where))

@@ -32,7 +32,7 @@ def nvcc(launch: Launch) -> str:
         done = subprocess.run([*command, "-o", str(out), str(HERE / launch.source)], capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(done.stderr[-400:])
-        return only(launch.entry, re.sub(r"\A//.*?(?=\.version)", "", out.read_text(), flags=re.DOTALL))
+        return only(str(launch.config.entry), re.sub(r"\A//.*?(?=\.version)", "", out.read_text(), flags=re.DOTALL))
 
 
 def only(entry: str, ptx: str) -> str:
@@ -70,7 +70,7 @@ def build(launch: Launch, out: pathlib.Path) -> str:
             ptx = nvcc(launch)
     except Exception as e:  # the compilers' own errors, of every kind
         return f"{launch.name}: {e}"
-    given, declared = len(launch.args), parameters(launch.entry, ptx)
+    given, declared = len(launch.args), parameters(str(launch.config.entry), ptx)
     wrong = assembles(ptx) or (f"{given} arguments for {declared} parameters" if given != declared else "")
     if wrong:
         return f"{launch.name}: {wrong}"

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,16 +18,13 @@ from smemsim.arguments import shown
 from smemsim.errors import InputError, Unmodelled
 from smemsim.program.linking.fused import Fused, fuse
 from smemsim.program.linking.inline import FRAME_ALIGN, Inlined, function_addresses, inline, slots_of
-from smemsim.program.registers import Read, Write, reader, storage, writer
+from smemsim.program.registers import Read, Wave, Write, reader, storage, writer
 from smemsim.program.registry import End, Gate, Plain, Step, builder_of, unmodelled
 from smemsim.program.special import special
 from smemsim.ptx.module import Address, Function, Instruction, Module, Operand, Register, Special, Symbol, Variable
 from smemsim.ptx.parser import read_module
 from smemsim.spec.architectures import architecture
 from smemsim.spec.targets import TargetRule, unsupported
-
-if TYPE_CHECKING:
-    from smemsim.program.wave import Wave
 
 __all__ = ["Block", "Linker", "Place", "Places", "Program", "link", "linked", "module_of"]
 

@@ -758,9 +758,11 @@ API R cuGetProcAddress_v2(const char *name, void **function, int version, U flag
 API R cuGetProcAddress(const char *name, void **function, int version, U flags) { return cuGetProcAddress_v2(name, function, version, flags, 0); }
 API R cuGetExportTable(const void **table, const void *id) {
     static int is_told;
+    char caller[256] = "";
     (void)id;
     if (table) *table = 0;
-    if (!is_told++)
+    smemsim_caller(__builtin_return_address(0), caller, sizeof caller);
+    if (!strstr(caller, "libnvrtc") && !strstr(caller, "libnvJitLink") && !is_told++) /* these ask too, and do without an answer */
         smemsim_tell("this program has NVIDIA's own CUDA runtime in it, which works with NVIDIA's driver alone: link it with nvcc -cudart shared, or use the driver API (docs/virtual.md says why)");
     return NOT_FOUND;
 }

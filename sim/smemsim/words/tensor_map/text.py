@@ -19,9 +19,9 @@ from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError
 from smemsim.finding import Finding, TensorMapError
 from smemsim.spec.tensor_map import DATA_TYPES, DERIVED_FIELDS, LIMITS, POINTERS, TENSOR_MAP
-from smemsim.words.tensor_map.arguments import ENUMS, LISTS, Arguments, member
+from smemsim.words.tensor_map.arguments import ENUMS, LISTS, Arguments, Call, member
 from smemsim.words.tensor_map.bits import decode_parts, encode_parts
-from smemsim.words.tensor_map.rules import Call, refused, target, violations
+from smemsim.words.tensor_map.rules import refused, target, violations
 
 __all__ = [
     "Definition",
