@@ -45,11 +45,11 @@ def pytest_configure(config):
 
 
 def files_of_checkout():
-    """Every file but those of the tools that look at the code."""
+    """Every file but those of the tools that look at the code, and the texts that a person may write meanwhile."""
     found = set()
     for folder, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders if name not in OF_TOOLS and not name.endswith(".egg-info")]
-        found |= {os.path.join(folder, name) for name in names}
+        found |= {os.path.join(folder, name) for name in names if not name.endswith((".py", ".md"))}
     return found
 
 
