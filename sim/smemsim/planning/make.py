@@ -295,7 +295,7 @@ class Plan:
 
     @property
     def cute_advances(self) -> np.ndarray:
-        """The same from CuTe's descriptor tensor."""
+        """`advances` as CuTe's descriptor tensor has them: int64 (blocks, K steps), bytes."""
         tensor, unit = self.cute.descriptors, CHUNK
         blocks, steps = tensor.mode(0).size, tensor.mode(1).size
         return np.array([[unit * tensor(block, step) for step in range(steps)] for block in range(blocks)], np.int64)

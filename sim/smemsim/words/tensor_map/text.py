@@ -749,7 +749,7 @@ def parse_bytes(text: str) -> bytes | None:
 
 
 def parse_dump(text: str) -> Dump | None:
-    """The same with how it was read.
+    """The 128 bytes of a tensor map from text, and how they were written there; None when the text is something else.
 
     >>> parse_dump("ab:" * 127 + "ab").reading
     'bytes in memory order'
