@@ -170,43 +170,65 @@ def boxes(draw, kinds=KINDS, is_store=False, data_types=tuple(BITS)):
     low = 0 if is_store else -inner
     c0 = 0 if whole else chunk * draw(st.integers(-(-low // chunk), dims[0] // chunk))
     shape = {"data_type": data_type, "global_address": BASE, "global_dim": dims, "global_strides": strides, "element_strides": steps}
+    made = {"inner": inner, "bits": bits, "swizzle": swizzle, "data": data}
     if kind == "gather":
-        tm = tiled(swizzle, **shape, box_dim=(inner, 1))
-        named = [draw(st.integers(0 if is_store else -2, dims[1] + 1)) for _ in range(4)]
-        if is_store:
-            named = [r if named.index(r) == i else dims[1] + i for i, r in enumerate(named)]
-        return Box(tm, (c0, *named), [(c0, r) for r in named], inner, bits, swizzle,
-                   {"mode": "tile::scatter4" if is_store else "tile::gather4"}, data=data)  # fmt: skip
-    if not walks:
-        tile = [inner, *(draw(st.integers(1, 4)) for _ in range(rank - 1))]
-        box = [inner, *(draw(st.integers((n - 1) * s + 1, n * s)) for n, s in zip(tile[1:], steps[1:], strict=True))]
-        tm = tiled(swizzle, **shape, box_dim=box)
-        at = (c0, *(draw(st.integers(0 if is_store or whole else -b, 0 if whole else d)) for b, d in zip(box[1:], dims[1:], strict=True)))
-        return Box(tm, at, tile_rows(at, tile, steps), inner, bits, swizzle, data=data)
-    axes = 1 if "::" in kind else rank - 2
-    wide_ = "::" in kind
+        return gathered(draw, shape, c0, is_store=is_store, **made)
+    if walks:
+        walked = walked_wide if "::" in kind else walked_plain
+        return walked(draw, shape, c0, kind=kind, is_store=is_store, **made)
+    tile = [inner, *(draw(st.integers(1, 4)) for _ in range(rank - 1))]
+    box = [inner, *(draw(st.integers((n - 1) * s + 1, n * s)) for n, s in zip(tile[1:], steps[1:], strict=True))]
+    tm = tiled(swizzle, **shape, box_dim=box)
+    at = (c0, *(draw(st.integers(0 if is_store or whole else -b, 0 if whole else d)) for b, d in zip(box[1:], dims[1:], strict=True)))
+    return Box(tm, at, tile_rows(at, tile, steps), inner, bits, swizzle, data=data)
+
+
+def gathered(draw, shape, c0, *, inner, bits, swizzle, data, is_store):
+    """Four rows by their numbers."""
+    rows = shape["global_dim"][1]
+    named = [draw(st.integers(0 if is_store else -2, rows + 1)) for _ in range(4)]
+    if is_store:
+        named = [r if named.index(r) == i else rows + i for i, r in enumerate(named)]
+    tm, mode = tiled(swizzle, **shape, box_dim=(inner, 1)), "tile::scatter4" if is_store else "tile::gather4"
+    return Box(tm, (c0, *named), [(c0, r) for r in named], inner, bits, swizzle, {"mode": mode}, data=data)
+
+
+def corners(draw, shape, axes, is_store):
+    """Lower and upper corners of a bounding box of `axes` dimensions, the pixels it spans, and one of them to start at."""
+    dims, steps = shape["global_dim"], shape["element_strides"]
     lower = [draw(st.integers(0 if is_store else -2, d - 1)) for d in dims[1 : 1 + axes]]
-    upper = [draw(st.integers(low_ - d + 1, 0 if is_store else 2)) for low_, d in zip(lower, dims[1 : 1 + axes], strict=True)]
+    upper = [draw(st.integers(low - d + 1, 0 if is_store else 2)) for low, d in zip(lower, dims[1 : 1 + axes], strict=True)]
     spans = [(a, d + b, s) for a, b, d, s in zip(lower, upper, dims[1:], steps[1:], strict=False)]
-    start = tuple(draw(st.integers(a, b - 1)) for a, b, _ in spans)
+    return lower, upper, spans, tuple(draw(st.integers(a, b - 1)) for a, b, _ in spans)
+
+
+def walked_plain(draw, shape, c0, *, kind, inner, bits, swizzle, data, is_store):
+    """Pixels of im2col."""
+    steps, axes = shape["element_strides"], len(shape["global_dim"]) - 2
+    lower, upper, spans, start = corners(draw, shape, axes, is_store)
+    first_image, count = draw(st.integers(0, shape["global_dim"][-1])), draw(st.integers(1, 24))
+    tm = TensorMap.im2col(**shape, channels_per_pixel=inner, pixels_per_column=count, swizzle=swizzle, pixel_box_lower_corner=lower,
+                          pixel_box_upper_corner=upper)  # fmt: skip
+    offsets = tuple(draw(st.integers(0, 3)) for _ in range(axes)) if not is_store else (0,) * axes
+    pixels = column(spans, start, first_image, steps[-1], count)
+    rows = [(c0, *(p + o for p, o in zip(pixel[:-1], offsets, strict=True)), pixel[-1]) for pixel in pixels]
+    return Box(tm, (c0, *start, first_image), rows, inner, bits, swizzle, {} if is_store else {"im2col_offsets": offsets}, data=data)
+
+
+def walked_wide(draw, shape, c0, *, kind, inner, bits, swizzle, data, is_store):
+    """Pixels of im2col::w and im2col::w::128."""
+    dims, by_128 = shape["global_dim"], "128" in kind
+    lower, upper, spans, start = corners(draw, shape, 1, is_store)
     first_image, count = draw(st.integers(0, dims[-1])), draw(st.integers(1, 24))
-    shape |= {"channels_per_pixel": inner, "pixels_per_column": count, "swizzle": swizzle}
-    if not wide_:
-        tm = TensorMap.im2col(**shape, pixel_box_lower_corner=lower, pixel_box_upper_corner=upper)
-        offsets = tuple(draw(st.integers(0, 3)) for _ in range(axes)) if not is_store else (0,) * axes
-        rows = [
-            (c0, *(p + o for p, o in zip(w[:-1], offsets, strict=True)), w[-1]) for w in column(spans, start, first_image, steps[-1], count)
-        ]
-        return Box(tm, (c0, *start, first_image), rows, inner, bits, swizzle, {} if is_store else {"im2col_offsets": offsets}, data=data)
-    shape["element_strides"] = steps = [*steps[:-1], 1]  # that of N: the PTX ISA only speaks of W
-    tm = TensorMap.im2col_wide(**shape, pixel_box_lower_corner_width=lower[0], pixel_box_upper_corner_width=upper[0],
-                               mode="W128" if "128" in kind else "W")  # fmt: skip
+    steps = [*shape["element_strides"][:-1], 1]  # that of N: the PTX ISA only speaks of W
+    tm = TensorMap.im2col_wide(**shape | {"element_strides": steps}, channels_per_pixel=inner, pixels_per_column=count, swizzle=swizzle,
+                               pixel_box_lower_corner_width=lower[0], pixel_box_upper_corner_width=upper[0], mode="W128" if by_128 else "W")  # fmt: skip
     halo, moved = draw(st.integers(0, 5)), draw(st.integers(0, 3))
     start = (start[0] - draw(st.integers(0, 2)),)  # the first pixel may lie left of the box
     fixed = tuple(draw(st.integers(-1, d)) for d in dims[2:-1])
     spans = [(spans[0][0] + moved, spans[0][1] + moved, spans[0][2])]
-    walk = column(spans, (start[0] + moved,), first_image, 1, (128 if "128" in kind else count) + halo)
-    if "128" in kind:
+    walk = column(spans, (start[0] + moved,), first_image, 1, (128 if by_128 else count) + halo)
+    if by_128:
         walk = [p for i in range(0, 128, 32) for p in walk[i : i + 32 + halo]]
     rows = [(c0, w, *fixed, n) for w, n in walk]
     return Box(tm, (c0, *start, *fixed, first_image), rows, inner, bits, swizzle, {"im2col_offsets": (halo, moved)})

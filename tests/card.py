@@ -6,33 +6,39 @@ of the kit runs but the CUDA code. Its manifests say what it is. Where the model
 
 import contextlib
 import json
-import pathlib
 import struct
-import sys
 import types
 
 import numpy as np
 
-from smemsim import GlobalMemory, HardwareTrap, InputError, SharedMemory, TensorMap, TensorMapError, TensorMemory, Unmodelled
+from smemsim import (
+    AccumulatorLayout,
+    ClusterAddress,
+    GlobalMemory,
+    HardwareTrap,
+    InputError,
+    ScaleLayout,
+    SharedMemory,
+    TensorMap,
+    TensorMapError,
+    TensorMemory,
+    TmemAccess,
+    TmemAddress,
+    Unmodelled,
+    multicast,
+    tcgen05_cp,
+    tcgen05_mma,
+    tcgen05_shift,
+)
 from smemsim.arithmetic.multiply import Factors, multiply
-from smemsim.machine.cluster import ClusterAddress, multicast
-from smemsim.machine.tcgen05 import stored_k, tcgen05_mma
-from smemsim.machine.tmem.address import TmemAddress
-from smemsim.machine.tmem.copy import tcgen05_cp, tcgen05_shift
-from smemsim.machine.tmem.layout import AccumulatorLayout, ScaleLayout
-from smemsim.machine.tmem.memory import SPLIT, TmemAccess
+from smemsim.machine import SPLIT, stored_k
 from smemsim.spec.tcgen05 import scale_modes
 from smemsim.spec.tensor_memory import METADATA
 from smemsim.words.instr import InstrDescriptor
-
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "tools" / "capture")]
-
-import bench as bench_module  # noqa: E402
-import device as device_module  # noqa: E402
-import transfer_suites  # noqa: E402
-import value_suites  # noqa: E402
-import wide_suite  # noqa: E402
-from blackwell import access, contents, dots, gemm, machine, pages, suites, transfers  # noqa: E402
+from tools.capture import bench as bench_module
+from tools.capture import device as device_module
+from tools.capture import transfer_suites, value_suites, wide_suite
+from tools.capture.blackwell import access, contents, dots, gemm, machine, pages, suites, transfers
 
 ARCH = "sm_100a"
 DEVICE = {"gpu": "stand-in: the model itself, not silicon", "compute_capability": "10.0"}
@@ -74,8 +80,7 @@ class Card:
         self.memory, self.next, self.unknown, self.wide, self.copy = {}, 1 << 32, [], {}, copy
         self.device = types.SimpleNamespace(describe=lambda: DEVICE, array=self.array, launch=self.launch)
         at = types.SimpleNamespace
-        self.api = at(Buffer=lambda size: Buffer(self, size), At=lambda address: at(address=address), copy_to=self.copy_to, encode=self.encode,
-                      encode_tiled=self.encode, CudaError=device_module.CudaError)  # fmt: skip
+        self.api = at(Buffer=lambda size: Buffer(self, size), At=lambda address: at(address=address), copy_to=self.copy_to, encode=self.encode, CudaError=device_module.CudaError)  # fmt: skip
 
     # ---- memory
 
@@ -166,7 +171,7 @@ class Card:
 
     # ---- kernels
 
-    def function(self, module, name, shared_bytes):
+    def function(self, module, name):
         return name
 
     def launch(self, name, grid, shared_bytes, *arguments, threads=128):

@@ -6,18 +6,16 @@ import dataclasses
 import functools
 import pathlib
 import re
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from smemsim import Gpu, Run, TensorMap
-from smemsim.evidence.launches import LaunchFile, load_launch_file
+from smemsim.evidence import LaunchFile, load_launch_file
+from tools.witnesses.launches import compiled_launches
 
 ROOT = pathlib.Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tools" / "witnesses" / "launches"))
-import compiled_launches  # noqa: E402
 
 KERNELS = ROOT / "golden" / "sm_90a" / "launches" / "kernels"
 DESCRIPTOR = 4611686293305360384  # of gemm_specialized: 128B, SBO 1024, the start or-ed into it

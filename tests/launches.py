@@ -4,12 +4,11 @@ import re
 
 import numpy as np
 
-from smemsim.errors import InputError, Unmodelled
-from smemsim.program import device
+from smemsim import InputError, Unmodelled
+from smemsim.program import Launch, LaunchConfig, device
 from smemsim.program.execute import execute
-from smemsim.program.launch import Launch, LaunchConfig
-from smemsim.program.linking.program import link
-from smemsim.ptx.parser import read_module
+from smemsim.program.linking import link
+from smemsim.ptx import read_module
 
 __all__ = ["Device", "found", "kernel", "launch", "refused", "results", "run"]
 
@@ -68,7 +67,7 @@ def launch(body: str, *arrays: np.ndarray, expected: tuple[str, ...] = (), **giv
     Nothing may be found but the codes that are `expected`.
     """
     done, placed = run(body, arrays, **given)
-    unexpected = [f"{f.code} line {f.instruction.line}: {f.message}" for f in done.findings.values() if f.code not in expected]
+    unexpected = [f"{f.code} line {f.line}: {f.message}" for f in done.findings.values() if f.code not in expected]
     assert unexpected == []
     return [p.numpy() for p in placed]
 

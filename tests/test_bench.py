@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from smemsim import check
 from strategies import examples
+from tools.speeds import addresses, peer_layouts, questions, sweeps, table
+from tools.speeds.race import Differs, LeftOut, Race, Result, Row, raced, run, same
+from tools.speeds.rows import GROUPS, ROWS, chosen
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "tools")]
 
-from speeds import addresses, peer_layouts, questions, sweeps, table  # noqa: E402
-from speeds.race import Differs, LeftOut, Race, Result, Row, raced, run, same  # noqa: E402
-from speeds.rows import GROUPS, ROWS, chosen  # noqa: E402
 
 KEPT = json.loads((ROOT / "tools" / "speeds" / "measured.json").read_text())
 

@@ -2,16 +2,12 @@
 comes out otherwise. The sums here are done by hand, in fractions; nothing of the model is asked."""
 
 import functools
-import pathlib
-import sys
 from fractions import Fraction
 
 import pytest
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "tools" / "capture")]
-
 pytest.importorskip("cuda.bindings", reason="the capture tool needs cuda-bindings")
-from blackwell import directed, dots, words  # noqa: E402
+from tools.capture.blackwell import directed, dots, words
 
 TWO = Fraction(2)
 INF = "infinity"

@@ -18,13 +18,12 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CAPTURE = ROOT / "tools" / "capture"
-sys.path[:0] = [str(CAPTURE)]
 
 pytest.importorskip("cuda.bindings", reason="the capture tool needs cuda-bindings")
-from blackwell import access, contents, dots, draw, gemm, layouts, machine, pages, suites, transfers, words  # noqa: E402
 from smemsim import DISPUTES  # noqa: E402
-from smemsim.evidence.format import load_suite  # noqa: E402
+from smemsim.evidence import load_suite  # noqa: E402
 from smemsim.words.operand import operand_addresses  # noqa: E402
+from tools.capture.blackwell import access, contents, dots, draw, gemm, layouts, machine, pages, suites, transfers, words  # noqa: E402
 
 NVCC = shutil.which("nvcc")
 needs_nvcc = pytest.mark.skipif(NVCC is None, reason="no nvcc on the PATH")

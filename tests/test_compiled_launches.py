@@ -9,18 +9,16 @@ import hashlib
 import json
 import pathlib
 import re
-import sys
 
 import numpy as np
 import pytest
 
 import smemsim
-from smemsim.evidence.recipes import array_of
+from smemsim.evidence import array_of
+from tools.witnesses.launches import compiled_launches as kept
+from tools.witnesses.launches import expected_results as results
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "tools" / "witnesses" / "launches"))
-import compiled_launches as kept  # noqa: E402
-import expected_results as results  # noqa: E402
 
 LAUNCHES = kept.read()
 TEXTS = {name: ptx for name, (ptx, _) in LAUNCHES.items()}

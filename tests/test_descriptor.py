@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from smemsim import InputError, LboMode, Severity, SmemDescriptor, Swizzle, operand_addresses
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.swizzles import MODES
-from smemsim.words import problems
+from smemsim.words import smem
 from strategies import CLASSIC, descriptors, examples, words
 
 each_arch = pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -238,7 +238,7 @@ def test_a_rule_fires_on_its_word_and_not_on_the_neighbour(name, finding, senten
     found = dict(listed(*bad))
     assert finding in found
     assert finding not in dict(listed(*good))
-    monkeypatch.setattr(problems, "RULES", (getattr(problems, name),))
+    monkeypatch.setattr(smem, "RULES", (getattr(smem, name),))
     alone = dict(listed(*bad))
     assert finding in alone
     f = alone[finding]
@@ -247,7 +247,7 @@ def test_a_rule_fires_on_its_word_and_not_on_the_neighbour(name, finding, senten
 
 
 def test_every_rule_has_a_word_that_triggers_it():
-    assert {row[0] for row in RULES} == {rule.__name__ for rule in problems.RULES}
+    assert {row[0] for row in RULES} == {rule.__name__ for rule in smem.RULES}
 
 
 # Words that shipping kernels and compiler tests use, with the operand they are used for.

@@ -1,6 +1,7 @@
 """Arithmetic instructions: as an H200 computes them, against exact fractions, and the laws that hold between them."""
 
 import hashlib
+import itertools
 import json
 import math
 import pathlib
@@ -15,13 +16,12 @@ from hypothesis import strategies as st
 
 import instruction_forms as forms
 from launches import refused
-from smemsim import Gpu
+from smemsim import Gpu, Unmodelled
 from smemsim.arithmetic import results, rounding
 from smemsim.arithmetic.compiled import ufunc
-from smemsim.errors import Unmodelled
 from smemsim.program.alu.floats import MODES, rounding_function
-from smemsim.program.linking.program import link
-from smemsim.ptx.parser import read_module
+from smemsim.program.linking import link
+from smemsim.ptx import read_module
 from smemsim.spec.approximate import APPROXIMATE
 from smemsim.spec.float_types import FLOAT_TYPES
 from smemsim.spec.operation_types import OPERATION_TYPES
@@ -489,6 +489,49 @@ cvt.rp.relu.f16.f32 %h0,%r1; cvt.rn.sat.bf16.f32 %h0,%r1; cvt.rz.f16x2.e4m3x2 %r
 def test_modifiers_that_ptxas_refuses_are_refused():
     lines = [text.strip() + ";" for text in NONE_OF_THESE.split(";") if text.strip()]
     assert sorted(set(range(len(lines))) - set(refused(lines))) == []
+
+
+VIDEO = {
+    "vadd": lambda a, b: a + b, "vsub": lambda a, b: a - b, "vabsdiff": lambda a, b: abs(a - b), "vmin": min, "vmax": max,
+    "vset.lt": lambda a, b: int(a < b), "vset.ne": lambda a, b: int(a != b),
+}  # fmt: skip
+JOINED = {"": lambda value, c: value, ".add": lambda value, c: value + c, ".min": min, ".max": max}
+
+
+@pytest.mark.parametrize("to", ["u32", "s32"])
+@pytest.mark.parametrize("op", VIDEO)
+def test_scalar_video_instructions_are_exact_then_clamped_or_cut(op, to):
+    """Against whole numbers of Python, with every pair of types; c has the type of the result."""
+    name, _, compare = op.partition(".")
+    if compare and to == "s32":
+        to = "u32"
+    arrays = [words[:256] for words in forms.inputs("i32")]
+
+    def number(word, kind):
+        return int(np.uint32(word & 0xFFFFFFFF).view(np.int32) if kind == "s32" else word & 0xFFFFFFFF)
+
+    low, high = (-(1 << 31), (1 << 31) - 1) if to == "s32" else (0, (1 << 32) - 1)
+    some, wanted = [], []
+    for a_kind, b_kind, joined, is_saturated in itertools.product(("u32", "s32"), ("u32", "s32"), JOINED, (False, True)):
+        if (compare and is_saturated) or (joined in (".min", ".max") and not (is_saturated or compare)):
+            continue
+        types = f"{a_kind}.{b_kind}.{compare}" if compare else f"{to}.{a_kind}.{b_kind}"
+        operands = (a_kind, b_kind, to)[: 3 if joined else 2]
+        some.append((f"{name}.{types}{'.sat' * is_saturated}{joined}", to, operands, ""))
+        exact = [VIDEO[op](number(int(a), a_kind), number(int(b), b_kind)) for a, b in zip(*arrays[:2], strict=True)]
+        clamped = [min(max(value, low), high) if is_saturated else value for value in exact]
+        wanted.append([JOINED[joined](value, number(int(c), to)) & 0xFFFFFFFF for value, c in zip(clamped, arrays[2], strict=True)])
+    assert execute(some, arrays, count=256).tolist() == wanted
+
+
+def test_scalar_video_instructions_are_refused_where_nobody_knows():
+    lines = [
+        "vadd.u32.u32.u32.min %r0,%r1,%r2,%r3;",
+        "vset.u32.u32 %r0,%r1,%r2;",
+        "vadd.u32.u32.u32 %r0,%r1,%r2,%r3;",
+        "vshl.u32.u32.u32.wrap %r0,%r1,%r2;",
+    ]
+    assert sorted(refused(lines)) == [0, 1, 2, 3]
 
 
 def test_pairs_of_f32_are_not_for_hopper():

@@ -1,6 +1,9 @@
 """Launching: arrays of other libraries, arguments as bytes, which CTAs run, what ends early, and what Triton compiled."""
 
 import ctypes
+import dataclasses
+import gc
+import inspect
 import io
 import struct
 import sys
@@ -16,8 +19,9 @@ from hypothesis.extra import numpy as hnp
 
 import smemsim
 import triton_kernels
-from smemsim.errors import InputError, Unmodelled
-from smemsim.judge.progress import Progress
+from smemsim import InputError, Unmodelled
+from smemsim.judge import Progress
+from smemsim.program import LaunchConfig, RunOptions
 from smemsim.program.arrays import as_numpy, storage
 from strategies import examples
 
@@ -382,6 +386,145 @@ def test_what_an_entry_requires_is_checked():
         smemsim.Gpu().launch(text, block=32, args=[None])
 
 
+# ---- one description of a launch
+
+
+COUNT = """ld.param.u64 %d1, [to]; mov.u64 %d2, kept;
+mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 ret;
+atom.global.add.u32 %r2, [%d2], 1; st.global.u32 [%d1], %r2; mov.u32 %r3, %cluster_nctaid.x; st.global.u32 [%d1+4], %r3;
+mov.u32 %r3, %ntid.x; st.global.u32 [%d1+8], %r3;"""
+
+
+def counting(directives=""):
+    """A kernel that counts its launches in a variable, and says how many CTAs and threads it has."""
+    return kernel(".param .u64 to, .param .u32 n, .param .align 64 .b8 map[128]", COUNT, directives=directives).replace(
+        ".visible", ".visible .global .u32 kept = 5;\n.visible", 1
+    )
+
+
+def test_what_a_kernel_needs_is_known_before_a_launch():
+    gpu = smemsim.Gpu()
+    known = gpu.kernel(counting(".reqntid 64 .reqnctapercluster 2"))
+    assert (known.name, known.parameter_sizes, known.block, known.cluster, known.most_threads) == (
+        "k",
+        (8, 4, 128),
+        (64, 1, 1),
+        (2, 1, 1),
+        None,
+    )
+    assert gpu.kernel(kernel("", "", directives=".maxntid 16, 4")).most_threads == 64
+    shared = kernel("", "mov.u32 %r1, sm;").replace(".visible", ".shared .b8 sm[100];\n.visible", 1)
+    assert gpu.kernel(shared).static_shared_bytes == 100
+    assert gpu.kernel(known) is known
+
+
+def test_block_and_cluster_are_as_the_entry_requires_where_nobody_says_others():
+    gpu = smemsim.Gpu()
+    out, text = gpu.zeros(3, np.uint32), counting(".reqntid 64 .reqnctapercluster 2")
+    assert gpu.launch(text, grid=2, args=[out, 0, None]).ok
+    assert out.numpy()[1:].tolist() == [2, 64]
+    assert gpu.launch(counting(), args=[out, 0, None]).ok
+    assert out.numpy()[1:].tolist() == [1, 1]
+    with pytest.raises(InputError, match=r"cluster = \(1, 1, 1\): the entry requires \(2, 1, 1\) \(\.reqnctapercluster\)"):
+        gpu.launch(text, grid=2, cluster=1, args=[out, 0, None])
+    with pytest.raises(InputError, match=r"grid.x = 3: needs a multiple of cluster.x = 2"):
+        gpu.launch(text, grid=3, args=[out, 0, None])
+
+
+def test_the_keywords_of_a_launch_are_the_members_of_its_two_descriptions():
+    """One list of names, with the same defaults, for `Gpu.launch` and everything that passes them on."""
+    members = {f.name: f.default for kind in (LaunchConfig, RunOptions) for f in dataclasses.fields(kind)}
+    keywords = {n: p.default for n, p in inspect.signature(smemsim.Gpu.launch).parameters.items() if n not in ("self", "ptx")}
+    assert keywords == members
+
+
+def test_a_description_runs_as_the_keywords_do():
+    gpu = smemsim.Gpu()
+    first, second = gpu.zeros(8, np.uint32), gpu.zeros(8, np.uint32)
+    gpu.launch(FILL, grid=8, ctas=range(2, 4), args=[first], name="a.ptx")
+    run = gpu.run(gpu.kernel(FILL), LaunchConfig(grid=8, args=[second]), RunOptions(ctas=range(2, 4), name="a.ptx"))
+    assert (run.name, run.ctas) == ("a.ptx", 2)
+    assert first.numpy().tolist() == second.numpy().tolist() == [0, 0, 3, 4, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: LaunchConfig(grid=0), "grid"), (lambda: LaunchConfig(grid=None), "grid = None: needs one to three numbers"),
+        (lambda: LaunchConfig(block=(1, 2, 3, 4)), "block"), (lambda: LaunchConfig(shared_bytes=-1), "shared_bytes"),
+        (lambda: LaunchConfig(cancel="neve"), "cancel = 'neve': needs one of .*never"), (lambda: LaunchConfig(cooperative=2), "cooperative"),
+        (lambda: RunOptions(limit=0), "limit"), (lambda: RunOptions(limit_seconds=0), "limit_seconds = 0: needs a number of seconds above 0"),
+        (lambda: RunOptions(workers=0), "workers"), (lambda: RunOptions(client=3), "client = 3: needs a distributed.Client"),
+        (lambda: RunOptions(sources=["/no/such/folder"]), "sources: '/no/such/folder' is no folder"), (lambda: RunOptions(sanitize="no"), "sanitize"),
+    ],
+)  # fmt: skip
+def test_a_description_is_checked_where_it_is_made(make, said):
+    with pytest.raises(InputError, match=said):
+        make()
+
+
+def test_cards_share_programs_and_no_memory():
+    """The same text in two cards, launched in turns: each has its own arrays and its own variables."""
+    cards = [smemsim.Gpu(), smemsim.Gpu()]
+    cards[1].zeros(1 << 16)  # so that their addresses differ
+    outs = [gpu.zeros(3, np.uint32) for gpu in cards]
+    for launched in range(3):
+        for gpu, out in zip(cards, outs, strict=True):
+            assert gpu.launch(counting(), args=[out, 0, None]).ok
+            assert out.numpy()[0] == 5 + launched
+    assert cards[0].kernel(counting()).program is cards[1].kernel(counting()).program
+
+
+def test_a_module_that_is_loaded_again_has_variables_of_its_own():
+    gpu = smemsim.Gpu()
+    out, (one, two) = gpu.zeros(3, np.uint32), (gpu.load(counting()), gpu.load(counting().encode() + b"\0"))
+    for module, wanted in ((one, 5), (one, 6), (two, 5), (one, 7)):
+        gpu.run(module.kernel("k"), LaunchConfig(args=[out, 0, None]))
+        assert out.numpy()[0] == wanted
+    (address, size) = one.variable("kept")
+    assert (size, gpu.get(address, size).view(np.uint32)[0]) == (4, 8)
+    assert two.variable("kept")[0] != address
+    with pytest.raises(InputError, match=r"variable 'keep': the PTX has no such variable; did you mean 'kept'"):
+        one.variable("keep")
+    one.unload()
+    with pytest.raises(InputError, match="nothing was placed there"):
+        gpu.get(address, size)
+
+
+def test_a_kernel_works_on_the_hosts_own_memory():
+    gpu, held = smemsim.Gpu(), np.zeros(8, np.uint32)
+    at = gpu.memory.bind(held, name="held")
+    assert gpu.launch(FILL, grid=8, args=[at]).ok
+    assert held.tolist() == [1, 2, 3, 4, 5, 6, 7, 8]
+    (finding,) = gpu.launch(FILL, grid=9, args=[at]).findings
+    assert finding.code == "X001"
+    assert "right behind the array held of args[0] (to), 32 bytes" in finding.message
+    gpu.free(at)
+    (finding,) = gpu.launch(FILL, grid=8, args=[at]).findings
+    assert (finding.code, held.tolist()) == ("X001", [1, 2, 3, 4, 5, 6, 7, 8])
+
+
+def test_a_launch_leaves_nothing_behind_in_memory():
+    gpu = smemsim.Gpu()
+    out = gpu.zeros(4, np.uint32)
+    for _ in range(3):
+        gpu.launch(FILL, grid=4, args=[out])
+    gc.collect()
+    other = gpu.zeros(4, np.uint32)
+    assert [r.begin for r in gpu.memory.table()[2]] == [out.address, other.address]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [("", 0), ("mov.u64 %d1, 16; st.global.u32 [%d1], 1;", 700), ("ld.param.u64 %d1, [to]; st.global.u64 [%d1+4], 1;", 716), ("L: bra L;", 702)],
+)  # fmt: skip
+def test_a_card_says_with_which_error_a_launch_ended(body, status):
+    gpu = smemsim.Gpu()
+    kernel_ = gpu.load(kernel(".param .u64 to", body)).kernel()
+    assert gpu.execute(kernel_, LaunchConfig(args=[gpu.allocate(64).to_bytes(8, "little")])) == status
+    assert gpu.run(kernel_, LaunchConfig(args=[gpu.allocate(64)])).launch.status == status
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -638,6 +781,18 @@ def test_views_and_their_bases_are_one_memory(way):
     run = smemsim.launch_triton(adding(), x, y, 1.5, grid=1, progress=False)
     assert run.findings == []
     assert np.array_equal(a, wanted)
+
+
+def test_triton_launches_on_one_gpu_leave_nothing_behind_once_their_runs_are_gone():
+    gpu, arrays = smemsim.Gpu(), []
+    for _ in range(3):
+        run = smemsim.launch_triton(adding(), np.zeros(32, np.float32), np.zeros(32, np.float32), 1.5, grid=1, gpu=gpu, progress=False)
+        assert run.ok
+        del run
+        gc.collect()
+        gpu.zeros(1)
+        arrays.append(len(gpu.memory.table()[2]))
+    assert arrays == [1, 2, 3]
 
 
 def test_arrays_of_their_own_memory_stay_apart_and_read_only_ones_as_they_are():

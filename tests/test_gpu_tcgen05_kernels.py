@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +13,11 @@ from click.testing import CliRunner
 import smemsim
 from mma import lay_out, numbers
 from ptx_kernels import kernel, wait
-from smemsim import InstrDescriptor, SharedMemory
+from smemsim import Gpu, InstrDescriptor, SharedMemory
 from smemsim.cli import main
-from smemsim.judge.gpu import Gpu
 from smemsim.program import execute as execution
 from smemsim.spec.tcgen05 import KINDS
+from tools.witnesses.launches import compiled_launches, expected_results
 
 ROOT = Path(__file__).resolve().parents[1]
 LEADER = "setp.eq.u32 %p1, %r0, 0;"
@@ -646,10 +645,6 @@ def test_a_kernel_that_asks_for_nothing_runs_once() -> None:
 
 # ---- compilers' kernels
 
-
-sys.path.insert(0, str(ROOT / "tools" / "witnesses" / "launches"))
-import compiled_launches  # noqa: E402
-import expected_results  # noqa: E402
 
 LAUNCHES = compiled_launches.read()
 CHOSEN = (

@@ -4,22 +4,25 @@ import json
 import pathlib
 import re
 import shutil
-import sys
-import tomllib
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smemsim.errors import TraceError
-from smemsim.evidence.format import load_suite, write_suite
-from smemsim.evidence.launches import LaunchFile, RecordedLaunches, checked, load_launch_file, sample_places, sketch
-from smemsim.evidence.recipes import array_of, random_bits
-from smemsim.judge.gpu import Gpu
-from smemsim.program.device import target_of
-from smemsim.ptx.parser import read_module
-from smemsim.tables import Source
+from smemsim import Gpu, TraceError
+from smemsim.cli import main
+from smemsim.evidence import (
+    RecordedLaunches,
+    array_of,
+    load_launch_file,
+    load_suite,
+    random_bits,
+    read_launch_file,
+    sample_places,
+    write_suite,
+)
 from strategies import examples
 
 KERNELS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "sm_90a" / "launches" / "kernels"
@@ -182,11 +185,9 @@ def test_a_launch_is_exact_where_its_kernel_approximates_nothing(folder):
 @pytest.fixture(scope="module")
 def capture():
     """The capture tool as a module; it asks for a GPU only when it runs."""
-    sys.path.insert(0, str(KERNELS.parents[3] / "tools" / "capture"))
-    import launch_suite
+    from tools.capture import launch_suite
 
-    yield launch_suite
-    sys.path.remove(str(KERNELS.parents[3] / "tools" / "capture"))
+    return launch_suite
 
 
 @pytest.fixture(scope="module")
@@ -245,12 +246,12 @@ def test_another_kernel_than_the_recorded_one_is_refused(made_up):
 
 
 @pytest.mark.parametrize("kernel", FOLDERS[::9], ids=lambda folder: folder.name)
-def test_a_launch_file_to_begin_with_can_be_read_and_fits_its_kernel(kernel):
-    ptx = (kernel / "kernel.ptx").read_text()
-    module = read_module(ptx)
-    entry = module.entries[0]
-    text = sketch(module, entry.name)
-    launch = LaunchFile("sketch", ptx, checked(tomllib.loads(text), Source("sketch")))
-    arrays, args = launch.placed(Gpu(target_of(module)))
-    assert [len(raw) for raw in args] == [p.size for p in entry.parameters]
+def test_a_launch_file_to_begin_with_can_be_read_and_fits_its_kernel(kernel, tmp_path):
+    ptx = kernel / "kernel.ptx"
+    text = CliRunner().invoke(main, ["run", str(ptx), "--init"], catch_exceptions=False).output
+    (tmp_path / "launch.toml").write_text(text)
+    launch = read_launch_file(tmp_path / "launch.toml", ptx)
+    arrays, args = launch.placed(Gpu("sm_90a"))
+    sizes = Gpu("sm_90a").kernel(launch.ptx).parameter_sizes
+    assert tuple(len(raw) for raw in args) == sizes
     assert {*arrays} == {one["name"] for one in launch.about["arrays"]}

@@ -1,6 +1,8 @@
 """Memory with owners: what each shared byte is, what an operand read, and where reading faults."""
 
 import itertools
+import mmap
+import re
 import tracemalloc
 
 import numpy as np
@@ -9,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smemsim import GlobalMemory, HardwareTrap, InputError, SharedMemory, SmemDescriptor, TensorMap, Unmodelled, operand_addresses
-from smemsim.machine.memory import ThreadWrite
+from smemsim.machine import ThreadWrite
 from smemsim.spec.formats import FORMATS
+from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 from smemsim.spec.swizzles import MODES, Swizzle
 from strategies import CLASSIC, descriptors, examples
 
@@ -80,6 +83,85 @@ def test_between_the_arrays_is_nothing(address):
     world.place(np.zeros(64, np.uint8), 0x100)
     with pytest.raises(InputError, match=f"global address {address:#x}: nothing was placed there"):
         world.region(address)
+
+
+def test_an_address_where_nothing_lies_names_the_array_that_is_nearest():
+    world = GlobalMemory()
+    with pytest.raises(InputError, match="nothing was placed there; nothing was placed at all"):
+        world.region(0x100)
+    world.place(np.zeros(64, np.uint8), 0x1000, name="A")
+    world.place(np.zeros(64, np.uint8), 0x2000)
+    for address, said in (
+        (0xFF0, "16 bytes behind it begins array A at 0x1000 (64 B)"),
+        (0x1048, "it is 8 bytes past the end of array A at 0x1000 (64 B)"),
+        (0x1FFF, "1 bytes behind it begins the array at 0x2000 (64 B)"),
+    ):
+        with pytest.raises(InputError, match=re.escape(said)):
+            world.region(address)
+    with pytest.raises(InputError, match=re.escape("0x1004: no array begins there; it is 4 bytes inside array A at 0x1000 (64 B)")):
+        world.free(0x1004)
+
+
+@pytest.mark.parametrize(
+    "make", [bytearray, lambda n: mmap.mmap(-1, n), lambda n: np.zeros(n // 8, np.float64), lambda n: np.zeros((n // 16, 16), np.uint8)]
+)
+def test_memory_of_the_host_is_bound_without_a_copy(make):
+    """Writes on either side are seen on the other, and after `free` nothing lies there."""
+    world, held = GlobalMemory(), make(4096)
+    at = world.bind(held, name="A")
+    host = np.frombuffer(held, np.uint8)
+    world.span(at + 7, 3)[:] = 5
+    assert np.flatnonzero(host).tolist() == [7, 8, 9]
+    host[4000] = 9
+    assert world.region(at)[1][4000] == 9
+    assert world.find(at).words.view(np.uint8)[at + 4000 - world.find(at).words_begin] == 9
+    world.free(at)
+    assert not world.holds(at)
+
+
+@given(st.integers(0, 40), st.integers(1, 60))
+def test_a_part_of_an_array_is_bound_where_its_alignment_allows(offset, size):
+    world, held = GlobalMemory(), np.zeros(128, np.uint8)
+    part = held[offset : offset + size]
+    shift = part.ctypes.data % 16
+    assert world.bind(part, 0x10000 + shift) == 0x10000 + shift
+    assert world.bind(part) % 16 == shift
+    region = world.find(0x10000 + shift)
+    region.words.view(np.uint8)[region.begin - region.words_begin :][:size] = 3
+    assert (held == 3).sum() == size == (part == 3).sum()
+    with pytest.raises(InputError, match=f"the array begins {shift} bytes behind a multiple of 16"):
+        world.bind(part, 0x20000 + shift + 1)
+
+
+def test_what_cannot_be_bound_is_a_sentence():
+    for wrong, said in (
+        (b"abc", "read-only"), (np.zeros((4, 4))[:, ::2], "needs a contiguous array"), ("abc", "needs a contiguous array"), (None, "needs a contiguous array"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=said):
+            GlobalMemory().bind(wrong)
+
+
+def test_freed_addresses_are_taken_again_only_when_no_others_are_left(monkeypatch):
+    monkeypatch.setattr("smemsim.machine.region.LAST_ADDRESS", 0x7F00_0000_0000 + 4 * (1 << 20))
+    world, array = GlobalMemory(), np.zeros(256, np.uint8)
+    addresses = [world.place(array) for _ in range(3)]
+    world.free(addresses[1])
+    later = world.place(array)
+    assert later > addresses[2]
+    assert world.place(array) == addresses[1], "there is no room behind the last one"
+    with pytest.raises(InputError, match="no addresses left"):
+        world.place(array)
+    assert sorted(r.begin for r in world.table()[2]) == [addresses[0], addresses[1], addresses[2], later]
+
+
+@pytest.mark.parametrize("space", ["shared", "local"])
+def test_nothing_lies_in_the_windows_of_other_spaces(space):
+    begin = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}[space]
+    for at in (begin - 1, begin + 64, begin + (1 << 32) - 1):
+        with pytest.raises(InputError, match=f"in the window of .{space} memory"):
+            GlobalMemory().place(np.zeros(2, np.uint8), at)
+    assert GlobalMemory().place(np.zeros(2, np.uint8), begin - 2) == begin - 2
+    assert GlobalMemory().place(np.zeros(2, np.uint8), begin + (1 << 32)) == begin + (1 << 32)
 
 
 def test_a_transfer_whose_tensor_is_not_there_says_what_it_needs():

@@ -1,7 +1,6 @@
 """Plans against the worked examples of the documents, against kernels that people run, and against what must hold of every plan."""
 
 import functools
-import importlib.util
 import json
 import pathlib
 import random
@@ -16,12 +15,10 @@ from hypothesis import strategies as st
 
 import cute
 import smemsim
-from smemsim import IllegalPlan, InputError, Severity, Unmodelled, operand_addresses, plan, plans
-from smemsim.errors import InternalError
+from smemsim import IllegalPlan, InputError, InternalError, Severity, Unmodelled, operand_addresses, plan, plans
+from smemsim.campaign.spaces import plans as sound
 from smemsim.layout.cute import byte_axes
-from smemsim.planning import make
-from smemsim.planning.arrangement import Arrangement
-from smemsim.planning.text import LANGUAGES
+from smemsim.planning import LANGUAGES, Arrangement, make
 from smemsim.spec.swizzles import MODES
 from smemsim.words.tensor_map.text import find_calls
 from strategies import examples
@@ -31,24 +28,9 @@ CONFIGS = {c["id"]: c for c in json.loads((ROOT / "tests" / "data" / "configs.js
 
 
 @functools.cache
-def soundness():
-    spec = importlib.util.spec_from_file_location("soundness", ROOT / "tools" / "soundness.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@functools.cache
-def drawn(seed, count=4000):
+def drawn(seed):
     """The first legal plan of a random sequence."""
-    tool, rng = soundness(), random.Random(seed)
-    for _ in range(count):
-        arguments = tool.draw(rng)
-        try:
-            return make.unchecked(**arguments)
-        except (IllegalPlan, Unmodelled):
-            pass
-    raise AssertionError("no legal wish was drawn")
+    return sound.legal(random.Random(seed))[1]
 
 
 legal = st.integers(0, 400).map(drawn)
@@ -246,10 +228,10 @@ def test_planning_the_tile_of_a_kernel_gives_its_boxes(name):
 
 
 def test_random_correct_plans_raise_no_alarm():
-    counts, alarms = soundness().sweep(60, seed=5)
-    assert alarms == []
-    assert counts["loop"] == 60
-    assert counts["box"] > 20
+    parts = [sound.SPACE.run(5, chunk) for chunk in range(2)]
+    assert [trouble.what for part in parts for trouble in part.troubles] == []
+    assert sum(part.cases for part in parts) >= 60
+    assert sum("box" in sound.forms(drawn(seed)) for seed in range(60)) > 20
 
 
 @examples(40)
@@ -425,7 +407,7 @@ def test_an_illegal_wish_says_why_and_names_a_plan_that_works(name):
 @examples(25)
 @given(st.integers(0, 10_000))
 def test_every_wish_plans_or_is_refused_with_a_sentence(seed):
-    arguments = soundness().draw(random.Random(seed))
+    arguments = sound.draw(random.Random(seed))
     try:
         p = plan(**arguments)
     except Unmodelled:

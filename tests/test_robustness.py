@@ -5,7 +5,6 @@ import json
 import math
 import pathlib
 import random
-import sys
 import tomllib
 import zipfile
 
@@ -35,14 +34,13 @@ from smemsim.evidence.kinds.common import side_by_side
 from smemsim.evidence.replay import replay
 from smemsim.spec.tensor_map import TENSOR_MAP
 from strategies import examples, words
+from tools import robustness
+from tools.doors.calls import RESULTS, good_calls
+from tools.doors.damage import damaged_bytes, damaged_text, damaged_value
+from tools.doors.guard import Bench, bad_sentence, bounded_memory, door
 
 SCENARIOS = pathlib.Path(__file__).resolve().parent / "scenarios"
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / "tools")]
 
-import robustness  # noqa: E402
-from doors.calls import RESULTS, good_calls  # noqa: E402
-from doors.damage import damaged_bytes, damaged_text, damaged_value  # noqa: E402
-from doors.guard import Bench, bad_sentence, bounded_memory, door  # noqa: E402
 
 WORD = 0x4000004000010040
 MAP = {"data_type": "bf16", "global_address": 0x10000, "global_dim": (64, 16), "global_strides": (128,), "box_dim": (64, 8), "element_strides": (1, 1),
@@ -366,7 +364,7 @@ def fails(error):
     ],
 )
 def test_the_doors_see_what_is_no_answer(call, kind, monkeypatch):
-    monkeypatch.setattr("doors.guard.SECONDS", 0.05)
+    monkeypatch.setattr("tools.doors.guard.SECONDS", 0.05)
     found = door("planted", "one defect", 1, lambda rng, cases, bench: bench.through(call, {"case": b"ab"})).run(0, 0)
     [trouble] = found.troubles
     assert trouble.what.startswith(kind)

@@ -26,6 +26,8 @@ from smemsim import (
     tcgen05_cp,
     tcgen05_mma,
 )
+from smemsim.machine import Tcgen05Mma
+from smemsim.machine.tcgen05 import prepare
 from smemsim.spec.tcgen05 import KINDS
 
 B_AT = AT + 0x10000
@@ -802,3 +804,21 @@ def test_reads_at_the_edge_of_the_window_are_inferred_on_blackwell():
     assert result.grade is Grade.INFERRED
     with pytest.raises(HardwareTrap, match="measured on Hopper, expected here"):
         tcgen05_mma(tensor[0], 0, last.advance(0x3E0), 0x0000400800800040, i, shared=shared[0], enable_input_d=False)
+
+
+def test_an_operand_that_reads_past_the_end_of_the_window_is_graded_so_before_and_after_it_is_read():
+    """The first of 8 lines is the window's last: the other lines read as zero, as measured on Hopper, which is inferred here."""
+    grades = []
+    for past in (False, True):
+        shared, tensor = smemsim.SharedMemory("sm_100a", size=4096), smemsim.TensorMemory("sm_100a")
+        shared.write(shared.begin, np.full(2048, 0x3F80, np.uint16))
+        start = shared.end - (16 if past else 128)
+        word = smemsim.SmemDescriptor(arch="sm_100a", start_address=start, leading_byte_offset=0, stride_byte_offset=0).encode()
+        i = InstrDescriptor(kind="f16", m=128, n=16, a_type="bf16", b_type="bf16")
+        d = tensor.alloc(32)
+        result = tcgen05_mma(tensor, d, word, word, i, shared=shared, enable_input_d=False)
+        told = prepare(Tcgen05Mma(i, "sm_100a", d, word, word, enable_input_d=False)).grade((shared,))
+        assert told is result.grade
+        assert bool(result.unwritten) is past
+        grades.append(told)
+    assert grades[1] is Grade.INFERRED is not grades[0]

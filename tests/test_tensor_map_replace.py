@@ -1,9 +1,5 @@
 """tensormap.replace: the words that ptxas writes, its laws against the driver's encoder, maps built from zeros, the trace kind, the probe."""
 
-import importlib.util
-import pathlib
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -11,8 +7,7 @@ from hypothesis import strategies as st
 
 import smemsim.evidence.kinds.tensor_map as replace_kind
 from smemsim import InputError, TensorMap, TraceError
-from smemsim.evidence.format import load_suite, write_suite
-from smemsim.evidence.replay import replay_suite
+from smemsim.evidence import load_suite, replay_suite, write_suite
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.evidence import RULES, Grade, Rule
 from smemsim.spec.tensor_map import DATA_TYPES, DERIVED_FIELDS, TENSOR_MAP, TensorMapDataType, TensorMapSwizzle
@@ -454,13 +449,9 @@ def test_a_damaged_case_is_told_from_a_difference(written, change):
 
 @pytest.fixture(scope="module")
 def probe():
-    path = pathlib.Path(__file__).parents[1] / "tools" / "capture" / "replace_kernels.py"
-    spec = importlib.util.spec_from_file_location("replace_kernels", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["replace_kernels"] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["replace_kernels"]
+    from tools.capture import replace_kernels
+
+    return replace_kernels
 
 
 def test_the_probe_has_every_instruction_in_both_state_spaces(probe):

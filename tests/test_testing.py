@@ -13,16 +13,26 @@ from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
 from kernels import TOML
-from smemsim import InputError, SmemDescriptor, TensorMap, TensorMapError, Unmodelled, check, element_value, plan
-from smemsim.errors import TraceError
-from smemsim.evidence.format import load_suite, write_suite
+from smemsim import Gpu, InputError, SmemDescriptor, TensorMap, TensorMapError, TraceError, Unmodelled, check, element_value, plan
+from smemsim.evidence import load_suite, replay_suite, write_suite
 from smemsim.evidence.kinds.smem_dump import SmemDump
-from smemsim.evidence.replay import replay_suite
-from smemsim.planning.arrangement import GRAVE
+from smemsim.planning import GRAVE
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.formats import FORMATS
 from smemsim.testing import strategies as drawn
-from smemsim.testing.recorder import DUMP, FILL, Kernel, MapOf, Recorded, Step, differences, launch_of, load_launch, write_recorded
+from smemsim.testing.recorder import (
+    DUMP,
+    FILL,
+    Kernel,
+    MapOf,
+    Recorded,
+    Recorder,
+    Step,
+    differences,
+    launch_of,
+    load_launch,
+    write_recorded,
+)
 from smemsim.testing.strategies.descriptors import hard_cases
 from smemsim.testing.strategies.kernels import FAULTS
 from smemsim.testing.strategies.maps import CODES, EDGES
@@ -449,11 +459,28 @@ def test_without_a_gpu_recording_says_so(monkeypatch):
 
 
 def test_other_kinds_do_not_hold_their_kernel(tmp_path):
-    from smemsim.testing.recorder import Recorder
-
     suite = load_suite(ROOT / "golden" / "sm_90a" / "encode_pointers")
     with pytest.raises(TraceError, match="only smem_dump traces hold their kernel"):
         Recorder.rerun(None, suite, 0)
+
+
+@pytest.mark.parametrize("name", ["recorder_im2col", "recorder_loads", "recorder_stores"])
+def test_what_was_recorded_on_hardware_runs_alike_on_a_simulated_card(name):
+    """The same description, with the recorded image: every byte, and the trap at the end, are those of the H200. It is no evidence."""
+    suite, recorder = load_suite(ROOT / "golden" / "sm_90a" / name), Recorder(gpu=Gpu("sm_90a"))
+    again = [recorder.rerun(suite, case) for case in range(len(suite))]
+    assert [differences(suite, case, one) for case, one in enumerate(again)] == [""] * len(suite)
+    assert any(one.trapped for one in again) == (name == "recorder_loads")
+    with pytest.raises(InputError, match="a trace is what hardware does"):
+        recorder.write("nowhere", Kernel(b"", "k"), again, title="t")
+
+
+def test_another_launch_of_a_recorded_kernel_differs_on_a_simulated_card():
+    suite, recorder = load_suite(ROOT / "golden" / "sm_90a" / "recorder_loads"), Recorder(gpu=Gpu("sm_90a"))
+    kernel, other = Kernel(suite.arrays["kernel_image"].tobytes(), suite.manifest["source"]["kernel"]), launch_of(suite, 1)
+    assert "bytes of shared differ" in differences(suite, 0, recorder.run(kernel, other))
+    with pytest.raises(InputError, match="takes parameters of"):
+        recorder.run(kernel, dataclasses.replace(other, arguments=other.arguments[:-1]))
 
 
 # ---- the plugin --------------------------------------------------------------------------------------------------------------------

@@ -220,10 +220,18 @@ def test_a_kernel_of_nvrtc_has_its_ptx_and_the_array_behind_which_it_reads_is_na
     library = next((found for home in homes for found in home.glob("*/lib/libnvrtc.so.*") if "builtins" not in found.name), None)
     if library is None or NVCC is None:
         pytest.skip("needs NVRTC (pip install nvidia-cuda-nvrtc) and nvcc")
-    from smemsim.virtual.build import libraries
+    from smemsim.virtual import libraries
 
     program = tmp_path_factory.mktemp("programs") / "nvrtc"
-    found = [f"-I{library.parents[1] / 'include'}", "-Xlinker", f"-rpath={library.parent}", "-Xlinker", str(libraries() / "libcuda.so.1"), "-Xlinker", str(library)]
+    found = [
+        f"-I{library.parents[1] / 'include'}",
+        "-Xlinker",
+        f"-rpath={library.parent}",
+        "-Xlinker",
+        str(libraries() / "libcuda.so.1"),
+        "-Xlinker",
+        str(library),
+    ]
     subprocess.run([NVCC, "-cudart", "none", str(PROGRAMS / "nvrtc.cpp"), *found, "-o", str(program)], check=True, timeout=300)
     done = run([program], arch="sm_100a")
     assert done.stdout.splitlines() == ["NVIDIA B200 10.0", "sum 250750"]

@@ -16,32 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hand import FUNCTORS
-from smemsim import InstrDescriptor, Severity, SmemDescriptor, Unmodelled, operand_addresses
-from smemsim.errors import TraceError
-from smemsim.evidence.format import find_suites, load_suite
+from smemsim import InstrDescriptor, Severity, SmemDescriptor, TraceError, Unmodelled, operand_addresses
+from smemsim.evidence import find_suites, load_suite, replay_suite
 from smemsim.evidence.kinds.compiled import INPUTS, NOWHERE, LinearLayout
-from smemsim.evidence.replay import replay_suite
 from strategies import examples
+from tools.witnesses import cute_kernels, fold
 
 ROOT = pathlib.Path(__file__).parents[1]
-TOOLS = ROOT / "tools" / "witnesses"
 GOLDEN = ROOT / "golden" / "compiled"
 SUITES = {folder.name: load_suite(folder) for folder in find_suites(GOLDEN)}
 A, B, IDESC, D, ENABLE, SCALE_A, SCALE_B = range(7)  # columns of `mma`
-
-
-def tool(name):
-    """A module of tools/witnesses."""
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, TOOLS / f"{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # dataclasses look their module up
-        spec.loader.exec_module(module)
-    return sys.modules[name]
-
-
-fold = tool("fold")
-cute_kernels = tool("cute_kernels")
 
 
 def changed(suite, case, array, change):
@@ -490,8 +474,8 @@ def test_cutes_layouts_become_bases_that_say_the_same():
 
 
 def regenerated(*names):
-    command = [sys.executable, str(TOOLS / "regenerate.py"), "--check", "--only", *names]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
+    command = [sys.executable, "-m", "tools.witnesses.regenerate", "--check", "--only", *names]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     return done.stdout
 

@@ -16,8 +16,8 @@ import json
 import sys
 import time
 
-from speeds import rows, table
-from speeds.race import SECONDS, run
+from tools.speeds import rows, table
+from tools.speeds.race import SECONDS, run
 
 
 def main() -> int:

@@ -27,10 +27,6 @@ MEMORY = 3000  # megabytes
 
 def targets(folder: pathlib.Path) -> dict[str, tuple[Callable[[bytes], Any], list[bytes]]]:
     """Of each target what takes the bytes, and examples to begin with."""
-    from doors.damage import WORDS
-    from doors.texts import CALLS, CUTE, DUMPS
-    from doors.texts import WORDS as PRINTED
-
     from smemsim import CuteLayout, TensorMap
     from smemsim.cli.decode import read_input
     from smemsim.cli.options import parse_address, parse_numbers, parse_offsets, parse_word
@@ -38,6 +34,9 @@ def targets(folder: pathlib.Path) -> dict[str, tuple[Callable[[bytes], Any], lis
     from smemsim.evidence.format import DATA, MANIFEST, load_suite
     from smemsim.judge.scenario import read_scenario
     from smemsim.words.tensor_map.text import parse_dump, value
+    from tools.doors.damage import WORDS
+    from tools.doors.texts import CALLS, CUTE, DUMPS
+    from tools.doors.texts import WORDS as PRINTED
 
     def text(data: bytes) -> str:
         return data.decode("utf-8", "replace")
@@ -96,10 +95,9 @@ def fuzz(name: str, seconds: int, found: pathlib.Path) -> None:
 
     with atheris.instrument_imports(include=["smemsim", "tomllib"]):
         pass
-    from doors.damage import WORDS
-    from doors.guard import bad_sentence, place
-
     from smemsim.errors import SmemsimError
+    from tools.doors.damage import WORDS
+    from tools.doors.guard import bad_sentence, place
 
     folder = found.parent / name
     corpus = folder / "corpus"

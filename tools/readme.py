@@ -18,7 +18,6 @@ import textwrap
 import tomllib
 
 from click.testing import CliRunner
-from speeds import table as speed_table
 
 from smemsim import TilePicture, check, tile_svg
 from smemsim.cli import main as cli
@@ -30,6 +29,7 @@ from smemsim.spec.errata import ERRATA
 from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import CODES
 from smemsim.tables import keys_of
+from tools.speeds import table as speed_table
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 RUN = "run kernel.ptx --launch golden/sm_90a/launches/kernels/gemm_specialized/launch.json"

@@ -18,18 +18,15 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from itertools import count
 
-from doors.calls import API, LAUNCHES
-from doors.files import SCENARIO_TEXTS, SCENARIO_VALUES, SHOWN, TRACE_VALUES, TRACES
-from doors.guard import bounded_memory
-from doors.texts import COMMANDS, LAYOUTS, PASTED, PLANS, PRINTED, PROCESSES, SOLVED
-from doors.words import INSTRUCTIONS, MAPS, WORDS
+from smemsim.campaign.space import Trouble
+from tools.doors.calls import API, LAUNCHES
+from tools.doors.files import SCENARIO_TEXTS, SCENARIO_VALUES, SHOWN, TRACE_VALUES, TRACES
+from tools.doors.guard import bounded_memory, swept
+from tools.doors.texts import COMMANDS, LAYOUTS, PASTED, PLANS, PRINTED, PROCESSES, SOLVED
+from tools.doors.words import INSTRUCTIONS, MAPS, WORDS
 
-from smemsim.campaign.space import Space, Trouble
-
-__all__ = ["FULL", "SPACES", "swept"]
+__all__ = ["FULL", "SPACES"]
 
 FULL = {
     WORDS: 10_000_000, INSTRUCTIONS: 100_000, MAPS: 1_000_000, TRACES: 50_000, TRACE_VALUES: 50_000, SCENARIO_TEXTS: 50_000, SCENARIO_VALUES: 50_000, SHOWN: 1000,
@@ -37,20 +34,6 @@ FULL = {
 }  # fmt: skip
 SPACES = {space.name: space for space in FULL}
 SMALL = {"words": 1, "processes": 1}  # chunks
-
-
-def swept(space: Space, seed: int, chunks: Callable[[int, int, float], bool]) -> tuple[int, Counter[str], list[Trouble]]:
-    """(cases, classes, the first trouble of each kind) of chunks 0, 1, … as long as `chunks` of (chunk, cases so far, seconds so far) holds."""
-    cases, classes, troubles, begun = 0, Counter[str](), dict[str, Trouble](), time.monotonic()
-    for chunk in count():
-        if not chunks(chunk, cases, time.monotonic() - begun):
-            break
-        found = space.run(seed, chunk)
-        cases += found.cases
-        classes.update(found.classes)
-        for trouble in found.troubles:
-            troubles.setdefault(trouble.what.partition(":")[0], trouble)
-    return cases, classes, list(troubles.values())
 
 
 def _row(name: str, cases: int, classes: Counter[str], seconds: float) -> str:

@@ -40,13 +40,11 @@ if TYPE_CHECKING:
     from smemsim.machine.product import MmaResult
     from smemsim.machine.region import GlobalMemory
     from smemsim.machine.tcgen05 import tcgen05_mma
-    from smemsim.machine.tma import tma_load, tma_prefetch, tma_store
+    from smemsim.machine.tma import Transfer, tma_load, tma_load_bytes, tma_prefetch, tma_reduce, tma_store, tma_store_bytes
     from smemsim.machine.tmem.address import TmemAddress
     from smemsim.machine.tmem.copy import tcgen05_cp, tcgen05_shift
     from smemsim.machine.tmem.layout import AccumulatorLayout, ATmemLayout, MetadataLayout, ScaleLayout
     from smemsim.machine.tmem.memory import TensorMemory, TmemAccess, tmem_put, tmem_take
-    from smemsim.machine.transfer import Transfer
-    from smemsim.machine.values import tma_load_bytes, tma_reduce, tma_store_bytes
     from smemsim.machine.wgmma import wgmma, wgmma_registers
     from smemsim.planning.arrangement import IllegalPlan
     from smemsim.planning.make import Choice, Plan, plan, plans
@@ -130,10 +128,10 @@ _HOMES = {
     "tma_load": "machine.tma",
     "tma_prefetch": "machine.tma",
     "tma_store": "machine.tma",
-    "Transfer": "machine.transfer",
-    "tma_load_bytes": "machine.values",
-    "tma_reduce": "machine.values",
-    "tma_store_bytes": "machine.values",
+    "Transfer": "machine.tma",
+    "tma_load_bytes": "machine.tma",
+    "tma_reduce": "machine.tma",
+    "tma_store_bytes": "machine.tma",
     "Answer": "judge.find",
     "FoundDescriptor": "judge.find",
     "find_descriptors": "judge.find",

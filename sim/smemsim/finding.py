@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NotRequired, TypeAlias, TypedDict
 
 from smemsim.errors import SmemsimError
-from smemsim.files import source_line
-from smemsim.ptx.demangle import readable
-from smemsim.ptx.module import Instruction, Location
 from smemsim.spec.evidence import Grade
 from smemsim.spec.findings import CODES, Severity
+
+if TYPE_CHECKING:
+    import pathlib
+
+    from smemsim.ptx.module import Instruction, Location
 
 __all__ = [
     "Element",
@@ -386,6 +387,8 @@ class Finding:
 
     def excerpt(self) -> list[str]:
         """The line of the PTX, and those of the source which it comes from where their files can be read, that of `place` first."""
+        from smemsim.files import source_line  # findings of words need no files
+
         if not self.line:
             return []
         lines = [f"{self.line} | {shortened(self.instruction)}"]
@@ -503,6 +506,8 @@ def told(text: str) -> str:
     >>> told("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes of line 7")
     'cp.async.bulk.tensor.2d…mbarrier::complete_tx::bytes of line 7'
     """
+    from smemsim.ptx.demangle import readable  # findings of words need no PTX
+
     return readable(_NAME.sub(_short_name, text))
 
 

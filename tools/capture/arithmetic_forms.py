@@ -15,10 +15,8 @@ import sys
 import numpy as np
 from cuda.bindings import driver as cu
 
-from device import Buffer, CudaError, Device, check
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests"))
-import instruction_forms as forms
+from tests import instruction_forms as forms
+from tools.capture.device import Buffer, CudaError, Device, check
 
 EVERY = 8  # of the approximate results one in so many is kept
 
@@ -26,12 +24,12 @@ EVERY = 8  # of the approximate results one in so many is kept
 def results(card: Device, form: tuple, arrays: list[Buffer]) -> np.ndarray | None:
     """The result of one form, None where the driver's assembler refuses it."""
     try:
-        module = check(cu.cuModuleLoadData(forms.kernel([form]).encode() + b"\0"), "cuModuleLoadData")
+        module = card.load(forms.kernel([form]))
     except CudaError:
         return None
     out = card.array(np.zeros(forms.COUNT, np.uint64))
-    card.launch(card.function(module, "forms", 0), forms.COUNT // 256, 0, out, *arrays, threads=256)
-    check(cu.cuModuleUnload(module), "cuModuleUnload")
+    card.launch(module.kernel("forms"), forms.COUNT // 256, 0, out, *arrays, threads=256)
+    check(cu.cuModuleUnload(module.handle), "cuModuleUnload")
     return forms.cut(out.read(np.uint64), form[1])
 
 

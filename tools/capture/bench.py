@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "sim")]
+from smemsim.evidence.format import write_suite
+from tools.capture import device as device_api
 
-import device as device_api  # noqa: E402
-from smemsim.evidence.format import write_suite  # noqa: E402
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
 
 UNTOUCHED = -2
 FILLED = -256  # a filled byte of a transfer is FILLED minus the byte
@@ -58,10 +58,11 @@ class Bench:
         self.device = device_api.Device()
         self.modules: dict[str, Any] = {}
 
-    def function(self, module: str, name: str, shared_bytes: int) -> Any:
+    def function(self, module: str, name: str) -> Any:
         if module not in self.modules:
-            self.modules[module] = self.device.module(device_api.build(module, KERNELS[module](), settings.arch))
-        return self.device.function(self.modules[module], name, shared_bytes)
+            path = device_api.build(module, KERNELS[module](), settings.arch)
+            self.modules[module] = self.device.load(path.read_bytes())
+        return self.modules[module].kernel(name)
 
     def write(
         self,
@@ -121,8 +122,8 @@ def in_processes(what: str, chosen: list[Any]) -> list[dict[str, Any]]:
             with tempfile.TemporaryDirectory() as folder:
                 file = pathlib.Path(folder) / "cases.json"
                 file.write_text(json.dumps([chosen[i] for i in rest]))
-                command = [sys.executable, str(HERE / "capture.py"), "--arch", settings.arch, "--risky", what, str(file)]
-                ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+                command = [sys.executable, "-m", "tools.capture.capture", "--arch", settings.arch, "--risky", what, str(file)]
+                ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600, check=False)
             lines = [line for line in ended.stdout.splitlines() if line.startswith("{")]
             if not lines:
                 raise RuntimeError(f"{what} {chosen[rest[0]]}: {ended.stderr[-2000:]}")

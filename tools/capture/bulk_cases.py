@@ -6,8 +6,8 @@ import itertools
 import random
 from typing import Any
 
-from cases import PLAIN_TYPES, SWIZZLE_BYTES, Case
-from wgmma_kernels import WINDOW_BEGIN, WINDOW_END
+from tools.capture.cases import PLAIN_TYPES, SWIZZLE_BYTES, Case
+from tools.capture.wgmma_kernels import WINDOW_BEGIN, WINDOW_END
 
 SOURCE_BYTES = 1 << 20  # where copies begin in a global source, which is twice as long
 MARGIN = 256  # bytes looked at on either side of a destination

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from wgmma_kernels import IDENTITY, TYPES, WINDOW_BEGIN, WINDOW_END, Variant
+from tools.capture.wgmma_kernels import IDENTITY, TYPES, WINDOW_BEGIN, WINDOW_END, Variant
 
 # driver code, element bytes; every plain type (conversions and packed types have suites of their own)
 PLAIN_TYPES = {0: 1, 1: 2, 2: 4, 3: 4, 4: 8, 5: 8, 6: 2, 7: 4, 8: 8, 9: 2, 10: 4}

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from blackwell import directed
-from mma_kernels import Instruction
 from smemsim.spec.formats import ElementFormat, element_format
 from smemsim.spec.wgmma import INVALID_METADATA_2_4, METADATA_1_2, WGMMA_M, WGMMA_TYPES, WgmmaTypes
+from tools.capture.blackwell import directed
+from tools.capture.mma_kernels import Instruction
 
 PROBES = pathlib.Path(__file__).resolve().parents[2] / "tests" / "data" / "arithmetic_probes.csv"
 POOL = 64  # different C in a tile

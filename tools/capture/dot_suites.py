@@ -8,15 +8,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-import dot_cases
-from bench import Bench, ragged, settings
-from dot_cases import DotCase
-from mma_kernels import THREADS, Instruction
-from mma_suites import LAYOUT, modules
 from smemsim.layout.fragments import a_element, a_thread, d_element, d_thread
 from smemsim.spec.formats import element_format
 from smemsim.spec.wgmma import WGMMA_M
-from wgmma_kernels import WINDOW_BEGIN
+from tools.capture import dot_cases
+from tools.capture.bench import Bench, ragged, settings
+from tools.capture.dot_cases import DotCase
+from tools.capture.mma_kernels import THREADS, Instruction
+from tools.capture.mma_suites import LAYOUT, modules
+from tools.capture.wgmma_kernels import WINDOW_BEGIN
 
 SEEDS = {"wgmma_dots_f32": ("f32", 9701), "wgmma_dots_f16": ("f16", 9711), "wgmma_dots_s32": ("s32", 9721)}
 TITLES = {
@@ -120,7 +120,7 @@ def _launch(bench: Bench, module: str, i: Instruction, cases: list[DotCase]) -> 
     shared = max(size, 1024)
     if size != shared:
         raise RuntimeError(f"{i.name}: an image of {size} bytes")
-    bench.device.launch(bench.function(module, i.name, shared), len(cases), shared, buffers[0], buffers[1], shared, *buffers[2:], d)
+    bench.device.launch(bench.function(module, i.name), len(cases), shared, buffers[0], buffers[1], shared, *buffers[2:], d)
     values = d.read(np.uint32).reshape(len(cases), THREADS, i.registers)
     if i.d == "f16":
         values = values.view("<u2").astype(np.uint32)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import concurrent.futures
-import ctypes
 import hashlib
 import io
 import pathlib
@@ -19,28 +18,19 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import types
 from typing import Any
 
 import numpy as np
 
+from smemsim.evidence.format import write_suite
+from smemsim.evidence.launches import LaunchFile, load_launch_file, row_digest, sample_places
+from smemsim.testing.recorder import Gpu
+from tools.capture.launch_kernels import all_launches  # noqa: F401 - registers them
+from tools.capture.launch_kernels.judge import GUARD, judge
+from tools.capture.launch_kernels.spec import LAUNCHES
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(HERE / "launch_kernels"), str(HERE), str(ROOT / "sim")]
-try:
-    import numba  # noqa: F401
-except ImportError:  # not there, or not for this numpy: the package's loops run as Python, which is enough to make arrays
-    plain = types.ModuleType("numba")
-    plain.njit = plain.vectorize = lambda *_, **__: lambda function: function  # type: ignore[attr-defined]
-    sys.modules["numba"] = plain
-
-import all_launches  # noqa: E402, F401 - registers them
-from judge import GUARD, judge  # noqa: E402
-from spec import LAUNCHES  # noqa: E402
-
-from smemsim.evidence.format import write_suite  # noqa: E402
-from smemsim.evidence.launches import LaunchFile, load_launch_file, row_digest, sample_places  # noqa: E402
-from smemsim.testing.recorder import TRAPS, Gpu  # noqa: E402
 
 RUNS, PATIENCE, WORKERS = 3, 60, 6
 FULL_BYTES = 16384  # outputs up to this size, and those of approximations, are stored in full
@@ -67,49 +57,17 @@ def assembler() -> str:
     return next((line.split(" V")[-1] for line in said.splitlines() if "release" in line), "unknown")
 
 
-def start(gpu: Gpu, function: Any, launch: LaunchFile, parameters: list[bytes]) -> int:
-    """Launch with a cluster or a cooperative grid where asked for, wait: 0 or the CUDA error of a trap."""
-    config = launch.config()
-    grid, block, cluster = config.grid, config.block or (1, 1, 1), config.cluster or (1, 1, 1)
-    cooperative = bool(launch.about.get("cooperative"))
-    if cluster == (1, 1, 1) and not cooperative:
-        return gpu.launch(function, grid, block, launch.about["shared_bytes"], parameters)
-    cu, attributes = gpu.cu, []
-    if cluster != (1, 1, 1):
-        one = cu.CUlaunchAttribute()
-        one.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        one.value.clusterDim.x, one.value.clusterDim.y, one.value.clusterDim.z = cluster
-        attributes.append(one)
-    if cooperative:
-        one = cu.CUlaunchAttribute()
-        one.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-        one.value.cooperative = 1
-        attributes.append(one)
-    config = cu.CUlaunchConfig()
-    config.gridDimX, config.gridDimY, config.gridDimZ = grid
-    config.blockDimX, config.blockDimY, config.blockDimZ = block
-    config.sharedMemBytes = launch.about["shared_bytes"]
-    config.attrs, config.numAttrs = attributes, len(attributes)
-    held = [ctypes.create_string_buffer(value, len(value)) for value in parameters]
-    pointers = np.array([ctypes.addressof(x) for x in held], np.uint64)
-    code = int(cu.cuLaunchKernelEx(config, function, pointers.ctypes.data, 0)[0])
-    code = code or int(cu.cuCtxSynchronize()[0])
-    if code and code not in TRAPS:
-        raise RuntimeError(f"cuLaunchKernelEx: CUDA error {code}")
-    return code
-
-
 def run_once(gpu: Gpu, image: bytes, launch: LaunchFile, before: dict[str, np.ndarray]) -> tuple[int, dict[str, np.ndarray]]:
     """(status, the bytes of every array with its guard). The module is loaded anew, so that its variables begin as written."""
-    function = gpu.function(image, launch.about["entry"], launch.about["shared_bytes"])
+    kernel = gpu.load(image).kernel(launch.about["entry"])
     addresses = {}
     for name, x in before.items():
         addresses[name] = gpu.allocate(x.nbytes + GUARD, 0xA5)
         gpu.put(addresses[name], x)
-    code = start(gpu, function, launch, launch.parameters(addresses, gpu.encode))
+    code = gpu.execute(kernel, launch.config(launch.parameters(addresses, gpu.encode)))
     after = {} if code else {name: gpu.get(addresses[name], x.nbytes + GUARD) for name, x in before.items()}
-    if not code:
-        gpu.free()
+    for address in addresses.values():
+        gpu.free(address)
     return code, after
 
 
@@ -143,7 +101,7 @@ def in_process(folder: pathlib.Path) -> tuple[list[str], dict[str, np.ndarray]]:
     """(what was said, arrays) of one launch; the process may not come back."""
     with tempfile.TemporaryDirectory() as temporary:
         answer = pathlib.Path(temporary) / "answer.npz"
-        command = [sys.executable, str(pathlib.Path(__file__).resolve()), "--one", str(folder), "--answer", str(answer)]
+        command = [sys.executable, "-m", "tools.capture.launch_suite", "--one", str(folder.resolve()), "--answer", str(answer)]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
         except subprocess.TimeoutExpired:

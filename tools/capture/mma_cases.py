@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from cases import RESERVED_BITS
-from mma_kernels import THREADS, Instruction
 from smemsim.spec.wgmma import INVALID_METADATA_2_4, METADATA_1_2, WGMMA_M, WGMMA_TYPES, WgmmaTypes
-from wgmma_kernels import WINDOW_BEGIN
+from tools.capture.cases import RESERVED_BITS
+from tools.capture.mma_kernels import THREADS, Instruction
+from tools.capture.wgmma_kernels import WINDOW_BEGIN
 
 WINDOW_END = 0x10000  # of the suites here
 IMAGE_OF = {"e4m3": "fp8", "e5m2": "fp8", "s8": "int8", "u8": "int8"}  # one image serves both types of a mixed instruction

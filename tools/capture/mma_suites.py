@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-import mma_cases
-import mma_kernels
-from bench import KERNELS, Bench, ragged, settings
-from mma_cases import WINDOW_END, MmaCase, draw
-from mma_kernels import THREADS, Instruction
-from wgmma_kernels import WINDOW_BEGIN
+from tools.capture import mma_cases, mma_kernels
+from tools.capture.bench import KERNELS, Bench, ragged, settings
+from tools.capture.mma_cases import WINDOW_END, MmaCase, draw
+from tools.capture.mma_kernels import THREADS, Instruction
+from tools.capture.wgmma_kernels import WINDOW_BEGIN
 
 KERNELS_A_MODULE = 24
 LAYOUT = np.dtype(
@@ -74,7 +73,7 @@ def run(bench: Bench, chosen: list[MmaCase], metadata_blocks: np.ndarray) -> lis
     for (instruction, image), cases in members.items():
         packed = np.array([_packed(chosen[i]) for i in cases], LAYOUT)
         d = bench.device.array(np.zeros((len(cases), THREADS, instruction.registers), np.uint32))
-        function = bench.function(of[instruction], instruction.name, shared)
+        function = bench.function(of[instruction], instruction.name)
         bench.device.launch(function, len(cases), shared, bench.device.array(packed.view(np.uint8)), images[image], shared, *tables, d)
         registers = d.read(np.uint32).reshape(len(cases), THREADS, instruction.registers)
         if instruction.d == "f16":

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bench import Bench
+from tools.capture.bench import Bench
 
 
 def _call(library: Any, what: str, alignment: int, rank: int) -> int:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import cases as plain
-from cases import FLOAT_TYPES, PLAIN_TYPES, STORE_MARGIN, SWIZZLE_BYTES
-from wgmma_kernels import WINDOW_BEGIN
+from tools.capture import cases as plain
+from tools.capture.cases import FLOAT_TYPES, PLAIN_TYPES, STORE_MARGIN, SWIZZLE_BYTES
+from tools.capture.wgmma_kernels import WINDOW_BEGIN
 
 Case = dict[str, Any]
 WINDOW = 0x10000

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-import transfer_cases as draw
-from bench import Bench, Case, in_processes, ragged
-from cases import STORE_BYTES, TENSOR_BYTES
-from transfer_cases import tiled_case
-from transfer_runs import MADE_UP, columns, expanded
+from tools.capture import transfer_cases as draw
+from tools.capture.bench import Bench, Case, in_processes, ragged
+from tools.capture.cases import STORE_BYTES, TENSOR_BYTES
+from tools.capture.transfer_cases import tiled_case
+from tools.capture.transfer_runs import MADE_UP, columns, expanded
 
 
 def write_transfers(bench: Bench, out: pathlib.Path, suite: str, title: str, seed: int, chosen: list[Case]) -> None:

@@ -18,14 +18,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "sim"))
-
-from smemsim import TensorMap  # noqa: E402
-from smemsim.errors import InputError  # noqa: E402
-from smemsim.evidence.format import Suite, load_suite, write_suite  # noqa: E402
-from smemsim.evidence.replay import replay_suite  # noqa: E402
-from smemsim.testing.recorder import (  # noqa: E402
+from smemsim import TensorMap
+from smemsim.errors import InputError
+from smemsim.evidence.format import Suite, load_suite, write_suite
+from smemsim.evidence.replay import replay_suite
+from smemsim.testing.recorder import (
     DUMP,
     Gpu,
     Kernel,
@@ -37,6 +34,9 @@ from smemsim.testing.recorder import (  # noqa: E402
     differences,
     load_launch,
 )
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
 
 KERNEL = r"""
 // A user's kernel: two K-slices of a tile, loaded by TMA, copied out. The window before the first load holds whatever was there.
@@ -192,7 +192,7 @@ def main() -> int:
     parser.add_argument("--out", type=pathlib.Path, required=True, help="where the trace folders go")
     out = parser.parse_args().out
     recorder, wrong = Recorder(), 0
-    print(f"{recorder.gpu.describe()}")
+    print(f"{recorder.device}")
     for name, wanted in suites().items():
         try:
             wrong += recorded(recorder, out, name, wanted)

@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-import transfer_cases as draw
-from bench import Bench, Case, in_processes, ragged
-from cases import PLAIN_TYPES
-from transfer_cases import tiled_case
-from transfer_runs import columns
-from wgmma_kernels import WINDOW_BEGIN
+from tools.capture import transfer_cases as draw
+from tools.capture.bench import Bench, Case, in_processes, ragged
+from tools.capture.cases import PLAIN_TYPES
+from tools.capture.transfer_cases import tiled_case
+from tools.capture.transfer_runs import columns
+from tools.capture.wgmma_kernels import WINDOW_BEGIN
 
 FLOAT_OPERATIONS = {6: ("add", "min", "max"), 9: ("add", "min", "max"), **dict.fromkeys((7, 8, 10, 11, 12), ("add",))}
 LEGAL = {  # by tma_reduce_traps

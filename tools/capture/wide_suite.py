@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bench import Bench, Case, pad
-from encode_cases import ITEMSIZE, WIDTH
+from tools.capture.bench import Bench, Case, pad
+from tools.capture.encode_cases import ITEMSIZE, WIDTH
 
 WIDTHS = {**WIDTH, 4: 128, 5: 128, 6: 128}
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 import smemsim
-from doors.damage import ANYTHING
-from doors.guard import Bench, door
 from smemsim import SmemDescriptor, TensorMap
+from tools.doors.damage import ANYTHING
+from tools.doors.guard import Bench, door
 
 __all__ = ["API", "LAUNCHES", "RESULTS", "good_calls"]
 

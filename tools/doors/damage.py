@@ -92,34 +92,39 @@ def damaged_value(rng: random.Random, value: Any) -> Any:
         places = _places(made)
         if not places:
             break
-        *way, last = rng.choice(places)
+        *path, last = rng.choice(places)
         holder = made
-        for key in way:
+        for key in path:
             holder = holder[key]
         old = holder[last]
         match rng.randrange(8):
             case 0:
                 del holder[last]
-            case 1:
-                holder[last] = copy.deepcopy(rng.choice(ANYTHING))
-            case 2 | 3 if isinstance(old, int) and not isinstance(old, bool):
-                holder[last] = _number(rng, old)
-            case 2:
-                holder[last] = rng.choice(([old], [old, old], {"x": old}, str(old)[:200]))
-            case 3 if isinstance(old, str):
-                holder[last] = rng.choice(TEXTS)
             case 4:
-                there = rng.choice(places)
                 other = made
-                for key in there:
+                for key in rng.choice(places):
                     other = other[key] if isinstance(other, (dict, list)) and (not isinstance(other, list) or key < len(other)) else other
                 holder[last] = copy.deepcopy(other)
-            case 5 if isinstance(old, list) and old:
-                holder[last] = old * rng.choice((2, 3)) if rng.random() < 0.5 else old[: rng.randrange(len(old))]
             case 6 if isinstance(holder, dict):
                 holder[rng.choice((*TEXTS[:8], f"{last}s", str(last)[:-1], "op", "raw", "word", "words", "layout"))] = holder.pop(last)
             case 7 if isinstance(holder, list):
                 rng.shuffle(holder)
-            case _:
-                holder[last] = rng.choice(NUMBERS)
+            case way:
+                holder[last] = _other(rng, old, way)
     return made
+
+
+def _other(rng: random.Random, old: Any, way: int) -> Any:
+    """Another value than `old`, for one of the ways of `damaged_value`."""
+    match way:
+        case 1:
+            return copy.deepcopy(rng.choice(ANYTHING))
+        case 2 | 3 if isinstance(old, int) and not isinstance(old, bool):
+            return _number(rng, old)
+        case 2:
+            return rng.choice(([old], [old, old], {"x": old}, str(old)[:200]))
+        case 3 if isinstance(old, str):
+            return rng.choice(TEXTS)
+        case 5 if isinstance(old, list) and old:
+            return old * rng.choice((2, 3)) if rng.random() < 0.5 else old[: rng.randrange(len(old))]
+    return rng.choice(NUMBERS)

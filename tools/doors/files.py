@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 
-from doors.damage import damaged_bytes, damaged_text, damaged_value
-from doors.guard import Bench, command, door
 from smemsim import TilePicture, check, show_html, tile_svg
 from smemsim.evidence.format import DATA, MANIFEST, load_suite
 from smemsim.evidence.replay import replay, replay_suite
 from smemsim.judge.scenario import read_scenario
+from tools.doors.damage import damaged_bytes, damaged_text, damaged_value
+from tools.doors.guard import Bench, command, door
 
 __all__ = ["SCENARIO_TEXTS", "SCENARIO_VALUES", "SHOWN", "TRACES", "TRACE_VALUES"]
 

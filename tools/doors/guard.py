@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import random
 import re
 import resource
 import signal
+import time
 import traceback
 import warnings
 from collections import Counter
@@ -21,7 +23,7 @@ from smemsim.campaign.space import Case, ChunkResult, Space, Trouble
 from smemsim.cli import main
 from smemsim.errors import InputError, InternalError, SmemsimError
 
-__all__ = ["INTERNAL", "Bench", "bad_sentence", "bounded_memory", "command", "door", "place"]
+__all__ = ["INTERNAL", "Bench", "bad_sentence", "bounded_memory", "command", "door", "place", "swept"]
 
 SECONDS = 10  # of processor time that one case may take
 LONGEST = 4000  # characters of a sentence
@@ -155,3 +157,17 @@ def door(name: str, says: str, cases: int, run: Callable[[random.Random, int, Be
         )
 
     return Space(name, says, chunk, cases, alone)
+
+
+def swept(space: Space, seed: int, chunks: Callable[[int, int, float], bool]) -> tuple[int, Counter[str], list[Trouble]]:
+    """(cases, classes, the first trouble of each kind) of chunks 0, 1, … as long as `chunks` of (chunk, cases so far, seconds so far) holds."""
+    cases, classes, troubles, begun = 0, Counter[str](), dict[str, Trouble](), time.monotonic()
+    for chunk in itertools.count():
+        if not chunks(chunk, cases, time.monotonic() - begun):
+            break
+        done = space.run(seed, chunk)
+        cases += done.cases
+        classes.update(done.classes)
+        for trouble in done.troubles:
+            troubles.setdefault(trouble.what.partition(":")[0], trouble)
+    return cases, classes, list(troubles.values())

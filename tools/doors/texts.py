@@ -13,15 +13,15 @@ import tempfile
 from typing import Any
 
 import numpy as np
-from soundness import draw
 
-from doors.damage import ANYTHING, damaged_bytes, damaged_text
-from doors.guard import Bench, command, door
 from smemsim import CuteLayout, TensorMap, explain_product, find_descriptors, plan, plans
+from smemsim.campaign.spaces.plans import draw
 from smemsim.cli.decode import read_input
 from smemsim.cli.options import parse_address, parse_numbers, parse_offsets, parse_word
 from smemsim.errors import InternalError, SmemsimError
 from smemsim.layout.cute import byte_axes, coalesce, composition, logical_divide, recast, tile_to_shape, zipped_divide
+from tools.doors.damage import ANYTHING, damaged_bytes, damaged_text
+from tools.doors.guard import Bench, command, door
 
 __all__ = ["CALLS", "COMMANDS", "LAYOUTS", "PASTED", "PLANS", "PRINTED", "PROCESSES", "SOLVED", "layout"]
 
@@ -55,7 +55,7 @@ CUTE = (
 def _pasted(rng: random.Random, cases: int, bench: Bench) -> None:
     def read(text: str) -> None:
         for given in read_input((text,), rng.choice((None, "sm_90a", "sm_100a"))).maps:
-            for sentence in (*given.violations, given.unreadable, *given.hints):
+            for sentence in map(str, (*given.violations, given.unreadable, *given.hints)):
                 assert "\n" not in sentence, sentence
             assert given.tm is not None or given.violations or given.unreadable
 

@@ -6,8 +6,6 @@ import random
 
 import numpy as np
 
-from doors.damage import NUMBERS
-from doors.guard import Bench, door
 from smemsim import SmemDescriptor, TensorMap, operand_addresses, tma_load, tma_store
 from smemsim.show.tensor_map import tensor_map_json, tensor_map_view
 from smemsim.show.words import descriptor_view
@@ -16,6 +14,8 @@ from smemsim.spec.formats import FORMATS
 from smemsim.spec.tcgen05 import KINDS
 from smemsim.spec.tensor_map import TENSOR_MAP
 from smemsim.words.instr import InstrDescriptor
+from tools.doors.damage import NUMBERS
+from tools.doors.guard import Bench, door
 
 __all__ = ["INSTRUCTIONS", "MAPS", "WORDS"]
 

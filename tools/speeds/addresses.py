@@ -13,7 +13,7 @@ import smemsim
 from smemsim.layout.operand import k_major_chunk
 from smemsim.layout.swizzle import swizzle
 from smemsim.spec.swizzles import MODES, Swizzle
-from speeds.race import Race, Row, same, timed
+from tools.speeds.race import Race, Row, same, timed
 
 OPERAND: dict[str, Any] = {"arch": "sm_90a", "dtype": "bf16", "major": "K"}
 START, ROWS, K = 0x400, 128, 64
@@ -34,7 +34,7 @@ def as_matrix(addresses: np.ndarray) -> np.ndarray:
 
 
 def _by_hand() -> np.ndarray:
-    """The same tile in numpy, for this swizzle, type and shape alone."""
+    """The tile in numpy, for this swizzle, type and shape alone."""
     linear = START + np.arange(ROWS, dtype=np.uint32)[:, None] * np.uint32(128) + np.arange(K, dtype=np.uint32) * np.uint32(2)
     return linear ^ ((linear >> np.uint32(3)) & np.uint32(0x70))
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 import smemsim
-from speeds.race import Race, Row, timed
+from tools.speeds.race import Race, Row, timed
 
 WORK = 1 << 26  # multiply-adds of a batch
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from speeds.addresses import START, TILE, as_matrix, tile
-from speeds.arithmetic import INSTRUCTIONS, Instruction, drawn, multiply
-from speeds.race import LeftOut, Race, Row, Timer, same, timed
+from tools.speeds.addresses import START, TILE, as_matrix, tile
+from tools.speeds.arithmetic import INSTRUCTIONS, Instruction, drawn, multiply
+from tools.speeds.race import LeftOut, Race, Row, Timer, same, timed
 
 # PyTorch without CUDA, 2.13.0+cpu, is taken where pip knows one. mmasim compiles a part of itself when it is imported. pycute is part of nvidia-cutlass.
 WITH_NEEDS = ("mmasim==2.1.1", "torch==2.13.0", "numpy")

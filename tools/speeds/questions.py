@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 import smemsim
-from speeds.addresses import OPERAND, WORDS
-from speeds.race import Differs, Race, Row, timed
-from speeds.transfers import bf16
+from tools.speeds.addresses import OPERAND, WORDS
+from tools.speeds.race import Differs, Race, Row, timed
+from tools.speeds.transfers import bf16
 
 ITERATIONS, STAGES = 64, 3
 TYPES: dict[str, Any] = {"arch": "sm_90a", "kind": "wgmma", "a_type": "bf16", "b_type": "bf16", "d_type": "f32"}
@@ -42,7 +42,7 @@ def pipeline(iterations: int = ITERATIONS, *, sbo: int = 1024) -> dict[str, Any]
 
 
 def _in_numpy() -> Callable[[], np.ndarray]:
-    """The same kernel in numpy: two copies and a float32 product an iteration."""
+    """The kernel in numpy: two copies and a float32 product an iteration."""
     rng = np.random.default_rng(1)
     a, b = (rng.standard_normal((128, 64 * ITERATIONS)).astype(np.float32) for _ in "ab")
     stages = np.empty((STAGES, 2, 128, 64), np.float32)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from speeds.addresses import ROWS_OF_ADDRESSES
-from speeds.arithmetic import ROWS_OF_ARITHMETIC
-from speeds.launches import ROWS_OF_LAUNCHES
-from speeds.peers import ROWS_OF_PEERS
-from speeds.questions import ROWS_OF_QUESTIONS
-from speeds.race import Row
-from speeds.sweeps import ROWS_OF_SWEEPS
-from speeds.transfers import ROWS_OF_TRANSFERS
+from tools.speeds.addresses import ROWS_OF_ADDRESSES
+from tools.speeds.arithmetic import ROWS_OF_ARITHMETIC
+from tools.speeds.launches import ROWS_OF_LAUNCHES
+from tools.speeds.peers import ROWS_OF_PEERS
+from tools.speeds.questions import ROWS_OF_QUESTIONS
+from tools.speeds.race import Row
+from tools.speeds.sweeps import ROWS_OF_SWEEPS
+from tools.speeds.transfers import ROWS_OF_TRANSFERS
 
 GROUPS = ("addresses", "tensor maps", "TMA", "MMA", "run", "explain", "check", "plan", "solve", "campaign", "commands")
 EVERY = (

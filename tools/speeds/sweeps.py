@@ -15,7 +15,7 @@ from typing import Any
 import smemsim
 from smemsim.campaign.spaces import space
 from smemsim.campaign.sweep import do_chunk
-from speeds.race import Differs, LeftOut, Race, Row, once, timed
+from tools.speeds.race import Differs, LeftOut, Race, Row, once, timed
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "golden"
 SMEM, IDESC = 1 << 21, 1 << 24  # cases of a chunk

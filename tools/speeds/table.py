@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from speeds.race import Result
+from tools.speeds.race import Result
 
 PREFIXES = ((1e9, " G "), (1e6, " M "), (1e3, " k "), (1, " "))
 

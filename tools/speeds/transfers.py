@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 import smemsim
-from speeds.race import Race, Row, same, timed
+from tools.speeds.race import Race, Row, same, timed
 
 BOX = (128, 64)  # lines, bf16 elements of a line
 

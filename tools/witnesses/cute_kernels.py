@@ -20,12 +20,13 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
-import fold
 import numpy as np
+
+from tools.witnesses import fold
 
 __all__ = ["CONFIGURATIONS", "Configuration", "compile_kernel", "device", "record"]
 
-HERE = pathlib.Path(__file__).resolve()
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 OFFSET, LANE, COLUMN, CTA = range(4)
 TYPES = {  # element type: CuTe DSL's, bits, the accumulator's
     "f16": ("Float16", 16, "f32"), "bf16": ("BFloat16", 16, "f32"), "tf32": ("TFloat32", 32, "f32"), "e4m3": ("Float8E4M3FN", 8, "f32"),
@@ -238,7 +239,9 @@ def _peer(text: str, rows: int) -> tuple[int, int]:
 def compiled(c: Configuration) -> dict[str, Any] | str:
     """Compile in a process of its own; a string says why there is nothing. CuTe DSL leaves its PTX in the current folder: one that goes away."""
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run([sys.executable, str(HERE), c.name], cwd=folder, capture_output=True, text=True, check=False)
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        command = [sys.executable, "-m", "tools.witnesses.cute_kernels", c.name]
+        done = subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if done.returncode or not lines:
         why = [line for line in done.stderr.splitlines() if line.strip()]

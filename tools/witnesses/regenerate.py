@@ -18,14 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from smemsim.errors import TraceError
+from smemsim.evidence.format import Suite, load_suite
+from smemsim.evidence.replay import replay_suite
+from tools.witnesses import suites
+
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "sim")]
 
-import suites  # noqa: E402
-
-from smemsim.errors import TraceError  # noqa: E402
-from smemsim.evidence.format import Suite, load_suite  # noqa: E402
-from smemsim.evidence.replay import replay_suite  # noqa: E402
 
 __all__ = ["changes", "cute_suite", "main", "triton_suites"]
 
@@ -38,7 +37,7 @@ def installed(module: str) -> bool:
 
 def triton_suites(names: list[str] | None = None) -> dict[str, list[dict[str, Any]]]:
     """Kernels by suite; `names` picks some."""
-    import triton_kernels
+    from tools.witnesses import triton_kernels
 
     out: dict[str, list[dict[str, Any]]] = {}
     for c in triton_kernels.CONFIGURATIONS:
@@ -49,7 +48,7 @@ def triton_suites(names: list[str] | None = None) -> dict[str, list[dict[str, An
 
 def triton_exceptions() -> bool:
     """Is what Triton refused still refused, and is what it got wrong still told apart?"""
-    import triton_kernels
+    from tools.witnesses import triton_kernels
 
     fine = True
     for why, c in triton_kernels.REFUSED:
@@ -71,7 +70,7 @@ def triton_exceptions() -> bool:
 
 def cute_suite(names: list[str] | None = None) -> Suite:
     """What CuTe DSL makes of its configurations, in memory only; those that it does not compile are told."""
-    import cute_kernels
+    from tools.witnesses import cute_kernels
 
     kernels = []
     for name, c in cute_kernels.CONFIGURATIONS.items():
@@ -116,7 +115,7 @@ def main() -> int:
         parser.error("--only needs --check: a suite is written whole")
     compiled, fine = 0, True
     if installed("triton"):
-        import triton_kernels
+        from tools.witnesses import triton_kernels
 
         for name, kernels in triton_suites(arguments.only).items():
             compiled += len(kernels)

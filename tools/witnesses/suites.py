@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import pathlib
-import sys
 from typing import Any
 
 import numpy as np
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[1] / "sim")]
+from smemsim.evidence.format import Suite, write_suite
 
-from smemsim.evidence.format import Suite, write_suite  # noqa: E402
+HERE = pathlib.Path(__file__).resolve().parent
+
 
 __all__ = ["TITLES", "arrays_of", "suite_of", "write"]
 

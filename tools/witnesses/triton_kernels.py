@@ -17,7 +17,6 @@ from typing import Any
 # Read by Triton when it compiles: nothing from a cache, no paths of this machine in the PTX, and the default that 3.9 warns about.
 os.environ |= {"TRITON_ALWAYS_COMPILE": "1", "TRITON_DISABLE_LINE_INFO": "1", "TRITON_DEFAULT_FP_FUSION": "1"}
 
-import fold
 import triton
 from triton._C.libtriton import ir, nvidia, passes
 from triton._C.libtriton.gluon_ir import GluonOpBuilder
@@ -37,6 +36,8 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
     tcgen05_mma,
     tcgen05_mma_scaled,
 )
+
+from tools.witnesses import fold
 
 __all__ = ["CONFIGURATIONS", "DISAGREES", "REFUSED", "Configuration", "compile_kernel", "device"]
 
@@ -107,7 +108,7 @@ def scaled(
     A_IN_TMEM: gl.constexpr,
     COPY_B: gl.constexpr,
 ):
-    """The same with scale factors, copied from shared to tensor memory first; those of B where there are 128 of them, the copy's block."""
+    """A product with scale factors, copied from shared to tensor memory first; those of B where there are 128 of them, the copy's block."""
     if A_IN_TMEM:
         a = allocate_tensor_memory(A_TYPE, A_SHAPE, A)
     else:
@@ -364,7 +365,7 @@ def _both(swizzle: int, a_major: str, b_major: str, order: str = "nvmma") -> tup
 
 
 def fitted(c: Configuration) -> Configuration:
-    """The same with the widest swizzle, up to the one asked for, whose atoms the tile of one CTA fills: Triton refuses others."""
+    """The configuration with the widest swizzle, up to the one asked for, whose atoms the tile of one CTA fills: Triton refuses others."""
     out = {}
     for operand, layout in (("a", c.a_layout), ("b", c.b_layout)):
         if layout == "tmem" or layout[2] != "nvmma":

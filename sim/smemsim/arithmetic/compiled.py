@@ -22,7 +22,7 @@ def ufunc(scalar: Callable[..., Any], *signatures: str) -> Any:
     """
     from numba import vectorize
 
-    return vectorize(list(signatures), cache=True)(_with_compiled_names(scalar))  # type: ignore[no-untyped-call]
+    return vectorize(list(signatures), cache=True)(_with_compiled_names(scalar))
 
 
 def _with_compiled_names(scalar: Callable[..., Any]) -> Any:

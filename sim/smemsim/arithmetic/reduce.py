@@ -12,13 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from smemsim.arguments import choice
 from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.spec.reductions import (
     BULK_REDUCTIONS,
-    KNOWN_REDUCTIONS,
     NO_REDUCTION,
     REDUCTION_TYPES,
     TENSOR_REDUCTIONS,
@@ -38,7 +35,6 @@ __all__ = [
     "float_least",
     "increment",
     "integer_least",
-    "reduce_elements",
     "reduction_op",
     "reduction_type",
     "tensor_reduction",
@@ -219,7 +215,7 @@ def tensor_reduction(op: Any, data_type: Any) -> ReductionType:
         )
     runs = TENSOR_REDUCTIONS[name]
     if operation not in runs:
-        takes = f"takes {_listed(runs)}" if runs else "takes no reduction"
+        takes = f"takes {listed(runs)}" if runs else "takes no reduction"
         raise HardwareTrap(f"{operation} through a tensor map of data type {name}: that type {takes}", cuda_error=NO_REDUCTION)
     return REDUCTION_TYPES[TENSOR_TYPES[name]]
 
@@ -241,37 +237,7 @@ def bulk_reduction(op: Any, dtype: Any, dst_space: Any) -> ReductionType:
     return row
 
 
-def reduce_elements(old: Any, new: Any, op: Any, dtype: Any) -> np.ndarray:
-    """Reduce `new` into `old`, element by element: two arrays of one shape, of bytes (uint8) or of the type's raw bits.
-
-    Returns an array like `old`, which is left alone. Raises InputError for an operation that no instruction has on the type (f32 and
-    f64 have additions only, bits have no order), or arrays that do not fit. Measured: traces bulk_reductions, tma_reductions.
-
-    >>> reduce_elements(np.array([1, 7], np.uint32), np.array([9, 9], np.uint32), "add", "u32").tolist()
-    [10, 16]
-    """
-    from smemsim.arithmetic import reduce_loops
-
-    operation, row = reduction_op(op), reduction_type(dtype)
-    if operation not in KNOWN_REDUCTIONS[row.name]:
-        raise InputError(f"{operation} on {row.name}: no instruction has it; {row.name} has {_listed(KNOWN_REDUCTIONS[row.name])}")
-    raw = np.dtype(f"<u{row.itemsize}")
-    for name, array in (("old", old), ("new", new)):
-        if not isinstance(array, np.ndarray) or array.dtype.kind not in "ui" or array.itemsize not in {1, row.itemsize}:
-            got = getattr(array, "dtype", type(array).__name__)
-            raise InputError(f"{name}: needs an array of uint8 bytes or of raw {row.name} bits (uint{row.bits}), not {got}")
-        if array.nbytes % row.itemsize:
-            raise InputError(f"{name}: {array.nbytes} bytes are no whole number of {row.name} elements ({row.itemsize} B each)")
-    if old.shape != new.shape or old.dtype != new.dtype:
-        raise InputError(f"old is {old.dtype} {old.shape}, new is {new.dtype} {new.shape}: needs two arrays of one shape and type")
-    a, b = (np.ascontiguousarray(x).reshape(-1).view(raw).astype(np.uint64).view(np.int64) for x in (old, new))
-    out = np.empty_like(a)
-    reduce_loops.reduce_all(a, b, operation.code, *parameters(row), out)
-    result: np.ndarray = out.view(np.uint64).astype(raw).view(old.dtype).reshape(old.shape)
-    return result
-
-
-def _listed(ops: frozenset[ReductionOp]) -> str:
+def listed(ops: frozenset[ReductionOp]) -> str:
     return " ".join(op for op in ReductionOp if op in ops)
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
 from smemsim.arithmetic import reduce as _reduce
+from smemsim.errors import InputError
+from smemsim.spec.reductions import KNOWN_REDUCTIONS
 
-__all__ = ["EXCHANGE", "SWAP_IF", "chain", "reduce_all", "reduce_one"]
+__all__ = ["EXCHANGE", "SWAP_IF", "chain", "reduce_all", "reduce_elements", "reduce_one"]
 
 
 EXCHANGE, SWAP_IF = 8, 9  # codes of exch and cas, behind those of ReductionOp
@@ -78,3 +82,34 @@ def chain(words, at, compare, new, op, family, bits, flip, exponent_bits, fracti
             words[word] = (np.int64(words[word]) & (0xFFFFFFFF ^ 0xFFFF << shift)) | after << shift
         else:
             words[word] = after
+
+
+# ---- Arrays of elements
+
+
+def reduce_elements(old: Any, new: Any, op: Any, dtype: Any) -> np.ndarray:
+    """Reduce `new` into `old`, element by element: two arrays of one shape, of bytes (uint8) or of the type's raw bits.
+
+    Returns an array like `old`, which is left alone. Raises InputError for an operation that no instruction has on the type (f32 and
+    f64 have additions only, bits have no order), or arrays that do not fit. Measured: traces bulk_reductions, tma_reductions.
+
+    >>> reduce_elements(np.array([1, 7], np.uint32), np.array([9, 9], np.uint32), "add", "u32").tolist()
+    [10, 16]
+    """
+    operation, row = _reduce.reduction_op(op), _reduce.reduction_type(dtype)
+    if operation not in KNOWN_REDUCTIONS[row.name]:
+        raise InputError(f"{operation} on {row.name}: no instruction has it; {row.name} has {_reduce.listed(KNOWN_REDUCTIONS[row.name])}")
+    raw = np.dtype(f"<u{row.itemsize}")
+    for name, array in (("old", old), ("new", new)):
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "ui" or array.itemsize not in {1, row.itemsize}:
+            got = getattr(array, "dtype", type(array).__name__)
+            raise InputError(f"{name}: needs an array of uint8 bytes or of raw {row.name} bits (uint{row.bits}), not {got}")
+        if array.nbytes % row.itemsize:
+            raise InputError(f"{name}: {array.nbytes} bytes are no whole number of {row.name} elements ({row.itemsize} B each)")
+    if old.shape != new.shape or old.dtype != new.dtype:
+        raise InputError(f"old is {old.dtype} {old.shape}, new is {new.dtype} {new.shape}: needs two arrays of one shape and type")
+    a, b = (np.ascontiguousarray(x).reshape(-1).view(raw).astype(np.uint64).view(np.int64) for x in (old, new))
+    out = np.empty_like(a)
+    reduce_all(a, b, operation.code, *_reduce.parameters(row), out)
+    result: np.ndarray = out.view(np.uint64).astype(raw).view(old.dtype).reshape(old.shape)
+    return result

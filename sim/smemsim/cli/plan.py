@@ -58,8 +58,7 @@ def plan_command(tile: str, swizzle: str | None, base: str, matrix: str | None, 
     smemsim plan 128x64 --arch sm_90a --dtype bf16 --major K --scenario | smemsim check /dev/stdin
     """
     from smemsim.planning.arrangement import IllegalPlan
-    from smemsim.planning.make import plan, plans
-    from smemsim.planning.text import choices_text
+    from smemsim.planning.make import choices_text, plan, plans
 
     rows, k = _extents("the tile", tile)
     given["base_address"] = parse_address("--base", base)

@@ -17,6 +17,7 @@ from smemsim.errors import InputError, Unmodelled
 
 if TYPE_CHECKING:
     from smemsim.evidence.launches import LaunchFile
+    from smemsim.judge.gpu import Gpu
     from smemsim.judge.outputs import Comparison, Output, Wanted
     from smemsim.judge.run import Run
     from smemsim.ptx.module import Module
@@ -207,21 +208,19 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
     from smemsim import budget
     from smemsim.evidence.launches import read_text, sketch
     from smemsim.judge.gpu import Gpu
-    from smemsim.processes import close_client, dask_client
     from smemsim.program.device import entry_of
-    from smemsim.program.launch import RunOptions
-    from smemsim.ptx.parser import read_module
+    from smemsim.program.linking.program import module_of
 
     if o["memory"]:
         budget.set_limit(budget.amount(o["memory"], "--memory"))
     if list_forms:
         ctx.exit(_list(path, o, as_json))
     if init:
-        module = read_module(read_text(path), name=str(path))
+        module = module_of(read_text(path), str(path))
         click.echo(sketch(module, entry_of(module, o["entry"])), nl=False)
         ctx.exit(0)
     launch, name = _launch(path, o)
-    about, module = launch.about, read_module(launch.ptx, name=name)
+    about, module = launch.about, module_of(launch.ptx, name)
     gpu = Gpu(_arch(launch, module, name))
     launch.check_types(module.functions[entry_of(module, about["entry"] or None)].parameters)
     budget.ask("the arrays, and copies of them to see what the kernel changes", 3 * launch.array_bytes)
@@ -231,13 +230,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
     _check_files(launch, expected, arrays, o)
     budget.ask("copies of all arrays, to see what the kernel changes", 2 * sum(a.nbytes for a in arrays.values()))
     before = {n: a.numpy() for n, a in arrays.items()}
-    ctas = parse_ctas(o["ctas"]) if o["ctas"] else None
-    with contextlib.ExitStack() as stack:
-        client = dask_client(o["dask"]) if o["dask"] else None
-        stack.callback(close_client, client)
-        options = {"sanitize": not o["no_sanitize"], "ctas": ctas, "workers": o["workers"], "client": client, "name": name,
-                   "sources": _folders(launch, name, o), **launch.options, **_given(o, "limit", "limit_seconds")}  # fmt: skip
-        done = gpu.run(module, launch.config(args), RunOptions(**options))
+    done = _executed(gpu, module, launch, args, name, o)
     names = list(about["outputs"]) or [n for n, a in arrays.items() if a.numpy().tobytes() != before[n].tobytes()]
     outputs = _outputs(launch, arrays, [*names, *(n for n in expected if n not in names)])
     compared = _compared(done, outputs, expected, launch, how)
@@ -280,6 +273,19 @@ def _launch(path: pathlib.Path, o: dict[str, Any]) -> tuple[LaunchFile, str]:
     if not changed:
         return launch, name
     return dataclasses.replace(launch, about=checked({**launch.about, **changed}, Source(COMMAND_LINE))), name
+
+
+def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], name: str, o: dict[str, Any]) -> Run:
+    """The launch, run as the options and the launch file say."""
+    from smemsim.processes import close_client, dask_client
+    from smemsim.program.launch import RunOptions
+
+    with contextlib.ExitStack() as stack:
+        client = dask_client(o["dask"]) if o["dask"] else None
+        stack.callback(close_client, client)
+        options = {"sanitize": not o["no_sanitize"], "ctas": parse_ctas(o["ctas"]) if o["ctas"] else None, "workers": o["workers"], "client": client,
+                   "name": name, "sources": _folders(launch, name, o), **launch.options, **_given(o, "limit", "limit_seconds")}  # fmt: skip
+        return gpu.run(module, launch.config(args), RunOptions(**options))
 
 
 def _folders(launch: LaunchFile, name: str, o: dict[str, Any]) -> list[pathlib.Path]:
@@ -435,17 +441,16 @@ def _print(done: Run, outputs: list[Output], compared: dict[str, Comparison], ex
 
 def _list(path: pathlib.Path, o: dict[str, Any], as_json: bool) -> int:
     """Every form of instruction with its count and whether it is modelled; 3 where one is not."""
-    from smemsim.program.linking.program import link
+    from smemsim.program.linking.program import linked, module_of
     from smemsim.ptx.module import instruction_forms
-    from smemsim.ptx.parser import read_module
 
     launch, name = _launch(path, o)
-    module = read_module(launch.ptx, name=name)
+    module = module_of(launch.ptx, name)
     arch = _arch(launch, module, name)
     missing: dict[int, str] = {}
     for entry in module.entries:
         try:
-            link(module, entry.name, arch)
+            linked(module, entry.name, arch)
         except Unmodelled as e:
             for sentence in str(e).splitlines():
                 where, _, why = sentence.removeprefix("line ").partition(": ")

@@ -114,12 +114,12 @@ def _of_scenario(path: str, operand: str | None, stage: int | None) -> tuple[Rep
     report = check(pathlib.Path(path))
     machine = report.machine
     assert machine is not None
-    seen = [s for s in machine.seen if operand in (None, str(s.read.where)) and stage in (None, s.read.raw.get("stage", 0))]
+    seen = [s for s in machine.seen if operand in (None, str(s.read.where)) and stage in (None, s.read.operand.stage or 0)]
     there = [str(s.read.where) for s in machine.seen]
     if operand is not None and operand not in there:
         raise InputError(f"--operand {operand}: the scenario shows {', '.join(there) or 'no operand (an operand needs words and meant)'}")
     if stage is not None and not seen:
-        stages = sorted({s.read.raw.get("stage", 0) for s in machine.seen})
+        stages = sorted({s.read.operand.stage or 0 for s in machine.seen})
         raise InputError(f"--stage {stage}: no operand reads it; they read {', '.join(map(str, stages)) or 'none'}")
     return report, [TilePicture.of_seen(machine, s) for s in seen]
 

@@ -5,9 +5,10 @@ Every element is a hash (splitmix64) of the seed and its place, so no version of
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,9 +27,6 @@ PLAIN |= {f"s{bits}": np.dtype(f"int{bits}").type for bits in (8, 16, 32, 64)}
 NARROW = {"bf16": np.uint16, "e4m3": np.uint8, "e5m2": np.uint8}  # numpy has no such type: raw bits
 WIDTHS = {name: np.dtype(kind).itemsize for name, kind in (PLAIN | NARROW).items()}
 MOST_ELEMENTS = 1 << 28
-# How many numbers a distribution takes; 0: any.
-NUMBERS = {"fill": 1, "iota": 2, "integers": 2, "uniform": 2, "normal": 2, "permutation": 1, "values": 0}
-WORK = {"zeros": 0, "fill": 0, "values": 0, "floats": 160, "normal": 64}  # bytes that drawing an element takes besides; of others 24
 FLOATS = {name: FORMATS[name] for name in WIDTHS if name in FORMATS and FORMATS[name].is_float}
 
 
@@ -80,6 +78,78 @@ def _float_bits(dtype: str, seed: int, count: int) -> np.ndarray:
     return np.choose(kind.astype(np.int64), choices)
 
 
+# ---- The distributions: how each is drawn
+
+
+@dataclasses.dataclass(frozen=True)
+class _Draw:
+    """`count` elements that are wanted, of a type that lies in memory as `storage`; `given` are the numbers of the distribution."""
+
+    given: Any
+    dtype: str
+    storage: np.dtype[Any]
+    seed: int
+    count: int
+
+    @property
+    def unsigned(self) -> np.dtype[Any]:
+        """Words as wide as the elements."""
+        return np.dtype(f"u{self.storage.itemsize}")
+
+
+class _Distribution(NamedTuple):
+    """How it is drawn, how many numbers it takes (None: it takes none; 0: any), and the bytes that drawing an element takes besides."""
+
+    draw: Callable[[_Draw], np.ndarray]
+    numbers: int | None = None
+    work: int = 24
+
+
+def _bits(d: _Draw) -> np.ndarray:
+    return (random_bits(d.seed, d.count) >> np.uint64(64 - 8 * d.storage.itemsize)).astype(d.unsigned).view(d.storage)
+
+
+def _integers(d: _Draw) -> np.ndarray:
+    low, high = int(d.given[0]), int(d.given[1])
+    if not low <= high:
+        raise ValueError(f"distribution: integers = [{low}, {high}]: there are none from {low} to {high}")
+    return _rounded(low + (random_bits(d.seed, d.count) % np.uint64(high - low + 1)).astype(np.int64), d.dtype)
+
+
+def _normal(d: _Draw) -> np.ndarray:
+    total = sum((_uniform(d.seed, d.count, stream) for stream in range(12)), np.full(d.count, -6.0))
+    return _rounded(d.given[0] + d.given[1] * total, d.dtype)
+
+
+def _values(d: _Draw) -> np.ndarray:
+    words = np.array(d.given, dtype=d.storage if d.dtype in PLAIN else d.unsigned)
+    return np.resize(words, d.count).view(d.storage)
+
+
+def _permutation(d: _Draw) -> np.ndarray:
+    if d.given < 1 or d.count % d.given:
+        raise ValueError(f"distribution: permutation = {d.given}: needs a number that divides the {d.count} elements")
+    keys = random_bits(d.seed, d.count).reshape(-1, int(d.given))
+    return _rounded(np.argsort(keys, axis=1, kind="stable").ravel(), d.dtype)
+
+
+DISTRIBUTIONS = {
+    "zeros": _Distribution(lambda d: np.zeros(d.count, d.storage), work=0),
+    "bits": _Distribution(_bits),
+    "floats": _Distribution(lambda d: _float_bits(d.dtype, d.seed, d.count).astype(d.unsigned).view(d.storage), work=160),
+    "fill": _Distribution(lambda d: np.full(d.count, _rounded(np.array([d.given]), d.dtype)[0]), 1, work=0),
+    "iota": _Distribution(lambda d: _rounded(d.given[0] + d.given[1] * np.arange(d.count), d.dtype), 2),
+    "integers": _Distribution(_integers, 2),
+    "uniform": _Distribution(lambda d: _rounded(d.given[0] + (d.given[1] - d.given[0]) * _uniform(d.seed, d.count), d.dtype), 2),
+    "normal": _Distribution(_normal, 2, work=64),
+    "permutation": _Distribution(_permutation, 1),
+    "values": _Distribution(_values, 0, work=0),
+}
+
+
+# ---- An array of a recipe
+
+
 def array_of(recipe: Mapping[str, Any]) -> np.ndarray:
     """The array of a recipe {"name", "dtype", "shape", "seed", "distribution"}; bf16, e4m3 and e5m2 as raw bits.
 
@@ -112,16 +182,17 @@ def array_of(recipe: Mapping[str, Any]) -> np.ndarray:
 def _distribution(what: Any, dtype: str) -> tuple[str, Any]:
     """(its name, its numbers)."""
     kind, given = next(iter(what.items())) if isinstance(what, Mapping) and len(what) == 1 else (what, None)
-    known = ("zeros", "bits", "floats") if given is None else tuple(NUMBERS)
+    known = tuple(name for name, d in DISTRIBUTIONS.items() if (d.numbers is None) == (given is None))
     if kind not in known:
+        plain, tables = ([name for name, d in DISTRIBUTIONS.items() if (d.numbers is None) == alone] for alone in (True, False))
         raise ValueError(
-            f"distribution = {shown(what)}: needs one of zeros bits floats, or a table of one of {' '.join(NUMBERS)}{suggestion(kind, known)}"
+            f"distribution = {shown(what)}: needs one of {' '.join(plain)}, or a table of one of {' '.join(tables)}{suggestion(kind, known)}"
         )
     if kind == "floats" and dtype not in FLOATS:
         raise ValueError(f"distribution = 'floats': {dtype} is no floating-point type; 'bits' draws any bits")
     if given is None:
         return kind, None
-    count, numbers = NUMBERS[kind], given if isinstance(given, (list, tuple)) else [given]
+    count, numbers = DISTRIBUTIONS[kind].numbers, given if isinstance(given, (list, tuple)) else [given]
     as_many = len(numbers) == count if count else len(numbers) > 0
     if (numbers is given) == (count == 1) or not as_many or not all(type(x) in (int, float) for x in numbers):
         wanted = "a number" if count == 1 else f"a list of {count or 'some'} numbers"
@@ -134,36 +205,8 @@ def _distribution(what: Any, dtype: str) -> tuple[str, Any]:
 
 
 def _drawn(kind: str, given: Any, dtype: str, storage: np.dtype[Any], seed: int, shape: tuple[int, ...]) -> np.ndarray:
-    count = math.prod(shape)
+    count, distribution = math.prod(shape), DISTRIBUTIONS[kind]
     if min(shape, default=1) < 0 or count > MOST_ELEMENTS:
         raise ValueError(f"shape = {shown(list(shape))}: needs 0 to {MOST_ELEMENTS:,} elements")
-    ask(f"shape = {shown(list(shape))}", count * (storage.itemsize + WORK.get(kind, 24)))
-    unsigned = np.dtype(f"u{storage.itemsize}")
-    match kind:
-        case "zeros":
-            return np.zeros(count, storage)
-        case "bits":
-            return (random_bits(seed, count) >> np.uint64(64 - 8 * storage.itemsize)).astype(unsigned).view(storage)
-        case "floats":
-            return _float_bits(dtype, seed, count).astype(unsigned).view(storage)
-        case "fill":
-            return np.full(count, _rounded(np.array([given]), dtype)[0])
-        case "iota":
-            return _rounded(given[0] + given[1] * np.arange(count), dtype)
-        case "integers":
-            low, high = int(given[0]), int(given[1])
-            if not low <= high:
-                raise ValueError(f"distribution: integers = [{low}, {high}]: there are none from {low} to {high}")
-            return _rounded(low + (random_bits(seed, count) % np.uint64(high - low + 1)).astype(np.int64), dtype)
-        case "uniform":
-            return _rounded(given[0] + (given[1] - given[0]) * _uniform(seed, count), dtype)
-        case "normal":
-            total = sum((_uniform(seed, count, stream) for stream in range(12)), np.full(count, -6.0))
-            return _rounded(given[0] + given[1] * total, dtype)
-        case "values":
-            return np.resize(np.array(given, dtype=storage if dtype in PLAIN else unsigned), count).view(storage)
-        case _:  # permutation
-            if given < 1 or count % given:
-                raise ValueError(f"distribution: permutation = {given}: needs a number that divides the {count} elements")
-            keys = random_bits(seed, count).reshape(-1, int(given))
-            return _rounded(np.argsort(keys, axis=1, kind="stable").ravel(), dtype)
+    ask(f"shape = {shown(list(shape))}", count * (storage.itemsize + distribution.work))
+    return distribution.draw(_Draw(given, dtype, storage, seed, count))

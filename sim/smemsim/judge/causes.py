@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
 from smemsim.errors import InputError, SmemsimError, Unmodelled
-from smemsim.finding import Element, Finding, Fix, Path
+from smemsim.finding import Element, Finding, Fix, Path, Value
 from smemsim.judge.find import FoundDescriptor
 from smemsim.judge.instructions import idesc_with
 from smemsim.judge.numbers import numbers_told
-from smemsim.judge.reads import Read, Seen, words_path
+from smemsim.judge.reads import words_path
 from smemsim.judge.report import share_of
+from smemsim.judge.scenario import BulkStep, MapArguments, MmaStep, Scenario, TensorStep, ThreadsStep, TmaLoad, listed
 from smemsim.judge.state import (
     COMMON_SWIZZLES,
     FOREIGN,
     NAMES,
     UNWRITTEN,
-    Buffer,
+    Counts,
     Issue,
-    Layout,
     Machine,
+    Read,
     Rerun,
+    Seen,
+    SharedBuffer,
+    SharedLayout,
     buffers_of,
     finding,
-    listed,
     no_rerun,
-    places_of,
     swizzle_changes,
 )
 from smemsim.judge.tensors import OUTSIDE, Tensor, tensors_of
@@ -40,9 +40,10 @@ from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import ATOM_ROWS, CHUNK
 from smemsim.spec.smem_descriptor import REACH, START
-from smemsim.spec.swizzles import MODES, Swizzle
+from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
 from smemsim.spec.tcgen05 import KINDS
 from smemsim.spec.tensor_map import SWIZZLES
+from smemsim.tables import TableError, mistake
 from smemsim.words.instr import InstrDescriptor
 from smemsim.words.operand import swizzled
 from smemsim.words.smem import SmemDescriptor
@@ -63,7 +64,6 @@ __all__ = [
     "threads_step",
     "transfer",
     "transposed_repair",
-    "with_values",
     "word_fix",
     "writer_repairs",
 ]
@@ -117,9 +117,9 @@ def _instead(seen: Seen) -> list[str]:
     taken = seen.wrong & (seen.got >= tensor.address) & (seen.got < tensor.end)
     if not taken.any() or taken.sum() * 2 < seen.wrong.sum():
         return []
-    row_axis, k_axis = read.raw["meant"]["axes"]
+    row_axis, k_axis = read.meaning.axes
     got, want = tensor.coordinates(seen.got), tensor.coordinates(read.meant)
-    at = read.raw["meant"].get("at", [0, 0])
+    at = read.meaning.origin
     rows, columns, row, column = got[row_axis] - at[0], got[k_axis] - at[1], want[row_axis] - at[0], want[k_axis] - at[1]
     by_row, by_k = (rows - row)[taken], (columns - column)[taken]
     if (rows == column)[taken].all() and (columns == row)[taken].all():
@@ -193,7 +193,7 @@ class Repair:
     text: str
     fields: int
     changes: tuple[Fix, ...]
-    numbers: dict[str, Any] = dataclasses.field(default_factory=dict)
+    numbers: Mapping[str, Value] = dataclasses.field(default_factory=dict)
 
 
 def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
@@ -207,12 +207,12 @@ def descriptor_repairs(read: Read, s: FoundDescriptor) -> Iterator[Repair]:
     )  # the descriptor of another, packed tile
     fields = len(strides) + other_mode + base + moved
     word, changes = word_fix(read, s, moved)[1], changes_of(read, s) or ()
-    where = words_path(read.where, read.raw)
+    where = words_path(read.where, read.operand)
     changed = "".join(f"{name} {is_} must be {wanted}, " for name, is_, wanted in strides).removesuffix(", ")
     also = f", and starts {_listed(starts)} must be {_listed(s.starts)}" if moved else ""
     if other_mode:
         text = f"swizzle {d.swizzle} must be {s.swizzle}" + (f", {changed}" if changed else "") + f": {word}{also}"
-        numbers: dict[str, Any] = {"read": str(d.swizzle), "needed": str(s.swizzle)}
+        numbers: dict[str, Value] = {"read": str(d.swizzle), "needed": str(s.swizzle)}
         if strides and whole:
             yield Repair(
                 "R501",
@@ -244,7 +244,8 @@ def _listed(starts: np.ndarray) -> str:
 
 def word_fix(read: Read, s: FoundDescriptor, moved: bool) -> tuple[Fix | None, str]:
     """(the whole change of the scenario, None where `word` alone is not enough; the word to write): fields that are not used stay as they are."""
-    if "word" not in read.raw:
+    given = read.operand.word
+    if given is None:
         return _words_fix(read, s), f"{int(s.words[0, 0]):#018x}"
     d = read.descriptor
     leading, stride = (
@@ -252,16 +253,16 @@ def word_fix(read: Read, s: FoundDescriptor, moved: bool) -> tuple[Fix | None, s
     )
     if s.leading is None and s.stride == d.leading_byte_offset != d.stride_byte_offset:
         leading = CHUNK  # the two were exchanged, and what stays in LBO is not used: one unit, as compilers write
-    start = (read.raw["word"] & START.mask) << START.shift
+    start = (given & START.mask) << START.shift
     new = SmemDescriptor(arch=read.arch, start_address=start, leading_byte_offset=leading, stride_byte_offset=stride, swizzle=s.swizzle)
     word = f"{new.encode():#018x}"
-    return None if moved else Fix(read.where / "word", f"{read.raw['word']:#018x}", word), word
+    return None if moved else Fix(read.where / "word", f"{given:#018x}", word), word
 
 
 def changes_of(read: Read, s: FoundDescriptor) -> tuple[Fix, ...] | None:
     """Everything that must change for the operand's words to be these: the word, what moves its start; None where the scenario's keys cannot give them."""
     moved = bool((s.starts != read.field_starts).any())
-    if "word" not in read.raw:
+    if read.operand.word is None:
         return (_words_fix(read, s),) if (s.words != read.words).any() else ()
     own = word_fix(read, s, False)[0]
     starts = _start_fixes(read, s) if moved else ()
@@ -272,7 +273,7 @@ def changes_of(read: Read, s: FoundDescriptor) -> tuple[Fix, ...] | None:
 
 def _words_fix(read: Read, s: FoundDescriptor) -> Fix:
     """All the raw words, listed as the scenario lists them."""
-    nested = isinstance(read.raw["words"][0], list)
+    nested = read.operand.words is not None and isinstance(read.operand.words[0], tuple)
     old, new = ([[f"{word:#018x}" for word in row] for row in words.tolist()] for words in (read.words, s.words))
     return Fix(read.where / "words", old if nested else old[0], new if nested else new[0])
 
@@ -284,20 +285,20 @@ def _start_fixes(read: Read, s: FoundDescriptor) -> tuple[Fix, ...]:
     by = s.starts - read.starts
     first, fixes = int(by[0, 0]), list[Fix]()
     if first and read.stage_bytes and first % read.stage_bytes == 0:
-        old = read.raw.get("stage", 0)
+        old = read.operand.stage or 0
         fixes.append(Fix(read.where / "stage", old, old + first // read.stage_bytes))
     elif first:
-        old = read.raw.get("start_offset", 0)
+        old = read.operand.start_offset or 0
         fixes.append(Fix(read.where / "start_offset", old, old + first))
     steps, blocks = by[0] - first, by[:, 0] - first
     if (by != first + steps[None] + blocks[:, None]).any():
         return ()
-    for key, line in (("k_add", steps), ("mn_add", blocks)):
-        old = np.atleast_1d(read.raw.get(key, 0))
+    for key, add, line in (("k_add", read.operand.k_add, steps), ("mn_add", read.operand.mn_add, blocks)):
+        given = np.array(listed(add or 0))
         if line.any():
-            if len(old) != len(line):
+            if len(given) != len(line):
                 return ()
-            fixes.append(Fix(read.where / key, old.tolist(), (old + line).tolist()))
+            fixes.append(Fix(read.where / key, given.tolist(), (given + line).tolist()))
     return tuple(fixes)
 
 
@@ -311,14 +312,17 @@ def _stride_code(leading: int, stride: int, strides: list[tuple[str, int, int]],
 
 def _advance(read: Read, s: FoundDescriptor, starts: np.ndarray) -> Repair:
     """Only the starts are wrong: lost bits, a carry, the K steps, the blocks, or all of them."""
-    used, needed, fixes = starts - starts[0, 0], s.starts - s.starts[0, 0], _start_fixes(read, s)
+    fixes = _start_fixes(read, s)
     where = fixes[-1].path if fixes else read.where
-    first = f"start {int(starts[0, 0]):#x} must be {int(s.starts[0, 0]):#x}"
-    also = f", and {first}" if starts[0, 0] != s.starts[0, 0] else ""
 
-    def repair(code: str, message: str, text: str, **numbers: Any) -> Repair:
+    def repair(code: str, message: str, text: str, **numbers: Value) -> Repair:
         return Repair(code, where, message, text, max(len(fixes), 1), fixes, numbers)
 
+    return _lost_bits(read, s, starts, repair) or _other_advance(read, s, starts, fixes, repair)
+
+
+def _lost_bits(read: Read, s: FoundDescriptor, starts: np.ndarray, repair: Callable[..., Repair]) -> Repair | None:
+    """Starts that the field cannot hold: low bits, a generic address, a carry."""
     unit, end = 1 << START.shift, REACH
     if read.starts is not None and (read.starts % unit).any():
         off = int(read.starts[read.starts % unit != 0][0])
@@ -327,7 +331,7 @@ def _advance(read: Read, s: FoundDescriptor, starts: np.ndarray) -> Repair:
             f"start address {off:#x} is {off % unit} past a multiple of {unit}: the low bits are lost",
             f"starts on multiples of {unit} B",
         )
-    start = read.raw.get("start")
+    start = read.operand.start
     if isinstance(start, int) and start >= end:
         return repair(
             "D303",
@@ -336,9 +340,18 @@ def _advance(read: Read, s: FoundDescriptor, starts: np.ndarray) -> Repair:
         )
     raised = read.starts if read.starts is not None else _uncut(read)
     if (raised >= end).any():
-        steps = f"K steps {used[0].tolist()} must be {needed[0].tolist()}"
+        used, needed = (of[0] - of[0, 0] for of in (starts, s.starts))
+        steps = f"K steps {used.tolist()} must be {needed.tolist()}"
         return repair("D304", f"start address {int(raised.max()):#x} does not fit {START.width} bits of {unit} B: the carry is lost",
-                      steps if (used[0] != needed[0]).any() else "mask the sum, or a buffer further down")  # fmt: skip
+                      steps if (used != needed).any() else "mask the sum, or a buffer further down")  # fmt: skip
+    return None
+
+
+def _other_advance(read: Read, s: FoundDescriptor, starts: np.ndarray, fixes: tuple[Fix, ...], repair: Callable[..., Repair]) -> Repair:
+    """Starts in the wrong place: of the K steps, of the blocks, or of all of them."""
+    used, needed = starts - starts[0, 0], s.starts - s.starts[0, 0]
+    first = f"start {int(starts[0, 0]):#x} must be {int(s.starts[0, 0]):#x}"
+    also = f", and {first}" if starts[0, 0] != s.starts[0, 0] else ""
     wrong_steps = ((starts != s.starts).any(axis=0)).nonzero()[0]
     if (used - used[:, :1] != needed - needed[:, :1]).any():
         table = [(used[0] - used[0, 0]).tolist(), (needed[0] - needed[0, 0]).tolist()]
@@ -407,17 +420,16 @@ def refused_for_its_swizzle(machine: Machine, buffer: str) -> list[Path]:
     return [why.path] if {f.code for f in machine.findings if f.path == why.path} == {"T202"} else []
 
 
-def threads_step(machine: Machine, number: int, step: dict[str, Any], *, hardware: set[str], rerun: Rerun = no_rerun) -> None:
+def threads_step(machine: Machine, number: int, step: ThreadsStep, *, hardware: set[str], rerun: Rerun = no_rerun) -> None:
     """Write a tile into a buffer, or read it and compare; `hardware` are the buffers that TMA or the tensor core touch."""
     where, title = Path.of("step", number), f"step {number + 1} (threads)"
-    buffer, tensor = machine.buffers[step.get("to", step.get("from", ""))], machine.tensors[step["tensor"]]
+    buffer, tensor = machine.buffers[step.buffer], machine.tensors[step.tensor]
     layout = buffer.layout
     if layout is None:
-        raise InputError(f"{where}: buffer.{buffer.name} has no layout: needs what the software believes it is")
-    alias = layout.first_alias()
-    if alias:
+        raise mistake(where, f"buffer.{buffer.name} has no layout: needs what the software believes it is")
+    if layout.first_alias():
         return  # said of the buffer
-    base = buffer.at(step.get("stage", 0))
+    base = buffer.at(step.stage or 0)
     if not phase(machine, where, title, buffer, base) and buffer.name in hardware:
         shifted(machine, title, buffer, base)
     mn, k_byte, wanted = tile(layout, tensor, step)
@@ -426,7 +438,7 @@ def threads_step(machine: Machine, number: int, step: dict[str, Any], *, hardwar
         machine.say(finding("A107", where, title, f"reaches {int(addresses.max()):#x}, past the shared window"))
         return
     machine.inside(where, title, buffer, [addresses.reshape(-1)])
-    if not step.get("load"):
+    if not step.load:
         machine.write(addresses, Issue(number, 0, buffer.name, f"threads, through the layout of {buffer.name}", wanted.reshape(-1)))
         return
     machine.touch(addresses)
@@ -436,29 +448,30 @@ def threads_step(machine: Machine, number: int, step: dict[str, Any], *, hardwar
         mismatch(machine, number, buffer, tensor, (mn, k_byte, wanted), wrong, rerun)
 
 
-def tile(layout: Layout, tensor: Tensor, step: dict[str, Any]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def tile(layout: SharedLayout, tensor: Tensor, step: ThreadsStep) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(mn, k) of every byte as the layout counts them, and the global byte that belongs there."""
-    axes = step["axes"]
+    axes, contiguous = step.axes, step.contiguous
     if any(axis not in tensor.extent for axis in axes):
-        raise InputError(f"axes = {axes}: needs two axes of {tensor.name} ({', '.join(tensor.extent)})")
-    contiguous = {axes[0]: "mn", axes[1]: "k"}.get(step["contiguous"], step["contiguous"]) if axes[0] != axes[1] else step["contiguous"]
+        raise InputError(f"axes = {list(axes)}: needs two axes of {tensor.name} ({', '.join(tensor.extent)})")
+    if axes[0] != axes[1]:
+        contiguous = {axes[0]: "mn", axes[1]: "k"}.get(contiguous, contiguous)
     if contiguous not in ("mn", "k"):
         raise InputError(
-            f"contiguous = {step['contiguous']!r}: needs 'k' or 'mn', the axis of the layout that counts bytes, or one of axes = {axes}"
+            f"contiguous = {step.contiguous!r}: needs 'k' or 'mn', the axis of the layout that counts bytes, or one of axes = {list(axes)}"
         )
     lines, bytes_ = layout.extents()
     mn, k = np.meshgrid(np.arange(lines), np.arange(bytes_), indexing="ij")
-    at = step.get("at", [0, 0])
+    at = step.at or (0, 0)
     bits = tensor.fmt.bits
     along_k = contiguous == "k"
     byte = k if along_k else mn
     element, rest = byte * 8 // bits, np.where(bits >= 8, byte % max(bits // 8, 1), 0)
     rows, columns = (at[0] + mn, at[1] + element) if along_k else (at[0] + element, at[1] + k)
-    wanted = tensor.byte_addresses((axes[0], axes[1]), rows, columns)
+    wanted = tensor.byte_addresses(axes, rows, columns)
     return mn, k, np.where(wanted >= 0, wanted + rest, wanted)
 
 
-def phase(machine: Machine, where: Path, title: str, buffer: Buffer, base: int) -> bool:
+def phase(machine: Machine, where: Path, title: str, buffer: SharedBuffer, base: int) -> bool:
     """Software XORs offsets, hardware XORs addresses: the base must not be inside a period."""
     layout = buffer.layout
     if layout is None or layout.on_addresses or not layout.mode.mask or base % layout.mode.period == 0:
@@ -473,7 +486,7 @@ def phase(machine: Machine, where: Path, title: str, buffer: Buffer, base: int) 
     return True
 
 
-def shifted(machine: Machine, title: str, buffer: Buffer, base: int) -> None:
+def shifted(machine: Machine, title: str, buffer: SharedBuffer, base: int) -> None:
     """The base happens to be good, and its declared alignment does not promise that."""
     layout, align = buffer.layout, buffer.declared_align
     if layout is None or layout.on_addresses or not layout.mode.mask or align is None or align % layout.mode.period == 0:
@@ -484,7 +497,7 @@ def shifted(machine: Machine, title: str, buffer: Buffer, base: int) -> None:
 
 
 def mismatch(
-    machine: Machine, number: int, buffer: Buffer, tensor: Tensor, tile_: tuple[np.ndarray, ...], wrong: np.ndarray, rerun: Rerun
+    machine: Machine, number: int, buffer: SharedBuffer, tensor: Tensor, tile_: tuple[np.ndarray, ...], wrong: np.ndarray, rerun: Rerun
 ) -> None:
     """Threads read other bytes than they mean to: for want of the right swizzle?"""
     where, title = Path.of("step", number), f"step {number + 1} (threads)"
@@ -497,11 +510,11 @@ def mismatch(
     read = int(machine.memory.source(layout.addresses(buffer.address, mn[at], k_byte[at])))
     share = share_of(int(wrong.sum()), wrong.size, "bytes")
     first = f"first: ({int(mn[at])}, {int(k_byte[at])}) reads {tensor.named(read) if read >= 0 else NAMES[read]}, meant {tensor.named(int(wanted[at]))}"
-    counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size}
+    counts: Counts = {"wrong": int(wrong.sum()), "of": wrong.size}
     for target in refused_for_its_swizzle(machine, buffer.name):
         again = rerun({target / "swizzle": str(layout.mode.swizzle)})
         if again is not None and (again.memory.source(layout.addresses(buffer.at(), mn, k_byte)) == wanted).all():
-            now = machine.raw_maps[target.name].get("swizzle", "none")
+            now = machine.arguments[target.name].swizzle_given
             machine.findings[:] = [f for f in machine.findings if f.path != target]
             machine.say(finding("R501", where, title, f"{target} has swizzle {now}, for which its box is too wide; the layout has {layout.mode.swizzle}",
                                 f"{target}.swizzle = {layout.mode.swizzle}", changes=(Fix(target / "swizzle", now, str(layout.mode.swizzle)),), **counts))  # fmt: skip
@@ -510,12 +523,12 @@ def mismatch(
         machine.say(finding("R508", where, title, f"{share}; {first}", cause=machine.failed[buffer.name], **counts))
         return
     for mode in MODES.values():
-        other = Layout(mode, True, layout.mn, layout.k)
+        other = SharedLayout(mode, True, layout.mn, layout.k)
         if mode.swizzle is not layout.mode.swizzle and (machine.memory.source(other.addresses(buffer.at(), mn, k_byte)) == wanted).all():
             path, values = swizzle_changes(buffer)
             new, now = (
                 values.get(str(mode.swizzle), str(mode.swizzle)),
-                buffer.raw_layout if isinstance(buffer.raw_layout, str) else str(layout.mode.swizzle),
+                str(layout.mode.swizzle) if buffer.cute is None else buffer.cute,
             )
             machine.say(finding("R501", where, title, f"{share}; the bytes were written with swizzle {mode.swizzle}, the layout has {layout.mode.swizzle}; {first}",
                                 f"{path} = {new}", changes=(Fix(path, now, new),), **counts))  # fmt: skip
@@ -527,73 +540,64 @@ def mismatch(
 # ---- A scenario's steps in their order; and the same again with other values, to try a repair
 
 
-def machine_of(raw: dict[str, Any]) -> Machine:
+def machine_of(scenario: Scenario) -> Machine:
     """A machine before its first step."""
-    machine = architecture(raw["arch"])
-    return Machine(machine.name, machine.shared_end, tensors_of(raw), buffers_of(raw), raw.get("map") or {})
+    try:
+        arch = architecture(scenario.arch)
+    except InputError as e:
+        raise TableError(str(e), Path.of("arch")) from None
+    return Machine(arch.name, arch.shared_end, tensors_of(scenario), buffers_of(scenario), scenario.maps)
 
 
-def transfer(machine: Machine, raw: dict[str, Any], number: int, rerun: Rerun = no_rerun) -> None:
+def transfer(machine: Machine, scenario: Scenario, number: int, rerun: Rerun = no_rerun) -> None:
     """A step that moves bytes; others leave shared memory as it is."""
-    step = raw["step"][number]
-    if step["op"].startswith("tma_"):
-        machine.tensor_step(number, step)
-    elif step["op"] == "bulk":
-        machine.bulk_step(number, step)
-    elif step["op"] == "threads":
-        threads_step(machine, number, step, hardware=_hardware(raw), rerun=rerun)
+    match scenario.steps[number]:
+        case TensorStep() as step:
+            machine.tensor_step(number, step)
+        case BulkStep() as step:
+            machine.bulk_step(number, step)
+        case ThreadsStep() as step:
+            threads_step(machine, number, step, hardware=_hardware(scenario), rerun=rerun)
 
 
-def rerun_of(raw: dict[str, Any], number: int) -> Rerun:
+def rerun_of(scenario: Scenario, number: int) -> Rerun:
     """The steps before step `number` again, with other values at some paths; `until` and `only` take other steps. None if any of that is refused."""
 
-    def again(changes: Mapping[Path, Any], until: int | None = None, only: int | None = None) -> Machine | None:
-        end = number if until is None else until
-        return _after(with_values(raw, changes), range(end) if only is None else (only,), whole=bool(changes))
+    def again(changes: Mapping[Path, Value], until: int | None = None, only: int | None = None) -> Machine | None:
+        end, changed = number if until is None else until, scenario
+        try:
+            for path, value in changes.items():
+                changed = changed.with_change(path, value)
+        except TableError:
+            return None
+        return _after(changed, range(end) if only is None else (only,), whole=bool(changes))
 
     return again
 
 
-def before(raw: dict[str, Any], until: int) -> Machine | None:
+def before(scenario: Scenario, until: int) -> Machine | None:
     """Shared memory as it is before a step; None where something is refused."""
-    return _after(raw, range(until), whole=True)
+    return _after(scenario, range(until), whole=True)
 
 
-def _after(raw: dict[str, Any], steps: Iterable[int], *, whole: bool) -> Machine | None:
+def _after(scenario: Scenario, steps: Iterable[int], *, whole: bool) -> Machine | None:
     """`whole`: None where a map is refused."""
     try:
-        machine = machine_of(raw)
+        machine = machine_of(scenario)
         machine.encode_maps()
         if machine.findings and whole:
             return None
-        for one in steps:
-            transfer(machine, raw, one)
+        for number in steps:
+            transfer(machine, scenario, number)
     except SmemsimError:
         return None
     return machine
 
 
-def with_values(raw: dict[str, Any], changes: Mapping[Path, Any]) -> dict[str, Any]:
-    """The scenario with other values at some paths; the original stays as it is.
-
-    >>> with_values({"step": [{"at": [0, 0]}]}, {Path.of("step", 0, "at"): [64, 0]})
-    {'step': [{'at': [64, 0]}]}
-    """
-    changed = copy.deepcopy(raw)
-    for path, value in changes.items():
-        path.parent.within(changed)[path.keys[-1]] = value
-    return changed
-
-
-def _hardware(raw: dict[str, Any]) -> set[str]:
+def _hardware(scenario: Scenario) -> set[str]:
     """Buffers that TMA or the tensor core touch."""
-    names = {step.get("to", step.get("from")) for step in raw.get("step", []) if step["op"].startswith("tma_")}
-    return names | {
-        step[side].get("start")
-        for step in raw.get("step", [])
-        for side in "ab"
-        if side in step and isinstance(step[side].get("start"), str)
-    }
+    names = {step.buffer for step in scenario.steps if isinstance(step, TensorStep)}
+    return names | {operand.start for _, operand in scenario.operands() if isinstance(operand.start, str)}
 
 
 # ---- Repairs of what wrote shared memory: its swizzle, the place it writes to, the tile it takes; and two changes that only work together
@@ -602,12 +606,12 @@ def _hardware(raw: dict[str, Any]) -> set[str]:
 MOST_ISSUES = 64  # issues whose place is tried
 
 
-def writer_repairs(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
+def writer_repairs(machine: Machine, seen: Seen, scenario: Scenario, rerun: Rerun) -> Iterator[Repair]:
     """One change of a writer that makes the operand right."""
-    yield from _swizzles(machine, seen.read, raw, rerun)
-    yield from _places(seen, raw, rerun)
-    yield from _coordinates(machine, seen, raw, rerun)
-    yield from _extents(machine, seen, raw, rerun)
+    yield from _swizzles(machine, seen.read, scenario, rerun)
+    yield from _places(seen, scenario, rerun)
+    yield from _coordinates(machine, seen, scenario, rerun)
+    yield from _extents(machine, seen, scenario, rerun)
 
 
 def all_right(again: Machine | None, read: Read) -> bool:
@@ -618,11 +622,11 @@ def all_right(again: Machine | None, read: Read) -> bool:
     return addresses.max() < again.memory.size and bool(((again.memory.source(addresses) == read.meant) | (read.meant < 0)).all())
 
 
-def _targets(machine: Machine) -> Iterator[tuple[Path, str, dict[str, Any]]]:
+def _targets(machine: Machine) -> Iterator[tuple[Path, str, dict[str, str]]]:
     """(path of a writer's swizzle, which it is, what to write for each other one)."""
     for name, tm in machine.maps.items():
-        if tm is not None and "raw" not in machine.raw_maps[name]:
-            now = str(machine.raw_maps[name].get("swizzle", "none"))
+        if tm is not None and machine.arguments[name].raw is None:
+            now = str(machine.arguments[name].swizzle_given)
             yield Path.of("map", name, "swizzle"), now, {each: each for each in COMMON_SWIZZLES if each != now}
     for buffer in machine.buffers.values():
         if buffer.layout is not None:
@@ -631,14 +635,14 @@ def _targets(machine: Machine) -> Iterator[tuple[Path, str, dict[str, Any]]]:
             yield path, now, {each: value for each, value in values.items() if each != now}
 
 
-def _swizzles(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
+def _swizzles(machine: Machine, read: Read, scenario: Scenario, rerun: Rerun) -> Iterator[Repair]:
     """The writer's swizzle, if with another one all is right."""
     for path, now, values in _targets(machine):
         for value in values.values():
             if all_right(rerun({path: value}), read):
                 fields = 0 if _box_is_as_wide(machine, path, value) else 1  # 0: more likely than any change of the descriptor
                 yield Repair("R501", path, f"{path.parent if path.key == 'swizzle' else path} writes with swizzle {now}, the descriptor reads with {read.descriptor.swizzle}",
-                             f"{path} = {value}", fields, (Fix(path, path.within(raw) or now, value),), {"writer": now, "reader": str(read.descriptor.swizzle)})  # fmt: skip
+                             f"{path} = {value}", fields, (Fix(path, scenario.value_at(path) or now, value),), {"writer": now, "reader": str(read.descriptor.swizzle)})  # fmt: skip
                 break
 
 
@@ -651,7 +655,7 @@ def _box_is_as_wide(machine: Machine, path: Path, swizzle: str) -> bool:
     return row == MODES[Swizzle(swizzle)].width < MODES[SWIZZLES[tm.arguments["swizzle"]]].width
 
 
-def paired_repairs(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
+def paired_repairs(machine: Machine, read: Read, scenario: Scenario, rerun: Rerun) -> Iterator[Repair]:
     """The writer's swizzle and the descriptor, changed together: where no single change is enough."""
     for path, now, values in _targets(machine):
         for value in values.values():
@@ -659,52 +663,48 @@ def paired_repairs(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rer
             places = None if again is None else read.placed(again.memory)
             for s in read.solutions(places) if places is not None else ():
                 word, changes = word_fix(read, s, False)[1], changes_of(read, s)
-                change = Fix(path, path.within(raw) or now, value)
+                change = Fix(path, scenario.value_at(path) or now, value)
                 yield Repair("R501", path, "no single change is enough", f"{path} = {value} and {read.where}: {word} together", 2,
                              () if changes is None else (change, *changes), {"writer": now, "reader": str(read.descriptor.swizzle)})  # fmt: skip
                 return
 
 
-def _places(seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
+def _places(seen: Seen, scenario: Scenario, rerun: Rerun) -> Iterator[Repair]:
     """The shared offset of one issue, if at another one all is right."""
     wanted, at = seen.read.meant[seen.wrong], seen.addresses[seen.wrong]
     tried = 0
-    for number, step in enumerate(raw["step"][: seen.read.step]):
-        if step["op"] != "tma_load":
+    for number, step in enumerate(scenario.steps[: seen.read.step]):
+        if not isinstance(step, TmaLoad):
             continue
-        offsets, places = listed(step.get("offset", 0)), places_of(step)
-        if len(offsets) != len(places):
+        offsets, mode = listed(step.offset or 0), _plain_mode(scenario.maps[step.map])
+        if len(offsets) != len(step.places):
             continue
-        mode = MODES.get(Swizzle(raw["map"][step["map"]].get("swizzle", "none"))) if _plain(raw, step) else None
-        for issue, (offset, place) in enumerate(zip(offsets, places, strict=True)):
+        path = Path.of("step", number, "offset")
+        for issue, (offset, place) in enumerate(zip(offsets, step.places, strict=True)):
             tried += 1
-            alone = (
-                rerun({Path.of("step", number, "offset"): [offset], Path.of("step", number, "at"): [place]}, only=number)
-                if tried <= MOST_ISSUES and mode
-                else None
-            )
-            there = None if alone is None else alone.memory.locate(wanted)
-            if mode is None or there is None or not (there >= 0).any():
+            if tried > MOST_ISSUES or mode is None:
                 continue
-            one = int(np.nonzero(there >= 0)[0][0])
-            straight = swizzled(np.array([at[one], there[one]]), mode).tolist()
-            new = [*offsets]
-            new[issue] = offset + straight[0] - straight[1]
-            path = Path.of("step", number, "offset")
+            alone = rerun({path: [offset], Path.of("step", number, "at"): [place]}, only=number)
+            there = np.full(1, -1) if alone is None else alone.memory.locate(wanted)
+            if not (there >= 0).any():
+                continue
+            known = int(np.nonzero(there >= 0)[0][0])
+            is_read, lies = swizzled(np.array([at[known], there[known]]), mode).tolist()
+            new = [*offsets[:issue], offset + is_read - lies, *offsets[issue + 1 :]]
             if new[issue] >= 0 and all_right(rerun({path: new}), seen.read):
-                old = step.get("offset", 0)
+                old = scenario.value_at(path) or 0
                 yield Repair("R508", path, f"issue {issue} of step {number + 1} writes to another place than the operand is read from",
                              f"{path} = {new if len(new) > 1 else new[0]}", 1, (Fix(path, old, new if isinstance(old, list) else new[0]),))  # fmt: skip
                 return
 
 
-def _plain(raw: dict[str, Any], step: dict[str, Any]) -> bool:
-    """A tiled map of arguments, whose swizzle goes by one of the plain names."""
-    table = raw["map"][step["map"]]
-    return "raw" not in table and table.get("swizzle", "none") in COMMON_SWIZZLES
+def _plain_mode(arguments: MapArguments) -> SwizzleMode | None:
+    """The swizzle of a map of arguments, if it goes by one of the plain names."""
+    is_plain = arguments.raw is None and arguments.swizzle_given in COMMON_SWIZZLES
+    return MODES.get(Swizzle(str(arguments.swizzle_given))) if is_plain else None
 
 
-def _coordinates(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
+def _coordinates(machine: Machine, seen: Seen, scenario: Scenario, rerun: Rerun) -> Iterator[Repair]:
     """The coordinates of a transfer that takes another tile: every element is displaced alike."""
     read, tensor = seen.read, seen.read.tensor
     meant = (read.meant >= 0) & (seen.got >= tensor.address) & (seen.got < tensor.end)
@@ -715,9 +715,9 @@ def _coordinates(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun
     if any((by != by[0]).any() for by in moved.values()):
         return
     numbers = {machine.issues[i].step for i in np.unique(seen.writer[meant]).tolist()}
-    step = raw["step"][min(numbers)]
-    tm = machine.maps.get(step.get("map", ""))
-    if len(numbers) != 1 or step["op"] != "tma_load" or tm is None:
+    step = scenario.steps[min(numbers)]
+    tm = machine.maps[step.map] if isinstance(step, TmaLoad) else None
+    if len(numbers) != 1 or not isinstance(step, TmaLoad) or tm is None:
         return
     strides = _bit_strides(tm)
     by = [0] * len(strides)
@@ -726,9 +726,9 @@ def _coordinates(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun
         for dimension in sorted((d for d, stride in enumerate(strides) if stride), key=lambda d: -strides[d]):
             count = int(bits / strides[dimension])
             by[dimension], bits = by[dimension] + count, bits - count * strides[dimension]
-    old = step["at"]
-    new = [[c - d for c, d in zip(at, by, strict=False)] for at in places_of(step)]
-    path, value = Path.of("step", min(numbers), "at"), new if isinstance(old[0], list) else new[0]
+    path, new = Path.of("step", min(numbers), "at"), [[c - d for c, d in zip(at, by, strict=False)] for at in step.places]
+    old = scenario.value_at(path)
+    value = new if isinstance(step.at[0], tuple) else new[0]
     if all_right(rerun({path: value}), read):
         told = ", ".join(f"{axis} {int(by[0]):+d}" for axis, by in moved.items() if by[0])
         fill = bool((seen.got[seen.wrong] == OUTSIDE).any())
@@ -747,13 +747,13 @@ def _bit_strides(tm: TensorMap) -> list[int]:
     return [tm.type_row.bits, *(8 * stride for stride in tm.global_strides)]
 
 
-def _extents(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
+def _extents(machine: Machine, seen: Seen, scenario: Scenario, rerun: Rerun) -> Iterator[Repair]:
     """A map smaller than its tensor, so that fill arrives: the tensor's extents."""
     read, tensor = seen.read, seen.read.tensor
     if not (seen.got[seen.wrong] == OUTSIDE).any():
         return
     for name, tm in machine.maps.items():
-        if tm is None or "raw" in raw["map"][name] or not tensor.address <= tm.global_address < tensor.end:
+        if tm is None or scenario.maps[name].raw is not None or not tensor.address <= tm.global_address < tensor.end:
             continue
         strides = _bit_strides(tm)
         by_stride = {tensor.bit_stride(axis): n for axis, n in tensor.extent.items()}
@@ -778,12 +778,12 @@ OF_MAPS = ("T206", "T207", "T211")  # a map that is not its tensor's
 ENOUGH_RERUNS = 400  # steps that operands wrong in many places are simulated again for, before the search for second opinions ends
 
 
-def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blamed: Finding | None) -> list[Finding]:
+def judge(machine: Machine, read: Read, scenario: Scenario, rerun: Rerun, blamed: Finding | None) -> list[Finding]:
     """Compare an operand with what was meant; the finding, or none. `blamed`: an earlier finding that explains it."""
     try:
         seen = look(machine, read)
     except Unmodelled as e:
-        return _undecodable(machine, read, raw, str(e))
+        return _undecodable(machine, read, scenario, str(e))
     machine.seen.append(seen)
     machine.touch(seen.addresses)
     wrong = seen.wrong
@@ -792,13 +792,13 @@ def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blame
     grade = shared_grade(int(read.words[0, 0]), read.arch, read.dtype, read.major, read.k, read.packing)
     first = _first(seen)
     shape = pattern(seen)
-    counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size, "first": first, "grade": grade, "pattern": shape}
+    counts: Counts = {"wrong": int(wrong.sum()), "of": wrong.size, "first": first, "grade": grade, "pattern": shape}
     share = f"{share_of(counts['wrong'], wrong.size, 'elements')}; first: {_told(first)}{''.join(f'; {text}' for text in shape)}"
-    found = sorted(_repairs(machine, seen, raw, rerun), key=lambda r: r.fields) if blamed is None or blamed.code in OF_MAPS else []
+    found = sorted(_repairs(machine, seen, scenario, rerun), key=lambda r: r.fields) if blamed is None or blamed.code in OF_MAPS else []
     if blamed is not None and any(r.code != "R508" for r in found):
         blamed = None  # the map brings what was meant, and something else makes the operand wrong
     for target in refused_for_its_swizzle(machine, _buffer_of(machine, blamed)) if blamed is not None else ():
-        mode, now = str(read.descriptor.swizzle), machine.raw_maps[target.name].get("swizzle", "none")
+        mode, now = str(read.descriptor.swizzle), machine.arguments[target.name].swizzle_given
         if now != mode and all_right(rerun({target / "swizzle": mode}), read):
             machine.findings[:] = [f for f in machine.findings if f.path != target]
             return [finding("R501", target / "swizzle", read.title, f"{share}; {target} has swizzle {now}, for which its box is too wide; the descriptor reads with {mode}",
@@ -807,7 +807,7 @@ def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blame
         # Data in another phase is a fault of its own; what a stopped transfer did not bring is a mere consequence.
         cause = None if blamed.code == "A105" else blamed
         return [finding("R508", read.where, read.title, share, f"see {blamed.code}", cause=cause, **counts)]
-    found = found or list(paired_repairs(machine, read, raw, rerun))
+    found = found or list(paired_repairs(machine, read, scenario, rerun))
     if found:
         best = found[0]
         code = "R507" if best.code == "R508" and (seen.got[wrong] == UNWRITTEN).all() else best.code
@@ -816,28 +816,27 @@ def judge(machine: Machine, read: Read, raw: dict[str, Any], rerun: Rerun, blame
         told = finding(code, best.where, read.title, f"{share}; {best.message}{gone}", "; ".join([best.text, *others]),
                        changes=best.changes, numbers=best.numbers, subject=read.where, **counts)  # fmt: skip
         return [told, *_square(read, told)]
+    return [_unrepaired(machine, seen, scenario, rerun, share, counts)]
+
+
+def _unrepaired(machine: Machine, seen: Seen, scenario: Scenario, rerun: Rerun, share: str, counts: Counts) -> Finding:
+    """What can be said of a wrong operand that no single change makes right."""
+    read, wrong = seen.read, seen.wrong
     got = seen.got[wrong]
     between = _between_chunks(seen)
     if between:
-        return [finding("D303", read.where, read.title, f"{share}; {between}", "tiles that begin on multiples of 16 B", **counts)]
+        return finding("D303", read.where, read.title, f"{share}; {between}", "tiles that begin on multiples of 16 B", **counts)
     if (got == OUTSIDE).any():
-        return [
-            finding(
-                "T209",
-                read.where,
-                read.title,
-                f"{share}; the transfer's coordinates, or the extents of its map, end before the data does",
-                **counts,
-            )
-        ]
+        ends = "the transfer's coordinates, or the extents of its map, end before the data does"
+        return finding("T209", read.where, read.title, f"{share}; {ends}", **counts)
     outside = _outside_buffer(machine, seen)
     if outside:
-        return [finding("A107", read.where, read.title, f"{share}; {outside}", **counts)]
+        return finding("A107", read.where, read.title, f"{share}; {outside}", **counts)
     missing = machine.memory.locate(read.meant)[wrong] < 0
-    when = _when(machine, rerun, raw, read.meant[wrong][missing]) if missing.any() else ""
+    when = _when(machine, rerun, scenario, read.meant[wrong][missing]) if missing.any() else ""
     if (got == UNWRITTEN).any() and missing.any():
-        return [finding("R507", read.where, read.title, f"{share}{when}", **counts)]
-    return [finding("R508", read.where, read.title, f"{share}; no single repair makes it right{when}", **counts)]
+        return finding("R507", read.where, read.title, f"{share}{when}", **counts)
+    return finding("R508", read.where, read.title, f"{share}; no single repair makes it right{when}", **counts)
 
 
 def look(machine: Machine, read: Read) -> Seen:
@@ -847,7 +846,7 @@ def look(machine: Machine, read: Read) -> Seen:
     return Seen(read, addresses, got, writer.astype(np.int32) - 1, (got != read.meant) & (read.meant >= 0))
 
 
-def _repairs(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) -> Iterator[Repair]:
+def _repairs(machine: Machine, seen: Seen, scenario: Scenario, rerun: Rerun) -> Iterator[Repair]:
     read = seen.read
     told = set()
     for places in _placements(machine, read):
@@ -856,22 +855,21 @@ def _repairs(machine: Machine, seen: Seen, raw: dict[str, Any], rerun: Rerun) ->
                 if (one.code, one.text) not in told:
                     told.add((one.code, one.text))
                     yield one
-        yield from transposed_repair(read, places, _other_idesc(read, raw))
+        yield from transposed_repair(read, places, _other_idesc(read, scenario))
     if told and machine.reruns > ENOUGH_RERUNS:
         return  # other causes of operands before had their chance; what is known is a repair
-    machine.reruns += len(raw["step"])
-    yield from writer_repairs(machine, seen, raw, rerun)
+    machine.reruns += len(scenario.steps)
+    yield from writer_repairs(machine, seen, scenario, rerun)
 
 
-def _other_idesc(read: Read, raw: dict[str, Any]) -> Fix | None:
+def _other_idesc(read: Read, scenario: Scenario) -> Fix | None:
     """What the other major-ness changes in a step's instruction descriptor."""
-    step, side = raw["step"][read.step], read.where.side
-    kind = step.get("kind", "")
-    other = "MN" if read.major == "K" else "K"
-    if "idesc" not in step or kind not in KINDS or getattr(InstrDescriptor.decode(step["idesc"], kind=kind), f"{side}_major") == other:
+    step, field = scenario.steps[read.step], f"{read.where.side}_major"
+    if not isinstance(step, MmaStep) or step.idesc is None or step.kind not in KINDS:
         return None
-    new = idesc_with(step["idesc"], InstrDescriptor.decode(step["idesc"], kind=kind), {f"{side}_major": other})
-    return None if new is None else Fix(Path.of("step", read.step, "idesc"), f"{step['idesc']:#010x}", f"{new:#010x}")
+    idesc, other = InstrDescriptor.decode(step.idesc, kind=step.kind), "MN" if read.major == "K" else "K"
+    new = None if getattr(idesc, field) == other else idesc_with(step.idesc, idesc, {field: other})
+    return None if new is None else Fix(read.where.parent / "idesc", f"{step.idesc:#010x}", f"{new:#010x}")
 
 
 def _placements(machine: Machine, read: Read) -> Iterator[np.ndarray]:
@@ -889,7 +887,7 @@ def _lucky(read: Read) -> list[Finding]:
     unit, end = 1 << START.shift, REACH
     if read.starts is None:
         return []
-    start = read.raw.get("start", 0)
+    start = read.operand.start
     if (read.starts >= end).any():
         generic = isinstance(start, int) and start >= end
         why = (
@@ -918,7 +916,7 @@ def _between_chunks(seen: Seen) -> str:
 
 def _outside_buffer(machine: Machine, seen: Seen) -> str:
     """Do the wrong elements, and only these, lie outside the operand's buffer?"""
-    name = seen.read.raw.get("start")
+    name = seen.read.operand.start
     buffer = machine.buffers.get(name) if isinstance(name, str) else None
     if buffer is None or buffer.bytes is None:
         return ""
@@ -930,30 +928,30 @@ def _outside_buffer(machine: Machine, seen: Seen) -> str:
 
 def _square(read: Read, transposed: Finding) -> list[Finding]:
     """A transposition that no extent shows."""
-    rows, k = (read.tensor.extent[axis] for axis in read.raw["meant"]["axes"])
+    rows, k = (read.tensor.extent[axis] for axis in read.meaning.axes)
     if transposed.code != "R505" or rows != k:
         return []
     return [finding("H802", read.where, read.title, f"{read.tensor.name} is {rows} x {k}: square, so that no extent, stride or byte count shows the transposition",
                     "test with extents that differ", cause=transposed)]  # fmt: skip
 
 
-def _undecodable(machine: Machine, read: Read, raw: dict[str, Any], why: str) -> list[Finding]:
+def _undecodable(machine: Machine, read: Read, scenario: Scenario, why: str) -> list[Finding]:
     """A descriptor of which nobody knows what it reads: another layout code, or the other major-ness, may read what was meant."""
     places = read.placed(machine.memory)
     for s in read.solutions(places) if places is not None else ():
         fix, word = word_fix(read, s, bool((read.field_starts != s.starts).any()))
         return [finding("D302", read.where / "word", read.title, why, f"write {word}: swizzle {s.swizzle}", changes=(fix,) if fix else ())]
-    for best in transposed_repair(read, places, _other_idesc(read, raw)) if places is not None else ():
+    for best in transposed_repair(read, places, _other_idesc(read, scenario)) if places is not None else ():
         return [finding(best.code, best.where, read.title, f"{why}; {best.message}", best.text, changes=best.changes, subject=read.where)]
     return [finding("D302", read.where / "word", read.title, why)]
 
 
-def _when(machine: Machine, rerun: Rerun, raw: dict[str, Any], missing: np.ndarray) -> str:
+def _when(machine: Machine, rerun: Rerun, scenario: Scenario, missing: np.ndarray) -> str:
     """Data that is not there now: was it there before, does it come later?"""
     gone = _overwritten(machine, missing)
-    if gone or raw.get("excerpt"):
+    if gone or scenario.excerpt:
         return gone
-    later = rerun({}, until=len(raw["step"]))
+    later = rerun({}, until=len(scenario.steps))
     places = np.full(1, -1) if later is None else later.memory.locate(missing)
     if later is not None and (places >= 0).any():
         writer = later.issues[int(later.memory.of(places[places >= 0][:1])[0][0]) - 1]

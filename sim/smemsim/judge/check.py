@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import re
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -25,18 +23,18 @@ from smemsim.judge.instructions import (
     lane_split,
     rows_in_cta,
 )
-from smemsim.judge.reads import Read, bank_notes, made_words, meant_of, packing_of, usage_notes
+from smemsim.judge.reads import bank_notes, made_words, meant_of, packing_of, usage_notes
 from smemsim.judge.report import Report
 from smemsim.judge.scales import scale_step
-from smemsim.judge.scenario import read_scenario
-from smemsim.judge.state import Machine, buffers_of, finding
+from smemsim.judge.scenario import CopyStep, MmaStep, Scenario, Step, TmaLoad, TmaStore, read_scenario
+from smemsim.judge.state import Machine, Read, Rerun, finding
 from smemsim.judge.statics import descriptor_notes, map_findings, map_notes, one_atom_hides, unmeant_descriptor
-from smemsim.judge.tensors import tensors_of
 from smemsim.machine.owners import Owners
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
-from smemsim.tables import Source, TableError
+from smemsim.tables import TableError, mistake
+from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["MOST", "MOST_ELEMENTS", "check", "extents_of", "run_steps", "wanted_of"]
 
@@ -45,30 +43,29 @@ __all__ = ["MOST", "MOST_ELEMENTS", "check", "extents_of", "run_steps", "wanted_
 # be
 
 
-def wanted_of(scenario: Any, where: str) -> tuple[Shape, Owners, np.ndarray]:
+def wanted_of(scenario: object, where: str) -> tuple[Shape, Owners, np.ndarray]:
     """(the operand's shape, what lies in shared memory, the global byte of every element (blocks, steps, rows, k)).
 
     Blocks and K steps are those of the operand's words. Without words: as many K steps, and blocks of these, as have all their elements in
     shared memory, at least one.
     """
-    raw = _raw(scenario)[0]
-    path = Path.parse(where)
-    steps = raw.get("step", [])
-    known = [f"step[{i}].{side}" for i, step in enumerate(steps) for side in "ab" if "meant" in step.get(side, {})]
-    if path.step is None or where.strip() not in known:
+    given = _scenario_of(scenario)
+    known = {str(path): (path, operand) for path, operand in given.operands() if operand.meant is not None}
+    if where.strip() not in known:
         raise InputError(f"operand {shown(where)}: needs one that says what it was meant to be; there are {', '.join(known) or 'none'}")
-    number, side = path.step, path.side
-    step, operand = steps[number], steps[number][side]
-    machine = run_steps({**raw, "step": steps[:number]})
-    memory, arch = machine.memory, architecture(raw["arch"])
-    rows, k = extents_of(raw, step, side, path)
-    tensor = tensors_of(raw)[operand["meant"]["tensor"]]
-    made = made_words(operand, buffers_of(raw), path)
+    path, operand = known[where.strip()]
+    assert path.step is not None
+    assert operand.meant is not None
+    step, meaning = given.steps[path.step], operand.meant
+    machine = run_steps(dataclasses.replace(given, steps=given.steps[: path.step]))
+    memory, arch, tensor = machine.memory, architecture(given.arch), machine.tensors[operand.meant.tensor]
+    rows, k = extents_of(given, step, path)
+    made = made_words(operand, machine.buffers, path)
 
     def meant(blocks: int, count: int) -> np.ndarray:
         if blocks * count * rows * k > MOST_ELEMENTS:
-            raise InputError(f"{where}: {blocks * count} instructions of {rows} x {k} elements; a tile has at most {MOST_ELEMENTS:,}")
-        return meant_of(operand, tensor, (blocks, count), rows, k)
+            raise mistake(path, f"{blocks * count} instructions of {rows} x {k} elements; a tile has at most {MOST_ELEMENTS:,}")
+        return meant_of(meaning, tensor, (blocks, count), rows, k)
 
     def here(blocks: int, count: int) -> bool:
         wanted = meant(blocks, count)
@@ -82,8 +79,8 @@ def wanted_of(scenario: Any, where: str) -> tuple[Shape, Owners, np.ndarray]:
             count += 1
         while blocks < MOST // rows and here(blocks + 1, count):
             blocks += 1
-    packing = packing_of(kind_of_step(step, machine.arch) or "", operand["dtype"])
-    shape = Shape(arch, element_format(operand["dtype"]), operand["major"], packing, blocks, count, rows, k)
+    packing = packing_of(kind_of_step(step, machine.arch) or "", operand.dtype)
+    shape = Shape(arch, element_format(operand.dtype), operand.major, packing, blocks, count, rows, k)
     return shape, memory, meant(blocks, count)
 
 
@@ -95,7 +92,7 @@ NOTES = ("D305", "T208")  # what is written otherwise than the documents say; ot
 MOST, MOST_ELEMENTS = 1024, 1 << 22  # rows or k of an instruction, elements that all the words of an operand read
 
 
-def check(scenario: Any) -> Report:
+def check(scenario: object) -> Report:
     """Run a scenario and say what is wrong with it.
 
     `scenario` is the path of a TOML or JSON file, or the same structure as a dict or a `Scenario`. The findings are `Report.findings`, the most upstream one first;
@@ -113,47 +110,37 @@ def check(scenario: Any) -> Report:
     >>> report.findings[0].code, report.findings[0].repair
     ('D308', 'stride_byte_offset 128 must be 1024: 0x4000004000010000')
     """
-    raw, source = _raw(scenario)
+    given = _scenario_of(scenario)
     try:
-        machine = run_steps(raw)
+        machine = run_steps(given)
     except InputError as e:
-        begin = re.match(r"(?:arch|(?:step|tensor|buffer|map)\b)[\w.\[\]]*", str(e))
-        path = Path(tuple(int(part) if part.isdigit() else part for part in re.findall(r"\w+", begin[0]))) if begin else Path()
-        raise (source.located(TableError(str(e), path)) if source.text else e) from None
-    expected = raw.get("expect")
+        raise (given.source.located(e) if given.source.text else e) from None
     found = sorted(machine.findings, key=_upstream)
     remarks = tuple(one for one in found if one.severity is Severity.NOTE and one.code not in NOTES)
     findings = tuple(one for one in found if one not in remarks)
-    codes = None if expected is None else tuple(expected["findings"])
-    unchecked = (*machine.unchecked, *_not_compared(raw, machine))
-    return Report(findings, codes, raw.get("title", ""), unchecked, machine.arch, remarks, machine)
+    codes = None if given.expect is None else given.expect.findings
+    unchecked = (*machine.unchecked, *_not_compared(given, machine))
+    return Report(findings, codes, given.title or "", unchecked, machine.arch, remarks, machine)
 
 
-def _raw(scenario: Any) -> tuple[dict[str, Any], Source]:
-    """The scenario as tables, and where it comes from."""
-    read = read_scenario(scenario.tables if isinstance(scenario, build.Scenario) else scenario)
-    return read.as_dict(), read.source
+def _scenario_of(given: object) -> Scenario:
+    """The scenario, read if it is none yet."""
+    if isinstance(given, Scenario):
+        return given
+    return read_scenario(given.tables if isinstance(given, build.Scenario) else given)
 
 
-def _not_compared(raw: dict[str, Any], machine: Machine) -> Iterator[str]:
+def _not_compared(scenario: Scenario, machine: Machine) -> Iterator[str]:
     """What a reader may take for compared, and is not."""
-    yield from _unmeant(raw)
-    for number, step in enumerate(raw.get("step", [])):
-        if step["op"] == "mma" and kind_of_step(step, machine.arch) is None:
-            yield f"step[{number}].kind ({step.get('kind') or step.get('instruction') or 'none'} on {machine.arch})"
-        if step["op"] == "mma" and not {"a", "b", "scale_a", "scale_b"} & step.keys():
-            yield f"step[{number}] (it has no operands)"
-    if not raw.get("step") and not machine.findings:
+    mmas = [(Path.of("step", number), step) for number, step in enumerate(scenario.steps) if isinstance(step, MmaStep)]
+    yield from (f"{path / side} (meant is missing)" for path, step in mmas for side, of in step.operands.items() if of.meant is None)
+    for path, step in mmas:
+        if kind_of_step(step, machine.arch) is None:
+            yield f"{path}.kind ({step.kind or step.instruction or 'none'} on {machine.arch})"
+        if not step.readers:
+            yield f"{path} (it has no operands)"
+    if not scenario.steps and not machine.findings:
         yield "anything (there is no step)"
-
-
-def _unmeant(raw: dict[str, Any]) -> Iterator[str]:
-    for number, step in enumerate(raw.get("step", [])):
-        yield from (
-            f"step[{number}].{side} (meant is missing)"
-            for side in "ab"
-            if side in step and step["op"] == "mma" and "meant" not in step[side]
-        )
 
 
 def _upstream(f: Finding) -> tuple[bool, int, int, bool]:
@@ -162,29 +149,36 @@ def _upstream(f: Finding) -> tuple[bool, int, int, bool]:
     return f.severity is Severity.NOTE, TABLES.index(f.path.table) if f.path.table in TABLES else len(TABLES), index, f.cause is not None
 
 
-def run_steps(raw: dict[str, Any]) -> Machine:
+def run_steps(scenario: Scenario) -> Machine:
     """Shared memory as the steps of a scenario leave it, with the findings about them."""
-    machine = machine_of(raw)
+    machine = machine_of(scenario)
     _layouts(machine)
     machine.encode_maps()
     for name, tm in machine.maps.items():
-        tensor = machine.tensors.get(machine.raw_maps[name].get("of", ""))
-        if tm is not None and tensor is not None and tensor.scale_blocks is None and "pixel_box_lower_corner" not in machine.raw_maps[name]:
-            for one in map_findings(machine, name, tm, tensor):
-                machine.mismatched[name] = machine.say(one)
         if tm is not None:
-            stores = any(step.get("map") == name and step["op"] != "tma_load" for step in raw.get("step", []))
-            for one in map_notes(machine, name, tm, stores=stores):
-                machine.say(one)
-    for number, step in enumerate(raw.get("step", [])):
+            _map(machine, scenario, name, tm)
+    for number, step in enumerate(scenario.steps):
         try:
-            _one(machine, raw, number, step)
+            _step(machine, scenario, number, step)
+        except TableError:
+            raise
         except InputError as e:
-            text = str(e)
-            raise InputError(text if text.startswith("step[") else f"step[{number}]: {text}") from None
-    for one in () if raw.get("excerpt") else usage_notes(machine):
-        machine.say(one)
+            raise mistake(Path.of("step", number), str(e)) from None
+    for note in () if scenario.excerpt else usage_notes(machine):
+        machine.say(note)
     return machine
+
+
+def _map(machine: Machine, scenario: Scenario, name: str, tm: TensorMap) -> None:
+    """Is it a map of its tensor, and what is odd about it?"""
+    arguments = scenario.maps[name]
+    tensor = machine.tensors.get(arguments.of or "")
+    if tensor is not None and tensor.scale_blocks is None and not arguments.is_im2col:
+        for wrong in map_findings(machine, name, tm, tensor):
+            machine.mismatched[name] = machine.say(wrong)
+    stores = any(isinstance(step, TmaStore) and step.map == name for step in scenario.steps)
+    for note in map_notes(machine, name, tm, stores=stores):
+        machine.say(note)
 
 
 def _layouts(machine: Machine) -> None:
@@ -199,38 +193,53 @@ def _layouts(machine: Machine) -> None:
             machine.say(one)
 
 
-def _one(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any]) -> None:
-    op = step["op"]
-    rerun = rerun_of(raw, number)
-    if op not in ("mma", "copy"):
-        transfer(machine, raw, number, rerun)
-        if op in ("tma_store", "tma_reduce"):
-            store_step(machine, raw, number, rerun)
+def _step(machine: Machine, scenario: Scenario, number: int, step: Step) -> None:
+    """Carry a step out, and keep what is found."""
+    rerun = rerun_of(scenario, number)
+    if isinstance(step, MmaStep):
+        _mma(machine, scenario, number, step, rerun)
+    elif isinstance(step, CopyStep):
+        cta_group_of(scenario, number, step)
+        whole = completed(machine, number, step)
+        for read in _reads(machine, scenario, number, whole, ("a",)):
+            told = judge(machine, read, scenario, rerun, _blamed(machine, scenario, read))
+            _keep(machine, read, copy_findings(machine, scenario, number, read, told, before), is_right=not told)
+        copied(machine, scenario, number, whole)
     else:
-        group = cta_group_of(raw, number, step)
-        if op == "mma":
-            for one in instruction_findings(machine, number, step, group):
-                machine.say(one)
-            if "tmem" in step.get("a", {}):
-                a_from_tensor_memory(machine, raw, number, step, group)
-        else:
-            step = completed(machine, number, step)
-        sides = [side for side in "ab" if side in step and not (op == "mma" and side == "a" and "tmem" in step["a"])]
-        found = [read for side in sides if (read := _read(machine, raw, number, step, side)) is not None]
-        for read in found:
-            told = judge(machine, read, raw, rerun, _blamed(machine, raw, read))
-            split = lane_split(machine, read, step, group, told) if op == "mma" else copy_findings(machine, raw, number, read, told, before)
-            for one in split:
-                machine.say(one)
-            _of_the_code(machine, read)
-            _of_the_major(machine, read)
-            for one in (*descriptor_notes(read), *(() if told else one_atom_hides(machine, read))):
-                machine.say(one)
-        _cancel(machine, number, found)
-        if op == "mma":
-            scale_step(machine, raw, number, step, group, before)
-        else:
-            copied(machine, raw, number, step)
+        transfer(machine, scenario, number, rerun)
+        if isinstance(step, TmaStore):
+            store_step(machine, scenario, number, step, rerun)
+
+
+def _mma(machine: Machine, scenario: Scenario, number: int, step: MmaStep, rerun: Rerun) -> None:
+    """An MMA: the instruction, its operands in shared and in tensor memory, its scale factors."""
+    group = cta_group_of(scenario, number, step)
+    for wrong in instruction_findings(machine, number, step, group):
+        machine.say(wrong)
+    in_tmem = step.a is not None and step.a.tmem is not None
+    if step.a is not None and step.a.tmem is not None:
+        a_from_tensor_memory(machine, scenario, number, step, step.a, step.a.tmem, group)
+    reads = _reads(machine, scenario, number, step, [side for side in step.operands if not (side == "a" and in_tmem)])
+    for read in reads:
+        told = judge(machine, read, scenario, rerun, _blamed(machine, scenario, read))
+        _keep(machine, read, lane_split(machine, read, step, group, told), is_right=not told)
+    _cancel(machine, number, reads)
+    scale_step(machine, scenario, number, step, group, before)
+
+
+def _reads(machine: Machine, scenario: Scenario, number: int, step: MmaStep | CopyStep, sides: Iterable[str]) -> list[Read]:
+    """What the operands of a step read, those that say what they mean and have words."""
+    return [read for side in sides if (read := _read(machine, scenario, Path.of("step", number, side), step)) is not None]
+
+
+def _keep(machine: Machine, read: Read, found: Iterable[Finding], *, is_right: bool) -> None:
+    """Keep what is found of an operand, with what follows from it, and what is odd about its descriptor."""
+    for wrong in found:
+        machine.say(wrong)
+    _of_the_code(machine, read)
+    _of_the_major(machine, read)
+    for note in (*descriptor_notes(read), *(one_atom_hides(machine, read) if is_right else ())):
+        machine.say(note)
 
 
 def _of_the_code(machine: Machine, read: Read) -> None:
@@ -271,44 +280,44 @@ def _blame(machine: Machine, read: Read, code: str, follows: Callable[[Finding],
         machine.findings[:] = [dataclasses.replace(f, cause=cause) if follows(f) else f for f in machine.findings]
 
 
-def _read(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any], side: str) -> Read | None:
+def _read(machine: Machine, scenario: Scenario, where: Path, step: MmaStep | CopyStep) -> Read | None:
     """What an operand reads; None where it says nothing of what was meant, or where its words are to be found."""
-    operand = step[side]
-    where, title = Path.of("step", number, side), f"step {number + 1} ({step['op']}) {side}"
-    meant = operand.get("meant")
-    rows, k = extents_of(raw, step, side, where)
+    operand, title = step.operands[where.side], f"step {(where.step or 0) + 1} ({step.op}) {where.side}"
+    dtype, major = operand.dtype, operand.major
+    rows, k = extents_of(scenario, step, where)
     made = made_words(operand, machine.buffers, where)
-    packing = packing_of(kind_of_step(step, machine.arch) or "", operand["dtype"])
-    if meant is None:
-        if made is not None and step["op"] == "mma":
-            given = {"dtype": operand["dtype"], "major": operand["major"], "rows": rows, "k": k, "packing": packing}
-            for one in unmeant_descriptor(machine.arch, where, title, operand, int(made[0][0, 0]), **given):
-                machine.say(one)
+    packing = packing_of(kind_of_step(step, machine.arch) or "", dtype)
+    if operand.meant is None:
+        if made is not None and isinstance(step, MmaStep):
+            for note in unmeant_descriptor(machine.arch, where, title, operand, int(made[0][0, 0]), rows, k, packing):
+                machine.say(note)
         return None
-    shape = (1, 1) if made is None else (made[0].shape[0], made[0].shape[1])
-    if shape[0] * shape[1] * rows * k > MOST_ELEMENTS:
-        raise InputError(f"{where}: {shape[0] * shape[1]} words of {rows} x {k} elements; a tile has at most {MOST_ELEMENTS:,}")
-    tensor = machine.tensors[meant["tensor"]]
     words, starts = made if made is not None else (np.zeros((1, 1), np.uint64), None)
-    start = operand.get("start")
-    stage_bytes = machine.buffers[start].stage_bytes if isinstance(start, str) else 0
-    read = Read(where, title, machine.arch, operand["dtype"], operand["major"], packing, words, rows, k,
-                meant_of(operand, tensor, shape, rows, k), tensor, operand, starts, stage_bytes)  # fmt: skip
+    shape = (words.shape[0], words.shape[1])
+    if words.size * rows * k > MOST_ELEMENTS:
+        raise mistake(where, f"{words.size} words of {rows} x {k} elements; a tile has at most {MOST_ELEMENTS:,}")
+    tensor = machine.tensors[operand.meant.tensor]
+    stage_bytes = machine.buffers[operand.start].stage_bytes if isinstance(operand.start, str) else 0
+    found = Read(where, title, machine.arch, dtype, major, packing, words, rows, k,
+                 meant_of(operand.meant, tensor, shape, rows, k), tensor, operand, starts, stage_bytes)  # fmt: skip
     if made is None:
-        _find(machine, read)
+        _find(machine, found)
         return None
-    return read
+    return found
 
 
-def extents_of(raw: dict[str, Any], step: dict[str, Any], side: str, where: Path) -> tuple[int, int]:
-    """Rows and k that one instruction reads of an operand. Raises InputError for what none has."""
-    group = step.get("cta_group", raw.get("cta_group"))
-    rows, k = step[side].get("rows", rows_in_cta(step, side, raw["arch"], group)), step.get("k", 8)
-    if side == "a" and step["op"] == "mma" and is_sparse(step):
+def extents_of(scenario: Scenario, step: Step, where: Path) -> tuple[int, int]:
+    """Rows and k that one instruction reads of the operand at a path. Raises TableError for what none has."""
+    assert isinstance(step, (MmaStep, CopyStep))
+    rows, k = step.operands[where.side].rows, 8 if step.k is None else step.k
+    if rows is None:
+        group = scenario.cta_group if step.cta_group is None else step.cta_group
+        rows = rows_in_cta(step, where.side, scenario.arch, group)
+    if where.side == "a" and isinstance(step, MmaStep) and is_sparse(step):
         k //= 2  # half of a sparse A is stored
     for name, value in (("rows", rows), ("k", k)):
         if not 1 <= value <= MOST:
-            raise InputError(f"{where}: {name} = {value}: an instruction reads 1 to {MOST}")
+            raise mistake(where, f"{name} = {value}: an instruction reads 1 to {MOST}")
     return rows, k
 
 
@@ -328,7 +337,7 @@ def _find(machine: Machine, read: Read) -> None:
             f"swizzle {one.swizzle}, LBO {'any' if one.leading is None else one.leading}, SBO {'any' if one.stride is None else one.stride}"
         )
         machine.say(finding("L403", read.where, read.title, f"no word is given; {int(one.words[0, 0]):#018x} reads the first {read.rows} x {read.k} ({fields})"
-                            + ("; k_add and mn_add are not used without a word" if {"k_add", "mn_add"} & read.raw.keys() else "")))  # fmt: skip
+                            + ("; k_add and mn_add are not used without a word" if (read.operand.k_add, read.operand.mn_add) != (None, None) else "")))  # fmt: skip
     else:
         other = "MN" if read.major == "K" else "K"
         near = next(iter(read.solutions(places, other)), None)
@@ -340,9 +349,9 @@ def _find(machine: Machine, read: Read) -> None:
         machine.say(finding("L402", read.where, read.title, f"no descriptor reads this layout as a {read.major}-major operand of {read.rows} x {read.k} {read.dtype}", hint))  # fmt: skip
 
 
-def _blamed(machine: Machine, raw: dict[str, Any], read: Read) -> Finding | None:
+def _blamed(machine: Machine, scenario: Scenario, read: Read) -> Finding | None:
     """An earlier finding that explains a wrong operand: its buffer was not filled, or lies in another phase."""
-    start = read.raw.get("start")
+    start = read.operand.start
     names = [start] if isinstance(start, str) else _buffers_at(machine, read)
     for name in names:
         if name in machine.failed:
@@ -350,9 +359,9 @@ def _blamed(machine: Machine, raw: dict[str, Any], read: Read) -> Finding | None
         for one in machine.findings:
             if one.code == "A105" and any(fix.path.startswith(Path.of("buffer", name)) for fix in one.changes):
                 return one
-    for step in raw["step"]:
-        if step["op"].startswith("tma_") and step.get("to") in names and step["map"] in machine.mismatched:
-            return machine.mismatched[step["map"]]
+    for step in scenario.steps:
+        if isinstance(step, TmaLoad) and step.to in names and step.map in machine.mismatched:
+            return machine.mismatched[step.map]
     stopped = [*machine.refused.values(), *machine.failed.values()]
     if stopped and (machine.memory.locate(read.meant) < 0).any():
         return stopped[0]
@@ -380,11 +389,11 @@ def _cancel(machine: Machine, number: int, reads: list[Read]) -> None:
 def _k_taken(machine: Machine, read: Read) -> np.ndarray | None:
     """Which K each K step takes, (steps, k), counted from the first that is meant; None unless all rows take the same ones, and each K is taken once."""
     got = machine.memory.source(read.addresses())
-    rows_axis, k_axis = read.raw["meant"]["axes"]
+    rows_axis, k_axis = read.meaning.axes
     if ((got < read.tensor.address) | (got >= read.tensor.end) | (read.meant < 0)).any():
         return None
     took, meant = read.tensor.coordinates(got), read.tensor.coordinates(read.meant)
-    k = took[k_axis] - read.raw["meant"].get("at", [0, 0])[1]
+    k = took[k_axis] - read.meaning.origin[1]
     every = np.sort(k[0, :, 0].reshape(-1))
     once = np.array_equal(every, np.sort((meant[k_axis][0, :, 0] - meant[k_axis].min()).reshape(-1)))
     alike = (took[rows_axis] == meant[rows_axis]).all() and (k == k[:1, :, :1]).all()

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
 from smemsim.errors import InputError, SmemsimError, Unmodelled
 from smemsim.finding import Finding, Fix, Path, Value
-from smemsim.judge.reads import Read, grid, made_words, tmem_at
+from smemsim.judge.reads import grid, holds_scales, made_words, tmem_at
 from smemsim.judge.report import share_of
-from smemsim.judge.state import COMMON_SWIZZLES, NAMES, UNWRITTEN, Issue, Machine, Rerun, finding, issues_of, swizzle_changes
+from smemsim.judge.scenario import CopyStep, Grid, Layout, Operand, Scenario, Step, TmaStore
+from smemsim.judge.state import COMMON_SWIZZLES, NAMES, UNWRITTEN, Counts, Issue, Machine, Read, Rerun, finding, issues_of, swizzle_changes
 from smemsim.machine.tma import tma_store
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import copied_cells, copy_shape
@@ -22,6 +21,7 @@ from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import Grade
 from smemsim.spec.formats import element_format
 from smemsim.spec.tensor_memory import COPY_SHAPES, LANES, WARP_LANES, CopyShape
+from smemsim.tables import TableError, mistake, plain
 from smemsim.words.operand import operand_addresses
 
 __all__ = ["Again", "completed", "copied", "copy_findings", "form_of", "full_name", "store_step", "targets"]
@@ -30,7 +30,7 @@ __all__ = ["Again", "completed", "copied", "copy_findings", "form_of", "full_nam
 # ---- tcgen05.cp: does the form fit the tile, do its lines hold the scale factors as it wants them, and what arrives in tensor memory?
 
 
-Again = Callable[[dict[str, Any], int], "Machine | None"]  # the steps before one, of a changed scenario
+Again = Callable[[Scenario, int], "Machine | None"]  # the steps before one, of a changed scenario
 MOST_COPIES = 1024
 SCALE_COPY = COPY_SHAPES["32x128b", "warpx4"]
 _PTX, _CAST = re.compile(r"\b\d+x\d+b\b"), re.compile(r"\bwarpx\d(?:::\d\d_\d\d)?")
@@ -43,88 +43,84 @@ def full_name(row: CopyShape) -> str:
     return f".{row.name}" + (f".{row.multicast}" if row.multicast else "")
 
 
-def _named(step: dict[str, Any]) -> tuple[str, str]:
+def _named(step: CopyStep) -> tuple[str, str]:
     """(shape, multicast) as the step has them, "" for what it does not say."""
-    text = step.get("shape", step.get("instruction", "")).lstrip(".")
+    text = ((step.instruction or "") if step.shape is None else step.shape).lstrip(".")
     name = cast = ""
     if found := _PTX.search(text):
         name, cast = found[0], (_CAST.search(text) or [""])[0]
     elif found := _CUTLASS.search(text):
         name = f"{found[2]}x{found[3]}b"
         cast = (f"warpx{found[1]}" if found[1] else "") + (f"::{found[4]}_{found[5]}" if found[4] else "")
-    elif "shape" in step:
+    elif step.shape is not None:
         name = text
-    cast = step.get("multicast", cast).lstrip(".")
+    cast = (cast if step.multicast is None else step.multicast).lstrip(".")
     only = [row.multicast for row in COPY_SHAPES.values() if row.name == name]
     return name, only[0] if not cast and _loose(step) and len(only) == 1 else cast
 
 
-def _loose(step: dict[str, Any]) -> bool:
+def _loose(step: CopyStep) -> bool:
     """Does the step name its shape in a title only, which need not have the multicast?"""
-    return not {"shape", "multicast"} & step.keys() and not _WHOLE.search(step.get("instruction", ""))
+    return step.shape is None and step.multicast is None and not _WHOLE.search(step.instruction or "")
 
 
-def form_of(step: dict[str, Any]) -> CopyShape | None:
-    """The row of a copy's shape; None where the step names none, or one that there is not."""
-    return COPY_SHAPES.get(_named(step))
+def form_of(step: Step) -> CopyShape | None:
+    """The row of a copy's shape; None for what is no copy, names none, or one that there is not."""
+    return COPY_SHAPES.get(_named(step)) if isinstance(step, CopyStep) else None
 
 
-def completed(machine: Machine, number: int, step: dict[str, Any]) -> dict[str, Any]:
+def completed(machine: Machine, number: int, step: CopyStep) -> CopyStep:
     """The step with the rows and the k that its shape has, where it does not say them itself; findings about the shape are kept.
 
-    Raises InputError for a shape that tcgen05.cp has not.
+    Raises TableError for a shape that tcgen05.cp has not.
     """
     where, title = Path.of("step", number), f"step {number + 1} (copy)"
     if architecture(machine.arch).instruction == "wgmma":
-        raise InputError(f"{where}: op = 'copy' is tcgen05.cp, which {machine.arch} has not")
+        raise mistake(where, f"op = 'copy' is tcgen05.cp, which {machine.arch} has not")
     name, cast = _named(step)
     if not name:
         return step
     if (name, cast) not in COPY_SHAPES and not (_loose(step) and any(r.name == name for r in COPY_SHAPES.values())):
         machine.say(_multicast(where, title, name, cast))
     row = next(r for r in COPY_SHAPES.values() if r.name == name)
-    operand = _as_scales(machine, step["a"], row)
-    if operand["major"] != "K":
+    operand = _as_scales(machine, step.a, row)
+    if operand.major != "K":
         machine.say(finding("I602", where / "a" / "major", f"{title} a", "tcgen05.cp reads K-major only: its descriptor has no other meaning",
                             "major = K, and lines of 16 B that are contiguous", grade=row.grade))  # fmt: skip
-    per_line = row.row_bytes * 8 // element_format(operand["dtype"]).bits
-    has = {"rows": operand.get("rows", step.get("rows", step.get("m"))), "k": step.get("k")}
-    if _holds_scales(machine, operand):  # which may be counted as scales, too
-        rows, scales = row.rows * LANES // WARP_LANES, row.row_bytes * WARP_LANES // LANES
-        has = {"rows": None if has["rows"] == rows else has["rows"], "k": None if has["k"] == scales else has["k"]}
+    per_line = row.row_bytes * 8 // element_format(operand.dtype).bits
+    rows = next((given for given in (operand.rows, step.rows, step.m) if given is not None), None)
+    k = step.k
+    if operand.meant is not None and holds_scales(
+        operand.meant, machine.tensors[operand.meant.tensor]
+    ):  # which may be counted as scales, too
+        rows = None if rows == row.rows * LANES // WARP_LANES else rows
+        k = None if k == row.row_bytes * WARP_LANES // LANES else k
     wanted = {"rows": row.rows, "k": per_line}
-    differ = [key for key, value in has.items() if value not in (None, wanted[key])]
-    if differ:
-        machine.say(_other_tile(where, title, row, {**wanted, **{k: v for k, v in has.items() if v is not None}}, wanted, step))
-    rows = row.rows if has["rows"] is None else has["rows"]
-    return step | {"k": per_line if has["k"] is None else has["k"], "a": operand | {"rows": rows}}
+    has = {"rows": row.rows if rows is None else rows, "k": per_line if k is None else k}
+    if has != wanted:
+        machine.say(_other_tile(where, title, row, has, wanted, step))
+    return dataclasses.replace(step, k=has["k"], a=dataclasses.replace(operand, rows=has["rows"]))
 
 
-def _as_scales(machine: Machine, operand: dict[str, Any], row: CopyShape) -> dict[str, Any]:
+def _as_scales(machine: Machine, operand: Operand, row: CopyShape) -> Operand:
     """An operand of the shape for scale factors, from a tensor of bytes that has not as many of them a row as a line has: they are in blocks."""
-    meant = operand.get("meant")
-    if meant is None or "scale_block" in meant or row is not SCALE_COPY or element_format(operand["dtype"]).bits != 8:
+    meant = operand.meant
+    if meant is None or meant.scale_block is not None or row is not SCALE_COPY or element_format(operand.dtype).bits != 8:
         return operand
-    tensor, at = machine.tensors[meant["tensor"]], meant.get("at", [0, 0])
-    if tensor.scale_blocks is not None or tensor.fmt.bits != 8 or tensor.extent[meant["axes"][1]] - at[1] >= row.row_bytes:
+    tensor = machine.tensors[meant.tensor]
+    if tensor.scale_blocks is not None or tensor.fmt.bits != 8 or tensor.extent[meant.axes[1]] - meant.origin[1] >= row.row_bytes:
         return operand
-    return operand | {"meant": meant | {"scale_block": True}}
-
-
-def _holds_scales(machine: Machine, operand: dict[str, Any]) -> bool:
-    """Is it said of the operand that its lines hold blocks of scale factors?"""
-    meant = operand.get("meant")
-    return meant is not None and bool(meant.get("scale_block", machine.tensors[meant["tensor"]].scale_blocks is not None))
+    return dataclasses.replace(operand, meant=dataclasses.replace(meant, scale_block=True))
 
 
 def _multicast(where: Path, title: str, name: str, cast: str) -> Finding:
     """A multicast that the shape does not take."""
-    try:
-        copy_shape(name, cast)
-    except InputError as e:
-        if not str(e).startswith("multicast"):
-            raise InputError(f"{where}.{e}") from None
     taken = [row.multicast for row in COPY_SHAPES.values() if row.name == name]
+    if not taken:
+        try:
+            copy_shape(name, cast)
+        except InputError as e:
+            raise TableError(f"{where}.{e}", where / "shape") from None
     changes = (Fix(where / "multicast", cast or None, taken[0]),) if len(taken) == 1 else ()
     has = f".{cast}" if cast else "no multicast"
     needs = " or ".join(f".{x}" if x else "none" for x in taken)
@@ -132,14 +128,14 @@ def _multicast(where: Path, title: str, name: str, cast: str) -> Finding:
                    f"multicast = {' or '.join(x or repr('') for x in taken)}", changes=changes, grade=Grade.DOCUMENTED, numbers={"legal": taken})  # fmt: skip
 
 
-def _other_tile(where: Path, title: str, row: CopyShape, has: dict[str, int], wanted: dict[str, int], step: dict[str, Any]) -> Finding:
+def _other_tile(where: Path, title: str, row: CopyShape, has: dict[str, int], wanted: dict[str, int], step: CopyStep) -> Finding:
     """The step's tile is not what one copy of this shape moves."""
-    bits = element_format(step["a"]["dtype"]).bits
+    bits = element_format(step.a.dtype).bits
     bytes_ = has["k"] * bits // 8
     fits = [r for r in COPY_SHAPES.values() if (r.rows, r.row_bytes) == (has["rows"], bytes_)]
     told = " or ".join(full_name(r) for r in fits) or f"copies of {wanted['rows']} rows of {wanted['k']} elements"
-    alone = len(fits) == 1 and "shape" in step and fits[0].multicast == row.multicast == step.get("multicast", "")
-    changes = (Fix(where / "shape", step["shape"], fits[0].name),) if alone else ()
+    alone = len(fits) == 1 and step.shape is not None and fits[0].multicast == row.multicast == (step.multicast or "")
+    changes = (Fix(where / "shape", step.shape, fits[0].name),) if alone else ()
     return finding("I605", where / "shape", title,
                    f"{full_name(row)} copies {row.rows} rows of {row.row_bytes} B ({wanted['k']} elements); the step has {has['rows']} rows of {bytes_} B ({has['k']})",
                    told, numbers={key: [wanted[key], has[key]] for key in wanted}, changes=changes, grade=row.grade)  # fmt: skip
@@ -148,9 +144,9 @@ def _other_tile(where: Path, title: str, row: CopyShape, has: dict[str, int], wa
 # ---- what is wrong with the lines that a copy reads
 
 
-def copy_findings(machine: Machine, raw: dict[str, Any], number: int, read: Read, told: list[Finding], again: Again) -> Iterator[Finding]:
+def copy_findings(machine: Machine, scenario: Scenario, number: int, read: Read, told: list[Finding], again: Again) -> Iterator[Finding]:
     """What was found of a copy's operand, in the terms of copies: scale factors in another layout (S701), an advance of another shape (I605)."""
-    row = form_of(raw["step"][number])
+    row = form_of(scenario.steps[number])
     if told:  # another shape alone does not make it right
         shape = Path.of("step", number, "shape")
         shaped = [dataclasses.replace(f, changes=()) if f.path == shape else f for f in machine.findings]
@@ -158,16 +154,12 @@ def copy_findings(machine: Machine, raw: dict[str, Any], number: int, read: Read
     for one in told:
         if row is None or one.cause is not None or (one.code == "R508" and one.fix):
             yield one
-        elif one.code in ("R508", "R505") and _scales_of(read):
-            yield _scale_layout(machine, raw, number, read, one, row, again) or one
+        elif one.code in ("R508", "R505") and holds_scales(read.meaning, read.tensor):
+            yield _scale_layout(machine, scenario, number, read, one, row, again) or one
         elif one.code in ("R502", "R503", "R504") and one.numbers:
             yield _advance(one, row) or one
         else:
             yield one
-
-
-def _scales_of(read: Read) -> bool:
-    return bool(read.raw.get("meant", {}).get("scale_block", read.tensor.scale_blocks is not None))
 
 
 def _advance(one: Finding, row: CopyShape) -> Finding | None:
@@ -185,7 +177,7 @@ def _advance(one: Finding, row: CopyShape) -> Finding | None:
 
 
 def _scale_layout(
-    machine: Machine, raw: dict[str, Any], number: int, read: Read, one: Finding, row: CopyShape, again: Again
+    machine: Machine, scenario: Scenario, number: int, read: Read, one: Finding, row: CopyShape, again: Again
 ) -> Finding | None:
     """No descriptor reads the scale factors where they lie: they are in another layout. None where some lie nowhere."""
     places = machine.memory.locate(read.meant)
@@ -205,7 +197,7 @@ def _scale_layout(
     told = {name: (int(at - here[0, 0]), wanted) for name, (at, wanted) in steps.items() if at is not None}
     lies = ", ".join(f"{name} {at} B" for name, (at, _) in told.items())
     wants = ", ".join(f"{wanted} B" for _, wanted in told.values())
-    text, changes = _repair(machine, raw, number, read, places, again)
+    text, changes = _repair(machine, scenario, number, read, places, again)
     return dataclasses.replace(
         finding("S701", changes[0].path if changes else read.where, read.title,
                 f"{share_of(one.wrong, one.of, 'bytes')}; scale factors are not in blocks of 32 lines x 16 B: after (row 0, scale 0) "
@@ -214,26 +206,22 @@ def _scale_layout(
         first=one.first, wrong=one.wrong, of=one.of)  # fmt: skip
 
 
-def _repair(
-    machine: Machine, raw: dict[str, Any], number: int, read: Read, places: np.ndarray, again: Again
-) -> tuple[str, tuple[Fix, ...]]:
+def _repair(machine: Machine, scenario: Scenario, number: int, read: Read, places: np.ndarray, again: Again) -> tuple[str, tuple[Fix, ...]]:
     """(what to do, the change of the buffer's layout if threads fill it and then all is right)."""
     text = "scale i of row r belongs at byte r % 32 * 16 + r / 32 * 4 + i of a block of 128 rows x 4 scales"
     at = int(places[read.meant >= 0][0])
     name = next((b.name for b in machine.buffers.values() if b.address <= at < b.address + (b.bytes or 1)), "")
-    layout = raw.get("buffer", {}).get(name, {}).get("layout")
-    if not isinstance(layout, dict):
+    layout = scenario.buffers[name].layout if name else None
+    if not isinstance(layout, Layout):
         return f"{text}: lay them out so in global memory, or store them with threads", ()
     starts = read.addresses()[:, :, 0, 0]
     lines, bytes_ = machine.buffers[name].layout.extents()  # type: ignore[union-attr]
     down, along = (int(x[0]) if len(x) else SCALE_COPY.bytes for x in (np.diff(starts[:, 0]), np.diff(starts[0])))
     new: dict[str, Value] = {"swizzle": "none", "mn": _digits(lines, ((32, 16), (4, 4)), down), "k": _digits(bytes_, ((4, 1),), along)}
-    changed = copy.deepcopy(raw)
-    changed["buffer"][name]["layout"] = new
-    machine_then = again(changed, number)
-    right = machine_then is not None and not ((machine_then.memory.source(read.addresses()) != read.meant) & (read.meant >= 0)).any()
     path = Path.of("buffer", name, "layout")
-    return (f"{path} = {new}", (Fix(path, layout, new),)) if right else (text, ())
+    machine_then = again(scenario.with_change(path, new), number)
+    right = machine_then is not None and not ((machine_then.memory.source(read.addresses()) != read.meant) & (read.meant >= 0)).any()
+    return (f"{path} = {new}", (Fix(path, plain(layout), new),)) if right else (text, ())
 
 
 def _digits(count: int, inside: tuple[tuple[int, int], ...], block: int) -> list[list[int]]:
@@ -245,50 +233,49 @@ def _digits(count: int, inside: tuple[tuple[int, int], ...], block: int) -> list
 # ---- what arrives
 
 
-def copied(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any]) -> None:
+def copied(machine: Machine, scenario: Scenario, number: int, step: CopyStep) -> None:
     """Bring the bytes into tensor memory, where step, shape and words say where from and where to."""
     where, title, row = Path.of("step", number), f"step {number + 1} (copy)", form_of(step)
-    if row is None or "to_tmem" not in step:
+    if row is None or step.to_tmem is None:
         return
-    made = made_words(step["a"], machine.buffers, where / "a")
+    made = made_words(step.a, machine.buffers, where / "a")
     if made is None:
         return
-    if "b8x16" in step.get("instruction", ""):
+    if "b8x16" in (step.instruction or ""):
         machine.unchecked.append(str(where / "instruction"))
         return
     shape = (made[0].shape[0], made[0].shape[1])
     if shape[0] * shape[1] > MOST_COPIES:
-        raise InputError(f"{where}.a: {shape[0] * shape[1]} words; one step has at most {MOST_COPIES} copies")
-    to = targets(number, step, row, shape)
+        raise mistake(where / "a", f"{shape[0] * shape[1]} words; one step has at most {MOST_COPIES} copies")
+    to = targets(number, step.to_tmem, row, shape)
     try:
         read = operand_addresses(made[0], arch=machine.arch, dtype="u8", major="K", rows=row.rows, k=row.row_bytes).astype(np.int64)
     except Unmodelled as e:
-        if "meant" not in step["a"]:
+        if step.a.meant is None:
             machine.say(finding("D302", where / "a" / "word", f"{title} a", str(e)))
         return
-    if not any("meant" in later.get(side, {}) for later in raw["step"][number:] for side in ("a", "scale_a", "scale_b")):
-        _leaves(machine, where, title, row, step["a"], read)
+    if not any(operand.meant for later in scenario.steps[number:] for side, operand in later.readers.items() if side != "b"):
+        _leaves(machine, where, title, row, step.a, read)
     data = machine.memory.source(read)
     first = len(machine.issues)
     for issue, ((block, k), address) in enumerate(zip(np.ndindex(shape), to, strict=True)):
         try:
             lane, column = copied_cells(row, address)
         except InputError as e:
-            raise InputError(f"{where}.to_tmem: {str(e).removeprefix('taddr = ')}") from None
+            raise mistake(where / "to_tmem", str(e).removeprefix("taddr = ")) from None
         new = data[block, k].reshape(row.rows, 1, row.columns, -1)
         hit = int(machine.tmem_writer[lane, column].max())
         if hit >= first and (machine.tmem[lane, column] != new).any() and not any(f.path == where / "to_tmem" for f in machine.findings):
-            machine.say(_overlap(where, title, row, step["to_tmem"], address, hit - first))
+            machine.say(_overlap(where, title, row, step.to_tmem, address, hit - first))
         told = Issue(number, issue, "", f"tcgen05.cp {full_name(row)} to lane {address.lane}, column {address.column}")
         machine.issues.append(told)
         machine.wanted.append(True)
         machine.tmem[lane, column], machine.tmem_writer[lane, column] = new, len(machine.issues) - 1
 
 
-def _leaves(machine: Machine, where: Path, title: str, row: CopyShape, operand: dict[str, Any], read: np.ndarray) -> None:
+def _leaves(machine: Machine, where: Path, title: str, row: CopyShape, operand: Operand, read: np.ndarray) -> None:
     """A copy reads past the end of its buffer; said where nothing tells what was meant, and so what else is wrong."""
-    start = operand.get("start")
-    buffer = machine.buffers[start] if isinstance(start, str) else None
+    buffer = machine.buffers[operand.start] if isinstance(operand.start, str) else None
     if buffer is None or buffer.bytes is None or int(read.max()) < buffer.address + buffer.bytes:
         return
     machine.say(finding("I605", where / "shape", title,
@@ -296,35 +283,35 @@ def _leaves(machine: Machine, where: Path, title: str, row: CopyShape, operand: 
                         "a shape, strides or starts that stay inside", numbers={"last": int(read.max())}, grade=row.grade))  # fmt: skip
 
 
-def targets(number: int, step: dict[str, Any], row: CopyShape, shape: tuple[int, ...]) -> list[TmemAddress]:
+def targets(number: int, to: Grid, row: CopyShape, shape: tuple[int, ...]) -> list[TmemAddress]:
     """Where each copy of a step goes, K steps first. One address: the copies fill tensor memory one after the other."""
-    where, to = Path.of("step", number, "to_tmem"), step["to_tmem"]
-    if not isinstance(to, list):
-        to = (to + row.columns * np.arange(shape[0] * shape[1]).reshape(shape)).tolist()
-    return [tmem_at(where, int(x)) for x in grid(where, to, (shape[0], shape[1])).flat]
+    where = Path.of("step", number, "to_tmem")
+    if isinstance(to, tuple):
+        return [tmem_at(where, int(x)) for x in grid(where, to, (shape[0], shape[1])).flat]
+    return [tmem_at(where, to + row.columns * i) for i in range(shape[0] * shape[1])]
 
 
-def _overlap(where: Path, title: str, row: CopyShape, old: Any, address: TmemAddress, hit: int) -> Finding:
+def _overlap(where: Path, title: str, row: CopyShape, old: Grid, address: TmemAddress, hit: int) -> Finding:
     """A copy onto what another copy of the same step has just brought."""
-    flat = isinstance(old, list) and not isinstance(old[0], list)
-    needed = [old[0] + row.columns * i for i in range(len(old))] if flat else None
+    first = old[0] if isinstance(old, tuple) else None
+    needed = [first + row.columns * i for i in range(len(old))] if isinstance(old, tuple) and isinstance(first, int) else None
     return finding("I605", where / "to_tmem", title,
                    f"the copy to lane {address.lane}, column {address.column} overwrites what copy {hit} brought: {full_name(row)} fills {row.columns} columns",
-                   f"to_tmem = {needed}" if needed else f"addresses {row.columns} columns apart", changes=(Fix(where / "to_tmem", old, needed),) if needed else (),
+                   f"to_tmem = {needed}" if needed else f"addresses {row.columns} columns apart", changes=(Fix(where / "to_tmem", plain(old), needed),) if needed else (),
                    numbers={"columns": row.columns}, grade=row.grade)  # fmt: skip
 
 
 # ---- What leaves shared memory: does each byte that TMA stores go to the element that lies there?
 
 
-def store_step(machine: Machine, raw: dict[str, Any], number: int, rerun: Rerun) -> None:
+def store_step(machine: Machine, scenario: Scenario, number: int, step: TmaStore, rerun: Rerun) -> None:
     """Compare what a tma_store or tma_reduce takes with where it brings it; the scenario's stores of threads say what lies there."""
-    step = raw["step"][number]
     stored = _stored(machine, step)
     if stored is None:
         return
     source, target = stored
-    tensor = machine.tensors.get(machine.raw_maps[step["map"]].get("of", ""))
+    arguments = scenario.maps[step.map]
+    tensor = machine.tensors.get(arguments.of or "")
     if tensor is None:
         return
     mine = (source >= tensor.address) & (source < tensor.end)
@@ -333,17 +320,13 @@ def store_step(machine: Machine, raw: dict[str, Any], number: int, rerun: Rerun)
     wrong = mine & (source != target) | (source == UNWRITTEN)
     if not wrong.any():
         return
-    where, title = Path.of("step", number), f"step {number + 1} ({step['op']})"
+    where, title = Path.of("step", number), f"step {number + 1} ({step.op})"
     at = int(np.nonzero(wrong)[0][0])
     is_ = NAMES[UNWRITTEN] if source[at] == UNWRITTEN else tensor.named(int(source[at]))
     share = f"{share_of(int(wrong.sum()), wrong.size, 'bytes')}; first: {is_} goes to {tensor.named(int(target[at]))}"
-    counts: dict[str, Any] = {"wrong": int(wrong.sum()), "of": wrong.size}
-    buffer = machine.buffers[step["from"]]
-    tried = (
-        []
-        if "raw" in machine.raw_maps[step["map"]]
-        else [(Path.of("map", step["map"], "swizzle"), {name: name for name in COMMON_SWIZZLES})]
-    )
+    counts: Counts = {"wrong": int(wrong.sum()), "of": wrong.size}
+    buffer = machine.buffers[step.buffer]
+    tried = [] if arguments.raw is not None else [(Path.of("map", step.map, "swizzle"), {name: name for name in COMMON_SWIZZLES})]
     tried += [swizzle_changes(buffer)] if buffer.layout is not None else []
     for path, values in tried:
         for value in values.values():
@@ -351,16 +334,16 @@ def store_step(machine: Machine, raw: dict[str, Any], number: int, rerun: Rerun)
             other = None if again is None else _stored(again, step)
             if other is not None and (other[0] == other[1]).all():
                 machine.say(finding("R501", path, title, f"{share}; the threads wrote with another swizzle than the store reads with", f"{path} = {value}",
-                                    changes=(Fix(path, path.within(raw), value),), subject=where, **counts))  # fmt: skip
+                                    changes=(Fix(path, scenario.value_at(path), value),), subject=where, **counts))  # fmt: skip
                 return
     phase = next((f for f in machine.findings if f.code == "A105" and any(fix.path.startswith(buffer.path) for fix in f.changes)), None)
     code = "R507" if (source[wrong] == UNWRITTEN).all() else "R508"
     machine.say(finding(code, where, title, share, cause=phase, **counts))
 
 
-def _stored(machine: Machine, step: dict[str, Any]) -> tuple[np.ndarray, np.ndarray] | None:
+def _stored(machine: Machine, step: TmaStore) -> tuple[np.ndarray, np.ndarray] | None:
     """(the global byte that lies at each stored shared byte, the global byte it goes to)."""
-    tm = machine.maps.get(step["map"])
+    tm = machine.maps.get(step.map)
     if tm is None:
         return None
     sources, targets = [], []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,12 +23,12 @@ from smemsim.spec.tensor_map import SWIZZLES
 
 if TYPE_CHECKING:
     from smemsim.judge.operand_reads import OperandRead, Reads
-    from smemsim.judge.run import Run
     from smemsim.program.launch import Launch
 
 __all__ = [
     "COORDINATES",
     "PATTERN",
+    "Executed",
     "Turned",
     "Wrong",
     "explained",
@@ -52,6 +52,14 @@ MOST_STORES = 4  # shapes of tiles that are tried
 PATTERN = MODES[Swizzle.B128].period
 
 
+class Executed(NamedTuple):
+    """What ran: the launch, what its matrix instructions read (None: it ran without the watch), and how many CTAs came to their end."""
+
+    launch: Launch
+    reads: Reads | None
+    ctas: int
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Wrong:
     """An output that is not as expected: numbers before, as left and as wanted, of one shape.
@@ -68,7 +76,7 @@ class Wrong:
     tolerance: Tolerance = EXACT
 
 
-def explained(run: Run, wrong: Wrong) -> str:
+def explained(run: Executed, wrong: Wrong) -> str:
     """The rule in a sentence; "" where none is certain, or not all CTAs came to their end."""
     if run.ctas < run.launch.ctas:
         return ""
@@ -112,7 +120,7 @@ def rounding_of(launch: Launch, dtype: str) -> Rounding:
 # ---- tiles
 
 
-def _stores(run: Run, wrong: Wrong) -> list[Store]:
+def _stores(run: Executed, wrong: Wrong) -> list[Store]:
     """One tensor store into the array for each map and line."""
     stores = [e for e in run.launch.events if isinstance(e, Store) and e.tensor_map.call == "tiled"]
     if wrong.address is None:  # then it is what tensor stores write, if that is one array
@@ -137,7 +145,7 @@ def _columns(stores: list[Store], wrong: Wrong) -> int:
     return int(wrong.found.shape[-1]) if wrong.found.ndim else 1
 
 
-def _tiles(run: Run, stores: list[Store], wrong: Wrong) -> list[Tile]:
+def _tiles(run: Executed, stores: list[Store], wrong: Wrong) -> list[Tile]:
     lines: dict[tuple[int, int, str, int], list[int]] = {}
     writers, begins = writers_of(run.launch), _begins(run)
     for store in stores:
@@ -153,7 +161,7 @@ def _tiles(run: Run, stores: list[Store], wrong: Wrong) -> list[Tile]:
     return found
 
 
-def _begins(run: Run) -> str:
+def _begins(run: Executed) -> str:
     """The first product of a tile, as a sentence calls it, if it adds to what was in the accumulators."""
     begun: dict[tuple[int, int, int], Mma] = {}
     for e in run.launch.events:
@@ -183,7 +191,7 @@ def listed(lines: list[int]) -> str:
     return ", ".join(shown) + " ..." if len(lines) > MOST_LINES else " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
 
 
-def _instructions(run: Run) -> list[Tile]:
+def _instructions(run: Executed) -> list[Tile]:
     """The tiles of D of the matrix instructions."""
     shapes = dict.fromkeys((e.m, e.n) for e in run.launch.events if isinstance(e, Mma))
     return [Tile(m, n, f"{m}x{n} tile of an instruction", begins=_begins(run)) for m, n in list(shapes)[:MOST_STORES]]
@@ -201,7 +209,7 @@ class _Operands:
     itemsize: int = 0  # of elements that ldmatrix reads
 
 
-def _of_operands(run: Run, x: Arrays) -> Explanation | None:
+def _of_operands(run: Executed, x: Arrays) -> Explanation | None:
     """What the products of the operands make of it: those that were looked at, else arrays whose product is what was expected."""
     operands = _of_reads(run)
     if operands is None or not any(is_product(x, *pair) for pair in operands.pairs):
@@ -215,7 +223,7 @@ def _of_operands(run: Run, x: Arrays) -> Explanation | None:
     return _exchanged(run) if any(is_product(x, *pair) for pair in operands.pairs) else None
 
 
-def _of_reads(run: Run) -> _Operands | None:
+def _of_reads(run: Executed) -> _Operands | None:
     """The matrices that tensor loads bring, as the products that were looked at read them."""
     for p in run.reads.products if run.reads is not None else ():
         a, b = (next((read for read in side if read is not None), None) for side in (p.a, p.b))
@@ -233,7 +241,7 @@ def _of_reads(run: Run) -> _Operands | None:
     return None
 
 
-def _of_memory(run: Run, x: Arrays) -> _Operands | None:
+def _of_memory(run: Executed, x: Arrays) -> _Operands | None:
     """Two arrays whose product was expected, where nobody knows what the matrix instructions read: of the types of the instructions, K by their sizes."""
     shapes = {(types[1], types[2], k) for i in run.launch.program.inlined.body if (types := _types(i)) and (k := _instruction_k(i))}
     regions = [r for r in run.launch.memory.table()[2] if len(r.data)][:MOST_ARRAYS]
@@ -276,7 +284,7 @@ def _numbers(raw: np.ndarray, dtype: str) -> np.ndarray:
 # ---- instructions
 
 
-def _code(run: Run) -> Code:
+def _code(run: Executed) -> Code:
     """The loop around the matrix instructions, and what brings their operands."""
     body = run.launch.program.inlined.body
     products = [n for n, i in enumerate(body) if i.op in MATRIX and _instruction_k(i)]
@@ -305,7 +313,7 @@ def _is_store(i: Instruction) -> bool:
     ) < next((n for n, m in enumerate(i.modifiers) if m.startswith("shared")), len(i.modifiers))
 
 
-def _loop(run: Run, inside: list[int]) -> tuple[int, int] | None:
+def _loop(run: Executed, inside: list[int]) -> tuple[int, int] | None:
     """(first line, last line) of the innermost loop around one of some instructions, None where there is none."""
     inlined = run.launch.program.inlined
     best: tuple[int, int] | None = None
@@ -385,7 +393,7 @@ def _turned(name: str, reads: tuple[OperandRead, OperandRead], mine: dict[int, l
     )
 
 
-def _exchanged(run: Run) -> Explanation | None:
+def _exchanged(run: Executed) -> Explanation | None:
     turned = turned_loads(run.reads, run.launch) if run.reads is not None else []
     return Explanation(" and ".join(t.shows for t in turned), COORDINATES) if turned else None
 

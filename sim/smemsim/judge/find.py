@@ -23,7 +23,7 @@ from smemsim.errors import InputError, Unmodelled
 from smemsim.layout.operand import absolute_chunk
 from smemsim.machine.owners import Owners
 from smemsim.machine.product import shared_grade
-from smemsim.machine.transfer import Transfer
+from smemsim.machine.tma import Transfer
 from smemsim.spec.architectures import Architecture, architecture
 from smemsim.spec.evidence import Grade
 from smemsim.spec.formats import ElementFormat, element_format

@@ -26,6 +26,7 @@ from smemsim.machine.region import Region
 from smemsim.program.device import Device
 from smemsim.program.execute import requests
 from smemsim.program.launch import EVERY, LIMIT, Launch, LaunchConfig, LinkedKernel, RunOptions
+from smemsim.program.linking.program import module_of
 from smemsim.program.spread import execute_spread
 from smemsim.program.traps import region_name
 from smemsim.ptx.module import Instruction, Module
@@ -108,7 +109,7 @@ class Gpu(Device):
     def run(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions | None = None) -> Run:
         """Run a kernel as `launch` does, which says what the members of `config` and `options` are."""
         options = options or RunOptions()
-        kernel = ptx if isinstance(ptx, LinkedKernel) else self.kernel(self.module(ptx, options.name), config.entry)
+        kernel = ptx if isinstance(ptx, LinkedKernel) else self.kernel(module_of(ptx, options.name), config.entry)
         if config.cancel == EVERY:
             return self._with_every_answer(kernel, config, options)
         launch = self.prepare(kernel, config, options)

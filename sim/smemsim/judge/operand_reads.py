@@ -20,7 +20,7 @@ from smemsim.finding import Finding, at_instruction
 from smemsim.machine.memory import SharedMemory
 from smemsim.machine.product import SharedOperand
 from smemsim.machine.region import GlobalMemory
-from smemsim.machine.transfer import Transfer
+from smemsim.machine.tma import Transfer
 from smemsim.program.events import Copy, Event, Load, Mma, Store
 from smemsim.program.launch import Launch
 from smemsim.ptx.module import Address, Instruction, Operand, Register, Vector

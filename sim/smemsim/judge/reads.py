@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,33 +12,30 @@ import numpy as np
 from smemsim.arguments import shown
 from smemsim.errors import InputError
 from smemsim.finding import Finding, Path
-from smemsim.judge.find import FoundDescriptor, Shape, partial_solutions, solutions
-from smemsim.judge.state import TMEM, UNWRITTEN, Buffer, Machine, finding
+from smemsim.judge.scenario import AnyOperand, CopyStep, Grid, Meant, MmaStep, Scenario, listed
+from smemsim.judge.state import TMEM, UNWRITTEN, Machine, SharedBuffer, finding
 from smemsim.judge.tensors import Tensor
 from smemsim.layout.tensor_memory import scale_of_byte
-from smemsim.machine.owners import Owners
 from smemsim.machine.tmem.address import TmemAddress
-from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import BANKS, CHUNK
 from smemsim.spec.smem_descriptor import START
 from smemsim.spec.tensor_memory import LANES, WARP_LANES
-from smemsim.words.operand import operand_addresses
-from smemsim.words.smem import SmemDescriptor
+from smemsim.tables import TableError, mistake, plain
 
 __all__ = [
     "Cells",
-    "Read",
-    "Seen",
     "as_given",
     "bank_notes",
     "blamed_copy",
     "grid",
+    "holds_scales",
     "made_words",
     "meant_of",
     "meant_places",
     "packing_of",
+    "steps_from",
     "steps_of",
     "tmem_at",
     "told_of",
@@ -50,139 +47,72 @@ __all__ = [
 # ---- What an instruction reads through its descriptors, and what it was meant to read
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Read:
-    """One operand of one step: `words` (blocks, K steps), and of every element (blocks, steps, rows, k) the global byte that was meant."""
-
-    where: Path
-    title: str
-    arch: str
-    dtype: str
-    major: str
-    packing: str
-    words: np.ndarray
-    rows: int
-    k: int
-    meant: np.ndarray
-    tensor: Tensor
-    raw: dict[str, Any]
-    starts: np.ndarray | None = None  # (blocks, steps): byte addresses before they were put into the field, where the scenario has them
-    stage_bytes: int = 0  # of the buffer that the operand names
-
-    def addresses(self, words: np.ndarray | None = None, major: str | None = None) -> np.ndarray:
-        """Shared address of every element."""
-        given = self.words if words is None else words
-        found = operand_addresses(
-            given, arch=self.arch, dtype=self.dtype, major=major or self.major, rows=self.rows, k=self.k, packing=self.packing
-        )
-        return found.astype(np.int64)
-
-    def shape(self, major: str | None = None) -> Shape:
-        """What is to be read."""
-        blocks, steps = self.meant.shape[:2]
-        return Shape(
-            architecture(self.arch), element_format(self.dtype), major or self.major, self.packing, blocks, steps, self.rows, self.k
-        )
-
-    def solutions(self, places: np.ndarray, major: str | None = None) -> Iterator[FoundDescriptor]:
-        """Every mode's descriptor for elements that lie at `places` (blocks, steps, rows, k); -1 where it does not matter."""
-        shape = self.shape(major)
-        return solutions(shape, places) if (places >= 0).all() else partial_solutions(shape, places, self.field_starts)
-
-    def placed(self, memory: Owners, among: Collection[int] | None = None) -> np.ndarray | None:
-        """Where everything that is meant lies, -1 for what is outside the tensor; None if some of it, or all, lies nowhere.
-
-        `among`: only what these writers brought.
-        """
-        places = memory.locate(self.meant, among)
-        return places if (self.meant >= 0).any() and (places[self.meant >= 0] >= 0).all() else None
-
-    @property
-    def field_starts(self) -> np.ndarray:
-        """Start addresses as the hardware sees them, (blocks, steps)."""
-        return (self.words & np.uint64(START.mask)).astype(np.int64) << START.shift
-
-    @property
-    def step(self) -> int:
-        """The number of its step."""
-        assert self.where.step is not None
-        return self.where.step
-
-    @property
-    def descriptor(self) -> SmemDescriptor:
-        """The first one."""
-        return SmemDescriptor.decode(int(self.words[0, 0]), arch=self.arch)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Seen:
-    """What an operand read when its step ran. All arrays are (blocks, K steps, rows, k): shared address, the global byte that lay there (or UNWRITTEN,
-    OUTSIDE, FOREIGN), the index of the issue that had written it, and is it another than the one that was meant?"""
-
-    read: Read
-    addresses: np.ndarray
-    got: np.ndarray
-    writer: np.ndarray
-    wrong: np.ndarray
-
-
 def packing_of(kind: str, dtype: str) -> str:
     """How 4- and 6-bit elements lie: with gaps in the kinds that take 8-bit types too."""
     return "padded" if kind in ("f8f6f4", "mxf8f6f4") and element_format(dtype).bits < 8 else "packed"
 
 
-def made_words(operand: dict[str, Any], buffers: dict[str, Buffer], where: Path) -> tuple[np.ndarray, np.ndarray | None] | None:
+def made_words(operand: AnyOperand, buffers: Mapping[str, SharedBuffer], where: Path) -> tuple[np.ndarray, np.ndarray | None] | None:
     """(raw words, start addresses where these are known), both (blocks, steps); None where the scenario asks for words."""
-    if "words" in operand:
-        rows = operand["words"]
-        nested = rows if isinstance(rows[0], list) else [rows]
-        if any(len(row) != len(nested[0]) for row in nested):
-            raise InputError(f"{where}.words: needs as many words in every block")
-        return np.array(nested, np.uint64), None
-    if "word" not in operand:
+    if operand.words is not None:
+        return np.array(_blocks(where / "words", operand.words, "words"), np.uint64), None
+    if operand.word is None:
         return None
-    word = operand["word"]
-    start = operand.get("start", 0)
-    base = (buffers[start].at(operand.get("stage", 0)) if isinstance(start, str) else start) + operand.get("start_offset", 0)
-    k_add, mn_add = (x if isinstance(x, list) else [x] for x in (operand.get("k_add", [0]), operand.get("mn_add", [0])))
-    starts = base + np.array(mn_add, np.int64)[:, None] + np.array(k_add, np.int64)[None, :]
-    own = (word & START.mask) << START.shift
+    begin = buffers[operand.start].at(operand.stage or 0) if isinstance(operand.start, str) else operand.start or 0
+    k_add, mn_add = (np.array(listed(add or 0), np.int64) for add in (operand.k_add, operand.mn_add))
+    starts = begin + (operand.start_offset or 0) + mn_add[:, None] + k_add[None, :]
+    own = (operand.word & START.mask) << START.shift
     field = (starts + own) >> START.shift & START.mask
-    words = np.uint64(word & ~START.mask) | field.astype(np.uint64)
+    words = np.uint64(operand.word & ~START.mask) | field.astype(np.uint64)
     return words, starts + own
 
 
-def words_path(where: Path, operand: dict[str, Any]) -> Path:
+def _blocks(where: Path, value: Grid, what: str) -> tuple[tuple[int, ...], ...]:
+    """A key's numbers by blocks and K steps; `what` they are, for messages."""
+    if not isinstance(value, tuple):
+        return ((value,),)
+    blocks: Any = value if isinstance(value[0], tuple) else (value,)
+    if any(len(block) != len(blocks[0]) for block in blocks):
+        raise mistake(where, f"needs as many {what} in every block")
+    return blocks  # type: ignore[no-any-return]
+
+
+def words_path(where: Path, operand: AnyOperand) -> Path:
     """The path of an operand's descriptor in the scenario."""
-    return where / ("word" if "word" in operand else "words")
+    return where / ("words" if operand.word is None else "word")
 
 
-def meant_places(operand: dict[str, Any], tensor: Tensor, shape: tuple[int, int], rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the elements that were meant, along the axis of rows and along that of K; both (blocks, steps, rows, k)."""
-    meant = operand["meant"]
-    if meant.get("scale_block", tensor.scale_blocks is not None):
-        return _scale_places(meant, shape, rows, k)
-    at, k_step, mn_step = meant.get("at", [0, 0]), meant.get("k_step", k), meant.get("mn_step", rows)
-    row = at[0] + (np.arange(shape[0]) * mn_step)[:, None, None, None] + np.arange(rows)[None, None, :, None]
-    column = at[1] + (np.arange(shape[1]) * k_step)[None, :, None, None] + np.arange(k)[None, None, None, :]
+def meant_places(meant: Meant, tensor: Tensor, shape: tuple[int, int], rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the elements that were meant, along the axis of rows and along that of K; both (blocks, steps, rows, k).
+
+    Where every word reads whole blocks of scale factors, lines of 16 B hold 4 scales of each of the rows r, r + 32, r + 64, r + 96.
+    """
+    row, column, down, along = np.arange(rows)[:, None], np.arange(k)[None, :], rows, k
+    if holds_scales(meant, tensor):
+        row, column = scale_of_byte(row, column)
+        down, along = -(-rows // WARP_LANES) * LANES, k * WARP_LANES // LANES
+    return steps_from(meant, shape, (row, column), (down, along))
+
+
+def steps_from(
+    meant: Meant, shape: tuple[int, int], inside: tuple[np.ndarray, np.ndarray], apart: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Indices (blocks, steps, rows, k) of tiles that follow one another: `inside` one, (rows, k); they are `apart` by so much unless it is said."""
+    mn_step, k_step = (given if given is not None else size for given, size in zip((meant.mn_step, meant.k_step), apart, strict=True))
+    row = meant.origin[0] + (np.arange(shape[0]) * mn_step)[:, None, None, None] + inside[0]
+    column = meant.origin[1] + (np.arange(shape[1]) * k_step)[None, :, None, None] + inside[1]
     found = np.broadcast_arrays(row, column)
     return found[0], found[1]
 
 
-def _scale_places(meant: dict[str, Any], shape: tuple[int, int], rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The same where every word reads whole blocks of scale factors: lines of 16 B hold 4 scales of each of the rows r, r + 32, r + 64, r + 96."""
-    row, index = scale_of_byte(np.arange(rows)[:, None], np.arange(k)[None, :])
-    at, blocks = meant.get("at", [0, 0]), (-(-rows // WARP_LANES) * LANES, k * WARP_LANES // LANES)
-    down = at[0] + (np.arange(shape[0]) * meant.get("mn_step", blocks[0]))[:, None, None, None] + row
-    along = at[1] + (np.arange(shape[1]) * meant.get("k_step", blocks[1]))[None, :, None, None] + index
-    found = np.broadcast_arrays(down, along)
-    return found[0], found[1]
+def holds_scales(meant: Meant, tensor: Tensor) -> bool:
+    """Do the lines of an operand hold blocks of scale factors?"""
+    return tensor.scale_blocks is not None if meant.scale_block is None else meant.scale_block
 
 
-def meant_of(operand: dict[str, Any], tensor: Tensor, shape: tuple[int, int], rows: int, k: int) -> np.ndarray:
+def meant_of(meant: Meant, tensor: Tensor, shape: tuple[int, int], rows: int, k: int) -> np.ndarray:
     """(blocks, steps, rows, k): the global byte of each element that was meant."""
-    axes = operand["meant"]["axes"]
-    return tensor.byte_addresses((axes[0], axes[1]), *meant_places(operand, tensor, shape, rows, k))
+    return tensor.byte_addresses(meant.axes, *meant_places(meant, tensor, shape, rows, k))
 
 
 # ---- What an instruction reads from tensor memory, and in which columns it would find what was meant
@@ -233,38 +163,32 @@ class Cells:
         return found
 
 
-def grid(where: Path, value: Any, shape: tuple[int, int]) -> np.ndarray:
+def grid(where: Path, value: Grid, shape: tuple[int, int]) -> np.ndarray:
     """A key's numbers as (blocks, K steps): one number, one a step, or a list of them for each block.
 
-    >>> grid(Path.parse("step[1].scale_a.tmem"), [0, 4], (2, 2)).tolist()
+    >>> grid(Path.parse("step[1].scale_a.tmem"), (0, 4), (2, 2)).tolist()
     [[0, 4], [0, 4]]
     """
-    nested = value if isinstance(value, list) and isinstance(value[0], list) else [value if isinstance(value, list) else [value]]
-    if any(len(row) != len(nested[0]) for row in nested):
-        raise InputError(f"{where}: needs as many entries in every block")
+    blocks = _blocks(where, value, "entries")
     try:
-        return np.broadcast_to(np.array(nested, np.int64), shape)
+        return np.broadcast_to(np.array(blocks, np.int64), shape)
     except ValueError:
-        raise InputError(
-            f"{where} = {shown(value)}: {len(nested)} x {len(nested[0])} entries; the step has {shape[0]} blocks of {shape[1]} K steps"
-        ) from None
+        told = f"{len(blocks)} x {len(blocks[0])} entries; the step has {shape[0]} blocks of {shape[1]} K steps"
+        raise TableError(f"{where} = {shown(plain(value))}: {told}", where) from None
 
 
-def steps_of(step: dict[str, Any], side: str) -> tuple[int, int]:
+def steps_of(step: MmaStep, side: str) -> tuple[int, int]:
     """(blocks of the operand's rows, K steps) of a step: the most that any of its keys has."""
     blocks = steps = 1
-    for name in ("a", "b", "scale_a", "scale_b"):
-        for key in ("words", "tmem", "id"):
-            value = step.get(name, {}).get(key)
-            if isinstance(value, list) and value:
-                inner = value[0] if isinstance(value[0], list) else value
+    for name, operand in step.readers.items():
+        of_side = name[-1] == side
+        for value in (operand.words, operand.tmem, operand.id):
+            if isinstance(value, tuple):
+                inner = value[0] if isinstance(value[0], tuple) else value
                 steps = max(steps, len(inner))
-                blocks = max(blocks, len(value)) if isinstance(value[0], list) and name[-1] == side else blocks
-        for key in ("k_add", "mn_add"):
-            value = step.get(name, {}).get(key)
-            count = len(value) if isinstance(value, list) else 1
-            steps = max(steps, count) if key == "k_add" else steps
-            blocks = max(blocks, count) if key == "mn_add" and name[-1] == side else blocks
+                blocks = max(blocks, len(value)) if isinstance(value[0], tuple) and of_side else blocks
+        steps = max(steps, len(listed(operand.k_add or 0)))
+        blocks = max(blocks, len(listed(operand.mn_add or 0))) if of_side else blocks
     return blocks, steps
 
 
@@ -273,19 +197,20 @@ def tmem_at(where: Path, value: int) -> TmemAddress:
     try:
         return TmemAddress.decode(value)
     except InputError as e:
-        raise InputError(f"{where}: {str(e).removeprefix('taddr = ')}") from None
+        raise mistake(where, str(e).removeprefix("taddr = ")) from None
 
 
-def as_given(values: np.ndarray, given: Any) -> Any:
+def as_given(values: np.ndarray, given: Grid) -> int | list[int] | list[list[int]]:
     """A table (blocks, K steps) as a key has it: a number where all are one, a list where blocks are alike.
 
-    >>> as_given(np.array([[0, 4], [0, 4]]), [0, 0])
+    >>> as_given(np.array([[0, 4], [0, 4]]), (0, 0))
     [0, 4]
     """
-    if not isinstance(given, list) and (values == values[0, 0]).all():
+    if not isinstance(given, tuple) and (values == values[0, 0]).all():
         return int(values[0, 0])
-    nested = isinstance(given, list) and isinstance(given[0], list)
-    return values[0].tolist() if (values == values[:1]).all() and not nested else values.tolist()
+    nested = isinstance(given, tuple) and isinstance(given[0], tuple)
+    table: list[int] | list[list[int]] = values[0].tolist() if (values == values[:1]).all() and not nested else values.tolist()
+    return table
 
 
 def told_of(machine: Machine, number: int) -> list[Finding]:
@@ -293,10 +218,10 @@ def told_of(machine: Machine, number: int) -> list[Finding]:
     return [f for f in machine.findings if f.severity in (Severity.WRONG, Severity.TRAP) and f.about.step == number]
 
 
-def blamed_copy(machine: Machine, raw: dict[str, Any], number: int, writers: set[int]) -> Finding | None:
+def blamed_copy(machine: Machine, scenario: Scenario, number: int, writers: set[int]) -> Finding | None:
     """An earlier finding about a copy that explains wrong cells, which these issues wrote (-1: nobody, and any copy may have failed to)."""
     steps = {machine.issues[w].step for w in writers if w >= 0}
-    copies = [i for i, step in enumerate(raw["step"][:number]) if step["op"] == "copy" and (i in steps or -1 in writers)]
+    copies = [i for i, step in enumerate(scenario.steps[:number]) if isinstance(step, CopyStep) and (i in steps or -1 in writers)]
     return next((f for i in copies for f in told_of(machine, i)), None)
 
 
@@ -323,7 +248,7 @@ def usage_notes(machine: Machine) -> Iterator[Finding]:
             )
 
 
-def bank_notes(name: str, buffer: Buffer) -> Iterator[Finding]:
+def bank_notes(name: str, buffer: SharedBuffer) -> Iterator[Finding]:
     """Eight threads that each take the same 16-byte chunk of eight consecutive lines: how many of them share their banks?"""
     layout = buffer.layout
     if layout is None:

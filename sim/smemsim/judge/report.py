@@ -88,7 +88,7 @@ class Report:
             self.title or "smemsim report", self._evidence(), f"{about}: {counted[0].lower()}{counted[1:]}" if about else counted,
             tuple(_entry(f, drawn) for f in self.findings), tuple(_entry(f, ()) for f in self.remarks),
             "Every operand that says what it was meant to be reads exactly that.", self.unchecked,
-            strips=buffer_strips(self.machine) if self.machine else (), data=page_data(self.machine, drawn) if self.machine else {"operands": []},
+            strips=buffer_strips(self.machine) if self.machine else (), strips_title="Buffers", data=page_data(self.machine, drawn) if self.machine else {"operands": []},
             stills=tuple((tile.name, tile.picture()) for tile in ordered[:MOST_DRAWN]), undrawn=undrawn, missing=missing,
         )  # fmt: skip
 
@@ -145,6 +145,6 @@ def _entry(f: Finding, tiles: Sequence[TilePicture]) -> Entry:
     """A finding on a page, with the chunk of its first wrong element where it is about one of the operands."""
     target = None
     for number, tile in enumerate(tiles):
-        if tile.first_wrong and target is None and (f.title == tile.name or f.path.startswith(Path.parse(tile.where))):
+        if tile.first_wrong and target is None and f.about.startswith(Path.parse(tile.where)):
             target = number, tile.first_wrong[0] * tile.shape[1] + tile.first_wrong[1]
     return Entry(str(f.severity), f.code, f.title or f.where, f.message, f.repair, f.because, str(f.grade), target=target)

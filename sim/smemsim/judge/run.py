@@ -15,7 +15,7 @@ from smemsim.errors import InputError, SmemsimError
 from smemsim.finding import Finding, InLaunch, Touched, shortened, told
 from smemsim.judge.build import Scenario
 from smemsim.judge.epilogue import exchanged_loads, stored_tiles
-from smemsim.judge.explained import Wrong, explained, rounding_of
+from smemsim.judge.explained import Executed, Wrong, explained, rounding_of
 from smemsim.judge.meanings import Written, judged, scenario_of
 from smemsim.judge.numbers import Rounding, Tolerance
 from smemsim.judge.operand_reads import Issued, Product, Reads, mismatches, of_maps, own_ranks, swapped, turned, unreached, unread
@@ -374,7 +374,7 @@ class Run:
         written = self._checked[0]
         if written is None and self.reads is not None:
             written = scenario_of(self.launch, self.reads)
-        return written.scenario if written is not None else Scenario(self.launch.arch)
+        return Scenario(self.launch.arch) if written is None else Scenario.of(written.scenario)
 
     def explain(self, array: Any, expected: Any, before: Any = None, *, dtype: str = "", rtol: float = 0.0, atol: float = 0.0) -> str:
         """The one rule that makes of `expected` what the kernel left in `array`, with what to change; "" where none is certain.
@@ -405,7 +405,7 @@ class Run:
         numbers = {
             name: Output(name, x.reshape(found.shape), dtype).numbers(found.itemsize) for name, x in {"array": found, **others}.items()
         }
-        return explained(self, Wrong(
+        return explained(Executed(self.launch, self.reads, self.ctas), Wrong(
             numbers["array"], numbers["expected"], numbers.get("before"), Output("array", found, dtype).type, found.itemsize,
             array.address if isinstance(array, DeviceArray) and array.is_contiguous else None, tolerance,
         ))  # fmt: skip

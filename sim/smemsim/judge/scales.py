@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -14,9 +13,10 @@ from smemsim.finding import Element, Finding, Fix, Path
 from smemsim.judge.causes import judge
 from smemsim.judge.copies import SCALE_COPY, Again, copy_findings, form_of, full_name, targets
 from smemsim.judge.instructions import kind_of_step
-from smemsim.judge.reads import Cells, Read, as_given, blamed_copy, grid, made_words, steps_of, tmem_at, told_of
+from smemsim.judge.reads import Cells, as_given, blamed_copy, grid, made_words, steps_from, steps_of, tmem_at, told_of
 from smemsim.judge.report import share_of
-from smemsim.judge.state import NAMES, TMEM, UNWRITTEN, Machine, finding, no_rerun
+from smemsim.judge.scenario import AnyOperand, CopyStep, Meant, MmaStep, Scenario
+from smemsim.judge.state import NAMES, TMEM, UNWRITTEN, Counts, Machine, Read, finding, no_rerun
 from smemsim.judge.tensors import Tensor
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import copied_cells
@@ -24,6 +24,7 @@ from smemsim.machine.tmem.layout import ScaleLayout
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tcgen05 import KINDS, SCALE_TYPES_OF_BLOCK, WIDE_K, scale_modes
 from smemsim.spec.tensor_memory import COPY_SHAPES, SCALE_ID_SHIFT, SCALE_MODES, WARP_LANES, CopyShape, ScaleMode
+from smemsim.tables import TableError, plain
 from smemsim.words.instr import InstrDescriptor
 
 __all__ = ["Slice", "scale_step", "slice_of"]
@@ -41,7 +42,7 @@ class Slice:
 
     where: Path
     title: str
-    raw: dict[str, Any]
+    operand: AnyOperand
     mode: ScaleMode
     layout: ScaleLayout
     cells: Cells
@@ -57,24 +58,24 @@ class Slice:
         return self.layout.grade
 
 
-def slice_of(machine: Machine, number: int, step: dict[str, Any], side: str, group: int | None) -> Slice | None:
+def slice_of(machine: Machine, number: int, step: MmaStep, side: str, group: int | None) -> Slice | None:
     """What the step reads; None where it says too little, or nothing that an instruction has. Raises Unmodelled."""
-    where, operand, letter = Path.of("step", number, side), step[side], side[-1]
-    kind, meant = KINDS.get(kind_of_step(step, machine.arch) or ""), operand.get("meant")
-    if kind is None or not kind.block_scaled or meant is None or "tmem" not in operand:
+    where, operand, letter = Path.of("step", number, side), step.readers[side], side[-1]
+    kind, meant = KINDS.get(kind_of_step(step, machine.arch) or ""), operand.meant
+    if kind is None or not kind.block_scaled or meant is None or operand.tmem is None:
         return None
-    tensor = machine.tensors[meant["tensor"]]
+    tensor = machine.tensors[meant.tensor]
     mode = _mode(number, step, tensor, meant)
     if mode is None:
         return None
     try:
-        layout = ScaleLayout(letter.upper(), m=step["m"], n=step["n"], kind=kind.name, scale_vec=mode.name, k=WIDE_K if step["k"] == WIDE_K else None,
+        layout = ScaleLayout(letter.upper(), m=step.m, n=step.n, kind=kind.name, scale_vec=mode.name, k=WIDE_K if step.k == WIDE_K else None,
                              cta_group=group or 1)  # fmt: skip
     except InputError:
         return None  # no shape of this kind: I601 says so
     shape = steps_of(step, letter)
-    address = grid(where / "tmem", operand["tmem"], shape)
-    id_, key = _ids(where, number, step, letter, kind.name, address, shape)
+    address = grid(where / "tmem", operand.tmem, shape)
+    id_, key = _ids(where, number, step, operand, kind.name, address, shape)
     starts = [tmem_at(where / "tmem", int(x) & (1 << SCALE_ID_SHIFT) - 1) for x in address.flat]
     if any(start.lane for start in starts):
         raise Unmodelled("scale factors are addressed from lane 0; what another lane does is not known")
@@ -83,46 +84,47 @@ def slice_of(machine: Machine, number: int, step: dict[str, Any], side: str, gro
         raise Unmodelled(f"scale factors of K = {WIDE_K} go on in a second cell, which smemsim run follows and check does not")
     cells = _cells(layout)
     rows, scales = cells.lane.shape[1:]
-    at = meant.get("at", [0, 0])
-    down = at[0] + (np.arange(shape[0]) * meant.get("mn_step", rows))[:, None, None, None] + np.arange(rows)[:, None]
-    along = at[1] + (np.arange(shape[1]) * meant.get("k_step", scales))[None, :, None, None] + np.arange(scales)
-    wanted = tensor.byte_addresses((meant["axes"][0], meant["axes"][1]), *np.broadcast_arrays(down, along))
+    inside = np.arange(rows)[:, None], np.arange(scales)[None, :]
+    wanted = tensor.byte_addresses(meant.axes, *steps_from(meant, shape, inside, (rows, scales)))
     return Slice(where, f"step {number + 1} (mma) {side}", operand, mode, layout, cells, column, id_, wanted, tensor, key)
 
 
-def _mode(number: int, step: dict[str, Any], tensor: Tensor, meant: dict[str, Any]) -> ScaleMode | None:
+def _mode(number: int, step: MmaStep, tensor: Tensor, meant: Meant) -> ScaleMode | None:
     """How many scales a row has; None where nothing tells."""
     kind = KINDS[kind_of_step(step, "sm_103a") or ""]
-    found = _VECTOR.search(step.get("instruction", ""))
-    asked = step.get("scale_vec", (found[1] or found[2]) if found else None)
+    found = _VECTOR.search(step.instruction or "")
+    asked = step.scale_vec if step.scale_vec is not None else (found[1] or found[2]) if found else None
+    where = Path.of("step", number, "scale_vec")
     names = [*dict.fromkeys(m.name for m in SCALE_MODES)]
     if asked is not None and asked not in names:
-        raise InputError(f"step[{number}].scale_vec = {asked!r}: needs one of {' '.join(names)}")
-    modes = scale_modes(kind, wide_k=step["k"] == WIDE_K, asked=asked)
+        raise TableError(f"{where} = {asked!r}: needs one of {' '.join(names)}", where)
+    modes = scale_modes(kind, wide_k=step.k == WIDE_K, asked=asked)
     if asked is not None and not modes:
-        has = " and ".join(m.name for m in scale_modes(kind, wide_k=step["k"] == WIDE_K))
-        raise InputError(f"step[{number}].scale_vec = {asked!r}: kind {kind.name} with K = {step['k']} has {has}")
+        has = " and ".join(m.name for m in scale_modes(kind, wide_k=step.k == WIDE_K))
+        raise TableError(f"{where} = {asked!r}: kind {kind.name} with K = {step.k} has {has}", where)
     if len(modes) > 1:
         modes = tuple(m for m in modes if tensor.fmt.name in SCALE_TYPES_OF_BLOCK[m.block] or tensor.fmt.name in ("u8", "s8"))
-    if len(modes) > 1 and "k_step" in meant:
-        modes = tuple(m for m in modes if m.scales == meant["k_step"])
+    if len(modes) > 1 and meant.k_step is not None:
+        modes = tuple(m for m in modes if m.scales == meant.k_step)
     return modes[0] if len(modes) == 1 else None
 
 
 def _ids(
-    where: Path, number: int, step: dict[str, Any], letter: str, kind: str, address: np.ndarray, shape: tuple[int, int]
+    where: Path, number: int, step: MmaStep, operand: AnyOperand, kind: str, address: np.ndarray, shape: tuple[int, int]
 ) -> tuple[np.ndarray, Path]:
     """(scale id of every block and step, the key that has it): `id`, else bits 31:30 of `tmem`, else the instruction descriptor."""
-    operand, idesc = step[f"scale_{letter}"], step.get("idesc")
-    if "id" in operand:
-        id_ = grid(where / "id", operand["id"], shape)
+    idesc = step.idesc
+    if operand.id is not None:
+        id_ = grid(where / "id", operand.id, shape)
         if (id_ < 0).any() or (id_ >= TMEM[2]).any():
-            raise InputError(f"{where}.id = {operand['id']}: needs bytes of a cell, 0 to {TMEM[2] - 1}")
+            raise TableError(f"{where}.id = {plain(operand.id)}: needs bytes of a cell, 0 to {TMEM[2] - 1}", where / "id")
         return id_, where / "id"
     if (address >> SCALE_ID_SHIFT).any():
         return address >> SCALE_ID_SHIFT & TMEM[2] - 1, where / "tmem"
-    if isinstance(idesc, int) and 0 <= idesc < 1 << 32:
-        return np.full(shape, getattr(InstrDescriptor.decode(idesc, kind=kind), f"{letter}_sf_id")), Path.of("step", number, "idesc")
+    if idesc is not None and 0 <= idesc < 1 << 32:
+        return np.full(shape, getattr(InstrDescriptor.decode(idesc, kind=kind), f"{where.side[-1]}_sf_id")), Path.of(
+            "step", number, "idesc"
+        )
     return np.zeros(shape, np.int64), where / "id"
 
 
@@ -138,10 +140,10 @@ def _cells(layout: ScaleLayout) -> Cells:
 # ---- Scale factors of block-scaled MMAs: are they in the tensor-memory columns, at the scale id and in all the lanes that a step reads?
 
 
-def scale_step(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any], group: int | None, again: Again) -> None:
+def scale_step(machine: Machine, scenario: Scenario, number: int, step: MmaStep, group: int | None, again: Again) -> None:
     """Compare the scale factors that an MMA step reads with those that were meant; findings are kept, and what cannot be looked at."""
     for side in ("scale_a", "scale_b"):
-        if side not in step:
+        if side not in step.readers:
             continue
         where = Path.of("step", number, side)
         try:
@@ -152,16 +154,16 @@ def scale_step(machine: Machine, raw: dict[str, Any], number: int, step: dict[st
         if one is None:
             machine.unchecked.append(str(where))
             continue
-        for told in _findings(machine, raw, number, step, one, again):
+        for told in _findings(machine, scenario, number, step, one, again):
             machine.say(told)
 
 
 # ---- what is wrong
 
 
-def _findings(machine: Machine, raw: dict[str, Any], number: int, step: dict[str, Any], one: Slice, again: Again) -> Iterator[Finding]:
+def _findings(machine: Machine, scenario: Scenario, number: int, step: MmaStep, one: Slice, again: Again) -> Iterator[Finding]:
     yield from _idesc(number, step, one)
-    if (machine.tmem_writer < 0).all() or _unknown_copies(machine, raw, number):
+    if (machine.tmem_writer < 0).all() or _unknown_copies(machine, scenario, number):
         contradiction = _contradiction(one)
         if contradiction:
             yield contradiction
@@ -175,7 +177,7 @@ def _findings(machine: Machine, raw: dict[str, Any], number: int, step: dict[str
     if not wrong.any():
         return
     any_copy = wrong.any(axis=2)
-    counts: dict[str, Any] = {"wrong": int(any_copy.sum()), "of": any_copy.size, "first": _first(machine, one, wrong), "grade": one.grade}
+    counts: Counts = {"wrong": int(any_copy.sum()), "of": any_copy.size, "first": _first(machine, one, wrong), "grade": one.grade}
     share = f"{share_of(counts['wrong'], counts['of'], 'scale factors')}; first: {_told(counts['first'])}"
     found = [
         one.cells.places(machine, one.meant[at], one.mode.ids) if wrong[at].any() else [(int(one.column[at]), int(one.id[at]))]
@@ -185,12 +187,12 @@ def _findings(machine: Machine, raw: dict[str, Any], number: int, step: dict[str
         yield _other_slice(machine, step, number, one, found, legal, share, counts)
         return
     read = [one.cells.read(machine.tmem_writer, int(one.column[at]), int(one.id[at])) for at in np.ndindex(shape) if wrong[at].any()]
-    blamed = blamed_copy(machine, raw, number, set(map(int, np.unique(np.stack(read)))))
+    blamed = blamed_copy(machine, scenario, number, set(map(int, np.unique(np.stack(read)))))
     if blamed is None and not wrong[:, :, 0].any():
-        yield _lanes(machine, raw, one, wrong, share, counts)
+        yield _lanes(machine, scenario, one, wrong, share, counts)
         return
     if blamed is None:
-        for upstream in _upstream(machine, raw, number, one, again):
+        for upstream in _upstream(machine, scenario, number, one, again):
             if upstream.fix or upstream.code not in ("R507", "R508"):  # a copy that merely brings something else is no cause
                 blamed = blamed or machine.say(upstream)
     if blamed is not None:
@@ -204,17 +206,17 @@ def _findings(machine: Machine, raw: dict[str, Any], number: int, step: dict[str
     yield finding("S702", one.where / "tmem", one.title, f"{share}; no column and no scale id has them all", **counts)
 
 
-def _idesc(number: int, step: dict[str, Any], one: Slice) -> Iterator[Finding]:
+def _idesc(number: int, step: MmaStep, one: Slice) -> Iterator[Finding]:
     """The scale id of the instruction descriptor against that of the step. With several steps an id of 0 is what each step's id is put into."""
-    idesc = step.get("idesc")
-    if not isinstance(idesc, int) or not 0 <= idesc < 1 << 32 or "id" not in one.raw:
+    idesc = step.idesc
+    if idesc is None or not 0 <= idesc < 1 << 32 or one.operand.id is None:
         return
     kind, field = one.layout.kind, f"{one.where.side[-1]}_sf_id"
     has, first = getattr(InstrDescriptor.decode(idesc, kind=kind), field), int(one.id[0, 0])
     if has == first or (has == 0 and one.id.size > 1):
         return
     new = _with_id(idesc, kind, field, first)
-    yield finding("I603", Path.of("step", number, "idesc"), one.title.removesuffix(f" {one.where.side}"),
+    yield finding("I603", Path.of("step", number, "idesc"), f"step {number + 1} (mma)",
                   f"{idesc:#010x} of kind {kind} says {field} {has}, the step's scale id is {first}", f"idesc = {new:#010x}",
                   numbers={field: [has, first]}, changes=(Fix(Path.of("step", number, "idesc"), f"{idesc:#010x}", f"{new:#010x}"),), grade=Grade.DOCUMENTED)  # fmt: skip
 
@@ -225,10 +227,10 @@ def _with_id(idesc: int, kind: str, field: str, value: int) -> int:
     return idesc & ~(row.mask << row.low) | value << row.low
 
 
-def _unknown_copies(machine: Machine, raw: dict[str, Any], number: int) -> bool:
+def _unknown_copies(machine: Machine, scenario: Scenario, number: int) -> bool:
     """Is there a copy before, of which the scenario does not say what it moves where to?"""
-    copies = [(i, step) for i, step in enumerate(raw["step"][:number]) if step["op"] == "copy"]
-    return any("to_tmem" not in step or (form_of(step) is None and not told_of(machine, i)) for i, step in copies)
+    copies = [(i, step) for i, step in enumerate(scenario.steps[:number]) if isinstance(step, CopyStep)]
+    return any(step.to_tmem is None or (form_of(step) is None and not told_of(machine, i)) for i, step in copies)
 
 
 def _contradiction(one: Slice) -> Finding | None:
@@ -272,7 +274,7 @@ def _told(first: Element) -> str:
 
 
 def _other_slice(
-    machine: Machine, step: dict[str, Any], number: int, one: Slice, found: list[list[tuple[int, int]]], legal: np.ndarray, share: str, counts: dict[str, Any]
+    machine: Machine, step: MmaStep, number: int, one: Slice, found: list[list[tuple[int, int]]], legal: np.ndarray, share: str, counts: Counts
 ) -> Finding:  # fmt: skip
     """Everything lies in tensor memory, in other columns or at other ids."""
     used = list(zip(one.column.flat, one.id.flat, strict=True))
@@ -288,13 +290,14 @@ def _other_slice(
         name, (_, needed) = next(iter(differ.items()))
         if name == "tmem":
             packed = one.id << SCALE_ID_SHIFT if one.id_key == where else 0
-            changes = (Fix(where, one.raw["tmem"], as_given(needed | packed, one.raw["tmem"])),)
+            tmem = one.operand.tmem
+            changes = (Fix(where, plain(tmem), as_given(needed | packed, 0 if tmem is None else tmem)),)
         elif one.id_key.key == "idesc" and (needed == needed[0, 0]).all():
-            where, idesc = one.id_key, step["idesc"]
+            where, idesc = one.id_key, step.idesc or 0
             new = _with_id(idesc, one.layout.kind, f"{one.where.side[-1]}_sf_id", int(needed[0, 0]))
             changes = (Fix(where, f"{idesc:#010x}", f"{new:#010x}"),)
         elif one.id_key.key != "tmem":
-            changes = (Fix(where, one.raw.get("id"), as_given(needed, one.raw.get("id", [0]))),)
+            changes = (Fix(where, plain(one.operand.id), as_given(needed, (0,) if one.operand.id is None else one.operand.id)),)
     illegal = "" if legal.all() else f"; {one.mode.name} begins at byte {' or '.join(map(str, one.mode.ids))}"
     idesc_path = Path.of("step", number, "idesc")
     refused = next((f for f in machine.findings if f.code == "I603" and f.path == one.id_key == idesc_path), None)
@@ -303,17 +306,17 @@ def _other_slice(
                    cause=refused, **counts)  # fmt: skip
 
 
-def _table(values: np.ndarray) -> list[Any]:
+def _table(values: np.ndarray) -> list[int] | list[list[int]]:
     """One list where there is one block."""
     return values[0].tolist() if len(values) == 1 else values.tolist()  # type: ignore[no-any-return]
 
 
-def _lanes(machine: Machine, raw: dict[str, Any], one: Slice, wrong: np.ndarray, share: str, counts: dict[str, Any]) -> Finding:
+def _lanes(machine: Machine, scenario: Scenario, one: Slice, wrong: np.ndarray, share: str, counts: Counts) -> Finding:
     """Right in the first lanes and wrong in the others: the copy is not one that fills them all."""
     at = tuple(int(x[0]) for x in np.nonzero(wrong.any(axis=(2, 3, 4))))
     writer = int(one.cells.read(machine.tmem_writer, int(one.column[at]), int(one.id[at]))[0].max())
     issue = machine.issues[writer]
-    row = form_of(raw["step"][issue.step])
+    row = form_of(scenario.steps[issue.step])
     name = full_name(row) if row else "the copy"
     lanes = sorted(set((one.cells.lane[wrong.any(axis=(0, 1, 3, 4))] // WARP_LANES).ravel().tolist()))
     listed = ", ".join(f"{WARP_LANES * x} to {WARP_LANES * (x + 1) - 1}" for x in lanes)
@@ -332,33 +335,36 @@ def _needed(need: np.ndarray, row: CopyShape, address: TmemAddress) -> tuple[np.
     return most.reshape(row.rows, row.row_bytes), bool(((most >= 0) & (most != least)).any())
 
 
-def _other_multicast(number: int, step: dict[str, Any], row: CopyShape, need: np.ndarray, to: list[TmemAddress]) -> Finding:
+def _other_multicast(number: int, step: CopyStep, row: CopyShape, need: np.ndarray, to: list[TmemAddress]) -> Finding:
     """A copy sends one row to lanes that need different ones."""
     others = [
         r for r in COPY_SHAPES.values() if r.name == row.name and r is not row and not any(_needed(need, r, address)[1] for address in to)
     ]
-    where, key = Path.of("step", number, "multicast"), "multicast" in step and len(others) == 1
+    where, key = Path.of("step", number, "multicast"), step.multicast is not None and len(others) == 1
     return finding("I605", where, f"step {number + 1} (copy)", f"{full_name(row)} sends a row to lanes that need the scale factors of different rows",
                    "copy with " + " or ".join(full_name(r) for r in others or (SCALE_COPY,)), grade=row.grade,
-                   changes=(Fix(where, step["multicast"], others[0].multicast),) if key else ())  # fmt: skip
+                   changes=(Fix(where, step.multicast, others[0].multicast),) if key else ())  # fmt: skip
 
 
-def _upstream(machine: Machine, raw: dict[str, Any], number: int, one: Slice, again: Again) -> Iterator[Finding]:
+def _upstream(machine: Machine, scenario: Scenario, number: int, one: Slice, again: Again) -> Iterator[Finding]:
     """What is wrong with copies that do not say what they mean to copy: they mean what this step needs in the cells that they write."""
     need = np.full(TMEM, UNWRITTEN, np.int64)
     for at in np.ndindex(one.column.shape):
         column, byte = one.cells.column + int(one.column[at]), one.cells.byte + int(one.id[at])
         inside = (column < TMEM[1]) & (byte < TMEM[2])
         need[one.cells.lane[inside], column[inside], byte[inside]] = np.broadcast_to(one.meant[at], inside.shape)[inside]
-    for earlier, step in enumerate(raw["step"][:number]):
-        row = form_of(step) if step["op"] == "copy" else None
-        made = made_words(step["a"], machine.buffers, Path.of("step", earlier, "a")) if row and "meant" not in step["a"] else None
-        before = again(raw, earlier) if made else None
-        if row is None or made is None or before is None:
+    for earlier, step in enumerate(scenario.steps[:number]):
+        row = form_of(step)
+        if not isinstance(step, CopyStep) or row is None or step.to_tmem is None or step.a.meant is not None:
+            continue
+        where = Path.of("step", earlier, "a")
+        made = made_words(step.a, machine.buffers, where)
+        before = None if made is None else again(scenario, earlier)
+        if made is None or before is None:
             continue
         words, starts = made
         meant = np.full((*words.shape, row.rows, row.row_bytes), UNWRITTEN, np.int64)
-        to = targets(earlier, step, row, words.shape)
+        to = targets(earlier, step.to_tmem, row, words.shape)
         for at, address in zip(np.ndindex(words.shape), to, strict=True):
             meant[at] = _needed(need, row, address)[0]
         if (meant < 0).all():
@@ -366,14 +372,15 @@ def _upstream(machine: Machine, raw: dict[str, Any], number: int, one: Slice, ag
         if any(_needed(need, row, address)[1] for address in to):
             yield _other_multicast(earlier, step, row, need, to)
             continue
-        raw_operand = step["a"] | {"meant": one.raw["meant"] | {"scale_block": True}}
-        read = Read(Path.of("step", earlier, "a"), f"step {earlier + 1} (copy) a", machine.arch, "u8", "K", "packed", words, row.rows, row.row_bytes, meant, one.tensor,
-                    raw_operand, starts)  # fmt: skip
+        assert one.operand.meant is not None
+        operand = dataclasses.replace(step.a, meant=dataclasses.replace(one.operand.meant, scale_block=True))
+        read = Read(where, f"step {earlier + 1} (copy) a", machine.arch, "u8", "K", "packed", words, row.rows, row.row_bytes, meant, one.tensor,
+                    operand, starts)  # fmt: skip
         if (meant < 0).any():  # what nobody needs is as it comes
             try:
                 at_ = read.addresses()
             except Unmodelled:
                 continue
             read = dataclasses.replace(read, meant=np.where(meant < 0, before.memory.source(at_), meant))
-        told = [f for f in judge(before, read, raw, no_rerun, None) if f.severity in ("wrong", "trap")]
-        yield from copy_findings(before, raw, earlier, read, told, again)
+        told = [f for f in judge(before, read, scenario, no_rerun, None) if f.severity in ("wrong", "trap")]
+        yield from copy_findings(before, scenario, earlier, read, told, again)

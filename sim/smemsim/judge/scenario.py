@@ -13,13 +13,12 @@ from typing import TypeAlias
 
 from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError
-from smemsim.finding import Path
+from smemsim.finding import Path, Value
 from smemsim.spec.formats import element_format
 from smemsim.tables import (
     Source,
     TableError,
     check_table,
-    frozen,
     is_list_of,
     is_number,
     key,
@@ -113,6 +112,11 @@ class Buffer:
     layout: str | Layout | None = key("any", "what software believes, for threads steps: a table, or CuTe's text 'Sw<3,4,3> o ((8,8),64):((64,512),1)', (M or N, K) in elements")  # fmt: skip
 
 
+_LISTS = ("global_dim", "global_strides", "box_dim", "element_strides", "pixel_box_lower_corner", "pixel_box_upper_corner")
+_OF_TILED, _OF_IM2COL = ("box_dim",), ("pixel_box_upper_corner", "channels_per_pixel", "pixels_per_column")
+_ENCODE = ("data_type", *_LISTS, "interleave", "swizzle", "l2_promotion", "oob_fill", "channels_per_pixel", "pixels_per_column")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MapArguments:
     """`[map.NAME]`: a tensor map, by the arguments of the encode call, or by its bytes."""
@@ -136,6 +140,28 @@ class MapArguments:
     channels_per_pixel: int | None = key("int", "of im2col")
     pixels_per_column: int | None = key("int", "of im2col")
 
+    @property
+    def is_im2col(self) -> bool:
+        """Is the map im2col?"""
+        return self.pixel_box_lower_corner is not None
+
+    @property
+    def swizzle_given(self) -> str | int:
+        """The swizzle, "none" where nothing is said."""
+        return "none" if self.swizzle is None else self.swizzle
+
+    @property
+    def bytes_of_map(self) -> bytes:
+        """What `raw` says. ValueError for no hex digits."""
+        return bytes.fromhex("".join((self.raw or "").split()).removeprefix("0x"))
+
+    @property
+    def encode_arguments(self) -> dict[str, object]:
+        """The arguments of the encode call that are given, but for the address."""
+        given = {name: getattr(self, name) for name in _ENCODE if getattr(self, name) is not None}
+        given |= {name: listed(given[name]) for name in _LISTS if name in given}
+        return {"element_strides": (1,) * len(given["global_dim"]), **given} if "global_dim" in given else given
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Meant:
@@ -147,6 +173,11 @@ class Meant:
     k_step: int | None = key("int", "elements of K from one step to the next; k if left out")
     mn_step: int | None = key("int", "rows from one block to the next; rows if left out")
     scale_block: bool | None = key("bool", "each word reads whole blocks of scale factors")
+
+    @property
+    def origin(self) -> tuple[int, int]:
+        """The element at row 0, K 0 of the first step."""
+        return self.at or (0, 0)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -196,6 +227,16 @@ class Step:
     def buffer(self) -> str:
         """The buffer that it writes or reads; "" for none."""
         return ""
+
+    @property
+    def operands(self) -> dict[str, Operand]:
+        """A and B of an instruction, those that it has."""
+        return {}
+
+    @property
+    def readers(self) -> Mapping[str, AnyOperand]:
+        """All operands of an instruction, scale factors too."""
+        return self.operands
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -303,8 +344,11 @@ class MmaStep(Step):
 
     @property
     def operands(self) -> dict[str, Operand]:
-        """A and B, those that the step has."""
         return {side: of for side, of in (("a", self.a), ("b", self.b)) if of is not None}
+
+    @property
+    def readers(self) -> Mapping[str, AnyOperand]:
+        return {**self.operands, **{side: of for side, of in (("scale_a", self.scale_a), ("scale_b", self.scale_b)) if of is not None}}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -325,7 +369,6 @@ class CopyStep(Step):
 
     @property
     def operands(self) -> dict[str, Operand]:
-        """What is copied, as "a"."""
         return {"a": self.a}
 
 
@@ -366,7 +409,7 @@ class Scenario:
         found: dict[str, object] = {name: value for name, value in plain(self).items() if value or name in ("arch", "excerpt")}
         return found
 
-    def value_at(self, path: Path) -> object:
+    def value_at(self, path: Path) -> Value:
         """What a file has at a path, None where nothing stands there."""
         there: object = self
         for part in path.keys:
@@ -375,28 +418,27 @@ class Scenario:
             elif isinstance(there, Mapping):
                 there = there.get(part)
             elif dataclasses.is_dataclass(there) and not isinstance(there, type):
-                there = getattr(there, keys_of(type(there))[str(part)].attribute)
+                of = keys_of(type(there)).get(str(part))
+                there = None if of is None else getattr(there, of.attribute)
             else:
                 return None
-        return plain(there)
+        value: Value = plain(there)
+        return value
 
     def with_change(self, path: Path, value: object) -> Scenario:
-        """The scenario with another value at a path, as a file would have it; what is not changed is shared.
+        """The scenario with another value at a path, as a file would have it; what is not changed is shared. Raises TableError for what cannot stand there.
 
         >>> scenario = read_scenario({"arch": "sm_90a", "buffer": {"s": {"address": 1024}}})
         >>> scenario.with_change(Path.of("buffer", "s", "address"), "0x800").buffers["s"].address
         2048
         """
         taken = plain_tables(value, path.key)
-        if isinstance(taken, dict) and path.key == "layout":
-            return with_value(self, path, read_table(Layout, taken, path))
-        return with_value(self, path, frozen(taken))
+        return with_value(self, path, read_table(Layout, taken, path) if isinstance(taken, dict) and path.key == "layout" else taken)
 
     def operands(self) -> Iterator[tuple[Path, Operand]]:
         """Every operand A and B of the steps, and where it stands."""
         for number, step in enumerate(self.steps):
-            if isinstance(step, (MmaStep, CopyStep)):
-                yield from ((Path.of("step", number, side), operand) for side, operand in step.operands.items())
+            yield from ((Path.of("step", number, side), operand) for side, operand in step.operands.items())
 
 
 TABLES: dict[str, type] = {
@@ -524,10 +566,16 @@ def _buffer(table: dict[str, object], path: Path) -> Buffer:
 
 
 def _map(table: dict[str, object], tensors: Mapping[str, object], path: Path) -> MapArguments:
-    needed = ("data_type", "global_dim", *(() if "pixel_box_lower_corner" in table else ("box_dim",)))
-    missing = [name for name in needed if name not in table]
+    is_im2col = "pixel_box_lower_corner" in table
+    missing = [name for name in ("data_type", "global_dim", *(_OF_IM2COL if is_im2col else _OF_TILED)) if name not in table]
     if "raw" not in table and missing:
         raise mistake(path, f"{' and '.join(missing)} missing: needs the arguments of the encode call, or raw")
+    for name in _OF_TILED if is_im2col else _OF_IM2COL:
+        if "raw" not in table and name in table:
+            other = (
+                "a tiled map has: this one has pixel_box_lower_corner" if is_im2col else "an im2col map has, with pixel_box_lower_corner"
+            )
+            raise mistake(path / name, f"only {other}")
     address = table.get("global_address")
     if isinstance(address, str) and address not in tensors:
         raise mistake(path / "global_address", f"{shown(address)}: there is no [tensor.{name_told(address)}]")

@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Literal, Protocol, TypedDict
 
 import numpy as np
 
 from smemsim.arguments import choice, shown
 from smemsim.errors import HardwareTrap, InputError, SmemsimError
-from smemsim.finding import Finding, Fix, InScenario, InWord, Path, TensorMapError
+from smemsim.finding import Element, Finding, Fix, InScenario, InWord, Path, TensorMapError, Value
+from smemsim.judge.find import FoundDescriptor, Shape, partial_solutions, solutions
+from smemsim.judge.scenario import Buffer, BulkStep, Layout, MapArguments, Meant, Operand, Scenario, TensorStep, TmaLoad, listed
 from smemsim.judge.tensors import Tensor
 from smemsim.layout.cute import CuteLayout, byte_axes
 from smemsim.machine.owners import Owners
 from smemsim.machine.region import FOREIGN, OUTSIDE, UNWRITTEN
-from smemsim.machine.tma import tma_load, tma_store
+from smemsim.machine.tma import Transfer, tma_load, tma_store
 from smemsim.spec.architectures import architecture
 from smemsim.spec.bulk import BULK_LIMITS
+from smemsim.spec.evidence import Grade
 from smemsim.spec.findings import CODES, Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import CHUNK
-from smemsim.spec.smem_descriptor import REACH
+from smemsim.spec.smem_descriptor import REACH, START
 from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
 from smemsim.spec.tensor_map import DATA_TYPES, LIMITS
 from smemsim.spec.tensor_memory import CELL_BITS, COLUMNS, LANES
-from smemsim.words.operand import swizzled
+from smemsim.tables import TableError, mistake
+from smemsim.words.operand import operand_addresses, swizzled
+from smemsim.words.smem import SmemDescriptor
 from smemsim.words.tensor_map import TensorMap
 from smemsim.words.tensor_map.arguments import member
 
@@ -35,17 +40,18 @@ __all__ = [
     "FOREIGN",
     "NAMES",
     "UNWRITTEN",
-    "Buffer",
+    "Counts",
     "Issue",
-    "Layout",
     "Machine",
+    "Read",
     "Rerun",
+    "Seen",
+    "SharedBuffer",
+    "SharedLayout",
     "buffers_of",
     "finding",
     "issues_of",
-    "listed",
     "no_rerun",
-    "places_of",
     "refusal_repair",
     "swizzle_changes",
 ]
@@ -54,24 +60,29 @@ __all__ = [
 # ---- What to write instead of arguments that the driver refuses; each proposal is encoded before it is made
 
 
-def refusal_repair(raw: dict[str, Any], code: str, encode: Callable[..., TensorMap]) -> str:
+def refusal_repair(arguments: MapArguments, code: str, encode: Callable[[MapArguments], TensorMap]) -> str:
     """A sentence, or nothing where no single argument helps or the refusal says it. `encode` builds the map with other arguments, or raises."""
-    dtype = None if "raw" in raw else member("data_type", raw["data_type"], [])
-    if dtype is None or "box_dim" not in raw:
+    if arguments.raw is not None or arguments.box_dim is None:
         return ""
-    box, strides = (list(x) if isinstance(x, list) else [x] for x in (raw["box_dim"], raw.get("global_strides", [])))
-    bits = DATA_TYPES[dtype].bits
-    tries: list[tuple[dict[str, Any], str]] = []
+    dtype = member("data_type", arguments.data_type, [])
+    if dtype is None:
+        return ""
+    box, bits = listed(arguments.box_dim), DATA_TYPES[dtype].bits
+    tries: list[tuple[MapArguments, str]] = []
     if code == "T203":
         unit = LIMITS.inner_alignment * 8 // bits
         up = -(-max(box[0], 1) // unit) * unit
-        tries = [({"box_dim": [n, *box[1:]]}, f"box_dim[0] = {n}, {n * bits // 8} B") for n in (up, up - unit) if n]
+        tries = [
+            (dataclasses.replace(arguments, box_dim=(n, *box[1:])), f"box_dim[0] = {n}, {n * bits // 8} B") for n in (up, up - unit) if n
+        ]
     elif code == "T204":
-        wide = [-(-stride // LIMITS.address_alignment) * LIMITS.address_alignment for stride in strides]
-        tries = [({"global_strides": wide}, f"global_strides = {wide}: rows padded to a multiple of {LIMITS.address_alignment} B")]
+        unit = LIMITS.address_alignment
+        wide = tuple(-(-stride // unit) * unit for stride in listed(() if arguments.global_strides is None else arguments.global_strides))
+        padded = f"global_strides = {list(wide)}: rows padded to a multiple of {unit} B"
+        tries = [(dataclasses.replace(arguments, global_strides=wide), padded)]
     for changed, text in tries:
         try:
-            encode(**changed)
+            encode(changed)
         except SmemsimError:
             continue
         return text
@@ -91,7 +102,7 @@ COMMON_SWIZZLES = (
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout:
+class SharedLayout:
     """What software computes: the sum of strided digits of both axes, then the XOR of a swizzle, on addresses or on offsets.
 
     Each axis is (size, stride) pairs, fastest first; the contiguous axis counts bytes, the other one lines.
@@ -137,7 +148,7 @@ def _digits(index: np.ndarray, axis: tuple[tuple[int, int], ...]) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True)
-class Buffer:
+class SharedBuffer:
     """A shared buffer; `bytes` None where the scenario does not say."""
 
     name: str
@@ -146,8 +157,8 @@ class Buffer:
     declared_align: int | None
     stage_bytes: int
     stages: int | None
-    layout: Layout | None
-    raw_layout: Any = None  # as the scenario writes it
+    layout: SharedLayout | None
+    cute: str | None = None  # the layout, where the scenario has it as a text
 
     @property
     def path(self) -> Path:
@@ -159,109 +170,115 @@ class Buffer:
         return self.address + stage * self.stage_bytes + offset
 
 
-def buffers_of(scenario: dict[str, Any]) -> dict[str, Buffer]:
+def buffers_of(scenario: Scenario) -> dict[str, SharedBuffer]:
     """The scenario's buffers."""
-    found, first = {}, architecture(scenario["arch"]).shared_begin
-    for name, raw in (scenario.get("buffer") or {}).items():
-        where = f"buffer.{name}"
-        address, promised = raw.get("address"), None
-        if address is None:
-            align = raw.get("base_align", 1024)
-            if align <= 0 or align & (align - 1):
-                raise InputError(f"{where}.base_align = {align}: needs a power of two")
-            offset = raw.get("offset", 0)
-            address = raw.get("base", -(-first // align) * align) + offset
-            promised = math.gcd(align, offset) if "base_align" in raw else None
-        if not 0 <= address < REACH:
-            raise InputError(f"{where}.address = {address:#x}: needs a .shared address below {REACH:#x}")
-        layout = raw.get("layout")
-        found[name] = Buffer(
-            name,
-            address,
-            raw.get("bytes"),
-            raw.get("declared_align", promised),
-            _stage_bytes(where, raw),
-            raw.get("stages"),
-            None if layout is None else _layout(where, layout, _bits_in(scenario, name)),
-            layout,
-        )
-    return found
+    return {name: _placed(scenario, name, buffer) for name, buffer in scenario.buffers.items()}
 
 
-def _stage_bytes(where: str, raw: dict[str, Any]) -> int:
+def _placed(scenario: Scenario, name: str, given: Buffer) -> SharedBuffer:
+    where, address, promised = Path.of("buffer", name), given.address, None
+    if address is None:
+        align = 1024 if given.base_align is None else given.base_align
+        if align <= 0 or align & (align - 1):
+            raise TableError(f"{where}.base_align = {align}: needs a power of two", where / "base_align")
+        offset, first = given.offset or 0, architecture(scenario.arch).shared_begin
+        address = (-(-first // align) * align if given.base is None else given.base) + offset
+        promised = math.gcd(align, offset) if given.base_align is not None else None
+    if not 0 <= address < REACH:
+        raise TableError(f"{where}.address = {address:#x}: needs a .shared address below {REACH:#x}", where / "address")
+    return SharedBuffer(
+        name,
+        address,
+        given.bytes,
+        promised if given.declared_align is None else given.declared_align,
+        _stage_bytes(where, given),
+        given.stages,
+        None if given.layout is None else _layout(where / "layout", given.layout, _bits_in(scenario, name)),
+        given.layout if isinstance(given.layout, str) else None,
+    )
+
+
+def _stage_bytes(where: Path, given: Buffer) -> int:
     """From one stage to the next: as the scenario says, or the buffer in equal parts."""
-    stages, size = raw.get("stages", 1), raw.get("bytes")
+    stages, size = 1 if given.stages is None else given.stages, given.bytes
     if stages < 1:
-        raise InputError(f"{where}.stages = {stages}: needs 1 or more")
-    if "stage_bytes" in raw or stages == 1:
-        return int(raw.get("stage_bytes", 0))
+        raise TableError(f"{where}.stages = {stages}: needs 1 or more", where / "stages")
+    if given.stage_bytes is not None or stages == 1:
+        return given.stage_bytes or 0
     if size is None or size % stages:
-        raise InputError(
-            f"{where}: {stages} stages: needs stage_bytes, from one stage to the next{'' if size is None else f'; {size} bytes are no equal parts'}"
-        )
-    return int(size // stages)
+        parts = "" if size is None else f"; {size} bytes are no equal parts"
+        raise TableError(f"{where}: {stages} stages: needs stage_bytes, from one stage to the next{parts}", where)
+    return size // stages
 
 
-def _layout(where: str, raw: Any, bits: int) -> Layout:
-    if isinstance(raw, str):
-        return _of_cute(f"{where}.layout", raw, bits)
+def _layout(where: Path, given: str | Layout, bits: int) -> SharedLayout:
+    if isinstance(given, str):
+        return _of_cute(where, given, bits)
     names = tuple(s.value for s in MODES)
-    mode = MODES[Swizzle(choice(f"{where}.layout.swizzle", raw.get("swizzle", "none"), names, f"one of {' '.join(names)}"))]
-    xor = choice(f"{where}.layout.xor", raw.get("xor", "address"), ("address", "offset"), "'address' or 'offset'")
-    axes = []
-    for axis in ("mn", "k"):
-        pairs = raw[axis]
+    swizzle, xor = given.swizzle if given.swizzle is not None else "none", given.xor if given.xor is not None else "address"
+    try:
+        mode = MODES[Swizzle(choice(f"{where}.swizzle", swizzle, names, f"one of {' '.join(names)}"))]
+    except InputError as e:
+        raise TableError(str(e), where / "swizzle") from None
+    try:
+        choice(f"{where}.xor", xor, ("address", "offset"), "'address' or 'offset'")
+    except InputError as e:
+        raise TableError(str(e), where / "xor") from None
+    for axis, pairs in (("mn", given.mn), ("k", given.k)):
         if any(size < 1 or abs(stride) >= REACH for size, stride in pairs):
-            raise InputError(f"{where}.layout.{axis} = {pairs}: needs sizes from 1 on, and strides below {REACH:#x} bytes")
-        axes.append(tuple((int(size), int(stride)) for size, stride in pairs))
-    return _bounded(where, Layout(mode, xor == "address", axes[0], axes[1]))
+            told = [list(pair) for pair in pairs]
+            raise TableError(f"{where}.{axis} = {told}: needs sizes from 1 on, and strides below {REACH:#x} bytes", where / axis)
+    return _bounded(where, SharedLayout(mode, xor == "address", given.mn, given.k))
 
 
-def _bounded(where: str, layout: Layout) -> Layout:
+def _bounded(where: Path, layout: SharedLayout) -> SharedLayout:
     if math.prod(layout.extents()) > 1 << 20:
-        raise InputError(f"{where}.layout: more than a megabyte, which no shared memory has")
+        raise TableError(f"{where}: more than a megabyte, which no shared memory has", where)
     return layout
 
 
-def swizzle_changes(buffer: Buffer) -> tuple[Path, dict[str, Any]]:
+def swizzle_changes(buffer: SharedBuffer) -> tuple[Path, dict[str, str]]:
     """(the path of a layout's swizzle in a scenario, what stands there for each swizzle): of a CuTe text it is the text."""
-    name = buffer.name
-    if not isinstance(buffer.raw_layout, str):
-        return Path.of("buffer", name, "layout", "swizzle"), {each: each for each in COMMON_SWIZZLES}
-    rest = buffer.raw_layout.rpartition("o ")[2].strip()
-    return Path.of("buffer", name, "layout"), {each: f"{MODES[Swizzle(each)].cute} o {rest}" for each in COMMON_SWIZZLES}
+    where = buffer.path / "layout"
+    if buffer.cute is None:
+        return where / "swizzle", {each: each for each in COMMON_SWIZZLES}
+    rest = buffer.cute.rpartition("o ")[2].strip()
+    return where, {each: f"{MODES[Swizzle(each)].cute} o {rest}" for each in COMMON_SWIZZLES}
 
 
-def _of_cute(where: str, text: str, bits: int) -> Layout:
+def _of_cute(where: Path, text: str, bits: int) -> SharedLayout:
     """A layout in CuTe's notation, (M or N, K) of elements; the XOR is taken of addresses."""
     try:
         cute = CuteLayout.parse(text, element_bits=bits)
     except InputError as e:
-        raise InputError(f"{where}: {e}") from None
-    if cute.rank != 2:
-        raise InputError(f"{where} = {shown(text)}: has {cute.rank} modes; needs two, M or N and K")
+        raise TableError(f"{where}: {e}", where) from None
     mode = next((m for m in MODES.values() if m.cute == str(cute.functor)), MODES[Swizzle.NONE])
-    if cute.functor.bits and not mode.mask:
-        raise InputError(f"{where} = {shown(text)}: {cute.functor} is the XOR of no swizzle mode")
-    if not any(size > 1 and stride == 1 for size, stride in (one.leaves()[0] for one in cute.modes())):
-        raise InputError(f"{where} = {shown(text)}: neither mode begins with stride 1; elements of one of the axes must follow one another")
+    odd = ""
+    if cute.rank != 2:
+        odd = f"has {cute.rank} modes; needs two, M or N and K"
+    elif cute.functor.bits and not mode.mask:
+        odd = f"{cute.functor} is the XOR of no swizzle mode"
+    elif not any(size > 1 and stride == 1 for size, stride in (each.leaves()[0] for each in cute.modes())):
+        odd = "neither mode begins with stride 1; elements of one of the axes must follow one another"
+    if odd:
+        raise TableError(f"{where} = {shown(text)}: {odd}", where)
     try:
         mn, k = byte_axes(cute, bits)
     except InputError as e:
-        raise InputError(f"{where} = {shown(text)}: {e}") from None
-    return _bounded(where.removesuffix(".layout"), Layout(mode, True, mn, k))
+        raise TableError(f"{where} = {shown(text)}: {e}", where) from None
+    return _bounded(where, SharedLayout(mode, True, mn, k))
 
 
-def _bits_in(scenario: dict[str, Any], buffer: str) -> int:
+def _bits_in(scenario: Scenario, buffer: str) -> int:
     """Bits of the elements that lie in a buffer, as its steps say; 8 where none does."""
-    for step in scenario.get("step") or []:
-        if buffer in (step.get("to"), step.get("from")):
-            name = step.get("tensor") or (scenario.get("map") or {}).get(step.get("map", ""), {}).get("of")
-            if name in (scenario.get("tensor") or {}):
-                return element_format(scenario["tensor"][name]["dtype"]).bits
-        for side in ("a", "b"):
-            if side in step and step[side].get("start") == buffer:
-                return element_format(step[side]["dtype"]).bits
+    for step in scenario.steps:
+        if step.buffer == buffer:
+            name = scenario.maps[step.map].of if isinstance(step, TensorStep) else getattr(step, "tensor", None)
+            if isinstance(name, str) and name in scenario.tensors:
+                return element_format(scenario.tensors[name].dtype).bits
+        for operand in step.operands.values():
+            if operand.start == buffer:
+                return element_format(operand.dtype).bits
     return 8
 
 
@@ -273,18 +290,36 @@ ALIGN = LIMITS.smem_alignment
 TMEM = (LANES, COLUMNS, CELL_BITS // 8)
 
 
+class Counts(TypedDict, total=False):
+    """How much of an operand is wrong, as `Finding` has it."""
+
+    wrong: int
+    of: int
+    first: Element
+    grade: Grade | Literal[""]
+    pattern: tuple[str, ...]
+
+
 def finding(
     code: str, where: Path, title: str, message: str, repair: str = "", *, severity: Severity | None = None, subject: Path | None = None,
-    inside: InWord | None = None, **more: Any,
+    inside: InWord | None = None, cause: Finding | None = None, numbers: Mapping[str, Value] | None = None, changes: tuple[Fix, ...] = (),
+    grade: Grade | Literal[""] = "", rule: str = "", wrong: int = 0, of: int = 0, first: Element | None = None, pattern: tuple[str, ...] = (),
 ) -> Finding:  # fmt: skip
-    """A finding of a code at a place of the scenario, with its code's severity unless another is given; `more` are other fields of `Finding`."""
-    return Finding(code, severity or CODES[code].severity, InScenario(where, title, subject, inside), message, repair, **more)
+    """A finding at a place of the scenario, with its code's severity unless another is given; the rest as `InScenario` and `Finding` have it."""
+    return Finding(
+        code, severity or CODES[code].severity, InScenario(where, title, subject, inside), message, repair, rule=rule, grade=grade, cause=cause,
+        numbers=numbers or {}, wrong=wrong, of=of, first=first, pattern=pattern, changes=changes,
+    )  # fmt: skip
 
 
-Rerun = Callable[..., "Machine | None"]  # (changes: Path -> value, until=None, only=None): the steps so far again
+class Rerun(Protocol):
+    """The steps so far again, with other values at some paths of the scenario; None where any of that is refused."""
+
+    def __call__(self, changes: Mapping[Path, Value], until: int | None = None, only: int | None = None) -> Machine | None:
+        """`until`: the steps before another one; `only`: one step alone."""
 
 
-def no_rerun(changes: Any, until: int | None = None, only: int | None = None) -> Machine | None:
+def no_rerun(changes: Mapping[Path, Value], until: int | None = None, only: int | None = None) -> Machine | None:
     """Nothing else is tried."""
     return None
 
@@ -301,6 +336,88 @@ class Issue:
     sources: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64), repr=False, compare=False)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Read:
+    """One operand of one step: `words` (blocks, K steps), and of every element (blocks, steps, rows, k) the global byte that was meant."""
+
+    where: Path
+    title: str
+    arch: str
+    dtype: str
+    major: str
+    packing: str
+    words: np.ndarray
+    rows: int
+    k: int
+    meant: np.ndarray
+    tensor: Tensor
+    operand: Operand
+    starts: np.ndarray | None = None  # (blocks, steps): byte addresses before they were put into the field, where the scenario has them
+    stage_bytes: int = 0  # of the buffer that the operand names
+
+    def addresses(self, words: np.ndarray | None = None, major: str | None = None) -> np.ndarray:
+        """Shared address of every element."""
+        given = self.words if words is None else words
+        found = operand_addresses(
+            given, arch=self.arch, dtype=self.dtype, major=major or self.major, rows=self.rows, k=self.k, packing=self.packing
+        )
+        return found.astype(np.int64)
+
+    def shape(self, major: str | None = None) -> Shape:
+        """What is to be read."""
+        blocks, steps = self.meant.shape[:2]
+        return Shape(
+            architecture(self.arch), element_format(self.dtype), major or self.major, self.packing, blocks, steps, self.rows, self.k
+        )
+
+    def solutions(self, places: np.ndarray, major: str | None = None) -> Iterator[FoundDescriptor]:
+        """Every mode's descriptor for elements that lie at `places` (blocks, steps, rows, k); -1 where it does not matter."""
+        shape = self.shape(major)
+        return solutions(shape, places) if (places >= 0).all() else partial_solutions(shape, places, self.field_starts)
+
+    def placed(self, memory: Owners, among: Collection[int] | None = None) -> np.ndarray | None:
+        """Where everything that is meant lies, -1 for what is outside the tensor; None if some of it, or all, lies nowhere.
+
+        `among`: only what these writers brought.
+        """
+        places = memory.locate(self.meant, among)
+        return places if (self.meant >= 0).any() and (places[self.meant >= 0] >= 0).all() else None
+
+    @property
+    def field_starts(self) -> np.ndarray:
+        """Start addresses as the hardware sees them, (blocks, steps)."""
+        return (self.words & np.uint64(START.mask)).astype(np.int64) << START.shift
+
+    @property
+    def step(self) -> int:
+        """The number of its step."""
+        assert self.where.step is not None
+        return self.where.step
+
+    @property
+    def meaning(self) -> Meant:
+        """What the scenario says that was meant."""
+        assert self.operand.meant is not None
+        return self.operand.meant
+
+    @property
+    def descriptor(self) -> SmemDescriptor:
+        """The first one."""
+        return SmemDescriptor.decode(int(self.words[0, 0]), arch=self.arch)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Seen:
+    """What an operand read when its step ran. All arrays are (blocks, K steps, rows, k): shared address, the global byte that lay there (or UNWRITTEN,
+    OUTSIDE, FOREIGN), the index of the issue that had written it, and is it another than the one that was meant?"""
+
+    read: Read
+    addresses: np.ndarray
+    got: np.ndarray
+    writer: np.ndarray
+    wrong: np.ndarray
+
+
 @dataclasses.dataclass
 class Machine:
     """A CTA's shared memory as the steps leave it, and the findings so far. `maps` are the scenario's, None where one was refused.
@@ -313,15 +430,15 @@ class Machine:
     arch: str
     end: int  # of the shared window
     tensors: dict[str, Tensor]
-    buffers: dict[str, Buffer]
-    raw_maps: dict[str, dict[str, Any]]
+    buffers: dict[str, SharedBuffer]
+    arguments: Mapping[str, MapArguments]  # of the maps, by name
     findings: list[Finding] = dataclasses.field(default_factory=list)
     memory: Owners = dataclasses.field(default_factory=lambda: Owners(REACH))
     reruns: int = 0  # steps that were simulated again to try repairs
     wanted: list[bool] = dataclasses.field(default_factory=list)  # for each issue: has anything of it been read?
     overwritten: list[tuple[int, np.ndarray]] = dataclasses.field(default_factory=list)  # (an issue, the global bytes that it wrote over)
     read: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(REACH // CHUNK, bool))  # chunks that anything has read
-    seen: list[Any] = dataclasses.field(default_factory=list)
+    seen: list[Seen] = dataclasses.field(default_factory=list)
     maps: dict[str, TensorMap | None] = dataclasses.field(default_factory=dict)
     refused: dict[str, Finding] = dataclasses.field(default_factory=dict)  # maps that no driver makes
     failed: dict[str, Finding] = dataclasses.field(default_factory=dict)  # buffers that a stopped transfer did not fill
@@ -361,108 +478,106 @@ class Machine:
 
     def encode_maps(self) -> None:
         """Build every map, and say why one is refused."""
-        for name, raw in self.raw_maps.items():
+        for name, arguments in self.arguments.items():
             where = Path.of("map", name)
             try:
-                self.maps[name] = self._map_at(where, raw)
+                self.maps[name] = self._map_at(where, arguments)
             except TensorMapError as e:
                 self.maps[name] = None
                 for broken in e.findings:
-                    repair = refusal_repair(raw, broken.code, lambda **changed: self.map_of(raw, **changed))  # noqa: B023 (called at once)
+                    repair = refusal_repair(arguments, broken.code, self.map_of)
                     self.refused[name] = self.say(
                         finding(broken.code, where, f"map {name}", broken.message, repair, numbers={"rule": broken.rule}, rule=broken.rule)
                     )
 
-    def _map_at(self, where: Path, raw: dict[str, Any]) -> TensorMap:
+    def _map_at(self, where: Path, arguments: MapArguments) -> TensorMap:
         try:
-            return self.map_of(raw)
+            return self.map_of(arguments)
         except TensorMapError:
             raise
         except InputError as e:
-            raise InputError(f"{where}.{e}") from None
+            raise TableError(f"{where}.{e}", where) from None
 
-    def map_of(self, raw: dict[str, Any], **changed: Any) -> TensorMap:
+    def map_of(self, arguments: MapArguments) -> TensorMap:
         """The map of its arguments."""
-        if "raw" in raw:
+        if arguments.raw is not None:
             try:
-                return TensorMap.from_bytes(bytes.fromhex("".join(raw["raw"].split()).removeprefix("0x")))
+                return TensorMap.from_bytes(arguments.bytes_of_map)
             except ValueError:
                 raise InputError(
-                    f"raw has {len(raw['raw'])} characters: needs the 128 bytes of the CUtensorMap as 256 hex digits"
+                    f"raw has {len(arguments.raw)} characters: needs the 128 bytes of the CUtensorMap as 256 hex digits"
                 ) from None
-        given = {key: value for key, value in raw.items() if key not in ("of", "global_offset", "object_address")} | changed
-        address = given.get("global_address", raw.get("of"))
+        address = arguments.of if arguments.global_address is None else arguments.global_address
         if isinstance(address, str):
             if address not in self.tensors:
                 raise InputError(f"global_address = {address!r}: there is no [tensor.{address}]")
             address = self.tensors[address].address
-        given["global_address"] = (address or 0) + raw.get("global_offset", 0)
-        for key in ("global_dim", "global_strides", "box_dim", "element_strides", "pixel_box_lower_corner", "pixel_box_upper_corner"):
-            if key in given:
-                given[key] = tuple(given[key]) if isinstance(given[key], list) else (given[key],)
-        given.setdefault("element_strides", (1,) * len(given.get("global_dim", ())))
-        if "pixel_box_lower_corner" in given:
-            return TensorMap.im2col(arch=self.arch, **given)
-        given.setdefault("global_strides", ())
-        return TensorMap.tiled(arch=self.arch, **given)
+        given = {"global_strides": ()} | arguments.encode_arguments | {"global_address": (address or 0) + (arguments.global_offset or 0)}
+        if arguments.is_im2col:
+            return TensorMap.im2col(arch=self.arch, **given)  # type: ignore[arg-type]  # the call looks at them itself
+        return TensorMap.tiled(arch=self.arch, **given)  # type: ignore[arg-type]
 
     # ---- steps that move bytes
 
-    def tensor_step(self, number: int, step: dict[str, Any]) -> None:
+    def tensor_step(self, number: int, step: TensorStep) -> None:
         """tma_load, tma_store, tma_reduce: every issue of the step."""
-        where, title = Path.of("step", number), f"step {number + 1} ({step['op']})"
-        tm = self.maps.get(step["map"])
-        buffer = self.buffers[step.get("to", step.get("from", ""))]
+        where, title = Path.of("step", number), f"step {number + 1} ({step.op})"
+        tm, buffer, stage = self.maps.get(step.map), self.buffers[step.buffer], step.stage or 0
         if tm is None:
-            self.failed.setdefault(buffer.name, self.refused[step["map"]])
+            self.failed.setdefault(buffer.name, self.refused[step.map])
             return
-        self.object_address(title, step["map"])
+        self.object_address(title, step.map)
         self.promised(title, buffer)
-        total, off, touched, traps = 0, [], [], []
+        total, off, touched = 0, list[int](), list[np.ndarray]()
+        traps: dict[str, Finding] = {}  # the first of each code
         for issue, (address, at) in enumerate(issues_of(self, step)):
             if address % ALIGN:
                 off.append(address)
                 continue
             try:
-                if step["op"] == "tma_load":
-                    moved = tma_load(
-                        tm, at, smem_address=address, im2col_offsets=tuple(listed(step.get("im2col_offsets", []))), arch=self.arch
-                    )
-                else:
-                    moved = tma_store(tm, at, smem_address=address, arch=self.arch)
+                moved = self.moved(tm, step, at, address)
             except HardwareTrap as e:
-                traps.append(
-                    finding("A107" if e.cuda_error == 700 else "T205", where, title, f"traps (CUDA error {e.cuda_error}): {e.reason}")
-                )
+                code = "A107" if e.cuda_error == 700 else "T205"
+                traps.setdefault(code, finding(code, where, title, f"traps (CUDA error {e.cuda_error}): {e.reason}"))
                 continue
+            shared = moved.shared_address.astype(np.int64)
             total += moved.transaction_bytes
             touched.append(moved.shared_address)
-            if step["op"] != "tma_load":
-                self.touch(moved.shared_address.astype(np.int64))
-            if step["op"] == "tma_load":
-                shared = moved.shared_address.astype(np.int64)
-                self.write(shared, Issue(number, issue, buffer.name, f"tma_load {step['map']} at {at} to {address:#x}", moved.sources))
-        for trap in dict.fromkeys(one.code for one in traps):
-            first = next(one for one in traps if one.code == trap)
-            self.failed.setdefault(buffer.name, self.say(first))
+            if isinstance(step, TmaLoad):
+                self.write(shared, Issue(number, issue, buffer.name, f"tma_load {step.map} at {list(at)} to {address:#x}", moved.sources))
+            else:
+                self.touch(shared)
+        for trap in traps.values():
+            self.failed.setdefault(buffer.name, self.say(trap))
         if off:
-            self.failed.setdefault(buffer.name, self.misaligned(where, title, buffer, step.get("stage", 0), off))
-        self.inside(where, title, buffer, touched, step.get("stage", 0))
-        expected = step.get("expect_bytes")
-        if expected is not None and total and expected != total and buffer.name not in self.failed:
-            mismatch = self.mismatched.get(step["map"])
-            self.say(finding("T210", where / "expect_bytes", title,
-                             f"the barrier expects {expected:,} bytes, {total:,} arrive: " + ("it waits for ever" if expected > total else "its count runs over"),
-                             f"expect_bytes = {total}", cause=mismatch, numbers={"expected": expected, "arrive": total}, changes=(Fix(where / "expect_bytes", expected, total),)))  # fmt: skip
+            self.failed.setdefault(buffer.name, self.misaligned(where, title, buffer, stage, off))
+        self.inside(where, title, buffer, touched, stage)
+        if total and buffer.name not in self.failed:
+            self.promised_bytes(where / "expect_bytes", title, step, total)
+
+    def moved(self, tm: TensorMap, step: TensorStep, at: tuple[int, ...], address: int) -> Transfer:
+        """What one issue of a step moves. Raises HardwareTrap."""
+        if isinstance(step, TmaLoad):
+            offsets = () if step.im2col_offsets is None else listed(step.im2col_offsets)
+            return tma_load(tm, at, smem_address=address, im2col_offsets=offsets, arch=self.arch)
+        return tma_store(tm, at, smem_address=address, arch=self.arch)
+
+    def promised_bytes(self, where: Path, title: str, step: TensorStep, total: int) -> None:
+        """Does the barrier expect the bytes that arrive?"""
+        expected = step.expect_bytes
+        if expected is not None and expected != total:
+            ends = "it waits for ever" if expected > total else "its count runs over"
+            self.say(finding("T210", where, title, f"the barrier expects {expected:,} bytes, {total:,} arrive: {ends}",
+                             f"expect_bytes = {total}", cause=self.mismatched.get(step.map), numbers={"expected": expected, "arrive": total}, changes=(Fix(where, expected, total),)))  # fmt: skip
 
     def object_address(self, title: str, name: str) -> None:
         """Where the CUtensorMap itself lies."""
-        address = self.raw_maps[name].get("object_address")
+        address = self.arguments[name].object_address
         if address is not None and address % LIMITS.object_alignment:
             self.say(finding("A104", Path.of("map", name, "object_address"), title, f"the CUtensorMap is at {address:#x}, {address % LIMITS.object_alignment} past a multiple of {LIMITS.object_alignment} B: the transfer traps",
                              f"alignas(128), or object_address = {address & -LIMITS.object_alignment:#x}"))  # fmt: skip
 
-    def promised(self, title: str, buffer: Buffer) -> None:
+    def promised(self, title: str, buffer: SharedBuffer) -> None:
         """Does the declared alignment promise what a transfer needs?"""
         align = buffer.declared_align
         if align is not None and align % ALIGN and buffer.address % ALIGN == 0:
@@ -470,7 +585,7 @@ class Machine:
                              f"{buffer.name} is at {buffer.address:#x}, a multiple of {ALIGN}; its declared alignment of {align} B does not guarantee that",
                              f"declared_align = {ALIGN}"))  # fmt: skip
 
-    def misaligned(self, where: Path, title: str, buffer: Buffer, stage: int, addresses: list[int], needs: int = ALIGN) -> Finding:
+    def misaligned(self, where: Path, title: str, buffer: SharedBuffer, stage: int, addresses: list[int], needs: int = ALIGN) -> Finding:
         """Destinations off 128 B; where only some stages are, the stage's size is the cause."""
         address = addresses[0]
         offset = address - buffer.at(stage)
@@ -482,7 +597,7 @@ class Machine:
         return self.say(finding("A101", where, title, f"address {address:#x} is {address % needs} past a multiple of {needs} B: the transfer traps{f', as {len(addresses) - 1} more of this step do' if len(addresses) > 1 else ''}",
                                 f"{buffer.name} at {-(-address // needs) * needs:#x}", numbers={"address": address, "needs": needs}))  # fmt: skip
 
-    def inside(self, where: Path, title: str, buffer: Buffer, shared: list[np.ndarray], stage: int = 0) -> None:
+    def inside(self, where: Path, title: str, buffer: SharedBuffer, shared: list[np.ndarray], stage: int = 0) -> None:
         """Do a step's transfers stay in their buffer?"""
         if buffer.bytes is None or not any(map(len, shared)):
             return
@@ -493,31 +608,22 @@ class Machine:
             self.say(finding("A107", where, title, f"touches {low:#x} to {high - 1:#x}; {buffer.name} has {begin:#x} to {end - 1:#x}{stages}",
                              f"{buffer.name} needs {max(high, end) - begin} bytes", numbers={"first": low, "last": high - 1}))  # fmt: skip
 
-    def bulk_step(self, number: int, step: dict[str, Any]) -> None:
+    def bulk_step(self, number: int, step: BulkStep) -> None:
         """cp.async.bulk, which knows of no swizzle."""
         where, title = Path.of("step", number), f"step {number + 1} (bulk)"
-        buffer = self.buffers[step.get("to", step.get("from", ""))]
-        if step["bytes"] % BULK_LIMITS.unit:
-            self.say(finding("A103", where / "bytes", title, f"{step['bytes']} bytes: what is over a multiple of 16 B is neither moved nor counted",
-                             f"bytes = {-(-step['bytes'] // 16) * 16}"))  # fmt: skip
-        offsets, places = listed(step.get("offset", 0)), listed(step.get("global_offset", 0))
-        if min(places) < 0:
-            raise InputError(f"{where}.global_offset = {min(places)}: needs bytes from the tensor's beginning")
-        if len(places) not in (1, len(offsets)):
-            raise InputError(
-                f"{where}: offset has {len(offsets)} entries and global_offset {len(places)}: needs one of each for every issue"
-            )
-        for issue, (offset, place) in enumerate(zip(offsets, places * (len(offsets) // len(places)), strict=True)):
-            address = buffer.at(step.get("stage", 0), offset)
-            if address % BULK_LIMITS.unit:
-                self.failed.setdefault(
-                    buffer.name, self.misaligned(where, title, buffer, step.get("stage", 0), [address], BULK_LIMITS.unit)
-                )
+        buffer, stage, unit = self.buffers[step.buffer], step.stage or 0, BULK_LIMITS.unit
+        if step.bytes % unit:
+            self.say(finding("A103", where / "bytes", title, f"{step.bytes} bytes: what is over a multiple of 16 B is neither moved nor counted",
+                             f"bytes = {-(-step.bytes // 16) * 16}"))  # fmt: skip
+        for issue, (offset, place) in enumerate(_bulk_issues(where, step)):
+            address = buffer.at(stage, offset)
+            if address % unit:
+                self.failed.setdefault(buffer.name, self.misaligned(where, title, buffer, stage, [address], unit))
                 continue
-            moved = np.arange(address, min(address + step["bytes"] // BULK_LIMITS.unit * BULK_LIMITS.unit, REACH))
+            moved = np.arange(address, min(address + step.bytes // unit * unit, REACH))
             self.inside(where, title, buffer, [moved])
-            if "to" in step:
-                tensor = self.tensors.get(step.get("tensor", ""))
+            if step.to is not None:
+                tensor = None if step.tensor is None else self.tensors[step.tensor]
                 sources = tensor.address + place + np.arange(len(moved)) if tensor else np.full(len(moved), FOREIGN)
                 self.write(moved, Issue(number, issue, buffer.name, f"bulk copy of {len(moved)} B to {address:#x}", sources))
         mode = buffer.layout.mode if buffer.layout else None
@@ -529,24 +635,23 @@ class Machine:
                              numbers={"fraction": mode.mask / lines}))  # fmt: skip
 
 
-def issues_of(machine: Machine, step: dict[str, Any]) -> list[tuple[int, list[int]]]:
+def _bulk_issues(where: Path, step: BulkStep) -> list[tuple[int, int]]:
+    """(offset in the buffer, in the tensor) of every copy of a step."""
+    offsets, places = listed(step.offset or 0), listed(step.global_offset or 0)
+    if min(places) < 0:
+        raise TableError(f"{where}.global_offset = {min(places)}: needs bytes from the tensor's beginning", where / "global_offset")
+    if len(places) not in (1, len(offsets)):
+        told = f"offset has {len(offsets)} entries and global_offset {len(places)}: needs one of each for every issue"
+        raise mistake(where, told)
+    return list(zip(offsets, places * (len(offsets) // len(places)), strict=True))
+
+
+def issues_of(machine: Machine, step: TensorStep) -> list[tuple[int, tuple[int, ...]]]:
     """(shared address, coordinates) of every issue of a tensor step."""
-    buffer = machine.buffers[step.get("to", step.get("from", ""))]
-    offsets = listed(step.get("offset", 0))
-    places = places_of(step)
+    offsets, places = listed(step.offset or 0), step.places
     if len(offsets) == 1:
         offsets = offsets * len(places)
     if len(offsets) != len(places):
         raise InputError(f"offset has {len(offsets)} entries and at {len(places)}: needs one of each for every issue")
-    return [(buffer.at(step.get("stage", 0), offset), at) for offset, at in zip(offsets, places, strict=True)]
-
-
-def places_of(step: dict[str, Any]) -> list[list[int]]:
-    """The coordinates of every issue of a tensor step, which has them as one list or as a list of lists."""
-    at: list[Any] = step["at"]
-    return at if at and isinstance(at[0], list) else [at]
-
-
-def listed(value: Any) -> list[Any]:
-    """A list, or a list of the one value."""
-    return list(value) if isinstance(value, list) else [value]
+    buffer, stage = machine.buffers[step.buffer], step.stage or 0
+    return [(buffer.at(stage, offset), at) for offset, at in zip(offsets, places, strict=True)]

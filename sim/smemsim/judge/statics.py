@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator
-from typing import Any
 
 from smemsim.errors import SmemsimError
 from smemsim.finding import Finding, Fix, InScenario, InWord, Path
-from smemsim.judge.reads import Read, meant_of, words_path
-from smemsim.judge.state import Machine, finding
+from smemsim.judge.reads import meant_of, words_path
+from smemsim.judge.scenario import Operand
+from smemsim.judge.state import Machine, Read, finding
 from smemsim.judge.tensors import Tensor
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
@@ -41,7 +41,7 @@ def descriptor_notes(read: Read) -> Iterator[Finding]:
     """Fixed bits, and fields that the instruction never uses; what is read through the descriptor is compared elsewhere."""
     word = int(read.words[0, 0]) & ~START.mask
     for one in _notes(word, read.arch, read.dtype, read.major, read.rows, read.k, read.packing):
-        yield _said(one, words_path(read.where, read.raw), read.title)
+        yield _said(one, words_path(read.where, read.operand), read.title)
 
 
 @functools.lru_cache(1024)
@@ -51,15 +51,17 @@ def _notes(word: int, arch: str, dtype: str, major: str, rows: int, k: int, pack
     return tuple(one for one in found if one.code in ("D305", "D306", "D310") and one.severity is Severity.NOTE)
 
 
-def unmeant_descriptor(arch: str, where: Path, title: str, raw: dict[str, Any], word: int, **operand: Any) -> Iterator[Finding]:
+def unmeant_descriptor(
+    arch: str, where: Path, title: str, operand: Operand, word: int, rows: int, k: int, packing: str
+) -> Iterator[Finding]:
     """An operand of which the scenario does not say what it was meant to be: what its descriptor alone shows."""
-    for one in SmemDescriptor.decode(word, arch=arch).problems(**operand):
-        yield _said(one, words_path(where, raw), title)
+    for one in SmemDescriptor.decode(word, arch=arch).problems(dtype=operand.dtype, major=operand.major, rows=rows, k=k, packing=packing):
+        yield _said(one, words_path(where, operand), title)
 
 
 def one_atom_hides(machine: Machine, read: Read) -> Iterator[Finding]:
     """A stride that this operand does not use, and that is wrong for one of twice the rows which lies in shared memory as well."""
-    if read.starts is None or "word" not in read.raw:
+    if read.starts is None or read.operand.word is None:
         return
     d = read.descriptor
     fmt = element_format(read.dtype)
@@ -69,7 +71,7 @@ def one_atom_hides(machine: Machine, read: Read) -> Iterator[Finding]:
     idle = {name: getattr(d, name) for name, of in used.items() if not of and getattr(d, name) not in IDLE_STRIDES}
     if not idle:
         return
-    meant = meant_of(read.raw, read.tensor, (1, 1), 2 * read.rows, read.k)
+    meant = meant_of(read.meaning, read.tensor, (1, 1), 2 * read.rows, read.k)
     places = machine.memory.locate(meant)
     if (meant < 0).any() or (places < 0).any():
         return
@@ -175,11 +177,11 @@ def _other_stride(machine: Machine, name: str, tm: TensorMap, number: int, tenso
 
 def _describes(machine: Machine, name: str, strides: list[int], tensor: Tensor) -> bool:
     """Is the map with other strides one of the tensor?"""
-    raw = machine.raw_maps[name]
-    if "raw" in raw:
+    arguments = machine.arguments[name]
+    if arguments.raw is not None:
         return False
     try:
-        other = machine.map_of(raw, global_strides=strides)
+        other = machine.map_of(dataclasses.replace(arguments, global_strides=tuple(strides)))
     except SmemsimError:
         return False
     return _odd_dimension(other, tensor) is None and _past_end(other, tensor) <= 0

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
-from smemsim.errors import InputError
+from smemsim.finding import Path
+from smemsim.judge.scenario import Scenario
 from smemsim.layout.tensor_memory import scale_block_byte, scale_of_byte
 from smemsim.machine.region import OUTSIDE
 from smemsim.spec.formats import ElementFormat, element_format
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.tensor_memory import CELL_BITS, LANES
+from smemsim.tables import TableError, mistake
 from smemsim.words.tensor_map import TensorMap
 
 __all__ = ["OUTSIDE", "Tensor", "tensors_of"]
@@ -133,7 +134,7 @@ class Tensor:
         at = self.index(address)
         return f"{self.name}[{', '.join(f'{axis}={at[axis]}' for axis in self.extent)}]"
 
-    def coordinates(self, addresses: Any) -> dict[str, np.ndarray]:
+    def coordinates(self, addresses: np.ndarray | np.integer) -> dict[str, np.ndarray]:
         """The element at each address, by axis; of addresses outside the tensor it is meaningless."""
         if self.scale_blocks:
             return self._in_blocks(np.asarray(addresses, np.int64), self.scale_blocks)
@@ -155,33 +156,31 @@ class Tensor:
                 yield max(self.bit_stride(axis), 1), self.extent[axis] - 1, axis, 1
 
 
-def tensors_of(scenario: dict[str, Any]) -> dict[str, Tensor]:
+def tensors_of(scenario: Scenario) -> dict[str, Tensor]:
     """The scenario's tensors; those without an address lie far apart."""
     found = {}
-    for number, (name, raw) in enumerate((scenario.get("tensor") or {}).items()):
-        address = raw.get("address", _captured(scenario, name) or FIRST + number * APART)
-        blocks = raw.get("scale_blocks")
-        if blocks is not None and (any(axis not in raw["extent"] for axis in blocks) or len(set(blocks)) != 2):
-            raise InputError(f"tensor.{name}.scale_blocks = {blocks}: needs two axes of {name}: that of rows, that of scales")
-        if blocks is not None and element_format(raw["dtype"]).bits != 8:
-            raise InputError(f"tensor.{name}.scale_blocks: elements of {raw['dtype']}; scale factors are bytes (ue8m0, ue4m3)")
-        axes = None if blocks is None else (blocks[0], blocks[1])
-        walks = {
-            axis: tuple((size, stride, begin, end) for size, stride, begin, end in modes) for axis, modes in raw.get("walks", {}).items()
-        }
-        found[name] = Tensor(name, element_format(raw["dtype"]), dict(raw["extent"]), dict(raw["stride"]), address, axes, walks)
+    for number, (name, given) in enumerate(scenario.tensors.items()):
+        where = Path.of("tensor", name, "scale_blocks")
+        address = given.address
+        if address is None:
+            address = _captured(scenario, name) or FIRST + number * APART
+        blocks, fmt = given.scale_blocks, element_format(given.dtype)
+        if blocks is not None and (any(axis not in given.extent for axis in blocks) or len(set(blocks)) != 2):
+            raise TableError(f"{where} = {list(blocks)}: needs two axes of {name}: that of rows, that of scales", where)
+        if blocks is not None and fmt.bits != 8:
+            raise mistake(where, f"elements of {given.dtype}; scale factors are bytes (ue8m0, ue4m3)")
+        found[name] = Tensor(name, fmt, dict(given.extent), dict(given.stride), address, blocks, given.walks or {})
     return found
 
 
-def _captured(scenario: dict[str, Any], tensor: str) -> int | None:
+def _captured(scenario: Scenario, tensor: str) -> int | None:
     """Where a tensor begins by a map that describes it: by its captured bytes, or by the pointer that the scenario has copied."""
-    for raw in (scenario.get("map") or {}).values():
-        if raw.get("of") == tensor and isinstance(raw.get("global_address"), int):
-            return int(raw["global_address"])
-        if raw.get("of") == tensor and "raw" in raw:
+    for arguments in scenario.maps.values():
+        if arguments.of == tensor and isinstance(arguments.global_address, int):
+            return arguments.global_address
+        if arguments.of == tensor and arguments.raw is not None:
             try:
-                begins: int = TensorMap.from_bytes(bytes.fromhex("".join(raw["raw"].split()))).global_address - raw.get("global_offset", 0)
-                return begins
+                return int(TensorMap.from_bytes(arguments.bytes_of_map).global_address) - (arguments.global_offset or 0)
             except ValueError:
                 return None  # said where the map is read
     return None

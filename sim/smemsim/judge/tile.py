@@ -12,8 +12,9 @@ import numpy as np
 
 from smemsim.errors import InputError
 from smemsim.finding import Path
-from smemsim.judge.reads import Seen, made_words, meant_places
-from smemsim.judge.state import FOREIGN, NAMES, UNWRITTEN, Issue, Machine
+from smemsim.judge.reads import made_words, meant_places
+from smemsim.judge.scenario import AnyOperand
+from smemsim.judge.state import FOREIGN, NAMES, UNWRITTEN, Issue, Machine, Seen
 from smemsim.judge.tensors import OUTSIDE, Tensor
 from smemsim.layout.swizzle import swizzle
 from smemsim.picture.model import EMPTY, STRAY, Band, Column, Gap, Grid, Legend, Mark, Outline, Picture, Row, Stride, Strip, Table, colour
@@ -24,6 +25,7 @@ from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import BANKS, CHUNK, LINE
 from smemsim.spec.smem_descriptor import REACH
 from smemsim.spec.swizzles import MODES, SwizzleMode
+from smemsim.tables import frozen
 from smemsim.words.operand import operand_addresses
 from smemsim.words.operand_layout import rules_in_force, used_strides, weakest
 from smemsim.words.smem import SmemDescriptor
@@ -71,14 +73,14 @@ class Held:
     def of(cls, machine: Machine, seen: Seen, tiled: Callable[[np.ndarray], np.ndarray]) -> Held:
         """Of an operand of a scenario; `tiled` brings (blocks, steps, rows, k) into lines and columns."""
         read = seen.read
-        row, k = (tiled(x) for x in meant_places(read.raw, read.tensor, (read.words.shape[0], read.words.shape[1]), read.rows, read.k))
+        row, k = (tiled(x) for x in meant_places(read.meaning, read.tensor, (read.words.shape[0], read.words.shape[1]), read.rows, read.k))
         meant, address = tiled(read.meant), tiled(seen.addresses)
         lies = address[..., 0]
         if seen.wrong.any():
             wrong = tiled(seen.wrong).any(axis=2)
             first = np.where(meant[..., 0] >= 0, meant[..., 0], UNWRITTEN)
             lies = np.where(wrong, np.where(first >= 0, machine.memory.locate(first), -1), lies)
-        axes = read.raw["meant"]["axes"]
+        axes = read.meaning.axes
         return cls(read.tensor, machine.tensors, (axes[0], axes[1]), machine.issues, tiled(seen.got), meant, tiled(seen.writer), tiled(seen.wrong),
                    row, k, lies)  # fmt: skip
 
@@ -198,7 +200,7 @@ class TilePicture:
         for name, adds in (("k_add", k_add), ("mn_add", mn_add)):
             if adds == []:
                 raise InputError(f"{name}: needs at least one number of bytes, as {name} 0")
-        made = made_words({"word": d.word, "k_add": k_add, "mn_add": mn_add}, {}, Path.of("operand"))
+        made = made_words(AnyOperand(word=d.word, k_add=frozen(k_add), mn_add=frozen(mn_add)), {}, Path.of("operand"))
         assert made is not None
         if made[0].size * rows * k > MOST_CHUNKS * fmt.elements_per_chunk(packing):
             raise InputError(f"{made[0].size} words of {rows} x {k} elements: a picture has at most {MOST_CHUNKS:,} chunks of 16 bytes")
@@ -847,7 +849,7 @@ def _got(held: Held, place: Place, names: list[str]) -> Any:
 # ---- The buffers: which issue filled which range of each
 
 
-MOST_RANGES = 64  # of a buffer that are told
+BAND_HEADS, UNTOUCHED = ("range", "bytes", "written last by"), "no step wrote it"
 
 
 def buffer_strips(machine: Machine) -> tuple[Strip, ...]:
@@ -867,13 +869,13 @@ def buffer_strips(machine: Machine) -> tuple[Strip, ...]:
         runs = [(buffer.address + a, buffer.address + b, int(writer[a])) for a, b in itertools.pairwise(cuts)]
         end = buffer.address + len(writer)
         bands = tuple(_band(machine, *run) for run in runs)
-        found.append(Strip(buffer.name, buffer.address, end, bands, f"{buffer.address:#x}, {len(writer):,} B"))
+        found.append(Strip(buffer.name, buffer.address, end, bands, BAND_HEADS, f"{buffer.address:#x}, {len(writer):,} B", empty=UNTOUCHED))
     return tuple(found)
 
 
 def _band(machine: Machine, begin: int, end: int, issue: int) -> Band:
     """Bytes that one issue filled, or none."""
     written = machine.issues[issue] if issue >= 0 else None
-    told = f"step {written.step + 1}: {written.text}" if written else "no step wrote it"
+    told = f"step {written.step + 1}: {written.text}" if written else UNTOUCHED
     fill = colour(issue) if written else ""
     return Band(begin, end, fill, "", (f"{begin:#x} to {end - 1:#x}", f"{end - begin:,} B", told))

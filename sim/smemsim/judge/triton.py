@@ -24,7 +24,7 @@ from smemsim.judge.run import Run
 from smemsim.program.arrays import MOST_BYTES, DeviceArray, as_numpy
 from smemsim.program.device import Device, entry_of, target_of
 from smemsim.program.launch import LaunchConfig, RunOptions, three
-from smemsim.ptx.parser import read_module
+from smemsim.program.linking.program import module_of
 from smemsim.spec.ptx import WARP_SIZE
 from smemsim.words.tensor_map import TensorMap
 
@@ -57,23 +57,26 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
         raise InputError(f"gpu = {shown(gpu)}: needs a smemsim.Gpu")
     ptx, about, signature = _compiled(kernel)
     chosen = {key: more.pop(key) for key in (*RUN_OPTIONS, "cancel") if key in more and key not in signature}
-    module = read_module(ptx, name="the kernel's PTX")
+    module = module_of(ptx, "the kernel's PTX")
     gpu = Gpu(target_of(module)) if gpu is None else gpu
     given = _by_name(signature, args, more)
     host = _HostMemory(gpu)
     passed = _parameters(about, signature, given, gpu, host)
+    scratch = []
     x, y, z = three("grid", _grid_of(grid, _meta(kernel, about, given)) if callable(grid) else grid)
     ctas = int(about("num_ctas", 1))
     for size in (int(about("global_scratch_size", 0)), int(about("profile_scratch_size", 0))):
-        passed.append(gpu.zeros(x * y * z * ctas * size, np.uint8) if size else None)
+        scratch.append(gpu.zeros(x * y * z * ctas * size, np.uint8) if size else None)
     entry = entry_of(module, about("name", None))
     required = "reqntid" in module.functions[entry].directives
     config = LaunchConfig(
         entry=entry, grid=(x * ctas, y, z), block=None if required else WARP_SIZE * int(about("num_warps", 4)), cluster=(ctas, 1, 1),
-        shared_bytes=int(about("shared", 0)), args=passed, cancel=chosen.pop("cancel", LaunchConfig.cancel),
+        shared_bytes=int(about("shared", 0)), args=[*passed, *scratch], cancel=chosen.pop("cancel", LaunchConfig.cancel),
     )  # fmt: skip
     run = gpu.run(module, config, RunOptions(**{"sources": _source_folders(kernel), "name": entry, **chosen}))
     host.bring_back()
+    for address in (*host.addresses, *(array.address for array in scratch if array is not None)):
+        run.launch.own(address)
     return run
 
 
@@ -238,6 +241,11 @@ class _HostMemory:
         for n, (begin, _, data) in enumerate(self._placed):
             name = next(one.name for one in self._arrays if self._memory_of(one)[0] == begin)
             self._placed[n] = begin, DeviceArray(self.gpu.memory, data, name.removesuffix(".base")).address, data
+
+    @property
+    def addresses(self) -> list[int]:
+        """Where they lie in the GPU's memory."""
+        return [address for _, address, _ in self._placed]
 
     def _memory_of(self, one: _HostArray) -> tuple[int, int, np.ndarray]:
         """The memory that an array lies in."""

@@ -67,7 +67,7 @@ class CuteSwizzle:
         return f"Swizzle<{self.bits},{self.base},{self.shift}>"
 
     def on_bytes(self, element_bits: int) -> CuteSwizzle:
-        """The same XOR on bytes, where this one is printed for bytes, as in the PTX ISA, or for elements, as CuTe DSL does.
+        """This XOR on bytes, where it is printed for bytes, as in the PTX ISA, or for elements, as CuTe DSL does.
 
         Which of the two it is shows: hardware takes the bits from bit 7 of the byte address on. Raises InputError if neither is so.
 
@@ -245,7 +245,7 @@ def _offset(coordinate: Nested, shape: Nested, stride: Nested) -> int:
 
 
 def coalesce(layout: CuteLayout) -> CuteLayout:
-    """The same function of one number in as few modes as possible.
+    """A layout that is the given one as a function of one number, in as few modes as possible.
 
     >>> print(coalesce(CuteLayout.parse("((8,16),(64,1)):((64,512),(1,0))")))
     (128,64):(64,1)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from smemsim.arguments import choice, shown, whole
-from smemsim.arithmetic.reduce import bulk_reduction, reduce_elements, reduction_op
+from smemsim.arithmetic.reduce import bulk_reduction, reduction_op
+from smemsim.arithmetic.reduce_loops import reduce_elements
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.cluster import ClusterAddress, broken, cluster_address, rank_in, shared_offset
 from smemsim.machine.region import FOREIGN

@@ -27,8 +27,7 @@ from smemsim.errors import HardwareTrap, InputError, Unmodelled
 from smemsim.machine.bulk import BulkTransfer, bulk_bytes, bulk_copy, bulk_reduce
 from smemsim.machine.owners import Owners, ThreadWrite
 from smemsim.machine.region import GlobalMemory, Region
-from smemsim.machine.tma import Transfer, check_covered, tma_load, tma_store
-from smemsim.machine.values import reduce_bytes, store_bytes
+from smemsim.machine.tma import Transfer, check_covered, reduce_bytes, store_bytes, tma_load, tma_store
 from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
 from smemsim.spec.traps import ILLEGAL_ADDRESS

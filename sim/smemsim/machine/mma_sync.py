@@ -391,7 +391,7 @@ class QuadPairs:
         """Registers of each thread for D, A, B and C."""
         return _QUAD_PAIR_REGISTERS[self.d_type], 2, 2, _QUAD_PAIR_REGISTERS[self.c_type]
 
-    def execute(self, a: np.ndarray, b: np.ndarray, c: np.ndarray, metadata: None = None) -> np.ndarray:
+    def execute(self, a: np.ndarray, b: np.ndarray, c: np.ndarray, metadata: np.ndarray | None = None) -> np.ndarray:
         """D's registers of those of A, B and C."""
         # of every thread the four elements of A's row and of B's column, in the order of K: (warps, quad pairs, 8, 4)
         of_a, of_b = _lines(a, self.a_layout == "col"), _lines(b, self.b_layout == "row")

@@ -16,8 +16,7 @@ import numpy as np
 
 from smemsim.machine import loops
 from smemsim.machine.region import FOREIGN, UNWRITTEN, Region
-from smemsim.machine.transfer import Transfer
-from smemsim.machine.values import load_bytes
+from smemsim.machine.tma import Transfer, load_bytes
 from smemsim.spec.shared_memory import CHUNK, LINE
 
 __all__ = ["Owners", "ThreadWrite", "Writer"]

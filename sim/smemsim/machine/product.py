@@ -16,7 +16,7 @@ from smemsim.arithmetic.multiply import Factors, Options, certain
 from smemsim.arithmetic.values import element_value
 from smemsim.errors import InputError
 from smemsim.machine.memory import Operand, SharedMemory
-from smemsim.machine.transfer import Transfer
+from smemsim.machine.tma import Transfer
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import RULES, Grade
 from smemsim.spec.formats import element_format

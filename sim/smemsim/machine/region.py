@@ -79,6 +79,7 @@ class GlobalMemory:
     def __init__(self) -> None:
         self._begins: list[int] = []  # of `_regions`, which are sorted by them
         self._regions: list[Region] = []
+        self._released: list[int] = []
         self._next = FIRST_ADDRESS
         self._table: tuple[np.ndarray, np.ndarray, list[Region]] | None = None
 
@@ -126,6 +127,10 @@ class GlobalMemory:
         del self._begins[n], self._regions[n]
         self._table = None
 
+    def release(self, address: int) -> None:
+        """Have `free` take an array away before the next one comes. May be called at any time, by a finalizer too."""
+        self._released.append(address)
+
     def _add(self, region: Region) -> int:
         n = bisect.bisect_right(self._begins, region.begin)
         self._begins.insert(n, region.begin)
@@ -135,6 +140,8 @@ class GlobalMemory:
 
     def _room(self, address: int | None, size: int, shift: int = 0) -> int:
         """Where `size` bytes are to lie: at `address`, if they fit there, or `shift` bytes behind a free multiple of 256."""
+        while self._released:
+            self.free(self._released.pop())
         if address is None:
             return self._free_place(size + shift) + shift
         address = whole("address", address, minimum=0)
@@ -191,6 +198,11 @@ class GlobalMemory:
     def holds(self, address: int) -> bool:
         """Does an array hold `address`?"""
         return self._at(address) is not None
+
+    def holding(self, begin: int, end: int) -> Region | None:
+        """The array that holds all bytes from `begin` up to `end`; None where there is none."""
+        found = self._at(begin)
+        return found if found is not None and end <= found.end else None
 
     def find(self, address: int) -> Region:
         """The array that holds `address`; InputError with the nearest one where none does."""

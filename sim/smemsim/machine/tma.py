@@ -1,26 +1,34 @@
-"""Tensor transfers: which byte goes where, what the barrier is credited with, and where silicon traps."""
+"""Tensor transfers: which byte goes where, what the barrier is credited with, where silicon traps, and what becomes of the bytes."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from smemsim.arguments import shown, whole, wholes
-from smemsim.errors import HardwareTrap, InputError, OutsideError
+from smemsim.arithmetic.reduce import reduction_op, tensor_reduction
+from smemsim.arithmetic.reduce_loops import reduce_elements
+from smemsim.errors import HardwareTrap, InputError, OutsideError, Unmodelled
 from smemsim.layout import tma_loops
 from smemsim.layout.tma import im2col_offset, pack_im2col_offset
+from smemsim.machine import loops
 from smemsim.machine.geometry import Geometry, check_coordinates, check_global, check_map, check_smem_address, check_window, geometry_of
-from smemsim.machine.transfer import Transfer
+from smemsim.machine.region import OUTSIDE
 from smemsim.spec.architectures import ARCHITECTURES, architecture
 from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.tensor_map import LIMITS, WIDE_IS_IM2COL, corner_bits
-from smemsim.spec.transfers import GATHERED_ROWS, HALO_EVERY
+from smemsim.spec.transfers import GATHERED_ROWS, HALO_EVERY, STORED_BITS
 from smemsim.spec.traps import ILLEGAL_ADDRESS, ILLEGAL_INSTRUCTION
 from smemsim.words.tensor_map import TensorMap
 
-__all__ = ["Transfer", "check_covered", "tma_load", "tma_prefetch", "tma_store"]
+__all__ = [
+    "Transfer", "check_covered", "load_bytes", "reduce_bytes", "store_bytes", "tma_load", "tma_load_bytes", "tma_prefetch", "tma_reduce", "tma_store",
+    "tma_store_bytes",
+]  # fmt: skip
 
 
 MOST_ADDRESS = 1 << BULK_LIMITS.cta_rank_shift  # above it stands a CTA's rank
@@ -28,6 +36,138 @@ NO_OFFSETS: tuple[int, ...] = ()  # Python keeps one empty tuple
 
 
 SHARED_END, GRANULARITY = ARCHITECTURES["sm_90a"].shared_end, ARCHITECTURES["sm_90a"].shared_granularity
+
+
+# ---- `Transfer`: one tensor transfer as 16-byte chunks, as bytes, and as tensor coordinates
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Transfer:
+    """One TMA transfer of any mode.
+
+    The box is rows of chunks. `lines` (int64) are the bytes from the tensor's first element to coordinate 0 of dimension 0 of each row,
+    `tma_loops.OUTSIDE` for rows out of bounds; `rows` (int64, n x 5) the tensor coordinates each row begins at. `chunk_shared` (uint32) says where
+    each chunk lies in shared memory, byte b of it at that address XOR b; `chunk_global` (int64) which global address it belongs to; of
+    its `chunk_bytes` bytes the first `chunk_valid` are inside the tensor. A chunk is 16 bytes on both sides, but for the sub-byte types
+    with gaps, of which it holds 8 or 12 bytes of global memory.
+    """
+
+    tensor_map: TensorMap
+    coordinates: tuple[int, ...]
+    smem_address: int
+    is_store: bool
+    geometry: Geometry
+    lines: np.ndarray
+    c0: int  # coordinate of dimension 0 at which every row begins, where the lines do not have it
+    walked: np.ndarray | None  # the rows of an im2col walk or a gather; those of a tile are made when asked for
+    shared_end: int  # of the shared bytes that are touched
+    global_span: tuple[int, int]  # begin and end of the global bytes that are touched; (0, 0) for none
+    whole: bool  # is every byte of the box in bounds?
+    operation: str = ""  # of a reduction: add, min, ...
+
+    def __repr__(self) -> str:
+        direction = f"{self.operation} reduction" if self.operation else "store" if self.is_store else "load"
+        what = f"{self.geometry.mode} {direction}"
+        return f"<{what} of {self.tensor_map.data_type.name} {self.tile_shape} at {self.coordinates}, shared {self.smem_address:#x}>"
+
+    @functools.cached_property
+    def rows(self) -> np.ndarray:
+        """int64[rows, 5]: the tensor coordinates each row of the box begins at."""
+        if self.walked is not None:
+            return self.walked
+        g, start = self.geometry, np.zeros(5, np.int64)
+        start[: len(self.coordinates)] = self.coordinates
+        rows = np.empty((g.rows, 5), np.int64)
+        tma_loops.tiled_rows(start, g.shape[2], g.shape[3], rows)
+        return rows
+
+    @property
+    def transaction_bytes(self) -> int:
+        """What a load credits to its mbarrier: the dense box, fill included, gaps not. For a store the bytes of the dense box."""
+        return len(self.lines) * self.geometry.row_bytes
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Bytes of global memory in a chunk."""
+        return self.geometry.chunk_bytes
+
+    @property
+    def stored_bits(self) -> int:
+        """Bits that a store takes of each shared byte: 8, or 6 where it packs."""
+        return STORED_BITS.get(self.tensor_map.data_type, 8)
+
+    @functools.cached_property
+    def _chunks(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        n, g = len(self.lines) * self.geometry.chunks, self.geometry
+        shared, source, valid = np.empty(n, np.uint32), np.empty(n, np.int64), np.empty(n, np.uint8)
+        base = self.tensor_map.global_address if self.global_span[1] else 0  # it may have 64 bits where nothing is touched
+        tma_loops.chunks_of_lines(self.lines, self.c0, g.shape, g.layout, base, self.smem_address, shared, source, valid)
+        return shared, source, valid
+
+    @property
+    def chunk_shared(self) -> np.ndarray:
+        """uint32[chunks]."""
+        return self._chunks[0]
+
+    @property
+    def chunk_global(self) -> np.ndarray:
+        """int64[chunks]."""
+        return self._chunks[1]
+
+    @property
+    def chunk_valid(self) -> np.ndarray:
+        """uint8[chunks]."""
+        return self._chunks[2]
+
+    @functools.cached_property
+    def _bytes(self) -> tuple[np.ndarray, np.ndarray]:
+        byte = np.arange(self.chunk_bytes)
+        chunk_shared, chunk_global, chunk_valid = self._chunks
+        begins = byte * 8 // self.stored_bits if self.is_store else byte  # of packed stores the shared byte that a global byte begins in
+        shared = (chunk_shared[:, None] ^ begins.astype(np.uint32)).ravel()
+        source = (chunk_global[:, None] + byte).ravel()
+        if self.whole:
+            return shared, source
+        valid = (byte < chunk_valid[:, None]).ravel()
+        return (shared[valid], source[valid]) if self.is_store else (shared, np.where(valid, source, -1))
+
+    @property
+    def shared_address(self) -> np.ndarray:
+        """uint32[n]: for a load every shared byte written, for a store the shared byte behind each global byte written.
+
+        Stores of 16U6_ALIGN16B pack six bits of each shared byte: there it is the byte that holds the global byte's lowest bit.
+        """
+        return self._bytes[0]
+
+    @property
+    def global_address(self) -> np.ndarray:
+        """int64[n]: the global byte each of them came from or went to; -1 for out-of-bounds fill."""
+        return self._bytes[1]
+
+    @property
+    def sources(self) -> np.ndarray:
+        """int64[n]: of a load, as a writer of shared memory: the global byte of each byte that it wrote, or region.OUTSIDE."""
+        return np.where(self.global_address < 0, OUTSIDE, self.global_address)
+
+    @property
+    def tile_shape(self) -> tuple[int, ...]:
+        """The dense box along each dimension, dimension 0 first: elements, or slices with interleave; (channels, pixels) for im2col."""
+        tm, g = self.tensor_map, self.geometry
+        if tm.call == "tiled" and len(self.lines) == g.rows and g.mode == "tile":
+            return tuple(int(n) for n in g.shape[2, : tm.rank])
+        return g.row_bytes * 8 // g.unit_bits, len(self.lines)
+
+    def tensor_coordinates(self, position: np.ndarray) -> np.ndarray:
+        """Tensor coordinates (..., rank), dimension 0 first, of bytes of the dense box; outside the tensor where that is what they are."""
+        g, rank = self.geometry, self.tensor_map.rank
+        at = np.asarray(position, np.int64)
+        row, inside = at // g.row_bytes, at % g.row_bytes
+        out = self.rows[np.minimum(row, len(self.rows) - 1)][..., :rank].copy()
+        out[..., 0] += inside * 8 // g.unit_bits * int(g.shape[3, 0])
+        return out
+
+
+# ---- Loads, stores and prefetches as transfers
 
 
 def tma_load(
@@ -230,3 +370,154 @@ def _address(name: str, value: Any) -> int:
             f"{name} = {address:#x}: needs a byte address in the .shared window (0 to {SHARED_END:#x}): not a generic pointer, and without the CTA's rank that bits 31:24 have in a cluster (see ClusterAddress)"
         )
     return address
+
+
+# ---- Tensor transfers on bytes: loads with their conversions and fill, stores, reductions
+
+
+def tma_load_bytes(
+    tm: TensorMap,
+    coordinates: Sequence[int],
+    *,
+    smem_address: int,
+    shared: np.ndarray,
+    global_: np.ndarray,
+    im2col_offsets: Sequence[int] = (),
+    mode: str | None = None,
+    arch: str | None = None,
+) -> np.ndarray:
+    """The bytes of shared memory after a load, conversions and fill included; arguments as for `tma_load`.
+
+    Index 0 of `shared` is shared address 0, of `global_` it is tm.global_address. Returns a copy; `shared` is left as it is. Bytes that
+    the load leaves alone (gaps between narrow rows, the gaps of sub-byte types) are those of `shared`.
+    Measured (H200): traces tma_values, tma_conversions.
+
+    >>> tm = TensorMap.tiled(data_type="tf32", global_address=0x10000, global_dim=(3,), global_strides=(), box_dim=(4,), oob_fill="nan")
+    >>> data = np.array([0x3F801001, 0x3F801000, 0xFFC00000], np.uint32).view(np.uint8)
+    >>> after = tma_load_bytes(tm, (0,), smem_address=1024, shared=np.zeros(1040, np.uint8), global_=data)
+    >>> [hex(word) for word in after[1024:].view(np.uint32).tolist()]
+    ['0x3f802000', '0x3f800000', '0x7fffe000', '0x7ff77ff7']
+    """
+    transfer = tma_load(tm, coordinates, smem_address=smem_address, im2col_offsets=im2col_offsets, mode=mode, arch=arch)
+    memory, tensor = _arrays(transfer, shared, global_)
+    memory = memory.copy()
+    load_bytes(transfer, memory, 0, tensor, tm.global_address)
+    return memory
+
+
+def tma_store_bytes(
+    tm: TensorMap,
+    coordinates: Sequence[int],
+    *,
+    smem_address: int,
+    shared: np.ndarray,
+    global_: np.ndarray,
+    mode: str | None = None,
+    arch: str | None = None,
+) -> np.ndarray:
+    """The bytes of global memory after a store; arrays as for `tma_load_bytes`. Stores copy bits, of tf32 maps too.
+
+    >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(20,), global_strides=(), box_dim=(32,))
+    >>> after = tma_store_bytes(tm, (0,), smem_address=1024, shared=np.ones(2048, np.uint8), global_=np.zeros(64, np.uint8))
+    >>> int(after.sum())  # a whole 16-byte chunk past the 20 elements
+    32
+    """
+    transfer = tma_store(tm, coordinates, smem_address=smem_address, mode=mode, arch=arch)
+    memory, tensor = _arrays(transfer, shared, global_)
+    tensor = tensor.copy()
+    store_bytes(transfer, memory, 0, tensor, tm.global_address)
+    return tensor
+
+
+def tma_reduce(
+    op: Any,
+    tm: TensorMap,
+    coordinates: Sequence[int],
+    *,
+    smem_address: int,
+    shared: np.ndarray,
+    global_: np.ndarray,
+    mode: str | None = None,
+    arch: str | None = None,
+) -> np.ndarray:
+    """The bytes of global memory after `cp.reduce.async.bulk.tensor`; arrays as for `tma_load_bytes`.
+
+    `op` is "add" "min" "max" "inc" "dec" "and" "or" "xor", on elements of the map's type; box and clipping are a store's. Raises
+    HardwareTrap (715) for an operation that the type does not have. Two elements of one box that meet at one address (overlapping
+    strides) are reduced in no defined order: Unmodelled. Measured (H200): traces tma_reductions, tma_reduce_traps.
+
+    >>> tm = TensorMap.tiled(data_type="u32", global_address=0x10000, global_dim=(4,), global_strides=(), box_dim=(4,))
+    >>> after = tma_reduce("max", tm, (0,), smem_address=0, shared=np.array([1, 9, 3, 9], np.uint32).view(np.uint8),
+    ...                    global_=np.array([5, 5, 5, 5], np.uint32).view(np.uint8))
+    >>> after.view(np.uint32).tolist()
+    [5, 9, 5, 9]
+    """
+    operation = reduction_op(op)
+    if not isinstance(tm, TensorMap):
+        raise InputError(f"tm: needs a TensorMap, not {type(tm).__name__}")
+    kind = tensor_reduction(operation, tm.data_type)
+    transfer = tma_store(tm, coordinates, smem_address=smem_address, mode=mode, arch=arch)
+    memory, tensor = _arrays(transfer, shared, global_)
+    tensor = tensor.copy()
+    reduce_bytes(transfer, operation, kind, memory, 0, tensor, tm.global_address)
+    return tensor
+
+
+def load_bytes(transfer: Transfer, memory: np.ndarray, memory_begin: int, tensor: np.ndarray, tensor_begin: int) -> None:
+    """Put a load's bytes into `memory`, whose first byte has shared address `memory_begin`; `tensor` begins at global `tensor_begin`."""
+    g, tm = transfer.geometry, transfer.tensor_map
+    place = (transfer.lines, transfer.c0, g.shape, g.layout, transfer.smem_address)
+    # Where nothing is in bounds the tensor may lie anywhere, and `tensor` need not hold it.
+    origin = tm.global_address - tensor_begin if transfer.global_span[1] else 0
+    loops.load(*place, g.fill, g.to_tf32, memory, memory_begin, tensor, origin)
+
+
+def _check_distinct(transfer: Transfer) -> None:
+    """Unmodelled when two chunks of the box meet in global memory: nobody says which one comes last."""
+    begins = np.sort(transfer.chunk_global[transfer.chunk_valid > 0])
+    if (np.diff(begins) < transfer.chunk_bytes).any():
+        raise Unmodelled(
+            "elements of the box overlap in global memory (check global_strides, and rows named twice): the order of their writes is not defined"
+        )
+
+
+def store_bytes(transfer: Transfer, memory: np.ndarray, memory_begin: int, tensor: np.ndarray, tensor_begin: int) -> None:
+    """Put a store's bytes into `tensor`; arguments as for `load_bytes`."""
+    _check_distinct(transfer)
+    where = transfer.global_address - tensor_begin
+    at = transfer.shared_address.astype(np.int64) - memory_begin
+    bits = transfer.stored_bits
+    if bits < 8:
+        used = (1 << bits) - 1
+        low = np.arange(len(at)) % transfer.chunk_bytes * 8 % bits
+        pair = (memory[at] & used).astype(np.uint16) | (memory[np.minimum(at + 1, len(memory) - 1)] & used).astype(np.uint16) << bits
+        tensor[where] = (pair >> low).astype(np.uint8)
+    else:
+        tensor[where] = memory[at]
+
+
+def reduce_bytes(
+    transfer: Transfer, op: Any, kind: Any, memory: np.ndarray, memory_begin: int, tensor: np.ndarray, tensor_begin: int
+) -> None:
+    """Reduce a store's bytes into `tensor`; arguments as for `load_bytes`, `kind` from `tensor_reduction`."""
+    if transfer.geometry.mode == "tile::scatter4":
+        raise Unmodelled("reductions in mode tile::scatter4: ptxas takes them, the PTX ISA does not list them, nobody has run one")
+    _check_distinct(transfer)
+    where = transfer.global_address - tensor_begin
+    at = transfer.shared_address.astype(np.int64) - memory_begin
+    tensor[where] = reduce_elements(tensor[where], memory[at], op, kind)
+
+
+def _arrays(transfer: Transfer, shared: Any, global_: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Both arrays, if they hold every byte that the transfer touches."""
+    memory, tensor = _byte_array("shared", shared), _byte_array("global_", global_)
+    if transfer.shared_end > len(memory):
+        raise InputError(f"shared has {len(memory)} bytes: the box reaches shared address {transfer.shared_end - 1:#x}")
+    check_covered(transfer, transfer.tensor_map.global_address, len(tensor), "global_")
+    return memory, tensor
+
+
+def _byte_array(name: str, array: Any) -> np.ndarray:
+    if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.ndim != 1:
+        raise InputError(f"{name}: needs a one-dimensional uint8 array, not {getattr(array, 'dtype', type(array).__name__)}")
+    return np.ascontiguousarray(array)

@@ -54,6 +54,7 @@ def wrapped(sentence: str) -> str:
 def table_lines(table: Table, indent: str = "") -> list[Line]:
     """A table in lines; columns are as wide as they must be.
 
+    >>> from smemsim.picture.model import Column
     >>> table_lines(Table((Column("k"), Column("value", right=True)), (("0", "2.5"), ("1", "-1"))))[1][0]
     ('0    2.5', '')
     """

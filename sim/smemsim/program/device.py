@@ -8,10 +8,8 @@ array([0., 1., 2., 3.], dtype=float32)
 
 from __future__ import annotations
 
-import functools
 import math
 import re
-import weakref
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,19 +18,17 @@ from smemsim.arguments import shown, suggestion, whole
 from smemsim.budget import ask
 from smemsim.errors import InputError, Unmodelled
 from smemsim.machine.region import GlobalMemory
-from smemsim.program import operations  # noqa: F401  (registers the builders)
 from smemsim.program.arrays import MOST_BYTES, DeviceArray, as_numpy, converted, element_strides, pack, shape_of, storage
 from smemsim.program.execute import execute
 from smemsim.program.launch import EVERY, Launch, LaunchConfig, LinkedKernel, LoadedKernel, RunOptions, check_shape
 from smemsim.program.linking.inline import function_addresses
-from smemsim.program.linking.program import Program, link
+from smemsim.program.linking.program import Program, linked, module_of
 from smemsim.ptx.module import Module, Variable
-from smemsim.ptx.parser import read_module
 from smemsim.spec.architectures import ARCHITECTURES, architecture
 from smemsim.spec.targets import target_number
 from smemsim.words.tensor_map import TensorMap
 
-__all__ = ["Card", "Device", "LoadedModule", "LoadedPtx", "target_of"]
+__all__ = ["Card", "Device", "LoadedModule", "LoadedPtx", "entry_of", "target_of"]
 
 
 # ---- What a GPU can do, in the driver's terms
@@ -81,11 +77,6 @@ class Card(Protocol):
 # ---- The simulated one
 
 
-_linked = functools.lru_cache(maxsize=64)(
-    link
-)  # of a module, an entry and an architecture: programs belong to the process, not to a device
-
-
 class LoadedPtx:
     """A PTX module in a simulated card's memory: its variables keep their contents from launch to launch. `addresses` are where they lie."""
 
@@ -100,7 +91,7 @@ class LoadedPtx:
         """A kernel that can be launched. Raises Unmodelled with a line for every instruction that is not modelled, InputError without such a kernel."""
         entry = entry_of(self.module, name)
         if entry not in self._kernels:
-            program = _linked(self.module, entry, self.device.arch)
+            program = linked(self.module, entry, self.device.arch)
             self._place([v for v in program.places.globals if v.name not in self.addresses], program)
             self._kernels[entry] = LinkedKernel.of(program, self.module.text, self.module.functions[entry].directives, self.addresses)
         return self._kernels[entry]
@@ -143,8 +134,7 @@ class Device:
     def __init__(self, arch: str = "sm_90a") -> None:
         self.arch = architecture(arch).name
         self.memory = GlobalMemory()
-        self._modules: dict[str, Module] = {}
-        self._loaded: dict[Module, LoadedPtx] = {}
+        self._loaded: dict[str, LoadedPtx] = {}  # by its text
 
     def array(self, array: Any, dtype: Any = None, *, name: str = "", address: int | None = None) -> DeviceArray:
         """Put a copy of an array into global memory: of numpy, ml_dtypes, PyTorch, CuPy, or whatever knows numpy's array protocol or DLPack.
@@ -197,31 +187,19 @@ class Device:
         """The 128 bytes of a map's arguments over another global address."""
         return bytes(getattr(TensorMap, tm.call)(**{**tm.arguments, "global_address": global_address}, arch=self.arch))
 
-    def module(self, ptx: str | Module, name: str = "<ptx>") -> Module:
-        """A PTX text, read once; `name` is how messages call it. A module stays what it is."""
-        if isinstance(ptx, Module):
-            return ptx
-        if isinstance(ptx, str) and len(ptx) < 1024 and ptx.strip().endswith(".ptx"):
-            raise InputError(f"ptx = {shown(ptx)}: the name of a file; give its text: open({ptx.strip()!r}).read()")
-        if not isinstance(ptx, str):
-            raise InputError(f"ptx = {shown(ptx)}: needs the text of a PTX file, a str")
-        if ptx not in self._modules:
-            self._modules[ptx] = read_module(ptx, name=name)
-        return self._modules[ptx]
-
     def load(self, image: bytes | str | Module) -> LoadedPtx:
         """Load PTX anew: its variables are others than those of the same text loaded before."""
         text = image.rstrip(b"\0").decode(errors="replace") if isinstance(image, bytes) else image
-        return LoadedPtx(self, self.module(text))
+        return LoadedPtx(self, module_of(text))
 
     def kernel(self, ptx: str | Module | LinkedKernel, entry: str | None = None) -> LinkedKernel:
         """A kernel of a PTX text or module, which is loaded once; a kernel stays what it is. `entry` may be left out where there is one."""
         if isinstance(ptx, LinkedKernel):
             return ptx
-        module = self.module(ptx)
-        if module not in self._loaded:
-            self._loaded[module] = LoadedPtx(self, module)
-        return self._loaded[module].kernel(entry)
+        module = module_of(ptx)
+        if module.text not in self._loaded:
+            self._loaded[module.text] = LoadedPtx(self, module)
+        return self._loaded[module.text].kernel(entry)
 
     def prepare(self, ptx: str | Module | LinkedKernel, config: LaunchConfig, options: RunOptions | None = None) -> Launch:
         """Everything before the first instruction: what cannot run is refused here, with a sentence."""
@@ -236,7 +214,7 @@ class Device:
             kernel=kernel, config=config, options=options or RunOptions(), memory=self.memory, parameter_address=at,
             parameters=self.memory.span(at, len(parameters)),
         )  # fmt: skip
-        weakref.finalize(launch, self.memory.free, at)
+        launch.own(at)
         return launch
 
     def execute(self, kernel: LoadedKernel, config: LaunchConfig) -> int:
@@ -244,7 +222,7 @@ class Device:
         if not isinstance(kernel, LinkedKernel):
             raise InputError(f"kernel = {shown(kernel)}: was loaded by another card; load its PTX into this one")
         launch = self.prepare(kernel, config)
-        execute(launch)
+        execute(launch, watch=False)
         return launch.status
 
 
@@ -270,6 +248,7 @@ def _name(name: Any) -> str:
 def target_of(module: Module) -> str:
     """The architecture to run a PTX file on: that of its .target, for an older or a more general one the oldest that smemsim knows.
 
+    >>> from smemsim.ptx.parser import read_module
     >>> target_of(read_module(".version 8.8 .target sm_100a .address_size 64"))
     'sm_100a'
     """

@@ -8,8 +8,9 @@ import math
 import os
 import pathlib
 import time
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -19,14 +20,12 @@ from smemsim.finding import Finding, Touched, at_instruction
 from smemsim.machine.region import GlobalMemory
 from smemsim.program.events import Event
 from smemsim.program.linking.program import Program
+from smemsim.program.registers import Wave
 from smemsim.program.registry import ON_EXIT
 from smemsim.ptx.module import Instruction, Parameter
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
 from smemsim.spec.launches import LAUNCH_LIMITS
-
-if TYPE_CHECKING:
-    from smemsim.program.wave import Wave
 
 __all__ = [
     "CANCEL",
@@ -381,7 +380,12 @@ class Launch:
     @functools.cached_property
     def workspace(self) -> int:
         """The address of the grid's workspace, in which cooperative groups count the CTAs at a barrier of the grid: %envreg1 and %envreg2."""
-        return self.memory.place(np.zeros(WORKSPACE_BYTES, np.uint8))
+        return self.own(self.memory.place(np.zeros(WORKSPACE_BYTES, np.uint8)))
+
+    def own(self, address: int) -> int:
+        """Have an array given back when nobody has the launch any more; its address."""
+        weakref.finalize(self, self.memory.release, address).atexit = False
+        return address
 
     @property
     def asked_bytes(self) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from smemsim.program.registers import DTYPES
 from smemsim.program.registry import unmodelled
 from smemsim.ptx.module import Instruction, Operand
+from smemsim.spec.operation_types import OPERATION_TYPES
 
 __all__ = ["Modifiers", "Operands"]
 
@@ -28,19 +30,44 @@ class Modifiers:
 
     def need(self, *words: str) -> str:
         """The one of these modifiers that is there; Unmodelled when none is."""
-        found = self.one_of(words)
-        if not found:
+        name = self.one_of(words)
+        if not name:
             raise unmodelled(self.instruction, f"without .{' or .'.join(words)}")
-        return found
+        return name
 
     def one_of(self, words: Iterable[str], default: str = "") -> str:
         """The one of these modifiers that is there, or the default."""
         return next((word for word in words if self.has(word)), default)
 
-    def end(self) -> None:
-        """Unmodelled for what is left."""
+    def kinds(self, least: int = 1) -> list[str]:
+        """The types, in order; Unmodelled where there are fewer than the instruction needs."""
+        names = [word for word in self.left if word in DTYPES]
+        self.left = [word for word in self.left if word not in DTYPES]
+        if len(names) < least:
+            raise unmodelled(self.instruction, f"it needs {least} types")
+        return names
+
+    def kind(self) -> str:
+        """The only type, one that the operation has."""
+        names = self.kinds()
+        if len(names) > 1:
+            raise unmodelled(self.instruction, f".{names[1]}")
+        return self.known(names[0])
+
+    def known(self, kind: str) -> str:
+        """The type, which the operation must have."""
+        op = self.instruction.op
+        if kind not in OPERATION_TYPES.get(op, (kind,)):
+            raise unmodelled(self.instruction, f"{op} has no .{kind}")
+        return kind
+
+    def end(self, *, operands: Sequence[int] = ()) -> None:
+        """Unmodelled for what is left; `operands`: how many of them there may be."""
         if self.left:
             raise unmodelled(self.instruction, f".{self.left[0]}")
+        count = len(self.instruction.operands)
+        if operands and count not in operands:
+            raise unmodelled(self.instruction, f"{count} operands")
 
 
 class Operands:

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from smemsim.errors import InputError
 from smemsim.ptx.module import Immediate, Operand, Register, Sink, Special, Symbol
 
-if TYPE_CHECKING:
-    from smemsim.program.linking.program import Linker
-    from smemsim.program.wave import Wave
-
-__all__ = ["DTYPES", "Read", "Write", "bits_of", "dtype_of", "reader", "storage", "writer"]
+__all__ = ["DTYPES", "Names", "Read", "Wave", "Write", "bits_of", "dtype_of", "reader", "storage", "writer"]
 
 
-Read: TypeAlias = Callable[["Wave"], Any]  # the values of the threads that run: an array of their number, or one number for all of them
-Write: TypeAlias = Callable[["Wave", Any], None]
+Wave: TypeAlias = Any  # a `program.wave.Wave`; it knows its launch and its program, so that no part of a program can name its type
+Read: TypeAlias = Callable[[Wave], Any]  # the values of the threads that run: an array of their number, or one number for all of them
+Write: TypeAlias = Callable[[Wave, Any], None]
 
 DTYPES: dict[str, type[np.generic]] = {
     "pred": np.bool_,
@@ -61,7 +58,17 @@ def storage(name: str) -> np.dtype[Any]:
     return kind if kind == np.bool_ else np.dtype(_UNSIGNED[max(kind.itemsize, 1)])
 
 
-def reader(operand: Operand, name: str, linker: Linker) -> Read:
+class Names(Protocol):
+    """What knows the values of names: a program's linker."""
+
+    def special(self, name: str) -> Read:
+        """The values of a special register."""
+
+    def address_of(self, symbol: Symbol) -> Read:
+        """The address of a variable."""
+
+
+def reader(operand: Operand, name: str, names: Names) -> Read:
     """A function that gives the operand's values, as the numpy type of the PTX type `name`, for the threads that run.
 
     What it returns may be the register itself: write no result before the last operand is used.
@@ -73,10 +80,10 @@ def reader(operand: Operand, name: str, linker: Linker) -> Read:
         value = constant(operand, name)
         return lambda x: value
     if isinstance(operand, Special):
-        special = linker.special(operand.name)
+        special = names.special(operand.name)
         return lambda x: special(x).astype(kind, copy=False)
     if isinstance(operand, Symbol):
-        address = linker.address_of(operand)
+        address = names.address_of(operand)
         return lambda x: np.asarray(address(x)).astype(kind, copy=False)
     raise InputError(f"operand {operand}: needs a register, a number or a name, as .{name}")
 

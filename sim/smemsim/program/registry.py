@@ -1,4 +1,5 @@
-"""Which Python makes which PTX instruction: a builder for every operation, called once for each instruction of a program.
+"""Which Python makes which PTX instruction: a builder for every operation, called once for each instruction of a program. No list names the
+files with builders: every module of this package is imported before the first instruction is looked up.
 
 A builder looks at the instruction's modifiers and operands and returns what runs it: a plain function of the wave, or one of the two forms
 that can make threads wait. A form that it does not know raises Unmodelled, before anything runs.
@@ -11,22 +12,24 @@ that can make threads wait. A form that it does not know raises Unmodelled, befo
 from __future__ import annotations
 
 import dataclasses
+import functools
+import importlib
+import pkgutil
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from smemsim.errors import Unmodelled
+from smemsim.program.registers import Wave
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from smemsim.program.linking.program import Linker
-    from smemsim.program.wave import Wave
 
-__all__ = ["BUILDERS", "ON_EXIT", "Builder", "End", "Gate", "Plain", "Step", "builder_of", "implements", "unmodelled"]
+__all__ = ["BUILDERS", "ON_EXIT", "Builder", "End", "Gate", "Plain", "Step", "builder_of", "builders", "implements", "refuse", "unmodelled"]
 
 
-Plain: TypeAlias = Callable[["Wave"], None]
+Plain: TypeAlias = Callable[[Wave], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +56,7 @@ class End:
 
 
 Step: TypeAlias = Plain | Gate | End
-Builder: TypeAlias = Callable[[Instruction, "Linker"], Step]
+Builder: TypeAlias = Callable[[Instruction, Any], Step]  # given the program's Linker, which asks for builders
 BUILDERS: dict[str, Builder] = {}
 
 # What must know when threads exit: barriers that wait for fewer from then on. Called with the wave and the threads.
@@ -73,13 +76,32 @@ def implements(*operations: str) -> Callable[[Builder], Builder]:
     return register
 
 
+def refuse(why: str, *operations: str) -> None:
+    """Register instructions that are known and not modelled, with the reason for the user. It stands where their builder would."""
+
+    def build(i: Instruction, c: Any) -> Step:
+        raise unmodelled(i, why)
+
+    implements(*operations)(build)
+
+
+@functools.cache
+def builders() -> dict[str, Builder]:
+    """All builders by the beginnings of names, those of modules that nobody has imported yet too."""
+    import smemsim.program
+
+    for module in pkgutil.walk_packages(smemsim.program.__path__, "smemsim.program."):
+        importlib.import_module(module.name)
+    return BUILDERS
+
+
 def builder_of(i: Instruction) -> Builder | None:
     """The builder of an instruction: that of the longest beginning of its name that has one."""
     words = (i.op, *i.modifiers)
     for count in range(len(words), 0, -1):
-        found = BUILDERS.get(".".join(words[:count]))
-        if found is not None:
-            return found
+        builder = builders().get(".".join(words[:count]))
+        if builder is not None:
+            return builder
     return None
 
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from smemsim.errors import Unmodelled
-from smemsim.program.registers import Read
+from smemsim.program.registers import Read, Wave
 from smemsim.spec.launches import RESERVED_OFFSETS, RESIDENCY
-from smemsim.spec.ptx import WARP_SIZE
-
-if TYPE_CHECKING:
-    from smemsim.program.wave import Wave
+from smemsim.spec.ptx import CLOCKS, WARP_SIZE
 
 __all__ = ["special"]
 
@@ -31,7 +27,7 @@ def special(name: str) -> Read:
         return lambda x: x.fixed(name, lambda: _PLAIN[name](x))[x.sel]
     if base in _THREADS and axis == "w":
         return lambda x: np.uint64(0)  # "unused", and zero
-    if name in _CLOCKS:
+    if name in CLOCKS:
         shift = 32 if name.endswith("_hi") else 0
         return lambda x: np.uint64(x.clock() >> shift)
     raise Unmodelled(f"%{name}: this special register is not modelled")
@@ -43,8 +39,9 @@ def _of_cta(x: Wave, values: list[int]) -> np.ndarray:
 
 def _tid(x: Wave, n: int) -> np.ndarray:
     bx, by, _ = x.launch.block
-    tid = x.tid.astype(np.uint64)
-    return (tid % bx, tid // bx % by, tid // (bx * by))[n]
+    tid: np.ndarray = x.tid.astype(np.uint64)
+    along: tuple[np.ndarray, ...] = (tid % bx, tid // bx % by, tid // (bx * by))
+    return along[n]
 
 
 # fmt: off
@@ -85,4 +82,3 @@ _PLAIN: dict[str, Callable[[Wave], np.ndarray]] = {
     "reserved_smem_offset_1":     lambda x: _of_cta(x, [RESERVED_OFFSETS["1"]] * len(x.ctas)),
 }
 # fmt: on
-_CLOCKS = {"clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"}

@@ -8,9 +8,8 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import dataclasses
-import functools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
@@ -21,11 +20,9 @@ from smemsim.errors import InputError
 from smemsim.finding import Finding
 from smemsim.machine.region import GlobalMemory
 from smemsim.processes import Lost, can_have_children, pool, processors, without_main
-from smemsim.program import operations  # noqa: F401  (registers the builders)
 from smemsim.program.execute import at_once, depends, execute, takes_over
 from smemsim.program.launch import Judge, Launch, LaunchConfig, LinkedKernel, RunOptions
-from smemsim.program.linking.program import Program, link
-from smemsim.ptx.parser import read_module
+from smemsim.program.linking.program import linked, module_of
 
 __all__ = ["Changed", "Merge", "Result", "Work", "execute_spread", "run_shard", "work_of"]
 
@@ -104,21 +101,15 @@ def work_of(launch: Launch, *, watch: bool) -> Work:
     )  # fmt: skip
 
 
-@functools.lru_cache(maxsize=4)
-def _linked(text: str, entry: str, arch: str) -> tuple[Program, Mapping[str, tuple[int, ...]]]:
-    """(the program of an entry, its directives)."""
-    module = read_module(text)
-    return link(module, entry, arch), module.functions[entry].directives
-
-
 def run_shard(work: Work, clusters: Sequence[int]) -> Result:
     """Execute some clusters of a launch; a pure function."""
     memory = GlobalMemory()
     for address, data, name in work.arrays:
         memory.place(data, address, name=name)
-    program, directives = _linked(work.text, str(work.config.entry), work.arch)
+    module, entry = module_of(work.text), str(work.config.entry)
+    kernel = LinkedKernel.of(linked(module, entry, work.arch), work.text, module.functions[entry].directives, work.addresses)
     launch = Launch(
-        kernel=LinkedKernel.of(program, work.text, directives, work.addresses), config=work.config, options=work.options, memory=memory,
+        kernel=kernel, config=work.config, options=work.options, memory=memory,
         parameter_address=work.parameter_address, parameters=memory.span(work.parameter_address, work.parameter_bytes),
         judge=None if work.judge is None else work.judge.fresh(),
     )  # fmt: skip

@@ -210,16 +210,8 @@ class _Reader:
         if one in _BUILTIN and one:
             self.at += 1
             return _BUILTIN[one]
-        if self.accept("A"):
-            size = self.digits()
-            self.need("_")
-            return f"{self.type()}[{size}]"
-        if self.accept("F"):
-            while not self.accept("E"):
-                self.type()
-            return "function"
-        if self.accept("J"):
-            return ", ".join(self.items())
+        if (compound := self._compound()) is not None:
+            return compound
         parts: list[str] = []
         if self.accept("N"):
             self.nested(parts)
@@ -230,6 +222,20 @@ class _Reader:
             if self.peek() == "I":
                 self.arguments(parts)
         return _joined(parts)
+
+    def _compound(self) -> str | None:
+        """An array, a function or a pack; None where another type stands."""
+        if self.accept("A"):
+            size = self.digits()
+            self.need("_")
+            return f"{self.type()}[{size}]"
+        if self.accept("F"):
+            while not self.accept("E"):
+                self.type()
+            return "function"
+        if self.accept("J"):
+            return ", ".join(self.items())
+        return None
 
 
 def _joined(parts: list[str]) -> str:

@@ -28,6 +28,8 @@ from smemsim.errors import HardwareTrap, InputError, SmemsimError, TraceError
 from smemsim.evidence.format import Suite, load_suite, write_suite
 from smemsim.evidence.kinds.smem_dump import STEPS, TENSOR_FLAGS, WIDTH, SmemDump
 from smemsim.machine.tma import tma_load
+from smemsim.program.device import Card
+from smemsim.program.launch import LaunchConfig, LoadedKernel, check_shape
 from smemsim.spec.architectures import ARCHITECTURES, architecture
 from smemsim.spec.traps import ILLEGAL_ADDRESS
 from smemsim.words.instr import InstrDescriptor
@@ -66,6 +68,7 @@ __all__ = [
 # ---- The GPU through cuda-bindings: one device, its memory, kernels and the driver's tensor-map encoder. Imported only where a GPU is used
 
 
+MACHINE_CODE = (b"\x7fELF", b"\x50\xed\x55\xba")  # how cubins and fatbins begin
 TRAPS = (700, 715, 716, 717, 718, 719)  # driver errors that a kernel ends its context with: addresses, instructions, launch failure
 
 
@@ -114,8 +117,62 @@ def why_no_gpu() -> str:
     return ""
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class CudaKernel(LoadedKernel):
+    """A kernel that the driver has loaded; `handle` is its CUfunction."""
+
+    handle: Any
+
+
+class CudaModule:
+    """A module that the driver has loaded."""
+
+    def __init__(self, cu: Any, handle: Any) -> None:
+        self.cu, self.handle = cu, handle
+
+    def kernel(self, name: str | None = None) -> CudaKernel:
+        """One of its kernels. InputError where there is no such kernel."""
+        if name is None:
+            raise InputError("name: which kernel of the image is not said")
+        try:
+            function = _ok(self.cu.cuModuleGetFunction(self.handle, name.encode()), "cuModuleGetFunction")
+        except CudaError as e:
+            raise InputError(
+                f'name = {name!r}: the image has no such kernel (CUDA error {e.code}); C++ names are mangled without extern "C"'
+            ) from None
+        cluster = tuple(self._attribute(function, f"REQUIRED_CLUSTER_{axis}") for axis in ("WIDTH", "HEIGHT", "DEPTH"))
+        return CudaKernel(
+            name=name, parameter_sizes=self._parameter_sizes(function), static_shared_bytes=self._attribute(function, "SHARED_SIZE_BYTES"),
+            local_bytes=self._attribute(function, "LOCAL_SIZE_BYTES"), directives={"reqnctapercluster": cluster} if all(cluster) else {},
+            handle=function,
+        )  # fmt: skip
+
+    def variable(self, name: str) -> tuple[int, int]:
+        """(address, bytes) of a variable in global or constant memory. InputError where there is none."""
+        try:
+            address, size = _ok(self.cu.cuModuleGetGlobal(self.handle, name.encode()), "cuModuleGetGlobal")
+        except CudaError as e:
+            raise InputError(f"variable {name!r}: the image has no such variable (CUDA error {e.code})") from None
+        return int(address), int(size)
+
+    def _attribute(self, function: Any, name: str) -> int:
+        attribute = getattr(self.cu.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+        return int(_ok(self.cu.cuFuncGetAttribute(attribute, function), "cuFuncGetAttribute"))
+
+    def _parameter_sizes(self, function: Any) -> tuple[int, ...] | None:
+        ask = getattr(self.cu, "cuFuncGetParamInfo", None)
+        if ask is None:
+            return None
+        sizes: list[int] = []
+        while True:
+            code, *found = ask(function, len(sizes))
+            if int(code):
+                return tuple(sizes)
+            sizes.append(int(found[1]))
+
+
 class Gpu:
-    """One device, its primary context current; InputError for a card that smemsim does not model."""
+    """A real card: one device, its primary context current; InputError for a card that smemsim does not model."""
 
     ended = 0  # the error of a launch that trapped: after it no call of the process succeeds, in a new context neither (seen on an H200, driver 580; no trace shows it)
 
@@ -134,7 +191,6 @@ class Gpu:
     def _open(self) -> None:
         self.context = _ok(self.cu.cuDevicePrimaryCtxRetain(self.device), "cuDevicePrimaryCtxRetain")
         _ok(self.cu.cuCtxSetCurrent(self.context), "cuCtxSetCurrent")
-        self._memory: list[int] = []
 
     def _attribute(self, name: str) -> int:
         attribute = getattr(self.cu.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
@@ -155,7 +211,6 @@ class Gpu:
     def allocate(self, size: int, fill: int | None = None) -> int:
         """The address of `size` bytes of global memory, a multiple of 256."""
         address = int(_ok(self.cu.cuMemAlloc(max(size, 1)), f"cuMemAlloc of {size:,} B"))
-        self._memory.append(address)
         if fill is not None and size:
             _ok(self.cu.cuMemsetD8(address, fill, size), "cuMemsetD8")
         return address
@@ -173,53 +228,72 @@ class Gpu:
             _ok(self.cu.cuMemcpyDtoH(out.ctypes.data, address, size), "cuMemcpyDtoH")
         return out
 
-    def free(self) -> None:
-        """Give back all memory of `allocate`."""
-        for address in self._memory:
-            self.cu.cuMemFree(address)
-        self._memory = []
+    def free(self, address: int) -> None:
+        """Give back what `allocate` gave; nothing after a trap, which has ended the context with its memory."""
+        if not Gpu.ended:
+            _ok(self.cu.cuMemFree(address), f"cuMemFree of {address:#x}")
 
-    def function(self, image: bytes, name: str, shared_bytes: int) -> Any:
-        """A kernel of a cubin, a fatbin or PTX text, allowed `shared_bytes` of dynamic shared memory."""
-        held = image if image[:4] in (b"\x7fELF", b"\x50\xed\x55\xba") else image.rstrip(b"\0") + b"\0"  # PTX text ends with 0
-        module = _ok(self.cu.cuModuleLoadData(held), f"cuModuleLoadData of {len(image):,} B (a cubin, fatbin or PTX for {self.arch})")
-        try:
-            function = _ok(self.cu.cuModuleGetFunction(module, name.encode()), "cuModuleGetFunction")
-        except CudaError as e:
+    def load(self, image: bytes | str) -> CudaModule:
+        """Load a cubin, a fatbin or PTX text. InputError after a launch that trapped."""
+        if Gpu.ended:
             raise InputError(
-                f'name = {name!r}: the image has no such kernel (CUDA error {e.code}); C++ names are mangled without extern "C"'
-            ) from None
-        most = self.cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        _ok(self.cu.cuFuncSetAttribute(function, most, shared_bytes), f"{shared_bytes:,} B of dynamic shared memory")
-        return function
+                f"a launch before trapped (CUDA error {Gpu.ended}), which ends CUDA for this process: record traps last, or each in a process"
+            )
+        held = image.encode() if isinstance(image, str) else image
+        if held[:4] not in MACHINE_CODE:
+            held = held.rstrip(b"\0") + b"\0"  # PTX text ends with 0
+        loaded = _ok(self.cu.cuModuleLoadData(held), f"cuModuleLoadData of {len(image):,} B (a cubin, fatbin or PTX for {self.arch})")
+        return CudaModule(self.cu, loaded)
 
-    def static_shared_bytes(self, function: Any) -> int:
-        """Shared memory that the kernel declares itself."""
-        attribute = self.cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
-        return int(_ok(self.cu.cuFuncGetAttribute(attribute, function), "cuFuncGetAttribute"))
-
-    def launch(self, function: Any, grid: Sequence[int], block: Sequence[int], shared_bytes: int, arguments: Sequence[bytes]) -> int:
+    def execute(self, kernel: LoadedKernel, config: LaunchConfig) -> int:
         """Launch and wait: 0, or the CUDA error that ended the context. Arguments are the bytes of each parameter."""
-        held = [ctypes.create_string_buffer(value, len(value)) for value in arguments]
-        pointers = np.array([ctypes.addressof(one) for one in held] or [0], np.uint64)
-        made = self.cu.cuLaunchKernel(function, *grid, *block, shared_bytes, 0, pointers.ctypes.data, 0)
-        _ok(made, f"cuLaunchKernel, grid {tuple(grid)}, block {tuple(block)}, {shared_bytes:,} B of shared memory")
+        if not isinstance(kernel, CudaKernel):
+            raise InputError(f"kernel = {shown(kernel)}: was loaded by another card; load its image into this one")
+        config = config.of(kernel)
+        check_shape(config, kernel, self.arch)
+        self._allow(kernel, config)
+        held = [ctypes.create_string_buffer(value, len(value)) for value in config.args]
+        pointers = np.array([ctypes.addressof(argument) for argument in held] or [0], np.uint64)
+        made = self.cu.cuLaunchKernelEx(self._launch_config(config), kernel.handle, pointers.ctypes.data, 0)
+        _ok(made, f"cuLaunchKernelEx, grid {config.grid}, block {config.block}, {config.shared_bytes:,} B of shared memory")
         code = int(self.cu.cuCtxSynchronize()[0])
         if code and code not in TRAPS:
             raise CudaError(code, "cuCtxSynchronize")
+        Gpu.ended = code
         return code
 
-    def parameters(self, function: Any) -> list[int] | None:
-        """Sizes of the kernel's parameters in bytes; None where the driver cannot say."""
-        ask = getattr(self.cu, "cuFuncGetParamInfo", None)
-        if ask is None:
-            return None
-        sizes: list[int] = []
-        while True:
-            code, *found = ask(function, len(sizes))
-            if int(code):
-                return sizes
-            sizes.append(int(found[1]))
+    def clusters_at_once(self, kernel: CudaKernel, config: LaunchConfig) -> int:
+        """How many clusters of a launch the card has room for at once; 0 where it can have none."""
+        config = config.of(kernel)
+        self._allow(kernel, config)
+        error, room = self.cu.cuOccupancyMaxActiveClusters(kernel.handle, self._launch_config(config))
+        return 0 if int(error) else int(room)
+
+    def _allow(self, kernel: CudaKernel, config: LaunchConfig) -> None:
+        """What the driver has to be told before a launch with much shared memory, or with large clusters."""
+        for name, value in (("MAX_DYNAMIC_SHARED_SIZE_BYTES", config.shared_bytes), ("NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1)):
+            attribute = getattr(self.cu.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+            _ok(self.cu.cuFuncSetAttribute(kernel.handle, attribute, value), f"cuFuncSetAttribute of {name} = {value:,}")
+
+    def _launch_config(self, config: LaunchConfig) -> Any:
+        """The driver's own words for a launch."""
+        cu, attributes = self.cu, []
+        if config.cluster != (1, 1, 1):
+            cluster = cu.CUlaunchAttribute()
+            cluster.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+            cluster.value.clusterDim.x, cluster.value.clusterDim.y, cluster.value.clusterDim.z = config.cluster
+            attributes.append(cluster)
+        if config.cooperative:
+            cooperative = cu.CUlaunchAttribute()
+            cooperative.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            cooperative.value.cooperative = 1
+            attributes.append(cooperative)
+        told = cu.CUlaunchConfig()
+        told.gridDimX, told.gridDimY, told.gridDimZ = config.grid
+        told.blockDimX, told.blockDimY, told.blockDimZ = config.block
+        told.sharedMemBytes = config.shared_bytes
+        told.attrs, told.numAttrs = attributes, len(attributes)
+        return told
 
     def encode(self, tm: TensorMap, global_address: int) -> bytes:
         """What the driver encodes for a map's arguments over another global address."""
@@ -643,12 +717,14 @@ COMPLETED = "completed"
 class Recorder:
     """A GPU on which launches are run and recorded; `arch` is the architecture it is.
 
-    Raises InputError without cuda-bindings or for a card that smemsim does not model, `CudaError` for what the driver refuses.
+    `gpu` is another card to run them on, such as a `smemsim.Gpu`: what that does is no evidence, and is not written. Raises InputError without cuda-bindings or
+    for a card that smemsim does not model, `CudaError` for what the driver refuses.
     """
 
-    def __init__(self, ordinal: int = 0) -> None:
-        self.gpu = Gpu(ordinal)
-        self.arch, self.device = self.gpu.arch, self.gpu.describe()
+    def __init__(self, ordinal: int = 0, *, gpu: Card | None = None) -> None:
+        self.gpu: Card = Gpu(ordinal) if gpu is None else gpu
+        self.arch = self.gpu.arch
+        self.device = self.gpu.describe() if isinstance(self.gpu, Gpu) else {}
 
     def compile(self, source: str, name: str, *, options: Sequence[str] = ()) -> Kernel:
         """A kernel of CUDA C++ text, by NVRTC or nvcc; `name` is that of an extern "C" entry. InputError with the compiler's words."""
@@ -661,35 +737,35 @@ class Recorder:
         Raises InputError after a trap; what follows one is recorded by another process.
         """
         gpu, launch = self.gpu, launch.checked()
-        if Gpu.ended:
-            raise InputError(
-                f"a launch before trapped (CUDA error {Gpu.ended}), which ends CUDA for this process: record traps last, or each in a process"
-            )
-        function = gpu.function(kernel.image, kernel.name, launch.shared_bytes)
-        end = architecture(self.arch).shared_begin + gpu.static_shared_bytes(function) + launch.shared_bytes
+        loaded = gpu.load(kernel.image).kernel(kernel.name)
+        end = architecture(self.arch).shared_begin + loaded.static_shared_bytes + launch.shared_bytes
         rows = launch.argument_rows()
-        sizes = gpu.parameters(function)
-        if sizes is not None and sizes != [row[2] for row in rows]:
-            raise InputError(f"arguments: {kernel.name} takes parameters of {sizes} B, given are {[row[2] for row in rows]} B")
+        given = tuple(row[2] for row in rows)
+        if loaded.parameter_sizes not in (None, given):
+            raise InputError(f"arguments: {kernel.name} takes parameters of {list(loaded.parameter_sizes)} B, given are {list(given)} B")
+        held: list[int] = []
         try:
-            addresses = {name: self._placed(array) for name, array in launch.tensors.items()}
-            dump = gpu.allocate(launch.dump_bytes, 0)
+            addresses = {name: self._placed(array, held) for name, array in launch.tensors.items()}
+            dump = self._allocated(launch.dump_bytes, held)
             maps = tuple(self._map(one, addresses) for one in launch.maps.values())
-            held = [_bytes_of(row, maps, list(addresses.values()), dump) for row in rows]
-            status = gpu.launch(function, (1, 1, 1), launch.block, launch.shared_bytes, held)
+            args = [_bytes_of(row, maps, list(addresses.values()), dump) for row in rows]
+            status = gpu.execute(loaded, LaunchConfig(block=launch.block, shared_bytes=launch.shared_bytes, args=args))
             if status:
-                Gpu.ended = status
                 return Recorded(launch, status, end, addresses, maps, np.zeros(0, np.uint8), np.zeros(0, np.uint8))
             after = [gpu.get(addresses[name], launch.tensors[name].nbytes) for name in launch.tensors if name in launch.outputs]
             got = gpu.get(dump, launch.dump_bytes)
             self._completed(launch, addresses)
             return Recorded(launch, 0, end, addresses, maps, got, np.concatenate(after) if after else np.zeros(0, np.uint8))
         finally:
-            if not Gpu.ended:
-                gpu.free()
+            for address in held:
+                gpu.free(address)
 
-    def _placed(self, array: np.ndarray) -> int:
-        address = self.gpu.allocate(array.nbytes + 2 * GUARD, 0) + GUARD
+    def _allocated(self, size: int, held: list[int]) -> int:
+        held.append(self.gpu.allocate(size, 0))
+        return held[-1]
+
+    def _placed(self, array: np.ndarray, held: list[int]) -> int:
+        address = self._allocated(array.nbytes + 2 * GUARD, held) + GUARD
         self.gpu.put(address, array)
         return address
 
@@ -719,7 +795,9 @@ class Recorder:
         return self.run(Kernel(image, str(suite.manifest["source"].get("kernel", ""))), launch_of(suite, case))
 
     def write(self, folder: str | pathlib.Path, kernel: Kernel, recorded: Sequence[Recorded], *, title: str, command: str = "") -> Suite:
-        """Write a trace folder and read it back, verified."""
+        """Write a trace folder and read it back, verified. InputError for what a simulated card did: it is no evidence."""
+        if not self.device:
+            raise InputError("nothing to record on: a simulated card shows what smemsim believes, and a trace is what hardware does")
         source = {"command": command or "smemsim.testing.recorder", "seed": 0, "files": {}}
         write_recorded(folder, title=title, kernel=kernel, recorded=recorded, arch=self.arch, device=self.device, source=source)
         return load_suite(pathlib.Path(folder))

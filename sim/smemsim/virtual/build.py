@@ -150,7 +150,9 @@ def _text(name: str) -> str:
 def _list() -> None:
     for which in ("driver", "runtime"):
         there, missing = entry_points(which)
-        print(f"# {which}: {len(there)} there\n{' '.join(sorted(there))}\n\n# {which}: {len(missing)} answer 801\n{' '.join(sorted(missing))}\n")
+        print(
+            f"# {which}: {len(there)} there\n{' '.join(sorted(there))}\n\n# {which}: {len(missing)} answer 801\n{' '.join(sorted(missing))}\n"
+        )
 
 
 if __name__ == "__main__":

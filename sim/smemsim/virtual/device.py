@@ -307,10 +307,10 @@ class VirtualDevice:
         for begin, values in axes.values():
             out[begin : begin + 12] = np.array(values, np.int32).tobytes()
         for _, attribute, old, new, size in PROPERTIES:
-            at = old if version == 12 else new
-            if at is not None:
+            place = old if version == 12 else new
+            if place is not None:
                 number = self.multiprocessors if attribute == "multiprocessor_count" else self.card.named(attribute)
-                out[at : at + size] = number.to_bytes(size, "little", signed=True)
+                out[place : place + size] = number.to_bytes(size, "little", signed=True)
         return bytes(out)
 
     @property

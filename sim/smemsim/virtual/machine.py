@@ -86,7 +86,6 @@ class Machine:
     def forget(self, loaded: LoadedPtx) -> None:
         """A module is gone."""
         loaded.unload()
-        self.gpu._modules.pop(loaded.module.text, None)
 
     def run(self, kernel: LinkedKernel, arguments: Sequence[bytes], config: dict[str, Any], **options: Any) -> tuple[Run, int]:
         """(the run, the CUDA error that it ended with)."""

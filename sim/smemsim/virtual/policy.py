@@ -199,12 +199,15 @@ def hook(pattern: str) -> Callable[[Hook], Hook]:
 
 
 def hooks_of(path: pathlib.Path | None) -> list[tuple[re.Pattern[str], Hook]]:
-    """The hooks of this process and those that a file marks."""
+    """The hooks of this process, and those that a file marks, which are nobody else's."""
+    before = len(_hooks)
     if path is not None:
         if not path.is_file():
             raise InputError(f"hooks = {path}: there is no such file")
         runpy.run_path(str(path))
-    return list(_hooks)
+    found = list(_hooks)
+    del _hooks[before:]
+    return found
 
 
 # ---- What was launched, for the end of the program

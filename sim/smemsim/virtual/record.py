@@ -7,7 +7,8 @@ import io
 import pathlib
 import re
 import struct
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -15,11 +16,8 @@ from smemsim.errors import InputError, SmemsimError
 from smemsim.evidence.launches import launch_text
 from smemsim.files import write_whole
 from smemsim.judge.run import Run
-from smemsim.virtual.memory import Allocation
-from smemsim.virtual.policy import Launched, summary_of
-
-if TYPE_CHECKING:
-    from smemsim.virtual.device import Function, VirtualDevice
+from smemsim.virtual.memory import Allocation, DeviceMemory
+from smemsim.virtual.policy import Launched, Policy, summary_of
 
 __all__ = ["Recorder", "write_index", "write_page"]
 
@@ -27,10 +25,47 @@ __all__ = ["Recorder", "write_index", "write_page"]
 MOST_BYTES = 1 << 30  # of all allocations: above it only those are kept whose addresses stand in the parameters
 
 
+class Device(Protocol):
+    """What a recorder needs of the device that launches."""
+
+    arch: str
+    policy: Policy
+    memory: DeviceMemory
+
+    def view(self, address: int, size: int) -> np.ndarray:
+        """The bytes there."""
+
+
+class Module(Protocol):
+    """What a recorder needs of the kernel's module."""
+
+    @property
+    def ptx(self) -> str:
+        """Its text."""
+
+    @property
+    def variables(self) -> Mapping[str, tuple[int, int]]:
+        """Address and size of its variables."""
+
+
+class Kernel(Protocol):
+    """What a recorder needs of the kernel."""
+
+    name: str
+
+    @property
+    def readable(self) -> str:
+        """Its name for people."""
+
+    @property
+    def module(self) -> Module:
+        """Where it stands."""
+
+
 class Recorder:
     """A launch's arrays as they are before it; `write` makes a folder of them with the PTX and the launch file."""
 
-    def __init__(self, device: VirtualDevice, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], number: int) -> None:
+    def __init__(self, device: Device, f: Kernel, config: dict[str, Any], arguments: tuple[bytes, ...], number: int) -> None:
         assert device.policy.record is not None
         self.device, self.function, self.config, self.arguments = device, f, config, arguments
         self.folder = folder_of(device.policy.record, number, f.readable)

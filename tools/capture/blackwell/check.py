@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-import device as device_api
-from bench import settings
-from blackwell import draw, gemm, machine
-from blackwell.draw import CODES, Probe
-from blackwell.pages import expanded, in_processes
-from blackwell.suites import at_mn, places
-from blackwell.words import ELEMENTS
 from smemsim.words.operand import operand_addresses
+from tools.capture import device as device_api
+from tools.capture.bench import settings
+from tools.capture.blackwell import draw, gemm, machine
+from tools.capture.blackwell.draw import CODES, Probe
+from tools.capture.blackwell.pages import expanded, in_processes
+from tools.capture.blackwell.suites import at_mn, places
+from tools.capture.blackwell.words import ELEMENTS
 
 
 def hopper_probes() -> list[tuple[Probe, int]]:
@@ -42,7 +42,7 @@ def known_places(probe: Probe, word: int) -> np.ndarray:
 
 
 def as_pair(case: dict[str, Any]) -> dict[str, Any]:
-    """The same case in both CTAs of a cluster, each for itself."""
+    """A case in both CTAs of a cluster, each for itself."""
     twice = [{space: run[space] * 2 for space in ("shared", "tensor")} for run in case["passes"]]
     return {**case, "group": 2, "passes": twice}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from blackwell.words import ELEMENTS, Element, matrix_descriptor, pack, small_codes
+from tools.capture.blackwell.words import ELEMENTS, Element, matrix_descriptor, pack, small_codes
 
 WINDOW_BEGIN = 0x400  # the first byte of dynamic shared memory
 WINDOW_END = 0x39000  # 227 KiB of it

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from blackwell.draw import kinds
-from blackwell.words import ELEMENTS, KINDS, Element
+from tools.capture.blackwell.draw import kinds
+from tools.capture.blackwell.words import ELEMENTS, KINDS, Element
 
 F32 = Element("f32", 0, 32, 4, 8, 8, 23, 127)
 F16 = ELEMENTS["f16"]
@@ -157,7 +157,7 @@ class Builder:
 
 
 def directed(i: Instruction) -> list[DotProbe]:
-    from blackwell.scaled import scaled
+    from tools.capture.blackwell.scaled import scaled
 
     p = Builder(i)
     if i.d == "s32":

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bench import Bench
-from blackwell import pages
-from blackwell.contents import LANES, k_bytes, matrix_word
-from blackwell.directed import Instruction, directed, instructions
-from blackwell.draw import META_COLUMN, SCALE_A_COLUMN, SCALE_B_COLUMN, UNIFORM
-from blackwell.layouts import documented
-from blackwell.machine import WAIT
-from blackwell.pages import expanded, in_processes
-from blackwell.words import BLOCK_SCALED, ELEMENTS, Element, instruction_descriptor
+from tools.capture.bench import Bench
+from tools.capture.blackwell import pages
+from tools.capture.blackwell.contents import LANES, k_bytes, matrix_word
+from tools.capture.blackwell.directed import Instruction, directed, instructions
+from tools.capture.blackwell.draw import META_COLUMN, SCALE_A_COLUMN, SCALE_B_COLUMN, UNIFORM
+from tools.capture.blackwell.layouts import documented
+from tools.capture.blackwell.machine import WAIT
+from tools.capture.blackwell.pages import expanded, in_processes
+from tools.capture.blackwell.words import BLOCK_SCALED, ELEMENTS, Element, instruction_descriptor
 
 Case = dict[str, Any]
 A_AT, B_AT = 0x4000, 0x10000

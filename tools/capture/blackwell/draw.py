@@ -6,9 +6,19 @@ import dataclasses
 import random
 from typing import Any
 
-from blackwell.contents import OTHER, WINDOW_BEGIN, k_bytes, matrix_word
-from blackwell.machine import WAIT, missing
-from blackwell.words import BLOCK_SCALED, ELEMENTS, KINDS, VERSION, WIDTHS, index_bits, instruction_descriptor, matrix_descriptor, passes
+from tools.capture.blackwell.contents import OTHER, WINDOW_BEGIN, k_bytes, matrix_word
+from tools.capture.blackwell.machine import WAIT, missing
+from tools.capture.blackwell.words import (
+    BLOCK_SCALED,
+    ELEMENTS,
+    KINDS,
+    VERSION,
+    WIDTHS,
+    index_bits,
+    instruction_descriptor,
+    matrix_descriptor,
+    passes,
+)
 
 Case = dict[str, Any]
 CODES = (0, 2, 4, 6)

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-import bench as base
-from bench import WORKERS, Bench, settings
 from smemsim.evidence.format import write_suite
+from tools.capture import bench as base
+from tools.capture.bench import WORKERS, Bench, settings
 
 HERE = pathlib.Path(__file__).resolve().parent
 LAUNCH_TIMEOUT = 702  # CUDA_ERROR_LAUNCH_TIMEOUT: here, that a process had to be ended because its kernel did not
@@ -43,8 +43,11 @@ def in_processes(what: str, chosen: list[Any]) -> list[dict[str, Any]]:
             with tempfile.TemporaryDirectory() as folder:
                 file, errors = pathlib.Path(folder) / "cases.json", pathlib.Path(folder) / "errors"
                 file.write_text(json.dumps([chosen[i] for i in rest]))
-                command = [sys.executable, str(HERE.parent / "capture.py"), "--arch", settings.arch, "--risky", what, str(file)]
-                with errors.open("w") as stderr, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
+                command = [sys.executable, "-m", "tools.capture.capture", "--arch", settings.arch, "--risky", what, str(file)]
+                with (
+                    errors.open("w") as stderr,
+                    subprocess.Popen(command, cwd=base.ROOT, stdout=subprocess.PIPE, stderr=stderr, text=True) as process,
+                ):
                     lines, hung = read_lines(process)
                 if not lines and not hung:
                     raise RuntimeError(f"{what} {chosen[rest[0]]}: {errors.read_text()[-2000:]}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from blackwell.directed import ONE, POWER, Builder, Instruction
+from tools.capture.blackwell.directed import ONE, POWER, Builder, Instruction
 
 FIRST, SECOND, LATER = 0, 16, 32  # k where a group of 16 begins
 

@@ -10,18 +10,15 @@ from typing import Any
 
 import numpy as np
 
-import pointer_suite
-import transfer_suites
-import value_suites
-import wide_suite
-from bench import KERNELS, RUNNERS, Bench, ragged
-from blackwell import access, dots, draw, gemm, machine, pages, transfers
-from blackwell.contents import COLUMNS, LANES, SENTINEL, k_bytes, kept_half, matrix_word, tensor_image
-from blackwell.draw import A_COLUMN, META_COLUMN, ONES_UE8M0, SCALE_A_COLUMN, SCALE_B_COLUMN, Probe
-from blackwell.layouts import documented
-from blackwell.machine import WAIT
-from blackwell.pages import expanded, in_processes
-from blackwell.words import BLOCK_SCALED, ELEMENTS, KINDS, index_bits, instruction_descriptor, pack, passes
+from tools.capture import pointer_suite, transfer_suites, value_suites, wide_suite
+from tools.capture.bench import KERNELS, RUNNERS, Bench, ragged
+from tools.capture.blackwell import access, dots, draw, gemm, machine, pages, transfers
+from tools.capture.blackwell.contents import COLUMNS, LANES, SENTINEL, k_bytes, kept_half, matrix_word, tensor_image
+from tools.capture.blackwell.draw import A_COLUMN, META_COLUMN, ONES_UE8M0, SCALE_A_COLUMN, SCALE_B_COLUMN, Probe
+from tools.capture.blackwell.layouts import documented
+from tools.capture.blackwell.machine import WAIT
+from tools.capture.blackwell.pages import expanded, in_processes
+from tools.capture.blackwell.words import BLOCK_SCALED, ELEMENTS, KINDS, index_bits, instruction_descriptor, pack, passes
 
 Case = dict[str, Any]
 UNTOUCHED, ODD = -2, -3
@@ -593,7 +590,7 @@ def run_allocation(bench: Bench, case: Case) -> dict[str, Any]:
     packed = bench.device.array(np.array(ops, np.uint32))
     addresses, cycles = (bench.device.array(np.full(2 * MOST_OPS, 0xFFFFFFFF, np.uint32)) for _ in range(2))
     bench.device.launch(
-        bench.function("blackwell_allocation", f"sequence_{group}", 0), group, 0, packed, len(ops), addresses, cycles, threads=64
+        bench.function("blackwell_allocation", f"sequence_{group}"), group, 0, packed, len(ops), addresses, cycles, threads=64
     )
     return {"addresses": addresses.read(np.uint32).tolist(), "cycles": cycles.read(np.uint32).tolist()}
 
@@ -603,7 +600,7 @@ def run_contention(bench: Bench, case: Case) -> dict[str, Any]:
     held = bench.api.Buffer(case["ctas"] * 32)
     columns = bench.device.array(np.array(case["sizes"], np.uint32))
     bench.device.launch(
-        bench.function("blackwell_allocation", "contend", 0), case["ctas"], 0, columns, len(case["sizes"]), case["hold"], held, threads=32
+        bench.function("blackwell_allocation", "contend"), case["ctas"], 0, columns, len(case["sizes"]), case["hold"], held, threads=32
     )
     return {"held": [list(struct.unpack("<2I3Q", held.read().tobytes()[i : i + 32])) for i in range(0, case["ctas"] * 32, 32)]}
 

@@ -1,7 +1,9 @@
 """Registers every launch."""
 
-import arithmetic_launches  # noqa: F401
-import matrix_launches  # noqa: F401
-import memory_launches  # noqa: F401
-import program_launches  # noqa: F401
-import triton_launches  # noqa: F401
+from tools.capture.launch_kernels import (
+    arithmetic_launches,  # noqa: F401
+    matrix_launches,  # noqa: F401
+    memory_launches,  # noqa: F401
+    program_launches,  # noqa: F401
+    triton_launches,  # noqa: F401
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spec import array, cuda, zeros
+from tools.capture.launch_kernels.spec import array, cuda, zeros
 
 N, BLOCK, GRID = 512, 128, 4
 

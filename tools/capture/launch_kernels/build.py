@@ -16,11 +16,10 @@ import subprocess
 import sys
 import tempfile
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parents[2] / "sim")]
+from tools.capture.launch_kernels import all_launches  # noqa: F401 - registers them
+from tools.capture.launch_kernels.spec import LAUNCHES, Launch
 
-import all_launches  # noqa: E402, F401 - registers them
-from spec import LAUNCHES, Launch  # noqa: E402
+HERE = pathlib.Path(__file__).resolve().parent
 
 
 def nvcc(launch: Launch) -> str:
@@ -33,7 +32,7 @@ def nvcc(launch: Launch) -> str:
         done = subprocess.run([*command, "-o", str(out), str(HERE / launch.source)], capture_output=True, text=True, check=False)
         if done.returncode:
             raise RuntimeError(done.stderr[-400:])
-        return only(launch.entry, re.sub(r"\A//.*?(?=\.version)", "", out.read_text(), flags=re.DOTALL))
+        return only(str(launch.config.entry), re.sub(r"\A//.*?(?=\.version)", "", out.read_text(), flags=re.DOTALL))
 
 
 def only(entry: str, ptx: str) -> str:
@@ -62,7 +61,7 @@ def assembles(ptx: str) -> str:
 def build(launch: Launch, out: pathlib.Path) -> str:
     try:
         if launch.source.startswith("triton:"):
-            import triton_build
+            from tools.capture.launch_kernels import triton_build
 
             ptx, launch = triton_build.compiled(launch)
         elif launch.source.endswith(".ptx"):
@@ -71,7 +70,7 @@ def build(launch: Launch, out: pathlib.Path) -> str:
             ptx = nvcc(launch)
     except Exception as e:  # the compilers' own errors, of every kind
         return f"{launch.name}: {e}"
-    given, declared = len(launch.args), parameters(launch.entry, ptx)
+    given, declared = len(launch.args), parameters(str(launch.config.entry), ptx)
     wrong = assembles(ptx) or (f"{given} arguments for {declared} parameters" if given != declared else "")
     if wrong:
         return f"{launch.name}: {wrong}"

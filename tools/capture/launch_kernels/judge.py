@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from arrays import bf16, fp8
-from spec import Launch
+
+from tools.capture.launch_kernels.arrays import bf16, fp8
+from tools.capture.launch_kernels.spec import Launch
 
 __all__ = ["GUARD", "judge", "numbers"]
 

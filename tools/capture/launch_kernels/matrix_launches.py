@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import pathlib
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from arrays import bf16, fp8, nearest_bf16, product, spread_d
-from spec import array, cuda, tiled, value, zeros
 
-sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))
-from cases import gemm_operand
+from tools.capture.cases import gemm_operand
+from tools.capture.launch_kernels.arrays import bf16, fp8, nearest_bf16, product, spread_d
+from tools.capture.launch_kernels.spec import array, cuda, tiled, value, zeros
 
 KINDS = {
     "f16": (16, 14, "f16", 2),

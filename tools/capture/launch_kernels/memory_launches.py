@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from spec import array, cuda, tiled, value, zeros
+
+from tools.capture.launch_kernels.spec import array, cuda, tiled, value, zeros
 
 
 def words(name: str, shape: Any, dtype: str = "u32") -> dict[str, Any]:

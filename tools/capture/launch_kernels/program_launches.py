@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from arrays import bf16
-from spec import array, cuda, launch, value, zeros
+
+from tools.capture.launch_kernels.arrays import bf16
+from tools.capture.launch_kernels.spec import array, cuda, launch, value, zeros
 
 N = 256
 Arrays = Mapping[str, np.ndarray]

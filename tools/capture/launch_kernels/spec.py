@@ -8,6 +8,8 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from smemsim.program.launch import LaunchConfig
+
 __all__ = ["LAUNCHES", "Launch", "array", "cuda", "descriptor", "launch", "null", "tiled", "triton", "value", "zeros"]
 
 SCHEMA = "smemsim.launch/1"
@@ -16,22 +18,18 @@ Expect = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Launch:
-    """`source` is a file of this folder or the name of a Triton kernel; `expect` gives outputs from arrays, raw bits where numpy has no such type."""
+    """`source` is a file of this folder or the name of a Triton kernel; `config` what it is launched with, its arguments being `args`, as a launch file has them;
+    `expect` gives outputs from arrays, raw bits where numpy has no such type."""
 
     name: str
     source: str
     title: str
-    entry: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    cluster: tuple[int, int, int]
-    shared_bytes: int
+    config: LaunchConfig
     args: tuple[dict[str, Any], ...]
     arrays: tuple[dict[str, Any], ...]
     outputs: tuple[str, ...]
     why_not_exact: str = ""
     tolerance: dict[str, float] = dataclasses.field(default_factory=dict)
-    cooperative: bool = False
     status: int = 0  # the CUDA error that is expected
     defines: tuple[str, ...] = ()
     constants: dict[str, Any] = dataclasses.field(default_factory=dict)  # of a Triton kernel
@@ -40,8 +38,8 @@ class Launch:
 
     def json(self) -> str:
         """launch.json: one key a line, one array and one argument a line."""
-        head = {"schema": SCHEMA, "title": self.title, "entry": self.entry, "arch": "sm_90a", "grid": self.grid, "block": self.block,
-                "cluster": self.cluster, "shared_bytes": self.shared_bytes, "cooperative": self.cooperative}  # fmt: skip
+        members = {name: getattr(self.config, name) for name in ("grid", "block", "cluster", "shared_bytes", "cooperative")}
+        head = {"schema": SCHEMA, "title": self.title, "entry": self.config.entry, "arch": "sm_90a", **members}
         tail = {"outputs": self.outputs, "exact": not self.why_not_exact, "why_not_exact": self.why_not_exact, "tolerance": self.tolerance}
         lines = [f" {json.dumps(k)}: {json.dumps(v)}" for k, v in head.items()]
         for name, rows in (("args", self.args), ("arrays", self.arrays)):
@@ -51,12 +49,6 @@ class Launch:
 
 
 LAUNCHES: dict[str, Launch] = {}
-
-
-def three(size: int | Sequence[int]) -> tuple[int, int, int]:
-    sizes = (size,) if isinstance(size, int) else tuple(size)
-    x, y, z = (*sizes, 1, 1, 1)[:3]
-    return x, y, z
 
 
 def array(name: str, dtype: str, shape: int | Sequence[int], distribution: Any) -> dict[str, Any]:
@@ -97,8 +89,9 @@ def launch(name: str, title: str, source: str, args: Sequence[dict[str, Any]], o
     arrays = [a | {"seed": zlib.crc32(f"{name} {a['name']}".encode())} for a in arrays]
     if name in LAUNCHES:
         raise ValueError(f"two launches called {name}")
-    LAUNCHES[name] = Launch(name, source, title, entry or name, three(grid), three(block), three(cluster), more.pop("shared_bytes", 0), tuple(arguments),
-                            tuple(arrays), tuple(outputs.split()), **more)  # fmt: skip
+    config = LaunchConfig(grid=grid, block=block, cluster=cluster, shared_bytes=more.pop("shared_bytes", 0), entry=entry or name,
+                          cooperative=more.pop("cooperative", False))  # fmt: skip
+    LAUNCHES[name] = Launch(name, source, title, config, tuple(arguments), tuple(arrays), tuple(outputs.split()), **more)
 
 
 def cuda(name: str, title: str, args: Sequence[dict[str, Any]], outputs: str, **more: Any) -> None:

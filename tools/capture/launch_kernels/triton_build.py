@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import math
 import os
-import pathlib
 import re
-import sys
 import tempfile
 from typing import Any
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE / "triton_sources"))
 # Read by Triton when it compiles: nothing from a cache, no paths of this machine in the PTX.
 os.environ |= {"TRITON_ALWAYS_COMPILE": "1", "TRITON_DISABLE_LINE_INFO": "1", "TRITON_DEFAULT_FP_FUSION": "1"}
 
-import triton  # noqa: E402
-from spec import Launch, null, three, tiled, value  # noqa: E402
-from triton.backends.compiler import GPUTarget  # noqa: E402
-from triton.compiler import ASTSource  # noqa: E402
-from triton.experimental import gluon  # noqa: E402
-from triton.experimental.gluon._runtime import GluonASTSource  # noqa: E402
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.experimental import gluon
+from triton.experimental.gluon._runtime import GluonASTSource
+
+from tools.capture.launch_kernels.spec import Launch, null, tiled, value
 
 NAMES = {"s8": "i8", "s16": "i16", "s32": "i32", "s64": "i64", "u8": "u8", "u16": "u16", "u32": "u32", "u64": "u64", "f16": "fp16", "bf16": "bf16", "f32": "fp32",
          "f64": "fp64", "e4m3": "fp8e4nv", "e5m2": "fp8e5"}  # fmt: skip
@@ -39,7 +37,7 @@ def gluon_layout(size: int, block: list[int]) -> Any:
 def compiled(launch: Launch) -> tuple[str, Launch]:
     """PTX, and the launch as the driver is given it."""
     module, name = launch.source.removeprefix("triton:").split(".")
-    kernel = getattr(importlib.import_module(module), name)
+    kernel = getattr(importlib.import_module(f"tools.capture.launch_kernels.triton_sources.{module}"), name)
     is_gluon = isinstance(kernel, gluon._runtime.GluonJITFunction)
     types = {a["name"]: a["dtype"] for a in launch.arrays}
     constants = dict(launch.constants)
@@ -83,7 +81,7 @@ def compiled(launch: Launch) -> tuple[str, Launch]:
         args += described(arg["descriptor"], types, next(metas)) if "descriptor" in arg else [arg]
     arrays = list(launch.arrays)
     if about.global_scratch_size:
-        size = launch.grid[0] * launch.grid[1] * launch.grid[2] * about.num_ctas * about.global_scratch_size
+        size = math.prod(launch.config.grid) * about.num_ctas * about.global_scratch_size
         arrays.append({"name": "global_scratch", "dtype": "u8", "shape": [size], "seed": 0, "distribution": "zeros"})
         args.append({"array": "global_scratch"})
     else:
@@ -95,9 +93,10 @@ def compiled(launch: Launch) -> tuple[str, Launch]:
     asked = re.search(r"\.reqntid (\d+)", ptx)
     if asked and int(asked[1]) != threads:
         raise RuntimeError(f".reqntid {asked[1]}, but {threads} threads by the metadata")
-    x, y, z = launch.grid
-    return ptx, dataclasses.replace(launch, args=tuple(args), arrays=tuple(arrays), entry=about.name, grid=(x * about.num_ctas, y, z), block=three(threads),
-                                    cluster=three(about.num_ctas), shared_bytes=about.shared)  # fmt: skip
+    x, y, z = launch.config.grid
+    config = dataclasses.replace(launch.config, entry=about.name, grid=(x * about.num_ctas, y, z), block=threads, cluster=about.num_ctas,
+                                 shared_bytes=about.shared)  # fmt: skip
+    return ptx, dataclasses.replace(launch, args=tuple(args), arrays=tuple(arrays), config=config)
 
 
 def described(d: dict[str, Any], types: dict[str, str], meta: dict[str, Any]) -> list[dict[str, Any]]:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from arrays import bf16, fp8, product
-from spec import array, descriptor, triton, value, zeros
+
+from tools.capture.launch_kernels.arrays import bf16, fp8, product
+from tools.capture.launch_kernels.spec import array, descriptor, triton, value, zeros
 
 Arrays = Mapping[str, np.ndarray]
 NORMAL: Any = {"normal": [0, 1]}

@@ -1,6 +1,6 @@
 """Compile every case in a process of its own (compilers abort) and write its folder.
 
-    python build.py OUT [--only PATTERN] [--module MODULE] [--raw]
+    python tools/witnesses/launches/build.py OUT [--only PATTERN] [--module MODULE] [--raw]
 
 Needs triton 3.9.0, nvcc 13.0 on the path, and for the kit's kernel cuda-bindings; no GPU. `--raw` also writes kernel.raw.ptx, the text as the
 compiler gave it, with debug sections and the paths of this machine.
@@ -22,7 +22,7 @@ MODULES = ("triton_matmuls", "triton_kernels", "gluon_mma", "gluon_clusters", "g
 
 
 def cases(module: str) -> dict[str, Any]:
-    return {c.name: c for c in importlib.import_module(module).CASES}
+    return {c.name: c for c in importlib.import_module(f"tools.witnesses.launches.{module}").CASES}
 
 
 def tidy(launch: dict[str, Any]) -> str:
@@ -42,9 +42,9 @@ def tidy(launch: dict[str, Any]) -> str:
 def one(module: str, name: str, out: pathlib.Path, raw: bool) -> None:
     case = cases(module)[name]
     if module == "cuda_kernels":
-        from cuda_kernels import compiled
+        from tools.witnesses.launches.cuda_kernels import compiled
     else:
-        from compiling import compiled
+        from tools.witnesses.launches.compiling import compiled
     text, ptx, launch = compiled(case)
     folder = out / name
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,9 @@ def main() -> None:
     for module in [options.module] if options.module else MODULES:
         if not (HERE / f"{module}.py").exists():
             continue
-        importlib.import_module("cuda_kernels" if module == "cuda_kernels" else "compiling")  # once, before the processes part
+        importlib.import_module(
+            f"tools.witnesses.launches.{'cuda_kernels' if module == 'cuda_kernels' else 'compiling'}"
+        )  # once, before the processes part
         for name in cases(module):
             if not fnmatch.fnmatch(name, options.only):
                 continue

@@ -12,12 +12,13 @@ from typing import Any
 os.environ |= {"TRITON_ALWAYS_COMPILE": "1", "TRITON_DEFAULT_FP_FUSION": "1"}
 
 import triton
-from launch_cases import Array, Case, Constant, Descriptor, Im2col, Value, about_results
-from ptx_text import cleaned
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import get_ptxas
 from triton.compiler import ASTSource
 from triton.experimental.gluon._runtime import GluonASTSource, GluonJITFunction
+
+from tools.witnesses.launches.launch_cases import Array, Case, Constant, Descriptor, Im2col, Value, about_results
+from tools.witnesses.launches.ptx_text import cleaned
 
 __all__ = ["assembled", "compiled", "compiler"]
 

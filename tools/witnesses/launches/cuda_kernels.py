@@ -6,12 +6,11 @@ import dataclasses
 import pathlib
 import re
 import subprocess
-import sys
 import tempfile
 from typing import Any
 
-from launch_cases import Array, Case, Value, about_results
-from ptx_text import cleaned
+from tools.witnesses.launches.launch_cases import Array, Case, Value, about_results
+from tools.witnesses.launches.ptx_text import cleaned
 
 HERE = pathlib.Path(__file__).resolve().parent
 CAPTURE = HERE.parents[1] / "capture"
@@ -34,7 +33,7 @@ class Kernel:
 def _text(kernel: Kernel) -> str:
     if not kernel.source.startswith("kit:"):
         return (HERE / "cuda" / kernel.source).read_text()
-    from blackwell import gemm, machine
+    from tools.capture.blackwell import gemm, machine
 
     name = kernel.source[4:]
     kind = list(gemm.NAMES.values()).index(name)
@@ -180,9 +179,8 @@ SWIZZLES = ("none", "32B", "64B", "128B", "128B_ATOM_32B")
 
 def _kit(every: bool = False) -> list[Case]:
     """The kit's reference kernel: its variants are maps, a plan and operands, at run time."""
-    sys.path[:0] = [p for p in (str(CAPTURE), str(CAPTURE.parents[1] / "sim")) if p not in sys.path]
     try:
-        from blackwell import gemm
+        from tools.capture.blackwell import gemm
     except ImportError:  # needs cuda-bindings
         return []
     import numpy as np

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gluon_mma import BITS
-from launch_cases import Array, Case, Constant, Descriptor, Value
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import (
@@ -19,7 +17,10 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
     tcgen05_mma_barrier_count,
     tma,
 )
-from triton_matmuls import NORMAL, SMALL, product
+
+from tools.witnesses.launches.gluon_mma import BITS
+from tools.witnesses.launches.launch_cases import Array, Case, Constant, Descriptor, Value
+from tools.witnesses.launches.triton_matmuls import NORMAL, SMALL, product
 
 __all__ = ["CASES"]
 

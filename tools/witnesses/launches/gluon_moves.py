@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from launch_cases import Array, Case, Constant
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import (
@@ -21,7 +20,9 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
     tcgen05_commit,
     tcgen05_copy,
 )
-from triton_matmuls import NORMAL
+
+from tools.witnesses.launches.launch_cases import Array, Case, Constant
+from tools.witnesses.launches.triton_matmuls import NORMAL
 
 __all__ = ["CASES"]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gluon_mma import BITS, powers_of_two
-from launch_cases import Array, Case, Constant, Descriptor, Value
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import (
@@ -21,7 +19,10 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
     tcgen05_mma_scaled,
     tma,
 )
-from triton_matmuls import NORMAL, SMALL, product, scaled_product
+
+from tools.witnesses.launches.gluon_mma import BITS, powers_of_two
+from tools.witnesses.launches.launch_cases import Array, Case, Constant, Descriptor, Value
+from tools.witnesses.launches.triton_matmuls import NORMAL, SMALL, product, scaled_product
 
 __all__ = ["CASES"]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from launch_cases import Array, Case, Constant, Descriptor, Im2col, Value
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import (
@@ -17,7 +16,9 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
     tcgen05_mma,
     tma,
 )
-from triton_matmuls import NORMAL, SMALL
+
+from tools.witnesses.launches.launch_cases import Array, Case, Constant, Descriptor, Im2col, Value
+from tools.witnesses.launches.triton_matmuls import NORMAL, SMALL
 
 __all__ = ["CASES"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from launch_cases import Array, Case, Constant, Descriptor, Value
-from triton_matmuls import NORMAL, SMALL, product
+
+from tools.witnesses.launches.launch_cases import Array, Case, Constant, Descriptor, Value
+from tools.witnesses.launches.triton_matmuls import NORMAL, SMALL, product
 
 __all__ = ["CASES"]
 

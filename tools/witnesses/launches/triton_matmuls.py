@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
-from launch_cases import Array, Case, Constant, Descriptor, Value
+
+from tools.witnesses.launches.launch_cases import Array, Case, Constant, Descriptor, Value
 
 __all__ = ["CASES", "NORMAL", "SMALL", "product", "scaled_product"]
 

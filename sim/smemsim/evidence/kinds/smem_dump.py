@@ -11,7 +11,7 @@ from smemsim.evidence.format import Suite
 from smemsim.evidence.kinds.common import trapped
 from smemsim.evidence.outcome import Case, Outcome, differ
 from smemsim.machine.memory import GlobalMemory, SharedMemory
-from smemsim.machine.transfer import Transfer
+from smemsim.machine.tma import Transfer
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import RULES
 from smemsim.words.tensor_map import TensorMap

@@ -362,7 +362,7 @@ class Tcgen05Dot:
         return c, certain
 
     def _factors(self, index: int, i: InstrDescriptor) -> Factors | None:
-        """The same word of scale factors in every lane and column: byte b is that of block b."""
+        """Scale factors, one word in every lane and column: byte b is that of block b."""
         if not i.row.block_scaled:
             return None
         [mode] = scale_modes(i.row, wide_k=False, asked=str(self.suite.arrays["vector"][index]).removeprefix("."))
@@ -664,7 +664,7 @@ class Tcgen05Operand:
 
     @staticmethod
     def _elsewhere(p: _Probed, raw: np.ndarray, cells: np.ndarray, outcome: Outcome) -> Outcome | None:
-        """The same elements in the same cells, in another order: then D lies otherwise, and the addresses are right."""
+        """The outcome where the cells hold the right elements in another order: then D lies otherwise, and the addresses are right."""
         wrong = raw != cells
         if not wrong.any() or not np.array_equal(np.sort(raw, axis=None), np.sort(cells, axis=None)):
             return None

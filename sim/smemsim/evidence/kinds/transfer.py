@@ -18,9 +18,7 @@ from smemsim.evidence.outcome import Case, Outcome, agree, differ
 from smemsim.finding import TensorMapError
 from smemsim.machine.cluster import ClusterAddress, multicast
 from smemsim.machine.memory import GlobalMemory, SharedMemory
-from smemsim.machine.tma import tma_load, tma_prefetch, tma_store
-from smemsim.machine.transfer import Transfer
-from smemsim.machine.values import tma_load_bytes, tma_reduce, tma_store_bytes
+from smemsim.machine.tma import Transfer, tma_load, tma_load_bytes, tma_prefetch, tma_reduce, tma_store, tma_store_bytes
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import RULES
 from smemsim.spec.tensor_map import LIMITS

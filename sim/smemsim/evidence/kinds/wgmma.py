@@ -235,7 +235,7 @@ class _Given(NamedTuple):
     where: np.ndarray | None
 
     def product(self) -> Product:
-        """The same with the zeros of a sparse A."""
+        """The case as a product, a sparse A with its zeros."""
         a = self.a
         if self.where is not None:
             a = np.zeros((len(a), WGMMA_M, self.b.shape[2]), a.dtype)
@@ -313,10 +313,7 @@ class ReferenceGemm:
             if tm.unknown_bits or tm.broken_rules:
                 first = f"the map has {', '.join((*tm.unknown_fields, *tm.broken_rules))} | model: no encoder writes that"
                 return Case(title, Outcome(1, 1, first, (), RULES["tensor_map.bits"], "map bytes"))
-        world = GlobalMemory()
-        for side, tm, major in zip("ab", maps, majors, strict=True):
-            matrix = a[f"{side}_{data}"]
-            world.place(matrix if major == "K" else matrix.T, tm.global_address)
+        world = self._global_memory(data, maps, majors)
         rows, k_extent = a[f"a_{data}"].shape
         d = np.zeros((rows, rows), np.uint32)
         for m in range(0, rows, self.tile):
@@ -347,6 +344,14 @@ class ReferenceGemm:
             return dataclasses.replace(found, because=(*found.because, f"counted from row {m} and column {n} of D, where its tile begins"))
 
         return Case(title, result if result.differing else agree(self.stage + hardware.size), explain)
+
+    def _global_memory(self, data: str, maps: Sequence[TensorMap], majors: Sequence[str]) -> GlobalMemory:
+        """A and B at the addresses of their maps."""
+        memory = GlobalMemory()
+        for side, tm, major in zip("ab", maps, majors, strict=True):
+            matrix = self.suite.arrays[f"{side}_{data}"]
+            memory.place(matrix if major == "K" else matrix.T, tm.global_address)
+        return memory
 
     def _stages(
         self, index: int, world: GlobalMemory, maps: Any, majors: Any, corner: tuple[int, int], k_extent: int

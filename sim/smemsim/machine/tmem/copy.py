@@ -15,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from smemsim.arguments import shown, suggestion, whole
+from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError, Unmodelled
 from smemsim.layout.tensor_memory import copy_lane, shift_source
 from smemsim.machine.memory import Operand, SharedMemory
-from smemsim.machine.product import shared_grade
+from smemsim.machine.product import SharedOperand, weaker
 from smemsim.machine.tmem.address import TmemAddress, check_columns
 from smemsim.machine.tmem.memory import TensorMemory, TmemCopy, check_together, memories_of
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, SHIFT, CopyShape, Decompression
 from smemsim.words.smem import SmemDescriptor
 
-__all__ = ["copied_cells", "copy_shape", "decompress", "tcgen05_cp", "tcgen05_shift"]
+__all__ = ["copied_cells", "copied_operand", "copy_shape", "decompress", "tcgen05_cp", "tcgen05_shift"]
 
 
 CHUNK = 16  # bytes that begin 16 elements where the source is compressed
@@ -93,6 +93,11 @@ def _format(src_fmt: Any) -> Decompression:
     return DECOMPRESSIONS[name]
 
 
+def copied_operand(shape: CopyShape, descriptor: int | SmemDescriptor) -> SharedOperand:
+    """The rows of shared memory that a copy reads, as bytes."""
+    return SharedOperand(descriptor, "u8", "K", shape.rows, shape.row_bytes)
+
+
 def tcgen05_cp(
     tensor_memory: TensorMemory | tuple[TensorMemory, TensorMemory],
     taddr: int | TmemAddress,
@@ -121,26 +126,26 @@ def tcgen05_cp(
     sources = memories_of("shared", shared, SharedMemory, cta_group)
     check_together(memories, sources, cta_group)
     lane, column = copied_cells(row, address)
-    read = [source.read_operand(descriptor, dtype="u8", major="K", rows=row.rows, k=row.row_bytes) for source in sources]
-    word = descriptor.encode() if isinstance(descriptor, SmemDescriptor) else whole("descriptor", descriptor)
-    grades = [row.grade, shared_grade(word, sources[0].arch, "u8", "K", row.row_bytes)]
+    operand = copied_operand(row, descriptor)
+    read = [operand.read(source) for source in sources]
+    grades = [row.grade, *(operand.grade(source) for source in sources)]
     grades += [fmt.grade] if fmt else []
     grades += [Grade.INFERRED] if cta_group == 2 else []
     for memory in memories:
         memory.check_allocated(lane, column)
     copies = []
-    for cta, (memory, operand) in enumerate(zip(memories, read, strict=True)):
-        data, behind = _moved(operand, fmt)
+    for cta, (memory, rows) in enumerate(zip(memories, read, strict=True)):
+        data, behind = _moved(rows, fmt)
         copy = TmemCopy(
             row,
             fmt.name if fmt else "",
             address.encode(),
-            word & (1 << 64) - 1,
+            operand.number & (1 << 64) - 1,
             cta,
-            max(grades, key=list(Grade).index),
-            np.take_along_axis(operand.writer, behind, 1),
-            np.take_along_axis(operand.position, behind, 1),
-            operand.writers,
+            weaker(*grades),
+            np.take_along_axis(rows.writer, behind, 1),
+            np.take_along_axis(rows.position, behind, 1),
+            rows.writers,
         )
         words = np.ascontiguousarray(data).view("<u4")[:, None, :]
         place = np.arange(row.rows * row.columns).reshape(row.rows, 1, row.columns) * 4

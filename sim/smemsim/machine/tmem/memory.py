@@ -31,9 +31,9 @@ from smemsim.errors import InputError, Unmodelled
 from smemsim.layout import tensor_memory as formulas
 from smemsim.layout.tensor_memory import window_lane
 from smemsim.machine.memory import SharedMemory
+from smemsim.machine.tma import Transfer
 from smemsim.machine.tmem.address import TmemAddress, check_columns, indices, plain, together
 from smemsim.machine.tmem.layout import AccumulatorLayout, ATmemLayout, MetadataLayout, ScaleLayout
-from smemsim.machine.transfer import Transfer
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tensor_memory import (

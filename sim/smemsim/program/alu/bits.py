@@ -8,9 +8,10 @@ import numpy as np
 
 from smemsim.arithmetic import integers
 from smemsim.arithmetic.compiled import ufunc
-from smemsim.program.alu.forms import Elementwise, Form, elementwise
+from smemsim.program.alu.forms import Elementwise, elementwise
+from smemsim.program.modifiers import Modifiers
 from smemsim.program.registers import constant, dtype_of
-from smemsim.program.registry import Step, implements, unmodelled
+from smemsim.program.registry import Step, implements, refuse, unmodelled
 from smemsim.ptx.module import Immediate, Instruction, Operand, Pair, Sink
 
 if TYPE_CHECKING:
@@ -42,9 +43,9 @@ def _compiled(scalar: Any, kind: str, operands: int, **fixed: int) -> Elementwis
 @implements("and", "or", "xor")
 def build_logic(i: Instruction, c: Linker) -> Step:
     """`and`, `or`, `xor` of bits and of predicates."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = form.kind()
-    form.done(operands=(3,))
+    form.end(operands=(3,))
     f = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[i.op]
     return elementwise(c, i.operands[0], kind, [(operand, kind) for operand in i.operands[1:]], f)
 
@@ -52,9 +53,9 @@ def build_logic(i: Instruction, c: Linker) -> Step:
 @implements("not", "cnot")
 def build_not(i: Instruction, c: Linker) -> Step:
     """`not`, and `cnot`: 1 for 0, 0 for anything else."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = form.kind()
-    form.done(operands=(2,))
+    form.end(operands=(2,))
     return elementwise(c, i.operands[0], kind, [(i.operands[1], kind)], np.invert if i.op == "not" else lambda a: a == 0)
 
 
@@ -74,10 +75,10 @@ def _of_two(table: int) -> Elementwise:
 @implements("lop3")
 def build_lop3(i: Instruction, c: Linker) -> Step:
     """`lop3`: any function of three bits, bit 4 a + 2 b + c of the table; with `.or` or `.and` a predicate too: result non-zero, combined."""
-    form = Form(i)
-    combine = form.one_of("or", "and")
+    form = Modifiers(i)
+    combine = form.one_of(("or", "and"))
     kind = form.kind()
-    form.done(operands=(5,) if combine is None else (6,))
+    form.end(operands=(6,) if combine else (5,))
     table = i.operands[4]
     if kind != "b32" or not isinstance(table, Immediate):
         raise unmodelled(i)
@@ -88,7 +89,7 @@ def build_lop3(i: Instruction, c: Linker) -> Step:
 
     sources = [(operand, kind) for operand in i.operands[1:4]]
     to = i.operands[0]
-    if combine is None:
+    if not combine:
         return elementwise(c, to, kind, sources, logic)
     if not isinstance(to, Pair):
         raise unmodelled(i, "its result needs the form d|p")
@@ -108,9 +109,9 @@ def build_lop3(i: Instruction, c: Linker) -> Step:
 @implements("shl", "shr")
 def build_shift(i: Instruction, c: Linker) -> Step:
     """`shl`, `shr`: by at most the width; shifts of signed types copy the sign."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = form.kind()
-    form.done(operands=(3,))
+    form.end(operands=(3,))
     if kind[0] == "f" or kind == "pred":
         raise unmodelled(i)
     dtype = dtype_of(kind)
@@ -127,11 +128,11 @@ def build_shift(i: Instruction, c: Linker) -> Step:
 @implements("shf")
 def build_funnel_shift(i: Instruction, c: Linker) -> Step:
     """`shf`: 64 bits, b above a, shifted; the upper half of `.l`, the lower half of `.r`. By c modulo 32, or at most 32 with `.clamp`."""
-    form = Form(i)
-    left, mode = form.one_of("l", "r"), form.one_of("wrap", "clamp")
+    form = Modifiers(i)
+    left, mode = form.one_of(("l", "r")), form.one_of(("wrap", "clamp"))
     kind = form.kind()
-    form.done(operands=(4,))
-    if left is None or mode is None or kind != "b32":
+    form.end(operands=(4,))
+    if not left or not mode or kind != "b32":
         raise unmodelled(i)
     half = np.uint64(32)
 
@@ -146,18 +147,18 @@ def build_funnel_shift(i: Instruction, c: Linker) -> Step:
 @implements("popc")
 def build_popc(i: Instruction, c: Linker) -> Step:
     """`popc`: how many ones."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = form.kind()
-    form.done(operands=(2,))
+    form.end(operands=(2,))
     return elementwise(c, i.operands[0], "u32", [(i.operands[1], kind)], np.bitwise_count)
 
 
 @implements("clz")
 def build_clz(i: Instruction, c: Linker) -> Step:
     """`clz`: leading zeros."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = form.kind()
-    form.done(operands=(2,))
+    form.end(operands=(2,))
     f = ufunc(integers.leading_zeros, "uint32(int64,int64)")
     bits = int(kind[1:])
     return elementwise(c, i.operands[0], "u32", [(i.operands[1], _as_integer(kind))], lambda a: f(a, bits))
@@ -166,9 +167,9 @@ def build_clz(i: Instruction, c: Linker) -> Step:
 @implements("brev")
 def build_brev(i: Instruction, c: Linker) -> Step:
     """`brev`."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = form.kind()
-    form.done(operands=(2,))
+    form.end(operands=(2,))
     f = _compiled(integers.bit_reverse, kind, 1, bits=int(kind[1:]))
     return elementwise(c, i.operands[0], kind, [(i.operands[1], _as_integer(kind))], f)
 
@@ -176,9 +177,9 @@ def build_brev(i: Instruction, c: Linker) -> Step:
 @implements("bfind")
 def build_bfind(i: Instruction, c: Linker) -> Step:
     """`bfind`, `bfind.shiftamt`."""
-    form = Form(i)
+    form = Modifiers(i)
     amount, kind = int(form.has("shiftamt")), form.kind()
-    form.done(operands=(2,))
+    form.end(operands=(2,))
     f, bits, signed = ufunc(integers.find_leading, "uint32(int64,int64,int64,int64)"), int(kind[1:]), int(kind[0] == "s")
     return elementwise(c, i.operands[0], "u32", [(i.operands[1], _as_integer(kind))], lambda a: f(a, bits, signed, amount))
 
@@ -186,9 +187,9 @@ def build_bfind(i: Instruction, c: Linker) -> Step:
 @implements("fns")
 def build_fns(i: Instruction, c: Linker) -> Step:
     """`fns`."""
-    form = Form(i)
+    form = Modifiers(i)
     form.kind()
-    form.done(operands=(4,))
+    form.end(operands=(4,))
     sources = list(zip(i.operands[1:], ("u32", "u32", "s32"), strict=True))
     return elementwise(c, i.operands[0], "u32", sources, _compiled(integers.find_nth_set, "b32", 3))
 
@@ -196,9 +197,9 @@ def build_fns(i: Instruction, c: Linker) -> Step:
 @implements("bfe")
 def build_bfe(i: Instruction, c: Linker) -> Step:
     """`bfe`."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = form.kind()
-    form.done(operands=(4,))
+    form.end(operands=(4,))
     f = _compiled(integers.bit_field_extract, kind, 3, bits=int(kind[1:]), signed=int(kind[0] == "s"))
     sources = [(i.operands[1], _as_integer(kind)), (i.operands[2], "u32"), (i.operands[3], "u32")]
     return elementwise(c, i.operands[0], f"b{kind[1:]}", sources, f)
@@ -207,18 +208,18 @@ def build_bfe(i: Instruction, c: Linker) -> Step:
 @implements("bfi")
 def build_bfi(i: Instruction, c: Linker) -> Step:
     """`bfi`."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = form.kind()
-    form.done(operands=(5,))
+    form.end(operands=(5,))
     f = _compiled(integers.bit_field_insert, kind, 4, bits=int(kind[1:]))
     own = _as_integer(kind)
     sources = [(i.operands[1], own), (i.operands[2], own), (i.operands[3], "u32"), (i.operands[4], "u32")]
     return elementwise(c, i.operands[0], kind, sources, f)
 
 
-def _clamped(form: Form) -> int:
-    mode = form.one_of("clamp", "wrap")
-    if mode is None:
+def _clamped(form: Modifiers) -> int:
+    mode = form.one_of(("clamp", "wrap"))
+    if not mode:
         raise unmodelled(form.instruction, "it needs .clamp or .wrap")
     return int(mode == "clamp")
 
@@ -226,9 +227,9 @@ def _clamped(form: Form) -> int:
 @implements("bmsk")
 def build_bmsk(i: Instruction, c: Linker) -> Step:
     """`bmsk`."""
-    form = Form(i)
+    form = Modifiers(i)
     clamp, _ = _clamped(form), form.kind()
-    form.done(operands=(3,))
+    form.end(operands=(3,))
     f = _compiled(integers.bit_mask, "b32", 2, clamp=clamp)
     return elementwise(c, i.operands[0], "b32", [(operand, "u32") for operand in i.operands[1:]], f)
 
@@ -236,9 +237,9 @@ def build_bmsk(i: Instruction, c: Linker) -> Step:
 @implements("szext")
 def build_szext(i: Instruction, c: Linker) -> Step:
     """`szext`."""
-    form = Form(i)
+    form = Modifiers(i)
     clamp, kind = _clamped(form), form.kind()
-    form.done(operands=(3,))
+    form.end(operands=(3,))
     f = _compiled(integers.sign_extend, "b32", 2, signed=int(kind == "s32"), clamp=clamp)
     return elementwise(c, i.operands[0], "b32", [(operand, "u32") for operand in i.operands[1:]], f)
 
@@ -267,12 +268,12 @@ def _fixed_permute(selector: int) -> Elementwise:
 @implements("prmt")
 def build_prmt(i: Instruction, c: Linker) -> Step:
     """`prmt`, all modes."""
-    form = Form(i)
-    mode = form.one_of(*_PRMT_MODES)
+    form = Modifiers(i)
+    mode = form.one_of(_PRMT_MODES)
     form.kind()
-    form.done(operands=(4,))
-    code = integers.INDEXED if mode is None else _PRMT_MODES[mode]
-    if mode is None and isinstance(i.operands[3], Immediate) and not i.operands[3].value & 0x8888:
+    form.end(operands=(4,))
+    code = _PRMT_MODES[mode] if mode else integers.INDEXED
+    if not mode and isinstance(i.operands[3], Immediate) and not i.operands[3].value & 0x8888:
         return elementwise(c, i.operands[0], "b32", [(o, "u32") for o in i.operands[1:3]], _fixed_permute(i.operands[3].value))
     sources: list[tuple[Operand, str]] = [(operand, "u32") for operand in i.operands[1:]]
     return elementwise(c, i.operands[0], "b32", sources, _compiled(integers.permute, "b32", 3, mode=code))
@@ -297,13 +298,13 @@ _COMPARISONS: dict[str, Any] = {
 @implements(*(f"{name}{count}" for name in (*_OPERATIONS, "vset") for count in (2, 4)))
 def build_video(i: Instruction, c: Linker) -> Step:
     """Element by element, exactly, then clamped with `.sat` or cut; with `.add` the sum of the results and of c. Selectors of bytes: none."""
-    form = Form(i)
+    form = Modifiers(i)
     count, name = int(i.op[-1]), i.op[:-1]
     saturate, accumulate = form.has("sat"), form.has("add")
-    compare = form.one_of(*_COMPARISONS) if name == "vset" else None
+    compare = form.one_of(_COMPARISONS) if name == "vset" else ""
     kinds = form.kinds(2)
-    form.done(operands=(4,))
-    if set(kinds) - {"u32", "s32"} or (name == "vset") != (compare is not None) or (saturate and accumulate):
+    form.end(operands=(4,))
+    if set(kinds) - {"u32", "s32"} or (name == "vset") != bool(compare) or (saturate and accumulate):
         raise unmodelled(i)
     to, a_kind, b_kind = kinds if name != "vset" else ("u32", *kinds)
     bits = 32 // count
@@ -315,7 +316,7 @@ def build_video(i: Instruction, c: Linker) -> Step:
         return np.ascontiguousarray(a)[..., None].view(part).astype(np.int64)
 
     def compute(a: Any, b: Any) -> Any:
-        if compare is not None:
+        if compare:
             return _COMPARISONS[compare](a, b).astype(np.int64)
         if name == "vavrg":  # rounded up in magnitude
             total = a + b
@@ -331,3 +332,39 @@ def build_video(i: Instruction, c: Linker) -> Step:
         return np.ascontiguousarray(result.astype(raw)).view(np.uint32)[..., 0]
 
     return elementwise(c, i.operands[0], "u32", [(operand, "u32") for operand in i.operands[1:]], run)
+
+
+# ---- Video instructions on whole registers (PTX ISA 9.7.18): no selectors of bytes and halves (the PTX reader says so), no shifts, no vmad
+
+
+refuse("the scalar video instruction, whose intermediate result the PTX ISA leaves open", "vshl", "vshr", "vmad")
+
+
+@implements("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vset")
+def build_scalar_video(i: Instruction, c: Linker) -> Step:
+    """`vadd.dtype.atype.btype{.sat} d, a, b`: exactly, then clamped to the type of D or cut; with `.add`, `.min` or `.max` joined with c.
+
+    Without `.sat` a result may leave 32 bits, and what `.min` and `.max` make of it is in no document. Documented, not measured.
+    """
+    form = Modifiers(i)
+    is_saturated, compare = form.has("sat"), form.one_of(_COMPARISONS) if i.op == "vset" else ""
+    joined = form.one_of(("add", "min", "max"))
+    kinds = form.kinds(2 if i.op == "vset" else 3)
+    form.end(operands=(4 if joined else 3,))
+    to, a_kind, b_kind = kinds if i.op != "vset" else ("u32", *kinds)
+    if set(kinds) - {"u32", "s32"} or (i.op == "vset" and (not compare or is_saturated)):
+        raise unmodelled(i)
+    if joined in ("min", "max") and not (is_saturated or compare):
+        raise unmodelled(i, f".{joined} without .sat: what it makes of a result that leaves 32 bits is not known")
+    limits = np.iinfo(np.int32 if to == "s32" else np.uint32)
+    compute = _COMPARISONS[compare] if compare else _OPERATIONS[i.op]
+    join = {"add": np.add, "min": np.minimum, "max": np.maximum, "": None}[joined]
+
+    def run(a: Any, b: Any, *more: Any) -> Any:
+        result = compute(np.asarray(a, np.int64), np.asarray(b, np.int64)).astype(np.int64)
+        if is_saturated:
+            result = np.clip(result, limits.min, limits.max)
+        return result if join is None else join(result, np.asarray(more[0], np.int64))
+
+    sources = list(zip(i.operands[1:], (a_kind, b_kind, to), strict=False))
+    return elementwise(c, i.operands[0], "u32", sources, lambda *given: run(*given).astype(np.uint32))

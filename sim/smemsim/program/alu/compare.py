@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.program.alu.floats import element, flush_operands, is_float, numbers
-from smemsim.program.alu.forms import PACKED, Elementwise, Form, elementwise
+from smemsim.program.alu.forms import PACKED, Elementwise, elementwise
+from smemsim.program.modifiers import Modifiers
 from smemsim.program.registers import bits_of, dtype_of
 from smemsim.program.registry import Plain, Step, implements, unmodelled
 from smemsim.ptx.module import Instruction, Pair, Sink, Vector
@@ -42,12 +43,12 @@ _FLOATS: dict[str, Callable[[Any, Any], Any]] = {
 _COMBINE: dict[str, Any] = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 
 
-def _comparison(i: Instruction, form: Form, kind: str) -> tuple[Elementwise, str]:
+def _comparison(i: Instruction, form: Modifiers, kind: str) -> tuple[Elementwise, str]:
     """The comparison of two operands of a type, and how they are read."""
     flush = form.has("ftz")
     if is_float(kind):
-        name = form.one_of(*_FLOATS)
-        if name is None:
+        name = form.one_of(_FLOATS)
+        if not name:
             raise unmodelled(i, "no such comparison of floats")
         own = element(kind)
         compare, as_numbers = _FLOATS[name], numbers(own)
@@ -58,8 +59,8 @@ def _comparison(i: Instruction, form: Form, kind: str) -> tuple[Elementwise, str
     known = _INTEGERS | (_UNSIGNED if kind[0] == "u" else {})
     if kind[0] == "b":
         known = {"eq": np.equal, "ne": np.not_equal}
-    name = form.one_of(*known)
-    if name is None or flush or kind == "pred":
+    name = form.one_of(known)
+    if not name or flush or kind == "pred":
         raise unmodelled(i, f"no such comparison of .{kind}")
     return known[name], kind
 
@@ -67,11 +68,11 @@ def _comparison(i: Instruction, form: Form, kind: str) -> tuple[Elementwise, str
 @implements("setp")
 def build_setp(i: Instruction, c: Linker) -> Step:
     """`setp`: p, and for p|q the opposite in q, each combined with a predicate; of packed floats p and q are the two comparisons."""
-    form = Form(i)
-    combine: Any = _COMBINE.get(form.one_of(*_COMBINE) or "")
+    form = Modifiers(i)
+    combine: Any = _COMBINE.get(form.one_of(_COMBINE))
     kind = form.kind()
     compare, read_as = _comparison(i, form, kind)
-    form.done(operands=(3,) if combine is None else (4,))
+    form.end(operands=(3,) if combine is None else (4,))
     to = i.operands[0]
     a, b = c.read(i.operands[1], read_as), c.read(i.operands[2], read_as)
     other = c.read(i.operands[3], "pred") if combine is not None else None
@@ -104,15 +105,15 @@ def build_setp(i: Instruction, c: Linker) -> Step:
 @implements("set")
 def build_set(i: Instruction, c: Linker) -> Step:
     """`set`: all ones, or 1.0 of float types, where the comparison holds, combined with a predicate; otherwise 0."""
-    form = Form(i)
-    combine: Any = _COMBINE.get(form.one_of(*_COMBINE) or "")
+    form = Modifiers(i)
+    combine: Any = _COMBINE.get(form.one_of(_COMBINE))
     to, kind = form.kinds(2)
     if to not in SET_TYPES.get(kind, ()):
         raise unmodelled(i, f"there is no .{to} of .{kind}")
     if "ftz" in form.left and to == "bf16":
         raise unmodelled(i, ".ftz of .bf16")
     compare, read_as = _comparison(i, form, kind)
-    form.done(operands=(3,) if combine is None else (4,))
+    form.end(operands=(3,) if combine is None else (4,))
     target = to if to in PACKED else ""
     if kind in PACKED and to in ("u32", "s32"):  # a mask: each half all ones or zero
         target, to = kind, "u16"
@@ -138,9 +139,9 @@ def build_set(i: Instruction, c: Linker) -> Step:
 @implements("selp")
 def build_selp(i: Instruction, c: Linker) -> Step:
     """`selp`: a where the predicate holds, b where it does not."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = form.kind()
-    form.done(operands=(4,))
+    form.end(operands=(4,))
     a, b, p = c.read(i.operands[1], kind), c.read(i.operands[2], kind), c.read(i.operands[3], "pred")
     write = c.write(i.operands[0], kind)
     return lambda x: write(x, np.where(p(x), a(x), b(x)))
@@ -149,11 +150,11 @@ def build_selp(i: Instruction, c: Linker) -> Step:
 @implements("slct")
 def build_slct(i: Instruction, c: Linker) -> Step:
     """`slct`: a where c is at least zero, -0 included, b where it is not, NaNs included."""
-    form = Form(i)
+    form = Modifiers(i)
     flush = form.has("ftz")
     kind, third = form.kinds(2)
     form.known(kind)
-    form.done(operands=(4,))
+    form.end(operands=(4,))
     if third not in ("s32", "f32") or (flush and third != "f32"):
         raise unmodelled(i)
     # With .ftz a subnormal counts as zero.
@@ -180,14 +181,14 @@ def _classes(kind: str) -> dict[str, Callable[[Any], Any]]:
 @implements("testp")
 def build_testp(i: Instruction, c: Linker) -> Step:
     """`testp`; zeros count as normal."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = form.kind()
     if kind not in ("f32", "f64"):
         raise unmodelled(i)
     classes = _classes(kind)
-    name = form.one_of(*classes)
-    form.done(operands=(2,))
-    if name is None:
+    name = form.one_of(classes)
+    form.end(operands=(2,))
+    if not name:
         raise unmodelled(i)
     return elementwise(c, i.operands[0], "pred", [(i.operands[1], kind)], classes[name])
 
@@ -195,9 +196,9 @@ def build_testp(i: Instruction, c: Linker) -> Step:
 @implements("copysign")
 def build_copysign(i: Instruction, c: Linker) -> Step:
     """`copysign`: b with the sign of a."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = form.kind()
-    form.done(operands=(3,))
+    form.end(operands=(3,))
     if kind not in ("f32", "f64"):
         raise unmodelled(i)
     bits = int(kind[1:])
@@ -213,9 +214,9 @@ def build_copysign(i: Instruction, c: Linker) -> Step:
 @implements("mov")
 def build_mov(i: Instruction, c: Linker) -> Step:
     """`mov`, all forms."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = "b128" if form.has("b128") else form.kind()
-    form.done(operands=(2,))
+    form.end(operands=(2,))
     to, source = i.operands
     if isinstance(to, Vector):
         return _take_apart(i, c, kind, to)

@@ -14,7 +14,8 @@ from smemsim.arithmetic import results, rounding
 from smemsim.arithmetic.compiled import ufunc
 from smemsim.arithmetic.values import decoded
 from smemsim.program.alu.floats import finish, numbers, signature
-from smemsim.program.alu.forms import Elementwise, Form, elementwise, step
+from smemsim.program.alu.forms import Elementwise, elementwise, step
+from smemsim.program.modifiers import Modifiers
 from smemsim.program.registers import dtype_of
 from smemsim.program.registry import Step, implements, unmodelled
 from smemsim.ptx.module import Instruction
@@ -52,7 +53,7 @@ def codes_of(name: str, mode: int, *, finite: bool) -> Elementwise:
     return lambda a: f(a, *limits)
 
 
-def convert(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step:
+def convert(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) -> Step:
     """Any of them; which target has which is told in `spec.targets`."""
     if to.endswith("x4") or source.endswith("x4") or "rs" in form.left:
         raise unmodelled(i, "where stochastic rounding takes its bits from is not known")
@@ -62,9 +63,9 @@ def convert(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step
         return _to_scales(i, c, form, source)
     if to in _HALVES and source != "f32":
         return _widened(i, c, form, to, source)
-    mode, finite, relu = form.one_of("rn", "rz"), form.has("satfinite"), form.has("relu")
-    form.done(operands=(3,) if source == "f32" else (2,))
-    if mode is None or (mode == "rz" and (to not in _HALVES or source != "f32")):
+    mode, finite, relu = form.one_of(("rn", "rz")), form.has("satfinite"), form.has("relu")
+    form.end(operands=(3,) if source == "f32" else (2,))
+    if not mode or (mode == "rz" and (to not in _HALVES or source != "f32")):
         raise unmodelled(i, "its rounding does not go with the types")
     if to in _SMALL and not finite:
         raise unmodelled(i, "it needs .satfinite")
@@ -94,15 +95,15 @@ def convert(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step
     return step(c.write(i.operands[0], to), [c.read(i.operands[1], source)], halves)
 
 
-def _widened(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step:
+def _widened(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) -> Step:
     """Pairs of small floats, of scales or of fixed-point numbers as halves; with `.scaled::n2::ue8m0` each times a scale of its own.
 
     To f16x2 as an H200 computes it; to bf16x2 from PTX ISA 9.2 on (ptxas 13.4.59 assembles them), in the same way: inferred. That a scale
     multiplies is what CuTe DSL relies on, which makes integers of s2f6 with the scale 2^6 (`cvt_i8x2_to_bf16x2`).
     """
-    mode, finite, relu, scaled = form.one_of("rn"), form.has("satfinite"), form.has("relu"), form.has(_SCALED)
-    form.done(operands=(3,) if scaled else (2,))
-    if mode is None:
+    mode, finite, relu, scaled = form.one_of(("rn",)), form.has("satfinite"), form.has("relu"), form.has(_SCALED)
+    form.end(operands=(3,) if scaled else (2,))
+    if not mode:
         raise unmodelled(i, "its rounding does not go with the types")
     if source in _HALVES or (to == "f16x2" and source not in _SMALL):
         raise unmodelled(i)
@@ -151,11 +152,11 @@ def _halves_of_f32(i: Instruction, c: Linker, to: str) -> Step:
     return step(write, reads, lambda a, b: half(a).astype(np.uint32) << shift | half(b))
 
 
-def _to_scales(i: Instruction, c: Linker, form: Form, source: str) -> Step:
+def _to_scales(i: Instruction, c: Linker, form: Modifiers, source: str) -> Step:
     """`ue8m0`: the exponent of the magnitude, the next one with .rp; NaN, and without .satfinite what is too large, is 0xFF."""
-    mode, finite = form.one_of("rz", "rp"), form.has("satfinite")
-    form.done(operands=(3,) if source == "f32" else (2,))
-    if mode is None or source not in ("f32", "bf16x2"):
+    mode, finite = form.one_of(("rz", "rp")), form.has("satfinite")
+    form.end(operands=(3,) if source == "f32" else (2,))
+    if not mode or source not in ("f32", "bf16x2"):
         raise unmodelled(i)
     up = mode == "rp"
 
@@ -191,7 +192,7 @@ _PACK = {f"{sign}{bits}": (sign == "s", bits) for sign in "us" for bits in (2, 4
 @implements("cvt")
 def build_cvt(i: Instruction, c: Linker) -> Step:
     """`cvt`."""
-    form = Form(i)
+    form = Modifiers(i)
     if form.has("pack"):
         return _pack(i, c, form)
     to, source = form.kinds(2)
@@ -215,10 +216,10 @@ def _range(kind: str) -> tuple[int, int]:
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if kind[0] == "s" else (0, (1 << bits) - 1)
 
 
-def _integer_to_integer(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step:
+def _integer_to_integer(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) -> Step:
     """The low bits, or the nearest number with `.sat`; a wider register is filled by the sign of the result's type."""
     saturate = form.has("sat")
-    form.done(operands=(2,))
+    form.end(operands=(2,))
     target, own = dtype_of(to), dtype_of(source)
     if not saturate:
         return elementwise(c, i.operands[0], to, [(i.operands[1], source)], lambda a: np.asarray(a).astype(target))
@@ -243,12 +244,12 @@ def _check_bf16(i: Instruction, to: str, source: str, saturate: bool) -> None:
         raise unmodelled(i, ".sat of .bf16")
 
 
-def _float_to_integer(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step:
+def _float_to_integer(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) -> Step:
     """Rounded, clamped to the range. Of NaN it makes 0; with f64 or a 64-bit integer only the highest bit is set (PTX ISA 9.7.9.21)."""
-    mode, flush = form.one_of(*_TO_INTEGER), form.has("ftz")
+    mode, flush = form.one_of(_TO_INTEGER), form.has("ftz")
     saturate = form.has("sat")  # integers are always clamped
-    form.done(operands=(2,))
-    if mode is None:
+    form.end(operands=(2,))
+    if not mode:
         raise unmodelled(i, "it needs .rni, .rzi, .rmi or .rpi")
     _check_bf16(i, to, source, saturate)
     if flush and source != "f32":
@@ -262,16 +263,16 @@ def _float_to_integer(i: Instruction, c: Linker, form: Form, to: str, source: st
     )  # fmt: skip
 
 
-def _integer_to_float(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step:
+def _integer_to_float(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) -> Step:
     """Rounded once."""
-    mode, saturate = form.one_of(*_TO_FLOAT), form.has("sat")
+    mode, saturate = form.one_of(_TO_FLOAT), form.has("sat")
     if to == "f32":
         form.has("ftz")  # no integer is subnormal
-    form.done(operands=(2,))
-    if mode in (None, "rna"):
+    form.end(operands=(2,))
+    if mode in ("", "rna"):
         raise unmodelled(i, "it needs .rn, .rz, .rm or .rp")
     _check_bf16(i, to, source, saturate)
-    own, code = FLOAT_TYPES[to], _TO_FLOAT[str(mode)]
+    own, code = FLOAT_TYPES[to], _TO_FLOAT[mode]
     dtype = {"f32": np.float32, "f64": np.float64}.get(to)
     if code == rounding.NEAREST and dtype is not None and not saturate:
         return elementwise(c, i.operands[0], to, [(i.operands[1], source)], lambda a: np.asarray(a).astype(dtype))
@@ -296,15 +297,15 @@ def to_format(own: FloatType, mode: int, *, finite: bool = False, hands_on_nan: 
     return lambda a: f(a, *limits)
 
 
-def _float_to_float(i: Instruction, c: Linker, form: Form, to: str, source: str) -> Step:
+def _float_to_float(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) -> Step:
     """Widened exactly, narrowed with one rounding, or rounded to an integer of the same type."""
-    integral, mode = form.one_of(*_INTEGRAL), form.one_of("rn", "rz", "rm", "rp")
+    integral, mode = form.one_of(_INTEGRAL), form.one_of(("rn", "rz", "rm", "rp"))
     flush, saturate, finite, relu = (form.has(name) for name in ("ftz", "sat", "satfinite", "relu"))
-    form.done(operands=(2,))
+    form.end(operands=(2,))
     own, target = FLOAT_TYPES[source], FLOAT_TYPES[to]
     narrows = target.bits < own.bits or (target.bits == own.bits and to != source)
-    needless = mode is not None and not narrows and (source != "bf16" or to == "bf16")
-    missing = mode is None and narrows and target.bits < own.bits
+    needless = bool(mode) and not narrows and (source != "bf16" or to == "bf16")
+    missing = not mode and narrows and target.bits < own.bits
     if needless or missing or (integral and to != source):
         raise unmodelled(i, "its rounding does not go with the types")
     if (finite or relu) and (source != "f32" or target.bits != 16 or flush or saturate or mode not in ("rn", "rz")):
@@ -346,11 +347,11 @@ def _copies(to: str, source: str) -> bool:
     return (source, to) in (("f32", "f32"), ("f64", "f64"), ("bf16", "f32"))
 
 
-def _to_tf32(i: Instruction, c: Linker, form: Form, source: str) -> Step:
+def _to_tf32(i: Instruction, c: Linker, form: Modifiers, source: str) -> Step:
     """`cvt.rna.tf32.f32` and its like: 10 bits of fraction, the low 13 bits are zero."""
-    mode, finite, relu = form.one_of("rn", "rz", "rna"), form.has("satfinite"), form.has("relu")
-    form.done(operands=(2,))
-    if source != "f32" or mode is None or (mode == "rna" and relu):
+    mode, finite, relu = form.one_of(("rn", "rz", "rna")), form.has("satfinite"), form.has("relu")
+    form.end(operands=(2,))
+    if source != "f32" or not mode or (mode == "rna" and relu):
         raise unmodelled(i)
     if mode == "rna":
         f = ufunc(results.tf32_away, signature("int64", ("int64", 2)))
@@ -362,12 +363,12 @@ def _to_tf32(i: Instruction, c: Linker, form: Form, source: str) -> Step:
     )  # fmt: skip
 
 
-def _pack(i: Instruction, c: Linker, form: Form) -> Step:
+def _pack(i: Instruction, c: Linker, form: Modifiers) -> Step:
     """`cvt.pack.sat`: a above b, clamped; with c, which moves up by their two widths."""
-    saturate, narrow = form.has("sat"), form.one_of(*_PACK)
+    saturate, narrow = form.has("sat"), form.one_of(_PACK)
     form.has("b32")
-    form.done(operands=()) if not form.left else None
-    if narrow is None or not saturate or form.left not in ([], ["s32"]):
+    form.end(operands=()) if not form.left else None
+    if not narrow or not saturate or form.left not in ([], ["s32"]):
         raise unmodelled(i)
     signed, bits = _PACK[narrow]
     if (bits == 16) != (len(i.operands) == 3):

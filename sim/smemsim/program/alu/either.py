@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from smemsim.program.alu import floats, integers
 from smemsim.program.alu import floats as approximate
-from smemsim.program.alu.forms import Form
 from smemsim.program.linking.fused import MINUS_ADDEND, MINUS_PRODUCT
+from smemsim.program.modifiers import Modifiers
 from smemsim.program.registry import Step, implements
 from smemsim.ptx.module import Instruction
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @implements("add", "sub")
 def build_sum(i: Instruction, c: Linker) -> Step:
     """`add`, `sub`."""
-    form = Form(i)
+    form = Modifiers(i)
     kinds = form.kinds()
     if len(kinds) > 1:
         return floats.mixed(i, c, form, kinds, i.op)
@@ -29,7 +29,7 @@ def build_sum(i: Instruction, c: Linker) -> Step:
 @implements("mul")
 def build_mul(i: Instruction, c: Linker) -> Step:
     """`mul`."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = form.kind()
     return floats.arithmetic(i, c, form, kind, "mul") if floats.is_float(kind) else integers.multiply(i, c, form, kind)
 
@@ -37,7 +37,7 @@ def build_mul(i: Instruction, c: Linker) -> Step:
 @implements("mad")
 def build_mad(i: Instruction, c: Linker) -> Step:
     """`mad`: of floats the same as `fma`."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = form.kind()
     return floats.arithmetic(i, c, form, kind, "mad") if floats.is_float(kind) else integers.multiply_add(i, c, form, kind)
 
@@ -45,7 +45,7 @@ def build_mad(i: Instruction, c: Linker) -> Step:
 @implements("fma")
 def build_fma(i: Instruction, c: Linker) -> Step:
     """`fma`."""
-    form = Form(i)
+    form = Modifiers(i)
     kinds = form.kinds()
     if len(kinds) > 1:
         return floats.mixed(i, c, form, kinds, "fma")
@@ -55,7 +55,7 @@ def build_fma(i: Instruction, c: Linker) -> Step:
 @implements("fused")
 def build_fused(i: Instruction, c: Linker) -> Step:
     """A sum with a product that ptxas takes into it (`gpu.fused`)."""
-    form = Form(i)
+    form = Modifiers(i)
     minus_product, minus_addend = form.has(MINUS_PRODUCT), form.has(MINUS_ADDEND)
     return floats.arithmetic(i, c, form, form.kind(), "fma", signs=(-1 if minus_product else 1, -1 if minus_addend else 1))
 
@@ -63,7 +63,7 @@ def build_fused(i: Instruction, c: Linker) -> Step:
 @implements("div")
 def build_div(i: Instruction, c: Linker) -> Step:
     """`div`."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = form.kind()
     if not floats.is_float(kind):
         return integers.quotient(i, c, form, kind)
@@ -75,7 +75,7 @@ def build_div(i: Instruction, c: Linker) -> Step:
 @implements("rcp", "sqrt")
 def build_root(i: Instruction, c: Linker) -> Step:
     """`rcp`, `sqrt`."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = form.kind()
     if "approx" in i.modifiers:
         return approximate.unary(i, c, form, kind)
@@ -85,7 +85,7 @@ def build_root(i: Instruction, c: Linker) -> Step:
 @implements("min", "max")
 def build_extremum(i: Instruction, c: Linker) -> Step:
     """`min`, `max`."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = form.kind()
     return floats.extremum(i, c, form, kind) if floats.is_float(kind) else integers.extremum(i, c, form, kind)
 
@@ -93,7 +93,7 @@ def build_extremum(i: Instruction, c: Linker) -> Step:
 @implements("abs")
 def build_abs(i: Instruction, c: Linker) -> Step:
     """`abs`."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = form.kind()
     return floats.sign_only(i, c, form, kind) if floats.is_float(kind) else integers.absolute(i, c, form, kind)
 
@@ -101,6 +101,6 @@ def build_abs(i: Instruction, c: Linker) -> Step:
 @implements("neg")
 def build_neg(i: Instruction, c: Linker) -> Step:
     """`neg`."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = form.kind()
     return floats.sign_only(i, c, form, kind) if floats.is_float(kind) else integers.negate(i, c, form, kind)

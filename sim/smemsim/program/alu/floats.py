@@ -14,7 +14,8 @@ import numpy as np
 
 from smemsim.arithmetic import results, rounding
 from smemsim.arithmetic.compiled import ufunc
-from smemsim.program.alu.forms import PACKED, Elementwise, Form, elementwise
+from smemsim.program.alu.forms import PACKED, Elementwise, elementwise
+from smemsim.program.modifiers import Modifiers
 from smemsim.program.registry import Step, implements, unmodelled
 from smemsim.ptx.module import Instruction
 from smemsim.spec.approximate import APPROXIMATE
@@ -119,21 +120,21 @@ def finish(own: FloatType, f: Elementwise, *, flush: bool, saturate: bool, relu:
     return lambda *a: last(f(*a), *parameters)
 
 
-def _rounding(form: Form) -> str:
+def _rounding(form: Modifiers) -> str:
     """The rounding mode; only sums and products have one by default."""
-    mode = form.one_of(*MODES)
-    if mode is None and form.instruction.op in ("fma", "mad", "div", "rcp", "sqrt"):
+    mode = form.one_of(MODES)
+    if not mode and form.instruction.op in ("fma", "mad", "div", "rcp", "sqrt"):
         raise unmodelled(form.instruction, "it needs .rn, .rz, .rm or .rp")
     return mode or "rn"
 
 
-def arithmetic(i: Instruction, c: Linker, form: Form, kind: str, op: str, *, signs: tuple[int, int] = (1, 1)) -> Step:
+def arithmetic(i: Instruction, c: Linker, form: Modifiers, kind: str, op: str, *, signs: tuple[int, int] = (1, 1)) -> Step:
     """`add`, `sub`, `mul`, `fma`, and div, rcp, sqrt with a rounding mode; `signs` are those of the product and the addend of `fma`."""
     own = FLOAT_TYPES[element(kind)]
     rounding_mode, flush, saturate = _rounding(form), form.has("ftz"), form.has("sat")
     relu = op == "fma" and form.has("relu")
     out_of_bounds = op == "fma" and form.has("oob")
-    form.done(operands=(1 + _OPERANDS[op],))
+    form.end(operands=(1 + _OPERANDS[op],))
     if kind == "f32x2" and saturate:
         raise unmodelled(i, ".sat of .f32x2")
     if (saturate and relu) or (out_of_bounds and flush):
@@ -197,12 +198,12 @@ def _zero_out_of_bounds(f: Elementwise) -> Elementwise:
     return lambda a, b, d: np.where((a & sign == nan) | (b & sign == nan), 0, f(a, b, d))
 
 
-def extremum(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
+def extremum(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
     """`min`, `max` of floats, of two operands, or three of f32."""
     own = FLOAT_TYPES[element(kind)]
     flush, nan, signs = form.has("ftz"), form.has("NaN"), form.has("xorsign")
     signs_abs = form.has("abs")
-    form.done(operands=(3, 4) if kind == "f32" else (3,))
+    form.end(operands=(3, 4) if kind == "f32" else (3,))
     three = len(i.operands) == 4
     if signs != (signs_abs and not three):
         raise unmodelled(i, ".xorsign goes with .abs, and with two operands")
@@ -232,11 +233,11 @@ def extremum(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     return elementwise(c, i.operands[0], to, sources, lambda a, b: f(a, b, *parameters))
 
 
-def sign_only(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
+def sign_only(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
     """`abs`, `neg` of floats."""
     own = FLOAT_TYPES[element(kind)]
     flush = form.has("ftz")
-    form.done(operands=(2,))
+    form.end(operands=(2,))
     if flush and own.name in ("f64", "bf16"):
         raise unmodelled(i, f".ftz of .{kind}")
     f = ufunc(results.signed, signature("int64", ("int64", 6)))
@@ -245,10 +246,10 @@ def sign_only(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     return elementwise(c, i.operands[0], to, [(i.operands[1], source)], lambda a: f(a, *parameters))
 
 
-def mixed(i: Instruction, c: Linker, form: Form, kinds: list[str], op: str) -> Step:
+def mixed(i: Instruction, c: Linker, form: Modifiers, kinds: list[str], op: str) -> Step:
     """`add`, `sub`, `fma` of f32 with factors, or a first summand, of f16 or bf16 (sm_100a): they are widened, exactly."""
     rounding_mode, saturate = _rounding(form), form.has("sat")
-    form.done(operands=(1 + _OPERANDS[op],))
+    form.end(operands=(1 + _OPERANDS[op],))
     to, *rest = kinds
     small = rest[0]
     if len(rest) > 1 or to != "f32" or small not in ("f16", "bf16"):
@@ -320,12 +321,12 @@ def _named(c: Linker, i: Instruction, own: FloatType, form: str) -> None:
     c.approximate.add(row.name)
 
 
-def divide(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
+def divide(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
     """`div.approx`, `div.full`."""
     own = FLOAT_TYPES[kind]
-    how, flush = form.one_of("approx", "full"), form.has("ftz")
-    form.done(operands=(3,))
-    _named(c, i, own, str(how))
+    how, flush = form.one_of(("approx", "full")), form.has("ftz")
+    form.end(operands=(3,))
+    _named(c, i, own, how)
 
     def quotient(a: Any, b: Any) -> Any:
         # The product with the reciprocal, which is rounded to 24 bits first; its exponent is no limit.
@@ -340,11 +341,11 @@ def divide(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
     return elementwise(c, i.operands[0], "b32", [(operand, kind) for operand in i.operands[1:]], f)
 
 
-def unary(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
+def unary(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
     """rcp, sqrt, rsqrt, sin, cos, lg2, ex2 and tanh with .approx."""
     own = FLOAT_TYPES.get(element(kind))
     approximate, flush = form.has("approx"), form.has("ftz")
-    form.done(operands=(2,))
+    form.end(operands=(2,))
     if own is None or not approximate or f"{i.op}.approx.{own.name}" not in APPROXIMATE:
         raise unmodelled(i)
     if (flush and (i.op == "tanh" or own.name == "f16")) or ((i.op, own.name) == ("ex2", "bf16") and not flush):
@@ -402,5 +403,5 @@ def _upper_half(own: FloatType, of: Callable[[Any], Any]) -> Elementwise:
 @implements("rsqrt", "sin", "cos", "lg2", "ex2", "tanh")
 def build_approximate(i: Instruction, c: Linker) -> Step:
     """`rsqrt`, `sin`, `cos`, `lg2`, `ex2`, `tanh`."""
-    form = Form(i)
+    form = Modifiers(i)
     return unary(i, c, form, form.kind())

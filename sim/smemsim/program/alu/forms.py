@@ -1,4 +1,4 @@
-"""What the builders of this package share: modifiers taken off one by one, and element-wise steps, packed types included."""
+"""What the builders of this package share: element-wise steps, packed types included."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from smemsim.program.registers import DTYPES, Read, Write
-from smemsim.program.registry import Plain, unmodelled
-from smemsim.ptx.module import Instruction, Operand
-from smemsim.spec.operation_types import OPERATION_TYPES
+from smemsim.program.registry import Plain
+from smemsim.ptx.module import Operand
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
     from smemsim.program.wave import Wave
 
-__all__ = ["PACKED", "Elementwise", "Form", "elementwise", "step"]
+__all__ = ["PACKED", "Elementwise", "elementwise", "step"]
 
 
 Elementwise: TypeAlias = Callable[..., Any]  # arrays of a result's operands -> its array
@@ -25,59 +24,6 @@ Elementwise: TypeAlias = Callable[..., Any]  # arrays of a result's operands -> 
 PACKED: dict[str, tuple[str, int]] = {
     "f16x2": ("f16", 2), "bf16x2": ("bf16", 2), "u16x2": ("u16", 2), "s16x2": ("s16", 2), "f32x2": ("f32", 2),
 }  # fmt: skip
-
-
-class Form:
-    """The modifiers of an instruction, each to be taken once; what nobody takes is not modelled."""
-
-    def __init__(self, i: Instruction) -> None:
-        self.instruction = i
-        self.left = list(i.modifiers)
-
-    def has(self, name: str) -> bool:
-        """Is the modifier there?"""
-        if name in self.left:
-            self.left.remove(name)
-            return True
-        return False
-
-    def one_of(self, *names: str) -> str | None:
-        """The first modifier that is one of these, or None."""
-        for name in self.left:
-            if name in names:
-                self.left.remove(name)
-                return name
-        return None
-
-    def kinds(self, least: int = 1) -> list[str]:
-        """The types, in order; InputError-like Unmodelled where there are fewer than the instruction needs."""
-        found = [name for name in self.left if name in DTYPES]
-        self.left = [name for name in self.left if name not in DTYPES]
-        if len(found) < least:
-            raise unmodelled(self.instruction, f"it needs {least} types")
-        return found
-
-    def kind(self) -> str:
-        """The only type, one that the operation has."""
-        found = self.kinds()
-        if len(found) > 1:
-            raise unmodelled(self.instruction, f".{found[1]}")
-        return self.known(found[0])
-
-    def known(self, kind: str) -> str:
-        """The type, which the operation must have."""
-        op = self.instruction.op
-        if kind not in OPERATION_TYPES.get(op, (kind,)):
-            raise unmodelled(self.instruction, f"{op} has no .{kind}")
-        return kind
-
-    def done(self, *, operands: Sequence[int] = ()) -> None:
-        """Nothing may be left; `operands`: how many of them there may be."""
-        if self.left:
-            raise unmodelled(self.instruction, f".{self.left[0]}")
-        count = len(self.instruction.operands)
-        if operands and count not in operands:
-            raise unmodelled(self.instruction, f"{count} operands")
 
 
 def step(write: Write, reads: Sequence[Read], f: Elementwise) -> Plain:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.program.alu.forms import PACKED, Elementwise, Form, elementwise
+from smemsim.program.alu.forms import PACKED, Elementwise, elementwise
+from smemsim.program.modifiers import Modifiers
 from smemsim.program.registers import bits_of, dtype_of
 from smemsim.program.registry import Plain, Step, implements, unmodelled
 from smemsim.ptx.module import Instruction
@@ -41,13 +42,13 @@ def _same(i: Instruction, c: Linker, kind: str, f: Elementwise) -> Plain:
     return elementwise(c, i.operands[0], kind, [(operand, kind) for operand in i.operands[1:]], f)
 
 
-def sum_or_difference(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
+def sum_or_difference(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
     """`add`, `sub` of integers; `.sat` of s32."""
     plus = i.op == "add"
     if form.has("cc"):
         return _with_carry(i, c, form, kind)
     saturate = form.has("sat")
-    form.done(operands=(3,))
+    form.end(operands=(3,))
     if not saturate:
         return _same(i, c, kind, np.add if plus else np.subtract)
     if kind != "s32":
@@ -61,10 +62,10 @@ def _check_carry(i: Instruction, kind: str) -> None:
         raise unmodelled(i, f"{i.op} has no carry of .{kind}")
 
 
-def _with_carry(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
+def _with_carry(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
     """`add.cc`, `addc{.cc}`, `sub.cc`, `subc{.cc}`."""
     takes, gives = i.op in ("addc", "subc"), i.op in ("add", "sub") or form.has("cc")
-    form.done(operands=(3,))
+    form.end(operands=(3,))
     _check_carry(i, kind)
     unsigned = f"u{kind[1:]}"
     read_a, read_b, write = c.read(i.operands[1], unsigned), c.read(i.operands[2], unsigned), c.write(i.operands[0], unsigned)
@@ -93,7 +94,7 @@ def _with_carry(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
 @implements("addc", "subc")
 def build_with_carry(i: Instruction, c: Linker) -> Step:
     """`addc`, `subc`: the carry of the instruction before counts; `subc` takes 1 away where it is clear."""
-    form = Form(i)
+    form = Modifiers(i)
     return _with_carry(i, c, form, form.kind())
 
 
@@ -127,28 +128,28 @@ def _high_product_signed(a: Any, b: Any) -> Any:
     return high - np.where(a < 0, b, 0) - np.where(b < 0, a, 0)
 
 
-def _part(form: Form, kind: str) -> str:
-    part = form.one_of("lo", "hi", "wide")
-    if part is None:
+def _part(form: Modifiers, kind: str) -> str:
+    part = form.one_of(("lo", "hi", "wide"))
+    if not part:
         raise unmodelled(form.instruction, "it needs .lo, .hi or .wide")
     if part == "wide" and (bits_of(kind) == 64 or form.instruction.op == "madc"):
         raise unmodelled(form.instruction, ".wide is for mul and mad of 16 and 32 bits")
     return part
 
 
-def multiply(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
+def multiply(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
     """`mul.lo`, `mul.hi`, `mul.wide`."""
     to, product = _product(kind, _part(form, kind))
-    form.done(operands=(3,))
+    form.end(operands=(3,))
     return elementwise(c, i.operands[0], to, [(operand, kind) for operand in i.operands[1:]], product)
 
 
-def multiply_add(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
+def multiply_add(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
     """`mad`, `mad.cc`, `madc{.cc}` of integers; `.hi.sat.s32` clamps."""
     part = _part(form, kind)
     to, product = _product(kind, part)
     takes, gives, saturate = i.op == "madc", form.has("cc"), form.has("sat")
-    form.done(operands=(4,))
+    form.end(operands=(4,))
     a, b, addend = ((i.operands[1], kind), (i.operands[2], kind), (i.operands[3], to))
     if saturate:
         if (kind, part) != ("s32", "hi"):
@@ -181,7 +182,7 @@ def multiply_add(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
 @implements("madc")
 def build_madc(i: Instruction, c: Linker) -> Step:
     """`madc.lo`, `madc.hi`."""
-    form = Form(i)
+    form = Modifiers(i)
     return multiply_add(i, c, form, form.kind())
 
 
@@ -194,10 +195,10 @@ def _low_24(kind: str) -> Elementwise:
 @implements("mul24", "mad24")
 def build_24(i: Instruction, c: Linker) -> Step:
     """`mul24`, `mad24`: the low 24 bits of the operands; `.hi` are bits 16 to 47 of the product, `.lo` bits 0 to 31."""
-    form = Form(i)
-    kind, part, saturate = form.kind(), form.one_of("hi", "lo"), form.has("sat")
-    form.done(operands=(3 if i.op == "mul24" else 4,))
-    if kind not in ("u32", "s32") or part is None:
+    form = Modifiers(i)
+    kind, part, saturate = form.kind(), form.one_of(("hi", "lo")), form.has("sat")
+    form.end(operands=(3 if i.op == "mul24" else 4,))
+    if kind not in ("u32", "s32") or not part:
         raise unmodelled(i)
     low, dtype = _low_24(kind), dtype_of(kind)
 
@@ -214,39 +215,39 @@ def build_24(i: Instruction, c: Linker) -> Step:
     return _same(i, c, kind, lambda a, b, d: product(a, b) + d)
 
 
-def absolute(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
+def absolute(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
     """`abs` of integers; that of the least one is itself."""
-    form.done(operands=(2,))
+    form.end(operands=(2,))
     if kind not in ("s16", "s32", "s64"):
         raise unmodelled(i, "it is for signed types")
     return _same(i, c, kind, np.abs)
 
 
-def negate(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
+def negate(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
     """`neg` of integers."""
-    form.done(operands=(2,))
+    form.end(operands=(2,))
     if kind not in ("s16", "s32", "s64"):
         raise unmodelled(i, "it is for signed types")
     return _same(i, c, kind, np.negative)
 
 
-def extremum(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
+def extremum(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
     """`min`, `max` of integers; `.relu` makes negative results 0."""
     f: Any = np.minimum if i.op == "min" else np.maximum
     relu = form.has("relu")
-    form.done(operands=(3,))
+    form.end(operands=(3,))
     if relu and kind not in ("s32", "s16x2"):
         raise unmodelled(i, ".relu is for .s32 and .s16x2")
     zero = dtype_of(PACKED[kind][0] if kind in PACKED else kind).type(0)
     return _same(i, c, kind, (lambda a, b: np.maximum(f(a, b), zero)) if relu else f)
 
 
-def quotient(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
+def quotient(i: Instruction, c: Linker, form: Modifiers, kind: str) -> Step:
     """`div`, `rem` of integers, toward zero; the PTX ISA leaves division by zero open.
 
     Of it both come to all ones. Measured (H200): tests/data/h200_arithmetic.json, all widths. The least number divided by -1 stays as it is and leaves nothing.
     """
-    form.done(operands=(3,))
+    form.end(operands=(3,))
     ones = np.array(-1).astype(dtype_of(kind))[()]
     if i.op == "rem":
         return _same(i, c, kind, lambda a, b: np.where(b == 0, ones, np.fmod(a, b)))
@@ -260,27 +261,27 @@ def quotient(i: Instruction, c: Linker, form: Form, kind: str) -> Step:
 @implements("rem")
 def build_rem(i: Instruction, c: Linker) -> Step:
     """`rem`."""
-    form = Form(i)
+    form = Modifiers(i)
     return quotient(i, c, form, form.kind())
 
 
 @implements("sad")
 def build_sad(i: Instruction, c: Linker) -> Step:
     """`sad`: c + |a - b|."""
-    form = Form(i)
+    form = Modifiers(i)
     kind = form.kind()
-    form.done(operands=(4,))
+    form.end(operands=(4,))
     return _same(i, c, kind, lambda a, b, d: d + np.where(a < b, b - a, a - b))
 
 
 @implements("dp4a", "dp2a")
 def build_dot(i: Instruction, c: Linker) -> Step:
     """`dp4a`: four products of bytes; `dp2a`: two of halves of a and bytes of b, the low or the high ones. Modulo 2^32."""
-    form = Form(i)
-    half = form.one_of("lo", "hi") if i.op == "dp2a" else None
+    form = Modifiers(i)
+    half = form.one_of(("lo", "hi")) if i.op == "dp2a" else ""
     kinds = form.kinds(2)
-    form.done(operands=(4,))
-    if (half is None) == (i.op == "dp2a") or set(kinds) - {"u32", "s32"}:
+    form.end(operands=(4,))
+    if bool(half) != (i.op == "dp2a") or set(kinds) - {"u32", "s32"}:
         raise unmodelled(i)
     count = 4 if i.op == "dp4a" else 2
     a_part = np.dtype(f"{'i' if kinds[0] == 's32' else 'u'}{4 // count}")

@@ -16,8 +16,8 @@ import numpy as np
 from smemsim.errors import InputError
 from smemsim.program.registers import Read, Write
 from smemsim.program.registry import ON_EXIT, End, Step, implements, unmodelled
+from smemsim.program.threads.warps import bar_warp
 from smemsim.program.traps import misuse, thread_name
-from smemsim.program.warps import bar_warp
 from smemsim.program.wave import EXITED, WARP, Cta, Wait
 from smemsim.ptx.module import Instruction
 from smemsim.spec.barriers import CTA_BARRIERS
@@ -170,7 +170,6 @@ class ClusterBarrier:
             x.watch.left(x, self.own, self.key)
             x.watch.complete(self.key)
             x.watch.met(self.first // WARP, len(self.arrived) // WARP)
-            x.watch.lifetimes.met(self.first // WARP, len(self.arrived) // WARP)
         waits, self.waits = self.waits, []
         for wait in waits:
             self.idle[wait.threads - self.first] = True

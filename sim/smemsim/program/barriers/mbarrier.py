@@ -654,7 +654,7 @@ def _overwritten_by(x: Wave, barrier: Mbarrier) -> Instruction | None:
     if x.watch is None or int(x.shared.view(np.uint64)[barrier.place >> 3]) == barrier.word:
         return None
     words = (barrier.place >> 2, (barrier.place >> 2) + 1)
-    found = (x.watch.lines.get(int(x.watch.line[word])) for word in words)
+    found = (x.watch.last_writer(word) for word in words)
     return next((i for i in found if i is not None and i.op != "mbarrier"), None)
 
 

@@ -167,7 +167,7 @@ def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
 def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
     """try_wait waits, a while; test_wait answers at once."""
     tries, by_parity = i.modifiers[0] == "try_wait", "parity" in rest
-    relaxed, is_seen = "relaxed" in rest, is_read(i, c)
+    relaxed, is_seen = "relaxed" in rest, is_read(i, c.inlined.body)
     space = _only(i, rest, "parity", "acquire", "relaxed")
     if len(i.operands) not in (3, 3 + tries):
         raise InputError("takes a predicate, an address, a phase" + (" and maybe a time limit" if tries else ""))

@@ -15,7 +15,7 @@ from smemsim.program.events import Bulk
 from smemsim.program.memory.spaces import shared_operand
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements, unmodelled
-from smemsim.program.watch.products import Follows
+from smemsim.program.watch.doubts import Follows
 from smemsim.ptx.module import Immediate, Instruction
 from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.reductions import REDUCTION_TYPES, ReductionOp

@@ -111,7 +111,7 @@ def build_replace(i: Instruction, c: Linker) -> Step:
     value = c.read(operands.next("a value"), f"u{REPLACE_FIELDS[field].bits}")
     operands.end()
     if REPLACE_FIELDS[field].codes:
-        tensormap_replace(bytes(SIZE), field, int(value(None)), ordinal=ordinal, arch=c.arch)  # type: ignore[arg-type]
+        tensormap_replace(bytes(SIZE), field, int(value(None)), ordinal=ordinal, arch=c.arch)
 
     def run(x: Wave) -> None:
         for (cta, _), (address, new) in each(x, [at, value]):

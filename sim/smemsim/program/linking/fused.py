@@ -17,13 +17,9 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
-from typing import TYPE_CHECKING
 
-from smemsim.program.linking.inline import Segments, mentions
+from smemsim.program.linking.inline import Inlined, Segments, mentions
 from smemsim.ptx.module import Immediate, Instruction, Register
-
-if TYPE_CHECKING:
-    from smemsim.program.linking.inline import Inlined
 
 __all__ = ["ARITHMETIC", "MINUS_ADDEND", "MINUS_PRODUCT", "Fused", "fuse"]
 

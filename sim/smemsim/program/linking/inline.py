@@ -15,7 +15,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from smemsim.errors import InputError, Unmodelled
 from smemsim.ptx.module import (
@@ -36,9 +36,6 @@ from smemsim.ptx.module import (
     Variable,
     Vector,
 )
-
-if TYPE_CHECKING:
-    from smemsim.program.linking.program import Linker
 
 __all__ = [
     "FRAME_ALIGN",
@@ -81,13 +78,12 @@ def slots_of(i: Instruction) -> set[int]:
     return {slot for slot, _ in mentions(i)}
 
 
-def is_read(i: Instruction, c: Linker) -> bool:
+def is_read(i: Instruction, body: Sequence[Instruction]) -> bool:
     """May a later instruction do something with a value that this one gives, and not only pass it on to registers that nobody reads?
 
     What runs straight on behind it may give its registers other values first.
     """
     values = _given(i)
-    body = c.inlined.body
     at = next((n for n, other in enumerate(body) if other is i), len(body))
     for other in body[at + 1 :]:
         if _reads(other, values):

@@ -10,24 +10,23 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from smemsim.arguments import shown
 from smemsim.errors import InputError, Unmodelled
 from smemsim.program.linking.fused import Fused, fuse
 from smemsim.program.linking.inline import FRAME_ALIGN, Inlined, function_addresses, inline, slots_of
-from smemsim.program.registers import Read, Write, reader, storage, writer
+from smemsim.program.registers import Read, Wave, Write, reader, storage, writer
 from smemsim.program.registry import End, Gate, Plain, Step, builder_of, unmodelled
 from smemsim.program.special import special
 from smemsim.ptx.module import Address, Function, Instruction, Module, Operand, Register, Special, Symbol, Variable
+from smemsim.ptx.parser import read_module
 from smemsim.spec.architectures import architecture
 from smemsim.spec.targets import TargetRule, unsupported
 
-if TYPE_CHECKING:
-    from smemsim.program.wave import Wave
-
-__all__ = ["Block", "Linker", "Place", "Places", "Program", "link"]
+__all__ = ["Block", "Linker", "Place", "Places", "Program", "link", "linked", "module_of"]
 
 
 # ---- Where a program's variables and parameters lie
@@ -232,6 +231,34 @@ def link(module: Module, entry: str, arch: str) -> Program:
     wide = {slot for slot, r in enumerate(inlined.registers) if r.type == "b128"}
     uses = frozenset(i.op for i in inlined.body)
     return Program(entry, arch, blocks, kinds, wide, places, inlined, uses, linker.functions, frozenset(linker.approximate), fused.unsure)
+
+
+# ---- What a process keeps: texts that were read, and programs, which remember no memory
+
+
+MOST_MODULES = 64  # PTX texts and programs that a process keeps, whichever card they were loaded into
+_modules: dict[str, Module] = {}
+linked = functools.lru_cache(maxsize=MOST_MODULES)(link)  # the program of a module, an entry and an architecture
+
+
+def module_of(ptx: str | Module, name: str = "<ptx>") -> Module:
+    """A PTX text as a module, read once in a process; `name` is how messages call it. A module stays what it is."""
+    if isinstance(ptx, Module):
+        return ptx
+    if isinstance(ptx, str) and len(ptx) < 1024 and ptx.strip().endswith(".ptx"):
+        raise InputError(f"ptx = {shown(ptx)}: the name of a file; give its text: open({ptx.strip()!r}).read()")
+    if not isinstance(ptx, str):
+        raise InputError(f"ptx = {shown(ptx)}: needs the text of a PTX file, a str")
+    module = _modules.get(ptx)
+    if module is None:
+        module = read_module(ptx, name=name)
+        while len(_modules) >= MOST_MODULES:
+            _modules.pop(next(iter(_modules)), None)
+        _modules[ptx] = module
+    return module
+
+
+# ---- the steps of a program
 
 
 def _check_target(body: Sequence[Instruction], target: str) -> None:

@@ -17,8 +17,7 @@ from smemsim.program.linking.inline import slots_of
 from smemsim.program.matrix.ldmatrix import items
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Gate, Step, implements, unmodelled
-from smemsim.program.watch.products import Product
-from smemsim.program.watch.unwritten import WORD
+from smemsim.program.watch.doubts import WORD, Product
 from smemsim.program.wave import WARPGROUP
 from smemsim.ptx.module import Immediate, Instruction, Operand, Register, Vector
 from smemsim.spec.formats import element_format
@@ -233,7 +232,7 @@ class _Product(Product):
         return found
 
     def is_unread(self, operation: Operation) -> bool:
-        return self.unwritten.watch.holds_registers(operation)
+        return operation.holds_registers
 
     def put(self, marks: np.ndarray) -> None:
         each = np.ascontiguousarray(marks[d_places(self.n)].T).reshape(len(self.made.d), -1, WARPGROUP)

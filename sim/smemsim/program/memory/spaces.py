@@ -163,8 +163,12 @@ class _Global:
         return self._search(x, at, part)
 
     def _search(self, x: Wave, at: np.ndarray, part: np.ndarray | None) -> list[Piece]:
-        begins, ends, regions = x.launch.memory.table()
         address = at.view(np.uint64)
+        whole = x.launch.memory.holding(int(address.min()), int(address.max()) + self.size)
+        if whole is not None:
+            x.state[self] = whole, np.uint64(whole.begin).view(np.int64), np.uint64(len(whole.data) - self.size)
+            return [Piece("global", whole.words, (address - np.uint64(whole.words_begin)).view(np.int64), part)]
+        begins, ends, regions = x.launch.memory.table()
         which = np.searchsorted(begins, address, "right") - 1
         bad = (which < 0) | (address + np.uint64(self.size) > ends[which]) | (address + np.uint64(self.size) < address)
         if bad.any():
@@ -176,8 +180,6 @@ class _Global:
             offset = (address[here] - np.uint64(region.words_begin)).view(np.int64)
             pieces.append(Piece("global", region.words, offset, here if part is None else part[here]))
             x.state[self] = region, begins[n].view(np.int64), np.uint64(len(region.data) - self.size)
-        if len(pieces) == 1:
-            return [pieces[0]._replace(part=part)]
         return pieces
 
 
@@ -353,6 +355,7 @@ def own(x: Wave, piece: Piece, size: int, *, changed: bool = True) -> None:
     if piece.space == "local":
         return
     x.changes += changed
+    x.stores += changed
     x.polls += not changed
     if piece.space == "shared" and not x.program.uses.isdisjoint(("wgmma", "tcgen05")):
         chunks = piece.at >> 4

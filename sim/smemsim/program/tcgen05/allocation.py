@@ -70,7 +70,7 @@ def refusals(x: Wave, i: Instruction) -> Iterator[None]:
     try:
         yield
     except HardwareTrap as trap:
-        if not any(line == i.line for _, line, *_ in x.launch.findings):
+        if not any(f.line == i.line for f in x.launch.findings.values()):
             code = "A107" if trap.cuda_error == ILLEGAL_ADDRESS else "X015"
             repair = "check the descriptor's start address, LBO and SBO, and shared_bytes of the launch" if code == "A107" else ""
             x.launch.find(code, i, f"{i.name} traps (CUDA error {trap.cuda_error}): {trap.reason}", repair)
@@ -148,7 +148,7 @@ def build_alloc(i: Instruction, c: Linker) -> Step:
             x.shared.view(np.uint32)[piece.at >> 2] = granted if piece.part is None else granted[piece.part]
             own(x, piece, 4)
             if x.watch is not None:
-                for_part(x, piece, lambda: x.watch.tensor.allocated(x, i, piece.at))  # noqa: B023 (called at once)
+                for_part(x, piece, lambda: x.watch.allocated(x, i, piece.at))  # noqa: B023 (called at once)
 
     return Gate(opens, run)
 

@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from smemsim.machine.tmem.address import TmemAddress
-from smemsim.machine.tmem.copy import copied_cells, copy_shape, tcgen05_cp, tcgen05_shift
+from smemsim.machine.tmem.copy import copied_cells, copied_operand, copy_shape, tcgen05_cp, tcgen05_shift
 from smemsim.machine.tmem.layout import lane_set
 from smemsim.program.asynchronous import each, record
 from smemsim.program.events import Copy
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements
 from smemsim.program.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
-from smemsim.program.watch.products import Follows
-from smemsim.program.watch.unwritten import WORD
+from smemsim.program.watch.doubts import WORD, Follows
 from smemsim.ptx.module import Instruction
 from smemsim.spec.shared_memory import CHUNK
 from smemsim.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, SHIFT, CopyShape
@@ -56,8 +55,7 @@ class _Copied(Follows):
 
     def finish(self) -> None:
         """The cells are written."""
-        row = self.cta.shared.operand_words(self.word, dtype="u8", major="K", rows=self.shape.rows, k=self.shape.row_bytes)
-        words = self.first + row[:, ::WORD]
+        words = self.first + copied_operand(self.shape, self.word).words(self.cta.shared)[:, ::WORD]
         marks = np.zeros(words.shape, np.int32)
         for mark, places in self.found:
             marks = self.unwritten.doubts.join(marks, np.where(np.isin(words, places), np.int32(mark), np.int32(0)))
@@ -100,9 +98,7 @@ def build_cp(i: Instruction, c: Linker) -> Step:
                 for member in members:
                     copied = _Copied(x, i, member, word, shape, (lane, column), is_packed=bool(src_fmt))
                     op.products.append(copied)
-                    chunks = member.shared.operand_chunks(word, dtype="u8", major="K", rows=shape.rows, k=shape.row_bytes)
-                    chunks = chunks[chunks < len(member.shared.bytes) // CHUNK]
-                    x.watch.op_reads(op, member, (CHUNK * chunks[:, None] + np.arange(0, CHUNK, 4)).ravel())
+                    x.watch.op_reads(op, member, copied_operand(shape, word).read_words(member.shared))
                     if copied.found or x.watch.tensor.marks is not None:
                         copied.finish()
                 x.watch.tensor.operated(op, members, (), tuple((n, *box) for n in range(len(members))))

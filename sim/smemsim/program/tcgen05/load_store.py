@@ -202,9 +202,10 @@ class _Access:
             or (threads[WARP - 1 :: WARP] - threads[::WARP] != WARP - 1).any()
         ):
             return self.places[:, :, x.lane[threads]]
-        if self._tiled.shape[-1] != len(threads):
-            self._tiled = np.tile(self.places, warps)
-        return self._tiled
+        tiled = self._tiled
+        if tiled.shape[-1] != len(threads):
+            tiled = self._tiled = np.tile(self.places, warps)
+        return tiled
 
     def boxes(self, x: Wave) -> list[tuple[int, int, int, int, int]]:
         """For the watch: (warp in the wave, CTA, first lane, first column, the column behind the last) of each access of each warp."""

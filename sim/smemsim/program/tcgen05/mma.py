@@ -17,8 +17,7 @@ from smemsim.program.events import Mma
 from smemsim.program.modifiers import Modifiers, Operands
 from smemsim.program.registry import Step, implements, unmodelled
 from smemsim.program.tcgen05.allocation import cells_at, cta_group, group_of, refusals, tensor_of
-from smemsim.program.watch.products import Product
-from smemsim.program.watch.unwritten import WORD
+from smemsim.program.watch.doubts import WORD, Product
 from smemsim.ptx.module import Address, Immediate, Instruction, Vector
 from smemsim.spec.evidence import RULES
 from smemsim.spec.findings import Severity

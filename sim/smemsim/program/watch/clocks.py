@@ -1,4 +1,4 @@
-"""What orders what: the asynchronous operations, and what every warp has seen.
+"""What orders what: the asynchronous operations, and what every warp has seen (PTX ISA 8, memory consistency model: causality order).
 
 A warp's clock counts its releases and fences, and the operations that it issues. Row w of `seen` says up to which count of every other warp its
 writes happen before what w does next; row w of `fenced` the same for asynchronous operations that w issues, behind fence.proxy.async. Columns of
@@ -13,33 +13,49 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeAlias, cast
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeAlias, cast
 
 import numpy as np
 
-from smemsim.program.wave import Cta
+from smemsim.program.wave import WARP, WARPGROUP, Cta
 from smemsim.ptx.module import Instruction
 
 if TYPE_CHECKING:
-    from smemsim.program.watch.products import Follows
+    from smemsim.program.wave import Wave
 
-__all__ = ["GENERIC", "Groups", "Handles", "Operation", "Order"]
+__all__ = ["GENERIC", "GROUP", "NOBODY", "OPERATIONS", "Operation", "Operations", "Order", "Tell"]
 
 
 # ---- The asynchronous operations that a wave still remembers, by number; a number is used again when nothing refers to its operation any
 # more
 
 
+NOBODY, OPERATIONS = -1, 1 << 20  # in tables of who: warps have their number, asynchronous operations theirs from here on
 GENERIC = ("cp.async", "st.async", "red.async", "tcgen05.alloc")  # asynchronous, but not of the asynchronous proxy
 NO_STREAM, ALL_RED = 0, -1  # operations of one stream make no race among themselves: red.async, those of tcgen05 by their warp
 ROOM = 256  # operations that there is room for to begin with
+GROUP = WARPGROUP // WARP
+Tell: TypeAlias = Callable[[Instruction | None], None]  # of who uses a value; None where the kernel ends before anybody could
+
+
+class Follower(Protocol):
+    """Follows the result of an operation, or a part of it, to where it is used."""
+
+    def doubt(self, code: str, places: np.ndarray, tell: Tell) -> None:
+        """Something is wrong with words of shared memory that the operation reads, by their places."""
+
+    def read(self, at: np.ndarray, nobody: np.ndarray) -> None:
+        """The operation reads these words, of which `nobody` has written some."""
+
+    def overwritten(self, operation: Operation, places: np.ndarray, tell: Tell) -> bool:
+        """Words that it may still read are overwritten: can that be told when its result is used?"""
 
 
 @dataclasses.dataclass(eq=False)
 class Operation:
-    """An asynchronous operation: its number, what and where it is, the warps that issued it, the registers that it holds, and the products that it
-    makes. Of the registers, `results` are those of D, `copies` those to which D was moved before anybody had waited for it.
+    """An asynchronous operation: its number, what and where it is, the warps that issued it, the registers that it holds until it is waited for, and the
+    products that it makes. Of the registers, `results` are those of D, `copies` those to which D was moved before that.
 
     `since` is the wave's count of blocks when it was issued, `when` the clock of its first warp, `barriers` the mbarriers that count a copy: by the
     CTA (index) that gets the bytes, the CTA and the offset of the mbarrier.
@@ -52,25 +68,48 @@ class Operation:
     since: int = 0
     when: int = 0
     slots: set[int] = dataclasses.field(default_factory=set)
+    holds_registers: bool = False
     barriers: dict[int, tuple[Cta, int]] = dataclasses.field(default_factory=dict)
     results: set[int] = dataclasses.field(default_factory=set)
     copies: set[int] = dataclasses.field(default_factory=set)
-    products: list[Follows] = dataclasses.field(default_factory=list)
+    products: list[Follower] = dataclasses.field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.instruction.name} of line {self.instruction.line}"
+
+    def doubt(self, code: str, places: np.ndarray, tell: Callable[[], None]) -> None:
+        """Something is wrong with words that it reads: told at once, or, of a product, when the part of it that depends on them is used."""
+        if self.products:
+            self.products[-1].doubt(code, places, lambda user: tell())
+        else:
+            tell()
+
+    def is_followed(self, places: np.ndarray, tell: Callable[[], None]) -> bool:
+        """Words are overwritten that it may still read: is that told when its result is used?"""
+        followed = [product.overwritten(self, places, lambda user: tell()) for product in self.products]
+        return bool(followed) and all(followed)
 
 
-@dataclasses.dataclass(eq=False)
-class Groups:
-    """The operations of a thread's open group, and of those that it has committed and not waited for."""
+class Holder(Protocol):
+    """Keeps numbers of operations."""
 
-    open: list[Operation] = dataclasses.field(default_factory=list)
-    pending: list[list[Operation]] = dataclasses.field(default_factory=list)
+    def remembered(self) -> Iterable[int] | np.ndarray:
+        """The numbers that it has."""
+
+    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
+        """Operations have new numbers: `new` of each old one, of which `kept` are left; there is `room` for so many."""
 
 
-class Handles:
-    """Operations by number. `generic` says of each whether it is one of the generic proxy, `copies` whether it is a cp.async, `stream` with which it makes no race."""
+class Operations:
+    """Asynchronous operations of a wave by number. `generic` says of each whether it is one of the generic proxy, `copies` whether it is a cp.async,
+    `stream` with which it makes no race. A number is used again when none of the `holders` has it any more."""
 
-    def __init__(self) -> None:
+    def __init__(self, x: Wave, clock: np.ndarray) -> None:
+        self.x, self.clock = x, clock
         self.operations: list[Operation] = []
+        self.holders: list[Holder] = []
         self._make_room(ROOM)
 
     def _make_room(self, room: int) -> None:
@@ -79,42 +118,52 @@ class Handles:
     def __getitem__(self, number: int) -> Operation:
         return self.operations[number]
 
-    def __len__(self) -> int:
-        return len(self.operations)
-
     @property
     def room(self) -> int:
         """How many operations have a number at most."""
         return len(self.generic)
 
-    def begin(self, kind: str, instruction: Instruction, warps: np.ndarray, since: int, when: int) -> Operation:
-        """The next operation; there has to be room."""
-        operation = Operation(len(self.operations), kind, instruction, warps, since, when)
+    def begin(self, i: Instruction, thread: int, kind: str) -> Operation:
+        """The next operation, issued by a thread, or by its whole warpgroup."""
+        first = thread // WARP
+        if kind == "wgmma":
+            first -= int(self.x.tid[thread]) // WARP % GROUP
+        if len(self.operations) == self.room:
+            self._forget()
+        warps = np.arange(first, first + (GROUP if kind == "wgmma" else 1))
+        operation = Operation(len(self.operations), kind, i, warps, self.x.steps, int(self.clock[first]))
         self.operations.append(operation)
         self._note(operation)
         return operation
+
+    def remembers(self, operation: Operation) -> bool:
+        """Has it still a number?"""
+        return operation.number < len(self.operations) and self.operations[operation.number] is operation
 
     def piped(self, operation: Operation, numbers: np.ndarray) -> np.ndarray:
         """Are operations no race with this one: the tensor core executes its own one after the other (PTX ISA 9.7.16.6.4), red.async is atomic?"""
         stream = int(self.stream[operation.number])
         return np.asarray((self.stream[numbers] == stream) & (stream != NO_STREAM))
 
-    def keep(self, kept: np.ndarray) -> np.ndarray:
-        """Forget all operations but these (ascending numbers), which are numbered anew; returns the new number of each old one, -1 where it has none.
-
-        There is room for twice as many as are kept, and never less than before.
-        """
+    def _forget(self) -> None:
+        """Forget the operations that nobody holds, but for those that this very instruction issues; there is room for twice as many as are kept."""
+        kept = np.zeros(len(self.operations), bool)
+        for holder in self.holders:
+            kept[np.asarray(holder.remembered(), np.int64)] = True
+        kept[[op.number for op in self.operations if op.since == self.x.steps]] = True
+        numbers = np.flatnonzero(kept)
         new = np.full(max(1, len(self.operations)), -1, np.int32)
-        new[kept] = np.arange(len(kept))
-        self.operations = [self.operations[n] for n in kept.tolist()]
+        new[numbers] = np.arange(len(numbers))
+        self.operations = [self.operations[n] for n in numbers.tolist()]
         room = self.room
-        while room < 2 * len(kept):
+        while room < 2 * len(numbers):
             room *= 2
         self._make_room(room)
         for number, operation in enumerate(self.operations):
             operation.number = number
             self._note(operation)
-        return new
+        for holder in self.holders:
+            holder.renumber(numbers, new, room)
 
     def _note(self, operation: Operation) -> None:
         kind = operation.kind
@@ -174,8 +223,12 @@ class Order:
         """All that a warp knows, a row each."""
         return self.seen, self.fenced, self.done, self.read_done, self.done_fenced
 
+    def remembered(self) -> list[int]:
+        """The operations that open phases wait for, by their numbers."""
+        return [operation.number for phase in self._phases.values() for operation in phase.operations]
+
     @_both
-    def keep(self, kept: np.ndarray, room: int) -> None:
+    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
         """Operations have new numbers: column n is what column `kept[n]` was; `room` columns."""
 
         def moved(flags: np.ndarray) -> np.ndarray:
@@ -190,6 +243,18 @@ class Order:
         self._at_fence, self._at_next_fence = all_moved(self._at_fence), all_moved(self._at_next_fence)
         for phase in self._phases.values():
             phase.open, phase.closed = all_moved(phase.open), all_moved(phase.closed)
+
+    def missing(self, test: Callable[[Order], np.ndarray]) -> tuple[np.ndarray, bool]:
+        """Where what is known fails a test, and whether it does so only because barriers of the cluster were arrived at relaxed."""
+        late = test(self)
+        return self.confirmed(late, test) if late.any() else (late, False)
+
+    def confirmed(self, late: np.ndarray, test: Callable[[Order], np.ndarray]) -> tuple[np.ndarray, bool]:
+        """The same, where `late` is what is left of a test that failed."""
+        if self.might_be is None:
+            return late, False
+        wrong = late & test(self.might_be)
+        return (wrong, False) if wrong.any() else (late, True)
 
     def _tick(self, warps: np.ndarray) -> None:
         """What these warps do from now on is not yet seen by anybody who has seen what they did before."""
@@ -307,11 +372,6 @@ class Order:
         phase.open, phase.operations, phase.closed = None, [], joined
         phase.told.clear()
         phase.heard.clear()
-
-    @property
-    def pending(self) -> list[Operation]:
-        """The operations that open phases wait for."""
-        return [operation for phase in self._phases.values() for operation in phase.operations]
 
     @_both
     def acquire(self, warps: np.ndarray, what: Any, *, relaxed: bool = False) -> None:

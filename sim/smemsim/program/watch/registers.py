@@ -1,4 +1,4 @@
-"""Registers in flight.
+"""Registers in flight (PTX ISA 9.7.15.7, wgmma; 9.7.16.8, tcgen05.ld).
 
 The PTX ISA wants a tcgen05.wait::ld in between (9.7.16.8.1). ptxas lets every instruction wait for the registers that it reads, and the epilogues that
 CuTe DSL 4.8 brings along rely on that: they convert and store what they have loaded, and then release the accumulator (compiled).
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from smemsim.program.linking.inline import mentions, slots_of
-from smemsim.program.watch.clocks import Operation
-from smemsim.program.watch.shadow import Shadow
-from smemsim.program.wave import WARP, WARPGROUP
+from smemsim.program.watch.clocks import GROUP, Operation
+from smemsim.program.watch.synchronisation import CommitGroups
+from smemsim.program.wave import WARP
 from smemsim.ptx.module import Address, Instruction
 from smemsim.spec.findings import Severity
 from smemsim.spec.wgmma import IN_FLIGHT
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from smemsim.program.linking.program import Block
     from smemsim.program.wave import Wave
 
-__all__ = ["Named", "Registers"]
+__all__ = ["Named", "RegistersInFlight"]
 
 
 # ---- Which registers of tcgen05.ld an instruction names behind it: there the warp has waited for the load
@@ -76,15 +76,31 @@ def _bits(i: Instruction) -> int:
 # ---- Registers of asynchronous instructions: not to be touched before these are waited for (PTX ISA 9.7.15.7)
 
 
-class Registers(Shadow):
-    """The part of the watch that knows which registers are in flight."""
+class RegistersInFlight:
+    """Which registers wgmma still reads or writes, and which have a sum that nobody has read: `in_flight` and `of_sums`, by their bits."""
 
-    def op_registers(self, op: Operation, slots: set[int], *, results: frozenset[int] = frozenset()) -> None:
-        """It reads or writes (`results`) these registers of its warpgroup until it is waited for."""
+    def __init__(self, x: Wave, groups: CommitGroups) -> None:
+        self.x, self.groups = x, groups
+        self.in_flight = self.of_sums = 0
+        self._held: dict[int, dict[Operation, None]] = {}  # of a slot: the operations that have it, in their order
+        self._sums: dict[tuple[int, frozenset[int]], Instruction] = {}  # the wgmma that left a sum there, by the first warp and registers
+        self._filled: dict[int, set[int]] = {}  # of what only wgmma gives a value: what has one, by the warpgroup's first warp
+        self._told: set[tuple[int, str]] = set()  # lines of operations whose registers were touched too early, and how, that have a finding
+
+    def remembered(self) -> list[int]:
+        """The operations that have registers, by their numbers."""
+        return [op.number for operations in self._held.values() for op in operations]
+
+    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
+        """Nothing: operations know their numbers."""
+
+    def takes(self, op: Operation, slots: set[int], *, results: frozenset[int] = frozenset()) -> None:
+        """An operation reads or writes (`results`) these registers of its warpgroup until it is waited for."""
         op.slots |= slots
         op.results |= results
+        op.holds_registers = True
         for slot in slots:
-            self._registers.setdefault(slot, {})[op] = None
+            self._held.setdefault(slot, {})[op] = None
             self.in_flight |= 1 << slot
 
     def sums(self, op: Operation, slots: frozenset[int], *, goes_on: bool) -> None:
@@ -126,34 +142,31 @@ class Registers(Shadow):
 
     def _sums_named(self, warps: set[int], slots: set[int]) -> None:
         """An instruction of these warps names registers: sums there count as read."""
-        own = WARPGROUP // WARP
-        named = [(first, held) for first, held in self._sums if warps & {*range(first, first + own)} and held & slots]
+        named = [(first, held) for first, held in self._sums if warps & {*range(first, first + GROUP)} and held & slots]
         for key in named:
             del self._sums[key]
         if named:
             self.of_sums = sum(1 << slot for slot in set().union(*(held for _, held in self._sums)))
 
-    def _registers_free(self, warp: int, operations: list[Operation]) -> None:
+    def free(self, warp: int, operations: list[Operation]) -> None:
         """The registers of operations that the first warp of their warpgroup has waited for are free."""
         done = [op for op in operations if op.warps[0] == warp]
+        for op in done:
+            op.holds_registers = False
         for slot in set().union(*(op.slots for op in done)):
-            held = self._registers.get(slot, {})
+            held = self._held.get(slot, {})
             for operation in done:
                 held.pop(operation, None)
             if not held:
-                self._registers.pop(slot, None)
+                self._held.pop(slot, None)
                 self.in_flight &= ~(1 << slot)
 
-    def holds_registers(self, op: Operation) -> bool:
-        """Has nobody waited for it?"""
-        return any(op in self._registers.get(slot, {}) for slot in op.slots)
-
-    def check_registers(self, x: Wave, block: Block) -> None:
-        """A block names registers that are in flight: wrong, unless it moves them or is the next wgmma on the same accumulators.
+    def named(self, block: Block) -> None:
+        """The running threads execute a block. To name registers that are in flight is wrong, unless it moves them or is the next wgmma on the same accumulators.
 
         What it names of finished sums counts as read.
         """
-        warps = set((x.threads // WARP).tolist())
+        warps = set((self.x.threads // WARP).tolist())
         for i in block.instructions:
             if i.op == "wgmma":
                 continue
@@ -167,7 +180,7 @@ class Registers(Shadow):
             for slot, op in holds.items():
                 if slot in op.copies and named[slot]:  # another value is there now
                     op.copies.discard(slot)
-                    self._registers[slot].pop(op)
+                    self._held[slot].pop(op)
                 elif i.op != "mov" or copied is None:
                     self._touched(i, slot, op, "written" if named[slot] else "read")
                     if slot in op.results | op.copies and not named[slot]:
@@ -177,25 +190,18 @@ class Registers(Shadow):
             if i.op == "mov" and copied is not None:  # its result is in flight as well
                 results = {slot for slot, is_result in named.items() if is_result} - copied.results
                 copied.copies |= results
-                self.op_registers(copied, results)
+                self.takes(copied, results)
 
     def _holding(self, slot: int, warps: set[int]) -> Operation | None:
         """The first operation of these warps in flight that has a register."""
-        return next((op for op in self._registers.get(slot, {}) if warps & set(op.warps.tolist())), None)
+        return next((op for op in self._held.get(slot, {}) if warps & set(op.warps.tolist())), None)
 
     def _waits_itself(self, op: Operation, warps: set[int]) -> None:
         """ptxas puts a wait for an operation here: for these warps its group is complete, and all in front of that."""
         for warp in sorted(warps & set(op.warps.tolist())):
-            groups = self._groups[warp, "wgmma"]
-            count = next((n for n, group in enumerate(groups.pending, 1) if op in group), None)
-            over = [one for group in groups.pending[:count] for one in group]
-            if count is None:  # not committed yet
-                over += groups.open
-                groups.open = []
-            del groups.pending[:count]
+            over = self.groups.wait_for(op, warp, "wgmma")
             if over:
-                self.order.knows(np.array([warp]), over)
-                self._registers_free(warp, over)
+                self.free(warp, over)
 
     def _touched(self, i: Instruction, slot: int, op: Operation, how: str) -> None:
         """X007: an instruction touches a register of a wgmma in flight. Where ptxas makes it right, that is told as a remark."""
@@ -206,7 +212,7 @@ class Registers(Shadow):
         told = f" ({' or '.join(rule.told)})" if rule.told else ""
         made = f"; {rule.does}{told}, the PTX ISA leaves it undefined" if rule.is_safe else ""
         self.x.launch.find(
-            "X007", i, f"{i.name} {_TOUCHES[how]} {self._register(slot)} while {self._name(op)} is in flight: its registers are not to be touched before "
+            "X007", i, f"{i.name} {_TOUCHES[how]} {self._register(slot)} while {op.name} is in flight: its registers are not to be touched before "
             f"wgmma.wait_group{made}", f"wgmma.commit_group and wgmma.wait_group between line {op.instruction.line} and this one",
             because="PTX ISA 9.7.15.7", milder=Severity.NOTE if rule.is_safe else None,
         )  # fmt: skip

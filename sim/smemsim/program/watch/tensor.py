@@ -1,4 +1,4 @@
-"""The watch of tensor memory: who wrote and who reads each cell, and whether those that touch it now have waited for that.
+"""The shadow of tensor memory (PTX ISA 9.7.16.6): who wrote and who reads each cell, and whether those that touch it now have waited for that.
 
 tcgen05.ld and .st of a warp are done behind its tcgen05.wait, tcgen05.mma, .cp and .shift once somebody has seen the mbarrier that a
 tcgen05.commit behind them arrives at; those of one thread are executed one after the other (PTX ISA 9.7.16.6).
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smemsim.program.watch.products import uses
+from smemsim.program.watch.clocks import GROUP, NOBODY, OPERATIONS, Operation, Operations, Order
+from smemsim.program.watch.doubts import Unwritten, is_followed, uses
 from smemsim.program.watch.registers import Named
-from smemsim.program.watch.shadow import NOBODY, OPERATIONS
-from smemsim.program.watch.unwritten import is_followed
-from smemsim.program.wave import WARP, WARPGROUP
+from smemsim.program.watch.telling import Telling
+from smemsim.program.wave import WARP
 from smemsim.ptx.module import Instruction
 from smemsim.spec.tensor_memory import COLUMNS, LANES, WARP_LANES
 
@@ -24,29 +24,25 @@ if TYPE_CHECKING:
     from smemsim.machine.tmem.layout import Box
     from smemsim.program.barriers.mbarrier import Mbarrier
     from smemsim.program.linking.program import Block
-    from smemsim.program.watch.clocks import Operation
-    from smemsim.program.watch.watch import Watch
     from smemsim.program.wave import Cta, Wave
 
-__all__ = ["TensorWatch"]
+__all__ = ["TensorShadow"]
 
 
 PENDING = 1 << 30  # the clock of what its warp has not waited for
-_WARPS = WARPGROUP // WARP  # of a warpgroup
 _Pending = list[tuple[Any, int, int]]  # places in an array, the warp, the line
 
 
-class TensorWatch:
-    """What tcgen05 instructions of one wave tell."""
+class TensorShadow:
+    """What tcgen05 instructions of one wave leave behind, and whether the next one is ordered behind them."""
 
-    def __init__(self, watch: Watch) -> None:
-        x = watch.x
-        self.watch, self.x = watch, x
+    def __init__(self, x: Wave, order: Order, operations: Operations, telling: Telling, unwritten: Unwritten) -> None:
+        self.x, self.order, self.operations, self.telling, self.unwritten = x, order, operations, telling, unwritten
         shape = (len(x.tensor), LANES, COLUMNS)
         self.per_cta = x.stride // WARP
         self.who = np.full(shape, NOBODY, np.int32)
         self.when, self.line = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
-        groups = -(-self.per_cta // _WARPS)
+        groups = -(-self.per_cta // GROUP)
         self.read_when = np.zeros((groups, *shape), np.int32)  # of the warp with these lanes in each warpgroup
         self.read_line = np.zeros(shape, np.int32)
         self.read_by = np.full(shape, NOBODY, np.int32)  # the last operation
@@ -63,19 +59,6 @@ class TensorWatch:
 
     # ---- threads
 
-    def allocated(self, x: Wave, i: Instruction, flat: np.ndarray) -> None:
-        """tcgen05.alloc of the running warps writes words at `flat` of `x.shared`: seen behind a barrier, and no matter of proxies.
-
-        Triton lets TMA overwrite the word without fence.proxy.async.
-        """
-        watch = self.watch
-        starts = np.flatnonzero(np.diff(x.threads // WARP, prepend=-1))
-        for thread, at in zip(x.threads[starts].tolist(), flat[starts].tolist(), strict=True):
-            op = watch.begin(x, i, thread, "tcgen05.alloc")
-            cta = x.ctas[int(x.cta_of[thread])]
-            watch.op_writes(op, cta, np.array([at - cta.index * x.pitch]))
-            watch.order.knows(op.warps, [op])
-
     def loaded(self, x: Wave, i: Instruction, boxes: Sequence[tuple[int, int, int, int, int]], lanes: int) -> bool:
         """Warps read boxes (warp, CTA, first lane, first column, column behind the last). Has nobody written some of that?
 
@@ -86,10 +69,10 @@ class TensorWatch:
             at = (cta, slice(lane, lane + lanes), slice(first, end))
             is_unwritten |= self._seen(i, at, warp, "reads")
             self.is_product[at] = False
-            group = (int(self.x.tid[warp * WARP]) // WARP) // _WARPS
+            group = (int(self.x.tid[warp * WARP]) // WARP) // GROUP
             self.read_line[at] = i.line
             if self.named.at_once(i):
-                self.read_when[(group, *at)] = self.watch.order.clock[warp]
+                self.read_when[(group, *at)] = self.order.clock[warp]
             else:
                 self.read_when[(group, *at)] = PENDING
                 self._loads.setdefault(warp, []).append(((group, *at), self.named.registers(i)))
@@ -108,7 +91,7 @@ class TensorWatch:
 
     def waited(self, x: Wave, what: str) -> None:
         """tcgen05.wait of the running warps."""
-        clock = self.watch.order.clock
+        clock = self.order.clock
         warps = np.unique(x.threads // WARP)
         for warp in warps.tolist():
             if what == "ld":
@@ -127,7 +110,7 @@ class TensorWatch:
             waiting = self._loads.pop(warp, [])
             for at, registers in waiting:
                 if registers & first:
-                    self.read_when[at] = self.watch.order.clock[warp]
+                    self.read_when[at] = self.order.clock[warp]
             left = [(at, registers) for at, registers in waiting if not registers & first]
             if left:
                 self._loads[warp] = left
@@ -151,8 +134,8 @@ class TensorWatch:
         key = (thread // WARP, i.line)
         op = self._open.get(key)
         if op is None:
-            op = self._open[key] = self.watch.begin(x, i, thread, kind)
-            self.issued.setdefault(key[0], np.zeros(self.watch.operations.room, bool))[op.number] = True
+            op = self._open[key] = self.operations.begin(i, thread, kind)
+            self.issued.setdefault(key[0], np.zeros(self.operations.room, bool))[op.number] = True
         return op
 
     def remembered(self) -> list[int]:
@@ -161,21 +144,21 @@ class TensorWatch:
         readers = np.unique(self.read_by[self.read_by != NOBODY])
         return [*of_cells.tolist(), *readers.tolist(), *(op.number for op in self._open.values())]
 
-    def renumber(self, kept: np.ndarray, new: np.ndarray) -> None:
-        """Operations have new numbers: `new` of each old one, of which `kept` are left."""
+    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
+        """Operations have new numbers: `new` of each old one, of which `kept` are left; there is `room` for so many."""
         by = self.who >= OPERATIONS
         self.who[by] = OPERATIONS + new[self.who[by] - OPERATIONS]
         reads = self.read_by != NOBODY
         self.read_by[reads] = new[self.read_by[reads]]
         for warp, row in self.issued.items():
-            self.issued[warp] = np.zeros(self.watch.operations.room, bool)
+            self.issued[warp] = np.zeros(room, bool)
             self.issued[warp][: len(kept)] = row[kept]
 
     def operated(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> None:
         """It reads and writes boxes of tensor memory of the CTAs of its group."""
         if self.reads(op, members, reads) and self.marks is not None:  # of tcgen05.shift: nobody follows what it moves
             for which, lanes, first, end in reads:
-                self.watch.unwritten.doubts.tell(op.instruction, self.marks[members[which].index, lanes, first:end])
+                self.unwritten.doubts.tell(op.instruction, self.marks[members[which].index, lanes, first:end])
         self.writes(op, members, writes)
 
     def reads(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box]) -> bool:
@@ -206,19 +189,19 @@ class TensorWatch:
         """tcgen05.commit of a thread: all its operations so far are complete when the phases of the barriers are."""
         warp = thread // WARP
         self._open = {key: op for key, op in self._open.items() if key[0] != warp}
-        row = self.issued.get(warp, np.zeros(self.watch.operations.room, bool))
+        row = self.issued.get(warp, np.zeros(self.operations.room, bool))
         for barrier in barriers:
-            self.watch.order.brings_all(row, warp, barrier)
+            self.order.brings_all(row, warp, barrier)
 
     # ---- inside
 
     def _seen(self, i: Instruction, at: Any, warp: int, done: str) -> bool:
         """Has the warp seen the writes of the cells that it, or its operation, now reads or overwrites? Returns whether it reads what nobody has written."""
-        who, order, x = self.who[at], self.watch.order, self.x
+        who, order, x = self.who[at], self.order, self.x
         first = int(who.flat[0])
         if (who == first).all():  # most often one instruction wrote them all
             if first >= OPERATIONS:
-                operation = self.watch.operations[first - OPERATIONS]
+                operation = self.operations[first - OPERATIONS]
                 if order.done[warp, first - OPERATIONS] or self._is_piped(i, warp, operation):
                     return False
             elif (first == warp and i.modifiers[0] in ("ld", "st")) or (first == NOBODY and done != "reads"):
@@ -233,13 +216,13 @@ class TensorWatch:
         by_op = who >= OPERATIONS
         if by_op.any():
             numbers = np.unique(who[by_op]) - OPERATIONS
-            numbers = numbers[[not self._is_piped(i, warp, self.watch.operations[n]) for n in numbers.tolist()]]
-            unseen, formal = self.watch.missing(lambda order: ~order.done[warp, numbers])
+            numbers = numbers[[not self._is_piped(i, warp, self.operations[n]) for n in numbers.tolist()]]
+            unseen, formal = self.order.missing(lambda order: ~order.done[warp, numbers])
             if unseen.any():
                 number = int(numbers[unseen][0])
-                operation = self.watch.operations[number]
+                operation = self.operations[number]
                 where = self._where(at, who == OPERATIONS + number)
-                self.watch.tell(
+                self.telling.tell(
                     "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which {operation.instruction.name} of line "
                     f"{operation.instruction.line} writes: nobody has waited for it",
                     "tcgen05.commit behind it, by the thread that issued it, and wait for the phase of that mbarrier (mbarrier.try_wait) first",
@@ -250,7 +233,7 @@ class TensorWatch:
             by_warp &= who != warp
         if by_warp.any():
             when = self.when[at]
-            late_cells, formal = self.watch.missing(lambda order: by_warp & (order.seen[warp][np.where(by_warp, who, 0)] < when))
+            late_cells, formal = self.order.missing(lambda order: by_warp & (order.seen[warp][np.where(by_warp, who, 0)] < when))
             if late_cells.any():
                 place = tuple(a[0] for a in np.nonzero(late_cells))
                 pending, line = bool(when[place] == PENDING), int(self.line[at][place])
@@ -265,9 +248,9 @@ class TensorWatch:
             if not when.any():
                 continue
             lane = np.arange(LANES)[lanes]
-            readers = cta * self.per_cta + np.minimum(group * _WARPS + lane // WARP_LANES, self.per_cta - 1)
+            readers = cta * self.per_cta + np.minimum(group * GROUP + lane // WARP_LANES, self.per_cta - 1)
             others = (readers != warp)[:, None] if i.modifiers[0] in ("ld", "st", "dealloc") else np.ones((len(readers), 1), bool)
-            late, formal = self.watch.missing(
+            late, formal = self.order.missing(
                 lambda order, when=when, readers=readers, others=others: others & (when > order.seen[warp, readers][:, None])  # type: ignore[misc]
             )
             if late.any():
@@ -280,12 +263,12 @@ class TensorWatch:
         if first == NOBODY and (by == NOBODY).all():
             return
         for number in np.unique(by[by != NOBODY]).tolist():
-            operation = self.watch.operations[number]
+            operation = self.operations[number]
             if self._is_piped(i, warp, operation):
                 continue
-            unseen, formal = self.watch.missing(lambda order, number=number: ~order.done[warp, [number]])  # type: ignore[misc]
+            unseen, formal = self.order.missing(lambda order, number=number: ~order.done[warp, [number]])  # type: ignore[misc]
             if unseen.any():
-                self.watch.tell(
+                self.telling.tell(
                     "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {self._where(at, by == number)}, which "
                     f"{operation.instruction.name} of line {operation.instruction.line} may still read: nobody has waited for it",
                     "tcgen05.commit behind it, and wait for the phase of that mbarrier first", "PTX ISA 9.7.16.6", formal=formal,
@@ -294,7 +277,7 @@ class TensorWatch:
     def _is_piped(self, i: Instruction, warp: int, before: Operation) -> bool:
         """Does the tensor core execute an instruction that a warp issues now behind an operation? It does once that was issued before, by whomever."""
         first = int(before.warps[0])
-        return i.modifiers[0] in _PIPED and (first == warp or bool(self.watch.order.seen[warp, first] >= before.when))
+        return i.modifiers[0] in _PIPED and (first == warp or bool(self.order.seen[warp, first] >= before.when))
 
     def _not_ordered(
         self, i: Instruction, warp: int, done: str, where: str, what: tuple[str, str], other: int, line: int, pending: bool, formal: bool
@@ -302,7 +285,7 @@ class TensorWatch:
         """X012: a warp's tcgen05.ld or .st is not known to be done; `what` it is, and does."""
         access, does = what
         why = f"its warp has not executed tcgen05.wait::{access}" if pending else "nothing orders the two"
-        self.watch.tell(
+        self.telling.tell(
             "X012", i, f"{i.name} of warp {self._warp(warp)} {done} {where}, which tcgen05.{access} of warp {self._warp(other)} at line {line} {does}: {why}",
             f"tcgen05.wait::{access}.sync.aligned behind the tcgen05.{access}, then a barrier, before this instruction", "PTX ISA 9.7.16.6", formal=formal,
         )  # fmt: skip
@@ -312,10 +295,10 @@ class TensorWatch:
         found = np.zeros(cells.shape, np.int32) if self.marks is None else self.marks.reshape(-1)[cells]
         nobody = self.who.reshape(-1)[cells] == NOBODY
         if nobody.any():
-            mark = self.watch.unwritten.doubts.of(
+            mark = self.unwritten.doubts.of(
                 ("tensor", i.line), functools.partial(self.unwritten_is_used, i.line), is_whole=bool(nobody.all())
             )
-            found = self.watch.unwritten.doubts.join(found, np.where(nobody, mark, 0).astype(np.int32))
+            found = self.unwritten.doubts.join(found, np.where(nobody, mark, 0).astype(np.int32))
         return found
 
     def put_cells(self, cells: np.ndarray, marks: np.ndarray | int) -> None:
@@ -349,15 +332,15 @@ class TensorWatch:
                 message = f"{reader.name} reads {self._where(at, missed)} before {i.name} of line {i.line} writes it: nothing makes the reader wait"
                 repair = "tcgen05.commit behind it, and wait for the phase of that mbarrier (mbarrier.try_wait) first, with the parity of this round"
                 tell = functools.partial(self.x.launch.find, "X012", reader, message, repair, because="PTX ISA 9.7.16.6")
-                self.watch.came_late(reader, tell, self.late)
+                self.telling.came_late(reader, tell, self.late)
 
     def _is_read_late(self, at: Any, warp: int) -> np.ndarray:
         """Of which cells does a warp not know that those who read them are done?"""
         lane = np.arange(LANES)[at[1]]
         late = np.zeros(self.who[at].shape, bool)
         for group, read_when in enumerate(self.read_when):
-            readers = at[0] * self.per_cta + np.minimum(group * _WARPS + lane // WARP_LANES, self.per_cta - 1)
-            late |= read_when[at] > self.watch.order.seen[warp, readers][:, None]
+            readers = at[0] * self.per_cta + np.minimum(group * GROUP + lane // WARP_LANES, self.per_cta - 1)
+            late |= read_when[at] > self.order.seen[warp, readers][:, None]
         return late
 
     def _lost(self, i: Instruction, at: Any, warp: int) -> None:

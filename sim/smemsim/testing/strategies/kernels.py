@@ -10,9 +10,9 @@ from hypothesis import reject
 from hypothesis import strategies as st
 
 from smemsim.arguments import whole
+from smemsim.campaign.spaces.faults import changed
 from smemsim.errors import InputError, Unmodelled
 from smemsim.finding import Path
-from smemsim.judge.causes import with_values
 from smemsim.judge.check import check
 from smemsim.planning.arrangement import STACKS
 from smemsim.planning.make import Plan, unchecked
@@ -242,7 +242,7 @@ def _faulty(draw: Draw, right: st.SearchStrategy[dict[str, Any]], faults: tuple[
     places = [Path.of("step", number, side) for number, step in enumerate(raw["step"]) for side in SIDES if side in step]
     path, new = FAULTS[kind](draw, raw, draw(st.sampled_from(places)))
     fault = Fault(kind, str(path), path.within(raw), new)
-    broken = with_values({key: value for key, value in raw.items() if key != "expect"}, {path: new})
+    broken = changed({key: value for key, value in raw.items() if key != "expect"}, str(path), new)
     try:
         found = check(broken).findings
     except (InputError, Unmodelled):

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Sequence
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from smemsim.arguments import is_whole, shown, suggestion, whole, wholes
 from smemsim.errors import InputError
@@ -69,6 +69,9 @@ def _accepted(kind: type[E]) -> dict[str | int, E]:
 _ACCEPTED: dict[str, dict[str | int, Any]] = {name: _accepted(kind) for name, kind in ENUMS.items()}
 
 
+Call = Literal["tiled", "im2col", "im2col_wide"]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Arguments:
     """What an encode call is given. Of its three calls each has the fields of its own; the others hold nothing.
@@ -99,6 +102,26 @@ class Arguments:
     def rank(self) -> int:
         """Number of dimensions, 1 to 5."""
         return len(self.global_dim)
+
+    @property
+    def call(self) -> Call:
+        """Which encode call makes such a map: "tiled", "im2col" or "im2col_wide"."""
+        return "tiled" if self.box_dim else "im2col" if self.mode is None else "im2col_wide"
+
+    @property
+    def is_im2col(self) -> bool:
+        """Made by cuTensorMapEncodeIm2col or cuTensorMapEncodeIm2colWide?"""
+        return not self.box_dim
+
+    @property
+    def is_im2col_wide(self) -> bool:
+        """Made by cuTensorMapEncodeIm2colWide?"""
+        return self.mode is not None
+
+    @property
+    def wide_mode(self) -> str:
+        """ "W" or "W128"; "" for other maps."""
+        return "" if self.mode is None else self.mode.name
 
     @property
     def pixel_box(self) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -6,13 +6,16 @@ there is what ptxas emits for tensormap.replace: compiled.
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
 import operator
 from collections.abc import Sequence
 from typing import Any
 
-from smemsim.errors import InputError
+from smemsim.errors import InputError, Unmodelled
 from smemsim.finding import Finding, TensorMapError
+from smemsim.spec.evidence import Grade
 from smemsim.spec.fields import PART_BITS, Selection
 from smemsim.spec.swizzles import MODES
 from smemsim.spec.tensor_map import (
@@ -21,18 +24,20 @@ from smemsim.spec.tensor_map import (
     SWIZZLE_BITS,
     SWIZZLES,
     TENSOR_MAP,
+    WIDE_IS_IM2COL,
     Interleave,
     L2Promotion,
     OobFill,
     TensorMapDataType,
     TensorMapSwizzle,
+    grade_unread,
     pack_corner,
     unpack_corner,
 )
 from smemsim.words.tensor_map.arguments import Arguments
 from smemsim.words.tensor_map.rules import refused
 
-__all__ = ["decode_parts", "encode_parts", "raw_bytes"]
+__all__ = ["Encoded", "decode_parts", "encode_parts", "raw_bytes"]
 
 
 def _bits(**fields: int) -> int:
@@ -190,3 +195,47 @@ def _type_of() -> dict[tuple[int, int], TensorMapDataType]:
 
 _SWIZZLE_OF = {(low, a, high): _swizzle_of(low, a, high) for low in range(4) for a in range(4) for high in range(2)}
 _TYPE_OF = _type_of()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Encoded(Arguments):
+    """The arguments of a tensor map together with its 128 bytes, `bytes(encoded)`."""
+
+    unknown_bits: int = dataclasses.field(default_factory=int)  # of 1024: where other bytes were found than the encoder writes
+    on_hopper: bool = False  # a wide map encoded for Hopper, where it is a plain im2col map
+
+    @functools.cached_property
+    def unknown_fields(self) -> tuple[str, ...]:
+        """Names of the fields whose bits are not what the encoder writes for these arguments."""
+        if not self.unknown_bits:
+            return ()
+        return tuple(name for name, field in TENSOR_MAP.fields.items() if field.raw(self.unknown_bits))
+
+    def unread_fields(self, arch: str | None) -> dict[str, Grade | None]:
+        """Of each of `unknown_fields` what says that no transfer looks at it on an architecture; None where nobody knows what it does there."""
+        if not self.unknown_bits:
+            return {}
+        raw = int.from_bytes(bytes(self), "little")
+        return {name: grade_unread(name, TENSOR_MAP.fields[name].raw(raw), arch) for name in self.unknown_fields}
+
+    def __getattr__(self, name: str) -> int:
+        # A map from bytes is compared with what the encoder writes when somebody asks for it.
+        if name == "unknown_bits" and "_raw" in self.__dict__:
+            bits = int.from_bytes(self.__dict__["_raw"], "little") ^ int.from_bytes(TENSOR_MAP.parts.pack(*encode_parts(self)), "little")
+            self.__dict__[name] = bits
+            return bits
+        raise AttributeError(f"a TensorMap has no attribute {name!r}")
+
+    def __bytes__(self) -> bytes:
+        raw: bytes | None = self.__dict__.get("_raw")
+        if raw is not None:
+            return raw
+        if self.mode is not None and not self.on_hopper:
+            raise Unmodelled(
+                "nobody has published what cuTensorMapEncodeIm2colWide writes on sm_100 and later; what driver 580 writes on Hopper, a plain "
+                f"im2col map, is known: name arch={WIDE_IS_IM2COL[0]!r} for it"
+            )
+        packed: bytes = TENSOR_MAP.parts.pack(*encode_parts(self))
+        if self.unknown_bits:
+            return (int.from_bytes(packed, "little") ^ self.unknown_bits).to_bytes(len(packed), "little")
+        return packed

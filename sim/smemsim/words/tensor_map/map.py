@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from smemsim.arguments import shown, whole
-from smemsim.errors import InputError, Unmodelled
+from smemsim.errors import InputError
 from smemsim.finding import Finding, TensorMapError
-from smemsim.spec.evidence import Grade
-from smemsim.spec.tensor_map import DATA_TYPES, TENSOR_MAP, WIDE_IS_IM2COL, TensorMapSwizzle, grade_unread
-from smemsim.words.tensor_map.arguments import ENUMS, LISTS, SHORT_NAMES, Arguments, members, numbers
-from smemsim.words.tensor_map.bits import decode_parts, encode_parts, raw_bytes
+from smemsim.spec.tensor_map import DATA_TYPES, TENSOR_MAP, WIDE_IS_IM2COL, TensorMapSwizzle
+from smemsim.words.tensor_map.arguments import ENUMS, LISTS, SHORT_NAMES, Arguments, Call, members, numbers
+from smemsim.words.tensor_map.bits import Encoded, decode_parts, raw_bytes
 from smemsim.words.tensor_map.problems import problems
-from smemsim.words.tensor_map.rules import Call, target, violations
+from smemsim.words.tensor_map.rules import target, violations
 
 __all__ = ["TensorMap"]
 
@@ -29,16 +28,13 @@ _OF_CALL: dict[Call, tuple[str, ...]] = {  # the arguments that only one call ha
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TensorMap(Arguments):
+class TensorMap(Encoded):
     """A tensor map. Dimension 0 is the contiguous one; strides are bytes, of dimensions 1 …; every argument has the driver's name.
 
     Make one with `TensorMap.tiled`, `.im2col`, `.im2col_wide`, `.from_bytes` or `.parse`. `bytes(tm)` are the 128 bytes the driver would
     have produced (measured on an H200 with driver 580: traces encode_tiled, encode_im2col, encode_im2col_wide). A tiled map has no
     corners, an im2col map no `box_dim`.
     """
-
-    unknown_bits: int = dataclasses.field(default_factory=int)  # of 1024: where `from_bytes` found something else than the encoder writes
-    on_hopper: bool = False  # a wide map encoded for Hopper, where it is a plain im2col map
 
     @classmethod
     def tiled(
@@ -226,26 +222,6 @@ class TensorMap(Arguments):
         return cls.from_bytes(raw)
 
     @property
-    def call(self) -> Call:
-        """Which encode call makes such a map: "tiled", "im2col" or "im2col_wide"."""
-        return "tiled" if self.box_dim else "im2col" if self.mode is None else "im2col_wide"
-
-    @property
-    def is_im2col(self) -> bool:
-        """Made by cuTensorMapEncodeIm2col or cuTensorMapEncodeIm2colWide?"""
-        return not self.box_dim
-
-    @property
-    def is_im2col_wide(self) -> bool:
-        """Made by cuTensorMapEncodeIm2colWide?"""
-        return self.mode is not None
-
-    @property
-    def wide_mode(self) -> str:
-        """ "W" or "W128"; "" for other maps."""
-        return "" if self.mode is None else self.mode.name
-
-    @property
     def broken_rules(self) -> tuple[str, ...]:
         """Rules of the encode call that the map breaks: none but for maps from `from_bytes` that no driver makes."""
         return self.broken_on(None)
@@ -258,7 +234,7 @@ class TensorMap(Arguments):
         return tuple(f.message for f in self.violations(arch))
 
     def violations(self, arch: str | None) -> tuple[Finding, ...]:
-        """The same as findings, each with its rule."""
+        """What `broken_on` says as findings, each with its rule."""
         if "_legal_on" in self.__dict__ and arch in (None, self.__dict__["_legal_on"]):  # an encode call's verdict, which is stricter
             return ()
         known: dict[str | None, tuple[Finding, ...]] = self.__dict__.setdefault("_broken_on", {})
@@ -276,28 +252,6 @@ class TensorMap(Arguments):
         """
         return problems(self, target(arch, encode=False))
 
-    @functools.cached_property
-    def unknown_fields(self) -> tuple[str, ...]:
-        """Names of the fields whose bits are not what the encoder writes for these arguments."""
-        if not self.unknown_bits:
-            return ()
-        return tuple(name for name, field in TENSOR_MAP.fields.items() if field.raw(self.unknown_bits))
-
-    def unread_fields(self, arch: str | None) -> dict[str, Grade | None]:
-        """Of each of `unknown_fields` what says that no transfer looks at it on an architecture; None where nobody knows what it does there."""
-        if not self.unknown_bits:
-            return {}
-        raw = int.from_bytes(bytes(self), "little")
-        return {name: grade_unread(name, TENSOR_MAP.fields[name].raw(raw), arch) for name in self.unknown_fields}
-
-    def __getattr__(self, name: str) -> int:
-        # A map from bytes is compared with what the encoder writes when somebody asks for it.
-        if name == "unknown_bits" and "_raw" in self.__dict__:
-            bits = int.from_bytes(self.__dict__["_raw"], "little") ^ int.from_bytes(TENSOR_MAP.parts.pack(*encode_parts(self)), "little")
-            self.__dict__[name] = bits
-            return bits
-        raise AttributeError(f"a TensorMap has no attribute {name!r}")
-
     def __post_init__(self) -> None:
         how = "make a map with TensorMap.tiled, .im2col, .im2col_wide or .from_bytes"
         for name, kind in ENUMS.items():
@@ -311,20 +265,6 @@ class TensorMap(Arguments):
         shape = [v for v in violations(self, self.call, target(None, encode=False)) if v.rule in ("rank", "im2col_rank", "corner_entries")]
         if shape:
             raise InputError(f"{'; '.join(f.message for f in shape)}; {how}")
-
-    def __bytes__(self) -> bytes:
-        raw: bytes | None = self.__dict__.get("_raw")
-        if raw is not None:
-            return raw
-        if self.mode is not None and not self.on_hopper:
-            raise Unmodelled(
-                "nobody has published what cuTensorMapEncodeIm2colWide writes on sm_100 and later; what driver 580 writes on Hopper, a plain "
-                f"im2col map, is known: name arch={WIDE_IS_IM2COL[0]!r} for it"
-            )
-        packed: bytes = TENSOR_MAP.parts.pack(*encode_parts(self))
-        if self.unknown_bits:
-            return (int.from_bytes(packed, "little") ^ self.unknown_bits).to_bytes(len(packed), "little")
-        return packed
 
     def __repr__(self) -> str:
         if self.unknown_bits or self.swizzle is TensorMapSwizzle.SWIZZLE_96B:

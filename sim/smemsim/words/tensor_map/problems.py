@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from smemsim.finding import Finding, in_word
 from smemsim.layout.tma import row_pitch, tile_size
@@ -17,11 +16,9 @@ from smemsim.spec.swizzles import MODES, Swizzle
 from smemsim.spec.tensor_map import LIMITS, SWIZZLES, WIDE_IS_IM2COL, Im2colWideMode, Interleave, TensorMapSwizzle
 from smemsim.spec.transfers import ENCODE_CALLS
 from smemsim.words.tensor_map.arguments import Arguments
+from smemsim.words.tensor_map.bits import Encoded
 from smemsim.words.tensor_map.rules import Target, inner, inner_shown
 from smemsim.words.tensor_map.traps import map_traps
-
-if TYPE_CHECKING:
-    from smemsim.words.tensor_map.map import TensorMap
 
 __all__ = ["box_beyond_tensor", "finding", "measured", "pixels_outside", "problems", "store_overrun", "walked"]
 
@@ -47,7 +44,7 @@ def walked(a: Arguments) -> list[int]:
     return [i for i in range(a.rank) if (i != a.rank - 2 if a.interleave else i)]
 
 
-def store_overrun(a: TensorMap, at: Target) -> Iterator[Finding]:
+def store_overrun(a: Encoded, at: Target) -> Iterator[Finding]:
     """Where stores work at all; with interleave rows are whole slices."""
     row = a.global_dim[0] * a.type_row.bits
     if a.interleave or row % 128 == 0 or a.is_im2col_wide or any(trap.stops(is_store=True) for trap in map_traps(a, at.arch)):
@@ -120,7 +117,7 @@ def pixels_outside(a: Arguments, at: Target) -> Iterator[Finding]:
 _SLICES = {Interleave.INTERLEAVE_16B: 16, Interleave.INTERLEAVE_32B: 32}
 
 
-def problems(tm: TensorMap, at: Target) -> list[Finding]:
+def problems(tm: Encoded, at: Target) -> list[Finding]:
     """The findings of a map, for an architecture or for any of them; maps that break rules have those besides (`broken_on`)."""
     if not tm.global_address and not tm.is_im2col_wide and not any(bytes(tm)):
         return [_all_zero(at)]
@@ -138,7 +135,7 @@ def _all_zero(at: Target) -> Finding:
     )
 
 
-def _traps(tm: TensorMap, at: Target) -> Iterator[Finding]:
+def _traps(tm: Encoded, at: Target) -> Iterator[Finding]:
     """What stops all loads stops the kernel; of stores alone a kernel that only loads need not know."""
     for trap in map_traps(tm, at.arch):
         is_noted = trap.is_meant or trap.direction == "store"
@@ -147,7 +144,7 @@ def _traps(tm: TensorMap, at: Target) -> Iterator[Finding]:
         yield finding("T218" if is_noted else "T212", trap.where, message, trap.repair, because)
 
 
-def _stale_tf32(tm: TensorMap, at: Target) -> Iterator[Finding]:
+def _stale_tf32(tm: Encoded, at: Target) -> Iterator[Finding]:
     """On Hopper it is a trap."""
     if at.arch not in (None, "sm_90a") and "to_tf32" in tm.unknown_fields:
         yield finding(
@@ -160,7 +157,7 @@ def _stale_tf32(tm: TensorMap, at: Target) -> Iterator[Finding]:
         )
 
 
-def _past_the_rank(tm: TensorMap, at: Target) -> Iterator[Finding]:
+def _past_the_rank(tm: Encoded, at: Target) -> Iterator[Finding]:
     """What no document and no program says anything about, and that has one sensible reading."""
     if found := [name for name, grade in tm.unread_fields(at.arch).items() if grade is Grade.INFERRED]:
         yield finding(
@@ -364,7 +361,7 @@ def _relaxed_stores(a: Arguments, at: Target) -> Iterator[Finding]:
         yield finding("T218", "box_dim", message, f"loads need {row.multiple} elements", "PTX ISA 5.5.1.1")
 
 
-_QUESTIONS: tuple[Callable[[TensorMap, Target], Iterator[Finding]], ...] = (
+_QUESTIONS: tuple[Callable[[Encoded, Target], Iterator[Finding]], ...] = (
     _stale_tf32,
     _past_the_rank,
     _too_large,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from smemsim.finding import Finding, InWord, Path
 from smemsim.spec.architectures import ARCHITECTURES, architecture
@@ -30,7 +30,7 @@ from smemsim.spec.tensor_map import (
     TensorMapSwizzle,
     corner_bits,
 )
-from smemsim.words.tensor_map.arguments import Arguments
+from smemsim.words.tensor_map.arguments import Arguments, Call
 
 __all__ = [
     "ALL_CALLS",
@@ -57,7 +57,6 @@ __all__ = [
 # ---- What a rule of the encode calls is: a row with a check, its grades, and where it is written
 
 
-Call = Literal["tiled", "im2col", "im2col_wide"]
 TILED: tuple[Call, ...] = ("tiled",)
 IM2COL: tuple[Call, ...] = ("im2col",)
 WIDE: tuple[Call, ...] = ("im2col_wide",)
@@ -599,9 +598,12 @@ def target(arch: Any, *, encode: bool) -> Target:
     return _TARGETS[None if arch is None else architecture(arch).name, encode]
 
 
+_WHOLE = InWord("tensor map", Path())
+
+
 def refused(sentence: str, rule: str = "", code: str = "T205", source: str = "") -> Finding:
     """The finding of a broken rule of the encode calls, which is about the map as a whole."""
-    return Finding(code, CODES[code].severity, InWord("tensor map", Path()), sentence, source=source, rule=rule)
+    return Finding(code, CODES[code].severity, _WHOLE, sentence, source=source, rule=rule)
 
 
 def violations(a: Arguments, call: Call, at: Target) -> list[Finding]:

@@ -19,9 +19,9 @@ from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError
 from smemsim.finding import Finding, TensorMapError
 from smemsim.spec.tensor_map import DATA_TYPES, DERIVED_FIELDS, LIMITS, POINTERS, TENSOR_MAP
-from smemsim.words.tensor_map.arguments import ENUMS, LISTS, Arguments, member
+from smemsim.words.tensor_map.arguments import ENUMS, LISTS, Arguments, Call, member
 from smemsim.words.tensor_map.bits import decode_parts, encode_parts
-from smemsim.words.tensor_map.rules import Call, refused, target, violations
+from smemsim.words.tensor_map.rules import refused, target, violations
 
 __all__ = [
     "Definition",
@@ -749,7 +749,7 @@ def parse_bytes(text: str) -> bytes | None:
 
 
 def parse_dump(text: str) -> Dump | None:
-    """The same with how it was read.
+    """The 128 bytes of a tensor map from text, and how they were written there; None when the text is something else.
 
     >>> parse_dump("ab:" * 127 + "ab").reading
     'bytes in memory order'

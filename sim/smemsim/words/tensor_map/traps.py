@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from smemsim.spec.swizzles import MODES, SwizzleMode
 from smemsim.spec.tensor_map import LIMITS, SWIZZLE_BITS, SWIZZLES, Interleave, TensorMapSwizzle
 from smemsim.spec.transfers import CHUNK_BYTES, ENCODE_CALLS, MAP_OF_MODE
 from smemsim.spec.traps import ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS
 from smemsim.words.tensor_map.arguments import Arguments
+from smemsim.words.tensor_map.bits import Encoded
 from smemsim.words.tensor_map.rules import inner
-
-if TYPE_CHECKING:
-    from smemsim.words.tensor_map.map import TensorMap
 
 __all__ = ["Direction", "MapTrap", "map_traps", "swizzle_in_force"]
 
@@ -49,12 +47,12 @@ class MapTrap:
         return self.direction in ("transfer", "store" if is_store else "load")
 
 
-def map_traps(tm: TensorMap, arch: str | None, mode: str | None = None) -> Iterator[MapTrap]:
+def map_traps(tm: Encoded, arch: str | None, mode: str | None = None) -> Iterator[MapTrap]:
     """Every reason, in the order in which hardware's errors come; `mode` is the instruction's, None the one that goes with the map.
 
     `arch` None: as on sm_90a, with what only Blackwell has.
 
-    >>> from smemsim.words.tensor_map.map import TensorMap
+    >>> from smemsim import TensorMap
     >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(1 << 32, 4), global_strides=(0,), box_dim=(64, 4))
     >>> [(trap.direction, trap.where, trap.cuda_error) for trap in map_traps(tm, "sm_90a")]
     [('transfer', 'global_dim[0]', 715)]
@@ -66,7 +64,7 @@ def map_traps(tm: TensorMap, arch: str | None, mode: str | None = None) -> Itera
 def swizzle_in_force(a: Arguments, arch: str | None) -> SwizzleMode:
     """The mode that transfers go by: sm_90a looks at two bits of the map only (measured: trace tma_swizzle_bits).
 
-    >>> from smemsim.words.tensor_map.map import TensorMap
+    >>> from smemsim import TensorMap
     >>> tm = TensorMap.tiled(data_type="u8", global_address=0x10000, global_dim=(128,), global_strides=(), box_dim=(128,),
     ...                      swizzle="128B_ATOM_32B")
     >>> str(swizzle_in_force(tm, "sm_90a").swizzle), str(swizzle_in_force(tm, "sm_100a").swizzle)
@@ -76,7 +74,7 @@ def swizzle_in_force(a: Arguments, arch: str | None) -> SwizzleMode:
     return MODES[SWIZZLES[code]]
 
 
-def _other_mode(tm: TensorMap, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
+def _other_mode(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
     if mode is not None and tm.call != (wanted := MAP_OF_MODE[mode]):
         yield MapTrap(
             where="mode",
@@ -85,7 +83,7 @@ def _other_mode(tm: TensorMap, arch: str | None, mode: str | None) -> Iterator[M
         )
 
 
-def _far_dimensions(tm: TensorMap, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
+def _far_dimensions(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
     for i, n in enumerate(tm.global_dim):
         if n > LIMITS.max_usable_dim:
             yield MapTrap(
@@ -96,7 +94,7 @@ def _far_dimensions(tm: TensorMap, arch: str | None, mode: str | None) -> Iterat
             )
 
 
-def _stale_tf32(tm: TensorMap, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
+def _stale_tf32(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
     if arch in _MEASURED and "to_tf32" in tm.unknown_fields:
         yield MapTrap(
             where="data_type",
@@ -107,7 +105,7 @@ def _stale_tf32(tm: TensorMap, arch: str | None, mode: str | None) -> Iterator[M
         )
 
 
-def _integer_nan(tm: TensorMap, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
+def _integer_nan(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
     if tm.oob_fill and not tm.type_row.nan_fill:
         yield MapTrap(
             where="oob_fill",
@@ -119,7 +117,7 @@ def _integer_nan(tm: TensorMap, arch: str | None, mode: str | None) -> Iterator[
         )
 
 
-def _newer_type(tm: TensorMap, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
+def _newer_type(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
     if arch == "sm_90a" and not tm.type_row.sm90:
         yield MapTrap(
             where="data_type",
@@ -130,7 +128,7 @@ def _newer_type(tm: TensorMap, arch: str | None, mode: str | None) -> Iterator[M
         )
 
 
-def _inner_extent(tm: TensorMap, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
+def _inner_extent(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
     if tm.interleave:
         return
     row, (name, elements) = tm.type_row, inner(tm)
@@ -155,7 +153,7 @@ def _inner_extent(tm: TensorMap, arch: str | None, mode: str | None) -> Iterator
         )
 
 
-def _slice_strides(tm: TensorMap, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
+def _slice_strides(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
     step = LIMITS.address_alignment_32b
     if tm.interleave is Interleave.INTERLEAVE_32B and any(stride % step for stride in tm.global_strides):
         yield MapTrap(
@@ -167,7 +165,7 @@ def _slice_strides(tm: TensorMap, arch: str | None, mode: str | None) -> Iterato
         )
 
 
-def _store_corners(tm: TensorMap, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
+def _store_corners(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
     lower, upper = tm.pixel_box_lower_corner, tm.pixel_box_upper_corner
     if tm.call == "im2col" and (min(lower) < 0 or max(upper) > 0):
         yield MapTrap(
@@ -180,7 +178,7 @@ def _store_corners(tm: TensorMap, arch: str | None, mode: str | None) -> Iterato
         )
 
 
-def _gathered_box(tm: TensorMap, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
+def _gathered_box(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
     if mode not in ("tile::gather4", "tile::scatter4"):
         return
     source = "PTX ISA 9.7.9.27"
@@ -192,7 +190,7 @@ def _gathered_box(tm: TensorMap, arch: str | None, mode: str | None) -> Iterator
         yield MapTrap(where="box_dim[1]", reason=reason, source=source)
 
 
-def _one_direction(tm: TensorMap, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
+def _one_direction(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
     row = tm.type_row
     if row.load_only:
         yield MapTrap(
@@ -212,7 +210,7 @@ def _one_direction(tm: TensorMap, arch: str | None, mode: str | None) -> Iterato
         )
 
 
-def _misaligned(tm: TensorMap, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
+def _misaligned(tm: Encoded, arch: str | None, mode: str | None) -> Iterator[MapTrap]:
     step = LIMITS.address_alignment_32b if tm.interleave is Interleave.INTERLEAVE_32B else LIMITS.address_alignment
     if tm.global_address % step:
         yield MapTrap(
@@ -226,7 +224,7 @@ def _misaligned(tm: TensorMap, arch: str | None, mode: str | None) -> Iterator[M
 
 
 # In this order: of several reasons hardware reports an illegal instruction before a misaligned address.
-_QUESTIONS: tuple[Callable[[TensorMap, str | None, str | None], Iterator[MapTrap]], ...] = (
+_QUESTIONS: tuple[Callable[[Encoded, str | None, str | None], Iterator[MapTrap]], ...] = (
     _other_mode,
     _far_dimensions,
     _stale_tf32,

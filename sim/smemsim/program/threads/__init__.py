@@ -1,0 +1,1 @@
+"""What threads do by themselves and with those of their warp: control flow, votes and shuffles, system calls."""

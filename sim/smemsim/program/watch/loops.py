@@ -1,0 +1,174 @@
+"""The shadow of shared memory compiled: accesses of which nothing is suspicious are noted here, of others nothing. Importing this module imports numba."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from smemsim.layout.loops import compiled
+from smemsim.program.watch.clocks import NOBODY as _NOBODY
+from smemsim.program.watch.clocks import OPERATIONS as _OPERATIONS
+
+__all__ = ["Known", "Tables", "operation_reads", "operation_writes", "read", "write"]
+
+
+class Tables(NamedTuple):
+    """What is kept of each word: who wrote it last, with the clock and the line, and whether by a strong operation; the clocks of the threads that read
+    it, by their warp in the cluster, and the line of the last; the same of strong loads, `has_polled` where there are any; and operations that read it."""
+
+    who: np.ndarray
+    when: np.ndarray
+    line: np.ndarray
+    strong: np.ndarray
+    read_when: np.ndarray
+    read_line: np.ndarray
+    polled_when: np.ndarray
+    polled_line: np.ndarray
+    has_polled: bool
+    read_by: np.ndarray
+
+
+class Known(NamedTuple):
+    """What warps know, as in `clocks.Order`, of which these are the tables; and of operations whether they are of the generic proxy, and their stream."""
+
+    clock: np.ndarray
+    seen: np.ndarray
+    fenced: np.ndarray
+    done: np.ndarray
+    read_done: np.ndarray
+    generic: np.ndarray
+    stream: np.ndarray
+
+
+@compiled
+def _readers_are_done(word, warp, known, when, line):  # type: ignore[no-untyped-def]
+    """Has a warp seen all that threads have read of a word?"""
+    if line[word]:
+        count = when.shape[1]
+        first = warp // count * count
+        for reader in range(count):
+            if when[word, reader] > known.seen[warp, first + reader] and first + reader != warp:
+                return False
+    return True
+
+
+@compiled
+def _may_overwrite(word, warp, tables, known):  # type: ignore[no-untyped-def]
+    """Has a warp seen all readers of a word done?"""
+    if not _readers_are_done(word, warp, known, tables.read_when, tables.read_line):
+        return False
+    if tables.has_polled and not _readers_are_done(word, warp, known, tables.polled_when, tables.polled_line):
+        return False
+    done = True
+    for k in range(tables.read_by.shape[0]):
+        by = tables.read_by[k, word]
+        done &= by < 0 or known.read_done[warp, by]
+    return done
+
+
+@compiled
+def read(flat, count, threads, line, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
+    """Threads read `count` words each, from the places `flat` (in bytes) on. False where a word is unwritten or not seen, and where an operation wrote it
+    if that is to be told (`stops_at_operations`)."""
+    for n in range(len(flat)):
+        warp, first = threads[n] >> 5, flat[n] >> 2
+        for word in range(first, first + count):
+            by = tables.who[word]
+            if by == warp:
+                continue
+            if by >= _OPERATIONS:
+                if stops_at_operations or not known.done[warp, by - _OPERATIONS]:
+                    return False
+            elif by == _NOBODY or (by >= 0 and known.seen[warp, by] < tables.when[word]):
+                return False
+    warps = tables.read_when.shape[1]
+    for n in range(len(flat)):
+        warp, first = threads[n] >> 5, flat[n] >> 2
+        for word in range(first, first + count):
+            tables.read_when[word, warp % warps] = known.clock[warp]
+            tables.read_line[word] = line
+    return True
+
+
+@compiled
+def write(flat, count, threads, line, tables, known):  # type: ignore[no-untyped-def]
+    """Threads write so. 0 where something is suspicious; 2 where threads of several warps have written one word, else 1."""
+    who, when = tables.who, tables.when
+    for n in range(len(flat)):
+        warp, first = threads[n] >> 5, flat[n] >> 2
+        for word in range(first, first + count):
+            by = who[word]
+            if by >= _OPERATIONS:
+                if not known.done[warp, by - _OPERATIONS]:
+                    return 0
+            elif by >= 0 and by != warp and known.seen[warp, by] < when[word]:
+                return 0
+            if not _may_overwrite(word, warp, tables, known):
+                return 0
+    for n in range(len(flat)):
+        warp, first = threads[n] >> 5, flat[n] >> 2
+        for word in range(first, first + count):
+            who[word], when[word], tables.line[word], tables.strong[word] = warp, known.clock[warp], line, False
+    for n in range(len(flat)):
+        for word in range(flat[n] >> 2, (flat[n] >> 2) + count):
+            if who[word] != threads[n] >> 5:
+                return 2
+    return 1
+
+
+@compiled
+def operation_reads(words, first, warps, own, row, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
+    """Operation `own` of `warps` warps from `first` on reads words. False where one is unwritten, not seen, or not fenced, and as in `read`; else it is
+    noted in a row of `read_by`."""
+    stream = known.stream[own]
+    for n in range(len(words)):
+        by = tables.who[words[n]]
+        if by == _NOBODY:
+            return False
+        if by >= _OPERATIONS:
+            number = by - _OPERATIONS
+            if number == own:
+                continue
+            if stops_at_operations or (known.generic[number] and not is_generic):
+                return False
+            if stream == 0 or known.stream[number] != stream:
+                for warp in range(first, first + warps):
+                    if not known.done[warp, number]:
+                        return False
+        elif by >= 0:
+            is_fenced = is_generic
+            for warp in range(first, first + warps):
+                if known.seen[warp, by] < tables.when[words[n]]:
+                    return False
+                is_fenced |= known.fenced[warp, by] >= tables.when[words[n]]
+            if not is_fenced:
+                return False
+    for n in range(len(words)):
+        tables.read_by[row, words[n]] = own
+    return True
+
+
+@compiled
+def operation_writes(words, warp, own, is_generic, line, tables, known):  # type: ignore[no-untyped-def]
+    """Operation `own` of a warp writes words. False where something is suspicious."""
+    stream = known.stream[own]
+    for n in range(len(words)):
+        word = words[n]
+        by, when = tables.who[word], tables.when[word]
+        if by == _NOBODY:
+            continue
+        if by >= _OPERATIONS:
+            number = by - _OPERATIONS
+            if number != own and (stream == 0 or known.stream[number] != stream) and not known.done[warp, number]:
+                return False
+        elif by >= 0:
+            if by != warp and known.seen[warp, by] < when:
+                return False
+            if not is_generic and known.fenced[warp, by] < when <= known.seen[warp, by]:
+                return False
+        if not _may_overwrite(word, warp, tables, known):
+            return False
+    for n in range(len(words)):
+        tables.who[words[n]], tables.line[words[n]], tables.strong[words[n]] = own + _OPERATIONS, line, False
+    return True

@@ -1,0 +1,450 @@
+"""The shadow of shared memory (PTX ISA 8: races of reads and writes; 9.7.13.4, proxies): of each word the last writer and its readers, and what is wrong
+with the next access.
+
+The tables are plain arrays over words (`loops.Tables`). Most accesses find nothing suspicious, which `loops` sees and notes them; what is left is looked
+at here once more, by numpy, and told.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smemsim.program.watch import loops
+from smemsim.program.watch.bytes import Parts
+from smemsim.program.watch.clocks import GENERIC, GROUP, NOBODY, OPERATIONS, Operation, Operations, Order
+from smemsim.program.watch.telling import WORD, Telling
+from smemsim.program.wave import ALL, WARP
+from smemsim.ptx.module import Instruction
+
+if TYPE_CHECKING:
+    from smemsim.program.memory.spaces import Values
+    from smemsim.program.wave import Cta, Wave
+
+__all__ = ["SharedShadow"]
+
+
+ATOMIC = -2  # in `who`: atomic and other strong operations of anybody, and what is done to mbarriers
+READERS = 4  # asynchronous readers of a word that are remembered, by their warpgroup
+
+
+class SharedShadow:
+    """What the accesses of one wave leave behind, and whether the next one is ordered behind them."""
+
+    def __init__(self, x: Wave, order: Order, operations: Operations, telling: Telling) -> None:
+        self.x, self.order, self.operations, self.telling = x, order, operations, telling
+        self.words = words = len(x.shared) // WORD
+        self.per_cta = x.stride // WARP
+        self.per_cluster = self.per_cta * x.launch.cluster_size
+        self.parts = Parts(words)
+        counts = [np.zeros(words, np.int32) for _ in range(3)]
+        read_when = np.zeros((words, self.per_cluster), np.int32)
+        self.tables = loops.Tables(
+            np.full(words, NOBODY, np.int32), counts[0], counts[1], np.zeros(words, bool), read_when, counts[2], read_when, counts[2],
+            has_polled=False, read_by=np.full((READERS, words), NOBODY, np.int32),
+        )  # fmt: skip
+        self.who, self.when, self.line, self.strong, self.read_when, self.read_line, *_, self.read_by = self.tables
+
+    def remembered(self) -> np.ndarray:
+        """The operations that words have, by their numbers."""
+        by = self.who - OPERATIONS
+        found: np.ndarray = np.concatenate((by[by >= 0], self.read_by[self.read_by >= 0]))
+        return found
+
+    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
+        """Operations have new numbers."""
+        by_operation, read = self.who >= OPERATIONS, self.read_by >= 0
+        self.who[by_operation] = OPERATIONS + new[self.who[by_operation] - OPERATIONS]
+        self.read_by[read] = new[self.read_by[read]]
+
+    @property
+    def _known(self) -> loops.Known:
+        order, operations = self.order, self.operations
+        return loops.Known(order.clock, order.seen, order.fenced, order.done, order.read_done, operations.generic, operations.stream)
+
+    # ---- words
+
+    def places(self, flat: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """(the words, the warps) of accesses of the running threads, `size` bytes each at places `flat`; an entry for each word."""
+        at, warps = flat >> 2, self.x.threads >> 5
+        if size > WORD:
+            count = size // WORD
+            at, warps = (at[:, None] + np.arange(count)).reshape(-1), np.repeat(warps, count)
+        return at, warps
+
+    def of_cta(self, cta: Cta, offsets: np.ndarray) -> np.ndarray:
+        """The words of a CTA's window, by offsets from its begin."""
+        words: np.ndarray = (np.asarray(offsets, np.int64) >> 2) + cta.index * (self.x.pitch // WORD)
+        return words
+
+    def nobody_wrote(self, at: np.ndarray) -> np.ndarray:
+        """Has nobody written these words?"""
+        nobody: np.ndarray = self.who[at] == NOBODY
+        return nobody
+
+    def writer(self, place: int) -> str:
+        """For people."""
+        return self.telling.writer(int(self.who[place]), int(self.line[place]))
+
+    def is_unordered(self, op: Operation, line: int, at: np.ndarray) -> bool:
+        """Is an operation that now writes words not ordered behind those who read them, by the instruction of a line?"""
+        order, first = self.order, int(op.warps[0])
+        readers = first // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)
+        if (self.read_when[at] > order.seen[first, readers]).any():
+            return True
+        by = np.unique(self.read_by[:, at])
+        return any(self.operations[n].instruction.line == line and not order.read_done[first, n] for n in by[by >= 0].tolist())
+
+    # ---- ordinary accesses
+
+    def is_read(self, i: Instruction, flat: np.ndarray, size: int, *, stops_at_operations: bool) -> bool:
+        """The running threads read whole words. False, and nothing is noted, where a closer look is needed (`read`)."""
+        if self.parts.kept or size < WORD:
+            return False
+        places = np.ascontiguousarray(flat, np.int64)
+        done = loops.read(places, size // WORD, self.x.threads, i.line, stops_at_operations, self.tables, self._known)
+        if done:
+            self.parts.read_whole(flat)
+        return bool(done)
+
+    def read(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int) -> np.ndarray:
+        """Warps read words, or `size` bytes of them at `flat`; returns who had written them."""
+        who: np.ndarray = self.who[at]
+        if size < WORD:
+            bits = self.parts.read(at, flat, size)
+            self._seen(i, at, warps, np.where(self.parts.overlap(at, bits), who, NOBODY), "read")
+        else:
+            self.parts.read_whole(at)
+            self._seen(i, at, warps, who, "read")
+        self.read_when[at, warps % self.per_cluster] = self.order.clock[warps]
+        self.read_line[at] = i.line
+        return who
+
+    def strong_read(self, i: Instruction, at: np.ndarray, warps: np.ndarray, size: int) -> None:
+        """Warps read words by relaxed, acquire or volatile loads."""
+        who = self.who[at]
+        of_threads = NOBODY if size < WORD else np.where(self.strong[at], NOBODY, who)
+        self._seen(i, at, warps, np.where(who >= OPERATIONS, who, of_threads), "read")
+        if size < WORD:
+            return
+        if not self.tables.has_polled:  # only then there are tables of its own
+            when, line = np.zeros_like(self.read_when), np.zeros_like(self.read_line)
+            self.tables = self.tables._replace(polled_when=when, polled_line=line, has_polled=True)
+        self.tables.polled_when[at, warps % self.per_cluster] = self.order.clock[warps]
+        self.tables.polled_line[at] = i.line
+
+    def is_written(self, i: Instruction, flat: np.ndarray, size: int, values: Values | None) -> bool:
+        """The running threads write whole words. False, and nothing is noted, where a closer look is needed (`write`)."""
+        if self.parts.kept or size < WORD:
+            return False
+        places = np.ascontiguousarray(flat, np.int64)
+        done = loops.write(places, size // WORD, self.x.threads, i.line, self.tables, self._known)
+        if done == 2:
+            at, warps = self.places(flat, size)
+            self._one_stays(i, at, at, warps, values)
+        return bool(done)
+
+    def write(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int, values: Values | None) -> None:
+        """Warps write words, or `size` bytes of them at `flat`."""
+        if size < WORD:
+            self._write_part(i, at, warps, flat, size, values)
+            return
+        self._seen(i, at, warps, self.who[at], "overwritten", values)
+        self._readers_done(i, at, warps, values)
+        self.parts.written_whole(at)
+        self._written(i, at, warps)
+        if (self.who[at] != warps).any():
+            self._one_stays(i, at, at, warps, values)
+
+    def _write_part(self, i: Instruction, at: np.ndarray, warps: np.ndarray, flat: np.ndarray, size: int, values: Values | None) -> None:
+        """Bytes of words are written: neighbours that other warps write or read are no race."""
+        bits, who, when = self.parts.bits(flat, size), self.who[at], self.when[at]
+        self._seen(i, at, warps, np.where(self.parts.overlap(at, bits), who, NOBODY), "overwritten", values)
+        read = self.parts.were_read(at, bits)
+        if read.any():
+            self._readers_done(i, at[read], warps[read], None if values is None else values.of(read))
+        self._written(i, at, warps)
+        before = np.where(when == self.when[at], who, NOBODY)  # what a warp wrote before it last met others is known to them
+        self.parts.write(at, bits, before, warps, self.who[at])
+        if (self.who[at] != warps).any():
+            self._one_stays(i, flat, at, warps, values)
+
+    def strong_write(self, i: Instruction, at: np.ndarray, warps: np.ndarray, size: int, *, changed: bool) -> None:
+        """Warps write words by operations that make no race among themselves; those that left all as it was (not `changed`) have only looked."""
+        if size < WORD:
+            self.parts.written_whole(at)
+            self.who[at], self.line[at] = ATOMIC, i.line
+            return
+        self._seen(i, at, warps, np.where(self.strong[at], NOBODY, self.who[at]), "overwritten")
+        self._threads_have_read(i, at, warps, self.read_when, self.read_line)
+        self._operations_have_read(i, at, warps)
+        if changed:
+            self.parts.written_whole(at)
+            self._written(i, at, warps)
+            self.strong[at] = True
+
+    def initialised(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
+        """Warps have made mbarrier objects; what is done with these is no access of threads."""
+        self._seen(i, at, warps, np.where(self.who[at] >= OPERATIONS, self.who[at], NOBODY), "overwritten")
+        self.parts.written_whole(at)
+        self.who[at], self.line[at] = ATOMIC, i.line
+
+    def copied(self, i: Instruction, at: np.ndarray, warps: np.ndarray, numbers: np.ndarray, values: Values) -> None:
+        """cp.async of warps, whose open operations have these numbers, writes words."""
+        own, who = OPERATIONS + numbers[warps], self.who[at]
+        copies = (who >= OPERATIONS) & self.operations.copies[np.maximum(who - OPERATIONS, 0)]
+        if copies.any():  # several warps may copy the same
+            who = np.where((who == own) | (copies & values.lay_there), NOBODY, who)
+        self._seen(i, at, warps, who, "overwritten", values)
+        self._readers_done(i, at, warps, values)
+        self.parts.written_whole(at)
+        self.who[at], self.line[at], self.strong[at] = own, i.line, False
+        if (self.who[at] != own).any():
+            self._one_stays(i, at, at, warps, values)
+
+    # ---- asynchronous operations
+
+    def is_read_by(self, op: Operation, at: np.ndarray, *, stops_at_operations: bool) -> bool:
+        """An operation reads words. False, and nothing is noted, where a closer look is needed (`read_by_operation`)."""
+        is_generic, row = op.kind in GENERIC, self._reader(op)
+        return bool(
+            loops.operation_reads(
+                at, int(op.warps[0]), len(op.warps), op.number, row, is_generic, stops_at_operations, self.tables, self._known
+            )
+        )
+
+    def read_by_operation(self, op: Operation, at: np.ndarray) -> np.ndarray:
+        """An operation reads words; returns who had written them, NOBODY also where what was meant to lie there has not come."""
+        who: np.ndarray = self.who[at]
+        by_op = (who >= OPERATIONS) & (who != OPERATIONS + op.number)
+        if op.kind not in GENERIC and self.operations.generic[who[by_op] - OPERATIONS].any():
+            numbers = who[by_op] - OPERATIONS
+            allocs = [n for n in np.unique(numbers).tolist() if self.operations[n].kind == "tcgen05.alloc"]
+            if allocs:  # an address of tensor memory is no operand: what was meant to lie there has not come
+                who = np.where(np.isin(who, np.array(allocs) + OPERATIONS), NOBODY, who)
+                by_op &= who != NOBODY
+        by_warp = (who >= 0) & (who < OPERATIONS)
+        if by_warp.any():
+            self._op_reads_of_warps(op, at[by_warp], who[by_warp])
+        if by_op.any():
+            self._op_reads_of_others(op, at[by_op], who[by_op] - OPERATIONS)
+        self.read_by[self._reader(op), at] = op.number
+        return who
+
+    def _reader(self, op: Operation) -> int:
+        """The row of `read_by` in which an operation stands."""
+        return int(op.warps[0]) % self.per_cta // GROUP % READERS
+
+    def _op_reads_of_warps(self, op: Operation, places: np.ndarray, other: np.ndarray) -> None:
+        """An operation reads what warps have written."""
+        w, when = op.warps, self.when[places]
+        unseen, formal = self.order.missing(lambda order: (order.seen[w][:, other] < when).any(axis=0))
+        if unseen.any():
+            self._doubt(
+                op, "X008", places[unseen], f"{{i}} reads {{where}}, which {self.writer(places[unseen][0])}: nothing orders "
+                "the two", "put fence.proxy.async and a barrier between them", formal=formal,
+            )  # fmt: skip
+        if op.kind in GENERIC or (unseen.any() and not formal):
+            return
+        unfenced, formal = self.order.missing(lambda order: (order.fenced[w][:, other] < when).all(axis=0) & ~unseen)
+        if unfenced.any():
+            place = places[unfenced][0]
+            self._doubt(
+                op, "X003", places[unfenced], f"{{i}} reads {{where}} through the asynchronous proxy, which "
+                f"{self.writer(place)}, without fence.proxy.async between",
+                f"put fence.proxy.async.shared::cta behind line {self.line[place]}, before the barrier", formal=formal,
+            )  # fmt: skip
+
+    def _op_reads_of_others(self, op: Operation, places: np.ndarray, number: np.ndarray) -> None:
+        """An operation reads what other operations write."""
+        w = op.warps
+        apart = ~self.operations.piped(op, number)
+        unseen, formal = self.order.missing(lambda order: ~order.done[w][:, number].all(axis=0) & apart)
+        if unseen.any():
+            late, writer = places[unseen], self.operations[int(number[unseen][0])]
+            own = late[self.who[late] == OPERATIONS + writer.number]
+            why, repair = self.telling.other_stage(self.telling.last_wait(w, late), own, writer)
+            self._doubt(
+                op, "X004", late, f"{{i}} reads {{where}} before it has waited for {writer.name}{why}",
+                repair or self.telling.wait_for(writer), formal=formal, cause=writer.kind,
+            )  # fmt: skip
+        if op.kind in GENERIC:
+            return
+        crosses = self.operations.generic[number] & ~unseen
+        unfenced, formal = self.order.missing(lambda order: crosses & ~order.done_fenced[w][:, number].any(axis=0))
+        if unfenced.any():
+            self._doubt(
+                op, "X003", places[unfenced], f"{{i}} reads {{where}} through the asynchronous proxy, which "
+                f"{self.writer(places[unfenced][0])} writes, without fence.proxy.async between",
+                "put fence.proxy.async.shared::cta behind the wait for it (cp.async.wait_group or its mbarrier), before the barrier", formal=formal,
+            )  # fmt: skip
+
+    def _doubt(self, op: Operation, code: str, places: np.ndarray, sentence: str, repair: str, *, formal: bool, cause: str = "") -> None:
+        """Something is wrong with words that an operation reads."""
+        op.doubt(
+            code, places, functools.partial(self.telling.find, code, op.instruction, places, sentence, repair, formal=formal, cause=cause)
+        )
+
+    def is_written_by(self, op: Operation, at: np.ndarray) -> bool:
+        """An operation writes words. False, and nothing is noted, where a closer look is needed (`written_by_operation`)."""
+        is_generic, line = op.kind in GENERIC, op.instruction.line
+        done = loops.operation_writes(at, int(op.warps[0]), op.number, is_generic, line, self.tables, self._known)
+        if done:
+            self.parts.written_whole(at)
+        return bool(done)
+
+    def written_by_operation(self, op: Operation, at: np.ndarray, lay_there: np.ndarray | None) -> None:
+        """An operation writes words; `lay_there` says of which that the same bytes lay there before."""
+        warps = np.full(len(at), op.warps[0])
+        who = self.who[at]
+        mine = who == OPERATIONS + op.number
+        who = np.where(mine | self.operations.piped(op, np.maximum(who - OPERATIONS, 0)) & (who >= OPERATIONS), NOBODY, who)
+        if lay_there is not None:
+            who = np.where(lay_there & self._brought_so(op, who), NOBODY, who)
+        self._seen(op.instruction, at, warps, who, "overwritten")
+        held = self.who[at] != NOBODY  # who has read the others came too early, which is told
+        self._readers_done(op.instruction, at[held], warps[held])
+        by_warp = (who >= 0) & (who < OPERATIONS)
+        if op.kind not in GENERIC and by_warp.any():
+            self._op_overwrites(op, at[by_warp], who[by_warp])
+        self.parts.written_whole(at)
+        self.who[at], self.line[at], self.strong[at] = OPERATIONS + op.number, op.instruction.line, False
+
+    def _brought_so(self, op: Operation, who: np.ndarray) -> np.ndarray:
+        """Which words have come by a copy like this one? Each warp of several may issue the copy, and the barrier count them all."""
+        numbers = np.unique(who[who >= OPERATIONS]) - OPERATIONS
+        alike = [n for n in numbers.tolist() if self.operations[n].instruction.name == op.instruction.name]
+        return np.isin(who, np.array(alike, np.int64) + OPERATIONS)
+
+    def _op_overwrites(self, op: Operation, places: np.ndarray, other: np.ndarray) -> None:
+        """An operation of the asynchronous proxy overwrites what warps have written."""
+        first, when = op.warps[0], self.when[places]
+        unfenced, formal = self.order.missing(lambda order: (order.fenced[first, other] < when) & (order.seen[first, other] >= when))
+        if unfenced.any():
+            self.telling.find(
+                "X003", op.instruction, places[unfenced], f"{{i}} overwrites {{where}} through the asynchronous proxy, which "
+                f"{self.writer(places[unfenced][0])}, without fence.proxy.async between",
+                "put fence.proxy.async.shared::cta behind the ordinary stores, before the barrier", formal=formal,
+            )  # fmt: skip
+
+    # ---- inside
+
+    def _written(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
+        self.who[at], self.when[at], self.line[at], self.strong[at] = warps, self.order.clock[warps], i.line, False
+
+    def _one_stays(self, i: Instruction, flat: np.ndarray, at: np.ndarray, warps: np.ndarray, values: Values | None) -> None:
+        """Warps have written at the same places `flat` (of words `at`) with one instruction: wrong where their values differ."""
+        lost = np.zeros(len(at), bool) if values is None else ~values.stay
+        if not lost.any():
+            return
+        places, which = np.unique(flat, return_inverse=True)
+        last = np.zeros(len(places), np.int64)
+        last[which] = warps
+        last = last[which]
+        lost &= last != warps
+        if lost.any():
+            mine, other = (self.telling.warp(w[lost][0]) for w in (warps, last))
+            self.telling.find(
+                "X008", i, at[lost], f"{{i}} of warp {mine} and of warp {other} write different values to {{where}}: nothing orders the two",
+                "let one warp write, or put a barrier between them (bar.sync, mbarrier)",
+            )  # fmt: skip
+
+    def _missing(
+        self, test: Callable[[Order], np.ndarray], values: Values | None, which: np.ndarray | slice = ALL
+    ) -> tuple[np.ndarray, bool]:
+        """As `Order.missing`, but not where `values`, or `which` of them, lay there before."""
+        late = test(self.order)
+        if not late.any():
+            return late, False
+        if values is not None:
+            late &= ~values.lay_there[which]
+        return self.order.confirmed(late, test)
+
+    def _seen(self, i: Instruction, at: np.ndarray, warps: np.ndarray, who: np.ndarray, done: str, values: Values | None = None) -> None:
+        """Has every warp seen the writes of `who` that it now reads or overwrites?"""
+        by_warp = (who >= 0) & (who < OPERATIONS) & (who != warps)
+        if by_warp.any():
+            mine, other, when = warps[by_warp], who[by_warp], self.when[at[by_warp]]
+            unseen, formal = self._missing(lambda order: order.seen[mine, other] < when, values, by_warp)
+            if unseen.any():
+                places = at[by_warp][unseen]
+                self.telling.find(
+                    "X008", i, places, f"{{i}} of warp {self.telling.warp(mine[unseen][0])} touches {{where}}, which {self.writer(places[0])}: "
+                    "nothing orders the two", "put a barrier between them (bar.sync, mbarrier)", formal=formal,
+                )  # fmt: skip
+        by_op = who >= OPERATIONS
+        if by_op.any():
+            unseen, formal = self.order.missing(lambda order: ~order.done[warps[by_op], who[by_op] - OPERATIONS])
+            mine, places = warps[by_op][unseen], at[by_op][unseen]
+            for op, part in self._by_kind(self.who[places] - OPERATIONS):
+                self._not_waited_for(i, at, places[part], int(mine[part][0]), op, done, formal)
+
+    def _not_waited_for(self, i: Instruction, at: np.ndarray, late: np.ndarray, warp: int, op: Operation, done: str, formal: bool) -> None:
+        """X004 or X005: of words that a warp reads or overwrites (`done`) some are still written by an operation, which wrote the first of them."""
+        why, repair = "", ""
+        if done == "read":
+            why, repair = self.telling.other_stage(self.telling.last_wait(np.array([warp]), late), late, op)
+        brought = np.flatnonzero(self.who == OPERATIONS + op.number) if i.op == "cp" else late
+        self.telling.find(
+            "X004" if done == "read" else "X005", i, late,
+            f"{{where}} is {done} by {{i}} of warp {self.telling.warp(warp)}, which has not waited for {op.name}{why}",
+            repair or self.telling.make_room(i, at, brought, op, warp), formal=formal, cause=op.kind,
+        )  # fmt: skip
+
+    def _by_kind(self, numbers: np.ndarray) -> Iterator[tuple[Operation, np.ndarray]]:
+        """Of some operations the first of each kind, each with which of them are of that kind."""
+        kinds = {number: self.operations[number].kind for number in np.unique(numbers).tolist()}
+        for kind in dict.fromkeys(kinds.values()):
+            part = np.isin(numbers, [number for number, its in kinds.items() if its == kind])
+            yield self.operations[int(numbers[part][0])], part
+
+    def _readers_done(self, i: Instruction, at: np.ndarray, warps: np.ndarray, values: Values | None = None) -> None:
+        """May what lies at `at` be overwritten: has each warp that writes seen all its readers done?"""
+        self._threads_have_read(i, at, warps, self.read_when, self.read_line, values)
+        if self.tables.has_polled:
+            self._threads_have_read(i, at, warps, self.tables.polled_when, self.tables.polled_line, values)
+        self._operations_have_read(i, at, warps)
+
+    def _threads_have_read(
+        self, i: Instruction, at: np.ndarray, warps: np.ndarray, table: np.ndarray, lines: np.ndarray, values: Values | None = None
+    ) -> None:
+        """Of the readers that are threads, with their clocks in `table`."""
+        read = np.flatnonzero(lines[at])
+        if not read.size:
+            return
+        mine, when = warps[read], table[at[read]].T
+        readers = mine // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)[:, None]
+        others = readers != mine
+        late, formal = self._missing(lambda order: (when > order.seen[mine, readers]) & others, values, read)
+        if late.any():
+            places = at[read[np.nonzero(late)[1]]]
+            self.telling.find(
+                "X008", i, places, f"{{i}} overwrites {{where}}, which line {lines[places[0]]} may still read: nothing orders the two",
+                "put a barrier between them (bar.sync, mbarrier)", formal=formal,
+            )  # fmt: skip
+
+    def _operations_have_read(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
+        """Of the readers that are asynchronous operations."""
+        for by in self.read_by[:, at]:
+            reads = by >= 0
+            if not reads.any():
+                continue
+            late, formal = self.order.missing(lambda order, by=by, reads=reads: reads & ~order.read_done[warps, by])  # type: ignore[misc]
+            for number in np.unique(by[late]).tolist() if late.any() else ():
+                operation, mine = self.operations[number], late & (by == number)
+                places, warp = at[mine], int(np.broadcast_to(warps, late.shape)[mine][0])
+                why = "nobody has waited for it"
+                if self.telling.is_untold(operation):
+                    why = (
+                        f"warp {self.telling.warp(operation.warps[0])} has waited for it, and nothing tells warp {self.telling.warp(warp)}"
+                    )
+                tell = functools.partial(
+                    self.telling.find, "X005", i, places, f"{{i}} overwrites {{where}}, which {operation.name} may still read: {why}",
+                    self.telling.wait_for(operation, warp), formal=formal, cause=operation.kind,
+                )  # fmt: skip
+                is_transfer = i.op == "cp" and "bulk" in i.modifiers  # which is whole
+                if not is_transfer or not operation.is_followed(places, tell):
+                    tell()

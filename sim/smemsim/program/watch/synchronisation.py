@@ -1,0 +1,134 @@
+"""What threads commit and wait for in groups (PTX ISA 9.7.9.25.3, async-group), and whose mbarrier.init they have seen (9.7.13.15.9)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from smemsim.program.watch.clocks import Operation, Order
+from smemsim.program.wave import WARP
+from smemsim.ptx.module import Instruction
+
+__all__ = ["CommitGroups", "Initialised"]
+
+
+@dataclasses.dataclass(eq=False)
+class _Groups:
+    """The operations of a warp's open group, and of those that it has committed and not waited for."""
+
+    open: list[Operation] = dataclasses.field(default_factory=list)
+    pending: list[list[Operation]] = dataclasses.field(default_factory=list)
+
+
+class CommitGroups:
+    """The groups of every warp, of each kind: "bulk" "cp.async" "wgmma". `copies` are the open operations of cp.async, by their warp."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self.copies: dict[int, Operation] = {}
+        self._groups: dict[tuple[int, str], _Groups] = {}
+
+    def remembered(self) -> list[int]:
+        """The operations of all groups, by their numbers."""
+        groups = [op for g in self._groups.values() for some in (g.open, *g.pending) for op in some]
+        return [op.number for op in (*groups, *self.copies.values())]
+
+    def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
+        """Nothing: operations know their numbers."""
+
+    def _of(self, warp: int, kind: str) -> _Groups:
+        return self._groups.setdefault((warp, kind), _Groups())
+
+    def joins(self, op: Operation, kind: str) -> None:
+        """An operation belongs to the next group that its warps commit."""
+        for warp in op.warps.tolist():
+            self._of(warp, kind).open.append(op)
+
+    def commit(self, warps: np.ndarray, kind: str, barrier: Any = None) -> None:
+        """Warps commit their open groups, which an mbarrier counts where one is named."""
+        for warp in warps.tolist():
+            if kind == "cp.async":
+                self.copies.pop(warp, None)
+            groups = self._of(warp, kind)
+            if barrier is not None:
+                for operation in groups.open:
+                    self.order.brings(operation, np.array([warp]), barrier)
+            else:
+                groups.pending.append(groups.open)
+            groups.open = []
+
+    def wait(self, warps: np.ndarray, kind: str, left: int, *, only_read: bool = False) -> Iterator[tuple[int, list[Operation]]]:
+        """Warps wait until at most `left` groups are pending, `only_read` for what these read: each warp that waits for something, and for what."""
+        for warp in warps.tolist():
+            groups = self._of(warp, kind)
+            count = max(0, len(groups.pending) - left)
+            over = [op for done in groups.pending[:count] for op in done]
+            if over:
+                self.order.knows(np.array([warp]), over, only_read=only_read)
+            if not only_read:
+                del groups.pending[:count]
+            if over:
+                yield warp, over
+
+    def wait_for(self, op: Operation, warp: int, kind: str) -> list[Operation]:
+        """A warp waits for the group of an operation, and so for all in front of it, committed or not; returns what it has waited for."""
+        groups = self._of(warp, kind)
+        count = next((n for n, group in enumerate(groups.pending, 1) if op in group), None)
+        over = [one for group in groups.pending[:count] for one in group]
+        if count is None:  # not committed yet
+            over += groups.open
+            groups.open = []
+        del groups.pending[:count]
+        if over:
+            self.order.knows(np.array([warp]), over)
+        return over
+
+
+@dataclasses.dataclass(eq=False)
+class _Made:
+    """An mbarrier.init: the warp that executed it, its clock then, the instruction, and the warps that have seen it."""
+
+    warp: int
+    when: int
+    instruction: Instruction
+    seen_by: set[int]
+
+
+class Initialised:
+    """The mbarriers that have been initialised, and who has seen that."""
+
+    def __init__(self, order: Order) -> None:
+        self.order = order
+        self._made: dict[Any, _Made] = {}
+        self._published: set[Any] = set()  # those with a fence.mbarrier_init behind
+
+    def makes(self, i: Instruction, barrier: Any, thread: int) -> None:
+        """A thread executes mbarrier.init."""
+        warp = thread // WARP
+        self._made[barrier] = _Made(warp, int(self.order.clock[warp]), i, {warp})
+
+    def publish(self, warps: set[int]) -> None:
+        """fence.mbarrier_init of warps: who meets them at a barrier of the cluster, relaxed or not, has seen their mbarrier.init."""
+        self._published |= {barrier for barrier, made in self._made.items() if made.warp in warps}
+
+    def met(self, warps: set[int]) -> None:
+        """The warps of a cluster have met at its barrier."""
+        for barrier in [b for b in self._published if self._made[b].warp in warps]:
+            self._made[barrier].seen_by.update(warps)
+            self._published.discard(barrier)
+
+    def unseen(self, barrier: Any, warps: np.ndarray) -> Iterator[tuple[int, int, Instruction, bool]]:
+        """Warps that use an mbarrier and have not seen its mbarrier.init: each with the warp that executed that, the instruction, and whether only the
+        .relaxed of an arrival is in the way."""
+        made = self._made.get(barrier)
+        if made is None:
+            return
+        for warp in sorted(set(warps.tolist()) - made.seen_by):
+            if self.order.seen[warp, made.warp] >= made.when:
+                made.seen_by.add(warp)
+            else:
+                might_be = self.order.might_be
+                yield warp, made.warp, made.instruction, might_be is not None and bool(might_be.seen[warp, made.warp] >= made.when)

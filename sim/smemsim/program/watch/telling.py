@@ -1,0 +1,172 @@
+"""How the watch calls words, warps and operations in a finding, and what it proposes to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from smemsim.finding import Touched
+from smemsim.program.barriers.mbarrier import Delivery, Mbarrier
+from smemsim.program.watch.clocks import OPERATIONS, Operation, Operations, Order
+from smemsim.program.watch.doubts import is_followed
+from smemsim.program.wave import WARP
+from smemsim.ptx.module import Instruction
+from smemsim.spec.findings import Severity
+
+if TYPE_CHECKING:
+    from smemsim.program.wave import Wave
+
+__all__ = ["WORD", "Telling", "Waited"]
+
+
+WORD = 4
+MOST_RUNS = 64  # of bytes, that a finding keeps apart
+MOST_BROUGHT = 4  # copies of a phase that are listed
+Waited: TypeAlias = tuple[Mbarrier, int, list[Delivery]]  # an mbarrier, the line of the wait, and what its last phase brought
+WAITED_BY_ISSUER = ("wgmma", "cp.async", "tma_store", "tma_reduce")  # operations that only those who issue them can wait for
+WAIT = {
+    "tma_load": "wait for the phase of its mbarrier (mbarrier.try_wait.parity) first",
+    "tcgen05.mma": "tcgen05.commit behind it, and wait for the phase of its mbarrier (mbarrier.try_wait) first",
+    "tcgen05.cp": "tcgen05.commit behind it, and wait for the phase of its mbarrier (mbarrier.try_wait) first",
+    "tcgen05.alloc": "put a barrier (bar.sync) between them",
+    "wgmma": "wgmma.commit_group and wgmma.wait_group first",
+    "cp.async": "cp.async.commit_group, cp.async.wait_group and a barrier first",
+    "tma_store": "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read first",
+    "tma_reduce": "cp.async.bulk.commit_group and cp.async.bulk.wait_group.read first",
+}
+
+
+class Telling:
+    """Tells what is wrong to the launch: milder where only the .relaxed of an arrival at a barrier of the cluster is in the way of order (`formal`).
+
+    `relaxed` is the last such arrival, `waits` what each warp waited for last.
+    """
+
+    def __init__(self, x: Wave, order: Order, operations: Operations) -> None:
+        self.x, self.order, self.operations = x, order, operations
+        self.relaxed: Instruction | None = None
+        self.waits: dict[int, Waited] = {}
+        self.lines = {i.line: i for i in x.program.inlined.body}
+        self._per_cta = x.stride // WARP
+        self._told: set[tuple[str, int]] = set()  # the codes and lines of relaxed arrivals that are told
+
+    # ---- findings
+
+    def find(
+        self, code: str, i: Instruction, places: np.ndarray, sentence: str, repair: str = "", *, formal: bool = False, cause: str = ""
+    ) -> None:
+        """A finding about words of shared memory, by their places; `{i}` and `{where}` in the sentence are the instruction and the words."""
+        before = self.x.launch.found(code, i.line, cause)
+        if (before is not None and (formal or not before.is_milder)) or (formal and self._is_told(code)):
+            return
+        per_cta = self.x.pitch // WORD
+        cta = self.x.ctas[int(places[0]) // per_cta]
+        offsets = np.unique(places[places // per_cta == cta.index]) % per_cta * WORD + self.x.window_begin
+        where = f"shared {int(offsets[0]):#x}" + (f" to {int(offsets[-1]) + WORD - 1:#x}" if len(offsets) > 1 else "")
+        where += f" of CTA {cta.number}" if self.x.launch.ctas > 1 else ""
+        message = sentence.replace("{i}", i.name).replace("{where}", where)
+        runs = np.split(offsets, np.flatnonzero(np.diff(offsets) != WORD) + 1)
+        if len(runs) > MOST_RUNS:
+            runs = [offsets]
+        touched = tuple(Touched(cta.number, int(run[0]), int(run[-1]) + WORD) for run in runs)
+        self.tell(code, i, message, repair, "PTX ISA 8 (memory consistency), 9.7.13", touched, formal=formal, cause=cause)
+
+    def _is_told(self, code: str) -> bool:
+        """Is a remark of the code told of the last relaxed arrival? What else rests on that needs the same change."""
+        return self.relaxed is not None and (code, self.relaxed.line) in self._told
+
+    def tell(
+        self, code: str, i: Instruction, message: str, repair: str, because: str, touched: tuple[Touched, ...] = (), *, formal: bool = False,
+        cause: str = "",
+    ) -> None:  # fmt: skip
+        """A finding; `formal`: nothing but the .relaxed of an arrival at a barrier of the cluster is wrong, which compilers and libraries emit."""
+        if not formal or self.relaxed is None:
+            self.x.launch.find(code, i, message, repair, because=because, touched=touched, operation=cause)
+            return
+        if self._is_told(code):
+            return
+        self._told.add((code, self.relaxed.line))
+        arrival = f"{self.relaxed.name} of line {self.relaxed.line}"
+        self.x.launch.find(
+            code, i, f"{message} but {arrival}, which releases nothing by the PTX ISA; compilers and libraries write it so, and it has held",
+            f"barrier.cluster.arrive.release in line {self.relaxed.line}", because=because, touched=touched, milder=Severity.NOTE, operation=cause,
+        )  # fmt: skip
+
+    def came_late(self, i: Instruction, tell: Callable[[], None], late: dict[int, Callable[[], None]]) -> None:
+        """What an instruction read before anybody had written it comes now: told at once, or, where it is followed, once its value is used."""
+        was_used = self.x.launch.findings.pop(("R507", i.line), None) is not None
+        if was_used or not is_followed(i):
+            tell()
+        else:
+            late[i.line] = tell
+
+    # ---- names
+
+    def warp(self, warp: Any) -> str:
+        """A warp of the wave, by its number in its CTA."""
+        cta, own = divmod(int(warp), self._per_cta)
+        return str(own) if len(self.x.ctas) == 1 else f"{own} (CTA {self.x.ctas[cta].number})"
+
+    def writer(self, who: int, line: int) -> str:
+        """Whoever wrote a word last, by the number in the table of who."""
+        if who >= OPERATIONS:
+            return self.operations[who - OPERATIONS].name
+        return f"warp {self.warp(who)} wrote at line {line}{f' ({self.lines[line].name})' if line in self.lines else ''}"
+
+    # ---- what to change
+
+    def last_wait(self, warps: np.ndarray, at: np.ndarray) -> Waited | None:
+        """What the first of these warps that is of the CTA of the words waited for last."""
+        cta = int(at[0]) // (self.x.pitch // WORD)
+        own = warps[warps // self._per_cta == cta]
+        return self.waits.get(int(own[0])) if own.size else None
+
+    def other_stage(self, waited: Waited | None, at: np.ndarray, op: Operation) -> tuple[str, str]:
+        """Where the mbarrier that a reader waited for last brought other bytes than it reads: which, and what to change."""
+        if waited is None or not waited[2]:
+            return "", ""
+        barrier, line = waited[:2]
+        brought = [d for d in waited[2] if d.to is barrier.cta]
+        cta, words = divmod(at, self.x.pitch // WORD)
+        offsets = words * WORD + self.x.window_begin
+        came = any(((offsets >= d.begin) & (offsets < d.begin + d.size)).any() for d in brought)
+        if came or not brought or barrier.cta.index != cta[0] or barrier.cta.index not in op.barriers:
+            return "", ""
+        mine = op.barriers[barrier.cta.index][1]
+        if mine == barrier.offset:
+            why = f": the phase of the mbarrier at {mine:#x} that line {line} waited for ended without these bytes"
+            return why, "let each phase expect all bytes that are read behind it, and no others come"
+        pieces = list(dict.fromkeys(f"{d.begin:#x} to {d.begin + d.size - 1:#x}" for d in brought))
+        ranges = ", ".join(pieces[:MOST_BROUGHT]) + " ..." * (len(pieces) > MOST_BROUGHT)
+        why = f": line {line} waited for the mbarrier at {barrier.offset:#x}, whose phase brought {ranges}: another stage"
+        return why, (
+            f"one index for the stage that is loaded, the mbarrier that counts it, the wait and the read: what is read here completes on the "
+            f"mbarrier at {mine:#x}"
+        )
+
+    def is_untold(self, op: Operation) -> bool:
+        """Have those who issued an operation waited for it, who alone can? Then another warp, that does not know, has not been told."""
+        return op.kind in WAITED_BY_ISSUER and bool(self.order.done[op.warps, op.number].any())
+
+    def wait_for(self, op: Operation, warp: int = -1) -> str:
+        """How to wait for an operation, or how a warp is told that others have."""
+        if warp < 0 or not self.is_untold(op):
+            return WAIT.get(op.kind, "wait for the mbarrier, or the group, that counts it first")
+        far = int(op.warps[0]) // self._per_cta != warp // self._per_cta
+        how = "mapa, mbarrier.arrive.release.cluster.shared::cluster" if far else "mbarrier.arrive, bar.arrive"
+        return f"let warp {self.warp(op.warps[0])} arrive ({how}) behind its wait, at a barrier that warp {self.warp(warp)} waits for"
+
+    def make_room(self, i: Instruction, at: np.ndarray, held: np.ndarray, op: Operation, warp: int) -> str:
+        """What to change where words are touched of those (`held`) that an operation still brings; of a load over a load that is not the first one's own
+        barrier."""
+        if i.op != "cp" or op.kind not in ("tma_load", "bulk"):
+            return self.wait_for(op, warp)
+        first, second = (int(words.min()) % (self.x.pitch // WORD) * WORD + self.x.window_begin for words in (held, at))
+        if first != second:
+            return (
+                f"the two overlap: the first one's bytes begin at {first:#x}, these at {second:#x}; stages must lie as far apart as what is loaded "
+                "into one is long"
+            )
+        return "before the next load into a stage, wait for an mbarrier at which its readers arrive when they have read it"
