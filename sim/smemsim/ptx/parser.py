@@ -13,6 +13,7 @@ import math
 import re
 import string
 import struct
+import types
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import NoReturn
 
@@ -240,7 +241,7 @@ class Names:
     `outside` has the names of the module, which a variable of the function may hide, and `elements` the bytes of an element of its variables.
     """
 
-    def __init__(self, outside: Container[str], elements: Mapping[str, int]) -> None:
+    def __init__(self, outside: Container[str], elements: Mapping[str, int] = types.MappingProxyType({})) -> None:
         self.outside = outside
         self.elements = dict(elements)  # of variables by their unique names
         self.registers: list[RegisterType] = []
@@ -808,7 +809,9 @@ def read_variables(tokens: Tokens, space: str, *, is_extern: bool) -> Iterator[V
         if tokens.accept("="):
             contents = read_contents(tokens, declared.name, kind, declared.element, declared.extents)
             size = len(contents.data or b"")
-        yield Variable(declared.name, space, declared.align, size, kind, contents.data, contents.references, is_extern, line, declared.element)
+        yield Variable(
+            declared.name, space, declared.align, size, kind, contents.data, contents.references, is_extern, line, declared.element
+        )
         if not tokens.accept(","):
             break
     tokens.finish(f"the .{space} variable")
