@@ -61,7 +61,7 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
     from smemsim.budget import amount
     from smemsim.spec.architectures import architecture
     from smemsim.virtual.exec import run_program
-    from smemsim.virtual.policy import Policy, numbers_of
+    from smemsim.virtual.policy import Policy, card_of_environment, numbers_of
 
     chosen = arch or os.environ.get("SMEMSIM_ARCH")
     if not chosen:
