@@ -61,7 +61,7 @@ class Bench:
     def function(self, module: str, name: str, shared_bytes: int) -> Any:
         if module not in self.modules:
             self.modules[module] = self.device.module(device_api.build(module, KERNELS[module](), settings.arch))
-        return self.device.function(self.modules[module], name, shared_bytes)
+        return self.modules[module].kernel(name)
 
     def write(
         self,

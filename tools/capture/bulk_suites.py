@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import ctypes
 import itertools
 import pathlib
 import random
@@ -61,19 +60,17 @@ def cluster_config(clusters: int, size: int, shared_bytes: int, threads: int) ->
 def cluster_function(bench: Bench, name: str, size: int, shared_bytes: int) -> Any:
     """The kernel, or None when the card has no room for such a cluster."""
     function = bench.function("bulk_probes", name, shared_bytes)
-    if size > 8:
-        attribute = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-        bench.api.check(cu.cuFuncSetAttribute(function, attribute, 1), "cuFuncSetAttribute")
-    error, room = cu.cuOccupancyMaxActiveClusters(function, cluster_config(1, size, shared_bytes, 128))
+    allowed = cu.CUfunction_attribute
+    for attribute, value in (
+        (allowed.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes), (allowed.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
+    ):  # fmt: skip
+        cu.cuFuncSetAttribute(function.handle, attribute, value)
+    error, room = cu.cuOccupancyMaxActiveClusters(function.handle, cluster_config(1, size, shared_bytes, 128))
     return function if int(error) == 0 and room > 0 else None
 
 
 def launch_clusters(bench: Bench, function: Any, clusters: int, size: int, shared_bytes: int, *args: Any, threads: int = 128) -> None:
-    values = tuple(a.address if isinstance(a, bench.api.Buffer) else a for a in args)
-    types = tuple(ctypes.c_void_p if isinstance(a, bench.api.Buffer) else ctypes.c_uint for a in args)
-    config = cluster_config(clusters, size, shared_bytes, threads)
-    bench.api.check(cu.cuLaunchKernelEx(config, function, (values, types), 0), "cuLaunchKernelEx")
-    bench.api.check(cu.cuCtxSynchronize(), "cuCtxSynchronize")
+    bench.device.launch(function, clusters * size, shared_bytes, *args, threads=threads, cluster=size)
 
 
 def sources(bench: Bench, size: int = 2 * SOURCE_BYTES) -> list[Any]:

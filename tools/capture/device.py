@@ -1,81 +1,65 @@
-"""The GPU through cuda-python: context, modules, memory, launches and the driver's tensor-map encoder."""
+"""The GPU of `smemsim.testing` as probe kernels use it: buffers, launches with 32-bit numbers; every answer of the driver's tensor-map encoder; nvcc."""
 
 from __future__ import annotations
 
 import ctypes
-import datetime
+import functools
 import hashlib
 import pathlib
 import subprocess
 from typing import Any
 
 import numpy as np
-from cuda.bindings import driver as cu
+
+from smemsim.program.launch import LaunchConfig
+from smemsim.testing.recorder import CudaError, CudaKernel, CudaModule, Gpu
+
+__all__ = ["At", "Buffer", "CudaError", "Device", "build", "card", "copy_to", "encode", "encode_tiled", "encode_verdict"]
 
 HERE = pathlib.Path(__file__).resolve().parent
 
 
-class CudaError(RuntimeError):
-    def __init__(self, code: int, call: str) -> None:
-        super().__init__(f"{call}: CUDA error {code}")
-        self.code = code
-
-
-def check(result: tuple[Any, ...], call: str = "") -> Any:
-    if int(result[0]) != 0:
-        raise CudaError(int(result[0]), call)
-    return result[1] if len(result) == 2 else result[1:]
+@functools.cache
+def card() -> Gpu:
+    """The card of this process."""
+    return Gpu()
 
 
 class Device:
+    """The card of this process; a trap is a CudaError."""
+
     def __init__(self) -> None:
-        check(cu.cuInit(0), "cuInit")
-        self.device = check(cu.cuDeviceGet(0), "cuDeviceGet")
-        self.context = check(cu.cuDevicePrimaryCtxRetain(self.device), "cuDevicePrimaryCtxRetain")
-        check(cu.cuCtxSetCurrent(self.context), "cuCtxSetCurrent")
+        self.gpu = card()
 
     def describe(self) -> dict[str, str]:
         """What a manifest says about the card and its software."""
-
-        def attribute(name: str) -> int:
-            return int(check(cu.cuDeviceGetAttribute(getattr(cu.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}"), self.device)))
-
-        name = check(cu.cuDeviceGetName(128, self.device), "cuDeviceGetName")
-        version = int(check(cu.cuDriverGetVersion()))
-        smi = subprocess.run(
-            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True, text=True, check=False
-        )
         nvcc = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=False).stdout
-        return {
-            "gpu": name.split(b"\0")[0].decode().strip(),
-            "compute_capability": f"{attribute('COMPUTE_CAPABILITY_MAJOR')}.{attribute('COMPUTE_CAPABILITY_MINOR')}",
-            "driver": smi.stdout.strip(),
-            "cuda_driver_api": f"{version // 1000}.{version % 1000 // 10}",
-            "nvcc": next((line.split("V")[-1] for line in nvcc.splitlines() if "release" in line), "unknown"),
-            "captured_utc": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        }
+        return self.gpu.describe() | {"nvcc": next((line.split("V")[-1] for line in nvcc.splitlines() if "release" in line), "unknown")}
 
-    def module(self, path: pathlib.Path) -> Any:
-        return check(cu.cuModuleLoadData(path.read_bytes()), f"cuModuleLoadData {path.name}")
-
-    def function(self, module: Any, name: str, shared_bytes: int) -> Any:
-        function = check(cu.cuModuleGetFunction(module, name.encode()), name)
-        attribute = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        check(cu.cuFuncSetAttribute(function, attribute, shared_bytes), name)
-        return function
+    def module(self, path: pathlib.Path) -> CudaModule:
+        return self.gpu.load(path.read_bytes())
 
     def array(self, data: np.ndarray) -> Buffer:
         buffer = Buffer(data.nbytes)
         buffer.write(data)
         return buffer
 
-    def launch(self, function: Any, grid: int | tuple[int, int], shared_bytes: int, *args: Any, threads: int = 128) -> None:
+    def launch(
+        self,
+        function: CudaKernel,
+        grid: int | tuple[int, int],
+        shared_bytes: int,
+        *args: Any,
+        threads: int = 128,
+        cluster: int | None = None,
+    ) -> None:
         """Launch and wait. Buffers pass their address, integers an unsigned 32-bit value."""
-        values = tuple(a.address if isinstance(a, (Buffer, At)) else a for a in args)
-        types = tuple(ctypes.c_void_p if isinstance(a, (Buffer, At)) else ctypes.c_uint for a in args)
-        x, y = grid if isinstance(grid, tuple) else (grid, 1)
-        check(cu.cuLaunchKernel(function, x, y, 1, threads, 1, 1, shared_bytes, 0, (values, types), 0), "cuLaunchKernel")
-        check(cu.cuCtxSynchronize(), "cuCtxSynchronize")
+        passed = tuple(
+            a.address.to_bytes(8, "little") if isinstance(a, (Buffer, At)) else (int(a) & 0xFFFFFFFF).to_bytes(4, "little") for a in args
+        )
+        code = self.gpu.execute(function, LaunchConfig(grid=grid, block=threads, cluster=cluster, shared_bytes=shared_bytes, args=passed))
+        if code:
+            raise CudaError(code, function.name)
 
 
 class At:
@@ -86,8 +70,7 @@ class At:
 
 
 def copy_to(address: int, data: bytes) -> None:
-    source = np.frombuffer(data, np.uint8)
-    check(cu.cuMemcpyHtoD(address, source.ctypes.data, len(data)), "cuMemcpyHtoD")
+    card().put(address, np.frombuffer(data, np.uint8))
 
 
 class Buffer:
@@ -95,43 +78,25 @@ class Buffer:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.address = int(check(cu.cuMemAlloc(max(size, 16)), "cuMemAlloc"))
+        self.address = card().allocate(max(size, 16))
 
     def __del__(self) -> None:
-        cu.cuMemFree(self.address)
+        card().free(self.address)
 
     def write(self, data: np.ndarray) -> None:
-        data = np.ascontiguousarray(data)
-        check(cu.cuMemcpyHtoD(self.address, data.ctypes.data, data.nbytes), "cuMemcpyHtoD")
+        card().put(self.address, data)
 
     def fill(self, byte: int) -> None:
-        check(cu.cuMemsetD8(self.address, byte, self.size), "cuMemsetD8")
+        card().put(self.address, np.full(self.size, byte, np.uint8))
 
     def read(self, dtype: Any = np.uint8) -> np.ndarray:
-        out = np.empty(self.size // np.dtype(dtype).itemsize, dtype)
-        check(cu.cuMemcpyDtoH(out.ctypes.data, self.address, out.nbytes), "cuMemcpyDtoH")
-        return out
+        itemsize = np.dtype(dtype).itemsize
+        return card().get(self.address, self.size // itemsize * itemsize).view(dtype)
 
 
 def encode_tiled(arguments: dict[str, Any], global_address: int) -> bytes:
-    """cuTensorMapEncodeTiled: the 128 bytes, or CudaError."""
-    a = arguments
-    u32, u64 = cu.cuuint32_t, cu.cuuint64_t
-    made = cu.cuTensorMapEncodeTiled(
-        cu.CUtensorMapDataType(a["data_type"]),
-        len(a["global_dim"]),
-        global_address,
-        [u64(x) for x in a["global_dim"]],
-        [u64(x) for x in a["global_strides"]] or [u64(0)],
-        [u32(x) for x in a["box_dim"]],
-        [u32(x) for x in a["element_strides"]],
-        cu.CUtensorMapInterleave(a.get("interleave", 0)),
-        cu.CUtensorMapSwizzle(a["swizzle"]),
-        cu.CUtensorMapL2promotion(a.get("l2_promotion", 0)),
-        cu.CUtensorMapFloatOOBfill(a.get("oob_fill", 0)),
-    )
-    tensor_map = check(made, "cuTensorMapEncodeTiled")
-    return ctypes.string_at(tensor_map.getPtr(), 128)
+    """cuTensorMapEncodeTiled: the 128 bytes, or CudaError. What is left out is 0."""
+    return encode({"interleave": 0, "l2_promotion": 0, "oob_fill": 0} | arguments, global_address)
 
 
 def encode_verdict(arguments: dict[str, Any]) -> tuple[int, bytes]:
