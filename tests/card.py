@@ -80,8 +80,7 @@ class Card:
         self.memory, self.next, self.unknown, self.wide, self.copy = {}, 1 << 32, [], {}, copy
         self.device = types.SimpleNamespace(describe=lambda: DEVICE, array=self.array, launch=self.launch)
         at = types.SimpleNamespace
-        self.api = at(Buffer=lambda size: Buffer(self, size), At=lambda address: at(address=address), copy_to=self.copy_to, encode=self.encode,
-                      encode_tiled=self.encode, CudaError=device_module.CudaError)  # fmt: skip
+        self.api = at(Buffer=lambda size: Buffer(self, size), At=lambda address: at(address=address), copy_to=self.copy_to, encode=self.encode, CudaError=device_module.CudaError)  # fmt: skip
 
     # ---- memory
 
@@ -172,7 +171,7 @@ class Card:
 
     # ---- kernels
 
-    def function(self, module, name, shared_bytes):
+    def function(self, module, name):
         return name
 
     def launch(self, name, grid, shared_bytes, *arguments, threads=128):

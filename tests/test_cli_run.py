@@ -320,7 +320,7 @@ def test_bad_input_is_one_sentence(run, command, said):
 
 CHANGES = {
     "schema = 5": "this smemsim reads",
-    "grdi = 4": "did you mean 'grid'",
+    "grdi = 4": "l.toml:1: grdi: not a key here; did you mean 'grid'?",
     "block = 'a'": "block",
     "shared_bytes = 'a'": "shared_bytes",
     "entry = 5": "entry = 5: needs a text",

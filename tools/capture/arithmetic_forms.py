@@ -16,7 +16,7 @@ import numpy as np
 from cuda.bindings import driver as cu
 
 from tests import instruction_forms as forms
-from tools.capture.device import Buffer, CudaError, Device
+from tools.capture.device import Buffer, CudaError, Device, check
 
 EVERY = 8  # of the approximate results one in so many is kept
 
@@ -24,12 +24,12 @@ EVERY = 8  # of the approximate results one in so many is kept
 def results(card: Device, form: tuple, arrays: list[Buffer]) -> np.ndarray | None:
     """The result of one form, None where the driver's assembler refuses it."""
     try:
-        module = card.gpu.load(forms.kernel([form]))
+        module = card.load(forms.kernel([form]))
     except CudaError:
         return None
     out = card.array(np.zeros(forms.COUNT, np.uint64))
     card.launch(module.kernel("forms"), forms.COUNT // 256, 0, out, *arrays, threads=256)
-    cu.cuModuleUnload(module.handle)
+    check(cu.cuModuleUnload(module.handle), "cuModuleUnload")
     return forms.cut(out.read(np.uint64), form[1])
 
 

@@ -58,9 +58,10 @@ class Bench:
         self.device = device_api.Device()
         self.modules: dict[str, Any] = {}
 
-    def function(self, module: str, name: str, shared_bytes: int) -> Any:
+    def function(self, module: str, name: str) -> Any:
         if module not in self.modules:
-            self.modules[module] = self.device.module(device_api.build(module, KERNELS[module](), settings.arch))
+            path = device_api.build(module, KERNELS[module](), settings.arch)
+            self.modules[module] = self.device.load(path.read_bytes())
         return self.modules[module].kernel(name)
 
     def write(

@@ -1,43 +1,35 @@
-"""The GPU of `smemsim.testing` as probe kernels use it: buffers, launches with 32-bit numbers; every answer of the driver's tensor-map encoder; nvcc."""
+"""The GPU through cuda-python: context, modules, memory, launches and the driver's tensor-map encoder."""
 
 from __future__ import annotations
 
 import ctypes
-import functools
 import hashlib
 import pathlib
 import subprocess
 from typing import Any
 
 import numpy as np
+from cuda.bindings import driver as cu
 
 from smemsim.program.launch import LaunchConfig
-from smemsim.testing.recorder import CudaError, CudaKernel, CudaModule, Gpu
-
-__all__ = ["At", "Buffer", "CudaError", "Device", "build", "card", "copy_to", "encode", "encode_tiled", "encode_verdict"]
+from smemsim.testing.recorder import CudaError, CudaKernel, Gpu
 
 HERE = pathlib.Path(__file__).resolve().parent
 
 
-@functools.cache
-def card() -> Gpu:
-    """The card of this process."""
-    return Gpu()
+def check(result: tuple[Any, ...], call: str = "") -> Any:
+    if int(result[0]) != 0:
+        raise CudaError(int(result[0]), call)
+    return result[1] if len(result) == 2 else result[1:]
 
 
-class Device:
-    """The card of this process; a trap is a CudaError."""
-
-    def __init__(self) -> None:
-        self.gpu = card()
+class Device(Gpu):
+    """The card of `smemsim.testing.recorder`, launched with buffers and numbers; a trap is an error."""
 
     def describe(self) -> dict[str, str]:
         """What a manifest says about the card and its software."""
         nvcc = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=False).stdout
-        return self.gpu.describe() | {"nvcc": next((line.split("V")[-1] for line in nvcc.splitlines() if "release" in line), "unknown")}
-
-    def module(self, path: pathlib.Path) -> CudaModule:
-        return self.gpu.load(path.read_bytes())
+        return {**super().describe(), "nvcc": next((line.split("V")[-1] for line in nvcc.splitlines() if "release" in line), "unknown")}
 
     def array(self, data: np.ndarray) -> Buffer:
         buffer = Buffer(data.nbytes)
@@ -45,21 +37,17 @@ class Device:
         return buffer
 
     def launch(
-        self,
-        function: CudaKernel,
-        grid: int | tuple[int, int],
-        shared_bytes: int,
-        *args: Any,
-        threads: int = 128,
-        cluster: int | None = None,
+        self, kernel: CudaKernel, grid: int | tuple[int, int], shared_bytes: int, *args: Any, threads: int = 128, cluster: int = 1
     ) -> None:
         """Launch and wait. Buffers pass their address, integers an unsigned 32-bit value."""
-        passed = tuple(
+        held = [
             a.address.to_bytes(8, "little") if isinstance(a, (Buffer, At)) else (int(a) & 0xFFFFFFFF).to_bytes(4, "little") for a in args
+        ]
+        code = self.execute(
+            kernel, LaunchConfig(grid=grid, block=threads, cluster=None if cluster == 1 else cluster, shared_bytes=shared_bytes, args=held)
         )
-        code = self.gpu.execute(function, LaunchConfig(grid=grid, block=threads, cluster=cluster, shared_bytes=shared_bytes, args=passed))
         if code:
-            raise CudaError(code, function.name)
+            raise CudaError(code, "cuCtxSynchronize")
 
 
 class At:
@@ -70,7 +58,8 @@ class At:
 
 
 def copy_to(address: int, data: bytes) -> None:
-    card().put(address, np.frombuffer(data, np.uint8))
+    source = np.frombuffer(data, np.uint8)
+    check(cu.cuMemcpyHtoD(address, source.ctypes.data, len(data)), "cuMemcpyHtoD")
 
 
 class Buffer:
@@ -78,25 +67,22 @@ class Buffer:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.address = card().allocate(max(size, 16))
+        self.address = int(check(cu.cuMemAlloc(max(size, 16)), "cuMemAlloc"))
 
     def __del__(self) -> None:
-        card().free(self.address)
+        cu.cuMemFree(self.address)
 
     def write(self, data: np.ndarray) -> None:
-        card().put(self.address, data)
+        data = np.ascontiguousarray(data)
+        check(cu.cuMemcpyHtoD(self.address, data.ctypes.data, data.nbytes), "cuMemcpyHtoD")
 
     def fill(self, byte: int) -> None:
-        card().put(self.address, np.full(self.size, byte, np.uint8))
+        check(cu.cuMemsetD8(self.address, byte, self.size), "cuMemsetD8")
 
     def read(self, dtype: Any = np.uint8) -> np.ndarray:
-        itemsize = np.dtype(dtype).itemsize
-        return card().get(self.address, self.size // itemsize * itemsize).view(dtype)
-
-
-def encode_tiled(arguments: dict[str, Any], global_address: int) -> bytes:
-    """cuTensorMapEncodeTiled: the 128 bytes, or CudaError. What is left out is 0."""
-    return encode({"interleave": 0, "l2_promotion": 0, "oob_fill": 0} | arguments, global_address)
+        out = np.empty(self.size // np.dtype(dtype).itemsize, dtype)
+        check(cu.cuMemcpyDtoH(out.ctypes.data, self.address, out.nbytes), "cuMemcpyDtoH")
+        return out
 
 
 def encode_verdict(arguments: dict[str, Any]) -> tuple[int, bytes]:
@@ -128,8 +114,8 @@ def encode_verdict(arguments: dict[str, Any]) -> tuple[int, bytes]:
 
 
 def encode(arguments: dict[str, Any], global_address: int) -> bytes:
-    """The 128 bytes of either encode call, or CudaError."""
-    code, raw = encode_verdict({**arguments, "global_address": global_address})
+    """The 128 bytes of either encode call, or CudaError; what is not said of interleave, promotion and fill is 0."""
+    code, raw = encode_verdict({"interleave": 0, "l2_promotion": 0, "oob_fill": 0, **arguments, "global_address": global_address})
     if code:
         raise CudaError(code, f"cuTensorMapEncode of {arguments}")
     return raw

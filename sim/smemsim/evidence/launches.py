@@ -71,6 +71,10 @@ def _is_measures(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(x, (int, float)) and 0 <= x < math.inf for x in value.values())
 
 
+def _is_address(value: Any) -> bool:
+    return is_whole(value) and value >= 0
+
+
 def _are_texts(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(x, str) for x in value.values())
 
@@ -116,7 +120,7 @@ ARRAY_KEYS: dict[str, Key] = {
     "seed": Key("any", "of what is drawn"),
     "random": Key("any", "a second distribution, for `--random`"),
     "file": Key(Kind("the name of an .npy file", lambda value: isinstance(value, str), {"type": "string"}), "instead of a distribution: an .npy file, in the folder of this one or below"),
-    "address": Key(Kind("an address, 0 or more", lambda value: isinstance(value, int) and is_whole(value) and value >= 0, {"type": "integer"}), "where its first byte lies in global memory; anywhere, if left out"),
+    "address": Key(Kind("an address, 0 or more", _is_address, {"type": "integer"}), "where its first byte lies in global memory; anywhere, if left out"),
     "variable": Key("text", "the variable of the PTX whose contents it is: it has no memory of its own then"),
 }  # fmt: skip
 ARGUMENTS: dict[str, Key] = {

@@ -512,10 +512,10 @@ class Machine:
             if address not in self.tensors:
                 raise InputError(f"global_address = {address!r}: there is no [tensor.{address}]")
             address = self.tensors[address].address
-        given = arguments.encode_arguments | {"global_address": (address or 0) + (arguments.global_offset or 0)}
+        given = {"global_strides": ()} | arguments.encode_arguments | {"global_address": (address or 0) + (arguments.global_offset or 0)}
         if arguments.is_im2col:
             return TensorMap.im2col(arch=self.arch, **given)  # type: ignore[arg-type]  # the call looks at them itself
-        return TensorMap.tiled(arch=self.arch, **{"global_strides": (), **given})  # type: ignore[arg-type]
+        return TensorMap.tiled(arch=self.arch, **given)  # type: ignore[arg-type]
 
     # ---- steps that move bytes
 

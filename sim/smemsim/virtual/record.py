@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from smemsim.budget import told
 from smemsim.errors import InputError, SmemsimError
 from smemsim.files import write_whole
 from smemsim.judge.run import Run
@@ -99,8 +98,7 @@ class Recorder:
             "args": [self._argument(raw, names) for raw in self.arguments], "outputs": changed,
         }  # fmt: skip
         arrays = [
-            {"name": names[a.address], "file": f"{names[a.address]}.npy", "address": a.address, "comment": f"{a.name}, {told(a.size)}"}
-            for a, _ in self.before
+            {"name": names[a.address], "file": f"{names[a.address]}.npy", "address": a.address, "comment": a.told()} for a, _ in self.before
         ]
         arrays += [{"name": f"v{n}", "file": f"v{n}.npy", "variable": name} for n, name in enumerate(self.variables)]
         write_whole(self.folder / "launch.toml", launch_text(about, arrays))
