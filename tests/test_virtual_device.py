@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from smemsim.spec.cards import CARDS
-from smemsim.virtual import CudaError, FindingsError, Policy, VirtualDevice, fatbin, policy
-from smemsim.virtual.device import Event, Graph, GraphExec, Node, Stream
+from smemsim.virtual import CudaError, Event, FindingsError, Graph, GraphExec, Node, Policy, Stream, VirtualDevice, chosen, images, linked
 
 PTX = """.version 8.0
 .target sm_90a
@@ -194,10 +193,7 @@ def test_kernels_that_are_not_under_test_run_without_the_watch_or_as_python(tmp_
     )
     device = VirtualDevice("sm_90a", policy=Policy(quiet=True, hooks=hooks, unwatched="race"))
     module, a = device.load(PTX), device.allocate(256)
-    try:
-        assert device.launch(module.function("fill"), 1, 8, [word(a), word(4, 4)]) is None
-    finally:
-        policy._hooks.clear()
+    assert device.launch(module.function("fill"), 1, 8, [word(a), word(4, 4)]) is None
     assert device.view(a, 32).view(np.uint32).tolist() == [5] * 8
     assert device.launch(module.function("race"), 1, 64, [word(a)]).ok
 
@@ -314,13 +310,13 @@ def ptx_for(target):
 def test_the_right_code_of_a_fat_binary_is_chosen_and_the_reason_told(device):
     twice = ptx_for("sm_90a") * 4
     both = fat((1, 80, ptx_for("sm_80"), 0, 0), (1, 90, lz4(twice), 0x2011, len(twice)), (1, 100, ptx_for("sm_100a"), 0, 0))
-    images = fatbin.images(both)
-    assert [image.target for image in images] == ["sm_80", "sm_90a", "sm_100a"]
-    assert images[1].ptx.encode() == twice
-    image, why = fatbin.chosen(images, "sm_90a")
+    found = images(both)
+    assert [image.target for image in found] == ["sm_80", "sm_90a", "sm_100a"]
+    assert found[1].ptx.encode() == twice
+    image, why = chosen(found, "sm_90a")
     assert (image.target, why) == ("sm_90a", "PTX for sm_90a, of sm_80, sm_90a, sm_100a")
-    assert fatbin.chosen(images, "sm_103a")[0].target == "sm_80"  # sm_100a is for sm_100 alone
-    assert fatbin.chosen(fatbin.images(ptx_for("sm_100f")), "sm_103a")[0].target == "sm_100f"
+    assert chosen(found, "sm_103a")[0].target == "sm_80"  # sm_100a is for sm_100 alone
+    assert chosen(images(ptx_for("sm_100f")), "sm_103a")[0].target == "sm_100f"
 
 
 def test_the_text_that_ptxas_leaves_in_a_cubin_is_its_ptx(device):
@@ -359,7 +355,7 @@ def test_several_texts_become_one():
         ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .func (.param .b32 r) twice(.param .b32 x) { .reg .b32 %a<3>; "
         "ld.param.b32 %a1, [x]; add.u32 %a2, %a1, %a1; st.param.b32 [r], %a2; ret; }\n"
     )
-    text = fatbin.linked([caller, callee])
+    text = linked([caller, callee])
     assert text.count(".version") == 1
     assert VirtualDevice("sm_90a", policy=Policy(quiet=True)).load(text).names == ["k"]
 

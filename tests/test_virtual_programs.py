@@ -220,7 +220,7 @@ def test_a_kernel_of_nvrtc_has_its_ptx_and_the_array_behind_which_it_reads_is_na
     library = next((found for home in homes for found in home.glob("*/lib/libnvrtc.so.*") if "builtins" not in found.name), None)
     if library is None or NVCC is None:
         pytest.skip("needs NVRTC (pip install nvidia-cuda-nvrtc) and nvcc")
-    from smemsim.virtual.build import libraries
+    from smemsim.virtual import libraries
 
     program = tmp_path_factory.mktemp("programs") / "nvrtc"
     found = [

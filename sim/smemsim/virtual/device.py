@@ -39,7 +39,7 @@ from smemsim.arguments import shown, suggestion
 from smemsim.budget import told
 from smemsim.errors import InputError, SmemsimError, Unmodelled
 from smemsim.judge.run import Run
-from smemsim.program.launch import LinkedKernel, three
+from smemsim.program.launch import LIMIT, LinkedKernel, three
 from smemsim.ptx.demangle import shorter_name
 from smemsim.spec.cards import DEVICE_LIMITS, DRIVER_VERSION, PROPERTIES, PROPERTY_BYTES, card_of
 from smemsim.spec.cuda_errors import CUDA_CODES
@@ -809,7 +809,7 @@ class VirtualDevice:
         recorder = record.Recorder(self, f, config, arguments, about.number) if self.policy.record else None
         try:
             run, error = self.machine.run(
-                f.module.kernel(f.name), arguments, config, sanitize=self.policy.is_watched(f.name), limit=self.policy.limit,
+                f.module.kernel(f.name), arguments, config, sanitize=self.policy.is_watched(f.name), limit=self.policy.limit or LIMIT,
                 limit_seconds=self.policy.limit_seconds, ctas=self._ctas(config), progress=not self.policy.quiet, name=f"{f.readable}.ptx",
                 workers=self.policy.workers, cancel=self.policy.cancel,
             )  # fmt: skip
