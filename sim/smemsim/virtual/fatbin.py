@@ -179,17 +179,21 @@ def _sections(code: bytes) -> Iterator[tuple[str, int, bytes]]:
 def registers_of(cubin: bytes, kernel: str) -> tuple[int, int]:
     """(registers, bytes of local memory) of a thread of a kernel, as ptxas decided; zeros where the cubin does not say.
 
-    The registers are the top byte of `sh_info` of the kernel's code; the bytes of its frame are attribute 0x11 of `.nv.info`, by symbol (compiled:
-    what ptxas 13 prints with -v is the same).
+    Attributes 0x2f and 0x11 of `.nv.info`, by the kernel's symbol; older cubins have the registers in the top byte of `sh_info` (compiled: what
+    `ptxas -v` of CUDA 12 and 13 prints is the same).
     """
-    registers, frames, symbol = 0, b"", b""
+    registers, symbol, attributes = 0, b"", b""
     for name, info, data in _sections(cubin):
         if name == f".text.{kernel}":
             registers, symbol = info >> 24, struct.pack("<I", info & 0xFFFFFF)
         elif name == ".nv.info":
-            frames = data
-    at = frames.find(b"\x04\x11\x08\x00" + symbol) if symbol else -1
-    return registers, struct.unpack_from("<I", frames, at + 8)[0] if 0 <= at <= len(frames) - 12 else 0
+            attributes = data
+
+    def attribute(number: int, otherwise: int) -> int:
+        at = attributes.find(bytes((4, number, 8, 0)) + symbol) if symbol else -1
+        return struct.unpack_from("<I", attributes, at + 8)[0] if 0 <= at <= len(attributes) - 12 else otherwise
+
+    return attribute(0x2F, registers), attribute(0x11, 0)
 
 
 # ---- Compression

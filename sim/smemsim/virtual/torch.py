@@ -526,6 +526,8 @@ def _cuda_names() -> dict[str, Any]:
     """What `torch.cuda` has, for the card."""
     import torch
 
+    numbers = torch.default_generator
+
     def nothing(*_: Any, **__: Any) -> None:
         return None
 
@@ -548,11 +550,11 @@ def _cuda_names() -> dict[str, Any]:
         "device_of": _DeviceContext, "current_stream": current, "default_stream": lambda device=None: CudaStream(stream_ptr=0),
         "stream": lambda stream: contextlib.nullcontext() if stream is None else stream, "set_stream": set_stream,
         "graph_pool_handle": lambda: (0, 0), "is_current_stream_capturing": lambda: streams.get(streams.current).graph is not None,
-        "manual_seed": torch.manual_seed, "manual_seed_all": torch.manual_seed, "seed": torch.seed, "seed_all": torch.seed,
-        "initial_seed": torch.initial_seed, "get_rng_state": lambda device=None: torch.get_rng_state(),
-        "set_rng_state": lambda state, device=None: torch.set_rng_state(state), "is_bf16_supported": lambda *_, **__: True,
+        "manual_seed": numbers.manual_seed, "manual_seed_all": numbers.manual_seed, "seed": numbers.seed, "seed_all": numbers.seed,
+        "initial_seed": numbers.initial_seed, "get_rng_state": lambda device=None: numbers.get_state(),
+        "set_rng_state": lambda state, device=None: numbers.set_state(state), "is_bf16_supported": lambda *_, **__: True,
         "is_tf32_supported": lambda: True, "get_arch_list": lambda: [process.choose().rstrip("af")],
-        "can_device_access_peer": lambda *_: False, "default_generators": (torch.default_generator,),
+        "can_device_access_peer": lambda *_: False, "default_generators": (numbers,),
     }  # fmt: skip
 
 
