@@ -615,7 +615,7 @@ def _keep_in_backward(mode: Any) -> None:
     """Functions that a program defines for backward see the card too: torch runs them without modes."""
     import torch
 
-    engine = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+    engine = torch.autograd._engine_run_backward
 
     @functools.wraps(engine)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -624,4 +624,4 @@ def _keep_in_backward(mode: Any) -> None:
         with mode:
             return engine(*args, **kwargs)
 
-    torch.autograd._engine_run_backward = run  # type: ignore[attr-defined]
+    torch.autograd._engine_run_backward = run
