@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import secrets
@@ -95,7 +96,11 @@ class _Sessions:
         """What was launched, once the program and its devices have ended."""
         ended = os.pidfd_open(program.pid)
         self.select.register(ended, selectors.EVENT_READ)
+        gc.disable()  # imports make much that lives to the end
         from smemsim.virtual import server  # while the program starts
+
+        gc.freeze()  # what every session has in common
+        gc.enable()
 
         is_running = True
         while is_running or self.told:
