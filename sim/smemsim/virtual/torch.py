@@ -468,8 +468,8 @@ class _DeviceContext:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, *_: object) -> bool:
-        return False
+    def __exit__(self, *_: object) -> None:
+        return None
 
 
 def _synchronize(device: Any = None) -> None:
