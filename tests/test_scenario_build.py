@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from smemsim import InputError, InstrDescriptor, Scenario, SmemDescriptor, TensorMap, check
 from smemsim.finding import Path
-from smemsim.judge.scenario import read_scenario
+from smemsim.judge import read_scenario
 from strategies import examples
 
 DESC = SmemDescriptor(arch="sm_90a", leading_byte_offset=16, stride_byte_offset=1024, swizzle="128B")

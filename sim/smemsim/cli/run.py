@@ -46,12 +46,12 @@ def parse_shape(name: str, text: str) -> list[int]:
     ([4], [4, 2], [8, 8, 2])
     """
     try:
-        found = [int(part, 0) for part in text.strip(" ()[]").replace("x", ",").split(",")]
+        extents = [int(part, 0) for part in text.strip(" ()[]").replace("x", ",").split(",")]
     except ValueError:
-        found = []
-    if not found or len(found) > 3 or min(found) < 1:
+        extents = []
+    if not extents or len(extents) > 3 or min(extents) < 1:
         raise InputError(f"{name} {shown(text)}: needs one to three numbers from 1 on, as 4,2")
-    return found
+    return extents
 
 
 def parse_ctas(text: str) -> list[int]:
@@ -60,17 +60,17 @@ def parse_ctas(text: str) -> list[int]:
     >>> parse_ctas("0-3,8")
     [0, 1, 2, 3, 8]
     """
-    found: list[int] = []
+    chosen: list[int] = []
     try:
         for part in text.split(","):
             first, _, last = part.partition("-")
             begin, end = int(first), int(last or first)
-            if not 0 <= begin <= end or end - begin + len(found) > MOST_CTAS:
+            if not 0 <= begin <= end or end - begin + len(chosen) > MOST_CTAS:
                 raise ValueError
-            found += range(begin, end + 1)
+            chosen += range(begin, end + 1)
     except ValueError:
         raise InputError(f"--ctas {shown(text)}: needs numbers of CTAs, as 0-3 or 0,5") from None
-    return found
+    return chosen
 
 
 def parse_arguments(texts: tuple[str, ...]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

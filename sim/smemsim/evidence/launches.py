@@ -331,19 +331,19 @@ class LaunchFile:
         """Bytes of all arrays that have recipes; those of files are known when they are read."""
         return sum(math.prod(one["shape"]) * WIDTHS.get(one["dtype"], 1) for one in self.about["arrays"] if "file" not in one)
 
-    def _array(self, one: Mapping[str, Any], random: bool) -> np.ndarray:
-        where = f"{self.called}: array {one['name']}"
-        if "file" not in one:
+    def _array(self, recipe: Mapping[str, Any], random: bool) -> np.ndarray:
+        where = f"{self.called}: array {recipe['name']}"
+        if "file" not in recipe:
             try:
-                return array_of({**one, "distribution": one["random"]} if random and "random" in one else one)
+                return array_of({**recipe, "distribution": recipe["random"]} if random and "random" in recipe else recipe)
             except TraceError as e:
                 raise InputError(f"{self.called}: {e}") from None
-        made = read_array(self.folder / one["file"])
-        if "dtype" in one and storage(one["dtype"]).itemsize != made.dtype.itemsize:
-            raise InputError(f"{where}: {one['file']} has elements of {made.dtype}, dtype = {one['dtype']!r} is no view of it")
-        if math.prod(one.get("shape", made.shape)) != made.size:
-            raise InputError(f"{where}: {one['file']} has {made.size} elements, {made.shape}; shape = {one['shape']} has others")
-        return made.reshape(one.get("shape", made.shape))
+        made = read_array(self.folder / recipe["file"])
+        if "dtype" in recipe and storage(recipe["dtype"]).itemsize != made.dtype.itemsize:
+            raise InputError(f"{where}: {recipe['file']} has elements of {made.dtype}, dtype = {recipe['dtype']!r} is no view of it")
+        if math.prod(recipe.get("shape", made.shape)) != made.size:
+            raise InputError(f"{where}: {recipe['file']} has {made.size} elements, {made.shape}; shape = {recipe['shape']} has others")
+        return made.reshape(recipe.get("shape", made.shape))
 
     def dtype(self, name: str) -> str:
         """The element type of an array; "" where the file does not say."""
@@ -418,13 +418,13 @@ class LaunchFile:
         """(its arrays in a device's memory by name, the arguments of a launch there)."""
         ask(f"{self.called}: all arrays together", self.array_bytes)
         arrays = {
-            one["name"]: device.array(self._array(one, random), name=one["name"], address=one.get("address"))
-            for one in self.about["arrays"]
-            if "variable" not in one
+            recipe["name"]: device.array(self._array(recipe, random), name=recipe["name"], address=recipe.get("address"))
+            for recipe in self.about["arrays"]
+            if "variable" not in recipe
         }
-        for one in self.about["arrays"]:
-            if "variable" in one:
-                device.put(device.kernel(self.ptx, self.about["entry"] or None).variable(one["variable"]), self._array(one, random))
+        for recipe in self.about["arrays"]:
+            if "variable" in recipe:
+                device.put(device.kernel(self.ptx, self.about["entry"] or None).variable(recipe["variable"]), self._array(recipe, random))
         addresses = {name: x.address for name, x in arrays.items()}
         return arrays, self.parameters(addresses, place=lambda data: device.array(data).address)
 

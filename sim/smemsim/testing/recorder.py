@@ -266,7 +266,7 @@ class Gpu:
         """How many clusters of a launch the card has room for at once; 0 where it can have none."""
         config = config.of(kernel)
         self._allow(kernel, config)
-        error, room = self.cu.cuOccupancyMaxActiveClusters(kernel.handle, self._launch_config(config))
+        error, room = self.cu.cuOccupancyMaxActiveClusters(kernel.handle, self._launch_config(config, is_clustered=True))
         return 0 if int(error) else int(room)
 
     def _allow(self, kernel: CudaKernel, config: LaunchConfig) -> None:
@@ -275,10 +275,10 @@ class Gpu:
             attribute = getattr(self.cu.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
             _ok(self.cu.cuFuncSetAttribute(kernel.handle, attribute, value), f"cuFuncSetAttribute of {name} = {value:,}")
 
-    def _launch_config(self, config: LaunchConfig) -> Any:
-        """The driver's own words for a launch."""
+    def _launch_config(self, config: LaunchConfig, *, is_clustered: bool = False) -> Any:
+        """The driver's own words for a launch. `is_clustered` names a cluster of one CTA too: without one the driver counts none."""
         cu, attributes = self.cu, []
-        if config.cluster != (1, 1, 1):
+        if is_clustered or config.cluster != (1, 1, 1):
             cluster = cu.CUlaunchAttribute()
             cluster.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
             cluster.value.clusterDim.x, cluster.value.clusterDim.y, cluster.value.clusterDim.z = config.cluster

@@ -22,10 +22,12 @@ from typing import Any
 
 from smemsim.errors import InputError
 from smemsim.virtual import build
+from smemsim.virtual.process import SOCKET_ENDING
 
 __all__ = ["run_program"]
 
 
+SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")  # what Python programs import at their start
 PATIENCE = 5.0  # seconds that sessions have for their last words, once the program has ended
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -38,6 +40,9 @@ def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, 
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(f"\0{name}")
     listener.listen(128)
+    ended = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    ended.bind(f"\0{name}{SOCKET_ENDING}")
+    ended.listen(128)
     environment = _environment(folder, name, arch, policy, card)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program decides what Ctrl-C means
     try:
@@ -45,9 +50,10 @@ def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, 
     except OSError as e:
         raise InputError(f"{command[0]}: cannot be started: {e.strerror or e}") from None
     try:
-        launches = _Sessions(listener, arch, policy, card).until_end(program)
+        launches = _Sessions(listener, ended, arch, policy, card).until_end(program)
     finally:
         listener.close()
+        ended.close()
         signal.signal(signal.SIGINT, before)
     return _told(program.returncode, launches, policy, command)
 
@@ -58,6 +64,7 @@ def _environment(folder: Any, name: str, arch: str, policy: Any, card: dict[str,
 
     own = {
         "LD_LIBRARY_PATH": first("LD_LIBRARY_PATH", str(folder)),
+        "PYTHONPATH": first("PYTHONPATH", SITE),
         "LD_AUDIT": first("LD_AUDIT", str(folder / "libsmemsim-audit.so")),
         "SMEMSIM_SOCKET": name,
         "SMEMSIM_ARCH": arch,
@@ -76,9 +83,10 @@ def _of_the_program() -> None:
 class _Sessions:
     """The processes that have devices, one for each process of the program that uses one."""
 
-    def __init__(self, listener: socket.socket, arch: str, policy: Any, card: dict[str, Any]) -> None:
-        self.listener, self.arch, self.policy, self.card = listener, arch, policy, card
+    def __init__(self, listener: socket.socket, ended: socket.socket, arch: str, policy: Any, card: dict[str, Any]) -> None:
+        self.listener, self.ended, self.arch, self.policy, self.card = listener, ended, arch, policy, card
         self.select = selectors.DefaultSelector()
+        self.select.register(ended, selectors.EVENT_READ)
         self.select.register(listener, selectors.EVENT_READ)
         self.told: dict[socket.socket, bytearray] = {}
         self.processes: list[int] = []
@@ -102,6 +110,8 @@ class _Sessions:
             for key, _ in events:
                 if key.fileobj is self.listener:
                     self._begin(server)
+                elif key.fileobj is self.ended:
+                    self._hear(self.ended.accept()[0])
                 elif key.fileobj == ended:
                     is_running = False
                     self.select.unregister(ended)
@@ -135,8 +145,12 @@ class _Sessions:
         channel.close()
         theirs.close()
         self.processes.append(process)
-        self.told[mine] = bytearray()
-        self.select.register(mine, selectors.EVENT_READ)
+        self._hear(mine)
+
+    def _hear(self, channel: socket.socket) -> None:
+        """Read what was launched from a channel until it ends: of a session's process, or of a Python program that had the device itself."""
+        self.told[channel] = bytearray()
+        self.select.register(channel, selectors.EVENT_READ)
 
     def _read(self, channel: socket.socket) -> None:
         part = channel.recv(1 << 20)
@@ -159,8 +173,8 @@ def _told(code: int, launches: list[dict[str, Any]], policy: Any, command: Seque
         for x in found:
             if not x.is_fine:
                 print(f"smemsim: {x.told}", file=sys.stderr)
-                for f in (x.run or {}).get("findings", []):
-                    print(f"  {f['code']}  {f['where']}: {f['message']}; repair: {f['repair']}", file=sys.stderr)
+                for line in x.findings():
+                    print(f"  {line}", file=sys.stderr)
     if policy.report is not None:
         write_index(policy.report, f"{os.path.basename(command[0])} on the virtual GPU", found)
     if policy.json is not None:
