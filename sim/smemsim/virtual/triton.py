@@ -323,7 +323,6 @@ def _no_benchmark(mark: Any, *_: Any, return_df: bool = False, **__: Any) -> Any
     return None
 
 
-@functools.cache
 def install(arch: str | None = None, *, policy: Policy | None = None, multiprocessors: int | None = None) -> None:
     """Make Triton of this process launch on a virtual card: "sm_90a" is an H200, "sm_100a" a B200, "sm_103a" a B300. Not undone.
 
@@ -331,6 +330,12 @@ def install(arch: str | None = None, *, policy: Policy | None = None, multiproce
     `multiprocessors` are the card's own if not given. Raises InputError where nothing says which card, or there is no Triton.
     """
     process.choose(arch, policy=policy, multiprocessors=multiprocessors)
+    _open()
+
+
+@functools.cache
+def _open() -> None:
+    """Change Triton, once."""
     utils = Utils()
     from triton import testing
     from triton.backends.nvidia import driver as nvidia
