@@ -16,7 +16,6 @@ import pytest
 
 import smemsim
 import smemsim.triton
-from smemsim.virtual.fatbin import registers_of
 
 MISSING = [name for name in ("triton", "torch") if importlib.util.find_spec(name) is None]
 pytestmark = [
@@ -184,7 +183,3 @@ def test_a_card_is_chosen_once(monkeypatch):
         smemsim.triton.install()
     with pytest.raises(smemsim.InputError, match="sm_12"):
         smemsim.triton.install("sm_12")
-
-
-def test_registers_of_what_is_no_cubin_are_zero():
-    assert registers_of(b"", "k") == registers_of(b"\x7fELF" + bytes(100), "k") == (0, 0)

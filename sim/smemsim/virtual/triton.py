@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 import struct
 import sys
 import time
@@ -307,6 +308,23 @@ def _measure(utils: Utils, call: Callable[[], Any], *, quantiles: Sequence[float
     return [1.0] * len(quantiles) if quantiles is not None else 1.0
 
 
+def _first_that_fits(prune: Callable[[Any, Any], list[Any]]) -> Callable[[Any, Any], list[Any]]:
+    """Stands for `Autotuner.prune_configs`: one configuration is left, so that the others need not be compiled."""
+
+    @functools.wraps(prune)
+    def chosen(tuner: Any, given: dict[str, Any]) -> list[Any]:
+        left = prune(tuner, given)
+        if getattr(tuner, "_do_bench", None) is not None:  # the program measures in its own way
+            return left
+        for config in left[:-1]:
+            times = tuner._bench(*tuner.nargs.values(), config=config, **given)
+            if math.isfinite(times[0] if isinstance(times, list) else times):
+                return [config]
+        return left[-1:]
+
+    return chosen
+
+
 def _call_once(call: Callable[[], Any], *_: Any, quantiles: Sequence[float] | None = None, return_mode: str = "mean", **__: Any) -> Any:
     """Stands for `triton.testing.do_bench` and its relatives: one call, and the milliseconds that its simulation took."""
     begin = time.perf_counter()
@@ -341,6 +359,7 @@ def _open() -> None:
     from triton.backends.nvidia import driver as nvidia
     from triton.compiler.compiler import CompiledKernel
     from triton.runtime import driver
+    from triton.runtime.autotuner import Autotuner
 
     nvidia.PyCUtensorMap, nvidia.PyKernelArg = Map, Argument
     for name, value in ARGUMENT_KINDS.items():
@@ -364,6 +383,7 @@ def _open() -> None:
         if hasattr(testing, name):
             setattr(testing, name, _call_once)
     testing.Mark.run = _no_benchmark
+    Autotuner.prune_configs = _first_that_fits(Autotuner.prune_configs)
     if "torch" in sys.modules:
         from smemsim.virtual.torch import install as install_torch
 
