@@ -576,13 +576,18 @@ def _generator(real: Any) -> Any:
     return Generator
 
 
-@functools.cache
 def install(arch: str | None = None) -> None:
     """Let "cuda" in torch mean the device of this process, the card of an architecture or the one chosen already. Not undone.
 
     Raises InputError where nothing says which card.
     """
     process.choose(arch)
+    _open()
+
+
+@functools.cache
+def _open() -> None:
+    """Change torch, once."""
     import torch
     import torch.utils._device as of_devices
 
