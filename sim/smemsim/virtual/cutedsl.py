@@ -121,7 +121,7 @@ def _tell_dlpack() -> None:
     """Tensors of torch's "cuda" say in DLPack what they are: device memory."""
     import torch
 
-    from smemsim.virtual.torch import tensors
+    from smemsim.virtual.torch import streams, tensors
 
     of_cpu = torch.Tensor.__dlpack__
     if hasattr(of_cpu, "of_smemsim"):
@@ -137,6 +137,8 @@ def _tell_dlpack() -> None:
 
     __dlpack__.of_smemsim = True  # type: ignore[attr-defined]
     torch.Tensor.__dlpack__ = __dlpack__  # type: ignore[method-assign]
+    torch.to_dlpack = torch.utils.dlpack.to_dlpack = lambda tensor: __dlpack__(tensor)  # type: ignore[assignment]
+    torch._C._cuda_getCurrentRawStream = lambda device: streams.current  # type: ignore[attr-defined]  # TVM FFI asks this
     for name in ("__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"):
         if hasattr(torch.Tensor, name):
             delattr(torch.Tensor, name)

@@ -17,7 +17,7 @@ from smemsim.errors import SmemsimError
 from smemsim.virtual import process
 from smemsim.virtual.device import LAUNCH_FAILED, CudaError, Function, Host, Stream
 from smemsim.virtual.policy import FindingsError
-from smemsim.virtual.server import DEFAULT_STREAMS, Session
+from smemsim.virtual.server import DEFAULT_STREAMS, Kept, Session
 
 __all__ = ["LaunchAttributes", "LocalSession", "attributes_of", "session"]
 
@@ -67,10 +67,10 @@ class LocalSession(Session):
             signal.raise_signal(signal.SIGINT)  # the program hears of it when compiled code has returned
             raise CudaError(LAUNCH_FAILED, "interrupted") from None
 
-    def _stream(self, handle: int) -> Stream | None:
+    def _of(self, handle: int, kind: type[Kept]) -> Kept:
         torch = sys.modules.get("smemsim.virtual.torch")
-        found = torch.streams.by_number.get(handle) if torch is not None and handle not in DEFAULT_STREAMS else None
-        return super()._stream(handle) if found is None else found
+        found = torch.streams.by_number.get(handle) if torch is not None and kind is Stream and handle not in DEFAULT_STREAMS else None
+        return super()._of(handle, kind) if found is None else found
 
     def launch(self, function: int, *given: Any) -> None:
         """See `Session`; the memory of torch's tensors is the device's."""

@@ -1,0 +1,365 @@
+"""The door for Triton and Gluon: a driver that Triton takes for NVIDIA's, and that launches on the device of this process.
+
+Triton's own launcher stays: it flattens arguments, makes scratch memory and descriptors, and calls hooks. What it calls of the CUDA driver is here.
+The PTX is that of the compiled kernel, or what its cubin holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from smemsim.judge.triton import map_arguments, scalar
+from smemsim.spec.ptx import WARP_SIZE
+from smemsim.virtual import process
+from smemsim.virtual.device import DEFAULT_SHARED, CudaError, Function, Module
+from smemsim.virtual.fatbin import registers_of
+from smemsim.virtual.policy import Policy
+
+__all__ = ["Utils", "install"]
+
+
+DYNAMIC_SHARED, LARGE_CLUSTERS = 8, 14  # CUfunction_attribute
+LARGE_CLUSTER = 16  # CTAs, for which Triton's driver sets LARGE_CLUSTERS
+INTEGERS = {"i1": "<i", "i8": "<b", "i16": "<h", "i32": "<i", "i64": "<q", "u1": "<I", "u8": "<B", "u16": "<H", "u32": "<I", "u64": "<Q"}
+FLOATS = {"fp32": "<f", "f32": "<f", "fp64": "<d"}
+
+
+class Map(bytes):
+    """A tensor map: its 128 bytes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """Triton's `PyKernelArg`: what an argument of the signature is; the members of a tuple are `nested_tuple`."""
+
+    nested_tuple: Any
+    type: int
+
+
+ARGUMENT_KINDS = {"ARG_CONSTEXPR": 0, "ARG_KERNEL": 1, "ARG_TUPLE": 2}
+
+
+class Utils:
+    """What Triton calls of the CUDA driver, by the names of its `CudaUtils`."""
+
+    def __init__(self) -> None:
+        self.modules: dict[int, Module] = {}
+        self.functions: dict[int, Function] = {}
+        self.loading: str | None = None  # the PTX of the kernel that is being loaded
+        self.is_measuring = False  # launches are left out
+
+    # Properties
+
+    def get_device_properties(self, device: int) -> dict[str, int]:
+        """Some properties."""
+        named, made = process.card().named, process.device()
+        return {
+            "max_shared_mem": named("max_shared_memory_per_block_optin"), "max_num_regs": named("max_registers_per_block"),
+            "multiprocessor_count": made.multiprocessors, "warpSize": named("warp_size"), "sm_clock_rate": named("clock_rate"),
+            "mem_clock_rate": named("memory_clock_rate"), "mem_bus_width": named("global_memory_bus_width"),
+        }  # fmt: skip
+
+    def get_device_capability(self, device: int = 0) -> tuple[int, int]:
+        """(10, 0) of an sm_100a."""
+        named = process.card().named
+        return named("compute_capability_major"), named("compute_capability_minor")
+
+    def get_current_device(self) -> int:
+        """There is one device."""
+        return 0
+
+    def set_current_device(self, device: int) -> None:
+        """There is one device."""
+
+    def get_default_stream(self, device: int = 0) -> int:
+        """CUDA's default stream."""
+        return 0
+
+    def is_stream_capturing(self, stream: int) -> bool:
+        """Is a stream captured into a graph?"""
+        found = _stream(stream)
+        return found is not None and found.graph is not None
+
+    def set_printf_fifo_size(self, size: int) -> None:
+        """Everything that kernels print is told."""
+
+    # Code
+
+    def load_binary(self, name: str, cubin: bytes, shared: int, device: int) -> tuple[int, int, int, int, int]:
+        """Load a kernel: (module, function, registers, spilled registers, most threads). RuntimeError as Triton gives it."""
+        with _errors():
+            module = process.device().load(self.loading or cubin)
+            function = module.function(name)
+            if shared > DEFAULT_SHARED:
+                most = process.card().named("max_shared_memory_per_block_optin") - function.static_shared
+                process.device().set_function_attribute(function, DYNAMIC_SHARED, most)
+        registers, local = registers_of(cubin, name)
+        number = max(self.modules, default=0) + 1
+        self.modules[number], self.functions[number] = module, function
+        return number, number, registers, local // 4, function.most_threads
+
+    def unload_module(self, module: int) -> None:
+        """A kernel is not needed any more."""
+        found = self.modules.pop(module, None)
+        self.functions.pop(module, None)
+        if found is not None:
+            process.device().unload(found)
+
+    def cuOccupancyMaxActiveClusters(self, function: int, shared: int, x: int, y: int, z: int) -> int:  # noqa: N802
+        """Clusters that the card holds at once."""
+        f = self.functions[function]
+        with _errors():
+            f.allows_large_clusters = True
+            return process.device().clusters_at_once(f, f.most_threads, shared, x * y * z)
+
+    # Arguments
+
+    def build_signature_metadata(self, signature: Sequence[str]) -> tuple[str, ...]:
+        """The types of a kernel's parameters, for `launch`."""
+        return tuple(signature)
+
+    def fill_tma_descriptor_tiled(
+        self, address: int, swizzle: int, element_bytes: int, data_type: int, block: Any, shape: Any, strides: Any, padding: int
+    ) -> Map:
+        """A tensor map in tiled mode. RuntimeError where the driver refuses it."""
+        return _map(*map_arguments(address, swizzle, element_bytes, data_type, block, shape, strides, padding))
+
+    def fill_tma_descriptor_im2col(
+        self, address: int, swizzle: int, element_bytes: int, data_type: int, block: Any, shape: Any, strides: Any, padding: int,
+        lower: Any, upper: Any, element_strides: Any,
+    ) -> Map:  # fmt: skip
+        """A tensor map in im2col mode. RuntimeError where the driver refuses it."""
+        return _map(*map_arguments(address, swizzle, element_bytes, data_type, block, shape, strides, padding, lower, upper, element_strides))
+
+    # Launches
+
+    def launch(
+        self, x: int, y: int, z: int, stream: int, function: int, cooperative: bool, dependent: bool, sizes: tuple[int, int, int],
+        metadata: Any, enter: Callable[[Any], Any] | None, leave: Callable[[Any], Any] | None, scratch: Any, profile: Any,
+        annotations: Sequence[Argument], signature: Sequence[str], arguments: Sequence[Any],
+    ) -> None:  # fmt: skip
+        """Run a kernel. RuntimeError for what the driver refuses, FindingsError where the policy is to raise."""
+        if enter is not None:
+            enter(metadata)
+        flat = list(_flat(annotations, arguments))
+        values = [*zip(signature, flat, strict=True), ("*i8", scratch), ("*i8", profile)]
+        packed = [_packed(kind, value) for kind, value in values]
+        if x * y * z > 0 and not self.is_measuring:
+            self._run(self.functions[function], (x, y, z), sizes, packed, stream, bool(cooperative))
+        if leave is not None:
+            leave(metadata)
+
+    def _run(
+        self, f: Function, grid: tuple[int, int, int], sizes: tuple[int, int, int], packed: list[bytes], stream: int, cooperative: bool
+    ) -> None:
+        warps, ctas, shared = sizes
+        if ctas == LARGE_CLUSTER:
+            f.allows_large_clusters = True
+        if "torch" in sys.modules:
+            from smemsim.virtual.torch import tensors
+
+            tensors.show()
+        given = [raw[: p.size].ljust(p.size, b"\0") for raw, p in zip(packed, f.parameters, strict=False)]
+        block = f.directives.get("reqntid") or (WARP_SIZE * warps, 1, 1)
+        with _errors():
+            process.device().launch(
+                f, (grid[0] * ctas, *grid[1:]), block, given, cluster=(ctas, 1, 1) if ctas != 1 else None, shared_bytes=shared,
+                stream=_stream(stream), cooperative=cooperative,
+            )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _errors() -> Iterator[None]:
+    """Errors of CUDA as Triton raises them."""
+    try:
+        yield
+    except CudaError as e:
+        raise RuntimeError(f"Triton Error [CUDA]: {e}") from e
+
+
+def _stream(number: int | None) -> Any:
+    """A stream by its number: those are torch's."""
+    if not number or "torch" not in sys.modules:
+        return None
+    from smemsim.virtual.torch import streams
+
+    return streams.get(number)
+
+
+def _map(call: str, arguments: dict[str, Any]) -> Map:
+    try:
+        return Map(process.device().encode(call, **arguments))
+    except CudaError as e:
+        raise RuntimeError(f"Triton Error [CUDA]: Failed to create tensor map descriptor: {e.reason or e}") from None
+
+
+def _flat(annotations: Sequence[Argument], arguments: Sequence[Any]) -> Iterator[Any]:
+    """The arguments without constexprs, members of tuples one after the other."""
+    for about, value in zip(annotations, arguments, strict=True):
+        if about.type == ARGUMENT_KINDS["ARG_TUPLE"]:
+            yield from _flat(about.nested_tuple, value)
+        elif about.type == ARGUMENT_KINDS["ARG_KERNEL"]:
+            yield value
+
+
+def _packed(kind: str, value: Any) -> bytes:
+    """An argument's bytes. TypeError, ValueError and OverflowError as Triton's launcher gives them."""
+    if kind.startswith("*"):
+        return _pointer(value).to_bytes(8, "little")
+    if kind == "nvTmaDesc":
+        if not isinstance(value, Map):
+            raise TypeError(f"object must be of type PyCUtensorMap, got {type(value).__name__}")
+        return value
+    if kind in INTEGERS:
+        try:
+            return struct.pack(INTEGERS[kind], value)
+        except struct.error:
+            return (int(value) & (1 << 64) - 1).to_bytes(8, "little")
+    if kind in FLOATS:
+        return struct.pack(FLOATS[kind], value)
+    return bytes(scalar("an argument", kind, float(value)))
+
+
+def _pointer(value: Any) -> int:
+    if value is None:
+        return 0
+    if isinstance(value, int):
+        return value & (1 << 64) - 1
+    if not hasattr(value, "data_ptr"):
+        raise TypeError("Pointer argument must be either uint64 or have data_ptr method")
+    address = value.data_ptr()
+    if not isinstance(address, int):
+        raise TypeError("data_ptr method of Pointer object must return 64-bit int")
+    if address and _is_on_host(value):
+        raise ValueError("Pointer argument cannot be accessed from Triton (cpu tensor?)")
+    return address
+
+
+def _is_on_host(value: Any) -> bool:
+    """Is it a tensor of the host, whose memory is not pinned?"""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return False
+    base = getattr(value, "base", value)
+    if not isinstance(base, torch.Tensor):
+        return False
+    from smemsim.virtual.torch import CPU, tensors
+
+    return tensors.place(base) == CPU
+
+
+# ---- The driver, and what measures
+
+
+def _driver_class(utils: Utils) -> Any:
+    from triton.backends.nvidia import driver as nvidia
+
+    class VirtualDriver(nvidia.CudaDriver):  # type: ignore[misc]
+        """Triton's driver for NVIDIA's cards, on the device of this process."""
+
+        def __init__(self) -> None:
+            self.utils, self.launcher_cls = utils, nvidia.CudaLauncher
+            self.get_device_capability = utils.get_device_capability
+            self.get_current_device, self.set_current_device = utils.get_current_device, utils.set_current_device
+
+        def get_current_stream(self, device: int = 0) -> int:
+            """The number of torch's current stream."""
+            if "torch" not in sys.modules:
+                return 0
+            from smemsim.virtual.torch import streams
+
+            return streams.current
+
+        @staticmethod
+        def is_active() -> bool:
+            """It is."""
+            return True
+
+        def get_benchmarker(self) -> Any:
+            """What chooses between configurations of the autotuner: the first one that compiles and fits."""
+            return functools.partial(_measure, utils)
+
+        def get_empty_cache_for_benchmark(self) -> Any:
+            """There is no cache to be cleared."""
+            import torch
+
+            return torch.empty(1, dtype=torch.int, device="cuda")
+
+    return VirtualDriver
+
+
+def _measure(utils: Utils, call: Callable[[], Any], *, quantiles: Sequence[float] | None = None, **_: Any) -> Any:
+    """Call a function without launching: every configuration takes a millisecond."""
+    before, utils.is_measuring = utils.is_measuring, True
+    try:
+        call()
+    finally:
+        utils.is_measuring = before
+    return [1.0] * len(quantiles) if quantiles is not None else 1.0
+
+
+def _call_once(call: Callable[[], Any], *_: Any, quantiles: Sequence[float] | None = None, return_mode: str = "mean", **__: Any) -> Any:
+    """Stands for `triton.testing.do_bench` and its relatives: one call, and the milliseconds that its simulation took."""
+    begin = time.perf_counter()
+    call()
+    took = (time.perf_counter() - begin) * 1000
+    return [took] * len(quantiles) if quantiles is not None else [took] if return_mode == "all" else took
+
+
+def _no_benchmark(mark: Any, *_: Any, return_df: bool = False, **__: Any) -> Any:
+    """Stands for `run` of what `triton.testing.perf_report` makes: the speed of a simulation says nothing of a card."""
+    marks = mark.benchmarks if isinstance(mark.benchmarks, (list, tuple)) else [mark.benchmarks]
+    names = ", ".join(str(getattr(m, "plot_name", "")) for m in marks)
+    process.device().tell(f"benchmark {names}: not run, the speed of a simulation says nothing of a card")
+    return None
+
+
+@functools.cache
+def install(arch: str | None = None, *, policy: Policy | None = None, multiprocessors: int | None = None) -> None:
+    """Make Triton of this process launch on a virtual card: "sm_90a" is an H200, "sm_100a" a B200, "sm_103a" a B300. Not undone.
+
+    torch's "cuda" means that card from then on. `policy` says what happens with findings, else the environment does; `arch` may be in SMEMSIM_ARCH.
+    `multiprocessors` are the card's own if not given. Raises InputError where nothing says which card, or there is no Triton.
+    """
+    process.choose(arch, policy=policy, multiprocessors=multiprocessors)
+    utils = Utils()
+    from triton import testing
+    from triton.backends.nvidia import driver as nvidia
+    from triton.compiler.compiler import CompiledKernel
+    from triton.runtime import driver
+
+    nvidia.PyCUtensorMap, nvidia.PyKernelArg = Map, Argument
+    for name, value in ARGUMENT_KINDS.items():
+        setattr(nvidia, name, value)
+    made = _driver_class(utils)()
+    driver._default = made
+    driver.set_active(made)
+    nvidia.CudaDriver.is_active = staticmethod(lambda: True)
+    begin: Any = CompiledKernel._init_handles
+
+    @functools.wraps(begin)
+    def load(kernel: Any) -> None:
+        utils.loading = kernel.asm.get("ptx")
+        try:
+            begin(kernel)
+        finally:
+            utils.loading = None
+
+    CompiledKernel._init_handles = load
+    for name in ("do_bench", "do_bench_cudagraph", "do_bench_proton", "do_bench_cudagraph_proton"):
+        if hasattr(testing, name):
+            setattr(testing, name, _call_once)
+    testing.Mark.run = _no_benchmark
+    if "torch" in sys.modules:
+        from smemsim.virtual.torch import install as install_torch
+
+        install_torch()
+    else:
+        process.open_on_import({"torch": process.DOORS["torch"]})
