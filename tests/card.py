@@ -11,14 +11,27 @@ import types
 
 import numpy as np
 
-from smemsim import GlobalMemory, HardwareTrap, InputError, SharedMemory, TensorMap, TensorMapError, TensorMemory, Unmodelled
+from smemsim import (
+    AccumulatorLayout,
+    ClusterAddress,
+    GlobalMemory,
+    HardwareTrap,
+    InputError,
+    ScaleLayout,
+    SharedMemory,
+    TensorMap,
+    TensorMapError,
+    TensorMemory,
+    TmemAccess,
+    TmemAddress,
+    Unmodelled,
+    multicast,
+    tcgen05_cp,
+    tcgen05_mma,
+    tcgen05_shift,
+)
 from smemsim.arithmetic.multiply import Factors, multiply
-from smemsim.machine.cluster import ClusterAddress, multicast
-from smemsim.machine.tcgen05 import stored_k, tcgen05_mma
-from smemsim.machine.tmem.address import TmemAddress
-from smemsim.machine.tmem.copy import tcgen05_cp, tcgen05_shift
-from smemsim.machine.tmem.layout import AccumulatorLayout, ScaleLayout
-from smemsim.machine.tmem.memory import SPLIT, TmemAccess
+from smemsim.machine import SPLIT, stored_k
 from smemsim.spec.tcgen05 import scale_modes
 from smemsim.spec.tensor_memory import METADATA
 from smemsim.words.instr import InstrDescriptor
@@ -67,8 +80,7 @@ class Card:
         self.memory, self.next, self.unknown, self.wide, self.copy = {}, 1 << 32, [], {}, copy
         self.device = types.SimpleNamespace(describe=lambda: DEVICE, array=self.array, launch=self.launch)
         at = types.SimpleNamespace
-        self.api = at(Buffer=lambda size: Buffer(self, size), At=lambda address: at(address=address), copy_to=self.copy_to, encode=self.encode,
-                      encode_tiled=self.encode, CudaError=device_module.CudaError)  # fmt: skip
+        self.api = at(Buffer=lambda size: Buffer(self, size), At=lambda address: at(address=address), copy_to=self.copy_to, encode=self.encode, CudaError=device_module.CudaError)  # fmt: skip
 
     # ---- memory
 
@@ -159,7 +171,7 @@ class Card:
 
     # ---- kernels
 
-    def function(self, module, name, shared_bytes):
+    def function(self, module, name):
         return name
 
     def launch(self, name, grid, shared_bytes, *arguments, threads=128):

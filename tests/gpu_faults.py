@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from smemsim import Gpu, Run, TensorMap
-from smemsim.evidence.launches import LaunchFile, load_launch_file
+from smemsim.evidence import LaunchFile, load_launch_file
 from tools.witnesses.launches import compiled_launches
 
 ROOT = pathlib.Path(__file__).parents[1]

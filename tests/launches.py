@@ -4,12 +4,11 @@ import re
 
 import numpy as np
 
-from smemsim.errors import InputError, Unmodelled
-from smemsim.program import device
+from smemsim import InputError, Unmodelled
+from smemsim.program import Launch, LaunchConfig, device
 from smemsim.program.execute import execute
-from smemsim.program.launch import Launch, LaunchConfig
-from smemsim.program.linking.program import link
-from smemsim.ptx.parser import read_module
+from smemsim.program.linking import link
+from smemsim.ptx import read_module
 
 __all__ = ["Device", "found", "kernel", "launch", "refused", "results", "run"]
 

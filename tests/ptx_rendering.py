@@ -1,6 +1,6 @@
 """A module written as PTX again: scopes flat, registers called by their slots. What the reader says must be enough for that."""
 
-from smemsim.ptx.module import Address, Arguments, Immediate, Label, Pair, Register, Sink, Special, Symbol, Vector
+from smemsim.ptx import Address, Arguments, Immediate, Label, Pair, Register, Sink, Special, Symbol, Vector
 from smemsim.spec.ptx import TYPE_BYTES
 
 

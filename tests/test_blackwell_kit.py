@@ -21,7 +21,7 @@ CAPTURE = ROOT / "tools" / "capture"
 
 pytest.importorskip("cuda.bindings", reason="the capture tool needs cuda-bindings")
 from smemsim import DISPUTES  # noqa: E402
-from smemsim.evidence.format import load_suite  # noqa: E402
+from smemsim.evidence import load_suite  # noqa: E402
 from smemsim.words.operand import operand_addresses  # noqa: E402
 from tools.capture.blackwell import access, contents, dots, draw, gemm, layouts, machine, pages, suites, transfers, words  # noqa: E402
 

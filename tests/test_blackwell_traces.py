@@ -20,12 +20,11 @@ from click.testing import CliRunner
 pytest.importorskip("cuda.bindings", reason="the capture tool needs cuda-bindings")
 import card
 from card import ARCH, DEVICE, Card
+from smemsim import InputError, Unmodelled
 from smemsim.cli import main
-from smemsim.errors import InputError, Unmodelled
-from smemsim.evidence.format import load_suite
+from smemsim.evidence import load_suite, replay_suite
 from smemsim.evidence.kinds import KINDS
 from smemsim.evidence.kinds.tcgen05 import judged
-from smemsim.evidence.replay import replay_suite
 from smemsim.spec.evidence import RULES
 from test_blackwell_kit import PROBES, answering, pretend
 from test_traces import rewritten

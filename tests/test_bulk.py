@@ -5,12 +5,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smemsim import HardwareTrap, InputError, TensorMap, Unmodelled
-from smemsim.evidence.format import load_suite, write_suite
-from smemsim.evidence.replay import replay_suite
-from smemsim.machine.bulk import bulk_bytes, bulk_copy, bulk_prefetch, bulk_reduce, bulk_reduce_bytes
-from smemsim.machine.cluster import ClusterAddress, mapa, multicast
-from smemsim.machine.tma import tma_load
+from smemsim import (
+    ClusterAddress,
+    HardwareTrap,
+    InputError,
+    TensorMap,
+    Unmodelled,
+    bulk_bytes,
+    bulk_copy,
+    bulk_prefetch,
+    bulk_reduce,
+    mapa,
+    multicast,
+    tma_load,
+)
+from smemsim.evidence import load_suite, replay_suite, write_suite
+from smemsim.machine import bulk_reduce_bytes
 from smemsim.spec.bulk import BULK_LIMITS, BULK_TRAPS
 from smemsim.spec.evidence import RULES, Grade
 from strategies import examples

@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 
 import smemsim
 from smemsim import InputError, InstrDescriptor, SmemDescriptor, Unmodelled, operand_addresses, processes, sweep
+from smemsim.campaign import Case, ChunkResult, Space, Trouble, chunks_of, do_chunk, shrunk
 from smemsim.campaign import report as ledgers
 from smemsim.campaign.interpreted import interpreted
-from smemsim.campaign.space import Case, ChunkResult, Space, Trouble, shrunk
 from smemsim.campaign.spaces import NAMES, ORACLE_NAMES, boxes, faults, idesc, keys, smem, space
 from smemsim.campaign.spaces import keys as keys_loops
-from smemsim.campaign.sweep import chunks_of, do_chunk
 from smemsim.cli import main
 from smemsim.layout import loops
 from smemsim.layout.swizzle import swizzle

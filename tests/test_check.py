@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from kernels import BITS, TOML, WIDTHS, changed, kernel, said_of_damaged, word_with
 from smemsim import InputError, Severity, SmemDescriptor, check
 from smemsim.cli import main
-from smemsim.judge.scenario import STEPS, TABLES, Operand, json_schema
+from smemsim.judge import STEPS, TABLES, json_schema
+from smemsim.judge.scenario import Operand
 from smemsim.spec.findings import CODES
 from smemsim.tables import keys_of
 from strategies import examples

@@ -215,7 +215,7 @@ def test_the_forms_of_map_agree():
 
 
 def test_replay_says_where_a_difference_lies(tmp_path):
-    from smemsim.evidence.format import load_suite, write_suite
+    from smemsim.evidence import load_suite, write_suite
 
     suite = load_suite(GOLDEN / "sm_90a" / "wgmma_reserved_bits")
     arrays = dict(suite.arrays)

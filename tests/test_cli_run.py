@@ -14,14 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import smemsim
+from smemsim import InputError
 from smemsim.cli import main
 from smemsim.cli.run import parse_ctas, parse_shape
-from smemsim.errors import InputError
-from smemsim.evidence.launches import checked, read_launch_file
-from smemsim.evidence.recipes import array_of
-from smemsim.judge.numbers import Rounding, Tolerance
-from smemsim.judge.outputs import Output, Wanted
-from smemsim.program.launch import RunOptions
+from smemsim.evidence import array_of, read_launch_file
+from smemsim.evidence.launches import checked
+from smemsim.judge import Output, Rounding, Tolerance, Wanted
+from smemsim.program import RunOptions
 from smemsim.tables import Source
 from strategies import examples
 
@@ -321,7 +320,7 @@ def test_bad_input_is_one_sentence(run, command, said):
 
 CHANGES = {
     "schema = 5": "this smemsim reads",
-    "grdi = 4": "did you mean 'grid'",
+    "grdi = 4": "l.toml:1: grdi: not a key here; did you mean 'grid'?",
     "block = 'a'": "block",
     "shared_bytes = 'a'": "shared_bytes",
     "entry = 5": "entry = 5: needs a text",

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import smemsim
-from smemsim.evidence.recipes import array_of
+from smemsim.evidence import array_of
 from tools.witnesses.launches import compiled_launches as kept
 from tools.witnesses.launches import expected_results as results
 

@@ -22,8 +22,7 @@ from smemsim import (
     wgmma,
     wgmma_registers,
 )
-from smemsim.evidence.format import load_suite
-from smemsim.evidence.replay import replay_suite
+from smemsim.evidence import load_suite, replay_suite
 from smemsim.layout.fragments import d_column, d_row
 from strategies import examples
 from test_tcgen05_mma import put_scales

@@ -10,7 +10,7 @@ import pytest
 import exact
 from smemsim.arithmetic.multiply import Options, multiply_tiles
 from smemsim.arithmetic.values import to_float64
-from smemsim.evidence.format import load_suite
+from smemsim.evidence import load_suite
 from smemsim.spec.mma_arithmetic import ARITHMETIC, arithmetic_of
 
 SM90 = pathlib.Path(__file__).parents[1] / "golden" / "sm_90a"

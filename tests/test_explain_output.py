@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import smemsim
+from smemsim import InputError
 from smemsim.cli import main
-from smemsim.errors import InputError
-from smemsim.evidence.launches import read_launch_file
+from smemsim.evidence import read_launch_file
 from smemsim.judge.result import Arrays, Code, Tile, explain_arrays, explain_sums
 from strategies import examples
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import cute
-from smemsim.evidence.format import load_suite
+from smemsim.evidence import load_suite
 from smemsim.layout import fragments
 from smemsim.layout.fragments import (
     a_column,

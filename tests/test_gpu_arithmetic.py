@@ -16,13 +16,12 @@ from hypothesis import strategies as st
 
 import instruction_forms as forms
 from launches import refused
-from smemsim import Gpu
+from smemsim import Gpu, Unmodelled
 from smemsim.arithmetic import results, rounding
 from smemsim.arithmetic.compiled import ufunc
-from smemsim.errors import Unmodelled
 from smemsim.program.alu.floats import MODES, rounding_function
-from smemsim.program.linking.program import link
-from smemsim.ptx.parser import read_module
+from smemsim.program.linking import link
+from smemsim.ptx import read_module
 from smemsim.spec.approximate import APPROXIMATE
 from smemsim.spec.float_types import FLOAT_TYPES
 from smemsim.spec.operation_types import OPERATION_TYPES

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from launches import Device
 from ptx_kernels import dump, kernel, wait
 from smemsim import BulkTransfer, GlobalMemory, SharedMemory, TensorMap, Unmodelled
-from smemsim.machine.bulk import bulk_reduce_bytes
-from smemsim.program.events import Bulk, Load, Store
+from smemsim.machine import bulk_reduce_bytes
+from smemsim.program import Bulk, Load, Store
 from strategies import examples
 
 SIZE = 8192

@@ -9,8 +9,7 @@ import pytest
 
 from launches import kernel
 from smemsim import Gpu, Run
-from smemsim.ptx.demangle import demangled, readable, shorter_name
-from smemsim.ptx.parser import read_module
+from smemsim.ptx import demangled, read_module, readable, shorter_name
 
 BUTTERFLY = "shfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;"
 OUT = "mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d20, %d1; st.global.b32 [%d1], %r2;"

@@ -9,8 +9,7 @@ import pytest
 
 from ptx_kernels import kernel, wait
 from scaled import WORD as SCALES
-from smemsim import InstrDescriptor, Run, Severity, SmemDescriptor
-from smemsim.judge.gpu import Gpu
+from smemsim import Gpu, InstrDescriptor, Run, Severity, SmemDescriptor
 from test_gpu_tcgen05_kernels import listed, multiplied, product
 
 

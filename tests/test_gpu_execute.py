@@ -15,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launches import Device, kernel, results
-from smemsim.errors import InputError
-from smemsim.program import spread
+from smemsim import InputError
+from smemsim.program import LaunchConfig, RunOptions, spread
 from smemsim.program.execute import execute
-from smemsim.program.launch import LaunchConfig, RunOptions
 from smemsim.program.spread import Changed, Merge, run_shard, work_of
 from smemsim.program.watch.clocks import ROOM
 from smemsim.program.watch.watch import Watch

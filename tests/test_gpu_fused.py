@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launches import Device, found, kernel, launch
-from smemsim.program.linking.fused import fuse
+from smemsim.program.linking import fuse
 from smemsim.program.linking.inline import inline
-from smemsim.ptx.parser import read_module
+from smemsim.ptx import read_module
 from strategies import examples
 
 THREADS = 64

@@ -34,15 +34,17 @@ class Load:
 
 @dataclasses.dataclass(frozen=True)
 class Product:
-    """A wgmma of m64n64k16: where A and B begin in the tile memory, and their words; `odd`: B's word in the CTA with that number."""
+    """A wgmma of m64n64k16: where A and B begin in the tile memory, and their words; `odd`: B's word in the CTA with that number; D's first register."""
 
     a: int
     b: int
     word_a: int = word()
     word_b: int = word()
     transposed: bool = False  # B MN-major
+    transposed_a: bool = False
     sums: bool = True
     odd: tuple[int, int] | None = None
+    d: int = 0
 
 
 def steps(a: int, b: int, **more: object) -> list[Product]:
@@ -56,7 +58,6 @@ def kernel(
     """One thread loads everything, a warpgroup waits for it and multiplies."""
     size = max(load.offset + load.bytes for load in loads)
     total = sum(load.bytes for load in loads) if expect is None else expect
-    d = ", ".join(f"%f{n}" for n in range(32))
     lines = []
     for load in loads:
         at, rank = ", ".join(map(str, load.at)), len(load.at)
@@ -74,14 +75,17 @@ def kernel(
                 multiply.append(f"setp.eq.u32 %q, %x, {p.odd[0]}; selp.b64 %word, {p.odd[1]:#x}, %word, %q;")
             multiply.append(f"or.b64 %{side}, %word, %start;")
         multiply.append(f"setp.ne.u32 %sums, {int(p.sums)}, 0;")
-        multiply.append(f"wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {{{d}}}, %a, %b, %sums, 1, 1, 0, {int(p.transposed)};")
+        d = ", ".join(f"%f{n}" for n in range(p.d, p.d + 32))
+        multiply.append(
+            f"wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {{{d}}}, %a, %b, %sums, 1, 1, {int(p.transposed_a)}, {int(p.transposed)};"
+        )
     newline = "\n  "
     return f""".version 8.3
 .target sm_90a
 .address_size 64
 .visible .entry {name}({", ".join(f".param .align 64 .b8 map{n}[128]" for n in range(maps))}, .param .u64 out) {{
   .reg .pred %p, %q, %sums; .reg .b32 %x, %y, %tid, %tiles, %bar, %to, %at, %c<5>, %r<8>; .reg .b64 %map, %start, %word, %a, %b, %out, %rd<8>;
-  .reg .f32 %f<32>; .shared .align 1024 .b8 tiles[{size}]; .shared .align 8 .b64 bar; .shared .align 8 .b64 other; .shared .align 16 .b8 spare[64];
+  .reg .f32 %f<96>; .shared .align 1024 .b8 tiles[{size}]; .shared .align 8 .b64 bar; .shared .align 8 .b64 other; .shared .align 16 .b8 spare[64];
   mov.u32 %x, %ctaid.x; mul.lo.u32 %y, %x, 64; mov.u32 %tid, %tid.x; mov.u32 %tiles, tiles; mov.u32 %bar, bar; ld.param.u64 %out, [out];
   {before}
   setp.ne.u32 %p, %tid, 0; @%p bra WAIT;
@@ -90,7 +94,7 @@ def kernel(
   {newline.join(lines)}
 WAIT: bar.sync 0;
 L: mbarrier.try_wait.parity.shared.b64 %q, [%bar], 0; @!%q bra L;
-  {newline.join(f"mov.f32 %f{n}, 0f00000000;" for n in range(32))}
+  {newline.join(f"mov.f32 %f{n}, 0f00000000;" for n in range(96))}
   wgmma.fence.sync.aligned;
   {newline.join(multiply)}
   wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
@@ -122,6 +126,26 @@ def first_line(found: Run) -> str:
 
 
 # ---- operands as their boxes lie
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_tile_with_a_part_unread_that_another_accumulator_takes_in_the_other_orientation_is_found(side: str, is_read: bool):
+    """Of 128 rows the first half and one K step of the second, or all four, are read K-major, each half into an accumulator; a third one reads some
+    MN-major."""
+    gpu, far, near = Gpu("sm_90a"), (128, 64), (64, 64)
+    a, b = (tensor(gpu, far if side == of else near, (BOX, 128 if side == of else ROWS)) for of in "ab")
+    at = {"a": 0, "b": 2 * TILE}
+    loads = [Load(n, at[of], (0, 0), 2 * TILE if side == of else TILE) for n, of in enumerate("ab")]
+    second = steps(**(at | {side: at[side] + TILE}), d=32)
+    turned = Product(**at, **{f"word_{side}": word(ATOM, ATOM)}, transposed=side == "b", transposed_a=side == "a", d=64)  # type: ignore[arg-type]
+    found = run(kernel(2, loads, [*steps(**at), *second[: 4 if is_read else 1], turned]), gpu, a, b)
+    wrong = [f for f in found.findings if f.code == "R505"]
+    assert (len(wrong), found.ok) == (not is_read, is_read), found.text()
+    if wrong:
+        assert found.findings[0] is wrong[0]
+        assert f"{side.upper()} is read MN-major here, and K-major by the others" in wrong[0].message
+        assert f"imm-trans-{side} = 0" in wrong[0].repair
 
 
 def ragged(k: int, at_a: int = 0) -> Run:

@@ -19,10 +19,10 @@ from hypothesis.extra import numpy as hnp
 
 import smemsim
 import triton_kernels
-from smemsim.errors import InputError, Unmodelled
-from smemsim.judge.progress import Progress
+from smemsim import InputError, Unmodelled
+from smemsim.judge import Progress
+from smemsim.program import LaunchConfig, RunOptions
 from smemsim.program.arrays import as_numpy, storage
-from smemsim.program.launch import LaunchConfig, RunOptions
 from strategies import examples
 
 HEAD = ".version 8.7\n.target sm_90a\n.address_size 64\n"

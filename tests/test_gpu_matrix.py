@@ -15,11 +15,10 @@ from launches import Device
 from ptx_kernels import dump, kernel
 from smemsim import InputError, SharedMemory, SmemDescriptor, TensorMap, Unmodelled, mma, wgmma, wgmma_registers
 from smemsim.arithmetic.values import from_float64, to_float64
-from smemsim.evidence.format import Suite, load_suite
+from smemsim.evidence import Suite, load_suite
 from smemsim.machine.mma_sync import mma_sync
-from smemsim.program.events import Load, Mma
+from smemsim.program import LaunchConfig, Load, Mma
 from smemsim.program.execute import execute
-from smemsim.program.launch import LaunchConfig
 from smemsim.spec.mma_sync import MMA_SYNC_TYPES
 from strategies import examples
 

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 import ptx_kernels
 from launches import Device, found, kernel, launch, refused, results
-from smemsim.errors import InputError, Unmodelled
-from smemsim.judge.gpu import Gpu
-from smemsim.machine.owners import Owners
+from smemsim import Gpu, InputError, Unmodelled
+from smemsim.machine import Owners
 from strategies import examples
 
 N = 64

@@ -14,11 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launches import kernel
-from smemsim import InputError, Unmodelled
-from smemsim.evidence.format import load_suite
-from smemsim.evidence.launches import LaunchFile, RecordedLaunches
-from smemsim.judge.gpu import Gpu
-from smemsim.judge.run import Run
+from smemsim import Gpu, InputError, Run, Unmodelled
+from smemsim.evidence import LaunchFile, RecordedLaunches, load_suite
 from strategies import examples
 
 RECORDED = RecordedLaunches(load_suite(Path(__file__).parents[1] / "golden/sm_90a/launches"))
@@ -123,8 +120,64 @@ def test_a_loop_that_changes_nothing_ends_as_a_hang(what: str, block: int, grid:
     assert time.perf_counter() - began < 20
 
 
-@pytest.mark.parametrize("body", ["L: add.u32 %r2, %r2, 1; bra L;", "L: add.u32 %r2, %r2, 1; st.global.u32 [%d20], %r2; bra L;"])
-def test_a_loop_that_changes_something_ends_at_the_limit_of_the_launch(body: str) -> None:
+CHANGES = {
+    "a register": "add.u32 %r2, %r2, 1;",
+    "a register and memory": "add.u32 %r2, %r2, 1; st.global.u32 [%d20], %r2;",
+    "a counter": "atom.global.add.u32 %r2, [%d20], 1;",
+    "a lock": "atom.global.exch.b32 %r3, [%d20], 1; ld.volatile.global.u32 %r2, [%d20+4]; atom.global.exch.b32 %r3, [%d20], 0;",
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize(("block", "grid"), [(1, 1), (96, 1), (256, 20)])
+def test_a_loop_without_a_way_out_ends_as_a_hang_whatever_it_changes(what: str, block: int, grid: int) -> None:
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(kernel(1, f"L: {CHANGES[what]} bra L;"), "k", block=block, grid=grid, args=[gpu.array(np.zeros(4, np.uint32))])
+    assert {f.code for f in run.findings if f.code.startswith("X0")} == {"X006"}
+    assert "loops for ever: no branch leads out of its loop" in run.findings[0].message
+
+
+def test_two_warps_in_loops_of_their_own_without_a_way_out_are_a_hang() -> None:
+    body = "@%p9 bra M; L: atom.global.add.u32 %r2, [%d20], 1; bra L;\nM: atom.global.add.u32 %r3, [%d20+4], 1; bra M;"
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(kernel(1, body), "k", block=64, args=[gpu.array(np.zeros(4, np.uint32))])
+    assert {f.code for f in run.findings if f.code.startswith("X0")} == {"X006"}
+
+
+WAITS_UNDER_A_LOCK = (
+    "L: atom.global.cas.b32 %r3, [%d20], 0, 1; setp.ne.u32 %p1, %r3, 0; @%p1 bra L; ld.volatile.global.u32 %r2, [%d20+4]; "
+    "atom.global.exch.b32 %r3, [%d20], 0; setp.eq.u32 %p1, %r2, 0; @%p1 bra L;"
+)
+
+
+def test_one_warp_that_waits_under_a_lock_for_what_nobody_writes_is_a_hang() -> None:
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(kernel(1, WAITS_UNDER_A_LOCK), "k", args=[gpu.array(np.zeros(4, np.uint32))])
+    assert [f.code for f in run.findings] == ["X006"]
+    assert "its registers and all memory are those of a turn before" in run.findings[0].message
+
+
+def test_one_warp_that_waits_under_a_lock_for_another_warp_is_no_hang() -> None:
+    """Thread 32 counts far before it sets the flag that thread 0 looks at under a lock."""
+    sets = "L2: add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 4000; @%p1 bra L2; st.volatile.global.u32 [%d20+4], %r5; bra DONE;"
+    body = f"setp.eq.u32 %p2, %r1, 32; setp.ne.u32 %p3, %r1, 0; @%p2 bra L2; @%p3 bra DONE; {WAITS_UNDER_A_LOCK} bra DONE; {sets} DONE:"
+    gpu = Gpu("sm_90a")
+    flags = gpu.array(np.zeros(4, np.uint32))
+    run = gpu.launch(kernel(1, body), "k", block=64, args=[flags])
+    assert run.findings == []
+    assert flags.numpy()[:2].tolist() == [0, 4000]
+
+
+def test_one_warp_that_stores_until_a_clock_has_run_is_no_hang() -> None:
+    body = "mov.u64 %d3, %clock64; L: mov.u64 %d4, %clock64; sub.u64 %d4, %d4, %d3; setp.lt.u64 %p1, %d4, 200000; mov.u64 %d4, 0; "
+    gpu = Gpu("sm_90a")
+    run = gpu.launch(kernel(1, body + "st.global.u32 [%d20], 1; @%p1 bra L;"), "k", args=[gpu.array(np.zeros(4, np.uint32))])
+    assert run.findings == []
+
+
+@pytest.mark.parametrize("what", ["a register", "a register and memory", "a counter"])
+def test_a_loop_that_changes_something_ends_at_the_limit_of_the_launch(what: str) -> None:
+    body = f"L: {CHANGES[what]} setp.ne.u32 %p1, %r2, 4000000000; @%p1 bra L;"
     gpu = Gpu("sm_90a")
     run = gpu.launch(kernel(1, body), "k", args=[gpu.array(np.zeros(4, np.uint32))], limit=5000)
     assert [f.code for f in run.findings] == ["X006"]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launches import found, launch, results, run
-from smemsim.errors import InputError, Unmodelled
+from smemsim import InputError, Unmodelled
 from strategies import examples
 
 N = 128

@@ -21,7 +21,8 @@ from smemsim import (
     tcgen05_mma,
     tcgen05_shift,
 )
-from smemsim.machine.tcgen05 import Issue, Tcgen05Mma, execute, prepare
+from smemsim.machine import Issue, Tcgen05Mma
+from smemsim.machine.tcgen05 import execute, prepare
 from smemsim.spec.tcgen05 import KINDS
 from smemsim.spec.tensor_memory import COPY_SHAPES, LOAD_STORE_SHAPES, METADATA
 from strategies import examples

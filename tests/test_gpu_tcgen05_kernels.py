@@ -13,9 +13,8 @@ from click.testing import CliRunner
 import smemsim
 from mma import lay_out, numbers
 from ptx_kernels import kernel, wait
-from smemsim import InstrDescriptor, SharedMemory
+from smemsim import Gpu, InstrDescriptor, SharedMemory
 from smemsim.cli import main
-from smemsim.judge.gpu import Gpu
 from smemsim.program import execute as execution
 from smemsim.spec.tcgen05 import KINDS
 from tools.witnesses.launches import compiled_launches, expected_results

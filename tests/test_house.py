@@ -145,3 +145,92 @@ def test_the_guide_names_files_that_are_there():
     missing = [name for name in named if not (ROOT / "sim" / "smemsim" / name).exists() and not (ROOT / name).exists()]
     assert named
     assert missing == []
+
+
+# What tests import of smemsim: public names, a package's door, the modules that state formulas and tables. And these, which the list may only lose:
+INNER = {
+    "smemsim.virtual.build",
+    "smemsim.virtual.device",
+    "smemsim.virtual.fatbin",
+    "smemsim.virtual.policy",
+    "smemsim.campaign.interpreted",
+    "smemsim.campaign.oracles.cute_descriptors",
+    "smemsim.campaign.oracles.cute_layouts",
+    "smemsim.campaign.oracles.differential",
+    "smemsim.campaign.oracles.mmasim",
+    "smemsim.campaign.oracles.numpy_formulas",
+    "smemsim.campaign.oracles.triton_layouts",
+    "smemsim.campaign.report",
+    "smemsim.campaign.spaces.boxes",
+    "smemsim.campaign.spaces.faults",
+    "smemsim.campaign.spaces.idesc",
+    "smemsim.campaign.spaces.keys",
+    "smemsim.campaign.spaces.plans",
+    "smemsim.campaign.spaces.smem",
+    "smemsim.campaign.sweep",
+    "smemsim.cli.run",
+    "smemsim.evidence.kinds.common",
+    "smemsim.evidence.kinds.compiled",
+    "smemsim.evidence.kinds.smem_dump",
+    "smemsim.evidence.kinds.tcgen05",
+    "smemsim.evidence.kinds.tensor_map",
+    "smemsim.evidence.kinds.tensor_memory",
+    "smemsim.evidence.launches",
+    "smemsim.evidence.replay",
+    "smemsim.judge.check",
+    "smemsim.judge.find",
+    "smemsim.judge.numbers",
+    "smemsim.judge.operand_reads",
+    "smemsim.judge.outputs",
+    "smemsim.judge.product",
+    "smemsim.judge.result",
+    "smemsim.judge.scenario",
+    "smemsim.judge.tile",
+    "smemsim.machine.mma_sync",
+    "smemsim.machine.tcgen05",
+    "smemsim.picture.text",
+    "smemsim.planning.make",
+    "smemsim.program.alu.floats",
+    "smemsim.program.arrays",
+    "smemsim.program.device",
+    "smemsim.program.execute",
+    "smemsim.program.linking.inline",
+    "smemsim.program.registry",
+    "smemsim.program.spread",
+    "smemsim.program.threads.system",
+    "smemsim.program.watch.clocks",
+    "smemsim.program.watch.watch",
+    "smemsim.program.wave",
+    "smemsim.testing.strategies.descriptors",
+    "smemsim.testing.strategies.kernels",
+    "smemsim.testing.strategies.maps",
+}
+FORMULAS = ("smemsim.layout.", "smemsim.arithmetic.", "smemsim.spec.", "smemsim.words.")
+# Modules that other people import, and topics of one module.
+SHOWN = {f"smemsim.testing.{name}" for name in ("oracles", "plugin", "recorder")} | {
+    f"smemsim.{name}" for name in ("budget", "files", "finding", "processes", "tables")
+}
+
+
+def is_module(name):
+    path = ROOT / "sim" / pathlib.Path(*name.split("."))
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+
+
+def imported_by_tests():
+    """Every module of smemsim that a test imports, or imports from."""
+    for path in (ROOT / "tests").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                yield from (alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                yield from (f"{node.module}.{a.name}" if is_module(f"{node.module}.{a.name}") else node.module for a in node.names)
+
+
+def test_tests_go_through_doors():
+    folder = ROOT / "sim"
+    modules = {name for name in imported_by_tests() if name.startswith("smemsim.")}
+    packages = {name for name in modules if (folder / pathlib.Path(*name.split(".")) / "__init__.py").exists()}
+    inner = {name for name in modules - packages - SHOWN if not name.startswith(FORMULAS)}
+    assert inner <= INNER, f"{', '.join(sorted(inner - INNER))}: import the public name, or what the package's __init__ shows"
+    assert inner == INNER, f"{', '.join(sorted(INNER - inner))}: no test needs it any more, take it out of the list"

@@ -7,13 +7,22 @@ import shutil
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smemsim.errors import TraceError
-from smemsim.evidence.format import load_suite, write_suite
-from smemsim.evidence.launches import RecordedLaunches, load_launch_file, sample_places
-from smemsim.evidence.recipes import array_of, random_bits
+from smemsim import Gpu, TraceError
+from smemsim.cli import main
+from smemsim.evidence import (
+    RecordedLaunches,
+    array_of,
+    load_launch_file,
+    load_suite,
+    random_bits,
+    read_launch_file,
+    sample_places,
+    write_suite,
+)
 from strategies import examples
 
 KERNELS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "sm_90a" / "launches" / "kernels"
@@ -234,3 +243,15 @@ def test_another_kernel_than_the_recorded_one_is_refused(made_up):
     with pytest.raises(TraceError, match="not the text that was recorded"):
         recorded.launch(3)
     path.write_text(text)
+
+
+@pytest.mark.parametrize("kernel", FOLDERS[::9], ids=lambda folder: folder.name)
+def test_a_launch_file_to_begin_with_can_be_read_and_fits_its_kernel(kernel, tmp_path):
+    ptx = kernel / "kernel.ptx"
+    text = CliRunner().invoke(main, ["run", str(ptx), "--init"], catch_exceptions=False).output
+    (tmp_path / "launch.toml").write_text(text)
+    launch = read_launch_file(tmp_path / "launch.toml", ptx)
+    arrays, args = launch.placed(Gpu("sm_90a"))
+    sizes = Gpu("sm_90a").kernel(launch.ptx).parameter_sizes
+    assert tuple(len(raw) for raw in args) == sizes
+    assert {*arrays} == {one["name"] for one in launch.about["arrays"]}

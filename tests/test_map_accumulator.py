@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from smemsim import AccumulatorLayout, InstrDescriptor
 from smemsim.cli import main
-from smemsim.show.accumulator import AccumulatorMap
+from smemsim.show import AccumulatorMap
 
 FORMS = [(64, 1, False), (128, 1, False), (128, 2, False), (256, 2, False), (64, 1, True), (32, 1, True)]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from smemsim import HardwareTrap, TensorMap, tma_load, tma_store
 from smemsim.cli import main
-from smemsim.show.transfer import TransferMap
+from smemsim.show import TransferMap
 from strategies import examples, tiled_arguments
 
 TILED = {

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smemsim import GlobalMemory, HardwareTrap, InputError, SharedMemory, SmemDescriptor, TensorMap, Unmodelled, operand_addresses
-from smemsim.machine.memory import ThreadWrite
+from smemsim.machine import ThreadWrite
 from smemsim.spec.formats import FORMATS
 from smemsim.spec.launches import LOCAL_WINDOW, SHARED_WINDOW
 from smemsim.spec.swizzles import MODES, Swizzle

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
-from smemsim import InputError
+from smemsim import InputError, sweep
 from smemsim.campaign.oracles import ORACLES, again, cute_descriptors, cute_layouts, mmasim, numpy_formulas, triton_layouts
 from smemsim.campaign.oracles.differential import Oracle, minimal, shrunk_numbers
-from smemsim.campaign.sweep import sweep
 from smemsim.testing.oracles import assert_agrees, oracle_cases
 from strategies import examples
 

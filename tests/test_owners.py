@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from boxes import BASE, BITS, boxes, tiled
 from smemsim import GlobalMemory, SharedMemory, SmemDescriptor
-from smemsim.machine.region import FOREIGN, OUTSIDE, UNWRITTEN
+from smemsim.machine import FOREIGN, OUTSIDE, UNWRITTEN
 from strategies import examples
 
 BEGIN, SIZE = 0x400, 16384

@@ -15,13 +15,10 @@ from hypothesis import strategies as st
 
 import cute
 import smemsim
-from smemsim import IllegalPlan, InputError, Severity, Unmodelled, operand_addresses, plan, plans
+from smemsim import IllegalPlan, InputError, InternalError, Severity, Unmodelled, operand_addresses, plan, plans
 from smemsim.campaign.spaces import plans as sound
-from smemsim.errors import InternalError
 from smemsim.layout.cute import byte_axes
-from smemsim.planning import make
-from smemsim.planning.arrangement import Arrangement
-from smemsim.planning.make import LANGUAGES
+from smemsim.planning import LANGUAGES, Arrangement, make
 from smemsim.spec.swizzles import MODES
 from smemsim.words.tensor_map.text import find_calls
 from strategies import examples

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ptx_rendering import module_text
-from smemsim.errors import InputError
-from smemsim.ptx.module import Address, Arguments, Immediate, Label, Pair, Register, Sink, Special, Symbol, Vector, instruction_forms
-from smemsim.ptx.parser import read_module
+from smemsim import InputError
+from smemsim.ptx import Address, Arguments, Immediate, Label, Pair, Register, Sink, Special, Symbol, Vector, instruction_forms, read_module
 from strategies import examples
 
 HEAD = ".version 8.8\n.target sm_90a\n.address_size 64\n"

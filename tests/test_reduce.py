@@ -13,7 +13,7 @@ from smemsim import HardwareTrap, InputError, TensorMap, Unmodelled
 from smemsim.arithmetic import reduce, reduce_loops
 from smemsim.arithmetic.reduce import bulk_reduction, parameters, reduction_op, reduction_type, tensor_reduction
 from smemsim.arithmetic.reduce_loops import reduce_elements
-from smemsim.evidence.format import load_suite
+from smemsim.evidence import load_suite
 from smemsim.spec.reductions import BULK_REDUCTIONS, KNOWN_REDUCTIONS, REDUCTION_TYPES, TENSOR_REDUCTIONS, TENSOR_TYPES, Family, ReductionOp
 from smemsim.spec.tensor_map import DATA_TYPES, TensorMapDataType
 from strategies import examples

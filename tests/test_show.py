@@ -22,7 +22,7 @@ from smemsim.cli import main
 from smemsim.judge.tile import LeftOut, buffer_strips, shown_columns, shown_lines, shown_rows
 from smemsim.layout.swizzle import guide_chunk
 from smemsim.picture.text import picture_text, stdout
-from smemsim.show.tile import atoms_svg, pattern_svg
+from smemsim.show import atoms_svg, pattern_svg
 from smemsim.spec.swizzles import MODES, Swizzle
 from strategies import CLASSIC, examples, reads
 
@@ -309,6 +309,21 @@ def test_the_terminal_needs_no_colour(dtype):
     pictured = [line for line in text.splitlines() if re.match(r" *0x[0-9a-f]+  ", line)]
     assert sum(line.count("!") for line in pictured) == sum(bool(c.wrong) for c in tile.cells.values())
     assert sum(line.count("(") for line in pictured) == sum(not c.readers for c in tile.cells.values())
+
+
+@pytest.mark.parametrize("fields", [{}, *FAULTS.values()], ids=["right", *FAULTS])
+def test_text_and_svg_say_the_same_of_every_cell(fields):
+    _, [tile] = tiles(faulty(**fields) if fields else kernel("sm_90a", "bf16", "K", "128B", 64, 64))
+    written = {}
+    for line in spoken_of(tile, 1 << 20).splitlines():
+        if row := re.fullmatch(r" *(0x[0-9a-f]+)  (.*)", line):
+            labels = [cell.strip("[]()!") for cell in row[2].split()]
+            written |= {int(row[1], 16) + 16 * slot: label for slot, label in enumerate(labels) if label != "·"}
+    root = ET.fromstring(tile_svg(tile, most=1 << 20))
+    pictured = {int(g.get("data-address")): g.find(f"{SVG}text").text for g in root.iter(f"{SVG}g")}
+    missed = {cell.address for cell in tile.cells.values() if not cell.readers}
+    assert len(pictured) == sum(bool(cell.readers) for cell in tile.cells.values()) > 200
+    assert pictured == {address: label for address, label in written.items() if address not in missed}
 
 
 OPERAND = ["--arch", "sm_90a", "--dtype", "bf16", "--major", "K", "--rows", "8", "--k", "16"]

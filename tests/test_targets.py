@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from smemsim import Gpu, InputError
 from smemsim.cli import main
-from smemsim.ptx.parser import read_module
+from smemsim.ptx import read_module
 from smemsim.spec.targets import TARGET_RULES, unsupported
 
 TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100f", "sm_100a", "sm_103", "sm_103f", "sm_103a")

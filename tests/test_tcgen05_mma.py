@@ -26,7 +26,8 @@ from smemsim import (
     tcgen05_cp,
     tcgen05_mma,
 )
-from smemsim.machine.tcgen05 import Tcgen05Mma, prepare
+from smemsim.machine import Tcgen05Mma
+from smemsim.machine.tcgen05 import prepare
 from smemsim.spec.tcgen05 import KINDS
 
 B_AT = AT + 0x10000

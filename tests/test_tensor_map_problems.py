@@ -187,7 +187,7 @@ TRAP_SUITES = ("tma_edited", "tma_mode_traps", "tma_loads_far", "tma_load_traps"
 @pytest.mark.parametrize("name", TRAP_SUITES)
 def test_where_a_map_is_said_to_trap_silicon_trapped(name):
     """Every transfer of the trace through a map with T212, or T218 for a store, ended in the error that the finding names."""
-    from smemsim.evidence.format import load_suite
+    from smemsim.evidence import load_suite
 
     a, judged, held = load_suite(GOLDEN / name).arrays, {}, 0
     for i, raw in enumerate(a["tensor_map"]):

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 import smemsim.evidence.kinds.tensor_map as replace_kind
 from smemsim import InputError, TensorMap, TraceError
-from smemsim.evidence.format import load_suite, write_suite
-from smemsim.evidence.replay import replay_suite
+from smemsim.evidence import load_suite, replay_suite, write_suite
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.evidence import RULES, Grade, Rule
 from smemsim.spec.tensor_map import DATA_TYPES, DERIVED_FIELDS, TENSOR_MAP, TensorMapDataType, TensorMapSwizzle

@@ -315,13 +315,13 @@ def test_a_null_pointer_is_refused_whatever_the_rank(null):
 
 
 def encode_pointers():
-    from smemsim.evidence.format import load_suite
+    from smemsim.evidence import load_suite
 
     return load_suite(GOLDEN / "encode_pointers")
 
 
 def test_the_driver_writes_a_map_to_any_address_and_refuses_null_arrays():
-    from smemsim.evidence.replay import replay_suite
+    from smemsim.evidence import replay_suite
 
     suite = encode_pointers()
     assert {int(at) % 16 for at in suite.arrays["alignment"]} > {1, 2, 4, 8}
@@ -333,7 +333,7 @@ def test_the_driver_writes_a_map_to_any_address_and_refuses_null_arrays():
     ("case", "result", "says"), [(0, 1, "the driver refuses | model accepts"), (40, 0, "the driver accepts | model refuses: ")]
 )
 def test_another_verdict_on_a_pointer_is_a_difference(case, result, says):
-    from smemsim.evidence.replay import replay_suite
+    from smemsim.evidence import replay_suite
 
     suite = encode_pointers()
     arrays = suite.arrays | {"result": suite.arrays["result"].copy()}

@@ -6,12 +6,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hand
-from smemsim import GlobalMemory, HardwareTrap, InputError, SharedMemory, SmemDescriptor, TensorMap, Unmodelled
-from smemsim.machine.tma import Transfer
-from smemsim.machine.tmem.address import TmemAddress
-from smemsim.machine.tmem.copy import decompress, tcgen05_cp, tcgen05_shift
-from smemsim.machine.tmem.layout import AccumulatorLayout, ATmemLayout, MetadataLayout, ScaleLayout
-from smemsim.machine.tmem.memory import TensorMemory, TmemAccess, tmem_put, tmem_take
+from smemsim import (
+    AccumulatorLayout,
+    ATmemLayout,
+    GlobalMemory,
+    HardwareTrap,
+    InputError,
+    MetadataLayout,
+    ScaleLayout,
+    SharedMemory,
+    SmemDescriptor,
+    TensorMap,
+    TensorMemory,
+    TmemAccess,
+    TmemAddress,
+    Transfer,
+    Unmodelled,
+    tcgen05_cp,
+    tcgen05_shift,
+    tmem_put,
+    tmem_take,
+)
+from smemsim.machine import decompress
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tensor_memory import COPY_SHAPES, DECOMPRESSIONS, LANES, METADATA
 from strategies import examples

@@ -8,10 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cute import parse
-from smemsim import InputError, Unmodelled
-from smemsim.machine.tmem.address import TmemAddress
-from smemsim.machine.tmem.layout import AccumulatorLayout
-from smemsim.machine.tmem.memory import TmemAccess
+from smemsim import AccumulatorLayout, InputError, TmemAccess, TmemAddress, Unmodelled
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tensor_memory import LANES, LOAD_STORE_SHAPES
 from strategies import examples

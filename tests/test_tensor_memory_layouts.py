@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cute import parse
-from smemsim import InputError, Unmodelled
+from smemsim import AccumulatorLayout, ATmemLayout, InputError, MetadataLayout, ScaleLayout, TmemAddress, Unmodelled
 from smemsim.layout import tensor_memory as formulas
-from smemsim.machine.tmem.address import TmemAddress
-from smemsim.machine.tmem.layout import AccumulatorLayout, ATmemLayout, MetadataLayout, ScaleLayout, legal_n
+from smemsim.machine import legal_n
 from smemsim.spec.evidence import Grade
 from smemsim.spec.tensor_memory import (
     A_CONTAINER_BITS,

@@ -13,12 +13,10 @@ from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
 from kernels import TOML
-from smemsim import Gpu, InputError, SmemDescriptor, TensorMap, TensorMapError, Unmodelled, check, element_value, plan
-from smemsim.errors import TraceError
-from smemsim.evidence.format import load_suite, write_suite
+from smemsim import Gpu, InputError, SmemDescriptor, TensorMap, TensorMapError, TraceError, Unmodelled, check, element_value, plan
+from smemsim.evidence import load_suite, replay_suite, write_suite
 from smemsim.evidence.kinds.smem_dump import SmemDump
-from smemsim.evidence.replay import replay_suite
-from smemsim.planning.arrangement import GRAVE
+from smemsim.planning import GRAVE
 from smemsim.spec.architectures import ARCHITECTURES
 from smemsim.spec.formats import FORMATS
 from smemsim.testing import strategies as drawn

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from smemsim import InputError, TraceError
-from smemsim.evidence.format import find_suites, load_suite
+from smemsim.evidence import find_suites, load_suite, replay_suite
 from smemsim.evidence.kinds import KINDS
-from smemsim.evidence.replay import replay, replay_suite
+from smemsim.evidence.replay import replay
 from strategies import examples
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"

@@ -16,15 +16,14 @@ from click.testing import CliRunner
 
 import smemsim
 from smemsim import InputError, TraceError, budget
-from smemsim.campaign.report import Ledger
-from smemsim.campaign.space import ChunkResult
+from smemsim.campaign import ChunkResult, Ledger
 from smemsim.cli import main
-from smemsim.evidence.format import load_suite
+from smemsim.evidence import load_suite
 from smemsim.files import parse_toml, read_bytes, read_npz, write_whole
+from smemsim.judge import read_scenario
 from smemsim.judge.outputs import out_names
-from smemsim.judge.scenario import read_scenario
 from smemsim.program.threads.system import formatted
-from smemsim.ptx.parser import read_module
+from smemsim.ptx import read_module
 from smemsim.words.tensor_map.text import find_calls
 
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"

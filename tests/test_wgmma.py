@@ -9,7 +9,7 @@ import smemsim
 from mma import AT, encode, lay_out, numbers
 from smemsim import HardwareTrap, InputError, SharedMemory, wgmma, wgmma_registers
 from smemsim.layout import fragments
-from smemsim.machine.product import halves
+from smemsim.machine import halves
 from smemsim.spec.wgmma import WGMMA_TYPES
 
 B_AT = AT + 0x8000

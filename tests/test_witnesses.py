@@ -16,11 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hand import FUNCTORS
-from smemsim import InstrDescriptor, Severity, SmemDescriptor, Unmodelled, operand_addresses
-from smemsim.errors import TraceError
-from smemsim.evidence.format import find_suites, load_suite
+from smemsim import InstrDescriptor, Severity, SmemDescriptor, TraceError, Unmodelled, operand_addresses
+from smemsim.evidence import find_suites, load_suite, replay_suite
 from smemsim.evidence.kinds.compiled import INPUTS, NOWHERE, LinearLayout
-from smemsim.evidence.replay import replay_suite
 from strategies import examples
 from tools.witnesses import cute_kernels, fold
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smemsim.errors import InputError
+from smemsim import InputError
 from smemsim.spec.fields import Field, Word
 from smemsim.spec.smem_descriptor import SM90_SMEM_DESC, SM100_SMEM_DESC
 from smemsim.spec.tensor_map import TENSOR_MAP

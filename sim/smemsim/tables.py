@@ -240,22 +240,24 @@ def plain(value: object) -> Any:
 
 
 def with_value(table: Made, path: Path, value: object) -> Made:
-    """The same tables with another value at a path; all others are shared. `value` is what the table holds there: a dataclass, tuples, numbers, texts."""
-    return _with(table, path.keys, value)  # type: ignore[return-value]
+    """The same tables with another value at a path, as a file has it or as a dataclass; all others are shared. Raises TableError for what cannot stand there."""
+    return _with(table, path.keys, value, path)  # type: ignore[return-value]
 
 
-def _with(there: object, path: Sequence[str | int], value: object) -> object:
-    if not path:
-        return value
-    part, *rest = path
-    if dataclasses.is_dataclass(there) and not isinstance(there, type):
-        attribute = keys_of(type(there))[str(part)].attribute
-        return dataclasses.replace(there, **{attribute: _with(getattr(there, attribute), rest, value)})
-    if isinstance(there, tuple) and isinstance(part, int):
-        return (*there[:part], _with(there[part], rest, value), *there[part + 1 :])
-    if isinstance(there, Mapping):
-        return {**there, part: _with(there.get(part), rest, value)}
-    raise InputError(f"{part}: there is no such key")
+def _with(there: object, keys: Sequence[str | int], value: object, path: Path) -> object:
+    if not keys:
+        return frozen(value)
+    part, *rest = keys
+    if dataclasses.is_dataclass(there) and not isinstance(there, type) and part in keys_of(type(there)):
+        of = keys_of(type(there))[str(part)]
+        if not rest and not dataclasses.is_dataclass(value) and not of.kind.is_one(value):
+            raise mistake(path, f"{shown(value)}: needs {of.kind.needs}")
+        return dataclasses.replace(there, **{of.attribute: _with(getattr(there, of.attribute), rest, value, path)})
+    if isinstance(there, tuple) and isinstance(part, int) and part < len(there):
+        return (*there[:part], _with(there[part], rest, value, path), *there[part + 1 :])
+    if isinstance(there, Mapping) and isinstance(part, str) and part in there:
+        return {**there, part: _with(there[part], rest, value, path)}
+    raise mistake(path, f"there is no {part}")
 
 
 # ---- The text of a file, and where in it a key stands

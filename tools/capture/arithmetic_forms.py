@@ -24,12 +24,12 @@ EVERY = 8  # of the approximate results one in so many is kept
 def results(card: Device, form: tuple, arrays: list[Buffer]) -> np.ndarray | None:
     """The result of one form, None where the driver's assembler refuses it."""
     try:
-        module = check(cu.cuModuleLoadData(forms.kernel([form]).encode() + b"\0"), "cuModuleLoadData")
+        module = card.load(forms.kernel([form]))
     except CudaError:
         return None
     out = card.array(np.zeros(forms.COUNT, np.uint64))
-    card.launch(card.function(module, "forms", 0), forms.COUNT // 256, 0, out, *arrays, threads=256)
-    check(cu.cuModuleUnload(module), "cuModuleUnload")
+    card.launch(module.kernel("forms"), forms.COUNT // 256, 0, out, *arrays, threads=256)
+    check(cu.cuModuleUnload(module.handle), "cuModuleUnload")
     return forms.cut(out.read(np.uint64), form[1])
 
 

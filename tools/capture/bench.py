@@ -58,10 +58,11 @@ class Bench:
         self.device = device_api.Device()
         self.modules: dict[str, Any] = {}
 
-    def function(self, module: str, name: str, shared_bytes: int) -> Any:
+    def function(self, module: str, name: str) -> Any:
         if module not in self.modules:
-            self.modules[module] = self.device.module(device_api.build(module, KERNELS[module](), settings.arch))
-        return self.device.function(self.modules[module], name, shared_bytes)
+            path = device_api.build(module, KERNELS[module](), settings.arch)
+            self.modules[module] = self.device.load(path.read_bytes())
+        return self.modules[module].kernel(name)
 
     def write(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import ctypes
 import itertools
 import pathlib
 import random
@@ -12,8 +11,8 @@ import sys
 from typing import Any
 
 import numpy as np
-from cuda.bindings import driver as cu
 
+from smemsim.program.launch import LaunchConfig
 from tools.capture.bench import FILLED, RUNNERS, UNTOUCHED, Bench, Case, in_processes, kernel_files, pad, ragged, trim
 from tools.capture.bulk_cases import (
     GLOBAL_FORMS,
@@ -44,36 +43,15 @@ SPACES = {
 }
 
 
-def cluster_config(clusters: int, size: int, shared_bytes: int, threads: int) -> Any:
-    attribute = cu.CUlaunchAttribute()
-    attribute.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-    attribute.value.clusterDim.x = size
-    attribute.value.clusterDim.y = 1
-    attribute.value.clusterDim.z = 1
-    config = cu.CUlaunchConfig()
-    config.gridDimX, config.gridDimY, config.gridDimZ = clusters * size, 1, 1
-    config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
-    config.sharedMemBytes = shared_bytes
-    config.attrs, config.numAttrs = [attribute], 1
-    return config
-
-
 def cluster_function(bench: Bench, name: str, size: int, shared_bytes: int) -> Any:
     """The kernel, or None when the card has no room for such a cluster."""
-    function = bench.function("bulk_probes", name, shared_bytes)
-    if size > 8:
-        attribute = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-        bench.api.check(cu.cuFuncSetAttribute(function, attribute, 1), "cuFuncSetAttribute")
-    error, room = cu.cuOccupancyMaxActiveClusters(function, cluster_config(1, size, shared_bytes, 128))
-    return function if int(error) == 0 and room > 0 else None
+    function = bench.function("bulk_probes", name)
+    config = LaunchConfig(grid=size, cluster=size, shared_bytes=shared_bytes, block=128)
+    return function if bench.device.clusters_at_once(function, config) else None
 
 
 def launch_clusters(bench: Bench, function: Any, clusters: int, size: int, shared_bytes: int, *args: Any, threads: int = 128) -> None:
-    values = tuple(a.address if isinstance(a, bench.api.Buffer) else a for a in args)
-    types = tuple(ctypes.c_void_p if isinstance(a, bench.api.Buffer) else ctypes.c_uint for a in args)
-    config = cluster_config(clusters, size, shared_bytes, threads)
-    bench.api.check(cu.cuLaunchKernelEx(config, function, (values, types), 0), "cuLaunchKernelEx")
-    bench.api.check(cu.cuCtxSynchronize(), "cuCtxSynchronize")
+    bench.device.launch(function, clusters * size, shared_bytes, *args, threads=threads, cluster=size)
 
 
 def sources(bench: Bench, size: int = 2 * SOURCE_BYTES) -> list[Any]:
@@ -114,7 +92,7 @@ def run_loads(bench: Bench, chosen: list[Case]) -> list[Answer]:
         regions.append((begin, size))
         out_bytes += 4 * size
     raw, results = bench.api.Buffer(out_bytes), bench.device.array(np.zeros(3 * len(chosen), np.uint32))
-    function = bench.function("bulk_probes", "probe_bulk_load", window)
+    function = bench.function("bulk_probes", "probe_bulk_load")
     cases = bench.device.array(np.frombuffer(packed, np.uint8))
     bench.device.launch(function, len(chosen), window, cases, *tensors, window, raw, results)
     return collect(chosen, regions, raw, results, [c["far"] // 16 * 16 for c in chosen], tensors[0].address)
@@ -140,7 +118,7 @@ def run_stores(bench: Bench, chosen: list[Case]) -> list[Answer]:
     target = bench.api.Buffer(total)
     target.fill(0xA5)
     cases = bench.device.array(np.frombuffer(packed, np.uint8))
-    bench.device.launch(bench.function("bulk_probes", "probe_bulk_store", window), len(chosen), window, cases, window, target)
+    bench.device.launch(bench.function("bulk_probes", "probe_bulk_store"), len(chosen), window, cases, window, target)
     seen, out = target.read(), []
     for c, (at, region) in zip(chosen, places, strict=True):
         image = decoded(seen[at : at + 4 * region].reshape(4, region), 0)
@@ -170,7 +148,7 @@ def run_peers(bench: Bench, chosen: list[Case]) -> list[Answer]:
 def run_prefetches(bench: Bench, chosen: list[Case]) -> list[Answer]:
     tensors = sources(bench)
     for c in chosen:
-        function = bench.function("bulk_probes", "probe_bulk_prefetch", 0)
+        function = bench.function("bulk_probes", "probe_bulk_prefetch")
         bench.device.launch(function, 1, 0, tensors[0], c["far"], c["size"], threads=32)
     return [{"image": [0], "count": 0, "completed": 0, "base": tensors[0].address} for _ in chosen]
 
@@ -272,7 +250,7 @@ def run_reductions(bench: Bench, chosen: list[Case], peer: bool) -> tuple[list[b
         function = cluster_function(bench, "probe_reduce_peer", 2, shared)
         launch_clusters(bench, function, len(chosen), 2, shared, cases, source, target, counts)
     else:
-        bench.device.launch(bench.function("bulk_probes", "probe_reduce_global", shared), len(chosen), shared, cases, source, target)
+        bench.device.launch(bench.function("bulk_probes", "probe_reduce_global"), len(chosen), shared, cases, source, target)
     after, out = target.read().reshape(-1, SLOT), []
     for c, row in zip(chosen, after, strict=True):
         inside = slice(c["to"], c["to"] + c["size"])
@@ -327,7 +305,7 @@ def run_multicasts(bench: Bench, chosen: list[Case]) -> list[Answer] | None:
         size = min(c["smem_address"] + c["pitch"] * c["box_dim"][1] + 256, c["window_end"]) // 128 * 128 - begin
         head = (c["issuer"], c["multicast"], c["cta_mask"], c["smem_address"], c["mbar"], c["size"], c["size"] + c["extra"], begin, size)
         packed += struct.pack("<2i9I2ixxxxQ", *c["coordinates"], *head, c["to_rank"], c["mbar_rank"], out_bytes)
-        encoded = [bench.api.encode_tiled(c, t.address) for t in tensors]
+        encoded = [bench.api.encode(c, t.address) for t in tensors]
         maps.append(encoded[0])
         all_maps += b"".join(encoded)
         regions.append((begin, size, out_bytes))
@@ -368,7 +346,7 @@ def write_multicasts(bench: Bench, out: pathlib.Path, suite: str, title: str, se
     for c, a in zip(chosen, answers, strict=True):
         trapped = "images" not in a
         base = a.get("base", 0x10000)
-        raw = bytes.fromhex(a["map"]) if "map" in a else bench.api.encode_tiled(c, base)
+        raw = bytes.fromhex(a["map"]) if "map" in a else bench.api.encode(c, base)
         for rank in [c["issuer"]] if trapped else range(c["cluster_size"]):
             first, image = (0, np.zeros(0, np.int32)) if trapped else trim(a["first"], np.array(a["images"][rank], np.int32))
             rows.append((c, raw, base))

@@ -125,7 +125,7 @@ def encode_im2col(bench: Bench, out: pathlib.Path) -> None:
 def run_operands(bench: Bench, v: Variant, words: list[int], window_end: int = WINDOW_END) -> np.ndarray:
     """Addresses (case, row, k) of the operand's elements."""
     shared = window_end - WINDOW_BEGIN
-    function = bench.function(f"wgmma_{v.dtype}", v.name, shared)
+    function = bench.function(f"wgmma_{v.dtype}", v.name)
     descriptors = bench.device.array(np.array(words, np.uint64))
     out = bench.device.array(np.zeros(len(words) * v.rows * v.k, np.uint32))
     bench.device.launch(function, len(words), shared, descriptors, window_end, out)
@@ -242,7 +242,7 @@ def _load_batch(
         coordinates = [*c["coordinates"], 0, 0, 0, 0][:5]
         packed += struct.pack("<i5iIIIIIxxxxQ", len(c["global_dim"]), *coordinates, to, barrier, expect, begin, end - begin, out_bytes)
         out_bytes += 4 * (end - begin)
-        encoded = [bench.api.encode_tiled(c, t.address + c["global_offset"]) for t in tensors]
+        encoded = [bench.api.encode(c, t.address + c["global_offset"]) for t in tensors]
         maps[i], bases[i] = encoded[0], tensors[0].address + c["global_offset"]
         all_maps += b"".join(encoded)
         counts[i] = expect
@@ -250,7 +250,7 @@ def _load_batch(
     results = bench.device.array(np.zeros(2 * len(members), np.uint32))
     raw = bench.api.Buffer(out_bytes)
     bench.device.launch(
-        bench.function("tma_probes", "probe_load", window),
+        bench.function("tma_probes", "probe_load"),
         len(members),
         window,
         bench.device.array(np.frombuffer(packed, np.uint8)),
@@ -324,12 +324,12 @@ def run_stores(bench: Bench, chosen: list[Case]) -> tuple[list[bytes], list[int]
         for i, c in enumerate(batch):
             coordinates = [*c["coordinates"], 0, 0, 0, 0][:5]
             packed += struct.pack("<i5iI", len(c["global_dim"]), *coordinates, c["smem_address"])
-            encoded = [bench.api.encode_tiled(c, target.address + (4 * i + p) * size + c["global_offset"]) for p in range(4)]
+            encoded = [bench.api.encode(c, target.address + (4 * i + p) * size + c["global_offset"]) for p in range(4)]
             all_maps += b"".join(encoded)
             maps.append(encoded[0])
             bases.append(target.address + 4 * i * size + c["global_offset"])
         bench.device.launch(
-            bench.function("tma_probes", "probe_store", window),
+            bench.function("tma_probes", "probe_store"),
             len(batch),
             window,
             bench.device.array(np.frombuffer(packed, np.uint8)),
@@ -375,7 +375,7 @@ RUNNERS |= {"operand": risky_operand, "load": risky_transfer(run_loads), "store"
 def write_traps(bench: Bench, out: pathlib.Path, suite: str, what: str, title: str, seed: int, chosen: list[Case]) -> None:
     answers = in_processes(what, chosen)
     base = 0x10000  # a trapped case has no buffer left: its map is encoded once more over a made-up address
-    maps = [bytes.fromhex(a["map"]) if "map" in a else bench.api.encode_tiled(c, base) for a, c in zip(answers, chosen, strict=True)]
+    maps = [bytes.fromhex(a["map"]) if "map" in a else bench.api.encode(c, base) for a, c in zip(answers, chosen, strict=True)]
     images = [np.array(a.get("image", []), np.int32) for a in answers]
     counts = np.array([a.get("count", 0) for a in answers], np.uint32)
     bases = [a.get("base", base) for a in answers]
@@ -433,9 +433,9 @@ def tma_values(bench: Bench, out: pathlib.Path) -> None:
     source = bench.device.array(inputs)
     target = bench.device.array(np.full(inputs.size, 0xA5, np.uint8))  # stores write here, loads are read back into it
     bases = [(target if c["store"] else source).address + i * row for i, c in enumerate(chosen)]
-    maps = [bench.api.encode_tiled(c, base) for c, base in zip(chosen, bases, strict=True)]
+    maps = [bench.api.encode(c, base) for c, base in zip(chosen, bases, strict=True)]
     bench.device.launch(
-        bench.function("value_probe", "probe_values", 4096),
+        bench.function("value_probe", "probe_values"),
         len(chosen),
         4096,
         bench.device.array(np.frombuffer(b"".join(maps), np.uint8)),
@@ -486,12 +486,12 @@ def tma_wgmma(bench: Bench, out: pathlib.Path) -> None:
             packed += b"".join(struct.pack("<5i", *at, 0, 0, 0) for _, at in loads)
             packed += b"".join(struct.pack("<I", to) for to, _ in loads)
             packed += struct.pack("<IxxxxQ", inner * rows * len(c["loads"]), c["descriptor"])
-            encoded = [bench.api.encode_tiled(c, t.address) for t in tensors]
+            encoded = [bench.api.encode(c, t.address) for t in tensors]
             maps[i] = encoded[0]
             all_maps += b"".join(encoded)
         answer = bench.api.Buffer(len(members) * 3 * 1024 * 4)
         bench.device.launch(
-            bench.function("tile_probe", name, window),
+            bench.function("tile_probe", name),
             len(members),
             window,
             bench.device.array(np.frombuffer(packed, np.uint8)),
@@ -555,7 +555,7 @@ def reference_gemm(bench: Bench, out: pathlib.Path) -> None:
                             "swizzle": swizzle,
                             "l2_promotion": 2,
                         }
-                        maps.append(bench.api.encode_tiled(arguments, buffers[-1].address))
+                        maps.append(bench.api.encode(arguments, buffers[-1].address))
                     boxes = [operand["boxes"] for _, _, operand, _ in sides]
                     flat = [len(side) for side in boxes]
                     columns_of = [[([box[i] for box in side] + [0] * 8)[:8] for i in range(3)] for side in boxes]
@@ -569,7 +569,7 @@ def reference_gemm(bench: Bench, out: pathlib.Path) -> None:
                     words = bench.api.Buffer(steps * 2 * 8)
                     name_of = f"reference_{major_a[0].lower()}{major_b[0].lower()}"
                     bench.device.launch(
-                        bench.function("reference_gemm", name_of, shared),
+                        bench.function("reference_gemm", name_of),
                         (2, 2),
                         shared,
                         bench.device.array(np.frombuffer(b"".join(maps), np.uint8)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import datetime
 import hashlib
 import pathlib
 import subprocess
@@ -12,13 +11,10 @@ from typing import Any
 import numpy as np
 from cuda.bindings import driver as cu
 
+from smemsim.program.launch import LaunchConfig
+from smemsim.testing.recorder import CudaError, CudaKernel, Gpu
+
 HERE = pathlib.Path(__file__).resolve().parent
-
-
-class CudaError(RuntimeError):
-    def __init__(self, code: int, call: str) -> None:
-        super().__init__(f"{call}: CUDA error {code}")
-        self.code = code
 
 
 def check(result: tuple[Any, ...], call: str = "") -> Any:
@@ -27,55 +23,31 @@ def check(result: tuple[Any, ...], call: str = "") -> Any:
     return result[1] if len(result) == 2 else result[1:]
 
 
-class Device:
-    def __init__(self) -> None:
-        check(cu.cuInit(0), "cuInit")
-        self.device = check(cu.cuDeviceGet(0), "cuDeviceGet")
-        self.context = check(cu.cuDevicePrimaryCtxRetain(self.device), "cuDevicePrimaryCtxRetain")
-        check(cu.cuCtxSetCurrent(self.context), "cuCtxSetCurrent")
+class Device(Gpu):
+    """The card of `smemsim.testing.recorder`, launched with buffers and numbers; a trap is an error."""
 
     def describe(self) -> dict[str, str]:
         """What a manifest says about the card and its software."""
-
-        def attribute(name: str) -> int:
-            return int(check(cu.cuDeviceGetAttribute(getattr(cu.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}"), self.device)))
-
-        name = check(cu.cuDeviceGetName(128, self.device), "cuDeviceGetName")
-        version = int(check(cu.cuDriverGetVersion()))
-        smi = subprocess.run(
-            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], capture_output=True, text=True, check=False
-        )
         nvcc = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=False).stdout
-        return {
-            "gpu": name.split(b"\0")[0].decode().strip(),
-            "compute_capability": f"{attribute('COMPUTE_CAPABILITY_MAJOR')}.{attribute('COMPUTE_CAPABILITY_MINOR')}",
-            "driver": smi.stdout.strip(),
-            "cuda_driver_api": f"{version // 1000}.{version % 1000 // 10}",
-            "nvcc": next((line.split("V")[-1] for line in nvcc.splitlines() if "release" in line), "unknown"),
-            "captured_utc": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        }
-
-    def module(self, path: pathlib.Path) -> Any:
-        return check(cu.cuModuleLoadData(path.read_bytes()), f"cuModuleLoadData {path.name}")
-
-    def function(self, module: Any, name: str, shared_bytes: int) -> Any:
-        function = check(cu.cuModuleGetFunction(module, name.encode()), name)
-        attribute = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        check(cu.cuFuncSetAttribute(function, attribute, shared_bytes), name)
-        return function
+        return {**super().describe(), "nvcc": next((line.split("V")[-1] for line in nvcc.splitlines() if "release" in line), "unknown")}
 
     def array(self, data: np.ndarray) -> Buffer:
         buffer = Buffer(data.nbytes)
         buffer.write(data)
         return buffer
 
-    def launch(self, function: Any, grid: int | tuple[int, int], shared_bytes: int, *args: Any, threads: int = 128) -> None:
+    def launch(
+        self, kernel: CudaKernel, grid: int | tuple[int, int], shared_bytes: int, *args: Any, threads: int = 128, cluster: int = 1
+    ) -> None:
         """Launch and wait. Buffers pass their address, integers an unsigned 32-bit value."""
-        values = tuple(a.address if isinstance(a, (Buffer, At)) else a for a in args)
-        types = tuple(ctypes.c_void_p if isinstance(a, (Buffer, At)) else ctypes.c_uint for a in args)
-        x, y = grid if isinstance(grid, tuple) else (grid, 1)
-        check(cu.cuLaunchKernel(function, x, y, 1, threads, 1, 1, shared_bytes, 0, (values, types), 0), "cuLaunchKernel")
-        check(cu.cuCtxSynchronize(), "cuCtxSynchronize")
+        held = [
+            a.address.to_bytes(8, "little") if isinstance(a, (Buffer, At)) else (int(a) & 0xFFFFFFFF).to_bytes(4, "little") for a in args
+        ]
+        code = self.execute(
+            kernel, LaunchConfig(grid=grid, block=threads, cluster=None if cluster == 1 else cluster, shared_bytes=shared_bytes, args=held)
+        )
+        if code:
+            raise CudaError(code, "cuCtxSynchronize")
 
 
 class At:
@@ -113,27 +85,6 @@ class Buffer:
         return out
 
 
-def encode_tiled(arguments: dict[str, Any], global_address: int) -> bytes:
-    """cuTensorMapEncodeTiled: the 128 bytes, or CudaError."""
-    a = arguments
-    u32, u64 = cu.cuuint32_t, cu.cuuint64_t
-    made = cu.cuTensorMapEncodeTiled(
-        cu.CUtensorMapDataType(a["data_type"]),
-        len(a["global_dim"]),
-        global_address,
-        [u64(x) for x in a["global_dim"]],
-        [u64(x) for x in a["global_strides"]] or [u64(0)],
-        [u32(x) for x in a["box_dim"]],
-        [u32(x) for x in a["element_strides"]],
-        cu.CUtensorMapInterleave(a.get("interleave", 0)),
-        cu.CUtensorMapSwizzle(a["swizzle"]),
-        cu.CUtensorMapL2promotion(a.get("l2_promotion", 0)),
-        cu.CUtensorMapFloatOOBfill(a.get("oob_fill", 0)),
-    )
-    tensor_map = check(made, "cuTensorMapEncodeTiled")
-    return ctypes.string_at(tensor_map.getPtr(), 128)
-
-
 def encode_verdict(arguments: dict[str, Any]) -> tuple[int, bytes]:
     """(CUresult, 128 bytes) of either encode call on arguments that no binding would let through: codes and ranks out of range."""
     a, library = arguments, ctypes.CDLL("libcuda.so.1")
@@ -163,8 +114,8 @@ def encode_verdict(arguments: dict[str, Any]) -> tuple[int, bytes]:
 
 
 def encode(arguments: dict[str, Any], global_address: int) -> bytes:
-    """The 128 bytes of either encode call, or CudaError."""
-    code, raw = encode_verdict({**arguments, "global_address": global_address})
+    """The 128 bytes of either encode call, or CudaError; what is not said of interleave, promotion and fill is 0."""
+    code, raw = encode_verdict({"interleave": 0, "l2_promotion": 0, "oob_fill": 0, **arguments, "global_address": global_address})
     if code:
         raise CudaError(code, f"cuTensorMapEncode of {arguments}")
     return raw

@@ -120,7 +120,7 @@ def _launch(bench: Bench, module: str, i: Instruction, cases: list[DotCase]) -> 
     shared = max(size, 1024)
     if size != shared:
         raise RuntimeError(f"{i.name}: an image of {size} bytes")
-    bench.device.launch(bench.function(module, i.name, shared), len(cases), shared, buffers[0], buffers[1], shared, *buffers[2:], d)
+    bench.device.launch(bench.function(module, i.name), len(cases), shared, buffers[0], buffers[1], shared, *buffers[2:], d)
     values = d.read(np.uint32).reshape(len(cases), THREADS, i.registers)
     if i.d == "f16":
         values = values.view("<u2").astype(np.uint32)

@@ -73,7 +73,7 @@ def run(bench: Bench, chosen: list[MmaCase], metadata_blocks: np.ndarray) -> lis
     for (instruction, image), cases in members.items():
         packed = np.array([_packed(chosen[i]) for i in cases], LAYOUT)
         d = bench.device.array(np.zeros((len(cases), THREADS, instruction.registers), np.uint32))
-        function = bench.function(of[instruction], instruction.name, shared)
+        function = bench.function(of[instruction], instruction.name)
         bench.device.launch(function, len(cases), shared, bench.device.array(packed.view(np.uint8)), images[image], shared, *tables, d)
         registers = d.read(np.uint32).reshape(len(cases), THREADS, instruction.registers)
         if instruction.d == "f16":

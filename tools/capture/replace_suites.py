@@ -25,7 +25,7 @@ def start_bytes(bench: Bench, rng: random.Random, kind: str) -> bytes:
     if kind == "random":
         return rng.randbytes(MAP_BYTES)
     if kind == "tiled":
-        return bytes(bench.api.encode_tiled(cases_module.tiled(rng, store=False), 16 * rng.randrange(1, 1 << 40)))
+        return bytes(bench.api.encode(cases_module.tiled(rng, store=False), 16 * rng.randrange(1, 1 << 40)))
     while True:
         code, raw = bench.api.encode_verdict(encode_cases.im2col(rng))
         if code == 0:
@@ -42,7 +42,7 @@ def run(bench: Bench, chosen: list[replace_kernels.Sequence], starts: list[bytes
     device = bench.device
     held = device.array(maps)
     device.launch(
-        bench.function("replace_probe", "probe_replace", 0),
+        bench.function("replace_probe", "probe_replace"),
         len(chosen),
         0,
         held,

@@ -88,7 +88,7 @@ def load(bench: Bench, case: Case) -> dict[str, Any]:
     raw, at = put_maps(bench, case, [t.address + case["global_offset"] for t in s.tensors])
     transfer = put_transfer(bench, case)
     bench.device.launch(
-        bench.function(MODULE, "probe_transfer_load", window),
+        bench.function(MODULE, "probe_transfer_load"),
         1,
         window,
         transfer,
@@ -113,7 +113,7 @@ def store(bench: Bench, case: Case) -> dict[str, Any]:
     bases = [s.target.address + p * STORE_BYTES + case["global_offset"] for p in range(4)]
     raw, at = put_maps(bench, case, bases)
     transfer = put_transfer(bench, case)
-    bench.device.launch(bench.function(MODULE, "probe_transfer_store", window), 1, window, transfer, bench.api.At(at), window, threads=256)
+    bench.device.launch(bench.function(MODULE, "probe_transfer_store"), 1, window, transfer, bench.api.At(at), window, threads=256)
     passes = s.target.read().reshape(4, STORE_BYTES).astype(np.int32)
     image = np.where(passes[3] == 0x5A, passes[0] | passes[1] << 8 | passes[2] << 16, UNTOUCHED).astype(np.int32)
     mapped = {"origin": bases[0], "memory": [s.target.address, s.target.address + STORE_BYTES]}
@@ -124,7 +124,7 @@ def prefetch(bench: Bench, case: Case) -> dict[str, Any]:
     base = scratch(bench).tensors[0].address + case["global_offset"]
     raw, at = put_maps(bench, case, [base])
     transfer = put_transfer(bench, case)
-    bench.device.launch(bench.function(MODULE, "probe_transfer_prefetch", 0), 1, 0, transfer, bench.api.At(at), threads=1)
+    bench.device.launch(bench.function(MODULE, "probe_transfer_prefetch"), 1, 0, transfer, bench.api.At(at), threads=1)
     return image_answer(raw, 0, np.zeros(0, np.int32), credited=0, completed=0b11110, origin=base, memory=[0, 0])
 
 
@@ -147,7 +147,7 @@ def reduce(bench: Bench, case: Case) -> dict[str, Any]:
     transfer = put_transfer(bench, case)
     operation = draw.OPERATIONS.index(case["operation"])
     bench.device.launch(
-        bench.function(MODULE, "probe_transfer_reduce", window),
+        bench.function(MODULE, "probe_transfer_reduce"),
         1,
         window,
         transfer,
@@ -171,7 +171,7 @@ def values(bench: Bench, case: Case) -> dict[str, Any]:
     packed = struct.pack("<ii5i4HIII", case["mode"], len(case["coordinates"]), *[*case["coordinates"], 0, 0, 0, 0][:5],
                          *[*case.get("im2col_offsets", []), 0, 0, 0, 0][:4], case["smem_address"], draw.BARRIER, credited)  # fmt: skip
     s.transfer.write(np.frombuffer(packed, np.uint8))
-    function = bench.function(MODULE, "probe_transfer_values", window)
+    function = bench.function(MODULE, "probe_transfer_values")
     bench.device.launch(function, 1, window, s.transfer, bench.api.At(at), window, s.images, s.results, threads=256)
     if not s.results.read(np.uint32)[0]:
         raise RuntimeError(f"the barrier did not complete: {case}")

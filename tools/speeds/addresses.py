@@ -34,7 +34,7 @@ def as_matrix(addresses: np.ndarray) -> np.ndarray:
 
 
 def _by_hand() -> np.ndarray:
-    """The same tile in numpy, for this swizzle, type and shape alone."""
+    """The tile in numpy, for this swizzle, type and shape alone."""
     linear = START + np.arange(ROWS, dtype=np.uint32)[:, None] * np.uint32(128) + np.arange(K, dtype=np.uint32) * np.uint32(2)
     return linear ^ ((linear >> np.uint32(3)) & np.uint32(0x70))
 

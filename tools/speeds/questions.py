@@ -42,7 +42,7 @@ def pipeline(iterations: int = ITERATIONS, *, sbo: int = 1024) -> dict[str, Any]
 
 
 def _in_numpy() -> Callable[[], np.ndarray]:
-    """The same kernel in numpy: two copies and a float32 product an iteration."""
+    """The kernel in numpy: two copies and a float32 product an iteration."""
     rng = np.random.default_rng(1)
     a, b = (rng.standard_normal((128, 64 * ITERATIONS)).astype(np.float32) for _ in "ab")
     stages = np.empty((STAGES, 2, 128, 64), np.float32)

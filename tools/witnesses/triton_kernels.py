@@ -108,7 +108,7 @@ def scaled(
     A_IN_TMEM: gl.constexpr,
     COPY_B: gl.constexpr,
 ):
-    """The same with scale factors, copied from shared to tensor memory first; those of B where there are 128 of them, the copy's block."""
+    """A product with scale factors, copied from shared to tensor memory first; those of B where there are 128 of them, the copy's block."""
     if A_IN_TMEM:
         a = allocate_tensor_memory(A_TYPE, A_SHAPE, A)
     else:
@@ -365,7 +365,7 @@ def _both(swizzle: int, a_major: str, b_major: str, order: str = "nvmma") -> tup
 
 
 def fitted(c: Configuration) -> Configuration:
-    """The same with the widest swizzle, up to the one asked for, whose atoms the tile of one CTA fills: Triton refuses others."""
+    """The configuration with the widest swizzle, up to the one asked for, whose atoms the tile of one CTA fills: Triton refuses others."""
     out = {}
     for operand, layout in (("a", c.a_layout), ("b", c.b_layout)):
         if layout == "tmem" or layout[2] != "nvmma":

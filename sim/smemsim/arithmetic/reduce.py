@@ -132,11 +132,11 @@ def float_add(old: int, new: int, exponent_bits: int, fraction_bits: int, nan: i
     sign_bit = 1 << top if top < 63 else -1 << 63
     magnitude = (1 << (top - 1)) * 2 - 1 if top < 63 else 0x7FFFFFFFFFFFFFFF
     infinity = ((1 << exponent_bits) - 1) << fraction_bits
-    one = 1 << fraction_bits
+    smallest_normal = 1 << fraction_bits
     a, b = old & magnitude, new & magnitude
     if a > infinity or b > infinity:
         if hand_on_nan == 2:
-            return (old if a > infinity else new) | one >> 1
+            return (old if a > infinity else new) | smallest_normal >> 1
         if hand_on_nan:
             return new if b > infinity else old
         return nan
@@ -146,21 +146,21 @@ def float_add(old: int, new: int, exponent_bits: int, fraction_bits: int, nan: i
     if b == infinity:
         return new
     if flush:
-        a, b = (a if a >= one else 0), (b if b >= one else 0)
+        a, b = (a if a >= smallest_normal else 0), (b if b >= smallest_normal else 0)
     if a < b:
         a, b, negative_a, negative_b = b, a, negative_b, negative_a
     # Significands with three bits more; the last of them remembers whether anything non-zero was shifted out.
     exponent, lower = max(a >> fraction_bits, 1), max(b >> fraction_bits, 1)
-    total = ((a & (one - 1)) | (one if a >= one else 0)) << 3
-    small = ((b & (one - 1)) | (one if b >= one else 0)) << 3
+    total = ((a & (smallest_normal - 1)) | (smallest_normal if a >= smallest_normal else 0)) << 3
+    small = ((b & (smallest_normal - 1)) | (smallest_normal if b >= smallest_normal else 0)) << 3
     shift = min(exponent - lower, fraction_bits + 4)
     small = small >> shift | (1 if small & ((1 << shift) - 1) else 0)
     total = total - small if negative_a != negative_b else total + small
     if total == 0:
         return sign_bit if negative_a and negative_b else 0
-    if total >= one << 4:
+    if total >= smallest_normal << 4:
         total, exponent = total >> 1 | (total & 1), exponent + 1
-    while total < one << 3 and exponent > 1:
+    while total < smallest_normal << 3 and exponent > 1:
         total, exponent = total << 1, exponent - 1
     rest = total & 7
     total >>= 3
@@ -168,7 +168,7 @@ def float_add(old: int, new: int, exponent_bits: int, fraction_bits: int, nan: i
         total += 1
     # A carry out of the fraction runs into the exponent, from a subnormal to the first normal number and from the last to infinity.
     result = infinity if exponent << fraction_bits >= infinity else ((exponent - 1) << fraction_bits) + total
-    if flush and result < one:
+    if flush and result < smallest_normal:
         result = 0
     return result | sign_bit if negative_a else result
 

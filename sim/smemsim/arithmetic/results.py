@@ -87,14 +87,14 @@ def extreme(
     top = exponent_bits + fraction_bits
     everything = (1 << (top - 1)) * 2 - 1 if top < 63 else 0x7FFFFFFFFFFFFFFF
     infinity = ((1 << exponent_bits) - 1) << fraction_bits
-    one = 1 << fraction_bits
+    smallest_normal = 1 << fraction_bits
     negative = (a >> top & 1) != (b >> top & 1)
     x, y = a & everything, b & everything
     if flush:
-        a = a - x if x < one else a
-        b = b - y if y < one else b
+        a = a - x if x < smallest_normal else a
+        b = b - y if y < smallest_normal else b
     if nan == 0 and x > infinity and y > infinity:
-        return b | one >> 1
+        return b | smallest_normal >> 1
     if hands_on_nan and (x > infinity or y > infinity):
         return nan
     if signs:

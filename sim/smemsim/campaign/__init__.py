@@ -1,1 +1,12 @@
 """Sweeps of whole spaces of inputs: what was covered, class by class, and what disagrees."""
+
+from smemsim.door import door
+
+__getattr__ = door(
+    __name__,
+    {
+        "report": ("Ledger",),
+        "space": ("Case", "ChunkResult", "Space", "Trouble", "shrunk"),
+        "sweep": ("chunks_of", "do_chunk"),
+    },
+)

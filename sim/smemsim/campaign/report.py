@@ -286,10 +286,10 @@ def report_of(ledger: Ledger, spaces: list[Space], *, seed: int, shard: tuple[in
     found = []
     for s in spaces:
         chunks, classes = ledger.chunks(s.name), collections.Counter[str]()
-        for one in chunks.values():
-            classes.update(one.classes)
-        troubles = tuple(t for one in chunks.values() for t in one.troubles)
-        cases = sum(one.cases for one in chunks.values())
+        for chunk in chunks.values():
+            classes.update(chunk.classes)
+        troubles = tuple(t for chunk in chunks.values() for t in chunk.troubles)
+        cases = sum(chunk.cases for chunk in chunks.values())
         found.append(SpaceReport(s.name, s.says, cases, len(chunks), s.chunks, dict(sorted(classes.items())), troubles))
     return CampaignReport(tuple(found), seed, shard, ledger.elapsed, interrupted=interrupted)
 

@@ -256,7 +256,7 @@ def sweep(
     (True, 131072, 131072)
     """
     names = list(dict.fromkeys(_names(spaces)))
-    found = [space(name) for name in names]
+    swept = [space(name) for name in names]
     of = _shard(shard)
     limit = None if cases is None else whole("cases", cases, minimum=1)
     until = None if seconds is None else _seconds(seconds)
@@ -265,16 +265,16 @@ def sweep(
         raise InputError(f"seed = {number}: needs a number below 2^63")
     count = processors() if workers is None else whole("workers", workers, minimum=1)
     folder = None if out is None else folder_for(out)
-    identity = {"version": version(), "seed": number, "shard": list(of), "spaces": {s.name: s.chunk_cases for s in found}}
+    identity = {"version": version(), "seed": number, "shard": list(of), "spaces": {s.name: s.chunk_cases for s in swept}}
     book = Ledger(None if ledger is None else pathlib.Path(ledger), identity)
     try:
         if folder is not None:
-            for s in found:
+            for s in swept:
                 file_troubles(folder, s.name, tuple(t for one in book.chunks(s.name).values() for t in one.troubles))
-        ranges = {s.name: chunks_of(s, limit, endless=until is not None, shard=of) for s in found}
-        agenda = Agenda(found, ranges, {s.name: book.done(s.name) for s in found}, of[1], of[0] - 1)
+        ranges = {s.name: chunks_of(s, limit, endless=until is not None, shard=of) for s in swept}
+        agenda = Agenda(swept, ranges, {s.name: book.done(s.name) for s in swept}, of[1], of[0] - 1)
         interrupted = _work(agenda, book, number, count, dask, until, folder, progress)
-        return report_of(book, found, seed=number, shard=of, interrupted=interrupted)
+        return report_of(book, swept, seed=number, shard=of, interrupted=interrupted)
     finally:
         book.close()
 
@@ -303,10 +303,10 @@ def _work(
                 hands.check()
                 in_time = until is None or time.monotonic() - begun < until
                 while in_time and len(in_hand) < (hands.count if hands.count == 1 else 2 * hands.count):
-                    one = waiting.pop() if waiting else agenda.next()
-                    if one is None:
+                    job = waiting.pop() if waiting else agenda.next()
+                    if job is None:
                         break
-                    in_hand[hands.submit(one[0], seed, one[1])] = one
+                    in_hand[hands.submit(job[0], seed, job[1])] = job
                 if not in_hand:
                     return False
                 ready, _ = concurrent.futures.wait(in_hand, timeout=1, return_when=concurrent.futures.FIRST_COMPLETED)

@@ -95,13 +95,13 @@ def _list(as_json: bool) -> None:
     from smemsim.campaign.oracles import ORACLES
     from smemsim.campaign.spaces import NAMES, space
 
-    found = [*(space(name) for name in NAMES), *(oracle.space() for oracle in ORACLES.values())]
+    spaces = [*(space(name) for name in NAMES), *(oracle.space() for oracle in ORACLES.values())]
     if as_json:
         click.echo(
-            json.dumps([{"name": s.name, "says": s.says, "chunk_cases": s.chunk_cases, "chunks": s.chunks} for s in found], indent=1)
+            json.dumps([{"name": s.name, "says": s.says, "chunk_cases": s.chunk_cases, "chunks": s.chunks} for s in spaces], indent=1)
         )
         return
-    for s in found:
+    for s in spaces:
         size = f"{s.chunks * s.chunk_cases:,} cases" if s.chunks else "no end"
         needs = f"; needs {', '.join(s.needs)}" if s.needs else ""
         click.echo(f"{s.name:16} {s.says} ({size}, {s.chunk_cases:,} a chunk{needs})")
@@ -114,23 +114,23 @@ def _reproduce(text: str, as_json: bool) -> int:
     from smemsim.campaign.sweep import do_chunk
 
     name, _, rest = text.partition(":")
-    found = space(name)
+    of = space(name)
     numbers = parse_numbers("--reproduce", rest.replace(":", ","), "SPACE:SEED:CHUNK or SPACE:SEED:CHUNK:CASE, as smem:0:3:17")
     if len(numbers) not in (2, 3) or min(numbers) < 0 or max(numbers) >= 1 << 63:
         raise InputError(f"--reproduce {text!r}: needs SPACE:SEED:CHUNK or SPACE:SEED:CHUNK:CASE, as smem:0:3:17")
     seed, chunk = numbers[:2]
-    if found.chunks is not None and chunk >= found.chunks:
-        raise InputError(f"--reproduce {text!r}: {name} has the chunks 0 to {found.chunks - 1}")
+    if of.chunks is not None and chunk >= of.chunks:
+        raise InputError(f"--reproduce {text!r}: {name} has the chunks 0 to {of.chunks - 1}")
     if len(numbers) == 2:
         result, took = do_chunk(name, seed, chunk)
         report = CampaignReport(
-            (SpaceReport(name, found.says, result.cases, 1, found.chunks, dict(result.classes), result.troubles),), seed, (1, 1), took
+            (SpaceReport(name, of.says, result.cases, 1, of.chunks, dict(result.classes), result.troubles),), seed, (1, 1), took
         )
         click.echo(json.dumps(report.as_dict(), indent=1, default=str) if as_json else report.text())
         return int(not report.ok)
-    if numbers[2] >= found.chunk_cases:
-        raise InputError(f"--reproduce {text!r}: a chunk of {name} has the cases 0 to {found.chunk_cases - 1}")
-    case = found.case(seed, chunk, numbers[2])
+    if numbers[2] >= of.chunk_cases:
+        raise InputError(f"--reproduce {text!r}: a chunk of {name} has the cases 0 to {of.chunk_cases - 1}")
+    case = of.case(seed, chunk, numbers[2])
     told = {"class": case.of, "wrong": case.wrong, "case": dict(case.shown)}
     click.echo(
         json.dumps(told, indent=1, default=str)

@@ -228,7 +228,7 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
     if as_json:
         from smemsim.show.words import descriptor_json
 
-        described = [descriptor_json(d, found, major=context["major"]) for d, found in zip(shown, findings, strict=True)]
+        described = [descriptor_json(d, problems, major=context["major"]) for d, problems in zip(shown, findings, strict=True)]
         click.echo(json.dumps(described[0] if arch else described, indent=1))
     else:
         from smemsim.picture.model import Line
@@ -236,11 +236,11 @@ def decode(ctx: click.Context, /, words: tuple[str, ...], arch: str | None, as_j
         from smemsim.show.words import descriptor_view
 
         known = context["dtype"] is not None and context["major"] is not None and context["rows"] and context["k"]
-        for i, (d, found) in enumerate(zip(shown, findings, strict=True)):
-            view = descriptor_view(d, found, major=context["major"], context=bool(known), width=terminal_width())
+        for i, (d, problems) in enumerate(zip(shown, findings, strict=True)):
+            view = descriptor_view(d, problems, major=context["major"], context=bool(known), width=terminal_width())
             print_lines([Line(), *view] if i else view)
     # Without --arch the word is wrong when it is wrong in every reading.
-    serious = all(any(f.severity in _SERIOUS for f in found) for found in findings)
+    serious = all(any(f.severity in _SERIOUS for f in problems) for problems in findings)
     ctx.exit(1 if serious else 0)
 
 

@@ -101,18 +101,18 @@ MOST = 256  # elements of K that any instruction has
 
 def _words(name: str, text: str, dtype: str, values: bool, k: int = 0) -> list[int]:
     """Raw bits: from hex, or from numbers; zeros up to `k`."""
-    found: list[int] = []
+    words: list[int] = []
     for part in text.replace(",", " ").split():
         match = _WORD.fullmatch(part)
         if match is None:
             raise InputError(f"{name}: {shown(part)} is not a word, or a word * how often")
         times = int(match["times"] or 1)
-        if times + len(found) > MOST:
+        if times + len(words) > MOST:
             raise InputError(f"{name}: more than {MOST} elements; no instruction has as many")
-        found += [_number(name, match["word"], dtype) if values else _hex(name, match["word"])] * times
-    if not found:
+        words += [_number(name, match["word"], dtype) if values else _hex(name, match["word"])] * times
+    if not words:
         raise InputError(f"{name}: no words")
-    return found + [0] * (k - len(found))
+    return words + [0] * (k - len(words))
 
 
 def _hex(name: str, word: str) -> int:

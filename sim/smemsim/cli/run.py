@@ -46,12 +46,12 @@ def parse_shape(name: str, text: str) -> list[int]:
     ([4], [4, 2], [8, 8, 2])
     """
     try:
-        found = [int(part, 0) for part in text.strip(" ()[]").replace("x", ",").split(",")]
+        extents = [int(part, 0) for part in text.strip(" ()[]").replace("x", ",").split(",")]
     except ValueError:
-        found = []
-    if not found or len(found) > 3 or min(found) < 1:
+        extents = []
+    if not extents or len(extents) > 3 or min(extents) < 1:
         raise InputError(f"{name} {shown(text)}: needs one to three numbers from 1 on, as 4,2")
-    return found
+    return extents
 
 
 def parse_ctas(text: str) -> list[int]:
@@ -60,17 +60,17 @@ def parse_ctas(text: str) -> list[int]:
     >>> parse_ctas("0-3,8")
     [0, 1, 2, 3, 8]
     """
-    found: list[int] = []
+    chosen: list[int] = []
     try:
         for part in text.split(","):
             first, _, last = part.partition("-")
             begin, end = int(first), int(last or first)
-            if not 0 <= begin <= end or end - begin + len(found) > MOST_CTAS:
+            if not 0 <= begin <= end or end - begin + len(chosen) > MOST_CTAS:
                 raise ValueError
-            found += range(begin, end + 1)
+            chosen += range(begin, end + 1)
     except ValueError:
         raise InputError(f"--ctas {shown(text)}: needs numbers of CTAs, as 0-3 or 0,5") from None
-    return found
+    return chosen
 
 
 def parse_arguments(texts: tuple[str, ...]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
@@ -172,6 +172,7 @@ PLACE = click.Path(path_type=pathlib.Path)
     "--trace", type=PLACE, metavar="FILE.toml", help="Write the transfers and matrix instructions that ran as a scenario for smemsim check."
 )
 @click.option("--list", "list_forms", is_flag=True, help="List the instructions and whether they are modelled; run nothing.")
+@click.option("--init", is_flag=True, help="Write a launch file for the kernel, to be filled in; run nothing.")
 @click.option(
     "--limit", type=click.IntRange(1), metavar="BLOCKS", help="Blocks of instructions until a kernel counts as endless; else 20 million."
 )
@@ -187,7 +188,7 @@ PLACE = click.Path(path_type=pathlib.Path)
 )  # fmt: skip
 @json_option
 @click.pass_context
-def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bool, **o: Any) -> None:
+def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool, as_json: bool, **o: Any) -> None:
     """Execute a kernel on simulated global memory, CTA by CTA. KERNEL is a PTX file, a launch file, or a folder with kernel.ptx and launch.json.
 
     Findings are what is wrong with their line of PTX and of the source: descriptors and tensor maps that make an operand wrong, missing fences and
@@ -202,8 +203,10 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
     smemsim run kernel.ptx --launch launch.toml --report report.html
     smemsim run golden/sm_90a/launches/kernels/gemm_bf16 --expect D=wanted.npy
     smemsim run kernel.ptx --list
+    smemsim run kernel.ptx --init > launch.toml
     """
     from smemsim import budget
+    from smemsim.evidence.launches import read_text, sketch
     from smemsim.judge.gpu import Gpu
     from smemsim.program.device import entry_of
     from smemsim.program.linking.program import module_of
@@ -212,6 +215,10 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, as_json: bo
         budget.set_limit(budget.amount(o["memory"], "--memory"))
     if list_forms:
         ctx.exit(_list(path, o, as_json))
+    if init:
+        module = module_of(read_text(path), str(path))
+        click.echo(sketch(module, entry_of(module, o["entry"])), nl=False)
+        ctx.exit(0)
     launch, name = _launch(path, o)
     about, module = launch.about, module_of(launch.ptx, name)
     gpu = Gpu(_arch(launch, module, name))

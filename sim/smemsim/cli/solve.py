@@ -97,19 +97,19 @@ def solve(
     )
     if strange:
         raise InputError(f"{strange.replace('--where', '--operand')}: not an option of {next(name for name, is_ in forms.items() if is_)}")
-    found: Any
+    answer: Any
     if forms["--d --a --b"]:
         from smemsim.show.solution import explanation_view
 
-        found = _explained(arch, matrices, given)
-        fine, view = found.looks_like != "unknown", explanation_view(found)
+        answer = _explained(arch, matrices, given)
+        fine, view = answer.looks_like != "unknown", explanation_view(answer)
     else:
         from smemsim.show.solution import answer_view
 
-        found = _of_scenario(paths[0], where) if len(paths) == 1 else _of_dump(paths[0], paths[1], arch, given)
-        fine, view = bool(found.descriptors), answer_view(found)
+        answer = _of_scenario(paths[0], where) if len(paths) == 1 else _of_dump(paths[0], paths[1], arch, given)
+        fine, view = bool(answer.descriptors), answer_view(answer)
     if as_json:
-        click.echo(json.dumps(found.as_dict(), indent=1))
+        click.echo(json.dumps(answer.as_dict(), indent=1))
     else:
         print_lines(view)
     ctx.exit(0 if fine else 1)

@@ -1,1 +1,13 @@
 """Evidence: traces of what silicon did, launch files, and their replay against the model."""
+
+from smemsim.door import door
+
+__getattr__ = door(
+    __name__,
+    {
+        "format": ("Suite", "find_suites", "load_suite", "write_suite"),
+        "launches": ("LaunchFile", "RecordedLaunches", "load_launch_file", "read_launch_file", "sample_places"),
+        "recipes": ("array_of", "random_bits"),
+        "replay": ("replay_suite",),
+    },
+)

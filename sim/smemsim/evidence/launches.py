@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import inspect
+import json
 import math
 import pathlib
 import re
@@ -30,8 +31,9 @@ from smemsim.finding import Path
 from smemsim.judge.numbers import Tolerance
 from smemsim.program.arrays import DeviceArray, number_bytes, storage
 from smemsim.program.device import Device
-from smemsim.program.launch import LaunchConfig, RunOptions
-from smemsim.ptx.module import Parameter
+from smemsim.program.launch import LaunchConfig, RunOptions, three
+from smemsim.ptx.demangle import shorter_name
+from smemsim.ptx.module import Address, Function, Module, Parameter, Register, Symbol
 from smemsim.spec.formats import FORMATS
 from smemsim.tables import Key, Kind, Source, TableError, check_table, is_list_of, mistake
 from smemsim.words.tensor_map import TensorMap
@@ -48,10 +50,12 @@ __all__ = [
     "LaunchFile",
     "RecordedLaunches",
     "checked",
+    "launch_text",
     "load_launch_file",
     "read_launch_file",
     "row_digest",
     "sample_places",
+    "sketch",
 ]
 
 
@@ -69,6 +73,10 @@ _BYTES = re.compile(r"(\s*[0-9a-fA-F]{2})*\s*")
 
 def _is_measures(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(x, (int, float)) and 0 <= x < math.inf for x in value.values())
+
+
+def _is_address(value: Any) -> bool:
+    return is_whole(value) and value >= 0
 
 
 def _are_texts(value: Any) -> bool:
@@ -116,7 +124,7 @@ ARRAY_KEYS: dict[str, Key] = {
     "seed": Key("any", "of what is drawn"),
     "random": Key("any", "a second distribution, for `--random`"),
     "file": Key(Kind("the name of an .npy file", lambda value: isinstance(value, str), {"type": "string"}), "instead of a distribution: an .npy file, in the folder of this one or below"),
-    "address": Key(Kind("an address, 0 or more", lambda value: isinstance(value, int) and is_whole(value) and value >= 0, {"type": "integer"}), "where its first byte lies in global memory; anywhere, if left out"),
+    "address": Key(Kind("an address, 0 or more", _is_address, {"type": "integer"}), "where its first byte lies in global memory; anywhere, if left out"),
     "variable": Key("text", "the variable of the PTX whose contents it is: it has no memory of its own then"),
 }  # fmt: skip
 ARGUMENTS: dict[str, Key] = {
@@ -323,19 +331,19 @@ class LaunchFile:
         """Bytes of all arrays that have recipes; those of files are known when they are read."""
         return sum(math.prod(one["shape"]) * WIDTHS.get(one["dtype"], 1) for one in self.about["arrays"] if "file" not in one)
 
-    def _array(self, one: Mapping[str, Any], random: bool) -> np.ndarray:
-        where = f"{self.called}: array {one['name']}"
-        if "file" not in one:
+    def _array(self, recipe: Mapping[str, Any], random: bool) -> np.ndarray:
+        where = f"{self.called}: array {recipe['name']}"
+        if "file" not in recipe:
             try:
-                return array_of({**one, "distribution": one["random"]} if random and "random" in one else one)
+                return array_of({**recipe, "distribution": recipe["random"]} if random and "random" in recipe else recipe)
             except TraceError as e:
                 raise InputError(f"{self.called}: {e}") from None
-        made = read_array(self.folder / one["file"])
-        if "dtype" in one and storage(one["dtype"]).itemsize != made.dtype.itemsize:
-            raise InputError(f"{where}: {one['file']} has elements of {made.dtype}, dtype = {one['dtype']!r} is no view of it")
-        if math.prod(one.get("shape", made.shape)) != made.size:
-            raise InputError(f"{where}: {one['file']} has {made.size} elements, {made.shape}; shape = {one['shape']} has others")
-        return made.reshape(one.get("shape", made.shape))
+        made = read_array(self.folder / recipe["file"])
+        if "dtype" in recipe and storage(recipe["dtype"]).itemsize != made.dtype.itemsize:
+            raise InputError(f"{where}: {recipe['file']} has elements of {made.dtype}, dtype = {recipe['dtype']!r} is no view of it")
+        if math.prod(recipe.get("shape", made.shape)) != made.size:
+            raise InputError(f"{where}: {recipe['file']} has {made.size} elements, {made.shape}; shape = {recipe['shape']} has others")
+        return made.reshape(recipe.get("shape", made.shape))
 
     def dtype(self, name: str) -> str:
         """The element type of an array; "" where the file does not say."""
@@ -410,13 +418,13 @@ class LaunchFile:
         """(its arrays in a device's memory by name, the arguments of a launch there)."""
         ask(f"{self.called}: all arrays together", self.array_bytes)
         arrays = {
-            one["name"]: device.array(self._array(one, random), name=one["name"], address=one.get("address"))
-            for one in self.about["arrays"]
-            if "variable" not in one
+            recipe["name"]: device.array(self._array(recipe, random), name=recipe["name"], address=recipe.get("address"))
+            for recipe in self.about["arrays"]
+            if "variable" not in recipe
         }
-        for one in self.about["arrays"]:
-            if "variable" in one:
-                device.put(device.kernel(self.ptx, self.about["entry"] or None).variable(one["variable"]), self._array(one, random))
+        for recipe in self.about["arrays"]:
+            if "variable" in recipe:
+                device.put(device.kernel(self.ptx, self.about["entry"] or None).variable(recipe["variable"]), self._array(recipe, random))
         addresses = {name: x.address for name, x in arrays.items()}
         return arrays, self.parameters(addresses, place=lambda data: device.array(data).address)
 
@@ -566,3 +574,120 @@ class RecordedLaunches:
         wrong = np.flatnonzero(samples != bits[places].astype(np.uint64))
         seen = f"; [{places[wrong[0]]}] is {int(bits[places[wrong[0]]]):#x}, the GPU left {int(samples[wrong[0]]):#x}" if len(wrong) else ""
         return f"{name}: {len(rows)} of {len(digests)} rows differ, the first is row {rows[0]}{seen}"
+
+
+# ---- Writing launch files: those of launches that ran, and one to begin with
+
+
+def launch_text(about: dict[str, Any], arrays: list[dict[str, Any]]) -> str:
+    """A launch file as TOML. An array's "comment" stands behind its line; so do those of `args`.
+
+    >>> print(launch_text({"entry": "k", "grid": (1, 1, 1), "args": [{"array": "a"}]}, [{"name": "a", "file": "a.npy", "address": 512}]))
+    schema = "smemsim.launch/1"
+    entry = "k"
+    grid = [1, 1, 1]
+    args = [
+        {array = "a"},
+    ]
+    arrays = [
+        {name = "a", file = "a.npy", address = 0x200},
+    ]
+    <BLANKLINE>
+    """
+    lines = ['schema = "smemsim.launch/1"']
+    lines += [f"{key} = {_toml(value)}" for key, value in about.items() if key != "args" and value not in ([], "")]
+    for key, entries in (("args", about.get("args", [])), ("arrays", arrays)):
+        told_of = [
+            (", ".join(f"{k} = {_toml(v, k)}" for k, v in entry.items() if k != "comment"), entry.get("comment")) for entry in entries
+        ]
+        lines += [f"{key} = [", *(f"    {{{text}}}," + (f"  # {comment}" if comment else "") for text, comment in told_of), "]"]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any, key: str = "") -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k} = {_toml(v, k)}" for k, v in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_toml(v) for v in value) + "]"
+    if isinstance(value, int):
+        return hex(value) if key == "address" else str(value)
+    return repr(value) if isinstance(value, float) else json.dumps(str(value), ensure_ascii=False)
+
+
+MAP_BYTES = 128
+DEFAULT_THREADS = 128
+_ELEMENTS = {"b8": "u8", "b16": "f16", "b32": "f32", "b64": "u64", "bf16x2": "bf16", "f16x2": "f16", "b128": "u32"}
+_MAP = {
+    "data_type": "bf16", "global_dim": [64, 64], "global_strides": [128], "box_dim": [64, 64], "swizzle": "128B",
+}  # fmt: skip
+
+
+def sketch(module: Module, entry: str) -> str:
+    """A launch file for a kernel, to be filled in: its shape as far as directives say, an argument for each parameter, an array for each pointer.
+
+    What is not known stands there as an example, with a comment. The text can be read as it is.
+
+    >>> from smemsim.ptx.parser import read_module
+    >>> head = ".version 8.0 .target sm_90a .address_size 64"
+    >>> print(sketch(read_module(head + " .visible .entry k(.param .u32 n) .reqntid 64, 1, 1 { ret; }"), "k"))
+    schema = "smemsim.launch/1"
+    title = "k"
+    entry = "k"
+    grid = [1, 1, 1]
+    block = [64, 1, 1]
+    args = [
+        {value = 0, type = "u32"},  # n
+    ]
+    arrays = [
+    ]
+    <BLANKLINE>
+    """
+    function = module.functions[entry]
+    threads = function.directives.get("reqntid") or function.directives.get("maxntid") or (DEFAULT_THREADS,)
+    about: dict[str, Any] = {"title": shorter_name(entry), "entry": entry, "grid": (1, 1, 1), "block": three("block", threads)}
+    if "reqnctapercluster" in function.directives:
+        about["cluster"] = about["grid"] = three("cluster", function.directives["reqnctapercluster"])
+    if any(v.space == "shared" and not v.size for v in (*module.variables.values(), *function.variables)):
+        about["shared_bytes"] = 1024
+    accessed = _accessed(function)
+    arrays: list[dict[str, Any]] = []
+    args: list[dict[str, Any]] = []
+    for n, p in enumerate(function.parameters):
+        name = f"arg{n}"
+        kind = f"u{8 * p.size}" if p.type[0] == "b" and p.size <= VALUES["u64"] else p.type
+        if p.name in accessed and p.size == VALUES["u64"]:
+            arrays.append(
+                {"name": name, "dtype": accessed[p.name], "shape": [1024], "distribution": "zeros", "comment": f"{p.name} points here"}
+            )
+            args.append({"array": name, "comment": p.name})
+        elif p.size == MAP_BYTES and p.align >= MAP_BYTES // 2:
+            arrays.append({"name": name, "dtype": "bf16", "shape": [64, 64], "distribution": "zeros", "comment": f"the tensor of {p.name}"})
+            args.append({"map": {"global_address": name, **_MAP}, "comment": f"{p.name}, as an example: the arguments of the encode call"})
+        elif kind in VALUES and VALUES[kind] == p.size:
+            args.append({"value": 0, "type": kind, "comment": p.name})
+        else:
+            args.append({"bytes": "00" * p.size, "comment": f"{p.name}: a structure of {p.size} bytes"})
+    return launch_text({**about, "args": args}, arrays)
+
+
+def _accessed(function: Function) -> dict[str, str]:
+    """The parameters whose values are used as addresses, and the element type of the first access through them."""
+    origin: dict[int, str] = {}
+    found: dict[str, str] = {}
+    for i in function.body or ():
+        *targets, source = i.operands if len(i.operands) > 1 else (*i.operands, None)
+        if i.op == "ld" and "param" in i.modifiers and isinstance(source, Address) and isinstance(source.base, Symbol):
+            origin |= {r.slot: source.base.name for r in targets if isinstance(r, Register)}
+            continue
+        for operand in i.operands:
+            if isinstance(operand, Address) and isinstance(operand.base, Register) and operand.base.slot in origin:
+                kind = i.modifiers[-1] if i.modifiers else "b32"
+                found.setdefault(origin[operand.base.slot], _ELEMENTS.get(kind, kind if kind in WIDTHS else "f32"))
+        first, *rest = i.operands or (None,)
+        if isinstance(first, Register) and i.op in ("add", "sub", "mov", "cvta", "mad", "selp", "and", "or"):
+            names = [origin[r.slot] for r in rest if isinstance(r, Register) and r.slot in origin]
+            if names:
+                origin[first.slot] = names[0]
+    return found

@@ -152,19 +152,19 @@ def replay_suite(suite: Suite, *, case: int | None = None, progress: Callable[[i
     comparer = _guarded(suite, None, lambda: kind(suite))
     for index in chosen:
         try:
-            one = _guarded(suite, index, lambda index=index: comparer.case(index))  # type: ignore[misc]
+            compared_case = _guarded(suite, index, lambda index=index: comparer.case(index))  # type: ignore[misc]
         except Unmodelled as e:
             unmodelled.append((index, str(e)))
-            one = None
+            compared_case = None
         except HardwareTrap as e:
-            one = Case(lambda: "the model traps", Outcome(1, 1, f"hardware runs | model traps: {e}", (), None, "outcome"))
-        if one is not None:
-            compared += one.outcome.compared
-            if one.outcome.differing:
+            compared_case = Case(lambda: "the model traps", Outcome(1, 1, f"hardware runs | model traps: {e}", (), None, "outcome"))
+        if compared_case is not None:
+            compared += compared_case.outcome.compared
+            if compared_case.outcome.differing:
                 differing += 1
                 if len(kept) < KEPT:
-                    diagnosis = _guarded(suite, index, one.explain) if one.explain else None
-                    kept.append(Difference(index, one.title, one.outcome, diagnosis))
+                    diagnosis = _guarded(suite, index, compared_case.explain) if compared_case.explain else None
+                    kept.append(Difference(index, compared_case.title, compared_case.outcome, diagnosis))
         if progress:
             progress(index)
     return SuiteReport(suite, len(suite) if case is None else 1, compared, differing, tuple(kept), tuple(unmodelled))

@@ -8,6 +8,7 @@ from typing import Any
 
 from smemsim.arguments import shown
 from smemsim.errors import InputError
+from smemsim.judge import scenario as scenarios
 from smemsim.judge.scenario import plain_tables, read_scenario
 from smemsim.spec.architectures import architecture
 from smemsim.spec.formats import element_format
@@ -39,6 +40,13 @@ class Scenario:
 
     def __init__(self, arch: str, **top: Any) -> None:
         self.tables: dict[str, Any] = {"arch": architecture(arch).name, **top}
+
+    @classmethod
+    def of(cls, scenario: scenarios.Scenario) -> Scenario:
+        """The scenario to go on with."""
+        found = cls(scenario.arch)
+        found.tables = scenario.as_dict()
+        return found
 
     def tensor(
         self,

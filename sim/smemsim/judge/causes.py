@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from smemsim.finding import Element, Finding, Fix, Path, Value
 from smemsim.judge.find import FoundDescriptor
 from smemsim.judge.instructions import idesc_with
 from smemsim.judge.numbers import numbers_told
-from smemsim.judge.reads import Read, Seen, words_path
+from smemsim.judge.reads import words_path
 from smemsim.judge.report import share_of
 from smemsim.judge.scenario import BulkStep, MapArguments, MmaStep, Scenario, TensorStep, ThreadsStep, TmaLoad, listed
 from smemsim.judge.state import (
@@ -23,7 +23,9 @@ from smemsim.judge.state import (
     Counts,
     Issue,
     Machine,
+    Read,
     Rerun,
+    Seen,
     SharedBuffer,
     SharedLayout,
     buffers_of,
@@ -310,14 +312,17 @@ def _stride_code(leading: int, stride: int, strides: list[tuple[str, int, int]],
 
 def _advance(read: Read, s: FoundDescriptor, starts: np.ndarray) -> Repair:
     """Only the starts are wrong: lost bits, a carry, the K steps, the blocks, or all of them."""
-    used, needed, fixes = starts - starts[0, 0], s.starts - s.starts[0, 0], _start_fixes(read, s)
+    fixes = _start_fixes(read, s)
     where = fixes[-1].path if fixes else read.where
-    first = f"start {int(starts[0, 0]):#x} must be {int(s.starts[0, 0]):#x}"
-    also = f", and {first}" if starts[0, 0] != s.starts[0, 0] else ""
 
     def repair(code: str, message: str, text: str, **numbers: Value) -> Repair:
         return Repair(code, where, message, text, max(len(fixes), 1), fixes, numbers)
 
+    return _lost_bits(read, s, starts, repair) or _other_advance(read, s, starts, fixes, repair)
+
+
+def _lost_bits(read: Read, s: FoundDescriptor, starts: np.ndarray, repair: Callable[..., Repair]) -> Repair | None:
+    """Starts that the field cannot hold: low bits, a generic address, a carry."""
     unit, end = 1 << START.shift, REACH
     if read.starts is not None and (read.starts % unit).any():
         off = int(read.starts[read.starts % unit != 0][0])
@@ -335,9 +340,18 @@ def _advance(read: Read, s: FoundDescriptor, starts: np.ndarray) -> Repair:
         )
     raised = read.starts if read.starts is not None else _uncut(read)
     if (raised >= end).any():
-        steps = f"K steps {used[0].tolist()} must be {needed[0].tolist()}"
+        used, needed = (of[0] - of[0, 0] for of in (starts, s.starts))
+        steps = f"K steps {used.tolist()} must be {needed.tolist()}"
         return repair("D304", f"start address {int(raised.max()):#x} does not fit {START.width} bits of {unit} B: the carry is lost",
-                      steps if (used[0] != needed[0]).any() else "mask the sum, or a buffer further down")  # fmt: skip
+                      steps if (used != needed).any() else "mask the sum, or a buffer further down")  # fmt: skip
+    return None
+
+
+def _other_advance(read: Read, s: FoundDescriptor, starts: np.ndarray, fixes: tuple[Fix, ...], repair: Callable[..., Repair]) -> Repair:
+    """Starts in the wrong place: of the K steps, of the blocks, or of all of them."""
+    used, needed = starts - starts[0, 0], s.starts - s.starts[0, 0]
+    first = f"start {int(starts[0, 0]):#x} must be {int(s.starts[0, 0]):#x}"
+    also = f", and {first}" if starts[0, 0] != s.starts[0, 0] else ""
     wrong_steps = ((starts != s.starts).any(axis=0)).nonzero()[0]
     if (used - used[:, :1] != needed - needed[:, :1]).any():
         table = [(used[0] - used[0, 0]).tolist(), (needed[0] - needed[0, 0]).tolist()]
@@ -551,8 +565,11 @@ def rerun_of(scenario: Scenario, number: int) -> Rerun:
 
     def again(changes: Mapping[Path, Value], until: int | None = None, only: int | None = None) -> Machine | None:
         end, changed = number if until is None else until, scenario
-        for path, value in changes.items():
-            changed = changed.with_change(path, value)
+        try:
+            for path, value in changes.items():
+                changed = changed.with_change(path, value)
+        except TableError:
+            return None
         return _after(changed, range(end) if only is None else (only,), whole=bool(changes))
 
     return again
@@ -799,28 +816,27 @@ def judge(machine: Machine, read: Read, scenario: Scenario, rerun: Rerun, blamed
         told = finding(code, best.where, read.title, f"{share}; {best.message}{gone}", "; ".join([best.text, *others]),
                        changes=best.changes, numbers=best.numbers, subject=read.where, **counts)  # fmt: skip
         return [told, *_square(read, told)]
+    return [_unrepaired(machine, seen, scenario, rerun, share, counts)]
+
+
+def _unrepaired(machine: Machine, seen: Seen, scenario: Scenario, rerun: Rerun, share: str, counts: Counts) -> Finding:
+    """What can be said of a wrong operand that no single change makes right."""
+    read, wrong = seen.read, seen.wrong
     got = seen.got[wrong]
     between = _between_chunks(seen)
     if between:
-        return [finding("D303", read.where, read.title, f"{share}; {between}", "tiles that begin on multiples of 16 B", **counts)]
+        return finding("D303", read.where, read.title, f"{share}; {between}", "tiles that begin on multiples of 16 B", **counts)
     if (got == OUTSIDE).any():
-        return [
-            finding(
-                "T209",
-                read.where,
-                read.title,
-                f"{share}; the transfer's coordinates, or the extents of its map, end before the data does",
-                **counts,
-            )
-        ]
+        ends = "the transfer's coordinates, or the extents of its map, end before the data does"
+        return finding("T209", read.where, read.title, f"{share}; {ends}", **counts)
     outside = _outside_buffer(machine, seen)
     if outside:
-        return [finding("A107", read.where, read.title, f"{share}; {outside}", **counts)]
+        return finding("A107", read.where, read.title, f"{share}; {outside}", **counts)
     missing = machine.memory.locate(read.meant)[wrong] < 0
     when = _when(machine, rerun, scenario, read.meant[wrong][missing]) if missing.any() else ""
     if (got == UNWRITTEN).any() and missing.any():
-        return [finding("R507", read.where, read.title, f"{share}{when}", **counts)]
-    return [finding("R508", read.where, read.title, f"{share}; no single repair makes it right{when}", **counts)]
+        return finding("R507", read.where, read.title, f"{share}{when}", **counts)
+    return finding("R508", read.where, read.title, f"{share}; no single repair makes it right{when}", **counts)
 
 
 def look(machine: Machine, read: Read) -> Seen:

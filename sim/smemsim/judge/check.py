@@ -23,11 +23,11 @@ from smemsim.judge.instructions import (
     lane_split,
     rows_in_cta,
 )
-from smemsim.judge.reads import Read, bank_notes, made_words, meant_of, packing_of, usage_notes
+from smemsim.judge.reads import bank_notes, made_words, meant_of, packing_of, usage_notes
 from smemsim.judge.report import Report
 from smemsim.judge.scales import scale_step
 from smemsim.judge.scenario import CopyStep, MmaStep, Scenario, Step, TmaLoad, TmaStore, read_scenario
-from smemsim.judge.state import Machine, Rerun, finding
+from smemsim.judge.state import Machine, Read, Rerun, finding
 from smemsim.judge.statics import descriptor_notes, map_findings, map_notes, one_atom_hides, unmeant_descriptor
 from smemsim.machine.owners import Owners
 from smemsim.spec.architectures import architecture

@@ -10,10 +10,10 @@ import numpy as np
 
 from smemsim.errors import InputError, SmemsimError, Unmodelled
 from smemsim.finding import Finding, Fix, Path, Value
-from smemsim.judge.reads import Read, grid, holds_scales, made_words, tmem_at
+from smemsim.judge.reads import grid, holds_scales, made_words, tmem_at
 from smemsim.judge.report import share_of
 from smemsim.judge.scenario import CopyStep, Grid, Layout, Operand, Scenario, Step, TmaStore
-from smemsim.judge.state import COMMON_SWIZZLES, NAMES, UNWRITTEN, Counts, Issue, Machine, Rerun, finding, issues_of, swizzle_changes
+from smemsim.judge.state import COMMON_SWIZZLES, NAMES, UNWRITTEN, Counts, Issue, Machine, Read, Rerun, finding, issues_of, swizzle_changes
 from smemsim.machine.tma import tma_store
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import copied_cells, copy_shape

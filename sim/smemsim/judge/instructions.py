@@ -12,10 +12,10 @@ import numpy as np
 from smemsim.arguments import in_steps, shown
 from smemsim.errors import InputError, Unmodelled
 from smemsim.finding import Finding, Fix, InScenario, InWord, Path
-from smemsim.judge.reads import Cells, Read, as_given, blamed_copy, grid, steps_from, steps_of, tmem_at
+from smemsim.judge.reads import Cells, as_given, blamed_copy, grid, steps_from, steps_of, tmem_at
 from smemsim.judge.report import share_of
 from smemsim.judge.scenario import CopyStep, Grid, Meant, MmaStep, Operand, Scenario, Step
-from smemsim.judge.state import TMEM, Counts, Machine, finding
+from smemsim.judge.state import TMEM, Counts, Machine, Read, finding
 from smemsim.machine.tmem.layout import ATmemLayout, accumulator_path
 from smemsim.spec.architectures import architecture
 from smemsim.spec.evidence import Grade

@@ -7,15 +7,14 @@ import enum
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping
 
 from smemsim.errors import SmemsimError
 from smemsim.finding import Finding
-from smemsim.judge.build import Scenario
 from smemsim.judge.check import check
 from smemsim.judge.operand_reads import Issued, Mode, OperandRead, Product, Reads
 from smemsim.judge.report import Report
+from smemsim.judge.scenario import Buffer, MapArguments, Meant, MmaStep, Operand, Scenario, Step, Tensor, TmaLoad
 from smemsim.program.events import Load, Mma
 from smemsim.program.launch import Launch
 from smemsim.spec.architectures import architecture
@@ -31,7 +30,7 @@ __all__ = ["Written", "judged", "scenario_of"]
 
 
 TILED_ARGUMENTS = (
-    "data_type", "global_address", "global_dim", "global_strides", "element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill",
+    "data_type", "global_address", "global_dim", "global_strides", "element_strides", "interleave", "swizzle", "l2_promotion", "oob_fill", "box_dim",
 )  # fmt: skip
 
 
@@ -79,29 +78,23 @@ def scenario_of(
     for p in chosen:
         if wide or any(read.share < 1 for read in p.reads):
             loads |= {(p.cta, load.number): load for load in reads.around(p)}
-    scenario = Scenario(launch.arch, title=title or f"{launch.program.name}, as it ran", excerpt=True)
-    begin = architecture(launch.arch).shared_begin
-    scenario.buffer("shared", address=begin, bytes=launch.window_bytes)
-    names = _Names(launch)
-    maps: dict[str, Load] = {}
-    steps: list[Load | Product] = []
+    writing = _Writing(launch)
     items: list[tuple[int, int, Issued | Product]] = [(cta, number, load) for (cta, number), load in loads.items()]
     items += [(p.cta, p.number, p) for p in chosen]
-    for _, _, item in sorted(items, key=lambda one: one[:2]):  # one CTA after the other: they have the same addresses
+    for _, _, item in sorted(items, key=lambda entry: entry[:2]):  # one CTA after the other: they have the same addresses
         if isinstance(item, Issued):
-            _load(scenario, item, names, maps, begin)
-            steps.append(item.event)
+            writing.load(item)
         else:
-            _product(scenario, item, names, meaning)
-            steps.append(item)
-    return Written(scenario, tuple(steps), maps, len(different), len(different) - len(chosen))
+            writing.product(item, meaning)
+    scenario = writing.scenario(title or f"{launch.program.name}, as it ran")
+    return Written(scenario, tuple(writing.events), writing.loads, len(different), len(different) - len(chosen))
 
 
 def _different(products: list[Product]) -> list[Product]:
     """The first product of each kind: by its instructions, what its operands are and how it steps through them."""
 
-    def kind(p: Product) -> Any:
-        sides: list[Any] = []
+    def kind(p: Product) -> Hashable:
+        sides: list[Hashable] = []
         for side in (p.a, p.b):
             first = side[0]
             if first is None:
@@ -117,20 +110,78 @@ def _different(products: list[Product]) -> list[Product]:
     return list({kind(p): p for p in reversed(products)}.values())[::-1]
 
 
-class _Names:
-    """Names of tensors and maps: that of the array which they lie in, or of the parameter that points there."""
+class _Writing:
+    """A scenario that is being written down: its tables by name, its steps, and the events that these stand for.
+
+    Tensors and maps have the name of the array which they lie in, or of the parameter that points there.
+    """
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
-        self.of: dict[Any, str] = {}  # by what it stands for
+        self.begin = architecture(launch.arch).shared_begin
+        self.names: dict[Hashable, str] = {}  # by what they stand for
+        self.tensors: dict[str, Tensor] = {}
+        self.maps: dict[str, MapArguments] = {}
+        self.loads: dict[str, Load] = {}  # the first through each map
+        self.steps: list[Step] = []
+        self.events: list[Load | Product] = []
 
-    def new(self, key: Any, address: int, prefix: str = "") -> str:
+    def scenario(self, title: str) -> Scenario:
+        """What has been written so far."""
+        shared = Buffer(address=self.begin, bytes=self.launch.window_bytes)
+        return Scenario(arch=self.launch.arch, title=title, excerpt=True, tensors=self.tensors, buffers={"shared": shared}, maps=self.maps, steps=tuple(self.steps))  # fmt: skip
+
+    def load(self, item: Issued) -> None:
+        """A load, with its map where it is the first through it."""
+        event, key = item.event, bytes(item.event.tensor_map)
+        if key not in self.names:
+            name = self._name(key, event.tensor_map.global_address, "map_")
+            self.maps[name], self.loads[name] = _arguments(event.tensor_map), event
+        offset = item.transfer.smem_address - self.begin
+        self.steps.append(TmaLoad(op="tma_load", map=self.names[key], to="shared", offset=offset, at=tuple(event.coordinates)))
+        self.events.append(event)
+
+    def product(self, p: Product, meaning: Mapping[str, str]) -> None:
+        """A matrix instruction, or several that go along K."""
+        first, origins = p.events[0], _origins(p, meaning)
+        operands: dict[str, Operand] = {}
+        for side, reads in (("a", p.a), ("b", p.b)):
+            words = tuple(getattr(event, side) for event in p.events)
+            if words[0] is None:
+                continue
+            read, at, dtype = reads[0], origins[side], getattr(first, f"{side}_type")
+            meant = None
+            if read is not None and at is not None:
+                axes = ("k", "row") if meaning[side] == "turned" else ("row", "k")
+                meant = Meant(tensor=self._tensor(read, dtype), axes=axes, at=at)
+            operands[side] = Operand(dtype=dtype, major=getattr(first, f"{side}_major"), words=words, meant=meant)
+        group, sparse = 2 if first.cta_group == 2 else None, True if first.is_sparse else None
+        a, b = operands.get("a"), operands.get("b")
+        self.steps.append(
+            MmaStep(op="mma", kind=first.kind, m=first.m, n=first.n, k=first.k, idesc=first.idesc, cta_group=group, sparse=sparse, a=a, b=b)
+        )
+        self.events.append(p)
+
+    def _tensor(self, read: OperandRead, dtype: str) -> str:
+        """The matrix as an operand sees it: rows and k."""
+        key = ("tensor", read.matrix, read.along_k)
+        if key not in self.names:
+            axes = dict(zip(("row", "k"), read.modes, strict=True))
+            extent = {axis: math.prod(mode.size for mode in modes[:-1]) * max(modes[-1].extent, 1) for axis, modes in axes.items()}
+            walks = {axis: _walk(modes) for axis, modes in axes.items() if not _is_even(modes)} or None
+            stride = {"row": read.row_stride, "k": read.k_stride}
+            self.tensors[self._name(key, read.matrix.address)] = Tensor(
+                dtype=dtype, extent=extent, stride=stride, address=read.matrix.address, walks=walks
+            )
+        return self.names[key]
+
+    def _name(self, key: Hashable, address: int, prefix: str = "") -> str:
         """A name for what begins at an address in global memory, unlike all others."""
         plain = prefix + (re.sub(r"\W", "_", self._array(address)) or "tensor")
         plain = plain if plain.isidentifier() else f"tensor_{plain}"
-        taken = sum(re.fullmatch(rf"{re.escape(plain)}(_\d+)?", name) is not None for name in self.of.values())
-        self.of[key] = f"{plain}_{taken + 1}" if taken else plain
-        return self.of[key]
+        taken = sum(re.fullmatch(rf"{re.escape(plain)}(_\d+)?", name) is not None for name in self.names.values())
+        self.names[key] = f"{plain}_{taken + 1}" if taken else plain
+        return self.names[key]
 
     def _array(self, address: int) -> str:
         if not self.launch.memory.holds(address):
@@ -140,68 +191,15 @@ class _Names:
         return region.name or (found[1].name.removeprefix(f"{self.launch.program.name}_") if found else "")
 
 
-def _load(scenario: Scenario, item: Issued, names: _Names, maps: dict[str, Load], begin: int) -> None:
-    event, transfer = item.event, item.transfer
-    key = bytes(event.tensor_map)
-    name = names.of.get(key, "")
-    if not name:
-        name = names.new(key, event.tensor_map.global_address, "map_")
-        scenario.map(name, **_arguments(event.tensor_map))
-        maps[name] = event
-    scenario.step("tma_load", map=name, to="shared", offset=transfer.smem_address - begin, at=list(event.coordinates))
-
-
-def _arguments(tm: TensorMap) -> dict[str, Any]:
+def _arguments(tm: TensorMap) -> MapArguments:
     """The arguments of the driver's call, which `check` can change to try a repair; the raw bytes where these would not make the same map."""
-    given: dict[str, Any] = {name: _plain(getattr(tm, name)) for name in (*TILED_ARGUMENTS, "box_dim")}
+    given = {name: getattr(tm, name) for name in TILED_ARGUMENTS}
+    given = {name: value.name if isinstance(value, enum.Enum) else value for name, value in given.items()}
     try:
         same = tm.call == "tiled" and bytes(TensorMap.tiled(**given)) == bytes(tm)
     except SmemsimError:
         same = False
-    return given if same else {"raw": bytes(tm).hex()}
-
-
-def _plain(value: Any) -> Any:
-    return value.name if isinstance(value, enum.Enum) else list(value) if isinstance(value, tuple) else value
-
-
-def _product(scenario: Scenario, p: Product, names: _Names, meaning: Mapping[str, str]) -> None:
-    first = p.events[0]
-    keys: dict[str, Any] = {"kind": first.kind, "m": first.m, "n": first.n, "k": first.k}
-    if first.idesc is not None:
-        keys["idesc"] = first.idesc
-    if first.cta_group == 2:
-        keys["cta_group"] = 2
-    if first.is_sparse:
-        keys["sparse"] = True
-    origins = _origins(p, meaning)
-    for side, reads in (("a", p.a), ("b", p.b)):
-        words = [getattr(e, side) for e in p.events]
-        if words[0] is None:
-            continue
-        operand: dict[str, Any] = {"dtype": getattr(first, f"{side}_type"), "major": getattr(first, f"{side}_major"), "words": words}
-        read = reads[0]
-        at = origins[side]
-        if read is not None and at is not None:
-            axes = ["k", "row"] if meaning[side] == "turned" else ["row", "k"]
-            operand["meant"] = {"tensor": _tensor(scenario, read, operand["dtype"], names), "axes": axes, "at": list(at)}
-        keys[side] = operand
-    scenario.step("mma", **keys)
-
-
-def _tensor(scenario: Scenario, read: OperandRead, dtype: str, names: _Names) -> str:
-    """The matrix as an operand sees it: rows and k."""
-    key = ("tensor", read.matrix, read.along_k)
-    name = names.of.get(key, "")
-    if not name:
-        name = names.new(key, read.matrix.address)
-        axes = dict(zip(("row", "k"), read.modes, strict=True))
-        extents = {axis: math.prod(mode.size for mode in modes[:-1]) * max(modes[-1].extent, 1) for axis, modes in axes.items()}
-        walks = {axis: _walk(modes) for axis, modes in axes.items() if not _is_even(modes)}
-        scenario.tensor(
-            name, dtype, strides={"row": read.row_stride, "k": read.k_stride}, address=read.matrix.address, walks=walks, **extents
-        )  # fmt: skip
-    return name
+    return MapArguments(**given) if same else MapArguments(raw=bytes(tm).hex())
 
 
 def _is_even(modes: tuple[Mode, ...]) -> bool:
@@ -209,12 +207,12 @@ def _is_even(modes: tuple[Mode, ...]) -> bool:
     return all(b.stride == a.stride * a.size and a.extent >= a.size and a.first >= 0 for a, b in itertools.pairwise(modes))
 
 
-def _walk(modes: tuple[Mode, ...]) -> list[list[int]]:
+def _walk(modes: tuple[Mode, ...]) -> tuple[tuple[int, int, int, int], ...]:
     """An axis through several dimensions of memory, as a scenario has it; of the last one, all that the tensor has."""
     sizes = [*(mode.size for mode in modes[:-1]), max(modes[-1].extent, 1)]
-    return [
-        [size, mode.stride, min(max(-mode.first, 0), size), min(max(mode.extent, 0), size)] for size, mode in zip(sizes, modes, strict=True)
-    ]  # fmt: skip
+    return tuple(
+        (size, mode.stride, min(max(-mode.first, 0), size), min(max(mode.extent, 0), size)) for size, mode in zip(sizes, modes, strict=True)
+    )
 
 
 def _origins(p: Product, meaning: Mapping[str, str]) -> dict[str, tuple[int, int] | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,27 +12,20 @@ import numpy as np
 from smemsim.arguments import shown
 from smemsim.errors import InputError
 from smemsim.finding import Finding, Path
-from smemsim.judge.find import FoundDescriptor, Shape, partial_solutions, solutions
-from smemsim.judge.scenario import AnyOperand, CopyStep, Grid, Meant, MmaStep, Operand, Scenario, listed
+from smemsim.judge.scenario import AnyOperand, CopyStep, Grid, Meant, MmaStep, Scenario, listed
 from smemsim.judge.state import TMEM, UNWRITTEN, Machine, SharedBuffer, finding
 from smemsim.judge.tensors import Tensor
 from smemsim.layout.tensor_memory import scale_of_byte
-from smemsim.machine.owners import Owners
 from smemsim.machine.tmem.address import TmemAddress
-from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import BANKS, CHUNK
 from smemsim.spec.smem_descriptor import START
 from smemsim.spec.tensor_memory import LANES, WARP_LANES
 from smemsim.tables import TableError, mistake, plain
-from smemsim.words.operand import operand_addresses
-from smemsim.words.smem import SmemDescriptor
 
 __all__ = [
     "Cells",
-    "Read",
-    "Seen",
     "as_given",
     "bank_notes",
     "blamed_copy",
@@ -52,88 +45,6 @@ __all__ = [
 
 
 # ---- What an instruction reads through its descriptors, and what it was meant to read
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Read:
-    """One operand of one step: `words` (blocks, K steps), and of every element (blocks, steps, rows, k) the global byte that was meant."""
-
-    where: Path
-    title: str
-    arch: str
-    dtype: str
-    major: str
-    packing: str
-    words: np.ndarray
-    rows: int
-    k: int
-    meant: np.ndarray
-    tensor: Tensor
-    operand: Operand
-    starts: np.ndarray | None = None  # (blocks, steps): byte addresses before they were put into the field, where the scenario has them
-    stage_bytes: int = 0  # of the buffer that the operand names
-
-    def addresses(self, words: np.ndarray | None = None, major: str | None = None) -> np.ndarray:
-        """Shared address of every element."""
-        given = self.words if words is None else words
-        found = operand_addresses(
-            given, arch=self.arch, dtype=self.dtype, major=major or self.major, rows=self.rows, k=self.k, packing=self.packing
-        )
-        return found.astype(np.int64)
-
-    def shape(self, major: str | None = None) -> Shape:
-        """What is to be read."""
-        blocks, steps = self.meant.shape[:2]
-        return Shape(
-            architecture(self.arch), element_format(self.dtype), major or self.major, self.packing, blocks, steps, self.rows, self.k
-        )
-
-    def solutions(self, places: np.ndarray, major: str | None = None) -> Iterator[FoundDescriptor]:
-        """Every mode's descriptor for elements that lie at `places` (blocks, steps, rows, k); -1 where it does not matter."""
-        shape = self.shape(major)
-        return solutions(shape, places) if (places >= 0).all() else partial_solutions(shape, places, self.field_starts)
-
-    def placed(self, memory: Owners, among: Collection[int] | None = None) -> np.ndarray | None:
-        """Where everything that is meant lies, -1 for what is outside the tensor; None if some of it, or all, lies nowhere.
-
-        `among`: only what these writers brought.
-        """
-        places = memory.locate(self.meant, among)
-        return places if (self.meant >= 0).any() and (places[self.meant >= 0] >= 0).all() else None
-
-    @property
-    def field_starts(self) -> np.ndarray:
-        """Start addresses as the hardware sees them, (blocks, steps)."""
-        return (self.words & np.uint64(START.mask)).astype(np.int64) << START.shift
-
-    @property
-    def step(self) -> int:
-        """The number of its step."""
-        assert self.where.step is not None
-        return self.where.step
-
-    @property
-    def meaning(self) -> Meant:
-        """What the scenario says that was meant."""
-        assert self.operand.meant is not None
-        return self.operand.meant
-
-    @property
-    def descriptor(self) -> SmemDescriptor:
-        """The first one."""
-        return SmemDescriptor.decode(int(self.words[0, 0]), arch=self.arch)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Seen:
-    """What an operand read when its step ran. All arrays are (blocks, K steps, rows, k): shared address, the global byte that lay there (or UNWRITTEN,
-    OUTSIDE, FOREIGN), the index of the issue that had written it, and is it another than the one that was meant?"""
-
-    read: Read
-    addresses: np.ndarray
-    got: np.ndarray
-    writer: np.ndarray
-    wrong: np.ndarray
 
 
 def packing_of(kind: str, dtype: str) -> str:

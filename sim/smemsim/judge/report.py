@@ -88,7 +88,7 @@ class Report:
             self.title or "smemsim report", self._evidence(), f"{about}: {counted[0].lower()}{counted[1:]}" if about else counted,
             tuple(_entry(f, drawn) for f in self.findings), tuple(_entry(f, ()) for f in self.remarks),
             "Every operand that says what it was meant to be reads exactly that.", self.unchecked,
-            strips=buffer_strips(self.machine) if self.machine else (), data=page_data(self.machine, drawn) if self.machine else {"operands": []},
+            strips=buffer_strips(self.machine) if self.machine else (), strips_title="Buffers", data=page_data(self.machine, drawn) if self.machine else {"operands": []},
             stills=tuple((tile.name, tile.picture()) for tile in ordered[:MOST_DRAWN]), undrawn=undrawn, missing=missing,
         )  # fmt: skip
 

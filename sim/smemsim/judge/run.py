@@ -374,7 +374,7 @@ class Run:
         written = self._checked[0]
         if written is None and self.reads is not None:
             written = scenario_of(self.launch, self.reads)
-        return written.scenario if written is not None else Scenario(self.launch.arch)
+        return Scenario(self.launch.arch) if written is None else Scenario.of(written.scenario)
 
     def explain(self, array: Any, expected: Any, before: Any = None, *, dtype: str = "", rtol: float = 0.0, atol: float = 0.0) -> str:
         """The one rule that makes of `expected` what the kernel left in `array`, with what to change; "" where none is certain.

@@ -13,10 +13,10 @@ from smemsim.finding import Element, Finding, Fix, Path
 from smemsim.judge.causes import judge
 from smemsim.judge.copies import SCALE_COPY, Again, copy_findings, form_of, full_name, targets
 from smemsim.judge.instructions import kind_of_step
-from smemsim.judge.reads import Cells, Read, as_given, blamed_copy, grid, made_words, steps_from, steps_of, tmem_at, told_of
+from smemsim.judge.reads import Cells, as_given, blamed_copy, grid, made_words, steps_from, steps_of, tmem_at, told_of
 from smemsim.judge.report import share_of
 from smemsim.judge.scenario import AnyOperand, CopyStep, Meant, MmaStep, Scenario
-from smemsim.judge.state import NAMES, TMEM, UNWRITTEN, Counts, Machine, finding, no_rerun
+from smemsim.judge.state import NAMES, TMEM, UNWRITTEN, Counts, Machine, Read, finding, no_rerun
 from smemsim.judge.tensors import Tensor
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import copied_cells

@@ -19,7 +19,6 @@ from smemsim.tables import (
     Source,
     TableError,
     check_table,
-    frozen,
     is_list_of,
     is_number,
     key,
@@ -114,6 +113,7 @@ class Buffer:
 
 
 _LISTS = ("global_dim", "global_strides", "box_dim", "element_strides", "pixel_box_lower_corner", "pixel_box_upper_corner")
+_OF_TILED, _OF_IM2COL = ("box_dim",), ("pixel_box_upper_corner", "channels_per_pixel", "pixels_per_column")
 _ENCODE = ("data_type", *_LISTS, "interleave", "swizzle", "l2_promotion", "oob_fill", "channels_per_pixel", "pixels_per_column")
 
 
@@ -418,23 +418,22 @@ class Scenario:
             elif isinstance(there, Mapping):
                 there = there.get(part)
             elif dataclasses.is_dataclass(there) and not isinstance(there, type):
-                there = getattr(there, keys_of(type(there))[str(part)].attribute)
+                of = keys_of(type(there)).get(str(part))
+                there = None if of is None else getattr(there, of.attribute)
             else:
                 return None
         value: Value = plain(there)
         return value
 
     def with_change(self, path: Path, value: object) -> Scenario:
-        """The scenario with another value at a path, as a file would have it; what is not changed is shared.
+        """The scenario with another value at a path, as a file would have it; what is not changed is shared. Raises TableError for what cannot stand there.
 
         >>> scenario = read_scenario({"arch": "sm_90a", "buffer": {"s": {"address": 1024}}})
         >>> scenario.with_change(Path.of("buffer", "s", "address"), "0x800").buffers["s"].address
         2048
         """
         taken = plain_tables(value, path.key)
-        if isinstance(taken, dict) and path.key == "layout":
-            return with_value(self, path, read_table(Layout, taken, path))
-        return with_value(self, path, frozen(taken))
+        return with_value(self, path, read_table(Layout, taken, path) if isinstance(taken, dict) and path.key == "layout" else taken)
 
     def operands(self) -> Iterator[tuple[Path, Operand]]:
         """Every operand A and B of the steps, and where it stands."""
@@ -567,10 +566,16 @@ def _buffer(table: dict[str, object], path: Path) -> Buffer:
 
 
 def _map(table: dict[str, object], tensors: Mapping[str, object], path: Path) -> MapArguments:
-    needed = ("data_type", "global_dim", *(() if "pixel_box_lower_corner" in table else ("box_dim",)))
-    missing = [name for name in needed if name not in table]
+    is_im2col = "pixel_box_lower_corner" in table
+    missing = [name for name in ("data_type", "global_dim", *(_OF_IM2COL if is_im2col else _OF_TILED)) if name not in table]
     if "raw" not in table and missing:
         raise mistake(path, f"{' and '.join(missing)} missing: needs the arguments of the encode call, or raw")
+    for name in _OF_TILED if is_im2col else _OF_IM2COL:
+        if "raw" not in table and name in table:
+            other = (
+                "a tiled map has: this one has pixel_box_lower_corner" if is_im2col else "an im2col map has, with pixel_box_lower_corner"
+            )
+            raise mistake(path / name, f"only {other}")
     address = table.get("global_address")
     if isinstance(address, str) and address not in tensors:
         raise mistake(path / "global_address", f"{shown(address)}: there is no [tensor.{name_told(address)}]")

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal, Protocol, TypedDict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Literal, Protocol, TypedDict
 
 import numpy as np
 
 from smemsim.arguments import choice, shown
 from smemsim.errors import HardwareTrap, InputError, SmemsimError
 from smemsim.finding import Element, Finding, Fix, InScenario, InWord, Path, TensorMapError, Value
-from smemsim.judge.scenario import Buffer, BulkStep, Layout, MapArguments, Scenario, TensorStep, TmaLoad, listed
+from smemsim.judge.find import FoundDescriptor, Shape, partial_solutions, solutions
+from smemsim.judge.scenario import Buffer, BulkStep, Layout, MapArguments, Meant, Operand, Scenario, TensorStep, TmaLoad, listed
 from smemsim.judge.tensors import Tensor
 from smemsim.layout.cute import CuteLayout, byte_axes
 from smemsim.machine.owners import Owners
@@ -24,17 +25,15 @@ from smemsim.spec.evidence import Grade
 from smemsim.spec.findings import CODES, Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.shared_memory import CHUNK
-from smemsim.spec.smem_descriptor import REACH
+from smemsim.spec.smem_descriptor import REACH, START
 from smemsim.spec.swizzles import MODES, Swizzle, SwizzleMode
 from smemsim.spec.tensor_map import DATA_TYPES, LIMITS
 from smemsim.spec.tensor_memory import CELL_BITS, COLUMNS, LANES
 from smemsim.tables import TableError, mistake
-from smemsim.words.operand import swizzled
+from smemsim.words.operand import operand_addresses, swizzled
+from smemsim.words.smem import SmemDescriptor
 from smemsim.words.tensor_map import TensorMap
 from smemsim.words.tensor_map.arguments import member
-
-if TYPE_CHECKING:
-    from smemsim.judge.reads import Seen
 
 __all__ = [
     "COMMON_SWIZZLES",
@@ -44,7 +43,9 @@ __all__ = [
     "Counts",
     "Issue",
     "Machine",
+    "Read",
     "Rerun",
+    "Seen",
     "SharedBuffer",
     "SharedLayout",
     "buffers_of",
@@ -335,6 +336,88 @@ class Issue:
     sources: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64), repr=False, compare=False)
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class Read:
+    """One operand of one step: `words` (blocks, K steps), and of every element (blocks, steps, rows, k) the global byte that was meant."""
+
+    where: Path
+    title: str
+    arch: str
+    dtype: str
+    major: str
+    packing: str
+    words: np.ndarray
+    rows: int
+    k: int
+    meant: np.ndarray
+    tensor: Tensor
+    operand: Operand
+    starts: np.ndarray | None = None  # (blocks, steps): byte addresses before they were put into the field, where the scenario has them
+    stage_bytes: int = 0  # of the buffer that the operand names
+
+    def addresses(self, words: np.ndarray | None = None, major: str | None = None) -> np.ndarray:
+        """Shared address of every element."""
+        given = self.words if words is None else words
+        found = operand_addresses(
+            given, arch=self.arch, dtype=self.dtype, major=major or self.major, rows=self.rows, k=self.k, packing=self.packing
+        )
+        return found.astype(np.int64)
+
+    def shape(self, major: str | None = None) -> Shape:
+        """What is to be read."""
+        blocks, steps = self.meant.shape[:2]
+        return Shape(
+            architecture(self.arch), element_format(self.dtype), major or self.major, self.packing, blocks, steps, self.rows, self.k
+        )
+
+    def solutions(self, places: np.ndarray, major: str | None = None) -> Iterator[FoundDescriptor]:
+        """Every mode's descriptor for elements that lie at `places` (blocks, steps, rows, k); -1 where it does not matter."""
+        shape = self.shape(major)
+        return solutions(shape, places) if (places >= 0).all() else partial_solutions(shape, places, self.field_starts)
+
+    def placed(self, memory: Owners, among: Collection[int] | None = None) -> np.ndarray | None:
+        """Where everything that is meant lies, -1 for what is outside the tensor; None if some of it, or all, lies nowhere.
+
+        `among`: only what these writers brought.
+        """
+        places = memory.locate(self.meant, among)
+        return places if (self.meant >= 0).any() and (places[self.meant >= 0] >= 0).all() else None
+
+    @property
+    def field_starts(self) -> np.ndarray:
+        """Start addresses as the hardware sees them, (blocks, steps)."""
+        return (self.words & np.uint64(START.mask)).astype(np.int64) << START.shift
+
+    @property
+    def step(self) -> int:
+        """The number of its step."""
+        assert self.where.step is not None
+        return self.where.step
+
+    @property
+    def meaning(self) -> Meant:
+        """What the scenario says that was meant."""
+        assert self.operand.meant is not None
+        return self.operand.meant
+
+    @property
+    def descriptor(self) -> SmemDescriptor:
+        """The first one."""
+        return SmemDescriptor.decode(int(self.words[0, 0]), arch=self.arch)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Seen:
+    """What an operand read when its step ran. All arrays are (blocks, K steps, rows, k): shared address, the global byte that lay there (or UNWRITTEN,
+    OUTSIDE, FOREIGN), the index of the issue that had written it, and is it another than the one that was meant?"""
+
+    read: Read
+    addresses: np.ndarray
+    got: np.ndarray
+    writer: np.ndarray
+    wrong: np.ndarray
+
+
 @dataclasses.dataclass
 class Machine:
     """A CTA's shared memory as the steps leave it, and the findings so far. `maps` are the scenario's, None where one was refused.
@@ -429,10 +512,10 @@ class Machine:
             if address not in self.tensors:
                 raise InputError(f"global_address = {address!r}: there is no [tensor.{address}]")
             address = self.tensors[address].address
-        given = arguments.encode_arguments | {"global_address": (address or 0) + (arguments.global_offset or 0)}
+        given = {"global_strides": ()} | arguments.encode_arguments | {"global_address": (address or 0) + (arguments.global_offset or 0)}
         if arguments.is_im2col:
             return TensorMap.im2col(arch=self.arch, **given)  # type: ignore[arg-type]  # the call looks at them itself
-        return TensorMap.tiled(arch=self.arch, **{"global_strides": (), **given})  # type: ignore[arg-type]
+        return TensorMap.tiled(arch=self.arch, **given)  # type: ignore[arg-type]
 
     # ---- steps that move bytes
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from smemsim.errors import SmemsimError
 from smemsim.finding import Finding, Fix, InScenario, InWord, Path
-from smemsim.judge.reads import Read, meant_of, words_path
+from smemsim.judge.reads import meant_of, words_path
 from smemsim.judge.scenario import Operand
-from smemsim.judge.state import Machine, finding
+from smemsim.judge.state import Machine, Read, finding
 from smemsim.judge.tensors import Tensor
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format

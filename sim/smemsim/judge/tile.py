@@ -12,9 +12,9 @@ import numpy as np
 
 from smemsim.errors import InputError
 from smemsim.finding import Path
-from smemsim.judge.reads import Seen, made_words, meant_places
+from smemsim.judge.reads import made_words, meant_places
 from smemsim.judge.scenario import AnyOperand
-from smemsim.judge.state import FOREIGN, NAMES, UNWRITTEN, Issue, Machine
+from smemsim.judge.state import FOREIGN, NAMES, UNWRITTEN, Issue, Machine, Seen
 from smemsim.judge.tensors import OUTSIDE, Tensor
 from smemsim.layout.swizzle import swizzle
 from smemsim.picture.model import EMPTY, STRAY, Band, Column, Gap, Grid, Legend, Mark, Outline, Picture, Row, Stride, Strip, Table, colour
@@ -849,7 +849,7 @@ def _got(held: Held, place: Place, names: list[str]) -> Any:
 # ---- The buffers: which issue filled which range of each
 
 
-MOST_RANGES = 64  # of a buffer that are told
+BAND_HEADS, UNTOUCHED = ("range", "bytes", "written last by"), "no step wrote it"
 
 
 def buffer_strips(machine: Machine) -> tuple[Strip, ...]:
@@ -869,13 +869,13 @@ def buffer_strips(machine: Machine) -> tuple[Strip, ...]:
         runs = [(buffer.address + a, buffer.address + b, int(writer[a])) for a, b in itertools.pairwise(cuts)]
         end = buffer.address + len(writer)
         bands = tuple(_band(machine, *run) for run in runs)
-        found.append(Strip(buffer.name, buffer.address, end, bands, f"{buffer.address:#x}, {len(writer):,} B"))
+        found.append(Strip(buffer.name, buffer.address, end, bands, BAND_HEADS, f"{buffer.address:#x}, {len(writer):,} B", empty=UNTOUCHED))
     return tuple(found)
 
 
 def _band(machine: Machine, begin: int, end: int, issue: int) -> Band:
     """Bytes that one issue filled, or none."""
     written = machine.issues[issue] if issue >= 0 else None
-    told = f"step {written.step + 1}: {written.text}" if written else "no step wrote it"
+    told = f"step {written.step + 1}: {written.text}" if written else UNTOUCHED
     fill = colour(issue) if written else ""
     return Band(begin, end, fill, "", (f"{begin:#x} to {end - 1:#x}", f"{end - begin:,} B", told))

@@ -28,7 +28,7 @@ from smemsim.program.linking.program import module_of
 from smemsim.spec.ptx import WARP_SIZE
 from smemsim.words.tensor_map import TensorMap
 
-__all__ = ["launch_triton"]
+__all__ = ["launch_triton", "map_arguments", "scalar"]
 
 
 HOST_TYPES = {8: 10, 9: 8, 10: 9}  # the device's numbers of map data types which the driver numbers otherwise
@@ -97,7 +97,7 @@ def _parameters(about: Any, signature: Mapping[str, Any], given: Mapping[str, An
         elif kind.startswith("*"):
             passed.append(None if value is None else host.pointer(value))
         else:
-            passed.append(_scalar(name, kind, value))
+            passed.append(scalar(name, kind, value))
     return passed
 
 
@@ -112,7 +112,7 @@ def _flat(name: str, kind: Any, value: Any) -> Iterator[tuple[str, str, Any]]:
         yield name, str(kind), value
 
 
-def _scalar(name: str, kind: str, value: Any) -> Any:
+def scalar(name: str, kind: str, value: Any) -> Any:
     """A number as it is passed: those of 16 bits as their bytes, which Triton's launcher rounds to fp16 and cuts off to bf16."""
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
         value = value.item()
@@ -355,25 +355,39 @@ def _descriptor(name: str, value: Any, meta: Any, gpu: Device, host: _HostMemory
     is_nan, is_tf32 = getattr(value, "padding", "zero") == "nan", bool(getattr(value, "round_f32_to_tf32", False))
     if meta is None:
         return [array, *shape, *strides, is_nan, is_tf32, *shape, *strides]
-    size = int(meta["elem_size"])
     code = TF32 if is_tf32 else HOST_TYPES.get(int(meta["elem_type"]), int(meta["elem_type"]))
     extents = [*shape[:-1], shape[-1] * (2 if meta.get("fp4_padded") else 1)]
-    known: dict[str, Any] = {
-        "data_type": code, "global_address": array.address if isinstance(array, DeviceArray) else array, "global_dim": extents[::-1],
-        "global_strides": [s * size for s in strides[:-1]][::-1], "interleave": "none", "swizzle": SWIZZLES[int(meta["swizzle"])],
-        "l2_promotion": "128B", "oob_fill": "nan" if is_nan else "zeros", "arch": gpu.arch,
-    }  # fmt: skip
-    block = [int(n) for n in meta["block_size"]]
+    im2col: dict[str, Any] = {}
+    if meta.get("is_im2col"):
+        im2col = {f"{side}_corner": getattr(value, f"pixel_box_{side}_corner") for side in ("lower", "upper")}
+        im2col["element_strides"] = getattr(value, "element_strides", None) or [1] * len(shape)
+    address = array.address if isinstance(array, DeviceArray) else array
+    call, arguments = map_arguments(address, meta["swizzle"], meta["elem_size"], code, meta["block_size"], extents, strides, is_nan, **im2col)
     try:
-        if meta.get("is_im2col"):
-            steps = list(getattr(value, "element_strides", None) or [1] * len(shape))[::-1]
-            lower, upper = (list(getattr(value, f"pixel_box_{side}_corner"))[::-1] for side in ("lower", "upper"))
-            tm = TensorMap.im2col(
-                **known, pixel_box_lower_corner=lower, pixel_box_upper_corner=upper, pixels_per_column=block[0], channels_per_pixel=block[1],
-                element_strides=steps,
-            )  # fmt: skip
-        else:
-            tm = TensorMap.tiled(**known, box_dim=block[::-1], element_strides=[1] * len(shape))
+        return [getattr(TensorMap, call)(**arguments, arch=gpu.arch), *shape, *strides]
     except SmemsimError as e:
         raise InputError(f"{name}: the driver refuses the map of this descriptor: {e}") from None
-    return [tm, *shape, *strides]
+
+
+def map_arguments(
+    address: int, swizzle: Any, element_bytes: Any, data_type: Any, block: Sequence[Any], shape: Sequence[Any], strides: Sequence[Any],
+    is_nan: Any, lower_corner: Sequence[int] | None = None, upper_corner: Sequence[int] | None = None, element_strides: Sequence[int] = (),
+) -> tuple[str, dict[str, Any]]:  # fmt: skip
+    """(call, arguments by name) of the tensor map that Triton's driver makes of a descriptor, whose dimensions are in the order of Triton.
+
+    `data_type` is the driver's number, `strides` are elements. With corners it is an im2col map, and `block` its pixels and channels.
+
+    >>> call, arguments = map_arguments(0x1000, 3, 2, 6, [64, 32], [128, 256], [256, 1], False)
+    >>> call, arguments["box_dim"], arguments["global_strides"], arguments["swizzle"]
+    ('tiled', [32, 64], [512], '128B')
+    """
+    known: dict[str, Any] = {
+        "data_type": int(data_type), "global_address": address, "global_dim": [int(n) for n in shape][::-1],
+        "global_strides": [int(s) * int(element_bytes) for s in strides[:-1]][::-1], "interleave": "none", "swizzle": SWIZZLES[int(swizzle)],
+        "l2_promotion": "128B", "oob_fill": "nan" if is_nan else "zeros",
+    }  # fmt: skip
+    if lower_corner is None or upper_corner is None:
+        return "tiled", {**known, "box_dim": [int(n) for n in block][::-1], "element_strides": [1] * len(shape)}
+    corners = {"pixel_box_lower_corner": list(lower_corner)[::-1], "pixel_box_upper_corner": list(upper_corner)[::-1]}
+    sizes = {"pixels_per_column": int(block[0]), "channels_per_pixel": int(block[1])}
+    return "im2col", {**known, **corners, **sizes, "element_strides": list(element_strides)[::-1]}

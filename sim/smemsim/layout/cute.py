@@ -67,7 +67,7 @@ class CuteSwizzle:
         return f"Swizzle<{self.bits},{self.base},{self.shift}>"
 
     def on_bytes(self, element_bits: int) -> CuteSwizzle:
-        """The same XOR on bytes, where this one is printed for bytes, as in the PTX ISA, or for elements, as CuTe DSL does.
+        """This XOR on bytes, where it is printed for bytes, as in the PTX ISA, or for elements, as CuTe DSL does.
 
         Which of the two it is shows: hardware takes the bits from bit 7 of the byte address on. Raises InputError if neither is so.
 
@@ -123,15 +123,15 @@ class CuteLayout:
         """
         if not isinstance(text, str):
             raise InputError(f"layout = {shown(text)}: needs a text as '((8,16),(64,2)):((64,512),(1,8192))'")
-        found = _LAYOUT.fullmatch(text.strip()) if len(text) <= MOST_TEXT else None
-        if found is None:
+        printed = _LAYOUT.fullmatch(text.strip()) if len(text) <= MOST_TEXT else None
+        if printed is None:
             raise InputError(f"layout = {shown(text)}: needs shape:stride as CuTe prints it, as 'Sw<3,4,3> o ((8,16),64):((64,512),1)'")
-        functor = CuteSwizzle(*(int(x) for x in found.group(1, 2, 3))) if found[1] else IDENTITY
+        functor = CuteSwizzle(*(int(x) for x in printed.group(1, 2, 3))) if printed[1] else IDENTITY
         if element_bits:
             functor = functor.on_bytes(element_bits)
         elif functor.bits + functor.base + functor.shift > 18:
             raise InputError(f"layout = {shown(text)}: {functor} reaches beyond the 18 bits of a shared address")
-        shape, stride = (_nested(text, part.replace("_", "")) for part in found.group(4, 5))
+        shape, stride = (_nested(text, part.replace("_", "")) for part in printed.group(4, 5))
         return cls(shape, stride, functor)
 
     def __str__(self) -> str:
@@ -245,7 +245,7 @@ def _offset(coordinate: Nested, shape: Nested, stride: Nested) -> int:
 
 
 def coalesce(layout: CuteLayout) -> CuteLayout:
-    """The same function of one number in as few modes as possible.
+    """A layout that is the given one as a function of one number, in as few modes as possible.
 
     >>> print(coalesce(CuteLayout.parse("((8,16),(64,1)):((64,512),(1,0))")))
     (128,64):(64,1)
@@ -393,7 +393,7 @@ def _strided(leaves: list[Leaf], size: int, step: int) -> list[Leaf]:
     """Every `step`-th coordinate of a layout, `size` of them."""
     if step == 0 or size == 1:
         return [(size, 0)]
-    found, left, apart = [], size, step
+    modes, left, apart = [], size, step
     for count, stride in leaves[:-1]:
         if count % apart and apart % count:
             raise InputError(f"{size}:{step} does not divide the mode {count}:{stride}")
@@ -401,11 +401,11 @@ def _strided(leaves: list[Leaf], size: int, step: int) -> list[Leaf]:
         if left % take:
             raise InputError(f"{size}:{step} does not divide the mode {count}:{stride}")
         if take > 1:
-            found.append((take, apart * stride))
+            modes.append((take, apart * stride))
         left, apart = left // take, -(-apart // count)
-    if left > 1 or not found:
-        found.append((left, apart * leaves[-1][1]))
-    return found
+    if left > 1 or not modes:
+        modes.append((left, apart * leaves[-1][1]))
+    return modes
 
 
 def _made(leaves: Sequence[Leaf], functor: CuteSwizzle) -> CuteLayout:

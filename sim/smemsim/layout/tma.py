@@ -56,7 +56,7 @@ def bytes_in_bounds(first_byte: int, dim_bytes: int, size: int) -> int:
 
 
 def store_bytes_in_bounds(first_byte: int, dim_bytes: int, size: int) -> int:
-    """The same for a store, which clips dimension 0 at whole chunks: the chunk with the tensor's last byte is written as a whole.
+    """How many of a chunk's `size` bytes a store writes. It clips dimension 0 at whole chunks: the one with the tensor's last byte is written whole.
 
     Measured (H200): traces tma_stores, tma_im2col_stores; the PTX ISA says that stores clip per element.
 

@@ -1,1 +1,18 @@
 """The machine: global, shared and tensor memory as bytes with owners, and the instructions that act on them."""
+
+from smemsim.door import door
+
+__getattr__ = door(
+    __name__,
+    {
+        "bulk": ("bulk_reduce_bytes",),
+        "memory": ("ThreadWrite",),
+        "owners": ("Owners",),
+        "product": ("halves",),
+        "region": ("FOREIGN", "OUTSIDE", "UNWRITTEN"),
+        "tcgen05": ("Issue", "Tcgen05Mma", "stored_k"),
+        "tmem.copy": ("decompress",),
+        "tmem.layout": ("legal_n",),
+        "tmem.memory": ("SPLIT",),
+    },
+)

@@ -192,16 +192,19 @@ class Band:
 
 @dataclasses.dataclass(frozen=True)
 class Strip:
-    """A length with bands. `across` says what the two ends of its other direction are, `ticks` are numbers beside it, `names` what stands at them."""
+    """A length with bands, and under `heads` the table of them. `across` says what its two sides are; beside it stand `subtitle`, `ticks` (place, number)
+    and `names` (place, text). `empty` says what it means that there is no band."""
 
     title: str
     begin: int
     end: int
     bands: tuple[Band, ...]
+    heads: tuple[str, ...]
     subtitle: str = ""
     across: tuple[str, str] = ("", "")
     ticks: tuple[tuple[int, str], ...] = ()
     names: tuple[tuple[int, str], ...] = ()
+    empty: str = ""
 
 
 # ---- Whole pictures
@@ -308,6 +311,7 @@ class Page:
     clean: str = ""
     unchecked: tuple[str, ...] = ()
     strips: tuple[Strip, ...] = ()
+    strips_title: str = ""
     data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     stills: tuple[tuple[str, Picture], ...] = ()
     undrawn: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ def page_html(page: Page) -> str:
 <link rel=icon href="data:,"><title>{title}</title><style>{_file("page.css")}{rules()}</style></head><body>
 <header><div><h1>{title}</h1><p class=dim>{html.escape(page.evidence)}</p></div><button id=theme class=live type=button>Dark</button></header>
 {_above(page.above) if page.above else ""}<main{" hidden" if hidden else ""}><aside><section aria-labelledby=hf><h2 id=hf>{html.escape(page.counted)}</h2>{_entries(page)}{_remarks(page.remarks)}{_unchecked(page.unchecked)}</section>
-{_strips(page.strips)}</aside>
+{_strips(page)}</aside>
 <div class=work>{_workplace() if drawn else ""}{_missing(page.missing)}{_stills(page)}</div></main>
 <footer>smemsim. Addresses are those of the CTA's .shared window; a chunk is 16 bytes, a line 128.</footer>
 <script id=data type=application/json>{packed}</script><script>{_file("page.js")}</script></body></html>
@@ -118,25 +118,27 @@ def _excerpt(excerpt: Excerpt) -> str:
 # ---- Strips, what the script fills, and pictures that need none
 
 
-def _strips(strips: Sequence[Strip]) -> str:
+def _strips(page: Page) -> str:
     """A bar with its bands, and a table of them, for each strip."""
-    parts = [f"<section aria-labelledby=hb><h2 id=hb>Buffers</h2>{''.join(map(_strip, strips))}</section>"] if strips else []
-    return "".join(parts)
+    if not page.strips:
+        return ""
+    return f"<section aria-labelledby=hb><h2 id=hb>{html.escape(page.strips_title)}</h2>{''.join(map(_strip, page.strips))}</section>"
 
 
 def _strip(strip: Strip) -> str:
     head = f"<h3>{html.escape(strip.title)} <span class='dim mono'>{html.escape(strip.subtitle)}</span></h3>"
     if not strip.bands:
-        return f"{head}<div class=strip aria-hidden=true></div><p class=dim>no step wrote it</p>"
+        return f"{head}<div class=strip aria-hidden=true></div><p class=dim>{html.escape(strip.empty)}</p>"
     size, bar, rows = max(strip.end - strip.begin, 1), "", ""
     for band in strip.bands[:MOST_BANDS]:
         colour = COLOURS[int(band.fill[1:])] if band.fill else "transparent"
         bar += f'<i style="width:{(band.end - band.begin) / size * 100:.3f}%;background:{colour}"></i>'
-        place, count, told = map(html.escape, band.cells)
-        rows += f"<tr><td class=mono>{place}<td class=mono>{count}<td>{told}"
+        *numbers, told = map(html.escape, band.cells)
+        rows += "<tr>" + "".join(f"<td class=mono>{number}" for number in numbers) + f"<td>{told}"
+    heads = "".join(f"<th>{html.escape(head)}" for head in strip.heads)
     left = len(strip.bands) - MOST_BANDS
-    more = f"<tr><td colspan=3>{left} more ranges" if left > 0 else ""
-    return f"{head}<div class=strip aria-hidden=true>{bar}</div><table><tr><th>range<th>bytes<th>written last by{rows}{more}</table>"
+    more = f"<tr><td colspan={len(strip.heads)}>{left} more" if left > 0 else ""
+    return f"{head}<div class=strip aria-hidden=true>{bar}</div><table><tr>{heads}{rows}{more}</table>"
 
 
 def _workplace() -> str:

@@ -1,1 +1,11 @@
 """From an operand tile to everything a kernel author writes down: boxes, tensor map, descriptors, advances, layouts, code."""
+
+from smemsim.door import door
+
+__getattr__ = door(
+    __name__,
+    {
+        "arrangement": ("Arrangement", "GRAVE"),
+        "make": ("LANGUAGES",),
+    },
+)

@@ -295,7 +295,7 @@ class Plan:
 
     @property
     def cute_advances(self) -> np.ndarray:
-        """The same from CuTe's descriptor tensor."""
+        """`advances` as CuTe's descriptor tensor has them: int64 (blocks, K steps), bytes."""
         tensor, unit = self.cute.descriptors, CHUNK
         blocks, steps = tensor.mode(0).size, tensor.mode(1).size
         return np.array([[unit * tensor(block, step) for step in range(steps)] for block in range(blocks)], np.int64)
@@ -522,18 +522,18 @@ def plans(rows: int, k: int, **arguments: Any) -> tuple[Choice, ...]:
     for name in ("swizzle", "stack"):
         if name in arguments:
             raise InputError(f"{name}: plans tries every one of them; plan takes it")
-    found: list[Choice] = []
+    choices: list[Choice] = []
     for swizzle in layout_codes(architecture(arguments.get("arch")).smem_descriptor).values():
         for stack in STACKS:
             try:
-                one = simulated(wish_of(rows, k, **DEFAULTS | arguments | {"swizzle": str(swizzle), "stack": stack}))
+                made = simulated(wish_of(rows, k, **DEFAULTS | arguments | {"swizzle": str(swizzle), "stack": stack}))
             except IllegalPlan as e:
                 if stack == STACKS[0]:
-                    found.append(Choice(str(swizzle), "", None, e.reason))
+                    choices.append(Choice(str(swizzle), "", None, e.reason))
                 continue
-            if stack == STACKS[0] or 1 not in one.arrangement.grid:
-                found.append(Choice(str(swizzle), stack, one, ""))
-    return tuple(found)
+            if stack == STACKS[0] or 1 not in made.arrangement.grid:
+                choices.append(Choice(str(swizzle), stack, made, ""))
+    return tuple(choices)
 
 
 # ---- A plan as source text: C++ constants with the encode call, CuTe, Gluon; where a library has no name for the layout it says so
@@ -927,11 +927,17 @@ def plan_dict(plan: Plan) -> dict[str, Any]:
     tile, wish = plan.arrangement, plan.wish
     idesc = plan.instruction_descriptor
 
-    def loads(one: Loads | None) -> dict[str, Any] | None:
-        if one is None:
+    def loads(transfers: Loads | None) -> dict[str, Any] | None:
+        if transfers is None:
             return None
-        issues = [{"offset": offset, "coordinates": list(at)} for offset, at in one.issues]
-        return {"rank": one.rank, "arguments": one.arguments(), "issues": issues, "bytes": one.bytes, "map": bytes(one.tensor_map).hex()}
+        issues = [{"offset": offset, "coordinates": list(at)} for offset, at in transfers.issues]
+        return {
+            "rank": transfers.rank,
+            "arguments": transfers.arguments(),
+            "issues": issues,
+            "bytes": transfers.bytes,
+            "map": bytes(transfers.tensor_map).hex(),
+        }
 
     return {
         "arguments": plan.arguments,

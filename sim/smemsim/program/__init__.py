@@ -11,3 +11,13 @@ How a launch goes through the package:
 4. While it runs, the steps tell `watch` what they read, write and order, note their transfers and matrix instructions as `events`, and end the
    kernel through `traps` and `asynchronous.stop`. All findings are in `Launch.findings`; `smemsim.judge` makes a `Run` of them.
 """
+
+from smemsim.door import door
+
+__getattr__ = door(
+    __name__,
+    {
+        "events": ("Bulk", "Load", "Mma", "Store"),
+        "launch": ("Launch", "LaunchConfig", "RunOptions"),
+    },
+)

@@ -13,7 +13,7 @@ from smemsim.program.barriers.mbarrier import check_reused, mbarriers
 from smemsim.program.launch import CANCEL, Launch, Queue
 from smemsim.program.threads.control import check_registers
 from smemsim.program.watch.watch import Watch
-from smemsim.program.wave import ALL, EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Endless, Wait, Wave
+from smemsim.program.wave import ALL, EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Circle, Endless, Wait, Wave
 from smemsim.ptx.module import Immediate, Instruction, Label
 from smemsim.spec.launches import RESIDENCY
 from smemsim.spec.traps import TIMEOUT
@@ -270,6 +270,8 @@ def _whereabouts(x: Wave, threads: np.ndarray) -> str:
 PATIENCE = 256  # blocks one group may execute in loops while others could run
 GLANCES = 8  # the same of a group that polls: nothing it does brings it further
 TURNS = 64  # turns of everybody, after which a wave that stored nothing gives way though nobody is seen to poll
+TRIPS = 1024  # turns of loops from one look for a way out to the next
+ENDS = ("exit", "ret", "trap")
 QUIET = 20  # one in so many blocks of a launch's limit may be executed in loops without a store or an arrival
 LEAST_QUIET = 1_000_000  # blocks that it may in any case
 LOOK = 64  # blocks from one look at the clock to the next
@@ -291,11 +293,11 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
     """
     blocks, key = wave.program.blocks, wave.key
     end = len(blocks)
-    turns, loops = 0, 0
+    turns = loops = trips = 0
     seen = since = wave.changes
     looked = polls = asked = wave.polls  # in the last turn, since the last change, since a group last gave way
     works = False  # does somebody do more than poll in this turn?
-    endless, limit = Endless(), wave.launch.limit
+    endless, circle, limit = Endless(), Circle(), wave.launch.limit
     wave.endless, wave.gave_way = "", False
     while True:
         at = int(key.min())
@@ -311,12 +313,13 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
             turns += 1
             idle = wave.polls != looked and not works
             looked, works = wave.polls, False
+            wave.endless = _no_way_out(wave)
             if wave.changes != seen:
                 seen, wave.quiet = wave.changes, wave.steps
                 wave.rounds.forget()
-                continue
-            wave.endless = wave.rounds.turn(wave, 0) or _quiet(wave)
-            wave.gave_way = not wave.endless and gives_way and (idle or turns % TURNS == 0)
+            else:
+                wave.endless = wave.endless or wave.rounds.turn(wave, 0) or _quiet(wave)
+                wave.gave_way = not wave.endless and gives_way and (idle or turns % TURNS == 0)
             if wave.endless or wave.gave_way:
                 key[key < YIELDED] += YIELDED
                 return False
@@ -348,7 +351,10 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
                 loops, polls, wave.quiet = min(loops, PATIENCE), wave.polls, wave.steps
                 endless.forget()
                 wave.rounds.forget()
-            reason = endless.turn(wave, after) or _quiet(wave)
+            trips += 1
+            reason = endless.turn(wave, after) or ("" if gives_way else circle.turn(wave, after)) or _quiet(wave)
+            if trips % TRIPS == 0:
+                reason = reason or _no_way_out(wave)
             polled = wave.polls != polls
             if loops % (GLANCES if polled else PATIENCE) == 0 or reason:
                 group = key == after
@@ -362,6 +368,36 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
                     wave.endless, wave.gave_way = reason, not reason
                     key[group] += YIELDED
                     return False
+
+
+def _no_way_out(wave: Wave) -> str:
+    """Why the threads that could run never end, in words, where no branch leads out of the loops that they are in; empty where one does."""
+    leading = wave.state.get("blocks that lead out")
+    if leading is None:
+        leading = wave.state["blocks that lead out"] = _leading_out(wave)
+    at = np.unique(wave.key[wave.key < GATHERING])
+    wave.never_ends = not leading.intersection((at - np.where(at >= YIELDED, YIELDED, 0)).tolist())
+    return "loops for ever: no branch leads out of its loop" if wave.never_ends else ""
+
+
+def _leading_out(x: Wave) -> set[int]:
+    """The blocks from which threads can come to an end of the kernel, or to where nobody knows."""
+    before: dict[int, list[int]] = {}
+    open_ = []
+    for n, block in enumerate(x.program.blocks):
+        following = _following(x, n)
+        if following is None or any(i.op in ENDS for i in block.instructions):
+            open_.append(n)
+        for after in following or ():
+            before.setdefault(after, []).append(n)
+    open_ += before.get(len(x.program.blocks), [])
+    found: set[int] = set()
+    while open_:
+        n = open_.pop()
+        if n not in found:
+            found.add(n)
+            open_ += before.get(n, [])
+    return found
 
 
 def _warps_of(threads: np.ndarray) -> np.ndarray:
@@ -501,22 +537,22 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
         while queue or launch.waves:
             changes = past + sum(w.changes for w in launch.waves)
             room = most - sum(len(w.ctas) for w in launch.waves) // launch.cluster_size
-            wave: Any = next((w for w in launch.waves if stuck.get(w) != changes), None)
-            gives_way = others_help and (len(launch.waves) > 1 or bool(queue))
+            wave: Any = next((w for w in launch.waves if stuck.get(w) != changes and not w.never_ends), None)
+            is_last_try = False
             if wave is None and queue and room > 0:
                 wave = Wave(launch, queue.begin(min(together, room)))
                 if watch and launch.window_bytes:
                     wave.watch = Watch(wave)
                 launch.waves.append(wave)
             elif wave is None:
-                gives_way = False
+                is_last_try = True
                 wave = next((w for w in launch.waves if w.gave_way), None)
             if wave is None:
                 launch.status = TIMEOUT
                 report_hang(launch, len(queue) * launch.cluster_size)
                 return False
             try:
-                finished = run_wave(wave, gives_way=gives_way)
+                finished = run_wave(wave, gives_way=others_help and not is_last_try and (len(launch.waves) > 1 or bool(queue)))
             except Stuck:
                 launch.status = TIMEOUT
                 report_hang(launch)
@@ -525,14 +561,7 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
                 launch.out_of_time = True
                 return False
             except HardwareTrap as trap:
-                launch.status = trap.cuda_error
-                instruction = getattr(trap, "instruction", None)
-                if instruction is not None and not any(f.line == instruction.line for f in launch.findings.values()):
-                    code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
-                    launch.find(code, instruction, str(trap))
-                for other in launch.waves:
-                    if other.watch is not None:
-                        other.watch.abandoned()
+                _trapped(launch, trap)
                 return False
             if finished:
                 count_bytes(launch, wave)
@@ -548,6 +577,18 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
                 launch.waves.append(launch.waves.pop(launch.waves.index(wave)))  # the others first
                 stuck[wave] = past + sum(w.changes for w in launch.waves)
     return True
+
+
+def _trapped(launch: Launch, trap: HardwareTrap) -> None:
+    """Hardware has stopped the kernel: a finding, unless there is one at that line."""
+    launch.status = trap.cuda_error
+    instruction = getattr(trap, "instruction", None)
+    if instruction is not None and not any(f.line == instruction.line for f in launch.findings.values()):
+        code = "X013" if instruction.op == "trap" else _CODES.get(trap.cuda_error, "X015")
+        launch.find(code, instruction, str(trap))
+    for wave in launch.waves:
+        if wave.watch is not None:
+            wave.watch.abandoned()
 
 
 _CODES = {700: "X001", 716: "X002", 719: "X001"}

@@ -9,7 +9,7 @@ import numpy as np
 from smemsim.errors import Unmodelled
 from smemsim.program.registers import Read, Wave
 from smemsim.spec.launches import RESERVED_OFFSETS, RESIDENCY
-from smemsim.spec.ptx import WARP_SIZE
+from smemsim.spec.ptx import CLOCKS, WARP_SIZE
 
 __all__ = ["special"]
 
@@ -27,7 +27,7 @@ def special(name: str) -> Read:
         return lambda x: x.fixed(name, lambda: _PLAIN[name](x))[x.sel]
     if base in _THREADS and axis == "w":
         return lambda x: np.uint64(0)  # "unused", and zero
-    if name in _CLOCKS:
+    if name in CLOCKS:
         shift = 32 if name.endswith("_hi") else 0
         return lambda x: np.uint64(x.clock() >> shift)
     raise Unmodelled(f"%{name}: this special register is not modelled")
@@ -82,4 +82,3 @@ _PLAIN: dict[str, Callable[[Wave], np.ndarray]] = {
     "reserved_smem_offset_1":     lambda x: _of_cta(x, [RESERVED_OFFSETS["1"]] * len(x.ctas)),
 }
 # fmt: on
-_CLOCKS = {"clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"}

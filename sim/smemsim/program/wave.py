@@ -16,11 +16,11 @@ from smemsim.budget import ask, hold
 from smemsim.machine.memory import SharedMemory, ThreadWrite
 from smemsim.machine.owners import Owners
 from smemsim.machine.tmem.memory import TensorMemory
-from smemsim.ptx.module import Instruction
+from smemsim.ptx.module import Instruction, Special
 from smemsim.spec.architectures import architecture
 from smemsim.spec.bulk import BULK_LIMITS
 from smemsim.spec.launches import RESERVED_OFFSETS
-from smemsim.spec.ptx import WARP_SIZE
+from smemsim.spec.ptx import CLOCKS, WARP_SIZE
 from smemsim.spec.tensor_memory import COLUMNS, LANES
 from smemsim.spec.wgmma import WGMMA_THREADS
 
@@ -40,6 +40,7 @@ __all__ = [
     "WARP",
     "WARPGROUP",
     "YIELDED",
+    "Circle",
     "Cta",
     "Endless",
     "Wait",
@@ -52,6 +53,7 @@ __all__ = [
 
 FIRST = 1024  # turns before the first look
 TURNS = 64  # turns a state has to come back in
+MOST_BYTES = 1 << 24  # of memory, that are part of a state
 
 
 @dataclasses.dataclass(eq=False)
@@ -65,6 +67,7 @@ class Endless:
     turns: int = 0
     at: int = -1
     state: list[np.ndarray] = dataclasses.field(default_factory=list)
+    why: str = "loops for ever: its registers are those of a turn before, and nothing it does changes memory"
 
     def forget(self) -> None:
         """Something has changed."""
@@ -78,18 +81,51 @@ class Endless:
         if turns < FIRST:
             return ""
         if turns & (turns - 1) == 0:
-            self.at, self.state = block, [part.copy() for part in _state(x)]
+            self.at, self.state = block, [part.copy() for part in self._state(x)]
             return ""
         if self.state and block == self.at:
-            if all(_same(a, b) for a, b in zip(self.state, _state(x), strict=True)):
-                return "loops for ever: its registers are those of a turn before, and nothing it does changes memory"
+            if all(_same(a, b) for a, b in zip(self.state, self._state(x), strict=True)):
+                return self.why
             if turns - (1 << turns.bit_length() - 1) > TURNS:
                 self.state = []
         return ""
 
+    def _state(self, x: Wave) -> list[Any]:
+        return [x.key, *x.r, x.local]
 
-def _state(x: Wave) -> list[Any]:
-    return [x.key, *x.r, x.local]
+
+@dataclasses.dataclass(eq=False)
+class Circle(Endless):
+    """Looks so at loops that store, and use atomics: a state is also what shared and global memory hold.
+
+    For one warp alone, where all others have exited or wait for it: of several that run, others than here may see on hardware what each stores in between.
+    """
+
+    why: str = "loops for ever: its registers and all memory are those of a turn before"
+    apart: int = 0  # changes that were no stores
+
+    def turn(self, x: Wave, block: int) -> str:
+        if x.changes - x.stores != self.apart:
+            self.apart = x.changes - x.stores
+            self.forget()
+        if self.turns + 1 < FIRST:
+            self.turns += 1
+            return ""
+        return super().turn(x, block) if self._is_alone(x) else ""
+
+    def _state(self, x: Wave) -> list[Any]:
+        return [*super()._state(x), x.shared, *(region.data for region in x.launch.memory.table()[2])]
+
+    def _is_alone(self, x: Wave) -> bool:
+        """Can nothing come to help: no other warp, no wait that ends by itself, no clock; and is there not too much memory to look at?"""
+        running = np.flatnonzero(x.key < GATHERING) // WARP
+        size = x.shared.nbytes + sum(region.data.nbytes for region in x.launch.memory.table()[2])
+        return (
+            bool((running == running[0]).all())
+            and size <= MOST_BYTES
+            and all(wait.expired is None for wait in x.waiting)
+            and not any(isinstance(operand, Special) and operand.name in CLOCKS for i in x.program.inlined.body for operand in i.operands)
+        )
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:
@@ -201,7 +237,9 @@ class Wave:
         self.gave_way = False  # to other waves, though they could go on
         self.quiet = 0  # `steps` when something changed last
         self.rounds = Endless()
+        self.never_ends = False  # is there no way out for any of the threads that could run?
         self.changes = 0  # counts what others could wait for: stores, arrivals
+        self.stores = 0  # of these the stores and atomics of threads
         self.polls = 0  # counts looks at what others could write: strong loads, atomics that change nothing
         self.steps = 0
         self._fixed: dict[str, np.ndarray] = {}

@@ -156,16 +156,16 @@ class _Reader:
     def items(self) -> list[str]:
         """Arguments up to their E."""
         self.depth += 1
-        found = []
+        items = []
         while not self.accept("E"):
             if self.accept("J"):
-                found += self.items()
+                items += self.items()
             elif self.accept("L"):
-                found.append(self.literal())
+                items.append(self.literal())
             else:
-                found.append(self.type())
+                items.append(self.type())
         self.depth -= 1
-        return found
+        return items
 
     def literal(self) -> str:
         if self.accept("_Z"):
@@ -193,29 +193,29 @@ class _Reader:
         return found
 
     def _type(self) -> str:
-        one, two = self.peek(), self.peek(2)
-        if one in _SUFFIX and one:
+        letter, letters = self.peek(), self.peek(2)
+        if letter in _SUFFIX and letter:
             self.at += 1
             inner = self.type()
-            return inner if inner == _ELLIPSIS else inner + _SUFFIX[one]
-        if two in _TWO:
+            return inner if inner == _ELLIPSIS else inner + _SUFFIX[letter]
+        if letters in _TWO:
             self.at += 2
-            return _TWO[two]
+            return _TWO[letters]
         if self.accept("DF"):
             bits = self.digits()
             self.at += 1
             return f"_Float{bits}" if self.text[self.at - 1] == "_" else f"bfloat{bits}"
         if self.accept("Dp"):
             return self.type()
-        if one in _BUILTIN and one:
+        if letter in _BUILTIN and letter:
             self.at += 1
-            return _BUILTIN[one]
+            return _BUILTIN[letter]
         if (compound := self._compound()) is not None:
             return compound
         parts: list[str] = []
         if self.accept("N"):
             self.nested(parts)
-        elif one == "Z" or two in ("DT", "Dt"):
+        elif letter == "Z" or letters in ("DT", "Dt"):
             raise _Unknown
         else:
             self.prefix(parts)

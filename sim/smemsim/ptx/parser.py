@@ -325,10 +325,10 @@ class Names:
     def _in_scope(self, scope: Scope, name: str) -> Operand | None:
         base, _, component = name.partition(".")
         if name in scope.variables:
-            found: Operand = Symbol(scope.variables[name])
+            operand: Operand = Symbol(scope.variables[name])
         elif name in scope.vectors:
             elements = (self._in_scope(scope, f"{name}.{letters[0]}") for letters in _COMPONENTS[: scope.vectors[name]])
-            found = Vector(tuple(element for element in elements if element is not None))
+            operand = Vector(tuple(element for element in elements if element is not None))
         elif base in scope.vectors and (first := _first_name(component)) != component:
             return self._in_scope(scope, f"{base}.{first}")
         elif name in scope.known:
@@ -337,10 +337,10 @@ class Names:
             kind = scope.types.get(name) or self._range(scope, name)
             if kind is None:
                 return None
-            found = Register(len(self.registers), name, kind)
+            operand = Register(len(self.registers), name, kind)
             self.registers.append(RegisterType(name, kind))
-        scope.know(name, found)
-        return found
+        scope.know(name, operand)
+        return operand
 
     def _range(self, scope: Scope, name: str) -> str | None:
         if scope.ranges:
@@ -407,14 +407,14 @@ def number(word: str) -> Immediate | None:
     >>> number("0x1F"), number("017U"), number("0f3F800000")
     (Immediate(value=31, kind='int'), Immediate(value=15, kind='int'), Immediate(value=1065353216, kind='f32'))
     """
-    if found := _INTEGER.fullmatch(word):
-        digits, base = next((text, base) for text, base in zip(found.groups(), (16, 2, 8, 10), strict=True) if text is not None)
+    if match := _INTEGER.fullmatch(word):
+        digits, base = next((text, base) for text, base in zip(match.groups(), (16, 2, 8, 10), strict=True) if text is not None)
         if len(digits) > 64 + 2:
             return None
         value = int(digits, base)
         return Immediate(value) if value < 1 << 64 else None
-    if found := _FLOAT.fullmatch(word):
-        return Immediate(int(found[1], 16), "f32") if found[1] else Immediate(int(found[2], 16), "f64")
+    if match := _FLOAT.fullmatch(word):
+        return Immediate(int(match[1], 16), "f32") if match[1] else Immediate(int(match[2], 16), "f64")
     if _DECIMAL.fullmatch(word):
         return Immediate(int.from_bytes(struct.pack("<d", float(word)), "little"), "f64")
     return Immediate(WARP_SIZE) if word == "WARP_SZ" else None
@@ -1261,23 +1261,23 @@ class _ModuleReader:
         return end + 1
 
     def head(self, directive: str, start: int, at: int) -> int:
-        found = _HEADS[directive].match(self.source.text, at)
-        if not found:
+        match = _HEADS[directive].match(self.source.text, at)
+        if not match:
             line = self.source.text[start : start + 80].partition("\n")[0]
             said = f": {shown(line)}" if ".version" in self.heads else ""
             self.source.fail(start, f"{directive} has no value that smemsim knows{said}")
         if directive in self.heads:
             self.source.fail(start, f"{directive} stands twice; a file with several PTX texts must be split first")
-        self.heads[directive] = found[1]
-        return found.end()
+        self.heads[directive] = match[1]
+        return match.end()
 
     def header_end(self, start: int) -> int:
         """The '{' or ';' that ends a declaration; quoted texts of pragmas bring a ';' of their own."""
         at = start
-        while found := _HEADER_END.search(self.source.text, at):
-            if found[0] != '"':
-                return found.start()
-            closing = self.source.text.find('"', found.end())
+        while match := _HEADER_END.search(self.source.text, at):
+            if match[0] != '"':
+                return match.start()
+            closing = self.source.text.find('"', match.end())
             after = self.source.text.find(";", closing)
             if closing < 0 or after < 0:
                 break

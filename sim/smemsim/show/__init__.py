@@ -1,1 +1,12 @@
 """Pictures: terminal views, SVG and pages."""
+
+from smemsim.door import door
+
+__getattr__ = door(
+    __name__,
+    {
+        "accumulator": ("AccumulatorMap",),
+        "tile": ("atoms_svg", "pattern_svg"),
+        "transfer": ("TransferMap",),
+    },
+)

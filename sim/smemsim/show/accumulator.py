@@ -22,6 +22,7 @@ from smemsim.words.instr import InstrDescriptor
 __all__ = ["AccumulatorMap", "Run"]
 
 
+HEADS = ("CTA", "warp", "lanes", "columns", "rows m", "columns n")
 LANE_STYLES = ("cyan", "green", "magenta", "yellow", "blue")  # of the rows of one warp
 
 
@@ -146,7 +147,7 @@ class AccumulatorMap:
             bands[run.cta].append(Band(run.lane, run.lane + run.lanes, fill, text, cells, hint, LANE_STYLES[run.m // WARP_LANES % 5]))
         strips = tuple(self._strip(cta, tuple(of)) for cta, of in bands.items())
         unused = f"{LANES - len(d.lanes)} lanes of each CTA are not used" if len(d.lanes) < LANES else ""
-        columns = tuple(map(Column, ("CTA", "warp", "lanes", "columns", "rows m", "columns n")))
+        columns = tuple(map(Column, HEADS))
         every = [band for strip in strips for band in strip.bands]
         return Picture(
             self.title, (self.subtitle,), self.grade, strips=strips, outlined="a band: lanes of one warp's window that hold neighbouring rows; colour: which part of N",
@@ -160,7 +161,7 @@ class AccumulatorMap:
         across = f"column {d.column}", str(d.column + d.columns - 1)
         ticks = tuple((lane, str(lane)) for lane in range(0, LANES, WARP_LANES // 2))
         warps = tuple((lane + WARP_LANES // 2, f"warp {lane // WARP_LANES}") for lane in range(0, LANES, WARP_LANES))
-        return Strip(f"CTA {cta}" if d.cta_group > 1 else "tensor memory", 0, LANES, bands, "lane", across, ticks, warps)
+        return Strip(f"CTA {cta}" if d.cta_group > 1 else "tensor memory", 0, LANES, bands, HEADS, "lane", across, ticks, warps)
 
     def csv(self) -> str:
         """m,n,cta,lane,column for every element."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["LINKAGE", "PERFORMANCE", "SETMAXNREG", "SPACES", "SPECIAL_REGISTERS", "TYPE_BYTES", "WARP_SIZE"]
+__all__ = ["CLOCKS", "LINKAGE", "PERFORMANCE", "SETMAXNREG", "SPACES", "SPECIAL_REGISTERS", "TYPE_BYTES", "WARP_SIZE"]
 
 
 WARP_SIZE = 32  # what the predefined constant WARP_SZ is (4.4)
@@ -34,6 +34,8 @@ PERFORMANCE = (
 
 _VECTORS = ("tid", "ntid", "ctaid", "nctaid", "clusterid", "nclusterid", "cluster_ctaid", "cluster_nctaid")
 
+CLOCKS = ("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi")
+
 # Chapter 10, without the percent sign. A vector is read whole or by its element.
 SPECIAL_REGISTERS = frozenset(
     {
@@ -42,7 +44,7 @@ SPECIAL_REGISTERS = frozenset(
         *("laneid", "warpid", "nwarpid", "smid", "nsmid", "gridid"),
         *("is_explicit_cluster", "cluster_ctarank", "cluster_nctarank"),
         *(f"lanemask_{which}" for which in ("eq", "le", "lt", "ge", "gt")),
-        *("clock", "clock_hi", "clock64", "globaltimer", "globaltimer_lo", "globaltimer_hi"),
+        *CLOCKS,
         *(f"pm{i}{width}" for i in range(8) for width in ("", "_64")),
         *(f"envreg{i}" for i in range(32)),
         *(f"reserved_smem_offset_{which}" for which in ("begin", "end", "cap", "0", "1")),

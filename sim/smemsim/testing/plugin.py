@@ -1,4 +1,4 @@
-"""The pytest plugin: golden traces and scenario files as tests, fixtures for kernels' own tests, and `--smemsim-hardware`.
+"""The pytest plugin: golden traces and scenario files as tests, fixtures for kernels' own tests, a virtual GPU for other people's, `--smemsim-hardware`.
 
 In the configuration of pytest (pyproject.toml, pytest.ini):
 
@@ -8,6 +8,9 @@ In the configuration of pytest (pyproject.toml, pytest.ini):
 A trace passes where the model does what the GPU did; a scenario passes where `smemsim.check` finds neither a trap nor wrong numbers or, with
 `[expect]`, exactly the codes that stand there. What the model does not know, and a scenario in which nothing says what is meant, is skipped with the
 reason. Fixtures: `smemsim_replay`, `smemsim_check`, `smemsim_recorder`. Tests that need a GPU have the marker `smemsim_hardware`; they run with `--smemsim-hardware`, where there is one.
+
+With `--smemsim-gpu sm_100a` torch's "cuda" and Triton's driver are a virtual B200, and tests for a GPU run without one. A test in which a kernel has
+findings fails, `--smemsim-on-finding collect` tells them at the end instead, and `--smemsim-report DIR` writes a page of all launches.
 
 Nothing of numpy or numba is imported before a test runs that needs it.
 """
@@ -45,6 +48,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the kernels of recorded traces again, and tests marked smemsim_hardware, on the GPU at hand (needs smemsim[cuda]); skipped with the reason "
         "where there is none",
     )
+    group.addoption(
+        "--smemsim-gpu", metavar="ARCH", help="run tests for a GPU on a virtual one: sm_90a is an H200, sm_100a a B200, sm_103a a B300 (torch, Triton)"
+    )
+    group.addoption(
+        "--smemsim-on-finding", choices=["raise", "warn", "collect"], default="raise",
+        help="findings in kernels fail the test (raise, the default), are shown with it (warn), or told at the end (collect)",
+    )  # fmt: skip
+    group.addoption("--smemsim-report", metavar="DIR", type=pathlib.Path, help="write a page of all launches of the session")
     parser.addini(
         "smemsim_golden",
         "folders with golden traces, relative to this file; every folder below them that holds manifest.json and data.npz (as smemsim.testing.recorder "
@@ -58,6 +69,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type="args",
         default=["*.smem.toml", "*.smem.json"],
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Let torch and Triton find the virtual GPU before any file of tests is imported."""
+    if early_config.known_args_namespace.smemsim_gpu:
+        from smemsim.testing.gpu import begin
+
+        begin(early_config)
 
 
 def pytest_configure(config: pytest.Config) -> None:

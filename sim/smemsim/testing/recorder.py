@@ -251,9 +251,7 @@ class Gpu:
             raise InputError(f"kernel = {shown(kernel)}: was loaded by another card; load its image into this one")
         config = config.of(kernel)
         check_shape(config, kernel, self.arch)
-        for name, value in (("MAX_DYNAMIC_SHARED_SIZE_BYTES", config.shared_bytes), ("NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1)):
-            attribute = getattr(self.cu.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
-            _ok(self.cu.cuFuncSetAttribute(kernel.handle, attribute, value), f"cuFuncSetAttribute of {name} = {value:,}")
+        self._allow(kernel, config)
         held = [ctypes.create_string_buffer(value, len(value)) for value in config.args]
         pointers = np.array([ctypes.addressof(argument) for argument in held] or [0], np.uint64)
         made = self.cu.cuLaunchKernelEx(self._launch_config(config), kernel.handle, pointers.ctypes.data, 0)
@@ -264,10 +262,23 @@ class Gpu:
         Gpu.ended = code
         return code
 
-    def _launch_config(self, config: LaunchConfig) -> Any:
-        """The driver's own words for a launch."""
+    def clusters_at_once(self, kernel: CudaKernel, config: LaunchConfig) -> int:
+        """How many clusters of a launch the card has room for at once; 0 where it can have none."""
+        config = config.of(kernel)
+        self._allow(kernel, config)
+        error, room = self.cu.cuOccupancyMaxActiveClusters(kernel.handle, self._launch_config(config, is_clustered=True))
+        return 0 if int(error) else int(room)
+
+    def _allow(self, kernel: CudaKernel, config: LaunchConfig) -> None:
+        """What the driver has to be told before a launch with much shared memory, or with large clusters."""
+        for name, value in (("MAX_DYNAMIC_SHARED_SIZE_BYTES", config.shared_bytes), ("NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1)):
+            attribute = getattr(self.cu.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+            _ok(self.cu.cuFuncSetAttribute(kernel.handle, attribute, value), f"cuFuncSetAttribute of {name} = {value:,}")
+
+    def _launch_config(self, config: LaunchConfig, *, is_clustered: bool = False) -> Any:
+        """The driver's own words for a launch. `is_clustered` names a cluster of one CTA too: without one the driver counts none."""
         cu, attributes = self.cu, []
-        if config.cluster != (1, 1, 1):
+        if is_clustered or config.cluster != (1, 1, 1):
             cluster = cu.CUlaunchAttribute()
             cluster.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
             cluster.value.clusterDim.x, cluster.value.clusterDim.y, cluster.value.clusterDim.z = config.cluster

@@ -3,9 +3,15 @@
 `VirtualDevice` is the only place with semantics; doors only translate calls. `Policy` says what happens with findings. `docs/virtual.md` explains both.
 """
 
-from __future__ import annotations
+from smemsim.door import door
 
-from smemsim.virtual.device import CudaError, Function, Graph, Module, Stream, VirtualDevice
-from smemsim.virtual.policy import FindingsError, HookedLaunch, Policy, hook
-
-__all__ = ["CudaError", "FindingsError", "Function", "Graph", "HookedLaunch", "Module", "Policy", "Stream", "VirtualDevice", "hook"]
+__getattr__ = door(  # used lazily: `smemsim exec` starts the program before it loads the simulator
+    __name__,
+    {
+        "build": ("entry_points", "libraries"),
+        "device": ("CudaError", "Event", "Function", "Graph", "GraphExec", "Host", "Module", "Node", "Stream", "VirtualDevice"),
+        "fatbin": ("Image", "NoCode", "chosen", "images", "linked"),
+        "policy": ("FindingsError", "HookedLaunch", "Policy", "hook"),
+        "record": ("write_index",),
+    },
+)

@@ -147,3 +147,15 @@ def _jump(base: str) -> str:
 
 def _text(name: str) -> str:
     return f'"{name}"' if name else "0"
+
+
+def _list() -> None:
+    for which in ("driver", "runtime"):
+        there, missing = entry_points(which)
+        print(
+            f"# {which}: {len(there)} there\n{' '.join(sorted(there))}\n\n# {which}: {len(missing)} answer 801\n{' '.join(sorted(missing))}\n"
+        )
+
+
+if __name__ == "__main__":
+    _list()

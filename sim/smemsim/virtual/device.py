@@ -26,6 +26,7 @@ import ctypes
 import dataclasses
 import itertools
 import math
+import re
 import sys
 import time
 import traceback
@@ -38,7 +39,7 @@ from smemsim.arguments import shown, suggestion
 from smemsim.budget import told
 from smemsim.errors import InputError, SmemsimError, Unmodelled
 from smemsim.judge.run import Run
-from smemsim.program.launch import LinkedKernel, three
+from smemsim.program.launch import LIMIT, LinkedKernel, three
 from smemsim.ptx.demangle import shorter_name
 from smemsim.spec.cards import DEVICE_LIMITS, DRIVER_VERSION, PROPERTIES, PROPERTY_BYTES, card_of
 from smemsim.spec.cuda_errors import CUDA_CODES
@@ -290,9 +291,7 @@ class VirtualDevice:
 
     def attribute(self, number: int) -> int:
         """A device attribute by its number in CUdevice_attribute. CudaError for a number that the driver does not know."""
-        if number == 16:
-            return self.multiprocessors
-        value = self.card.attribute(number)
+        value = self.multiprocessors if number == 16 else self.card.attribute(number)
         if value is None:
             raise CudaError(INVALID_VALUE, f"device attribute {number}: there is no such attribute")
         return value
@@ -305,13 +304,13 @@ class VirtualDevice:
         out[256:272] = self.uuid
         out[288:296] = self.memory_bytes.to_bytes(8, "little")
         axes = {"maxThreadsDim": (324, LAUNCH_LIMITS.block), "maxGridSize": (336, LAUNCH_LIMITS.grid)}
-        for at, values in axes.values():
-            out[at : at + 12] = np.array(values, np.int32).tobytes()
+        for begin, values in axes.values():
+            out[begin : begin + 12] = np.array(values, np.int32).tobytes()
         for _, attribute, old, new, size in PROPERTIES:
-            at = old if version == 12 else new
-            if at is not None:
+            place = old if version == 12 else new
+            if place is not None:
                 number = self.multiprocessors if attribute == "multiprocessor_count" else self.card.named(attribute)
-                out[at : at + size] = number.to_bytes(size, "little", signed=True)
+                out[place : place + size] = number.to_bytes(size, "little", signed=True)
         return bytes(out)
 
     @property
@@ -374,7 +373,7 @@ class VirtualDevice:
     def _begins(self, address: int) -> Allocation:
         found = self.memory.at(address)
         if found is None or found.address != address or found.kind not in ("device", "managed", "pinned"):
-            told_of = "" if found is None else f": it lies inside {found.name}, which begins at {found.address:#x}"
+            told_of = "" if found is None else f": it lies inside {found.told()}"
             raise CudaError(INVALID_VALUE, f"{address:#x} is no address of an allocation{told_of}")
         return found
 
@@ -586,7 +585,7 @@ class VirtualDevice:
                 raise CudaError(INVALID_VALUE, f"{what} {address:#x}: no allocation is there")
             return
         if address + size > found.end and found.kind != "registered":
-            raise CudaError(INVALID_VALUE, f"{what} {address:#x}: {size} bytes there reach past {found.name}, which has {found.size} bytes")
+            raise CudaError(INVALID_VALUE, f"{what} {address:#x}: {size} bytes there reach past its end: {found.told()}")
 
     def _move(self, to: int, source: int, size: int) -> None:
         """Copy bytes, here where both sides lie in this process."""
@@ -810,7 +809,7 @@ class VirtualDevice:
         recorder = record.Recorder(self, f, config, arguments, about.number) if self.policy.record else None
         try:
             run, error = self.machine.run(
-                f.module.kernel(f.name), arguments, config, sanitize=self.policy.is_watched(f.name), limit=self.policy.limit,
+                f.module.kernel(f.name), arguments, config, sanitize=self.policy.is_watched(f.name), limit=self.policy.limit or LIMIT,
                 limit_seconds=self.policy.limit_seconds, ctas=self._ctas(config), progress=not self.policy.quiet, name=f"{f.readable}.ptx",
                 workers=self.policy.workers, cancel=self.policy.cancel,
             )  # fmt: skip
@@ -880,8 +879,13 @@ class VirtualDevice:
         if not self.policy.quiet:
             self.tell(about.told)
         if run is not None and not about.is_fine and self.policy.on_finding != "collect":
-            self.tell(run.text())
+            self.tell("\n".join((run.text(), *self._named_in(run))))
         return run
+
+    def _named_in(self, run: Run) -> list[str]:
+        """A line for each allocation that findings name: its size, and who asked for it."""
+        text = " ".join(f.message for f in run.findings)
+        return [a.told() for a in self.memory if a.name and re.search(rf"\b{a.name}\b", text)]
 
     def _page(self, about: Launched, run: Run) -> None:
         """A page for a launch, where a report is asked for: for every one with findings, and for the first ones of each kernel."""
@@ -906,12 +910,12 @@ class VirtualDevice:
 
         try:
             return bytes(getattr(TensorMap, call)(**given, arch=self.arch))
-        except InputError as e:
-            self.tell(f"tensor map refused: {e}")
-            raise CudaError(INVALID_VALUE, str(e)) from None
         except Unmodelled as e:
             self.tell(f"tensor map not modelled: {e}")
             raise CudaError(NOT_SUPPORTED, str(e)) from None
+        except SmemsimError as e:
+            self.tell(f"tensor map refused: {e}")
+            raise CudaError(INVALID_VALUE, str(e)) from None
 
     def replace_address(self, raw: bytes, address: int) -> bytes:
         """cuTensorMapReplaceAddress: a map's bytes over another global address."""

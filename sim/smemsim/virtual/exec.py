@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import secrets
@@ -21,10 +22,12 @@ from typing import Any
 
 from smemsim.errors import InputError
 from smemsim.virtual import build
+from smemsim.virtual.process import SOCKET_ENDING
 
 __all__ = ["run_program"]
 
 
+SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")  # what Python programs import at their start
 PATIENCE = 5.0  # seconds that sessions have for their last words, once the program has ended
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -37,6 +40,9 @@ def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, 
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(f"\0{name}")
     listener.listen(128)
+    ended = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    ended.bind(f"\0{name}{SOCKET_ENDING}")
+    ended.listen(128)
     environment = _environment(folder, name, arch, policy, card)
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # the program decides what Ctrl-C means
     try:
@@ -44,9 +50,10 @@ def run_program(command: Sequence[str], arch: str, policy: Any, card: dict[str, 
     except OSError as e:
         raise InputError(f"{command[0]}: cannot be started: {e.strerror or e}") from None
     try:
-        launches = _Sessions(listener, arch, policy, card).until_end(program)
+        launches = _Sessions(listener, ended, arch, policy, card).until_end(program)
     finally:
         listener.close()
+        ended.close()
         signal.signal(signal.SIGINT, before)
     return _told(program.returncode, launches, policy, command)
 
@@ -57,6 +64,7 @@ def _environment(folder: Any, name: str, arch: str, policy: Any, card: dict[str,
 
     own = {
         "LD_LIBRARY_PATH": first("LD_LIBRARY_PATH", str(folder)),
+        "PYTHONPATH": first("PYTHONPATH", SITE),
         "LD_AUDIT": first("LD_AUDIT", str(folder / "libsmemsim-audit.so")),
         "SMEMSIM_SOCKET": name,
         "SMEMSIM_ARCH": arch,
@@ -75,9 +83,10 @@ def _of_the_program() -> None:
 class _Sessions:
     """The processes that have devices, one for each process of the program that uses one."""
 
-    def __init__(self, listener: socket.socket, arch: str, policy: Any, card: dict[str, Any]) -> None:
-        self.listener, self.arch, self.policy, self.card = listener, arch, policy, card
+    def __init__(self, listener: socket.socket, ended: socket.socket, arch: str, policy: Any, card: dict[str, Any]) -> None:
+        self.listener, self.ended, self.arch, self.policy, self.card = listener, ended, arch, policy, card
         self.select = selectors.DefaultSelector()
+        self.select.register(ended, selectors.EVENT_READ)
         self.select.register(listener, selectors.EVENT_READ)
         self.told: dict[socket.socket, bytearray] = {}
         self.processes: list[int] = []
@@ -87,7 +96,11 @@ class _Sessions:
         """What was launched, once the program and its devices have ended."""
         ended = os.pidfd_open(program.pid)
         self.select.register(ended, selectors.EVENT_READ)
+        gc.disable()  # imports make much that lives to the end
         from smemsim.virtual import server  # while the program starts
+
+        gc.freeze()  # what every session has in common
+        gc.enable()
 
         is_running = True
         while is_running or self.told:
@@ -97,6 +110,8 @@ class _Sessions:
             for key, _ in events:
                 if key.fileobj is self.listener:
                     self._begin(server)
+                elif key.fileobj is self.ended:
+                    self._hear(self.ended.accept()[0])
                 elif key.fileobj == ended:
                     is_running = False
                     self.select.unregister(ended)
@@ -130,8 +145,12 @@ class _Sessions:
         channel.close()
         theirs.close()
         self.processes.append(process)
-        self.told[mine] = bytearray()
-        self.select.register(mine, selectors.EVENT_READ)
+        self._hear(mine)
+
+    def _hear(self, channel: socket.socket) -> None:
+        """Read what was launched from a channel until it ends: of a session's process, or of a Python program that had the device itself."""
+        self.told[channel] = bytearray()
+        self.select.register(channel, selectors.EVENT_READ)
 
     def _read(self, channel: socket.socket) -> None:
         part = channel.recv(1 << 20)

@@ -19,12 +19,13 @@ from collections.abc import Iterator, Sequence
 from smemsim.errors import InputError
 from smemsim.spec.targets import target_number
 
-__all__ = ["Image", "NoCode", "at_address", "chosen", "images", "linked", "size_of"]
+__all__ = ["Image", "NoCode", "at_address", "chosen", "images", "linked", "registers_of", "size_of"]
 
 
 FATBIN_MAGIC, WRAPPER_MAGIC, ELF_MAGIC = 0xBA55ED50, 0x466243B1, b"\x7fELF"
 PTX_KIND, CUBIN_KIND = 1, 2
 LZ4_FLAG, ZSTD_FLAG, HOST_FLAG = 0x2000, 0x8000, 0x1000
+_NO_BITS = 8  # a section without bytes in the file
 MOST_BYTES = 1 << 30  # of an entry, unpacked
 _ENTRY = struct.Struct("<HHIQIIHHIQQQQ")
 _TARGET = re.compile(r"^\s*\.target\s+(?:\w+\s*,\s*)*?((?:sm|compute)_\d+[af]?)", re.MULTILINE)
@@ -162,18 +163,44 @@ def _of_fatbin(code: bytes) -> Iterator[Image]:
 
 def _of_elf(code: bytes, target: str = "") -> Iterator[Image]:
     """The PTX that ptxas left in a cubin, NUL for newline, `.loc` and `.file` blanked; an image without text where there is none."""
-    text = b""
     if len(code) >= 64:
-        table, entry, count, names = struct.unpack_from("<Q", code, 40)[0], *struct.unpack_from("<HHH", code, 58)
         flags = struct.unpack_from("<I", code, 48)[0]
         target = target or f"sm_{flags >> 8 & 0xFF if code[8] >= 8 else flags & 0xFF}"
-        sections = [struct.unpack_from("<IIQQQQ", code, table + n * entry) for n in range(count) if table + (n + 1) * entry <= len(code)]
-        strings = sections[names][4] if names < len(sections) else 0
-        for name, _, _, _, offset, size in sections:
-            if code[strings + name :].startswith(b".nv_debug_ptx_txt\0"):
-                text = code[offset : offset + size].rstrip(b"\0").replace(b"\0", b"\n")
+    text = next((data for name, _, data in _sections(code) if name == ".nv_debug_ptx_txt"), b"").rstrip(b"\0").replace(b"\0", b"\n")
     found = text.decode(errors="replace")
     yield Image(_target_of(found) or target, found, "PTX in a cubin" if found else "machine code")
+
+
+def _sections(code: bytes) -> Iterator[tuple[str, int, bytes]]:
+    """(name, `sh_info`, bytes) of the sections of an ELF file of 64 bits."""
+    if len(code) < 64 or not code.startswith(ELF_MAGIC):
+        return
+    table, entry, count, names = struct.unpack_from("<Q", code, 40)[0], *struct.unpack_from("<HHH", code, 58)
+    found = [struct.unpack_from("<IIQQQQII", code, table + n * entry) for n in range(count) if table + (n + 1) * entry <= len(code)]
+    strings = found[names][4] if names < len(found) else 0
+    for at, kind, _, _, offset, size, _, info in found:
+        name = code[strings + at : strings + at + 4096].split(b"\0", 1)[0].decode(errors="replace")
+        yield name, info, b"" if kind == _NO_BITS else code[offset : offset + size]
+
+
+def registers_of(cubin: bytes, kernel: str) -> tuple[int, int]:
+    """(registers, bytes of local memory) of a thread of a kernel, as ptxas decided; zeros where the cubin does not say.
+
+    Attributes 0x2f and 0x11 of `.nv.info`, by the kernel's symbol; older cubins have the registers in the top byte of `sh_info` (compiled: what
+    `ptxas -v` of CUDA 12 and 13 prints is the same).
+    """
+    registers, symbol, attributes = 0, b"", b""
+    for name, info, data in _sections(cubin):
+        if name == f".text.{kernel}":
+            registers, symbol = info >> 24, struct.pack("<I", info & 0xFFFFFF)
+        elif name == ".nv.info":
+            attributes = data
+
+    def attribute(number: int, otherwise: int) -> int:
+        at = attributes.find(bytes((4, number, 8, 0)) + symbol) if symbol else -1
+        return struct.unpack_from("<I", attributes, at + 8)[0] if 0 <= at <= len(attributes) - 12 else otherwise
+
+    return attribute(0x2F, registers), attribute(0x11, 0)
 
 
 # ---- Compression

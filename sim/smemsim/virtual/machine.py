@@ -45,7 +45,11 @@ class _HostMemory(GlobalMemory):
 
     def add(self, allocation: Allocation) -> int:
         """Make an allocation known to kernels, without a copy."""
-        return self.bind(bytes_at(allocation.place, allocation.size), allocation.address, name=allocation.name)
+        return self.bind(
+            bytes_at(allocation.place, allocation.size, self.shared if allocation.owner is None else allocation.owner),
+            allocation.address,
+            name=allocation.name,
+        )
 
     def free(self, address: int) -> None:
         """See `GlobalMemory.free`."""

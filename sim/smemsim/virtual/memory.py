@@ -13,10 +13,15 @@ wherever the device's programs run: a copy is a memmove, and no array is held tw
 from __future__ import annotations
 
 import bisect
+import contextlib
 import ctypes
 import dataclasses
+import functools
+import gc
 import mmap
 import os
+import shutil
+import subprocess
 import sys
 import weakref
 from typing import Any
@@ -33,6 +38,7 @@ __all__ = ["ALIGN", "DEVICE_BASE", "HOST_BASE", "RANGE_BYTES", "Allocation", "De
 # of generic addresses (spec.launches).
 DEVICE_BASE, HOST_BASE = 0x3000_0000_0000, 0x2000_0000_0000
 RANGE_BYTES = 1 << 40
+MOST_DEVICES = 14  # of a process: as many ranges fit between the two
 ALIGN = 512  # of allocations, as on hardware
 GAP = 4096  # bytes between allocations, so that an access behind one is outside
 PAGE = 4096
@@ -40,11 +46,13 @@ LINE = 16  # bytes of the widest access
 _FIXED_NOREPLACE, _NORESERVE = 0x100000, 0x4000  # Linux
 
 
-def bytes_at(address: int, size: int) -> np.ndarray:
-    """The bytes of this process's memory from an address on, the memory itself."""
+def bytes_at(address: int, size: int, owner: Any = None) -> np.ndarray:
+    """The bytes of this process's memory from an address on, the memory itself; they keep `owner` alive, whose memory it is."""
     if not size:
         return np.zeros(0, np.uint8)
-    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+    raw = (ctypes.c_uint8 * size).from_address(address)
+    raw._owner = owner  # type: ignore[attr-defined]
+    return np.ctypeslib.as_array(raw)
 
 
 @dataclasses.dataclass(eq=False)
@@ -70,15 +78,33 @@ class Allocation:
     @property
     def name(self) -> str:
         """How findings call it."""
-        if self.kind in ("own", "managed variable"):
-            return ""
-        made = {"pinned": "pinned allocation", "managed": "managed allocation", "registered": "registered host memory"}
-        return f"{made.get(self.kind, 'allocation')} {self.number}{f', made at {self.where}' if self.where else ''}"
+        return "" if self.kind in ("own", "managed variable") else f"allocation{self.number}"
+
+    def told(self) -> str:
+        """What it is, for a reader of findings."""
+        kind = {"pinned": "pinned ", "managed": "managed ", "registered": "registered host "}.get(self.kind, "")
+        where = f", made at {_readable(self.where)}" if self.where else ""
+        return f"{self.name}: {self.size} bytes of {kind}memory at {self.address:#x}{where}"
 
     @property
     def is_on_host(self) -> bool:
         """May the host touch it?"""
         return self.kind not in ("device", "own")
+
+
+@functools.lru_cache(maxsize=1024)
+def _readable(where: str) -> str:
+    """A place in a program, "/path/program+0x1234", as file and line where its debugging information has them."""
+    path, _, offset = where.rpartition("+0x")
+    tool = shutil.which("addr2line")
+    if not path or tool is None:
+        return where
+    with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
+        asked = [tool, "-e", path, hex(int(offset, 16) - 1)]
+        line = subprocess.run(asked, capture_output=True, text=True, timeout=5, check=False).stdout.split(" ")[0].strip()
+        if line and not line.startswith("??") and not line.endswith(":?"):
+            return line
+    return f"{os.path.basename(path)}+0x{offset}"
 
 
 class _Range:
@@ -165,7 +191,7 @@ class DeviceMemory:
         found = self.at(address)
         if found is None or address + size > found.end:
             raise InputError(f"{address:#x}: no allocation holds {size} bytes there")
-        return bytes_at(found.place + address - found.address, size)
+        return bytes_at(found.place + address - found.address, size, self if found.owner is None else found.owner)
 
     def _near(self, address: int, size: int) -> list[Allocation]:
         first = max(0, bisect.bisect_right(self._begins, address) - 1)
@@ -202,8 +228,10 @@ def _file(size: int) -> int:
 def _mapped(descriptor: int, base: int, offset: int) -> int:
     """Map a part of the file at `base`, or behind it where another device of this process lies there."""
     assert _libc is not None
-    for n in range(64):
-        at = base + n * RANGE_BYTES * 2
+    for attempt in range(2 * MOST_DEVICES):
+        if attempt == MOST_DEVICES:
+            gc.collect()  # devices that nobody has any more
+        at = base + attempt % MOST_DEVICES * RANGE_BYTES
         found = _libc.mmap(
             at, RANGE_BYTES, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_SHARED | _FIXED_NOREPLACE | _NORESERVE, descriptor, offset
         )

@@ -15,14 +15,14 @@ import pathlib
 import re
 import runpy
 from collections.abc import Callable, Mapping
-from typing import Any, get_args, get_type_hints
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from smemsim.arguments import shown, suggestion
 from smemsim.errors import InputError, SmemsimError
 from smemsim.files import write_whole
-from smemsim.program.launch import LIMIT
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["ON_FINDING", "FindingsError", "HookedLaunch", "Policy", "hook", "numbers_of"]
 
@@ -61,7 +61,7 @@ class Policy:
     ctas: tuple[int, ...] | None = None
     sanitize: bool = True
     unwatched: str = ""
-    limit: int = LIMIT
+    limit: int | None = None
     limit_seconds: float | None = None
     limit_launches: int | None = None
     total_seconds: float | None = None
@@ -163,10 +163,14 @@ class HookedLaunch:
 
     def value(self, n: int, dtype: Any) -> Any:
         """The n-th argument as a number of a numpy type."""
+        import numpy as np
+
         return np.frombuffer(self.arguments[n], dtype, 1)[0]
 
     def array(self, n: int, dtype: Any, shape: Any) -> np.ndarray:
         """The array that the n-th argument points to: the memory itself. InputError where no allocation is as large."""
+        import numpy as np
+
         extents = tuple(shape) if isinstance(shape, (tuple, list)) else (int(shape),)
         kind = np.dtype(dtype)
         found: np.ndarray = self.memory(int(self.value(n, np.uint64)), int(np.prod(extents)) * kind.itemsize).view(kind).reshape(extents)
@@ -195,12 +199,15 @@ def hook(pattern: str) -> Callable[[Hook], Hook]:
 
 
 def hooks_of(path: pathlib.Path | None) -> list[tuple[re.Pattern[str], Hook]]:
-    """The hooks of this process and those that a file marks."""
+    """The hooks of this process, and those that a file marks, which are nobody else's."""
+    before = len(_hooks)
     if path is not None:
         if not path.is_file():
             raise InputError(f"hooks = {path}: there is no such file")
         runpy.run_path(str(path))
-    return list(_hooks)
+    found = list(_hooks)
+    del _hooks[before:]
+    return found
 
 
 # ---- What was launched, for the end of the program

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import io
-import json
 import pathlib
 import re
 import struct
@@ -13,14 +12,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from smemsim.budget import told
 from smemsim.errors import InputError, SmemsimError
+from smemsim.evidence.launches import launch_text
 from smemsim.files import write_whole
 from smemsim.judge.run import Run
 from smemsim.virtual.memory import Allocation, DeviceMemory
 from smemsim.virtual.policy import Launched, Policy, summary_of
 
-__all__ = ["Recorder", "launch_text", "write_index", "write_page"]
+__all__ = ["Recorder", "write_index", "write_page"]
 
 
 MOST_BYTES = 1 << 30  # of all allocations: above it only those are kept whose addresses stand in the parameters
@@ -99,8 +98,7 @@ class Recorder:
             "args": [self._argument(raw, names) for raw in self.arguments], "outputs": changed,
         }  # fmt: skip
         arrays = [
-            {"name": names[a.address], "file": f"{names[a.address]}.npy", "address": a.address, "comment": f"{a.name}, {told(a.size)}"}
-            for a, _ in self.before
+            {"name": names[a.address], "file": f"{names[a.address]}.npy", "address": a.address, "comment": a.told()} for a, _ in self.before
         ]
         arrays += [{"name": f"v{n}", "file": f"v{n}.npy", "variable": name} for n, name in enumerate(self.variables)]
         write_whole(self.folder / "launch.toml", launch_text(about, arrays))
@@ -121,43 +119,6 @@ def _words(raw: bytes) -> list[int]:
 def folder_of(parent: pathlib.Path, number: int, name: str) -> pathlib.Path:
     """Where a launch is kept: its number, and what of its name can be a file's."""
     return parent / f"{number:04}-{re.sub(r'[^A-Za-z0-9_]+', '_', name)[:60].strip('_') or 'kernel'}"
-
-
-def launch_text(about: dict[str, Any], arrays: list[dict[str, Any]]) -> str:
-    """A launch file as TOML. An array's "comment" stands behind its line; so do those of `args`.
-
-    >>> print(launch_text({"entry": "k", "grid": (1, 1, 1), "args": [{"array": "a"}]}, [{"name": "a", "file": "a.npy", "address": 512}]))
-    schema = "smemsim.launch/1"
-    entry = "k"
-    grid = [1, 1, 1]
-    args = [
-        {array = "a"},
-    ]
-    arrays = [
-        {name = "a", file = "a.npy", address = 0x200},
-    ]
-    <BLANKLINE>
-    """
-    lines = ['schema = "smemsim.launch/1"']
-    lines += [f"{key} = {_toml(value)}" for key, value in about.items() if key != "args" and value not in ([], "")]
-    for key, entries in (("args", about.get("args", [])), ("arrays", arrays)):
-        told_of = [
-            (", ".join(f"{k} = {_toml(v, k)}" for k, v in entry.items() if k != "comment"), entry.get("comment")) for entry in entries
-        ]
-        lines += [f"{key} = [", *(f"    {{{text}}}," + (f"  # {comment}" if comment else "") for text, comment in told_of), "]"]
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any, key: str = "") -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{k} = {_toml(v, k)}" for k, v in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_toml(v) for v in value) + "]"
-    if isinstance(value, int):
-        return hex(value) if key == "address" else str(value)
-    return repr(value) if isinstance(value, float) else json.dumps(str(value), ensure_ascii=False)
 
 
 def write_page(folder: pathlib.Path, number: int, run: Run) -> str:

@@ -549,7 +549,8 @@ class Session:
         )
 
     def graph_add_copy(self, graph: int, after: bytes, *given: int) -> int:
-        return self._added(graph, after, Node("memcpy", lambda: self.device.copy_2d(*given)))
+        to, to_pitch, source, source_pitch, width, height = given
+        return self._added(graph, after, Node("memcpy", lambda: self.device.copy_2d(to, to_pitch, source, source_pitch, width, height)))
 
     def graph_add_child(self, graph: int, after: bytes, child: int) -> int:
         inner = GraphExec(self._of(child, Graph))

@@ -55,7 +55,7 @@ class Decoded(NamedTuple):
 
 
 def decoded(d: Fields) -> Fields:
-    """The same fields as plain values."""
+    """The fields of a descriptor as plain values, each decoded now and not again."""
     return Decoded(d.start_address, d.leading_byte_offset, d.stride_byte_offset, d.base_offset, d.swizzle, int(d.lbo_mode))
 
 

@@ -76,7 +76,7 @@ def run_access(bench: Bench, case: dict[str, Any]) -> dict[str, Any]:
         s.case.write(np.frombuffer(raw, np.uint8))
         results.fill(0)
         name = "probe_store" if is_store else "probe_load"
-        bench.device.launch(bench.function(MODULE, name, 0x20000), 1, 0x20000, s.case, results)
+        bench.device.launch(bench.function(MODULE, name), 1, 0x20000, s.case, results)
         seen = out.read(np.uint32)
         words.append(seen if is_store else seen[: 128 * REGISTERS])
     return {"words": compressed(np.array(words)), "completed": int(results.read(np.uint32)[0])}

@@ -42,7 +42,7 @@ def known_places(probe: Probe, word: int) -> np.ndarray:
 
 
 def as_pair(case: dict[str, Any]) -> dict[str, Any]:
-    """The same case in both CTAs of a cluster, each for itself."""
+    """A case in both CTAs of a cluster, each for itself."""
     twice = [{space: run[space] * 2 for space in ("shared", "tensor")} for run in case["passes"]]
     return {**case, "group": 2, "passes": twice}
 

@@ -204,13 +204,13 @@ def run_gemm(bench: Bench, case: dict[str, Any]) -> dict[str, Any]:
     for letter, matrix, encoded in zip("ab", (matrices[0], matrices[1][:TILE_N]), arguments, strict=True):
         stored = np.ascontiguousarray(matrix if case[f"major_{letter}"] == "K" else matrix.T)
         buffers.append(bench.device.array(stored))
-        maps += bench.api.encode_tiled(encoded, buffers[-1].address)
+        maps += bench.api.encode(encoded, buffers[-1].address)
     d, image = bench.api.Buffer(256 * TILE_N * 4), bench.api.Buffer(32768)
     words, results = bench.api.Buffer(STAGES_OF_K * STEPS * 16), bench.api.Buffer(16)
     results.fill(0)
     for buffer in (d, image, words):  # what a launch leaves alone must not be an earlier one's
         buffer.fill(0xA5)
-    function = bench.function(MODULE, f"{NAMES[kind]}_{group}", SHARED)
+    function = bench.function(MODULE, f"{NAMES[kind]}_{group}")
     bench.device.launch(
         function, 2, SHARED, bench.device.array(np.frombuffer(maps, np.uint8)), bench.device.array(np.frombuffer(plan, np.uint8)), d, image, words,
         results, threads=192,

@@ -214,7 +214,7 @@ def run_machine(bench: Bench, case: dict[str, Any]) -> dict[str, Any]:
         raw = struct.pack("<6Q4I", *shared[:2], *tensor[:2], s.out.address, s.array.address, first, count, len(steps), 0)
         s.case.write(np.frombuffer(raw + b"".join(packed_step(x) for x in steps), np.uint8))
         s.results.fill(0)
-        bench.device.launch(bench.function(name, f"machine_{group}", WINDOW), group, WINDOW, s.case, s.results)
+        bench.device.launch(bench.function(name, f"machine_{group}"), group, WINDOW, s.case, s.results)
         words = s.results.read(np.uint32).reshape(2, 4)[:group]
         begins = set((words[:, 1] & 0xFFFFFF).tolist())  # in a cluster, the byte above names the CTA
         if begins != {WINDOW_BEGIN}:

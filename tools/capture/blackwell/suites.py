@@ -590,7 +590,7 @@ def run_allocation(bench: Bench, case: Case) -> dict[str, Any]:
     packed = bench.device.array(np.array(ops, np.uint32))
     addresses, cycles = (bench.device.array(np.full(2 * MOST_OPS, 0xFFFFFFFF, np.uint32)) for _ in range(2))
     bench.device.launch(
-        bench.function("blackwell_allocation", f"sequence_{group}", 0), group, 0, packed, len(ops), addresses, cycles, threads=64
+        bench.function("blackwell_allocation", f"sequence_{group}"), group, 0, packed, len(ops), addresses, cycles, threads=64
     )
     return {"addresses": addresses.read(np.uint32).tolist(), "cycles": cycles.read(np.uint32).tolist()}
 
@@ -600,7 +600,7 @@ def run_contention(bench: Bench, case: Case) -> dict[str, Any]:
     held = bench.api.Buffer(case["ctas"] * 32)
     columns = bench.device.array(np.array(case["sizes"], np.uint32))
     bench.device.launch(
-        bench.function("blackwell_allocation", "contend", 0), case["ctas"], 0, columns, len(case["sizes"]), case["hold"], held, threads=32
+        bench.function("blackwell_allocation", "contend"), case["ctas"], 0, columns, len(case["sizes"]), case["hold"], held, threads=32
     )
     return {"held": [list(struct.unpack("<2I3Q", held.read().tobytes()[i : i + 32])) for i in range(0, case["ctas"] * 32, 32)]}
 

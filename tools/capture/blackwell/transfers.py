@@ -72,12 +72,12 @@ def run_transfer(bench: Bench, case: Case) -> dict[str, Any]:
                          draw.BARRIER, 0x20000)  # fmt: skip
     s.transfer.write(np.frombuffer(packed, np.uint8))
     if store:
-        bench.device.launch(bench.function(MODULE, "blackwell_store", window), 1, window, s.transfer, bench.api.At(at), window, threads=256)
+        bench.device.launch(bench.function(MODULE, "blackwell_store"), 1, window, s.transfer, bench.api.At(at), window, threads=256)
         passes = s.target.read().reshape(4, transfer_runs.STORE_BYTES).astype(np.int32)
         image = np.where(passes[3] == 0x5A, passes[0] | passes[1] << 8 | passes[2] << 16, UNTOUCHED).astype(np.int32)
         first, credited, completed = -transfer_runs.STORE_MARGIN, 0, 0b11110
     else:
-        function = bench.function(MODULE, "blackwell_load", window)
+        function = bench.function(MODULE, "blackwell_load")
         bench.device.launch(function, 1, window, s.transfer, bench.api.At(at), window, s.images, s.results, threads=256)
         credited, completed = s.results.read(np.uint32)[:2].tolist()
         image = combined(s.images.read().reshape(4, window)[:, : draw.BARRIER - WINDOW_BEGIN], case["global_offset"])
@@ -103,7 +103,7 @@ def run_pair(bench: Bench, case: Case) -> dict[str, Any]:
     packed = struct.pack("<2i7I", *case["coordinates"], case["smem_address"], WINDOW_BEGIN + window - 16, 0x20000, case["issuer"], case["barrier_rank"],
                          case["group"], case["mask"])  # fmt: skip
     s.transfer.write(np.frombuffer(packed, np.uint8))
-    function = bench.function(MODULE, "blackwell_pair", window)
+    function = bench.function(MODULE, "blackwell_pair")
     bench.device.launch(function, 2, window, s.transfer, bench.api.At(at), window, images, results, threads=256)
     seen = images.read().reshape(2, 4, window)[:, :, : window - 16]
     both = [trim(WINDOW_BEGIN, combined(seen[rank], case["global_offset"])) for rank in (0, 1)]

@@ -180,5 +180,5 @@ def expected(launch: dict[str, Any], arrays: dict[str, np.ndarray], *, exact: bo
 
 
 def expected_random(launch: dict[str, Any], arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The same with products as smemsim's arithmetic model has them: chained instructions, each over its own K."""
+    """Every output of a launch, as raw bits, with products as smemsim's arithmetic model has them: chained instructions, each over its own K."""
     return expected(launch, arrays, exact=False)

@@ -48,22 +48,22 @@ def _drawn(case: Case) -> dict[str, np.ndarray]:
     if block:
         factor = "ue4m3" if block == 16 else "ue8m0"
         arrays |= {"scale_a": ((case["m"], k // block), factor), "scale_b": ((case["n"], k // block), factor)}
-    found = {}
+    operands = {}
     for name, (size, dtype) in arrays.items():
         if case["values"] == "any":
             bits = 32 if dtype == "tf32" else FORMATS[dtype].bits
-            found[name] = rng.integers(0, 1 << bits, size).astype(f"u{max(8, bits) // 8}")
+            operands[name] = rng.integers(0, 1 << bits, size).astype(f"u{max(8, bits) // 8}")
         elif case["values"] == "few":
             few = (
                 from_float64([0.0, 1.0, 0.5, 2.0], dtype)
                 if name.startswith("scale")
                 else from_float64([0.0, 1.0, -1.0, 2.0**-6, 1.5, -0.0], dtype)
             )
-            found[name] = rng.choice(few, size)
+            operands[name] = rng.choice(few, size)
         else:
             values = rng.standard_normal(size) * (2.0 ** rng.integers(-4, 5, size))
-            found[name] = from_float64(2.0 ** rng.integers(-3, 4, size) if name.startswith("scale") else values, dtype)
-    return found
+            operands[name] = from_float64(2.0 ** rng.integers(-3, 4, size) if name.startswith("scale") else values, dtype)
+    return operands
 
 
 def _theirs(case: Case, given: dict[str, np.ndarray]) -> np.ndarray:

@@ -58,7 +58,7 @@ def _theirs(case: Case) -> np.ndarray:
 
 
 def _written(case: Case) -> np.ndarray:
-    """The same by TMA loads of boxes as wide as the swizzle, one after the other."""
+    """Where TMA loads of boxes as wide as the swizzle, one after the other, put every element of the tile."""
     import numpy as np
 
     from smemsim.machine.tma import tma_load
@@ -83,7 +83,7 @@ def _written(case: Case) -> np.ndarray:
 
 
 def _read(case: Case) -> np.ndarray | None:
-    """The same through the descriptors of the tile's plan; None where no instruction reads such a tile."""
+    """Where the descriptors of the tile's plan read every element; None where no instruction reads such a tile."""
     import numpy as np
 
     from smemsim.errors import Unmodelled

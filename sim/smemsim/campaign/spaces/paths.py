@@ -106,7 +106,7 @@ def products(rng: random.Random) -> Case:
         a, b, c = values(tiles, m, k), values(tiles, k, n), values(tiles, m, n).astype(np.float32)
     index = np.ascontiguousarray(np.broadcast_to(np.arange(k), (m, k)), np.int64)
     result = (to.exponent_bits, to.fraction_bits, to.name == "f16", to.largest, to.largest + 1, NAN[to.name], -1)
-    found = []
+    results = []
     for way, width in ((dot_loops, np.int16), (_slow(dot_loops), np.int64)):
         d = np.zeros((tiles, m, n), np.uint16 if to.bits == 16 else np.uint32)
         each = [np.empty(x.shape, width) for x in (a, b)]
@@ -114,12 +114,12 @@ def products(rng: random.Random) -> Case:
             for x, exponents in zip((a, b), each, strict=True):
                 way.exponent_all(x.ravel(), -126, exponents.reshape(-1))
             way.float_tiles(a, each[0], b, each[1], c, 1.0, -126, index, kept, zero, result, d)
-        found.append(d)
+        results.append(d)
     shown = {"seed": seed, "kept_bits": kept, "zero_exponent": zero, "d_type": to.name, "spread": spread}
-    if np.array_equal(found[0], found[1]):
+    if np.array_equal(results[0], results[1]):
         return Case(f"dot product: {to.name}", shown)
-    at = tuple(int(i) for i in np.argwhere(found[0] != found[1])[0])
-    return Case("wrong: dot products", shown, f"element {at}: {int(found[0][at]):#x} compiled, {int(found[1][at]):#x} interpreted")
+    at = tuple(int(i) for i in np.argwhere(results[0] != results[1])[0])
+    return Case("wrong: dot products", shown, f"element {at}: {int(results[0][at]):#x} compiled, {int(results[1][at]):#x} interpreted")
 
 
 WAYS = (operands, operands, transfers, products)

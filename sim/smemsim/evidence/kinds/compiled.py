@@ -226,19 +226,19 @@ class _Kernel:
         expected |= {f"{side}_type": self.types[side] for side in ("a", "b", "d")}
         expected |= {"scale_type": self.types["scale"] or None, "saturate": self.saturate}
         group = int(self._qualifier(number, "cta_group"))
-        found = {"cta_group": group} | {name: getattr(idesc, name) for name in expected if name != "cta_group"}
-        if expected == found:  # then all the other bits too; the scale factors' ids are looked at with the scale factors
+        decoded = {"cta_group": group} | {name: getattr(idesc, name) for name in expected if name != "cta_group"}
+        if expected == decoded:  # then all the other bits too; the scale factors' ids are looked at with the scale factors
             given = {name: value for name, value in expected.items() if name not in ("cta_group", "d_type")}
             whole = InstrDescriptor(kind=idesc.kind, d_type=idesc.d_type, a_sf_id=idesc.a_sf_id, b_sf_id=idesc.b_sf_id, **given)
-            expected["word"], found["word"] = f"{whole.word:#010x}", f"{idesc.word:#010x}"
+            expected["word"], decoded["word"] = f"{whole.word:#010x}", f"{idesc.word:#010x}"
         if words["enable_input_d"] != UNKNOWN:
-            expected["enable_input_d"], found["enable_input_d"] = int(turn > 0), words["enable_input_d"]
+            expected["enable_input_d"], decoded["enable_input_d"] = int(turn > 0), words["enable_input_d"]
 
         def describe(at: tuple[int, ...]) -> str:
             name = list(expected)[at[0]]
-            return f"MMA {number}, idesc {idesc.word:#010x}, {name}: compiled for {expected[name]} | model decodes {found[name]}"
+            return f"MMA {number}, idesc {idesc.word:#010x}, {name}: compiled for {expected[name]} | model decodes {decoded[name]}"
 
-        compiler, model = (np.array([str(table[name]) for name in expected]) for table in (expected, found))
+        compiler, model = (np.array([str(table[name]) for name in expected]) for table in (expected, decoded))
         return _Check("fields", compiler, model, describe)
 
     def _accumulator(self, number: int, words: dict[str, int]) -> _Check:

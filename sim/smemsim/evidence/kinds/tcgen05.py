@@ -231,26 +231,26 @@ class Tcgen05Alloc:
             return f"cta_group::{group}: {', '.join(filter(None, map(named, ops)))} ({a['what'][index]})"
 
         def model() -> np.ndarray:
-            memory, found = TensorMemory(self.suite.arch), np.full(len(ops), NO_ADDRESS, np.int64)
+            memory, addresses = TensorMemory(self.suite.arch), np.full(len(ops), NO_ADDRESS, np.int64)
             for at, (what, columns, number) in enumerate(ops):
                 if what == ALLOC:
-                    found[at] = TmemAddress.decode(memory.alloc(columns, cta_group=group)).encode()
+                    addresses[at] = TmemAddress.decode(memory.alloc(columns, cta_group=group)).encode()
                 elif what == DEALLOC:
-                    memory.dealloc(int(found[number]), columns, cta_group=group)
+                    memory.dealloc(int(addresses[number]), columns, cta_group=group)
                 elif what == RELINQUISH:
                     memory.relinquish_alloc_permit(cta_group=group)
-            return np.broadcast_to(found, hardware.shape)
+            return np.broadcast_to(addresses, hardware.shape)
 
-        found, outcome = judged(int(a["status"][index]), 1, RULES["tcgen05.alloc"], model)
+        addresses, outcome = judged(int(a["status"][index]), 1, RULES["tcgen05.alloc"], model)
         if outcome:
             return Case(title, outcome)
 
         def describe(at: tuple[int, ...]) -> str:
             what = f"CTA {at[0]}, operation {at[1]} ({named(ops[at[1]]) or 'none'})"
-            said = ["no address" if x[at] == NO_ADDRESS else f"{int(x[at]):#x}" for x in (hardware, found)]
+            said = ["no address" if x[at] == NO_ADDRESS else f"{int(x[at]):#x}" for x in (hardware, addresses)]
             return f"{what}: hardware gives {said[0]} | model {said[1]}"
 
-        return Case(title, differ(hardware, found, RULES["tcgen05.alloc"], "addresses", describe, 1))
+        return Case(title, differ(hardware, addresses, RULES["tcgen05.alloc"], "addresses", describe, 1))
 
 
 class Tcgen05Contention:
@@ -362,7 +362,7 @@ class Tcgen05Dot:
         return c, certain
 
     def _factors(self, index: int, i: InstrDescriptor) -> Factors | None:
-        """The same word of scale factors in every lane and column: byte b is that of block b."""
+        """Scale factors, one word in every lane and column: byte b is that of block b."""
         if not i.row.block_scaled:
             return None
         [mode] = scale_modes(i.row, wide_k=False, asked=str(self.suite.arrays["vector"][index]).removeprefix("."))
@@ -664,7 +664,7 @@ class Tcgen05Operand:
 
     @staticmethod
     def _elsewhere(p: _Probed, raw: np.ndarray, cells: np.ndarray, outcome: Outcome) -> Outcome | None:
-        """The same elements in the same cells, in another order: then D lies otherwise, and the addresses are right."""
+        """The outcome where the cells hold the right elements in another order: then D lies otherwise, and the addresses are right."""
         wrong = raw != cells
         if not wrong.any() or not np.array_equal(np.sort(raw, axis=None), np.sort(cells, axis=None)):
             return None

@@ -235,7 +235,7 @@ class _Given(NamedTuple):
     where: np.ndarray | None
 
     def product(self) -> Product:
-        """The same with the zeros of a sparse A."""
+        """The case as a product, a sparse A with its zeros."""
         a = self.a
         if self.where is not None:
             a = np.zeros((len(a), WGMMA_M, self.b.shape[2]), a.dtype)

@@ -355,6 +355,7 @@ def own(x: Wave, piece: Piece, size: int, *, changed: bool = True) -> None:
     if piece.space == "local":
         return
     x.changes += changed
+    x.stores += changed
     x.polls += not changed
     if piece.space == "shared" and not x.program.uses.isdisjoint(("wgmma", "tcgen05")):
         chunks = piece.at >> 4

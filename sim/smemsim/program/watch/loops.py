@@ -45,10 +45,10 @@ class Known(NamedTuple):
 def _readers_are_done(word, warp, known, when, line):  # type: ignore[no-untyped-def]
     """Has a warp seen all that threads have read of a word?"""
     if line[word]:
-        count = when.shape[0]
+        count = when.shape[1]
         first = warp // count * count
         for reader in range(count):
-            if when[reader, word] > known.seen[warp, first + reader] and first + reader != warp:
+            if when[word, reader] > known.seen[warp, first + reader] and first + reader != warp:
                 return False
     return True
 
@@ -82,11 +82,11 @@ def read(flat, count, threads, line, stops_at_operations, tables, known):  # typ
                     return False
             elif by == _NOBODY or (by >= 0 and known.seen[warp, by] < tables.when[word]):
                 return False
-    warps = tables.read_when.shape[0]
+    warps = tables.read_when.shape[1]
     for n in range(len(flat)):
         warp, first = threads[n] >> 5, flat[n] >> 2
         for word in range(first, first + count):
-            tables.read_when[warp % warps, word] = known.clock[warp]
+            tables.read_when[word, warp % warps] = known.clock[warp]
             tables.read_line[word] = line
     return True
 

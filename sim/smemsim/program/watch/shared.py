@@ -41,7 +41,7 @@ class SharedShadow:
         self.per_cluster = self.per_cta * x.launch.cluster_size
         self.parts = Parts(words)
         counts = [np.zeros(words, np.int32) for _ in range(3)]
-        read_when = np.zeros((self.per_cluster, words), np.int32)
+        read_when = np.zeros((words, self.per_cluster), np.int32)
         self.tables = loops.Tables(
             np.full(words, NOBODY, np.int32), counts[0], counts[1], np.zeros(words, bool), read_when, counts[2], read_when, counts[2],
             has_polled=False, read_by=np.full((READERS, words), NOBODY, np.int32),
@@ -93,7 +93,7 @@ class SharedShadow:
         """Is an operation that now writes words not ordered behind those who read them, by the instruction of a line?"""
         order, first = self.order, int(op.warps[0])
         readers = first // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)
-        if (self.read_when[:, at] > order.seen[first, readers][:, None]).any():
+        if (self.read_when[at] > order.seen[first, readers]).any():
             return True
         by = np.unique(self.read_by[:, at])
         return any(self.operations[n].instruction.line == line and not order.read_done[first, n] for n in by[by >= 0].tolist())
@@ -119,7 +119,7 @@ class SharedShadow:
         else:
             self.parts.read_whole(at)
             self._seen(i, at, warps, who, "read")
-        self.read_when[warps % self.per_cluster, at] = self.order.clock[warps]
+        self.read_when[at, warps % self.per_cluster] = self.order.clock[warps]
         self.read_line[at] = i.line
         return who
 
@@ -133,7 +133,7 @@ class SharedShadow:
         if not self.tables.has_polled:  # only then there are tables of its own
             when, line = np.zeros_like(self.read_when), np.zeros_like(self.read_line)
             self.tables = self.tables._replace(polled_when=when, polled_line=line, has_polled=True)
-        self.tables.polled_when[warps % self.per_cluster, at] = self.order.clock[warps]
+        self.tables.polled_when[at, warps % self.per_cluster] = self.order.clock[warps]
         self.tables.polled_line[at] = i.line
 
     def is_written(self, i: Instruction, flat: np.ndarray, size: int, values: Values | None) -> bool:
@@ -415,7 +415,7 @@ class SharedShadow:
         read = np.flatnonzero(lines[at])
         if not read.size:
             return
-        mine, when = warps[read], table[:, at[read]]
+        mine, when = warps[read], table[at[read]].T
         readers = mine // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)[:, None]
         others = readers != mine
         late, formal = self._missing(lambda order: (when > order.seen[mine, readers]) & others, values, read)

@@ -241,10 +241,7 @@ API R smemsim_start(void) {
 API const char *smemsim_caller(void *address, char *text, size_t room) {
     Dl_info info;
     if (!dladdr(address, &info) || !info.dli_fname) return "";
-    const char *file = strrchr(info.dli_fname, '/');
-    file = file ? file + 1 : info.dli_fname;
-    if (info.dli_sname) snprintf(text, room, "%s of %s", info.dli_sname, file);
-    else snprintf(text, room, "%s+0x%zx", file, (size_t)((char *)address - (char *)info.dli_fbase));
+    snprintf(text, room, "%s+0x%zx", info.dli_fname, (size_t)((char *)address - (char *)info.dli_fbase));
     return text;
 }
 

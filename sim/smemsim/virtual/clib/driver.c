@@ -455,7 +455,7 @@ API R cuTensorMapReplaceAddress(void *map, U address) { return CALL("replace_add
 /* Memory */
 
 static R allocate(U *address, size_t bytes, const char *kind, void *caller) {
-    char text[256];
+    char text[1024];
     WANT(address);
     return CALL("allocate", "iss|I", (U)bytes, kind, smemsim_caller(caller, text, sizeof text), address);
 }
@@ -470,14 +470,14 @@ API R cuMemAllocPitch_v2(U *address, size_t *pitch, size_t width, size_t height,
 API R cuMemAllocManaged(U *address, size_t bytes, unsigned flags) { NEED; (void)flags; return allocate(address, bytes, "managed", CALLER); }
 API R cuMemHostAlloc(U *address, size_t bytes, unsigned flags) { NEED; (void)flags; return allocate(address, bytes, "pinned", CALLER); }
 API R cuMemAllocHost_v2(U *address, size_t bytes) { NEED; return allocate(address, bytes, "pinned", CALLER); }
-API R cuMemAllocAsync(U *address, size_t bytes, U stream) { NEED; char text[256]; WANT(address); return CALL("allocate_async", "isi|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), stream, address); }
-API R cuMemAllocFromPoolAsync(U *address, size_t bytes, U pool, U stream) { NEED; (void)pool; char text[256]; WANT(address); return CALL("allocate_async", "isi|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), stream, address); }
+API R cuMemAllocAsync(U *address, size_t bytes, U stream) { NEED; char text[1024]; WANT(address); return CALL("allocate_async", "isi|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), stream, address); }
+API R cuMemAllocFromPoolAsync(U *address, size_t bytes, U pool, U stream) { NEED; (void)pool; char text[1024]; WANT(address); return CALL("allocate_async", "isi|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), stream, address); }
 API R cuMemFree_v2(U address) { NEED; return CALL("free", "i", address); }
 API R cuMemFreeHost(U address) { NEED; return CALL("free", "i", address); }
 API R cuMemFreeAsync(U address, U stream) { NEED; return CALL("free_async", "ii", address, stream); }
 API R cuMemHostGetDevicePointer_v2(U *address, U host, unsigned flags) { (void)flags; WANT(address); *address = host; return CALL("check_host", "i", host); }
 API R cuMemHostGetFlags(unsigned *flags, U host) { *flags = 2; return CALL("check_host", "i", host); }
-API R cuMemHostRegister_v2(U address, size_t bytes, unsigned flags) { NEED; (void)flags; char text[256]; return CALL("register", "iis", address, (U)bytes, smemsim_caller(CALLER, text, sizeof text)); }
+API R cuMemHostRegister_v2(U address, size_t bytes, unsigned flags) { NEED; (void)flags; char text[1024]; return CALL("register", "iis", address, (U)bytes, smemsim_caller(CALLER, text, sizeof text)); }
 API R cuMemHostUnregister(U address) { NEED; return CALL("unregister", "i", address); }
 API R cuMemGetInfo_v2(size_t *available, size_t *total) { NEED; return CALL("memory_info", "|II", available, total); }
 API R cuMemGetAddressRange_v2(U *base, size_t *size, U address) { NEED; return CALL("range", "i|II", address, base, size); }
@@ -758,7 +758,7 @@ API R cuGetProcAddress_v2(const char *name, void **function, int version, U flag
 API R cuGetProcAddress(const char *name, void **function, int version, U flags) { return cuGetProcAddress_v2(name, function, version, flags, 0); }
 API R cuGetExportTable(const void **table, const void *id) {
     static int is_told;
-    char caller[256] = "";
+    char caller[1024] = "";
     (void)id;
     if (table) *table = 0;
     smemsim_caller(__builtin_return_address(0), caller, sizeof caller);

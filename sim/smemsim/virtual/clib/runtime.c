@@ -147,8 +147,8 @@ static R launch(const void *host, dim3 grid, dim3 block, void **arguments, size_
     unsigned g[3] = {grid.x, grid.y, grid.z}, b[3] = {block.x, block.y, block.z};
     return told(error ? error : smemsim_launch(function, g, b, (unsigned)shared, stream, arguments, 0, attributes, count));
 }
-API R __cudaGetKernel(U *kernel, const void *host) { return told(function_of(host, kernel)); }
-API R cudaGetKernel(U *kernel, const void *host) { return told(function_of(host, kernel)); }
+API R __cudaGetKernel(U *kernel, const void *host) { *kernel = (U)host; return 0; } /* the launch that follows finds it */
+API R cudaGetKernel(U *kernel, const void *host) { *kernel = (U)host; return 0; }
 API R cudaGetFuncBySymbol(U *function, const void *host) { return told(function_of(host, function)); }
 API R __cudaLaunchKernel(const void *f, dim3 grid, dim3 block, void **arguments, size_t shared, U stream) { return launch(f, grid, block, arguments, shared, stream, 0, 0); }
 API R cudaLaunchKernel(const void *f, dim3 grid, dim3 block, void **arguments, size_t shared, U stream) { return launch(f, grid, block, arguments, shared, stream, 0, 0); }
@@ -290,7 +290,7 @@ API R cudaProfilerStop(void) { return 0; }
 /* Memory */
 
 static R allocate(U *address, size_t bytes, const char *kind, void *caller) {
-    char text[256];
+    char text[1024];
     WANT(address);
     *address = 0;
     return bytes ? CALL("allocate", "iss|I", (U)bytes, kind, smemsim_caller(caller, text, sizeof text), address) : told(bound());
@@ -307,7 +307,7 @@ API R cudaMalloc3D(pitched *to, extent e) {
     return allocate(&to->pointer, to->pitch * e.height * e.depth, "device", CALLER);
 }
 static R allocate_async(U *address, size_t bytes, U stream, void *caller) {
-    char text[256];
+    char text[1024];
     WANT(address);
     *address = 0;
     return bytes ? CALL("allocate_async", "isi|I", (U)bytes, smemsim_caller(caller, text, sizeof text), stream, address) : told(bound());
@@ -319,7 +319,7 @@ API R cudaFreeHost(U address) { return CALL("free", "i", address); }
 API R cudaFreeAsync(U address, U stream) { return CALL("free_async", "ii", address, stream); }
 API R cudaHostGetDevicePointer(U *address, U host, unsigned flags) { (void)flags; WANT(address); *address = host; return CALL("check_host", "i", host); }
 API R cudaHostGetFlags(unsigned *flags, U host) { *flags = 2; return CALL("check_host", "i", host); }
-API R cudaHostRegister(U address, size_t bytes, unsigned flags) { (void)flags; char text[256]; return CALL("register", "iis", address, (U)bytes, smemsim_caller(CALLER, text, sizeof text)); }
+API R cudaHostRegister(U address, size_t bytes, unsigned flags) { (void)flags; char text[1024]; return CALL("register", "iis", address, (U)bytes, smemsim_caller(CALLER, text, sizeof text)); }
 API R cudaHostUnregister(U address) { return CALL("unregister", "i", address); }
 API R cudaMemGetInfo(size_t *available, size_t *total) { return CALL("memory_info", "|II", available, total); }
 typedef struct { int type, device; U on_device, on_host; } pointer_attributes;

@@ -204,16 +204,16 @@ def _narrow_rows(a: Arguments, at: Target) -> Iterator[Finding]:
 
 def _disputed(a: Arguments, at: Target) -> Iterator[Finding]:
     """What only Blackwell has and sources disagree on: the model takes one of them, the finding names the other."""
-    found: list[tuple[str, Dispute]] = []
+    disputes: list[tuple[str, Dispute]] = []
     if a.swizzle in ATOM_DISPUTES:
-        found.append(("swizzle", ATOM_DISPUTES[a.swizzle]))
+        disputes.append(("swizzle", ATOM_DISPUTES[a.swizzle]))
     if a.type_row.swizzles and a.swizzle is TensorMapSwizzle.SWIZZLE_128B_ATOM_64B:
-        found.append(("data_type", PADDED_DISPUTE))
+        disputes.append(("data_type", PADDED_DISPUTE))
     if a.mode is Im2colWideMode.W128 and at.arch not in WIDE_IS_IM2COL:
-        found.append(("mode", WIDE_HALO_DISPUTE))
+        disputes.append(("mode", WIDE_HALO_DISPUTE))
     if a.mode is not None and at.arch not in WIDE_IS_IM2COL and a.element_strides[-1] != 1:
-        found.append(("element_strides", WIDE_STEP_DISPUTE))
-    for where, dispute in found:
+        disputes.append(("element_strides", WIDE_STEP_DISPUTE))
+    for where, dispute in disputes:
         message = f"sources disagree, and nothing of it is measured: here {dispute.takes}; {dispute.other}"
         yield finding("T217", where, message, "compare a small case on the device before relying on it", dispute.source)
 

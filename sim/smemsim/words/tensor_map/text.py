@@ -328,18 +328,20 @@ def definitions(text: str) -> dict[str, Definition]:
     >>> definitions("#define M 4096\\nconstexpr int K = M / 2, N = 8; uint64_t dims[2] = {K, N}; using T = half; int i = 0; i++;")["dims"]
     '{K, N}'
     """
-    found: dict[str, Definition] = {}
+    definitions_by_name: dict[str, Definition] = {}
     unsure = _unsure(text)
     for name, source in [*_macros(text), *_aliases(text), *_assigned(text)]:
         if name in unsure:
-            found[name] = Definition(source, unsure[name])
+            definitions_by_name[name] = Definition(source, unsure[name])
         elif not source:
-            found[name] = Definition(source, "is changed in the text" if name in found else "has no value in the text")
-        elif name not in found:
-            found[name] = source
-        elif " ".join(found[name].split()) != " ".join(source.split()) and not found[name].why_not:
-            found[name] = Definition(source, "has more than one value in the text")
-    return found
+            definitions_by_name[name] = Definition(
+                source, "is changed in the text" if name in definitions_by_name else "has no value in the text"
+            )
+        elif name not in definitions_by_name:
+            definitions_by_name[name] = source
+        elif " ".join(definitions_by_name[name].split()) != " ".join(source.split()) and not definitions_by_name[name].why_not:
+            definitions_by_name[name] = Definition(source, "has more than one value in the text")
+    return definitions_by_name
 
 
 _PARAMETER = re.compile(r"[(,<]\s*(?:const\s+)?[A-Za-z_][\w:]*(?:<[^<>()]*>)?[\s*&]+([A-Za-z_]\w*)\s*(?=[,)>=])")
@@ -413,10 +415,10 @@ def _assigned(text: str) -> list[tuple[str, Definition]]:
     for letter in plain:
         depth += (letter in "([") - (letter in ")]")
         depths.append(depth)
-    found = []
+    assigned = []
     for m in _NAME.finditer(plain):
         if m["before"] or m["change"]:
-            found.append((m["before"] or m["name"], Definition("")))
+            assigned.append((m["before"] or m["name"], Definition("")))
             continue
         line = plain[plain.rfind("\n", 0, m.start()) + 1 : m.start()][-200:]
         if depths[m.start()] > 0 or line.lstrip().startswith("#"):
@@ -429,8 +431,8 @@ def _assigned(text: str) -> list[tuple[str, Definition]]:
             source = source if m["index"] or "," in source else source[1:-1]
         is_list = source.lstrip()[:1] in "{["
         several = re.fullmatch(r"[\s\w,]*,\s*", line) and not re.search(r"\w\s+\w", line)  # M, N = 64, 128
-        found.append((m["name"], Definition("" if (m["index"] and not is_list) or several else source.strip())))
-    return found
+        assigned.append((m["name"], Definition("" if (m["index"] and not is_list) or several else source.strip())))
+    return assigned
 
 
 def _until_end(text: str, begin: int) -> str:
@@ -749,7 +751,7 @@ def parse_bytes(text: str) -> bytes | None:
 
 
 def parse_dump(text: str) -> Dump | None:
-    """The same with how it was read.
+    """The 128 bytes of a tensor map from text, and how they were written there; None when the text is something else.
 
     >>> parse_dump("ab:" * 127 + "ab").reading
     'bytes in memory order'
@@ -883,16 +885,16 @@ def _arrays(text: str) -> Iterator[tuple[bytes, str]]:
     """
     text = re.sub(r"/\*.*?\*/|//[^\n]*|#[^\n]*", " ", text, flags=re.DOTALL)
     text = re.sub(r"(?:\[\s*\d+\s*\]|\.\w+)\s*=", " ", text)
-    found = []
+    arrays = []
     for opened, closed in ("{}", "[]"):
         for body in re.findall(rf"\{opened}([^\{opened}\{closed}]*)\{closed}", text):
             readings = list(_numbers(_tokens(body)))
-            found += [readings] if readings else []
-        if found:
+            arrays += [readings] if readings else []
+        if arrays:
             break
-    if len(found) > 1:
-        raise InputError(f"{len(found)} arrays that could be tensor maps: paste one of them")
-    yield from found[0] if found else ()
+    if len(arrays) > 1:
+        raise InputError(f"{len(arrays)} arrays that could be tensor maps: paste one of them")
+    yield from arrays[0] if arrays else ()
 
 
 def _tokens(text: str) -> list[str]:

@@ -1,0 +1,15 @@
+"""Triton on a machine without a GPU: `smemsim.triton.install("sm_100a")`, then Triton's kernels as they are.
+
+    import smemsim.triton
+    smemsim.triton.install("sm_100a")          # before tensors are made; torch's "cuda" is this card from now on
+
+    kernel[grid](x.cuda(), y, BLOCK=128)       # runs on the CPU, watched and judged: findings on stderr, or raised with Policy(on_finding="raise")
+
+`smemsim exec --arch sm_100a -- python program.py` does it without the two lines.
+"""
+
+from __future__ import annotations
+
+from smemsim.virtual.triton import install
+
+__all__ = ["install"]

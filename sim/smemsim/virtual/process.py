@@ -1,0 +1,135 @@
+"""The device of this process, and the doors that open when a library is imported.
+
+A Python program has its device in its own process: torch's CPU memory is the device's memory, and nothing is copied. There is one device for each
+process, made when it is first used; all doors share it. A child made by fork has the parent's device as it was.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from smemsim.errors import InputError
+from smemsim.spec.architectures import architecture
+
+if TYPE_CHECKING:
+    from smemsim.spec.cards import Card
+    from smemsim.virtual.device import VirtualDevice
+    from smemsim.virtual.policy import Policy
+
+__all__ = ["DOORS", "SOCKET_ENDING", "card", "choose", "device", "has_device", "open_on_import"]
+
+
+# A library, and the module whose `install` opens its door once it is imported; `before_import`, where there is one, comes before that.
+DOORS = {"torch": "smemsim.virtual.torch", "triton": "smemsim.virtual.triton", "cutlass": "smemsim.virtual.cutedsl"}
+SOCKET_ENDING = "-launches"  # of the socket on which `smemsim exec` is told what was launched
+_chosen: dict[str, Any] = {}
+
+
+def choose(arch: str | None = None, *, policy: Policy | None = None, **of_card: Any) -> str:
+    """Say which card this process has, "sm_100a", and how findings are treated; else as the environment says. The architecture.
+
+    `of_card` are `multiprocessors` and `memory_bytes`. Raises InputError where nothing says which card, or where it is another one already.
+    """
+    name = arch or _chosen.get("arch") or os.environ.get("SMEMSIM_ARCH")
+    if not name:
+        raise InputError("arch: which card is not said: install('sm_90a') (H200), 'sm_100a' (B200), 'sm_103a' (B300), or SMEMSIM_ARCH")
+    name = architecture(name).name
+    if _chosen.get("arch", name) != name:
+        raise InputError(f"arch = {name}: this process has a device of {_chosen['arch']} already; start another process")
+    _chosen["arch"] = name
+    wanted = {key: value for key, value in {"policy": policy, **of_card}.items() if value is not None}
+    if has_device():
+        if "policy" in wanted:
+            device().policy = wanted.pop("policy")
+        if wanted:
+            raise InputError(f"{', '.join(wanted)}: the device of this process is in use already; choose before its first use")
+    _chosen.update(wanted)
+    return name
+
+
+def card() -> Card:
+    """The card of this process."""
+    from smemsim.spec.cards import card_of
+
+    return card_of(choose())
+
+
+def has_device() -> bool:
+    """Was the device used yet?"""
+    return device.cache_info().currsize > 0
+
+
+@functools.cache
+def device() -> VirtualDevice:
+    """The device of this process."""
+    from smemsim.virtual.device import VirtualDevice
+
+    arch = choose()
+    numbers = {key: os.environ.get(f"SMEMSIM_{key.upper()}") for key in ("multiprocessors", "memory_bytes")}
+    of_card = {key: int(value) for key, value in numbers.items() if value and value.isdigit()}
+    made = VirtualDevice(arch, **{**of_card, **{key: value for key, value in _chosen.items() if key != "arch"}})
+    atexit.register(_tell_exec, made, os.getpid())
+    return made
+
+
+def _tell_exec(made: VirtualDevice, process: int) -> None:
+    """Tell `smemsim exec`, where the program runs under it, what was launched."""
+    name = os.environ.get("SMEMSIM_SOCKET")
+    if not name or not made.launches or os.getpid() != process:
+        return
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+        channel.connect(f"\0{name}{SOCKET_ENDING}")
+        channel.sendall(json.dumps([vars(x) for x in made.launches], default=str).encode())
+
+
+# ---- Doors that open when a library is imported
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the libraries of `DOORS` where they are, and opens their doors once they are imported."""
+
+    def __init__(self, doors: Mapping[str, str]) -> None:
+        self.doors = dict(doors)
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        """See importlib."""
+        if name not in self.doors:
+            return None
+        door = self.doors.pop(name)  # now the search below does not come back here
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader.exec_module = _then(spec.loader.exec_module, door)  # type: ignore[method-assign]
+        return spec
+
+
+def _then(execute: Callable[[Any], None], door: str) -> Callable[[Any], None]:
+    def exec_module(module: Any) -> None:
+        opening = importlib.import_module(door)
+        getattr(opening, "before_import", lambda: None)()
+        execute(module)
+        opening.install()
+
+    return exec_module
+
+
+def open_on_import(doors: Mapping[str, str] = DOORS) -> None:
+    """Open each door when its library is imported; now where it was already."""
+    later = {}
+    for name, door in doors.items():
+        if name in sys.modules:
+            importlib.import_module(door).install()
+        else:
+            later[name] = door
+    sys.meta_path.insert(0, _Finder(later))

@@ -1,0 +1,259 @@
+"""Tests for a GPU as somebody has them: nothing here knows of smemsim. They are run with `pytest --smemsim-gpu`."""
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as GluonDescriptor
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+DEVICE = triton.runtime.driver.active.get_active_torch_device()
+
+
+@triton.jit
+def add(x, y, out, n, block: tl.constexpr):
+    at = tl.program_id(0) * block + tl.arange(0, block)
+    tl.store(out + at, tl.load(x + at, mask=at < n) + tl.load(y + at, mask=at < n), mask=at < n)
+
+
+@triton.jit
+def softmax(out, x, columns, block: tl.constexpr):
+    at = tl.arange(0, block)
+    row = tl.load(x + tl.program_id(0) * columns + at, mask=at < columns, other=-float("inf"))
+    powers = tl.exp(row - tl.max(row, axis=0))
+    tl.store(out + tl.program_id(0) * columns + at, powers / tl.sum(powers, axis=0), mask=at < columns)
+
+
+@triton.jit
+def product(a, b, c, k, m_block: tl.constexpr, n_block: tl.constexpr, k_block: tl.constexpr):
+    row, column = tl.program_id(0) * m_block, tl.program_id(1) * n_block
+    total = tl.zeros((m_block, n_block), tl.float32)
+    for at in range(0, k, k_block):
+        total = tl.dot(a.load([row, at]), b.load([column, at]).T, total)
+    c.store([row, column], total.to(tl.float16))
+
+
+@gluon.jit
+def copied(source, to, waits: gl.constexpr):
+    tile = gl.allocate_shared_memory(source.dtype, source.block_type.shape, source.layout)
+    bar = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    mbarrier.init(bar, count=1)
+    mbarrier.expect(bar, source.block_type.nbytes)
+    tma.async_load(source, [0, 0], bar, tile)
+    if waits:
+        mbarrier.wait(bar, phase=0)
+    tma.async_store(to, [0, 0], tile)
+    tma.store_wait(pendings=0)
+
+
+def test_vector_addition():
+    x, y = torch.rand(3000, device=DEVICE), torch.rand(3000, device="cuda")
+    out = torch.empty_like(x)
+    assert x.is_cuda
+    assert x.device == y.device == out.device == DEVICE
+    compiled = add[(triton.cdiv(3000, 1024),)](x, y, out, 3000, block=1024)
+    torch.testing.assert_close(out, x + y)
+    assert 8 <= compiled.n_regs <= 255
+    assert compiled.n_spills == 0
+
+
+def test_softmax():
+    x = torch.randn(7, 300, device="cuda")
+    out = torch.empty_like(x)
+    softmax[(7,)](out, x, 300, block=512)
+    torch.testing.assert_close(out, torch.softmax(x, dim=1))
+
+
+def test_product_with_descriptors():
+    a, b = (torch.randn(128, 128, device="cuda").to(torch.float16) for _ in range(2))
+    c = torch.empty_like(a)
+    maps = [TensorDescriptor.from_tensor(t, shape) for t, shape in ((a, [64, 64]), (b, [64, 64]), (c, [64, 64]))]
+    compiled = product[(2, 2)](*maps, 128, m_block=64, n_block=64, k_block=64)
+    assert ("tcgen05.mma" if torch.cuda.get_device_capability()[0] == 10 else "wgmma.mma_async") in compiled.asm["ptx"]
+    torch.testing.assert_close(c, a @ b.T, rtol=1e-2, atol=1e-1)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_copy_through_shared_memory(waits):
+    x = torch.randn(32, 64, device="cuda")
+    out = torch.zeros_like(x)
+    layout = gl.NVMMASharedLayout.get_default_for([32, 64], gl.float32)
+    copied[(1,)](*(GluonDescriptor.from_tensor(t, [32, 64], layout) for t in (x, out)), waits)
+    if waits:
+        torch.testing.assert_close(out, x)
+
+
+def test_past_the_end():
+    x, out = torch.rand(256, device="cuda"), torch.empty(250, device="cuda")
+    add[(1,)](x, x, out, 256, block=256)
+
+
+def test_after_a_finding():
+    test_vector_addition()
+
+
+def test_pointers_in_memory():
+    inputs = [torch.rand(64, device="cuda") for _ in range(3)]
+    pointers = torch.tensor([t.data_ptr() for t in inputs], dtype=torch.int64, device="cuda")
+    out = torch.zeros(64, device="cuda")
+    summed[(1,)](pointers, out, 3, block=64)
+    torch.testing.assert_close(out, sum(inputs))
+
+
+@triton.jit
+def summed(pointers, out, count, block: tl.constexpr):
+    at = tl.arange(0, block)
+    total = tl.zeros((block,), tl.float32)
+    for n in range(count):
+        total += tl.load(tl.load(pointers + n).to(tl.pointer_type(tl.float32)) + at)
+    tl.store(out + at, total)
+
+
+@pytest.mark.parametrize("place", ["cpu", "pinned", "cuda"])
+def test_where_a_pointer_may_point(place):
+    x = torch.rand(64, device=place if place != "pinned" else "cpu", pin_memory=place == "pinned")
+    out = torch.zeros(64, device="cuda")
+    if place == "cpu":
+        with pytest.raises(ValueError, match="cpu tensor"):
+            add[(1,)](x, out, out, 64, block=64)
+    else:
+        add[(1,)](x, out, out, 64, block=64)
+        torch.testing.assert_close(out.cpu(), x.cpu())
+
+
+def test_too_much_shared_memory():
+    a = torch.zeros(512, 512, device="cuda", dtype=torch.float16)
+    maps = [TensorDescriptor.from_tensor(a, shape) for shape in ([256, 128], [256, 128], [256, 256])]
+    with pytest.raises(triton.runtime.errors.OutOfResources, match=r"(shared|tensor) memory"):
+        product[(2, 4)](*maps, 512, m_block=256, n_block=256, k_block=128, num_stages=8)
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        out = torch.empty_like(x)
+        add[(1,)](x, x, out, x.numel(), block=64)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        out = torch.empty(grad.shape, device="cuda")
+        grad = grad.contiguous()
+        add[(1,)](grad, grad, out, grad.numel(), block=64)
+        return out
+
+
+def test_backward():
+    x = torch.rand(64, device="cuda", requires_grad=True)
+    Doubled.apply(x).sum().backward()
+    assert x.grad.is_cuda
+    assert (x.grad == 2).all()
+
+
+def test_graph():
+    x, out = torch.ones(64, device="cuda"), torch.zeros(64, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        add[(1,)](x, out, out, 64, block=64)
+    assert not out.any()
+    for _ in range(3):
+        graph.replay()
+    assert (out == 3).all()
+
+
+def test_autotuner_and_benchmark():
+    tuned = triton.autotune([triton.Config({"block": n}) for n in (64, 128)], key=["n"])(add)
+    x, out = torch.ones(128, device="cuda"), torch.zeros(128, device="cuda")
+    tuned[lambda meta: (triton.cdiv(128, meta["block"]),)](x, x, out, 128)
+    assert (out == 2).all()
+    calls = []
+    assert len(triton.testing.do_bench(lambda: calls.append(0), quantiles=[0.5, 0.2, 0.8])) == 3
+    assert len(calls) == 1
+
+
+def test_hooks():
+    seen = []
+
+    def enter(metadata):
+        seen.append(metadata.get()["name"])
+
+    triton.knobs.runtime.launch_enter_hook.add(enter)
+    try:
+        x = torch.ones(64, device="cuda")
+        add[(1,)](x, x, x, 64, block=64)
+    finally:
+        triton.knobs.runtime.launch_enter_hook.remove(enter)
+    assert seen == ["add"]
+
+
+class TestTorch:
+    def test_places_of_tensors(self):
+        x = torch.arange(6, device="cuda", dtype=torch.float32).reshape(2, 3)
+        for t in (x, x[0], x + 1, x.T.contiguous(), x.half(), torch.zeros_like(x), x.new_empty(3), x.sum(), torch.cat([x, x]), x.clone()):
+            assert t.device == torch.device("cuda", 0)
+        assert x.device.type == "cuda"
+        assert x.cpu().device.type == x.to("cpu").device.type == torch.zeros_like(x, device="cpu").device.type == "cpu"
+        assert x.cpu().cuda().to("cuda:0", torch.float64).is_cuda
+        assert torch.empty(0, device="cuda").is_cuda
+        assert not torch.ones(3).is_cuda
+
+    def test_copies_are_copies(self):
+        x = torch.zeros(4, device="cuda")
+        host = x.cpu()
+        host += 1
+        assert not x.any()
+        assert x.cuda() is x
+        with pytest.raises(TypeError, match=r"Tensor\.cpu"):
+            x.numpy()
+        assert x.cpu().numpy().shape == (4,)
+
+    def test_default_device_and_modules(self):
+        with torch.device("cuda"):
+            assert torch.ones(3).is_cuda
+        torch.set_default_device("cuda")
+        assert torch.ones(3).is_cuda
+        torch.set_default_device(None)
+        assert not torch.ones(3).is_cuda
+        layer = torch.nn.Linear(4, 4).cuda()
+        assert layer.weight.is_cuda
+        assert layer(torch.ones(4, device="cuda")).is_cuda
+
+    def test_random_numbers(self):
+        generator = torch.Generator(device="cuda").manual_seed(3)
+        first = torch.rand(4, device="cuda", generator=generator)
+        assert torch.equal(first, torch.rand(4, device="cuda", generator=generator.manual_seed(3)))
+        assert generator.device.type == "cuda"
+        torch.cuda.manual_seed(1)
+
+    def test_the_card(self):
+        properties = torch.cuda.get_device_properties(0)
+        assert properties.name == torch.cuda.get_device_name()
+        assert properties.multi_processor_count > 100
+        assert properties.major == torch.cuda.get_device_capability()[0]
+        assert torch.cuda.device_count() == 1
+        assert torch.cuda.is_available()
+
+    def test_memory_is_counted_once_and_given_back(self):
+        before, (free, _) = torch.cuda.memory_allocated(), torch.cuda.mem_get_info()
+        x = torch.empty(1 << 20, dtype=torch.uint8, device="cuda")
+        view = x[5:]
+        del x
+        assert torch.cuda.memory_allocated() == before + (1 << 20)
+        assert torch.cuda.mem_get_info()[0] == free - (1 << 20)
+        del view
+        assert torch.cuda.memory_allocated() == before
+
+    def test_streams_and_events(self):
+        stream, begin, end = torch.cuda.Stream(), torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        with torch.cuda.stream(stream):
+            assert torch.cuda.current_stream() == stream
+            begin.record()
+            end.record()
+        assert torch.cuda.current_stream() == torch.cuda.default_stream()
+        torch.cuda.synchronize()
+        assert begin.elapsed_time(end) > 0
+        stream.wait_stream(torch.cuda.current_stream())
+        assert not torch.cuda.is_current_stream_capturing()

@@ -1,0 +1,159 @@
+// Programs on the runtime API, as nvcc builds them with -cudart shared: the first argument says which. Each prints what a card would let it print.
+#include <cassert>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct affine {
+    float factor;
+    short shift;
+};
+__device__ int launches;
+__constant__ float weights[4];
+__managed__ int managed_word;
+
+__global__ void transform(float *to, const float *from, affine f, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) to[i] = from[i] * f.factor + f.shift + weights[i % 4];
+    if (i == 0) atomicAdd(&launches, 1);
+}
+__global__ void numbers(int *to) { to[threadIdx.x] = threadIdx.x; }
+__global__ void behind(int *to, int n) { to[n + threadIdx.x] = 1; }
+__global__ void speak(int n) { printf("kernel %d.%d\n", n, threadIdx.x); }
+__global__ void claim(const int *p) { assert(p[0] == 0); }
+__global__ void unordered(int *to) {
+    __shared__ int word[64];
+    word[threadIdx.x] = threadIdx.x;
+    to[threadIdx.x] = word[63 - threadIdx.x];  // nothing orders the two warps
+}
+__global__ void busy(int *p) {
+    int x = p[0];
+    for (int i = 0; i < 100000000; i++) {
+        x = x * 3 + i;
+        if (x == 12345) p[1] = x;
+    }
+    p[0] = x;
+}
+
+#define SHOW(call) printf("%s: %s\n", #call, cudaGetErrorName(call))
+#define IS(name) (!strcmp(what, name))
+
+static void compute() {
+    const int n = 1000;
+    float *a, *b, h[n], w[4] = {1, 2, 3, 4};
+    int count;
+    cudaMalloc(&a, n * 4), cudaMalloc(&b, n * 4);
+    for (int i = 0; i < n; i++) h[i] = i;
+    cudaMemcpy(b, h, sizeof h, cudaMemcpyHostToDevice);
+    cudaMemcpyToSymbol(weights, w, sizeof w);
+    transform<<<4, 256>>>(a, b, affine{2, -1}, n);
+    SHOW(cudaDeviceSynchronize());
+    cudaMemcpy(h, a, sizeof h, cudaMemcpyDeviceToHost);
+    cudaMemcpyFromSymbol(&count, launches, 4);
+    int wrong = 0;
+    for (int i = 0; i < n; i++) wrong += h[i] != 2 * i - 1 + w[i % 4];
+    printf("%d wrong, %d launch\n", wrong, count);
+    managed_word = 5;
+    numbers<<<1, 1>>>(&managed_word);
+    cudaDeviceSynchronize();
+    printf("managed %d\n", managed_word);
+}
+static void errors(int *p) {
+    numbers<<<1, 2048>>>(p);
+    SHOW(cudaGetLastError());
+    SHOW(cudaGetLastError());
+    numbers<<<1, 32, 60000>>>(p);
+    SHOW(cudaGetLastError());
+    SHOW(cudaFuncSetAttribute(numbers, cudaFuncAttributeMaxDynamicSharedMemorySize, 60000));
+    numbers<<<1, 32, 60000>>>(p);
+    SHOW(cudaGetLastError());
+    SHOW(cudaMemset(p, 0, 5000));
+    SHOW(cudaFree(p + 1));
+    SHOW(cudaMalloc((void **)&p, (size_t)1 << 60));
+    cudaGetLastError(), cudaMalloc(&p, 1000);
+    behind<<<1, 32>>>(p, 250);
+    SHOW(cudaPeekAtLastError());
+    SHOW(cudaDeviceSynchronize());
+    SHOW(cudaGetLastError());
+    SHOW(cudaGetLastError());
+    SHOW(cudaFree(p));
+}
+static void memory(int *p) {
+    int *m, *h, *r = (int *)malloc(4096), row[4][8];
+    cudaPointerAttributes about;
+    cudaMallocManaged(&m, 128), cudaMallocHost(&h, 128), cudaHostRegister(r, 4096, 0);
+    numbers<<<1, 32>>>(m), numbers<<<1, 32>>>(h), numbers<<<1, 32>>>(r + 3);
+    cudaDeviceSynchronize();
+    printf("%d %d %d\n", m[31], h[31], r[34]);
+    for (void *at : {(void *)m, (void *)h, (void *)r, (void *)p, (void *)&row}) cudaPointerGetAttributes(&about, at), printf("%d ", about.type);
+    numbers<<<1, 32>>>(p);
+    cudaMemcpy2D(row, sizeof row[0], p, 16, 16, 2, cudaMemcpyDeviceToHost);
+    printf("| %d %d | ", row[0][3], row[1][3]);
+    cudaHostUnregister(r);
+    size_t available, total;
+    cudaMemGetInfo(&available, &total);
+    printf("%d\n", available < total);
+}
+static void graph(int *p) {
+    cudaStream_t s;
+    cudaGraph_t g;
+    cudaGraphExec_t e;
+    int h[32] = {0};
+    cudaStreamCreate(&s);
+    cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal);
+    numbers<<<1, 32, 0, s>>>(p);
+    cudaMemcpyAsync(h, p, 128, cudaMemcpyDeviceToHost, s);
+    cudaLaunchHostFunc(s, [](void *x) { printf("host function sees %d\n", ((int *)x)[31]); }, h);
+    cudaStreamEndCapture(s, &g);
+    printf("captured %d\n", h[31]);
+    cudaGraphInstantiate(&e, g, 0);
+    cudaGraphLaunch(e, s);
+    SHOW(cudaStreamSynchronize(s));
+    printf("launched %d\n", h[31]);
+}
+static void forks(int *p) {
+    numbers<<<1, 32>>>(p);
+    if (pid_t child = fork()) {
+        int status, h[32];
+        waitpid(child, &status, 0);
+        SHOW(cudaMemcpy(h, p, 128, cudaMemcpyDeviceToHost));
+        printf("%d\n", h[31]);
+    } else {
+        void *q;
+        SHOW(cudaMalloc(&q, 4));
+        fflush(stdout);
+        _exit(0);
+    }
+}
+int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "compute";
+    if (IS("beforehand")) {  // a fork before the first call: two programs
+        int *q, h[32], status;
+        pid_t child = fork();
+        cudaMalloc(&q, 128);
+        numbers<<<1, 32>>>(q);
+        cudaMemcpy(h, q, 128, cudaMemcpyDeviceToHost);
+        printf("%d\n", h[31]);
+        fflush(stdout);
+        if (child) waitpid(child, &status, 0);
+        return 0;
+    }
+    int *p;
+    if (cudaMalloc(&p, 4096)) return puts("no device"), 9;
+    if (IS("compute")) compute();
+    if (IS("errors")) errors(p);
+    if (IS("memory")) memory(p);
+    if (IS("graph")) graph(p);
+    if (IS("fork")) forks(p);
+    if (IS("printf")) puts("before"), speak<<<1, 2>>>(7), cudaDeviceSynchronize(), puts("after");
+    if (IS("assert")) cudaMemset(p, 1, 4), claim<<<1, 1>>>(p), SHOW(cudaGetLastError()), SHOW(cudaDeviceSynchronize());
+    if (IS("race")) unordered<<<1, 64>>>(p), SHOW(cudaDeviceSynchronize());
+    if (IS("touch")) p[0] = 1;
+    if (IS("kill")) numbers<<<1, 32>>>(p), raise(SIGKILL);
+    if (IS("exit")) numbers<<<1, 32>>>(p), exit(7);
+    if (IS("busy")) puts("started"), fflush(stdout), busy<<<1, 1>>>(p), SHOW(cudaDeviceSynchronize());
+    return 0;
+}

@@ -1,0 +1,369 @@
+"""The virtual device in the process of the test: memory, code, launches, streams, graphs, limits, hooks. No compiler is needed."""
+
+import ctypes
+import struct
+
+import numpy as np
+import pytest
+
+from smemsim.spec.cards import CARDS
+from smemsim.virtual import CudaError, Event, FindingsError, Graph, GraphExec, Node, Policy, Stream, VirtualDevice, chosen, images, linked
+
+PTX = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .global .align 4 .u32 counter = 3;
+.visible .const .align 4 .b8 table[16];
+.visible .entry fill(.param .u64 to, .param .u32 value) {
+  .reg .b32 %r<6>; .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [to]; ld.param.u32 %r2, [value]; mov.u32 %r1, %tid.x; mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ntid.x;
+  mad.lo.u32 %r5, %r3, %r4, %r1; mul.wide.u32 %rd2, %r5, 4; add.s64 %rd3, %rd1, %rd2; st.global.u32 [%rd3], %r2; ret; }
+.visible .entry count(.param .align 8 .b8 pair[16]) {
+  .reg .b32 %r<3>; .reg .b64 %rd<3>;
+  ld.param.u64 %rd1, [pair]; ld.param.u32 %r1, [pair+8]; atom.global.add.u32 %r2, [counter], %r1; st.global.u32 [%rd1], %r2; ret; }
+.visible .entry race(.param .u64 to) {
+  .reg .b32 %r<6>; .reg .b64 %rd<4>; .shared .align 4 .b8 word[256];
+  ld.param.u64 %rd1, [to]; mov.u32 %r1, %tid.x; mov.u32 %r2, word; mad.lo.u32 %r3, %r1, 4, %r2; st.shared.u32 [%r3], %r1;
+  sub.u32 %r4, 63, %r1; mad.lo.u32 %r3, %r4, 4, %r2; ld.shared.u32 %r5, [%r3]; mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2;
+  st.global.u32 [%rd3], %r5; ret; }
+.visible .entry pairs() .reqnctapercluster 2, 1, 1 { ret; }
+.visible .entry small() .maxntid 64, 1, 1 { ret; }
+"""
+
+
+def word(value, size=8):
+    return int(value).to_bytes(size, "little")
+
+
+@pytest.fixture
+def device():
+    return VirtualDevice("sm_90a", policy=Policy(quiet=True))
+
+
+@pytest.fixture
+def module(device):
+    return device.load(PTX)
+
+
+def code_of(call, *given, **options):
+    with pytest.raises(CudaError) as error:
+        call(*given, **options)
+    return error.value.code
+
+
+def test_an_allocation_is_aligned_and_holds_what_is_copied(device):
+    data = np.arange(100, dtype=np.uint8)
+    a, back = device.allocate(100), np.zeros(100, np.uint8)
+    device.copy(a, data.ctypes.data, 100, kind=1)
+    device.copy(back.ctypes.data, a, 100, kind=2)
+    assert a % 512 == 0
+    assert (back == data).all()
+    assert ctypes.string_at(a, 100) == data.tobytes()  # the address is one of this process
+
+
+def test_rows_of_a_copy_lie_a_pitch_apart(device):
+    a = device.allocate(64)
+    device.view(a, 64)[:] = np.arange(64)
+    out = np.zeros((3, 4), np.uint8)
+    device.copy_2d(out.ctypes.data, 4, a + 2, 16, 4, 3)
+    assert out.tolist() == [[2, 3, 4, 5], [18, 19, 20, 21], [34, 35, 36, 37]]
+    device.fill_2d(a, 16, 0x1234, 2, 2, 2)
+    assert device.view(a, 20).view(np.uint16)[[0, 1, 2, 8, 9]].tolist() == [0x1234, 0x1234, 0x0504, 0x1234, 0x1234]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda d, a, h: d.copy(a, h, 101, kind=1),  # past the end
+        lambda d, a, h: d.copy(h, h, 8, kind=2),  # from what is no device memory
+        lambda d, a, h: d.copy(a, h, 8, kind=5),
+        lambda d, a, h: d.fill(h, 0, 4),
+        lambda d, a, h: d.free(a + 8),
+        lambda d, a, h: d.free(h),
+        lambda d, a, h: d.allocate(0),
+        lambda d, a, h: (d.free(a), d.free(a)),
+        lambda d, a, h: (d.free(a), d.fill(a, 0, 4)),
+    ],
+)
+def test_what_no_allocation_holds_is_error_1(device, wrong):
+    host = np.zeros(200, np.uint8)
+    assert code_of(wrong, device, device.allocate(100), host.ctypes.data) == 1
+    assert device.error == 0  # not a sticky one
+
+
+def test_more_than_the_card_has_is_error_2(device):
+    assert code_of(device.allocate, 1 << 60) == 2
+    small = VirtualDevice("sm_90a", policy=Policy(quiet=True), memory_bytes=1 << 20)
+    small.allocate(1 << 19)
+    assert code_of(small.allocate, (1 << 19) + 1) == 2
+    assert small.memory_info() == (1 << 19, 1 << 20)
+
+
+def test_memory_that_is_given_back_is_zero_and_counted_no_more(device):
+    a = device.allocate(10000)
+    device.fill(a, 7, 10000)
+    device.free(a)
+    assert device.memory_info()[0] == device.memory_bytes
+    assert not ctypes.string_at(a, 10000).strip(b"\0")
+
+
+def test_the_hosts_memory_is_the_kernels_without_a_copy(device, module):
+    held = np.zeros(65, np.uint32)[1:]  # not at a multiple of 16
+    device.launch(module.function("fill"), 2, 32, [word(device.bind(held)), word(9, 4)])
+    assert (held == 9).all()
+    device.unbind(held.ctypes.data)
+    device.launch(module.function("fill"), 2, 32, [word(held.ctypes.data), word(8, 4)])
+    assert device.error == 700
+
+
+def test_variables_keep_their_contents_and_modules_have_their_own(device, module):
+    out = device.allocate(4)
+    other = device.load(PTX)
+    given = [struct.pack("<QII", out, 5, 0)]
+    for loaded, before in ((module, 3), (module, 8), (other, 3)):
+        device.launch(loaded.function("count"), 1, 1, given)
+        assert device.view(out, 4).view(np.uint32)[0] == before
+    address, size = module.variable("counter")
+    assert (size, device.view(address, 4).view(np.uint32)[0]) == (4, 13)
+    device.unload(other)
+    assert code_of(module.variable, "nothing") == 500
+    assert code_of(module.function, "nothing") == 500
+
+
+def test_parameters_are_known_before_a_launch(module):
+    assert [[(p.offset, p.size) for p in module.function(name).parameters] for name in ("fill", "count", "pairs")] == [
+        [(0, 8), (8, 4)], [(0, 16)], [],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "code"),
+    [
+        ("pairs", {"grid": 0, "block": 1}, 9),
+        ("pairs", {"grid": 2, "block": 1025}, 9),
+        ("pairs", {"grid": (2, 65536), "block": 1}, 9),
+        ("pairs", {"grid": 2, "block": (1, 1, 65)}, 9),
+        ("pairs", {"grid": 3, "block": 1}, 912),
+        ("pairs", {"grid": 4, "block": 1, "cluster": 4}, 912),
+        ("small", {"grid": 16, "block": 1, "cluster": 16}, 912),
+        ("small", {"grid": 1, "block": 65}, 701),
+        ("small", {"grid": 1, "block": 1, "shared_bytes": 49153}, 1),
+        ("small", {"grid": 1 << 20, "block": 64, "cooperative": True}, 720),
+    ],
+)
+def test_a_launch_that_the_driver_refuses_has_its_code(device, module, name, given, code):
+    assert code_of(device.launch, module.function(name), arguments=[], **given) == code
+    assert device.error == 0
+
+
+def test_what_a_kernel_is_allowed_it_may_be_launched_with(device, module):
+    f = module.function("small")
+    device.set_function_attribute(f, 8, 232448)
+    device.set_function_attribute(f, 14, 1)
+    assert device.launch(f, 16, 1, [], cluster=16, shared_bytes=200000).ok
+    assert code_of(device.set_function_attribute, f, 8, 232449) == 1
+    assert device.launch(module.function("pairs"), 2, 1, []).launch.cluster == (2, 1, 1)
+
+
+def test_a_trap_is_told_at_the_synchronising_call_and_ever_after(device, module):
+    run = device.launch(module.function("fill"), 1, 32, [word(8), word(1, 4)])
+    assert [f.code for f in run.findings] == ["X001"]
+    for call in (device.synchronize, lambda: device.allocate(8), device.memory_info, lambda: device.load(PTX)):
+        assert code_of(call) == 700
+
+
+@pytest.mark.parametrize("name", ["warn", "collect", "raise"])
+def test_the_policy_says_what_a_finding_does(name, capsys):
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, on_finding=name))
+    f, a = device.load(PTX).function("race"), device.allocate(256)
+    if name == "raise":
+        with pytest.raises(FindingsError, match="X008"):
+            device.launch(f, 1, 64, [word(a)])
+        assert device.error == 719
+    else:
+        assert [f.code for f in device.launch(f, 1, 64, [word(a)]).findings] == ["X008"]
+    assert ("X008" in capsys.readouterr().err) == (name != "collect")
+    assert "findings in 1 (race)" in device.summary()
+
+
+def test_kernels_that_are_not_under_test_run_without_the_watch_or_as_python(tmp_path):
+    hooks = tmp_path / "hooks.py"
+    hooks.write_text(
+        "from smemsim.virtual import hook\n@hook('^fill$')\ndef fill(launch):\n    launch.array(0, 'u4', 8)[:] = launch.value(1, 'u4') + 1\n"
+    )
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, hooks=hooks, unwatched="race"))
+    module, a = device.load(PTX), device.allocate(256)
+    assert device.launch(module.function("fill"), 1, 8, [word(a), word(4, 4)]) is None
+    assert device.view(a, 32).view(np.uint32).tolist() == [5] * 8
+    assert device.launch(module.function("race"), 1, 64, [word(a)]).ok
+
+
+@pytest.mark.parametrize("limit", [{"limit_launches": 1}, {"total_seconds": 1e-9}])
+def test_behind_a_limit_nothing_runs_and_the_program_is_told_so(limit, capsys):
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, **limit))
+    f, a = device.load(PTX).function("fill"), device.allocate(128)
+    for _ in range(2):
+        if not device.error:
+            device.launch(f, 1, 4, [word(a), word(1, 4)])
+    assert device.error == 702
+    assert "limit" in capsys.readouterr().err
+
+
+def test_some_ctas_of_every_grid_run(module):
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True, ctas=(1,)))
+    f, a = device.load(PTX).function("fill"), device.allocate(128)
+    device.launch(f, 3, 4, [word(a), word(7, 4)])
+    assert device.view(a, 48).view(np.uint32).tolist() == [0] * 4 + [7] * 4 + [0] * 4
+
+
+def test_a_stream_that_waits_for_a_captured_one_is_captured_with_it(device, module):
+    first, second, event, back = Stream(), Stream(), Event(), Event()
+    a = device.allocate(16)
+    device.begin_capture(first)
+    device.launch(module.function("fill"), 1, 4, [word(a), word(5, 4)], stream=first)
+    device.record(event, first)
+    device.wait(second, event)
+    device.fill(a, 6, 4, 1, second)
+    device.record(back, second)
+    device.wait(first, back)
+    graph = device.end_capture(first, (first, second))
+    assert [node.kind for node in graph.nodes] == ["kernel", "memset"]
+    assert not device.view(a, 16).any()
+    device.launch_graph(GraphExec(graph))
+    assert device.view(a, 16).view(np.uint32).tolist() == [0x06060606, 5, 5, 5]
+
+
+def test_a_capture_that_is_not_joined_or_is_synchronised_fails(device):
+    first, second, event = Stream(), Stream(), Event()
+    device.begin_capture(first)
+    device.record(event, first)
+    device.wait(second, event)
+    device.submit(second, Node("empty", lambda: None))
+    assert code_of(device.end_capture, first, (first, second)) == 904
+    device.begin_capture(first)
+    assert code_of(device.synchronize, first) == 900
+    assert code_of(device.end_capture, first, (first,)) == 901
+
+
+def test_nodes_run_behind_those_that_they_depend_on():
+    graph, done = Graph(), []
+    late = graph.add(Node("empty", lambda: done.append("late")))
+    early = graph.add(Node("empty", lambda: done.append("early")))
+    late.after.append(early)
+    VirtualDevice("sm_90a", policy=Policy(quiet=True)).launch_graph(GraphExec(graph))
+    assert done == ["early", "late"]
+    early.after.append(late)
+    with pytest.raises(CudaError):
+        GraphExec(graph)
+
+
+def test_events_that_were_not_recorded_have_no_time(device):
+    begin, end = Event(), Event()
+    assert code_of(device.elapsed, begin, end) == 400
+    device.record(begin)
+    device.record(end)
+    assert device.elapsed(begin, end) > 0
+
+
+@pytest.mark.parametrize("arch", CARDS)
+def test_a_card_says_what_it_is(arch):
+    device = VirtualDevice(arch, policy=Policy(quiet=True), multiprocessors=7)
+    number = int(arch[3:-1])
+    assert (device.attribute(75), device.attribute(76), device.attribute(16)) == (number // 10, number % 10, 7)
+    for version, place in ((12, 388), (13, 384)):
+        raw = device.properties(version)
+        assert raw.startswith(device.card.name.encode())
+        assert struct.unpack_from("<i", raw, place)[0] == 7
+        assert struct.unpack_from("<ii", raw, 360) == (number // 10, number % 10)
+    assert code_of(device.attribute, 999) == 1
+
+
+def test_a_map_is_encoded_by_the_rules_and_refused_by_them(device, capsys):
+    given = {"data_type": 9, "global_address": 0x1000, "global_dim": (64, 8), "global_strides": (128,), "box_dim": (64, 8), "swizzle": 3}
+    assert len(device.encode("tiled", **given)) == 128
+    assert code_of(device.encode, "tiled", **given | {"box_dim": (257, 8)}) == 1
+    assert "box_dim" in capsys.readouterr().err
+
+
+def lz4(data):
+    """A block of literals, and of one copy of what came before."""
+    half = data[: len(data) // 2]
+    size = len(half)
+    head = bytes([0xFF]) + bytes([255] * ((size - 15) // 255)) + bytes([(size - 15) % 255])
+    rest = size - 19
+    return head + half + struct.pack("<H", size) + bytes([255] * (rest // 255)) + bytes([rest % 255])
+
+
+def fat(*entries):
+    out = b""
+    for kind, arch, data, flags, unpacked in entries:
+        padded = data + bytes(-len(data) % 8)
+        packed = len(data) if flags else 0
+        out += struct.pack("<HHIQIIHHIQQQQ", kind, 0x101, 64, len(padded), packed, 0, 0, 0, arch, 0, flags, 0, unpacked) + padded
+    return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(out)) + out
+
+
+def ptx_for(target):
+    return f".version 8.0\n.target {target}\n.address_size 64\n.visible .entry k() {{ ret; }}\n".encode()
+
+
+def test_the_right_code_of_a_fat_binary_is_chosen_and_the_reason_told(device):
+    twice = ptx_for("sm_90a") * 4
+    both = fat((1, 80, ptx_for("sm_80"), 0, 0), (1, 90, lz4(twice), 0x2011, len(twice)), (1, 100, ptx_for("sm_100a"), 0, 0))
+    found = images(both)
+    assert [image.target for image in found] == ["sm_80", "sm_90a", "sm_100a"]
+    assert found[1].ptx.encode() == twice
+    image, why = chosen(found, "sm_90a")
+    assert (image.target, why) == ("sm_90a", "PTX for sm_90a, of sm_80, sm_90a, sm_100a")
+    assert chosen(found, "sm_103a")[0].target == "sm_80"  # sm_100a is for sm_100 alone
+    assert chosen(images(ptx_for("sm_100f")), "sm_103a")[0].target == "sm_100f"
+
+
+def test_the_text_that_ptxas_leaves_in_a_cubin_is_its_ptx(device):
+    text = ptx_for("sm_90a").rstrip(b"\n").replace(b"\n", b"\0") + b"\0"
+    names = b"\0.nv_debug_ptx_txt\0"
+    sections = struct.pack("<IIQQQQIIQQ", 1, 1, 0, 0, 64, len(text), 0, 0, 1, 0) + struct.pack(
+        "<IIQQQQIIQQ", 0, 3, 0, 0, 64 + len(text), len(names), 0, 0, 1, 0
+    )
+    head = (
+        b"\x7fELF\2\1\1\x41\x08"
+        + bytes(7)
+        + struct.pack("<HHIQQQIHHHHHH", 2, 190, 1, 0, 0, 64 + len(text) + len(names), 0x5A04, 64, 0, 0, 64, 2, 1)
+    )
+    module = device.load(head + text + names + sections)
+    assert (module.names, module.why) == (["k"], "PTX in a cubin for sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "told"),
+    [
+        (ptx_for("sm_100a"), 218, "which sm_90a does not run"),
+        (fat((1, 100, ptx_for("sm_100a"), 0, 0)), 209, "which sm_90a does not run"),
+        (fat((2, 90, b"\x7fELF" + bytes(60), 0, 0)), 209, "machine code for sm_90"),
+        (b".version 8.0\n.target sm_90\n bad", 218, "line 3"),
+        (b"\xff\xfe\xfd\xfc" * 16, 209, "no PTX"),
+    ],
+)
+def test_code_that_does_not_run_here_has_a_code_and_a_sentence(device, capsys, code, number, told):
+    assert code_of(device.load, code) == number
+    assert told in capsys.readouterr().err
+
+
+def test_several_texts_become_one():
+    caller = ".version 8.0\n.target sm_90a\n.address_size 64\n.extern .func (.param .b32 r) twice(.param .b32 x);\n.visible .entry k() { ret; }\n"
+    callee = (
+        ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .func (.param .b32 r) twice(.param .b32 x) { .reg .b32 %a<3>; "
+        "ld.param.b32 %a1, [x]; add.u32 %a2, %a1, %a1; st.param.b32 [r], %a2; ret; }\n"
+    )
+    text = linked([caller, callee])
+    assert text.count(".version") == 1
+    assert VirtualDevice("sm_90a", policy=Policy(quiet=True)).load(text).names == ["k"]
+
+
+def test_the_environment_says_the_policy_and_a_mistake_names_the_variable():
+    said = Policy(strict=True, ctas=(0, 2), limit_seconds=1.5, on_finding="raise").environment()
+    assert said == {"SMEMSIM_STRICT": "1", "SMEMSIM_CTAS": "0,2", "SMEMSIM_LIMIT_SECONDS": "1.5", "SMEMSIM_ON_FINDING": "raise"}
+    assert Policy.of(said) == Policy(strict=True, ctas=(0, 2), limit_seconds=1.5, on_finding="raise")
+    for name, text in (("SMEMSIM_LIMIT_SECONDS", "soon"), ("SMEMSIM_STRICT", "maybe"), ("SMEMSIM_CTAS", "3-1")):
+        with pytest.raises(Exception, match=name):
+            Policy.of({name: text})

@@ -1,0 +1,267 @@
+"""Programs that nvcc and a C++ compiler build, unchanged under `smemsim exec`: what they print, what they end with, and what is found in them."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+PROGRAMS = pathlib.Path(__file__).parent / "programs"
+NVCC = shutil.which("nvcc")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="needs Linux and a C compiler"
+)
+
+
+def exec_command(*options, arch="sm_90a"):
+    return [sys.executable, "-c", "from smemsim.cli import main; main()", "exec", "--arch", arch, *map(str, options), "--"]
+
+
+def run(command, *options, arch="sm_90a", env=None):
+    done = subprocess.run(
+        [*exec_command(*options, arch=arch), *map(str, command)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **(env or {})},
+        check=False,
+    )
+    assert "internal error" not in done.stderr, done.stderr
+    return done
+
+
+def built(tmp_path_factory, name, *flags):
+    if NVCC is None:
+        pytest.skip("needs nvcc")
+    program = tmp_path_factory.mktemp("programs") / name
+    subprocess.run(
+        [NVCC, "-gencode", "arch=compute_90a,code=compute_90a", *flags, str(PROGRAMS / f"{name}.cu"), "-o", str(program)],
+        check=True,
+        timeout=300,
+    )
+    return program
+
+
+@pytest.fixture(scope="session")
+def runtime(tmp_path_factory):
+    return built(tmp_path_factory, "runtime", "-cudart", "shared", "-lineinfo")
+
+
+@pytest.fixture(scope="session")
+def gemm(tmp_path_factory):
+    return built(tmp_path_factory, "gemm", "-cudart", "shared")
+
+
+SCENARIOS = ("compute", "errors", "memory", "graph", "printf", "assert", "fork", "beforehand", "touch")
+
+
+@pytest.fixture(scope="session")
+def scenarios(runtime, tmp_path_factory):
+    """Every scenario of the program, one after the other under one `exec`: (lines of output, exit code) by name, and what smemsim told."""
+    folder = tmp_path_factory.mktemp("scenarios")
+    script = "; ".join(f"{runtime} {name} > {folder}/{name} 2> {folder}/stderr.txt; echo $? > {folder}/{name}.code" for name in SCENARIOS)
+    done = run(["sh", "-c", script])
+    told = {name: ((folder / name).read_text().splitlines(), int((folder / f"{name}.code").read_text())) for name in SCENARIOS}
+    return told, done.stderr, done.returncode
+
+
+def test_symbols_structures_and_managed_variables_are_those_of_the_program(scenarios):
+    assert scenarios[0]["compute"] == (["cudaDeviceSynchronize(): cudaSuccess", "0 wrong, 1 launch", "managed 0"], 0)
+
+
+def test_errors_come_when_and_as_cuda_gives_them(scenarios):
+    """As an H200 answered (driver 580): not sticky ones at once, that of a trap at the synchronising call, and at every later one."""
+    lines, code = scenarios[0]["errors"]
+    assert [line.partition(": ")[2] for line in lines] == [
+        "cudaErrorInvalidConfiguration", "cudaSuccess", "cudaErrorInvalidValue", "cudaSuccess", "cudaSuccess", "cudaErrorInvalidValue",
+        "cudaErrorInvalidValue", "cudaErrorMemoryAllocation", "cudaSuccess", "cudaErrorIllegalAddress", "cudaErrorIllegalAddress", "cudaSuccess",
+        "cudaErrorIllegalAddress",
+    ]  # fmt: skip
+    assert code == 0
+
+
+def test_an_access_behind_an_array_names_its_line_and_the_allocation(scenarios):
+    told = scenarios[1]
+    assert "X001" in told
+    assert "to[n + threadIdx.x] = 1" in told  # the line of the source
+    assert "1000 bytes of memory" in told
+
+
+def test_host_memory_of_all_kinds_is_the_kernels(scenarios):
+    assert scenarios[0]["memory"][0] == ["31 31 31", "3 1 1 2 0 | 3 7 | 1"]
+
+
+def test_a_captured_graph_runs_when_it_is_launched(scenarios):
+    assert scenarios[0]["graph"][0] == ["captured 0", "host function sees 31", "cudaStreamSynchronize(s): cudaSuccess", "launched 31"]
+
+
+def test_printf_stands_between_what_the_program_prints(scenarios):
+    assert scenarios[0]["printf"][0] == ["before", "kernel 7.0", "kernel 7.1", "after"]
+
+
+def test_a_failed_assertion_is_an_error_of_the_synchronising_call(scenarios):
+    assert scenarios[0]["assert"][0] == ["cudaGetLastError(): cudaSuccess", "cudaDeviceSynchronize(): cudaErrorAssert"]
+    assert "X013" in scenarios[1]
+
+
+def test_a_context_does_not_outlive_a_fork(scenarios):
+    assert scenarios[0]["fork"][0] == [
+        "cudaMalloc(&q, 4): cudaErrorInitializationError", "cudaMemcpy(h, p, 128, cudaMemcpyDeviceToHost): cudaSuccess", "31",
+    ]  # fmt: skip
+
+
+def test_a_fork_before_the_first_call_makes_two_programs(scenarios):
+    assert scenarios[0]["beforehand"][0] == ["31", "31"]
+
+
+def test_the_host_cannot_touch_device_memory(scenarios):
+    assert scenarios[0]["touch"][1] == 128 + signal.SIGSEGV
+
+
+def test_findings_of_any_of_its_processes_are_the_programs(scenarios):
+    assert "findings in 2 (behind, claim)" in scenarios[1]
+    assert scenarios[2] == 1
+
+
+@pytest.mark.parametrize(("policy", "answer"), [("warn", "cudaSuccess"), ("raise", "cudaErrorLaunchFailure"), ("collect", "cudaSuccess")])
+def test_what_is_found_is_told_or_fails_the_launch_as_the_policy_says(runtime, policy, answer):
+    done = run([runtime, "race"], env={"SMEMSIM_ON_FINDING": policy})
+    assert answer in done.stdout
+    assert "X008" in done.stderr
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize(("what", "code"), [("exit", 7), ("kill", 128 + signal.SIGKILL)])
+def test_the_programs_own_end_is_that_of_exec(runtime, what, code):
+    assert run([runtime, what]).returncode == code
+
+
+def children(process):
+    listed = subprocess.run(["ps", "-eo", "pid,ppid"], capture_output=True, text=True, check=True).stdout.split()[2:]
+    return [int(pid) for pid, parent in zip(listed[::2], listed[1::2], strict=True) if int(parent) == process]
+
+
+@pytest.mark.parametrize("way", ["Ctrl-C", "the program is killed", "exec is killed"])
+def test_nothing_is_left_behind(runtime, way):
+    command = [*exec_command(), str(runtime), "busy"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True) as process:
+        leave(process, runtime, way)
+
+
+def leave(process, runtime, way):
+    assert process.stdout.readline() == "started\n"
+    limit = time.monotonic() + 20
+    while len(children(process.pid)) < 2 and time.monotonic() < limit:  # the program, and the process that has its device
+        time.sleep(0.05)
+    own = children(process.pid)
+    program = next(pid for pid in own if os.readlink(f"/proc/{pid}/exe") == str(runtime))
+    if way == "Ctrl-C":
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        os.kill(program if way == "the program is killed" else process.pid, signal.SIGKILL)
+    assert process.wait(timeout=20) == {"Ctrl-C": 130, "the program is killed": 137, "exec is killed": -9}[way]
+    while any(pathlib.Path(f"/proc/{pid}").exists() for pid in own) and time.monotonic() < limit:
+        time.sleep(0.05)
+    assert not [pid for pid in own if pathlib.Path(f"/proc/{pid}").exists()]
+
+
+def test_a_matrix_product_with_maps_in_a_structure_is_right_and_judged(gemm):
+    done = run([gemm])
+    assert (done.stdout, done.returncode) == ("0 wrong\n", 0)
+    assert "4 of 4 matrix instructions" in done.stderr
+
+
+def test_the_same_product_with_another_swizzle_in_a_map_is_found(gemm, tmp_path):
+    done = run([gemm, "wrong"], "--report", tmp_path / "report", "--json", tmp_path / "found.json", "--record", tmp_path / "kept")
+    assert done.returncode == 1
+    assert "swizzle = 128B" in done.stderr
+    found = json.loads((tmp_path / "found.json").read_text())["launches"][0]
+    assert [f["code"] for f in found["run"]["findings"]] == ["R501"]
+    assert "R501" in (tmp_path / "report" / "index.html").read_text()
+    assert (tmp_path / "report" / found["page"]).exists()
+    again = subprocess.run(
+        [sys.executable, "-c", "from smemsim.cli import main; main()", "run", str(tmp_path / "kept" / "0001-gemm")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert again.returncode == 1
+    assert "R501" in again.stdout
+
+
+def test_a_program_with_nvidias_own_runtime_is_told_how_to_link(tmp_path_factory):
+    program = built(tmp_path_factory, "runtime")
+    done = run([program, "printf"])
+    assert done.stdout == "no device\n"
+    assert done.stderr.count("-cudart shared") == 1
+
+
+def test_code_without_ptx_is_told_which_option_keeps_it(tmp_path_factory):
+    if NVCC is None:
+        pytest.skip("needs nvcc")
+    program = tmp_path_factory.mktemp("programs") / "machine"
+    flags = ["-gencode", "arch=compute_90a,code=sm_90a", "-cudart", "shared"]
+    subprocess.run([NVCC, *flags, str(PROGRAMS / "runtime.cu"), "-o", str(program)], check=True, timeout=300)
+    done = run([program, "assert"])
+    assert "cudaErrorNoKernelImageForDevice" in done.stdout
+    assert "machine code for sm_90" in done.stderr
+    assert "code=compute_90a" in done.stderr
+
+
+def test_a_kernel_of_nvrtc_has_its_ptx_and_the_array_behind_which_it_reads_is_named(tmp_path_factory):
+    wheel = importlib.util.find_spec("nvidia")
+    homes = [pathlib.Path(home) for home in (wheel.submodule_search_locations if wheel else ())]
+    library = next((found for home in homes for found in home.glob("*/lib/libnvrtc.so.*") if "builtins" not in found.name), None)
+    if library is None or NVCC is None:
+        pytest.skip("needs NVRTC (pip install nvidia-cuda-nvrtc) and nvcc")
+    from smemsim.virtual import libraries
+
+    program = tmp_path_factory.mktemp("programs") / "nvrtc"
+    found = [
+        f"-I{library.parents[1] / 'include'}",
+        "-Xlinker",
+        f"-rpath={library.parent}",
+        "-Xlinker",
+        str(libraries() / "libcuda.so.1"),
+        "-Xlinker",
+        str(library),
+    ]
+    subprocess.run([NVCC, "-cudart", "none", str(PROGRAMS / "nvrtc.cpp"), *found, "-o", str(program)], check=True, timeout=300)
+    done = run([program], arch="sm_100a")
+    assert done.stdout.splitlines() == ["NVIDIA B200 10.0", "sum 250750"]
+    assert "1 launch of 1 kernel" in done.stderr
+    done = run([program, "over"], arch="sm_103a")
+    assert "cuCtxSynchronize(): CUDA_ERROR_ILLEGAL_ADDRESS" in done.stdout
+    assert "right behind the array allocation2" in done.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="needs cuda-bindings")
+def test_cuda_python_runs_as_its_documentation_shows():
+    pytest.importorskip("cuda.bindings.driver")
+    done = run([sys.executable, PROGRAMS / "bindings.py"])
+    if "libnvrtc" in done.stderr and done.returncode:
+        pytest.skip("needs NVRTC (pip install nvidia-cuda-nvrtc)")
+    assert done.stdout == "8192 right\n", done.stderr
+
+
+def test_a_numba_kernel_runs():
+    done = run([sys.executable, PROGRAMS / "numba_kernel.py"], "--quiet")
+    if done.returncode == 77:
+        pytest.skip(done.stdout)
+    assert done.stdout == "1000 right\n", done.stderr
+
+
+def test_two_programs_at_once_have_devices_of_their_own(runtime):
+    both = [
+        subprocess.Popen(  # each of them waited for below
+            [*exec_command("--quiet"), str(runtime), "compute"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        for _ in "ab"
+    ]
+    assert [one.communicate(timeout=60)[0].splitlines()[1] for one in both] == ["0 wrong, 1 launch"] * 2
