@@ -54,7 +54,7 @@ def install(arch: str | None = None, *, policy: Policy | None = None, **card: An
     if "cutlass" in sys.modules:
         raise InputError("cutlass is imported already: call smemsim.virtual.cutedsl.install before the import, or run the program under smemsim exec")
     before_import()
-    process.open_on_import({"cutlass": __name__})
+    process.open_on_import({name: process.DOORS[name] for name in ("torch", "cutlass")})
 
 
 def before_import() -> None:
@@ -81,7 +81,6 @@ def _is_open() -> bool:
 
 def _after_import() -> None:
     """What changes in cutlass itself: a benchmark runs a kernel once, since a simulation's time says nothing of a card's."""
-    _tell_dlpack()
     testing = sys.modules.get("cutlass.testing")
     if testing is not None and not hasattr(testing.benchmark, "of_smemsim"):
         testing.benchmark = _once(testing.benchmark)
@@ -108,52 +107,6 @@ def _folder() -> pathlib.Path:
 
 def _runtime_library() -> pathlib.Path:
     return build.libraries() / LIBRARY
-
-
-# ---- Tensors
-
-
-_DEVICE_AT = {b"dltensor": 8, b"dltensor_versioned": 40}  # of device_type in DLManagedTensor and DLManagedTensorVersioned (dlpack.h 1.0)
-KDL_CUDA = 2
-
-
-def _tell_dlpack() -> None:
-    """Tensors of torch's "cuda" say in DLPack what they are: device memory."""
-    import torch
-
-    from smemsim.virtual.torch import streams, tensors
-
-    of_cpu = torch.Tensor.__dlpack__
-    if hasattr(of_cpu, "of_smemsim"):
-        return
-
-    def __dlpack__(self: Any, *, stream: Any = None, **named: Any) -> Any:
-        if tensors.place(self) != "cuda":
-            return of_cpu(self, stream=stream, **named)
-        capsule = of_cpu(self.detach(), **{key: value for key, value in named.items() if key == "max_version"})
-        name = _capsule_name(capsule)
-        ctypes.c_int32.from_address(_capsule_pointer(capsule, name) + _DEVICE_AT[name]).value = KDL_CUDA
-        return capsule
-
-    __dlpack__.of_smemsim = True  # type: ignore[attr-defined]
-    torch.Tensor.__dlpack__ = __dlpack__  # type: ignore[method-assign]
-    torch.to_dlpack = torch.utils.dlpack.to_dlpack = lambda tensor: __dlpack__(tensor)  # type: ignore[assignment]
-    torch._C._cuda_getCurrentRawStream = lambda device: streams.current  # type: ignore[attr-defined]  # TVM FFI asks this
-    for name in ("__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"):
-        if hasattr(torch.Tensor, name):
-            delattr(torch.Tensor, name)
-
-
-def _capsule_name(capsule: Any) -> bytes:
-    get = ctypes.pythonapi.PyCapsule_GetName
-    get.restype, get.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    return get(capsule) or b""
-
-
-def _capsule_pointer(capsule: Any, name: bytes) -> int:
-    get = ctypes.pythonapi.PyCapsule_GetPointer
-    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    return get(capsule, name) or 0
 
 
 # ---- Code

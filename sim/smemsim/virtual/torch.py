@@ -11,6 +11,7 @@ is taken for the device's while backward runs.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import sys
 import threading
@@ -578,6 +579,55 @@ def _generator(real: Any) -> Any:
     return Generator
 
 
+# ---- DLPack
+
+
+# Where device_type is, in DLManagedTensor and DLManagedTensorVersioned (dlpack.h 1.0).
+_DEVICE_AT = {b"dltensor": 8, b"dltensor_versioned": 40}
+KDL_CPU, KDL_CUDA = 1, 2
+
+
+def _tell_dlpack() -> None:
+    """Tensors of the card say in DLPack that they are device memory. TVM FFI asks torch's C++ otherwise: that way is closed."""
+    import torch
+
+    of_cpu, to_cpu = torch.Tensor.__dlpack__, torch.from_dlpack
+
+    def __dlpack__(self: Any, *, stream: Any = None, **named: Any) -> Any:
+        if tensors.place(self) != CUDA:
+            return of_cpu(self, stream=stream, **named)
+        return _on(KDL_CUDA, of_cpu(self.detach(), **{key: value for key, value in named.items() if key == "max_version"}))
+
+    def from_dlpack(given: Any, **named: Any) -> Any:
+        if hasattr(given, "__dlpack_device__") and given.__dlpack_device__()[0] != KDL_CUDA:
+            return to_cpu(given, **named)
+        capsule = given.__dlpack__() if hasattr(given, "__dlpack__") else given
+        out = torch._C._from_dlpack(_on(KDL_CPU, capsule))  # type: ignore[attr-defined]
+        tensors.mark(out, CUDA, "from_dlpack")
+        return out
+
+    torch.Tensor.__dlpack__ = __dlpack__  # type: ignore[method-assign]
+    torch.from_dlpack = torch.utils.dlpack.from_dlpack = from_dlpack
+    torch.to_dlpack = torch.utils.dlpack.to_dlpack = lambda tensor: __dlpack__(tensor)
+    for name in ("__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"):
+        if hasattr(torch.Tensor, name):
+            delattr(torch.Tensor, name)
+    torch._C._cuda_getCurrentRawStream = lambda device: streams.current  # type: ignore[attr-defined]
+
+
+def _on(device: int, capsule: Any) -> Any:
+    """A DLPack capsule that says its memory is on a device of this kind."""
+    name = _capsule("Name", ctypes.c_char_p, capsule)
+    ctypes.c_int32.from_address(_capsule("Pointer", ctypes.c_void_p, capsule, name) + _DEVICE_AT[name]).value = device
+    return capsule
+
+
+def _capsule(what: str, gives: Any, capsule: Any, *more: Any) -> Any:
+    """PyCapsule_GetName and PyCapsule_GetPointer."""
+    get = ctypes.PYFUNCTYPE(gives, ctypes.py_object, *[ctypes.c_char_p] * len(more))((f"PyCapsule_Get{what}", ctypes.pythonapi))
+    return get(capsule, *more)
+
+
 @functools.cache
 def install(arch: str | None = None) -> None:
     """Let "cuda" in torch mean the device of this process, the card of an architecture or the one chosen already. Not undone.
@@ -598,6 +648,7 @@ def install(arch: str | None = None) -> None:
     mode = _mode_class()()
     mode.__enter__()
     _keep_in_backward(mode)
+    _tell_dlpack()
     real_default = torch.set_default_device
 
     def set_default_device(device: Any) -> None:
