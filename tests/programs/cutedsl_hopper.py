@@ -1,8 +1,9 @@
-"""Programs in CuTe DSL for Hopper: an addition with printf, through a graph and events, and a persistent GEMM on wgmma."""
+"""Programs in CuTe DSL for Hopper: an addition with printf, through a graph and events, a persistent GEMM on wgmma, and a launch that is refused."""
 
 import cuda.bindings.driver as cuda
 import cutlass
 import cutlass.memory as memory
+import cutlass.tensor_utils as tensor_utils
 import cutlass.utils as utils
 import torch
 from cutlass import cute, testing
@@ -95,8 +96,8 @@ def multiply(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, most: cutlass.Const
     k_major = cute.nvgpu.OperandMajorMode.K
     half = cutlass.Float16
     mma = hopper_helpers.make_trivial_tiled_mma(half, half, k_major, k_major, cutlass.Float32, (1, 1, 1), TILE[:2])
-    layout_a = hopper_helpers.make_smem_layout_a(utils.LayoutEnum.ROW_MAJOR, TILE, half, 1)
-    layout_b = hopper_helpers.make_smem_layout_b(utils.LayoutEnum.ROW_MAJOR, TILE, half, 1)
+    layout_a = hopper_helpers.make_smem_layout_a(tensor_utils.LayoutEnum.ROW_MAJOR, TILE, half, 1)
+    layout_b = hopper_helpers.make_smem_layout_b(tensor_utils.LayoutEnum.ROW_MAJOR, TILE, half, 1)
     load = cpasync.CopyBulkTensorTileG2SOp()
     load_a, t_a = cpasync.make_tiled_tma_atom(load, a, cute.select(layout_a, mode=[0, 1]), (TILE[0], TILE[2]))
     load_b, t_b = cpasync.make_tiled_tma_atom(load, b, cute.select(layout_b, mode=[0, 1]), (TILE[1], TILE[2]))
@@ -129,5 +130,17 @@ def product():
     print(f"product PASS with {most} clusters at once")
 
 
+@cute.kernel
+def nothing():
+    return
+
+
+@cute.jit
+def refused():
+    nothing().launch(grid=(3, 1, 1), block=(32, 1, 1), cluster=(2, 1, 1))
+
+
 addition()
 product()
+refused()
+print("not reached")

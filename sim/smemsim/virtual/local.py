@@ -77,7 +77,13 @@ class LocalSession(Session):
         torch = sys.modules.get("smemsim.virtual.torch")
         if torch is not None:
             torch.tensors.show()
-        super().launch(function, *given)
+        before = len(self.device.launches)
+        try:
+            super().launch(function, *given)
+        except CudaError as e:
+            if e.reason and len(self.device.launches) == before:  # else its line is told already
+                self.device.tell(f"launch refused: {e.reason}")
+            raise
 
     def function_of(self, handle: int) -> Function:
         """A kernel by its handle."""

@@ -602,6 +602,8 @@ def _tell_dlpack() -> None:
         if hasattr(given, "__dlpack_device__") and given.__dlpack_device__()[0] != KDL_CUDA:
             return to_cpu(given, **named)
         capsule = given.__dlpack__() if hasattr(given, "__dlpack__") else given
+        if _kind(capsule).value != KDL_CUDA:
+            return to_cpu(given, **named)
         out = torch._C._from_dlpack(_on(KDL_CPU, capsule))  # type: ignore[attr-defined]
         tensors.mark(out, CUDA, "from_dlpack")
         return out
@@ -617,9 +619,13 @@ def _tell_dlpack() -> None:
 
 def _on(device: int, capsule: Any) -> Any:
     """A DLPack capsule that says its memory is on a device of this kind."""
-    name = _capsule("Name", ctypes.c_char_p, capsule)
-    ctypes.c_int32.from_address(_capsule("Pointer", ctypes.c_void_p, capsule, name) + _DEVICE_AT[name]).value = device
+    _kind(capsule).value = device
     return capsule
+
+
+def _kind(capsule: Any) -> ctypes.c_int32:
+    name = _capsule("Name", ctypes.c_char_p, capsule)
+    return ctypes.c_int32.from_address(_capsule("Pointer", ctypes.c_void_p, capsule, name) + _DEVICE_AT[name])
 
 
 def _capsule(what: str, gives: Any, capsule: Any, *more: Any) -> Any:
