@@ -1,10 +1,8 @@
 """A persistent GEMM on tcgen05 in CuTe DSL: C = A B^T in fp16, one buffer, its CTAs loop over tiles; then the same without a wait."""
 
 import cutlass
-import cutlass.memory as memory
-import cutlass.utils as utils
 import torch
-from cutlass import cute, pipeline
+from cutlass import cute, memory, pipeline, utils
 from cutlass.cute.nvgpu import cpasync, tcgen05
 from cutlass.cute.runtime import from_dlpack
 from cutlass.utils import blackwell_helpers

@@ -2,11 +2,8 @@
 
 import cuda.bindings.driver as cuda
 import cutlass
-import cutlass.memory as memory
-import cutlass.tensor_utils as tensor_utils
-import cutlass.utils as utils
 import torch
-from cutlass import cute, testing
+from cutlass import cute, memory, tensor_utils, testing, utils
 from cutlass.cute.nvgpu import cpasync, warpgroup
 from cutlass.cute.runtime import from_dlpack
 from cutlass.utils import hopper_helpers

@@ -52,7 +52,9 @@ def install(arch: str | None = None, *, policy: Policy | None = None, **card: An
         _after_import()
         return
     if "cutlass" in sys.modules:
-        raise InputError("cutlass is imported already: call smemsim.virtual.cutedsl.install before the import, or run the program under smemsim exec")
+        raise InputError(
+            "cutlass is imported already: call smemsim.virtual.cutedsl.install before the import, or run the program under smemsim exec"
+        )
     before_import()
     process.open_on_import({name: process.DOORS[name] for name in ("torch", "cutlass")})
 
@@ -81,7 +83,7 @@ def _is_open() -> bool:
 
 def _after_import() -> None:
     """What changes in cutlass itself: a benchmark runs a kernel once, since a simulation's time says nothing of a card's."""
-    testing = sys.modules.get("cutlass.testing")
+    testing: Any = sys.modules.get("cutlass.testing")
     if testing is not None and not hasattr(testing.benchmark, "of_smemsim"):
         testing.benchmark = _once(testing.benchmark)
 
@@ -90,7 +92,9 @@ def _once(benchmark: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(benchmark)
     def run(*arguments: Any, **named: Any) -> Any:
         count = 2 if named.get("workspace_generator") else 1
-        return benchmark(*arguments, **{**named, "warmup_iterations": 0, "iterations": 1, "workspace_count": min(named.get("workspace_count", 1), count)})
+        return benchmark(
+            *arguments, **{**named, "warmup_iterations": 0, "iterations": 1, "workspace_count": min(named.get("workspace_count", 1), count)}
+        )
 
     run.of_smemsim = True  # type: ignore[attr-defined]
     return run
@@ -140,17 +144,16 @@ def _instructions(text: str) -> list[str]:
 # ---- The runtime library's functions. Those that CUDA has too take CUDA's arguments; each returns a CUDA error.
 
 
-P, I, F = ctypes.c_uint64, ctypes.c_int32, ctypes.c_float
-_TABLE: dict[str, tuple[Any, ...]] = {}
+LETTERS = {"p": ctypes.c_uint64, "i": ctypes.c_int32, "u": ctypes.c_uint32}
+_TABLE: dict[str, tuple[Callable[..., Any], Any]] = {}
 
 
-def _entry(*names: str, gives: Any = I) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A function of the runtime library; the annotations of its arguments are their C types."""
+def _entry(takes: str, *names: str, gives: str = "i") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A function of the runtime library, under its names there; `takes` are LETTERS of its arguments."""
 
     def note(function: Callable[..., Any]) -> Callable[..., Any]:
-        kinds = [eval(kind) for name, kind in function.__annotations__.items() if name != "return"]
         for name in names:
-            _TABLE[name] = (function, ctypes.CFUNCTYPE(gives, *kinds))
+            _TABLE[name] = (function, ctypes.CFUNCTYPE(LETTERS[gives], *(LETTERS[letter] for letter in takes)))
         return function
 
     return note
@@ -164,26 +167,26 @@ def _name(at: int) -> str:
     return ctypes.string_at(at).decode()
 
 
-@_entry("cuda_dialect_init_library_once")
-def _init_library(storage: P, load: P, to_device: P, on_error: P) -> None:
+@_entry("pppp", "cuda_dialect_init_library_once")
+def _init_library(storage: int, load: int, to_device: int, on_error: int) -> None:
     if ctypes.c_uint64.from_address(storage).value:
         return
     library = ctypes.c_uint64()
     at = ctypes.addressof(library)
-    code = ctypes.CFUNCTYPE(I, P)(load)(at)
+    code = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint64)(load)(at)
     if not code and to_device:
-        code = ctypes.CFUNCTYPE(I, P, I)(to_device)(at, 0)
+        code = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_uint64, ctypes.c_int32)(to_device)(at, 0)
     if code:
         raise CudaError(code, session().reason)
     _put(storage, library.value)
 
 
-@_entry("cuda_dialect_unload_library_once", "cuda_dialect_assert_success")
-def _nothing(first: P, second: P) -> None: ...
+@_entry("pp", "cuda_dialect_unload_library_once", "cuda_dialect_assert_success")
+def _nothing(first: int, second: int) -> None: ...
 
 
-@_entry("cuda_dialect_get_error_name", gives=P)
-def _error_name(code: I) -> int:
+@_entry("i", "cuda_dialect_get_error_name", gives="p")
+def _error_name(code: int) -> int:
     return _error_names()[code if code in CUDA_CODES else INTERNAL][1]
 
 
@@ -194,20 +197,20 @@ def _error_names() -> dict[int, tuple[Any, int]]:
     return {n: (text, ctypes.addressof(text)) for n, text in texts.items()}
 
 
-@_entry("cuda_dialect_print_on_error")
-def _print_error(code: I) -> None:
+@_entry("i", "cuda_dialect_print_on_error")
+def _print_error(code: int) -> None:
     if code:
         session().device.tell(f"CUDA error {code}: {session().reason or CUDA_CODES[code].text if code in CUDA_CODES else 'unknown'}")
 
 
-@_entry("CuteDSLRT_TVMFFISetRaisedCudaError")
-def _raised(set_raised: P, code: I) -> None:
+@_entry("pi", "CuteDSLRT_TVMFFISetRaisedCudaError")
+def _raised(set_raised: int, code: int) -> None:
     """The host code of a TVM FFI function has met an error: its caller gets an exception from what is set here."""
     _set_raised(set_raised, code)
 
 
-@_entry("CuteDSLRT_TVMFFISetRaisedCudaLaunchError")
-def _raised_by_launch(set_raised: P, code: I) -> None:
+@_entry("pi", "CuteDSLRT_TVMFFISetRaisedCudaLaunchError")
+def _raised_by_launch(set_raised: int, code: int) -> None:
     _set_raised(set_raised, code)
 
 
@@ -218,8 +221,8 @@ def _set_raised(set_raised: int, code: int) -> None:
     ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int32)(set_raised)(b"RuntimeError", ctypes.addressof(parts), 1)
 
 
-@_entry("_cudaLibraryLoadData", "_cuLibraryLoadData")
-def _load(out: P, code: P) -> None:
+@_entry("pp", "_cudaLibraryLoadData", "_cuLibraryLoadData")
+def _load(out: int, code: int) -> None:
     _put(out, session().call("load", _as_bytes(_with_lines(fatbin.at_address(code))), "", 0))
 
 
@@ -227,46 +230,46 @@ def _as_bytes(code: bytes | str) -> bytes:
     return code.encode() if isinstance(code, str) else code
 
 
-@_entry("_cudaLibraryUnload", "_cuLibraryUnload")
-def _unload(library: P) -> None:
+@_entry("p", "_cudaLibraryUnload", "_cuLibraryUnload")
+def _unload(library: int) -> None:
     session().call("unload", library)
 
 
-@_entry("_cudaLibraryGetKernel", "_cuLibraryGetKernel", "_cudaLibraryGetUnifiedFunction", "_cuLibraryGetUnifiedFunction")
-def _get_kernel(out: P, library: P, name: P) -> None:
+@_entry("ppp", "_cudaLibraryGetKernel", "_cuLibraryGetKernel", "_cudaLibraryGetUnifiedFunction", "_cuLibraryGetUnifiedFunction")
+def _get_kernel(out: int, library: int, name: int) -> None:
     _put(out, session().call("function", library, _name(name)))
 
 
-@_entry("_cudaLibraryGetKernelCount", "_cuLibraryGetKernelCount")
-def _kernel_count(out: P, library: P) -> None:
+@_entry("pp", "_cudaLibraryGetKernelCount", "_cuLibraryGetKernelCount")
+def _kernel_count(out: int, library: int) -> None:
     _put(out, session().call("function_count", library), ctypes.c_uint32)
 
 
-@_entry("_cudaLibraryGetGlobal", "_cuLibraryGetGlobal", "_cudaLibraryGetManaged", "_cuLibraryGetManaged")
-def _get_variable(out: P, size: P, library: P, name: P) -> None:
+@_entry("pppp", "_cudaLibraryGetGlobal", "_cuLibraryGetGlobal", "_cudaLibraryGetManaged", "_cuLibraryGetManaged")
+def _get_variable(out: int, size: int, library: int, name: int) -> None:
     address, count = session().call("variable", library, _name(name))
     _put(out, address)
     if size:
         _put(size, count)
 
 
-@_entry("_cuKernelGetAttribute")
-def _kernel_attribute(out: P, what: I, kernel: P, device: I) -> None:
+@_entry("pipi", "_cuKernelGetAttribute")
+def _kernel_attribute(out: int, what: int, kernel: int, device: int) -> None:
     _put(out, session().call("function_attribute", kernel, what), ctypes.c_int32)
 
 
-@_entry("_cudaFuncSetAttribute")
-def _set_attribute(function: P, what: I, value: I) -> None:
+@_entry("pii", "_cudaFuncSetAttribute")
+def _set_attribute(function: int, what: int, value: int) -> None:
     session().call("set_function_attribute", function, what, value & (1 << 64) - 1)
 
 
-@_entry("_cudaKernelSetAttributeForDevice")
-def _set_attribute_for_device(function: P, what: I, value: I, device: I) -> None:
+@_entry("piii", "_cudaKernelSetAttributeForDevice")
+def _set_attribute_for_device(function: int, what: int, value: int, device: int) -> None:
     _set_attribute(function, what, value)
 
 
-@_entry("_cudaLaunchKernelEx")
-def _launch(config: P, function: P, arguments: P) -> None:
+@_entry("ppp", "_cudaLaunchKernelEx")
+def _launch(config: int, function: int, arguments: int) -> None:
     """cudaLaunchKernelExC: a cudaLaunchConfig_t is grid, block, dynamic shared memory, stream, attributes and their number."""
     grid, block = ((ctypes.c_uint32 * 3).from_address(config + 12 * n) for n in range(2))
     shared, stream, attributes = ((ctypes.c_uint64).from_address(config + 24 + 8 * n).value for n in range(3))
@@ -277,172 +280,172 @@ def _launch(config: P, function: P, arguments: P) -> None:
     )  # fmt: skip
 
 
-@_entry("_cudaOccupancyMaxActiveBlocksPerMultiprocessor")
-def _occupancy(out: P, function: P, threads: I, shared: P) -> None:
+@_entry("ppip", "_cudaOccupancyMaxActiveBlocksPerMultiprocessor")
+def _occupancy(out: int, function: int, threads: int, shared: int) -> None:
     _put(out, session().call("occupancy", function, threads, shared), ctypes.c_int32)
 
 
-@_entry("_cuTensorMapEncodeTiled")
+@_entry("piupppppiiii", "_cuTensorMapEncodeTiled")
 def _encode(
-    out: P, kind: I, rank: ctypes.c_uint32, address: P, dim: P, strides: P, box: P, steps: P, interleave: I, swizzle: I, promotion: I, fill: I
+    out: int, kind: int, rank: int, address: int, dim: int, strides: int, box: int, steps: int, interleave: int, swizzle: int, promotion: int, fill: int
 ) -> None:  # fmt: skip
     arrays = ((dim, 8, rank), (strides, 8, rank - 1), (box, 4, rank), (steps, 4, rank))
     read = [ctypes.string_at(at, size * count) if count else b"" for at, size, count in arrays]
     ctypes.memmove(out, session().call("encode_tiled", kind, rank, address, *read, interleave, swizzle, promotion, fill), 128)
 
 
-@_entry("_cudaGetDevice")
-def _get_device(out: P) -> None:
+@_entry("p", "_cudaGetDevice")
+def _get_device(out: int) -> None:
     _put(out, 0, ctypes.c_int32)
 
 
-@_entry("_cuDeviceGet")
-def _device_get(out: P, ordinal: I) -> None:
+@_entry("pi", "_cuDeviceGet")
+def _device_get(out: int, ordinal: int) -> None:
     _put(out, 0, ctypes.c_int32)
 
 
-@_entry("_cudaGetDeviceCount")
-def _device_count(out: P) -> None:
+@_entry("p", "_cudaGetDeviceCount")
+def _device_count(out: int) -> None:
     _put(out, 1, ctypes.c_int32)
 
 
-@_entry("_cudaSetDevice")
-def _set_device(ordinal: I) -> None:
+@_entry("i", "_cudaSetDevice")
+def _set_device(ordinal: int) -> None:
     if ordinal:
         raise CudaError(101, f"device {ordinal}: there is one, device 0")
 
 
-@_entry("_cudaDeviceGetAttribute")
-def _device_attribute(out: P, what: I, device: I) -> None:
+@_entry("pii", "_cudaDeviceGetAttribute")
+def _device_attribute(out: int, what: int, device: int) -> None:
     _put(out, session().call("attribute", what), ctypes.c_int32)
 
 
-@_entry("_cudaDeviceSynchronize")
+@_entry("", "_cudaDeviceSynchronize")
 def _synchronize() -> None:
     session().call("synchronize", 0)
 
 
-@_entry("_cudaMalloc")
-def _malloc(out: P, size: P) -> None:
+@_entry("pp", "_cudaMalloc")
+def _malloc(out: int, size: int) -> None:
     _put(out, session().call("allocate", size, "device", ""))
 
 
-@_entry("_cudaMallocAsync")
-def _malloc_async(out: P, size: P, stream: P) -> None:
+@_entry("ppp", "_cudaMallocAsync")
+def _malloc_async(out: int, size: int, stream: int) -> None:
     _put(out, session().call("allocate_async", size, "", stream))
 
 
-@_entry("_cudaMallocHost")
-def _malloc_host(out: P, size: P) -> None:
+@_entry("pp", "_cudaMallocHost")
+def _malloc_host(out: int, size: int) -> None:
     _put(out, session().call("allocate", size, "pinned", ""))
 
 
-@_entry("_cudaMallocManaged")
-def _malloc_managed(out: P, size: P, flags: I) -> None:
+@_entry("ppi", "_cudaMallocManaged")
+def _malloc_managed(out: int, size: int, flags: int) -> None:
     _put(out, session().call("allocate", size, "managed", ""))
 
 
-@_entry("_cudaFree", "_cudaFreeHost")
-def _free(address: P) -> None:
+@_entry("p", "_cudaFree", "_cudaFreeHost")
+def _free(address: int) -> None:
     session().call("free", address)
 
 
-@_entry("_cudaFreeAsync")
-def _free_async(address: P, stream: P) -> None:
+@_entry("pp", "_cudaFreeAsync")
+def _free_async(address: int, stream: int) -> None:
     session().call("free_async", address, stream)
 
 
-@_entry("_cudaMemcpy")
-def _memcpy(to: P, source: P, size: P, kind: I) -> None:
+@_entry("pppi", "_cudaMemcpy")
+def _memcpy(to: int, source: int, size: int, kind: int) -> None:
     session().call("copy", to, source, size, kind, 0)
 
 
-@_entry("_cudaMemcpyAsync")
-def _memcpy_async(to: P, source: P, size: P, kind: I, stream: P) -> None:
+@_entry("pppip", "_cudaMemcpyAsync")
+def _memcpy_async(to: int, source: int, size: int, kind: int, stream: int) -> None:
     session().call("copy", to, source, size, kind, stream)
 
 
-@_entry("_cudaMemset")
-def _memset(to: P, value: I, size: P) -> None:
+@_entry("pip", "_cudaMemset")
+def _memset(to: int, value: int, size: int) -> None:
     session().call("fill", to, 0, value, 1, size, 1, 0)
 
 
-@_entry("_cudaMemsetAsync")
-def _memset_async(to: P, value: I, size: P, stream: P) -> None:
+@_entry("pipp", "_cudaMemsetAsync")
+def _memset_async(to: int, value: int, size: int, stream: int) -> None:
     session().call("fill", to, 0, value, 1, size, 1, stream)
 
 
-@_entry("_cudaStreamCreate")
-def _stream_create(out: P) -> None:
+@_entry("p", "_cudaStreamCreate")
+def _stream_create(out: int) -> None:
     _put(out, session().call("stream_create", 0, 0))
 
 
-@_entry("_cudaStreamDestroy")
-def _stream_destroy(stream: P) -> None:
+@_entry("p", "_cudaStreamDestroy")
+def _stream_destroy(stream: int) -> None:
     session().call("stream_destroy", stream)
 
 
-@_entry("_cudaStreamSynchronize")
-def _stream_synchronize(stream: P) -> None:
+@_entry("p", "_cudaStreamSynchronize")
+def _stream_synchronize(stream: int) -> None:
     session().call("synchronize", stream)
 
 
-@_entry("_cudaStreamWaitEvent")
-def _stream_wait(stream: P, event: P, flags: I) -> None:
+@_entry("ppi", "_cudaStreamWaitEvent")
+def _stream_wait(stream: int, event: int, flags: int) -> None:
     session().call("stream_wait", stream, event)
 
 
-@_entry("_cudaStreamAddCallback")
-def _stream_callback(stream: P, function: P, data: P, flags: I) -> None:
+@_entry("pppi", "_cudaStreamAddCallback")
+def _stream_callback(stream: int, function: int, data: int, flags: int) -> None:
     session().call("call_back", stream, function, data)
 
 
-@_entry("_cudaStreamBeginCapture")
-def _capture_begin(stream: P, mode: I) -> None:
+@_entry("pi", "_cudaStreamBeginCapture")
+def _capture_begin(stream: int, mode: int) -> None:
     session().call("capture_begin", stream, mode)
 
 
-@_entry("_cudaStreamEndCapture")
-def _capture_end(stream: P, out: P) -> None:
+@_entry("pp", "_cudaStreamEndCapture")
+def _capture_end(stream: int, out: int) -> None:
     _put(out, session().call("capture_end", stream))
 
 
-@_entry("_cudaGraphInstantiate")
-def _graph_instantiate(out: P, graph: P, flags: P) -> None:
+@_entry("ppp", "_cudaGraphInstantiate")
+def _graph_instantiate(out: int, graph: int, flags: int) -> None:
     _put(out, session().call("graph_instantiate", graph))
 
 
-@_entry("_cudaGraphLaunch")
-def _graph_launch(graph: P, stream: P) -> None:
+@_entry("pp", "_cudaGraphLaunch")
+def _graph_launch(graph: int, stream: int) -> None:
     session().call("graph_launch", graph, stream)
 
 
-@_entry("_cudaGraphDestroy", "_cudaGraphExecDestroy")
-def _graph_destroy(graph: P) -> None:
+@_entry("p", "_cudaGraphDestroy", "_cudaGraphExecDestroy")
+def _graph_destroy(graph: int) -> None:
     session().call("graph_destroy", graph)
 
 
-@_entry("_cudaEventCreate")
-def _event_create(out: P) -> None:
+@_entry("p", "_cudaEventCreate")
+def _event_create(out: int) -> None:
     _put(out, session().call("event_create", 0))
 
 
-@_entry("_cudaEventDestroy")
-def _event_destroy(event: P) -> None:
+@_entry("p", "_cudaEventDestroy")
+def _event_destroy(event: int) -> None:
     session().call("event_destroy", event)
 
 
-@_entry("_cudaEventRecord")
-def _event_record(event: P, stream: P) -> None:
+@_entry("pp", "_cudaEventRecord")
+def _event_record(event: int, stream: int) -> None:
     session().call("event_record", event, stream)
 
 
-@_entry("_cudaEventElapsedTime")
-def _event_elapsed(out: P, begin: P, end: P) -> None:
+@_entry("ppp", "_cudaEventElapsedTime")
+def _event_elapsed(out: int, begin: int, end: int) -> None:
     ctypes.c_float.from_address(out).value = session().call("event_elapsed", begin, end) / 1000
 
 
-@_entry("_cudaProfilerStart", "_cudaProfilerStop")
+@_entry("", "_cudaProfilerStart", "_cudaProfilerStop")
 def _profiler() -> None: ...
 
 

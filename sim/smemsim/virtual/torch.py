@@ -593,7 +593,7 @@ def _tell_dlpack() -> None:
 
     of_cpu, to_cpu = torch.Tensor.__dlpack__, torch.from_dlpack
 
-    def __dlpack__(self: Any, *, stream: Any = None, **named: Any) -> Any:
+    def dlpack(self: Any, *, stream: Any = None, **named: Any) -> Any:
         if tensors.place(self) != CUDA:
             return of_cpu(self, stream=stream, **named)
         return _on(KDL_CUDA, of_cpu(self.detach(), **{key: value for key, value in named.items() if key == "max_version"}))
@@ -604,17 +604,17 @@ def _tell_dlpack() -> None:
         capsule = given.__dlpack__() if hasattr(given, "__dlpack__") else given
         if _kind(capsule).value != KDL_CUDA:
             return to_cpu(given, **named)
-        out = torch._C._from_dlpack(_on(KDL_CPU, capsule))  # type: ignore[attr-defined]
+        out = torch._C._from_dlpack(_on(KDL_CPU, capsule))
         tensors.mark(out, CUDA, "from_dlpack")
         return out
 
-    torch.Tensor.__dlpack__ = __dlpack__  # type: ignore[method-assign]
+    torch.Tensor.__dlpack__ = dlpack
     torch.from_dlpack = torch.utils.dlpack.from_dlpack = from_dlpack
-    torch.to_dlpack = torch.utils.dlpack.to_dlpack = lambda tensor: __dlpack__(tensor)
+    torch.to_dlpack = torch.utils.dlpack.to_dlpack = dlpack
     for name in ("__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"):
         if hasattr(torch.Tensor, name):
             delattr(torch.Tensor, name)
-    torch._C._cuda_getCurrentRawStream = lambda device: streams.current  # type: ignore[attr-defined]
+    torch._C._cuda_getCurrentRawStream = lambda device: streams.current  # TVM FFI asks this
 
 
 def _on(device: int, capsule: Any) -> Any:
