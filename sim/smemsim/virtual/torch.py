@@ -247,6 +247,42 @@ def _numpy(func: Any, args: Any, kwargs: Any) -> Any:
     return func(*args, **kwargs)
 
 
+def _scaled_mm(func: Any, args: Any, kwargs: Any) -> Any:
+    """`torch._scaled_mm`; of 4-bit floats with scales of blocks, which the CPU's lacks, in fp32."""
+    import torch
+
+    if args[0].dtype is not torch.float4_e2m1fn_x2:
+        return _call(func, args, kwargs)
+    given = dict(zip(("a", "b", "scale_a", "scale_b", "bias", "scale_result", "out_dtype"), args, strict=False)) | kwargs
+    a, b = (_scaled(_e2m1(x), scale) for x, scale in ((given["a"], given["scale_a"]), (given["b"].t(), given["scale_b"])))
+    out = a @ b.t()
+    if given.get("bias") is not None:
+        out = out + given["bias"].float()
+    out = out.to(given.get("out_dtype") or torch.bfloat16)
+    tensors.mark(out, tensors.place(args[0]), "_scaled_mm")
+    return out
+
+
+def _e2m1(packed: Any) -> Any:
+    """Values of 4-bit floats, two a byte, the lower bits first."""
+    import torch
+
+    raw = packed.contiguous().view(torch.uint8).long()
+    positive = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    return torch.stack([torch.cat([positive, -positive])[raw >> shift & 15] for shift in (0, 4)], -1).flatten(-2)
+
+
+def _scaled(values: Any, scales: Any) -> Any:
+    """Values times the scales of their blocks of 16 (e4m3) or 32 (e8m0), which lie in tiles of 128 rows by 4, 32 rows of 4 by 4 (cuBLAS 13, 3.1.4.4)."""
+    import torch
+
+    size = 16 if scales.dtype is torch.float8_e4m3fn else 32
+    rows, columns = values.shape[0], values.shape[1] // size
+    tiles = scales.float().reshape(-(-rows // 128), -(-columns // 4), 32, 4, 4)
+    whole = tiles.permute(0, 3, 2, 1, 4).reshape(tiles.shape[0] * 128, tiles.shape[1] * 4)
+    return values * whole[:rows, :columns].repeat_interleave(size, 1)
+
+
 def _device_of(func: Any, args: Any, kwargs: Any) -> Any:
     import torch
 
@@ -267,6 +303,7 @@ def _cases() -> dict[Any, Callable[[Any, Any, Any], Any]]:
         tensor.is_pinned: lambda f, a, k: tensors.place(a[0]) == PINNED,
         tensor.pin_memory: lambda f, a, k: _moved(a[0], PINNED, f),
         tensor.to: _to,
+        torch._scaled_mm: _scaled_mm,
         tensor.cuda: lambda f, a, k: _moved(a[0], CUDA, f),
         tensor.cpu: lambda f, a, k: _moved(a[0], CPU, f),
         tensor.type: _type,
