@@ -56,7 +56,7 @@ def _pasted(rng: random.Random, cases: int, bench: Bench) -> None:
     def read(text: str) -> None:
         for given in read_input((text,), rng.choice((None, "sm_90a", "sm_100a"))).maps:
             for sentence in map(str, (*given.violations, given.unreadable, *given.hints)):
-                assert "\n" not in sentence, sentence
+                assert "\n" not in str(sentence), sentence
             assert given.tm is not None or given.violations or given.unreadable
 
     for _ in range(cases):

@@ -878,8 +878,10 @@ class VirtualDevice:
         about.told = f"{about.number} {run.summary() if run is not None else f'{about.name}: {shape} in {about.seconds:.1f} s, {instead}'}"
         if not self.policy.quiet:
             self.tell(about.told)
-        if run is not None and not about.is_fine and self.policy.on_finding != "collect":
-            self.tell("\n".join((run.text(), *self._named_in(run))))
+        if run is not None and not about.is_fine:
+            about.named = self._named_in(run)
+            if self.policy.on_finding != "collect":
+                self.tell("\n".join((run.text(), *about.named)))
         return run
 
     def _named_in(self, run: Run) -> list[str]:

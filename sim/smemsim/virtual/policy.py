@@ -231,6 +231,12 @@ class Launched:
     refused: str = ""  # why it did not run
     run: dict[str, Any] | None = None
     page: str = ""
+    named: list[str] = dataclasses.field(default_factory=list)  # a line for each allocation that findings name
+
+    def findings(self) -> list[str]:
+        """A line for each finding, and for each allocation that they name."""
+        found = (self.run or {}).get("findings", [])
+        return [*(f"{f['code']}  {f['where']}: {f['message']}; repair: {f['repair']}" for f in found), *self.named]
 
 
 def summary_of(launches: list[Launched]) -> str:

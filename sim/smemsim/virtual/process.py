@@ -110,7 +110,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         door = self.doors.pop(name)  # now the search below does not come back here
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            spec.loader.exec_module = _then(spec.loader.exec_module, door)  # type: ignore[method-assign]
+            setattr(spec.loader, "exec_module", _then(spec.loader.exec_module, door))  # noqa: B010  (of this loader alone)
         return spec
 
 

@@ -241,9 +241,7 @@ def _type(func: Any, args: Any, kwargs: Any) -> Any:
 
 def _numpy(func: Any, args: Any, kwargs: Any) -> Any:
     if tensors.place(args[0]) == CUDA and not kwargs.get("force"):
-        raise TypeError(
-            "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
-        )
+        raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
     return func(*args, **kwargs)
 
 
@@ -508,8 +506,8 @@ class _DeviceContext:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, *_: object) -> bool:
-        return False
+    def __exit__(self, *_: object) -> None:
+        return None
 
 
 def _synchronize(device: Any = None) -> None:
@@ -711,7 +709,7 @@ def _keep_in_backward(mode: Any) -> None:
     """Functions that a program defines for backward see the card too: torch runs them without modes."""
     import torch
 
-    engine = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+    engine = torch.autograd._engine_run_backward
 
     @functools.wraps(engine)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -720,4 +718,4 @@ def _keep_in_backward(mode: Any) -> None:
         with mode:
             return engine(*args, **kwargs)
 
-    torch.autograd._engine_run_backward = run  # type: ignore[attr-defined]
+    torch.autograd._engine_run_backward = run
