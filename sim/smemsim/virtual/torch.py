@@ -249,7 +249,7 @@ def _scaled_mm(func: Any, args: Any, kwargs: Any) -> Any:
     """`torch._scaled_mm`; of 4-bit floats with scales of blocks, which the CPU's lacks, in fp32."""
     import torch
 
-    if args[0].dtype is not torch.float4_e2m1fn_x2:
+    if args[0].dtype is not getattr(torch, "float4_e2m1fn_x2", None):
         return _call(func, args, kwargs)
     given = dict(zip(("a", "b", "scale_a", "scale_b", "bias", "scale_result", "out_dtype"), args, strict=False)) | kwargs
     a, b = (_scaled(_e2m1(x), scale) for x, scale in ((given["a"], given["scale_a"]), (given["b"].t(), given["scale_b"])))
