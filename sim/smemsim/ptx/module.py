@@ -185,6 +185,7 @@ class Variable:
     references: tuple[tuple[int, str, int], ...] = ()
     is_extern: bool = False
     line: int = 0
+    element: int = 1  # bytes of one of its elements
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,6 +13,7 @@ import math
 import re
 import string
 import struct
+import types
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import NoReturn
 
@@ -237,11 +238,12 @@ class Scope:
 class Names:
     """The scopes of a function as they open and close.
 
-    `outside` has the names of the module, which a variable of the function may hide.
+    `outside` has the names of the module, which a variable of the function may hide, and `elements` the bytes of an element of its variables.
     """
 
-    def __init__(self, outside: Container[str]) -> None:
+    def __init__(self, outside: Container[str], elements: Mapping[str, int] = types.MappingProxyType({})) -> None:
         self.outside = outside
+        self.elements = dict(elements)  # of variables by their unique names
         self.registers: list[RegisterType] = []
         self.scopes = [Scope()]
         self._taken: set[str] = set()
@@ -285,9 +287,10 @@ class Names:
                 scope.known.pop(name, None)
         return True
 
-    def declare_variable(self, name: str) -> str:
-        """A variable or a parameter; its name in the whole function."""
+    def declare_variable(self, name: str, element: int = 1) -> str:
+        """A variable or a parameter, of elements of so many bytes; its name in the whole function."""
         unique = self.scope.variables[name] = self.unique(name)
+        self.elements[unique] = element
         self.scope.known.pop(name, None)
         return unique
 
@@ -550,6 +553,10 @@ def _operand(tokens: Tokens, names: Names, op: str, depth: int = 0) -> Operand:
         return Pair(operand, _named(tokens, names, op))
     if isinstance(operand, Symbol) and tokens.peek() in ("+", "-"):
         return dataclasses.replace(operand, offset=_offset(tokens))
+    if isinstance(operand, Symbol) and tokens.accept("["):  # PTX ISA 6.4.2: an index counts elements, as in C
+        index = whole_number(tokens, "an index")
+        tokens.expect("]", "behind an index")
+        return dataclasses.replace(operand, offset=index * names.elements.get(operand.name, 1))
     return operand
 
 
@@ -802,7 +809,9 @@ def read_variables(tokens: Tokens, space: str, *, is_extern: bool) -> Iterator[V
         if tokens.accept("="):
             contents = read_contents(tokens, declared.name, kind, declared.element, declared.extents)
             size = len(contents.data or b"")
-        yield Variable(declared.name, space, declared.align, size, kind, contents.data, contents.references, is_extern, line)
+        yield Variable(
+            declared.name, space, declared.align, size, kind, contents.data, contents.references, is_extern, line, declared.element
+        )
         if not tokens.accept(","):
             break
     tokens.finish(f"the .{space} variable")
@@ -1078,7 +1087,7 @@ class _BodyReader:
             for variable in read_variables(tokens, directive[1:], is_extern=is_extern):
                 if self.names.is_declared(variable.name):
                     tokens.fail(f"{variable.name} is declared twice in this scope")
-                self.body.variables.append(dataclasses.replace(variable, name=self.names.declare_variable(variable.name)))
+                self.body.variables.append(dataclasses.replace(variable, name=self.names.declare_variable(variable.name, variable.element)))
         elif directive in _LISTS or directive == ".callprototype":
             tokens.fail(f"{directive} needs a label before it")
         else:
@@ -1317,7 +1326,7 @@ class _ModuleReader:
     def function(self, tokens: Tokens, end: int, *, is_entry: bool) -> int:
         source = self.source
         what = "an entry" if is_entry else "a function"
-        names = Names(self.names)
+        names = Names(self.names, {v.name: v.element for v in self.variables.values()})
         while tokens.accept(".attribute"):
             skip_attribute(tokens)
         results = read_parameters(tokens, names, "results") if tokens.peek() == "(" and not is_entry else ()
