@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from smemsim.errors import InputError
 from smemsim.spec.targets import target_number
 
-__all__ = ["Image", "NoCode", "chosen", "images", "linked", "registers_of", "size_of"]
+__all__ = ["Image", "NoCode", "at_address", "chosen", "images", "linked", "registers_of", "size_of"]
 
 
 FATBIN_MAGIC, WRAPPER_MAGIC, ELF_MAGIC = 0xBA55ED50, 0x466243B1, b"\x7fELF"
@@ -54,6 +54,13 @@ def size_of(head: bytes) -> int:
         sections, entry, count = struct.unpack_from("<Q", head, 40)[0], *struct.unpack_from("<HH", head, 58)
         return int(sections + entry * count)
     return 0
+
+
+def at_address(address: int) -> bytes:
+    """The code that begins at an address of this process: a fat binary, a cubin, or text that a zero byte ends."""
+    text = ctypes.string_at(address)
+    size = size_of(ctypes.string_at(address, 64)) if text[:4] in (struct.pack("<I", FATBIN_MAGIC), ELF_MAGIC) else len(text)
+    return ctypes.string_at(address, size)
 
 
 def images(code: bytes) -> list[Image]:
