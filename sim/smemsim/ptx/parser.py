@@ -499,6 +499,8 @@ def _deeper(tokens: Tokens, depth: int) -> int:
 
 _NAME = re.compile(NAME, re.ASCII)
 JUMPS = ("bra", "brx", "call")  # whose operands may be labels that come later
+_SELECT = ("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset")  # whose operands may be parts of registers
+_PARTS = (".b0", ".b1", ".b2", ".b3", ".h0", ".h1")
 _DEEPEST_VECTOR = 4  # braces within braces; instructions have one
 
 
@@ -577,10 +579,23 @@ def _named(tokens: Tokens, names: Names, op: str) -> Operand:
     found = None if op == "bra" and is_name(word) else names.find(word)
     if found is None:
         if op not in JUMPS or not is_name(word):
-            _undeclared(tokens, names, word)
+            return _part(tokens, names, op)
         found = Label(word)
     tokens.i += 1
+    if op in _SELECT and tokens.peek() in _PARTS and isinstance(found, Register):  # it may stand apart
+        return dataclasses.replace(found, part=tokens.take()[1:])
     return found
+
+
+def _part(tokens: Tokens, names: Names, op: str) -> Operand:
+    """`%r1.b0` of a scalar video instruction; nothing else that is not declared is an operand."""
+    word = tokens.peek()
+    base, dot, part = word.partition(".")
+    register = names.find(base) if op in _SELECT and dot + part in _PARTS else None
+    if not isinstance(register, Register):
+        _undeclared(tokens, names, word)
+    tokens.i += 1
+    return dataclasses.replace(register, part=part)
 
 
 def _undeclared(tokens: Tokens, names: Names, word: str) -> NoReturn:
@@ -589,7 +604,7 @@ def _undeclared(tokens: Tokens, names: Names, word: str) -> NoReturn:
         tokens.fail(f"an operand expected, not {tokens.found()}")
     if isinstance(names.find(base), Register):
         tokens.fail(
-            f"{shorter(word)} selects a part of register {base}, which smemsim does not read (it is no vector register; video instructions)"
+            f"{shorter(word)} selects a part of register {base}, which is no vector register; smemsim reads {' '.join(_PARTS)} of scalar video instructions"
         )
     hint = suggestion(word.removeprefix("%"), SPECIAL_REGISTERS) if word[0] == "%" else ""
     tokens.fail(f"{shorter(word)} is not declared: no register, variable or function of this scope, no special register{hint}")
