@@ -362,7 +362,9 @@ def _descriptor(name: str, value: Any, meta: Any, gpu: Device, host: _HostMemory
         im2col = {f"{side}_corner": getattr(value, f"pixel_box_{side}_corner") for side in ("lower", "upper")}
         im2col["element_strides"] = getattr(value, "element_strides", None) or [1] * len(shape)
     address = array.address if isinstance(array, DeviceArray) else array
-    call, arguments = map_arguments(address, meta["swizzle"], meta["elem_size"], code, meta["block_size"], extents, strides, is_nan, **im2col)
+    call, arguments = map_arguments(
+        address, meta["swizzle"], meta["elem_size"], code, meta["block_size"], extents, strides, is_nan, **im2col
+    )
     try:
         return [getattr(TensorMap, call)(**arguments, arch=gpu.arch), *shape, *strides]
     except SmemsimError as e:

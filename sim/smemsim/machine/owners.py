@@ -73,9 +73,9 @@ class Owners:
 
         Each has its own `writers`.
         """
-        found = Owners(size, chunks=self._chunks[at // CHUNK : (at + size) // CHUNK], lines=self._lines[at // LINE : (at + size) // LINE])
-        found._writes = self._writes
-        return found
+        owners = Owners(size, chunks=self._chunks[at // CHUNK : (at + size) // CHUNK], lines=self._lines[at // LINE : (at + size) // LINE])
+        owners._writes = self._writes
+        return owners
 
     # ---- who writes
 

@@ -266,10 +266,10 @@ class Wave:
 
     def fixed(self, name: str, make: Callable[[], np.ndarray]) -> np.ndarray:
         """An array of all threads that never changes, made when first asked for."""
-        found = self._fixed.get(name)
-        if found is None:
-            found = self._fixed[name] = make()
-        return found
+        array = self._fixed.get(name)
+        if array is None:
+            array = self._fixed[name] = make()
+        return array
 
     def clock(self) -> int:
         """Something that grows: blocks executed."""
@@ -352,10 +352,10 @@ class Wave:
         rank, offset = at >> RANK_SHIFT, at & OFFSET_MASK
         if self.launch.cluster_size == 1:
             inside = (rank == 0) & (offset >= self.window_begin) & (offset < self.window_begin + self.window)
-            found = self.cta_of[threads] * self.pitch + offset - self.window_begin
+            place = self.cta_of[threads] * self.pitch + offset - self.window_begin
         else:
             inside = (
                 (rank >= 0) & (rank < self.launch.cluster_size) & (offset >= self.window_begin) & (offset < self.window_begin + self.window)
             )
-            found = (self.cluster_first[threads] + rank) * self.pitch + offset - self.window_begin
-        return np.where(inside, found, -1)
+            place = (self.cluster_first[threads] + rank) * self.pitch + offset - self.window_begin
+        return np.where(inside, place, -1)

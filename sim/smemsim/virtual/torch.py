@@ -240,9 +240,7 @@ def _type(func: Any, args: Any, kwargs: Any) -> Any:
 
 def _numpy(func: Any, args: Any, kwargs: Any) -> Any:
     if tensors.place(args[0]) == CUDA and not kwargs.get("force"):
-        raise TypeError(
-            "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
-        )
+        raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
     return func(*args, **kwargs)
 
 

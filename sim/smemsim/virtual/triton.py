@@ -136,7 +136,9 @@ class Utils:
         lower: Any, upper: Any, element_strides: Any,
     ) -> Map:  # fmt: skip
         """A tensor map in im2col mode. RuntimeError where the driver refuses it."""
-        return _map(*map_arguments(address, swizzle, element_bytes, data_type, block, shape, strides, padding, lower, upper, element_strides))
+        return _map(
+            *map_arguments(address, swizzle, element_bytes, data_type, block, shape, strides, padding, lower, upper, element_strides)
+        )
 
     # Launches
 

@@ -236,13 +236,13 @@ def begin_column(value: Any) -> int:
     return column
 
 
-def _nothing(what: str, found: tuple[Any, ...], given: tuple[Any, ...], names: str) -> tuple[Any, ...]:
+def _nothing(what: str, place: tuple[Any, ...], given: tuple[Any, ...], names: str) -> tuple[Any, ...]:
     """Numbers as ints, or InputError where they are negative; arrays as they are."""
-    if isinstance(found[0], np.ndarray):
-        return found
-    if found[0] < 0:
+    if isinstance(place[0], np.ndarray):
+        return place
+    if place[0] < 0:
         raise InputError(f"({names}) = {given}: {what} lies there")
-    return tuple(int(value) for value in found)
+    return tuple(int(value) for value in place)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -654,9 +654,9 @@ def cells_of_metadata(layout: MetadataLayout) -> Copies:
 
 def lane_set(lanes: np.ndarray) -> Lanes:
     """Lanes as a slice where they follow one another."""
-    found = np.unique(lanes)
-    first, last = int(found[0]), int(found[-1])
-    return slice(first, last + 1) if last - first + 1 == len(found) else found
+    distinct = np.unique(lanes)
+    first, last = int(distinct[0]), int(distinct[-1])
+    return slice(first, last + 1) if last - first + 1 == len(distinct) else distinct
 
 
 @functools.lru_cache(maxsize=64)
@@ -673,8 +673,8 @@ def boxes_of(layout: ATmemLayout | ScaleLayout | MetadataLayout) -> tuple[Box, .
     else:
         copies = cells_of_scales(layout) if isinstance(layout, ScaleLayout) else cells_of_metadata(layout)
     cta, lane, column = (np.stack([copy[n] for copy in copies]) for n in range(3))
-    found = []
+    boxes = []
     for number in np.unique(cta).tolist():
         mine = cta == number
-        found.append((number, lane_set(lane[mine]), int(column[mine].min()), int(column[mine].max()) + 1))
-    return tuple(found)
+        boxes.append((number, lane_set(lane[mine]), int(column[mine].min()), int(column[mine].max()) + 1))
+    return tuple(boxes)

@@ -436,12 +436,12 @@ class TmemAccess:
         half = at % 2 if self.pack else 0 * at
         thread, register = _REGISTERS[self.shape](inside, at // 2 if self.pack else at)
         parts = [lane // WARP_LANES, thread + HALF * second, register, half][: 4 if self.pack else 3]
-        found = tuple(held * (part + 1) - 1 for part in parts)
-        if isinstance(found[0], np.ndarray):
-            return found
-        if found[0] < 0:
+        location = tuple(held * (part + 1) - 1 for part in parts)
+        if isinstance(location[0], np.ndarray):
+            return location
+        if location[0] < 0:
             raise InputError(f"lane {lane}, column {column}: .{self.shape}.x{self.repeat} at {self.taddr:#x} does not touch it")
-        return tuple(int(part) for part in found)
+        return tuple(int(part) for part in location)
 
 
 # ---- `TensorMemory`: the 128 lanes x 512 columns of one CTA, who wrote each byte of them, and who may use them
@@ -554,10 +554,10 @@ class TensorMemory(Columns):
         unwritten, unsure = writer < 0, np.zeros(writer.shape, bool)
         for number in np.unique(writer[~unwritten]):
             who = self.writers[number]
-            for name, found in (("unwritten", unwritten), ("unsure", unsure)):
+            for name, flags in (("unwritten", unwritten), ("unsure", unsure)):
                 if asked := getattr(who, name, None):
                     mine = writer == number
-                    found[mine] = asked(place[mine])
+                    flags[mine] = asked(place[mine])
         return unwritten, unsure
 
     def write_bytes(
@@ -592,11 +592,11 @@ class TensorMemory(Columns):
         """
         warps, access = self._warps(access, warp, taddr)
         lane, column = access.location(*_registers(warps, access))
-        found = self.read(lane, column)
+        loaded = self.read(lane, column)
         if access.pack:
             _, upper = access.location(*_registers(warps, access), half=1)
-            found = found & np.uint32(0xFFFF) | self.read(lane, upper) << np.uint32(16)
-        result: np.ndarray = found if warp is None else found[0]
+            loaded = loaded & np.uint32(0xFFFF) | self.read(lane, upper) << np.uint32(16)
+        result: np.ndarray = loaded if warp is None else loaded[0]
         return result
 
     def st(self, access: TmemAccess, values: Any, *, warp: int | None = None, taddr: int | None = None, label: str = "threads") -> None:
@@ -634,12 +634,12 @@ class TensorMemory(Columns):
             if taddr is not None:
                 raise InputError("taddr: each warp gives its own; name the warp")
             return list(range(WARPS)), access
-        one = whole("warp", warp, minimum=0)
+        number = whole("warp", warp, minimum=0)
         if taddr is None:
-            return [one], access
+            return [number], access
         given = TmemAddress.decode(taddr)
         inside = window_lane(0, given.lane)  # TmemAccess adds the warp's window
-        return [one], dataclasses.replace(access, taddr=TmemAddress(inside, given.column))
+        return [number], dataclasses.replace(access, taddr=TmemAddress(inside, given.column))
 
     # ---- inside
 
@@ -712,13 +712,13 @@ def memories_of(name: str, given: Any, kind: type, cta_group: Any) -> tuple[Any,
     group = whole("cta_group", cta_group)
     if group not in (1, 2):
         raise InputError(f"cta_group = {group}: there are .cta_group::1 and .cta_group::2")
-    found = tuple(given) if isinstance(given, (tuple, list)) else (given,)
-    if len(found) != group or not all(isinstance(memory, kind) for memory in found):
+    memories = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    if len(memories) != group or not all(isinstance(memory, kind) for memory in memories):
         wanted = f"a {kind.__name__}" if group == 1 else f"a pair of {kind.__name__}, of the even CTA and of its peer"
         raise InputError(f"{name} = {shown(given)}: .cta_group::{group} needs {wanted}")
-    if len({id(memory) for memory in found}) < group:
+    if len({id(memory) for memory in memories}) < group:
         raise InputError(f"{name}: the two CTAs of a pair have a {kind.__name__} each, and both are the same one here")
-    return found
+    return memories
 
 
 def check_together(tensor: tuple[TensorMemory, ...], shared: tuple[SharedMemory, ...], cta_group: int) -> None:
@@ -754,9 +754,9 @@ def _fields(layout: Any) -> tuple[tuple[int, int], int, list[tuple[np.ndarray, .
     row, column = np.meshgrid(np.arange(shape[0]), np.arange(0, shape[1] * step, step), indexing="ij")
     if isinstance(layout, AccumulatorLayout):
         return shape, bits, [(*layout.location(row, column), np.zeros(shape, np.int64))]
-    found = [layout.location(row, column, copy) for copy in range(copies)]
+    places = [layout.location(row, column, copy) for copy in range(copies)]
     unit = 8 if isinstance(layout, ScaleLayout) else 1  # scales are told by their byte, the others by their bit
-    return shape, bits, [(cta, lane, where, at * unit) for cta, lane, where, at in found]
+    return shape, bits, [(cta, lane, where, at * unit) for cta, lane, where, at in places]
 
 
 def tmem_put(tensor_memory: Memories, layout: Layout, values: np.ndarray, *, label: str = "threads") -> None:

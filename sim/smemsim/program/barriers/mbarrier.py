@@ -226,14 +226,14 @@ def _twice(barrier: Mbarrier, first: Delivery, second: Delivery) -> Cause:
 def _left_out(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
     """Copies that went to other CTAs of the cluster, and would have brought what is missing here."""
     here = {d.begin for d in barrier.sources.values() if d.to is barrier.cta}
-    found: dict[tuple[int, int], Delivery] = {}
+    elsewhere: dict[tuple[int, int], Delivery] = {}
     for other in _siblings(barrier, x):
-        found.update(
+        elsewhere.update(
             {key: d for key, d in other.sources.items() if key not in barrier.sources and d.to is other.cta and d.begin not in here}
         )
-    if not found or sum(d.size for d in found.values()) != missing:
+    if not elsewhere or sum(d.size for d in elsewhere.values()) != missing:
         return None
-    d, rank = next(iter(found.values())), barrier.cta.rank
+    d, rank = next(iter(elsewhere.values())), barrier.cta.rank
     because = f"its mask {d.mask:#x} leaves out bit {rank}" if d.is_multicast else "it has no .multicast::cluster"
     why = (
         f"what CTA {d.issuer.number} loads at line {d.instruction.line} ({d.size} bytes) does not reach CTA {barrier.cta.number}: {because}"

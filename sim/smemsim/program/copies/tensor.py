@@ -322,11 +322,11 @@ def _offsets(i: Instruction, c: Linker, operands: Operands) -> list[Read]:
 
 def _reason(trap: HardwareTrap, tm: TensorMap, arch: str, mode: str, is_store: bool) -> tuple[str, str]:
     """The finding's code and repair for a transfer that traps."""
-    for found in map_traps(tm, arch, mode):
-        if found.stops(is_store=is_store):
+    for trap_row in map_traps(tm, arch, mode):
+        if trap_row.stops(is_store=is_store):
             if not any(bytes(tm)):
                 return "T220", "check that the map was encoded, and copied to where the kernel reads it"
-            return "T212", found.repair
+            return "T212", trap_row.repair
     if trap.cuda_error == MISALIGNED_ADDRESS:
         return "A101", f"an address in shared memory that is a multiple of {LIMITS.smem_alignment} B"
     if trap.cuda_error == ILLEGAL_ADDRESS:

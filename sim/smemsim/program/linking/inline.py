@@ -266,7 +266,7 @@ def _reached(module: Module, entry: Function) -> tuple[dict[str, Function], set[
 
 def _in_cycles(calls: dict[str, set[str]]) -> set[str]:
     """Those that reach themselves: every component of several (Tarjan), and who calls itself."""
-    found = {name for name, called in calls.items() if name in called}
+    recursive = {name for name, called in calls.items() if name in called}
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     open_: dict[str, None] = {}  # in the order of their numbers
@@ -278,7 +278,7 @@ def _in_cycles(calls: dict[str, set[str]]) -> set[str]:
         path = [(first, iter(called))]
         while path:
             name, rest = path[-1]
-            to = next((x for x in rest if x in calls), None)
+            to = next((callee for callee in rest if callee in calls), None)
             if to is None:
                 path.pop()
                 if path:
@@ -288,14 +288,14 @@ def _in_cycles(calls: dict[str, set[str]]) -> set[str]:
                     while not component or component[-1] != name:
                         component.append(open_.popitem()[0])
                     if len(component) > 1:
-                        found.update(component)
+                        recursive.update(component)
             elif to not in order:
                 order[to] = low[to] = len(order)
                 open_[to] = None
                 path.append((to, iter(calls[to])))
             elif to in open_:
                 low[name] = min(low[name], order[to])
-    return found
+    return recursive
 
 
 # ---- Calls inlined: one list of instructions for an entry and all it calls, with registers, labels and variables of every call apart

@@ -124,22 +124,22 @@ def _printf(i: Instruction, c: Linker, result: Operand, arguments: tuple[Operand
         for thread in x.threads.tolist():
             address = _value(x, thread, values(x, thread), 8)
             raw = memory(x, thread, address) if address else np.zeros(0, np.uint8)
-            found, count = formatted(
+            printed, count = formatted(
                 text(x, thread, _value(x, thread, template(x, thread), 8)), raw[:LONGEST].tobytes(), lambda p, t=thread: text(x, t, p)
             )
-            _write(x.launch, found)
+            _write(x.launch, printed)
             at = to(x, thread)
             x.local[thread, at : at + 4] = np.frombuffer(struct.pack("<i", count), np.uint8)
 
     return run
 
 
-def _write(launch: Launch, found: str) -> None:
+def _write(launch: Launch, printed: str) -> None:
     """One printf's text; what is beyond the most that is kept is not, and the last of it says so."""
     if launch.output_size <= MOST_OUTPUT:
-        launch.output_size += len(found)
+        launch.output_size += len(printed)
         launch.output.append(
-            found if launch.output_size <= MOST_OUTPUT else f"\n(printf wrote more than {MOST_OUTPUT >> 20} MiB: the rest is left out)\n"
+            printed if launch.output_size <= MOST_OUTPUT else f"\n(printf wrote more than {MOST_OUTPUT >> 20} MiB: the rest is left out)\n"
         )
 
 
@@ -159,18 +159,18 @@ def formatted(template: str, raw: bytes, string_at: Any) -> tuple[str, int]:
     def take(size: int) -> bytes:
         nonlocal at, count
         at = -(-at // size) * size
-        found = raw[at : at + size].ljust(size, b"\0")
+        argument = raw[at : at + size].ljust(size, b"\0")
         at, count = at + size, count + 1
-        return found
+        return argument
 
     def number(size: int, *, signed: bool) -> int:
         return int.from_bytes(take(size), "little", signed=signed)
 
     def limited(m: re.Match[str]) -> str:
         nonlocal written
-        found = convert(m) if written < LONGEST else ""
-        written += len(found)
-        return found
+        conversion = convert(m) if written < LONGEST else ""
+        written += len(conversion)
+        return conversion
 
     def convert(m: re.Match[str]) -> str:
         flags, width, precision, length, kind = m.groups()
@@ -298,8 +298,8 @@ def build_query_cancel(i: Instruction, c: Linker) -> Step:
     operands.end()
 
     def run(x: Wave) -> None:
-        found = np.ascontiguousarray(np.broadcast_to(np.asarray(response(x), np.uint64), (x.n, 2))).view(np.uint32)
+        parts = np.ascontiguousarray(np.broadcast_to(np.asarray(response(x), np.uint64), (x.n, 2))).view(np.uint32)
         for n, write in writes:
-            write(x, found[:, n] != 0 if n == 3 else found[:, n])
+            write(x, parts[:, n] != 0 if n == 3 else parts[:, n])
 
     return run

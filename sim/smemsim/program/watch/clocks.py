@@ -232,9 +232,9 @@ class Order:
         """Operations have new numbers: column n is what column `kept[n]` was; `room` columns."""
 
         def moved(flags: np.ndarray) -> np.ndarray:
-            found = np.zeros((*flags.shape[:-1], room), bool)
-            found[..., : len(kept)] = flags[..., kept]
-            return found
+            renumbered = np.zeros((*flags.shape[:-1], room), bool)
+            renumbered[..., : len(kept)] = flags[..., kept]
+            return renumbered
 
         def all_moved(rows: Rows | None) -> Rows | None:
             return rows and (*rows[:2], *map(moved, rows[2:]))

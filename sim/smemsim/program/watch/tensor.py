@@ -292,14 +292,14 @@ class TensorShadow:
 
     def of_cells(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
         """The marks of cells, by their place among all, that an instruction reads; those that nobody has written have the instruction's own."""
-        found = np.zeros(cells.shape, np.int32) if self.marks is None else self.marks.reshape(-1)[cells]
+        marks_of_cells = np.zeros(cells.shape, np.int32) if self.marks is None else self.marks.reshape(-1)[cells]
         nobody = self.who.reshape(-1)[cells] == NOBODY
         if nobody.any():
             mark = self.unwritten.doubts.of(
                 ("tensor", i.line), functools.partial(self.unwritten_is_used, i.line), is_whole=bool(nobody.all())
             )
-            found = self.unwritten.doubts.join(found, np.where(nobody, mark, 0).astype(np.int32))
-        return found
+            marks_of_cells = self.unwritten.doubts.join(marks_of_cells, np.where(nobody, mark, 0).astype(np.int32))
+        return marks_of_cells
 
     def put_cells(self, cells: np.ndarray, marks: np.ndarray | int) -> None:
         """Cells, by their place among all, have got values with these marks."""
