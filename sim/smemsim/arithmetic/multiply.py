@@ -29,7 +29,7 @@ class Factors:
     k_per_factor: int
 
     def of(self, a: np.ndarray, b: np.ndarray) -> Factors:
-        """Other factors of that kind."""
+        """These factors' type and block with other raw bits."""
         return Factors(a, b, self.dtype, self.k_per_factor)
 
 

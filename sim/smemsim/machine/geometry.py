@@ -85,7 +85,7 @@ class Geometry:
 
     @functools.cached_property
     def is_plain(self) -> bool:
-        """Sixteen bytes in, the same sixteen out?"""
+        """Does every chunk have 16 bytes that are moved unchanged?"""
         return self.chunk_bytes == 16 and not self.has_flip and not self.to_tf32
 
     @functools.cached_property

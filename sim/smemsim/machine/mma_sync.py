@@ -85,12 +85,12 @@ class MmaSync:
 
     @property
     def types(self) -> tuple[str, str, str]:
-        """Of A, B and D."""
+        """The element types of A, B and D."""
         return self.a_type, self.b_type, self.d_type
 
     @property
     def bits(self) -> int:
-        """Of a register: 32, for f64 64."""
+        """Bits of a register: 32, for f64 64."""
         return max(32, self.row.bits)
 
     @property

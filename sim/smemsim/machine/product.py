@@ -200,7 +200,7 @@ class SharedOperand:
         return operand_addresses(self.word, arch=arch, **self._form)
 
     def grade(self, shared: SharedMemory) -> Grade:
-        """What its addresses rest on."""
+        """The evidence grade of the operand's addresses."""
         return self._grade(shared.arch, is_past_end=int(self.chunks(shared)[-1]) >= len(shared.bytes) // CHUNK)
 
     def _grade(self, arch: str, *, is_past_end: bool) -> Grade:

@@ -70,7 +70,7 @@ class Endless:
     why: str = "loops for ever: its registers are those of a turn before, and nothing it does changes memory"
 
     def forget(self) -> None:
-        """Something has changed."""
+        """Forget the turns seen so far: the wave's memory has changed."""
         self.turns = 0
         self.state = []
 
@@ -272,7 +272,7 @@ class Wave:
         return array
 
     def clock(self) -> int:
-        """Something that grows: blocks executed."""
+        """The value of %clock: it grows by 32 for each block executed."""
         return 1000 + self.steps * 32
 
     def park(self, threads: np.ndarray, block: int, instruction: Instruction, what: Callable[[], str]) -> Wait:

@@ -95,7 +95,7 @@ class _Reader:
                 self.prefix(parts)
 
     def prefix(self, parts: list[str]) -> None:
-        """One component, which goes behind the others."""
+        """Append a component of a qualified name to those read so far."""
         self.accept("L")
         if self.peek().isdigit():
             parts.append(self.source_name())

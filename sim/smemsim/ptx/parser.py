@@ -352,12 +352,12 @@ class Names:
 
 
 def _first_name(component: str) -> str:
-    """Of .r .g .b .a the other name: .x .y .z .w."""
+    """The name .x .y .z .w of a vector component that is written .r .g .b .a."""
     return next((letters[0] for letters in _COMPONENTS if component and component in letters), component)
 
 
 def _splits(name: str) -> Iterator[tuple[str, int]]:
-    """Of %r12: (%r, 12) and (%r1, 2). An index has no leading zero."""
+    """Ways to split a register's name into prefix and index: %r12 is (%r, 12) or (%r1, 2). An index has no leading zero."""
     begin = len(name.rstrip(string.digits))
     for at in range(max(begin, len(name) - _MOST_DIGITS), len(name)):
         if name[at] != "0" or at == len(name) - 1:

@@ -315,7 +315,7 @@ class Context:
     ashift: bool | None = None
 
     def qualifiers(self) -> str:
-        """As they stand in the instruction."""
+        """The qualifiers as PTX writes them in the instruction."""
         known = [f".cta_group::{self.cta_group}" if self.cta_group else "", ".ws" if self.ws else ""]
         return " ".join(text for text in known if text)
 

@@ -352,12 +352,12 @@ class TmemAccess:
 
     @property
     def grade(self) -> Grade:
-        """How sure the map is."""
+        """The evidence grade of the shape's map from registers to cells."""
         return self._row.grade
 
     @property
     def source(self) -> str:
-        """Where it stands."""
+        """The section of the PTX ISA that gives the shape's map."""
         return self._row.source
 
     @property
@@ -520,7 +520,7 @@ class TensorMemory(Columns):
         self._put(lane, column, values, writer, np.arange(values.size).reshape(values.shape) * CELL_BYTES)
 
     def write_placed(self, lane: np.ndarray, column: np.ndarray, values: np.ndarray, writer: Any, place: np.ndarray) -> None:
-        """The same with arrays of one shape, where `place` says which bytes of the writer's data each cell has, the first of four."""
+        """Write whole cells; `values` are bytes `place` to `place` + 3 of the writer's data. All arrays have one shape."""
         lane, column = together(*self._cells("written", lane, column))
         self._put(lane, column, self._values(values), writer, place)
 
@@ -546,7 +546,7 @@ class TensorMemory(Columns):
         return self._writer[at], self._place[at]
 
     def doubts(self, lane: Any, column: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Of the four bytes of cells, bool (..., 4): did nobody write them (also not what was copied there), was their writer not sure of them?
+        """Two bool arrays (..., 4) for the four bytes of cells: nobody wrote them (nor what was copied there); their writer was not certain of them.
 
         A writer says so with methods `unwritten(places)` and `unsure(places)`, if it has them.
         """
@@ -644,7 +644,7 @@ class TensorMemory(Columns):
     # ---- inside
 
     def _cells(self, done: str, lane: Any, column: Any) -> tuple[Any, Any]:
-        """The cells, after a look at who may touch them."""
+        """The cells, after a check that this access is allowed to touch them."""
         lane = indices("lane", lane, LANES, "tensor memory has lanes")
         column = indices("column", column, COLUMNS, "tensor memory has columns")
         if not np.all(self._allocated[column]):
@@ -800,7 +800,7 @@ def tmem_put(tensor_memory: Memories, layout: Layout, values: np.ndarray, *, lab
 
 
 def tmem_take(tensor_memory: Memories, layout: Layout, *, copy: int = 0) -> np.ndarray:
-    """The other way: the matrix as raw bits, uint32, read from one copy of it.
+    """Read a matrix out of tensor memory, from one copy of it: raw bits, uint32, what `tmem_put` writes.
 
     >>> tmem = TensorMemory()
     >>> d = AccumulatorLayout(64, 32, column=tmem.alloc(32).column)

@@ -54,7 +54,7 @@ def codes_of(name: str, mode: int, *, finite: bool) -> Elementwise:
 
 
 def convert(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) -> Step:
-    """Any of them; which target has which is told in `spec.targets`."""
+    """Build a `cvt` between packed types. Which target has which conversion is in `spec.targets`."""
     if to.endswith("x4") or source.endswith("x4") or "rs" in form.left:
         raise unmodelled(i, "where stochastic rounding takes its bits from is not known")
     if to == _FIXED:
@@ -136,7 +136,7 @@ def _numbers(words: Any, kind: str) -> Any:
 
 
 def _halves_of_f32(i: Instruction, c: Linker, to: str) -> Step:
-    """The conversions of every epilogue, without a detour: the same results as those of `rounding.converted`."""
+    """Fast paths from f32 to f16x2 and bf16x2, which most epilogues use; the results are those of `rounding.converted`."""
     write = c.write(i.operands[0], "b32")
     if to == "bf16x2":
         reads = [c.read(operand, "b32") for operand in i.operands[1:]]

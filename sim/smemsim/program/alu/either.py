@@ -1,4 +1,4 @@
-"""The operations that integers and floats have by the same name."""
+"""Operations such as `add` and `min`, whose name serves integer and float types: each goes to integers.py or floats.py."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def build_mul(i: Instruction, c: Linker) -> Step:
 
 @implements("mad")
 def build_mad(i: Instruction, c: Linker) -> Step:
-    """`mad`: of floats the same as `fma`."""
+    """`mad`: multiply and add; of floats it rounds once, as `fma` does."""
     form = Modifiers(i)
     kind = form.kind()
     return floats.arithmetic(i, c, form, kind, "mad") if floats.is_float(kind) else integers.multiply_add(i, c, form, kind)

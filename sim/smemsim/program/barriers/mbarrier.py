@@ -53,7 +53,7 @@ Cause = tuple[Instruction, str, str]  # where, why, and what to change
 
 
 def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
-    """Of a wait at a barrier that never ends: how far it is from the cause of the hang (0 is nearest), and what to change."""
+    """For a wait that never ends: how far it is from the cause of the hang (0 is nearest), and what to change."""
     if unseen := barrier.phase - barrier.seen:
         last = barrier.phase - 1
         if ignored := _ignored(barrier):
@@ -143,7 +143,7 @@ def _arrives_elsewhere(barrier: Mbarrier, x: Wave, cta: Cta) -> bool:
 
 
 def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
-    """Of a phase in which some have arrived: which CTAs of the cluster never have, where they arrive instead, and what to change."""
+    """For an incomplete phase with some arrivals: which CTAs of the cluster never arrived, where they arrive instead, and what to change."""
     text, repair = "", ""
     for cta in _never_here(barrier, x) if 0 < barrier.pending < barrier.expected else ():
         instead = [(line, other) for other in _siblings(barrier, x) for line, by in other.arrivals if by == cta.index]
@@ -184,7 +184,7 @@ def twice(barrier: Mbarrier) -> Cause | None:
 
 
 def lends(barrier: Mbarrier) -> bool:
-    """Has it got too many bytes, as many as another mbarrier of the CTA lacks? That one tells."""
+    """Did this mbarrier get too many bytes, as many as another mbarrier of the CTA lacks? The finding is then about the other one."""
     return barrier.doubled is None and barrier.all_brought > barrier.all_expected and _counterpart(barrier) is not None
 
 
@@ -312,7 +312,7 @@ class Delivery:
 
     @property
     def is_multicast(self) -> bool:
-        """Has it a mask?"""
+        """Does the copy have a CTA mask (.multicast::cluster)?"""
         return any(m.startswith("multicast") for m in self.instruction.modifiers)
 
 
@@ -351,7 +351,7 @@ class Mbarrier:
 
     @property
     def parity(self) -> int:
-        """Of the current phase, 0 of the first."""
+        """The parity of the current phase; 0 for the first phase."""
         return self.phase & 1
 
     @property
@@ -536,7 +536,7 @@ class Mbarrier:
 
     @property
     def touched(self) -> tuple[Touched, ...]:
-        """Its bytes."""
+        """The eight bytes of the mbarrier object in its CTA's window."""
         return (Touched(self.cta.number, self.offset, self.offset + MBARRIER_SIZE),)
 
     def _note(self, what: str, i: Instruction) -> None:

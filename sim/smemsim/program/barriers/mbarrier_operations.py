@@ -175,7 +175,7 @@ def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
     find, phase = locate(i, c, i.operands[1], space, 8, only_shared=True), c.read(i.operands[2], "u32" if by_parity else "b64")
 
     def over(x: Wave) -> tuple[np.ndarray, list[tuple[Mbarrier, np.ndarray]]]:
-        """Which running threads need not wait, and the barriers of the others with the numbers of their threads."""
+        """Which running threads find their phase complete, and the barriers of the other threads with those threads' numbers."""
         parities = np.broadcast_to(np.asarray(phase(x)), (x.n,))
         parities = parities & np.uint32(1) if by_parity else parity_of(parities)
         done, threads = np.zeros(x.n, bool), x.threads

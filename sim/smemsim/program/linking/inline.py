@@ -169,7 +169,7 @@ class Frame:
 
     @property
     def label(self) -> str:
-        """Where its instructions begin."""
+        """The label at which the routine's instructions begin."""
         return f"{self.function.name}#begin"
 
 
@@ -193,7 +193,7 @@ def interface(results: tuple[Parameter, ...], parameters: tuple[Parameter, ...])
 
 
 def callee_of(i: Instruction) -> Operand | None:
-    """Whom a call calls: the operand between its two lists."""
+    """The function operand of a call, between the lists of results and parameters."""
     return next((operand for operand in i.operands if not isinstance(operand, Arguments)), None)
 
 
@@ -265,7 +265,7 @@ def _reached(module: Module, entry: Function) -> tuple[dict[str, Function], set[
 
 
 def _in_cycles(calls: dict[str, set[str]]) -> set[str]:
-    """Those that reach themselves: every component of several (Tarjan), and who calls itself."""
+    """The functions that are recursive: members of a strongly connected component of several (Tarjan), and functions that call themselves."""
     recursive = {name for name, called in calls.items() if name in called}
     order: dict[str, int] = {}
     low: dict[str, int] = {}

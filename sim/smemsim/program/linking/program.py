@@ -48,7 +48,7 @@ class Place:
 
 
 class Places:
-    """Static shared variables one after the other from the window's begin, then the dynamic part; local variables likewise."""
+    """Where variables lie: static shared ones from the begin of the CTA's window, behind them the dynamic part; local ones from offset 0."""
 
     def __init__(self, module: Module, entry: Function, inlined: Inlined, arch: str) -> None:
         machine = architecture(arch)
@@ -137,7 +137,7 @@ class Program:
 
     @functools.cached_property
     def has_scratch(self) -> bool:
-        """Does it ask where the system's scratch memory for tiles of several warps lies (cooperative groups)?"""
+        """Does the program ask where the system's scratch memory for tiles of several warps lies (cooperative groups)?"""
         return any(operand == Special("reserved_smem_offset_1") for i in self.inlined.body for operand in i.operands)
 
 
@@ -383,7 +383,7 @@ def _blocks(inlined: Inlined, steps: list[Step], linker: Linker) -> list[Block]:
 
 
 def _loads(i: Instruction) -> bool:
-    """May it be a load of shared or tensor memory?"""
+    """Can the instruction be a load of shared or tensor memory?"""
     if i.op == "tcgen05":
         return i.modifiers[0] == "ld"
     return i.op == "ld" and not {m.partition("::")[0] for m in i.modifiers} & {"global", "local", "const", "param"}

@@ -133,7 +133,7 @@ def build_fence(i: Instruction, c: Linker) -> Step:
 
 @implements("membar")
 def build_membar(i: Instruction, c: Linker) -> Step:
-    """The older names: membar.cta, .gl, .sys; membar.proxy.*."""
+    """`membar.cta`, `.gl`, `.sys`, `membar.proxy.*`: the older names of `fence`."""
     if i.modifiers[:1] == ("proxy",):
         return build_fence(i, c)
     if len(i.modifiers) != 1 or i.modifiers[0] not in ("cta", "gl", "sys"):

@@ -310,7 +310,7 @@ def _warp_barriers(x: Wave) -> Sequence[int]:
 
 
 def _exited(x: Wave, threads: np.ndarray) -> None:
-    """Those who wait for threads that are gone look again."""
+    """Wake the waits for threads that have exited, to check again."""
     waits = (x.key >= GATHERING) & (x.key < PARKED)
     if waits.any():
         x.key[waits] -= GATHERING

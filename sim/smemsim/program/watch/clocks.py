@@ -137,7 +137,7 @@ class Operations:
         return operation
 
     def remembers(self, operation: Operation) -> bool:
-        """Has it still a number?"""
+        """Does an operation still have a number?"""
         return operation.number < len(self.operations) and self.operations[operation.number] is operation
 
     def piped(self, operation: Operation, numbers: np.ndarray) -> np.ndarray:
@@ -250,7 +250,7 @@ class Order:
         return self.confirmed(late, test) if late.any() else (late, False)
 
     def confirmed(self, late: np.ndarray, test: Callable[[Order], np.ndarray]) -> tuple[np.ndarray, bool]:
-        """The same, where `late` is what is left of a test that failed."""
+        """Which of the places `late`, where a test failed, are wrong, and whether only relaxed arrivals at barriers of the cluster make the test fail."""
         if self.might_be is None:
             return late, False
         wrong = late & test(self.might_be)

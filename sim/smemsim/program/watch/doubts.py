@@ -102,7 +102,7 @@ class Doubts:
         return joined
 
     def tell(self, user: Instruction | None, marks: np.ndarray) -> None:
-        """These values are used."""
+        """Values with these marks are used."""
         doubts = frozenset().union(*(self._sets[mark] for mark in np.unique(marks).tolist()))
         for number in sorted(doubts):
             self._tells[number](user)
@@ -487,7 +487,7 @@ class Follows(abc.ABC):
 
     @abc.abstractmethod
     def read(self, at: np.ndarray, nobody: np.ndarray) -> None:
-        """It reads these words, of which `nobody` has written some."""
+        """The instruction reads words of shared memory; `nobody` marks those that nobody has written."""
 
     def overwritten(self, operation: Operation, places: np.ndarray, tell: Tell) -> bool:
         """Words that the operation may still read are overwritten: can that be told when its result is used?"""

@@ -269,7 +269,7 @@ def is_python(text: str) -> bool:
 
 
 def _blank(text: str) -> str:
-    """As many spaces, in the same lines.
+    """A text of the same lines and lengths that is all spaces.
 
     >>> _blank("a\\nbc")
     ' \\n  '
