@@ -455,14 +455,7 @@ class _Expansion:
         lists = [[o.items for o in part if isinstance(o, Arguments)] for part in (i.operands[:before], i.operands[before:])]
         results, arguments = (part[0] if part else () for part in lists)
         if isinstance(callee, Register):
-            label = next((o.name for o in i.operands[before + 1 :] if isinstance(o, Label)), "")
-            listed = whole.targets.get(label, ())
-            if listed:  # .calltargets: any of them says what is passed
-                f = module.functions.get(listed[0].rpartition(".")[2] if listed[0] not in module.functions else listed[0])
-                whole.signatures[label] = Prototype(f.parameters, f.results) if f else Prototype((), ())
-            if label not in whole.signatures:
-                raise Unmodelled(f"line {i.line}: {i.text}: a call through a pointer needs a .callprototype or a .calltargets list")
-            self._enter(i, callee, label, results, arguments)
+            self._enter(i, callee, self._signature_of_pointer(i, i.operands[before + 1 :]), results, arguments)
             return
         if not isinstance(callee, Symbol) or callee.name not in module.functions:
             raise InputError(
@@ -478,7 +471,24 @@ class _Expansion:
             raise InputError(f"line {i.line}: {i.text}: {f.name} takes {len(f.parameters)} arguments and gives {len(f.results)} results")
         if f.name in whole.frames:
             self._enter(i, callee, f.name, results, arguments)
-            return
+        else:
+            self._expand_call(i, f, results, arguments, depth)
+
+    def _signature_of_pointer(self, i: Instruction, behind: tuple[Operand, ...]) -> str:
+        """The label of the .callprototype or .calltargets that a call through a pointer names, one of the operands `behind` the pointer."""
+        whole, module = self.whole, self.module
+        label = next((o.name for o in behind if isinstance(o, Label)), "")
+        listed = whole.targets.get(label, ())
+        if listed:  # .calltargets: any of them says what is passed
+            f = module.functions.get(listed[0].rpartition(".")[2] if listed[0] not in module.functions else listed[0])
+            whole.signatures[label] = Prototype(f.parameters, f.results) if f else Prototype((), ())
+        if label not in whole.signatures:
+            raise Unmodelled(f"line {i.line}: {i.text}: a call through a pointer needs a .callprototype or a .calltargets list")
+        return label
+
+    def _expand_call(self, i: Instruction, f: Function, results: tuple[Operand, ...], arguments: tuple[Operand, ...], depth: int) -> None:
+        """Put the instructions of `f` in place of a call of it: arguments moved in, results moved out, jumped over where its guard does not hold."""
+        whole = self.whole
         after = f"call#{self.count}.after"
         if i.guard:
             negated = dataclasses.replace(i.guard, negated=not i.guard.negated)

@@ -311,35 +311,49 @@ def _guarded(i: Instruction, step: Step) -> Step:
         return ~p if negated else p
 
     if isinstance(step, End):
-        ends = step.run
-
-        def end(x: Wave, following: int) -> None:
-            p = holds(x)
-            if p.all():
-                ends(x, following)
-                return
-            threads = x.threads
-            x.key[threads[~p]] = following
-            if p.any():
-                x.select(threads[p])
-                ends(x, following)
-
-        return End(end)
+        return _guarded_end(holds, step)
     if isinstance(step, Gate):
-        opens, run = step.opens, step.run
+        return _guarded_gate(holds, step)
+    return _guarded_plain(holds, step)
 
-        def gated(x: Wave, following: int) -> None:
-            p = holds(x)
-            threads = x.threads
-            x.key[threads[~p]] = following
-            if p.any():
-                x.select(threads[p])
-                if opens(x):
-                    run(x)
-                    x.key[x.sel] = following
 
-        return End(gated, again=True)
-    plain = step
+def _guarded_end(holds: Callable[[Wave], np.ndarray], step: End) -> End:
+    """Threads whose guard does not hold go on behind the instruction."""
+    ends = step.run
+
+    def end(x: Wave, following: int) -> None:
+        p = holds(x)
+        if p.all():
+            ends(x, following)
+            return
+        threads = x.threads
+        x.key[threads[~p]] = following
+        if p.any():
+            x.select(threads[p])
+            ends(x, following)
+
+    return End(end)
+
+
+def _guarded_gate(holds: Callable[[Wave], np.ndarray], step: Gate) -> End:
+    """Threads whose guard does not hold go on behind the instruction, without a wait at the gate."""
+    opens, run = step.opens, step.run
+
+    def gated(x: Wave, following: int) -> None:
+        p = holds(x)
+        threads = x.threads
+        x.key[threads[~p]] = following
+        if p.any():
+            x.select(threads[p])
+            if opens(x):
+                run(x)
+                x.key[x.sel] = following
+
+    return End(gated, again=True)
+
+
+def _guarded_plain(holds: Callable[[Wave], np.ndarray], plain: Plain) -> Plain:
+    """A step that only the threads execute whose guard holds."""
 
     def guarded(x: Wave) -> None:
         p = holds(x)
