@@ -54,7 +54,7 @@ def build_fma(i: Instruction, c: Linker) -> Step:
 
 @implements("fused")
 def build_fused(i: Instruction, c: Linker) -> Step:
-    """A sum with a product that ptxas takes into it (`gpu.fused`)."""
+    """A sum with a product that ptxas takes into it (linking/fused.py)."""
     form = Modifiers(i)
     minus_product, minus_addend = form.has(MINUS_PRODUCT), form.has(MINUS_ADDEND)
     return floats.arithmetic(i, c, form, form.kind(), "fma", signs=(-1 if minus_product else 1, -1 if minus_addend else 1))
