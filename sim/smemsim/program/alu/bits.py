@@ -84,10 +84,10 @@ def build_lop3(i: Instruction, c: Linker) -> Step:
     table = i.operands[4]
     if kind != "b32" or not isinstance(table, Immediate):
         raise unmodelled(i)
-    zero, one = _of_two(table.value & 0xF), _of_two(table.value >> 4 & 0xF)
+    where_clear, where_set = _of_two(table.value & 0xF), _of_two(table.value >> 4 & 0xF)
 
     def logic(a: Any, b: Any, d: Any) -> Any:
-        return (a & one(b, d)) | (~a & zero(b, d))
+        return (a & where_set(b, d)) | (~a & where_clear(b, d))
 
     sources = [(operand, kind) for operand in i.operands[1:4]]
     to = i.operands[0]
@@ -257,11 +257,11 @@ def _fixed_permute(selector: int) -> Elementwise:
     def permute(*sources: Any) -> Any:
         result: Any = None
         for (source, left), mask in moves.items():
-            x = sources[source]
+            part = sources[source]
             if left:
-                x = x << np.uint32(left) if left > 0 else x >> np.uint32(-left)
-            x = x & np.uint32(mask)
-            result = x if result is None else result | x
+                part = part << np.uint32(left) if left > 0 else part >> np.uint32(-left)
+            part = part & np.uint32(mask)
+            result = part if result is None else result | part
         return result
 
     return permute
