@@ -96,7 +96,7 @@ class Ledger:
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All of it, or nothing."""
+        """A transaction of the database: all of it is written, or nothing."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -265,7 +265,7 @@ class CampaignReport:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The report as a dictionary for JSON."""
         return {
             "ok": self.ok,
             "version": self.version,

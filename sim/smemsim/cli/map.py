@@ -274,7 +274,7 @@ def _most(form: str, lines: int | None) -> list[int]:
 
 
 def _draw(picture: Picture, form: str) -> None:
-    """As SVG or as text."""
+    """Prints a picture as SVG or as text."""
     from smemsim.picture.svg import grids_svg, strips_svg
     from smemsim.picture.text import picture_text, stdout
 

@@ -12,7 +12,7 @@ from smemsim.errors import InputError, SmemsimError, Unmodelled
 from smemsim.finding import Finding, Fix, Path, Value
 from smemsim.judge.reads import grid, holds_scales, made_words, tmem_at
 from smemsim.judge.report import share_of
-from smemsim.judge.scenario import CopyStep, Grid, Layout, Operand, Scenario, Step, TmaStore
+from smemsim.judge.scenario import CopyStep, Grid, Layout, Operand, ScenarioTables, Step, TmaStore
 from smemsim.judge.state import COMMON_SWIZZLES, NAMES, UNWRITTEN, Counts, Issue, Machine, Read, Rerun, finding, issues_of, swizzle_changes
 from smemsim.machine.tma import tma_store
 from smemsim.machine.tmem.address import TmemAddress
@@ -30,7 +30,7 @@ __all__ = ["Again", "completed", "copied", "copy_findings", "form_of", "full_nam
 # ---- tcgen05.cp: does the form fit the tile, do its lines hold the scale factors as it wants them, and what arrives in tensor memory?
 
 
-Again = Callable[[Scenario, int], "Machine | None"]  # the steps before one, of a changed scenario
+Again = Callable[[ScenarioTables, int], "Machine | None"]  # the steps before one, of a changed scenario
 MOST_COPIES = 1024
 SCALE_COPY = COPY_SHAPES["32x128b", "warpx4"]
 _PTX, _CAST = re.compile(r"\b\d+x\d+b\b"), re.compile(r"\bwarpx\d(?:::\d\d_\d\d)?")
@@ -144,7 +144,9 @@ def _other_tile(where: Path, title: str, row: CopyShape, has: dict[str, int], wa
 # ---- what is wrong with the lines that a copy reads
 
 
-def copy_findings(machine: Machine, scenario: Scenario, number: int, read: Read, told: list[Finding], again: Again) -> Iterator[Finding]:
+def copy_findings(
+    machine: Machine, scenario: ScenarioTables, number: int, read: Read, told: list[Finding], again: Again
+) -> Iterator[Finding]:
     """What was found of a copy's operand, in the terms of copies: scale factors in another layout (S701), an advance of another shape (I605)."""
     row = form_of(scenario.steps[number])
     if told:  # another shape alone does not make it right
@@ -177,7 +179,7 @@ def _advance(one: Finding, row: CopyShape) -> Finding | None:
 
 
 def _scale_layout(
-    machine: Machine, scenario: Scenario, number: int, read: Read, one: Finding, row: CopyShape, again: Again
+    machine: Machine, scenario: ScenarioTables, number: int, read: Read, one: Finding, row: CopyShape, again: Again
 ) -> Finding | None:
     """No descriptor reads the scale factors where they lie: they are in another layout. None where some lie nowhere."""
     places = machine.memory.locate(read.meant)
@@ -206,7 +208,9 @@ def _scale_layout(
         first=one.first, wrong=one.wrong, of=one.of)  # fmt: skip
 
 
-def _repair(machine: Machine, scenario: Scenario, number: int, read: Read, places: np.ndarray, again: Again) -> tuple[str, tuple[Fix, ...]]:
+def _repair(
+    machine: Machine, scenario: ScenarioTables, number: int, read: Read, places: np.ndarray, again: Again
+) -> tuple[str, tuple[Fix, ...]]:
     """(what to do, the change of the buffer's layout if threads fill it and then all is right)."""
     text = "scale i of row r belongs at byte r % 32 * 16 + r / 32 * 4 + i of a block of 128 rows x 4 scales"
     at = int(places[read.meant >= 0][0])
@@ -233,7 +237,7 @@ def _digits(count: int, inside: tuple[tuple[int, int], ...], block: int) -> list
 # ---- what arrives
 
 
-def copied(machine: Machine, scenario: Scenario, number: int, step: CopyStep) -> None:
+def copied(machine: Machine, scenario: ScenarioTables, number: int, step: CopyStep) -> None:
     """Bring the bytes into tensor memory, where step, shape and words say where from and where to."""
     where, title, row = Path.of("step", number), f"step {number + 1} (copy)", form_of(step)
     if row is None or step.to_tmem is None:
@@ -304,7 +308,7 @@ def _overlap(where: Path, title: str, row: CopyShape, old: Grid, address: TmemAd
 # ---- What leaves shared memory: does each byte that TMA stores go to the element that lies there?
 
 
-def store_step(machine: Machine, scenario: Scenario, number: int, step: TmaStore, rerun: Rerun) -> None:
+def store_step(machine: Machine, scenario: ScenarioTables, number: int, step: TmaStore, rerun: Rerun) -> None:
     """Compare what a tma_store or tma_reduce takes with where it brings it; the scenario's stores of threads say what lies there."""
     stored = _stored(machine, step)
     if stored is None:

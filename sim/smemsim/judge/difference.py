@@ -132,7 +132,7 @@ class Product:
         return found
 
     def run(self, row: MmaArithmetic | None = None) -> np.ndarray:
-        """D, also with another `row`."""
+        """D after all steps; `row` is the arithmetic, that of the product if left out."""
         return self.partial(row)[-1]
 
     def run_as(self, how: MmaArithmetic | Reference) -> np.ndarray:
@@ -143,7 +143,7 @@ class Product:
             return how(self.terms("A"), self.terms("B"), self.start(), len(self.a.bits))
 
     def having(self, name: str, bits: np.ndarray) -> Product:
-        """The same with other elements of one operand, (steps, lines, K)."""
+        """The product with `bits` (steps, lines, K) as the elements of operand `name`."""
         one = {name.lower(): dataclasses.replace(self.side(name), bits=bits)}
         return dataclasses.replace(self, **one)  # type: ignore[arg-type]
 
@@ -155,7 +155,7 @@ class Product:
         return dataclasses.replace(self, a=sides[0], b=sides[1], factors=factors)
 
     def part(self, rows: Any = slice(None), columns: Any = slice(None)) -> Product:
-        """That of some rows and columns of D."""
+        """The product that gives some rows and columns of D."""
         factors = self.factors and tuple(f.of(f.a[rows], f.b[columns]) for f in self.factors)
         a, b = (Side(side.bits[:, lines]) for side, lines in ((self.a, rows), (self.b, columns)))
         return dataclasses.replace(self, a=a, b=b, c=self.c[rows][:, columns], factors=factors)
@@ -286,7 +286,7 @@ class Compared:
 
     @property
     def said(self) -> str:
-        """How well D agrees where it agrees."""
+        """How well the elements of D agree that do: "bit for bit" or "but for rounding"."""
         return "bit for bit" if self.exact else "but for rounding"
 
     def values(self, bits: np.ndarray) -> np.ndarray:
@@ -294,7 +294,7 @@ class Compared:
         return to_float64(bits, self.product.types[2])
 
     def agrees(self, d: np.ndarray, room: np.ndarray) -> np.ndarray:
-        """Where raw bits are hardware's, or near enough."""
+        """Which raw bits are hardware's, or near enough to them."""
         same = self._same(d)
         if self.exact or self.integer:
             return same
@@ -315,7 +315,7 @@ class Compared:
         return bool(first.all() and self.fits(product, how).all())
 
     def _same(self, d: np.ndarray) -> np.ndarray:
-        """The same bits; any NaN is any other."""
+        """Which elements of `d` have the bits that hardware left; all NaNs count as equal."""
         same = d == self.hardware
         if not self.integer:
             to = element_format(self.product.types[2])
@@ -345,7 +345,7 @@ class Compared:
         return rows, columns
 
     def part(self, rows: Any = slice(None), columns: Any = slice(None)) -> Compared:
-        """That of some rows and columns of D."""
+        """The comparison of some rows and columns of D."""
         hardware, model, room = (x[rows][:, columns] for x in (self.hardware, self.model, self.room))
         extra = None if self.extra is None else self.extra[rows][:, columns]
         return Compared(self.product.part(rows, columns), hardware, model, room, self.exact, extra)
@@ -488,7 +488,7 @@ MOST_CHAINS = 64  # chains that are multiplied
 
 
 def other_options(c: Compared) -> list[str]:
-    """What were otherwise if D were hardware's."""
+    """Sentences about options of the instruction, such as a negated A, with which the model gives hardware's D."""
     p, o = c.product, c.product.options
     tries: list[tuple[str, Product]] = []
     if p.c.any():
@@ -882,7 +882,7 @@ Found = list[tuple[int, int]]  # (k along all steps, bits) of one element
 
 
 def other_elements(c: Compared, name: str) -> list[str]:
-    """The one element of each row of A, or column of B, that was another if D is hardware's."""
+    """Sentences about a single wrong element in each row of A, or column of B: the elements that would give hardware's D."""
     lines = np.nonzero(c.differs.any(axis=1 - "AB".index(name)))[0].tolist()
     if len(lines) > (LINES if c.beyond.any() else 1):
         return []
@@ -1156,7 +1156,10 @@ FEW: Tests = (("rounding", other_roundings), ("a wrong layout", moved_elements))
 
 
 def diagnose(product: Product, hardware: np.ndarray, more: Tests = (), extra: np.ndarray | None = None) -> Diagnosis:
-    """The same of a `Product`; `hardware` are raw bits of the type of D, `more` are other tests, which come first, `extra` as in `Compared`."""
+    """Why the D of a `Product` is not what hardware left.
+
+    `hardware` are raw bits of the type of D. The tests of `more` are made before all others; `extra` is that of `Compared`.
+    """
     c = Compared.of(product, hardware, extra)
     if (c.hardware == c.model).all():
         return Diagnosis("the same", ())
@@ -1228,7 +1231,7 @@ def _rounding(c: Compared) -> Diagnosis:
 
 
 def _unknown(c: Compared) -> Diagnosis:
-    """Where they differ, and what can be there."""
+    """The diagnosis where nothing that was tried gives hardware's D: where D differs, and what may be there."""
     finite = np.abs(c.delta[np.isfinite(c.delta)])
     largest = f"; the largest difference is {finite.max():g}" if finite.any() else ""
     where = _where(c)

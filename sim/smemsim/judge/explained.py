@@ -399,7 +399,7 @@ def _exchanged(run: Executed) -> Explanation | None:
 
 
 def _alike(memory: GlobalMemory, read: OperandRead) -> list[int]:
-    """Where other arrays of an operand's size begin."""
+    """Addresses of other arrays as large as the one that an operand was loaded from."""
     regions = memory.table()[2]
     size = next((len(r.data) for r in regions if r.begin <= read.base < r.begin + len(r.data)), 0)
     return [r.begin for r in regions if len(r.data) == size and r.begin != read.base][:MOST_OTHERS]

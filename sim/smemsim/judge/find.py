@@ -74,9 +74,9 @@ def solutions(shape: Shape, places: np.ndarray) -> Iterator[FoundDescriptor]:
 
 
 def partial_solutions(shape: Shape, places: np.ndarray, starts: np.ndarray) -> Iterator[FoundDescriptor]:
-    """The same where some elements may be anywhere (-1), as those beyond the end of a tensor; at least one element is known.
+    """The descriptors that read the known elements of `places`; -1 marks elements that may be anywhere, as those beyond the end of a tensor.
 
-    An instruction of which nothing is known begins as far from `starts` (blocks, steps) as the first one that is known.
+    At least one element must be known. An instruction of which nothing is known begins as far from `starts` (blocks, steps) as the first one that is known.
     """
     known = places >= 0
     lined = shape.lined(places)
@@ -295,7 +295,7 @@ class Kind(NamedTuple):
 
     @property
     def name(self) -> str:
-        """In words."""
+        """The swizzle and its base offset, as sentences name them."""
         return f"{self.mode.swizzle}{f' with base offset {self.base_offset}' if self.base_offset else ''}"
 
 
@@ -415,7 +415,7 @@ class FoundDescriptor:
 
     @property
     def descriptor(self) -> SmemDescriptor:
-        """That of the first step of the first block."""
+        """The descriptor of the first K step of the first block."""
         return SmemDescriptor.decode(int(self.words[0, 0]), arch=self.arch)
 
     @property
@@ -439,7 +439,7 @@ class FoundDescriptor:
         return all(len(some) == 1 for row in self.alternatives for some in row)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The descriptor as a dictionary for JSON."""
         return {
             "words": [[f"{word:#018x}" for word in row] for row in self.words.tolist()],
             "swizzle": str(self.swizzle),
@@ -472,7 +472,7 @@ class Nearest:
     lies: int  # where the first wrong element lies, -1 if nowhere
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The nearest descriptor as a dictionary for JSON."""
         return {
             **self.found.as_dict(),
             "right": self.right,
@@ -494,7 +494,7 @@ class Witness:
     text: str
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The witness as a dictionary for JSON."""
         return {
             "swizzle": None if self.swizzle is None else str(self.swizzle),
             "base_offset": self.base_offset,
@@ -506,7 +506,7 @@ class Witness:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Answer:
-    """What `find_descriptors` found.
+    """The answer of `find_descriptors`.
 
     `descriptors` are all that read the operand, unless `ambiguous` says why the search was given up. Without any, `why` is the proof: for every
     layout a `Witness`; and `nearest` comes closest. `unmodelled` are layouts of which nobody knows what they read: nothing is said of those.
@@ -531,7 +531,7 @@ class Answer:
         return self.why
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The answer as a dictionary for JSON."""
         return {
             "arch": self.arch,
             "descriptors": [d.as_dict() for d in self.descriptors],

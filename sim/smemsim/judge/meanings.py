@@ -14,7 +14,7 @@ from smemsim.finding import Finding
 from smemsim.judge.check import check
 from smemsim.judge.operand_reads import Issued, Mode, OperandRead, Product, Reads
 from smemsim.judge.report import Report
-from smemsim.judge.scenario import Buffer, MapArguments, Meant, MmaStep, Operand, Scenario, Step, Tensor, TmaLoad
+from smemsim.judge.scenario import Buffer, MapArguments, Meant, MmaStep, Operand, ScenarioTables, Step, Tensor, TmaLoad
 from smemsim.program.events import Load, Mma
 from smemsim.program.launch import Launch
 from smemsim.spec.architectures import architecture
@@ -42,7 +42,7 @@ AS_READ: Mapping[str, str] = {"a": "as read", "b": "as read"}
 class Written:
     """The scenario, and for each of its steps the events that it stands for; `maps` are the first loads through each map."""
 
-    scenario: Scenario
+    scenario: ScenarioTables
     steps: tuple[Load | Product, ...]
     maps: dict[str, Load]
     distinct: int  # products of the run that differ, and how many of them are not in the scenario
@@ -126,10 +126,10 @@ class _Writing:
         self.steps: list[Step] = []
         self.events: list[Load | Product] = []
 
-    def scenario(self, title: str) -> Scenario:
-        """What has been written so far."""
+    def scenario(self, title: str) -> ScenarioTables:
+        """The scenario of all steps that have been written so far."""
         shared = Buffer(address=self.begin, bytes=self.launch.window_bytes)
-        return Scenario(arch=self.launch.arch, title=title, excerpt=True, tensors=self.tensors, buffers={"shared": shared}, maps=self.maps, steps=tuple(self.steps))  # fmt: skip
+        return ScenarioTables(arch=self.launch.arch, title=title, excerpt=True, tensors=self.tensors, buffers={"shared": shared}, maps=self.maps, steps=tuple(self.steps))  # fmt: skip
 
     def load(self, item: Issued) -> None:
         """A load, with its map where it is the first through it."""

@@ -151,7 +151,7 @@ class OperandRead:
 
     @property
     def modes(self) -> tuple[tuple[Mode, ...], tuple[Mode, ...]]:
-        """Those of rows and those of k."""
+        """(dimensions of memory that the rows run through, those that k runs through)."""
         return (self.matrix.outer, self.matrix.inner) if self.along_k else (self.matrix.inner, self.matrix.outer)
 
     @property
@@ -166,12 +166,12 @@ class OperandRead:
 
     @property
     def base(self) -> int:
-        """Where the tensor begins."""
+        """The global address at which the tensor begins."""
         return self.loads[0].transfer.tensor_map.global_address
 
     @property
     def is_matrix(self) -> bool:
-        """Is the tensor one?"""
+        """Has the tensor map two dimensions?"""
         return self.loads[0].transfer.tensor_map.rank == 2
 
     @property
@@ -182,7 +182,7 @@ class OperandRead:
 
     @property
     def k_of_box(self) -> int:
-        """How many k a box has."""
+        """The extent of a box along k, in elements."""
         return int(self.loads[0].transfer.tensor_map.box_dim[self.modes[1][0].dimension])
 
     def is_past(self, k: int, count: int) -> bool:
@@ -205,7 +205,7 @@ class Product:
 
     @property
     def reads(self) -> Iterator[OperandRead]:
-        """All that TMA loaded of both operands."""
+        """The operands, A before B, that TMA has loaded."""
         return (read for side in (self.a, self.b) for read in side if read is not None)
 
 
@@ -222,7 +222,7 @@ class Reach:
     b_end: int
 
     def joined(self, other: Reach) -> Reach:
-        """Of both."""
+        """The reach of this and another one together."""
         far = other if other.a_end > self.a_end else self
         return Reach(
             far.event, far.a, far.b, min(self.a_begin, other.a_begin), max(self.a_end, other.a_end), min(self.b_begin, other.b_begin),
@@ -242,7 +242,7 @@ class Piece:
 
 @dataclasses.dataclass(eq=False)
 class _Course:
-    """What a CTA has done so far."""
+    """The loads and matrix instructions that a CTA has executed so far."""
 
     cta: int
     count: int = 0
@@ -1120,7 +1120,7 @@ def _panel(reads: Reads, tiles: dict[tuple[int, int, str], _Tile], elsewhere: Co
 
 
 def _inside(load: Issued) -> np.ndarray:
-    """What of a load's box lies inside the tensor."""
+    """Which elements of a load's box lie inside the tensor, (rows, columns)."""
     tm = load.transfer.tensor_map
     columns, rows = (
         (np.arange(at, at + size) >= 0) & (np.arange(at, at + size) < extent)

@@ -498,43 +498,52 @@ def _strides(own: int) -> list[int]:
 
 
 def _starts(tile: Tile, w: Words) -> Iterator[tuple[str, str, Words, str | None]]:
-    """K steps, blocks, or all of it from elsewhere."""
-    blocks, steps = w.starts.shape
-    first, by = w.starts[:, :1], w.starts - w.starts[:, :1]
+    """Faults of the start addresses: between K steps, between blocks, or of all of them."""
+    for text, starts in (*_steps_moved(tile, w.starts), *_blocks_moved(w.starts), *_all_moved(w.starts)):
+        yield "start_address", text, w._replace(starts=starts), None
 
-    def moved(text: str, starts: np.ndarray) -> tuple[str, str, Words, str | None]:
-        return "start_address", text, w._replace(starts=starts), None
 
-    if steps > 1:
-        step = int(by[0, 1])
-        straight = first + step * np.arange(steps)
-        if (straight != w.starts).any():
-            yield moved(f"read with K steps {step} B apart all along, without the jump to the next panel", straight)
-            rows = tile.shape.rows * tile.mode.width
-            jump = tile.offsets.shape[0] * tile.mode.width
-            if tile.shape.major == "K" and rows != jump:
-                text = f"read with panels {rows} B apart, those of one instruction's rows, instead of {jump} B"
-                yield moved(text, first + by // jump * rows + by % jump)
-        for factor, text in ((0, "not at all (the first step again and again)"), (2, "twice as far"), (0.5, "half as far (elements for bytes, say)"),
-                             (1 / CHUNK, "1/16 as far (16-byte units shifted again)"), (CHUNK, "16 times as far (bytes in a field of 16 B)"), (4, "4 times as far")):  # fmt: skip
-            yield moved(f"read with K steps that advance {text}", first + (by * factor).astype(np.int64) // CHUNK * CHUNK)
-        for i in range(steps):
-            for j in (i - 1, i + 1):
-                if 0 <= j < steps:
-                    starts = w.starts.copy()
-                    starts[:, i] = w.starts[:, j]
-                    yield moved(f"read in K step {i} as in step {j}", starts)
-        yield moved(
-            "read with every K step one too far (the advance came before the first)",
-            w.starts + np.diff(w.starts, append=w.starts[:, -1:] + step),
-        )
-    if blocks > 1:
-        across = w.starts - w.starts[:1]
+def _steps_moved(tile: Tile, starts: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """(what the fault is, the starts (blocks, K steps) with it), of the advance from one K step to the next."""
+    steps = starts.shape[1]
+    if steps < 2:
+        return
+    first, by = starts[:, :1], starts - starts[:, :1]
+    step = int(by[0, 1])
+    straight = first + step * np.arange(steps)
+    if (straight != starts).any():
+        yield f"read with K steps {step} B apart all along, without the jump to the next panel", straight
+        rows = tile.shape.rows * tile.mode.width
+        jump = tile.offsets.shape[0] * tile.mode.width
+        if tile.shape.major == "K" and rows != jump:
+            text = f"read with panels {rows} B apart, those of one instruction's rows, instead of {jump} B"
+            yield text, first + by // jump * rows + by % jump
+    for factor, text in ((0, "not at all (the first step again and again)"), (2, "twice as far"), (0.5, "half as far (elements for bytes, say)"),
+                         (1 / CHUNK, "1/16 as far (16-byte units shifted again)"), (CHUNK, "16 times as far (bytes in a field of 16 B)"), (4, "4 times as far")):  # fmt: skip
+        yield f"read with K steps that advance {text}", first + (by * factor).astype(np.int64) // CHUNK * CHUNK
+    for i in range(steps):
+        for j in (i - 1, i + 1):
+            if 0 <= j < steps:
+                exchanged = starts.copy()
+                exchanged[:, i] = starts[:, j]
+                yield f"read in K step {i} as in step {j}", exchanged
+    late = starts + np.diff(starts, append=starts[:, -1:] + step)
+    yield "read with every K step one too far (the advance came before the first)", late
+
+
+def _blocks_moved(starts: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """(what the fault is, the starts (blocks, K steps) with it), of the distance between blocks of rows."""
+    if starts.shape[0] > 1:
+        across = starts - starts[:1]
         for factor, text in ((0, "all the same"), (2, "twice as far apart"), (0.5, "half as far apart")):
-            yield moved(f"read with blocks of rows {text}", w.starts[:1] + (across * factor).astype(np.int64) // CHUNK * CHUNK)
+            yield f"read with blocks of rows {text}", starts[:1] + (across * factor).astype(np.int64) // CHUNK * CHUNK
+
+
+def _all_moved(starts: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """(what the fault is, the starts (blocks, K steps) with it), where all of them are off by one distance."""
     for far in (16, 32, 48, 64, 80, 96, 112, 128, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 16384):
         for sign, text in ((1, "further"), (-1, "back")):
-            yield moved(f"read {far} B {text} than it begins", w.starts + sign * far)
+            yield f"read {far} B {text} than it begins", starts + sign * far
 
 
 # ---- Faults against a D: what each one makes of the operands, and is the product then that D?
@@ -716,7 +725,7 @@ class ProductExplanation:
         return "; ".join(filter(None, (f"looks like {self.looks_like}", self.pattern, *self.because)))
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The explanation as a dictionary for JSON."""
         return {
             "looks_like": self.looks_like,
             "because": list(self.because),

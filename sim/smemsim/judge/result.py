@@ -92,7 +92,7 @@ class Tile:
 
     @property
     def name(self) -> str:
-        """How a sentence calls one."""
+        """The name of such a tile in sentences."""
         return self.told or f"{self.rows}x{self.columns} tile"
 
 
@@ -131,7 +131,7 @@ class Arrays:
         return int(self.found.shape[0]), int(self.found.shape[1])
 
     def near(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Which elements are equal."""
+        """Which elements of the two arrays count as equal."""
         if self.tolerance == EXACT:
             return np.asarray(np.abs(a - b) <= self.relative * (np.abs(b) + self.scale) if self.relative else a == b)
         size, allowed = np.abs(b), self.tolerance
@@ -628,7 +628,7 @@ def gives(x: Arrays, tile: Tile, source: np.ndarray) -> bool:
 
 
 def _gives_cut(x: Arrays, tile: Tile, source: np.ndarray) -> bool:
-    """The same where the array ends within tiles; what comes from outside of it, nobody knows."""
+    """Does the permutation `source` give all wrong tiles of an array that ends within tiles? Elements that come from outside of it are unknown."""
     r, c = np.nonzero(x.wrong)
     at = np.unique(np.stack([r // tile.rows, c // tile.columns], axis=1), axis=0)
     for some in (at[:1], at):
@@ -782,7 +782,7 @@ def explain_sums(
 
 
 def _counted(x: Arrays, a: np.ndarray, b: np.ndarray, step: int, code: Code) -> Explanation | None:
-    """How often each step of k is in D, beyond once."""
+    """The explanation that D lacks some steps of k, or has them several times; None where that is not so."""
     count = -(-a.shape[1] // step)
     if not 2 <= count <= MOST_STEPS:
         return None
@@ -828,7 +828,7 @@ def _change(kinds: dict[int, np.ndarray], count: int, step: int, code: Code) -> 
 
 
 def _ranges(chosen: np.ndarray, step: int, extent: int) -> str:
-    """Which k, in words."""
+    """The chosen steps of k in words, as ranges where these are few."""
     runs = np.split(chosen, np.flatnonzero(np.diff(chosen) != 1) + 1)
     if len(runs) > 3:
         return f"steps {numbers_told(chosen.tolist(), -(-extent // step))} of k ({step} each)"
@@ -1001,7 +1001,7 @@ def unwritten(x: Arrays) -> Explanation | None:
 
 
 def negated(x: Arrays) -> Explanation | None:
-    """The other sign."""
+    """The explanation that every element has the opposite sign; None where that is not so."""
     if not x.gives(-x.wanted):
         return None
     return Explanation(
@@ -1010,7 +1010,7 @@ def negated(x: Arrays) -> Explanation | None:
 
 
 def scaled(x: Arrays) -> Explanation | None:
-    """A constant factor."""
+    """The explanation that every element was multiplied by one constant factor; None where that is not so."""
     r, c = x.places
     a, b = x.found[r, c].astype(np.float64), x.wanted[r, c].astype(np.float64)
     if not (b != 0).any():
@@ -1032,7 +1032,7 @@ def scaled(x: Arrays) -> Explanation | None:
 
 
 def added(x: Arrays) -> Explanation | None:
-    """The same number more, or less, everywhere."""
+    """The explanation that one constant was added to every element; None where that is not so."""
     r, c = x.places
     more = float(np.median(x.found[r, c].astype(np.float64) - x.wanted[r, c]))
     if not more or not np.isfinite(more) or not x.gives(x.wanted + x.wanted.dtype.type(more)):

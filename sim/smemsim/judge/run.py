@@ -129,7 +129,7 @@ def _shape(text: str) -> str:
 
 
 def _rank(f: Finding) -> int:
-    """Its place among causes."""
+    """The finding's place in the order of causes; 0 is the most upstream one."""
     return UPSTREAM[UPSTREAM_IF_MENDED.get(f.code, f.code) if f.fix is not None else f.code]
 
 
@@ -316,12 +316,12 @@ class Run:
 
     @property
     def findings(self) -> list[Finding]:
-        """What is wrong, the most upstream first."""
+        """The findings that need a change, the most upstream first."""
         return [f for f in self._all if f.severity in (Severity.TRAP, Severity.WRONG)]
 
     @property
     def remarks(self) -> list[Finding]:
-        """What is worth knowing and needs no change."""
+        """The notes: worth knowing, and nothing of them needs a change."""
         return [f for f in self._all if f.severity not in (Severity.TRAP, Severity.WRONG)]
 
     @property
@@ -341,7 +341,7 @@ class Run:
 
     @property
     def output(self) -> str:
-        """What printf wrote."""
+        """The text that the kernel's printf wrote."""
         return "".join(self.launch.output)
 
     @property
@@ -377,7 +377,7 @@ class Run:
         return Scenario(self.launch.arch) if written is None else Scenario.of(written.scenario)
 
     def explain(self, array: Any, expected: Any, before: Any = None, *, dtype: str = "", rtol: float = 0.0, atol: float = 0.0) -> str:
-        """The one rule that makes of `expected` what the kernel left in `array`, with what to change; "" where none is certain.
+        """Which single rule turns `expected` into what the kernel left in `array`, and what to change; "" where no rule is certain.
 
         `array` is one of `Gpu.array`, or its contents (then lines of stores are not known); `expected` and `before`, what was in it before the
         launch, are arrays of as many elements. `dtype` is the element type where an array has raw bits, `rtol` and `atol` are numpy's: how far an
@@ -449,7 +449,7 @@ class Run:
         return "; ".join(filter(None, told))
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The run as a dictionary for JSON."""
         return {
             "ok": self.ok, "entry": self.launch.program.name, "name": demangled(self.launch.program.name), "arch": self.launch.arch, "findings": [f.as_dict() for f in self.findings],
             "remarks": [f.as_dict() for f in self.remarks], "approximate": list(self.approximate),

@@ -15,9 +15,9 @@ from smemsim.judge.copies import SCALE_COPY, Again, copy_findings, form_of, full
 from smemsim.judge.instructions import kind_of_step
 from smemsim.judge.reads import Cells, as_given, blamed_copy, grid, made_words, steps_from, steps_of, tmem_at, told_of
 from smemsim.judge.report import share_of
-from smemsim.judge.scenario import AnyOperand, CopyStep, Meant, MmaStep, Scenario
+from smemsim.judge.scenario import AnyOperand, CopyStep, Meant, MmaStep, ScenarioTables
 from smemsim.judge.state import NAMES, TMEM, UNWRITTEN, Counts, Machine, Read, finding, no_rerun
-from smemsim.judge.tensors import Tensor
+from smemsim.judge.tensors import GlobalTensor
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import copied_cells
 from smemsim.machine.tmem.layout import ScaleLayout
@@ -49,12 +49,12 @@ class Slice:
     column: np.ndarray  # (blocks, steps)
     id: np.ndarray
     meant: np.ndarray  # (blocks, steps, rows, scales of a row)
-    tensor: Tensor
+    tensor: GlobalTensor
     id_key: Path  # what has the id
 
     @property
     def grade(self) -> Grade:
-        """What the layout rests on."""
+        """The grade of evidence of the layout."""
         return self.layout.grade
 
 
@@ -89,7 +89,7 @@ def slice_of(machine: Machine, number: int, step: MmaStep, side: str, group: int
     return Slice(where, f"step {number + 1} (mma) {side}", operand, mode, layout, cells, column, id_, wanted, tensor, key)
 
 
-def _mode(number: int, step: MmaStep, tensor: Tensor, meant: Meant) -> ScaleMode | None:
+def _mode(number: int, step: MmaStep, tensor: GlobalTensor, meant: Meant) -> ScaleMode | None:
     """How many scales a row has; None where nothing tells."""
     kind = KINDS[kind_of_step(step, "sm_103a") or ""]
     found = _VECTOR.search(step.instruction or "")
@@ -140,7 +140,7 @@ def _cells(layout: ScaleLayout) -> Cells:
 # ---- Scale factors of block-scaled MMAs: are they in the tensor-memory columns, at the scale id and in all the lanes that a step reads?
 
 
-def scale_step(machine: Machine, scenario: Scenario, number: int, step: MmaStep, group: int | None, again: Again) -> None:
+def scale_step(machine: Machine, scenario: ScenarioTables, number: int, step: MmaStep, group: int | None, again: Again) -> None:
     """Compare the scale factors that an MMA step reads with those that were meant; findings are kept, and what cannot be looked at."""
     for side in ("scale_a", "scale_b"):
         if side not in step.readers:
@@ -161,7 +161,7 @@ def scale_step(machine: Machine, scenario: Scenario, number: int, step: MmaStep,
 # ---- what is wrong
 
 
-def _findings(machine: Machine, scenario: Scenario, number: int, step: MmaStep, one: Slice, again: Again) -> Iterator[Finding]:
+def _findings(machine: Machine, scenario: ScenarioTables, number: int, step: MmaStep, one: Slice, again: Again) -> Iterator[Finding]:
     yield from _idesc(number, step, one)
     if (machine.tmem_writer < 0).all() or _unknown_copies(machine, scenario, number):
         contradiction = _contradiction(one)
@@ -227,7 +227,7 @@ def _with_id(idesc: int, kind: str, field: str, value: int) -> int:
     return idesc & ~(row.mask << row.low) | value << row.low
 
 
-def _unknown_copies(machine: Machine, scenario: Scenario, number: int) -> bool:
+def _unknown_copies(machine: Machine, scenario: ScenarioTables, number: int) -> bool:
     """Is there a copy before, of which the scenario does not say what it moves where to?"""
     copies = [(i, step) for i, step in enumerate(scenario.steps[:number]) if isinstance(step, CopyStep)]
     return any(step.to_tmem is None or (form_of(step) is None and not told_of(machine, i)) for i, step in copies)
@@ -248,7 +248,7 @@ def _contradiction(one: Slice) -> Finding | None:
 
 
 def _advance(one: Slice) -> str:
-    """How steps go on."""
+    """A sentence on the scale ids and columns of the K steps that follow."""
     steps = TMEM[2] // one.mode.scales
     ids = ", ".join(map(str, one.mode.ids))
     return f"{one.mode.name}: scale ids {ids}, and {one.cells.columns} columns further after {steps} step{'s' if steps > 1 else ''}"
@@ -311,7 +311,7 @@ def _table(values: np.ndarray) -> list[int] | list[list[int]]:
     return values[0].tolist() if len(values) == 1 else values.tolist()  # type: ignore[no-any-return]
 
 
-def _lanes(machine: Machine, scenario: Scenario, one: Slice, wrong: np.ndarray, share: str, counts: Counts) -> Finding:
+def _lanes(machine: Machine, scenario: ScenarioTables, one: Slice, wrong: np.ndarray, share: str, counts: Counts) -> Finding:
     """Right in the first lanes and wrong in the others: the copy is not one that fills them all."""
     at = tuple(int(x[0]) for x in np.nonzero(wrong.any(axis=(2, 3, 4))))
     writer = int(one.cells.read(machine.tmem_writer, int(one.column[at]), int(one.id[at]))[0].max())
@@ -346,7 +346,7 @@ def _other_multicast(number: int, step: CopyStep, row: CopyShape, need: np.ndarr
                    changes=(Fix(where, step.multicast, others[0].multicast),) if key else ())  # fmt: skip
 
 
-def _upstream(machine: Machine, scenario: Scenario, number: int, one: Slice, again: Again) -> Iterator[Finding]:
+def _upstream(machine: Machine, scenario: ScenarioTables, number: int, one: Slice, again: Again) -> Iterator[Finding]:
     """What is wrong with copies that do not say what they mean to copy: they mean what this step needs in the cells that they write."""
     need = np.full(TMEM, UNWRITTEN, np.int64)
     for at in np.ndindex(one.column.shape):

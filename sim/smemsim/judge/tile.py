@@ -15,7 +15,7 @@ from smemsim.finding import Path
 from smemsim.judge.reads import made_words, meant_places
 from smemsim.judge.scenario import AnyOperand
 from smemsim.judge.state import FOREIGN, NAMES, UNWRITTEN, Issue, Machine, Seen
-from smemsim.judge.tensors import OUTSIDE, Tensor
+from smemsim.judge.tensors import OUTSIDE, GlobalTensor
 from smemsim.layout.swizzle import swizzle
 from smemsim.picture.model import EMPTY, STRAY, Band, Column, Gap, Grid, Legend, Mark, Outline, Picture, Row, Stride, Strip, Table, colour
 from smemsim.picture.model import Cell as Drawn
@@ -54,11 +54,11 @@ Named = tuple[str, tuple[int, ...]]  # a tensor and an index along each of its a
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Held:
-    """Arrays are (lines, chunk columns, elements of a chunk) of a `TilePicture`: the global byte that was read and the one that was meant, the index of the issue
-    that had written it, and is it wrong? `lies` (lines, columns) is where the meant data lies when the scenario ends, -1 for nowhere."""
+    """What the chunks of a `TilePicture` hold. Arrays are (lines, chunk columns, elements of a chunk): the global byte that was read and the one that was
+    meant, the index of the issue that had written it, and whether it is wrong. `lies` (lines, columns) is where the meant data lies when the scenario ends, -1 for nowhere."""
 
-    tensor: Tensor
-    tensors: dict[str, Tensor]
+    tensor: GlobalTensor
+    tensors: dict[str, GlobalTensor]
     axes: tuple[str, str]  # that of rows, that of K
     issues: list[Issue]
     got: np.ndarray
@@ -116,7 +116,7 @@ class Held:
         return owner.name, tuple(at[axis] for axis in owner.extent)
 
     def text(self, named: Named | int) -> str:
-        """As `A[m=64, k=0]`."""
+        """An element in words, as `A[m=64, k=0]`."""
         if isinstance(named, int):
             return NAMES[named]
         extent = self.tensors[named[0]].extent
@@ -157,7 +157,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TilePicture:
-    """All that the descriptors of one operand read.
+    """What the descriptors of one operand read: addresses and contents of every chunk, as a value that can be drawn.
 
     The tile has a line for each index along the strided axis (a row of a K-major operand, a K of an MN-major one) and a column for each 16 bytes
     along the contiguous one; all M / N blocks and K steps together. `address` is (lines, columns, elements of a chunk), -1 where an instruction has no
@@ -221,7 +221,7 @@ class TilePicture:
 
     @property
     def descriptor(self) -> SmemDescriptor:
-        """The first one."""
+        """The descriptor of the first K step of the first block."""
         return SmemDescriptor.decode(int(self.words[0, 0]), arch=self.arch)
 
     @property
@@ -236,7 +236,7 @@ class TilePicture:
 
     @property
     def title(self) -> str:
-        """What is shown."""
+        """The title of the picture: the operand, its type, its major-ness and its extents."""
         blocks, steps = self.words.shape
         times = f", {steps} K steps" * (steps > 1) + f", {blocks} blocks of M / N" * (blocks > 1)
         return f"{self.name}: {self.dtype} {self.major}-major, {self.rows} x {self.k}{times}"
@@ -251,7 +251,7 @@ class TilePicture:
 
     @property
     def grade(self) -> str:
-        """How sure the addresses are."""
+        """The grade of evidence of the addresses."""
         machine = architecture(self.arch)
         k_bytes = -(-self.k // self.per_chunk) * CHUNK
         bits = max(element_format(self.dtype).bits, 4)
@@ -510,7 +510,7 @@ MOST_STEPS = 24  # instructions whose reads are told
 
 
 class _Drawing:
-    """What one picture shows of a tile."""
+    """The cells, grids and legends that one picture shows of a tile."""
 
     def __init__(self, tile: TilePicture, most: int, selected: Place | None) -> None:
         self.tile = tile
@@ -521,7 +521,7 @@ class _Drawing:
         self.columns = shown_columns(tile)
 
     def picture(self) -> Picture:
-        """All of it; the last grid is shared memory."""
+        """The whole picture; its last grid is shared memory."""
         tile, held = self.tile, self.tile.held
         if tile.too_large:
             return Picture(tile.title, (tile.too_large,), "")
@@ -658,7 +658,7 @@ def chunk_heads() -> tuple[tuple[str, str], ...]:
 
 
 def _told(tile: TilePicture, cell: Cell) -> str:
-    """Everything about 16 bytes, as one sentence."""
+    """The contents and the place of 16 bytes of shared memory, as one sentence."""
     a = cell.address
     told = [f"{a:#x}: chunk {a % LINE // CHUNK} of line {a // LINE * LINE:#x}, banks {BANKS.of(a)} to {BANKS.of(a + CHUNK - 1)}"]
     held = tile.held
@@ -692,7 +692,7 @@ def _aliases(tile: TilePicture) -> tuple[str, ...]:
 
 
 def _more(tile: TilePicture) -> tuple[str, ...]:
-    """What stands below the table of instructions."""
+    """The lines below the table of instructions."""
     count = tile.words.size
     if not tile.held and count == 1:
         return ("nothing is said of what was meant",)
@@ -721,7 +721,7 @@ def _steps(tile: TilePicture) -> Table | None:
 
 
 def _wrong(tile: TilePicture, place: Place) -> str:
-    """What arrives where, and what was meant."""
+    """A sentence on what is read at a place, and what was meant."""
     held = tile.held
     assert held is not None
     at = int(held.wrong[place].argmax())
@@ -777,7 +777,7 @@ def _reads_of_atoms(tile: TilePicture, rows: int, k: int) -> Iterator[Outline]:
 
 
 def page_data(machine: Machine, tiles: Sequence[TilePicture]) -> dict[str, Any]:
-    """Everything that the page's script reads."""
+    """The data of a tile for the script of a page."""
     return {
         "tensors": [{"name": t.name, "axes": list(t.extent), "extent": list(t.extent.values())} for t in machine.tensors.values()],
         "issues": [f"step {issue.step + 1}: {issue.text}" for issue in machine.issues],
@@ -788,7 +788,7 @@ def page_data(machine: Machine, tiles: Sequence[TilePicture]) -> dict[str, Any]:
 
 
 def _tile_data(tile: TilePicture) -> dict[str, Any]:
-    """Where the chunks are."""
+    """The tile's names, words and addresses for the script of a page."""
     lines, columns = tile.shape
     offsets = next(
         (tile.address[p] - tile.address[p][0] for p in tile.places() if tile.address[p].min() >= 0),
@@ -806,7 +806,7 @@ def _tile_data(tile: TilePicture) -> dict[str, Any]:
 
 
 def _held_data(tile: TilePicture, held: Held) -> dict[str, Any]:
-    """What is in them."""
+    """The contents of the tile's chunks for the script of a page."""
     names = list(held.tensors)
     inner = list(held.tensor.extent).index(held.axes[1] if tile.major == "K" else held.axes[0])
     home = [held.homes.get(int(held.got[p][0])) for p in tile.places()]

@@ -244,7 +244,7 @@ class _HostMemory:
 
     @property
     def addresses(self) -> list[int]:
-        """Where they lie in the GPU's memory."""
+        """The addresses of the host's arrays in the GPU's memory."""
         return [address for _, address, _ in self._placed]
 
     def _memory_of(self, one: _HostArray) -> tuple[int, int, np.ndarray]:
@@ -362,7 +362,9 @@ def _descriptor(name: str, value: Any, meta: Any, gpu: Device, host: _HostMemory
         im2col = {f"{side}_corner": getattr(value, f"pixel_box_{side}_corner") for side in ("lower", "upper")}
         im2col["element_strides"] = getattr(value, "element_strides", None) or [1] * len(shape)
     address = array.address if isinstance(array, DeviceArray) else array
-    call, arguments = map_arguments(address, meta["swizzle"], meta["elem_size"], code, meta["block_size"], extents, strides, is_nan, **im2col)
+    call, arguments = map_arguments(
+        address, meta["swizzle"], meta["elem_size"], code, meta["block_size"], extents, strides, is_nan, **im2col
+    )
     try:
         return [getattr(TensorMap, call)(**arguments, arch=gpu.arch), *shape, *strides]
     except SmemsimError as e:

@@ -211,7 +211,7 @@ class _Layout:
         return found, y
 
     def corner(self, grid: int, row: Row, column: int) -> tuple[float, float]:
-        """Where a cell is drawn."""
+        """The place in the SVG at which a cell begins."""
         return self.left[grid] + self.wide * column, self.rows[grid][0][row.number]
 
 

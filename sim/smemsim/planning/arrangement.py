@@ -607,7 +607,7 @@ class Field:
     places: tuple[tuple[int, int, int], ...]
 
     def as_dict(self) -> dict[str, object]:
-        """As JSON has it."""
+        """The field as a dictionary for JSON."""
         return {**dataclasses.asdict(self), "places": [{"row": r, "k": k, "address": a} for r, k, a in self.places]}
 
 

@@ -360,7 +360,7 @@ class Plan:
         return f"{w.side.upper()} {extent} {w.fmt.name} {w.major}-major, swizzle {w.swizzle}, {w.machine.name}"
 
     def text(self) -> str:
-        """All of it for people, at most 100 columns."""
+        """The whole plan as text, at most 100 columns wide."""
         return plan_text(self)
 
     def code(self, language: str) -> str:
@@ -368,7 +368,7 @@ class Plan:
         return code_of(self, language)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON has it."""
+        """The whole plan as a dictionary for JSON."""
         return plan_dict(self)
 
 

@@ -56,7 +56,7 @@ class AccumulatorMap:
 
     @property
     def title(self) -> str:
-        """What is shown."""
+        """The title of the picture."""
         form = f"tcgen05.mma{'.ws' if self.layout.ws else ''}{'.sp' if self.layout.sparse else ''}.cta_group::{self.layout.cta_group}"
         return f"D of {form}.kind::{self.instr.kind}: {self.layout.m} x {self.layout.n} {self.instr.d_type}"
 
@@ -69,7 +69,7 @@ class AccumulatorMap:
 
     @property
     def grade(self) -> str:
-        """How sure the layout is."""
+        """The grade of evidence of the layout."""
         return f"layout {self.layout.name} on {', '.join(self.instr.row.archs)}: {self.layout.grade}, not measured ({self.layout.source})"
 
     def runs(self) -> list[Run]:
@@ -101,7 +101,7 @@ class AccumulatorMap:
         return found
 
     def about(self) -> dict[str, Any]:
-        """What the picture is of."""
+        """The instruction and its layout as a dictionary for JSON."""
         d = self.layout
         word = {
             "word": f"{self.instr.word:#010x}",
@@ -126,7 +126,7 @@ class AccumulatorMap:
         return {"element": found, "loads": self.loads(m, n), "of": self.about()}
 
     def element_lines(self, m: int, n: int) -> list[Line]:
-        """The same in lines."""
+        """One element as lines of text: its cell, and the registers that load it."""
         cta, lane, column = self.layout.location(m, n)
         where = f"CTA {cta}, lane {lane}, column {column} ({_hex(TmemAddress(lane, column))})"
         lines = [Line([(f"D[{m}, {n}]", "bold"), (f"  {where}", "")])]

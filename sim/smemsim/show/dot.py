@@ -88,7 +88,7 @@ def _power(x: Fraction) -> int | None:
 
 
 def dot_json(found: DotProduct) -> dict[str, Any]:
-    """The same as data: numbers as decimal text that is exact for fractions, as hex for bits."""
+    """A dot product as JSON: its terms, its sum and its result. Numbers are decimal text, exact for fractions; bits are hex."""
 
     def term(t: DotTerm) -> dict[str, Any]:
         return {

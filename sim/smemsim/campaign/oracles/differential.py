@@ -90,7 +90,7 @@ class Oracle:
         return Trouble(self.judged(small)[1], small, _again(self.name, small))
 
     def space(self) -> Space:
-        """What a campaign sweeps: cases drawn for ever."""
+        """The space that a campaign sweeps: cases are drawn without end."""
 
         def run(seed: int, chunk: int) -> ChunkResult:
             rng, classes, troubles = random.Random(f"{seed} {self.name} {chunk}"), Counter[str](), dict[str, Trouble]()

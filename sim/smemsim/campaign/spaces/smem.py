@@ -92,7 +92,7 @@ def context(operand: int) -> dict[str, Any]:
 
 
 class Tables(NamedTuple):
-    """What `smem_loops` takes."""
+    """The arrays that the compiled loops of `smem_loops` take."""
 
     archs: np.ndarray
     modes: np.ndarray

@@ -60,7 +60,7 @@ def is_grave(findings: Iterable[Finding]) -> bool:
 
 
 def legality(value: Any) -> str:
-    """One of `LEGALITY`."""
+    """The value, if it is one of `LEGALITY`. Raises InputError for any other."""
     return choice("legal", value, LEGALITY, "'legal', 'near' (one field away from it, and wrong) or 'any' (every word there is)")
 
 
