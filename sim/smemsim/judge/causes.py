@@ -82,23 +82,23 @@ def pattern(seen: Seen) -> tuple[str, ...]:
 
 def _where(wrong: np.ndarray) -> list[str]:
     """Along which axis right and wrong can be told apart."""
-    told = []
+    sentences = []
     for name, axis in (("block", 0), ("K step", 1), ("row", 2), ("k", 3)):
         others = tuple(a for a in range(4) if a != axis)
         right = np.nonzero(~wrong.any(axis=others))[0].tolist()
         if right:
             s = "" if len(right) == 1 or name == "k" else "s"
-            told.append(
+            sentences.append(
                 f"only {name}{s} {numbers_told(right, wrong.shape[axis])} of {wrong.shape[axis]} {'is' if len(right) == 1 else 'are'} right"
             )
-    return told
+    return sentences
 
 
 def _nothing(seen: Seen) -> list[str]:
     """Elements for which no data of a tensor arrives."""
     wrong, got = seen.wrong, seen.got
     past = seen.addresses >= REACH
-    told = []
+    sentences = []
     for mask, what in (
         (past, "lie past the shared window"),
         ((got == UNWRITTEN) & ~past, "are bytes that nothing has written"),
@@ -107,8 +107,8 @@ def _nothing(seen: Seen) -> list[str]:
     ):
         count = int((mask & wrong).sum())
         if count:
-            told.append(f"{'all of them' if count == wrong.sum() else f'{count} of them'} {what}")
-    return told
+            sentences.append(f"{'all of them' if count == wrong.sum() else f'{count} of them'} {what}")
+    return sentences
 
 
 def _instead(seen: Seen) -> list[str]:
@@ -737,12 +737,12 @@ def _coordinates(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: 
     old = scenario.value_at(path)
     value = new if isinstance(step.at[0], tuple) else new[0]
     if all_right(rerun({path: value}), read):
-        told = ", ".join(f"{axis} {int(by[0]):+d}" for axis, by in moved.items() if by[0])
+        moves = ", ".join(f"{axis} {int(by[0]):+d}" for axis, by in moved.items() if by[0])
         fill = bool((seen.got[seen.wrong] == OUTSIDE).any())
         yield Repair(
             "T209" if fill else "R508",
             path,
-            f"the transfer takes another tile, displaced by {told}",
+            f"the transfer takes another tile, displaced by {moves}",
             f"{path} = {value}",
             1,
             (Fix(path, old, value),),
@@ -801,8 +801,8 @@ def judge(machine: Machine, read: Read, scenario: ScenarioTables, rerun: Rerun, 
     shape = pattern(seen)
     counts: Counts = {"wrong": int(wrong.sum()), "of": wrong.size, "first": first, "grade": grade, "pattern": shape}
     share = f"{share_of(counts['wrong'], wrong.size, 'elements')}; first: {_told(first)}{''.join(f'; {text}' for text in shape)}"
-    found = sorted(_repairs(machine, seen, scenario, rerun), key=lambda r: r.fields) if blamed is None or blamed.code in OF_MAPS else []
-    if blamed is not None and any(r.code != "R508" for r in found):
+    repairs = sorted(_repairs(machine, seen, scenario, rerun), key=lambda r: r.fields) if blamed is None or blamed.code in OF_MAPS else []
+    if blamed is not None and any(r.code != "R508" for r in repairs):
         blamed = None  # the map brings what was meant, and something else makes the operand wrong
     for target in refused_for_its_swizzle(machine, _buffer_of(machine, blamed)) if blamed is not None else ():
         mode, now = str(read.descriptor.swizzle), machine.arguments[target.name].swizzle_given
@@ -814,11 +814,11 @@ def judge(machine: Machine, read: Read, scenario: ScenarioTables, rerun: Rerun, 
         # Data in another phase is a fault of its own; what a stopped transfer did not bring is a mere consequence.
         cause = None if blamed.code == "A105" else blamed
         return [finding("R508", read.where, read.title, share, f"see {blamed.code}", cause=cause, **counts)]
-    found = found or list(paired_repairs(machine, read, scenario, rerun))
-    if found:
-        best = found[0]
+    repairs = repairs or list(paired_repairs(machine, read, scenario, rerun))
+    if repairs:
+        best = repairs[0]
         code = "R507" if best.code == "R508" and (seen.got[wrong] == UNWRITTEN).all() else best.code
-        others = [f"or {r.text}" for r in found[1:3]]
+        others = [f"or {r.text}" for r in repairs[1:3]]
         gone = _overwritten(machine, read.meant[wrong]) if best.where.key == "at" else ""
         told = finding(code, best.where, read.title, f"{share}; {best.message}{gone}", "; ".join([best.text, *others]),
                        changes=best.changes, numbers=best.numbers, subject=read.where, **counts)  # fmt: skip
@@ -855,15 +855,15 @@ def look(machine: Machine, read: Read) -> Seen:
 
 def _repairs(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: Rerun) -> Iterator[Repair]:
     read = seen.read
-    told = set()
+    fields_seen = set()
     for places in _placements(machine, read):
         for solution in read.solutions(places):
-            for one in descriptor_repairs(read, solution):
-                if (one.code, one.text) not in told:
-                    told.add((one.code, one.text))
-                    yield one
+            for repair in descriptor_repairs(read, solution):
+                if (repair.code, repair.text) not in fields_seen:
+                    fields_seen.add((repair.code, repair.text))
+                    yield repair
         yield from transposed_repair(read, places, _other_idesc(read, scenario))
-    if told and machine.reruns > ENOUGH_RERUNS:
+    if fields_seen and machine.reruns > ENOUGH_RERUNS:
         return  # other causes of operands before had their chance; what is known is a repair
     machine.reruns += len(scenario.steps)
     yield from writer_repairs(machine, seen, scenario, rerun)
@@ -978,10 +978,10 @@ def _first(seen: Seen) -> Element:
     read = seen.read
     block, step, row, k = at = tuple(int(x[0]) for x in np.nonzero(seen.wrong))
     value = int(seen.got[at])
-    found = NAMES.get(value) or read.tensor.named(value)
+    name = NAMES.get(value) or read.tensor.named(value)
     if value >= 0 and not read.tensor.address <= value < read.tensor.end:
-        found = f"another tensor ({value:#x})"
-    return {"block": block, "step": step, "row": row, "k": k, "read": found, "meant": read.tensor.named(int(read.meant[at])),
+        name = f"another tensor ({value:#x})"
+    return {"block": block, "step": step, "row": row, "k": k, "read": name, "meant": read.tensor.named(int(read.meant[at])),
             "address": int(seen.addresses[at])}  # fmt: skip
 
 

@@ -115,9 +115,9 @@ def check(scenario: object) -> Report:
         machine = run_steps(given)
     except InputError as e:
         raise (given.source.located(e) if given.source.text else e) from None
-    found = sorted(machine.findings, key=_upstream)
-    remarks = tuple(one for one in found if one.severity is Severity.NOTE and one.code not in NOTES)
-    findings = tuple(one for one in found if one not in remarks)
+    ordered = sorted(machine.findings, key=_upstream)
+    remarks = tuple(one for one in ordered if one.severity is Severity.NOTE and one.code not in NOTES)
+    findings = tuple(one for one in ordered if one not in remarks)
     codes = None if given.expect is None else given.expect.findings
     unchecked = (*machine.unchecked, *_not_compared(given, machine))
     return Report(findings, codes, given.title or "", unchecked, machine.arch, remarks, machine)
@@ -189,8 +189,8 @@ def _layouts(machine: Machine) -> None:
             (mn, k), (mn2, k2) = alias
             machine.say(finding("L401", buffer.path / "layout", f"buffer {name}",
                                 f"the layout is not one-to-one: (mn {mn}, k {k}) and (mn {mn2}, k {k2}) are the same byte"))  # fmt: skip
-        for one in bank_notes(name, buffer):
-            machine.say(one)
+        for note in bank_notes(name, buffer):
+            machine.say(note)
 
 
 def _step(machine: Machine, scenario: ScenarioTables, number: int, step: Step) -> None:
@@ -298,12 +298,12 @@ def _read(machine: Machine, scenario: ScenarioTables, where: Path, step: MmaStep
         raise mistake(where, f"{words.size} words of {rows} x {k} elements; a tile has at most {MOST_ELEMENTS:,}")
     tensor = machine.tensors[operand.meant.tensor]
     stage_bytes = machine.buffers[operand.start].stage_bytes if isinstance(operand.start, str) else 0
-    found = Read(where, title, machine.arch, dtype, major, packing, words, rows, k,
+    read = Read(where, title, machine.arch, dtype, major, packing, words, rows, k,
                  meant_of(operand.meant, tensor, shape, rows, k), tensor, operand, starts, stage_bytes)  # fmt: skip
     if made is None:
-        _find(machine, found)
+        _find(machine, read)
         return None
-    return found
+    return read
 
 
 def extents_of(scenario: ScenarioTables, step: Step, where: Path) -> tuple[int, int]:
@@ -330,13 +330,11 @@ def _find(machine: Machine, read: Read) -> None:
             finding("R507", read.where, read.title, f"{missing} of {places.size} elements lie nowhere in shared memory: no step wrote them")
         )
         return
-    found = list(read.solutions(places))
-    if found:
-        one = found[0]
-        fields = (
-            f"swizzle {one.swizzle}, LBO {'any' if one.leading is None else one.leading}, SBO {'any' if one.stride is None else one.stride}"
-        )
-        machine.say(finding("L403", read.where, read.title, f"no word is given; {int(one.words[0, 0]):#018x} reads the first {read.rows} x {read.k} ({fields})"
+    descriptors = list(read.solutions(places))
+    if descriptors:
+        first = descriptors[0]
+        fields = f"swizzle {first.swizzle}, LBO {'any' if first.leading is None else first.leading}, SBO {'any' if first.stride is None else first.stride}"
+        machine.say(finding("L403", read.where, read.title, f"no word is given; {int(first.words[0, 0]):#018x} reads the first {read.rows} x {read.k} ({fields})"
                             + ("; k_add and mn_add are not used without a word" if (read.operand.k_add, read.operand.mn_add) != (None, None) else "")))  # fmt: skip
     else:
         other = "MN" if read.major == "K" else "K"
@@ -356,18 +354,18 @@ def _blamed(machine: Machine, scenario: ScenarioTables, read: Read) -> Finding |
     for name in names:
         if name in machine.failed:
             return machine.failed[name]
-        for one in machine.findings:
-            if one.code == "A105" and any(fix.path.startswith(Path.of("buffer", name)) for fix in one.changes):
-                return one
+        for earlier in machine.findings:
+            if earlier.code == "A105" and any(fix.path.startswith(Path.of("buffer", name)) for fix in earlier.changes):
+                return earlier
     for step in scenario.steps:
         if isinstance(step, TmaLoad) and step.to in names and step.map in machine.mismatched:
             return machine.mismatched[step.map]
     stopped = [*machine.refused.values(), *machine.failed.values()]
     if stopped and (machine.memory.locate(read.meant) < 0).any():
         return stopped[0]
-    for one in machine.findings:
-        if one.code == "I602" and one.path.startswith(read.where):
-            return one
+    for earlier in machine.findings:
+        if earlier.code == "I602" and earlier.path.startswith(read.where):
+            return earlier
     return None
 
 

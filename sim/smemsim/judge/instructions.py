@@ -236,21 +236,21 @@ def rows_in_cta(step: MmaStep | CopyStep, side: str, arch: str, group: int | Non
     return total // 2 if pair and total % 2 == 0 else total
 
 
-def lane_split(machine: Machine, read: Read, step: MmaStep, group: int | None, told: list[Finding]) -> Iterator[Finding]:
+def lane_split(machine: Machine, read: Read, step: MmaStep, group: int | None, findings: list[Finding]) -> Iterator[Finding]:
     """The findings of an operand, with I604 instead of R508 where its rows are cut inside a swizzle atom or are not those of the CTA."""
-    for one in told:
-        yield (_cut(machine, read, step, group, one) if one.code in ("R508", "R507", "R504") and one.cause is None else None) or one
+    for wrong in findings:
+        yield (_cut(machine, read, step, group, wrong) if wrong.code in ("R508", "R507", "R504") and wrong.cause is None else None) or wrong
 
 
-def _cut(machine: Machine, read: Read, step: MmaStep, group: int | None, one: Finding) -> Finding | None:
+def _cut(machine: Machine, read: Read, step: MmaStep, group: int | None, wrong: Finding) -> Finding | None:
     side = read.where.side
     own = rows_in_cta(step, side, machine.arch, group)
     if group == 2 and own < read.rows and machine.seen and not machine.seen[-1].wrong[:, :, :own].any():
         text = f"each CTA of the pair reads {own} rows of {side.upper()}, the scenario has {read.rows}: those from row {own} on lie in the other CTA"
-        return dataclasses.replace(one, code="I604", at=InScenario(read.where / "rows", one.title, read.where), message=f"{share_of(one.wrong, one.of, 'elements')}; {text}",
+        return dataclasses.replace(wrong, code="I604", at=InScenario(read.where / "rows", wrong.title, read.where), message=f"{share_of(wrong.wrong, wrong.of, 'elements')}; {text}",
                                    repair=f"rows = {own}", changes=(Fix(read.where / "rows", read.rows, own),) if read.operand.rows is not None else (),
                                    numbers={"rows": [read.rows, own]}, grade=Grade.DOCUMENTED)  # fmt: skip
-    if one.fix or one.code != "R508":
+    if wrong.fix or wrong.code != "R508":
         return None
     places = machine.memory.locate(read.meant)
     mode = MODES.get(read.descriptor.swizzle)
@@ -264,7 +264,7 @@ def _cut(machine: Machine, read: Read, step: MmaStep, group: int | None, one: Fi
         return None
     block, first = next(iter(cuts.items()))
     why = " (half of the pair's)" if group == 2 else " (.ws)" if _ws(step) else ""
-    return dataclasses.replace(one, code="I604", message=f"{one.message}; block {block} has {first} rows in the {mode.swizzle} atom where it begins, whole atoms have {unit}: "
+    return dataclasses.replace(wrong, code="I604", message=f"{wrong.message}; block {block} has {first} rows in the {mode.swizzle} atom where it begins, whole atoms have {unit}: "
                                f"parts of {read.rows} rows{why} cut it", repair=f"parts of a multiple of {unit} rows, or a tile of its own for each part",
                                numbers={"rows": read.rows, "atom": unit, "first": first})  # fmt: skip
 
@@ -319,13 +319,13 @@ def a_from_tensor_memory(
     except Unmodelled as e:
         machine.unchecked.append(f"{where} ({e})")
         return
-    one = _compare(machine, where, title, operand.meant, tmem, layout, [s.column for s in starts], shape)
+    wrong = _compare(machine, where, title, operand.meant, tmem, layout, [s.column for s in starts], shape)
     blamed = blamed_copy(machine, scenario, number, set(map(int, np.unique(machine.tmem_writer))))
-    if one is not None and blamed is not None:
+    if wrong is not None and blamed is not None:
         cause = blamed.cause or blamed
-        one = dataclasses.replace(one, code="R508", cause=cause, repair=f"see {cause.code}", changes=())
-    if one is not None:
-        machine.say(one)
+        wrong = dataclasses.replace(wrong, code="R508", cause=cause, repair=f"see {cause.code}", changes=())
+    if wrong is not None:
+        machine.say(wrong)
 
 
 def _compare(

@@ -75,11 +75,11 @@ class Comparison:
     @property
     def largest(self) -> str:
         """The largest errors with their places, in words."""
-        told = []
+        places = []
         for name, error in self.errors.items():
             what = f" ({error.found}, expected {error.wanted})" if name == "absolute" else ""
-            told.append(f"largest {name} error {error.size:.3g} at {_indexed(self.name, error.at)}{what}")
-        return ", ".join(told) or "none by a number"
+            places.append(f"largest {name} error {error.size:.3g} at {_indexed(self.name, error.at)}{what}")
+        return ", ".join(places) or "none by a number"
 
     @property
     def text(self) -> str:
@@ -264,12 +264,12 @@ def _errors(mine: np.ndarray, theirs: np.ndarray, same: np.ndarray) -> dict[str,
     with np.errstate(all="ignore"):
         far = np.where(~same & np.isfinite(a) & np.isfinite(b), np.abs(a - b), 0.0)
         part = np.where(b != 0, far / np.abs(b), 0.0)
-    found = {}
+    errors = {}
     for name, error in (("absolute", far), ("relative", part)):
         at = tuple(int(i) for i in np.unravel_index(int(error.argmax()), error.shape))
         if error[at] > 0:
-            found[name] = Error(float(error[at]), at, _number(mine[at]), _number(theirs[at]))
-    return found
+            errors[name] = Error(float(error[at]), at, _number(mine[at]), _number(theirs[at]))
+    return errors
 
 
 def _told(output: Output, wrong: np.ndarray, mine: np.ndarray, theirs: np.ndarray, how: Wanted) -> str:

@@ -153,14 +153,14 @@ class Cells:
             return []
         row, entry = known[0]
         lane, column, byte = (int(x[0, row, entry]) for x in (self.lane, self.column, self.byte))
-        found = []
+        places_found = []
         for add in bytes_:
             if byte + add < TMEM[2]:
                 first = np.nonzero(machine.tmem[lane, :, byte + add] == meant[row, entry])[0] - column
-                found += [
+                places_found += [
                     (int(c), add) for c in first if 0 <= c <= TMEM[1] - self.columns and not self.wrong(machine, meant, int(c), add).any()
                 ]
-        return found
+        return places_found
 
 
 def grid(where: Path, value: Grid, shape: tuple[int, int]) -> np.ndarray:

@@ -358,10 +358,10 @@ class Read:
     def addresses(self, words: np.ndarray | None = None, major: str | None = None) -> np.ndarray:
         """Shared address of every element."""
         given = self.words if words is None else words
-        found = operand_addresses(
+        addresses = operand_addresses(
             given, arch=self.arch, dtype=self.dtype, major=major or self.major, rows=self.rows, k=self.k, packing=self.packing
         )
-        return found.astype(np.int64)
+        return addresses.astype(np.int64)
 
     def shape(self, major: str | None = None) -> Shape:
         """The shape of the operand to find descriptors for, in its own major-ness or in another one."""
@@ -448,10 +448,10 @@ class Machine:
     unchecked: list[str] = dataclasses.field(default_factory=list)  # paths of what nothing here looks at
     mismatched: dict[str, Finding] = dataclasses.field(default_factory=dict)  # maps that are not their tensor's
 
-    def say(self, one: Finding) -> Finding:
+    def say(self, new: Finding) -> Finding:
         """Keep a finding."""
-        self.findings.append(one)
-        return one
+        self.findings.append(new)
+        return new
 
     @property
     def issues(self) -> list[Issue]:

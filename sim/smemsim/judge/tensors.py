@@ -81,12 +81,12 @@ class GlobalTensor:
 
     def _inside(self, axis: str, index: np.ndarray) -> np.ndarray:
         """Is an index of an axis inside the tensor?"""
-        found = (index >= 0) & (index < self.extent[axis])
+        inside = (index >= 0) & (index < self.extent[axis])
         rest = index
         for size, _, begin, end in self.walks.get(axis, ()):
-            found = found & (rest % size >= begin) & (rest % size < end)
+            inside = inside & (rest % size >= begin) & (rest % size < end)
             rest = rest // size
-        return found
+        return inside
 
     def _block(self, axis: str) -> int:
         """Elements of an axis that one step of its stride passes."""
@@ -158,7 +158,7 @@ class GlobalTensor:
 
 def tensors_of(scenario: ScenarioTables) -> dict[str, GlobalTensor]:
     """The scenario's tensors; those without an address lie far apart."""
-    found = {}
+    tensors = {}
     for number, (name, given) in enumerate(scenario.tensors.items()):
         where = Path.of("tensor", name, "scale_blocks")
         address = given.address
@@ -169,8 +169,8 @@ def tensors_of(scenario: ScenarioTables) -> dict[str, GlobalTensor]:
             raise TableError(f"{where} = {list(blocks)}: needs two axes of {name}: that of rows, that of scales", where)
         if blocks is not None and fmt.bits != 8:
             raise mistake(where, f"elements of {given.dtype}; scale factors are bytes (ue8m0, ue4m3)")
-        found[name] = GlobalTensor(name, fmt, dict(given.extent), dict(given.stride), address, blocks, given.walks or {})
-    return found
+        tensors[name] = GlobalTensor(name, fmt, dict(given.extent), dict(given.stride), address, blocks, given.walks or {})
+    return tensors
 
 
 def _captured(scenario: ScenarioTables, tensor: str) -> int | None:
