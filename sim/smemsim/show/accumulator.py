@@ -74,14 +74,14 @@ class AccumulatorMap:
 
     def runs(self) -> list[Run]:
         """The lanes of every CTA in runs, in their order."""
-        d, found = self.layout, list[Run]()
+        d, runs = self.layout, list[Run]()
         lanes = d.lanes
         for cta in range(d.cta_group):
             m, n = d.element(np.full_like(lanes, cta), lanes, np.full_like(lanes, d.column))
             breaks = np.flatnonzero((np.diff(lanes) != 1) | (np.diff(m) != 1) | (np.diff(n) != 0) | (lanes[1:] % WARP_LANES == 0)) + 1
             for part in np.split(np.arange(len(lanes)), breaks):
-                found.append(Run(cta, int(lanes[part[0]]), len(part), int(m[part[0]]), int(n[part[0]])))
-        return found
+                runs.append(Run(cta, int(lanes[part[0]]), len(part), int(m[part[0]]), int(n[part[0]])))
+        return runs
 
     def loads(self, m: int, n: int) -> list[dict[str, Any]]:
         """The warp, thread and register that load an element, for each shape of tcgen05.ld at its smallest .xN that covers D.
@@ -89,7 +89,7 @@ class AccumulatorMap:
         `taddr` is the address before the warp adds its lanes. .16x32bx2 has an offset that nothing here fixes, and is left out.
         """
         _, lane, column = self.layout.location(m, n)
-        found = []
+        loads = []
         for name, shape in LOAD_STORE_SHAPES.items():
             if shape.columns * shape.most < self.layout.columns or name == "16x32bx2":
                 continue
@@ -97,8 +97,8 @@ class AccumulatorMap:
             base = TmemAddress(lane % WARP_LANES // shape.lanes * shape.lanes, self.layout.column)
             warp, thread, register = TmemAccess(name, repeat, taddr=base).register(lane, column)
             form = f"{name}.x{repeat}"
-            found.append({"ld": form, "taddr": _hex(base), "warp": warp, "thread": thread, "register": register, "grade": str(shape.grade)})
-        return found
+            loads.append({"ld": form, "taddr": _hex(base), "warp": warp, "thread": thread, "register": register, "grade": str(shape.grade)})
+        return loads
 
     def about(self) -> dict[str, Any]:
         """The instruction and its layout as a dictionary for JSON."""

@@ -240,11 +240,11 @@ def refused_view(
 def _members(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments as they were read, enums as members where they are some."""
     given = {name: value for name, value in arguments.items() if name != "arch"}
-    found: dict[str, Any] = {}
+    members_found: dict[str, Any] = {}
     for name, value in given.items():
         if name in ENUMS and isinstance(value, (str, int)):
-            members(found, {name: value})
-    return given | {name: value for name, value in found.items() if value is not None}
+            members(members_found, {name: value})
+    return given | {name: value for name, value in members_found.items() if value is not None}
 
 
 def refused_json(

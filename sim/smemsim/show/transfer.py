@@ -278,13 +278,15 @@ class TransferMap:
 
     def _legend(self) -> tuple[Legend, ...]:
         """What the cells mean that hold nothing of the tensor."""
-        found = []
+        entries = []
         if any(not c.inside for c in self.cells):
             is_store = self.transfer.is_store
-            found.append(Legend(f"outside the tensor{', not written' if is_store else ''}", OUTSIDE, word="clip:" if is_store else "fill:"))
+            entries.append(
+                Legend(f"outside the tensor{', not written' if is_store else ''}", OUTSIDE, word="clip:" if is_store else "fill:")
+            )
         if any(None in line for line in self.lines.values()):
-            found.append(Legend("untouched", EMPTY, Mark.NOTHING))
-        return tuple(found)
+            entries.append(Legend("untouched", EMPTY, Mark.NOTHING))
+        return tuple(entries)
 
     def cell_text(self, dims: Sequence[int]) -> str:
         """The line that says what the numbers in a cell are."""

@@ -29,10 +29,10 @@ def minimal(case: Case, differs: Callable[[Case], bool], smaller: Callable[[Case
     {'n': 13}
     """
     for _ in range(MOST_STEPS):
-        found = next((one for one in smaller(case) if one != case and differs(one)), None)
-        if found is None:
+        smaller_case = next((one for one in smaller(case) if one != case and differs(one)), None)
+        if smaller_case is None:
             break
-        case = found
+        case = smaller_case
     return case
 
 
