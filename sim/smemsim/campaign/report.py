@@ -86,17 +86,17 @@ class Ledger:
                 f"ledger {path}: not a ledger of smemsim campaign, or damaged ({e}); name another file, or restore it"
             ) from None
         for name, value in identity.items():
-            told = json.loads(json.dumps(value))
-            if begun and begun.get(name) != told:
+            as_json = json.loads(json.dumps(value))
+            if begun and begun.get(name) != as_json:
                 self.close()
                 what = _SAYS.get(name, name)
                 raise InputError(
-                    f"ledger {path}: begun with {what} {_short(begun.get(name))}, asked for now is {_short(told)}; name another file, or ask for the same"
+                    f"ledger {path}: begun with {what} {_short(begun.get(name))}, asked for now is {_short(as_json)}; name another file, or ask for the same"
                 )
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        """All of it, or nothing."""
+        """A transaction of the database: all of it is written, or nothing."""
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -120,18 +120,18 @@ class Ledger:
             raise _Damaged("its tables are those of another version")
         if (said := self._db.execute("PRAGMA integrity_check(1)").fetchone()[0]) != "ok":
             raise _Damaged(shown(said)[1:-1])
-        found = {}
+        chunks = {}
         for name, value, checksum in self._db.execute("SELECT name, value, checksum FROM campaign"):
             if checksum != _checksum((name, value)):
                 raise _Damaged(f"the checksum of {shown(name)} is another one")
-            found[name] = json.loads(value)
+            chunks[name] = json.loads(value)
         for *row, checksum in self._db.execute(f"SELECT {_COLUMNS}, checksum FROM chunk"):
             if checksum != _checksum(tuple(row)):
                 raise _Damaged(f"the checksum of chunk {shown(row[1])} of {shown(row[0])} is another one")
             self._count(checksum)
-        if found.get(_WHOLE) != self._whole:
+        if chunks.get(_WHOLE) != self._whole:
             raise _Damaged("chunks are missing, or there are too many")
-        return found
+        return chunks
 
     def _count(self, checksum: str) -> None:
         """One more chunk in the sum of all: 52 bits of its checksum, which any reader of JSON can hold."""
@@ -265,7 +265,7 @@ class CampaignReport:
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The report as a dictionary for JSON."""
         return {
             "ok": self.ok,
             "version": self.version,
@@ -283,15 +283,15 @@ class CampaignReport:
 
 def report_of(ledger: Ledger, spaces: list[Space], *, seed: int, shard: tuple[int, int], interrupted: bool = False) -> CampaignReport:
     """The report of what is in a ledger."""
-    found = []
+    rows = []
     for s in spaces:
         chunks, classes = ledger.chunks(s.name), collections.Counter[str]()
         for chunk in chunks.values():
             classes.update(chunk.classes)
         troubles = tuple(t for chunk in chunks.values() for t in chunk.troubles)
         cases = sum(chunk.cases for chunk in chunks.values())
-        found.append(SpaceReport(s.name, s.says, cases, len(chunks), s.chunks, dict(sorted(classes.items())), troubles))
-    return CampaignReport(tuple(found), seed, shard, ledger.elapsed, interrupted=interrupted)
+        rows.append(SpaceReport(s.name, s.says, cases, len(chunks), s.chunks, dict(sorted(classes.items())), troubles))
+    return CampaignReport(tuple(rows), seed, shard, ledger.elapsed, interrupted=interrupted)
 
 
 def file_troubles(folder: pathlib.Path, space: str, troubles: tuple[Trouble, ...]) -> None:

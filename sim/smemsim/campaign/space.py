@@ -73,7 +73,7 @@ def drawn(space: str, seed: int, chunk: int, case: int) -> random.Random:
 
 
 def command(space: str, seed: int, chunk: int, case: int) -> str:
-    """What shows a case again.
+    """The command line that shows one case of a space again.
 
     >>> command("smem", 0, 3, 17)
     'smemsim campaign --reproduce smem:0:3:17'

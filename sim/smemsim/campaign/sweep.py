@@ -204,11 +204,11 @@ class _Cluster(Crew):
 @contextlib.contextmanager
 def crew(workers: int, dask: str | None) -> Iterator[Crew]:
     """The workers: a Dask cluster where its scheduler's address is given, else processes, else (one worker) this process."""
-    found = _Cluster(dask) if dask else _Processes(workers) if workers > 1 else Crew(1)
+    crew = _Cluster(dask) if dask else _Processes(workers) if workers > 1 else Crew(1)
     try:
-        yield found
+        yield crew
     finally:
-        found.close()
+        crew.close()
 
 
 # ---- `sweep`: whole spaces of inputs, chunk by chunk, on many workers, with a ledger that a crash does not harm

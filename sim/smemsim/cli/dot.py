@@ -76,7 +76,7 @@ def dot(
             given["scale_type"] = "ue8m0"
     elif scale_a or scale_b or scale_type:
         raise InputError(f"--scale-a, --scale-b, --scale-type: {kind} has no scale factors")
-    found = dot_product(
+    product = dot_product(
         _words("-a", a, a_type, values, k),
         _words("-b", b, b_type, values, k),
         _words("-c", c, d_type, values)[0],
@@ -89,9 +89,9 @@ def dot(
         **given,
     )
     if as_json:
-        click.echo(json.dumps(dot_json(found), indent=1))
+        click.echo(json.dumps(dot_json(product), indent=1))
     else:
-        print_lines(dot_view(found))
+        print_lines(dot_view(product))
 
 
 _WORD = re.compile(r"(?P<word>[^*\s,]+)(?:\*(?P<times>\d+))?")

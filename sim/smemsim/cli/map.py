@@ -103,13 +103,13 @@ def map_accumulator(
         return int(bool(grave))
     if form in ("csv", "svg"):
         raise InputError(f"--{form}: of the whole D; one element is printed as text or --json")
-    found = _asked(picture, at, element, cell, register, ld)
+    answer = _asked(picture, at, element, cell, register, ld)
     if form == "json":
-        described = [picture.describe(m, n) for m, n in found]
+        described = [picture.describe(m, n) for m, n in answer]
         click.echo(json.dumps(described if len(described) > 1 else described[0], indent=1))
     else:
-        for half, (m, n) in enumerate(found):
-            if len(found) > 1:
+        for half, (m, n) in enumerate(answer):
+            if len(answer) > 1:
                 click.echo(f"bits {16 * half + 15}:{16 * half} of the register, the lower half of its cell:")
             print_lines(picture.element_lines(m, n))
     return int(bool(grave))
@@ -274,7 +274,7 @@ def _most(form: str, lines: int | None) -> list[int]:
 
 
 def _draw(picture: Picture, form: str) -> None:
-    """As SVG or as text."""
+    """Prints a picture as SVG or as text."""
     from smemsim.picture.svg import grids_svg, strips_svg
     from smemsim.picture.text import picture_text, stdout
 

@@ -96,7 +96,7 @@ def plan_command(tile: str, swizzle: str | None, base: str, matrix: str | None, 
 
 
 def _extents(name: str, text: str) -> tuple[int, int]:
-    found = re.fullmatch(r"\s*(\d{1,9})\s*[xX×,]\s*(\d{1,9})\s*", text)
-    if found is None:
+    match = re.fullmatch(r"\s*(\d{1,9})\s*[xX×,]\s*(\d{1,9})\s*", text)
+    if match is None:
         raise InputError(f"{name} {shown(text)}: needs ROWSxK, as 128x64")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])

@@ -314,17 +314,17 @@ def _arch(launch: LaunchFile, module: Module, name: str) -> str:
 
 
 def _expected(texts: tuple[str, ...], arrays: list[str]) -> dict[str, str]:
-    found = {}
+    expected = {}
     for text in texts:
         name, equals, wanted = text.partition("=")
         if name not in arrays or not equals:
             raise InputError(
                 f"--expect {shown(text)}: needs ARRAY=FILE.npy or ARRAY=sha256:DIGEST; arrays are {', '.join(arrays)}{suggestion(name, arrays)}"
             )
-        found[name] = wanted if wanted.startswith("sha256:") else str(pathlib.Path(wanted).absolute())
-        if not found[name].startswith("sha256:") and not wanted.endswith(".npy"):
+        expected[name] = wanted if wanted.startswith("sha256:") else str(pathlib.Path(wanted).absolute())
+        if not expected[name].startswith("sha256:") and not wanted.endswith(".npy"):
             raise InputError(f"--expect {shown(text)}: needs the name of an .npy file, or sha256:DIGEST")
-    return found
+    return expected
 
 
 def _wanted(launch: LaunchFile, o: dict[str, Any]) -> Wanted:
@@ -379,7 +379,7 @@ def _compared(done: Run, outputs: list[Output], expected: dict[str, str], launch
     if done.ctas < done.launch.ctas:
         click.echo(f"smemsim: outputs are not compared: {done.ctas} of {done.launch.ctas} CTAs came to their end", err=True)
         return {}
-    found = {}
+    comparisons = {}
     for output in outputs:
         if output.name not in expected:
             continue
@@ -389,8 +389,8 @@ def _compared(done: Run, outputs: list[Output], expected: dict[str, str], launch
                 f"smemsim: {output.name} is not compared: {shown(expected[output.name])} is neither an .npy file nor sha256:...", err=True
             )
         else:
-            found[output.name] = comparison
-    return found
+            comparisons[output.name] = comparison
+    return comparisons
 
 
 def _explanation(done: Run, output: Output, array: Any, before: Any, expected: str, launch: LaunchFile, how: Wanted) -> str:
@@ -457,10 +457,12 @@ def _list(path: pathlib.Path, o: dict[str, Any], as_json: bool) -> int:
                 missing[int(where) if where.isdigit() else 0] = why
     forms = instruction_forms(module)
     if as_json:
-        told = {
+        entries = {
             form: {"count": len(lines), "lines": lines, "unmodelled": [n for n in lines if n in missing]} for form, lines in forms.items()
         }
-        click.echo(json.dumps({"arch": arch, "forms": told, "unmodelled": {str(n): why for n, why in sorted(missing.items())}}, indent=1))
+        click.echo(
+            json.dumps({"arch": arch, "forms": entries, "unmodelled": {str(n): why for n, why in sorted(missing.items())}}, indent=1)
+        )
         return 3 if missing else 0
     for form, lines in forms.items():
         marked = "  not modelled" if any(n in missing for n in lines) else ""

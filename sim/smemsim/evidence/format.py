@@ -200,7 +200,7 @@ def find_suites(path: pathlib.Path) -> list[pathlib.Path]:
         path = path.parent
     if not path.is_dir():
         raise TraceError(f"{path}: no such folder")
-    found = sorted(p.parent for p in path.rglob(MANIFEST))
-    if not found:
+    folders = sorted(p.parent for p in path.rglob(MANIFEST))
+    if not folders:
         raise TraceError(f"{path}: no trace in it (a trace is a folder with {MANIFEST} and {DATA})")
-    return found
+    return folders

@@ -442,10 +442,10 @@ def read_launch_file(
     """
     path = pathlib.Path(path)
     if path.is_dir():
-        found = next((path / name for name in NAMES if (path / name).exists()), None)
-        if found is None:
+        file = next((path / name for name in NAMES if (path / name).exists()), None)
+        if file is None:
             raise InputError(f"{path}: there is no {' or '.join(NAMES)} in this folder")
-        path = found
+        path = file
     source = Source.of_text(path, read_text(path, MOST_LAUNCH))
     try:
         about = checked(source.parsed(), source)
@@ -553,10 +553,10 @@ class RecordedLaunches:
         stored = self.suite.ragged("bytes", output)
         return stored if len(stored) else None
 
-    def difference(self, case: int, name: str, found: np.ndarray) -> str:
+    def difference(self, case: int, name: str, produced: np.ndarray) -> str:
         """Where an output differs from what the GPU left, in a sentence; empty where every byte is the same."""
         output, launch = self.outputs(case)[name], self.launch(case)
-        data = np.ascontiguousarray(found).reshape(-1)
+        data = np.ascontiguousarray(produced).reshape(-1)
         raw = data.view(np.uint8)
         if hashlib.sha256(raw.tobytes()).hexdigest() == self.suite.arrays["output_sha256"][output]:
             return ""
@@ -675,7 +675,7 @@ def sketch(module: Module, entry: str) -> str:
 def _accessed(function: Function) -> dict[str, str]:
     """The parameters whose values are used as addresses, and the element type of the first access through them."""
     origin: dict[int, str] = {}
-    found: dict[str, str] = {}
+    accessed: dict[str, str] = {}
     for i in function.body or ():
         *targets, source = i.operands if len(i.operands) > 1 else (*i.operands, None)
         if i.op == "ld" and "param" in i.modifiers and isinstance(source, Address) and isinstance(source.base, Symbol):
@@ -684,10 +684,10 @@ def _accessed(function: Function) -> dict[str, str]:
         for operand in i.operands:
             if isinstance(operand, Address) and isinstance(operand.base, Register) and operand.base.slot in origin:
                 kind = i.modifiers[-1] if i.modifiers else "b32"
-                found.setdefault(origin[operand.base.slot], _ELEMENTS.get(kind, kind if kind in WIDTHS else "f32"))
+                accessed.setdefault(origin[operand.base.slot], _ELEMENTS.get(kind, kind if kind in WIDTHS else "f32"))
         first, *rest = i.operands or (None,)
         if isinstance(first, Register) and i.op in ("add", "sub", "mov", "cvta", "mad", "selp", "and", "or"):
             names = [origin[r.slot] for r in rest if isinstance(r, Register) and r.slot in origin]
             if names:
                 origin[first.slot] = names[0]
-    return found
+    return accessed

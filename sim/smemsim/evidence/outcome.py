@@ -43,7 +43,7 @@ class Case:
 
 
 def agree(compared: int) -> Outcome:
-    """Everything is the same."""
+    """The outcome of a case in which everything that was compared is the same."""
     return Outcome(compared)
 
 

@@ -49,7 +49,7 @@ class SuiteReport:
 
     @property
     def same(self) -> bool:
-        """Everything was compared and nothing differs."""
+        """Was everything compared, and is there no difference?"""
         return self.differing == 0 and not self.unmodelled
 
     def text(self) -> str:
@@ -96,7 +96,7 @@ class SuiteReport:
 
 
 def _origin(device: dict[str, Any]) -> str:
-    """Who says so: a card and its driver, or a compiler, which is not silicon."""
+    """The origin of a trace: a card and its driver, or a compiler, which is not silicon."""
     if "compiler" in device:
         return f"compiled by {device['compiler']}, not silicon"
     return f"{device.get('gpu', 'unknown GPU')}, driver {device.get('driver', 'unknown')}"

@@ -42,8 +42,8 @@ class Scenario:
         self.tables: dict[str, Any] = {"arch": architecture(arch).name, **top}
 
     @classmethod
-    def of(cls, scenario: scenarios.Scenario) -> Scenario:
-        """The scenario to go on with."""
+    def of(cls, scenario: scenarios.ScenarioTables) -> Scenario:
+        """A builder that begins with the tables of a scenario."""
         found = cls(scenario.arch)
         found.tables = scenario.as_dict()
         return found

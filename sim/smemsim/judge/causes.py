@@ -14,7 +14,7 @@ from smemsim.judge.instructions import idesc_with
 from smemsim.judge.numbers import numbers_told
 from smemsim.judge.reads import words_path
 from smemsim.judge.report import share_of
-from smemsim.judge.scenario import BulkStep, MapArguments, MmaStep, Scenario, TensorStep, ThreadsStep, TmaLoad, listed
+from smemsim.judge.scenario import BulkStep, MapArguments, MmaStep, ScenarioTables, TensorStep, ThreadsStep, TmaLoad, listed
 from smemsim.judge.state import (
     COMMON_SWIZZLES,
     FOREIGN,
@@ -33,7 +33,7 @@ from smemsim.judge.state import (
     no_rerun,
     swizzle_changes,
 )
-from smemsim.judge.tensors import OUTSIDE, Tensor, tensors_of
+from smemsim.judge.tensors import OUTSIDE, GlobalTensor, tensors_of
 from smemsim.machine.product import shared_grade
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
@@ -82,23 +82,23 @@ def pattern(seen: Seen) -> tuple[str, ...]:
 
 def _where(wrong: np.ndarray) -> list[str]:
     """Along which axis right and wrong can be told apart."""
-    told = []
+    sentences = []
     for name, axis in (("block", 0), ("K step", 1), ("row", 2), ("k", 3)):
         others = tuple(a for a in range(4) if a != axis)
         right = np.nonzero(~wrong.any(axis=others))[0].tolist()
         if right:
             s = "" if len(right) == 1 or name == "k" else "s"
-            told.append(
+            sentences.append(
                 f"only {name}{s} {numbers_told(right, wrong.shape[axis])} of {wrong.shape[axis]} {'is' if len(right) == 1 else 'are'} right"
             )
-    return told
+    return sentences
 
 
 def _nothing(seen: Seen) -> list[str]:
     """Elements for which no data of a tensor arrives."""
     wrong, got = seen.wrong, seen.got
     past = seen.addresses >= REACH
-    told = []
+    sentences = []
     for mask, what in (
         (past, "lie past the shared window"),
         ((got == UNWRITTEN) & ~past, "are bytes that nothing has written"),
@@ -107,8 +107,8 @@ def _nothing(seen: Seen) -> list[str]:
     ):
         count = int((mask & wrong).sum())
         if count:
-            told.append(f"{'all of them' if count == wrong.sum() else f'{count} of them'} {what}")
-    return told
+            sentences.append(f"{'all of them' if count == wrong.sum() else f'{count} of them'} {what}")
+    return sentences
 
 
 def _instead(seen: Seen) -> list[str]:
@@ -383,7 +383,7 @@ def _uncut(read: Read) -> np.ndarray:
 
 
 def _as_written(read: Read, major: str, idesc: Fix | None) -> str:
-    """Where an instruction says another major-ness."""
+    """What to write in an instruction that says another major-ness, in brackets; "" where the descriptor does not say it."""
     if idesc is not None:
         return f" (instruction descriptor {idesc.old} must be {idesc.new})"
     if architecture(read.arch).instruction != "wgmma":
@@ -392,7 +392,8 @@ def _as_written(read: Read, major: str, idesc: Fix | None) -> str:
 
 
 def transposed_repair(read: Read, places: np.ndarray, idesc: Fix | None) -> Iterator[Repair]:
-    """The other major-ness reads what was meant: the operand is a transpose. `idesc` is what that changes in the instruction descriptor."""
+    """The repairs that read the operand with the major-ness that it does not say: as a transpose. `idesc` is the change of the instruction descriptor
+    that goes with it, None where there is none."""
     other = "MN" if read.major == "K" else "K"
     for s in read.solutions(places, other):
         word = f"{int(s.words[0, 0]):#018x}"
@@ -448,7 +449,7 @@ def threads_step(machine: Machine, number: int, step: ThreadsStep, *, hardware: 
         mismatch(machine, number, buffer, tensor, (mn, k_byte, wanted), wrong, rerun)
 
 
-def tile(layout: SharedLayout, tensor: Tensor, step: ThreadsStep) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def tile(layout: SharedLayout, tensor: GlobalTensor, step: ThreadsStep) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(mn, k) of every byte as the layout counts them, and the global byte that belongs there."""
     axes, contiguous = step.axes, step.contiguous
     if any(axis not in tensor.extent for axis in axes):
@@ -497,7 +498,13 @@ def shifted(machine: Machine, title: str, buffer: SharedBuffer, base: int) -> No
 
 
 def mismatch(
-    machine: Machine, number: int, buffer: SharedBuffer, tensor: Tensor, tile_: tuple[np.ndarray, ...], wrong: np.ndarray, rerun: Rerun
+    machine: Machine,
+    number: int,
+    buffer: SharedBuffer,
+    tensor: GlobalTensor,
+    tile_: tuple[np.ndarray, ...],
+    wrong: np.ndarray,
+    rerun: Rerun,
 ) -> None:
     """Threads read other bytes than they mean to: for want of the right swizzle?"""
     where, title = Path.of("step", number), f"step {number + 1} (threads)"
@@ -540,7 +547,7 @@ def mismatch(
 # ---- A scenario's steps in their order; and the same again with other values, to try a repair
 
 
-def machine_of(scenario: Scenario) -> Machine:
+def machine_of(scenario: ScenarioTables) -> Machine:
     """A machine before its first step."""
     try:
         arch = architecture(scenario.arch)
@@ -549,7 +556,7 @@ def machine_of(scenario: Scenario) -> Machine:
     return Machine(arch.name, arch.shared_end, tensors_of(scenario), buffers_of(scenario), scenario.maps)
 
 
-def transfer(machine: Machine, scenario: Scenario, number: int, rerun: Rerun = no_rerun) -> None:
+def transfer(machine: Machine, scenario: ScenarioTables, number: int, rerun: Rerun = no_rerun) -> None:
     """A step that moves bytes; others leave shared memory as it is."""
     match scenario.steps[number]:
         case TensorStep() as step:
@@ -560,7 +567,7 @@ def transfer(machine: Machine, scenario: Scenario, number: int, rerun: Rerun = n
             threads_step(machine, number, step, hardware=_hardware(scenario), rerun=rerun)
 
 
-def rerun_of(scenario: Scenario, number: int) -> Rerun:
+def rerun_of(scenario: ScenarioTables, number: int) -> Rerun:
     """The steps before step `number` again, with other values at some paths; `until` and `only` take other steps. None if any of that is refused."""
 
     def again(changes: Mapping[Path, Value], until: int | None = None, only: int | None = None) -> Machine | None:
@@ -575,12 +582,12 @@ def rerun_of(scenario: Scenario, number: int) -> Rerun:
     return again
 
 
-def before(scenario: Scenario, until: int) -> Machine | None:
+def before(scenario: ScenarioTables, until: int) -> Machine | None:
     """Shared memory as it is before a step; None where something is refused."""
     return _after(scenario, range(until), whole=True)
 
 
-def _after(scenario: Scenario, steps: Iterable[int], *, whole: bool) -> Machine | None:
+def _after(scenario: ScenarioTables, steps: Iterable[int], *, whole: bool) -> Machine | None:
     """`whole`: None where a map is refused."""
     try:
         machine = machine_of(scenario)
@@ -594,7 +601,7 @@ def _after(scenario: Scenario, steps: Iterable[int], *, whole: bool) -> Machine 
     return machine
 
 
-def _hardware(scenario: Scenario) -> set[str]:
+def _hardware(scenario: ScenarioTables) -> set[str]:
     """Buffers that TMA or the tensor core touch."""
     names = {step.buffer for step in scenario.steps if isinstance(step, TensorStep)}
     return names | {operand.start for _, operand in scenario.operands() if isinstance(operand.start, str)}
@@ -606,7 +613,7 @@ def _hardware(scenario: Scenario) -> set[str]:
 MOST_ISSUES = 64  # issues whose place is tried
 
 
-def writer_repairs(machine: Machine, seen: Seen, scenario: Scenario, rerun: Rerun) -> Iterator[Repair]:
+def writer_repairs(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: Rerun) -> Iterator[Repair]:
     """One change of a writer that makes the operand right."""
     yield from _swizzles(machine, seen.read, scenario, rerun)
     yield from _places(seen, scenario, rerun)
@@ -635,7 +642,7 @@ def _targets(machine: Machine) -> Iterator[tuple[Path, str, dict[str, str]]]:
             yield path, now, {each: value for each, value in values.items() if each != now}
 
 
-def _swizzles(machine: Machine, read: Read, scenario: Scenario, rerun: Rerun) -> Iterator[Repair]:
+def _swizzles(machine: Machine, read: Read, scenario: ScenarioTables, rerun: Rerun) -> Iterator[Repair]:
     """The writer's swizzle, if with another one all is right."""
     for path, now, values in _targets(machine):
         for value in values.values():
@@ -655,7 +662,7 @@ def _box_is_as_wide(machine: Machine, path: Path, swizzle: str) -> bool:
     return row == MODES[Swizzle(swizzle)].width < MODES[SWIZZLES[tm.arguments["swizzle"]]].width
 
 
-def paired_repairs(machine: Machine, read: Read, scenario: Scenario, rerun: Rerun) -> Iterator[Repair]:
+def paired_repairs(machine: Machine, read: Read, scenario: ScenarioTables, rerun: Rerun) -> Iterator[Repair]:
     """The writer's swizzle and the descriptor, changed together: where no single change is enough."""
     for path, now, values in _targets(machine):
         for value in values.values():
@@ -669,7 +676,7 @@ def paired_repairs(machine: Machine, read: Read, scenario: Scenario, rerun: Reru
                 return
 
 
-def _places(seen: Seen, scenario: Scenario, rerun: Rerun) -> Iterator[Repair]:
+def _places(seen: Seen, scenario: ScenarioTables, rerun: Rerun) -> Iterator[Repair]:
     """The shared offset of one issue, if at another one all is right."""
     wanted, at = seen.read.meant[seen.wrong], seen.addresses[seen.wrong]
     tried = 0
@@ -704,7 +711,7 @@ def _plain_mode(arguments: MapArguments) -> SwizzleMode | None:
     return MODES.get(Swizzle(str(arguments.swizzle_given))) if is_plain else None
 
 
-def _coordinates(machine: Machine, seen: Seen, scenario: Scenario, rerun: Rerun) -> Iterator[Repair]:
+def _coordinates(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: Rerun) -> Iterator[Repair]:
     """The coordinates of a transfer that takes another tile: every element is displaced alike."""
     read, tensor = seen.read, seen.read.tensor
     meant = (read.meant >= 0) & (seen.got >= tensor.address) & (seen.got < tensor.end)
@@ -730,12 +737,12 @@ def _coordinates(machine: Machine, seen: Seen, scenario: Scenario, rerun: Rerun)
     old = scenario.value_at(path)
     value = new if isinstance(step.at[0], tuple) else new[0]
     if all_right(rerun({path: value}), read):
-        told = ", ".join(f"{axis} {int(by[0]):+d}" for axis, by in moved.items() if by[0])
+        moves = ", ".join(f"{axis} {int(by[0]):+d}" for axis, by in moved.items() if by[0])
         fill = bool((seen.got[seen.wrong] == OUTSIDE).any())
         yield Repair(
             "T209" if fill else "R508",
             path,
-            f"the transfer takes another tile, displaced by {told}",
+            f"the transfer takes another tile, displaced by {moves}",
             f"{path} = {value}",
             1,
             (Fix(path, old, value),),
@@ -747,7 +754,7 @@ def _bit_strides(tm: TensorMap) -> list[int]:
     return [tm.type_row.bits, *(8 * stride for stride in tm.global_strides)]
 
 
-def _extents(machine: Machine, seen: Seen, scenario: Scenario, rerun: Rerun) -> Iterator[Repair]:
+def _extents(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: Rerun) -> Iterator[Repair]:
     """A map smaller than its tensor, so that fill arrives: the tensor's extents."""
     read, tensor = seen.read, seen.read.tensor
     if not (seen.got[seen.wrong] == OUTSIDE).any():
@@ -778,7 +785,7 @@ OF_MAPS = ("T206", "T207", "T211")  # a map that is not its tensor's
 ENOUGH_RERUNS = 400  # steps that operands wrong in many places are simulated again for, before the search for second opinions ends
 
 
-def judge(machine: Machine, read: Read, scenario: Scenario, rerun: Rerun, blamed: Finding | None) -> list[Finding]:
+def judge(machine: Machine, read: Read, scenario: ScenarioTables, rerun: Rerun, blamed: Finding | None) -> list[Finding]:
     """Compare an operand with what was meant; the finding, or none. `blamed`: an earlier finding that explains it."""
     try:
         seen = look(machine, read)
@@ -794,8 +801,8 @@ def judge(machine: Machine, read: Read, scenario: Scenario, rerun: Rerun, blamed
     shape = pattern(seen)
     counts: Counts = {"wrong": int(wrong.sum()), "of": wrong.size, "first": first, "grade": grade, "pattern": shape}
     share = f"{share_of(counts['wrong'], wrong.size, 'elements')}; first: {_told(first)}{''.join(f'; {text}' for text in shape)}"
-    found = sorted(_repairs(machine, seen, scenario, rerun), key=lambda r: r.fields) if blamed is None or blamed.code in OF_MAPS else []
-    if blamed is not None and any(r.code != "R508" for r in found):
+    repairs = sorted(_repairs(machine, seen, scenario, rerun), key=lambda r: r.fields) if blamed is None or blamed.code in OF_MAPS else []
+    if blamed is not None and any(r.code != "R508" for r in repairs):
         blamed = None  # the map brings what was meant, and something else makes the operand wrong
     for target in refused_for_its_swizzle(machine, _buffer_of(machine, blamed)) if blamed is not None else ():
         mode, now = str(read.descriptor.swizzle), machine.arguments[target.name].swizzle_given
@@ -807,11 +814,11 @@ def judge(machine: Machine, read: Read, scenario: Scenario, rerun: Rerun, blamed
         # Data in another phase is a fault of its own; what a stopped transfer did not bring is a mere consequence.
         cause = None if blamed.code == "A105" else blamed
         return [finding("R508", read.where, read.title, share, f"see {blamed.code}", cause=cause, **counts)]
-    found = found or list(paired_repairs(machine, read, scenario, rerun))
-    if found:
-        best = found[0]
+    repairs = repairs or list(paired_repairs(machine, read, scenario, rerun))
+    if repairs:
+        best = repairs[0]
         code = "R507" if best.code == "R508" and (seen.got[wrong] == UNWRITTEN).all() else best.code
-        others = [f"or {r.text}" for r in found[1:3]]
+        others = [f"or {r.text}" for r in repairs[1:3]]
         gone = _overwritten(machine, read.meant[wrong]) if best.where.key == "at" else ""
         told = finding(code, best.where, read.title, f"{share}; {best.message}{gone}", "; ".join([best.text, *others]),
                        changes=best.changes, numbers=best.numbers, subject=read.where, **counts)  # fmt: skip
@@ -819,7 +826,7 @@ def judge(machine: Machine, read: Read, scenario: Scenario, rerun: Rerun, blamed
     return [_unrepaired(machine, seen, scenario, rerun, share, counts)]
 
 
-def _unrepaired(machine: Machine, seen: Seen, scenario: Scenario, rerun: Rerun, share: str, counts: Counts) -> Finding:
+def _unrepaired(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: Rerun, share: str, counts: Counts) -> Finding:
     """What can be said of a wrong operand that no single change makes right."""
     read, wrong = seen.read, seen.wrong
     got = seen.got[wrong]
@@ -846,23 +853,23 @@ def look(machine: Machine, read: Read) -> Seen:
     return Seen(read, addresses, got, writer.astype(np.int32) - 1, (got != read.meant) & (read.meant >= 0))
 
 
-def _repairs(machine: Machine, seen: Seen, scenario: Scenario, rerun: Rerun) -> Iterator[Repair]:
+def _repairs(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: Rerun) -> Iterator[Repair]:
     read = seen.read
-    told = set()
+    fields_seen = set()
     for places in _placements(machine, read):
         for solution in read.solutions(places):
-            for one in descriptor_repairs(read, solution):
-                if (one.code, one.text) not in told:
-                    told.add((one.code, one.text))
-                    yield one
+            for repair in descriptor_repairs(read, solution):
+                if (repair.code, repair.text) not in fields_seen:
+                    fields_seen.add((repair.code, repair.text))
+                    yield repair
         yield from transposed_repair(read, places, _other_idesc(read, scenario))
-    if told and machine.reruns > ENOUGH_RERUNS:
+    if fields_seen and machine.reruns > ENOUGH_RERUNS:
         return  # other causes of operands before had their chance; what is known is a repair
     machine.reruns += len(scenario.steps)
     yield from writer_repairs(machine, seen, scenario, rerun)
 
 
-def _other_idesc(read: Read, scenario: Scenario) -> Fix | None:
+def _other_idesc(read: Read, scenario: ScenarioTables) -> Fix | None:
     """What the other major-ness changes in a step's instruction descriptor."""
     step, field = scenario.steps[read.step], f"{read.where.side}_major"
     if not isinstance(step, MmaStep) or step.idesc is None or step.kind not in KINDS:
@@ -935,7 +942,7 @@ def _square(read: Read, transposed: Finding) -> list[Finding]:
                     "test with extents that differ", cause=transposed)]  # fmt: skip
 
 
-def _undecodable(machine: Machine, read: Read, scenario: Scenario, why: str) -> list[Finding]:
+def _undecodable(machine: Machine, read: Read, scenario: ScenarioTables, why: str) -> list[Finding]:
     """A descriptor of which nobody knows what it reads: another layout code, or the other major-ness, may read what was meant."""
     places = read.placed(machine.memory)
     for s in read.solutions(places) if places is not None else ():
@@ -946,7 +953,7 @@ def _undecodable(machine: Machine, read: Read, scenario: Scenario, why: str) -> 
     return [finding("D302", read.where / "word", read.title, why)]
 
 
-def _when(machine: Machine, rerun: Rerun, scenario: Scenario, missing: np.ndarray) -> str:
+def _when(machine: Machine, rerun: Rerun, scenario: ScenarioTables, missing: np.ndarray) -> str:
     """Data that is not there now: was it there before, does it come later?"""
     gone = _overwritten(machine, missing)
     if gone or scenario.excerpt:
@@ -971,10 +978,10 @@ def _first(seen: Seen) -> Element:
     read = seen.read
     block, step, row, k = at = tuple(int(x[0]) for x in np.nonzero(seen.wrong))
     value = int(seen.got[at])
-    found = NAMES.get(value) or read.tensor.named(value)
+    name = NAMES.get(value) or read.tensor.named(value)
     if value >= 0 and not read.tensor.address <= value < read.tensor.end:
-        found = f"another tensor ({value:#x})"
-    return {"block": block, "step": step, "row": row, "k": k, "read": found, "meant": read.tensor.named(int(read.meant[at])),
+        name = f"another tensor ({value:#x})"
+    return {"block": block, "step": step, "row": row, "k": k, "read": name, "meant": read.tensor.named(int(read.meant[at])),
             "address": int(seen.addresses[at])}  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from smemsim.judge.instructions import (
 from smemsim.judge.reads import bank_notes, made_words, meant_of, packing_of, usage_notes
 from smemsim.judge.report import Report
 from smemsim.judge.scales import scale_step
-from smemsim.judge.scenario import CopyStep, MmaStep, Scenario, Step, TmaLoad, TmaStore, read_scenario
+from smemsim.judge.scenario import CopyStep, MmaStep, ScenarioTables, Step, TmaLoad, TmaStore, read_scenario
 from smemsim.judge.state import Machine, Read, Rerun, finding
 from smemsim.judge.statics import buffer_notes, descriptor_notes, map_findings, map_notes, one_atom_hides, unmeant_descriptor
 from smemsim.machine.owners import Owners
@@ -116,9 +116,9 @@ def check(scenario: object) -> Report:
         machine = run_steps(given)
     except InputError as e:
         raise (given.source.located(e) if given.source.text else e) from None
-    found = sorted(machine.findings, key=_upstream)
-    remarks = tuple(filter(_is_remark, found))
-    findings = tuple(itertools.filterfalse(_is_remark, found))
+    ordered = sorted(machine.findings, key=_upstream)
+    remarks = tuple(filter(_is_remark, ordered))
+    findings = tuple(itertools.filterfalse(_is_remark, ordered))
     codes = None if given.expect is None else given.expect.findings
     unchecked = (*machine.unchecked, *_not_compared(given, machine))
     return Report(findings, codes, given.title or "", unchecked, machine.arch, remarks, machine)
@@ -129,15 +129,15 @@ def _is_remark(f: Finding) -> bool:
     return f.severity is Severity.NOTE and f.code not in NOTES
 
 
-def _scenario_of(given: object) -> Scenario:
-    """The scenario, read if it is none yet."""
-    if isinstance(given, Scenario):
+def _scenario_of(given: object) -> ScenarioTables:
+    """The scenario as typed tables; a file or a builder is read."""
+    if isinstance(given, ScenarioTables):
         return given
     return read_scenario(given.tables if isinstance(given, build.Scenario) else given)
 
 
-def _not_compared(scenario: Scenario, machine: Machine) -> Iterator[str]:
-    """What a reader may take for compared, and is not."""
+def _not_compared(scenario: ScenarioTables, machine: Machine) -> Iterator[str]:
+    """The paths of all that a reader may take for compared, and that was not compared."""
     mmas = [(Path.of("step", number), step) for number, step in enumerate(scenario.steps) if isinstance(step, MmaStep)]
     yield from (f"{path / side} (meant is missing)" for path, step in mmas for side, of in step.operands.items() if of.meant is None)
     for path, step in mmas:
@@ -150,12 +150,12 @@ def _not_compared(scenario: Scenario, machine: Machine) -> Iterator[str]:
 
 
 def _upstream(f: Finding) -> tuple[bool, int, int, bool]:
-    """Its place in a report: notes last, then in the order in which a scenario's tables take effect, and of its steps; consequences behind their causes."""
+    """The order of a report: notes last; others as the scenario's tables take effect, then by step; a consequence stands behind its cause."""
     index = next((key for key in f.path.keys if isinstance(key, int)), -1)
     return f.severity is Severity.NOTE, TABLES.index(f.path.table) if f.path.table in TABLES else len(TABLES), index, f.cause is not None
 
 
-def run_steps(scenario: Scenario) -> Machine:
+def run_steps(scenario: ScenarioTables) -> Machine:
     """Shared memory as the steps of a scenario leave it, with the findings about them."""
     machine = machine_of(scenario)
     for note in buffer_notes(machine, scenario):
@@ -177,8 +177,8 @@ def run_steps(scenario: Scenario) -> Machine:
     return machine
 
 
-def _map(machine: Machine, scenario: Scenario, name: str, tm: TensorMap) -> None:
-    """Is it a map of its tensor, and what is odd about it?"""
+def _map(machine: Machine, scenario: ScenarioTables, name: str, tm: TensorMap) -> None:
+    """Finds whether a map describes its tensor, and what is odd about it."""
     arguments = scenario.maps[name]
     tensor = machine.tensors.get(arguments.of or "")
     if tensor is not None and tensor.scale_blocks is None and not arguments.is_im2col:
@@ -190,19 +190,19 @@ def _map(machine: Machine, scenario: Scenario, name: str, tm: TensorMap) -> None
 
 
 def _layouts(machine: Machine) -> None:
-    """A layout must give every element a byte of its own."""
+    """Finds buffers whose layout gives two elements one byte, and bank conflicts."""
     for name, buffer in machine.buffers.items():
         alias = buffer.layout and buffer.layout.first_alias()
         if alias:
             (mn, k), (mn2, k2) = alias
             machine.say(finding("L401", buffer.path / "layout", f"buffer {name}",
                                 f"the layout is not one-to-one: (mn {mn}, k {k}) and (mn {mn2}, k {k2}) are the same byte"))  # fmt: skip
-        for one in bank_notes(name, buffer):
-            machine.say(one)
+        for note in bank_notes(name, buffer):
+            machine.say(note)
 
 
-def _step(machine: Machine, scenario: Scenario, number: int, step: Step) -> None:
-    """Carry a step out, and keep what is found."""
+def _step(machine: Machine, scenario: ScenarioTables, number: int, step: Step) -> None:
+    """Carries out a step and keeps its findings."""
     rerun = rerun_of(scenario, number)
     if isinstance(step, MmaStep):
         _mma(machine, scenario, number, step, rerun)
@@ -219,8 +219,8 @@ def _step(machine: Machine, scenario: Scenario, number: int, step: Step) -> None
             store_step(machine, scenario, number, step, rerun)
 
 
-def _mma(machine: Machine, scenario: Scenario, number: int, step: MmaStep, rerun: Rerun) -> None:
-    """An MMA: the instruction, its operands in shared and in tensor memory, its scale factors."""
+def _mma(machine: Machine, scenario: ScenarioTables, number: int, step: MmaStep, rerun: Rerun) -> None:
+    """Judges an MMA: the instruction, its operands in shared and in tensor memory, its scale factors."""
     group = cta_group_of(scenario, number, step)
     for wrong in instruction_findings(machine, number, step, group):
         machine.say(wrong)
@@ -235,13 +235,13 @@ def _mma(machine: Machine, scenario: Scenario, number: int, step: MmaStep, rerun
     scale_step(machine, scenario, number, step, group, before)
 
 
-def _reads(machine: Machine, scenario: Scenario, number: int, step: MmaStep | CopyStep, sides: Iterable[str]) -> list[Read]:
+def _reads(machine: Machine, scenario: ScenarioTables, number: int, step: MmaStep | CopyStep, sides: Iterable[str]) -> list[Read]:
     """What the operands of a step read, those that say what they mean and have words."""
     return [read for side in sides if (read := _read(machine, scenario, Path.of("step", number, side), step)) is not None]
 
 
 def _keep(machine: Machine, read: Read, found: Iterable[Finding], *, is_right: bool) -> None:
-    """Keep what is found of an operand, with what follows from it, and what is odd about its descriptor."""
+    """Keeps the findings of an operand, what follows from them, and what is odd about its descriptor."""
     for wrong in found:
         machine.say(wrong)
     _of_the_code(machine, read)
@@ -282,13 +282,13 @@ def _is_of_swizzle(f: Finding, side: str) -> bool:
 
 
 def _blame(machine: Machine, read: Read, code: str, follows: Callable[[Finding], bool]) -> None:
-    """Let findings follow from the one of a code that is about the operand."""
+    """Marks the findings that follow from the finding of one code about the operand."""
     cause = next((f for f in machine.findings if f.code == code and f.path.startswith(read.where)), None)
     if cause is not None:
         machine.findings[:] = [dataclasses.replace(f, cause=cause) if follows(f) else f for f in machine.findings]
 
 
-def _read(machine: Machine, scenario: Scenario, where: Path, step: MmaStep | CopyStep) -> Read | None:
+def _read(machine: Machine, scenario: ScenarioTables, where: Path, step: MmaStep | CopyStep) -> Read | None:
     """What an operand reads; None where it says nothing of what was meant, or where its words are to be found."""
     operand, title = step.operands[where.side], f"step {(where.step or 0) + 1} ({step.op}) {where.side}"
     dtype, major = operand.dtype, operand.major
@@ -306,15 +306,15 @@ def _read(machine: Machine, scenario: Scenario, where: Path, step: MmaStep | Cop
         raise mistake(where, f"{words.size} words of {rows} x {k} elements; a tile has at most {MOST_ELEMENTS:,}")
     tensor = machine.tensors[operand.meant.tensor]
     stage_bytes = machine.buffers[operand.start].stage_bytes if isinstance(operand.start, str) else 0
-    found = Read(where, title, machine.arch, dtype, major, packing, words, rows, k,
+    read = Read(where, title, machine.arch, dtype, major, packing, words, rows, k,
                  meant_of(operand.meant, tensor, shape, rows, k), tensor, operand, starts, stage_bytes)  # fmt: skip
     if made is None:
-        _find(machine, found)
+        _find(machine, read)
         return None
-    return found
+    return read
 
 
-def extents_of(scenario: Scenario, step: Step, where: Path) -> tuple[int, int]:
+def extents_of(scenario: ScenarioTables, step: Step, where: Path) -> tuple[int, int]:
     """Rows and k that one instruction reads of the operand at a path. Raises TableError for what none has."""
     assert isinstance(step, (MmaStep, CopyStep))
     rows, k = step.operands[where.side].rows, 8 if step.k is None else step.k
@@ -330,7 +330,7 @@ def extents_of(scenario: Scenario, step: Step, where: Path) -> tuple[int, int]:
 
 
 def _find(machine: Machine, read: Read) -> None:
-    """The scenario asks for a descriptor."""
+    """Finds the descriptor of an operand that has no word."""
     places = machine.memory.locate(read.meant)
     if (places < 0).any():
         missing = int((places < 0).sum())
@@ -338,13 +338,11 @@ def _find(machine: Machine, read: Read) -> None:
             finding("R507", read.where, read.title, f"{missing} of {places.size} elements lie nowhere in shared memory: no step wrote them")
         )
         return
-    found = list(read.solutions(places))
-    if found:
-        one = found[0]
-        fields = (
-            f"swizzle {one.swizzle}, LBO {'any' if one.leading is None else one.leading}, SBO {'any' if one.stride is None else one.stride}"
-        )
-        machine.say(finding("L403", read.where, read.title, f"no word is given; {int(one.words[0, 0]):#018x} reads the first {read.rows} x {read.k} ({fields})"
+    descriptors = list(read.solutions(places))
+    if descriptors:
+        first = descriptors[0]
+        fields = f"swizzle {first.swizzle}, LBO {'any' if first.leading is None else first.leading}, SBO {'any' if first.stride is None else first.stride}"
+        machine.say(finding("L403", read.where, read.title, f"no word is given; {int(first.words[0, 0]):#018x} reads the first {read.rows} x {read.k} ({fields})"
                             + ("; k_add and mn_add are not used without a word" if (read.operand.k_add, read.operand.mn_add) != (None, None) else "")))  # fmt: skip
     else:
         other = "MN" if read.major == "K" else "K"
@@ -357,25 +355,25 @@ def _find(machine: Machine, read: Read) -> None:
         machine.say(finding("L402", read.where, read.title, f"no descriptor reads this layout as a {read.major}-major operand of {read.rows} x {read.k} {read.dtype}", hint))  # fmt: skip
 
 
-def _blamed(machine: Machine, scenario: Scenario, read: Read) -> Finding | None:
+def _blamed(machine: Machine, scenario: ScenarioTables, read: Read) -> Finding | None:
     """An earlier finding that explains a wrong operand: its buffer was not filled, or lies in another phase."""
     start = read.operand.start
     names = [start] if isinstance(start, str) else _buffers_at(machine, read)
     for name in names:
         if name in machine.failed:
             return machine.failed[name]
-        for one in machine.findings:
-            if one.code == "A105" and any(fix.path.startswith(Path.of("buffer", name)) for fix in one.changes):
-                return one
+        for earlier in machine.findings:
+            if earlier.code == "A105" and any(fix.path.startswith(Path.of("buffer", name)) for fix in earlier.changes):
+                return earlier
     for step in scenario.steps:
         if isinstance(step, TmaLoad) and step.to in names and step.map in machine.mismatched:
             return machine.mismatched[step.map]
     stopped = [*machine.refused.values(), *machine.failed.values()]
     if stopped and (machine.memory.locate(read.meant) < 0).any():
         return stopped[0]
-    for one in machine.findings:
-        if one.code == "I602" and one.path.startswith(read.where):
-            return one
+    for earlier in machine.findings:
+        if earlier.code == "I602" and earlier.path.startswith(read.where):
+            return earlier
     return None
 
 
@@ -385,7 +383,7 @@ def _buffers_at(machine: Machine, read: Read) -> list[str]:
 
 
 def _cancel(machine: Machine, number: int, reads: list[Read]) -> None:
-    """Both operands take the same permutation of K: the products are right all the same."""
+    """Finds whether both operands take the same permutation of K: the products are then right all the same."""
     if len(reads) != 2 or not all(any(f.path.startswith(r.where) and f.wrong for f in machine.findings) for r in reads):
         return
     taken = [_k_taken(machine, read) for read in reads]

@@ -12,7 +12,7 @@ from smemsim.errors import InputError, SmemsimError, Unmodelled
 from smemsim.finding import Finding, Fix, Path, Value
 from smemsim.judge.reads import grid, holds_scales, made_words, tmem_at
 from smemsim.judge.report import share_of
-from smemsim.judge.scenario import CopyStep, Grid, Layout, Operand, Scenario, Step, TmaStore
+from smemsim.judge.scenario import CopyStep, Grid, Layout, Operand, ScenarioTables, Step, TmaStore
 from smemsim.judge.state import COMMON_SWIZZLES, NAMES, UNWRITTEN, Counts, Issue, Machine, Read, Rerun, finding, issues_of, swizzle_changes
 from smemsim.machine.tma import tma_store
 from smemsim.machine.tmem.address import TmemAddress
@@ -30,7 +30,7 @@ __all__ = ["Again", "completed", "copied", "copy_findings", "form_of", "full_nam
 # ---- tcgen05.cp: does the form fit the tile, do its lines hold the scale factors as it wants them, and what arrives in tensor memory?
 
 
-Again = Callable[[Scenario, int], "Machine | None"]  # the steps before one, of a changed scenario
+Again = Callable[[ScenarioTables, int], "Machine | None"]  # the steps before one, of a changed scenario
 MOST_COPIES = 1024
 SCALE_COPY = COPY_SHAPES["32x128b", "warpx4"]
 _PTX, _CAST = re.compile(r"\b\d+x\d+b\b"), re.compile(r"\bwarpx\d(?:::\d\d_\d\d)?")
@@ -47,11 +47,11 @@ def _named(step: CopyStep) -> tuple[str, str]:
     """(shape, multicast) as the step has them, "" for what it does not say."""
     text = ((step.instruction or "") if step.shape is None else step.shape).lstrip(".")
     name = cast = ""
-    if found := _PTX.search(text):
-        name, cast = found[0], (_CAST.search(text) or [""])[0]
-    elif found := _CUTLASS.search(text):
-        name = f"{found[2]}x{found[3]}b"
-        cast = (f"warpx{found[1]}" if found[1] else "") + (f"::{found[4]}_{found[5]}" if found[4] else "")
+    if match := _PTX.search(text):
+        name, cast = match[0], (_CAST.search(text) or [""])[0]
+    elif match := _CUTLASS.search(text):
+        name = f"{match[2]}x{match[3]}b"
+        cast = (f"warpx{match[1]}" if match[1] else "") + (f"::{match[4]}_{match[5]}" if match[4] else "")
     elif step.shape is not None:
         name = text
     cast = (cast if step.multicast is None else step.multicast).lstrip(".")
@@ -133,51 +133,53 @@ def _other_tile(where: Path, title: str, row: CopyShape, has: dict[str, int], wa
     bits = element_format(step.a.dtype).bits
     bytes_ = has["k"] * bits // 8
     fits = [r for r in COPY_SHAPES.values() if (r.rows, r.row_bytes) == (has["rows"], bytes_)]
-    told = " or ".join(full_name(r) for r in fits) or f"copies of {wanted['rows']} rows of {wanted['k']} elements"
+    shapes = " or ".join(full_name(r) for r in fits) or f"copies of {wanted['rows']} rows of {wanted['k']} elements"
     alone = len(fits) == 1 and step.shape is not None and fits[0].multicast == row.multicast == (step.multicast or "")
     changes = (Fix(where / "shape", step.shape, fits[0].name),) if alone else ()
     return finding("I605", where / "shape", title,
                    f"{full_name(row)} copies {row.rows} rows of {row.row_bytes} B ({wanted['k']} elements); the step has {has['rows']} rows of {bytes_} B ({has['k']})",
-                   told, numbers={key: [wanted[key], has[key]] for key in wanted}, changes=changes, grade=row.grade)  # fmt: skip
+                   shapes, numbers={key: [wanted[key], has[key]] for key in wanted}, changes=changes, grade=row.grade)  # fmt: skip
 
 
 # ---- what is wrong with the lines that a copy reads
 
 
-def copy_findings(machine: Machine, scenario: Scenario, number: int, read: Read, told: list[Finding], again: Again) -> Iterator[Finding]:
+def copy_findings(
+    machine: Machine, scenario: ScenarioTables, number: int, read: Read, findings: list[Finding], again: Again
+) -> Iterator[Finding]:
     """What was found of a copy's operand, in the terms of copies: scale factors in another layout (S701), an advance of another shape (I605)."""
     row = form_of(scenario.steps[number])
-    if told:  # another shape alone does not make it right
+    if findings:  # another shape alone does not make it right
         shape = Path.of("step", number, "shape")
         shaped = [dataclasses.replace(f, changes=()) if f.path == shape else f for f in machine.findings]
         machine.findings[:] = shaped
-    for one in told:
-        if row is None or one.cause is not None or (one.code == "R508" and one.fix):
-            yield one
-        elif one.code in ("R508", "R505") and holds_scales(read.meaning, read.tensor):
-            yield _scale_layout(machine, scenario, number, read, one, row, again) or one
-        elif one.code in ("R502", "R503", "R504") and one.numbers:
-            yield _advance(one, row) or one
+    for wrong in findings:
+        if row is None or wrong.cause is not None or (wrong.code == "R508" and wrong.fix):
+            yield wrong
+        elif wrong.code in ("R508", "R505") and holds_scales(read.meaning, read.tensor):
+            yield _scale_layout(machine, scenario, number, read, wrong, row, again) or wrong
+        elif wrong.code in ("R502", "R503", "R504") and wrong.numbers:
+            yield _advance(wrong, row) or wrong
         else:
-            yield one
+            yield wrong
 
 
-def _advance(one: Finding, row: CopyShape) -> Finding | None:
+def _advance(wrong: Finding, row: CopyShape) -> Finding | None:
     """Descriptors go on by what a copy of another shape reads."""
-    used, needed = (np.diff(np.array(one.numbers[key], np.int64)) for key in ("used", "needed"))
+    used, needed = (np.diff(np.array(wrong.numbers[key], np.int64)) for key in ("used", "needed"))
     if not len(used) or (used != used[0]).any() or (needed != needed[0]).any():
         return None
     for size in ("bytes", "row_bytes"):
         others = sorted((r for r in COPY_SHAPES.values() if getattr(r, size) == used[0]), key=lambda r: r.rows != row.rows)
         if others and getattr(row, size) == needed[0]:
-            message = f"{one.message}: by {used[0]} B, what {full_name(others[0])} reads; {full_name(row)} reads {needed[0]}"
+            message = f"{wrong.message}: by {used[0]} B, what {full_name(others[0])} reads; {full_name(row)} reads {needed[0]}"
             also = f"; or copy with {full_name(others[0])}" if others[0].rows == row.rows else ""
-            return dataclasses.replace(one, code="I605", message=message, repair=one.repair + also)
+            return dataclasses.replace(wrong, code="I605", message=message, repair=wrong.repair + also)
     return None
 
 
 def _scale_layout(
-    machine: Machine, scenario: Scenario, number: int, read: Read, one: Finding, row: CopyShape, again: Again
+    machine: Machine, scenario: ScenarioTables, number: int, read: Read, wrong: Finding, row: CopyShape, again: Again
 ) -> Finding | None:
     """No descriptor reads the scale factors where they lie: they are in another layout. None where some lie nowhere."""
     places = machine.memory.locate(read.meant)
@@ -194,19 +196,21 @@ def _scale_layout(
         "(0, 1)": (here[0, 1] if known[0, 0, 0, 1] else None, 1),
         "(32, 0)": (here[0, 4] if known[0, 0, 0, 4] else None, 4),
     }
-    told = {name: (int(at - here[0, 0]), wanted) for name, (at, wanted) in steps.items() if at is not None}
-    lies = ", ".join(f"{name} {at} B" for name, (at, _) in told.items())
-    wants = ", ".join(f"{wanted} B" for _, wanted in told.values())
+    strides = {name: (int(at - here[0, 0]), wanted) for name, (at, wanted) in steps.items() if at is not None}
+    lies = ", ".join(f"{name} {at} B" for name, (at, _) in strides.items())
+    wants = ", ".join(f"{wanted} B" for _, wanted in strides.values())
     text, changes = _repair(machine, scenario, number, read, places, again)
     return dataclasses.replace(
         finding("S701", changes[0].path if changes else read.where, read.title,
-                f"{share_of(one.wrong, one.of, 'bytes')}; scale factors are not in blocks of 32 lines x 16 B: after (row 0, scale 0) "
+                f"{share_of(wrong.wrong, wrong.of, 'bytes')}; scale factors are not in blocks of 32 lines x 16 B: after (row 0, scale 0) "
                 f"lie {lies} further; {full_name(row)} wants {wants}",
-                text, changes=changes, subject=read.where, numbers={name: [at, wanted] for name, (at, wanted) in told.items()}, grade=row.grade),
-        first=one.first, wrong=one.wrong, of=one.of)  # fmt: skip
+                text, changes=changes, subject=read.where, numbers={name: [at, wanted] for name, (at, wanted) in strides.items()}, grade=row.grade),
+        first=wrong.first, wrong=wrong.wrong, of=wrong.of)  # fmt: skip
 
 
-def _repair(machine: Machine, scenario: Scenario, number: int, read: Read, places: np.ndarray, again: Again) -> tuple[str, tuple[Fix, ...]]:
+def _repair(
+    machine: Machine, scenario: ScenarioTables, number: int, read: Read, places: np.ndarray, again: Again
+) -> tuple[str, tuple[Fix, ...]]:
     """(what to do, the change of the buffer's layout if threads fill it and then all is right)."""
     text = "scale i of row r belongs at byte r % 32 * 16 + r / 32 * 4 + i of a block of 128 rows x 4 scales"
     at = int(places[read.meant >= 0][0])
@@ -233,7 +237,7 @@ def _digits(count: int, inside: tuple[tuple[int, int], ...], block: int) -> list
 # ---- what arrives
 
 
-def copied(machine: Machine, scenario: Scenario, number: int, step: CopyStep) -> None:
+def copied(machine: Machine, scenario: ScenarioTables, number: int, step: CopyStep) -> None:
     """Bring the bytes into tensor memory, where step, shape and words say where from and where to."""
     where, title, row = Path.of("step", number), f"step {number + 1} (copy)", form_of(step)
     if row is None or step.to_tmem is None:
@@ -304,7 +308,7 @@ def _overlap(where: Path, title: str, row: CopyShape, old: Grid, address: TmemAd
 # ---- What leaves shared memory: does each byte that TMA stores go to the element that lies there?
 
 
-def store_step(machine: Machine, scenario: Scenario, number: int, step: TmaStore, rerun: Rerun) -> None:
+def store_step(machine: Machine, scenario: ScenarioTables, number: int, step: TmaStore, rerun: Rerun) -> None:
     """Compare what a tma_store or tma_reduce takes with where it brings it; the scenario's stores of threads say what lies there."""
     stored = _stored(machine, step)
     if stored is None:

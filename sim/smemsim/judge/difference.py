@@ -122,17 +122,17 @@ class Product:
 
     def partial(self, row: MmaArithmetic | None = None) -> list[np.ndarray]:
         """C, and what D is after every instruction, also with another `row`."""
-        found = [self.c]
+        partial_sums = [self.c]
         for step in range(len(self.a.bits)):
             own = self.factors[step] if self.factors else None
-            found.append(multiply_tiles(
-                self.a.bits[step][None], self.b.bits[step][None], found[-1][None], row=row or self.row, types=self.types,
+            partial_sums.append(multiply_tiles(
+                self.a.bits[step][None], self.b.bits[step][None], partial_sums[-1][None], row=row or self.row, types=self.types,
                 options=self.options, factors=None if own is None else own.of(own.a[None], own.b[None]),
             )[0])  # fmt: skip
-        return found
+        return partial_sums
 
     def run(self, row: MmaArithmetic | None = None) -> np.ndarray:
-        """D, also with another `row`."""
+        """D after all steps; `row` is the arithmetic, that of the product if left out."""
         return self.partial(row)[-1]
 
     def run_as(self, how: MmaArithmetic | Reference) -> np.ndarray:
@@ -143,9 +143,9 @@ class Product:
             return how(self.terms("A"), self.terms("B"), self.start(), len(self.a.bits))
 
     def having(self, name: str, bits: np.ndarray) -> Product:
-        """The same with other elements of one operand, (steps, lines, K)."""
-        one = {name.lower(): dataclasses.replace(self.side(name), bits=bits)}
-        return dataclasses.replace(self, **one)  # type: ignore[arg-type]
+        """The product with `bits` (steps, lines, K) as the elements of operand `name`."""
+        changed = {name.lower(): dataclasses.replace(self.side(name), bits=bits)}
+        return dataclasses.replace(self, **changed)  # type: ignore[arg-type]
 
     def instructions(self, a: Sequence[int], b: Sequence[int] | None = None) -> Product:
         """Other instructions: those whose A and whose B have these numbers, in this order."""
@@ -155,7 +155,7 @@ class Product:
         return dataclasses.replace(self, a=sides[0], b=sides[1], factors=factors)
 
     def part(self, rows: Any = slice(None), columns: Any = slice(None)) -> Product:
-        """That of some rows and columns of D."""
+        """The product that gives some rows and columns of D."""
         factors = self.factors and tuple(f.of(f.a[rows], f.b[columns]) for f in self.factors)
         a, b = (Side(side.bits[:, lines]) for side, lines in ((self.a, rows), (self.b, columns)))
         return dataclasses.replace(self, a=a, b=b, c=self.c[rows][:, columns], factors=factors)
@@ -208,23 +208,25 @@ def _side(
 ) -> Side:
     """The operands of the steps, one above the other; sparse ones spread out, masked columns of B zero."""
     stored = []
-    for one, where, zero in zip(operands, index, zeros, strict=True):
-        rows, s = one.bits.shape
-        of = np.broadcast_to(np.arange(s), one.bits.shape)
+    for operand, where, zero in zip(operands, index, zeros, strict=True):
+        rows, s = operand.bits.shape
+        of = np.broadcast_to(np.arange(s), operand.bits.shape)
         if where is not None:
             of, own = np.full((rows, 2 * s), -1), of
             np.put_along_axis(of, np.asarray(where), own, axis=1)
         stored.append(of if zero is None else np.where(zero[:, None], -1, of))
     first = lines.start or 0
     dense = all(x is None for x in (*index, *zeros))
-    alone = all(len(one.writers) == 1 and one.space == "shared" for one in operands)  # addresses of a pair are those of two memories
-    found = Side(
-        np.stack([one.bits[lines] for one in operands]),
-        np.stack([np.asarray(one.address, np.int64)[lines] for one in operands]) if alone else None,
+    alone = all(
+        len(operand.writers) == 1 and operand.space == "shared" for operand in operands
+    )  # addresses of a pair are those of two memories
+    side = Side(
+        np.stack([operand.bits[lines] for operand in operands]),
+        np.stack([np.asarray(operand.address, np.int64)[lines] for operand in operands]) if alone else None,
         lambda step, line, k: operands[step].place(first + line, int(stored[step][first + line, k])),
         None if dense else np.stack([of[lines] for of in stored]),
     )
-    return dataclasses.replace(found, bits=found.spread(found.bits))
+    return dataclasses.replace(side, bits=side.spread(side.bits))
 
 
 # ---- Hardware's D beside the model's: where they differ, by how much, and how much of that rounding could be
@@ -286,7 +288,7 @@ class Compared:
 
     @property
     def said(self) -> str:
-        """How well D agrees where it agrees."""
+        """How well the elements of D agree that do: "bit for bit" or "but for rounding"."""
         return "bit for bit" if self.exact else "but for rounding"
 
     def values(self, bits: np.ndarray) -> np.ndarray:
@@ -294,7 +296,7 @@ class Compared:
         return to_float64(bits, self.product.types[2])
 
     def agrees(self, d: np.ndarray, room: np.ndarray) -> np.ndarray:
-        """Where raw bits are hardware's, or near enough."""
+        """Which raw bits are hardware's, or near enough to them."""
         same = self._same(d)
         if self.exact or self.integer:
             return same
@@ -315,7 +317,7 @@ class Compared:
         return bool(first.all() and self.fits(product, how).all())
 
     def _same(self, d: np.ndarray) -> np.ndarray:
-        """The same bits; any NaN is any other."""
+        """Which elements of `d` have the bits that hardware left; all NaNs count as equal."""
         same = d == self.hardware
         if not self.integer:
             to = element_format(self.product.types[2])
@@ -345,7 +347,7 @@ class Compared:
         return rows, columns
 
     def part(self, rows: Any = slice(None), columns: Any = slice(None)) -> Compared:
-        """That of some rows and columns of D."""
+        """The comparison of some rows and columns of D."""
         hardware, model, room = (x[rows][:, columns] for x in (self.hardware, self.model, self.room))
         extra = None if self.extra is None else self.extra[rows][:, columns]
         return Compared(self.product.part(rows, columns), hardware, model, room, self.exact, extra)
@@ -399,9 +401,9 @@ ODD = 2.0**1000  # stands for what is no number
 
 def moved_lines(c: Compared) -> list[str]:
     """Whose rows or columns lie elsewhere if D is hardware's."""
-    p, found = c.product, []
+    p, sentences = c.product, []
     if c.model.shape[0] == c.model.shape[1] and c.agrees(c.model.T, c.room.T).all():
-        found.append("D were transposed")
+        sentences.append("D were transposed")
     with np.errstate(all="ignore"):
         hardware, model, start, terms = c.values(c.hardware), c.values(c.model), p.start(), p.terms("A") @ p.terms("B").T
         changes = _numbers(hardware), hardware - start, hardware - terms
@@ -417,8 +419,8 @@ def moved_lines(c: Compared) -> list[str]:
             else:
                 right = c.explained(p.having(name, np.ascontiguousarray(p.side(name).bits[:, source])))
             if right:
-                found.append(f"{owner}'s {what}s were in other places: {moved_told(source, what, letter)}")
-    return found
+                sentences.append(f"{owner}'s {what}s were in other places: {moved_told(source, what, letter)}")
+    return sentences
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:
@@ -488,7 +490,7 @@ MOST_CHAINS = 64  # chains that are multiplied
 
 
 def other_options(c: Compared) -> list[str]:
-    """What were otherwise if D were hardware's."""
+    """Sentences about options of the instruction, such as a negated A, with which the model gives hardware's D."""
     p, o = c.product, c.product.options
     tries: list[tuple[str, Product]] = []
     if p.c.any():
@@ -520,14 +522,14 @@ class Chain(NamedTuple):
 
     def of(self, p: Product) -> Product:
         """The product of these instructions."""
-        found = p.instructions(self.a, self.b)
+        product = p.instructions(self.a, self.b)
         if self.begins:
-            found = dataclasses.replace(found, c=np.zeros_like(p.c))
+            product = dataclasses.replace(product, c=np.zeros_like(p.c))
         if self.negated is not None:
-            bits = found.a.bits.copy()
+            bits = product.a.bits.copy()
             bits[self.negated] ^= bits.dtype.type(1 << element_format(p.types[0]).bits - 1)
-            found = found.having("A", bits)
-        return found
+            product = product.having("A", bits)
+        return product
 
     def near(self, pairs: np.ndarray, start: np.ndarray) -> np.ndarray:
         """D in float64; `pairs` has the product of every A and every B."""
@@ -650,7 +652,7 @@ def read_otherwise(c: Compared, name: str) -> list[str]:
     reading = _reading(c.product, name)
     if reading is None:
         return []
-    found: dict[bytes, str] = {}
+    sentences: dict[bytes, str] = {}
     count, lines, _ = reading.side.bits.shape
     tries = (
         (others.those([i]), steps)
@@ -663,11 +665,11 @@ def read_otherwise(c: Compared, name: str) -> list[str]:
         read, elements, _ = reading.read(other, np.arange(lines), steps)
         address[steps], bits[steps] = read[0], elements[0]
         key = address.tobytes()
-        if key not in found and c.explained(c.product.having(name, bits)):
-            found[key] = _told(reading, other, address, steps)
-        if len(found) == ENOUGH:
+        if key not in sentences and c.explained(c.product.having(name, bits)):
+            sentences[key] = _told(reading, other, address, steps)
+        if len(sentences) == ENOUGH:
             break
-    return list(found.values())
+    return list(sentences.values())
 
 
 def _modes(kind: str) -> list[SwizzleMode]:
@@ -882,18 +884,18 @@ Found = list[tuple[int, int]]  # (k along all steps, bits) of one element
 
 
 def other_elements(c: Compared, name: str) -> list[str]:
-    """The one element of each row of A, or column of B, that was another if D is hardware's."""
+    """Sentences about a single wrong element in each row of A, or column of B: the elements that would give hardware's D."""
     lines = np.nonzero(c.differs.any(axis=1 - "AB".index(name)))[0].tolist()
     if len(lines) > (LINES if c.beyond.any() else 1):
         return []
-    found = [_right(c, name, line, _candidates(c, name, line)) for line in lines]
-    if not all(found):
+    candidates = [_right(c, name, line, _candidates(c, name, line)) for line in lines]
+    if not all(candidates):
         return []
-    common = set.intersection(*({k for k, _ in one} for one in found))
-    found = [[x for x in one if x[0] in common or not common] for one in found]
-    if len(lines) > 1 and any(len({k for k, _ in one}) > 1 for one in found):
+    common = set.intersection(*({k for k, _ in elements} for elements in candidates))
+    candidates = [[x for x in elements if x[0] in common or not common] for elements in candidates]
+    if len(lines) > 1 and any(len({k for k, _ in elements}) > 1 for elements in candidates):
         return []  # where any place would do in every line, it is not one element in each that is wrong
-    return [_some([_one_of(c, name, line, one) for line, one in zip(lines, found, strict=True)])]
+    return [_some([_one_of(c, name, line, elements) for line, elements in zip(lines, candidates, strict=True)])]
 
 
 def _candidates(c: Compared, name: str, line: int) -> Found:
@@ -904,9 +906,9 @@ def _candidates(c: Compared, name: str, line: int) -> Found:
     matrix, own, weight = p.terms("BA"["AB".index(name)]), p.values(name)[line], p.weights(name)[line]
     usable, clean = _usable(p, name)[line], np.isfinite(matrix).all(axis=1)
     values, codes, odd = _codes(p.types["AB".index(name)])
-    found = []
+    candidates = []
     if (part.wrong.ravel() & np.isnan(delta) & clean).any():
-        found = [(int(k), int(code)) for k in np.nonzero(usable)[0] for code in odd]
+        candidates = [(int(k), int(code)) for k in np.nonzero(usable)[0] for code in odd]
     known = np.isfinite(delta) & clean
     delta, room, matrix = delta[known, None], room[known, None], matrix[known]
     with np.errstate(all="ignore"):
@@ -923,8 +925,8 @@ def _candidates(c: Compared, name: str, line: int) -> Found:
         past = int(np.searchsorted(values, ends[1, k], "right"))
         near = slice(max(first, middle - most // 2), min(past, middle + most // 2))
         simplest = [(k, 0)] if ends[0, k] <= 0 <= ends[1, k] and own[k] != 0 else []
-        found += simplest + [(k, int(code)) for value, code in zip(values[near], codes[near], strict=True) if value not in (own[k], 0)]
-    return found
+        candidates += simplest + [(k, int(code)) for value, code in zip(values[near], codes[near], strict=True) if value not in (own[k], 0)]
+    return candidates
 
 
 @functools.lru_cache(maxsize=4)
@@ -938,19 +940,19 @@ def _codes(dtype: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return finite, codes[np.isfinite(values)][first], np.array(odd, np.uint32)
 
 
-def _right(c: Compared, name: str, line: int, found: Found) -> Found:
+def _right(c: Compared, name: str, line: int, candidates: Found) -> Found:
     """Those that do give the line: looked at where it differs first."""
     axis = "AB".index(name)
     for across in (np.nonzero(np.moveaxis(c.differs, axis, 0)[line])[0][:LINES], slice(None)):
-        if found:
-            many = np.full(len(found), line)
+        if candidates:
+            many = np.full(len(candidates), line)
             part = c.part(many, across) if name == "A" else c.part(across, many)
             side = part.product.side(name)
             bits = side.flat().copy()
-            bits[np.arange(len(found)), [k for k, _ in found]] = [code for _, code in found]
+            bits[np.arange(len(candidates)), [k for k, _ in candidates]] = [code for _, code in candidates]
             good = np.asarray(part.fits(part.product.having(name, side.steps(bits))).all(axis=1 - axis))
-            found = [one for one, right in zip(found, good, strict=True) if right]
-    return found
+            candidates = [one for one, right in zip(candidates, good, strict=True) if right]
+    return candidates
 
 
 def _usable(p: Product, name: str) -> np.ndarray:
@@ -1027,11 +1029,11 @@ def _some(said: list[str]) -> str:
     return "; ".join(said[:SHOWN]) + (f"; … ({len(said)} elements)" if len(said) > SHOWN else "")
 
 
-def _one_of(c: Compared, name: str, line: int, found: Found) -> str:
+def _one_of(c: Compared, name: str, line: int, candidates: Found) -> str:
     """One element of a line, of which place or value may not be certain."""
-    places = sorted({k for k, _ in found})
+    places = sorted({k for k, _ in candidates})
     if len(places) == 1:
-        return _element(c, name, line, places[0], [code for _, code in found])
+        return _element(c, name, line, places[0], [code for _, code in candidates])
     some = ", ".join(_where_terms(c.product, name, line, k) for k in places[:SHOWN])
     return f"one element were another, any of {len(places)} in {'row' if name == 'A' else 'column'} {line}: {some}{', …' if len(places) > SHOWN else ''}"
 
@@ -1118,14 +1120,14 @@ def explain_difference(results: MmaResult | Sequence[MmaResult], d: Any, *, shar
         return Diagnosis("unknown", (NOT_LOOKED_INTO,))
     if shared is not None:
         product = dataclasses.replace(product, memory=(shared.begin, shared.bytes.tobytes()))
-    found = diagnose(product, np.where(written[:, columns], hardware[:, columns], model))
+    diagnosis = diagnose(product, np.where(written[:, columns], hardware[:, columns], model))
     more = []
     lines = [int((wrong & ~odd).any(axis=axis).sum()) for axis in (0, 1)]
-    if shared is None and found.looks_like in ("unknown", "a wrong term") and min(lines) > 1:
+    if shared is None and diagnosis.looks_like in ("unknown", "a wrong term") and min(lines) > 1:
         more.append("with `shared`, the memory that was read, other descriptors are tried on all of it")
     if len(last.a) > 1:
         more.append(f"columns are counted from {first}, where those begin that share their copy of A")
-    return dataclasses.replace(found, because=(*found.because, *more))
+    return dataclasses.replace(diagnosis, because=(*diagnosis.because, *more))
 
 
 def _chain(results: Any) -> list[MmaResult]:
@@ -1156,18 +1158,21 @@ FEW: Tests = (("rounding", other_roundings), ("a wrong layout", moved_elements))
 
 
 def diagnose(product: Product, hardware: np.ndarray, more: Tests = (), extra: np.ndarray | None = None) -> Diagnosis:
-    """The same of a `Product`; `hardware` are raw bits of the type of D, `more` are other tests, which come first, `extra` as in `Compared`."""
+    """Why the D of a `Product` is not what hardware left.
+
+    `hardware` are raw bits of the type of D. The tests of `more` are made before all others; `extra` is that of `Compared`.
+    """
     c = Compared.of(product, hardware, extra)
     if (c.hardware == c.model).all():
         return Diagnosis("the same", ())
-    found = _diagnosed(c, more) if c.wrong.any() else Diagnosis("unknown", ())
+    diagnosis = _diagnosed(c, more) if c.wrong.any() else Diagnosis("unknown", ())
     nan = c.hardware[(c.hardware != c.model) & ~c.wrong]
     if nan.size:
         bits = f"hardware has NaNs with other bits, {int(nan[0]):#x} where the model has {NAN[product.types[2]]:#x}"
-        found = dataclasses.replace(
-            found, because=(*found.because, f"{bits}; that is not counted" if found.because else f"{bits}, and nothing else")
+        diagnosis = dataclasses.replace(
+            diagnosis, because=(*diagnosis.because, f"{bits}; that is not counted" if diagnosis.because else f"{bits}, and nothing else")
         )
-    return found
+    return diagnosis
 
 
 def _diagnosed(c: Compared, more: Tests) -> Diagnosis:
@@ -1175,13 +1180,13 @@ def _diagnosed(c: Compared, more: Tests) -> Diagnosis:
     loosely = not rounded and c.beyond.sum() >= SEVERAL
     for exact in (False,) if loosely and c.extra is not None else (True, False) if loosely else (True,):
         c = dataclasses.replace(c, exact=exact)
-        found = _found(c, more + (FEW if few else FIRST))
+        sentences = _found(c, more + (FEW if few else FIRST))
         if not (rounded or few):
-            if {looks_like for looks_like, _ in found} <= {"a wrong layout"}:
-                found += _found(c, SECOND)
-            found = found or _found(c, LAST)
-        if found:
-            return _combined(c, found, rounded)
+            if {looks_like for looks_like, _ in sentences} <= {"a wrong layout"}:
+                sentences += _found(c, SECOND)
+            sentences = sentences or _found(c, LAST)
+        if sentences:
+            return _combined(c, sentences, rounded)
     return _rounding(c) if rounded else _unknown(c)
 
 
@@ -1189,14 +1194,14 @@ def _found(c: Compared, tests: Tests) -> list[tuple[LooksLike, str]]:
     return [(looks_like, text) for looks_like, test in tests for text in test(c)]
 
 
-def _combined(c: Compared, found: list[tuple[LooksLike, str]], rounded: bool) -> Diagnosis:
+def _combined(c: Compared, sentences: list[tuple[LooksLike, str]], rounded: bool) -> Diagnosis:
     """All that gives D; where that is rounding and nothing is larger than rounding, the rest is not needed."""
-    if rounded and any(looks_like == "rounding" for looks_like, _ in found):
-        found = [one for one in found if one[0] == "rounding"]
-    kinds = list(dict.fromkeys(looks_like for looks_like, _ in found))
-    because = [f"D is what it would be if {found[0][1]}, {c.said}"]
-    because += [f"or if {text}" for _, text in found[1 : SHOWN + 1]]
-    because += [f"or {len(found) - SHOWN - 1} things more"] if len(found) > SHOWN + 1 else []
+    if rounded and any(looks_like == "rounding" for looks_like, _ in sentences):
+        sentences = [one for one in sentences if one[0] == "rounding"]
+    kinds = list(dict.fromkeys(looks_like for looks_like, _ in sentences))
+    because = [f"D is what it would be if {sentences[0][1]}, {c.said}"]
+    because += [f"or if {text}" for _, text in sentences[1 : SHOWN + 1]]
+    because += [f"or {len(sentences) - SHOWN - 1} things more"] if len(sentences) > SHOWN + 1 else []
     if len(kinds) > 1:
         because.append(f"these data do not tell {' from '.join(kinds)}")
     return Diagnosis(kinds[0] if len(kinds) == 1 else "unknown", tuple(because))
@@ -1228,7 +1233,7 @@ def _rounding(c: Compared) -> Diagnosis:
 
 
 def _unknown(c: Compared) -> Diagnosis:
-    """Where they differ, and what can be there."""
+    """The diagnosis where nothing that was tried gives hardware's D: where D differs, and what may be there."""
     finite = np.abs(c.delta[np.isfinite(c.delta)])
     largest = f"; the largest difference is {finite.max():g}" if finite.any() else ""
     where = _where(c)

@@ -72,13 +72,13 @@ def stored_tiles(reads: Reads, launch: Launch) -> list[Finding]:
     if not stores:
         return []
     tiles = _tiles(reads, launch)
-    found = []
+    stored = []
     for of_a_kind in stores.values():
         boxes = _boxes(_some(of_a_kind), tiles, launch)
         told = next((f for box in boxes if (f := _swizzled(box, of_a_kind, launch) or _exchanged(box, launch))), None)
         told = told or _slid(of_a_kind, tiles, launch)
-        found += [told] if told is not None else []
-    return found
+        stored += [told] if told is not None else []
+    return stored
 
 
 def _some(stores: list[Store]) -> list[Store]:
@@ -101,17 +101,17 @@ def _is_plain(e: Store) -> bool:
 def _tiles(reads: Reads, launch: Launch) -> list[_Tile]:
     """The tiles of some accumulators, made again from what the tensors hold."""
     matrices: dict[tuple[int, str, int], np.ndarray | None] = {}
-    found: list[_Tile] = []
+    tiles: list[_Tile] = []
     terms = 0
     for chain in _chains(reads):
         e = chain[0].events[0]
         terms += e.m * e.n * e.k * sum(len(p.events) for p in chain)
-        if len(found) >= MOST_CHAINS or terms > MOST_TERMS:
+        if len(tiles) >= MOST_CHAINS or terms > MOST_TERMS:
             break
         tile = _tile(chain, launch, matrices)
         if tile is not None:
-            found.append(tile)
-    return found
+            tiles.append(tile)
+    return tiles
 
 
 def _chains(reads: Reads) -> Iterator[list[Product]]:
@@ -179,19 +179,19 @@ def _boxes(stores: list[Store], tiles: list[_Tile], launch: Launch) -> Iterator[
 
 
 def _box(event: Store, dtype: str, tiles: list[_Tile], launch: Launch) -> _Box | None:
-    found = _stored(event, dtype, launch)
-    if found is None or not tiles:
+    box = _stored(event, dtype, launch)
+    if box is None or not tiles:
         return None
     near = rounding_of(launch, dtype)
-    height = min(len(tiles[0].sums), len(found))
+    height = min(len(tiles[0].sums), len(box))
     parts = []
-    for row in range(0, len(found), height):
-        alike = _alike(found[row : row + height], tiles, near)
+    for row in range(0, len(box), height):
+        alike = _alike(box[row : row + height], tiles, near)
         if not alike:
             return None
         parts.append(alike)
     places = {(tile.row + m, tile.column + n) for tile, m, n, _ in parts[0]}
-    return _Box(event, dtype, found, np.concatenate([alike[0][3] for alike in parts]), places, tiles[0].extent)
+    return _Box(event, dtype, box, np.concatenate([alike[0][3] for alike in parts]), places, tiles[0].extent)
 
 
 def _alike(found: np.ndarray, tiles: list[_Tile], near: Rounding) -> list[tuple[_Tile, int, int, np.ndarray]]:
@@ -230,14 +230,16 @@ def _stored(event: Store, dtype: str, launch: Launch) -> np.ndarray | None:
 def _swizzled(box: _Box, alike: list[Store], launch: Launch) -> Finding | None:
     event, near = box.event, rounding_of(launch, box.dtype)
     tm = event.tensor_map
-    x = Arrays(box.found, box.wanted, relative=near.relative, itemsize=tm.type_row.bits // 8)
-    if not x.count or repeats(x):
+    arrays = Arrays(box.found, box.wanted, relative=near.relative, itemsize=tm.type_row.bits // 8)
+    if not arrays.count or repeats(arrays):
         return None
     tile = _tile_of(event, alike, launch)
-    found = next((e for rule in (swizzled, chunked) if (e := rule(x, tile)) is not None), None)
-    if found is None:
+    explanation = next((e for rule in (swizzled, chunked) if (e := rule(arrays, tile)) is not None), None)
+    if explanation is None:
         return None
-    return at_instruction(found.code, event.instruction, f"{found.what}; so the product of A and B lies in global memory", found.change)
+    return at_instruction(
+        explanation.code, event.instruction, f"{explanation.what}; so the product of A and B lies in global memory", explanation.change
+    )
 
 
 def _slid(alike: list[Store], tiles: list[_Tile], launch: Launch) -> Finding | None:
@@ -246,13 +248,13 @@ def _slid(alike: list[Store], tiles: list[_Tile], launch: Launch) -> Finding | N
         tm = event.tensor_map
         (columns, rows), (x, y) = tm.box_dim, event.coordinates
         for dtype in STORED_AS.get(tm.data_type.name, ()):
-            found = _stored(event, dtype, launch)
+            box = _stored(event, dtype, launch)
             part = next(
                 (p for t in tiles if tuple(tm.global_dim) == t.extent[::-1] and (p := _at(t, y, x, rows, columns)) is not None), None
             )
-            if found is None or part is None:
+            if box is None or part is None:
                 continue
-            values = Arrays(found, part, relative=rounding_of(launch, dtype).relative, itemsize=tm.type_row.bits // 8)
+            values = Arrays(box, part, relative=rounding_of(launch, dtype).relative, itemsize=tm.type_row.bits // 8)
             if not values.count or repeats(values):
                 continue
             if (told := slid(values, _tile_of(event, alike, launch))) is not None:

@@ -90,16 +90,16 @@ def explained(run: Executed, wrong: Wrong) -> str:
     tiles = _tiles(run, stores, wrong)
     tiles += [t for t in _instructions(run) if (t.rows, t.columns) not in {(s.rows, s.columns) for s in tiles}]
     with np.errstate(all="ignore"):  # infinities and what overflows are equal to nothing
-        told = explain_arrays(found, wanted, before=before, dtype=wrong.dtype, tiles=tiles, itemsize=wrong.itemsize, **allowed)
+        explanation = explain_arrays(found, wanted, before=before, dtype=wrong.dtype, tiles=tiles, itemsize=wrong.itemsize, **allowed)
         x = Arrays(found, wanted, before, itemsize=wrong.itemsize, **allowed)
-        if told is None:
-            told = _of_operands(run, x) if x.count >= LEAST else None
-        if told is None and x.count and (own := own_ranks(run.launch)):
+        if explanation is None:
+            explanation = _of_operands(run, x) if x.count >= LEAST else None
+        if explanation is None and x.count and (own := own_ranks(run.launch)):
             lines = listed(sorted({f.line for f in own}))
-            told = Explanation(
+            explanation = Explanation(
                 f"no rule gives it, but the mapa at line {lines} brings nothing to another CTA: {own[0].message}", own[0].repair
             )
-    return "" if told is None else str(told)
+    return "" if explanation is None else str(explanation)
 
 
 def rounding_of(launch: Launch, dtype: str) -> Rounding:
@@ -153,12 +153,12 @@ def _tiles(run: Executed, stores: list[Store], wrong: Wrong) -> list[Tile]:
         if tm.type_row.bits == 8 * wrong.itemsize:
             key = (tm.box_dim[1] if tm.rank > 1 else 1), tm.box_dim[0], str(SWIZZLES[tm.swizzle]), store.smem_address % PATTERN
             lines.setdefault(key, []).append(store.instruction.line)
-    found = []
+    tiles = []
     for (rows, columns, swizzle, offset), at in list(lines.items())[:MOST_STORES]:
         several = sorted(set(at))
         told = f"{rows}x{columns} box of the store{'s' * (len(several) > 1)} at line{'s' * (len(several) > 1)} {listed(several)}"
-        found.append(Tile(rows, columns, told, swizzle, several[0], offset, writers, begins))
-    return found
+        tiles.append(Tile(rows, columns, told, swizzle, several[0], offset, writers, begins))
+    return tiles
 
 
 def _begins(run: Executed) -> str:
@@ -209,18 +209,18 @@ class _Operands:
     itemsize: int = 0  # of elements that ldmatrix reads
 
 
-def _of_operands(run: Executed, x: Arrays) -> Explanation | None:
+def _of_operands(run: Executed, arrays: Arrays) -> Explanation | None:
     """What the products of the operands make of it: those that were looked at, else arrays whose product is what was expected."""
     operands = _of_reads(run)
-    if operands is None or not any(is_product(x, *pair) for pair in operands.pairs):
-        operands = _of_memory(run, x) or operands
+    if operands is None or not any(is_product(arrays, *pair) for pair in operands.pairs):
+        operands = _of_memory(run, arrays) or operands
     if operands is None:
         return None
     code = _code(run)
     for pair in operands.pairs:
-        if (told := explain_sums(x, *pair, operands.steps, itemsize=operands.itemsize, code=code)) is not None:
+        if (told := explain_sums(arrays, *pair, operands.steps, itemsize=operands.itemsize, code=code)) is not None:
             return told
-    return _exchanged(run) if any(is_product(x, *pair) for pair in operands.pairs) else None
+    return _exchanged(run) if any(is_product(arrays, *pair) for pair in operands.pairs) else None
 
 
 def _of_reads(run: Executed) -> _Operands | None:
@@ -241,7 +241,7 @@ def _of_reads(run: Executed) -> _Operands | None:
     return None
 
 
-def _of_memory(run: Executed, x: Arrays) -> _Operands | None:
+def _of_memory(run: Executed, arrays: Arrays) -> _Operands | None:
     """Two arrays whose product was expected, where nobody knows what the matrix instructions read: of the types of the instructions, K by their sizes."""
     shapes = {(types[1], types[2], k) for i in run.launch.program.inlined.body if (types := _types(i)) and (k := _instruction_k(i))}
     regions = [r for r in run.launch.memory.table()[2] if len(r.data)][:MOST_ARRAYS]
@@ -250,16 +250,16 @@ def _of_memory(run: Executed, x: Arrays) -> _Operands | None:
         if min(sizes) < 8:
             continue
         for left in regions:
-            extent, rest = divmod(len(left.data) * 8, x.shape[0] * sizes[0])
-            if rest or not 0 < extent * max(x.shape) <= MOST_ELEMENTS:
+            extent, rest = divmod(len(left.data) * 8, arrays.shape[0] * sizes[0])
+            if rest or not 0 < extent * max(arrays.shape) <= MOST_ELEMENTS:
                 continue
             for right in regions:
-                if len(right.data) * 8 != extent * x.shape[1] * sizes[1]:
+                if len(right.data) * 8 != extent * arrays.shape[1] * sizes[1]:
                     continue
                 mine, theirs = _numbers(left.data, a_type), _numbers(right.data, b_type)
                 for a in (mine.reshape(-1, extent), mine.reshape(extent, -1).T):
                     for b in (theirs.reshape(-1, extent), theirs.reshape(extent, -1).T):
-                        if is_product(x, a, b):
+                        if is_product(arrays, a, b):
                             return _Operands([(a, b)], [k], sizes[0] // 8 if sizes[0] == sizes[1] else 0)
     return None
 
@@ -290,7 +290,7 @@ def _code(run: Executed) -> Code:
     products = [n for n, i in enumerate(body) if i.op in MATRIX and _instruction_k(i)]
     loads = [n for n, i in enumerate(body) if i.op == "cp" and "async" in i.modifiers and "tensor" in i.modifiers and not _is_store(i)]
     loops = list(dict.fromkeys(filter(None, (_loop(run, products), _loop(run, loads)))))
-    told = [f"lines {first} to {last}" for first, last in loops]
+    loop_lines = [f"lines {first} to {last}" for first, last in loops]
     lines = sorted({i.line for i in body if i.op == "cp" and i.modifiers[:1] == ("async",) and "shared" in "".join(i.modifiers)})
     written = f"the cp.async that writes its tile (line{'s' * (len(lines) > 1)} {listed(lines)})" if lines else ""
     reads = {}
@@ -300,7 +300,7 @@ def _code(run: Executed) -> Code:
             reads[name] = f"the ldmatrix at line{'s' * (len(at) > 1)} {listed(at)}"
     at = sorted({body[n].line for n in loads})
     return Code(
-        " and ".join(told),
+        " and ".join(loop_lines),
         f"line{'s' * (len(at) > 1)} {listed(at)}" if at else "",
         reads,
         dict.fromkeys(("A", "B"), written) if written else {},
@@ -356,7 +356,7 @@ def turned_loads(reads: Reads, launch: Launch) -> list[Turned]:
     for e in launch.events:
         if isinstance(e, Load):
             issued.setdefault(e.map_address, {}).setdefault(e.cta, []).append(e)
-    found: dict[int, Turned] = {}
+    turned: dict[int, Turned] = {}
     for p in reads.products:
         a, b = (next((read for read in side if read is not None), None) for side in (p.a, p.b))
         if a is None or b is None:
@@ -365,10 +365,10 @@ def turned_loads(reads: Reads, launch: Launch) -> list[Turned]:
         if p.events[0].is_sparse or at[0] == at[1] or any(read.loads[0].event.tensor_map.rank != 2 for read in (a, b)):
             continue
         for name, read, other, mine, theirs in (("A", a, b, at[0], at[1]), ("B", b, a, at[1], at[0])):
-            one = None if mine in found else _turned(name, (read, other), issued.get(mine, {}), issued.get(theirs, {}))
+            one = None if mine in turned else _turned(name, (read, other), issued.get(mine, {}), issued.get(theirs, {}))
             if one is not None:
-                found[mine] = one
-    return list(found.values())
+                turned[mine] = one
+    return list(turned.values())
 
 
 def _turned(name: str, reads: tuple[OperandRead, OperandRead], mine: dict[int, list[Load]], theirs: dict[int, list[Load]]) -> Turned | None:
@@ -384,12 +384,12 @@ def _turned(name: str, reads: tuple[OperandRead, OperandRead], mine: dict[int, l
     if len(set(steps)) < 2:
         return None
     load = min((e for loads in mine.values() for e in loads), key=lambda e: (e.coordinates[0] == e.coordinates[1], e.instruction.line))
-    told = ", ".join(map(str, steps[:MOST_LINES])) + ", ..." * (len(steps) > MOST_LINES)
+    listed = ", ".join(map(str, steps[:MOST_LINES])) + ", ..." * (len(steps) > MOST_LINES)
     return Turned(
         name,
         load,
         f"the load of {name} at line {load.instruction.line} has its coordinates exchanged: it asks for {list(load.coordinates)}, and goes on along dimension "
-        f"{1 - k}, that of rows ({told}), while the products go on along k, dimension {k}",
+        f"{1 - k}, that of rows ({listed}), while the products go on along k, dimension {k}",
     )
 
 
@@ -399,7 +399,7 @@ def _exchanged(run: Executed) -> Explanation | None:
 
 
 def _alike(memory: GlobalMemory, read: OperandRead) -> list[int]:
-    """Where other arrays of an operand's size begin."""
+    """Addresses of other arrays as large as the one that an operand was loaded from."""
     regions = memory.table()[2]
     size = next((len(r.data) for r in regions if r.begin <= read.base < r.begin + len(r.data)), 0)
     return [r.begin for r in regions if len(r.data) == size and r.begin != read.base][:MOST_OTHERS]

@@ -68,15 +68,15 @@ def solutions(shape: Shape, places: np.ndarray) -> Iterator[FoundDescriptor]:
     """The descriptors with base offset 0 and relative LBO for elements that lie at `places` (blocks, steps, rows, k), one a mode."""
     chunks, torn = chunk_places(shape, places)
     for kind in shape.kinds if torn is None else ():
-        found = _solved(shape, kind, chunks) if kind.base_offset == 0 else None
-        if isinstance(found, FoundDescriptor) and (read_addresses(shape, found.words) == places).all():
-            yield found
+        descriptor = _solved(shape, kind, chunks) if kind.base_offset == 0 else None
+        if isinstance(descriptor, FoundDescriptor) and (read_addresses(shape, descriptor.words) == places).all():
+            yield descriptor
 
 
 def partial_solutions(shape: Shape, places: np.ndarray, starts: np.ndarray) -> Iterator[FoundDescriptor]:
-    """The same where some elements may be anywhere (-1), as those beyond the end of a tensor; at least one element is known.
+    """The descriptors that read the known elements of `places`; -1 marks elements that may be anywhere, as those beyond the end of a tensor.
 
-    An instruction of which nothing is known begins as far from `starts` (blocks, steps) as the first one that is known.
+    At least one element must be known. An instruction of which nothing is known begins as far from `starts` (blocks, steps) as the first one that is known.
     """
     known = places >= 0
     lined = shape.lined(places)
@@ -85,9 +85,9 @@ def partial_solutions(shape: Shape, places: np.ndarray, starts: np.ndarray) -> I
         here = lined[..., along]
         begins[..., along // shape.per_chunk] = np.where(here >= 0, here - shape.inside[along], begins[..., along // shape.per_chunk])
     for kind in shape.kinds:
-        found = _fitted(shape, kind, begins, starts) if kind.base_offset == 0 else None
-        if found is not None and (read_addresses(shape, found.words) == places)[known].all():
-            yield found
+        descriptor = _fitted(shape, kind, begins, starts) if kind.base_offset == 0 else None
+        if descriptor is not None and (read_addresses(shape, descriptor.words) == places)[known].all():
+            yield descriptor
 
 
 def _fitted(shape: Shape, kind: Kind, chunks: np.ndarray, given: np.ndarray) -> FoundDescriptor | None:
@@ -118,13 +118,13 @@ def inverted(shape: Shape, places: np.ndarray) -> tuple[list[FoundDescriptor], l
     chunks, torn = chunk_places(shape, places)
     if torn is not None:
         return [], [torn]
-    found, refuted = [], []
-    for one in [*(_solved(shape, kind, chunks) for kind in shape.kinds), *_absolute(shape, places, chunks)]:
-        if isinstance(one, Witness):
-            refuted.append(one)
+    descriptors, refuted = [], []
+    for solution in [*(_solved(shape, kind, chunks) for kind in shape.kinds), *_absolute(shape, places, chunks)]:
+        if isinstance(solution, Witness):
+            refuted.append(solution)
         else:
-            found.append(one)
-    return found, refuted
+            descriptors.append(solution)
+    return descriptors, refuted
 
 
 def chunk_places(shape: Shape, places: np.ndarray) -> tuple[np.ndarray, Witness | None]:
@@ -166,10 +166,10 @@ def _absolute(shape: Shape, places: np.ndarray, chunks: np.ndarray) -> list[Foun
         sbo = int(sums[0, 0, ATOM_ROWS, 0] - sums[0, 0, 0, 0])
     fields = [*starts.ravel().tolist(), lbo or 0, sbo or 0]
     if all(0 <= value < REACH and value % CHUNK == 0 for value in fields):
-        found = described(shape, kind, lbo, sbo, starts, absolute=True)
-        wrong = read_addresses(shape, found.words) != places
+        descriptor = described(shape, kind, lbo, sbo, starts, absolute=True)
+        wrong = read_addresses(shape, descriptor.words) != places
         if not wrong.any():
-            return [found]
+            return [descriptor]
         block, step, row, k = (int(x) for x in np.argwhere(wrong)[0])
         line, along = (row, k) if shape.major == "K" else (k, row)
         defining += [(block, step, 0, 0), (block, step, line, along // shape.per_chunk)]
@@ -295,7 +295,7 @@ class Kind(NamedTuple):
 
     @property
     def name(self) -> str:
-        """In words."""
+        """The swizzle and its base offset, as sentences name them."""
         return f"{self.mode.swizzle}{f' with base offset {self.base_offset}' if self.base_offset else ''}"
 
 
@@ -349,14 +349,14 @@ class Shape:
     @functools.cached_property
     def kinds(self) -> list[Kind]:
         """Every layout whose behaviour is known, in the order of the layout codes; base offsets that mean the same are one."""
-        found = []
+        kinds_of_shape = []
         for code, name in layout_codes(self.machine.smem_descriptor).items():
             mode = MODES[name]
             if why_unmodelled(self.machine, name, code, False, 0, self.major, self._k_bytes):
                 continue
             for base in range(mode.mask + 1):
-                found.append(self._kind(mode, base))
-        return found
+                kinds_of_shape.append(self._kind(mode, base))
+        return kinds_of_shape
 
     @functools.cached_property
     def unmodelled(self) -> tuple[str, ...]:
@@ -415,7 +415,7 @@ class FoundDescriptor:
 
     @property
     def descriptor(self) -> SmemDescriptor:
-        """That of the first step of the first block."""
+        """The descriptor of the first K step of the first block."""
         return SmemDescriptor.decode(int(self.words[0, 0]), arch=self.arch)
 
     @property
@@ -439,7 +439,7 @@ class FoundDescriptor:
         return all(len(some) == 1 for row in self.alternatives for some in row)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The descriptor as a dictionary for JSON."""
         return {
             "words": [[f"{word:#018x}" for word in row] for row in self.words.tolist()],
             "swizzle": str(self.swizzle),
@@ -472,7 +472,7 @@ class Nearest:
     lies: int  # where the first wrong element lies, -1 if nowhere
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The nearest descriptor as a dictionary for JSON."""
         return {
             **self.found.as_dict(),
             "right": self.right,
@@ -494,7 +494,7 @@ class Witness:
     text: str
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The witness as a dictionary for JSON."""
         return {
             "swizzle": None if self.swizzle is None else str(self.swizzle),
             "base_offset": self.base_offset,
@@ -506,7 +506,7 @@ class Witness:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Answer:
-    """What `find_descriptors` found.
+    """The answer of `find_descriptors`.
 
     `descriptors` are all that read the operand, unless `ambiguous` says why the search was given up. Without any, `why` is the proof: for every
     layout a `Witness`; and `nearest` comes closest. `unmodelled` are layouts of which nobody knows what they read: nothing is said of those.
@@ -531,7 +531,7 @@ class Answer:
         return self.why
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The answer as a dictionary for JSON."""
         return {
             "arch": self.arch,
             "descriptors": [d.as_dict() for d in self.descriptors],
@@ -574,10 +574,10 @@ def described(
 
 def read_addresses(shape: Shape, words: np.ndarray) -> np.ndarray:
     """(blocks, steps, rows, k): the address of every element that these words read."""
-    found = operand_addresses(
+    addresses = operand_addresses(
         words, arch=shape.machine.name, dtype=shape.fmt, major=shape.major, rows=shape.rows, k=shape.k, packing=shape.packing
     )
-    return found.astype(np.int64)
+    return addresses.astype(np.int64)
 
 
 # ---- The descriptor that reads most of an operand right, for layouts that no descriptor reads
@@ -599,26 +599,26 @@ def nearest(shape: Shape, places: np.ndarray, right: Score) -> Nearest | None:
     voted.sort(key=lambda one: -one[0])
     best = None
     for _, kind, lbo, sbo, starts in voted[:TRIED]:
-        found = described(shape, kind, lbo, sbo, starts)
-        reads = read_addresses(shape, found.words)
+        descriptor = described(shape, kind, lbo, sbo, starts)
+        reads = read_addresses(shape, descriptor.words)
         good = right(reads)
         if best is None or good.sum() > best[0].sum():
-            best = good, found, reads
+            best = good, descriptor, reads
     if best is None or not best[0].any() or best[0].all():
         return None
-    good, found, reads = best
+    good, descriptor, reads = best
     block, step, row, k = (int(x) for x in np.argwhere(~good)[0])
     line, along = (row, k) if shape.major == "K" else (k, row)
     lies = int(places[block, step, line, along // shape.per_chunk])
     lies = lies + int(shape.inside[along]) if lies >= 0 else -1
-    return Nearest(found, int(good.sum()), good.size, (block, step, row, k), reads, ~good, lies)
+    return Nearest(descriptor, int(good.sum()), good.size, (block, step, row, k), reads, ~good, lies)
 
 
 def _candidates(kind: Kind, places: np.ndarray, known: np.ndarray) -> list[tuple[int, int | None, int | None, np.ndarray]]:
     """(chunks that it has right, LBO, SBO, starts) of the strides that most neighbouring atoms have."""
     rest = kind.before(np.where(known, places, 0)) - kind.fixed
     strides = [_votes(of, rest, known) for of in (kind.of_lbo, kind.of_sbo)]
-    found = []
+    candidates = []
     for lbo, sbo in itertools.product(*strides):
         starts = rest - kind.of_lbo * (lbo or 0) - kind.of_sbo * (sbo or 0)
         good = known & (starts >= 0) & (starts < REACH) & (starts % CHUNK == 0)
@@ -628,8 +628,8 @@ def _candidates(kind: Kind, places: np.ndarray, known: np.ndarray) -> list[tuple
             values, counts = np.unique(starts[at][good[at]], return_counts=True)
             if len(values):
                 own[at], votes = values[np.argmax(counts)], votes + int(counts.max())
-        found.append((votes, lbo, sbo, own))
-    return found
+        candidates.append((votes, lbo, sbo, own))
+    return candidates
 
 
 def _votes(of: np.ndarray, rest: np.ndarray, known: np.ndarray) -> list[int | None]:
@@ -838,14 +838,14 @@ class Search:
 
 def _likeliest(some: list[tuple[tuple[int, ...], ...]]) -> np.ndarray:
     """(blocks, steps): of the starts that will do, those nearest to an even advance."""
-    found = np.zeros((len(some), len(some[0])), np.int64)
+    likeliest = np.zeros((len(some), len(some[0])), np.int64)
     for block, row in enumerate(some):
         for step, starts in enumerate(row):
-            before = found[block, :step]
+            before = likeliest[block, :step]
             expected = row[0][0] if step == 0 else int(2 * before[-1] - before[-2]) if step > 1 else int(before[0]) + CHUNK
             later = [x for x in starts if x >= expected] or list(starts)
-            found[block, step] = min(later, key=lambda x, expected=expected: abs(x - expected))  # type: ignore[misc]
-    return found
+            likeliest[block, step] = min(later, key=lambda x, expected=expected: abs(x - expected))  # type: ignore[misc]
+    return likeliest
 
 
 # ---- `find_descriptors`: all descriptors that read an operand from where it lies, or why there is none
@@ -1042,11 +1042,11 @@ def _of_contents(shape: Shape, contents: Contents) -> Answer:
         return _answer(shape, [], [], nearest(shape, chunks, lambda reads: _right(shape, contents, reads)), text)
     if (count == 1).all():
         return _of_places(shape, shape.lined(np.repeat(chunks, shape.per_chunk, axis=-1)[..., : shape.along] + shape.inside))
-    found: list[FoundDescriptor] = []
+    descriptors: list[FoundDescriptor] = []
     refuted: list[Witness] = []
     ambiguous = []
     for kind in shape.kinds:
-        if len(found) > MOST_FOUND:
+        if len(descriptors) > MOST_FOUND:
             ambiguous.append(f"more than {MOST_FOUND} read the same")
             break
         try:
@@ -1057,12 +1057,12 @@ def _of_contents(shape: Shape, contents: Contents) -> Answer:
         if isinstance(some, Witness):
             refuted.append(some)
         else:
-            found += [one for one in some if _right(shape, contents, read_addresses(shape, one.words)).all()]
+            descriptors += [one for one in some if _right(shape, contents, read_addresses(shape, one.words)).all()]
     said = f"the contents repeat too often to tell all the descriptors: {ambiguous[0]}" if ambiguous else ""
     if shape.absolute is not None:
         said = "; ".join(filter(None, (said, "absolute LBO is not searched for where contents repeat")))
-    near = None if found or said else nearest(shape, chunks, lambda reads: _right(shape, contents, reads))
-    return _answer(shape, found, refuted, near, ambiguous=said)
+    near = None if descriptors or said else nearest(shape, chunks, lambda reads: _right(shape, contents, reads))
+    return _answer(shape, descriptors, refuted, near, ambiguous=said)
 
 
 def _right(shape: Shape, contents: Contents, reads: np.ndarray) -> np.ndarray:
@@ -1082,27 +1082,32 @@ def _right(shape: Shape, contents: Contents, reads: np.ndarray) -> np.ndarray:
 
 
 def _answer(
-    shape: Shape, found: list[FoundDescriptor], refuted: list[Witness], near: Nearest | None = None, text: str = "", ambiguous: str = ""
+    shape: Shape,
+    descriptors: list[FoundDescriptor],
+    refuted: list[Witness],
+    near: Nearest | None = None,
+    text: str = "",
+    ambiguous: str = "",
 ) -> Answer:
     why = ""
-    if not found:
+    if not descriptors:
         why = text or (ambiguous if ambiguous else f"no descriptor reads it {shape.major}-major: {_told(refuted)}")
         if shape.unmodelled and not ambiguous:
             why += f"; not considered: {'; '.join(shape.unmodelled)}"
-    found = sorted(found, key=lambda one: (one.absolute, one.base_offsets[0] > 0))
-    return Answer(shape.machine.name, tuple(found), near, why, tuple(refuted), ambiguous, shape.unmodelled)
+    descriptors = sorted(descriptors, key=lambda one: (one.absolute, one.base_offsets[0] > 0))
+    return Answer(shape.machine.name, tuple(descriptors), near, why, tuple(refuted), ambiguous, shape.unmodelled)
 
 
 def _told(refuted: list[Witness]) -> str:
     """One sentence a mode, that of its first base offset; the others are refuted too."""
     if refuted and refuted[0].swizzle is None:
         return refuted[0].text
-    modes = list(dict.fromkeys((one.swizzle, one.absolute) for one in refuted))
-    first = [next(one for one in refuted if (one.swizzle, one.absolute) == mode) for mode in modes]
-    names = [f"{one.swizzle}{' with absolute LBO' if one.absolute else ''}" for one in first]
-    several = any(one.base_offset for one in refuted)
+    modes = list(dict.fromkeys((witness.swizzle, witness.absolute) for witness in refuted))
+    first = [next(witness for witness in refuted if (witness.swizzle, witness.absolute) == mode) for mode in modes]
+    names = [f"{witness.swizzle}{' with absolute LBO' if witness.absolute else ''}" for witness in first]
+    several = any(witness.base_offset for witness in refuted)
     other = " (and other base offsets fail likewise: see witnesses)" if several else ""
-    return "; ".join(f"{name}: {one.text}" for name, one in zip(names, first, strict=True)) + other
+    return "; ".join(f"{name}: {witness.text}" for name, witness in zip(names, first, strict=True)) + other
 
 
 def _at(at: tuple[int, ...]) -> str:

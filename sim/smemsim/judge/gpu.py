@@ -186,12 +186,12 @@ def _clusters_of(launch: Launch, ctas: Any) -> list[int]:
     if not numbers or max(numbers) >= launch.ctas:
         raise InputError(f"ctas = {shown(ctas)}: needs {wanted}")
     counts = [g // c for g, c in zip(launch.grid, launch.cluster, strict=True)]
-    found = set()
+    clusters = set()
     for n in numbers:
         at = (n % launch.grid[0], n // launch.grid[0] % launch.grid[1], n // (launch.grid[0] * launch.grid[1]))
         x, y, z = (a // c for a, c in zip(at, launch.cluster, strict=True))
-        found.add(x + counts[0] * (y + counts[1] * z))
-    return sorted(found)
+        clusters.add(x + counts[0] * (y + counts[1] * z))
+    return sorted(clusters)
 
 
 def _ctas_of(launch: Launch, clusters: Sequence[int]) -> list[int]:

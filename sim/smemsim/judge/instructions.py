@@ -14,7 +14,7 @@ from smemsim.errors import InputError, Unmodelled
 from smemsim.finding import Finding, Fix, InScenario, InWord, Path
 from smemsim.judge.reads import Cells, as_given, blamed_copy, grid, steps_from, steps_of, tmem_at
 from smemsim.judge.report import share_of
-from smemsim.judge.scenario import CopyStep, Grid, Meant, MmaStep, Operand, Scenario, Step
+from smemsim.judge.scenario import CopyStep, Grid, Meant, MmaStep, Operand, ScenarioTables, Step
 from smemsim.judge.state import TMEM, Counts, Machine, Read, finding
 from smemsim.machine.tmem.layout import ATmemLayout, accumulator_path
 from smemsim.spec.architectures import architecture
@@ -182,20 +182,11 @@ def _word(operand: Operand) -> int | None:
 
 def _idesc(machine: Machine, where: Path, title: str, step: MmaStep, word: int, kind: str, cta_group: int | None) -> Iterator[Finding]:
     """The instruction descriptor against the step, then its own rules."""
-    operands = step.operands
     if not 0 <= word < 1 << 32:
         yield finding("I603", where / "idesc", title, f"idesc = {word:#x}: needs 32 bits")
         return
     d = InstrDescriptor.decode(word, kind=kind)
-    differ = []
-    for name in ("m", "n"):
-        if getattr(d, name) != getattr(step, name):
-            differ.append((name, getattr(d, name), getattr(step, name)))
-    for side, operand in operands.items():
-        if getattr(d, f"{side}_type") != element_format(operand.dtype).name:
-            differ.append((f"{side}_type", getattr(d, f"{side}_type"), element_format(operand.dtype).name))
-        if getattr(d, f"{side}_major") != operand.major:
-            differ.append((f"{side}_major", getattr(d, f"{side}_major"), operand.major))
+    differ = [(name, getattr(d, name), wanted) for name, wanted in _fields_of(step) if getattr(d, name) != wanted]
     if differ:
         listed = ", ".join(f"{name} {has} (the step has {wanted})" for name, has, wanted in differ)
         new = idesc_with(word, d, {name: wanted for name, _, wanted in differ})
@@ -204,23 +195,31 @@ def _idesc(machine: Machine, where: Path, title: str, step: MmaStep, word: int, 
                       changes=() if new is None else (Fix(where / "idesc", f"{word:#010x}", f"{new:#010x}"),),
                       numbers={name: [has, wanted] for name, has, wanted in differ}, grade=Grade.DOCUMENTED)  # fmt: skip
         return
-    context: dict[str, Any] = {"arch": machine.arch, "cta_group": cta_group}
-    for side, operand in operands.items():
-        first = _word(operand)
-        if first is not None:
-            swizzle = SmemDescriptor.decode(first, arch=machine.arch).swizzle
-            if swizzle is not Swizzle.INVALID:
-                context[f"swizzle_{side}"] = str(swizzle)
-    for broken in d.problems(**context):
+    for broken in d.problems(arch=machine.arch, cta_group=cta_group, **_swizzles(step, machine.arch)):
         if broken.severity is not Severity.NOTE:
             yield dataclasses.replace(broken, at=InScenario(where / "idesc", title, inside=broken.inside), source="")
+
+
+def _fields_of(step: MmaStep) -> Iterator[tuple[str, Any]]:
+    """(field of the instruction descriptor, what the step says it holds)."""
+    yield from (("m", step.m), ("n", step.n))
+    for side, operand in step.operands.items():
+        yield f"{side}_type", element_format(operand.dtype).name
+        yield f"{side}_major", operand.major
+
+
+def _swizzles(step: MmaStep, arch: str) -> dict[str, Any]:
+    """The swizzles that the operands' descriptors select, by the name that `InstrDescriptor.problems` has for them."""
+    words = {side: _word(operand) for side, operand in step.operands.items()}
+    modes = {side: SmemDescriptor.decode(word, arch=arch).swizzle for side, word in words.items() if word is not None}
+    return {f"swizzle_{side}": str(mode) for side, mode in modes.items() if mode is not Swizzle.INVALID}
 
 
 # ---- How M = 64, .ws and two CTAs split an operand: does the part of an instruction begin inside a swizzle atom, do its rows fit its
 # lanes?
 
 
-def cta_group_of(scenario: Scenario, number: int, step: MmaStep | CopyStep) -> int | None:
+def cta_group_of(scenario: ScenarioTables, number: int, step: MmaStep | CopyStep) -> int | None:
     """The CTAs that issue a step together, None where the scenario does not say. Raises InputError for any but 1 and 2."""
     where = Path.of("cta_group") if step.cta_group is None else Path.of("step", number, "cta_group")
     group = scenario.cta_group if step.cta_group is None else step.cta_group
@@ -237,21 +236,21 @@ def rows_in_cta(step: MmaStep | CopyStep, side: str, arch: str, group: int | Non
     return total // 2 if pair and total % 2 == 0 else total
 
 
-def lane_split(machine: Machine, read: Read, step: MmaStep, group: int | None, told: list[Finding]) -> Iterator[Finding]:
+def lane_split(machine: Machine, read: Read, step: MmaStep, group: int | None, findings: list[Finding]) -> Iterator[Finding]:
     """The findings of an operand, with I604 instead of R508 where its rows are cut inside a swizzle atom or are not those of the CTA."""
-    for one in told:
-        yield (_cut(machine, read, step, group, one) if one.code in ("R508", "R507", "R504") and one.cause is None else None) or one
+    for wrong in findings:
+        yield (_cut(machine, read, step, group, wrong) if wrong.code in ("R508", "R507", "R504") and wrong.cause is None else None) or wrong
 
 
-def _cut(machine: Machine, read: Read, step: MmaStep, group: int | None, one: Finding) -> Finding | None:
+def _cut(machine: Machine, read: Read, step: MmaStep, group: int | None, wrong: Finding) -> Finding | None:
     side = read.where.side
     own = rows_in_cta(step, side, machine.arch, group)
     if group == 2 and own < read.rows and machine.seen and not machine.seen[-1].wrong[:, :, :own].any():
         text = f"each CTA of the pair reads {own} rows of {side.upper()}, the scenario has {read.rows}: those from row {own} on lie in the other CTA"
-        return dataclasses.replace(one, code="I604", at=InScenario(read.where / "rows", one.title, read.where), message=f"{share_of(one.wrong, one.of, 'elements')}; {text}",
+        return dataclasses.replace(wrong, code="I604", at=InScenario(read.where / "rows", wrong.title, read.where), message=f"{share_of(wrong.wrong, wrong.of, 'elements')}; {text}",
                                    repair=f"rows = {own}", changes=(Fix(read.where / "rows", read.rows, own),) if read.operand.rows is not None else (),
                                    numbers={"rows": [read.rows, own]}, grade=Grade.DOCUMENTED)  # fmt: skip
-    if one.fix or one.code != "R508":
+    if wrong.fix or wrong.code != "R508":
         return None
     places = machine.memory.locate(read.meant)
     mode = MODES.get(read.descriptor.swizzle)
@@ -265,7 +264,7 @@ def _cut(machine: Machine, read: Read, step: MmaStep, group: int | None, one: Fi
         return None
     block, first = next(iter(cuts.items()))
     why = " (half of the pair's)" if group == 2 else " (.ws)" if _ws(step) else ""
-    return dataclasses.replace(one, code="I604", message=f"{one.message}; block {block} has {first} rows in the {mode.swizzle} atom where it begins, whole atoms have {unit}: "
+    return dataclasses.replace(wrong, code="I604", message=f"{wrong.message}; block {block} has {first} rows in the {mode.swizzle} atom where it begins, whole atoms have {unit}: "
                                f"parts of {read.rows} rows{why} cut it", repair=f"parts of a multiple of {unit} rows, or a tile of its own for each part",
                                numbers={"rows": read.rows, "atom": unit, "first": first})  # fmt: skip
 
@@ -285,7 +284,7 @@ def _ws(step: MmaStep) -> bool:
 
 
 def a_from_tensor_memory(
-    machine: Machine, scenario: Scenario, number: int, step: MmaStep, operand: Operand, tmem: Grid, group: int | None
+    machine: Machine, scenario: ScenarioTables, number: int, step: MmaStep, operand: Operand, tmem: Grid, group: int | None
 ) -> None:
     """A of an MMA that reads it from tensor memory at `tmem`: the lanes it begins at, and, where copies brought it, every element."""
     where, title, kind = Path.of("step", number, "a"), f"step {number + 1} (mma) a", kind_of_step(step, machine.arch)
@@ -320,13 +319,13 @@ def a_from_tensor_memory(
     except Unmodelled as e:
         machine.unchecked.append(f"{where} ({e})")
         return
-    one = _compare(machine, where, title, operand.meant, tmem, layout, [s.column for s in starts], shape)
+    wrong = _compare(machine, where, title, operand.meant, tmem, layout, [s.column for s in starts], shape)
     blamed = blamed_copy(machine, scenario, number, set(map(int, np.unique(machine.tmem_writer))))
-    if one is not None and blamed is not None:
+    if wrong is not None and blamed is not None:
         cause = blamed.cause or blamed
-        one = dataclasses.replace(one, code="R508", cause=cause, repair=f"see {cause.code}", changes=())
-    if one is not None:
-        machine.say(one)
+        wrong = dataclasses.replace(wrong, code="R508", cause=cause, repair=f"see {cause.code}", changes=())
+    if wrong is not None:
+        machine.say(wrong)
 
 
 def _compare(

@@ -14,7 +14,7 @@ from smemsim.finding import Finding
 from smemsim.judge.check import check
 from smemsim.judge.operand_reads import Issued, Mode, OperandRead, Product, Reads
 from smemsim.judge.report import Report
-from smemsim.judge.scenario import Buffer, MapArguments, Meant, MmaStep, Operand, Scenario, Step, Tensor, TmaLoad
+from smemsim.judge.scenario import Buffer, MapArguments, Meant, MmaStep, Operand, ScenarioTables, Step, Tensor, TmaLoad
 from smemsim.program.events import Load, Mma
 from smemsim.program.launch import Launch
 from smemsim.spec.architectures import architecture
@@ -42,7 +42,7 @@ AS_READ: Mapping[str, str] = {"a": "as read", "b": "as read"}
 class Written:
     """The scenario, and for each of its steps the events that it stands for; `maps` are the first loads through each map."""
 
-    scenario: Scenario
+    scenario: ScenarioTables
     steps: tuple[Load | Product, ...]
     maps: dict[str, Load]
     distinct: int  # products of the run that differ, and how many of them are not in the scenario
@@ -126,10 +126,10 @@ class _Writing:
         self.steps: list[Step] = []
         self.events: list[Load | Product] = []
 
-    def scenario(self, title: str) -> Scenario:
-        """What has been written so far."""
+    def scenario(self, title: str) -> ScenarioTables:
+        """The scenario of all steps that have been written so far."""
         shared = Buffer(address=self.begin, bytes=self.launch.window_bytes)
-        return Scenario(arch=self.launch.arch, title=title, excerpt=True, tensors=self.tensors, buffers={"shared": shared}, maps=self.maps, steps=tuple(self.steps))  # fmt: skip
+        return ScenarioTables(arch=self.launch.arch, title=title, excerpt=True, tensors=self.tensors, buffers={"shared": shared}, maps=self.maps, steps=tuple(self.steps))  # fmt: skip
 
     def load(self, item: Issued) -> None:
         """A load, with its map where it is the first through it."""
@@ -218,20 +218,20 @@ def _walk(modes: tuple[Mode, ...]) -> tuple[tuple[int, int, int, int], ...]:
 def _origins(p: Product, meaning: Mapping[str, str]) -> dict[str, tuple[int, int] | None]:
     """(row, k) at which each operand should begin: where it does, unless A and B begin at different k of tiles that begin at the same."""
     first = p.events[0]
-    found: dict[str, tuple[int, int] | None] = {}
+    origins: dict[str, tuple[int, int] | None] = {}
     for side, read in (("a", p.a[0]), ("b", p.b[0])):
-        found[side] = None if read is None else read.at
+        origins[side] = None if read is None else read.at
         if read is not None and meaning[side] != "as read":
-            found[side] = _on_grid(read, (first.m if side == "a" else first.n) // first.cta_group)
+            origins[side] = _on_grid(read, (first.m if side == "a" else first.n) // first.cta_group)
             if meaning[side] == "turned":
-                found[side] = read.corner[::-1]
+                origins[side] = read.corner[::-1]
     a, b = p.a[0], p.b[0]
-    at_a, at_b = found["a"], found["b"]
+    at_a, at_b = origins["a"], origins["b"]
     if a is None or b is None or at_a is None or at_b is None or at_a[1] == at_b[1] or set(meaning.values()) != {"as read"}:
-        return found
+        return origins
     if a.corner[1] == b.corner[1]:
-        found = {"a": (at_a[0], a.corner[1]), "b": (at_b[0], b.corner[1])}
-    return found
+        origins = {"a": (at_a[0], a.corner[1]), "b": (at_b[0], b.corner[1])}
+    return origins
 
 
 def _on_grid(read: OperandRead, rows: int) -> tuple[int, int]:
@@ -325,15 +325,15 @@ def _is_of_starts(found: list[Finding]) -> bool:
 
 def _words(f: Finding, arch: str) -> list[tuple[SmemDescriptor, SmemDescriptor]]:
     """The descriptors that a repair changes: as they are, and as they must be."""
-    found = []
+    words = []
     for path, old, new in f.changes:
         if path.key in ("word", "words"):
             pairs = zip(old, new, strict=True) if isinstance(old, list) and isinstance(new, list) else ((old, new),)
-            found += [
+            words += [
                 (SmemDescriptor.decode(int(str(now), 16), arch=arch), SmemDescriptor.decode(int(str(wanted), 16), arch=arch))
                 for now, wanted in pairs
             ]
-    return found
+    return words
 
 
 def _begins_there(f: Finding, arch: str) -> bool:

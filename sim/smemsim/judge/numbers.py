@@ -76,7 +76,7 @@ class Tolerance:
                 raise InputError(f"{name} = {x!r}: needs a number, 0 or more")
 
     def near(self, found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """Which elements are near enough, of numbers."""
+        """Which numbers are within the tolerance of the expected ones."""
         a, b = np.asarray(found, np.float64), np.asarray(wanted, np.float64)
         with np.errstate(all="ignore"):
             close = (np.abs(a - b) <= self.atol + self.rtol * np.abs(b)) & np.isfinite(b)

@@ -104,7 +104,7 @@ class Matrix:
     def index(self, coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(outer index, inner index, is it one at all?) of tensor coordinates (..., rank), outside of the tensor too."""
         is_one = np.ones(coordinates.shape[:-1], bool)
-        found = []
+        indices = []
         for modes in (self.outer, self.inner):
             index, weight = np.zeros(coordinates.shape[:-1], np.int64), 1
             for n, mode in enumerate(modes):
@@ -113,19 +113,19 @@ class Matrix:
                 if n < len(modes) - 1:
                     is_one &= (at >= 0) & (at < mode.size)
                 weight *= mode.size
-            found.append(index)
-        return found[0], found[1], is_one
+            indices.append(index)
+        return indices[0], indices[1], is_one
 
     def place(self, coordinates: tuple[int, ...]) -> tuple[int, int]:
         """(outer, inner) index of one element."""
-        found = []
+        places = []
         for modes in (self.outer, self.inner):
             index, weight = 0, 1
             for mode in modes:
                 index += (coordinates[mode.dimension] - mode.first) * weight
                 weight *= mode.size
-            found.append(index)
-        return found[0], found[1]
+            places.append(index)
+        return places[0], places[1]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -151,7 +151,7 @@ class OperandRead:
 
     @property
     def modes(self) -> tuple[tuple[Mode, ...], tuple[Mode, ...]]:
-        """Those of rows and those of k."""
+        """(dimensions of memory that the rows run through, those that k runs through)."""
         return (self.matrix.outer, self.matrix.inner) if self.along_k else (self.matrix.inner, self.matrix.outer)
 
     @property
@@ -166,12 +166,12 @@ class OperandRead:
 
     @property
     def base(self) -> int:
-        """Where the tensor begins."""
+        """The global address at which the tensor begins."""
         return self.loads[0].transfer.tensor_map.global_address
 
     @property
     def is_matrix(self) -> bool:
-        """Is the tensor one?"""
+        """Has the tensor map two dimensions?"""
         return self.loads[0].transfer.tensor_map.rank == 2
 
     @property
@@ -182,7 +182,7 @@ class OperandRead:
 
     @property
     def k_of_box(self) -> int:
-        """How many k a box has."""
+        """The extent of a box along k, in elements."""
         return int(self.loads[0].transfer.tensor_map.box_dim[self.modes[1][0].dimension])
 
     def is_past(self, k: int, count: int) -> bool:
@@ -205,7 +205,7 @@ class Product:
 
     @property
     def reads(self) -> Iterator[OperandRead]:
-        """All that TMA loaded of both operands."""
+        """The operands, A before B, that TMA has loaded."""
         return (read for side in (self.a, self.b) for read in side if read is not None)
 
 
@@ -222,7 +222,7 @@ class Reach:
     b_end: int
 
     def joined(self, other: Reach) -> Reach:
-        """Of both."""
+        """The reach of this and another one together."""
         far = other if other.a_end > self.a_end else self
         return Reach(
             far.event, far.a, far.b, min(self.a_begin, other.a_begin), max(self.a_end, other.a_end), min(self.b_begin, other.b_begin),
@@ -242,7 +242,7 @@ class Piece:
 
 @dataclasses.dataclass(eq=False)
 class _Course:
-    """What a CTA has done so far."""
+    """The loads and matrix instructions that a CTA has executed so far."""
 
     cta: int
     count: int = 0
@@ -342,19 +342,19 @@ class Reads:
 
     # ---- events
 
-    def __call__(self, x: Wave, event: Event) -> None:
+    def __call__(self, wave: Wave, event: Event) -> None:
         if isinstance(event, Load | Store):
             self.maps.setdefault((event.map_address, self._map_key(event.tensor_map), event.tensor_map.global_address), event)
         if isinstance(event, Load):
-            first = next(c for c in x.ctas if c.number == event.cta)
+            first = next(c for c in wave.ctas if c.number == event.cta)
             for delivery in event.deliveries:
-                self._loaded(x, x.ctas[first.index - first.rank + delivery.cta_rank], event)
+                self._loaded(wave, wave.ctas[first.index - first.rank + delivery.cta_rank], event)
         elif isinstance(event, Mma):
-            first = next(c for c in x.ctas if c.number == event.cta)
+            first = next(c for c in wave.ctas if c.number == event.cta)
             self.ctas.add(event.cta)
             self.instructions += 1
-            pair = [first] if event.cta_group == 1 else [x.ctas[first.index ^ n] for n in (0, 1)]
-            told = {reason for cta in pair for reason in self._multiply(x, cta, event)}
+            pair = [first] if event.cta_group == 1 else [wave.ctas[first.index ^ n] for n in (0, 1)]
+            told = {reason for cta in pair for reason in self._multiply(wave, cta, event)}
             self.missed_instructions.update(sorted(told)[:1])
         elif isinstance(event, Copy):
             self.copies += 1
@@ -382,16 +382,16 @@ class Reads:
             self.complete = False
             yield f"instructions of a CTA after its first {MOST:,}"
             return
-        found: dict[str, OperandRead | None] = {"a": None, "b": None}
+        operands: dict[str, OperandRead | None] = {"a": None, "b": None}
         for side in ("a", "b"):
             operand = event.operand(side)
             if operand is not None:
-                told = self._operand(course, cta, event, side, operand)
-                if isinstance(told, str):
-                    yield told
-                elif told is not None:
-                    found[side] = told
-        a, b = found["a"], found["b"]
+                operand_read = self._operand(course, cta, event, side, operand)
+                if isinstance(operand_read, str):
+                    yield operand_read
+                elif operand_read is not None:
+                    operands[side] = operand_read
+        a, b = operands["a"], operands["b"]
         if a is not None and b is not None:
             self._past(event, a, b, {"a": event.k // 2 if event.is_sparse else event.k, "b": event.k})
         first = a, b
@@ -517,18 +517,18 @@ class Reads:
     def _key_of(self, loads: list[Issued], products: list[Product]) -> bytes:
         """What loads and products do, but for where in their tensors the tiles lie."""
         first: dict[Any, tuple[int, ...]] = {}
-        told: list[Any] = []
+        key: list[Any] = []
         numbers = {id(load): n for n, load in enumerate(loads)}
         for load in loads:
             at = load.event.coordinates
             origin = first.setdefault((load.event.map_address, load.map_key), at)
             by = tuple(c - d for c, d in zip(at, origin, strict=False))
-            told.append((load.event.instruction.line, load.map_key, list(first).index((load.event.map_address, load.map_key)), load.event.mode,
+            key.append((load.event.instruction.line, load.map_key, list(first).index((load.event.map_address, load.map_key)), load.event.mode,
                          load.transfer.smem_address, by, _clipped(load)))  # fmt: skip
         for p in products:
-            told.append(p.accumulator[1:])
+            key.append(p.accumulator[1:])
             for event, *reads in zip(p.events, p.a, p.b, strict=True):
-                told.append(
+                key.append(
                     (
                         event.instruction.line,
                         event.m,
@@ -543,10 +543,10 @@ class Reads:
                     )
                 )
                 for read in reads:
-                    told.append(None if read is None else (
+                    key.append(None if read is None else (
                         [numbers[id(load)] for load in read.loads], [c - d for c, d in zip(read.at, read.corner, strict=True)], read.share,
                     ))  # fmt: skip
-        return hashlib.blake2b(repr(told).encode(), digest_size=16).digest()
+        return hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
 
 
 _WIDTH = "width"
@@ -898,10 +898,10 @@ def _goes_along_rows(held: list[tuple[OperandRead, OperandRead]]) -> bool:
     """Do rows of the first operand go where its k should, as the k of the second one does?"""
     if len(held) < 2:
         return False
-    (one, other), (then, other_then) = held
-    rows, k = [read.corner[0] for read in (one, then)], [read.corner[1] for read in (other, other_then)]
-    stays = one.corner[1] == then.corner[1] and other.corner[0] == other_then.corner[0]
-    return stays and rows == k and rows[0] != rows[1] and one.modes[1][0].extent == other.modes[1][0].extent
+    (now, other), (then, other_then) = held
+    rows, k = [read.corner[0] for read in (now, then)], [read.corner[1] for read in (other, other_then)]
+    stays = now.corner[1] == then.corner[1] and other.corner[0] == other_then.corner[0]
+    return stays and rows == k and rows[0] != rows[1] and now.modes[1][0].extent == other.modes[1][0].extent
 
 
 def _found_swapped(name: str, wrong: OperandRead, other: OperandRead) -> Finding:
@@ -1010,7 +1010,7 @@ class _Tile:
 def unread(reads: Reads, elsewhere: Collection[int] = ()) -> list[Finding]:
     """Parts of tiles that no instruction reads (rows: I603 of tcgen05's N and M, R504 of wgmma; others: R505, R508), and operands of another type
     than their map (I603, R508). `elsewhere` are the lines of loads whose tiles others read too, threads or stores: nothing of these is missed."""
-    found: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {}
     tiles: dict[tuple[int, int, str], _Tile] = {}
     for p in reads.products:
         for side in ("a", "b"):
@@ -1020,7 +1020,7 @@ def unread(reads: Reads, elsewhere: Collection[int] = ()) -> list[Finding]:
                     continue
                 sure = read.share >= SURE
                 if sure and (other := other_type(event, side, read.loads[0])) is not None:
-                    found.setdefault(f"type {side}", other)
+                    findings.setdefault(f"type {side}", other)
                 for load in read.loads:
                     tile = tiles.setdefault((load.cta, load.number, side), _Tile(load, side, read, _inside(load)))
                     if load.event.instruction.line in elsewhere:
@@ -1032,10 +1032,10 @@ def unread(reads: Reads, elsewhere: Collection[int] = ()) -> list[Finding]:
     if reads.complete:
         left = next((tile for tile in tiles.values() if tile.wanted.any()), None)
         if left is not None:
-            found["unread"] = _of(left, tiles.get((left.load.cta, left.load.number, "b" if left.side == "a" else "a")))
+            findings["unread"] = _of(left, tiles.get((left.load.cta, left.load.number, "b" if left.side == "a" else "a")))
         elif (panel := _panel(reads, tiles, elsewhere)) is not None:
-            found["unread"] = panel
-    return list(found.values())
+            findings["unread"] = panel
+    return list(findings.values())
 
 
 def turned(reads: Reads) -> list[Finding]:
@@ -1120,7 +1120,7 @@ def _panel(reads: Reads, tiles: dict[tuple[int, int, str], _Tile], elsewhere: Co
 
 
 def _inside(load: Issued) -> np.ndarray:
-    """What of a load's box lies inside the tensor."""
+    """Which elements of a load's box lie inside the tensor, (rows, columns)."""
     tm = load.transfer.tensor_map
     columns, rows = (
         (np.arange(at, at + size) >= 0) & (np.arange(at, at + size) < extent)
@@ -1189,17 +1189,17 @@ def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray) -> Finding:
 # ---- What a launch's tensor maps say, held against the arrays they point into, and tiles that lie outside of them
 
 
-def of_maps(reads: Reads, launch: Launch, told: Collection[int] = ()) -> list[Finding]:
-    """All of them; each is a cause, and what else is found of the same tiles follows from it. Of the loads of the lines `told`, their coordinates are known
+def of_maps(reads: Reads, launch: Launch, told_of: Collection[int] = ()) -> list[Finding]:
+    """All of them; each is a cause, and what else is found of the same tiles follows from it. Of the loads of the lines `told_of`, their coordinates are known
     to be wrong."""
-    outside = (f for f in _outside(reads) if f.line not in told)
+    outside = (f for f in _outside(reads) if f.line not in told_of)
     return [*_misfits(reads, launch.memory), *_pitches(reads, launch.arch), *_widths(reads), *outside]
 
 
 def _misfits(reads: Reads, memory: GlobalMemory) -> list[Finding]:
     """T207 for maps whose rows overlap, where the array behind has all the bytes of rows one behind the other: for a stride that is the number of a
     row's elements that many at least, for others just as many (the windows of a longer row are fewer bytes apart than there are in the array)."""
-    found = []
+    findings = []
     for event in reads.maps.values():
         tm = event.tensor_map
         size = tm.type_row.bits // 8
@@ -1211,7 +1211,7 @@ def _misfits(reads: Reads, memory: GlobalMemory) -> list[Finding]:
         if stride >= row or not (is_elements or (tm.rank == 2 and rows > 1 and room == rows * row)):
             continue
         what = f"is the number of elements of dimension 0, of {size} B each" if is_elements else f"is less than the {row} B of dimension 0"
-        found.append(
+        findings.append(
             at_instruction(
                 "T207",
                 event.instruction,
@@ -1219,7 +1219,7 @@ def _misfits(reads: Reads, memory: GlobalMemory) -> list[Finding]:
                 f"strides are bytes: global_strides[0] = {row}",
             )
         )
-    return found
+    return findings
 
 
 def _room(memory: GlobalMemory, tm: TensorMap) -> int:
@@ -1233,12 +1233,12 @@ def _room(memory: GlobalMemory, tm: TensorMap) -> int:
 
 def _outside(reads: Reads) -> list[Finding]:
     """T209 for loads past the last k of one operand's tensor, where the other operand's tile is still inside of its own."""
-    found: dict[int, Finding] = {}
+    findings: dict[int, Finding] = {}
     for side, load, axis in reads.outside.values():
         i, tm = load.event.instruction, load.transfer.tensor_map
         at, extent = load.event.coordinates[axis], tm.global_dim[axis]
         other = "B" if side == "a" else "A"
-        found.setdefault(
+        findings.setdefault(
             i.line,
             at_instruction(
                 "T209",
@@ -1248,12 +1248,12 @@ def _outside(reads: Reads) -> list[Finding]:
                 f"coordinates and global_dim count elements, dimension 0 first: check coordinate {axis} of the load, and global_dim = {list(tm.global_dim)}",
             ),
         )
-    return list(found.values())
+    return list(findings.values())
 
 
 def _pitches(reads: Reads, arch: str) -> list[Finding]:
     """R501 for boxes without swizzle whose rows are wider than those of the swizzled descriptor that reads them."""
-    found: dict[int, Finding] = {}
+    findings: dict[int, Finding] = {}
     for p in reads.products:
         for side, read in (("a", p.a[0]), ("b", p.b[0])):
             if read is None:
@@ -1265,7 +1265,7 @@ def _pitches(reads: Reads, arch: str) -> list[Finding]:
                 continue
             right = span * 8 // tm.type_row.bits
             turned = tm.box_dim[1] == right
-            found.setdefault(
+            findings.setdefault(
                 load.event.instruction.line,
                 at_instruction(
                     "R501",
@@ -1275,16 +1275,16 @@ def _pitches(reads: Reads, arch: str) -> list[Finding]:
                     f"box_dim = [{right}, {tm.box_dim[0] if turned else tm.box_dim[1]}] (dimension 0, the contiguous one, first) and swizzle = {swizzle}",
                 ),
             )
-    return list(found.values())
+    return list(findings.values())
 
 
 def _widths(reads: Reads) -> list[Finding]:
     """I603 or T211 for operands that are read as elements of another width than those that their map has."""
-    found: dict[str, Finding] = {}
+    findings: dict[str, Finding] = {}
     for side, load, event in reads.widths.values():
         if (other := other_type(event, side, load)) is not None:
-            found.setdefault(side, other)
-    return list(found.values())
+            findings.setdefault(side, other)
+    return list(findings.values())
 
 
 # ---- What CTAs of a cluster do with each other's windows: addresses of mapa that never leave the CTA

@@ -75,11 +75,11 @@ class Comparison:
     @property
     def largest(self) -> str:
         """The largest errors with their places, in words."""
-        told = []
+        places = []
         for name, error in self.errors.items():
             what = f" ({error.found}, expected {error.wanted})" if name == "absolute" else ""
-            told.append(f"largest {name} error {error.size:.3g} at {_indexed(self.name, error.at)}{what}")
-        return ", ".join(told) or "none by a number"
+            places.append(f"largest {name} error {error.size:.3g} at {_indexed(self.name, error.at)}{what}")
+        return ", ".join(places) or "none by a number"
 
     @property
     def text(self) -> str:
@@ -95,7 +95,7 @@ class Comparison:
         return f"{self.difference}{others}; {self.largest}{more}"
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The comparison as a dictionary for JSON."""
         return {
             "differing": self.differing, "beyond": self.beyond, "looks_like_rounding": self.is_rounding,
             **{f"largest_{name}_error": {"size": e.size, "at": list(e.at)} for name, e in self.errors.items()},
@@ -177,7 +177,7 @@ class Output:
         return f"{self.name}: {self.type} {'x'.join(map(str, self.array.shape)) or 'number'}, {first}{more}, {DIGEST}{self.sha256}"
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The output as a dictionary for JSON."""
         return {"name": self.name, "dtype": self.type, "shape": list(self.array.shape), "sha256": self.sha256}
 
     def compared(self, expected: str, folder: pathlib.Path, how: Wanted | None = None) -> Comparison | None:
@@ -198,7 +198,7 @@ class Output:
         return self.against(read_array(folder / expected), expected, how or Wanted())
 
     def against(self, wanted: np.ndarray, name: str, how: Wanted) -> Comparison:
-        """The same of an array, which a message calls `name`."""
+        """Compares the output with an array of what was expected; messages call that array `name`."""
         mine, theirs, same = self._pair(wanted, name)
         if how.exact or mine.dtype.kind not in "biuf" or theirs.dtype.kind not in "biuf":
             near = same
@@ -243,7 +243,7 @@ class Output:
             )
 
     def _takes_bits(self, wanted: np.ndarray) -> bool:
-        """Are they bits of this array's type, for which numpy has none?"""
+        """Has `wanted` raw bits of this array's type, where numpy has no such type?"""
         return wanted.dtype.kind in "uV" and self.array.dtype.kind in "uV" and wanted.itemsize == self.array.itemsize
 
 
@@ -264,12 +264,12 @@ def _errors(mine: np.ndarray, theirs: np.ndarray, same: np.ndarray) -> dict[str,
     with np.errstate(all="ignore"):
         far = np.where(~same & np.isfinite(a) & np.isfinite(b), np.abs(a - b), 0.0)
         part = np.where(b != 0, far / np.abs(b), 0.0)
-    found = {}
+    errors = {}
     for name, error in (("absolute", far), ("relative", part)):
         at = tuple(int(i) for i in np.unravel_index(int(error.argmax()), error.shape))
         if error[at] > 0:
-            found[name] = Error(float(error[at]), at, _number(mine[at]), _number(theirs[at]))
-    return found
+            errors[name] = Error(float(error[at]), at, _number(mine[at]), _number(theirs[at]))
+    return errors
 
 
 def _told(output: Output, wrong: np.ndarray, mine: np.ndarray, theirs: np.ndarray, how: Wanted) -> str:

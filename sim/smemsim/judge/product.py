@@ -108,17 +108,17 @@ def pattern(wrong: np.ndarray) -> str:
         return "all of D is right"
     if wrong.all():
         return share
-    found = []
+    sentences = []
     for axis, what in ((1, "row"), (0, "column")):
         right = np.asarray(~wrong.any(axis=axis))
         said = _lines(right, what)
         if said:
             rest = "all others wrong" if wrong.mean(axis=axis)[~right].min() > NEARLY else "the others are wrong in part"
-            found.append(f"{said}, {rest}")
-    if not found:
+            sentences.append(f"{said}, {rest}")
+    if not sentences:
         pair = _pairs(wrong)
-        found = [pair or _box(wrong)]
-    return ": ".join(filter(None, (share, " and ".join(found))))
+        sentences = [pair or _box(wrong)]
+    return ": ".join(filter(None, (share, " and ".join(sentences))))
 
 
 def _lines(right: np.ndarray, what: str) -> str:
@@ -126,16 +126,16 @@ def _lines(right: np.ndarray, what: str) -> str:
     own, lost = (np.nonzero(x)[0].tolist() for x in (right, ~right))
     if not own or not lost:
         return ""
-    told, others = numbers_told(own, len(right)), numbers_told(lost, len(right))
-    if others.count(",") < told.count(","):
+    right_lines, others = numbers_told(own, len(right)), numbers_told(lost, len(right))
+    if others.count(",") < right_lines.count(","):
         return (
             f"{what}s {others} are not, all other {what}s are right"
             if len(lost) > 1
             else f"{what} {others} is not, all other {what}s are right"
         )
-    if told.endswith("..."):
+    if right_lines.endswith("..."):
         return f"{len(own)} of {len(right)} {what}s are right, the first is {own[0]}"
-    return f"{what}s {told} are right" if len(own) > 1 else f"{what} {told} is right"
+    return f"{what}s {right_lines} are right" if len(own) > 1 else f"{what} {right_lines} is right"
 
 
 def _pairs(wrong: np.ndarray) -> str:
@@ -223,10 +223,10 @@ class Tile:
 
     def owners(self, addresses: np.ndarray, written: np.ndarray | None = None) -> np.ndarray:
         """The chunk of the tile (its number) at every 16 B of shared memory, NOBODY's elsewhere; ZERO for those that were not `written`."""
-        found = np.full(2 * REACH // CHUNK, NOBODY, np.int64)
+        owner_of_chunk = np.full(2 * REACH // CHUNK, NOBODY, np.int64)
         number = np.arange(addresses.size)
-        found[addresses.ravel() // CHUNK] = number if written is None else np.where(written.ravel(), number, ZERO)
-        return found
+        owner_of_chunk[addresses.ravel() // CHUNK] = number if written is None else np.where(written.ravel(), number, ZERO)
+        return owner_of_chunk
 
     def read(self, words: np.ndarray, owners: np.ndarray, major: str | None = None) -> np.ndarray | None:
         """(rows, k): the element of the tile, row * K + k, that is read in place of each one; None where nobody knows what words read."""
@@ -336,33 +336,33 @@ def _xor(tile: Tile, source: np.ndarray) -> str:
     return f"read with chunk c of each {line} taken for c ^ {key[:8].tolist()}[{line} % 8], which no descriptor does here: is the swizzle meant another?"
 
 
-def _changes(tile: Tile, one: FoundDescriptor) -> tuple[str, str]:
+def _changes(tile: Tile, descriptor: FoundDescriptor) -> tuple[str, str]:
     """In which fields a descriptor is not the right one."""
     right = tile.right
     fields = (
-        ("layout_type", "swizzle", right.swizzle, one.swizzle),
-        ("base_offset", "base offset", 0, 0 if 0 in one.base_offsets else one.base_offsets[0]),
-        ("leading_byte_offset", "LBO", right.leading, one.leading),
-        ("stride_byte_offset", "SBO", right.stride, one.stride),
+        ("layout_type", "swizzle", right.swizzle, descriptor.swizzle),
+        ("base_offset", "base offset", 0, 0 if 0 in descriptor.base_offsets else descriptor.base_offsets[0]),
+        ("leading_byte_offset", "LBO", right.leading, descriptor.leading),
+        ("stride_byte_offset", "SBO", right.stride, descriptor.stride),
     )
     changed = [
         (field, f"{name} {new}{'' if old is None else f' instead of {old}'}") for field, name, old, new in fields if new not in (None, old)
     ]
-    if one.absolute:
+    if descriptor.absolute:
         changed.append(("lbo_mode", "absolute LBO"))
-    by = one.starts - right.starts
+    by = descriptor.starts - right.starts
     if by.any():
         by_all = (by == by[0, 0]).all()
         off = [
             f"step {step}{f' of block {block}' if len(by) > 1 else ''} {int(by[block, step]):+} B"
             for block, step in np.argwhere(by).tolist()
         ]
-        told = (
+        changes = (
             f"starts {int(by[0, 0]):+} B"
             if by_all
             else f"other starts: {', '.join(off[:4])}{f', … ({len(off)} of {by.size})' if len(off) > 4 else ''}"
         )
-        changed.append(("start_address", told))
+        changed.append(("start_address", changes))
     return ", ".join(field for field, _ in changed), f"read with {' and '.join(text for _, text in changed)}"
 
 
@@ -498,43 +498,52 @@ def _strides(own: int) -> list[int]:
 
 
 def _starts(tile: Tile, w: Words) -> Iterator[tuple[str, str, Words, str | None]]:
-    """K steps, blocks, or all of it from elsewhere."""
-    blocks, steps = w.starts.shape
-    first, by = w.starts[:, :1], w.starts - w.starts[:, :1]
+    """Faults of the start addresses: between K steps, between blocks, or of all of them."""
+    for text, starts in (*_steps_moved(tile, w.starts), *_blocks_moved(w.starts), *_all_moved(w.starts)):
+        yield "start_address", text, w._replace(starts=starts), None
 
-    def moved(text: str, starts: np.ndarray) -> tuple[str, str, Words, str | None]:
-        return "start_address", text, w._replace(starts=starts), None
 
-    if steps > 1:
-        step = int(by[0, 1])
-        straight = first + step * np.arange(steps)
-        if (straight != w.starts).any():
-            yield moved(f"read with K steps {step} B apart all along, without the jump to the next panel", straight)
-            rows = tile.shape.rows * tile.mode.width
-            jump = tile.offsets.shape[0] * tile.mode.width
-            if tile.shape.major == "K" and rows != jump:
-                text = f"read with panels {rows} B apart, those of one instruction's rows, instead of {jump} B"
-                yield moved(text, first + by // jump * rows + by % jump)
-        for factor, text in ((0, "not at all (the first step again and again)"), (2, "twice as far"), (0.5, "half as far (elements for bytes, say)"),
-                             (1 / CHUNK, "1/16 as far (16-byte units shifted again)"), (CHUNK, "16 times as far (bytes in a field of 16 B)"), (4, "4 times as far")):  # fmt: skip
-            yield moved(f"read with K steps that advance {text}", first + (by * factor).astype(np.int64) // CHUNK * CHUNK)
-        for i in range(steps):
-            for j in (i - 1, i + 1):
-                if 0 <= j < steps:
-                    starts = w.starts.copy()
-                    starts[:, i] = w.starts[:, j]
-                    yield moved(f"read in K step {i} as in step {j}", starts)
-        yield moved(
-            "read with every K step one too far (the advance came before the first)",
-            w.starts + np.diff(w.starts, append=w.starts[:, -1:] + step),
-        )
-    if blocks > 1:
-        across = w.starts - w.starts[:1]
+def _steps_moved(tile: Tile, starts: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """(what the fault is, the starts (blocks, K steps) with it), of the advance from one K step to the next."""
+    steps = starts.shape[1]
+    if steps < 2:
+        return
+    first, by = starts[:, :1], starts - starts[:, :1]
+    step = int(by[0, 1])
+    straight = first + step * np.arange(steps)
+    if (straight != starts).any():
+        yield f"read with K steps {step} B apart all along, without the jump to the next panel", straight
+        rows = tile.shape.rows * tile.mode.width
+        jump = tile.offsets.shape[0] * tile.mode.width
+        if tile.shape.major == "K" and rows != jump:
+            text = f"read with panels {rows} B apart, those of one instruction's rows, instead of {jump} B"
+            yield text, first + by // jump * rows + by % jump
+    for factor, text in ((0, "not at all (the first step again and again)"), (2, "twice as far"), (0.5, "half as far (elements for bytes, say)"),
+                         (1 / CHUNK, "1/16 as far (16-byte units shifted again)"), (CHUNK, "16 times as far (bytes in a field of 16 B)"), (4, "4 times as far")):  # fmt: skip
+        yield f"read with K steps that advance {text}", first + (by * factor).astype(np.int64) // CHUNK * CHUNK
+    for i in range(steps):
+        for j in (i - 1, i + 1):
+            if 0 <= j < steps:
+                exchanged = starts.copy()
+                exchanged[:, i] = starts[:, j]
+                yield f"read in K step {i} as in step {j}", exchanged
+    late = starts + np.diff(starts, append=starts[:, -1:] + step)
+    yield "read with every K step one too far (the advance came before the first)", late
+
+
+def _blocks_moved(starts: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """(what the fault is, the starts (blocks, K steps) with it), of the distance between blocks of rows."""
+    if starts.shape[0] > 1:
+        across = starts - starts[:1]
         for factor, text in ((0, "all the same"), (2, "twice as far apart"), (0.5, "half as far apart")):
-            yield moved(f"read with blocks of rows {text}", w.starts[:1] + (across * factor).astype(np.int64) // CHUNK * CHUNK)
+            yield f"read with blocks of rows {text}", starts[:1] + (across * factor).astype(np.int64) // CHUNK * CHUNK
+
+
+def _all_moved(starts: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """(what the fault is, the starts (blocks, K steps) with it), where all of them are off by one distance."""
     for far in (16, 32, 48, 64, 80, 96, 112, 128, 256, 384, 512, 768, 1024, 2048, 4096, 8192, 16384):
         for sign, text in ((1, "further"), (-1, "back")):
-            yield moved(f"read {far} B {text} than it begins", w.starts + sign * far)
+            yield f"read {far} B {text} than it begins", starts + sign * far
 
 
 # ---- Faults against a D: what each one makes of the operands, and is the product then that D?
@@ -580,12 +589,12 @@ def candidates_of(tiles: list[Tile]) -> Iterator[Candidate]:
     """The faults of A, those of B, and those of both that are the same."""
     own = [_different(tile.shape, tile.mode) for tile in tiles]
     for name, faults in zip("AB", own, strict=True):
-        for one in faults:
-            yield Candidate(name, one.field, one.text, (one.source, None) if name == "A" else (None, one.source))
-    other = {one.text: one for one in own[1]}
-    for one in own[0]:
-        if one.text in other:
-            yield Candidate("A and B", one.field, one.text, (one.source, other[one.text].source))
+        for fault in faults:
+            yield Candidate(name, fault.field, fault.text, (fault.source, None) if name == "A" else (None, fault.source))
+    other = {fault.text: fault for fault in own[1]}
+    for fault in own[0]:
+        if fault.text in other:
+            yield Candidate("A and B", fault.field, fault.text, (fault.source, other[fault.text].source))
 
 
 @functools.lru_cache(maxsize=4)
@@ -604,10 +613,10 @@ def _read(side: Side, source: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return bits, np.asarray((source != NOBODY).all(axis=1))
 
 
-def _changed(product: Product, one: Candidate) -> tuple[Product, np.ndarray]:
+def _changed(product: Product, candidate: Candidate) -> tuple[Product, np.ndarray]:
     """The product with the fault, and which elements of D it knows."""
     known = np.ones(product.c.shape, bool)
-    for name, source, axis in zip("AB", one.sources, (0, 1), strict=True):
+    for name, source, axis in zip("AB", candidate.sources, (0, 1), strict=True):
         if source is not None:
             side = product.side(name)
             bits, lines = _read(side, source)
@@ -624,9 +633,9 @@ def _near(c: Compared, candidates: list[Candidate], *, zeros: bool = False) -> I
     with np.errstate(all="ignore"):
         terms, start = [p.terms(name) for name in "AB"], p.start()[rows][:, columns]
         here = terms[0][rows] @ terms[1][columns].T
-        for one in candidates:
+        for candidate in candidates:
             given, known = [], np.ones(here.shape, bool)
-            for x, source, lines, axis in zip(terms, one.sources, (rows, columns), (0, 1), strict=True):
+            for x, source, lines, axis in zip(terms, candidate.sources, (rows, columns), (0, 1), strict=True):
                 if source is None:
                     given.append(x[lines])
                     continue
@@ -636,59 +645,59 @@ def _near(c: Compared, candidates: list[Candidate], *, zeros: bool = False) -> I
                 known &= good[:, None] if axis == 0 else good[None]
             change = given[0] @ given[1].T - here + 0 * start
             if (part.near(change) | ~known).all():
-                yield one, bool(known.all())
+                yield candidate, bool(known.all())
 
 
 def _sample(differs: np.ndarray) -> np.ndarray:
     """Some lines, of those that differ and of those that do not, over all of them."""
-    found = []
+    sample = []
     for lines in (np.nonzero(differs)[0], np.nonzero(~differs)[0]):
         if len(lines):
-            found.append(lines[np.unique(np.linspace(0, len(lines) - 1, SEEN).astype(int))])
-    return np.unique(np.concatenate(found))
+            sample.append(lines[np.unique(np.linspace(0, len(lines) - 1, SEEN).astype(int))])
+    return np.unique(np.concatenate(sample))
 
 
 def those(c: Compared, candidates: list[Candidate]) -> list[ProductFault]:
     """The faults that give all of D, of one operand if there are such; if none does, those that do when 0 lies outside the tile."""
     for zeros in (False, True):
-        found: list[ProductFault] = []
+        faults: list[ProductFault] = []
         tried = 0
-        for one, known in _near(c, candidates, zeros=zeros):
-            if not known or tried == MOST or (found and one.operand == "A and B" != found[0].operand):
+        for candidate, known in _near(c, candidates, zeros=zeros):
+            if not known or tried == MOST or (faults and candidate.operand == "A and B" != faults[0].operand):
                 continue
-            other, all_known = _changed(c.product, one)
+            other, all_known = _changed(c.product, candidate)
             if bool(all_known.all()) != zeros:
                 tried += 1
                 if c.fits(other).all():
-                    text = f"{one.text}{', with 0 where that is outside the tile' if zeros else ''}"
-                    found.append(ProductFault(one.operand, one.field, text, c.wrong.size, c.wrong.size))
-        if found:
-            return found
+                    text = f"{candidate.text}{', with 0 where that is outside the tile' if zeros else ''}"
+                    faults.append(ProductFault(candidate.operand, candidate.field, text, c.wrong.size, c.wrong.size))
+        if faults:
+            return faults
     return []
 
 
 def solved_for(c: Compared, tiles: list[Tile], solved: Callable[[int], np.ndarray | None]) -> list[ProductFault]:
     """Other layouts of one operand, which D says by itself where it has as many columns (or rows) as K."""
-    found = []
+    faults = []
     for i, (name, tile) in enumerate(zip("AB", tiles, strict=True)):
         source = solved(i)
         if source is None or (source == np.arange(source.size).reshape(source.shape)).all():
             continue
         side = c.product.side(name)
         if c.fits(c.product.having(name, side.steps(_read(side, source)[0]))).all():
-            found.append(ProductFault(name, *moved_chunks(tile, source), c.wrong.size, c.wrong.size))
-    return found
+            faults.append(ProductFault(name, *moved_chunks(tile, source), c.wrong.size, c.wrong.size))
+    return faults
 
 
 def in_part(c: Compared, candidates: list[Candidate]) -> list[ProductFault]:
     """Faults that give all of D that they can tell of, something wrong among it, the most telling first."""
     c = dataclasses.replace(c, exact=not c.beyond.any())
-    found: list[ProductFault] = []
-    for one, _ in _near(c, candidates):
-        other, known = _changed(c.product, one)
-        if len(found) < MOST and not known.all() and (c.differs & known).any() and (c.fits(other) | ~known).all():
-            found.append(ProductFault(one.operand, one.field, one.text, int(known.sum()), known.size))
-    return sorted(found, key=lambda one: -one.explained)
+    faults: list[ProductFault] = []
+    for candidate, _ in _near(c, candidates):
+        other, known = _changed(c.product, candidate)
+        if len(faults) < MOST and not known.all() and (c.differs & known).any() and (c.fits(other) | ~known).all():
+            faults.append(ProductFault(candidate.operand, candidate.field, candidate.text, int(known.sum()), known.size))
+    return sorted(faults, key=lambda candidate: -candidate.explained)
 
 
 # ---- `explain_product`: from a wrong D and the right A and B alone, which descriptor fault is it?
@@ -716,7 +725,7 @@ class ProductExplanation:
         return "; ".join(filter(None, (f"looks like {self.looks_like}", self.pattern, *self.because)))
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The explanation as a dictionary for JSON."""
         return {
             "looks_like": self.looks_like,
             "because": list(self.because),
@@ -869,14 +878,14 @@ def _explained(product: Product, tiles: list[Tile], hardware: np.ndarray, *, mea
 
     def faults(own: Compared) -> list[str]:
         certain[own.exact] = found = those(own, candidates) or solved_for(own, tiles, solved)
-        return [str(one) for one in found]
+        return [str(fault) for fault in found]
 
     said = diagnose(product, hardware, (("a wrong layout", faults),), extra)
     found = next((certain[exact] for exact in (True, False) if certain.get(exact)), [])
     because, looks_like = said.because, said.looks_like
     if looks_like == "unknown" and not found:
         found = in_part(c, candidates)
-        because = (*(f"it may be that {one}" for one in found), *because)
+        because = (*(f"it may be that {fault}" for fault in found), *because)
     if converted:
         because = (*because, f"D has numbers of {converted} only: an epilogue may have converted it, and what that rounds is allowed for")
     where = c.beyond if c.beyond.any() else c.wrong

@@ -12,9 +12,9 @@ import numpy as np
 from smemsim.arguments import shown
 from smemsim.errors import InputError
 from smemsim.finding import Finding, Path
-from smemsim.judge.scenario import AnyOperand, CopyStep, Grid, Meant, MmaStep, Scenario, listed
+from smemsim.judge.scenario import AnyOperand, CopyStep, Grid, Meant, MmaStep, ScenarioTables, listed
 from smemsim.judge.state import TMEM, UNWRITTEN, Machine, SharedBuffer, finding
-from smemsim.judge.tensors import Tensor
+from smemsim.judge.tensors import GlobalTensor
 from smemsim.layout.tensor_memory import scale_of_byte
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.spec.findings import Severity
@@ -82,7 +82,7 @@ def words_path(where: Path, operand: AnyOperand) -> Path:
     return where / ("words" if operand.word is None else "word")
 
 
-def meant_places(meant: Meant, tensor: Tensor, shape: tuple[int, int], rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+def meant_places(meant: Meant, tensor: GlobalTensor, shape: tuple[int, int], rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Indices of the elements that were meant, along the axis of rows and along that of K; both (blocks, steps, rows, k).
 
     Where every word reads whole blocks of scale factors, lines of 16 B hold 4 scales of each of the rows r, r + 32, r + 64, r + 96.
@@ -105,12 +105,12 @@ def steps_from(
     return found[0], found[1]
 
 
-def holds_scales(meant: Meant, tensor: Tensor) -> bool:
+def holds_scales(meant: Meant, tensor: GlobalTensor) -> bool:
     """Do the lines of an operand hold blocks of scale factors?"""
     return tensor.scale_blocks is not None if meant.scale_block is None else meant.scale_block
 
 
-def meant_of(meant: Meant, tensor: Tensor, shape: tuple[int, int], rows: int, k: int) -> np.ndarray:
+def meant_of(meant: Meant, tensor: GlobalTensor, shape: tuple[int, int], rows: int, k: int) -> np.ndarray:
     """(blocks, steps, rows, k): the global byte of each element that was meant."""
     return tensor.byte_addresses(meant.axes, *meant_places(meant, tensor, shape, rows, k))
 
@@ -153,14 +153,14 @@ class Cells:
             return []
         row, entry = known[0]
         lane, column, byte = (int(x[0, row, entry]) for x in (self.lane, self.column, self.byte))
-        found = []
+        places_found = []
         for add in bytes_:
             if byte + add < TMEM[2]:
                 first = np.nonzero(machine.tmem[lane, :, byte + add] == meant[row, entry])[0] - column
-                found += [
+                places_found += [
                     (int(c), add) for c in first if 0 <= c <= TMEM[1] - self.columns and not self.wrong(machine, meant, int(c), add).any()
                 ]
-        return found
+        return places_found
 
 
 def grid(where: Path, value: Grid, shape: tuple[int, int]) -> np.ndarray:
@@ -218,7 +218,7 @@ def told_of(machine: Machine, number: int) -> list[Finding]:
     return [f for f in machine.findings if f.severity in (Severity.WRONG, Severity.TRAP) and f.about.step == number]
 
 
-def blamed_copy(machine: Machine, scenario: Scenario, number: int, writers: set[int]) -> Finding | None:
+def blamed_copy(machine: Machine, scenario: ScenarioTables, number: int, writers: set[int]) -> Finding | None:
     """An earlier finding about a copy that explains wrong cells, which these issues wrote (-1: nobody, and any copy may have failed to)."""
     steps = {machine.issues[w].step for w in writers if w >= 0}
     copies = [i for i, step in enumerate(scenario.steps[:number]) if isinstance(step, CopyStep) and (i in steps or -1 in writers)]

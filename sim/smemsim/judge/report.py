@@ -18,7 +18,7 @@ __all__ = ["Report", "share_of"]
 
 
 def share_of(wrong: int, of: int, what: str) -> str:
-    """How much is wrong, as every finding begins.
+    """The share of wrong elements as a sentence, with which findings begin.
 
     >>> share_of(3, 8, "bytes")
     '3 of 8 bytes wrong (37.5%)'
@@ -101,7 +101,7 @@ class Report:
         return page_fragment(dataclasses.replace(self.page(), title=self.title))
 
     def _evidence(self) -> str:
-        """What the rules rest on, as `text` has it."""
+        """What the rules of the architecture rest on, as the last line of `text` says it."""
         if not self.arch:
             return ""
         if architecture(self.arch).measured:
@@ -114,7 +114,7 @@ class Report:
         return f"{number or 'No'} finding{'s' * (number != 1)}{'' if self.expected is None else expected}"
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The report as a dictionary for JSON."""
         return {
             "ok": self.ok,
             "arch": self.arch,

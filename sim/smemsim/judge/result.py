@@ -92,7 +92,7 @@ class Tile:
 
     @property
     def name(self) -> str:
-        """How a sentence calls one."""
+        """The name of such a tile in sentences."""
         return self.told or f"{self.rows}x{self.columns} tile"
 
 
@@ -131,7 +131,7 @@ class Arrays:
         return int(self.found.shape[0]), int(self.found.shape[1])
 
     def near(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Which elements are equal."""
+        """Which elements of the two arrays count as equal."""
         if self.tolerance == EXACT:
             return np.asarray(np.abs(a - b) <= self.relative * (np.abs(b) + self.scale) if self.relative else a == b)
         size, allowed = np.abs(b), self.tolerance
@@ -177,10 +177,10 @@ class Arrays:
             return False
         return self.telling(self.found[r, c][known], moved[r, c][known], counted)
 
-    def split(self, x: np.ndarray, tile: Tile) -> np.ndarray:
+    def split(self, matrix: np.ndarray, tile: Tile) -> np.ndarray:
         """(down, rows, across, columns): the whole tiles of an array."""
         down, across = self.shape[0] // tile.rows, self.shape[1] // tile.columns
-        return x[: down * tile.rows, : across * tile.columns].reshape(down, tile.rows, across, tile.columns)
+        return matrix[: down * tile.rows, : across * tile.columns].reshape(down, tile.rows, across, tile.columns)
 
     def tiles(self, x: np.ndarray, tile: Tile, at: np.ndarray) -> np.ndarray:
         """(n, rows * columns): the tiles at some places (n, 2), counted in tiles."""
@@ -208,55 +208,59 @@ DIRECTIONS = 16  # of random projections, by which lines are compared
 MOST_LINES = 8192
 
 
-def transposed(x: Arrays) -> Explanation | None:
+def transposed(arrays: Arrays) -> Explanation | None:
     """Rows for columns; of an array that is not square, in memory."""
     told = "it is transposed: [m, n] has what belongs in [n, m]"
-    if x.shape[0] != x.shape[1]:
-        told = f"it is transposed: as {x.shape[1]}x{x.shape[0]} in memory, where {x.shape[0]}x{x.shape[1]} was expected"
-    if min(x.shape) < 2 or not x.gives(x.wanted.T.reshape(x.shape)):
+    if arrays.shape[0] != arrays.shape[1]:
+        told = f"it is transposed: as {arrays.shape[1]}x{arrays.shape[0]} in memory, where {arrays.shape[0]}x{arrays.shape[1]} was expected"
+    if min(arrays.shape) < 2 or not arrays.gives(arrays.wanted.T.reshape(arrays.shape)):
         return None
     return Explanation(told, "write it the other way round, or exchange A and B: B^T A^T is (A B)^T")
 
 
-def displaced(x: Arrays) -> Explanation | None:
+def displaced(arrays: Arrays) -> Explanation | None:
     """Everything some rows and columns, or some elements in memory, further on; what had no place left is lost."""
-    columns = x.shape[1]
-    flat = x.wanted.reshape(-1)
+    columns = arrays.shape[1]
+    flat = arrays.wanted.reshape(-1)
     votes: dict[int, int] = {}
-    r, c = x.places
+    r, c = arrays.places
     tried = 0
     for n in np.random.default_rng(2).integers(0, len(r), MOST_TRIED).tolist():
         at = int(r[n]) * columns + min(int(c[n]), max(0, columns - RUN))
-        run = x.found.reshape(-1)[at : at + RUN]
+        run = arrays.found.reshape(-1)[at : at + RUN]
         if run.size < RUN or not run.any():
             continue
         tried += 1
         if max(votes.values(), default=0) > 1 or (tried > TRIED and not votes):
             break
-        room = 2 * x.relative * (abs(float(run[0])) + x.scale)
+        room = 2 * arrays.relative * (abs(float(run[0])) + arrays.scale)
         begins = np.flatnonzero(np.abs(flat[: flat.size - RUN + 1] - run[0]) <= room)
         for k in range(RUN):
-            begins = begins[x.near(run[k], flat[begins + k])]
+            begins = begins[arrays.near(run[k], flat[begins + k])]
         if len(begins) == 1:
             votes[at - int(begins[0])] = votes.get(at - int(begins[0]), 0) + 1
     for d in sorted(votes, key=lambda d: -votes[d])[:2]:
         down = round(d / columns)
         right = d - down * columns
         other = 1 if right > 0 else -1
-        for rule in (_along(x, d) if right else None, _shifted(x, down, right), _shifted(x, down + other, right - other * columns)):
+        for rule in (
+            _along(arrays, d) if right else None,
+            _shifted(arrays, down, right),
+            _shifted(arrays, down + other, right - other * columns),
+        ):
             if rule is not None:
                 return rule
     return None
 
 
-def _shifted(x: Arrays, down: int, right: int) -> Explanation | None:
-    rows, columns = x.shape
+def _shifted(arrays: Arrays, down: int, right: int) -> Explanation | None:
+    rows, columns = arrays.shape
     if abs(down) >= rows or abs(right) >= columns or not (down or right):
         return None
-    moved, free = np.zeros_like(x.wanted), np.ones(x.shape, bool)
+    moved, free = np.zeros_like(arrays.wanted), np.ones(arrays.shape, bool)
     to, source = ((slice(max(0, a), rows + min(0, a)), slice(max(0, b), columns + min(0, b))) for a, b in ((down, right), (-down, -right)))
-    moved[to], free[to] = x.wanted[source], False
-    if not x.gives(moved, free):
+    moved[to], free[to] = arrays.wanted[source], False
+    if not arrays.gives(moved, free):
         return None
     parts = [f"{abs(n)} {what}{'s' * (abs(n) != 1)} too far {way[n < 0]}"
              for n, what, way in ((down, "row", ("down", "up")), (right, "column", ("right", "left"))) if n]  # fmt: skip
@@ -264,23 +268,23 @@ def _shifted(x: Arrays, down: int, right: int) -> Explanation | None:
     return Explanation(f"all of it lies {' and '.join(parts)}: [m, n] has what belongs in {at}", "change the coordinates of the store")
 
 
-def _along(x: Arrays, d: int) -> Explanation | None:
-    size = x.wanted.size
-    moved, free = np.zeros(size, x.wanted.dtype), np.ones(size, bool)
+def _along(arrays: Arrays, d: int) -> Explanation | None:
+    size = arrays.wanted.size
+    moved, free = np.zeros(size, arrays.wanted.dtype), np.ones(size, bool)
     if not d or abs(d) >= size:
         return None
     to, source = (slice(max(0, n), size + min(0, n)) for n in (d, -d))
-    moved[to], free[to] = x.wanted.reshape(-1)[source], False
-    if not x.gives(moved.reshape(x.shape), free.reshape(x.shape)):
+    moved[to], free[to] = arrays.wanted.reshape(-1)[source], False
+    if not arrays.gives(moved.reshape(arrays.shape), free.reshape(arrays.shape)):
         return None
     way = "further on" if d > 0 else "before its place"
     return Explanation(
-        f"all of it lies {abs(d)} element{'s' * (abs(d) != 1)} ({abs(d) * x.itemsize} bytes) {way} in memory",
+        f"all of it lies {abs(d)} element{'s' * (abs(d) != 1)} ({abs(d) * arrays.itemsize} bytes) {way} in memory",
         "change the address that the store begins at",
     )
 
 
-def nearest(x: Arrays, found: np.ndarray, wanted: np.ndarray, which: np.ndarray | None = None) -> np.ndarray | None:
+def nearest(arrays: Arrays, found: np.ndarray, wanted: np.ndarray, which: np.ndarray | None = None) -> np.ndarray | None:
     """Which line of `wanted` each line of `found`, or those in `which`, is most like; None where several are equally like it: nobody can say.
 
     Both are (lines, elements). Lines are compared by random projections; whether they are equal is for others to see.
@@ -296,16 +300,16 @@ def nearest(x: Arrays, found: np.ndarray, wanted: np.ndarray, which: np.ndarray 
         first = far[np.arange(len(far)), best]
         far[np.arange(len(far)), best] = np.inf
         # sums of n rounded products differ by about sqrt(n) roundings: what is as near as that is the same
-        room = DIRECTIONS * found.shape[1] * (4 * x.relative * x.scale) ** 2 + 1e-9 * float(np.median((a * a).sum(axis=1)))
+        room = DIRECTIONS * found.shape[1] * (4 * arrays.relative * arrays.scale) ** 2 + 1e-9 * float(np.median((a * a).sum(axis=1)))
         if (far.min(axis=1) <= np.maximum(first, 0) + room).mean() > 0.5:
             return None
     return np.asarray(best)
 
 
-def repeats(x: Arrays) -> bool:
+def repeats(arrays: Arrays) -> bool:
     """Are most rows, or most columns, of what was expected like another one? Then nobody can say what lies where."""
     for axis in (0, 1):
-        one = np.moveaxis(x.wanted, axis, 0)
+        one = np.moveaxis(arrays.wanted, axis, 0)
         random = np.random.default_rng(3).standard_normal((one.shape[1], 1)).astype(one.dtype)
         sums = np.sort((one @ random).ravel().astype(np.float64))
         if len(sums) > 1 and np.mean(np.diff(sums) <= 1e-6 * np.abs(sums).max()) > 0.5:
@@ -313,22 +317,22 @@ def repeats(x: Arrays) -> bool:
     return False
 
 
-def lines(x: Arrays) -> Explanation | None:
+def lines(arrays: Arrays) -> Explanation | None:
     """Whole rows, or whole columns, in other places."""
     for axis, what, letter in ((0, "row", "m"), (1, "column", "n")):
-        found, wanted = (np.moveaxis(y, axis, 0) for y in (x.found, x.wanted))
+        found, wanted = (np.moveaxis(y, axis, 0) for y in (arrays.found, arrays.wanted))
         if len(found) < 2 or found.shape[1] < 2:
             continue
-        wrong, some = np.asarray(x.wrong.any(axis=1 - axis)), np.asarray(found.any(axis=1))
-        if not may_be(x, found, wanted, np.flatnonzero(wrong & some)):
+        wrong, some = np.asarray(arrays.wrong.any(axis=1 - axis)), np.asarray(found.any(axis=1))
+        if not may_be(arrays, found, wanted, np.flatnonzero(wrong & some)):
             continue
         empty = wrong & ~some
-        moved = _lines_source(x, found, wanted, axis, empty)
+        moved = _lines_source(arrays, found, wanted, axis, empty)
         if moved is None:
             continue
         shape = (-1, 1) if axis == 0 else (1, -1)
-        free = np.broadcast_to(empty.reshape(shape), x.shape) if empty.any() else None
-        if x.gives(np.take(x.wanted, moved, axis=axis), free):
+        free = np.broadcast_to(empty.reshape(shape), arrays.shape) if empty.any() else None
+        if arrays.gives(np.take(arrays.wanted, moved, axis=axis), free):
             lost = f", and {what}s {numbers_told(np.flatnonzero(empty).tolist(), len(empty))} are 0" if empty.any() else ""
             return Explanation(
                 f"its {what}s lie in other places: {moved_told(moved, what, letter)}{lost}",
@@ -337,19 +341,19 @@ def lines(x: Arrays) -> Explanation | None:
     return None
 
 
-def may_be(x: Arrays, found: np.ndarray, wanted: np.ndarray, which: np.ndarray) -> bool:
+def may_be(arrays: Arrays, found: np.ndarray, wanted: np.ndarray, which: np.ndarray) -> bool:
     """Is there a line of `wanted` that each of some lines of `found` could be, judged by a few elements?"""
     at = np.linspace(0, found.shape[1] - 1, RUN).astype(int)
     theirs = wanted[:, at]
-    return all(bool(x.near(found[n, at], theirs).all(axis=1).any()) for n in which[:: max(1, len(which) // TRIED)])
+    return all(bool(arrays.near(found[n, at], theirs).all(axis=1).any()) for n in which[:: max(1, len(which) // TRIED)])
 
 
-def _lines_source(x: Arrays, found: np.ndarray, wanted: np.ndarray, axis: int, empty: np.ndarray) -> np.ndarray | None:
+def _lines_source(arrays: Arrays, found: np.ndarray, wanted: np.ndarray, axis: int, empty: np.ndarray) -> np.ndarray | None:
     """Where each line comes from; those that are right, or empty, stay."""
-    wrong = np.flatnonzero(x.wrong.any(axis=1 - axis) & ~empty)
+    wrong = np.flatnonzero(arrays.wrong.any(axis=1 - axis) & ~empty)
     if not len(wrong):
         return None
-    best = nearest(x, found, wanted, wrong)
+    best = nearest(arrays, found, wanted, wrong)
     if best is None:
         return None
     source = np.arange(len(found))
@@ -374,9 +378,9 @@ SHOWN_ROWS = 16
 Rule = Callable[[Arrays, Tile], Explanation | None]
 
 
-def swizzled(x: Arrays, tile: Tile) -> Explanation | None:
+def swizzled(arrays: Arrays, tile: Tile) -> Explanation | None:
     """Were tiles written into shared memory with another swizzle than the one that their store takes away, or from another origin of its pattern?"""
-    row_bytes = tile.columns * x.itemsize
+    row_bytes = tile.columns * arrays.itemsize
     if row_bytes % CHUNK or row_bytes & (row_bytes - 1) or row_bytes > LINE:
         return None
     stores = [Swizzle(tile.swizzle)] if tile.swizzle else PLAIN[1:]
@@ -384,8 +388,8 @@ def swizzled(x: Arrays, tile: Tile) -> Explanation | None:
         for written in PLAIN if tile.swizzle else (Swizzle.NONE,):
             if of_store not in PLAIN or (written == of_store and not tile.offset % MODES[of_store].period):
                 continue
-            if gives(x, tile, _through(tile, x.itemsize, of_store, written)):
-                return _swizzle_told(tile, x.itemsize, of_store, written)
+            if gives(arrays, tile, _through(tile, arrays.itemsize, of_store, written)):
+                return _swizzle_told(tile, arrays.itemsize, of_store, written)
     return None
 
 
@@ -432,20 +436,20 @@ def _by(tile: Tile) -> str:
     return f" ({tile.writers})" if tile.writers else ""
 
 
-def chunked(x: Arrays, tile: Tile) -> Explanation | None:
+def chunked(arrays: Arrays, tile: Tile) -> Explanation | None:
     """Were tiles written with an XOR of 16-byte chunks that is no swizzle of a tensor map?"""
-    row_bytes = tile.columns * x.itemsize
+    row_bytes = tile.columns * arrays.itemsize
     count = row_bytes // CHUNK
     if not tile.swizzle or Swizzle(tile.swizzle) not in PLAIN or row_bytes % CHUNK or count < 2 or count & (count - 1) or row_bytes > LINE:
         return None
     if tile.swizzle != Swizzle.NONE and row_bytes > MODES[Swizzle(tile.swizzle)].width:  # the driver refuses such a map
         return None
-    moved = _chunks_source(x, tile, count)
+    moved = _chunks_source(arrays, tile, count)
     if moved is None or not moved.any():
         return None
-    per, index = CHUNK // x.itemsize, np.arange(tile.rows * tile.columns)
+    per, index = CHUNK // arrays.itemsize, np.arange(tile.rows * tile.columns)
     row, column = np.divmod(index, tile.columns)
-    if not gives(x, tile, row * tile.columns + (column // per ^ moved[row]) * per + column % per):
+    if not gives(arrays, tile, row * tile.columns + (column // per ^ moved[row]) * per + column % per):
         return None
     mode = MODES[Swizzle(tile.swizzle)]
     begin = tile.offset + np.arange(tile.rows, dtype=np.int64) * row_bytes
@@ -459,18 +463,20 @@ def chunked(x: Arrays, tile: Tile) -> Explanation | None:
     )
 
 
-def slid(x: Arrays, tile: Tile) -> Explanation | None:
+def slid(arrays: Arrays, tile: Tile) -> Explanation | None:
     """Does a store read its tile some rows before or behind where it was written?"""
-    at = x.wrong_tiles(tile)
-    if not tile.swizzle or tile.rows < 2 or not len(at) or x.shape[0] % tile.rows or x.shape[1] % tile.columns:
+    at = arrays.wrong_tiles(tile)
+    if not tile.swizzle or tile.rows < 2 or not len(at) or arrays.shape[0] % tile.rows or arrays.shape[1] % tile.columns:
         return None
-    found, wanted = (y.reshape(len(y), tile.rows, tile.columns) for y in (x.tiles(x.found, tile, at), x.tiles(x.wanted, tile, at)))
+    found, wanted = (
+        y.reshape(len(y), tile.rows, tile.columns) for y in (arrays.tiles(arrays.found, tile, at), arrays.tiles(arrays.wanted, tile, at))
+    )
     middle = tile.rows // 2
-    for row in np.flatnonzero(x.near(wanted[0], found[0, middle]).all(axis=1)).tolist():
+    for row in np.flatnonzero(arrays.near(wanted[0], found[0, middle]).all(axis=1)).tolist():
         by = row - middle
         mine, theirs = (found[:, : tile.rows - by], wanted[:, by:]) if by > 0 else (found[:, -by:], wanted[:, : tile.rows + by])
-        if by and x.near(mine, theirs).all() and x.telling(mine, theirs, mine.size):
-            return Explanation(*_slid_told(tile, x.itemsize, by), "R508")
+        if by and arrays.near(mine, theirs).all() and arrays.telling(mine, theirs, mine.size):
+            return Explanation(*_slid_told(tile, arrays.itemsize, by), "R508")
     return None
 
 
@@ -484,15 +490,15 @@ def _slid_told(tile: Tile, itemsize: int, by: int) -> tuple[str, str]:
     )
 
 
-def _chunks_source(x: Arrays, tile: Tile, count: int) -> np.ndarray | None:
+def _chunks_source(arrays: Arrays, tile: Tile, count: int) -> np.ndarray | None:
     """(rows,): with what number the chunks of each row are exchanged; None where that is no rule."""
-    if not len(x.wrong_tiles(tile)):
+    if not len(arrays.wrong_tiles(tile)):
         return None
-    found, wanted = (y.reshape(len(y), tile.rows, count, -1) for y in _some(x, tile))
+    found, wanted = (y.reshape(len(y), tile.rows, count, -1) for y in _some(arrays, tile))
     places = np.arange(count)
     moved = np.zeros(tile.rows, np.int64)
     for row in range(tile.rows):
-        alike = [n for n in range(count) if x.near(found[:, row], wanted[:, row, places ^ n]).all()]
+        alike = [n for n in range(count) if arrays.near(found[:, row], wanted[:, row, places ^ n]).all()]
         if len(alike) != 1:
             return None
         moved[row] = alike[0]
@@ -516,34 +522,38 @@ def _law(moved: np.ndarray) -> str:
     return f"[{', '.join(map(str, moved[:SHOWN_ROWS].tolist()))}, ...][r]"
 
 
-def moved_tiles(x: Arrays, tile: Tile) -> Explanation | None:
+def moved_tiles(arrays: Arrays, tile: Tile) -> Explanation | None:
     """Whole tiles in the place of others; those that hold what was there before count as missing."""
-    at, wanted = x.wrong_tiles(tile), x.split(x.wanted, tile)
+    at, wanted = arrays.wrong_tiles(tile), arrays.split(arrays.wanted, tile)
     down, _, across, _ = wanted.shape
-    if tile.rows * tile.columns < LEAST_TILE or not 2 <= down * across <= MOST_LINES or x.count > np.count_nonzero(x.split(x.wrong, tile)):
+    if (
+        tile.rows * tile.columns < LEAST_TILE
+        or not 2 <= down * across <= MOST_LINES
+        or arrays.count > np.count_nonzero(arrays.split(arrays.wrong, tile))
+    ):
         return None
     begins = wanted[:, 0, :, : min(RUN, tile.columns)]
-    mine = x.split(x.found, tile)[at[:, 0], 0, at[:, 1], : begins.shape[2]]
+    mine = arrays.split(arrays.found, tile)[at[:, 0], 0, at[:, 1], : begins.shape[2]]
     some = mine[:TRIED]
     zeros = np.abs(some).max(axis=1) == 0
-    if not (zeros | np.array([x.near(one, begins).all(axis=2).any() for one in some])).all() and x.before is None:
+    if not (zeros | np.array([arrays.near(wanted_tile, begins).all(axis=2).any() for wanted_tile in some])).all() and arrays.before is None:
         return None
-    if x.before is not None:
-        kept = x.near(some, x.split(x.before, tile)[at[:TRIED, 0], 0, at[:TRIED, 1], : begins.shape[2]]).all(axis=1)
-        if not (kept | np.array([x.near(one, begins).all(axis=2).any() for one in some])).all():
+    if arrays.before is not None:
+        kept = arrays.near(some, arrays.split(arrays.before, tile)[at[:TRIED, 0], 0, at[:TRIED, 1], : begins.shape[2]]).all(axis=1)
+        if not (kept | np.array([arrays.near(wanted_tile, begins).all(axis=2).any() for wanted_tile in some])).all():
             return None
-    found = x.tiles(x.found, tile, at)
-    old = np.zeros_like(found) if x.before is None else x.tiles(x.before, tile, at)
-    kept = x.near(found, old).all(axis=1)
+    found = arrays.tiles(arrays.found, tile, at)
+    old = np.zeros_like(found) if arrays.before is None else arrays.tiles(arrays.before, tile, at)
+    kept = arrays.near(found, old).all(axis=1)
     at, found = at[~kept], found[~kept]
     every = np.argwhere(np.ones((down, across), bool))
     if not len(at):
         return None
-    flat = x.tiles(x.wanted, tile, every)
-    best = nearest(x, found, flat)
-    if best is None or not x.near(found, flat[best]).all():
+    flat = arrays.tiles(arrays.wanted, tile, every)
+    best = nearest(arrays, found, flat)
+    if best is None or not arrays.near(found, flat[best]).all():
         return None
-    if not x.telling(found, flat[best], int(np.count_nonzero(~x.near(found, x.tiles(x.wanted, tile, at))))):
+    if not arrays.telling(found, flat[best], int(np.count_nonzero(~arrays.near(found, arrays.tiles(arrays.wanted, tile, at))))):
         return None
     lost = f"; {int(kept.sum())} more hold {'what was there before' if old[kept].any() else '0'}" if kept.any() else ""
     return Explanation(
@@ -570,24 +580,24 @@ def _where_to_look(tile: Tile, is_exchanged: bool, *, is_twice: bool) -> str:
     return f"look at the coordinates of the {tile.name}"
 
 
-def carried(x: Arrays, tile: Tile) -> Explanation | None:
+def carried(arrays: Arrays, tile: Tile) -> Explanation | None:
     """Do tiles hold besides what was expected that of another tile, or one number: were accumulators not zeroed?"""
-    at = x.wrong_tiles(tile)
-    if tile.rows * tile.columns < LEAST_TILE or not len(at) or x.shape[0] % tile.rows or x.shape[1] % tile.columns:
+    at = arrays.wrong_tiles(tile)
+    if tile.rows * tile.columns < LEAST_TILE or not len(at) or arrays.shape[0] % tile.rows or arrays.shape[1] % tile.columns:
         return None
-    found, wanted = x.tiles(x.found, tile, at), x.tiles(x.wanted, tile, at)
+    found, wanted = arrays.tiles(arrays.found, tile, at), arrays.tiles(arrays.wanted, tile, at)
     more = found - wanted
     constant = np.median(more, axis=1, keepdims=True)
-    is_constant = x.near(found, wanted + constant).all(axis=1)
-    every = np.argwhere(np.ones((x.shape[0] // tile.rows, x.shape[1] // tile.columns), bool))
+    is_constant = arrays.near(found, wanted + constant).all(axis=1)
+    every = np.argwhere(np.ones((arrays.shape[0] // tile.rows, arrays.shape[1] // tile.columns), bool))
     rest = np.flatnonzero(~is_constant)
     if not len(rest) or not 2 <= len(every) <= MOST_LINES:
         return None
-    all_found = x.tiles(x.found, tile, every)
-    source = nearest(x, more[rest], all_found)
-    if source is None or not x.near(found[rest], wanted[rest] + all_found[source]).all():
+    all_found = arrays.tiles(arrays.found, tile, every)
+    source = nearest(arrays, more[rest], all_found)
+    if source is None or not arrays.near(found[rest], wanted[rest] + all_found[source]).all():
         return None
-    if not x.telling(found[rest], wanted[rest] + all_found[source], len(rest) * tile.rows * tile.columns):
+    if not arrays.telling(found[rest], wanted[rest] + all_found[source], len(rest) * tile.rows * tile.columns):
         return None
     size = np.array([tile.rows, tile.columns])
     some = ", ".join(
@@ -614,51 +624,51 @@ def _tiles_told(at: np.ndarray, source: np.ndarray, tile: Tile) -> str:
     return f"the {tile.rows}x{tile.columns} tile {some}{', ...' if len(at) > SHOWN else ''}"
 
 
-def gives(x: Arrays, tile: Tile, source: np.ndarray) -> bool:
+def gives(arrays: Arrays, tile: Tile, source: np.ndarray) -> bool:
     """Does a permutation of their elements, `source`, give all wrong tiles?"""
-    if x.shape[0] % tile.rows or x.shape[1] % tile.columns:
-        return _gives_cut(x, tile, source)
-    at = x.wrong_tiles(tile)
+    if arrays.shape[0] % tile.rows or arrays.shape[1] % tile.columns:
+        return _gives_cut(arrays, tile, source)
+    at = arrays.wrong_tiles(tile)
     for begin in (0, *range(1, len(at), TOGETHER)):
         some = at[begin : begin + TOGETHER] if begin else at[:1]
-        if not x.near(x.tiles(x.found, tile, some), np.take(x.tiles(x.wanted, tile, some), source, axis=1)).all():
+        if not arrays.near(arrays.tiles(arrays.found, tile, some), np.take(arrays.tiles(arrays.wanted, tile, some), source, axis=1)).all():
             return False
-    found, wanted = _some(x, tile)
-    return x.telling(found, wanted[:, source], x.count)
+    found, wanted = _some(arrays, tile)
+    return arrays.telling(found, wanted[:, source], arrays.count)
 
 
-def _gives_cut(x: Arrays, tile: Tile, source: np.ndarray) -> bool:
-    """The same where the array ends within tiles; what comes from outside of it, nobody knows."""
-    r, c = np.nonzero(x.wrong)
+def _gives_cut(arrays: Arrays, tile: Tile, source: np.ndarray) -> bool:
+    """Does the permutation `source` give all wrong tiles of an array that ends within tiles? Elements that come from outside of it are unknown."""
+    r, c = np.nonzero(arrays.wrong)
     at = np.unique(np.stack([r // tile.rows, c // tile.columns], axis=1), axis=0)
     for some in (at[:1], at):
         r, c = (some[:, n, None] * size for n, size in enumerate((tile.rows, tile.columns)))
         local = np.arange(len(source))
         to, of = ((r + y // tile.columns, c + y % tile.columns) for y in (local, source))
-        inside, known = ((y[0] < x.shape[0]) & (y[1] < x.shape[1]) for y in (to, of))
+        inside, known = ((y[0] < arrays.shape[0]) & (y[1] < arrays.shape[1]) for y in (to, of))
         known &= inside
-        found, moved = (y[z[0][known], z[1][known]] for y, z in ((x.found, to), (x.wanted, of)))
-        if known.sum() < LEAST_KNOWN * inside.sum() or not x.near(found, moved).all():
+        found, moved = (y[z[0][known], z[1][known]] for y, z in ((arrays.found, to), (arrays.wanted, of)))
+        if known.sum() < LEAST_KNOWN * inside.sum() or not arrays.near(found, moved).all():
             return False
-    return x.telling(found, moved, int(np.count_nonzero(~x.near(found, x.wanted[to[0][known], to[1][known]]))))
+    return arrays.telling(found, moved, int(np.count_nonzero(~arrays.near(found, arrays.wanted[to[0][known], to[1][known]]))))
 
 
-def permuted(x: Arrays, tile: Tile) -> Explanation | None:
+def permuted(arrays: Arrays, tile: Tile) -> Explanation | None:
     """Elements in other places within each tile: transposed, or rows or columns elsewhere."""
-    if tile.rows * tile.columns > MOST or not len(x.wrong_tiles(tile)):
+    if tile.rows * tile.columns > MOST or not len(arrays.wrong_tiles(tile)):
         return None
-    for source, told, change in _candidates(x, tile):
-        if gives(x, tile, source):
+    for source, told, change in _candidates(arrays, tile):
+        if gives(arrays, tile, source):
             return Explanation(f"in each {tile.name} that is wrong {told}", change)
     return None
 
 
-def exchanged(x: Arrays, tile: Tile) -> Explanation | None:
+def exchanged(arrays: Arrays, tile: Tile) -> Explanation | None:
     """Elements in other places within each tile by an XOR of index bits, as swizzles, fragments and ldmatrix move them."""
-    if tile.rows * tile.columns > MOST or not len(x.wrong_tiles(tile)):
+    if tile.rows * tile.columns > MOST or not len(arrays.wrong_tiles(tile)):
         return None
-    source = _linear(x, *_some(x, tile))
-    if source is None or not gives(x, tile, source):
+    source = _linear(arrays, *_some(arrays, tile))
+    if source is None or not gives(arrays, tile, source):
         return None
     return Explanation(
         f"in each {tile.name} that is wrong elements lie in other places: {_bits_told(source, tile.columns)}",
@@ -666,15 +676,15 @@ def exchanged(x: Arrays, tile: Tile) -> Explanation | None:
     )
 
 
-def _some(x: Arrays, tile: Tile) -> tuple[np.ndarray, np.ndarray]:
+def _some(arrays: Arrays, tile: Tile) -> tuple[np.ndarray, np.ndarray]:
     """(found, wanted) of some wrong tiles, (n, rows * columns)."""
-    at = x.wrong_tiles(tile)[:LEARNED]
-    return x.tiles(x.found, tile, at), x.tiles(x.wanted, tile, at)
+    at = arrays.wrong_tiles(tile)[:LEARNED]
+    return arrays.tiles(arrays.found, tile, at), arrays.tiles(arrays.wanted, tile, at)
 
 
-def _candidates(x: Arrays, tile: Tile) -> Iterator[tuple[np.ndarray, str, str]]:
+def _candidates(arrays: Arrays, tile: Tile) -> Iterator[tuple[np.ndarray, str, str]]:
     h, w = tile.rows, tile.columns
-    mine, theirs = (y.reshape(-1, h, w) for y in _some(x, tile))
+    mine, theirs = (y.reshape(-1, h, w) for y in _some(arrays, tile))
     index = np.arange(h * w).reshape(h, w)
     if h == w:
         yield (
@@ -684,15 +694,15 @@ def _candidates(x: Arrays, tile: Tile) -> Iterator[tuple[np.ndarray, str, str]]:
         )
     for axis, what, letter in ((1, "row", "m"), (2, "column", "n")):
         a, b = (np.ascontiguousarray(np.moveaxis(y, axis, 0)).reshape(y.shape[axis], -1) for y in (mine, theirs))
-        wrong = np.flatnonzero(~x.near(a, b).all(axis=1))
-        source = nearest(x, a, b) if len(a) > 1 and may_be(x, a, b, wrong) else None
+        wrong = np.flatnonzero(~arrays.near(a, b).all(axis=1))
+        source = nearest(arrays, a, b) if len(a) > 1 and may_be(arrays, a, b, wrong) else None
         if source is not None and (source != np.arange(len(source))).any():
             told = f"{what}s lie in other places: {moved_told(source, what, letter)}"
             change = f"look at which {what} a register of the accumulator fragment belongs to"
             yield np.take(index, source, axis=axis - 1).ravel(), told, change
 
 
-def _linear(x: Arrays, found: np.ndarray, wanted: np.ndarray) -> np.ndarray | None:
+def _linear(arrays: Arrays, found: np.ndarray, wanted: np.ndarray) -> np.ndarray | None:
     """That permutation, learned from where the elements went whose index has one bit set."""
     size = found.shape[1]
     if size & (size - 1):
@@ -701,7 +711,7 @@ def _linear(x: Arrays, found: np.ndarray, wanted: np.ndarray) -> np.ndarray | No
     for at in (0, *(1 << n for n in range(size.bit_length() - 1))):
         far = np.abs(found[:, at : at + 1] - wanted).max(axis=0)
         best = int(far.argmin())
-        if not x.near(found[:, at], wanted[:, best]).all():
+        if not arrays.near(found[:, at], wanted[:, best]).all():
             return None
         images.append(best)
     source = np.full(1, images[0])
@@ -755,44 +765,44 @@ class Code:
 NO_CODE = Code()
 
 
-def is_product(x: Arrays, a: np.ndarray, b: np.ndarray) -> bool:
+def is_product(arrays: Arrays, a: np.ndarray, b: np.ndarray) -> bool:
     """Was A B expected, for (M, K) and (N, K)? Judged by some rows."""
-    if x.shape != (len(a), len(b)) or a.shape[1] != b.shape[1]:
+    if arrays.shape != (len(a), len(b)) or a.shape[1] != b.shape[1]:
         return False
-    r, _ = x.places
+    r, _ = arrays.places
     rows = np.unique(r[np.linspace(0, len(r) - 1, ROWS).astype(int)])
-    return bool(x.near(a[rows] @ b.T, x.wanted[rows]).mean() > MOST_RIGHT)
+    return bool(arrays.near(a[rows] @ b.T, arrays.wanted[rows]).mean() > MOST_RIGHT)
 
 
 def explain_sums(
-    x: Arrays, a: np.ndarray, b: np.ndarray, steps: Sequence[int], *, itemsize: int = 0, code: Code = NO_CODE
+    arrays: Arrays, a: np.ndarray, b: np.ndarray, steps: Sequence[int], *, itemsize: int = 0, code: Code = NO_CODE
 ) -> Explanation | None:
     """What the product D = A B makes of it: `a` (M, K) and `b` (N, K) are numbers, `steps` the numbers of k that a kernel may take at once.
 
     `itemsize` is the bytes of an element of the operands in shared memory, 0 where 16-byte chunks of them are not looked at.
     """
-    if x.shape != (len(a), len(b)) or a.shape[1] != b.shape[1]:
+    if arrays.shape != (len(a), len(b)) or a.shape[1] != b.shape[1]:
         return None
     for step in dict.fromkeys(steps):
-        if (told := _counted(x, a, b, step, code)) is not None:
-            return told
-    if (told := _other(x, a, b)) is not None or not itemsize or not is_product(x, a, b):
-        return told
-    return _chunks(x, a, b, itemsize, code)
+        if (explanation := _counted(arrays, a, b, step, code)) is not None:
+            return explanation
+    if (explanation := _other(arrays, a, b)) is not None or not itemsize or not is_product(arrays, a, b):
+        return explanation
+    return _chunks(arrays, a, b, itemsize, code)
 
 
-def _counted(x: Arrays, a: np.ndarray, b: np.ndarray, step: int, code: Code) -> Explanation | None:
-    """How often each step of k is in D, beyond once."""
+def _counted(arrays: Arrays, a: np.ndarray, b: np.ndarray, step: int, code: Code) -> Explanation | None:
+    """The explanation that D lacks some steps of k, or has them several times; None where that is not so."""
     count = -(-a.shape[1] // step)
     if not 2 <= count <= MOST_STEPS:
         return None
-    r, _ = x.places
+    r, _ = arrays.places
     rows = np.unique(r[np.linspace(0, len(r) - 1, ROWS).astype(int)])
-    columns = np.flatnonzero(x.wrong[rows].any(axis=0))[:MOST_COLUMNS]
+    columns = np.flatnonzero(arrays.wrong[rows].any(axis=0))[:MOST_COLUMNS]
     ranges = [slice(n * step, (n + 1) * step) for n in range(count)]
     terms = np.stack([a[rows, k].astype(np.float64) @ b[columns, k].T.astype(np.float64) for k in ranges])
-    wrong = x.wrong[np.ix_(rows, columns)]
-    matrix, delta = terms[:, wrong].T, (x.found.astype(np.float64) - x.wanted)[np.ix_(rows, columns)][wrong]
+    wrong = arrays.wrong[np.ix_(rows, columns)]
+    matrix, delta = terms[:, wrong].T, (arrays.found.astype(np.float64) - arrays.wanted)[np.ix_(rows, columns)][wrong]
     if len(delta) < 4 * count:
         return None
     times = np.rint(np.linalg.lstsq(matrix.T @ matrix, matrix.T @ delta, rcond=None)[0])
@@ -801,9 +811,9 @@ def _counted(x: Arrays, a: np.ndarray, b: np.ndarray, step: int, code: Code) -> 
         return None
     k = np.concatenate([np.arange(a.shape[1])[ranges[n]] for n in chosen])
     weight = np.repeat(times, step)[: a.shape[1]][k].astype(a.dtype)
-    blocks = _blocks(x.wrong)
+    blocks = _blocks(arrays.wrong)
     change = np.where(blocks, (a[:, k] * weight) @ b[:, k].T, 0)
-    if not x.gives((x.wanted + change).astype(x.wanted.dtype)):
+    if not arrays.gives((arrays.wanted + change).astype(arrays.wanted.dtype)):
         return None
     where = "all of it" if blocks.all() else "what is wrong"
     kinds = {n: np.flatnonzero(times == n) for n in HOW if (times == n).any()}
@@ -828,7 +838,7 @@ def _change(kinds: dict[int, np.ndarray], count: int, step: int, code: Code) -> 
 
 
 def _ranges(chosen: np.ndarray, step: int, extent: int) -> str:
-    """Which k, in words."""
+    """The chosen steps of k in words, as ranges where these are few."""
     runs = np.split(chosen, np.flatnonzero(np.diff(chosen) != 1) + 1)
     if len(runs) > 3:
         return f"steps {numbers_told(chosen.tolist(), -(-extent // step))} of k ({step} each)"
@@ -843,18 +853,18 @@ def _blocks(wrong: np.ndarray) -> np.ndarray:
     return np.asarray(some.repeat(BLOCK, axis=0).repeat(BLOCK, axis=1)[:rows, :columns])
 
 
-def _other(x: Arrays, a: np.ndarray, b: np.ndarray) -> Explanation | None:
+def _other(arrays: Arrays, a: np.ndarray, b: np.ndarray) -> Explanation | None:
     """Is D another product of the same matrices? B here is (K, N), as in D = A B."""
     named = {"A": a, "A^T": a.T, "B": b.T, "B^T": b}
-    if not is_product(x, a, b):
+    if not is_product(arrays, a, b):
         return None
-    r, _ = x.places
+    r, _ = arrays.places
     rows = np.unique(r[np.linspace(0, len(r) - 1, ROWS).astype(int)])
     for left, p in named.items():
         for right, q in named.items():
-            if (left, right) == ("A", "B") or (p.shape[0], q.shape[1]) != x.shape or p.shape[1] != q.shape[0]:
+            if (left, right) == ("A", "B") or (p.shape[0], q.shape[1]) != arrays.shape or p.shape[1] != q.shape[0]:
                 continue
-            if x.near(x.found[rows], p[rows] @ q).mean() > MOST_RIGHT and x.gives((p @ q).astype(x.wanted.dtype)):
+            if arrays.near(arrays.found[rows], p[rows] @ q).mean() > MOST_RIGHT and arrays.gives((p @ q).astype(arrays.wanted.dtype)):
                 same = left[0] == right[0]
                 change = f"look for a load or a descriptor of {left[0]} where the other operand is meant" if same else _turned(left, right)
                 return Explanation(f"it is {left} {right}, not A B", change)
@@ -872,15 +882,15 @@ def _turned(left: str, right: str) -> str:
     return "; ".join(filter(None, (swapped, major)))
 
 
-def _chunks(x: Arrays, a: np.ndarray, b: np.ndarray, itemsize: int, code: Code) -> Explanation | None:
+def _chunks(arrays: Arrays, a: np.ndarray, b: np.ndarray, itemsize: int, code: Code) -> Explanation | None:
     """Are 16-byte chunks of an operand multiplied in the place of others, as a wrong lane address of ldmatrix or a missing swizzle makes it?"""
     found = {}
-    for name, mine, other, d in (("A", a, b, x.found), ("B", b, a, x.found.T)):
+    for name, mine, other, d in (("A", a, b, arrays.found), ("B", b, a, arrays.found.T)):
         weights = _weights(mine, other, d, itemsize)
         if weights is None:
             continue
         product = _mixed(mine, weights, CHUNK // itemsize) @ other.T
-        if x.gives((product if name == "A" else product.T).astype(x.wanted.dtype)):
+        if arrays.gives((product if name == "A" else product.T).astype(arrays.wanted.dtype)):
             found[name] = weights
     # Where all rows are alike, the same may be said of the other operand: it is the one of which each place has one chunk.
     found = {name: w for name, w in found.items() if _is_choice(w)} or found
@@ -980,17 +990,25 @@ MOST_RUNS = 1 << 16
 MOST_NEAR = 0.999  # of them: what is summed in another order may come to the other side of a tie
 
 
-def unwritten(x: Arrays) -> Explanation | None:
+def unwritten(arrays: Arrays) -> Explanation | None:
     """Nothing was written there, or what was there already."""
-    before, old = x.before, x.old
-    r, c = x.places
+    before, old = arrays.before, arrays.old
+    r, c = arrays.places
     zeros = before is None or not before[r, c].any()
-    if not x.near(x.found[r, c], np.broadcast_to(old, x.shape)[r, c]).all() or not x.near(x.found, old)[x.wrong].all():
+    if (
+        not arrays.near(arrays.found[r, c], np.broadcast_to(old, arrays.shape)[r, c]).all()
+        or not arrays.near(arrays.found, old)[arrays.wrong].all()
+    ):
         return None
-    where = _where(x)
+    where = _where(arrays)
     for sign, name in ((-1, "negative"), (1, "positive")):
-        signed, least = x.wanted * sign, 4 * x.relative * x.scale
-        if zeros and (signed[r, c] > 0).all() and not (~x.wrong & (signed > least)).any() and (~x.wrong & (signed < -least)).sum() >= LEAST:
+        signed, least = arrays.wanted * sign, 4 * arrays.relative * arrays.scale
+        if (
+            zeros
+            and (signed[r, c] > 0).all()
+            and not (~arrays.wrong & (signed > least)).any()
+            and (~arrays.wrong & (signed < -least)).sum() >= LEAST
+        ):
             return Explanation(f"every {name} number is 0", "look for a max or min with 0 (relu), or a conversion to unsigned")
     held = "is 0" if zeros else "holds what was there before the launch"
     also = ", as before the launch" if zeros and before is not None else ""
@@ -1000,19 +1018,19 @@ def unwritten(x: Arrays) -> Explanation | None:
     )
 
 
-def negated(x: Arrays) -> Explanation | None:
-    """The other sign."""
-    if not x.gives(-x.wanted):
+def negated(arrays: Arrays) -> Explanation | None:
+    """The explanation that every element has the opposite sign; None where that is not so."""
+    if not arrays.gives(-arrays.wanted):
         return None
     return Explanation(
         "it has the other sign everywhere", "look at imm-scale-a and imm-scale-b (or negate-a, negate-b), or at a factor of -1"
     )
 
 
-def scaled(x: Arrays) -> Explanation | None:
-    """A constant factor."""
-    r, c = x.places
-    a, b = x.found[r, c].astype(np.float64), x.wanted[r, c].astype(np.float64)
+def scaled(arrays: Arrays) -> Explanation | None:
+    """The explanation that every element was multiplied by one constant factor; None where that is not so."""
+    r, c = arrays.places
+    a, b = arrays.found[r, c].astype(np.float64), arrays.wanted[r, c].astype(np.float64)
     if not (b != 0).any():
         return None
     factor = float((a * b).sum() / (b * b).sum())
@@ -1023,7 +1041,7 @@ def scaled(x: Arrays) -> Explanation | None:
     )
     power = 2.0 ** round(np.log2(abs(factor))) if factor else 0.0
     for k in dict.fromkeys([np.copysign(power, factor), nearest, factor]):
-        if abs(k - 1) > 2**-6 and abs(k) > 2**-24 and x.gives(x.wanted * x.wanted.dtype.type(k)):
+        if abs(k - 1) > 2**-6 and abs(k) > 2**-24 and arrays.gives(arrays.wanted * arrays.wanted.dtype.type(k)):
             told = f"1/{round(1 / k)}" if abs(k) < 1 and 1 / k == round(1 / k) else f"{k:.6g}"
             return Explanation(
                 f"all of it is {told} of what was expected", "look at alpha, the scale factors of the operands, or a sum over several CTAs"
@@ -1031,11 +1049,11 @@ def scaled(x: Arrays) -> Explanation | None:
     return None
 
 
-def added(x: Arrays) -> Explanation | None:
-    """The same number more, or less, everywhere."""
-    r, c = x.places
-    more = float(np.median(x.found[r, c].astype(np.float64) - x.wanted[r, c]))
-    if not more or not np.isfinite(more) or not x.gives(x.wanted + x.wanted.dtype.type(more)):
+def added(arrays: Arrays) -> Explanation | None:
+    """The explanation that one constant was added to every element; None where that is not so."""
+    r, c = arrays.places
+    more = float(np.median(arrays.found[r, c].astype(np.float64) - arrays.wanted[r, c]))
+    if not more or not np.isfinite(more) or not arrays.gives(arrays.wanted + arrays.wanted.dtype.type(more)):
         return None
     return Explanation(
         f"all of it is {abs(more):.6g} too {'large' if more > 0 else 'small'}", "look at the bias, or at what the accumulator begins with"
@@ -1072,19 +1090,19 @@ def _is_of(values: np.ndarray, dtype: str) -> bool:
     return bool((to_float64(from_float64(values, dtype), dtype) == values).all())
 
 
-def _where(x: Arrays) -> str:
+def _where(arrays: Arrays) -> str:
     """Where it is wrong; between elements that were to be what they are, where it is as it was."""
-    told = _places(x.wrong)
-    if "..." not in told:
-        return told
-    same = np.concatenate([[False], x.near(x.found, x.old).ravel(), [False]])
+    places = _places(arrays.wrong)
+    if "..." not in places:
+        return places
+    same = np.concatenate([[False], arrays.near(arrays.found, arrays.old).ravel(), [False]])
     edges = np.flatnonzero(same[1:] != same[:-1]).reshape(-1, 2)
-    wrong = np.concatenate([[0], np.cumsum(x.wrong)])
-    held = np.zeros(x.wrong.size, bool)
+    wrong = np.concatenate([[0], np.cumsum(arrays.wrong)])
+    held = np.zeros(arrays.wrong.size, bool)
     for begin, end in edges[wrong[edges[:, 1]] > wrong[edges[:, 0]]][:MOST_RUNS]:
         held[begin:end] = True
-    other = _places(held.reshape(x.shape))
-    return told if "..." in other else other
+    other = _places(held.reshape(arrays.shape))
+    return places if "..." in other else other
 
 
 def _places(which: np.ndarray) -> str:
@@ -1119,31 +1137,33 @@ def explain_arrays(
     >>> explain_arrays(np.random.default_rng(1).standard_normal((64, 64)), wanted), explain_arrays(wanted * 0 + 1, wanted * 0)
     (None, None)
     """
-    x = Arrays(found, wanted, before, relative=relative, itemsize=itemsize or found.dtype.itemsize, tolerance=tolerance)
-    if x.count < LEAST:
-        return None if x.count else narrower(found, wanted, dtype)
-    of_stores = (one(x, tile) for tile in tiles if tile.swizzle for one in SWIZZLES)
-    if (told := next((told for told in of_stores if told is not None), None)) is not None and not repeats(x):
-        return told
-    simple = [next((told for rule in rules if (told := rule(x)) is not None), None) for rules in (VALUES, PLACES)]
-    given = [told for told in simple if told is not None]
+    arrays = Arrays(found, wanted, before, relative=relative, itemsize=itemsize or found.dtype.itemsize, tolerance=tolerance)
+    if arrays.count < LEAST:
+        return None if arrays.count else narrower(found, wanted, dtype)
+    of_stores = (one(arrays, tile) for tile in tiles if tile.swizzle for one in SWIZZLES)
+    if (explanation := next((explanation for explanation in of_stores if explanation is not None), None)) is not None and not repeats(
+        arrays
+    ):
+        return explanation
+    simple = [next((explanation for rule in rules if (explanation := rule(arrays)) is not None), None) for rules in (VALUES, PLACES)]
+    given = [explanation for explanation in simple if explanation is not None]
     if len(given) > 1:  # of numbers that count up, the next one is one more
         return Explanation(f"{given[0].what}; or {given[1].what}", "these numbers do not tell which")
     if given:
         return given[0]
-    tried = () if repeats(x) else (*tiles, *usual_tiles(x, tiles)[:MOST_TILES])
+    tried = () if repeats(arrays) else (*tiles, *usual_tiles(arrays, tiles)[:MOST_TILES])
     for rules in BOXES:
         for tile in tried:
             for one in rules:
-                if (told := one(x, tile)) is not None:
-                    return told
+                if (explanation := one(arrays, tile)) is not None:
+                    return explanation
     return narrower(found, wanted, dtype)
 
 
-def usual_tiles(x: Arrays, known: Sequence[Tile]) -> list[Tile]:
+def usual_tiles(arrays: Arrays, known: Sequence[Tile]) -> list[Tile]:
     """Tiles that kernels often write, where nothing says which: those a swizzle wide, the matrices of stmatrix, and tiles of CTAs."""
-    rows, columns = x.shape
-    inner = [] if known else [MODES[mode].width // x.itemsize for mode in (Swizzle.B128, Swizzle.B64, Swizzle.B32)]
+    rows, columns = arrays.shape
+    inner = [] if known else [MODES[mode].width // arrays.itemsize for mode in (Swizzle.B128, Swizzle.B64, Swizzle.B32)]
     shapes = [(64, n) for n in inner] + [(8, 8), (128, 128), (64, 64), (128, 64), (64, 128), (64, 256), (128, 256)]
     shapes = [s for s in dict.fromkeys(shapes) if s[0] <= rows and s[1] <= columns and rows % s[0] == 0 and columns % s[1] == 0]
     return [Tile(*s) for s in shapes if s not in {(t.rows, t.columns) for t in known}]

@@ -85,13 +85,13 @@ def findings_of(
     `body` are the instructions of the program.
     """
     upstream = [_of_watch(f, name, reads) for f in causes]
-    found = [_of_watch(f, name, reads) for f in executed]
-    found += [_of_check(f, written, name, reads) for f in checked if written is not None]
-    found.sort(key=lambda f: (f.severity in (Severity.NOTE, Severity.LUCK), _rank(f)))
-    found = upstream + found
+    findings = [_of_watch(f, name, reads) for f in executed]
+    findings += [_of_check(f, written, name, reads) for f in checked if written is not None]
+    findings.sort(key=lambda f: (f.severity in (Severity.NOTE, Severity.LUCK), _rank(f)))
+    findings = upstream + findings
     sources = Sources(body)
-    found = [_placed(f, sources) for f in found]
-    return _grouped([_consequence(f, found[:n]) for n, f in enumerate(found)])
+    findings = [_placed(f, sources) for f in findings]
+    return _grouped([_consequence(f, findings[:n]) for n, f in enumerate(findings)])
 
 
 def _placed(f: Finding, sources: Sources) -> Finding:
@@ -101,10 +101,10 @@ def _placed(f: Finding, sources: Sources) -> Finding:
     return dataclasses.replace(f, at=dataclasses.replace(f.at, place=sources.place(f.location)))
 
 
-def _grouped(found: list[Finding]) -> list[Finding]:
+def _grouped(findings: list[Finding]) -> list[Finding]:
     """Findings that say the same as one, the first of them, with the places of the others."""
     alike: dict[tuple[object, ...], list[Finding]] = {}
-    for f in found:
+    for f in findings:
         alike.setdefault(_gist(f), []).append(f)
     return [
         dataclasses.replace(first, alike=tuple(f.at for f in others if isinstance(f.at, InLaunch))) for first, *others in alike.values()
@@ -129,7 +129,7 @@ def _shape(text: str) -> str:
 
 
 def _rank(f: Finding) -> int:
-    """Its place among causes."""
+    """The finding's place in the order of causes; 0 is the most upstream one."""
     return UPSTREAM[UPSTREAM_IF_MENDED.get(f.code, f.code) if f.fix is not None else f.code]
 
 
@@ -308,20 +308,20 @@ class Run:
         stored = [] if self.reads is None else stored_tiles(self.reads, self.launch)
         if self.reads is not None and not any(f.code == "R508" for f in (*causes, *executed)):  # else the load is told already
             stored = [*exchanged_loads(self.reads, self.launch), *stored]
-        found = findings_of(
+        findings = findings_of(
             causes, (*executed, *stored, *own_ranks(self.launch), *self.launch.findings.values()), written,
             (*report.findings, *report.remarks) if report else (), self.name, self.reads, self.launch.program.inlined.body,
         )  # fmt: skip
-        return [dataclasses.replace(f, folders=self.folders) for f in found]
+        return [dataclasses.replace(f, folders=self.folders) for f in findings]
 
     @property
     def findings(self) -> list[Finding]:
-        """What is wrong, the most upstream first."""
+        """The findings that need a change, the most upstream first."""
         return [f for f in self._all if f.severity in (Severity.TRAP, Severity.WRONG)]
 
     @property
     def remarks(self) -> list[Finding]:
-        """What is worth knowing and needs no change."""
+        """The notes: worth knowing, and nothing of them needs a change."""
         return [f for f in self._all if f.severity not in (Severity.TRAP, Severity.WRONG)]
 
     @property
@@ -341,7 +341,7 @@ class Run:
 
     @property
     def output(self) -> str:
-        """What printf wrote."""
+        """The text that the kernel's printf wrote."""
         return "".join(self.launch.output)
 
     @property
@@ -357,17 +357,17 @@ class Run:
     @property
     def evidence(self) -> tuple[str, ...]:
         """What the results rest on that was not measured, in words."""
-        found = sorted(self.launch.evidence)
+        grades = sorted(self.launch.evidence)
         if not architecture(self.launch.arch).measured:
-            found.insert(0, f"rules for {self.launch.arch} are documented, compiled or inferred: nothing is measured on Blackwell")
+            grades.insert(0, f"rules for {self.launch.arch} are documented, compiled or inferred: nothing is measured on Blackwell")
         if self.approximate:
-            found.append(f"within the ISA's error bound, not bit-exact: {', '.join(self.approximate)}")
+            grades.append(f"within the ISA's error bound, not bit-exact: {', '.join(self.approximate)}")
         if self._checked == (None, None) and self._not_judged:
-            found.append(f"descriptors and tensor maps are not judged: {self._not_judged}")
+            grades.append(f"descriptors and tensor maps are not judged: {self._not_judged}")
         if self.unsure:
             lines = ", ".join(map(str, self.unsure))
-            found.append(f"not surely bit-exact: whether ptxas takes a product into the sums at lines {lines} is not known")
-        return tuple(found)
+            grades.append(f"not surely bit-exact: whether ptxas takes a product into the sums at lines {lines} is not known")
+        return tuple(grades)
 
     def scenario(self) -> Scenario:
         """The transfers and matrix instructions that were executed, as `smemsim check` reads them; each different product once."""
@@ -377,7 +377,7 @@ class Run:
         return Scenario(self.launch.arch) if written is None else Scenario.of(written.scenario)
 
     def explain(self, array: Any, expected: Any, before: Any = None, *, dtype: str = "", rtol: float = 0.0, atol: float = 0.0) -> str:
-        """The one rule that makes of `expected` what the kernel left in `array`, with what to change; "" where none is certain.
+        """Which single rule turns `expected` into what the kernel left in `array`, and what to change; "" where no rule is certain.
 
         `array` is one of `Gpu.array`, or its contents (then lines of stores are not known); `expected` and `before`, what was in it before the
         launch, are arrays of as many elements. `dtype` is the element type where an array has raw bits, `rtol` and `atol` are numpy's: how far an
@@ -397,16 +397,17 @@ class Run:
         if dtype:
             element_format(dtype)
         tolerance = Tolerance(rtol, atol)
-        found = array.numpy() if isinstance(array, DeviceArray) else as_numpy("array", array)
+        array_values = array.numpy() if isinstance(array, DeviceArray) else as_numpy("array", array)
         others = {"expected": as_numpy("expected", expected)} | ({} if before is None else {"before": as_numpy("before", before)})
         for name, other in others.items():
-            if other.size != found.size:
-                raise InputError(f"{name} has {other.size} elements, {other.shape}; array has {found.size}, {found.shape}")
+            if other.size != array_values.size:
+                raise InputError(f"{name} has {other.size} elements, {other.shape}; array has {array_values.size}, {array_values.shape}")
         numbers = {
-            name: Output(name, x.reshape(found.shape), dtype).numbers(found.itemsize) for name, x in {"array": found, **others}.items()
+            name: Output(name, x.reshape(array_values.shape), dtype).numbers(array_values.itemsize)
+            for name, x in {"array": array_values, **others}.items()
         }
         return explained(Executed(self.launch, self.reads, self.ctas), Wrong(
-            numbers["array"], numbers["expected"], numbers.get("before"), Output("array", found, dtype).type, found.itemsize,
+            numbers["array"], numbers["expected"], numbers.get("before"), Output("array", array_values, dtype).type, array_values.itemsize,
             array.address if isinstance(array, DeviceArray) and array.is_contiguous else None, tolerance,
         ))  # fmt: skip
 
@@ -442,14 +443,14 @@ class Run:
             if self.out_of_time
             else ""
         )
-        told = (
+        counts = (
             f"{shorter_name(self.launch.program.name)}: {ctas} in {self.seconds:.1f} s{ended}, {_counted(self.findings)}",
             str(self.judged),
         )
-        return "; ".join(filter(None, told))
+        return "; ".join(filter(None, counts))
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The run as a dictionary for JSON."""
         return {
             "ok": self.ok, "entry": self.launch.program.name, "name": demangled(self.launch.program.name), "arch": self.launch.arch, "findings": [f.as_dict() for f in self.findings],
             "remarks": [f.as_dict() for f in self.remarks], "approximate": list(self.approximate),
@@ -464,12 +465,12 @@ class Run:
     def page(self) -> Page:
         """The page as a value: the findings with the PTX around their lines, above the page of the transfers and matrix instructions."""
         report = self.report or Report((), arch=self.launch.arch, title=f"{shorter_name(self.launch.program.name)}, as it ran")
-        found, ptx, tiles = [*self.findings, *self.remarks], self.ptx.splitlines(), report.tiles()
+        findings, ptx, tiles = [*self.findings, *self.remarks], self.ptx.splitlines(), report.tiles()
         none = "" if tiles else "There is no operand of a matrix instruction to draw that came through TMA."
         above = Above(
             self.summary(),
-            tuple(_entry(f, ptx) for f in found[:MOST_ENTRIES]),
-            max(len(found) - MOST_ENTRIES, 0),
+            tuple(_entry(f, ptx) for f in findings[:MOST_ENTRIES]),
+            max(len(findings) - MOST_ENTRIES, 0),
             self.output,
             self.evidence,
             none,

@@ -15,9 +15,9 @@ from smemsim.judge.copies import SCALE_COPY, Again, copy_findings, form_of, full
 from smemsim.judge.instructions import kind_of_step
 from smemsim.judge.reads import Cells, as_given, blamed_copy, grid, made_words, steps_from, steps_of, tmem_at, told_of
 from smemsim.judge.report import share_of
-from smemsim.judge.scenario import AnyOperand, CopyStep, Meant, MmaStep, Scenario
+from smemsim.judge.scenario import AnyOperand, CopyStep, Meant, MmaStep, ScenarioTables
 from smemsim.judge.state import NAMES, TMEM, UNWRITTEN, Counts, Machine, Read, finding, no_rerun
-from smemsim.judge.tensors import Tensor
+from smemsim.judge.tensors import GlobalTensor
 from smemsim.machine.tmem.address import TmemAddress
 from smemsim.machine.tmem.copy import copied_cells
 from smemsim.machine.tmem.layout import ScaleLayout
@@ -49,12 +49,12 @@ class Slice:
     column: np.ndarray  # (blocks, steps)
     id: np.ndarray
     meant: np.ndarray  # (blocks, steps, rows, scales of a row)
-    tensor: Tensor
+    tensor: GlobalTensor
     id_key: Path  # what has the id
 
     @property
     def grade(self) -> Grade:
-        """What the layout rests on."""
+        """The grade of evidence of the layout."""
         return self.layout.grade
 
 
@@ -89,7 +89,7 @@ def slice_of(machine: Machine, number: int, step: MmaStep, side: str, group: int
     return Slice(where, f"step {number + 1} (mma) {side}", operand, mode, layout, cells, column, id_, wanted, tensor, key)
 
 
-def _mode(number: int, step: MmaStep, tensor: Tensor, meant: Meant) -> ScaleMode | None:
+def _mode(number: int, step: MmaStep, tensor: GlobalTensor, meant: Meant) -> ScaleMode | None:
     """How many scales a row has; None where nothing tells."""
     kind = KINDS[kind_of_step(step, "sm_103a") or ""]
     found = _VECTOR.search(step.instruction or "")
@@ -140,80 +140,80 @@ def _cells(layout: ScaleLayout) -> Cells:
 # ---- Scale factors of block-scaled MMAs: are they in the tensor-memory columns, at the scale id and in all the lanes that a step reads?
 
 
-def scale_step(machine: Machine, scenario: Scenario, number: int, step: MmaStep, group: int | None, again: Again) -> None:
+def scale_step(machine: Machine, scenario: ScenarioTables, number: int, step: MmaStep, group: int | None, again: Again) -> None:
     """Compare the scale factors that an MMA step reads with those that were meant; findings are kept, and what cannot be looked at."""
     for side in ("scale_a", "scale_b"):
         if side not in step.readers:
             continue
         where = Path.of("step", number, side)
         try:
-            one = slice_of(machine, number, step, side, group)
+            part = slice_of(machine, number, step, side, group)
         except Unmodelled as e:
             machine.unchecked.append(f"{where} ({e})")
             continue
-        if one is None:
+        if part is None:
             machine.unchecked.append(str(where))
             continue
-        for told in _findings(machine, scenario, number, step, one, again):
+        for told in _findings(machine, scenario, number, step, part, again):
             machine.say(told)
 
 
 # ---- what is wrong
 
 
-def _findings(machine: Machine, scenario: Scenario, number: int, step: MmaStep, one: Slice, again: Again) -> Iterator[Finding]:
-    yield from _idesc(number, step, one)
+def _findings(machine: Machine, scenario: ScenarioTables, number: int, step: MmaStep, part: Slice, again: Again) -> Iterator[Finding]:
+    yield from _idesc(number, step, part)
     if (machine.tmem_writer < 0).all() or _unknown_copies(machine, scenario, number):
-        contradiction = _contradiction(one)
+        contradiction = _contradiction(part)
         if contradiction:
             yield contradiction
         else:
-            machine.unchecked.append(f"{one.where} (no copy step says what tensor memory holds)")
+            machine.unchecked.append(f"{part.where} (no copy step says what tensor memory holds)")
         return
-    shape = one.column.shape
-    legal = np.isin(one.id, one.mode.ids)
-    wrong = np.stack([one.cells.wrong(machine, one.meant[at], int(one.column[at]), int(one.id[at])) for at in np.ndindex(shape)])
-    wrong = wrong.reshape(*shape, *wrong.shape[1:]) | (~legal[..., None, None, None] & (one.meant >= 0)[:, :, None])
+    shape = part.column.shape
+    legal = np.isin(part.id, part.mode.ids)
+    wrong = np.stack([part.cells.wrong(machine, part.meant[at], int(part.column[at]), int(part.id[at])) for at in np.ndindex(shape)])
+    wrong = wrong.reshape(*shape, *wrong.shape[1:]) | (~legal[..., None, None, None] & (part.meant >= 0)[:, :, None])
     if not wrong.any():
         return
     any_copy = wrong.any(axis=2)
-    counts: Counts = {"wrong": int(any_copy.sum()), "of": any_copy.size, "first": _first(machine, one, wrong), "grade": one.grade}
+    counts: Counts = {"wrong": int(any_copy.sum()), "of": any_copy.size, "first": _first(machine, part, wrong), "grade": part.grade}
     share = f"{share_of(counts['wrong'], counts['of'], 'scale factors')}; first: {_told(counts['first'])}"
-    found = [
-        one.cells.places(machine, one.meant[at], one.mode.ids) if wrong[at].any() else [(int(one.column[at]), int(one.id[at]))]
+    places = [
+        part.cells.places(machine, part.meant[at], part.mode.ids) if wrong[at].any() else [(int(part.column[at]), int(part.id[at]))]
         for at in np.ndindex(shape)
     ]
-    if all(found):
-        yield _other_slice(machine, step, number, one, found, legal, share, counts)
+    if all(places):
+        yield _other_slice(machine, step, number, part, places, legal, share, counts)
         return
-    read = [one.cells.read(machine.tmem_writer, int(one.column[at]), int(one.id[at])) for at in np.ndindex(shape) if wrong[at].any()]
+    read = [part.cells.read(machine.tmem_writer, int(part.column[at]), int(part.id[at])) for at in np.ndindex(shape) if wrong[at].any()]
     blamed = blamed_copy(machine, scenario, number, set(map(int, np.unique(np.stack(read)))))
     if blamed is None and not wrong[:, :, 0].any():
-        yield _lanes(machine, scenario, one, wrong, share, counts)
+        yield _lanes(machine, scenario, part, wrong, share, counts)
         return
     if blamed is None:
-        for upstream in _upstream(machine, scenario, number, one, again):
+        for upstream in _upstream(machine, scenario, number, part, again):
             if upstream.fix or upstream.code not in ("R507", "R508"):  # a copy that merely brings something else is no cause
                 blamed = blamed or machine.say(upstream)
     if blamed is not None:
         cause = blamed.cause or blamed
-        yield finding("R508", one.where, one.title, share, f"see {cause.code}", cause=cause, **counts)
+        yield finding("R508", part.where, part.title, share, f"see {cause.code}", cause=cause, **counts)
         return
-    nowhere = ~np.isin(one.meant, machine.tmem) & (one.meant >= 0)
+    nowhere = ~np.isin(part.meant, machine.tmem) & (part.meant >= 0)
     if nowhere.any():
-        yield finding("R507", one.where, one.title, f"{share}; {int(nowhere.sum())} of them lie nowhere in tensor memory: no copy brought them", **counts)  # fmt: skip
+        yield finding("R507", part.where, part.title, f"{share}; {int(nowhere.sum())} of them lie nowhere in tensor memory: no copy brought them", **counts)  # fmt: skip
         return
-    yield finding("S702", one.where / "tmem", one.title, f"{share}; no column and no scale id has them all", **counts)
+    yield finding("S702", part.where / "tmem", part.title, f"{share}; no column and no scale id has them all", **counts)
 
 
-def _idesc(number: int, step: MmaStep, one: Slice) -> Iterator[Finding]:
+def _idesc(number: int, step: MmaStep, part: Slice) -> Iterator[Finding]:
     """The scale id of the instruction descriptor against that of the step. With several steps an id of 0 is what each step's id is put into."""
     idesc = step.idesc
-    if idesc is None or not 0 <= idesc < 1 << 32 or one.operand.id is None:
+    if idesc is None or not 0 <= idesc < 1 << 32 or part.operand.id is None:
         return
-    kind, field = one.layout.kind, f"{one.where.side[-1]}_sf_id"
-    has, first = getattr(InstrDescriptor.decode(idesc, kind=kind), field), int(one.id[0, 0])
-    if has == first or (has == 0 and one.id.size > 1):
+    kind, field = part.layout.kind, f"{part.where.side[-1]}_sf_id"
+    has, first = getattr(InstrDescriptor.decode(idesc, kind=kind), field), int(part.id[0, 0])
+    if has == first or (has == 0 and part.id.size > 1):
         return
     new = _with_id(idesc, kind, field, first)
     yield finding("I603", Path.of("step", number, "idesc"), f"step {number + 1} (mma)",
@@ -227,42 +227,42 @@ def _with_id(idesc: int, kind: str, field: str, value: int) -> int:
     return idesc & ~(row.mask << row.low) | value << row.low
 
 
-def _unknown_copies(machine: Machine, scenario: Scenario, number: int) -> bool:
+def _unknown_copies(machine: Machine, scenario: ScenarioTables, number: int) -> bool:
     """Is there a copy before, of which the scenario does not say what it moves where to?"""
     copies = [(i, step) for i, step in enumerate(scenario.steps[:number]) if isinstance(step, CopyStep)]
     return any(step.to_tmem is None or (form_of(step) is None and not told_of(machine, i)) for i, step in copies)
 
 
-def _contradiction(one: Slice) -> Finding | None:
+def _contradiction(part: Slice) -> Finding | None:
     """Two steps that read the same bytes and mean different scale factors: wrong whatever tensor memory holds."""
     seen: dict[tuple[int, int], tuple[int, int]] = {}
-    for at in np.ndindex(one.column.shape):
-        key = (int(one.column[at]), int(one.id[at]))
+    for at in np.ndindex(part.column.shape):
+        key = (int(part.column[at]), int(part.id[at]))
         before = seen.setdefault(key, at)
-        both = (one.meant[at] >= 0) & (one.meant[before] >= 0)
-        if (one.meant[at] != one.meant[before])[both].any():
-            return finding("S702", one.where / "tmem", one.title,
+        both = (part.meant[at] >= 0) & (part.meant[before] >= 0)
+        if (part.meant[at] != part.meant[before])[both].any():
+            return finding("S702", part.where / "tmem", part.title,
                            f"step {before[1]} of block {before[0]} and step {at[1]} of block {at[0]} both read column {key[0]}, scale id {key[1]}, and mean different "
-                           "scale factors", _advance(one), numbers={"column": key[0], "id": key[1]}, grade=one.grade)  # fmt: skip
+                           "scale factors", _advance(part), numbers={"column": key[0], "id": key[1]}, grade=part.grade)  # fmt: skip
     return None
 
 
-def _advance(one: Slice) -> str:
-    """How steps go on."""
-    steps = TMEM[2] // one.mode.scales
-    ids = ", ".join(map(str, one.mode.ids))
-    return f"{one.mode.name}: scale ids {ids}, and {one.cells.columns} columns further after {steps} step{'s' if steps > 1 else ''}"
+def _advance(part: Slice) -> str:
+    """A sentence on the scale ids and columns of the K steps that follow."""
+    steps = TMEM[2] // part.mode.scales
+    ids = ", ".join(map(str, part.mode.ids))
+    return f"{part.mode.name}: scale ids {ids}, and {part.cells.columns} columns further after {steps} step{'s' if steps > 1 else ''}"
 
 
-def _first(machine: Machine, one: Slice, wrong: np.ndarray) -> Element:
+def _first(machine: Machine, part: Slice, wrong: np.ndarray) -> Element:
     block, step, copy, row, index = (int(x[0]) for x in np.nonzero(wrong))
-    column, id_ = int(one.column[block, step]), int(one.id[block, step])
-    value = int(one.cells.read(machine.tmem, column, id_)[copy, row, index])
+    column, id_ = int(part.column[block, step]), int(part.id[block, step])
+    value = int(part.cells.read(machine.tmem, column, id_)[copy, row, index])
     read = (NAMES | {UNWRITTEN: "what no copy wrote"}).get(value) or (
-        one.tensor.named(value) if one.tensor.address <= value < one.tensor.end else f"other bytes ({value:#x})"
+        part.tensor.named(value) if part.tensor.address <= value < part.tensor.end else f"other bytes ({value:#x})"
     )
-    at = [int(x[copy, row, index]) for x in (one.cells.lane, one.cells.column, one.cells.byte)]
-    return {"block": block, "step": step, "row": row, "k": index, "read": read, "meant": one.tensor.named(int(one.meant[block, step, row, index])),
+    at = [int(x[copy, row, index]) for x in (part.cells.lane, part.cells.column, part.cells.byte)]
+    return {"block": block, "step": step, "row": row, "k": index, "read": read, "meant": part.tensor.named(int(part.meant[block, step, row, index])),
             "lane": at[0], "column": at[1] + column, "byte": at[2] + id_}  # fmt: skip
 
 
@@ -274,35 +274,35 @@ def _told(first: Element) -> str:
 
 
 def _other_slice(
-    machine: Machine, step: MmaStep, number: int, one: Slice, found: list[list[tuple[int, int]]], legal: np.ndarray, share: str, counts: Counts
+    machine: Machine, step: MmaStep, number: int, part: Slice, places: list[list[tuple[int, int]]], legal: np.ndarray, share: str, counts: Counts
 ) -> Finding:  # fmt: skip
     """Everything lies in tensor memory, in other columns or at other ids."""
-    used = list(zip(one.column.flat, one.id.flat, strict=True))
-    near = [min(options, key=lambda x: (x != (c, i), (x[0] != c) + (x[1] != i), abs(x[0] - c), abs(x[1] - i))) for options, (c, i) in zip(found, used, strict=True)]  # fmt: skip
-    column, id_ = (np.array([x[j] for x in near]).reshape(one.column.shape) for j in (0, 1))
-    moved = {"tmem": (one.column, column), "id": (one.id, id_)}
+    used = list(zip(part.column.flat, part.id.flat, strict=True))
+    near = [min(options, key=lambda x: (x != (c, i), (x[0] != c) + (x[1] != i), abs(x[0] - c), abs(x[1] - i))) for options, (c, i) in zip(places, used, strict=True)]  # fmt: skip
+    column, id_ = (np.array([x[j] for x in near]).reshape(part.column.shape) for j in (0, 1))
+    moved = {"tmem": (part.column, column), "id": (part.id, id_)}
     differ = {name: tables for name, tables in moved.items() if (tables[0] != tables[1]).any()}
     told = " and ".join(
         f"{'columns' if name == 'tmem' else 'scale ids'} {_table(a)} must be {_table(b)}" for name, (a, b) in differ.items()
     )
-    changes, where = tuple[Fix, ...](), one.where / next(iter(differ))
+    changes, where = tuple[Fix, ...](), part.where / next(iter(differ))
     if len(differ) == 1:
         name, (_, needed) = next(iter(differ.items()))
         if name == "tmem":
-            packed = one.id << SCALE_ID_SHIFT if one.id_key == where else 0
-            tmem = one.operand.tmem
+            packed = part.id << SCALE_ID_SHIFT if part.id_key == where else 0
+            tmem = part.operand.tmem
             changes = (Fix(where, plain(tmem), as_given(needed | packed, 0 if tmem is None else tmem)),)
-        elif one.id_key.key == "idesc" and (needed == needed[0, 0]).all():
-            where, idesc = one.id_key, step.idesc or 0
-            new = _with_id(idesc, one.layout.kind, f"{one.where.side[-1]}_sf_id", int(needed[0, 0]))
+        elif part.id_key.key == "idesc" and (needed == needed[0, 0]).all():
+            where, idesc = part.id_key, step.idesc or 0
+            new = _with_id(idesc, part.layout.kind, f"{part.where.side[-1]}_sf_id", int(needed[0, 0]))
             changes = (Fix(where, f"{idesc:#010x}", f"{new:#010x}"),)
-        elif one.id_key.key != "tmem":
-            changes = (Fix(where, plain(one.operand.id), as_given(needed, (0,) if one.operand.id is None else one.operand.id)),)
-    illegal = "" if legal.all() else f"; {one.mode.name} begins at byte {' or '.join(map(str, one.mode.ids))}"
+        elif part.id_key.key != "tmem":
+            changes = (Fix(where, plain(part.operand.id), as_given(needed, (0,) if part.operand.id is None else part.operand.id)),)
+    illegal = "" if legal.all() else f"; {part.mode.name} begins at byte {' or '.join(map(str, part.mode.ids))}"
     idesc_path = Path.of("step", number, "idesc")
-    refused = next((f for f in machine.findings if f.code == "I603" and f.path == one.id_key == idesc_path), None)
+    refused = next((f for f in machine.findings if f.code == "I603" and f.path == part.id_key == idesc_path), None)
     numbers = {name: {"used": a.tolist(), "needed": b.tolist()} for name, (a, b) in differ.items()}
-    return finding("S702", where, one.title, f"{share}; other columns or scale ids have them{illegal}", told, numbers=numbers, changes=changes, subject=one.where,
+    return finding("S702", where, part.title, f"{share}; other columns or scale ids have them{illegal}", told, numbers=numbers, changes=changes, subject=part.where,
                    cause=refused, **counts)  # fmt: skip
 
 
@@ -311,14 +311,14 @@ def _table(values: np.ndarray) -> list[int] | list[list[int]]:
     return values[0].tolist() if len(values) == 1 else values.tolist()  # type: ignore[no-any-return]
 
 
-def _lanes(machine: Machine, scenario: Scenario, one: Slice, wrong: np.ndarray, share: str, counts: Counts) -> Finding:
+def _lanes(machine: Machine, scenario: ScenarioTables, part: Slice, wrong: np.ndarray, share: str, counts: Counts) -> Finding:
     """Right in the first lanes and wrong in the others: the copy is not one that fills them all."""
     at = tuple(int(x[0]) for x in np.nonzero(wrong.any(axis=(2, 3, 4))))
-    writer = int(one.cells.read(machine.tmem_writer, int(one.column[at]), int(one.id[at]))[0].max())
+    writer = int(part.cells.read(machine.tmem_writer, int(part.column[at]), int(part.id[at]))[0].max())
     issue = machine.issues[writer]
     row = form_of(scenario.steps[issue.step])
     name = full_name(row) if row else "the copy"
-    lanes = sorted(set((one.cells.lane[wrong.any(axis=(0, 1, 3, 4))] // WARP_LANES).ravel().tolist()))
+    lanes = sorted(set((part.cells.lane[wrong.any(axis=(0, 1, 3, 4))] // WARP_LANES).ravel().tolist()))
     listed = ", ".join(f"{WARP_LANES * x} to {WARP_LANES * (x + 1) - 1}" for x in lanes)
     return finding("I605", Path.of("step", issue.step, "shape"), f"step {issue.step + 1} (copy)",
                    f"{share}; the scale factors are right in the first lanes and wrong in lanes {listed}: the MMA reads them in every 32 lanes, which {name} does not fill alike",
@@ -346,13 +346,13 @@ def _other_multicast(number: int, step: CopyStep, row: CopyShape, need: np.ndarr
                    changes=(Fix(where, step.multicast, others[0].multicast),) if key else ())  # fmt: skip
 
 
-def _upstream(machine: Machine, scenario: Scenario, number: int, one: Slice, again: Again) -> Iterator[Finding]:
+def _upstream(machine: Machine, scenario: ScenarioTables, number: int, part: Slice, again: Again) -> Iterator[Finding]:
     """What is wrong with copies that do not say what they mean to copy: they mean what this step needs in the cells that they write."""
     need = np.full(TMEM, UNWRITTEN, np.int64)
-    for at in np.ndindex(one.column.shape):
-        column, byte = one.cells.column + int(one.column[at]), one.cells.byte + int(one.id[at])
+    for at in np.ndindex(part.column.shape):
+        column, byte = part.cells.column + int(part.column[at]), part.cells.byte + int(part.id[at])
         inside = (column < TMEM[1]) & (byte < TMEM[2])
-        need[one.cells.lane[inside], column[inside], byte[inside]] = np.broadcast_to(one.meant[at], inside.shape)[inside]
+        need[part.cells.lane[inside], column[inside], byte[inside]] = np.broadcast_to(part.meant[at], inside.shape)[inside]
     for earlier, step in enumerate(scenario.steps[:number]):
         row = form_of(step)
         if not isinstance(step, CopyStep) or row is None or step.to_tmem is None or step.a.meant is not None:
@@ -372,9 +372,9 @@ def _upstream(machine: Machine, scenario: Scenario, number: int, one: Slice, aga
         if any(_needed(need, row, address)[1] for address in to):
             yield _other_multicast(earlier, step, row, need, to)
             continue
-        assert one.operand.meant is not None
-        operand = dataclasses.replace(step.a, meant=dataclasses.replace(one.operand.meant, scale_block=True))
-        read = Read(where, f"step {earlier + 1} (copy) a", machine.arch, "u8", "K", "packed", words, row.rows, row.row_bytes, meant, one.tensor,
+        assert part.operand.meant is not None
+        operand = dataclasses.replace(step.a, meant=dataclasses.replace(part.operand.meant, scale_block=True))
+        read = Read(where, f"step {earlier + 1} (copy) a", machine.arch, "u8", "K", "packed", words, row.rows, row.row_bytes, meant, part.tensor,
                     operand, starts)  # fmt: skip
         if (meant < 0).any():  # what nobody needs is as it comes
             try:

@@ -47,7 +47,7 @@ __all__ = [
     "Meant",
     "MmaStep",
     "Operand",
-    "Scenario",
+    "ScenarioTables",
     "Step",
     "Tensor",
     "TensorStep",
@@ -152,7 +152,7 @@ class MapArguments:
 
     @property
     def bytes_of_map(self) -> bytes:
-        """What `raw` says. ValueError for no hex digits."""
+        """The bytes of the map that `raw` has in hex. Raises ValueError for what is no hex."""
         return bytes.fromhex("".join((self.raw or "").split()).removeprefix("0x"))
 
     @property
@@ -387,7 +387,7 @@ def listed(value: Ints) -> tuple[int, ...]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Scenario:
+class ScenarioTables:
     """What happens to shared memory, and what was meant: the tables of a scenario file, read."""
 
     arch: str = key("text", "sm_90a, sm_100a or sm_103a", required=True)
@@ -425,7 +425,7 @@ class Scenario:
         value: Value = plain(there)
         return value
 
-    def with_change(self, path: Path, value: object) -> Scenario:
+    def with_change(self, path: Path, value: object) -> ScenarioTables:
         """The scenario with another value at a path, as a file would have it; what is not changed is shared. Raises TableError for what cannot stand there.
 
         >>> scenario = read_scenario({"arch": "sm_90a", "buffer": {"s": {"address": 1024}}})
@@ -442,7 +442,7 @@ class Scenario:
 
 
 TABLES: dict[str, type] = {
-    "scenario": Scenario, "tensor": Tensor, "buffer": Buffer, "layout": Layout, "map": MapArguments, "meant": Meant, "expect": Expect,
+    "scenario": ScenarioTables, "tensor": Tensor, "buffer": Buffer, "layout": Layout, "map": MapArguments, "meant": Meant, "expect": Expect,
 }  # fmt: skip
 
 
@@ -458,7 +458,7 @@ def json_schema() -> dict[str, object]:
         steps.append(schema_of(keys, {"op": {"const": op}} | {side: of for side, of in sides.items() if side in keys}))
     by_name = {"tensor": tables["tensor"], "buffer": schema_of(keys_of(Buffer), {"layout": layout}), "map": tables["map"]}
     whole = schema_of(
-        keys_of(Scenario),
+        keys_of(ScenarioTables),
         {name: {"type": "object", "additionalProperties": of} for name, of in by_name.items()}
         | {"step": {"type": "array", "items": {"anyOf": steps}}, "expect": tables["expect"]},
     )
@@ -472,7 +472,7 @@ def json_schema() -> dict[str, object]:
 MOST_BYTES = 1 << 24  # a larger file is no scenario
 
 
-def read_scenario(given: object) -> Scenario:
+def read_scenario(given: object) -> ScenarioTables:
     """The scenario of a file's path, or of the same structure as a dict. Raises TableError with the line and the key."""
     if isinstance(given, Mapping):
         source = Source("scenario")
@@ -533,11 +533,11 @@ def _name_of(name: object) -> str:
     raise TableError(f"{shown(name)} in a scenario: needs texts as keys", located=True)
 
 
-def scenario_of_tables(raw: object) -> Scenario:
+def scenario_of_tables(raw: object) -> ScenarioTables:
     """The scenario of a file's tables, lists, numbers and texts. Raises TableError."""
     if not isinstance(raw, dict):
         raise TableError(f"a {type(raw).__name__}; needs tables arch, tensor, buffer, map, step")
-    check_table(raw, keys_of(Scenario), Path())
+    check_table(raw, keys_of(ScenarioTables), Path())
     expect = read_table(Expect, raw["expect"], Path.of("expect")) if "expect" in raw else None
     tables = {kind: raw.get(kind) or {} for kind in ("tensor", "buffer", "map")}
     for kind, named in tables.items():
@@ -546,7 +546,7 @@ def scenario_of_tables(raw: object) -> Scenario:
     buffers = {name: _buffer(table, Path.of("buffer", name)) for name, table in tables["buffer"].items()}
     maps = {name: _map(table, tables["tensor"], Path.of("map", name)) for name, table in tables["map"].items()}
     tensors = {name: _tensor(name, table) for name, table in tables["tensor"].items()}
-    named = Scenario(arch=raw["arch"], tensors=tensors, buffers=buffers, maps=maps, steps=())
+    named = ScenarioTables(arch=raw["arch"], tensors=tensors, buffers=buffers, maps=maps, steps=())
     steps = raw.get("step", [])
     if not isinstance(steps, list):
         raise mistake(Path.of("step"), "needs a list of steps ([[step]] in TOML)")
@@ -555,7 +555,7 @@ def scenario_of_tables(raw: object) -> Scenario:
         if not re.fullmatch(r"[A-Z]\d{3}", code):
             raise mistake(Path.of("expect", "findings"), f"{shown(code)}: needs codes as 'R503'")
     rest = {name: raw[name] for name in ("title", "source", "cta_group", "excerpt") if name in raw}
-    return made(Scenario, {"arch": raw["arch"], **rest}, tensors=tensors, buffers=buffers, maps=maps, steps=read, expect=expect)
+    return made(ScenarioTables, {"arch": raw["arch"], **rest}, tensors=tensors, buffers=buffers, maps=maps, steps=read, expect=expect)
 
 
 def _buffer(table: dict[str, object], path: Path) -> Buffer:
@@ -628,7 +628,7 @@ def _overlap(tensor: Tensor) -> str:
     return f"{close[0]} = {tensor.stride[close[0]]}: strides are bytes, and {tensor.dtype} has {bits // 8}" if close else ""
 
 
-def _step(scenario: Scenario, table: object, path: Path) -> Step:
+def _step(scenario: ScenarioTables, table: object, path: Path) -> Step:
     op = table.get("op") if isinstance(table, dict) else table
     if not isinstance(table, dict) or not isinstance(op, str) or op not in STEPS:
         raise mistake(path / "op", f"{shown(op)}: needs one of {' '.join(STEPS)}{suggestion(op, STEPS)}")
@@ -654,7 +654,7 @@ def _known(name: str, kind: str, known: Mapping[str, object], path: Path) -> Non
         raise mistake(path, f"{shown(name)}: there is no [{kind}.{name_told(name)}]{suggestion(name, known)}")
 
 
-def _operand(scenario: Scenario, kind: type[AnyOperand], table: object, path: Path) -> AnyOperand:
+def _operand(scenario: ScenarioTables, kind: type[AnyOperand], table: object, path: Path) -> AnyOperand:
     check_table(table, keys_of(kind), path)
     assert isinstance(table, dict)
     if "major" in table and table["major"] not in ("K", "MN"):

@@ -13,8 +13,8 @@ from smemsim.arguments import choice, shown
 from smemsim.errors import HardwareTrap, InputError, SmemsimError
 from smemsim.finding import Element, Finding, Fix, InScenario, InWord, Path, TensorMapError, Value
 from smemsim.judge.find import FoundDescriptor, Shape, partial_solutions, solutions
-from smemsim.judge.scenario import Buffer, BulkStep, Layout, MapArguments, Meant, Operand, Scenario, TensorStep, TmaLoad, listed
-from smemsim.judge.tensors import Tensor
+from smemsim.judge.scenario import Buffer, BulkStep, Layout, MapArguments, Meant, Operand, ScenarioTables, TensorStep, TmaLoad, listed
+from smemsim.judge.tensors import GlobalTensor
 from smemsim.layout.cute import CuteLayout, byte_axes
 from smemsim.machine.owners import Owners
 from smemsim.machine.region import FOREIGN, OUTSIDE, UNWRITTEN
@@ -162,7 +162,7 @@ class SharedBuffer:
 
     @property
     def path(self) -> Path:
-        """Its path in the scenario."""
+        """The path of the buffer in the scenario."""
         return Path.of("buffer", self.name)
 
     def at(self, stage: int = 0, offset: int = 0) -> int:
@@ -170,12 +170,12 @@ class SharedBuffer:
         return self.address + stage * self.stage_bytes + offset
 
 
-def buffers_of(scenario: Scenario) -> dict[str, SharedBuffer]:
+def buffers_of(scenario: ScenarioTables) -> dict[str, SharedBuffer]:
     """The scenario's buffers."""
     return {name: _placed(scenario, name, buffer) for name, buffer in scenario.buffers.items()}
 
 
-def _placed(scenario: Scenario, name: str, given: Buffer) -> SharedBuffer:
+def _placed(scenario: ScenarioTables, name: str, given: Buffer) -> SharedBuffer:
     where, address, promised = Path.of("buffer", name), given.address, None
     if address is None:
         align = 1024 if given.base_align is None else given.base_align
@@ -269,7 +269,7 @@ def _of_cute(where: Path, text: str, bits: int) -> SharedLayout:
     return _bounded(where, SharedLayout(mode, True, mn, k))
 
 
-def _bits_in(scenario: Scenario, buffer: str) -> int:
+def _bits_in(scenario: ScenarioTables, buffer: str) -> int:
     """Bits of the elements that lie in a buffer, as its steps say; 8 where none does."""
     for step in scenario.steps:
         if step.buffer == buffer:
@@ -350,7 +350,7 @@ class Read:
     rows: int
     k: int
     meant: np.ndarray
-    tensor: Tensor
+    tensor: GlobalTensor
     operand: Operand
     starts: np.ndarray | None = None  # (blocks, steps): byte addresses before they were put into the field, where the scenario has them
     stage_bytes: int = 0  # of the buffer that the operand names
@@ -358,13 +358,13 @@ class Read:
     def addresses(self, words: np.ndarray | None = None, major: str | None = None) -> np.ndarray:
         """Shared address of every element."""
         given = self.words if words is None else words
-        found = operand_addresses(
+        addresses = operand_addresses(
             given, arch=self.arch, dtype=self.dtype, major=major or self.major, rows=self.rows, k=self.k, packing=self.packing
         )
-        return found.astype(np.int64)
+        return addresses.astype(np.int64)
 
     def shape(self, major: str | None = None) -> Shape:
-        """What is to be read."""
+        """The shape of the operand to find descriptors for, in its own major-ness or in another one."""
         blocks, steps = self.meant.shape[:2]
         return Shape(
             architecture(self.arch), element_format(self.dtype), major or self.major, self.packing, blocks, steps, self.rows, self.k
@@ -396,13 +396,13 @@ class Read:
 
     @property
     def meaning(self) -> Meant:
-        """What the scenario says that was meant."""
+        """The scenario's `meant` of the operand."""
         assert self.operand.meant is not None
         return self.operand.meant
 
     @property
     def descriptor(self) -> SmemDescriptor:
-        """The first one."""
+        """The descriptor of the first K step of the first block."""
         return SmemDescriptor.decode(int(self.words[0, 0]), arch=self.arch)
 
 
@@ -429,7 +429,7 @@ class Machine:
 
     arch: str
     end: int  # of the shared window
-    tensors: dict[str, Tensor]
+    tensors: dict[str, GlobalTensor]
     buffers: dict[str, SharedBuffer]
     arguments: Mapping[str, MapArguments]  # of the maps, by name
     findings: list[Finding] = dataclasses.field(default_factory=list)
@@ -448,14 +448,14 @@ class Machine:
     unchecked: list[str] = dataclasses.field(default_factory=list)  # paths of what nothing here looks at
     mismatched: dict[str, Finding] = dataclasses.field(default_factory=dict)  # maps that are not their tensor's
 
-    def say(self, one: Finding) -> Finding:
+    def say(self, new: Finding) -> Finding:
         """Keep a finding."""
-        self.findings.append(one)
-        return one
+        self.findings.append(new)
+        return new
 
     @property
     def issues(self) -> list[Issue]:
-        """What has written so far."""
+        """The transfers and threads that have written to shared memory so far."""
         return self.memory.writers
 
     def write(self, shared: np.ndarray, issue: Issue) -> None:
@@ -571,7 +571,7 @@ class Machine:
                              f"expect_bytes = {total}", cause=self.mismatched.get(step.map), numbers={"expected": expected, "arrive": total}, changes=(Fix(where, expected, total),)))  # fmt: skip
 
     def object_address(self, title: str, name: str) -> None:
-        """Where the CUtensorMap itself lies."""
+        """Finds a CUtensorMap whose own address is not aligned: the transfer traps."""
         address = self.arguments[name].object_address
         if address is not None and address % LIMITS.object_alignment:
             self.say(finding("A104", Path.of("map", name, "object_address"), title, f"the CUtensorMap is at {address:#x}, {address % LIMITS.object_alignment} past a multiple of {LIMITS.object_alignment} B: the transfer traps",

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from smemsim.errors import SmemsimError
 from smemsim.finding import Finding, Fix, InScenario, InWord, Path
 from smemsim.judge.reads import meant_of, words_path
-from smemsim.judge.scenario import Operand, Scenario
+from smemsim.judge.scenario import Operand, ScenarioTables
 from smemsim.judge.state import Machine, Read, SharedBuffer, finding
-from smemsim.judge.tensors import Tensor
+from smemsim.judge.tensors import GlobalTensor
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
 from smemsim.spec.smem_descriptor import IDLE_STRIDES, START
@@ -30,7 +30,7 @@ __all__ = ["buffer_notes", "descriptor_notes", "map_findings", "map_notes", "one
 PERIOD = max(mode.period for mode in MODES.values())  # no buffer needs a larger alignment
 
 
-def buffer_notes(machine: Machine, scenario: Scenario) -> Iterator[Finding]:
+def buffer_notes(machine: Machine, scenario: ScenarioTables) -> Iterator[Finding]:
     """Every two buffers of known size that share some of their bytes; two that are the same memory are so on purpose."""
     ends = {b.name: b.address + b.bytes for b in machine.buffers.values() if b.bytes is not None and b.bytes > 0}
     known = sorted((b for b in machine.buffers.values() if b.name in ends), key=lambda b: b.address)
@@ -43,7 +43,7 @@ def buffer_notes(machine: Machine, scenario: Scenario) -> Iterator[Finding]:
                 yield _shared(machine, scenario, first, second, ends)
 
 
-def _shared(machine: Machine, scenario: Scenario, first: SharedBuffer, second: SharedBuffer, ends: Mapping[str, int]) -> Finding:
+def _shared(machine: Machine, scenario: ScenarioTables, first: SharedBuffer, second: SharedBuffer, ends: Mapping[str, int]) -> Finding:
     """Two buffers that meet, and where the second one lies behind the first, as well aligned as it is now."""
     begin, end, given = second.address, min(ends[first.name], ends[second.name]), scenario.buffers[second.name]
     align = math.gcd(begin, PERIOD)
@@ -70,36 +70,38 @@ OF_STORES = ("T216",)
 
 
 def map_notes(machine: Machine, name: str, tm: TensorMap, *, stores: bool) -> Iterator[Finding]:
-    """What is odd about a map that the driver accepts."""
-    for one in tm.problems(machine.arch):
-        if one.code in OF_MAPS or (stores and one.code in OF_STORES):
-            yield _said(one, Path.of("map", name) + _field(one), f"map {name}")
+    """The findings about a map that the driver accepts and that is odd all the same."""
+    for problem in tm.problems(machine.arch):
+        if problem.code in OF_MAPS or (stores and problem.code in OF_STORES):
+            yield _in_scenario(problem, Path.of("map", name) + _field(problem), f"map {name}")
 
 
 def descriptor_notes(read: Read) -> Iterator[Finding]:
     """Fixed bits, and fields that the instruction never uses; what is read through the descriptor is compared elsewhere."""
     word = int(read.words[0, 0]) & ~START.mask
-    for one in _notes(word, read.arch, read.dtype, read.major, read.rows, read.k, read.packing):
-        yield _said(one, words_path(read.where, read.operand), read.title)
+    for note in _notes(word, read.arch, read.dtype, read.major, read.rows, read.k, read.packing):
+        yield _in_scenario(note, words_path(read.where, read.operand), read.title)
 
 
 @functools.lru_cache(1024)
 def _notes(word: int, arch: str, dtype: str, major: str, rows: int, k: int, packing: str) -> tuple[Finding, ...]:
-    """Of a pipeline's many descriptors most differ in their start only."""
-    found = SmemDescriptor.decode(word, arch=arch).problems(dtype=dtype, major=major, rows=rows, k=k, packing=packing)
-    return tuple(one for one in found if one.code in ("D305", "D306", "D310") and one.severity is Severity.NOTE)
+    """The notes about a descriptor without its start. They are kept: most descriptors of a pipeline differ in their start only."""
+    problems = SmemDescriptor.decode(word, arch=arch).problems(dtype=dtype, major=major, rows=rows, k=k, packing=packing)
+    return tuple(problem for problem in problems if problem.code in ("D305", "D306", "D310") and problem.severity is Severity.NOTE)
 
 
 def unmeant_descriptor(
     arch: str, where: Path, title: str, operand: Operand, word: int, rows: int, k: int, packing: str
 ) -> Iterator[Finding]:
-    """An operand of which the scenario does not say what it was meant to be: what its descriptor alone shows."""
-    for one in SmemDescriptor.decode(word, arch=arch).problems(dtype=operand.dtype, major=operand.major, rows=rows, k=k, packing=packing):
-        yield _said(one, words_path(where, operand), title)
+    """The findings of the descriptor alone, for an operand of which the scenario does not say what it was meant to be."""
+    for problem in SmemDescriptor.decode(word, arch=arch).problems(
+        dtype=operand.dtype, major=operand.major, rows=rows, k=k, packing=packing
+    ):
+        yield _in_scenario(problem, words_path(where, operand), title)
 
 
 def one_atom_hides(machine: Machine, read: Read) -> Iterator[Finding]:
-    """A stride that this operand does not use, and that is wrong for one of twice the rows which lies in shared memory as well."""
+    """The finding about a stride that this operand does not use, and that is wrong for an operand of twice the rows, which lie in shared memory too."""
     if read.starts is None or read.operand.word is None:
         return
     d = read.descriptor
@@ -130,16 +132,15 @@ def _field(of_word: Finding) -> Path:
     return of_word.at.field if isinstance(of_word.at, InWord) else Path()
 
 
-def _said(of_word: Finding, where: Path, title: str) -> Finding:
-    """A finding about a word, at the place of the scenario where the word stands."""
-    said = of_word.message if _field(of_word).key in of_word.message else f"{of_word.where}: {of_word.message}"
-    return dataclasses.replace(of_word, at=InScenario(where, title, inside=of_word.inside), message=said, source="")
+def _in_scenario(of_word: Finding, where: Path, title: str) -> Finding:
+    """A finding about a word, at the place of the scenario where the word stands; `inside` keeps the word's field."""
+    return dataclasses.replace(of_word, at=InScenario(where, title, inside=of_word.inside), source="")
 
 
 # ---- Does a tensor map describe the tensor it is meant to describe?
 
 
-def map_findings(machine: Machine, name: str, tm: TensorMap, tensor: Tensor) -> Iterator[Finding]:
+def map_findings(machine: Machine, name: str, tm: TensorMap, tensor: GlobalTensor) -> Iterator[Finding]:
     """Element width, contiguous axis, extents and strides; the first thing that differs."""
     where, title = Path.of("map", name), f"map {name}"
     bits = tm.type_row.bits
@@ -171,7 +172,7 @@ def map_findings(machine: Machine, name: str, tm: TensorMap, tensor: Tensor) -> 
                       f"extents of {', '.join(f'{axis} {n}' for axis, (n, _) in axes.items())}", numbers={"past": past})  # fmt: skip
 
 
-def _odd_dimension(tm: TensorMap, tensor: Tensor) -> int | None:
+def _odd_dimension(tm: TensorMap, tensor: GlobalTensor) -> int | None:
     """The first dimension whose stride is neither that of an axis, nor a multiple of it that stays within the axis."""
     axes = [(tensor.extent[axis], tensor.bit_stride(axis)) for axis in tensor.extent]
     for number, (count, stride) in enumerate(zip(tm.global_dim[1:], tm.global_strides, strict=False), 1):
@@ -185,7 +186,7 @@ def _odd_dimension(tm: TensorMap, tensor: Tensor) -> int | None:
     return None
 
 
-def _past_end(tm: TensorMap, tensor: Tensor) -> int:
+def _past_end(tm: TensorMap, tensor: GlobalTensor) -> int:
     """Bytes by which the map goes on behind the tensor, 0 or less where it does not."""
     bits = tm.type_row.bits
     dims = zip(tm.global_dim, (bits // 8, *tm.global_strides), strict=False)
@@ -193,7 +194,7 @@ def _past_end(tm: TensorMap, tensor: Tensor) -> int:
     return end - tensor.end if bits >= 8 else 0
 
 
-def _other_stride(machine: Machine, name: str, tm: TensorMap, number: int, tensor: Tensor) -> Finding:
+def _other_stride(machine: Machine, name: str, tm: TensorMap, number: int, tensor: GlobalTensor) -> Finding:
     """A stride that no axis has, and the one that makes the map the tensor's: that of an axis, or of a dimension that goes on where another ends."""
     where, stride = Path.of("map", name), tm.global_strides[number - 1]
     dims = list(zip(tm.global_dim, (tm.type_row.bits / 8, *tm.global_strides), strict=False))
@@ -214,7 +215,7 @@ def _other_stride(machine: Machine, name: str, tm: TensorMap, number: int, tenso
                    numbers={"stride": stride}, changes=(Fix(where / "global_strides", old, new),) if new else ())  # fmt: skip
 
 
-def _describes(machine: Machine, name: str, strides: list[int], tensor: Tensor) -> bool:
+def _describes(machine: Machine, name: str, strides: list[int], tensor: GlobalTensor) -> bool:
     """Is the map with other strides one of the tensor?"""
     arguments = machine.arguments[name]
     if arguments.raw is not None:

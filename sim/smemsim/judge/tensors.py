@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from smemsim.finding import Path
-from smemsim.judge.scenario import Scenario
+from smemsim.judge.scenario import ScenarioTables
 from smemsim.layout.tensor_memory import scale_block_byte, scale_of_byte
 from smemsim.machine.region import OUTSIDE
 from smemsim.spec.formats import ElementFormat, element_format
@@ -17,7 +17,7 @@ from smemsim.spec.tensor_memory import CELL_BITS, LANES
 from smemsim.tables import TableError, mistake
 from smemsim.words.tensor_map import TensorMap
 
-__all__ = ["OUTSIDE", "Tensor", "tensors_of"]
+__all__ = ["OUTSIDE", "GlobalTensor", "tensors_of"]
 
 
 APART = 1 << 36  # bytes between tensors whose addresses are made up
@@ -27,13 +27,13 @@ BLOCK_BYTES = BLOCK_ROWS * BLOCK_SCALES
 
 
 @dataclasses.dataclass(frozen=True)
-class Tensor:
+class GlobalTensor:
     """A tensor: its element type, and elements and byte strides by axis. A packed 4- or 6-bit type has stride 1 along its contiguous axis.
 
     Scale factors may lie in blocks of 128 rows x 4 scales already: `scale_blocks` is then (axis of rows, axis of scales), whose strides go from block
     to block.
 
-    >>> sf = Tensor("SF", element_format("ue8m0"), {"m": 256, "s": 8}, {"m": 1024, "s": 512}, 0, ("m", "s"))
+    >>> sf = GlobalTensor("SF", element_format("ue8m0"), {"m": 256, "s": 8}, {"m": 1024, "s": 512}, 0, ("m", "s"))
     >>> at = int(sf.byte_addresses(("m", "s"), np.array(161), np.array(6)))
     >>> at, sf.named(at)
     (1558, 'SF[m=161, s=6]')
@@ -41,7 +41,7 @@ class Tensor:
     An axis in `walks` runs through several dimensions of memory, each (indices, bytes from one to the next, the first that is inside, the end of these), the
     fastest first: 2 x 32 rows of a box that has two planes of a tensor.
 
-    >>> planes = Tensor("B", element_format("f16"), {"row": 64, "k": 64}, {"row": 128, "k": 2}, 0, walks={"row": ((32, 128, 0, 32), (2, 16384, 0, 2))})
+    >>> planes = GlobalTensor("B", element_format("f16"), {"row": 64, "k": 64}, {"row": 128, "k": 2}, 0, walks={"row": ((32, 128, 0, 32), (2, 16384, 0, 2))})
     >>> int(planes.byte_addresses(("row", "k"), np.array(33), np.array(1))), planes.named(16384 + 128 + 2)
     (16514, 'B[row=33, k=1]')
     """
@@ -81,12 +81,12 @@ class Tensor:
 
     def _inside(self, axis: str, index: np.ndarray) -> np.ndarray:
         """Is an index of an axis inside the tensor?"""
-        found = (index >= 0) & (index < self.extent[axis])
+        inside = (index >= 0) & (index < self.extent[axis])
         rest = index
         for size, _, begin, end in self.walks.get(axis, ()):
-            found = found & (rest % size >= begin) & (rest % size < end)
+            inside = inside & (rest % size >= begin) & (rest % size < end)
             rest = rest // size
-        return found
+        return inside
 
     def _block(self, axis: str) -> int:
         """Elements of an axis that one step of its stride passes."""
@@ -113,7 +113,7 @@ class Tensor:
         return found
 
     def _in_blocks(self, addresses: np.ndarray, blocks: tuple[str, str]) -> dict[str, np.ndarray]:
-        """The same as `coordinates`, of scale factors in blocks."""
+        """The scale factor at each address of a tensor that lies in blocks, by axis."""
         rest, at = addresses - self.address, {}
         whole, inside = rest // BLOCK_BYTES * BLOCK_BYTES, rest % BLOCK_BYTES
         for axis in sorted(self.stride, key=lambda axis: -self.stride[axis]):
@@ -156,9 +156,9 @@ class Tensor:
                 yield max(self.bit_stride(axis), 1), self.extent[axis] - 1, axis, 1
 
 
-def tensors_of(scenario: Scenario) -> dict[str, Tensor]:
+def tensors_of(scenario: ScenarioTables) -> dict[str, GlobalTensor]:
     """The scenario's tensors; those without an address lie far apart."""
-    found = {}
+    tensors = {}
     for number, (name, given) in enumerate(scenario.tensors.items()):
         where = Path.of("tensor", name, "scale_blocks")
         address = given.address
@@ -169,11 +169,11 @@ def tensors_of(scenario: Scenario) -> dict[str, Tensor]:
             raise TableError(f"{where} = {list(blocks)}: needs two axes of {name}: that of rows, that of scales", where)
         if blocks is not None and fmt.bits != 8:
             raise mistake(where, f"elements of {given.dtype}; scale factors are bytes (ue8m0, ue4m3)")
-        found[name] = Tensor(name, fmt, dict(given.extent), dict(given.stride), address, blocks, given.walks or {})
-    return found
+        tensors[name] = GlobalTensor(name, fmt, dict(given.extent), dict(given.stride), address, blocks, given.walks or {})
+    return tensors
 
 
-def _captured(scenario: Scenario, tensor: str) -> int | None:
+def _captured(scenario: ScenarioTables, tensor: str) -> int | None:
     """Where a tensor begins by a map that describes it: by its captured bytes, or by the pointer that the scenario has copied."""
     for arguments in scenario.maps.values():
         if arguments.of == tensor and isinstance(arguments.global_address, int):

@@ -15,7 +15,7 @@ from smemsim.finding import Path
 from smemsim.judge.reads import made_words, meant_places
 from smemsim.judge.scenario import AnyOperand
 from smemsim.judge.state import FOREIGN, NAMES, UNWRITTEN, Issue, Machine, Seen
-from smemsim.judge.tensors import OUTSIDE, Tensor
+from smemsim.judge.tensors import OUTSIDE, GlobalTensor
 from smemsim.layout.swizzle import swizzle
 from smemsim.picture.model import EMPTY, STRAY, Band, Column, Gap, Grid, Legend, Mark, Outline, Picture, Row, Stride, Strip, Table, colour
 from smemsim.picture.model import Cell as Drawn
@@ -54,11 +54,11 @@ Named = tuple[str, tuple[int, ...]]  # a tensor and an index along each of its a
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Held:
-    """Arrays are (lines, chunk columns, elements of a chunk) of a `TilePicture`: the global byte that was read and the one that was meant, the index of the issue
-    that had written it, and is it wrong? `lies` (lines, columns) is where the meant data lies when the scenario ends, -1 for nowhere."""
+    """What the chunks of a `TilePicture` hold. Arrays are (lines, chunk columns, elements of a chunk): the global byte that was read and the one that was
+    meant, the index of the issue that had written it, and whether it is wrong. `lies` (lines, columns) is where the meant data lies when the scenario ends, -1 for nowhere."""
 
-    tensor: Tensor
-    tensors: dict[str, Tensor]
+    tensor: GlobalTensor
+    tensors: dict[str, GlobalTensor]
     axes: tuple[str, str]  # that of rows, that of K
     issues: list[Issue]
     got: np.ndarray
@@ -87,12 +87,12 @@ class Held:
     @functools.cached_property
     def homes(self) -> dict[int, tuple[int, int]]:
         """The chunk that was meant to hold the data beginning with a global byte."""
-        found: dict[int, tuple[int, int]] = {}
+        homes: dict[int, tuple[int, int]] = {}
         for place in np.ndindex(*self.lies.shape):
             value = int(self.meant[place][0])
             if value >= 0:
-                found.setdefault(value, (place[0], place[1]))
-        return found
+                homes.setdefault(value, (place[0], place[1]))
+        return homes
 
     def meant_at(self, place: tuple[int, int], element: int = 0) -> Named:
         """The element that was meant."""
@@ -116,7 +116,7 @@ class Held:
         return owner.name, tuple(at[axis] for axis in owner.extent)
 
     def text(self, named: Named | int) -> str:
-        """As `A[m=64, k=0]`."""
+        """An element in words, as `A[m=64, k=0]`."""
         if isinstance(named, int):
             return NAMES[named]
         extent = self.tensors[named[0]].extent
@@ -157,7 +157,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TilePicture:
-    """All that the descriptors of one operand read.
+    """What the descriptors of one operand read: addresses and contents of every chunk, as a value that can be drawn.
 
     The tile has a line for each index along the strided axis (a row of a K-major operand, a K of an MN-major one) and a column for each 16 bytes
     along the contiguous one; all M / N blocks and K steps together. `address` is (lines, columns, elements of a chunk), -1 where an instruction has no
@@ -204,10 +204,10 @@ class TilePicture:
         assert made is not None
         if made[0].size * rows * k > MOST_CHUNKS * fmt.elements_per_chunk(packing):
             raise InputError(f"{made[0].size} words of {rows} x {k} elements: a picture has at most {MOST_CHUNKS:,} chunks of 16 bytes")
-        found = operand_addresses(made[0], arch=arch, dtype=fmt, major=major, rows=rows, k=k, packing=packing).astype(np.int64)
-        if not found.size:
+        addresses = operand_addresses(made[0], arch=arch, dtype=fmt, major=major, rows=rows, k=k, packing=packing).astype(np.int64)
+        if not addresses.size:
             raise InputError(f"rows = {rows}, k = {k}: no element to show; needs both from 1 on")
-        return cls(made[0], d.arch, fmt.name, major, packing, rows, k, tiled(found, major, fmt.elements_per_chunk(packing)))
+        return cls(made[0], d.arch, fmt.name, major, packing, rows, k, tiled(addresses, major, fmt.elements_per_chunk(packing)))
 
     @classmethod
     def of_seen(cls, machine: Machine, seen: Seen) -> TilePicture:
@@ -221,7 +221,7 @@ class TilePicture:
 
     @property
     def descriptor(self) -> SmemDescriptor:
-        """The first one."""
+        """The descriptor of the first K step of the first block."""
         return SmemDescriptor.decode(int(self.words[0, 0]), arch=self.arch)
 
     @property
@@ -236,7 +236,7 @@ class TilePicture:
 
     @property
     def title(self) -> str:
-        """What is shown."""
+        """The title of the picture: the operand, its type, its major-ness and its extents."""
         blocks, steps = self.words.shape
         times = f", {steps} K steps" * (steps > 1) + f", {blocks} blocks of M / N" * (blocks > 1)
         return f"{self.name}: {self.dtype} {self.major}-major, {self.rows} x {self.k}{times}"
@@ -251,7 +251,7 @@ class TilePicture:
 
     @property
     def grade(self) -> str:
-        """How sure the addresses are."""
+        """The grade of evidence of the addresses."""
         machine = architecture(self.arch)
         k_bytes = -(-self.k // self.per_chunk) * CHUNK
         bits = max(element_format(self.dtype).bits, 4)
@@ -261,15 +261,15 @@ class TilePicture:
 
     def strides(self) -> list[Stride]:
         """SBO and LBO. One that the operand does not use changes no address when it changes."""
-        d, found = self.descriptor, list[Stride]()
+        d, strides = self.descriptor, list[Stride]()
         if d.lbo_mode:
-            return found
+            return strides
         used = used_strides(self.mode, self.major, self.rows, self.k, self.per_chunk)
         for name, field in (("SBO", "stride_byte_offset"), ("LBO", "leading_byte_offset")):
             value = getattr(d, field)
             begin, end = (swizzle(d.start_address + add, d.base_offset, self.mode.mask, self.mode.shift) for add in (0, value))
-            found.append(Stride(name, value, begin, end, used[field]))
-        return found
+            strides.append(Stride(name, value, begin, end, used[field]))
+        return strides
 
     # ---- the tile
 
@@ -348,23 +348,23 @@ class TilePicture:
         if self.held is None:
             return {a: Cell(a, tuple(p), (), p[0]) for a, p in sorted(readers.items())}
         homes, lies = self.held.homes, self.held.lies
-        found = {}
+        cells = {}
         for address, of in readers.items():
             home = homes.get(int(self.held.got[of[0]][0]))
-            found[address] = Cell(address, tuple(of), tuple(p for p in of if self.wrong_at(p)), home)
+            cells[address] = Cell(address, tuple(of), tuple(p for p in of if self.wrong_at(p)), home)
         for place in self.places():
             address = int(lies[place]) // CHUNK * CHUNK
-            if lies[place] >= 0 and address not in found:
-                found[address] = Cell(address, (), (), place)
-        return dict(sorted(found.items()))
+            if lies[place] >= 0 and address not in cells:
+                cells[address] = Cell(address, (), (), place)
+        return dict(sorted(cells.items()))
 
     @functools.cached_property
     def lines(self) -> dict[int, list[Cell | None]]:
         """The cells by 128-byte line: eight each."""
-        found: dict[int, list[Cell | None]] = {}
+        lines: dict[int, list[Cell | None]] = {}
         for cell in self.cells.values():
-            found.setdefault(cell.address // LINE, [None] * (LINE // CHUNK))[cell.address % LINE // CHUNK] = cell
-        return found
+            lines.setdefault(cell.address // LINE, [None] * (LINE // CHUNK))[cell.address % LINE // CHUNK] = cell
+        return lines
 
     def _repr_svg_(self) -> str:
         """In a notebook."""
@@ -484,7 +484,7 @@ def shown_columns(tile: TilePicture, most: int = CHUNK_COLUMNS) -> range:
 
 def _with_gaps(taken: list[int], there: list[int], alike: dict[int, bool]) -> list[int | LeftOut]:
     """Lines in order, with what stands between them; a jump of addresses at which nothing lies is a gap of 0."""
-    found: list[int | LeftOut] = []
+    lines: list[int | LeftOut] = []
     kept, out = set(taken), list[int]()
     previous = None
     for line in there:
@@ -492,15 +492,15 @@ def _with_gaps(taken: list[int], there: list[int], alike: dict[int, bool]) -> li
             out.append(line)
             continue
         if out:
-            found.append(LeftOut(out[0], out[-1], len(out), all(alike[x] for x in out)))
+            lines.append(LeftOut(out[0], out[-1], len(out), all(alike[x] for x in out)))
             out = []
         elif previous is not None and line != previous + 1:
-            found.append(LeftOut(previous + 1, line - 1, 0, True))
-        found.append(line)
+            lines.append(LeftOut(previous + 1, line - 1, 0, True))
+        lines.append(line)
         previous = line
     if out:
-        found.append(LeftOut(out[0], out[-1], len(out), all(alike[x] for x in out)))
-    return found
+        lines.append(LeftOut(out[0], out[-1], len(out), all(alike[x] for x in out)))
+    return lines
 
 
 # ---- The picture: the tile beside shared memory
@@ -510,7 +510,7 @@ MOST_STEPS = 24  # instructions whose reads are told
 
 
 class _Drawing:
-    """What one picture shows of a tile."""
+    """The cells, grids and legends that one picture shows of a tile."""
 
     def __init__(self, tile: TilePicture, most: int, selected: Place | None) -> None:
         self.tile = tile
@@ -521,7 +521,7 @@ class _Drawing:
         self.columns = shown_columns(tile)
 
     def picture(self) -> Picture:
-        """All of it; the last grid is shared memory."""
+        """The whole picture; its last grid is shared memory."""
         tile, held = self.tile, self.tile.held
         if tile.too_large:
             return Picture(tile.title, (tile.too_large,), "")
@@ -546,16 +546,16 @@ class _Drawing:
         """What the marks mean, of those that occur in the shown lines."""
         shown = [cell for line in self.lines if isinstance(line, int) for cell in self.tile.lines[line]]
         cells = [cell for cell in shown if cell]
-        found = [Legend(f"block {self.chosen[0]}, K step {self.chosen[1]} reads it", mark=Mark.CHOSEN)] if self.chosen else []
+        entries = [Legend(f"block {self.chosen[0]}, K step {self.chosen[1]} reads it", mark=Mark.CHOSEN)] if self.chosen else []
         if any(c.wrong for c in cells):
-            found.append(Legend("other than was meant", colour(3), Mark.WRONG, below="← what arrives, ≠ what was meant"))
+            entries.append(Legend("other than was meant", colour(3), Mark.WRONG, below="← what arrives, ≠ what was meant"))
         if any(len(c.readers) > 1 for c in cells) and not self.tile.held:
-            found.append(Legend("read for several chunks", colour(3), Mark.SHARED))
+            entries.append(Legend("read for several chunks", colour(3), Mark.SHARED))
         if any(c.readers and c.home is None for c in cells):
-            found.append(Legend("no data of this tile", STRAY))
+            entries.append(Legend("no data of this tile", STRAY))
         if any(not c.readers for c in cells):
-            found.append(Legend("meant, but read nowhere", EMPTY, Mark.MISSED))
-        return (*found, Legend("not read", EMPTY, Mark.NOTHING)) if None in shown else tuple(found)
+            entries.append(Legend("meant, but read nowhere", EMPTY, Mark.MISSED))
+        return (*entries, Legend("not read", EMPTY, Mark.NOTHING)) if None in shown else tuple(entries)
 
     # ---- shared memory
 
@@ -581,9 +581,9 @@ class _Drawing:
         tile, held = self.tile, self.tile.held
         if cell is None:
             return Drawn("", EMPTY, frozenset({Mark.NOTHING}), hint=f"{address:#x}: not read", address=address)
-        told = _told(tile, cell)
+        sentence = _told(tile, cell)
         if held and cell.home and not cell.readers:
-            return Drawn(held.short(held.meant_at(cell.home)), EMPTY, frozenset({Mark.MISSED}), hint=told, address=address)
+            return Drawn(held.short(held.meant_at(cell.home)), EMPTY, frozenset({Mark.MISSED}), hint=sentence, address=address)
         place = (cell.wrong or cell.readers)[0]
         label, below, marks = ",".join(map(str, tile.first(place))), "", set[Mark]()
         if held:
@@ -594,7 +594,7 @@ class _Drawing:
         marks |= {Mark.CHOSEN} if any(tile.instruction(p) == self.chosen for p in cell.readers) else set()
         fill = STRAY if cell.home is None else colour(cell.home[1])
         names = {"address": str(address), "readers": " ".join(f"{r},{k}" for r, k in map(tile.first, cell.readers))}
-        return Drawn(label, fill, frozenset(marks), below, hint=told, address=address, data=names)
+        return Drawn(label, fill, frozenset(marks), below, hint=sentence, address=address, data=names)
 
     # ---- the tile
 
@@ -658,31 +658,33 @@ def chunk_heads() -> tuple[tuple[str, str], ...]:
 
 
 def _told(tile: TilePicture, cell: Cell) -> str:
-    """Everything about 16 bytes, as one sentence."""
+    """The contents and the place of 16 bytes of shared memory, as one sentence."""
     a = cell.address
-    told = [f"{a:#x}: chunk {a % LINE // CHUNK} of line {a // LINE * LINE:#x}, banks {BANKS.of(a)} to {BANKS.of(a + CHUNK - 1)}"]
+    sentences = [f"{a:#x}: chunk {a % LINE // CHUNK} of line {a // LINE * LINE:#x}, banks {BANKS.of(a)} to {BANKS.of(a + CHUNK - 1)}"]
     held = tile.held
     if held is None:
         row, k = tile.first(cell.readers[0])
-        told.append(f"row {row}, k {k}" + (f" and {len(cell.readers) - 1} more chunks" if len(cell.readers) > 1 else ""))
-        return "; ".join(told)
+        sentences.append(f"row {row}, k {k}" + (f" and {len(cell.readers) - 1} more chunks" if len(cell.readers) > 1 else ""))
+        return "; ".join(sentences)
     if not cell.readers:
         assert cell.home is not None
-        return "; ".join([*told, f"holds {held.text(held.meant_at(cell.home))}, which is read elsewhere"])
+        return "; ".join([*sentences, f"holds {held.text(held.meant_at(cell.home))}, which is read elsewhere"])
     place = cell.wrong[0] if cell.wrong else cell.readers[0]
     block, step = tile.instruction(place)
     at = next((i for i, wrong in enumerate(held.wrong[place]) if wrong), 0)
-    told.append(f"holds {held.text(held.got_at(place, at))}")
-    told.append(f"read by block {block}, K step {step}" + (f", which meant {held.text(held.meant_at(place, at))}" if cell.wrong else ""))
+    sentences.append(f"holds {held.text(held.got_at(place, at))}")
+    sentences.append(
+        f"read by block {block}, K step {step}" + (f", which meant {held.text(held.meant_at(place, at))}" if cell.wrong else "")
+    )
     if len(cell.readers) > 1:
-        told.append(f"{len(cell.readers)} chunks of the tile read it")
+        sentences.append(f"{len(cell.readers)} chunks of the tile read it")
     if cell.wrong:
         lies = int(held.lies[place])
-        told.append(f"in the end that lies at {lies:#x}" if lies >= 0 else "in the end that lies nowhere")
+        sentences.append(f"in the end that lies at {lies:#x}" if lies >= 0 else "in the end that lies nowhere")
     writer = int(held.writer[place][at])
     if writer >= 0:
-        told.append(f"written by step {held.issues[writer].step + 1}: {held.issues[writer].text}")
-    return "; ".join(told)
+        sentences.append(f"written by step {held.issues[writer].step + 1}: {held.issues[writer].text}")
+    return "; ".join(sentences)
 
 
 def _aliases(tile: TilePicture) -> tuple[str, ...]:
@@ -692,7 +694,7 @@ def _aliases(tile: TilePicture) -> tuple[str, ...]:
 
 
 def _more(tile: TilePicture) -> tuple[str, ...]:
-    """What stands below the table of instructions."""
+    """The lines below the table of instructions."""
     count = tile.words.size
     if not tile.held and count == 1:
         return ("nothing is said of what was meant",)
@@ -721,7 +723,7 @@ def _steps(tile: TilePicture) -> Table | None:
 
 
 def _wrong(tile: TilePicture, place: Place) -> str:
-    """What arrives where, and what was meant."""
+    """A sentence on what is read at a place, and what was meant."""
     held = tile.held
     assert held is not None
     at = int(held.wrong[place].argmax())
@@ -777,7 +779,7 @@ def _reads_of_atoms(tile: TilePicture, rows: int, k: int) -> Iterator[Outline]:
 
 
 def page_data(machine: Machine, tiles: Sequence[TilePicture]) -> dict[str, Any]:
-    """Everything that the page's script reads."""
+    """The data of a tile for the script of a page."""
     return {
         "tensors": [{"name": t.name, "axes": list(t.extent), "extent": list(t.extent.values())} for t in machine.tensors.values()],
         "issues": [f"step {issue.step + 1}: {issue.text}" for issue in machine.issues],
@@ -788,13 +790,13 @@ def page_data(machine: Machine, tiles: Sequence[TilePicture]) -> dict[str, Any]:
 
 
 def _tile_data(tile: TilePicture) -> dict[str, Any]:
-    """Where the chunks are."""
+    """The tile's names, words and addresses for the script of a page."""
     lines, columns = tile.shape
     offsets = next(
         (tile.address[p] - tile.address[p][0] for p in tile.places() if tile.address[p].min() >= 0),
         tile.address[0, 0] - tile.address[0, 0, 0],
     )
-    found: dict[str, Any] = {
+    data: dict[str, Any] = {
         "where": tile.where, "name": tile.name, "title": tile.title, "subtitle": tile.subtitle, "grade": tile.grade,
         "dtype": tile.dtype, "major": tile.major, "rows": tile.rows, "k": tile.k, "axes": list(tile.axes), "lines": lines, "columns": columns,
         "blocks": tile.words.shape[0], "steps": tile.words.shape[1], "one": tile.chunks_of_one, "atom": tile.atom_lines,
@@ -802,11 +804,11 @@ def _tile_data(tile: TilePicture) -> dict[str, Any]:
         "strides": [[s.name, s.bytes, s.begin, s.end, s.used] for s in tile.strides()], "address": tile.address[..., 0].ravel().tolist(),
     }  # fmt: skip
     partial = {i: int((tile.address[p] >= 0).sum()) for i, p in enumerate(tile.places()) if tile.address[p].min() < 0}
-    return found | ({"partial": partial} if partial else {})
+    return data | ({"partial": partial} if partial else {})
 
 
 def _held_data(tile: TilePicture, held: Held) -> dict[str, Any]:
-    """What is in them."""
+    """The contents of the tile's chunks for the script of a page."""
     names = list(held.tensors)
     inner = list(held.tensor.extent).index(held.axes[1] if tile.major == "K" else held.axes[0])
     home = [held.homes.get(int(held.got[p][0])) for p in tile.places()]
@@ -858,7 +860,7 @@ def buffer_strips(machine: Machine) -> tuple[Strip, ...]:
     The cells of a band are its range, its bytes, and who wrote them.
     """
     ordered = sorted(machine.buffers.values(), key=lambda b: b.address)
-    found = []
+    strips = []
     for buffer, after in zip(ordered, [*(b.address for b in ordered), REACH][1:], strict=True):
         end = buffer.address + buffer.bytes if buffer.bytes else after
         writer = machine.memory.of(np.arange(buffer.address, min(end, REACH)))[0].astype(np.int64) - 1
@@ -869,8 +871,10 @@ def buffer_strips(machine: Machine) -> tuple[Strip, ...]:
         runs = [(buffer.address + a, buffer.address + b, int(writer[a])) for a, b in itertools.pairwise(cuts)]
         end = buffer.address + len(writer)
         bands = tuple(_band(machine, *run) for run in runs)
-        found.append(Strip(buffer.name, buffer.address, end, bands, BAND_HEADS, f"{buffer.address:#x}, {len(writer):,} B", empty=UNTOUCHED))
-    return tuple(found)
+        strips.append(
+            Strip(buffer.name, buffer.address, end, bands, BAND_HEADS, f"{buffer.address:#x}, {len(writer):,} B", empty=UNTOUCHED)
+        )
+    return tuple(strips)
 
 
 def _band(machine: Machine, begin: int, end: int, issue: int) -> Band:

@@ -179,15 +179,15 @@ def _by_name(signature: Mapping[str, Any], args: Sequence[Any], named: Mapping[s
     order = list(signature) if len(args) == len(signature) else plain
     if len(args) > len(order):
         raise InputError(f"args: {len(args)} were given, the kernel has {', '.join(plain)} (and constexprs)")
-    found = dict(zip(order, args, strict=False))
-    for name in found:
+    by_name = dict(zip(order, args, strict=False))
+    for name in by_name:
         if name in named:
             raise InputError(f"{name}: is given twice")
-    found |= named
-    missing = [f"{name} ({signature[name]})" for name in plain if name not in found]
+    by_name |= named
+    missing = [f"{name} ({signature[name]})" for name in plain if name not in by_name]
     if missing:
         raise InputError(f"args: {', '.join(missing)} not given")
-    return found
+    return by_name
 
 
 @dataclasses.dataclass
@@ -220,31 +220,31 @@ class _HostMemory:
             raise InputError(f"{name} = {shown(value)}: is a pointer; needs an array")
         if any(one.value is value for one in self._arrays):
             return
-        found = _of_host(name, value)
-        _check_width(name, found.array.dtype, kind)
+        host_array = _of_host(name, value)
+        _check_width(name, host_array.array.dtype, kind)
         for other in self._arrays:
-            if _overlap(found, other):
+            if _overlap(host_array, other):
                 raise InputError(
                     f"{name}: shares memory with {other.name}, and one of them has to be copied: pass copies, or arrays of gpu.array"
                 )
-        self._arrays.append(found)
+        self._arrays.append(host_array)
 
     def place(self) -> None:
         """Put all of them into the GPU's memory."""
-        for one in sorted(self._arrays, key=lambda one: one.root):
-            begin, end = one.root
+        for array in sorted(self._arrays, key=lambda array: array.root):
+            begin, end = array.root
             if self._placed and begin < self._placed[-1][0] + len(self._placed[-1][2]):
                 first, _, data = self._placed.pop()
                 begin, end = first, max(end, first + len(data))
-            self._placed.append((begin, 0, _bytes_at(one.name, begin, end)))
+            self._placed.append((begin, 0, _bytes_at(array.name, begin, end)))
         self._placed = [(begin, 0, data.copy()) for begin, _, data in self._placed]
         for n, (begin, _, data) in enumerate(self._placed):
-            name = next(one.name for one in self._arrays if self._memory_of(one)[0] == begin)
+            name = next(array.name for array in self._arrays if self._memory_of(array)[0] == begin)
             self._placed[n] = begin, DeviceArray(self.gpu.memory, data, name.removesuffix(".base")).address, data
 
     @property
     def addresses(self) -> list[int]:
-        """Where they lie in the GPU's memory."""
+        """The addresses of the host's arrays in the GPU's memory."""
         return [address for _, address, _ in self._placed]
 
     def _memory_of(self, one: _HostArray) -> tuple[int, int, np.ndarray]:
@@ -262,16 +262,16 @@ class _HostMemory:
 
     def bring_back(self) -> None:
         """Give the host's arrays what the kernel wrote; those that are read-only stay as they are."""
-        for one in self._arrays:
-            if not one.array.flags.writeable or not one.array.size:
+        for array in self._arrays:
+            if not array.array.flags.writeable or not array.array.size:
                 continue
-            begin, address, before = self._memory_of(one)
-            span = slice(one.root[0] - begin, one.root[1] - begin)
+            begin, address, before = self._memory_of(array)
+            span = slice(array.root[0] - begin, array.root[1] - begin)
             after = self.gpu.memory.span(address, len(before))[span]
             changed = np.flatnonzero(after != before[span])
-            _bytes_at(one.name, *one.root)[changed] = after[changed]
-            if one.back is not None:
-                one.back()
+            _bytes_at(array.name, *array.root)[changed] = after[changed]
+            if array.back is not None:
+                array.back()
 
 
 def _unwrapped(value: Any) -> Any:

@@ -223,7 +223,7 @@ class Stride:
 
 @dataclasses.dataclass(frozen=True)
 class Legend:
-    """What a mark or a fill means."""
+    """An entry of a legend: a fill or a mark, and what it means."""
 
     says: str
     fill: str = EMPTY
@@ -285,7 +285,7 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class Above:
-    """What stands before the pictures of a page."""
+    """The head of a page, above its pictures."""
 
     heading: str
     entries: tuple[Entry, ...]

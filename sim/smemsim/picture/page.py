@@ -77,7 +77,7 @@ def _entry(e: Entry) -> str:
 
 
 def _remarks(remarks: Sequence[Entry]) -> str:
-    """What needs no change."""
+    """The list of remarks, as HTML; "" for none."""
     items = "".join(f"<li>{html.escape(e.code)} {html.escape(e.where)}: {html.escape(e.message)}</li>" for e in remarks)
     return f"<h3>Remarks</h3><ul class=dim>{items}</ul>" if items else ""
 
@@ -142,7 +142,7 @@ def _strip(strip: Strip) -> str:
 
 
 def _workplace() -> str:
-    """What the script fills."""
+    """The empty elements of a page that its script fills, as HTML."""
     swatches = "".join(f"<li><i class=k{i}></i>{i}" for i in range(8))
     return f"""<section class=live aria-labelledby=title><h2>Operands</h2><div id=tabs class=tabs role=group aria-label="Operand"></div>
 <h3 id=title></h3><p class="dim mono" id=subtitle></p>

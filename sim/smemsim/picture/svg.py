@@ -203,15 +203,15 @@ class _Layout:
 
     def _rows(self, grid: Grid) -> tuple[dict[int, float], float]:
         """Where rows begin by their number, and where the grid ends."""
-        y, found = self.top, dict[int, float]()
+        y, tops = self.top, dict[int, float]()
         for entry in grid.rows:
             if isinstance(entry, Row):
-                found[entry.number] = y
+                tops[entry.number] = y
             y += self.high if isinstance(entry, Row) else GAP
-        return found, y
+        return tops, y
 
     def corner(self, grid: int, row: Row, column: int) -> tuple[float, float]:
-        """Where a cell is drawn."""
+        """The place in the SVG at which a cell begins."""
         return self.left[grid] + self.wide * column, self.rows[grid][0][row.number]
 
 
@@ -282,14 +282,14 @@ def _cell(cell: Cell, x: float, y: float, wide: float, high: float, hover: bool)
 
 def _runs(rows: dict[int, float], high: float, outline: Outline) -> list[tuple[float, float]]:
     """(top, bottom) of rows of an outline that stand together."""
-    found, previous = list[tuple[float, float]](), None
+    runs, previous = list[tuple[float, float]](), None
     for number, y in rows.items():
         if not outline.top <= number < outline.bottom:
             continue
-        joined = previous is not None and number == previous + 1 and found
-        found[-1:] = [(found[-1][0], y + high)] if joined else [*found[-1:], (y, y + high)]
+        joined = previous is not None and number == previous + 1 and runs
+        runs[-1:] = [(runs[-1][0], y + high)] if joined else [*runs[-1:], (y, y + high)]
         previous = number
-    return found
+    return runs
 
 
 def _outline(at: _Layout, number: int, outline: Outline) -> list[str]:
@@ -301,12 +301,12 @@ def _outline(at: _Layout, number: int, outline: Outline) -> list[str]:
 
 def _labels(at: _Layout, number: int) -> list[tuple[tuple[float, float], str]]:
     """What stands above outlines, once for each column, and its place."""
-    found = dict[float, tuple[tuple[float, float], str]]()
+    labels = dict[float, tuple[tuple[float, float], str]]()
     for outline in at.picture.grids[number].outlines:
         if outline.label and any(y == at.top for y, _ in _runs(at.rows[number][0], at.high, outline)):
             x = at.left[number] + at.wide * (outline.left + outline.right) / 2
-            found.setdefault(x, ((x, at.top - 23), outline.label))
-    return list(found.values())
+            labels.setdefault(x, ((x, at.top - 23), outline.label))
+    return list(labels.values())
 
 
 def _chosen(at: _Layout, number: int) -> list[str]:

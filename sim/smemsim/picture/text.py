@@ -89,7 +89,7 @@ def stdout() -> Console:
 
 
 def stderr() -> Console:
-    """Where narration goes."""
+    """The console that writes to stderr, for progress and remarks."""
     from rich.console import Console
 
     return Console(file=sys.stderr, highlight=False, emoji=False, markup=False)
@@ -116,7 +116,7 @@ def picture_text(picture: Picture, widest: int | None = None) -> RenderableType:
 
 
 def _stride(picture: Picture) -> list[str]:
-    """Where each stride leads."""
+    """A line for each stride: the bytes, and from where to where it leads."""
     return [f"{s.name} {s.bytes} B: {s.begin:#x} -> {s.end:#x}" if s.used else f"{s.name} {s.bytes} B: not used" for s in picture.strides]
 
 
@@ -142,7 +142,7 @@ def _grid(grid: Grid, widest: int | None) -> Text:
 
 
 def _label(cell: Cell) -> str:
-    """What stands in a cell, with its mark."""
+    """The text of a cell, with its mark."""
     if Mark.NOTHING in cell.marks:
         return Mark.NOTHING
     if Mark.MISSED in cell.marks:

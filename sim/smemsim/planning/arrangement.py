@@ -463,12 +463,12 @@ def arrange(wish: Wish) -> Arrangement:
                           f"a divisor or a multiple of {tile.inner} does not")  # fmt: skip
     _memory(tile)
     try:
-        found = tile.descriptor().problems(
+        problems = tile.descriptor().problems(
             dtype=fmt, major=wish.major, rows=instruction.rows, k=instruction.k, packing=instruction.packing, tile_bytes=None
         )
     except InputError as e:
         raise IllegalPlan(str(e)) from None
-    for finding in found:
+    for finding in problems:
         if finding.severity in GRAVE:
             raise IllegalPlan(f"{finding.message}{f' ({finding.repair})' if finding.repair else ''}")
     return tile
@@ -607,7 +607,7 @@ class Field:
     places: tuple[tuple[int, int, int], ...]
 
     def as_dict(self) -> dict[str, object]:
-        """As JSON has it."""
+        """The field as a dictionary for JSON."""
         return {**dataclasses.asdict(self), "places": [{"row": r, "k": k, "address": a} for r, k, a in self.places]}
 
 

@@ -324,13 +324,13 @@ class Plan:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is worth knowing of the descriptors, such as that documents contradict each other."""
-        tile, wish, found = self.arrangement, self.wish, []
+        tile, wish, notes = self.arrangement, self.wish, []
         of = tile.instruction
         if of.descriptor is not None:
             given = {"arch": wish.machine.name, "cta_group": wish.cta_group, "ws": False, f"swizzle_{wish.side}": str(wish.swizzle)}
-            found += of.descriptor.problems(**given)
-        found += tile.descriptor().problems(dtype=wish.fmt, major=wish.major, rows=of.rows, k=of.k, packing=of.packing)
-        first = {f.code: f.message for f in reversed(found)}  # what both descriptors say, once
+            notes += of.descriptor.problems(**given)
+        notes += tile.descriptor().problems(dtype=wish.fmt, major=wish.major, rows=of.rows, k=of.k, packing=of.packing)
+        first = {f.code: f.message for f in reversed(notes)}  # what both descriptors say, once
         return tuple(first.values())
 
     @property
@@ -360,7 +360,7 @@ class Plan:
         return f"{w.side.upper()} {extent} {w.fmt.name} {w.major}-major, swizzle {w.swizzle}, {w.machine.name}"
 
     def text(self) -> str:
-        """All of it for people, at most 100 columns."""
+        """The whole plan as text, at most 100 columns wide."""
         return plan_text(self)
 
     def code(self, language: str) -> str:
@@ -368,7 +368,7 @@ class Plan:
         return code_of(self, language)
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it as JSON has it."""
+        """The whole plan as a dictionary for JSON."""
         return plan_dict(self)
 
 
@@ -416,10 +416,10 @@ def plan(
     try:
         return simulated(wish)
     except IllegalPlan as e:
-        found = nearest(wish, DEFAULTS, _arrangeable, _loadable)
-        if found is None:
+        chosen = nearest(wish, DEFAULTS, _arrangeable, _loadable)
+        if chosen is None:
             raise
-        given, changed = found
+        given, changed = chosen
         simulated(wish_of(**given))  # what is suggested has been simulated too
         raise IllegalPlan(e.reason, given, changed) from None
 

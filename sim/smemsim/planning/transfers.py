@@ -159,7 +159,7 @@ def _loads(tile: Arrangement, matrix: Matrix, dims: Any, strides: Any, box: Any,
     except TensorMapError as e:
         raise IllegalPlan(f"the driver refuses the tensor map: {e.violations[0]}") from None
     try:
-        one = tma_load(tm, issues[0][1], smem_address=tile.wish.base_address + issues[0][0], arch=tile.wish.machine.name)
+        transfer = tma_load(tm, issues[0][1], smem_address=tile.wish.base_address + issues[0][0], arch=tile.wish.machine.name)
     except HardwareTrap as e:
         raise IllegalPlan(f"at = {tile.wish.at}: {e.reason}") from None
-    return Loads(tm, tuple(issues), one.transaction_bytes * len(issues))
+    return Loads(tm, tuple(issues), transfer.transaction_bytes * len(issues))

@@ -56,7 +56,7 @@ class AccumulatorMap:
 
     @property
     def title(self) -> str:
-        """What is shown."""
+        """The title of the picture."""
         form = f"tcgen05.mma{'.ws' if self.layout.ws else ''}{'.sp' if self.layout.sparse else ''}.cta_group::{self.layout.cta_group}"
         return f"D of {form}.kind::{self.instr.kind}: {self.layout.m} x {self.layout.n} {self.instr.d_type}"
 
@@ -69,19 +69,19 @@ class AccumulatorMap:
 
     @property
     def grade(self) -> str:
-        """How sure the layout is."""
+        """The grade of evidence of the layout."""
         return f"layout {self.layout.name} on {', '.join(self.instr.row.archs)}: {self.layout.grade}, not measured ({self.layout.source})"
 
     def runs(self) -> list[Run]:
         """The lanes of every CTA in runs, in their order."""
-        d, found = self.layout, list[Run]()
+        d, runs = self.layout, list[Run]()
         lanes = d.lanes
         for cta in range(d.cta_group):
             m, n = d.element(np.full_like(lanes, cta), lanes, np.full_like(lanes, d.column))
             breaks = np.flatnonzero((np.diff(lanes) != 1) | (np.diff(m) != 1) | (np.diff(n) != 0) | (lanes[1:] % WARP_LANES == 0)) + 1
             for part in np.split(np.arange(len(lanes)), breaks):
-                found.append(Run(cta, int(lanes[part[0]]), len(part), int(m[part[0]]), int(n[part[0]])))
-        return found
+                runs.append(Run(cta, int(lanes[part[0]]), len(part), int(m[part[0]]), int(n[part[0]])))
+        return runs
 
     def loads(self, m: int, n: int) -> list[dict[str, Any]]:
         """The warp, thread and register that load an element, for each shape of tcgen05.ld at its smallest .xN that covers D.
@@ -89,7 +89,7 @@ class AccumulatorMap:
         `taddr` is the address before the warp adds its lanes. .16x32bx2 has an offset that nothing here fixes, and is left out.
         """
         _, lane, column = self.layout.location(m, n)
-        found = []
+        loads = []
         for name, shape in LOAD_STORE_SHAPES.items():
             if shape.columns * shape.most < self.layout.columns or name == "16x32bx2":
                 continue
@@ -97,11 +97,11 @@ class AccumulatorMap:
             base = TmemAddress(lane % WARP_LANES // shape.lanes * shape.lanes, self.layout.column)
             warp, thread, register = TmemAccess(name, repeat, taddr=base).register(lane, column)
             form = f"{name}.x{repeat}"
-            found.append({"ld": form, "taddr": _hex(base), "warp": warp, "thread": thread, "register": register, "grade": str(shape.grade)})
-        return found
+            loads.append({"ld": form, "taddr": _hex(base), "warp": warp, "thread": thread, "register": register, "grade": str(shape.grade)})
+        return loads
 
     def about(self) -> dict[str, Any]:
-        """What the picture is of."""
+        """The instruction and its layout as a dictionary for JSON."""
         d = self.layout
         word = {
             "word": f"{self.instr.word:#010x}",
@@ -126,7 +126,7 @@ class AccumulatorMap:
         return {"element": found, "loads": self.loads(m, n), "of": self.about()}
 
     def element_lines(self, m: int, n: int) -> list[Line]:
-        """The same in lines."""
+        """One element as lines of text: its cell, and the registers that load it."""
         cta, lane, column = self.layout.location(m, n)
         where = f"CTA {cta}, lane {lane}, column {column} ({_hex(TmemAddress(lane, column))})"
         lines = [Line([(f"D[{m}, {n}]", "bold"), (f"  {where}", "")])]

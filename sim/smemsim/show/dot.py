@@ -16,17 +16,17 @@ from smemsim.spec.mma_arithmetic import MmaArithmetic
 __all__ = ["dot_json", "dot_view"]
 
 
-def dot_view(found: DotProduct, places: Sequence[str] = ()) -> list[Line]:
+def dot_view(product: DotProduct, places: Sequence[str] = ()) -> list[Line]:
     """Lines of text: a row for c and every term that is not zero; `places` say where the elements of every term are."""
-    row, types = found.arithmetic, found.types
-    head = f"{types[0]} x {types[1]} to {types[2]}, {len(found.terms) - 1} terms and c"
-    lines = [Line([(f"{_instruction(found)}: ", ""), (head, "bold")])]
+    row, types = product.arithmetic, product.types
+    head = f"{types[0]} x {types[1]} to {types[2]}, {len(product.terms) - 1} terms and c"
+    lines = [Line([(f"{_instruction(product)}: ", ""), (head, "bold")])]
     lines.append(Line([(f"arithmetic {row.grade}: {row.source}", "dim" if row.grade == "measured" else "yellow")]))
     floats = element_format(types[2]).is_float
     columns = [Column("term"), Column("A"), Column("B"), Column("value", right=True)]
     columns += [Column(head, right=True) for head in ("exponent", "kept", "cut off")] if floats else []
     rows, styles, zeros = list[tuple[str, ...]](), list[str](), 0
-    for number, term, name in _rows(found.terms, alone=bool(places)):
+    for number, term, name in _rows(product.terms, alone=bool(places)):
         if term.k and term.value == 0 and term.exponent is None:
             zeros += 1
             continue
@@ -34,14 +34,14 @@ def dot_view(found: DotProduct, places: Sequence[str] = ()) -> list[Line]:
         if floats:
             cells += ["" if term.exponent is None else f"2^{term.exponent}", _shown(term.kept), _shown(term.lost) if term.lost else ""]
         rows.append(tuple(cells))
-        styles.append("bold" if term is found.largest else "yellow" if term.lost else "")
+        styles.append("bold" if term is product.largest else "yellow" if term.lost else "")
         if places and term.k:
             rows.append(("", places[number - 1]))
             styles.append("dim")
     lines += table_lines(Table(tuple(columns), tuple(rows), tuple(styles), head_style=""), "  ")
     if zeros:
         lines.append(Line([(f"  {zeros} terms are zero", "dim")]))
-    return lines + [Line([(step, "")]) for step in found.steps()]
+    return lines + [Line([(step, "")]) for step in product.steps()]
 
 
 def _rows(terms: Sequence[DotTerm], *, alone: bool) -> Iterator[tuple[int, DotTerm, str]]:
@@ -70,25 +70,25 @@ def _codes(codes: tuple[int, ...], dtype: str) -> str:
     return f"{codes[0]:#0{digits + 2}x} {_shown(element_value(codes[0], dtype))}"
 
 
-def _shown(x: Fraction | float) -> str:
+def _shown(number: Fraction | float) -> str:
     """A number in full where that is short, in powers of two where it is one, else rounded."""
-    if isinstance(x, Fraction) and x.denominator == 1 and abs(x) < 10**15:
-        return str(x.numerator)
-    text = f"{float(x):.9g}"
-    if isinstance(x, Fraction) and Fraction(text) != x and _power(abs(x)) is not None:
-        return f"{'-' if x < 0 else ''}2^{_power(abs(x))}"
+    if isinstance(number, Fraction) and number.denominator == 1 and abs(number) < 10**15:
+        return str(number.numerator)
+    text = f"{float(number):.9g}"
+    if isinstance(number, Fraction) and Fraction(text) != number and _power(abs(number)) is not None:
+        return f"{'-' if number < 0 else ''}2^{_power(abs(number))}"
     return text
 
 
-def _power(x: Fraction) -> int | None:
+def _power(number: Fraction) -> int | None:
     """The exponent of a power of two."""
-    if x.numerator == 1 and x.denominator & (x.denominator - 1) == 0:
-        return 1 - x.denominator.bit_length()
-    return x.numerator.bit_length() - 1 if x.denominator == 1 and x.numerator & (x.numerator - 1) == 0 else None
+    if number.numerator == 1 and number.denominator & (number.denominator - 1) == 0:
+        return 1 - number.denominator.bit_length()
+    return number.numerator.bit_length() - 1 if number.denominator == 1 and number.numerator & (number.numerator - 1) == 0 else None
 
 
-def dot_json(found: DotProduct) -> dict[str, Any]:
-    """The same as data: numbers as decimal text that is exact for fractions, as hex for bits."""
+def dot_json(product: DotProduct) -> dict[str, Any]:
+    """A dot product as JSON: its terms, its sum and its result. Numbers are decimal text, exact for fractions; bits are hex."""
 
     def term(t: DotTerm) -> dict[str, Any]:
         return {
@@ -102,21 +102,21 @@ def dot_json(found: DotProduct) -> dict[str, Any]:
             "lost": str(t.lost),
         }
 
-    row = found.arithmetic
+    row = product.arithmetic
     return {
-        "instruction": _instruction(found),
-        "types": list(found.types),
+        "instruction": _instruction(product),
+        "types": list(product.types),
         "arithmetic": _constants(row),
-        "terms": [term(t) for t in found.terms],
-        "alignment_exponent": found.exponent,
-        "aligned_to": found.largest.name if found.largest else None,
-        "lowest_exponent": found.lowest,
-        "sum": str(found.total),
-        "exact_sum": str(found.exact),
-        "d": f"{found.d:#x}",
-        "value": str(found.value),
-        "exact_sum_to_nearest": f"{found.nearest:#x}",
-        "steps": found.steps(),
+        "terms": [term(t) for t in product.terms],
+        "alignment_exponent": product.exponent,
+        "aligned_to": product.largest.name if product.largest else None,
+        "lowest_exponent": product.lowest,
+        "sum": str(product.total),
+        "exact_sum": str(product.exact),
+        "d": f"{product.d:#x}",
+        "value": str(product.value),
+        "exact_sum_to_nearest": f"{product.nearest:#x}",
+        "steps": product.steps(),
     }
 
 

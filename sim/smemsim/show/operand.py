@@ -47,7 +47,7 @@ class OperandMap:
 
     @property
     def grade(self) -> str:
-        """How sure the addresses are."""
+        """The grade of evidence of the addresses."""
         arch = architecture(self.descriptor.arch)
         return f"address rules on {arch.name}: {weakest(self.rules, arch)} ({', '.join(rule.name for rule in self.rules)})"
 

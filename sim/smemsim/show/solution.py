@@ -39,31 +39,31 @@ def answer_view(answer: Answer) -> list[Line]:
     return lines
 
 
-def _table(found: tuple[FoundDescriptor, ...]) -> list[Line]:
+def _table(descriptors: tuple[FoundDescriptor, ...]) -> list[Line]:
     rows = []
-    for number, one in enumerate(found[:SHOWN]):
-        bases = "any" if len(one.base_offsets) == 8 else " ".join(str(base) for base in one.base_offsets)
-        swizzle = f"{one.swizzle}{' absolute' if one.absolute else ''}"
-        strides = ["any" if x is None else str(x) for x in (one.leading, one.stride)]
-        first = int(one.words[0, 0])
-        rows.append((f"{number}", f"{first:#018x}", swizzle, f"{int(one.starts[0, 0]):#x}", *strides, bases, str(one.grade)))
+    for number, descriptor in enumerate(descriptors[:SHOWN]):
+        bases = "any" if len(descriptor.base_offsets) == 8 else " ".join(str(base) for base in descriptor.base_offsets)
+        swizzle = f"{descriptor.swizzle}{' absolute' if descriptor.absolute else ''}"
+        strides = ["any" if x is None else str(x) for x in (descriptor.leading, descriptor.stride)]
+        first = int(descriptor.words[0, 0])
+        rows.append((f"{number}", f"{first:#018x}", swizzle, f"{int(descriptor.starts[0, 0]):#x}", *strides, bases, str(descriptor.grade)))
     columns = tuple(map(Column, ("", "first word", "swizzle", "start", "LBO", "SBO", "base offset", "grade")))
     lines = table_lines(Table(columns, tuple(rows)))
-    if len(found) > SHOWN:
-        lines.append(Line([(f"   … {len(found) - SHOWN} more (--json has all)", "dim")]))
+    if len(descriptors) > SHOWN:
+        lines.append(Line([(f"   … {len(descriptors) - SHOWN} more (--json has all)", "dim")]))
     return lines
 
 
-def _steps(number: int, one: FoundDescriptor) -> list[Line]:
+def _steps(number: int, descriptor: FoundDescriptor) -> list[Line]:
     """The advance table of words that are more than one."""
-    if one.words.size == 1 and one.sure:
+    if descriptor.words.size == 1 and descriptor.sure:
         return []
     lines = [Line([(f"words of {number}: block, step, word, start, bytes from the first", "dim")])]
-    for block, row in enumerate(one.words.tolist()):
+    for block, row in enumerate(descriptor.words.tolist()):
         for step, word in enumerate(row):
-            some = one.alternatives[block][step]
+            some = descriptor.alternatives[block][step]
             other = f"  or {len(some) - 1} other starts with the same contents" if len(some) > 1 else ""
-            start, by = int(one.starts[block, step]), int(one.advance[block, step])
+            start, by = int(descriptor.starts[block, step]), int(descriptor.advance[block, step])
             lines.append(Line([(f"  {block:>3} {step:>3}  {word:#018x}  {start:#x}  {by:+}{other}", "")]))
     return lines
 
@@ -81,14 +81,23 @@ def _nearest(near: Nearest) -> list[Line]:
     ]
 
 
-def explanation_view(found: ProductExplanation) -> list[Line]:
+def explanation_view(explanation: ProductExplanation) -> list[Line]:
     """What a D looks like, and the faults that give it."""
-    lines = [Line([(found.looks_like if found.looks_like in ("the same", "unknown") else f"looks like {found.looks_like}", "bold")])]
-    lines.append(Line([(found.pattern, "")]))
-    lines += [Line([(f"  {text}", "")]) for text in found.because]
-    fields = [f"{one.operand}: {one.field}" for one in found.faults]
+    lines = [
+        Line(
+            [
+                (
+                    explanation.looks_like if explanation.looks_like in ("the same", "unknown") else f"looks like {explanation.looks_like}",
+                    "bold",
+                )
+            ]
+        )
+    ]
+    lines.append(Line([(explanation.pattern, "")]))
+    lines += [Line([(f"  {text}", "")]) for text in explanation.because]
+    fields = [f"{one.operand}: {one.field}" for one in explanation.faults]
     if fields:
         lines.append(Line([(f"look at {', or '.join(dict.fromkeys(fields))}", "bold")]))
-    known = "measured on an H200" if found.measured else "documented, compiled or inferred: nothing is measured on Blackwell"
+    known = "measured on an H200" if explanation.measured else "documented, compiled or inferred: nothing is measured on Blackwell"
     lines.append(Line([(f"rules are {known}", "dim")]))
     return lines

@@ -138,7 +138,7 @@ def _moves(tm: TensorMap, arch: str | None) -> str:
 
 
 def _slices_moved(tm: TensorMap) -> str:
-    """The same with interleave: dense rows of 16- or 32-byte slices (traces tma_interleave, tma_im2col_interleave)."""
+    """One line on what a transfer with interleave moves: dense rows of 16- or 32-byte slices (traces tma_interleave, tma_im2col_interleave)."""
     size = _SLICES[tm.interleave]
     what = f"interleaved: dimension 0 counts slices of {size} B, not elements"
     if tm.is_im2col:
@@ -184,7 +184,7 @@ def argument_lines(arguments: Mapping[str, Any]) -> list[Line]:
 
 
 def tensor_map_view(tm: TensorMap, arch: str | None = None, *, width: int = 160) -> list[Line]:
-    """The whole view in lines, judged for an architecture or for all of them."""
+    """A tensor map as lines of text: arguments, what it moves, findings and words, judged for one architecture or for all."""
     call, colon, answer = verdict(tm, arch).partition(":")
     lines = [Line([(call, "bold"), (colon + answer, "")]), Line([(repr(tm), "dim")]), Line()]
     lines += argument_lines(tm.arguments)
@@ -198,7 +198,7 @@ def tensor_map_view(tm: TensorMap, arch: str | None = None, *, width: int = 160)
 
 
 def tensor_map_json(tm: TensorMap, arch: str | None = None) -> dict[str, Any]:
-    """The same for programs; `bytes` and `words` are null where nobody knows them."""
+    """A tensor map as JSON: arguments, bytes, verdict and findings. `bytes` and `words` are null where the encoding is unknown."""
     try:
         raw = bytes(tm)
     except Unmodelled:
@@ -240,11 +240,11 @@ def refused_view(
 def _members(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments as they were read, enums as members where they are some."""
     given = {name: value for name, value in arguments.items() if name != "arch"}
-    found: dict[str, Any] = {}
+    members_found: dict[str, Any] = {}
     for name, value in given.items():
         if name in ENUMS and isinstance(value, (str, int)):
-            members(found, {name: value})
-    return given | {name: value for name, value in found.items() if value is not None}
+            members(members_found, {name: value})
+    return given | {name: value for name, value in members_found.items() if value is not None}
 
 
 def refused_json(
@@ -255,7 +255,7 @@ def refused_json(
     arguments: Mapping[str, Any] | None = None,
     hints: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The same for programs."""
+    """A call that the driver refuses, as JSON: the call, the error code, the rules that it breaks, the arguments and the hints."""
     rules = {"violations": [refusal.message for refusal in violations], "rules": [refusal.rule for refusal in violations]}
     read = {name: getattr(value, "name", value) for name, value in _members(arguments or {}).items()}
     return {"call": ENCODE_CALLS.get(call), "arch": arch, "cuda_error": REFUSED, **rules, "arguments": read, "hints": list(hints)}

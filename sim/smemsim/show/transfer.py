@@ -50,7 +50,7 @@ class Cell:
     swapped: bool  # its two 8-byte halves have changed places
 
     def label(self, dims: Sequence[int], *, is_store: bool) -> str:
-        """What the picture writes into the cell."""
+        """The text of the cell in a picture."""
         if not self.inside:
             return "clip" if is_store else "fill"
         marks = ("*" if self.inside < self.size else "") + ("~" if self.swapped else "")
@@ -212,7 +212,7 @@ class TransferMap:
 
     @property
     def evidence(self) -> str:
-        """What the addresses rest on."""
+        """The grades of the rules that the addresses rest on."""
         t, tm = self.transfer, self.transfer.tensor_map
         newer = not tm.type_row.sm90 or tm.swizzle in SWIZZLE_ARCHITECTURES or tm.is_im2col_wide or t.geometry.mode.endswith("4")
         arch = architecture(self.arch or MEASURED_ON)
@@ -271,23 +271,25 @@ class TransferMap:
         return Drawn(cell.place(dims), OUTSIDE, word="clip" if is_store else "fill", hint=hint, address=address)
 
     def _colours(self) -> tuple[str, ...]:
-        """What the fills are."""
+        """The names of the colours: the row of the box that each stands for."""
         rows = max(cell.row for cell in self.cells) + 1
         names = [f"{self._unit} 0", *map(str, range(1, min(rows, 8)))]
         return (*names[:-1], "7, then again") if rows > 8 else tuple(names)
 
     def _legend(self) -> tuple[Legend, ...]:
         """What the cells mean that hold nothing of the tensor."""
-        found = []
+        entries = []
         if any(not c.inside for c in self.cells):
             is_store = self.transfer.is_store
-            found.append(Legend(f"outside the tensor{', not written' if is_store else ''}", OUTSIDE, word="clip:" if is_store else "fill:"))
+            entries.append(
+                Legend(f"outside the tensor{', not written' if is_store else ''}", OUTSIDE, word="clip:" if is_store else "fill:")
+            )
         if any(None in line for line in self.lines.values()):
-            found.append(Legend("untouched", EMPTY, Mark.NOTHING))
-        return tuple(found)
+            entries.append(Legend("untouched", EMPTY, Mark.NOTHING))
+        return tuple(entries)
 
     def cell_text(self, dims: Sequence[int]) -> str:
-        """What the numbers in a cell are."""
+        """The line that says what the numbers in a cell are."""
         tm = self.transfer.tensor_map
         names = ",".join(f"c{i}" for i in dims)
         left_out = [i for i in range(tm.rank) if i not in dims]

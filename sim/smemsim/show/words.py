@@ -114,7 +114,8 @@ def _fields(d: SmemDescriptor, major: str | None) -> list[Line]:
 
 
 def descriptor_view(d: SmemDescriptor, findings: Sequence[Finding], *, major: str | None, context: bool, width: int) -> list[Line]:
-    """The whole view in lines; `major` where it is known, `context` says whether the findings were made with the operand known."""
+    """A shared-memory descriptor as lines of text: bits, fields and findings. `major` is given where it is known; `context` says whether the findings were
+    made with the operand known."""
     arch = architecture(d.arch)
     head = [Line([(f"{d.word:#018x}", "bold"), (f"  {d.arch} ({arch.instruction})", "")]), Line([(repr(d), "dim")])]
     rules = [] if d.swizzle is Swizzle.INVALID else rules_in_force(d, arch, major=major)
@@ -131,7 +132,7 @@ def descriptor_view(d: SmemDescriptor, findings: Sequence[Finding], *, major: st
 
 
 def descriptor_json(d: SmemDescriptor, findings: Sequence[Finding], *, major: str | None = None) -> dict[str, Any]:
-    """The same for programs; `grade` is null where nobody knows what hardware reads."""
+    """A shared-memory descriptor as JSON: fields, findings and rules. `grade` is null where it is unknown what hardware reads."""
     arch = architecture(d.arch)
     rules = [] if d.swizzle is Swizzle.INVALID else rules_in_force(d, arch, major=major)
     return {
@@ -191,7 +192,7 @@ def _instr_meaning(d: InstrDescriptor, name: str) -> str:
 
 
 def instr_view(d: InstrDescriptor, findings: Sequence[Finding], *, context: bool, width: int) -> list[Line]:
-    """The whole view in lines; `context` says whether anything of the instruction beside the word was known."""
+    """An instruction descriptor as lines of text: bits, fields and findings. `context` says whether anything of the instruction beside the word was known."""
 
     def number(name: str, field: Field) -> str:
         return f"{field.value(d.word)}" if name in ("m", "n") else ""
@@ -218,7 +219,7 @@ def instr_view(d: InstrDescriptor, findings: Sequence[Finding], *, context: bool
 
 
 def instr_json(d: InstrDescriptor, findings: Sequence[Finding]) -> dict[str, Any]:
-    """The same for programs; `kinds` are those under which the word is sound."""
+    """An instruction descriptor as JSON: fields and findings; `kinds` are those under which the word has no errors."""
     values = ("m", "n", "k", "a_type", "b_type", "d_type", "a_major", "b_major", "negate_a", "negate_b", "sparsity", "sparsity_selector",
               "saturate", "max_shift", "scale_type", "a_sf_id", "b_sf_id")  # fmt: skip
     return {

@@ -165,10 +165,10 @@ class CudaModule:
             return None
         sizes: list[int] = []
         while True:
-            code, *found = ask(function, len(sizes))
+            code, *sizes_found = ask(function, len(sizes))
             if int(code):
                 return tuple(sizes)
-            sizes.append(int(found[1]))
+            sizes.append(int(sizes_found[1]))
 
 
 class Gpu:
@@ -602,10 +602,10 @@ class Launch:
 
     def is_im2col(self, name: str) -> bool:
         """Is the map one of the im2col encode call?"""
-        one = self.maps[name].tensor_map if name in self.maps else None
-        if one is None:
+        tensor_map = self.maps[name].tensor_map if name in self.maps else None
+        if tensor_map is None:
             return False
-        return (one if isinstance(one, TensorMap) else TensorMap.from_bytes(raw_bytes(one))).is_im2col
+        return (tensor_map if isinstance(tensor_map, TensorMap) else TensorMap.from_bytes(raw_bytes(tensor_map))).is_im2col
 
     def step_rows(self) -> list[list[int]]:
         """The steps as rows of the trace."""
@@ -769,12 +769,12 @@ class Recorder:
         self.gpu.put(address, array)
         return address
 
-    def _map(self, one: MapOf, addresses: Mapping[str, int]) -> bytes:
+    def _map(self, argument: MapOf, addresses: Mapping[str, int]) -> bytes:
         """The 128 bytes over the tensor: as the driver encodes them, or those given with another address."""
-        address = addresses[one.tensor] + one.offset
-        if isinstance(one.tensor_map, TensorMap):
-            return self.gpu.encode(one.tensor_map, address)
-        return tensormap_replace(one.tensor_map, "global_address", address, arch=self.arch)
+        address = addresses[argument.tensor] + argument.offset
+        if isinstance(argument.tensor_map, TensorMap):
+            return self.gpu.encode(argument.tensor_map, address)
+        return tensormap_replace(argument.tensor_map, "global_address", address, arch=self.arch)
 
     def _completed(self, launch: Launch, addresses: Mapping[str, int]) -> None:
         """The built-in kernel says whether its barrier's phase completed."""
@@ -863,15 +863,15 @@ def load_launch(
         raise InputError("steps: the built-in kernel makes all loads before the first store")
     names, kinds, values, expect, end = list(maps), [], [], 0, machine.shared_begin
     for step in steps:
-        one = maps[step.map].tensor_map if step.map in maps else None
-        if not isinstance(one, TensorMap):
+        tensor_map = maps[step.map].tensor_map if step.map in maps else None
+        if not isinstance(tensor_map, TensorMap):
             raise InputError(f"step of map {step.map!r}: needs one of the maps ({', '.join(names)}), made of a TensorMap")
-        row = step.row(names, one.is_im2col)
+        row = step.row(names, tensor_map.is_im2col)
         kinds.append((*STEPS[row[0]], len(step.at), row[1]))
         values += [step.smem_address, *(int(c) & 0xFFFFFFFF for c in step.at), *(int(o) & 0xFFFFFFFF for o in step.im2col_offsets)]
         if not step.is_store:
             try:
-                transfer = tma_load(one, step.at, smem_address=step.smem_address, im2col_offsets=step.im2col_offsets, arch=arch)
+                transfer = tma_load(tensor_map, step.at, smem_address=step.smem_address, im2col_offsets=step.im2col_offsets, arch=arch)
             except HardwareTrap:  # silicon is to say so
                 end = max(end, step.smem_address + 128)
                 continue

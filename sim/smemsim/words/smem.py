@@ -257,7 +257,7 @@ def layout_code(d: SmemDescriptor, _: Context) -> Iterator[Finding]:
                        f"({other.swizzle})", "a wgmma layout code stands in bits 63:62", "trace wgmma_reserved_bits",
                        Severity.WRONG if d.swizzle is Swizzle.NONE else Severity.LUCK)  # fmt: skip
     elif table is SM100_SMEM_DESC and d.swizzle is Swizzle.B128_ATOM_32B:
-        yield _finding("D302", "layout_type", "code 1 is 128B_ATOM_32B on tcgen05, for 32-bit MN-major operands only",
+        yield _finding("D302", "layout_type", "layout code 1 is 128B_ATOM_32B on tcgen05, for 32-bit MN-major operands only",
                        "if wgmma's code 1 (128B) was meant, write 2", "PTX ISA 9.7.16.4.1", Severity.NOTE)  # fmt: skip
 
 

@@ -29,10 +29,10 @@ def minimal(case: Case, differs: Callable[[Case], bool], smaller: Callable[[Case
     {'n': 13}
     """
     for _ in range(MOST_STEPS):
-        found = next((one for one in smaller(case) if one != case and differs(one)), None)
-        if found is None:
+        smaller_case = next((one for one in smaller(case) if one != case and differs(one)), None)
+        if smaller_case is None:
             break
-        case = found
+        case = smaller_case
     return case
 
 
@@ -90,7 +90,7 @@ class Oracle:
         return Trouble(self.judged(small)[1], small, _again(self.name, small))
 
     def space(self) -> Space:
-        """What a campaign sweeps: cases drawn for ever."""
+        """The space that a campaign sweeps: cases are drawn without end."""
 
         def run(seed: int, chunk: int) -> ChunkResult:
             rng, classes, troubles = random.Random(f"{seed} {self.name} {chunk}"), Counter[str](), dict[str, Trouble]()

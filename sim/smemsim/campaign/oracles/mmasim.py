@@ -99,10 +99,10 @@ def compare(case: Case) -> Verdict:
         return case["instruction"], ""
     m, n = wrong[0].tolist()
     row = {name: " ".join(f"{x:x}" for x in bits[n if name.endswith("b") else m].ravel()) for name, bits in given.items() if name != "c"}
-    told = "; ".join(f"{name} {words}" for name, words in row.items())
+    words_of_row = "; ".join(f"{name} {words}" for name, words in row.items())
     return case[
         "instruction"
-    ], f"D ({m}, {n}) is {int(ours[m, n]):#x}, of mmasim {int(theirs[m, n]):#x}; c {int(given['c'][m, n]):#x}; {told}"
+    ], f"D ({m}, {n}) is {int(ours[m, n]):#x}, of mmasim {int(theirs[m, n]):#x}; c {int(given['c'][m, n]):#x}; {words_of_row}"
 
 
 def case_of(rng: random.Random) -> Case:

@@ -30,7 +30,7 @@ def _places(case: Case) -> Verdict:
 
     operand = {name: case[name] for name in ("arch", "dtype", "major", "rows", "k", "packing")}
     try:
-        found = operand_addresses(case["word"], **operand)
+        addresses = operand_addresses(case["word"], **operand)
     except Unmodelled:
         return "operand, not modelled", ""
     d, fmt = SmemDescriptor.decode(case["word"], arch=case["arch"]), element_format(case["dtype"])
@@ -48,8 +48,8 @@ def _places(case: Case) -> Verdict:
                 else:
                     linear = k_major_chunk(start, lbo, sbo, mode.width, row, chunk)
             address = swizzle(linear, d.base_offset, mode.mask, mode.shift) + element * fmt.bits // 8
-            if address != found[row, k]:
-                return "operand", f"element ({row}, {k}) at {int(found[row, k]):#x}, by the formula at {address:#x}"
+            if address != addresses[row, k]:
+                return "operand", f"element ({row}, {k}) at {int(addresses[row, k]):#x}, by the formula at {address:#x}"
     return "operand", ""
 
 
@@ -101,11 +101,11 @@ def _products(case: Case) -> Verdict:
     d = mma(*bits, arch="sm_90a" if kind == "wgmma" else "sm_100a", kind=kind, a_type=a_type, b_type=b_type, d_type=row.d_type)
     wanted = a @ b.T + c
     wrong = np.argwhere(to_float64(d, row.d_type) != wanted)
-    told = f"{kind} {a_type} x {b_type} to {row.d_type}"
+    types = f"{kind} {a_type} x {b_type} to {row.d_type}"
     if not len(wrong):
-        return told, ""
+        return types, ""
     m, n = wrong[0].tolist()
-    return told, f"D ({m}, {n}) is {to_float64(d[m, n], row.d_type)}, by numpy {wanted[m, n]}"
+    return types, f"D ({m}, {n}) is {to_float64(d[m, n], row.d_type)}, by numpy {wanted[m, n]}"
 
 
 def _conversions(case: Case) -> Verdict:

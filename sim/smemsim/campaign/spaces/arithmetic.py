@@ -66,7 +66,7 @@ class Product:
         return mma(*operands, **self.given | changes)
 
     def shown(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The instruction's options and how its operands were drawn, as a dictionary for JSON."""
         options = {name: value for name, value in self.given.items() if not isinstance(value, np.ndarray)}
         return options | {"numbers": "any bits" if self.any_bits else "normally distributed", "seed": self.seed}
 

@@ -203,13 +203,13 @@ def judged(scenario: dict[str, Any], codes: str) -> tuple[str, str]:
         return "nobody knows what it does", ""
     except InputError as e:
         return "refused", "" if str(e) else "an InputError without a sentence"
-    found = [f for f in report.findings if f.severity is not Severity.NOTE]
+    findings = [f for f in report.findings if f.severity is not Severity.NOTE]
     right = reads_right(scenario)
-    if not found:
+    if not findings:
         if right is False:
             return f"{NOT_RIGHT}missed", "the operand reads other elements and check finds nothing"
         return "reads right all the same" if right else "clean, reads not compared", ""
-    first = found[0]
+    first = findings[0]
     if first.code not in codes.split() and not right and first.severity is not Severity.LUCK:
         return f"{NOT_RIGHT}another cause", f"the first finding is not one of {codes}: {first}"
     if first.fix is None:

@@ -203,14 +203,14 @@ def _bits(kind: str, names: Iterable[str]) -> int:
     return sum(KINDS[kind].word.fields[name].width for name in names)
 
 
-def label(found: int, grave: tuple[str, ...]) -> str:
+def label(flags: int, grave: tuple[str, ...]) -> str:
     """The class of a word by its bits.
 
     >>> label(0b101, ("types", "shape")), label(1, ()), label(0, ())
     ('breaks shape', 'legal, with notes', 'legal')
     """
-    names = sorted(name for i, name in enumerate(grave) if found >> i + 1 & 1)
-    return f"breaks {', '.join(names)}" if names else "legal, with notes" if found & 1 else "legal"
+    names = sorted(name for i, name in enumerate(grave) if flags >> i + 1 & 1)
+    return f"breaks {', '.join(names)}" if names else "legal, with notes" if flags & 1 else "legal"
 
 
 def broken_by(word: int, kind: str) -> str:
@@ -228,12 +228,12 @@ def broken_by(word: int, kind: str) -> str:
 def _by_problems(word: int, kind: str) -> str:
     """The class of a word as `InstrDescriptor.problems` has it; what it says of other kinds is no rule."""
     said = [f for f in InstrDescriptor.decode(word, kind=kind).problems() if not (f.code == "I603" and f.where == "kind")]
-    found = {
+    findings = {
         rule.name for rule in INSTR_RULES for f in rule.check(InstrDescriptor.decode(word, kind=kind), Context()) if f.severity in GRAVE
     }
-    if bool(found) is not any(f.severity in GRAVE for f in said):
+    if bool(findings) is not any(f.severity in GRAVE for f in said):
         return f"unlike its rules: {[f.code for f in said]}"
-    return f"breaks {', '.join(sorted(found))}" if found else "legal, with notes" if said else "legal"
+    return f"breaks {', '.join(sorted(findings))}" if findings else "legal, with notes" if said else "legal"
 
 
 def case_of_word(word: int, kind: str) -> Case:

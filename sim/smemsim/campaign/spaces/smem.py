@@ -65,7 +65,7 @@ NAMES = (*(name for name, _ in CLASSES), "legal")
 @functools.cache
 def contexts() -> tuple[dict[str, Any], ...]:
     """Every operand that is drawn: arguments of `operand_addresses`."""
-    found = []
+    contexts = []
     for arch in ARCHITECTURES.values():
         for dtype in arch.mma_types:
             fmt = element_format(dtype)
@@ -78,8 +78,10 @@ def contexts() -> tuple[dict[str, Any], ...]:
                             along, lines = (k, rows) if major == "K" else (rows, k)
                             chunks = -(-along // stored)
                             if lines * chunks <= MOST_OF_ONE and lines <= MOST_LINES and chunks <= MOST_CHUNKS:
-                                found.append({"arch": arch.name, "dtype": dtype, "major": major, "rows": rows, "k": k, "packing": packing})
-    return tuple(found)
+                                contexts.append(
+                                    {"arch": arch.name, "dtype": dtype, "major": major, "rows": rows, "k": k, "packing": packing}
+                                )
+    return tuple(contexts)
 
 
 def context(operand: int) -> dict[str, Any]:
@@ -92,7 +94,7 @@ def context(operand: int) -> dict[str, Any]:
 
 
 class Tables(NamedTuple):
-    """What `smem_loops` takes."""
+    """The arrays that the compiled loops of `smem_loops` take."""
 
     archs: np.ndarray
     modes: np.ndarray

@@ -90,11 +90,11 @@ PACKED = tuple(8 * m.width for m in MODES.values() if m.wgmma_code)  # SBO of 8 
 
 
 @compiled
-def mixed(x):  # type: ignore[no-untyped-def]
+def mixed(word):  # type: ignore[no-untyped-def]
     """Steele, Lea and Flood's 64-bit finalizer: neighbouring numbers come out unrelated."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))
 
 
 @compiled
@@ -222,44 +222,44 @@ def flags(word, operand, archs, modes, operands, unknown, used, of_line, of_chun
     base, code, absolute = taken(archs, arch, 3, word), taken(archs, arch, 4, word), taken(archs, arch, 5, word) != 0
     mode, begin, end = modes[arch, code], archs[arch, _BEGIN], archs[arch, _END]
     valid, width, mask = mode[_VALID] != 0, mode[_WIDTH], mode[_MASK]
-    found = 0
+    flags = 0
     if word & archs[arch, _FIXED_MASK] != archs[arch, _FIXED]:
-        found |= _FIXED_BITS
+        flags |= _FIXED_BITS
     if absolute and not archs[arch, _ABSOLUTE]:
-        found |= _ABS
+        flags |= _ABS
     if not valid:
-        found |= _INVALID
+        flags |= _INVALID
     elif archs[arch, _NEXT] >= 0 and (word >> archs[arch, _NEXT]) & 1:
-        found |= _61 if mask else _61_ZERO
+        flags |= _61 if mask else _61_ZERO
     elif mode[_ATOM]:
-        found |= _ATOM_NOTE
+        flags |= _ATOM_NOTE
     if k_major and mask and sbo != 8 * width:
         for packed in PACKED:
             if sbo == packed:
-                found |= _NAMED if 8 * mode[_NAMESAKE] == packed else _OTHER
+                flags |= _NAMED if 8 * mode[_NAMESAKE] == packed else _OTHER
     if base and valid:
         if not base & mask:
-            found |= _IDLE
+            flags |= _IDLE
         else:
-            found |= _PHASE if base & mask == (start >> 7) & mask else _WRONG
+            flags |= _PHASE if base & mask == (start >> 7) & mask else _WRONG
     nobody_knows = unknown[operand, code, int(absolute), base]
     far, most = start, start + 16
     if nobody_knows:
-        found |= _UNKNOWN
+        flags |= _UNKNOWN
     else:
         far, most, alias = reach(start, lbo, sbo, base, absolute, mode, k_major, lines, chunks, of_line, of_chunk, slots, stamps, stamp)
         if alias:
-            found |= _ALIASES
+            flags |= _ALIASES
         if torn(start, lbo, sbo, base, absolute, mode, k_major, spot % lines, (spot >> 16) % chunks, of_line, of_chunk):
-            found |= _TORN
+            flags |= _TORN
     if most > end:
-        found |= _FAULTS
+        flags |= _FAULTS
     elif far >= end:
-        found |= _ZEROS
+        flags |= _ZEROS
     if absolute and archs[arch, _ABSOLUTE] and lbo < begin:
-        found |= _LBO
+        flags |= _LBO
     if 0 < start < begin:
-        found |= _BELOW
+        flags |= _BELOW
     if valid and not absolute:
         for field in range(1, 3):
             value = lbo if field == 1 else sbo
@@ -273,12 +273,12 @@ def flags(word, operand, archs, modes, operands, unknown, used, of_line, of_chun
                     start, other[0], other[1], base, absolute, mode, k_major, lines, chunks, of_line, of_chunk, slots[:0], stamps, stamp
                 )
             if far >= end > less:
-                found |= _BYTES
+                flags |= _BYTES
             elif (value >= 1 << 16 and raw % 128 == 0) or (field == 2 and k_major and mask and raw == 8 * width):
-                found |= _LUCKY
+                flags |= _LUCKY
         if (not used[operand, code, 0] and lbo not in (0, 16)) or (not used[operand, code, 1] and sbo not in (0, 16)):
-            found |= _UNUSED
-    return found
+            flags |= _UNUSED
+    return flags
 
 
 @compiled

@@ -186,7 +186,7 @@ class _Kernel:
                 raise ValueError(f"the layout of buffer {buffer} has shape {layout.shape}")
 
     def title(self) -> str:
-        """What the case is, in words."""
+        """The case in words, for reports."""
         return f"{self.name}, {len(self.words)} MMAs, {len(self.copies)} copies"
 
     def checks(self) -> Iterator[_Check]:
@@ -213,7 +213,7 @@ class _Kernel:
         yield from self._consumed(sites)
 
     def _qualifier(self, number: int, name: str) -> str:
-        """What stands behind `.name::` in a mnemonic."""
+        """The part of a mnemonic behind `.name::`."""
         for part in self.mnemonics[number]:
             if part.startswith(f"{name}::"):
                 return part.removeprefix(f"{name}::")

@@ -49,10 +49,10 @@ class LaunchOutputs:
             return Case(lambda: file.name, Outcome(1))
         compared = 0
         for name, output in self.recorded.outputs(index).items():
-            found = self._compare(file, index, name, output, arrays[name].numpy())
-            if found.differing:
-                return Case(lambda: file.name, found)
-            compared += found.compared
+            difference = self._compare(file, index, name, output, arrays[name].numpy())
+            if difference.differing:
+                return Case(lambda: file.name, difference)
+            compared += difference.compared
         return Case(lambda: file.name, Outcome(compared))
 
     def _compare(self, file: LaunchFile, index: int, name: str, output: int, model: np.ndarray) -> Outcome:

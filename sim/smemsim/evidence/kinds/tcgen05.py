@@ -680,7 +680,7 @@ class Tcgen05Operand:
         )
 
     def _owners(self, index: int, p: _Probed, layout: AccumulatorLayout, shape: tuple[int, ...]) -> Outcome:
-        """Whose shared memory the elements came from."""
+        """Compares from which CTA's shared memory each element came."""
         whose = np.repeat(np.arange(1, p.issued.cta_group + 1), p.rows)[:, None] + np.zeros(p.stored_k, np.int64)
         cells = np.full(shape, UNTOUCHED, np.int64)
         put_in_cells(layout, p.shown(whose), cells)

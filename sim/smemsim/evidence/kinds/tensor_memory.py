@@ -89,10 +89,10 @@ class TmemProbe:
         def title() -> str:
             return f"{issued}{f', {text}' if (text := str(a['what'][index])) else ''}"
 
-        found, outcome = judged(int(a["status"][index]), int(a["completed"][index]), RULES["tcgen05.idesc"], model)
+        verdict, outcome = judged(int(a["status"][index]), int(a["completed"][index]), RULES["tcgen05.idesc"], model)
         if outcome:
             return Case(title, outcome)
-        layout, words = found
+        layout, words = verdict
         cells = self.before(index, len(words), issued)
         put_in_cells(layout, words, cells)
         hardware = self.suite.ragged("words", index).reshape(cells.shape)
@@ -625,7 +625,7 @@ class TmemMetadata(TmemProbe):
         i, words = issued.idesc, self.suite.arrays["metadata"][index]
         at, row = TmemAddress.decode(int(self.suite.arrays["meta"][index])), METADATA[i.kind]
         layout = MetadataLayout(i.m, i.kind, issued.cta_group, ws=issued.ws, selector=i.sparsity_selector, column=at.column)
-        stored, found = np.arange(i.k // 2), []
+        stored, copies = np.arange(i.k // 2), []
         for copy in range(layout.copies):
             cta, lane, column, bit = layout.location(np.arange(i.m)[:, None], np.arange(0, i.k, row.chunk), copy)
             nibbles = words[cta, lane, column - at.column].astype(np.int64) >> bit & 0xF
@@ -634,5 +634,5 @@ class TmemMetadata(TmemProbe):
             kept = stored_k(stored, nibbles[:, stored * 2 // row.chunk], row.chunk)
             numbers = np.zeros((1, i.m, max(i.k, i.n)))
             np.add.at(numbers[0], (np.arange(i.m)[:, None], kept), 1)
-            found.append(words_of(numbers[:, :, : i.n], i.kind))
-        return np.stack(found)
+            copies.append(words_of(numbers[:, :, : i.n], i.kind))
+        return np.stack(copies)

@@ -220,13 +220,13 @@ def _sources(transfer: Transfer, origin: int, memory_begin: int) -> tuple[np.nda
     """(places, sources) as the trace writes them: for a load of shared, for a store of global addresses."""
     if transfer.is_store:
         return transfer.global_address - origin, transfer.shared_address.astype(np.int64)
-    one, address = transfer.geometry.fill, transfer.global_address
+    fill, address = transfer.geometry.fill, transfer.global_address
     source = address - origin
     if transfer.geometry.to_tf32:
         source = _converted(address - memory_begin, origin - memory_begin)
     filled = np.nonzero(address == -1)[0]
     if len(filled):
-        source[filled] = FILLED - one[filled % len(one)].astype(np.int64)
+        source[filled] = FILLED - fill[filled % len(fill)].astype(np.int64)
     return transfer.shared_address.astype(np.int64), source
 
 
@@ -471,10 +471,10 @@ class TmaPair:
             to, barrier = ClusterAddress(issuer, address), ClusterAddress(barrier_rank, MBAR)
             return transfer, multicast(mask or None, smem_address=to, mbar=barrier, **about)
 
-        found, outcome = judged(int(a["status"][index]), 1, RULES["tma.blackwell"], model)
+        verdict, outcome = judged(int(a["status"][index]), 1, RULES["tma.blackwell"], model)
         if outcome or tm is None:
             return Case(title, outcome or agree(1))
-        transfer, deliveries = found
+        transfer, deliveries = verdict
         due = [sum(d.transaction_bytes for d in deliveries if d.mbar.cta_rank == rank) for rank in (0, 1)]
         credited = a["credited"][index].astype(np.int64)
 

@@ -392,6 +392,6 @@ class ReferenceGemm:
 
 
 def _side(operands: Sequence[Operand]) -> Side:
-    """What the steps read, with addresses."""
+    """One operand of the steps of a product, with the shared address of every element."""
     address = np.stack([one.address for one in operands]).astype(np.int64)
     return Side(np.stack([one.bits for one in operands]), address, lambda step, line, k: f"shared {int(address[step, line, k]):#x}")

@@ -60,7 +60,7 @@ def is_grave(findings: Iterable[Finding]) -> bool:
 
 
 def legality(value: Any) -> str:
-    """One of `LEGALITY`."""
+    """The value, if it is one of `LEGALITY`. Raises InputError for any other."""
     return choice("legal", value, LEGALITY, "'legal', 'near' (one field away from it, and wrong) or 'any' (every word there is)")
 
 
@@ -76,10 +76,10 @@ def chosen(name: str, values: Any, known: Iterable[str]) -> tuple[str, ...]:
     listed = (values,) if isinstance(values, str) else values
     if isinstance(listed, (bytes, dict)) or not isinstance(listed, Iterable):
         raise InputError(f"{name} = {shown(values)}: needs names out of {' '.join(options)}")
-    found = tuple(choice(name, str(value), options, f"names out of {' '.join(options)}") for value in listed)
-    if not found:
+    names = tuple(choice(name, str(value), options, f"names out of {' '.join(options)}") for value in listed)
+    if not names:
         raise InputError(f"{name}: the list is empty; needs one of {' '.join(options)} at least")
-    return found
+    return names
 
 
 def swizzles_of(values: Any, known: Iterable[Swizzle]) -> tuple[Swizzle, ...]:
@@ -125,7 +125,7 @@ def _raw_bits(field: Field) -> st.SearchStrategy[int]:
 @functools.cache
 def readable(machine: Architecture) -> tuple[tuple[str, str, str, Swizzle], ...]:
     """(dtype, major, packing, swizzle) that the architecture's instructions read, by the rules of `SmemDescriptor.problems`."""
-    found = []
+    readable = []
     for name in machine.mma_types:
         fmt = FORMATS[name]
         for packing in ("packed", "padded") if fmt.bits == 4 else ("packed",):  # 6-bit types are always padded
@@ -137,8 +137,8 @@ def readable(machine: Architecture) -> tuple[tuple[str, str, str, Swizzle], ...]
                     wrong = any(f.code == "I602" for f in d.problems(dtype=name, major=major, packing=packing) if is_grave([f]))
                     unknown = why_unmodelled(machine, swizzle, code, False, 0, major, min(size, MODES[swizzle].width))
                     if not wrong and not unknown and k:
-                        found.append((name, major, packing, swizzle))
-    return tuple(found)
+                        readable.append((name, major, packing, swizzle))
+    return tuple(readable)
 
 
 def _instruction_k(machine: Architecture, dtype: str, packing: str, swizzle: Swizzle, major: str) -> tuple[int, ...]:
@@ -325,13 +325,13 @@ def _given_operand(operand: Any, machine: Architecture) -> dict[str, Any] | None
     wanted = ("dtype", "major", "rows", "k")
     if not isinstance(operand, Mapping) or not {*wanted} <= operand.keys() <= {*wanted, "packing"}:
         raise InputError("operand: needs a dict of dtype, major, rows, k and perhaps packing, as operand_addresses takes them")
-    found = {"packing": "packed", **operand}
-    choice("operand dtype", found["dtype"], machine.mma_types, f"one of {' '.join(machine.mma_types)}")
-    if found["k"] not in {
-        k for row in readable(machine) if row[0] == found["dtype"] for k in _instruction_k(machine, row[0], row[2], row[3], row[1])
+    given = {"packing": "packed", **operand}
+    choice("operand dtype", given["dtype"], machine.mma_types, f"one of {' '.join(machine.mma_types)}")
+    if given["k"] not in {
+        k for row in readable(machine) if row[0] == given["dtype"] for k in _instruction_k(machine, row[0], row[2], row[3], row[1])
     }:
-        raise InputError(f"operand k = {found['k']}: no instruction of {machine.name} reads that many {found['dtype']} of K")
-    return found
+        raise InputError(f"operand k = {given['k']}: no instruction of {machine.name} reads that many {given['dtype']} of K")
+    return given
 
 
 def smem_descriptors(

@@ -244,9 +244,9 @@ def _faulty(draw: Draw, right: st.SearchStrategy[dict[str, Any]], faults: tuple[
     fault = Fault(kind, str(path), path.within(raw), new)
     broken = changed({key: value for key, value in raw.items() if key != "expect"}, str(path), new)
     try:
-        found = check(broken).findings
+        findings = check(broken).findings
     except (InputError, Unmodelled):
         reject()
-    if not is_grave(found):
+    if not is_grave(findings):
         reject()
     return broken, fault
