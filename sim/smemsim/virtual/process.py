@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["DOORS", "SOCKET_ENDING", "card", "choose", "device", "has_device", "open_on_import"]
 
 
-DOORS = {"torch": "smemsim.virtual.torch", "triton": "smemsim.virtual.triton"}  # the library, and the module whose `install` opens its door
+# A library, and the module whose `install` opens its door once it is imported; `before_import`, where there is one, comes before that.
+DOORS = {"torch": "smemsim.virtual.torch", "triton": "smemsim.virtual.triton", "cutlass": "smemsim.virtual.cutedsl"}
 SOCKET_ENDING = "-launches"  # of the socket on which `smemsim exec` is told what was launched
 _chosen: dict[str, Any] = {}
 
@@ -118,9 +119,12 @@ class _Finder(importlib.abc.MetaPathFinder):
 
     def _then(self, execute: Callable[[Any], None], name: str) -> Callable[[Any], None]:
         def exec_module(module: Any) -> None:
+            door = self.doors.pop(name, None)
+            opening = importlib.import_module(door) if door is not None else None
+            getattr(opening, "before_import", lambda: None)()
             execute(module)
-            if (door := self.doors.pop(name, None)) is not None:
-                importlib.import_module(door).install()
+            if opening is not None:
+                opening.install()
 
         return exec_module
 
