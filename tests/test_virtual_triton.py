@@ -100,6 +100,8 @@ def test_the_session_ends_with_a_summary_and_a_page(arch):
 
 
 PROGRAM = """
+import importlib.util
+assert importlib.util.find_spec("torch") and importlib.util.find_spec("triton")  # as programs ask what there is
 import torch, triton, triton.language as tl
 
 @triton.jit

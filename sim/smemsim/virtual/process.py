@@ -102,26 +102,31 @@ class _Finder(importlib.abc.MetaPathFinder):
 
     def __init__(self, doors: Mapping[str, str]) -> None:
         self.doors = dict(doors)
+        self._is_looking = False
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        """See importlib."""
-        if name not in self.doors:
+        """See importlib. Programs ask without importing, too."""
+        if name not in self.doors or self._is_looking:
             return None
-        door = self.doors.pop(name)  # now the search below does not come back here
-        spec = importlib.util.find_spec(name)
+        self._is_looking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._is_looking = False
         if spec is not None and spec.loader is not None:
-            setattr(spec.loader, "exec_module", _then(spec.loader.exec_module, door))  # noqa: B010  (of this loader alone)
+            setattr(spec.loader, "exec_module", self._then(spec.loader.exec_module, name))  # noqa: B010  (of this loader alone)
         return spec
 
+    def _then(self, execute: Callable[[Any], None], name: str) -> Callable[[Any], None]:
+        def exec_module(module: Any) -> None:
+            door = self.doors.pop(name, None)
+            opening = importlib.import_module(door) if door is not None else None
+            getattr(opening, "before_import", lambda: None)()
+            execute(module)
+            if opening is not None:
+                opening.install()
 
-def _then(execute: Callable[[Any], None], door: str) -> Callable[[Any], None]:
-    def exec_module(module: Any) -> None:
-        opening = importlib.import_module(door)
-        getattr(opening, "before_import", lambda: None)()
-        execute(module)
-        opening.install()
-
-    return exec_module
+        return exec_module
 
 
 def open_on_import(doors: Mapping[str, str] = DOORS) -> None:
