@@ -204,7 +204,7 @@ INNER = {
 FORMULAS = ("smemsim.layout.", "smemsim.arithmetic.", "smemsim.spec.", "smemsim.words.")
 # Modules that other people import, and topics of one module.
 SHOWN = {f"smemsim.testing.{name}" for name in ("oracles", "plugin", "recorder")} | {
-    f"smemsim.{name}" for name in ("budget", "files", "finding", "processes", "tables")
+    f"smemsim.{name}" for name in ("budget", "files", "finding", "processes", "tables", "triton")
 }
 
 

@@ -35,8 +35,8 @@ def operands(statement, before=""):
 def bare(operand):
     """An operand without the names that registers have in the text."""
     match operand:
-        case Register(slot, _, kind, negated):
-            return slot, kind, negated
+        case Register(slot, _, kind, negated, part):
+            return slot, kind, negated, part
         case Vector(items) | Arguments(items):
             return type(operand), *map(bare, items)
         case Pair(first, second):
@@ -460,6 +460,9 @@ REFUSED_STATEMENTS = {
     "ret;\nret;\nmov.b32 %r1,\n%q;": "line 9: %q is not declared",
     "{ .reg .b32 a; } mov.b32 a, 1;": "a is not declared",
     "mov.b32 %r1.x, 1;": "%r1.x selects a part of register %r1",
+    "add.u32 %r1, %r2.b0, 1;": "%r2.b0 selects a part of register %r2, which is no vector register; smemsim reads .b0 .b1 .b2 .b3 .h0 .h1 of scalar video",
+    "vadd.u32.u32.u32 %r1, %r2.b4, 1;": "%r2.b4 selects a part of register %r2",
+    "vadd.u32.u32.u32 %r1, %r2.b1 .b0, 1;": "'.b0' is too much after an operand",
     "mov.b32 %r1, %r2": "no ';' after 'mov.b32 %r1, %r2'",
     "mov.b32 %r1, %r2\nret;": "line 7: 'ret' is too much after an operand of mov.b32; is a ';' missing before it?",
     "mov.b32 %r1,;": "an operand is missing after the last ','",

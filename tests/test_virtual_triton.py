@@ -15,8 +15,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 import smemsim
-from smemsim.errors import InputError
-from smemsim.virtual.fatbin import registers_of
+import smemsim.triton
 
 MISSING = [name for name in ("triton", "torch") if importlib.util.find_spec(name) is None]
 pytestmark = [
@@ -178,17 +177,9 @@ def test_an_unknown_card_is_told_in_a_sentence(tmp_path):
     assert "Traceback" not in out + err
 
 
-def test_one_process_has_one_card(monkeypatch):
-    from smemsim.virtual import process
-
-    monkeypatch.setattr(process, "_chosen", {})
+def test_a_card_is_chosen_once(monkeypatch):
     monkeypatch.delenv("SMEMSIM_ARCH", raising=False)
-    with pytest.raises(InputError, match="which card is not said"):
-        process.choose()
-    assert process.choose("sm_100a") == process.choose() == "sm_100a"
-    with pytest.raises(InputError, match="another process"):
-        process.choose("sm_90a")
-
-
-def test_registers_of_what_is_no_cubin_are_zero():
-    assert registers_of(b"", "k") == registers_of(b"\x7fELF" + bytes(100), "k") == (0, 0)
+    with pytest.raises(smemsim.InputError, match="which card is not said"):
+        smemsim.triton.install()
+    with pytest.raises(smemsim.InputError, match="sm_12"):
+        smemsim.triton.install("sm_12")

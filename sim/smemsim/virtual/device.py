@@ -535,6 +535,8 @@ class VirtualDevice:
         self.check()
         if not width or not height:
             return
+        if height == 1:
+            to_pitch = source_pitch = width
         if width > to_pitch or width > source_pitch:
             raise CudaError(12, f"rows of {width} bytes, pitches of {to_pitch} and {source_pitch}")
         for address, pitch, on_device, what in (

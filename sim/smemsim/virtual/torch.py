@@ -676,6 +676,12 @@ def install(arch: str | None = None) -> None:
     Raises InputError where nothing says which card.
     """
     process.choose(arch)
+    _open()
+
+
+@functools.cache
+def _open() -> None:
+    """Change torch, once."""
     import torch
     import torch.utils._device as of_devices
 
