@@ -360,3 +360,22 @@ END: barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
     gpu = Gpu("sm_90a")
     run = gpu.launch(text, "k", grid=2, cluster=2, block=32, args=[gpu.zeros(4, "u32"), gpu.zeros(4, "u32")], progress=False)
     assert codes(run) == told, run.text()
+
+
+@pytest.mark.parametrize(("waits_for", "told"), [("%r3", []), ("%r2", ["X008"]), (None, ["X008"])])
+def test_a_commit_is_over_for_a_cta_that_waits_for_it_or_for_a_later_one(waits_for, told):
+    """CTA 0 commits to two mbarriers of CTA 1, in this order: CTA 1 may end when it has waited for the second one."""
+    commit = "tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64"
+    text = kernel(f"""
+    mov.u32 %r1, %tid.x; mov.u32 %r2, smem; add.u32 %r3, %r2, 8; mov.u32 %r4, %cluster_ctarank; mov.b16 %h1, 2;
+    setp.eq.u32 %p1, %r1, 0; setp.eq.u32 %p2, %r4, 0;
+    @%p1 mbarrier.init.shared.b64 [%r2], 1; @%p1 mbarrier.init.shared.b64 [%r3], 1; fence.mbarrier_init.release.cluster;
+    barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+    and.pred %p3, %p1, %p2; @%p3 {commit} [%r2], %h1; @%p3 {commit} [%r3], %h1;
+    @%p2 bra END;
+    {wait(waits_for) if waits_for else ""}
+END:
+""", shared=128, arch="sm_100a")  # fmt: skip
+    gpu = Gpu("sm_100a")
+    run = gpu.launch(text, "k", grid=2, cluster=2, block=32, args=[], progress=False)
+    assert codes(run) == told, run.text()

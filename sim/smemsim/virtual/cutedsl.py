@@ -37,6 +37,7 @@ __all__ = ["before_import", "install"]
 
 LIBRARY = "libcute_dsl_runtime.so"
 PREFIXES = ("CUTE_DSL", "CUTE_EXPERIMENTAL_DSL")  # of the environment variables of cutlass.cute and cutlass.cute_experimental
+FOLDER = "smemsim-cutedsl-"
 INTERNAL = 999
 _kept: list[Any] = []  # what compiled code points to
 
@@ -65,11 +66,11 @@ def before_import() -> None:
         return
     arch = process.choose()
     library = _runtime_library()
-    folder = _folder()
     for prefix in PREFIXES:
+        keep = {*filter(None, os.environ.get(f"{prefix}_KEEP", "").split(",")), "ptx"}
         os.environ |= {
-            f"{prefix}_LIBS": str(library), f"{prefix}_ARCH": arch, f"{prefix}_LINEINFO": "1", f"{prefix}_KEEP": "ptx", f"{prefix}_DUMP_DIR": str(folder),
-            f"{prefix}_DISABLE_FILE_CACHING": "1",
+            f"{prefix}_LIBS": str(library), f"{prefix}_ARCH": arch, f"{prefix}_LINEINFO": "1", f"{prefix}_KEEP": ",".join(sorted(keep)),
+            f"{prefix}_DUMP_DIR": os.environ.get(f"{prefix}_DUMP_DIR") or str(_folder()), f"{prefix}_DISABLE_FILE_CACHING": "1",
         }  # fmt: skip
     warnings.filterwarnings("ignore", "Cache is disabled as user wants to generate PTX")
     os.environ["TVM_FFI_DISABLE_TORCH_C_DLPACK"] = "1"  # tensors come through torch's own __dlpack__, which the door of torch answers
@@ -102,9 +103,14 @@ def _once(benchmark: Callable[..., Any]) -> Callable[..., Any]:
 
 @functools.cache
 def _folder() -> pathlib.Path:
-    """A folder of this process for the DSL's PTX."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="smemsim-cutedsl-"))
+    """A folder of this process for the DSL's PTX; those of processes that were killed go away too."""
+    base = pathlib.Path(tempfile.gettempdir())
+    for left in base.glob(f"{FOLDER}*"):
+        number = left.name.removeprefix(FOLDER).partition("-")[0]
+        if number.isdigit() and not pathlib.Path("/proc", number).exists():
+            shutil.rmtree(left, ignore_errors=True)
     mine = os.getpid()
+    folder = pathlib.Path(tempfile.mkdtemp(prefix=f"{FOLDER}{mine}-", dir=base))
     atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == mine else None)
     return folder
 
@@ -126,7 +132,9 @@ def _with_lines(code: bytes) -> bytes | str:
     except InputError:
         return code
     wanted = _instructions(text)
-    for path in _folder().glob("**/*.ptx"):
+    for path in (
+        path for folder in {os.environ[f"{prefix}_DUMP_DIR"] for prefix in PREFIXES} for path in pathlib.Path(folder).glob("**/*.ptx")
+    ):
         written = path.read_text(errors="replace")
         if (_instructions(written) == wanted) if text else all(name.encode() in code for name in _entries(written)):
             return written
@@ -465,12 +473,12 @@ def _guarded(name: str, function: Callable[..., Any]) -> Callable[..., int]:
         try:
             return function(*arguments) or 0
         except CudaError as e:
-            session().reason = session().reason or str(e)
             return e.code
         except Exception:
             import traceback
 
-            session().device.tell(f"internal error in {name}, please report it:\n{traceback.format_exc()}")
+            session().reason = f"internal error in {name}"
+            session().device.tell(f"{session().reason}, please report it:\n{traceback.format_exc()}")
             return INTERNAL
 
     return call

@@ -25,6 +25,13 @@ class Lifetimes:
         self.is_needed = x.launch.cluster_size > 1
         shape = (len(x.ctas), x.total // WARP) if self.is_needed else (0, 0)
         self.when, self.line = np.zeros(shape, np.int32), np.zeros(shape, np.int32)
+        # Arrivals of tcgen05.commit release nothing, but are over for a CTA that has waited for their phase, or for that of a later one of the same warp:
+        # these are executed one after the other (PTX ISA 9.7.16.6). The clock, the line and the number of the last one.
+        self.commit_when, self.commit_line, self.commit = (np.zeros(shape, np.int32) for _ in range(3))
+        self.commits_over = np.zeros(shape, np.int32)  # the last number that a CTA knows of
+        self._arrived: dict[Any, dict[int, int]] = {}  # by the object and warp: in its open phase
+        self._complete: dict[Any, dict[int, int]] = {}  # in those that are complete
+        self._commits = 0
         self._met: dict[int, np.ndarray] = {}
         self._has_waited = np.zeros(len(x.ctas), bool)  # at a barrier of the cluster: all its CTAs have begun
 
@@ -39,6 +46,27 @@ class Lifetimes:
             if not self._has_waited.all():
                 self._has_begun(i, *at)
             self.when[at], self.line[at] = self.order.clock[warps[other]], i.line
+
+    def commits(self, i: Instruction, what: Any, cta: int, warp: int) -> None:
+        """A warp's tcgen05.commit arrives at `what`, an mbarrier of a CTA (its index)."""
+        self._commits += 1
+        self._arrived.setdefault(what, {})[warp] = self._commits
+        if cta != warp // self.per_cta:
+            if not self._has_waited.all():
+                self._has_begun(i, np.array([cta]), np.array([warp]))
+            self.commit_when[cta, warp], self.commit_line[cta, warp] = self.order.clock[warp], i.line
+            self.commit[cta, warp] = self._commits
+
+    def complete(self, what: Any) -> None:
+        """The open phase of an mbarrier is complete."""
+        if what in self._arrived:
+            self._complete.setdefault(what, {}).update(self._arrived.pop(what))
+
+    def acquire(self, what: Any, warps: np.ndarray) -> None:
+        """Warps have waited for the last complete phase of an mbarrier."""
+        for warp, number in self._complete.get(what, {}).items():
+            for cta in np.unique(warps // self.per_cta).tolist():
+                self.commits_over[cta, warp] = max(self.commits_over[cta, warp], number)
 
     def _has_begun(self, i: Instruction, ctas: np.ndarray, warps: np.ndarray) -> None:
         """X008 where warps touch CTAs that may not have begun: nothing that these did is known to them."""
@@ -63,8 +91,9 @@ class Lifetimes:
             return
         for cta in np.unique(threads // WARP // self.per_cta).tolist():
             self._has_waited[cta] = True
-            row = self.when[cta, first : first + len(clocks)]
-            row[row <= clocks] = 0
+            for when in (self.when, self.commit_when):
+                row = when[cta, first : first + len(clocks)]
+                row[row <= clocks] = 0
 
     def ended(self) -> None:
         """All CTAs have ended: X008 where one could have ended before another was done with it."""
@@ -73,8 +102,14 @@ class Lifetimes:
         x = self.x
         lines = {i.line: i for i in x.program.inlined.body}
         seen = self.order.seen.reshape(len(x.ctas), self.per_cta, -1).max(1)
-        for cta, warp in np.argwhere(self.when > seen).tolist():
-            i = lines.get(int(self.line[cta, warp]))
+        commits = (self.commit_when > seen) & (self.commit > self.commits_over)
+        open_ones = [
+            (*at, int(line[tuple(at)]))
+            for late, line in ((self.when > seen, self.line), (commits, self.commit_line))
+            for at in np.argwhere(late).tolist()
+        ]
+        for cta, warp, line in open_ones:
+            i = lines.get(line)
             if i is not None:
                 x.launch.find(
                     "X008", i, f"{i.name} of {warp_name(x, warp)} touches CTA {x.ctas[cta].number} of "

@@ -319,11 +319,13 @@ class Watch:
     def complete(self, what: Any) -> None:
         """A phase is complete: those who acquire from now on see what was released into it."""
         self.order.complete(what)
+        self.lifetimes.complete(what)
 
     def acquire(self, x: Wave, threads: np.ndarray, what: Any, *, relaxed: bool = False, meets: bool = False) -> None:
         """Threads have seen the last complete phase; where that was relaxed it counts from their next fence on, or until they meet others."""
         warps = np.unique(threads >> 5)
         self.order.acquire(warps, what, relaxed=relaxed)
+        self.lifetimes.acquire(what, warps)
         if meets:
             self.order.fence(warps, acquires=True, releases=False)
 
