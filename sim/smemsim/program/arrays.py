@@ -187,7 +187,7 @@ class DeviceArray:
 
     @property
     def is_contiguous(self) -> bool:
-        """Does it lie there row by row, without gaps?"""
+        """Does the array lie in memory row by row, without gaps?"""
         wanted = [math.prod(self.shape[n + 1 :]) for n in range(len(self.shape))]
         return all(have == want or n == 1 for have, want, n in zip(self._steps, wanted, self.shape, strict=True))
 
@@ -204,7 +204,7 @@ class DeviceArray:
         return self._view(self._bytes.copy())
 
     def update(self, array: Any) -> None:
-        """Put other contents there: an array of the same type and shape, whatever its strides. InputError for another one."""
+        """Replace the contents in global memory: by an array of the same type and shape, whatever its strides. InputError for another one."""
         new = as_numpy("array", array)
         if new.dtype != self.dtype or new.shape != self.shape:
             raise InputError(f"array: {new.dtype} {new.shape}; this one is {self.dtype} {self.shape}")

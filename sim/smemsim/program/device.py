@@ -38,7 +38,7 @@ class LoadedModule(Protocol):
     """A module that a card has loaded, with memory for its variables: what `cuModuleLoadData` gives."""
 
     def kernel(self, name: str | None = None) -> LoadedKernel:
-        """One of its kernels (`cuModuleGetFunction`); the only one where none is named. InputError where there is no such kernel."""
+        """A kernel of the module (`cuModuleGetFunction`); the only one where none is named. InputError where there is no such kernel."""
 
     def variable(self, name: str) -> tuple[int, int]:
         """(address, bytes) of a variable in global or constant memory (`cuModuleGetGlobal`). InputError where there is none."""
@@ -103,7 +103,7 @@ class LoadedPtx:
         return self.addresses[name], self.module.variables[name].size
 
     def unload(self) -> None:
-        """Give back the memory of its variables."""
+        """Give back the memory of the module's variables."""
         for address in self.addresses.values():
             self.device.memory.free(address)
         self.addresses.clear()
@@ -186,7 +186,7 @@ class Device:
         return bytes(getattr(TensorMap, tm.call)(**{**tm.arguments, "global_address": global_address}, arch=self.arch))
 
     def load(self, image: bytes | str | Module) -> LoadedPtx:
-        """Load PTX anew: its variables are others than those of the same text loaded before."""
+        """Load PTX anew: each load gets variables of its own, also of a text that was loaded before."""
         text = image.rstrip(b"\0").decode(errors="replace") if isinstance(image, bytes) else image
         return LoadedPtx(self, module_of(text))
 

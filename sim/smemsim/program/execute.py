@@ -221,15 +221,15 @@ def _instruction(wave: Wave, block: int) -> Instruction:
 
 def _who(wave: Wave, threads: np.ndarray) -> str:
     """Warps by CTA, as a kernel author counts them; lanes where only some of one warp are meant."""
-    found = []
+    parts = []
     for cta in np.unique(wave.cta_of[threads]).tolist():
         own = threads[wave.cta_of[threads] == cta]
         warps = np.unique(wave.tid[own] // WARP).tolist()
         text = f"warp {warps[0]}" if len(warps) == 1 else f"warps {', '.join(map(str, warps))}"
         if len(warps) == 1 and (lanes := _lanes(wave, own)):
             text = f"{lanes} of {text}"
-        found.append(f"{text} of CTA {wave.ctas[cta].ctaid}")
-    return "; ".join(found[:MOST_PLACES]) + (f" and {len(found) - MOST_PLACES} more CTAs" if len(found) > MOST_PLACES else "")
+        parts.append(f"{text} of CTA {wave.ctas[cta].ctaid}")
+    return "; ".join(parts[:MOST_PLACES]) + (f" and {len(parts) - MOST_PLACES} more CTAs" if len(parts) > MOST_PLACES else "")
 
 
 def _lanes(x: Wave, own: np.ndarray) -> str:
@@ -256,12 +256,12 @@ def _whereabouts(x: Wave, threads: np.ndarray) -> str:
         elif at < EXITED:
             i = _instruction(x, at - (GATHERING if at >= GATHERING else YIELDED if at >= YIELDED else 0))
             places.setdefault(("wait" if at >= GATHERING else "loop", i.line, i.name), []).append(there)
-    found = []
+    sentences = []
     for (does, line, name), parts in sorted(places.items(), key=lambda item: item[0][1]):
         who = _who(x, np.unique(np.concatenate(parts)))
-        one = not ("warps" in who or "lanes" in who or ";" in who)
-        found.append(f"{who} {does}{'s' * one} at line {line} ({name})")
-    return "; ".join(found[:MOST_PLACES]) + " ..." * (len(found) > MOST_PLACES)
+        is_single = not ("warps" in who or "lanes" in who or ";" in who)
+        sentences.append(f"{who} {does}{'s' * is_single} at line {line} ({name})")
+    return "; ".join(sentences[:MOST_PLACES]) + " ..." * (len(sentences) > MOST_PLACES)
 
 
 # ---- Which threads run next: those at the lowest block, of all warps together, so that warps that part meet again behind the branch
@@ -391,13 +391,13 @@ def _leading_out(x: Wave) -> set[int]:
         for after in following or ():
             before.setdefault(after, []).append(n)
     open_ += before.get(len(x.program.blocks), [])
-    found: set[int] = set()
+    reached: set[int] = set()
     while open_:
         n = open_.pop()
-        if n not in found:
-            found.add(n)
+        if n not in reached:
+            reached.add(n)
             open_ += before.get(n, [])
-    return found
+    return reached
 
 
 def _warps_of(threads: np.ndarray) -> np.ndarray:

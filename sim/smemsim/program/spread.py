@@ -57,7 +57,7 @@ class Changed:
 
     @classmethod
     def between(cls, address: int, before: np.ndarray, after: np.ndarray) -> Changed | None:
-        """None where nothing has changed."""
+        """The bytes that differ between two states of an array; None where none do."""
         at = np.flatnonzero(before != after)
         if not at.size:
             return None
@@ -65,7 +65,7 @@ class Changed:
         return cls(address, at[heads], np.diff(heads, append=len(at)), after[at])
 
     def offsets(self) -> np.ndarray:
-        """The offset of each value."""
+        """The offset in the array of each changed byte."""
         ends = np.cumsum(self.lengths)
         return np.repeat(self.starts - (ends - self.lengths), self.lengths) + np.arange(int(ends[-1]))
 
@@ -131,7 +131,7 @@ class Merge:
         self._changed: dict[int, np.ndarray] = {}  # of an array: which bytes earlier shards have changed
 
     def add(self, result: Result) -> None:
-        """One shard's result."""
+        """Put one shard's result into the launch."""
         launch = self.launch
         for part in result.changed:
             begin, data = launch.memory.region(part.address)
@@ -275,7 +275,7 @@ class _Crew:
         self.renew()
 
     def check(self) -> None:
-        """Are there workers still? InputError where nobody will ever answer."""
+        """InputError where no workers are left."""
 
     def close(self, *, wait: bool) -> None:
         """Send the workers home; without `wait` they may end their shards on their own."""

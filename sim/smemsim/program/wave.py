@@ -58,7 +58,7 @@ MOST_BYTES = 1 << 24  # of memory, that are part of a state
 
 @dataclasses.dataclass(eq=False)
 class Endless:
-    """Looks at the turns of loops in which nothing is stored and nobody arrives: between two changes of the wave's memory.
+    """Finds endless loops among those in which nothing is stored and nobody arrives, between two changes of the wave's memory.
 
     A state is where all threads are and what their registers and local memory hold; a loop that comes back to one goes on for ever, until another
     wave changes something. A clock that is read is part of the state, so a loop that waits for a time to pass is none.
@@ -96,7 +96,7 @@ class Endless:
 
 @dataclasses.dataclass(eq=False)
 class Circle(Endless):
-    """Looks so at loops that store, and use atomics: a state is also what shared and global memory hold.
+    """`Endless` for loops that store or use atomics: their state includes the contents of shared and global memory.
 
     For one warp alone, where all others have exited or wait for it: of several that run, others than here may see on hardware what each stores in between.
     """

@@ -154,7 +154,7 @@ class ClusterBarrier:
 
     @property
     def key(self) -> tuple[str, int]:
-        """What the watch knows it by."""
+        """The key of the barrier in the watch's tables."""
         return "barrier.cluster", self.cluster
 
     def settle(self, x: Wave) -> None:
@@ -179,7 +179,7 @@ class ClusterBarrier:
             x.wake(wait)
 
     def describe(self, x: Wave) -> str:
-        """How many have come and how many have not, for a report of a hang."""
+        """How many threads have arrived and how many have not, for a report of a hang."""
         return f"barrier.cluster: {int(self.arrived.sum())} threads have arrived, {len(self.missing(x))} have not"
 
     def missing(self, x: Wave) -> np.ndarray:
@@ -273,12 +273,12 @@ class NamedBarrier:
 
     @property
     def key(self) -> tuple[str, int, int]:
-        """What the watch knows it by."""
+        """The key of the barrier in the watch's tables."""
         return "barrier", self.cta.index, self.number
 
     @property
     def title(self) -> str:
-        """What a kernel author knows it by."""
+        """The barrier as findings call it, by its number and its CTA."""
         return f"barrier {self.number} of CTA {self.cta.number}"
 
     def arrive(self, x: Wave, i: Instruction, threads: np.ndarray, count: int | None, *, waits: bool) -> None:
@@ -320,7 +320,7 @@ class NamedBarrier:
         return came == self.count
 
     def describe(self, x: Wave) -> str:
-        """Who has come and who has not, for a report of a hang."""
+        """Which warps have arrived and which have not, for a report of a hang."""
         came = np.unique(np.flatnonzero(self.arrived) // WARP).tolist()
         text = f"{self.title}: {int(self.arrived.sum())} threads have arrived (warps {_list(came)}, {self._lines()})"
         if self.count is not None:
@@ -355,14 +355,14 @@ def _list(numbers: list[int]) -> str:
 
 
 def _open(x: Wave) -> dict[tuple[int, int], NamedBarrier]:
-    """The barriers of the wave that somebody has arrived at, by CTA and number."""
+    """The barriers of the wave with arrivals in their current phase, by CTA and number."""
     found: dict[tuple[int, int], NamedBarrier] = x.state.setdefault("barriers", {})
     return found
 
 
 @implements("bar", "barrier")
 def build_barrier(i: Instruction, c: Linker) -> Step:
-    """All forms; `bar` is `barrier.aligned`."""
+    """All forms of `barrier` and of `bar`, which is `barrier.aligned`."""
     rest = [m for m in i.modifiers if m not in ("cta", "aligned")]
     if rest[:1] == ["warp"] and rest[1:] == ["sync"]:
         return bar_warp(i, c)
@@ -450,7 +450,7 @@ def _latecomers(x: Wave, number: int, count: int | None) -> np.ndarray | None:
 
 
 def _settle(x: Wave, barrier: NamedBarrier, i: Instruction) -> None:
-    """If the phase is complete let everybody go."""
+    """Wake all waiting threads if the phase is complete."""
     if not barrier.is_complete(x, i):
         return
     del _open(x)[barrier.cta.index, barrier.number]
@@ -475,7 +475,7 @@ def _settle(x: Wave, barrier: NamedBarrier, i: Instruction) -> None:
 
 
 def _exited_from_cta(x: Wave, threads: np.ndarray) -> None:
-    """Barriers for all threads do not wait for those that are gone."""
+    """Threads have exited: barriers for all threads of the CTA no longer wait for them."""
     if not _open(x):
         return
     ctas = set(np.unique(x.cta_of[threads]).tolist())

@@ -92,7 +92,7 @@ def _ignored(barrier: Mbarrier) -> list[int]:
 
 
 def before_loads(i: Instruction, x: Wave) -> bool:
-    """Do loads that complete on an mbarrier come behind this wait, before the next: does a producer wait here for a free stage?"""
+    """Do loads that complete on an mbarrier follow this wait before the next wait? It is then a producer's wait for a free stage."""
     body = x.program.inlined.body
     at = next((n for n, other in enumerate(body) if other is i), len(body))
     for other in body[at + 1 :]:
@@ -104,7 +104,7 @@ def before_loads(i: Instruction, x: Wave) -> bool:
 
 
 def is_wait(i: Instruction) -> bool:
-    """Is it a wait at an mbarrier?"""
+    """Is the instruction a wait at an mbarrier?"""
     return i.op == "mbarrier" and i.modifiers[0] in ("try_wait", "test_wait")
 
 
@@ -112,13 +112,13 @@ def is_wait(i: Instruction) -> bool:
 
 
 def _members(barrier: Mbarrier, x: Wave) -> list[Cta]:
-    """The CTAs of its cluster, by their rank."""
+    """The CTAs of the mbarrier's cluster, in the order of their ranks."""
     first = barrier.cta.index - barrier.cta.rank
     return x.ctas[first : first + x.launch.cluster_size]
 
 
 def _siblings(barrier: Mbarrier, x: Wave) -> Iterator[Mbarrier]:
-    """The mbarriers at the same offset in the other CTAs of its cluster."""
+    """The mbarriers at the offset of `barrier` in the other CTAs of its cluster."""
     for cta in _members(barrier, x):
         other = cta.state.get("mbarriers", {}).get(barrier.offset)
         if other is not None and other is not barrier:
@@ -126,7 +126,7 @@ def _siblings(barrier: Mbarrier, x: Wave) -> Iterator[Mbarrier]:
 
 
 def _never_here(barrier: Mbarrier, x: Wave) -> list[Cta]:
-    """The CTAs of its cluster that have never arrived, where another one has."""
+    """The CTAs of the cluster that have never arrived at an mbarrier that another CTA has arrived at."""
     came = {cta for _, cta in barrier.arrivals}
     return [cta for cta in _members(barrier, x) if cta.index not in came] if came else []
 
@@ -302,7 +302,7 @@ class Delivery:
 
     @property
     def key(self) -> tuple[int, int]:
-        """Which copy it is: the line, and the CTA that issued it."""
+        """What identifies the copy: its line, and the CTA that issued it."""
         return self.instruction.line, self.issuer.index
 
     @property
@@ -361,7 +361,7 @@ class Mbarrier:
 
     @property
     def word(self) -> int:
-        """The 64 bits."""
+        """The 64 bits of the mbarrier object in shared memory."""
         return self.pending | self.expected << 20 | (self.tx & 0x3FFFFF) << 40 | self.parity << 63
 
     def __repr__(self) -> str:
@@ -405,12 +405,12 @@ class Mbarrier:
             phase = self.phase
             self._settle(x)
             if self.phase != phase and done < len(threads) and threads[done - 1] // WARP == threads[done] // WARP:
-                self._is_split(x, i)
+                self._tell_split(x, i)
         self._changed(x)
         return tokens
 
-    def _is_split(self, x: Wave, i: Instruction) -> None:
-        """One instruction of a warp ends a phase with some of its lanes, and the others count in the next one: who waits goes on without these."""
+    def _tell_split(self, x: Wave, i: Instruction) -> None:
+        """X010: some lanes of one arrive complete a phase, the other lanes count in the next one, and waiting threads go on without those."""
         x.launch.find(
             "X010", i, f"{i.name}: the lanes of one warp arrive in two phases of the mbarrier at {self.offset:#x} of CTA {self.cta.number}: some are "
             f"the last of phase {self.phase - 1}, the others count in the next one, and who waits does not wait for them",
@@ -553,7 +553,7 @@ class Mbarrier:
             self.passed.setdefault(i.line, i)
 
     def park(self, x: Wave, threads: np.ndarray, i: Instruction, expired: Callable[[], None] | None = None) -> Wait:
-        """Threads wait at the block that runs for the current phase."""
+        """Make threads wait for the current phase; woken, they go on at the block that runs now."""
         phase = self.phase
         wait = x.park(threads, x.at, i, lambda: self.describe(x, phase))
         wait.expired, wait.suspicion, wait.touched = expired, lambda: suspicion(self, i, x), self.touched
@@ -580,7 +580,7 @@ class Mbarrier:
 
 
 def current(x: Wave) -> Instruction:
-    """The instruction that runs."""
+    """The instruction that the wave executes now."""
     instructions = x.program.blocks[x.at].instructions
     return instructions[min(x.step, len(instructions) - 1)]
 

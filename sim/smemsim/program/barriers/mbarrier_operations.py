@@ -32,7 +32,7 @@ _SHARED = (None, "shared", "shared::cta", "shared::cluster")
 
 
 def barriers(x: Wave, i: Instruction, find: Locate) -> Iterator[tuple[Cta, int, slice]]:
-    """The barriers that running threads name: (CTA, offset, which of the running threads), neighbours with the same one together."""
+    """The mbarriers that running threads name: (CTA, offset, slice of the running threads), one entry for neighbouring threads that name one mbarrier."""
     (piece,) = find(x)
     if piece.space != "shared":
         misuse(x, i, f"an address in {piece.space} memory: mbarriers lie in shared memory", "give the address of a shared variable")
@@ -45,7 +45,7 @@ def barriers(x: Wave, i: Instruction, find: Locate) -> Iterator[tuple[Cta, int, 
 
 @implements("mbarrier")
 def build_mbarrier(i: Instruction, c: Linker) -> Step:
-    """All of them by their second word."""
+    """The mbarrier instructions, told apart by the word behind `mbarrier`."""
     rest = list(i.modifiers)
     if not rest or rest.pop(0) not in _BUILDERS:
         raise unmodelled(i)
@@ -89,7 +89,7 @@ def _inval(i: Instruction, c: Linker, rest: list[str]) -> Step:
 
 
 def _tx(i: Instruction, c: Linker, rest: list[str]) -> Step:
-    """expect_tx and complete_tx."""
+    """`mbarrier.expect_tx` and `mbarrier.complete_tx`."""
     find, size = locate(i, c, i.operands[0], _only(i, rest, "relaxed"), 8, only_shared=True), c.read(i.operands[1], "u32")
     expects = i.modifiers[0] == "expect_tx"
 
@@ -110,7 +110,7 @@ def _check_bytes(x: Wave, i: Instruction, size: int) -> None:
 
 
 def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
-    """arrive and arrive_drop, with .expect_tx and .noComplete."""
+    """`mbarrier.arrive` and `.arrive_drop`, with `.expect_tx` and `.noComplete`."""
     drops, expects, stays = i.modifiers[0] == "arrive_drop", "expect_tx" in rest, "noComplete" in rest
     relaxed = "relaxed" in rest
     space = _only(i, rest, "expect_tx", "noComplete", "release", "relaxed")
@@ -180,7 +180,7 @@ class _Arrive:
 
 
 def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
-    """try_wait waits, a while; test_wait answers at once."""
+    """`mbarrier.try_wait`, which waits for a limited time, and `.test_wait`, which answers at once."""
     tries, by_parity = i.modifiers[0] == "try_wait", "parity" in rest
     relaxed, is_seen = "relaxed" in rest, is_read(i, c.inlined.body)
     space = _only(i, rest, "parity", "acquire", "relaxed")
@@ -266,7 +266,7 @@ class _Wait:
                 x.watch.acquire(x, threads, barrier, relaxed=self.relaxed)
 
     def _give_up(self, x: Wave, threads: np.ndarray) -> None:
-        """The time of waiting threads is over."""
+        """Let waiting threads go on with False: their time is over."""
         given_up = x.state.get(self)
         if given_up is None:
             given_up = x.state[self] = np.zeros(x.total, bool)

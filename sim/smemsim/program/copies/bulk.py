@@ -241,7 +241,7 @@ def _arrived(
 
 
 class _Carried(Follows):
-    """What a copy to another CTA carries on: doubts of the words go with them, what is wrong with the order is told at once."""
+    """A copy to another CTA, for the watch: doubts of its words go with them to the destination, wrong order is told at once."""
 
     marks: np.ndarray | None = None
 

@@ -98,7 +98,7 @@ def _bytes(x: Wave, pieces: list[Piece], count: int, size: int) -> list[Any]:
 
 @implements("cp.async.commit_group", "cp.async.wait_group", "cp.async.wait_all")
 def build_groups(i: Instruction, c: Linker) -> Step:
-    """Copies are complete when they are issued; that they are waited for is the watch's."""
+    """`cp.async.commit_group`, `.wait_group`, `.wait_all`: copies are complete when they are issued; only the watch is told."""
     if len(i.modifiers) != 2:
         raise unmodelled(i)
     if i.modifiers[1] == "commit_group":

@@ -71,14 +71,14 @@ def build_red_async(i: Instruction, c: Linker) -> Step:
 
 
 def _at_once(i: Instruction, c: Linker) -> Instruction:
-    """The forms for global memory (sm_100 on): a release that nothing waits for, so the same as one that is not asynchronous."""
+    """The synchronous st or red with .release that stands for a form for global memory (sm_100 on): nothing can wait for its completion."""
     if "release" not in i.modifiers:
         raise unmodelled(i)
     return dataclasses.replace(i, modifiers=tuple(m for m in i.modifiers if m not in ("async", "mmio")))
 
 
 def _counted(i: Instruction, c: Linker, size: int, act: Callable[[Wave, Piece], None], values: Sequence[Operand] = ()) -> Step:
-    """Do it, and count the bytes; `values` are the registers that are stored."""
+    """A step that does `act` in another CTA's window and counts its bytes at an mbarrier there; `values` are the registers that are stored."""
     if len(i.operands) != 3:
         raise InputError("takes an address, a value and an mbarrier")
     find: Locate = locate(i, c, i.operands[0], "shared::cluster", size)

@@ -174,7 +174,7 @@ _RANKS = ("1d", "2d", "3d", "4d", "5d")
 
 @implements("cp.async.bulk.tensor")
 def build_tensor(i: Instruction, c: Linker) -> Step:
-    """A load, or a store: it has its shared operand last."""
+    """A tensor load, or a store, which has its shared operand last."""
     return build_store(i, c, "") if "bulk_group" in i.modifiers else build_load(i, c)
 
 

@@ -204,7 +204,7 @@ def _grant(x: Wave, i: Instruction, cta: Cta, warp: int, count: int, group: int)
 
 
 def wake(x: Wave, cta: Cta) -> None:
-    """Let those look again who wait for columns of a CTA."""
+    """Wake the warps that wait for columns of a CTA, to try again."""
     for wait in cta.state.pop(WAITING, ()):
         x.wake(wait)
 
@@ -260,7 +260,7 @@ def build_relinquish(i: Instruction, c: Linker) -> Step:
 
 
 def check_exit(x: Wave, threads: np.ndarray) -> None:
-    """A CTA whose last thread exits has given everything back."""
+    """A finding where the last thread of a CTA exits and columns are still allocated."""
     if not len(x.tensor):
         return
     for number in np.unique(x.cta_of[threads]).tolist():

@@ -54,7 +54,7 @@ class _Copied(Follows):
             self.found += [(mark, at[marks == mark]) for mark in np.unique(marks[marks != 0]).tolist()]
 
     def finish(self) -> None:
-        """The cells are written."""
+        """Called when the cells are written: they get the words' doubts."""
         words = self.first + copied_operand(self.shape, self.word).words(self.cta.shared)[:, ::WORD]
         marks = np.zeros(words.shape, np.int32)
         for mark, places in self.found:

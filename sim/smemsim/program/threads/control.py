@@ -82,7 +82,7 @@ def build_exit(i: Instruction, c: Linker) -> Step:
 
 @implements("nanosleep")
 def build_nanosleep(i: Instruction, c: Linker) -> Step:
-    """`nanosleep.u32`: others first."""
+    """`nanosleep.u32`: other threads run first."""
     if i.modifiers != ("u32",):
         raise unmodelled(i)
 
@@ -105,7 +105,7 @@ _WITHOUT_EFFECT = {
 
 @implements(*_WITHOUT_EFFECT)
 def build_nothing(i: Instruction, c: Linker) -> Step:
-    """Only what they may not be given is looked at."""
+    """Instructions without an effect on results: only their modifiers are checked."""
     unknown = [word for word in i.modifiers if word not in _WITHOUT_EFFECT[i.op]]
     if unknown:
         raise unmodelled(i, f".{unknown[0]}")
@@ -400,7 +400,7 @@ def _register_bytes(x: Wave, frame: Frame) -> int:
 
 
 def _width(i: Instruction) -> str:
-    """.u64 or .u32, the only modifier of these."""
+    """The only modifier of the stack instructions: .u64 or .u32."""
     words = Modifiers(i)
     kind = words.need("u64", "u32")
     words.end()

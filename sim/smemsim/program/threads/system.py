@@ -101,7 +101,7 @@ def text(x: Wave, thread: int, address: int) -> str:
 
 
 def _assert(i: Instruction, c: Linker, arguments: tuple[Operand, ...]) -> Plain:
-    """message, file, line, function, size of a character."""
+    """`__assertfail(message, file, line, function, size of a character)`: a finding, and the kernel ends."""
     places = [_parameter(i, c, operand) for operand in arguments]
 
     def run(x: Wave) -> None:

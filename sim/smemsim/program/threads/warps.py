@@ -168,7 +168,7 @@ def build_vote(i: Instruction, c: Linker) -> Step:
 
 @implements("match")
 def build_match(i: Instruction, c: Linker) -> Step:
-    """`match.any.sync d, a, membermask`: who has my value; `match.all.sync d|p`: have all the same."""
+    """`match.any.sync d, a, membermask`: the members with the thread's value; `match.all.sync d|p`: whether all members have one value."""
     words = Modifiers(i, "sync")
     which, kind = words.need("any", "all"), words.need("b32", "b64")
     words.end()

@@ -263,7 +263,7 @@ class Order:
 
     @_both
     def fence_proxy(self, warps: np.ndarray) -> None:
-        """fence.proxy.async."""
+        """fence.proxy.async: what these warps have seen is visible to the async proxy."""
         self.fenced[warps] = np.maximum(self.fenced[warps], self.seen[warps])
         self.done_fenced[warps] |= self.done[warps]
         self._tick(warps)

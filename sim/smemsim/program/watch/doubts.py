@@ -74,7 +74,7 @@ class Doubts:
         return number
 
     def union(self, a: int, b: int) -> int:
-        """The mark of both."""
+        """The mark of the doubts of two marks."""
         if a == b or not b or (a and len(self._sets) >= MOST):
             return a
         return self._number(self._sets[a] | self._sets[b])
@@ -408,7 +408,7 @@ class Unwritten:
         return joined
 
     def _of(self, operand: Operand, threads: np.ndarray) -> np.ndarray | None:
-        """The marks of an operand of these threads, None where it has none."""
+        """The marks that an operand has in these threads; None where it has none."""
         if not isinstance(operand, Register) or not self.slots >> operand.slot & 1:
             return None
         marks: np.ndarray = self.marks[operand.slot][threads]
@@ -483,7 +483,7 @@ class Follows(abc.ABC):
 
     @abc.abstractmethod
     def doubt(self, code: str, places: np.ndarray, tell: Tell) -> None:
-        """Something is wrong with words that it reads, by their places."""
+        """Something is wrong with words that the instruction reads, by their places."""
 
     @abc.abstractmethod
     def read(self, at: np.ndarray, nobody: np.ndarray) -> None:
@@ -518,7 +518,7 @@ class Product(Follows):
 
     @abc.abstractmethod
     def put(self, marks: np.ndarray) -> None:
-        """D has got these marks."""
+        """Give D's registers or cells these marks."""
 
     def doubt(self, code: str, places: np.ndarray, tell: Tell) -> None:
         rows, columns = self.depends(places)

@@ -35,14 +35,14 @@ _TELLS = ("bar", "barrier", "mbarrier", "atom", "red", "fence", "membar")  # oth
 
 
 class Named:
-    """For each block of a program: the registers that it names before anything else is told to the watch."""
+    """For each block of a program: the registers that it names before its first instruction that tells other threads something (an arrival, a commit, a release)."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         self._places = {id(i): (block, n) for block in blocks for n, i in enumerate(block.instructions) if i.op == "tcgen05"}
         self._first: dict[int, int] = {}
 
     def at_once(self, load: Instruction) -> bool:
-        """Is something of what a load brings named in its own block?"""
+        """Does the load's own block name a register that the load brings, before it tells other threads something?"""
         block, n = self._places.get(id(load), (None, 0))
         return block is not None and bool(_before_telling(block.instructions[n + 1 :]) & self.registers(load))
 
@@ -52,7 +52,7 @@ class Named:
         return _bits(dataclasses.replace(load, operands=brought, guard=None))
 
     def first(self, block: Block) -> int:
-        """The registers that a block names first, as a bit set."""
+        """The registers that a block names before it tells other threads something, as a bit set."""
         if block.index not in self._first:
             own = block.instructions
             brings = bool(own) and own[0].op == "tcgen05" and own[0].modifiers[0] == "ld"  # into registers that nobody has named yet
@@ -92,7 +92,7 @@ class RegistersInFlight:
         return [op.number for operations in self._held.values() for op in operations]
 
     def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
-        """Nothing: operations know their numbers."""
+        """Does nothing: this part holds operations, which know their new numbers."""
 
     def takes(self, op: Operation, slots: set[int], *, results: frozenset[int] = frozenset()) -> None:
         """An operation reads or writes (`results`) these registers of its warpgroup until it is waited for."""

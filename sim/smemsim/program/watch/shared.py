@@ -86,7 +86,7 @@ class SharedShadow:
         return nobody
 
     def writer(self, place: int) -> str:
-        """For people."""
+        """Who wrote the word at a place last, as findings call it."""
         return self.telling.writer(int(self.who[place]), int(self.line[place]))
 
     def is_unordered(self, op: Operation, line: int, at: np.ndarray) -> bool:

@@ -37,7 +37,7 @@ class CommitGroups:
         return [op.number for op in (*groups, *self.copies.values())]
 
     def renumber(self, kept: np.ndarray, new: np.ndarray, room: int) -> None:
-        """Nothing: operations know their numbers."""
+        """Does nothing: this part holds operations, which know their new numbers."""
 
     def _of(self, warp: int, kind: str) -> _Groups:
         return self._groups.setdefault((warp, kind), _Groups())

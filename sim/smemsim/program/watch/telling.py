@@ -105,7 +105,7 @@ class Telling:
     # ---- names
 
     def warp(self, warp: Any) -> str:
-        """A warp of the wave, by its number in its CTA."""
+        """A warp of the wave as findings call it, by its number in its CTA."""
         cta, own = divmod(int(warp), self._per_cta)
         return str(own) if len(self.x.ctas) == 1 else f"{own} (CTA {self.x.ctas[cta].number})"
 
