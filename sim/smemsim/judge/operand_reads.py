@@ -342,19 +342,19 @@ class Reads:
 
     # ---- events
 
-    def __call__(self, wave: Wave, event: Event) -> None:
+    def __call__(self, x: Wave, event: Event) -> None:
         if isinstance(event, Load | Store):
             self.maps.setdefault((event.map_address, self._map_key(event.tensor_map), event.tensor_map.global_address), event)
         if isinstance(event, Load):
-            first = next(c for c in wave.ctas if c.number == event.cta)
+            first = next(c for c in x.ctas if c.number == event.cta)
             for delivery in event.deliveries:
-                self._loaded(wave, wave.ctas[first.index - first.rank + delivery.cta_rank], event)
+                self._loaded(x, x.ctas[first.index - first.rank + delivery.cta_rank], event)
         elif isinstance(event, Mma):
-            first = next(c for c in wave.ctas if c.number == event.cta)
+            first = next(c for c in x.ctas if c.number == event.cta)
             self.ctas.add(event.cta)
             self.instructions += 1
-            pair = [first] if event.cta_group == 1 else [wave.ctas[first.index ^ n] for n in (0, 1)]
-            told = {reason for cta in pair for reason in self._multiply(wave, cta, event)}
+            pair = [first] if event.cta_group == 1 else [x.ctas[first.index ^ n] for n in (0, 1)]
+            told = {reason for cta in pair for reason in self._multiply(x, cta, event)}
             self.missed_instructions.update(sorted(told)[:1])
         elif isinstance(event, Copy):
             self.copies += 1
@@ -1189,10 +1189,12 @@ def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray) -> Finding:
 # ---- What a launch's tensor maps say, held against the arrays they point into, and tiles that lie outside of them
 
 
-def of_maps(reads: Reads, launch: Launch, told_of: Collection[int] = ()) -> list[Finding]:
-    """The findings about tensor maps; each is a cause, and other findings of the same tiles follow from it. Of the loads of the lines `told_of`, their coordinates are known
-    to be wrong."""
-    outside = (f for f in _outside(reads) if f.line not in told_of)
+def of_maps(reads: Reads, launch: Launch, known_wrong: Collection[int] = ()) -> list[Finding]:
+    """The findings about tensor maps; each is a cause, and other findings of the same tiles follow from it.
+
+    `known_wrong` are lines of loads whose coordinates are known to be wrong already.
+    """
+    outside = (f for f in _outside(reads) if f.line not in known_wrong)
     return [*_misfits(reads, launch.memory), *_pitches(reads, launch.arch), *_widths(reads), *outside]
 
 
