@@ -22,6 +22,7 @@ settings.load_profile("smemsim")
 gc.set_threshold(200_000, 20, 100)
 
 collect_ignore = ["ptx/add.py"]  # needs Triton; its output is beside it
+collect_ignore_glob = ["programs/*"]  # programs of users, which tests start
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 OF_TOOLS = {

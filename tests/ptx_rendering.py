@@ -10,8 +10,8 @@ def offset_text(offset):
 
 def operand_text(operand):
     match operand:
-        case Register(slot, _, _, negated):
-            return f"{'!' if negated else ''}%s{slot}"
+        case Register(slot, _, _, negated, part):
+            return f"{'!' if negated else ''}%s{slot}{'.' * bool(part)}{part}"
         case Immediate(value, "int"):
             return str(value)
         case Immediate(value, "f32"):

@@ -1,6 +1,7 @@
 """`check` beyond single descriptor fields: what wrote the bytes, when, what a wrong operand looks like, and what is right by luck."""
 
 import copy
+import itertools
 
 import numpy as np
 import pytest
@@ -214,6 +215,92 @@ def test_remarks_are_no_findings():
     twice["step"].insert(0, twice["step"][0] | {"stage": 0, "offset": [16384]})
     twice["buffer"]["s"]["bytes"] = 32768
     assert [one.code for one in check(twice).remarks] == ["R510", "D310"]
+
+
+def overlaps(buffers, arch="sm_90a"):
+    """What is said of buffers that overlap, of a scenario that has nothing else."""
+    report = check({"arch": arch, "buffer": buffers})
+    assert report.findings == ()
+    assert {one.code for one in report.remarks} <= {"A108"}
+    return report.remarks
+
+
+def test_two_buffers_that_overlap_are_told_with_the_bytes_that_they_share():
+    scenario = kernel(*K128)
+    scenario["buffer"] |= {"epilogue": {"address": 0x2400, "bytes": 0x4000}}
+    report = check(scenario)
+    assert (report.ok, report.findings) == (True, ())
+    (one,) = report.remarks
+    assert (one.code, one.severity, one.where) == ("A108", "note", "buffer.epilogue.address")
+    assert one.numbers == {"first": 0x2400, "last": 0x43FF, "bytes": 0x2000, "other": "s"}
+    assert "s (0x400 to 0x43ff) and epilogue (0x2400 to 0x63ff) share 0x2400 to 0x43ff, 8,192 bytes" in one.message
+    assert one.repair == "buffer.epilogue.address = 0x4400, behind s"
+    assert one.fix == ("buffer.epilogue.address", 0x2400, 0x4400)
+    assert check(with_values(scenario, {one.fix[0]: one.fix[2]})).remarks == ()
+
+
+def test_an_operand_that_an_overlap_destroys_is_told_as_it_is_without_the_note():
+    scenario = kernel(*K128)
+    scenario["buffer"]["t"] = {"address": 0x2400}
+    scenario["step"].insert(1, scenario["step"][0] | {"to": "t"})
+    before = check(scenario)
+    assert before.findings
+    after = check(changed(scenario, "buffer.t", {"address": 0x2400, "bytes": 0x4000}))
+    assert (after.findings, after.codes, after.ok) == (before.findings, before.codes, before.ok)
+    assert [one.code for one in after.remarks] == ["A108", *(one.code for one in before.remarks)]
+
+
+SILENT = {
+    "they touch": ({"address": 0x400, "bytes": 0x1000}, {"address": 0x1400, "bytes": 0x1000}),
+    "they are apart": ({"address": 0x2000, "bytes": 0x1000}, {"address": 0x400, "bytes": 0x1000}),
+    "they are the same memory": ({"address": 0x1400, "bytes": 0x2000, "stages": 2}, {"offset": 0x1000, "bytes": 0x2000}),
+    "a size is not known": ({"address": 0x400}, {"address": 0x400, "bytes": 0x1000}),
+    "a size is nothing": ({"address": 0x400, "bytes": 0x1000}, {"address": 0x800, "bytes": 0}),
+    "a size is less than nothing": ({"address": 0x400, "bytes": 0x1000}, {"address": 0x800, "bytes": -64}),
+}
+
+
+@pytest.mark.parametrize("pair", SILENT.values(), ids=SILENT)
+def test_buffers_that_do_not_overlap_and_an_alias_are_silent(pair):
+    assert overlaps(dict(zip(("a", "b"), pair, strict=True))) == ()
+
+
+PLACES = {
+    "an offset": ({"address": 0x400, "bytes": 0x1800}, {"offset": 0x1000, "bytes": 64}, ("buffer.b.offset", 0x1000, 0x1800)),
+    "an offset from a base": ({"address": 0x800, "bytes": 0x1000}, {"base": 0x600, "offset": 0x300, "bytes": 64}, ("buffer.b.offset", 0x300, 0x1200)),
+    "no offset": ({"address": 0x200, "bytes": 0x300}, {"base": 0x400, "bytes": 64}, ("buffer.b.offset", None, 0x400)),
+    "the first one ends off the second one's alignment": ({"address": 0x400, "bytes": 1000}, {"address": 0x600, "bytes": 64}, ("buffer.b.address", 0x600, 0x800)),
+    "one inside the other": ({"address": 0x400, "bytes": 0x4000}, {"address": 0x800, "bytes": 0x100}, ("buffer.b.address", 0x800, 0x4400)),
+    "one address, two sizes": ({"address": 0x400, "bytes": 0x100}, {"address": 0x400, "bytes": 0x200}, ("buffer.b.address", 0x400, 0x800)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("a", "b", "fix"), PLACES.values(), ids=PLACES)
+def test_the_second_of_two_buffers_moves_behind_the_first_as_well_aligned_as_it_was(a, b, fix):
+    (one,) = overlaps({"a": a, "b": b})
+    assert one.fix == fix
+    assert overlaps({"a": a, "b": b | {fix[0].rpartition(".")[2]: fix[2]}}) == ()
+
+
+def test_a_buffer_that_has_no_room_behind_another_is_told_so():
+    (one,) = overlaps({"a": {"address": 0x400, "bytes": 0x30000}, "b": {"address": 0x10400, "bytes": 0x30000}})
+    assert one.fix is None
+    assert one.repair == f"smaller buffers: behind a, b would end {0x60400 - 0x39000:,} bytes past the shared window"
+
+
+@examples(100)
+@given(st.dictionaries(st.text("abcdef", min_size=1), st.tuples(st.integers(0x40, 0x60), st.integers(1, 12)), max_size=6))
+def test_overlaps_are_told_once_for_each_pair_with_the_bytes_that_both_have(places):
+    has = {name: set(range(16 * at, 16 * (at + size))) for name, (at, size) in places.items()}
+    pairs = {frozenset(pair): has[pair[0]] & has[pair[1]] for pair in itertools.combinations(has, 2) if has[pair[0]] != has[pair[1]]}
+    wanted = {pair: (min(both), max(both), len(both)) for pair, both in pairs.items() if both}
+    told = overlaps({name: {"address": 16 * at, "bytes": 16 * size} for name, (at, size) in places.items()})
+    assert len(told) == len(wanted)
+    assert {
+        frozenset((one.path.name, one.numbers["other"])): tuple(one.numbers[x] for x in ("first", "last", "bytes")) for one in told
+    } == wanted
+    for one in told:
+        assert one.fix[2] >= max(has[one.numbers["other"]]) + 1
 
 
 @pytest.mark.parametrize("layout", ["Sw<3,4,3> o ((8,8),64):((64,512),1)", "S<3,3,3> o 0 o (64,64):(64,1)"])

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import instruction_forms as forms
-from launches import refused
+from launches import launch, refused
 from smemsim import Gpu, Unmodelled
 from smemsim.arithmetic import results, rounding
 from smemsim.arithmetic.compiled import ufunc
@@ -532,6 +532,100 @@ def test_scalar_video_instructions_are_refused_where_nobody_knows():
         "vshl.u32.u32.u32.wrap %r0,%r1,%r2;",
     ]
     assert sorted(refused(lines)) == [0, 1, 2, 3]
+
+
+# Every triple of these: their bytes and halves have the smallest and the largest numbers of both kinds.
+CORNERS = [0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 0x7F807F80, 0x807F807F, 0x80007FFF, 0x7FFF8000, 0x01FF00FE]
+PARTS = ("", ".b0", ".b1", ".b2", ".b3", ".h0", ".h1")
+VIDEO_ARRAYS = {
+    "vabsdiff": lambda a, b: np.abs(a - b),
+    "vmin": np.minimum,
+    "vmax": np.maximum,
+    "vset.ge": np.greater_equal,
+    "vset.eq": np.equal,
+}
+BOTH = ("u32", "s32")
+
+
+def view_of(words, kind, part):
+    """The part of each word, as numpy sees it."""
+    size = {"": 4, ".h": 2, ".b": 1}[part[:2]]
+    return words.view(f"{'i' if kind == 's32' else 'u'}{size}").reshape(len(words), -1)[:, int(part[2:] or 0)]
+
+
+def video_forms(op):
+    """(types, saturated, joined, parts of d, a and b): all parts of the sources, and every use of c with every part of each of them."""
+    name, _, compare = op.partition(".")
+    for to, a_kind, b_kind in itertools.product(BOTH[: 1 if compare else 2], BOTH, BOTH):
+        for sat in ("",) if compare else ("", ".sat"):
+            types = f"{name}.{a_kind}.{b_kind}.{compare}" if compare else f"{name}.{to}.{a_kind}.{b_kind}{sat}"
+            for a, b in itertools.product(PARTS, PARTS):
+                yield types, (to, a_kind, b_kind), sat, "", "", a, b
+            for use, n in itertools.product((".add", ".min", ".max", *PARTS[1:]), range(len(PARTS))):
+                joined, d = (use, "") if use not in PARTS else ("", use)
+                yield types, (to, a_kind, b_kind), sat, joined, d, PARTS[n], PARTS[3 * n % 7]
+
+
+@pytest.mark.parametrize("op", ["vadd", "vsub", "vabsdiff", "vmin", "vmax", "vset.ge", "vset.eq"])
+def test_scalar_video_instructions_take_and_give_bytes_and_halves(op):
+    """As the pseudocode of PTX ISA 9.7.18.1 says it, on corner values; what the types do not hold is not compared without `.sat`."""
+    compute = VIDEO_ARRAYS.get(op, VIDEO.get(op))
+    words = [x.ravel().copy() for x in np.meshgrid(*[np.array(CORNERS, np.uint32)] * 3)]
+    lines, wanted, unknown = [], [], []
+    for types, (to, a_kind, b_kind), sat, joined, d, a, b in video_forms(op):
+        values = [view_of(w, kind, part).astype(np.int64) for w, kind, part in zip(words, (to, a_kind, b_kind), ("", a, b), strict=True)]
+        c, exact = values[0], np.asarray(compute(values[1], values[2]), np.int64)
+        limits = np.iinfo(view_of(words[0], to, d).dtype)
+        clamped = np.clip(exact, limits.min, limits.max)
+        line = f"{types}{joined} %r2{d}, %r10{a}, %r11{b}{', %r12' if joined or d else ''};"
+        if joined in (".min", ".max") and not sat and (clamped != exact).any():
+            unknown.append(line)
+            continue
+        result = {"": lambda t, c: t, ".add": np.add, ".min": np.minimum, ".max": np.maximum}[joined](clamped if sat else exact, c)
+        whole = words[0].copy()
+        view_of(whole, "u32", d)[:] = result & np.iinfo(f"u{limits.bits // 8}").max
+        lines.append(line)
+        wanted.append(whole)
+    count = len(words[0])
+    loads = "".join(f"add.u64 %d{20 + n}, %d{20 + n}, %d1; ld.global.u32 %r{r}, [%d{20 + n}];\n" for n, r in enumerate((12, 10, 11)))
+    stores = "\n".join(f"{line} st.global.u32 [%d23], %r2; add.u64 %d23, %d23, {4 * count};" for line in lines)
+    body = f"mul.wide.u32 %d1, %r1, 4; add.u64 %d23, %d23, %d1;\n{loads}{stores}"
+    found = launch(body, *words, np.zeros((len(lines), count), np.uint32), block=count)[3]
+    assert [line for line, mine, other in zip(lines, found, wanted, strict=True) if not np.array_equal(mine, other)] == []
+    assert sorted(refused(unknown)) == list(range(len(unknown)))
+
+
+# Each of them is refused by ptxas 13.0.88 for sm_90a.
+NO_VIDEO = {
+    "vadd.s32.s32.s32 %r0.b2, %r1, %r2;": "a part of the result is merged into a third source",
+    "vadd.s32.s32.s32.add %r0.b2, %r1, %r2, %r3;": "a third source, which .add would join",
+    "vset.s32.u32.lt.min %r0.h0, %r1, %r2, %r3;": "a third source, which .min would join",
+    "vadd.s32.s32.s32 %r0.h0, %r1, %r2, %r3.b0;": "a third source has no selector",
+    "vadd.s32.s32.s32.max %r0, %r1, %r2, %r3.h1;": "a third source has no selector",
+    "vadd.s32.s32.s32 %r0, %f1.b0, %r2;": "operand 1 needs a register of 32 bits for integers, or a whole number",
+    "vadd.s32.s32.s32 %r0, %r1, %d2.b0;": "operand 2 needs a register of 32 bits",
+    "vadd.s32.s32.s32 %h0.b0, %r1, %r2, %r3;": "operand 0 needs a register of 32 bits for integers$",
+    "vadd.s32.s32.s32 _, %r1, %r2;": "operand 0 needs a register of 32 bits for integers$",
+    "vadd.s32.s32.s32 %r0, %tid.x, %r2;": "operand 1 needs a register of 32 bits",
+    "vadd.s32.s32.s32 %r0, 1.5, %r2;": "operand 1 needs a register of 32 bits",
+    "vadd.s32.s32.s32.sat.add.min %r0, %r1, %r2, %r3;": ".min",
+    "vset.s32.u32.lt.sat %r0, %r1, %r2;": "vset",
+}
+
+
+@pytest.mark.parametrize("line", NO_VIDEO)
+def test_parts_of_registers_stand_where_ptxas_takes_them(line):
+    assert re.search(NO_VIDEO[line], refused([line])[0])
+
+
+def test_scalar_video_instructions_take_numbers_and_selectors_that_stand_apart():
+    lines = [
+        "vadd.s32.u32.s32 %r0 .b1, %r1 .b0, %r2 .h1, %r3;",
+        "vadd.s32.u32.s32 %r0.b1, -5, 7, 9;",
+        "@%p1 vset.u32.u32.ne %r0, %r1, %r1.h1;",
+        "{ .reg .u32 x; vmax.u32.u32.u32.sat x.b0, x.b1, x.h0, x; }",
+    ]
+    assert refused(lines) == {}
 
 
 def test_pairs_of_f32_are_not_for_hopper():

@@ -35,8 +35,8 @@ def operands(statement, before=""):
 def bare(operand):
     """An operand without the names that registers have in the text."""
     match operand:
-        case Register(slot, _, kind, negated):
-            return slot, kind, negated
+        case Register(slot, _, kind, negated, part):
+            return slot, kind, negated, part
         case Vector(items) | Arguments(items):
             return type(operand), *map(bare, items)
         case Pair(first, second):
@@ -460,6 +460,9 @@ REFUSED_STATEMENTS = {
     "ret;\nret;\nmov.b32 %r1,\n%q;": "line 9: %q is not declared",
     "{ .reg .b32 a; } mov.b32 a, 1;": "a is not declared",
     "mov.b32 %r1.x, 1;": "%r1.x selects a part of register %r1",
+    "add.u32 %r1, %r2.b0, 1;": "%r2.b0 selects a part of register %r2, which is no vector register; smemsim reads .b0 .b1 .b2 .b3 .h0 .h1 of scalar video",
+    "vadd.u32.u32.u32 %r1, %r2.b4, 1;": "%r2.b4 selects a part of register %r2",
+    "vadd.u32.u32.u32 %r1, %r2.b1 .b0, 1;": "'.b0' is too much after an operand",
     "mov.b32 %r1, %r2": "no ';' after 'mov.b32 %r1, %r2'",
     "mov.b32 %r1, %r2\nret;": "line 7: 'ret' is too much after an operand of mov.b32; is a ';' missing before it?",
     "mov.b32 %r1,;": "an operand is missing after the last ','",
@@ -595,3 +598,14 @@ def test_a_name_of_any_length_is_refused_in_a_line():
     with pytest.raises(InputError, match="not declared") as e:
         kernel(f"mov.u32 %r1, %r{'9' * 30_000}x;")
     assert len(str(e.value)) < 500
+
+
+@pytest.mark.parametrize(("kind", "element"), [("b8", 1), ("u32", 4), ("v2 .f32", 4), ("u64", 8)])
+def test_an_index_behind_a_variable_counts_its_elements(kind, element):
+    """PTX ISA 6.4.2; ptxas makes the same code of w[3] and of three elements' bytes behind w, inside a function or outside."""
+    text = (
+        f".version 8.0\n.target sm_90a\n.address_size 64\n.global .{kind} w[8];\n.visible .entry k() {{ .reg .b64 %r<3>; .reg .b32 %a<2>; "
+        f".shared .{kind} s[8]; mov.u64 %r1, w[3]; mov.u64 %r2, s[3]; ld.global.u32 %a1, w[2]; ret; }}"
+    )
+    body = read_module(text).functions["k"].body
+    assert [i.operands[1].offset for i in body[:3]] == [3 * element, 3 * element, 2 * element]

@@ -27,6 +27,7 @@ each_mode = pytest.mark.parametrize("mode", MODES.values(), ids=str)
 PUBLISHED = """
 A101 destination-misaligned trap    A102 stage-misaligned trap        A103 bulk-size trap            A104 map-misaligned trap
 A105 pattern-phase wrong            A106 alignment-not-guaranteed luck                               A107 outside-buffer wrong
+A108 buffers-overlap note
 T201 box-range trap                 T202 inner-exceeds-swizzle trap   T203 inner-not-16 trap         T204 global-misaligned trap
 T205 map-refused trap               T206 inner-not-contiguous wrong   T207 map-is-not-tensor wrong   T208 inner-below-swizzle note
 T209 fill-where-data wrong          T210 transaction-bytes trap       T211 element-width wrong       T212 map-traps trap

@@ -349,15 +349,20 @@ def test_code_that_does_not_run_here_has_a_code_and_a_sentence(device, capsys, c
     assert told in capsys.readouterr().err
 
 
-def test_several_texts_become_one():
-    caller = ".version 8.0\n.target sm_90a\n.address_size 64\n.extern .func (.param .b32 r) twice(.param .b32 x);\n.visible .entry k() { ret; }\n"
-    callee = (
-        ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .func (.param .b32 r) twice(.param .b32 x) { .reg .b32 %a<3>; "
-        "ld.param.b32 %a1, [x]; add.u32 %a2, %a1, %a1; st.param.b32 [r], %a2; ret; }\n"
+def test_several_texts_become_one(device):
+    head = ".version 8.0\n.target sm_90a\n.address_size 64\n"
+    caller = (
+        head + ".extern .global .align 4 .b8 table[16];\n.extern .func (.param .b32 r) twice(.param .b32 x);\n"
+        ".visible .entry k(.param .u64 to) { .reg .b32 %a<3>; .reg .b64 %r<2>; ld.param.u64 %r1, [to]; ld.global.u32 %a1, [table+4];\n"
+        "{ .param .b32 x; .param .b32 y; st.param.b32 [x], %a1; call (y), twice, (x); ld.param.b32 %a2, [y]; }\n st.global.u32 [%r1], %a2; ret; }\n"
     )
-    text = linked([caller, callee])
-    assert text.count(".version") == 1
-    assert VirtualDevice("sm_90a", policy=Policy(quiet=True)).load(text).names == ["k"]
+    callee = (
+        head + ".visible .global .align 4 .b8 table[16] = {1, 0, 0, 0, 21};\n.visible .func (.param .b32 r) twice(.param .b32 x)\n"
+        "{ .reg .b32 %a<3>; ld.param.b32 %a1, [x]; add.u32 %a2, %a1, %a1; st.param.b32 [r], %a2; ret; }\n"
+    )
+    a = device.allocate(4)
+    device.launch(device.load(linked([caller, callee])).function("k"), 1, 1, [word(a)])
+    assert device.view(a, 4).view(np.uint32)[0] == 42
 
 
 def test_the_environment_says_the_policy_and_a_mistake_names_the_variable():

@@ -236,9 +236,9 @@ def _hex(bits: int, fmt: ElementFormat) -> str:
     return f"{bits:#0{fmt.bits // 4 + 2}x}"
 
 
-def _number(x: Any) -> str:
+def _number(number: Any) -> str:
     """A number as people read it: exactly if that is short."""
-    if isinstance(x, Fraction) and x.denominator == 1 and abs(x) < 10**15:
-        return str(x.numerator)
-    text = repr(float(x))
-    return text if len(text) <= 14 else f"{float(x):.9g}"
+    if isinstance(number, Fraction) and number.denominator == 1 and abs(number) < 10**15:
+        return str(number.numerator)
+    text = repr(float(number))
+    return text if len(text) <= 14 else f"{float(number):.9g}"

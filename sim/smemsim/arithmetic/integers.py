@@ -100,12 +100,12 @@ def bit_field_extract(value: int, position: int, length: int, bits: int, signed:
     if signed and length:
         sign = value >> min(position + length - 1, bits - 1) & 1
     inside = max(min(length, bits - position), 0)
-    found = 0
+    field = 0
     if inside:
-        found = value >> position & (((1 << (inside - 1)) - 1) * 2 + 1)
+        field = value >> position & (((1 << (inside - 1)) - 1) * 2 + 1)
     if sign and inside < bits:
-        found |= -1 << inside
-    return found
+        field |= -1 << inside
+    return field
 
 
 def bit_field_insert(field: int, value: int, position: int, length: int, bits: int) -> int:

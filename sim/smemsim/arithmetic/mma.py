@@ -151,27 +151,29 @@ def _given(
 ) -> Given:
     row, options = _instruction(arch, kind, asked, *flags, scale_input_d)
     types = tuple(element_format(t).name for t in asked)
-    operands = [raw_bits(name, x, element_format(t)) for name, x, t in zip("abc", abc, types, strict=True)]
-    for name, x, shape in zip("abc", operands, ("(…, M, K)", "(…, N, K)", "(…, M, N)"), strict=True):
-        if x.ndim < 2:
-            raise InputError(f"{name} has shape {x.shape}: needs {shape}")
+    operands = [raw_bits(name, operand, element_format(t)) for name, operand, t in zip("abc", abc, types, strict=True)]
+    for name, operand, shape in zip("abc", operands, ("(…, M, K)", "(…, N, K)", "(…, M, N)"), strict=True):
+        if operand.ndim < 2:
+            raise InputError(f"{name} has shape {operand.shape}: needs {shape}")
     k = operands[0].shape[-1]
     wide = k == WIDE_K and row.group > 1 and architecture(arch).name == "sm_103a"
-    for name, x in zip("ab", operands, strict=False):
-        if x.shape[-1] != (k if wide else row.k):
+    for name, operand in zip("ab", operands, strict=False):
+        if operand.shape[-1] != (k if wide else row.k):
             more = f" (or {WIDE_K} on sm_103a)" if row.group > 1 else ""
             also = f" and a has {k}" if wide else ""
-            raise InputError(f"{name} has K = {x.shape[-1]}, shape {x.shape}: one {kind} with {types[0]} has K = {row.k}{more}{also}")
+            raise InputError(
+                f"{name} has K = {operand.shape[-1]}, shape {operand.shape}: one {kind} with {types[0]} has K = {row.k}{more}{also}"
+            )
     m, n = operands[0].shape[-2], operands[1].shape[-2]
     if operands[2].shape[-2:] != (m, n):
         raise InputError(f"c has shape {operands[2].shape}: a has {m} rows and b {n}, so it needs (…, {m}, {n})")
     factors = _factors(kind, row, k, (m, n), *scales)
     every = operands + ([factors.a, factors.b] if factors else [])
     try:
-        batch = np.broadcast_shapes(*(x.shape[:-2] for x in every))
+        batch = np.broadcast_shapes(*(operand.shape[:-2] for operand in every))
     except ValueError:
-        raise InputError(f"leading dimensions {', '.join(str(x.shape[:-2]) for x in every)} do not broadcast") from None
-    whole_batch = [np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in every]
+        raise InputError(f"leading dimensions {', '.join(str(operand.shape[:-2]) for operand in every)} do not broadcast") from None
+    whole_batch = [np.broadcast_to(operand, (*batch, *operand.shape[-2:])) for operand in every]
     if factors:
         factors = factors.of(*whole_batch[3:])
     return Given(row, types, tuple(whole_batch[:3]), options, factors)  # type: ignore[arg-type]
@@ -228,10 +230,10 @@ def _factors(
         legal,
         f"{' or '.join(legal)} for {kind} with a factor for {block} elements",
     )
-    found = []
+    checked = []
     for name, scale, count in (("scale_a", scale_a, rows[0]), ("scale_b", scale_b, rows[1])):
         raw = raw_bits(name, scale, element_format(scale_type))
         if raw.ndim < 2 or raw.shape[-2:] != (count, k // block):
             raise InputError(f"{name} has shape {raw.shape}: needs (…, {count}, {k // block}), a factor for every {block} elements of K")
-        found.append(raw)
-    return Factors(found[0], found[1], scale_type, block)
+        checked.append(raw)
+    return Factors(checked[0], checked[1], scale_type, block)

@@ -29,7 +29,7 @@ class Factors:
     k_per_factor: int
 
     def of(self, a: np.ndarray, b: np.ndarray) -> Factors:
-        """Other factors of that kind."""
+        """These factors' type and block with other raw bits."""
         return Factors(a, b, self.dtype, self.k_per_factor)
 
 
@@ -243,24 +243,24 @@ def certain(
     terms = _terms(a[None], b[None], c[None], types, index, options, scales)
     whole = np.empty((1, *d.shape), bool)
     loops.nothing_cut(*terms, LEAST_KEPT_BITS, LARGEST_ZERO_EXPONENT, to.exponent_bits, to.fraction_bits, whole)
-    found = np.asarray(whole[0] & (d & to.magnitude <= to.largest))
+    is_certain = np.asarray(whole[0] & (d & to.magnitude <= to.largest))
     # Of wgmma it is measured that zero is +0; what tcgen05 makes of nothing but -0 is not known.
     with np.errstate(invalid="ignore"):  # signalling NaNs
         c = terms.c[0].astype(np.float64) * terms.c_scale
     nothing = (d & to.magnitude == 0) & ((np.signbit(c) & (c == 0)) | (not adds_c))
-    found &= ~_negative_zeros(nothing, terms)
+    is_certain &= ~_negative_zeros(nothing, terms)
     if scale_c:  # what becomes of a C that is too small once it is divided is in no document
         units = c * 2.0 ** (to.fraction_bits - to.smallest_exponent)
-        found &= units == np.trunc(units)
-    return found
+        is_certain &= units == np.trunc(units)
+    return is_certain
 
 
-def _negative_zeros(found: np.ndarray, terms: Terms) -> np.ndarray:
-    """Where, among the elements `found`, every product is a negative zero."""
-    m, n = np.nonzero(found)
+def _negative_zeros(zeros: np.ndarray, terms: Terms) -> np.ndarray:
+    """Where, among the elements `zeros`, every product is a negative zero."""
+    m, n = np.nonzero(zeros)
     products = terms.a[0, m] * terms.b[0, terms.of[m], n[:, None]]
     negative = ((products == 0) & np.signbit(products)).all(axis=1)
-    out = np.zeros(found.shape, bool)
+    out = np.zeros(zeros.shape, bool)
     out[m[negative], n[negative]] = True
     return out
 

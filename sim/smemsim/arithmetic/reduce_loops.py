@@ -29,7 +29,7 @@ float_add = compiled(_reduce.float_add)
 
 @compiled
 def reduce_one(old, new, op, family, bits, flip, exponent_bits, fraction_bits, nan, hand_on_nan, both_nan, flush):  # type: ignore[no-untyped-def]
-    """One element; `op` is ReductionOp.code, the rest a row of REDUCTION_TYPES."""
+    """Combine one element; `op` is ReductionOp.code, the rest a row of REDUCTION_TYPES."""
     if op == 0 and family == 2:
         return float_add(old, new, exponent_bits, fraction_bits, nan, hand_on_nan, flush)
     if op == 0:

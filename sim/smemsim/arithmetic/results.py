@@ -89,13 +89,13 @@ def extreme(
     infinity = ((1 << exponent_bits) - 1) << fraction_bits
     smallest_normal = 1 << fraction_bits
     negative = (a >> top & 1) != (b >> top & 1)
-    x, y = a & everything, b & everything
+    magnitude_a, magnitude_b = a & everything, b & everything
     if flush:
-        a = a - x if x < smallest_normal else a
-        b = b - y if y < smallest_normal else b
-    if nan == 0 and x > infinity and y > infinity:
+        a = a - magnitude_a if magnitude_a < smallest_normal else a
+        b = b - magnitude_b if magnitude_b < smallest_normal else b
+    if nan == 0 and magnitude_a > infinity and magnitude_b > infinity:
         return b | smallest_normal >> 1
-    if hands_on_nan and (x > infinity or y > infinity):
+    if hands_on_nan and (magnitude_a > infinity or magnitude_b > infinity):
         return nan
     if signs:
         a, b = a & everything, b & everything
@@ -181,9 +181,9 @@ def quiet(a: float, b: float, c: float) -> int:
     >>> hex(quiet(np.nan, np.int64(0x7FF0000000000001).view(np.float64), 0.0)), quiet(np.inf, 0.0, 0.0)
     ('0x7ff8000000000001', -2251799813685248)
     """
-    for x in (c, b, a):
-        if math.isnan(x):
-            return int(np.float64(x).view(np.int64)) | 0x8000000000000
+    for value in (c, b, a):
+        if math.isnan(value):
+            return int(np.float64(value).view(np.int64)) | 0x8000000000000
     return -0x8000000000000
 
 

@@ -75,9 +75,9 @@ def _table(fmt: ElementFormat) -> tuple[np.ndarray, np.ndarray]:
 def _looked_up(table: np.ndarray, bits: np.ndarray) -> np.ndarray:
     from smemsim.arithmetic import loops
 
-    found = np.empty(bits.shape, table.dtype)
-    loops.look_up(table, np.ascontiguousarray(bits).reshape(-1), found.reshape(-1))
-    return found
+    values = np.empty(bits.shape, table.dtype)
+    loops.look_up(table, np.ascontiguousarray(bits).reshape(-1), values.reshape(-1))
+    return values
 
 
 def numbers(bits: np.ndarray, fmt: ElementFormat) -> tuple[np.ndarray, np.ndarray]:
@@ -97,9 +97,9 @@ def accumulator(bits: np.ndarray, fmt: ElementFormat) -> np.ndarray:
 def _exponents(values: np.ndarray, fmt: ElementFormat) -> np.ndarray:
     from smemsim.arithmetic import loops
 
-    found = np.empty(values.shape, np.int16)
-    loops.exponent_all(values.reshape(-1), fmt.smallest_exponent, found.reshape(-1))
-    return found
+    exponents = np.empty(values.shape, np.int16)
+    loops.exponent_all(values.reshape(-1), fmt.smallest_exponent, exponents.reshape(-1))
+    return exponents
 
 
 def to_float64(bits: Any, dtype: Any) -> np.ndarray:

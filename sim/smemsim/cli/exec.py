@@ -61,7 +61,7 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
     from smemsim.budget import amount
     from smemsim.spec.architectures import architecture
     from smemsim.virtual.exec import run_program
-    from smemsim.virtual.policy import Policy, numbers_of
+    from smemsim.virtual.policy import Policy, card_of_environment, numbers_of
 
     chosen = arch or os.environ.get("SMEMSIM_ARCH")
     if not chosen:
@@ -69,11 +69,9 @@ def exec_command(ctx: click.Context, /, program: tuple[str, ...], arch: str | No
     o["ctas"] = numbers_of("--ctas", o["ctas"]) if o["ctas"] else None
     o["sanitize"] = False if o.pop("no_sanitize") else None
     o["json"] = o.pop("json_file")
-    card = {
-        "multiprocessors": o.pop("multiprocessors"),
-        "memory_bytes": o["device_memory"] and amount(o["device_memory"], "--device-memory"),
-    }
-    del o["device_memory"]
+    size = o.pop("device_memory")
+    sizes = {"multiprocessors": o.pop("multiprocessors"), "memory_bytes": amount(size, "--device-memory") if size else None}
+    card = card_of_environment() | {key: value for key, value in sizes.items() if value}
     for key in ("record", "report", "json", "hooks"):
         o[key] = o[key] and o[key].absolute()
     ctx.exit(run_program(program, architecture(chosen).name, Policy.of(**o), card))

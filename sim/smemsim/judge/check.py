@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
@@ -28,7 +29,7 @@ from smemsim.judge.report import Report
 from smemsim.judge.scales import scale_step
 from smemsim.judge.scenario import CopyStep, MmaStep, ScenarioTables, Step, TmaLoad, TmaStore, read_scenario
 from smemsim.judge.state import Machine, Read, Rerun, finding
-from smemsim.judge.statics import descriptor_notes, map_findings, map_notes, one_atom_hides, unmeant_descriptor
+from smemsim.judge.statics import buffer_notes, descriptor_notes, map_findings, map_notes, one_atom_hides, unmeant_descriptor
 from smemsim.machine.owners import Owners
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
@@ -116,11 +117,16 @@ def check(scenario: object) -> Report:
     except InputError as e:
         raise (given.source.located(e) if given.source.text else e) from None
     ordered = sorted(machine.findings, key=_upstream)
-    remarks = tuple(one for one in ordered if one.severity is Severity.NOTE and one.code not in NOTES)
-    findings = tuple(one for one in ordered if one not in remarks)
+    remarks = tuple(filter(_is_remark, ordered))
+    findings = tuple(itertools.filterfalse(_is_remark, ordered))
     codes = None if given.expect is None else given.expect.findings
     unchecked = (*machine.unchecked, *_not_compared(given, machine))
     return Report(findings, codes, given.title or "", unchecked, machine.arch, remarks, machine)
+
+
+def _is_remark(f: Finding) -> bool:
+    """Does it need no change?"""
+    return f.severity is Severity.NOTE and f.code not in NOTES
 
 
 def _scenario_of(given: object) -> ScenarioTables:
@@ -152,6 +158,8 @@ def _upstream(f: Finding) -> tuple[bool, int, int, bool]:
 def run_steps(scenario: ScenarioTables) -> Machine:
     """Shared memory as the steps of a scenario leave it, with the findings about them."""
     machine = machine_of(scenario)
+    for note in buffer_notes(machine, scenario):
+        machine.say(note)
     _layouts(machine)
     machine.encode_maps()
     for name, tm in machine.maps.items():

@@ -1,16 +1,17 @@
-"""What can be told of words and maps before any step is carried out."""
+"""What can be told of buffers, words and maps before any step is carried out."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
 
 from smemsim.errors import SmemsimError
 from smemsim.finding import Finding, Fix, InScenario, InWord, Path
 from smemsim.judge.reads import meant_of, words_path
-from smemsim.judge.scenario import Operand
-from smemsim.judge.state import Machine, Read, finding
+from smemsim.judge.scenario import Operand, ScenarioTables
+from smemsim.judge.state import Machine, Read, SharedBuffer, finding
 from smemsim.judge.tensors import GlobalTensor
 from smemsim.spec.findings import Severity
 from smemsim.spec.formats import element_format
@@ -20,7 +21,45 @@ from smemsim.words.operand_layout import used_strides
 from smemsim.words.smem import SmemDescriptor
 from smemsim.words.tensor_map import TensorMap
 
-__all__ = ["descriptor_notes", "map_findings", "map_notes", "one_atom_hides", "unmeant_descriptor"]
+__all__ = ["buffer_notes", "descriptor_notes", "map_findings", "map_notes", "one_atom_hides", "unmeant_descriptor"]
+
+
+# ---- Buffers that have bytes in common
+
+
+PERIOD = max(mode.period for mode in MODES.values())  # no buffer needs a larger alignment
+
+
+def buffer_notes(machine: Machine, scenario: ScenarioTables) -> Iterator[Finding]:
+    """Every two buffers of known size that share some of their bytes; two that are the same memory are so on purpose."""
+    ends = {b.name: b.address + b.bytes for b in machine.buffers.values() if b.bytes is not None and b.bytes > 0}
+    known = sorted((b for b in machine.buffers.values() if b.name in ends), key=lambda b: b.address)
+    for number, first in enumerate(known):
+        for other in range(number + 1, len(known)):
+            second = known[other]
+            if second.address >= ends[first.name]:
+                break  # as all that follow it do
+            if (second.address, second.bytes) != (first.address, first.bytes):
+                yield _shared(machine, scenario, first, second, ends)
+
+
+def _shared(machine: Machine, scenario: ScenarioTables, first: SharedBuffer, second: SharedBuffer, ends: Mapping[str, int]) -> Finding:
+    """Two buffers that meet, and where the second one lies behind the first, as well aligned as it is now."""
+    begin, end, given = second.address, min(ends[first.name], ends[second.name]), scenario.buffers[second.name]
+    align = math.gcd(begin, PERIOD)
+    by = -(-ends[first.name] // align) * align - begin
+    key, old = ("offset", given.offset) if given.address is None else ("address", given.address)
+    where, new = second.path / key, (old or 0) + by
+    past = ends[second.name] + by - machine.end
+    if past > 0:
+        repair = f"smaller buffers: behind {first.name}, {second.name} would end {past:,} bytes past the shared window"
+    else:
+        repair = f"{where} = {new if key == 'offset' else hex(new)}, behind {first.name}"
+    return finding("A108", where, f"buffer {second.name}",
+                   f"{first.name} ({first.address:#x} to {ends[first.name] - 1:#x}) and {second.name} ({begin:#x} to {ends[second.name] - 1:#x}) share "
+                   f"{begin:#x} to {end - 1:#x}, {end - begin:,} bytes: what is written to one of them lies in the other", repair,
+                   numbers={"first": begin, "last": end - 1, "bytes": end - begin, "other": first.name},
+                   changes=() if past > 0 else (Fix(where, old, new),))  # fmt: skip
 
 
 # ---- What can be said of a map or a descriptor without running anything, and what is right only because a tile has one swizzle atom

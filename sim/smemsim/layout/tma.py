@@ -92,7 +92,7 @@ def pack_im2col_offset(packed: int, offset: int, axis: int, bits: int) -> int:
 
 
 def im2col_offset(packed: int, axis: int, bits: int) -> int:
-    """One axis of the offset operand.
+    """The im2col offset along one axis, taken out of the packed offset operand.
 
     >>> im2col_offset(0x203, 1, 8)
     2

@@ -59,7 +59,7 @@ class ClusterAddress:
 
 
 def mapa(smem_address: int, cta_rank: int) -> ClusterAddress:
-    """The same shared address in another CTA of the cluster, as `mapa.shared::cluster` gives it; a rank in the address is replaced.
+    """The shared::cluster address of `smem_address` in the CTA of rank `cta_rank`, as `mapa.shared::cluster` gives it; a rank in the address is replaced.
 
     >>> hex(mapa(0x408, 1).encode()), hex(mapa(0x3000408, 1).encode())
     ('0x1000408', '0x1000408')

@@ -85,7 +85,7 @@ class Geometry:
 
     @functools.cached_property
     def is_plain(self) -> bool:
-        """Sixteen bytes in, the same sixteen out?"""
+        """Does every chunk have 16 bytes that are moved unchanged?"""
         return self.chunk_bytes == 16 and not self.has_flip and not self.to_tf32
 
     @functools.cached_property
@@ -217,12 +217,12 @@ def _check_bits(tm: TensorMap, arch: str | None) -> None:
 
 
 def _swizzle(tm: TensorMap, arch: str | None, mode: str, *, is_store: bool) -> SwizzleMode:
-    found, known = swizzle_in_force(tm, arch), SWIZZLE_ARCHITECTURES.get(tm.swizzle)
+    mode_in_force, known = swizzle_in_force(tm, arch), SWIZZLE_ARCHITECTURES.get(tm.swizzle)
     if arch not in (None, "sm_90a") and known and arch not in known:
         raise InputError(f"swizzle = {tm.swizzle.name}: {arch} does not have it, {' and '.join(known)} do{'es' if len(known) == 1 else ''}")
-    if found.swizzle is Swizzle.B128_ATOM_32B_FLIP_8B and (is_store or mode.startswith("im2col::w")):
+    if mode_in_force.swizzle is Swizzle.B128_ATOM_32B_FLIP_8B and (is_store or mode.startswith("im2col::w")):
         raise Unmodelled(f"{tm.swizzle.name} in {mode} {'stores' if is_store else 'loads'}: the PTX ISA does not say that it exists there")
-    return found
+    return mode_in_force
 
 
 # ---- Where silicon stops a tensor transfer: what is wrong with the map for this instruction, with the coordinates, with the addresses

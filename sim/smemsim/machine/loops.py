@@ -37,7 +37,10 @@ def load_lines(lines, c0, shape, layout, smem_address, out, out_begin, tensor, t
 
 @compiled
 def load_words(lines, c0, shape, layout, smem_address, out, out_begin, tensor, tensor_begin, owner, writer):  # type: ignore[no-untyped-def]
-    """The same for any rows of 16-byte chunks in bounds; `owner` has an entry for each chunk, and no XOR in it."""
+    """A load of any rows of 16-byte chunks in bounds: `out` and `tensor` are 64-bit words, `tensor_begin` as in `load_lines`.
+
+    `owner` has an entry for each chunk of `out`, which becomes `writer` with the chunk's place in the dense box.
+    """
     position = writer
     for n in range(len(lines)):
         for chunk in range(layout[_CHUNKS]):

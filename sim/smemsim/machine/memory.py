@@ -181,7 +181,7 @@ class SharedMemory:
 
     @property
     def writers(self) -> list[Transfer | BulkTransfer | ThreadWrite]:
-        """Who has written, in order."""
+        """Everything that has written to the window, in order."""
         return self._owners.writers
 
     def _span(self, address: int, size: int) -> slice:

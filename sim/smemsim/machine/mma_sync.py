@@ -85,12 +85,12 @@ class MmaSync:
 
     @property
     def types(self) -> tuple[str, str, str]:
-        """Of A, B and D."""
+        """The element types of A, B and D."""
         return self.a_type, self.b_type, self.d_type
 
     @property
     def bits(self) -> int:
-        """Of a register: 32, for f64 64."""
+        """Bits of a register: 32, for f64 64."""
         return max(32, self.row.bits)
 
     @property
@@ -269,9 +269,9 @@ def _d_order(m: int, n: int) -> np.ndarray:
 
 
 def _inverse(row: np.ndarray, column: np.ndarray, width: int) -> np.ndarray:
-    found = np.empty(row.size, np.int64)
-    found[(row * width + column).ravel()] = np.arange(row.size)
-    return found
+    positions = np.empty(row.size, np.int64)
+    positions[(row * width + column).ravel()] = np.arange(row.size)
+    return positions
 
 
 def _matrix(registers: np.ndarray, order: np.ndarray, bits: int, dtype: str) -> np.ndarray:
@@ -331,7 +331,7 @@ def _k_of(metadata: np.ndarray, i: MmaSync) -> np.ndarray:
 
 @functools.lru_cache(maxsize=16)
 def _metadata_places(m: int, groups: int, selector: int, bits: int) -> tuple[np.ndarray, np.ndarray]:
-    found = np.array(
+    places = np.array(
         [
             [
                 (fragments.metadata_thread(r, g, groups, selector, bits=bits), fragments.metadata_bit(r, g, groups, bits=bits))
@@ -340,7 +340,7 @@ def _metadata_places(m: int, groups: int, selector: int, bits: int) -> tuple[np.
             for r in range(m)
         ]
     )
-    return found[..., 0], found[..., 1]
+    return places[..., 0], places[..., 1]
 
 
 # ---- `QuadPairs`: mma.sync.m8n8k4 of f16

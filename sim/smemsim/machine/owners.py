@@ -44,7 +44,7 @@ class ThreadWrite:
 
     @property
     def sources(self) -> np.ndarray:
-        """int64[size]: FOREIGN, what threads write comes from no array."""
+        """int64[size], all FOREIGN: the bytes that threads write come from no array in global memory."""
         return np.full(self.size, FOREIGN, np.int64)
 
 
@@ -73,9 +73,9 @@ class Owners:
 
         Each has its own `writers`.
         """
-        found = Owners(size, chunks=self._chunks[at // CHUNK : (at + size) // CHUNK], lines=self._lines[at // LINE : (at + size) // LINE])
-        found._writes = self._writes
-        return found
+        owners = Owners(size, chunks=self._chunks[at // CHUNK : (at + size) // CHUNK], lines=self._lines[at // LINE : (at + size) // LINE])
+        owners._writes = self._writes
+        return owners
 
     # ---- who writes
 
@@ -117,7 +117,7 @@ class Owners:
         self._set_each(at, writer, places)
 
     def _set_each(self, at: np.ndarray, writer: int, places: np.ndarray) -> None:
-        """The same, in chunks that are kept byte by byte; their lines have no entry of their own."""
+        """Set the owners of single bytes: of offsets `at` the writer's bytes `places`. Their chunks are kept byte by byte from now on."""
         if not at.size:
             return
         chunks = np.unique(at >> 4)

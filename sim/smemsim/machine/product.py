@@ -200,7 +200,7 @@ class SharedOperand:
         return operand_addresses(self.word, arch=arch, **self._form)
 
     def grade(self, shared: SharedMemory) -> Grade:
-        """What its addresses rest on."""
+        """The evidence grade of the operand's addresses."""
         return self._grade(shared.arch, is_past_end=int(self.chunks(shared)[-1]) >= len(shared.bytes) // CHUNK)
 
     def _grade(self, arch: str, *, is_past_end: bool) -> Grade:
@@ -371,14 +371,14 @@ class MmaResult:
         m, n = self._element(m, n)
         columns = self.d.shape[1]
         band = n // (columns // len(self.a))
-        found = []
+        dot_terms = []
         for s in range(self.a[band].bits.shape[1]):
             k = s if self.index is None else int(self.index[m, s])
             b = self.b.element(n, k)
             if self.lower is not None:
                 b = self._torn(n, b, self.lower[m, s])
-            found.append(self._term(self.a[band].element(m, s), b, k))
-        return found
+            dot_terms.append(self._term(self.a[band].element(m, s), b, k))
+        return dot_terms
 
     def _torn(self, n: int, b: Element, units: np.ndarray) -> Element:
         """A tf32 of B put together from the 16-bit halves that the metadata names."""

@@ -190,10 +190,10 @@ class GlobalMemory:
 
     def span(self, address: int, size: int) -> np.ndarray:
         """`size` bytes from `address` on, the memory itself; InputError unless one array holds them all."""
-        found, size = self.find(address), whole("size", size, minimum=0)
-        if address + size > found.end:
-            raise OutsideError(f"global {address:#x} to {address + size:#x} reaches past {found}, which ends at {found.end:#x}")
-        return found.data[address - found.begin : address - found.begin + size]
+        region, size = self.find(address), whole("size", size, minimum=0)
+        if address + size > region.end:
+            raise OutsideError(f"global {address:#x} to {address + size:#x} reaches past {region}, which ends at {region.end:#x}")
+        return region.data[address - region.begin : address - region.begin + size]
 
     def holds(self, address: int) -> bool:
         """Does an array hold `address`?"""
@@ -206,10 +206,10 @@ class GlobalMemory:
 
     def find(self, address: int) -> Region:
         """The array that holds `address`; InputError with the nearest one where none does."""
-        found = self._at(whole("address", address))
-        if found is None:
+        region = self._at(whole("address", address))
+        if region is None:
             raise OutsideError(f"global address {address:#x}: nothing was placed there{self._nearby(address)}")
-        return found
+        return region
 
     def nearest(self, address: int) -> Region | None:
         """The array that holds `address`, else the one that begins or ends nearest to it; None where there is none at all."""

@@ -114,7 +114,7 @@ class Tcgen05Mma:
 
     @property
     def name(self) -> str:
-        """How messages name it."""
+        """The instruction as messages name it."""
         return f"tcgen05.mma{'.ws' if self.ws else ''}{'.sp' if self.i.sparsity else ''}.cta_group::{self.cta_group}.kind::{self.i.kind}"
 
 
@@ -204,7 +204,7 @@ class Prepared:
 
     @functools.cached_property
     def layout_grade(self) -> Grade:
-        """The weakest of what its places in tensor memory rest on."""
+        """The weakest evidence grade of the layouts in tensor memory that the instruction uses."""
         grades = [self.d.grade]
         grades += [] if isinstance(self.a, SharedOperand) else [_grade_of_a(self.i, self.a)]
         grades += [layout.grade for layout in self.scales or ()]
@@ -215,7 +215,7 @@ class Prepared:
         return weaker(*grades)
 
     def grade(self, shared: Sequence[SharedMemory]) -> Grade:
-        """The weakest of what the operands' addresses and the places of D rest on."""
+        """The weakest evidence grade of the operands' addresses and of the layout of D."""
         return weaker(self.layout_grade, *(operand.grade(memory) for operand in self.shared_operands for memory in shared))
 
     @functools.cached_property

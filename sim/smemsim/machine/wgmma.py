@@ -110,7 +110,7 @@ class Wgmma:
 
     @property
     def types(self) -> tuple[str, str, str]:
-        """Of A, B and D."""
+        """The element types of A, B and D."""
         return self.a_type, self.b_type, self.d_type
 
     @property
@@ -125,7 +125,7 @@ class Wgmma:
 
     @property
     def name(self) -> str:
-        """How messages name it."""
+        """The instruction as messages name it."""
         return f"wgmma{'.sp' if self.is_sparse else ''}.m{WGMMA_M}n{self.n}k{self.k}"
 
     @property

@@ -54,12 +54,12 @@ def storage(dtype: Any) -> np.dtype[Any]:
     fmt = FORMATS.get(dtype) if isinstance(dtype, str) else None
     if fmt is None:
         try:
-            found: np.dtype[Any] = np.dtype(dtype)
+            converted_dtype: np.dtype[Any] = np.dtype(dtype)
         except Exception:  # numpy raises nearly anything for what is no type
             raise InputError(f"dtype = {shown(dtype)}: needs a type of numpy or an element type: {' '.join(FORMATS)}") from None
-        if found.kind not in "biufcV" or found.hasobject or dtype is None:
+        if converted_dtype.kind not in "biufcV" or converted_dtype.hasobject or dtype is None:
             raise InputError(f"dtype = {shown(dtype)}: needs a type of plain numbers")
-        return found
+        return converted_dtype
     if fmt.bits < 8:
         raise InputError(f"dtype = {dtype!r}: elements of {fmt.bits} bits; {PACKED}")
     if fmt.name == "tf32":

@@ -54,9 +54,9 @@ def each(x: Wave, reads: list[Read]) -> Iterator[tuple[Issuer, list[int]]]:
 
 
 def check_alone(x: Wave, i: Instruction, issued: Iterable[tuple[int, Any]], what: str, times: str, source: str) -> None:
-    """X016 where threads of one warp issue the same: `issued` has each by its number in the wave, with what makes it the same.
+    """X016 where several threads of one warp issue one operation. `issued` has (thread in the wave, a key of the operation): equal keys are one operation.
 
-    `what` is issued, in words, and `times` what then happens several times.
+    `what` names the operation in the message, `times` what happens several times.
     """
     counts = collections.Counter((thread // WARP, same) for thread, same in issued)
     for (warp, _), count in counts.items():

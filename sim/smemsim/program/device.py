@@ -144,12 +144,10 @@ class Device:
         `name` is how findings call it; without one that is the parameter which points there. `address` is where its first byte lies, a free place
         without it. InputError for what is no array of plain numbers, and where something lies at the address.
         """
-        found = as_numpy(name or "array", array)
+        raw = as_numpy(name or "array", array)
         if dtype is None:
-            return DeviceArray(self.memory, found, _name(name), address=address)
-        return DeviceArray(
-            self.memory, converted(found, dtype), _name(name), steps=element_strides(name or "array", found), address=address
-        )
+            return DeviceArray(self.memory, raw, _name(name), address=address)
+        return DeviceArray(self.memory, converted(raw, dtype), _name(name), steps=element_strides(name or "array", raw), address=address)
 
     def zeros(self, shape: Any, dtype: Any = np.float32, *, name: str = "") -> DeviceArray:
         """A new array of zeros, such as for a kernel's result; `dtype` and `name` as for `array`.

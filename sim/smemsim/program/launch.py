@@ -270,13 +270,13 @@ class Judge(Protocol):
     def __call__(self, x: Wave, event: Event) -> None: ...
 
     def fresh(self) -> Judge:
-        """One that has seen nothing."""
+        """A judge of the launch that has seen no events, for another process."""
 
     def finish(self) -> Judge:
-        """All events have happened."""
+        """Called once, after the last event."""
 
     def merge(self, other: Any) -> None:
-        """Take what another one has seen."""
+        """Add what a `fresh` judge in another process has seen."""
 
 
 class Queue:

@@ -29,14 +29,14 @@ class Modifiers:
         return True
 
     def need(self, *words: str) -> str:
-        """The one of these modifiers that is there; Unmodelled when none is."""
+        """Take off and return the first of these modifiers that the instruction has; Unmodelled when it has none."""
         name = self.one_of(words)
         if not name:
             raise unmodelled(self.instruction, f"without .{' or .'.join(words)}")
         return name
 
     def one_of(self, words: Iterable[str], default: str = "") -> str:
-        """The one of these modifiers that is there, or the default."""
+        """Take off and return the first of these modifiers that the instruction has, or the default."""
         return next((word for word in words if self.has(word)), default)
 
     def kinds(self, least: int = 1) -> list[str]:

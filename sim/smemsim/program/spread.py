@@ -214,7 +214,7 @@ def execute_spread(
 
 
 def _run(launch: Launch, crew: _Crew, clusters: Sequence[int], size: int, done: Done) -> bool:
-    """Have the clusters done in shards of a size, and put what they give together in their order."""
+    """Run the clusters in shards of `size` clusters, and join the shards' results in their order."""
     merge, results, following = Merge(launch), dict[int, Result](), 0
     count, given_out = -(-len(clusters) // size), 0
     futures: dict[concurrent.futures.Future[Result], int] = {}

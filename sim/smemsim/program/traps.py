@@ -102,10 +102,10 @@ def region_name(launch: Launch, begin: int, end: int) -> str:
             return f"variable {name}"
     if begin == launch.parameter_address:
         return "the kernel's parameters"
-    name, found = launch.memory.find(begin).name, launch.parameter_of(begin, end)
-    if found is None:
+    name, parameter = launch.memory.find(begin).name, launch.parameter_of(begin, end)
+    if parameter is None:
         return f"array {name}" if name else "an array"
-    n, p = found
+    n, p = parameter
     return f"the array {'' if name in ('', p.name, f'arg{n}') else f'{name} '}of args[{n}] ({p.name})"
 
 

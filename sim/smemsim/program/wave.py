@@ -70,7 +70,7 @@ class Endless:
     why: str = "loops for ever: its registers are those of a turn before, and nothing it does changes memory"
 
     def forget(self) -> None:
-        """Something has changed."""
+        """Forget the turns seen so far: the wave's memory has changed."""
         self.turns = 0
         self.state = []
 
@@ -189,42 +189,9 @@ class Wave:
         self.tid = np.tile(np.arange(self.stride, dtype=np.int64), count)
         self.lane = self.tid % WARP
         self.cta_of = np.repeat(np.arange(count), self.stride)
-        machine = architecture(launch.arch)
-        size = count * (launch.window_bytes * 3 // 2) + self.total * (8 * len(self.program.registers) + self.program.places.local_bytes)
-        ask(
-            f"{count} CTAs of {self.program.name} at once, of {launch.threads} threads with {self.program.places.local_bytes} B of local memory",
-            size,
-        )
-        hold(self, size)
-        self.window_begin = machine.shared_begin
-        self.window = launch.window_bytes
-        # What a kernel that asks for it uses of the system's part, in front of the window: kept behind it.
-        self.scratch = -(-(self.window + 16) // 16) * 16 if self.program.has_scratch else 0
-        room = self.scratch + RESERVED_OFFSETS["end"] if self.scratch else self.window
-        self.pitch = -(-(room + 16) // 128) * 128  # bytes from one CTA's window to the next in `shared`
-        words = np.zeros(count * self.pitch // 8, np.uint64)
-        self.shared = words.view(np.uint8)  # all windows; `flat` gives places in it
-        self.owners = Owners(len(self.shared))  # of all windows
-        has_tensor = machine.instruction == "tcgen05" and "tcgen05" in self.program.uses
-        self.tensor = np.zeros((count if has_tensor else 0, LANES, COLUMNS), np.uint32)  # tensor memory of all CTAs
-        self.tensor_allocated = np.zeros((len(self.tensor), COLUMNS), bool)
-        self.ctas: list[Cta] = []
-        for index in range(count):
-            cluster, rank = divmod(index, launch.cluster_size)
-            own = words[index * self.pitch // 8 : (index + 1) * self.pitch // 8]
-            number, ctaid = launch.cta(clusters[cluster], rank)
-            tensor = None
-            if has_tensor:
-                tensor = TensorMemory(launch.arch, cells=self.tensor[index], allocated=self.tensor_allocated[index], owners=False)
-            owners = self.owners.part(index * self.pitch, self.pitch)
-            shared = SharedMemory(launch.arch, size=self.window, words=own, owners=owners)
-            shared.writers.append(ThreadWrite(shared.begin, self.window, "threads"))  # number THREADS
-            self.ctas.append(Cta(number, index, ctaid, cluster, rank, index * self.stride, shared, tensor))
-        self.rank_bits = np.repeat(np.array([c.rank << RANK_SHIFT for c in self.ctas], np.int64), self.stride)
-        self.cluster_first = np.repeat(np.array([c.index - c.rank for c in self.ctas]), self.stride)
-        wide = self.program.wide
-        self.r = [np.zeros((self.total, 2) if n in wide else self.total, kind) for n, kind in enumerate(self.program.registers)]
-        self.local = np.zeros((self.total, self.program.places.local_bytes), np.uint8)
+        self._reserve(count)
+        words = self._make_memories(count)
+        self._make_ctas(clusters, words)
         self.key = np.zeros(self.total, np.int32)
         self.key[self.tid >= launch.threads] = EXITED
         self.padded = bool((self.key == EXITED).any())
@@ -248,6 +215,51 @@ class Wave:
         self.state: dict[Any, Any] = {}  # of the operations
         self._patience = (-1, 0)
 
+    def _reserve(self, count: int) -> None:
+        """Ask the process's memory budget for what `count` CTAs need, and hold it as long as the wave lives."""
+        local_bytes = self.program.places.local_bytes
+        size = count * (self.launch.window_bytes * 3 // 2) + self.total * (8 * len(self.program.registers) + local_bytes)
+        ask(f"{count} CTAs of {self.program.name} at once, of {self.launch.threads} threads with {local_bytes} B of local memory", size)
+        hold(self, size)
+
+    def _make_memories(self, count: int) -> np.ndarray:
+        """Make the registers and the local, shared and tensor memory of `count` CTAs; returns shared memory as 64-bit words."""
+        machine = architecture(self.launch.arch)
+        self.window_begin = machine.shared_begin
+        self.window = self.launch.window_bytes
+        # What a kernel that asks for it uses of the system's part, in front of the window: kept behind it.
+        self.scratch = -(-(self.window + 16) // 16) * 16 if self.program.has_scratch else 0
+        room = self.scratch + RESERVED_OFFSETS["end"] if self.scratch else self.window
+        self.pitch = -(-(room + 16) // 128) * 128  # bytes from one CTA's window to the next in `shared`
+        words = np.zeros(count * self.pitch // 8, np.uint64)
+        self.shared = words.view(np.uint8)  # all windows; `flat` gives places in it
+        self.owners = Owners(len(self.shared))  # of all windows
+        has_tensor = machine.instruction == "tcgen05" and "tcgen05" in self.program.uses
+        self.tensor = np.zeros((count if has_tensor else 0, LANES, COLUMNS), np.uint32)  # tensor memory of all CTAs
+        self.tensor_allocated = np.zeros((len(self.tensor), COLUMNS), bool)
+        wide = self.program.wide
+        self.r = [np.zeros((self.total, 2) if n in wide else self.total, kind) for n, kind in enumerate(self.program.registers)]
+        self.local = np.zeros((self.total, self.program.places.local_bytes), np.uint8)
+        return words
+
+    def _make_ctas(self, clusters: Sequence[int], words: np.ndarray) -> None:
+        """Make the CTAs of these clusters, each with its part of shared memory (`words`) and of tensor memory."""
+        launch = self.launch
+        self.ctas: list[Cta] = []
+        for index in range(len(clusters) * launch.cluster_size):
+            cluster, rank = divmod(index, launch.cluster_size)
+            own = words[index * self.pitch // 8 : (index + 1) * self.pitch // 8]
+            number, ctaid = launch.cta(clusters[cluster], rank)
+            tensor = None
+            if len(self.tensor):
+                tensor = TensorMemory(launch.arch, cells=self.tensor[index], allocated=self.tensor_allocated[index], owners=False)
+            owners = self.owners.part(index * self.pitch, self.pitch)
+            shared = SharedMemory(launch.arch, size=self.window, words=own, owners=owners)
+            shared.writers.append(ThreadWrite(shared.begin, self.window, "threads"))  # number THREADS
+            self.ctas.append(Cta(number, index, ctaid, cluster, rank, index * self.stride, shared, tensor))
+        self.rank_bits = np.repeat(np.array([c.rank << RANK_SHIFT for c in self.ctas], np.int64), self.stride)
+        self.cluster_first = np.repeat(np.array([c.index - c.rank for c in self.ctas]), self.stride)
+
     # ---- who runs
 
     @property
@@ -266,13 +278,13 @@ class Wave:
 
     def fixed(self, name: str, make: Callable[[], np.ndarray]) -> np.ndarray:
         """An array of all threads that never changes, made when first asked for."""
-        found = self._fixed.get(name)
-        if found is None:
-            found = self._fixed[name] = make()
-        return found
+        array = self._fixed.get(name)
+        if array is None:
+            array = self._fixed[name] = make()
+        return array
 
     def clock(self) -> int:
-        """Something that grows: blocks executed."""
+        """The value of %clock: it grows by 32 for each block executed."""
         return 1000 + self.steps * 32
 
     def park(self, threads: np.ndarray, block: int, instruction: Instruction, what: Callable[[], str]) -> Wait:
@@ -352,10 +364,10 @@ class Wave:
         rank, offset = at >> RANK_SHIFT, at & OFFSET_MASK
         if self.launch.cluster_size == 1:
             inside = (rank == 0) & (offset >= self.window_begin) & (offset < self.window_begin + self.window)
-            found = self.cta_of[threads] * self.pitch + offset - self.window_begin
+            place = self.cta_of[threads] * self.pitch + offset - self.window_begin
         else:
             inside = (
                 (rank >= 0) & (rank < self.launch.cluster_size) & (offset >= self.window_begin) & (offset < self.window_begin + self.window)
             )
-            found = (self.cluster_first[threads] + rank) * self.pitch + offset - self.window_begin
-        return np.where(inside, found, -1)
+            place = (self.cluster_first[threads] + rank) * self.pitch + offset - self.window_begin
+        return np.where(inside, place, -1)

@@ -95,7 +95,7 @@ class _Reader:
                 self.prefix(parts)
 
     def prefix(self, parts: list[str]) -> None:
-        """One component, which goes behind the others."""
+        """Append a component of a qualified name to those read so far."""
         self.accept("L")
         if self.peek().isdigit():
             parts.append(self.source_name())
@@ -147,10 +147,10 @@ class _Reader:
             parts[where] += f"<{_ELLIPSIS}>"  # until they are known
         self.need("I")
         self.level += 1
-        found = self.items()
+        items = self.items()
         if where >= 0:
-            told = ", ".join(found) if self.level <= _SHOWN else _ELLIPSIS if found else ""
-            parts[where] = f"{parts[where][: -len(_ELLIPSIS) - 2]}<{told}>"
+            shown = ", ".join(items) if self.level <= _SHOWN else _ELLIPSIS if items else ""
+            parts[where] = f"{parts[where][: -len(_ELLIPSIS) - 2]}<{shown}>"
         self.level -= 1
 
     def items(self) -> list[str]:
@@ -188,9 +188,9 @@ class _Reader:
         self.depth += 1
         if self.depth > _DEEPEST:
             raise _Unknown
-        found = self._type()
+        name = self._type()
         self.depth -= 1
-        return found
+        return name
 
     def _type(self) -> str:
         letter, letters = self.peek(), self.peek(2)

@@ -73,12 +73,13 @@ class RegisterType:
 
 @dataclasses.dataclass(frozen=True)
 class Register:
-    """A register as an operand; `negated` is `!%p`."""
+    """A register as an operand; `negated` is `!%p`, `part` the byte or half that a video instruction selects, "b2" of `%r1.b2`."""
 
     slot: int
     name: str
     type: str
     negated: bool = False
+    part: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -185,6 +186,7 @@ class Variable:
     references: tuple[tuple[int, str, int], ...] = ()
     is_extern: bool = False
     line: int = 0
+    element: int = 1  # bytes of one of its elements
 
 
 @dataclasses.dataclass(frozen=True)

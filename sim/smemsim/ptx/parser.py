@@ -13,6 +13,7 @@ import math
 import re
 import string
 import struct
+import types
 from collections.abc import Callable, Container, Iterator, Mapping
 from typing import NoReturn
 
@@ -106,10 +107,10 @@ class Source:
         self._line_ends: list[int] | None = None
         self.text = _COMMENT.sub(self._blank, _ASSEMBLY.sub(lambda found: _OWN_LINES.sub("", found[0]), text))
 
-    def _blank(self, found: re.Match[str]) -> str:
-        comment = found[0]
+    def _blank(self, match: re.Match[str]) -> str:
+        comment = match[0]
         if comment == "/*":
-            self.fail(found.start(), "a comment '/*' begins here and never ends; close it with '*/'")
+            self.fail(match.start(), "a comment '/*' begins here and never ends; close it with '*/'")
         if comment[0] == '"':
             return comment
         return " " + "\n" * comment.count("\n") if comment[1] == "*" else ""
@@ -237,11 +238,12 @@ class Scope:
 class Names:
     """The scopes of a function as they open and close.
 
-    `outside` has the names of the module, which a variable of the function may hide.
+    `outside` has the names of the module, which a variable of the function may hide, and `elements` the bytes of an element of its variables.
     """
 
-    def __init__(self, outside: Container[str]) -> None:
+    def __init__(self, outside: Container[str], elements: Mapping[str, int] = types.MappingProxyType({})) -> None:
         self.outside = outside
+        self.elements = dict(elements)  # of variables by their unique names
         self.registers: list[RegisterType] = []
         self.scopes = [Scope()]
         self._taken: set[str] = set()
@@ -285,9 +287,10 @@ class Names:
                 scope.known.pop(name, None)
         return True
 
-    def declare_variable(self, name: str) -> str:
-        """A variable or a parameter; its name in the whole function."""
+    def declare_variable(self, name: str, element: int = 1) -> str:
+        """A variable or a parameter, of elements of so many bytes; its name in the whole function."""
         unique = self.scope.variables[name] = self.unique(name)
+        self.elements[unique] = element
         self.scope.known.pop(name, None)
         return unique
 
@@ -352,12 +355,12 @@ class Names:
 
 
 def _first_name(component: str) -> str:
-    """Of .r .g .b .a the other name: .x .y .z .w."""
+    """The name .x .y .z .w of a vector component that is written .r .g .b .a."""
     return next((letters[0] for letters in _COMPONENTS if component and component in letters), component)
 
 
 def _splits(name: str) -> Iterator[tuple[str, int]]:
-    """Of %r12: (%r, 12) and (%r1, 2). An index has no leading zero."""
+    """Ways to split a register's name into prefix and index: %r12 is (%r, 12) or (%r1, 2). An index has no leading zero."""
     begin = len(name.rstrip(string.digits))
     for at in range(max(begin, len(name) - _MOST_DIGITS), len(name)):
         if name[at] != "0" or at == len(name) - 1:
@@ -452,10 +455,10 @@ def _binary(tokens: Tokens, loosest: int, depth: int) -> Immediate:
         if left.value.bit_length() > 256:  # 64 bits are the hardware's; this only keeps products of products small
             left = Immediate(left.value % (1 << 64))
     if loosest == 0 and tokens.accept("?"):
-        one = _binary(tokens, 0, _deeper(tokens, depth))
+        if_true = _binary(tokens, 0, _deeper(tokens, depth))
         tokens.expect(":", "after the first choice of '?'")
-        other = _binary(tokens, 0, _deeper(tokens, depth))
-        return one if left.value else other
+        if_false = _binary(tokens, 0, _deeper(tokens, depth))
+        return if_true if left.value else if_false
     return left
 
 
@@ -496,6 +499,8 @@ def _deeper(tokens: Tokens, depth: int) -> int:
 
 _NAME = re.compile(NAME, re.ASCII)
 JUMPS = ("bra", "brx", "call")  # whose operands may be labels that come later
+_SELECT = ("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vmad", "vset")  # whose operands may be parts of registers
+_PARTS = (".b0", ".b1", ".b2", ".b3", ".h0", ".h1")
 _DEEPEST_VECTOR = 4  # braces within braces; instructions have one
 
 
@@ -550,6 +555,10 @@ def _operand(tokens: Tokens, names: Names, op: str, depth: int = 0) -> Operand:
         return Pair(operand, _named(tokens, names, op))
     if isinstance(operand, Symbol) and tokens.peek() in ("+", "-"):
         return dataclasses.replace(operand, offset=_offset(tokens))
+    if isinstance(operand, Symbol) and tokens.accept("["):  # PTX ISA 6.4.2: an index counts elements, as in C
+        index = whole_number(tokens, "an index")
+        tokens.expect("]", "behind an index")
+        return dataclasses.replace(operand, offset=index * names.elements.get(operand.name, 1))
     return operand
 
 
@@ -567,13 +576,26 @@ def _list(tokens: Tokens, names: Names, left: str, right: str, depth: int) -> tu
 
 def _named(tokens: Tokens, names: Names, op: str) -> Operand:
     word = tokens.peek()
-    found = None if op == "bra" and is_name(word) else names.find(word)
-    if found is None:
+    operand = None if op == "bra" and is_name(word) else names.find(word)
+    if operand is None:
         if op not in JUMPS or not is_name(word):
-            _undeclared(tokens, names, word)
-        found = Label(word)
+            return _part(tokens, names, op)
+        operand = Label(word)
     tokens.i += 1
-    return found
+    if op in _SELECT and tokens.peek() in _PARTS and isinstance(operand, Register):  # it may stand apart
+        return dataclasses.replace(operand, part=tokens.take()[1:])
+    return operand
+
+
+def _part(tokens: Tokens, names: Names, op: str) -> Operand:
+    """`%r1.b0` of a scalar video instruction; nothing else that is not declared is an operand."""
+    word = tokens.peek()
+    base, dot, part = word.partition(".")
+    register = names.find(base) if op in _SELECT and dot + part in _PARTS else None
+    if not isinstance(register, Register):
+        _undeclared(tokens, names, word)
+    tokens.i += 1
+    return dataclasses.replace(register, part=part)
 
 
 def _undeclared(tokens: Tokens, names: Names, word: str) -> NoReturn:
@@ -582,7 +604,7 @@ def _undeclared(tokens: Tokens, names: Names, word: str) -> NoReturn:
         tokens.fail(f"an operand expected, not {tokens.found()}")
     if isinstance(names.find(base), Register):
         tokens.fail(
-            f"{shorter(word)} selects a part of register {base}, which smemsim does not read (it is no vector register; video instructions)"
+            f"{shorter(word)} selects a part of register {base}, which is no vector register; smemsim reads {' '.join(_PARTS)} of scalar video instructions"
         )
     hint = suggestion(word.removeprefix("%"), SPECIAL_REGISTERS) if word[0] == "%" else ""
     tokens.fail(f"{shorter(word)} is not declared: no register, variable or function of this scope, no special register{hint}")
@@ -802,7 +824,9 @@ def read_variables(tokens: Tokens, space: str, *, is_extern: bool) -> Iterator[V
         if tokens.accept("="):
             contents = read_contents(tokens, declared.name, kind, declared.element, declared.extents)
             size = len(contents.data or b"")
-        yield Variable(declared.name, space, declared.align, size, kind, contents.data, contents.references, is_extern, line)
+        yield Variable(
+            declared.name, space, declared.align, size, kind, contents.data, contents.references, is_extern, line, declared.element
+        )
         if not tokens.accept(","):
             break
     tokens.finish(f"the .{space} variable")
@@ -955,23 +979,23 @@ class Body:
 
 def location_at(source: Source, at: int, files: Mapping[int, str], named: dict[tuple[int, ...], Location]) -> tuple[Location, int]:
     """The place that `.loc` names, and where the directive ends. `named` are those of the function before it, by file, line and column: calls too."""
-    found = _LOCATION.match(source.text, at)
-    if not found:
+    match = _LOCATION.match(source.text, at)
+    if not match:
         source.fail(at, "'.loc' needs a file's number, a line and a column")
-    place, call = (tuple(int(n or 0) for n in found.group(*range(first, first + 3))) for first in (1, 4))
-    caller = named.get(call) or Location(files.get(call[0], f"file {call[0]}"), call[1]) if found[4] else None
+    place, call = (tuple(int(n or 0) for n in match.group(*range(first, first + 3))) for first in (1, 4))
+    caller = named.get(call) or Location(files.get(call[0], f"file {call[0]}"), call[1]) if match[4] else None
     location = Location(files.get(place[0], f"file {place[0]}"), place[1], caller)
     if caller is None or len(caller.chain) < _DEEPEST_BRACES:
         named[place] = location
-    return location, found.end()
+    return location, match.end()
 
 
 def skip_pragma(source: Source, at: int) -> int:
     """Where a `.pragma` ends: hints to ptxas, which change no result."""
-    found = _PRAGMA.match(source.text, at)
-    if not found:
+    match = _PRAGMA.match(source.text, at)
+    if not match:
         source.fail(at, "'.pragma' needs a text in quotes and a ';'")
-    return found.end()
+    return match.end()
 
 
 def read_body(source: Source, start: int, names: Names, files: Mapping[int, str]) -> tuple[Body, int]:
@@ -1078,7 +1102,7 @@ class _BodyReader:
             for variable in read_variables(tokens, directive[1:], is_extern=is_extern):
                 if self.names.is_declared(variable.name):
                     tokens.fail(f"{variable.name} is declared twice in this scope")
-                self.body.variables.append(dataclasses.replace(variable, name=self.names.declare_variable(variable.name)))
+                self.body.variables.append(dataclasses.replace(variable, name=self.names.declare_variable(variable.name, variable.element)))
         elif directive in _LISTS or directive == ".callprototype":
             tokens.fail(f"{directive} needs a label before it")
         else:
@@ -1235,10 +1259,10 @@ class _ModuleReader:
             what = directive if directive in _OUTSIDE else "another directive"
             source.fail(start, f"a PTX file begins with .version, not with {what}")
         if directive == ".file":
-            found = _FILE.match(source.text, start)
-            if not found:
+            match = _FILE.match(source.text, start)
+            if not match:
                 source.fail(start, "'.file' needs a number and a name in quotes")
-            return found.end()
+            return match.end()
         if directive == ".loc":
             return location_at(source, at, self.files, {})[1]
         if directive == ".pragma":
@@ -1288,10 +1312,10 @@ class _ModuleReader:
     def skip_section(self, start: int) -> int:
         """Debug information between braces."""
         depth = 0
-        for found in _BRACES.finditer(self.source.text, start):
-            depth += {"{": 1, "}": -1}.get(found[0], 0)
-            if not depth and found[0] == "}":
-                return found.end()
+        for brace in _BRACES.finditer(self.source.text, start):
+            depth += {"{": 1, "}": -1}.get(brace[0], 0)
+            if not depth and brace[0] == "}":
+                return brace.end()
             if depth < 0 or depth > 2:
                 break
         return self.source.fail(start, "this .section has no '}' that ends it; is the file cut off?")
@@ -1317,7 +1341,7 @@ class _ModuleReader:
     def function(self, tokens: Tokens, end: int, *, is_entry: bool) -> int:
         source = self.source
         what = "an entry" if is_entry else "a function"
-        names = Names(self.names)
+        names = Names(self.names, {v.name: v.element for v in self.variables.values()})
         while tokens.accept(".attribute"):
             skip_attribute(tokens)
         results = read_parameters(tokens, names, "results") if tokens.peek() == "(" and not is_entry else ()

@@ -35,7 +35,7 @@ class Architecture:
 
     @property
     def is_blackwell(self) -> bool:
-        """Has it what came with sm_100: tcgen05, and some forms of older instructions?"""
+        """Does the architecture have what came with sm_100: tcgen05, and some forms of older instructions?"""
         return self.instruction == "tcgen05"
 
     @property

@@ -90,6 +90,8 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum("wide corners", "cuTensorMapEncodeIm2colWide", "16 bits for every rank", "on Hopper 16, 8 or 5 bits for rank 3, 4 or 5", "encode_im2col_wide"),
     Erratum("mapa of a rank that the cluster has not", "PTX ISA 9.7.9, mapa", "undefined",
             "an address all the same, which is an error where it is used: ptxas 13.0.88 replaces one byte (PRMT); CuTe DSL computes it in every lane"),
+    Erratum("scalar video instructions", "PTX ISA 9.7.18.1", "clamp, compare and merge exact results, and so does smemsim",
+            "code of ptxas 13.0 for sm_90a: .sat clamps u32 at 0 alone, and turns negative numbers that are merged into the largest; .h1 gets bits 31:16; .min and .max extend u32 by its top bit"),
     Erratum("null globalStrides", "none", "-", "refused also at rank 1, which has no stride", "encode_pointers"),
     Erratum("alignment of the CUtensorMap, encoding", "cuda.h", "64 B (its type is aligned to 128)", "the call accepts any address", "encode_pointers"),
     Erratum("alignment of the CUtensorMap, use", "cuda.h", "its type is aligned to 128 B", "64 B is enough for loads and prefetches, less traps (716)",

@@ -36,6 +36,7 @@ CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity), says) f
     ("A105", "pattern-phase",   "wrong", "software XORs offsets, hardware XORs addresses, and the base is no multiple of the pattern"),
     ("A106", "alignment-not-guaranteed", "luck", "the declared alignment does not imply what is needed"),
     ("A107", "outside-buffer",  "wrong", "a transfer or a read leaves its buffer or the shared window"),
+    ("A108", "buffers-overlap", "note",  "two buffers have bytes in common: a carve-up with a wrong size, or memory that is used twice on purpose"),
     ("T201", "box-range",       "trap",  "a box dimension outside 1 to 256"),
     ("T202", "inner-exceeds-swizzle", "trap", "the box's inner extent is wider than the swizzle"),
     ("T203", "inner-not-16",    "trap",  "the box's inner extent is no multiple of 16 B"),
@@ -131,7 +132,7 @@ R502
 R503
 R504
 R505
-A101 A102 A103 A104 A105 A106 A107
+A101 A102 A103 A104 A105 A106 A107 A108
 X009
 X010
 X011

@@ -37,7 +37,7 @@ class TargetRule:
         return tuple(self.begin.split(".")) if self.begin else ()
 
     def holds(self, name: tuple[str, ...]) -> bool:
-        """Is it about an instruction of this name?"""
+        """Does the rule apply to an instruction of this name?"""
         return name[: len(self.beginning)] == self.beginning and all(word in name for word in self.words)
 
     def allows(self, target: str) -> bool:

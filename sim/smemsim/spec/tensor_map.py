@@ -230,7 +230,7 @@ def pack_corner(corner: tuple[int, ...], rank: int) -> int:
 
 
 def unpack_corner(packed: int, rank: int) -> tuple[int, ...]:
-    """The other way; rank - 2 axes.
+    """The coordinates of a packed corner, of its rank - 2 axes.
 
     >>> unpack_corner(pack_corner((-1, 3), 4), 4)
     (-1, 3)

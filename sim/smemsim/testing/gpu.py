@@ -115,8 +115,7 @@ class Session:
 
 def text_of(launched: Launched) -> str:
     """A launch with findings, a line each."""
-    findings = (launched.run or {}).get("findings", [])
-    return "\n".join([launched.told, *(f"{f['code']}  {f['where']}: {f['message']}; repair: {f['repair']}" for f in findings)])
+    return "\n".join([launched.told, *launched.findings()])
 
 
 def _numbered(launches: list[Launched]) -> list[Launched]:

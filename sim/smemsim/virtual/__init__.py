@@ -11,7 +11,7 @@ __getattr__ = door(  # used lazily: `smemsim exec` starts the program before it 
         "build": ("entry_points", "libraries"),
         "device": ("CudaError", "Event", "Function", "Graph", "GraphExec", "Host", "Module", "Node", "Stream", "VirtualDevice"),
         "fatbin": ("Image", "NoCode", "chosen", "images", "linked"),
-        "policy": ("FindingsError", "HookedLaunch", "Policy", "hook"),
+        "policy": ("FindingsError", "HookedLaunch", "Policy", "card_of_environment", "hook"),
         "record": ("write_index",),
     },
 )

@@ -1,4 +1,5 @@
-"""The C libraries of the virtual GPU, built once for a machine: `libcuda.so.1`, `libcudart.so.12` and `.13`, and what makes NVRTC keep its PTX.
+"""The C libraries of the virtual GPU, built once for a machine: `libcuda.so.1`, `libcudart.so.12` and `.13`, what makes NVRTC keep its PTX,
+and the names of CuTe DSL's runtime library.
 
 A wheel may have them in `clib/built`; else the machine's C compiler makes them on first use, in the user's cache. Nothing of CUDA is needed.
 """
@@ -40,7 +41,7 @@ def libraries() -> pathlib.Path:
         if compiler is None:
             raise InputError(
                 "smemsim exec builds its libcuda.so.1 on first use, and there is no C compiler (cc, gcc, clang): install one, such as apt install gcc; "
-                "Triton, CuTe DSL and pytest reach the virtual GPU without it"
+                "Triton and pytest reach the virtual GPU without it"
             )
         folder.parent.mkdir(parents=True, exist_ok=True)
         beside = pathlib.Path(tempfile.mkdtemp(prefix=".doors-", dir=folder.parent))
@@ -85,9 +86,10 @@ def build(folder: pathlib.Path, compiler: str) -> None:
         ]
         wanted.append((name, ["runtime.c"], [f"-DMAJOR={major}"], extra))
     wanted.append(("libsmemsim-audit.so", ["audit.c"], [], ["-Wl,-z,now"]))
+    wanted.append(("libcute_dsl_runtime.so", ["cutedsl.c"], [], []))
     for name, sources, defines, extra in wanted:
         own = [str(SOURCES / source) for source in sources]
-        generated = {"libcuda.so.1": "driver", "libsmemsim-audit.so": ""}.get(name, "runtime")
+        generated = {"libcuda.so.1": "driver", "libsmemsim-audit.so": "", "libcute_dsl_runtime.so": ""}.get(name, "runtime")
         if generated:
             own.append(str(folder / f"{generated}_generated.c"))
         done = subprocess.run(

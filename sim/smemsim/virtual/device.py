@@ -535,6 +535,8 @@ class VirtualDevice:
         self.check()
         if not width or not height:
             return
+        if height == 1:
+            to_pitch = source_pitch = width
         if width > to_pitch or width > source_pitch:
             raise CudaError(12, f"rows of {width} bytes, pitches of {to_pitch} and {source_pitch}")
         for address, pitch, on_device, what in (
@@ -685,7 +687,7 @@ class VirtualDevice:
         [32, 16, 2, 5, 21]
         """
         named = self.card.named
-        if threads <= 0 or threads > function.most_threads:
+        if not 0 < threads <= LAUNCH_LIMITS.threads:  # measured (H200): .reqntid and .maxntid do not count
             return 0
         warps = -(-threads // 32)
         shared = -(-(function.static_shared + shared_bytes + named("reserved_shared_memory_per_block")) // 128) * 128
@@ -878,8 +880,10 @@ class VirtualDevice:
         about.told = f"{about.number} {run.summary() if run is not None else f'{about.name}: {shape} in {about.seconds:.1f} s, {instead}'}"
         if not self.policy.quiet:
             self.tell(about.told)
-        if run is not None and not about.is_fine and self.policy.on_finding != "collect":
-            self.tell("\n".join((run.text(), *self._named_in(run))))
+        if run is not None and not about.is_fine:
+            about.named = self._named_in(run)
+            if self.policy.on_finding != "collect":
+                self.tell("\n".join((run.text(), *about.named)))
         return run
 
     def _named_in(self, run: Run) -> list[str]:

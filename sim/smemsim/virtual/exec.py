@@ -173,8 +173,8 @@ def _told(code: int, launches: list[dict[str, Any]], policy: Any, command: Seque
         for x in found:
             if not x.is_fine:
                 print(f"smemsim: {x.told}", file=sys.stderr)
-                for f in (x.run or {}).get("findings", []):
-                    print(f"  {f['code']}  {f['where']}: {f['message']}; repair: {f['repair']}", file=sys.stderr)
+                for line in x.findings():
+                    print(f"  {line}", file=sys.stderr)
     if policy.report is not None:
         write_index(policy.report, f"{os.path.basename(command[0])} on the virtual GPU", found)
     if policy.json is not None:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from smemsim.errors import InputError
 from smemsim.spec.targets import target_number
 
-__all__ = ["Image", "NoCode", "chosen", "images", "linked", "registers_of", "size_of"]
+__all__ = ["Image", "NoCode", "at_address", "chosen", "images", "linked", "registers_of", "size_of"]
 
 
 FATBIN_MAGIC, WRAPPER_MAGIC, ELF_MAGIC = 0xBA55ED50, 0x466243B1, b"\x7fELF"
@@ -56,6 +56,13 @@ def size_of(head: bytes) -> int:
     return 0
 
 
+def at_address(address: int) -> bytes:
+    """The code that begins at an address of this process: a fat binary, a cubin, or text that a zero byte ends."""
+    text = ctypes.string_at(address)
+    size = size_of(ctypes.string_at(address, 64)) if text[:4] in (struct.pack("<I", FATBIN_MAGIC), ELF_MAGIC) else len(text)
+    return ctypes.string_at(address, size)
+
+
 def images(code: bytes) -> list[Image]:
     """All code in what a program hands over: PTX text, a fat binary, a cubin. InputError for what is none of these."""
     if code[:4] == struct.pack("<I", FATBIN_MAGIC):
@@ -88,25 +95,29 @@ def chosen(found: Sequence[Image], arch: str) -> tuple[Image, str]:
 
 
 _HEAD = re.compile(r"^\s*\.(version|target|address_size)\b[^\n]*\n", re.MULTILINE)
-_EXTERN = re.compile(r"^\s*\.extern\s+\.(?:func|entry|global|const)\b(?:[^;{]*);", re.MULTILINE)
+_EXTERN = re.compile(r"^\s*\.extern\s+\.(?:global|const)\b[^;{]*;", re.MULTILINE)
+_VISIBLE = re.compile(r"^\s*\.(?:visible|weak)\s+\.(?:global|const)\b[^;]*;", re.MULTILINE)
+_DECLARED = re.compile(r"([\w$]+)\s*(?:\[[^\]]*\]\s*)*(?:=|;)")
 
 
 def linked(texts: Sequence[str]) -> str:
-    """Several PTX files as one: what one declares and another defines is the same. Names of two files must not meet but where they are visible."""
+    """Several PTX files as one: variables that others see stand first, and take the place of their declarations elsewhere.
+
+    Names that only one file sees must not meet those of another: then the text is refused where it is read.
+    """
     if len(texts) == 1:
         return texts[0]
     if not texts:
         raise NoCode(f"there is nothing to link; {_ADD.format('90a', 'sm_90a')}")
     heads = "".join(found[0] for found in itertools.islice(_HEAD.finditer(texts[0]), 3))
     bodies = [_HEAD.sub("", text) for text in texts]
-    everything = "\n".join(bodies)
+    variables = {name[1]: found[0] for body in bodies for found in _VISIBLE.finditer(body) if (name := _DECLARED.search(found[0]))}
 
     def kept(found: re.Match[str]) -> str:
-        name = re.findall(r"[\w$]+(?=\s*(?:\(|\[|;|$))", found[0])
-        defined = any(re.search(rf"\.(?:visible|weak)[^;{{]*\b{re.escape(n)}\b", everything) for n in name[:2])
-        return "" if defined and ".func" not in found[0] else found[0]
+        name = _DECLARED.search(found[0])
+        return "" if name is not None and name[1] in variables else found[0]
 
-    return heads + "\n".join(_EXTERN.sub(kept, body) for body in bodies)
+    return "\n".join((heads, *variables.values(), *(_EXTERN.sub(kept, _VISIBLE.sub("", body)) for body in bodies)))
 
 
 def _runs(target: str, arch: str) -> bool:

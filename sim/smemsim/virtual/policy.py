@@ -18,13 +18,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from smemsim.arguments import shown, suggestion
+from smemsim.budget import amount
 from smemsim.errors import InputError, SmemsimError
 from smemsim.files import write_whole
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["ON_FINDING", "FindingsError", "HookedLaunch", "Policy", "hook", "numbers_of"]
+__all__ = ["ON_FINDING", "FindingsError", "HookedLaunch", "Policy", "card_of_environment", "hook", "numbers_of"]
 
 
 ON_FINDING = {
@@ -112,6 +113,20 @@ class Policy:
     def is_fine(self, run: Any) -> bool:
         """Is nothing wrong with a run?"""
         return bool(run.is_strictly_ok if self.strict else run.ok)
+
+
+def card_of_environment(environment: Mapping[str, str] | None = None) -> dict[str, int | None]:
+    """What the environment says of the card: SMEMSIM_MULTIPROCESSORS, and SMEMSIM_MEMORY_BYTES (16G ...), as `VirtualDevice` takes them.
+
+    >>> card_of_environment({"SMEMSIM_MEMORY_BYTES": "1G"})
+    {'multiprocessors': None, 'memory_bytes': 1073741824}
+    """
+    known = os.environ if environment is None else environment
+    count, size = (known.get(PREFIX + name) for name in ("MULTIPROCESSORS", "MEMORY_BYTES"))
+    return {
+        "multiprocessors": _read(PREFIX + "MULTIPROCESSORS", count, int) if count else None,
+        "memory_bytes": amount(size, PREFIX + "MEMORY_BYTES") if size else None,
+    }
 
 
 def numbers_of(name: str, text: str) -> tuple[int, ...]:
@@ -231,6 +246,12 @@ class Launched:
     refused: str = ""  # why it did not run
     run: dict[str, Any] | None = None
     page: str = ""
+    named: list[str] = dataclasses.field(default_factory=list)  # a line for each allocation that findings name
+
+    def findings(self) -> list[str]:
+        """A line for each finding, and for each allocation that they name."""
+        found = (self.run or {}).get("findings", [])
+        return [*(f"{f['code']}  {f['where']}: {f['message']}; repair: {f['repair']}" for f in found), *self.named]
 
 
 def summary_of(launches: list[Launched]) -> str:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["DOORS", "SOCKET_ENDING", "card", "choose", "device", "has_device", "open_on_import"]
 
 
-DOORS = {"torch": "smemsim.virtual.torch", "triton": "smemsim.virtual.triton"}  # the library, and the module whose `install` opens its door
+# A library, and the module whose `install` opens its door once it is imported; `before_import`, where there is one, comes before that.
+DOORS = {"torch": "smemsim.virtual.torch", "triton": "smemsim.virtual.triton", "cutlass": "smemsim.virtual.cutedsl"}
 SOCKET_ENDING = "-launches"  # of the socket on which `smemsim exec` is told what was launched
 _chosen: dict[str, Any] = {}
 
@@ -109,14 +110,16 @@ class _Finder(importlib.abc.MetaPathFinder):
         door = self.doors.pop(name)  # now the search below does not come back here
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.loader is not None:
-            spec.loader.exec_module = _then(spec.loader.exec_module, door)  # type: ignore[method-assign]
+            setattr(spec.loader, "exec_module", _then(spec.loader.exec_module, door))  # noqa: B010  (of this loader alone)
         return spec
 
 
 def _then(execute: Callable[[Any], None], door: str) -> Callable[[Any], None]:
     def exec_module(module: Any) -> None:
+        opening = importlib.import_module(door)
+        getattr(opening, "before_import", lambda: None)()
         execute(module)
-        importlib.import_module(door).install()
+        opening.install()
 
     return exec_module
 

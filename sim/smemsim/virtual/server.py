@@ -15,6 +15,7 @@ import select
 import signal
 import socket
 import struct
+import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -620,6 +621,7 @@ def serve(channel: socket.socket, report: socket.socket, arch: str, policy: Poli
             raise KeyboardInterrupt
 
     session: Session | None = None
+    sys.warnoptions.append("ignore:resource_tracker")  # workers of a launch that was ended: their semaphores are nobody's news
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:

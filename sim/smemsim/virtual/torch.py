@@ -11,6 +11,7 @@ is taken for the device's while backward runs.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import sys
 import threading
@@ -240,10 +241,44 @@ def _type(func: Any, args: Any, kwargs: Any) -> Any:
 
 def _numpy(func: Any, args: Any, kwargs: Any) -> Any:
     if tensors.place(args[0]) == CUDA and not kwargs.get("force"):
-        raise TypeError(
-            "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
-        )
+        raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.")
     return func(*args, **kwargs)
+
+
+def _scaled_mm(func: Any, args: Any, kwargs: Any) -> Any:
+    """`torch._scaled_mm`; of 4-bit floats with scales of blocks, which the CPU's lacks, in fp32."""
+    import torch
+
+    if args[0].dtype is not getattr(torch, "float4_e2m1fn_x2", None):
+        return _call(func, args, kwargs)
+    given = dict(zip(("a", "b", "scale_a", "scale_b", "bias", "scale_result", "out_dtype"), args, strict=False)) | kwargs
+    a, b = (_scaled(_e2m1(x), scale) for x, scale in ((given["a"], given["scale_a"]), (given["b"].t(), given["scale_b"])))
+    out = a @ b.t()
+    if given.get("bias") is not None:
+        out = out + given["bias"].float()
+    out = out.to(given.get("out_dtype") or torch.bfloat16)
+    tensors.mark(out, tensors.place(args[0]), "_scaled_mm")
+    return out
+
+
+def _e2m1(packed: Any) -> Any:
+    """Values of 4-bit floats, two a byte, the lower bits first."""
+    import torch
+
+    raw = packed.contiguous().view(torch.uint8).long()
+    positive = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    return torch.stack([torch.cat([positive, -positive])[raw >> shift & 15] for shift in (0, 4)], -1).flatten(-2)
+
+
+def _scaled(values: Any, scales: Any) -> Any:
+    """Values times the scales of their blocks of 16 (e4m3) or 32 (e8m0), which lie in tiles of 128 rows by 4, 32 rows of 4 by 4 (cuBLAS 13, 3.1.4.4)."""
+    import torch
+
+    size = 16 if scales.dtype is torch.float8_e4m3fn else 32
+    rows, columns = values.shape[0], values.shape[1] // size
+    tiles = scales.float().reshape(-(-rows // 128), -(-columns // 4), 32, 4, 4)
+    whole = tiles.permute(0, 3, 2, 1, 4).reshape(tiles.shape[0] * 128, tiles.shape[1] * 4)
+    return values * whole[:rows, :columns].repeat_interleave(size, 1)
 
 
 def _device_of(func: Any, args: Any, kwargs: Any) -> Any:
@@ -266,6 +301,7 @@ def _cases() -> dict[Any, Callable[[Any, Any, Any], Any]]:
         tensor.is_pinned: lambda f, a, k: tensors.place(a[0]) == PINNED,
         tensor.pin_memory: lambda f, a, k: _moved(a[0], PINNED, f),
         tensor.to: _to,
+        torch._scaled_mm: _scaled_mm,
         tensor.cuda: lambda f, a, k: _moved(a[0], CUDA, f),
         tensor.cpu: lambda f, a, k: _moved(a[0], CPU, f),
         tensor.type: _type,
@@ -470,8 +506,8 @@ class _DeviceContext:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, *_: object) -> bool:
-        return False
+    def __exit__(self, *_: object) -> None:
+        return None
 
 
 def _synchronize(device: Any = None) -> None:
@@ -578,6 +614,61 @@ def _generator(real: Any) -> Any:
     return Generator
 
 
+# ---- DLPack
+
+
+# Where device_type is, in DLManagedTensor and DLManagedTensorVersioned (dlpack.h 1.0).
+_DEVICE_AT = {b"dltensor": 8, b"dltensor_versioned": 40}
+KDL_CPU, KDL_CUDA = 1, 2
+
+
+def _tell_dlpack() -> None:
+    """Tensors of the card say in DLPack that they are device memory. TVM FFI asks torch's C++ otherwise: that way is closed."""
+    import torch
+
+    of_cpu, to_cpu = torch.Tensor.__dlpack__, torch.from_dlpack
+
+    def dlpack(self: Any, *, stream: Any = None, **named: Any) -> Any:
+        if tensors.place(self) != CUDA:
+            return of_cpu(self, stream=stream, **named)
+        return _on(KDL_CUDA, of_cpu(self.detach(), **{key: value for key, value in named.items() if key == "max_version"}))
+
+    def from_dlpack(given: Any, **named: Any) -> Any:
+        if hasattr(given, "__dlpack_device__") and given.__dlpack_device__()[0] != KDL_CUDA:
+            return to_cpu(given, **named)
+        capsule = given.__dlpack__() if hasattr(given, "__dlpack__") else given
+        if _kind(capsule).value != KDL_CUDA:
+            return to_cpu(given, **named)
+        out = torch._C._from_dlpack(_on(KDL_CPU, capsule))
+        tensors.mark(out, CUDA, "from_dlpack")
+        return out
+
+    torch.Tensor.__dlpack__ = dlpack
+    torch.from_dlpack = torch.utils.dlpack.from_dlpack = from_dlpack
+    torch.to_dlpack = torch.utils.dlpack.to_dlpack = dlpack
+    for name in ("__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"):
+        if hasattr(torch.Tensor, name):
+            delattr(torch.Tensor, name)
+    torch._C._cuda_getCurrentRawStream = lambda device: streams.current  # TVM FFI asks this
+
+
+def _on(device: int, capsule: Any) -> Any:
+    """A DLPack capsule that says its memory is on a device of this kind."""
+    _kind(capsule).value = device
+    return capsule
+
+
+def _kind(capsule: Any) -> ctypes.c_int32:
+    name = _capsule("Name", ctypes.c_char_p, capsule)
+    return ctypes.c_int32.from_address(_capsule("Pointer", ctypes.c_void_p, capsule, name) + _DEVICE_AT[name])
+
+
+def _capsule(what: str, gives: Any, capsule: Any, *more: Any) -> Any:
+    """PyCapsule_GetName and PyCapsule_GetPointer."""
+    get = ctypes.PYFUNCTYPE(gives, ctypes.py_object, *[ctypes.c_char_p] * len(more))((f"PyCapsule_Get{what}", ctypes.pythonapi))
+    return get(capsule, *more)
+
+
 @functools.cache
 def install(arch: str | None = None) -> None:
     """Let "cuda" in torch mean the device of this process, the card of an architecture or the one chosen already. Not undone.
@@ -585,6 +676,12 @@ def install(arch: str | None = None) -> None:
     Raises InputError where nothing says which card.
     """
     process.choose(arch)
+    _open()
+
+
+@functools.cache
+def _open() -> None:
+    """Change torch, once."""
     import torch
     import torch.utils._device as of_devices
 
@@ -598,6 +695,7 @@ def install(arch: str | None = None) -> None:
     mode = _mode_class()()
     mode.__enter__()
     _keep_in_backward(mode)
+    _tell_dlpack()
     real_default = torch.set_default_device
 
     def set_default_device(device: Any) -> None:
@@ -617,7 +715,7 @@ def _keep_in_backward(mode: Any) -> None:
     """Functions that a program defines for backward see the card too: torch runs them without modes."""
     import torch
 
-    engine = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
+    engine = torch.autograd._engine_run_backward
 
     @functools.wraps(engine)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -626,4 +724,4 @@ def _keep_in_backward(mode: Any) -> None:
         with mode:
             return engine(*args, **kwargs)
 
-    torch.autograd._engine_run_backward = run  # type: ignore[attr-defined]
+    torch.autograd._engine_run_backward = run

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 import struct
 import sys
 import time
@@ -136,7 +137,9 @@ class Utils:
         lower: Any, upper: Any, element_strides: Any,
     ) -> Map:  # fmt: skip
         """A tensor map in im2col mode. RuntimeError where the driver refuses it."""
-        return _map(*map_arguments(address, swizzle, element_bytes, data_type, block, shape, strides, padding, lower, upper, element_strides))
+        return _map(
+            *map_arguments(address, swizzle, element_bytes, data_type, block, shape, strides, padding, lower, upper, element_strides)
+        )
 
     # Launches
 
@@ -305,6 +308,23 @@ def _measure(utils: Utils, call: Callable[[], Any], *, quantiles: Sequence[float
     return [1.0] * len(quantiles) if quantiles is not None else 1.0
 
 
+def _first_that_fits(prune: Callable[[Any, Any], list[Any]]) -> Callable[[Any, Any], list[Any]]:
+    """Stands for `Autotuner.prune_configs`: one configuration is left, so that the others need not be compiled."""
+
+    @functools.wraps(prune)
+    def chosen(tuner: Any, given: dict[str, Any]) -> list[Any]:
+        left = prune(tuner, given)
+        if getattr(tuner, "_do_bench", None) is not None:  # the program measures in its own way
+            return left
+        for config in left[:-1]:
+            times = tuner._bench(*tuner.nargs.values(), config=config, **given)
+            if math.isfinite(times[0] if isinstance(times, list) else times):
+                return [config]
+        return left[-1:]
+
+    return chosen
+
+
 def _call_once(call: Callable[[], Any], *_: Any, quantiles: Sequence[float] | None = None, return_mode: str = "mean", **__: Any) -> Any:
     """Stands for `triton.testing.do_bench` and its relatives: one call, and the milliseconds that its simulation took."""
     begin = time.perf_counter()
@@ -321,7 +341,6 @@ def _no_benchmark(mark: Any, *_: Any, return_df: bool = False, **__: Any) -> Any
     return None
 
 
-@functools.cache
 def install(arch: str | None = None, *, policy: Policy | None = None, multiprocessors: int | None = None) -> None:
     """Make Triton of this process launch on a virtual card: "sm_90a" is an H200, "sm_100a" a B200, "sm_103a" a B300. Not undone.
 
@@ -329,11 +348,18 @@ def install(arch: str | None = None, *, policy: Policy | None = None, multiproce
     `multiprocessors` are the card's own if not given. Raises InputError where nothing says which card, or there is no Triton.
     """
     process.choose(arch, policy=policy, multiprocessors=multiprocessors)
+    _open()
+
+
+@functools.cache
+def _open() -> None:
+    """Change Triton, once."""
     utils = Utils()
     from triton import testing
     from triton.backends.nvidia import driver as nvidia
     from triton.compiler.compiler import CompiledKernel
     from triton.runtime import driver
+    from triton.runtime.autotuner import Autotuner
 
     nvidia.PyCUtensorMap, nvidia.PyKernelArg = Map, Argument
     for name, value in ARGUMENT_KINDS.items():
@@ -357,6 +383,7 @@ def install(arch: str | None = None, *, policy: Policy | None = None, multiproce
         if hasattr(testing, name):
             setattr(testing, name, _call_once)
     testing.Mark.run = _no_benchmark
+    Autotuner.prune_configs = _first_that_fits(Autotuner.prune_configs)
     if "torch" in sys.modules:
         from smemsim.virtual.torch import install as install_torch
 

@@ -315,7 +315,7 @@ class Context:
     ashift: bool | None = None
 
     def qualifiers(self) -> str:
-        """As they stand in the instruction."""
+        """The qualifiers as PTX writes them in the instruction."""
         known = [f".cta_group::{self.cta_group}" if self.cta_group else "", ".ws" if self.ws else ""]
         return " ".join(text for text in known if text)
 
@@ -356,17 +356,17 @@ _finding = functools.partial(in_word, "instruction descriptor")
 def find_problems(d: InstrDescriptor, context: Mapping[str, Any]) -> list[Finding]:
     """The findings of every rule, most severe first; see `InstrDescriptor.problems`."""
     c = _context(context)
-    found = [
+    findings = [
         dataclasses.replace(finding, source=finding.source or f"{rule.source} ({rule.grade})", rule=rule.name)
         for rule in INSTR_RULES
         for finding in rule.check(d, c)
     ]
     if (others := kinds_that_fit(d.word)) and d.kind not in others:
         listed = " and ".join(f"kind {name}" for name in others)
-        found.append(_finding("I603", "kind", f"{d.word:#010x} is no sound word of kind {d.kind}, and is one of {listed}",
+        findings.append(_finding("I603", "kind", f"{d.word:#010x} is no sound word of kind {d.kind}, and is one of {listed}",
                               f"read as {others[0]}: {InstrDescriptor.decode(d.word, kind=others[0])!r}", "PTX ISA 9.7.16.4.2", Severity.NOTE))  # fmt: skip
     order = list(Severity)
-    return sorted(found, key=lambda f: order.index(f.severity))
+    return sorted(findings, key=lambda f: order.index(f.severity))
 
 
 def _context(given: Mapping[str, Any]) -> Context:

@@ -136,7 +136,7 @@ def linear_address(d: Fields, major: str, line: int, chunk: int) -> int:
 
 
 def chunk_address(d: Fields, major: str, line: int, chunk: int) -> int:
-    """Shared address of the same chunk."""
+    """Shared address (with the swizzle applied) of chunk `chunk` of line `line` of an operand."""
     mode = MODES[d.swizzle]
     return swizzle(linear_address(d, major, line, chunk), d.base_offset, mode.mask, mode.shift)
 

@@ -184,9 +184,9 @@ class SmemDescriptor:
         numbers = {name: None if value is None else whole(name, value, minimum=0) for name, value in given.items()}
         fmt = None if dtype is None else element_format(dtype)
         context = Context(architecture(self.arch), fmt, major, numbers["rows"], numbers["k"], packing, numbers["tile_bytes"])
-        found = [finding for rule in RULES for finding in rule(self, context)]
+        findings = [finding for rule in RULES for finding in rule(self, context)]
         order = list(Severity)
-        return sorted(found, key=lambda f: order.index(f.severity))
+        return sorted(findings, key=lambda f: order.index(f.severity))
 
     def __repr__(self) -> str:
         given: dict[str, Any] = {

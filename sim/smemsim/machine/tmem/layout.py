@@ -154,12 +154,12 @@ class AccumulatorLayout:
 
     @property
     def grade(self) -> Grade:
-        """How sure it is."""
+        """The evidence grade of the layout on its architecture."""
         return self._path.grade
 
     @property
     def source(self) -> str:
-        """Where it stands."""
+        """The document and section that give the layout."""
         return self._path.source
 
     @property
@@ -226,7 +226,7 @@ A_BITS = 256  # of a row of A that one instruction reads
 
 
 def check_kind(kind: Any, kinds: tuple[str, ...]) -> str:
-    """InputError unless it is one of these kinds of tcgen05.mma."""
+    """InputError unless `kind` is one of these kinds of tcgen05.mma."""
     return choice("kind", kind, kinds, " or ".join(kinds))
 
 
@@ -236,13 +236,13 @@ def begin_column(value: Any) -> int:
     return column
 
 
-def _nothing(what: str, found: tuple[Any, ...], given: tuple[Any, ...], names: str) -> tuple[Any, ...]:
+def _nothing(what: str, place: tuple[Any, ...], given: tuple[Any, ...], names: str) -> tuple[Any, ...]:
     """Numbers as ints, or InputError where they are negative; arrays as they are."""
-    if isinstance(found[0], np.ndarray):
-        return found
-    if found[0] < 0:
+    if isinstance(place[0], np.ndarray):
+        return place
+    if place[0] < 0:
         raise InputError(f"({names}) = {given}: {what} lies there")
-    return tuple(int(value) for value in found)
+    return tuple(int(value) for value in place)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -304,17 +304,17 @@ class ATmemLayout:
 
     @property
     def copies(self) -> int:
-        """How often it lies there, in different lanes."""
+        """The number of copies in tensor memory, in different lanes."""
         return self._path.split
 
     @property
     def grade(self) -> Grade:
-        """How sure it is."""
+        """The evidence grade of the layout on its architecture."""
         return A_GRADES[self._path.name][0]
 
     @property
     def source(self) -> str:
-        """Where it stands."""
+        """The document and section that give the layout."""
         return A_GRADES[self._path.name][1]
 
     def location(self, m: Any, k: Any, copy: Any = 0) -> tuple[Any, Any, Any, Any]:
@@ -397,7 +397,7 @@ class MetadataLayout:
 
     @property
     def source(self) -> str:
-        """Where it stands."""
+        """The document and section that give the layout."""
         return self._row.source
 
     @property
@@ -417,7 +417,7 @@ class MetadataLayout:
 
     @property
     def copies(self) -> int:
-        """How often it lies there, in different lanes."""
+        """The number of copies in tensor memory, in different lanes."""
         return LANES // self.rows
 
     def location(self, m: Any, k: Any, copy: Any = 0) -> tuple[Any, Any, Any, Any]:
@@ -523,12 +523,12 @@ class ScaleLayout:
 
     @property
     def grade(self) -> Grade:
-        """How sure the lanes are, and of K = 96 the second cell."""
+        """The evidence grade of the lanes, and for K = 96 of the second cell."""
         return Grade.INFERRED if WIDE_K in self.mode.k and self.rows % LANES else Grade.COMPILED
 
     @property
     def source(self) -> str:
-        """Where it stands."""
+        """The document and section that give the layout."""
         return f"{self.mode.source}; CUTLASS tmem_sf_frg"
 
     @property
@@ -562,7 +562,7 @@ class ScaleLayout:
 
     @property
     def copies(self) -> int:
-        """How often each scale lies there: in other lanes, and those of B in both CTAs of a pair."""
+        """The number of copies of each scale: in other lanes, and of B's scales in both CTAs of a pair."""
         return LANES // WARP_LANES // self._bands * (self.cta_group if self.operand == "B" else 1)
 
     def location(self, row: Any, index: Any, copy: Any = 0) -> tuple[Any, Any, Any, Any]:
@@ -632,14 +632,14 @@ def cells_of_d(layout: AccumulatorLayout) -> Parts:
 
 @functools.lru_cache(maxsize=64)
 def cells_of_a(layout: ATmemLayout) -> Copies:
-    """Of A's stored elements, (M, stored K), with the lowest bit of each."""
+    """Cells of A's stored elements, (M, stored K), with the lowest bit of each."""
     m, k = np.meshgrid(np.arange(layout.m), np.arange(layout.k), indexing="ij")
     return tuple(layout.location(m, k, copy) for copy in range(layout.copies))
 
 
 @functools.lru_cache(maxsize=64)
 def cells_of_scales(layout: ScaleLayout) -> Copies:
-    """Of scale factors, (rows, factors of a row), with the byte of each."""
+    """Cells of scale factors, (rows, factors of a row), with the byte of each."""
     rows = layout.m if layout.operand == "A" else layout.n
     row, index = np.meshgrid(np.arange(rows), np.arange(layout.scales), indexing="ij")
     return tuple(layout.location(row, index, copy) for copy in range(layout.copies))
@@ -647,16 +647,16 @@ def cells_of_scales(layout: ScaleLayout) -> Copies:
 
 @functools.lru_cache(maxsize=64)
 def cells_of_metadata(layout: MetadataLayout) -> Copies:
-    """Of the metadata's sets of four bits, (M, sets of a row), with the lowest bit of each."""
+    """Cells of the metadata's sets of four bits, (M, sets of a row), with the lowest bit of each."""
     m, k = np.meshgrid(np.arange(layout.m), np.arange(0, layout.k, METADATA[layout.kind].chunk), indexing="ij")
     return tuple(layout.location(m, k, copy) for copy in range(layout.copies))
 
 
 def lane_set(lanes: np.ndarray) -> Lanes:
     """Lanes as a slice where they follow one another."""
-    found = np.unique(lanes)
-    first, last = int(found[0]), int(found[-1])
-    return slice(first, last + 1) if last - first + 1 == len(found) else found
+    distinct = np.unique(lanes)
+    first, last = int(distinct[0]), int(distinct[-1])
+    return slice(first, last + 1) if last - first + 1 == len(distinct) else distinct
 
 
 @functools.lru_cache(maxsize=64)
@@ -673,8 +673,8 @@ def boxes_of(layout: ATmemLayout | ScaleLayout | MetadataLayout) -> tuple[Box, .
     else:
         copies = cells_of_scales(layout) if isinstance(layout, ScaleLayout) else cells_of_metadata(layout)
     cta, lane, column = (np.stack([copy[n] for copy in copies]) for n in range(3))
-    found = []
+    boxes = []
     for number in np.unique(cta).tolist():
         mine = cta == number
-        found.append((number, lane_set(lane[mine]), int(column[mine].min()), int(column[mine].max()) + 1))
-    return tuple(found)
+        boxes.append((number, lane_set(lane[mine]), int(column[mine].min()), int(column[mine].max()) + 1))
+    return tuple(boxes)

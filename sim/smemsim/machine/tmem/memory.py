@@ -352,12 +352,12 @@ class TmemAccess:
 
     @property
     def grade(self) -> Grade:
-        """How sure the map is."""
+        """The evidence grade of the shape's map from registers to cells."""
         return self._row.grade
 
     @property
     def source(self) -> str:
-        """Where it stands."""
+        """The section of the PTX ISA that gives the shape's map."""
         return self._row.source
 
     @property
@@ -436,12 +436,12 @@ class TmemAccess:
         half = at % 2 if self.pack else 0 * at
         thread, register = _REGISTERS[self.shape](inside, at // 2 if self.pack else at)
         parts = [lane // WARP_LANES, thread + HALF * second, register, half][: 4 if self.pack else 3]
-        found = tuple(held * (part + 1) - 1 for part in parts)
-        if isinstance(found[0], np.ndarray):
-            return found
-        if found[0] < 0:
+        location = tuple(held * (part + 1) - 1 for part in parts)
+        if isinstance(location[0], np.ndarray):
+            return location
+        if location[0] < 0:
             raise InputError(f"lane {lane}, column {column}: .{self.shape}.x{self.repeat} at {self.taddr:#x} does not touch it")
-        return tuple(int(part) for part in found)
+        return tuple(int(part) for part in location)
 
 
 # ---- `TensorMemory`: the 128 lanes x 512 columns of one CTA, who wrote each byte of them, and who may use them
@@ -520,7 +520,7 @@ class TensorMemory(Columns):
         self._put(lane, column, values, writer, np.arange(values.size).reshape(values.shape) * CELL_BYTES)
 
     def write_placed(self, lane: np.ndarray, column: np.ndarray, values: np.ndarray, writer: Any, place: np.ndarray) -> None:
-        """The same with arrays of one shape, where `place` says which bytes of the writer's data each cell has, the first of four."""
+        """Write whole cells; `values` are bytes `place` to `place` + 3 of the writer's data. All arrays have one shape."""
         lane, column = together(*self._cells("written", lane, column))
         self._put(lane, column, self._values(values), writer, place)
 
@@ -546,7 +546,7 @@ class TensorMemory(Columns):
         return self._writer[at], self._place[at]
 
     def doubts(self, lane: Any, column: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Of the four bytes of cells, bool (..., 4): did nobody write them (also not what was copied there), was their writer not sure of them?
+        """Two bool arrays (..., 4) for the four bytes of cells: nobody wrote them (nor what was copied there); their writer was not certain of them.
 
         A writer says so with methods `unwritten(places)` and `unsure(places)`, if it has them.
         """
@@ -554,10 +554,10 @@ class TensorMemory(Columns):
         unwritten, unsure = writer < 0, np.zeros(writer.shape, bool)
         for number in np.unique(writer[~unwritten]):
             who = self.writers[number]
-            for name, found in (("unwritten", unwritten), ("unsure", unsure)):
+            for name, flags in (("unwritten", unwritten), ("unsure", unsure)):
                 if asked := getattr(who, name, None):
                     mine = writer == number
-                    found[mine] = asked(place[mine])
+                    flags[mine] = asked(place[mine])
         return unwritten, unsure
 
     def write_bytes(
@@ -592,11 +592,11 @@ class TensorMemory(Columns):
         """
         warps, access = self._warps(access, warp, taddr)
         lane, column = access.location(*_registers(warps, access))
-        found = self.read(lane, column)
+        loaded = self.read(lane, column)
         if access.pack:
             _, upper = access.location(*_registers(warps, access), half=1)
-            found = found & np.uint32(0xFFFF) | self.read(lane, upper) << np.uint32(16)
-        result: np.ndarray = found if warp is None else found[0]
+            loaded = loaded & np.uint32(0xFFFF) | self.read(lane, upper) << np.uint32(16)
+        result: np.ndarray = loaded if warp is None else loaded[0]
         return result
 
     def st(self, access: TmemAccess, values: Any, *, warp: int | None = None, taddr: int | None = None, label: str = "threads") -> None:
@@ -634,17 +634,17 @@ class TensorMemory(Columns):
             if taddr is not None:
                 raise InputError("taddr: each warp gives its own; name the warp")
             return list(range(WARPS)), access
-        one = whole("warp", warp, minimum=0)
+        number = whole("warp", warp, minimum=0)
         if taddr is None:
-            return [one], access
+            return [number], access
         given = TmemAddress.decode(taddr)
         inside = window_lane(0, given.lane)  # TmemAccess adds the warp's window
-        return [one], dataclasses.replace(access, taddr=TmemAddress(inside, given.column))
+        return [number], dataclasses.replace(access, taddr=TmemAddress(inside, given.column))
 
     # ---- inside
 
     def _cells(self, done: str, lane: Any, column: Any) -> tuple[Any, Any]:
-        """The cells, after a look at who may touch them."""
+        """The cells, after a check that this access is allowed to touch them."""
         lane = indices("lane", lane, LANES, "tensor memory has lanes")
         column = indices("column", column, COLUMNS, "tensor memory has columns")
         if not np.all(self._allocated[column]):
@@ -712,13 +712,13 @@ def memories_of(name: str, given: Any, kind: type, cta_group: Any) -> tuple[Any,
     group = whole("cta_group", cta_group)
     if group not in (1, 2):
         raise InputError(f"cta_group = {group}: there are .cta_group::1 and .cta_group::2")
-    found = tuple(given) if isinstance(given, (tuple, list)) else (given,)
-    if len(found) != group or not all(isinstance(memory, kind) for memory in found):
+    memories = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    if len(memories) != group or not all(isinstance(memory, kind) for memory in memories):
         wanted = f"a {kind.__name__}" if group == 1 else f"a pair of {kind.__name__}, of the even CTA and of its peer"
         raise InputError(f"{name} = {shown(given)}: .cta_group::{group} needs {wanted}")
-    if len({id(memory) for memory in found}) < group:
+    if len({id(memory) for memory in memories}) < group:
         raise InputError(f"{name}: the two CTAs of a pair have a {kind.__name__} each, and both are the same one here")
-    return found
+    return memories
 
 
 def check_together(tensor: tuple[TensorMemory, ...], shared: tuple[SharedMemory, ...], cta_group: int) -> None:
@@ -754,9 +754,9 @@ def _fields(layout: Any) -> tuple[tuple[int, int], int, list[tuple[np.ndarray, .
     row, column = np.meshgrid(np.arange(shape[0]), np.arange(0, shape[1] * step, step), indexing="ij")
     if isinstance(layout, AccumulatorLayout):
         return shape, bits, [(*layout.location(row, column), np.zeros(shape, np.int64))]
-    found = [layout.location(row, column, copy) for copy in range(copies)]
+    places = [layout.location(row, column, copy) for copy in range(copies)]
     unit = 8 if isinstance(layout, ScaleLayout) else 1  # scales are told by their byte, the others by their bit
-    return shape, bits, [(cta, lane, where, at * unit) for cta, lane, where, at in found]
+    return shape, bits, [(cta, lane, where, at * unit) for cta, lane, where, at in places]
 
 
 def tmem_put(tensor_memory: Memories, layout: Layout, values: np.ndarray, *, label: str = "threads") -> None:
@@ -800,7 +800,7 @@ def tmem_put(tensor_memory: Memories, layout: Layout, values: np.ndarray, *, lab
 
 
 def tmem_take(tensor_memory: Memories, layout: Layout, *, copy: int = 0) -> np.ndarray:
-    """The other way: the matrix as raw bits, uint32, read from one copy of it.
+    """Read a matrix out of tensor memory, from one copy of it: raw bits, uint32, what `tmem_put` writes.
 
     >>> tmem = TensorMemory()
     >>> d = AccumulatorLayout(64, 32, column=tmem.alloc(32).column)

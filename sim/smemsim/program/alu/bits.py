@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smemsim.arithmetic import integers
 from smemsim.arithmetic.compiled import ufunc
+from smemsim.errors import InputError
 from smemsim.program.alu.forms import Elementwise, elementwise
 from smemsim.program.modifiers import Modifiers
 from smemsim.program.registers import constant, dtype_of
 from smemsim.program.registry import Step, implements, refuse, unmodelled
-from smemsim.ptx.module import Immediate, Instruction, Operand, Pair, Sink
+from smemsim.ptx.module import Immediate, Instruction, Operand, Pair, Register, Sink, Symbol
 
 if TYPE_CHECKING:
     from smemsim.program.linking.program import Linker
@@ -82,10 +84,10 @@ def build_lop3(i: Instruction, c: Linker) -> Step:
     table = i.operands[4]
     if kind != "b32" or not isinstance(table, Immediate):
         raise unmodelled(i)
-    zero, one = _of_two(table.value & 0xF), _of_two(table.value >> 4 & 0xF)
+    where_clear, where_set = _of_two(table.value & 0xF), _of_two(table.value >> 4 & 0xF)
 
     def logic(a: Any, b: Any, d: Any) -> Any:
-        return (a & one(b, d)) | (~a & zero(b, d))
+        return (a & where_set(b, d)) | (~a & where_clear(b, d))
 
     sources = [(operand, kind) for operand in i.operands[1:4]]
     to = i.operands[0]
@@ -255,11 +257,11 @@ def _fixed_permute(selector: int) -> Elementwise:
     def permute(*sources: Any) -> Any:
         result: Any = None
         for (source, left), mask in moves.items():
-            x = sources[source]
+            part = sources[source]
             if left:
-                x = x << np.uint32(left) if left > 0 else x >> np.uint32(-left)
-            x = x & np.uint32(mask)
-            result = x if result is None else result | x
+                part = part << np.uint32(left) if left > 0 else part >> np.uint32(-left)
+            part = part & np.uint32(mask)
+            result = part if result is None else result | part
         return result
 
     return permute
@@ -334,37 +336,106 @@ def build_video(i: Instruction, c: Linker) -> Step:
     return elementwise(c, i.operands[0], "u32", [(operand, "u32") for operand in i.operands[1:]], run)
 
 
-# ---- Video instructions on whole registers (PTX ISA 9.7.18): no selectors of bytes and halves (the PTX reader says so), no shifts, no vmad
+# ---- Scalar video instructions (PTX ISA 9.7.18.1): on whole registers, their halves and their bytes; no shifts, no vmad
 
 
 refuse("the scalar video instruction, whose intermediate result the PTX ISA leaves open", "vshl", "vshr", "vmad")
 
 
+_JOINED: dict[str, Any] = {"add": np.add, "min": np.minimum, "max": np.maximum}
+_WORDS = ("b32", "u32", "s32", "f16x2")  # the registers that ptxas takes
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """A word, or the byte or half of it that a selector names."""
+
+    bits: int
+    shift: int
+
+    @classmethod
+    def of(cls, operand: Operand) -> _Part:
+        """What the operand selects."""
+        selector = operand.part if isinstance(operand, Register) else ""
+        bits = {"b": 8, "h": 16, "": 32}[selector[:1]]
+        return cls(bits, bits * int(selector[1:] or 0))
+
+    def limits(self, kind: str) -> tuple[int, int]:
+        """The smallest and the largest number of that many bits, for u32 and s32."""
+        return (-(1 << self.bits - 1), (1 << self.bits - 1) - 1) if kind == "s32" else (0, (1 << self.bits) - 1)
+
+    def taken(self, words: Any, kind: str) -> Any:
+        """The part of words as whole numbers, with the sign of the type."""
+        word, rest = np.asarray(words, np.int64), 64 - self.bits
+        return word << rest - self.shift >> rest if kind == "s32" else word >> self.shift & self.limits(kind)[1]
+
+    def merged(self, values: Any, words: Any) -> Any:
+        """Words whose part is that many low bits of the values."""
+        mask = (1 << self.bits) - 1
+        return (values & mask) << self.shift | words & ~(mask << self.shift)
+
+
 @implements("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vset")
 def build_scalar_video(i: Instruction, c: Linker) -> Step:
-    """`vadd.dtype.atype.btype{.sat} d, a, b`: exactly, then clamped to the type of D or cut; with `.add`, `.min` or `.max` joined with c.
+    """`vadd.dtype.atype.btype{.sat} d{.dsel}, a{.asel}, b{.bsel}{, c}`: exactly, then clamped to the type and the part of D, or cut.
 
-    Without `.sat` a result may leave 32 bits, and what `.min` and `.max` make of it is in no document. Documented, not measured.
+    With `.add`, `.min` or `.max` joined with c, with a selector of D merged into c.
+
+    Documented, not measured; the machine code of ptxas 13.0 differs where `spec/errata.py` says so ("scalar video instructions").
     """
     form = Modifiers(i)
     is_saturated, compare = form.has("sat"), form.one_of(_COMPARISONS) if i.op == "vset" else ""
-    joined = form.one_of(("add", "min", "max"))
+    joined = form.one_of(_JOINED)
     kinds = form.kinds(2 if i.op == "vset" else 3)
-    form.end(operands=(4 if joined else 3,))
+    form.end(operands=(4,) if joined else (3, 4))
     to, a_kind, b_kind = kinds if i.op != "vset" else ("u32", *kinds)
     if set(kinds) - {"u32", "s32"} or (i.op == "vset" and (not compare or is_saturated)):
         raise unmodelled(i)
-    if joined in ("min", "max") and not (is_saturated or compare):
-        raise unmodelled(i, f".{joined} without .sat: what it makes of a result that leaves 32 bits is not known")
-    limits = np.iinfo(np.int32 if to == "s32" else np.uint32)
+    d, a, b, *rest = _parts(i)
+    if d.bits < 32 and (joined or not rest):
+        raise InputError(f"a part of the result is merged into a third source{f', which .{joined} would join' if joined else ''}")
+    if rest and not joined and d.bits == 32:
+        raise unmodelled(i, "a third source that is neither joined nor merged, which ptxas takes and the PTX ISA does not have")
+    smallest, largest = d.limits(to)
+    if joined in ("min", "max") and not is_saturated:
+        low, high = (0, 1) if compare else _range(i.op, a.limits(a_kind), b.limits(b_kind))
+        if low < smallest or high > largest:
+            raise unmodelled(i, f".{joined} without .sat: what it makes of a result that .{to} does not hold is not known")
     compute = _COMPARISONS[compare] if compare else _OPERATIONS[i.op]
-    join = {"add": np.add, "min": np.minimum, "max": np.maximum, "": None}[joined]
 
-    def run(a: Any, b: Any, *more: Any) -> Any:
-        result = compute(np.asarray(a, np.int64), np.asarray(b, np.int64)).astype(np.int64)
+    def run(x: Any, y: Any, *more: Any) -> Any:
+        result = compute(a.taken(x, a_kind), b.taken(y, b_kind)).astype(np.int64)
         if is_saturated:
-            result = np.clip(result, limits.min, limits.max)
-        return result if join is None else join(result, np.asarray(more[0], np.int64))
+            result = np.clip(result, smallest, largest)
+        if joined:
+            result = _JOINED[joined](result, np.asarray(more[0], np.int64))
+        elif d.bits < 32:
+            result = d.merged(result, np.asarray(more[0], np.int64))
+        return result.astype(np.uint32)
 
     sources = list(zip(i.operands[1:], (a_kind, b_kind, to), strict=False))
-    return elementwise(c, i.operands[0], "u32", sources, lambda *given: run(*given).astype(np.uint32))
+    return elementwise(c, i.operands[0], "u32", sources, run)
+
+
+def _parts(i: Instruction) -> list[_Part]:
+    """What the operands select. They are registers of 32 bits for integers, the sources whole numbers too; c has no selector."""
+    for n, operand in enumerate(i.operands):
+        is_word = isinstance(operand, Register) and operand.type in _WORDS and not operand.negated
+        is_number = isinstance(operand, Symbol) or (isinstance(operand, Immediate) and operand.kind == "int")
+        if not is_word and not (is_number and n):
+            raise InputError(f"operand {n} needs a register of 32 bits for integers{', or a whole number' if n else ''}")
+    parts = [_Part.of(operand) for operand in i.operands]
+    if len(parts) > 3 and parts[3].bits < 32:
+        raise InputError("a third source has no selector: all of it is merged or joined")
+    return parts
+
+
+def _range(op: str, a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    """The smallest and the largest result, or numbers beyond them, for operands within limits."""
+    if op in ("vmin", "vmax"):
+        pick = min if op == "vmin" else max
+        return pick(a[0], b[0]), pick(a[1], b[1])
+    if op == "vadd":
+        return a[0] + b[0], a[1] + b[1]
+    low, high = a[0] - b[1], a[1] - b[0]
+    return (low, high) if op == "vsub" else (0, max(-low, high))

@@ -122,11 +122,11 @@ def build_set(i: Instruction, c: Linker) -> Step:
     own = element(to)
     if own in FLOAT_TYPES:
         t = FLOAT_TYPES[own]
-        one: Any = ((1 << (t.exponent_bits - 1)) - 1) << t.fraction_bits
+        true_bits: Any = ((1 << (t.exponent_bits - 1)) - 1) << t.fraction_bits
     else:
-        one = (1 << int(own[1:])) - 1
-    raw = np.dtype(f"u{int(one).bit_length() + 7 >> 3}") if own not in FLOAT_TYPES else np.dtype(f"u{FLOAT_TYPES[own].bits // 8}")
-    yes, no = raw.type(one), raw.type(0)
+        true_bits = (1 << int(own[1:])) - 1
+    raw = np.dtype(f"u{int(true_bits).bit_length() + 7 >> 3}") if own not in FLOAT_TYPES else np.dtype(f"u{FLOAT_TYPES[own].bits // 8}")
+    yes, no = raw.type(true_bits), raw.type(0)
     sources = [(operand, read_as) for operand in i.operands[1:3]]
     target = target or f"b{8 * raw.itemsize}"
     if combine is None:

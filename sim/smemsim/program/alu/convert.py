@@ -54,7 +54,7 @@ def codes_of(name: str, mode: int, *, finite: bool) -> Elementwise:
 
 
 def convert(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) -> Step:
-    """Any of them; which target has which is told in `spec.targets`."""
+    """Build a `cvt` between packed types. Which target has which conversion is in `spec.targets`."""
     if to.endswith("x4") or source.endswith("x4") or "rs" in form.left:
         raise unmodelled(i, "where stochastic rounding takes its bits from is not known")
     if to == _FIXED:
@@ -116,10 +116,10 @@ def _widened(i: Instruction, c: Linker, form: Modifiers, to: str, source: str) -
     def widen(a: Any, *scales: Any) -> Any:
         halves = []
         for n in range(2):
-            x = _numbers(np.asarray(a).astype(np.uint32) >> np.uint32(n * wide), source)
+            numbers = _numbers(np.asarray(a).astype(np.uint32) >> np.uint32(n * wide), source)
             for scale in scales:
-                x = x * _numbers(np.asarray(scale).astype(np.uint32) >> np.uint32(8 * n), _SCALES)
-            halves.append(code(np.where(x <= 0, 0, x) if relu else x) & 0xFFFF)
+                numbers = numbers * _numbers(np.asarray(scale).astype(np.uint32) >> np.uint32(8 * n), _SCALES)
+            halves.append(code(np.where(numbers <= 0, 0, numbers) if relu else numbers) & 0xFFFF)
         return (halves[1] << 16 | halves[0]).astype(np.uint32)
 
     reads = [c.read(i.operands[1], "b16" if source == _FIXED else source), *(c.read(operand, _SCALES) for operand in i.operands[2:])]
@@ -136,7 +136,7 @@ def _numbers(words: Any, kind: str) -> Any:
 
 
 def _halves_of_f32(i: Instruction, c: Linker, to: str) -> Step:
-    """The conversions of every epilogue, without a detour: the same results as those of `rounding.converted`."""
+    """Fast paths from f32 to f16x2 and bf16x2, which most epilogues use; the results are those of `rounding.converted`."""
     write = c.write(i.operands[0], "b32")
     if to == "bf16x2":
         reads = [c.read(operand, "b32") for operand in i.operands[1:]]
@@ -329,14 +329,14 @@ def _float_to_float(i: Instruction, c: Linker, form: Modifiers, to: str, source:
     canonical = np.uint32(FLOAT_TYPES["f32"].nan).view(np.float32)
 
     def convert(a: Any) -> Any:
-        x = as_numbers(a)
+        value = as_numbers(a)
         if flush and source == "f32":
-            x = np.where(np.isnan(x), canonical, x)
+            value = np.where(np.isnan(value), canonical, value)
         if whole is not None:
-            x = whole(np.asarray(x).astype(np.float64))
+            value = whole(np.asarray(value).astype(np.float64))
         if relu:
-            x = np.where(x <= 0, 0, x)
-        return round_to(x)
+            value = np.where(value <= 0, 0, value)
+        return round_to(value)
 
     f = finish(target, convert, flush=False, saturate=saturate, relu=False)
     return elementwise(c, i.operands[0], f"b{target.bits}", [(i.operands[1], source)], f)

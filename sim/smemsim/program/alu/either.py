@@ -1,4 +1,4 @@
-"""The operations that integers and floats have by the same name."""
+"""Operations such as `add` and `min`, whose name serves integer and float types: each goes to integers.py or floats.py."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def build_mul(i: Instruction, c: Linker) -> Step:
 
 @implements("mad")
 def build_mad(i: Instruction, c: Linker) -> Step:
-    """`mad`: of floats the same as `fma`."""
+    """`mad`: multiply and add; of floats it rounds once, as `fma` does."""
     form = Modifiers(i)
     kind = form.kind()
     return floats.arithmetic(i, c, form, kind, "mad") if floats.is_float(kind) else integers.multiply_add(i, c, form, kind)
@@ -54,7 +54,7 @@ def build_fma(i: Instruction, c: Linker) -> Step:
 
 @implements("fused")
 def build_fused(i: Instruction, c: Linker) -> Step:
-    """A sum with a product that ptxas takes into it (`gpu.fused`)."""
+    """A sum with a product that ptxas takes into it (linking/fused.py)."""
     form = Modifiers(i)
     minus_product, minus_addend = form.has(MINUS_PRODUCT), form.has(MINUS_ADDEND)
     return floats.arithmetic(i, c, form, form.kind(), "fma", signs=(-1 if minus_product else 1, -1 if minus_addend else 1))

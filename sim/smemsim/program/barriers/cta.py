@@ -122,13 +122,13 @@ def _at(x: Wave, line: int) -> Instruction | None:
 
 def _warps(x: Wave, warps: list[int]) -> str:
     """Warps, by their number in the wave, as a kernel author knows them."""
-    found = []
+    parts = []
     per_cta = x.stride // WARP
     for cta in dict.fromkeys(warp // per_cta for warp in warps):
         own = [str(warp % per_cta) for warp in warps if warp // per_cta == cta]
         of = f" of CTA {x.ctas[cta].number}" if x.launch.ctas > 1 else ""
-        found.append(f"warp{'s' * (len(own) > 1)} {', '.join(own[:MOST])}{' ...' * (len(own) > MOST)}{of}")
-    return " and ".join(found[:MOST])
+        parts.append(f"warp{'s' * (len(own) > 1)} {', '.join(own[:MOST])}{' ...' * (len(own) > MOST)}{of}")
+    return " and ".join(parts[:MOST])
 
 
 def _lanes(lanes: list[int]) -> str:
@@ -188,10 +188,10 @@ class ClusterBarrier:
 
 
 def _barriers(x: Wave) -> list[ClusterBarrier]:
-    found: list[ClusterBarrier] | None = x.state.get("cluster barriers")
-    if found is None:
-        found = x.state["cluster barriers"] = [ClusterBarrier(x, n) for n in range(len(x.ctas) // x.launch.cluster_size)]
-    return found
+    barriers: list[ClusterBarrier] | None = x.state.get("cluster barriers")
+    if barriers is None:
+        barriers = x.state["cluster barriers"] = [ClusterBarrier(x, n) for n in range(len(x.ctas) // x.launch.cluster_size)]
+    return barriers
 
 
 def _by_cluster(x: Wave) -> list[tuple[ClusterBarrier, np.ndarray]]:

@@ -53,7 +53,7 @@ Cause = tuple[Instruction, str, str]  # where, why, and what to change
 
 
 def suspicion(barrier: Mbarrier, i: Instruction, x: Wave) -> tuple[int, str]:
-    """Of a wait at a barrier that never ends: how far it is from the cause of the hang (0 is nearest), and what to change."""
+    """For a wait that never ends: how far it is from the cause of the hang (0 is nearest), and what to change."""
     if unseen := barrier.phase - barrier.seen:
         last = barrier.phase - 1
         if ignored := _ignored(barrier):
@@ -143,7 +143,7 @@ def _arrives_elsewhere(barrier: Mbarrier, x: Wave, cta: Cta) -> bool:
 
 
 def missing_arrivals(barrier: Mbarrier, x: Wave) -> tuple[str, str]:
-    """Of a phase in which some have arrived: which CTAs of the cluster never have, where they arrive instead, and what to change."""
+    """For an incomplete phase with some arrivals: which CTAs of the cluster never arrived, where they arrive instead, and what to change."""
     text, repair = "", ""
     for cta in _never_here(barrier, x) if 0 < barrier.pending < barrier.expected else ():
         instead = [(line, other) for other in _siblings(barrier, x) for line, by in other.arrivals if by == cta.index]
@@ -184,7 +184,7 @@ def twice(barrier: Mbarrier) -> Cause | None:
 
 
 def lends(barrier: Mbarrier) -> bool:
-    """Has it got too many bytes, as many as another mbarrier of the CTA lacks? That one tells."""
+    """Did this mbarrier get too many bytes, as many as another mbarrier of the CTA lacks? The finding is then about the other one."""
     return barrier.doubled is None and barrier.all_brought > barrier.all_expected and _counterpart(barrier) is not None
 
 
@@ -226,14 +226,14 @@ def _twice(barrier: Mbarrier, first: Delivery, second: Delivery) -> Cause:
 def _left_out(barrier: Mbarrier, x: Wave, missing: int) -> Cause | None:
     """Copies that went to other CTAs of the cluster, and would have brought what is missing here."""
     here = {d.begin for d in barrier.sources.values() if d.to is barrier.cta}
-    found: dict[tuple[int, int], Delivery] = {}
+    elsewhere: dict[tuple[int, int], Delivery] = {}
     for other in _siblings(barrier, x):
-        found.update(
+        elsewhere.update(
             {key: d for key, d in other.sources.items() if key not in barrier.sources and d.to is other.cta and d.begin not in here}
         )
-    if not found or sum(d.size for d in found.values()) != missing:
+    if not elsewhere or sum(d.size for d in elsewhere.values()) != missing:
         return None
-    d, rank = next(iter(found.values())), barrier.cta.rank
+    d, rank = next(iter(elsewhere.values())), barrier.cta.rank
     because = f"its mask {d.mask:#x} leaves out bit {rank}" if d.is_multicast else "it has no .multicast::cluster"
     why = (
         f"what CTA {d.issuer.number} loads at line {d.instruction.line} ({d.size} bytes) does not reach CTA {barrier.cta.number}: {because}"
@@ -312,7 +312,7 @@ class Delivery:
 
     @property
     def is_multicast(self) -> bool:
-        """Has it a mask?"""
+        """Does the copy have a CTA mask (.multicast::cluster)?"""
         return any(m.startswith("multicast") for m in self.instruction.modifiers)
 
 
@@ -351,7 +351,7 @@ class Mbarrier:
 
     @property
     def parity(self) -> int:
-        """Of the current phase, 0 of the first."""
+        """The parity of the current phase; 0 for the first phase."""
         return self.phase & 1
 
     @property
@@ -536,7 +536,7 @@ class Mbarrier:
 
     @property
     def touched(self) -> tuple[Touched, ...]:
-        """Its bytes."""
+        """The eight bytes of the mbarrier object in its CTA's window."""
         return (Touched(self.cta.number, self.offset, self.offset + MBARRIER_SIZE),)
 
     def _note(self, what: str, i: Instruction) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from smemsim.program.barriers.mbarrier import Mbarrier, initialise, invalidate, 
 from smemsim.program.linking.inline import is_read
 from smemsim.program.memory.ordering import SCOPES
 from smemsim.program.memory.spaces import Locate, locate, space_modifier
-from smemsim.program.registers import Read
+from smemsim.program.registers import Read, Write
 from smemsim.program.registry import End, Gate, Step, implements, unmodelled
 from smemsim.program.traps import misuse
 from smemsim.program.wave import YIELDED, Cta
@@ -124,44 +125,58 @@ def _arrive(i: Instruction, c: Linker, rest: list[str]) -> Step:
     if not 1 <= len(operands) <= 2 or (remote and token is not None):
         raise InputError("takes a token (or _, as it must be for another CTA's barrier), an address and maybe a count")
     find = locate(i, c, operands[0], space, 8, only_shared=True)
-    amount: Read | None = c.read(operands[1], "u32") if len(operands) == 2 else None
+    amount = c.read(operands[1], "u32") if len(operands) == 2 else None
+    return _Arrive(i, find, amount, token, drops, expects, stays, relaxed).run
 
-    def arrive(x: Wave) -> None:
-        amounts = None if amount is None else np.broadcast_to(amount(x), (x.n,))
+
+@dataclasses.dataclass(frozen=True)
+class _Arrive:
+    """One mbarrier.arrive or .arrive_drop of a program; `amount` is its count, or with `expects` (.expect_tx) the bytes, `stays` is .noComplete."""
+
+    i: Instruction
+    find: Locate
+    amount: Read | None
+    token: Write | None
+    drops: bool
+    expects: bool
+    stays: bool
+    relaxed: bool
+
+    def run(self, x: Wave) -> None:
+        amounts = None if self.amount is None else np.broadcast_to(self.amount(x), (x.n,))
         tokens = np.zeros(x.n, np.uint64)
         threads = x.threads
-        for cta, offset, part in barriers(x, i, find):
-            barrier = mbarrier_of(x, cta, offset, i)
+        is_plain = not (self.drops or self.expects or self.stays)
+        for cta, offset, part in barriers(x, self.i, self.find):
+            barrier = mbarrier_of(x, cta, offset, self.i)
             here = threads[part]
             if x.watch is not None:
-                x.watch.uses(i, barrier, here)
-            counts = [1] * len(here) if amounts is None or expects else amounts[part].tolist()
-            if not (drops or expects or stays) and len(set(counts)) == 1 and 1 <= counts[0] <= MBARRIER_ARRIVALS:
-                tokens[part] = barrier.arrive(x, here, counts[0], i=i, relaxed=relaxed)
+                x.watch.uses(self.i, barrier, here)
+            counts = [1] * len(here) if amounts is None or self.expects else amounts[part].tolist()
+            if is_plain and len(set(counts)) == 1 and 1 <= counts[0] <= MBARRIER_ARRIVALS:
+                tokens[part] = barrier.arrive(x, here, counts[0], i=self.i, relaxed=self.relaxed)
                 continue
+            sizes = amounts[part].tolist() if self.expects and amounts is not None else None
             for n, count in enumerate(counts):
                 tokens[part.start + n] = barrier.word
-                if expects and amounts is not None:
-                    size = int(amounts[part.start + n])
-                    _check_bytes(x, i, size)
-                    barrier.expect_tx(x, size, i=i)
-                if not 1 <= count <= MBARRIER_ARRIVALS:
-                    misuse(x, i, f"a count of {count}: needs 1 to {MBARRIER_ARRIVALS}", "correct the count")
-                phase = barrier.phase
-                if drops:
-                    barrier.drop(x, count, i)
-                barrier.arrive(x, here[n : n + 1], count, i=i, relaxed=relaxed)
-                if stays and barrier.phase != phase:
-                    misuse(
-                        x,
-                        i,
-                        f"completes the phase of the mbarrier at {offset:#x}, which .noComplete rules out",
-                        "arrive without .noComplete",
-                    )
-        if token is not None:
-            token(x, tokens)
+                self._one_thread(x, barrier, here[n : n + 1], count, None if sizes is None else sizes[n])
+        if self.token is not None:
+            self.token(x, tokens)
 
-    return arrive
+    def _one_thread(self, x: Wave, barrier: Mbarrier, thread: np.ndarray, count: int, size: int | None) -> None:
+        """Arrive `count` times for one thread, which expects `size` bytes before."""
+        if size is not None:
+            _check_bytes(x, self.i, size)
+            barrier.expect_tx(x, size, i=self.i)
+        if not 1 <= count <= MBARRIER_ARRIVALS:
+            misuse(x, self.i, f"a count of {count}: needs 1 to {MBARRIER_ARRIVALS}", "correct the count")
+        phase = barrier.phase
+        if self.drops:
+            barrier.drop(x, count, self.i)
+        barrier.arrive(x, thread, count, i=self.i, relaxed=self.relaxed)
+        if self.stays and barrier.phase != phase:
+            message = f"completes the phase of the mbarrier at {barrier.offset:#x}, which .noComplete rules out"
+            misuse(x, self.i, message, "arrive without .noComplete")
 
 
 def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
@@ -173,45 +188,33 @@ def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
         raise InputError("takes a predicate, an address, a phase" + (" and maybe a time limit" if tries else ""))
     write = c.write(i.operands[0], "pred")
     find, phase = locate(i, c, i.operands[1], space, 8, only_shared=True), c.read(i.operands[2], "u32" if by_parity else "b64")
+    wait = _Wait(i, find, phase, write, by_parity, relaxed, is_seen)
+    return Gate(wait.opens, wait.go_on) if tries else End(wait.test)
 
-    def over(x: Wave) -> tuple[np.ndarray, list[tuple[Mbarrier, np.ndarray]]]:
-        """Which running threads need not wait, and the barriers of the others with the numbers of their threads."""
-        parities = np.broadcast_to(np.asarray(phase(x)), (x.n,))
-        parities = parities & np.uint32(1) if by_parity else parity_of(parities)
-        done, threads = np.zeros(x.n, bool), x.threads
-        waiting = []
-        for cta, offset, part in barriers(x, i, find):
-            barrier = mbarrier_of(x, cta, offset, i)
-            if x.watch is not None:
-                x.watch.uses(i, barrier, threads[part])
-            mine = parities[part] != barrier.parity
-            done[part] = mine
-            if mine.any():
-                barrier.passes(i)
-            here = threads[part]
-            if x.watch is not None and mine.any():
-                x.watch.waited(here[mine], barrier, i)
-                if is_seen:
-                    x.watch.acquire(x, here[mine], barrier, relaxed=relaxed)
-            if not mine.all():
-                barrier.asked = barrier.phase
-                waiting.append((barrier, here[~mine]))
-        return done, waiting
 
-    if not tries:
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Wait:
+    """One mbarrier.try_wait or .test_wait of a program; `is_seen`: something depends on its predicate."""
 
-        def test(x: Wave, following: int) -> None:
-            done, _ = over(x)
-            x.polls += not done.all()
-            write(x, done)
-            x.key[x.sel] = np.where(done, following, following + YIELDED)
+    i: Instruction
+    find: Locate
+    phase: Read
+    write: Write
+    by_parity: bool
+    relaxed: bool
+    is_seen: bool
 
-        return End(test)
-    key = object()
+    def test(self, x: Wave, following: int) -> None:
+        """test_wait: write the answer; threads that got False let others run before they go on."""
+        done, _ = self._over(x)
+        x.polls += not done.all()
+        self.write(x, done)
+        x.key[x.sel] = np.where(done, following, following + YIELDED)
 
-    def opens(x: Wave) -> bool:
-        done, waiting = over(x)
-        given_up = x.state.get(key)
+    def opens(self, x: Wave) -> bool:
+        """try_wait: park the threads whose phase is not complete, select the others. Are there any others?"""
+        done, waiting = self._over(x)
+        given_up = x.state.get(self)
         if given_up is not None and given_up[x.sel].any():
             # Their time is over: they go on and get False.
             threads = x.threads
@@ -219,29 +222,55 @@ def _wait(i: Instruction, c: Linker, rest: list[str]) -> Step:
             done = done | given_up[threads]
         for barrier, threads in waiting:
             if len(threads):
-                barrier.park(x, threads, i, lambda t=threads: _give_up(x, key, t))  # type: ignore[misc]
+                barrier.park(x, threads, self.i, lambda t=threads: self._give_up(x, t))  # type: ignore[misc]
         if not done.all():
             x.select(x.threads[done])
         return bool(done.any())
 
-    def run(x: Wave) -> None:
-        given_up = x.state.get(key)
+    def go_on(self, x: Wave) -> None:
+        """try_wait: write the answer for the threads that go on, False for those whose time is over."""
+        given_up = x.state.get(self)
         if given_up is None or not given_up[x.sel].any():
-            write(x, np.bool_(True))
+            self.write(x, np.bool_(True))
             return
-        done, _ = over(x)
-        write(x, done)
+        done, _ = self._over(x)
+        self.write(x, done)
         given_up[x.sel] = False
 
-    return Gate(opens, run)
+    def _over(self, x: Wave) -> tuple[np.ndarray, list[tuple[Mbarrier, np.ndarray]]]:
+        """Which running threads find their phase complete, and the barriers of the other threads with those threads' numbers."""
+        parities = np.broadcast_to(np.asarray(self.phase(x)), (x.n,))
+        parities = parities & np.uint32(1) if self.by_parity else parity_of(parities)
+        done, threads = np.zeros(x.n, bool), x.threads
+        waiting = []
+        for cta, offset, part in barriers(x, self.i, self.find):
+            barrier = mbarrier_of(x, cta, offset, self.i)
+            here = threads[part]
+            if x.watch is not None:
+                x.watch.uses(self.i, barrier, here)
+            is_over = parities[part] != barrier.parity
+            done[part] = is_over
+            if is_over.any():
+                self._passed(x, barrier, here[is_over])
+            if not is_over.all():
+                barrier.asked = barrier.phase
+                waiting.append((barrier, here[~is_over]))
+        return done, waiting
 
+    def _passed(self, x: Wave, barrier: Mbarrier, threads: np.ndarray) -> None:
+        """Note that threads have found their phase complete."""
+        barrier.passes(self.i)
+        if x.watch is not None:
+            x.watch.waited(threads, barrier, self.i)
+            if self.is_seen:
+                x.watch.acquire(x, threads, barrier, relaxed=self.relaxed)
 
-def _give_up(x: Wave, key: object, threads: np.ndarray) -> None:
-    """The time of waiting threads is over."""
-    given_up = x.state.get(key)
-    if given_up is None:
-        given_up = x.state[key] = np.zeros(x.total, bool)
-    given_up[threads] = True
+    def _give_up(self, x: Wave, threads: np.ndarray) -> None:
+        """The time of waiting threads is over."""
+        given_up = x.state.get(self)
+        if given_up is None:
+            given_up = x.state[self] = np.zeros(x.total, bool)
+        given_up[threads] = True
 
 
 def _pending_count(i: Instruction, c: Linker, rest: list[str]) -> Step:

@@ -79,12 +79,12 @@ def _lies_at(x: Wave, cta: Cta, address: int, size: int, mask: int | None) -> di
     """What lies at a `.shared` address before a copy comes, by the rank of the CTA: of those of the mask, if there is one."""
     place = ClusterAddress.decode(address)
     ranks = [place.cta_rank] if mask is None else [rank for rank in range(x.launch.cluster_size) if mask >> rank & 1]
-    found = {}
+    bytes_of_rank = {}
     for rank in ranks:
         to = member(x, cta, rank)
         begin = place.smem_address - to.shared.begin + to.index * x.pitch
-        found[rank] = x.shared[begin : begin + size].copy()
-    return found
+        bytes_of_rank[rank] = x.shared[begin : begin + size].copy()
+    return bytes_of_rank
 
 
 def build_out(i: Instruction, c: Linker) -> Step:

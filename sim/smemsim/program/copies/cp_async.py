@@ -60,10 +60,10 @@ def build_cp_async(i: Instruction, c: Linker) -> Step:
                 x.select(threads[part])
                 try:
                     pieces = sources[wanted](x)
-                    found = _words(x, pieces, size) if wanted == size else _bytes(x, pieces, wanted, size)
+                    loaded = _words(x, pieces, size) if wanted == size else _bytes(x, pieces, wanted, size)
                 finally:
                     x.select(kept)
-                for whole, some in zip(values, found, strict=True):
+                for whole, some in zip(values, loaded, strict=True):
                     whole[part] = some
         written = values_of(x, piece, size, lambda: own_values(piece, _WORD, values))
         scattered(piece, _WORD, values)

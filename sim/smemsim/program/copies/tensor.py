@@ -41,6 +41,7 @@ from smemsim.words.tensor_map.replace import tensormap_replace
 from smemsim.words.tensor_map.traps import map_traps
 
 if TYPE_CHECKING:
+    from smemsim.machine.cluster import Delivery as Received
     from smemsim.program.linking.program import Linker
     from smemsim.program.registers import Read
     from smemsim.program.wave import Cta, Wave
@@ -222,19 +223,24 @@ def build_load(i: Instruction, c: Linker) -> Step:
             given: dict[str, Any] = {"smem_address": dst, "mbar": barrier, "source": x.launch.memory, "im2col_offsets": moved, "mode": mode}
             with stops(x, i, lambda trap: _reason(trap, tm, x.launch.arch, mode, False), tm):  # noqa: B023 (called at once)
                 deliveries = cluster.tma_load(tm, where, cta_rank=cta.rank, cta_mask=values[3] if mask else None, cta_group=group, **given)
-            op = x.watch.begin(x, i, thread, "tma_load") if x.watch is not None else None
-            reached = tuple(d.cta_rank for d in deliveries)
-            for d in deliveries:
-                if op is not None:
-                    owner = member(x, cta, d.cta_rank)
-                    op.barriers[owner.index] = member(x, cta, d.mbar.cta_rank), d.mbar.smem_address
-                    x.watch.op_writes(op, owner, touched(owner.shared.writers[-1], owner.shared.begin))
-                by = Delivery(i, cta, member(x, cta, d.cta_rank), d.smem_address, d.transaction_bytes, reached)
-                credit(x, cta, d.mbar.cta_rank, d.mbar.smem_address, d.transaction_bytes, op, by)
+            _deliver(x, i, cta, thread, deliveries)
             record(x, Load(cta.number, int(x.tid[thread]), i, address, tm, mode, where, moved, deliveries))
         x.changes += 1
 
     return run
+
+
+def _deliver(x: Wave, i: Instruction, cta: Cta, thread: int, deliveries: tuple[Received, ...]) -> None:
+    """Credit the mbarriers of a load's destinations, and tell the watch which bytes of their windows it writes."""
+    op = x.watch.begin(x, i, thread, "tma_load") if x.watch is not None else None
+    reached = tuple(d.cta_rank for d in deliveries)
+    for d in deliveries:
+        to, mbar = member(x, cta, d.cta_rank), d.mbar
+        if op is not None:
+            op.barriers[to.index] = member(x, cta, mbar.cta_rank), mbar.smem_address
+            x.watch.op_writes(op, to, touched(to.shared.writers[-1], to.shared.begin))
+        by = Delivery(i, cta, to, d.smem_address, d.transaction_bytes, reached)
+        credit(x, cta, mbar.cta_rank, mbar.smem_address, d.transaction_bytes, op, by)
 
 
 def build_store(i: Instruction, c: Linker, operation: str) -> Step:
@@ -322,11 +328,11 @@ def _offsets(i: Instruction, c: Linker, operands: Operands) -> list[Read]:
 
 def _reason(trap: HardwareTrap, tm: TensorMap, arch: str, mode: str, is_store: bool) -> tuple[str, str]:
     """The finding's code and repair for a transfer that traps."""
-    for found in map_traps(tm, arch, mode):
-        if found.stops(is_store=is_store):
+    for trap_row in map_traps(tm, arch, mode):
+        if trap_row.stops(is_store=is_store):
             if not any(bytes(tm)):
                 return "T220", "check that the map was encoded, and copied to where the kernel reads it"
-            return "T212", found.repair
+            return "T212", trap_row.repair
     if trap.cuda_error == MISALIGNED_ADDRESS:
         return "A101", f"an address in shared memory that is a multiple of {LIMITS.smem_alignment} B"
     if trap.cuda_error == ILLEGAL_ADDRESS:

@@ -87,7 +87,7 @@ def _is_product(i: Instruction) -> bool:
 
 
 def _taken(values: _Values, products: list[_Product]) -> dict[int, _Product]:
-    """Of every sum that takes in a product: which."""
+    """For each sum that takes in a product: which product."""
     body = values.body
     of: dict[int, list[_Product]] = {}
     for p in products:
@@ -231,12 +231,12 @@ class _Values:
 
 
 def _between(places: list[int], after: int, before: int) -> list[int]:
-    """Of places in ascending order: those between two."""
+    """Those of the ascending `places` that lie between two places of the body."""
     return places[bisect.bisect_right(places, after) : bisect.bisect_left(places, before)]
 
 
 def _is_arithmetic(i: Instruction) -> bool:
-    """Has it no effect but its result?"""
+    """Is the instruction arithmetic, with no effect but its result?"""
     return i.op in ARITHMETIC
 
 
@@ -255,7 +255,7 @@ def _places(i: Instruction, slot: int, kind: tuple[str, bool]) -> list[int]:
 
 
 def _sum(i: Instruction) -> tuple[object, ...]:
-    """The same for two sums that are equal."""
+    """A key of an `add` or `sub`: equal for two that compute equal sums, whatever the order of addends."""
     return (i.op, i.modifiers, i.operands[1:] if i.op == "sub" else frozenset(i.operands[1:]))
 
 

@@ -169,7 +169,7 @@ class Frame:
 
     @property
     def label(self) -> str:
-        """Where its instructions begin."""
+        """The label at which the routine's instructions begin."""
         return f"{self.function.name}#begin"
 
 
@@ -193,7 +193,7 @@ def interface(results: tuple[Parameter, ...], parameters: tuple[Parameter, ...])
 
 
 def callee_of(i: Instruction) -> Operand | None:
-    """Whom a call calls: the operand between its two lists."""
+    """The function operand of a call, between the lists of results and parameters."""
     return next((operand for operand in i.operands if not isinstance(operand, Arguments)), None)
 
 
@@ -265,8 +265,8 @@ def _reached(module: Module, entry: Function) -> tuple[dict[str, Function], set[
 
 
 def _in_cycles(calls: dict[str, set[str]]) -> set[str]:
-    """Those that reach themselves: every component of several (Tarjan), and who calls itself."""
-    found = {name for name, called in calls.items() if name in called}
+    """The functions that are recursive: members of a strongly connected component of several (Tarjan), and functions that call themselves."""
+    recursive = {name for name, called in calls.items() if name in called}
     order: dict[str, int] = {}
     low: dict[str, int] = {}
     open_: dict[str, None] = {}  # in the order of their numbers
@@ -278,7 +278,7 @@ def _in_cycles(calls: dict[str, set[str]]) -> set[str]:
         path = [(first, iter(called))]
         while path:
             name, rest = path[-1]
-            to = next((x for x in rest if x in calls), None)
+            to = next((callee for callee in rest if callee in calls), None)
             if to is None:
                 path.pop()
                 if path:
@@ -288,14 +288,14 @@ def _in_cycles(calls: dict[str, set[str]]) -> set[str]:
                     while not component or component[-1] != name:
                         component.append(open_.popitem()[0])
                     if len(component) > 1:
-                        found.update(component)
+                        recursive.update(component)
             elif to not in order:
                 order[to] = low[to] = len(order)
                 open_[to] = None
                 path.append((to, iter(calls[to])))
             elif to in open_:
                 low[name] = min(low[name], order[to])
-    return found
+    return recursive
 
 
 # ---- Calls inlined: one list of instructions for an entry and all it calls, with registers, labels and variables of every call apart
@@ -455,14 +455,7 @@ class _Expansion:
         lists = [[o.items for o in part if isinstance(o, Arguments)] for part in (i.operands[:before], i.operands[before:])]
         results, arguments = (part[0] if part else () for part in lists)
         if isinstance(callee, Register):
-            label = next((o.name for o in i.operands[before + 1 :] if isinstance(o, Label)), "")
-            listed = whole.targets.get(label, ())
-            if listed:  # .calltargets: any of them says what is passed
-                f = module.functions.get(listed[0].rpartition(".")[2] if listed[0] not in module.functions else listed[0])
-                whole.signatures[label] = Prototype(f.parameters, f.results) if f else Prototype((), ())
-            if label not in whole.signatures:
-                raise Unmodelled(f"line {i.line}: {i.text}: a call through a pointer needs a .callprototype or a .calltargets list")
-            self._enter(i, callee, label, results, arguments)
+            self._enter(i, callee, self._signature_of_pointer(i, i.operands[before + 1 :]), results, arguments)
             return
         if not isinstance(callee, Symbol) or callee.name not in module.functions:
             raise InputError(
@@ -478,7 +471,24 @@ class _Expansion:
             raise InputError(f"line {i.line}: {i.text}: {f.name} takes {len(f.parameters)} arguments and gives {len(f.results)} results")
         if f.name in whole.frames:
             self._enter(i, callee, f.name, results, arguments)
-            return
+        else:
+            self._expand_call(i, f, results, arguments, depth)
+
+    def _signature_of_pointer(self, i: Instruction, behind: tuple[Operand, ...]) -> str:
+        """The label of the .callprototype or .calltargets that a call through a pointer names, one of the operands `behind` the pointer."""
+        whole, module = self.whole, self.module
+        label = next((o.name for o in behind if isinstance(o, Label)), "")
+        listed = whole.targets.get(label, ())
+        if listed:  # .calltargets: any of them says what is passed
+            f = module.functions.get(listed[0].rpartition(".")[2] if listed[0] not in module.functions else listed[0])
+            whole.signatures[label] = Prototype(f.parameters, f.results) if f else Prototype((), ())
+        if label not in whole.signatures:
+            raise Unmodelled(f"line {i.line}: {i.text}: a call through a pointer needs a .callprototype or a .calltargets list")
+        return label
+
+    def _expand_call(self, i: Instruction, f: Function, results: tuple[Operand, ...], arguments: tuple[Operand, ...], depth: int) -> None:
+        """Put the instructions of `f` in place of a call of it: arguments moved in, results moved out, jumped over where its guard does not hold."""
+        whole = self.whole
         after = f"call#{self.count}.after"
         if i.guard:
             negated = dataclasses.replace(i.guard, negated=not i.guard.negated)

@@ -48,7 +48,7 @@ class Place:
 
 
 class Places:
-    """Static shared variables one after the other from the window's begin, then the dynamic part; local variables likewise."""
+    """Where variables lie: static shared ones from the begin of the CTA's window, behind them the dynamic part; local ones from offset 0."""
 
     def __init__(self, module: Module, entry: Function, inlined: Inlined, arch: str) -> None:
         machine = architecture(arch)
@@ -137,7 +137,7 @@ class Program:
 
     @functools.cached_property
     def has_scratch(self) -> bool:
-        """Does it ask where the system's scratch memory for tiles of several warps lies (cooperative groups)?"""
+        """Does the program ask where the system's scratch memory for tiles of several warps lies (cooperative groups)?"""
         return any(operand == Special("reserved_smem_offset_1") for i in self.inlined.body for operand in i.operands)
 
 
@@ -311,35 +311,49 @@ def _guarded(i: Instruction, step: Step) -> Step:
         return ~p if negated else p
 
     if isinstance(step, End):
-        ends = step.run
-
-        def end(x: Wave, following: int) -> None:
-            p = holds(x)
-            if p.all():
-                ends(x, following)
-                return
-            threads = x.threads
-            x.key[threads[~p]] = following
-            if p.any():
-                x.select(threads[p])
-                ends(x, following)
-
-        return End(end)
+        return _guarded_end(holds, step)
     if isinstance(step, Gate):
-        opens, run = step.opens, step.run
+        return _guarded_gate(holds, step)
+    return _guarded_plain(holds, step)
 
-        def gated(x: Wave, following: int) -> None:
-            p = holds(x)
-            threads = x.threads
-            x.key[threads[~p]] = following
-            if p.any():
-                x.select(threads[p])
-                if opens(x):
-                    run(x)
-                    x.key[x.sel] = following
 
-        return End(gated, again=True)
-    plain = step
+def _guarded_end(holds: Callable[[Wave], np.ndarray], step: End) -> End:
+    """Threads whose guard does not hold go on behind the instruction."""
+    ends = step.run
+
+    def end(x: Wave, following: int) -> None:
+        p = holds(x)
+        if p.all():
+            ends(x, following)
+            return
+        threads = x.threads
+        x.key[threads[~p]] = following
+        if p.any():
+            x.select(threads[p])
+            ends(x, following)
+
+    return End(end)
+
+
+def _guarded_gate(holds: Callable[[Wave], np.ndarray], step: Gate) -> End:
+    """Threads whose guard does not hold go on behind the instruction, without a wait at the gate."""
+    opens, run = step.opens, step.run
+
+    def gated(x: Wave, following: int) -> None:
+        p = holds(x)
+        threads = x.threads
+        x.key[threads[~p]] = following
+        if p.any():
+            x.select(threads[p])
+            if opens(x):
+                run(x)
+                x.key[x.sel] = following
+
+    return End(gated, again=True)
+
+
+def _guarded_plain(holds: Callable[[Wave], np.ndarray], plain: Plain) -> Plain:
+    """A step that only the threads execute whose guard holds."""
 
     def guarded(x: Wave) -> None:
         p = holds(x)
@@ -383,7 +397,7 @@ def _blocks(inlined: Inlined, steps: list[Step], linker: Linker) -> list[Block]:
 
 
 def _loads(i: Instruction) -> bool:
-    """May it be a load of shared or tensor memory?"""
+    """Can the instruction be a load of shared or tensor memory?"""
     if i.op == "tcgen05":
         return i.modifiers[0] == "ld"
     return i.op == "ld" and not {m.partition("::")[0] for m in i.modifiers} & {"global", "local", "const", "param"}

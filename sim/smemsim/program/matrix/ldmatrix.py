@@ -31,10 +31,10 @@ __all__ = ["items", "whole_warps"]
 
 def items(operand: Operand, count: int, name: str) -> tuple[Operand, ...]:
     """The registers of a fragment, of a vector or alone; InputError unless they are so many."""
-    found = operand.items if isinstance(operand, Vector) else (operand,)
-    if len(found) != count:
-        raise InputError(f"{name} has {len(found)} registers, this shape needs {count}")
-    return found
+    registers = operand.items if isinstance(operand, Vector) else (operand,)
+    if len(registers) != count:
+        raise InputError(f"{name} has {len(registers)} registers, this shape needs {count}")
+    return registers
 
 
 def whole_warps(i: Instruction, x: Wave, source: str) -> bool:

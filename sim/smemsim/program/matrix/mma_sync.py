@@ -118,12 +118,12 @@ def _follow(x: Wave, parts: Sequence[Sequence[Operand]], places: tuple[tuple[np.
         return
     a, b, c = (unwritten.of_registers(part, x.threads) for part in parts[1:])
     row, column = places[2]
-    found = np.zeros((len(row), WARP, warps), np.int32)
+    of_elements = np.zeros((len(row), WARP, warps), np.int32)
     for marks, (thread, register), at in ((a, places[0], row), (b, places[1], column)):
         if marks is not None:
             of_rows = doubts.all(marks.reshape(len(marks), warps, WARP)[register, :, thread], axis=1)
-            found = doubts.join(found, of_rows[at])
-    of_registers = doubts.all(found.transpose(0, 2, 1).reshape(len(parts[0]), -1, x.n), axis=1)
+            of_elements = doubts.join(of_elements, of_rows[at])
+    of_registers = doubts.all(of_elements.transpose(0, 2, 1).reshape(len(parts[0]), -1, x.n), axis=1)
     unwritten.put_registers(parts[0], x.threads, of_registers if c is None else doubts.join(of_registers, c))
 
 
@@ -161,11 +161,11 @@ def _registers(which: str, shape: Shape, dtype: str) -> int:
 
 
 def _shape(words: Modifiers) -> Shape:
-    found = next((m for word in words.left if (m := _SHAPE.fullmatch(word))), None)
-    if found is None:
+    shape = next((m for word in words.left if (m := _SHAPE.fullmatch(word))), None)
+    if shape is None:
         raise unmodelled(words.instruction, "without a shape")
-    words.need(found[0])
-    return int(found[1]), int(found[2]), int(found[3])
+    words.need(shape[0])
+    return int(shape[1]), int(shape[2]), int(shape[3])
 
 
 def _check(i: Instruction, shape: Shape, which: str, dtype: str) -> None:

@@ -226,10 +226,10 @@ class _Product(Product):
 
     def marks(self) -> np.ndarray:
         marks = self.unwritten.of_registers(self.made.d, self.threads)
-        found = np.zeros((self.m, self.n), np.int32)
+        of_elements = np.zeros((self.m, self.n), np.int32)
         if marks is not None:
-            found[d_places(self.n)] = np.repeat(marks, self.n // 2 // len(marks), axis=0).T
-        return found
+            of_elements[d_places(self.n)] = np.repeat(marks, self.n // 2 // len(marks), axis=0).T
+        return of_elements
 
     def is_unread(self, operation: Operation) -> bool:
         return operation.holds_registers

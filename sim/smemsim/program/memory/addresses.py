@@ -98,7 +98,7 @@ def build_isspacep(i: Instruction, c: Linker) -> Step:
 
 @implements("mapa")
 def build_mapa(i: Instruction, c: Linker) -> Step:
-    """The same place in another CTA's window. A rank that the cluster has not gives an address too, which ends the kernel where it is used."""
+    """`mapa d, a, rank`: the address of `a` in the shared window of the CTA of this rank. A rank beyond the cluster gives an address too; to use it ends the kernel."""
     rest = list(i.modifiers)
     space = space_modifier(rest)
     if len(rest) != 1 or rest[0] not in ("u32", "u64") or space not in (None, "shared::cluster") or (space is None and rest[0] == "u32"):

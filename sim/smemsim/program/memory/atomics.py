@@ -96,7 +96,7 @@ def _row(f: Form, space: str) -> Any:
 
 
 def combine(f: Form, piece: Piece, compare: np.ndarray | None, new: np.ndarray) -> np.ndarray:
-    """Do it: `new` and `compare` are raw elements (n, elements of a thread); returns what was there, as `new`."""
+    """Perform the operation: `new` and `compare` are raw elements (n, elements of a thread); returns what was there, as `new`."""
     from smemsim.arithmetic import reduce_loops
 
     count = new.shape[1]

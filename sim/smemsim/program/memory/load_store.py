@@ -68,11 +68,11 @@ def access(i: Instruction, c: Linker) -> Access:
         kind = _RAW[bits_of(kind)]
     if kind == "b128" and count > 1:
         raise unmodelled(i, "vectors of .b128")
-    found = Access(space, kind, count, order)
+    form = Access(space, kind, count, order)
     vector = f".v{count} of {bits_of(kind)} bits"
-    if found.size > WIDE_VECTOR_BYTES or (count == 8 and bits_of(kind) < 32):
+    if form.size > WIDE_VECTOR_BYTES or (count == 8 and bits_of(kind) < 32):
         raise unmodelled(i, vector)
-    if found.size > VECTOR_BYTES and space not in (None, "global"):
+    if form.size > VECTOR_BYTES and space not in (None, "global"):
         raise unmodelled(i, f"{vector} is for global memory")
     if "nc" in hints and space != "global":
         raise unmodelled(i, ".nc is for .global")
@@ -81,7 +81,7 @@ def access(i: Instruction, c: Linker) -> Access:
     policy = "L2::cache_hint" in hints
     if len(i.operands) != 2 + policy:
         raise InputError(f"takes {2 + policy} operands")
-    return found
+    return form
 
 
 def vector_length(rest: list[str]) -> int:
@@ -94,10 +94,10 @@ def vector_length(rest: list[str]) -> int:
 
 def items(operand: Operand, count: int) -> tuple[Operand, ...]:
     """The elements of an operand: of a vector, or itself."""
-    found = operand.items if isinstance(operand, Vector) else (operand,)
-    if len(found) != count:
-        raise InputError(f"has {len(found)} elements, the modifiers say {count}")
-    return found
+    elements = operand.items if isinstance(operand, Vector) else (operand,)
+    if len(elements) != count:
+        raise InputError(f"has {len(elements)} elements, the modifiers say {count}")
+    return elements
 
 
 def gathered(piece: Piece, kind: np.dtype[Any], count: int) -> list[Any]:

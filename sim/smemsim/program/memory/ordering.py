@@ -68,17 +68,17 @@ def _by_address(x: Wave, piece: Piece) -> list[tuple[np.ndarray, tuple[str, int,
 
 def ordering(i: Instruction, c: Linker, rest: list[str], *, atomic: bool = False) -> Ordering:
     """Take the semantics and the scope off a list of modifiers."""
-    found = [m for m in rest if m in SEMANTICS]
+    semantics_words = [m for m in rest if m in SEMANTICS]
     scopes = [m for m in rest if m in SCOPES]
-    for m in (*found, *scopes):
+    for m in (*semantics_words, *scopes):
         rest.remove(m)
-    if "mmio" in found:
-        found.remove("mmio")
-        if not atomic and (found, scopes) != (["relaxed"], ["sys"]):
+    if "mmio" in semantics_words:
+        semantics_words.remove("mmio")
+        if not atomic and (semantics_words, scopes) != (["relaxed"], ["sys"]):
             raise unmodelled(i, ".mmio needs .relaxed.sys")
-    if len(found) > 1 or len(scopes) > 1:
-        raise unmodelled(i, f"{' '.join((*found, *scopes))} together")
-    semantics = found[0] if found else "relaxed" if atomic else "weak"
+    if len(semantics_words) > 1 or len(scopes) > 1:
+        raise unmodelled(i, f"{' '.join((*semantics_words, *scopes))} together")
+    semantics = semantics_words[0] if semantics_words else "relaxed" if atomic else "weak"
     if semantics not in _OF_OPERATION.get(i.op, SEMANTICS):
         raise unmodelled(i, f".{semantics}")
     if not atomic and (semantics in ("weak", "volatile")) == bool(scopes):
@@ -133,7 +133,7 @@ def build_fence(i: Instruction, c: Linker) -> Step:
 
 @implements("membar")
 def build_membar(i: Instruction, c: Linker) -> Step:
-    """The older names: membar.cta, .gl, .sys; membar.proxy.*."""
+    """`membar.cta`, `.gl`, `.sys`, `membar.proxy.*`: the older names of `fence`."""
     if i.modifiers[:1] == ("proxy",):
         return build_fence(i, c)
     if len(i.modifiers) != 1 or i.modifiers[0] not in ("cta", "gl", "sys"):

@@ -308,7 +308,7 @@ class Values:
 
     @functools.cached_property
     def lay_there(self) -> np.ndarray:
-        """Did the same bytes lie there before?"""
+        """Where the write leaves the bytes of shared memory unchanged, word by word."""
         found: np.ndarray = self._words(self._before) == self._words(self._raw())
         return found
 
@@ -320,7 +320,7 @@ class Values:
         return found
 
     def of(self, which: np.ndarray) -> Values:
-        """Of some of the words."""
+        """The values of some of the words."""
         some = copy.copy(self)
         some.lay_there, some.stay = self.lay_there[which], self.stay[which]
         return some

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _of_group(memories: Iterable[Any]) -> Any:
-    """One memory, or a pair."""
+    """The memory of a CTA, or those of its pair."""
     found = tuple(memories)
     return found if len(found) == 2 else found[0]
 

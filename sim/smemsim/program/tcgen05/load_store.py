@@ -61,7 +61,7 @@ class Reduction:
         """Reduce the registers (registers, threads) of each thread."""
         values = loaded.view({"f32": np.float32, "u32": np.uint32, "s32": np.int32}[self.kind])
         if self.kind != "f32":
-            found = (np.min if self.operation == "min" else np.max)(values, axis=0)
+            reduced = (np.min if self.operation == "min" else np.max)(values, axis=0)
         else:
             values = np.abs(values) if self.absolute else values
             # -0 lies below +0: integers in the order of the floats say so.
@@ -70,11 +70,11 @@ class Reduction:
             lost = np.isnan(values)
             order[lost] = (1 << 40) if self.operation == "min" else -(1 << 40)
             picked = (np.argmin if self.operation == "min" else np.argmax)(order, axis=0)
-            found = np.take_along_axis(values, picked[None], 0)[0]
+            reduced = np.take_along_axis(values, picked[None], 0)[0]
             gone = lost.any(0) if self.nan else lost.all(0)
-            found = np.where(gone, _NAN.view(np.float32), found)
+            reduced = np.where(gone, _NAN.view(np.float32), reduced)
         if self.write is not None:
-            self.write(x, found)
+            self.write(x, reduced)
 
 
 # ---- `tcgen05.ld`, `tcgen05.st` and `tcgen05.wait` (PTX ISA 9.7.16.8): registers of whole warps from and to tensor memory
@@ -212,13 +212,13 @@ class _Access:
         threads = x.threads
         starts = np.flatnonzero(np.diff(threads // WARP, prepend=-1))
         first, word = threads[starts], np.broadcast_to(self.address(x), threads.shape)[starts]
-        found = []
+        cells = []
         for thread, address in zip(first.tolist(), word.tolist(), strict=True):
             lane, column = window_lane(int(x.tid[thread]) // WARP, address >> 16), address & 0xFFFF
             for offset in {0, self.access.half_split_offset or 0}:
                 begin = column + offset
-                found.append((thread // WARP, int(x.cta_of[thread]), lane, begin, begin + self.access.width))
-        return found
+                cells.append((thread // WARP, int(x.cta_of[thread]), lane, begin, begin + self.access.width))
+        return cells
 
     def _stop(self, x: Wave, code: str, message: str, repair: str) -> None:
         stop(x, self.i, code, f"{self.i.name}: {message}", repair, ILLEGAL_INSTRUCTION)
@@ -241,17 +241,17 @@ def build_ld(i: Instruction, c: Linker) -> Step:
     def run(x: Wave) -> None:
         at = access.at(x)
         flat = x.tensor.reshape(-1)
-        found = flat.take(at[0])
+        loaded = flat.take(at[0])
         if access.pack:
-            found = found & _LOW | flat.take(at[1]) << np.uint32(16)
+            loaded = loaded & _LOW | flat.take(at[1]) << np.uint32(16)
         if x.watch is not None:
             is_unwritten = x.watch.tensor.loaded(x, i, access.boxes(x), access.access.lanes)
             if is_unwritten or x.watch.unwritten.slots or x.watch.tensor.marks is not None:
                 _follow_load(x, i, at, access, reduced)
-        for write, values in zip(writes, found, strict=True):
+        for write, values in zip(writes, loaded, strict=True):
             write(x, values)
         if reduction is not None:
-            reduction.run(x, found)
+            reduction.run(x, loaded)
 
     return Gate(lambda x: x.gather(), run)
 

@@ -106,15 +106,15 @@ class _Mma:
     def _run_together(self, x: Wave, given: list[tuple[int, dict[str, Any], tuple[int, ...]]]) -> None:
         """Run the instructions of threads whose groups of CTAs are not the same: of each its operands and its mask of lanes."""
         with refusals(x, self.i):
-            issued = [self._issued(x, thread, values, lanes) for thread, values, lanes in given]
+            operations = [self._issued(x, thread, values, lanes) for thread, values, lanes in given]
             try:
-                unwritten = execute([one.issue for one in issued])
+                unwritten = execute([operation.issue for operation in operations])
             except HardwareTrap:  # what it was meant to read may say why
-                for one in issued:
-                    judge(x, self._event(x, one, is_unwritten=False))
+                for operation in operations:
+                    judge(x, self._event(x, operation, is_unwritten=False))
                 raise
-        for one, is_unwritten in zip(issued, unwritten, strict=True):
-            self._note(x, one, is_unwritten=is_unwritten)
+        for operation, is_unwritten in zip(operations, unwritten, strict=True):
+            self._note(x, operation, is_unwritten=is_unwritten)
 
     def _issued(self, x: Wave, thread: int, values: dict[str, Any], lanes: tuple[int, ...]) -> _Issued:
         members = group_of(x, self.i, x.ctas[int(x.cta_of[thread])], self.group)
@@ -128,9 +128,9 @@ class _Mma:
         )  # fmt: skip
         return _Issued(thread, members, Issue(prepared(mma), tensor, shared))
 
-    def _note(self, x: Wave, one: _Issued, *, is_unwritten: bool) -> None:
+    def _note(self, x: Wave, operation: _Issued, *, is_unwritten: bool) -> None:
         """Tell the watch, the record and the evidence."""
-        launch, i = x.launch, one.issue.mma.i
+        launch, i = x.launch, operation.issue.mma.i
         if is_unwritten and x.watch is None:
             launch.find(
                 "R507", self.i, f"{self.i.name} reads bytes of shared memory that nobody has written",
@@ -141,11 +141,11 @@ class _Mma:
                 if problem.code == "D305":
                     message = f"{self.i.name}, instruction descriptor {i.word:#010x}: {problem.message}"
                     launch.find(problem.code, self.i, message, problem.repair, because=problem.because)
-        self._note_scale_ids(x, one.issue.mma.of)
-        launch.evidence |= evidence_of(one.issue)
+        self._note_scale_ids(x, operation.issue.mma.of)
+        launch.evidence |= evidence_of(operation.issue)
         if x.watch is not None:
-            self._tell(x, one)
-        record(x, self._event(x, one, is_unwritten=is_unwritten))
+            self._tell(x, operation)
+        record(x, self._event(x, operation, is_unwritten=is_unwritten))
 
     def _note_scale_ids(self, x: Wave, of: Tcgen05Mma) -> None:
         """Remark an address of scale factors that names another scale id than the instruction descriptor."""
@@ -160,11 +160,11 @@ class _Mma:
                     milder=Severity.NOTE,
                 )  # fmt: skip
 
-    def _tell(self, x: Wave, one: _Issued) -> None:
+    def _tell(self, x: Wave, operation: _Issued) -> None:
         """Tell the watch what it read and wrote."""
-        mma, members = one.issue.mma, one.members
-        op = x.watch.tensor.begin(x, self.i, one.thread, "tcgen05.mma")
-        product = _Product(x, self.i, one)
+        mma, members = operation.issue.mma, operation.members
+        op = x.watch.tensor.begin(x, self.i, operation.thread, "tcgen05.mma")
+        product = _Product(x, self.i, operation)
         op.products.append(product)
         for member in members:
             for operand in mma.shared_operands:
@@ -174,11 +174,11 @@ class _Mma:
             product.finish(*product.of_tensor_memory(), goes_on=bool(mma.of.enable_input_d))
         x.watch.tensor.writes(op, members, mma.writes)
 
-    def _event(self, x: Wave, one: _Issued, *, is_unwritten: bool) -> Mma:
-        of = one.issue.mma.of
+    def _event(self, x: Wave, operation: _Issued, *, is_unwritten: bool) -> Mma:
+        of = operation.issue.mma.of
         i, a, b, d = of.i, cast("int | TmemAddress", of.a), cast("int", of.b), cast("int", of.d)
         return Mma(
-            x.ctas[int(x.cta_of[one.thread])].number, int(x.tid[one.thread]), self.i, self.kind, i.m, i.n, i.k,
+            x.ctas[int(x.cta_of[operation.thread])].number, int(x.tid[operation.thread]), self.i, self.kind, i.m, i.n, i.k,
             None if isinstance(a, TmemAddress) else a, b, i.a_type, i.b_type, i.d_type, i.a_major, i.b_major,
             bool(of.enable_input_d), (i.negate_a, i.negate_b), self.is_sparse, is_unwritten, i.word, self.group, d,
         )  # fmt: skip
@@ -196,9 +196,9 @@ class _Issued:
 class _Product(Product):
     """What the watch asks about one instruction."""
 
-    def __init__(self, x: Wave, instruction: Instruction, one: _Issued) -> None:
+    def __init__(self, x: Wave, instruction: Instruction, operation: _Issued) -> None:
         super().__init__(x.watch.unwritten, instruction)
-        self.tensor, self.mma, self.members = x.watch.tensor, one.issue.mma, one.members
+        self.tensor, self.mma, self.members = x.watch.tensor, operation.issue.mma, operation.members
         self.m, self.n, self.pitch = self.mma.i.m, self.mma.i.n, x.pitch
 
     def words(self) -> tuple[np.ndarray, np.ndarray]:

@@ -337,10 +337,10 @@ class Stack:
     @staticmethod
     def of(x: Wave) -> Stack:
         """The stacks of a wave."""
-        found: Stack | None = x.state.get(Stack)
-        if found is None:
-            found = x.state[Stack] = Stack(x)
-        return found
+        stack: Stack | None = x.state.get(Stack)
+        if stack is None:
+            stack = x.state[Stack] = Stack(x)
+        return stack
 
     def grow(self, x: Wave, i: Instruction, threads: np.ndarray, size: Any) -> np.ndarray:
         """Take bytes from the stacks of threads; where they begin. Ends the kernel when there is no room: X001."""

@@ -1,15 +1,16 @@
 """System calls, assertions, and cancelling clusters that have not started.
 
-How the requests are answered is the launch's choice (`gpu.launch.CANCEL`): which clusters have begun is a race that a right kernel does not
+How the requests are answered is the launch's choice (`CANCEL` in program/launch.py): which clusters have begun is a race that a right kernel does not
 depend on. The response is opaque in PTX; here its four words are the first ctaid of the cluster, and 1 where there is one.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -124,22 +125,22 @@ def _printf(i: Instruction, c: Linker, result: Operand, arguments: tuple[Operand
         for thread in x.threads.tolist():
             address = _value(x, thread, values(x, thread), 8)
             raw = memory(x, thread, address) if address else np.zeros(0, np.uint8)
-            found, count = formatted(
-                text(x, thread, _value(x, thread, template(x, thread), 8)), raw[:LONGEST].tobytes(), lambda p, t=thread: text(x, t, p)
+            printed, count = formatted(
+                text(x, thread, _value(x, thread, template(x, thread), 8)), raw[:LONGEST].tobytes(), functools.partial(text, x, thread)
             )
-            _write(x.launch, found)
+            _write(x.launch, printed)
             at = to(x, thread)
             x.local[thread, at : at + 4] = np.frombuffer(struct.pack("<i", count), np.uint8)
 
     return run
 
 
-def _write(launch: Launch, found: str) -> None:
+def _write(launch: Launch, printed: str) -> None:
     """One printf's text; what is beyond the most that is kept is not, and the last of it says so."""
     if launch.output_size <= MOST_OUTPUT:
-        launch.output_size += len(found)
+        launch.output_size += len(printed)
         launch.output.append(
-            found if launch.output_size <= MOST_OUTPUT else f"\n(printf wrote more than {MOST_OUTPUT >> 20} MiB: the rest is left out)\n"
+            printed if launch.output_size <= MOST_OUTPUT else f"\n(printf wrote more than {MOST_OUTPUT >> 20} MiB: the rest is left out)\n"
         )
 
 
@@ -148,62 +149,82 @@ def _shorter(number: str) -> str:
     return number if len(number) < 6 and int(number) < LONGEST else str(LONGEST)
 
 
-def formatted(template: str, raw: bytes, string_at: Any) -> tuple[str, int]:
+def formatted(template: str, raw: bytes, string_at: Callable[[int], str]) -> tuple[str, int]:
     """What printf makes of a template and its packed arguments, and how many of them it took.
 
     >>> formatted("%d %5.2f %%", struct.pack("<ixxxxd", -3, 1.5), None)
     ('-3  1.50 %', 2)
     """
-    at, count, written = 0, 0, 0
-
-    def take(size: int) -> bytes:
-        nonlocal at, count
-        at = -(-at // size) * size
-        found = raw[at : at + size].ljust(size, b"\0")
-        at, count = at + size, count + 1
-        return found
-
-    def number(size: int, *, signed: bool) -> int:
-        return int.from_bytes(take(size), "little", signed=signed)
+    arguments, written = _Arguments(raw, string_at), 0
 
     def limited(m: re.Match[str]) -> str:
         nonlocal written
-        found = convert(m) if written < LONGEST else ""
-        written += len(found)
-        return found
+        conversion = _converted(m, arguments) if written < LONGEST else ""
+        written += len(conversion)
+        return conversion
 
-    def convert(m: re.Match[str]) -> str:
-        flags, width, precision, length, kind = m.groups()
-        if kind == "%":
-            return "%"
-        if width == "*":
-            width = str(number(4, signed=True))
-        if precision == "*":
-            precision = str(number(4, signed=True))
-        if width and width[0] == "-":  # of an argument: a flag and a width
-            flags, width = f"{flags}-", width[1:]
-        if precision and precision[0] == "-":  # as if there were none
-            precision = None
-        how = f"%{flags}{_shorter(width) if width else ''}" + (f".{_shorter(precision)}" if precision is not None else "")
-        size = 8 if length in ("l", "ll", "j", "z", "t") else 4
-        if kind in "eEfFgG":
-            return str((how + kind) % struct.unpack("<d", take(8)))
-        if kind in "aA":
-            return str((how + "s") % float(struct.unpack("<d", take(8))[0]).hex())
-        if kind == "s":
-            return str((how + "s") % string_at(number(8, signed=False)))
-        if kind == "p":
-            return (how + "s") % hex(number(8, signed=False))
-        if kind == "c":
-            return (how + "c") % (number(4, signed=False) & 0xFF)
-        value = number(size, signed=kind in "di")
-        if length in ("h", "hh"):
-            bits = 16 if length == "h" else 8
-            value &= (1 << bits) - 1
-            value -= (1 << bits) if kind in "di" and value >> (bits - 1) else 0
-        return (how + ("d" if kind in "diu" else kind)) % value
+    return _CONVERSION.sub(limited, template), arguments.count
 
-    return _CONVERSION.sub(limited, template), count
+
+class _Arguments:
+    """The packed arguments of a printf, taken off one by one: each is aligned to its size. Behind the last one are zeros."""
+
+    def __init__(self, raw: bytes, string_at: Callable[[int], str]) -> None:
+        self.raw, self.string_at = raw, string_at
+        self.at, self.count = 0, 0
+
+    def take(self, size: int) -> bytes:
+        """The bytes of the next argument."""
+        begin = -(-self.at // size) * size
+        self.at, self.count = begin + size, self.count + 1
+        return self.raw[begin : begin + size].ljust(size, b"\0")
+
+    def number(self, size: int, *, signed: bool) -> int:
+        """The next argument as an integer."""
+        return int.from_bytes(self.take(size), "little", signed=signed)
+
+
+def _converted(m: re.Match[str], arguments: _Arguments) -> str:
+    """The text of one conversion, such as `%5.2f`."""
+    flags, width, precision, length, kind = m.groups()
+    if kind == "%":
+        return "%"
+    if width == "*":
+        width = str(arguments.number(4, signed=True))
+    if precision == "*":
+        precision = str(arguments.number(4, signed=True))
+    if width and width[0] == "-":  # of an argument: a flag and a width
+        flags, width = f"{flags}-", width[1:]
+    if precision and precision[0] == "-":  # as if there were none
+        precision = None
+    how = f"%{flags}{_shorter(width) if width else ''}" + (f".{_shorter(precision)}" if precision is not None else "")
+    if kind in "diuoxX":
+        return (how + ("d" if kind in "diu" else kind)) % _integer(arguments, length, signed=kind in "di")
+    value, shown_as = _other_value(arguments, kind)
+    return (how + shown_as) % value
+
+
+def _integer(arguments: _Arguments, length: str | None, *, signed: bool) -> int:
+    """The next argument as an integer of the width that a length modifier (hh, h, l, ...) says."""
+    value = arguments.number(8 if length in ("l", "ll", "j", "z", "t") else 4, signed=signed)
+    if length not in ("h", "hh"):
+        return value
+    bits = 16 if length == "h" else 8
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if signed and value >> (bits - 1) else value
+
+
+def _other_value(arguments: _Arguments, kind: str) -> tuple[float | int | str, str]:
+    """The next argument of a conversion that is not of integers, and the conversion with which Python shows it."""
+    if kind in "eEfFgG":
+        return struct.unpack("<d", arguments.take(8))[0], kind
+    if kind in "aA":
+        return float(struct.unpack("<d", arguments.take(8))[0]).hex(), "s"
+    if kind == "s":
+        return arguments.string_at(arguments.number(8, signed=False)), "s"
+    if kind == "p":
+        return hex(arguments.number(8, signed=False)), "s"
+    return arguments.number(4, signed=False) & 0xFF, "c"
 
 
 # ---- `clusterlaunchcontrol` (PTX ISA 9.7.13.19): a running cluster asks for the work of one that has not begun
@@ -298,8 +319,8 @@ def build_query_cancel(i: Instruction, c: Linker) -> Step:
     operands.end()
 
     def run(x: Wave) -> None:
-        found = np.ascontiguousarray(np.broadcast_to(np.asarray(response(x), np.uint64), (x.n, 2))).view(np.uint32)
+        parts = np.ascontiguousarray(np.broadcast_to(np.asarray(response(x), np.uint64), (x.n, 2))).view(np.uint32)
         for n, write in writes:
-            write(x, found[:, n] != 0 if n == 3 else found[:, n])
+            write(x, parts[:, n] != 0 if n == 3 else parts[:, n])
 
     return run

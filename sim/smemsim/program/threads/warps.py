@@ -249,9 +249,9 @@ def _extremum(bits: np.ndarray, inside: np.ndarray, largest: bool, flags: set[st
     limits = np.iinfo(np.int32)
     order = np.where(inside & ~nan, order, np.int32(limits.min if largest else limits.max))
     best = order.max(axis=1) if largest else order.min(axis=1)
-    found = np.where(best < 0, best ^ 0x7FFFFFFF, best).view(np.uint32)
+    extremum = np.where(best < 0, best ^ 0x7FFFFFFF, best).view(np.uint32)
     no_number = (nan & inside).any(axis=1) if "NaN" in flags else ~(inside & ~nan).any(axis=1)
-    return np.where(no_number, np.uint32(0x7FFFFFFF), found)
+    return np.where(no_number, np.uint32(0x7FFFFFFF), extremum)
 
 
 @implements("elect")
@@ -303,14 +303,14 @@ def bar_warp(i: Instruction, c: Linker) -> Step:
 
 def _warp_barriers(x: Wave) -> Sequence[int]:
     """The blocks that begin with a bar.warp.sync, when there are several."""
-    found: list[int] | None = x.state.get(bar_warp)
-    if found is None:
-        found = x.state[bar_warp] = [b.index for b in x.program.blocks if b.instructions[0].name in ("bar.warp.sync", "barrier.warp.sync")]
-    return found if len(found) > 1 else ()
+    blocks: list[int] | None = x.state.get(bar_warp)
+    if blocks is None:
+        blocks = x.state[bar_warp] = [b.index for b in x.program.blocks if b.instructions[0].name in ("bar.warp.sync", "barrier.warp.sync")]
+    return blocks if len(blocks) > 1 else ()
 
 
 def _exited(x: Wave, threads: np.ndarray) -> None:
-    """Those who wait for threads that are gone look again."""
+    """Wake the waits for threads that have exited, to check again."""
     waits = (x.key >= GATHERING) & (x.key < PARKED)
     if waits.any():
         x.key[waits] -= GATHERING

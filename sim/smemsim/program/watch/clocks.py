@@ -137,7 +137,7 @@ class Operations:
         return operation
 
     def remembers(self, operation: Operation) -> bool:
-        """Has it still a number?"""
+        """Does an operation still have a number?"""
         return operation.number < len(self.operations) and self.operations[operation.number] is operation
 
     def piped(self, operation: Operation, numbers: np.ndarray) -> np.ndarray:
@@ -232,9 +232,9 @@ class Order:
         """Operations have new numbers: column n is what column `kept[n]` was; `room` columns."""
 
         def moved(flags: np.ndarray) -> np.ndarray:
-            found = np.zeros((*flags.shape[:-1], room), bool)
-            found[..., : len(kept)] = flags[..., kept]
-            return found
+            renumbered = np.zeros((*flags.shape[:-1], room), bool)
+            renumbered[..., : len(kept)] = flags[..., kept]
+            return renumbered
 
         def all_moved(rows: Rows | None) -> Rows | None:
             return rows and (*rows[:2], *map(moved, rows[2:]))
@@ -250,7 +250,7 @@ class Order:
         return self.confirmed(late, test) if late.any() else (late, False)
 
     def confirmed(self, late: np.ndarray, test: Callable[[Order], np.ndarray]) -> tuple[np.ndarray, bool]:
-        """The same, where `late` is what is left of a test that failed."""
+        """Which of the places `late`, where a test failed, are wrong, and whether only relaxed arrivals at barriers of the cluster make the test fail."""
         if self.might_be is None:
             return late, False
         wrong = late & test(self.might_be)

@@ -67,11 +67,11 @@ class Doubts:
         return mark
 
     def _number(self, doubts: frozenset[int]) -> int:
-        found = self._numbers.get(doubts)
-        if found is None:
-            found = self._numbers[doubts] = len(self._sets)
+        number = self._numbers.get(doubts)
+        if number is None:
+            number = self._numbers[doubts] = len(self._sets)
             self._sets.append(doubts)
-        return found
+        return number
 
     def union(self, a: int, b: int) -> int:
         """The mark of both."""
@@ -81,28 +81,28 @@ class Doubts:
 
     def join(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The marks of what two values make."""
-        found: np.ndarray = np.maximum(a, b)
+        joined: np.ndarray = np.maximum(a, b)
         if a is b:
-            return found
-        both = (a != b) & (found > 0) & (np.minimum(a, b) > 0)
+            return joined
+        both = (a != b) & (joined > 0) & (np.minimum(a, b) > 0)
         if both.any():
             a, b = (np.broadcast_to(marks, both.shape)[both].astype(np.int64) for marks in (a, b))
             pairs, at = np.unique(a << 32 | b, return_inverse=True)
-            found[both] = np.array([self.union(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()], np.int32)[at]
-        return found
+            joined[both] = np.array([self.union(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()], np.int32)[at]
+        return joined
 
     def all(self, marks: np.ndarray, axis: int) -> np.ndarray:
         """The marks of what all values along an axis make."""
-        found: np.ndarray = marks.max(axis=axis)
-        if (np.where(marks == 0, np.expand_dims(found, axis), marks) != np.expand_dims(found, axis)).any():
+        joined: np.ndarray = marks.max(axis=axis)
+        if (np.where(marks == 0, np.expand_dims(joined, axis), marks) != np.expand_dims(joined, axis)).any():
             parts = np.moveaxis(marks, axis, 0)
-            found = parts[0]
+            joined = parts[0]
             for part in parts[1:]:
-                found = self.join(found, part)
-        return found
+                joined = self.join(joined, part)
+        return joined
 
     def tell(self, user: Instruction | None, marks: np.ndarray) -> None:
-        """These values are used."""
+        """Values with these marks are used."""
         doubts = frozenset().union(*(self._sets[mark] for mark in np.unique(marks).tolist()))
         for number in sorted(doubts):
             self._tells[number](user)
@@ -302,10 +302,10 @@ class Unwritten:
             self._store(x, i, step, threads)
         else:
             results, sources = _registers(i)
-            found = self._handed_on(x, i, sources, threads)
+            marks = self._handed_on(x, i, sources, threads)
             step(x)
             for slot in results:
-                self._mark(slot, threads, found)
+                self._mark(slot, threads, marks)
         if self.read is not None:
             self._loaded(i, threads)
 
@@ -389,7 +389,7 @@ class Unwritten:
             for m in known:
                 self.doubts.tell(i, m)
             return 0
-        found = self._joined(known)
+        handed_on = self._joined(known)
         if i.op == "selp" and marks[2] is None:
             zero = np.zeros(len(threads), np.int32)
             either = [zero if m is None else m for m in marks[:2]]
@@ -398,14 +398,14 @@ class Unwritten:
         settling = (sources if i.op in ("and", "or") else sources[2:]) if logic else []
         for source, mark in zip(settling, marks[len(sources) - len(settling) :], strict=True):
             if mark is None and isinstance(source, Register) and source.type == "pred":
-                found = np.where(_value(x, source, threads) == (logic == "or"), 0, found)
-        return found
+                handed_on = np.where(_value(x, source, threads) == (logic == "or"), 0, handed_on)
+        return handed_on
 
     def _joined(self, marks: list[np.ndarray]) -> np.ndarray:
-        found = marks[0]
+        joined = marks[0]
         for more in marks[1:]:
-            found = self.doubts.join(found, more)
-        return found
+            joined = self.doubts.join(joined, more)
+        return joined
 
     def _of(self, operand: Operand, threads: np.ndarray) -> np.ndarray | None:
         """The marks of an operand of these threads, None where it has none."""
@@ -414,12 +414,12 @@ class Unwritten:
         marks: np.ndarray = self.marks[operand.slot][threads]
         return marks if marks.any() else None
 
-    def _mark(self, slot: int, threads: np.ndarray, found: Any) -> None:
+    def _mark(self, slot: int, threads: np.ndarray, doubt_marks: Any) -> None:
         if slot not in self.marks:
-            if not np.any(found):
+            if not np.any(doubt_marks):
                 return
             self.marks[slot] = np.zeros(self.total, np.int32)
-        self.marks[slot][threads] = found
+        self.marks[slot][threads] = doubt_marks
         if self.marks[slot].any():
             self.slots |= 1 << slot
         else:
@@ -487,7 +487,7 @@ class Follows(abc.ABC):
 
     @abc.abstractmethod
     def read(self, at: np.ndarray, nobody: np.ndarray) -> None:
-        """It reads these words, of which `nobody` has written some."""
+        """The instruction reads words of shared memory; `nobody` marks those that nobody has written."""
 
     def overwritten(self, operation: Operation, places: np.ndarray, tell: Tell) -> bool:
         """Words that the operation may still read are overwritten: can that be told when its result is used?"""
@@ -591,10 +591,10 @@ class Overwrites:
 
     def probes_of(self, i: Instruction) -> list[Probe]:
         """The doubts of the product of a line that runs again."""
-        found = list(self._probes.get(i.line, {}).values())
-        for key, _, _, _ in found:
+        probes = list(self._probes.get(i.line, {}).values())
+        for key, _, _, _ in probes:
             self._open.pop(key, None)
-        return found
+        return probes
 
     def ended(self) -> None:
         """The wave is over."""

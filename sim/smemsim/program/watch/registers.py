@@ -35,7 +35,7 @@ _TELLS = ("bar", "barrier", "mbarrier", "atom", "red", "fence", "membar")  # oth
 
 
 class Named:
-    """Of the blocks of a program: the registers that are named before others are told anything."""
+    """For each block of a program: the registers that it names before anything else is told to the watch."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         self._places = {id(i): (block, n) for block in blocks for n, i in enumerate(block.instructions) if i.op == "tcgen05"}
@@ -104,7 +104,7 @@ class RegistersInFlight:
             self.in_flight |= 1 << slot
 
     def sums(self, op: Operation, slots: frozenset[int], *, goes_on: bool) -> None:
-        """It leaves a sum in these registers: X017 where it does not go on with the one that is there, and no instruction has named that since;
+        """A wgmma leaves a sum in these registers: X017 where it does not go on with the one that is there, and no instruction has named that since;
         R507 where it adds to what nobody has ever given a value."""
         warp = int(op.warps[0])
         key = (warp, slots)

@@ -297,7 +297,7 @@ class SharedShadow:
         return bool(done)
 
     def written_by_operation(self, op: Operation, at: np.ndarray, lay_there: np.ndarray | None) -> None:
-        """An operation writes words; `lay_there` says of which that the same bytes lay there before."""
+        """An operation writes words; `lay_there` marks those that the write leaves unchanged."""
         warps = np.full(len(at), op.warps[0])
         who = self.who[at]
         mine = who == OPERATIONS + op.number
@@ -355,7 +355,7 @@ class SharedShadow:
     def _missing(
         self, test: Callable[[Order], np.ndarray], values: Values | None, which: np.ndarray | slice = ALL
     ) -> tuple[np.ndarray, bool]:
-        """As `Order.missing`, but not where `values`, or `which` of them, lay there before."""
+        """`Order.missing` without the words that the write leaves unchanged, as `values` (or `which` of them) says."""
         late = test(self.order)
         if not late.any():
             return late, False
@@ -395,7 +395,7 @@ class SharedShadow:
         )  # fmt: skip
 
     def _by_kind(self, numbers: np.ndarray) -> Iterator[tuple[Operation, np.ndarray]]:
-        """Of some operations the first of each kind, each with which of them are of that kind."""
+        """The first operation of each kind among some operations, with which of them are of that kind."""
         kinds = {number: self.operations[number].kind for number in np.unique(numbers).tolist()}
         for kind in dict.fromkeys(kinds.values()):
             part = np.isin(numbers, [number for number, its in kinds.items() if its == kind])
@@ -411,7 +411,7 @@ class SharedShadow:
     def _threads_have_read(
         self, i: Instruction, at: np.ndarray, warps: np.ndarray, table: np.ndarray, lines: np.ndarray, values: Values | None = None
     ) -> None:
-        """Of the readers that are threads, with their clocks in `table`."""
+        """`_readers_done` for readers that are threads, whose clocks are in `table`."""
         read = np.flatnonzero(lines[at])
         if not read.size:
             return
@@ -427,7 +427,7 @@ class SharedShadow:
             )  # fmt: skip
 
     def _operations_have_read(self, i: Instruction, at: np.ndarray, warps: np.ndarray) -> None:
-        """Of the readers that are asynchronous operations."""
+        """`_readers_done` for readers that are asynchronous operations."""
         for by in self.read_by[:, at]:
             reads = by >= 0
             if not reads.any():

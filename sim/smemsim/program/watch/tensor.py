@@ -155,14 +155,14 @@ class TensorShadow:
             self.issued[warp][: len(kept)] = row[kept]
 
     def operated(self, op: Operation, members: Sequence[Cta], reads: Sequence[Box], writes: Sequence[Box]) -> None:
-        """It reads and writes boxes of tensor memory of the CTAs of its group."""
+        """An operation reads and writes boxes of tensor memory of the CTAs of its group."""
         if self.reads(op, members, reads) and self.marks is not None:  # of tcgen05.shift: nobody follows what it moves
             for which, lanes, first, end in reads:
                 self.unwritten.doubts.tell(op.instruction, self.marks[members[which].index, lanes, first:end])
         self.writes(op, members, writes)
 
     def reads(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box]) -> bool:
-        """It reads boxes. Is something wrong with what is there?"""
+        """An operation reads boxes. Is something wrong with what is there?"""
         warp, i = int(op.warps[0]), op.instruction
         is_doubtful = False
         for which, lanes, first, end in boxes:
@@ -173,7 +173,7 @@ class TensorShadow:
         return is_doubtful
 
     def writes(self, op: Operation, members: Sequence[Cta], boxes: Sequence[Box]) -> None:
-        """It writes boxes."""
+        """An operation writes boxes."""
         warp, i = int(op.warps[0]), op.instruction
         for which, lanes, first, end in boxes:
             at = (members[which].index, lanes, slice(first, end))
@@ -292,14 +292,14 @@ class TensorShadow:
 
     def of_cells(self, i: Instruction, cells: np.ndarray) -> np.ndarray:
         """The marks of cells, by their place among all, that an instruction reads; those that nobody has written have the instruction's own."""
-        found = np.zeros(cells.shape, np.int32) if self.marks is None else self.marks.reshape(-1)[cells]
+        marks_of_cells = np.zeros(cells.shape, np.int32) if self.marks is None else self.marks.reshape(-1)[cells]
         nobody = self.who.reshape(-1)[cells] == NOBODY
         if nobody.any():
             mark = self.unwritten.doubts.of(
                 ("tensor", i.line), functools.partial(self.unwritten_is_used, i.line), is_whole=bool(nobody.all())
             )
-            found = self.unwritten.doubts.join(found, np.where(nobody, mark, 0).astype(np.int32))
-        return found
+            marks_of_cells = self.unwritten.doubts.join(marks_of_cells, np.where(nobody, mark, 0).astype(np.int32))
+        return marks_of_cells
 
     def put_cells(self, cells: np.ndarray, marks: np.ndarray | int) -> None:
         """Cells, by their place among all, have got values with these marks."""
@@ -335,7 +335,7 @@ class TensorShadow:
                 self.telling.came_late(reader, tell, self.late)
 
     def _is_read_late(self, at: Any, warp: int) -> np.ndarray:
-        """Of which cells does a warp not know that those who read them are done?"""
+        """The cells whose readers a warp does not know to be done."""
         lane = np.arange(LANES)[at[1]]
         late = np.zeros(self.who[at].shape, bool)
         for group, read_when in enumerate(self.read_when):

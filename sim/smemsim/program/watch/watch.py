@@ -108,7 +108,7 @@ class Watch:
         self._elsewhere(who)
 
     def strong_read(self, x: Wave, i: Instruction, flat: np.ndarray, size: int) -> None:
-        """As `read`, by relaxed, acquire or volatile loads: no race with such stores and atomics, but with plain stores and operations in flight."""
+        """The running threads read by relaxed, acquire or volatile loads: no race with strong stores and atomics, but with plain stores and operations in flight."""
         self._reach(x, i, flat)
         self.shared.strong_read(i, *self.shared.places(flat, size), size)
 
@@ -149,7 +149,7 @@ class Watch:
             self.lifetimes.touch(i, flat // x.pitch, x.threads >> 5)
 
     def _elsewhere(self, who: np.ndarray) -> None:
-        """Others than matrix instructions read what these have written."""
+        """Note for the judge the operations `who` whose bytes are read by others than matrix instructions."""
         if self._is_elsewhere and (by := who[who >= OPERATIONS]).size:
             self.x.launch.elsewhere.update(self.operations[n].instruction.line for n in np.unique(by - OPERATIONS).tolist())
 
@@ -174,7 +174,7 @@ class Watch:
         return self.operations.begin(i, thread, kind)
 
     def op_reads(self, op: Operation, cta: Cta, offsets: np.ndarray) -> None:
-        """It reads these bytes of a CTA's window (offsets from the window's begin, one for every 4 bytes is enough)."""
+        """An operation reads these bytes of a CTA's window (offsets from the window's begin, one for every 4 bytes is enough)."""
         at = self.shared.of_cta(cta, offsets)
         self.lifetimes.touch(op.instruction, cta.index, op.warps)
         is_elsewhere = self._is_elsewhere and op.kind not in ("wgmma", "tcgen05.mma")
@@ -192,7 +192,7 @@ class Watch:
             self.unwritten.doubts.tell(op.instruction, self.unwritten.shared.marks[at])
 
     def op_writes(self, op: Operation, cta: Cta, offsets: np.ndarray, lay_there: np.ndarray | None = None) -> None:
-        """It writes these bytes of a CTA's window; `lay_there` says of which words that the same bytes lay there before."""
+        """An operation writes these bytes of a CTA's window; `lay_there` marks the words that the write leaves unchanged."""
         at = self.shared.of_cta(cta, offsets)
         self.lifetimes.touch(op.instruction, cta.index, op.warps)
         self.early.comes(op, at, functools.partial(self.shared.is_unordered, op))
@@ -231,11 +231,11 @@ class Watch:
     # ---- registers
 
     def op_registers(self, op: Operation, slots: set[int], *, results: frozenset[int] = frozenset()) -> None:
-        """It reads or writes (`results`) these registers of its warpgroup until it is waited for."""
+        """An operation reads or writes (`results`) these registers of its warpgroup until it is waited for."""
         self.registers.takes(op, slots, results=results)
 
     def sums(self, op: Operation, slots: frozenset[int], *, goes_on: bool) -> None:
-        """It leaves a sum in these registers, and goes on with the one that is there or begins another."""
+        """An operation leaves a sum in these registers: it continues the sum that is there, or begins another."""
         self.registers.sums(op, slots, goes_on=goes_on)
 
     def names(self, x: Wave, block: Block) -> None:
@@ -248,18 +248,18 @@ class Watch:
     # ---- completion: groups and mbarriers
 
     def completes_on(self, op: Operation, barrier: Any) -> None:
-        """Its completion is counted by the current phase of an mbarrier (the Mbarrier object), which those who issue it have to know."""
+        """The current phase of an mbarrier (the Mbarrier object) counts an operation's completion; the issuing threads must have seen its mbarrier.init."""
         self.uses(op.instruction, barrier, op.warps * WARP)
         self.order.brings(op, op.warps, barrier)
         barrier.copies = [op, *(other for other in barrier.copies if self.operations.remembers(other))][:MOST_COPIES]
 
     def not_waited_for(self, ops: list[Operation], threads: np.ndarray) -> Operation | None:
-        """One of these operations that not all of these threads know to be complete."""
+        """The first of `ops` that some of these threads do not know to be complete; None when all do."""
         warps = np.unique(threads >> 5)
         return next((op for op in ops if self.operations.remembers(op) and not self.order.done[warps, op.number].all()), None)
 
     def joins(self, op: Operation, thread: int, group: str) -> None:
-        """It belongs to the next group its thread commits: "bulk" "cp.async" "wgmma"."""
+        """An operation belongs to the next group that its thread commits: "bulk" "cp.async" "wgmma"."""
         self.groups.joins(op, group)
 
     def commit(self, x: Wave, i: Instruction, group: str, barrier: Any = None) -> None:

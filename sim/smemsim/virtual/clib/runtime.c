@@ -514,6 +514,12 @@ API R cudaGraphAddMemcpyNode1D(U *node, U graph, const U *after, size_t count, U
     (void)kind;
     return CALL("graph_add_copy", "ibiiiiii|I", graph, after ? (void *)after : "", count * 8, to, (U)bytes, from, (U)bytes, (U)bytes, (U)1, node);
 }
+API R cudaGraphAddMemcpyNode(U *node, U graph, const U *after, size_t count, const copy_3d *c) {
+    if (c->from_array || c->to_array || c->size.depth != 1) return told(smemsim_unknown("cudaGraphAddMemcpyNode of arrays or of several planes"));
+    U from = c->from.pointer + (c->from_z * c->from.height + c->from_y) * c->from.pitch + c->from_x;
+    U to = c->to.pointer + (c->to_z * c->to.height + c->to_y) * c->to.pitch + c->to_x;
+    return CALL("graph_add_copy", "ibiiiiii|I", graph, after ? (void *)after : "", count * 8, to, (U)c->to.pitch, from, (U)c->from.pitch, (U)c->size.width, (U)c->size.height, node);
+}
 API R cudaGraphAddDependencies(U graph, const U *from, const U *to, size_t count) { return CALL("graph_depend", "ibb", graph, from, count * 8, to, count * 8); }
 API R cudaGraphAddChildGraphNode(U *node, U graph, const U *after, size_t count, U child) { return CALL("graph_add_child", "ibi|I", graph, after ? (void *)after : "", count * 8, child, node); }
 

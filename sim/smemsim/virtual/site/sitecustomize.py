@@ -27,6 +27,7 @@ def _run_the_other() -> None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
-if os.environ.get("SMEMSIM_ARCH"):
-    _open()
-_run_the_other()
+if __name__ == "sitecustomize":
+    if os.environ.get("SMEMSIM_ARCH"):
+        _open()
+    _run_the_other()

@@ -212,7 +212,7 @@ class Encoded(Arguments):
         return tuple(name for name, field in TENSOR_MAP.fields.items() if field.raw(self.unknown_bits))
 
     def unread_fields(self, arch: str | None) -> dict[str, Grade | None]:
-        """Of each of `unknown_fields` what says that no transfer looks at it on an architecture; None where nobody knows what it does there."""
+        """For each of `unknown_fields` the evidence grade that no transfer looks at it on an architecture; None where its effect is unknown."""
         if not self.unknown_bits:
             return {}
         raw = int.from_bytes(bytes(self), "little")

@@ -159,11 +159,11 @@ def _stale_tf32(tm: Encoded, at: Target) -> Iterator[Finding]:
 
 def _past_the_rank(tm: Encoded, at: Target) -> Iterator[Finding]:
     """What no document and no program says anything about, and that has one sensible reading."""
-    if found := [name for name, grade in tm.unread_fields(at.arch).items() if grade is Grade.INFERRED]:
+    if fields := [name for name, grade in tm.unread_fields(at.arch).items() if grade is Grade.INFERRED]:
         yield finding(
             "T215",
             "raw",
-            f"the map holds bits in {', '.join(found)}, of which a map of {ENCODE_CALLS[tm.call]} of rank {tm.rank} has no use; taken as ignored",
+            f"the map holds bits in {', '.join(fields)}, of which a map of {ENCODE_CALLS[tm.call]} of rank {tm.rank} has no use; taken as ignored",
             "clear the 128 bytes before the map is encoded",
             f"no effect on sm_90a (measured: trace tma_edited); that {at.arch} does not look either is inferred",
         )

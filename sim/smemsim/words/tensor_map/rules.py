@@ -619,8 +619,8 @@ def violations(a: Arguments, call: Call, at: Target) -> list[Finding]:
                 break
         else:
             return []
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for r in chosen:
         if sentences := r.check(a, at):
-            found += [refused(sentence, r.name, r.code, r.source) for sentence in sentences]
-    return found
+            findings += [refused(sentence, r.name, r.code, r.source) for sentence in sentences]
+    return findings

@@ -146,8 +146,8 @@ def _with_sizes(name: str, source: str, names: Names) -> str:
     '{64 * 2, 2}'
     """
 
-    def size(found: re.Match[str]) -> str:
-        written = found[1] if found[1] is not None else found[2]
+    def size(match: re.Match[str]) -> str:
+        written = match[1] if match[1] is not None else match[2]
         kind = " ".join(written.replace("*", " * ").split())
         for _ in range(_DEEPEST):
             if kind in names and not names[kind].why_not:
@@ -269,7 +269,7 @@ def is_python(text: str) -> bool:
 
 
 def _blank(text: str) -> str:
-    """As many spaces, in the same lines.
+    """A text of the same lines and lengths that is all spaces.
 
     >>> _blank("a\\nbc")
     ' \\n  '
@@ -355,10 +355,10 @@ def _unsure(text: str) -> dict[str, str]:
     {'M': 'is a parameter too in the text', 'N': 'is changed in the text'}
     """
     plain = outside_strings(text)
-    found = dict.fromkeys(_PARAMETER.findall(plain), "is a parameter too in the text")
+    reasons = dict.fromkeys(_PARAMETER.findall(plain), "is a parameter too in the text")
     for listed in re.findall(r"(?m)^[ \t]*def\s+\w+\s*\(([^)]{0,2000})\)", plain):
-        found |= dict.fromkeys(re.findall(r"[A-Za-z_]\w*", listed), "is a parameter too in the text")
-    return found | {name: "is changed in the text" for m in _WRITTEN.finditer(plain) if (name := m[1] or m[2] or m[3])}
+        reasons |= dict.fromkeys(re.findall(r"[A-Za-z_]\w*", listed), "is a parameter too in the text")
+    return reasons | {name: "is changed in the text" for m in _WRITTEN.finditer(plain) if (name := m[1] or m[2] or m[3])}
 
 
 def _macros(text: str) -> list[tuple[str, Definition]]:
@@ -367,11 +367,11 @@ def _macros(text: str) -> list[tuple[str, Definition]]:
     >>> _macros("#define M (2 + 3)\\n#define N M+1")[1][1].why_not
     'is a macro without brackets around its value'
     """
-    found = []
+    macros = []
     for name, source in re.findall(r"(?m)^[ \t]*#\s*define\s+([A-Za-z_]\w*)[ \t]+(\S[^\n]*)$", text):
         loose = re.search(r"[-+*/%<>&|^]", re.sub(r"^\s*-", "", source)) and not _bracketed(source.strip())
-        found.append((name, Definition(source.strip(), "is a macro without brackets around its value" if loose else "")))
-    return found
+        macros.append((name, Definition(source.strip(), "is a macro without brackets around its value" if loose else "")))
+    return macros
 
 
 def _bracketed(source: str) -> bool:
@@ -587,7 +587,7 @@ def find_calls(text: str) -> list[Pasted]:
     if not _CALLED.search(searched) and text.strip()[:1] in ("'", '"') and text.strip()[-1:] == text.strip()[:1]:
         text = searched = text.strip()[1:-1]  # a call in quotation marks
     names = definitions(text)
-    found, doubtful, end = [], [], 0
+    calls, doubtful, end = [], [], 0
     for m in _CALLED.finditer(searched):
         if m.start() < end:
             continue
@@ -602,11 +602,11 @@ def find_calls(text: str) -> list[Pasted]:
             doubtful.append(f"{name} has {counted} arguments")
             continue
         if not _declares(body):
-            found.append(Pasted(call, name, text.count("\n", 0, m.start()) + 1, body, names))
+            calls.append(Pasted(call, name, text.count("\n", 0, m.start()) + 1, body, names))
             end = opened + len(body)
-    if doubtful and not found:
+    if doubtful and not calls:
         raise InputError(f"{doubtful[0]}: cuTensorMapEncodeTiled has 12, …Im2col 15, …Im2colWide 16; paste the driver's call")
-    return found
+    return calls
 
 
 def parse_call(text: str) -> tuple[Call, dict[str, Any]] | None:
@@ -760,11 +760,11 @@ def parse_dump(text: str) -> Dump | None:
         return None
     text = without_prompts(text)
     for reader in (_literals, _arrays, _lines, _plain):
-        found: dict[bytes, str] = {}
+        readings: dict[bytes, str] = {}
         for raw, reading in reader(text):
-            found.setdefault(raw, reading)
-        if found:
-            return _best(found)
+            readings.setdefault(raw, reading)
+        if readings:
+            return _best(readings)
     return None
 
 
@@ -777,10 +777,10 @@ def without_prompts(text: str) -> str:
     return re.sub(r"(?m)^[ \t]*(?:\((?:cuda-)?gdb\)|\(lldb\)|>>>|\$\s|%\s)[^\n]*\n", "", text)
 
 
-def _best(found: dict[bytes, str]) -> Dump:
+def _best(readings: dict[bytes, str]) -> Dump:
     """The reading that is most of a map; the first where several are."""
-    (raw, reading), *others = sorted(found.items(), key=lambda item: -_plausible(item[0]))
-    if not others or (raw == next(iter(found)) and _plausible(raw) > _plausible(others[0][0])):
+    (raw, reading), *others = sorted(readings.items(), key=lambda item: -_plausible(item[0]))
+    if not others or (raw == next(iter(readings)) and _plausible(raw) > _plausible(others[0][0])):
         return Dump(raw, reading)
     if _plausible(raw) > _plausible(others[0][0]):
         why = f"as {others[0][1]} they are no legal map"

@@ -43,7 +43,7 @@ class MapTrap:
     is_meant: bool = False
 
     def stops(self, *, is_store: bool) -> bool:
-        """Is it a reason for this direction?"""
+        """Does the map trap in this direction, stores or loads?"""
         return self.direction in ("transfer", "store" if is_store else "load")
 
 

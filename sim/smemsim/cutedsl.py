@@ -1,0 +1,14 @@
+"""CuTe DSL on a machine without a GPU: `smemsim.cutedsl.install("sm_100a")`, then its programs as they are.
+
+    import smemsim.cutedsl
+    smemsim.cutedsl.install("sm_100a")         # before cutlass is imported; torch's "cuda" is this card from now on
+    import cutlass
+
+`smemsim exec --arch sm_100a -- python program.py` does it without the two lines.
+"""
+
+from __future__ import annotations
+
+from smemsim.virtual.cutedsl import install
+
+__all__ = ["install"]

@@ -1,0 +1,126 @@
+"""The device of this process for doors that answer calls of CUDA's own interfaces: handles are numbers, errors are codes.
+
+`server.Session` is the table of calls that `libcuda.so.1` and `libcudart.so` use; here it is used without a socket, so that a call means the same
+whichever way it comes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import signal
+import struct
+import sys
+from typing import Any
+
+from smemsim.errors import SmemsimError
+from smemsim.virtual import process
+from smemsim.virtual.device import LAUNCH_FAILED, CudaError, Function, Host, Stream
+from smemsim.virtual.policy import FindingsError
+from smemsim.virtual.server import DEFAULT_STREAMS, Kept, Session
+
+__all__ = ["LaunchAttributes", "LocalSession", "attributes_of", "session"]
+
+
+CLUSTER, COOPERATIVE = 4, 2  # cudaLaunchAttributeID; the others change when and where CTAs run, which is no matter here
+ATTRIBUTE_BYTES, VALUE_AT = 72, 8
+FIRST_HANDLE = 1 << 32  # above the numbers of torch's streams
+
+
+class _LocalHost(Host):
+    """This process, whose streams may have callbacks."""
+
+    waiting: tuple[bytes, ...] = ()
+
+    def call_back(self, function: int, stream: int, data: int) -> None:
+        """Call a stream's callback: `void (*)(stream, error, void *)`."""
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)(function)(stream, 0, data)
+
+
+class LocalSession(Session):
+    """The calls of this process. `reason` is what the last one that failed said."""
+
+    def __init__(self) -> None:
+        self.device = process.device()
+        self.host = _LocalHost()  # type: ignore[assignment]
+        self.device.host = self.host
+        self._objects: dict[int, Any] = {}
+        self._next = FIRST_HANDLE
+        self.is_running = False
+        self.reason = ""
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """A call by its name in `Session`; CudaError where it fails, whatever the cause."""
+        try:
+            return getattr(self, name)(*arguments)
+        except CudaError as e:
+            self.reason = str(e)
+            raise
+        except FindingsError as e:
+            self.reason = str(e)
+            raise CudaError(LAUNCH_FAILED, "the launch has findings, and the policy is to raise") from None
+        except SmemsimError as e:
+            self.device.tell(str(e))
+            self.reason = str(e)
+            raise CudaError(1, str(e)) from None
+        except KeyboardInterrupt:
+            signal.raise_signal(signal.SIGINT)  # the program hears of it when compiled code has returned
+            raise CudaError(LAUNCH_FAILED, "interrupted") from None
+
+    def _of(self, handle: int, kind: type[Kept]) -> Kept:
+        torch = sys.modules.get("smemsim.virtual.torch")
+        found = torch.streams.by_number.get(handle) if torch is not None and kind is Stream and handle not in DEFAULT_STREAMS else None
+        return super()._of(handle, kind) if found is None else found
+
+    def launch(self, function: int, *given: Any) -> None:
+        """See `Session`; the memory of torch's tensors is the device's."""
+        torch = sys.modules.get("smemsim.virtual.torch")
+        if torch is not None:
+            torch.tensors.show()
+        before = len(self.device.launches)
+        try:
+            super().launch(function, *given)
+        except CudaError as e:
+            if e.reason and len(self.device.launches) == before:  # else its line is told already
+                self.device.tell(f"launch refused: {e.reason}")
+            raise
+
+    def function_of(self, handle: int) -> Function:
+        """A kernel by its handle."""
+        return self._of(handle, Function)
+
+    def bank(self, function: int, arguments: int) -> bytes:
+        """The parameter bank of a launch, from the address of an array with the address of each argument."""
+        parameters = self.function_of(function).parameters
+        out = bytearray(max((p.offset + p.size for p in parameters), default=0))
+        if parameters:
+            for p, (address,) in zip(parameters, struct.iter_unpack("<Q", ctypes.string_at(arguments, 8 * len(parameters))), strict=True):
+                out[p.offset : p.offset + p.size] = ctypes.string_at(address, p.size)
+        return bytes(out)
+
+
+class LaunchAttributes:
+    """What the attributes of a launch say that the device heeds."""
+
+    def __init__(self) -> None:
+        self.cluster: tuple[int, ...] = (0, 0, 0)
+        self.is_cooperative = False
+
+
+def attributes_of(address: int, count: int) -> LaunchAttributes:
+    """Of an array of cudaLaunchAttribute."""
+    found = LaunchAttributes()
+    for n in range(count):
+        raw = ctypes.string_at(address + n * ATTRIBUTE_BYTES, VALUE_AT + 12)
+        kind, x, y, z = struct.unpack("<I4xIII", raw)
+        if kind == CLUSTER:
+            found.cluster = (x, y, z)
+        elif kind == COOPERATIVE:
+            found.is_cooperative = bool(x)
+    return found
+
+
+@functools.cache
+def session() -> LocalSession:
+    """The session of this process."""
+    return LocalSession()

@@ -1,0 +1,65 @@
+"""CuTe DSL's programs, unchanged, on the virtual GPU: what they print, what is found in them, and how they end. Skipped without the package."""
+
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from smemsim.virtual import Policy, VirtualDevice
+
+PROGRAMS = pathlib.Path(__file__).parent / "programs"
+needs_dsl = pytest.mark.skipif(
+    sys.platform != "linux"
+    or any(importlib.util.find_spec(name) is None for name in ("cutlass", "torch", "cuda"))
+    or not any(map(shutil.which, ("cc", "gcc", "clang"))),
+    reason="needs Linux, nvidia-cutlass-dsl, torch, cuda-python and a C compiler",
+)
+
+
+def run(arch, program, *options, folder=None):
+    exec_command = [sys.executable, "-c", "from smemsim.cli import main; main()", "exec", "--arch", arch, *map(str, options), "--"]
+    done = subprocess.run(
+        [*exec_command, sys.executable, str(program)], capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, **({"TMPDIR": str(folder)} if folder else {})},
+    )  # fmt: skip
+    assert "internal error" not in done.stderr, done.stderr
+    return done
+
+
+@needs_dsl
+def test_programs_for_hopper_run_until_a_launch_is_refused(tmp_path):
+    told = tmp_path / "launches.json"
+    done = run("sm_90a", PROGRAMS / "cutedsl_hopper.py", "--multiprocessors", 2, "--json", told, folder=tmp_path)
+    # The benchmark asks for 50 launches and gets one: the sum is that of the launch itself and one more.
+    assert done.stdout.splitlines() == ["n is 100", "n is 100", "addition PASS, True, sum 2.0", "product PASS with 2 clusters at once"]
+    launches = json.loads(told.read_text())["launches"]
+    assert [x["grid"] for x in launches] == [[2, 1, 1]] * 3
+    assert not any(x["run"]["findings"] for x in launches)
+    assert done.returncode == 1, done.stderr
+    assert "launch refused: grid = (3, 1, 1): is no multiple of the cluster (2, 1, 1)" in done.stderr
+    assert not list(tmp_path.glob("smemsim-cutedsl-*"))  # the DSL's PTX is gone
+
+
+@needs_dsl
+def test_a_product_on_blackwell_is_silent_and_its_missing_wait_is_found_at_its_line_of_python():
+    program = PROGRAMS / "cutedsl_blackwell.py"
+    done = run("sm_100a", program, "--multiprocessors", 2, "--on-finding", "raise")
+    line = next(n for n, text in enumerate(program.read_text().splitlines(), 1) if "cute.gemm(" in text)
+    assert done.stdout == "PASS with 2 clusters at once\n", done.stderr
+    assert "no findings; judged: 32 of 32 matrix instructions" in done.stderr
+    assert f"cutedsl_blackwell.py:{line})" in next(text for text in done.stderr.splitlines() if "X004" in text)
+    assert done.returncode == 1
+
+
+def test_directives_do_not_limit_what_occupancy_says():
+    """Measured on an H200: a kernel of .reqntid 1 has the occupancy of any other one."""
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True))
+    text = ".version 8.0 .target sm_90a .address_size 64 .visible .entry k() DIRECTIVE { ret; }"
+    for directive in (".reqntid 1", ".maxntid 64", ""):
+        kernel = device.load(text.replace("DIRECTIVE", directive)).function("k")
+        assert [device.blocks_per_multiprocessor(kernel, threads, 0) for threads in (1, 64, 128)] == [32, 32, 16]

@@ -1,0 +1,185 @@
+"""Triton, Gluon and torch on the virtual GPU: an unmodified file of tests, run as its author would, on both architectures."""
+
+import functools
+import importlib.metadata
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ET
+
+import pytest
+
+import smemsim
+import smemsim.triton
+
+MISSING = [name for name in ("triton", "torch") if importlib.util.find_spec(name) is None]
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="the virtual GPU needs Linux"),
+    pytest.mark.skipif(bool(MISSING), reason=f"{' and '.join(MISSING)} not installed"),
+]
+
+INSTALLED = any(entry.name == "smemsim" for entry in importlib.metadata.entry_points(group="pytest11"))
+PLUGIN = () if INSTALLED else ("-p", "smemsim.testing.plugin")
+SUITE = pathlib.Path(__file__).parent / "programs" / "gpu_suite.py"
+FAULTS = {"test_past_the_end": "X001", "test_copy_through_shared_memory[False]": "X004"}
+NAMES = [
+    "test_vector_addition", "test_softmax", "test_product_with_descriptors", "test_copy_through_shared_memory[True]", "test_after_a_finding",
+    "test_pointers_in_memory", "test_where_a_pointer_may_point[cpu]", "test_where_a_pointer_may_point[pinned]",
+    "test_where_a_pointer_may_point[cuda]", "test_too_much_shared_memory", "test_backward", "test_graph", "test_autotuner_and_benchmark",
+    "test_hooks", "test_places_of_tensors", "test_copies_are_copies", "test_default_device_and_modules", "test_random_numbers",
+    "test_the_card", "test_memory_is_counted_once_and_given_back", "test_streams_and_events",
+]  # fmt: skip
+
+ARCHITECTURES = {
+    "sm_90a": NAMES,
+    "sm_100a": [name for name in NAMES if "descriptors" in name or "True" in name or "card" in name or "much" in name],
+}
+CHOSEN = {"sm_90a": (), "sm_100a": ("-k", "descriptors or shared or past or card")}  # the rest is the same on both
+
+
+def run(*command, folder, **environment):
+    """A program's (exit code, stdout, stderr), with a cache of its own for compiled kernels."""
+    own = {
+        "PYTHONPATH": str(pathlib.Path(smemsim.__file__).parents[1]),
+        "TRITON_CACHE_DIR": str(folder / "cache"),
+        "TRITON_DEFAULT_FP_FUSION": "1",
+    }
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("SMEMSIM_", "PYTEST_"))}
+    done = subprocess.run(
+        [sys.executable, *map(str, command)], env={**clean, **own, **environment}, cwd=folder, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@functools.cache
+def outcomes(arch):
+    """What became of each test of the suite: its failure's text, "" where it passed; and what pytest said at the end."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        options = ("-p", "no:cacheprovider", "-q", "-W", "ignore", "--smemsim-gpu", arch, "--smemsim-report", folder / "report")
+        _, out, err = run("-m", "pytest", *PLUGIN, *options, *CHOSEN[arch], "--junitxml", folder / "x.xml", SUITE, folder=folder)
+        assert (folder / "x.xml").exists(), out + err
+        cases = ET.parse(folder / "x.xml").getroot().iter("testcase")
+        page = (folder / "report" / "index.html").read_text(encoding="utf-8")
+        return {case.get("name"): "".join(f.get("message", "") + (f.text or "") for f in case) for case in cases}, out, page
+
+
+@pytest.mark.parametrize(("arch", "name"), [(arch, name) for arch, names in ARCHITECTURES.items() for name in names])
+def test_what_a_gpu_passes_passes(arch, name):
+    assert outcomes(arch)[0][name] == ""
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_fails_the_test_that_has_it_alone(name, arch):
+    found, _, _ = outcomes(arch)
+    assert FAULTS[name] in found[name]
+    assert {other for other, text in found.items() if text} == set(FAULTS)
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_an_access_past_a_tensor_names_the_tensor_and_the_line_that_made_it(arch):
+    text = outcomes(arch)[0]["test_past_the_end"]
+    line = next(n for n, source in enumerate(SUITE.read_text(encoding="utf-8").splitlines(), 1) if "empty(250" in source)
+    assert "right behind" in text
+    assert re.search(rf"gpu_suite\.py:{line} \(empty, float32\[250\]\)", text)
+    assert "1000 bytes" in text
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_100a"])
+def test_the_session_ends_with_a_summary_and_a_page(arch):
+    _, out, page = outcomes(arch)
+    assert re.search(rf"{arch}: \d+ launches of \d+ kernels .* findings in 2 \(copied, add\)", out)
+    assert "X001" in page
+    assert "product" in page
+
+
+PROGRAM = """
+import torch, triton, triton.language as tl
+
+@triton.jit
+def twice(x, n: tl.constexpr):
+    at = tl.arange(0, n)
+    tl.store(x + at, tl.load(x + at) * 2)
+
+x = torch.ones(120, device="cuda")
+twice[(1,)](x[:64], n=64)
+assert (x[:64] == 2).all() and (x[64:] == 1).all()
+twice[(1,)](x, n=128)
+print("ended")
+"""
+
+
+def test_exec_runs_a_program_as_it_is(tmp_path):
+    (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
+    told = ("--arch", "sm_100a", "--on-finding", "collect", "--json", tmp_path / "found.json")
+    code, out, err = run("-m", "smemsim", "exec", *told, "--", sys.executable, "program.py", folder=tmp_path)
+    assert (code, out) == (1, "ended\n"), err
+    launches = json.loads((tmp_path / "found.json").read_text(encoding="utf-8"))["launches"]
+    assert [x["is_fine"] for x in launches] == [True, False]
+    assert launches[1]["run"]["findings"][0]["code"] == "X001"
+    assert "2 launches of 1 kernel" in err
+
+
+def test_the_driver_alone_raises_where_the_policy_says_so(tmp_path):
+    install = (
+        "import smemsim.triton\nfrom smemsim.virtual import Policy\nsmemsim.triton.install('sm_90a', policy=Policy(on_finding='raise'))\n"
+    )
+    (tmp_path / "program.py").write_text(install + PROGRAM, encoding="utf-8")
+    code, out, err = run("program.py", folder=tmp_path)
+    assert (code, out) == (1, "")
+    assert "FindingsError" in err
+    assert "X001" in err
+
+
+def test_workers_of_xdist_tell_what_they_launched(tmp_path):
+    pytest.importorskip("xdist", reason="needs pytest-xdist")
+    tests = PROGRAM.split("\nx = ", maxsplit=1)[0] + (
+        "\nimport pytest\n@pytest.mark.parametrize('n', [64, 128, 256])\ndef test_it(n):\n"
+        "    x = torch.ones(128, device='cuda')\n    twice[(1,)](x, n=n)\n"
+    )
+    (tmp_path / "test_it.py").write_text(tests, encoding="utf-8")
+    options = (
+        "-p",
+        "xdist",
+        "-p",
+        "no:cacheprovider",
+        "-n",
+        "2",
+        "-q",
+        "-W",
+        "ignore",
+        "--smemsim-gpu",
+        "sm_90a",
+        "--smemsim-on-finding",
+        "collect",
+    )
+    code, out, err = run("-m", "pytest", *PLUGIN, *options, "--smemsim-report", "report", "test_it.py", folder=tmp_path)
+    assert code == 0, out + err
+    assert "3 passed" in out
+    assert re.search(r"X001  twice\.ptx", out)
+    assert "sm_90a: 3 launches of 1 kernel" in out
+    page = (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    linked = re.findall(r"<a href=([^>]+)>", page)
+    assert linked
+    assert all((tmp_path / "report" / name).is_file() for name in linked)
+
+
+def test_an_unknown_card_is_told_in_a_sentence(tmp_path):
+    code, out, err = run("-m", "pytest", *PLUGIN, "--smemsim-gpu", "sm_12", folder=tmp_path)
+    assert code == 4
+    assert "--smemsim-gpu" in out + err
+    assert "Traceback" not in out + err
+
+
+def test_a_card_is_chosen_once(monkeypatch):
+    monkeypatch.delenv("SMEMSIM_ARCH", raising=False)
+    with pytest.raises(smemsim.InputError, match="which card is not said"):
+        smemsim.triton.install()
+    with pytest.raises(smemsim.InputError, match="sm_12"):
+        smemsim.triton.install("sm_12")
