@@ -169,7 +169,7 @@ class Ledger:
         return {number for (number,) in self._db.execute("SELECT number FROM chunk WHERE space = ?", (space,))}
 
     def chunks(self, space: str) -> dict[int, ChunkResult]:
-        """What the chunks of a space gave, in their order."""
+        """The results of the chunks of a space, in their order."""
         rows = self._db.execute("SELECT number, cases, classes, troubles FROM chunk WHERE space = ? ORDER BY number", (space,))
         return {
             number: ChunkResult(cases, json.loads(classes), tuple(Trouble(**t) for t in json.loads(troubles)))

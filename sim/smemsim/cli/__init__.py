@@ -77,7 +77,7 @@ def _end(ctx: click.Context, code: int, message: str) -> NoReturn:
 
 
 def _place(error: BaseException) -> str:
-    """Where it happened in the source, for a report of it."""
+    """The line of the source that raised an error, for a report of the error."""
     frames = traceback.extract_tb(error.__traceback__)
     return f" ({os.path.basename(frames[-1].filename)}:{frames[-1].lineno})" if frames else ""
 

@@ -328,7 +328,7 @@ def _expected(texts: tuple[str, ...], arrays: list[str]) -> dict[str, str]:
 
 
 def _wanted(launch: LaunchFile, o: dict[str, Any]) -> Wanted:
-    """What counts as expected: what the options say, else what the launch file does."""
+    """How outputs are compared with what was expected: as the options say, else as the launch file does."""
     from smemsim.judge.numbers import Tolerance
     from smemsim.judge.outputs import Wanted
 
@@ -373,7 +373,7 @@ def _outputs(launch: LaunchFile, arrays: Any, names: list[str]) -> list[Output]:
 
 
 def _compared(done: Run, outputs: list[Output], expected: dict[str, str], launch: LaunchFile, how: Wanted) -> dict[str, Comparison]:
-    """Of each output that could be compared how it compares with what was expected."""
+    """The comparison of each output with what was expected, for those that can be compared."""
     if not expected:
         return {}
     if done.ctas < done.launch.ctas:

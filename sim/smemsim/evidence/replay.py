@@ -171,7 +171,7 @@ def replay_suite(suite: Suite, *, case: int | None = None, progress: Callable[[i
 
 
 def _guarded(suite: Suite, case: int | None, call: Callable[[], Any]) -> Any:
-    """What a damaged case makes of the model is the trace's fault, and said so."""
+    """Runs a comparison; an error that a damaged case causes is reported as the trace's fault."""
     try:
         return call()
     except (Unmodelled, HardwareTrap):

@@ -44,9 +44,9 @@ class Scenario:
     @classmethod
     def of(cls, scenario: scenarios.ScenarioTables) -> Scenario:
         """A builder that begins with the tables of a scenario."""
-        found = cls(scenario.arch)
-        found.tables = scenario.as_dict()
-        return found
+        builder = cls(scenario.arch)
+        builder.tables = scenario.as_dict()
+        return builder
 
     def tensor(
         self,

@@ -827,7 +827,7 @@ def judge(machine: Machine, read: Read, scenario: ScenarioTables, rerun: Rerun, 
 
 
 def _unrepaired(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: Rerun, share: str, counts: Counts) -> Finding:
-    """What can be said of a wrong operand that no single change makes right."""
+    """The finding about a wrong operand that no single change makes right."""
     read, wrong = seen.read, seen.wrong
     got = seen.got[wrong]
     between = _between_chunks(seen)
@@ -870,7 +870,7 @@ def _repairs(machine: Machine, seen: Seen, scenario: ScenarioTables, rerun: Reru
 
 
 def _other_idesc(read: Read, scenario: ScenarioTables) -> Fix | None:
-    """What the other major-ness changes in a step's instruction descriptor."""
+    """The change of a step's instruction descriptor that goes with the other major-ness."""
     step, field = scenario.steps[read.step], f"{read.where.side}_major"
     if not isinstance(step, MmaStep) or step.idesc is None or step.kind not in KINDS:
         return None
@@ -890,7 +890,7 @@ def _placements(machine: Machine, read: Read) -> Iterator[np.ndarray]:
 
 
 def _lucky(read: Read) -> list[Finding]:
-    """What is wrong with a descriptor that reads the right bytes all the same."""
+    """The findings about a descriptor that reads the right bytes although something of it is wrong."""
     unit, end = 1 << START.shift, REACH
     if read.starts is None:
         return []

@@ -39,7 +39,7 @@ _CUTLASS = re.compile(r"(?:(\d)x)?(\d+)dp(\d+)bit(?:lw(\d\d)(\d\d))?")  # copy_t
 
 
 def full_name(row: CopyShape) -> str:
-    """As it stands in the instruction: `.32x128b.warpx4`."""
+    """The name of a shape as it stands in the instruction: `.32x128b.warpx4`."""
     return f".{row.name}" + (f".{row.multicast}" if row.multicast else "")
 
 

@@ -185,7 +185,7 @@ class Product:
 
     @classmethod
     def of(cls, results: Sequence[MmaResult], columns: slice = slice(None)) -> Product | None:
-        """That of instructions which were run; None where its terms are not products of whole elements of A and B."""
+        """The product of instructions that were run; None where its terms are not products of whole elements of A and B."""
         first = results[0]
         if any(r.lower is not None or (r.index is not None and r.arithmetic.group > 1) for r in results):
             return None
@@ -304,7 +304,7 @@ class Compared:
             return np.asarray(same | (np.abs(self.values(d) - self.values(self.hardware)) <= room))
 
     def fits(self, product: Product, how: MmaArithmetic | Reference | None = None) -> np.ndarray:
-        """Where the D of another product, or of another datapath, agrees."""
+        """Which elements of D agree with hardware's, for another product or another datapath."""
         if how is not None:
             return self.agrees(product.run_as(how), self.room)
         steps = product.partial()
@@ -400,7 +400,7 @@ ODD = 2.0**1000  # stands for what is no number
 
 
 def moved_lines(c: Compared) -> list[str]:
-    """Whose rows or columns lie elsewhere if D is hardware's."""
+    """Sentences about D, A, B or C with transposed or exchanged rows or columns, where that gives hardware's D."""
     p, sentences = c.product, []
     if c.model.shape[0] == c.model.shape[1] and c.agrees(c.model.T, c.room.T).all():
         sentences.append("D were transposed")
@@ -574,7 +574,7 @@ def other_operands(c: Compared) -> list[str]:
 
 
 def _tried(c: Compared, chains: Iterable[Chain]) -> list[str]:
-    """Those that give hardware's D; a sum in float64 says whether one is worth a run."""
+    """The candidates that give hardware's D; a sum in float64 decides which are multiplied at all."""
     steps, _, k = c.product.a.bits.shape
     if steps < 2:
         return []
@@ -780,7 +780,7 @@ def _plausible(c: Compared, reading: Reading, others: Descriptors, steps: slice)
 
 
 def _told(reading: Reading, other: Descriptors, address: np.ndarray, steps: slice) -> str:
-    """What differs, and the first element that it moves."""
+    """The fields that differ between two descriptors, and the first element that this moves, as a sentence."""
     d, name = reading.d, reading.name
     (lbo, sbo, base), (new_lbo, new_sbo, new_base) = ([int(x[0]) for x in fields[3:]] for fields in (d, other))
     said = []
@@ -941,7 +941,7 @@ def _codes(dtype: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _right(c: Compared, name: str, line: int, candidates: Found) -> Found:
-    """Those that do give the line: looked at where it differs first."""
+    """The candidates that give the line of D; places where it differs are compared first."""
     axis = "AB".index(name)
     for across in (np.nonzero(np.moveaxis(c.differs, axis, 0)[line])[0][:LINES], slice(None)):
         if candidates:
@@ -1195,7 +1195,7 @@ def _found(c: Compared, tests: Tests) -> list[tuple[LooksLike, str]]:
 
 
 def _combined(c: Compared, sentences: list[tuple[LooksLike, str]], rounded: bool) -> Diagnosis:
-    """All that gives D; where that is rounding and nothing is larger than rounding, the rest is not needed."""
+    """The diagnosis from all that gives D; where that is rounding, and no difference is larger, the rest is left out."""
     if rounded and any(looks_like == "rounding" for looks_like, _ in sentences):
         sentences = [one for one in sentences if one[0] == "rounding"]
     kinds = list(dict.fromkeys(looks_like for looks_like, _ in sentences))

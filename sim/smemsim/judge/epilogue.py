@@ -169,7 +169,7 @@ def _part(matrix: np.ndarray, read: OperandRead, rows: int, k: int) -> np.ndarra
 
 
 def _boxes(stores: list[Store], tiles: list[_Tile], launch: Launch) -> Iterator[_Box]:
-    """Those stores whose rows have the numbers of a product, in whatever order."""
+    """The stores whose rows have the numbers of a product, in any order."""
     for event in stores:
         for dtype in STORED_AS.get(event.tensor_map.data_type.name, ()):
             box = _box(event, dtype, tiles, launch)

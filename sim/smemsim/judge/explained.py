@@ -103,7 +103,7 @@ def explained(run: Executed, wrong: Wrong) -> str:
 
 
 def rounding_of(launch: Launch, dtype: str) -> Rounding:
-    """What rounding gives in an output of a type, by the instructions of the kernel."""
+    """The rounding errors to expect in an output of a type, by the instructions of the kernel."""
     program, sums = launch.program, 0.0
     if program.approximate:
         sums = ROUNDING["approximated"]

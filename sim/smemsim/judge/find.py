@@ -825,7 +825,7 @@ class Search:
         return described(self.shape, self.kind, leading, stride, _likeliest(some), alternatives=tuple(some))
 
     def _why(self) -> Witness:
-        """What has no place: all chunks of a group up to the one that the last candidate did not have."""
+        """The witness that the contents lie nowhere in this mode: the chunks of a group up to the one that the last candidate place lacks."""
         swizzle, base = self.kind.mode.swizzle, self.kind.base_offset
         if self.died is None:
             text = "each of its atoms lies somewhere, but no start, LBO and SBO lead to all of them"

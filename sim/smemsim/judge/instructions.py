@@ -331,7 +331,7 @@ def a_from_tensor_memory(
 def _compare(
     machine: Machine, where: Path, title: str, meant: Meant, tmem: Grid, layout: ATmemLayout, columns: list[int], shape: tuple[int, int]
 ) -> Finding | None:  # fmt: skip
-    """What is wrong with A, element by element; None where nothing is."""
+    """The finding about an A in tensor memory that is wrong, element by element; None where it is right."""
     rows = layout.m // layout.cta_group
     row, k = np.meshgrid(np.arange(rows), np.arange(layout.k), indexing="ij")
     lane, column, bit = (np.stack(x) for x in zip(*(layout.location(row, k, copy)[1:] for copy in range(layout.copies)), strict=True))

@@ -286,7 +286,7 @@ class Reads:
     # ---- pieces of other processes
 
     def fresh(self) -> Reads:
-        """One that has seen nothing, for CTAs that another process executes."""
+        """A `Reads` that has recorded nothing yet, for CTAs that another process executes."""
         return Reads(self.arch)
 
     def finish(self) -> Reads:
@@ -316,7 +316,7 @@ class Reads:
 
     @property
     def missed(self) -> dict[str, int]:
-        """What is not judged, by its reason, and how often that was so."""
+        """How many instructions were not judged, by the reason."""
         return dict(self.missed_instructions) | ({"tcgen05.cp": self.copies} if self.copies else {})
 
     @property
@@ -342,19 +342,19 @@ class Reads:
 
     # ---- events
 
-    def __call__(self, wave: Wave, event: Event) -> None:
+    def __call__(self, x: Wave, event: Event) -> None:
         if isinstance(event, Load | Store):
             self.maps.setdefault((event.map_address, self._map_key(event.tensor_map), event.tensor_map.global_address), event)
         if isinstance(event, Load):
-            first = next(c for c in wave.ctas if c.number == event.cta)
+            first = next(c for c in x.ctas if c.number == event.cta)
             for delivery in event.deliveries:
-                self._loaded(wave, wave.ctas[first.index - first.rank + delivery.cta_rank], event)
+                self._loaded(x, x.ctas[first.index - first.rank + delivery.cta_rank], event)
         elif isinstance(event, Mma):
-            first = next(c for c in wave.ctas if c.number == event.cta)
+            first = next(c for c in x.ctas if c.number == event.cta)
             self.ctas.add(event.cta)
             self.instructions += 1
-            pair = [first] if event.cta_group == 1 else [wave.ctas[first.index ^ n] for n in (0, 1)]
-            told = {reason for cta in pair for reason in self._multiply(wave, cta, event)}
+            pair = [first] if event.cta_group == 1 else [x.ctas[first.index ^ n] for n in (0, 1)]
+            told = {reason for cta in pair for reason in self._multiply(x, cta, event)}
             self.missed_instructions.update(sorted(told)[:1])
         elif isinstance(event, Copy):
             self.copies += 1
@@ -408,7 +408,7 @@ class Reads:
         product.b.append(b)
 
     def _reached(self, event: Mma, a: OperandRead, b: OperandRead) -> None:
-        """How far along K two matrices are multiplied, by anybody."""
+        """Records how far along K two matrices are multiplied by any CTA."""
         if a.is_matrix and b.is_matrix and not event.is_sparse:
             now = Reach(event, a, b, *(k for read in (a, b) for k in (read.at[1], read.at[1] + event.k)))
             before = self.reaches.get((a.base, b.base))
@@ -435,7 +435,7 @@ class Reads:
         self.outside.setdefault((side, load.event.instruction.line), (side, load, read.modes[1][0].dimension))
 
     def _operand(self, course: _Course, cta: Cta, event: Mma, side: str, what: SharedOperand) -> OperandRead | str | None:
-        """What an operand reads; why that is not known; None for what is told elsewhere (`widths`)."""
+        """The read of an operand, or the reason why it is not known; None for what `widths` reports."""
         shared = cta.shared
         if element_format(what.dtype).bits < 8:
             return "operands of 4 or 6 bits"
@@ -607,7 +607,7 @@ def _owners(shared: SharedMemory, places: _Places) -> tuple[np.ndarray, np.ndarr
 
 
 def _looked_at(shared: SharedMemory, places: _Places, known_loads: Mapping[int, Issued], dtype: str, major: str) -> _Told | str:
-    """What an operand's tile is, or why that is not known."""
+    """The tile that an operand is, or the reason why that is not known."""
     writer, place = _owners(shared, places)
     numbers, pattern = np.unique(writer, return_inverse=True)
     pattern = pattern.reshape(writer.shape)
@@ -1072,7 +1072,7 @@ def turned(reads: Reads) -> list[Finding]:
 
 
 def _as_written(event: Mma, side: str, major: str) -> str:
-    """Another major-ness of an operand, as the instruction has it."""
+    """The other major-ness of an operand, as its instruction spells it."""
     bit = int(major == "MN")
     if event.idesc is None:
         return f"{side.upper()} {major}-major: imm-trans-{side} = {bit} at line {event.instruction.line}"
@@ -1189,10 +1189,12 @@ def _of_rows(tile: _Tile, event: Mma, missing: np.ndarray) -> Finding:
 # ---- What a launch's tensor maps say, held against the arrays they point into, and tiles that lie outside of them
 
 
-def of_maps(reads: Reads, launch: Launch, told_of: Collection[int] = ()) -> list[Finding]:
-    """All of them; each is a cause, and what else is found of the same tiles follows from it. Of the loads of the lines `told_of`, their coordinates are known
-    to be wrong."""
-    outside = (f for f in _outside(reads) if f.line not in told_of)
+def of_maps(reads: Reads, launch: Launch, known_wrong: Collection[int] = ()) -> list[Finding]:
+    """The findings about tensor maps; each is a cause, and other findings of the same tiles follow from it.
+
+    `known_wrong` are lines of loads whose coordinates are known to be wrong already.
+    """
+    outside = (f for f in _outside(reads) if f.line not in known_wrong)
     return [*_misfits(reads, launch.memory), *_pitches(reads, launch.arch), *_widths(reads), *outside]
 
 

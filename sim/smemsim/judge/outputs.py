@@ -181,7 +181,7 @@ class Output:
         return {"name": self.name, "dtype": self.type, "shape": list(self.array.shape), "sha256": self.sha256}
 
     def compared(self, expected: str, folder: pathlib.Path, how: Wanted | None = None) -> Comparison | None:
-        """How it compares with what was expected; None for what cannot be compared here.
+        """The comparison of the output with what was expected; None where they cannot be compared here.
 
         `expected` is the name of an .npy file in `folder`, or "sha256:" and a digest, of which every bit counts. The array must have this one's shape. Its
         elements are numbers of any type, or raw bits (unsigned or void, of the same size) where numpy has no such type.

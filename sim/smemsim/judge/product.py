@@ -394,7 +394,7 @@ class Words(NamedTuple):
 
 
 def faults_of(tile: Tile) -> Iterator[Fault]:
-    """All that are known, the most common first; what they do to the operand may be nothing, or the same as another."""
+    """All faults of descriptors and writers that are known, the most common first; a fault may change nothing, or the same as another one."""
     right, arch = tile.right, tile.shape.machine.name
     words = Words(right.swizzle, 0, CHUNK if right.leading is None else right.leading, right.stride or 0, right.starts)
     plain = tile.owners(tile.addresses(tile.offsets))

@@ -214,7 +214,7 @@ def as_given(values: np.ndarray, given: Grid) -> int | list[int] | list[list[int
 
 
 def told_of(machine: Machine, number: int) -> list[Finding]:
-    """What was found of a copy step that makes its data wrong."""
+    """The findings about a copy step that make its data wrong."""
     return [f for f in machine.findings if f.severity in (Severity.WRONG, Severity.TRAP) and f.about.step == number]
 
 

@@ -130,7 +130,7 @@ MOST_CHUNKS = 16384  # of all interactive pictures together: about 1 MB of numbe
 
 
 def _fitting(tiles: Sequence[TilePicture]) -> tuple[list[TilePicture], tuple[str, ...]]:
-    """Those that a page has room for, wrong ones before right ones, and the names of the others."""
+    """The pictures that a page has room for, wrong ones before right ones, and the names of the others."""
     ordered = sorted(range(len(tiles)), key=lambda i: (tiles[i].first_wrong is None, i))
     room, kept = MOST_CHUNKS, set[int]()
     for i in ordered:

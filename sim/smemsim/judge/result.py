@@ -349,7 +349,7 @@ def may_be(arrays: Arrays, found: np.ndarray, wanted: np.ndarray, which: np.ndar
 
 
 def _lines_source(arrays: Arrays, found: np.ndarray, wanted: np.ndarray, axis: int, empty: np.ndarray) -> np.ndarray | None:
-    """Where each line comes from; those that are right, or empty, stay."""
+    """The index of the line that each line comes from; lines that are right or empty stay."""
     wrong = np.flatnonzero(arrays.wrong.any(axis=1 - axis) & ~empty)
     if not len(wrong):
         return None
@@ -1091,7 +1091,7 @@ def _is_of(values: np.ndarray, dtype: str) -> bool:
 
 
 def _where(arrays: Arrays) -> str:
-    """Where it is wrong; between elements that were to be what they are, where it is as it was."""
+    """The places that are wrong, in words; elements between them that were not to change are left out."""
     places = _places(arrays.wrong)
     if "..." not in places:
         return places

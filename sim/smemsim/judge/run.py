@@ -112,7 +112,7 @@ def _grouped(findings: list[Finding]) -> list[Finding]:
 
 
 def _gist(f: Finding) -> tuple[object, ...]:
-    """What findings have in common that say the same of one line of the source: all but numbers and registers.
+    """The sentence of a finding without its numbers and registers: findings of one source line that have the same are grouped.
 
     Without .loc, of one shape of instruction. Threads that wait are told for every place where they do.
     """
@@ -230,7 +230,7 @@ class Judged:
 
 
 def judged_of(launch: Launch, reads: Reads | None, written: Written | None, why_not: str) -> Judged:
-    """What was judged of a launch; `why_not` is what check said of operands that it does not model."""
+    """How many instructions of a launch were judged, and which were not; `why_not` says what check does not model."""
     if reads is None:
         return Judged(0, 0, 0, 0, 0, {"anything: it ran without the watch": 0})
     reads.finish()
@@ -356,7 +356,7 @@ class Run:
 
     @property
     def evidence(self) -> tuple[str, ...]:
-        """What the results rest on that was not measured, in words."""
+        """The rules behind the results that were not measured, in words."""
         grades = sorted(self.launch.evidence)
         if not architecture(self.launch.arch).measured:
             grades.insert(0, f"rules for {self.launch.arch} are documented, compiled or inferred: nothing is measured on Blackwell")

@@ -59,7 +59,7 @@ class Slice:
 
 
 def slice_of(machine: Machine, number: int, step: MmaStep, side: str, group: int | None) -> Slice | None:
-    """What the step reads; None where it says too little, or nothing that an instruction has. Raises Unmodelled."""
+    """The scale factors that a step reads; None where the step says too little, or where no instruction has such a form. Raises Unmodelled."""
     where, operand, letter = Path.of("step", number, side), step.readers[side], side[-1]
     kind, meant = KINDS.get(kind_of_step(step, machine.arch) or ""), operand.meant
     if kind is None or not kind.block_scaled or meant is None or operand.tmem is None:
@@ -276,7 +276,7 @@ def _told(first: Element) -> str:
 def _other_slice(
     machine: Machine, step: MmaStep, number: int, part: Slice, places: list[list[tuple[int, int]]], legal: np.ndarray, share: str, counts: Counts
 ) -> Finding:  # fmt: skip
-    """Everything lies in tensor memory, in other columns or at other ids."""
+    """The finding that all scale factors lie in tensor memory, in other columns or at other ids."""
     used = list(zip(part.column.flat, part.id.flat, strict=True))
     near = [min(options, key=lambda x: (x != (c, i), (x[0] != c) + (x[1] != i), abs(x[0] - c), abs(x[1] - i))) for options, (c, i) in zip(places, used, strict=True)]  # fmt: skip
     column, id_ = (np.array([x[j] for x in near]).reshape(part.column.shape) for j in (0, 1))

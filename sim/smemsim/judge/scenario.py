@@ -405,12 +405,12 @@ class ScenarioTables:
     source: Source = dataclasses.field(default=Source("scenario"), compare=False, repr=False)
 
     def as_dict(self) -> dict[str, object]:
-        """As a file has it, keys in the order of the format."""
+        """The scenario as a file has it, keys in the order of the format."""
         found: dict[str, object] = {name: value for name, value in plain(self).items() if value or name in ("arch", "excerpt")}
         return found
 
     def value_at(self, path: Path) -> Value:
-        """What a file has at a path, None where nothing stands there."""
+        """The value that a file has at a path; None where nothing stands there."""
         there: object = self
         for part in path.keys:
             if isinstance(there, tuple) and isinstance(part, int):

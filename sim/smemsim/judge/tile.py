@@ -125,7 +125,7 @@ class Held:
         return f"{named[0]}[{at}]" + " (outside the tensor)" * outside
 
     def short(self, named: Named | int) -> str:
-        """As `64,0`: the indices along the axes of rows and of K; with its tensor where that is another."""
+        """The indices of an element along the axes of rows and of K, as `64,0`; the tensor's name stands before them where it is another one."""
         if isinstance(named, int):
             return {UNWRITTEN: "empty", OUTSIDE: "fill", FOREIGN: "foreign"}[named]
         at = dict(zip(self.tensors[named[0]].extent, named[1], strict=True))
@@ -457,7 +457,7 @@ def shown_lines(tile: TilePicture, most: int) -> list[int | LeftOut]:
 
 
 def _look(tile: TilePicture, lines: list[int], base: int) -> Any:
-    """What an atom looks like, wherever it lies and whichever rows it holds."""
+    """What decides how an atom is drawn, wherever it lies and whichever rows it holds."""
     cells = [(line - base, slot, cell) for line in lines for slot, cell in enumerate(tile.lines[line]) if cell]
     homes = [c.home for _, _, c in cells if c.home] or [(0, 0)]
     line0, column0 = min(h[0] for h in homes), min(h[1] for h in homes)
@@ -543,7 +543,7 @@ class _Drawing:
         return self.tile.held.axes if self.tile.held else ("row", "k")
 
     def legend(self) -> tuple[Legend, ...]:
-        """What the marks mean, of those that occur in the shown lines."""
+        """The marks that occur in the shown lines, and what they mean."""
         shown = [cell for line in self.lines if isinstance(line, int) for cell in self.tile.lines[line]]
         cells = [cell for cell in shown if cell]
         entries = [Legend(f"block {self.chosen[0]}, K step {self.chosen[1]} reads it", mark=Mark.CHOSEN)] if self.chosen else []

@@ -252,7 +252,7 @@ class _HostMemory:
         return next(x for x in self._placed if x[0] <= one.root[0] < x[0] + max(1, len(x[2])))
 
     def pointer(self, value: Any) -> Any:
-        """What is passed for an argument: its address, or the array of the GPU that it is."""
+        """The address to pass for an argument, or the array of the GPU that the argument is."""
         value = _unwrapped(value)
         if isinstance(value, DeviceArray):
             return value

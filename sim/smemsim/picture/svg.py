@@ -202,7 +202,7 @@ class _Layout:
         self.right = self.left[-1] + self.wide * len(last.heads) + (72 if last.after else MARGIN)
 
     def _rows(self, grid: Grid) -> tuple[dict[int, float], float]:
-        """Where rows begin by their number, and where the grid ends."""
+        """The places at which rows begin, by their number, and the end of the grid."""
         y, tops = self.top, dict[int, float]()
         for entry in grid.rows:
             if isinstance(entry, Row):
@@ -300,7 +300,7 @@ def _outline(at: _Layout, number: int, outline: Outline) -> list[str]:
 
 
 def _labels(at: _Layout, number: int) -> list[tuple[tuple[float, float], str]]:
-    """What stands above outlines, once for each column, and its place."""
+    """The labels above outlines with their places, one for each column."""
     labels = dict[float, tuple[tuple[float, float], str]]()
     for outline in at.picture.grids[number].outlines:
         if outline.label and any(y == at.top for y, _ in _runs(at.rows[number][0], at.high, outline)):

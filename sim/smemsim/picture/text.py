@@ -81,7 +81,7 @@ def _table_line(table: Table, cells: Sequence[str], widths: Sequence[int], style
 
 
 def stdout() -> Console:
-    """Where results go; as wide as they need when nobody looks at a terminal."""
+    """The console that writes results to stdout; lines are as long as they need where stdout is no terminal."""
     from rich.console import Console
 
     width = None if sys.stdout.isatty() else WIDE

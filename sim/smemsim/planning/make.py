@@ -323,7 +323,7 @@ class Plan:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is worth knowing of the descriptors, such as that documents contradict each other."""
+        """Remarks on the descriptors, such as that documents contradict each other."""
         tile, wish, notes = self.arrangement, self.wish, []
         of = tile.instruction
         if of.descriptor is not None:

@@ -82,7 +82,7 @@ def _nearest(near: Nearest) -> list[Line]:
 
 
 def explanation_view(explanation: ProductExplanation) -> list[Line]:
-    """What a D looks like, and the faults that give it."""
+    """The explanation of a wrong D as lines of text: where it is wrong, and the faults that give it."""
     lines = [
         Line(
             [

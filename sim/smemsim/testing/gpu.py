@@ -52,7 +52,7 @@ class Session:
 
     @property
     def launches(self) -> list[Launched]:
-        """All so far, of this process and of workers that have ended."""
+        """All launches so far, of this process and of workers that have ended."""
         return [*self.of_workers, *(process.device().launches if process.has_device() else ())]
 
     @pytest.hookimpl(tryfirst=True)

@@ -131,7 +131,7 @@ class CudaModule:
         self.cu, self.handle = cu, handle
 
     def kernel(self, name: str | None = None) -> CudaKernel:
-        """One of its kernels. InputError where there is no such kernel."""
+        """A kernel of the module by its name. InputError where there is no such kernel."""
         if name is None:
             raise InputError("name: which kernel of the image is not said")
         try:

@@ -26,7 +26,7 @@ def oracle(name: str) -> Oracle:
 
 
 def again(name: str, case: str) -> str:
-    """What differs in one case, given as JSON: the sentence of a `Trouble`, "" where both sides agree. InputError for an unknown oracle.
+    """The difference in one case, given as JSON: the sentence of a `Trouble`, "" where both sides agree. InputError for an unknown oracle.
 
     >>> again("numpy", '{"of": "product", "row": 0, "seed": 1, "m": 2, "n": 2}')
     ''

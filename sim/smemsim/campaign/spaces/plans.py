@@ -79,7 +79,7 @@ def simpler(arguments: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def complaints(arguments: dict[str, Any]) -> list[str]:
-    """What `check` has to say about a correct plan, notes apart; nothing where it is no plan."""
+    """The findings of `check` about a correct plan, without notes; empty where there is no plan."""
     try:
         plan = unchecked(**arguments)
     except (IllegalPlan, Unmodelled):

@@ -177,7 +177,7 @@ def class_of(flags: Flag) -> str:
 
 
 def said(word: int, operand: int) -> tuple[set[tuple[str, str]], bool, bool]:
-    """What the public interface says of the same: (code, severity) of what `problems` finds about the word, is it unmodelled, do bytes alias?"""
+    """The findings of the public interface about a word: (code, severity) of each, whether it is unmodelled, and whether bytes alias."""
     c = context(operand)
     d = SmemDescriptor.decode(word, arch=c["arch"])
     found = d.problems(**{name: value for name, value in c.items() if name != "arch"})

@@ -56,7 +56,7 @@ class Operand(enum.IntEnum):
 
 
 class Flag(enum.IntFlag):
-    """What can be said of a descriptor with an operand."""
+    """A bit for each finding that a descriptor with an operand can have."""
 
     INVALID = 1
     UNKNOWN = 2
@@ -215,7 +215,7 @@ def torn(start, lbo, sbo, base, absolute, mode, k_major, line, chunk, of_line, o
 
 @compiled
 def flags(word, operand, archs, modes, operands, unknown, used, of_line, of_chunk, slots, stamps, stamp, spot):  # type: ignore[no-untyped-def]
-    """All that can be said of one descriptor; `spot` picks the chunk that is looked at twice."""
+    """The findings about one descriptor as a set of `Flag` bits; `spot` picks the chunk that is looked at twice."""
     arch, k_major = operands[operand, _ARCH], operands[operand, _K_MAJOR] != 0
     lines, chunks = operands[operand, _LINES], operands[operand, _CHUNKS]
     start, lbo, sbo = taken(archs, arch, 0, word), taken(archs, arch, 1, word), taken(archs, arch, 2, word)

@@ -76,7 +76,7 @@ class LaunchOutputs:
 
 
 def _close(hardware: np.ndarray, model: np.ndarray, dtype: str, tolerance: Tolerance) -> np.ndarray:
-    """Where two results of an approximation agree; packed halves by units in the last place."""
+    """Which elements of two approximations agree; packed halves are compared in units in the last place."""
     if dtype == "u32":
         pairs = [x.view(np.int16).astype(np.int32) for x in (hardware, model)]
         near: np.ndarray = (np.abs(pairs[0] - pairs[1]) <= UNITS).reshape(-1, 2).all(axis=1)

@@ -554,7 +554,7 @@ class _Probed:
 
     @property
     def rule(self) -> Rule:
-        """What the addresses rest on, the most special rule first."""
+        """The rule that the addresses rest on, the most special one first."""
         machine, fmt = architecture(self.issued.arch), self.issued.element
         if any(machine.smem_descriptor.constants(self.descriptor)):
             return RULES["descriptor.reserved_bits"]

@@ -112,7 +112,7 @@ class TensorMapEncode:
 
 
 def _compare_bytes(raw: bytes, tm: TensorMap) -> Outcome:
-    """Both ways at once: the bytes decode to the map, and no bit of them is one that the model would not have written."""
+    """Compares both ways: the bytes decode to the map, and the model would have written every bit of them."""
     read = TensorMap.from_bytes(raw)
     if not tm.is_im2col_wide and read == tm:
         return agree(len(raw))

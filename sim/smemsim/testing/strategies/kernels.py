@@ -132,7 +132,7 @@ class Fault:
 
 
 def _descriptor(field: str) -> Callable[[Draw, dict[str, Any], Path], Any]:
-    """Another value in one field of the operand's descriptor, in its own units."""
+    """A fault: another value in one field of the operand's descriptor, in its own units."""
 
     def broken(draw: Draw, raw: dict[str, Any], operand: Path) -> Any:
         word = (operand / "word").within(raw)
