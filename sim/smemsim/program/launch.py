@@ -267,7 +267,7 @@ def _check_directives(config: LaunchConfig, kernel: LoadedKernel) -> None:
 class Judge(Protocol):
     """Called with each event, right after it happened. CTAs of other processes have a `fresh` one, which this one is to `merge` once it has `finish`ed."""
 
-    def __call__(self, wave: Wave, event: Event) -> None: ...
+    def __call__(self, x: Wave, event: Event) -> None: ...
 
     def fresh(self) -> Judge:
         """A judge of the launch that has seen no events, for another process."""
