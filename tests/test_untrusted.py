@@ -36,7 +36,8 @@ def kernel(body="", parameters=".param .u64 p", top="", name="k"):
 
 
 STORE = "ld.param.u64 %d1, [p]; st.global.u32 [%d1], 1;"
-ENDLESS = "ld.param.u64 %d1, [p];\nL: atom.global.add.u32 %r1, [%d1], 1; bra L;"
+# A loop that a branch leads out of, and that counts: nothing proves that it never ends.
+ENDLESS = "ld.param.u64 %d1, [p];\nL: atom.global.add.u64 %d2, [%d1], 1; setp.ne.u64 %p1, %d2, -7; @%p1 bra L;"
 
 
 def array(name="a", **about):
