@@ -4,6 +4,8 @@ A form is (text, type of the result, types of the operands, class of inputs). Th
 name. Operands come from three arrays of 64-bit words; a narrower type takes the low bits.
 """
 
+import itertools
+
 import numpy as np
 
 COUNT = 2048
@@ -247,7 +249,23 @@ def approximate_forms():
         yield f"{op}x2", "b32", ("b32",), kind
 
 
-EXACT = [*float_forms(), *integer_forms(), *packed_forms(), *comparison_forms(), *conversion_forms()]
+def video_forms():
+    """Scalar video instructions, one of seven: all types, parts of sources and of the result, sums; not those that an H200 does unlike the PTX ISA."""
+    every = []
+    for op, (d, a, b) in itertools.product(("vadd", "vsub", "vabsdiff", "vmin", "vmax"), itertools.product(("u32", "s32"), repeat=3)):
+        plain = [f"{op}.{d}.{a}.{b}", *([f"{op}.{d}.{a}.{b}.sat"] if d == "s32" else [])]
+        every += [
+            (f"{name} $0, $1{x}, $2{y}", d, (a, b)) for name in plain for x, y in (("", ""), (".b0", ".h1"), (".h0", ".b3"), (".b2", ""))
+        ]
+        every += [(f"{plain[0]} $0{part}, $1, $2, $3", d, (a, b, d)) for part in (".b0", ".b1", ".b3", ".h0")]
+        every += [(f"{name}.add $0, $1{x}, $2{y}, $3", d, (a, b, d)) for name in plain for x, y in (("", ""), (".b1", ".h0"))]
+    for a, b, compare in itertools.product(("u32", "s32"), ("u32", "s32"), ("lt", "le", "gt", "ge", "eq", "ne")):
+        every += [(f"vset.{a}.{b}.{compare} $0, $1{x}, $2{y}", "u32", (a, b)) for x, y in (("", ""), (".b0", ".h1"))]
+        every.append((f"vset.{a}.{b}.{compare}.add $0, $1, $2, $3", "u32", (a, b, "u32")))
+    yield from ((text, to, operands, "i32") for text, to, operands in every[::7])
+
+
+EXACT = [*float_forms(), *integer_forms(), *packed_forms(), *comparison_forms(), *conversion_forms(), *video_forms()]
 APPROXIMATE = list(approximate_forms())
 
 

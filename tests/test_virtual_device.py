@@ -1,6 +1,7 @@
 """The virtual device in the process of the test: memory, code, launches, streams, graphs, limits, hooks. No compiler is needed."""
 
 import ctypes
+import pathlib
 import struct
 
 import numpy as np
@@ -372,3 +373,27 @@ def test_the_environment_says_the_policy_and_a_mistake_names_the_variable():
     for name, text in (("SMEMSIM_LIMIT_SECONDS", "soon"), ("SMEMSIM_STRICT", "maybe"), ("SMEMSIM_CTAS", "3-1")):
         with pytest.raises(Exception, match=name):
             Policy.of({name: text})
+
+
+# ---- what an H200's driver said (tools/capture/card.py)
+
+
+CARD = np.load(pathlib.Path(__file__).parent / "data" / "h200_card.npz")
+
+
+def test_the_attributes_are_those_of_an_h200(device):
+    said = CARD["attributes"].tolist()
+    assert len(said) > 140
+    assert [[number, device.attribute(number)] for number, _ in said] == said
+
+
+def test_occupancy_is_that_of_an_h200(device):
+    rows = CARD["occupancy"]
+    assert len(rows) > 15_000
+    for registers, static in np.unique(rows[:, :2], axis=0).tolist():
+        shared = f".shared .align 1 .b8 buffer[{static}];" if static else ""
+        ptx = f".version 8.0 .target sm_90a .address_size 64 .visible .entry k() .maxnreg {registers} {{ {shared} ret; }}"
+        kernel = device.load(ptx).function("k")
+        asked = rows[(rows[:, 0] == registers) & (rows[:, 1] == static)]
+        found = [device.blocks_per_multiprocessor(kernel, threads, dynamic) for threads, dynamic in asked[:, 2:4].tolist()]
+        assert found == asked[:, 4].tolist(), (registers, static)

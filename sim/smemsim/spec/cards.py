@@ -12,7 +12,9 @@ from collections.abc import Mapping
 from smemsim.arguments import shown
 from smemsim.errors import InputError
 
-__all__ = ["CARDS", "DEVICE_LIMITS", "DRIVER_VERSION", "PROPERTIES", "PROPERTY_BYTES", "Card", "card_of"]
+__all__ = [
+    "CARDS", "DEVICE_LIMITS", "DRIVER_VERSION", "PROPERTIES", "PROPERTY_BYTES", "REGISTER_UNIT", "SHARED_UNIT", "WARP_UNIT", "Card", "card_of",
+]  # fmt: skip
 
 # The virtual driver calls itself newer than every CUDA 13 that there is, so that no library of CUDA 13 finds it too old.
 DRIVER_VERSION = 13090
@@ -128,6 +130,10 @@ PROPERTIES: tuple[tuple[str, str, int | None, int | None, int], ...] = (
 PROPERTY_BYTES = {12: 1032, 13: 1008}
 # fmt: on
 
+
+# What a multiprocessor gives out, in units of these: bytes of shared memory, registers of a warp, warps of the register file. With them 15,200 answers
+# of cuOccupancyMaxActiveBlocksPerMultiprocessor on an H200 come out as they were (tests/data/h200_card.npz); taken over for Blackwell (inferred).
+SHARED_UNIT, REGISTER_UNIT, WARP_UNIT = 128, 256, 4
 
 # CTAs of a multiprocessor that count for clusters, and what cuOccupancyMaxActiveClusters gave on one H200 (measured).
 MOST_CLUSTERED = 8

@@ -91,7 +91,7 @@ ERRATA: tuple[Erratum, ...] = (
     Erratum("mapa of a rank that the cluster has not", "PTX ISA 9.7.9, mapa", "undefined",
             "an address all the same, which is an error where it is used: ptxas 13.0.88 replaces one byte (PRMT); CuTe DSL computes it in every lane"),
     Erratum("scalar video instructions", "PTX ISA 9.7.18.1", "clamp, compare and merge exact results",
-            "an H200 (1,424 forms, driver 580): .sat clamps u32 at 0 alone and turns negative numbers that are merged into the largest, .h1 gets bits 31:16, .min and .max of vset.s32 take c for signed; smemsim refuses these"),
+            "seen on an H200 (driver 580; no trace is kept): .sat clamps u32 at 0 alone and turns negative numbers that are merged into the largest, .h1 gets bits 31:16, .min and .max of vset.s32 take c for signed; smemsim refuses these"),
     Erratum("null globalStrides", "none", "-", "refused also at rank 1, which has no stride", "encode_pointers"),
     Erratum("alignment of the CUtensorMap, encoding", "cuda.h", "64 B (its type is aligned to 128)", "the call accepts any address", "encode_pointers"),
     Erratum("alignment of the CUtensorMap, use", "cuda.h", "its type is aligned to 128 B", "64 B is enough for loads and prefetches, less traps (716)",

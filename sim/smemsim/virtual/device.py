@@ -41,9 +41,10 @@ from smemsim.errors import InputError, SmemsimError, Unmodelled
 from smemsim.judge.run import Run
 from smemsim.program.launch import LIMIT, LinkedKernel, three
 from smemsim.ptx.demangle import shorter_name
-from smemsim.spec.cards import DEVICE_LIMITS, DRIVER_VERSION, PROPERTIES, PROPERTY_BYTES, card_of
+from smemsim.spec.cards import DEVICE_LIMITS, DRIVER_VERSION, PROPERTIES, PROPERTY_BYTES, REGISTER_UNIT, SHARED_UNIT, WARP_UNIT, card_of
 from smemsim.spec.cuda_errors import CUDA_CODES
 from smemsim.spec.launches import LAUNCH_LIMITS
+from smemsim.spec.ptx import WARP_SIZE
 from smemsim.spec.traps import TIMEOUT
 from smemsim.virtual import fatbin
 from smemsim.virtual.machine import Machine, Parameter, parameters_of
@@ -202,8 +203,9 @@ class Function:
     @property
     def registers(self) -> int:
         """Registers of a thread, as far as directives say: what ptxas would give it is not known."""
-        most = self.directives.get("maxnreg")
-        return min(most[0] if most else 255, 65536 // self.most_threads // 8 * 8)
+        if most := self.directives.get("maxnreg"):
+            return most[0]
+        return min(255, 65536 // self.most_threads // 8 * 8)
 
     @property
     def static_shared(self) -> int:
@@ -689,23 +691,28 @@ class VirtualDevice:
         named = self.card.named
         if not 0 < threads <= LAUNCH_LIMITS.threads:  # measured (H200): .reqntid and .maxntid do not count
             return 0
-        warps = -(-threads // 32)
-        shared = -(-(function.static_shared + shared_bytes + named("reserved_shared_memory_per_block")) // 128) * 128
+        warps = -(-threads // WARP_SIZE)
+        shared = -(-(function.static_shared + shared_bytes + named("reserved_shared_memory_per_block")) // SHARED_UNIT) * SHARED_UNIT
         if shared - named("reserved_shared_memory_per_block") > named("max_shared_memory_per_block_optin"):
             return 0
         fits = [
             named("max_blocks_per_multiprocessor"),
-            named("max_threads_per_multiprocessor") // 32 // warps,
+            named("max_threads_per_multiprocessor") // WARP_SIZE // warps,
             named("max_shared_memory_per_multiprocessor") // shared,
         ]
-        if "maxnreg" in function.directives:  # measured: registers of a warp come in units of 256, warps in fours
-            fits.append(named("max_registers_per_multiprocessor") // (-(-32 * function.registers // 256) * 256) // 4 * 4 // warps)
+        if "maxnreg" in function.directives:
+            of_warp = -(-WARP_SIZE * function.registers // REGISTER_UNIT) * REGISTER_UNIT
+            fits.append(named("max_registers_per_multiprocessor") // of_warp // WARP_UNIT * WARP_UNIT // warps)
         return max(0, min(fits))
 
     def shared_available(self, function: Function, blocks: int, threads: int) -> int:
         """The most dynamic shared memory with which a multiprocessor holds so many CTAs."""
         reserved = self.card.named("reserved_shared_memory_per_block")
-        most = self.card.named("max_shared_memory_per_multiprocessor") // max(blocks, 1) // 128 * 128 - reserved - function.static_shared
+        most = (
+            self.card.named("max_shared_memory_per_multiprocessor") // max(blocks, 1) // SHARED_UNIT * SHARED_UNIT
+            - reserved
+            - function.static_shared
+        )
         return max(0, min(most, self.card.named("max_shared_memory_per_block_optin") - function.static_shared))
 
     def clusters_at_once(self, function: Function, threads: int, shared_bytes: int, cluster: int) -> int:
