@@ -1,12 +1,16 @@
 """The virtual device in the process of the test: memory, code, launches, streams, graphs, limits, hooks. No compiler is needed."""
 
 import ctypes
+import importlib
 import pathlib
 import struct
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+from smemsim.errors import InputError
 from smemsim.spec.cards import CARDS
 from smemsim.virtual import CudaError, Event, FindingsError, Graph, GraphExec, Node, Policy, Stream, VirtualDevice, chosen, images, linked
 
@@ -320,6 +324,22 @@ def test_the_right_code_of_a_fat_binary_is_chosen_and_the_reason_told(device):
     assert chosen(images(ptx_for("sm_100f")), "sm_103a")[0].target == "sm_100f"
 
 
+@pytest.mark.parametrize("damage", [False, True])
+def test_code_that_nvcc_has_compressed_with_zstd_is_read(damage):
+    try:
+        from compression import zstd
+    except ImportError:
+        zstd = importlib.import_module("backports.zstd")
+    text = ptx_for("sm_90a") * 4
+    packed = zstd.compress(text)
+    code = fat((1, 90, packed[: len(packed) // 2] if damage else packed, 0x8011, len(text)))
+    if damage:
+        with pytest.raises(InputError, match="damaged"):
+            images(code)
+    else:
+        assert images(code)[0].ptx.encode() == text
+
+
 def test_the_text_that_ptxas_leaves_in_a_cubin_is_its_ptx(device):
     text = ptx_for("sm_90a").rstrip(b"\n").replace(b"\n", b"\0") + b"\0"
     names = b"\0.nv_debug_ptx_txt\0"
@@ -397,3 +417,26 @@ def test_occupancy_is_that_of_an_h200(device):
         asked = rows[(rows[:, 0] == registers) & (rows[:, 1] == static)]
         found = [device.blocks_per_multiprocessor(kernel, threads, dynamic) for threads, dynamic in asked[:, 2:4].tolist()]
         assert found == asked[:, 4].tolist(), (registers, static)
+
+
+def test_what_a_program_asks_before_it_has_code_does_not_wait_for_the_simulator():
+    asked = (
+        "import sys; from smemsim.virtual import VirtualDevice; from smemsim.virtual.server import Session; d = VirtualDevice('sm_90a'); "
+        "a = d.allocate(64); d.copy(a + 32, a, 32); d.properties(13); d.free(a); print({'numba', 'smemsim.judge.run', 'rich'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_memory_of_before_the_first_code_is_the_kernels():
+    device = VirtualDevice("sm_90a", policy=Policy(quiet=True))
+    gone, kept = device.allocate(64), device.allocate(64)
+    device.free(gone)
+    assert device.launch(device.load(PTX).function("fill"), 1, 16, [word(kept), word(5, 4)]).findings == []
+    assert device.view(kept, 64).view(np.uint32).tolist() == [5] * 16
+
+
+def test_an_access_behind_an_array_names_the_allocation_whatever_the_message_says(device, capfd):
+    kernel = device.load(PTX).function("fill")
+    device.allocate(64, where="a.py:1"), device.launch(kernel, 1, 32, [word(device.allocate(64, where="b.py:2")), word(5, 4)])
+    assert [line.rpartition("made at ")[2] for line in device.launches[-1].named] == ["b.py:2"]

@@ -185,7 +185,8 @@ class InLaunch:
 
     `place` is the line of the source that a kernel author knows the instruction by, which is another one than its own where a function only wraps
     the instruction. `touched` are the bytes of shared memory that it is about, and of which CTA: what else is found of them may follow from it.
-    `operation` tells findings of one code at one line apart: the kind of operation they are about.
+    `operation` tells findings of one code at one line apart: the kind of operation they are about. `arrays` are addresses of global memory,
+    one in each array that it is about.
     """
 
     instruction: Instruction | None
@@ -193,6 +194,7 @@ class InLaunch:
     place: Location | None = None
     touched: tuple[Touched, ...] = ()
     operation: str = ""
+    arrays: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         if self.instruction is None:
@@ -371,6 +373,11 @@ class Finding:
         return self.at.operation if isinstance(self.at, InLaunch) else ""
 
     @property
+    def arrays(self) -> tuple[int, ...]:
+        """Addresses of global memory, one in each array that it is about."""
+        return self.at.arrays if isinstance(self.at, InLaunch) else ()
+
+    @property
     def count(self) -> int:
         """Of how many instructions it is said."""
         return 1 + len(self.alike)
@@ -466,11 +473,11 @@ def in_word(
 
 def at_instruction(
     code: str, i: Instruction, message: str, repair: str = "", *, because: str = "", milder: Severity | None = None,
-    touched: tuple[Touched, ...] = (), operation: str = "",
+    touched: tuple[Touched, ...] = (), operation: str = "", arrays: tuple[int, ...] = (),
 ) -> Finding:  # fmt: skip
     """A finding at an instruction: `because` is the source of the rule, `milder` another severity than its code's; the rest as `InLaunch` has it."""
     return Finding(
-        code, milder or CODES[code].severity, InLaunch(i, touched=touched, operation=operation), message, repair, because
+        code, milder or CODES[code].severity, InLaunch(i, touched=touched, operation=operation, arrays=arrays), message, repair, because
     )  # fmt: skip
 
 

@@ -23,7 +23,9 @@ __global__ void transform(float *to, const float *from, affine f, int n) {
 __global__ void numbers(int *to) { to[threadIdx.x] = threadIdx.x; }
 __global__ void behind(int *to, int n) { to[n + threadIdx.x] = 1; }
 __global__ void speak(int n) { printf("kernel %d.%d\n", n, threadIdx.x); }
-__global__ void claim(const int *p) { assert(p[0] == 0); }
+__global__ void claim(const int *p) {
+    if (threadIdx.y) assert(p[0] == 0);
+}
 __global__ void unordered(int *to) {
     __shared__ int word[64];
     word[threadIdx.x] = threadIdx.x;
@@ -149,7 +151,7 @@ int main(int argc, char **argv) {
     if (IS("graph")) graph(p);
     if (IS("fork")) forks(p);
     if (IS("printf")) puts("before"), speak<<<1, 2>>>(7), cudaDeviceSynchronize(), puts("after");
-    if (IS("assert")) cudaMemset(p, 1, 4), claim<<<1, 1>>>(p), SHOW(cudaGetLastError()), SHOW(cudaDeviceSynchronize());
+    if (IS("assert")) cudaMemset(p, 1, 4), claim<<<2, dim3(2, 2)>>>(p), SHOW(cudaGetLastError()), SHOW(cudaDeviceSynchronize());
     if (IS("race")) unordered<<<1, 64>>>(p), SHOW(cudaDeviceSynchronize());
     if (IS("touch")) p[0] = 1;
     if (IS("kill")) numbers<<<1, 32>>>(p), raise(SIGKILL);

@@ -5,6 +5,7 @@ Exit codes: 0 fine or identical, 1 a finding or a difference, 2 bad input, 3 not
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import traceback
@@ -14,27 +15,40 @@ import click
 
 from smemsim import __version__
 from smemsim.arguments import shown
-from smemsim.cli.campaign import campaign
-from smemsim.cli.check import check
-from smemsim.cli.decode import decode
-from smemsim.cli.dot import dot
-from smemsim.cli.exec import exec_command
-from smemsim.cli.map import map_command
-from smemsim.cli.plan import plan_command
-from smemsim.cli.replay import replay
-from smemsim.cli.run import run
-from smemsim.cli.show import show
-from smemsim.cli.solve import solve
 from smemsim.errors import SmemsimError, Unmodelled
 
 __all__ = ["main"]
 
 
+# Commands, in the order of the help: each is imported when it is asked for.
+COMMANDS = {
+    "run": "run.run",
+    "exec": "exec.exec_command",
+    "plan": "plan.plan_command",
+    "check": "check.check",
+    "solve": "solve.solve",
+    "show": "show.show",
+    "decode": "decode.decode",
+    "map": "map.map_command",
+    "dot": "dot.dot",
+    "replay": "replay.replay",
+    "campaign": "campaign.campaign",
+}
 TRACEBACK = "SMEMSIM_TRACEBACK"  # set, an error that nobody expected is raised as it is
 
 
 class _Group(click.Group):
     """Turns every error into a sentence on stderr and its exit code: 1 is left to findings."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[name].split(".")
+        found: click.Command = getattr(importlib.import_module(f"smemsim.cli.{module}"), attribute)
+        return found
 
     def invoke(self, ctx: click.Context) -> Any:
         if hasattr(sys.stdout, "reconfigure"):
@@ -106,16 +120,3 @@ def main() -> None:
 
     Exit codes: 0 fine, 1 a finding, a refusal or a difference, 2 bad input, 3 not modelled.
     """
-
-
-main.add_command(run)
-main.add_command(exec_command)
-main.add_command(plan_command)
-main.add_command(check)
-main.add_command(solve)
-main.add_command(show)
-main.add_command(decode)
-main.add_command(map_command)
-main.add_command(dot)
-main.add_command(replay)
-main.add_command(campaign)

@@ -56,6 +56,16 @@ class Written:
         item = self.steps[f.path.step]
         return item if isinstance(item, Load) else item.events[min(f.first["step"] if f.first else 0, len(item.events) - 1)]
 
+    def arrays(self, f: Finding) -> tuple[int, ...]:
+        """Where the maps and tensors lie in global memory that a finding about the scenario leads into, or that are to be changed."""
+        found: list[object] = []
+        for path in (f.path, f.about, *(change.path for change in f.changes)):
+            if path.table == "map" and path.name in self.scenario.maps:
+                found.append(self.scenario.maps[path.name].global_address)
+            elif path.table == "tensor" and path.name in self.scenario.tensors:
+                found.append(self.scenario.tensors[path.name].address)
+        return tuple(dict.fromkeys(address for address in found if isinstance(address, int)))
+
 
 def scenario_of(
     launch: Launch,

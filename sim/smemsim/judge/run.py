@@ -188,7 +188,8 @@ def _of_check(f: Finding, written: Written | None, name: str, reads: Reads | Non
     if f.path.side and isinstance(event, Mma):
         word = getattr(event, f.path.side)
         operand = f"{f.path.side.upper()}, " + (f"descriptor {word:#018x}: " if word is not None else "")
-    return dataclasses.replace(f, at=InLaunch(i, name, touched=_touched(i, reads)), message=f"{operand}{f.message}", check=f)
+    at = InLaunch(i, name, touched=_touched(i, reads), arrays=() if written is None else written.arrays(f))
+    return dataclasses.replace(f, at=at, message=f"{operand}{f.message}", check=f)
 
 
 # ---- How much of a launch was judged, and what was not: matrix instructions and tensor maps, with the reasons
@@ -343,6 +344,11 @@ class Run:
     def output(self) -> str:
         """The text that the kernel's printf wrote."""
         return "".join(self.launch.output)
+
+    @property
+    def asserted(self) -> str:
+        """What the CUDA runtime writes to stderr: a line for each thread whose `assert` failed."""
+        return "".join(self.launch.asserted)
 
     @property
     def approximate(self) -> tuple[str, ...]:

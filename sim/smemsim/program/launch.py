@@ -333,6 +333,9 @@ class Launch:
     events: list[Event] = dataclasses.field(default_factory=list)
     output: list[str] = dataclasses.field(default_factory=list)
     output_size: int = 0  # characters
+    asserted: list[str] = dataclasses.field(
+        default_factory=list
+    )  # a line for each thread whose assertion failed, as the CUDA runtime has it
     evidence: set[str] = dataclasses.field(default_factory=set)  # what rests on less than measurements, in words
     elsewhere: set[int] = dataclasses.field(default_factory=set)  # lines of copies whose bytes others than matrix instructions read
     mapped: dict[int, tuple[frozenset[int], bool]] = dataclasses.field(
@@ -419,12 +422,15 @@ class Launch:
         milder: Severity | None = None,
         touched: tuple[Touched, ...] = (),
         operation: str = "",
+        arrays: tuple[int, ...] = (),
     ) -> None:
         """Note a finding at an instruction; the same code at the same line is noted once for each `operation`, the most severe one.
 
         `milder` is for what is formally wrong and that a user cannot act on (compilers write it so): the message says why.
         """
-        self.keep(at_instruction(code, i, message, repair, because=because, milder=milder, touched=touched, operation=operation))
+        self.keep(
+            at_instruction(code, i, message, repair, because=because, milder=milder, touched=touched, operation=operation, arrays=arrays)
+        )
 
     def found(self, code: str, line: int, operation: str = "") -> Finding | None:
         """What was found at a line, of the same operation if several were."""

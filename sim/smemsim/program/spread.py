@@ -84,6 +84,7 @@ class Result:
     status: int = 0
     elsewhere: frozenset[int] = frozenset()
     judge: Judge | None = None
+    asserted: tuple[str, ...] = ()
 
 
 def work_of(launch: Launch, *, watch: bool) -> Work:
@@ -119,7 +120,7 @@ def run_shard(work: Work, clusters: Sequence[int]) -> Result:
     return Result(
         tuple(part for part in changed if part is not None), tuple(launch.findings.values()), tuple(launch.output), frozenset(launch.evidence),
         finished, len(clusters) * launch.cluster_size, launch.out_of_time, launch.status, frozenset(launch.elsewhere),
-        launch.judge and launch.judge.finish(),
+        launch.judge and launch.judge.finish(), tuple(launch.asserted),
     )  # fmt: skip
 
 
@@ -149,6 +150,7 @@ class Merge:
         for found in result.findings:
             launch.keep(found)
         launch.output += result.output
+        launch.asserted += result.asserted
         launch.output_size += sum(map(len, result.output))
         launch.evidence |= result.evidence
         launch.elsewhere |= result.elsewhere

@@ -46,7 +46,8 @@ def outside(x: Wave, i: Instruction, space: str, at: np.ndarray, part: np.ndarra
     more = f" (and {count - 1} more threads)" if count > 1 else ""
     where, repair = _ABOUT[space](x, address, size)
     message = f"{i.name} of {thread_name(x, thread)}{more} touches {size} bytes at {space} address {address:#x}: {where}"
-    x.launch.find("X001", i, message, repair)
+    near = x.launch.memory.nearest(address) if space == "global" else None
+    x.launch.find("X001", i, message, repair, arrays=() if near is None else (near.begin,))
     raise HardwareTrap(f"line {i.line}: {message}", cuda_error=ILLEGAL_ADDRESS)
 
 

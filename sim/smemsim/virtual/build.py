@@ -18,7 +18,7 @@ import tempfile
 from smemsim.errors import InputError
 from smemsim.spec.cuda_errors import CUDA_CODES
 
-__all__ = ["build", "entry_points", "libraries"]
+__all__ = ["build", "compiler", "entry_points", "libraries"]
 
 
 SOURCES = pathlib.Path(__file__).parent / "clib"
@@ -37,8 +37,8 @@ def libraries() -> pathlib.Path:
         return made
     folder = _cache() / f"doors-{_digest()}"
     if not (folder / "libcuda.so.1").exists():
-        compiler = next((path for name in (os.environ.get("CC", ""), *COMPILERS) if name and (path := shutil.which(name))), None)
-        if compiler is None:
+        chosen = compiler()
+        if chosen is None:
             raise InputError(
                 "smemsim exec builds its libcuda.so.1 on first use, and there is no C compiler (cc, gcc, clang): install one, such as apt install gcc; "
                 "Triton and pytest reach the virtual GPU without it"
@@ -46,7 +46,7 @@ def libraries() -> pathlib.Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         beside = pathlib.Path(tempfile.mkdtemp(prefix=".doors-", dir=folder.parent))
         try:
-            build(beside, compiler)
+            build(beside, chosen)
             beside.chmod(0o755)
             beside.rename(folder)
         except OSError:
@@ -57,9 +57,14 @@ def libraries() -> pathlib.Path:
     return folder
 
 
+def compiler() -> str | None:
+    """The machine's C compiler: CC, or the first that is there."""
+    return next((path for name in (os.environ.get("CC", ""), *COMPILERS) if name and (path := shutil.which(name))), None)
+
+
 def _cache() -> pathlib.Path:
-    base = os.environ.get("SMEMSIM_CACHE") or os.environ.get("XDG_CACHE_HOME")
-    return pathlib.Path(base) if base else pathlib.Path.home() / ".cache" / "smemsim"
+    own, base = os.environ.get("SMEMSIM_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    return pathlib.Path(own) if own else (pathlib.Path(base) if base else pathlib.Path.home() / ".cache") / "smemsim"
 
 
 def _digest() -> str:
@@ -69,39 +74,49 @@ def _digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def build(folder: pathlib.Path, compiler: str) -> None:
+def build(folder: pathlib.Path, with_compiler: str) -> None:
     """Make all libraries in a folder. InputError with what the compiler said where it fails."""
     _generate(folder)
-    flags = ["-shared", "-fPIC", "-O1", "-fvisibility=hidden", "-w", f"-I{SOURCES}", f"-I{folder}"]
-    wanted = [("libcuda.so.1", ["driver.c", "door.c"], ["-DDRIVER"], ["-ldl", "-lpthread"])]
+    runtimes = []
     for major in RUNTIMES:
         name = f"libcudart.so.{major}"
         (folder / f"runtime{major}.map").write_text(f"{name} {{ global: cuda*; __cuda*; local: *; }};\n")
-        extra = [
+        own = [
+            f"-DMAJOR={major}",
+            str(SOURCES / "runtime.c"),
+            str(folder / "runtime_generated.c"),
             f"-Wl,--version-script={folder / f'runtime{major}.map'}",
-            f"-L{folder}",
-            "-l:libcuda.so.1",
-            "-lpthread",
-            "-Wl,-rpath,$ORIGIN",
         ]
-        wanted.append((name, ["runtime.c"], [f"-DMAJOR={major}"], extra))
-    wanted.append(("libsmemsim-audit.so", ["audit.c"], [], ["-Wl,-z,now"]))
-    wanted.append(("libcute_dsl_runtime.so", ["cutedsl.c"], [], []))
-    for name, sources, defines, extra in wanted:
-        own = [str(SOURCES / source) for source in sources]
-        generated = {"libcuda.so.1": "driver", "libsmemsim-audit.so": "", "libcute_dsl_runtime.so": ""}.get(name, "runtime")
-        if generated:
-            own.append(str(folder / f"{generated}_generated.c"))
-        done = subprocess.run(
-            [compiler, *flags, *defines, *own, "-o", str(folder / name), f"-Wl,-soname,{name}", *extra],
-            capture_output=True,
+        runtimes.append((name, [*own, f"-L{folder}", "-l:libcuda.so.1", "-lpthread", "-Wl,-rpath,$ORIGIN"]))
+    driver = [
+        "-DDRIVER",
+        *(str(SOURCES / name) for name in ("driver.c", "door.c")),
+        str(folder / "driver_generated.c"),
+        "-ldl",
+        "-lpthread",
+    ]
+    others = [("libsmemsim-audit.so", [str(SOURCES / "audit.c"), "-Wl,-z,now"]), ("libcute_dsl_runtime.so", [str(SOURCES / "cutedsl.c")])]
+    _compile(folder, with_compiler, [("libcuda.so.1", driver), *others])
+    (folder / "libcuda.so").symlink_to("libcuda.so.1")
+    _compile(folder, with_compiler, runtimes)  # which are linked with the driver
+
+
+def _compile(folder: pathlib.Path, with_compiler: str, wanted: list[tuple[str, list[str]]]) -> None:
+    """Make some libraries, all at once."""
+    flags = ["-shared", "-fPIC", "-O1", "-fvisibility=hidden", "-w", f"-I{SOURCES}", f"-I{folder}"]
+    running = [
+        subprocess.Popen(  # each is waited for below
+            [with_compiler, *flags, *own, "-o", str(folder / name), f"-Wl,-soname,{name}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
-            check=False,
         )
-        if name == "libcuda.so.1":
-            (folder / "libcuda.so").symlink_to(name)
-        if done.returncode:
-            raise InputError(f"{name} cannot be built with {compiler}: {(done.stderr or done.stdout).strip()[:2000]}")
+        for name, own in wanted
+    ]
+    said = [one.communicate()[0] for one in running]
+    for (name, _), one, text in zip(wanted, running, said, strict=True):
+        if one.returncode:
+            raise InputError(f"{name} cannot be built with {with_compiler}: {text.strip()[:2000]}")
 
 
 def entry_points(which: str) -> tuple[set[str], set[str]]:

@@ -24,22 +24,20 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import itertools
 import math
-import re
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from smemsim.arguments import shown, suggestion
 from smemsim.budget import told
 from smemsim.errors import InputError, SmemsimError, Unmodelled
-from smemsim.judge.run import Run
-from smemsim.program.launch import LIMIT, LinkedKernel, three
 from smemsim.ptx.demangle import shorter_name
 from smemsim.spec.cards import DEVICE_LIMITS, DRIVER_VERSION, PROPERTIES, PROPERTY_BYTES, REGISTER_UNIT, SHARED_UNIT, WARP_UNIT, card_of
 from smemsim.spec.cuda_errors import CUDA_CODES
@@ -47,9 +45,14 @@ from smemsim.spec.launches import LAUNCH_LIMITS
 from smemsim.spec.ptx import WARP_SIZE
 from smemsim.spec.traps import TIMEOUT
 from smemsim.virtual import fatbin
-from smemsim.virtual.machine import Machine, Parameter, parameters_of
 from smemsim.virtual.memory import ALIGN, Allocation, DeviceMemory
 from smemsim.virtual.policy import FindingsError, HookedLaunch, Launched, Policy, hooks_of, summary_of
+
+if TYPE_CHECKING:
+    from smemsim.judge.run import Run
+    from smemsim.program.launch import LinkedKernel
+    from smemsim.virtual.machine import Machine, Parameter
+    from smemsim.virtual.record import Recorder
 
 __all__ = ["CudaError", "Event", "Function", "Graph", "GraphExec", "Host", "Module", "Node", "Stream", "VirtualDevice"]
 
@@ -89,10 +92,11 @@ class Host:
     def settle(self) -> None:
         """All copies and calls so far have been made."""
 
-    def write(self, text: str) -> None:
-        """What a kernel's printf wrote."""
-        sys.stdout.write(text)
-        sys.stdout.flush()
+    def write(self, text: str, *, is_error: bool = False) -> None:
+        """What a kernel's printf wrote, or to stderr its failed assertions."""
+        stream = sys.stderr if is_error else sys.stdout
+        stream.write(text)
+        stream.flush()
 
 
 # ---- Streams, events, graphs
@@ -171,6 +175,8 @@ class Function:
     """A kernel of a loaded module. `parameters` are its bytes in the parameter bank, in the order of the signature."""
 
     def __init__(self, module: Module, name: str) -> None:
+        from smemsim.virtual.machine import parameters_of
+
         self.module, self.name = module, name
         self.source = module.source.functions[name]
         self.parameters: tuple[Parameter, ...] = parameters_of(self.source)
@@ -191,6 +197,8 @@ class Function:
     @property
     def cluster(self) -> tuple[int, int, int]:
         """What `.reqnctapercluster` says; zeros without it."""
+        from smemsim.program.launch import three
+
         wanted = self.directives.get("reqnctapercluster")
         return three("reqnctapercluster", wanted) if wanted else self.cluster_set
 
@@ -277,7 +285,6 @@ class VirtualDevice:
         self.multiprocessors = multiprocessors or self.card.named("multiprocessor_count")
         self.memory_bytes = memory_bytes or self.card.memory_bytes
         self.memory = DeviceMemory()
-        self.machine = Machine(arch, self.memory)
         self.error = 0
         self.launches: list[Launched] = []
         self.limits = dict(DEVICE_LIMITS)
@@ -288,6 +295,22 @@ class VirtualDevice:
         self._began = time.monotonic()
         self._is_over = ""
         self.tell: Callable[[str], None] = lambda text: print(f"smemsim: {text}", file=sys.stderr, flush=True)
+
+    @functools.cached_property
+    def machine(self) -> Machine:
+        """What executes kernels. It is loaded when code is: what a program asks before that needs none."""
+        from smemsim.virtual.machine import Machine
+
+        made = Machine(self.arch, self.memory)
+        copies = [shadow for _, shadow in self._registered]
+        for allocation in self.memory:
+            if allocation not in copies:
+                made.bind(allocation)
+        return made
+
+    def _bind(self, allocation: Allocation) -> None:
+        if "machine" in vars(self):
+            self.machine.bind(allocation)
 
     # Properties
 
@@ -348,12 +371,13 @@ class VirtualDevice:
         except (InputError, MemoryError) as e:
             self.tell(f"{told(size)} of memory cannot be had: {e}")
             raise CudaError(OUT_OF_MEMORY, str(e)) from None
-        self.machine.bind(allocation)
+        self._bind(allocation)
         return allocation
 
     def release(self, allocation: Allocation) -> None:
         """Take an allocation away from kernels and from the host."""
-        self.machine.free(allocation.address)
+        if "machine" in vars(self):
+            self.machine.free(allocation.address)
         self.memory.free(allocation)
 
     def allocate(self, size: int, kind: str = "device", *, where: str = "") -> int:
@@ -400,7 +424,7 @@ class VirtualDevice:
     def bind_address(self, address: int, size: int, *, owner: Any = None, name: str = "") -> int:
         """`bind` for `size` bytes from an address of this process on; `owner` is kept until `unbind`."""
         allocation = self.memory.bind(address, size, owner, where=name)
-        self.machine.bind(allocation)
+        self._bind(allocation)
         return address
 
     def unbind(self, address: int) -> None:
@@ -424,7 +448,7 @@ class VirtualDevice:
             own = self.memory.bind(address, size, place=shadow.address + address % ALIGN, where=where)
         except InputError as e:
             raise CudaError(ALREADY_REGISTERED, str(e)) from None
-        self.machine.bind(own)
+        self._bind(own)
         self._registered.append((own, shadow))
 
     def view(self, address: int, size: int) -> np.ndarray:
@@ -759,6 +783,8 @@ class VirtualDevice:
 
     def _configured(self, f: Function, grid: Any, block: Any, cluster: Any, shared_bytes: int, cooperative: bool) -> dict[str, Any]:
         """The shape of a launch, checked as the driver does. CudaError says which limit is broken."""
+        from smemsim.program.launch import three
+
         self.check()
         try:
             shape = {"grid": three("grid", grid), "block": three("block", block)}
@@ -812,10 +838,11 @@ class VirtualDevice:
         begin = time.perf_counter()
         if self._hooked(f, config, arguments):
             about.seconds = time.perf_counter() - begin
+            self._mirror(to_device=False)
             return self._done(about, None, "run by a hook")
-        from smemsim.virtual import record
+        from smemsim.program.launch import LIMIT
 
-        recorder = record.Recorder(self, f, config, arguments, about.number) if self.policy.record else None
+        recorder = self._recorder(f, config, arguments, about.number)
         try:
             run, error = self.machine.run(
                 f.module.kernel(f.name), arguments, config, sanitize=self.policy.is_watched(f.name), limit=self.policy.limit or LIMIT,
@@ -829,8 +856,9 @@ class VirtualDevice:
             raise CudaError(about.error, str(e)) from None
         about.seconds = time.perf_counter() - begin
         self._mirror(to_device=False)
-        if run.output:
-            self.host.write(run.output)
+        for text, is_error in ((run.output, False), (run.asserted, True)):
+            if text:
+                self.host.write(text, is_error=is_error)
         about.error, about.is_fine, about.run = error, self.policy.is_fine(run), run.as_dict()
         if recorder is not None:
             recorder.write(run)
@@ -846,6 +874,13 @@ class VirtualDevice:
         if not about.is_fine and self.policy.on_finding == "raise" and self.host.shares_memory:
             raise FindingsError(run)
         return run
+
+    def _recorder(self, f: Function, config: dict[str, Any], arguments: tuple[bytes, ...], number: int) -> Recorder | None:
+        if self.policy.record is None:
+            return None
+        from smemsim.virtual.record import Recorder
+
+        return Recorder(self, f, config, arguments, number)
 
     def _ctas(self, config: dict[str, Any]) -> list[int] | None:
         """The CTAs of the policy that this grid has; its first one where it has none of them."""
@@ -895,8 +930,8 @@ class VirtualDevice:
 
     def _named_in(self, run: Run) -> list[str]:
         """A line for each allocation that findings name: its size, and who asked for it."""
-        text = " ".join(f.message for f in run.findings)
-        return [a.told() for a in self.memory if a.name and re.search(rf"\b{a.name}\b", text)]
+        found = [self.memory.at(address) for f in run.findings for address in f.arrays]
+        return [a.told() for a in dict.fromkeys(found) if a is not None and a.name]
 
     def _page(self, about: Launched, run: Run) -> None:
         """A page for a launch, where a report is asked for: for every one with findings, and for the first ones of each kernel."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import importlib
 import json
 import os
 import secrets
@@ -28,6 +29,18 @@ __all__ = ["run_program"]
 
 
 SITE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")  # what Python programs import at their start
+# What a session needs, in the order in which it needs it: loaded while the program starts, unless a session begins before that.
+PARTS = (
+    "smemsim.virtual.server",
+    "numba",
+    "smemsim.arithmetic.reduce_loops",
+    "smemsim.machine.memory",
+    "smemsim.program.execute",
+    "smemsim.judge.check",
+    "smemsim.judge.run",
+    "smemsim.virtual.machine",
+    "smemsim.virtual.record",
+)
 PATIENCE = 5.0  # seconds that sessions have for their last words, once the program has ended
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -90,26 +103,25 @@ class _Sessions:
         self.select.register(listener, selectors.EVENT_READ)
         self.told: dict[socket.socket, bytearray] = {}
         self.processes: list[int] = []
+        self.parts = list(PARTS)
         self.launches: list[dict[str, Any]] = []
 
     def until_end(self, program: subprocess.Popen[bytes]) -> list[dict[str, Any]]:
         """What was launched, once the program and its devices have ended."""
         ended = os.pidfd_open(program.pid)
         self.select.register(ended, selectors.EVENT_READ)
-        gc.disable()  # imports make much that lives to the end
-        from smemsim.virtual import server  # while the program starts
-
-        gc.freeze()  # what every session has in common
-        gc.enable()
-
         is_running = True
         while is_running or self.told:
-            events = self.select.select(None if is_running else PATIENCE)
+            is_idle = is_running and self.parts and not self.processes
+            events = self.select.select(0 if is_idle else None if is_running else PATIENCE)
+            if is_idle and not events:
+                self._load()
+                continue
             if not events:
                 break
             for key, _ in events:
                 if key.fileobj is self.listener:
-                    self._begin(server)
+                    self._begin()
                 elif key.fileobj is self.ended:
                     self._hear(self.ended.accept()[0])
                 elif key.fileobj == ended:
@@ -126,8 +138,23 @@ class _Sessions:
                 os.waitpid(process, 0)
         return self.launches
 
-    def _begin(self, server: Any) -> None:
+    def _load(self, most: int = 1) -> None:
+        """Load the next parts of what sessions need; all sessions have in common what is loaded before they begin."""
+        gc.disable()  # imports make much that lives to the end
+        for name in self.parts[:most]:
+            importlib.import_module(name)
+        del self.parts[:most]
+        gc.freeze()
+        gc.enable()
+
+    def _begin(self) -> None:
         channel, _ = self.listener.accept()
+        if self.processes:
+            self._load(len(PARTS))  # more than one: what the first one loads for itself the others share
+        elif len(self.parts) == len(PARTS):
+            self._load()
+        from smemsim.virtual import server
+
         mine, theirs = socket.socketpair()
         sys.stdout.flush(), sys.stderr.flush()
         process = os.fork()
@@ -166,7 +193,6 @@ class _Sessions:
 def _told(code: int, launches: list[dict[str, Any]], policy: Any, command: Sequence[str]) -> int:
     """Tell the end, write what was asked for, and find the exit code."""
     from smemsim.virtual.policy import Launched, summary_of, write_json
-    from smemsim.virtual.record import write_index
 
     found = [Launched(**{**x, "number": n}) for n, x in enumerate(launches, 1)]
     if policy.on_finding == "collect":
@@ -176,6 +202,8 @@ def _told(code: int, launches: list[dict[str, Any]], policy: Any, command: Seque
                 for line in x.findings():
                     print(f"  {line}", file=sys.stderr)
     if policy.report is not None:
+        from smemsim.virtual.record import write_index
+
         write_index(policy.report, f"{os.path.basename(command[0])} on the virtual GPU", found)
     if policy.json is not None:
         write_json(policy.json, found)

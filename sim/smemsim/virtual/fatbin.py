@@ -7,8 +7,8 @@ no document of it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import ctypes.util
 import dataclasses
 import importlib
 import itertools
@@ -243,23 +243,16 @@ def _lz4_length(data: bytes, at: int, count: int) -> tuple[int, int]:
 
 
 def _zstd(data: bytes, size: int) -> bytes:
-    """A frame of zstd, by Python 3.14's own module, the libraries that stand in for it, or the system's library."""
-    for name in ("compression.zstd", "backports.zstd", "zstandard", "pyzstd"):
-        try:
+    """A frame of zstd, by the module of Python 3.14, what brings it to older ones, or the older library."""
+    for name in ("compression.zstd", "backports.zstd", "zstandard"):
+        with contextlib.suppress(ImportError):
             module = importlib.import_module(name)
-        except ImportError:
-            continue
-        if name == "zstandard":
-            return bytes(module.ZstdDecompressor().decompress(data, max_output_size=size))
-        return bytes(module.decompress(data))
-    path = ctypes.util.find_library("zstd")
-    if path:
-        library, out = ctypes.CDLL(path), ctypes.create_string_buffer(max(size, 1))
-        library.ZSTD_decompress.restype = ctypes.c_size_t
-        library.ZSTD_decompress.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t)
-        if library.ZSTD_decompress(out, size, data, len(data)) == size:
-            return out.raw[:size]
-        raise InputError("fat binary: a zstd entry is damaged")
+            try:
+                if name == "zstandard":
+                    return bytes(module.ZstdDecompressor().decompress(data, max_output_size=size))
+                return bytes(module.decompress(data))[:size]
+            except module.ZstdError:
+                raise InputError("fat binary: a zstd entry is damaged") from None
     raise InputError(
-        "fat binary: its code is compressed with zstd, and nothing here unpacks it: pip install zstandard, or nvcc -Xfatbin -compress-mode=none"
+        "fat binary: its code is compressed with zstd, and nothing here unpacks it: pip install backports.zstd, or nvcc -Xfatbin -compress-mode=none"
     )

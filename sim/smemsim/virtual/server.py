@@ -83,10 +83,10 @@ class RemoteHost(Host):
         """Call a stream's callback: `void (*)(stream, error, void *)`."""
         self._ask(CALL_BACK, function, stream, data)
 
-    def write(self, text: str) -> None:
+    def write(self, text: str, *, is_error: bool = False) -> None:
         """See `Host`."""
         raw = text.encode()
-        self._ask(WRITE, len(raw), data=raw)
+        self._ask(WRITE, len(raw), int(is_error), data=raw)
 
     def settle(self) -> None:
         """See `Host`."""

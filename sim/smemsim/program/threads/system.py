@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 LONGEST = 1 << 16  # bytes of a string, and characters of what one printf writes
 MOST_OUTPUT = 1 << 26  # characters that all printf of a launch write
+MOST_ASSERTED = 1024  # threads whose failed assertion is told
 _CONVERSION = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|j|z|t|L)?([diouxXeEfFgGaAcsp%])")
 
 
@@ -111,9 +112,18 @@ def _assert(i: Instruction, c: Linker, arguments: tuple[Operand, ...]) -> Plain:
         more = f" (and {x.n - 1} more threads)" if x.n > 1 else ""
         sentence = f"assertion {message} fails in {function}, {file}:{line}, in {thread_name(x, thread)}{more}"
         x.launch.find("X013", i, sentence)
+        x.launch.asserted += [_asserted(x, each, file, line, function, message) for each in x.threads[:MOST_ASSERTED].tolist()]
         raise HardwareTrap(f"line {i.line}: {sentence}", cuda_error=ASSERTION)
 
     return run
+
+
+def _asserted(x: Wave, thread: int, file: str, line: int, function: str, message: str) -> str:
+    """What the CUDA runtime writes to stderr for a thread whose assertion fails (CUDA C++ programming guide, assertion)."""
+    bx, by, _ = x.launch.block
+    tid, cta = int(x.tid[thread]), x.ctas[int(x.cta_of[thread])]
+    block, place = (",".join(map(str, at)) for at in (cta.ctaid, (tid % bx, tid // bx % by, tid // (bx * by))))
+    return f"{file}:{line}: {function}: block: [{block}], thread: [{place}] Assertion `{message}` failed.\n"
 
 
 def _printf(i: Instruction, c: Linker, result: Operand, arguments: tuple[Operand, ...]) -> Plain:

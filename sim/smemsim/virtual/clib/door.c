@@ -91,7 +91,7 @@ static void act(const char *at, uint32_t count) {
         at += sizeof a;
         if (kind == 1) memmove(smemsim_here(a[0]), smemsim_here(a[1]), a[2]);
         if (kind == 2) ((void (*)(void *))a[0])((void *)a[1]);
-        if (kind == 3) fwrite(at, 1, a[0], stdout), fflush(stdout), at += a[0];
+        if (kind == 3) fwrite(at, 1, a[0], a[1] ? stderr : stdout), fflush(a[1] ? stderr : stdout), at += a[0];
         if (kind == 4) ((void (*)(void *, int, void *))a[0])((void *)a[1], 0, (void *)a[2]);
     }
 }
