@@ -48,6 +48,7 @@ X019 own-rank note
 X009 tensor-memory-allocation trap  X010 barrier-misuse trap          X011 divergence trap           X012 tensor-memory-order wrong
 X013 assertion trap                 X014 missing-wgmma-fence wrong    X015 illegal-instruction trap X016 issued-by-many wrong
 X017 product-lost wrong              X020 answer-decides wrong
+X030 schedule-decides wrong
 """
 
 

@@ -40,6 +40,9 @@ PLACE = click.Path(path_type=pathlib.Path)
 )
 @click.option("--json", "json_file", type=PLACE, metavar="FILE", help="Write what was launched and found as JSON.")
 @click.option("--cancel", metavar="HOW", help="How clusterlaunchcontrol.try_cancel is answered: resident, never, one, always.")
+@click.option(
+    "--schedule", metavar="SEED", help="The order in which things happen: a seed, earliest, latest, or all:N for these and N seeds."
+)
 @click.option("--workers", type=click.IntRange(1), help="Processes for CTAs that do not depend on each other.")
 @click.option("--multiprocessors", type=click.IntRange(1), metavar="N", help="SMs of the card; else those of the real one.")
 @click.option("--device-memory", metavar="BYTES", help="Memory of the card, as 16G; else that of the real one.")

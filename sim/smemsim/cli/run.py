@@ -143,7 +143,20 @@ COMMAND_LINE = "command line"
 PLACE = click.Path(path_type=pathlib.Path)
 
 
-@click.command(short_help="Run a kernel's PTX: what does it compute, and what is wrong with it?")
+class _Command(click.Command):
+    """Takes `--schedule all N` as `--schedule all:N`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        joined: list[str] = []
+        for word in args:
+            if word.isdigit() and joined[-1:] == ["all"] and joined[-2:-1] == ["--schedule"]:
+                joined[-1] = f"all:{word}"
+            else:
+                joined.append(word)
+        return super().parse_args(ctx, joined)
+
+
+@click.command(cls=_Command, short_help="Run a kernel's PTX: what does it compute, and what is wrong with it?")
 @click.argument("path", type=PLACE, metavar="KERNEL")
 @click.option("--launch", "launch_path", type=PLACE, metavar="FILE", help="The launch file, .toml or .json: shapes, arguments, arrays.")
 @click.option("--entry", help="The kernel; may be left out where the PTX has only one.")
@@ -158,6 +171,11 @@ PLACE = click.Path(path_type=pathlib.Path)
 @click.option("--dask", metavar="ADDRESS", help="Give them to the Dask scheduler there (pip install 'smemsim[campaign]').")
 @click.option(
     "--cancel", metavar="HOW", help="How clusterlaunchcontrol.try_cancel is answered: resident, never, one, always; all tries each."
+)
+@click.option(
+    "--schedule",
+    metavar="SEED",
+    help="Any order that the memory model allows, by its seed; earliest, latest; all N: these and N seeds, and what differs.",
 )
 @click.option("--random", is_flag=True, help="Fill the arrays in the launch file's second way, where they have one.")
 @click.option("--no-sanitize", is_flag=True, help="Execute only: no watch over fences, barriers and reads that come too early.")
@@ -201,6 +219,7 @@ def run(ctx: click.Context, /, path: pathlib.Path, list_forms: bool, init: bool,
     \b
     smemsim run kernel.ptx --grid 4 --block 128 --arg zeros:f32:1024 --arg u32:1024
     smemsim run kernel.ptx --launch launch.toml --report report.html
+    smemsim run kernel.ptx --launch launch.toml --schedule all 32
     smemsim run golden/sm_90a/launches/kernels/gemm_bf16 --expect D=wanted.npy
     smemsim run kernel.ptx --list
     smemsim run kernel.ptx --init > launch.toml
@@ -284,8 +303,11 @@ def _executed(gpu: Gpu, module: Module, launch: LaunchFile, args: list[Any], nam
         client = dask_client(o["dask"]) if o["dask"] else None
         stack.callback(close_client, client)
         options = {"sanitize": not o["no_sanitize"], "ctas": parse_ctas(o["ctas"]) if o["ctas"] else None, "workers": o["workers"], "client": client,
-                   "name": name, "sources": _folders(launch, name, o), **launch.options, **_given(o, "limit", "limit_seconds")}  # fmt: skip
-        return gpu.run(module, launch.config(args), RunOptions(**options))
+                   "name": name, "sources": _folders(launch, name, o), **launch.options, **_given(o, "limit", "limit_seconds", "schedule")}  # fmt: skip
+        done = gpu.run(module, launch.config(args), RunOptions(**options))
+    if done.schedules is not None and launch.about["outputs"]:
+        done.schedules = done.schedules.only(launch.about["outputs"])
+    return done
 
 
 def _folders(launch: LaunchFile, name: str, o: dict[str, Any]) -> list[pathlib.Path]:

@@ -103,6 +103,7 @@ KEYS: dict[str, Key] = {
     "limit_seconds": Key("any", "how long the kernel may run; it is ended then, without a finding"),
     "cooperative": Key("bool", "true: a cooperative launch (of recorded launches)"),
     "cancel": Key("any", "how clusterlaunchcontrol.try_cancel is answered: resident, never, one, always, or all for each of them"),
+    "schedule": Key("any", "the order in which things happen: a seed, earliest, latest, or all:N for each of these and N seeds; the usual one, if left out"),
     "args": Key(Kind("a list, one table for each parameter", lambda value: isinstance(value, list), _LIST), "a list: the parameters in their order"),
     "arrays": Key("any", "a list of arrays, or a table of them by name"),
     "outputs": Key(Kind("a list of arrays", lambda value: isinstance(value, list), _LIST), "the arrays that are printed; all that changed, if left out"),
@@ -142,7 +143,7 @@ BESIDE: dict[str, dict[str, Key]] = {
     "value": {"type": Key(_TYPE, "its PTX type: u32, s64, f32 ...", required=True)},
 }
 CONFIG_KEYS = ("grid", "block", "cluster", "shared_bytes", "cancel")  # members of LaunchConfig, checked there
-OPTION_KEYS = ("limit", "limit_seconds")  # members of RunOptions, likewise
+OPTION_KEYS = ("limit", "limit_seconds", "schedule")  # members of RunOptions, likewise
 
 
 # ---- Reading a launch file: every key looked at, and a sentence with file, line and key for what does not fit

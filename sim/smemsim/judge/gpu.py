@@ -16,17 +16,23 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from smemsim.arguments import shown, whole
+from smemsim.budget import ask
 from smemsim.errors import InputError
 from smemsim.files import source_folders
+from smemsim.finding import Finding
 from smemsim.judge.operand_reads import Reads
 from smemsim.judge.progress import Progress
 from smemsim.judge.run import Run
+from smemsim.judge.schedules import Appeared, Schedules, apart, schedules_of
 from smemsim.machine.region import Region
 from smemsim.program.device import Device
 from smemsim.program.execute import requests
 from smemsim.program.launch import EVERY, LIMIT, Launch, LaunchConfig, LinkedKernel, RunOptions
 from smemsim.program.linking.program import module_of
+from smemsim.program.schedule import seeds_of
 from smemsim.program.spread import execute_spread
 from smemsim.program.traps import region_name
 from smemsim.ptx.module import Instruction, Module
@@ -64,6 +70,7 @@ class Gpu(Device):
         sources: Iterable[str | os.PathLike[str]] = (),
         cancel: str = "resident",
         cooperative: bool = False,
+        schedule: int | str | None = None,
     ) -> Run:
         """Run an entry of a PTX text over a grid; `args` in the order of its parameters.
 
@@ -78,6 +85,9 @@ class Gpu(Device):
         `cancel` says how `clusterlaunchcontrol.try_cancel` is answered: "resident" lets CTAs take over the clusters that do not fit on the card at
         once, "never" none, "one" one for each cluster that begins, "always" all of them. "all" runs the kernel with each of the other three on the
         same memory, and gives the first run that finds something, or leaves other results than the first (finding X020); the last one else.
+        `schedule` is the order in which things happen: a seed takes any that the memory model allows (warps, CTAs, when asynchronous operations and
+        stores land, when waits give up), "earliest" and "latest" are the extremes, and "all:N" runs the kernel in the usual order, the extremes and with
+        the seeds below N, each on the same memory: `Run.schedules` says what differs (finding X030), what appears, and which seed shows it again.
         Raises InputError for what no launch could be, Unmodelled with a line for every instruction that is not modelled, both before anything runs.
 
         >>> import numpy as np
@@ -102,7 +112,7 @@ class Gpu(Device):
         )
         options = RunOptions(
             sanitize=sanitize, ctas=ctas, limit=limit, limit_seconds=limit_seconds, workers=workers, client=client, progress=progress,
-            sources=sources, name=name,
+            sources=sources, name=name, schedule=schedule,
         )  # fmt: skip
         return self.run(ptx, config, options)
 
@@ -112,6 +122,8 @@ class Gpu(Device):
         kernel = ptx if isinstance(ptx, LinkedKernel) else self.kernel(module_of(ptx, options.name), config.entry)
         if config.cancel == EVERY:
             return self._with_every_answer(kernel, config, options)
+        if seeds_of(options.schedule) is not None:
+            return self._with_many_schedules(kernel, config, options)
         launch = self.prepare(kernel, config, options)
         clusters = None if options.ctas is None else _clusters_of(launch, options.ctas)
         if clusters is None and launch.ctas > MOST_CTAS:
@@ -156,6 +168,44 @@ class Gpu(Device):
                 tell_apart(run.launch, asking[0], answer, apart)
                 return Run(run.launch, run.reads, name=run.name, ptx=kernel.text, seconds=run.seconds, done=run.ctas, folders=run.folders)
         return run
+
+    def _with_many_schedules(self, kernel: LinkedKernel, config: LaunchConfig, options: RunOptions) -> Run:
+        """The run in the usual order, with what other schedules do: each begins with the same memory, and the usual one's results are left."""
+        regions = [region for region in self.memory.table()[2] if len(region.data)]
+        ask("copies of global memory, to see what schedules change", 3 * sum(len(region.data) for region in regions))
+        before = {region.begin: region.data.copy() for region in regions}
+        usual = self.run(kernel, config, dataclasses.replace(options, schedule=None))
+        left = {region.begin: region.data.copy() for region in regions}
+        known = {(f.code, f.line) for f in usual.findings}
+        others: dict[int | str, dict[int, np.ndarray]] = {}
+        appeared: dict[tuple[str, int], tuple[Finding, list[int | str]]] = {}
+        summed: list[np.ndarray] = []
+        tried, unfinished = [], []
+        for schedule in schedules_of(seeds_of(options.schedule) or 0):
+            if usual.interrupted or usual.out_of_time:
+                break
+            for region in regions:
+                region.data[:] = before[region.begin]
+            run = self.run(kernel, config, dataclasses.replace(options, schedule=schedule))
+            tried.append(schedule)
+            if run.interrupted:
+                break
+            if run.out_of_time:
+                unfinished.append(schedule)
+                continue
+            summed += run.launch.summed
+            for f in run.findings:
+                if (f.code, f.line) not in known:
+                    appeared.setdefault((f.code, f.line), (f, []))[1].append(schedule)
+            if run.launch.status == usual.launch.status:
+                others[schedule] = {r.begin: r.data.copy() for r in regions if not np.array_equal(r.data, left[r.begin])}
+        for region in regions:
+            region.data[:] = left[region.begin]
+        usual.schedules = Schedules(
+            usual.launch, tuple(tried), apart(usual.launch, left, others, regions, summed),
+            tuple(Appeared(f, tuple(seeds)) for f, seeds in appeared.values()), tuple(unfinished),
+        )  # fmt: skip
+        return usual
 
 
 def tell_apart(launch: Launch, i: Instruction, answer: str, apart: Sequence[Region]) -> None:

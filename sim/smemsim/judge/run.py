@@ -21,6 +21,7 @@ from smemsim.judge.numbers import Rounding, Tolerance
 from smemsim.judge.operand_reads import Issued, Product, Reads, mismatches, of_maps, own_ranks, swapped, turned, unreached, unread
 from smemsim.judge.outputs import Output
 from smemsim.judge.report import Report
+from smemsim.judge.schedules import Schedules
 from smemsim.picture.model import Above, Entry, Excerpt, Page
 from smemsim.picture.page import page_html
 from smemsim.program.arrays import DeviceArray, as_numpy
@@ -267,6 +268,7 @@ class Run:
         self.launch, self.reads, self.name, self.seconds, self.interrupted = launch, reads, name, seconds, interrupted
         self.ptx, self.folders = ptx, folders
         self.ctas = launch.ctas if done is None else done
+        self._schedules: Schedules | None = None
         self._not_judged = ""  # why check said nothing about the operands
 
     @functools.cached_property
@@ -282,6 +284,16 @@ class Run:
         except SmemsimError as e:
             self._not_judged = str(e)
             return None, None
+
+    @property
+    def schedules(self) -> Schedules | None:
+        """What the kernel does under other schedules, where many were tried (`schedule = "all:N"`); None else."""
+        return self._schedules
+
+    @schedules.setter
+    def schedules(self, schedules: Schedules) -> None:
+        self._schedules = schedules
+        self.__dict__.pop("_all", None)
 
     @property
     def report(self) -> Report | None:
@@ -309,8 +321,9 @@ class Run:
         stored = [] if self.reads is None else stored_tiles(self.reads, self.launch)
         if self.reads is not None and not any(f.code == "R508" for f in (*causes, *executed)):  # else the load is told already
             stored = [*exchanged_loads(self.reads, self.launch), *stored]
+        of_schedules = self._schedules.findings if self._schedules is not None else []
         findings = findings_of(
-            causes, (*executed, *stored, *own_ranks(self.launch), *self.launch.findings.values()), written,
+            causes, (*executed, *stored, *own_ranks(self.launch), *self.launch.findings.values(), *of_schedules), written,
             (*report.findings, *report.remarks) if report else (), self.name, self.reads, self.launch.program.inlined.body,
         )  # fmt: skip
         return [dataclasses.replace(f, folders=self.folders) for f in findings]
@@ -436,6 +449,8 @@ class Run:
             lines += [str(f), *(f"      {line}" for line in f.excerpt())]
             if others := f.others():
                 lines.append(f"      {others}")
+        if self._schedules is not None:
+            lines.append(self._schedules.text())
         return "\n".join([*lines, *self.evidence, self.summary()])
 
     def summary(self) -> str:
@@ -463,6 +478,7 @@ class Run:
             "unsure": list(self.unsure), "evidence": list(self.evidence),
             "judged": dataclasses.asdict(self.judged), "output": self.output, "ctas": self.ctas, "interrupted": self.interrupted,
             "out_of_time": self.out_of_time, "seconds": round(self.seconds, 3),
+            **({"schedules": self._schedules.as_dict()} if self._schedules is not None else {}),
         }  # fmt: skip
 
     def __repr__(self) -> str:

@@ -45,7 +45,7 @@ def launch_triton(kernel: Any, *args: Any, grid: Any, gpu: Gpu | None = None, **
     tensors of PyTorch are copied into the GPU's memory with all that they are views of, so that arrays which share memory share it there, and hold
     the results afterwards (read-only ones stay as they are); arrays of `gpu.array` stay where they are (give their `gpu`). `grid` is one to three
     numbers, or a function of the arguments and constexprs by name. Host descriptors are anything with `base`, `shape`, `strides` and `block_shape`,
-    such as Triton's TensorDescriptor. `sanitize`, `ctas`, `progress`, `limit`, `limit_seconds`, `workers`, `client`, `sources`, `name` and `cancel` are
+    such as Triton's TensorDescriptor. `sanitize`, `ctas`, `progress`, `limit`, `limit_seconds`, `workers`, `client`, `sources`, `name`, `schedule` and `cancel` are
     those of `Gpu.launch`, unless the kernel has arguments of these names.
     Raises InputError for arguments that do not fit the signature, and what `Gpu.launch` raises.
 

@@ -8,6 +8,7 @@ array([0., 1., 2., 3.], dtype=float32)
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import re
 from typing import Any, Protocol
@@ -23,6 +24,7 @@ from smemsim.program.execute import execute
 from smemsim.program.launch import EVERY, Launch, LaunchConfig, LinkedKernel, LoadedKernel, RunOptions, check_shape
 from smemsim.program.linking.inline import function_addresses
 from smemsim.program.linking.program import Program, linked, module_of
+from smemsim.program.schedule import seeds_of
 from smemsim.ptx.module import Module, Variable
 from smemsim.spec.architectures import ARCHITECTURES, architecture
 from smemsim.spec.targets import target_number
@@ -203,6 +205,8 @@ class Device:
         """Everything before the first instruction: what cannot run is refused here, with a sentence."""
         kernel = self.kernel(ptx, config.entry)
         config = config.of(kernel)
+        if options is not None and options.schedule is not None:
+            kernel = _in_small_blocks(kernel, options.schedule)
         if config.cancel == EVERY:
             raise InputError(f"cancel = {EVERY!r}: is several launches, and one is asked for")
         check_shape(config, kernel, self.arch)
@@ -222,6 +226,13 @@ class Device:
         launch = self.prepare(kernel, config)
         execute(launch, watch=False)
         return launch.status
+
+
+def _in_small_blocks(kernel: LinkedKernel, schedule: int | str) -> LinkedKernel:
+    """The same kernel with a block for every access to memory, so that a schedule can let others run between any two."""
+    if seeds_of(schedule) is not None:
+        raise InputError(f"schedule = {shown(schedule)}: is several launches, and one is asked for")
+    return dataclasses.replace(kernel, program=linked(module_of(kernel.text), kernel.name, kernel.program.arch, in_small_blocks=True))
 
 
 def entry_of(module: Module, entry: Any = None) -> str:

@@ -12,6 +12,7 @@ from smemsim.program.barriers.cta import tell_parted
 from smemsim.program.barriers.mbarrier import check_reused, mbarriers
 from smemsim.program.launch import CANCEL, Launch, Queue
 from smemsim.program.threads.control import check_registers
+from smemsim.program.turns import Turns
 from smemsim.program.watch.watch import Watch
 from smemsim.program.wave import ALL, EXITED, GATHERING, LEAST_SUSPICIOUS, PARKED, WARP, WARPGROUP, YIELDED, Circle, Endless, Wait, Wave
 from smemsim.ptx.module import Immediate, Instruction, Label
@@ -298,12 +299,16 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
     looked = polls = asked = wave.polls  # in the last turn, since the last change, since a group last gave way
     works = False  # does somebody do more than poll in this turn?
     endless, circle, limit = Endless(), Circle(), wave.launch.limit
-    wave.endless, wave.gave_way = "", False
+    wave.endless, wave.gave_way, wave.paused = "", False, False
     while True:
         at = int(key.min())
         if at >= YIELDED:
             if at >= EXITED:
+                if wave.late is not None and wave.late.land(wave):
+                    continue
                 return True
+            if wave.late is not None and wave.late.land(wave) and int(key.min()) < YIELDED:
+                continue
             yielded = (key >= YIELDED) & (key < GATHERING)
             if not yielded.any():
                 if wave.expire():
@@ -324,12 +329,14 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
                 key[key < YIELDED] += YIELDED
                 return False
             continue
+        here = key == at
+        if wave.turns is not None:
+            at, here = wave.turns.pick(wave)
         if at >= end:
-            threads = np.flatnonzero(key == at)
+            threads = np.flatnonzero(here)
             key[threads] = EXITED
             wave.launch.exited(wave, threads)
             continue
-        here = key == at
         wave.sel = ALL if here.all() else np.flatnonzero(here)
         wave.at = at
         _run_block(wave, blocks[at])
@@ -343,7 +350,9 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
             key[key < YIELDED] += YIELDED
             raise Stuck
         # A loop that others could be needed to end gives way to them now and then.
-        after = int(key.min())
+        after = int(key.min()) if wave.turns is None else int(key[here].min())
+        if wave.turns is not None and _lets_others(wave):
+            return False
         if after <= at:
             loops += 1
             if wave.changes != since:
@@ -368,6 +377,18 @@ def run_wave(wave: Wave, *, gives_way: bool = False) -> bool:
                     wave.endless, wave.gave_way = reason, not reason
                     key[group] += YIELDED
                     return False
+
+
+def _lets_others(wave: Wave) -> bool:
+    """Of a schedule: does something land now, and do other waves go on first?"""
+    schedule = wave.turns.schedule
+    if wave.late is not None and schedule.chance(schedule.lands):
+        wave.late.land(wave)
+    wave.paused = wave.may_pause and wave.turns.pauses()
+    if wave.paused:
+        wave.gave_way = True
+        wave.key[wave.key < YIELDED] += YIELDED
+    return bool(wave.paused)
 
 
 def _no_way_out(wave: Wave) -> str:
@@ -500,6 +521,8 @@ def takes_over(launch: Launch) -> bool:
 def _queue(launch: Launch, clusters: Sequence[int] | None) -> Queue:
     """The clusters that are to run, and how many of them begin whatever others ask for."""
     waiting: Sequence[int] = range(launch.ctas // launch.cluster_size) if clusters is None else clusters
+    if launch.schedule is not None:
+        waiting = launch.schedule.begins(waiting)
     return Queue(waiting, len(waiting) if not takes_over(launch) else resident(launch) if launch.config.cancel == "resident" else 0)
 
 
@@ -528,6 +551,8 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
     most, together = resident(launch), at_once(launch)
     if takes_over(launch) and launch.config.cancel != "resident":
         together = 1  # so that there are others to take over
+    if launch.schedule is not None:
+        together = launch.schedule.together(together, len(queue))
     launch.waves.clear()
     others_help = depends(launch)
     stuck: dict[Wave, int] = {}  # waves that only polled, waited or looped: how much had changed by then
@@ -537,13 +562,13 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
         while queue or launch.waves:
             changes = past + sum(w.changes for w in launch.waves)
             room = most - sum(len(w.ctas) for w in launch.waves) // launch.cluster_size
-            wave: Any = next((w for w in launch.waves if stuck.get(w) != changes and not w.never_ends), None)
+            ready = [w for w in launch.waves if stuck.get(w) != changes and not w.never_ends]
+            wave: Any = ready[0] if ready else None
+            if launch.schedule is not None:
+                wave = launch.schedule.wave(ready, can_begin=bool(queue) and room > 0)
             is_last_try = False
             if wave is None and queue and room > 0:
-                wave = Wave(launch, queue.begin(min(together, room)))
-                if watch and launch.window_bytes:
-                    wave.watch = Watch(wave)
-                launch.waves.append(wave)
+                wave = _begun(launch, queue.begin(min(together, room)), watch=watch)
             elif wave is None:
                 is_last_try = True
                 wave = next((w for w in launch.waves if w.gave_way), None)
@@ -551,6 +576,7 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
                 launch.status = TIMEOUT
                 report_hang(launch, len(queue) * launch.cluster_size)
                 return False
+            wave.may_pause = len(launch.waves) > 1 or bool(queue)
             try:
                 finished = run_wave(wave, gives_way=others_help and not is_last_try and (len(launch.waves) > 1 or bool(queue)))
             except Stuck:
@@ -573,10 +599,21 @@ def _execute(launch: Launch, queue: Queue, *, watch: bool, done: Callable[[int],
                 past += wave.changes
                 done(len(wave.ctas) + (queue.taken - counted) * launch.cluster_size)
                 counted = queue.taken
-            else:
+            elif not wave.paused:
                 launch.waves.append(launch.waves.pop(launch.waves.index(wave)))  # the others first
                 stuck[wave] = past + sum(w.changes for w in launch.waves)
     return True
+
+
+def _begun(launch: Launch, clusters: Sequence[int], *, watch: bool) -> Wave:
+    """A wave of these clusters, which begins now."""
+    wave = Wave(launch, clusters)
+    if watch and launch.window_bytes:
+        wave.watch = Watch(wave)
+    if launch.schedule is not None:
+        wave.turns = Turns.of(launch.schedule, wave)
+    launch.waves.append(wave)
+    return wave
 
 
 def _trapped(launch: Launch, trap: HardwareTrap) -> None:

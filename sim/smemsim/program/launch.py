@@ -22,6 +22,7 @@ from smemsim.program.events import Event
 from smemsim.program.linking.program import Program
 from smemsim.program.registers import Wave
 from smemsim.program.registry import ON_EXIT
+from smemsim.program.schedule import Schedule, checked_schedule
 from smemsim.ptx.module import Instruction, Parameter
 from smemsim.spec.architectures import architecture
 from smemsim.spec.findings import Severity
@@ -119,7 +120,8 @@ class RunOptions:
     `sanitize` False leaves the watch out. `ctas` are the numbers of the CTAs to run, with those of their clusters; None: all. `limit` blocks of instructions
     may be executed until the kernel counts as endless, and `limit_seconds` seconds pass until it is ended without a finding. `workers` processes execute
     CTAs that do not depend on each other, or the Dask cluster of `client`, a `distributed.Client`. `progress` False draws no bar. `sources` are folders
-    with sources that findings may show, `name` is how findings call the PTX. Raises InputError.
+    with sources that findings may show, `name` is how findings call the PTX. `schedule` is in which order things happen: None the usual one, a seed
+    any that the memory model allows, "earliest" and "latest" the extremes, "all:N" each of these and N seeds, one run after the other. Raises InputError.
     """
 
     sanitize: bool = True
@@ -131,8 +133,10 @@ class RunOptions:
     progress: bool = True
     sources: Any = ()
     name: str = "ptx"
+    schedule: int | str | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "schedule", checked_schedule(self.schedule))
         for name in ("sanitize", "progress"):
             object.__setattr__(self, name, flag(name, getattr(self, name)))
         object.__setattr__(self, "limit", whole("limit", self.limit, minimum=1))
@@ -341,6 +345,9 @@ class Launch:
     mapped: dict[int, tuple[frozenset[int], bool]] = dataclasses.field(
         default_factory=dict
     )  # of each mapa: the ranks that execute it; do any ask for another?
+    summed: list[np.ndarray] = dataclasses.field(
+        default_factory=list
+    )  # of a schedule: the addresses of floats that are added to atomically
     judge: Judge | None = None
     out_of_time: bool = False  # has it been ended because it ran for `limit_seconds`?
     deadline: float = math.inf  # of `time.monotonic`; `begin` sets it
@@ -355,8 +362,10 @@ class Launch:
     ctas: int = dataclasses.field(init=False)  # of the grid
     shared_bytes: int = dataclasses.field(init=False)
     limit: int = dataclasses.field(init=False)
+    schedule: Schedule | None = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
+        self.schedule = None if self.options.schedule is None else Schedule(self.options.schedule)
         self.program, self.addresses, self.arch = self.kernel.program, self.kernel.addresses, self.kernel.program.arch
         self.grid, self.block, self.cluster = self.config.grid, self.config.block, self.config.cluster
         self.threads, self.cluster_size, self.ctas = math.prod(self.block), math.prod(self.cluster), math.prod(self.grid)

@@ -37,6 +37,12 @@ def _of_cta(x: Wave, values: list[int]) -> np.ndarray:
     return np.repeat(np.array(values, np.uint64), x.stride)
 
 
+def _multiprocessor(x: Wave, number: int) -> int:
+    """Where a CTA runs: which one is nobody's to say, and schedules differ."""
+    first = 0 if x.launch.schedule is None else x.launch.schedule.first_multiprocessor
+    return (first + number) % RESIDENCY.multiprocessors
+
+
 def _tid(x: Wave, n: int) -> np.ndarray:
     bx, by, _ = x.launch.block
     tid: np.ndarray = x.tid.astype(np.uint64)
@@ -67,7 +73,7 @@ _PLAIN: dict[str, Callable[[Wave], np.ndarray]] = {
     "lanemask_le":         lambda x: (np.uint64(2) << x.lane.astype(np.uint64)) - np.uint64(1),
     "lanemask_gt":         lambda x: ((np.uint64(2) << x.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
     "lanemask_ge":         lambda x: ((np.uint64(1) << x.lane.astype(np.uint64)) - np.uint64(1)) ^ np.uint64(0xFFFFFFFF),
-    "smid":                lambda x: _of_cta(x, [c.number % RESIDENCY.multiprocessors for c in x.ctas]),
+    "smid":                lambda x: _of_cta(x, [_multiprocessor(x, c.number) for c in x.ctas]),
     "nsmid":               lambda x: _of_cta(x, [RESIDENCY.multiprocessors] * len(x.ctas)),
     "gridid":              lambda x: _of_cta(x, [1] * len(x.ctas)),
     "dynamic_smem_size":   lambda x: _of_cta(x, [x.launch.shared_bytes] * len(x.ctas)),

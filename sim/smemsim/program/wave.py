@@ -202,6 +202,7 @@ class Wave:
         self.waiting: set[Wait] = set()
         self.endless = ""  # why the threads that could run never end, in words
         self.gave_way = False  # to other waves, though they could go on
+        self.paused = self.may_pause = False  # of a schedule: have others been let first, and can they?
         self.quiet = 0  # `steps` when something changed last
         self.rounds = Endless()
         self.never_ends = False  # is there no way out for any of the threads that could run?
@@ -214,6 +215,8 @@ class Wave:
         self.watch: Any = None
         self.state: dict[Any, Any] = {}  # of the operations
         self._patience = (-1, 0)
+        self.turns: Any = None  # of a schedule: who runs next
+        self.late: Any = None  # and what is under way
 
     def _reserve(self, count: int) -> None:
         """Ask the process's memory budget for what `count` CTAs need, and hold it as long as the wave lives."""
@@ -284,8 +287,9 @@ class Wave:
         return array
 
     def clock(self) -> int:
-        """The value of %clock: it grows by 32 for each block executed."""
-        return 1000 + self.steps * 32
+        """The value of %clock: it grows by 32 for each block executed, of a schedule by as much as it says."""
+        schedule = self.launch.schedule
+        return 1000 + self.steps * 32 if schedule is None else schedule.clock_begin + self.steps * schedule.clock_step
 
     def park(self, threads: np.ndarray, block: int, instruction: Instruction, what: Callable[[], str]) -> Wait:
         """Make threads wait; woken, they go on at `block`."""

@@ -107,6 +107,7 @@ CODES: dict[str, Code] = {number: Code(number, slug, Severity(severity), says) f
     ("X017", "product-lost",    "wrong", "a matrix product is overwritten before anybody has read it"),
     ("X019", "own-rank",        "note",  "every CTA of a cluster gives mapa its own rank, and uses the address as another CTA's"),
     ("X020", "answer-decides",  "wrong", "what is left in memory depends on how often clusterlaunchcontrol.try_cancel succeeds"),
+    ("X030", "schedule-decides", "wrong", "what is left in memory depends on the order in which threads, CTAs and asynchronous operations come"),
     ("H801", "errors-cancel",   "luck",  "both operands are displaced alike: the product does not change"),
     ("H802", "square-hides",    "luck",  "square extents hide a transposition"),
     ("H803", "one-atom-hides",  "luck",  "a value is right only because an extent equals one atom"),
@@ -145,6 +146,7 @@ X004
 X005
 X017
 X019 X020
+X030
 R507 R508 R510
 X013
 X001

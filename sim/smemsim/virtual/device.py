@@ -847,7 +847,7 @@ class VirtualDevice:
             run, error = self.machine.run(
                 f.module.kernel(f.name), arguments, config, sanitize=self.policy.is_watched(f.name), limit=self.policy.limit or LIMIT,
                 limit_seconds=self.policy.limit_seconds, ctas=self._ctas(config), progress=not self.policy.quiet, name=f"{f.readable}.ptx",
-                workers=self.policy.workers, cancel=self.policy.cancel,
+                workers=self.policy.workers, cancel=self.policy.cancel, schedule=self.policy.schedule,
             )  # fmt: skip
         except SmemsimError as e:
             about.seconds = time.perf_counter() - begin

@@ -21,6 +21,7 @@ from smemsim.arguments import shown, suggestion
 from smemsim.budget import amount
 from smemsim.errors import InputError, SmemsimError
 from smemsim.files import write_whole
+from smemsim.program.schedule import checked_schedule
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,7 +55,8 @@ class Policy:
     without it; kernels whose names `unwatched` matches run without the watch, and all do where `sanitize` is off. `limit` are blocks of
     instructions and `limit_seconds` seconds of one launch; `limit_launches` and `total_seconds` end the program's use of the device.
     `record` is a folder for every launch as a launch file, `report` one for pages, `json` a file for what was found. `hooks` is a Python file with
-    functions marked by `hook`. `workers` are processes for independent CTAs. `quiet` leaves the line for each launch out.
+    functions marked by `hook`. `workers` are processes for independent CTAs. `schedule` is a seed for the order in which things
+    happen, earliest, latest, or all:N, as `Gpu.launch` takes it. `quiet` leaves the line for each launch out.
     """
 
     on_finding: str = "warn"
@@ -72,6 +74,7 @@ class Policy:
     hooks: pathlib.Path | None = None
     workers: int | None = None
     cancel: str = "resident"
+    schedule: str | None = None
     quiet: bool = False
 
     def __post_init__(self) -> None:
@@ -79,6 +82,7 @@ class Policy:
             raise InputError(
                 f"on_finding = {shown(self.on_finding)}: needs one of {', '.join(ON_FINDING)}{suggestion(self.on_finding, ON_FINDING)}"
             )
+        checked_schedule(self.schedule)
         try:
             re.compile(self.unwatched)
         except re.error as e:

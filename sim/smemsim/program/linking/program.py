@@ -211,8 +211,8 @@ class Linker:
         return lambda: self.block_of[index]
 
 
-def link(module: Module, entry: str, arch: str) -> Program:
-    """Make a program of an entry.
+def link(module: Module, entry: str, arch: str, *, in_small_blocks: bool = False) -> Program:
+    """Make a program of an entry; `in_small_blocks` begins a block with every instruction that others could see, for schedules.
 
     Raises InputError for an entry that does not exist and for what no assembler takes for the PTX's `.target`, Unmodelled with a line for every instruction that nobody has modelled.
     """
@@ -226,7 +226,7 @@ def link(module: Module, entry: str, arch: str) -> Program:
     places = Places(module, known[entry], inlined, arch)
     linker = Linker(module, inlined, places, arch, known[entry].directives)
     steps = _steps(inlined.body, linker)
-    blocks = _blocks(inlined, steps, linker)
+    blocks = _blocks(inlined, steps, linker, in_small_blocks=in_small_blocks)
     kinds = [storage(r.type) for r in inlined.registers]
     wide = {slot for slot, r in enumerate(inlined.registers) if r.type == "b128"}
     uses = frozenset(i.op for i in inlined.body)
@@ -370,8 +370,10 @@ def _guarded_plain(holds: Callable[[Wave], np.ndarray], plain: Plain) -> Plain:
     return guarded
 
 
-def _blocks(inlined: Inlined, steps: list[Step], linker: Linker) -> list[Block]:
+def _blocks(inlined: Inlined, steps: list[Step], linker: Linker, *, in_small_blocks: bool) -> list[Block]:
     leaders = {0, *inlined.labels.values()}
+    if in_small_blocks:
+        leaders |= {n for n, i in enumerate(inlined.body) if is_seen(i)}
     for n, step in enumerate(steps):
         if isinstance(step, Gate) or (isinstance(step, End) and step.again):
             leaders.add(n)
@@ -394,6 +396,20 @@ def _blocks(inlined: Inlined, steps: list[Step], linker: Linker) -> list[Block]:
         gate, end = gate if isinstance(gate, Gate) else None, end if isinstance(end, End) else None
         blocks.append(Block(index, gate, plain, end, body, slots, any(map(_loads, body))))
     return blocks
+
+
+# Whose order with those of other threads can matter.
+_ACCESSES = frozenset(("ld", "ldu", "st", "atom", "red", "cp", "ldmatrix", "stmatrix", "multimem", "tensormap"))
+_ORDERS = frozenset(
+    ("fence", "membar", "mbarrier", "bar", "barrier", "tcgen05", "wgmma", "setmaxnreg", "clusterlaunchcontrol", "griddepcontrol")
+)
+
+
+def is_seen(i: Instruction) -> bool:
+    """Can an instruction read, write or order what others see?"""
+    return i.op in _ACCESSES | _ORDERS and not (
+        i.op in ("ld", "st") and {m.partition("::")[0] for m in i.modifiers} & {"local", "const", "param"}
+    )
 
 
 def _loads(i: Instruction) -> bool:

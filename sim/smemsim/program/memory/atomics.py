@@ -143,6 +143,8 @@ def build_atomic(i: Instruction, c: Linker) -> Step:
             if x.watch is not None and f.order.writes:
                 f.order.release(x, piece)
             part = slice(None) if piece.part is None else piece.part
+            if x.launch.schedule is not None and f.op == "add" and f.element.lstrip("b").startswith("f"):
+                _note_sums(x, piece, f.size)
             before = combine(f, piece, None if compare is None else compare[part], new[part])
             if old is not None:
                 old[part] = before
@@ -155,6 +157,13 @@ def build_atomic(i: Instruction, c: Linker) -> Step:
                 write(x, whole[:, n])
 
     return atomic
+
+
+def _note_sums(x: Wave, piece: Piece, size: int) -> None:
+    """Of a schedule: where floats are added, in steps of 2 bytes, since another order rounds differently."""
+    begin = next((r.words_begin for r in x.launch.memory.table()[2] if r.words is piece.memory), None)
+    if piece.space == "global" and begin is not None:
+        x.launch.summed.append(np.unique(begin + piece.at[:, None] + np.arange(0, size, 2)))
 
 
 def raw_elements(x: Wave, reads: list[Read], packed: bool) -> np.ndarray:

@@ -279,6 +279,7 @@ def _answer(x: Wave, cta: Cta) -> tuple[int, int, int, int]:
     launch, queue, cluster = x.launch, x.launch.queue, member(x, cta, 0)
     queue.asked += 1
     declined = launch.config.cancel == "never" or (launch.config.cancel == "one" and cluster.state.get("took over"))
+    declined = declined or (launch.schedule is not None and launch.schedule.chance(launch.schedule.declines))
     taken = None if declined else queue.cancel()
     if taken is None:
         return 0, 0, 0, 0

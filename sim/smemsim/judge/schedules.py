@@ -1,0 +1,144 @@
+"""A kernel under many schedules: outputs that differ, hangs and findings that appear, each with the schedules that show it again."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smemsim.finding import Finding, at_instruction
+from smemsim.program.schedule import EXTREMES
+from smemsim.program.traps import region_name
+from smemsim.spec.findings import Severity
+
+if TYPE_CHECKING:
+    from smemsim.machine.region import Region
+    from smemsim.program.launch import Launch
+
+__all__ = ["Apart", "Appeared", "Schedules", "apart", "schedules_of"]
+
+
+MOST_SHOWN = 6  # schedules, or bytes, that a line lists
+WRITES = ("st", "atom", "red", "cp", "multimem", "stmatrix")
+
+
+def schedules_of(seeds: int) -> list[int | str]:
+    """The schedules that "all:N" tries behind the usual one.
+
+    >>> schedules_of(2)
+    ['earliest', 'latest', 0, 1]
+    """
+    return [*EXTREMES, *range(seeds)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Apart:
+    """An array that is left with other bytes than under the usual schedule: how many `bytes_` in all, the offsets of the first ones, and under which schedules.
+
+    `summed` says that floats are added there atomically, so that another order rounds differently.
+    """
+
+    array: str
+    name: str
+    size: int
+    bytes_: int
+    first: tuple[int, ...]
+    schedules: tuple[int | str, ...]
+    summed: bool
+
+    def __str__(self) -> str:
+        where = ", ".join(map(str, self.first[:MOST_SHOWN])) + " ..." * (self.bytes_ > MOST_SHOWN)
+        return f"{self.array}: {self.bytes_} of {self.size} bytes differ (offsets {where}) with {_listed(self.schedules)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Appeared:
+    """A finding that the usual schedule does not show, and the schedules that do."""
+
+    finding: Finding
+    schedules: tuple[int | str, ...]
+
+    def __str__(self) -> str:
+        f = self.finding
+        return f"{f.code} at line {f.line} with {_listed(self.schedules)}: {f.message}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedules:
+    """What a kernel does under the schedules `tried` besides the usual one. `unfinished` are those whose time was over."""
+
+    launch: Launch
+    tried: tuple[int | str, ...]
+    differing: tuple[Apart, ...] = ()
+    appeared: tuple[Appeared, ...] = ()
+    unfinished: tuple[int | str, ...] = ()
+
+    def only(self, names: Iterable[str]) -> Schedules:
+        """With the arrays of these names alone."""
+        kept = set(names)
+        return dataclasses.replace(self, differing=tuple(one for one in self.differing if one.name in kept))
+
+    @property
+    def findings(self) -> list[Finding]:
+        """X030 for arrays that differ, and what appears."""
+        found = [dataclasses.replace(one.finding, message=f"with {_listed(one.schedules)}: {one.finding.message}") for one in self.appeared]
+        writer = next((i for i in self.launch.program.inlined.body if i.op in WRITES), None)
+        if not self.differing or writer is None:
+            return found
+        summed = any(one.summed for one in self.differing)
+        only_sums = all(one.summed for one in self.differing)
+        because = "which order threads, CTAs and asynchronous operations take is not determined (PTX ISA 8)"
+        if summed:
+            because += "; floats are added atomically, and sums in another order round differently" + (
+                "" if only_sums else ", as may what is computed of them"
+            )
+        message = f"what is left in memory depends on the schedule: {'; '.join(map(str, self.differing))}"
+        repair = "order the accesses that race, or add in a fixed order" if summed else "order the accesses that race"
+        found.append(at_instruction("X030", writer, message, repair, because=because, milder=Severity.LUCK if summed else None))
+        return found
+
+    def text(self) -> str:
+        """One line, and one for each difference and each finding that appears."""
+        lines = [str(one) for one in (*self.differing, *self.appeared)]
+        if self.unfinished:
+            lines.append(f"time was over with {_listed(self.unfinished)}")
+        what = "nothing differs from the usual one" if not lines else f"{len(lines)} differ{'s' * (len(lines) == 1)} from the usual one"
+        return "\n".join([f"{len(self.tried)} schedules tried: {what}", *(f"      {line}" for line in lines)])
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; `schedule` is what `--schedule` takes to see it again."""
+        return {
+            "tried": list(self.tried),
+            "differences": [
+                {"array": one.array, "name": one.name, "bytes": one.bytes_, "of": one.size, "first": list(one.first),
+                 "schedules": list(one.schedules), "atomic_float_sums": one.summed}
+                for one in self.differing
+            ],
+            "findings": [{**one.finding.as_dict(), "schedules": list(one.schedules)} for one in self.appeared],
+            "unfinished": list(self.unfinished),
+        }  # fmt: skip
+
+
+def _listed(schedules: Sequence[int | str]) -> str:
+    more = f" and {len(schedules) - MOST_SHOWN} more" if len(schedules) > MOST_SHOWN else ""
+    return f"--schedule {', '.join(map(str, schedules[:MOST_SHOWN]))}{more}"
+
+
+def apart(
+    launch: Launch, usual: Mapping[int, np.ndarray], others: Mapping[int | str, Mapping[int, np.ndarray]], regions: Sequence[Region],
+    summed: Sequence[np.ndarray],
+) -> tuple[Apart, ...]:  # fmt: skip
+    """Which regions other schedules leave with other bytes; the bytes of each region are given by its address. `summed` are the addresses of float sums."""
+    found = []
+    sums = np.unique(np.concatenate(summed)) if summed else np.zeros(0, np.int64)
+    for region in regions:
+        by = {seed: np.flatnonzero(usual[region.begin] != left[region.begin]) for seed, left in others.items() if region.begin in left}
+        by = {seed: at for seed, at in by.items() if at.size}
+        if by:
+            at = np.unique(np.concatenate(list(by.values())))
+            is_sum = bool(np.isin((region.begin + at) // 2 * 2, sums).all())
+            array = region_name(launch, region.begin, region.end)
+            found.append(Apart(array, region.name, len(region.data), len(at), tuple(at[:MOST_SHOWN].tolist()), tuple(by), is_sum))
+    return tuple(found)

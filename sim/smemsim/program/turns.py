@@ -1,0 +1,73 @@
+"""Which threads of a wave run next under a schedule.
+
+Warps run in groups, each as if it were one: the first in rank that can go on. Now and then the one that runs becomes the last, or the groups are drawn
+anew (S. Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010: few changes at random places find most
+bugs that depend on an order). A group may be a single warp, or all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from smemsim.program.schedule import LATEST, Schedule
+from smemsim.program.wave import WARP, YIELDED, Wave
+
+__all__ = ["Turns"]
+
+
+GROUPS = 8  # of warps, at most
+
+
+@dataclasses.dataclass(eq=False)
+class Turns:
+    """Which threads of a wave run next. `rank` has that of each warp's group: the lowest goes first."""
+
+    schedule: Schedule
+    rank: np.ndarray
+    left: int = 0  # blocks until the next change
+
+    @classmethod
+    def of(cls, schedule: Schedule, x: Wave) -> Turns:
+        """The turns of a new wave."""
+        of_cta = np.arange(x.total // WARP, dtype=np.int64) % (x.stride // WARP)
+        turns = cls(schedule, of_cta if schedule.seed != LATEST else -of_cta)
+        if schedule.is_drawn:
+            turns._group()
+        return turns
+
+    def _group(self) -> None:
+        """Draw groups anew: all warps, each CTA's or each place in it, or any; some of them one warp against all others."""
+        s, warps = self.schedule, len(self.rank)
+        groups = min(GROUPS, warps)
+        if s.chance(0.25):
+            self.rank = np.zeros(warps, np.int64)
+            self.rank[min(int(s.uniform() * warps), warps - 1)] = 1 if s.chance(0.5) else -1
+        else:
+            self.rank = np.array([int(s.uniform() * groups) for _ in range(warps)], np.int64)
+        self.left = 1 + int(s.uniform() * 2 * s.change)
+
+    def pick(self, x: Wave) -> tuple[int, np.ndarray]:
+        """The block that runs now, and the threads that execute it: some that can go on. There is one that can."""
+        s = self.schedule
+        if s.is_drawn:
+            self.left -= 1
+            if self.left < 0:
+                self._group()
+        key = x.key
+        lows = key.reshape(-1, WARP).min(axis=1)
+        ready = lows < YIELDED
+        best = int(self.rank[ready].min())
+        chosen = ready & (self.rank == best)
+        if s.is_drawn and self.left == 0:
+            self.rank[chosen] = int(self.rank.max()) + 1
+        at = int(lows[chosen].min())
+        mine = np.repeat(chosen, WARP)
+        if s.parts_lanes and s.chance(0.25):
+            at = s.draw(np.unique(key[mine & (key < YIELDED)]).tolist())
+        return at, mine & (key == at)
+
+    def pauses(self) -> bool:
+        """Do other waves go on first?"""
+        return self.schedule.chance(self.schedule.pauses)

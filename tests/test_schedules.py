@@ -1,0 +1,86 @@
+"""Schedules: a kernel whose result depends on the order of its threads is told, with the seed that shows it again; one that is right is not."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import smemsim
+from smemsim.cli import main
+from smemsim.errors import InputError
+
+HEAD = ".version 8.0 .target sm_90a .address_size 64\n"
+
+
+def two_warps(first: str, second: str) -> str:
+    """A kernel in which thread 0 and thread 32 do something, with %m and %o the addresses of two arrays."""
+    return f"""{HEAD}
+.visible .entry k(.param .u64 m, .param .u64 o) {{ .reg .b32 %t, %a, %b; .reg .b64 %m, %o; .reg .f32 %f<4>; .reg .pred %p;
+ ld.param.u64 %m, [m]; ld.param.u64 %o, [o]; mov.u32 %t, %tid.x;
+ setp.eq.u32 %p, %t, 0; @%p bra FIRST; setp.eq.u32 %p, %t, 32; @%p bra SECOND; ret;
+FIRST: {first} ret;
+SECOND: {second} ret; }}"""
+
+
+RACE = two_warps("st.relaxed.gpu.global.u32 [%m], 1; ld.relaxed.gpu.global.u32 %a, [%m+4]; st.global.u32 [%o], %a;",
+                 "st.relaxed.gpu.global.u32 [%m+4], 1; ld.relaxed.gpu.global.u32 %a, [%m]; st.global.u32 [%o+4], %a;")  # fmt: skip
+PASSED = two_warps("st.global.u32 [%m], 7; st.release.gpu.global.u32 [%m+4], 1;",
+                   "L: ld.acquire.gpu.global.u32 %a, [%m+4]; setp.eq.u32 %p, %a, 0; @%p bra L; ld.global.u32 %b, [%m]; st.global.u32 [%o], %b;")  # fmt: skip
+SUMS = two_warps("mov.f32 %f1, 0f3F800000; red.global.add.f32 [%o], %f1;", "mov.f32 %f1, 0f33800000; red.global.add.f32 [%o], %f1; red.global.add.f32 [%o], %f1;")  # fmt: skip
+
+
+def launched(ptx: str, schedule: int | str | None, **options: object) -> tuple[smemsim.Run, tuple[int, ...]]:
+    gpu = smemsim.Gpu("sm_90a")
+    m, o = gpu.array(np.zeros(2, np.uint32), name="m"), gpu.array(np.zeros(2, np.uint32), name="o")
+    run = gpu.launch(ptx, block=64, args=[m, o], schedule=schedule, progress=False, **options)
+    return run, tuple(o.numpy().tolist())
+
+
+def test_a_race_of_relaxed_accesses_is_told_with_the_seeds_that_show_it():
+    run, usual = launched(RACE, "all:12")
+    assert [f.code for f in run.findings] == ["X030"]
+    assert not run.ok
+    assert run.schedules is not None
+    (one,) = run.schedules.differing
+    assert one.name == "o"
+    assert 0 in one.first
+    for seed in run.schedules.tried:
+        assert (launched(RACE, seed)[1] != usual) == (seed in one.schedules)
+    assert usual == launched(RACE, None)[1]
+
+
+def test_every_interleaving_is_reached_and_no_other():
+    assert {launched(RACE, seed, sanitize=False)[1] for seed in range(40)} >= {(0, 1), (1, 0), (1, 1)}
+
+
+def test_a_kernel_that_is_right_is_silent():
+    run, out = launched(PASSED, "all:12")
+    assert run.ok
+    assert out == (7, 0)
+    assert not run.schedules.differing
+    assert not run.schedules.appeared
+
+
+def test_sums_of_floats_in_another_order_are_a_remark():
+    run, _ = launched(SUMS, "all:12")
+    assert run.ok
+    assert [f.code for f in run.remarks] == ["X030"]
+    assert "round" in run.remarks[0].because
+
+
+@pytest.mark.parametrize("value", ["al", -1, "all:0", True, 1.5, "1x"])
+def test_what_is_no_schedule_is_refused(value: object):
+    with pytest.raises(InputError, match=r"schedule = .*: needs a seed"):
+        launched(RACE, value)
+
+
+def test_the_command_line_takes_a_seed_and_all(tmp_path):
+    (tmp_path / "k.ptx").write_text(RACE)
+    given = ["run", str(tmp_path / "k.ptx"), "--block", "64", "--arg", "zeros:u32:2", "--arg", "zeros:u32:2", "--json"]
+    assert CliRunner().invoke(main, [*given, "--schedule", "3"]).exit_code == 0
+    done = CliRunner().invoke(main, [*given, "--schedule", "all", "6"])
+    told = json.loads(done.stdout)["schedules"]
+    assert done.exit_code == 1
+    assert told["tried"] == ["earliest", "latest", 0, 1, 2, 3, 4, 5]
+    assert told["differences"][0]["schedules"]
