@@ -32,7 +32,7 @@ NAMES = [
     "test_pointers_in_memory", "test_where_a_pointer_may_point[cpu]", "test_where_a_pointer_may_point[pinned]",
     "test_where_a_pointer_may_point[cuda]", "test_too_much_shared_memory", "test_backward", "test_graph", "test_autotuner_and_benchmark",
     "test_hooks", "test_places_of_tensors", "test_copies_are_copies", "test_default_device_and_modules", "test_random_numbers",
-    "test_the_card", "test_memory_is_counted_once_and_given_back", "test_streams_and_events",
+    "test_the_card", "test_what_torch_looks_at_itself", "test_memory_is_counted_once_and_given_back", "test_streams_and_events",
 ]  # fmt: skip
 
 ARCHITECTURES = {

@@ -236,6 +236,15 @@ class TestTorch:
         assert torch.cuda.device_count() == 1
         assert torch.cuda.is_available()
 
+    def test_what_torch_looks_at_itself(self):
+        functions = {torch.cuda.init, torch.cuda.set_device, torch.cuda.empty_cache, torch.cuda.manual_seed, torch.cuda.manual_seed_all}
+        assert len(functions) == 5  # torch._dynamo has a table of them
+        with torch.autograd.profiler.profile(
+            use_cpu=False, use_device="cuda", use_kineto=True
+        ) as profile:  # what torch.profiler.profile makes
+            torch.ones(4, device="cuda")
+        assert profile.table(sort_by="cuda_time_total")
+
     def test_memory_is_counted_once_and_given_back(self):
         before, (free, _) = torch.cuda.memory_allocated(), torch.cuda.mem_get_info()
         x = torch.empty(1 << 20, dtype=torch.uint8, device="cuda")

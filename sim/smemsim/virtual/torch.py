@@ -679,6 +679,33 @@ def install(arch: str | None = None) -> None:
     _open()
 
 
+def _profile_the_cpu() -> None:
+    """Let torch.profiler record what runs on the CPU where the card's work is asked for: of kernels, the summary of the device tells."""
+    import torch.autograd.profiler as of_torch
+
+    real = of_torch.profile.__init__
+
+    @functools.wraps(real)
+    def init(self: Any, *args: Any, **named: Any) -> None:
+        if named.get("use_device") == CUDA:
+            named |= {"use_device": None, "use_cpu": True}
+        real(self, *args, **named)
+
+    of_torch.profile.__init__ = init  # type: ignore[method-assign]
+
+
+def _own(name: str, value: Any) -> Any:
+    """A function of `torch.cuda` that no other name there has: torch._dynamo refuses to be imported where two names with different rules share one."""
+    if isinstance(value, type) or not callable(value):
+        return value
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return value(*args, **kwargs)
+
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
 @functools.cache
 def _open() -> None:
     """Change torch, once."""
@@ -686,7 +713,7 @@ def _open() -> None:
     import torch.utils._device as of_devices
 
     for name, value in _cuda_names().items():
-        setattr(torch.cuda, name, value)
+        setattr(torch.cuda, name, _own(name, value))
     for name in ("range_push", "range_pop", "mark", "range_start", "range_end"):
         setattr(torch.cuda.nvtx, name, lambda *_, **__: 0)
     torch.version.cuda = CUDA_VERSION
@@ -695,6 +722,7 @@ def _open() -> None:
     mode = _mode_class()()
     mode.__enter__()
     _keep_in_backward(mode)
+    _profile_the_cpu()
     _tell_dlpack()
     real_default = torch.set_default_device
 
