@@ -1,5 +1,8 @@
 """Tests for a GPU as somebody has them: nothing here knows of smemsim. They are run with `pytest --smemsim-gpu`."""
 
+import copy
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 import triton
@@ -266,3 +269,95 @@ class TestTorch:
         assert begin.elapsed_time(end) > 0
         stream.wait_stream(torch.cuda.current_stream())
         assert not torch.cuda.is_current_stream_capturing()
+
+    def test_alignment_of_memory(self):
+        made = [torch.empty(n, device="cuda") for n in (1, 3, 100, 10_000)]
+        made += [made[2] + 1, torch.ones(5).cuda(), torch.empty(0, device="cuda").resize_(7)]
+        assert [x.data_ptr() % 512 for x in made] == [0] * len(made)
+
+    def test_graph_with_functions_of_torch(self):
+        x, total, out = torch.ones(64, device="cuda"), torch.zeros(64, device="cuda"), torch.zeros(64, device="cuda")
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            between = x * 2
+            total += 1
+            add[(1,)](between, torch.ones_like(x), out, 64, block=64)
+            after = out.relu()
+        assert not total.any()
+        x.fill_(5)
+        graph.replay()
+        graph.replay()
+        assert (after == 11).all()
+        assert (total == 2).all()
+
+    def test_autocast(self):
+        a, layer = torch.ones(4, 4, device="cuda"), torch.nn.Linear(4, 4).cuda()
+        assert not torch.is_autocast_enabled("cuda")
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            assert (a @ a).dtype is torch.bfloat16
+            assert torch.is_autocast_enabled("cuda")
+        with torch.amp.autocast("cuda"):
+            assert layer(a).dtype is torch.float16
+        assert layer(a).dtype is torch.float32
+
+    def test_threads_see_the_card(self):
+        with ThreadPoolExecutor(2) as pool:
+            made = list(pool.map(lambda n: torch.nn.Linear(n, n).cuda()(torch.ones(n, device="cuda")), (2, 3)))
+        assert all(x.is_cuda for x in made)
+
+    def test_training_and_files(self, tmp_path):
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.LayerNorm(4)).to("cuda:0")
+        optimizer = torch.optim.AdamW(model.parameters())
+        model(torch.randn(3, 4, device="cuda")).sum().backward()
+        optimizer.step()
+        torch.save(copy.deepcopy(model).state_dict(), tmp_path / "model")
+        assert all(x.is_cuda for x in torch.load(tmp_path / "model").values())
+        assert not any(x.is_cuda for x in torch.load(tmp_path / "model", map_location="cpu").values())
+
+    def test_sums_of_16_bit_norms_are_exact_enough(self):
+        x = torch.randn(2000, 8, device="cuda").half()
+        bias = torch.zeros(8, device="cuda", dtype=torch.half, requires_grad=True)
+        torch.nn.functional.layer_norm(x, (8,), None, bias).backward(x)
+        assert (bias.grad.double() - x.double().sum(0)).abs().max() < 0.05
+
+    def test_transforms_and_compilers(self):
+        x = torch.ones(3, 2, device="cuda")
+        assert torch.func.vmap(torch.func.grad(lambda v: (v * v).sum()))(x).is_cuda
+        assert torch.compile(lambda v: v + 1)(x).is_cuda
+        assert torch.jit.script(torch.nn.Linear(2, 2).cuda())(x).is_cuda
+        assert x.to_sparse().is_cuda
+        assert x.to_sparse().to_dense().is_cuda
+
+    def test_other_libraries_are_told_of_the_memory(self):
+        x = torch.ones(3, device="cuda")
+        assert x.__cuda_array_interface__["data"] == (x.data_ptr(), False)
+        assert not hasattr(x.cpu(), "__cuda_array_interface__")
+        assert torch.from_dlpack(x).is_cuda
+        assert x.__dlpack_device__() == (2, 0)
+
+    def test_what_a_card_refuses(self):
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.empty(1 << 42, device="cuda")
+        with pytest.raises(RuntimeError, match="INVALID_DEVICE"):
+            torch.ones(1, device="cuda:1")
+
+    def test_statistics_and_types_by_name(self):
+        x = torch.cuda.FloatTensor([1, 2])
+        assert isinstance(x, torch.cuda.FloatTensor)
+        assert torch.ones(2).type("torch.cuda.HalfTensor").is_cuda
+        assert torch.cuda.memory_stats()["allocated_bytes.all.current"] == torch.cuda.memory_allocated() > 0
+        assert "allocated" in torch.cuda.memory_summary().lower()
+        torch.cuda.empty_cache()
+        torch.cuda.current_stream().synchronize()
+        x.record_stream(torch.cuda.Stream())
+
+    def test_histogram_of_integers(self):
+        x = torch.tensor([1, 1, 3], dtype=torch.int32, device="cuda")
+        counts = torch.histc(x, bins=4, min=0, max=3)
+        assert counts.is_cuda
+        assert counts.tolist() == [0, 2, 0, 1]
+
+    def test_products_of_cublas(self):
+        a, b, c = torch.randn(8, 16, device="cuda"), torch.randn(4, 16, device="cuda"), torch.empty(8, 4, device="cuda")
+        triton._C.libtriton.nvidia.cublas.CublasLt(torch.empty(16, device="cuda")).matmul(a, b, c)
+        torch.testing.assert_close(c, a @ b.T)

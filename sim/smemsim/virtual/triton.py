@@ -19,6 +19,7 @@ from typing import Any
 from smemsim.judge.triton import map_arguments, scalar
 from smemsim.spec.ptx import WARP_SIZE
 from smemsim.virtual import process
+from smemsim.virtual.cublas import CublasLt
 from smemsim.virtual.device import DEFAULT_SHARED, CudaError, Function, Module
 from smemsim.virtual.fatbin import registers_of
 from smemsim.virtual.policy import Policy
@@ -166,7 +167,7 @@ class Utils:
         if ctas == LARGE_CLUSTER:
             f.allows_large_clusters = True
         if "torch" in sys.modules:
-            from smemsim.virtual.torch import tensors
+            from smemsim.virtual.torch_tensors import tensors
 
             tensors.show()
         given = [raw[: p.size].ljust(p.size, b"\0") for raw, p in zip(packed, f.parameters, strict=False)]
@@ -191,7 +192,7 @@ def _stream(number: int | None) -> Any:
     """A stream by its number: those are torch's."""
     if not number or "torch" not in sys.modules:
         return None
-    from smemsim.virtual.torch import streams
+    from smemsim.virtual.torch_cuda import streams
 
     return streams.get(number)
 
@@ -253,7 +254,7 @@ def _is_on_host(value: Any) -> bool:
     base = getattr(value, "base", value)
     if not isinstance(base, torch.Tensor):
         return False
-    from smemsim.virtual.torch import CPU, tensors
+    from smemsim.virtual.torch_tensors import CPU, tensors
 
     return tensors.place(base) == CPU
 
@@ -276,7 +277,7 @@ def _driver_class(utils: Utils) -> Any:
             """The number of torch's current stream."""
             if "torch" not in sys.modules:
                 return 0
-            from smemsim.virtual.torch import streams
+            from smemsim.virtual.torch_cuda import streams
 
             return streams.current
 
@@ -356,6 +357,7 @@ def _open() -> None:
     """Change Triton, once."""
     utils = Utils()
     from triton import testing
+    from triton._C import libtriton
     from triton.backends.nvidia import driver as nvidia
     from triton.compiler.compiler import CompiledKernel
     from triton.runtime import driver
@@ -384,6 +386,9 @@ def _open() -> None:
             setattr(testing, name, _call_once)
     testing.Mark.run = _no_benchmark
     Autotuner.prune_configs = _first_that_fits(Autotuner.prune_configs)
+    of_compiler: Any = getattr(libtriton, "nvidia", None)
+    if hasattr(of_compiler, "cublas"):
+        of_compiler.cublas.CublasLt = CublasLt
     if "torch" in sys.modules:
         from smemsim.virtual.torch import install as install_torch
 

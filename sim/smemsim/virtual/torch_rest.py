@@ -1,0 +1,221 @@
+"""What of PyTorch has to know the card and is no function of tensors: storages, default device, types by name, autocast, threads, files."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+from smemsim.virtual import process
+from smemsim.virtual.torch_cuda import is_cuda, synchronize
+from smemsim.virtual.torch_tensors import CUDA, MARK, tensors
+
+__all__ = ["CudaType", "cuda_types", "default", "open_rest"]
+
+
+SOONER_THAN_CPU = 5  # of the tags that torch.save gives to storages, the CPU's is asked for as number 10
+
+
+class _Default(threading.local):
+    """`torch.set_default_device`."""
+
+    device: Any = None
+
+
+default = _Default()
+
+
+def open_rest(mode: Any) -> None:
+    """Change them, once. `mode` is what handles torch's functions."""
+    import torch
+
+    torch.Generator = _generator(torch.Generator)
+    torch.Tensor.record_stream = lambda self, stream: None
+    torch.jit._state.disable()  # scripts run as the Python that they are, so that marks are seen
+    _open_threads(mode)
+    _open_storages()
+    _open_defaults()
+    _open_autocast()
+    _open_accelerator()
+    _profile_the_cpu()
+    for name, dtype in cuda_types().items():
+        setattr(torch.cuda, name, CudaType(name, (), {"dtype": dtype}))
+    torch.compile = _compile
+    torch.backends.cuda.is_built = lambda: True
+
+
+def _is_on_card(storage: Any) -> bool:
+    known = getattr(storage, MARK, None)
+    return known is not None and bool(known.place == CUDA)
+
+
+def _open_threads(mode: Any) -> None:
+    """Modes are a thread's own: every thread begins with ours."""
+    begin: Any = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    @functools.wraps(begin)
+    def run(thread: Any) -> None:
+        with mode:
+            begin(thread)
+
+    threading.Thread._bootstrap_inner = run  # type: ignore[attr-defined]
+
+
+def _open_storages() -> None:
+    """Storages say where they are, in files too."""
+    import torch
+
+    storage: Any = torch.UntypedStorage
+    device, on_card = storage.device, storage.is_cuda
+    storage.device = property(lambda self: torch.device("cuda", 0) if _is_on_card(self) else device.__get__(self))
+    storage.is_cuda = property(lambda self: _is_on_card(self) or (on_card.__get__(self) if hasattr(on_card, "__get__") else False))
+
+    clone = storage.clone
+
+    def cloned(self: Any) -> Any:
+        return restored(torch.UntypedStorage(self.nbytes()).copy_(self), "cuda") if _is_on_card(self) else clone(self)
+
+    def restored(of_file: Any, location: str) -> Any:
+        if not location.startswith("cuda"):
+            return None
+        is_cuda(location)
+        tensors.mark(torch.empty(0, dtype=torch.uint8).set_(of_file), CUDA, "load")
+        return of_file
+
+    storage.clone = cloned
+    torch.serialization.register_package(SOONER_THAN_CPU, lambda given: "cuda:0" if _is_on_card(given) else None, restored)
+
+
+def _open_defaults() -> None:
+    import torch
+
+    real_default, real_get, real_type = torch.set_default_device, torch.get_default_device, torch.set_default_tensor_type
+
+    def set_default_device(device: Any) -> None:
+        on_card = device is not None and is_cuda(device)
+        default.device = torch.device("cuda", 0) if on_card else None
+        real_default(None if on_card else device)
+
+    def set_default_tensor_type(of_tensors: Any) -> None:
+        dtype = of_tensors.dtype if isinstance(of_tensors, CudaType) else cuda_types().get(str(of_tensors).removeprefix("torch.cuda."))
+        if not str(of_tensors).startswith("torch.cuda.") and not isinstance(of_tensors, CudaType):
+            default.device = None
+            real_type(of_tensors)
+            return
+        torch.set_default_dtype(dtype)
+        default.device = torch.device("cuda", 0)
+
+    torch.set_default_device, torch.set_default_tensor_type = set_default_device, set_default_tensor_type
+    torch.get_default_device = lambda: default.device or real_get()
+
+
+def _open_autocast() -> None:
+    """Autocast of the card is that of the CPU, with the card's default of float16."""
+    import torch
+    from torch.amp.autocast_mode import autocast
+
+    real: Any = autocast.__init__
+    is_enabled, dtype_of = torch.is_autocast_enabled, torch.get_autocast_dtype
+
+    @functools.wraps(real)
+    def begin(self: Any, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: bool | None = None) -> None:
+        if device_type == "cuda":
+            device_type, dtype = "cpu", dtype or dtype_of("cuda")
+        real(self, device_type, dtype, enabled, cache_enabled)
+
+    autocast.__init__ = begin
+    torch.is_autocast_enabled = lambda device="cuda": is_enabled("cpu" if device == "cuda" else device)
+    torch.get_autocast_dtype = lambda device: dtype_of("cpu" if device == "cuda" and is_enabled("cpu") else device)
+
+
+def _open_accelerator() -> None:
+    import torch
+
+    accelerator: Any = getattr(torch, "accelerator", None)
+    if accelerator is None:
+        return
+    accelerator.is_available, accelerator.device_count = (lambda: True), (lambda: 1)
+    accelerator.current_accelerator = lambda check_available=False: torch.device("cuda")
+    accelerator.synchronize, accelerator.current_device_index = (lambda device=None: synchronize()), lambda: 0
+    accelerator.set_device_index, accelerator.current_stream = is_cuda, lambda device=None: torch.cuda.current_stream()
+    for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "memory_stats", "empty_cache",
+                 "reset_peak_memory_stats", "reset_accumulated_memory_stats"):  # fmt: skip
+        if hasattr(accelerator, name):
+            setattr(accelerator, name, getattr(torch.cuda, name))
+
+
+def _profile_the_cpu() -> None:
+    """Let torch.profiler record what runs on the CPU where the card's work is asked for: of kernels, the summary of the device tells."""
+    import torch.autograd.profiler as of_torch
+
+    real = of_torch.profile.__init__
+
+    @functools.wraps(real)
+    def init(self: Any, *args: Any, **named: Any) -> None:
+        if named.get("use_device") == CUDA:
+            named |= {"use_device": None, "use_cpu": True}
+        real(self, *args, **named)
+
+    of_torch.profile.__init__ = init  # type: ignore[method-assign]
+
+
+@functools.cache
+def _say_once(what: str) -> None:
+    process.device().tell(what)
+
+
+def _compile(model: Any = None, **_: Any) -> Any:
+    """Stands for `torch.compile`: functions run as they are written, and kernels of Triton in them are launched."""
+    _say_once("torch.compile: compiles nothing here, functions run as they are written")
+    return model if model is not None else lambda function: function
+
+
+# ---- Types by name
+
+
+class CudaType(type):
+    """`torch.cuda.FloatTensor` and its like: what makes tensors of a type on the card."""
+
+    dtype: Any
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        import torch
+
+        return isinstance(value, torch.Tensor) and value.dtype is cls.dtype and tensors.place(value) == CUDA
+
+    def __call__(cls, *given: Any, **_: Any) -> Any:
+        import torch
+
+        if given and not isinstance(given[0], int):
+            return torch.tensor(given[0], dtype=cls.dtype, device="cuda")
+        return torch.empty(given or (0,), dtype=cls.dtype, device="cuda")
+
+
+@functools.cache
+def cuda_types() -> dict[str, Any]:
+    """The names of the card's types of tensors, with their dtypes."""
+    import torch
+
+    names = {"Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Byte": "uint8", "Char": "int8", "Short": "int16",
+             "Int": "int32", "Long": "int64", "Bool": "bool"}  # fmt: skip
+    return {f"{name}Tensor": getattr(torch, dtype) for name, dtype in names.items()}
+
+
+def _generator(real: Any) -> Any:
+    """A `torch.Generator` for which the card's numbers are the CPU's."""
+    import torch
+
+    class Generator(real):  # type: ignore[misc]
+        """Random numbers; those of the card are the CPU's."""
+
+        def __new__(cls, device: Any = "cpu") -> Any:
+            made = super().__new__(cls, "cpu" if is_cuda(device) else device)
+            made.place = torch.device("cuda", 0) if is_cuda(device) else torch.device(device)
+            return made
+
+        @property
+        def device(self) -> Any:
+            """Where it was made for."""
+            return self.place
+
+    return Generator

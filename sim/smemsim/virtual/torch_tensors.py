@@ -1,0 +1,159 @@
+"""Which tensors of PyTorch are the device's: marks on their storages, and what the device knows of the memory behind them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import weakref
+from typing import Any
+
+from smemsim.errors import InputError
+from smemsim.virtual import process
+from smemsim.virtual.device import CudaError
+
+__all__ = ["CPU", "CUDA", "MARK", "PINNED", "Tensors", "out_of_memory", "tensors"]
+
+
+MARK = "_smemsim_place"  # an attribute of a torch.UntypedStorage
+CUDA, CPU, PINNED = "cuda", "cpu", "pinned"
+
+
+class _Place:
+    """Where a storage lies: on the device ("cuda"), the host ("cpu"), or in pinned memory of the host, with the bytes it had when marked."""
+
+    __slots__ = ("__weakref__", "address", "is_bound", "name", "place", "size", "watch")
+
+    def __init__(self, place: str, name: str) -> None:
+        self.place, self.name, self.address, self.size, self.is_bound = place, name, 0, 0, False
+        self.watch: Any = None  # the weak reference that tells when the storage dies
+
+
+class Tensors:
+    """The storages of this process's tensors that are the device's memory."""
+
+    def __init__(self) -> None:
+        self.live: dict[int, _Place] = {}  # by address
+        self._new: dict[int, _Place] = {}  # not known to the device yet
+        self.bytes = self.most_bytes = 0
+
+    def mark(self, tensor: Any, place: str, made_by: str = "") -> None:
+        """Say where a tensor's storage is; one that is marked keeps its mark, and is looked at again, since it may have been resized."""
+        try:
+            storage = tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            self._mark_without_memory(tensor, place, made_by)
+            return
+        known: _Place | None = getattr(storage, MARK, None)
+        if known is None:
+            known = _Place(place, _described(tensor, made_by) if place != CPU else "")
+            setattr(storage, MARK, known)
+            if place != CPU:
+                known.watch = weakref.ref(storage, functools.partial(self._forget, known))
+        if known.place != CPU and tensor.device.type == "cpu":
+            self._follow(known, storage)
+
+    def place(self, tensor: Any) -> str:
+        """ "cuda", "cpu" or "pinned". Unmarked ones are the host's, but for what autograd makes while backward runs."""
+        import torch
+
+        try:
+            known: _Place | None = getattr(tensor.untyped_storage(), MARK, None)
+        except (NotImplementedError, RuntimeError):
+            inner = _inner(tensor)
+            return str(getattr(tensor, MARK, CPU)) if inner is tensor else self.place(inner)
+        if known is not None:
+            return known.place
+        return CUDA if torch._C._current_graph_task_id() != -1 else CPU
+
+    def _mark_without_memory(self, tensor: Any, place: str, made_by: str) -> None:
+        """Mark what a wrapper of torch.func holds; a sparse tensor itself."""
+        inner = _inner(tensor)
+        if inner is not tensor:
+            self.mark(inner, place, made_by)
+        elif place != CPU and not hasattr(tensor, MARK):
+            setattr(tensor, MARK, place)
+
+    def show(self) -> None:
+        """Make the memory of all tensors known to the device: before a launch."""
+        if not self._new:
+            return
+        device = process.device()
+        for address, place in self._new.items():
+            try:
+                device.bind_address(address, place.size, name=place.name)
+            except InputError:  # two storages share bytes, as torch.from_dlpack makes them: the device knows those already
+                continue
+            place.is_bound = True
+        self._new.clear()
+
+    def _follow(self, place: _Place, storage: Any) -> None:
+        """Note where a storage is now."""
+        address, size = storage.data_ptr(), storage.nbytes()
+        if (address, size) == (place.address, place.size):
+            return
+        self._forget(place)
+        if not size or not address:
+            return
+        if (other := self.live.get(address)) is not None:
+            self._forget(other)
+        self._check_room(size)
+        place.address, place.size = address, size
+        self.live[address] = self._new[address] = place
+        self.bytes += size
+        self.most_bytes = max(self.most_bytes, self.bytes)
+
+    def _check_room(self, size: int) -> None:
+        """OutOfMemoryError where the card's memory is full."""
+        most = process.device().memory_bytes
+        if self.bytes + size > most:
+            raise out_of_memory(
+                f"Tried to allocate {size / 2**30:.2f} GiB. The card has {most / 2**30:.2f} GiB, of which {self.bytes / 2**30:.2f} are in use."
+            )
+
+    def _forget(self, place: _Place, _: Any = None) -> None:
+        """A storage is gone, or has moved."""
+        if self.live.get(place.address) is place:
+            del self.live[place.address]
+            self._new.pop(place.address, None)
+            self.bytes -= place.size
+        if place.is_bound:
+            with contextlib.suppress(CudaError):
+                process.device().unbind(place.address)
+        place.address = place.size = 0
+        place.is_bound = False
+
+
+tensors = Tensors()
+
+
+def out_of_memory(why: str) -> Exception:
+    """What PyTorch raises where the card's memory is full."""
+    import torch
+
+    made: Exception = torch.OutOfMemoryError(f"CUDA out of memory. {why}")
+    return made
+
+
+def _inner(tensor: Any) -> Any:
+    """What the wrappers of torch.func hold; a tensor itself where it is none."""
+    import torch
+
+    functions = torch._C._functorch
+    while functions.is_functorch_wrapped_tensor(tensor):
+        tensor = functions.get_unwrapped(tensor)
+    return tensor
+
+
+def _described(tensor: Any, made_by: str) -> str:
+    """`file.py:12 (torch.empty, float32[128, 64])`: who made a tensor."""
+    shape = ", ".join(map(str, tensor.shape))
+    where = "a place unknown"
+    frame = sys._getframe(2)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if "/torch/" not in path and "/smemsim/virtual/" not in path:
+            where = f"{path}:{frame.f_lineno}"
+            break
+        frame = frame.f_back  # type: ignore[assignment]
+    return f"{where} ({made_by or 'a tensor'}, {str(tensor.dtype).removeprefix('torch.')}[{shape}])"
