@@ -156,7 +156,7 @@ def _profile_the_cpu() -> None:
             named |= {"use_device": None, "use_cpu": True}
         real(self, *args, **named)
 
-    of_torch.profile.__init__ = init  # type: ignore[method-assign]
+    of_torch.profile.__init__ = init
 
 
 @functools.cache
