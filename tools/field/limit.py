@@ -6,6 +6,8 @@ What runs in compiled code ends when it comes back.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import os
 import signal
@@ -26,6 +28,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     with open(os.environ["SMEMSIM_FIELD_TESTS"], encoding="utf-8") as tests:
         chosen = set(tests.read().splitlines())
     items[:] = [item for item in items if item.nodeid in chosen]
+    with contextlib.suppress(ImportError):  # PyTorch imports it late, and what an alarm interrupts cannot be imported again
+        importlib.import_module("torch._dynamo")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
