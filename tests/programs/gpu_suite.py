@@ -351,6 +351,12 @@ class TestTorch:
         torch.cuda.current_stream().synchronize()
         x.record_stream(torch.cuda.Stream())
 
+    def test_histogram_of_integers(self):
+        x = torch.tensor([1, 1, 3], dtype=torch.int32, device="cuda")
+        counts = torch.histc(x, bins=4, min=0, max=3)
+        assert counts.is_cuda
+        assert counts.tolist() == [0, 2, 0, 1]
+
     def test_products_of_cublas(self):
         a, b, c = torch.randn(8, 16, device="cuda"), torch.randn(4, 16, device="cuda"), torch.empty(8, 4, device="cuda")
         triton._C.libtriton.nvidia.cublas.CublasLt(torch.empty(16, device="cuda")).matmul(a, b, c)

@@ -114,16 +114,19 @@ def _run(checkout: pathlib.Path, arch: str, suite: str, tests: Sequence[str], li
     with tempfile.TemporaryDirectory() as name:
         found = pathlib.Path(name) / "outcomes"
         found.touch()
+        (pathlib.Path(name) / "tests").write_text("\n".join(tests), encoding="utf-8")
+        files = sorted({test.partition("::")[0] for test in tests})
         begin = time.perf_counter()
         here = str(pathlib.Path(__file__).parents[2])
         told, _ = _pytest(
-            checkout, arch, ["-p", "tools.field.limit", "--tb=short", *tests], 300 + 2 * limit * len(tests),
-            SMEMSIM_FIELD_SECONDS=str(limit), SMEMSIM_FIELD_FILE=str(found),
+            checkout, arch, ["-p", "tools.field.limit", "--tb=short", *files], 300 + 2 * limit * len(tests),
+            SMEMSIM_FIELD_SECONDS=str(limit), SMEMSIM_FIELD_FILE=str(found), SMEMSIM_FIELD_TESTS=str(pathlib.Path(name) / "tests"),
             PYTHONPATH=os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH")))),
         )  # fmt: skip
         of_test = {x["test"]: Outcome(**x) for x in map(json.loads, found.read_text(encoding="utf-8").splitlines())}
-    why = next((line for line in told.splitlines() if line.startswith("E  ")), told.strip().splitlines()[-1] if told.strip() else "")
-    outcomes = [of_test.get(test, Outcome(test, "not run", 0.0, why[:300])) for test in tests]
+    outcomes = [of_test.get(test, Outcome(test, "not run", 0.0, "not there on this card, or pytest ended before it")) for test in tests]
+    if not of_test:
+        print(told[-2000:], file=sys.stderr)
     print(f"{arch} {suite}: {_counts(outcomes)} in {time.perf_counter() - begin:.0f} s", file=sys.stderr, flush=True)
     return outcomes
 

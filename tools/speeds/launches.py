@@ -11,6 +11,7 @@ import smemsim
 from smemsim.evidence.launches import load_launch_file
 from smemsim.judge.gpu import Gpu
 from smemsim.program.launch import RunOptions
+from smemsim.virtual import Policy, VirtualDevice
 from tools.speeds.race import Differs, Race, Row, timed
 
 KERNELS = pathlib.Path(__file__).resolve().parents[2] / "golden" / "sm_90a" / "launches" / "kernels"
@@ -55,12 +56,12 @@ def _product(name: str, shape: tuple[int, int, int]) -> Callable[[], Race]:
     return start
 
 
-def _added(elements: int, trips: int, workers: int) -> tuple[Callable[[], object], np.ndarray, np.ndarray]:
+def _added(elements: int, trips: int, workers: int) -> tuple[Callable[[], smemsim.Run], np.ndarray, np.ndarray]:
     gpu, rng = Gpu("sm_90a"), np.random.default_rng(1)
     x, y = rng.integers(0, 4, (2, elements)).astype(np.float32)
     arrays = [gpu.array(v) for v in (x, y, np.zeros_like(x))]
 
-    def call() -> object:
+    def call() -> smemsim.Run:
         return gpu.launch(ADD, "add", grid=elements // BLOCK, block=BLOCK, args=[*arrays, trips], progress=False, workers=workers)
 
     call()
@@ -78,11 +79,30 @@ def _two() -> Race:
     return Race(*(timed(_added(ELEMENTS // 4, TRIPS, workers)[0]) for workers in (2, 1)), "the same bytes; their start is in the time")
 
 
+def _door() -> Race:
+    """What the virtual device adds to a launch: the same kernel by `VirtualDevice.launch` and by `Gpu.launch`, findings looked at in both."""
+    call, x, y = _added(ELEMENTS // 4, 1, 1)
+    device = VirtualDevice("sm_90a", policy=Policy.of(quiet=True))
+    out = np.zeros_like(x)
+    addresses = [device.bind(array) for array in (x, y, out)]
+    kernel = device.load(ADD).function("add")
+    arguments = [*(address.to_bytes(8, "little") for address in addresses), (1).to_bytes(4, "little")]
+
+    def ours() -> object:
+        return device.launch(kernel, (len(x) // BLOCK, 1, 1), (BLOCK, 1, 1), arguments)
+
+    ours()
+    if (out != x + y).any():
+        raise Differs("x + y is another one")
+    return Race(timed(ours), timed(lambda: call().findings), f"equal: all {len(x):,} elements")
+
+
 # fmt: off
 ROWS_OF_LAUNCHES = (
     Row("run", "run a Triton bf16 product, 512 x 512 x 512, the watch on", "numpy's float32 product", 512**3, "MAC", _product("triton_matmul_512", (512, 512, 512)), long=True),
     Row("run", "run one CTA of a Triton bf16 product, 128 x 128 x 1024, the watch on", "numpy's float32 product", 128 * 128 * 1024, "MAC", _product("triton_matmul_k1024", (128, 128, 1024)), long=True),
     Row("run", "run an elementwise sum of 2^20 float32", "numpy's sum", ELEMENTS, "elements", _elementwise, long=True),
+    Row("run", "launch an elementwise sum of 2^18 float32 on the virtual device", "Gpu.launch", ELEMENTS // 4, "elements", _door, long=True),
     Row("run", "run 1024 CTAs in two processes", "in one", ELEMENTS // 4 * TRIPS, "additions", _two, rounds=2, long=True),
 )
 # fmt: on

@@ -180,6 +180,17 @@ def _in_fp32(func: Any, args: Any, kwargs: Any) -> Any:
     return out
 
 
+def _histc(func: Any, args: Any, kwargs: Any) -> Any:
+    """`histc` of integers, which the CPU's lacks, in fp64."""
+    x = args[0] if args else kwargs["input"]
+    if x.is_floating_point() or tensors.place(x) != CUDA:
+        return _call(func, args, kwargs)
+    wide = kwargs if args else {**kwargs, "input": x.double()}
+    out = func(*(x.double(), *args[1:])[: len(args)], **wide).to(x.dtype)
+    tensors.mark(out, CUDA, "histc")
+    return out
+
+
 def _scaled_mm(func: Any, args: Any, kwargs: Any) -> Any:
     """`torch._scaled_mm`; of 4-bit floats with scales of blocks, which the CPU's lacks, in fp32."""
     import torch
@@ -218,6 +229,7 @@ def _cases() -> dict[Any, Callable[[Any, Any, Any], Any]]:
         tensor.pin_memory: lambda f, a, k: _moved(a[0], PINNED, f),
         tensor.to: _to,
         torch._scaled_mm: _scaled_mm,
+        **dict.fromkeys((torch.histc, tensor.histc), _histc),
         tensor.cuda: lambda f, a, k: _moved(a[0], CUDA, f),
         tensor.cpu: lambda f, a, k: _moved(a[0], CPU, f),
         tensor.type: _type,
@@ -312,21 +324,6 @@ def install(arch: str | None = None) -> None:
     _open()
 
 
-def _profile_the_cpu() -> None:
-    """Let torch.profiler record what runs on the CPU where the card's work is asked for: of kernels, the summary of the device tells."""
-    import torch.autograd.profiler as of_torch
-
-    real = of_torch.profile.__init__
-
-    @functools.wraps(real)
-    def init(self: Any, *args: Any, **named: Any) -> None:
-        if named.get("use_device") == CUDA:
-            named |= {"use_device": None, "use_cpu": True}
-        real(self, *args, **named)
-
-    of_torch.profile.__init__ = init  # type: ignore[method-assign]
-
-
 @functools.cache
 def _open() -> None:
     """Change torch, once."""
@@ -346,7 +343,6 @@ def _open() -> None:
     open_rest(mode)
     mode.__enter__()
     _keep_in_backward(mode)
-    _profile_the_cpu()
     _tell_dlpack()
 
 

@@ -37,6 +37,7 @@ def open_rest(mode: Any) -> None:
     _open_defaults()
     _open_autocast()
     _open_accelerator()
+    _profile_the_cpu()
     for name, dtype in cuda_types().items():
         setattr(torch.cuda, name, CudaType(name, (), {"dtype": dtype}))
     torch.compile = _compile
@@ -141,6 +142,21 @@ def _open_accelerator() -> None:
                  "reset_peak_memory_stats", "reset_accumulated_memory_stats"):  # fmt: skip
         if hasattr(accelerator, name):
             setattr(accelerator, name, getattr(torch.cuda, name))
+
+
+def _profile_the_cpu() -> None:
+    """Let torch.profiler record what runs on the CPU where the card's work is asked for: of kernels, the summary of the device tells."""
+    import torch.autograd.profiler as of_torch
+
+    real = of_torch.profile.__init__
+
+    @functools.wraps(real)
+    def init(self: Any, *args: Any, **named: Any) -> None:
+        if named.get("use_device") == CUDA:
+            named |= {"use_device": None, "use_cpu": True}
+        real(self, *args, **named)
+
+    of_torch.profile.__init__ = init
 
 
 @functools.cache
