@@ -68,7 +68,7 @@ def gemm(tmp_path_factory):
     return built(tmp_path_factory, "gemm", "-cudart", "shared", archs=("90a", "100a"))
 
 
-SCENARIOS = ("compute", "errors", "memory", "graph", "printf", "assert", "fork", "beforehand", "touch")
+SCENARIOS = ("compute", "errors", "memory", "mapped", "graph", "printf", "assert", "fork", "beforehand", "touch")
 
 
 @pytest.fixture(scope="session")
@@ -116,6 +116,12 @@ def test_host_memory_of_all_kinds_is_the_kernels(scenarios):
     assert scenarios[0]["memory"][0] == ["31 31 31", "3 1 1 2 0 | 3 7 | 1"]
 
 
+def test_physical_memory_is_mapped_into_ranges_of_addresses(scenarios):
+    assert scenarios[0]["mapped"][0] == [
+        "0 1 0 0 0 0 0 0 2097152 0 31", "0 0 0 16 31 2", "0 1 0 0 0 0 0 0", "cudaDeviceSynchronize(): cudaErrorIllegalAddress",
+    ]  # fmt: skip
+
+
 def test_a_captured_graph_runs_when_it_is_launched(scenarios):
     assert scenarios[0]["graph"][0] == ["captured 0", "host function sees 31", "cudaStreamSynchronize(s): cudaSuccess", "launched 31"]
 
@@ -152,7 +158,7 @@ def test_the_host_cannot_touch_device_memory(scenarios):
 
 
 def test_findings_of_any_of_its_processes_are_the_programs(scenarios):
-    assert "findings in 2 (behind, claim)" in scenarios[1]
+    assert "findings in 3 (behind, numbers, claim)" in scenarios[1]
     assert scenarios[2] == 1
 
 

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <cuda.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -116,6 +117,46 @@ static void graph(int *p) {
     SHOW(cudaStreamSynchronize(s));
     printf("launched %d\n", h[31]);
 }
+template <typename T> static T driver(const char *name) {
+    T found = 0;
+    cudaDriverEntryPointQueryResult how;
+    cudaGetDriverEntryPointByVersion(name, (void **)&found, 12000, cudaEnableDefault, &how);
+    return found;
+}
+#define DRIVER(name) auto name = driver<decltype(&::name)>(#name)
+static void mapped(int *p) {
+    DRIVER(cuMemGetAllocationGranularity);
+    DRIVER(cuMemCreate);
+    DRIVER(cuMemAddressReserve);
+    DRIVER(cuMemMap);
+    DRIVER(cuMemSetAccess);
+    DRIVER(cuMemUnmap);
+    DRIVER(cuMemRelease);
+    DRIVER(cuMemAddressFree);
+    DRIVER(cuMemRetainAllocationHandle);
+    CUmemAllocationProp prop = {};
+    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED, prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle a, b, again;
+    CUdeviceptr at;
+    size_t unit, before, after, total;
+    cudaMemGetInfo(&before, &total);
+    for (int error : {cuMemGetAllocationGranularity(&unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM), cuMemCreate(&a, unit + 1, &prop, 0), cuMemCreate(&a, unit, &prop, 0), cuMemCreate(&b, unit, &prop, 0)}) printf("%d ", error);
+    for (int error : {cuMemAddressReserve(&at, 3 * unit, 0, 0, 0), cuMemMap(at, unit, 0, a, 0), cuMemMap(at + unit, unit, 0, b, 0), cuMemSetAccess(at, 2 * unit, &access, 1)}) printf("%d ", error);
+    int *middle = (int *)(at + unit) - 16, h[32] = {};
+    numbers<<<1, 32>>>(middle);  // half in the one, half in the other
+    cudaMemcpy(h, middle, 128, cudaMemcpyDeviceToHost);
+    printf("%zu %d %d\n", unit, h[0], h[31]);
+    for (int error : {cuMemUnmap(at + unit, unit), cuMemMap(at + 2 * unit, unit, 0, b, 0), cuMemSetAccess(at + 2 * unit, unit, &access, 1)}) printf("%d ", error);
+    cudaMemcpy(h, (void *)(at + 2 * unit), 64, cudaMemcpyDeviceToHost);
+    cudaMemGetInfo(&after, &total);
+    printf("%d %d %zu\n", h[0], h[15], (before - after) / unit);  // b's bytes came along
+    for (int error : {cuMemRetainAllocationHandle(&again, (void *)at), cuMemAddressFree(at, 3 * unit), cuMemRelease(again), cuMemRelease(a), cuMemRelease(b), cuMemUnmap(at, unit), cuMemUnmap(at + 2 * unit, unit)}) printf("%d ", error);
+    cudaMemGetInfo(&after, &total);
+    printf("%zu\n", before - after);
+    numbers<<<1, 32>>>((int *)at);
+    SHOW(cudaDeviceSynchronize());
+}
 static void forks(int *p) {
     numbers<<<1, 32>>>(p);
     if (pid_t child = fork()) {
@@ -149,6 +190,7 @@ int main(int argc, char **argv) {
     if (IS("errors")) errors(p);
     if (IS("memory")) memory(p);
     if (IS("graph")) graph(p);
+    if (IS("mapped")) mapped(p);
     if (IS("fork")) forks(p);
     if (IS("printf")) puts("before"), speak<<<1, 2>>>(7), cudaDeviceSynchronize(), puts("after");
     if (IS("assert")) cudaMemset(p, 1, 4), claim<<<2, dim3(2, 2)>>>(p), SHOW(cudaGetLastError()), SHOW(cudaDeviceSynchronize());

@@ -45,6 +45,7 @@ from smemsim.spec.launches import LAUNCH_LIMITS
 from smemsim.spec.ptx import WARP_SIZE
 from smemsim.spec.traps import TIMEOUT
 from smemsim.virtual import fatbin
+from smemsim.virtual.mapping import Mappings, NotMapped, Physical
 from smemsim.virtual.memory import ALIGN, Allocation, DeviceMemory
 from smemsim.virtual.policy import FindingsError, HookedLaunch, Launched, Policy, hooks_of, summary_of
 
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from smemsim.virtual.machine import Machine, Parameter
     from smemsim.virtual.record import Recorder
 
-__all__ = ["CudaError", "Event", "Function", "Graph", "GraphExec", "Host", "Module", "Node", "Stream", "VirtualDevice"]
+__all__ = ["CudaError", "Event", "Function", "Graph", "GraphExec", "Host", "Module", "Node", "Physical", "Stream", "VirtualDevice"]
 
 
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_CONFIGURATION, INVALID_IMAGE, NO_BINARY, INVALID_PTX = 1, 2, 9, 200, 209, 218
@@ -294,6 +295,7 @@ class VirtualDevice:
         self._pages: dict[str, int] = {}
         self._began = time.monotonic()
         self._is_over = ""
+        self.mappings = Mappings(self.memory, self._bind, self._unbind)
         self.tell: Callable[[str], None] = lambda text: print(f"smemsim: {text}", file=sys.stderr, flush=True)
 
     @functools.cached_property
@@ -311,6 +313,10 @@ class VirtualDevice:
     def _bind(self, allocation: Allocation) -> None:
         if "machine" in vars(self):
             self.machine.bind(allocation)
+
+    def _unbind(self, allocation: Allocation) -> None:
+        if "machine" in vars(self):
+            self.machine.free(allocation.address)
 
     # Properties
 
@@ -376,8 +382,7 @@ class VirtualDevice:
 
     def release(self, allocation: Allocation) -> None:
         """Take an allocation away from kernels and from the host."""
-        if "machine" in vars(self):
-            self.machine.free(allocation.address)
+        self._unbind(allocation)
         self.memory.free(allocation)
 
     def allocate(self, size: int, kind: str = "device", *, where: str = "") -> int:
@@ -458,6 +463,19 @@ class VirtualDevice:
     def allocation(self, address: int) -> Allocation | None:
         """The allocation that holds an address; None for memory that is the host's alone."""
         return self.memory.at(address)
+
+    def map(self, what: str, *given: Any) -> Any:
+        """A method of `Mappings`, for virtual memory management: "create", "reserve", "map" ... CudaError 1 where it refuses, 2 without room."""
+        self.check()
+        self.host.settle()
+        if what == "create" and self.memory.used + given[0] > self.memory_bytes:
+            raise CudaError(OUT_OF_MEMORY, f"{told(given[0])} more than the {told(self.memory_bytes)} of the card")
+        try:
+            return getattr(self.memory if what == "reserve" else self.mappings, what)(*given)
+        except MemoryError:
+            raise CudaError(OUT_OF_MEMORY, "there are no addresses left") from None
+        except NotMapped as e:
+            raise CudaError(INVALID_VALUE, str(e)) from None
 
     def memory_info(self) -> tuple[int, int]:
         """(free bytes, bytes) of the card."""

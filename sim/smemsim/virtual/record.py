@@ -69,7 +69,7 @@ class Recorder:
         assert device.policy.record is not None
         self.device, self.function, self.config, self.arguments = device, f, config, arguments
         self.folder = folder_of(device.policy.record, number, f.readable)
-        all_of = [a for a in device.memory if a.kind in ("device", "managed", "pinned", "registered") and a.size]
+        all_of = [a for a in device.memory if a.kind in ("device", "managed", "pinned", "registered", "mapped") and a.size]
         pointed = {a.address for raw in arguments for word in _words(raw) if (a := device.memory.at(word)) is not None}
         if sum(a.size for a in all_of) > MOST_BYTES:
             all_of = [a for a in all_of if a.address in pointed]

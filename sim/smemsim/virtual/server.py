@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from smemsim.errors import InputError, SmemsimError, Unmodelled
+from smemsim.spec.cards import MAPPING_BYTES
 from smemsim.virtual import fatbin
 from smemsim.virtual.device import (
     CAPTURE_UNSUPPORTED,
@@ -41,6 +42,7 @@ from smemsim.virtual.device import (
     Host,
     Module,
     Node,
+    Physical,
     Stream,
     VirtualDevice,
 )
@@ -52,7 +54,7 @@ __all__ = ["Session", "serve"]
 
 COPY, CALL, WRITE, CALL_BACK = 1, 2, 3, 4
 INTERNAL = 999
-KINDS = {"device": 2, "managed": 3, "pinned": 1, "registered": 1}
+KINDS = {"device": 2, "mapped": 2, "managed": 3, "pinned": 1, "registered": 1}
 DEFAULT_STREAMS = (0, 1, 2)  # the null stream, and those that cuda.h calls legacy and per-thread
 NODE_TYPES = {"kernel": 0, "memcpy": 1, "memset": 2, "host": 3, "graph": 4, "empty": 5, "wait": 6, "record": 7, "alloc": 10, "free": 11}
 SIGNED = 1 << 63
@@ -428,6 +430,43 @@ class Session:
 
     def fill(self, to: int, pitch: int, value: int, width: int, count: int, height: int, stream: int) -> None:
         self.device.fill_2d(to, pitch, value, width, count, height, self._stream(stream))
+
+    # Virtual memory management
+
+    def physical_create(self, size: int, where: str) -> int:
+        return self._keep(self.device.map("create", size, where))
+
+    def physical_release(self, handle: int) -> None:
+        self.device.map("release", self._of(handle, Physical))
+        del self._objects[handle]
+
+    def physical_at(self, address: int) -> int:
+        found: Physical = self.device.map("at", address)[0]
+        found.handles += 1
+        return self._keep(found)
+
+    def range_reserve(self, size: int, align: int) -> int:
+        if not size or size % MAPPING_BYTES or align & (align - 1):
+            raise CudaError(INVALID_VALUE, f"{size} bytes of addresses: needs a multiple of {MAPPING_BYTES}")
+        return int(self.device.map("reserve", size, max(align, MAPPING_BYTES)))
+
+    def range_free(self, address: int, size: int) -> None:
+        self.device.map("free", address, size)
+
+    def range_map(self, address: int, size: int, offset: int, handle: int) -> None:
+        physical = self._of(handle, Physical)
+        if physical.is_mapped:
+            raise Unmodelled("physical memory that is mapped at two places at once")
+        self.device.map("map", address, size, offset, physical)
+
+    def range_unmap(self, address: int, size: int) -> None:
+        self.device.map("unmap", address, size)
+
+    def range_access(self, address: int, size: int, access: int) -> None:
+        self.device.map("set_access", address, size, access)
+
+    def range_access_at(self, address: int) -> int:
+        return int(self.device.map("at", address)[1])
 
     # Streams and events
 

@@ -24,13 +24,13 @@ static R answer(R error) { return error == 9 || error == 12 || error == 21 ? INV
 static __thread U stack[64];
 static __thread int depth;
 static U contexts = PRIMARY;
-static int primary_count, primary_flags;
+static int primary_count, primary_flags, is_initialized;
 
 API U smemsim_context(void) { return depth ? stack[depth - 1] : 0; }
-API void smemsim_make_current(void) {
+API void smemsim_make_current(void) { /* of the runtime, which initializes the driver */
+    is_initialized = 1;
     if (!depth) stack[depth++] = PRIMARY, primary_count += !primary_count;
 }
-static int is_initialized;
 static R needed(void) {
     if (!is_initialized) return NOT_INITIALIZED;
     R error = smemsim_start();
@@ -528,6 +528,37 @@ API R cuMemAdvise(U address, size_t bytes, int advice, int device) { (void)addre
 API R cuMemAdvise_v2(U address, size_t bytes, int advice, U location) { (void)address, (void)bytes, (void)advice, (void)location; return 0; }
 API R cuMemPrefetchAsync(U address, size_t bytes, int device, U stream) { (void)address, (void)bytes, (void)device, (void)stream; return 0; }
 API R cuMemPrefetchAsync_v2(U address, size_t bytes, U location, unsigned flags, U stream) { (void)address, (void)bytes, (void)location, (void)flags, (void)stream; return 0; }
+
+/* Virtual memory management */
+
+API R cuMemGetAllocationGranularity(size_t *bytes, const int *prop, int option) { (void)option; WANT(bytes && prop); *bytes = 2 << 20; return prop[0] == 1 ? 0 : INVALID_VALUE; }
+API R cuMemCreate(U *handle, size_t bytes, const int *prop, U flags) {
+    NEED;
+    (void)flags;
+    char text[1024];
+    WANT(handle && prop && prop[0] == 1);
+    if (prop[2] != 1) return smemsim_unknown("cuMemCreate of memory of the host");
+    return CALL("physical_create", "is|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), handle);
+}
+API R cuMemRelease(U handle) { NEED; return CALL("physical_release", "i", handle); }
+API R cuMemRetainAllocationHandle(U *handle, U address) { NEED; WANT(handle); return CALL("physical_at", "i|I", address, handle); }
+API R cuMemGetAllocationPropertiesFromHandle(int *prop, U handle) { (void)handle; WANT(prop); memset(prop, 0, 32); prop[0] = prop[2] = 1; return 0; }
+API R cuMemAddressReserve(U *address, size_t bytes, size_t align, U wanted, U flags) { NEED; (void)wanted, (void)flags; WANT(address); return CALL("range_reserve", "ii|I", (U)bytes, (U)align, address); }
+API R cuMemAddressFree(U address, size_t bytes) { NEED; return CALL("range_free", "ii", address, (U)bytes); }
+API R cuMemMap(U address, size_t bytes, size_t offset, U handle, U flags) { NEED; (void)flags; return CALL("range_map", "iiii", address, (U)bytes, (U)offset, handle); }
+API R cuMemUnmap(U address, size_t bytes) { NEED; return CALL("range_unmap", "ii", address, (U)bytes); }
+typedef struct { int type, id, flags; } access_of;
+API R cuMemSetAccess(U address, size_t bytes, const access_of *given, size_t count) {
+    NEED;
+    WANT(given && count);
+    for (size_t n = 0; n < count; n++)
+        if (given[n].type == 1) {
+            R error = CALL("range_access", "iii", address, (U)bytes, (U)given[n].flags);
+            if (error) return error;
+        }
+    return 0;
+}
+API R cuMemGetAccess(U *flags, const void *location, U address) { NEED; (void)location; WANT(flags); return CALL("range_access_at", "i|I", address, flags); }
 
 static R copy(U to, U from, size_t bytes, int kind, U stream) { return CALL("copy", "iiiii", to, from, (U)bytes, (U)kind, stream); }
 API R cuMemcpy(U to, U from, size_t bytes) { NEED; return copy(to, from, bytes, 4, 0); }
