@@ -68,7 +68,7 @@ def gemm(tmp_path_factory):
     return built(tmp_path_factory, "gemm", "-cudart", "shared", archs=("90a", "100a"))
 
 
-SCENARIOS = ("compute", "errors", "memory", "mapped", "graph", "printf", "assert", "fork", "beforehand", "touch")
+SCENARIOS = ("compute", "errors", "memory", "mapped", "graph", "nodes", "threads", "printf", "assert", "fork", "beforehand", "touch")
 
 
 @pytest.fixture(scope="session")
@@ -126,6 +126,17 @@ def test_a_captured_graph_runs_when_it_is_launched(scenarios):
     assert scenarios[0]["graph"][0] == ["captured 0", "host function sees 31", "cudaStreamSynchronize(s): cudaSuccess", "launched 31"]
 
 
+def test_graphs_of_explicit_nodes_are_changed_cloned_and_refused(scenarios):
+    lines = [line.removesuffix(": cudaSuccess").partition(": ") for line in scenarios[0]["nodes"][0]]
+    assert [last or first for first, _, last in lines if last or "(" not in first] == [
+        "1 1 3 1 1", "0 15 9", "16 1", "16 31", "9 0", "9", "15", "cudaErrorGraphExecUpdateFailure", "1", "cudaErrorInvalidValue",
+    ]  # fmt: skip
+
+
+def test_threads_of_the_host_have_streams_and_errors_of_their_own(scenarios):
+    assert scenarios[0]["threads"][0] == ["1489 3 1489 3 1489 3 1489 3 cudaSuccess"]
+
+
 def test_printf_stands_between_what_the_program_prints(scenarios):
     assert scenarios[0]["printf"][0] == ["before", "kernel 7.0", "kernel 7.1", "after"]
 
@@ -170,7 +181,7 @@ def test_what_is_found_is_told_or_fails_the_launch_as_the_policy_says(runtime, p
     assert done.returncode == 1
 
 
-@pytest.mark.parametrize(("what", "code"), [("exit", 7), ("kill", 128 + signal.SIGKILL)])
+@pytest.mark.parametrize(("what", "code"), [("exit", 7), ("kill", 128 + signal.SIGKILL), ("abort", 128 + signal.SIGABRT)])
 def test_the_programs_own_end_is_that_of_exec(runtime, what, code):
     assert run([runtime, what]).returncode == code
 

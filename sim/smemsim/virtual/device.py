@@ -112,6 +112,11 @@ class Node:
     info: dict[str, Any] = dataclasses.field(default_factory=dict)
     after: list[Node] = dataclasses.field(default_factory=list)
     is_enabled: bool = True
+    graph: Graph | None = None
+
+    def become(self, other: Node) -> None:
+        """Do from now on what another node does, where this one stands."""
+        self.run, self.info = other.run, other.info
 
 
 class Graph:
@@ -122,9 +127,28 @@ class Graph:
 
     def add(self, node: Node, after: Iterable[Node] = ()) -> Node:
         """One node more."""
-        node.after = list(dict.fromkeys(after))
+        node.after, node.graph = list(dict.fromkeys(after)), self
         self.nodes.append(node)
         return node
+
+    def remove(self, node: Node) -> None:
+        """One node less; nobody waits for it any more."""
+        self.nodes.remove(node)
+        for other in self.nodes:
+            other.after = [before for before in other.after if before is not node]
+
+    @property
+    def edges(self) -> list[tuple[Node, Node]]:
+        """(a node, one that runs after it)."""
+        return [(before, node) for node in self.nodes for before in node.after]
+
+    def clone(self) -> Graph:
+        """Another graph of the same nodes, which can be changed without this one."""
+        made = Graph()
+        copies = {node: made.add(dataclasses.replace(node)) for node in self.nodes}
+        for node, copy in copies.items():
+            copy.after = [copies[before] for before in node.after]
+        return made
 
     def ordered(self) -> list[Node]:
         """The nodes in an order in which they can run: that in which they were added, where that is one. CudaError where there is none."""

@@ -532,9 +532,7 @@ class Session:
         self._objects.pop(graph, None)
 
     def graph_clone(self, graph: int) -> int:
-        clone = Graph()
-        clone.nodes = list(self._of(graph, Graph).nodes)
-        return self._keep(clone)
+        return self._keep(self._of(graph, Graph).clone())
 
     def graph_instantiate(self, graph: int) -> int:
         return self._keep(GraphExec(self._of(graph, Graph)))
@@ -553,8 +551,7 @@ class Session:
         self._objects[executable] = new
 
     def graph_nodes(self, graph: int, count: int) -> tuple[int, bytes]:
-        nodes = self._of(graph, Graph).nodes
-        return (count and min(count, len(nodes))) or len(nodes), b"".join(struct.pack("<Q", self._handle_of(n)) for n in nodes[:count])
+        return self._told_of(self._of(graph, Graph).nodes, count)
 
     def node_type(self, node: int) -> int:
         return NODE_TYPES[self._of(node, Node).kind]
@@ -570,11 +567,54 @@ class Session:
         return self._added(graph, after, self._kernel(function, given))
 
     def graph_set_kernel(self, executable: int, node: int, function: int, *given: Any) -> None:
+        self._own(executable, node).become(self._kernel(function, given))
+
+    def _own(self, executable: int, node: int) -> Node:
         own = self._of(executable, GraphExec).of.get(self._of(node, Node))
         if own is None:
             raise CudaError(INVALID_VALUE, "the node is not of this graph")
-        new = self._kernel(function, given)
-        own.run, own.info = new.run, new.info
+        return own
+
+    def node_set_kernel(self, node: int, function: int, *given: Any) -> None:
+        self._of(node, Node).become(self._kernel(function, given))
+
+    def node_kernel(self, node: int) -> tuple[Any, ...]:
+        info = self._of(node, Node).info
+        if "config" not in info:
+            raise CudaError(INVALID_VALUE, "the node is no kernel's")
+        function, config = info["function"], info["config"]
+        bank = bytearray(max((p.offset + p.size for p in function.parameters), default=0))
+        for p, raw in zip(function.parameters, info["arguments"], strict=True):
+            bank[p.offset : p.offset + p.size] = raw
+        return self._handle_of(function), *config["grid"], *config["block"], config["shared_bytes"], bytes(bank)
+
+    def node_enable(self, executable: int, node: int, is_enabled: int) -> None:
+        self._own(executable, node).is_enabled = bool(is_enabled)
+
+    def node_is_enabled(self, executable: int, node: int) -> int:
+        return int(self._own(executable, node).is_enabled)
+
+    def node_destroy(self, node: int) -> None:
+        found = self._of(node, Node)
+        if found.graph is not None:
+            found.graph.remove(found)
+        del self._objects[node]
+
+    def _told_of(self, nodes: list[Node], count: int) -> tuple[int, bytes]:
+        return (min(count, len(nodes)) if count else len(nodes)), b"".join(struct.pack("<Q", self._handle_of(n)) for n in nodes[:count])
+
+    def node_links(self, node: int, is_after: int, count: int) -> tuple[int, bytes]:
+        found = self._of(node, Node)
+        after = [n for n in found.graph.nodes if found in n.after] if found.graph is not None else []
+        return self._told_of(after if is_after else found.after, count)
+
+    def graph_roots(self, graph: int, count: int) -> tuple[int, bytes]:
+        return self._told_of([node for node in self._of(graph, Graph).nodes if not node.after], count)
+
+    def graph_edges(self, graph: int, count: int) -> tuple[int, bytes, bytes]:
+        edges = self._of(graph, Graph).edges
+        (number, first), (_, second) = (self._told_of([edge[n] for edge in edges], count) for n in (0, 1))
+        return number, first, second
 
     def graph_add_empty(self, graph: int, after: bytes) -> int:
         return self._added(graph, after, Node("empty", lambda: None))
@@ -582,15 +622,37 @@ class Session:
     def graph_add_host(self, graph: int, after: bytes, function: int, data: int) -> int:
         return self._added(graph, after, Node("host", lambda: self.host.call(function, data)))
 
+    def _fill(self, to: int, pitch: int, value: int, width: int, count: int, height: int) -> Node:
+        return Node("memset", lambda: self.device.fill_2d(to, pitch or count * width, value, width, count, height))
+
+    def _copy(self, to: int, to_pitch: int, source: int, source_pitch: int, width: int, height: int) -> Node:
+        return Node("memcpy", lambda: self.device.copy_2d(to, to_pitch, source, source_pitch, width, height))
+
     def graph_add_fill(self, graph: int, after: bytes, *given: int) -> int:
-        to, pitch, value, width, count, height = given
-        return self._added(
-            graph, after, Node("memset", lambda: self.device.fill_2d(to, pitch or count * width, value, width, count, height))
-        )
+        return self._added(graph, after, self._fill(*given))
+
+    def graph_set_fill(self, executable: int, node: int, *given: int) -> None:
+        self._own(executable, node).become(self._fill(*given))
 
     def graph_add_copy(self, graph: int, after: bytes, *given: int) -> int:
-        to, to_pitch, source, source_pitch, width, height = given
-        return self._added(graph, after, Node("memcpy", lambda: self.device.copy_2d(to, to_pitch, source, source_pitch, width, height)))
+        return self._added(graph, after, self._copy(*given))
+
+    def graph_set_copy(self, executable: int, node: int, *given: int) -> None:
+        self._own(executable, node).become(self._copy(*given))
+
+    def graph_set_host(self, executable: int, node: int, function: int, data: int) -> None:
+        self._own(executable, node).become(Node("host", lambda: self.host.call(function, data)))
+
+    def graph_add_event(self, graph: int, after: bytes, event: int, is_wait: int) -> int:
+        found = self._of(event, Event)
+        return self._added(graph, after, Node("wait", lambda: None) if is_wait else Node("record", lambda: self.device.record(found)))
+
+    def graph_add_alloc(self, graph: int, after: bytes, size: int, where: str) -> tuple[int, int]:
+        address = self.device.allocate(size, where=where)  # as long as the graph lives: for ever
+        return self._added(graph, after, Node("alloc", lambda: None, {"address": address})), address
+
+    def graph_add_free(self, graph: int, after: bytes, address: int) -> int:
+        return self._added(graph, after, Node("free", lambda: None, {"address": address}))
 
     def graph_add_child(self, graph: int, after: bytes, child: int) -> int:
         inner = GraphExec(self._of(child, Graph))
@@ -600,6 +662,13 @@ class Session:
         self._of(graph, Graph)
         for first, second in zip(self._nodes(before), self._nodes(after), strict=True):
             second.after.append(first)
+
+    def graph_part(self, graph: int, before: bytes, after: bytes) -> None:
+        self._of(graph, Graph)
+        for first, second in zip(self._nodes(before), self._nodes(after), strict=True):
+            if first not in second.after:
+                raise CudaError(INVALID_VALUE, "there is no such edge")
+            second.after.remove(first)
 
 
 def _u64(raw: bytes) -> tuple[int, ...]:
