@@ -240,6 +240,14 @@ def test_the_same_product_with_another_swizzle_in_a_map_is_found(gemm, tmp_path,
     assert "R501" in again.output
 
 
+def test_processes_of_one_program_have_pages_and_records_of_their_own(gemm, tmp_path):
+    done = run(["sh", "-c", f"{gemm}; {gemm} wrong"], "--report", tmp_path / "report", "--record", tmp_path / "kept")
+    assert done.returncode == 1
+    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["index.html", "launch-0001.html", "launch-2-0001.html"]
+    assert "R501" in (tmp_path / "report" / "launch-2-0001.html").read_text()
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["0001-gemm", "2-0001-gemm"]
+
+
 def test_a_program_with_nvidias_own_runtime_is_told_how_to_link(tmp_path_factory):
     program = built(tmp_path_factory, "runtime")
     done = run([program, "printf"])

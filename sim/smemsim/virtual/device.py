@@ -311,6 +311,7 @@ class VirtualDevice:
         self.memory_bytes = memory_bytes or self.card.memory_bytes
         self.memory = DeviceMemory()
         self.error = 0
+        self.label = ""  # before the numbers of its launches in names of files: which of a program's processes this is
         self.launches: list[Launched] = []
         self.limits = dict(DEVICE_LIMITS)
         self.modules: list[Module] = []
@@ -984,7 +985,7 @@ class VirtualDevice:
             return
         from smemsim.virtual import record
 
-        about.page = record.write_page(self.policy.report, about.number, run)
+        about.page = record.write_page(self.policy.report, f"{self.label}{about.number:04}", run)
 
     def summary(self) -> str:
         """A sentence about all launches."""

@@ -29,6 +29,7 @@ class Device(Protocol):
     """What a recorder needs of the device that launches."""
 
     arch: str
+    label: str
     policy: Policy
     memory: DeviceMemory
 
@@ -68,7 +69,7 @@ class Recorder:
     def __init__(self, device: Device, f: Kernel, config: dict[str, Any], arguments: tuple[bytes, ...], number: int) -> None:
         assert device.policy.record is not None
         self.device, self.function, self.config, self.arguments = device, f, config, arguments
-        self.folder = folder_of(device.policy.record, number, f.readable)
+        self.folder = folder_of(device.policy.record, f"{device.label}{number:04}", f.readable)
         all_of = [a for a in device.memory if a.kind in ("device", "managed", "pinned", "registered", "mapped") and a.size]
         pointed = {a.address for raw in arguments for word in _words(raw) if (a := device.memory.at(word)) is not None}
         if sum(a.size for a in all_of) > MOST_BYTES:
@@ -116,14 +117,14 @@ def _words(raw: bytes) -> list[int]:
     return [word for (word,) in struct.iter_unpack("<Q", raw[: len(raw) // 8 * 8])]
 
 
-def folder_of(parent: pathlib.Path, number: int, name: str) -> pathlib.Path:
+def folder_of(parent: pathlib.Path, number: str, name: str) -> pathlib.Path:
     """Where a launch is kept: its number, and what of its name can be a file's."""
-    return parent / f"{number:04}-{re.sub(r'[^A-Za-z0-9_]+', '_', name)[:60].strip('_') or 'kernel'}"
+    return parent / f"{number}-{re.sub(r'[^A-Za-z0-9_]+', '_', name)[:60].strip('_') or 'kernel'}"
 
 
-def write_page(folder: pathlib.Path, number: int, run: Run) -> str:
+def write_page(folder: pathlib.Path, number: str, run: Run) -> str:
     """A launch's page in the folder of the report: its name there."""
-    name = f"launch-{number:04}.html"
+    name = f"launch-{number}.html"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / name, run.html())

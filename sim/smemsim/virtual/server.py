@@ -705,7 +705,7 @@ def _parsed(message: bytes) -> tuple[str, list[Any]]:
 # ---- A session's process
 
 
-def serve(channel: socket.socket, report: socket.socket, arch: str, policy: Policy, card: dict[str, Any]) -> None:
+def serve(channel: socket.socket, report: socket.socket, arch: str, policy: Policy, card: dict[str, Any], label: str = "") -> None:
     """Serve one program until it ends, tell what was launched to `report`, and end this process: it is a fork of the one that listens."""
     told = threading.Lock()
 
@@ -734,6 +734,7 @@ def serve(channel: socket.socket, report: socket.socket, arch: str, policy: Poli
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         session = Session(channel, arch, policy, **card)
+        session.device.label = label
         threading.Thread(target=watch, daemon=True).start()
         session.run()
     except (InputError, SmemsimError) as e:
