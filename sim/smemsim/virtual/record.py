@@ -146,15 +146,16 @@ def write_index(folder: pathlib.Path, title: str, launches: list[Launched]) -> N
     """The page of a program: each launch with its time, its findings and what was judged, and a link to its own page."""
     rows = []
     for x in launches:
-        found = [f"{f['code']} {f['where']}: {f['message']}" for f in (x.run or {}).get("findings", [])]
+        found = [f"{f['code']} {f['where']}: {f['message']}" for f in (x.run or {}).get("findings", [])] + x.named
         remarks = len((x.run or {}).get("remarks", []))
         said = "\n".join(found) or x.refused or ("no findings" if x.run else x.told)
         name = f"<a href={html.escape(x.page)}>{html.escape(x.name)}</a>" if x.page else html.escape(x.name)
         shape = f"grid {x.grid}, block {x.block}, cluster {x.cluster}, {x.shared_bytes} B shared"
+        noted = f"{remarks} remark{'s' * (remarks > 1)}" if remarks else ""
         judged = x.told.partition("; judged: ")[2] or "-"
         rows.append(
             f"<tr><td>{x.number}<td title='{html.escape(shape)}'>{name}<td>{x.seconds:.1f} s<td class={'ok' if x.is_fine and not x.refused else 'bad'}>"
-            f"<pre>{html.escape(said)}</pre>{f'{remarks} remarks' if remarks else ''}<td>{html.escape(judged)}"
+            f"<pre>{html.escape(said)}</pre>{noted}<td>{html.escape(judged)}"
         )
     page = (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{html.escape(title)}</title><style>{STYLE}</style><h1>{html.escape(title)}</h1>"
