@@ -68,7 +68,7 @@ def gemm(tmp_path_factory):
     return built(tmp_path_factory, "gemm", "-cudart", "shared", archs=("90a", "100a"))
 
 
-SCENARIOS = ("compute", "errors", "memory", "graph", "printf", "assert", "fork", "beforehand", "touch")
+SCENARIOS = ("compute", "errors", "memory", "mapped", "graph", "nodes", "threads", "printf", "assert", "fork", "beforehand", "touch")
 
 
 @pytest.fixture(scope="session")
@@ -116,8 +116,25 @@ def test_host_memory_of_all_kinds_is_the_kernels(scenarios):
     assert scenarios[0]["memory"][0] == ["31 31 31", "3 1 1 2 0 | 3 7 | 1"]
 
 
+def test_physical_memory_is_mapped_into_ranges_of_addresses(scenarios):
+    assert scenarios[0]["mapped"][0] == [
+        "0 1 0 0 0 0 0 0 2097152 0 31", "0 0 0 16 31 2", "0 1 0 0 0 0 0 0", "cudaDeviceSynchronize(): cudaErrorIllegalAddress",
+    ]  # fmt: skip
+
+
 def test_a_captured_graph_runs_when_it_is_launched(scenarios):
     assert scenarios[0]["graph"][0] == ["captured 0", "host function sees 31", "cudaStreamSynchronize(s): cudaSuccess", "launched 31"]
+
+
+def test_graphs_of_explicit_nodes_are_changed_cloned_and_refused(scenarios):
+    lines = [line.removesuffix(": cudaSuccess").partition(": ") for line in scenarios[0]["nodes"][0]]
+    assert [last or first for first, _, last in lines if last or "(" not in first] == [
+        "1 1 3 1 1", "0 15 9", "16 1", "16 31", "9 0", "9", "15", "cudaErrorGraphExecUpdateFailure", "1", "cudaErrorInvalidValue",
+    ]  # fmt: skip
+
+
+def test_threads_of_the_host_have_streams_and_errors_of_their_own(scenarios):
+    assert scenarios[0]["threads"][0] == ["1489 3 1489 3 1489 3 1489 3 cudaSuccess"]
 
 
 def test_printf_stands_between_what_the_program_prints(scenarios):
@@ -152,7 +169,7 @@ def test_the_host_cannot_touch_device_memory(scenarios):
 
 
 def test_findings_of_any_of_its_processes_are_the_programs(scenarios):
-    assert "findings in 2 (behind, claim)" in scenarios[1]
+    assert "findings in 3 (behind, numbers, claim)" in scenarios[1]
     assert scenarios[2] == 1
 
 
@@ -164,7 +181,7 @@ def test_what_is_found_is_told_or_fails_the_launch_as_the_policy_says(runtime, p
     assert done.returncode == 1
 
 
-@pytest.mark.parametrize(("what", "code"), [("exit", 7), ("kill", 128 + signal.SIGKILL)])
+@pytest.mark.parametrize(("what", "code"), [("exit", 7), ("kill", 128 + signal.SIGKILL), ("abort", 128 + signal.SIGABRT)])
 def test_the_programs_own_end_is_that_of_exec(runtime, what, code):
     assert run([runtime, what]).returncode == code
 
@@ -221,6 +238,14 @@ def test_the_same_product_with_another_swizzle_in_a_map_is_found(gemm, tmp_path,
     again = CliRunner().invoke(main, ["run", str(tmp_path / "kept" / "0001-gemm")])
     assert again.exit_code == 1
     assert "R501" in again.output
+
+
+def test_processes_of_one_program_have_pages_and_records_of_their_own(gemm, tmp_path):
+    done = run(["sh", "-c", f"{gemm}; {gemm} wrong"], "--report", tmp_path / "report", "--record", tmp_path / "kept")
+    assert done.returncode == 1
+    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["index.html", "launch-0001.html", "launch-2-0001.html"]
+    assert "R501" in (tmp_path / "report" / "launch-2-0001.html").read_text()
+    assert sorted(path.name for path in (tmp_path / "kept").iterdir()) == ["0001-gemm", "2-0001-gemm"]
 
 
 def test_a_program_with_nvidias_own_runtime_is_told_how_to_link(tmp_path_factory):

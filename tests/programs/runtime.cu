@@ -4,8 +4,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <cuda.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
+#include <vector>
 
 struct affine {
     float factor;
@@ -116,6 +119,114 @@ static void graph(int *p) {
     SHOW(cudaStreamSynchronize(s));
     printf("launched %d\n", h[31]);
 }
+template <typename T> static T driver(const char *name) {
+    T found = 0;
+    cudaDriverEntryPointQueryResult how;
+    cudaGetDriverEntryPointByVersion(name, (void **)&found, 12000, cudaEnableDefault, &how);
+    return found;
+}
+#define DRIVER(name) auto name = driver<decltype(&::name)>(#name)
+static void mapped(int *p) {
+    DRIVER(cuMemGetAllocationGranularity);
+    DRIVER(cuMemCreate);
+    DRIVER(cuMemAddressReserve);
+    DRIVER(cuMemMap);
+    DRIVER(cuMemSetAccess);
+    DRIVER(cuMemUnmap);
+    DRIVER(cuMemRelease);
+    DRIVER(cuMemAddressFree);
+    DRIVER(cuMemRetainAllocationHandle);
+    CUmemAllocationProp prop = {};
+    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED, prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    CUmemAccessDesc access = {prop.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle a, b, again;
+    CUdeviceptr at;
+    size_t unit, before, after, total;
+    cudaMemGetInfo(&before, &total);
+    for (int error : {cuMemGetAllocationGranularity(&unit, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM), cuMemCreate(&a, unit + 1, &prop, 0), cuMemCreate(&a, unit, &prop, 0), cuMemCreate(&b, unit, &prop, 0)}) printf("%d ", error);
+    for (int error : {cuMemAddressReserve(&at, 3 * unit, 0, 0, 0), cuMemMap(at, unit, 0, a, 0), cuMemMap(at + unit, unit, 0, b, 0), cuMemSetAccess(at, 2 * unit, &access, 1)}) printf("%d ", error);
+    int *middle = (int *)(at + unit) - 16, h[32] = {};
+    numbers<<<1, 32>>>(middle);  // half in the one, half in the other
+    cudaMemcpy(h, middle, 128, cudaMemcpyDeviceToHost);
+    printf("%zu %d %d\n", unit, h[0], h[31]);
+    for (int error : {cuMemUnmap(at + unit, unit), cuMemMap(at + 2 * unit, unit, 0, b, 0), cuMemSetAccess(at + 2 * unit, unit, &access, 1)}) printf("%d ", error);
+    cudaMemcpy(h, (void *)(at + 2 * unit), 64, cudaMemcpyDeviceToHost);
+    cudaMemGetInfo(&after, &total);
+    printf("%d %d %zu\n", h[0], h[15], (before - after) / unit);  // b's bytes came along
+    for (int error : {cuMemRetainAllocationHandle(&again, (void *)at), cuMemAddressFree(at, 3 * unit), cuMemRelease(again), cuMemRelease(a), cuMemRelease(b), cuMemUnmap(at, unit), cuMemUnmap(at + 2 * unit, unit)}) printf("%d ", error);
+    cudaMemGetInfo(&after, &total);
+    printf("%zu\n", before - after);
+    numbers<<<1, 32>>>((int *)at);
+    SHOW(cudaDeviceSynchronize());
+}
+static void nodes(int *p) {
+    cudaGraph_t g, other;
+    cudaGraphExec_t e;
+    cudaGraphNode_t fill, kernel, copy, tail, roots[2], from[4], to[4];
+    cudaEvent_t event;
+    int h[32] = {}, *q = p + 64, is_enabled = -1;
+    void *one[] = {&p}, *two[] = {&q};
+    size_t count = 2, edges = 4, before = 0;
+    cudaMemsetParams zeros = {p, 0, 9, 4, 32, 1};
+    cudaKernelNodeParams k = {(void *)numbers, 1, 16, 0, one, 0}, read;
+    cudaEventCreate(&event);
+    SHOW(cudaGraphCreate(&g, 0));
+    SHOW(cudaGraphAddMemsetNode(&fill, g, 0, 0, &zeros));
+    SHOW(cudaGraphAddKernelNode(&kernel, g, &fill, 1, &k));
+    SHOW(cudaGraphAddMemcpyNode1D(&copy, g, &kernel, 1, h, p, 128, cudaMemcpyDeviceToHost));
+    SHOW(cudaGraphAddEventRecordNode(&tail, g, &copy, 1, event));
+    cudaGraphGetRootNodes(g, roots, &count);
+    cudaGraphGetEdges(g, from, to, 0, &edges);
+    cudaGraphNodeGetDependentNodes(kernel, 0, 0, &before);
+    printf("%zu %d %zu %d %zu\n", count, roots[0] == fill, edges, from[1] == kernel && to[1] == copy, before);
+    cudaGraphInstantiate(&e, g, 0), cudaGraphLaunch(e, 0);
+    printf("%d %d %d\n", h[0], h[15], h[16]);
+    cudaGraphKernelNodeGetParams(kernel, &read);
+    printf("%d %d\n", read.blockDim.x, *(int **)read.kernelParams[0] == p);
+    k.blockDim = 32, SHOW(cudaGraphExecKernelNodeSetParams(e, kernel, &k)), cudaGraphLaunch(e, 0);
+    printf("%d %d\n", h[16], h[31]);
+    SHOW(cudaGraphNodeSetEnabled(e, kernel, 0)), cudaGraphLaunch(e, 0);
+    cudaGraphNodeGetEnabled(e, kernel, (unsigned *)&is_enabled);
+    printf("%d %d\n", h[31], is_enabled);
+    k.kernelParams = two, cudaGraphClone(&other, g);
+    SHOW(cudaGraphKernelNodeSetParams(kernel, &k)), SHOW(cudaGraphDestroyNode(tail));
+    cudaGraphExec_t changed, cloned;
+    cudaGraphInstantiate(&changed, g, 0), cudaGraphLaunch(changed, 0);
+    printf("%d\n", h[31]);  // the kernel writes elsewhere
+    cudaGraphInstantiate(&cloned, other, 0), cudaGraphLaunch(cloned, 0);
+    printf("%d\n", h[15]);
+    cudaGraphExecUpdateResultInfo how;
+    SHOW(cudaGraphExecUpdate(changed, other, &how));
+    printf("%d\n", how.result != cudaGraphExecUpdateSuccess);
+    cudaGraphAddDependencies(g, &copy, &fill, 0, 1);
+    SHOW(cudaGraphInstantiate(&e, g, 0));
+    SHOW(cudaDeviceSynchronize());
+}
+static void threads() {
+    static int sums[4], calls[4];
+    std::vector<std::thread> all;
+    for (int n = 0; n < 4; n++)
+        all.emplace_back([n] {
+            cudaStream_t s;
+            cudaEvent_t done;
+            int *q, h[32];
+            cudaStreamCreate(&s), cudaEventCreate(&done), cudaMallocAsync(&q, 128, s);
+            for (int i = 0; i < 3; i++) {
+                numbers<<<1, 32, 0, s>>>(q);
+                cudaLaunchHostFunc(s, [](void *x) { ++*(int *)x; }, &calls[n]);
+                cudaMemcpyAsync(h, q, 128, cudaMemcpyDeviceToHost, s);
+                cudaEventRecord(done, s);
+                if (cudaEventSynchronize(done)) return;
+                for (int x : h) sums[n] += x;
+            }
+            numbers<<<1, 2000, 0, s>>>(q);  // an error of this thread alone
+            if (cudaGetLastError() == cudaErrorInvalidConfiguration) sums[n]++;
+            cudaFreeAsync(q, s), cudaStreamDestroy(s);
+        });
+    for (std::thread &one : all) one.join();
+    for (int n = 0; n < 4; n++) printf("%d %d ", sums[n], calls[n]);
+    printf("%s\n", cudaGetErrorName(cudaGetLastError()));
+}
 static void forks(int *p) {
     numbers<<<1, 32>>>(p);
     if (pid_t child = fork()) {
@@ -149,6 +260,10 @@ int main(int argc, char **argv) {
     if (IS("errors")) errors(p);
     if (IS("memory")) memory(p);
     if (IS("graph")) graph(p);
+    if (IS("mapped")) mapped(p);
+    if (IS("nodes")) nodes(p);
+    if (IS("threads")) threads();
+    if (IS("abort")) numbers<<<1, 32>>>(p), abort();
     if (IS("fork")) forks(p);
     if (IS("printf")) puts("before"), speak<<<1, 2>>>(7), cudaDeviceSynchronize(), puts("after");
     if (IS("assert")) cudaMemset(p, 1, 4), claim<<<2, dim3(2, 2)>>>(p), SHOW(cudaGetLastError()), SHOW(cudaDeviceSynchronize());

@@ -45,6 +45,7 @@ from smemsim.spec.launches import LAUNCH_LIMITS
 from smemsim.spec.ptx import WARP_SIZE
 from smemsim.spec.traps import TIMEOUT
 from smemsim.virtual import fatbin
+from smemsim.virtual.mapping import Mappings, NotMapped, Physical
 from smemsim.virtual.memory import ALIGN, Allocation, DeviceMemory
 from smemsim.virtual.policy import FindingsError, HookedLaunch, Launched, Policy, hooks_of, summary_of
 
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from smemsim.virtual.machine import Machine, Parameter
     from smemsim.virtual.record import Recorder
 
-__all__ = ["CudaError", "Event", "Function", "Graph", "GraphExec", "Host", "Module", "Node", "Stream", "VirtualDevice"]
+__all__ = ["CudaError", "Event", "Function", "Graph", "GraphExec", "Host", "Module", "Node", "Physical", "Stream", "VirtualDevice"]
 
 
 INVALID_VALUE, OUT_OF_MEMORY, INVALID_CONFIGURATION, INVALID_IMAGE, NO_BINARY, INVALID_PTX = 1, 2, 9, 200, 209, 218
@@ -111,6 +112,11 @@ class Node:
     info: dict[str, Any] = dataclasses.field(default_factory=dict)
     after: list[Node] = dataclasses.field(default_factory=list)
     is_enabled: bool = True
+    graph: Graph | None = None
+
+    def become(self, other: Node) -> None:
+        """Do from now on what another node does, where this one stands."""
+        self.run, self.info = other.run, other.info
 
 
 class Graph:
@@ -121,9 +127,28 @@ class Graph:
 
     def add(self, node: Node, after: Iterable[Node] = ()) -> Node:
         """One node more."""
-        node.after = list(dict.fromkeys(after))
+        node.after, node.graph = list(dict.fromkeys(after)), self
         self.nodes.append(node)
         return node
+
+    def remove(self, node: Node) -> None:
+        """One node less; nobody waits for it any more."""
+        self.nodes.remove(node)
+        for other in self.nodes:
+            other.after = [before for before in other.after if before is not node]
+
+    @property
+    def edges(self) -> list[tuple[Node, Node]]:
+        """(a node, one that runs after it)."""
+        return [(before, node) for node in self.nodes for before in node.after]
+
+    def clone(self) -> Graph:
+        """Another graph of the same nodes, which can be changed without this one."""
+        made = Graph()
+        copies = {node: made.add(dataclasses.replace(node)) for node in self.nodes}
+        for node, copy in copies.items():
+            copy.after = [copies[before] for before in node.after]
+        return made
 
     def ordered(self) -> list[Node]:
         """The nodes in an order in which they can run: that in which they were added, where that is one. CudaError where there is none."""
@@ -286,6 +311,7 @@ class VirtualDevice:
         self.memory_bytes = memory_bytes or self.card.memory_bytes
         self.memory = DeviceMemory()
         self.error = 0
+        self.label = ""  # before the numbers of its launches in names of files: which of a program's processes this is
         self.launches: list[Launched] = []
         self.limits = dict(DEVICE_LIMITS)
         self.modules: list[Module] = []
@@ -294,6 +320,7 @@ class VirtualDevice:
         self._pages: dict[str, int] = {}
         self._began = time.monotonic()
         self._is_over = ""
+        self.mappings = Mappings(self.memory, self._bind, self._unbind)
         self.tell: Callable[[str], None] = lambda text: print(f"smemsim: {text}", file=sys.stderr, flush=True)
 
     @functools.cached_property
@@ -311,6 +338,10 @@ class VirtualDevice:
     def _bind(self, allocation: Allocation) -> None:
         if "machine" in vars(self):
             self.machine.bind(allocation)
+
+    def _unbind(self, allocation: Allocation) -> None:
+        if "machine" in vars(self):
+            self.machine.free(allocation.address)
 
     # Properties
 
@@ -376,8 +407,7 @@ class VirtualDevice:
 
     def release(self, allocation: Allocation) -> None:
         """Take an allocation away from kernels and from the host."""
-        if "machine" in vars(self):
-            self.machine.free(allocation.address)
+        self._unbind(allocation)
         self.memory.free(allocation)
 
     def allocate(self, size: int, kind: str = "device", *, where: str = "") -> int:
@@ -458,6 +488,19 @@ class VirtualDevice:
     def allocation(self, address: int) -> Allocation | None:
         """The allocation that holds an address; None for memory that is the host's alone."""
         return self.memory.at(address)
+
+    def map(self, what: str, *given: Any) -> Any:
+        """A method of `Mappings`, for virtual memory management: "create", "reserve", "map" ... CudaError 1 where it refuses, 2 without room."""
+        self.check()
+        self.host.settle()
+        if what == "create" and self.memory.used + given[0] > self.memory_bytes:
+            raise CudaError(OUT_OF_MEMORY, f"{told(given[0])} more than the {told(self.memory_bytes)} of the card")
+        try:
+            return getattr(self.memory if what == "reserve" else self.mappings, what)(*given)
+        except MemoryError:
+            raise CudaError(OUT_OF_MEMORY, "there are no addresses left") from None
+        except NotMapped as e:
+            raise CudaError(INVALID_VALUE, str(e)) from None
 
     def memory_info(self) -> tuple[int, int]:
         """(free bytes, bytes) of the card."""
@@ -942,7 +985,7 @@ class VirtualDevice:
             return
         from smemsim.virtual import record
 
-        about.page = record.write_page(self.policy.report, about.number, run)
+        about.page = record.write_page(self.policy.report, f"{self.label}{about.number:04}", run)
 
     def summary(self) -> str:
         """A sentence about all launches."""

@@ -81,6 +81,7 @@ def _environment(folder: Any, name: str, arch: str, policy: Any, card: dict[str,
         "LD_AUDIT": first("LD_AUDIT", str(folder / "libsmemsim-audit.so")),
         "SMEMSIM_SOCKET": name,
         "SMEMSIM_ARCH": arch,
+        "SMEMSIM_FIRST": "",
         **{f"SMEMSIM_{key.upper()}": str(value) for key, value in card.items() if value},
         **policy.environment(),
     }
@@ -166,7 +167,7 @@ class _Sessions:
                 mine.close()
                 for other in self.told:
                     other.close()
-                server.serve(channel, theirs, self.arch, self.policy, self.card)
+                server.serve(channel, theirs, self.arch, self.policy, self.card, f"{len(self.processes) + 1}-" if self.processes else "")
             finally:
                 os._exit(1)
         channel.close()

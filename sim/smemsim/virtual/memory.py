@@ -57,7 +57,8 @@ def bytes_at(address: int, size: int, owner: Any = None) -> np.ndarray:
 
 @dataclasses.dataclass(eq=False)
 class Allocation:
-    """Some bytes that a program has asked for: `kind` is "device", "managed", "pinned" or "registered", of variables and parameters "own".
+    """Some bytes that a program has asked for: `kind` is "device", "managed", "pinned", "registered" or "mapped" (cuMemMap), of variables and
+    parameters "own".
 
     `place` is where the bytes lie in this process: its address, but for registered memory of another process. `where` says who asked.
     """
@@ -89,7 +90,7 @@ class Allocation:
     @property
     def is_on_host(self) -> bool:
         """May the host touch it?"""
-        return self.kind not in ("device", "own")
+        return self.kind not in ("device", "mapped", "own")
 
 
 @functools.lru_cache(maxsize=1024)
@@ -142,6 +143,7 @@ class DeviceMemory:
         self._device, self._own, self._host = _Range(self.device_base, half), _Range(self.device_base + half, half), _Range(self.host_base)
         self._sorted: list[Allocation] = []
         self._begins: list[int] = []
+        self._reserved: list[Allocation] = []  # ranges of addresses without memory
         self._count = 0
         self.used = 0  # bytes of device memory
         weakref.finalize(self, _close, self.descriptor, (self.device_base, self.host_base))
@@ -153,9 +155,45 @@ class DeviceMemory:
         """Room for `size` bytes, which are zero. MemoryError where the machine has none, InputError from `smemsim.budget`."""
         ask(f"an allocation of {told(size)}", size)
         space = {"device": self._device, "own": self._own}.get(kind, self._host)
-        address = space.place(size, self._sorted)
+        address = space.place(size, self._taken())
         self.used += size if kind in ("device", "managed") else 0
         return self._add(Allocation(address, size, kind, self._count + 1, address, where))
+
+    def _taken(self) -> list[Allocation]:
+        return sorted((*self._sorted, *self._reserved), key=lambda a: a.address) if self._reserved else self._sorted
+
+    def reserve(self, size: int, align: int) -> int:
+        """Addresses for `size` bytes, a multiple of `align`, without memory. MemoryError where there are none."""
+        address = -(-self._device.place(size + align, self._taken()) // align) * align
+        self._reserved.append(Allocation(address, size, "reserved", 0, address))
+        return address
+
+    def is_reserved(self, address: int, size: int) -> bool:
+        """Do addresses lie in one range that `reserve` gave?"""
+        return any(r.address <= address and address + size <= r.end for r in self._reserved)
+
+    def give_back(self, address: int, size: int) -> bool:
+        """Is this a range that `reserve` gave? It is gone now."""
+        found = [r for r in self._reserved if (r.address, r.size) == (address, size)]
+        self._reserved = [r for r in self._reserved if r not in found]
+        return bool(found)
+
+    def put(self, address: int, size: int, kind: str, where: str = "") -> Allocation:
+        """An allocation at a place in a range that is reserved."""
+        return self._add(Allocation(address, size, kind, self._count + 1, address, where))
+
+    def take(self, allocation: Allocation) -> None:
+        """Forget an allocation; its bytes stay."""
+        n = bisect.bisect_left(self._begins, allocation.address)
+        del self._begins[n], self._sorted[n]
+
+    def raw(self, address: int, size: int) -> np.ndarray:
+        """Bytes of a range that is reserved."""
+        return bytes_at(address, size, self)
+
+    def discard(self, address: int, size: int) -> None:
+        """Give whole pages back to the machine; they are zero then."""
+        _discard(address, size)
 
     def bind(self, address: int, size: int, owner: Any = None, *, place: int | None = None, where: str = "") -> Allocation:
         """Make the host's memory known as registered memory; `place` is where its bytes are in this process, if not there."""
@@ -165,8 +203,7 @@ class DeviceMemory:
 
     def free(self, allocation: Allocation) -> None:
         """Give an allocation back, and its pages to the machine."""
-        n = bisect.bisect_left(self._begins, allocation.address)
-        del self._begins[n], self._sorted[n]
+        self.take(allocation)
         if allocation.kind in ("device", "managed"):
             self.used -= allocation.size
         if allocation.place == allocation.address and allocation.owner is None:

@@ -22,6 +22,7 @@ from smemsim.budget import amount
 from smemsim.errors import InputError, SmemsimError
 from smemsim.files import write_whole
 from smemsim.program.schedule import checked_schedule
+from smemsim.spec.traps import TIMEOUT
 
 if TYPE_CHECKING:
     import numpy as np
@@ -265,9 +266,10 @@ def summary_of(launches: list[Launched]) -> str:
     kernels = len({x.kernel for x in launches})
     bad = [x for x in launches if not x.is_fine]
     refused = [x for x in launches if x.refused]
+    cut = sum(x.error == TIMEOUT for x in launches)
     counts = f"{len(launches)} launch{'es' * (len(launches) != 1)} of {kernels} kernel{'s' * (kernels != 1)} in {sum(x.seconds for x in launches):.1f} s"
     findings = f"findings in {len(bad)} ({', '.join(dict.fromkeys(x.name for x in bad))})" if bad else "no findings"
-    return f"{counts}, {findings}" + (f", {len(refused)} not run" if refused else "")
+    return f"{counts}, {findings}" + (f", {len(refused)} not run" if refused else "") + (f", {cut} ended before it was over" if cut else "")
 
 
 def write_json(path: pathlib.Path, launches: list[Launched]) -> None:

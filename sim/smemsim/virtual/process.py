@@ -80,6 +80,10 @@ def device() -> VirtualDevice:
     numbers = {key: os.environ.get(f"SMEMSIM_{key.upper()}") for key in ("multiprocessors", "memory_bytes")}
     of_card = {key: int(value) for key, value in numbers.items() if value and value.isdigit()}
     made = VirtualDevice(arch, **{**of_card, **{key: value for key, value in _chosen.items() if key != "arch"}})
+    own = str(os.getpid())
+    first = os.environ.get("SMEMSIM_FIRST") or own  # what this process starts inherits it
+    os.environ["SMEMSIM_FIRST"] = first
+    made.label = "" if first == own else f"{own}-"
     atexit.register(_tell_exec, made, os.getpid())
     return made
 

@@ -29,6 +29,7 @@ class Device(Protocol):
     """What a recorder needs of the device that launches."""
 
     arch: str
+    label: str
     policy: Policy
     memory: DeviceMemory
 
@@ -68,8 +69,8 @@ class Recorder:
     def __init__(self, device: Device, f: Kernel, config: dict[str, Any], arguments: tuple[bytes, ...], number: int) -> None:
         assert device.policy.record is not None
         self.device, self.function, self.config, self.arguments = device, f, config, arguments
-        self.folder = folder_of(device.policy.record, number, f.readable)
-        all_of = [a for a in device.memory if a.kind in ("device", "managed", "pinned", "registered") and a.size]
+        self.folder = folder_of(device.policy.record, f"{device.label}{number:04}", f.readable)
+        all_of = [a for a in device.memory if a.kind in ("device", "managed", "pinned", "registered", "mapped") and a.size]
         pointed = {a.address for raw in arguments for word in _words(raw) if (a := device.memory.at(word)) is not None}
         if sum(a.size for a in all_of) > MOST_BYTES:
             all_of = [a for a in all_of if a.address in pointed]
@@ -116,14 +117,14 @@ def _words(raw: bytes) -> list[int]:
     return [word for (word,) in struct.iter_unpack("<Q", raw[: len(raw) // 8 * 8])]
 
 
-def folder_of(parent: pathlib.Path, number: int, name: str) -> pathlib.Path:
+def folder_of(parent: pathlib.Path, number: str, name: str) -> pathlib.Path:
     """Where a launch is kept: its number, and what of its name can be a file's."""
-    return parent / f"{number:04}-{re.sub(r'[^A-Za-z0-9_]+', '_', name)[:60].strip('_') or 'kernel'}"
+    return parent / f"{number}-{re.sub(r'[^A-Za-z0-9_]+', '_', name)[:60].strip('_') or 'kernel'}"
 
 
-def write_page(folder: pathlib.Path, number: int, run: Run) -> str:
+def write_page(folder: pathlib.Path, number: str, run: Run) -> str:
     """A launch's page in the folder of the report: its name there."""
-    name = f"launch-{number:04}.html"
+    name = f"launch-{number}.html"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / name, run.html())
@@ -145,15 +146,16 @@ def write_index(folder: pathlib.Path, title: str, launches: list[Launched]) -> N
     """The page of a program: each launch with its time, its findings and what was judged, and a link to its own page."""
     rows = []
     for x in launches:
-        found = [f"{f['code']} {f['where']}: {f['message']}" for f in (x.run or {}).get("findings", [])]
+        found = [f"{f['code']} {f['where']}: {f['message']}" for f in (x.run or {}).get("findings", [])] + x.named
         remarks = len((x.run or {}).get("remarks", []))
         said = "\n".join(found) or x.refused or ("no findings" if x.run else x.told)
         name = f"<a href={html.escape(x.page)}>{html.escape(x.name)}</a>" if x.page else html.escape(x.name)
         shape = f"grid {x.grid}, block {x.block}, cluster {x.cluster}, {x.shared_bytes} B shared"
+        noted = f"{remarks} remark{'s' * (remarks > 1)}" if remarks else ""
         judged = x.told.partition("; judged: ")[2] or "-"
         rows.append(
             f"<tr><td>{x.number}<td title='{html.escape(shape)}'>{name}<td>{x.seconds:.1f} s<td class={'ok' if x.is_fine and not x.refused else 'bad'}>"
-            f"<pre>{html.escape(said)}</pre>{f'{remarks} remarks' if remarks else ''}<td>{html.escape(judged)}"
+            f"<pre>{html.escape(said)}</pre>{noted}<td>{html.escape(judged)}"
         )
     page = (
         f"<!doctype html><html lang=en><meta charset=utf-8><title>{html.escape(title)}</title><style>{STYLE}</style><h1>{html.escape(title)}</h1>"

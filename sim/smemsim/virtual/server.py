@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from smemsim.errors import InputError, SmemsimError, Unmodelled
+from smemsim.spec.cards import MAPPING_BYTES
 from smemsim.virtual import fatbin
 from smemsim.virtual.device import (
     CAPTURE_UNSUPPORTED,
@@ -41,6 +42,7 @@ from smemsim.virtual.device import (
     Host,
     Module,
     Node,
+    Physical,
     Stream,
     VirtualDevice,
 )
@@ -52,7 +54,7 @@ __all__ = ["Session", "serve"]
 
 COPY, CALL, WRITE, CALL_BACK = 1, 2, 3, 4
 INTERNAL = 999
-KINDS = {"device": 2, "managed": 3, "pinned": 1, "registered": 1}
+KINDS = {"device": 2, "mapped": 2, "managed": 3, "pinned": 1, "registered": 1}
 DEFAULT_STREAMS = (0, 1, 2)  # the null stream, and those that cuda.h calls legacy and per-thread
 NODE_TYPES = {"kernel": 0, "memcpy": 1, "memset": 2, "host": 3, "graph": 4, "empty": 5, "wait": 6, "record": 7, "alloc": 10, "free": 11}
 SIGNED = 1 << 63
@@ -429,6 +431,43 @@ class Session:
     def fill(self, to: int, pitch: int, value: int, width: int, count: int, height: int, stream: int) -> None:
         self.device.fill_2d(to, pitch, value, width, count, height, self._stream(stream))
 
+    # Virtual memory management
+
+    def physical_create(self, size: int, where: str) -> int:
+        return self._keep(self.device.map("create", size, where))
+
+    def physical_release(self, handle: int) -> None:
+        self.device.map("release", self._of(handle, Physical))
+        del self._objects[handle]
+
+    def physical_at(self, address: int) -> int:
+        found: Physical = self.device.map("at", address)[0]
+        found.handles += 1
+        return self._keep(found)
+
+    def range_reserve(self, size: int, align: int) -> int:
+        if not size or size % MAPPING_BYTES or align & (align - 1):
+            raise CudaError(INVALID_VALUE, f"{size} bytes of addresses: needs a multiple of {MAPPING_BYTES}")
+        return int(self.device.map("reserve", size, max(align, MAPPING_BYTES)))
+
+    def range_free(self, address: int, size: int) -> None:
+        self.device.map("free", address, size)
+
+    def range_map(self, address: int, size: int, offset: int, handle: int) -> None:
+        physical = self._of(handle, Physical)
+        if physical.is_mapped:
+            raise Unmodelled("physical memory that is mapped at two places at once")
+        self.device.map("map", address, size, offset, physical)
+
+    def range_unmap(self, address: int, size: int) -> None:
+        self.device.map("unmap", address, size)
+
+    def range_access(self, address: int, size: int, access: int) -> None:
+        self.device.map("set_access", address, size, access)
+
+    def range_access_at(self, address: int) -> int:
+        return int(self.device.map("at", address)[1])
+
     # Streams and events
 
     def stream_create(self, flags: int, priority: int) -> int:
@@ -493,9 +532,7 @@ class Session:
         self._objects.pop(graph, None)
 
     def graph_clone(self, graph: int) -> int:
-        clone = Graph()
-        clone.nodes = list(self._of(graph, Graph).nodes)
-        return self._keep(clone)
+        return self._keep(self._of(graph, Graph).clone())
 
     def graph_instantiate(self, graph: int) -> int:
         return self._keep(GraphExec(self._of(graph, Graph)))
@@ -514,8 +551,7 @@ class Session:
         self._objects[executable] = new
 
     def graph_nodes(self, graph: int, count: int) -> tuple[int, bytes]:
-        nodes = self._of(graph, Graph).nodes
-        return (count and min(count, len(nodes))) or len(nodes), b"".join(struct.pack("<Q", self._handle_of(n)) for n in nodes[:count])
+        return self._told_of(self._of(graph, Graph).nodes, count)
 
     def node_type(self, node: int) -> int:
         return NODE_TYPES[self._of(node, Node).kind]
@@ -531,11 +567,54 @@ class Session:
         return self._added(graph, after, self._kernel(function, given))
 
     def graph_set_kernel(self, executable: int, node: int, function: int, *given: Any) -> None:
+        self._own(executable, node).become(self._kernel(function, given))
+
+    def _own(self, executable: int, node: int) -> Node:
         own = self._of(executable, GraphExec).of.get(self._of(node, Node))
         if own is None:
             raise CudaError(INVALID_VALUE, "the node is not of this graph")
-        new = self._kernel(function, given)
-        own.run, own.info = new.run, new.info
+        return own
+
+    def node_set_kernel(self, node: int, function: int, *given: Any) -> None:
+        self._of(node, Node).become(self._kernel(function, given))
+
+    def node_kernel(self, node: int) -> tuple[Any, ...]:
+        info = self._of(node, Node).info
+        if "config" not in info:
+            raise CudaError(INVALID_VALUE, "the node is no kernel's")
+        function, config = info["function"], info["config"]
+        bank = bytearray(max((p.offset + p.size for p in function.parameters), default=0))
+        for p, raw in zip(function.parameters, info["arguments"], strict=True):
+            bank[p.offset : p.offset + p.size] = raw
+        return self._handle_of(function), *config["grid"], *config["block"], config["shared_bytes"], bytes(bank)
+
+    def node_enable(self, executable: int, node: int, is_enabled: int) -> None:
+        self._own(executable, node).is_enabled = bool(is_enabled)
+
+    def node_is_enabled(self, executable: int, node: int) -> int:
+        return int(self._own(executable, node).is_enabled)
+
+    def node_destroy(self, node: int) -> None:
+        found = self._of(node, Node)
+        if found.graph is not None:
+            found.graph.remove(found)
+        del self._objects[node]
+
+    def _told_of(self, nodes: list[Node], count: int) -> tuple[int, bytes]:
+        return (min(count, len(nodes)) if count else len(nodes)), b"".join(struct.pack("<Q", self._handle_of(n)) for n in nodes[:count])
+
+    def node_links(self, node: int, is_after: int, count: int) -> tuple[int, bytes]:
+        found = self._of(node, Node)
+        after = [n for n in found.graph.nodes if found in n.after] if found.graph is not None else []
+        return self._told_of(after if is_after else found.after, count)
+
+    def graph_roots(self, graph: int, count: int) -> tuple[int, bytes]:
+        return self._told_of([node for node in self._of(graph, Graph).nodes if not node.after], count)
+
+    def graph_edges(self, graph: int, count: int) -> tuple[int, bytes, bytes]:
+        edges = self._of(graph, Graph).edges
+        (number, first), (_, second) = (self._told_of([edge[n] for edge in edges], count) for n in (0, 1))
+        return number, first, second
 
     def graph_add_empty(self, graph: int, after: bytes) -> int:
         return self._added(graph, after, Node("empty", lambda: None))
@@ -543,15 +622,37 @@ class Session:
     def graph_add_host(self, graph: int, after: bytes, function: int, data: int) -> int:
         return self._added(graph, after, Node("host", lambda: self.host.call(function, data)))
 
+    def _fill(self, to: int, pitch: int, value: int, width: int, count: int, height: int) -> Node:
+        return Node("memset", lambda: self.device.fill_2d(to, pitch or count * width, value, width, count, height))
+
+    def _copy(self, to: int, to_pitch: int, source: int, source_pitch: int, width: int, height: int) -> Node:
+        return Node("memcpy", lambda: self.device.copy_2d(to, to_pitch, source, source_pitch, width, height))
+
     def graph_add_fill(self, graph: int, after: bytes, *given: int) -> int:
-        to, pitch, value, width, count, height = given
-        return self._added(
-            graph, after, Node("memset", lambda: self.device.fill_2d(to, pitch or count * width, value, width, count, height))
-        )
+        return self._added(graph, after, self._fill(*given))
+
+    def graph_set_fill(self, executable: int, node: int, *given: int) -> None:
+        self._own(executable, node).become(self._fill(*given))
 
     def graph_add_copy(self, graph: int, after: bytes, *given: int) -> int:
-        to, to_pitch, source, source_pitch, width, height = given
-        return self._added(graph, after, Node("memcpy", lambda: self.device.copy_2d(to, to_pitch, source, source_pitch, width, height)))
+        return self._added(graph, after, self._copy(*given))
+
+    def graph_set_copy(self, executable: int, node: int, *given: int) -> None:
+        self._own(executable, node).become(self._copy(*given))
+
+    def graph_set_host(self, executable: int, node: int, function: int, data: int) -> None:
+        self._own(executable, node).become(Node("host", lambda: self.host.call(function, data)))
+
+    def graph_add_event(self, graph: int, after: bytes, event: int, is_wait: int) -> int:
+        found = self._of(event, Event)
+        return self._added(graph, after, Node("wait", lambda: None) if is_wait else Node("record", lambda: self.device.record(found)))
+
+    def graph_add_alloc(self, graph: int, after: bytes, size: int, where: str) -> tuple[int, int]:
+        address = self.device.allocate(size, where=where)  # as long as the graph lives: for ever
+        return self._added(graph, after, Node("alloc", lambda: None, {"address": address})), address
+
+    def graph_add_free(self, graph: int, after: bytes, address: int) -> int:
+        return self._added(graph, after, Node("free", lambda: None, {"address": address}))
 
     def graph_add_child(self, graph: int, after: bytes, child: int) -> int:
         inner = GraphExec(self._of(child, Graph))
@@ -561,6 +662,13 @@ class Session:
         self._of(graph, Graph)
         for first, second in zip(self._nodes(before), self._nodes(after), strict=True):
             second.after.append(first)
+
+    def graph_part(self, graph: int, before: bytes, after: bytes) -> None:
+        self._of(graph, Graph)
+        for first, second in zip(self._nodes(before), self._nodes(after), strict=True):
+            if first not in second.after:
+                raise CudaError(INVALID_VALUE, "there is no such edge")
+            second.after.remove(first)
 
 
 def _u64(raw: bytes) -> tuple[int, ...]:
@@ -597,7 +705,7 @@ def _parsed(message: bytes) -> tuple[str, list[Any]]:
 # ---- A session's process
 
 
-def serve(channel: socket.socket, report: socket.socket, arch: str, policy: Policy, card: dict[str, Any]) -> None:
+def serve(channel: socket.socket, report: socket.socket, arch: str, policy: Policy, card: dict[str, Any], label: str = "") -> None:
     """Serve one program until it ends, tell what was launched to `report`, and end this process: it is a fork of the one that listens."""
     told = threading.Lock()
 
@@ -626,6 +734,7 @@ def serve(channel: socket.socket, report: socket.socket, arch: str, policy: Poli
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     try:
         session = Session(channel, arch, policy, **card)
+        session.device.label = label
         threading.Thread(target=watch, daemon=True).start()
         session.run()
     except (InputError, SmemsimError) as e:

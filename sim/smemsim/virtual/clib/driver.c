@@ -24,13 +24,13 @@ static R answer(R error) { return error == 9 || error == 12 || error == 21 ? INV
 static __thread U stack[64];
 static __thread int depth;
 static U contexts = PRIMARY;
-static int primary_count, primary_flags;
+static int primary_count, primary_flags, is_initialized;
 
 API U smemsim_context(void) { return depth ? stack[depth - 1] : 0; }
-API void smemsim_make_current(void) {
+API void smemsim_make_current(void) { /* of the runtime, which initializes the driver */
+    is_initialized = 1;
     if (!depth) stack[depth++] = PRIMARY, primary_count += !primary_count;
 }
-static int is_initialized;
 static R needed(void) {
     if (!is_initialized) return NOT_INITIALIZED;
     R error = smemsim_start();
@@ -529,6 +529,37 @@ API R cuMemAdvise_v2(U address, size_t bytes, int advice, U location) { (void)ad
 API R cuMemPrefetchAsync(U address, size_t bytes, int device, U stream) { (void)address, (void)bytes, (void)device, (void)stream; return 0; }
 API R cuMemPrefetchAsync_v2(U address, size_t bytes, U location, unsigned flags, U stream) { (void)address, (void)bytes, (void)location, (void)flags, (void)stream; return 0; }
 
+/* Virtual memory management */
+
+API R cuMemGetAllocationGranularity(size_t *bytes, const int *prop, int option) { (void)option; WANT(bytes && prop); *bytes = 2 << 20; return prop[0] == 1 ? 0 : INVALID_VALUE; }
+API R cuMemCreate(U *handle, size_t bytes, const int *prop, U flags) {
+    NEED;
+    (void)flags;
+    char text[1024];
+    WANT(handle && prop && prop[0] == 1);
+    if (prop[2] != 1) return smemsim_unknown("cuMemCreate of memory of the host");
+    return CALL("physical_create", "is|I", (U)bytes, smemsim_caller(CALLER, text, sizeof text), handle);
+}
+API R cuMemRelease(U handle) { NEED; return CALL("physical_release", "i", handle); }
+API R cuMemRetainAllocationHandle(U *handle, U address) { NEED; WANT(handle); return CALL("physical_at", "i|I", address, handle); }
+API R cuMemGetAllocationPropertiesFromHandle(int *prop, U handle) { (void)handle; WANT(prop); memset(prop, 0, 32); prop[0] = prop[2] = 1; return 0; }
+API R cuMemAddressReserve(U *address, size_t bytes, size_t align, U wanted, U flags) { NEED; (void)wanted, (void)flags; WANT(address); return CALL("range_reserve", "ii|I", (U)bytes, (U)align, address); }
+API R cuMemAddressFree(U address, size_t bytes) { NEED; return CALL("range_free", "ii", address, (U)bytes); }
+API R cuMemMap(U address, size_t bytes, size_t offset, U handle, U flags) { NEED; (void)flags; return CALL("range_map", "iiii", address, (U)bytes, (U)offset, handle); }
+API R cuMemUnmap(U address, size_t bytes) { NEED; return CALL("range_unmap", "ii", address, (U)bytes); }
+typedef struct { int type, id, flags; } access_of;
+API R cuMemSetAccess(U address, size_t bytes, const access_of *given, size_t count) {
+    NEED;
+    WANT(given && count);
+    for (size_t n = 0; n < count; n++)
+        if (given[n].type == 1) {
+            R error = CALL("range_access", "iii", address, (U)bytes, (U)given[n].flags);
+            if (error) return error;
+        }
+    return 0;
+}
+API R cuMemGetAccess(U *flags, const void *location, U address) { NEED; (void)location; WANT(flags); return CALL("range_access_at", "i|I", address, flags); }
+
 static R copy(U to, U from, size_t bytes, int kind, U stream) { return CALL("copy", "iiiii", to, from, (U)bytes, (U)kind, stream); }
 API R cuMemcpy(U to, U from, size_t bytes) { NEED; return copy(to, from, bytes, 4, 0); }
 API R cuMemcpyAsync(U to, U from, size_t bytes, U stream) { NEED; return copy(to, from, bytes, 4, stream); }
@@ -730,6 +761,77 @@ API R cuGraphAddMemcpyNode(U *node, U graph, const U *after, size_t count, const
     return CALL("graph_add_copy", "ibiiiiii|I", graph, after ? (void *)after : "", count * 8, to, t->pitch ? (U)t->pitch : (U)c->width, from, f->pitch ? (U)f->pitch : (U)c->width, (U)c->width,
                 (U)c->height, node);
 }
+API R cuGraphKernelNodeSetParams_v2(U node, const kernel_node *k) {
+    char *bank = 0;
+    unsigned bytes = 0;
+    R error = bank_of(k, &bank, &bytes);
+    if (!error)
+        error = CALL("node_set_kernel", "iiiiiiiiib", node, k->function, (U)k->grid[0], (U)k->grid[1], (U)k->grid[2], (U)k->block[0], (U)k->block[1], (U)k->block[2], (U)k->shared, bank, (size_t)bytes);
+    free(bank);
+    return error;
+}
+API R cuGraphKernelNodeSetParams(U node, const kernel_node *k) { return cuGraphKernelNodeSetParams_v2(node, k); }
+API R cuGraphKernelNodeGetParams_v2(U node, kernel_node *k) {
+    U function, v[7];
+    static char bank[1 << 16];
+    WANT(k);
+    R error = CALL("node_kernel", "i|IIIIIIIIB", node, &function, v, v + 1, v + 2, v + 3, v + 4, v + 5, v + 6, bank, sizeof bank);
+    smemsim_layout layout;
+    if (!error) error = smemsim_layout_of(function, &layout);
+    if (error) return error;
+    char *own = malloc(layout.bytes + 8); /* lives as long as the node: for ever */
+    memcpy(own, bank, layout.bytes);
+    *k = (kernel_node){function, {v[0], v[1], v[2]}, {v[3], v[4], v[5]}, v[6], malloc(layout.count * 8 + 8), 0};
+    for (unsigned n = 0; n < layout.count; n++) k->arguments[n] = own + layout.places[2 * n];
+    return 0;
+}
+API R cuGraphKernelNodeGetParams(U node, kernel_node *k) { return cuGraphKernelNodeGetParams_v2(node, k); }
+API R cuGraphNodeSetEnabled(U exec, U node, unsigned is_enabled) { return CALL("node_enable", "iii", exec, node, (U)is_enabled); }
+API R cuGraphNodeGetEnabled(U exec, U node, unsigned *is_enabled) { U found = 0; R error = CALL("node_is_enabled", "ii|I", exec, node, &found); *is_enabled = (unsigned)found; return error; }
+API R cuGraphDestroyNode(U node) { return CALL("node_destroy", "i", node); }
+#define ROOM(to, count) (to) ? (U)*(count) : (U)0
+static R linked_nodes(const char *call, U of, U which, U *nodes, size_t *count) {
+    U have = 0;
+    WANT(count);
+    R error = CALL(call, "iii|IB", of, which, ROOM(nodes, count), &have, nodes, nodes ? *count * 8 : (size_t)0);
+    if (!error) *count = have;
+    return error;
+}
+API R cuGraphNodeGetDependencies(U node, U *nodes, size_t *count) { return linked_nodes("node_links", node, 0, nodes, count); }
+API R cuGraphNodeGetDependencies_v2(U node, U *nodes, void *edges, size_t *count) { if (edges && count) memset(edges, 0, 8 * *count); return linked_nodes("node_links", node, 0, nodes, count); }
+API R cuGraphNodeGetDependentNodes(U node, U *nodes, size_t *count) { return linked_nodes("node_links", node, 1, nodes, count); }
+API R cuGraphNodeGetDependentNodes_v2(U node, U *nodes, void *edges, size_t *count) { if (edges && count) memset(edges, 0, 8 * *count); return linked_nodes("node_links", node, 1, nodes, count); }
+API R cuGraphGetRootNodes(U graph, U *nodes, size_t *count) {
+    U have = 0;
+    WANT(count);
+    R error = CALL("graph_roots", "ii|IB", graph, ROOM(nodes, count), &have, nodes, nodes ? *count * 8 : (size_t)0);
+    if (!error) *count = have;
+    return error;
+}
+API R cuGraphGetEdges(U graph, U *from, U *to, size_t *count) {
+    U have = 0;
+    WANT(count);
+    size_t room = from && to ? *count : 0;
+    R error = CALL("graph_edges", "ii|IBB", graph, (U)room, &have, from, room * 8, to, room * 8);
+    if (!error) *count = have;
+    return error;
+}
+API R cuGraphGetEdges_v2(U graph, U *from, U *to, void *edges, size_t *count) { if (edges && count) memset(edges, 0, 8 * *count); return cuGraphGetEdges(graph, from, to, count); }
+API R cuGraphRemoveDependencies(U graph, const U *from, const U *to, size_t count) { return CALL("graph_part", "ibb", graph, from, count * 8, to, count * 8); }
+API R cuGraphRemoveDependencies_v2(U graph, const U *from, const U *to, const void *edges, size_t count) { (void)edges; return cuGraphRemoveDependencies(graph, from, to, count); }
+API R cuGraphExecMemsetNodeSetParams(U exec, U node, const fill_node *f, U context) {
+    (void)context;
+    return CALL("graph_set_fill", "iiiiiiii", exec, node, f->to, (U)f->pitch, (U)f->value, (U)f->width, (U)f->count, (U)f->height);
+}
+API R cuGraphExecHostNodeSetParams(U exec, U node, const host_node *h) { return CALL("graph_set_host", "iiii", exec, node, h->function, h->data); }
+API R cuGraphAddEventRecordNode(U *node, U graph, const U *after, size_t count, U event) { return CALL("graph_add_event", "ibii|I", graph, after ? (void *)after : "", count * 8, event, (U)0, node); }
+API R cuGraphAddEventWaitNode(U *node, U graph, const U *after, size_t count, U event) { return CALL("graph_add_event", "ibii|I", graph, after ? (void *)after : "", count * 8, event, (U)1, node); }
+typedef struct { char props[88]; const void *access; size_t accesses, bytes; U address; } alloc_node; /* pool properties are 88 bytes */
+API R cuGraphAddMemAllocNode(U *node, U graph, const U *after, size_t count, alloc_node *a) {
+    char text[1024];
+    return CALL("graph_add_alloc", "ibis|II", graph, after ? (void *)after : "", count * 8, (U)a->bytes, smemsim_caller(CALLER, text, sizeof text), node, &a->address);
+}
+API R cuGraphAddMemFreeNode(U *node, U graph, const U *after, size_t count, U address) { return CALL("graph_add_free", "ibi|I", graph, after ? (void *)after : "", count * 8, address, node); }
 API R cuGraphAddDependencies(U graph, const U *from, const U *to, size_t count) { return CALL("graph_depend", "ibb", graph, from, count * 8, to, count * 8); }
 API R cuGraphAddDependencies_v2(U graph, const U *from, const U *to, const void *edges, size_t count) { (void)edges; return cuGraphAddDependencies(graph, from, to, count); }
 API R cuGraphAddChildGraphNode(U *node, U graph, const U *after, size_t count, U child) { return CALL("graph_add_child", "ibi|I", graph, after ? (void *)after : "", count * 8, child, node); }

@@ -343,6 +343,8 @@ API R cudaMemPoolGetAttribute(U pool, int attribute, void *value) {
 }
 API R cudaMemPoolSetAccess(U pool, const void *descriptions, size_t count) { (void)pool, (void)descriptions, (void)count; return 0; }
 API R cudaMemAdvise(U address, size_t bytes, int advice, U where) { (void)address, (void)bytes, (void)advice, (void)where; return 0; }
+API R cudaMemAdvise_v2(U address, size_t bytes, int advice, U where) { (void)address, (void)bytes, (void)advice, (void)where; return 0; }
+API R cudaMemPrefetchAsync_v2(U address, size_t bytes, U where, unsigned flags, U stream) { (void)address, (void)bytes, (void)where, (void)flags, (void)stream; return 0; }
 API R cudaMemPrefetchAsync(U address, size_t bytes, U where, unsigned flags, U stream) { (void)address, (void)bytes, (void)where, (void)flags, (void)stream; return 0; }
 
 static R copy(U to, U from, size_t bytes, int kind, U stream) { return CALL("copy", "iiiii", to, from, (U)bytes, (U)kind, stream); }
@@ -391,6 +393,11 @@ API R cudaMemset2DAsync(U to, size_t pitch, int value, size_t width, size_t heig
 API R cudaMemset3D(pitched to, int value, extent e) {
     R error = 0;
     for (size_t z = 0; z < e.depth && !error; z++) error = fill(to.pointer + z * to.pitch * to.height, to.pitch, value, e.width, e.height, 0);
+    return error;
+}
+API R cudaMemset3DAsync(pitched to, int value, extent e, U stream) {
+    R error = 0;
+    for (size_t z = 0; z < e.depth && !error; z++) error = fill(to.pointer + z * to.pitch * to.height, to.pitch, value, e.width, e.height, stream);
     return error;
 }
 
@@ -520,7 +527,67 @@ API R cudaGraphAddMemcpyNode(U *node, U graph, const U *after, size_t count, con
     U to = c->to.pointer + (c->to_z * c->to.height + c->to_y) * c->to.pitch + c->to_x;
     return CALL("graph_add_copy", "ibiiiiii|I", graph, after ? (void *)after : "", count * 8, to, (U)c->to.pitch, from, (U)c->from.pitch, (U)c->size.width, (U)c->size.height, node);
 }
-API R cudaGraphAddDependencies(U graph, const U *from, const U *to, size_t count) { return CALL("graph_depend", "ibb", graph, from, count * 8, to, count * 8); }
+/* Of graphs, what is the same in the driver API; in CUDA 13 edges have data besides, in 12 only under the second name. */
+R cuGraphNodeSetEnabled(U exec, U node, unsigned is_enabled);
+API R cudaGraphNodeSetEnabled(U exec, U node, unsigned is_enabled) { return told(bound() ? why : cuGraphNodeSetEnabled(exec, node, is_enabled)); }
+R cuGraphNodeGetEnabled(U exec, U node, unsigned *is_enabled);
+API R cudaGraphNodeGetEnabled(U exec, U node, unsigned *is_enabled) { return told(bound() ? why : cuGraphNodeGetEnabled(exec, node, is_enabled)); }
+R cuGraphDestroyNode(U node);
+API R cudaGraphDestroyNode(U node) { return told(bound() ? why : cuGraphDestroyNode(node)); }
+R cuGraphGetRootNodes(U graph, U *nodes, size_t *count);
+API R cudaGraphGetRootNodes(U graph, U *nodes, size_t *count) { return told(bound() ? why : cuGraphGetRootNodes(graph, nodes, count)); }
+R cuGraphExecHostNodeSetParams(U exec, U node, const host_node *h);
+API R cudaGraphExecHostNodeSetParams(U exec, U node, const host_node *h) { return told(bound() ? why : cuGraphExecHostNodeSetParams(exec, node, h)); }
+R cuGraphAddEventRecordNode(U *node, U graph, const U *after, size_t count, U event);
+API R cudaGraphAddEventRecordNode(U *node, U graph, const U *after, size_t count, U event) { return told(bound() ? why : cuGraphAddEventRecordNode(node, graph, after, count, event)); }
+R cuGraphAddEventWaitNode(U *node, U graph, const U *after, size_t count, U event);
+API R cudaGraphAddEventWaitNode(U *node, U graph, const U *after, size_t count, U event) { return told(bound() ? why : cuGraphAddEventWaitNode(node, graph, after, count, event)); }
+R cuGraphAddMemAllocNode(U *node, U graph, const U *after, size_t count, void *a);
+API R cudaGraphAddMemAllocNode(U *node, U graph, const U *after, size_t count, void *a) { return told(bound() ? why : cuGraphAddMemAllocNode(node, graph, after, count, a)); }
+R cuGraphAddMemFreeNode(U *node, U graph, const U *after, size_t count, U address);
+API R cudaGraphAddMemFreeNode(U *node, U graph, const U *after, size_t count, U address) { return told(bound() ? why : cuGraphAddMemFreeNode(node, graph, after, count, address)); }
+R cuGraphKernelNodeGetParams(U node, kernel_node *k);
+API R cudaGraphKernelNodeGetParams(U node, kernel_node *k) { return told(bound() ? why : cuGraphKernelNodeGetParams(node, k)); }
+R cuGraphAddDependencies_v2(U graph, const U *from, const U *to, const void *edges, size_t count);
+API R cudaGraphAddDependencies_v2(U graph, const U *from, const U *to, const void *edges, size_t count) { return told(bound() ? why : cuGraphAddDependencies_v2(graph, from, to, edges, count)); }
+R cuGraphRemoveDependencies_v2(U graph, const U *from, const U *to, const void *edges, size_t count);
+API R cudaGraphRemoveDependencies_v2(U graph, const U *from, const U *to, const void *edges, size_t count) { return told(bound() ? why : cuGraphRemoveDependencies_v2(graph, from, to, edges, count)); }
+R cuGraphGetEdges_v2(U graph, U *from, U *to, void *edges, size_t *count);
+API R cudaGraphGetEdges_v2(U graph, U *from, U *to, void *edges, size_t *count) { return told(bound() ? why : cuGraphGetEdges_v2(graph, from, to, edges, count)); }
+R cuGraphNodeGetDependencies_v2(U node, U *nodes, void *edges, size_t *count);
+API R cudaGraphNodeGetDependencies_v2(U node, U *nodes, void *edges, size_t *count) { return told(bound() ? why : cuGraphNodeGetDependencies_v2(node, nodes, edges, count)); }
+R cuGraphNodeGetDependentNodes_v2(U node, U *nodes, void *edges, size_t *count);
+API R cudaGraphNodeGetDependentNodes_v2(U node, U *nodes, void *edges, size_t *count) { return told(bound() ? why : cuGraphNodeGetDependentNodes_v2(node, nodes, edges, count)); }
+#if MAJOR == 12
+API R cudaGraphAddDependencies(U graph, const U *from, const U *to, size_t count) { return cudaGraphAddDependencies_v2(graph, from, to, 0, count); }
+API R cudaGraphRemoveDependencies(U graph, const U *from, const U *to, size_t count) { return cudaGraphRemoveDependencies_v2(graph, from, to, 0, count); }
+API R cudaGraphGetEdges(U graph, U *from, U *to, size_t *count) { return cudaGraphGetEdges_v2(graph, from, to, 0, count); }
+API R cudaGraphNodeGetDependencies(U node, U *nodes, size_t *count) { return cudaGraphNodeGetDependencies_v2(node, nodes, 0, count); }
+API R cudaGraphNodeGetDependentNodes(U node, U *nodes, size_t *count) { return cudaGraphNodeGetDependentNodes_v2(node, nodes, 0, count); }
+#else
+API R cudaGraphAddDependencies(U graph, const U *from, const U *to, const void *edges, size_t count) { return cudaGraphAddDependencies_v2(graph, from, to, edges, count); }
+API R cudaGraphRemoveDependencies(U graph, const U *from, const U *to, const void *edges, size_t count) { return cudaGraphRemoveDependencies_v2(graph, from, to, edges, count); }
+API R cudaGraphGetEdges(U graph, U *from, U *to, void *edges, size_t *count) { return cudaGraphGetEdges_v2(graph, from, to, edges, count); }
+API R cudaGraphNodeGetDependencies(U node, U *nodes, void *edges, size_t *count) { return cudaGraphNodeGetDependencies_v2(node, nodes, edges, count); }
+API R cudaGraphNodeGetDependentNodes(U node, U *nodes, void *edges, size_t *count) { return cudaGraphNodeGetDependentNodes_v2(node, nodes, edges, count); }
+#endif
+API R cudaGraphKernelNodeSetParams(U node, const kernel_node *k) {
+    U function = 0;
+    char *bank = 0;
+    unsigned bytes = 0;
+    R error = bank_of(k, &function, &bank, &bytes);
+    if (!error)
+        error = smemsim_call("node_set_kernel", "iiiiiiiiib", node, function, (U)k->grid.x, (U)k->grid.y, (U)k->grid.z, (U)k->block.x, (U)k->block.y, (U)k->block.z, (U)k->shared, bank, (size_t)bytes);
+    free(bank);
+    return told(error);
+}
+API R cudaGraphExecMemcpyNodeSetParams1D(U exec, U node, U to, U from, size_t bytes, int kind) {
+    (void)kind;
+    return CALL("graph_set_copy", "iiiiiiii", exec, node, to, (U)bytes, from, (U)bytes, (U)bytes, (U)1);
+}
+API R cudaGraphExecMemsetNodeSetParams(U exec, U node, const fill_node *f) {
+    return CALL("graph_set_fill", "iiiiiiii", exec, node, f->to, (U)f->pitch, (U)f->value, (U)f->width, (U)f->count, (U)f->height);
+}
 API R cudaGraphAddChildGraphNode(U *node, U graph, const U *after, size_t count, U child) { return CALL("graph_add_child", "ibi|I", graph, after ? (void *)after : "", count * 8, child, node); }
 
 /* Libraries, and the way to the driver */
