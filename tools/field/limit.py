@@ -1,20 +1,13 @@
-<<<<<<< HEAD
-"""A plugin of pytest: a line of JSON for each test in the file SMEMSIM_FIELD_FILE, and an end to what takes longer than SMEMSIM_FIELD_SECONDS.
-=======
 """A plugin of pytest: only the tests in the file SMEMSIM_FIELD_TESTS, a line of JSON for each in the file SMEMSIM_FIELD_FILE, and an end to what takes
 longer than SMEMSIM_FIELD_SECONDS.
->>>>>>> 8d94f98f853dd16ea73685feec1da87363a46358
 
 What runs in compiled code ends when it comes back.
 """
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-=======
 import contextlib
 import importlib
->>>>>>> 8d94f98f853dd16ea73685feec1da87363a46358
 import json
 import os
 import signal
@@ -23,19 +16,13 @@ from typing import Any
 
 import pytest
 
-<<<<<<< HEAD
-__all__ = ["pytest_runtest_call", "pytest_runtest_logreport"]
-=======
 __all__ = ["pytest_collection_modifyitems", "pytest_runtest_call", "pytest_runtest_logreport"]
->>>>>>> 8d94f98f853dd16ea73685feec1da87363a46358
 
 
 LONGEST = 1500  # characters of a failure
 _seconds: dict[str, float] = {}
 
 
-<<<<<<< HEAD
-=======
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave the others out. Some tests are there on one card and not on the other, which is no error here."""
     with open(os.environ["SMEMSIM_FIELD_TESTS"], encoding="utf-8") as tests:
@@ -45,7 +32,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         importlib.import_module("torch._dynamo")
 
 
->>>>>>> 8d94f98f853dd16ea73685feec1da87363a46358
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call() -> Generator[None, Any, Any]:
     """Ring after so many seconds."""
