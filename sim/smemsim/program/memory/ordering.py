@@ -94,7 +94,9 @@ def ordering(i: Instruction, c: Linker, rest: list[str], *, atomic: bool = False
     strong = semantics != "weak"
     acquires, releases = semantics in ("acquire", "acq_rel"), semantics in ("release", "acq_rel")
     fenced = strong and _has_fence(c)
-    fenced |= strong and any("release" in other.modifiers and other.op in ("st", "atom", "red") for other in c.inlined.body)  # hands on, or ends
+    fenced |= strong and any(
+        "release" in other.modifiers and other.op in ("st", "atom", "red") for other in c.inlined.body
+    )  # hands on, or ends
     wide = level(scopes[0]) if scopes else GPU
     return Ordering(strong, acquires or fenced, releases or fenced, acquires, releases, atomic, wide)
 

@@ -333,7 +333,15 @@ def values_of(x: Wave, piece: Piece, size: int, own: Callable[[], np.ndarray] | 
 
 
 def note_write(
-    x: Wave, i: Instruction, piece: Piece, size: int, *, strong: bool = False, changed: bool = True, written: Values | None = None, scope: int = GPU
+    x: Wave,
+    i: Instruction,
+    piece: Piece,
+    size: int,
+    *,
+    strong: bool = False,
+    changed: bool = True,
+    written: Values | None = None,
+    scope: int = GPU,
 ) -> None:
     """Threads have written: who polls looks again, MMA operands find a writer, the watch knows. Local memory concerns nobody else.
 

@@ -230,7 +230,9 @@ class _Phase:
         self.open = _Released()
         self.operations: list[Operation] = []
         self.closed: _Released | None = None
-        self.told: dict[tuple[int, int, bool], set[int]] = {}  # by wave, scope, relaxed: the warps that know what is closed, or will behind a fence
+        self.told: dict[
+            tuple[int, int, bool], set[int]
+        ] = {}  # by wave, scope, relaxed: the warps that know what is closed, or will behind a fence
         self.carrier: tuple[int, int, int] | None = None
         self.own: dict[tuple[int, int], _Released] = {}
 
@@ -490,7 +492,7 @@ class Order:
             foreign: Foreign = {}
             for warp in row.tolist():
                 _merge(foreign, self._others.get(warp, {}))
-            self._learn_foreign({warp: foreign for warp in row[is_here].tolist()})
+            self._learn_foreign(dict.fromkeys(row[is_here].tolist(), foreign))
 
     @_both
     def brings(self, operation: Operation, warps: np.ndarray, what: Any) -> None:
@@ -549,7 +551,7 @@ class Order:
 
     def _hear(self, warps: np.ndarray, known: Rows | None, foreign: Foreign, fence: int | None) -> None:
         """Warps know what was released, at once or behind their next fence of that scope."""
-        others = {warp: foreign for warp in warps.tolist()} if foreign else {}
+        others = dict.fromkeys(warps.tolist(), foreign) if foreign else {}
         if fence is None:
             if known is not None:
                 self._learn(warps, known)

@@ -48,8 +48,12 @@ class SharedShadow:
             np.full(words, NOBODY, np.int32), counts[0], counts[1], np.zeros(words, bool), read_when, counts[2], *(read_when, counts[2]) * 2,
             has_strong=False, read_by=np.full((READERS, words), NOBODY, np.int32), mark=np.full(words, -1, np.int64), read_mark=np.full(words, -1, np.int64),
         )  # fmt: skip
-        self.who, self.when, self.line, self.strong, self.read_when, self.read_line, *_, self.read_by, self.mark, self.read_mark = self.tables
-        self._narrow: tuple[np.ndarray, np.ndarray] | None = None  # clocks of strong reads and writes of scope .cta, where a cluster has several CTAs
+        self.who, self.when, self.line, self.strong, self.read_when, self.read_line, *_, self.read_by, self.mark, self.read_mark = (
+            self.tables
+        )
+        self._narrow: tuple[np.ndarray, np.ndarray] | None = (
+            None  # clocks of strong reads and writes of scope .cta, where a cluster has several CTAs
+        )
 
     def remembered(self) -> np.ndarray:
         """The operations that words have, by their numbers."""
@@ -66,7 +70,9 @@ class SharedShadow:
     @property
     def _known(self) -> loops.Known:
         order, operations = self.order, self.operations
-        return loops.Known(order.clock, order.seen, order.fenced, order.done, order.read_done, operations.generic, operations.stream, self.lanes.now)
+        return loops.Known(
+            order.clock, order.seen, order.fenced, order.done, order.read_done, operations.generic, operations.stream, self.lanes.now
+        )
 
     # ---- words
 
@@ -229,10 +235,10 @@ class SharedShadow:
             return
         else:
             polled, changed = self._narrow
+        readers = warps // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)[:, None]
+        far = readers // self.per_cta != warps // self.per_cta
         for when, line in ((changed, tables.changed_line), (polled, tables.polled_line))[: 1 + writes]:
-            readers = warps // self.per_cluster * self.per_cluster + np.arange(self.per_cluster)[:, None]
-            far = readers // self.per_cta != warps // self.per_cta
-            late, formal = self.order.missing(lambda order, when=when, far=far: far & (when[at].T > order.seen[warps, readers]))  # type: ignore[misc]
+            late, formal = self.order.missing(lambda order, clocks=when[at].T: far & (order.seen[warps, readers] < clocks))  # type: ignore[misc]
             if late.any():
                 places = at[np.nonzero(late)[1]]
                 self.telling.find(
@@ -246,7 +252,14 @@ class SharedShadow:
         return lanes if size <= WORD else np.repeat(lanes, size // WORD)
 
     def _lanes_met(
-        self, i: Instruction, at: np.ndarray, warps: np.ndarray, lanes: np.ndarray, done: str, mine: np.ndarray, values: Values | None = None
+        self,
+        i: Instruction,
+        at: np.ndarray,
+        warps: np.ndarray,
+        lanes: np.ndarray,
+        done: str,
+        mine: np.ndarray,
+        values: Values | None = None,
     ) -> None:
         """X008 where a lane touches words that another one of its warp has written (`mine`: the warp has), and they have not met since."""
         late = mine & self.lanes.apart(self.mark[at], warps, lanes)
@@ -430,19 +443,15 @@ class SharedShadow:
         if not lost.any():
             return
         places, which = np.unique(flat, return_inverse=True)
-        lanes = self._lanes_of(WORD * max(1, len(at) // self.x.n))
-        marks, last = warps * WARP + lanes, np.zeros(len(places), np.int64)
-        last[which] = marks
+        last = np.zeros(len(places), np.int64)
+        last[which] = warps
         last = last[which]
-        lost &= last != marks
+        lost &= last != warps  # of lanes of one warp one stays (CUDA guide, 7.1)
         if lost.any():
-            mine, other = int(marks[lost][0]), int(last[lost][0])
-            (one, one_warp), (two, two_warp) = ((n % WARP, self.telling.warp(n // WARP)) for n in (mine, other))
-            is_near = mine // WARP == other // WARP
-            who = f"lanes {one} and {two} of warp {one_warp}" if is_near else f"warp {one_warp} and of warp {two_warp}"
+            mine, other = (self.telling.warp(w[lost][0]) for w in (warps, last))
             self.telling.find(
-                "X008", i, at[lost], f"{{i}} of {who} write different values to {{where}}: nothing orders the two, and which stays is left open",
-                f"let one {'lane' if is_near else 'warp'} write, or put a barrier between them (bar.sync, mbarrier)",
+                "X008", i, at[lost], f"{{i}} of warp {mine} and of warp {other} write different values to {{where}}: nothing orders the two",
+                "let one warp write, or put a barrier between them (bar.sync, mbarrier)",
             )  # fmt: skip
 
     def _missing(
