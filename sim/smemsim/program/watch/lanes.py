@@ -48,11 +48,11 @@ class Lanes:
         self.now[warps] = (self.now[warps] & ~_PARTS) + (self.count << PART_BITS)
 
     def _some(self, threads: np.ndarray, *, learns_only: bool) -> None:
-        here = np.zeros(self.x.total, bool)
-        here[threads] = True
-        here = here.reshape(-1, WARP)
-        some = here.any(axis=1)
-        part = some & ((self.x.key < EXITED).reshape(-1, WARP) & ~here).any(axis=1)
+        chosen = np.zeros(self.x.total, bool)
+        chosen[threads] = True
+        here = chosen.reshape(-1, WARP)
+        some = np.asarray(here.any(axis=1))
+        part = some & np.asarray(((self.x.key < EXITED).reshape(-1, WARP) & ~here).any(axis=1))
         whole = some & ~part
         self._all_of(whole)
         if self._met:
