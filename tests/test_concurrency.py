@@ -203,6 +203,13 @@ def lanes(between: str = "", apart: int = 1) -> str:
     return f"st.shared.u32 [%r6], %r1; {between} xor.b32 %r10, %r1, {apart}; mad.lo.u32 %r10, %r10, 4, %r5; ld.shared.u32 %r9, [%r10]; {RESULT}"
 
 
+def alone(between: str, by: str = "%p1") -> str:
+    """The lanes of warp 0 write their words, and one of them has all stored to global memory by a bulk copy."""
+    return f"""@!%p2 bra OUT; st.shared.u32 [%r6], %r1; fence.proxy.async.shared::cta; {between}
+    @{by} cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; OUT:"""
+
+
+OVER = f"fence.proxy.async.shared::cta; {LOAD.replace('256', '128')}"
 HALVES = "and.b32 %r20, %r1, 16; setp.eq.u32 %p11, %r20, 0; "
 HALF = HALVES + "selp.b32 %r21, 0xFFFF, 0xFFFF0000, %p11; bar.warp.sync %r21;"
 SIDES = HALVES + "@%p11 bra X; bar.warp.sync {}; bra Y; X: bar.warp.sync {}; Y:"
@@ -433,6 +440,11 @@ KERNELS = (
     Kernel("lanes, overwritten too early",             f"{lanes('bar.warp.sync -1;')} st.shared.u32 [%r6], %r9;", "X008"),
     Kernel("lanes, by an mbarrier",                    f"{init(32)} bar.sync 0; @!%p2 bra OUT; {lanes('mbarrier.arrive.shared::cta.b64 _, [bar]; ' + waits())} OUT:"),
     Kernel("lanes, each its own word",                 f"@%p4 st.shared.u32 [%r6], %r1; @%p4 ld.shared.u32 %r9, [%r6]; {RESULT}"),
+    Kernel("lanes, one stores for all",                alone("bar.warp.sync -1;")),
+    Kernel("lanes, one stores for all, unmet",         alone(""), "X008"),
+    Kernel("lanes, one is elected and stores",         alone("elect.sync %r20|%p8, -1;", "%p8")),
+    Kernel("lanes, one loads over what all read",      f"{lanes('bar.warp.sync -1;')} {init()} fence.proxy.async.shared::cta; bar.warp.sync -1; {OVER} {waits()}", block=32),
+    Kernel("lanes, one loads too early",               f"{init()} {lanes('bar.warp.sync -1;')} {OVER} {waits()}", "X008", 32),
     Kernel("multicast, met behind mbarrier.init",      f"{init()} fence.mbarrier_init.release.cluster; {MULTICAST.format(MEET)} {waits()} {READ} {MEET}", cluster=2),
     Kernel("multicast before any meeting",             f"{init()} fence.mbarrier_init.release.cluster; {MULTICAST.format('bar.sync 0;')} {waits()} {READ} {MEET}", "X008", cluster=2),
     Kernel("pair, a store before any meeting",         f"{init()} bar.sync 0; xor.b32 %r10, %r4, 1; mapa.shared::cluster.u32 %r11, %r6, %r10; st.shared::cluster.u32 [%r11+512], %r1; {MEET}", "X008", cluster=2),

@@ -56,7 +56,7 @@ class Follower(Protocol):
 
 @dataclasses.dataclass(eq=False)
 class Operation:
-    """An asynchronous operation: its number, what and where it is, the warps that issued it, the registers that it holds until it is waited for, and the
+    """An asynchronous operation: its number, what and where it is, the warps (of one the lane) that issued it, the registers that it holds until it is waited for, and the
     products that it makes. Of the registers, `results` are those of D, `copies` those to which D was moved before that.
 
     `since` is the wave's count of blocks when it was issued, `when` the clock of its first warp, `barriers` the mbarriers that count a copy: by the
@@ -69,6 +69,7 @@ class Operation:
     warps: np.ndarray
     since: int = 0
     when: int = 0
+    lane: int = 0
     slots: set[int] = dataclasses.field(default_factory=set)
     holds_registers: bool = False
     barriers: dict[int, tuple[Cta, int]] = dataclasses.field(default_factory=dict)
@@ -133,7 +134,7 @@ class Operations:
         if len(self.operations) == self.room:
             self._forget()
         warps = np.arange(first, first + (GROUP if kind == "wgmma" else 1))
-        operation = Operation(len(self.operations), kind, i, warps, self.x.steps, int(self.clock[first]))
+        operation = Operation(len(self.operations), kind, i, warps, self.x.steps, int(self.clock[first]), thread % WARP)
         self.operations.append(operation)
         self._note(operation)
         return operation

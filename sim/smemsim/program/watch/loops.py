@@ -154,8 +154,8 @@ def write(flat, count, threads, line, tables, known):  # type: ignore[no-untyped
 
 
 @compiled
-def operation_reads(words, first, warps, own, row, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
-    """Operation `own` of `warps` warps from `first` on reads words. False where one is unwritten, not seen, or not fenced, and as in `read`; else it is
+def operation_reads(words, first, warps, mine, own, row, is_generic, stops_at_operations, tables, known):  # type: ignore[no-untyped-def]
+    """Operation `own` of `warps` warps from `first` on, by a lane whose mark is `mine`, reads words. False where one is unwritten, not seen, or not fenced, and as in `read`; else it is
     noted in a row of `read_by`."""
     stream = known.stream[own]
     for n in range(len(words)):
@@ -173,6 +173,8 @@ def operation_reads(words, first, warps, own, row, is_generic, stops_at_operatio
                     if not known.done[warp, number]:
                         return False
         elif by >= 0:
+            if by == first and _are_apart(tables.mark[words[n]], mine):
+                return False
             is_fenced = is_generic
             for warp in range(first, first + warps):
                 if known.seen[warp, by] < tables.when[words[n]]:
@@ -186,8 +188,8 @@ def operation_reads(words, first, warps, own, row, is_generic, stops_at_operatio
 
 
 @compiled
-def operation_writes(words, warp, own, is_generic, line, tables, known):  # type: ignore[no-untyped-def]
-    """Operation `own` of a warp writes words. False where something is suspicious."""
+def operation_writes(words, warp, mine, own, is_generic, line, tables, known):  # type: ignore[no-untyped-def]
+    """Operation `own` of a warp, by a lane whose mark is `mine`, writes words. False where something is suspicious."""
     stream = known.stream[own]
     for n in range(len(words)):
         word = words[n]
@@ -199,11 +201,11 @@ def operation_writes(words, warp, own, is_generic, line, tables, known):  # type
             if number != own and (stream == 0 or known.stream[number] != stream) and not known.done[warp, number]:
                 return False
         elif by >= 0:
-            if by != warp and known.seen[warp, by] < when:
+            if (by != warp and known.seen[warp, by] < when) or (by == warp and _are_apart(tables.mark[word], mine)):
                 return False
             if not is_generic and known.fenced[warp, by] < when <= known.seen[warp, by]:
                 return False
-        if not _may_overwrite(word, warp, tables, known):
+        if _are_apart(tables.read_mark[word], mine) or not _may_overwrite(word, warp, tables, known):
             return False
     for n in range(len(words)):
         tables.who[words[n]], tables.line[words[n]], tables.strong[words[n]] = own + _OPERATIONS, line, False

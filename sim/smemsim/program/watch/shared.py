@@ -313,7 +313,16 @@ class SharedShadow:
         is_generic, row = op.kind in GENERIC, self._reader(op)
         return bool(
             loops.operation_reads(
-                at, int(op.warps[0]), len(op.warps), op.number, row, is_generic, stops_at_operations, self.tables, self._known
+                at,
+                int(op.warps[0]),
+                len(op.warps),
+                self._mark_of(op),
+                op.number,
+                row,
+                is_generic,
+                stops_at_operations,
+                self.tables,
+                self._known,
             )
         )
 
@@ -330,10 +339,17 @@ class SharedShadow:
         by_warp = (who >= 0) & (who < OPERATIONS)
         if by_warp.any():
             self._op_reads_of_warps(op, at[by_warp], who[by_warp])
+            if len(op.warps) == 1:
+                warps = np.broadcast_to(op.warps, at.shape)
+                self._lanes_met(op.instruction, at, warps, np.full(len(at), op.lane), "read", who == warps)
         if by_op.any():
             self._op_reads_of_others(op, at[by_op], who[by_op] - OPERATIONS)
         self.read_by[self._reader(op), at] = op.number
         return who
+
+    def _mark_of(self, op: Operation) -> int:
+        """The mark of the lane that issues an operation; -1 of one that whole warps issue together."""
+        return int(self.lanes.now[op.warps[0]]) << LANE_BITS | op.lane if len(op.warps) == 1 else -1
 
     def _reader(self, op: Operation) -> int:
         """The row of `read_by` in which an operation stands."""
@@ -392,7 +408,7 @@ class SharedShadow:
     def is_written_by(self, op: Operation, at: np.ndarray) -> bool:
         """An operation writes words. False, and nothing is noted, where a closer look is needed (`written_by_operation`)."""
         is_generic, line = op.kind in GENERIC, op.instruction.line
-        done = loops.operation_writes(at, int(op.warps[0]), op.number, is_generic, line, self.tables, self._known)
+        done = loops.operation_writes(at, int(op.warps[0]), self._mark_of(op), op.number, is_generic, line, self.tables, self._known)
         if done:
             self.parts.written_whole(at)
         return bool(done)
@@ -406,6 +422,9 @@ class SharedShadow:
         if lay_there is not None:
             who = np.where(lay_there & self._brought_so(op, who), NOBODY, who)
         self._seen(op.instruction, at, warps, who, "overwritten")
+        lanes, same = np.full(len(at), op.lane), np.zeros(len(at), bool) if lay_there is None else lay_there
+        self._lanes_met(op.instruction, at, warps, lanes, "overwritten", (who == warps) & ~same)
+        self._lanes_have_read(op.instruction, at[~same], warps[~same], lanes[~same], None)
         held = self.who[at] != NOBODY  # who has read the others came too early, which is told
         self._readers_done(op.instruction, at[held], warps[held])
         by_warp = (who >= 0) & (who < OPERATIONS)
