@@ -209,7 +209,7 @@ def alone(between: str, by: str = "%p1") -> str:
     @{by} cp.async.bulk.global.shared::cta.bulk_group [%rd1], [sm], 128; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; OUT:"""
 
 
-OVER = f"fence.proxy.async.shared::cta; {LOAD.replace('256', '128')}"
+OVER = f"fence.proxy.async.shared::cta; {LOAD.replace('256', '128').replace('%rd2]', '%rd2+256]')}"
 HALVES = "and.b32 %r20, %r1, 16; setp.eq.u32 %p11, %r20, 0; "
 HALF = HALVES + "selp.b32 %r21, 0xFFFF, 0xFFFF0000, %p11; bar.warp.sync %r21;"
 SIDES = HALVES + "@%p11 bra X; bar.warp.sync {}; bra Y; X: bar.warp.sync {}; Y:"
